@@ -1,0 +1,83 @@
+"""The command line: one file per verb, imported only when it is called.
+
+Results go to stdout, everything else to stderr. What a user can mend is one sentence and exit 1.
+"""
+
+import importlib
+import logging
+import os
+import sys
+from typing import Any
+
+import typer
+from typer.core import TyperGroup
+
+from elmore import __version__
+from elmore.errors import ElmoreError
+
+COMMANDS = ("models", "info", "convert")
+
+
+class _Verbs(TyperGroup):
+    """The verbs as a group; their files load nothing heavy, so even `--help` may open them all."""
+
+    def list_commands(self, ctx: object) -> list[str]:
+        return list(COMMANDS)
+
+    def get_command(self, ctx: object, cmd_name: str) -> Any:  # noqa: ANN401 -- click's own type
+        if cmd_name not in COMMANDS:
+            return None
+        module = importlib.import_module(f"elmore.cli.{cmd_name}")
+        app = typer.Typer(add_completion=False)
+        app.command(name=cmd_name)(getattr(module, cmd_name))
+        return typer.main.get_command(app)
+
+
+def _root() -> Any:  # noqa: ANN401 -- click's own type
+    app = typer.Typer(
+        cls=_Verbs,
+        name="elmore",
+        add_completion=False,
+        no_args_is_help=True,
+        pretty_exceptions_enable=False,
+    )
+
+    @app.callback()
+    def elmore(
+        version: bool = typer.Option(
+            False, "--version", callback=_show_version, is_eager=True, help="Show the version."
+        ),
+        verbose: bool = typer.Option(False, "--verbose", "-v", help="Say more on stderr."),
+    ) -> None:
+        """Deep contextualized word representations (ELMo)."""
+        level = logging.INFO if verbose else logging.WARNING
+        logging.basicConfig(level=level, format="%(message)s", stream=sys.stderr)
+
+    return typer.main.get_command(app)
+
+
+def _show_version(wanted: bool) -> None:
+    if wanted:
+        print(f"elmore {__version__}")
+        raise typer.Exit
+
+
+def main() -> None:
+    """Run the command line."""
+    try:
+        _root()(prog_name="elmore")
+    except ElmoreError as error:
+        _stop(str(error), 1)
+    except BrokenPipeError:  # the reader of a pipe has seen enough
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        sys.exit(1)
+    except OSError as error:
+        place = f"{error.filename}: " if error.filename else ""
+        _stop(f"{place}{error.strerror or error}", 1)
+    except KeyboardInterrupt:
+        _stop("stopped", 130)
+
+
+def _stop(sentence: str, code: int) -> None:
+    print(f"elmore: {' '.join(sentence.split())}", file=sys.stderr)
+    sys.exit(code)

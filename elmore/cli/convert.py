@@ -1,0 +1,34 @@
+"""elmore convert SOURCE... DEST: foreign weights to a model folder, or back."""
+
+from pathlib import Path
+from typing import Annotated, Literal
+
+import typer
+
+
+def convert(
+    source: Annotated[
+        list[str], typer.Argument(help="a name, a folder, a zip, or options.json and weights.hdf5")
+    ],
+    dest: Annotated[Path, typer.Argument(help="the folder to write")],
+    to: Annotated[
+        Literal["elmore", "allennlp"],
+        typer.Option(help="elmore: a model folder; allennlp: options.json and weights.hdf5"),
+    ] = "elmore",
+    vocabulary: Annotated[
+        Path | None, typer.Option(help="word list of a foreign model that reads words")
+    ] = None,
+    overwrite: Annotated[bool, typer.Option("--overwrite", help="replace DEST")] = False,
+) -> None:
+    """Turn foreign weights into a model folder, or a model back into foreign weights."""
+    from elmore.cli.downloads import showing_progress
+    from elmore.weights import folder, pretrained
+    from elmore.weights.convert import bilm_tf
+
+    with showing_progress() as progress:
+        bundle = pretrained.load(*source, vocabulary=vocabulary, progress=progress)
+    if to == "allennlp":
+        bilm_tf.write(bundle, dest, overwrite=overwrite)
+    else:
+        folder.save(bundle.warmed(), dest, overwrite=overwrite)
+    print(dest)

@@ -1,0 +1,31 @@
+"""elmore info MODEL: what a model is."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+
+def info(
+    model: Annotated[
+        list[str], typer.Argument(help="a name, a folder, a zip, or options.json and weights.hdf5")
+    ],
+    vocabulary: Annotated[
+        Path | None, typer.Option(help="word list of a foreign model that reads words")
+    ] = None,
+    json: Annotated[bool, typer.Option("--json", help="as JSON")] = False,
+) -> None:
+    """Say what a model is: sizes, layers, licence, training data, checksums."""
+    from json import dumps
+
+    from elmore.cli.downloads import showing_progress
+    from elmore.weights import card, checksums, pretrained
+
+    with showing_progress() as progress:
+        bundle = pretrained.load(*model, vocabulary=vocabulary, progress=progress)
+    digests = {path.name: checksums.digest(path) for path in pretrained.files(*model)}
+    facts = card.facts(bundle) | {"sha256": digests}
+    if json:
+        print(dumps(facts, indent=2, ensure_ascii=False))
+    else:
+        print(card.lines(facts))

@@ -1,0 +1,25 @@
+"""elmore models: the models known by name."""
+
+from typing import Annotated
+
+import typer
+
+
+def models(
+    json: Annotated[bool, typer.Option("--json", help="as JSON")] = False,
+) -> None:
+    """List the models known by name."""
+    from elmore.cli.tables import print_table
+    from elmore.weights import catalogue
+
+    rows = [
+        {
+            "name": name,
+            "language": entry.language,
+            "licence": entry.licence,
+            "training data": entry.data,
+            "state": catalogue.state(name),
+        }
+        for name, entry in catalogue.known().items()
+    ]
+    print_table(rows, as_json=json)

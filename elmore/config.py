@@ -1,0 +1,137 @@
+"""Frozen dataclasses from TOML or JSON, strictly: every key known, every value of its type.
+
+A recipe says only what differs from the defaults that stand beside each field; the resolved whole
+is what gets saved. `section.key=value` overrides a recipe from the command line.
+"""
+
+import dataclasses
+import difflib
+import tomllib
+import types
+import typing
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal, TypeVar, Union
+
+from elmore.errors import ConfigError
+
+if TYPE_CHECKING:
+    from _typeshed import DataclassInstance
+
+Config = TypeVar("Config", bound="DataclassInstance")
+
+NONE = "none"  # TOML has no null
+
+
+def read(cls: type[Config], path: Path, overrides: Sequence[str] = ()) -> Config:
+    """Read a recipe: the file, then the overrides, then the strict check."""
+    try:
+        text = path.read_text(encoding="utf-8")
+        table = tomllib.loads(text)
+    except FileNotFoundError as error:
+        raise ConfigError(f"{path}: no such recipe") from error
+    except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
+        raise ConfigError(f"{path}: not a readable TOML file ({error})") from error
+    return build(cls, override(table, overrides), str(path))
+
+
+def override(table: Mapping[str, Any], assignments: Sequence[str]) -> dict[str, Any]:
+    """Apply `section.key=value` strings; values are written as in TOML, bare words are strings."""
+    result = {
+        key: dict(value) if isinstance(value, dict) else value for key, value in table.items()
+    }
+    for assignment in assignments:
+        name, equals, value = assignment.partition("=")
+        *sections, key = name.strip().split(".")
+        if not equals or not key:
+            raise ConfigError(f"{assignment!r} is not of the form section.key=value")
+        place = result
+        for section in sections:
+            place = place.setdefault(section, {})
+            if not isinstance(place, dict):
+                raise ConfigError(f"{assignment!r}: {section!r} is a value, not a section")
+        place[key] = _toml_value(value.strip())
+    return result
+
+
+def _toml_value(value: str) -> Any:  # noqa: ANN401 -- whatever TOML can say
+    try:
+        return tomllib.loads(f"value = {value}")["value"]
+    except tomllib.TOMLDecodeError:
+        return value
+
+
+def build(cls: type[Config], data: object, where: str) -> Config:
+    """Make a `cls` from plain data; `where` leads every error message."""
+    if not isinstance(data, Mapping):
+        raise ConfigError(f"{where}: expected a section of keys, found {data!r}")
+    hints = typing.get_type_hints(cls)
+    names = [field.name for field in dataclasses.fields(cls)]
+    values = {}
+    for key, value in data.items():
+        if key not in names:
+            close = difflib.get_close_matches(str(key), names, n=1)
+            hint = f"did you mean {close[0]!r}?" if close else f"known keys: {', '.join(names)}"
+            raise ConfigError(f"{where}: unknown key {key!r}; {hint}")
+        values[key] = _convert(hints[key], value, f"{where}: {key}")
+    missing = [
+        field.name
+        for field in dataclasses.fields(cls)
+        if field.name not in values
+        and field.default is dataclasses.MISSING
+        and field.default_factory is dataclasses.MISSING
+    ]
+    if missing:
+        raise ConfigError(f"{where}: missing key {missing[0]!r}")
+    try:
+        return cls(**values)
+    except ConfigError as error:
+        raise ConfigError(f"{where}: {error}") from error
+
+
+def _convert(hint: Any, value: object, where: str) -> Any:  # noqa: ANN401 -- any annotated type
+    origin, options = typing.get_origin(hint), typing.get_args(hint)
+    if origin in (Union, types.UnionType):
+        return _convert_optional(options, value, where)
+    if dataclasses.is_dataclass(hint):
+        return build(typing.cast("type", hint), value, where)
+    if origin is Literal:
+        if value in options:
+            return value
+        raise ConfigError(
+            f"{where}: expected one of {', '.join(map(repr, options))}, found {value!r}"
+        )
+    if origin is tuple:
+        if isinstance(value, list | tuple):
+            return _convert_items(options, value, where)
+    elif hint is float and type(value) in (int, float):
+        return float(typing.cast("float", value))
+    elif type(value) is hint:  # not isinstance: True is no int here
+        return value
+    expected = "list" if origin is tuple else hint.__name__
+    raise ConfigError(f"{where}: expected {expected}, found {value!r}")
+
+
+def _convert_optional(options: tuple, value: object, where: str) -> Any:  # noqa: ANN401
+    (hint,) = (option for option in options if option is not types.NoneType)
+    return None if value is None or value == NONE else _convert(hint, value, where)
+
+
+def _convert_items(options: tuple, values: Sequence, where: str) -> tuple:
+    if options[-1] is Ellipsis:
+        options = options[:1] * len(values)
+    if len(options) != len(values):
+        raise ConfigError(f"{where}: expected {len(options)} items, found {list(values)!r}")
+    pairs = zip(options, values, strict=True)
+    return tuple(_convert(hint, item, f"{where}[{i}]") for i, (hint, item) in enumerate(pairs))
+
+
+def as_dict(config: Any) -> dict[str, Any]:  # noqa: ANN401 -- any dataclass
+    """Give the plain data that `build` takes back: lists for tuples, None kept."""
+
+    def plain(value: object) -> object:
+        if isinstance(value, dict):
+            return {key: plain(item) for key, item in value.items()}
+        return [plain(item) for item in value] if isinstance(value, list | tuple) else value
+
+    return typing.cast("dict", plain(dataclasses.asdict(config)))

@@ -1,0 +1,91 @@
+"""Elmo: the layers of a biLM, mixed inside a task model and trained with it.
+
+Shapes: B sentences, T tokens, D width of one direction.
+"""
+
+from collections.abc import Sequence
+from typing import NamedTuple, Self
+
+import torch
+from jaxtyping import Bool, Float
+from torch import Tensor, nn
+
+from elmore.embed.embedder import Embedder
+from elmore.model.layer_stack import LayerStack
+from elmore.model.mix import ScalarMix
+
+
+class Mixed(NamedTuple):
+    """Vectors for a task: one tensor per mix, zero where the mask is false."""
+
+    mixes: list[Float[Tensor, "B T 2*D"]]
+    mask: Bool[Tensor, "B T"]
+
+
+class Elmo(nn.Module):
+    """Several learned mixes over one run of the biLM.
+
+    The network is the embedder's own, not a copy. With `freeze` it stays as it is (and runs without
+    dropout even in training); without, it is fine-tuned with the task, and the embedder with it.
+    `weights` fixes the mixes instead of learning them; the rest is told by `ScalarMix`.
+    """
+
+    def __init__(
+        self,
+        embedder: Embedder,
+        num_mixes: int = 1,
+        *,
+        dropout: float = 0.5,
+        layer_norm: str | bool = False,
+        last_only: bool = False,
+        weights: Sequence[float] | None = None,
+        freeze: bool = True,
+        keep_boundaries: bool = False,
+    ) -> None:
+        super().__init__()
+        self.embedder = embedder
+        self.bilm = embedder.bundle.model.requires_grad_(not freeze)
+        self.freeze = freeze
+        self.keep_boundaries = keep_boundaries
+        self.dropout = nn.Dropout(dropout)
+        self.mixes = nn.ModuleList(
+            ScalarMix(
+                embedder.num_layers,
+                layer_norm=layer_norm,
+                last_only=last_only,
+                weights=weights,
+                trainable=weights is None,
+            )
+            for _ in range(num_mixes)
+        ).to(embedder.device)
+        self.train(self.training)
+
+    def forward(self, sentences: Sequence[Sequence[str]]) -> Mixed:
+        """Mix the layers of a batch of tokenised sentences."""
+        with torch.set_grad_enabled(torch.is_grad_enabled() and not self.freeze):
+            stack = self.embedder.run(sentences)
+        inner = stack if self.keep_boundaries else stack.without_boundaries()
+        mixed = [self._mix(mix, stack, inner) for mix in self.mixes]
+        return Mixed([self.dropout(mix * inner.mask[:, :, None]) for mix in mixed], inner.mask)
+
+    def _mix(self, mix: nn.Module, stack: LayerStack, inner: LayerStack) -> Tensor:
+        assert isinstance(mix, ScalarMix)
+        if mix.layer_norm != "allennlp" or self.keep_boundaries:
+            return mix(*inner)
+        return mix(*stack)[:, 1:-1]  # its statistics count the boundaries
+
+    def train(self, mode: bool = True) -> Self:
+        """Switch dropout on or off; a frozen biLM has none either way."""
+        super().train(mode)
+        self.bilm.train(mode and not self.freeze)
+        return self
+
+    def penalty(self, strength: float) -> Float[Tensor, ""]:
+        """Give the paper's lambda * sum(w^2) over the weights of all mixes."""
+        mixes = [mix for mix in self.mixes if isinstance(mix, ScalarMix)]
+        return torch.stack([mix.penalty(strength) for mix in mixes]).sum()
+
+    def shares(self) -> list[dict[str, float | list[float]]]:
+        """Say what the layers weigh now: for each mix, the shares (they sum to one) and gamma."""
+        mixes = [mix for mix in self.mixes if isinstance(mix, ScalarMix)]
+        return [{"shares": mix.shares().tolist(), "gamma": mix.gamma.item()} for mix in mixes]

@@ -1,0 +1,45 @@
+"""Which of the layers: all of them, one, their average, or a trained mix.
+
+Shapes: L layers (the token layer is one of them), T tokens, D width.
+"""
+
+from typing import Literal
+
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+from elmore.errors import ConfigError
+from elmore.model.mix import SavedMix
+
+Layers = Literal["average", "all", "top"] | int | SavedMix
+
+
+def check(layers: Layers, num_layers: int) -> None:
+    """Refuse what a model of that many layers cannot give."""
+    if isinstance(layers, SavedMix):
+        if len(layers.weights) != num_layers:
+            raise ConfigError(
+                f"this mix has {len(layers.weights)} weights, the model {num_layers} layers"
+            )
+    elif isinstance(layers, int) and not isinstance(layers, bool):
+        if not 0 <= layers < num_layers:
+            raise ConfigError(f"layers={layers}: this model has layers 0 to {num_layers - 1}")
+    elif layers not in ("average", "all", "top"):
+        raise ConfigError(
+            f"layers={layers!r}: expected 'average', 'all', 'top', a number or a saved mix"
+        )
+
+
+def select(
+    states: Float[Tensor, "L *rest D"], layers: Layers
+) -> Float[Tensor, "*rest D"] | Float[Tensor, "L *rest D"]:
+    """Give one vector per token, or the whole stack with "all"."""
+    if isinstance(layers, SavedMix):
+        shares = torch.tensor(layers.weights, device=states.device).softmax(dim=0)
+        return layers.gamma * torch.tensordot(shares, states, dims=1)
+    if layers == "all":
+        return states
+    if layers == "average":
+        return states.mean(dim=0)
+    return states[-1 if layers == "top" else layers]

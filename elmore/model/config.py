@@ -1,0 +1,158 @@
+"""The shape of a biLM, as plain values. Everything unsaid is the original ELMo."""
+
+from dataclasses import dataclass, field
+from typing import Literal
+
+from elmore.errors import ConfigError
+
+
+def _positive(section: str, **values: int) -> None:
+    for name, value in values.items():
+        if value < 1:
+            raise ConfigError(f"{section}.{name} must be at least 1, found {value}")
+
+
+@dataclass(frozen=True, kw_only=True)
+class CharCNNConfig:
+    """Characters to one vector per word (Kim et al., 2016)."""
+
+    num_ids: int = 261
+    """Rows of the character table."""
+    padding_id: int = 260
+    """The id that fills a word up to its full width: an ordinary row of the table, learned."""
+    max_characters: int = 50
+    """C: width of a full word, its two marks included."""
+    embedding_dim: int = 16
+    """E: width of a character vector."""
+    filters: tuple[tuple[int, int], ...] = (
+        (1, 32),
+        (2, 32),
+        (3, 64),
+        (4, 128),
+        (5, 256),
+        (6, 512),
+        (7, 1024),
+    )
+    """(width, count) of each convolution; F is the sum of the counts."""
+    activation: Literal["relu", "tanh"] = "relu"
+    num_highways: int = 2
+
+    def __post_init__(self) -> None:
+        _positive("characters", num_ids=self.num_ids, embedding_dim=self.embedding_dim)
+        if not self.filters or any(width < 1 or count < 1 for width, count in self.filters):
+            raise ConfigError(
+                f"characters.filters must be [width, count] pairs of at least 1, found "
+                f"{[list(pair) for pair in self.filters]}"
+            )
+        if self.num_highways < 0:
+            raise ConfigError(f"characters.num_highways must not be negative: {self.num_highways}")
+        if self.max_characters < max(3, self.widest_filter):
+            raise ConfigError(
+                f"characters.max_characters ({self.max_characters}) must hold two marks and one "
+                f"character, and the widest filter ({self.widest_filter})"
+            )
+        if not 0 <= self.padding_id < self.num_ids:
+            raise ConfigError(
+                f"characters.padding_id ({self.padding_id}) must be below characters.num_ids "
+                f"({self.num_ids})"
+            )
+
+    @property
+    def num_filters(self) -> int:
+        """F: width of a word after the convolutions."""
+        return sum(count for _, count in self.filters)
+
+    @property
+    def widest_filter(self) -> int:
+        """How many characters the widest convolution sees at once."""
+        return max(width for width, _ in self.filters)
+
+
+@dataclass(frozen=True, kw_only=True)
+class WordsConfig:
+    """A table of word vectors: vocabulary models, and the word half of ELMoForManyLangs."""
+
+    num_words: int
+    dim: int
+
+    def __post_init__(self) -> None:
+        _positive("words", num_words=self.num_words, dim=self.dim)
+
+
+@dataclass(frozen=True, kw_only=True)
+class LSTMConfig:
+    """One direction of the recurrent stack (Jozefowicz et al., 2016)."""
+
+    num_layers: int = 2
+    cell_dim: int = 4096
+    """H: width of the memory cell."""
+    output_dim: int = 512
+    """D: width of the projected state and of the input, half of an ELMo vector."""
+    projection: bool = True
+    """Without it the output is as wide as the cell, and `output_clip` has nothing to act on."""
+    cell_clip: float | None = 3.0
+    """Clamp the memory cell to [-cell_clip, cell_clip] at each step."""
+    output_clip: float | None = 3.0
+    """Clamp the projected state likewise."""
+    forget_bias: float = 1.0
+    """Added to the forget gate at run time; 0.0 where the stored bias holds it already."""
+    skip_connections: bool = True
+    """From the second layer on, a layer adds its input to its output."""
+
+    def __post_init__(self) -> None:
+        _positive(
+            "lstm", num_layers=self.num_layers, cell_dim=self.cell_dim, output_dim=self.output_dim
+        )
+        if self.output_dim > self.cell_dim:
+            raise ConfigError(
+                f"lstm.output_dim ({self.output_dim}) must not exceed lstm.cell_dim "
+                f"({self.cell_dim}): the projection only narrows"
+            )
+        if not self.projection and self.output_dim != self.cell_dim:
+            raise ConfigError(
+                f"lstm.output_dim ({self.output_dim}) must equal lstm.cell_dim ({self.cell_dim}) "
+                "when lstm.projection is false"
+            )
+        for name, clip in (("cell_clip", self.cell_clip), ("output_clip", self.output_clip)):
+            if clip is not None and not clip > 0:
+                raise ConfigError(f"lstm.{name} must be above 0, or none for no clip: {clip}")
+
+
+@dataclass(frozen=True, kw_only=True)
+class BiLMConfig:
+    """A bidirectional language model over characters, words, or both."""
+
+    characters: CharCNNConfig | None = field(default_factory=CharCNNConfig)
+    words: WordsConfig | None = None
+    projection: bool = True
+    """Narrow the token vector to `lstm.output_dim`; without it the two widths must agree."""
+    lstm: LSTMConfig = field(default_factory=LSTMConfig)
+    dropout: float = 0.1
+    """On the input of each LSTM layer, in training."""
+
+    def __post_init__(self) -> None:
+        if self.characters is None and self.words is None:
+            raise ConfigError("a model needs characters, words, or both")
+        if not self.projection and self.token_dim != self.lstm.output_dim:
+            raise ConfigError(
+                f"token vectors are {self.token_dim} wide and lstm.output_dim is "
+                f"{self.lstm.output_dim}: without projection they must be equal"
+            )
+        if not 0 <= self.dropout < 1:
+            raise ConfigError(f"dropout must be at least 0 and below 1: {self.dropout}")
+
+    @property
+    def token_dim(self) -> int:
+        """Width of a token vector before its projection: word vector first, then filters."""
+        words = self.words.dim if self.words else 0
+        return words + (self.characters.num_filters if self.characters else 0)
+
+    @property
+    def num_layers(self) -> int:
+        """L + 1: the token layer and the LSTM layers."""
+        return self.lstm.num_layers + 1
+
+    @property
+    def width(self) -> int:
+        """2D: width of an ELMo vector."""
+        return 2 * self.lstm.output_dim

@@ -1,0 +1,54 @@
+"""One layer of one direction: the weights of a projected LSTM, state in and state out.
+
+Shapes: B sentences, T tokens, D input and output width, H cell width.
+"""
+
+import torch
+from jaxtyping import Bool, Float
+from torch import Tensor, nn
+
+from elmore.model.config import LSTMConfig
+from elmore.model.lstm_kernels import reference
+from elmore.model.lstm_kernels.reference import GATES, LSTMState, LSTMWeights
+
+
+class ProjectedLSTM(nn.Module):
+    """Nothing is remembered between calls: what to start from is given, what is left comes back."""
+
+    def __init__(self, config: LSTMConfig) -> None:
+        super().__init__()
+        self.config = config
+        num_rows = len(GATES) * config.cell_dim
+        self.input = nn.Parameter(torch.empty(num_rows, config.output_dim))
+        self.recurrent = nn.Parameter(torch.empty(num_rows, config.output_dim))
+        self.bias = nn.Parameter(torch.empty(num_rows))
+        self.projection = (
+            nn.Parameter(torch.empty(config.output_dim, config.cell_dim))
+            if config.projection
+            else None
+        )
+        self.reset_parameters()
+
+    def reset_parameters(self) -> None:
+        """Draw new weights at Glorot scale; input and recurrent rows count as one matrix."""
+        fan = 2 * self.config.output_dim + len(GATES) * self.config.cell_dim
+        bound = (6 / fan) ** 0.5
+        for weight in (self.input, self.recurrent):
+            nn.init.uniform_(weight, -bound, bound)
+        nn.init.zeros_(self.bias)
+        if self.projection is not None:
+            nn.init.xavier_uniform_(self.projection)
+
+    def forward(
+        self, inputs: Float[Tensor, "B T D"], mask: Bool[Tensor, "B T"], state: LSTMState
+    ) -> tuple[Float[Tensor, "B T D"], LSTMState]:
+        """Read each sentence from left to right."""
+        return reference.run(
+            inputs,
+            mask,
+            state,
+            LSTMWeights(self.input, self.recurrent, self.bias, self.projection),
+            forget_bias=self.config.forget_bias,
+            cell_clip=self.config.cell_clip,
+            output_clip=self.config.output_clip,
+        )

@@ -1,0 +1,65 @@
+"""The projected LSTM with both clips, step by step: the definition every faster kernel must equal.
+
+    i, f, g, o = W_x x_t + W_h h_(t-1) + b          f also gets forget_bias
+    c_t = clip(sigmoid(f) * c_(t-1) + sigmoid(i) * tanh(g), cell_clip)
+    h_t = clip(W_p (sigmoid(o) * tanh(c_t)), output_clip)
+
+Where a row's sentence is over, the output is zero and the state stays what it was.
+
+Shapes: B sentences, T tokens, I input width, D output width, H cell width.
+"""
+
+from typing import NamedTuple
+
+import torch
+from jaxtyping import Bool, Float
+from torch import Tensor
+
+GATES = ("input", "forget", "candidate", "output")  # the order of the rows of every weight
+
+
+class LSTMWeights(NamedTuple):
+    """Rows are the gates, in the order of `GATES`, H each."""
+
+    input: Float[Tensor, "4*H I"]
+    recurrent: Float[Tensor, "4*H D"]
+    bias: Float[Tensor, " 4*H"]
+    projection: Float[Tensor, "D H"] | None
+
+
+class LSTMState(NamedTuple):
+    """What one layer of one direction remembers."""
+
+    output: Float[Tensor, "B D"]
+    cell: Float[Tensor, "B H"]
+
+
+def run(
+    inputs: Float[Tensor, "B T I"],
+    mask: Bool[Tensor, "B T"],
+    state: LSTMState,
+    weights: LSTMWeights,
+    *,
+    forget_bias: float,
+    cell_clip: float | None,
+    output_clip: float | None,
+) -> tuple[Float[Tensor, "B T D"], LSTMState]:
+    """Read each row from left to right; the state after its last token comes back."""
+    driven = inputs @ weights.input.T + weights.bias  # (B, T, 4H)
+    output, cell = state
+    outputs = []
+    for step in range(inputs.shape[1]):
+        i, f, g, o = (driven[:, step] + output @ weights.recurrent.T).chunk(4, dim=1)
+        new_cell = torch.sigmoid(f + forget_bias) * cell + torch.sigmoid(i) * torch.tanh(g)
+        if cell_clip is not None:
+            new_cell = new_cell.clamp(-cell_clip, cell_clip)
+        new_output = torch.sigmoid(o) * torch.tanh(new_cell)
+        if weights.projection is not None:
+            new_output = new_output @ weights.projection.T
+            if output_clip is not None:
+                new_output = new_output.clamp(-output_clip, output_clip)
+        alive = mask[:, step, None]
+        outputs.append(new_output * alive)
+        output = torch.where(alive, new_output, output)
+        cell = torch.where(alive, new_cell, cell)
+    return torch.stack(outputs, dim=1), LSTMState(output, cell)

@@ -1,0 +1,96 @@
+"""Mix the layers of a biLM into one vector per token (Peters et al., 2018, eq. 1).
+
+    mixed[b, t] = gamma * sum_l softmax(weights)[l] * layers[l, b, t]
+
+Shapes: L layers (the token layer is one of them), B sentences, T tokens, D width.
+"""
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import torch
+from jaxtyping import Bool, Float
+from torch import Tensor, nn
+from torch.nn import functional
+
+# Inside the root, as each release has it; for "token", torch's own default.
+_EPSILON = {"token": 1e-5, "allennlp": 1e-13, "bilm-tf": 1e-12}
+
+
+class SavedMix(NamedTuple):
+    """The numbers of a trained mix: what goes into a file, and what `embed` mixes with."""
+
+    weights: tuple[float, ...]
+    gamma: float
+
+
+class ScalarMix(nn.Module):
+    """One learned weight per layer, and one learned scale for their sum.
+
+    It starts as the plain average of the layers, so an untrained mix is already a usable vector.
+    `layer_norm` evens the layers out before they are mixed: "token" normalises each vector on its
+    own; "allennlp" and "bilm-tf" take one mean and one variance per layer over all unmasked
+    elements of the batch, as those releases do, so there a vector depends on its neighbours.
+    With `last_only` the top layer alone is scaled, and there are no weights to learn.
+    """
+
+    def __init__(
+        self,
+        num_layers: int,
+        *,
+        layer_norm: str | bool = False,
+        last_only: bool = False,
+        weights: Sequence[float] | None = None,
+        gamma: float = 1.0,
+        trainable: bool = True,
+    ) -> None:
+        super().__init__()
+        if layer_norm is not False and layer_norm not in _EPSILON:
+            kinds = ", ".join(map(repr, _EPSILON))
+            raise ValueError(f"layer_norm must be False or one of {kinds}: {layer_norm!r}")
+        num_weights = 0 if last_only else num_layers
+        if weights is not None and len(weights) != num_weights:
+            raise ValueError(f"this mix has {num_weights} weights and was given {len(weights)}")
+        self.num_layers = num_layers
+        self.layer_norm = layer_norm
+        self.last_only = last_only
+        start = torch.zeros(num_weights) if weights is None else weights
+        self.weights = nn.Parameter(torch.as_tensor(start).float(), requires_grad=trainable)
+        self.gamma = nn.Parameter(torch.tensor(gamma), requires_grad=trainable)
+
+    def forward(
+        self, layers: Float[Tensor, "L B T D"], mask: Bool[Tensor, "B T"] | None = None
+    ) -> Float[Tensor, "B T D"]:
+        """Mix; the mask is needed for the batch-wide norms alone."""
+        if len(layers) != self.num_layers:
+            raise ValueError(
+                f"this mix was built for {self.num_layers} layers and was given {len(layers)}"
+            )
+        if self.last_only:
+            layers = layers[-1:]
+        if self.layer_norm:
+            layers = self._normalized(layers, mask)
+        return self.gamma * torch.einsum("l,lbtd->btd", self.shares(), layers)
+
+    def shares(self) -> Float[Tensor, " L"]:
+        """Give what each layer weighs: positive, summing to one."""
+        return self.weights.softmax(dim=0) if len(self.weights) else self.gamma.new_ones(1)
+
+    def penalty(self, strength: float) -> Float[Tensor, ""]:
+        """Give the paper's lambda * sum(w^2): a strong one keeps the mix at the plain average."""
+        return strength * self.weights.square().sum()
+
+    def _normalized(
+        self, layers: Float[Tensor, "L B T D"], mask: Bool[Tensor, "B T"] | None
+    ) -> Float[Tensor, "L B T D"]:
+        epsilon = _EPSILON[str(self.layer_norm)]
+        if self.layer_norm == "token":
+            return functional.layer_norm(layers, layers.shape[-1:], eps=epsilon)
+        if mask is None:
+            raise ValueError(f"layer_norm={self.layer_norm!r} needs the mask of the batch")
+        inside = mask[None, :, :, None]
+        count = mask.sum() * layers.shape[-1]
+        every = (1, 2, 3)
+        mean = (layers * inside).sum(every, keepdim=True) / count
+        variance = ((layers - mean) * inside).square().sum(every, keepdim=True) / count
+        return (layers - mean) / (variance + epsilon).sqrt()

@@ -1,0 +1,46 @@
+"""Words to the vectors the LSTMs read: by their characters, by a table, or both side by side.
+
+Shapes: N words, C characters, D output width.
+"""
+
+import torch
+from jaxtyping import Float, Int
+from torch import Tensor, nn
+
+from elmore.model.char_cnn import CharCNN
+from elmore.model.config import BiLMConfig
+
+
+class TokenEncoder(nn.Module):
+    """Context-free word vectors; the word table stands before the characters, then a projection."""
+
+    def __init__(self, config: BiLMConfig) -> None:
+        super().__init__()
+        self.words = (
+            nn.Embedding(config.words.num_words, config.words.dim) if config.words else None
+        )
+        self.characters = CharCNN(config.characters) if config.characters else None
+        self.projection = (
+            nn.Linear(config.token_dim, config.lstm.output_dim) if config.projection else None
+        )
+        self.reset_parameters()
+
+    def reset_parameters(self) -> None:
+        """Draw a new projection, as in the original training."""
+        if self.projection is not None:
+            nn.init.normal_(self.projection.weight, std=self.projection.in_features**-0.5)
+            nn.init.zeros_(self.projection.bias)
+
+    def forward(
+        self, characters: Int[Tensor, "N C"] | None, words: Int[Tensor, " N"] | None
+    ) -> Float[Tensor, "N D"]:
+        """Encode distinct words from whichever ids this model reads."""
+        parts = []
+        if self.words is not None:
+            assert words is not None, "this model embeds words and was given no word ids"
+            parts.append(self.words(words))
+        if self.characters is not None:
+            assert characters is not None, "this model reads characters and was given none"
+            parts.append(self.characters(characters))
+        vectors = torch.cat(parts, dim=1)
+        return vectors if self.projection is None else self.projection(vectors)

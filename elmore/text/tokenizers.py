@@ -1,0 +1,156 @@
+"""Raw text to words, with the place of each word in the text.
+
+Whatever a tokenizer here is given, it keeps one promise:
+
+    text[start:end] == word       for every word: its surface is never rewritten
+    ascending, no overlap         each character is in one word at most
+    nothing lost                  each character that is no whitespace is in a word
+    no whitespace inside          ``" ".join(words).split()`` is ``words`` again
+
+Whitespace is what ``str.isspace`` says it is.
+"""
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+import regex
+
+
+class Tokens(NamedTuple):
+    """The words of a text, and where each starts and ends (in characters, end exclusive)."""
+
+    words: list[str]
+    offsets: list[tuple[int, int]]
+
+
+Tokenizer = Callable[[str], Tokens]
+
+# Python takes these four separators for whitespace, Unicode (and `regex`) for controls.
+SPACE = r"\s\x1C-\x1F"
+# Soft hyphen, joiners, direction marks: invisible inside a word, so they do not end it. The zero
+# width space is not among them: it says that a word ends.
+INVISIBLE = r"\u00AD\u200C-\u200F\u2060"
+KANA = r"\p{Hiragana}\p{Katakana}\u30FC\uFF70"  # with the long-vowel marks, which have no script
+ALNUM = rf"[\p{{L}}\p{{N}}--\p{{Han}}{KANA}\p{{Thai}}]"
+RUN = rf"{ALNUM}[\p{{L}}\p{{N}}\p{{M}}{INVISIBLE}--\p{{Han}}{KANA}\p{{Thai}}]*+"
+END = r"(?![\p{L}\p{N}])"  # the word is over
+CLITIC = rf"['’](?i:s|d|m|ll|re|ve){END}"
+# The dot of an abbreviation: "U.S." and "U.S.Army", not "U.S.A", "a.k.a" or "U.S.-led"
+DOTTED = r"\.(?!\.|-\p{Ll}|[\p{Ll}\p{N}]|\p{Lu}(?!\p{Ll}))"
+LABEL = r"[\p{L}\p{N}\-]{1,63}+"
+PLAIN = rf"""[^{SPACE}<>"“”«»()]"""
+BRACKETED = rf"\({PLAIN}*+\)"
+ADDRESS = rf"(?:{PLAIN}|{BRACKETED})*(?:(?!\p{{P}}){PLAIN}|{BRACKETED})/?"
+
+# A word or number, with what may stand inside it. A dot may where no sentence can have ended:
+# "node.js", "v5.2", "U.S.A", "1.HC", but not "end.Next", "5.Next" or "his.45".
+WORD = rf"""{RUN} (?:
+    (?: \.(?=\p{{Ll}})
+      | (?<=[\p{{N}}\p{{Lu}}])\.(?=\p{{N}}|\p{{Lu}}(?!\p{{Ll}}))
+      | (?<=\p{{N}})[,:/](?=\p{{N}})
+      | [\-‐‑]
+      | \.-(?=\p{{Ll}})
+      | (?!{CLITIC})['’](?=\p{{L}})
+      | [&·](?=\p{{L}})
+      | _++
+    ) {RUN} )*+"""
+
+ABBREVIATIONS = """
+    Mr Mrs Ms Messrs Mme Mlle Dr Drs Prof Rev Fr Hon Pres Gov Sen Sens Rep Reps Gen Col Lt Maj Capt
+    Cmdr Cpl Sgt Adm Supt Jr Sr Sra Srta Esq St Ste Mt Ft Ave Blvd Rd Str Inc Corp Co Cos Ltd Bros
+    Assn Dept Univ Jan Feb Apr Aug Sep Sept Oct Nov Dec Ala Ariz Calif Colo Conn Fla Ga Kan Ky Md
+    Mich Minn Neb Nev Okla Pa Tenn Va Vt Wis Wyo Ph.D vs etc cf viz al approx ca eds bzw usw
+"""
+# Words of their own unless a number follows: "No. 5", but "No." is an answer.
+BEFORE_NUMBERS = "no nos nr p pp vol vols fig figs art sec ch op mar jun jul est"
+
+# Order matters: the first alternative that matches wins, so the commonest words stand first and
+# what holds a word as its part (an address, an abbreviation) stands before the word. Repeats are
+# possessive or bounded wherever a later alternative could scan the same text again: linear time.
+PENN = regex.compile(
+    rf"""
+    (?=[^{SPACE}]) (?:
+
+    # Contractions without an apostrophe
+      (?=[CGLWcglw]) (?i: can(?=not{END}) | (?:gon|wan)(?=na{END}) | got(?=ta{END})
+                        | (?:lem|gim)(?=me{END}) )
+
+    # Most words and marks, where what follows shows at a glance that nothing else can be meant
+    | [A-Za-zÀ-ÖØ-öø-ɏΑ-ωА-я]++ (?=[\s,;!?)\]"”] | ['’]s?\s)
+    | [0-9]++ (?=[,;.)]?\s)
+    | [,;()"“”] [\p{{M}}\p{{Cf}}]*+
+    | \. (?=\s)
+
+    # Emoji with their modifiers and joined partners, flags, keycaps
+    | (?=[\p{{Extended_Pictographic}}\p{{Regional_Indicator}}]) \X
+    | [0-9#*]\uFE0F?\u20E3
+
+    | (?={ALNUM}) (?:
+
+        # Abbreviations keep their dot; so do initials, but not the pronoun
+          (?=\p{{L}}{{1,6}}+\.) (?:
+              \L<abbreviations> {DOTTED}
+            | (?i: \L<before_numbers> ) \. (?=\s?\p{{N}})
+            | \p{{L}} (?:\.\p{{L}}(?=\.))++ {DOTTED}
+            | (?!I\.(?!\s?\p{{Lu}}\.)) \p{{Lu}} {DOTTED}
+          )
+        | [A-Za-z]++ (?=\.\s)
+
+        # Addresses, without the punctuation of the sentence around them
+        | (?i: https?:// | ftp:// | www\. ) {ADDRESS}
+        | (?:{LABEL}\.){{1,8}}+ \p{{L}}{{2,24}}+ / {ADDRESS}
+        | [\p{{L}}\p{{N}}._%+\-]{{1,64}}+ @ {LABEL} (?:\.{LABEL}){{1,8}}+
+
+        # Contractions: the word before n't, and n't
+        | \p{{L}}+ (?=[nN]['’][tT]{END})
+        | [nN]['’][tT]{END}
+
+        | \p{{Lu}} (?:\+\+|[#]) {END}  # C++, C#
+        | {WORD}
+      )
+
+    | (?<![^\s(\[]) [\-−+]?\.? (?=\p{{N}}) {WORD}  # -5, .5
+    | (?<=[\p{{L}}\p{{N}}\p{{M}}.)\]"”]) {CLITIC}
+    | (?<![\p{{L}}\p{{N}}_]) (?:
+          ['’] (?i: t(?=is{END}|was{END}) | em{END} | n['’] | \p{{Nd}}{{2}}s?{END} )  # '90s
+        | @ [\p{{L}}\p{{N}}_] [\p{{L}}\p{{N}}\p{{M}}_]*+
+        | [#] (?=\p{{N}}*+[\p{{L}}_]) [\p{{L}}\p{{N}}\p{{M}}_]++
+      )
+
+    # Scripts without spaces: a Chinese character, a stretch of kana or Thai
+    | \p{{Han}}\p{{M}}*+
+    | [{KANA}][{KANA}\p{{M}}]*+
+    | \p{{Thai}}[\p{{Thai}}\p{{M}}{INVISIBLE}]*+
+
+    # Punctuation: dots, dashes and typewriter quotes in a row; all else one by one
+    | \.{{2,}}+ | …++ | [\-‒–—―]{{2,}}+ | `` | ''
+    | \S [\p{{M}}\p{{Cf}}]*+
+    )
+    """,
+    regex.VERBOSE | regex.V1,
+    abbreviations=ABBREVIATIONS.split(),
+    before_numbers=BEFORE_NUMBERS.split(),
+)
+
+
+def penn(text: str) -> Tokens:
+    """Words as in the Penn Treebank, for raw text in European languages (others do not fail)."""
+    return _placed(PENN.findall(text), text)
+
+
+def whitespace(text: str) -> Tokens:
+    """What stands between whitespace, for text that has been tokenized before."""
+    return _placed(text.split(), text)
+
+
+def _placed(words: list[str], text: str) -> Tokens:
+    # Only whitespace lies between words, so a word is where its characters next occur
+    offsets, end = [], 0
+    for word in words:
+        start = text.index(word, end)
+        end = start + len(word)
+        offsets.append((start, end))
+    return Tokens(words, offsets)
+
+
+TOKENIZERS: dict[str, Tokenizer] = {"penn": penn, "whitespace": whitespace}

@@ -1,0 +1,93 @@
+"""The words a softmax knows or a table embeds: one a line, the line number is the id.
+
+Three of them are marks: the start of a sentence, its end, and any word not in the list.
+"""
+
+import gzip
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+from jaxtyping import Int
+
+from elmore.errors import DataError
+
+
+class Marks(NamedTuple):
+    """How a vocabulary writes its three special entries."""
+
+    begin: str
+    end: str
+    unknown: str
+
+
+ELMO_MARKS = Marks("<S>", "</S>", "<UNK>")
+MANY_LANGS_MARKS = Marks("<bos>", "<eos>", "<oov>")
+
+_SKIPPED = "!!!MAXTERMID"  # a line in some published lists that is not a word
+
+
+@dataclass(frozen=True)
+class Vocabulary:
+    """An ordered list of distinct words with its three marks, checked when it is made."""
+
+    words: tuple[str, ...]
+    marks: Marks = ELMO_MARKS
+    _number: dict[str, int] = field(init=False, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        number: dict[str, int] = {}
+        for i, word in enumerate(self.words):
+            first = number.setdefault(word, i)
+            if first != i:
+                raise DataError(
+                    f"the vocabulary lists {word!r} twice, as word {first + 1} and {i + 1}"
+                )
+        for mark in self.marks:
+            if mark not in number:
+                raise DataError(
+                    f"the vocabulary lacks {mark!r}; it must hold {', '.join(self.marks)}"
+                )
+        object.__setattr__(self, "_number", number)
+
+    def __len__(self) -> int:
+        return len(self.words)
+
+    def __contains__(self, word: str) -> bool:
+        return word in self._number
+
+    def ids(self, words: Iterable[str]) -> Int[np.ndarray, " N"]:
+        """Look words up; those not listed get the id of the mark for unknown words."""
+        unknown = self._number[self.marks.unknown]
+        return np.array([self._number.get(word, unknown) for word in words], dtype=np.int64)
+
+    def write(self, path: Path) -> None:
+        """Write one word a line; `read` gives the same vocabulary back."""
+        path.write_text("".join(f"{word}\n" for word in self.words), encoding="utf-8", newline="\n")
+
+    @classmethod
+    def read(cls, path: Path, marks: Marks = ELMO_MARKS) -> "Vocabulary":
+        """Read a list of words, ours or one published with weights (plain or `.gz`)."""
+        words = [word for word in _lines(path) if word != _SKIPPED]
+        try:
+            return cls(tuple(words), marks)
+        except DataError as error:
+            raise DataError(f"{path}: {error}") from error
+
+
+def _lines(path: Path) -> Sequence[str]:
+    try:
+        data = path.read_bytes()
+        text = (gzip.decompress(data) if path.suffix == ".gz" else data).decode("utf-8")
+    except (OSError, EOFError, UnicodeDecodeError) as error:
+        raise DataError(f"{path}: not a readable vocabulary ({error})") from error
+    # Not splitlines(): a word may hold any of the other characters that end a line in Unicode.
+    lines = text.removeprefix("\ufeff").removesuffix("\n").split("\n") if text else []
+    words = [line.strip(" \t\r") for line in lines]
+    if "" in words:
+        raise DataError(
+            f"{path}: line {words.index('') + 1} is empty, expected a word on each line"
+        )
+    return words

@@ -1,0 +1,86 @@
+"""A model with all it needs to read text: network, alphabet, vocabulary, and what it is."""
+
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import torch
+from torch import nn
+from torch.overrides import TorchFunctionMode
+
+from elmore.errors import ConfigError
+from elmore.model.bilm import BiLM, BiLMState
+from elmore.model.config import BiLMConfig
+from elmore.model.mix import SavedMix
+from elmore.text.characters import Alphabet
+from elmore.text.vocabulary import Vocabulary
+from elmore.weights import warm
+
+
+@dataclass(frozen=True, kw_only=True)
+class Card:
+    """What a person wants to know of a model before using it; empty where nobody said."""
+
+    name: str = ""
+    language: str = ""
+    licence: str = ""
+    data: str = ""
+    source: str = ""
+    """The format and the files it came from."""
+
+
+@dataclass(frozen=True)
+class Bundle:
+    """One loaded model."""
+
+    model: BiLM
+    alphabet: Alphabet
+    vocabulary: Vocabulary | None = None
+    card: Card = field(default_factory=Card)
+    options: dict[str, Any] | None = None
+    """The options.json it came with, so that it can go back unchanged."""
+    warm_state: BiLMState | None = None
+    mixes: tuple[SavedMix, ...] = ()
+    """Mixes of its layers that were trained for some task."""
+
+    @property
+    def config(self) -> BiLMConfig:
+        """The shape of the network."""
+        return self.model.config
+
+    def warmed(self) -> "Bundle":
+        """Give the same with its warm starting state, computed unless it is there."""
+        if self.warm_state is not None:
+            return self
+        return replace(self, warm_state=warm.state(self.model, self.alphabet))
+
+    def up_to_layer(self, max_layer: int) -> "Bundle":
+        """Drop the LSTM layers above `max_layer`: less work where the top is not wanted."""
+        if not 1 <= max_layer <= self.config.lstm.num_layers:
+            raise ConfigError(
+                f"max_layer must be between 1 and {self.config.lstm.num_layers}, found {max_layer}"
+            )
+        config = replace(self.config, lstm=replace(self.config.lstm, num_layers=max_layer))
+        model = empty_model(config)
+        kept = self.model.state_dict()
+        model.load_state_dict({name: kept[name] for name in model.state_dict()}, assign=True)
+        state = self.warm_state
+        if state is not None:
+            state = BiLMState(state.output[:, :max_layer], state.cell[:, :max_layer])
+        return replace(self, model=model.eval(), options=None, warm_state=state, mixes=())
+
+
+def empty_model(config: BiLMConfig) -> BiLM:
+    """Build the network without memory for its weights: they are put in afterwards."""
+    with torch.device("meta"), _NoDraws():
+        return BiLM(config)
+
+
+class _NoDraws(TorchFunctionMode):
+    """Skip normal draws: into no memory they only make torch load its compiler (1.5 s)."""
+
+    def __torch_function__(
+        self, func: Callable, types: object, args: tuple = (), kwargs: dict[str, Any] | None = None
+    ) -> Any:  # noqa: ANN401 -- as torch has it
+        kwargs = kwargs or {}
+        return kwargs["tensor"] if func is nn.init.normal_ else func(*args, **kwargs)

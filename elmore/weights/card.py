@@ -1,0 +1,68 @@
+"""The model card: README.md of a model folder, and what `elmore info` prints."""
+
+from typing import Any
+
+from elmore.weights.bundle import Bundle
+
+
+def facts(bundle: Bundle) -> dict[str, Any]:
+    """Say what a model is, in the order one asks."""
+    config = bundle.config
+    characters, lstm = config.characters, config.lstm
+    reads = [
+        f"characters (up to {characters.max_characters} a word)" if characters else "",
+        f"words ({config.words.num_words:,} known)" if config.words else "",
+    ]
+    return {
+        "language": bundle.card.language or "unknown",
+        "licence": bundle.card.licence or "unknown",
+        "training data": bundle.card.data or "unknown",
+        "source": bundle.card.source or "trained with elmore",
+        "reads": " and ".join(part for part in reads if part),
+        "parameters": sum(weight.numel() for weight in bundle.model.parameters()),
+        "layers": config.num_layers,
+        "vector width": config.width,
+        "filters": characters.num_filters if characters else 0,
+        "highways": characters.num_highways if characters else 0,
+        "LSTM": f"{lstm.num_layers} x {lstm.cell_dim}, projected to {lstm.output_dim}",
+        "skip connections": lstm.skip_connections,
+        "clips": f"cell {lstm.cell_clip}, output {lstm.output_clip}",
+        "forget bias": lstm.forget_bias,
+        "vocabulary": len(bundle.vocabulary) if bundle.vocabulary else 0,
+        "warm start": bundle.warm_state is not None,
+        "mixes": len(bundle.mixes),
+    }
+
+
+def lines(facts: dict[str, Any]) -> str:
+    """Write the facts for a terminal, one a line."""
+    width = max(map(len, facts))
+    return "\n".join(f"{key:{width}}  {_shown(value)}" for key, value in facts.items())
+
+
+def page(bundle: Bundle, name: str) -> str:
+    """Write the card as Markdown."""
+    rows = "\n".join(f"| {key} | {_shown(value)} |" for key, value in facts(bundle).items())
+    return f"""# {bundle.card.name or name}
+
+A bidirectional language model for contextual word vectors (ELMo, Peters et al. 2018).
+
+| | |
+|---|---|
+{rows}
+
+```python
+import elmore
+
+elmo = elmore.load("path/to/{name}")
+print(elmo.embed(["A sentence to embed ."])[0].vectors.shape)
+```
+"""
+
+
+def _shown(value: object) -> str:
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if isinstance(value, dict):
+        return ", ".join(f"{name} {digest}" for name, digest in value.items())
+    return f"{value:,}" if isinstance(value, int) else str(value)

@@ -1,0 +1,33 @@
+"""The sha256 of a file, and the record of it that stands beside the file as `NAME.sha256`."""
+
+import contextlib
+import hashlib
+import re
+from pathlib import Path
+
+
+def digest(path: Path) -> str:
+    """Give the sha256 of a file."""
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def record_path(path: Path) -> Path:
+    """Say where the record of a file stands."""
+    return path.with_name(f"{path.name}.sha256")
+
+
+def recorded(path: Path) -> str | None:
+    """Give what the file was when it first came, where that is known."""
+    with contextlib.suppress(FileNotFoundError):
+        line = record_path(path).read_text("utf-8", errors="replace")
+        if match := re.match(r"[0-9a-fA-F]{64}\b", line):
+            return match[0]
+    return None
+
+
+def record(path: Path, found: str) -> None:
+    """Write the record, in the format of sha256sum."""
+    fresh = path.with_name(f"{path.name}.sha256.part")
+    fresh.write_text(f"{found}  {path.name}\n", "utf-8")
+    fresh.replace(record_path(path))

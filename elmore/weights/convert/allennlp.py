@@ -1,0 +1,140 @@
+"""The state_dict of AllenNLP's `Elmo` module, alone or inside a larger model.
+
+There the loader has been over the weights already: the forget bias is in the bias, the gates are in
+torch's order, the highway gate is negated, and a zero row stands before the characters.
+"""
+
+import logging
+from dataclasses import replace
+from pathlib import Path
+
+import torch
+
+from elmore.errors import WeightsError
+from elmore.model.config import BiLMConfig, CharCNNConfig, LSTMConfig
+from elmore.model.mix import SavedMix
+from elmore.text.characters import ByteAlphabet
+from elmore.weights.bundle import Bundle, Card
+from elmore.weights.convert import options, pickles, table
+from elmore.weights.convert.table import Rule, Tensors, Transform
+
+_log = logging.getLogger(__name__)
+
+_CHARACTERS = "_elmo_lstm._token_embedder._char_embedding_weights"
+
+_without_zero_row = Transform(
+    lambda x: (x[1:],),
+    lambda x: torch.cat([x.new_zeros(1, x.shape[1]), x]),
+    lambda shape: (shape[0] + 1, *shape[1:]),
+)
+
+
+def rules(config: BiLMConfig) -> list[Rule]:
+    """Give the table of one model."""
+    assert config.characters
+    encoder = "_elmo_lstm._token_embedder"
+    found = [Rule(_CHARACTERS, ("tokens.characters.embedding.weight",), _without_zero_row)]
+    for i in range(len(config.characters.filters)):
+        for part in ("weight", "bias"):
+            ours = f"tokens.characters.convolutions.{i}.{part}"
+            found.append(Rule(f"{encoder}.char_conv_{i}.{part}", (ours,), table.same))
+    found += highway_rules(f"{encoder}._highways._layers", config.characters.num_highways)
+    for part in ("weight", "bias"):
+        ours = f"tokens.projection.{part}"
+        found.append(Rule(f"{encoder}._projection.{part}", (ours,), table.same))
+    return found + lstm_rules("_elmo_lstm._elmo_lstm.", config.lstm.num_layers)
+
+
+def highway_rules(theirs: str, num_highways: int) -> list[Rule]:
+    """Give the rows for highways in AllenNLP's form."""
+    ours = "tokens.characters.highways"
+    return [
+        Rule(
+            f"{theirs}.{i}.{part}",
+            (f"{ours}.{i}.transform.{part}", f"{ours}.{i}.gate.{part}"),
+            table.highway,
+        )
+        for i in range(num_highways)
+        for part in ("weight", "bias")
+    ]
+
+
+def lstm_rules(prefix: str, num_layers: int) -> list[Rule]:
+    """Give the rows for both stacks in AllenNLP's form."""
+    parts = {
+        "input_linearity.weight": "input",
+        "state_linearity.weight": "recurrent",
+        "state_linearity.bias": "bias",
+        "state_projection.weight": "projection",
+    }
+    return [
+        Rule(f"{prefix}{way}_layer_{i}.{theirs}", (f"{way}_layers.{i}.{ours}",), table.same)
+        for way in ("forward", "backward")
+        for i in range(num_layers)
+        for theirs, ours in parts.items()
+    ]
+
+
+def read(weights_path: Path, options_path: Path | None = None) -> Bundle:
+    """Load a state_dict; without options.json, what shapes cannot tell is the original's."""
+    tensors = pickles.read(weights_path)
+    prefix = _prefix(tensors, weights_path)
+    tensors = Tensors(
+        {name.removeprefix(prefix): x for name, x in tensors.items() if name.startswith(prefix)}
+    )
+    if options_path:
+        config = options.to_config(options.read_json(options_path), str(options_path))
+        config = replace(
+            config, projection=True, lstm=replace(config.lstm, projection=True, forget_bias=0.0)
+        )
+    else:
+        config = _from_shapes(tensors)
+        _log.info(
+            "%s: no options.json given, so clips and activation are the original's", weights_path
+        )
+    mixes = _take_mixes(tensors)
+    weights = Tensors({name: x for name, x in tensors.items() if name.startswith("_elmo_lstm.")})
+    model = table.read(config, rules(config), weights, str(weights_path))
+    assert config.characters
+    card = Card(source=f"AllenNLP state_dict: {weights_path.name}")
+    return Bundle(model, ByteAlphabet(config.characters.max_characters), card=card, mixes=mixes)
+
+
+def _prefix(tensors: Tensors, path: Path) -> str:
+    prefixes = [name.removesuffix(_CHARACTERS) for name in tensors if name.endswith(_CHARACTERS)]
+    if len(prefixes) != 1:
+        raise WeightsError(
+            f"{path}: expected one tensor named …{_CHARACTERS}, found {len(prefixes)}; is it the "
+            "state_dict of an AllenNLP Elmo module?"
+        )
+    return prefixes[0]
+
+
+def _from_shapes(tensors: Tensors) -> BiLMConfig:
+    encoder, stack = "_elmo_lstm._token_embedder.", "_elmo_lstm._elmo_lstm.forward_layer_"
+    num_filters = sum(name.startswith(f"{encoder}char_conv_") for name in tensors) // 2
+    convolutions = [tensors[f"{encoder}char_conv_{i}.weight"] for i in range(num_filters)]
+    highways = sum(name.startswith(f"{encoder}_highways._layers.") for name in tensors) // 2
+    projection = tensors[f"{stack}0.state_projection.weight"]
+    characters = CharCNNConfig(
+        embedding_dim=tensors[_CHARACTERS].shape[1],
+        filters=tuple((kernel.shape[2], kernel.shape[0]) for kernel in convolutions),
+        num_highways=highways,
+    )
+    lstm = LSTMConfig(
+        num_layers=sum(name.startswith(stack) for name in tensors) // 4,
+        cell_dim=projection.shape[1],
+        output_dim=projection.shape[0],
+        forget_bias=0.0,
+    )
+    return BiLMConfig(characters=characters, lstm=lstm)
+
+
+def _take_mixes(tensors: Tensors) -> tuple[SavedMix, ...]:
+    mixes = []
+    while f"scalar_mix_{len(mixes)}.gamma" in tensors:
+        name = f"scalar_mix_{len(mixes)}"
+        count = sum(key.startswith(f"{name}.scalar_parameters.") for key in tensors)
+        weights = [float(tensors[f"{name}.scalar_parameters.{i}"]) for i in range(count)]
+        mixes.append(SavedMix(tuple(weights), float(tensors[f"{name}.gamma"])))
+    return tuple(mixes)

@@ -1,0 +1,188 @@
+"""The HDF5 weights of bilm-tf, AllenNLP and SeqVec, in both directions.
+
+One file, one layout: what TensorFlow called its variables, matrices as (in, out), the gates in the
+order input, candidate, forget, output, and a forget bias of 1 that is added at run time.
+"""
+
+import io
+import json
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+import h5py
+import torch
+from torch import Tensor
+
+from elmore import atomic
+from elmore.errors import ConfigError, WeightsError
+from elmore.model.config import BiLMConfig
+from elmore.text.characters import ByteAlphabet, WordAlphabet
+from elmore.text.vocabulary import Vocabulary
+from elmore.weights.bundle import Bundle, Card
+from elmore.weights.convert import options, table
+from elmore.weights.convert.table import Rule
+
+
+def rules(config: BiLMConfig) -> list[Rule]:
+    """Give the table of one model."""
+    found = []
+    if config.words:
+        found.append(Rule("embedding", ("tokens.words.weight",), table.same))
+    if config.characters:
+        found.extend(
+            _character_rules(config.characters.num_highways, len(config.characters.filters))
+        )
+    if config.projection:
+        found.append(Rule("CNN_proj/W_proj", ("tokens.projection.weight",), table.transposed))
+        found.append(Rule("CNN_proj/b_proj", ("tokens.projection.bias",), table.same))
+    for number, direction in enumerate(("forward", "backward")):
+        for layer in range(config.lstm.num_layers):
+            theirs = f"RNN_{number}/RNN/MultiRNNCell/Cell{layer}/LSTMCell"
+            ours = f"{direction}_layers.{layer}"
+            both = (f"{ours}.input", f"{ours}.recurrent")
+            found.append(Rule(f"{theirs}/W_0", both, table.stacked_gates))
+            found.append(Rule(f"{theirs}/B", (f"{ours}.bias",), table.gates))
+            if config.lstm.projection:
+                found.append(Rule(f"{theirs}/W_P_0", (f"{ours}.projection",), table.transposed))
+    return found
+
+
+def _character_rules(num_highways: int, num_filters: int) -> Iterator[Rule]:
+    yield Rule("char_embed", ("tokens.characters.embedding.weight",), table.same)
+    for i in range(num_filters):
+        ours = f"tokens.characters.convolutions.{i}"
+        yield Rule(f"CNN/W_cnn_{i}", (f"{ours}.weight",), table.kernel)
+        yield Rule(f"CNN/b_cnn_{i}", (f"{ours}.bias",), table.same)
+    for i in range(num_highways):
+        # They call the gate of the transform "carry".
+        for theirs, part in (("transform", "transform"), ("carry", "gate")):
+            ours = f"tokens.characters.highways.{i}.{part}"
+            yield Rule(f"CNN_high_{i}/W_{theirs}", (f"{ours}.weight",), table.transposed)
+            yield Rule(f"CNN_high_{i}/b_{theirs}", (f"{ours}.bias",), table.same)
+
+
+@dataclass(frozen=True)
+class _Datasets:
+    """The datasets of an open HDF5 file as a `table.Source`."""
+
+    found: dict[str, h5py.Dataset]
+
+    def __contains__(self, name: object) -> bool:
+        return name in self.found
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self.found)
+
+    def __getitem__(self, name: str) -> Tensor:
+        dataset = self.found[name]
+        if dataset.dtype.kind != "f":
+            raise WeightsError(f"{name} holds {dataset.dtype}, expected floating-point numbers")
+        return torch.from_numpy(dataset.astype("float32")[()])
+
+    def shape(self, name: str) -> tuple[int, ...]:
+        return tuple(self.found[name].shape)
+
+
+@contextmanager
+def _opened(path: Path) -> Iterator[_Datasets]:
+    found: dict[str, h5py.Dataset] = {}
+
+    def keep(name: str, item: object) -> None:
+        if isinstance(item, h5py.Dataset):
+            found[name] = item
+
+    try:
+        with h5py.File(path, "r") as file:
+            file.visititems(keep)
+            yield _Datasets(found)
+    except WeightsError:
+        raise
+    except (OSError, RuntimeError, KeyError, ValueError, TypeError) as error:  # h5py has no family
+        raise WeightsError(
+            f"{path}: not a readable HDF5 file ({error}); is the download complete?"
+        ) from error
+
+
+def read(options_path: Path, weights_path: Path, vocabulary_path: Path | None = None) -> Bundle:
+    """Load published weights with their options; vocabulary models need their word list too."""
+    settings = options.read_json(options_path)
+    config = options.to_config(settings, str(options_path))
+    vocabulary = Vocabulary.read(vocabulary_path) if vocabulary_path else None
+    if config.characters:
+        alphabet = ByteAlphabet(config.characters.max_characters)
+    elif vocabulary is None:
+        raise ConfigError(
+            f"{options_path}: this model reads words, not characters; pass its vocabulary file, or "
+            "put it beside the weights as vocab.txt"
+        )
+    else:
+        alphabet = WordAlphabet(vocabulary)
+        _check_vocabulary(vocabulary, config, vocabulary_path)
+    with _opened(weights_path) as datasets:
+        source = _with_usual_names(datasets)
+        model = table.read(config, rules(config), source, str(weights_path))
+    card = Card(source=f"bilm-tf HDF5: {options_path.name}, {weights_path.name}")
+    return Bundle(model, alphabet, vocabulary, card, settings)
+
+
+def _check_vocabulary(vocabulary: Vocabulary, config: BiLMConfig, path: Path | None) -> None:
+    assert config.words
+    if len(vocabulary) != config.words.num_words:
+        raise ConfigError(
+            f"{path}: holds {len(vocabulary)} words, the options say n_tokens_vocab "
+            f"{config.words.num_words}; is it the vocabulary of this model?"
+        )
+
+
+def _with_usual_names(datasets: _Datasets) -> _Datasets:
+    """Dumps of one-layer models leave out a level that every loader expects."""
+    usual = {
+        name.replace("/RNN/LSTMCell/", "/RNN/MultiRNNCell/Cell0/LSTMCell/"): dataset
+        for name, dataset in datasets.found.items()
+        if "softmax" not in name
+    }
+    return _Datasets(usual)
+
+
+def write(bundle: Bundle, destination: Path, *, overwrite: bool = False) -> None:
+    """Write options.json and weights.hdf5 (and vocab.txt), or refuse what they cannot say."""
+    _refuse_inexpressible(bundle)
+    settings = bundle.options
+    if settings is None or options.to_config(settings, "options") != bundle.config:
+        settings = options.from_config(bundle.config)
+    with atomic.folder(destination, overwrite=overwrite) as folder:
+        (folder / "options.json").write_text(json.dumps(settings, indent=2) + "\n")
+        (folder / "weights.hdf5").write_bytes(_hdf5(bundle).getbuffer())
+        if bundle.vocabulary:
+            bundle.vocabulary.write(folder / "vocab.txt")
+
+
+def _hdf5(bundle: Bundle) -> io.BytesIO:
+    """Write the file in memory: on a full disk the HDF5 library cannot even close one."""
+    buffer = io.BytesIO()
+    with h5py.File(buffer, "w") as file:
+        for name, tensor in table.write(bundle.model, rules(bundle.config)):
+            file.create_dataset(name, data=tensor.float().numpy())
+    return buffer
+
+
+def _refuse_inexpressible(bundle: Bundle) -> None:
+    config = bundle.config
+    lstm, characters = config.lstm, config.characters
+    filters = characters.num_filters if characters else lstm.output_dim
+    problems = {
+        "words and characters side by side": bool(config.words and characters),
+        "an alphabet of its own": not isinstance(bundle.alphabet, ByteAlphabet | WordAlphabet),
+        f"a forget bias of {lstm.forget_bias} (it is always 1 there)": lstm.forget_bias != 1,
+        "a token projection between equal widths": config.projection and filters == lstm.output_dim,
+        "an LSTM projection between equal widths": lstm.projection
+        and lstm.cell_dim == lstm.output_dim,
+    }
+    for problem, is_there in problems.items():
+        if is_there:
+            raise WeightsError(
+                f"the options.json + weights.hdf5 format cannot express {problem}; keep this model "
+                "as a folder of ours"
+            )

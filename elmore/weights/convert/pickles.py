@@ -1,0 +1,28 @@
+"""torch's own files, tensors only: nothing in a pickle is ever trusted to run."""
+
+import pickle
+from pathlib import Path
+
+import torch
+
+from elmore.errors import WeightsError
+from elmore.weights.convert.table import Tensors
+
+
+def read(path: Path) -> Tensors:
+    """Read a state_dict saved by `torch.save`, and refuse anything that is more than that."""
+    try:
+        found = torch.load(path, map_location="cpu", weights_only=True)
+    except pickle.UnpicklingError as error:
+        raise WeightsError(
+            f"{path}: refused, because unpickling it could run code; expected a state_dict of "
+            "tensors alone"
+        ) from error
+    except (OSError, RuntimeError, EOFError, ValueError, KeyError, AttributeError) as error:
+        reason = str(error).splitlines()[0] if str(error) else type(error).__name__
+        raise WeightsError(
+            f"{path}: not a readable file of torch tensors ({reason}); is the download complete?"
+        ) from error
+    if not isinstance(found, dict) or not all(torch.is_tensor(value) for value in found.values()):
+        raise WeightsError(f"{path}: expected a state_dict, names to tensors; found something else")
+    return Tensors({str(name): tensor for name, tensor in found.items()})

@@ -1,0 +1,163 @@
+"""Foreign weights as a table: their name, our names, and a transform that goes both ways.
+
+Reading a file and writing it back are the same table used in two directions, so what is read can
+be written again bit for bit. The shapes a file must have come from the table too.
+"""
+
+import math
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import NamedTuple, Protocol
+
+import torch
+from torch import Tensor
+
+from elmore.errors import WeightsError
+from elmore.model.bilm import BiLM
+from elmore.model.config import BiLMConfig
+from elmore.weights.bundle import empty_model
+
+Shape = tuple[int, ...]
+
+
+class Transform(NamedTuple):
+    """One foreign tensor to one or more of ours, and back.
+
+    What is read may be a view whose first axes are still to be flattened: memory for a second copy
+    of the weights is then never needed.
+    """
+
+    read: Callable[[Tensor], tuple[Tensor, ...]]
+    write: Callable[..., Tensor]
+    shape: Callable[..., Shape]
+    """Their shape, from ours."""
+
+
+class Rule(NamedTuple):
+    """Where a foreign tensor goes."""
+
+    theirs: str
+    ours: tuple[str, ...]
+    transform: Transform
+
+
+class Source(Protocol):
+    """An open file of foreign tensors."""
+
+    def __contains__(self, name: object, /) -> bool: ...
+    def __iter__(self) -> Iterator[str]: ...
+    def __getitem__(self, name: str, /) -> Tensor: ...
+    def shape(self, name: str) -> Shape:
+        """Give a shape without reading the tensor."""
+        ...
+
+
+class Tensors(dict[str, Tensor]):
+    """Foreign tensors that are in memory already."""
+
+    def shape(self, name: str) -> Shape:
+        """Give the shape of one of them."""
+        return tuple(self[name].shape)
+
+
+same = Transform(lambda x: (x,), lambda x: x, lambda shape: shape)
+transposed = Transform(lambda x: (x.T,), lambda x: x.T, lambda shape: shape[::-1])
+
+# TensorFlow keeps a 1-d kernel as (1, width, in, out); torch as (out, in, width). No flip.
+kernel = Transform(
+    lambda x: (x[0].permute(2, 1, 0),),
+    lambda x: x.permute(2, 1, 0)[None],
+    lambda shape: (1, *shape[::-1]),
+)
+
+
+def _swap_middle_gates(rows: Tensor) -> Tensor:
+    """Take TensorFlow's input, candidate, forget, output to ours, or ours to theirs.
+
+    As a view, (2, 2, H, ...): the four gates as two by two, transposed.
+    """
+    return rows.unflatten(0, (2, 2, -1)).transpose(0, 1)
+
+
+gates = Transform(
+    lambda x: (_swap_middle_gates(x),),
+    lambda x: _swap_middle_gates(x).flatten(0, 2),
+    lambda shape: shape,
+)
+
+# One matrix for both: rows of the input above those of the recurrent state, gates as columns.
+stacked_gates = Transform(
+    lambda x: tuple(_swap_middle_gates(part.T) for part in x.chunk(2)),
+    lambda *parts: torch.cat([_swap_middle_gates(part).flatten(0, 2).T for part in parts]),
+    lambda inputs, recurrent: (inputs[1] + recurrent[1], inputs[0]),
+)
+
+# AllenNLP and ELMoForManyLangs keep a highway as one layer: the transform, then the negated gate.
+highway = Transform(
+    lambda x: (x.chunk(2)[0], -x.chunk(2)[1]),
+    lambda transform, gate: torch.cat([transform, -gate]),
+    lambda transform, gate: (transform[0] + gate[0], *transform[1:]),
+)
+
+
+def read(config: BiLMConfig, rules: Sequence[Rule], source: Source, where: str) -> BiLM:
+    """Build the network and fill it from an open file, one tensor at a time."""
+    _refuse_others(rules, source, where)
+    model = empty_model(config)
+    parameters = {name: torch.empty(x.shape) for name, x in model.state_dict().items()}
+    for rule in rules:
+        _check_shape(rule, parameters, source, where)
+    missing = set(parameters)
+    # Largest first: what is being read is then never held on top of everything else.
+    for rule in sorted(rules, key=lambda rule: -math.prod(source.shape(rule.theirs))):
+        foreign = source[rule.theirs]
+        check_finite(foreign, f"{where}: {rule.theirs}")
+        for name, part in zip(rule.ours, rule.transform.read(foreign), strict=True):
+            parameters[name].view(part.shape).copy_(part)
+            missing.remove(name)
+    assert not missing, f"the table names no source for {', '.join(missing)}"
+    model.load_state_dict(parameters, assign=True)
+    return model.eval()
+
+
+def _refuse_others(rules: Sequence[Rule], source: Source, where: str) -> None:
+    """Weights that the configuration does not account for mean that the two do not belong."""
+    known = {rule.theirs for rule in rules}
+    others = [name for name in source if name not in known]
+    if others and not any(name in source for name in known):
+        raise WeightsError(f"{where}: holds {others[0]} and no weights of an ELMo model")
+    if others:
+        raise WeightsError(
+            f"{where}: {others[0]} has no place in the network of the configuration; are they of "
+            "the same model?"
+        )
+
+
+def _check_shape(rule: Rule, ours: Mapping[str, Tensor], source: Source, where: str) -> None:
+    if rule.theirs not in source:
+        raise WeightsError(
+            f"{where}: {rule.theirs} is missing; is the configuration from the same model?"
+        )
+    found = source.shape(rule.theirs)
+    shape = rule.transform.shape(*(tuple(ours[name].shape) for name in rule.ours))
+    if found != shape:
+        raise WeightsError(
+            f"{where}: {rule.theirs} has shape {found}, the configuration asks for {shape}; "
+            "is it from the same model?"
+        )
+
+
+def check_finite(tensor: Tensor, where: str) -> None:
+    """Refuse weights that are not numbers."""
+    if tensor.numel() and not torch.isfinite(torch.stack(torch.aminmax(tensor))).all():
+        count = int((~torch.isfinite(tensor)).sum())
+        raise WeightsError(
+            f"{where} holds {count} values that are not finite; the file is damaged or its "
+            "training diverged, so get another copy"
+        )
+
+
+def write(model: BiLM, rules: Iterable[Rule]) -> Iterable[tuple[str, Tensor]]:
+    """Give the foreign tensors, one at a time."""
+    ours = model.state_dict()
+    for rule in rules:
+        yield rule.theirs, rule.transform.write(*(ours[name] for name in rule.ours)).contiguous()

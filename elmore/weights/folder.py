@@ -1,0 +1,190 @@
+"""Our own format: a folder of config.json, model.safetensors, vocabulary.txt and a model card."""
+
+import json
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Literal
+
+import torch
+from safetensors import SafetensorError, safe_open
+from safetensors.torch import save_file
+from torch import Tensor
+
+from elmore import atomic, config
+from elmore.errors import ConfigError, DataError, WeightsError
+from elmore.model.bilm import BiLM, BiLMState
+from elmore.model.config import BiLMConfig
+from elmore.model.mix import SavedMix
+from elmore.text.characters import Alphabet, ByteAlphabet, Lexicon, WordAlphabet
+from elmore.text.vocabulary import ELMO_MARKS, MANY_LANGS_MARKS, Vocabulary
+from elmore.weights.bundle import Bundle, Card, empty_model
+from elmore.weights.card import page
+from elmore.weights.convert.options import read_json
+from elmore.weights.convert.table import check_finite
+
+FORMAT = 1
+
+_WARM = "warm_state."  # before the names of the starting state, beside the network's own
+
+
+@dataclass(frozen=True, kw_only=True)
+class AlphabetConfig:
+    """How words are spelled: by bytes, by the words of vocabulary.txt, or by a lexicon."""
+
+    kind: Literal["bytes", "words", "lexicon"] = "bytes"
+    characters: tuple[str, ...] | None = None
+    """The characters of a lexicon, in the order of their ids."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class MixConfig:
+    """A trained mix of the layers."""
+
+    weights: tuple[float, ...]
+    gamma: float
+
+
+@dataclass(frozen=True, kw_only=True)
+class FolderConfig:
+    """config.json."""
+
+    format: int
+    model: BiLMConfig
+    alphabet: AlphabetConfig = field(default_factory=AlphabetConfig)
+    card: Card = field(default_factory=Card)
+    mixes: tuple[MixConfig, ...] = ()
+    options: dict | None = None
+    """The options.json the model came with, word for word."""
+
+
+def is_one(folder: Path) -> bool:
+    """Tell whether a folder looks like one of ours."""
+    return (folder / "config.json").is_file() and (folder / "model.safetensors").is_file()
+
+
+def save(bundle: Bundle, destination: Path, *, overwrite: bool = False) -> None:
+    """Write a model folder, complete or not at all."""
+    settings = FolderConfig(
+        format=FORMAT,
+        model=bundle.config,
+        alphabet=_alphabet_config(bundle.alphabet),
+        card=bundle.card,
+        mixes=tuple(MixConfig(weights=mix.weights, gamma=mix.gamma) for mix in bundle.mixes),
+        options=bundle.options,
+    )
+    tensors = {name: tensor.contiguous() for name, tensor in bundle.model.state_dict().items()}
+    if bundle.warm_state is not None:
+        for name, tensor in bundle.warm_state._asdict().items():
+            tensors[_WARM + name] = tensor.contiguous()
+    with atomic.folder(destination, overwrite=overwrite) as folder:
+        text = json.dumps(config.as_dict(settings), indent=2, ensure_ascii=False)
+        (folder / "config.json").write_text(text + "\n", encoding="utf-8")
+        _save_tensors(tensors, folder / "model.safetensors", destination)
+        if bundle.vocabulary:
+            bundle.vocabulary.write(folder / "vocabulary.txt")
+        (folder / "README.md").write_text(page(bundle, destination.name), encoding="utf-8")
+
+
+def _save_tensors(tensors: dict[str, Tensor], path: Path, destination: Path) -> None:
+    try:
+        save_file(tensors, path, metadata={"format": "pt"})
+    except SafetensorError as error:  # a full disk comes as this, not as an OSError
+        raise WeightsError(f"{destination}: could not be written ({error})") from error
+
+
+def _alphabet_config(alphabet: Alphabet) -> AlphabetConfig:
+    if isinstance(alphabet, Lexicon):
+        return AlphabetConfig(kind="lexicon", characters=alphabet.characters)
+    return AlphabetConfig(kind="words" if isinstance(alphabet, WordAlphabet) else "bytes")
+
+
+def load(folder: Path) -> Bundle:
+    """Open a model folder; the weights stay in the file until they are used."""
+    settings = _settings(folder / "config.json")
+    marks = MANY_LANGS_MARKS if settings.alphabet.kind == "lexicon" else ELMO_MARKS
+    path = folder / "vocabulary.txt"
+    vocabulary = Vocabulary.read(path, marks) if path.exists() else None
+    model, warm_state = _load_model(settings.model, folder / "model.safetensors")
+    return Bundle(
+        model,
+        _alphabet(settings, vocabulary, folder),
+        vocabulary,
+        settings.card,
+        settings.options,
+        warm_state,
+        tuple(SavedMix(mix.weights, mix.gamma) for mix in settings.mixes),
+    )
+
+
+def _settings(path: Path) -> FolderConfig:
+    data = read_json(path)
+    version = data.get("format")
+    if type(version) is not int or version < 1:
+        raise ConfigError(f"{path}: format is {version!r}, expected a number from 1 to {FORMAT}")
+    if version > FORMAT:
+        raise ConfigError(
+            f"{path}: format {version} is newer than this elmore reads ({FORMAT}); upgrade elmore"
+        )
+    return config.build(FolderConfig, data, str(path))
+
+
+def _alphabet(settings: FolderConfig, vocabulary: Vocabulary | None, folder: Path) -> Alphabet:
+    kind, letters = settings.alphabet.kind, settings.alphabet.characters
+    characters, words = settings.model.characters, settings.model.words
+    num_letters = ByteAlphabet.num_ids if kind == "bytes" else len(letters or ())
+    if (characters.num_ids if characters else 0) != (0 if kind == "words" else num_letters):
+        raise ConfigError(
+            f"{folder / 'config.json'}: alphabet {kind!r} does not fit model.characters; is one of "
+            "them of another model?"
+        )
+    if words and len(vocabulary or ()) != words.num_words:
+        raise DataError(
+            f"{folder / 'vocabulary.txt'}: holds {len(vocabulary or ())} words, config.json says "
+            f"{words.num_words}"
+        )
+    if kind == "words" and vocabulary:
+        return WordAlphabet(vocabulary)
+    width = characters.max_characters if characters else ByteAlphabet().max_characters
+    if kind == "lexicon":
+        return Lexicon(letters, vocabulary if words else None, width)
+    return ByteAlphabet(width)
+
+
+def _load_model(shape: BiLMConfig, path: Path) -> tuple[BiLM, BiLMState | None]:
+    model = empty_model(shape)
+    expected = model.state_dict()
+    try:
+        with safe_open(path, framework="pt") as file:
+            names = set(file.keys())
+            _check_names(names, set(expected), path)
+            found = {name: _checked(file.get_tensor(name), name, path) for name in names}
+    except (OSError, SafetensorError) as error:
+        raise WeightsError(f"{path}: not a readable safetensors file ({error})") from error
+    warm = {name: found.pop(name) for name in names if name.startswith(_WARM)}
+    for name, tensor in found.items():
+        if tensor.shape != expected[name].shape:
+            raise WeightsError(
+                f"{path}: {name} has shape {tuple(tensor.shape)}, config.json asks for "
+                f"{tuple(expected[name].shape)}; are they of the same model?"
+            )
+    model.load_state_dict(found, assign=True)
+    state = BiLMState(warm[_WARM + "output"], warm[_WARM + "cell"]) if warm else None
+    return model.eval(), state
+
+
+def _check_names(found: set[str], expected: set[str], path: Path) -> None:
+    missing = sorted(expected - found)
+    if missing:
+        raise WeightsError(f"{path}: {missing[0]} is missing; is config.json of the same model?")
+    others = sorted(name for name in found - expected if not name.startswith(_WARM))
+    if others:
+        raise WeightsError(
+            f"{path}: {others[0]} has no place in the network of config.json; are they of the same "
+            "model?"
+        )
+
+
+def _checked(tensor: Tensor, name: str, path: Path) -> Tensor:
+    tensor = tensor.to(torch.float32)  # half-precision files are for the disk alone
+    check_finite(tensor, f"{path}: {name}")
+    return tensor

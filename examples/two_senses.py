@@ -1,0 +1,77 @@
+"""One word, two senses: the same letters, another vector in each sentence.
+
+    python examples/two_senses.py [WORD SENTENCE...]
+
+Without arguments it shows a few words in four sentences each: two of one sense, two of another.
+"""
+
+import sys
+
+import numpy as np
+
+import elmore
+
+USES = {
+    "match": [
+        "He lit a match and held it to the candle .",
+        "She struck a match in the dark room .",
+        "They won the match by two goals .",
+        "The final match was played in London .",
+    ],
+    "left": [
+        "She turned left at the corner .",
+        "They drove left into the narrow street .",
+        "He left the house at noon .",
+        "They left the city in 1945 .",
+    ],
+    "play": [
+        "The actors performed the play in a small theatre .",
+        "Shakespeare wrote this play in 1599 .",
+        "The children play in the garden every day .",
+        "They play football for the national team .",
+    ],
+}
+SHADES = " ░▒▓█"
+
+
+def uses(elmo: elmore.Embedder, word: str, sentences: list[str]) -> np.ndarray:
+    """The vector of the word in each sentence, of length one."""
+    found = [s.vectors[s.tokens.index(word)] for s in elmo.embed(sentences, layers="top")]
+    vectors = np.stack(found)
+    return vectors / np.linalg.norm(vectors, axis=1, keepdims=True)
+
+
+def show(elmo: elmore.Embedder, word: str, sentences: list[str]) -> None:
+    vectors = uses(elmo, word, sentences)
+    similarity = vectors @ vectors.T
+    others = similarity[~np.eye(len(vectors), dtype=bool)]
+    low, high = others.min(), others.max()
+    print(f"\n  {word.upper()}")
+    for number, (sentence, row) in enumerate(zip(sentences, similarity, strict=True)):
+        cells = "".join(
+            "    ·  " if other == number else f"  {value:.2f}{shade(value, low, high)}"
+            for other, value in enumerate(row)
+        )
+        print(f"  {number + 1}  {sentence:52}{cells}")
+    nearest = (similarity - 2 * np.eye(len(vectors))).argmax(axis=1)
+    pairs = ", ".join(f"{a + 1} → {b + 1}" for a, b in enumerate(nearest))
+    print(f"     nearest use of each: {pairs}")
+
+
+def shade(value: float, low: float, high: float) -> str:
+    return SHADES[int(4.999 * (value - low) / max(high - low, 1e-9))]
+
+
+def main() -> None:
+    elmo = elmore.load()
+    print("How alike are the uses of a word? Cosine of its vectors (top layer):")
+    if len(sys.argv) > 2:
+        show(elmo, sys.argv[1], sys.argv[2:])
+        return
+    for word, sentences in USES.items():
+        show(elmo, word, sentences)
+    print("\n  Try your own:  .venv/bin/python examples/two_senses.py WORD 'a sentence' 'another'")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,31 @@
+"""Run a command in this process: importing torch anew for each would take the suite minutes."""
+
+import contextlib
+import io
+import sys
+from typing import NamedTuple
+from unittest import mock
+
+from elmore import cli
+
+
+class Result(NamedTuple):
+    code: int
+    out: str
+    err: str
+
+
+def elmore_command(*arguments: str) -> Result:
+    """Give what `elmore ARGUMENTS` prints and exits with."""
+    out, err = io.StringIO(), io.StringIO()
+    with (
+        mock.patch.object(sys, "argv", ["elmore", *arguments]),
+        contextlib.redirect_stdout(out),
+        contextlib.redirect_stderr(err),
+    ):
+        try:
+            cli.main()
+            code = 0
+        except SystemExit as exit_:
+            code = exit_.code or 0
+    return Result(int(code), out.getvalue(), err.getvalue())

@@ -1,0 +1,368 @@
+"""Whatever a user can get wrong is one sentence, exit 1, and nothing written or harmed."""
+
+import io
+import json
+import os
+import pickle
+import resource
+import subprocess
+import sys
+import zipfile
+from pathlib import Path
+
+import h5py
+import numpy as np
+import pytest
+import torch
+
+from tests.cli.running import elmore_command
+from tests.foreign import bilm_options, bilm_weights, many_langs, write_bilm
+
+
+@pytest.fixture
+def files(tmp_path, rng):
+    source = tmp_path / "source"
+    source.mkdir()
+    settings = bilm_options()
+    return write_bilm(source, settings, bilm_weights(settings, rng))
+
+
+def refused(*sources: object, dest: Path, to: str = "elmore") -> str:
+    """Convert, and give the one sentence of the refusal."""
+    before = contents(dest.parent)
+    result = elmore_command("convert", *map(str, sources), str(dest), "--to", to)
+    assert result.code == 1, result
+    assert result.out == ""
+    assert result.err.startswith("elmore: ")
+    assert result.err.count("\n") == 1
+    assert "Traceback" not in result.err
+    assert contents(dest.parent) == before, "something was written or changed"
+    return result.err
+
+
+def contents(place: Path) -> dict[str, bytes]:
+    return {str(path): path.read_bytes() for path in place.rglob("*") if path.is_file()}
+
+
+def change(path: Path, **settings: object) -> None:
+    """Set keys of the lstm section."""
+    options = json.loads(path.read_text())
+    options["lstm"] |= settings
+    path.write_text(json.dumps(options))
+
+
+@pytest.mark.parametrize("keep", [0, 10, 0.5, 0.95])
+def test_a_truncated_hdf5_file(files, tmp_path, keep):
+    data = files[1].read_bytes()
+    files[1].write_bytes(data[: int(keep * len(data) if keep < 1 else keep)])
+    sentence = refused(*files, dest=tmp_path / "out")
+    assert "weights.hdf5: not a readable HDF5 file" in sentence
+    assert "is the download complete?" in sentence
+
+
+def test_a_foreign_hdf5_file(files, tmp_path):
+    with h5py.File(files[1], "w") as file:
+        file["images"] = np.zeros((3, 3))
+    assert "holds images and no weights of an ELMo model" in refused(*files, dest=tmp_path / "out")
+
+
+def test_a_file_that_is_no_hdf5_at_all(files, tmp_path):
+    files[1].write_text("<html>404</html>")
+    assert "not a readable HDF5 file" in refused(*files, dest=tmp_path / "out")
+
+
+def test_damaged_bytes_inside_an_hdf5_file_never_end_in_a_traceback(files, tmp_path, rng):
+    data = bytearray(files[1].read_bytes())
+    for place in rng.integers(0, 4000, 60):
+        changed = bytearray(data)
+        changed[place : place + 8] = b"\xff" * 8
+        files[1].write_bytes(bytes(changed))
+        result = elmore_command("convert", *map(str, files), str(tmp_path / f"out{place}"))
+        assert result.code in (0, 1), result
+        assert "Traceback" not in result.err
+
+
+@pytest.mark.parametrize(
+    ("settings", "found"),
+    [
+        ({"projection_dim": 5}, "has shape"),
+        ({"dim": 12}, "has shape"),
+        ({"n_layers": 3}, "Cell2/LSTMCell/W_0 is missing"),
+        ({"n_layers": 1}, "has no place in the network"),
+    ],
+)
+def test_the_options_of_another_model(files, tmp_path, settings, found):
+    change(files[0], **settings)
+    sentence = refused(*files, dest=tmp_path / "out")
+    assert found in sentence
+    assert "same model?" in sentence
+
+
+def test_a_missing_dataset(files, tmp_path):
+    with h5py.File(files[1], "a") as file:
+        del file["CNN/W_cnn_1"]
+    assert "weights.hdf5: CNN/W_cnn_1 is missing" in refused(*files, dest=tmp_path / "out")
+
+
+def test_a_wrong_shape_is_named_with_both_shapes(files, tmp_path):
+    with h5py.File(files[1], "a") as file:
+        del file["CNN/W_cnn_1"]
+        file["CNN/W_cnn_1"] = np.zeros((1, 2, 4, 3), "float32")
+    sentence = refused(*files, dest=tmp_path / "out")
+    assert "CNN/W_cnn_1 has shape (1, 2, 4, 3), the configuration asks for (1, 2, 4, 8)" in sentence
+
+
+def test_weights_of_another_kind_of_number(files, tmp_path):
+    with h5py.File(files[1], "a") as file:
+        shape = file["CNN_proj/b_proj"].shape
+        del file["CNN_proj/b_proj"]
+        file["CNN_proj/b_proj"] = np.full(shape, b"x")
+    assert "expected floating-point numbers" in refused(*files, dest=tmp_path / "out")
+
+
+@pytest.mark.parametrize("value", [np.nan, np.inf, -np.inf])
+def test_weights_that_are_not_numbers(files, tmp_path, value):
+    with h5py.File(files[1], "a") as file:
+        file["RNN_1/RNN/MultiRNNCell/Cell1/LSTMCell/B"][3] = value
+    sentence = refused(*files, dest=tmp_path / "out")
+    assert "Cell1/LSTMCell/B holds 1 values that are not finite" in sentence
+
+
+@pytest.mark.parametrize(
+    ("text", "found"),
+    [
+        ("{", "not a readable JSON file"),
+        ("[]", "expected a JSON object, found list"),
+        ("{}", "key 'lstm' is missing"),
+        ('{"lstm": {"dim": 4}}', "key 'projection_dim' is missing"),
+        ('{"lstm": {"dim": 4, "projection_dim": "x"}}', "options.json"),
+        ('{"lstm": 3}', "options.json"),
+        ('{"lstm": {"dim": 10, "projektion_dim": 6}}', "did you mean 'projection_dim'?"),
+        ('{"lstm": {"dim": 10, "projection_dim": 6}, "char_cnn": {}}', "'activation' is missing"),
+        ('{"lstm": {"dim": 10, "projection_dim": 6}}', "'n_tokens_vocab' is missing"),
+    ],
+)
+def test_options_that_cannot_be_meant(files, tmp_path, text, found):
+    files[0].write_text(text)
+    assert found in refused(*files, dest=tmp_path / "out")
+
+
+@pytest.mark.parametrize(
+    ("key", "value", "found"),
+    [
+        ("n_characters", 300, "must be 261 (training) or 262 (prediction), found 300"),
+        ("activation", "selu", "must be 'relu' or 'tanh', found 'selu'"),
+        ("filters", [[0, 4]], "pairs of at least 1"),
+        ("filters", "wide", "options.json"),
+        ("max_characters_per_token", 2, "max_characters (2)"),
+    ],
+)
+def test_character_options_that_cannot_be_meant(files, tmp_path, key, value, found):
+    options = json.loads(files[0].read_text())
+    options["char_cnn"][key] = value
+    files[0].write_text(json.dumps(options))
+    assert found in refused(*files, dest=tmp_path / "out")
+
+
+class _Exploding:
+    def __reduce__(self):
+        return (os.system, ("touch exploded",))
+
+
+@pytest.mark.parametrize("writer", [pickle.dumps, lambda thing: saved_by_torch(thing)])
+def test_a_pickle_that_tries_to_run_code(tmp_path, writer, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "model.th").write_bytes(writer({"a": _Exploding()}))
+    assert "could run code" in refused(tmp_path / "model.th", dest=tmp_path / "out")
+    assert not (tmp_path / "exploded").exists()
+
+
+def saved_by_torch(thing: object) -> bytes:
+    buffer = io.BytesIO()
+    torch.save(thing, buffer)
+    return buffer.getvalue()
+
+
+def test_a_many_langs_folder_with_a_pickle_that_tries_to_run_code(tmp_path, rng, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "m").mkdir()
+    many_langs(tmp_path / "m", rng)
+    (tmp_path / "m" / "encoder.pkl").write_bytes(pickle.dumps(_Exploding()))
+    assert "encoder.pkl: refused" in refused(tmp_path / "m", dest=tmp_path / "out")
+    assert not (tmp_path / "exploded").exists()
+
+
+@pytest.mark.parametrize("thing", [[torch.zeros(1)], {"a": 3}, torch.zeros(1)])
+def test_a_torch_file_that_is_no_state_dict(tmp_path, thing):
+    torch.save(thing, tmp_path / "model.th")
+    assert "expected a state_dict" in refused(tmp_path / "model.th", dest=tmp_path / "out")
+
+
+def test_a_state_dict_of_something_else(tmp_path):
+    torch.save({"layer.weight": torch.zeros(1)}, tmp_path / "model.th")
+    assert "AllenNLP Elmo module?" in refused(tmp_path / "model.th", dest=tmp_path / "out")
+
+
+@pytest.mark.parametrize("data", [b"", b"nothing like it", b"PK\x03\x04 cut short"])
+def test_a_damaged_torch_file(tmp_path, data):
+    (tmp_path / "model.th").write_bytes(data)
+    sentence = refused(tmp_path / "model.th", dest=tmp_path / "out")
+    assert "model.th: " in sentence
+
+
+def test_a_zip_that_climbs_out_of_its_folder(tmp_path):
+    with zipfile.ZipFile(tmp_path / "144.zip", "w") as archive:
+        archive.writestr("../escaped.txt", "x")
+    assert "../escaped.txt" in refused(tmp_path / "144.zip", dest=tmp_path / "out")
+
+
+def test_a_zip_that_is_a_bomb(tmp_path):
+    with zipfile.ZipFile(tmp_path / "144.zip", "w", zipfile.ZIP_DEFLATED) as archive:
+        archive.writestr("weights.hdf5", bytes(200 << 20))
+    assert "would unpack to" in refused(tmp_path / "144.zip", dest=tmp_path / "out")
+
+
+def test_a_zip_of_something_else(tmp_path):
+    with zipfile.ZipFile(tmp_path / "144.zip", "w") as archive:
+        archive.writestr("a/holiday.jpg", "x")
+    sentence = refused(tmp_path / "144.zip", dest=tmp_path / "out")
+    assert "144.zip: found holiday.jpg; expected config.json and model.safetensors" in sentence
+
+
+@pytest.mark.parametrize(
+    ("words", "found"),
+    [
+        (["<S>", "</S>", "a", "b"], "lacks '<UNK>'"),
+        (["<S>", "</S>", "<UNK>", "<S>"], "lists '<S>' twice, as word 1 and 4"),
+        (["<S>", "</S>", "<UNK>"], "holds 3 words, the options say n_tokens_vocab 4"),
+        (None, "pass its vocabulary file"),
+    ],
+)
+def test_a_vocabulary_that_cannot_be_the_models(tmp_path, rng, words, found):
+    settings = bilm_options(char_cnn=None) | {"n_tokens_vocab": 4}
+    paths = write_bilm(tmp_path, settings, bilm_weights(settings, rng, num_words=4))
+    if words:
+        (tmp_path / "vocab.txt").write_text("\n".join(words) + "\n")
+    assert found in refused(*paths, dest=tmp_path / "out")
+
+
+def test_a_directory_where_a_file_is_expected(files, tmp_path):
+    sentence = refused(files[0], tmp_path, dest=tmp_path / "out")
+    assert "expected a file of options or weights, found a folder" in sentence
+
+
+def test_a_file_that_is_not_there(files, tmp_path):
+    sentence = refused(files[0], tmp_path / "absent.hdf5", dest=tmp_path / "out")
+    assert "absent.hdf5: expected a file of options or weights, found nothing" in sentence
+
+
+def test_a_folder_without_a_model(tmp_path):
+    (tmp_path / "empty").mkdir()
+    assert "empty: found nothing; expected" in refused(tmp_path / "empty", dest=tmp_path / "out")
+
+
+def test_a_name_that_is_almost_right(tmp_path):
+    sentence = refused("orignal", dest=tmp_path / "out")
+    assert "no model of that name; did you mean 'original'?" in sentence
+
+
+def test_a_file_of_another_kind(tmp_path):
+    (tmp_path / "model.tar").write_text("x")
+    assert "found a file ending in '.tar'" in refused(tmp_path / "model.tar", dest=tmp_path / "out")
+
+
+def converted(files, tmp_path) -> Path:
+    assert elmore_command("convert", *map(str, files), str(tmp_path / "ours")).code == 0
+    return tmp_path / "ours"
+
+
+@pytest.mark.parametrize(
+    ("edit", "found"),
+    [
+        (lambda c: c["model"]["lstm"].update(cel_dim=4), "did you mean 'cell_dim'?"),
+        (lambda c: c.update(format=2), "format 2 is newer than this elmore reads (1)"),
+        (lambda c: c.pop("format"), "format is None, expected a number"),
+        (lambda c: c["model"]["lstm"].update(cell_dim=12), "has shape"),
+        (lambda c: c["model"]["lstm"].update(cell_dim=2), "must not exceed lstm.cell_dim (2)"),
+        (lambda c: c["model"]["lstm"].update(num_layers=1), "has no place in the network"),
+        (lambda c: c["model"]["lstm"].update(num_layers=3), "is missing"),
+        (lambda c: c["alphabet"].update(kind="runes"), "expected one of 'bytes'"),
+        (lambda c: c["alphabet"].update(kind="words"), "'words' does not fit model.characters"),
+    ],
+)
+def test_a_folder_of_ours_whose_config_was_edited(files, tmp_path, edit, found):
+    place = converted(files, tmp_path)
+    config = json.loads((place / "config.json").read_text())
+    edit(config)
+    (place / "config.json").write_text(json.dumps(config))
+    assert found in refused(place, dest=tmp_path / "out")
+
+
+@pytest.mark.parametrize("size", [0, 5, 200, 3000])
+def test_a_folder_of_ours_whose_weights_were_cut(files, tmp_path, size):
+    place = converted(files, tmp_path)
+    data = (place / "model.safetensors").read_bytes()
+    (place / "model.safetensors").write_bytes(data[:size])
+    sentence = refused(place, dest=tmp_path / "out")
+    assert "model.safetensors: not a readable safetensors file" in sentence
+
+
+def test_a_destination_that_is_taken_is_left_alone_unless_told(files, tmp_path):
+    place = converted(files, tmp_path)
+    assert "ours exists already" in refused(*files, dest=place)
+    assert "vocab" not in refused(*files, dest=place, to="allennlp")
+    (place / "extra").write_text("old")
+    assert elmore_command("convert", *map(str, files), str(place), "--overwrite").code == 0
+    assert not (place / "extra").exists()
+
+
+def test_what_the_target_format_cannot_say(tmp_path, rng):
+    (tmp_path / "m").mkdir()
+    many_langs(tmp_path / "m", rng)
+    sentence = refused(tmp_path / "m", dest=tmp_path / "out", to="allennlp")
+    assert "cannot express words and characters side by side" in sentence
+
+
+@pytest.mark.parametrize("to", ["elmore", "allennlp"])
+def test_a_write_that_hits_a_limit_leaves_no_trace(files, tmp_path, to):
+    """The file may grow to 20 kB and no further: what a full disk does, for any user."""
+
+    def limited() -> None:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (20_000, 20_000))
+
+    dest = tmp_path / "place" / "out"
+    code = (
+        "import signal, elmore.cli\n"
+        "signal.signal(signal.SIGXFSZ, signal.SIG_IGN)\n"
+        "elmore.cli.main()"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code, "convert", *map(str, files), str(dest), "--to", to],
+        preexec_fn=limited,
+        capture_output=True,
+        text=True,
+    )
+    assert done.returncode == 1
+    assert done.stderr.startswith("elmore: ")
+    assert done.stderr.count("\n") == 1, done.stderr
+    assert list(dest.parent.iterdir()) == []
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="mounting a small disk needs root")
+@pytest.mark.parametrize("to", ["elmore", "allennlp"])
+def test_no_space_left_while_converting(files, tmp_path, to):
+    disk = tmp_path / "disk"
+    disk.mkdir()
+    mounted = subprocess.run(["mount", "-t", "tmpfs", "-o", "size=16k", "none", disk], check=False)
+    if mounted.returncode != 0:
+        pytest.skip("this machine lets not even root mount a disk")
+    before = contents(files[0].parent)
+    try:
+        result = elmore_command("convert", *map(str, files), str(disk / "out"), "--to", to)
+        assert result.code == 1, result
+        assert "o space left" in result.err
+        assert result.err.count("\n") == 1
+        assert list(disk.iterdir()) == []
+    finally:
+        subprocess.run(["umount", disk], check=True)
+    assert contents(files[0].parent) == before

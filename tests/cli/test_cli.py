@@ -1,0 +1,117 @@
+import json
+import subprocess
+import sys
+import time
+
+import pytest
+
+from elmore import __version__, cli
+from tests.cli.running import elmore_command
+from tests.foreign import bilm_options, bilm_weights, write_bilm
+
+
+@pytest.fixture
+def files(tmp_path, rng):
+    settings = bilm_options()
+    return [str(path) for path in write_bilm(tmp_path, settings, bilm_weights(settings, rng))]
+
+
+def python(code: str) -> subprocess.CompletedProcess:
+    return subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+
+
+def test_help_is_quick_and_loads_no_torch():
+    code = (
+        "import sys, elmore.cli\n"
+        "sys.argv = ['elmore', '--help']\n"
+        "try:\n    elmore.cli.main()\nexcept SystemExit as stop:\n    assert not stop.code\n"
+        "heavy = {'torch', 'numpy', 'h5py'} & set(sys.modules)\n"
+        "assert not heavy, heavy"
+    )
+    best = min(timed(lambda: python(code)) for _ in range(4))
+    assert best < 0.5
+    shown = python(code).stdout
+    assert all(name in shown for name in cli.COMMANDS)
+
+
+def timed(action) -> float:
+    start = time.perf_counter()
+    action()
+    return time.perf_counter() - start
+
+
+@pytest.mark.parametrize("command", cli.COMMANDS)
+def test_the_help_of_every_command_loads_no_torch(command):
+    code = (
+        "import sys, elmore.cli\n"
+        f"sys.argv = ['elmore', {command!r}, '--help']\n"
+        "try:\n    elmore.cli.main()\nexcept SystemExit as stop:\n    assert not stop.code\n"
+        "assert 'torch' not in sys.modules"
+    )
+    assert command in python(code).stdout
+
+
+def test_importing_elmore_loads_no_torch_and_its_names_are_all_there():
+    python("import sys, elmore; assert 'torch' not in sys.modules and 'numpy' not in sys.modules")
+    python("import elmore; [getattr(elmore, name) for name in elmore.__all__]")
+
+
+def test_a_name_that_is_not_there_is_an_attribute_error():
+    python("import elmore, pytest\nwith pytest.raises(AttributeError): elmore.nothing")
+
+
+def test_the_version_is_the_packages():
+    assert elmore_command("--version") == (0, f"elmore {__version__}\n", "")
+
+
+def test_usage_is_exit_two():
+    assert elmore_command("convert").code == 2
+    assert elmore_command("sing").code == 2
+    assert elmore_command("convert", "a", "b", "--to", "onnx").code == 2
+
+
+def test_models_lists_every_name_as_a_table_and_as_json():
+    table = elmore_command("models")
+    assert table.code == 0
+    assert table.out.splitlines()[0].split("\t")[0] == "name"
+    rows = json.loads(elmore_command("models", "--json").out)
+    names = [row["name"] for row in rows]
+    assert names[0] == "english"
+    assert {"small", "original-5.5B", "seqvec", "many-langs-eu"} <= set(names)
+    assert len(table.out.splitlines()) == len(names) + 1
+    assert rows[0]["state"] == "bundled"
+
+
+def test_info_says_what_a_model_is(files):
+    facts = json.loads(elmore_command("info", *files, "--json").out)
+    assert facts["layers"] == 3
+    assert facts["vector width"] == 12
+    assert facts["clips"] == "cell 3.0, output 3.0"
+    assert set(facts["sha256"]) == {"options.json", "weights.hdf5"}
+    shown = elmore_command("info", *files).out
+    assert "vector width" in shown
+    assert facts["sha256"]["weights.hdf5"] in shown
+
+
+def test_info_of_the_bundled_model_names_its_data_and_licence():
+    facts = json.loads(elmore_command("info", "english", "--json").out)
+    assert facts["language"] == "English"
+    assert "Wikipedia" in facts["training data"]
+    assert facts["licence"].startswith("CC-BY-SA")
+    assert "model.safetensors" in facts["sha256"]
+
+
+def test_convert_and_back_through_the_command_line(files, tmp_path):
+    ours, back = str(tmp_path / "ours"), str(tmp_path / "back")
+    assert elmore_command("convert", *files, ours) == (0, f"{ours}\n", "")
+    names = {path.name for path in (tmp_path / "ours").iterdir()}
+    assert names == {"config.json", "model.safetensors", "README.md"}
+    assert elmore_command("convert", ours, back, "--to", "allennlp").code == 0
+    assert json.loads((tmp_path / "back/options.json").read_text()) == bilm_options()
+
+
+def test_the_card_of_a_converted_model_tells_how_to_load_it(files, tmp_path):
+    elmore_command("convert", *files, str(tmp_path / "ours"))
+    card = (tmp_path / "ours" / "README.md").read_text()
+    assert 'elmore.load("path/to/ours")' in card
+    assert "| layers | 3 |" in card

@@ -1,0 +1,99 @@
+import pickle
+
+import numpy as np
+import pytest
+
+import elmore
+from elmore.errors import ConfigError, DataError
+from elmore.model.mix import SavedMix
+from elmore.text.tokenizers import whitespace
+from tests.foreign import bilm_options, bilm_weights, write_bilm
+
+
+@pytest.fixture(scope="module")
+def elmo(tmp_path_factory):
+    settings = bilm_options(n_layers=3)
+    weights = bilm_weights(settings, np.random.default_rng(0))
+    return elmore.load(*write_bilm(tmp_path_factory.mktemp("model"), settings, weights))
+
+
+def test_a_string_is_tokenised_and_offsets_lead_back_to_it(elmo):
+    text = "I can't pay ."
+    sentence = elmo.embed([text])[0]
+    assert sentence.tokens == ["I", "ca", "n't", "pay", "."]
+    assert [text[start:end] for start, end in sentence.offsets] == sentence.tokens
+    assert sentence.vectors.shape == (5, elmo.width)
+
+
+def test_tokens_are_taken_as_they_are(elmo):
+    sentence = elmo.embed([["can't", "a b"]])[0]
+    assert sentence.tokens == ["can't", "a b"]
+    assert sentence.offsets is None
+
+
+def test_another_tokenizer_may_be_given(elmo):
+    assert elmore.Embedder(elmo.bundle, tokenizer=whitespace).embed(["I can't"])[0].tokens == [
+        "I",
+        "can't",
+    ]
+
+
+def test_layers_choose_from_the_stack(elmo):
+    text = [["the", "bank"]]
+    stack = elmo.embed(text, layers="all")[0].vectors
+    assert stack.shape == (4, 2, elmo.width)
+
+    def chosen(layers):
+        return elmo.embed(text, layers=layers)[0].vectors
+
+    np.testing.assert_array_equal(chosen("top"), stack[3])
+    np.testing.assert_array_equal(chosen(1), stack[1])
+    np.testing.assert_allclose(chosen("average"), stack.mean(axis=0), atol=1e-6)
+    mix = SavedMix((0.0, 1.0, 2.0, 0.5), gamma=1.5)
+    shares = np.exp(mix.weights) / np.exp(mix.weights).sum()
+    np.testing.assert_allclose(chosen(mix), 1.5 * np.tensordot(shares, stack, 1), atol=1e-6)
+
+
+@pytest.mark.parametrize("layers", [4, -1, "first", True, SavedMix((1.0,), 1.0)])
+def test_layers_that_are_not_there_are_refused(elmo, layers):
+    with pytest.raises(ConfigError, match=r"layers|weights"):
+        elmo.embed([["a"]], layers=layers)
+
+
+def test_max_layer_leaves_the_lower_layers_as_they_are(elmo):
+    text = [["the", "bank"], ["of"]]
+    lower = elmore.Embedder(elmo.bundle.up_to_layer(2))
+    assert lower.num_layers == 3
+    for short, full in zip(
+        lower.embed(text, layers="all"), elmo.embed(text, layers="all"), strict=True
+    ):
+        np.testing.assert_array_equal(short.vectors, full.vectors[:3])
+    with pytest.raises(ConfigError, match="max_layer must be between 1 and 3, found 4"):
+        elmo.bundle.up_to_layer(4)
+
+
+def test_a_lone_string_is_refused_because_it_would_be_read_as_letters(elmo):
+    with pytest.raises(DataError, match=r"takes a list of texts; pass \['a b'\]"):
+        elmo.embed("a b")
+
+
+def test_tokens_that_are_not_strings_are_refused(elmo):
+    with pytest.raises(DataError, match="expected tokens that are strings, found 7"):
+        elmo.embed([["a", 7]])
+
+
+def test_an_unknown_initial_state_is_refused(elmo):
+    with pytest.raises(ConfigError, match="must be 'zero' or 'warm', found 'hot'"):
+        elmore.Embedder(elmo.bundle, initial_state="hot")
+
+
+def test_an_embedder_can_be_pickled_to_a_worker(elmo):
+    again = pickle.loads(pickle.dumps(elmo))
+    text = [["the", "bank"]]
+    np.testing.assert_array_equal(again.embed(text)[0].vectors, elmo.embed(text)[0].vectors)
+
+
+def test_vectors_are_the_callers_own(elmo):
+    first = elmo.embed([["a", "b"], ["c"]])
+    first[0].vectors[:] = 0
+    assert np.abs(elmo.embed([["a", "b"]])[0].vectors).max() > 0

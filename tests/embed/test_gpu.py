@@ -1,0 +1,48 @@
+"""The same vectors on a GPU: run there with `pytest -m gpu`."""
+
+import numpy as np
+import pytest
+import torch
+
+import elmore
+from tests.foreign import bilm_options, bilm_weights, write_bilm
+
+pytestmark = [
+    pytest.mark.gpu,
+    pytest.mark.skipif(not torch.cuda.is_available(), reason="this machine has no CUDA device"),
+]
+BATCH = [["The", "bank", "of", "the", "river"], ["naïve"], [], ["x" * 70, "日本"]]
+
+
+def load(folder, rng, **kwargs):
+    settings = bilm_options(dim=64, projection_dim=16, filters=[[1, 16], [3, 32], [5, 32]])
+    return elmore.load(*write_bilm(folder, settings, bilm_weights(settings, rng)), **kwargs)
+
+
+@pytest.mark.parametrize("start", ["zero", "warm"])
+def test_vectors_on_a_gpu_are_those_of_the_cpu(tmp_path, rng, start):
+    elmo = load(tmp_path, rng, device="cpu", initial_state=start)
+    expected = elmo.embed(BATCH, layers="all")
+    found = elmo.to("cuda").embed(BATCH, layers="all")
+    assert elmo.device.type == "cuda"
+    for a, b in zip(found, expected, strict=True):
+        np.testing.assert_allclose(a.vectors, b.vectors, rtol=0, atol=1e-5)
+
+
+def test_auto_is_the_gpu(tmp_path, rng):
+    assert load(tmp_path, rng).device.type == "cuda"
+
+
+def test_carried_state_moves_with_the_model(tmp_path, rng):
+    elmo = load(tmp_path, rng, device="cpu", stateful=True)
+    reference = elmore.Embedder(elmo.bundle, device="cpu", stateful=True)
+    expected = [reference.embed(BATCH)[0].vectors for _ in range(2)]
+    found = [elmo.embed(BATCH)[0].vectors, elmo.to("cuda").embed(BATCH)[0].vectors]
+    for a, b in zip(found, expected, strict=True):
+        np.testing.assert_allclose(a, b, rtol=0, atol=1e-5)
+
+
+def test_a_mixer_trains_on_a_gpu(tmp_path, rng):
+    mixer = elmore.Elmo(load(tmp_path, rng), freeze=False, dropout=0.0)
+    (mixer(BATCH).mixes[0] ** 2).sum().backward()
+    assert all(p.grad is not None and p.grad.isfinite().all() for p in mixer.parameters())

@@ -1,0 +1,159 @@
+"""The floor plan of CONTRIBUTING.md: who may import whom, which rooms there are, how long a file.
+
+Every import is read wherever it is written, in functions too, so a circle cannot be hidden.
+"""
+
+import ast
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+import elmore
+
+PACKAGE = Path(elmore.__file__).parent
+MAX_LINES = 400
+
+GROUND = {"errors", "config", "atomic", "recipes"}
+MAY_IMPORT = {
+    "text": set(),
+    "model": set(),
+    "train": set(),
+    "corpus": {"text"},
+    "weights": {"text", "model"},
+    "lm": {"text", "corpus", "model", "weights", "train"},
+    "embed": {"text", "model", "weights"},
+    "tasks": {"text", "model", "weights", "embed", "train"},
+    "probe": {"text", "corpus", "weights", "lm", "embed", "train", "tasks"},
+    "serve": {"text", "weights", "lm", "embed", "tasks", "probe"},
+    "integrations": {"text", "model", "weights", "embed", "tasks"},
+}
+MAY_IMPORT["cli"] = set(MAY_IMPORT)
+CATCH_ALL = {"utils", "util", "helpers", "helper", "common", "misc", "base", "tools"}
+FORBIDDEN_INSIDE = {"text": {"torch"}}  # so that every core prepares text, and --help is instant
+
+
+def imports(tree: ast.AST, package: str) -> Iterator[str]:
+    """Dotted names of every import, at the top and inside functions; relative ones resolved."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            yield from (alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            start = package.split(".")[: len(package.split(".")) - node.level + 1]
+            stem = ".".join([*start, node.module] if node.module else start)
+            base = stem if node.level else node.module or ""
+            yield base
+            yield from (f"{base}.{alias.name}" for alias in node.names)
+        elif isinstance(node, ast.Call) and getattr(node.func, "attr", "") == "import_module":
+            first = node.args[0] if node.args else None
+            if isinstance(first, ast.Constant):
+                yield str(first.value)
+
+
+def room_of(name: str) -> str | None:
+    """The room a dotted name lies in; None for what is not ours or is the ground."""
+    parts = name.split(".")
+    if parts[0] != "elmore" or len(parts) < 2 or parts[1] in GROUND or parts[1].startswith("__"):
+        return None
+    return parts[1]
+
+
+def problems(package: Path) -> list[str]:
+    """Everything that does not fit the plan."""
+    found = []
+    for path in sorted(package.rglob("*.py")):
+        where = path.relative_to(package)
+        text = path.read_text(encoding="utf-8")
+        if len(text.splitlines()) > MAX_LINES:
+            found.append(f"{where}: longer than {MAX_LINES} lines")
+        if path.stem in CATCH_ALL or any(part in CATCH_ALL for part in where.parts):
+            found.append(f"{where}: a catch-all")
+        room = where.parts[0].removesuffix(".py")
+        if where == Path("__init__.py"):
+            continue  # the public face names what is inside
+        if room not in GROUND and room not in MAY_IMPORT:
+            found.append(f"{where}: the plan has no room {room!r}")
+            continue
+        dotted = ".".join(["elmore", *where.parent.parts])
+        found += import_problems(ast.parse(text), room, str(where), dotted)
+    return found
+
+
+def import_problems(tree: ast.AST, room: str, where: str, package: str) -> list[str]:
+    allowed = MAY_IMPORT.get(room, set()) | ({room} - GROUND)
+    found = []
+    for name in imports(tree, package):
+        other = room_of(name)
+        if other and other in MAY_IMPORT and other not in allowed:
+            found.append(f"{where}: {room} must not import {other}")
+        if name.split(".")[0] in FORBIDDEN_INSIDE.get(room, set()):
+            found.append(f"{where}: {room} must not import {name}")
+        if room == "cli" and other == "integrations" and not where.endswith("export.py"):
+            found.append(f"{where}: only cli/export may import integrations")
+    return sorted(set(found))
+
+
+def test_the_house_follows_its_plan():
+    assert problems(PACKAGE) == []
+
+
+def test_the_plan_only_points_down():
+    """No circle in the table itself: each room may be placed above all it imports."""
+    placed: set[str] = set()
+    while len(placed) < len(MAY_IMPORT):
+        ready = {room for room, below in MAY_IMPORT.items() if below - {room} <= placed} - placed
+        assert ready, f"a circle among {sorted(set(MAY_IMPORT) - placed)}"
+        placed |= ready
+
+
+def house(tmp_path: Path, **files: str) -> Path:
+    for name, text in files.items():
+        path = tmp_path / (name.replace("__", "/") + ".py")
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text)
+    return tmp_path
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "import elmore.weights.folder",
+        "from elmore.weights import folder",
+        "from elmore import weights",
+        "from ..weights import folder",
+        "def f():\n    from elmore.weights.folder import load",
+        "class A:\n    def f(self):\n        import elmore.cli",
+        "import importlib\nimportlib.import_module('elmore.weights.folder')",
+    ],
+)
+def test_an_upward_import_is_refused_wherever_it_is_written(tmp_path, line):
+    (problem,) = problems(house(tmp_path, model__lstm=line))
+    assert "model must not import" in problem
+
+
+def test_torch_is_refused_in_the_text_room(tmp_path):
+    assert problems(house(tmp_path, text__words="def f():\n    import torch"))
+
+
+def test_the_ground_imports_no_room(tmp_path):
+    assert problems(house(tmp_path, errors="from elmore.text import tokenizers"))
+
+
+@pytest.mark.parametrize("name", ["utils", "model__utils", "text__common", "helpers__words"])
+def test_a_catch_all_is_refused(tmp_path, name):
+    assert problems(house(tmp_path, **{name: "x = 1"}))
+
+
+def test_a_room_the_plan_does_not_name_is_refused(tmp_path):
+    assert problems(house(tmp_path, extra__thing="x = 1")) == [
+        "extra/thing.py: the plan has no room 'extra'"
+    ]
+
+
+def test_a_file_that_is_too_long_is_refused(tmp_path):
+    assert problems(house(tmp_path, model__lstm="x = 1\n" * (MAX_LINES + 1)))
+
+
+def test_a_downward_import_is_fine(tmp_path):
+    fine = "from elmore.model import bilm\nfrom elmore.errors import DataError\nimport elmore"
+    assert problems(house(tmp_path, weights__folder=fine)) == []

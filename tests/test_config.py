@@ -1,0 +1,115 @@
+from dataclasses import dataclass, field
+from typing import Literal
+
+import pytest
+
+from elmore import config
+from elmore.errors import ConfigError
+
+
+@dataclass(frozen=True, kw_only=True)
+class Inner:
+    width: int = 3
+    clip: float | None = 3.0
+
+    def __post_init__(self) -> None:
+        if self.width < 1:
+            raise ConfigError(f"width must be at least 1, found {self.width}")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Outer:
+    name: str
+    inner: Inner | None = field(default_factory=Inner)
+    kind: Literal["a", "b"] = "a"
+    pairs: tuple[tuple[int, int], ...] = ()
+    on: bool = False
+
+
+def build(**data) -> Outer:
+    return config.build(Outer, {"name": "x"} | data, "recipe.toml")
+
+
+def test_what_is_unsaid_is_the_default():
+    assert build() == Outer(name="x")
+
+
+def test_sections_lists_and_numbers_become_what_the_fields_say():
+    made = build(inner={"clip": 2}, pairs=[[1, 2], [3, 4]], kind="b")
+    assert made == Outer(name="x", inner=Inner(clip=2.0), pairs=((1, 2), (3, 4)), kind="b")
+    assert isinstance(made.inner.clip, float)
+
+
+def test_none_is_null_or_the_word():
+    assert build(inner={"clip": "none"}).inner.clip is None
+    assert build(inner=None).inner is None
+
+
+def test_plain_data_comes_back_the_same():
+    made = build(inner={"clip": None}, pairs=[[1, 2]])
+    assert config.build(Outer, config.as_dict(made), "again") == made
+
+
+@pytest.mark.parametrize(
+    ("data", "message"),
+    [
+        (
+            {"inner": {"widht": 1}},
+            r"recipe.toml: inner: unknown key 'widht'; did you mean 'width'\?",
+        ),
+        ({"zzz": 1}, "unknown key 'zzz'; known keys: name, inner, kind, pairs, on"),
+        ({"inner": {"width": "wide"}}, "recipe.toml: inner: width: expected int, found 'wide'"),
+        ({"inner": {"width": True}}, "width: expected int, found True"),
+        ({"on": 1}, "on: expected bool, found 1"),
+        ({"kind": "c"}, "kind: expected one of 'a', 'b', found 'c'"),
+        ({"pairs": 3}, "pairs: expected list, found 3"),
+        ({"pairs": [[1]]}, r"pairs\[0\]: expected 2 items, found \[1\]"),
+        ({"inner": 7}, "inner: expected a section of keys, found 7"),
+        ({"inner": {"width": 0}}, "recipe.toml: inner: width must be at least 1, found 0"),
+    ],
+)
+def test_what_is_wrong_is_said_with_its_place(data, message):
+    with pytest.raises(ConfigError, match=message):
+        build(**data)
+
+
+def test_a_missing_key_is_named():
+    with pytest.raises(ConfigError, match=r"x.toml: missing key 'name'"):
+        config.build(Outer, {}, "x.toml")
+
+
+def test_an_override_wins_over_the_file(tmp_path):
+    path = tmp_path / "recipe.toml"
+    path.write_text('name = "x"\n[inner]\nwidth = 5\n')
+    made = config.read(Outer, path, ["inner.width=7", "inner.clip=none", "kind=b", "on=true"])
+    assert made == Outer(name="x", inner=Inner(width=7, clip=None), kind="b", on=True)
+
+
+def test_an_override_may_open_a_section():
+    assert config.override({}, ["inner.width=7"]) == {"inner": {"width": 7}}
+
+
+@pytest.mark.parametrize("assignment", ["inner.width", "=3", "inner.=3"])
+def test_an_override_of_another_form_is_refused(assignment):
+    with pytest.raises(ConfigError, match="not of the form"):
+        config.override({}, [assignment])
+
+
+def test_an_override_into_a_value_is_refused():
+    with pytest.raises(ConfigError, match="'name' is a value, not a section"):
+        config.override({"name": "x"}, ["name.part=3"])
+
+
+def test_an_override_does_not_touch_what_it_was_given():
+    table = {"inner": {"width": 1}}
+    config.override(table, ["inner.width=2"])
+    assert table == {"inner": {"width": 1}}
+
+
+def test_a_file_that_is_not_toml_is_named(tmp_path):
+    path = tmp_path / "recipe.toml"
+    with pytest.raises(ConfigError, match=r"recipe\.toml: no such recipe"):
+        config.read(Outer, path)
+    path.write_text("name =")
+    with pytest.raises(ConfigError, match=r"recipe\.toml: not a readable TOML file"):
+        config.read(Outer, path)

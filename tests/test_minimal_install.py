@@ -1,0 +1,47 @@
+"""The core works with none of the extras installed."""
+
+import subprocess
+import sys
+import tomllib
+from pathlib import Path
+
+ROOT = Path(__file__).parent.parent
+
+BLOCKED = """
+import importlib, pkgutil, sys
+
+class Absent:
+    def find_spec(self, name, path=None, target=None):
+        if name.split(".")[0] in {blocked!r}:
+            raise ModuleNotFoundError(f"No module named {{name!r}}", name=name)
+
+sys.meta_path.insert(0, Absent())
+import elmore
+names = [module.name for module in pkgutil.walk_packages(elmore.__path__, "elmore.")]
+for name in names:
+    if name.split(".")[1] in {core!r}:
+        importlib.import_module(name)
+print(len(names))
+"""
+
+MODULES = {
+    "scikit-learn": "sklearn",
+    "faiss-cpu": "faiss",
+    "sentence-transformers": "sentence_transformers",
+}
+CORE = {"errors", "config", "atomic", "text", "model", "weights", "embed", "cli"}
+
+
+def package(requirement: str) -> str:
+    name = requirement.split(">")[0].split("[")[0].split("=")[0].strip()
+    return MODULES.get(name, name.replace("-", "_"))
+
+
+def test_every_core_room_imports_without_any_extra():
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    core = {package(requirement) for requirement in project["dependencies"]}
+    extras = {package(r) for group in project["optional-dependencies"].values() for r in group}
+    code = BLOCKED.format(blocked=extras - core, core=CORE)
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    assert int(done.stdout) > 30

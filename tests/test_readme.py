@@ -1,0 +1,66 @@
+"""What is written is run: the Python blocks of the README, and the examples."""
+
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parent.parent
+README = (ROOT / "README.md").read_text(encoding="utf-8")
+BLOCKS = re.findall(r"```python\n(.*?)```", README, flags=re.DOTALL)
+
+
+def test_the_readme_shows_python():
+    assert BLOCKS
+
+
+@pytest.mark.parametrize("number", range(len(BLOCKS)))
+def test_a_python_block_of_the_readme_runs(number, capsys):
+    exec(compile(BLOCKS[number], f"README.md, block {number + 1}", "exec"), {})
+
+
+def test_the_commands_of_the_readme_are_targets_of_the_makefile():
+    makefile = (ROOT / "Makefile").read_text()
+    commands = re.findall(r"^make (\S+)", README, flags=re.MULTILINE)
+    assert {"demo", "test"} <= set(commands)
+    for command in commands:
+        assert re.search(rf"^{command}:", makefile, flags=re.MULTILINE), command
+
+
+def test_every_file_of_the_tree_in_the_readme_exists():
+    tree = re.search(r"```\nelmore/\n(.*?)```", README, flags=re.DOTALL)
+    assert tree
+    names = re.findall(r"^  (\S+?)/? {2,}", tree[1], flags=re.MULTILINE)
+    assert len(names) > 5
+    for name in names:
+        assert (ROOT / "elmore" / name).exists(), name
+
+
+def run(*command: str) -> str:
+    done = subprocess.run(
+        [sys.executable, *command], cwd=ROOT, capture_output=True, text=True, check=True
+    )
+    return done.stdout
+
+
+def test_the_demo_tells_the_senses_of_a_word_apart():
+    shown = run("examples/two_senses.py")
+    assert "nearest use of each: 1 → 2, 2 → 1, 3 → 4, 4 → 3" in shown
+    assert "BANK" in run("examples/two_senses.py", "bank", "the bank .", "a bank of sand")
+
+
+def test_a_model_is_trained_from_raw_text_and_can_be_loaded(tmp_path):
+    text = tmp_path / "text.txt"
+    text.write_text("The cat sat on the mat. It was a fine mat.\n" * 40)
+    run(
+        *("examples/train_bilm.py", str(text), "-o", str(tmp_path / "model"), "--recipe", "tiny"),
+        *("--minutes", "0.03", "--budget", "64", "--language", "English"),
+    )
+    import elmore
+
+    elmo = elmore.load(tmp_path / "model")
+    assert elmo.bundle.card.language == "English"
+    assert elmo.bundle.warm_state is not None
+    assert elmo.embed(["The cat sat ."])[0].vectors.shape == (4, elmo.width)

@@ -1,0 +1,95 @@
+import sys
+import time
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from elmore.errors import DataError
+from elmore.text.sentences import split
+
+pytest.importorskip("sentencex")
+
+
+def sentences(text: str, language: str = "en") -> list[str]:
+    return [text[start:end] for start, end in split(text, language)]
+
+
+@pytest.mark.parametrize(
+    "expected",
+    [
+        ["One came.", "Two left!", "Did three?", "Four"],
+        ["Mr. Smith paid $1.50 to J. R. R. Tolkien.", "He left."],
+        ["He said no.", '"Why?"', "She left."],
+        ['"Why?" she said.', "He left."],
+        ['He said "Go."', '"Where?" she said.', "“Home.”", "‘Now!’", "(At once.)", "So I went."],
+        ["He can't.", "She won't.", "The dogs' bowl is old.", "It is."],
+        ['A quote " left open.', "A bracket ( too.", "They do no harm.", 'None "at all.'],
+    ],
+    ids=lambda expected: expected[0],
+)
+def test_joined_sentences_come_apart_again(expected: list[str]):
+    assert sentences(" ".join(expected)) == expected
+
+
+@pytest.mark.parametrize("blank", ["\n\n", "\r\n\r\n", "\r\r", "\n \t\n", "\n\n\n", "\u2029"])
+def test_a_blank_line_ends_a_sentence(blank: str):
+    assert sentences(f"A title{blank}and more") == ["A title", "and more"]
+
+
+@pytest.mark.parametrize("line_break", ["\n", "\r\n", "\r"])
+def test_a_wrapped_line_does_not_end_a_sentence(line_break: str):
+    wrapped = f"A long{line_break}sentence."
+    assert sentences(wrapped) == [wrapped]
+
+
+def test_abbreviations_are_those_of_the_language():
+    german = "Das gilt z.B. für Prof. Müller bzw. Frau Dr. Maier. „Ja.“ Er ging."
+    assert sentences(german, "de")[1:] == ["„Ja.“", "Er ging."]
+    assert sentences("他说。“好。”他走。", "zh") == ["他说。", "“好。”", "他走。"]
+
+
+@pytest.mark.parametrize("text", ["", " ", "\n\n \n", "\u2029"])
+def test_a_text_without_words_has_no_sentences(text: str):
+    assert split(text) == []
+
+
+def test_offsets_count_characters_of_the_raw_text():
+    assert split(" 😀 Hi.  Yes.\n\nNo ") == [(1, 6), (8, 12), (14, 16)]
+
+
+def check(text: str) -> None:
+    spans = split(text)
+    covered = [place for start, end in spans for place in range(start, end)]
+    assert covered == sorted(set(covered))
+    assert {place for place, char in enumerate(text) if not char.isspace()} <= set(covered)
+    assert all(text[start:end] == text[start:end].strip() != "" for start, end in spans)
+
+
+@given(st.text())
+def test_sentences_cover_any_text_but_its_whitespace(text: str):
+    check(text)
+
+
+@given(
+    st.text("aA1.?!…。\"'“”„«»()[]- \n\r\t\x1c\x85\u00a0\u200b\u2029\u0301中😀\ud800", max_size=200)
+)
+def test_sentences_cover_tricky_text_but_its_whitespace(text: str):
+    check(text)
+
+
+@pytest.mark.parametrize(
+    "unit",
+    ["a", "A. ", "“ A. ", "« Foo. ", '"Foo. ', "( Foo. ", "'", ". ", "\n", "\n ", "\r", "a\n\n"],
+)
+def test_split_takes_linear_time_on(unit: str):
+    text = unit * (200_000 // len(unit))
+    began = time.process_time()
+    split(text)
+    assert time.process_time() - began < 2
+
+
+def test_a_missing_sentencex_is_named(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setitem(sys.modules, "sentencex", None)
+    with pytest.raises(DataError, match="pip install sentencex"):
+        split("One. Two.")
