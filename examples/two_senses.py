@@ -12,11 +12,11 @@ import numpy as np
 import elmore
 
 USES = {
-    "match": [
-        "He lit a match and held it to the candle .",
-        "She struck a match in the dark room .",
-        "They won the match by two goals .",
-        "The final match was played in London .",
+    "rose": [
+        "She gave him a red rose .",
+        "He picked a white rose from the garden .",
+        "The price rose to five dollars .",
+        "The temperature rose by two degrees .",
     ],
     "left": [
         "She turned left at the corner .",
@@ -25,10 +25,16 @@ USES = {
         "They left the city in 1945 .",
     ],
     "play": [
-        "The actors performed the play in a small theatre .",
-        "Shakespeare wrote this play in 1599 .",
+        "The play was performed in London .",
+        "Shakespeare wrote the play in 1599 .",
         "The children play in the garden every day .",
         "They play football for the national team .",
+    ],
+    "match": [
+        "He lit a match and held it to the candle .",
+        "She struck a match in the dark room .",
+        "They lost the match against Italy .",
+        "The team won the match against Spain .",
     ],
 }
 SHADES = " ░▒▓█"

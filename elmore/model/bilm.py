@@ -19,8 +19,10 @@ from torch import Tensor, nn
 
 from elmore.model.config import BiLMConfig
 from elmore.model.layer_stack import LayerStack
-from elmore.model.lstm import LSTMState, ProjectedLSTM
+from elmore.model.lstm import LSTMState, ProjectedLSTM, Resets
 from elmore.model.token_encoder import TokenEncoder
+
+FORWARD, BACKWARD = 0, 1  # the directions, in every order of two
 
 
 class BiLMState(NamedTuple):
@@ -28,6 +30,17 @@ class BiLMState(NamedTuple):
 
     output: Float[Tensor, "2 L B D"]
     cell: Float[Tensor, "2 L B H"]
+
+    def of(self, direction: int, layer: int) -> LSTMState:
+        """Give what one layer of one direction remembers."""
+        return LSTMState(self.output[direction, layer], self.cell[direction, layer])
+
+    @classmethod
+    def stack(cls, *directions: list[LSTMState]) -> "BiLMState":
+        """Put the states of all layers together, forward first."""
+        outputs = [torch.stack([state.output for state in states]) for states in directions]
+        cells = [torch.stack([state.cell for state in states]) for states in directions]
+        return cls(torch.stack(outputs), torch.stack(cells))
 
 
 class BiLM(nn.Module):
@@ -44,6 +57,11 @@ class BiLM(nn.Module):
         self.dropout = nn.Dropout(config.dropout)
         self.forward_layers = _stack(config)
         self.backward_layers = _stack(config)
+
+    @property
+    def stacks(self) -> tuple[nn.ModuleList, nn.ModuleList]:
+        """The layers of each direction."""
+        return self.forward_layers, self.backward_layers
 
     def forward(
         self,
@@ -66,37 +84,42 @@ class BiLM(nn.Module):
         """Run both stacks over token vectors; a row's tokens stand at its left."""
         state = state or self.zero_state(len(mask), vectors)
         flip = _flip(mask)
-        forward, forward_state = self._read(self.forward_layers, vectors, mask, state, 0)
-        backward, backward_state = self._read(
-            self.backward_layers, _pick(vectors, flip), mask, state, 1
-        )
-        backward = [_pick(layer, flip) for layer in backward]
-        layers = [torch.cat(pair, dim=2) for pair in zip(forward, backward, strict=True)]
-        outputs, cells = zip(*forward_state, *backward_state, strict=True)
-        shape = (2, self.config.lstm.num_layers)
-        new_state = BiLMState(
-            torch.stack(outputs).unflatten(0, shape), torch.stack(cells).unflatten(0, shape)
-        )
-        return LayerStack(torch.stack(layers), mask), new_state
+        forward, ahead = self.read(FORWARD, vectors, mask, state)
+        backward, behind = self.read(BACKWARD, _pick(vectors, flip), mask, state)
+        pairs = zip(forward, backward, strict=True)
+        layers = [
+            torch.cat([vectors, vectors], dim=2),
+            *(torch.cat([left, _pick(right, flip)], dim=2) for left, right in pairs),
+        ]
+        return LayerStack(torch.stack(layers), mask), BiLMState.stack(ahead, behind)
 
-    def _read(
+    def read(
         self,
-        layers: nn.ModuleList,
+        direction: int,
         vectors: Float[Tensor, "B T D"],
         mask: Bool[Tensor, "B T"],
         state: BiLMState,
-        direction: int,
+        starts: Bool[Tensor, "B T"] | None = None,
+        start: BiLMState | None = None,
     ) -> tuple[list[Float[Tensor, "B T D"]], list[LSTMState]]:
-        """Run one stack from left to right: the token layer and each LSTM layer, and the states."""
-        outputs, states = [vectors], []
-        for number, layer in enumerate(layers):
-            inputs = self.dropout(outputs[-1])
-            start = LSTMState(state.output[direction, number], state.cell[direction, number])
-            hidden, end = layer(inputs, mask, start)
+        """Run one stack over tokens in the order in which it reads them.
+
+        Where `starts` is true another sentence begins, from the state `start`. What comes back is
+        the output of each LSTM layer and the state it ended in.
+        """
+        outputs, states = [], []
+        inputs = vectors
+        for number, layer in enumerate(self.stacks[direction]):
+            inputs = self.dropout(inputs)
+            resets = None
+            if starts is not None and start is not None:
+                resets = Resets(starts, start.of(direction, number))
+            hidden, end = layer(inputs, mask, state.of(direction, number), resets)
             if number > 0 and self.config.lstm.skip_connections:
                 hidden = hidden + inputs * mask[:, :, None]
             outputs.append(hidden)
             states.append(end)
+            inputs = hidden
         return outputs, states
 
     def zero_state(self, num_sentences: int, like: Tensor) -> BiLMState:

@@ -9,7 +9,7 @@ from torch import Tensor, nn
 
 from elmore.model.config import LSTMConfig
 from elmore.model.lstm_kernels import reference
-from elmore.model.lstm_kernels.reference import GATES, LSTMState, LSTMWeights
+from elmore.model.lstm_kernels.reference import GATES, LSTMState, LSTMWeights, Resets
 
 
 class ProjectedLSTM(nn.Module):
@@ -40,7 +40,11 @@ class ProjectedLSTM(nn.Module):
             nn.init.xavier_uniform_(self.projection)
 
     def forward(
-        self, inputs: Float[Tensor, "B T D"], mask: Bool[Tensor, "B T"], state: LSTMState
+        self,
+        inputs: Float[Tensor, "B T D"],
+        mask: Bool[Tensor, "B T"],
+        state: LSTMState,
+        resets: Resets | None = None,
     ) -> tuple[Float[Tensor, "B T D"], LSTMState]:
         """Read each sentence from left to right."""
         return reference.run(
@@ -51,4 +55,5 @@ class ProjectedLSTM(nn.Module):
             forget_bias=self.config.forget_bias,
             cell_clip=self.config.cell_clip,
             output_clip=self.config.output_clip,
+            resets=resets,
         )

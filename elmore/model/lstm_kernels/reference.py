@@ -4,7 +4,8 @@
     c_t = clip(sigmoid(f) * c_(t-1) + sigmoid(i) * tanh(g), cell_clip)
     h_t = clip(W_p (sigmoid(o) * tanh(c_t)), output_clip)
 
-Where a row's sentence is over, the output is zero and the state stays what it was.
+Where a row's sentence is over, the output is zero and the state stays what it was. A row may read
+several sentences one after another: where one starts, the state is set anew.
 
 Shapes: B sentences, T tokens, I input width, D output width, H cell width.
 """
@@ -34,6 +35,13 @@ class LSTMState(NamedTuple):
     cell: Float[Tensor, "B H"]
 
 
+class Resets(NamedTuple):
+    """Where the state is set anew, before that step, and to what."""
+
+    at: Bool[Tensor, "B T"]
+    to: LSTMState
+
+
 def run(
     inputs: Float[Tensor, "B T I"],
     mask: Bool[Tensor, "B T"],
@@ -43,12 +51,17 @@ def run(
     forget_bias: float,
     cell_clip: float | None,
     output_clip: float | None,
+    resets: Resets | None = None,
 ) -> tuple[Float[Tensor, "B T D"], LSTMState]:
     """Read each row from left to right; the state after its last token comes back."""
     driven = inputs @ weights.input.T + weights.bias  # (B, T, 4H)
     output, cell = state
     outputs = []
     for step in range(inputs.shape[1]):
+        if resets is not None:
+            fresh = resets.at[:, step, None]
+            output = torch.where(fresh, resets.to.output, output)
+            cell = torch.where(fresh, resets.to.cell, cell)
         i, f, g, o = (driven[:, step] + output @ weights.recurrent.T).chunk(4, dim=1)
         new_cell = torch.sigmoid(f + forget_bias) * cell + torch.sigmoid(i) * torch.tanh(g)
         if cell_clip is not None:
