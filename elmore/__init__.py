@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from elmore.embed.embedder import Embedder, load
     from elmore.model.bilm import BiLM
     from elmore.model.config import BiLMConfig
-    from elmore.model.mix import ScalarMix
+    from elmore.model.mix import SavedMix, ScalarMix
 
 __version__ = "0.1.0"
 
@@ -25,6 +25,7 @@ __all__ = [
     "Elmo",
     "ElmoreError",
     "Embedder",
+    "SavedMix",
     "ScalarMix",
     "WeightsError",
     "load",
@@ -35,6 +36,7 @@ _HOMES = {
     "BiLMConfig": "elmore.model.config",
     "Elmo": "elmore.embed.elmo",
     "Embedder": "elmore.embed.embedder",
+    "SavedMix": "elmore.model.mix",
     "ScalarMix": "elmore.model.mix",
     "load": "elmore.embed.embedder",
 }

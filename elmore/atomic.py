@@ -1,4 +1,4 @@
-"""Files and folders that are complete or absent: written aside, then renamed.
+"""Folders that are complete or absent: written aside, then renamed.
 
 Whatever stops a writer (a full disk, an error, a kill), the name asked for never holds a part.
 """
@@ -6,7 +6,7 @@ Whatever stops a writer (a full disk, an error, a kill), the name asked for neve
 import os
 import shutil
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Set
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -14,30 +14,52 @@ from elmore.errors import ElmoreError
 
 
 @contextmanager
-def folder(destination: Path, *, overwrite: bool = False) -> Iterator[Path]:
-    """Give an empty folder to fill; it takes its name when the block ends well."""
-    if not overwrite and (destination.is_file() or _holds_something(destination)):
-        raise ElmoreError(f"{destination} exists already; pass another name, or --overwrite")
+def folder(destination: Path, *, replaces: Set[str] = frozenset()) -> Iterator[Path]:
+    """Give an empty folder to fill; it takes its name when the block ends well.
+
+    The name must be free or an empty folder. A folder that holds nothing but files named in
+    `replaces` is replaced; anything else is somebody's, and refused.
+    """
+    destination = Path(os.path.abspath(destination))  # noqa: PTH100 -- a link is not followed
+    _refuse_taken(destination, replaces)
     destination.parent.mkdir(parents=True, exist_ok=True)
     aside = Path(tempfile.mkdtemp(prefix=f".{destination.name}.", dir=destination.parent))
     try:
-        yield aside
-        for path in (aside, *aside.rglob("*")):
+        new = aside / "new"
+        new.mkdir()
+        yield new
+        for path in (new, *new.rglob("*")):
             _finish(path)
-        if destination.is_dir():
-            replaced = Path(tempfile.mkdtemp(prefix=".replaced.", dir=destination.parent))
-            destination.rename(replaced / "old")
-            aside.rename(destination)
-            shutil.rmtree(replaced)
+        if destination.exists():
+            _swap(destination, new, aside / "old")
         else:
-            destination.unlink(missing_ok=True)
-            aside.rename(destination)
+            new.rename(destination)
     finally:
         shutil.rmtree(aside, ignore_errors=True)
 
 
-def _holds_something(path: Path) -> bool:
-    return path.is_dir() and any(path.iterdir())
+def _refuse_taken(destination: Path, replaces: Set[str]) -> None:
+    if not os.path.lexists(destination):
+        return
+    if destination.is_symlink() or not destination.is_dir():
+        raise ElmoreError(f"{destination} exists and is no folder; pass another name")
+    found = sorted(path.name for path in destination.iterdir())
+    others = [name for name in found if name not in replaces]
+    if others and replaces:
+        raise ElmoreError(
+            f"{destination} holds {others[0]!r}, which is not ours to replace; pass another name"
+        )
+    if others:
+        raise ElmoreError(f"{destination} exists already; pass another name, or --overwrite")
+
+
+def _swap(destination: Path, new: Path, old: Path) -> None:
+    destination.rename(old)
+    try:
+        new.rename(destination)
+    except BaseException:
+        old.rename(destination)
+        raise
 
 
 def _finish(path: Path) -> None:
@@ -45,6 +67,8 @@ def _finish(path: Path) -> None:
     umask = os.umask(0)
     os.umask(umask)
     path.chmod((0o777 if path.is_dir() else 0o666) & ~umask)
+    if path.is_dir() and os.name == "nt":
+        return  # Windows has no handle for a folder
     descriptor = os.open(path, os.O_RDONLY)
     try:
         os.fsync(descriptor)

@@ -6,10 +6,12 @@ is what gets saved. `section.key=value` overrides a recipe from the command line
 
 import dataclasses
 import difflib
+import json
+import math
 import tomllib
 import types
 import typing
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, TypeVar, Union
 
@@ -54,6 +56,23 @@ def override(table: Mapping[str, Any], assignments: Sequence[str]) -> dict[str, 
     return result
 
 
+def read_json(path: Path) -> dict[str, Any]:
+    """Read a file that holds one JSON object."""
+    try:
+        data = json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError, RecursionError) as error:
+        raise ConfigError(f"{path}: not a readable JSON file ({error})") from error
+    if not isinstance(data, dict):
+        raise ConfigError(f"{path}: expected a JSON object, found {type(data).__name__}")
+    return data
+
+
+def suggest(name: str, known: Iterable[str]) -> str:
+    """Ask whether a known name was meant; empty when none is near."""
+    close = difflib.get_close_matches(name, list(known), n=1)
+    return f"did you mean {close[0]!r}?" if close else ""
+
+
 def _toml_value(value: str) -> Any:  # noqa: ANN401 -- whatever TOML can say
     try:
         return tomllib.loads(f"value = {value}")["value"]
@@ -70,8 +89,7 @@ def build(cls: type[Config], data: object, where: str) -> Config:
     values = {}
     for key, value in data.items():
         if key not in names:
-            close = difflib.get_close_matches(str(key), names, n=1)
-            hint = f"did you mean {close[0]!r}?" if close else f"known keys: {', '.join(names)}"
+            hint = suggest(str(key), names) or f"known keys: {', '.join(names)}"
             raise ConfigError(f"{where}: unknown key {key!r}; {hint}")
         values[key] = _convert(hints[key], value, f"{where}: {key}")
     missing = [
@@ -105,11 +123,17 @@ def _convert(hint: Any, value: object, where: str) -> Any:  # noqa: ANN401 -- an
         if isinstance(value, list | tuple):
             return _convert_items(options, value, where)
     elif hint is float and type(value) in (int, float):
-        return float(typing.cast("float", value))
+        return _number(typing.cast("float", value), where)
     elif type(value) is hint:  # not isinstance: True is no int here
         return value
     expected = "list" if origin is tuple else hint.__name__
     raise ConfigError(f"{where}: expected {expected}, found {value!r}")
+
+
+def _number(value: float, where: str) -> float:
+    if not math.isfinite(min(abs(value), 2**1023)) or abs(value) > 2**1023:
+        raise ConfigError(f"{where}: expected a finite number, found {str(value)[:20]}")
+    return float(value)
 
 
 def _convert_optional(options: tuple, value: object, where: str) -> Any:  # noqa: ANN401

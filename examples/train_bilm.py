@@ -126,7 +126,7 @@ def train(model: Trainable, types, ids, *, minutes: float, rate: float, budget: 
 def save(model: BiLM, card: Card, out: Path) -> None:
     """Write the folder, in half precision: small on the disk, as good in use."""
     model = model.float().cpu().eval()
-    bundle = Bundle(model, ByteAlphabet(), card=card, warm_state=warm.state(model, ByteAlphabet()))
+    bundle = warm.warmed(Bundle(model, ByteAlphabet(), card=card))
     model.half()
     folder.save(bundle, out, overwrite=True)
 

@@ -4,6 +4,7 @@ Results go to stdout, everything else to stderr. What a user can mend is one sen
 """
 
 import importlib
+import io
 import logging
 import os
 import sys
@@ -64,6 +65,9 @@ def _show_version(wanted: bool) -> None:
 
 def main() -> None:
     """Run the command line."""
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="backslashreplace")  # a terminal may know only ASCII
     try:
         _root()(prog_name="elmore")
     except ElmoreError as error:

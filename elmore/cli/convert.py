@@ -22,13 +22,17 @@ def convert(
 ) -> None:
     """Turn foreign weights into a model folder, or a model back into foreign weights."""
     from elmore.cli.downloads import showing_progress
-    from elmore.weights import folder, pretrained
+    from elmore.errors import ElmoreError
+    from elmore.weights import folder, pretrained, warm
     from elmore.weights.convert import bilm_tf
 
+    for path in (Path(name).resolve() for name in source if Path(name).exists()):
+        if path.is_relative_to(dest.resolve()):
+            raise ElmoreError(f"{dest} holds the source {path.name!r}; pass another destination")
     with showing_progress() as progress:
         bundle = pretrained.load(*source, vocabulary=vocabulary, progress=progress)
     if to == "allennlp":
         bilm_tf.write(bundle, dest, overwrite=overwrite)
     else:
-        folder.save(bundle.warmed(), dest, overwrite=overwrite)
+        folder.save(warm.warmed(bundle), dest, overwrite=overwrite)
     print(dest)

@@ -16,15 +16,17 @@ def info(
     json: Annotated[bool, typer.Option("--json", help="as JSON")] = False,
 ) -> None:
     """Say what a model is: sizes, layers, licence, training data, checksums."""
+    from dataclasses import asdict
     from json import dumps
 
-    from elmore.cli.downloads import showing_progress
-    from elmore.weights import card, checksums, pretrained
+    from elmore.weights import card, catalogue, checksums, pretrained
 
-    with showing_progress() as progress:
-        bundle = pretrained.load(*model, vocabulary=vocabulary, progress=progress)
-    digests = {path.name: checksums.digest(path) for path in pretrained.files(*model)}
-    facts = card.facts(bundle) | {"sha256": digests}
+    if len(model) == 1 and not Path(model[0]).exists() and catalogue.state(model[0]) == "remote":
+        facts = asdict(catalogue.entry(model[0])) | {"state": "not downloaded yet"}
+    else:
+        bundle = pretrained.load(*model, vocabulary=vocabulary)
+        digests = {path.name: checksums.digest(path) for path in pretrained.files(*model)}
+        facts = card.facts(bundle) | {"sha256": digests}
     if json:
         print(dumps(facts, indent=2, ensure_ascii=False))
     else:

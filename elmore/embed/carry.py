@@ -22,7 +22,9 @@ class CarriedRows:
             return start
         kept = min(start.cell.shape[2], self.rows.cell.shape[2])
         pairs = zip(self.rows, start, strict=True)
-        joined = [torch.cat([old[:, :, :kept], new[:, :, kept:]], dim=2) for old, new in pairs]
+        joined = [
+            torch.cat([old[:, :, :kept].to(new), new[:, :, kept:]], dim=2) for old, new in pairs
+        ]
         return BiLMState(*joined)
 
     def put(self, state: BiLMState) -> None:
@@ -30,6 +32,6 @@ class CarriedRows:
         if self.rows is not None:
             used = state.cell.shape[2]
             pairs = zip(state, self.rows, strict=True)
-            joined = [torch.cat([new, old[:, :, used:]], dim=2) for new, old in pairs]
+            joined = [torch.cat([new, old[:, :, used:].to(new)], dim=2) for new, old in pairs]
             state = BiLMState(*joined)
         self.rows = BiLMState(*(part.detach() for part in state))

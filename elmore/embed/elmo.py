@@ -3,6 +3,7 @@
 Shapes: B sentences, T tokens, D width of one direction.
 """
 
+import copy
 from collections.abc import Sequence
 from typing import NamedTuple, Self
 
@@ -11,8 +12,9 @@ from jaxtyping import Bool, Float
 from torch import Tensor, nn
 
 from elmore.embed.embedder import Embedder
+from elmore.errors import ConfigError
 from elmore.model.layer_stack import LayerStack
-from elmore.model.mix import ScalarMix
+from elmore.model.mix import SavedMix, ScalarMix
 
 
 class Mixed(NamedTuple):
@@ -25,9 +27,10 @@ class Mixed(NamedTuple):
 class Elmo(nn.Module):
     """Several learned mixes over one run of the biLM.
 
-    The network is the embedder's own, not a copy. With `freeze` it stays as it is (and runs without
-    dropout even in training); without, it is fine-tuned with the task, and the embedder with it.
-    `weights` fixes the mixes instead of learning them; the rest is told by `ScalarMix`.
+    With `freeze` the network is the embedder's own, stays as it is, and has no dropout even in
+    training. Without, a copy of it is fine-tuned with the task: `mixer.embedder` embeds with that
+    copy, while the embedder given is left alone. `weights` fixes the mixes instead of learning
+    them; the rest is told by `ScalarMix`.
     """
 
     def __init__(
@@ -43,8 +46,12 @@ class Elmo(nn.Module):
         keep_boundaries: bool = False,
     ) -> None:
         super().__init__()
-        self.embedder = embedder
-        self.bilm = embedder.bundle.model.requires_grad_(not freeze)
+        if num_mixes < 1:
+            raise ConfigError(f"num_mixes must be at least 1, found {num_mixes}")
+        self.embedder = embedder if freeze else copy.deepcopy(embedder)
+        self.bilm = self.embedder.bundle.model
+        if not freeze:
+            self.bilm.requires_grad_(True)
         self.freeze = freeze
         self.keep_boundaries = keep_boundaries
         self.dropout = nn.Dropout(dropout)
@@ -77,13 +84,18 @@ class Elmo(nn.Module):
     def train(self, mode: bool = True) -> Self:
         """Switch dropout on or off; a frozen biLM has none either way."""
         super().train(mode)
-        self.bilm.train(mode and not self.freeze)
+        if self.freeze:
+            self.bilm.eval()
         return self
 
     def penalty(self, strength: float) -> Float[Tensor, ""]:
         """Give the paper's lambda * sum(w^2) over the weights of all mixes."""
         mixes = [mix for mix in self.mixes if isinstance(mix, ScalarMix)]
         return torch.stack([mix.penalty(strength) for mix in mixes]).sum()
+
+    def saved(self) -> list[SavedMix]:
+        """Give the numbers of each mix: what `embed(layers=...)` and a model folder take."""
+        return [mix.saved() for mix in self.mixes if isinstance(mix, ScalarMix)]
 
     def shares(self) -> list[dict[str, float | list[float]]]:
         """Say what the layers weigh now: for each mix, the shares (they sum to one) and gamma."""

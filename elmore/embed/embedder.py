@@ -3,7 +3,8 @@
 Shapes: L layers (the token layer is one of them), T tokens, D width of one direction.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal, Self
@@ -16,11 +17,11 @@ from elmore.embed.batching import batches
 from elmore.embed.carry import CarriedRows
 from elmore.embed.layers import Layers, check, select
 from elmore.errors import ConfigError, DataError
-from elmore.model.bilm import BiLMState
+from elmore.model.bilm import BiLM, BiLMState
 from elmore.model.layer_stack import LayerStack
-from elmore.text.characters import encode_batch
+from elmore.text.characters import check_tokens
 from elmore.text.tokenizers import Tokenizer, Tokens, penn
-from elmore.weights import pretrained
+from elmore.weights import pretrained, warm
 from elmore.weights.bundle import Bundle
 
 Text = str | Sequence[str]
@@ -64,7 +65,8 @@ class Embedder:
         self._carried = CarriedRows() if stateful else None
         self._start = None
         if initial_state == "warm":
-            self._start = bundle.warmed().warm_state
+            self._start = warm.warmed(bundle).warm_state
+        bundle.model.requires_grad_(False)
         self.to(device)
 
     @property
@@ -86,11 +88,11 @@ class Embedder:
         """Move the model; "auto" is a GPU where there is one."""
         if device == "auto":
             device = "cuda" if torch.cuda.is_available() else "cpu"
-        self.bundle.model.to(device)
-        if self._start is not None:
-            self._start = BiLMState(*(part.to(device) for part in self._start))
-        if self._carried is not None and self._carried.rows is not None:
-            self._carried.rows = BiLMState(*(part.to(device) for part in self._carried.rows))
+        try:
+            self.bundle.model.to(device)
+        except (RuntimeError, AssertionError) as error:  # torch has no family for it
+            reason = str(error).splitlines()[0]
+            raise ConfigError(f"device {str(device)!r} cannot be used here: {reason}") from error
         return self
 
     def embed(self, texts: Sequence[Text], *, layers: Layers = "average") -> list[Sentence]:
@@ -98,6 +100,7 @@ class Embedder:
         if isinstance(texts, str):
             raise DataError(f"embed takes a list of texts; pass [{texts[:30]!r}] for one")
         check(layers, self.num_layers)
+        texts = list(texts)
         tokens = [self._tokens(text) for text in texts]
         lengths = [len(words) + 2 for words, _ in tokens]
         whole = [range(len(tokens))]
@@ -115,17 +118,18 @@ class Embedder:
     def _tokens(self, text: Text) -> Tokens:
         if isinstance(text, str):
             return self.tokenizer(text)
+        if text is None or isinstance(text, bytes):
+            raise DataError(f"expected a string or a list of tokens, found {text!r}")
         words = list(text)
-        for word in words:
-            if not isinstance(word, str):
-                raise DataError(f"expected tokens that are strings, found {word!r}")
+        check_tokens(words)
         return Tokens(words, [])
 
     @torch.no_grad()
     def _vectors(self, sentences: list[list[str]], layers: Layers) -> list[np.ndarray]:
         if not sentences:
             return []
-        stack = self.run(sentences).without_boundaries()
+        with _without_dropout(self.bundle.model):
+            stack = self.run(sentences).without_boundaries()
         chosen = select(stack.states, layers).cpu()  # (*L, B, T, 2D)
         return [
             chosen[..., row, : len(sentence), :].numpy().copy()
@@ -134,22 +138,31 @@ class Embedder:
 
     def run(self, sentences: Sequence[Sequence[str]]) -> LayerStack:
         """Run one batch of tokenised sentences; boundaries are in what comes back."""
-        model = self.bundle.model
-        ids = encode_batch(self.bundle.alphabet, sentences)
-        tensors = [part if part is None else torch.from_numpy(part).to(self.device) for part in ids]
-        stack, state = model(*tensors, state=self._starting_state(len(sentences)))
+        stack, state = self.bundle.run(sentences, self._starting_state(len(sentences)))
         if self._carried is not None:
             self._carried.put(state)
         return stack
 
     def _starting_state(self, num_sentences: int) -> BiLMState:
         model = self.bundle.model
+        like = next(model.parameters())
         if self._start is None:
-            start = model.zero_state(num_sentences, next(model.parameters()))
+            start = model.zero_state(num_sentences, like)
         else:
-            rows = (part.expand(-1, -1, num_sentences, -1) for part in self._start)
+            rows = (part.to(like).expand(-1, -1, num_sentences, -1) for part in self._start)
             start = BiLMState(*rows)
         return start if self._carried is None else self._carried.take(start)
+
+
+@contextmanager
+def _without_dropout(model: BiLM) -> Iterator[None]:
+    """A model that is being fine-tuned has dropout; its vectors never do."""
+    training = model.training
+    model.eval()
+    try:
+        yield
+    finally:
+        model.train(training)
 
 
 def load(

@@ -5,12 +5,13 @@ Shapes: L layers (the token layer is one of them), T tokens, D width.
 
 from typing import Literal
 
+import numpy as np
 import torch
 from jaxtyping import Float
 from torch import Tensor
 
 from elmore.errors import ConfigError
-from elmore.model.mix import SavedMix
+from elmore.model.mix import SavedMix, token_norm
 
 Layers = Literal["average", "all", "top"] | int | SavedMix
 
@@ -22,7 +23,7 @@ def check(layers: Layers, num_layers: int) -> None:
             raise ConfigError(
                 f"this mix has {len(layers.weights)} weights, the model {num_layers} layers"
             )
-    elif isinstance(layers, int) and not isinstance(layers, bool):
+    elif isinstance(layers, int | np.integer) and not isinstance(layers, bool):
         if not 0 <= layers < num_layers:
             raise ConfigError(f"layers={layers}: this model has layers 0 to {num_layers - 1}")
     elif layers not in ("average", "all", "top"):
@@ -37,7 +38,8 @@ def select(
     """Give one vector per token, or the whole stack with "all"."""
     if isinstance(layers, SavedMix):
         shares = torch.tensor(layers.weights, device=states.device).softmax(dim=0)
-        return layers.gamma * torch.tensordot(shares, states, dims=1)
+        evened = token_norm(states) if layers.layer_norm else states
+        return layers.gamma * torch.tensordot(shares, evened, dims=1)
     if layers == "all":
         return states
     if layers == "average":

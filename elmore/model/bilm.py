@@ -31,9 +31,10 @@ class BiLMState(NamedTuple):
     output: Float[Tensor, "2 L B D"]
     cell: Float[Tensor, "2 L B H"]
 
-    def of(self, direction: int, layer: int) -> LSTMState:
-        """Give what one layer of one direction remembers."""
-        return LSTMState(self.output[direction, layer], self.cell[direction, layer])
+    def of(self, direction: int) -> list[LSTMState]:
+        """Give what the layers of one direction remember."""
+        pairs = zip(self.output[direction], self.cell[direction], strict=True)
+        return [LSTMState(output, cell) for output, cell in pairs]
 
     @classmethod
     def stack(cls, *directions: list[LSTMState]) -> "BiLMState":
@@ -84,8 +85,8 @@ class BiLM(nn.Module):
         """Run both stacks over token vectors; a row's tokens stand at its left."""
         state = state or self.zero_state(len(mask), vectors)
         flip = _flip(mask)
-        forward, ahead = self.read(FORWARD, vectors, mask, state)
-        backward, behind = self.read(BACKWARD, _pick(vectors, flip), mask, state)
+        forward, ahead = self.read(FORWARD, vectors, mask, state.of(FORWARD))
+        backward, behind = self.read(BACKWARD, _pick(vectors, flip), mask, state.of(BACKWARD))
         pairs = zip(forward, backward, strict=True)
         layers = [
             torch.cat([vectors, vectors], dim=2),
@@ -98,29 +99,29 @@ class BiLM(nn.Module):
         direction: int,
         vectors: Float[Tensor, "B T D"],
         mask: Bool[Tensor, "B T"],
-        state: BiLMState,
+        states: list[LSTMState],
         starts: Bool[Tensor, "B T"] | None = None,
-        start: BiLMState | None = None,
+        fresh: list[LSTMState] | None = None,
     ) -> tuple[list[Float[Tensor, "B T D"]], list[LSTMState]]:
         """Run one stack over tokens in the order in which it reads them.
 
-        Where `starts` is true another sentence begins, from the state `start`. What comes back is
+        Where `starts` is true another sentence begins, from the states `fresh`. What comes back is
         the output of each LSTM layer and the state it ended in.
         """
-        outputs, states = [], []
+        outputs, ends = [], []
         inputs = vectors
         for number, layer in enumerate(self.stacks[direction]):
             inputs = self.dropout(inputs)
             resets = None
-            if starts is not None and start is not None:
-                resets = Resets(starts, start.of(direction, number))
-            hidden, end = layer(inputs, mask, state.of(direction, number), resets)
+            if starts is not None and fresh is not None:
+                resets = Resets(starts, fresh[number])
+            hidden, end = layer(inputs, mask, states[number], resets)
             if number > 0 and self.config.lstm.skip_connections:
-                hidden = hidden + inputs * mask[:, :, None]
+                hidden = hidden + inputs
             outputs.append(hidden)
-            states.append(end)
+            ends.append(end)
             inputs = hidden
-        return outputs, states
+        return outputs, ends
 
     def zero_state(self, num_sentences: int, like: Tensor) -> BiLMState:
         """Give the state of someone who has read nothing."""

@@ -1,15 +1,18 @@
 """The shape of a biLM, as plain values. Everything unsaid is the original ELMo."""
 
+import math
 from dataclasses import dataclass, field
 from typing import Literal
 
 from elmore.errors import ConfigError
 
+_LARGEST = 10**9  # no size is near it, and torch cannot count much further
+
 
 def _positive(section: str, **values: int) -> None:
     for name, value in values.items():
-        if value < 1:
-            raise ConfigError(f"{section}.{name} must be at least 1, found {value}")
+        if not 1 <= value <= _LARGEST:
+            raise ConfigError(f"{section}.{name} must be between 1 and {_LARGEST}, found {value}")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -39,13 +42,20 @@ class CharCNNConfig:
 
     def __post_init__(self) -> None:
         _positive("characters", num_ids=self.num_ids, embedding_dim=self.embedding_dim)
-        if not self.filters or any(width < 1 or count < 1 for width, count in self.filters):
+        sizes = [size for pair in self.filters for size in pair]
+        if not sizes or min(sizes) < 1 or max(sizes) > _LARGEST:
             raise ConfigError(
                 f"characters.filters must be [width, count] pairs of at least 1, found "
                 f"{[list(pair) for pair in self.filters]}"
             )
-        if self.num_highways < 0:
-            raise ConfigError(f"characters.num_highways must not be negative: {self.num_highways}")
+        if self.activation not in ("relu", "tanh"):
+            raise ConfigError(
+                f"characters.activation must be 'relu' or 'tanh', found {self.activation!r}"
+            )
+        if not 0 <= self.num_highways <= 100:
+            raise ConfigError(
+                f"characters.num_highways must be between 0 and 100, found {self.num_highways}"
+            )
         if self.max_characters < max(3, self.widest_filter):
             raise ConfigError(
                 f"characters.max_characters ({self.max_characters}) must hold two marks and one "
@@ -103,6 +113,8 @@ class LSTMConfig:
         _positive(
             "lstm", num_layers=self.num_layers, cell_dim=self.cell_dim, output_dim=self.output_dim
         )
+        if self.num_layers > 100:
+            raise ConfigError(f"lstm.num_layers must be at most 100, found {self.num_layers}")
         if self.output_dim > self.cell_dim:
             raise ConfigError(
                 f"lstm.output_dim ({self.output_dim}) must not exceed lstm.cell_dim "
@@ -113,8 +125,10 @@ class LSTMConfig:
                 f"lstm.output_dim ({self.output_dim}) must equal lstm.cell_dim ({self.cell_dim}) "
                 "when lstm.projection is false"
             )
+        if not math.isfinite(self.forget_bias):
+            raise ConfigError(f"lstm.forget_bias must be finite, found {self.forget_bias}")
         for name, clip in (("cell_clip", self.cell_clip), ("output_clip", self.output_clip)):
-            if clip is not None and not clip > 0:
+            if clip is not None and not 0 < clip < math.inf:
                 raise ConfigError(f"lstm.{name} must be above 0, or none for no clip: {clip}")
 
 

@@ -17,11 +17,18 @@ from torch.nn import functional
 _EPSILON = {"token": 1e-5, "allennlp": 1e-13, "bilm-tf": 1e-12}
 
 
+def token_norm(layers: Float[Tensor, "... D"]) -> Float[Tensor, "... D"]:
+    """Even each vector out on its own: mean 0, variance 1."""
+    return functional.layer_norm(layers, layers.shape[-1:], eps=_EPSILON["token"])
+
+
 class SavedMix(NamedTuple):
     """The numbers of a trained mix: what goes into a file, and what `embed` mixes with."""
 
     weights: tuple[float, ...]
     gamma: float
+    layer_norm: bool = False
+    """Whether each vector is normalised on its own first ("token")."""
 
 
 class ScalarMix(nn.Module):
@@ -56,7 +63,7 @@ class ScalarMix(nn.Module):
         self.last_only = last_only
         start = torch.zeros(num_weights) if weights is None else weights
         self.weights = nn.Parameter(torch.as_tensor(start).float(), requires_grad=trainable)
-        self.gamma = nn.Parameter(torch.tensor(gamma), requires_grad=trainable)
+        self.gamma = nn.Parameter(torch.tensor(float(gamma)), requires_grad=trainable)
 
     def forward(
         self, layers: Float[Tensor, "L B T D"], mask: Bool[Tensor, "B T"] | None = None
@@ -76,6 +83,15 @@ class ScalarMix(nn.Module):
         """Give what each layer weighs: positive, summing to one."""
         return self.weights.softmax(dim=0) if len(self.weights) else self.gamma.new_ones(1)
 
+    def saved(self) -> SavedMix:
+        """Give the numbers of this mix, to embed with later."""
+        if self.layer_norm in ("allennlp", "bilm-tf"):
+            raise ValueError(f"a mix with layer_norm={self.layer_norm!r} depends on its batch")
+        weights = self.weights.tolist()
+        if self.last_only:
+            weights = [-1e9] * (self.num_layers - 1) + [0.0]
+        return SavedMix(tuple(weights), self.gamma.item(), self.layer_norm == "token")
+
     def penalty(self, strength: float) -> Float[Tensor, ""]:
         """Give the paper's lambda * sum(w^2): a strong one keeps the mix at the plain average."""
         return strength * self.weights.square().sum()
@@ -83,11 +99,11 @@ class ScalarMix(nn.Module):
     def _normalized(
         self, layers: Float[Tensor, "L B T D"], mask: Bool[Tensor, "B T"] | None
     ) -> Float[Tensor, "L B T D"]:
-        epsilon = _EPSILON[str(self.layer_norm)]
         if self.layer_norm == "token":
-            return functional.layer_norm(layers, layers.shape[-1:], eps=epsilon)
+            return token_norm(layers)
         if mask is None:
             raise ValueError(f"layer_norm={self.layer_norm!r} needs the mask of the batch")
+        epsilon = _EPSILON[str(self.layer_norm)]
         inside = mask[None, :, :, None]
         count = mask.sum() * layers.shape[-1]
         every = (1, 2, 3)

@@ -48,12 +48,20 @@ def encode_batch(alphabet: Alphabet, sentences: Sequence[Sequence[str]]) -> Toke
     length = 2 + max((len(sentence) for sentence in sentences), default=0)
     index = np.full((len(sentences), length), ABSENT, dtype=np.int64)
     for row, sentence in zip(index, sentences, strict=True):
-        if isinstance(sentence, str):
-            raise DataError(f"expected a list of tokens, found the string {sentence[:40]!r}")
+        check_tokens(sentence)
         row[0] = 0
         row[1 : len(sentence) + 1] = [numbers.setdefault(word, len(numbers)) for word in sentence]
         row[len(sentence) + 1] = 1
     return TokenIds(index, *alphabet.encode(list(numbers)))
+
+
+def check_tokens(sentence: Sequence[str]) -> None:
+    """Refuse what is no list of strings; a lone string would be read letter by letter."""
+    if isinstance(sentence, str | bytes):
+        raise DataError(f"expected a list of tokens, found {sentence[:40]!r}")
+    for word in sentence:
+        if not isinstance(word, str):
+            raise DataError(f"expected tokens that are strings, found {word!r}")
 
 
 @dataclass(frozen=True)

@@ -151,6 +151,3 @@ def _placed(words: list[str], text: str) -> Tokens:
         end = start + len(word)
         offsets.append((start, end))
     return Tokens(words, offsets)
-
-
-TOKENIZERS: dict[str, Tokenizer] = {"penn": penn, "whitespace": whitespace}

@@ -4,6 +4,7 @@ Three of them are marks: the start of a sentence, its end, and any word not in t
 """
 
 import gzip
+import zlib
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -81,7 +82,7 @@ def _lines(path: Path) -> Sequence[str]:
     try:
         data = path.read_bytes()
         text = (gzip.decompress(data) if path.suffix == ".gz" else data).decode("utf-8")
-    except (OSError, EOFError, UnicodeDecodeError) as error:
+    except (OSError, EOFError, zlib.error, UnicodeDecodeError) as error:
         raise DataError(f"{path}: not a readable vocabulary ({error})") from error
     # Not splitlines(): a word may hold any of the other characters that end a line in Unicode.
     lines = text.removeprefix("\ufeff").removesuffix("\n").split("\n") if text else []

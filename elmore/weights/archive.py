@@ -11,12 +11,12 @@ import lzma
 import re
 import stat
 import struct
-import tempfile
 import zipfile
 import zlib
 from pathlib import Path, PurePosixPath
 
-from elmore.errors import WeightsError
+from elmore import atomic
+from elmore.errors import ElmoreError, WeightsError
 
 MAX_MEMBERS = 10_000
 MAX_BYTES = 16 << 30
@@ -47,21 +47,14 @@ def is_zip(path: Path) -> bool:
 
 def unpack(archive: Path, into: Path) -> None:
     """Unpack all of `archive` into the folder `into`, which must be absent or empty; or nothing."""
-    if into.exists() and (not into.is_dir() or any(into.iterdir())):
-        raise WeightsError(f"{into} is in the way; delete it to unpack {archive} there")
     try:
-        into.parent.mkdir(parents=True, exist_ok=True)
-        with tempfile.TemporaryDirectory(prefix=f".{into.name}-", dir=into.parent) as scratch:
-            aside = Path(scratch) / "members"  # not the scratch folder, which only its owner reads
-            aside.mkdir()
-            with zipfile.ZipFile(archive) as source:
-                for member in _judged(archive, source.infolist()):
-                    _write(archive, source, member, aside)
-            if into.exists():
-                into.rmdir()  # Windows does not rename onto a folder, even an empty one
-            aside.rename(into)
+        with atomic.folder(into) as aside, zipfile.ZipFile(archive) as source:
+            for member in _judged(archive, source.infolist()):
+                _write(archive, source, member, aside)
     except WeightsError:
         raise
+    except ElmoreError as error:
+        raise WeightsError(f"{archive} cannot be unpacked: {error}") from error
     except OSError as error:
         raise WeightsError(
             f"{archive} cannot be unpacked into {into}: {error.strerror or error}; "

@@ -1,20 +1,20 @@
 """A model with all it needs to read text: network, alphabet, vocabulary, and what it is."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 from torch.overrides import TorchFunctionMode
 
-from elmore.errors import ConfigError
+from elmore.errors import ConfigError, WeightsError
 from elmore.model.bilm import BiLM, BiLMState
 from elmore.model.config import BiLMConfig
+from elmore.model.layer_stack import LayerStack
 from elmore.model.mix import SavedMix
-from elmore.text.characters import Alphabet
+from elmore.text.characters import Alphabet, encode_batch
 from elmore.text.vocabulary import Vocabulary
-from elmore.weights import warm
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -48,18 +48,20 @@ class Bundle:
         """The shape of the network."""
         return self.model.config
 
-    def warmed(self) -> "Bundle":
-        """Give the same with its warm starting state, computed unless it is there."""
-        if self.warm_state is not None:
-            return self
-        return replace(self, warm_state=warm.state(self.model, self.alphabet))
+    def run(
+        self, sentences: Sequence[Sequence[str]], state: BiLMState | None = None
+    ) -> tuple[LayerStack, BiLMState]:
+        """Run one batch of tokenised sentences; boundaries are in what comes back."""
+        device = next(self.model.parameters()).device
+        ids = encode_batch(self.alphabet, sentences)
+        tensors = [None if part is None else torch.from_numpy(part).to(device) for part in ids]
+        return self.model(*tensors, state=state)
 
     def up_to_layer(self, max_layer: int) -> "Bundle":
         """Drop the LSTM layers above `max_layer`: less work where the top is not wanted."""
-        if not 1 <= max_layer <= self.config.lstm.num_layers:
-            raise ConfigError(
-                f"max_layer must be between 1 and {self.config.lstm.num_layers}, found {max_layer}"
-            )
+        most = self.config.lstm.num_layers
+        if not isinstance(max_layer, int) or not 1 <= max_layer <= most:
+            raise ConfigError(f"max_layer must be between 1 and {most}, found {max_layer!r}")
         config = replace(self.config, lstm=replace(self.config.lstm, num_layers=max_layer))
         model = empty_model(config)
         kept = self.model.state_dict()
@@ -74,6 +76,18 @@ def empty_model(config: BiLMConfig) -> BiLM:
     """Build the network without memory for its weights: they are put in afterwards."""
     with torch.device("meta"), _NoDraws():
         return BiLM(config)
+
+
+def check_weights(tensor: Tensor, where: str) -> None:
+    """Refuse weights that are not plain numbers."""
+    if tensor.layout != torch.strided or not tensor.is_floating_point() or tensor.is_meta:
+        raise WeightsError(f"{where} holds {tensor.dtype}, expected plain floating-point numbers")
+    if tensor.numel() and not torch.isfinite(torch.stack(torch.aminmax(tensor))).all():
+        count = int((~torch.isfinite(tensor)).sum())
+        raise WeightsError(
+            f"{where} holds {count} values that are not finite; the file is damaged or its "
+            "training diverged, so get another copy"
+        )
 
 
 class _NoDraws(TorchFunctionMode):

@@ -37,7 +37,12 @@ def facts(bundle: Bundle) -> dict[str, Any]:
 def lines(facts: dict[str, Any]) -> str:
     """Write the facts for a terminal, one a line."""
     width = max(map(len, facts))
-    return "\n".join(f"{key:{width}}  {_shown(value)}" for key, value in facts.items())
+    shown = []
+    for key, value in facts.items():
+        several = [f"{v}  {k}" for k, v in value.items()] if isinstance(value, dict) else value
+        for number, item in enumerate(several if isinstance(several, list | tuple) else [value]):
+            shown.append(f"{'' if number else key:{width}}  {_shown(item)}")
+    return "\n".join(shown)
 
 
 def page(bundle: Bundle, name: str) -> str:
@@ -63,6 +68,4 @@ print(elmo.embed(["A sentence to embed ."])[0].vectors.shape)
 def _shown(value: object) -> str:
     if isinstance(value, bool):
         return "yes" if value else "no"
-    if isinstance(value, dict):
-        return ", ".join(f"{name} {digest}" for name, digest in value.items())
     return f"{value:,}" if isinstance(value, int) else str(value)

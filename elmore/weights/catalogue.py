@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from importlib import resources
 
 from elmore import config
+from elmore.errors import WeightsError
 from elmore.weights import fetch
 
 BUNDLED = "english"
@@ -36,11 +37,20 @@ def known() -> dict[str, Entry]:
     return {BUNDLED: bundled} | entries
 
 
+def entry(name: str) -> Entry:
+    """Give one of them, or say which name may have been meant."""
+    entries = known()
+    if name not in entries:
+        hint = config.suggest(name, entries) or "'elmore models' lists the names"
+        raise WeightsError(f"{name}: no such file or folder, and no model of that name; {hint}")
+    return entries[name]
+
+
 def state(name: str) -> str:
     """Say whether a model is here: bundled, downloaded, or still to be downloaded."""
-    entry = known()[name]
-    if not entry.files:
+    files = entry(name).files
+    if not files:
         return "bundled"
     place = fetch.cache_folder() / name
-    here = all((place / url.rsplit("/", 1)[-1]).is_file() for url in entry.files)
+    here = all((place / fetch.file_name(url)).is_file() for url in files)
     return "downloaded" if here else "remote"

@@ -72,7 +72,7 @@ def fetch(
     folders. Its sha256 is checked each time: against `sha256`, else against the one recorded when
     the file first came. Safe to call from many processes at once.
     """
-    path = folder / _file_name(url)
+    path = folder / file_name(url)
     try:
         if not path.exists():
             folder.mkdir(parents=True, exist_ok=True)
@@ -91,7 +91,8 @@ def fetch(
     return path
 
 
-def _file_name(url: str) -> str:
+def file_name(url: str) -> str:
+    """Give the name a file has in its folder: the last part of the address, if that is plain."""
     address = ADDRESS.match(url)
     name = unquote(address[1]) if address else ""
     if not PLAIN_NAME.fullmatch(name) or name.endswith(OWN_ENDINGS):
@@ -206,7 +207,7 @@ def _read(answer: Any) -> bytes:  # noqa: ANN401 - urllib's answers share no cla
 
 def _open(url: str, path: Path, ask: dict[str, str]) -> Any:  # noqa: ANN401 - urllib's answers share no class
     try:
-        request = Request(url, headers={"User-Agent": "elmore", **ask})  # noqa: S310 - _file_name checked the scheme
+        request = Request(url, headers={"User-Agent": "elmore", **ask})  # noqa: S310 - file_name checked the scheme
         return build_opener().open(request, timeout=TIMEOUT)
     except HTTPError as error:
         error.close()

@@ -13,16 +13,15 @@ from torch import Tensor
 from elmore import atomic, config
 from elmore.errors import ConfigError, DataError, WeightsError
 from elmore.model.bilm import BiLM, BiLMState
-from elmore.model.config import BiLMConfig
+from elmore.model.config import BiLMConfig, CharCNNConfig
 from elmore.model.mix import SavedMix
 from elmore.text.characters import Alphabet, ByteAlphabet, Lexicon, WordAlphabet
 from elmore.text.vocabulary import ELMO_MARKS, MANY_LANGS_MARKS, Vocabulary
-from elmore.weights.bundle import Bundle, Card, empty_model
+from elmore.weights.bundle import Bundle, Card, check_weights, empty_model
 from elmore.weights.card import page
-from elmore.weights.convert.options import read_json
-from elmore.weights.convert.table import check_finite
 
 FORMAT = 1
+FILES = frozenset({"config.json", "model.safetensors", "vocabulary.txt", "README.md"})
 
 _WARM = "warm_state."  # before the names of the starting state, beside the network's own
 
@@ -42,6 +41,7 @@ class MixConfig:
 
     weights: tuple[float, ...]
     gamma: float
+    layer_norm: bool = False
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -69,20 +69,21 @@ def save(bundle: Bundle, destination: Path, *, overwrite: bool = False) -> None:
         model=bundle.config,
         alphabet=_alphabet_config(bundle.alphabet),
         card=bundle.card,
-        mixes=tuple(MixConfig(weights=mix.weights, gamma=mix.gamma) for mix in bundle.mixes),
+        mixes=tuple(MixConfig(**mix._asdict()) for mix in bundle.mixes),
         options=bundle.options,
     )
     tensors = {name: tensor.contiguous() for name, tensor in bundle.model.state_dict().items()}
     if bundle.warm_state is not None:
         for name, tensor in bundle.warm_state._asdict().items():
             tensors[_WARM + name] = tensor.contiguous()
-    with atomic.folder(destination, overwrite=overwrite) as folder:
+    with atomic.folder(destination, replaces=FILES if overwrite else frozenset()) as folder:
         text = json.dumps(config.as_dict(settings), indent=2, ensure_ascii=False)
         (folder / "config.json").write_text(text + "\n", encoding="utf-8")
         _save_tensors(tensors, folder / "model.safetensors", destination)
         if bundle.vocabulary:
             bundle.vocabulary.write(folder / "vocabulary.txt")
-        (folder / "README.md").write_text(page(bundle, destination.name), encoding="utf-8")
+        card = page(bundle, destination.name)
+        (folder / "README.md").write_text(card, encoding="utf-8", errors="replace")
 
 
 def _save_tensors(tensors: dict[str, Tensor], path: Path, destination: Path) -> None:
@@ -104,20 +105,21 @@ def load(folder: Path) -> Bundle:
     marks = MANY_LANGS_MARKS if settings.alphabet.kind == "lexicon" else ELMO_MARKS
     path = folder / "vocabulary.txt"
     vocabulary = Vocabulary.read(path, marks) if path.exists() else None
+    alphabet = _alphabet(settings, vocabulary, folder)
     model, warm_state = _load_model(settings.model, folder / "model.safetensors")
     return Bundle(
         model,
-        _alphabet(settings, vocabulary, folder),
+        alphabet,
         vocabulary,
         settings.card,
         settings.options,
         warm_state,
-        tuple(SavedMix(mix.weights, mix.gamma) for mix in settings.mixes),
+        tuple(SavedMix(mix.weights, mix.gamma, mix.layer_norm) for mix in settings.mixes),
     )
 
 
 def _settings(path: Path) -> FolderConfig:
-    data = read_json(path)
+    data = config.read_json(path)
     version = data.get("format")
     if type(version) is not int or version < 1:
         raise ConfigError(f"{path}: format is {version!r}, expected a number from 1 to {FORMAT}")
@@ -131,11 +133,15 @@ def _settings(path: Path) -> FolderConfig:
 def _alphabet(settings: FolderConfig, vocabulary: Vocabulary | None, folder: Path) -> Alphabet:
     kind, letters = settings.alphabet.kind, settings.alphabet.characters
     characters, words = settings.model.characters, settings.model.words
-    num_letters = ByteAlphabet.num_ids if kind == "bytes" else len(letters or ())
-    if (characters.num_ids if characters else 0) != (0 if kind == "words" else num_letters):
+    fits = {
+        "bytes": words is None and _ids(characters) == (ByteAlphabet.num_ids, ByteAlphabet.padding),
+        "words": words is not None and characters is None,
+        "lexicon": _ids(characters) == _ids_of(letters),
+    }
+    if not fits[kind]:
         raise ConfigError(
-            f"{folder / 'config.json'}: alphabet {kind!r} does not fit model.characters; is one of "
-            "them of another model?"
+            f"{folder / 'config.json'}: alphabet {kind!r} does not fit model.characters and "
+            "model.words; is one of them of another model?"
         )
     if words and len(vocabulary or ()) != words.num_words:
         raise DataError(
@@ -145,9 +151,21 @@ def _alphabet(settings: FolderConfig, vocabulary: Vocabulary | None, folder: Pat
     if kind == "words" and vocabulary:
         return WordAlphabet(vocabulary)
     width = characters.max_characters if characters else ByteAlphabet().max_characters
-    if kind == "lexicon":
+    if kind == "bytes":
+        return ByteAlphabet(width)
+    try:
         return Lexicon(letters, vocabulary if words else None, width)
-    return ByteAlphabet(width)
+    except DataError as error:
+        raise DataError(f"{folder / 'config.json'}: {error}") from error
+
+
+def _ids(characters: CharCNNConfig | None) -> tuple[int, int] | None:
+    return (characters.num_ids, characters.padding_id) if characters else None
+
+
+def _ids_of(letters: tuple[str, ...] | None) -> tuple[int, int] | None:
+    pad = "<pad>"
+    return (len(letters), letters.index(pad) if pad in letters else -1) if letters else None
 
 
 def _load_model(shape: BiLMConfig, path: Path) -> tuple[BiLM, BiLMState | None]:
@@ -161,7 +179,10 @@ def _load_model(shape: BiLMConfig, path: Path) -> tuple[BiLM, BiLMState | None]:
     except (OSError, SafetensorError) as error:
         raise WeightsError(f"{path}: not a readable safetensors file ({error})") from error
     warm = {name: found.pop(name) for name in names if name.startswith(_WARM)}
-    for name, tensor in found.items():
+    if warm:
+        expected |= _warm_names(model)
+        _check_names(names, set(expected), path)
+    for name, tensor in (found | warm).items():
         if tensor.shape != expected[name].shape:
             raise WeightsError(
                 f"{path}: {name} has shape {tuple(tensor.shape)}, config.json asks for "
@@ -170,6 +191,11 @@ def _load_model(shape: BiLMConfig, path: Path) -> tuple[BiLM, BiLMState | None]:
     model.load_state_dict(found, assign=True)
     state = BiLMState(warm[_WARM + "output"], warm[_WARM + "cell"]) if warm else None
     return model.eval(), state
+
+
+def _warm_names(model: BiLM) -> dict[str, Tensor]:
+    state = model.zero_state(1, torch.empty(0, device="meta"))
+    return {_WARM + name: tensor for name, tensor in state._asdict().items()}
 
 
 def _check_names(found: set[str], expected: set[str], path: Path) -> None:
@@ -185,6 +211,5 @@ def _check_names(found: set[str], expected: set[str], path: Path) -> None:
 
 
 def _checked(tensor: Tensor, name: str, path: Path) -> Tensor:
-    tensor = tensor.to(torch.float32)  # half-precision files are for the disk alone
-    check_finite(tensor, f"{path}: {name}")
-    return tensor
+    check_weights(tensor, f"{path}: {name}")
+    return tensor.to(torch.float32)  # half-precision files are for the disk alone

@@ -4,10 +4,11 @@ The model reads the same few sentences one after another, as it read its trainin
 then remembers is where every sentence starts: one state, the same for all, on any machine.
 """
 
+from dataclasses import replace
+
 import torch
 
-from elmore.model.bilm import BiLM, BiLMState
-from elmore.text.characters import Alphabet, encode_batch
+from elmore.weights.bundle import Bundle
 
 TEXT = """
 The committee will meet again on Thursday to discuss the report .
@@ -22,15 +23,11 @@ For more information , see the notes at the end of this page .
 
 
 @torch.no_grad()
-def state(model: BiLM, alphabet: Alphabet) -> BiLMState:
-    """Read the text in order, and give what is remembered at its end (one sentence's state)."""
-    device = next(model.parameters()).device
-    remembered = None
+def warmed(bundle: Bundle) -> Bundle:
+    """Give the same model with its warm state, computed unless it is there."""
+    if bundle.warm_state is not None:
+        return bundle
+    state = None
     for line in TEXT.strip().splitlines():
-        ids = [
-            part if part is None else torch.from_numpy(part).to(device)
-            for part in encode_batch(alphabet, [line.split()])
-        ]
-        _, remembered = model(*ids, state=remembered)
-    assert remembered is not None
-    return remembered
+        _, state = bundle.run([line.split()], state)
+    return replace(bundle, warm_state=state)

@@ -14,9 +14,16 @@ import h5py
 import numpy as np
 import pytest
 import torch
+from safetensors.torch import load_file, save_file
 
 from tests.cli.running import elmore_command
-from tests.foreign import bilm_options, bilm_weights, many_langs, write_bilm
+from tests.foreign import (
+    allennlp_state_dict,
+    bilm_options,
+    bilm_weights,
+    many_langs,
+    write_bilm,
+)
 
 
 @pytest.fixture
@@ -133,13 +140,18 @@ def test_weights_that_are_not_numbers(files, tmp_path, value):
     [
         ("{", "not a readable JSON file"),
         ("[]", "expected a JSON object, found list"),
-        ("{}", "key 'lstm' is missing"),
-        ('{"lstm": {"dim": 4}}', "key 'projection_dim' is missing"),
+        ("{}", "missing key 'lstm'"),
+        ('{"lstm": {"dim": 4}}', "lstm: missing key 'projection_dim'"),
         ('{"lstm": {"dim": 4, "projection_dim": "x"}}', "options.json"),
-        ('{"lstm": 3}', "options.json"),
+        ('{"lstm": 3}', "lstm: expected a section of keys, found 3"),
+        ("[" * 100_000, "not a readable JSON file"),
+        ('{"lstm": {"dim": 10.0, "projection_dim": 6}}', "dim: expected int, found 10.0"),
+        (f'{{"lstm": {{"dim": {10**30}, "projection_dim": 6}}, "n_tokens_vocab": 3}}', "cell_dim"),
+        (f'{{"lstm": {{"dim": 10, "projection_dim": 6, "cell_clip": {10**400}}}}}', "finite"),
+        ('{"lstm": {"dim": 10, "projection_dim": 6, "use_skip_connections": "no"}}', "bool"),
         ('{"lstm": {"dim": 10, "projektion_dim": 6}}', "did you mean 'projection_dim'?"),
-        ('{"lstm": {"dim": 10, "projection_dim": 6}, "char_cnn": {}}', "'activation' is missing"),
-        ('{"lstm": {"dim": 10, "projection_dim": 6}}', "'n_tokens_vocab' is missing"),
+        ('{"lstm": {"dim": 10, "projection_dim": 6}, "char_cnn": {}}', "missing key 'activation'"),
+        ('{"lstm": {"dim": 10, "projection_dim": 6}}', "nor 'n_tokens_vocab' is there"),
     ],
 )
 def test_options_that_cannot_be_meant(files, tmp_path, text, found):
@@ -151,7 +163,7 @@ def test_options_that_cannot_be_meant(files, tmp_path, text, found):
     ("key", "value", "found"),
     [
         ("n_characters", 300, "must be 261 (training) or 262 (prediction), found 300"),
-        ("activation", "selu", "must be 'relu' or 'tanh', found 'selu'"),
+        ("activation", "selu", "expected one of 'relu', 'tanh', found 'selu'"),
         ("filters", [[0, 4]], "pairs of at least 1"),
         ("filters", "wide", "options.json"),
         ("max_characters_per_token", 2, "max_characters (2)"),
@@ -201,6 +213,73 @@ def test_a_torch_file_that_is_no_state_dict(tmp_path, thing):
 def test_a_state_dict_of_something_else(tmp_path):
     torch.save({"layer.weight": torch.zeros(1)}, tmp_path / "model.th")
     assert "AllenNLP Elmo module?" in refused(tmp_path / "model.th", dest=tmp_path / "out")
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda t: t.pop("_elmo_lstm._elmo_lstm.forward_layer_0.state_projection.weight"),
+        lambda t: t.pop("_elmo_lstm._token_embedder.char_conv_0.weight"),
+        lambda t: t.pop("scalar_mix_0.scalar_parameters.1"),
+        lambda t: t.update({"scalar_mix_0.gamma": torch.zeros(3)}),
+        lambda t: t.update({"_elmo_lstm._token_embedder._char_embedding_weights": torch.zeros(3)}),
+        lambda t: t.update({"_elmo_lstm._token_embedder.char_conv_0.weight": torch.zeros(3, 3)}),
+        lambda t: t.update({k: v.to(torch.complex64) for k, v in t.items()}),
+        lambda t: t.update({k: v.long() for k, v in t.items()}),
+    ],
+)
+def test_a_state_dict_that_is_not_whole(tmp_path, rng, change):
+    settings = bilm_options()
+    tensors = allennlp_state_dict(settings, bilm_weights(settings, rng))
+    change(tensors)
+    torch.save(tensors, tmp_path / "model.th")
+    assert "model.th: " in refused(tmp_path / "model.th", dest=tmp_path / "out")
+
+
+@pytest.mark.parametrize(
+    ("section", "key", "value"),
+    [
+        ("encoder", "name", 5),
+        ("encoder", "name", "lstm"),
+        ("encoder", "n_layers", 2.0),
+        ("encoder", "cell_clip", "x"),
+        ("token_embedder", "filters", [[1]]),
+        ("token_embedder", "activation", "gelu"),
+        ("token_embedder", "name", "lstm"),
+        ("token_embedder", "max_characters_per_token", None),
+    ],
+)
+def test_a_many_langs_configuration_that_cannot_be_meant(tmp_path, rng, section, key, value):
+    (tmp_path / "m").mkdir()
+    many_langs(tmp_path / "m", rng)
+    (path,) = (tmp_path / "m").glob("cnn_*.json")
+    settings = json.loads(path.read_text())
+    settings[section][key] = value
+    path.write_text(json.dumps(settings))
+    assert f"{path}: " in refused(tmp_path / "m", dest=tmp_path / "out")
+
+
+@pytest.mark.parametrize("name", ["char.dic", "word.dic", "config.json"])
+@pytest.mark.parametrize("text", [None, "", "a\tb\tc\n", "a\t0\nb\t0\n", "a\t7\n"])
+def test_a_many_langs_folder_with_a_file_that_is_not_one(tmp_path, rng, name, text):
+    (tmp_path / "m").mkdir()
+    many_langs(tmp_path / "m", rng)
+    (tmp_path / "m" / name).unlink()
+    if text is not None:
+        (tmp_path / "m" / name).write_text(text)
+    assert str(tmp_path / "m") in refused(tmp_path / "m", dest=tmp_path / "out")
+
+
+def test_a_vocabulary_for_a_model_that_takes_none(files, tmp_path):
+    place = converted(files, tmp_path)
+    result = elmore_command("info", str(place), "--vocabulary", str(files[0]))
+    assert result.code == 1
+    assert "takes no vocabulary from outside" in result.err
+
+
+def test_a_strangers_vocabulary_beside_a_model_of_characters_is_no_obstacle(files, tmp_path):
+    (files[0].parent / "vocab.txt").write_text("[PAD]\n[UNK]\n")
+    assert converted(files, tmp_path).is_dir()
 
 
 @pytest.mark.parametrize("data", [b"", b"nothing like it", b"PK\x03\x04 cut short"])
@@ -287,6 +366,11 @@ def converted(files, tmp_path) -> Path:
         (lambda c: c["model"]["lstm"].update(num_layers=1), "has no place in the network"),
         (lambda c: c["model"]["lstm"].update(num_layers=3), "is missing"),
         (lambda c: c["alphabet"].update(kind="runes"), "expected one of 'bytes'"),
+        (lambda c: c["model"]["characters"].update(padding_id=0), "does not fit"),
+        (lambda c: c["model"].update(words={"num_words": 3, "dim": 2}), "does not fit"),
+        (lambda c: c["model"]["lstm"].update(forget_bias=float("nan")), "finite"),
+        (lambda c: c["model"]["lstm"].update(cell_dim=10**30), "cell_dim must be between"),
+        (lambda c: c["model"]["lstm"].update(cell_clip=10**400), "finite"),
         (lambda c: c["alphabet"].update(kind="words"), "'words' does not fit model.characters"),
     ],
 )
@@ -295,6 +379,24 @@ def test_a_folder_of_ours_whose_config_was_edited(files, tmp_path, edit, found):
     config = json.loads((place / "config.json").read_text())
     edit(config)
     (place / "config.json").write_text(json.dumps(config))
+    assert found in refused(place, dest=tmp_path / "out")
+
+
+@pytest.mark.parametrize(
+    ("change", "found"),
+    [
+        (lambda t: t.pop("warm_state.cell"), "warm_state.cell is missing"),
+        (lambda t: t.update({"warm_state.cell": torch.zeros(2, 2, 1, 3)}), "has shape"),
+        (lambda t: t.update({"tokens.projection.bias": torch.zeros(6).long()}), "torch.int64"),
+        (lambda t: t.update({"tokens.projection.bias": torch.full((6,), torch.nan)}), "not finite"),
+        (lambda t: t.update({"more": torch.zeros(6)}), "more has no place"),
+    ],
+)
+def test_a_folder_of_ours_whose_weights_were_changed(files, tmp_path, change, found):
+    place = converted(files, tmp_path)
+    tensors = load_file(place / "model.safetensors")
+    change(tensors)
+    save_file(tensors, place / "model.safetensors")
     assert found in refused(place, dest=tmp_path / "out")
 
 
@@ -311,9 +413,36 @@ def test_a_destination_that_is_taken_is_left_alone_unless_told(files, tmp_path):
     place = converted(files, tmp_path)
     assert "ours exists already" in refused(*files, dest=place)
     assert "vocab" not in refused(*files, dest=place, to="allennlp")
-    (place / "extra").write_text("old")
+    (place / "vocabulary.txt").write_text("old")
     assert elmore_command("convert", *map(str, files), str(place), "--overwrite").code == 0
-    assert not (place / "extra").exists()
+    assert not (place / "vocabulary.txt").exists()
+
+
+def test_a_destination_that_holds_something_else_is_never_replaced(files, tmp_path):
+    place = converted(files, tmp_path)
+    (place / "photo.jpg").write_text("dear to somebody")
+    result = elmore_command("convert", *map(str, files), str(place), "--overwrite")
+    assert result.code == 1
+    assert "holds 'photo.jpg', which is not ours to replace" in result.err
+    assert (place / "photo.jpg").exists()
+
+
+@pytest.mark.parametrize("to", ["elmore", "allennlp"])
+def test_a_destination_that_holds_the_source(files, to):
+    before = contents(files[0].parent)
+    command = ("convert", *map(str, files), str(files[0].parent), "--overwrite", "--to", to)
+    result = elmore_command(*command)
+    assert result.code == 1
+    assert "holds the source 'options.json'" in result.err
+    assert contents(files[0].parent) == before
+
+
+def test_a_destination_that_is_a_file_or_below_one(files, tmp_path):
+    (tmp_path / "taken").write_text("x")
+    assert "exists and is no folder" in refused(*files, dest=tmp_path / "taken")
+    result = elmore_command("convert", *map(str, files), str(tmp_path / "taken" / "out"))
+    assert result.code == 1
+    assert result.err.count("\n") == 1
 
 
 def test_what_the_target_format_cannot_say(tmp_path, rng):

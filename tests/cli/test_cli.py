@@ -1,4 +1,5 @@
 import json
+import os
 import subprocess
 import sys
 import time
@@ -99,6 +100,22 @@ def test_info_of_the_bundled_model_names_its_data_and_licence():
     assert "Wikipedia" in facts["training data"]
     assert facts["licence"].startswith("CC-BY-SA")
     assert "model.safetensors" in facts["sha256"]
+
+
+def test_info_of_a_model_that_is_not_here_downloads_nothing(tmp_path, monkeypatch):
+    monkeypatch.setenv("ELMORE_CACHE", str(tmp_path / "cache"))
+    facts = json.loads(elmore_command("info", "pubmed", "--json").out)
+    assert facts["state"] == "not downloaded yet"
+    assert len(facts["files"]) == 2
+    assert "not downloaded yet" in elmore_command("info", "pubmed").out
+    assert not (tmp_path / "cache").exists()
+
+
+def test_a_terminal_that_knows_only_ascii_is_no_obstacle():
+    environment = {**os.environ, "PYTHONIOENCODING": "ascii"}
+    command = [sys.executable, "-c", "import elmore.cli; elmore.cli.main()", "models"]
+    done = subprocess.run(command, capture_output=True, text=True, env=environment, check=True)
+    assert "Norwegian Bokm\\xe5l" in done.stdout
 
 
 def test_convert_and_back_through_the_command_line(files, tmp_path):

@@ -97,7 +97,11 @@ def test_the_clips_bind_in_the_drawn_models(rng):
 
 
 def test_a_chaotic_model_is_as_near_to_float64_as_plain_float32_is():
-    """With huge weights rounding grows without bound: compare how far both float32 runs stray."""
+    """With huge weights rounding grows without bound: compare how far both float32 runs stray.
+
+    Where a single run ends up is chance, for either of them: a ratio of two such numbers can be
+    anything. So the distances of 24 models are compared, their mean and their median.
+    """
     batch = [["these", "are", "many", "words", ",", "read", "again", "and", "again"] * 3] * 1
     strayed = {"ours": [], "plain": []}
     for seed in range(24):
@@ -120,8 +124,9 @@ def test_every_layer_of_a_many_langs_model_is_the_float64_one(batch, seed, dims)
         pieces = many_langs(
             Path(folder), np.random.default_rng(seed), word_dim=dims[0], char_dim=dims[1]
         )
-        found = elmore.load(folder).embed([["the", *words] for words in batch], layers="all")
-    expected = NumpyManyLangs(**pieces).layers([["the", *words] for words in batch])
+        batch = [["the", *words] if words else [] for words in batch]
+        found = elmore.load(folder).embed(batch, layers="all")
+    expected = NumpyManyLangs(**pieces).layers(batch)
     for sentence, layers in zip(found, expected, strict=True):
         check_within(sentence.vectors, layers)
 
@@ -151,7 +156,7 @@ def test_a_vocabulary_model_gives_the_float64_layers(batch, seed):
     listed = ["<S>", "</S>", "<UNK>", "the", "bank"]
     settings["n_tokens_vocab"] = len(listed)
     weights = bilm_weights(settings, np.random.default_rng(seed), num_words=len(listed))
-    batch = [["the", *words] for words in batch]
+    batch = [["the", *words] if words else [] for words in batch]
     with tempfile.TemporaryDirectory() as folder:
         paths = write_bilm(Path(folder), settings, weights)
         (Path(folder) / "vocab.txt").write_text("\n".join(listed) + "\n")

@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import elmore
-from elmore.weights import folder, pretrained
+from elmore.weights import folder, pretrained, warm
 from elmore.weights.convert import bilm_tf
 from tests.contracts.test_numpy_parity import options
 from tests.foreign import (
@@ -79,7 +79,7 @@ def make(kind: str, place: Path, rng: np.random.Generator) -> tuple[Path, ...]:
 @pytest.mark.parametrize("kind", ["hdf5", "words", "many-langs", "state_dict"])
 def test_any_family_gives_the_same_vectors_from_our_folder(tmp_path, rng, kind):
     (tmp_path / "theirs").mkdir()
-    bundle = pretrained.load(*make(kind, tmp_path / "theirs", rng)).warmed()
+    bundle = warm.warmed(pretrained.load(*make(kind, tmp_path / "theirs", rng)))
     folder.save(bundle, tmp_path / "ours")
     again = folder.load(tmp_path / "ours")
     assert again.config == bundle.config
@@ -137,7 +137,7 @@ def test_half_and_double_precision_files_are_read(tmp_path, rng):
         assert torch.equal(loaded["tokens.characters.embedding.weight"], expected)
 
 
-@pytest.mark.parametrize("kind", ["hdf5", "words", "many-langs", "ours"])
+@pytest.mark.parametrize("kind", ["hdf5", "words", "many-langs", "state_dict", "ours"])
 @pytest.mark.parametrize("nested", [True, False])
 def test_a_zip_of_any_of_these_is_the_same_model(tmp_path, rng, kind, nested):
     source = tmp_path / "source"

@@ -44,14 +44,68 @@ def test_frozen_only_the_mixes_learn(embedder):
     assert all(torch.equal(a, b) for a, b in zip(before, mixer.bilm.parameters(), strict=True))
 
 
-def test_fine_tuned_every_weight_gets_a_gradient_and_the_embedder_follows(embedder):
-    mixer = elmore.Elmo(embedder, dropout=0.0, freeze=False)
+def test_fine_tuned_every_weight_learns_and_the_embedder_given_is_left_alone(embedder):
     before = embedder.embed(BATCH)[0].vectors
+    mixer = elmore.Elmo(embedder, dropout=0.0, freeze=False)
+    np.testing.assert_array_equal(mixer.embedder.embed(BATCH)[0].vectors, before)
     (mixer(BATCH).mixes[0] ** 2).sum().backward()
     assert all(p.grad is not None and p.grad.abs().sum() > 0 for p in mixer.parameters())
     torch.optim.SGD(mixer.parameters(), lr=0.1).step()
-    mixer.eval()
-    assert np.abs(embedder.embed(BATCH)[0].vectors - before).max() > 1e-4
+    tuned = mixer.embedder.embed(BATCH)[0].vectors
+    assert np.abs(tuned - before).max() > 1e-4
+    np.testing.assert_array_equal(embedder.embed(BATCH)[0].vectors, before)
+
+
+def test_vectors_have_no_dropout_even_while_the_model_trains(embedder):
+    mixer = elmore.Elmo(embedder, freeze=False).train()
+    first, second = (mixer.embedder.embed(BATCH)[0].vectors for _ in range(2))
+    np.testing.assert_array_equal(first, second)
+    assert mixer.bilm.training
+    assert (mixer(BATCH).mixes[0] != mixer(BATCH).mixes[0]).any()
+
+
+def test_mixers_over_one_embedder_do_not_touch_each_other(embedder):
+    tuned, frozen = (
+        elmore.Elmo(embedder, dropout=0.0, freeze=False),
+        elmore.Elmo(embedder, dropout=0),
+    )
+    tuned.train()
+    assert_close(frozen(BATCH).mixes[0], frozen(BATCH).mixes[0])
+    tuned(BATCH).mixes[0].sum().backward()
+    assert all(p.grad is not None for p in tuned.bilm.parameters())
+    assert not any(p.requires_grad for p in frozen.bilm.parameters())
+
+
+@pytest.mark.parametrize("kwargs", [{"initial_state": "warm"}, {"stateful": True}])
+def test_a_module_that_moves_takes_its_states_along(files, kwargs):
+    mixer = elmore.Elmo(elmore.load(*files[0], **kwargs)).eval()
+    expected = mixer(BATCH).mixes[0]
+    moved = elmore.Elmo(elmore.load(*files[0], **kwargs)).eval()
+    moved.double()
+    assert_close(moved(BATCH).mixes[0].float(), expected)
+    moved.float()
+    moved(BATCH)  # what it carried was double
+
+
+@pytest.mark.parametrize("kwargs", [{}, {"layer_norm": "token"}, {"last_only": True}])
+def test_a_saved_mix_embeds_as_the_module_does(embedder, kwargs):
+    mixer = elmore.Elmo(embedder, **kwargs).eval()
+    with torch.no_grad():
+        mixer.mixes[0].weights += torch.arange(len(mixer.mixes[0].weights))
+        mixer.mixes[0].gamma.fill_(1.5)
+    (saved,) = mixer.saved()
+    vectors = embedder.embed(BATCH, layers=saved)[0].vectors
+    assert_close(torch.from_numpy(vectors), mixer(BATCH).mixes[0][0].detach())
+
+
+def test_a_mix_that_depends_on_its_batch_cannot_be_saved(embedder):
+    with pytest.raises(ValueError, match="depends on its batch"):
+        elmore.Elmo(embedder, layer_norm="allennlp").saved()
+
+
+def test_no_mix_at_all_is_refused(embedder):
+    with pytest.raises(elmore.ConfigError, match="num_mixes must be at least 1"):
+        elmore.Elmo(embedder, num_mixes=0)
 
 
 def test_dropout_acts_on_the_mixes_in_training_and_a_frozen_bilm_has_none(embedder):

@@ -1,7 +1,10 @@
 import pickle
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 
 import numpy as np
 import pytest
+from torch.utils.data import DataLoader
 
 import elmore
 from elmore.errors import ConfigError, DataError
@@ -80,6 +83,53 @@ def test_a_lone_string_is_refused_because_it_would_be_read_as_letters(elmo):
 def test_tokens_that_are_not_strings_are_refused(elmo):
     with pytest.raises(DataError, match="expected tokens that are strings, found 7"):
         elmo.embed([["a", 7]])
+
+
+@pytest.mark.parametrize("texts", [[None], [b"abc"], [["a", None]], [[b"a"]], [7]])
+def test_what_is_no_text_is_refused(elmo, texts):
+    with pytest.raises((DataError, TypeError), match=r"expected|not iterable"):
+        elmo.embed(texts)
+    with pytest.raises((DataError, TypeError)):
+        elmore.Elmo(elmo)(texts)
+
+
+def test_texts_may_come_from_any_iterable(elmo):
+    texts = ["a b", "c"]
+    for given in (iter(texts), tuple(texts), (text for text in texts)):
+        assert [sentence.tokens for sentence in elmo.embed(given)] == [["a", "b"], ["c"]]
+
+
+@pytest.mark.parametrize("device", ["gpu", "cuda:99", ""])
+def test_a_device_that_is_not_there_is_refused(elmo, device):
+    with pytest.raises(ConfigError, match="cannot be used here"):
+        elmo.to(device)
+
+
+def test_threads_may_share_an_embedder(elmo):
+    texts = [["the", "bank"] * n for n in range(1, 9)]
+    expected = [elmo.embed([text])[0].vectors for text in texts]
+    with ThreadPoolExecutor(4) as pool:
+        for _ in range(5):
+            found = pool.map(lambda text: elmo.embed([text])[0].vectors, texts)
+            for a, b in zip(found, expected, strict=True):
+                np.testing.assert_array_equal(a, b)
+
+
+def _embedded(elmo, texts):
+    return elmo.embed(texts)
+
+
+def test_workers_of_a_data_loader_may_embed(elmo):
+    texts = ["the bank", "a river", "of money"]
+    loader = DataLoader(
+        texts,
+        batch_size=1,
+        num_workers=2,
+        collate_fn=partial(_embedded, elmo),
+        multiprocessing_context="spawn",
+    )
+    for (sentence,), expected in zip(loader, elmo.embed(texts), strict=True):
+        np.testing.assert_allclose(sentence.vectors, expected.vectors, atol=1e-5)
 
 
 def test_an_unknown_initial_state_is_refused(elmo):

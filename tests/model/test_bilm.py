@@ -124,16 +124,19 @@ def test_blocks_of_words_give_what_one_block_gives(monkeypatch):
     [
         (lambda: LSTMConfig(cell_dim=4, output_dim=8), r"output_dim \(8\) must not exceed"),
         (lambda: LSTMConfig(projection=False), "must equal lstm.cell_dim"),
-        (lambda: LSTMConfig(num_layers=0), "lstm.num_layers must be at least 1, found 0"),
+        (lambda: LSTMConfig(num_layers=0), "lstm.num_layers must be between 1 and"),
         (lambda: LSTMConfig(cell_clip=-1.0), "lstm.cell_clip must be above 0"),
+        (lambda: LSTMConfig(forget_bias=float("nan")), "forget_bias must be finite"),
+        (lambda: LSTMConfig(output_clip=float("inf")), "output_clip must be above 0"),
+        (lambda: LSTMConfig(cell_dim=10**30), "lstm.cell_dim must be between 1 and"),
         (lambda: CharCNNConfig(filters=()), "filters must be"),
         (lambda: CharCNNConfig(max_characters=6), "the widest filter"),
         (lambda: CharCNNConfig(padding_id=261), "must be below characters.num_ids"),
-        (lambda: CharCNNConfig(num_highways=-1), "must not be negative"),
+        (lambda: CharCNNConfig(num_highways=-1), "must be between 0 and 100, found -1"),
         (lambda: BiLMConfig(characters=None), "needs characters, words, or both"),
         (lambda: BiLMConfig(projection=False), "without projection they must be equal"),
         (lambda: BiLMConfig(dropout=1.0), "dropout must be"),
-        (lambda: WordsConfig(num_words=0, dim=3), "words.num_words must be at least 1"),
+        (lambda: WordsConfig(num_words=0, dim=3), "words.num_words must be between 1 and"),
     ],
 )
 def test_a_shape_that_cannot_be_is_refused_with_the_reason(make, message):

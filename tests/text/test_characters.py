@@ -71,7 +71,7 @@ class WordsSeen:
 
 
 def test_a_string_for_a_list_of_tokens_is_refused():
-    with pytest.raises(DataError, match="expected a list of tokens, found the string 'a b'"):
+    with pytest.raises(DataError, match="expected a list of tokens, found 'a b'"):
         encode_batch(ALPHABET, ["a b"])
 
 

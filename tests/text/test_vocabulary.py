@@ -61,6 +61,9 @@ def test_a_file_that_cannot_be_read_is_named(tmp_path):
         Vocabulary.read(tmp_path)
     with pytest.raises(DataError, match="not a readable vocabulary"):
         Vocabulary.read(tmp_path / "absent.txt")
+    (tmp_path / "damaged.txt.gz").write_bytes(gzip.compress(b"a" * 99)[:12] + b"\xff" * 9)
+    with pytest.raises(DataError, match="not a readable vocabulary"):
+        Vocabulary.read(tmp_path / "damaged.txt.gz")
     (tmp_path / "latin.txt").write_bytes("naïve".encode("latin-1"))
     with pytest.raises(DataError, match="not a readable vocabulary"):
         Vocabulary.read(tmp_path / "latin.txt")

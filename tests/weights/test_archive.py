@@ -241,7 +241,7 @@ def test_a_folder_that_holds_something_is_left_as_it_is(tmp_path):
     archive, into = write(tmp_path, packed(("a", b"1"))), tmp_path / "out"
     into.mkdir()
     (into / "mine").write_text("mine")
-    assert f"{into} is in the way" in refusal(archive, into)
+    assert f"{into} exists already" in refusal(archive, into)
     assert files(into) == {"mine": b"mine"}
 
 

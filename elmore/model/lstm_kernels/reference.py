@@ -55,10 +55,12 @@ def run(
 ) -> tuple[Float[Tensor, "B T D"], LSTMState]:
     """Read each row from left to right; the state after its last token comes back."""
     driven = inputs @ weights.input.T + weights.bias  # (B, T, 4H)
+    everyone_reads = mask.all(dim=0).tolist()  # then there is nothing to freeze: the usual step
+    someone_starts = [False] * len(everyone_reads) if resets is None else resets.at.any(0).tolist()
     output, cell = state
     outputs = []
     for step in range(inputs.shape[1]):
-        if resets is not None:
+        if resets is not None and someone_starts[step]:
             fresh = resets.at[:, step, None]
             output = torch.where(fresh, resets.to.output, output)
             cell = torch.where(fresh, resets.to.cell, cell)
@@ -71,8 +73,12 @@ def run(
             new_output = new_output @ weights.projection.T
             if output_clip is not None:
                 new_output = new_output.clamp(-output_clip, output_clip)
-        alive = mask[:, step, None]
-        outputs.append(new_output * alive)
-        output = torch.where(alive, new_output, output)
-        cell = torch.where(alive, new_cell, cell)
+        if everyone_reads[step]:
+            output, cell = new_output, new_cell
+            outputs.append(output)
+        else:
+            alive = mask[:, step, None]
+            output = torch.where(alive, new_output, output)
+            cell = torch.where(alive, new_cell, cell)
+            outputs.append(new_output * alive)
     return torch.stack(outputs, dim=1), LSTMState(output, cell)

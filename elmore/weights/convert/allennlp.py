@@ -5,11 +5,14 @@ torch's order, the highway gate is negated, and a zero row stands before the cha
 """
 
 import logging
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 
 import torch
 
+from elmore.config import read_json
 from elmore.errors import WeightsError
 from elmore.model.config import BiLMConfig, CharCNNConfig, LSTMConfig
 from elmore.model.mix import SavedMix
@@ -83,17 +86,17 @@ def read(weights_path: Path, options_path: Path | None = None) -> Bundle:
         {name.removeprefix(prefix): x for name, x in tensors.items() if name.startswith(prefix)}
     )
     if options_path:
-        config = options.to_config(options.read_json(options_path), str(options_path))
+        config = options.to_config(read_json(options_path), str(options_path))
         config = replace(
             config, projection=True, lstm=replace(config.lstm, projection=True, forget_bias=0.0)
         )
     else:
-        config = _from_shapes(tensors)
+        config = _from_shapes(tensors, weights_path)
         _log.info(
             "%s: no options.json given, so clips and activation are the original's", weights_path
         )
-    mixes = _take_mixes(tensors)
-    weights = Tensors({name: x for name, x in tensors.items() if name.startswith("_elmo_lstm.")})
+    mixes = _take_mixes(tensors, weights_path)
+    weights = Tensors({name: x for name, x in tensors.items() if _is_weight(name)})
     model = table.read(config, rules(config), weights, str(weights_path))
     assert config.characters
     card = Card(source=f"AllenNLP state_dict: {weights_path.name}")
@@ -110,7 +113,29 @@ def _prefix(tensors: Tensors, path: Path) -> str:
     return prefixes[0]
 
 
-def _from_shapes(tensors: Tensors) -> BiLMConfig:
+def _is_weight(name: str) -> bool:
+    """Tell the network from a cache of vectors and from fixed inputs, which some versions save."""
+    cached = name.startswith("_elmo_lstm._word_embedding.")
+    return name.startswith("_elmo_lstm.") and not cached and not name.endswith("_characters")
+
+
+@contextmanager
+def _explained(path: Path) -> Iterator[None]:
+    try:
+        yield
+    except (KeyError, IndexError, ValueError, RuntimeError) as error:
+        raise WeightsError(
+            f"{path}: not the tensors of an AllenNLP Elmo module ({error}); pass its options.json "
+            "too if they are"
+        ) from error
+
+
+def _from_shapes(tensors: Tensors, path: Path) -> BiLMConfig:
+    with _explained(path):
+        return _shape(tensors)
+
+
+def _shape(tensors: Tensors) -> BiLMConfig:
     encoder, stack = "_elmo_lstm._token_embedder.", "_elmo_lstm._elmo_lstm.forward_layer_"
     num_filters = sum(name.startswith(f"{encoder}char_conv_") for name in tensors) // 2
     convolutions = [tensors[f"{encoder}char_conv_{i}.weight"] for i in range(num_filters)]
@@ -130,7 +155,12 @@ def _from_shapes(tensors: Tensors) -> BiLMConfig:
     return BiLMConfig(characters=characters, lstm=lstm)
 
 
-def _take_mixes(tensors: Tensors) -> tuple[SavedMix, ...]:
+def _take_mixes(tensors: Tensors, path: Path) -> tuple[SavedMix, ...]:
+    with _explained(path):
+        return _mixes(tensors)
+
+
+def _mixes(tensors: Tensors) -> tuple[SavedMix, ...]:
     mixes = []
     while f"scalar_mix_{len(mixes)}.gamma" in tensors:
         name = f"scalar_mix_{len(mixes)}"

@@ -16,6 +16,7 @@ import torch
 from torch import Tensor
 
 from elmore import atomic
+from elmore.config import read_json
 from elmore.errors import ConfigError, WeightsError
 from elmore.model.config import BiLMConfig
 from elmore.text.characters import ByteAlphabet, WordAlphabet
@@ -23,6 +24,8 @@ from elmore.text.vocabulary import Vocabulary
 from elmore.weights.bundle import Bundle, Card
 from elmore.weights.convert import options, table
 from elmore.weights.convert.table import Rule
+
+FILES = frozenset({"options.json", "weights.hdf5", "vocab.txt"})
 
 
 def rules(config: BiLMConfig) -> list[Rule]:
@@ -67,6 +70,7 @@ def _character_rules(num_highways: int, num_filters: int) -> Iterator[Rule]:
 class _Datasets:
     """The datasets of an open HDF5 file as a `table.Source`."""
 
+    path: Path
     found: dict[str, h5py.Dataset]
 
     def __contains__(self, name: object) -> bool:
@@ -78,37 +82,50 @@ class _Datasets:
     def __getitem__(self, name: str) -> Tensor:
         dataset = self.found[name]
         if dataset.dtype.kind != "f":
-            raise WeightsError(f"{name} holds {dataset.dtype}, expected floating-point numbers")
-        return torch.from_numpy(dataset.astype("float32")[()])
+            raise WeightsError(
+                f"{self.path}: {name} holds {dataset.dtype}, expected floating-point numbers"
+            )
+        with _explained(self.path):
+            return torch.from_numpy(dataset.astype("float32")[()])
 
     def shape(self, name: str) -> tuple[int, ...]:
         return tuple(self.found[name].shape)
 
 
 @contextmanager
-def _opened(path: Path) -> Iterator[_Datasets]:
+def _explained(path: Path) -> Iterator[None]:
+    """Say what h5py means; its errors have no family of their own."""
+    try:
+        yield
+    except (OSError, RuntimeError, KeyError, ValueError, TypeError) as error:
+        raise WeightsError(
+            f"{path}: not a readable HDF5 file ({error}); is the download complete?"
+        ) from error
+
+
+def _open(path: Path) -> tuple[h5py.File, _Datasets]:
     found: dict[str, h5py.Dataset] = {}
 
     def keep(name: str, item: object) -> None:
         if isinstance(item, h5py.Dataset):
             found[name] = item
 
-    try:
-        with h5py.File(path, "r") as file:
+    with _explained(path):
+        file = h5py.File(path, "r")
+        try:
             file.visititems(keep)
-            yield _Datasets(found)
-    except WeightsError:
-        raise
-    except (OSError, RuntimeError, KeyError, ValueError, TypeError) as error:  # h5py has no family
-        raise WeightsError(
-            f"{path}: not a readable HDF5 file ({error}); is the download complete?"
-        ) from error
+        except BaseException:
+            file.close()
+            raise
+        return file, _Datasets(path, found)
 
 
 def read(options_path: Path, weights_path: Path, vocabulary_path: Path | None = None) -> Bundle:
     """Load published weights with their options; vocabulary models need their word list too."""
-    settings = options.read_json(options_path)
+    settings = read_json(options_path)
     config = options.to_config(settings, str(options_path))
+    if vocabulary_path is None and config.words:
+        vocabulary_path = _vocabulary_beside(weights_path)
     vocabulary = Vocabulary.read(vocabulary_path) if vocabulary_path else None
     if config.characters:
         alphabet = ByteAlphabet(config.characters.max_characters)
@@ -120,11 +137,18 @@ def read(options_path: Path, weights_path: Path, vocabulary_path: Path | None = 
     else:
         alphabet = WordAlphabet(vocabulary)
         _check_vocabulary(vocabulary, config, vocabulary_path)
-    with _opened(weights_path) as datasets:
+    file, datasets = _open(weights_path)
+    with file:
         source = _with_usual_names(datasets)
         model = table.read(config, rules(config), source, str(weights_path))
     card = Card(source=f"bilm-tf HDF5: {options_path.name}, {weights_path.name}")
     return Bundle(model, alphabet, vocabulary, card, settings)
+
+
+def _vocabulary_beside(weights: Path) -> Path | None:
+    names = ("vocab.txt", "vocab.txt.gz", "vocabulary.txt")
+    places = [weights.with_name(name) for name in names]
+    return next((path for path in places if path.is_file()), None)
 
 
 def _check_vocabulary(vocabulary: Vocabulary, config: BiLMConfig, path: Path | None) -> None:
@@ -143,7 +167,7 @@ def _with_usual_names(datasets: _Datasets) -> _Datasets:
         for name, dataset in datasets.found.items()
         if "softmax" not in name
     }
-    return _Datasets(usual)
+    return _Datasets(datasets.path, usual)
 
 
 def write(bundle: Bundle, destination: Path, *, overwrite: bool = False) -> None:
@@ -152,7 +176,7 @@ def write(bundle: Bundle, destination: Path, *, overwrite: bool = False) -> None
     settings = bundle.options
     if settings is None or options.to_config(settings, "options") != bundle.config:
         settings = options.from_config(bundle.config)
-    with atomic.folder(destination, overwrite=overwrite) as folder:
+    with atomic.folder(destination, replaces=FILES if overwrite else frozenset()) as folder:
         (folder / "options.json").write_text(json.dumps(settings, indent=2) + "\n")
         (folder / "weights.hdf5").write_bytes(_hdf5(bundle).getbuffer())
         if bundle.vocabulary:

@@ -4,15 +4,17 @@ Words and characters side by side; the recurrent half is AllenNLP's, its forget 
 """
 
 from collections.abc import Mapping
+from dataclasses import dataclass, is_dataclass
 from pathlib import Path, PurePosixPath
-from typing import Any
+from typing import Literal, get_type_hints
 
+from elmore.config import build, read_json
 from elmore.errors import ConfigError, DataError
 from elmore.model.config import BiLMConfig, CharCNNConfig, LSTMConfig, WordsConfig
 from elmore.text.characters import Lexicon
 from elmore.text.vocabulary import MANY_LANGS_MARKS, Vocabulary
 from elmore.weights.bundle import Bundle, Card
-from elmore.weights.convert import allennlp, options, pickles, table
+from elmore.weights.convert import allennlp, pickles, table
 from elmore.weights.convert.table import Rule, Tensors
 
 
@@ -40,76 +42,116 @@ def rules(config: BiLMConfig) -> list[Rule]:
     return found + allennlp.lstm_rules("", config.lstm.num_layers)
 
 
+@dataclass(frozen=True, kw_only=True)
+class EncoderOptions:
+    """Their section "encoder"."""
+
+    name: str
+    dim: int
+    projection_dim: int
+    n_layers: int
+    cell_clip: float
+    proj_clip: float
+
+
+@dataclass(frozen=True, kw_only=True)
+class TokenOptions:
+    """Their section "token_embedder"; a width of 0 means that a model goes without."""
+
+    name: str
+    word_dim: int
+    char_dim: int
+    filters: tuple[tuple[int, int], ...]
+    activation: Literal["relu", "tanh"]
+    n_highway: int
+    max_characters_per_token: int = 50
+
+
+@dataclass(frozen=True, kw_only=True)
+class Options:
+    """What of their configuration shapes the network."""
+
+    encoder: EncoderOptions
+    token_embedder: TokenOptions
+    dropout: float = 0.0
+
+    def __post_init__(self) -> None:
+        for found, known in ((self.token_embedder.name, "cnn"), (self.encoder.name, "elmo")):
+            if found.lower() != known:
+                raise ConfigError(f"only {known!r} is known here, found {found!r}")
+
+
 def read(folder: Path) -> Bundle:
     """Load one of their folders."""
-    settings_path = _settings_path(folder)
-    settings = options.read_json(settings_path)
+    path = _settings_path(folder)
+    options = build(Options, _known(Options, read_json(path)), str(path))
+    tokens = options.token_embedder
+    words = _dictionary(folder / "word.dic") if tokens.word_dim > 0 else None
+    characters = _dictionary(folder / "char.dic") if tokens.char_dim > 0 else None
     try:
-        sizes = settings["token_embedder"]
-        words = _dictionary(folder / "word.dic") if sizes["word_dim"] > 0 else None
-        characters = _dictionary(folder / "char.dic") if sizes["char_dim"] > 0 else None
-        config = _config(settings, words, characters)
-        width = sizes["max_characters_per_token"]
-    except KeyError as error:
-        raise ConfigError(
-            f"{settings_path}: key {error} is missing; expected a configuration of ELMoForManyLangs"
-        ) from error
-    except (TypeError, ConfigError) as error:
-        raise ConfigError(f"{settings_path}: {error}") from error
-    try:
+        config = _config(options, words, characters)
         vocabulary = Vocabulary(words, MANY_LANGS_MARKS) if words else None
-        alphabet = Lexicon(characters, vocabulary, width)
-    except DataError as error:
-        raise DataError(f"{folder}: {error}") from error
+        alphabet = Lexicon(characters, vocabulary, tokens.max_characters_per_token)
+    except (ConfigError, DataError) as error:
+        raise type(error)(f"{folder}: {error}") from error
     tensors = pickles.read(folder / "token_embedder.pkl") | pickles.read(folder / "encoder.pkl")
     model = table.read(config, rules(config), Tensors(tensors), str(folder))
     card = Card(source=f"ELMoForManyLangs folder: {folder.name}", licence="MIT")
     return Bundle(model, alphabet, vocabulary, card)
 
 
+def _known(cls: type, data: object) -> object:
+    """Leave out what their files say besides, in each section."""
+    if not isinstance(data, Mapping):
+        return data
+    hints = get_type_hints(cls)
+    return {
+        key: _known(hints[key], value) if is_dataclass(hints[key]) else value
+        for key, value in data.items()
+        if key in hints
+    }
+
+
 def _settings_path(folder: Path) -> Path:
     """Find the configuration: it is named by a path on its authors' machine."""
-    named = options.read_json(folder / "config.json").get("config_path", "")
-    path = folder / PurePosixPath(str(named).replace("\\", "/")).name
-    if path.is_file():
-        return path
+    named = read_json(folder / "config.json").get("config_path")
+    name = PurePosixPath(str(named).replace("\\", "/")).name
+    if name and (folder / name).is_file():
+        return folder / name
     raise ConfigError(
-        f"{folder / 'config.json'}: config_path is {named!r}, and {path.name!r} is not beside it; "
-        "copy that file (it comes with ELMoForManyLangs) into the folder"
+        f"{folder / 'config.json'}: config_path is {named!r}, and no such file is beside it; "
+        "copy the file (it comes with ELMoForManyLangs) into the folder"
     )
 
 
 def _config(
-    settings: Mapping[str, Any], words: tuple[str, ...] | None, letters: tuple[str, ...] | None
+    options: Options, words: tuple[str, ...] | None, letters: tuple[str, ...] | None
 ) -> BiLMConfig:
-    tokens, encoder = settings["token_embedder"], settings["encoder"]
-    for section, name in ((tokens, "cnn"), (encoder, "elmo")):
-        if section["name"].lower() != name:
-            raise ConfigError(f"only {name!r} is known here, found {section['name']!r}")
+    tokens, encoder = options.token_embedder, options.encoder
     return BiLMConfig(
         characters=_characters(tokens, letters) if letters else None,
-        words=WordsConfig(num_words=len(words), dim=tokens["word_dim"]) if words else None,
+        words=WordsConfig(num_words=len(words), dim=tokens.word_dim) if words else None,
         lstm=LSTMConfig(
-            num_layers=encoder["n_layers"],
-            cell_dim=encoder["dim"],
-            output_dim=encoder["projection_dim"],
-            cell_clip=float(encoder["cell_clip"]) or None,
-            output_clip=float(encoder["proj_clip"]) or None,
+            num_layers=encoder.n_layers,
+            cell_dim=encoder.dim,
+            output_dim=encoder.projection_dim,
+            cell_clip=encoder.cell_clip or None,
+            output_clip=encoder.proj_clip or None,
             forget_bias=0.0,
         ),
-        dropout=float(settings.get("dropout", 0.0)),
+        dropout=options.dropout,
     )
 
 
-def _characters(tokens: Mapping[str, Any], letters: tuple[str, ...]) -> CharCNNConfig:
+def _characters(tokens: TokenOptions, letters: tuple[str, ...]) -> CharCNNConfig:
     return CharCNNConfig(
         num_ids=len(letters),
         padding_id=letters.index("<pad>") if "<pad>" in letters else 0,
-        max_characters=tokens["max_characters_per_token"],
-        embedding_dim=tokens["char_dim"],
-        filters=tuple((int(width), int(count)) for width, count in tokens["filters"]),
-        activation=tokens["activation"],
-        num_highways=tokens["n_highway"],
+        max_characters=tokens.max_characters_per_token,
+        embedding_dim=tokens.char_dim,
+        filters=tokens.filters,
+        activation=tokens.activation,
+        num_highways=tokens.n_highway,
     )
 
 
@@ -138,9 +180,8 @@ def _dictionary(path: Path) -> tuple[str, ...]:
 
 
 def _distinct(entries: list[str]) -> tuple[str, ...]:
-    """Where several entries were read as one white space, the last holds it, as in their dict."""
+    """Where several entries are read as one, stripped of white space, the last holds it: a dict."""
     last = {entry: i for i, entry in enumerate(entries)}
     return tuple(
-        f"<unreadable {i}>" if entry == _SPACE and last[entry] != i else entry
-        for i, entry in enumerate(entries)
+        entry if last[entry] == i else f"<unreadable {i}>" for i, entry in enumerate(entries)
     )

@@ -1,6 +1,7 @@
 """torch's own files, tensors only: nothing in a pickle is ever trusted to run."""
 
 import pickle
+import warnings
 from pathlib import Path
 
 import torch
@@ -12,7 +13,9 @@ from elmore.weights.convert.table import Tensors
 def read(path: Path) -> Tensors:
     """Read a state_dict saved by `torch.save`, and refuse anything that is more than that."""
     try:
-        found = torch.load(path, map_location="cpu", weights_only=True)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # torch explains at length what is refused below
+            found = torch.load(path, map_location="cpu", weights_only=True)
     except pickle.UnpicklingError as error:
         raise WeightsError(
             f"{path}: refused, because unpickling it could run code; expected a state_dict of "

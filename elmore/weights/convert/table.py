@@ -14,7 +14,7 @@ from torch import Tensor
 from elmore.errors import WeightsError
 from elmore.model.bilm import BiLM
 from elmore.model.config import BiLMConfig
-from elmore.weights.bundle import empty_model
+from elmore.weights.bundle import check_weights, empty_model
 
 Shape = tuple[int, ...]
 
@@ -103,14 +103,15 @@ def read(config: BiLMConfig, rules: Sequence[Rule], source: Source, where: str) 
     """Build the network and fill it from an open file, one tensor at a time."""
     _refuse_others(rules, source, where)
     model = empty_model(config)
-    parameters = {name: torch.empty(x.shape) for name, x in model.state_dict().items()}
+    ours = model.state_dict()
     for rule in rules:
-        _check_shape(rule, parameters, source, where)
+        _check_shape(rule, ours, source, where)
+    parameters = {name: torch.empty(x.shape) for name, x in ours.items()}
     missing = set(parameters)
     # Largest first: what is being read is then never held on top of everything else.
     for rule in sorted(rules, key=lambda rule: -math.prod(source.shape(rule.theirs))):
         foreign = source[rule.theirs]
-        check_finite(foreign, f"{where}: {rule.theirs}")
+        check_weights(foreign, f"{where}: {rule.theirs}")
         for name, part in zip(rule.ours, rule.transform.read(foreign), strict=True):
             parameters[name].view(part.shape).copy_(part)
             missing.remove(name)
@@ -143,16 +144,6 @@ def _check_shape(rule: Rule, ours: Mapping[str, Tensor], source: Source, where: 
         raise WeightsError(
             f"{where}: {rule.theirs} has shape {found}, the configuration asks for {shape}; "
             "is it from the same model?"
-        )
-
-
-def check_finite(tensor: Tensor, where: str) -> None:
-    """Refuse weights that are not numbers."""
-    if tensor.numel() and not torch.isfinite(torch.stack(torch.aminmax(tensor))).all():
-        count = int((~torch.isfinite(tensor)).sum())
-        raise WeightsError(
-            f"{where} holds {count} values that are not finite; the file is damaged or its "
-            "training diverged, so get another copy"
         )
 
 
