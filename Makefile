@@ -39,6 +39,7 @@ $(VENV)/extras: $(VENV)/core
 # The peer declares no dependencies of its own; what it needs is here already.
 $(VENV)/integrations: $(VENV)/extras
 	$(INSTALL) --no-deps simple-elmo-pytorch
+	$(INSTALL) -e ".[ray]"
 	touch $@
 
 clean:

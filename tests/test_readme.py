@@ -1,4 +1,4 @@
-"""What is written is run: the Python blocks of the README, and the examples."""
+"""What is written is run: the Python blocks of the README and the docs, and the examples."""
 
 import re
 import subprocess
@@ -9,16 +9,31 @@ import pytest
 
 ROOT = Path(__file__).parent.parent
 README = (ROOT / "README.md").read_text(encoding="utf-8")
-BLOCKS = re.findall(r"```python\n(.*?)```", README, flags=re.DOTALL)
+PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
+BLOCKS = [
+    pytest.param(block, id=f"{page.name}-{number}")
+    for page in PAGES
+    for number, block in enumerate(
+        re.findall(r"```python\n(.*?)```", page.read_text(encoding="utf-8"), flags=re.DOTALL)
+    )
+]
 
 
-def test_the_readme_shows_python():
-    assert BLOCKS
+def test_the_readme_and_the_docs_show_python():
+    assert len(BLOCKS) > 6
 
 
-@pytest.mark.parametrize("number", range(len(BLOCKS)))
-def test_a_python_block_of_the_readme_runs(number, capsys):
-    exec(compile(BLOCKS[number], f"README.md, block {number + 1}", "exec"), {})
+@pytest.mark.parametrize("block", BLOCKS)
+def test_a_python_block_of_the_docs_runs(block):
+    if "import pandas" in block:
+        pytest.importorskip("pandas", reason="`make test-integrations` installs pandas")
+    exec(compile(block, "a block of the docs", "exec"), {})
+
+
+def test_every_example_is_run_by_a_test():
+    source = Path(__file__).read_text()
+    for path in (ROOT / "examples").glob("*.py"):
+        assert f"examples/{path.name}" in source, path.name
 
 
 def test_the_commands_of_the_readme_are_targets_of_the_makefile():
@@ -50,6 +65,26 @@ def test_the_demo_tells_the_senses_of_a_word_apart():
     told_apart = shown.count("nearest use of each: 1 → 2, 2 → 1, 3 → 4, 4 → 3")
     assert told_apart == shown.count("nearest use of each") == 4
     assert "BANK" in run("examples/two_senses.py", "bank", "the bank .", "a bank of sand")
+
+
+def test_similar_sentences_are_ranked_with_and_without_a_learned_pooling():
+    shown = run("examples/text_similarity.py")
+    assert "plain mean" in shown
+    assert "learned pooling" in shown
+
+
+def test_a_file_is_embedded_in_bulk_and_searched():
+    shown = run("examples/bulk_embedding.py")
+    assert "The orchestra played in the old theatre ." in shown
+
+
+def test_vectors_feed_a_classifier():
+    shown = run("examples/scikit_learn.py").split()
+    assert (shown[0], shown[7]) == ("praise", "blame")
+
+
+def test_code_written_for_allennlp_runs():
+    assert "(2, 3, 256)" in run("examples/from_allennlp.py")
 
 
 def test_a_model_is_trained_from_raw_text_and_can_be_loaded(tmp_path):

@@ -16,7 +16,7 @@ from typer.core import TyperGroup
 from elmore import __version__
 from elmore.errors import ElmoreError
 
-COMMANDS = ("models", "info", "convert")
+COMMANDS = ("embed", "models", "info", "convert")
 
 
 class _Verbs(TyperGroup):
@@ -71,17 +71,15 @@ def main() -> None:
     try:
         _root()(prog_name="elmore")
     except ElmoreError as error:
-        _stop(str(error), 1)
+        _stop(str(error))
     except BrokenPipeError:  # the reader of a pipe has seen enough
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         sys.exit(1)
     except OSError as error:
         place = f"{error.filename}: " if error.filename else ""
-        _stop(f"{place}{error.strerror or error}", 1)
-    except KeyboardInterrupt:
-        _stop("stopped", 130)
+        _stop(f"{place}{error.strerror or error}")
 
 
-def _stop(sentence: str, code: int) -> None:
+def _stop(sentence: str) -> None:
     print(f"elmore: {' '.join(sentence.split())}", file=sys.stderr)
-    sys.exit(code)
+    sys.exit(1)

@@ -21,7 +21,7 @@ def convert(
     overwrite: Annotated[bool, typer.Option("--overwrite", help="replace DEST")] = False,
 ) -> None:
     """Turn foreign weights into a model folder, or a model back into foreign weights."""
-    from elmore.cli.downloads import showing_progress
+    from elmore.cli.progress import showing_download
     from elmore.errors import ElmoreError
     from elmore.weights import folder, pretrained, warm
     from elmore.weights.convert import bilm_tf
@@ -29,7 +29,7 @@ def convert(
     for path in (Path(name).resolve() for name in source if Path(name).exists()):
         if path.is_relative_to(dest.resolve()):
             raise ElmoreError(f"{dest} holds the source {path.name!r}; pass another destination")
-    with showing_progress() as progress:
+    with showing_download() as progress:
         bundle = pretrained.load(*source, vocabulary=vocabulary, progress=progress)
     if to == "allennlp":
         bilm_tf.write(bundle, dest, overwrite=overwrite)

@@ -3,7 +3,7 @@
 Shapes: L layers (the token layer is one of them), T tokens, D width of one direction.
 """
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -12,20 +12,26 @@ from typing import Any, Literal, Self
 import numpy as np
 import torch
 from jaxtyping import Float
+from torch import Tensor
 
-from elmore.embed.batching import batches
+from elmore.embed import pooling
+from elmore.embed.alignment import word_vectors
+from elmore.embed.bulk import Bulk
 from elmore.embed.carry import CarriedRows
 from elmore.embed.layers import Layers, check, select
+from elmore.embed.pooling import Pool, TextPooling
+from elmore.embed.prepare import Prepared, Text, num_padded, prepare, windows
 from elmore.errors import ConfigError, DataError
 from elmore.model.bilm import BiLM, BiLMState
 from elmore.model.layer_stack import LayerStack
-from elmore.text.characters import check_tokens
-from elmore.text.tokenizers import Tokenizer, Tokens, penn
+from elmore.text.tokenizers import Tokenizer, penn
 from elmore.weights import pretrained, warm
 from elmore.weights.bundle import Bundle
 
-Text = str | Sequence[str]
-"""A raw string, or a list of tokens."""
+DType = Literal["float32", "float16"]
+_DTYPES = {"float32": torch.float32, "float16": torch.float16}
+
+_SMALL = 2048  # padded tokens: up to here one batch is quicker than lanes
 
 
 @dataclass(frozen=True)
@@ -38,13 +44,23 @@ class Sentence:
     offsets: list[tuple[int, int]] | None = None
     """Where each token stands in the string, when a string was given."""
 
+    def word_vectors(self, offsets: Sequence[tuple[int, int]]) -> Float[np.ndarray, "*L S 2*D"]:
+        """Give vectors for another tokenisation of the same string, told by its offsets.
+
+        Each is the mean of our tokens that it overlaps, weighted by the characters they share.
+        """
+        if self.offsets is None:
+            raise DataError("tokens were given, not a string: there is nothing to align with")
+        return word_vectors(self.offsets, self.vectors, offsets)
+
 
 class Embedder:
     """A model that reads text: the same sentence gives the same vector, always.
 
     No state outlives a call, and neighbours in a batch do not touch each other. Only `stateful`
     breaks that promise: each call is then one batch, and starts where the rows of the call before
-    stopped, as in AllenNLP and bilm-tf. `token_budget` bounds the padded tokens of a batch.
+    stopped, as in AllenNLP and bilm-tf. `token_budget` bounds the tokens that are held at a time,
+    `cache_megabytes` the word vectors that are kept for words that come again.
     """
 
     def __init__(
@@ -55,13 +71,17 @@ class Embedder:
         initial_state: Literal["zero", "warm"] = "zero",
         stateful: bool = False,
         tokenizer: Tokenizer = penn,
-        token_budget: int = 4096,
+        token_budget: int = 16384,
+        cache_megabytes: float = 256,
     ) -> None:
         if initial_state not in ("zero", "warm"):
             raise ConfigError(f"initial_state must be 'zero' or 'warm', found {initial_state!r}")
+        if token_budget < 1:
+            raise ConfigError(f"token_budget must be at least 1, found {token_budget}")
         self.bundle = bundle
         self.tokenizer = tokenizer
         self.token_budget = token_budget
+        self.cache_megabytes = cache_megabytes
         self._carried = CarriedRows() if stateful else None
         self._start = None
         if initial_state == "warm":
@@ -95,46 +115,123 @@ class Embedder:
             raise ConfigError(f"device {str(device)!r} cannot be used here: {reason}") from error
         return self
 
-    def embed(self, texts: Sequence[Text], *, layers: Layers = "average") -> list[Sentence]:
-        """Embed each text as one sequence; the results are in the order of the input."""
+    def embed(
+        self,
+        texts: Iterable[Text],
+        *,
+        layers: Layers = "average",
+        split_sentences: bool = False,
+        dtype: DType = "float32",
+    ) -> list[Sentence]:
+        """Embed each text as one sequence; the results are in the order of the input.
+
+        With `split_sentences` the sentences of a string run each on their own; its result is still
+        one, with the tokens of all of them.
+        """
         if isinstance(texts, str):
             raise DataError(f"embed takes a list of texts; pass [{texts[:30]!r}] for one")
         check(layers, self.num_layers)
-        texts = list(texts)
-        tokens = [self._tokens(text) for text in texts]
-        lengths = [len(words) + 2 for words, _ in tokens]
-        whole = [range(len(tokens))]
-        groups = batches(lengths, self.token_budget) if self._carried is None else whole
-        sentences: dict[int, Sentence] = {}
-        for group in groups:
-            vectors = self._vectors([tokens[i].words for i in group], layers)
-            for i, found in zip(group, vectors, strict=True):
-                words, offsets = tokens[i]
-                sentences[i] = Sentence(
-                    words, found, offsets if isinstance(texts[i], str) else None
-                )
-        return [sentences[i] for i in range(len(tokens))]
+        ready = [prepare(text, self.tokenizer, split_sentences=split_sentences) for text in texts]
+        if self._carried is None and num_padded(ready) > _SMALL:
+            return list(self._bulk(ready, layers, dtype))
+        found = self._batch([part for text in ready for part in text.parts])
+        return [self._sentence(text, found, layers, dtype) for text in ready]
 
-    def _tokens(self, text: Text) -> Tokens:
-        if isinstance(text, str):
-            return self.tokenizer(text)
-        if text is None or isinstance(text, bytes):
-            raise DataError(f"expected a string or a list of tokens, found {text!r}")
-        words = list(text)
-        check_tokens(words)
-        return Tokens(words, [])
+    def stream(
+        self,
+        texts: Iterable[Text],
+        *,
+        layers: Layers = "average",
+        split_sentences: bool = False,
+        dtype: DType = "float32",
+    ) -> Iterator[Sentence]:
+        """Embed input that does not fit in memory: results come one by one, in its order."""
+        if self._carried is not None:
+            raise ConfigError("a stateful embedder knows batches, not streams; call embed")
+        check(layers, self.num_layers)
+        prepared = (
+            prepare(text, self.tokenizer, split_sentences=split_sentences) for text in texts
+        )
+        return self._bulk(prepared, layers, dtype)
+
+    def encode(
+        self, texts: Iterable[Text], *, pool: Pool = "mean", layers: Layers = "average"
+    ) -> Float[np.ndarray, "N 2*D"]:
+        """Give one vector per text: the mean or maximum of its tokens, or a learned pooling."""
+        if layers == "all":
+            raise ConfigError("encode gives one vector per text: layers='all' has no place in it")
+        sentences = self.embed(texts, layers=layers)
+        vectors = [pooling.pool(found.tokens, found.vectors, pool) for found in sentences]
+        return np.stack(vectors) if vectors else np.zeros((0, self.width), np.float32)
+
+    def learn_pooling(
+        self,
+        sample: Iterable[Text],
+        *,
+        weighted: bool = True,
+        remove: int = 3,
+        layers: Layers = "average",
+    ) -> TextPooling:
+        """Learn from a sample how to pool: rare words weigh more, common directions are removed.
+
+        Plain means of ELMo vectors are all alike, because a few directions are shared by all of
+        them; without these, texts that mean the same come nearer to each other than others.
+        """
+        sentences = self.embed(sample, layers=layers)
+        pairs = [(found.tokens, found.vectors) for found in sentences]
+        return pooling.learn(pairs, weighted=weighted, remove=remove)
+
+    def similarity(
+        self,
+        a: Iterable[Text] | Float[np.ndarray, "N D"],
+        b: Iterable[Text] | Float[np.ndarray, "M D"],
+        *,
+        pool: Pool = "mean",
+        layers: Layers = "average",
+    ) -> Float[np.ndarray, "N M"]:
+        """Give the cosine of every text of `a` with every text of `b`; vectors may be given too."""
+        first, second = (
+            side if isinstance(side, np.ndarray) else self.encode(side, pool=pool, layers=layers)
+            for side in (a, b)
+        )
+        return pooling.cosine(first, second)
 
     @torch.no_grad()
-    def _vectors(self, sentences: list[list[str]], layers: Layers) -> list[np.ndarray]:
-        if not sentences:
-            return []
+    def _batch(self, parts: list[list[str]]) -> Iterator[Tensor]:
+        """Run few sentences side by side, padded."""
+        if not parts:
+            return
         with _without_dropout(self.bundle.model):
-            stack = self.run(sentences).without_boundaries()
-        chosen = select(stack.states, layers).cpu()  # (*L, B, T, 2D)
-        return [
-            chosen[..., row, : len(sentence), :].numpy().copy()
-            for row, sentence in enumerate(sentences)
-        ]
+            stack = self.run(parts).without_boundaries()
+        for row, words in enumerate(parts):
+            yield stack.states[:, row, : len(words)]
+
+    def _bulk(self, texts: Iterable[Prepared], layers: Layers, dtype: DType) -> Iterator[Sentence]:
+        """Run any number of sentences, a window at a time."""
+        bulk = Bulk(
+            self.bundle,
+            self._starting_state(1),
+            token_budget=self.token_budget,
+            cache_megabytes=self.cache_megabytes,
+        )
+        with _without_dropout(self.bundle.model):
+            for window in windows(texts, self.token_budget):
+                found = bulk.run([part for text in window for part in text.parts])
+                for text in window:
+                    yield self._sentence(text, found, layers, dtype)
+
+    def _sentence(
+        self, text: Prepared, found: Iterator[Tensor], layers: Layers, dtype: DType
+    ) -> Sentence:
+        """Take the layers of a text's parts from `found`, and keep what was asked for."""
+        chosen = [select(next(found), layers).to(_DTYPES[dtype]) for _ in text.parts]
+        tokens = [word for part in text.parts for word in part]
+        if chosen:
+            vectors = torch.cat(chosen, dim=-2).cpu().numpy()
+        else:
+            shape = (self.num_layers, 0, self.width) if layers == "all" else (0, self.width)
+            vectors = np.zeros(shape, dtype)
+        return Sentence(tokens, vectors, text.offsets)
 
     def run(self, sentences: Sequence[Sequence[str]]) -> LayerStack:
         """Run one batch of tokenised sentences; boundaries are in what comes back."""
@@ -173,6 +270,7 @@ def load(
     initial_state: Literal["zero", "warm"] = "zero",
     stateful: bool = False,
     tokenizer: Tokenizer = penn,
+    token_budget: int = 16384,
     progress: Callable[[int, int | None], Any] | None = None,
 ) -> Embedder:
     """Load a model, ready to embed.
@@ -185,5 +283,10 @@ def load(
     if max_layer is not None:
         bundle = bundle.up_to_layer(max_layer)
     return Embedder(
-        bundle, device=device, initial_state=initial_state, stateful=stateful, tokenizer=tokenizer
+        bundle,
+        device=device,
+        initial_state=initial_state,
+        stateful=stateful,
+        tokenizer=tokenizer,
+        token_budget=token_budget,
     )

@@ -3,7 +3,7 @@
 Shapes: L layers (the token layer is one of them), T tokens, D width.
 """
 
-from typing import Literal
+from typing import Literal, cast
 
 import numpy as np
 import torch
@@ -14,6 +14,15 @@ from elmore.errors import ConfigError
 from elmore.model.mix import SavedMix, token_norm
 
 Layers = Literal["average", "all", "top"] | int | SavedMix
+
+
+def named(name: str) -> Layers:
+    """Read a choice as it is written on a command line."""
+    if name in ("average", "all", "top"):
+        return cast("Layers", name)
+    if name.isdecimal():
+        return int(name)
+    raise ConfigError(f"layers {name!r}: expected average, all, top or a number")
 
 
 def check(layers: Layers, num_layers: int) -> None:

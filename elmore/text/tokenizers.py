@@ -10,7 +10,7 @@ Whatever a tokenizer here is given, it keeps one promise:
 Whitespace is what ``str.isspace`` says it is.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import NamedTuple
 
 import regex
@@ -23,7 +23,8 @@ class Tokens(NamedTuple):
     offsets: list[tuple[int, int]]
 
 
-Tokenizer = Callable[[str], Tokens]
+Tokenizer = Callable[[str], Iterable]
+"""Gives `Tokens`, a list of strings, or objects that know their `text` and place `idx` (spaCy)."""
 
 # Python takes these four separators for whitespace, Unicode (and `regex`) for controls.
 SPACE = r"\s\x1C-\x1F"
@@ -151,3 +152,22 @@ def _placed(words: list[str], text: str) -> Tokens:
         end = start + len(word)
         offsets.append((start, end))
     return Tokens(words, offsets)
+
+
+def tokenize(text: str, tokenizer: Tokenizer) -> Tokens:
+    """Tokenize with any tokenizer, and find the place of each word.
+
+    Words that a tokenizer rewrote have no place in the text: the offsets are then left empty.
+    """
+    found = tokenizer(text)
+    if isinstance(found, Tokens):
+        return found
+    words, offsets, end = [], [], 0
+    for token in found:
+        word = token if isinstance(token, str) else token.text
+        start = text.find(word, end) if isinstance(token, str) else token.idx
+        end = start + len(word)
+        words.append(word)
+        offsets.append((start, end))
+    placed = all(start >= 0 for start, _ in offsets)
+    return Tokens(words, offsets if placed else [])

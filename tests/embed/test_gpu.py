@@ -46,3 +46,44 @@ def test_a_mixer_trains_on_a_gpu(tmp_path, rng):
     mixer = elmore.Elmo(load(tmp_path, rng), freeze=False, dropout=0.0)
     (mixer(BATCH).mixes[0] ** 2).sum().backward()
     assert all(p.grad is not None and p.grad.isfinite().all() for p in mixer.parameters())
+
+
+def many(rng, count: int = 400) -> list[list[str]]:
+    return [
+        list(rng.choice(["the", "bank", "of", "naïve", "日本"], rng.integers(0, 60)))
+        for _ in range(count)
+    ]
+
+
+def test_bulk_on_a_gpu_is_that_of_the_cpu_and_the_same_bits_in_any_company(tmp_path, rng):
+    elmo = load(tmp_path, rng, device="cpu")
+    texts = many(rng)
+    expected = list(elmo.stream(texts, layers="all"))
+    elmo.to("cuda")
+    found = list(elmo.stream(texts, layers="all"))
+    for a, b in zip(found, expected, strict=True):
+        np.testing.assert_allclose(a.vectors, b.vectors, rtol=0, atol=1e-5)
+    other = elmore.Embedder(elmo.bundle, token_budget=500, cache_megabytes=0)
+    for a, b in zip(other.stream(texts[::-1], layers="all"), found[::-1], strict=True):
+        assert a.vectors.tobytes() == b.vectors.tobytes()
+
+
+def test_a_gpu_that_runs_out_of_memory_goes_on_with_less(tmp_path, rng, caplog):
+    settings = bilm_options(dim=512, projection_dim=128, filters=[[1, 64], [3, 128]])
+    paths = write_bilm(tmp_path, settings, bilm_weights(settings, rng))
+    texts = many(rng, 4000)
+    calm = elmore.load(*paths, device="cuda", token_budget=8192)
+    expected = [found.vectors for found in calm.stream(texts)]
+    torch.cuda.empty_cache()
+    elmo = elmore.load(*paths, device="cuda", token_budget=1_000_000)
+    free = 250e6 + torch.cuda.memory_reserved()
+    torch.cuda.set_per_process_memory_fraction(
+        free / torch.cuda.get_device_properties(0).total_memory
+    )
+    try:
+        found = [sentence.vectors for sentence in elmo.stream(texts)]
+    finally:
+        torch.cuda.set_per_process_memory_fraction(1.0)
+    assert "going on with" in caplog.text
+    for a, b in zip(found, expected, strict=True):
+        np.testing.assert_allclose(a, b, rtol=0, atol=1e-5)

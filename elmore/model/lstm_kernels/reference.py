@@ -54,7 +54,9 @@ def run(
     resets: Resets | None = None,
 ) -> tuple[Float[Tensor, "B T D"], LSTMState]:
     """Read each row from left to right; the state after its last token comes back."""
-    driven = inputs @ weights.input.T + weights.bias  # (B, T, 4H)
+    bias = torch.stack(weights.bias.chunk(4))  # (4, H)
+    bias = bias + forget_bias * bias.new_tensor([[gate == "forget"] for gate in GATES])
+    driven = inputs @ weights.input.T + bias.flatten()  # (B, T, 4H)
     everyone_reads = mask.all(dim=0).tolist()  # then there is nothing to freeze: the usual step
     someone_starts = [False] * len(everyone_reads) if resets is None else resets.at.any(0).tolist()
     output, cell = state
@@ -64,8 +66,8 @@ def run(
             fresh = resets.at[:, step, None]
             output = torch.where(fresh, resets.to.output, output)
             cell = torch.where(fresh, resets.to.cell, cell)
-        i, f, g, o = (driven[:, step] + output @ weights.recurrent.T).chunk(4, dim=1)
-        new_cell = torch.sigmoid(f + forget_bias) * cell + torch.sigmoid(i) * torch.tanh(g)
+        i, f, g, o = torch.addmm(driven[:, step], output, weights.recurrent.T).chunk(4, dim=1)
+        new_cell = torch.addcmul(torch.sigmoid(f) * cell, torch.sigmoid(i), torch.tanh(g))
         if cell_clip is not None:
             new_cell = new_cell.clamp(-cell_clip, cell_clip)
         new_output = torch.sigmoid(o) * torch.tanh(new_cell)

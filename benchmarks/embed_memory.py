@@ -1,0 +1,86 @@
+"""Does memory grow with the input? Peaks of `elmore embed` for short and long input.
+
+    python benchmarks/embed_memory.py
+
+300 thousand distinct real sentences with --pool mean to parquet, and 100 thousand with vectors per
+token to hdf5, each against 10 thousand of the same: the peaks may differ by 300 MB. A tiny model
+will do, since this is about memory. The text is $ELMORE_DATA/corpus/train-00.txt.xz and following.
+"""
+
+import lzma
+import os
+import resource
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+import torch
+
+from elmore import config
+from elmore.model.bilm import BiLM
+from elmore.model.config import BiLMConfig
+from elmore.text import sentences
+from elmore.text.characters import ByteAlphabet
+from elmore.weights import folder
+from elmore.weights.bundle import Bundle
+
+FLOOR = 300  # MB
+JOBS = {"pooled.parquet": (300_000, ["--pool", "mean"]), "tokens.hdf5": (100_000, [])}
+
+RUN = """
+import resource, sys
+from elmore import cli
+sys.argv = ["elmore", *sys.argv[1:]]
+try:
+    cli.main()
+finally:
+    print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024, file=sys.stderr)
+"""
+
+
+def distinct_sentences() -> Iterator[str]:
+    seen = set()
+    for path in sorted(Path(os.environ["ELMORE_DATA"]).glob("corpus/train-*.txt.xz")):
+        with lzma.open(path, "rt", encoding="utf-8") as file:
+            for line in file:
+                for start, end in sentences.split(line):
+                    text = line[start:end].replace("\n", " ")
+                    if hash(text) not in seen:
+                        seen.add(hash(text))
+                        yield text
+
+
+def peak(text: Path, out: Path, model: Path, options: list[str]) -> float:
+    command = [sys.executable, "-c", RUN, "embed", text, "-o", out, "--model", model, *options]
+    done = subprocess.run(list(map(str, command)), capture_output=True, text=True, check=True)
+    return float(done.stderr.splitlines()[-1])
+
+
+def main() -> None:
+    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+    torch.manual_seed(0)
+    shape = config.read(BiLMConfig, Path(config.__file__).parent / "recipes" / "bilm" / "tiny.toml")
+    print("| output | sentences | peak MB | above 10 thousand | floor |\n|---|---|---|---|---|")
+    with tempfile.TemporaryDirectory() as name:
+        place = Path(name)
+        folder.save(Bundle(BiLM(shape), ByteAlphabet()), place / "model")
+        most = max(count for count, _ in JOBS.values())
+        lines = [text for text, _ in zip(distinct_sentences(), range(most), strict=False)]
+        for out, (count, options) in JOBS.items():
+            peaks = []
+            for number in (10_000, count):
+                (place / "text.txt").write_text("\n".join(lines[:number]) + "\n")
+                peaks.append(
+                    peak(place / "text.txt", place / f"{number}-{out}", place / "model", options)
+                )
+                (place / f"{number}-{out}").unlink()
+                above = peaks[-1] - peaks[0]
+                print(
+                    f"| {out} | {number:,} | {peaks[-1]:.0f} | {above:.0f} | {FLOOR} |", flush=True
+                )
+
+
+if __name__ == "__main__":
+    main()

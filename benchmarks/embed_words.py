@@ -1,0 +1,134 @@
+"""How many words a second, and how many times a peer's? Original and small size, exact, on a CPU.
+
+    python benchmarks/embed_words.py [--sentences 192] [--rounds 3]
+
+The peer is simple-elmo-pytorch (AllenNLP's code underneath) at its defaults, installed by this
+script into a folder of its own, with the same random weights and the same real sentences. Each
+measurement is a process of its own, ours and the peer's in turn; the median of the rounds counts.
+Bulk is all sentences at once; single is one call per sentence. The text is the first sentences of
+$ELMORE_DATA/corpus/valid.txt.xz.
+"""
+
+import argparse
+import json
+import lzma
+import os
+import statistics
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+import torch
+
+from elmore import config
+from elmore.model.bilm import BiLM
+from elmore.model.config import BiLMConfig
+from elmore.text import sentences
+from elmore.text.characters import ByteAlphabet
+from elmore.text.tokenizers import penn
+from elmore.weights.bundle import Bundle
+from elmore.weights.convert import bilm_tf
+
+OURS = """
+import json, sys, time, elmore
+options, weights, texts, bulk = *sys.argv[1:4], sys.argv[4] == "bulk"
+texts = json.load(open(texts))
+elmo = elmore.load(options, weights, device="cpu")
+elmo.embed(texts[:2])
+start = time.perf_counter()
+if bulk:
+    count = sum(len(found.tokens) for found in elmo.stream(texts))
+else:
+    count = sum(len(elmo.embed([text])[0].tokens) for text in texts)
+print(count / (time.perf_counter() - start))
+"""
+
+PEER = """
+import json, sys, time
+from simple_elmo_pytorch import Elmo, ElmoVectorizer
+options, weights, texts, bulk = *sys.argv[1:4], sys.argv[4] == "bulk"
+texts = json.load(open(texts))
+peer = ElmoVectorizer(Elmo(options, weights, 1))
+peer.get_elmo_vectors(texts[:2])
+start = time.perf_counter()
+if bulk:
+    peer.get_elmo_vectors(texts)
+else:
+    for text in texts:
+        peer.get_elmo_vectors([text], warmup=False)
+print(sum(map(len, texts)) / (time.perf_counter() - start))
+"""
+
+
+def real_sentences(count: int) -> list[list[str]]:
+    path = Path(os.environ["ELMORE_DATA"]) / "corpus" / "valid.txt.xz"
+    found: list[list[str]] = []
+    with lzma.open(path, "rt", encoding="utf-8") as file:
+        for line in file:
+            found += [penn(line[a:b]).words for a, b in sentences.split(line)]
+            if len(found) >= count:
+                break
+    return found[:count]
+
+
+def write_model(recipe: str, folder: Path) -> None:
+    torch.manual_seed(0)
+    recipes = Path(config.__file__).parent / "recipes" / "bilm"
+    shape = config.read(BiLMConfig, recipes / f"{recipe}.toml")
+    bilm_tf.write(Bundle(BiLM(shape), ByteAlphabet()), folder)
+
+
+def measure(code: str, folder: Path, texts: Path, mode: str, path: str) -> float:
+    command = [
+        sys.executable,
+        "-c",
+        code,
+        folder / "options.json",
+        folder / "weights.hdf5",
+        texts,
+        mode,
+    ]
+    done = subprocess.run(
+        list(map(str, command)),
+        capture_output=True,
+        text=True,
+        check=True,
+        env={**os.environ, "PYTHONPATH": path, "PYTHONWARNINGS": "ignore"},
+    )
+    return float(done.stdout)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--sentences", type=int, default=192)
+    parser.add_argument("--rounds", type=int, default=3)
+    args = parser.parse_args()
+    with tempfile.TemporaryDirectory() as name:
+        place = Path(name)
+        peer = str(place / "peer")
+        install = [sys.executable, "-m", "pip", "install", "-q", "--no-deps", "--target", peer]
+        subprocess.run(
+            [*install, "simple-elmo-pytorch==0.2"], check=True, stderr=subprocess.DEVNULL
+        )
+        everything = real_sentences(args.sentences)
+        print(f"{torch.get_num_threads()} threads, torch {torch.__version__}, words per second\n")
+        print("| size | how | elmore | peer | ratio |\n|---|---|---|---|---|")
+        for recipe in ("original", "small"):
+            write_model(recipe, place / recipe)
+            for mode, share in (("bulk", 1.0), ("single", 0.1)):
+                texts = place / "texts.json"
+                texts.write_text(json.dumps(everything[: int(share * len(everything))]))
+                rounds = [
+                    (
+                        measure(OURS, place / recipe, texts, mode, str(Path.cwd())),
+                        measure(PEER, place / recipe, texts, mode, peer),
+                    )
+                    for _ in range(args.rounds)
+                ]
+                ours, theirs = (statistics.median(side) for side in zip(*rounds, strict=True))
+                print(f"| {recipe} | {mode} | {ours:.0f} | {theirs:.0f} | {ours / theirs:.1f} |")
+
+
+if __name__ == "__main__":
+    main()

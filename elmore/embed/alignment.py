@@ -1,0 +1,77 @@
+"""Vectors for another tokenisation of the same string: its tokens are given as character spans.
+
+    vector(span) = sum_t shared(span, t) vectors[t] / sum_t shared(span, t)
+
+where shared counts the characters that the span and our token t have in common.
+
+Shapes: T tokens, S spans, P pairs of a span and a token that meet, D width.
+"""
+
+from collections.abc import Sequence
+
+import numpy as np
+from jaxtyping import Float, Int
+
+from elmore.errors import DataError
+
+Span = tuple[int, int]
+"""Where something starts and ends in a string: in characters, end exclusive."""
+
+
+def word_vectors(
+    offsets: Sequence[Span],
+    vectors: Float[np.ndarray, "*L T D"],
+    spans: Sequence[Span],
+    *,
+    length: int | None = None,
+) -> Float[np.ndarray, "*L S D"]:
+    """Give one vector per span: the mean of the tokens it meets, by how much it shares of each.
+
+    Spans may overlap, leave gaps and come in any order. One that meets no token (whitespace, or
+    nothing at all) gets zeros; one that is exactly a token gets that token's vector to the bit.
+    `length` is that of the string: where it is given, a span that reaches past it is refused.
+    """
+    tokens, wanted = _edges(offsets), _edges(spans)
+    if vectors.ndim < 2 or vectors.shape[-2] != len(tokens):
+        raise DataError(f"{len(tokens)} offsets do not go with vectors of shape {vectors.shape}")
+    if (tokens[:, 0] > tokens[:, 1]).any() or (tokens[:-1, 1] > tokens[1:, 0]).any():
+        raise DataError("the offsets of tokens must ascend and not overlap")
+    _check(wanted, length)
+    starts, ends = wanted.T
+    first = np.searchsorted(tokens[:, 1], starts, side="right")
+    num_met = np.maximum(np.searchsorted(tokens[:, 0], ends, side="left") - first, 0)  # (S,)
+    before = np.cumsum(num_met) - num_met  # pairs of the spans before
+    span_of = np.repeat(np.arange(len(wanted)), num_met)  # (P,)
+    token_of = np.arange(len(span_of)) + (first - before)[span_of]  # (P,)
+    shared = np.minimum(ends[span_of], tokens[token_of, 1])
+    shared -= np.maximum(starts[span_of], tokens[token_of, 0])  # (P,)
+    totals = np.bincount(span_of, weights=shared, minlength=len(wanted))  # (S,)
+    found = np.zeros((*vectors.shape[:-2], len(wanted), vectors.shape[-1]), dtype=vectors.dtype)
+    met = (num_met > 0).nonzero()[0]
+    if len(met):
+        parts = vectors[..., token_of, :].astype(np.float64) * shared[:, None]  # (*L, P, D)
+        sums = np.add.reduceat(parts, before[met], axis=-2)
+        found[..., met, :] = sums / np.maximum(totals[met], 1)[:, None]
+    return found
+
+
+def _edges(spans: Sequence[Span]) -> Int[np.ndarray, "S 2"]:
+    edges = np.asarray(spans)
+    if edges.size == 0:
+        return np.zeros((0, 2), dtype=np.int64)
+    if edges.ndim != 2 or edges.shape[1] != 2 or edges.dtype.kind not in "iu":
+        raise DataError("spans and offsets are pairs of whole numbers: (start, end) in characters")
+    return edges.astype(np.int64)
+
+
+def _check(spans: Int[np.ndarray, "S 2"], length: int | None) -> None:
+    reversed_, negative = spans[:, 0] > spans[:, 1], spans[:, 0] < 0
+    past = spans[:, 1] > (np.inf if length is None else length)
+    for wrong, what in (
+        (reversed_, "ends before it starts"),
+        (negative, "starts before the string"),
+        (past, f"reaches past the string, which has {length} characters"),
+    ):
+        if wrong.any():
+            number = int(wrong.argmax())
+            raise DataError(f"span {number} {tuple(spans[number].tolist())} {what}")

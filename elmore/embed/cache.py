@@ -1,0 +1,119 @@
+"""Word vectors that need no context, computed once for each word and kept under a budget.
+
+Words are encoded in blocks of fixed shape: what a word gets depends on its own letters alone, to
+the bit, whether it comes from the cache or not and whatever else is in its block. There is no list
+of known words: a word not seen before is spelled like any other.
+
+Shapes: N words, C characters, D width of one direction.
+"""
+
+from collections import OrderedDict
+from collections.abc import Iterator, Sequence
+
+import numpy as np
+import torch
+from jaxtyping import Float, Int
+from torch import Tensor
+
+from elmore.model.bilm import BiLM
+from elmore.text.characters import Alphabet
+
+_UNKNOWN = -1
+BLOCK = 64  # words
+WIDTHS = (6, 9, 12, 16, 24)  # columns a word may fill; a longer one fills all there are
+
+
+class WordVectors:
+    """The token layer of a model as a lookup, bounded in memory: the longest unused goes first."""
+
+    def __init__(self, model: BiLM, alphabet: Alphabet, *, megabytes: float = 256) -> None:
+        self.model = model
+        self.alphabet = alphabet
+        like = next(model.parameters())
+        width = model.config.lstm.output_dim
+        self._capacity = int(megabytes * 1e6 / (like.element_size() * width))
+        self._table = like.new_empty(0, width)
+        self._rows: OrderedDict[str, int] = OrderedDict()
+
+    def __len__(self) -> int:
+        return len(self._rows)
+
+    @torch.no_grad()
+    def __call__(self, words: Sequence[str]) -> Float[Tensor, "N D"]:
+        """Give the vectors of distinct words."""
+        rows = np.array([self._rows.get(word, _UNKNOWN) for word in words])
+        vectors = self._table.new_empty(len(words), self._table.shape[1])
+        known, unknown = (rows != _UNKNOWN).nonzero()[0], (rows == _UNKNOWN).nonzero()[0]
+        vectors[self._tensor(known)] = self._table[self._tensor(rows[known])]
+        for i in known:
+            self._rows.move_to_end(words[i])
+        if len(unknown):
+            new = [words[i] for i in unknown]
+            encoded = self._encode(new)
+            vectors[self._tensor(unknown)] = encoded
+            self._keep(new, encoded)
+        return vectors
+
+    def _keep(self, words: list[str], vectors: Float[Tensor, "N D"]) -> None:
+        self._grow(len(self._rows) + len(words))
+        room = len(self._table)
+        rows = []
+        for word in words[:room]:
+            full = len(self._rows) == room
+            self._rows[word] = self._rows.popitem(last=False)[1] if full else len(self._rows)
+            rows.append(self._rows[word])
+        self._table[self._tensor(np.array(rows, dtype=np.int64))] = vectors[:room]
+
+    def _grow(self, needed: int) -> None:
+        """Make room for more words, up to the budget or to what a GPU has left."""
+        room = len(self._table)
+        if needed <= room or room == self._capacity:
+            return
+        try:
+            size = min(self._capacity, max(needed, 2 * room))
+            table = self._table.new_empty(size, self._table.shape[1])
+        except torch.OutOfMemoryError:
+            self._capacity = room
+            return
+        table[:room] = self._table
+        self._table = table
+
+    def _encode(self, words: list[str]) -> Float[Tensor, "N D"]:
+        characters, ids = self.alphabet.encode(words)
+        vectors = self._table.new_empty(len(words), self._table.shape[1])
+        for rows, columns in self._groups(characters, len(words)):
+            for start in range(0, len(rows), BLOCK):
+                block = rows[start : start + BLOCK]
+                full = np.resize(block, BLOCK)  # filled up with its own words over again
+                letters = None if characters is None else self._cut(characters[full], columns)
+                numbers = None if ids is None else self._tensor(ids[full])
+                encoded = self.model.tokens(letters, numbers)
+                vectors[self._tensor(block)] = encoded[: len(block)]
+        return vectors
+
+    def _groups(
+        self, characters: Int[np.ndarray, "N C"] | None, num_words: int
+    ) -> Iterator[tuple[Int[np.ndarray, " n"], int]]:
+        """Give the words of each width: the fewest columns of `WIDTHS` that hold the word."""
+        config = self.model.config.characters
+        if characters is None or config is None:
+            yield np.arange(num_words), 0
+            return
+        lengths = (characters != config.padding_id).sum(axis=1)
+        widths = np.array(
+            [*(w for w in WIDTHS if w < config.max_characters), config.max_characters]
+        )
+        columns = widths[np.searchsorted(widths, lengths)]
+        for width in np.unique(columns):
+            yield (columns == width).nonzero()[0], int(width)
+
+    def _cut(self, characters: Int[np.ndarray, "n C"], columns: int) -> Int[Tensor, "n c"]:
+        config = self.model.config.characters
+        assert config is not None
+        fitted = np.full((len(characters), columns), config.padding_id, dtype=np.int64)
+        shared = min(columns, characters.shape[1])
+        fitted[:, :shared] = characters[:, :shared]
+        return self._tensor(fitted)
+
+    def _tensor(self, array: np.ndarray) -> Tensor:
+        return torch.from_numpy(array).to(self._table.device)

@@ -1,0 +1,279 @@
+"""The same job on a Ray cluster, through Ray Data: parquet in, parquet out.
+
+The lines are cut into shards in `OUT.parts`; actors that load the model once embed them, in any
+order; the results are put in order into one file, by the writer of the local job. `OUT` must lie
+where every node of the cluster sees it, and elmore be installed on each.
+"""
+
+import contextlib
+import copy
+import itertools
+import json
+import logging
+import os
+import shutil
+import sys
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+
+from elmore.embed.embedder import Embedder
+from elmore.embed.job import Progress, results
+from elmore.embed.parts import Job, Parts, Row
+from elmore.embed.prepare import Text
+from elmore.embed.writers import ParquetWriter
+from elmore.errors import ConfigError, DataError, ElmoreError
+from elmore.weights import folder as model_folder
+from elmore.weights import warm
+
+SHARD_LINES = 2048
+_SHARD_CHARACTERS = 1 << 20
+_PIECE_BYTES = 32 << 20  # of vectors that travel together
+_TRIES = 8  # of a shard whose workers die
+
+
+def run(
+    embedder: Embedder,
+    lines: Iterable[Text],
+    out: Path,
+    job: Job,
+    *,
+    workers: int | None = None,
+    device: str = "auto",
+    shard_lines: int = SHARD_LINES,
+    overwrite: bool = False,
+    progress: Progress = lambda lines, tokens: None,
+) -> None:
+    """Embed lines into the parquet file `out` on the cluster that `RAY_ADDRESS` names, or here.
+
+    `workers` is one for each GPU where there are any, else as many as the CPUs have room for. What
+    a worker that dies leaves undone, another does.
+    """
+    out = out.absolute()
+    if out.suffix != ".parquet":
+        raise ConfigError(f"{out}: the ray engine writes parquet; expected a name in .parquet")
+    if workers is not None and workers < 1:
+        raise ConfigError(f"workers must be at least 1, found {workers}")
+    folder = out.with_name(f"{out.name}.parts")
+    for path in (out, folder):
+        if path.exists() and not overwrite:
+            raise DataError(f"{path} exists already; pass another name, or --overwrite")
+    with _connected() as ray:
+        shutil.rmtree(folder, ignore_errors=True)
+        parts = Parts(folder, job)
+        try:
+            num_lines = _cut(lines, folder / "shards", shard_lines)
+            is_warm = job.initial_state == "warm"
+            bundle = warm.warmed(embedder.bundle) if is_warm else embedder.bundle
+            model_folder.save(bundle, folder / "model")
+            if num_lines:
+                _embed(ray, folder, job, embedder, *_share(ray, workers, device))
+            _assemble(folder, out, job, num_lines, progress)
+        finally:
+            parts.remove()  # a job that failed starts over: nothing here is worth keeping
+
+
+@contextlib.contextmanager
+def _connected() -> Iterator[Any]:
+    """Give Ray, connected and quiet; what was not connected before is not afterwards."""
+    try:
+        import pyarrow  # noqa: F401 -- Ray alone is not enough
+        import ray
+        import ray.data
+    except ImportError as error:
+        raise DataError("the ray engine needs 'pip install elmore[ray]'") from error
+    log = logging.getLogger("ray.data")
+    level, ours = log.level, not ray.is_initialized()
+    log.setLevel(logging.CRITICAL)  # what fails is raised
+    with contextlib.redirect_stdout(sys.stderr):  # Ray warns on stdout, where results go
+        try:
+            if ours:
+                _start(ray)
+            yield ray
+        finally:
+            log.setLevel(level)
+            if ours:
+                ray.shutdown()
+
+
+def _start(ray: Any) -> None:  # noqa: ANN401 -- a module
+    os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")  # nobody asked to tell anybody
+    try:
+        ray.init(include_dashboard=False, log_to_driver=False, logging_level=logging.ERROR)
+    except ConnectionError as error:
+        where = os.environ.get("RAY_ADDRESS", "this machine")
+        raise DataError(f"no Ray at {where}: {str(error).splitlines()[0]}") from error
+
+
+def _cut(lines: Iterable[Text], folder: Path, shard_lines: int) -> int:
+    """Write lines as shards of `line` and `text`, and give their number.
+
+    A text is there as JSON: it may be a list of tokens, or hold half characters, which a table
+    would not take.
+    """
+    from pyarrow import array, parquet, table
+
+    folder.mkdir()
+    texts = iter(lines)
+    first = 0
+    for number in itertools.count():
+        shard: list[str] = []
+        held = 0
+        for text in itertools.islice(texts, shard_lines):
+            shard.append(json.dumps(text if isinstance(text, str) else list(text)))
+            held += len(shard[-1])
+            if held >= _SHARD_CHARACTERS:
+                break
+        if not shard:
+            break
+        columns = {"line": array(range(first, first + len(shard))), "text": shard}
+        parquet.write_table(table(columns), folder / f"{number:08}.parquet")
+        first += len(shard)
+    return first
+
+
+def _share(ray: Any, workers: int | None, device: str) -> tuple[int, dict[str, float]]:  # noqa: ANN401
+    """Divide the cluster up: how many workers, and a GPU or the CPUs of its threads for each."""
+    have = ray.cluster_resources()
+    gpus = 0 if device == "cpu" else int(have.get("GPU", 0))
+    if gpus:
+        return workers or gpus, {"num_gpus": 1}
+    cpus = int(have.get("CPU", 1))
+    largest = max(int(node["Resources"].get("CPU", 0)) for node in ray.nodes() if node["Alive"])
+    wanted = max(1, min(torch.get_num_threads(), largest))
+    workers = workers or max(1, cpus // wanted)
+    return workers, {"num_cpus": max(1, min(wanted, cpus // workers))}
+
+
+def _embed(
+    ray: Any,  # noqa: ANN401 -- a module
+    folder: Path,
+    job: Job,
+    embedder: Embedder,
+    workers: int,
+    each: dict[str, float],
+) -> None:
+    """Embed every shard; the results are in `results`, a file or more for each, in any order."""
+    shards = [{"path": str(path)} for path in sorted((folder / "shards").iterdir())]
+    options = {
+        "device": "cuda" if "num_gpus" in each else "cpu",
+        "initial_state": job.initial_state,
+        "tokenizer": embedder.tokenizer,
+        "token_budget": embedder.token_budget,
+    }
+    context = copy.deepcopy(ray.data.DataContext.get_current())
+    context.enable_progress_bars = context.print_on_execution_start = False
+    context.raise_original_map_exception = True  # it would keep ours to itself
+    try:
+        with ray.data.DataContext.current(context):
+            ray.data.from_items(shards, override_num_blocks=len(shards)).map_batches(
+                Worker,  # Ray Data starts it again when it dies, and what it had begun
+                fn_constructor_args=(folder, job, torch.get_num_threads(), _TRIES, options),
+                batch_size=1,
+                compute=ray.data.ActorPoolStrategy(size=workers),
+                **each,
+            ).write_parquet(
+                str(folder / "results"),
+                ray_remote_args={"num_cpus": 0},  # the workers may hold every CPU to the end
+                concurrency=workers,
+                compression="none",
+                use_dictionary=False,
+            )
+    except ray.exceptions.RayError as error:
+        cause = getattr(error, "cause", None)
+        if isinstance(cause, ElmoreError):
+            raise type(cause)(str(cause).splitlines()[0]) from error  # Ray adds advice
+        if isinstance(error, ray.exceptions.RayTaskError):
+            raise
+        raise DataError(f"the Ray cluster gave up: {str(error).splitlines()[0]}") from error
+
+
+class Worker:
+    """An actor: loads the model once and embeds one shard after another."""
+
+    def __init__(
+        self, folder: Path, job: Job, num_threads: int, max_tries: int, options: dict[str, Any]
+    ) -> None:
+        torch.set_num_threads(num_threads)  # the bits depend on it
+        self._job = job
+        self._tries, self._max_tries = folder / "tries", max_tries
+        self._embedder = Embedder(model_folder.load(folder / "model"), **options)
+
+    def __call__(self, batch: dict[str, Any]) -> Iterator[Any]:
+        """Give a shard's lines with their tokens, as JSON, and their vectors, as bytes."""
+        from pyarrow import parquet
+
+        path = Path(batch["path"].item())
+        shard = parquet.read_table(path, partitioning=None)
+        numbers = shard["line"].to_pylist()
+        self._refuse_deadly(path.stem, numbers)
+        texts = map(json.loads, shard["text"].to_pylist())
+        rows: list[tuple[int, str, bytes]] = []
+        held = 0
+        found = results(self._embedder, texts, self._job)
+        for line, (_, tokens, vectors) in zip(numbers, found, strict=True):
+            rows.append((line, json.dumps(tokens), vectors.tobytes()))
+            held += vectors.nbytes
+            if held >= _PIECE_BYTES:
+                yield _table(rows)
+                rows, held = [], 0
+        if rows:
+            yield _table(rows)
+
+    def _refuse_deadly(self, shard: str, lines: list[int]) -> None:
+        """Count who begins a shard: Ray gives one that kills its workers to others for ever."""
+        self._tries.mkdir(exist_ok=True)
+        with (self._tries / shard).open("ab") as file:
+            file.write(b".")
+            file.flush()
+            if file.tell() > self._max_tries:
+                raise DataError(
+                    f"lines {lines[0] + 1} to {lines[-1] + 1}: {self._max_tries} workers died of "
+                    "them; is there memory enough for the longest?"
+                )
+
+
+def _table(rows: list[tuple[int, str, bytes]]) -> Any:  # noqa: ANN401 -- Arrow's own
+    from pyarrow import array, int64, large_binary, large_string, table
+
+    types = {"line": int64(), "tokens": large_string(), "vectors": large_binary()}
+    columns = zip(types.items(), zip(*rows, strict=True), strict=True)
+    return table({name: array(values, kind) for (name, kind), values in columns})
+
+
+def _assemble(folder: Path, out: Path, job: Job, num_lines: int, progress: Progress) -> None:
+    """Write the rows of all results by their lines, few at a time in memory."""
+    from pyarrow import parquet
+
+    groups = []
+    for path in (folder / "results").glob("*.parquet"):
+        metadata = parquet.read_metadata(path)
+        for i in range(metadata.num_row_groups):
+            groups.append((metadata.row_group(i).column(0).statistics.min, path, i))
+    aside = folder / "result.parquet"
+    done = num_tokens = 0
+    with ParquetWriter(aside, job, sentence_index=False) as writer:
+        for _, path, i in sorted(groups):
+            with parquet.ParquetFile(path) as file:
+                for batch in file.iter_batches(64, row_groups=[i]):
+                    for line, tokens, data in zip(*(c.to_pylist() for c in batch), strict=True):
+                        if line != done:  # what was done twice is there twice
+                            continue
+                        row = _row(line, json.loads(tokens), data, job)
+                        writer.write(row)
+                        done += 1
+                        num_tokens += len(row.tokens)
+                        progress(done, num_tokens)
+    if done != num_lines:
+        raise DataError(f"{out}: line {done + 1} of {num_lines} never came back from the cluster")
+    aside.replace(out)
+
+
+def _row(line: int, tokens: list[str], data: bytes, job: Job) -> Row:
+    shape = (job.width,) if job.pool else (len(tokens), job.width)
+    if job.layers == "all":
+        shape = (job.num_layers, *shape)
+    return Row(line, tokens, tokens, np.frombuffer(data, job.dtype).reshape(shape))

@@ -1,0 +1,156 @@
+"""A long embedding job: from lines of text to one file, resumable after anything.
+
+Results are journalled in parts (`parts.py`); the file asked for is assembled from them at the end,
+aside, and takes its name when it is complete.
+"""
+
+import hashlib
+import itertools
+import json
+import shutil
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from jaxtyping import Shaped
+
+from elmore import config
+from elmore.embed import layers, pooling
+from elmore.embed.embedder import Embedder
+from elmore.embed.parts import Job, OpenPart, Parts, text_digest
+from elmore.embed.prepare import Text
+from elmore.embed.writers import writer_for
+from elmore.errors import ConfigError, DataError
+from elmore.weights.bundle import Bundle
+
+Progress = Callable[[int, int], None]
+"""Called with the lines and the tokens done so far."""
+
+
+def model_digest(bundle: Bundle) -> str:
+    """Know a model again: its shape, how it spells, and every weight."""
+    digest = hashlib.sha256(json.dumps(config.as_dict(bundle.config)).encode())
+    digest.update(repr(bundle.alphabet).encode("utf-8", "backslashreplace"))
+    for name, weight in sorted(bundle.model.state_dict().items()):
+        digest.update(name.encode())
+        digest.update(weight.cpu().contiguous().numpy())
+    return digest.hexdigest()
+
+
+def describe(embedder: Embedder, **choices: Any) -> Job:  # noqa: ANN401 -- the fields of Job
+    """Say what a job is, and refuse what it cannot be."""
+    bundle = embedder.bundle
+    job = Job(
+        model=model_digest(bundle), num_layers=embedder.num_layers, width=embedder.width, **choices
+    )
+    layers.check(layers.named(job.layers), job.num_layers)
+    if job.pool and job.layers == "all":
+        raise ConfigError("pooling gives one vector per line: layers 'all' has no place in it")
+    return job
+
+
+def run(
+    embedder: Embedder,
+    lines: Iterable[Text],
+    out: Path,
+    job: Job,
+    *,
+    resume: bool = False,
+    overwrite: bool = False,
+    sentence_index: bool = True,
+    progress: Progress = lambda lines, tokens: None,
+) -> None:
+    """Embed lines into `out`, whose ending says the format; see `Job` for what decides it."""
+    writer = writer_for(out)
+    folder = out.with_name(f"{out.name}.parts")
+    _refuse_taken(out, folder, resume=resume, overwrite=overwrite)
+    if overwrite and not resume:
+        shutil.rmtree(folder, ignore_errors=True)
+    out.parent.mkdir(parents=True, exist_ok=True)
+    parts = Parts(folder, job)
+    try:
+        _fill(parts, embedder, iter(lines), progress)
+        _refuse_full_disk(out, parts.num_bytes())
+        aside = folder / f"result{out.suffix}"
+        with writer(aside, job, sentence_index=sentence_index) as file:
+            for row in parts.rows():
+                file.write(row)
+        aside.replace(out)
+        parts.remove()
+    finally:
+        parts.close()
+
+
+def _refuse_taken(out: Path, folder: Path, *, resume: bool, overwrite: bool) -> None:
+    if resume or overwrite:
+        return
+    if folder.exists():
+        raise DataError(f"{folder}: an unfinished job; go on with --resume, or --overwrite it")
+    if out.exists():
+        raise DataError(f"{out} exists already; pass another name, or --overwrite")
+
+
+def _refuse_full_disk(out: Path, needed: int) -> None:
+    """HDF5 cannot close a file on a full disk, so look before."""
+    free = shutil.disk_usage(out.parent).free
+    if free < 1.05 * needed:
+        raise DataError(
+            f"{out}: no space left: {needed / 1e6:.0f} MB are needed and {free / 1e6:.0f} MB are "
+            "free; make room and go on with --resume"
+        )
+
+
+def _fill(parts: Parts, embedder: Embedder, lines: Iterator[Text], progress: Progress) -> None:
+    """Write the parts that are missing."""
+    number = num_lines = num_tokens = 0
+    for note in parts.finished():
+        again = list(itertools.islice(lines, len(note["texts"])))
+        if text_digest(again) != note["input"]:
+            raise DataError(
+                f"{parts.folder}: the input changed: lines {note['first'] + 1} to "
+                f"{note['first'] + len(note['texts'])} are not what was embedded; start over with "
+                "--overwrite"
+            )
+        number += 1
+        num_lines += len(again)
+        num_tokens += sum(map(len, note["tokens"]))
+        progress(num_lines, num_tokens)
+    part: OpenPart | None = None
+    try:
+        for text, tokens, vectors in results(embedder, lines, parts.job):
+            part = part or parts.begin(number, num_lines)
+            part.add(text, tokens, vectors)
+            num_lines += 1
+            num_tokens += len(tokens)
+            if part.is_full:
+                part.close()
+                part, number = None, number + 1
+            progress(num_lines, num_tokens)
+        if part:
+            part.close()
+    except BaseException:
+        if part:
+            part.abandon()
+        raise
+
+
+def results(
+    embedder: Embedder, lines: Iterable[Text], job: Job
+) -> Iterator[tuple[Text, list[str], Shaped[np.ndarray, "..."]]]:
+    """Give each line with its tokens and its vectors, as the job wants them."""
+    waiting: deque[Text] = deque()
+
+    def passed_on() -> Iterator[Text]:
+        for line in lines:
+            waiting.append(line)
+            yield line.split() if job.tokenized and isinstance(line, str) else line
+
+    for sentence in embedder.stream(
+        passed_on(), layers=layers.named(job.layers), split_sentences=job.split
+    ):
+        vectors = sentence.vectors
+        if job.pool is not None:
+            vectors = pooling.pool(sentence.tokens, vectors, job.pool)
+        yield waiting.popleft(), sentence.tokens, vectors.astype(job.dtype)

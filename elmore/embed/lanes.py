@@ -1,0 +1,94 @@
+"""Many sentences through the LSTMs at a fixed number of rows: lanes.
+
+Each lane reads one sentence after another and starts each with a fresh state, so that almost
+nothing is padding. Every matmul has the same number of rows, whatever is in them: so a sentence
+gets the same bits in any company, in any lane.
+
+Shapes: S steps, B lanes, T tokens in all, D width of one direction, L LSTM layers.
+"""
+
+import heapq
+import math
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import numpy as np
+import torch
+from jaxtyping import Bool, Float, Int
+from torch import Tensor
+
+from elmore.model.bilm import BACKWARD, FORWARD, BiLM, BiLMState
+
+IDLE = -1
+STEPS = 8  # steps at a time: bounds the memory of the gates, changes no value
+MOST, FEWEST = 64, 4  # lanes, on a CPU
+SHORT = 128  # tokens: up to here a sentence shares most lanes, from here on fewer and fewer
+
+
+class Plan(NamedTuple):
+    """Which token each lane reads at each step, `IDLE` for none; the way back is the mirror."""
+
+    forward: Int[np.ndarray, "S B"]
+    backward: Int[np.ndarray, "S B"]
+    starts: Bool[np.ndarray, "S B"]
+
+
+def num_lanes(length: int, device: torch.device) -> int:
+    """Say how many lanes a sentence shares: a matter of its own length and the machine alone.
+
+    Long ones get fewer, or most lanes would wait for the longest: each doubling halves them.
+    """
+    doublings = max(0, math.ceil(math.log2(length / SHORT)))
+    if device.type != "cpu":
+        return max(FEWEST, 8 * MOST >> doublings)
+    threads = torch.get_num_threads()  # a multiple, so that no thread ends inside a row
+    return threads * -(-max(FEWEST, MOST >> doublings) // threads)
+
+
+def plan(lengths: Sequence[int], lanes: int) -> Plan:
+    """Deal sentences out, longest first, each to the lane that is free first."""
+    ends = [(0, lane) for lane in range(lanes)]
+    offsets = np.concatenate([[0], np.cumsum(lengths)])
+    places = []
+    for number in sorted(range(len(lengths)), key=lambda i: -lengths[i]):
+        end, lane = heapq.heappop(ends)
+        places.append((number, end, lane))
+        heapq.heappush(ends, (end + lengths[number], lane))
+    steps = STEPS * -(-max(ends)[0] // STEPS)
+    forward = np.full((steps, lanes), IDLE, dtype=np.int64)
+    backward = np.full((steps, lanes), IDLE, dtype=np.int64)
+    starts = np.zeros((steps, lanes), dtype=bool)
+    for number, step, lane in places:
+        tokens = np.arange(offsets[number], offsets[number + 1])
+        forward[step : step + len(tokens), lane] = tokens
+        backward[step : step + len(tokens), lane] = tokens[::-1]
+        starts[step, lane] = True
+    return Plan(forward, backward, starts)
+
+
+def run(
+    model: BiLM, vectors: Float[Tensor, "T D"], lengths: Sequence[int], start: BiLMState
+) -> Float[Tensor, "L+1 T 2*D"]:
+    """Give every layer of sentences that stand one after another in `vectors`.
+
+    `start` is the state of one sentence. All of them must share their number of lanes.
+    """
+    lanes = num_lanes(max(lengths), vectors.device)
+    plan_ = plan(lengths, lanes)
+    width = vectors.shape[1]
+    layers = vectors.new_empty(model.config.num_layers, len(vectors), 2 * width)
+    layers[0, :, :width] = layers[0, :, width:] = vectors
+    fresh = BiLMState(*(part.expand(-1, -1, lanes, -1) for part in start))
+    for direction, grid in ((FORWARD, plan_.forward), (BACKWARD, plan_.backward)):
+        half = slice(direction * width, (direction + 1) * width)
+        states = anew = fresh.of(direction)
+        for step in range(0, len(grid), STEPS):
+            tokens = torch.from_numpy(grid[step : step + STEPS].T.copy()).to(vectors.device)
+            starts = torch.from_numpy(plan_.starts[step : step + STEPS].T.copy()).to(vectors.device)
+            mask = tokens != IDLE
+            inputs = vectors[tokens.clamp(min=0)]  # (B, STEPS, D)
+            outputs, states = model.read(direction, inputs, mask, states, starts, anew)
+            where = tokens[mask]
+            for number, output in enumerate(outputs, start=1):
+                layers[number, where, half] = output[mask]
+    return layers

@@ -1,0 +1,222 @@
+"""The journal of a long job: finished parts on disk, each complete with its checksum or absent.
+
+A part is two files: `part-00012.bin`, the vectors one after another, and `part-00012.json`, written
+last: the texts, their tokens, and the checksums of both files' contents. `job.json` says what the
+job is, so that it is only ever resumed as the same.
+"""
+
+import contextlib
+import hashlib
+import json
+import os
+import shutil
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass, fields
+from pathlib import Path
+from typing import IO, Literal, NamedTuple
+
+import numpy as np
+from jaxtyping import Shaped
+
+from elmore.embed.prepare import Text
+from elmore.errors import DataError
+
+try:
+    import fcntl
+except ImportError:  # Windows
+    fcntl = None
+
+FORMAT = 1
+MAX_LINES = 4096
+MAX_TOKENS = 32768
+
+
+@dataclass(frozen=True, kw_only=True)
+class Job:
+    """What decides the result: two runs of the same job on the same text give the same file."""
+
+    model: str
+    """A digest of the network and its alphabet."""
+    layers: str
+    pool: Literal["mean", "max"] | None
+    dtype: str
+    tokenized: bool
+    split: bool
+    initial_state: str
+    errors: str
+    column: str
+    num_layers: int
+    width: int
+    format: int = FORMAT
+
+
+class Row(NamedTuple):
+    """One line of the input, done."""
+
+    line: int
+    text: Text
+    tokens: list[str]
+    vectors: Shaped[np.ndarray, "..."]
+
+
+class Parts:
+    """The folder of one job. One process at a time works in it."""
+
+    def __init__(self, folder: Path, job: Job) -> None:
+        self.folder = folder
+        self.job = job
+        folder.mkdir(parents=True, exist_ok=True)
+        self._lock = (folder / "lock").open("w")
+        if fcntl:
+            try:
+                fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except OSError as error:
+                self._lock.close()
+                raise DataError(f"{folder}: another process is at work there") from error
+        try:
+            self._refuse_another_job()
+        except BaseException:
+            self.close()
+            raise
+
+    def _refuse_another_job(self) -> None:
+        path = self.folder / "job.json"
+        if not path.exists():
+            _write(path, json.dumps(asdict(self.job), indent=2).encode())
+            return
+        try:
+            found = json.loads(path.read_bytes())
+        except ValueError as error:
+            raise DataError(f"{path}: damaged; start over with --overwrite") from error
+        names = [field.name for field in fields(Job)]
+        differ = [name for name in names if found.get(name) != getattr(self.job, name)]
+        if differ:
+            said = ", ".join(
+                f"{name} was {found.get(name)!r} and is {getattr(self.job, name)!r}"
+                for name in differ
+            )
+            raise DataError(
+                f"{self.folder}: begun as another job: {said}; resume it as it was, or start over "
+                "with --overwrite"
+            )
+
+    def close(self) -> None:
+        """Let others in."""
+        self._lock.close()
+
+    def finished(self) -> Iterator[dict]:
+        """Give the notes of the finished parts from the first on, as far as they are sound."""
+        number = 0
+        while (note := self._note(number)) is not None:
+            yield note
+            number += 1
+        for path in self.folder.glob("part-*"):  # what a kill left behind
+            if int(path.stem.split("-")[1].split(".")[0]) >= number:
+                path.unlink()
+
+    def _note(self, number: int) -> dict | None:
+        with contextlib.suppress(OSError, ValueError, KeyError):
+            note = json.loads(self._path(number, "json").read_bytes())
+            with self._path(number, "bin").open("rb") as file:
+                if hashlib.file_digest(file, "sha256").hexdigest() == note["sha256"]:
+                    return note
+        return None
+
+    def _path(self, number: int, ending: str) -> Path:
+        return self.folder / f"part-{number:05}.{ending}"
+
+    def begin(self, number: int, first_line: int) -> "OpenPart":
+        """Open the next part for writing."""
+        return OpenPart(self._path(number, "bin"), self._path(number, "json"), first_line)
+
+    def rows(self) -> Iterator[Row]:
+        """Give all that is done, in order, a part at a time in memory."""
+        number = 0
+        while self._path(number, "json").exists():
+            note = json.loads(self._path(number, "json").read_bytes())
+            data = np.fromfile(self._path(number, "bin"), dtype=self.job.dtype)
+            begin = 0
+            for i, (text, tokens) in enumerate(zip(note["texts"], note["tokens"], strict=True)):
+                shape = self._shape(len(tokens))
+                size = int(np.prod(shape))
+                vectors = data[begin : begin + size].reshape(shape)
+                yield Row(note["first"] + i, text, tokens, vectors)
+                begin += size
+            number += 1
+
+    def _shape(self, num_tokens: int) -> tuple[int, ...]:
+        if self.job.pool:
+            return (self.job.width,)
+        one = (num_tokens, self.job.width)
+        return (self.job.num_layers, *one) if self.job.layers == "all" else one
+
+    def num_bytes(self) -> int:
+        """How much the vectors take."""
+        return sum(path.stat().st_size for path in self.folder.glob("part-*.bin"))
+
+    def remove(self) -> None:
+        """Delete the journal, when the result has its name."""
+        self.close()
+        trash = self.folder.with_name(f"{self.folder.name}.done")
+        shutil.rmtree(trash, ignore_errors=True)
+        self.folder.rename(trash)
+        shutil.rmtree(trash)
+
+
+class OpenPart:
+    """A part being written; nothing of it counts until it is closed."""
+
+    def __init__(self, vectors: Path, note: Path, first_line: int) -> None:
+        self._vectors_path, self._note_path = vectors, note
+        self._file: IO[bytes] = vectors.open("wb")
+        self._digest = hashlib.sha256()
+        self._first = first_line
+        self._texts: list[Text] = []
+        self._tokens: list[list[str]] = []
+        self._num_tokens = 0
+
+    def add(self, text: Text, tokens: list[str], vectors: Shaped[np.ndarray, "..."]) -> None:
+        """Append one line's result."""
+        data = np.ascontiguousarray(vectors).tobytes()
+        self._file.write(data)
+        self._digest.update(data)
+        self._texts.append(text)
+        self._tokens.append(tokens)
+        self._num_tokens += len(tokens)
+
+    @property
+    def is_full(self) -> bool:
+        """Whether it should be closed: a matter of the text alone, so that all runs cut alike."""
+        return len(self._texts) >= MAX_LINES or self._num_tokens >= MAX_TOKENS
+
+    def close(self) -> None:
+        """Finish the part: the note, written last, makes it count."""
+        self._file.flush()
+        os.fsync(self._file.fileno())
+        self._file.close()
+        note = {
+            "first": self._first,
+            "sha256": self._digest.hexdigest(),
+            "input": text_digest(self._texts),
+            "tokens": self._tokens,
+            "texts": self._texts,
+        }
+        _write(self._note_path, json.dumps(note).encode())
+
+    def abandon(self) -> None:
+        """Give up: the file is left for the next run to delete."""
+        self._file.close()
+
+
+def text_digest(texts: list[Text]) -> str:
+    """Know texts again."""
+    return hashlib.sha256(json.dumps(texts).encode()).hexdigest()
+
+
+def _write(path: Path, data: bytes) -> None:
+    aside = path.with_name(f"{path.name}.new")
+    with aside.open("wb") as file:
+        file.write(data)
+        file.flush()
+        os.fsync(file.fileno())
+    aside.replace(path)

@@ -1,0 +1,198 @@
+"""One vector per text: a mean or a maximum of its token vectors, or a mean that was corrected.
+
+Contextual vectors share a few strong directions, so the plain means of any two texts look alike.
+`TextPooling` weighs words by how rare they are (SIF: Arora et al., 2017), then takes away what all
+texts have in common: their mean, and the directions they vary in most (Mu and Viswanath, 2018).
+
+    weight(word) = a / (a + p(word))
+    average      = sum_t weight(word_t) vectors[t] / sum_t weight(word_t)
+    centred      = average - mean
+    pooled       = centred - components.T @ components @ centred
+
+All of it is learned from a sample beforehand: a text's vector never depends on the texts around it.
+
+Shapes: T tokens, D width, k components, n and m texts.
+"""
+
+import json
+import math
+import os
+import tempfile
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from itertools import islice
+from pathlib import Path
+from typing import Literal, Self
+
+import numpy as np
+from jaxtyping import Float
+
+from elmore.errors import ConfigError, DataError
+
+BLOCK = 256  # texts that are added to the covariance at a time
+FORMAT = 1
+NEGLIGIBLE = 1e-10  # of all variation: rounding, not a direction
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class TextPooling:
+    """What was learned from a sample of texts (see `learn`); the same text, the same vector."""
+
+    frequencies: dict[str, float]
+    """The share of each word among all tokens; when empty, every word weighs the same."""
+    mean: Float[np.ndarray, " D"]
+    components: Float[np.ndarray, "k D"]
+    """Orthonormal directions that are taken away; there may be none."""
+    smoothing: float = 1e-3
+    """a: a word with this share weighs a half; a word the sample did not hold weighs 1."""
+
+    def __post_init__(self) -> None:
+        if not 0 < self.smoothing < math.inf:
+            raise DataError(f"smoothing must be above 0 and finite, found {self.smoothing!r}")
+        if not all(0 <= share <= 1 for share in self.frequencies.values()):
+            raise DataError("the shares of words must be between 0 and 1")
+        if self.mean.ndim != 1 or self.components.shape != (len(self.components), len(self.mean)):
+            shapes = f"{self.mean.shape} and {self.components.shape}"
+            raise DataError(f"expected a mean (D,) and components (k, D), found {shapes}")
+        if not (np.isfinite(self.mean).all() and np.isfinite(self.components).all()):
+            raise DataError("mean and components must be finite")
+
+    def correct(self, average: Float[np.ndarray, " D"]) -> Float[np.ndarray, " D"]:
+        """Take away the mean and the components."""
+        centred = average - self.mean
+        return centred - (self.components @ centred) @ self.components
+
+    def save(self, path: str | Path) -> None:
+        """Write one .npz file, aside first: it is complete or absent. Nothing in it is pickled."""
+        path = Path(path)
+        words = {"format": FORMAT, "smoothing": self.smoothing, "frequencies": self.frequencies}
+        text = np.frombuffer(json.dumps(words).encode(), dtype=np.uint8)
+        try:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            with tempfile.TemporaryDirectory(prefix=f".{path.name}.", dir=path.parent) as aside:
+                new = Path(aside) / "new"
+                with new.open("wb") as file:
+                    np.savez(file, words=text, mean=self.mean, components=self.components)
+                    file.flush()
+                    os.fsync(file.fileno())
+                new.replace(path)
+        except OSError as error:
+            raise DataError(f"{path}: cannot be written ({error})") from error
+
+    @classmethod
+    def load(cls, path: str | Path) -> Self:
+        """Read what `save` wrote."""
+        try:
+            with Path(path).open("rb") as file, np.load(file, allow_pickle=False) as arrays:
+                words = json.loads(arrays["words"].tobytes())
+                if words.pop("format") != FORMAT:
+                    raise DataError("its format is not one that this version knows")
+                return cls(mean=arrays["mean"], components=arrays["components"], **words)
+        except Exception as error:  # numpy, zipfile and json have a dozen families for damage
+            raise DataError(f"{path}: not a readable pooling ({error})") from error
+
+
+Pool = Literal["mean", "max"] | TextPooling
+
+
+def pool(
+    tokens: Sequence[str], vectors: Float[np.ndarray, "T D"], how: Pool
+) -> Float[np.ndarray, " D"]:
+    """Give one float32 vector for a text; the zero vector for an empty one, corrected or not."""
+    if not isinstance(how, TextPooling) and how not in ("mean", "max"):
+        raise ConfigError(f"pool={how!r}: expected 'mean', 'max' or a TextPooling")
+    _check(tokens, vectors)
+    width = vectors.shape[1]
+    if isinstance(how, TextPooling) and len(how.mean) != width:
+        raise DataError(
+            f"this pooling was learned for width {len(how.mean)}, the vectors have width {width}; "
+            "learn one with the model that is used"
+        )
+    if len(tokens) == 0:
+        pooled = np.zeros(width)
+    elif isinstance(how, TextPooling):
+        pooled = how.correct(_average(tokens, vectors, how.frequencies, how.smoothing))
+    elif how == "max":
+        pooled = vectors.max(axis=0)
+    else:
+        pooled = _average(tokens, vectors, {}, 1.0)
+    return pooled.astype(np.float32)
+
+
+def learn(
+    sample: Iterable[tuple[Sequence[str], Float[np.ndarray, "T D"]]],
+    *,
+    weighted: bool = True,
+    remove: int = 3,
+    smoothing: float = 1e-3,
+) -> TextPooling:
+    """Learn a pooling from a sample of texts, each given as its tokens and their vectors.
+
+    Words are counted before the first text can be averaged, so the sample is read twice: what can
+    be read again costs no more memory than a (D, D) sum, an iterator is first made a list.
+    `weighted=False` lets every word weigh the same. `remove` directions are taken away besides the
+    mean, or fewer where the sample varies in fewer. Empty texts teach nothing.
+    """
+    if remove < 0 or not 0 < smoothing < math.inf:
+        raise ConfigError(f"expected remove >= 0 and smoothing > 0, found {remove} and {smoothing}")
+    sample = list(sample) if iter(sample) is sample else sample
+    counts = Counter(word for words, _ in sample for word in words) if weighted else Counter()
+    total = counts.total()
+    frequencies = {word: count / total for word, count in counts.items()}
+
+    def averages() -> Iterator[Float[np.ndarray, " D"]]:
+        for words, vectors in sample:
+            _check(words, vectors)
+            if len(words):
+                yield _average(words, vectors, frequencies, smoothing)
+
+    rest, num_texts, sums, products = averages(), 0, np.zeros(()), np.zeros(())
+    while rows := list(islice(rest, BLOCK)):
+        block = np.stack(rows)  # (n, D)
+        num_texts += len(block)
+        sums = sums + block.sum(axis=0)
+        products = products + block.T @ block  # (D, D)
+    if num_texts < 2:
+        raise DataError(f"a pooling is learned from 2 texts or more with words, found {num_texts}")
+    if not np.isfinite(products).all():
+        raise DataError("a pooling is learned from finite vectors; some of these are inf or nan")
+    mean = sums / num_texts
+    variances, directions = np.linalg.eigh(products / num_texts - np.outer(mean, mean))  # ascending
+    least = NEGLIGIBLE * np.trace(products) / num_texts
+    kept = [i for i in range(len(mean))[::-1][:remove] if variances[i] > least]
+    return TextPooling(
+        frequencies=frequencies, mean=mean, components=directions.T[kept], smoothing=smoothing
+    )
+
+
+def cosine(a: Float[np.ndarray, "n D"], b: Float[np.ndarray, "m D"]) -> Float[np.ndarray, "n m"]:
+    """Compare each row of a with each row of b, from -1 to 1; a zero vector is like nothing: 0."""
+    if a.ndim != 2 or b.ndim != 2 or a.shape[1] != b.shape[1]:
+        raise DataError(f"expected (texts, width) of one width, found {a.shape} and {b.shape}")
+    similarity = _of_length_one(a) @ _of_length_one(b).T
+    return np.clip(similarity, -1, 1, out=similarity)
+
+
+def _of_length_one(vectors: Float[np.ndarray, "n D"]) -> Float[np.ndarray, "n D"]:
+    lengths = np.linalg.norm(vectors.astype(np.float64), axis=1, keepdims=True)
+    return (vectors / np.where(lengths > 0, lengths, 1)).astype(np.float32)
+
+
+def _average(
+    tokens: Sequence[str],
+    vectors: Float[np.ndarray, "T D"],
+    frequencies: dict[str, float],
+    smoothing: float,
+) -> Float[np.ndarray, " D"]:
+    shares = np.array([frequencies.get(word, 0.0) for word in tokens])
+    weights = smoothing / (smoothing + shares)  # (T,)
+    return weights @ vectors.astype(np.float64) / weights.sum()
+
+
+def _check(tokens: Sequence[str], vectors: Float[np.ndarray, "T D"]) -> None:
+    if vectors.ndim != 2 or len(tokens) != len(vectors):
+        raise DataError(
+            f"{len(tokens)} tokens need vectors of shape ({len(tokens)}, width), found "
+            f"{vectors.shape}; layers='all' cannot be pooled"
+        )

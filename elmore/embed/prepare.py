@@ -1,0 +1,62 @@
+"""Texts made ready to run: tokenised, split into what runs on its own, and held in windows."""
+
+from collections.abc import Iterable, Iterator, Sequence
+from typing import NamedTuple
+
+from elmore.errors import DataError
+from elmore.text import sentences
+from elmore.text.characters import check_tokens
+from elmore.text.tokenizers import Tokenizer, tokenize
+
+Text = str | Sequence[str]
+"""A raw string, or a list of tokens."""
+
+
+class Prepared(NamedTuple):
+    """A text as the tokens of each part that runs on its own; its offsets, if it was a string."""
+
+    parts: list[list[str]]
+    offsets: list[tuple[int, int]] | None
+
+    @property
+    def num_tokens(self) -> int:
+        """How many tokens the model reads, boundaries included."""
+        return sum(len(part) + 2 for part in self.parts)
+
+
+def prepare(text: Text, tokenizer: Tokenizer, *, split_sentences: bool = False) -> Prepared:
+    """Tokenise a string, or take tokens as they are."""
+    if isinstance(text, str):
+        spans = sentences.split(text) if split_sentences else [(0, len(text))]
+        found = [tokenize(text[start:end], tokenizer) for start, end in spans]
+        offsets = [
+            (start + left, start + right)
+            for (start, _), part in zip(spans, found, strict=True)
+            for left, right in part.offsets
+        ]
+        parts = [part.words for part in found]
+        placed = len(offsets) == sum(map(len, parts))  # a tokenizer that rewrites has no offsets
+        return Prepared(parts, offsets if placed else None)
+    if text is None or isinstance(text, bytes):
+        raise DataError(f"expected a string or a list of tokens, found {text!r}")
+    words = list(text)
+    check_tokens(words)
+    return Prepared([words], None)
+
+
+def num_padded(texts: Sequence[Prepared]) -> int:
+    """Say how many tokens one batch of them would have, padding included."""
+    lengths = [len(part) + 2 for text in texts for part in text.parts]
+    return len(lengths) * max(lengths, default=0)
+
+
+def windows(texts: Iterable[Prepared], budget: int) -> Iterator[list[Prepared]]:
+    """Hold texts until they fill the budget of tokens."""
+    window, held = [], 0
+    for text in texts:
+        window.append(text)
+        held += text.num_tokens
+        if held >= budget or len(window) >= budget:
+            yield window
+            window, held = [], 0
+    yield window

@@ -1,0 +1,224 @@
+"""Files of vectors: one small class for each format, row by row, in bounded memory.
+
+The layouts are those of `allennlp elmo` and bilm-tf (hdf5, npz), of a table (parquet), and of lines
+of JSON. `sentence_to_index` leads from a sentence to its line; of equal sentences the last counts.
+"""
+
+import io
+import json
+import tempfile
+import zipfile
+from pathlib import Path
+from types import TracebackType
+from typing import IO, Any, Protocol, Self
+
+import h5py
+import numpy as np
+
+from elmore.embed.parts import Job, Row
+from elmore.errors import ConfigError, DataError
+
+INDEX = "sentence_to_index"
+_ROW_GROUP = 1024  # rows, or fewer when they are long
+_ROW_GROUP_BYTES = 32 << 20
+
+
+class Writer(Protocol):
+    """Takes rows in order; what it wrote is complete when the `with` block ends well."""
+
+    def __init__(self, path: Path, job: Job, *, sentence_index: bool) -> None: ...
+    def __enter__(self) -> Self: ...
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        at: TracebackType | None,
+    ) -> None: ...
+    def write(self, row: Row) -> None:
+        """Append one line's result."""
+        ...
+
+
+def writer_for(path: Path) -> type[Writer]:
+    """Choose by the ending of the name."""
+    writers: dict[str, type[Writer]] = {
+        ".hdf5": HDF5Writer,
+        ".h5": HDF5Writer,
+        ".npz": NPZWriter,
+        ".parquet": ParquetWriter,
+        ".jsonl": JSONLinesWriter,
+    }
+    if path.suffix not in writers:
+        endings = ", ".join(writers)
+        raise ConfigError(f"{path}: the ending says the format; expected one of {endings}")
+    return writers[path.suffix]
+
+
+class _SentenceIndex:
+    """One JSON object, gathered on disk: it may be as large as the text."""
+
+    def __init__(self, wanted: bool) -> None:
+        self._file: IO[bytes] | None = tempfile.TemporaryFile() if wanted else None  # noqa: SIM115
+
+    def add(self, row: Row) -> None:
+        if self._file is not None:
+            text = row.text if isinstance(row.text, str) else " ".join(row.text)
+            comma = b", " if self._file.tell() else b"{"
+            self._file.write(comma + f"{json.dumps(text)}: {json.dumps(str(row.line))}".encode())
+
+    def take(self) -> str | None:
+        if self._file is None:
+            return None
+        empty = self._file.tell() == 0
+        self._file.write(b"{}" if empty else b"}")
+        self._file.seek(0)
+        text = self._file.read().decode()
+        self._file.close()
+        return text
+
+    def close(self) -> None:
+        if self._file is not None:
+            self._file.close()
+
+
+class HDF5Writer:
+    """A dataset per line, named by its number."""
+
+    def __init__(self, path: Path, job: Job, *, sentence_index: bool) -> None:
+        self._file = h5py.File(path, "w", libver="latest")
+        self._index = _SentenceIndex(sentence_index)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: Any, error: Any, at: Any) -> None:  # noqa: ANN401
+        if kind is None and (text := self._index.take()) is not None:
+            kept = self._file.create_dataset(INDEX, (1,), dtype=h5py.string_dtype())
+            kept[0] = text
+        self._index.close()
+        self._file.close()
+
+    def write(self, row: Row) -> None:
+        """Write one dataset."""
+        self._file.create_dataset(str(row.line), data=row.vectors)
+        self._index.add(row)
+
+
+class NPZWriter:
+    """The same names in a zip of numpy arrays; `numpy.load` opens it."""
+
+    def __init__(self, path: Path, job: Job, *, sentence_index: bool) -> None:
+        self._zip = zipfile.ZipFile(path, "w", zipfile.ZIP_STORED, allowZip64=True)
+        self._index = _SentenceIndex(sentence_index)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: Any, error: Any, at: Any) -> None:  # noqa: ANN401
+        if kind is None and (text := self._index.take()) is not None:
+            self._add(INDEX, np.array([text]))
+        self._index.close()
+        self._zip.close()
+
+    def write(self, row: Row) -> None:
+        """Write one array."""
+        self._add(str(row.line), row.vectors)
+        self._index.add(row)
+
+    def _add(self, name: str, array: np.ndarray) -> None:
+        buffer = io.BytesIO()
+        np.lib.format.write_array(buffer, array, allow_pickle=False)
+        # A fixed date: the same job gives the same bytes.
+        self._zip.writestr(
+            zipfile.ZipInfo(f"{name}.npy", (1980, 1, 1, 0, 0, 0)), buffer.getbuffer()
+        )
+
+
+class ParquetWriter:
+    """A row per line: `line`, `tokens`, and `vectors`, or a column for each layer."""
+
+    def __init__(self, path: Path, job: Job, *, sentence_index: bool) -> None:
+        try:
+            import pyarrow
+            from pyarrow import parquet
+        except ImportError as error:
+            raise DataError(f"{path}: writing parquet needs 'pip install pyarrow'") from error
+        self._arrow = pyarrow
+        number = pyarrow.float16() if job.dtype == "float16" else pyarrow.float32()
+        vector = pyarrow.list_(number, job.width)
+        kind = vector if job.pool else pyarrow.list_(vector)
+        every = job.layers == "all" and not job.pool
+        names = [f"layer_{i}" for i in range(job.num_layers)] if every else ["vectors"]
+        self._schema = pyarrow.schema(
+            [("line", pyarrow.int64()), ("tokens", pyarrow.list_(pyarrow.string()))]
+            + [(name, kind) for name in names]
+        )
+        self._job, self._names = job, names
+        self._file = parquet.ParquetWriter(path, self._schema)
+        self._rows: list[Row] = []
+        self._held = 0
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: Any, error: Any, at: Any) -> None:  # noqa: ANN401
+        if kind is None:
+            self._flush()
+        self._file.close()
+
+    def write(self, row: Row) -> None:
+        """Hold a row until its group is full."""
+        self._rows.append(row)
+        self._held += row.vectors.nbytes
+        if len(self._rows) >= _ROW_GROUP or self._held >= _ROW_GROUP_BYTES:
+            self._flush()
+
+    def _flush(self) -> None:
+        if not self._rows:
+            return
+        columns = [
+            self._arrow.array([row.line for row in self._rows], self._arrow.int64()),
+            self._arrow.array(
+                [_printable(row.tokens) for row in self._rows], self._schema.field(1).type
+            ),
+        ]
+        for i, name in enumerate(self._names):
+            parts = [row.vectors[i] if len(self._names) > 1 else row.vectors for row in self._rows]
+            columns.append(self._vectors(parts, self._schema.field(name).type))
+        self._file.write_table(self._arrow.table(columns, schema=self._schema))
+        self._rows, self._held = [], 0
+
+    def _vectors(self, parts: list[np.ndarray], kind: Any) -> Any:  # noqa: ANN401 -- Arrow's own
+        width = self._job.width
+        flat = np.concatenate([part.reshape(-1, width) for part in parts])
+        vector = kind if self._job.pool else kind.value_type
+        values = self._arrow.array(flat.reshape(-1), vector.value_type)
+        vectors = self._arrow.FixedSizeListArray.from_arrays(values, width)
+        if self._job.pool:
+            return vectors
+        ends = np.cumsum([0, *(len(part) for part in parts)], dtype=np.int32)
+        return self._arrow.ListArray.from_arrays(self._arrow.array(ends), vectors)
+
+
+def _printable(tokens: list[str]) -> list[str]:
+    """Half characters have no UTF-8, and a table is UTF-8."""
+    return [token.encode("utf-8", "replace").decode() for token in tokens]
+
+
+class JSONLinesWriter:
+    """A line of JSON per line: `line`, `tokens`, `vectors`."""
+
+    def __init__(self, path: Path, job: Job, *, sentence_index: bool) -> None:
+        self._file = path.open("w", encoding="utf-8")
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: Any, error: Any, at: Any) -> None:  # noqa: ANN401
+        self._file.close()
+
+    def write(self, row: Row) -> None:
+        """Write one line."""
+        vectors = row.vectors.astype(float).tolist()
+        found = {"line": row.line, "tokens": row.tokens, "vectors": vectors}
+        self._file.write(json.dumps(found) + "\n")

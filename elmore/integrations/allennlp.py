@@ -1,0 +1,263 @@
+"""AllenNLP's ELMo by its own names: change the import, keep the code.
+
+    from elmore.integrations.allennlp import Elmo, ElmoEmbedder, ScalarMix, batch_to_ids
+
+Arguments, results and state are those of AllenNLP 2 (`ElmoEmbedder`: 0.9, the last to have it).
+That includes what `elmore.Elmo` does away with: row b of a batch starts where row b of the batch
+before stopped, so the same sentence gives another vector the second time. To forget:
+`elmo._elmo_lstm._elmo_lstm.reset_states()`.
+
+Files may be paths, or the addresses AllenNLP had them at. Where both are None, it is the English
+model that comes with elmore.
+
+Shapes: L layers (the token layer is one of them), B sentences, T tokens, D width of one direction.
+"""
+
+import itertools
+import json
+import logging
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any
+
+import h5py
+import numpy as np
+import torch
+from jaxtyping import Bool, Float, Int
+from torch import Tensor, nn
+from torch.func import functional_call
+
+from elmore.errors import ConfigError, DataError
+from elmore.integrations.allennlp_bilm import _ElmoBiLm
+from elmore.model import mix
+from elmore.model.layer_stack import LayerStack
+from elmore.text.characters import ByteAlphabet, check_tokens
+
+__all__ = ["Elmo", "ElmoEmbedder", "ScalarMix", "batch_to_ids"]
+
+_log = logging.getLogger(__name__)
+
+_FORMATS = {
+    "all": lambda layers: layers,
+    "top": lambda layers: layers[-1],
+    "average": lambda layers: layers.mean(axis=0),
+}
+
+
+def batch_to_ids(batch: list[list[str]]) -> Int[Tensor, "B T 50"]:
+    """Spell tokenised sentences, one above the ids of training; zeros where a sentence is over."""
+    alphabet = ByteAlphabet()
+    longest = max(map(len, batch), default=0)
+    ids = np.zeros((len(batch), longest, alphabet.max_characters), dtype=np.int64)
+    for row, sentence in zip(ids, batch, strict=True):
+        check_tokens(sentence)
+        for place, word in zip(row, sentence, strict=False):
+            spelled = alphabet.spell(word)
+            place[:] = alphabet.padding + 1
+            place[: len(spelled)] = np.add(spelled, 1)
+    return torch.from_numpy(ids)
+
+
+class ScalarMix(nn.Module):
+    """The mix of `elmore.model.mix` with AllenNLP's parameters: each weight is one of its own."""
+
+    def __init__(
+        self,
+        mixture_size: int,
+        do_layer_norm: bool = False,
+        initial_scalar_parameters: list[float] | None = None,
+        trainable: bool = True,
+    ) -> None:
+        super().__init__()
+        start = initial_scalar_parameters
+        if start is None:
+            start = [0.0] * mixture_size
+        if len(start) != mixture_size:
+            raise ConfigError(f"this mix has {mixture_size} weights and was given {len(start)}")
+        self.mixture_size = mixture_size
+        self.do_layer_norm = do_layer_norm
+        self.scalar_parameters = nn.ParameterList(
+            nn.Parameter(torch.tensor([float(weight)]), trainable) for weight in start
+        )
+        self.gamma = nn.Parameter(torch.ones(1), trainable)
+
+    def forward(
+        self,
+        tensors: Sequence[Float[Tensor, "*rest D"]],
+        mask: Bool[Tensor, "*rest"] | None = None,
+    ) -> Float[Tensor, "*rest D"]:
+        """Mix tensors of one shape, whatever it is; the mask is needed for the layer norm alone."""
+        layers = torch.stack(list(tensors))
+        flat = layers.reshape(len(layers), 1, -1, layers.shape[-1])  # (L, 1, positions, D)
+        inside = None if mask is None else mask.bool().reshape(1, -1)
+        plain = mix.ScalarMix(
+            self.mixture_size, layer_norm="allennlp" if self.do_layer_norm else False
+        )
+        weights = torch.cat(list(self.scalar_parameters))
+        mixed = functional_call(plain, {"weights": weights, "gamma": self.gamma[0]}, (flat, inside))
+        return mixed.reshape(layers.shape[1:])
+
+
+class Elmo(nn.Module):
+    """Learned mixes of the layers of one biLM, from tensors of character ids.
+
+    The mixes learn unless `scalar_mix_parameters` fix them; the biLM learns with `requires_grad`.
+    `vocab_to_cache` and `word_inputs` are taken and change nothing: equal words of a batch are
+    computed once anyway. With `module`, a biLM of your own runs instead: it has `num_layers` and
+    gives `activations` and `mask`, boundaries included. The state_dict has AllenNLP's names, so a
+    checkpoint from there can be loaded here, and one from here there.
+    """
+
+    def __init__(
+        self,
+        options_file: str | None,
+        weight_file: str | None,
+        num_output_representations: int,
+        requires_grad: bool = False,
+        do_layer_norm: bool = False,
+        dropout: float = 0.5,
+        vocab_to_cache: list[str] | None = None,
+        keep_sentence_boundaries: bool = False,
+        scalar_mix_parameters: list[float] | None = None,
+        module: nn.Module | None = None,
+    ) -> None:
+        super().__init__()
+        if num_output_representations < 1:
+            raise ConfigError(
+                f"num_output_representations must be at least 1, found {num_output_representations}"
+            )
+        if module is None:
+            module = _ElmoBiLm(options_file, weight_file, requires_grad, vocab_to_cache)
+        elif options_file is not None or weight_file is not None:
+            raise ConfigError("module stands in for the files; pass None for both of them")
+        bilm: Any = module  # theirs may be anything with these names
+        self._elmo_lstm = bilm
+        self._has_cached_vocab = vocab_to_cache is not None
+        self._keep_sentence_boundaries = keep_sentence_boundaries
+        self._dropout = nn.Dropout(dropout)
+        self._num_mixes = num_output_representations
+        for number in range(num_output_representations):
+            scalar_mix = ScalarMix(
+                bilm.num_layers,
+                do_layer_norm,
+                scalar_mix_parameters,
+                trainable=scalar_mix_parameters is None,
+            )
+            self.add_module(f"scalar_mix_{number}", scalar_mix)
+
+    def get_output_dim(self) -> int:
+        """Say how wide a vector is: 2D."""
+        return self._elmo_lstm.get_output_dim()
+
+    def forward(
+        self, inputs: Int[Tensor, "*B T 50"], word_inputs: Tensor | None = None
+    ) -> dict[str, Any]:
+        """Give `elmo_representations`, one (*B, T, 2D) per mix, and their `mask` (*B, T)."""
+        if word_inputs is not None and not self._has_cached_vocab:
+            _log.warning("word_inputs are of no use without vocab_to_cache, and are left aside")
+        leading = inputs.shape[:-2]
+        if inputs.dim() > 3:
+            inputs = inputs.flatten(0, -3)
+        found = self._elmo_lstm(inputs, word_inputs)
+        outer = found["mask"].bool()  # boundaries included
+        mask = outer if self._keep_sentence_boundaries else outer[:, 2:]
+        representations = []
+        for number in range(self._num_mixes):
+            mixed = self.get_submodule(f"scalar_mix_{number}")(found["activations"], outer)
+            if not self._keep_sentence_boundaries:
+                mixed = mixed[:, 1:-1] * mask[:, :, None]
+            mixed = self._dropout(mixed)
+            representations.append(mixed.reshape(*leading, *mixed.shape[1:]))
+        return {
+            "elmo_representations": representations,
+            "mask": mask.reshape(*leading, mask.shape[1]),
+        }
+
+
+class ElmoEmbedder:
+    """All layers of tokenised sentences as arrays; every call goes on from the state before it."""
+
+    def __init__(
+        self,
+        options_file: str | None = None,
+        weight_file: str | None = None,
+        cuda_device: int = -1,
+    ) -> None:
+        if cuda_device >= torch.cuda.device_count():
+            raise ConfigError(
+                f"cuda_device={cuda_device}: {torch.cuda.device_count()} GPUs are here; -1 is the "
+                "CPU"
+            )
+        self.cuda_device = cuda_device
+        self.elmo_bilm = _ElmoBiLm(options_file, weight_file)
+        if cuda_device >= 0:
+            self.elmo_bilm.cuda(cuda_device)
+
+    @torch.no_grad()
+    def batch_to_embeddings(
+        self, batch: list[list[str]]
+    ) -> tuple[Float[Tensor, "B L T 2*D"], Bool[Tensor, "B T"]]:
+        """Embed one batch; zeros where a sentence is over."""
+        found = self.elmo_bilm(batch_to_ids(batch))
+        stack = LayerStack(torch.stack(found["activations"]), found["mask"]).without_boundaries()
+        return stack.states.transpose(0, 1), stack.mask
+
+    def embed_sentence(self, sentence: list[str]) -> Float[np.ndarray, "L T 2*D"]:
+        """Embed a batch of one sentence."""
+        return self.embed_batch([sentence])[0]
+
+    def embed_batch(self, batch: list[list[str]]) -> list[Float[np.ndarray, "L T 2*D"]]:
+        """Embed one batch; a lone empty sentence leaves the state as it was."""
+        if batch == [[]]:
+            empty = (self.elmo_bilm.num_layers, 0, self.elmo_bilm.get_output_dim())
+            return [np.zeros(empty, np.float32)]
+        embeddings, _ = self.batch_to_embeddings(batch)
+        rows = zip(embeddings.cpu().numpy(), batch, strict=True)
+        return [row[:, : len(sentence)] for row, sentence in rows]
+
+    def embed_sentences(
+        self, sentences: Iterable[list[str]], batch_size: int = 64
+    ) -> Iterator[Float[np.ndarray, "L T 2*D"]]:
+        """Embed sentences as they come, `batch_size` at a time."""
+        if batch_size < 1:
+            raise ConfigError(f"batch_size must be at least 1, found {batch_size}")
+        waiting = iter(sentences)
+        batches = iter(lambda: list(itertools.islice(waiting, batch_size)), [])
+        return itertools.chain.from_iterable(map(self.embed_batch, batches))
+
+    def embed_file(
+        self,
+        input_file: Iterable[str],
+        output_file_path: str,
+        output_format: str = "all",
+        batch_size: int = 64,
+        forget_sentences: bool = False,
+        use_sentence_keys: bool = False,
+    ) -> None:
+        """Embed lines of tokens that stand apart by spaces, into an HDF5 file.
+
+        A dataset is named by the number of its line, from "0", or by the line itself with
+        `use_sentence_keys`. `output_format` is "all", "top" or "average" of the layers. Unless told
+        otherwise, `sentence_to_index` holds one JSON object that gives the number of each line.
+        """
+        if output_format not in _FORMATS:
+            kinds = ", ".join(map(repr, _FORMATS))
+            raise ConfigError(f"output_format must be one of {kinds}, found {output_format!r}")
+        lines = [line.strip() for line in input_file]
+        keys = lines if use_sentence_keys else [str(number) for number in range(len(lines))]
+        _check_lines(lines, keys)
+        embedded = self.embed_sentences((line.split() for line in lines), batch_size)
+        with h5py.File(output_file_path, "w") as file:
+            for key, layers in zip(keys, embedded, strict=True):
+                file.create_dataset(key, data=_FORMATS[output_format](layers))
+            if not forget_sentences and not use_sentence_keys:
+                numbers = json.dumps(dict(zip(lines, keys, strict=True)))
+                file.create_dataset("sentence_to_index", data=[numbers], dtype=h5py.string_dtype())
+
+
+def _check_lines(lines: list[str], keys: list[str]) -> None:
+    if "" in lines:
+        raise DataError(f"line {lines.index('') + 1} is empty; remove it, for it has no vectors")
+    if len(set(keys)) < len(keys):
+        ((twice, _),) = Counter(keys).most_common(1)
+        raise DataError(f"{twice!r} stands there twice; leave use_sentence_keys away")

@@ -1,0 +1,153 @@
+"""Lines of text from files, whatever they are packed in: one item a line, or a row of a table.
+
+Plain text, `.jsonl` and `.parquet`; the first two also as `.gz`, `.xz`, `.bz2` or `.zst`.
+"""
+
+import bz2
+import glob
+import gzip
+import io
+import json
+import lzma
+import sys
+import zlib
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import IO, Any, Literal, cast
+
+from elmore.errors import DataError
+
+STDIN = "-"
+_PACKED = (".gz", ".xz", ".bz2", ".zst")
+
+
+def expand(names: Sequence[str]) -> list[str]:
+    """Give the files meant: `*` and `?` as in a shell, each of them there and readable."""
+    found: list[str] = []
+    for name in names:
+        plain = name == STDIN or Path(name).exists()
+        matches = [] if plain else sorted(glob.glob(name, recursive=True))  # noqa: PTH207 -- absolute ones too
+        for match in matches or [name]:
+            if match != STDIN:
+                _check_readable(Path(match))
+            found.append(match)
+    return found
+
+
+def _check_readable(path: Path) -> None:
+    if path.is_dir():
+        raise DataError(f"{path}: expected a file of text, found a folder")
+    try:
+        with path.open("rb"):
+            pass
+    except OSError as error:
+        raise DataError(f"{path}: cannot be read ({error.strerror})") from error
+
+
+class Lines:
+    """The texts of several files one after another, and how far through them one is."""
+
+    def __init__(
+        self,
+        names: Sequence[str],
+        *,
+        errors: Literal["strict", "replace"] = "strict",
+        column: str = "text",
+    ) -> None:
+        self.names = expand(names)
+        self.errors = errors
+        self.column = column
+        self._total = sum(Path(name).stat().st_size for name in self.names if name != STDIN)
+        self._done = 0
+        self._raw: IO[bytes] | None = None
+
+    @property
+    def fraction(self) -> float | None:
+        """How much of the bytes has been read, 0 to 1; None where nobody knows."""
+        if STDIN in self.names or not self._total:
+            return None
+        here = self._raw.tell() if self._raw is not None and not self._raw.closed else 0
+        return min(1.0, (self._done + here) / self._total)
+
+    def __iter__(self) -> Iterator[str | list[str]]:
+        for name in self.names:
+            if name == STDIN:
+                yield from self._decoded(name, sys.stdin.buffer)
+                continue
+            with Path(name).open("rb") as raw:
+                self._raw = raw
+                yield from self._texts(name, raw)
+            self._done += Path(name).stat().st_size
+
+    def _texts(self, name: str, raw: IO[bytes]) -> Iterator[str | list[str]]:
+        try:
+            if name.endswith(".parquet"):
+                yield from self._rows(name, raw)
+                return
+            packing = Path(name).suffix if Path(name).suffix in _PACKED else ""
+            lines = self._decoded(name, _unpacked(raw, packing))
+            if name.removesuffix(packing).endswith(".jsonl"):
+                for number, line in enumerate(lines, start=1):
+                    yield self._field(name, number, line)
+            else:
+                yield from lines
+        except (EOFError, lzma.LZMAError, zlib.error, gzip.BadGzipFile) as error:
+            raise DataError(f"{name}: damaged or cut short ({error}); get it again") from error
+
+    def _decoded(self, name: str, file: IO[bytes]) -> Iterator[str]:
+        for number, line in enumerate(file, start=1):
+            line = line.removesuffix(b"\n").removesuffix(b"\r")
+            try:
+                yield line.decode("utf-8", self.errors)
+            except UnicodeDecodeError as error:
+                raise DataError(
+                    f"{name}: line {number} is not UTF-8 at its byte {error.start + 1} "
+                    f"({line[error.start : error.start + 1]!r}); pass --errors replace to go on"
+                ) from error
+
+    def _field(self, name: str, number: int, line: str) -> str | list[str]:
+        try:
+            text = json.loads(line)[self.column]
+        except (ValueError, TypeError, KeyError, RecursionError) as error:
+            raise DataError(
+                f"{name}: line {number} is no JSON object with a {self.column!r}; pass --column"
+            ) from error
+        return _checked(text, f"{name}: line {number}")
+
+    def _rows(self, name: str, raw: IO[bytes]) -> Iterator[str | list[str]]:
+        try:
+            from pyarrow import ArrowException, parquet
+        except ImportError as error:
+            raise DataError(f"{name}: reading parquet needs 'pip install pyarrow'") from error
+        try:
+            table = parquet.ParquetFile(raw)
+            if self.column not in table.schema_arrow.names:
+                names = ", ".join(table.schema_arrow.names)
+                raise DataError(f"{name}: no column {self.column!r}; pass --column, one of {names}")
+            number = 0
+            for batch in table.iter_batches(1024, columns=[self.column]):
+                for value in batch.column(0).to_pylist():
+                    number += 1
+                    yield _checked("" if value is None else value, f"{name}: row {number}")
+        except ArrowException as error:
+            raise DataError(f"{name}: not a readable parquet file ({error})") from error
+
+
+def _checked(text: object, where: str) -> str | list[str]:
+    if isinstance(text, str):
+        return text
+    if isinstance(text, list) and all(isinstance(word, str) for word in text):
+        return text
+    raise DataError(f"{where}: expected a text or a list of tokens, found {str(text)[:40]!r}")
+
+
+def _unpacked(raw: IO[bytes], packing: str) -> IO[bytes]:
+    if packing == ".zst":
+        try:
+            import zstandard
+        except ImportError as error:
+            raise DataError("reading .zst needs 'pip install zstandard'") from error
+        reader = zstandard.ZstdDecompressor().stream_reader(raw, read_across_frames=True)
+        return io.BufferedReader(cast("io.RawIOBase", reader))
+    openers: dict[str, Any] = {".gz": gzip.open, ".xz": lzma.open, ".bz2": bz2.open}
+    return openers[packing](raw, "rb") if packing else raw

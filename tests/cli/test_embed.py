@@ -1,0 +1,412 @@
+"""elmore embed: every format in and out, and every way to go wrong."""
+
+import gzip
+import io
+import json
+import lzma
+import os
+import random
+import signal
+import subprocess
+import sys
+import time
+from unittest import mock
+
+import h5py
+import numpy as np
+import pyarrow
+import pyarrow.parquet
+import pytest
+import zstandard
+
+import elmore
+from elmore.embed import parts
+from elmore.weights import folder
+from tests.cli.running import elmore_command
+from tests.foreign import bilm_options, bilm_weights, write_bilm
+
+TEXT = ["The bank closed.", "", "It's a fine day, isn't it?", "naïve 日本 😀", "The bank closed."]
+
+
+@pytest.fixture(scope="module")
+def model(tmp_path_factory):
+    place = tmp_path_factory.mktemp("model")
+    settings = bilm_options(dim=12, projection_dim=4)
+    weights = bilm_weights(settings, np.random.default_rng(0))
+    bundle = elmore.load(*write_bilm(place, settings, weights)).bundle
+    folder.save(bundle, place / "ours")
+    return str(place / "ours")
+
+
+@pytest.fixture
+def text(tmp_path):
+    path = tmp_path / "text.txt"
+    path.write_text("\n".join(TEXT) + "\n", encoding="utf-8")
+    return str(path)
+
+
+def expected(model, **kwargs):
+    return list(elmore.load(model).stream(TEXT, **kwargs))
+
+
+def embed(*arguments, model):
+    return elmore_command("embed", *map(str, arguments), "--model", model)
+
+
+@pytest.mark.parametrize("layers", ["average", "all", "top", "0"])
+@pytest.mark.parametrize("ending", ["hdf5", "npz"])
+def test_arrays_are_named_by_line_number_as_their_readers_expect(
+    tmp_path, text, model, layers, ending
+):
+    out = tmp_path / f"out.{ending}"
+    assert embed(text, "-o", out, "--layers", layers, model=model).code == 0
+    wanted = expected(model, layers=int(layers) if layers == "0" else layers)
+    with h5py.File(out) if ending == "hdf5" else np.load(out) as file:
+        assert set(file) == {*map(str, range(5)), "sentence_to_index"}
+        for number, sentence in enumerate(wanted):
+            np.testing.assert_array_equal(file[str(number)][()], sentence.vectors)
+        index = file["sentence_to_index"]
+        assert index.shape == (1,)
+        kept = json.loads(index[0] if ending == "npz" else index.asstr()[0])
+    assert kept == {"The bank closed.": "4", "": "1", TEXT[2]: "2", TEXT[3]: "3"}
+
+
+def test_the_sentence_index_may_be_left_out(tmp_path, text, model):
+    out = tmp_path / "out.hdf5"
+    assert embed(text, "-o", out, "--no-sentence-index", model=model).code == 0
+    with h5py.File(out) as file:
+        assert set(file) == set(map(str, range(5)))
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float16"])
+def test_a_table_has_a_row_per_line(tmp_path, text, model, dtype):
+    out = tmp_path / "out.parquet"
+    assert embed(text, "-o", out, "--dtype", dtype, model=model).code == 0
+    table = pyarrow.parquet.read_table(out)
+    number = pyarrow.float16() if dtype == "float16" else pyarrow.float32()
+    assert table.schema.field("line").type == pyarrow.int64()
+    assert table.schema.field("tokens").type == pyarrow.list_(pyarrow.string())
+    assert table.schema.field("vectors").type == pyarrow.list_(pyarrow.list_(number, 8))
+    assert table["line"].to_pylist() == [0, 1, 2, 3, 4]
+    for row, sentence in zip(table.to_pylist(), expected(model), strict=True):
+        assert row["tokens"] == sentence.tokens
+        found = np.array(row["vectors"], dtype).reshape(-1, 8)
+        np.testing.assert_array_equal(found, sentence.vectors.astype(dtype))
+
+
+def test_a_table_of_all_layers_has_a_column_for_each(tmp_path, text, model):
+    out = tmp_path / "out.parquet"
+    assert embed(text, "-o", out, "--layers", "all", model=model).code == 0
+    table = pyarrow.parquet.read_table(out)
+    assert table.column_names == ["line", "tokens", "layer_0", "layer_1", "layer_2"]
+    wanted = expected(model, layers="all")[2].vectors
+    for i in range(3):
+        found = np.array(table[f"layer_{i}"][2].as_py(), np.float32)
+        np.testing.assert_array_equal(found, wanted[i])
+
+
+@pytest.mark.parametrize("pool", ["mean", "max"])
+def test_pooled_there_is_one_vector_per_line(tmp_path, text, model, pool):
+    assert embed(text, "-o", tmp_path / "out.parquet", "--pool", pool, model=model).code == 0
+    table = pyarrow.parquet.read_table(tmp_path / "out.parquet")
+    assert table.schema.field("vectors").type == pyarrow.list_(pyarrow.float32(), 8)
+    assert embed(text, "-o", tmp_path / "out.npz", "--pool", pool, model=model).code == 0
+    arrays = np.load(tmp_path / "out.npz")
+    wanted = elmore.load(model).encode(TEXT, pool=pool)
+    for i in range(5):
+        np.testing.assert_allclose(np.array(table["vectors"][i].as_py()), wanted[i], atol=1e-6)
+        np.testing.assert_allclose(arrays[str(i)], wanted[i], atol=1e-6)
+
+
+def test_lines_of_json(tmp_path, text, model):
+    assert embed(text, "-o", tmp_path / "out.jsonl", model=model).code == 0
+    rows = [json.loads(line) for line in (tmp_path / "out.jsonl").read_text().splitlines()]
+    for number, (row, sentence) in enumerate(zip(rows, expected(model), strict=True)):
+        assert (row["line"], row["tokens"]) == (number, sentence.tokens)
+        np.testing.assert_array_equal(
+            np.array(row["vectors"], np.float32).reshape(-1, 8), sentence.vectors
+        )
+
+
+def test_without_a_file_words_and_numbers_go_to_stdout(text, model):
+    result = embed(text, "--layers", "top", model=model)
+    blocks = result.out.split("\n\n")
+    first = [line.split() for line in blocks[0].splitlines()]
+    wanted = expected(model, layers="top")[0]
+    assert [line[0] for line in first] == wanted.tokens
+    np.testing.assert_allclose(
+        np.array([line[1:] for line in first], float), wanted.vectors, rtol=1e-4
+    )
+    pooled = embed(text, "--pool", "mean", model=model).out.splitlines()
+    assert [len(line.split()) for line in pooled] == [8] * 5
+
+
+def packed(data: bytes, ending: str) -> bytes:
+    packers = {".gz": gzip.compress, ".xz": lzma.compress, ".zst": zstandard.compress}
+    return packers[ending](data) if ending else data
+
+
+@pytest.mark.parametrize("ending", ["", ".gz", ".xz", ".zst"])
+@pytest.mark.parametrize("kind", ["txt", "jsonl"])
+def test_packed_input_is_the_same_input(tmp_path, model, ending, kind):
+    lines = TEXT if kind == "txt" else [json.dumps({"text": line}) for line in TEXT]
+    path = tmp_path / f"text.{kind}{ending}"
+    path.write_bytes(packed(("\n".join(lines) + "\n").encode(), ending))
+    check_out(tmp_path, path, model)
+
+
+def check_out(tmp_path, *arguments, model=None):
+    *arguments, model = (*arguments, model) if model else arguments
+    out = tmp_path / "out.npz"
+    assert embed(*arguments, "-o", out, model=model).code == 0
+    arrays = np.load(out)
+    for number, sentence in enumerate(expected(model)):
+        np.testing.assert_array_equal(arrays[str(number)], sentence.vectors)
+
+
+def test_a_column_of_a_table_is_input(tmp_path, model):
+    path = tmp_path / "text.parquet"
+    pyarrow.parquet.write_table(pyarrow.table({"id": range(5), "body": TEXT}), path)
+    check_out(tmp_path, path, "--column", "body", model)
+
+
+def test_several_files_and_patterns_follow_each_other(tmp_path, model):
+    for number, line in enumerate(TEXT):
+        (tmp_path / f"part{number}.txt").write_text(line + "\n")
+    check_out(
+        tmp_path, tmp_path / "part[01].txt", *(tmp_path / f"part{i}.txt" for i in (2, 3, 4)), model
+    )
+
+
+def test_stdin_is_input(tmp_path, model):
+    data = io.TextIOWrapper(io.BytesIO("\n".join(TEXT).encode()))
+    with mock.patch.object(sys, "stdin", data):
+        check_out(tmp_path, "-", model)
+
+
+def test_tokenized_input_is_split_on_spaces_alone(tmp_path, text, model):
+    assert embed(text, "-o", tmp_path / "out.parquet", "--tokenized", model=model).code == 0
+    table = pyarrow.parquet.read_table(tmp_path / "out.parquet")
+    assert table["tokens"].to_pylist() == [line.split() for line in TEXT]
+
+
+def test_sentences_may_run_on_their_own(tmp_path, model):
+    (tmp_path / "text.txt").write_text("It rained. We went home.\n")
+    out = tmp_path / "out.npz"
+    assert embed(tmp_path / "text.txt", "-o", out, "--split", model=model).code == 0
+    parts_ = elmore.load(model).embed(["It rained.", "We went home."])
+    whole = np.concatenate([part.vectors for part in parts_])
+    np.testing.assert_allclose(np.load(out)["0"], whole, atol=1e-5)
+
+
+# What goes wrong
+
+
+def refused(*arguments, model) -> str:
+    result = embed(*arguments, model=model)
+    assert result.code == 1, result
+    assert result.err.startswith("elmore: ")
+    assert result.err.count("\n") == 1, result.err
+    return result.err
+
+
+def test_a_missing_file_among_many_is_named_before_anything_is_done(tmp_path, text, model):
+    sentence = refused(text, tmp_path / "absent.txt", "-o", tmp_path / "o.npz", model=model)
+    assert "absent.txt: cannot be read (No such file or directory)" in sentence
+    assert "expected a file of text, found a folder" in refused(text, tmp_path, model=model)
+    assert not list(tmp_path.glob("o.npz*"))
+
+
+def test_invalid_utf8_is_named_by_line_and_byte_and_may_be_replaced(tmp_path, model):
+    path = tmp_path / "text.txt"
+    path.write_bytes(b"fine\nna\xefve\n")
+    sentence = refused(path, "-o", tmp_path / "o.npz", model=model)
+    assert "text.txt: line 2 is not UTF-8 at its byte 3" in sentence
+    done = embed(path, "-o", tmp_path / "p.npz", "--errors", "replace", model=model)
+    assert done.code == 0
+    assert np.load(tmp_path / "p.npz")["1"].shape[1] == 8
+
+
+@pytest.mark.parametrize(
+    ("name", "data", "found"),
+    [
+        ("a.txt.gz", b"\x1f\x8b\x08\x00 cut", "damaged or cut short"),
+        ("a.txt.xz", lzma.compress(b"line\n" * 99)[:-9], "damaged or cut short"),
+        ("a.txt.gz", b"plain", "damaged or cut short"),
+        ("a.jsonl", b'{"body": "x"}\n', "line 1 is no JSON object with a 'text'; pass --column"),
+        ("a.jsonl", b"nonsense\n", "line 1 is no JSON object"),
+        ("a.jsonl", b'{"text": 7}\n', "line 1: expected a text or a list of tokens, found '7'"),
+        ("a.parquet", b"PAR1 nonsense", "not a readable parquet file"),
+    ],
+)
+def test_a_damaged_input_file_is_one_sentence(tmp_path, model, name, data, found):
+    (tmp_path / name).write_bytes(data)
+    assert found in refused(tmp_path / name, "-o", tmp_path / "o.npz", model=model)
+
+
+def test_a_table_without_the_column_names_those_it_has(tmp_path, model):
+    pyarrow.parquet.write_table(pyarrow.table({"id": [1], "body": ["x"]}), tmp_path / "a.parquet")
+    assert "no column 'text'; pass --column, one of id, body" in refused(
+        tmp_path / "a.parquet", model=model
+    )
+
+
+def test_a_token_of_ten_megabytes_and_control_characters_are_words_like_others(tmp_path, model):
+    path = tmp_path / "text.txt"
+    path.write_text("x" * 10_000_000 + " \x00\x07 end\n")
+    assert embed(path, "-o", tmp_path / "o.npz", "--tokenized", model=model).code == 0
+    assert np.load(tmp_path / "o.npz")["0"].shape == (3, 8)
+
+
+def test_an_output_that_exists_is_left_alone_unless_told(tmp_path, text, model):
+    out = tmp_path / "out.npz"
+    out.write_text("dear to somebody")
+    assert "out.npz exists already" in refused(text, "-o", out, model=model)
+    assert out.read_text() == "dear to somebody"
+    assert embed(text, "-o", out, "--overwrite", model=model).code == 0
+    assert "0" in np.load(out)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "found"),
+    [
+        (["--layers", "7"], "this model has layers 0 to 2"),
+        (["--layers", "first"], "expected average, all, top or a number"),
+        (["--layers", "all", "--pool", "mean"], "one vector per line"),
+        (["--device", "cuda:9"], "cannot be used here"),
+        (["-o", "out.txt"], "the ending says the format; expected one of .hdf5"),
+    ],
+)
+def test_options_that_cannot_be_meant(text, model, arguments, found):
+    assert found in refused(text, *arguments, model=model)
+
+
+def half_done(tmp_path, text, model, *arguments):
+    """A job that stopped after its first part."""
+    with mock.patch.object(parts, "MAX_LINES", 2):
+        count = [0]
+        close = parts.OpenPart.close
+
+        def stopping(self):
+            close(self)
+            count[0] += 1
+            if count[0] == 1:
+                raise KeyboardInterrupt
+
+        with mock.patch.object(parts.OpenPart, "close", stopping):
+            result = embed(text, "-o", tmp_path / "out.npz", *arguments, model=model)
+    assert result.code == 130
+    assert result.err == "elmore: stopped; the same command with --resume goes on\n"
+    assert (tmp_path / "out.npz.parts" / "part-00000.json").exists()
+    assert not (tmp_path / "out.npz").exists()
+
+
+def test_ctrl_c_is_one_line_and_the_job_goes_on(tmp_path, text, model):
+    half_done(tmp_path, text, model)
+    assert "an unfinished job; go on with --resume" in refused(
+        text, "-o", tmp_path / "out.npz", model=model
+    )
+    assert embed(text, "-o", tmp_path / "out.npz", "--resume", model=model).code == 0
+    arrays = np.load(tmp_path / "out.npz")
+    for number, sentence in enumerate(expected(model)):
+        np.testing.assert_array_equal(arrays[str(number)], sentence.vectors)
+    assert not list(tmp_path.glob("out.npz.*"))
+
+
+def test_a_resume_as_another_job_is_refused_saying_what_differs(tmp_path, text, model):
+    half_done(tmp_path, text, model)
+    again = (text, "-o", tmp_path / "out.npz", "--resume")
+    assert "layers was 'average' and is 'top'" in refused(*again, "--layers", "top", model=model)
+    assert "dtype was 'float32' and is 'float16'" in refused(
+        *again, "--dtype", "float16", model=model
+    )
+    (tmp_path / "other").mkdir()
+    settings = bilm_options(dim=12, projection_dim=4)
+    write_bilm(tmp_path / "other", settings, bilm_weights(settings, np.random.default_rng(5)))
+    assert "model was" in refused(*again, model=str(tmp_path / "other"))
+    with open(text, "r+") as file:  # noqa: PTH123
+        file.write("Something else.\n")
+    assert "the input changed: lines 1 to 2" in refused(*again, model=model)
+
+
+def test_a_damaged_part_is_done_again(tmp_path, text, model):
+    half_done(tmp_path, text, model)
+    with (tmp_path / "out.npz.parts" / "part-00000.bin").open("r+b") as file:
+        file.write(b"\xff\xff")
+    assert embed(text, "-o", tmp_path / "out.npz", "--resume", model=model).code == 0
+    np.testing.assert_array_equal(np.load(tmp_path / "out.npz")["0"], expected(model)[0].vectors)
+
+
+def test_two_processes_do_not_share_a_job(tmp_path, text, model):
+    half_done(tmp_path, text, model)
+    import fcntl
+
+    with (tmp_path / "out.npz.parts" / "lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        assert "another process is at work there" in refused(
+            text, "-o", tmp_path / "out.npz", "--resume", model=model
+        )
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="mounting a small disk needs root")
+@pytest.mark.parametrize("ending", ["hdf5", "parquet", "npz", "jsonl"])
+def test_a_full_disk_is_one_sentence_and_the_job_goes_on_elsewhere(tmp_path, model, ending):
+    path = tmp_path / "text.txt"
+    path.write_text("some words to embed here , and more of them .\n" * 400)
+    disk = tmp_path / "disk"
+    disk.mkdir()
+    mounted = subprocess.run(["mount", "-t", "tmpfs", "-o", "size=180k", "none", disk], check=False)
+    if mounted.returncode != 0:
+        pytest.skip("this machine lets not even root mount a disk")
+    try:
+        sentence = refused(path, "-o", disk / f"out.{ending}", model=model)
+        assert "o space left" in sentence
+        assert not (disk / f"out.{ending}").exists()
+        subprocess.run(["mount", "-o", "remount,size=20m", disk], check=True)
+        assert embed(path, "-o", disk / f"out.{ending}", "--resume", model=model).code == 0
+    finally:
+        subprocess.run(["umount", disk], check=True)
+
+
+def wait_for(job, out, pattern, *, more):
+    """Wait until a running job has written so many more files."""
+    folder_ = out.with_name(f"{out.name}.parts")
+    before = len(list(folder_.glob(pattern)))
+    while len(list(folder_.glob(pattern))) < before + more:
+        assert job.poll() is None, "it ended before it could be killed"
+        time.sleep(0.005)
+
+
+@pytest.mark.timeout(600)
+def test_ten_kills_lose_double_and_change_nothing(tmp_path, model):
+    """Real processes, killed with SIGKILL at random moments, and resumed."""
+    path, out = tmp_path / "text.txt", tmp_path / "out.hdf5"
+    words = ["the", "bank", "of", "a", "river", "and", "money", "日本"]
+    chance = random.Random(0)
+    lines = [" ".join(chance.choices(words, k=chance.randrange(25))) for _ in range(6000)]
+    path.write_text("\n".join(lines) + "\n")
+    code = (
+        "import sys, elmore.cli; from elmore.embed import parts\n"
+        "parts.MAX_LINES = 100\n"
+        "elmore.cli.main()"
+    )
+    command = [sys.executable, "-c", code, "embed", str(path), "--model", model]
+    whole = tmp_path / "whole.hdf5"
+    subprocess.run([*command, "-o", str(whole)], check=True, capture_output=True)
+    resumed = [*command, "-o", str(out), "--resume"]
+    for kill in range(10):
+        with subprocess.Popen(resumed, stderr=subprocess.DEVNULL, stdout=subprocess.DEVNULL) as job:
+            if kill < 9:  # when some more parts are done, in the middle of the next
+                wait_for(job, out, "part-*.json", more=chance.randrange(1, 6))
+            else:  # while the result is put together
+                wait_for(job, out, "result.hdf5", more=1)
+            time.sleep(chance.uniform(0, 0.05))
+            job.send_signal(signal.SIGKILL)
+            assert job.wait() == -signal.SIGKILL
+    subprocess.run(resumed, check=True, capture_output=True)
+    assert not list(tmp_path.glob("out.hdf5.*"))
+    with h5py.File(whole) as one, h5py.File(out) as other:
+        assert set(one) == set(other) == {*map(str, range(6000)), "sentence_to_index"}
+        for number in range(6000):
+            assert one[str(number)][()].tobytes() == other[str(number)][()].tobytes()
+        assert one["sentence_to_index"][0] == other["sentence_to_index"][0]

@@ -1,0 +1,129 @@
+"""In bulk, a sentence gets the same bits for any budget, order, company and cache."""
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import elmore
+from elmore.embed import lanes
+from tests.foreign import bilm_options, bilm_weights, many_langs, write_bilm
+
+WORDS = ["the", "bank", "of", "naïve", "x" * 60, "日本", "<S>", "a", "b", "reconstruction"]
+sentences = st.lists(st.lists(st.sampled_from(WORDS), max_size=40), min_size=1, max_size=30)
+
+
+def embedder(folder, dim: int = 40, **kwargs) -> elmore.Embedder:
+    settings = bilm_options(dim=dim, projection_dim=10, filters=[[1, 9], [3, 7], [7, 5]])
+    weights = bilm_weights(settings, np.random.default_rng(0))
+    return elmore.load(*write_bilm(folder, settings, weights), **kwargs)
+
+
+@pytest.fixture(scope="module")
+def elmo(tmp_path_factory):
+    return embedder(tmp_path_factory.mktemp("model"))
+
+
+def bits(elmo: elmore.Embedder, texts: list[list[str]], **kwargs) -> list[bytes]:
+    other = elmore.Embedder(elmo.bundle, **kwargs)
+    return [found.vectors.tobytes() for found in other.stream(texts, layers="all")]
+
+
+@given(sentences, st.randoms(), st.integers(1, 2000), st.sampled_from([0, 0.0001, 256]))
+@settings(max_examples=60)
+def test_budget_order_and_cache_change_no_bit(elmo, texts, random, budget, cache):
+    expected = bits(elmo, texts)
+    order = list(range(len(texts)))
+    random.shuffle(order)
+    found = bits(elmo, [texts[i] for i in order], token_budget=budget, cache_megabytes=cache)
+    assert found == [expected[i] for i in order]
+
+
+@pytest.mark.parametrize("threads", [1, 2, 3])
+@pytest.mark.parametrize("dim", [40, 1000])
+def test_company_changes_no_bit_for_any_number_of_threads(tmp_path, threads, dim):
+    elmo = embedder(tmp_path, dim)
+    rng = np.random.default_rng(1)
+    texts = [list(rng.choice(WORDS, rng.integers(0, 30))) for _ in range(80)]
+    before = torch.get_num_threads()
+    torch.set_num_threads(threads)
+    try:
+        together = bits(elmo, texts)
+        assert bits(elmo, texts[::-1], token_budget=300)[::-1] == together
+        assert [bits(elmo, [text])[0] for text in texts[:10]] == together[:10]
+    finally:
+        torch.set_num_threads(before)
+
+
+@given(sentences)
+@settings(max_examples=30)
+def test_bulk_agrees_with_a_single_call(elmo, texts):
+    for found, text in zip(elmo.stream(texts, layers="all"), texts, strict=True):
+        assert found.tokens == text
+        (single,) = elmo.embed([text], layers="all")
+        np.testing.assert_allclose(found.vectors, single.vectors, rtol=0, atol=1e-5)
+
+
+@pytest.mark.parametrize("start", ["zero", "warm"])
+def test_many_texts_in_one_call_go_through_the_lanes_and_agree(tmp_path, start):
+    elmo = embedder(tmp_path, initial_state=start)
+    texts = [["the", "bank"] * n for n in range(60)]
+    for found, text in zip(elmo.embed(texts, layers="top"), texts, strict=True):
+        single = elmo.embed([text], layers="top")[0].vectors
+        np.testing.assert_allclose(found.vectors, single, rtol=0, atol=1e-5)
+
+
+def test_models_of_words_and_of_both_stream_too(tmp_path, rng):
+    many_langs(tmp_path, rng)
+    elmo = elmore.load(tmp_path)
+    texts = [["the", "zebra", "日本"], [], ["a"] * 30] * 20
+    for found, text in zip(elmo.stream(texts), texts, strict=True):
+        single = elmo.embed([text])[0].vectors
+        np.testing.assert_allclose(found.vectors, single, rtol=0, atol=1e-5)
+
+
+def test_a_sentence_of_100_000_tokens_works(tmp_path):
+    settings = bilm_options(dim=4, projection_dim=2, n_layers=1)
+    weights = bilm_weights(settings, np.random.default_rng(0))
+    elmo = elmore.load(*write_bilm(tmp_path, settings, weights))
+    (found,) = elmo.stream([["word", "after"] * 50_000])
+    assert found.vectors.shape == (100_000, 4)
+    assert np.isfinite(found.vectors).all()
+    start = elmo.embed([["word", "after"] * 300], layers="all")[0].vectors[:, :100, :2]
+    (long,) = elmo.stream([["word", "after"] * 1500], layers="all")
+    np.testing.assert_allclose(long.vectors[:, :100, :2], start, rtol=0, atol=1e-5)
+
+
+def test_a_plan_reads_every_token_once_in_each_direction_and_wastes_little():
+    rng = np.random.default_rng(0)
+    lengths = rng.integers(2, 60, 400).tolist()
+    plan = lanes.plan(lengths, 64)
+    for grid in (plan.forward, plan.backward):
+        assert sorted(grid[grid != lanes.IDLE]) == list(range(sum(lengths)))
+    assert plan.starts.sum() == len(lengths)
+    assert sum(lengths) / plan.forward.size > 0.9
+    offsets = np.concatenate([[0], np.cumsum(lengths)])
+    firsts = plan.forward[plan.starts]
+    assert sorted(firsts) == offsets[:-1].tolist()
+    assert sorted(plan.backward[plan.starts]) == (offsets[1:] - 1).tolist()
+
+
+def test_a_gpu_that_runs_out_of_memory_goes_on_with_less(elmo, monkeypatch, caplog):
+    """No GPU is needed to see it: the error is raised where one would raise it."""
+    run, asked = lanes.run, []
+
+    def small(model, vectors, lengths, start):
+        asked.append(len(vectors))
+        if len(vectors) > 100:
+            raise torch.OutOfMemoryError("CUDA out of memory")
+        return run(model, vectors, lengths, start)
+
+    texts = [["the", "bank"] * 5] * 100
+    expected = bits(elmo, texts)
+    monkeypatch.setattr(lanes, "run", small)
+    assert bits(elmo, texts) == expected
+    assert max(asked) > 100
+    assert "going on with" in caplog.text
+    with pytest.raises(elmore.DataError, match="a sentence of 202 tokens does not fit"):
+        bits(elmo, [["a"] * 200])

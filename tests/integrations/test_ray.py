@@ -1,0 +1,191 @@
+"""`elmore embed --engine ray` on a real local Ray with two workers, against the local engine."""
+
+import os
+import signal
+import threading
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from pyarrow import parquet
+
+from elmore.embed import cluster
+from elmore.embed import job as jobs
+from elmore.embed.embedder import Embedder, load
+from elmore.errors import ConfigError, DataError
+from elmore.text.tokenizers import penn
+from tests.foreign import bilm_options, bilm_weights, write_bilm
+
+ray = pytest.importorskip("ray", reason="Ray is not installed: make test-integrations")
+
+# Worker processes take seconds to start, on a busy machine many.
+pytestmark = [
+    pytest.mark.timeout(300),
+    pytest.mark.filterwarnings("ignore::ResourceWarning"),  # Ray's own sockets
+]
+
+WORDS = ("The", "bank", "of", "the", "river", "naïve", "日本", "x" * 70, "once", "more", ".")
+LINES = [
+    *(" ".join(WORDS[(i + j) % len(WORDS)] for j in range(7 * i % 23)) for i in range(300)),
+    "half \ud800 a character",
+    " ".join(["long"] * 300),
+    "",
+]
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _two_workers():
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    os.environ["RAY_USAGE_STATS_ENABLED"] = "0"
+    ray.init(
+        num_cpus=2,
+        num_gpus=0,
+        object_store_memory=200_000_000,
+        include_dashboard=False,
+        log_to_driver=False,
+    )
+    yield
+    ray.shutdown()
+    torch.set_num_threads(threads)
+
+
+@pytest.fixture
+def elmo(tmp_path, rng) -> Embedder:
+    options = bilm_options()
+    return load(*write_bilm(tmp_path / "model", options, bilm_weights(options, rng)), device="cpu")
+
+
+def describe(elmo: Embedder, **choices):
+    usual = {
+        "layers": "average",
+        "pool": None,
+        "dtype": "float32",
+        "tokenized": False,
+        "split": False,
+        "initial_state": "zero",
+        "errors": "strict",
+        "column": "text",
+    }
+    return jobs.describe(elmo, **(usual | choices))
+
+
+def assert_the_same(found: Path, expected: Path) -> None:
+    tables = [parquet.read_table(path) for path in (found, expected)]
+    assert tables[0].schema == tables[1].schema
+    assert tables[0].num_rows == tables[1].num_rows
+    for left, right in zip(*(table.to_pylist() for table in tables), strict=True):
+        assert left["line"] == right["line"]
+        assert left["tokens"] == right["tokens"]
+        for name in left.keys() - {"line", "tokens"}:
+            assert np.array(left[name]).tobytes() == np.array(right[name]).tobytes()
+
+
+@pytest.mark.parametrize(
+    "choices",
+    [
+        {},
+        {"layers": "all", "dtype": "float16", "split": True, "initial_state": "warm"},
+        {"pool": "mean", "tokenized": True},
+    ],
+)
+def test_two_workers_give_the_rows_of_the_local_engine(tmp_path, elmo, choices, capfd):
+    job = describe(elmo, **choices)
+    elmo = Embedder(elmo.bundle, device="cpu", initial_state=job.initial_state)
+    lines = [*LINES, ["tokens", "of", "a", "list"]]
+    jobs.run(elmo, lines, tmp_path / "local.parquet", job)
+    capfd.readouterr()
+    cluster.run(elmo, lines, tmp_path / "ray.parquet", job, workers=2, shard_lines=32)
+    assert capfd.readouterr().out == ""
+    assert_the_same(tmp_path / "ray.parquet", tmp_path / "local.parquet")
+    assert not (tmp_path / "ray.parquet.parts").exists()
+
+
+def test_a_killed_worker_is_replaced_and_its_lines_are_done(tmp_path, elmo):
+    job = describe(elmo)
+    jobs.run(elmo, LINES, tmp_path / "local.parquet", job)
+    at_work = tmp_path / "at_work"
+    at_work.mkdir()
+
+    def slow(text: str) -> object:
+        """Note who works: a file per process, a byte per line."""
+        with (at_work / str(os.getpid())).open("ab") as file:
+            file.write(b".")
+        time.sleep(0.02)
+        return penn(text)
+
+    watched = Embedder(elmo.bundle, device="cpu", tokenizer=slow)
+    killed: list[int] = []
+
+    def kill() -> None:
+        for _ in range(2800):
+            for path in at_work.iterdir():
+                if path.stat().st_size > 20:  # in the middle of a shard
+                    os.kill(int(path.name), signal.SIGKILL)
+                    killed.append(int(path.name))
+                    return
+            time.sleep(0.1)
+
+    killer = threading.Thread(target=kill, daemon=True)
+    killer.start()
+    cluster.run(watched, LINES, tmp_path / "ray.parquet", job, workers=2, shard_lines=32)
+    killer.join(timeout=10)
+
+    (dead,) = killed
+    done = {int(path.name): path.stat().st_size for path in at_work.iterdir()}
+    assert done[dead] < len(LINES)
+    assert sum(done.values()) > len(LINES)  # its unfinished shard was begun again
+    assert_the_same(tmp_path / "ray.parquet", tmp_path / "local.parquet")
+
+
+def test_lines_that_kill_every_worker_are_named(tmp_path, elmo, monkeypatch):
+    def deadly(text: str) -> object:
+        if text == "die":
+            os.kill(os.getpid(), signal.SIGKILL)
+        return penn(text)
+
+    monkeypatch.setattr(cluster, "_TRIES", 2)
+    elmo = Embedder(elmo.bundle, device="cpu", tokenizer=deadly)
+    with pytest.raises(DataError, match=r"lines 3 to 4: 2 workers died of them"):
+        cluster.run(
+            elmo, ["a", "b", "die", "c"], tmp_path / "x.parquet", describe(elmo), shard_lines=2
+        )
+    assert not list(tmp_path.glob("x.parquet*"))
+
+
+def test_what_a_worker_refuses_is_said_in_its_words(tmp_path, elmo):
+    def picky(text: str) -> object:
+        raise DataError("not this text")
+
+    elmo = Embedder(elmo.bundle, device="cpu", tokenizer=picky)
+    with pytest.raises(DataError, match=r"^not this text$"):
+        cluster.run(elmo, ["a"], tmp_path / "x.parquet", describe(elmo), workers=1)
+
+
+def test_no_lines_give_no_rows(tmp_path, elmo):
+    cluster.run(elmo, [], tmp_path / "ray.parquet", describe(elmo))
+    assert parquet.read_table(tmp_path / "ray.parquet").num_rows == 0
+
+
+@pytest.mark.parametrize("name", ["out.hdf5", "out.jsonl", "out"])
+def test_only_parquet_is_written(tmp_path, elmo, name):
+    with pytest.raises(ConfigError, match=r"expected a name in \.parquet"):
+        cluster.run(elmo, LINES, tmp_path / name, describe(elmo))
+    assert not list(tmp_path.glob("out*"))
+
+
+def test_what_is_there_is_only_replaced_when_asked(tmp_path, elmo):
+    out = tmp_path / "out.parquet"
+    out.write_text("precious")
+    with pytest.raises(DataError, match="exists already"):
+        cluster.run(elmo, [], out, describe(elmo))
+    assert out.read_text() == "precious"
+    cluster.run(elmo, [], out, describe(elmo), overwrite=True)
+    assert parquet.read_table(out).num_rows == 0
+
+
+def test_fewer_than_one_worker_is_refused(tmp_path, elmo):
+    with pytest.raises(ConfigError, match="at least 1, found 0"):
+        cluster.run(elmo, LINES, tmp_path / "out.parquet", describe(elmo), workers=0)
