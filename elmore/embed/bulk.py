@@ -46,7 +46,8 @@ class Bulk:
                 tokens += len(sentences[end]) + 2
                 end += 1
             try:
-                window = self._window(sentences[begin:end])
+                with self.bundle.without_dropout():
+                    window = self._window(sentences[begin:end])
             except torch.OutOfMemoryError as error:
                 self._shrink(end - begin, tokens, error)
                 continue

@@ -3,8 +3,8 @@
 Shapes: L layers (the token layer is one of them), T tokens, D width of one direction.
 """
 
+import itertools
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal, Self
@@ -22,7 +22,7 @@ from elmore.embed.layers import Layers, check, select
 from elmore.embed.pooling import Pool, TextPooling
 from elmore.embed.prepare import Prepared, Text, num_padded, prepare, windows
 from elmore.errors import ConfigError, DataError
-from elmore.model.bilm import BiLM, BiLMState
+from elmore.model.bilm import BiLMState
 from elmore.model.layer_stack import LayerStack
 from elmore.text.tokenizers import Tokenizer, penn
 from elmore.weights import pretrained, warm
@@ -31,7 +31,7 @@ from elmore.weights.bundle import Bundle
 DType = Literal["float32", "float16"]
 _DTYPES = {"float32": torch.float32, "float16": torch.float16}
 
-_SMALL = 2048  # padded tokens: up to here one batch is quicker than lanes
+_FEW, _SMALL = 64, 2048  # texts, padded tokens: up to here one batch is quicker than lanes
 
 
 @dataclass(frozen=True)
@@ -128,14 +128,7 @@ class Embedder:
         With `split_sentences` the sentences of a string run each on their own; its result is still
         one, with the tokens of all of them.
         """
-        if isinstance(texts, str):
-            raise DataError(f"embed takes a list of texts; pass [{texts[:30]!r}] for one")
-        check(layers, self.num_layers)
-        ready = [prepare(text, self.tokenizer, split_sentences=split_sentences) for text in texts]
-        if self._carried is None and num_padded(ready) > _SMALL:
-            return list(self._bulk(ready, layers, dtype))
-        found = self._batch([part for text in ready for part in text.parts])
-        return [self._sentence(text, found, layers, dtype) for text in ready]
+        return list(self._each(texts, layers, split_sentences, dtype))
 
     def stream(
         self,
@@ -148,11 +141,7 @@ class Embedder:
         """Embed input that does not fit in memory: results come one by one, in its order."""
         if self._carried is not None:
             raise ConfigError("a stateful embedder knows batches, not streams; call embed")
-        check(layers, self.num_layers)
-        prepared = (
-            prepare(text, self.tokenizer, split_sentences=split_sentences) for text in texts
-        )
-        return self._bulk(prepared, layers, dtype)
+        return self._bulk(self._ready(texts, layers, split_sentences), layers, dtype)
 
     def encode(
         self, texts: Iterable[Text], *, pool: Pool = "mean", layers: Layers = "average"
@@ -160,7 +149,7 @@ class Embedder:
         """Give one vector per text: the mean or maximum of its tokens, or a learned pooling."""
         if layers == "all":
             raise ConfigError("encode gives one vector per text: layers='all' has no place in it")
-        sentences = self.embed(texts, layers=layers)
+        sentences = self._each(texts, layers)
         vectors = [pooling.pool(found.tokens, found.vectors, pool) for found in sentences]
         return np.stack(vectors) if vectors else np.zeros((0, self.width), np.float32)
 
@@ -196,12 +185,35 @@ class Embedder:
         )
         return pooling.cosine(first, second)
 
+    def _ready(
+        self, texts: Iterable[Text], layers: Layers, split_sentences: bool
+    ) -> Iterator[Prepared]:
+        if isinstance(texts, str):
+            raise DataError(f"a list of texts is expected; pass [{texts[:30]!r}] for one")
+        check(layers, self.num_layers)
+        return (prepare(text, self.tokenizer, split_sentences=split_sentences) for text in texts)
+
+    def _each(
+        self,
+        texts: Iterable[Text],
+        layers: Layers,
+        split_sentences: bool = False,
+        dtype: DType = "float32",
+    ) -> Iterator[Sentence]:
+        """Run little text as one batch, more of it through the lanes."""
+        ready = self._ready(texts, layers, split_sentences)
+        few = list(ready if self._carried is not None else itertools.islice(ready, _FEW + 1))
+        if self._carried is None and (len(few) > _FEW or num_padded(few) > _SMALL):
+            return self._bulk(itertools.chain(few, ready), layers, dtype)
+        found = self._batch([part for text in few for part in text.parts])
+        return (self._sentence(text, found, layers, dtype) for text in few)
+
     @torch.no_grad()
     def _batch(self, parts: list[list[str]]) -> Iterator[Tensor]:
         """Run few sentences side by side, padded."""
         if not parts:
             return
-        with _without_dropout(self.bundle.model):
+        with self.bundle.without_dropout():
             stack = self.run(parts).without_boundaries()
         for row, words in enumerate(parts):
             yield stack.states[:, row, : len(words)]
@@ -214,11 +226,10 @@ class Embedder:
             token_budget=self.token_budget,
             cache_megabytes=self.cache_megabytes,
         )
-        with _without_dropout(self.bundle.model):
-            for window in windows(texts, self.token_budget):
-                found = bulk.run([part for text in window for part in text.parts])
-                for text in window:
-                    yield self._sentence(text, found, layers, dtype)
+        for window in windows(texts, self.token_budget):
+            found = bulk.run([part for text in window for part in text.parts])
+            for text in window:
+                yield self._sentence(text, found, layers, dtype)
 
     def _sentence(
         self, text: Prepared, found: Iterator[Tensor], layers: Layers, dtype: DType
@@ -249,17 +260,6 @@ class Embedder:
             rows = (part.to(like).expand(-1, -1, num_sentences, -1) for part in self._start)
             start = BiLMState(*rows)
         return start if self._carried is None else self._carried.take(start)
-
-
-@contextmanager
-def _without_dropout(model: BiLM) -> Iterator[None]:
-    """A model that is being fine-tuned has dropout; its vectors never do."""
-    training = model.training
-    model.eval()
-    try:
-        yield
-    finally:
-        model.train(training)
 
 
 def load(

@@ -7,6 +7,7 @@ aside, and takes its name when it is complete.
 import hashlib
 import itertools
 import json
+import logging
 import shutil
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
@@ -24,6 +25,8 @@ from elmore.embed.prepare import Text
 from elmore.embed.writers import writer_for
 from elmore.errors import ConfigError, DataError
 from elmore.weights.bundle import Bundle
+
+_log = logging.getLogger(__name__)
 
 Progress = Callable[[int, int], None]
 """Called with the lines and the tokens done so far."""
@@ -65,6 +68,9 @@ def run(
     """Embed lines into `out`, whose ending says the format; see `Job` for what decides it."""
     writer = writer_for(out)
     folder = out.with_name(f"{out.name}.parts")
+    if resume and out.exists() and not folder.exists():
+        _log.warning("%s is complete: nothing to resume", out)
+        return
     _refuse_taken(out, folder, resume=resume, overwrite=overwrite)
     if overwrite and not resume:
         shutil.rmtree(folder, ignore_errors=True)

@@ -8,6 +8,8 @@ import io
 import json
 import tempfile
 import zipfile
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from types import TracebackType
 from typing import IO, Any, Protocol, Self
@@ -85,6 +87,7 @@ class HDF5Writer:
     """A dataset per line, named by its number."""
 
     def __init__(self, path: Path, job: Job, *, sentence_index: bool) -> None:
+        self._path = path
         self._file = h5py.File(path, "w", libver="latest")
         self._index = _SentenceIndex(sentence_index)
 
@@ -92,16 +95,28 @@ class HDF5Writer:
         return self
 
     def __exit__(self, kind: Any, error: Any, at: Any) -> None:  # noqa: ANN401
-        if kind is None and (text := self._index.take()) is not None:
-            kept = self._file.create_dataset(INDEX, (1,), dtype=h5py.string_dtype())
-            kept[0] = text
-        self._index.close()
-        self._file.close()
+        with self._explained() if kind is None else suppress(OSError, RuntimeError):
+            text = self._index.take() if kind is None else None
+            if text is not None:
+                kept = self._file.create_dataset(INDEX, (1,), dtype=h5py.string_dtype())
+                kept[0] = text
+            self._index.close()
+            self._file.close()
 
     def write(self, row: Row) -> None:
         """Write one dataset."""
-        self._file.create_dataset(str(row.line), data=row.vectors)
+        with self._explained():
+            self._file.create_dataset(str(row.line), data=row.vectors)
         self._index.add(row)
+
+    @contextmanager
+    def _explained(self) -> Iterator[None]:
+        try:
+            yield
+        except (OSError, RuntimeError) as error:
+            raise DataError(
+                f"{self._path}: could not be written ({error}); make room and go on with --resume"
+            ) from error
 
 
 class NPZWriter:

@@ -1,6 +1,7 @@
 """A model with all it needs to read text: network, alphabet, vocabulary, and what it is."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -56,6 +57,16 @@ class Bundle:
         ids = encode_batch(self.alphabet, sentences)
         tensors = [None if part is None else torch.from_numpy(part).to(device) for part in ids]
         return self.model(*tensors, state=state)
+
+    @contextmanager
+    def without_dropout(self) -> Iterator[None]:
+        """Switch dropout off for a while: a model that is being fine-tuned has some."""
+        training = self.model.training
+        self.model.eval()
+        try:
+            yield
+        finally:
+            self.model.train(training)
 
     def up_to_layer(self, max_layer: int) -> "Bundle":
         """Drop the LSTM layers above `max_layer`: less work where the top is not wanted."""

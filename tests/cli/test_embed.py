@@ -313,6 +313,14 @@ def test_ctrl_c_is_one_line_and_the_job_goes_on(tmp_path, text, model):
     assert not list(tmp_path.glob("out.npz.*"))
 
 
+def test_a_resume_of_a_finished_job_changes_nothing(tmp_path, text, model):
+    out = tmp_path / "out.npz"
+    assert embed(text, "-o", out, "--resume", model=model).code == 0
+    before = out.stat().st_mtime_ns
+    assert embed(text, "-o", out, "--resume", model=model).code == 0
+    assert out.stat().st_mtime_ns == before
+
+
 def test_a_resume_as_another_job_is_refused_saying_what_differs(tmp_path, text, model):
     half_done(tmp_path, text, model)
     again = (text, "-o", tmp_path / "out.npz", "--resume")

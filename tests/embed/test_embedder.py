@@ -1,6 +1,7 @@
 import pickle
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
+from typing import NamedTuple
 
 import numpy as np
 import pytest
@@ -76,8 +77,12 @@ def test_max_layer_leaves_the_lower_layers_as_they_are(elmo):
 
 
 def test_a_lone_string_is_refused_because_it_would_be_read_as_letters(elmo):
-    with pytest.raises(DataError, match=r"takes a list of texts; pass \['a b'\]"):
+    with pytest.raises(DataError, match=r"a list of texts is expected; pass \['a b'\]"):
         elmo.embed("a b")
+    with pytest.raises(DataError, match="a list of texts is expected"):
+        elmo.stream("a b")
+    with pytest.raises(DataError, match="a list of texts is expected"):
+        elmo.encode("a b")
 
 
 def test_tokens_that_are_not_strings_are_refused(elmo):
@@ -147,3 +152,67 @@ def test_vectors_are_the_callers_own(elmo):
     first = elmo.embed([["a", "b"], ["c"]])
     first[0].vectors[:] = 0
     assert np.abs(elmo.embed([["a", "b"]])[0].vectors).max() > 0
+
+
+def test_sentences_of_a_string_may_run_on_their_own(elmo):
+    text = "It rained. We went home."
+    (split,) = elmo.embed([text], split_sentences=True, layers="all")
+    one, other = elmo.embed(["It rained.", "We went home."], layers="all")
+    whole = np.concatenate([one.vectors, other.vectors], axis=1)
+    np.testing.assert_allclose(split.vectors, whole, atol=1e-5)
+    assert [text[start:end] for start, end in split.offsets] == split.tokens
+    (together,) = elmo.embed([text], layers="all")
+    assert np.abs(together.vectors - split.vectors).max() > 1e-4
+    assert elmo.embed(["  "], split_sentences=True)[0].vectors.shape == (0, elmo.width)
+
+
+def test_half_precision_is_the_rounded_vector(elmo):
+    full, half = (elmo.embed([["a", "b"]], dtype=d)[0].vectors for d in ("float32", "float16"))
+    np.testing.assert_array_equal(half, full.astype(np.float16))
+
+
+class SpacyLike(NamedTuple):
+    text: str
+    idx: int
+
+
+def test_any_callable_may_tokenize(elmo):
+    text = "New York  is big"
+    lists = elmore.Embedder(elmo.bundle, tokenizer=lambda text: ["New York", "is", "big"])
+    assert lists.embed([text])[0].offsets == [(0, 8), (10, 12), (13, 16)]
+    docs = elmore.Embedder(elmo.bundle, tokenizer=lambda text: [SpacyLike("is", 10)])
+    assert docs.embed([text])[0].offsets == [(10, 12)]
+    rewriting = elmore.Embedder(elmo.bundle, tokenizer=lambda text: ["``", "is"])
+    assert rewriting.embed([text])[0].offsets is None
+
+
+def test_vectors_align_with_another_tokenisation(elmo):
+    (sentence,) = elmo.embed(["I can't stay"])
+    assert sentence.tokens == ["I", "ca", "n't", "stay"]
+    words = sentence.word_vectors([(0, 1), (2, 7), (8, 12)])
+    np.testing.assert_array_equal(words[0], sentence.vectors[0])
+    expected = (2 * sentence.vectors[1] + 3 * sentence.vectors[2]) / 5
+    np.testing.assert_allclose(words[1], expected, rtol=1e-5)
+    with pytest.raises(DataError, match="nothing to align with"):
+        elmo.embed([["a"]])[0].word_vectors([(0, 1)])
+
+
+def test_encode_pools_and_similarity_compares(elmo):
+    texts = ["the bank", "a river", ""]
+    vectors = elmo.encode(texts)
+    for vector, sentence in zip(vectors[:2], elmo.embed(texts[:2]), strict=True):
+        np.testing.assert_allclose(vector, sentence.vectors.mean(axis=0), rtol=1e-5)
+    assert (vectors[2] == 0).all()
+    assert elmo.encode([]).shape == (0, elmo.width)
+    scores = elmo.similarity(texts, vectors)
+    np.testing.assert_allclose(np.diag(scores), [1, 1, 0], atol=1e-6)
+    pooling = elmo.learn_pooling(["the bank", "a river", "of money", "so it goes"], remove=1)
+    alone = elmo.encode(["the bank"], pool=pooling)
+    np.testing.assert_allclose(elmo.encode(texts, pool=pooling)[:1], alone, atol=1e-6)
+    with pytest.raises(ConfigError, match="has no place in it"):
+        elmo.encode(texts, layers="all")
+
+
+def test_a_stateful_embedder_does_not_stream(elmo):
+    with pytest.raises(ConfigError, match="knows batches, not streams"):
+        elmore.Embedder(elmo.bundle, stateful=True).stream(["a"])
