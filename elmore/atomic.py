@@ -1,4 +1,4 @@
-"""Folders that are complete or absent: written aside, then renamed.
+"""Files and folders that are complete or absent: written aside, then renamed.
 
 Whatever stops a writer (a full disk, an error, a kill), the name asked for never holds a part.
 """
@@ -36,6 +36,20 @@ def folder(destination: Path, *, replaces: Set[str] = frozenset()) -> Iterator[P
             new.rename(destination)
     finally:
         shutil.rmtree(aside, ignore_errors=True)
+
+
+def write(path: Path, data: bytes) -> None:
+    """Write a file; one of that name is replaced at once and whole."""
+    aside = path.with_name(f"{path.name}.new")
+    try:
+        with aside.open("wb") as file:
+            file.write(data)
+            file.flush()
+            os.fsync(file.fileno())
+        aside.replace(path)
+    except BaseException:
+        aside.unlink(missing_ok=True)
+        raise
 
 
 def _refuse_taken(destination: Path, replaces: Set[str]) -> None:

@@ -18,6 +18,7 @@ from typing import IO, Literal, NamedTuple
 import numpy as np
 from jaxtyping import Shaped
 
+from elmore import atomic
 from elmore.embed.prepare import Text
 from elmore.errors import DataError
 
@@ -82,7 +83,7 @@ class Parts:
     def _refuse_another_job(self) -> None:
         path = self.folder / "job.json"
         if not path.exists():
-            _write(path, json.dumps(asdict(self.job), indent=2).encode())
+            atomic.write(path, json.dumps(asdict(self.job), indent=2).encode())
             return
         try:
             found = json.loads(path.read_bytes())
@@ -201,7 +202,7 @@ class OpenPart:
             "tokens": self._tokens,
             "texts": self._texts,
         }
-        _write(self._note_path, json.dumps(note).encode())
+        atomic.write(self._note_path, json.dumps(note).encode())
 
     def abandon(self) -> None:
         """Give up: the file is left for the next run to delete."""
@@ -211,12 +212,3 @@ class OpenPart:
 def text_digest(texts: list[Text]) -> str:
     """Know texts again."""
     return hashlib.sha256(json.dumps(texts).encode()).hexdigest()
-
-
-def _write(path: Path, data: bytes) -> None:
-    aside = path.with_name(f"{path.name}.new")
-    with aside.open("wb") as file:
-        file.write(data)
-        file.flush()
-        os.fsync(file.fileno())
-    aside.replace(path)

@@ -14,10 +14,9 @@ All of it is learned from a sample beforehand: a text's vector never depends on 
 Shapes: T tokens, D width, k components, n and m texts.
 """
 
+import io
 import json
 import math
-import os
-import tempfile
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
@@ -28,6 +27,7 @@ from typing import Literal, Self
 import numpy as np
 from jaxtyping import Float
 
+from elmore import atomic
 from elmore.errors import ConfigError, DataError
 
 BLOCK = 256  # texts that are added to the covariance at a time
@@ -68,15 +68,11 @@ class TextPooling:
         path = Path(path)
         words = {"format": FORMAT, "smoothing": self.smoothing, "frequencies": self.frequencies}
         text = np.frombuffer(json.dumps(words).encode(), dtype=np.uint8)
+        buffer = io.BytesIO()
+        np.savez(buffer, words=text, mean=self.mean, components=self.components)
         try:
             path.parent.mkdir(parents=True, exist_ok=True)
-            with tempfile.TemporaryDirectory(prefix=f".{path.name}.", dir=path.parent) as aside:
-                new = Path(aside) / "new"
-                with new.open("wb") as file:
-                    np.savez(file, words=text, mean=self.mean, components=self.components)
-                    file.flush()
-                    os.fsync(file.fileno())
-                new.replace(path)
+            atomic.write(path, buffer.getvalue())
         except OSError as error:
             raise DataError(f"{path}: cannot be written ({error})") from error
 

@@ -5,6 +5,8 @@ import hashlib
 import re
 from pathlib import Path
 
+from elmore import atomic
+
 
 def digest(path: Path) -> str:
     """Give the sha256 of a file."""
@@ -28,6 +30,4 @@ def recorded(path: Path) -> str | None:
 
 def record(path: Path, found: str) -> None:
     """Write the record, in the format of sha256sum."""
-    fresh = path.with_name(f"{path.name}.sha256.part")
-    fresh.write_text(f"{found}  {path.name}\n", "utf-8")
-    fresh.replace(record_path(path))
+    atomic.write(record_path(path), f"{found}  {path.name}\n".encode())
