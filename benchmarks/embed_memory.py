@@ -9,7 +9,6 @@ will do, since this is about memory. The text is $ELMORE_DATA/corpus/train-00.tx
 
 import lzma
 import os
-import resource
 import subprocess
 import sys
 import tempfile
@@ -30,13 +29,15 @@ FLOOR = 300  # MB
 JOBS = {"pooled.parquet": (300_000, ["--pool", "mean"]), "tokens.hdf5": (100_000, [])}
 
 RUN = """
-import resource, sys
+import sys
 from elmore import cli
 sys.argv = ["elmore", *sys.argv[1:]]
 try:
     cli.main()
 finally:
-    print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024, file=sys.stderr)
+    with open("/proc/self/status") as file:
+        peak = next(int(line.split()[1]) for line in file if line.startswith("VmHWM"))
+    print(peak / 1024, file=sys.stderr)
 """
 
 
@@ -59,7 +60,6 @@ def peak(text: Path, out: Path, model: Path, options: list[str]) -> float:
 
 
 def main() -> None:
-    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     torch.manual_seed(0)
     shape = config.read(BiLMConfig, Path(config.__file__).parent / "recipes" / "bilm" / "tiny.toml")
     print("| output | sentences | peak MB | above 10 thousand | floor |\n|---|---|---|---|---|")

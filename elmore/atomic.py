@@ -81,6 +81,11 @@ def _finish(path: Path) -> None:
     umask = os.umask(0)
     os.umask(umask)
     path.chmod((0o777 if path.is_dir() else 0o666) & ~umask)
+    sync(path)
+
+
+def sync(path: Path) -> None:
+    """Wait until a file or folder is on the disk."""
     if path.is_dir() and os.name == "nt":
         return  # Windows has no handle for a folder
     descriptor = os.open(path, os.O_RDONLY)

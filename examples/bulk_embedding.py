@@ -41,7 +41,7 @@ def main() -> None:
     vectors = np.stack(table["vectors"].to_numpy())
     elmo = elmore.load()
     (scores,) = elmo.similarity([query], vectors)
-    lines = text.read_text().splitlines() if text.exists() else LINES.splitlines()
+    lines = text.read_text().split("\n") if text.exists() else LINES.split("\n")
     print(f"nearest to: {query}")
     for number in np.argsort(-scores)[:3]:
         print(f"  {scores[number]:.2f}  {lines[number]}")

@@ -54,6 +54,10 @@ def embed(
 
     if engine == "ray" and (out is None or resume):
         raise ConfigError("--engine ray writes a file, and from its start: -o, and no --resume")
+    if out is not None and out.exists():
+        for name in files or []:
+            if Path(name).exists() and out.samefile(name):
+                raise ConfigError(f"{out} is the input too; pass another name")
     lines = Lines(files or ["-"], errors=errors, column=column)
     with showing_download() as progress:
         elmo = load(

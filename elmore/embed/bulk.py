@@ -51,8 +51,10 @@ class Bulk:
             except torch.OutOfMemoryError as error:
                 self._shrink(end - begin, tokens, error)
                 continue
-            yield from window
             begin = end
+            window.reverse()
+            while window:  # each is let go as soon as it is taken
+                yield window.pop()
 
     def _shrink(self, num_sentences: int, tokens: int, error: Exception) -> None:
         torch.cuda.empty_cache()
@@ -74,7 +76,8 @@ class Bulk:
         index = [[numbers.setdefault(word, len(numbers)) for word in words] for words in whole]
         vectors = self.words(list(numbers))
         results: list[Tensor | None] = [None] * len(whole)
-        for group in _alike([len(words) for words in whole], device):
+        cell_dim = self.bundle.config.lstm.cell_dim
+        for group in _alike([len(words) for words in whole], cell_dim, device):
             flat = np.concatenate([index[i] for i in group])
             lengths = [len(whole[i]) for i in group]
             tokens = vectors[torch.from_numpy(flat).to(device)]
@@ -84,9 +87,9 @@ class Bulk:
         return [result for result in results if result is not None]
 
 
-def _alike(lengths: list[int], device: torch.device) -> list[list[int]]:
+def _alike(lengths: list[int], cell_dim: int, device: torch.device) -> list[list[int]]:
     """Put together the sentences that share a number of lanes."""
     groups: dict[int, list[int]] = {}
     for i, length in enumerate(lengths):
-        groups.setdefault(lanes.num_lanes(length, device), []).append(i)
+        groups.setdefault(lanes.num_lanes(length, cell_dim, device), []).append(i)
     return list(groups.values())

@@ -15,11 +15,13 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
+from elmore.embed.lanes import even_rows
 from elmore.model.bilm import BiLM
 from elmore.text.characters import Alphabet
 
 _UNKNOWN = -1
-BLOCK = 64  # words
+BLOCK = 64  # words, at least
+_LONGEST = 100  # letters: a longer word takes more room than its vector, and hardly comes again
 WIDTHS = (6, 9, 12, 16, 24)  # columns a word may fill; a longer one fills all there are
 
 
@@ -55,6 +57,8 @@ class WordVectors:
         return vectors
 
     def _keep(self, words: list[str], vectors: Float[Tensor, "N D"]) -> None:
+        short = [i for i, word in enumerate(words) if len(word) <= _LONGEST]
+        words, vectors = [words[i] for i in short], vectors[short]
         self._grow(len(self._rows) + len(words))
         room = len(self._table)
         rows = []
@@ -80,11 +84,13 @@ class WordVectors:
 
     def _encode(self, words: list[str]) -> Float[Tensor, "N D"]:
         characters, ids = self.alphabet.encode(words)
+        config = self.model.config
+        size = even_rows(BLOCK, config.characters.num_filters if config.characters else 1)
         vectors = self._table.new_empty(len(words), self._table.shape[1])
         for rows, columns in self._groups(characters, len(words)):
-            for start in range(0, len(rows), BLOCK):
-                block = rows[start : start + BLOCK]
-                full = np.resize(block, BLOCK)  # filled up with its own words over again
+            for start in range(0, len(rows), size):
+                block = rows[start : start + size]
+                full = np.resize(block, size)  # filled up with its own words over again
                 letters = None if characters is None else self._cut(characters[full], columns)
                 numbers = None if ids is None else self._tensor(ids[full])
                 encoded = self.model.tokens(letters, numbers)

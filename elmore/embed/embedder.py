@@ -50,7 +50,9 @@ class Sentence:
         Each is the mean of our tokens that it overlaps, weighted by the characters they share.
         """
         if self.offsets is None:
-            raise DataError("tokens were given, not a string: there is nothing to align with")
+            raise DataError(
+                "there is nothing to align with: tokens were given, or the tokenizer rewrote them"
+            )
         return word_vectors(self.offsets, self.vectors, offsets)
 
 
@@ -76,8 +78,11 @@ class Embedder:
     ) -> None:
         if initial_state not in ("zero", "warm"):
             raise ConfigError(f"initial_state must be 'zero' or 'warm', found {initial_state!r}")
-        if token_budget < 1:
-            raise ConfigError(f"token_budget must be at least 1, found {token_budget}")
+        if token_budget < 1 or cache_megabytes < 0:
+            raise ConfigError(
+                f"token_budget must be at least 1 and cache_megabytes not negative, found "
+                f"{token_budget} and {cache_megabytes}"
+            )
         self.bundle = bundle
         self.tokenizer = tokenizer
         self.token_budget = token_budget
@@ -141,7 +146,7 @@ class Embedder:
         """Embed input that does not fit in memory: results come one by one, in its order."""
         if self._carried is not None:
             raise ConfigError("a stateful embedder knows batches, not streams; call embed")
-        return self._bulk(self._ready(texts, layers, split_sentences), layers, dtype)
+        return self._bulk(self._ready(texts, layers, split_sentences, dtype), layers, dtype)
 
     def encode(
         self, texts: Iterable[Text], *, pool: Pool = "mean", layers: Layers = "average"
@@ -186,11 +191,13 @@ class Embedder:
         return pooling.cosine(first, second)
 
     def _ready(
-        self, texts: Iterable[Text], layers: Layers, split_sentences: bool
+        self, texts: Iterable[Text], layers: Layers, split_sentences: bool, dtype: DType
     ) -> Iterator[Prepared]:
         if isinstance(texts, str):
             raise DataError(f"a list of texts is expected; pass [{texts[:30]!r}] for one")
         check(layers, self.num_layers)
+        if dtype not in _DTYPES:
+            raise ConfigError(f"dtype must be 'float32' or 'float16', found {dtype!r}")
         return (prepare(text, self.tokenizer, split_sentences=split_sentences) for text in texts)
 
     def _each(
@@ -201,7 +208,7 @@ class Embedder:
         dtype: DType = "float32",
     ) -> Iterator[Sentence]:
         """Run little text as one batch, more of it through the lanes."""
-        ready = self._ready(texts, layers, split_sentences)
+        ready = self._ready(texts, layers, split_sentences, dtype)
         few = list(ready if self._carried is not None else itertools.islice(ready, _FEW + 1))
         if self._carried is None and (len(few) > _FEW or num_padded(few) > _SMALL):
             return self._bulk(itertools.chain(few, ready), layers, dtype)

@@ -7,7 +7,6 @@ aside, and takes its name when it is complete.
 import hashlib
 import itertools
 import json
-import logging
 import shutil
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
@@ -17,16 +16,14 @@ from typing import Any
 import numpy as np
 from jaxtyping import Shaped
 
-from elmore import config
+from elmore import atomic, config
 from elmore.embed import layers, pooling
 from elmore.embed.embedder import Embedder
-from elmore.embed.parts import Job, OpenPart, Parts, text_digest
+from elmore.embed.parts import Job, OpenPart, Parts, text_digest, trash_of
 from elmore.embed.prepare import Text
 from elmore.embed.writers import writer_for
 from elmore.errors import ConfigError, DataError
 from elmore.weights.bundle import Bundle
-
-_log = logging.getLogger(__name__)
 
 Progress = Callable[[int, int], None]
 """Called with the lines and the tokens done so far."""
@@ -68,14 +65,10 @@ def run(
     """Embed lines into `out`, whose ending says the format; see `Job` for what decides it."""
     writer = writer_for(out)
     folder = out.with_name(f"{out.name}.parts")
-    if resume and out.exists() and not folder.exists():
-        _log.warning("%s is complete: nothing to resume", out)
-        return
     _refuse_taken(out, folder, resume=resume, overwrite=overwrite)
-    if overwrite and not resume:
-        shutil.rmtree(folder, ignore_errors=True)
     out.parent.mkdir(parents=True, exist_ok=True)
-    parts = Parts(folder, job)
+    shutil.rmtree(trash_of(folder), ignore_errors=True)
+    parts = Parts(folder, job, anew=overwrite and not resume)
     try:
         _fill(parts, embedder, iter(lines), progress)
         _refuse_full_disk(out, parts.num_bytes())
@@ -83,19 +76,26 @@ def run(
         with writer(aside, job, sentence_index=sentence_index) as file:
             for row in parts.rows():
                 file.write(row)
+        atomic.sync(aside)
         aside.replace(out)
+        atomic.sync(out.parent)
         parts.remove()
+    except BaseException:
+        if parts.is_empty and folder.exists():
+            parts.remove()  # nothing to resume, and the next try may be another job
+        raise
     finally:
         parts.close()
 
 
 def _refuse_taken(out: Path, folder: Path, *, resume: bool, overwrite: bool) -> None:
-    if resume or overwrite:
-        return
-    if folder.exists():
+    if out.is_dir():
+        raise DataError(f"{out} is a folder; pass the name of a file")
+    if folder.exists() and not (resume or overwrite):
         raise DataError(f"{folder}: an unfinished job; go on with --resume, or --overwrite it")
-    if out.exists():
-        raise DataError(f"{out} exists already; pass another name, or --overwrite")
+    if out.exists() and not overwrite and not (resume and folder.exists()):
+        unfinished = ", and no unfinished job is beside it" if resume else ""
+        raise DataError(f"{out} exists already{unfinished}; pass another name, or --overwrite")
 
 
 def _refuse_full_disk(out: Path, needed: int) -> None:
@@ -122,7 +122,7 @@ def _fill(parts: Parts, embedder: Embedder, lines: Iterator[Text], progress: Pro
         number += 1
         num_lines += len(again)
         num_tokens += sum(map(len, note["tokens"]))
-        progress(num_lines, num_tokens)
+    progress(num_lines, num_tokens)  # once: what was done before is not this run's speed
     part: OpenPart | None = None
     try:
         for text, tokens, vectors in results(embedder, lines, parts.job):

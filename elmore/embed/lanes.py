@@ -33,7 +33,19 @@ class Plan(NamedTuple):
     starts: Bool[np.ndarray, "S B"]
 
 
-def num_lanes(length: int, device: torch.device) -> int:
+def even_rows(at_least: int, width: int) -> int:
+    """Give a number of rows that torch divides among threads without cutting one.
+
+    It computes the end of a cut row in another way, in other bits; it cuts what it works on
+    element by element into as many pieces as there are threads, but none below 32,768 elements.
+    """
+    rows, threads = at_least, torch.get_num_threads()
+    while rows % min(threads, -(-rows * width // 32768)):
+        rows += 1
+    return rows
+
+
+def num_lanes(length: int, cell_dim: int, device: torch.device) -> int:
     """Say how many lanes a sentence shares: a matter of its own length and the machine alone.
 
     Long ones get fewer, or most lanes would wait for the longest: each doubling halves them.
@@ -41,8 +53,7 @@ def num_lanes(length: int, device: torch.device) -> int:
     doublings = max(0, math.ceil(math.log2(length / SHORT)))
     if device.type != "cpu":
         return max(FEWEST, 8 * MOST >> doublings)
-    threads = torch.get_num_threads()  # a multiple, so that no thread ends inside a row
-    return threads * -(-max(FEWEST, MOST >> doublings) // threads)
+    return even_rows(max(FEWEST, MOST >> doublings), cell_dim)
 
 
 def plan(lengths: Sequence[int], lanes: int) -> Plan:
@@ -73,7 +84,7 @@ def run(
 
     `start` is the state of one sentence. All of them must share their number of lanes.
     """
-    lanes = num_lanes(max(lengths), vectors.device)
+    lanes = num_lanes(max(lengths), model.config.lstm.cell_dim, vectors.device)
     plan_ = plan(lengths, lanes)
     width = vectors.shape[1]
     layers = vectors.new_empty(model.config.num_layers, len(vectors), 2 * width)

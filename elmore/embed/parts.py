@@ -63,7 +63,7 @@ class Row(NamedTuple):
 class Parts:
     """The folder of one job. One process at a time works in it."""
 
-    def __init__(self, folder: Path, job: Job) -> None:
+    def __init__(self, folder: Path, job: Job, *, anew: bool = False) -> None:
         self.folder = folder
         self.job = job
         folder.mkdir(parents=True, exist_ok=True)
@@ -75,10 +75,18 @@ class Parts:
                 self._lock.close()
                 raise DataError(f"{folder}: another process is at work there") from error
         try:
+            if anew or not (folder / "job.json").exists():
+                self._empty()
             self._refuse_another_job()
         except BaseException:
             self.close()
             raise
+
+    def _empty(self) -> None:
+        """Delete the parts of another job; what says which job it was goes last."""
+        for path in self.folder.glob("part-*"):
+            path.unlink()
+        (self.folder / "job.json").unlink(missing_ok=True)
 
     def _refuse_another_job(self) -> None:
         path = self.folder / "job.json"
@@ -116,8 +124,10 @@ class Parts:
                 path.unlink()
 
     def _note(self, number: int) -> dict | None:
-        with contextlib.suppress(OSError, ValueError, KeyError):
+        with contextlib.suppress(FileNotFoundError, ValueError, KeyError):
             note = json.loads(self._path(number, "json").read_bytes())
+            if note["content"] != text_digest([note["texts"], note["tokens"]]):
+                return None
             with self._path(number, "bin").open("rb") as file:
                 if hashlib.file_digest(file, "sha256").hexdigest() == note["sha256"]:
                     return note
@@ -158,10 +168,20 @@ class Parts:
     def remove(self) -> None:
         """Delete the journal, when the result has its name."""
         self.close()
-        trash = self.folder.with_name(f"{self.folder.name}.done")
+        trash = trash_of(self.folder)
         shutil.rmtree(trash, ignore_errors=True)
         self.folder.rename(trash)
         shutil.rmtree(trash)
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether no part is finished."""
+        return not self._path(0, "json").exists()
+
+
+def trash_of(folder: Path) -> Path:
+    """Say what a journal is called while it is deleted."""
+    return folder.with_name(f"{folder.name}.done")
 
 
 class OpenPart:
@@ -199,6 +219,7 @@ class OpenPart:
             "first": self._first,
             "sha256": self._digest.hexdigest(),
             "input": text_digest(self._texts),
+            "content": text_digest([self._texts, self._tokens]),
             "tokens": self._tokens,
             "texts": self._texts,
         }
@@ -209,6 +230,6 @@ class OpenPart:
         self._file.close()
 
 
-def text_digest(texts: list[Text]) -> str:
+def text_digest(texts: list) -> str:
     """Know texts again."""
     return hashlib.sha256(json.dumps(texts).encode()).hexdigest()

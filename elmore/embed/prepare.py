@@ -1,6 +1,6 @@
 """Texts made ready to run: tokenised, split into what runs on its own, and held in windows."""
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 from elmore.errors import DataError
@@ -37,8 +37,8 @@ def prepare(text: Text, tokenizer: Tokenizer, *, split_sentences: bool = False) 
         parts = [part.words for part in found]
         placed = len(offsets) == sum(map(len, parts))  # a tokenizer that rewrites has no offsets
         return Prepared(parts, offsets if placed else None)
-    if text is None or isinstance(text, bytes):
-        raise DataError(f"expected a string or a list of tokens, found {text!r}")
+    if isinstance(text, bytes | Mapping) or not isinstance(text, Iterable):
+        raise DataError(f"expected a string or a list of tokens, found {str(text)[:40]!r}")
     words = list(text)
     check_tokens(words)
     return Prepared([words], None)
@@ -51,12 +51,12 @@ def num_padded(texts: Sequence[Prepared]) -> int:
 
 
 def windows(texts: Iterable[Prepared], budget: int) -> Iterator[list[Prepared]]:
-    """Hold texts until they fill the budget of tokens."""
+    """Hold texts until the next would go beyond the budget of tokens."""
     window, held = [], 0
     for text in texts:
-        window.append(text)
-        held += text.num_tokens
-        if held >= budget or len(window) >= budget:
+        if window and (held + text.num_tokens > budget or len(window) >= budget):
             yield window
             window, held = [], 0
+        window.append(text)
+        held += text.num_tokens
     yield window

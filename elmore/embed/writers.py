@@ -6,6 +6,7 @@ of JSON. `sentence_to_index` leads from a sentence to its line; of equal sentenc
 
 import io
 import json
+import shutil
 import tempfile
 import zipfile
 from collections.abc import Iterator
@@ -78,9 +79,26 @@ class _SentenceIndex:
         self._file.close()
         return text
 
+    def copy_to(self, archive: zipfile.ZipFile) -> None:
+        """Write it as an array of one string of bytes, a piece at a time."""
+        if self._file is None:
+            return
+        self._file.write(b"}" if self._file.tell() else b"{}")
+        size = self._file.tell()
+        self._file.seek(0)
+        header = {"descr": f"|S{size}", "fortran_order": False, "shape": (1,)}
+        with archive.open(_member(INDEX), "w", force_zip64=True) as member:
+            np.lib.format.write_array_header_2_0(member, header)
+            shutil.copyfileobj(self._file, member)
+
     def close(self) -> None:
         if self._file is not None:
             self._file.close()
+
+
+def _member(name: str) -> zipfile.ZipInfo:
+    """A fixed date: the same job gives the same bytes."""
+    return zipfile.ZipInfo(f"{name}.npy", (1980, 1, 1, 0, 0, 0))
 
 
 class HDF5Writer:
@@ -88,7 +106,7 @@ class HDF5Writer:
 
     def __init__(self, path: Path, job: Job, *, sentence_index: bool) -> None:
         self._path = path
-        self._file = h5py.File(path, "w", libver="latest")
+        self._file = h5py.File(path, "w", libver=("v108", "latest"))
         self._index = _SentenceIndex(sentence_index)
 
     def __enter__(self) -> Self:
@@ -130,8 +148,8 @@ class NPZWriter:
         return self
 
     def __exit__(self, kind: Any, error: Any, at: Any) -> None:  # noqa: ANN401
-        if kind is None and (text := self._index.take()) is not None:
-            self._add(INDEX, np.array([text]))
+        if kind is None:
+            self._index.copy_to(self._zip)
         self._index.close()
         self._zip.close()
 
@@ -143,10 +161,7 @@ class NPZWriter:
     def _add(self, name: str, array: np.ndarray) -> None:
         buffer = io.BytesIO()
         np.lib.format.write_array(buffer, array, allow_pickle=False)
-        # A fixed date: the same job gives the same bytes.
-        self._zip.writestr(
-            zipfile.ZipInfo(f"{name}.npy", (1980, 1, 1, 0, 0, 0)), buffer.getbuffer()
-        )
+        self._zip.writestr(_member(name), buffer.getbuffer())
 
 
 class ParquetWriter:
@@ -184,7 +199,7 @@ class ParquetWriter:
     def write(self, row: Row) -> None:
         """Hold a row until its group is full."""
         self._rows.append(row)
-        self._held += row.vectors.nbytes
+        self._held += row.vectors.nbytes + sum(len(token) + 64 for token in row.tokens)
         if len(self._rows) >= _ROW_GROUP or self._held >= _ROW_GROUP_BYTES:
             self._flush()
 

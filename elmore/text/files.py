@@ -13,7 +13,7 @@ import sys
 import zlib
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import IO, Any, Literal, cast
+from typing import IO, Any, Literal
 
 from elmore.errors import DataError
 
@@ -66,12 +66,17 @@ class Lines:
         """How much of the bytes has been read, 0 to 1; None where nobody knows."""
         if STDIN in self.names or not self._total:
             return None
-        here = self._raw.tell() if self._raw is not None and not self._raw.closed else 0
+        try:
+            here = self._raw.tell() if self._raw is not None and not self._raw.closed else 0
+        except OSError:  # a pipe has no place
+            return None
         return min(1.0, (self._done + here) / self._total)
 
     def __iter__(self) -> Iterator[str | list[str]]:
         for name in self.names:
             if name == STDIN:
+                if sys.stdin is None:
+                    raise DataError("standard input is closed; name a file")
                 yield from self._decoded(name, sys.stdin.buffer)
                 continue
             with Path(name).open("rb") as raw:
@@ -91,12 +96,14 @@ class Lines:
                     yield self._field(name, number, line)
             else:
                 yield from lines
-        except (EOFError, lzma.LZMAError, zlib.error, gzip.BadGzipFile) as error:
+        except (EOFError, lzma.LZMAError, zlib.error, OSError) as error:
             raise DataError(f"{name}: damaged or cut short ({error}); get it again") from error
 
     def _decoded(self, name: str, file: IO[bytes]) -> Iterator[str]:
         for number, line in enumerate(file, start=1):
             line = line.removesuffix(b"\n").removesuffix(b"\r")
+            if number == 1:
+                line = line.removeprefix(b"\xef\xbb\xbf")  # a byte order mark
             try:
                 yield line.decode("utf-8", self.errors)
             except UnicodeDecodeError as error:
@@ -129,7 +136,7 @@ class Lines:
                 for value in batch.column(0).to_pylist():
                     number += 1
                     yield _checked("" if value is None else value, f"{name}: row {number}")
-        except ArrowException as error:
+        except (ArrowException, OSError) as error:
             raise DataError(f"{name}: not a readable parquet file ({error})") from error
 
 
@@ -147,7 +154,39 @@ def _unpacked(raw: IO[bytes], packing: str) -> IO[bytes]:
             import zstandard
         except ImportError as error:
             raise DataError("reading .zst needs 'pip install zstandard'") from error
-        reader = zstandard.ZstdDecompressor().stream_reader(raw, read_across_frames=True)
-        return io.BufferedReader(cast("io.RawIOBase", reader))
+        return io.BufferedReader(_Zst(raw, zstandard))
     openers: dict[str, Any] = {".gz": gzip.open, ".xz": lzma.open, ".bz2": bz2.open}
     return openers[packing](raw, "rb") if packing else raw
+
+
+class _Zst(io.RawIOBase):
+    """The content of a .zst file; unlike the package's own reader it notices one cut short."""
+
+    def __init__(self, raw: IO[bytes], zstandard: Any) -> None:  # noqa: ANN401 -- the package
+        self._raw, self._zstandard = raw, zstandard
+        self._frame: Any = None
+        self._packed = self._ready = b""
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: Any) -> int:  # noqa: ANN401 -- as io has it
+        while not self._ready:
+            self._packed = self._packed or self._raw.read(1 << 16)
+            if not self._packed:
+                if self._frame is not None:
+                    raise EOFError("it ends in the middle of a frame")
+                return 0
+            self._unpack()
+        size = min(len(buffer), len(self._ready))
+        buffer[:size], self._ready = self._ready[:size], self._ready[size:]
+        return size
+
+    def _unpack(self) -> None:
+        self._frame = self._frame or self._zstandard.ZstdDecompressor().decompressobj()
+        try:
+            self._ready = self._frame.decompress(self._packed)
+        except self._zstandard.ZstdError as error:
+            raise EOFError(str(error)) from error
+        self._packed = self._frame.unused_data if self._frame.eof else b""
+        self._frame = None if self._frame.eof else self._frame

@@ -15,6 +15,8 @@ from typing import NamedTuple
 
 import regex
 
+from elmore.errors import DataError
+
 
 class Tokens(NamedTuple):
     """The words of a text, and where each starts and ends (in characters, end exclusive)."""
@@ -162,6 +164,8 @@ def tokenize(text: str, tokenizer: Tokenizer) -> Tokens:
     found = tokenizer(text)
     if isinstance(found, Tokens):
         return found
+    if isinstance(found, str) or not isinstance(found, Iterable):
+        raise DataError(f"the tokenizer gave {str(found)[:40]!r}, expected a list of words")
     words, offsets, end = [], [], 0
     for token in found:
         word = token if isinstance(token, str) else token.text

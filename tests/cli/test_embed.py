@@ -141,6 +141,12 @@ def test_without_a_file_words_and_numbers_go_to_stdout(text, model):
     assert [len(line.split()) for line in pooled] == [8] * 5
 
 
+def test_a_zst_of_several_frames_is_read_to_its_end(tmp_path, model):
+    path = tmp_path / "text.txt.zst"
+    path.write_bytes(b"".join(zstandard.compress(f"{line}\n".encode()) for line in TEXT))
+    check_out(tmp_path, path, model)
+
+
 def packed(data: bytes, ending: str) -> bytes:
     packers = {".gz": gzip.compress, ".xz": lzma.compress, ".zst": zstandard.compress}
     return packers[ending](data) if ending else data
@@ -233,6 +239,9 @@ def test_invalid_utf8_is_named_by_line_and_byte_and_may_be_replaced(tmp_path, mo
         ("a.txt.gz", b"\x1f\x8b\x08\x00 cut", "damaged or cut short"),
         ("a.txt.xz", lzma.compress(b"line\n" * 99)[:-9], "damaged or cut short"),
         ("a.txt.gz", b"plain", "damaged or cut short"),
+        ("a.txt.bz2", b"BZh9 nonsense", "damaged or cut short"),
+        ("a.txt.zst", zstandard.compress(b"line\n" * 9999)[:-9], "damaged or cut short"),
+        ("a.txt.zst", b"nonsense", "damaged or cut short"),
         ("a.jsonl", b'{"body": "x"}\n', "line 1 is no JSON object with a 'text'; pass --column"),
         ("a.jsonl", b"nonsense\n", "line 1 is no JSON object"),
         ("a.jsonl", b'{"text": 7}\n', "line 1: expected a text or a list of tokens, found '7'"),
@@ -313,12 +322,57 @@ def test_ctrl_c_is_one_line_and_the_job_goes_on(tmp_path, text, model):
     assert not list(tmp_path.glob("out.npz.*"))
 
 
-def test_a_resume_of_a_finished_job_changes_nothing(tmp_path, text, model):
+def test_a_resume_with_nothing_begun_begins_and_of_a_finished_job_is_refused(tmp_path, text, model):
     out = tmp_path / "out.npz"
     assert embed(text, "-o", out, "--resume", model=model).code == 0
-    before = out.stat().st_mtime_ns
-    assert embed(text, "-o", out, "--resume", model=model).code == 0
-    assert out.stat().st_mtime_ns == before
+    before = out.read_bytes()
+    sentence = refused(text, "-o", out, "--resume", model=model)
+    assert "exists already, and no unfinished job is beside it" in sentence
+    assert out.read_bytes() == before
+
+
+def test_parts_without_their_job_are_not_adopted(tmp_path, text, model):
+    half_done(tmp_path, text, model)
+    (tmp_path / "out.npz.parts" / "job.json").unlink()
+    out = tmp_path / "out.npz"
+    assert embed(text, "-o", out, "--resume", "--layers", "top", model=model).code == 0
+    wanted = expected(model, layers="top")[0].vectors
+    np.testing.assert_array_equal(np.load(out)["0"], wanted)
+
+
+def test_overwriting_starts_over(tmp_path, text, model):
+    half_done(tmp_path, text, model)
+    out = tmp_path / "out.npz"
+    assert embed(text, "-o", out, "--overwrite", "--layers", "top", model=model).code == 0
+    np.testing.assert_array_equal(np.load(out)["0"], expected(model, layers="top")[0].vectors)
+
+
+def test_a_failure_before_the_first_part_leaves_no_journal(tmp_path, model):
+    (tmp_path / "a.jsonl").write_text('{"body": "x"}\n')
+    out = tmp_path / "o.npz"
+    assert "pass --column" in refused(tmp_path / "a.jsonl", "-o", out, model=model)
+    assert embed(tmp_path / "a.jsonl", "-o", out, "--column", "body", model=model).code == 0
+
+
+def test_the_input_is_never_the_output(tmp_path, model):
+    path = tmp_path / "text.jsonl"
+    path.write_text('{"text": "dear to somebody"}\n')
+    sentence = refused(path, "-o", path, "--overwrite", model=model)
+    assert "is the input too" in sentence
+    assert "dear" in path.read_text()
+
+
+def test_an_output_that_is_a_folder_is_refused_at_once(tmp_path, text, model):
+    (tmp_path / "out.npz").mkdir()
+    assert "is a folder" in refused(text, "-o", tmp_path / "out.npz", model=model)
+
+
+def test_a_byte_order_mark_is_no_word(tmp_path, model):
+    path = tmp_path / "text.txt"
+    path.write_bytes(b"\xef\xbb\xbfThe bank\r\nof\n")
+    assert embed(path, "-o", tmp_path / "o.parquet", model=model).code == 0
+    table = pyarrow.parquet.read_table(tmp_path / "o.parquet")
+    assert table["tokens"].to_pylist() == [["The", "bank"], ["of"]]
 
 
 def test_a_resume_as_another_job_is_refused_saying_what_differs(tmp_path, text, model):

@@ -56,6 +56,36 @@ def test_company_changes_no_bit_for_any_number_of_threads(tmp_path, threads, dim
         torch.set_num_threads(before)
 
 
+@pytest.mark.parametrize("threads", [1, 2, 3, 5, 6, 7, 8])
+@pytest.mark.parametrize("width", [1000, 1024, 2048, 4096])
+def test_the_same_row_gets_the_same_bits_wherever_it_stands(threads, width):
+    """What torch divides among threads is cut between rows, never inside one."""
+    before = torch.get_num_threads()
+    torch.set_num_threads(threads)
+    try:
+        for at_least in (4, 16, 32, 64):
+            rows = lanes.even_rows(at_least, width)
+            assert at_least <= rows < at_least + 8 * threads
+            same = torch.randn(4 * width).expand(rows, -1).contiguous()
+            i, f, g, o = same.chunk(4, dim=1)
+            found = torch.sigmoid(o) * torch.tanh(torch.sigmoid(f) + torch.sigmoid(i) * g.tanh())
+            assert (found == found[0]).all()
+    finally:
+        torch.set_num_threads(before)
+
+
+def test_a_window_is_filled_and_nothing_runs_alone(elmo, monkeypatch):
+    run, sizes = lanes.run, []
+
+    def counting(model, vectors, lengths, start):
+        sizes.append(len(lengths))
+        return run(model, vectors, lengths, start)
+
+    monkeypatch.setattr(lanes, "run", counting)
+    bits(elmo, [["the", "bank", "of"]] * 400, token_budget=512)
+    assert sizes == [102, 102, 102, 94]
+
+
 @given(sentences)
 @settings(max_examples=30)
 def test_bulk_agrees_with_a_single_call(elmo, texts):
