@@ -103,6 +103,8 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--sentences", type=int, default=192)
     parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--sizes", nargs="+", default=["original", "small"])
+    parser.add_argument("--how", nargs="+", default=["bulk", "single"])
     args = parser.parse_args()
     with tempfile.TemporaryDirectory() as name:
         place = Path(name)
@@ -114,9 +116,10 @@ def main() -> None:
         everything = real_sentences(args.sentences)
         print(f"{torch.get_num_threads()} threads, torch {torch.__version__}, words per second\n")
         print("| size | how | elmore | peer | ratio |\n|---|---|---|---|---|")
-        for recipe in ("original", "small"):
+        for recipe in args.sizes:
             write_model(recipe, place / recipe)
-            for mode, share in (("bulk", 1.0), ("single", 0.1)):
+            for mode in args.how:
+                share = 1.0 if mode == "bulk" else 0.1
                 texts = place / "texts.json"
                 texts.write_text(json.dumps(everything[: int(share * len(everything))]))
                 rounds = [

@@ -21,8 +21,8 @@ from elmore.model.bilm import BACKWARD, FORWARD, BiLM, BiLMState
 
 IDLE = -1
 STEPS = 8  # steps at a time: bounds the memory of the gates, changes no value
-MOST, FEWEST = 128, 4  # lanes, on a CPU
-SHORT = 64  # tokens: up to here a sentence shares most lanes, from here on fewer and fewer
+MOST, FEWEST = 64, 4  # lanes, on a CPU
+SHORT = 128  # tokens: up to here a sentence shares most lanes, from here on fewer and fewer
 
 
 class Plan(NamedTuple):
@@ -52,7 +52,7 @@ def num_lanes(length: int, cell_dim: int, device: torch.device) -> int:
     """
     doublings = max(0, math.ceil(math.log2(length / SHORT)))
     if device.type != "cpu":
-        return max(FEWEST, 4 * MOST >> doublings)
+        return max(FEWEST, 8 * MOST >> doublings)
     return even_rows(max(FEWEST, MOST >> doublings), cell_dim)
 
 
