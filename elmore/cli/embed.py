@@ -54,10 +54,9 @@ def embed(
 
     if engine == "ray" and (out is None or resume):
         raise ConfigError("--engine ray writes a file, and from its start: -o, and no --resume")
-    if out is not None and out.exists():
-        for name in files or []:
-            if Path(name).exists() and out.samefile(name):
-                raise ConfigError(f"{out} is the input too; pass another name")
+    if out is None and (resume or overwrite):
+        raise ConfigError("--resume and --overwrite are about a file; name it with -o")
+    _refuse_input(out, files or [])
     lines = Lines(files or ["-"], errors=errors, column=column)
     with showing_download() as progress:
         elmo = load(
@@ -110,6 +109,15 @@ def embed(
         print(f"elmore: stopped{again}", file=sys.stderr)
         raise typer.Exit(130) from error
     print(out)
+
+
+def _refuse_input(out: Path | None, files: list[str]) -> None:
+    """Refuse to write over what is read."""
+    from elmore.errors import ConfigError
+
+    for name in files:
+        if out is not None and out.exists() and Path(name).exists() and out.samefile(name):
+            raise ConfigError(f"{out} is the input too; pass another name")
 
 
 def _print(tokens: "list[str]", vectors: "np.ndarray", *, pooled: bool) -> None:
