@@ -17,9 +17,8 @@ from pathlib import Path
 
 import torch
 
-from elmore import config
+from elmore.lm import config
 from elmore.model.bilm import BiLM
-from elmore.model.config import BiLMConfig
 from elmore.text import sentences
 from elmore.text.characters import ByteAlphabet
 from elmore.weights import folder
@@ -61,7 +60,7 @@ def peak(text: Path, out: Path, model: Path, options: list[str]) -> float:
 
 def main() -> None:
     torch.manual_seed(0)
-    shape = config.read(BiLMConfig, Path(config.__file__).parent / "recipes" / "bilm" / "tiny.toml")
+    shape = config.pretraining("tiny").model
     print("| output | sentences | peak MB | above 10 thousand | floor |\n|---|---|---|---|---|")
     with tempfile.TemporaryDirectory() as name:
         place = Path(name)

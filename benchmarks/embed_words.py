@@ -21,9 +21,8 @@ from pathlib import Path
 
 import torch
 
-from elmore import config
+from elmore.lm import config
 from elmore.model.bilm import BiLM
-from elmore.model.config import BiLMConfig
 from elmore.text import sentences
 from elmore.text.characters import ByteAlphabet
 from elmore.text.tokenizers import penn
@@ -74,8 +73,7 @@ def real_sentences(count: int) -> list[list[str]]:
 
 def write_model(recipe: str, folder: Path) -> None:
     torch.manual_seed(0)
-    recipes = Path(config.__file__).parent / "recipes" / "bilm"
-    shape = config.read(BiLMConfig, recipes / f"{recipe}.toml")
+    shape = config.pretraining(recipe).model
     bilm_tf.write(Bundle(BiLM(shape), ByteAlphabet()), folder)
 
 

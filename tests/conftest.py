@@ -2,11 +2,15 @@
 
 import os
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import numpy as np
 import pytest
 import torch
 from hypothesis import HealthCheck, settings
+
+if TYPE_CHECKING:
+    from elmore.corpus.shards import Corpus
 
 settings.register_profile(
     "elmore", deadline=None, derandomize=True, suppress_health_check=[HealthCheck.too_slow]
@@ -31,3 +35,17 @@ def fixtures() -> Path:
     if not folder:
         pytest.skip("ELMORE_FIXTURES is not set: the published fixtures are not here")
     return Path(folder)
+
+
+@pytest.fixture(scope="session")
+def corpus(tmp_path_factory: pytest.TempPathFactory) -> "Corpus":
+    """A prepared text of some 3,000 tokens, with validation text in which some words are new."""
+    from tests import language  # it needs torch's friends, which most tests do without
+
+    return language.prepared(
+        tmp_path_factory.mktemp("corpus"),
+        "shards",
+        language.sentences(400),
+        language.sentences(60, seed=1, rare=("xylophone", "Zürich")),
+        min_count=6,
+    )

@@ -29,7 +29,19 @@ MODULES = {
     "faiss-cpu": "faiss",
     "sentence-transformers": "sentence_transformers",
 }
-CORE = {"errors", "config", "atomic", "text", "model", "weights", "embed", "cli"}
+CORE = {
+    "errors",
+    "config",
+    "atomic",
+    "text",
+    "corpus",
+    "model",
+    "train",
+    "weights",
+    "lm",
+    "embed",
+    "cli",
+}
 
 
 def package(requirement: str) -> str:

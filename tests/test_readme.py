@@ -85,18 +85,3 @@ def test_vectors_feed_a_classifier():
 
 def test_code_written_for_allennlp_runs():
     assert "(2, 3, 256)" in run("examples/from_allennlp.py")
-
-
-def test_a_model_is_trained_from_raw_text_and_can_be_loaded(tmp_path):
-    text = tmp_path / "text.txt"
-    text.write_text("The cat sat on the mat. It was a fine mat.\n" * 40)
-    run(
-        *("examples/train_bilm.py", str(text), "-o", str(tmp_path / "model"), "--recipe", "tiny"),
-        *("--minutes", "0.03", "--budget", "64", "--language", "English"),
-    )
-    import elmore
-
-    elmo = elmore.load(tmp_path / "model")
-    assert elmo.bundle.card.language == "English"
-    assert elmo.bundle.warm_state is not None
-    assert elmo.embed(["The cat sat ."])[0].vectors.shape == (4, elmo.width)

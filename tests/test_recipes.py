@@ -1,28 +1,105 @@
-from pathlib import Path
+"""Every recipe is read, built and run for an update or two."""
 
 import pytest
 import torch
 
-from elmore import config
+from elmore.lm import config
+from elmore.lm.config import PretrainConfig
+from elmore.lm.language_model import LanguageModel
+from elmore.lm.pretrain import pretrain
+from elmore.model import softmax
 from elmore.model.bilm import BiLM
-from elmore.model.config import BiLMConfig
+from elmore.train import optim, schedule
+from elmore.train.fit import Report
+from elmore.weights.bundle import without_memory
+from tests import language
 
-RECIPES = Path(config.__file__).parent / "recipes" / "bilm"
+NAMES = sorted(path.stem for path in (config.RECIPES / "bilm").glob("*.toml"))
+NUM_WORDS = 200_000
 
 
-def num_parameters(name: str) -> int:
-    with torch.device("meta"):
-        model = BiLM(config.read(BiLMConfig, RECIPES / f"{name}.toml"))
-    return sum(weight.numel() for weight in model.parameters())
+def built(recipe: PretrainConfig, num_words: int = NUM_WORDS) -> LanguageModel:
+    """The model of a recipe, without memory."""
+    with without_memory():
+        return LanguageModel(
+            BiLM(recipe.model),
+            softmax.build(recipe.softmax, num_words, recipe.model.lstm.output_dim),
+        )
+
+
+def num_parameters(module: torch.nn.Module) -> int:
+    return sum(weight.numel() for weight in module.parameters())
+
+
+def test_the_recipes_are_those_the_documents_name():
+    assert {"tiny", "small", "medium", "original"} <= set(NAMES)
 
 
 @pytest.mark.parametrize(
     ("name", "count"), [("small", 13_593_296), ("medium", 28_027_728), ("original", 93_600_848)]
 )
 def test_a_published_size_has_its_published_number_of_parameters(name, count):
-    assert num_parameters(name) == count
+    model = built(config.pretraining(name))
+    assert num_parameters(model.bilm) == count
+    width = model.bilm.config.lstm.output_dim
+    assert num_parameters(model.softmax) == NUM_WORDS * (width + 1)
 
 
-@pytest.mark.parametrize("path", sorted(RECIPES.glob("*.toml")), ids=lambda path: path.stem)
-def test_every_recipe_builds(path):
-    assert num_parameters(path.stem) > 0
+@pytest.mark.parametrize("name", NAMES)
+def test_every_recipe_can_be_optimised_and_ends(name):
+    recipe = config.pretraining(name)
+    assert optim.build(built(recipe), recipe.train).param_groups
+    total = recipe.train.num_steps(1000)
+    assert 0 < schedule.share(recipe.train, total - 1, total) <= 1
+    assert recipe.train.warmup < total
+
+
+@pytest.mark.parametrize("name", [name for name in NAMES if name != "tiny"])
+def test_every_recipe_takes_a_step_when_it_is_made_narrow(corpus, tmp_path, name):
+    """All of it but the widths: layers, highways, softmax, optimiser, resets."""
+    narrow = (
+        "model.characters.filters=[[1, 4], [3, 4]]",
+        "model.lstm.cell_dim=8",
+        "model.lstm.output_dim=4",
+        "softmax.num_samples=64",
+        "stream.rows=4",
+        "stream.steps=5",
+        "train.steps=2",
+    )
+    reports = ran(name, narrow, corpus, tmp_path / "run")
+    assert [report.step for report in reports] == [2]
+    assert reports[-1].scores["perplexity"] > 1
+
+
+def test_tiny_takes_its_steps_as_it_is(tmp_path):
+    text = language.prepared(tmp_path, "shards", language.sentences(120))
+    (first,) = ran("tiny", ("train.steps=2",), text, tmp_path / "run")
+    assert first.num_steps == 2
+    assert first.metrics["count"] == 2 * 32 * 20
+
+
+def ran(name: str, overrides: tuple[str, ...], corpus, out) -> list[Report]:
+    recipe = config.pretraining(name, overrides)
+    return list(pretrain(recipe, corpus.path, out, device="cpu"))
+
+
+def test_the_original_is_trained_as_the_paper_has_it():
+    recipe = config.pretraining("original")
+    train = recipe.train
+    assert (recipe.stream.rows, recipe.stream.steps) == (3 * 128, 20)
+    assert recipe.stream.reset == 0
+    assert (recipe.softmax.kind, recipe.softmax.num_samples) == ("sampled", 8192)
+    assert (train.epochs, train.optimizer, train.rate) == (10, "adagrad", 0.2)
+    assert {schedule.share(train, step, 1000) for step in range(1000)} == {1.0}
+    assert recipe.model.dropout == 0.1
+    # of the loss itself, not of the loss times 20 steps
+    assert train.clip == 10 / 20
+    assert train.initial_accumulator == pytest.approx(1 / 20**2)
+
+
+def test_fine_tuning_has_a_recipe_too():
+    recipe = config.finetuning()
+    for train in (recipe.softmax_train, recipe.train):
+        assert train.num_steps(1000) == 3000
+    assert recipe.train.rate < recipe.softmax_train.rate
+    assert recipe.stream.reset == 1.0

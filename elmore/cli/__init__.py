@@ -16,7 +16,17 @@ from typer.core import TyperGroup
 from elmore import __version__
 from elmore.errors import ElmoreError
 
-COMMANDS = ("embed", "models", "info", "convert")
+COMMANDS = (
+    "embed",
+    "models",
+    "info",
+    "convert",
+    "prepare",
+    "pretrain",
+    "finetune",
+    "evaluate",
+    "score",
+)
 
 
 class _Verbs(TyperGroup):

@@ -1,5 +1,6 @@
 """Progress on stderr: one line that changes on a terminal, a plain line now and then in a pipe."""
 
+import math
 import sys
 import time
 from collections.abc import Callable, Iterator
@@ -54,13 +55,41 @@ class _Meter:
         parts.append(f"{rate:,.0f} {unit}/s")
         if fraction and fraction > self._first[1]:
             left = seconds * (1 - fraction) / (fraction - self._first[1])
-            parts.append(f"{100 * fraction:.0f} %, {_clock(left)} left")
+            parts.append(f"{100 * fraction:.0f} %, {clock(left)} left")
         return "  ".join(parts)
 
 
-def _clock(seconds: float) -> str:
+def clock(seconds: float) -> str:
+    """Write a time as hours, minutes and seconds."""
     hours, rest = divmod(int(seconds), 3600)
     return f"{hours}:{rest // 60:02}:{rest % 60:02}" if hours else f"{rest // 60}:{rest % 60:02}"
+
+
+@contextmanager
+def showing_line() -> Iterator[tuple[Callable[[str], None], Callable[[str], None]]]:
+    """Give `change(line)` for the line that changes, and `say(line)` for those that stay."""
+    terminal = sys.stderr.isatty()
+    last = -math.inf
+
+    def change(line: str) -> None:
+        nonlocal last
+        now = time.monotonic()
+        if now - last >= (_TERMINAL if terminal else _PIPE):
+            last = now
+            _print(f"\r{line}\033[K" if terminal else f"{line}\n")
+
+    def say(line: str) -> None:
+        _print(f"\r{line}\033[K\n" if terminal else f"{line}\n")
+
+    try:
+        yield change, say
+    finally:
+        if terminal and last > -math.inf:
+            _print("\n")
+
+
+def _print(text: str) -> None:
+    print(text, end="", file=sys.stderr, flush=True)
 
 
 @contextmanager

@@ -13,7 +13,7 @@ from torch.nn import functional
 from elmore.model.config import CharCNNConfig
 from elmore.model.highway import Highway
 
-_BLOCK = 1024  # words at a time: bounds the memory of the convolutions, changes no value
+_BLOCK = {"cpu": 1024, "cuda": 16384}  # words at a time: bounds the memory, changes no value
 
 
 class CharCNN(nn.Module):
@@ -56,12 +56,28 @@ class CharCNN(nn.Module):
         characters = functional.pad(
             characters, (0, full - characters.shape[1]), value=config.padding_id
         )
-        return torch.cat([self._encode(block) for block in characters.split(_BLOCK)])
+        blocks = characters.split(_BLOCK.get(characters.device.type, 1024))
+        return torch.cat([self._encode(block) for block in blocks])
 
     def _encode(self, characters: Int[Tensor, "N C"]) -> Float[Tensor, "N F"]:
-        spelled = self.embedding(characters).transpose(1, 2)  # (N, E, C)
-        pooled = [convolution(spelled).amax(dim=2) for convolution in self.convolutions]
-        words = self.activation(torch.cat(pooled, dim=1))
+        spelled = self.embedding(characters)  # (N, C, E)
+        words = torch.cat([_pooled(spelled, filters) for filters in self.convolutions], dim=1)
+        words = self.activation(words)
         for highway in self.highways:
             words = highway(words)
         return words
+
+
+def _pooled(spelled: Float[Tensor, "N C E"], filters: nn.Module) -> Float[Tensor, "N n"]:
+    """Give the maximum of each filter over a word.
+
+    A convolution is a product with every window of letters. So few channels are quicker that way,
+    forth and back, than by a convolution's own kernels, on a CPU and on a GPU.
+    """
+    assert isinstance(filters, nn.Conv1d)
+    assert filters.bias is not None
+    windows = spelled.unfold(1, filters.kernel_size[0], 1).flatten(2)  # (N, positions, E * width)
+    found = functional.linear(windows, filters.weight.flatten(1))
+    # Where nothing is learned the place of a maximum is not asked for, which is quicker.
+    largest = found.max(dim=1).values if found.requires_grad else found.amax(dim=1)
+    return largest + filters.bias

@@ -3,12 +3,14 @@
 Shapes: B sentences, T tokens, D input and output width, H cell width.
 """
 
+from types import ModuleType
+
 import torch
 from jaxtyping import Bool, Float
 from torch import Tensor, nn
 
 from elmore.model.config import LSTMConfig
-from elmore.model.lstm_kernels import reference
+from elmore.model.lstm_kernels import by_hand, reference
 from elmore.model.lstm_kernels.reference import GATES, LSTMState, LSTMWeights, Resets
 
 
@@ -47,13 +49,21 @@ class ProjectedLSTM(nn.Module):
         resets: Resets | None = None,
     ) -> tuple[Float[Tensor, "B T D"], LSTMState]:
         """Read each sentence from left to right."""
-        return reference.run(
+        weights = LSTMWeights(self.input, self.recurrent, self.bias, self.projection)
+        return _kernel(inputs, *state, *weights).run(
             inputs,
             mask,
             state,
-            LSTMWeights(self.input, self.recurrent, self.bias, self.projection),
+            weights,
             forget_bias=self.config.forget_bias,
             cell_clip=self.config.cell_clip,
             output_clip=self.config.output_clip,
             resets=resets,
         )
+
+
+def _kernel(*tensors: Tensor | None) -> ModuleType:
+    """Choose by hand where a GPU learns; else the definition, which a CPU learns with as fast."""
+    learns = torch.is_grad_enabled() and any(t is not None and t.requires_grad for t in tensors)
+    on_gpu = any(t is not None and t.is_cuda for t in tensors)
+    return by_hand if learns and on_gpu else reference

@@ -14,6 +14,7 @@ from elmore.model.bilm import BiLM, BiLMState
 from elmore.model.config import BiLMConfig
 from elmore.model.layer_stack import LayerStack
 from elmore.model.mix import SavedMix
+from elmore.model.softmax import AdaptiveSoftmax, Softmax
 from elmore.text.characters import Alphabet, encode_batch
 from elmore.text.vocabulary import Vocabulary
 
@@ -28,6 +29,8 @@ class Card:
     data: str = ""
     source: str = ""
     """The format and the files it came from."""
+    training: dict | None = None
+    """How it was trained: recipe, text, scores, cost."""
 
 
 @dataclass(frozen=True)
@@ -43,6 +46,10 @@ class Bundle:
     warm_state: BiLMState | None = None
     mixes: tuple[SavedMix, ...] = ()
     """Mixes of its layers that were trained for some task."""
+    softmax: Softmax | AdaptiveSoftmax | None = None
+    """Over the words of the vocabulary; published weights come without."""
+    byte_counts: tuple[int, ...] | None = None
+    """How often each byte, and the end of a word, was seen in training."""
 
     @property
     def config(self) -> BiLMConfig:
@@ -85,8 +92,15 @@ class Bundle:
 
 def empty_model(config: BiLMConfig) -> BiLM:
     """Build the network without memory for its weights: they are put in afterwards."""
-    with torch.device("meta"), _NoDraws():
+    with without_memory():
         return BiLM(config)
+
+
+@contextmanager
+def without_memory() -> Iterator[None]:
+    """Build modules without memory for their weights."""
+    with torch.device("meta"), _NoDraws():
+        yield
 
 
 def check_weights(tensor: Tensor, where: str) -> None:

@@ -15,15 +15,18 @@ from elmore.errors import ConfigError, DataError, WeightsError
 from elmore.model.bilm import BiLM, BiLMState
 from elmore.model.config import BiLMConfig, CharCNNConfig
 from elmore.model.mix import SavedMix
+from elmore.model.softmax import AdaptiveSoftmax, Softmax, SoftmaxConfig
+from elmore.model.softmax import build as build_softmax
 from elmore.text.characters import Alphabet, ByteAlphabet, Lexicon, WordAlphabet
 from elmore.text.vocabulary import ELMO_MARKS, MANY_LANGS_MARKS, Vocabulary
-from elmore.weights.bundle import Bundle, Card, check_weights, empty_model
+from elmore.weights.bundle import Bundle, Card, check_weights, empty_model, without_memory
 from elmore.weights.card import page
 
-FORMAT = 1
+FORMAT = 2  # since 2: the softmax, the bytes of the text, how it was trained
 FILES = frozenset({"config.json", "model.safetensors", "vocabulary.txt", "README.md"})
 
 _WARM = "warm_state."  # before the names of the starting state, beside the network's own
+_SOFTMAX = "softmax."  # likewise
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -55,6 +58,8 @@ class FolderConfig:
     mixes: tuple[MixConfig, ...] = ()
     options: dict | None = None
     """The options.json the model came with, word for word."""
+    softmax: SoftmaxConfig | None = None
+    byte_counts: tuple[int, ...] | None = None
 
 
 def is_one(folder: Path) -> bool:
@@ -71,11 +76,16 @@ def save(bundle: Bundle, destination: Path, *, overwrite: bool = False) -> None:
         card=bundle.card,
         mixes=tuple(MixConfig(**mix._asdict()) for mix in bundle.mixes),
         options=bundle.options,
+        softmax=bundle.softmax.config if bundle.softmax else None,
+        byte_counts=bundle.byte_counts,
     )
     tensors = {name: tensor.contiguous() for name, tensor in bundle.model.state_dict().items()}
     if bundle.warm_state is not None:
         for name, tensor in bundle.warm_state._asdict().items():
             tensors[_WARM + name] = tensor.contiguous()
+    if bundle.softmax is not None:
+        for name, tensor in bundle.softmax.state_dict().items():
+            tensors[_SOFTMAX + name] = tensor.contiguous()
     with atomic.folder(destination, replaces=FILES if overwrite else frozenset()) as folder:
         text = json.dumps(config.as_dict(settings), indent=2, ensure_ascii=False)
         (folder / "config.json").write_text(text + "\n", encoding="utf-8")
@@ -102,11 +112,14 @@ def _alphabet_config(alphabet: Alphabet) -> AlphabetConfig:
 def load(folder: Path) -> Bundle:
     """Open a model folder; the weights stay in the file until they are used."""
     settings = _settings(folder / "config.json")
-    marks = MANY_LANGS_MARKS if settings.alphabet.kind == "lexicon" else ELMO_MARKS
+    # Words of a lexicon have its marks; words of a softmax that was learned later have ours.
+    of_lexicon = settings.alphabet.kind == "lexicon" and settings.model.words is not None
+    marks = MANY_LANGS_MARKS if of_lexicon else ELMO_MARKS
     path = folder / "vocabulary.txt"
     vocabulary = Vocabulary.read(path, marks) if path.exists() else None
     alphabet = _alphabet(settings, vocabulary, folder)
-    model, warm_state = _load_model(settings.model, folder / "model.safetensors")
+    softmax = _empty_softmax(settings, vocabulary, folder)
+    model, warm_state = _load_weights(settings.model, softmax, folder / "model.safetensors")
     return Bundle(
         model,
         alphabet,
@@ -115,6 +128,8 @@ def load(folder: Path) -> Bundle:
         settings.options,
         warm_state,
         tuple(SavedMix(mix.weights, mix.gamma, mix.layer_norm) for mix in settings.mixes),
+        softmax,
+        settings.byte_counts,
     )
 
 
@@ -168,29 +183,52 @@ def _ids_of(letters: tuple[str, ...] | None) -> tuple[int, int] | None:
     return (len(letters), letters.index(pad) if pad in letters else -1) if letters else None
 
 
-def _load_model(shape: BiLMConfig, path: Path) -> tuple[BiLM, BiLMState | None]:
+def _empty_softmax(
+    settings: FolderConfig, vocabulary: Vocabulary | None, folder: Path
+) -> Softmax | AdaptiveSoftmax | None:
+    if settings.softmax is None:
+        return None
+    if vocabulary is None:
+        raise DataError(f"{folder}: config.json has a softmax, and vocabulary.txt is missing")
+    with without_memory():
+        return build_softmax(settings.softmax, len(vocabulary), settings.model.lstm.output_dim)
+
+
+def _load_weights(
+    shape: BiLMConfig, softmax: Softmax | AdaptiveSoftmax | None, path: Path
+) -> tuple[BiLM, BiLMState | None]:
+    """Fill the network and the softmax; the warm state comes back with the network."""
     model = empty_model(shape)
     expected = model.state_dict()
+    if softmax is not None:
+        expected |= {_SOFTMAX + name: tensor for name, tensor in softmax.state_dict().items()}
     try:
         with safe_open(path, framework="pt") as file:
             names = set(file.keys())
+            if any(name.startswith(_WARM) for name in names):
+                expected |= _warm_names(model)
             _check_names(names, set(expected), path)
             found = {name: _checked(file.get_tensor(name), name, path) for name in names}
     except (OSError, SafetensorError) as error:
         raise WeightsError(f"{path}: not a readable safetensors file ({error})") from error
-    warm = {name: found.pop(name) for name in names if name.startswith(_WARM)}
-    if warm:
-        expected |= _warm_names(model)
-        _check_names(names, set(expected), path)
-    for name, tensor in (found | warm).items():
+    for name, tensor in found.items():
         if tensor.shape != expected[name].shape:
             raise WeightsError(
                 f"{path}: {name} has shape {tuple(tensor.shape)}, config.json asks for "
                 f"{tuple(expected[name].shape)}; are they of the same model?"
             )
+    warm, words = _part(found, _WARM), _part(found, _SOFTMAX)
     model.load_state_dict(found, assign=True)
-    state = BiLMState(warm[_WARM + "output"], warm[_WARM + "cell"]) if warm else None
-    return model.eval(), state
+    if softmax is not None:
+        softmax.load_state_dict(words, assign=True)
+        softmax.eval()
+    return model.eval(), BiLMState(**warm) if warm else None
+
+
+def _part(found: dict[str, Tensor], before: str) -> dict[str, Tensor]:
+    """Take out the tensors whose names begin so."""
+    names = [name for name in found if name.startswith(before)]
+    return {name.removeprefix(before): found.pop(name) for name in names}
 
 
 def _warm_names(model: BiLM) -> dict[str, Tensor]:
@@ -202,7 +240,7 @@ def _check_names(found: set[str], expected: set[str], path: Path) -> None:
     missing = sorted(expected - found)
     if missing:
         raise WeightsError(f"{path}: {missing[0]} is missing; is config.json of the same model?")
-    others = sorted(name for name in found - expected if not name.startswith(_WARM))
+    others = sorted(found - expected)
     if others:
         raise WeightsError(
             f"{path}: {others[0]} has no place in the network of config.json; are they of the same "

@@ -35,11 +35,16 @@ def load(
 def files(*sources: str | Path) -> list[Path]:
     """Give the files of a model that is here, for their checksums."""
     if len(sources) == 2 or Path(sources[0]).exists():
-        places = [Path(source) for source in sources]
+        places = [_of_run(Path(source)) for source in sources]
     else:
         places = _places(str(sources[0]))
     inside = [sorted(place.iterdir()) if place.is_dir() else [place] for place in places]
     return [path for found in inside for path in found if path.is_file()]
+
+
+def _of_run(place: Path) -> Path:
+    """Give the best checkpoint of a run folder, which is what is meant by it."""
+    return place / "best" if folder.is_one(place / "best") else place
 
 
 def _places(name: str) -> list[Path]:
@@ -83,6 +88,7 @@ def _load_folder(path: Path, vocabulary: Path | None, *, shown: Path) -> Bundle:
     if many_langs.is_one(path):
         _refuse_vocabulary(vocabulary, str(shown))
         return many_langs.read(path)
+    path = _of_run(path)
     if folder.is_one(path):
         _refuse_vocabulary(vocabulary, str(shown))
         return folder.load(path)

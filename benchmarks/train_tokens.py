@@ -1,0 +1,163 @@
+"""How many tokens a second does pretraining make, end to end, and where does the time go?
+
+    python benchmarks/train_tokens.py SHARDS [--recipe original] [--rows 1024] [--updates 60]
+
+SHARDS is a folder written by `elmore prepare`, of real text with a vocabulary of 200,000 words or
+more. A token is one position, counted once for both directions. Data loading, optimiser and
+logging are in: the updates are made by the same code that `elmore pretrain` drives, into a
+temporary run folder. The first updates, which compile, are left out; the median of the reports
+counts. For the share of each part it is run alone on the same batch, forth and back; what the parts
+do not explain is the rest. `--kernels N` lists the N kernels that took longest.
+"""
+
+import argparse
+import itertools
+import statistics
+import tempfile
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import torch
+from torch import nn
+from torch.profiler import ProfilerActivity, profile
+
+from elmore.corpus.shards import open_corpus
+from elmore.lm import config
+from elmore.lm.pretrain import alphabet_of, model_of, trained
+from elmore.lm.training import Training
+from elmore.train import optim, precision
+from elmore.train.batches import moved
+from elmore.train.distributed import ALONE
+from elmore.train.loop import steps
+from elmore.train.runs import Run
+
+WARM_UP = 3  # reports
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("shards", type=Path)
+    parser.add_argument("--recipe", default="original")
+    parser.add_argument("--rows", type=int, default=1024)
+    parser.add_argument("--updates", type=int, default=100)
+    parser.add_argument("--set", nargs="*", default=[], help="section.key=value")
+    parser.add_argument("--kernels", type=int, default=0)
+    args = parser.parse_args()
+    settings = [f"stream.rows={args.rows}", f"train.steps={args.updates}", "train.log_every=5"]
+    recipe = config.pretraining(args.recipe, [*settings, *args.set])
+    device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+    corpus = open_corpus(args.shards)
+    training = Training(
+        model_of(recipe, corpus.vocabulary, ()),
+        corpus,
+        corpus.vocabulary,
+        alphabet_of(recipe, corpus.vocabulary),
+        recipe.stream,
+        recipe.train.seed,
+        ALONE,
+    )
+    numbers = precision.resolve(recipe.train, device)
+    training.evaluate = dict  # type: ignore[method-assign] -- the speed of training alone
+    training.save = lambda *_: None  # type: ignore[method-assign]
+    name = torch.cuda.get_device_name() if device.type == "cuda" else "CPU"
+    print(f"{args.recipe}, {numbers}, {args.rows} x {recipe.stream.steps}, ", end="")
+    print(f"{len(corpus.vocabulary):,} words, {name}, torch {torch.__version__}")
+    with tempfile.TemporaryDirectory() as folder:
+        reports = trained(training, recipe.train, Run(Path(folder)), device, ALONE, resume=False)
+        kept = [report.metrics for report in itertools.islice(reports, WARM_UP, None)][:-1]
+    speed = statistics.median(metrics["per_second"] for metrics in kept)
+    waiting = statistics.median(metrics["data_share"] for metrics in kept)
+    print(f"{speed:,.0f} tokens/s; waiting for data {100 * waiting:.2f} %", end="")
+    print(f"; {kept[-1].get('gigabytes', 0):.1f} GB")
+    shares(training, recipe, device, 1000 * args.rows * recipe.stream.steps / speed)
+    if args.kernels:
+        kernels(training, recipe, device, args.kernels)
+
+
+def shares(
+    training: Training, recipe: config.PretrainConfig, device: torch.device, whole: float
+) -> None:
+    """Print where the milliseconds of an update go, each part run alone."""
+    model = training.module
+    batch = moved(training.batch(0), device)
+    optimizer = optim.build(model, recipe.train)
+    weights = [weight for weight in model.parameters() if weight.requires_grad]
+    vectors = model.vectors(batch).detach()
+    width = vectors.shape[1]
+    states = torch.randn(batch.targets[0].numel(), width, device=device, requires_grad=True)
+    spoken = torch.randn(len(vectors), width, device=device, requires_grad=True)
+
+    def characters() -> None:
+        out = model.vectors(batch)
+        out.backward(torch.ones_like(out))
+
+    def lstms() -> None:
+        tops, _ = model.read(batch, None, spoken)
+        sum(top.float().sum() for top in tops).backward()
+
+    def softmax() -> None:
+        for targets, seed in zip(batch.targets, batch.seeds, strict=True):
+            model.softmax.loss(states, targets.flatten(), seed).sum().backward()
+
+    def update() -> None:
+        nn.utils.clip_grad_norm_(weights, 1.0)
+        optimizer.step()
+
+    model(batch, None).loss.backward()
+    numbers = precision.resolve(recipe.train, device)
+    print("\n| part | ms per update | share |\n|---|---|---|")
+    rest = whole
+    for name, part in (
+        ("characters", characters),
+        ("LSTMs", lstms),
+        ("softmax", softmax),
+        ("clip and optimiser", update),
+    ):
+        with precision.computing(numbers, device):
+            took = milliseconds(part, device)
+        rest -= took
+        print(f"| {name} | {took:.1f} | {100 * took / whole:.0f} % |")
+    print(f"| rest | {rest:.1f} | {100 * rest / whole:.0f} % |\n| all | {whole:.1f} | 100 % |")
+
+
+def milliseconds(part: Callable[[], None], device: torch.device) -> float:
+    times = []
+    for _ in range(8):
+        wait(device)
+        begun = time.perf_counter()
+        part()
+        wait(device)
+        times.append(1000 * (time.perf_counter() - begun))
+    return statistics.median(times[3:])
+
+
+def wait(device: torch.device) -> None:
+    if device.type == "cuda":
+        torch.cuda.synchronize()
+
+
+def kernels(
+    training: Training, recipe: config.PretrainConfig, device: torch.device, count: int
+) -> None:
+    """Print the kernels (on a CPU, the operators) that took longest, over three updates."""
+    optimizer = optim.build(training.module, recipe.train)
+    made = steps(training, optimizer, recipe.train, num_steps=6, device=device, ranks=ALONE)
+    for _ in range(3):
+        next(made)
+    on_gpu = device.type == "cuda"
+    kind = ProfilerActivity.CUDA if on_gpu else ProfilerActivity.CPU
+    with profile(activities=[kind]) as found:
+        for _ in made:
+            pass
+        wait(device)
+    key = "self_device_time_total" if on_gpu else "self_cpu_time_total"
+    rows = sorted(found.key_averages(), key=lambda row: -getattr(row, key))
+    print("\n| kernel | ms per update | calls |\n|---|---|---|")
+    for row in rows[:count]:
+        print(f"| {row.key[:90]} | {getattr(row, key) / 3000:.2f} | {row.count / 3:.0f} |")
+    print(f"| all | {sum(getattr(row, key) for row in rows) / 3000:.2f} | |")
+
+
+if __name__ == "__main__":
+    main()

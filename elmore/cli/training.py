@@ -1,0 +1,88 @@
+"""Training as a person likes to watch it: one line that changes, a line for each evaluation."""
+
+import math
+import os
+import signal
+import sys
+from collections.abc import Iterable
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import typer
+
+from elmore.cli.progress import clock, showing_line
+
+if TYPE_CHECKING:
+    from elmore.train.fit import Report
+
+
+def speaks() -> bool:
+    """Tell whether this is the one process of several that speaks."""
+    return os.environ.get("RANK", "0") == "0"
+
+
+def follow(what: str, reports: Iterable["Report"]) -> "Report | None":
+    """Show reports as they come; the last one comes back."""
+    report = None
+    with showing_line() as (change, say):
+        left = _Left()
+        for report in reports:
+            if not speaks():
+                continue
+            change(f"{what}: {_line(report)}  {left.after(report)}")
+            if report.scores:
+                scores = "  ".join(f"{name} {value:.4g}" for name, value in report.scores.items())
+                say(f"update {report.step}: {scores}{'  (best so far)' if report.improved else ''}")
+    return report
+
+
+def end(last: "Report | None", out: Path) -> None:
+    """Say how it ended; a run that was told to stop exits as the signal would have it."""
+    if last is None:
+        _say(f"{out} was finished before: nothing was left to do")
+    elif last.stopped.startswith("SIG"):
+        _say(
+            f"stopped by {last.stopped} after update {last.step}, which is saved; the same command "
+            "with --resume goes on"
+        )
+        raise typer.Exit(128 + signal.Signals[last.stopped])
+    elif last.stopped:
+        _say(f"stopped at update {last.step}: {last.stopped}")
+
+
+def _say(sentence: str) -> None:
+    if speaks():
+        print(f"elmore: {sentence}", file=sys.stderr)
+
+
+def _line(report: "Report") -> str:
+    numbers = report.metrics
+    perplexity = math.exp(min(numbers["loss"], 50.0))
+    parts = [
+        f"{report.step:,} of {report.num_steps:,}",
+        f"loss {numbers['loss']:.3f}",
+        f"perplexity {perplexity:,.1f}",
+        f"rate {numbers['rate']:.2g}",
+        f"{numbers['per_second']:,.0f} tokens/s",
+    ]
+    if "gigabytes" in numbers:
+        parts.append(f"{numbers['gigabytes']:.1f} GB")
+    return "  ".join(parts)
+
+
+class _Left:
+    """The time left, from the speed since this process began."""
+
+    def __init__(self) -> None:
+        import time
+
+        self._now = time.monotonic
+        self._begun: tuple[int, float] | None = None
+
+    def after(self, report: "Report") -> str:
+        if self._begun is None or report.step < self._begun[0]:  # of another stage
+            self._begun = (report.step, self._now())
+            return ""
+        step, begun = self._begun
+        rate = (self._now() - begun) / max(1, report.step - step)
+        return f"{clock(rate * (report.num_steps - report.step))} left"

@@ -1,0 +1,227 @@
+"""A corpus on disk: a stream of word types, memory-mapped, with the words and their counts.
+
+    0 w1 ... wn 0 w1 ... wm 0 ...
+
+One number for each word, and one boundary before each sentence. Type 0 is `<S>` and type 1 `</S>`;
+the words follow by falling count. Only a boundary is ever 0: read forward it opens a sentence as an
+input and closes one as a target, read backward the other way round, so that both directions are
+shifts of the same array. The position after the last token counts as a boundary too.
+
+The folder holds
+
+    index.json            what there is, the size and sha256 of each file, where it is from
+    types.utf8            the words one after another, and types.offsets.npy where each begins
+    counts.npy            how often each type occurs in the training text (int64)
+    vocabulary.txt        the words a softmax is to know
+    train-00000.tokens.npy, train-00000.sentences.npy ...   the stream (uint32), and where in it
+                          sentences start (int64); `valid-...` likewise
+"""
+
+import hashlib
+import json
+import os
+import re
+from collections.abc import Iterable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from functools import cached_property
+from itertools import chain, islice
+from pathlib import Path
+from typing import Any, Literal
+
+import numpy as np
+from jaxtyping import Bool, Int, Int64, Shaped
+
+from elmore.corpus.type_table import TypeTable
+from elmore.errors import DataError
+from elmore.text.vocabulary import ELMO_MARKS, Vocabulary
+
+FORMAT = 1
+INDEX, VOCABULARY, COUNTS = "index.json", "vocabulary.txt", "counts.npy"
+TYPES, OFFSETS = "types.utf8", "types.offsets.npy"
+OURS = re.compile(
+    r"index\.json|vocabulary\.txt|counts\.npy|types\.utf8|types\.offsets\.npy"
+    r"|(train|valid)-\d{5}\.(tokens|sentences)\.npy"
+)
+"""The names of the files of a corpus."""
+
+BOUNDARY = 0
+"""The type that stands before each sentence: `<S>`."""
+END = 1
+"""The type of `</S>`, which the stream never holds."""
+MARKS = (ELMO_MARKS.begin, ELMO_MARKS.end)
+"""How the first two types are written."""
+
+Split = Literal["train", "valid", "all"]
+
+
+def open_corpus(path: Path | str) -> "Corpus":
+    """Open a folder written by `elmore prepare`; files missing or cut short are found at once."""
+    return Corpus(Path(path))
+
+
+class Corpus:
+    """What `elmore prepare` made: nothing of it is read before it is asked for."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.index = _read_index(path)
+        """What `index.json` says."""
+        for name, file in self.index["files"].items():
+            _check_size(path / name, file["bytes"])
+
+    @cached_property
+    def types(self) -> TypeTable:
+        """The word types; numbers 0 and 1 are `<S>` and `</S>`, also where the text has such."""
+        data = np.memmap(self.path / TYPES, np.uint8, "r").view(np.ndarray)
+        return TypeTable(data, self._array(OFFSETS))
+
+    @cached_property
+    def counts(self) -> Int64[np.ndarray, " types"]:
+        """How often each type occurs in the training text; 0 and 1 once for every sentence."""
+        return self._array(COUNTS)
+
+    @cached_property
+    def vocabulary(self) -> Vocabulary:
+        """The words a softmax is to know, by falling count."""
+        return Vocabulary.read(self.path / VOCABULARY)
+
+    @cached_property
+    def byte_counts(self) -> Int64[np.ndarray, "257"]:
+        """How often each byte occurs in the words of the training text; last, how many words."""
+        return np.array(self.index["byte_counts"], np.int64)
+
+    def word_ids(self, vocabulary: Vocabulary | None = None) -> Int64[np.ndarray, " types"]:
+        """Give the id of each type as a target, in this vocabulary or the corpus's own."""
+        return word_ids(self.types, vocabulary or self.vocabulary)
+
+    def split(self, name: Split) -> "Tokens":
+        """Give the stream of the training text, the validation text, or one after the other."""
+        wanted = ("train", "valid") if name == "all" else (name,)
+        found = [shard for each in wanted for shard in self.index["splits"][each]["shards"]]
+        if not found:
+            raise DataError(
+                f"{self.path} has no {name} text; prepare it with --valid FILE or --valid-share"
+            )
+        return Tokens(
+            [self._array(shard["tokens"]) for shard in found],
+            [self._array(shard["sentences"]) for shard in found],
+        )
+
+    def verify(self) -> None:
+        """Compare every file with its checksum; the first that differs is named."""
+        with ThreadPoolExecutor(min(8, os.cpu_count() or 1)) as pool:
+            digests = list(pool.map(self._digest, self.index["files"]))
+        for (name, file), found in zip(self.index["files"].items(), digests, strict=True):
+            if found != file["sha256"]:
+                raise DataError(
+                    f"{self.path / name}: altered or damaged: its sha256 is not the one in "
+                    f"{INDEX}; copy it again, or prepare the corpus again"
+                )
+
+    def _digest(self, name: str) -> str:
+        with (self.path / name).open("rb") as file:
+            return hashlib.file_digest(file, "sha256").hexdigest()
+
+    def _array(self, name: str) -> Shaped[np.ndarray, "..."]:
+        path = self.path / name
+        try:
+            return np.load(path, mmap_mode="r", allow_pickle=False).view(np.ndarray)
+        except (OSError, ValueError, EOFError) as error:
+            raise DataError(f"{path}: not a readable array ({error})") from error
+
+
+class Tokens:
+    """The stream of one split, over all its shards."""
+
+    def __init__(
+        self,
+        shards: list[Shaped[np.ndarray, " tokens"]],
+        sentences: list[Int64[np.ndarray, " sentences"]],
+    ) -> None:
+        self._shards, self._sentences = shards, sentences
+        self._begins = np.cumsum([0, *map(len, shards)])
+        self.num_tokens = int(self._begins[-1])
+        self.num_sentences = sum(map(len, sentences))
+        self.num_words = self.num_tokens - self.num_sentences
+
+    def take(self, positions: Int[np.ndarray, "..."]) -> Int64[np.ndarray, "..."]:
+        """Give the types at positions of the stream; the one after the last is a boundary."""
+        found = np.full(positions.shape, BOUNDARY, np.int64)
+        for number, here in self._by_shard(positions):
+            found[here] = self._shards[number][positions[here] - self._begins[number]]
+        return found
+
+    def _by_shard(
+        self, positions: Int[np.ndarray, "..."]
+    ) -> Iterator[tuple[int, Bool[np.ndarray, "..."]]]:
+        """Give each shard that is concerned, and which positions lie in it."""
+        if positions.size and not 0 <= positions.min() <= positions.max() <= self.num_tokens:
+            raise IndexError(f"a position outside 0 to {self.num_tokens}")
+        shards = np.searchsorted(self._begins, positions, "right") - 1
+        present = np.bincount(shards.ravel(), minlength=len(self._shards))
+        for number in np.flatnonzero(present[: len(self._shards)]).tolist():
+            yield number, shards == number
+
+    @property
+    def starts(self) -> Int64[np.ndarray, " sentences"]:
+        """Where each sentence starts, that is, where the boundaries lie: 8 bytes a sentence."""
+        if len(self._sentences) == 1:
+            return self._sentences[0]
+        pairs = zip(self._sentences, self._begins[:-1], strict=True)
+        return np.concatenate([sentences + begin for sentences, begin in pairs])
+
+    def first_starts(self, positions: Int[np.ndarray, " N"]) -> Int64[np.ndarray, " N"]:
+        """Give the first sentence start at or after each position; the end where there is none."""
+        found = np.full(positions.shape, self.num_tokens, np.int64)
+        for number, here in self._by_shard(positions):
+            sentences, (begin, end) = self._sentences[number], self._begins[number : number + 2]
+            place = np.searchsorted(sentences, positions[here] - begin)
+            # A shard holds whole sentences: after the last of one the next shard starts.
+            after = place == len(sentences)
+            found[here] = np.where(after, end, begin + sentences[np.where(after, 0, place)])
+        return found
+
+
+def word_ids(types: Iterable[str], vocabulary: Vocabulary) -> Int64[np.ndarray, " types"]:
+    """Look all types up; a word of the text that is written like a mark is an unknown word."""
+    marks, unknown = set(vocabulary.marks), vocabulary.marks.unknown
+    words = (unknown if word in marks else word for word in islice(types, len(MARKS), None))
+    return vocabulary.ids(chain(vocabulary.marks[: len(MARKS)], words))
+
+
+def digest(index: dict[str, Any]) -> str:
+    """Know an index again: of all it says but this."""
+    said = {key: value for key, value in index.items() if key != "sha256"}
+    return hashlib.sha256(json.dumps(said, sort_keys=True).encode()).hexdigest()
+
+
+def _read_index(path: Path) -> dict[str, Any]:
+    try:
+        index = json.loads((path / INDEX).read_text(encoding="utf-8"))
+    except (FileNotFoundError, NotADirectoryError) as error:
+        raise DataError(f"{path} holds no {INDEX}; run 'elmore prepare' first") from error
+    except (OSError, ValueError, RecursionError) as error:
+        raise DataError(f"{path / INDEX}: not a readable JSON file ({error})") from error
+    found = index.get("format") if isinstance(index, dict) else None
+    if type(found) is not int:
+        raise DataError(f"{path / INDEX}: not the index of a corpus; run 'elmore prepare'")
+    if found > FORMAT:
+        raise DataError(
+            f"{path / INDEX}: format {found} is newer than this elmore reads ({FORMAT})"
+        )
+    if index.get("sha256") != digest(index):
+        raise DataError(f"{path / INDEX}: altered or damaged; prepare the corpus again")
+    return index
+
+
+def _check_size(path: Path, size: int) -> None:
+    try:
+        found = path.stat().st_size
+    except OSError as error:
+        raise DataError(f"{path}: missing; copy it again, or prepare the corpus again") from error
+    if found != size:
+        what = "cut short" if found < size else "altered"
+        raise DataError(
+            f"{path}: {what}: it holds {found:,} bytes, {INDEX} says {size:,}; copy it again, or "
+            "prepare the corpus again"
+        )

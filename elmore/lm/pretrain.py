@@ -1,0 +1,151 @@
+"""Train a biLM from nothing, or from the weights of another, on a prepared text."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import torch
+import torch.distributed as dist
+
+from elmore import config
+from elmore.corpus.shards import Corpus, open_corpus
+from elmore.errors import ConfigError
+from elmore.lm.config import PretrainConfig
+from elmore.lm.language_model import LanguageModel
+from elmore.lm.training import Training
+from elmore.model import softmax as softmaxes
+from elmore.model.bilm import BiLM
+from elmore.model.softmax import Softmax
+from elmore.text.characters import Alphabet, ByteAlphabet, WordAlphabet
+from elmore.text.vocabulary import Vocabulary
+from elmore.train import precision
+from elmore.train.config import TrainConfig
+from elmore.train.distributed import Ranks, started
+from elmore.train.fit import Report, fit
+from elmore.train.runs import Run
+from elmore.weights import pretrained
+from elmore.weights.bundle import Bundle
+
+
+def pretrain(
+    recipe: PretrainConfig,
+    shards: Path,
+    out: Path,
+    *,
+    init: Sequence[str | Path] = (),
+    resume: bool = False,
+    device: str = "auto",
+) -> Iterator[Report]:
+    """Train as the recipe says, and report; the best model lies in `out / "best"`."""
+    with started(device) as (ranks, place):
+        corpus = checked(shards, ranks)
+        training = Training(
+            model_of(recipe, corpus.vocabulary, init),
+            corpus,
+            corpus.vocabulary,
+            alphabet_of(recipe, corpus.vocabulary),
+            recipe.stream,
+            recipe.train.seed,
+            ranks,
+            replace(recipe.card, training={"recipe": config.as_dict(recipe)}),
+        )
+        run = begun(out, config.as_dict(recipe), corpus, ranks, resume=resume)
+        yield from trained(training, recipe.train, run, place, ranks, resume=resume)
+
+
+def checked(shards: Path, ranks: Ranks) -> Corpus:
+    """Open a prepared text; one process looks whether it is whole."""
+    corpus = open_corpus(shards)
+    if ranks.first:
+        corpus.verify()
+    return corpus
+
+
+def begun(out: Path, recipe: dict[str, Any], corpus: Corpus, ranks: Ranks, *, resume: bool) -> Run:
+    """Make the run folder, or come back to it."""
+    run = Run(out)
+    if ranks.first:
+        run.begin({**recipe, "corpus": corpus.index["sha256"]}, resume=resume)
+    if ranks.size > 1:
+        dist.barrier()
+    return run
+
+
+def trained(
+    training: Training,
+    settings: TrainConfig,
+    run: Run,
+    device: torch.device,
+    ranks: Ranks,
+    *,
+    resume: bool,
+) -> Iterator[Report]:
+    """Move everything where it belongs, and train."""
+    numbers = precision.dtype(precision.resolve(settings, device))
+    training.module.to(device, numbers).train()
+    if device.type == "cuda" and _may_record(training, settings, ranks):
+        with precision.computing(precision.resolve(settings, device), device, cache=False):
+            training.module.record(training.stream.rows, training.stream.steps)
+    yield from fit(training, settings, run, device=device, ranks=ranks, resume=resume)
+
+
+def _may_record(training: Training, settings: TrainConfig, ranks: Ranks) -> bool:
+    """Frozen stacks have no way back to record, and DDP has its own hooks there."""
+    stacks = training.module.bilm.stacks
+    learned = all(weight.requires_grad for stack in stacks for weight in stack.parameters())
+    return learned and settings.accumulate == 1 and ranks.size == 1
+
+
+def alphabet_of(recipe: PretrainConfig, vocabulary: Vocabulary) -> Alphabet:
+    """Say how the model of a recipe spells words."""
+    characters, words = recipe.model.characters, recipe.model.words
+    if characters is None:
+        if words is not None and words.num_words != len(vocabulary):
+            raise ConfigError(
+                f"model.words.num_words is {words.num_words}, the vocabulary of the text has "
+                f"{len(vocabulary)} words; they must agree"
+            )
+        return WordAlphabet(vocabulary)
+    if words is not None:
+        raise ConfigError("a model that reads words and characters cannot be trained from nothing")
+    return ByteAlphabet(characters.max_characters)
+
+
+def model_of(
+    recipe: PretrainConfig, vocabulary: Vocabulary, init: Sequence[str | Path]
+) -> LanguageModel:
+    """Build the model of a recipe, with new weights or those of another model."""
+    torch.manual_seed(recipe.train.seed)
+    model = LanguageModel(
+        BiLM(recipe.model),
+        softmaxes.build(recipe.softmax, len(vocabulary), recipe.model.lstm.output_dim),
+    )
+    if init:
+        _start_from(model, vocabulary, pretrained.load(*init))
+    return model
+
+
+def _start_from(model: LanguageModel, vocabulary: Vocabulary, bundle: Bundle) -> None:
+    """Take over the weights of another model, and of its softmax the words both know."""
+    ours, theirs = config.as_dict(model.bilm.config), config.as_dict(bundle.config)
+    differs = [key for key in ours if ours[key] != theirs[key] and key != "dropout"]
+    if differs:
+        raise ConfigError(
+            f"--init: that model has another shape (model.{differs[0]}: {theirs[differs[0]]}, the "
+            f"recipe asks for {ours[differs[0]]}); use its own recipe"
+        )
+    if model.bilm.config.words is not None and bundle.vocabulary != vocabulary:
+        raise ConfigError(
+            "--init: that model has a table of other words; prepare the text with its list of "
+            "words (--vocabulary)"
+        )
+    model.bilm.load_state_dict(bundle.model.state_dict())
+    old, new = bundle.softmax, model.softmax
+    if not (isinstance(old, Softmax) and isinstance(new, Softmax) and bundle.vocabulary):
+        return
+    known = [word for word in vocabulary.words if word in bundle.vocabulary]
+    here, there = (torch.from_numpy(words.ids(known)) for words in (vocabulary, bundle.vocabulary))
+    with torch.no_grad():
+        new.weight[here] = old.weight[there]
+        new.bias[here] = old.bias[there]

@@ -1,0 +1,266 @@
+"""`pointwise.py` for a GPU, each function one kernel: see there what they mean.
+
+A program works on a block of one row. The arithmetic is in the precision of the cell, whatever the
+matmuls had; every element is written by one program alone, so the bits are the same each time.
+"""
+
+# ruff: noqa: ANN001, ANN202 -- a kernel takes pointers, which have no Python type
+
+from __future__ import annotations
+
+from typing import Any
+
+from jaxtyping import Bool, Float
+from torch import Tensor
+
+try:
+    import triton.language as tl  # pyrefly: ignore[missing-import]
+    from triton import jit  # pyrefly: ignore[missing-import]
+except ModuleNotFoundError:  # it comes with torch for GPUs; without it nothing here is called
+
+    def jit(kernel: Any) -> Any:  # noqa: ANN401
+        """Leave a kernel as it is."""
+        return kernel
+
+
+BLOCK = 512
+
+
+def cell_step(
+    gates: Float[Tensor, "B G"],
+    bias: Float[Tensor, " G"],
+    cell: Float[Tensor, "B H"],
+    alive: Bool[Tensor, "B 1"],
+    fresh: Bool[Tensor, "B 1"],
+    to: Float[Tensor, "B H"],
+    clip: float | None,
+    hidden: Float[Tensor, "B H"],
+    next_cell: Float[Tensor, "B H"],
+) -> None:
+    """Let the gates, still without bias, act on the cell."""
+    rows, width = cell.shape
+    _cell_step[rows, -(-width // BLOCK)](
+        gates, bias, cell, alive, fresh, to, hidden, next_cell, width, clip, BLOCK
+    )
+
+
+def output_step(
+    projected: Float[Tensor, "B D"],
+    output: Float[Tensor, "B D"],
+    alive: Bool[Tensor, "B 1"],
+    fresh: Bool[Tensor, "B 1"],
+    to: Float[Tensor, "B D"],
+    clip: float | None,
+    shown: Float[Tensor, "B D"],
+    next_output: Float[Tensor, "B D"],
+) -> None:
+    """Clip the projection: what the layer shows, and what the next step reads of it."""
+    rows, width = projected.shape
+    _output_step[rows, -(-width // BLOCK)](
+        projected,
+        output,
+        alive,
+        fresh,
+        to,
+        shown,
+        next_output,
+        output.stride(0),
+        width,
+        clip,
+        BLOCK,
+    )
+
+
+def output_gradient(
+    shown_grad: Float[Tensor, "B D"],
+    next_grad: Float[Tensor, "B D"],
+    projected: Float[Tensor, "B D"],
+    alive: Bool[Tensor, "B 1"],
+    next_alive: Bool[Tensor, "B 1"],
+    fresh: Bool[Tensor, "B 1"],
+    clip: float | None,
+    waiting: Float[Tensor, "B D"],
+    projected_grad: Float[Tensor, "B D"],
+) -> None:
+    """Undo `output_step`."""
+    rows, width = projected.shape
+    _output_gradient[rows, -(-width // BLOCK)](
+        shown_grad,
+        next_grad,
+        projected,
+        alive,
+        next_alive,
+        fresh,
+        waiting,
+        projected_grad,
+        next_grad.stride(0),
+        width,
+        clip,
+        BLOCK,
+    )
+
+
+def cell_gradient(
+    gates: Float[Tensor, "B G"],
+    bias: Float[Tensor, " G"],
+    cell: Float[Tensor, "B H"],
+    hidden_grad: Float[Tensor, "B H"],
+    alive: Bool[Tensor, "B 1"],
+    fresh: Bool[Tensor, "B 1"],
+    clip: float | None,
+    cell_grad: Float[Tensor, "B H"],
+    gates_grad: Float[Tensor, "B G"],
+) -> None:
+    """Undo `cell_step`: `cell_grad` is that of the next cell, and becomes that of this one."""
+    rows, width = cell.shape
+    _cell_gradient[rows, -(-width // BLOCK)](
+        gates, bias, cell, hidden_grad, alive, fresh, cell_grad, gates_grad, width, clip, BLOCK
+    )
+
+
+@jit
+def _cell_step(
+    gates,
+    bias,
+    cell,
+    alive,
+    fresh,
+    to,
+    hidden,
+    next_cell,
+    width,
+    clip: tl.constexpr,
+    block: tl.constexpr,
+):
+    row, columns, inside = _place(width, block)
+    here = row * width + columns
+    before = tl.load(cell + here, inside)
+    i, f, g, o = _activate(gates, bias, row, columns, inside, width, before.dtype)
+    new = _clamp(f * before + i * g, clip)
+    tl.store(hidden + here, o * _tanh(new), inside)
+    carried = tl.where(tl.load(alive + row), new, before)
+    if tl.load(fresh + row):
+        carried = tl.load(to + here, inside)
+    tl.store(next_cell + here, carried, inside)
+
+
+@jit
+def _output_step(
+    projected,
+    output,
+    alive,
+    fresh,
+    to,
+    shown,
+    next_output,
+    stride,
+    width,
+    clip: tl.constexpr,
+    block: tl.constexpr,
+):
+    row, columns, inside = _place(width, block)
+    here = row * width + columns
+    new = _clamp(tl.load(projected + here, inside), clip)
+    is_alive = tl.load(alive + row)
+    tl.store(shown + here, tl.where(is_alive, new, 0), inside)
+    there = row * stride + columns  # beside the inputs, in a wider row
+    carried = tl.where(is_alive, new, tl.load(output + there, inside))
+    if tl.load(fresh + row):
+        carried = tl.load(to + here, inside)
+    tl.store(next_output + there, carried, inside)
+
+
+@jit
+def _output_gradient(
+    shown_grad,
+    next_grad,
+    projected,
+    alive,
+    next_alive,
+    fresh,
+    waiting,
+    projected_grad,
+    stride,
+    width,
+    clip: tl.constexpr,
+    block: tl.constexpr,
+):
+    row, columns, inside = _place(width, block)
+    here = row * width + columns
+    waited = tl.load(waiting + here, inside)
+    returned = tl.load(next_grad + row * stride + columns, inside).to(waited.dtype)
+    returned += tl.where(tl.load(next_alive + row), 0, waited)
+    returned = tl.where(tl.load(fresh + row), 0, returned)
+    tl.store(waiting + here, returned, inside)
+    grad = tl.load(shown_grad + here, inside).to(waited.dtype) + returned
+    if clip is not None:
+        grad = tl.where(_within(tl.load(projected + here, inside), clip), grad, 0)
+    tl.store(projected_grad + here, tl.where(tl.load(alive + row), grad, 0), inside)
+
+
+@jit
+def _cell_gradient(
+    gates,
+    bias,
+    cell,
+    hidden_grad,
+    alive,
+    fresh,
+    cell_grad,
+    gates_grad,
+    width,
+    clip: tl.constexpr,
+    block: tl.constexpr,
+):
+    row, columns, inside = _place(width, block)
+    here = row * width + columns
+    before = tl.load(cell + here, inside)
+    i, f, g, o = _activate(gates, bias, row, columns, inside, width, before.dtype)
+    new = f * before + i * g
+    squashed = _tanh(_clamp(new, clip))
+    is_alive = tl.load(alive + row)
+    handed_on = tl.where(tl.load(fresh + row), 0, tl.load(cell_grad + here, inside))
+    from_hidden = tl.load(hidden_grad + here, inside).to(before.dtype)
+    grad = tl.where(is_alive, handed_on + from_hidden * o * (1 - squashed * squashed), 0)
+    if clip is not None:
+        grad = tl.where(_within(new, clip), grad, 0)
+    gate = gates_grad + row * 4 * width + columns
+    tl.store(gate, grad * g * i * (1 - i), inside)
+    tl.store(gate + width, grad * before * f * (1 - f), inside)
+    tl.store(gate + 2 * width, grad * i * (1 - g * g), inside)
+    tl.store(gate + 3 * width, from_hidden * squashed * o * (1 - o), inside)
+    tl.store(cell_grad + here, tl.where(is_alive, grad * f, handed_on), inside)
+
+
+@jit
+def _place(width, block: tl.constexpr):
+    columns = tl.program_id(1) * block + tl.arange(0, block)
+    return tl.program_id(0).to(tl.int64), columns, columns < width
+
+
+@jit
+def _activate(gates, bias, row, columns, inside, width, dtype: tl.constexpr):
+    gate = gates + row * 4 * width + columns
+    bias += columns
+    i = tl.load(gate, inside).to(dtype) + tl.load(bias, inside)
+    f = tl.load(gate + width, inside).to(dtype) + tl.load(bias + width, inside)
+    g = tl.load(gate + 2 * width, inside).to(dtype) + tl.load(bias + 2 * width, inside)
+    o = tl.load(gate + 3 * width, inside).to(dtype) + tl.load(bias + 3 * width, inside)
+    return tl.sigmoid(i), tl.sigmoid(f), _tanh(g), tl.sigmoid(o)
+
+
+@jit
+def _tanh(values):
+    return 2 * tl.sigmoid(2 * values) - 1
+
+
+@jit
+def _clamp(values, clip: tl.constexpr):
+    if clip is not None:  # comparisons, since minimum and maximum would lose a NaN
+        values = tl.where(values > clip, clip, tl.where(values < -clip, -clip, values))
+    return values
+
+
+@jit
+def _within(values, clip: tl.constexpr):
+    return (values >= -clip) & (values <= clip)

@@ -1,0 +1,323 @@
+"""Which word comes next: the full, the sampled and the adaptive softmax over V words.
+
+    nll[m] = log(exp(own[m]) + sum_k exp(logits[m, k])) - own[m]        k: all words but the own
+
+`own` is the logit of the word that came. The full softmax sums over all other words. The sampled
+one (Jean et al., 2015) sums over n drawn words, each weighed by 1 / (n P): its sum has the full
+one as its mean. A draw that hits the own word does not count, for that word is there already.
+The adaptive one (Grave et al., 2017) is exact and cheap: rare words share a place among the
+frequent ones, and only where that place came are they told apart, in fewer dimensions.
+
+The logits of all positions and words never exist at once. What is kept is one number per position,
+the log of its sum; backward computes the logits again, tile by tile.
+
+Shapes: M positions, D width, V words, n words summed over.
+"""
+
+import math
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import Any, Literal
+
+import torch
+from jaxtyping import Float, Int
+from torch import Tensor, nn
+from torch.autograd.function import once_differentiable
+from torch.nn import functional
+
+from elmore.errors import ConfigError
+from elmore.model import sampling, softmax_kernels
+
+_LARGEST = 10**9
+_WIDE_PRODUCTS = "dtype" in torch.ops.aten.mm.overloads()  # torch 2.8
+_NARROWING = 4  # each tail of the adaptive softmax is this much narrower than the one before
+
+
+@dataclass(frozen=True, kw_only=True)
+class SoftmaxConfig:
+    """How the next word is learned; to be measured it always takes an exact softmax."""
+
+    kind: Literal["sampled", "full", "adaptive"] = "sampled"
+    num_samples: int = 8192
+    """n: negatives in one call, the same for all its positions."""
+    unique: bool = False
+    """TensorFlow's sampler: distinct negatives with its own correction."""
+    cutoffs: tuple[int, ...] = ()
+    """Adaptive: where each tail begins, in rising order; empty takes V/20 and V/4."""
+    chunk: int = 2**26
+    """Logits at a time: bounds the memory, and changes no result but by rounding."""
+
+    def __post_init__(self) -> None:
+        if self.kind not in ("sampled", "full", "adaptive"):
+            raise ConfigError(
+                f"softmax.kind must be 'sampled', 'full' or 'adaptive', found {self.kind!r}"
+            )
+        for name, value in (("num_samples", self.num_samples), ("chunk", self.chunk)):
+            if not 1 <= value <= _LARGEST:
+                raise ConfigError(f"softmax.{name} must be between 1 and {_LARGEST}, found {value}")
+        rising = all(a < b for a, b in pairwise((0, *self.cutoffs)))
+        if not rising:
+            raise ConfigError(
+                f"softmax.cutoffs must rise from at least 1, found {list(self.cutoffs)}"
+            )
+
+
+class Softmax(nn.Module):
+    """The full softmax, and the sampled one over the same weights.
+
+    Words are numbered by falling count: the negatives are drawn by rank.
+    """
+
+    def __init__(self, config: SoftmaxConfig, num_words: int, dim: int) -> None:
+        super().__init__()
+        if config.kind == "sampled" and config.unique and config.num_samples > num_words:
+            raise ConfigError(
+                f"softmax.num_samples ({config.num_samples}) must not exceed the {num_words} words "
+                "of the vocabulary when softmax.unique is true"
+            )
+        self.config = config
+        self.num_words = num_words
+        self.weight = nn.Parameter(torch.empty(num_words, dim))
+        self.bias = nn.Parameter(torch.empty(num_words))
+        self.reset_parameters()
+
+    def reset_parameters(self) -> None:
+        """Draw new weights at the scale of the original."""
+        nn.init.normal_(self.weight, std=self.weight.shape[1] ** -0.5)
+        nn.init.zeros_(self.bias)
+
+    def loss(
+        self, states: Float[Tensor, "M D"], targets: Int[Tensor, " M"], seed: int
+    ) -> Float[Tensor, " M"]:
+        """Give what training minimises; `seed` alone decides the negatives, on every rank alike."""
+        if self.config.kind != "sampled":
+            return self.nll(states, targets)
+        num_samples, num_words = self.config.num_samples, self.num_words
+        generator = torch.Generator(states.device).manual_seed(seed)
+        if not self.config.unique:
+            words, num_draws = sampling.draw(num_samples, num_words, generator)
+            counts = sampling.expected_counts(words, num_words, num_draws)
+            return self.against(states, targets, words, -counts.log())
+        words, num_draws = sampling.draw_unique(num_samples, num_words, generator)
+        counts = sampling.expected_unique(torch.cat([words, targets]), num_words, num_draws)
+        corrections, own = (-counts.log()).split([len(words), len(targets)])
+        return self.against(states, targets, words, corrections, own)
+
+    def against(
+        self,
+        states: Float[Tensor, "M D"],
+        targets: Int[Tensor, " M"],
+        words: Int[Tensor, " n"],
+        corrections: Float[Tensor, " n"],
+        own_corrections: Float[Tensor, " M"] | None = None,
+    ) -> Float[Tensor, " M"]:
+        """Give the loss against these words alone; corrections are added to the logits."""
+        # one selection, so that backward fills one dense gradient, and by index_add
+        chosen = torch.cat([words, targets])
+        sizes = [len(words), len(targets)]
+        rows, own_rows = self.weight.index_select(0, chosen).split(sizes)
+        biases, own_biases = self.bias.index_select(0, chosen).split(sizes)
+        own = (states * own_rows).sum(dim=1) + own_biases
+        if own_corrections is not None:
+            own = own + own_corrections.to(own.dtype)
+        offsets = biases + corrections.to(biases.dtype)
+        others = log_sum_others(states, rows, offsets, words, targets, chunk=self.config.chunk)
+        return -functional.logsigmoid(own - others)
+
+    def nll(self, states: Float[Tensor, "M D"], targets: Int[Tensor, " M"]) -> Float[Tensor, " M"]:
+        """Give the exact negative log-likelihood of each target; gradients flow."""
+        own_rows, own_biases = (x.index_select(0, targets) for x in (self.weight, self.bias))
+        own = (states * own_rows).sum(dim=1) + own_biases
+        words = torch.arange(self.num_words, device=targets.device)
+        others = log_sum_others(
+            states, self.weight, self.bias, words, targets, chunk=self.config.chunk
+        )
+        return -functional.logsigmoid(own - others)
+
+    def log_probs(self, states: Float[Tensor, "M D"]) -> Float[Tensor, "M V"]:
+        """Give the log-probability of every word."""
+        logits = functional.linear(states.to(self.weight.dtype), self.weight, self.bias)
+        return logits.log_softmax(dim=1, dtype=torch.promote_types(logits.dtype, torch.float32))
+
+
+class AdaptiveSoftmax(nn.Module):
+    """Frequent words and one place per tail in the head; each tail tells its own words apart.
+
+    It is exact: what it learns by is what it is measured by.
+    """
+
+    def __init__(self, config: SoftmaxConfig, num_words: int, dim: int) -> None:
+        super().__init__()
+        if config.cutoffs and config.cutoffs[-1] >= num_words:
+            raise ConfigError(
+                f"softmax.cutoffs must end below the {num_words} words of the vocabulary, found "
+                f"{list(config.cutoffs)}"
+            )
+        self.config = config
+        shares = {num_words // 20, num_words // 4} - {0}
+        self.cutoffs = config.cutoffs or tuple(sorted(shares))
+        ends = (*self.cutoffs, num_words)
+        self.num_frequent = ends[0]
+        self.head = Softmax(config, self.num_frequent + len(self.cutoffs), dim)
+        self.tails = nn.ModuleList(
+            _Tail(config, end - begin, dim, max(1, dim // _NARROWING**number))
+            for number, (begin, end) in enumerate(pairwise(ends), start=1)
+        )
+
+    def loss(
+        self, states: Float[Tensor, "M D"], targets: Int[Tensor, " M"], seed: int
+    ) -> Float[Tensor, " M"]:
+        """Give what training minimises; nothing is drawn, so `seed` decides nothing."""
+        del seed
+        return self.nll(states, targets)
+
+    def nll(self, states: Float[Tensor, "M D"], targets: Int[Tensor, " M"]) -> Float[Tensor, " M"]:
+        """Give the exact negative log-likelihood of each target; gradients flow."""
+        cutoffs = torch.tensor(self.cutoffs, device=targets.device, dtype=targets.dtype)
+        tails = torch.bucketize(targets, cutoffs, right=True)  # (M,) 0 for a frequent word
+        places = torch.where(tails == 0, targets, self.num_frequent - 1 + tails)
+        nll = self.head.nll(states, places)
+        for number, (begin, tail) in enumerate(zip(self.cutoffs, self.tails, strict=True), start=1):
+            # where no word is of this tail its gradient is zero, not absent: ranks must agree
+            here = (tails == number).nonzero().squeeze(1)
+            nll = nll.index_add(
+                0, here, tail(states.index_select(0, here), targets.index_select(0, here) - begin)
+            )
+        return nll
+
+    def log_probs(self, states: Float[Tensor, "M D"]) -> Float[Tensor, "M V"]:
+        """Give the log-probability of every word."""
+        frequent, *places = self.head.log_probs(states).split(
+            [self.num_frequent] + [1] * len(self.tails), dim=1
+        )
+        pairs = zip(places, self.tails, strict=True)
+        return torch.cat([frequent, *(place + tail(states) for place, tail in pairs)], dim=1)
+
+
+class _Tail(nn.Module):
+    """A softmax over some rare words, from fewer dimensions."""
+
+    def __init__(self, config: SoftmaxConfig, num_words: int, dim: int, width: int) -> None:
+        super().__init__()
+        self.projection = nn.Linear(dim, width, bias=False)
+        nn.init.normal_(self.projection.weight, std=dim**-0.5)
+        self.softmax = Softmax(config, num_words, width)
+
+    def forward(
+        self, states: Float[Tensor, "M D"], targets: Int[Tensor, " M"] | None = None
+    ) -> Float[Tensor, " M"] | Float[Tensor, "M V"]:
+        """Give the nll of the targets, or without them the log-probability of every word."""
+        states = self.projection(states)
+        return (
+            self.softmax.log_probs(states) if targets is None else self.softmax.nll(states, targets)
+        )
+
+
+def build(config: SoftmaxConfig, num_words: int, dim: int) -> Softmax | AdaptiveSoftmax:
+    """Make the softmax that the config asks for."""
+    return (AdaptiveSoftmax if config.kind == "adaptive" else Softmax)(config, num_words, dim)
+
+
+def log_sum_others(
+    states: Float[Tensor, "M D"],
+    rows: Float[Tensor, "n D"],
+    offsets: Float[Tensor, " n"],
+    words: Int[Tensor, " n"],
+    targets: Int[Tensor, " M"],
+    *,
+    chunk: int,
+) -> Float[Tensor, " M"]:
+    """Give log sum_j exp(states . rows[j] + offsets[j]) over the words that are not the target.
+
+    Where every word is the target the sum is empty and its log is -inf. Under autocast the matrix
+    products are in its precision and everything else in float32.
+    """
+    dtype = torch.promote_types(states.dtype, rows.dtype)
+    device = states.device.type
+    if dtype == torch.float32 and torch.is_autocast_enabled(device):
+        dtype = torch.get_autocast_dtype(device)
+    with torch.autocast(device, enabled=False):  # from here on every precision is chosen by name
+        return _LogSumOthers.apply(states, rows, offsets, words, targets.contiguous(), dtype, chunk)
+
+
+class _LogSumOthers(torch.autograd.Function):
+    """The words are the outer loop, so that a row is read, and its gradient finished, once."""
+
+    @staticmethod
+    def forward(
+        ctx: Any,  # noqa: ANN401 -- torch keeps here what it is given
+        states: Float[Tensor, "M D"],
+        rows: Float[Tensor, "n D"],
+        offsets: Float[Tensor, " n"],
+        words: Int[Tensor, " n"],
+        targets: Int[Tensor, " M"],
+        dtype: torch.dtype,
+        chunk: int,
+    ) -> Float[Tensor, " M"]:
+        positions, columns = ctx.tiles = _tiles(len(states), len(rows), chunk)
+        low = states.to(dtype)
+        sums = []
+        for column in columns:
+            few, offset, word = rows[column].to(dtype), offsets[column], words[column]
+            parts = [
+                softmax_kernels.log_sum(_product(low[at], few.T), offset, word, targets[at])
+                for at in positions
+            ]
+            sums.append(torch.cat(parts))
+        total = torch.stack(sums).logsumexp(dim=0)
+        ctx.save_for_backward(states, rows, offsets, words, targets, total)
+        ctx.dtype = dtype
+        return total
+
+    @staticmethod
+    @once_differentiable
+    def backward(  # pyrefly: ignore[bad-override] -- the decorator hides the names
+        ctx: Any,  # noqa: ANN401
+        *grads: Float[Tensor, " M"],
+    ) -> tuple[Tensor | None, ...]:
+        (grad,) = grads
+        states, rows, offsets, words, targets, total = ctx.saved_tensors
+        dtype, (positions, columns) = ctx.dtype, ctx.tiles
+        total = total.masked_fill(total == -math.inf, 0)  # an empty sum has no shares
+        low = states.to(dtype)
+        pushed = (states * grad[:, None]).to(dtype)  # (M, D): less work than on the shares
+        pushing = grad[:, None].to(dtype)
+        to_states, to_rows, to_offsets = (
+            torch.zeros_like(x, dtype=total.dtype) if needed else None
+            for x, needed in zip((states, rows, offsets), ctx.needs_input_grad, strict=False)
+        )
+        for column in columns:
+            few, offset, word = rows[column].to(dtype), offsets[column], words[column]
+            for at in positions:
+                shares = softmax_kernels.shares(
+                    _product(low[at], few.T), offset, word, targets[at], total[at], dtype
+                )
+                if to_states is not None:
+                    to_states[at] += _product(shares, few)
+                if to_rows is not None:
+                    to_rows[column] += _product(shares.T, pushed[at])
+                if to_offsets is not None:
+                    to_offsets[column] += _product(shares.T, pushing[at]).squeeze(1)
+        if to_states is not None:
+            to_states = to_states.mul_(grad[:, None]).to(states.dtype)
+        return to_states, to_rows, to_offsets, None, None, None, None
+
+
+def _product(left: Float[Tensor, "m k"], right: Float[Tensor, "k l"]) -> Float[Tensor, "m l"]:
+    """Multiply in the precision of the factors; the result is in float32 at least."""
+    wide = torch.promote_types(left.dtype, torch.float32)
+    if wide != left.dtype and left.is_cuda and _WIDE_PRODUCTS:
+        return torch.mm(left, right, out_dtype=wide)  # the sums are never rounded
+    return (left @ right).to(wide)
+
+
+def _tiles(num_positions: int, num_words: int, chunk: int) -> tuple[list[slice], list[slice]]:
+    """Cut both sides into tiles of `chunk` logits at most, as square as they can be."""
+    height = max(1, min(num_positions, math.isqrt(chunk)))
+    width = min(num_words, chunk // height)
+    height = max(1, min(num_positions, chunk // width))
+    return _cut(num_positions, height), _cut(num_words, width)
+
+
+def _cut(size: int, step: int) -> list[slice]:
+    return [slice(begin, begin + step) for begin in range(0, max(1, size), step)]

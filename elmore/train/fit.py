@@ -1,0 +1,274 @@
+"""Drive the loop: log, evaluate, keep the best, save, stop early or when asked, resume."""
+
+import logging
+import math
+import os
+import signal
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from types import FrameType
+from typing import Any, NamedTuple
+
+import torch
+from torch import optim
+
+from elmore.errors import ConfigError, ElmoreError
+from elmore.train import optim as optimizers
+from elmore.train.config import TrainConfig
+from elmore.train.distributed import Ranks, gathered, own_rows, sum_over
+from elmore.train.loop import Step, Trainable, steps
+from elmore.train.runs import Checkpoint, Run
+
+_log = logging.getLogger(__name__)
+
+_EXPLODED = 3.0  # times the loss of the first updates: training only ever leads away from there
+
+
+class Report(NamedTuple):
+    """Where training stands, now and then."""
+
+    step: int
+    num_steps: int
+    metrics: dict[str, float]
+    """Of the last updates: loss, rate, norm, count, per_second, data_share, gigabytes."""
+    scores: dict[str, float]
+    """Of the held-out data, where it was looked at."""
+    improved: bool
+    stopped: str
+    """Why it ends before its time; empty while it does not."""
+
+
+def fit(
+    trainable: Trainable,
+    config: TrainConfig,
+    run: Run,
+    *,
+    device: torch.device,
+    ranks: Ranks,
+    resume: bool = False,
+) -> Iterator[Report]:
+    """Train until the end, and say now and then how it goes. The run folder must have begun."""
+    optimizer = optimizers.build(trainable.module, config)
+    start = run.restore(trainable.module, optimizer, device) if resume else None
+    drive = _Drive(trainable, config, run, optimizer, device, ranks)
+    if start is not None:
+        drive.best, drive.stale, drive.first_loss = start.best, start.stale, start.first_loss
+    if drive.tired:  # it ended early, and resuming does not change that
+        return
+    done = start.step if start else 0
+    if ranks.first:
+        run.forget_after(done)
+    with _deterministic(config), _signals() as asked, _Board(run, done, ranks) as board:
+        for report in drive.reports(done, start.carried if start else None, asked):
+            if ranks.first:
+                board.add(report)
+            yield report
+
+
+@dataclass
+class _Drive:
+    trainable: Trainable
+    config: TrainConfig
+    run: Run
+    optimizer: optim.Optimizer
+    device: torch.device
+    ranks: Ranks
+    best: float | None = None
+    stale: int = 0
+    first_loss: float | None = None
+
+    @property
+    def tired(self) -> bool:
+        """Whether the score has not become better for too long."""
+        return 0 < self.config.patience <= self.stale
+
+    def reports(
+        self, done: int, carried: dict[str, torch.Tensor] | None, asked: list[int]
+    ) -> Iterator[Report]:
+        config = self.config
+        num_steps = config.num_steps(self.trainable.batches_per_epoch)
+        updates = steps(
+            self.trainable,
+            self.optimizer,
+            config,
+            num_steps=num_steps,
+            device=self.device,
+            ranks=self.ranks,
+            done=done,
+            carried=own_rows(self.ranks, carried) if carried else None,
+        )
+        pending: list[Step] = []
+        begun = time.perf_counter()
+        for step in _fitting(updates, self.trainable):
+            pending.append(step)
+            now = step.number
+            last = now == num_steps
+            evaluates = last or now % config.evaluate_every == 0
+            saves = last or now % config.save_every == 0
+            looks = evaluates or saves or now % config.log_every == 0
+            # Several processes must agree to stop: they ask each other only when they all look.
+            if not looks and (self.ranks.size > 1 or not asked):
+                continue
+            metrics = self._look(pending, time.perf_counter() - begun)
+            scores, improved = self._evaluate(now) if evaluates else ({}, False)
+            stopped = self._stopped(asked)
+            if saves or stopped:
+                self._save(step)
+            yield Report(now, num_steps, metrics, scores, improved, stopped)
+            if stopped:
+                return
+            pending, begun = [], time.perf_counter()
+
+    def _look(self, pending: list[Step], seconds: float) -> dict[str, float]:
+        """Read the last updates from the device, check them and write them down."""
+        losses = torch.stack([step.loss for step in pending]).tolist()
+        norms = torch.stack([step.norm.to(step.loss) for step in pending]).tolist()
+        counts = torch.stack([step.count for step in pending]).tolist()
+        self._refuse_bad(pending, losses, norms)
+        count = sum(counts)
+        metrics = {
+            "loss": sum(losses) / len(losses),
+            "rate": pending[-1].rate,
+            "norm": sum(norms) / len(norms),
+            "count": count,
+            "per_second": count / seconds,
+            "data_share": sum(step.waited for step in pending) / seconds,
+        }
+        if self.device.type == "cuda":
+            metrics["gigabytes"] = torch.cuda.max_memory_allocated(self.device) / 2**30
+        if self.ranks.first:
+            values = zip(pending, losses, norms, counts, strict=True)
+            self.run.log(
+                [
+                    {"step": s.number, "loss": loss, "rate": s.rate, "norm": norm, "count": number}
+                    for s, loss, norm, number in values
+                ]
+            )
+        return metrics
+
+    def _refuse_bad(self, pending: list[Step], losses: list[float], norms: list[float]) -> None:
+        first = self.first_loss = losses[0] if self.first_loss is None else self.first_loss
+        for step, loss, norm in zip(pending, losses, norms, strict=True):
+            if not math.isfinite(loss):
+                self._refuse(step.number - 1, f"the loss is not finite at update {step.number}")
+            if loss > _EXPLODED * first and first > 0.1:
+                self._refuse(
+                    step.number - 1,
+                    f"the loss exploded from {first:.3g} to {loss:.3g} at update {step.number}",
+                )
+            if not math.isfinite(norm):
+                self._refuse(step.number, f"the gradient is not finite at update {step.number}")
+
+    def _refuse(self, step: int, found: str) -> None:
+        """Stop: the weights after this update are no good, whether they were saved or not."""
+        if self.ranks.first:
+            self.run.remove(step)
+        raise ElmoreError(f"{found}; {self.run.last_good()}; lower train.rate or train.clip")
+
+    def _evaluate(self, step: int) -> tuple[dict[str, float], bool]:
+        training = self.trainable.module.training
+        self.trainable.module.eval()
+        scores = self.trainable.evaluate()
+        self.trainable.module.train(training)
+        metric = self.trainable.metric
+        score = scores.get(metric)
+        if score is not None and not math.isfinite(score):
+            self._refuse(step, f"the {metric} is not finite after update {step}")
+        sign = 1 if self.trainable.higher_is_better else -1
+        improved = score is None or self.best is None or sign * score > sign * self.best
+        if improved:
+            self.best, self.stale = score, 0
+            if self.ranks.first:
+                self.trainable.save(self.run.best, scores)
+        else:
+            self.stale += 1
+        return scores, improved
+
+    def _stopped(self, asked: list[int]) -> str:
+        number = asked[0] if asked else 0
+        highest = sum_over(self.ranks, torch.tensor(float(number), device=self.device))
+        if highest.item():
+            return signal.Signals(number or signal.SIGTERM).name
+        if self.tired:
+            return f"no better {self.trainable.metric} in {self.stale} evaluations"
+        return ""
+
+    def _save(self, step: Step) -> None:
+        carried = gathered(self.ranks, step.carried)
+        if self.ranks.first:
+            checkpoint = Checkpoint(step.number, self.best, self.stale, self.first_loss, carried)
+            self.run.save(self.trainable.module, self.optimizer, checkpoint, keep=self.config.keep)
+
+
+def _fitting(updates: Iterator[Step], trainable: Trainable) -> Iterator[Step]:
+    """Pass updates on; a batch too large for the GPU is said in one sentence."""
+    try:
+        yield from updates
+    except torch.OutOfMemoryError as error:
+        raise ConfigError(
+            f"a batch does not fit into the memory of the GPU ({str(error).split('.')[0]}); lower "
+            "the size of a batch (stream.rows, stream.steps) and raise train.accumulate instead"
+        ) from error
+
+
+@contextmanager
+def _signals() -> Iterator[list[int]]:
+    """Note SIGTERM and SIGINT instead of dying of them; a second one kills as ever."""
+    asked: list[int] = []
+    before: dict[int, Any] = {}
+
+    def note(number: int, frame: FrameType | None) -> None:
+        asked.append(number)
+        signal.signal(number, before[number])
+
+    with suppress(ValueError):  # only the main thread hears signals
+        for number in (signal.SIGTERM, signal.SIGINT):
+            before[number] = signal.signal(number, note)
+    try:
+        yield asked
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+@contextmanager
+def _deterministic(config: TrainConfig) -> Iterator[None]:
+    before = torch.are_deterministic_algorithms_enabled()
+    if config.deterministic:  # what cuBLAS asks for, and reads when it is first used
+        os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")
+    torch.use_deterministic_algorithms(config.deterministic or before)
+    try:
+        yield
+    finally:
+        torch.use_deterministic_algorithms(before)
+
+
+class _Board:
+    """TensorBoard's file, where the package is installed."""
+
+    def __init__(self, run: Run, done: int, ranks: Ranks) -> None:
+        self.writer: Any = None
+        if not ranks.first:
+            return
+        try:
+            from torch.utils.tensorboard import SummaryWriter
+        except ImportError:
+            _log.info("tensorboard is not installed; metrics.jsonl has the numbers")
+            return
+        self.writer = SummaryWriter(str(run.folder), purge_step=done + 1 if done else None)
+
+    def __enter__(self) -> "_Board":
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        if self.writer is not None:
+            self.writer.close()
+
+    def add(self, report: Report) -> None:
+        if self.writer is None:
+            return
+        for group, values in (("train", report.metrics), ("valid", report.scores)):
+            for name, value in values.items():
+                self.writer.add_scalar(f"{group}/{name}", value, report.step)

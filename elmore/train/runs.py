@@ -1,0 +1,199 @@
+"""The run folder: the resolved recipe, metrics.jsonl, checkpoints that are complete or absent.
+
+RUN/recipe.json             every value that was used
+RUN/metrics.jsonl           one line an update, each once, also after a kill
+RUN/events.out.tfevents.…   the same for TensorBoard, where it is installed
+RUN/checkpoints/step-…      all it takes to go on
+RUN/best                    the model with the best score so far
+"""
+
+import json
+import re
+import shutil
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import torch
+from safetensors import SafetensorError
+from safetensors.torch import load_file, save_file
+from torch import Tensor, nn, optim
+
+from elmore import atomic, config
+from elmore.errors import ConfigError, DataError
+
+FORMAT = 1
+_NAME = re.compile(r"step-(\d+)")
+_FILES = ("model", "optimizer", "carried")
+
+
+class Checkpoint(NamedTuple):
+    """A place to go on from."""
+
+    step: int
+    best: float | None
+    stale: int
+    """Evaluations since the best one."""
+    first_loss: float | None
+    carried: dict[str, Tensor]
+
+
+class Run:
+    """One run folder."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.metrics = folder / "metrics.jsonl"
+        self.best = folder / "best"
+        self.checkpoints = folder / "checkpoints"
+
+    def begin(self, recipe: dict[str, Any], *, resume: bool) -> None:
+        """Make a new run, or come back to the one that is there: it must be of the same recipe."""
+        path = self.folder / "recipe.json"
+        if resume:
+            if not path.is_file():
+                raise DataError(f"{self.folder}: no run to resume there; leave --resume away")
+            _refuse_difference(config.read_json(path), recipe, path)
+            self._sweep()
+        elif self.folder.exists() and any(self.folder.iterdir()):
+            raise DataError(
+                f"{self.folder} exists and is not empty; pass --resume to go on with it, or name "
+                "another folder"
+            )
+        else:
+            self.folder.mkdir(parents=True, exist_ok=True)
+            atomic.write(path, _json(recipe))
+
+    def steps(self) -> list[int]:
+        """Give the updates after which a checkpoint was saved, first to last."""
+        if not self.checkpoints.is_dir():
+            return []
+        matches = (_NAME.fullmatch(path.name) for path in self.checkpoints.iterdir())
+        return sorted(int(match[1]) for match in matches if match)
+
+    def save(
+        self, module: nn.Module, optimizer: optim.Optimizer, checkpoint: Checkpoint, *, keep: int
+    ) -> Path:
+        """Write a checkpoint, then let the oldest go."""
+        place = self._place(checkpoint.step)
+        shutil.rmtree(place, ignore_errors=True)
+        tensors = {
+            "model": module.state_dict(),
+            "optimizer": _flat(optimizer),
+            "carried": checkpoint.carried,
+        }
+        state = {"format": FORMAT, **checkpoint._asdict()}
+        state.pop("carried")
+        try:
+            with atomic.folder(place) as folder:
+                for name in _FILES:
+                    plain = {k: v.detach().contiguous().cpu() for k, v in tensors[name].items()}
+                    save_file(plain, folder / f"{name}.safetensors")
+                (folder / "state.json").write_bytes(_json(state))
+        except (OSError, SafetensorError) as error:  # a full disk comes as either
+            raise DataError(
+                f"{place}: could not be written ({error}); {self.last_good()}"
+            ) from error
+        for step in self.steps()[:-keep]:
+            self.remove(step)
+        return place
+
+    def remove(self, step: int) -> None:
+        """Let a checkpoint go that turned out to be no good."""
+        shutil.rmtree(self._place(step), ignore_errors=True)
+
+    def last_good(self) -> str:
+        """Say from where one can go on."""
+        steps = self.steps()
+        if not steps:
+            return "there is no good checkpoint"
+        return f"the last good checkpoint is {self._place(steps[-1])}"
+
+    def restore(
+        self, module: nn.Module, optimizer: optim.Optimizer, device: torch.device
+    ) -> Checkpoint | None:
+        """Put the newest checkpoint into a module and its optimiser; None where there is none."""
+        steps = self.steps()
+        if not steps:
+            return None
+        place = self._place(steps[-1])
+        try:
+            model, state, carried = (load_file(place / f"{name}.safetensors") for name in _FILES)
+            values = config.read_json(place / "state.json")
+            module.load_state_dict(model)
+            optimizer.load_state_dict(_nested(optimizer, state))
+        except (OSError, SafetensorError, RuntimeError, ValueError, KeyError) as error:
+            raise DataError(
+                f"{place}: not a readable checkpoint ({error}); remove it to go on from an "
+                "earlier one"
+            ) from error
+        if values.pop("format", None) != FORMAT:
+            raise DataError(f"{place}: written by another version of elmore, expected {FORMAT}")
+        return Checkpoint(**values, carried={k: v.to(device) for k, v in carried.items()})
+
+    def log(self, records: list[dict[str, Any]]) -> None:
+        """Add lines to metrics.jsonl."""
+        with self.metrics.open("a", encoding="utf-8") as file:
+            file.writelines(json.dumps(record) + "\n" for record in records)
+
+    def forget_after(self, step: int) -> None:
+        """Drop the lines of updates that a checkpoint does not know of: they come again."""
+        if not self.metrics.is_file():
+            return
+        kept = []
+        for line in self.metrics.read_text(encoding="utf-8").splitlines():
+            try:
+                if json.loads(line)["step"] <= step:
+                    kept.append(line + "\n")
+            except ValueError:  # the kill came while it was written
+                break
+        atomic.write(self.metrics, "".join(kept).encode())
+
+    def _sweep(self) -> None:
+        """Remove what was being written when the run was killed."""
+        for folder in (*self.folder.glob(".best.*"), *self.checkpoints.glob(".step-*")):
+            shutil.rmtree(folder, ignore_errors=True)
+
+    def _place(self, step: int) -> Path:
+        return self.checkpoints / f"step-{step:08}"
+
+
+def _json(data: dict[str, Any]) -> bytes:
+    return (json.dumps(data, indent=2, ensure_ascii=False) + "\n").encode()
+
+
+def _refuse_difference(old: dict[str, Any], new: dict[str, Any], path: Path) -> None:
+    before, after = _leaves(old), _leaves(json.loads(_json(new)))
+    keys = [k for k in {**before, **after} if before.get(k) != after.get(k)]
+    if keys:
+        shown = ", ".join(f"{k} {before.get(k)!r} -> {after.get(k)!r}" for k in sorted(keys)[:5])
+        raise ConfigError(
+            f"{path}: this run has another recipe ({shown}); resume with the same one, or start "
+            "anew with --init"
+        )
+
+
+def _leaves(table: dict[str, Any], before: str = "") -> dict[str, Any]:
+    leaves: dict[str, Any] = {}
+    for key, value in table.items():
+        if isinstance(value, dict):
+            leaves |= _leaves(value, f"{before}{key}.")
+        else:
+            leaves[before + key] = value
+    return leaves
+
+
+def _flat(optimizer: optim.Optimizer) -> dict[str, Tensor]:
+    """Name an optimiser's tensors `number of the weight.what`."""
+    return {
+        f"{number}.{name}": torch.as_tensor(value)
+        for number, values in optimizer.state_dict()["state"].items()
+        for name, value in values.items()
+    }
+
+
+def _nested(optimizer: optim.Optimizer, flat: dict[str, Tensor]) -> dict[str, Any]:
+    state: dict[int, dict[str, Tensor]] = {}
+    for key, value in flat.items():
+        number, _, name = key.partition(".")
+        state.setdefault(int(number), {})[name] = value
+    return {"state": state, "param_groups": optimizer.state_dict()["param_groups"]}

@@ -1,0 +1,338 @@
+"""pretrain, finetune, evaluate and score: what they print, and every way to go wrong."""
+
+import json
+import shutil
+from pathlib import Path
+
+import numpy as np
+import pytest
+from safetensors import SafetensorError
+
+from elmore.train import runs, schedule
+from elmore.weights import folder
+from tests import language
+from tests.cli.running import Result, elmore_command
+from tests.foreign import bilm_options, bilm_weights, write_bilm
+
+
+@pytest.fixture(scope="module")
+def recipe(tmp_path_factory) -> Path:
+    path = tmp_path_factory.mktemp("recipe") / "recipe.toml"
+    path.write_text(language.RECIPE)
+    return path
+
+
+@pytest.fixture(scope="module")
+def trained(recipe, corpus, tmp_path_factory) -> tuple[Path, Result]:
+    """A run to its end, and what was said of it."""
+    out = tmp_path_factory.mktemp("trained") / "run"
+    return out, pretrain(recipe, corpus.path, out, "train.steps=16")
+
+
+@pytest.fixture(scope="module")
+def bare(tmp_path_factory) -> Path:
+    """A model of the published kind: no softmax."""
+    place = tmp_path_factory.mktemp("bare")
+    settings = bilm_options()
+    write_bilm(place, settings, bilm_weights(settings, np.random.default_rng(0)))
+    return place
+
+
+def pretrain(recipe, shards, out, *overrides: str, more: tuple[str, ...] = ()) -> Result:
+    settings = [part for value in overrides for part in ("--set", value)]
+    return elmore_command(
+        "pretrain", str(recipe), str(shards), "-o", str(out), "--device", "cpu", *settings, *more
+    )
+
+
+def sentence(result: Result) -> str:
+    """The one sentence of a refusal; lines of progress may stand before it."""
+    assert result.code == 1, result
+    assert result.out == ""
+    assert "Traceback" not in result.err
+    *before, last = result.err.splitlines()
+    assert last.startswith("elmore: ")
+    assert not any(line.startswith("elmore: ") for line in before)
+    return last
+
+
+def contents(place: Path) -> dict[str, bytes]:
+    return {str(path): path.read_bytes() for path in place.rglob("*") if path.is_file()}
+
+
+def test_pretraining_says_how_it_goes(trained):
+    out, result = trained
+    assert (result.code, result.out) == (0, "")
+    first, *rest = result.err.splitlines()
+    assert first.startswith("pretraining: 4 of 16  loss ")
+    assert "perplexity" in first
+    assert "tokens/s" in first
+    looks = [line for line in rest if line.startswith("update ")]
+    assert [line.split(":")[0] for line in looks] == ["update 8", "update 16"]
+    assert "(best so far)" in looks[0]
+    assert sorted(path.name for path in out.iterdir() if "events" not in path.name) == [
+        "best",
+        "checkpoints",
+        "metrics.jsonl",
+        "recipe.json",
+    ]
+
+
+def test_evaluate_prints_a_line_or_json(trained, corpus):
+    out, _ = trained
+    result = elmore_command("evaluate", str(out), str(corpus.path), "--json", "--device", "cpu")
+    found = json.loads(result.out)
+    assert list(found) == [
+        "forward",
+        "backward",
+        "perplexity",
+        "bits_per_character",
+        "tokens",
+        "oov",
+    ]
+    assert found["tokens"] == corpus.split("valid").num_tokens
+    shown = elmore_command("evaluate", str(out), str(corpus.path), "--device", "cpu").out
+    assert shown.startswith(f"perplexity {found['perplexity']:.2f}  forward ")
+    assert shown.endswith("unknown words 0.48 %\n")
+
+
+def test_evaluate_knows_states_and_splits(trained, corpus):
+    out, _ = trained
+    command = ("evaluate", str(out), str(corpus.path), "--json", "--device", "cpu")
+    sentences, carried, train = (
+        json.loads(elmore_command(*command, *more).out)
+        for more in ((), ("--state", "carried"), ("--split", "train"))
+    )
+    assert carried["tokens"] == sentences["tokens"]
+    assert carried["perplexity"] != sentences["perplexity"]
+    assert train["tokens"] == corpus.split("train").num_tokens
+
+
+def test_score_prints_a_word_a_line_or_a_text_a_line(trained, tmp_path):
+    out, _ = trained
+    (tmp_path / "text.txt").write_text("two ships come .\n\na xylophone\n")
+    command = ("score", str(out), str(tmp_path / "text.txt"), "--tokenized", "--device", "cpu")
+    shown = elmore_command(*command)
+    assert (shown.code, shown.err) == (0, "")
+    rows = [line.split("\t") for line in shown.out.split("\n")]
+    assert [row[0] for row in rows] == [
+        "two",
+        "ships",
+        "come",
+        ".",
+        "",
+        "",
+        "a",
+        "xylophone",
+        "",
+        "",
+    ]
+    assert rows[7][3:] == ["?"]
+    texts = [json.loads(line) for line in elmore_command(*command, "--json").out.splitlines()]
+    assert [text["line"] for text in texts] == [0, 1, 2]
+    assert texts[0]["tokens"] == ["two", "ships", "come", "."]
+    assert texts[0]["forward"][0] == pytest.approx(float(rows[0][1]), abs=1e-4)
+    assert texts[0]["backward"][3] == pytest.approx(float(rows[3][2]), abs=1e-4)
+    assert texts[2]["known"] == [True, False]
+    assert all(value < 0 for text in texts for value in text["forward"] + text["backward"])
+
+
+def test_fine_tuning_prints_perplexity_before_and_after(trained, corpus, tmp_path):
+    result = elmore_command(
+        "finetune", str(trained[0]), str(corpus.path), "-o", str(tmp_path / "run"), "--json",
+        "--device", "cpu", "--set", "train.steps=4", "--set", "stream.rows=4",
+    )  # fmt: skip
+    assert result.code == 0, result
+    (found,) = json.loads(result.out)
+    assert list(found) == ["before", "after", "num_words", "new_words"]
+    assert found["after"] < found["before"]
+    assert result.err.startswith("fine-tuning: 4 of 4  loss ")
+
+
+def test_shards_that_were_never_prepared(recipe, tmp_path):
+    (tmp_path / "shards").mkdir()
+    said = sentence(pretrain(recipe, tmp_path / "shards", tmp_path / "run"))
+    assert said == f"elmore: {tmp_path}/shards holds no index.json; run 'elmore prepare' first"
+    assert not (tmp_path / "run").exists()
+
+
+def test_a_shard_that_was_altered_is_named(recipe, corpus, tmp_path):
+    shutil.copytree(corpus.path, tmp_path / "shards")
+    path = tmp_path / "shards" / "train-00000.tokens.npy"
+    data = bytearray(path.read_bytes())
+    data[-5] ^= 1
+    path.write_bytes(data)
+    said = sentence(pretrain(recipe, tmp_path / "shards", tmp_path / "run"))
+    assert f"{path}: altered or damaged" in said
+    path.write_bytes(data[:-8])
+    assert f"{path}: cut short" in sentence(pretrain(recipe, path.parent, tmp_path / "run"))
+    assert not (tmp_path / "run").exists()
+
+
+@pytest.mark.parametrize(
+    ("overrides", "found"),
+    [
+        (["stream.rows=1000"], "the text has 3,163 tokens, too few for 1000 rows of 5 steps"),
+        (["train.rat=1"], "train: unknown key 'rat'; did you mean 'rate'?"),
+        (["trian.rate=1"], "unknown key 'trian'; did you mean 'train'?"),
+        (["train.rate"], "'train.rate' is not of the form section.key=value"),
+        (["train.rate=fast"], "train: rate: expected float, found 'fast'"),
+        (["train.rate=-1"], "train.rate must be above 0, found -1.0"),
+        (["train.schedule=linear"], "expected one of 'constant', 'cosine', 'inverse_sqrt'"),
+        (["stream.reset=2"], "reset is a probability from 0 to 1, found 2.0"),
+        (["softmax.kind=hierarchical"], "expected one of 'sampled', 'full', 'adaptive'"),
+        (["softmax.unique=true", "softmax.num_samples=500"], "must not exceed the 54 words"),
+        (["model.lstm.cell_dim=2"], "must not exceed lstm.cell_dim (2)"),
+    ],
+)
+def test_settings_that_cannot_be_meant_leave_nothing_behind(
+    recipe, corpus, tmp_path, overrides, found
+):
+    assert found in sentence(pretrain(recipe, corpus.path, tmp_path / "run", *overrides))
+    assert not (tmp_path / "run").exists()
+
+
+def test_a_recipe_that_is_not_there(corpus, tmp_path):
+    said = sentence(pretrain("gigantic", corpus.path, tmp_path / "run"))
+    assert "gigantic: no such recipe; name a file, or one of medium, mini, original" in said
+
+
+def test_a_run_that_is_there_already(recipe, corpus, trained):
+    before = contents(trained[0])
+    said = sentence(pretrain(recipe, corpus.path, trained[0]))
+    assert "exists and is not empty; pass --resume to go on with it, or name another" in said
+    assert contents(trained[0]) == before
+
+
+def test_a_resume_with_another_recipe_names_what_differs(recipe, corpus, trained):
+    before = contents(trained[0])
+    said = sentence(
+        pretrain(recipe, corpus.path, trained[0], "train.steps=17", "stream.rows=5",
+                 more=("--resume",))
+    )  # fmt: skip
+    assert "another recipe (stream.rows 4 -> 5, train.steps 16 -> 17); resume with" in said
+    assert contents(trained[0]) == before
+
+
+def test_a_resume_with_another_text_is_another_recipe(recipe, trained, tmp_path):
+    other = language.prepared(tmp_path, "shards", language.sentences(100, seed=9))
+    said = sentence(pretrain(recipe, other.path, trained[0], "train.steps=16", more=("--resume",)))
+    assert "another recipe (corpus " in said
+
+
+def test_a_resume_without_a_run(recipe, corpus, tmp_path):
+    said = sentence(pretrain(recipe, corpus.path, tmp_path / "run", more=("--resume",)))
+    assert said == f"elmore: {tmp_path}/run: no run to resume there; leave --resume away"
+    assert not (tmp_path / "run").exists()
+
+
+def test_init_of_another_shape(recipe, corpus, trained, tmp_path):
+    more = ("--init", str(trained[0]))
+    said = sentence(
+        pretrain(recipe, corpus.path, tmp_path / "run", "model.lstm.num_layers=3", more=more)
+    )
+    assert "--init: that model has another shape (model.lstm: {'num_layers': 2," in said
+    assert not (tmp_path / "run").exists()
+
+
+def test_a_loss_that_is_not_a_number_names_the_last_good_checkpoint(
+    recipe, corpus, tmp_path, monkeypatch
+):
+    """The rate is harmless for nine updates; what the tenth did shows at the next."""
+    monkeypatch.setattr(schedule, "share", lambda _, step, __: 1e-33 if step < 9 else 1.0)
+    out = tmp_path / "run"
+    often = ("train.save_every=1", "train.log_every=1", "train.evaluate_every=100")
+    said = sentence(pretrain(recipe, corpus.path, out, "train.rate=1e30", *often))
+    assert "at update 11; " in said
+    assert f"the last good checkpoint is {out}/checkpoints/step-00000009; lower train.rate" in said
+    assert sorted(path.name for path in (out / "checkpoints").iterdir()) == ["step-00000009"]
+    lines = [json.loads(line) for line in (out / "metrics.jsonl").read_text().splitlines()]
+    assert [line["step"] for line in lines] == list(range(1, 11))
+
+
+def test_a_rate_that_is_absurd_at_once(recipe, corpus, tmp_path):
+    said = sentence(pretrain(recipe, corpus.path, tmp_path / "run", "train.rate=1e30"))
+    assert "; there is no good checkpoint; lower train.rate or train.clip" in said
+
+
+@pytest.mark.parametrize("error", [OSError(28, "No space left on device"), SafetensorError("full")])
+def test_a_disk_that_fills_leaves_the_checkpoint_before(
+    recipe, corpus, tmp_path, monkeypatch, error
+):
+    out = tmp_path / "run"
+    save_file = runs.save_file
+
+    def full(tensors, path):
+        if "step-00000016" in str(path):
+            raise error
+        save_file(tensors, path)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(runs, "save_file", full)
+        said = sentence(pretrain(recipe, corpus.path, out))
+    assert "step-00000016: could not be written (" in said
+    assert f"the last good checkpoint is {out}/checkpoints/step-00000008" in said
+    assert [path.name for path in (out / "checkpoints").iterdir()] == ["step-00000008"]
+    assert pretrain(recipe, corpus.path, out, more=("--resume",)).code == 0
+
+
+def test_a_disk_that_fills_leaves_the_best_model_before(recipe, corpus, tmp_path, monkeypatch):
+    out, kept = tmp_path / "run", {}
+    save_file = folder.save_file
+
+    def full(tensors, path, **more):
+        if kept:
+            raise SafetensorError("No space left on device")
+        kept["once"] = True
+        save_file(tensors, path, **more)
+
+    monkeypatch.setattr(folder, "save_file", full)
+    said = sentence(pretrain(recipe, corpus.path, out))
+    assert "run/best: could not be written (No space left on device)" in said
+    text = elmore_command("evaluate", str(out), str(corpus.path), "--device", "cpu")
+    assert text.code == 0
+
+
+@pytest.mark.parametrize("command", ["evaluate", "score"])
+def test_a_model_without_a_softmax_cannot_say_how_likely_words_are(bare, corpus, tmp_path, command):
+    (tmp_path / "text.txt").write_text("a storm\n")
+    other = corpus.path if command == "evaluate" else tmp_path / "text.txt"
+    said = sentence(elmore_command(command, str(bare), str(other), "--device", "cpu"))
+    assert "has no softmax, so it cannot say how likely words are" in said
+    assert "'elmore finetune'" in said
+
+
+def test_a_text_without_the_split_that_is_asked_for(trained, tmp_path):
+    other = language.prepared(tmp_path, "shards", language.sentences(50))
+    command = ("evaluate", str(trained[0]), str(other.path), "--device", "cpu")
+    assert elmore_command(*command).code == 0  # then all of it is meant
+    assert "has no valid text; prepare it" in sentence(elmore_command(*command, "--split", "valid"))
+
+
+def test_a_run_that_has_no_model_yet(recipe, corpus, tmp_path, monkeypatch):
+    """Its folder is there, its first evaluation was not reached."""
+    (tmp_path / "run").mkdir()
+    (tmp_path / "run" / "recipe.json").write_text("{}")
+    said = sentence(elmore_command("evaluate", str(tmp_path / "run"), str(corpus.path)))
+    assert f"{tmp_path}/run: found recipe.json; expected config.json and model.safetensors" in said
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        ("pretrain", "tiny"),
+        ("pretrain", "tiny", "shards"),
+        ("finetune", "model", "shards"),
+        ("evaluate", "model"),
+        ("evaluate", "model", "shards", "--state", "lost"),
+    ],
+)
+def test_what_is_missing_or_misspelled_is_a_matter_of_usage(command):
+    assert elmore_command(*command).code == 2
+
+
+@pytest.mark.parametrize("command", ["pretrain", "finetune", "evaluate", "score"])
+def test_help_says_what_it_is_for(command):
+    result = elmore_command(command, "--help")
+    assert result.code == 0
+    assert "--device" in result.out

@@ -1,0 +1,248 @@
+"""A run that was killed and resumed is the run that never stopped: bit for bit, file for file.
+
+Real processes through the command line, one thread each, dropout on. The two ranks of a run talk
+through gloo; one pair of runs is started by torchrun itself.
+"""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import torch
+from safetensors.torch import load_file
+from torch.testing import assert_close
+
+from tests import language, processes
+from tests.cli.running import elmore_command
+from tests.processes import Death
+
+NUM_STEPS = 24
+
+
+@pytest.fixture(scope="module")
+def place(tmp_path_factory) -> Path:
+    folder = tmp_path_factory.mktemp("resume")
+    (folder / "recipe.toml").write_text(language.RECIPE)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def command(place, corpus):
+    """`elmore pretrain` with a name for the run, and more."""
+
+    def give(name: str, *more: str) -> list[str]:
+        recipe, out = str(place / "recipe.toml"), str(place / name)
+        return ["pretrain", recipe, str(corpus.path), "-o", out, "--device", "cpu", *more]
+
+    return give
+
+
+@pytest.fixture(scope="module")
+def whole(place, command):
+    """Runs that were never stopped, by the number of their ranks."""
+    for ranks in (1, 2):
+        results = processes.run(*command(f"whole-{ranks}"), ranks=ranks)
+        assert [result.code for result in results] == [0] * ranks, results
+    return {ranks: place / f"whole-{ranks}" for ranks in (1, 2)}
+
+
+def files(folder: Path) -> dict[str, bytes]:
+    paths = [path for path in folder.rglob("*") if path.is_file() and "events" not in path.name]
+    return {str(path.relative_to(folder)): path.read_bytes() for path in paths}
+
+
+def assert_same(run: Path, whole: Path) -> None:
+    found, expected = files(run), files(whole)
+    assert sorted(found) == sorted(expected)
+    for name, data in expected.items():
+        assert found[name] == data, name
+    lines = [json.loads(line) for line in found["metrics.jsonl"].splitlines()]
+    assert [line["step"] for line in lines] == list(range(1, NUM_STEPS + 1))
+
+
+def test_a_run_that_was_never_stopped_has_what_the_others_are_compared_by(whole):
+    for folder in whole.values():
+        names = set(files(folder))
+        assert {"metrics.jsonl", "recipe.json", "best/model.safetensors"} < names
+        for step in (16, 24):
+            for kind in ("model", "optimizer", "carried"):
+                assert f"checkpoints/step-{step:08}/{kind}.safetensors" in names
+
+
+@pytest.mark.parametrize(
+    ("death", "saved"),
+    [
+        (Death(4), []),
+        (Death(13), [8]),
+        (Death(16, while_saving=True), [8]),
+        (Death(24), [8, 16]),
+    ],
+    ids=["before any checkpoint", "between two", "while one is written", "at the last update"],
+)
+def test_killed_and_resumed(place, command, whole, death, saved):
+    name = f"killed-{death.step}"
+    (result,) = processes.run(*command(name), death=death)
+    assert result.code == -signal.SIGKILL
+    complete = [path.name for path in (place / name / "checkpoints").glob("step-*")]
+    assert sorted(complete) == [f"step-{step:08}" for step in saved]
+    (result,) = processes.run(*command(name, "--resume"))
+    assert result.code == 0, result
+    assert_same(place / name, whole[1])
+
+
+def test_a_run_may_be_killed_again_and_again(place, command, whole):
+    for step in (9, 9, 17):
+        more = ["--resume"] if (place / "often").exists() else []
+        (result,) = processes.run(*command("often", *more), death=Death(step))
+        assert result.code == -signal.SIGKILL
+    (result,) = processes.run(*command("often", "--resume"))
+    assert result.code == 0, result
+    assert_same(place / "often", whole[1])
+
+
+def test_told_to_stop_it_saves_says_so_and_goes_on(place, command, whole):
+    (result,) = processes.run(*command("told"), death=Death(11, signal.SIGTERM))
+    assert result.code == 128 + signal.SIGTERM
+    assert result.out == ""
+    *_, last = result.err.splitlines()
+    assert last == (
+        "elmore: stopped by SIGTERM after update 12, which is saved; the same command with "
+        "--resume goes on"
+    )
+    assert (place / "told" / "checkpoints" / "step-00000012").is_dir()
+    (result,) = processes.run(*command("told", "--resume"))
+    assert result.code == 0, result
+    kept = files(place / "told")
+    assert kept["metrics.jsonl"] == (whole[1] / "metrics.jsonl").read_bytes()
+    assert_same(place / "told", whole[1])
+
+
+def test_a_finished_run_is_left_alone(place, command, whole):
+    before = files(whole[1])
+    (result,) = processes.run(*command("whole-1", "--resume"))
+    assert result.code == 0
+    assert result.err == f"elmore: {whole[1]} was finished before: nothing was left to do\n"
+    assert files(whole[1]) == before
+
+
+def test_two_ranks_are_told_to_stop_and_go_on(place, command, whole):
+    """One alone hears it, and tells the other."""
+    results = processes.run(*command("two-told"), ranks=2, death=Death(12, signal.SIGTERM, rank=1))
+    assert [result.code for result in results] == [128 + signal.SIGTERM] * 2
+    assert "stopped by SIGTERM after update 12" in results[0].err
+    assert "stopped" not in results[1].err  # one speaks for both
+    results = processes.run(*command("two-told", "--resume"), ranks=2)
+    assert [result.code for result in results] == [0, 0], results
+    assert_same(place / "two-told", whole[2])
+
+
+@pytest.mark.parametrize("rank", [0, 1])
+def test_when_one_rank_dies_the_other_stops_and_the_run_goes_on(place, command, whole, rank):
+    name = f"two-killed-{rank}"
+    results = processes.run(*command(name), ranks=2, death=Death(13, rank=rank))
+    assert results[rank].code == -signal.SIGKILL
+    assert results[1 - rank].code == 1, results
+    sentence = "another process of this training died; start all of them again with --resume"
+    assert results[1 - rank].err.splitlines()[-1] == f"elmore: {sentence}"
+    assert "Traceback" not in results[1 - rank].err
+    results = processes.run(*command(name, "--resume"), ranks=2)
+    assert [result.code for result in results] == [0, 0], results
+    assert_same(place / name, whole[2])
+
+
+def test_two_ranks_become_one(place, command, whole):
+    """Dropout is drawn by rank, so without it; then what was saved by two goes on in one."""
+    calm = ("--set", "model.dropout=0", "--set", "train.precision=float64")
+    results = processes.run(*command("calm-2", *calm), ranks=2)
+    assert [result.code for result in results] == [0, 0], results
+    processes.run(*command("fewer", *calm), ranks=2, death=Death(13))
+    (result,) = processes.run(*command("fewer", *calm, "--resume"))
+    assert result.code == 0, result
+    final = f"checkpoints/step-{NUM_STEPS:08}"
+    for kind in ("model", "optimizer", "carried"):
+        found, expected = (
+            load_file(place / name / final / f"{kind}.safetensors") for name in ("fewer", "calm-2")
+        )
+        assert_close(found, expected, rtol=1e-9, atol=1e-9)
+
+
+SCRIPT = """
+import torch
+torch.set_num_threads(1)
+from tests import processes
+from elmore import cli
+import os, sys
+if sys.argv[1] == "dying":
+    if os.environ["RANK"] == "1":
+        processes._prepare(processes.Death(13))
+    del sys.argv[1]
+cli.main()
+"""
+
+
+def torchrun(folder: Path, *arguments: str) -> subprocess.CompletedProcess:
+    script = folder / "script.py"
+    script.write_text(SCRIPT)
+    start = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2"]
+    root = str(Path(__file__).parents[2])
+    return subprocess.run(
+        [*start, str(script), *arguments],
+        env={**os.environ, "OMP_NUM_THREADS": "1", "PYTHONPATH": root},
+        capture_output=True,
+        text=True,
+        timeout=110,
+        check=False,
+    )
+
+
+def test_under_torchrun_a_rank_that_dies_ends_all_and_the_run_goes_on(place, command, whole):
+    done = torchrun(place, "dying", *command("torchrun"))
+    assert done.returncode == 1, done.stderr
+    assert "Signal 9 (SIGKILL)" in done.stderr
+    results = processes.run(*command("torchrun", "--resume"), ranks=2)
+    assert [result.code for result in results] == [0, 0], results
+    assert_same(place / "torchrun", whole[2])
+
+
+@pytest.mark.gpu
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="this machine has no CUDA device")
+@pytest.mark.parametrize("precision", ["bf16", "float32"])
+def test_on_a_gpu_too_where_it_is_deterministic(place, corpus, precision):
+    recipe = str(place / "recipe.toml")
+
+    def command(name: str, *more: str) -> list[str]:
+        chosen = ["train.deterministic=true", f"train.precision={precision}"]
+        settings = [part for value in chosen for part in ("--set", value)]
+        out = str(place / f"gpu-{precision}-{name}")
+        return [
+            "pretrain",
+            recipe,
+            str(corpus.path),
+            "-o",
+            out,
+            "--device",
+            "cuda",
+            *settings,
+            *more,
+        ]
+
+    assert processes.run(*command("whole"))[0].code == 0
+    assert processes.run(*command("run"), death=Death(13))[0].code == -signal.SIGKILL
+    (result,) = processes.run(*command("run", "--resume"))
+    assert result.code == 0, result
+    assert_same(place / f"gpu-{precision}-run", place / f"gpu-{precision}-whole")
+
+
+def test_another_recipe_is_refused_by_the_keys_that_differ(place, command, whole):
+    before = files(whole[1])
+    result = elmore_command(*command("whole-1", "--resume", "--set", "train.rate=0.5"))
+    assert result.code == 1
+    assert result.err.count("\n") == 1
+    assert (
+        "this run has another recipe (train.rate 0.02 -> 0.5); resume with the same" in result.err
+    )
+    assert files(whole[1]) == before

@@ -1,0 +1,208 @@
+"""Streams against their definition: one array, cut into blocks, shuffled, read in rows."""
+
+from itertools import combinations, pairwise
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from elmore.corpus.shards import Tokens
+from elmore.corpus.stream import ABSENT, StreamConfig, Streams, reading
+from elmore.errors import ConfigError, DataError
+
+
+def tokens_of(lengths: list[int], num_shards: int = 1) -> Tokens:
+    """Sentences of these lengths, words 2, 3, 4 ..., so that each position is known by its word."""
+    cuts = [len(lengths) * i // num_shards for i in range(num_shards + 1)]
+    shards, starts, word = [], [], 2
+    for a, b in pairwise(cuts):
+        if a == b:
+            continue
+        shard: list[int] = []
+        begins = []
+        for length in lengths[a:b]:
+            begins.append(len(shard))
+            shard += [0, *range(word, word + length)]
+            word += length
+        shards.append(np.array(shard, np.uint32))
+        starts.append(np.array(begins, np.int64))
+    return Tokens(shards, starts)
+
+
+def everything(tokens: Tokens) -> list[int]:
+    return tokens.take(np.arange(tokens.num_tokens)).tolist()
+
+
+def virtual(tokens: Tokens, block: int, seed: int, epoch: int) -> list[int]:
+    """The text of one epoch, by the definition, and the boundary after it."""
+    text, starts = everything(tokens), tokens.starts.tolist()
+    cuts = {0, len(text)}
+    if block:
+        for goal in range(0, len(text), block):
+            cuts.add(min([start for start in starts if start >= goal], default=len(text)))
+    order = sorted(cuts)
+    blocks = [text[a:b] for a, b in pairwise(order)]
+    shuffled = np.random.default_rng([seed, epoch]).permutation(len(blocks))
+    return [token for i in shuffled for token in blocks[i]] + [0]
+
+
+def read(window, direction):
+    return window.types[direction.index]
+
+
+texts = st.builds(
+    tokens_of, st.lists(st.integers(1, 9), min_size=6, max_size=40), st.integers(1, 4)
+)
+configs = st.builds(
+    StreamConfig,
+    rows=st.integers(1, 4),
+    steps=st.integers(1, 3),
+    reset=st.sampled_from([0.0, 0.3, 1.0]),
+    block=st.sampled_from([0, 1, 5, 16, 1000]),
+)
+
+
+@given(texts, configs, st.integers(0, 5), st.integers(0, 60))
+def test_a_window_is_what_the_definition_says(tokens, config, seed, step):
+    streams = Streams(tokens, config, seed=seed)
+    B, T = config.rows, config.steps
+    length = tokens.num_tokens // B // T * T
+    assert streams.steps_per_epoch == length // T
+    epoch, k = divmod(step, length // T)
+    text = virtual(tokens, config.block, seed, epoch)
+    window = streams.window(step)
+    forward, backward = read(window, window.forward), read(window, window.backward)
+    for r in range(B):
+        for j in range(T):
+            p, q = r * length + k * T + j, (r + 1) * length - k * T - j
+            assert forward[r, j] == text[p]  # a 0 is <S>
+            assert window.forward.targets[r, j] == (text[p + 1] or 1)  # a 0 is </S>
+            assert backward[r, j] == (text[q] or 1)
+            assert window.backward.targets[r, j] == text[q - 1]
+            first = k == 0 and j == 0
+            for resets, boundary in (
+                (window.forward, text[p] == 0),
+                (window.backward, text[q] == 0),
+            ):
+                if first or (boundary and config.reset == 1):
+                    assert resets.resets[r, j]
+                elif not boundary or config.reset == 0:
+                    assert not resets.resets[r, j]
+    assert window.types.tolist() == sorted({*forward.ravel().tolist(), *backward.ravel().tolist()})
+
+
+@given(texts, configs, st.integers(0, 30), st.integers(0, 4))
+def test_the_rows_of_all_ranks_are_the_rows_of_one(tokens, config, step, cut):
+    cut = min(cut, config.rows)
+    whole = Streams(tokens, config, seed=3).window(step)
+    for rows in (range(cut), range(cut, config.rows)):
+        if not rows:
+            continue
+        part = Streams(tokens, config, seed=3, rows=rows).window(step)
+        for name in ("forward", "backward"):
+            one, all_ = getattr(part, name), getattr(whole, name)
+            np.testing.assert_array_equal(read(part, one), read(whole, all_)[rows])
+            np.testing.assert_array_equal(one.targets, all_.targets[rows])
+            np.testing.assert_array_equal(one.resets, all_.resets[rows])
+
+
+@given(texts, configs, st.lists(st.integers(0, 50), min_size=1, max_size=8))
+def test_a_window_depends_on_its_number_alone(tokens, config, steps):
+    """Whatever was asked before: that is what makes a resumed run exact."""
+    streams = Streams(tokens, config, seed=0)
+    for step in steps:
+        old, new = streams.window(step), Streams(tokens, config, seed=0).window(step)
+        for one, other in zip(
+            (old.types, *old[1], *old[2]), (new.types, *new[1], *new[2]), strict=True
+        ):
+            np.testing.assert_array_equal(one, other)
+
+
+def test_an_epoch_reads_almost_every_token_once():
+    tokens = tokens_of([5] * 40)
+    streams = Streams(tokens, StreamConfig(rows=4, steps=3, block=10), seed=1)
+    windows = [streams.window(step) for step in range(streams.steps_per_epoch)]
+    seen = np.concatenate([read(window, window.forward).ravel() for window in windows])
+    words = seen[seen > 1]
+    assert len(words) == len(set(words.tolist()))
+    assert len(seen) == 4 * (240 // 4 // 3) * 3
+
+
+def test_epochs_and_seeds_have_orders_of_their_own():
+    tokens = tokens_of([7] * 60)
+    streams = Streams(tokens, StreamConfig(rows=2, steps=4, block=16), seed=1)
+    other = Streams(tokens, StreamConfig(rows=2, steps=4, block=16), seed=2)
+    first = streams.window(0).forward.targets
+    assert (first != streams.window(streams.steps_per_epoch).forward.targets).any()
+    assert (first != other.window(0).forward.targets).any()
+
+
+def test_resets_are_as_frequent_as_asked_and_drawn_for_each_direction_and_epoch():
+    tokens = tokens_of([3] * 20_000)  # a boundary at every fourth position
+    B, T = 10, 1000
+    streams = Streams(tokens, StreamConfig(rows=B, steps=T, reset=0.25, block=0), seed=1)
+    length = streams.steps_per_epoch * T
+    drawn: dict[tuple[int, str], set[int]] = {}
+    for step in range(2 * streams.steps_per_epoch):
+        epoch, k = divmod(step, streams.steps_per_epoch)
+        window = streams.window(step)
+        for r, j in np.argwhere(window.forward.resets):
+            drawn.setdefault((epoch, "f"), set()).add(r * length + k * T + j)
+        for r, j in np.argwhere(window.backward.resets):
+            drawn.setdefault((epoch, "b"), set()).add((r + 1) * length - k * T - j)
+    for positions in drawn.values():
+        assert all(position % 4 == 0 for position in positions)
+        # A quarter of 20,000 boundaries, and of each pair of draws a quarter of a quarter,
+        # give or take six standard deviations
+        assert abs(len(positions) - 5000) < 6 * np.sqrt(20_000 * 0.25 * 0.75) + B
+    for one, other in combinations(drawn.values(), 2):
+        assert abs(len(one & other) - 1250) < 6 * np.sqrt(20_000 * 0.0625) + B
+
+
+def test_too_little_text_says_what_there_is_and_what_to_lower():
+    with pytest.raises(DataError, match="12 tokens, too few for 4 rows of 20 steps; lower rows or"):
+        Streams(tokens_of([5, 5]), StreamConfig(rows=4, steps=20), seed=0)
+
+
+@pytest.mark.parametrize(
+    ("options", "found"),
+    [
+        ({"rows": 0}, "rows must be at least 1, found 0"),
+        ({"steps": -1}, "steps must be at least 1, found -1"),
+        ({"block": -1}, "block must be at least 0, found -1"),
+        ({"reset": 1.5}, "reset is a probability from 0 to 1, found 1.5"),
+        ({"reset": float("nan")}, "reset is a probability"),
+    ],
+)
+def test_a_layout_that_cannot_be_meant(options, found):
+    with pytest.raises(ConfigError, match=found):
+        StreamConfig(**options)
+
+
+@given(texts, st.integers(1, 60), st.integers(1, 7), st.sampled_from([0.0, 1.0]))
+def test_reading_makes_every_token_a_target_once_in_each_direction(tokens, rows, steps, reset):
+    text = everything(tokens)
+    forward: list[list[tuple[int, int]]] = [[] for _ in range(rows)]
+    backward: list[list[tuple[int, int]]] = [[] for _ in range(rows)]
+    for number, window in enumerate(reading(tokens, rows=rows, steps=steps, reset=reset)):
+        for pairs, direction in ((forward, window.forward), (backward, window.backward)):
+            assert direction.targets.shape == (rows, steps)
+            inputs = read(window, direction)
+            boundary = inputs == (0 if direction is window.forward else 1)
+            wanted = boundary & bool(reset)
+            wanted[:, 0] |= number == 0
+            present = direction.targets != ABSENT
+            np.testing.assert_array_equal(direction.resets[present], wanted[present])
+            for r, j in np.argwhere(present):
+                pairs[r].append((int(inputs[r, j]), int(direction.targets[r, j])))
+    # Forward: what follows each token of the text; a boundary closes the sentence before it.
+    after = [token or 1 for token in [*text[1:], 0]]
+    assert [pair for row in forward for pair in row] == list(zip(text, after, strict=True))
+    # Backward: each row from its right to its left, so that the rows in turn give the text again.
+    before = [pair for row in backward for pair in reversed(row)]
+    assert [target for _, target in before] == text
+    assert [source for source, _ in before] == after
+    # Each row opens with a sentence, and no row has more than its share and one sentence.
+    assert all(row[0][0] == 0 for row in forward if row)
+    assert max(map(len, forward)) <= len(text) / rows + 11

@@ -1,0 +1,269 @@
+"""Fine-tuning: new words beside the old ones, a softmax for models without, what it does."""
+
+import json
+import math
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import torch
+from torch.testing import assert_close
+
+import elmore
+from elmore import config
+from elmore.errors import DataError
+from elmore.lm import finetune as finetuning
+from elmore.lm import perplexity
+from elmore.lm.config import FinetuneConfig
+from elmore.lm.finetune import Measured, extended, finetune
+from elmore.lm.language_model import LanguageModel
+from elmore.lm.pretrain import pretrain
+from elmore.model.softmax import AdaptiveSoftmax
+from elmore.text.vocabulary import ELMO_MARKS
+from elmore.train.runs import Run
+from elmore.weights import pretrained
+from tests import language
+from tests.foreign import bilm_options, bilm_weights, many_langs, write_bilm
+
+DOMAIN = [
+    f"{number} {what} in the {organ} {verb} ."
+    for number in ("two", "a", "many")
+    for what in ("lesions", "tumours", "cysts")
+    for organ in ("liver", "lung", "market")
+    for verb in ("grow", "heal", "were seen")
+]
+
+
+@pytest.fixture(scope="module")
+def domain(tmp_path_factory):
+    """Another text: some of its words are known to the model of `general`."""
+    return language.prepared(
+        tmp_path_factory.mktemp("domain"), "shards", DOMAIN, [*DOMAIN[::5], "many spleens grow ."]
+    )
+
+
+@pytest.fixture(scope="module")
+def general(corpus, tmp_path_factory):
+    """A model of ours that learned a little."""
+    place = tmp_path_factory.mktemp("general") / "run"
+    settings = language.recipe(
+        "train.steps=40", "train.rate=0.05", "model.dropout=0", "train.evaluate_every=40",
+        "train.save_every=40",
+    )  # fmt: skip
+    list(pretrain(settings, corpus.path, place, device="cpu"))
+    return place
+
+
+def recipe(*overrides: str) -> FinetuneConfig:
+    table = {
+        "stream": {"rows": 4, "steps": 5, "reset": 1.0},
+        "softmax": {"num_samples": 40},
+        "softmax_train": {"steps": 20, "rate": 0.05, "warmup": 2, "evaluate_every": 10},
+        "train": {"steps": 20, "rate": 0.02, "warmup": 2, "evaluate_every": 10},
+    }
+    return config.build(FinetuneConfig, config.override(table, overrides), "a recipe")
+
+
+def ran(sources, domain, out, *overrides, **options):
+    *reports, last = finetune(
+        sources, domain.path, out, recipe(*overrides), device="cpu", **options
+    )
+    assert isinstance(last, Measured)
+    return reports, last
+
+
+def measured(bundle, corpus, merged=None) -> perplexity.Perplexity:
+    model = LanguageModel(bundle.model, bundle.softmax).eval()
+    batches, spelling = perplexity.prepared(
+        corpus, model, bundle.alphabet, bundle.vocabulary, bundle.byte_counts
+    )
+    return perplexity.measure(model, batches, corpus.split("valid"), spelling, merged=merged)
+
+
+def test_new_words_are_put_after_the_old_ones(general, domain):
+    old = pretrained.load(general)
+    new = extended(old, domain)
+    assert new.vocabulary.words[: len(old.vocabulary)] == old.vocabulary.words
+    added = new.vocabulary.words[len(old.vocabulary) :]
+    expected = [word for word in domain.vocabulary.words if word not in old.vocabulary]
+    assert list(added) == [word for word in expected if word not in ELMO_MARKS]
+    assert {"lesions", "liver"} < set(added)
+    assert extended(new, domain) is new
+
+
+def test_old_words_keep_their_chances_and_new_ones_share_that_of_unknown_words(general, domain):
+    old = pretrained.load(general)
+    new = extended(old, domain)
+    states = torch.randn(7, 6)
+    with torch.no_grad():
+        before, after = (bundle.softmax.log_probs(states).exp() for bundle in (old, new))
+    num_words, unknown = len(old.vocabulary), int(old.vocabulary.ids(["<UNK>"])[0])
+    kept = [number for number in range(num_words) if number != unknown]
+    assert_close(after[:, kept], before[:, kept], rtol=1e-5, atol=1e-8)
+    together = after[:, unknown] + after[:, num_words:].sum(dim=1)
+    assert_close(together, before[:, unknown], rtol=1e-5, atol=1e-8)
+    # by their counts, each once more: "liver" 27 times, unknown words never
+    counts = {word: int(domain.counts[i]) for i, word in enumerate(domain.types)}
+    liver = int(new.vocabulary.ids(["liver"])[0])
+    assert counts["liver"] == 27
+    assert_close(after[:, liver], 28 * after[:, unknown], rtol=1e-4, atol=0)
+
+
+def test_before_any_update_the_merged_perplexity_is_the_old_one(general, domain):
+    old = pretrained.load(general)
+    new = extended(old, domain)
+    merged = finetuning._merged(new.vocabulary, len(old.vocabulary))
+    assert len(merged) == 1 + len(new.vocabulary) - len(old.vocabulary)
+    before, after = measured(old, domain), measured(new, domain, merged)
+    assert after.perplexity == pytest.approx(before.perplexity, rel=1e-5)
+    assert measured(new, domain).perplexity > 1.01 * before.perplexity
+
+
+def test_a_model_of_ours_gets_better_on_the_words_it_knew(general, domain, tmp_path):
+    reports, found = ran([general], domain, tmp_path / "run")
+    old = pretrained.load(general)
+    assert found.before == pytest.approx(measured(old, domain).perplexity, rel=1e-6)
+    assert found.after < 0.8 * found.before
+    assert found.num_words == len(old.vocabulary)
+    best = pretrained.load(tmp_path / "run")
+    assert len(best.vocabulary) == found.num_words + found.new_words
+    merged = finetuning._merged(best.vocabulary, found.num_words)
+    assert found.after == pytest.approx(measured(best, domain, merged).perplexity, rel=1e-6)
+    assert best.byte_counts == old.byte_counts  # of the text its vocabulary was counted on
+    assert best.card.training["from"] == old.card.training
+    assert not (tmp_path / "run" / "softmax").exists()
+    assert [report.step for report in reports] == [10, 20]
+
+
+@pytest.fixture(params=["a model written here", "published"])
+def foreign(request, tmp_path, rng):
+    """Weights without a softmax: ours in that format, and the published ones if they are here."""
+    if request.param == "published":
+        place = request.getfixturevalue("fixtures") / "allennlp"
+        return [place / "options.json", place / "lm_weights.hdf5"]
+    settings = bilm_options()
+    return list(write_bilm(tmp_path / "foreign", settings, bilm_weights(settings, rng)))
+
+
+def test_weights_without_a_softmax_first_learn_one_alone(foreign, domain, tmp_path):
+    reports, found = ran(foreign, domain, tmp_path / "run")
+    old = pretrained.load(*foreign).model.state_dict()
+    alone = pretrained.load(tmp_path / "run" / "softmax")
+    assert_close(alone.model.state_dict(), old, rtol=0, atol=0)
+    assert alone.vocabulary == domain.vocabulary
+    after = pretrained.load(tmp_path / "run")
+    moved = [
+        not torch.equal(old[name], weight) for name, weight in after.model.state_dict().items()
+    ]
+    assert all(moved)
+    assert [report.step for report in reports] == [10, 20, 10, 20]
+    first, second = (reports[at].scores["perplexity"] for at in (1, 3))
+    assert found.before == pytest.approx(first, rel=1e-5)
+    assert found.after == pytest.approx(second, rel=1e-5)
+    assert found.after < found.before < len(domain.vocabulary)
+    assert found.new_words == 0
+    elmo = elmore.load(tmp_path / "run")
+    assert np.isfinite(elmo.embed(["two cysts heal ."])[0].vectors).all()
+
+
+def test_a_stopped_run_goes_on_in_either_stage(general, domain, tmp_path, rng):
+    """A run that ends after each stage's first checkpoint, twice resumed, equals a whole one."""
+    settings = bilm_options()
+    sources = list(write_bilm(tmp_path / "foreign", settings, bilm_weights(settings, rng)))
+    more = ("softmax_train.steps=10", "softmax_train.save_every=4", "train.steps=10",
+            "train.save_every=4")  # fmt: skip
+    _, whole = ran(sources, domain, tmp_path / "whole", *more)
+    job = finetune(sources, domain.path, tmp_path / "run", recipe(*more), device="cpu")
+    while not Run(tmp_path / "run" / "softmax").steps():
+        next(job)
+    job.close()
+    job = finetune(sources, domain.path, tmp_path / "run", recipe(*more), device="cpu", resume=True)
+    while not Run(tmp_path / "run").steps():
+        next(job)
+    job.close()
+    reports, found = ran(sources, domain, tmp_path / "run", *more, resume=True)
+    assert found == whole
+    assert reports[0].step == 8
+    for name in ("metrics.jsonl", "softmax/metrics.jsonl", "best/model.safetensors"):
+        assert (tmp_path / "run" / name).read_bytes() == (tmp_path / "whole" / name).read_bytes()
+    reports, again = ran(sources, domain, tmp_path / "run", *more, resume=True)
+    assert (reports, again) == ([], whole)
+
+
+def test_a_softmax_that_ended_early_stays_as_it_is_when_resumed(domain, tmp_path, rng):
+    settings = bilm_options()
+    sources = list(write_bilm(tmp_path / "foreign", settings, bilm_weights(settings, rng)))
+    more = (
+        "softmax_train.evaluate_every=1", "softmax_train.patience=1", "softmax_train.steps=200",
+        "softmax_train.rate=0.5",
+    )  # fmt: skip
+    ran(sources, domain, tmp_path / "run", *more)
+    (last,) = Run(tmp_path / "run" / "softmax").steps()[-1:]
+    assert last < 200
+    ran(sources, domain, tmp_path / "run", *more, resume=True)
+    assert Run(tmp_path / "run" / "softmax").steps()[-1] == last
+
+
+def test_without_validation_text_there_is_nothing_to_say(general, tmp_path):
+    text = language.prepared(tmp_path, "shards", DOMAIN)
+    reports, found = ran([general], text, tmp_path / "run", "train.steps=2")
+    assert (found.before, found.after) == (None, None)
+    assert found.new_words > 5
+    assert reports[-1].scores == {}
+
+
+def test_an_adaptive_softmax_keeps_its_words(corpus, domain, tmp_path):
+    settings = language.recipe("softmax.kind=adaptive", "train.steps=2")
+    list(pretrain(settings, corpus.path, tmp_path / "general", device="cpu"))
+    _, found = ran([tmp_path / "general"], domain, tmp_path / "run", "train.steps=4")
+    assert found.new_words == 0
+    assert isinstance(pretrained.load(tmp_path / "run").softmax, AdaptiveSoftmax)
+    assert math.isfinite(found.after)
+
+
+def test_a_table_of_words_without_a_softmax_is_refused(domain, tmp_path, rng):
+    (tmp_path / "m").mkdir()
+    many_langs(tmp_path / "m", rng)
+    with pytest.raises(DataError, match="looks words up in a table"):
+        ran([tmp_path / "m"], domain, tmp_path / "run")
+    assert not (tmp_path / "run").exists()
+
+
+def test_a_model_of_another_alphabet_learns_a_softmax_too(domain, tmp_path, rng):
+    """ELMoForManyLangs without its table of words: its marks are not those of the text."""
+    many_langs(tmp_path / "m", rng, word_dim=0, characters="theinugrowlscy.")
+    _, found = ran([tmp_path / "m"], domain, tmp_path / "run", "train.steps=4")
+    assert found.after < len(domain.vocabulary)
+    assert pretrained.load(tmp_path / "run").vocabulary == domain.vocabulary
+
+
+def test_too_little_text_leaves_no_run_behind(general, domain, tmp_path):
+    with pytest.raises(DataError, match="too few for 4000 rows"):
+        ran([general], domain, tmp_path / "run", "stream.rows=4000")
+    assert not (tmp_path / "run").exists()
+
+
+def test_the_recipe_says_where_it_came_from(general, domain, tmp_path):
+    ran([general], domain, tmp_path / "run", "train.steps=1")
+    said = json.loads((tmp_path / "run" / "recipe.json").read_text())
+    assert said["model"] == [str(general)]
+    assert said["corpus"] == domain.index["sha256"]
+    assert replace(recipe(), train=replace(recipe().train, steps=1)) == config.build(
+        FinetuneConfig,
+        {key: value for key, value in said.items() if key not in ("model", "corpus")},
+        "recipe.json",
+    )
+
+
+@pytest.mark.gpu
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="this machine has no CUDA device")
+def test_on_a_gpu_it_gets_better_too(general, domain, tmp_path, rng):
+    *_, found = finetune([general], domain.path, tmp_path / "ours", recipe(), device="cuda")
+    assert found.new_words > 5
+    old = measured(pretrained.load(general), domain)
+    assert found.before == pytest.approx(old.perplexity, rel=1e-3)
+    assert found.after < 0.8 * found.before
+    settings = bilm_options()
+    sources = list(write_bilm(tmp_path / "foreign", settings, bilm_weights(settings, rng)))
+    *_, found = finetune(sources, domain.path, tmp_path / "theirs", recipe(), device="cuda")
+    assert found.after < found.before < len(domain.vocabulary)

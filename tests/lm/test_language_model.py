@@ -1,0 +1,172 @@
+"""The language model by its definition: from characters to the loss, and back to every weight."""
+
+import numpy as np
+import pytest
+import torch
+from torch.testing import assert_close
+
+from elmore.corpus.stream import Direction, StreamConfig, Streams, Window
+from elmore.lm.batches import Batches
+from elmore.lm.language_model import LanguageModel
+from elmore.model.bilm import BACKWARD, FORWARD
+from elmore.text.characters import ByteAlphabet
+from tests import language
+
+
+def small(corpus, *overrides: str):
+    """A model and two batches in float64, the weights large enough for every part to matter."""
+    settings = language.recipe("model.dropout=0", "model.lstm.output_dim=5", *overrides)
+    training = language.training(corpus, settings)
+    module = training.module.double()
+    rng = np.random.RandomState(0)
+    with torch.no_grad():
+        for weight in module.parameters():
+            weight.copy_(torch.from_numpy(0.4 * rng.standard_normal(tuple(weight.shape))))
+    return module, [training.batch(number) for number in (0, 1)]
+
+
+def loss_of(module: LanguageModel, batches) -> torch.Tensor:
+    """The loss over two batches, with the gradient flowing through what is carried too."""
+    first = module(batches[0], None)
+    return first.loss + module(batches[1], first.carried).loss
+
+
+@pytest.mark.parametrize(
+    "softmax",
+    [
+        ("softmax.kind=full",),
+        ("softmax.kind=sampled", "softmax.num_samples=30"),
+        ("softmax.kind=sampled", "softmax.num_samples=20", "softmax.unique=true"),
+        ("softmax.kind=adaptive",),
+    ],
+    ids=lambda values: " ".join(value.split("=")[1] for value in values),
+)
+def test_the_gradient_of_every_weight_is_that_of_finite_differences(corpus, softmax):
+    module, batches = small(corpus, "stream.rows=3", "stream.steps=4", "stream.reset=0.7", *softmax)
+    assert batches[1].resets.any()
+    loss_of(module, batches).backward()
+    rng = np.random.RandomState(1)
+    for name, weight in module.named_parameters():
+        direction = torch.from_numpy(rng.standard_normal(tuple(weight.shape)))
+        ways = []
+        for step in (1e-6, -1e-6):
+            with torch.no_grad():
+                weight += step * direction
+                ways.append(loss_of(module, batches).item())
+                weight -= step * direction
+        expected = (ways[0] - ways[1]) / 2e-6
+        assert weight.grad is not None, name
+        found = (weight.grad * direction).sum().item()
+        assert found == pytest.approx(expected, rel=2e-6, abs=2e-7), name
+
+
+def test_both_directions_share_all_but_their_lstms(corpus):
+    module, (batch, _) = small(corpus)
+    for direction, other in ((FORWARD, "backward_layers"), (BACKWARD, "forward_layers")):
+        module.zero_grad()
+        tops, _ = module.read(batch, None, module.vectors(batch))
+        tops[direction].sum().backward()
+        touched = {name for name, weight in module.named_parameters() if weight.grad is not None}
+        assert not any(other in name for name in touched)
+        assert any("tokens" in name for name in touched)
+
+
+def test_the_loss_is_half_the_sum_of_both_directions_at_every_position(corpus):
+    module, (batch, _) = small(corpus, "softmax.kind=full")
+    found = module(batch, None)
+    tops, _ = module.read(batch, None, module.vectors(batch))
+    expected = 0.0
+    for direction in (FORWARD, BACKWARD):
+        logits = tops[direction] @ module.softmax.weight.T + module.softmax.bias
+        chances = logits.log_softmax(dim=2)
+        for row in range(4):
+            for step in range(5):
+                expected -= chances[row, step, batch.targets[direction, row, step]] / 2
+    assert_close(found.loss, torch.as_tensor(expected))
+    assert found.count.item() == 4 * 5
+
+
+def spelling(batch) -> list[tuple[int, ...]]:
+    """The letters of the distinct words, in the order of their numbers."""
+    rows = [row for some in batch.spelled for row in some.characters.tolist()]
+    return [tuple(letter for letter in row if letter != 260) for row in rows]
+
+
+def test_each_distinct_word_is_spelled_once_for_both_directions(corpus):
+    _, (batch, _) = small(corpus)
+    words = spelling(batch)
+    assert len(set(words)) == len(words)
+    assert set(batch.index.flatten().tolist()) == set(range(len(words)))
+
+
+def test_words_of_all_lengths_are_encoded_as_they_are_alone(corpus):
+    """However they are put together, and up to the width of the model and beyond."""
+    module, _ = small(corpus)
+    types = ["<S>", "</S>", *("x" * length for length in (1, 49, 7, 8, 12, 30, 18, 48, 60, 11))]
+    batches = Batches(types, ByteAlphabet(), np.zeros(len(types), np.int64), padding=260)
+    rng = np.random.RandomState(0)
+    index = rng.permutation(len(types)).reshape(3, 4)
+    way = Direction(index, np.zeros_like(index), np.zeros(index.shape, bool))
+    batch = batches.batch(Window(np.arange(len(types)), way, way))
+    with torch.no_grad():
+        found = module.vectors(batch)[batch.index]
+        for row, column in np.ndindex(3, 4):
+            ids, _ = ByteAlphabet().encode([types[index[row, column]]])
+            alone = module.bilm.tokens(torch.from_numpy(ids), None)[0]
+            assert_close(found[0, row, column], alone)
+            assert_close(found[1, row, column], alone)
+
+
+def test_a_carried_state_is_what_one_long_batch_would_have(corpus):
+    """Where nothing is set anew, two batches of 5 are one of 10: the values, not the gradient."""
+    module, short = small(corpus, "stream.reset=0", "softmax.kind=full")
+    _, (long, _) = small(corpus, "stream.reset=0", "stream.steps=10", "softmax.kind=full")
+    first = module(short[0], None)
+    second = module(short[1], first.carried)
+    whole = module(long, None)
+    assert_close(first.loss + second.loss, whole.loss)
+    assert_close(second.carried, whole.carried)
+
+
+def test_with_a_reset_at_each_sentence_what_is_carried_ends_with_it(corpus):
+    """The first token of a sentence is read the same whatever was carried there."""
+    module, (batch, _) = small(corpus, "stream.reset=1")
+    vectors = module.vectors(batch)
+    _, carried = module.read(batch, None, vectors)
+    noise = {name: tensor + 1 for name, tensor in carried.items()}
+    calm, _ = module.read(batch, None, vectors)
+    loud, _ = module.read(batch, noise, vectors)
+    for direction in (FORWARD, BACKWARD):
+        since = batch.resets[direction].long().cumsum(dim=1) > 0
+        assert since.any()
+        assert_close(calm[direction][since], loud[direction][since], rtol=0, atol=0)
+
+
+def test_dropout_acts_on_what_the_softmax_sees_too(corpus):
+    """The biLM of one layer without dropout inside is the same; the loss is not."""
+    module, (batch, _) = small(corpus, "softmax.kind=full")
+    module.train()
+    quiet = module(batch, None).loss.item()
+    seen = []
+    module.bilm.dropout.register_forward_hook(lambda _m, given, _o: seen.append(given[0].shape))
+    module.bilm.dropout.p = 0.5
+    assert module(batch, None).loss.item() != pytest.approx(quiet)
+    assert len(seen) == 2 * (2 + 1)  # each direction: the input of both layers, and its top
+
+
+def test_an_unknown_word_keeps_its_letters_and_is_the_unknown_target(corpus):
+    assert "日本" not in corpus.vocabulary
+    number = list(corpus.types).index("日本")
+    window = Streams(
+        corpus.split("train"), StreamConfig(rows=1, steps=3000, block=0), seed=0
+    ).window(0)
+    batch = Batches(corpus.types, ByteAlphabet(), corpus.word_ids(), padding=260).batch(window)
+    (unknown,) = corpus.vocabulary.ids(["<UNK>"])
+    spelled, words = (258, *"日本".encode(), 259), spelling(batch)
+    for direction in (0, 1):
+        read = window.types[window[1 + direction].index] == number
+        (word,) = {int(index) for index in batch.index[direction][torch.from_numpy(read)]}
+        assert words[word] == spelled
+        targets = torch.from_numpy(window[1 + direction].targets == number)
+        assert targets.any()
+        assert (batch.targets[direction][targets] == unknown).all()

@@ -1,0 +1,185 @@
+"""Perplexity and bits per character, by hand and against scores of single sentences."""
+
+import math
+from dataclasses import replace
+from itertools import pairwise
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from elmore.errors import ConfigError, DataError
+from elmore.lm import evaluate as evaluation
+from elmore.lm import perplexity, scoring
+from elmore.train.distributed import Ranks
+from elmore.weights import folder
+from tests import language
+
+
+@pytest.fixture(scope="module")
+def learned(corpus):
+    """A model with strong opinions, all of them random."""
+    training = language.training(corpus, language.recipe("model.dropout=0"))
+    rng = np.random.RandomState(0)
+    with torch.no_grad():
+        for weight in training.module.parameters():
+            weight.copy_(torch.from_numpy(0.5 * rng.standard_normal(tuple(weight.shape))))
+    training.module.eval()
+    return training
+
+
+def measured(training, **options):
+    tokens = training.corpus.split("valid")
+    return perplexity.measure(
+        training.module, training._batches, tokens, training._spelling, **options
+    )
+
+
+def valid_sentences(corpus) -> list[list[str]]:
+    tokens = corpus.split("valid")
+    stream, types = tokens.take(np.arange(tokens.num_tokens)), list(corpus.types)
+    cuts = [*tokens.starts.tolist(), tokens.num_tokens]
+    return [[types[number] for number in stream[a + 1 : b]] for a, b in pairwise(cuts)]
+
+
+@pytest.mark.parametrize("state", ["sentence", "carried"])
+def test_a_model_without_opinions_is_as_perplexed_as_there_are_words(corpus, state):
+    training = language.training(corpus)
+    torch.nn.init.zeros_(training.module.softmax.weight)
+    found = measured(training, state=state)
+    num_words = len(corpus.vocabulary)
+    for value in (found.forward, found.backward, found.perplexity):
+        assert value == pytest.approx(num_words, rel=1e-6)
+    assert found.tokens == corpus.split("valid").num_tokens
+
+
+def test_bits_per_character_by_hand(tmp_path):
+    """Training text: a b b, four words and 4 bytes; unknown words are spelled by its bytes."""
+    corpus = language.prepared(
+        tmp_path, "shards", ["b b", "b a"] * 15, ["b zab", "<S> b"], min_count=20
+    )
+    assert corpus.vocabulary.words == ("<S>", "</S>", "<UNK>", "b")
+    training = language.training(corpus, language.recipe("stream.rows=1"))
+    torch.nn.init.zeros_(training.module.softmax.weight)
+    found = measured(training)
+    # 60 words were seen: 45 times b, 15 times a, 60 times the end of a word; each is once more
+    total = 60 + 60 + 257
+    bits = {"a": -math.log2(16 / total), "b": -math.log2(46 / total), "end": -math.log2(61 / total)}
+    never = -math.log2(1 / total)
+    zab = never + bits["a"] + bits["b"] + bits["end"]
+    mark = 3 * never + bits["end"]  # a word that is written <S> is a word, and unknown
+    tokens = (2 + 1) + (2 + 1)  # the words, and the end of each sentence
+    characters = (1 + 1) + (3 + 1) + (3 + 1) + (1 + 1)
+    assert found.tokens == tokens
+    assert found.oov == 2 / 4
+    expected = (tokens * math.log2(4) + zab + mark) / characters
+    assert found.bits_per_character == pytest.approx(expected, rel=1e-6)
+
+
+def test_without_byte_counts_every_byte_costs_the_same(corpus, learned):
+    free = replace(learned, byte_counts=[0] * 257)
+    words = free._spelling.of(corpus.split("valid"))
+    bytes_ = sum(
+        len(word.encode()) + 1
+        for sentence in valid_sentences(corpus)
+        for word in sentence
+        if word not in corpus.vocabulary
+    )
+    assert words.unknown == 2
+    assert words.spelled_bits == pytest.approx(bytes_ * math.log2(257))
+
+
+def sentence_by_sentence(training) -> tuple[float, float]:
+    """What both directions say of every word and every end, each sentence on its own."""
+    bundle = training.bundle({})
+    begin, end, _ = bundle.vocabulary.ids(bundle.vocabulary.marks)
+    sentences = valid_sentences(training.corpus)
+    totals = np.zeros(2)
+    for sentence, scores in zip(sentences, scoring.score(bundle, sentences), strict=True):
+        totals += scores.forward.sum(), scores.backward.sum()
+        with torch.no_grad():
+            stack, _ = bundle.run([sentence])
+            ahead, behind = stack.states[-1, 0].chunk(2, dim=1)
+            totals[0] += bundle.softmax.log_probs(ahead[[-2]])[0, end].item()
+            totals[1] += bundle.softmax.log_probs(behind[[1]])[0, begin].item()
+    return tuple(totals)
+
+
+def test_with_the_state_set_anew_it_is_the_sum_of_the_sentences(learned):
+    found = measured(learned)
+    forward, backward = sentence_by_sentence(learned)
+    assert math.log(found.forward) == pytest.approx(-forward / found.tokens, rel=1e-6)
+    assert math.log(found.backward) == pytest.approx(-backward / found.tokens, rel=1e-6)
+    assert found.perplexity == pytest.approx(math.sqrt(found.forward * found.backward))
+
+
+def test_a_carried_state_gives_something_else(learned):
+    assert measured(learned, state="carried").forward != pytest.approx(
+        measured(learned).forward, rel=1e-3
+    )
+
+
+@settings(max_examples=8)
+@given(st.integers(1, 80), st.integers(1, 3))
+def test_rows_and_ranks_only_share_the_work(learned, rows, size):
+    expected = measured(learned)
+    totals = []
+
+    def adding(ranks, values):
+        totals.append(values)
+        return torch.stack(totals).sum(dim=0)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(perplexity, "sum_over", adding)
+        for rank in range(size):
+            found = measured(learned, rows=rows, ranks=Ranks(rank, size))
+    assert found == pytest.approx(expected, rel=1e-6)
+
+
+def test_words_that_are_merged_count_as_one(corpus, learned):
+    """By hand: the probability of any of them is the sum of theirs."""
+    merged = torch.tensor([2, 5, 9, 30])
+    found = measured(learned, merged=merged)
+    bundle = learned.bundle({})
+    _, end, _ = bundle.vocabulary.ids(bundle.vocabulary.marks)
+    total = 0.0
+    for sentence in valid_sentences(corpus):
+        with torch.no_grad():
+            stack, _ = bundle.run([sentence])
+            chances = bundle.softmax.log_probs(stack.states[-1, 0].chunk(2, dim=1)[0]).exp()
+        for position, word in enumerate([*bundle.vocabulary.ids(sentence), end]):
+            some = merged if word in merged else [word]
+            total -= math.log(chances[position, some].sum().item())
+    assert math.log(found.forward) == pytest.approx(total / found.tokens, rel=1e-5)
+    assert found.forward < measured(learned).forward
+
+
+def test_hopeless_models_are_infinitely_perplexed(corpus):
+    training = language.training(corpus)
+    with torch.no_grad():
+        training.module.softmax.bias[0] = 1e6
+    assert measured(training).forward == math.inf
+
+
+def test_a_model_folder_is_measured_as_it_was_in_training(corpus, learned, tmp_path):
+    learned.save(tmp_path / "model", {})
+    seen = []
+    found = evaluation.evaluate(
+        tmp_path / "model", corpus.path, device="cpu", progress=lambda *now: seen.append(now)
+    )
+    assert found == measured(learned)
+    assert seen[-1] == (1.0, found.tokens)
+    everything = evaluation.evaluate(tmp_path / "model", corpus.path, split="all", device="cpu")
+    assert everything.tokens == corpus.split("all").num_tokens
+
+
+def test_what_cannot_be_measured_is_refused(corpus, learned, tmp_path):
+    learned.save(tmp_path / "model", {})
+    with pytest.raises(ConfigError, match="rows must be at least 1"):
+        evaluation.evaluate(tmp_path / "model", corpus.path, rows=0)
+    bare = replace(learned.bundle({}), softmax=None, vocabulary=None)
+    folder.save(bare, tmp_path / "bare")
+    with pytest.raises(DataError, match="has no softmax"):
+        evaluation.evaluate(tmp_path / "bare", corpus.path)

@@ -1,0 +1,210 @@
+"""Pretraining from the inside: what a run leaves behind, and what it learns."""
+
+import json
+import math
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import torch
+from safetensors.torch import load_file
+from torch.testing import assert_close
+
+import elmore
+from elmore import config
+from elmore.errors import ConfigError, DataError
+from elmore.lm import evaluate as evaluation
+from elmore.lm.config import finetuning, pretraining
+from elmore.lm.pretrain import model_of, pretrain
+from elmore.model.softmax import AdaptiveSoftmax
+from elmore.train import optim
+from elmore.train.runs import Run
+from elmore.weights import pretrained
+from tests import language
+
+
+@pytest.fixture(scope="module")
+def run(corpus, tmp_path_factory):
+    """A run to its end, and its reports."""
+    place = tmp_path_factory.mktemp("runs") / "run"
+    settings = language.recipe(
+        "model.dropout=0", "train.steps=60", "train.rate=0.05", "train.evaluate_every=20",
+        "card.language=Toy",
+    )  # fmt: skip
+    return place, list(pretrain(settings, corpus.path, place, device="cpu")), settings
+
+
+def test_it_learns(run, corpus):
+    _, reports, _ = run
+    scores = [report.scores["perplexity"] for report in reports if report.scores]
+    assert len(scores) == 3
+    assert scores[0] < len(corpus.vocabulary)
+    assert scores[-1] < 0.6 * scores[0]
+
+
+def test_a_run_folder_is_a_model(run, corpus):
+    place, reports, _ = run
+    elmo = elmore.load(place)
+    assert elmo.embed(["two ships come ."])[0].vectors.shape == (4, 12)
+    best = min(report.scores["perplexity"] for report in reports if report.scores)
+    found = evaluation.evaluate(place, corpus.path, device="cpu")
+    assert found.perplexity == pytest.approx(best, rel=1e-6)
+    assert all(path.parent == place / "best" for path in pretrained.files(place))
+
+
+def test_a_run_says_all_it_takes_to_repeat_it(run, corpus):
+    place, _, settings = run
+    recipe = config.read_json(place / "recipe.json")
+    assert recipe.pop("corpus") == corpus.index["sha256"]
+    assert config.build(type(settings), recipe, "recipe.json") == settings
+    bundle = pretrained.load(place)
+    training = bundle.card.training
+    assert bundle.card.language == "Toy"
+    assert config.build(type(settings), training["recipe"], "card") == settings
+    assert training["corpus"]["sha256"] == corpus.index["sha256"]
+    assert training["scores"]["perplexity"] > 1
+    assert training["versions"]["elmore"] == elmore.__version__
+    assert bundle.byte_counts == tuple(corpus.byte_counts.tolist())
+    assert bundle.vocabulary == corpus.vocabulary
+    assert bundle.warm_state is not None
+
+
+def test_each_update_has_its_line(run):
+    lines = [json.loads(line) for line in (run[0] / "metrics.jsonl").read_text().splitlines()]
+    assert [line["step"] for line in lines] == list(range(1, 61))
+    assert all(line["count"] == 4 * 5 and math.isfinite(line["norm"]) for line in lines)
+    assert Run(run[0]).steps() == [56, 60]
+
+
+def test_the_same_seed_gives_the_same_run_and_another_another(run, corpus, tmp_path):
+    settings = language.recipe("train.steps=8")
+    losses = {}
+    for name, seed in (("a", 0), ("b", 0), ("c", 1)):
+        chosen = replace(settings, train=replace(settings.train, seed=seed))
+        list(pretrain(chosen, corpus.path, tmp_path / name, device="cpu"))
+        losses[name] = (tmp_path / name / "metrics.jsonl").read_text()
+    assert losses["a"] == losses["b"] != losses["c"]
+
+
+def test_early_stopping_keeps_the_best(corpus, tmp_path):
+    """At a rate that ruins the model after a while."""
+    settings = language.recipe(
+        "train.steps=400", "train.evaluate_every=4", "train.patience=3", "train.rate=0.3",
+        "train.schedule=constant", "train.warmup=30",
+    )  # fmt: skip
+    reports = list(pretrain(settings, corpus.path, tmp_path / "run", device="cpu"))
+    assert reports[-1].step < 400
+    assert reports[-1].stopped == "no better perplexity in 3 evaluations"
+    scores = [report.scores["perplexity"] for report in reports if report.scores]
+    assert scores[-4] == min(scores)
+    found = evaluation.evaluate(tmp_path / "run", corpus.path, device="cpu")
+    assert found.perplexity == pytest.approx(min(scores), rel=1e-6)
+
+
+def test_without_validation_text_the_last_model_is_kept(tmp_path):
+    corpus = language.prepared(tmp_path, "shards", language.sentences(60))
+    settings = language.recipe("train.steps=5", "train.evaluate_every=2")
+    reports = list(pretrain(settings, corpus.path, tmp_path / "run", device="cpu"))
+    assert all(report.scores == {} for report in reports)
+    bundle = pretrained.load(tmp_path / "run")
+    again = language.training(corpus, settings).module
+    last = Run(tmp_path / "run").restore(
+        again, optim.build(again, settings.train), torch.device("cpu")
+    )
+    assert last is not None
+    assert last.step == 5
+    assert_close(bundle.model.state_dict(), again.bilm.state_dict(), rtol=0, atol=0)
+
+
+@pytest.mark.parametrize("kind", ["full", "adaptive"])
+def test_every_softmax_trains_saves_and_loads(corpus, tmp_path, kind):
+    settings = language.recipe(f"softmax.kind={kind}", "train.steps=4")
+    reports = list(pretrain(settings, corpus.path, tmp_path / "run", device="cpu"))
+    bundle = pretrained.load(tmp_path / "run")
+    assert isinstance(bundle.softmax, AdaptiveSoftmax) == (kind == "adaptive")
+    found = evaluation.evaluate(tmp_path / "run", corpus.path, device="cpu")
+    assert found.perplexity == pytest.approx(reports[-1].scores["perplexity"], rel=1e-6)
+
+
+def test_a_model_of_words_alone_trains_too(corpus, tmp_path):
+    words = len(corpus.vocabulary)
+    settings = language.recipe(
+        "model.characters=none", f"model.words={{num_words={words}, dim=5}}", "train.steps=4"
+    )
+    list(pretrain(settings, corpus.path, tmp_path / "run", device="cpu"))
+    assert elmore.load(tmp_path / "run").embed(["two ships"])[0].vectors.shape == (2, 12)
+
+
+@pytest.mark.parametrize(
+    ("overrides", "found"),
+    [
+        (["model.characters=none", "model.words={num_words=3, dim=4}"], "num_words is 3, the voc"),
+        (["model.words={num_words=3, dim=4}"], "words and characters cannot be trained"),
+        (["stream.rows=700"], "too few for 700 rows of 5 steps"),
+    ],
+)
+def test_what_cannot_be_trained_leaves_nothing_behind(corpus, tmp_path, overrides, found):
+    with pytest.raises((ConfigError, DataError), match=found):
+        next(pretrain(language.recipe(*overrides), corpus.path, tmp_path / "run", device="cpu"))
+    assert not (tmp_path / "run").exists()
+
+
+def test_init_takes_the_weights_and_the_words_both_know(run, corpus, tmp_path):
+    place, _, settings = run
+    other = language.prepared(tmp_path, "shards", ["the river sings .", "two choirs come ."] * 20)
+    words = other.vocabulary
+    bundle = pretrained.load(place)
+    found = model_of(settings, words, [place])
+    assert_close(found.bilm.state_dict(), bundle.model.state_dict(), rtol=0, atol=0)
+    new = model_of(settings, words, [])
+    for number, word in enumerate(words.words):
+        if word in bundle.vocabulary:
+            expected = bundle.softmax.weight[int(bundle.vocabulary.ids([word])[0])]
+        else:
+            assert word in ("sings", "choirs")
+            expected = new.softmax.weight[number]
+        assert torch.equal(found.softmax.weight[number], expected), word
+
+
+def test_init_keeps_nothing_but_weights(run, corpus, tmp_path):
+    place, _, settings = run
+    first = next(pretrain(settings, corpus.path, tmp_path / "new", init=[place], device="cpu"))
+    assert first.step == 4
+    assert first.metrics["loss"] < math.log(len(corpus.vocabulary))
+
+
+def test_init_of_another_shape_names_what_differs(run, corpus, tmp_path):
+    place, _, _ = run
+    settings = language.recipe("model.lstm.cell_dim=16")
+    with pytest.raises(ConfigError, match=r"--init: .* another shape \(model.lstm"):
+        next(pretrain(settings, corpus.path, tmp_path / "new", init=[place], device="cpu"))
+    assert not (tmp_path / "new").exists()
+
+
+def test_init_of_a_table_of_other_words_is_refused(corpus, tmp_path):
+    words = len(corpus.vocabulary)
+    settings = language.recipe(
+        "model.characters=none", f"model.words={{num_words={words}, dim=5}}", "train.steps=2"
+    )
+    list(pretrain(settings, corpus.path, tmp_path / "run", device="cpu"))
+    lines = [line.replace("ships", "boats") for line in language.sentences(400)]
+    other = language.prepared(tmp_path, "shards", lines, min_count=6)
+    assert len(other.vocabulary) == words
+    with pytest.raises(ConfigError, match="--init: that model has a table of other words"):
+        model_of(settings, other.vocabulary, [tmp_path / "run"])
+
+
+def test_a_model_in_float64_is_saved_and_used(corpus, tmp_path):
+    settings = language.recipe("train.precision=float64", "train.steps=2")
+    list(pretrain(settings, corpus.path, tmp_path / "run", device="cpu"))
+    file = tmp_path / "run" / "checkpoints" / "step-00000002" / "model.safetensors"
+    assert {tensor.dtype for tensor in load_file(file).values()} == {torch.float64}
+    vectors = elmore.load(tmp_path / "run").embed(["two ships"])[0].vectors
+    assert np.isfinite(vectors).all()
+
+
+def test_recipes_that_are_not_there_are_named(tmp_path):
+    with pytest.raises(ConfigError, match="huge: no such recipe; name a file, or one of medium"):
+        pretraining("huge")
+    with pytest.raises(ConfigError, match="no such recipe"):
+        finetuning(str(tmp_path / "none.toml"))

@@ -1,0 +1,116 @@
+"""Scores of words, and words in their place, by models whose opinions are known."""
+
+from dataclasses import replace
+from itertools import pairwise
+
+import numpy as np
+import pytest
+import torch
+
+from elmore.errors import DataError
+from elmore.lm.scoring import score, substitutes
+from elmore.weights.bundle import Bundle
+from tests import language
+
+
+@pytest.fixture
+def bundle(corpus) -> Bundle:
+    return language.training(corpus).bundle({})
+
+
+def prefer(bundle: Bundle, *words: str) -> None:
+    """Make the softmax like these words whatever it read, the first the most."""
+    softmax = bundle.softmax
+    with torch.no_grad():
+        softmax.weight.zero_()
+        softmax.bias.zero_()
+        for number, word in enumerate(reversed(words), start=1):
+            softmax.bias[int(bundle.vocabulary.ids([word])[0])] = 10.0 * number
+
+
+def test_a_model_without_opinions_gives_every_word_the_same_chance(bundle, corpus):
+    prefer(bundle)
+    (found,) = score(bundle, [["two", "ships", "xylophone", "."]])
+    expected = np.full(4, -np.log(len(corpus.vocabulary)))
+    np.testing.assert_allclose(found.forward, expected, rtol=1e-6)
+    np.testing.assert_allclose(found.backward, expected, rtol=1e-6)
+    assert found.tokens == ["two", "ships", "xylophone", "."]
+    assert found.known == [True, True, False, True]
+
+
+def test_scores_are_the_full_softmax_of_what_stands_before_and_after(bundle):
+    sentence = ["the", "river", "lies", "."]
+    (found,) = score(bundle, [sentence])
+    ids = bundle.vocabulary.ids(sentence)
+    for position in range(4):
+        with torch.no_grad(), bundle.without_dropout():
+            before, _ = bundle.run([sentence[:position]])
+            after, _ = bundle.run([sentence[position + 1 :]])
+            forward = before.states[-1, 0, position, :6]  # <S> and the words before
+            backward = after.states[-1, 0, 1, 6:]  # the words after and </S>
+            chances = [bundle.softmax.log_probs(way[None])[0] for way in (forward, backward)]
+        assert found.forward[position] == pytest.approx(chances[0][ids[position]].item(), rel=1e-5)
+        assert found.backward[position] == pytest.approx(chances[1][ids[position]].item(), rel=1e-5)
+
+
+def test_dropout_is_off_while_scoring_and_stays_as_it_was(bundle):
+    bundle.model.train()
+    one, other = score(bundle, [["a", "storm"]] * 2)
+    np.testing.assert_array_equal(one.forward, other.forward)
+    assert bundle.model.training
+
+
+def test_a_word_that_is_written_like_a_mark_is_unknown(bundle):
+    one, other = score(bundle, [["</S>", "."], ["</S>", "."]])
+    prefer(bundle, "</S>")
+    (marked,) = score(bundle, [["</S>"]])
+    assert marked.known == [False]
+    assert marked.forward[0] < -5
+    np.testing.assert_array_equal(one.backward, other.backward)
+
+
+def test_an_empty_sentence_has_no_scores(bundle):
+    (found,) = score(bundle, [[]])
+    assert found.tokens == []
+    assert found.forward.shape == found.backward.shape == (0,)
+
+
+def test_the_word_that_is_preferred_comes_first_and_marks_never(bundle):
+    prefer(bundle, "<UNK>", "storm", "</S>", "river")
+    (first, best), (second, other), *rest = substitutes(bundle, ["a", "grey", "cat"], 1, count=5)
+    assert (first, second) == ("storm", "river")
+    assert len(rest) == 3
+    assert best == pytest.approx(0, abs=1e-4)
+    assert best - other == pytest.approx(2 * 20)  # both directions say so
+
+
+def test_substitutes_are_the_product_of_both_directions_over_all_words(bundle, corpus):
+    sentence = ["two", "ships", "come"]
+    found = dict(substitutes(bundle, sentence, 1, count=10**6))
+    words = set(corpus.vocabulary.words) - {"<S>", "</S>", "<UNK>"}
+    assert set(found) == words
+    assert sum(map(np.exp, found.values())) == pytest.approx(1, rel=1e-5)
+    pairs = [
+        (found[word], [next(score(bundle, [[*sentence[:1], word, *sentence[2:]]]))])
+        for word in ("ships", "the", "storm")
+    ]
+    sums = [(value, s.forward[1] + s.backward[1]) for value, (s,) in pairs]
+    for (a, b), (c, d) in pairwise(sums):
+        assert a - c == pytest.approx(b - d, abs=1e-4)
+    assert substitutes(bundle, sentence, -2) == substitutes(bundle, sentence, 1)
+
+
+@pytest.mark.parametrize("position", [3, -4])
+def test_a_place_outside_the_sentence_is_refused(bundle, position):
+    with pytest.raises(DataError, match=f"position {position} is outside a sentence of 3 tokens"):
+        substitutes(bundle, ["two", "ships", "come"], position)
+
+
+def test_a_model_without_a_softmax_says_where_to_get_one(bundle):
+    with pytest.raises(DataError, match=r"has no softmax.*learn one with 'elmore finetune'"):
+        next(score(replace(bundle, softmax=None), [["a"]]))
+
+
+def test_a_lone_string_is_refused(bundle):
+    with pytest.raises(DataError, match="expected a list of tokens"):
+        next(score(bundle, ["a storm"]))

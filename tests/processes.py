@@ -1,0 +1,121 @@
+"""The command line in processes of their own, which can be killed.
+
+They are forked from one that has imported torch already, which saves seconds each. What is printed
+goes to files; several ranks find each other as torchrun would have it.
+"""
+
+import contextlib
+import multiprocessing
+import os
+import signal
+import socket
+import sys
+import tempfile
+from collections.abc import Callable
+from multiprocessing.process import BaseProcess
+from pathlib import Path
+from typing import NamedTuple
+
+from tests.cli.running import Result
+
+_context = multiprocessing.get_context("forkserver")
+_context.set_forkserver_preload(["elmore.lm.finetune", "elmore.cli", "torch._dynamo"])
+
+
+class Death(NamedTuple):
+    """When a process is to end itself, by a signal to itself."""
+
+    step: int
+    """As soon as this update is written down."""
+    number: int = signal.SIGKILL
+    while_saving: bool = False
+    """Not then, but when the first file of its checkpoint is written."""
+    rank: int = 0
+
+
+def run(*arguments: str, death: Death | None = None, ranks: int = 1) -> list[Result]:
+    """Give what `elmore ARGUMENTS` prints and ends with, on each rank; -9 is killed."""
+    with tempfile.TemporaryDirectory() as place:
+        jobs = [_started(Path(place), arguments, death, rank, ranks) for rank in range(ranks)]
+        for job in jobs:
+            job.join(timeout=100)
+            if job.is_alive():
+                job.kill()
+        return [_result(Path(place), rank, job) for rank, job in enumerate(jobs)]
+
+
+def _started(
+    place: Path, arguments: tuple[str, ...], death: Death | None, rank: int, ranks: int
+) -> BaseProcess:
+    environment = {}
+    if ranks > 1:
+        environment = {"RANK": rank, "LOCAL_RANK": rank, "WORLD_SIZE": ranks}
+        environment |= {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": _port(place)}
+    texts = {name: str(value) for name, value in environment.items()}
+    mine = death if death and death.rank == rank else None
+    job = _context.Process(target=command, args=(arguments, str(place / str(rank)), texts, mine))
+    job.start()
+    return job
+
+
+def _port(place: Path) -> int:
+    """Find a port that is free, the same for all ranks."""
+    file = place / "port"
+    if not file.exists():
+        with socket.socket() as found:
+            found.bind(("127.0.0.1", 0))
+            file.write_text(str(found.getsockname()[1]))
+    return int(file.read_text())
+
+
+def _result(place: Path, rank: int, job: BaseProcess) -> Result:
+    assert job.exitcode is not None, "it did not end"
+    out, err = ((place / f"{rank}.{name}").read_text() for name in ("out", "err"))
+    return Result(job.exitcode, out, err)
+
+
+def command(
+    arguments: tuple[str, ...], files: str, environment: dict[str, str], death: Death | None
+) -> None:
+    """Be that process."""
+    import torch
+
+    from elmore import cli
+
+    torch.set_num_threads(1)
+    os.environ.update(environment)
+    sys.argv = ["elmore", *arguments]
+    if death is not None:
+        _prepare(death)
+    with (
+        Path(f"{files}.out").open("w", buffering=1) as out,
+        Path(f"{files}.err").open("w", buffering=1) as err,
+        contextlib.redirect_stdout(out),
+        contextlib.redirect_stderr(err),
+    ):
+        cli.main()
+
+
+def _prepare(death: Death) -> None:
+    from elmore.train import fit, runs
+
+    def end() -> None:
+        os.kill(os.getpid(), death.number)
+
+    if death.while_saving:
+        _after(runs, "save_file", lambda _tensors, path: f"step-{death.step:08}" in str(path), end)
+    else:
+        # every rank looks, though one alone writes it down
+        _after(fit._Drive, "_look", lambda _, pending, __: pending[-1].number >= death.step, end)
+
+
+def _after(owner: object, name: str, when: Callable[..., bool], act: Callable[[], None]) -> None:
+    before = getattr(owner, name)
+
+    def changed(*arguments: object) -> object:
+        result = before(*arguments)
+        if when(*arguments):
+            act()
+        return result
+
+    setattr(owner, name, changed)

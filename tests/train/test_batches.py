@@ -1,0 +1,80 @@
+"""Batches made ahead: the same batches in the same order, and no thread left behind."""
+
+import threading
+import time
+from typing import NamedTuple
+
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+
+from elmore.train.batches import DEPTH, ahead, moved
+
+
+def makers() -> list[threading.Thread]:
+    return [thread for thread in threading.enumerate() if thread.name == "elmore-batches"]
+
+
+@given(st.integers(0, 30), st.integers(0, 10))
+def test_batches_come_in_order_and_each_once(count, first):
+    numbers = range(first, first + count)
+    assert list(ahead(lambda number: number * number, numbers)) == [n * n for n in numbers]
+    assert makers() == []
+
+
+def test_batches_are_made_before_they_are_asked_for_but_not_all_of_them():
+    made = []
+    batches = ahead(lambda number: made.append(number) or number, range(100))
+    assert next(batches) == 0
+    deadline = time.monotonic() + 10
+    while len(made) < DEPTH + 2 and time.monotonic() < deadline:
+        time.sleep(0.005)
+    time.sleep(0.05)
+    assert made == list(range(DEPTH + 2))  # one in use, DEPTH that wait, one at the door
+    batches.close()
+
+
+def test_an_error_of_the_maker_arrives_where_its_batch_was_awaited():
+    def make(number: int) -> int:
+        if number == 3:
+            raise ValueError("batch 3 is broken")
+        return number
+
+    batches = ahead(make, range(10))
+    assert [next(batches) for _ in range(3)] == [0, 1, 2]
+    with pytest.raises(ValueError, match="batch 3 is broken"):
+        next(batches)
+    assert makers() == []
+
+
+def test_the_thread_ends_when_nobody_wants_more():
+    batches = ahead(lambda number: number, range(10**9))
+    next(batches)
+    assert len(makers()) == 1
+    batches.close()
+    assert makers() == []
+
+
+def test_nothing_is_made_before_the_first_is_asked_for():
+    made = []
+    batches = ahead(made.append, range(5))
+    time.sleep(0.02)
+    assert made == []
+    assert makers() == []
+    batches.close()
+
+
+class Pair(NamedTuple):
+    one: torch.Tensor
+    other: tuple[int, str]
+
+
+def test_every_tensor_of_a_batch_is_moved_and_the_rest_is_kept():
+    batch = Pair(torch.ones(2), (3, "x"))
+    found = moved({"pair": batch, "list": [torch.zeros(1), None]}, torch.device("meta"))
+    assert type(found["pair"]) is Pair
+    assert found["pair"].one.is_meta
+    assert found["pair"].other == (3, "x")
+    assert found["list"][0].is_meta
+    assert found["list"][1] is None

@@ -1,0 +1,39 @@
+import pytest
+
+from elmore.errors import ConfigError
+from elmore.train.config import TrainConfig
+
+
+@pytest.mark.parametrize(
+    ("values", "found"),
+    [
+        ({"rate": 0.0}, "train.rate must be above 0, found 0.0"),
+        ({"epochs": -1.0}, "train.epochs must be above 0"),
+        ({"steps": 0}, "train.steps must be above 0"),
+        ({"clip": 0.0}, "train.clip must be above 0"),
+        ({"accumulate": 0}, "train.accumulate must be at least 1, found 0"),
+        ({"log_every": 0}, "train.log_every must be at least 1"),
+        ({"keep": 0}, "train.keep must be at least 1"),
+        ({"patience": -1}, "train.patience must be at least 0"),
+        ({"warmup": -1}, "train.warmup must be at least 0"),
+        ({"betas": (0.9, 1.0)}, "train.betas must be at least 0 and below 1"),
+    ],
+)
+def test_what_cannot_be_meant_is_refused(values, found):
+    with pytest.raises(ConfigError, match=found):
+        TrainConfig(**values)
+
+
+@pytest.mark.parametrize(
+    ("values", "batches", "expected"),
+    [
+        ({"epochs": 3.0}, 100, 300),
+        ({"epochs": 0.5}, 100, 50),
+        ({"epochs": 2.0, "accumulate": 4}, 100, 50),
+        ({"epochs": 0.001}, 100, 1),  # there is always something to do
+        ({"epochs": 3.0, "steps": 7}, 100, 7),
+        ({"steps": 7, "accumulate": 4}, 100, 7),
+    ],
+)
+def test_updates_are_counted_by_epochs_unless_their_number_is_said(values, batches, expected):
+    assert TrainConfig(**values).num_steps(batches) == expected

@@ -1,0 +1,55 @@
+"""Shares of rows, and devices; real processes are in `tests/contracts/test_ranks.py`."""
+
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+
+from elmore.errors import ConfigError
+from elmore.train.distributed import ALONE, Ranks, gathered, own_rows, started, sum_over
+
+
+@given(st.integers(1, 8), st.integers(1, 5))
+def test_ranks_share_all_rows_in_order(size, share):
+    shares = [Ranks(rank, size).rows(size * share) for rank in range(size)]
+    assert [row for rows in shares for row in rows] == list(range(size * share))
+    carried = {"state": torch.arange(size * share * 2).reshape(-1, 2)}
+    parts = [own_rows(Ranks(rank, size), carried)["state"] for rank in range(size)]
+    assert torch.equal(torch.cat(parts), carried["state"])
+
+
+def test_rows_that_cannot_be_shared_evenly_are_refused():
+    with pytest.raises(ConfigError, match="32 rows cannot be shared evenly by 3 processes"):
+        Ranks(0, 3).rows(32)
+
+
+def test_one_alone_has_everything():
+    values = torch.tensor([1.0, 2.0])
+    assert sum_over(ALONE, values) is values
+    assert gathered(ALONE, {"state": values}) == {"state": values}
+    assert ALONE.first
+    assert not Ranks(1, 2).first
+
+
+def test_without_torchrun_there_is_one_process(monkeypatch):
+    for name in ("RANK", "WORLD_SIZE", "LOCAL_RANK"):
+        monkeypatch.delenv(name, raising=False)
+    with started("cpu") as (ranks, device):
+        assert ranks == ALONE
+        assert device == torch.device("cpu")
+
+
+@pytest.mark.parametrize(
+    ("name", "found"),
+    [
+        ("abacus", "unknown device 'abacus'; use auto, cpu or cuda"),
+        pytest.param(
+            "cuda",
+            "there is no CUDA GPU here; use cpu",
+            marks=pytest.mark.skipif(torch.cuda.is_available(), reason="there is one"),
+        ),
+    ],
+)
+def test_a_device_that_is_not_there_is_refused(name, found):
+    with pytest.raises(ConfigError, match=found), started(name):
+        pass

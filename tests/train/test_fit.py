@@ -1,0 +1,245 @@
+"""How the loop is driven: when it looks, what it keeps, why it stops, how it goes on."""
+
+import json
+import os
+import signal
+
+import pytest
+import torch
+
+from elmore.errors import ElmoreError
+from elmore.train import fit as fits
+from elmore.train.config import TrainConfig
+from elmore.train.distributed import ALONE
+from elmore.train.fit import Report
+from elmore.train.runs import Run
+from tests.train.toy import Line, Toy
+
+CPU = torch.device("cpu")
+
+
+def fitted(folder, toy: Toy | None = None, *, resume: bool = False, **config) -> list[Report]:
+    run = Run(folder)
+    run.begin({}, resume=resume)
+    toy = toy or Toy()
+    settings = TrainConfig(**({"rate": 0.05, "warmup": 2} | config))
+    return list(fits.fit(toy, settings, run, device=CPU, ranks=ALONE, resume=resume))
+
+
+def lines(folder) -> list[dict]:
+    return [json.loads(line) for line in (folder / "metrics.jsonl").read_text().splitlines()]
+
+
+def test_it_looks_when_it_is_to_and_at_the_end(tmp_path):
+    toy = Toy(scores=[3.0, 2.0, 4.0])
+    reports = fitted(tmp_path, toy, steps=11, log_every=3, evaluate_every=4, save_every=5)
+    assert [report.step for report in reports] == [3, 4, 5, 6, 8, 9, 10, 11]
+    scores = {report.step: report.scores for report in reports if report.scores}
+    assert scores == {4: {"score": 3.0}, 8: {"score": 2.0}, 11: {"score": 4.0}}
+    assert Run(tmp_path).steps() == [10, 11]  # two are kept
+    assert [line["step"] for line in lines(tmp_path)] == list(range(1, 12))
+    assert {report.num_steps for report in reports} == {11}
+
+
+def test_metrics_are_means_over_the_updates_since_the_last_look(tmp_path):
+    reports = fitted(tmp_path, steps=10, log_every=4)
+    found = lines(tmp_path)
+    for report, (first, last) in zip(reports, [(0, 4), (4, 8), (8, 10)], strict=True):
+        some = [line["loss"] for line in found[first:last]]
+        assert report.metrics["loss"] == pytest.approx(sum(some) / len(some))
+        assert report.metrics["count"] == 4 * len(some)
+        assert report.metrics["rate"] == found[last - 1]["rate"]
+
+
+@pytest.mark.parametrize(("higher", "kept"), [(False, [3.0, 1.0]), (True, [3.0, 4.0])])
+def test_the_best_is_kept(tmp_path, higher, kept):
+    toy = Toy(scores=[3.0, 1.0, 4.0, 4.0, 2.0], higher_is_better=higher)
+    reports = fitted(tmp_path, toy, steps=5, evaluate_every=1)
+    assert [scores["score"] for scores in toy.saved] == kept
+    assert [report.scores["score"] for report in reports if report.improved] == kept
+    assert (tmp_path / "best" / "weight.txt").exists()
+
+
+def test_without_held_out_data_the_newest_is_the_best(tmp_path):
+    toy = Toy()
+    fitted(tmp_path, toy, steps=4, evaluate_every=2)
+    assert toy.saved == [{}, {}]
+    assert (tmp_path / "best" / "weight.txt").read_text() == str(toy.module.weight.tolist())
+
+
+def test_patience_ends_and_resuming_does_not_revive_it(tmp_path):
+    toy = Toy(scores=[3.0, 2.0, 2.5, 2.4, 1.0])
+    reports = fitted(tmp_path, toy, steps=20, evaluate_every=2, patience=2)
+    assert reports[-1].step == 8
+    assert reports[-1].stopped == "no better score in 2 evaluations"
+    assert Run(tmp_path).steps()[-1] == 8
+    assert fitted(tmp_path, Toy(), resume=True, steps=20, evaluate_every=2, patience=2) == []
+
+
+def test_impatience_is_forgotten_when_it_gets_better(tmp_path):
+    toy = Toy(scores=[3.0, 3.5, 2.0, 2.5, 1.0, 1.0])
+    reports = fitted(tmp_path, toy, steps=6, evaluate_every=1, patience=2)
+    assert reports[-1].step == 6
+    assert reports[-1].stopped == ""
+
+
+class KilledError(Exception):
+    """As hard as a kill: nothing after it is done."""
+
+
+def killed(monkeypatch, folder, at: int, **config) -> None:
+    log = Run.log
+
+    def dying(self, records):
+        log(self, records)
+        if records[-1]["step"] >= at:
+            raise KilledError
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Run, "log", dying)
+        with pytest.raises(KilledError):
+            fitted(folder, Toy(Line(dropout=0.4), scores=[5.0, 6.0, 4.0]), **config)
+
+
+@pytest.mark.parametrize("at", [2, 6, 9, 12])
+def test_a_run_that_went_on_equals_one_that_was_never_killed(tmp_path, monkeypatch, at):
+    config = {"steps": 12, "save_every": 3, "evaluate_every": 4, "log_every": 2}
+    whole = Toy(Line(dropout=0.4), scores=[5.0, 6.0, 4.0])
+    fitted(tmp_path / "whole", whole, **config)
+    killed(monkeypatch, tmp_path / "run", at, **config)
+    resumed = Toy(Line(dropout=0.4), scores=[5.0, 6.0, 4.0])
+    done = max(Run(tmp_path / "run").steps(), default=0)
+    resumed.evaluated = done // 4
+    fitted(tmp_path / "run", resumed, resume=True, **config)
+    assert torch.equal(resumed.module.weight, whole.module.weight)
+    assert lines(tmp_path / "run") == lines(tmp_path / "whole")
+    for path in (tmp_path / "whole").rglob("*"):
+        if path.is_file():
+            other = tmp_path / "run" / path.relative_to(tmp_path / "whole")
+            assert other.read_bytes() == path.read_bytes(), path
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_a_signal_saves_and_stops_and_handlers_come_back(tmp_path, number):
+    before = signal.getsignal(number)
+
+    class Signalled(Toy):
+        def evaluate(self):
+            os.kill(os.getpid(), number)
+            return {}
+
+    reports = fitted(tmp_path, Signalled(), steps=100, evaluate_every=3, log_every=50)
+    assert reports[-1].stopped == number.name
+    assert reports[-1].step == 3
+    assert Run(tmp_path).steps() == [3]
+    assert signal.getsignal(number) is before
+
+
+def test_a_signal_is_heard_at_the_next_update_even_between_looks(tmp_path):
+    class Signalled(Line):
+        calls = 0
+
+        def forward(self, batch, carried):
+            self.calls += 1
+            if self.calls == 5:
+                os.kill(os.getpid(), signal.SIGTERM)
+            return super().forward(batch, carried)
+
+    (report,) = fitted(tmp_path, Toy(Signalled()), steps=100, log_every=50, evaluate_every=100)
+    assert report.step == 5
+    assert Run(tmp_path).steps() == [5]
+    assert [line["step"] for line in lines(tmp_path)] == [1, 2, 3, 4, 5]
+
+
+class Breaking(Line):
+    """Its loss, or its gradient, breaks at one update."""
+
+    def __init__(self, at: int, factor: float, *, gradient: bool = False) -> None:
+        super().__init__()
+        self.at, self.factor, self.gradient, self.calls = at, factor, gradient, 0
+
+    def forward(self, batch, carried):
+        self.calls += 1
+        outcome = super().forward(batch, carried)
+        if self.calls != self.at:
+            return outcome
+        if self.gradient:
+            return outcome._replace(loss=_Spoiled.apply(outcome.loss))
+        return outcome._replace(loss=outcome.loss * self.factor)
+
+
+class _Spoiled(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, loss):
+        return loss.clone()
+
+    @staticmethod
+    def backward(ctx, grad):
+        return grad * float("nan")
+
+
+@pytest.mark.parametrize(
+    ("module", "found", "last"),
+    [
+        (Breaking(6, float("nan")), "the loss is not finite at update 6", 4),
+        (Breaking(6, float("inf")), "the loss is not finite at update 6", 4),
+        (Breaking(6, 1e9), "the loss exploded from .* at update 6", 4),
+        (Breaking(5, 1e9), "the loss exploded from .* at update 5", 2),  # after 4 it was bad
+        (Breaking(6, 1.0, gradient=True), "the gradient is not finite at update 6", 4),
+        (Breaking(2, float("nan")), "the loss is not finite at update 2; there is no good", None),
+    ],
+)
+def test_a_bad_loss_stops_and_names_the_last_good_checkpoint(tmp_path, module, found, last):
+    with pytest.raises(ElmoreError, match=found) as error:
+        fitted(tmp_path, Toy(module), steps=20, save_every=2, log_every=3, keep=5)
+    assert "lower train.rate" in str(error.value)
+    assert max(Run(tmp_path).steps(), default=None) == last
+    if last:
+        assert f"the last good checkpoint is {tmp_path}/checkpoints/step-{last:08}" in str(
+            error.value
+        )
+
+
+def test_a_score_that_is_not_finite_stops_before_it_is_kept(tmp_path):
+    toy = Toy(scores=[2.0, float("nan")])
+    with pytest.raises(ElmoreError, match="the score is not finite after update 4"):
+        fitted(tmp_path, toy, steps=20, evaluate_every=2, save_every=2)
+    assert toy.saved == [{"score": 2.0}]
+    assert Run(tmp_path).steps() == [2]
+
+
+def test_a_module_is_evaluated_without_dropout_and_then_trained_on(tmp_path):
+    class Looking(Toy):
+        def evaluate(self):
+            assert not self.module.training
+            return {}
+
+    toy = Looking()
+    toy.module.train()
+    fitted(tmp_path, toy, steps=2, evaluate_every=1)
+    assert toy.module.training
+
+
+def test_a_batch_that_does_not_fit_says_what_to_lower(tmp_path):
+    class Huge(Line):
+        def forward(self, batch, carried):
+            raise torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 9 GiB")
+
+    with pytest.raises(
+        ElmoreError, match=r"does not fit .*lower the size of a batch \(stream.rows"
+    ):
+        fitted(tmp_path, Toy(Huge()), steps=2)
+
+
+def test_deterministic_is_asked_for_while_training_alone(tmp_path):
+    seen = []
+
+    class Looking(Toy):
+        def evaluate(self):
+            seen.append(torch.are_deterministic_algorithms_enabled())
+            return {}
+
+    fitted(tmp_path / "a", Looking(), steps=1, deterministic=True)
+    fitted(tmp_path / "b", Looking(), steps=1)
+    assert seen == [True, False]
+    assert not torch.are_deterministic_algorithms_enabled()

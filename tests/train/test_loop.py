@@ -1,0 +1,142 @@
+"""The loop by its definition: what is summed over, what is carried, what is drawn."""
+
+import itertools
+
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+from torch import nn
+from torch.testing import assert_close
+
+from elmore.train import optim, schedule
+from elmore.train.config import TrainConfig
+from elmore.train.distributed import ALONE
+from elmore.train.loop import Outcome, steps
+from tests.train.toy import Line, Toy
+
+CPU = torch.device("cpu")
+
+
+def updates(toy: Toy, config: TrainConfig, num_steps: int, done: int = 0, **more):
+    optimizer = more.pop("optimizer", None) or optim.build(toy.module, config)
+    return steps(
+        toy, optimizer, config, num_steps=num_steps, device=CPU, ranks=ALONE, done=done, **more
+    )
+
+
+def test_an_update_is_gradient_descent_on_the_mean():
+    """AdamW's first update tells the sign of a gradient; Adagrad from a huge sum, its size."""
+    config = TrainConfig(
+        optimizer="adagrad", initial_accumulator=1e12, rate=1e5, warmup=0, schedule="constant",
+        clip=None,
+    )  # fmt: skip
+    toy = Toy()
+    inputs, targets = toy.batch(0)
+    weight = toy.module.weight.detach().clone().requires_grad_()
+    loss = (inputs @ weight - targets).square().mean()
+    loss.backward()
+    (step,) = updates(toy, config, 1)
+    assert_close(step.loss, loss.detach())
+    assert step.count.item() == 4
+    # rate / sqrt(accumulator) = 0.1
+    assert_close(
+        toy.module.weight.detach(), (weight - 0.1 * weight.grad).detach(), rtol=1e-6, atol=0
+    )
+
+
+def test_the_norm_is_that_before_the_clip_and_the_clip_bounds_the_update():
+    kept = {"optimizer": "adagrad", "initial_accumulator": 1e12, "rate": 1e6, "warmup": 0}
+    free, bound = Toy(), Toy()
+    before = free.module.weight.detach().clone()
+    (loose,) = updates(free, TrainConfig(clip=None, **kept), 1)
+    (tight,) = updates(bound, TrainConfig(clip=0.5, **kept), 1)
+    assert_close(loose.norm, tight.norm)
+    moved = torch.cat([bound.module.weight.detach() - before, bound.module.bias.detach()])
+    assert moved.norm().item() == pytest.approx(0.5, rel=1e-5)
+    assert loose.norm.item() > 0.5
+
+
+def test_rates_follow_the_schedule():
+    config = TrainConfig(rate=0.01, warmup=3, schedule="cosine")
+    found = [step.rate for step in updates(Toy(), config, 8)]
+    assert found == [0.01 * schedule.share(config, number, 8) for number in range(8)]
+
+
+@given(st.integers(1, 4), st.integers(1, 5))
+def test_accumulated_batches_are_one_large_batch(parts, num_steps):
+    """Where nothing is carried: the same rows in one batch, or one after another."""
+
+    class Large(Toy):
+        def batch(self, number):
+            some = [super(Large, self).batch(number * parts + part) for part in range(parts)]
+            return tuple(torch.cat(each) for each in zip(*some, strict=True))
+
+    class Forgetful(Line):
+        def forward(self, batch, carried):
+            return super().forward(batch, None)
+
+    small, large = Toy(Forgetful()), Large(Forgetful())
+    config = {"rate": 0.05, "warmup": 2}
+    found = list(updates(small, TrainConfig(accumulate=parts, **config), num_steps))
+    expected = list(updates(large, TrainConfig(**config), num_steps))
+    for one, other in zip(found, expected, strict=True):
+        assert_close((one.loss, one.count, one.norm), (other.loss, other.count, other.norm))
+    assert_close(small.module.state_dict(), large.module.state_dict())
+
+
+def test_what_is_carried_goes_from_batch_to_batch_also_within_an_update():
+    seen = []
+
+    class Watched(Line):
+        def forward(self, batch, carried):
+            outcome = super().forward(batch, carried)
+            seen.append((carried, outcome.carried))
+            return outcome
+
+    list(updates(Toy(Watched()), TrainConfig(accumulate=2), 3))
+    assert seen[0][0] is None
+    assert len(seen) == 6
+    for (_, given_), (taken, _) in itertools.pairwise(seen):
+        assert_close(taken, given_)
+        assert not taken["memory"].requires_grad
+
+
+@pytest.mark.parametrize("parts", [1, 2])
+@pytest.mark.parametrize("cut", [1, 4, 7])
+def test_a_loop_that_goes_on_equals_one_that_never_stopped(cut, parts):
+    """Bit for bit, with draws: weights, optimiser and what is carried are all there is to know."""
+    config = TrainConfig(rate=0.05, warmup=3, accumulate=parts, seed=5)
+    whole, stopped = Toy(Line(dropout=0.5)), Toy(Line(dropout=0.5))
+    expected = list(updates(whole, config, 8))
+    optimizer = optim.build(stopped.module, config)
+    found = list(itertools.islice(updates(stopped, config, 8, optimizer=optimizer), cut))
+    torch.rand(17)  # whoever draws meanwhile leaves no trace
+    found += updates(stopped, config, 8, optimizer=optimizer, done=cut, carried=found[-1].carried)
+    assert [step.number for step in found] == list(range(1, 9))
+    for one, other in zip(found, expected, strict=True):
+        assert one.loss.item() == other.loss.item()
+    assert all(
+        torch.equal(one, other)
+        for one, other in zip(stopped.module.parameters(), whole.module.parameters(), strict=True)
+    )
+
+
+def test_draws_differ_between_updates_parts_and_seeds():
+    class Drawing(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.weight = nn.Parameter(torch.ones(1))
+            self.drawn = []
+
+        def forward(self, batch, carried):
+            self.drawn.append(torch.rand(1).item())
+            return Outcome(self.weight.sum(), torch.tensor(1.0), {})
+
+    def drawn(seed: int) -> list[float]:
+        toy = Toy(Drawing())
+        list(updates(toy, TrainConfig(accumulate=2, seed=seed), 5))
+        return toy.module.drawn
+
+    assert len({*drawn(0), *drawn(1)}) == 20
+    assert drawn(0) == drawn(0)

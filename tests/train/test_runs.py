@@ -1,0 +1,158 @@
+"""The run folder: checkpoints that are complete or absent, one line of metrics for each update."""
+
+import json
+import shutil
+
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+from safetensors import SafetensorError
+from torch.testing import assert_close
+
+from elmore.errors import ConfigError, DataError
+from elmore.train import optim, runs
+from elmore.train.config import TrainConfig
+from elmore.train.runs import Checkpoint, Run
+from tests.train.toy import Line
+
+CPU = torch.device("cpu")
+
+
+def trained(kind: str = "adamw") -> tuple[Line, torch.optim.Optimizer]:
+    module = Line()
+    optimizer = optim.build(module, TrainConfig(optimizer=kind))
+    for _ in range(3):
+        optimizer.zero_grad()
+        module((torch.randn(2, 3).double(), torch.randn(2).double()), None).loss.backward()
+        optimizer.step()
+    return module, optimizer
+
+
+def checkpoint(step: int, **more) -> Checkpoint:
+    values = {"best": 1.5, "stale": 2, "first_loss": 4.0, "carried": {"memory": torch.ones(2)}}
+    return Checkpoint(step=step, **(values | more))
+
+
+@pytest.mark.parametrize("kind", ["adamw", "adagrad"])
+def test_everything_comes_back(tmp_path, kind):
+    run, (module, optimizer) = Run(tmp_path), trained(kind)
+    place = run.save(module, optimizer, checkpoint(7, best=None), keep=2)
+    assert place == tmp_path / "checkpoints" / "step-00000007"
+    other, again = trained(kind)
+    found = run.restore(other, again, CPU)
+    assert found is not None
+    assert found._replace(carried={}) == checkpoint(7, best=None, carried={})
+    assert torch.equal(found.carried["memory"], torch.ones(2))
+    assert_close(other.state_dict(), module.state_dict(), rtol=0, atol=0)
+    assert_close(again.state_dict()["state"], optimizer.state_dict()["state"], rtol=0, atol=0)
+
+
+def test_the_newest_is_restored_and_the_oldest_go(tmp_path):
+    run, (module, optimizer) = Run(tmp_path), trained()
+    assert run.restore(module, optimizer, CPU) is None
+    for step in (2, 9, 10, 100):
+        run.save(module, optimizer, checkpoint(step), keep=3)
+    assert run.steps() == [9, 10, 100]
+    assert run.restore(module, optimizer, CPU).step == 100
+
+
+@pytest.mark.parametrize("error", [OSError(28, "No space left on device"), SafetensorError("full")])
+@pytest.mark.parametrize("calls", [0, 1, 2])
+def test_a_full_disk_leaves_the_checkpoint_before_as_it_was(tmp_path, monkeypatch, calls, error):
+    run, (module, optimizer) = Run(tmp_path), trained()
+    run.save(module, optimizer, checkpoint(1), keep=1)
+    before = {path: path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()}
+    left = iter(range(calls))
+
+    def save_file(tensors, path):
+        path.write_bytes(b"half")
+        if next(left, None) is None:
+            raise error
+
+    monkeypatch.setattr(runs, "save_file", save_file)
+    with pytest.raises(
+        DataError, match=r"step-00000002: could not be written .*the last good"
+    ) as e:
+        run.save(module, optimizer, checkpoint(2), keep=1)
+    assert "step-00000001" in str(e.value)
+    assert {path: path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()} == before
+    assert run.restore(*trained(), CPU).step == 1
+
+
+def test_a_damaged_checkpoint_is_named(tmp_path):
+    run, (module, optimizer) = Run(tmp_path), trained()
+    place = run.save(module, optimizer, checkpoint(3), keep=2)
+    (place / "optimizer.safetensors").write_bytes(b"")
+    with pytest.raises(DataError, match="step-00000003: not a readable checkpoint"):
+        run.restore(module, optimizer, CPU)
+    shutil.copy(place / "model.safetensors", place / "optimizer.safetensors")
+    with pytest.raises(DataError, match="step-00000003: not a readable checkpoint"):
+        run.restore(module, optimizer, CPU)
+
+
+def test_a_checkpoint_of_another_version_is_refused(tmp_path):
+    run, (module, optimizer) = Run(tmp_path), trained()
+    place = run.save(module, optimizer, checkpoint(3), keep=2)
+    state = json.loads((place / "state.json").read_text())
+    (place / "state.json").write_text(json.dumps(state | {"format": 99}))
+    with pytest.raises(DataError, match="written by another version of elmore"):
+        run.restore(module, optimizer, CPU)
+
+
+def test_a_folder_that_holds_something_is_not_begun_anew(tmp_path):
+    (tmp_path / "run").mkdir()
+    Run(tmp_path / "run").begin({"a": 1}, resume=False)
+    with pytest.raises(DataError, match="exists and is not empty; pass --resume"):
+        Run(tmp_path / "run").begin({"a": 1}, resume=False)
+    Run(tmp_path / "run").begin({"a": 1}, resume=True)
+
+
+def test_what_is_not_there_is_not_resumed(tmp_path):
+    with pytest.raises(DataError, match="no run to resume there"):
+        Run(tmp_path / "run").begin({}, resume=True)
+    assert not (tmp_path / "run").exists()
+
+
+def test_another_recipe_is_refused_by_the_keys_that_differ(tmp_path):
+    old = {"train": {"rate": 0.1, "betas": [0.9, 0.99], "steps": None}, "gone": 1, "same": "x"}
+    new = {"train": {"rate": 0.2, "betas": (0.9, 0.99), "steps": None}, "come": 2, "same": "x"}
+    run = Run(tmp_path / "run")
+    run.begin(old, resume=False)
+    with pytest.raises(ConfigError, match="this run has another recipe") as error:
+        run.begin(new, resume=True)
+    assert "(come None -> 2, gone 1 -> None, train.rate 0.1 -> 0.2)" in str(error.value)
+
+
+def test_what_a_kill_left_half_written_is_swept_away(tmp_path):
+    run = Run(tmp_path / "run")
+    run.begin({}, resume=False)
+    for name in (".best.abc", "checkpoints/.step-00000010.abc"):
+        (run.folder / name / "new").mkdir(parents=True)
+        (run.folder / name / "new" / "model.safetensors").write_bytes(b"half")
+    (run.folder / "notes.txt").write_text("mine")
+    run.begin({}, resume=True)
+    assert sorted(path.name for path in run.folder.iterdir()) == [
+        "checkpoints",
+        "notes.txt",
+        "recipe.json",
+    ]
+    assert list(run.checkpoints.iterdir()) == []
+
+
+@given(st.integers(0, 12), st.integers(0, 12), st.integers(0, 40))
+def test_lines_of_updates_that_come_again_are_forgotten(tmp_path_factory, logged, saved, cut):
+    """Also where a kill cut the last line."""
+    run = Run(tmp_path_factory.mktemp("run"))
+    run.log([{"step": step, "loss": step / 3} for step in range(1, logged + 1)])
+    text = run.metrics.read_bytes()
+    whole = text[: max(0, len(text) - cut)]
+    run.metrics.write_bytes(whole)
+    run.forget_after(saved)
+    complete = sum(step <= saved for step in range(1, whole.count(b"\n") + 1))
+    lines = [json.loads(line) for line in run.metrics.read_text().splitlines()]
+    # a line that lost nothing but its end of line is whole as well
+    assert len(lines) in (complete, min(complete + 1, saved))
+    assert lines == [{"step": step, "loss": step / 3} for step in range(1, len(lines) + 1)]
+    run.log([{"step": len(lines) + 1, "loss": 0.0}])
+    assert len(run.metrics.read_text().splitlines()) == len(lines) + 1

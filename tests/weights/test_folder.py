@@ -1,0 +1,116 @@
+"""Our own format: what it keeps, what it still reads, what it refuses."""
+
+import json
+from dataclasses import replace
+
+import pytest
+import torch
+from safetensors.torch import load_file, save_file
+from torch.testing import assert_close
+
+import elmore
+from elmore.errors import DataError, WeightsError
+from elmore.model.bilm import BiLM
+from elmore.model.softmax import SoftmaxConfig, build
+from elmore.text.characters import ByteAlphabet
+from elmore.text.vocabulary import Vocabulary
+from elmore.weights import folder
+from elmore.weights.bundle import Bundle, Card
+from tests import language
+
+WORDS = Vocabulary(("<S>", "</S>", "<UNK>", *(f"w{number}" for number in range(40))))
+
+
+def bundle(**softmax) -> Bundle:
+    config = language.recipe().model
+    return Bundle(
+        BiLM(config),
+        ByteAlphabet(),
+        WORDS,
+        Card(name="toy", training={"recipe": {"train": {"steps": 3}}, "scores": {"x": 1.5}}),
+        softmax=build(SoftmaxConfig(**softmax), len(WORDS), config.lstm.output_dim),
+        byte_counts=tuple(range(257)),
+    )
+
+
+@pytest.mark.parametrize(
+    "softmax",
+    [
+        {"kind": "sampled", "num_samples": 20, "unique": True},
+        {"kind": "full", "chunk": 100},
+        {"kind": "adaptive"},
+        {"kind": "adaptive", "cutoffs": (5, 9, 30)},
+    ],
+    ids=["sampled", "full", "adaptive", "adaptive, cut"],
+)
+def test_a_softmax_comes_back_as_it_was(tmp_path, softmax):
+    made = bundle(**softmax)
+    folder.save(made, tmp_path / "model")
+    found = folder.load(tmp_path / "model")
+    assert found.softmax.config == made.softmax.config
+    assert type(found.softmax) is type(made.softmax)
+    assert_close(found.softmax.state_dict(), made.softmax.state_dict(), rtol=0, atol=0)
+    assert_close(found.model.state_dict(), made.model.state_dict(), rtol=0, atol=0)
+    states, targets = torch.randn(5, 6), torch.tensor([0, 7, 12, 35, 42])
+    assert_close(found.softmax.nll(states, targets), made.softmax.nll(states, targets))
+    assert (found.vocabulary, found.card, found.byte_counts) == (WORDS, made.card, made.byte_counts)
+    assert elmore.load(tmp_path / "model").embed(["w1 w2"])[0].vectors.shape == (2, 12)
+
+
+def test_a_folder_of_the_first_format_is_still_read(tmp_path):
+    """As version 1 wrote it: no softmax, no bytes, no training in the card."""
+    made = replace(bundle(), softmax=None, byte_counts=None, vocabulary=None)
+    folder.save(made, tmp_path / "model")
+    path = tmp_path / "model" / "config.json"
+    settings = json.loads(path.read_text())
+    assert settings["format"] == 2
+    for key in ("softmax", "byte_counts"):
+        assert settings.pop(key) is None
+    settings["card"].pop("training")
+    path.write_text(json.dumps(settings | {"format": 1}))
+    found = folder.load(tmp_path / "model")
+    assert found.softmax is None
+    assert found.byte_counts is None
+    assert found.card.training is None
+    assert_close(found.model.state_dict(), made.model.state_dict(), rtol=0, atol=0)
+
+
+def test_a_softmax_without_its_words_is_refused(tmp_path):
+    folder.save(bundle(), tmp_path / "model")
+    (tmp_path / "model" / "vocabulary.txt").unlink()
+    with pytest.raises(DataError, match=r"has a softmax, and vocabulary.txt is missing"):
+        folder.load(tmp_path / "model")
+
+
+def test_a_softmax_of_other_words_is_refused(tmp_path):
+    folder.save(bundle(), tmp_path / "model")
+    with (tmp_path / "model" / "vocabulary.txt").open("a") as file:
+        file.write("more\n")
+    with pytest.raises(WeightsError, match=r"softmax.* has shape \(43,.* asks for \(44,"):
+        folder.load(tmp_path / "model")
+
+
+@pytest.mark.parametrize(
+    ("change", "found"),
+    [
+        (lambda tensors: tensors.pop("softmax.bias"), "softmax.bias is missing"),
+        (lambda tensors: tensors.update({"softmax.more": torch.ones(1)}), "softmax.more has no pl"),
+        (lambda tensors: tensors["softmax.bias"].fill_(torch.nan), "softmax.bias holds 43 values"),
+    ],
+)
+def test_a_softmax_that_was_changed_is_refused(tmp_path, change, found):
+    folder.save(bundle(), tmp_path / "model")
+    path = tmp_path / "model" / "model.safetensors"
+    tensors = load_file(path)
+    change(tensors)
+    save_file(tensors, path)
+    with pytest.raises(WeightsError, match=found):
+        folder.load(tmp_path / "model")
+
+
+def test_the_weights_of_a_softmax_without_one_are_refused(tmp_path):
+    folder.save(bundle(), tmp_path / "model")
+    path = tmp_path / "model" / "config.json"
+    path.write_text(json.dumps(json.loads(path.read_text()) | {"softmax": None}))
+    with pytest.raises(WeightsError, match=r"softmax.bias has no place in the network"):
+        folder.load(tmp_path / "model")
