@@ -89,3 +89,18 @@ def test_fine_tuning_speaks_once(tmp_path, corpus):
     assert found["new_words"] == 0
     assert found["before"] > 1
     assert second.out == ""
+
+
+def test_what_one_rank_refuses_ends_the_others_too(tmp_path, corpus):
+    """The folder is looked at by one; nobody waits for it for ever."""
+    (tmp_path / "recipe.toml").write_text(language.RECIPE)
+    (tmp_path / "run").mkdir()
+    (tmp_path / "run" / "notes.txt").write_text("mine")
+    first, second = processes.run(
+        "pretrain", str(tmp_path / "recipe.toml"), str(corpus.path), "-o", str(tmp_path / "run"),
+        "--device", "cpu", ranks=2,
+    )  # fmt: skip
+    assert (first.code, second.code) == (1, 1), (first, second)
+    assert "exists and is not empty" in first.err
+    assert "another process of this training died" in second.err
+    assert "Traceback" not in first.err + second.err
