@@ -87,9 +87,10 @@ class Training:
             "scores": scores,
             "corpus": {
                 "sha256": self.corpus.index["sha256"],
-                "splits": {
+                "words": {
                     name: split["num_words"] for name, split in self.corpus.index["splits"].items()
                 },
+                "prepared": self.corpus.index["provenance"],
             },
             "versions": {"elmore": elmore.__version__, "torch": torch.__version__},
         }
@@ -105,6 +106,9 @@ class Training:
     def save(self, destination: Path, scores: dict[str, float]) -> None:
         """Write a model folder."""
         bundle = self.bundle(scores)
+        if not bundle.card.name:
+            name = destination.absolute().parent.name  # that of the run
+            bundle = replace(bundle, card=replace(bundle.card, name=name))
         with bundle.without_dropout():
             bundle = warm.warmed(bundle)
         folder.save(bundle, destination, overwrite=True)

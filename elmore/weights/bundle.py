@@ -87,7 +87,10 @@ class Bundle:
         state = self.warm_state
         if state is not None:
             state = BiLMState(state.output[:, :max_layer], state.cell[:, :max_layer])
-        return replace(self, model=model.eval(), options=None, warm_state=state, mixes=())
+        softmax = self.softmax if max_layer == most else None  # it reads the top
+        return replace(
+            self, model=model.eval(), options=None, warm_state=state, mixes=(), softmax=softmax
+        )
 
 
 def empty_model(config: BiLMConfig) -> BiLM:

@@ -1,5 +1,6 @@
 """The model card: README.md of a model folder, and what `elmore info` prints."""
 
+import json
 from typing import Any
 
 from elmore.weights.bundle import Bundle
@@ -29,6 +30,7 @@ def facts(bundle: Bundle) -> dict[str, Any]:
         "clips": f"cell {lstm.cell_clip}, output {lstm.output_clip}",
         "forget bias": lstm.forget_bias,
         "vocabulary": len(bundle.vocabulary) if bundle.vocabulary else 0,
+        "softmax": bundle.softmax.config.kind if bundle.softmax else "none",
         "warm start": bundle.warm_state is not None,
         "mixes": len(bundle.mixes),
     }
@@ -61,6 +63,26 @@ import elmore
 
 elmo = elmore.load("path/to/{name}")
 print(elmo.embed(["A sentence to embed ."])[0].vectors.shape)
+```
+{_training(bundle.card.training)}"""
+
+
+def _training(training: dict[str, Any] | None) -> str:
+    """Say all it takes to train the model again."""
+    if not training:
+        return ""
+    scores = "".join(f"| {key} | {value:.4g} |\n" for key, value in training["scores"].items())
+    rest = {key: value for key, value in training.items() if key != "scores"}
+    return f"""
+## Training
+
+| on held-out text | |
+|---|---|
+{scores}
+With this recipe, on the corpus that `elmore prepare` makes of this text:
+
+```json
+{json.dumps(rest, indent=2, ensure_ascii=False)}
 ```
 """
 
