@@ -37,6 +37,7 @@ def count(block: Block, options: Options) -> Counted:
             stream.append(boundary)
             stream.extend(map(number, words))
     train, valid = (np.array(stream, np.uint32) for stream in streams.values())
+    numbers.default_factory = None  # it holds its own dict: a circle that would linger
     counts = np.bincount(train, minlength=len(numbers))
     return Counted([word for word in numbers if word is not None], counts, train, valid)
 
