@@ -31,6 +31,7 @@ class Death(NamedTuple):
     while_saving: bool = False
     """Not then, but when the first file of its checkpoint is written."""
     rank: int = 0
+    times: int = 1
 
 
 def run(*arguments: str, death: Death | None = None, ranks: int = 1) -> list[Result]:
@@ -100,22 +101,35 @@ def _prepare(death: Death) -> None:
     from elmore.train import fit, runs
 
     def end() -> None:
-        os.kill(os.getpid(), death.number)
+        for _ in range(death.times):
+            os.kill(os.getpid(), death.number)
 
     if death.while_saving:
-        _after(runs, "save_file", lambda _tensors, path: f"step-{death.step:08}" in str(path), end)
+        _around(runs, "save_file", after=lambda _, path: _named(death.step, path) and end())
     else:
-        # every rank looks, though one alone writes it down
-        _after(fit._Drive, "_look", lambda _, pending, __: pending[-1].number >= death.step, end)
+        # every rank looks and asks, though one alone writes it down in between
+        seen: list[int] = []
+        _around(fit._Drive, "_look", after=lambda _, steps, __: seen.append(steps[-1].number))
+        _around(fit._Drive, "_stopped", before=lambda *_: seen[-1] >= death.step and end())
 
 
-def _after(owner: object, name: str, when: Callable[..., bool], act: Callable[[], None]) -> None:
-    before = getattr(owner, name)
+def _named(step: int, path: Path) -> bool:
+    return f"step-{step:08}" in str(path)
+
+
+def _around(
+    owner: object,
+    name: str,
+    *,
+    before: Callable[..., object] = lambda *_: None,
+    after: Callable[..., object] = lambda *_: None,
+) -> None:
+    inner = getattr(owner, name)
 
     def changed(*arguments: object) -> object:
-        result = before(*arguments)
-        if when(*arguments):
-            act()
+        before(*arguments)
+        result = inner(*arguments)
+        after(*arguments)
         return result
 
     setattr(owner, name, changed)

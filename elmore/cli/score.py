@@ -1,5 +1,6 @@
 """elmore score MODEL TEXT: per-token log-probabilities of both directions."""
 
+import sys
 from collections.abc import Iterator
 from typing import Annotated, Literal
 
@@ -29,6 +30,7 @@ def score(
     """
     import json as writer
 
+    from elmore.cli.progress import showing
     from elmore.lm import scoring
     from elmore.text import tokenizers
     from elmore.text.files import Lines
@@ -47,10 +49,13 @@ def score(
             else:
                 yield line
 
-    with started(device) as (_, place):
+    watched = sys.stdout.isatty()  # then the words themselves are the progress
+    with started(device) as (_, place), showing("scoring") as update:
         bundle.model.to(place)
         softmax.to(place)
         for number, found in enumerate(scoring.score(bundle, sentences())):
+            if not watched:
+                update(lines.fraction, lines=number)
             rows = list(zip(*found, strict=True))
             if json:
                 named = {key: list(value) for key, value in found._asdict().items()}

@@ -37,9 +37,11 @@ class StreamConfig:
     def __post_init__(self) -> None:
         for name, least in (("rows", 1), ("steps", 1), ("block", 0)):
             if getattr(self, name) < least:
-                raise ConfigError(f"{name} must be at least {least}, found {getattr(self, name)}")
+                raise ConfigError(
+                    f"stream.{name} must be at least {least}, found {getattr(self, name)}"
+                )
         if not 0 <= self.reset <= 1:
-            raise ConfigError(f"reset is a probability from 0 to 1, found {self.reset}")
+            raise ConfigError(f"stream.reset is a probability from 0 to 1, found {self.reset}")
 
 
 class Direction(NamedTuple):
@@ -72,7 +74,7 @@ class Streams:
         if not self._length:
             raise DataError(
                 f"the text has {tokens.num_tokens:,} tokens, too few for {config.rows} rows of "
-                f"{config.steps} steps; lower rows or steps, or prepare more text"
+                f"{config.steps} steps; lower stream.rows or stream.steps, or prepare more text"
             )
         self.steps_per_epoch = self._length // config.steps
         mine = range(config.rows) if rows is None else rows

@@ -21,12 +21,15 @@ from elmore.model.bilm import BACKWARD, FORWARD, BiLM, BiLMState
 
 IDLE = -1
 STEPS = 8  # steps at a time: bounds the memory of the gates, changes no value
-MOST, FEWEST = 64, 4  # lanes, on a CPU
+MOST, MOST_ON_GPU, FEWEST = 96, 512, 4  # lanes
 SHORT = 128  # tokens: up to here a sentence shares most lanes, from here on fewer and fewer
 
 
 class Plan(NamedTuple):
-    """Which token each lane reads at each step, `IDLE` for none; the way back is the mirror."""
+    """Which token each lane reads at each step, `IDLE` for none; the way back is the mirror.
+
+    A direction does not read the boundary that it ends with: nothing comes after it.
+    """
 
     forward: Int[np.ndarray, "S B"]
     backward: Int[np.ndarray, "S B"]
@@ -52,7 +55,7 @@ def num_lanes(length: int, cell_dim: int, device: torch.device) -> int:
     """
     doublings = max(0, math.ceil(math.log2(length / SHORT)))
     if device.type != "cpu":
-        return max(FEWEST, 8 * MOST >> doublings)
+        return max(FEWEST, MOST_ON_GPU >> doublings)
     return even_rows(max(FEWEST, MOST >> doublings), cell_dim)
 
 
@@ -64,15 +67,15 @@ def plan(lengths: Sequence[int], lanes: int) -> Plan:
     for number in sorted(range(len(lengths)), key=lambda i: -lengths[i]):
         end, lane = heapq.heappop(ends)
         places.append((number, end, lane))
-        heapq.heappush(ends, (end + lengths[number], lane))
+        heapq.heappush(ends, (end + lengths[number] - 1, lane))
     steps = STEPS * -(-max(ends)[0] // STEPS)
     forward = np.full((steps, lanes), IDLE, dtype=np.int64)
     backward = np.full((steps, lanes), IDLE, dtype=np.int64)
     starts = np.zeros((steps, lanes), dtype=bool)
     for number, step, lane in places:
         tokens = np.arange(offsets[number], offsets[number + 1])
-        forward[step : step + len(tokens), lane] = tokens
-        backward[step : step + len(tokens), lane] = tokens[::-1]
+        forward[step : step + len(tokens) - 1, lane] = tokens[:-1]
+        backward[step : step + len(tokens) - 1, lane] = tokens[:0:-1]
         starts[step, lane] = True
     return Plan(forward, backward, starts)
 
@@ -82,7 +85,8 @@ def run(
 ) -> Float[Tensor, "L+1 T 2*D"]:
     """Give every layer of sentences that stand one after another in `vectors`.
 
-    `start` is the state of one sentence. All of them must share their number of lanes.
+    Each has its boundaries, whose own layers are left unfinished. `start` is the state of one
+    sentence. All of them must share their number of lanes.
     """
     lanes = num_lanes(max(lengths), model.config.lstm.cell_dim, vectors.device)
     plan_ = plan(lengths, lanes)

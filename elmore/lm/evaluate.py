@@ -27,6 +27,7 @@ def evaluate(
     if rows < 1:
         raise ConfigError(f"rows must be at least 1, found {rows}")
     corpus = open_corpus(shards)
+    corpus.verify()
     bundle = pretrained.load(model)
     vocabulary, softmax = language_model(bundle)
     if split is None:

@@ -4,6 +4,7 @@ A model with a softmax keeps it, and gets the new words of the text beside its o
 weights come without: then a softmax over the words of the text is learned first, alone.
 """
 
+import logging
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -14,7 +15,6 @@ import torch
 
 from elmore import config
 from elmore.corpus.shards import Corpus
-from elmore.errors import DataError
 from elmore.lm.config import FinetuneConfig
 from elmore.lm.language_model import LanguageModel
 from elmore.lm.pretrain import begun, checked, trained
@@ -26,6 +26,8 @@ from elmore.train.distributed import Ranks, started
 from elmore.train.fit import Report
 from elmore.weights import pretrained
 from elmore.weights.bundle import Bundle
+
+_log = logging.getLogger(__name__)
 
 
 class Measured(NamedTuple):
@@ -81,15 +83,12 @@ def finetune(
 
 
 def _with_softmax(bundle: Bundle, corpus: Corpus, recipe: FinetuneConfig) -> Bundle:
-    """Give a model a new softmax over the words of the text."""
+    """Give a model a new softmax over the words of the text, or over those of its own table."""
     torch.manual_seed(recipe.softmax_train.seed)
     vocabulary = corpus.vocabulary
+    if bundle.config.words is not None and bundle.vocabulary is not None:
+        vocabulary = bundle.vocabulary  # it looks words up in a table, and that stays
     softmax = softmaxes.build(recipe.softmax, len(vocabulary), bundle.config.lstm.output_dim)
-    if bundle.config.words is not None:
-        raise DataError(
-            "a model that looks words up in a table keeps its vocabulary there, and published ones "
-            "have no softmax over it; fine-tune a model that reads characters alone"
-        )
     return replace(bundle, vocabulary=vocabulary, softmax=softmax, options=None)
 
 
@@ -97,6 +96,7 @@ def extended(bundle: Bundle, corpus: Corpus) -> Bundle:
     """Add the words of a text to a softmax: each there as its share of `<UNK>`, by its count."""
     old, softmax = bundle.vocabulary, bundle.softmax
     if not isinstance(softmax, Softmax) or old is None or bundle.config.words is not None:
+        _log.warning("this model's words are fixed: new ones of the text count as unknown")
         return bundle
     new = [word for word in corpus.vocabulary.words if word not in old and word not in ELMO_MARKS]
     if not new:
@@ -127,7 +127,11 @@ def _training(
 ) -> Training:
     assert bundle.softmax is not None
     assert bundle.vocabulary is not None
-    described = {"recipe": config.as_dict(recipe), "from": bundle.card.training or bundle.card.name}
+    card = bundle.card
+    described = {
+        "recipe": config.as_dict(recipe),
+        "from": card.training or card.name or card.source,
+    }
     return Training(
         LanguageModel(bundle.model, bundle.softmax).requires_grad_(),
         corpus,
@@ -136,7 +140,7 @@ def _training(
         recipe.stream,
         seed,
         ranks,
-        replace(bundle.card, training=described),
+        replace(card, name="", training=described),  # another model now, named like its run
         bundle.byte_counts,
     )
 

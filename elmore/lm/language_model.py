@@ -70,7 +70,7 @@ class LanguageModel(nn.Module):
         shape = batch.index.shape
         words = vectors.index_select(0, batch.index.flatten()).view(*shape, -1)  # (2, B, T, D)
         words = words.to(_product_dtype(words))
-        state = self.bilm.zero_state(shape[1], vectors) if carried is None else _state(carried)
+        state = self.bilm.zero_state(shape[1], words) if carried is None else _state(carried, words)
         stacks: Callable[..., Any] = _Stacks(self.bilm)
         if self._recorded is not None and self.training and self._recorded[1] == shape:
             stacks = self._recorded[0]
@@ -90,11 +90,9 @@ class LanguageModel(nn.Module):
             like.new_zeros(shape, dtype=_product_dtype(like), requires_grad=True) for _ in range(2)
         ]
         resets = torch.zeros(2, *shape[:2], dtype=torch.bool, device=like.device)
-        state = self.bilm.zero_state(num_rows, words[0])
-        # Run once: what is carried comes in the precision in which it left.
-        *_, output, cell = _Stacks(self.bilm)(*words, *resets, *state)
+        state = _state(_rows_first(self.bilm.zero_state(num_rows, words[0])), words[0])
         stacks: Any = torch.cuda.make_graphed_callables(
-            _Stacks(self.bilm), (*words, *resets, output.detach(), cell.detach())
+            _Stacks(self.bilm), (*words, *resets, *state)
         )
         self._recorded = stacks, resets.shape
 
@@ -143,5 +141,7 @@ def _rows_first(state: BiLMState) -> Carried:
     return {name: part.permute(2, 0, 1, 3) for name, part in state._asdict().items()}
 
 
-def _state(carried: Carried) -> BiLMState:
-    return BiLMState(*(carried[name].permute(1, 2, 0, 3) for name in BiLMState._fields))
+def _state(carried: Carried, like: Tensor) -> BiLMState:
+    """Take up what was carried, perhaps by another device in another precision."""
+    output, cell = (carried[name].permute(1, 2, 0, 3) for name in BiLMState._fields)
+    return BiLMState(output.to(like.dtype), cell.to(torch.promote_types(like.dtype, torch.float32)))

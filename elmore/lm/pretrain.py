@@ -22,7 +22,7 @@ from elmore.text.vocabulary import Vocabulary
 from elmore.train import precision
 from elmore.train.config import TrainConfig
 from elmore.train.distributed import Ranks, started
-from elmore.train.fit import Report, fit
+from elmore.train.fit import Report, deterministic, fit
 from elmore.train.runs import Run
 from elmore.weights import pretrained
 from elmore.weights.bundle import Bundle
@@ -40,6 +40,8 @@ def pretrain(
     """Train as the recipe says, and report; the best model lies in `out / "best"`."""
     with started(device) as (ranks, place):
         corpus = checked(shards, ranks)
+        start = [str(source) for source in init]
+        described = {"recipe": config.as_dict(recipe), **({"from": start} if start else {})}
         training = Training(
             model_of(recipe, corpus.vocabulary, init),
             corpus,
@@ -48,9 +50,9 @@ def pretrain(
             recipe.stream,
             recipe.train.seed,
             ranks,
-            replace(recipe.card, training={"recipe": config.as_dict(recipe)}),
+            replace(recipe.card, training=described),
         )
-        run = begun(out, config.as_dict(recipe), corpus, ranks, resume=resume)
+        run = begun(out, {**config.as_dict(recipe), "init": start}, corpus, ranks, resume=resume)
         yield from trained(training, recipe.train, run, place, ranks, resume=resume)
 
 
@@ -82,12 +84,19 @@ def trained(
     resume: bool,
 ) -> Iterator[Report]:
     """Move everything where it belongs, and train."""
-    numbers = precision.dtype(precision.resolve(settings, device))
-    training.module.to(device, numbers).train()
-    if device.type == "cuda" and _may_record(training, settings, ranks):
-        with precision.computing(precision.resolve(settings, device), device, cache=False):
-            training.module.record(training.stream.rows, training.stream.steps)
-    yield from fit(training, settings, run, device=device, ranks=ranks, resume=resume)
+    numbers = precision.resolve(settings, device)
+    try:
+        with deterministic(settings), precision.computing(numbers, device, cache=False):
+            training.module.to(device, precision.dtype(numbers)).train()
+            if device.type == "cuda" and _may_record(training, settings, ranks):
+                training.module.record(training.stream.rows, training.stream.steps)
+        yield from fit(training, settings, run, device=device, ranks=ranks, resume=resume)
+    except torch.OutOfMemoryError as error:
+        raise ConfigError(
+            f"{training.stream.rows} rows of {training.stream.steps} tokens do not fit into the "
+            f"memory of the GPU ({str(error).split('.')[0]}); lower stream.rows or stream.steps, "
+            "and raise train.accumulate instead"
+        ) from error
 
 
 def _may_record(training: Training, settings: TrainConfig, ranks: Ranks) -> bool:

@@ -60,6 +60,8 @@ class TrainConfig:
             value = getattr(self, name)
             if value is not None and value <= 0:
                 raise ConfigError(f"train.{name} must be above 0, found {value}")
+        if self.seed >= 2**32:
+            raise ConfigError(f"train.seed must be below 2**32, found {self.seed}")
         if not all(0 <= beta < 1 for beta in self.betas):
             raise ConfigError(f"train.betas must be at least 0 and below 1, found {self.betas}")
 

@@ -1,6 +1,7 @@
 """Several processes that train one model, as torchrun starts them; one alone needs none of it."""
 
 import os
+import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import timedelta
@@ -55,7 +56,7 @@ def started(device: str) -> Iterator[tuple[Ranks, torch.device]]:
     try:
         yield ranks, place
     except RuntimeError as error:
-        if "Connection" in str(error) or "NCCL" in str(error):
+        if re.search(r"Connection|NCCL|[Gg]loo|Broken pipe", str(error)):
             raise ElmoreError(
                 "another process of this training died; start all of them again with --resume"
             ) from error
@@ -70,14 +71,19 @@ _VARIABLES = (("RANK", "0"), ("WORLD_SIZE", "1"), ("LOCAL_RANK", "0"))
 def _device(name: str, ranks: Ranks) -> torch.device:
     if name == "auto":
         name = "cuda" if torch.cuda.is_available() else "cpu"
-    if name.startswith("cuda") and not torch.cuda.is_available():
-        raise ConfigError(f"device {name!r} was asked for, and there is no CUDA GPU here; use cpu")
     if name == "cuda":
         name = f"cuda:{ranks.local}"
-    try:
-        return torch.device(name)
-    except RuntimeError as error:
-        raise ConfigError(f"unknown device {name!r}; use auto, cpu or cuda") from error
+    match = re.fullmatch(r"cpu|cuda:(\d+)", name)
+    if not match:
+        raise ConfigError(f"unknown device {name!r}; use auto, cpu or cuda")
+    if match[1] is not None and not torch.cuda.is_available():
+        raise ConfigError(f"device {name!r} was asked for, and there is no CUDA GPU here; use cpu")
+    if match[1] is not None and int(match[1]) >= torch.cuda.device_count():
+        raise ConfigError(
+            f"device {name!r} was asked for, and there are {torch.cuda.device_count()} CUDA GPUs "
+            "here; start no more processes than there are GPUs"
+        )
+    return torch.device(name)
 
 
 def sum_over(ranks: Ranks, values: Tensor) -> Tensor:

@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 import torch
 from torch import optim
 
-from elmore.errors import ConfigError, ElmoreError
+from elmore.errors import DataError, ElmoreError
 from elmore.train import optim as optimizers
 from elmore.train.config import TrainConfig
 from elmore.train.distributed import Ranks, gathered, own_rows, sum_over
@@ -23,6 +23,7 @@ from elmore.train.runs import Checkpoint, Run
 
 _log = logging.getLogger(__name__)
 
+_MOMENT = 2.0  # seconds
 _EXPLODED = 3.0  # times the loss of the first updates: training only ever leads away from there
 
 
@@ -58,9 +59,14 @@ def fit(
     if drive.tired:  # it ended early, and resuming does not change that
         return
     done = start.step if start else 0
+    if sum_over(ranks, torch.tensor(float(done), device=device)).item() != done * ranks.size:
+        raise DataError(
+            f"{run.folder}: not every process finds the same checkpoints; all machines must see "
+            "one run folder"
+        )
     if ranks.first:
         run.forget_after(done)
-    with _deterministic(config), _signals() as asked, _Board(run, done, ranks) as board:
+    with deterministic(config), _signals() as asked, _Board(run, done, ranks) as board:
         for report in drive.reports(done, start.carried if start else None, asked):
             if ranks.first:
                 board.add(report)
@@ -101,7 +107,7 @@ class _Drive:
         )
         pending: list[Step] = []
         begun = time.perf_counter()
-        for step in _fitting(updates, self.trainable):
+        for step in updates:
             pending.append(step)
             now = step.number
             last = now == num_steps
@@ -111,8 +117,11 @@ class _Drive:
             # Several processes must agree to stop: they ask each other only when they all look.
             if not looks and (self.ranks.size > 1 or not asked):
                 continue
-            metrics = self._look(pending, time.perf_counter() - begun)
+            metrics, records = self._look(pending, begun)
             scores, improved = self._evaluate(now) if evaluates else ({}, False)
+            if self.ranks.first:
+                records[-1] |= {f"valid_{name}": score for name, score in scores.items()}
+                self.run.log(records)
             stopped = self._stopped(asked)
             if saves or stopped:
                 self._save(step)
@@ -121,11 +130,14 @@ class _Drive:
                 return
             pending, begun = [], time.perf_counter()
 
-    def _look(self, pending: list[Step], seconds: float) -> dict[str, float]:
-        """Read the last updates from the device, check them and write them down."""
+    def _look(
+        self, pending: list[Step], begun: float
+    ) -> tuple[dict[str, float], list[dict[str, float]]]:
+        """Read the last updates from the device and check them: a summary, and a line for each."""
         losses = torch.stack([step.loss for step in pending]).tolist()
         norms = torch.stack([step.norm.to(step.loss) for step in pending]).tolist()
         counts = torch.stack([step.count for step in pending]).tolist()
+        seconds = time.perf_counter() - begun  # the device has caught up only now
         self._refuse_bad(pending, losses, norms)
         count = sum(counts)
         metrics = {
@@ -138,15 +150,11 @@ class _Drive:
         }
         if self.device.type == "cuda":
             metrics["gigabytes"] = torch.cuda.max_memory_allocated(self.device) / 2**30
-        if self.ranks.first:
-            values = zip(pending, losses, norms, counts, strict=True)
-            self.run.log(
-                [
-                    {"step": s.number, "loss": loss, "rate": s.rate, "norm": norm, "count": number}
-                    for s, loss, norm, number in values
-                ]
-            )
-        return metrics
+        records = [
+            {"step": s.number, "loss": loss, "rate": s.rate, "norm": norm, "count": number}
+            for s, loss, norm, number in zip(pending, losses, norms, counts, strict=True)
+        ]
+        return metrics, records
 
     def _refuse_bad(self, pending: list[Step], losses: list[float], norms: list[float]) -> None:
         first = self.first_loss = losses[0] if self.first_loss is None else self.first_loss
@@ -165,7 +173,10 @@ class _Drive:
         """Stop: the weights after this update are no good, whether they were saved or not."""
         if self.ranks.first:
             self.run.remove(step)
-        raise ElmoreError(f"{found}; {self.run.last_good()}; lower train.rate or train.clip")
+        raise ElmoreError(
+            f"{found}; {self.run.last_good()}; start anew with a lower rate or clip, from the best "
+            f"model with --init {self.run.best} if there is one"
+        )
 
     def _evaluate(self, step: int) -> tuple[dict[str, float], bool]:
         training = self.trainable.module.training
@@ -181,10 +192,16 @@ class _Drive:
         if improved:
             self.best, self.stale = score, 0
             if self.ranks.first:
-                self.trainable.save(self.run.best, scores)
+                self._keep(scores)
         else:
             self.stale += 1
         return scores, improved
+
+    def _keep(self, scores: dict[str, float]) -> None:
+        try:
+            self.trainable.save(self.run.best, scores)
+        except (OSError, ElmoreError) as error:
+            raise ElmoreError(f"{error}; {self.run.last_good()}") from error
 
     def _stopped(self, asked: list[int]) -> str:
         number = asked[0] if asked else 0
@@ -202,26 +219,24 @@ class _Drive:
             self.run.save(self.trainable.module, self.optimizer, checkpoint, keep=self.config.keep)
 
 
-def _fitting(updates: Iterator[Step], trainable: Trainable) -> Iterator[Step]:
-    """Pass updates on; a batch too large for the GPU is said in one sentence."""
-    try:
-        yield from updates
-    except torch.OutOfMemoryError as error:
-        raise ConfigError(
-            f"a batch does not fit into the memory of the GPU ({str(error).split('.')[0]}); lower "
-            "the size of a batch (stream.rows, stream.steps) and raise train.accumulate instead"
-        ) from error
-
-
 @contextmanager
 def _signals() -> Iterator[list[int]]:
-    """Note SIGTERM and SIGINT instead of dying of them; a second one kills as ever."""
+    """Note SIGTERM and SIGINT instead of dying of them.
+
+    Schedulers and torchrun pass the same signal on more than once; a person who presses Ctrl-C
+    again, a moment later, means it.
+    """
     asked: list[int] = []
     before: dict[int, Any] = {}
+    since = math.inf
 
     def note(number: int, frame: FrameType | None) -> None:
+        nonlocal since
+        if number == signal.SIGINT and time.monotonic() - since > _MOMENT:
+            signal.signal(number, before[number])
+            signal.raise_signal(number)
+        since = min(since, time.monotonic())
         asked.append(number)
-        signal.signal(number, before[number])
 
     with suppress(ValueError):  # only the main thread hears signals
         for number in (signal.SIGTERM, signal.SIGINT):
@@ -234,7 +249,8 @@ def _signals() -> Iterator[list[int]]:
 
 
 @contextmanager
-def _deterministic(config: TrainConfig) -> Iterator[None]:
+def deterministic(config: TrainConfig) -> Iterator[None]:
+    """Have torch do the same each time, where the config asks for it."""
     before = torch.are_deterministic_algorithms_enabled()
     if config.deterministic:  # what cuBLAS asks for, and reads when it is first used
         os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")

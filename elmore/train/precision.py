@@ -13,7 +13,8 @@ Precision = Literal["float32", "bf16", "float64"]
 def resolve(config: TrainConfig, device: torch.device) -> Precision:
     """Say what `auto` means on this device."""
     if config.precision == "auto":
-        return "bf16" if device.type == "cuda" else "float32"
+        quick = device.type == "cuda" and torch.cuda.is_bf16_supported(including_emulation=False)
+        return "bf16" if quick else "float32"
     return config.precision
 
 

@@ -54,14 +54,21 @@ class Run:
                 raise DataError(f"{self.folder}: no run to resume there; leave --resume away")
             _refuse_difference(config.read_json(path), recipe, path)
             self._sweep()
-        elif self.folder.exists() and any(self.folder.iterdir()):
+        elif self.folder.exists() and any(self.folder.iterdir()) and not self._saved_nothing():
             raise DataError(
                 f"{self.folder} exists and is not empty; pass --resume to go on with it, or name "
                 "another folder"
             )
         else:
             self.folder.mkdir(parents=True, exist_ok=True)
+            self.metrics.unlink(missing_ok=True)
             atomic.write(path, _json(recipe))
+
+    def _saved_nothing(self) -> bool:
+        """Tell a run that failed before it had anything to lose."""
+        names = [path.name for path in self.folder.iterdir()]
+        known = {"recipe.json", "recipe.json.new", "metrics.jsonl"}
+        return all(name in known or name.startswith("events.out.tfevents") for name in names)
 
     def steps(self) -> list[int]:
         """Give the updates after which a checkpoint was saved, first to last."""
@@ -150,6 +157,9 @@ class Run:
 
     def _sweep(self) -> None:
         """Remove what was being written when the run was killed."""
+        for old in self.folder.glob(".best.*/old"):
+            if not self.best.exists():  # the kill came between two renames
+                old.rename(self.best)
         for folder in (*self.folder.glob(".best.*"), *self.checkpoints.glob(".step-*")):
             shutil.rmtree(folder, ignore_errors=True)
 

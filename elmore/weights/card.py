@@ -71,12 +71,13 @@ def _training(training: dict[str, Any] | None) -> str:
     """Say all it takes to train the model again."""
     if not training:
         return ""
-    scores = "".join(f"| {key} | {value:.4g} |\n" for key, value in training["scores"].items())
+    scored = training.get("scores", {})
+    scores = "".join(f"| {key} | {value:.4g} |\n" for key, value in scored.items())
     rest = {key: value for key, value in training.items() if key != "scores"}
     return f"""
 ## Training
 
-| on held-out text | |
+| on held-out text | {"" if scores else "not measured"} |
 |---|---|
 {scores}
 With this recipe, on the corpus that `elmore prepare` makes of this text:

@@ -169,6 +169,17 @@ def test_a_shard_that_was_altered_is_named(recipe, corpus, tmp_path):
     assert not (tmp_path / "run").exists()
 
 
+def test_a_model_is_not_measured_on_a_shard_that_was_altered(trained, corpus, tmp_path):
+    shutil.copytree(corpus.path, tmp_path / "shards")
+    command = ("evaluate", str(trained[0]), str(tmp_path / "shards"), "--device", "cpu")
+    assert elmore_command(*command).code == 0
+    path = tmp_path / "shards" / "valid-00000.tokens.npy"
+    data = bytearray(path.read_bytes())
+    data[-4] ^= 1
+    path.write_bytes(data)
+    assert f"{path}: altered or damaged" in sentence(elmore_command(*command))
+
+
 @pytest.mark.parametrize(
     ("overrides", "found"),
     [
@@ -179,7 +190,8 @@ def test_a_shard_that_was_altered_is_named(recipe, corpus, tmp_path):
         (["train.rate=fast"], "train: rate: expected float, found 'fast'"),
         (["train.rate=-1"], "train.rate must be above 0, found -1.0"),
         (["train.schedule=linear"], "expected one of 'constant', 'cosine', 'inverse_sqrt'"),
-        (["stream.reset=2"], "reset is a probability from 0 to 1, found 2.0"),
+        (["train.seed=4294967296"], "train.seed must be below 2**32, found 4294967296"),
+        (["stream.reset=2"], "stream.reset is a probability from 0 to 1, found 2.0"),
         (["softmax.kind=hierarchical"], "expected one of 'sampled', 'full', 'adaptive'"),
         (["softmax.unique=true", "softmax.num_samples=500"], "must not exceed the 54 words"),
         (["model.lstm.cell_dim=2"], "must not exceed lstm.cell_dim (2)"),
@@ -195,6 +207,16 @@ def test_settings_that_cannot_be_meant_leave_nothing_behind(
 def test_a_recipe_that_is_not_there(corpus, tmp_path):
     said = sentence(pretrain("gigantic", corpus.path, tmp_path / "run"))
     assert "gigantic: no such recipe; name a file, or one of medium, mini, original" in said
+
+
+@pytest.mark.parametrize("device", ["meta", "cuda:9", "mps:0:0"])
+def test_a_device_that_is_not_there_leaves_nothing_behind(recipe, corpus, tmp_path, device):
+    more = ("--device", device)
+    said = sentence(
+        elmore_command("pretrain", str(recipe), str(corpus.path), "-o", str(tmp_path / "r"), *more)
+    )
+    assert f"device '{device}'" in said
+    assert not (tmp_path / "r").exists()
 
 
 def test_a_run_that_is_there_already(recipe, corpus, trained):
@@ -244,7 +266,7 @@ def test_a_loss_that_is_not_a_number_names_the_last_good_checkpoint(
     often = ("train.save_every=1", "train.log_every=1", "train.evaluate_every=100")
     said = sentence(pretrain(recipe, corpus.path, out, "train.rate=1e30", *often))
     assert "at update 11; " in said
-    assert f"the last good checkpoint is {out}/checkpoints/step-00000009; lower train.rate" in said
+    assert f"the last good checkpoint is {out}/checkpoints/step-00000009; start anew with" in said
     assert sorted(path.name for path in (out / "checkpoints").iterdir()) == ["step-00000009"]
     lines = [json.loads(line) for line in (out / "metrics.jsonl").read_text().splitlines()]
     assert [line["step"] for line in lines] == list(range(1, 11))
@@ -252,7 +274,9 @@ def test_a_loss_that_is_not_a_number_names_the_last_good_checkpoint(
 
 def test_a_rate_that_is_absurd_at_once(recipe, corpus, tmp_path):
     said = sentence(pretrain(recipe, corpus.path, tmp_path / "run", "train.rate=1e30"))
-    assert "; there is no good checkpoint; lower train.rate or train.clip" in said
+    assert (
+        "; there is no good checkpoint; start anew with a lower rate or clip, from the best" in said
+    )
 
 
 @pytest.mark.parametrize("error", [OSError(28, "No space left on device"), SafetensorError("full")])

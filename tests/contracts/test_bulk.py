@@ -125,15 +125,21 @@ def test_a_sentence_of_100_000_tokens_works(tmp_path):
     np.testing.assert_allclose(long.vectors[:, :100, :2], start, rtol=0, atol=1e-5)
 
 
-def test_a_plan_reads_every_token_once_in_each_direction_and_wastes_little():
+def test_a_plan_reads_each_token_once_but_the_boundary_a_direction_ends_with():
     rng = np.random.default_rng(0)
     lengths = rng.integers(2, 60, 400).tolist()
-    plan = lanes.plan(lengths, 64)
-    for grid in (plan.forward, plan.backward):
-        assert sorted(grid[grid != lanes.IDLE]) == list(range(sum(lengths)))
-    assert plan.starts.sum() == len(lengths)
-    assert sum(lengths) / plan.forward.size > 0.9
+    plan = lanes.plan(lengths, lanes.MOST)
     offsets = np.concatenate([[0], np.cumsum(lengths)])
+    for grid, unread in ((plan.forward, offsets[1:] - 1), (plan.backward, offsets[:-1])):
+        assert sorted(grid[grid != lanes.IDLE]) == sorted({*range(sum(lengths))} - {*unread})
+    for lane in range(lanes.MOST):  # one after another: up by one ahead, down by one behind
+        starts = plan.starts[1:, lane]
+        for grid, step in ((plan.forward, 1), (plan.backward, -1)):
+            column = grid[:, lane]
+            within = ~starts & (column[1:] != lanes.IDLE)
+            assert (np.diff(column)[within] == step).all()
+    assert plan.starts.sum() == len(lengths)
+    assert (plan.forward != lanes.IDLE).mean() > 0.9
     firsts = plan.forward[plan.starts]
     assert sorted(firsts) == offsets[:-1].tolist()
     assert sorted(plan.backward[plan.starts]) == (offsets[1:] - 1).tolist()

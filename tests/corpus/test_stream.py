@@ -161,18 +161,19 @@ def test_resets_are_as_frequent_as_asked_and_drawn_for_each_direction_and_epoch(
 
 
 def test_too_little_text_says_what_there_is_and_what_to_lower():
-    with pytest.raises(DataError, match="12 tokens, too few for 4 rows of 20 steps; lower rows or"):
+    found = "12 tokens, too few for 4 rows of 20 steps; lower stream.rows or stream.steps"
+    with pytest.raises(DataError, match=found):
         Streams(tokens_of([5, 5]), StreamConfig(rows=4, steps=20), seed=0)
 
 
 @pytest.mark.parametrize(
     ("options", "found"),
     [
-        ({"rows": 0}, "rows must be at least 1, found 0"),
-        ({"steps": -1}, "steps must be at least 1, found -1"),
-        ({"block": -1}, "block must be at least 0, found -1"),
-        ({"reset": 1.5}, "reset is a probability from 0 to 1, found 1.5"),
-        ({"reset": float("nan")}, "reset is a probability"),
+        ({"rows": 0}, "stream.rows must be at least 1, found 0"),
+        ({"steps": -1}, "stream.steps must be at least 1, found -1"),
+        ({"block": -1}, "stream.block must be at least 0, found -1"),
+        ({"reset": 1.5}, "stream.reset is a probability from 0 to 1, found 1.5"),
+        ({"reset": float("nan")}, "stream.reset is a probability"),
     ],
 )
 def test_a_layout_that_cannot_be_meant(options, found):

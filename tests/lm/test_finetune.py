@@ -221,12 +221,32 @@ def test_an_adaptive_softmax_keeps_its_words(corpus, domain, tmp_path):
     assert math.isfinite(found.after)
 
 
-def test_a_table_of_words_without_a_softmax_is_refused(domain, tmp_path, rng):
-    (tmp_path / "m").mkdir()
-    many_langs(tmp_path / "m", rng)
-    with pytest.raises(DataError, match="looks words up in a table"):
-        ran([tmp_path / "m"], domain, tmp_path / "run")
-    assert not (tmp_path / "run").exists()
+@pytest.mark.parametrize("char_dim", [0, 4], ids=["words alone", "words and characters"])
+def test_a_table_of_words_gets_a_softmax_over_its_own_words(
+    domain, tmp_path, rng, caplog, char_dim
+):
+    words = ("the", "in", "lesions", "liver", "zebra", ".")
+    many_langs(tmp_path / "m", rng, words=words, char_dim=char_dim, characters="theinugrowlscy.")
+    old = pretrained.load(tmp_path / "m")
+    reports, found = ran([tmp_path / "m"], domain, tmp_path / "run", "train.steps=4")
+    best = pretrained.load(tmp_path / "run")
+    assert best.vocabulary == old.vocabulary != domain.vocabulary
+    assert set(words) < set(best.vocabulary.words)
+    assert (found.num_words, found.new_words) == (len(old.vocabulary), 0)
+    assert best.softmax.num_words == best.config.words.num_words == len(old.vocabulary)
+    assert found.after < found.before < len(old.vocabulary)
+    assert [report.step for report in reports] == [10, 20, 4]
+    vectors = elmore.load(tmp_path / "run").embed(["two cysts in the liver ."])[0].vectors
+    assert vectors.shape == (6, 12)
+    assert np.isfinite(vectors).all()
+
+
+def test_the_tuned_model_is_named_like_its_run_and_says_what_it_came_from(domain, tmp_path, rng):
+    many_langs(tmp_path / "m", rng, word_dim=0, characters="theinugrowlscy.")
+    ran([tmp_path / "m"], domain, tmp_path / "tuned", "train.steps=1")
+    card = pretrained.load(tmp_path / "tuned").card
+    assert card.name == "tuned"
+    assert card.training["from"] == pretrained.load(tmp_path / "m").card.source != ""
 
 
 def test_a_model_of_another_alphabet_learns_a_softmax_too(domain, tmp_path, rng):

@@ -170,3 +170,16 @@ def test_an_unknown_word_keeps_its_letters_and_is_the_unknown_target(corpus):
         targets = torch.from_numpy(window[1 + direction].targets == number)
         assert targets.any()
         assert (batch.targets[direction][targets] == unknown).all()
+
+
+def test_what_a_gpu_carried_in_bf16_is_taken_up_in_float32(corpus):
+    module, (first, second) = small(corpus, "softmax.kind=full", "stream.reset=0")
+    module.float()
+    carried = {name: tensor.detach() for name, tensor in module(first, None).carried.items()}
+    rounded = {"output": carried["output"].bfloat16(), "cell": carried["cell"]}
+    found = module(second, rounded)
+    again = module(second, {name: tensor.float() for name, tensor in rounded.items()})
+    assert_close(found.loss, again.loss, rtol=0, atol=0)
+    assert {tensor.dtype for tensor in found.carried.values()} == {torch.float32}
+    assert_close(found.loss, module(second, carried).loss, rtol=1e-2, atol=0)
+    assert found.loss != module(second, carried).loss  # it was rounded, and it was read

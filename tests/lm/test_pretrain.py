@@ -2,6 +2,7 @@
 
 import json
 import math
+import shutil
 from dataclasses import replace
 
 import numpy as np
@@ -15,6 +16,7 @@ from elmore import config
 from elmore.errors import ConfigError, DataError
 from elmore.lm import evaluate as evaluation
 from elmore.lm.config import finetuning, pretraining
+from elmore.lm.language_model import LanguageModel
 from elmore.lm.pretrain import model_of, pretrain
 from elmore.model.softmax import AdaptiveSoftmax
 from elmore.train import optim
@@ -56,11 +58,13 @@ def test_a_run_says_all_it_takes_to_repeat_it(run, corpus):
     place, _, settings = run
     recipe = config.read_json(place / "recipe.json")
     assert recipe.pop("corpus") == corpus.index["sha256"]
+    assert recipe.pop("init") == []
     assert config.build(type(settings), recipe, "recipe.json") == settings
     bundle = pretrained.load(place)
     training = bundle.card.training
     assert bundle.card.language == "Toy"
     assert config.build(type(settings), training["recipe"], "card") == settings
+    assert "from" not in training
     assert training["corpus"]["sha256"] == corpus.index["sha256"]
     assert training["scores"]["perplexity"] > 1
     assert training["versions"]["elmore"] == elmore.__version__
@@ -74,6 +78,45 @@ def test_each_update_has_its_line(run):
     assert [line["step"] for line in lines] == list(range(1, 61))
     assert all(line["count"] == 4 * 5 and math.isfinite(line["norm"]) for line in lines)
     assert Run(run[0]).steps() == [56, 60]
+
+
+def test_the_line_of_an_evaluated_update_has_its_scores(run):
+    place, reports, _ = run
+    lines = [json.loads(line) for line in (place / "metrics.jsonl").read_text().splitlines()]
+    found = {
+        line["step"]: {k: v for k, v in line.items() if k.startswith("valid_")} for line in lines
+    }
+    expected = {
+        report.step: {f"valid_{name}": score for name, score in report.scores.items()}
+        for report in reports
+        if report.scores
+    }
+    assert sorted(expected) == [20, 40, 60]
+    assert "valid_perplexity" in expected[20]
+    assert {step: scores for step, scores in found.items() if scores} == expected
+
+
+def test_a_model_is_named_like_its_run_unless_the_recipe_names_it(run, corpus, tmp_path):
+    assert (run[0] / "best" / "README.md").read_text().startswith("# run\n")
+    settings = language.recipe("train.steps=1", "card.name=Polly")
+    list(pretrain(settings, corpus.path, tmp_path / "run", device="cpu"))
+    assert (tmp_path / "run" / "best" / "README.md").read_text().startswith("# Polly\n")
+
+
+@pytest.mark.parametrize("method", ["to", "forward"])
+def test_a_batch_that_does_not_fit_says_what_to_lower(corpus, tmp_path, monkeypatch, method):
+    """Before the first update, where the model is moved and recorded, and in it."""
+
+    def full(*_):
+        raise torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 9 GiB")
+
+    monkeypatch.setattr(LanguageModel, method, full)
+    with pytest.raises(ConfigError, match="4 rows of 5 tokens do not fit") as error:
+        list(pretrain(language.recipe(), corpus.path, tmp_path / "run", device="cpu"))
+    assert "(CUDA out of memory); lower stream.rows or stream.steps, and raise" in str(error.value)
+    monkeypatch.undo()
+    smaller = language.recipe("stream.rows=2", "train.steps=1")  # nothing is lost: begun anew
+    assert list(pretrain(smaller, corpus.path, tmp_path / "run", device="cpu"))
 
 
 def test_the_same_seed_gives_the_same_run_and_another_another(run, corpus, tmp_path):
@@ -114,6 +157,9 @@ def test_without_validation_text_the_last_model_is_kept(tmp_path):
     assert last is not None
     assert last.step == 5
     assert_close(bundle.model.state_dict(), again.bilm.state_dict(), rtol=0, atol=0)
+    card = (tmp_path / "run" / "best" / "README.md").read_text()
+    assert "| on held-out text | not measured |" in card
+    assert "valid_" not in (tmp_path / "run" / "metrics.jsonl").read_text()
 
 
 @pytest.mark.parametrize("kind", ["full", "adaptive"])
@@ -171,6 +217,21 @@ def test_init_keeps_nothing_but_weights(run, corpus, tmp_path):
     first = next(pretrain(settings, corpus.path, tmp_path / "new", init=[place], device="cpu"))
     assert first.step == 4
     assert first.metrics["loss"] < math.log(len(corpus.vocabulary))
+
+
+def test_what_a_run_began_from_is_part_of_its_recipe(run, corpus, tmp_path):
+    settings = language.recipe("model.dropout=0", "train.steps=2")
+    out = tmp_path / "new"
+    list(pretrain(settings, corpus.path, out, init=[run[0]], device="cpu"))
+    assert config.read_json(out / "recipe.json")["init"] == [str(run[0])]
+    assert pretrained.load(out).card.training["from"] == [str(run[0])]
+    for init in ([], [tmp_path / "copy"]):
+        shutil.copytree(run[0], tmp_path / "copy", dirs_exist_ok=True)
+        with pytest.raises(ConfigError, match=r"this run has another recipe \(init \["):
+            list(pretrain(settings, corpus.path, out, init=init, resume=True, device="cpu"))
+    assert (
+        list(pretrain(settings, corpus.path, out, init=[run[0]], resume=True, device="cpu")) == []
+    )
 
 
 def test_init_of_another_shape_names_what_differs(run, corpus, tmp_path):

@@ -529,3 +529,25 @@ def test_the_seed_alone_decides_the_negatives_on_a_gpu(unique):
     assert torch.equal(module.loss(states, targets, 1), first)
     assert not torch.equal(module.loss(states, targets, 2), first)
     assert torch.equal(torch.cuda.get_rng_state(), before)
+
+
+@pytest.mark.parametrize("kind", ["full", "sampled", "adaptive"])
+@pytest.mark.parametrize("chunk", [1, 12, 13, 30, 10**6])
+@pytest.mark.parametrize("size", [0, 1, 7])
+def test_without_gradients_the_nll_is_the_same(kind, chunk, size):
+    module, (states, targets) = softmax(scale=3.0, kind=kind, chunk=chunk), batch(size=size)
+    expected = module.nll(states, targets)
+    assert expected.requires_grad
+    with torch.no_grad():
+        found = module.nll(states, targets)
+        by_definition = -module.log_probs(states).gather(1, targets[:, None]).squeeze(1)
+    assert_close(found, expected.detach(), **EXACT)
+    assert_close(found, by_definition, **EXACT)
+
+
+@torch.no_grad()
+def test_without_gradients_the_logits_never_exist_at_once_either():
+    module, (states, targets) = softmax(100, 2, chunk=350), batch(100, 2, size=50)
+    with Largest() as largest:
+        module.nll(states, targets)
+    assert largest.numel == 300  # whole rows of 100, as many as fit

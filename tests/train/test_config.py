@@ -1,3 +1,4 @@
+import numpy as np
 import pytest
 
 from elmore.errors import ConfigError
@@ -16,12 +17,18 @@ from elmore.train.config import TrainConfig
         ({"keep": 0}, "train.keep must be at least 1"),
         ({"patience": -1}, "train.patience must be at least 0"),
         ({"warmup": -1}, "train.warmup must be at least 0"),
+        ({"seed": -1}, "train.seed must be at least 0"),
+        ({"seed": 2**32}, r"train.seed must be below 2\*\*32, found 4294967296"),
         ({"betas": (0.9, 1.0)}, "train.betas must be at least 0 and below 1"),
     ],
 )
 def test_what_cannot_be_meant_is_refused(values, found):
     with pytest.raises(ConfigError, match=found):
         TrainConfig(**values)
+
+
+def test_the_largest_seed_is_one_that_numpy_takes():
+    np.random.RandomState(TrainConfig(seed=2**32 - 1).seed)
 
 
 @pytest.mark.parametrize(

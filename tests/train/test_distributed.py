@@ -43,6 +43,10 @@ def test_without_torchrun_there_is_one_process(monkeypatch):
     ("name", "found"),
     [
         ("abacus", "unknown device 'abacus'; use auto, cpu or cuda"),
+        ("meta", "unknown device 'meta'; use auto, cpu or cuda"),
+        ("cpu:3", "unknown device 'cpu:3'; use auto, cpu or cuda"),
+        ("cuda:", "unknown device 'cuda:'; use auto, cpu or cuda"),
+        ("cuda:one", "unknown device 'cuda:one'; use auto, cpu or cuda"),
         pytest.param(
             "cuda",
             "there is no CUDA GPU here; use cpu",
@@ -51,5 +55,28 @@ def test_without_torchrun_there_is_one_process(monkeypatch):
     ],
 )
 def test_a_device_that_is_not_there_is_refused(name, found):
+    with pytest.raises(ConfigError, match=found), started(name):
+        pass
+
+
+@pytest.mark.parametrize(
+    ("name", "rank", "refused"),
+    [
+        ("cuda:9", "0", "cuda:9"),
+        ("cuda", "2", "cuda:2"),
+        ("cuda:1", "0", None),
+        ("cuda", "1", None),
+    ],
+)
+def test_a_gpu_beyond_those_that_are_there_is_refused(monkeypatch, name, rank, refused):
+    for variable, value in (("RANK", "0"), ("WORLD_SIZE", "1"), ("LOCAL_RANK", rank)):
+        monkeypatch.setenv(variable, value)
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: 2)
+    if refused is None:
+        with started(name) as (_, place):
+            assert place == torch.device("cuda", 1)
+        return
+    found = f"device '{refused}' was asked for, and there are 2 CUDA GPUs here; start no more"
     with pytest.raises(ConfigError, match=found), started(name):
         pass

@@ -101,11 +101,35 @@ def test_a_checkpoint_of_another_version_is_refused(tmp_path):
 
 
 def test_a_folder_that_holds_something_is_not_begun_anew(tmp_path):
-    (tmp_path / "run").mkdir()
-    Run(tmp_path / "run").begin({"a": 1}, resume=False)
+    run = Run(tmp_path / "run")
+    run.folder.mkdir()
+    run.begin({"a": 1}, resume=False)
+    run.save(*trained(), checkpoint(1), keep=1)
     with pytest.raises(DataError, match="exists and is not empty; pass --resume"):
-        Run(tmp_path / "run").begin({"a": 1}, resume=False)
-    Run(tmp_path / "run").begin({"a": 1}, resume=True)
+        run.begin({"a": 1}, resume=False)
+    run.begin({"a": 1}, resume=True)
+    assert run.steps() == [1]
+
+
+@pytest.mark.parametrize("name", ["notes.txt", "best", "softmax", "checkpoints", ".best.abc"])
+def test_beside_a_recipe_nothing_that_is_worth_keeping_is_written_over(tmp_path, name):
+    run = Run(tmp_path / "run")
+    run.begin({"a": 1}, resume=False)
+    (run.folder / name).mkdir()
+    with pytest.raises(DataError, match="exists and is not empty; pass --resume"):
+        run.begin({"a": 2}, resume=False)
+    assert json.loads((run.folder / "recipe.json").read_text()) == {"a": 1}
+
+
+def test_a_run_that_saved_nothing_is_begun_anew(tmp_path):
+    run = Run(tmp_path / "run")
+    run.begin({"a": 1}, resume=False)
+    run.log([{"step": 1, "loss": 2.0}])
+    for name in ("recipe.json.new", "events.out.tfevents.1.host.2.3"):
+        (run.folder / name).write_bytes(b"half")
+    run.begin({"a": 2}, resume=False)
+    assert json.loads((run.folder / "recipe.json").read_text()) == {"a": 2}
+    assert not run.metrics.exists()
 
 
 def test_what_is_not_there_is_not_resumed(tmp_path):
@@ -138,6 +162,22 @@ def test_what_a_kill_left_half_written_is_swept_away(tmp_path):
         "recipe.json",
     ]
     assert list(run.checkpoints.iterdir()) == []
+
+
+@pytest.mark.parametrize("there", [False, True])
+def test_a_best_model_that_a_kill_left_moved_aside_comes_back(tmp_path, there):
+    """The kill came between two renames; one that is there already is the newer."""
+    run = Run(tmp_path / "run")
+    run.begin({}, resume=False)
+    for place, text in ((".best.abc/old", "old"), (".best.abc/new", "half")):
+        (run.folder / place).mkdir(parents=True)
+        (run.folder / place / "model").write_text(text)
+    if there:
+        run.best.mkdir()
+        (run.best / "model").write_text("newer")
+    run.begin({}, resume=True)
+    assert (run.best / "model").read_text() == ("newer" if there else "old")
+    assert list(run.folder.glob(".best.*")) == []
 
 
 @given(st.integers(0, 12), st.integers(0, 12), st.integers(0, 40))
