@@ -20,6 +20,7 @@ from torch import Tensor
 from elmore.model.bilm import BACKWARD, FORWARD, BiLM, BiLMState
 
 IDLE = -1
+_VECTORS = 64  # elements: what torch takes at once on any CPU divides it
 STEPS = 8  # steps at a time: bounds the memory of the gates, changes no value
 MOST, MOST_ON_GPU, FEWEST = 96, 512, 4  # lanes
 SHORT = 128  # tokens: up to here a sentence shares most lanes, from here on fewer and fewer
@@ -37,13 +38,14 @@ class Plan(NamedTuple):
 
 
 def even_rows(at_least: int, width: int) -> int:
-    """Give a number of rows that torch divides among threads without cutting one.
+    """Give a number of rows of which torch computes every element in the same way.
 
-    It computes the end of a cut row in another way, in other bits; it cuts what it works on
-    element by element into as many pieces as there are threads, but none below 32,768 elements.
+    What it works on element by element it cuts into as many pieces as there are threads, but none
+    below 32,768 elements, and each piece into vectors; what is left at the end of a piece is
+    computed in another way, in other bits. So nothing may be left.
     """
     rows, threads = at_least, torch.get_num_threads()
-    while rows % min(threads, -(-rows * width // 32768)):
+    while rows * width % (_VECTORS * min(threads, -(-rows * width // 32768))):
         rows += 1
     return rows
 
