@@ -3,10 +3,10 @@
     python benchmarks/embed_words.py [--sentences 192] [--rounds 3]
 
 The peer is simple-elmo-pytorch (AllenNLP's code underneath) at its defaults, installed by this
-script into a folder of its own, with the same random weights and the same real sentences. Each
-measurement is a process of its own, ours and the peer's in turn; the median of the rounds counts.
-Bulk is all sentences at once; single is one call per sentence. The text is the first sentences of
-$ELMORE_DATA/corpus/valid.txt.xz.
+script into an environment of its own with the same torch, with the same random weights and the same
+real sentences. Each measurement is a process of its own, ours and the peer's in turn; the median of
+the rounds counts. Bulk is all sentences at once; single is one call per sentence. The text is the
+first sentences of $ELMORE_DATA/corpus/valid.txt.xz.
 """
 
 import argparse
@@ -17,6 +17,7 @@ import statistics
 import subprocess
 import sys
 import tempfile
+import venv
 from pathlib import Path
 
 import torch
@@ -77,9 +78,21 @@ def write_model(recipe: str, folder: Path) -> None:
     bilm_tf.write(Bundle(BiLM(shape), ByteAlphabet()), folder)
 
 
-def measure(code: str, folder: Path, texts: Path, mode: str, path: str) -> float:
+def install_peer(place: Path) -> Path:
+    """Make an environment of its own for the peer, with the same torch; give its Python."""
+    venv.create(place, with_pip=True)
+    python = place / "bin" / "python"
+    constraints = Path(__file__).parent.parent / "constraints.txt"
+    # The peer names no requirements; these are what it imports.
+    packages = ["torch", "numpy", "h5py", "simple-elmo-pytorch==0.2"]
+    install = [python, "-m", "pip", "install", "-q", "-c", constraints, *packages]
+    subprocess.run(list(map(str, install)), check=True, stderr=subprocess.DEVNULL)
+    return python
+
+
+def measure(python: Path, code: str, folder: Path, texts: Path, mode: str) -> float:
     command = [
-        sys.executable,
+        python,
         "-c",
         code,
         folder / "options.json",
@@ -92,7 +105,7 @@ def measure(code: str, folder: Path, texts: Path, mode: str, path: str) -> float
         capture_output=True,
         text=True,
         check=True,
-        env={**os.environ, "PYTHONPATH": path, "PYTHONWARNINGS": "ignore"},
+        env={**os.environ, "PYTHONWARNINGS": "ignore"},
     )
     return float(done.stdout)
 
@@ -106,11 +119,7 @@ def main() -> None:
     args = parser.parse_args()
     with tempfile.TemporaryDirectory() as name:
         place = Path(name)
-        peer = str(place / "peer")
-        install = [sys.executable, "-m", "pip", "install", "-q", "--no-deps", "--target", peer]
-        subprocess.run(
-            [*install, "simple-elmo-pytorch==0.2"], check=True, stderr=subprocess.DEVNULL
-        )
+        peer = install_peer(place / "peer")
         everything = real_sentences(args.sentences)
         print(f"{torch.get_num_threads()} threads, torch {torch.__version__}, words per second\n")
         print("| size | how | elmore | peer | ratio |\n|---|---|---|---|---|")
@@ -122,8 +131,8 @@ def main() -> None:
                 texts.write_text(json.dumps(everything[: int(share * len(everything))]))
                 rounds = [
                     (
-                        measure(OURS, place / recipe, texts, mode, str(Path.cwd())),
-                        measure(PEER, place / recipe, texts, mode, peer),
+                        measure(Path(sys.executable), OURS, place / recipe, texts, mode),
+                        measure(peer, PEER, place / recipe, texts, mode),
                     )
                     for _ in range(args.rounds)
                 ]
