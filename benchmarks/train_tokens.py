@@ -83,17 +83,15 @@ def shares(
     batch = moved(training.batch(0), device)
     optimizer = optim.build(model, recipe.train)
     weights = [weight for weight in model.parameters() if weight.requires_grad]
-    vectors = model.vectors(batch).detach()
-    width = vectors.shape[1]
+    width = recipe.model.lstm.output_dim
     states = torch.randn(batch.targets[0].numel(), width, device=device, requires_grad=True)
-    spoken = torch.randn(len(vectors), width, device=device, requires_grad=True)
 
     def characters() -> None:
         out = model.vectors(batch)
         out.backward(torch.ones_like(out))
 
-    def lstms() -> None:
-        tops, _ = model.read(batch, None, spoken)
+    def reading() -> None:
+        tops, _ = model.read(batch, None)
         sum(top.float().sum() for top in tops).backward()
 
     def softmax() -> None:
@@ -104,13 +102,13 @@ def shares(
         nn.utils.clip_grad_norm_(weights, 1.0)
         optimizer.step()
 
-    model(batch, None).loss.backward()
     numbers = precision.resolve(recipe.train, device)
+    with precision.computing(numbers, device):
+        model(batch, None).loss.backward()
     print("\n| part | ms per update | share |\n|---|---|---|")
     rest = whole
     for name, part in (
-        ("characters", characters),
-        ("LSTMs", lstms),
+        ("characters and LSTMs", reading),
         ("softmax", softmax),
         ("clip and optimiser", update),
     ):

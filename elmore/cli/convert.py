@@ -18,6 +18,10 @@ def convert(
     vocabulary: Annotated[
         Path | None, typer.Option(help="word list of a foreign model that reads words")
     ] = None,
+    storage: Annotated[
+        Literal["float32", "float16", "int8"],
+        typer.Option(help="of the weights in a model folder; int8 has a scale for each row"),
+    ] = "float32",
     overwrite: Annotated[bool, typer.Option("--overwrite", help="replace DEST")] = False,
 ) -> None:
     """Turn foreign weights into a model folder, or a model back into foreign weights."""
@@ -32,7 +36,11 @@ def convert(
     with showing_download() as progress:
         bundle = pretrained.load(*source, vocabulary=vocabulary, progress=progress)
     if to == "allennlp":
+        if storage != "float32":
+            raise ElmoreError(
+                f"--storage {storage} is for model folders; --to allennlp has float32"
+            )
         bilm_tf.write(bundle, dest, overwrite=overwrite)
     else:
-        folder.save(warm.warmed(bundle), dest, overwrite=overwrite)
+        folder.save(warm.warmed(bundle), dest, overwrite=overwrite, storage=storage)
     print(dest)

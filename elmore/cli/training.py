@@ -21,15 +21,15 @@ def speaks() -> bool:
     return os.environ.get("RANK", "0") == "0"
 
 
-def follow(what: str, reports: Iterable["Report"]) -> "Report | None":
-    """Show reports as they come; the last one comes back."""
+def follow(what: str, reports: Iterable["Report"], *, of_text: bool = True) -> "Report | None":
+    """Show reports as they come; the last one comes back. `of_text`: the loss has a perplexity."""
     report = None
     with showing_line() as (change, say):
         left = _Left()
         for report in reports:
             if not speaks():
                 continue
-            change(f"{what}: {_line(report)}  {left.after(report)}")
+            change(f"{what}: {_line(report, of_text)}  {left.after(report)}")
             if report.scores:
                 scores = "  ".join(f"{name} {value:.4g}" for name, value in report.scores.items())
                 say(f"update {report.step}: {scores}{'  (best so far)' if report.improved else ''}")
@@ -55,13 +55,12 @@ def _say(sentence: str) -> None:
         print(f"elmore: {sentence}", file=sys.stderr)
 
 
-def _line(report: "Report") -> str:
+def _line(report: "Report", of_text: bool) -> str:
     numbers = report.metrics
-    perplexity = math.exp(min(numbers["loss"], 50.0))
     parts = [
         f"{report.step:,} of {report.num_steps:,}",
         f"loss {numbers['loss']:.3f}",
-        f"perplexity {perplexity:,.1f}",
+        *([f"perplexity {math.exp(min(numbers['loss'], 50.0)):,.1f}"] if of_text else []),
         f"rate {numbers['rate']:.2g}",
         f"{numbers['per_second']:,.0f} tokens/s",
     ]

@@ -113,9 +113,10 @@ class Streams:
         return resets
 
     def _layout(self, epoch: int) -> "_Layout":
-        if self._memo is None or self._memo[0] != epoch:
-            self._memo = (epoch, _Layout.shuffled(self._cuts, [self._seed, epoch]))
-        return self._memo[1]
+        memo = self._memo  # read once: other threads may be in another epoch
+        if memo is None or memo[0] != epoch:
+            memo = self._memo = (epoch, _Layout.shuffled(self._cuts, [self._seed, epoch]))
+        return memo[1]
 
 
 class _Layout(NamedTuple):

@@ -87,6 +87,7 @@ class Embedder:
         self.tokenizer = tokenizer
         self.token_budget = token_budget
         self.cache_megabytes = cache_megabytes
+        self.initial_state = initial_state
         self._carried = CarriedRows() if stateful else None
         self._start = None
         if initial_state == "warm":

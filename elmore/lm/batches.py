@@ -3,7 +3,7 @@
 Shapes: N distinct types, C characters, B rows, T tokens; the directions come first.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -12,10 +12,15 @@ from jaxtyping import Bool, Int
 from torch import Tensor
 
 from elmore.corpus.stream import ABSENT, Window
+from elmore.model.softmax import Rare
 from elmore.text.characters import Alphabet
 
 _AT_ONCE = 50_000
 _LENGTHS = (9, 13, 20)  # letters: words up to here are encoded together, or most would be padding
+_SPARE, _ROUND = 1.1, 64
+
+Room = tuple[int, ...]
+"""Words of each group of lengths, so that all batches may have one shape."""
 
 
 class Spelled(NamedTuple):
@@ -36,6 +41,8 @@ class Batch(NamedTuple):
     resets: Bool[Tensor, "2 B T"]
     seeds: tuple[int, int]
     """Decide the negatives of each direction."""
+    rare: tuple[Rare, Rare] = ((), ())
+    """Where rare words are the targets, if the softmax tells them apart."""
 
 
 class Batches:
@@ -64,29 +71,55 @@ class Batches:
         if self.characters is not None:
             self.lengths = (self.characters != padding).sum(axis=1)
 
-    def batch(self, window: Window, seeds: tuple[int, int] = (0, 0)) -> Batch:
-        """Make a batch, on the CPU."""
+    def batch(
+        self, window: Window, seeds: tuple[int, int] = (0, 0), room: Room | None = None
+    ) -> Batch:
+        """Make a batch, on the CPU: of the shape of a room, where it has one and fits in."""
         types, *directions = window
         order = self.lengths[types].argsort(kind="stable")
+        groups = self._groups(types[order])
+        longest = [int(self.lengths[some[-1]]) if len(some) else 0 for some in groups]
+        counts = [len(some) for some in groups]
+        if room is not None and all(count <= n for count, n in zip(counts, room, strict=True)):
+            groups = [
+                np.pad(some, (0, n - len(some))) for some, n in zip(groups, room, strict=True)
+            ]
+            longest = [*_LENGTHS, int(self.lengths.max())]
+        begins = np.cumsum([0, *(len(some) for some in groups[:-1])])
         place = np.empty_like(order)
-        place[order] = np.arange(len(order))
-        types = types[order]
+        place[order] = np.concatenate(
+            [begin + np.arange(count) for begin, count in zip(begins, counts, strict=True)]
+        )
         index, targets, resets = (np.stack(pair) for pair in zip(*directions, strict=True))
-        cuts = self.lengths[types].searchsorted(_LENGTHS, "right")
         return Batch(
-            tuple(self._spelled(some) for some in np.split(types, cuts) if len(some)),
+            tuple(
+                self._spelled(*some) for some in zip(groups, longest, strict=True) if len(some[0])
+            ),
             torch.from_numpy(place[index]),
             torch.from_numpy(self.targets[targets]),
             torch.from_numpy(resets),
             seeds,
         )
 
-    def _spelled(self, types: Int[np.ndarray, " n"]) -> Spelled:
+    def room(self, windows: Iterable[Window]) -> Room:
+        """Say what windows like these need, with some to spare."""
+        counts = np.array(
+            [
+                [len(some) for some in self._groups(types[self.lengths[types].argsort()])]
+                for types, *_ in windows
+            ]
+        )
+        return tuple(-(-int(_SPARE * most) // _ROUND) * _ROUND for most in counts.max(axis=0))
+
+    def _groups(self, types: Int[np.ndarray, " N"]) -> list[Int[np.ndarray, " n"]]:
+        """Part types, short ones first, by their lengths."""
+        return np.split(types, self.lengths[types].searchsorted(_LENGTHS, "right"))
+
+    def _spelled(self, types: Int[np.ndarray, " n"], longest: int) -> Spelled:
         words = characters = None
         if self.words is not None:
             words = torch.from_numpy(self.words[types])
         if self.characters is not None:
-            longest = int(self.lengths[types[-1]])
             characters = torch.from_numpy(self.characters[types, :longest])
         return Spelled(characters, words)
 

@@ -6,7 +6,7 @@ Shapes: N distinct words, B rows, T tokens, D width of one direction, H cell wid
 M positions.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 import torch
@@ -34,14 +34,18 @@ class LanguageModel(nn.Module):
         super().__init__()
         self.bilm = bilm
         self.softmax = softmax
-        self._recorded: tuple[Callable[..., Any], torch.Size] | None = None
+        self._recorded: tuple[Callable[..., Any], list[torch.Size]] | None = None
 
     def forward(self, batch: Batch, carried: Carried | None) -> Outcome:
         """Give what training minimises; every position of a training batch has its target."""
-        directions, carried = self.read(batch, carried, self.vectors(batch))
+        directions, carried = self.read(batch, carried)
         losses = [
-            self.softmax.loss(self.bilm.dropout(states).flatten(0, 1), targets.flatten(), seed)
-            for states, targets, seed in zip(directions, batch.targets, batch.seeds, strict=True)
+            self.softmax.loss(
+                self.bilm.dropout(states).flatten(0, 1), targets.flatten(), seed, rare
+            )
+            for states, targets, seed, rare in zip(
+                directions, batch.targets, batch.seeds, batch.rare, strict=True
+            )
         ]
         count = torch.full((), batch.targets[0].numel(), device=batch.targets.device)
         return Outcome((losses[FORWARD].sum() + losses[BACKWARD].sum()) / 2, count, carried)
@@ -50,85 +54,99 @@ class LanguageModel(nn.Module):
         self, batch: Batch, carried: Carried | None
     ) -> tuple[list[Predictions], Carried]:
         """Give what both directions know wherever there is a target."""
-        directions, carried = self.read(batch, carried, self.vectors(batch))
+        directions, carried = self.read(batch, carried)
         found = []
         for states, targets in zip(directions, batch.targets, strict=True):
             here = targets != ABSENT
             found.append(Predictions(states[here], targets[here]))
         return found, carried
 
-    def vectors(self, batch: Batch) -> Float[Tensor, "N D"]:
-        """Encode each distinct word of a batch once, for both directions."""
-        found = torch.cat([self.bilm.tokens(*words) for words in batch.spelled])
-        # A frequent word gathers the gradients of all its places: that sum wants full precision.
-        return found.to(next(self.bilm.parameters()).dtype)
-
     def read(
-        self, batch: Batch, carried: Carried | None, vectors: Float[Tensor, "N D"]
+        self, batch: Batch, carried: Carried | None
     ) -> tuple[list[Float[Tensor, "B T D"]], Carried]:
         """Give the top layer of each direction, in the order it reads, and what is carried on."""
-        shape = batch.index.shape
-        words = vectors.index_select(0, batch.index.flatten()).view(*shape, -1)  # (2, B, T, D)
-        words = words.to(_product_dtype(words))
-        state = self.bilm.zero_state(shape[1], words) if carried is None else _state(carried, words)
-        stacks: Callable[..., Any] = _Stacks(self.bilm)
-        if self._recorded is not None and self.training and self._recorded[1] == shape:
-            stacks = self._recorded[0]
-        forward, backward, *state = stacks(*words, *batch.resets, *state)
+        given = self._given(batch, carried)
+        read: Callable[..., Any] = _Reading(self.bilm)
+        if self._recorded is not None and self.training:
+            played, shapes = self._recorded
+            read = played if shapes == [each.shape for each in given] else read
+        forward, backward, *state = read(*given)
         return [forward, backward], _rows_first(BiLMState(*state))
 
-    def record(self, num_rows: int, num_steps: int) -> None:
-        """Record the stacks for batches of one shape, to be played back on a GPU in training.
+    def vectors(self, batch: Batch) -> Float[Tensor, "N D"]:
+        """Encode each distinct word of a batch."""
+        return _Reading(self.bilm).vectors(_spelled(batch))
 
-        Their many small kernels take the CPU longer to launch than the GPU to run. What is recorded
+    def record(self, batch: Batch) -> None:
+        """Record all below the softmax for batches of this shape, to be played back in training.
+
+        Its many small kernels take the CPU longer to launch than the GPU to run. What is recorded
         are those kernels, so the results are the same. Gradients lie in the recording's own memory
         until the next batch: they must not be added up over several.
         """
+        given = self._given(batch, None)
+        played: Any = torch.cuda.make_graphed_callables(_Reading(self.bilm), given)
+        self._recorded = played, [each.shape for each in given]
+
+    def _given(self, batch: Batch, carried: Carried | None) -> tuple[Tensor, ...]:
+        """Lay out a batch and a state as tensors and nothing else."""
         like = next(self.bilm.parameters())
-        shape = (num_rows, num_steps, self.bilm.config.lstm.output_dim)
-        words = [
-            like.new_zeros(shape, dtype=_product_dtype(like), requires_grad=True) for _ in range(2)
-        ]
-        resets = torch.zeros(2, *shape[:2], dtype=torch.bool, device=like.device)
-        state = _state(_rows_first(self.bilm.zero_state(num_rows, words[0])), words[0])
-        stacks: Any = torch.cuda.make_graphed_callables(
-            _Stacks(self.bilm), (*words, *resets, *state)
-        )
-        self._recorded = stacks, resets.shape
+        like = like.new_empty(0, dtype=_product_dtype(like))
+        if carried is None:
+            carried = _rows_first(self.bilm.zero_state(batch.index.shape[1], like))
+        return batch.index, batch.resets, *_state(carried, like), *_spelled(batch)
 
 
-class _Stacks(nn.Module):
-    """Both stacks of LSTMs, tensors in and tensors out."""
+class _Reading(nn.Module):
+    """From spelled words to the top of both stacks: tensors in, tensors out."""
 
     def __init__(self, bilm: BiLM) -> None:
         super().__init__()
-        self.layers = nn.ModuleList(bilm.stacks)
-        self._bilm = (bilm,)  # its other weights are none of ours
+        self.bilm = bilm
 
     def forward(
         self,
-        ahead: Float[Tensor, "B T D"],
-        behind: Float[Tensor, "B T D"],
-        ahead_resets: Bool[Tensor, "B T"],
-        behind_resets: Bool[Tensor, "B T"],
+        index: Int[Tensor, "2 B T"],
+        resets: Bool[Tensor, "2 B T"],
         output: Float[Tensor, "2 L B D"],
         cell: Float[Tensor, "2 L B H"],
+        *spelled: Int[Tensor, "..."],
     ) -> tuple[Tensor, ...]:
         """Give the top of each direction and the state they end in."""
-        (bilm,) = self._bilm
-        state, zero = BiLMState(output, cell), bilm.zero_state(len(ahead), ahead)
-        mask = torch.ones_like(ahead_resets)
+        vectors = self.vectors(spelled)
+        words = vectors.index_select(0, index.flatten()).view(*index.shape, -1)  # (2, B, T, D)
+        words = words.to(output.dtype)
+        state, zero = BiLMState(output, cell), self.bilm.zero_state(index.shape[1], words)
+        mask = torch.ones_like(resets[0])
         tops, ends = [], []
-        for direction, words, resets in (
-            (FORWARD, ahead, ahead_resets),
-            (BACKWARD, behind, behind_resets),
-        ):
-            outputs, end = bilm.read(
-                direction, words, mask, state.of(direction), resets, zero.of(direction)
+        for direction in (FORWARD, BACKWARD):
+            outputs, end = self.bilm.read(
+                direction,
+                words[direction],
+                mask,
+                state.of(direction),
+                resets[direction],
+                zero.of(direction),
             )
             tops.append(outputs[-1])
             ends.append(end)
         return *tops, *BiLMState.stack(*ends)
+
+    def vectors(self, spelled: Sequence[Int[Tensor, "..."]]) -> Float[Tensor, "N D"]:
+        """Encode each distinct word once, for both directions."""
+        encode = self.bilm.tokens
+        if encode.words is None:
+            found = [encode(characters, None) for characters in spelled]
+        elif encode.characters is None:
+            found = [encode(None, words) for words in spelled]
+        else:
+            found = [encode(*both) for both in zip(spelled[::2], spelled[1::2], strict=True)]
+        # A frequent word gathers the gradients of all its places: that sum wants full precision.
+        return torch.cat(found).to(next(self.bilm.parameters()).dtype)
+
+
+def _spelled(batch: Batch) -> list[Int[Tensor, "..."]]:
+    return [ids for words in batch.spelled for ids in words if ids is not None]
 
 
 def _product_dtype(like: Tensor) -> torch.dtype:

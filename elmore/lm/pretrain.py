@@ -89,7 +89,7 @@ def trained(
         with deterministic(settings), precision.computing(numbers, device, cache=False):
             training.module.to(device, precision.dtype(numbers)).train()
             if device.type == "cuda" and _may_record(training, settings, ranks):
-                training.module.record(training.stream.rows, training.stream.steps)
+                training.record()
         yield from fit(training, settings, run, device=device, ranks=ranks, resume=resume)
     except torch.OutOfMemoryError as error:
         raise ConfigError(
@@ -100,10 +100,12 @@ def trained(
 
 
 def _may_record(training: Training, settings: TrainConfig, ranks: Ranks) -> bool:
-    """Frozen stacks have no way back to record, and DDP has its own hooks there."""
-    stacks = training.module.bilm.stacks
-    learned = all(weight.requires_grad for stack in stacks for weight in stack.parameters())
-    return learned and settings.accumulate == 1 and ranks.size == 1
+    """Frozen weights have no way back to record, and DDP has its own hooks there.
+
+    To be deterministic some gradients are added up in ways that cannot be recorded.
+    """
+    learned = all(weight.requires_grad for weight in training.module.bilm.parameters())
+    return learned and settings.accumulate == 1 and ranks.size == 1 and not settings.deterministic
 
 
 def alphabet_of(recipe: PretrainConfig, vocabulary: Vocabulary) -> Alphabet:

@@ -11,15 +11,17 @@ import elmore
 from elmore.corpus.shards import Corpus
 from elmore.corpus.stream import StreamConfig, Streams
 from elmore.lm import perplexity
-from elmore.lm.batches import Batch
+from elmore.lm.batches import Batch, Room
 from elmore.lm.language_model import LanguageModel
 from elmore.text.characters import Alphabet
 from elmore.text.vocabulary import Vocabulary
+from elmore.train.batches import moved
 from elmore.train.distributed import Ranks
 from elmore.weights import folder, warm
 from elmore.weights.bundle import Bundle, Card
 
 _ROWS = (64, 512)  # of validation text side by side, on a CPU and on a GPU
+_LOOKED_AT = 64  # batches, to know how many words one has
 
 
 @dataclass
@@ -50,12 +52,22 @@ class Training:
         self._batches, self._spelling = perplexity.prepared(
             self.corpus, self.module, self.alphabet, self.vocabulary, self.byte_counts
         )
+        self._room: Room | None = None
 
     def batch(self, number: int) -> Batch:
         """Give both directions' next tokens; the negatives are the same on every rank."""
         seeds = [np.random.SeedSequence([self.seed, number, way]) for way in (0, 1)]
         first, second = (int(seed.generate_state(1)[0]) for seed in seeds)
-        return self._batches.batch(self._streams.window(number), (first, second))
+        batch = self._batches.batch(self._streams.window(number), (first, second), self._room)
+        ahead, behind = (self.module.softmax.rare(targets.flatten()) for targets in batch.targets)
+        return batch._replace(rare=(ahead, behind))
+
+    def record(self) -> None:
+        """Give batches one shape from here on, and record the module for it (on a GPU)."""
+        numbers = range(0, self.batches_per_epoch, max(1, self.batches_per_epoch // _LOOKED_AT))
+        self._room = self._batches.room(self._streams.window(number) for number in numbers)
+        device = next(self.module.parameters()).device
+        self.module.record(moved(self.batch(0), device))
 
     @property
     def has_valid(self) -> bool:

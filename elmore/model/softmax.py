@@ -31,6 +31,10 @@ from elmore.model import sampling, softmax_kernels
 _LARGEST = 10**9
 _WIDE_PRODUCTS = "dtype" in torch.ops.aten.mm.overloads()  # torch 2.8
 _NARROWING = 4  # each tail of the adaptive softmax is this much narrower than the one before
+_EVEN = 64  # words: a GPU multiplies matrices of other widths at a fraction of the speed
+
+Rare = tuple[Int[Tensor, " _"], ...]
+"""For each tail of an adaptive softmax, the positions at which one of its words comes."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -86,10 +90,16 @@ class Softmax(nn.Module):
         nn.init.normal_(self.weight, std=self.weight.shape[1] ** -0.5)
         nn.init.zeros_(self.bias)
 
+    def rare(self, targets: Int[Tensor, " M"]) -> Rare:
+        """Say where rare words come, for those who tell them apart; here nobody does."""
+        del targets
+        return ()
+
     def loss(
-        self, states: Float[Tensor, "M D"], targets: Int[Tensor, " M"], seed: int
+        self, states: Float[Tensor, "M D"], targets: Int[Tensor, " M"], seed: int, rare: Rare = ()
     ) -> Float[Tensor, " M"]:
         """Give what training minimises; `seed` alone decides the negatives, on every rank alike."""
+        del rare
         if self.config.kind != "sampled":
             return self.nll(states, targets)
         num_samples, num_words = self.config.num_samples, self.num_words
@@ -182,22 +192,37 @@ class AdaptiveSoftmax(nn.Module):
             for number, (begin, end) in enumerate(pairwise(ends), start=1)
         )
 
+    def rare(self, targets: Int[Tensor, " M"]) -> Rare:
+        """Say where the words of each tail come; on a GPU that has to wait for it."""
+        tails = self._tails(targets)
+        return tuple(
+            (tails == number).nonzero().squeeze(1) for number in range(1, len(self.tails) + 1)
+        )
+
+    def _tails(self, targets: Int[Tensor, " M"]) -> Int[Tensor, " M"]:
+        """Give the tail of each word, counted from 1; 0 for a frequent word."""
+        return torch.stack([targets >= cutoff for cutoff in self.cutoffs]).sum(dim=0)
+
     def loss(
-        self, states: Float[Tensor, "M D"], targets: Int[Tensor, " M"], seed: int
+        self, states: Float[Tensor, "M D"], targets: Int[Tensor, " M"], seed: int, rare: Rare = ()
     ) -> Float[Tensor, " M"]:
         """Give what training minimises; nothing is drawn, so `seed` decides nothing."""
         del seed
-        return self.nll(states, targets)
+        return self.nll(states, targets, rare)
 
-    def nll(self, states: Float[Tensor, "M D"], targets: Int[Tensor, " M"]) -> Float[Tensor, " M"]:
-        """Give the exact negative log-likelihood of each target; gradients flow."""
-        cutoffs = torch.tensor(self.cutoffs, device=targets.device, dtype=targets.dtype)
-        tails = torch.bucketize(targets, cutoffs, right=True)  # (M,) 0 for a frequent word
+    def nll(
+        self, states: Float[Tensor, "M D"], targets: Int[Tensor, " M"], rare: Rare = ()
+    ) -> Float[Tensor, " M"]:
+        """Give the exact negative log-likelihood of each target; gradients flow.
+
+        `rare` is what `rare(targets)` says, by those who knew it before.
+        """
+        tails = self._tails(targets)
         places = torch.where(tails == 0, targets, self.num_frequent - 1 + tails)
         nll = self.head.nll(states, places)
-        for number, (begin, tail) in enumerate(zip(self.cutoffs, self.tails, strict=True), start=1):
+        parts = zip(self.cutoffs, self.tails, rare or self.rare(targets), strict=True)
+        for begin, tail, here in parts:
             # where no word is of this tail its gradient is zero, not absent: ranks must agree
-            here = (tails == number).nonzero().squeeze(1)
             nll = nll.index_add(
                 0, here, tail(states.index_select(0, here), targets.index_select(0, here) - begin)
             )
@@ -276,6 +301,9 @@ class _LogSumOthers(torch.autograd.Function):
         dtype: torch.dtype,
         chunk: int,
     ) -> Float[Tensor, " M"]:
+        ctx.num_words = len(rows)
+        if states.is_cuda:
+            rows, offsets, words = _evened(rows, offsets, words)
         positions, columns = ctx.tiles = _tiles(len(states), len(rows), chunk)
         low = states.to(dtype)
         sums = []
@@ -322,7 +350,23 @@ class _LogSumOthers(torch.autograd.Function):
                     to_offsets[column] += _product(shares.T, pushing[at]).squeeze(1)
         if to_states is not None:
             to_states = to_states.mul_(grad[:, None]).to(states.dtype)
+        if to_rows is not None:
+            to_rows = to_rows[: ctx.num_words]
+        if to_offsets is not None:
+            to_offsets = to_offsets[: ctx.num_words]
         return to_states, to_rows, to_offsets, None, None, None, None
+
+
+def _evened(
+    rows: Float[Tensor, "n D"], offsets: Float[Tensor, " n"], words: Int[Tensor, " n"]
+) -> tuple[Tensor, Tensor, Tensor]:
+    """Add words that never come, up to an even number."""
+    missing = -len(rows) % _EVEN
+    return (
+        functional.pad(rows, (0, 0, 0, missing)),
+        functional.pad(offsets, (0, missing), value=-math.inf),
+        functional.pad(words, (0, missing), value=-1),
+    )
 
 
 def _product(left: Float[Tensor, "m k"], right: Float[Tensor, "k l"]) -> Float[Tensor, "m l"]:
@@ -337,6 +381,7 @@ def _tiles(num_positions: int, num_words: int, chunk: int) -> tuple[list[slice],
     """Cut both sides into tiles of `chunk` logits at most, as square as they can be."""
     height = max(1, min(num_positions, math.isqrt(chunk)))
     width = min(num_words, chunk // height)
+    width -= width % _EVEN if width > _EVEN and width < num_words else 0
     height = max(1, min(num_positions, chunk // width))
     return _cut(num_positions, height), _cut(num_words, width)
 

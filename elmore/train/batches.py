@@ -1,14 +1,15 @@
-"""Batches made ahead of time, in a thread of their own, and moved to where they are used."""
+"""Batches made ahead of time, in threads of their own, and moved to where they are used."""
 
-import queue
-import threading
+from collections import deque
 from collections.abc import Callable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Any, TypeVar
 
 import torch
 from torch import Tensor
 
 DEPTH = 4  # batches that wait: enough to hide a slow one, little memory
+_THREADS = 3  # a GPU is quicker than one of them; a CPU has better things to do
 
 Item = TypeVar("Item")
 
@@ -16,42 +17,28 @@ Item = TypeVar("Item")
 def ahead(
     make: Callable[[int], Item], numbers: range, *, pinned: torch.device | None = None
 ) -> Iterator[Item]:
-    """Give `make(number)` for each number, made while the ones before are in use.
+    """Give `make(number)` for each number in order, made while the ones before are in use.
 
-    For a GPU they wait in pinned memory, from which they can be copied while it works.
+    Several are made at once, so `make` must bear that. For a GPU they wait in pinned memory, from
+    which they can be copied while it works.
     """
-    ready: queue.Queue[tuple[Item | None, BaseException | None]] = queue.Queue(DEPTH)
-    stopped = threading.Event()
+    pins = pinned is not None and pinned.type == "cuda"
 
-    def put(item: Item | None, error: BaseException | None) -> None:
-        while not stopped.is_set():
-            try:
-                ready.put((item, error), timeout=0.1)
-                return
-            except queue.Full:
-                continue
+    def made(number: int) -> Item:
+        item = make(number)
+        return _pin(item) if pins else item
 
-    def work() -> None:
-        try:
-            for number in numbers:
-                item = make(number)
-                put(_pin(item) if pinned is not None and pinned.type == "cuda" else item, None)
-                if stopped.is_set():
-                    return
-        except BaseException as error:  # raised again where the batch is awaited
-            put(None, error)
-
-    thread = threading.Thread(target=work, daemon=True, name="elmore-batches")
-    thread.start()
+    waiting: deque[Future[Item]] = deque()
+    pool = ThreadPoolExecutor(_THREADS if pins else 1, "elmore-batches")
     try:
-        for _ in numbers:
-            item, error = ready.get()
-            if error is not None:
-                raise error
-            yield item  # type: ignore[misc]
+        for number in numbers:
+            waiting.append(pool.submit(made, number))
+            if len(waiting) > DEPTH:
+                yield waiting.popleft().result()
+        while waiting:
+            yield waiting.popleft().result()
     finally:
-        stopped.set()
-        thread.join()
+        pool.shutdown(cancel_futures=True)
 
 
 def moved(batch: Any, device: torch.device) -> Any:  # noqa: ANN401 -- whatever holds tensors

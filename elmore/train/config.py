@@ -40,16 +40,16 @@ class TrainConfig:
     log_every: int = 20
     """Updates between two looks at the loss; a GPU has to be waited for."""
     evaluate_every: int = 1000
-    """Updates between two evaluations; there is one at the end anyway."""
+    """Updates between two evaluations, 0 for once an epoch; there is one at the end anyway."""
     save_every: int = 1000
-    """Updates between two checkpoints; there is one at the end anyway."""
+    """Updates between two checkpoints, 0 for once an epoch; there is one at the end anyway."""
     keep: int = 2
     """Checkpoints that stay."""
     patience: int = 0
     """Evaluations without a better score before training stops; 0: it never stops early."""
 
     def __post_init__(self) -> None:
-        least = {"accumulate": 1, "log_every": 1, "evaluate_every": 1, "save_every": 1, "keep": 1}
+        least = {"accumulate": 1, "log_every": 1, "evaluate_every": 0, "save_every": 0, "keep": 1}
         least |= {"warmup": 0, "patience": 0, "seed": 0, "weight_decay": 0}
         for name, bound in least.items():
             if getattr(self, name) < bound:

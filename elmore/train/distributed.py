@@ -45,7 +45,7 @@ ALONE = Ranks()
 def started(device: str) -> Iterator[tuple[Ranks, torch.device]]:
     """Join the processes that torchrun started, on this one's device; alone without torchrun."""
     ranks = Ranks(*(int(os.environ.get(key, default)) for key, default in _VARIABLES))
-    place = _device(device, ranks)
+    place = device_of(device, ranks)
     if ranks.size == 1:
         yield ranks, place
         return
@@ -68,7 +68,8 @@ def started(device: str) -> Iterator[tuple[Ranks, torch.device]]:
 _VARIABLES = (("RANK", "0"), ("WORLD_SIZE", "1"), ("LOCAL_RANK", "0"))
 
 
-def _device(name: str, ranks: Ranks) -> torch.device:
+def device_of(name: str, ranks: Ranks = ALONE) -> torch.device:
+    """Give the device of a process: `auto` is a GPU where there is one."""
     if name == "auto":
         name = "cuda" if torch.cuda.is_available() else "cpu"
     if name == "cuda":

@@ -95,6 +95,7 @@ class _Drive:
     ) -> Iterator[Report]:
         config = self.config
         num_steps = config.num_steps(self.trainable.batches_per_epoch)
+        epoch = max(1, round(self.trainable.batches_per_epoch / config.accumulate))
         updates = steps(
             self.trainable,
             self.optimizer,
@@ -111,8 +112,8 @@ class _Drive:
             pending.append(step)
             now = step.number
             last = now == num_steps
-            evaluates = last or now % config.evaluate_every == 0
-            saves = last or now % config.save_every == 0
+            evaluates = last or now % (config.evaluate_every or epoch) == 0
+            saves = last or now % (config.save_every or epoch) == 0
             looks = evaluates or saves or now % config.log_every == 0
             # Several processes must agree to stop: they ask each other only when they all look.
             if not looks and (self.ranks.size > 1 or not asked):

@@ -76,7 +76,7 @@ def fetch(
     try:
         if not path.exists():
             folder.mkdir(parents=True, exist_ok=True)
-            with _locked(path):
+            with locked(path):
                 if not path.exists():  # while this process waited another may have brought it
                     log.info("downloading %s to %s", url, path)
                     _download(url, path, progress)
@@ -108,7 +108,7 @@ def _beside(path: Path, ending: str) -> Path:
 
 
 @contextlib.contextmanager
-def _locked(path: Path) -> Generator[None]:
+def locked(path: Path) -> Generator[None]:
     """Hold the lock of `path`: the system lets go of it when the process dies, however it dies."""
     with _beside(path, ".lock").open("a") as file:
         if fcntl:

@@ -21,8 +21,9 @@ from elmore.text.characters import Alphabet, ByteAlphabet, Lexicon, WordAlphabet
 from elmore.text.vocabulary import ELMO_MARKS, MANY_LANGS_MARKS, Vocabulary
 from elmore.weights.bundle import Bundle, Card, check_weights, empty_model, without_memory
 from elmore.weights.card import page
+from elmore.weights.storage import Storage, packed, stored, unpacked
 
-FORMAT = 2  # since 2: the softmax, the bytes of the text, how it was trained
+FORMAT = 3  # since 2: the softmax, the bytes of the text, how it was trained; since 3: int8
 FILES = frozenset({"config.json", "model.safetensors", "vocabulary.txt", "README.md"})
 
 _WARM = "warm_state."  # before the names of the starting state, beside the network's own
@@ -67,7 +68,13 @@ def is_one(folder: Path) -> bool:
     return (folder / "config.json").is_file() and (folder / "model.safetensors").is_file()
 
 
-def save(bundle: Bundle, destination: Path, *, overwrite: bool = False) -> None:
+def save(
+    bundle: Bundle,
+    destination: Path,
+    *,
+    overwrite: bool = False,
+    storage: Storage = "float32",
+) -> None:
     """Write a model folder, complete or not at all."""
     settings = FolderConfig(
         format=FORMAT,
@@ -79,17 +86,17 @@ def save(bundle: Bundle, destination: Path, *, overwrite: bool = False) -> None:
         softmax=bundle.softmax.config if bundle.softmax else None,
         byte_counts=bundle.byte_counts,
     )
-    tensors = {name: tensor.contiguous() for name, tensor in bundle.model.state_dict().items()}
+    tensors = bundle.model.state_dict()
     if bundle.warm_state is not None:
         for name, tensor in bundle.warm_state._asdict().items():
-            tensors[_WARM + name] = tensor.contiguous()
+            tensors[_WARM + name] = tensor
     if bundle.softmax is not None:
         for name, tensor in bundle.softmax.state_dict().items():
-            tensors[_SOFTMAX + name] = tensor.contiguous()
+            tensors[_SOFTMAX + name] = tensor
     with atomic.folder(destination, replaces=FILES if overwrite else frozenset()) as folder:
         text = json.dumps(config.as_dict(settings), indent=2, ensure_ascii=False)
         (folder / "config.json").write_text(text + "\n", encoding="utf-8")
-        _save_tensors(tensors, folder / "model.safetensors", destination)
+        _save_tensors(packed(tensors, storage), folder / "model.safetensors", destination)
         if bundle.vocabulary:
             bundle.vocabulary.write(folder / "vocabulary.txt")
         card = page(bundle, destination.name)
@@ -204,11 +211,14 @@ def _load_weights(
         expected |= {_SOFTMAX + name: tensor for name, tensor in softmax.state_dict().items()}
     try:
         with safe_open(path, framework="pt") as file:
-            names = set(file.keys())
+            names = stored(set(file.keys()))
             if any(name.startswith(_WARM) for name in names):
                 expected |= _warm_names(model)
-            _check_names(names, set(expected), path)
-            found = {name: _checked(file.get_tensor(name), name, path) for name in names}
+            _check_names(set(names), set(expected), path)
+            found = {
+                name: _checked(unpacked(file.get_tensor, name, scale, str(path)), name, path)
+                for name, scale in names.items()
+            }
     except (OSError, SafetensorError) as error:
         raise WeightsError(f"{path}: not a readable safetensors file ({error})") from error
     for name, tensor in found.items():

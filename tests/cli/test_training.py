@@ -206,7 +206,7 @@ def test_settings_that_cannot_be_meant_leave_nothing_behind(
 
 def test_a_recipe_that_is_not_there(corpus, tmp_path):
     said = sentence(pretrain("gigantic", corpus.path, tmp_path / "run"))
-    assert "gigantic: no such recipe; name a file, or one of medium, mini, original" in said
+    assert "gigantic: no such recipe; name a file, or one of english, medium, mini" in said
 
 
 @pytest.mark.parametrize("device", ["meta", "cuda:9", "mps:0:0"])

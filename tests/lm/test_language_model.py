@@ -64,7 +64,7 @@ def test_both_directions_share_all_but_their_lstms(corpus):
     module, (batch, _) = small(corpus)
     for direction, other in ((FORWARD, "backward_layers"), (BACKWARD, "forward_layers")):
         module.zero_grad()
-        tops, _ = module.read(batch, None, module.vectors(batch))
+        tops, _ = module.read(batch, None)
         tops[direction].sum().backward()
         touched = {name for name, weight in module.named_parameters() if weight.grad is not None}
         assert not any(other in name for name in touched)
@@ -74,7 +74,7 @@ def test_both_directions_share_all_but_their_lstms(corpus):
 def test_the_loss_is_half_the_sum_of_both_directions_at_every_position(corpus):
     module, (batch, _) = small(corpus, "softmax.kind=full")
     found = module(batch, None)
-    tops, _ = module.read(batch, None, module.vectors(batch))
+    tops, _ = module.read(batch, None)
     expected = 0.0
     for direction in (FORWARD, BACKWARD):
         logits = tops[direction] @ module.softmax.weight.T + module.softmax.bias
@@ -117,6 +117,29 @@ def test_words_of_all_lengths_are_encoded_as_they_are_alone(corpus):
             assert_close(found[1, row, column], alone)
 
 
+def test_batches_of_one_shape_say_what_those_of_their_own_shape_say(corpus):
+    training = language.training(corpus, language.recipe("model.dropout=0"))
+    module = training.module.double()
+    windows = [training._streams.window(number) for number in range(8)]
+    room = training._batches.room(windows)
+    shapes = set()
+    for window in windows:
+        plain, roomy = (training._batches.batch(window, (1, 2), some) for some in (None, room))
+        shapes.add(tuple(words.characters.shape for words in roomy.spelled))
+        assert sum(len(words.characters) for words in roomy.spelled) == sum(room)
+        assert_close(module(roomy, None).loss, module(plain, None).loss)
+    assert len(shapes) == 1
+
+
+def test_a_batch_that_does_not_fit_keeps_its_own_shape(corpus):
+    training = language.training(corpus, language.recipe())
+    window = training._streams.window(0)
+    plain, tight = (training._batches.batch(window, (0, 0), some) for some in (None, (1, 1, 1, 1)))
+    for one, other in zip(plain.spelled, tight.spelled, strict=True):
+        assert_close(one.characters, other.characters)
+    assert_close(plain.index, tight.index)
+
+
 def test_a_carried_state_is_what_one_long_batch_would_have(corpus):
     """Where nothing is set anew, two batches of 5 are one of 10: the values, not the gradient."""
     module, short = small(corpus, "stream.reset=0", "softmax.kind=full")
@@ -131,11 +154,10 @@ def test_a_carried_state_is_what_one_long_batch_would_have(corpus):
 def test_with_a_reset_at_each_sentence_what_is_carried_ends_with_it(corpus):
     """The first token of a sentence is read the same whatever was carried there."""
     module, (batch, _) = small(corpus, "stream.reset=1")
-    vectors = module.vectors(batch)
-    _, carried = module.read(batch, None, vectors)
+    _, carried = module.read(batch, None)
     noise = {name: tensor + 1 for name, tensor in carried.items()}
-    calm, _ = module.read(batch, None, vectors)
-    loud, _ = module.read(batch, noise, vectors)
+    calm, _ = module.read(batch, None)
+    loud, _ = module.read(batch, noise)
     for direction in (FORWARD, BACKWARD):
         since = batch.resets[direction].long().cumsum(dim=1) > 0
         assert since.any()

@@ -265,7 +265,7 @@ def test_a_model_in_float64_is_saved_and_used(corpus, tmp_path):
 
 
 def test_recipes_that_are_not_there_are_named(tmp_path):
-    with pytest.raises(ConfigError, match="huge: no such recipe; name a file, or one of medium"):
+    with pytest.raises(ConfigError, match="huge: no such recipe; name a file, or one of english"):
         pretraining("huge")
     with pytest.raises(ConfigError, match="no such recipe"):
         finetuning(str(tmp_path / "none.toml"))

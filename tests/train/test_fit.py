@@ -43,6 +43,15 @@ def test_it_looks_when_it_is_to_and_at_the_end(tmp_path):
     assert {report.num_steps for report in reports} == {11}
 
 
+def test_zero_is_once_an_epoch(tmp_path):
+    toy = Toy()
+    toy.batches_per_epoch = 6
+    reports = fitted(tmp_path, toy, epochs=2, accumulate=2, evaluate_every=0, save_every=0)
+    assert [report.step for report in reports] == [3, 6]
+    assert len(toy.saved) == 2
+    assert Run(tmp_path).steps() == [3, 6]
+
+
 def test_metrics_are_means_over_the_updates_since_the_last_look(tmp_path):
     reports = fitted(tmp_path, steps=10, log_every=4)
     found = lines(tmp_path)

@@ -63,7 +63,7 @@ def test_a_folder_of_the_first_format_is_still_read(tmp_path):
     folder.save(made, tmp_path / "model")
     path = tmp_path / "model" / "config.json"
     settings = json.loads(path.read_text())
-    assert settings["format"] == 2
+    assert settings["format"] == 3
     for key in ("softmax", "byte_counts"):
         assert settings.pop(key) is None
     settings["card"].pop("training")

@@ -1,0 +1,79 @@
+"""How weights lie in a file: as float32, as float16, or as int8 with a scale for each row.
+
+    weight[r, c] = number[r, c] * scale[r]        numbers from -127 to 127
+
+Small tensors, and those without rows, are worth more than their bytes: they stay in float16.
+"""
+
+from collections.abc import Callable
+from typing import Literal
+
+import torch
+from jaxtyping import Float, Int8
+from torch import Tensor
+
+from elmore.errors import WeightsError
+
+Storage = Literal["float32", "float16", "int8"]
+
+SCALE = ".scale"  # after the name of a tensor: what its rows are multiplied by
+_LARGE = 2**14  # numbers
+_MOST = 127
+_TRIED = 20  # scales: the largest weight of a row may be cut if the others gain by it
+
+
+def packed(tensors: dict[str, Tensor], storage: Storage) -> dict[str, Tensor]:
+    """Lay out tensors for a file."""
+    if storage == "float32":
+        return {name: tensor.contiguous() for name, tensor in tensors.items()}
+    found = {}
+    for name, tensor in tensors.items():
+        if storage == "int8" and tensor.dim() > 1 and tensor.numel() >= _LARGE:
+            numbers, found[name + SCALE] = rounded(tensor.flatten(1))
+            found[name] = numbers.view(tensor.shape)
+        else:
+            found[name] = tensor.to(torch.float16).contiguous()
+    return found
+
+
+def stored(names: set[str]) -> dict[str, str | None]:
+    """Tell the tensors of a file from their scales: for each its scale, where it has one."""
+    scales = {name for name in names if name.endswith(SCALE) and name.removesuffix(SCALE) in names}
+    return {name: name + SCALE if name + SCALE in scales else None for name in names - scales}
+
+
+def unpacked(
+    get: Callable[[str], Tensor], name: str, scale: str | None, where: str
+) -> Float[Tensor, "..."] | Tensor:
+    """Give one tensor of a file as it is, or as float32 where it has a scale."""
+    numbers = get(name)
+    if scale is None:
+        return numbers
+    scales = get(scale)
+    if numbers.dtype != torch.int8 or scales.shape != (len(numbers),):
+        raise WeightsError(
+            f"{where}: {name} is {numbers.dtype} of shape {tuple(numbers.shape)} and its scale has "
+            f"shape {tuple(scales.shape)}; expected int8 and one scale for each row"
+        )
+    rows = numbers.flatten(1).to(torch.float32) * scales.to(torch.float32)[:, None]
+    return rows.view(numbers.shape)
+
+
+def rounded(
+    rows: Float[Tensor, "R C"],
+) -> tuple[Int8[Tensor, "R C"], Float[Tensor, " R"]]:
+    """Round rows to int8, each by the scale that loses least (in squares) of those tried."""
+    rows = rows.to(torch.float32)
+    largest = rows.abs().amax(dim=1)
+    best = torch.full_like(largest, torch.inf)
+    numbers, scales = torch.zeros_like(rows, dtype=torch.int8), torch.zeros_like(largest)
+    for share in torch.linspace(0.8, 1.0, _TRIED):
+        # the scale as the file will hold it; where a row is nothing but zeros any will do
+        scale = (largest * share / _MOST).to(torch.float16).clamp(min=2**-24).to(torch.float32)
+        tried = (rows / scale[:, None]).round().clamp(-_MOST, _MOST)
+        loss = (tried * scale[:, None] - rows).square().sum(dim=1)
+        better = loss < best
+        best = torch.where(better, loss, best)
+        scales = torch.where(better, scale, scales)
+        numbers[better] = tried[better].to(torch.int8)
+    return numbers, scales.to(torch.float16)

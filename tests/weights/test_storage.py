@@ -1,0 +1,100 @@
+"""Weights in a byte: what is rounded away, what comes back, and files that do not fit."""
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from safetensors.torch import load_file, save_file
+
+from elmore.errors import WeightsError
+from elmore.weights import folder
+from elmore.weights.storage import SCALE, packed, rounded, stored, unpacked
+from tests import language
+
+
+@given(st.integers(1, 9), st.integers(1, 70), st.floats(-12, 4), st.integers(0, 2**31))
+@settings(max_examples=60)
+def test_a_row_is_off_by_half_a_step_of_its_own_scale_at_most_where_it_is_not_cut(
+    rows, columns, magnitude, seed
+):
+    weights = torch.randn(rows, columns, generator=torch.Generator().manual_seed(seed))
+    weights *= 2.0**magnitude
+    numbers, scales = rounded(weights)
+    scales = scales.float()
+    back = numbers.float() * scales[:, None]
+    off = (back - weights).abs()
+    inside = weights.abs() <= 127 * scales[:, None]
+    assert (off[inside] <= (0.5001 * scales[:, None]).expand_as(off)[inside]).all()
+    assert numbers.dtype == torch.int8
+    assert numbers.abs().max() <= 127
+    # as good as the plain choice, whose largest weight is 127, or better
+    plain = (weights.abs().amax(dim=1) / 127).half().float().clamp(min=2**-24)[:, None]
+    naive = (weights / plain).round().clamp(-127, 127) * plain
+    assert (off**2).sum() <= ((naive - weights) ** 2).sum() * (1 + 1e-5)
+
+
+def test_a_row_of_zeros_stays_zero():
+    numbers, scales = rounded(torch.zeros(2, 8))
+    assert (numbers.float() * scales.float()[:, None] == 0).all()
+
+
+def test_what_is_small_or_has_no_rows_stays_in_half_precision():
+    tensors = {"bias": torch.randn(20_000), "few": torch.randn(10, 10), "m": torch.randn(128, 128)}
+    found = packed(tensors, "int8")
+    assert {name: tensor.dtype for name, tensor in found.items()} == {
+        "bias": torch.float16,
+        "few": torch.float16,
+        "m": torch.int8,
+        "m" + SCALE: torch.float16,
+    }
+    assert stored(set(found)) == {"bias": None, "few": None, "m": "m" + SCALE}
+
+
+def test_kernels_of_three_dimensions_keep_their_shape():
+    weights = torch.randn(64, 16, 16)
+    found = packed({"w": weights}, "int8")
+    back = unpacked(found.__getitem__, "w", "w" + SCALE, "file")
+    assert back.shape == weights.shape
+    assert (back - weights).abs().max() < 0.05
+
+
+@pytest.fixture
+def bundle(corpus):
+    wide = language.recipe("model.lstm.cell_dim=512", "model.lstm.output_dim=32")
+    return language.training(corpus, wide).bundle({})
+
+
+@pytest.fixture(scope="module")
+def corpus(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("text")
+    return language.prepared(folder, "toy", language.sentences(200))
+
+
+def test_a_model_folder_in_bytes_is_a_quarter_and_says_nearly_the_same(bundle, tmp_path):
+    folder.save(bundle, tmp_path / "whole")
+    folder.save(bundle, tmp_path / "bytes", storage="int8")
+    sizes = [(tmp_path / name / "model.safetensors").stat().st_size for name in ("whole", "bytes")]
+    assert sizes[1] < 0.4 * sizes[0]
+    whole, small = (folder.load(tmp_path / name) for name in ("whole", "bytes"))
+    layers = [each.run([["the", "cat", "sat"]])[0].states for each in (whole, small)]
+    assert layers[1].dtype == torch.float32
+    assert 0 < (layers[0] - layers[1]).abs().max() < 0.02 * layers[0].abs().max()
+
+
+@pytest.mark.parametrize("spoil", ["shape", "dtype", "nan", "none"])
+def test_a_scale_that_does_not_fit_is_refused_in_one_sentence(bundle, tmp_path, spoil):
+    folder.save(bundle, tmp_path / "bytes", storage="int8")
+    path = tmp_path / "bytes" / "model.safetensors"
+    tensors = load_file(path)
+    name = next(name for name in tensors if name.endswith(SCALE))
+    if spoil == "shape":
+        tensors[name] = tensors[name][:-1]
+    elif spoil == "dtype":
+        tensors[name.removesuffix(SCALE)] = tensors[name.removesuffix(SCALE)].half()
+    elif spoil == "nan":
+        tensors[name][0] = torch.nan
+    else:
+        del tensors[name]
+    save_file(tensors, path)
+    with pytest.raises(WeightsError, match=name.removesuffix(SCALE)):
+        folder.load(tmp_path / "bytes")
