@@ -34,10 +34,18 @@ class Death(NamedTuple):
     times: int = 1
 
 
-def run(*arguments: str, death: Death | None = None, ranks: int = 1) -> list[Result]:
+def run(
+    *arguments: str,
+    death: Death | None = None,
+    ranks: int = 1,
+    environment: dict[str, str] | None = None,
+) -> list[Result]:
     """Give what `elmore ARGUMENTS` prints and ends with, on each rank; -9 is killed."""
     with tempfile.TemporaryDirectory() as place:
-        jobs = [_started(Path(place), arguments, death, rank, ranks) for rank in range(ranks)]
+        jobs = [
+            _started(Path(place), arguments, death, rank, ranks, environment or {})
+            for rank in range(ranks)
+        ]
         for job in jobs:
             job.join(timeout=100)
             if job.is_alive():
@@ -46,11 +54,16 @@ def run(*arguments: str, death: Death | None = None, ranks: int = 1) -> list[Res
 
 
 def _started(
-    place: Path, arguments: tuple[str, ...], death: Death | None, rank: int, ranks: int
+    place: Path,
+    arguments: tuple[str, ...],
+    death: Death | None,
+    rank: int,
+    ranks: int,
+    more: dict[str, str],
 ) -> BaseProcess:
-    environment = {}
+    environment: dict[str, object] = {**more}
     if ranks > 1:
-        environment = {"RANK": rank, "LOCAL_RANK": rank, "WORLD_SIZE": ranks}
+        environment |= {"RANK": rank, "LOCAL_RANK": rank, "WORLD_SIZE": ranks}
         environment |= {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": _port(place)}
     texts = {name: str(value) for name, value in environment.items()}
     mine = death if death and death.rank == rank else None

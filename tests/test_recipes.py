@@ -9,6 +9,7 @@ from elmore.lm.language_model import LanguageModel
 from elmore.lm.pretrain import pretrain
 from elmore.model import softmax
 from elmore.model.bilm import BiLM
+from elmore.tasks import TASKS, task
 from elmore.train import optim, schedule
 from elmore.train.fit import Report
 from elmore.weights.bundle import without_memory
@@ -62,6 +63,7 @@ def test_every_recipe_takes_a_step_when_it_is_made_narrow(corpus, tmp_path, name
         "model.lstm.cell_dim=8",
         "model.lstm.output_dim=4",
         "softmax.num_samples=64",
+        "softmax.cutoffs=[20]",
         "stream.rows=4",
         "stream.steps=5",
         "train.steps=2",
@@ -103,3 +105,16 @@ def test_fine_tuning_has_a_recipe_too():
         assert train.num_steps(1000) == 3000
     assert recipe.train.rate < recipe.softmax_train.rate
     assert recipe.stream.reset == 1.0
+
+
+@pytest.mark.parametrize("name", TASKS)
+def test_every_task_has_a_recipe_that_is_read_whole_and_ends(name):
+    kind = task.find(name)
+    recipe = task.recipe(kind)
+    assert kind(recipe).model(8, ["O"])
+    assert recipe.train.patience > 0  # the score decides when it is enough
+    assert (recipe.train.evaluate_every, recipe.train.save_every) == (0, 0)  # once an epoch
+
+
+def test_the_recipes_of_tasks_are_those_of_the_table():
+    assert {path.stem for path in task.RECIPES.glob("*.toml")} == set(TASKS)

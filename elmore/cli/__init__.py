@@ -26,6 +26,8 @@ COMMANDS = (
     "finetune",
     "evaluate",
     "score",
+    "task",
+    "probe",
 )
 
 
@@ -38,9 +40,11 @@ class _Verbs(TyperGroup):
     def get_command(self, ctx: object, cmd_name: str) -> Any:  # noqa: ANN401 -- click's own type
         if cmd_name not in COMMANDS:
             return None
-        module = importlib.import_module(f"elmore.cli.{cmd_name}")
+        verb = getattr(importlib.import_module(f"elmore.cli.{cmd_name}"), cmd_name)
+        if isinstance(verb, typer.Typer):  # a verb with verbs of its own
+            return typer.main.get_group(verb)
         app = typer.Typer(add_completion=False)
-        app.command(name=cmd_name)(getattr(module, cmd_name))
+        app.command(name=cmd_name)(verb)
         return typer.main.get_command(app)
 
 

@@ -1,0 +1,158 @@
+"""The layers of a frozen model, computed once for a text and then read from the disk.
+
+A file holds all layers of each distinct sentence in float16, as .npy writes an array, and after it
+the sha256 of all that. Its name says which model and which text; it is written aside and renamed,
+so it is whole or absent, and what a disk has spoiled since is computed anew.
+
+Shapes: L layers (the token layer is one of them), B sentences, T tokens, S tokens in all, D width.
+"""
+
+import hashlib
+import io
+import json
+import logging
+import os
+import time
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+
+import numpy as np
+from jaxtyping import Float16
+
+from elmore.embed.embedder import Embedder
+from elmore.embed.job import model_digest
+from elmore.errors import DataError
+from elmore.weights import fetch
+
+_CHUNK = 1 << 20
+
+_log = logging.getLogger(__name__)
+
+
+class CachedLayers:
+    """The layers of some sentences, on the disk."""
+
+    def __init__(
+        self, sentences: Sequence[tuple[str, ...]], states: Float16[np.ndarray, "S L D"]
+    ) -> None:
+        """Take distinct sentences and their tokens' layers, one sentence after another."""
+        ends = np.cumsum([len(sentence) for sentence in sentences]).tolist()
+        self._places = {
+            sentence: slice(end - len(sentence), end)
+            for sentence, end in zip(sentences, ends, strict=True)
+        }
+        self._states = states
+
+    def __len__(self) -> int:
+        return len(self._places)
+
+    def batch(self, sentences: Sequence[Sequence[str]]) -> Float16[np.ndarray, "L B T D"]:
+        """Give the layers of sentences side by side, zeros after their ends."""
+        _, num_layers, width = self._states.shape
+        longest = max(map(len, sentences), default=0)
+        layers = np.zeros((num_layers, len(sentences), longest, width), np.float16)
+        for row, sentence in enumerate(sentences):
+            place = self._places[tuple(sentence)]
+            layers[:, row, : len(sentence)] = self._states[place].transpose(1, 0, 2)
+        return layers
+
+
+def cached(
+    embedder: Embedder, sentences: Iterable[Sequence[str]], folder: Path | None = None
+) -> CachedLayers:
+    """Give the layers of sentences: from the disk, or computed now and kept there.
+
+    `folder` is `layers` in the user's cache unless another is named. Of several processes that ask
+    for the same, one computes while the others wait.
+    """
+    distinct = sorted({tuple(sentence) for sentence in sentences})
+    folder = fetch.cache_folder() / "layers" if folder is None else folder
+    path = folder / f"{cache_key(embedder, distinct)}.npy"
+    shape = (sum(map(len, distinct)), embedder.num_layers, embedder.width)
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        with fetch.locked(path):
+            if not _is_whole(path, shape):
+                _build(embedder, distinct, path, shape)
+    except OSError as error:
+        raise DataError(
+            f"{path}: the layers of the text could not be kept there ({error.strerror or error}); "
+            "set ELMORE_CACHE to a folder with room"
+        ) from error
+    return CachedLayers(distinct, _mapped(path, shape))
+
+
+def computed(embedder: Embedder, sentences: Iterable[Sequence[str]]) -> CachedLayers:
+    """Compute the layers of sentences that fit in memory, to the same bits."""
+    distinct = sorted({tuple(sentence) for sentence in sentences})
+    found = embedder.stream(distinct, layers="all", dtype="float16")
+    states = [sentence.vectors.transpose(1, 0, 2) for sentence in found]
+    empty = np.zeros((0, embedder.num_layers, embedder.width), np.float16)
+    return CachedLayers(distinct, np.concatenate([empty, *states]))
+
+
+def cache_key(embedder: Embedder, distinct: Iterable[Sequence[str]]) -> str:
+    """Name the layers that a model gives to distinct sentences."""
+    text = hashlib.sha256()
+    for sentence in distinct:
+        text.update(json.dumps(sentence).encode() + b"\n")
+    known = f"{model_digest(embedder.bundle)} {embedder.initial_state}"
+    model = hashlib.sha256(known.encode())
+    return f"{model.hexdigest()[:32]}-{text.hexdigest()[:32]}"
+
+
+def _build(
+    embedder: Embedder, distinct: Sequence[Sequence[str]], path: Path, shape: tuple[int, int, int]
+) -> None:
+    begun = time.perf_counter()
+    part = path.with_suffix(".part")  # of a build that was killed, it is written over
+    digest = hashlib.sha256()
+    with part.open("wb") as file:
+
+        def write(data: bytes | memoryview) -> None:
+            digest.update(data)
+            file.write(data)
+
+        write(_header(shape))
+        for found in embedder.stream(distinct, layers="all", dtype="float16"):
+            write(np.ascontiguousarray(found.vectors.transpose(1, 0, 2)).data)
+        file.write(digest.digest())
+        file.flush()
+        os.fsync(file.fileno())
+    part.replace(path)
+    _log.info(
+        "computed the layers of %d tokens in %.1f s and kept them: %s, %.0f MB",
+        shape[0],
+        time.perf_counter() - begun,
+        path,
+        path.stat().st_size / 1e6,
+    )
+
+
+def _header(shape: tuple[int, int, int]) -> bytes:
+    header = io.BytesIO()
+    described = {"descr": "<f2", "fortran_order": False, "shape": shape}
+    np.lib.format.write_array_header_1_0(header, described)
+    return header.getvalue()
+
+
+def _is_whole(path: Path, shape: tuple[int, int, int]) -> bool:
+    """Tell whether a file is there, of that shape, and as it was written."""
+    if not path.is_file():
+        return False
+    size = len(_header(shape)) + 2 * int(np.prod(shape))
+    digest, left = hashlib.sha256(), size
+    with path.open("rb") as file:
+        while left and (chunk := file.read(min(_CHUNK, left))):
+            digest.update(chunk)
+            left -= len(chunk)
+        whole = not left and file.read() == digest.digest()
+    if not whole:
+        _log.warning("%s is damaged, and is computed anew", path)
+    return whole
+
+
+def _mapped(path: Path, shape: tuple[int, int, int]) -> Float16[np.ndarray, "S L D"]:
+    if not shape[0]:  # nothing can be mapped of an empty text
+        return np.zeros(shape, np.float16)
+    return np.memmap(path, "<f2", mode="r", offset=len(_header(shape)), shape=shape)

@@ -1,0 +1,10 @@
+"""Tasks that show what vectors are worth: one folder each, and one line here.
+
+A name stands for the module that holds its `TASK`; it is imported only when it is asked for, so
+that the list costs nothing.
+"""
+
+TASKS = {
+    "ner": "elmore.tasks.ner.task",
+    "pos": "elmore.tasks.pos.task",
+}

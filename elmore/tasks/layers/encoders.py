@@ -1,0 +1,97 @@
+"""From a vector per token to one that knows its neighbours, and from letters to a vector.
+
+Shapes: B sentences, T tokens, I input width, O output width, D width, N words,
+C characters, F filters.
+"""
+
+from jaxtyping import Bool, Float
+from torch import Tensor, nn
+from torch.nn import functional
+from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
+
+from elmore.model.char_cnn import CharCNN
+from elmore.model.config import CharCNNConfig
+
+
+class VariationalDropout(nn.Module):
+    """Dropout that draws once a sentence: an element is gone at every token, or at none.
+
+    (Gal and Ghahramani, 2016.)
+    """
+
+    def __init__(self, rate: float) -> None:
+        super().__init__()
+        if not 0 <= rate < 1:
+            raise ValueError(f"a dropout rate lies between 0 and 1, found {rate}")
+        self.rate = rate
+
+    def forward(self, x: Float[Tensor, "B T D"]) -> Float[Tensor, "B T D"]:
+        """Drop in training, and scale the rest up to make good for it."""
+        if not self.training or not self.rate:
+            return x
+        kept = functional.dropout(x.new_ones(x.shape[0], 1, x.shape[2]), self.rate)
+        return x * kept
+
+
+class BiLSTM(nn.Module):
+    """Layers of LSTMs, each reading a sentence both ways, with variational dropout between them.
+
+    A sentence is the front of its row in the mask. Behind it the output is zero, and what lies
+    there, or how much of it, changes nothing.
+    """
+
+    def __init__(
+        self, input_dim: int, hidden_dim: int, num_layers: int = 1, dropout: float = 0.0
+    ) -> None:
+        super().__init__()
+        self.output_dim = 2 * hidden_dim
+        self.layers = nn.ModuleList(
+            nn.LSTM(
+                self.output_dim if layer else input_dim,
+                hidden_dim,
+                batch_first=True,
+                bidirectional=True,
+            )
+            for layer in range(num_layers)
+        )
+        self.dropout = VariationalDropout(dropout)
+
+    def forward(
+        self, x: Float[Tensor, "B T I"], mask: Bool[Tensor, "B T"]
+    ) -> Float[Tensor, "B T O"]:
+        """Read each sentence up to its end."""
+        num_sentences, num_tokens, _ = x.shape
+        if not x.numel():
+            return x.new_zeros(num_sentences, num_tokens, self.output_dim)
+        # Packing knows no empty sentence: it gets one token here, which the mask takes away again.
+        lengths = mask.sum(dim=1).clamp(min=1).cpu()
+        for number, layer in enumerate(self.layers):
+            if number:
+                x = self.dropout(x)
+            packed = pack_padded_sequence(x, lengths, batch_first=True, enforce_sorted=False)
+            x, _ = pad_packed_sequence(layer(packed)[0], batch_first=True, total_length=num_tokens)
+        return x.masked_fill(~mask[:, :, None], 0.0)
+
+
+class CharEncoder(CharCNN):
+    """A small character CNN for taggers: words spelled in ELMo's byte alphabet to vectors.
+
+    The widths are those of the paper's tagger of names (Peters et al., 2018).
+    """
+
+    def __init__(
+        self,
+        embedding_dim: int = 16,
+        num_filters: int = 128,
+        width: int = 3,
+        max_characters: int = 50,
+    ) -> None:
+        super().__init__(
+            CharCNNConfig(
+                embedding_dim=embedding_dim,
+                filters=((width, num_filters),),
+                max_characters=max_characters,
+                num_highways=0,
+            )
+        )
+        self.output_dim = num_filters

@@ -1,0 +1,91 @@
+"""Names in text, from the column files of CoNLL-2003, WNUT-17 and their kin.
+
+A tag is O, or a letter and a type such as `B-person`. The letters differ from file to file: in IOB1
+a B- stands only between two neighbours of one type, in BIO it opens every name, in BIOES (or BILOU)
+the last token and a lone one have letters too. All become BIO on reading.
+"""
+
+import re
+from collections.abc import Sequence
+from pathlib import Path
+
+from elmore.errors import DataError
+from elmore.tasks.tagged import Tagged, blocks
+
+_TAG = re.compile(r"O|[BIESLU]-\S+")
+_SINGLE, _LAST = ("S", "U"), ("E", "L")
+
+
+def read(path: str | Path, *, column: int = -1) -> list[Tagged]:
+    """Read the sentences of a file: the token in its first column, the tag in the given one.
+
+    Columns are set apart by tabs where a line has one, by blanks otherwise. Left out are the
+    `-DOCSTART-` lines and the comments: lines that open with "# " and have no tag in that column.
+    """
+    sentences = []
+    for block in blocks(path):
+        rows = [row for where, line in block if (row := _row(where, line, column))]
+        if rows:
+            tokens, tags = zip(*rows, strict=True)
+            sentences.append(Tagged(list(tokens), to_bio(tags)))
+    if not sentences:
+        raise DataError(f"{path}: no sentence found; expected lines of a token and its tag")
+    return sentences
+
+
+def _row(where: str, line: str, column: int) -> tuple[str, str] | None:
+    """Give token and tag, or None for a line that holds neither."""
+    line = line.rstrip(" \t")
+    # Not `split()`: a no-break space may be part of a token.
+    fields = line.split("\t") if "\t" in line else re.split(" +", line)
+    tag = fields[column].strip(" ") if -len(fields) <= column < len(fields) else None
+    is_tag = len(fields) > 1 and tag is not None and _TAG.fullmatch(tag)
+    if fields[0] == "-DOCSTART-" or (not is_tag and (line == "#" or line.startswith("# "))):
+        return None
+    if len(fields) < 2 or tag is None:
+        raise DataError(
+            f"{where}: expected a token, its tag in column {column} (from 0, or from the end), "
+            f"found {len(fields)} column{'s' * (len(fields) > 1)} in {line[:40]!r}"
+        )
+    if not is_tag:
+        raise DataError(
+            f"{where}: expected O or a tag such as B-person in column {column}, found {tag!r}; "
+            "is it the right column?"
+        )
+    if not fields[0].strip(" "):
+        raise DataError(f"{where}: the tag {tag!r} has no token before it")
+    return fields[0], tag
+
+
+def to_bio(tags: Sequence[str]) -> list[str]:
+    """Rewrite the tags of a sentence so that B- opens each name and I- continues it, always.
+
+    As conlleval does, this takes a tag that continues nothing, or something of another type, for
+    the start of a name.
+    """
+    bio = []
+    open_type = None  # of the name that an I- here would continue
+    for tag in tags:
+        if not _TAG.fullmatch(tag):
+            raise DataError(f"expected O or a tag such as B-person, found {tag!r}")
+        letter, _, kind = tag.partition("-")  # a type may have dashes of its own
+        if letter == "O":
+            open_type = None
+            bio.append(tag)
+            continue
+        continues = kind == open_type and letter != "B" and letter not in _SINGLE
+        bio.append(f"{'I' if continues else 'B'}-{kind}")
+        open_type = None if letter in _SINGLE or letter in _LAST else kind
+    return bio
+
+
+def spans(tags: Sequence[str]) -> list[tuple[int, int, str]]:
+    """Give the names of a sentence: first token, the token after the last, type."""
+    found: list[tuple[int, int, str]] = []
+    for place, tag in enumerate(to_bio(tags)):
+        letter, _, kind = tag.partition("-")
+        if letter == "B":
+            found.append((place, place + 1, kind))
+        elif letter == "I":  # in BIO it follows its name at once
+            found[-1] = (found[-1][0], place + 1, kind)
+    return found

@@ -1,0 +1,86 @@
+"""Sentences to the tensors of a batch, on the CPU: word ids, spellings, cached layers.
+
+Shapes: B sentences, T tokens, N distinct words, C characters, L layers, D width.
+"""
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+import torch
+from jaxtyping import Bool, Float16, Int
+from torch import Tensor
+
+from elmore.embed import layer_cache
+from elmore.embed.embedder import Embedder
+from elmore.embed.layer_cache import CachedLayers
+from elmore.text.characters import ByteAlphabet
+
+UNKNOWN = -1
+
+
+class Read(NamedTuple):
+    """A batch of sentences, whatever of it is asked for; absent tokens are where the mask is."""
+
+    mask: Bool[Tensor, "B T"]
+    words: Int[Tensor, "B T"] | None
+    """Rows of a table, -1 for an unknown word."""
+    index: Int[Tensor, "B T"] | None
+    """Which of the distinct words stands where."""
+    characters: Int[Tensor, "N C"] | None
+    layers: Float16[Tensor, "L B T D"] | None
+    sentences: list[list[str]]
+    """The tokens themselves, for a biLM that is trained along."""
+
+
+def known_words(sentences: Iterable[Sequence[str]], *, min_count: int) -> list[str]:
+    """Give the words worth a vector of their own, the most frequent first."""
+    counts = Counter(word for sentence in sentences for word in sentence)
+    return [word for word, count in counts.most_common() if count >= min_count]
+
+
+@dataclass(frozen=True)
+class Reader:
+    """How a task's sentences are read. Without words, an alphabet or a biLM, these are left out."""
+
+    ids: Callable[[Sequence[str]], Int[np.ndarray, " T"]] | None = None
+    alphabet: ByteAlphabet | None = None
+    elmo: Embedder | None = None
+    """A frozen biLM: its layers are read, not learned."""
+
+    def cached(self, sentences: Iterable[Sequence[str]]) -> CachedLayers | None:
+        """Have the layers of a text on the disk, for many passes."""
+        return None if self.elmo is None else layer_cache.cached(self.elmo, sentences)
+
+    def computed(self, sentences: Iterable[Sequence[str]]) -> CachedLayers | None:
+        """Have them in memory, for one pass over a few sentences."""
+        return None if self.elmo is None else layer_cache.computed(self.elmo, sentences)
+
+    def read(self, sentences: list[list[str]], layers: CachedLayers | None) -> Read:
+        """Make a batch of sentences whose layers are there."""
+        lengths = [len(sentence) for sentence in sentences]
+        mask = np.arange(max(lengths, default=0)) < np.array(lengths)[:, None]
+        words = index = characters = None
+        if self.ids is not None:
+            words = np.full(mask.shape, UNKNOWN)
+            words[mask] = self.ids([word for sentence in sentences for word in sentence])
+        if self.alphabet is not None:
+            numbers = {"": 0}  # stands where nothing does
+            index = np.zeros(mask.shape, dtype=np.int64)
+            index[mask] = [numbers.setdefault(w, len(numbers)) for s in sentences for w in s]
+            characters, _ = self.alphabet.encode(list(numbers))
+        states = None if layers is None else layers.batch(sentences)
+        return Read(
+            torch.from_numpy(mask),
+            _tensor(words),
+            _tensor(index),
+            _tensor(characters),
+            _tensor(states),
+            sentences,
+        )
+
+
+def _tensor(array: np.ndarray | None) -> Tensor | None:
+    return None if array is None else torch.from_numpy(array)

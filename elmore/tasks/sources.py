@@ -1,0 +1,111 @@
+"""What `--embedder` names: ready-made word vectors, a biLM, both, or neither."""
+
+import hashlib
+import re
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+
+from elmore.embed.embedder import Embedder
+from elmore.embed.embedder import load as load_embedder
+from elmore.embed.job import model_digest
+from elmore.errors import ConfigError, ElmoreError
+from elmore.tasks import word_vectors
+from elmore.tasks.word_vectors import WordVectors
+
+_ELMO = r"elmo(?::(?P<{}>.*))?"
+_FORMS = re.compile(
+    rf"none|glove:(?P<glove>.+?)(?:\+{_ELMO.format('beside')})?|{_ELMO.format('alone')}"
+)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Specification:
+    """Names alone: nothing of it has been opened."""
+
+    glove: str | None = None
+    """A file of word vectors."""
+    elmo: str | None = None
+    """A model; empty for the one that comes with the package."""
+
+    def __str__(self) -> str:
+        parts = [f"glove:{self.glove}"] if self.glove is not None else []
+        parts += [f"elmo:{self.elmo}"] if self.elmo is not None else []
+        return "+".join(parts) or "none"
+
+
+def parse(text: str) -> Specification:
+    """Read `none`, `glove:FILE`, `elmo:MODEL` or `glove:FILE+elmo:MODEL`.
+
+    Paths become absolute ones, so that a run is found to be the same from anywhere.
+    """
+    match = _FORMS.fullmatch(text)
+    if not match:
+        raise ConfigError(
+            f"embedder {text!r}: expected none, glove:FILE, elmo:MODEL or glove:FILE+elmo:MODEL"
+        )
+    model = match["beside"] if match["beside"] is not None else match["alone"]
+    asked = model is not None or "elmo" in (text, text.rpartition("+")[2])
+    glove = match["glove"]
+    return Specification(
+        glove=None if glove is None else str(Path(glove).absolute()),
+        elmo=_placed(model or "") if asked else None,
+    )
+
+
+def _placed(model: str) -> str:
+    return str(Path(model).absolute()) if model and Path(model).exists() else model
+
+
+@dataclass(frozen=True)
+class Sources:
+    """What was named, opened."""
+
+    specification: Specification
+    vectors: WordVectors | None = None
+    elmo: Embedder | None = None
+
+    @cached_property
+    def digests(self) -> dict[str, str]:
+        """Know them again: the sha256 of all numbers and words."""
+        found = {}
+        if self.vectors is not None:
+            digest = hashlib.sha256("\n".join(self.vectors.words).encode("utf-8", "replace"))
+            digest.update(self.vectors.matrix.data)
+            found["glove"] = digest.hexdigest()
+        if self.elmo is not None:
+            found["elmo"] = model_digest(self.elmo.bundle)
+        return found
+
+
+def opened(specification: Specification, *, device: str = "auto") -> Sources:
+    """Open what was named."""
+    vectors = elmo = None
+    if specification.glove is not None:
+        vectors = word_vectors.read(specification.glove)
+    if specification.elmo is not None:
+        names = [specification.elmo] if specification.elmo else []
+        elmo = load_embedder(*names, device=device)
+    return Sources(specification, vectors, elmo)
+
+
+def reopened(
+    specification: Specification, digests: dict[str, str], where: Path, *, device: str = "auto"
+) -> Sources:
+    """Open what a run was trained with, and nothing else."""
+    try:
+        sources = opened(specification, device=device)
+    except (ElmoreError, OSError) as error:
+        raise ConfigError(
+            f"{where}: what it was trained with cannot be opened ({error}); put it back, or name "
+            "its new place there"
+        ) from error
+    found = sources.digests
+    changed = [name for name in found if found[name] != digests.get(name)]
+    if changed:
+        name = getattr(specification, changed[0]) or "the model of the package"
+        raise ConfigError(
+            f"{where}: {name} is not what it was when this run was trained; put the old one back, "
+            "or train anew"
+        )
+    return sources

@@ -1,0 +1,39 @@
+"""Sentences whose every token has a tag, and the column files they are kept in.
+
+A column file has a token a line, its fields side by side, and a blank line after each sentence.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from elmore.errors import DataError
+from elmore.text.files import Lines, expand
+
+
+@dataclass(frozen=True)
+class Tagged:
+    """A sentence: as many tags as tokens."""
+
+    tokens: list[str]
+    tags: list[str]
+
+
+def blocks(path: str | Path) -> Iterator[list[tuple[str, str]]]:
+    """Give the lines between blank ones, each with its place, `file:line`, for messages.
+
+    A line of nothing but blanks and tabs is blank: some files end their sentences with these.
+    """
+    block: list[tuple[str, str]] = []
+    for name in expand([str(path)]):
+        for number, line in enumerate(Lines([name]), start=1):
+            if not isinstance(line, str):
+                raise DataError(f"{name}: expected a text file of columns, found a table")
+            if line.strip(" \t"):
+                block.append((f"{name}:{number}", line))
+            elif block:
+                yield block
+                block = []
+        if block:  # the last sentence of a file may lack its blank line
+            yield block
+            block = []

@@ -1,0 +1,121 @@
+"""What a task is to the engine: its examples, its labels, its model, its score."""
+
+import importlib
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, ClassVar, NamedTuple
+
+from jaxtyping import Float, Int
+from torch import Tensor, nn
+
+from elmore import config
+from elmore.errors import ConfigError
+from elmore.tasks import TASKS
+from elmore.tasks.embedding import CharactersConfig, ElmoConfig, Embedded, WordsConfig
+from elmore.train.config import TrainConfig
+
+RECIPES = Path(config.__file__).parent / "recipes" / "tasks"
+
+Features = dict[str, Tensor]
+"""What a model needs of a batch beside the words of its sentences; the truth, in training."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class TaskConfig:
+    """What every recipe for a task may say; a task adds sections of its own."""
+
+    batch_size: int = 32
+    """Examples to a batch, over all processes."""
+    words: WordsConfig = field(default_factory=WordsConfig)
+    characters: CharactersConfig | None = None
+    elmo: ElmoConfig = field(default_factory=ElmoConfig)
+    train: TrainConfig = field(default_factory=TrainConfig)
+
+    def __post_init__(self) -> None:
+        if self.batch_size < 1:
+            raise ConfigError(f"batch_size must be at least 1, found {self.batch_size}")
+
+
+class Loss(NamedTuple):
+    """A sum over everything predicted, and how much that was."""
+
+    total: Float[Tensor, ""]
+    count: Int[Tensor, ""]
+
+
+class TaskModel(nn.Module, ABC):
+    """The network above the embedding, with two ways through it.
+
+    The rows of `embedded` are the sentences of the first example, then those of the second, …
+    """
+
+    @abstractmethod
+    def forward(self, embedded: Embedded, features: Features) -> Loss:
+        """Compare with the truth."""
+
+    @abstractmethod
+    def predict(self, embedded: Embedded, features: Features) -> list[Any]:
+        """Give a prediction for each example: plain data, as JSON has it."""
+
+
+class Task(ABC):
+    """One task, as a recipe has it. An example is whatever `read` makes of a file."""
+
+    name: ClassVar[str]
+    metric: ClassVar[str]
+    """The score that decides which weights are best; more is better."""
+    config_class: ClassVar[type[TaskConfig]]
+
+    def __init__(self, config: Any) -> None:  # noqa: ANN401 -- of its `config_class`
+        self.config = config
+
+    @abstractmethod
+    def read(self, path: Path) -> list[Any]:
+        """Read the examples of a file."""
+
+    @abstractmethod
+    def example(self, text: str, tokenize: Callable[[str], list[str]]) -> Any:  # noqa: ANN401
+        """Make an example without truth of what a person typed."""
+
+    @abstractmethod
+    def sentences(self, example: Any) -> list[list[str]]:  # noqa: ANN401
+        """Give the tokens of its sentences: one for most tasks, two for pairs, more for texts."""
+
+    @abstractmethod
+    def labels(self, examples: Sequence[Any]) -> list[str]:
+        """Fix the labels, from the training examples."""
+
+    @abstractmethod
+    def model(self, width: int, labels: list[str]) -> TaskModel:
+        """Build the network, for vectors of that width."""
+
+    @abstractmethod
+    def features(self, examples: Sequence[Any], labels: list[str], *, truth: bool) -> Features:
+        """Give the rest of a batch; the truth only in training."""
+
+    @abstractmethod
+    def score(self, examples: Sequence[Any], predictions: Sequence[Any]) -> dict[str, float]:
+        """Compare predictions with the truth; `metric` is one of the scores."""
+
+    @abstractmethod
+    def show(self, example: Any, prediction: Any) -> str:  # noqa: ANN401
+        """Write a prediction for a person, on one line."""
+
+    @abstractmethod
+    def as_json(self, example: Any, prediction: Any) -> dict[str, Any]:  # noqa: ANN401
+        """Write a prediction for a program."""
+
+
+def find(name: str) -> type[Task]:
+    """Give the task of a name."""
+    if name not in TASKS:
+        hint = config.suggest(name, TASKS) or f"known tasks: {', '.join(TASKS)}"
+        raise ConfigError(f"no task {name!r}; {hint}")
+    return importlib.import_module(TASKS[name]).TASK
+
+
+def recipe(task: type[Task], path: Path | None = None, overrides: Sequence[str] = ()) -> TaskConfig:
+    """Read a recipe for a task: a file, or ours."""
+    return config.read(task.config_class, path or RECIPES / f"{task.name}.toml", overrides)

@@ -1,0 +1,151 @@
+"""Ready-made vectors of words: GloVe, word2vec, fastText.
+
+As text (`.txt`, `.vec`, packed or not), a word and its numbers a line, with or without a first line
+that says how many words of what width; or as a matrix `X.npy` (`X.f16.npy`) with its words, one a
+line and in the same order, in `X.words.txt`.
+
+Shapes: V words, D width, T tokens.
+"""
+
+from array import array
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from itertools import chain
+from pathlib import Path
+
+import numpy as np
+from jaxtyping import Float, Int
+
+from elmore.errors import DataError
+from elmore.text.files import Lines, expand
+
+UNKNOWN = -1
+
+
+@dataclass(frozen=True, eq=False)
+class WordVectors:
+    """Words and their vectors. A word unknown as it is written is looked up in lower case."""
+
+    words: dict[str, int]
+    """The row of each word."""
+    matrix: Float[np.ndarray, "V D"]
+
+    @property
+    def dim(self) -> int:
+        """D: the width of a vector."""
+        return self.matrix.shape[1]
+
+    def ids(self, tokens: Sequence[str]) -> Int[np.ndarray, " T"]:
+        """Give the row of each token, -1 where it has none."""
+        words = self.words
+        found = (words.get(token, words.get(token.lower(), UNKNOWN)) for token in tokens)
+        return np.fromiter(found, dtype=np.int64, count=len(tokens))
+
+    def lookup(self, tokens: Sequence[str]) -> Float[np.ndarray, "T D"]:
+        """Give the vector of each token, zeros where it has none."""
+        ids = self.ids(tokens)
+        vectors = np.zeros((len(tokens), self.dim), dtype=np.float32)
+        vectors[ids != UNKNOWN] = self.matrix[ids[ids != UNKNOWN]]
+        return vectors
+
+
+def read(path: str | Path) -> WordVectors:
+    """Read the vectors of a file; of a word that comes twice, the first."""
+    name, *more = expand([str(path)])
+    if more:
+        raise DataError(f"{path}: expected one file of vectors, found {len(more) + 1}")
+    words, matrix = _read_matrix(Path(name)) if name.endswith(".npy") else _read_text(name)
+    if not matrix.size:
+        raise DataError(f"{name}: no word vector found")
+    # The sum is not finite if an element is not, and needs no second matrix.
+    with np.errstate(over="ignore", invalid="ignore"):
+        wrong = np.flatnonzero(~np.isfinite(matrix.sum(axis=1, dtype=np.float64)))
+    if len(wrong):
+        raise DataError(
+            f"{name}: the vector of {words[wrong[0]]!r} has an element that is no number"
+        )
+    rows: dict[str, int] = {}
+    for row, word in enumerate(words):
+        rows.setdefault(word, row)
+    return WordVectors(rows, matrix)
+
+
+def _read_matrix(path: Path) -> tuple[list[str], Float[np.ndarray, "V D"]]:
+    try:
+        with path.open("rb") as file:
+            matrix = np.lib.format.read_array(file, allow_pickle=False)
+    except (ValueError, EOFError, OSError) as error:
+        raise DataError(f"{path}: not a readable .npy matrix ({error})") from error
+    if matrix.ndim != 2 or matrix.dtype.kind != "f":
+        raise DataError(
+            f"{path}: expected a matrix of floats, a row a word, found shape {matrix.shape} of "
+            f"{matrix.dtype}"
+        )
+    beside = path.with_name(path.name.removesuffix(".npy").removesuffix(".f16") + ".words.txt")
+    if not beside.exists():
+        raise DataError(f"{path}: its words are missing; expected them in {beside}, one a line")
+    words = list(_strings(str(beside)))
+    if len(words) != len(matrix):
+        raise DataError(
+            f"{beside}: {len(words)} words for the {len(matrix)} rows of {path.name}; "
+            "are the two of the same vectors?"
+        )
+    return words, matrix.astype(np.float32, copy=False)
+
+
+def _read_text(name: str) -> tuple[list[str], Float[np.ndarray, "V D"]]:
+    lines = enumerate(_strings(name), start=1)
+    first = next(lines, None)
+    if first is None:
+        raise DataError(f"{name}: empty; expected a word and its numbers a line")
+    header = _header(first[1])
+    dim = header[1] if header else len(first[1].rstrip(" ").split(" ")) - 1
+    if dim < 1:
+        raise DataError(f"{name}:1: expected a word and its numbers, found {first[1][:40]!r}")
+    words: list[str] = []
+    numbers = array("f")
+    for number, line in lines if header else chain([first], lines):
+        word, vector = _entry(f"{name}:{number}", line, dim)
+        words.append(word)
+        numbers.extend(vector)
+    if header and len(words) != header[0]:
+        raise DataError(
+            f"{name}: line 1 promises {header[0]} words, found {len(words)}; is it cut short?"
+        )
+    return words, np.frombuffer(numbers, dtype=np.float32).reshape(-1, dim)
+
+
+def _header(line: str) -> tuple[int, int] | None:
+    """Give the number of words and the width, where a file opens with them."""
+    fields = line.split()
+    if len(fields) == 2 and all(field.isascii() and field.isdecimal() for field in fields):
+        return int(fields[0]), int(fields[1])
+    return None
+
+
+def _entry(where: str, line: str, dim: int) -> tuple[str, list[float]]:
+    """Split from the right: a word may hold blanks, a number may not."""
+    word, *numbers = line.rstrip(" ").rsplit(" ", dim)
+    last = word.rpartition(" ")[2]
+    if len(numbers) != dim or (last != word and _is_number(last)):
+        found = len(numbers) if len(numbers) != dim else "more"
+        raise DataError(f"{where}: expected a word and {dim} numbers, found {found}")
+    try:
+        return word, [float(number) for number in numbers]
+    except ValueError as error:
+        raise DataError(f"{where}: in the vector of {word!r}, {error}") from error
+
+
+def _is_number(text: str) -> bool:
+    try:
+        float(text)
+    except ValueError:
+        return False
+    return True
+
+
+def _strings(name: str) -> Iterator[str]:
+    for line in Lines([name]):
+        if not isinstance(line, str):
+            raise DataError(f"{name}: expected a text file of words, found a table")
+        yield line

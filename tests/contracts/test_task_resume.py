@@ -1,0 +1,79 @@
+"""A task that was killed and resumed is the task that never stopped: bit for bit, file for file."""
+
+import json
+import signal
+from pathlib import Path
+
+import pytest
+
+from tests import processes
+from tests.processes import Death
+from tests.tasks import examples
+
+
+@pytest.fixture(scope="module")
+def place(tmp_path_factory) -> Path:
+    folder = tmp_path_factory.mktemp("task")
+    examples.write("ner", folder / "data.txt")
+    examples.bilm(folder / "bilm")
+    examples.vectors(folder / "vectors.txt")
+    return folder
+
+
+def ran(place: Path, name: str, *more: str, **how):
+    chosen = [*examples.SMALL, "train.epochs=5", "train.log_every=1", "elmo.dropout=0.2"]
+    settings = [part for value in chosen for part in ("--set", value)]
+    data, out = str(place / "data.txt"), str(place / name)
+    embedder = f"glove:{place / 'vectors.txt'}+elmo:{place / 'bilm'}"
+    command = ["task", "train", "ner", "--train", data, "--dev", data, "-o", out, *settings]
+    command += ["--embedder", embedder, "--device", "cpu", *more]
+    return processes.run(*command, environment={"ELMORE_CACHE": str(place / "cache")}, **how)
+
+
+@pytest.fixture(scope="module")
+def whole(place) -> Path:
+    (result,) = ran(place, "whole")
+    assert result.code == 0, result
+    return place / "whole"
+
+
+def files(folder: Path) -> dict[str, bytes]:
+    paths = [path for path in folder.rglob("*") if path.is_file() and "events" not in path.name]
+    return {str(path.relative_to(folder)): path.read_bytes() for path in paths}
+
+
+@pytest.mark.parametrize(
+    "death", [Death(2), Death(8), Death(9, while_saving=True)], ids=["first", "later", "saving"]
+)
+def test_killed_and_resumed(place, whole, death):
+    name = f"killed-{death.step}"
+    (result,) = ran(place, name, death=death)
+    assert result.code == -signal.SIGKILL
+    (result,) = ran(place, name, "--resume")
+    assert result.code == 0, result
+    found, expected = files(place / name), files(whole)
+    assert sorted(found) == sorted(expected)
+    for file, data in expected.items():
+        assert found[file] == data, file
+    lines = [json.loads(line) for line in found["metrics.jsonl"].splitlines()]
+    assert [line["step"] for line in lines] == list(range(1, 16))
+    assert [line["step"] for line in lines if "valid_f1" in line] == [3, 6, 9, 12, 15]
+
+
+def test_two_processes_share_each_batch(place):
+    """Dropout is drawn by process, so without it; then two are one, to rounding."""
+    calm = ("model.dropout=0", "elmo.dropout=0", "train.precision=float64", "elmo.penalty=1")
+    settings = [part for value in calm for part in ("--set", value)]
+    (alone,) = ran(place, "one", *settings)
+    both = ran(place, "two", *settings, "--test", str(place / "data.txt"), ranks=2)
+    assert [result.code for result in (alone, *both)] == [0, 0, 0], both
+    assert [result.out.count("test  f1") for result in both] == [1, 0]  # one speaks for both
+    losses = [
+        [
+            json.loads(line)["loss"]
+            for line in (place / name / "metrics.jsonl").read_text().splitlines()
+        ]
+        for name in ("one", "two")
+    ]
+    # what is told is the sum of all terms over all tokens, and so is the gradient behind it
+    assert losses[0] == pytest.approx(losses[1], rel=1e-6)

@@ -1,0 +1,24 @@
+"""Each task learns 20 examples by heart, through the one engine, with any embedder."""
+
+import pytest
+
+from elmore.tasks import TASKS, run, task
+from tests.tasks import examples
+
+
+@pytest.mark.parametrize("name", TASKS)
+@pytest.mark.parametrize("embedder", ["none", "glove:vectors+elmo:bilm"])
+def test_a_task_overfits_twenty_examples_to_a_perfect_score(tmp_path, monkeypatch, name, embedder):
+    monkeypatch.setenv("ELMORE_CACHE", str(tmp_path / "cache"))
+    monkeypatch.chdir(tmp_path)
+    examples.vectors(tmp_path / "vectors")
+    examples.bilm(tmp_path / "bilm")
+    kind = task.find(name)
+    data = examples.write(name, tmp_path / "data.txt")
+    recipe = task.recipe(kind, None, [*examples.SMALL, "train.patience=0"])
+    for report in run.train(
+        kind, recipe, data, data, tmp_path / "run", embedder=embedder, device="cpu"
+    ):
+        if report.scores.get(kind.metric) == 100:
+            break
+    assert run.evaluate(tmp_path / "run", data, device="cpu")[kind.metric] == 100

@@ -1,0 +1,112 @@
+import numpy as np
+import pytest
+
+from elmore.embed import layer_cache
+from elmore.embed.embedder import Embedder, load
+from elmore.errors import DataError
+from tests.tasks import examples
+
+SENTENCES = [["the", "cat"], ["a", "much", "longer", "one", "."], ["the", "cat"], ["x"]]
+
+
+@pytest.fixture
+def elmo(tmp_path) -> Embedder:
+    return load(examples.bilm(tmp_path / "bilm"), device="cpu")
+
+
+@pytest.fixture
+def runs(monkeypatch) -> list[int]:
+    """How many sentences each use of the biLM was for."""
+    counted: list[int] = []
+    stream = Embedder.stream
+
+    def counting(self, texts, **choices):
+        texts = list(texts)
+        counted.append(len(texts))
+        return stream(self, texts, **choices)
+
+    monkeypatch.setattr(Embedder, "stream", counting)
+    return counted
+
+
+def test_layers_are_the_embedders_to_the_rounding_of_float16(elmo, tmp_path):
+    found = layer_cache.cached(elmo, SENTENCES, tmp_path / "cache").batch(SENTENCES)
+    assert found.dtype == np.float16
+    assert found.shape == (3, 4, 5, 16)
+    for row, embedded in enumerate(elmo.embed(SENTENCES, layers="all")):
+        length = len(embedded.tokens)
+        np.testing.assert_allclose(found[:, row, :length], embedded.vectors, rtol=1e-3, atol=1e-4)
+        assert not found[:, row, length:].any()
+
+
+def test_the_model_runs_once_and_each_distinct_sentence_once(elmo, tmp_path, runs):
+    for order in (SENTENCES, SENTENCES[::-1]):
+        layer_cache.cached(elmo, order, tmp_path / "cache").batch(SENTENCES)
+    assert runs == [3]
+    assert len(list((tmp_path / "cache").glob("*.npy"))) == 1
+
+
+def test_the_file_is_an_array_that_numpy_opens(elmo, tmp_path):
+    layer_cache.cached(elmo, SENTENCES, tmp_path / "cache")
+    (path,) = (tmp_path / "cache").glob("*.npy")
+    assert np.load(path, mmap_mode="r").shape == (8, 3, 16)
+
+
+@pytest.mark.parametrize("damage", ["cut", "flipped", "longer", "empty"])
+def test_a_damaged_file_is_computed_anew(elmo, tmp_path, runs, damage):
+    before = layer_cache.cached(elmo, SENTENCES, tmp_path / "cache").batch(SENTENCES)
+    (path,) = (tmp_path / "cache").glob("*.npy")
+    data = bytearray(path.read_bytes())
+    if damage == "flipped":
+        data[len(data) // 2] ^= 1
+    path.unlink()  # the map of before is still open
+    path.write_bytes({"cut": data[:-1], "longer": data + b"x", "empty": b""}.get(damage, data))
+    after = layer_cache.cached(elmo, SENTENCES, tmp_path / "cache").batch(SENTENCES)
+    assert runs == [3, 3]
+    np.testing.assert_array_equal(after, before)
+
+
+def test_what_a_killed_build_left_is_not_trusted(elmo, tmp_path, runs, monkeypatch):
+    def killed(self, texts, **choices):
+        yield from list(stream(self, texts, **choices))[:1]
+        raise KeyboardInterrupt
+
+    stream = Embedder.stream
+    with monkeypatch.context() as patch:
+        patch.setattr(Embedder, "stream", killed)
+        with pytest.raises(KeyboardInterrupt):
+            layer_cache.cached(elmo, SENTENCES, tmp_path / "cache")
+    assert not list((tmp_path / "cache").glob("*.npy"))
+    layer_cache.cached(elmo, SENTENCES, tmp_path / "cache")
+    assert [path.suffix for path in (tmp_path / "cache").iterdir()].count(".part") == 0
+
+
+def test_another_model_another_start_or_another_text_is_another_file(elmo, tmp_path):
+    other = load(examples.bilm(tmp_path / "other", seed=1), device="cpu")
+    warm = load(tmp_path / "bilm", device="cpu", initial_state="warm")
+    keys = {
+        layer_cache.cache_key(elmo, SENTENCES),
+        layer_cache.cache_key(other, SENTENCES),
+        layer_cache.cache_key(warm, SENTENCES),
+        layer_cache.cache_key(elmo, SENTENCES[:1]),
+        layer_cache.cache_key(elmo, [["the cat"]]),
+        layer_cache.cache_key(elmo, [["the"], ["cat"]]),
+    }
+    assert len(keys) == 6
+
+
+def test_layers_in_memory_are_those_on_the_disk_bit_for_bit(elmo, tmp_path):
+    disk = layer_cache.cached(elmo, SENTENCES, tmp_path / "cache").batch(SENTENCES)
+    memory = layer_cache.computed(elmo, SENTENCES).batch(SENTENCES)
+    np.testing.assert_array_equal(memory, disk)
+
+
+def test_empty_sentences_and_no_sentences_have_no_layers(elmo, tmp_path):
+    assert layer_cache.cached(elmo, [[]], tmp_path / "cache").batch([[]]).shape == (3, 1, 0, 16)
+    assert layer_cache.computed(elmo, []).batch([]).shape == (3, 0, 0, 16)
+
+
+def test_a_place_that_cannot_be_written_is_named(elmo, tmp_path):
+    (tmp_path / "file").write_text("")
+    with pytest.raises(DataError, match=r"could not be kept there .*; set ELMORE_CACHE"):
+        layer_cache.cached(elmo, SENTENCES, tmp_path / "file")

@@ -1,0 +1,79 @@
+"""Small files of examples, a small biLM and small recipes: what the tests of all tasks share."""
+
+from pathlib import Path
+
+import torch
+
+from elmore.model.bilm import BiLM
+from elmore.model.config import BiLMConfig, CharCNNConfig, LSTMConfig
+from elmore.text.characters import ByteAlphabet
+from elmore.weights import folder
+from elmore.weights.bundle import Bundle
+
+PEOPLE, PLACES, VERBS = ("Ann Lee", "Bo", "Cy Young Jr."), ("Rome", "New York"), ("saw", "left")
+
+
+def sentences(number: int = 20) -> list[list[tuple[str, str, str]]]:
+    """Give (word, name tag, part of speech) of made-up sentences, all different."""
+    found = []
+    for i in range(number):
+        person, place = PEOPLE[i % 3], PLACES[i // 3 % 2]
+        words = [(word, "person", "NNP") for word in person.split()]
+        words.append((VERBS[i // 6 % 2], "", "VBD"))
+        words += [(word, "location", "NNP") for word in place.split()]
+        words += [("again", "", "RB")] * (i // 12) + [(".", "", ".")]
+        rows, before = [], ""
+        for word, kind, tag in words:
+            name = f"{'I' if kind == before else 'B'}-{kind}" if kind else "O"
+            rows.append((word, name, tag))
+            before = kind
+        found.append(rows)
+    return found
+
+
+def write(task: str, path: Path, number: int = 20) -> Path:
+    """Write a file of a task's examples."""
+    blocks = []
+    for rows in sentences(number):
+        if task == "ner":
+            lines = [f"{word}\t{name}" for word, name, _ in rows]
+        else:
+            lines = [
+                "\t".join([str(i), word, "_", "_", tag, "_", "_", "_", "_", "_"])
+                for i, (word, _, tag) in enumerate(rows, start=1)
+            ]
+        blocks.append("\n".join(lines))
+    path.write_text("\n\n".join(blocks) + "\n")
+    return path
+
+
+def vectors(path: Path, dim: int = 8) -> Path:
+    """Write word vectors, in lower case as GloVe's, of all but a few words."""
+    words = sorted({word.lower() for rows in sentences() for word, _, _ in rows} - {"bo"})
+    numbers = torch.randn(len(words), dim, generator=torch.Generator().manual_seed(1))
+    rows = zip(words, numbers.tolist(), strict=True)
+    path.write_text("".join(f"{word} {' '.join(f'{x:.4f}' for x in row)}\n" for word, row in rows))
+    return path
+
+
+def bilm(path: Path, seed: int = 0) -> Path:
+    """Write a small biLM."""
+    torch.manual_seed(seed)
+    config = BiLMConfig(
+        characters=CharCNNConfig(filters=((1, 8), (3, 8)), num_highways=1),
+        lstm=LSTMConfig(cell_dim=16, output_dim=8),
+    )
+    folder.save(Bundle(BiLM(config).eval(), ByteAlphabet()), path)
+    return path
+
+
+SMALL = (
+    "batch_size=8",
+    "characters.num_filters=16",
+    "characters.embedding_dim=8",
+    "model.hidden_dim=16",
+    "model.num_layers=1",
+    "model.dropout=0.1",
+    "train.rate=0.02",
+    "train.epochs=30",
+)

@@ -1,0 +1,86 @@
+import pytest
+import torch
+from torch import Tensor
+from torch.testing import assert_close
+
+from elmore.tasks.layers.encoders import BiLSTM, CharEncoder, VariationalDropout
+from elmore.text.characters import ByteAlphabet
+
+
+def mask_of(lengths: list[int], width: int) -> Tensor:
+    return torch.arange(width) < torch.tensor(lengths)[:, None]
+
+
+def test_one_draw_holds_for_a_whole_sentence():
+    dropped = VariationalDropout(0.5)(torch.ones(8, 6, 32))
+    assert_close(dropped, dropped[:, :1].expand_as(dropped))
+    assert dropped.unique().tolist() == [0.0, 2.0]
+    assert len(dropped[:, 0].unique(dim=0)) == 8  # each sentence has its own
+
+
+@pytest.mark.parametrize("dropout", [VariationalDropout(0.5).eval(), VariationalDropout(0.0)])
+def test_without_training_or_rate_nothing_is_dropped(dropout):
+    x = torch.randn(2, 3, 4)
+    assert_close(dropout(x), x, rtol=0, atol=0)
+
+
+@pytest.mark.parametrize("rate", [-0.1, 1.0])
+def test_an_impossible_rate_is_refused(rate):
+    with pytest.raises(ValueError, match="between 0 and 1"):
+        VariationalDropout(rate)
+
+
+@pytest.mark.parametrize("num_layers", [1, 2])
+def test_padding_changes_no_vector_and_is_zero(num_layers):
+    lstm, lengths = BiLSTM(5, 3, num_layers).eval(), [2, 6, 0, 1]
+    x, mask = torch.randn(4, 9, 5), mask_of(lengths, 9)
+    together = lstm(x, mask)
+    assert together.shape == (4, 9, lstm.output_dim) == (4, 9, 6)
+    for b, length in enumerate(lengths):
+        alone = lstm(x[b : b + 1, :length], mask[b : b + 1, :length])
+        assert_close(together[b : b + 1, :length], alone)
+        assert not together[b, length:].any()
+    assert_close(lstm(x.masked_fill(~mask[:, :, None], 7.0), mask), together)
+
+
+def test_every_token_hears_from_both_ends():
+    lstm, mask = BiLSTM(2, 3, 1), mask_of([5], 5)
+    x = torch.randn(1, 5, 2, requires_grad=True)
+    lstm(x, mask)[0, 2].sum().backward()
+    assert x.grad is not None
+    assert (x.grad[0].abs().sum(dim=1) > 0).all()
+
+
+def test_dropout_acts_between_layers_in_training_alone():
+    x, mask = torch.randn(2, 4, 5), mask_of([4, 3], 4)
+    deep, flat = BiLSTM(5, 3, 2, dropout=0.5), BiLSTM(5, 3, 1, dropout=0.5)
+    assert not torch.equal(deep(x, mask), deep(x, mask))
+    assert torch.equal(flat(x, mask), flat(x, mask))
+    deep.eval()
+    assert torch.equal(deep(x, mask), deep(x, mask))
+
+
+@pytest.mark.parametrize(("num_sentences", "width"), [(0, 4), (2, 0), (2, 3)])
+def test_nothing_to_read_gives_zeros(num_sentences, width):
+    mask = torch.zeros(num_sentences, width, dtype=torch.bool)
+    out = BiLSTM(5, 3, 2)(torch.randn(num_sentences, width, 5), mask)
+    assert out.shape == (num_sentences, width, 6)
+    assert not out.any()
+
+
+def test_words_become_vectors_each_on_its_own():
+    encoder = CharEncoder()
+    both, _ = ByteAlphabet().encode(["cat", "Zürich"])
+    alone, _ = ByteAlphabet().encode(["cat"])
+    vectors = encoder(torch.from_numpy(both))
+    assert vectors.shape == (2, encoder.output_dim) == (2, 128)
+    assert_close(vectors[:1], encoder(torch.from_numpy(alone)))
+
+
+def test_a_feature_is_the_best_match_of_its_filter():
+    encoder = CharEncoder(embedding_dim=4, num_filters=2, width=3)
+    characters, _ = ByteAlphabet().encode(["word"])
+    padded = torch.nn.functional.pad(torch.from_numpy(characters), (0, 44), value=260)  # 50 wide
+    (convolution,) = encoder.convolutions
+    expected = convolution(encoder.embedding(padded).transpose(1, 2)).amax(dim=2).relu()
+    assert_close(encoder(torch.from_numpy(characters)), expected)

@@ -1,0 +1,128 @@
+import gzip
+import os
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from elmore.errors import DataError
+from elmore.tasks.word_vectors import read
+
+
+def file(tmp_path: Path, text: str, name: str = "words.txt") -> Path:
+    path = tmp_path / name
+    path.write_text(text, encoding="utf-8")
+    return path
+
+
+def matrix(tmp_path: Path, array: np.ndarray, words: str, name: str = "v.npy") -> Path:
+    np.save(tmp_path / name, array)
+    file(tmp_path, words, "v.words.txt")
+    return tmp_path / name
+
+
+GLOVE = "the 1 2\nThe 3 4\nparis -0.5 1e-1\n"
+
+
+@pytest.mark.parametrize("text", [GLOVE, "3 2\n" + GLOVE, GLOVE.replace("\n", " \n")])
+def test_text_is_read_with_and_without_a_header(tmp_path, text):
+    vectors = read(file(tmp_path, text))
+    assert vectors.words == {"the": 0, "The": 1, "paris": 2}
+    assert vectors.matrix.dtype == np.float32
+    np.testing.assert_array_equal(vectors.matrix, np.float32([[1, 2], [3, 4], [-0.5, 0.1]]))
+
+
+def test_packed_text_is_read(tmp_path):
+    path = tmp_path / "words.txt.gz"
+    path.write_bytes(gzip.compress(GLOVE.encode()))
+    assert read(path).dim == 2
+
+
+@pytest.mark.parametrize("name", ["v.npy", "v.f16.npy"])
+def test_a_matrix_finds_its_words_beside_it(tmp_path, name):
+    vectors = read(matrix(tmp_path, np.float16([[1, 2], [3, 4]]), "the\nThe\n", name))
+    assert vectors.words == {"the": 0, "The": 1}
+    assert vectors.matrix.dtype == np.float32
+    np.testing.assert_array_equal(vectors.lookup(["The"]), [[3, 4]])
+
+
+def test_a_token_is_looked_up_as_written_then_in_lower_case_then_not_at_all(tmp_path):
+    vectors = read(file(tmp_path, GLOVE))
+    assert vectors.ids(["The", "THE", "Paris", "rome"]).tolist() == [1, 0, 2, -1]
+    found = vectors.lookup(["The", "THE", "rome"])
+    assert found.dtype == np.float32
+    assert found.tolist() == [[3, 4], [1, 2], [0, 0]]
+    assert vectors.lookup([]).shape == (0, 2)
+
+
+def test_a_word_may_hold_blanks(tmp_path):
+    vectors = read(file(tmp_path, ", 0 0\n. . . 1 2\nat name@domain.com 3 4\na\xa0b 5 6\n"))
+    assert list(vectors.words) == [",", ". . .", "at name@domain.com", "a\xa0b"]
+
+
+def test_a_number_may_be_a_word(tmp_path):
+    assert list(read(file(tmp_path, "1 2 3\n2 2 3\nnan 2 3\n")).words) == ["1", "2", "nan"]
+
+
+def test_of_a_word_that_comes_twice_the_first_counts(tmp_path):
+    assert read(file(tmp_path, "a 1\nb 2\na 3\n")).lookup(["a", "b"]).tolist() == [[1], [2]]
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("a 1 2\nb 1\n", r"words.txt:2: expected a word and 2 numbers, found 1"),
+        ("a 1 2\nb 1 2 3\n", r"words.txt:2: expected a word and 2 numbers, found more"),
+        ("2 3\na 1 2\n", r"words.txt:2: expected a word and 3 numbers, found 2"),
+        ("a 1 2\nb 1 x\n", r"words.txt:2: in the vector of 'b', .*'x'"),
+        ("a 1 2\nb 1 nan\n", r"words.txt: the vector of 'b' has an element that is no number"),
+        ("a 1 2\nb inf 1\n", r"words.txt: the vector of 'b' has an element that is no number"),
+        ("3 2\na 1 2\n", r"words.txt: line 1 promises 3 words, found 1"),
+        ("1 2\na 1 2\nb 1 2\n", r"words.txt: line 1 promises 1 words, found 2"),
+        ("hello\n", r"words.txt:1: expected a word and its numbers, found 'hello'"),
+        ("0 2\n", r"words.txt: no word vector found"),
+        ("", r"words.txt: empty"),
+    ],
+)
+def test_bad_text_is_named(tmp_path, text, message):
+    with pytest.raises(DataError, match=message):
+        read(file(tmp_path, text))
+
+
+@pytest.mark.parametrize(
+    ("array", "words", "message"),
+    [
+        (np.zeros((2, 3)), "a\n", r"v.words.txt: 1 words for the 2 rows of v.npy"),
+        (np.zeros(3), "a\n", r"v.npy: expected a matrix of floats.* found shape \(3,\)"),
+        (np.zeros((1, 3), dtype=np.int64), "a\n", r"v.npy: expected a matrix of floats.* int64"),
+        (np.array([[1, np.nan]]), "a\n", r"the vector of 'a' has an element that is no number"),
+        (np.array([[np.inf, -np.inf]]), "a\n", r"the vector of 'a' has an element"),
+        (np.array([[{}]], dtype=object), "a\n", r"v.npy: not a readable .npy matrix \(.*pickle"),
+    ],
+)
+def test_a_bad_matrix_is_named(tmp_path, array, words, message):
+    with pytest.raises(DataError, match=message):
+        read(matrix(tmp_path, array, words))
+
+
+def test_a_matrix_without_words_is_named(tmp_path):
+    np.save(tmp_path / "v.f16.npy", np.zeros((1, 2), dtype=np.float16))
+    with pytest.raises(DataError, match=r"its words are missing; expected them in .*v\.words\.txt"):
+        read(tmp_path / "v.f16.npy")
+
+
+def test_what_is_no_matrix_at_all_is_named(tmp_path):
+    with pytest.raises(DataError, match=r"v\.npy: not a readable \.npy matrix"):
+        read(file(tmp_path, "hello", "v.npy"))
+    with pytest.raises(DataError, match=r"none\.txt: cannot be read"):
+        read(tmp_path / "none.txt")
+
+
+def test_the_glove_subset_is_read():
+    if "ELMORE_DATA" not in os.environ:
+        pytest.skip("ELMORE_DATA is not set: the GloVe subset is not here")
+    folder = Path(os.environ["ELMORE_DATA"]) / "vectors"
+    vectors = read(folder / "glove.6B.50d.subset.f16.npy")
+    assert vectors.matrix.shape == (94047, 50)
+    king, queen, table = vectors.lookup(["King", "queen", "table"])
+    assert king @ queen > king @ table
