@@ -84,4 +84,4 @@ def test_vectors_feed_a_classifier():
 
 
 def test_code_written_for_allennlp_runs():
-    assert "(2, 3, 256)" in run("examples/from_allennlp.py")
+    assert "(2, 3, 512)" in run("examples/from_allennlp.py")

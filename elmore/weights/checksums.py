@@ -6,6 +6,7 @@ import re
 from pathlib import Path
 
 from elmore import atomic
+from elmore.errors import WeightsError
 
 
 def digest(path: Path) -> str:
@@ -31,3 +32,14 @@ def recorded(path: Path) -> str | None:
 def record(path: Path, found: str) -> None:
     """Write the record, in the format of sha256sum."""
     atomic.write(record_path(path), f"{found}  {path.name}\n".encode())
+
+
+def verify(folder: Path) -> None:
+    """Refuse a folder of which some file is not what its record says."""
+    for path in sorted(folder.iterdir()):
+        expected = recorded(path)
+        if expected is not None and digest(path) != expected:
+            raise WeightsError(
+                f"{path}: its sha256 is {digest(path)}, expected {expected}; the file was changed "
+                "or damaged, so install elmore again"
+            )

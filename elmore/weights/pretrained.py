@@ -6,7 +6,7 @@ from importlib import resources
 from pathlib import Path
 
 from elmore.errors import ConfigError, WeightsError
-from elmore.weights import archive, catalogue, fetch, folder
+from elmore.weights import archive, catalogue, checksums, fetch, folder
 from elmore.weights.bundle import Bundle
 from elmore.weights.convert import allennlp, bilm_tf, many_langs
 
@@ -61,6 +61,8 @@ def _load_name(name: str, progress: fetch.Progress | None) -> Bundle:
     for url, digest in zip(entry.files, digests, strict=True):
         fetch.fetch(url, fetch.cache_folder() / name, sha256=digest, progress=progress)
     places = _places(name)
+    if name == catalogue.BUNDLED:
+        checksums.verify(places[0])
     bundle = _load_pair(*places) if len(places) == 2 else _load_path(places[0])
     card = replace(
         bundle.card, name=name, language=entry.language, licence=entry.licence, data=entry.data

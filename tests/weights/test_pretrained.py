@@ -1,5 +1,6 @@
 import functools
 import http.server
+import shutil
 import threading
 import zipfile
 
@@ -112,6 +113,29 @@ def test_the_bundled_model_needs_no_name():
     elmo = elmore.load()
     assert elmo.embed(["It works at once ."])[0].vectors.shape == (5, elmo.width)
     assert elmo.bundle.card.licence
+
+
+def test_a_bundled_model_that_was_changed_is_refused(tmp_path, monkeypatch):
+    place = tmp_path / "bundled"
+    shutil.copytree(pretrained._places(catalogue.BUNDLED)[0], place)
+    monkeypatch.setattr(pretrained, "_places", lambda name: [place])
+    assert elmore.load().width
+    for name in ("model.safetensors", "vocabulary.txt"):
+        path = place / name
+        whole = path.read_bytes()
+        path.write_bytes(whole[:-2] + bytes([whole[-2] ^ 1]) + whole[-1:])
+        with pytest.raises(elmore.WeightsError, match=rf"{name}: its sha256 is"):
+            elmore.load()
+        path.write_bytes(whole)
+
+
+def test_the_bundled_model_is_small_and_whole():
+    place = pretrained._places(catalogue.BUNDLED)[0]
+    assert sum(path.stat().st_size for path in place.iterdir()) <= 32_000_000
+    bundle = pretrained.load()
+    assert bundle.softmax is not None
+    assert bundle.vocabulary is not None
+    assert len(bundle.vocabulary) >= 50_000
 
 
 def test_more_than_two_sources_are_refused():
