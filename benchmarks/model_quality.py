@@ -27,6 +27,7 @@ import torch
 
 import elmore
 from elmore import atomic
+from elmore.embed.job import model_digest
 from elmore.model.bilm import BiLM
 from elmore.probe.sense_data import SenseCorpus
 from elmore.tasks import word_vectors
@@ -61,6 +62,9 @@ def main() -> None:
     parser.add_argument("--page", action="store_true", help="only print the page")
     args = parser.parse_args()
     found = json.loads(args.results.read_text()) if args.results.exists() else {}
+    digest = model_digest(pretrained.load(args.model))
+    if found.setdefault("model", digest) != digest:
+        sys.exit(f"{args.results} is of another model; name another file")
     with tempfile.TemporaryDirectory() as place:
         for name, compute in cells(args.model, Path(place)).items():
             chosen = not args.cells or any(name.startswith(start) for start in args.cells)

@@ -34,7 +34,9 @@ def pos(
         bool, typer.Option("--control/--no-control", help="learn random labels too")
     ] = True,
     device: Annotated[str, typer.Option(help="auto, cpu or cuda")] = "auto",
-    seed: Annotated[int, typer.Option(help="of the order of words and the random labels")] = 0,
+    seed: Annotated[
+        int, typer.Option(min=0, help="of the order of words and the random labels")
+    ] = 0,
     json: Annotated[bool, typer.Option("--json", help="the numbers as JSON")] = False,
 ) -> None:
     """Part-of-speech tags from frozen vectors, by one linear classifier per layer.
@@ -50,14 +52,12 @@ def pos(
     from elmore.tasks import word_vectors
     from elmore.train.distributed import started
 
-    kind, _, file = (vectors or "").partition(":")
-    if vectors and (kind != "glove" or not file):
-        raise ConfigError(f"--vectors {vectors!r}: expected glove:FILE")
-    if vectors and (model or layers != "all"):
+    file = _file_of(vectors)
+    if file and (model or layers != "all"):
         raise ConfigError("--vectors are probed instead of a model: no --model and no --layers")
     data = linear.read(train, dev, test, column=column)
     with started(device) as (_, place):
-        if vectors:
+        if file:
             features = linear.of_words(data, word_vectors.read(file))
         else:
             with showing_download() as progress:
@@ -77,6 +77,18 @@ def pos(
             )
     found = [row.row() for row in rows]
     print_table(found if json else [_rounded(row) for row in found], as_json=json)
+
+
+def _file_of(vectors: str | None) -> str | None:
+    """Read what is said of word vectors."""
+    from elmore.errors import ConfigError
+
+    if vectors is None:
+        return None
+    kind, _, file = vectors.partition(":")
+    if kind != "glove" or not file:
+        raise ConfigError(f"--vectors {vectors!r}: expected glove:FILE")
+    return file
 
 
 def _rounded(row: dict) -> dict:
@@ -105,7 +117,7 @@ def wsd(
         float, typer.Option(help="share of the training documents that chooses the row")
     ] = 0.1,
     device: Annotated[str, typer.Option(help="auto, cpu or cuda")] = "auto",
-    seed: Annotated[int, typer.Option(help="of the documents and the intervals")] = 0,
+    seed: Annotated[int, typer.Option(min=0, help="of the documents and the intervals")] = 0,
     json: Annotated[bool, typer.Option("--json", help="the numbers as JSON")] = False,
 ) -> None:
     """Word senses from frozen vectors: the nearest average of a sense's annotated uses.
@@ -126,14 +138,12 @@ def wsd(
     from elmore.tasks import word_vectors
     from elmore.train.distributed import started
 
-    kind, _, file = (vectors or "").partition(":")
-    if vectors and (kind != "glove" or not file):
-        raise ConfigError(f"--vectors {vectors!r}: expected glove:FILE")
-    if vectors and model:
+    file = _file_of(vectors)
+    if file and model:
         raise ConfigError("--vectors are probed instead of a model: no --model")
     learned, tests, known = SenseCorpus(train), [*map(SenseCorpus, test)], index.read(wordnet)
     with started(device) as (_, place):
-        if vectors:
+        if file:
             source = word_vectors.read(file)
         else:
             with showing_download() as progress:
@@ -146,7 +156,7 @@ def wsd(
                 known,
                 held_out=held_out,
                 seed=seed,
-                name=kind,
+                name="glove",
                 progress=lambda done, words: update(done, words=words),
             )
     if json:

@@ -1,6 +1,5 @@
 """elmore task train, evaluate, predict: what vectors are worth to a task."""
 
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Annotated
@@ -44,6 +43,8 @@ def train(
 
     kind = tasks.find(name)
     chosen = tasks.recipe(kind, recipe, settings or [])
+    if test:
+        kind(chosen).read(test)  # a slip of the pen shows now, not after the training
     reports = run.train(
         kind, chosen, train, dev, out, embedder=embedder, resume=resume, device=device
     )
@@ -96,8 +97,12 @@ def predict(
     """Predict for texts, one a line."""
     import json as writer
 
+    from elmore.errors import ConfigError
     from elmore.tasks.run import predict as predictions
 
+    for text in texts or []:
+        if text != "-" and Path(text).is_file():
+            raise ConfigError(f"{text} is a file, and a text was expected; pass it by < {text}")
     cut = str.split if tokenized else None
     for found in predictions(run, _texts(texts or ["-"]), tokenize=cut, device=device):
         print(writer.dumps(found.data, ensure_ascii=False) if json else found.line)
@@ -105,11 +110,10 @@ def predict(
 
 def _texts(texts: list[str]) -> Iterator[str]:
     """Give what was typed, and the lines of stdin where a - stands."""
+    from elmore.text.files import Lines
+
     for text in texts:
-        if text == "-":
-            yield from (line.rstrip("\n") for line in sys.stdin)
-        else:
-            yield text
+        yield from map(str, Lines(["-"])) if text == "-" else (text,)
 
 
 def _line(scores: dict[str, float]) -> str:

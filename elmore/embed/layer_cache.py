@@ -15,6 +15,7 @@ import os
 import time
 from collections.abc import Iterable, Sequence
 from pathlib import Path
+from typing import BinaryIO
 
 import numpy as np
 from jaxtyping import Float16
@@ -96,8 +97,10 @@ def cache_key(embedder: Embedder, distinct: Iterable[Sequence[str]]) -> str:
     text = hashlib.sha256()
     for sentence in distinct:
         text.update(json.dumps(sentence).encode() + b"\n")
-    known = f"{model_digest(embedder.bundle)} {embedder.initial_state}"
-    model = hashlib.sha256(known.encode())
+    model = hashlib.sha256(f"{model_digest(embedder.bundle)} {embedder.initial_state}".encode())
+    if embedder.initial_state == "warm" and embedder.bundle.warm_state is not None:
+        for part in embedder.bundle.warm_state:
+            model.update(part.cpu().contiguous().numpy().data)
     return f"{model.hexdigest()[:32]}-{text.hexdigest()[:32]}"
 
 
@@ -106,20 +109,12 @@ def _build(
 ) -> None:
     begun = time.perf_counter()
     part = path.with_suffix(".part")  # of a build that was killed, it is written over
-    digest = hashlib.sha256()
-    with part.open("wb") as file:
-
-        def write(data: bytes | memoryview) -> None:
-            digest.update(data)
-            file.write(data)
-
-        write(_header(shape))
-        for found in embedder.stream(distinct, layers="all", dtype="float16"):
-            write(np.ascontiguousarray(found.vectors.transpose(1, 0, 2)).data)
-        file.write(digest.digest())
-        file.flush()
-        os.fsync(file.fileno())
-    part.replace(path)
+    try:
+        with part.open("wb") as file:
+            _write(embedder, distinct, file, shape)
+        part.replace(path)
+    finally:
+        part.unlink(missing_ok=True)  # a full disk must not stay full of it
     _log.info(
         "computed the layers of %d tokens in %.1f s and kept them: %s, %.0f MB",
         shape[0],
@@ -127,6 +122,26 @@ def _build(
         path,
         path.stat().st_size / 1e6,
     )
+
+
+def _write(
+    embedder: Embedder,
+    distinct: Sequence[Sequence[str]],
+    file: BinaryIO,
+    shape: tuple[int, int, int],
+) -> None:
+    digest = hashlib.sha256()
+
+    def write(data: bytes | memoryview) -> None:
+        digest.update(data)
+        file.write(data)
+
+    write(_header(shape))
+    for found in embedder.stream(distinct, layers="all", dtype="float16"):
+        write(np.ascontiguousarray(found.vectors.transpose(1, 0, 2)).data)
+    file.write(digest.digest())
+    file.flush()
+    os.fsync(file.fileno())
 
 
 def _header(shape: tuple[int, int, int]) -> bytes:

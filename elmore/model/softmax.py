@@ -362,6 +362,8 @@ def _evened(
 ) -> tuple[Tensor, Tensor, Tensor]:
     """Add words that never come, up to an even number."""
     missing = -len(rows) % _EVEN
+    if not missing:
+        return rows, offsets, words
     return (
         functional.pad(rows, (0, 0, 0, missing)),
         functional.pad(offsets, (0, missing), value=-math.inf),

@@ -140,7 +140,7 @@ def _drawn(documents: list[str], share: float, seed: int) -> set[str]:
     if not share:
         return set()
     if len(documents) < 2:
-        raise ConfigError("one document cannot be split to hold out a part; pass held_out=0")
+        raise ConfigError("one document cannot be split to hold out a part; pass --held-out 0")
     number = min(max(1, round(share * len(documents))), len(documents) - 1)
     order = np.random.default_rng(seed).permutation(len(documents))
     return {documents[place] for place in order[:number]}

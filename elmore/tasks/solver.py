@@ -103,6 +103,8 @@ def build(
     table, ids = None, None
     if sources.vectors is not None:
         matrix = torch.from_numpy(sources.vectors.matrix)
+        if not config.words.freeze:
+            matrix = matrix.clone()  # what was loaded stays as it is
         table = WordTable(matrix, freeze=config.words.freeze, dropout=0.0)
         ids = sources.vectors.ids
     elif words is not None:

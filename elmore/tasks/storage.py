@@ -74,7 +74,10 @@ def load(place: Path, *, device: str = "auto") -> Solver:
     recipe = config.build(kind.config_class, settings.recipe, f"{path}: recipe")
     opened = sources.reopened(settings.embedder, settings.sha256, path, device=device)
     words = None if settings.words is None else list(settings.words)
-    solver = solvers.build(kind(recipe), recipe, list(settings.labels), words, opened)
+    try:
+        solver = solvers.build(kind(recipe), recipe, list(settings.labels), words, opened)
+    except ValueError as error:  # of labels that are none of this task's
+        raise ConfigError(f"{path}: {error}") from error
     solver.scores = settings.scores
     _load_weights(solver, folder / "model.safetensors")
     return solver

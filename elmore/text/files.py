@@ -109,7 +109,8 @@ class Lines:
             except UnicodeDecodeError as error:
                 raise DataError(
                     f"{name}: line {number} is not UTF-8 at its byte {error.start + 1} "
-                    f"({line[error.start : error.start + 1]!r}); pass --errors replace to go on"
+                    f"({line[error.start : error.start + 1]!r}); mend it, or pass --errors replace "
+                    "where there is that option"
                 ) from error
 
     def _field(self, name: str, number: int, line: str) -> str | list[str]:

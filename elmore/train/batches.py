@@ -15,12 +15,16 @@ Item = TypeVar("Item")
 
 
 def ahead(
-    make: Callable[[int], Item], numbers: range, *, pinned: torch.device | None = None
+    make: Callable[[int], Item],
+    numbers: range,
+    *,
+    pinned: torch.device | None = None,
+    num_threads: int | None = None,
 ) -> Iterator[Item]:
     """Give `make(number)` for each number in order, made while the ones before are in use.
 
-    Several are made at once, so `make` must bear that. For a GPU they wait in pinned memory, from
-    which they can be copied while it works.
+    For a GPU they wait in pinned memory, from which they can be copied while it works, and several
+    are made at once unless `num_threads` says how many: `make` must bear that.
     """
     pins = pinned is not None and pinned.type == "cuda"
 
@@ -29,7 +33,7 @@ def ahead(
         return _pin(item) if pins else item
 
     waiting: deque[Future[Item]] = deque()
-    pool = ThreadPoolExecutor(_THREADS if pins else 1, "elmore-batches")
+    pool = ThreadPoolExecutor(num_threads or (_THREADS if pins else 1), "elmore-batches")
     try:
         for number in numbers:
             waiting.append(pool.submit(made, number))

@@ -175,8 +175,8 @@ class _Drive:
         if self.ranks.first:
             self.run.remove(step)
         raise ElmoreError(
-            f"{found}; {self.run.last_good()}; start anew with a lower rate or clip, from the best "
-            f"model with --init {self.run.best} if there is one"
+            f"{found}; {self.run.last_good()}; start anew with a lower train.rate or train.clip; "
+            f"the best model so far, if there is one, is {self.run.best}"
         )
 
     def _evaluate(self, step: int) -> tuple[dict[str, float], bool]:
@@ -186,6 +186,9 @@ class _Drive:
         self.trainable.module.train(training)
         metric = self.trainable.metric
         score = scores.get(metric)
+        if score is not None:  # rounding may differ between processes; what follows must not
+            own = torch.tensor(score if self.ranks.first else 0.0, dtype=torch.float64)
+            score = sum_over(self.ranks, own.to(self.device)).item()
         if score is not None and not math.isfinite(score):
             self._refuse(step, f"the {metric} is not finite after update {step}")
         sign = 1 if self.trainable.higher_is_better else -1

@@ -178,7 +178,7 @@ def _refuse_difference(old: dict[str, Any], new: dict[str, Any], path: Path) -> 
         shown = ", ".join(f"{k} {before.get(k)!r} -> {after.get(k)!r}" for k in sorted(keys)[:5])
         raise ConfigError(
             f"{path}: this run has another recipe ({shown}); resume with the same one, or start "
-            "anew with --init"
+            "anew in another folder"
         )
 
 

@@ -28,7 +28,11 @@ def packed(tensors: dict[str, Tensor], storage: Storage) -> dict[str, Tensor]:
         return {name: tensor.contiguous() for name, tensor in tensors.items()}
     found = {}
     for name, tensor in tensors.items():
-        if storage == "int8" and tensor.dim() > 1 and tensor.numel() >= _LARGE:
+        in_bytes = storage == "int8" and tensor.dim() > 1 and tensor.numel() >= _LARGE
+        most = torch.finfo(torch.float16).max * (_MOST if in_bytes else 1)
+        if tensor.numel() and not tensor.abs().max() <= most:
+            raise WeightsError(f"{name} holds numbers that {storage} cannot; store it as float32")
+        if in_bytes:
             numbers, found[name + SCALE] = rounded(tensor.flatten(1))
             found[name] = numbers.view(tensor.shape)
         else:
@@ -50,10 +54,10 @@ def unpacked(
     if scale is None:
         return numbers
     scales = get(scale)
-    if numbers.dtype != torch.int8 or scales.shape != (len(numbers),):
+    if numbers.dtype != torch.int8 or numbers.dim() < 2 or scales.shape != numbers.shape[:1]:
         raise WeightsError(
             f"{where}: {name} is {numbers.dtype} of shape {tuple(numbers.shape)} and its scale has "
-            f"shape {tuple(scales.shape)}; expected int8 and one scale for each row"
+            f"shape {tuple(scales.shape)}; expected rows of int8 and one scale for each"
         )
     rows = numbers.flatten(1).to(torch.float32) * scales.to(torch.float32)[:, None]
     return rows.view(numbers.shape)

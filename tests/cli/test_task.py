@@ -49,11 +49,21 @@ def test_train_evaluate_and_predict(tmp_path, data):
     assert json.loads(line)["tokens"] == ["a", "b.", "c"]
 
 
+def test_a_file_where_a_text_belongs_is_pointed_out(tmp_path, data):
+    assert train(tmp_path, data).code == 0
+    text = tmp_path / "text.txt"
+    text.write_text("Ann left .")
+    found = elmore_command("task", "predict", str(tmp_path / "run"), str(text))
+    assert found.code == 1
+    assert f"{text} is a file, and a text was expected" in found.err
+
+
 def test_lines_of_stdin_are_predicted(tmp_path, data, monkeypatch):
     import io
 
     assert train(tmp_path, data).code == 0
-    monkeypatch.setattr(sys, "stdin", io.StringIO("Bo left .\n\nAnn saw Rome .\n"))
+    typed = io.TextIOWrapper(io.BytesIO(b"Bo left .\n\nAnn saw Rome .\n"))
+    monkeypatch.setattr(sys, "stdin", typed)
     shown = elmore_command("task", "predict", str(tmp_path / "run")).out
     assert len(shown.split("\n")) == 4
 
@@ -70,6 +80,7 @@ def test_lines_of_stdin_are_predicted(tmp_path, data, monkeypatch):
         (["--set", "batch_size=0"], "batch_size must be at least 1"),
         (["--recipe", "none.toml"], "none.toml: no such recipe"),
         (["--dev", "missing.conll"], "missing.conll"),
+        (["--test", "missing.conll"], "missing.conll"),
         (["--resume"], "no run to resume there"),
     ],
 )

@@ -12,6 +12,7 @@ from elmore.model.config import BiLMConfig, CharCNNConfig, LSTMConfig
 from elmore.model.softmax import Softmax, SoftmaxConfig
 from elmore.text.characters import ByteAlphabet
 from elmore.train.batches import moved
+from tests import language
 
 ROWS, STEPS = 6, 5
 TYPES = [
@@ -69,6 +70,35 @@ def losses_and_gradients(network: LanguageModel, bf16: bool) -> list[torch.Tenso
         found += [weight.grad.clone() for weight in network.parameters()]
         network.zero_grad(set_to_none=True)
     return found
+
+
+@pytest.mark.gpu
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device: pytest -m gpu")
+@pytest.mark.parametrize("softmax", ["sampled", "adaptive"])
+def test_a_training_that_is_recorded_learns_what_a_launched_one_does(tmp_path, softmax):
+    """With batches of one shape, and the rare words found beforehand."""
+    corpus = language.prepared(tmp_path, "toy", language.sentences(300))
+    found = []
+    for recorded in (False, True):
+        settings = language.recipe("model.dropout=0", f"softmax.kind={softmax}")
+        training = language.training(corpus, settings)
+        training.module.cuda().train()
+        if recorded:
+            training.record()
+        carried, losses = None, []
+        for number in range(4):
+            batch = moved(training.batch(number), torch.device("cuda"))
+            outcome = training.module(batch, carried)
+            outcome.loss.backward()
+            losses += [
+                outcome.loss.detach(),
+                *(w.grad.clone() for w in training.module.parameters()),
+            ]
+            carried = {name: part.detach() for name, part in outcome.carried.items()}
+            training.module.zero_grad(set_to_none=True)
+        found.append(losses)
+    for one, other in zip(*found, strict=True):
+        assert (one - other).norm() <= 1e-5 * one.norm()
 
 
 @pytest.mark.gpu

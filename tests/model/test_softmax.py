@@ -11,6 +11,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 from elmore.errors import ConfigError
 from elmore.model import sampling
+from elmore.model import softmax as softmaxes
 from elmore.model.softmax import AdaptiveSoftmax, Softmax, SoftmaxConfig, build, log_sum_others
 
 EXACT = {"rtol": 1e-12, "atol": 1e-12}
@@ -413,6 +414,27 @@ def test_adaptive_probabilities_sum_to_one_and_are_what_is_scored(cutoffs):
     assert_close(found, expected, **EXACT)
     assert_close(gradients(found, states, module), gradients(expected, states, module), **EXACT)
     assert torch.equal(module.loss(states, targets, 5), found)
+
+
+def test_adaptive_takes_the_places_of_rare_words_from_those_who_know_them():
+    module, (states, targets) = softmax(kind="adaptive", cutoffs=(4, 8)), batch()
+    rare = module.rare(targets)
+    assert [targets[here].min().item() >= 4 for here in rare] == [True, True]
+    assert sum(map(len, rare)) == (targets >= 4).sum()
+    assert_close(module.nll(states, targets, rare), module.nll(states, targets), rtol=0, atol=0)
+    swapped = module.nll(states, targets, (rare[0][:0], rare[1][:0]))
+    assert (swapped[targets >= 4] != module.nll(states, targets)[targets >= 4]).all()
+
+
+def test_words_that_are_added_for_evenness_are_never_counted():
+    states, rows = torch.randn(7, 4), torch.randn(10, 4)
+    offsets, words, targets = torch.randn(10), torch.arange(10), torch.arange(7)
+    evened = softmaxes._evened(rows, offsets, words)
+    assert [len(each) for each in evened] == [64, 64, 64]
+    plain = softmaxes.log_sum_others(states, rows, offsets, words, targets, chunk=1000)
+    even = softmaxes.log_sum_others(states, *evened, targets, chunk=1000)
+    assert_close(even, plain)
+    assert softmaxes._evened(*evened)[0] is evened[0]
 
 
 def test_adaptive_words_are_those_of_the_equation():

@@ -231,6 +231,10 @@ def test_options_that_cannot_be_meant_are_refused(files, model, arguments, sente
     assert sentence in refused(*files, "--model", model, *arguments)
 
 
-@pytest.mark.parametrize("vectors", ["x.txt", "glove:", "elmo:x"])
+def test_a_seed_below_zero_is_a_matter_of_usage(files, model):
+    assert elmore_command("probe", "pos", *files, "--model", model, "--seed", "-1").code == 2
+
+
+@pytest.mark.parametrize("vectors", ["", "x.txt", "glove:", "elmo:x"])
 def test_vectors_are_named_by_their_kind_and_file(files, vectors):
     assert "expected glove:FILE" in refused(*files, "--vectors", vectors)

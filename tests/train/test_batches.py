@@ -23,6 +23,15 @@ def test_batches_come_in_order_and_each_once(count, first):
     assert makers() == []
 
 
+def test_several_threads_give_the_same_batches_in_the_same_order():
+    def make(number: int) -> int:
+        time.sleep(0.002 * (number % 3))  # later ones are often ready first
+        return number * number
+
+    assert list(ahead(make, range(40), num_threads=4)) == [number**2 for number in range(40)]
+    assert makers() == []
+
+
 def test_batches_are_made_before_they_are_asked_for_but_not_all_of_them():
     made = []
     batches = ahead(lambda number: made.append(number) or number, range(100))

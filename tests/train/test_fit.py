@@ -246,9 +246,10 @@ def test_a_bad_loss_stops_and_names_the_last_good_checkpoint(tmp_path, module, f
     with pytest.raises(ElmoreError, match=found) as error:
         fitted(tmp_path, Toy(module), steps=20, save_every=2, log_every=3, keep=5)
     advice = (
-        f"start anew with a lower rate or clip, from the best model with --init {tmp_path}/best"
+        "start anew with a lower train.rate or train.clip; the best model so far, if there is one, "
+        f"is {tmp_path}/best"
     )
-    assert f"; {advice} if there is one" in str(error.value)
+    assert f"; {advice}" in str(error.value)
     assert max(Run(tmp_path).steps(), default=None) == last
     if last:
         assert f"the last good checkpoint is {tmp_path}/checkpoints/step-{last:08}" in str(

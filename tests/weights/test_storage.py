@@ -50,6 +50,13 @@ def test_what_is_small_or_has_no_rows_stays_in_half_precision():
     assert stored(set(found)) == {"bias": None, "few": None, "m": "m" + SCALE}
 
 
+@pytest.mark.parametrize("storage", ["float16", "int8"])
+def test_what_half_precision_cannot_hold_is_refused_before_anything_is_written(storage):
+    for weights in (torch.tensor([1.0, 1e6]), torch.full((128, 128), 1e9)):
+        with pytest.raises(WeightsError, match=f"w holds numbers that {storage} cannot"):
+            packed({"w": weights}, storage)
+
+
 def test_kernels_of_three_dimensions_keep_their_shape():
     weights = torch.randn(64, 16, 16)
     found = packed({"w": weights}, "int8")
@@ -81,7 +88,7 @@ def test_a_model_folder_in_bytes_is_a_quarter_and_says_nearly_the_same(bundle, t
     assert 0 < (layers[0] - layers[1]).abs().max() < 0.02 * layers[0].abs().max()
 
 
-@pytest.mark.parametrize("spoil", ["shape", "dtype", "nan", "none"])
+@pytest.mark.parametrize("spoil", ["shape", "dtype", "nan", "none", "flat"])
 def test_a_scale_that_does_not_fit_is_refused_in_one_sentence(bundle, tmp_path, spoil):
     folder.save(bundle, tmp_path / "bytes", storage="int8")
     path = tmp_path / "bytes" / "model.safetensors"
@@ -91,6 +98,8 @@ def test_a_scale_that_does_not_fit_is_refused_in_one_sentence(bundle, tmp_path, 
         tensors[name] = tensors[name][:-1]
     elif spoil == "dtype":
         tensors[name.removesuffix(SCALE)] = tensors[name.removesuffix(SCALE)].half()
+    elif spoil == "flat":
+        tensors[name.removesuffix(SCALE)] = tensors[name.removesuffix(SCALE)].flatten()
     elif spoil == "nan":
         tensors[name][0] = torch.nan
     else:

@@ -1,0 +1,43 @@
+"""What the package promises to do offline, with the model that it brings."""
+
+import numpy as np
+import pytest
+
+from elmore.lm import config, scoring
+from elmore.lm.evaluate import evaluate
+from elmore.lm.finetune import finetune
+from elmore.weights import pretrained
+from tests import language
+
+WORDS = ["The", "team", "won", "the", "match", "against", "Spain", "."]
+
+
+@pytest.fixture(scope="module")
+def english():
+    return pretrained.load()
+
+
+def test_it_knows_which_word_comes(english):
+    (right, wrong) = scoring.score(english, [WORDS, WORDS[::-1]])
+    assert np.mean(right.forward) > np.mean(wrong.forward) + 1
+    assert np.mean(right.backward) > np.mean(wrong.backward) + 1
+
+
+def test_it_names_what_could_stand_in_a_place(english):
+    found = scoring.substitutes(
+        english, ["The", "team", "won", "the", "match", "against", "Spain", "."], 4
+    )
+    assert {"game", "match"} <= {word for word, _ in found}
+
+
+def test_it_is_measured_and_carried_on(tmp_path):
+    text = ["The river rose by two metres .", "A red rose stood on the table ."] * 20
+    shards = language.prepared(tmp_path, "shards", text, valid=text[:2])
+    before = evaluate("english", shards.path, device="cpu")
+    assert before.perplexity < 1000
+    recipe = config.finetuning(
+        overrides=["stream.rows=2", "stream.steps=8", "train.steps=2", "train.rate=1e-3"]
+    )
+    list(finetune(["english"], shards.path, tmp_path / "run", recipe, device="cpu"))
+    after = evaluate(tmp_path / "run", shards.path, device="cpu")
+    assert after.perplexity < before.perplexity
