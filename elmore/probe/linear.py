@@ -1,6 +1,6 @@
 """A linear probe per layer: how much of a word's tag a frozen vector tells.
 
-The probe is a multinomial logistic regression on standardised vectors. What it can learn by heart
+The probe is a multinomial logistic regression on whitened vectors. What it can learn by heart
 is shown by a control task (Hewitt and Liang, 2019): every word type gets one random tag, drawn from
 the tags of the training text, and the same probe learns those. Selectivity is the accuracy on the
 true tags less the accuracy on the random ones.
