@@ -113,6 +113,7 @@ def test_models_of_words_and_of_both_stream_too(tmp_path, rng):
         np.testing.assert_allclose(found.vectors, single, rtol=0, atol=1e-5)
 
 
+@pytest.mark.timeout(600)  # half a minute, but several on a busy machine
 def test_a_sentence_of_100_000_tokens_works(tmp_path):
     settings = bilm_options(dim=4, projection_dim=2, n_layers=1)
     weights = bilm_weights(settings, np.random.default_rng(0))

@@ -418,8 +418,8 @@ def test_a_sentence_without_tokens_has_no_vectors(files):
 
 def test_without_files_it_is_the_bundled_model():
     embedder = ElmoEmbedder()
-    assert embedder.embed_sentence(["Hello", "."]).shape == (3, 2, 256)
-    assert Elmo(None, None, 1).get_output_dim() == 256
+    assert embedder.embed_sentence(["Hello", "."]).shape == (3, 2, 512)
+    assert Elmo(None, None, 1).get_output_dim() == 512
 
 
 LINES = "The bank\na b/c .\nThe bank\n"
