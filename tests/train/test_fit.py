@@ -3,6 +3,7 @@
 import json
 import os
 import signal
+import time
 
 import pytest
 import torch
