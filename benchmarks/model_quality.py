@@ -33,7 +33,7 @@ from elmore.probe.sense_data import SenseCorpus
 from elmore.tasks import word_vectors
 from elmore.weights import folder, pretrained
 
-DATA = Path(os.environ.get("ELMORE_DATA", "data"))
+DATA = Path(os.environ["ELMORE_DATA"])
 GLOVE = DATA / "vectors/glove.6B.50d.subset.f16.npy"
 POS = [
     f"--{split}={DATA}/tasks/pos/en_ewt-ud-{split}.conllu.xz" for split in ("train", "dev", "test")
