@@ -5,6 +5,15 @@ from typing import Annotated, Literal
 
 import typer
 
+Model = Annotated[
+    str | None,
+    typer.Option(help="a name, a folder, a zip …", show_default="the bundled English model"),
+]
+Vectors = Annotated[
+    str | None,
+    typer.Option(help="glove:FILE, word vectors to probe instead of a model; .txt or .npy"),
+]
+
 probe = typer.Typer(
     name="probe",
     help="Ask what each layer of a model knows.",
@@ -18,14 +27,8 @@ def pos(
     train: Annotated[Path, typer.Option(help="CoNLL-U to learn from, also .gz .xz .bz2 .zst")],
     dev: Annotated[Path, typer.Option(help="CoNLL-U to choose the best round by")],
     test: Annotated[Path, typer.Option(help="CoNLL-U that the accuracy is of")],
-    model: Annotated[
-        str | None,
-        typer.Option(help="a name, a folder, a zip …", show_default="the bundled English model"),
-    ] = None,
-    vectors: Annotated[
-        str | None,
-        typer.Option(help="glove:FILE, word vectors to probe instead of a model; .txt or .npy"),
-    ] = None,
+    model: Model = None,
+    vectors: Vectors = None,
     column: Annotated[Literal["xpos", "upos"], typer.Option(help="which tags")] = "xpos",
     layers: Annotated[str, typer.Option(help="all and their average, average, or a number")] = (
         "all"
@@ -105,14 +108,8 @@ def wsd(
     ],
     test: Annotated[list[Path], typer.Option(help="likewise; may be given several times")],
     wordnet: Annotated[Path, typer.Option(help="folder of WordNet 3.0, with index.sense in it")],
-    model: Annotated[
-        str | None,
-        typer.Option(help="a name, a folder, a zip …", show_default="the bundled English model"),
-    ] = None,
-    vectors: Annotated[
-        str | None,
-        typer.Option(help="glove:FILE, word vectors to probe instead of a model; .txt or .npy"),
-    ] = None,
+    model: Model = None,
+    vectors: Vectors = None,
     held_out: Annotated[
         float, typer.Option(help="share of the training documents that chooses the row")
     ] = 0.1,
