@@ -57,13 +57,13 @@ def train(
         found["test"] = run.evaluate(out, test, device=device)
     shares = best.learner.embedding.shares()
     if json:
-        print(writer.dumps({**found, **({"layers": shares._asdict()} if shares else {})}))
+        layers = {place: share._asdict() for place, share in shares.items()}
+        print(writer.dumps({**found, **({"layers": layers} if layers else {})}))
         return
     for split, scores in found.items():
         print(f"{split}  {_line(scores)}")
-    if shares:
-        weights = " ".join(f"{share:.3f}" for share in shares.shares)
-        print(f"layers  {weights}  gamma {shares.gamma:.3f}")
+    for place, (weights, gamma) in shares.items():
+        print(f"layers at {place}  {' '.join(f'{w:.3f}' for w in weights)}  gamma {gamma:.3f}")
 
 
 @task.command()

@@ -1,14 +1,15 @@
 """The bottom of every task model: a batch of sentences to one vector per token.
 
 Side by side stand, as the embedder and the recipe have it, a word vector (ready-made or learned), a
-vector of the word's characters, and a learned mix of a biLM's layers.
+vector of the word's characters, and a learned mix of a biLM's layers. A mix of its own may also
+stand above the task's encoder, beside what comes out of it.
 
-Shapes: B sentences, T tokens, N distinct words, V words, L layers, D width.
+Shapes: B sentences, T tokens, N distinct words, V words, L layers, D width, E width above.
 """
 
 import copy
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 import torch
 from jaxtyping import Bool, Float, Int
@@ -63,6 +64,8 @@ class CharactersConfig:
 class ElmoConfig:
     """How a biLM's layers come in."""
 
+    where: Literal["input", "output", "both"] = "input"
+    """Beside the word vectors, beside what the task's encoder makes of them, or both."""
     dropout: float = 0.5
     layer_norm: bool = False
     """Even each layer's vector out before mixing."""
@@ -82,13 +85,19 @@ class ElmoConfig:
 
 
 class Embedded(NamedTuple):
-    """What a task model works on: zero where the mask is false.
-
-    Whatever else of the embedder a model may want, above its encoder say, has its place here.
-    """
+    """What a task model works on: zero where the mask is false."""
 
     vectors: Float[Tensor, "B T D"]
     mask: Bool[Tensor, "B T"]
+    above: Float[Tensor, "B T E"]
+    """To stand beside what comes out of the task's encoder; E is 0 where nothing is to."""
+
+
+class Widths(NamedTuple):
+    """Of the vectors that a task model gets."""
+
+    input: int
+    above: int = 0
 
 
 class Shares(NamedTuple):
@@ -126,53 +135,83 @@ class WordTable(nn.Module):
         return torch.where(known[:, :, None], found, self.unknown)
 
 
-class ElmoMix(nn.Module):
-    """A learned mix of a biLM's layers: of cached ones, or of a copy that is trained along."""
+class Layers(nn.Module):
+    """A biLM's layers: those of the cache, or of a copy of the biLM that is trained along."""
 
-    def __init__(self, config: ElmoConfig, elmo: Embedder) -> None:
+    def __init__(self, elmo: Embedder, *, freeze: bool) -> None:
+        super().__init__()
+        self._tuned: Embedder | None = None
+        if not freeze:
+            self._tuned = copy.deepcopy(elmo)
+            self.bilm = self._tuned.bundle.model.requires_grad_(True)
+
+    def forward(self, read: Read) -> Float[Tensor, "L B T D"]:
+        """Give the layers of a batch."""
+        if self._tuned is not None:
+            return self._tuned.run(read.sentences).without_boundaries().states
+        assert read.layers is not None
+        return read.layers
+
+
+class Mix(nn.Module):
+    """A learned mix of layers, for one place of a task model."""
+
+    def __init__(self, config: ElmoConfig, num_layers: int) -> None:
         super().__init__()
         self.mix = ScalarMix(
-            elmo.num_layers,
+            num_layers,
             layer_norm="token" if config.layer_norm else False,
             last_only=config.last_only,
         )
         self.dropout = nn.Dropout(config.dropout)
         self.strength = config.penalty
-        self.width = elmo.width
-        self._tuned: Embedder | None = None
-        if not config.freeze:
-            self._tuned = copy.deepcopy(elmo)
-            self.bilm = self._tuned.bundle.model.requires_grad_(True)
 
-    def forward(self, read: Read) -> Float[Tensor, "B T D"]:
+    def forward(self, layers: Float[Tensor, "L B T D"]) -> Float[Tensor, "B T D"]:
         """Mix the layers of a batch."""
-        if self._tuned is not None:
-            layers = self._tuned.run(read.sentences).without_boundaries().states
-        else:
-            assert read.layers is not None
-            layers = read.layers.to(self.mix.gamma.dtype)
-        return self.dropout(self.mix(layers))
+        return self.dropout(self.mix(layers.to(self.mix.gamma.dtype)))
 
     def penalty(self) -> Float[Tensor, ""]:
         """Give lambda * sum(w^2) over the weights of the mix."""
         return self.mix.penalty(self.strength)
+
+    def shares(self) -> Shares:
+        """Say what the layers weigh now."""
+        return Shares(self.mix.shares().tolist(), self.mix.gamma.item())
 
 
 class Embedding(nn.Module):
     """Words, characters and layers side by side."""
 
     def __init__(
-        self, words: WordTable | None, characters: CharEncoder | None, elmo: ElmoMix | None
+        self,
+        words: WordTable | None,
+        characters: CharEncoder | None,
+        elmo: Embedder | None,
+        config: ElmoConfig,
     ) -> None:
         super().__init__()
-        self.words, self.characters, self.elmo = words, characters, elmo
-        self.width = sum(
-            [
-                words.width if words else 0,
-                characters.output_dim if characters else 0,
-                elmo.width if elmo else 0,
-            ]
+        self.words, self.characters = words, characters
+        self.layers = None if elmo is None else Layers(elmo, freeze=config.freeze)
+        places = ("input", "output") if config.where == "both" else (config.where,)
+        self.mixes = nn.ModuleDict(
+            {place: Mix(config, elmo.num_layers) for place in places} if elmo else {}
         )
+        mixed = dict.fromkeys(self.mixes, elmo.width) if elmo else {}
+        self.widths = Widths(
+            sum(
+                [
+                    words.width if words else 0,
+                    characters.output_dim if characters else 0,
+                    mixed.get("input", 0),
+                ]
+            ),
+            mixed.get("output", 0),
+        )
+        if not self.widths.input:
+            raise ConfigError(
+                "nothing is left to read: the biLM comes in at the output alone; name word vectors "
+                'beside it, as in glove:FILE+elmo:MODEL, or set elmo.where to "both"'
+            )
 
     def forward(self, read: Read) -> Embedded:
         """Give a vector per token."""
@@ -184,16 +223,23 @@ class Embedding(nn.Module):
             assert read.index is not None
             assert read.characters is not None
             parts.append(functional.embedding(read.index, self.characters(read.characters)))
-        if self.elmo is not None:
-            parts.append(self.elmo(read))
-        return Embedded(torch.cat(parts, dim=-1) * read.mask[:, :, None], read.mask)
+        mixed: dict[str, Tensor] = {}
+        if self.layers is not None:
+            layers = self.layers(read)
+            mixed = {place: mix(layers) for place, mix in self.mixes.items()}
+        parts += [mixed["input"]] if "input" in mixed else []
+        inside = read.mask[:, :, None]
+        vectors = torch.cat(parts, dim=-1) * inside
+        above = mixed["output"] * inside if "output" in mixed else vectors[:, :, :0]
+        return Embedded(vectors, read.mask, above)
 
-    def penalty(self) -> Float[Tensor, ""] | float:
+    def penalty(self) -> Float[Tensor, ""] | int:
         """Give what is added to the loss of an update, whatever its size."""
-        return self.elmo.penalty() if self.elmo is not None else 0.0
+        return sum(mix.penalty() for mix in self._mixes().values())
 
-    def shares(self) -> Shares | None:
-        """Say what the layers of the biLM weigh now; None without one."""
-        if self.elmo is None:
-            return None
-        return Shares(self.elmo.mix.shares().tolist(), self.elmo.mix.gamma.item())
+    def shares(self) -> dict[str, Shares]:
+        """Say what the layers of the biLM weigh now, at each place where they come in."""
+        return {place: mix.shares() for place, mix in self._mixes().items()}
+
+    def _mixes(self) -> dict[str, Mix]:
+        return {place: mix for place, mix in self.mixes.items() if isinstance(mix, Mix)}

@@ -10,7 +10,7 @@ from jaxtyping import Int
 from torch import Tensor, nn
 
 from elmore.embed.layer_cache import CachedLayers
-from elmore.tasks.embedding import ElmoMix, Embedding, WordTable
+from elmore.tasks.embedding import Embedding, WordTable
 from elmore.tasks.layers.encoders import CharEncoder
 from elmore.tasks.reading import UNKNOWN, Read, Reader
 from elmore.tasks.sources import Sources
@@ -116,11 +116,9 @@ def build(
         sizes = config.characters
         characters = CharEncoder(sizes.embedding_dim, sizes.num_filters, sizes.width)
         alphabet = ByteAlphabet()
-    elmo = sources.elmo
-    mix = None if elmo is None else ElmoMix(config.elmo, elmo)
-    embedding = Embedding(table, characters, mix)
-    reader = Reader(ids, alphabet, elmo if config.elmo.freeze else None)
-    learner = Learner(embedding, task.model(embedding.width, labels))
+    embedding = Embedding(table, characters, sources.elmo, config.elmo)
+    reader = Reader(ids, alphabet, sources.elmo if config.elmo.freeze else None)
+    learner = Learner(embedding, task.model(embedding.widths, labels))
     return Solver(task, config, labels, words, sources, reader, learner, {})
 
 

@@ -12,7 +12,7 @@ import torch
 from torch import nn
 
 from elmore.errors import ConfigError
-from elmore.tasks.embedding import Embedded
+from elmore.tasks.embedding import Embedded, Widths
 from elmore.tasks.layers.encoders import BiLSTM, VariationalDropout
 from elmore.tasks.tagged import Tagged
 from elmore.tasks.task import Features, Task
@@ -39,16 +39,16 @@ class TaggerConfig:
 class TagScores(nn.Module):
     """A biLSTM and a score for each label of each token."""
 
-    def __init__(self, config: TaggerConfig, width: int, num_labels: int) -> None:
+    def __init__(self, config: TaggerConfig, widths: Widths, num_labels: int) -> None:
         super().__init__()
         self.dropout = VariationalDropout(config.dropout)
-        self.encoder = BiLSTM(width, config.hidden_dim, config.num_layers, config.dropout)
-        self.scores = nn.Linear(self.encoder.output_dim, num_labels)
+        self.encoder = BiLSTM(widths.input, config.hidden_dim, config.num_layers, config.dropout)
+        self.scores = nn.Linear(self.encoder.output_dim + widths.above, num_labels)
 
     def forward(self, embedded: Embedded) -> torch.Tensor:
         """Give scores (B, T, K)."""
         states = self.encoder(self.dropout(embedded.vectors), embedded.mask)
-        return self.scores(self.dropout(states))
+        return self.scores(self.dropout(torch.cat([states, embedded.above], dim=-1)))
 
 
 class Tagging(Task):

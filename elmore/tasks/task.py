@@ -13,7 +13,7 @@ from torch import Tensor, nn
 from elmore import config
 from elmore.errors import ConfigError
 from elmore.tasks import TASKS
-from elmore.tasks.embedding import CharactersConfig, ElmoConfig, Embedded, WordsConfig
+from elmore.tasks.embedding import CharactersConfig, ElmoConfig, Embedded, Widths, WordsConfig
 from elmore.train.config import TrainConfig
 
 RECIPES = Path(config.__file__).parent / "recipes" / "tasks"
@@ -88,8 +88,8 @@ class Task(ABC):
         """Fix the labels, from the training examples."""
 
     @abstractmethod
-    def model(self, width: int, labels: list[str]) -> TaskModel:
-        """Build the network, for vectors of that width."""
+    def model(self, widths: Widths, labels: list[str]) -> TaskModel:
+        """Build the network, for vectors of these widths."""
 
     @abstractmethod
     def features(self, examples: Sequence[Any], labels: list[str], *, truth: bool) -> Features:

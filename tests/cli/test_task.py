@@ -33,7 +33,9 @@ def test_train_evaluate_and_predict(tmp_path, data):
     dev, test, layers = done.out.splitlines()
     assert dev.startswith("dev  f1 ")
     assert test.removeprefix("test") == dev.removeprefix("dev")
-    shares = [float(share) for share in layers.split("  ")[1].split()]
+    shares = [
+        float(share) for share in layers.removeprefix("layers at input  ").split("  ")[0].split()
+    ]
     assert len(shares) == 3
     assert sum(shares) == pytest.approx(1, abs=0.002)
     assert "perplexity" not in done.err

@@ -1,9 +1,11 @@
+import numpy as np
 import pytest
 import torch
 from torch.testing import assert_close
 
 from elmore.embed.embedder import load
-from elmore.tasks.embedding import ElmoConfig, ElmoMix, Embedding, WordTable
+from elmore.errors import ConfigError
+from elmore.tasks.embedding import ElmoConfig, Embedding, Layers, Mix, Widths, WordTable
 from elmore.tasks.layers.encoders import CharEncoder
 from elmore.tasks.reading import Reader, known_words
 from elmore.text.characters import ByteAlphabet
@@ -45,7 +47,8 @@ def test_words_are_known_from_their_second_time_on():
 
 def test_an_untrained_mix_is_the_average_of_the_layers(elmo):
     reader = Reader(elmo=elmo)
-    vectors, mask = Embedding(None, None, ElmoMix(ElmoConfig(dropout=0.0), elmo))(read(reader))
+    vectors, mask, above = Embedding(None, None, elmo, ElmoConfig(dropout=0.0))(read(reader))
+    assert above.shape == (2, 5, 0)
     for row, sentence in enumerate(elmo.embed(SENTENCES)):
         length = len(sentence.tokens)
         expected = torch.from_numpy(sentence.vectors)
@@ -55,39 +58,65 @@ def test_an_untrained_mix_is_the_average_of_the_layers(elmo):
 
 
 def test_a_frozen_bilm_is_no_state_and_its_mix_is_learned(elmo):
-    mix = ElmoMix(ElmoConfig(), elmo)
-    assert set(mix.state_dict()) == {"mix.weights", "mix.gamma"}
-    mix(read(Reader(elmo=elmo))).sum().backward()
-    assert mix.mix.weights.grad is not None
+    embedding = Embedding(None, None, elmo, ElmoConfig())
+    weights, gamma = "mixes.input.mix.weights", "mixes.input.mix.gamma"
+    assert set(embedding.state_dict()) == {weights, gamma}
+    embedding(read(Reader(elmo=elmo))).vectors.sum().backward()
+    assert embedding.get_parameter(weights).grad is not None
     assert all(weight.grad is None for weight in elmo.bundle.model.parameters())
 
 
 def test_a_bilm_that_is_trained_along_is_a_copy_and_part_of_the_state(elmo):
-    mix = ElmoMix(ElmoConfig(freeze=False, dropout=0.0), elmo).eval()
-    assert any(name.startswith("bilm.") for name in mix.state_dict())
-    before = ElmoMix(ElmoConfig(dropout=0.0), elmo)(read(Reader(elmo=elmo)))
+    layers = Layers(elmo, freeze=False).eval()
+    assert any(name.startswith("bilm.") for name in layers.state_dict())
+    before = Layers(elmo, freeze=True)(read(Reader(elmo=elmo))).float()
     batch = Reader().read(SENTENCES, None)
     assert batch.layers is None
-    found = mix(batch)
+    found = layers(batch)
     assert_close(found * batch.mask[:, :, None], before, rtol=1e-3, atol=1e-3)
     found.sum().backward()
-    assert all(weight.grad is not None for weight in mix.bilm.parameters())
+    assert all(weight.grad is not None for weight in layers.bilm.parameters())
     assert all(weight.grad is None for weight in elmo.bundle.model.parameters())
 
 
 def test_the_penalty_is_lambda_times_the_squares(elmo):
-    mix = ElmoMix(ElmoConfig(penalty=0.1), elmo)
+    embedding = Embedding(None, None, elmo, ElmoConfig(penalty=0.1, where="both"))
     with torch.no_grad():
-        mix.mix.weights.copy_(torch.tensor([1.0, 2.0, -1.0]))
-    assert Embedding(None, None, mix).penalty().item() == pytest.approx(0.1 * 6)
-    assert (
-        Embedding(WordTable(torch.ones(1, 1), freeze=True, dropout=0.0), None, None).penalty() == 0
-    )
+        embedding.get_parameter("mixes.input.mix.weights")[:] = torch.tensor([1.0, 2.0, -1.0])
+        embedding.get_parameter("mixes.output.mix.weights")[:] = torch.tensor([0.0, 1.0, 0.0])
+    assert embedding.penalty().item() == pytest.approx(0.1 * (6 + 1))
+    words = WordTable(torch.ones(1, 1), freeze=True, dropout=0.0)
+    assert Embedding(words, None, None, ElmoConfig()).penalty() == 0
+
+
+@pytest.mark.parametrize("where", ["input", "output", "both"])
+def test_each_place_has_a_mix_of_its_own(elmo, where):
+    words = WordTable(torch.ones(1, 4), freeze=True, dropout=0.0)
+    embedding = Embedding(words, None, elmo, ElmoConfig(where=where, dropout=0.0))
+    places = ["input", "output"] if where == "both" else [where]
+    assert list(embedding.shares()) == places
+    width = {place: elmo.width * (place in places) for place in ("input", "output")}
+    assert embedding.widths == Widths(4 + width["input"], width["output"])
+    reader = Reader(lambda tokens: np.zeros(len(tokens), dtype=np.int64), elmo=elmo)
+    with torch.no_grad():
+        for place, gamma in zip(places, (2.0, 3.0), strict=False):
+            embedding.get_parameter(f"mixes.{place}.mix.gamma").fill_(gamma)
+    found = embedding(read(reader))
+    assert (found.vectors.shape[2], found.above.shape[2]) == embedding.widths
+    plain = Mix(ElmoConfig(dropout=0.0), elmo.num_layers)(read(reader).layers)
+    parts = {"input": found.vectors[:, :, 4:], "output": found.above}
+    for place, gamma in zip(places, (2.0, 3.0), strict=False):
+        assert_close(parts[place], gamma * plain * found.mask[:, :, None])
+
+
+def test_a_bilm_at_the_output_alone_leaves_nothing_to_read(elmo):
+    with pytest.raises(ConfigError, match="nothing is left to read"):
+        Embedding(None, None, elmo, ElmoConfig(where="output"))
 
 
 def test_a_word_has_the_same_characters_vector_wherever_it_stands():
-    embedding = Embedding(None, CharEncoder(4, 6), None)
-    vectors, _ = embedding(read(Reader(alphabet=ByteAlphabet()), [["cat", "a"], ["the", "cat"]]))
+    embedding = Embedding(None, CharEncoder(4, 6), None, ElmoConfig())
+    vectors, _, _ = embedding(read(Reader(alphabet=ByteAlphabet()), [["cat", "a"], ["the", "cat"]]))
     assert vectors.shape == (2, 2, 6)
     assert_close(vectors[0, 0], vectors[1, 1])
     assert not torch.equal(vectors[0, 0], vectors[0, 1])

@@ -52,8 +52,8 @@ def test_only_what_was_trained_is_saved(tmp_path, vectors, bilm):
     names = set(load_file(out / "best" / "model.safetensors"))
     assert {name for name in names if name.startswith("embedding.")} == {
         "embedding.words.unknown",
-        "embedding.elmo.mix.weights",
-        "embedding.elmo.mix.gamma",
+        "embedding.mixes.input.mix.weights",
+        "embedding.mixes.input.mix.gamma",
         "embedding.characters.embedding.weight",
         "embedding.characters.convolutions.0.weight",
         "embedding.characters.convolutions.0.bias",
@@ -67,7 +67,7 @@ def test_a_fine_tuned_bilm_is_saved_and_without_a_cache(tmp_path, bilm, cache):
     tensors = load_file(out / "best" / "model.safetensors")
     before = folder.load(bilm).model.state_dict()
     after = {
-        name.removeprefix("embedding.elmo.bilm."): tensor
+        name.removeprefix("embedding.layers.bilm."): tensor
         for name, tensor in tensors.items()
         if ".bilm." in name
     }

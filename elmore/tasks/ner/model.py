@@ -1,6 +1,6 @@
 """A biLSTM-CRF that finds names (Lample et al., 2016; Peters et al., 2018, appendix A)."""
 
-from elmore.tasks.embedding import Embedded
+from elmore.tasks.embedding import Embedded, Widths
 from elmore.tasks.layers.crf import CRF, bio_transitions
 from elmore.tasks.tagging import TaggerConfig, TagScores
 from elmore.tasks.task import Features, Loss, TaskModel
@@ -9,10 +9,10 @@ from elmore.tasks.task import Features, Loss, TaskModel
 class NERModel(TaskModel):
     """Tags that make names: an I- never stands where no name of its type is open."""
 
-    def __init__(self, config: TaggerConfig, width: int, labels: list[str]) -> None:
+    def __init__(self, config: TaggerConfig, widths: Widths, labels: list[str]) -> None:
         super().__init__()
         self.names = labels
-        self.tagger = TagScores(config, width, len(labels))
+        self.tagger = TagScores(config, widths, len(labels))
         self.crf = CRF(len(labels), bio_transitions(labels))
 
     def forward(self, embedded: Embedded, features: Features) -> Loss:

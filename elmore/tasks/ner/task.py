@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from elmore.tasks.embedding import Widths
 from elmore.tasks.ner import data, metric
 from elmore.tasks.ner.model import NERModel
 from elmore.tasks.tagged import Tagged
@@ -44,9 +45,9 @@ class NER(Tagging):
         """Give every tag of the training examples, and O even where all is names."""
         return sorted({"O", *super().labels(examples)})
 
-    def model(self, width: int, labels: list[str]) -> NERModel:
+    def model(self, widths: Widths, labels: list[str]) -> NERModel:
         """Build the tagger."""
-        return NERModel(self.config.model, width, labels)
+        return NERModel(self.config.model, widths, labels)
 
     def score(
         self, examples: Sequence[Tagged], predictions: Sequence[list[str]]

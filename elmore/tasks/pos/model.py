@@ -2,7 +2,7 @@
 
 from torch.nn import functional
 
-from elmore.tasks.embedding import Embedded
+from elmore.tasks.embedding import Embedded, Widths
 from elmore.tasks.tagging import TaggerConfig, TagScores
 from elmore.tasks.task import Features, Loss, TaskModel
 
@@ -10,10 +10,10 @@ from elmore.tasks.task import Features, Loss, TaskModel
 class POSModel(TaskModel):
     """The likeliest tag of each token, whatever its neighbours get."""
 
-    def __init__(self, config: TaggerConfig, width: int, labels: list[str]) -> None:
+    def __init__(self, config: TaggerConfig, widths: Widths, labels: list[str]) -> None:
         super().__init__()
         self.names = labels
-        self.tagger = TagScores(config, width, len(labels))
+        self.tagger = TagScores(config, widths, len(labels))
 
     def forward(self, embedded: Embedded, features: Features) -> Loss:
         """Give minus the log-probability of the tags."""

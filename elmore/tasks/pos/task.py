@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal
 
+from elmore.tasks.embedding import Widths
 from elmore.tasks.pos import data, metric
 from elmore.tasks.pos.model import POSModel
 from elmore.tasks.tagged import Tagged
@@ -41,9 +42,9 @@ class POS(Tagging):
         """Read a CoNLL-U file."""
         return data.read(path, column=self.config.data.column)
 
-    def model(self, width: int, labels: list[str]) -> POSModel:
+    def model(self, widths: Widths, labels: list[str]) -> POSModel:
         """Build the tagger."""
-        return POSModel(self.config.model, width, labels)
+        return POSModel(self.config.model, widths, labels)
 
     def score(
         self, examples: Sequence[Tagged], predictions: Sequence[list[str]]
