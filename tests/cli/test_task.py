@@ -19,7 +19,7 @@ def data(tmp_path):
 
 
 def train(tmp_path, data, *more, epochs=2):
-    chosen = [*examples.SMALL, f"train.epochs={epochs}"]
+    chosen = [*examples.small("ner"), f"train.epochs={epochs}"]
     settings = [part for value in chosen for part in ("--set", value)]
     out = str(tmp_path / "run")
     files = ["--train", data, "--dev", data, "-o", out]

@@ -21,7 +21,7 @@ def place(tmp_path_factory) -> Path:
 
 
 def ran(place: Path, name: str, *more: str, **how):
-    chosen = [*examples.SMALL, "train.epochs=5", "train.log_every=1", "elmo.dropout=0.2"]
+    chosen = [*examples.small("ner"), "train.epochs=5", "train.log_every=1", "elmo.dropout=0.2"]
     settings = [part for value in chosen for part in ("--set", value)]
     data, out = str(place / "data.txt"), str(place / name)
     embedder = f"glove:{place / 'vectors.txt'}+elmo:{place / 'bilm'}"

@@ -15,7 +15,7 @@ def test_a_task_overfits_twenty_examples_to_a_perfect_score(tmp_path, monkeypatc
     examples.bilm(tmp_path / "bilm")
     kind = task.find(name)
     data = examples.write(name, tmp_path / "data.txt")
-    recipe = task.recipe(kind, None, [*examples.SMALL, "train.patience=0"])
+    recipe = task.recipe(kind, None, [*examples.small(name), "train.patience=0"])
     for report in run.train(
         kind, recipe, data, data, tmp_path / "run", embedder=embedder, device="cpu"
     ):

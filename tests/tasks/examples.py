@@ -1,6 +1,8 @@
 """Small files of examples, a small biLM and small recipes: what the tests of all tasks share."""
 
+import importlib
 from pathlib import Path
+from types import ModuleType
 
 import torch
 
@@ -32,19 +34,18 @@ def sentences(number: int = 20) -> list[list[tuple[str, str, str]]]:
 
 
 def write(task: str, path: Path, number: int = 20) -> Path:
-    """Write a file of a task's examples."""
-    blocks = []
-    for rows in sentences(number):
-        if task == "ner":
-            lines = [f"{word}\t{name}" for word, name, _ in rows]
-        else:
-            lines = [
-                "\t".join([str(i), word, "_", "_", tag, "_", "_", "_", "_", "_"])
-                for i, (word, _, tag) in enumerate(rows, start=1)
-            ]
-        blocks.append("\n".join(lines))
-    path.write_text("\n\n".join(blocks) + "\n")
+    """Write a file of a task's examples, as `tests/tasks/TASK/examples.py` has them."""
+    path.write_text(_of(task).text(number))
     return path
+
+
+def small(task: str) -> list[str]:
+    """Say over a task's recipe what makes it small."""
+    return [*_of(task).SMALL, "batch_size=8", "train.rate=0.02", "train.epochs=30"]
+
+
+def _of(task: str) -> ModuleType:
+    return importlib.import_module(f"tests.tasks.{task}.examples")
 
 
 def vectors(path: Path, dim: int = 8) -> Path:
@@ -65,15 +66,3 @@ def bilm(path: Path, seed: int = 0) -> Path:
     )
     folder.save(Bundle(BiLM(config).eval(), ByteAlphabet()), path)
     return path
-
-
-SMALL = (
-    "batch_size=8",
-    "characters.num_filters=16",
-    "characters.embedding_dim=8",
-    "model.hidden_dim=16",
-    "model.num_layers=1",
-    "model.dropout=0.1",
-    "train.rate=0.02",
-    "train.epochs=30",
-)

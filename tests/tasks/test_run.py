@@ -10,13 +10,12 @@ from elmore.tasks import TASKS, run, storage, task
 from elmore.train.distributed import ALONE
 from elmore.weights import folder
 from tests.tasks import examples
-from tests.tasks.examples import SMALL
 
 
 def trained(tmp_path, name="ner", *more, embedder="none", out="run", **options):
     kind = task.find(name)
     data = examples.write(name, tmp_path / f"{name}.txt")
-    recipe = task.recipe(kind, None, [*SMALL, "train.epochs=2", *more])
+    recipe = task.recipe(kind, None, [*examples.small(name), "train.epochs=2", *more])
     reports = run.train(
         kind, recipe, data, data, tmp_path / out, embedder=embedder, device="cpu", **options
     )
@@ -123,7 +122,7 @@ def test_half_batches_make_the_same_updates(tmp_path, bilm):
         data.write_text(
             "\n\n".join(f"{row.format(1, a, 'A')}\n{row.format(2, b, b)}" for a, b in words) + "\n"
         )
-        recipe = task.recipe(kind, None, [*SMALL, *calm, *more, "train.epochs=3"])
+        recipe = task.recipe(kind, None, [*examples.small("ner"), *calm, *more, "train.epochs=3"])
         out = tmp_path / str(number)
         list(run.train(kind, recipe, data, data, out, embedder=f"elmo:{bilm}", device="cpu"))
         (checkpoint,) = (out / "checkpoints").iterdir()
@@ -164,7 +163,7 @@ def test_other_data_or_another_embedder_is_not_resumed(tmp_path, vectors):
         trained(tmp_path, embedder=f"glove:{vectors}", resume=True)
     examples.write("ner", tmp_path / "ner.txt", 10)
     kind = task.find("ner")
-    recipe = task.recipe(kind, None, [*SMALL, "train.epochs=2"])
+    recipe = task.recipe(kind, None, [*examples.small("ner"), "train.epochs=2"])
     data = tmp_path / "ner.txt"
     with pytest.raises(ConfigError, match=r"another recipe \(data\.dev"):
         list(run.train(kind, recipe, data, data, tmp_path / "run", device="cpu", resume=True))

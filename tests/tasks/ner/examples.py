@@ -1,0 +1,17 @@
+"""Examples that can be learned by heart, and a recipe small enough to do it."""
+
+from tests.tasks.examples import sentences
+
+SMALL = (
+    "characters.num_filters=16",
+    "characters.embedding_dim=8",
+    "model.hidden_dim=16",
+    "model.num_layers=1",
+    "model.dropout=0.1",
+)
+
+
+def text(number: int) -> str:
+    """Give a file of that many examples."""
+    blocks = ["".join(f"{word}\t{name}\n" for word, name, _ in rows) for rows in sentences(number)]
+    return "\n".join(blocks)
