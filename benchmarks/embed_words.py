@@ -10,23 +10,21 @@ first sentences of $ELMORE_DATA/corpus/valid.txt.xz.
 """
 
 import argparse
+import itertools
 import json
-import lzma
 import os
 import statistics
 import subprocess
 import sys
 import tempfile
-import venv
 from pathlib import Path
 
+import contestants
 import torch
 
 from elmore.lm import config
 from elmore.model.bilm import BiLM
-from elmore.text import sentences
 from elmore.text.characters import ByteAlphabet
-from elmore.text.tokenizers import penn
 from elmore.weights.bundle import Bundle
 from elmore.weights.convert import bilm_tf
 
@@ -61,33 +59,10 @@ print(sum(map(len, texts)) / (time.perf_counter() - start))
 """
 
 
-def real_sentences(count: int) -> list[list[str]]:
-    path = Path(os.environ["ELMORE_DATA"]) / "corpus" / "valid.txt.xz"
-    found: list[list[str]] = []
-    with lzma.open(path, "rt", encoding="utf-8") as file:
-        for line in file:
-            found += [penn(line[a:b]).words for a, b in sentences.split(line)]
-            if len(found) >= count:
-                break
-    return found[:count]
-
-
 def write_model(recipe: str, folder: Path) -> None:
     torch.manual_seed(0)
     shape = config.pretraining(recipe).model
     bilm_tf.write(Bundle(BiLM(shape), ByteAlphabet()), folder)
-
-
-def install_peer(place: Path) -> Path:
-    """Make an environment of its own for the peer, with the same torch; give its Python."""
-    venv.create(place, with_pip=True)
-    python = place / "bin" / "python"
-    constraints = Path(__file__).parent.parent / "constraints.txt"
-    # The peer names no requirements; these are what it imports.
-    packages = ["torch", "numpy", "h5py", "simple-elmo-pytorch==0.2"]
-    install = [python, "-m", "pip", "install", "-q", "-c", constraints, *packages]
-    subprocess.run(list(map(str, install)), check=True, stderr=subprocess.DEVNULL)
-    return python
 
 
 def measure(python: Path, code: str, folder: Path, texts: Path, mode: str) -> float:
@@ -119,8 +94,8 @@ def main() -> None:
     args = parser.parse_args()
     with tempfile.TemporaryDirectory() as name:
         place = Path(name)
-        peer = install_peer(place / "peer")
-        everything = real_sentences(args.sentences)
+        peer = contestants.install(place / "peer", contestants.SIMPLE_ELMO_PACKAGES)
+        everything = list(itertools.islice(contestants.real_sentences(), args.sentences))
         print(f"{torch.get_num_threads()} threads, torch {torch.__version__}, words per second\n")
         print("| size | how | elmore | peer | ratio |\n|---|---|---|---|---|")
         for recipe in args.sizes:

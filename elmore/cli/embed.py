@@ -29,6 +29,9 @@ def embed(
     split: Annotated[bool, typer.Option("--split", help="sentences run on their own")] = False,
     pool: Annotated[Literal["mean", "max"] | None, typer.Option(help="one vector per line")] = None,
     dtype: Annotated[Literal["float32", "float16"], typer.Option(help="of vectors")] = "float32",
+    precision: Annotated[
+        Literal["exact", "fast"], typer.Option(help="fast: bf16 where that is quicker")
+    ] = "exact",
     device: Annotated[str, typer.Option(help="auto, cpu or cuda")] = "auto",
     engine: Annotated[
         Literal["local", "ray"], typer.Option(help="this machine, or a Ray cluster")
@@ -62,6 +65,7 @@ def embed(
         elmo = load(
             *(model or []),
             device="cpu" if engine == "ray" else device,
+            precision="exact" if engine == "ray" else precision,
             initial_state=initial_state,
             token_budget=token_budget,
             progress=progress,
@@ -76,6 +80,7 @@ def embed(
         initial_state=initial_state,
         errors=errors,
         column=column,
+        precision=precision if engine == "ray" else None,
     )
     if out is None:
         for _, tokens, vectors in jobs.results(elmo, lines, job):

@@ -70,26 +70,29 @@ class Bulk:
 
     @torch.no_grad()
     def _window(self, sentences: Sequence[Sequence[str]]) -> list[Float[Tensor, "L+1 T 2*D"]]:
-        alphabet, device = self.bundle.alphabet, self.start.cell.device
-        whole = [[alphabet.begin, *sentence, alphabet.end] for sentence in sentences]
-        numbers: dict[str, int] = {}
-        index = [[numbers.setdefault(word, len(numbers)) for word in words] for words in whole]
+        model, alphabet, config = self.bundle.model, self.bundle.alphabet, self.bundle.config
+        numbers = {alphabet.begin: 0}
+        for words in ([alphabet.end], *sentences):
+            for word in words:
+                numbers.setdefault(word, len(numbers))
         vectors = self.words(list(numbers))
-        results: list[Tensor | None] = [None] * len(whole)
-        cell_dim = self.bundle.config.lstm.cell_dim
-        for group in _alike([len(words) for words in whole], cell_dim, device):
-            flat = np.concatenate([index[i] for i in group])
-            lengths = [len(whole[i]) for i in group]
-            tokens = vectors[torch.from_numpy(flat).to(device)]
-            layers = lanes.run(self.bundle.model, tokens, lengths, self.start)
+        begin, end = (vectors[numbers[mark]] for mark in (alphabet.begin, alphabet.end))
+        start = lanes.after_boundary(model, begin, end, self.start)
+        nothing = vectors.new_empty(config.num_layers, 0, 2 * vectors.shape[1])
+        results = [nothing] * len(sentences)
+        for group in _alike([len(words) for words in sentences], config.lstm.cell_dim, vectors):
+            text = np.array([numbers[word] for i in group for word in sentences[i]])
+            lengths = [len(sentences[i]) for i in group]
+            layers = lanes.run(model, vectors, text, lengths, start)
             for i, part in zip(group, layers.split(lengths, dim=1), strict=True):
-                results[i] = part[:, 1:-1]
-        return [result for result in results if result is not None]
+                results[i] = part
+        return results
 
 
-def _alike(lengths: list[int], cell_dim: int, device: torch.device) -> list[list[int]]:
-    """Put together the sentences that share a number of lanes."""
+def _alike(lengths: list[int], cell_dim: int, like: Tensor) -> list[list[int]]:
+    """Put together the sentences that share a number of lanes, without the empty ones."""
     groups: dict[int, list[int]] = {}
     for i, length in enumerate(lengths):
-        groups.setdefault(lanes.num_lanes(length, cell_dim, device), []).append(i)
+        if length:
+            groups.setdefault(lanes.num_lanes(length, cell_dim, like.device), []).append(i)
     return list(groups.values())

@@ -161,6 +161,7 @@ def _embed(
     options = {
         "device": "cuda" if "num_gpus" in each else "cpu",
         "initial_state": job.initial_state,
+        "precision": job.precision,
         "tokenizer": embedder.tokenizer,
         "token_budget": embedder.token_budget,
     }

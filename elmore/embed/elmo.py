@@ -48,6 +48,10 @@ class Elmo(nn.Module):
         super().__init__()
         if num_mixes < 1:
             raise ConfigError(f"num_mixes must be at least 1, found {num_mixes}")
+        if embedder.precision != "exact" and not freeze:
+            raise ConfigError(
+                "a fast embedder cannot learn; load it with precision='exact', or pass freeze=True"
+            )
         self.embedder = embedder if freeze else copy.deepcopy(embedder)
         self.bilm = self.embedder.bundle.model
         if not freeze:

@@ -5,7 +5,7 @@ Shapes: L layers (the token layer is one of them), T tokens, D width of one dire
 
 import itertools
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal, Self
 
@@ -24,6 +24,7 @@ from elmore.embed.prepare import Prepared, Text, num_padded, prepare, windows
 from elmore.errors import ConfigError, DataError
 from elmore.model.bilm import BiLMState
 from elmore.model.layer_stack import LayerStack
+from elmore.model.precision import Precision, prepared
 from elmore.text.tokenizers import Tokenizer, penn
 from elmore.weights import pretrained, warm
 from elmore.weights.bundle import Bundle
@@ -61,8 +62,10 @@ class Embedder:
 
     No state outlives a call, and neighbours in a batch do not touch each other. Only `stateful`
     breaks that promise: each call is then one batch, and starts where the rows of the call before
-    stopped, as in AllenNLP and bilm-tf. `token_budget` bounds the tokens that are held at a time,
-    `cache_megabytes` the word vectors that are kept for words that come again.
+    stopped, as in AllenNLP and bilm-tf. `precision="fast"` multiplies in bf16
+    where a device has units for it, and elsewhere is exact and says so in the log. `token_budget`
+    bounds the tokens that are held at a time, `cache_megabytes` the word vectors that are kept for
+    words that come again.
     """
 
     def __init__(
@@ -70,6 +73,7 @@ class Embedder:
         bundle: Bundle,
         *,
         device: str = "auto",
+        precision: Precision = "exact",
         initial_state: Literal["zero", "warm"] = "zero",
         stateful: bool = False,
         tokenizer: Tokenizer = penn,
@@ -78,6 +82,8 @@ class Embedder:
     ) -> None:
         if initial_state not in ("zero", "warm"):
             raise ConfigError(f"initial_state must be 'zero' or 'warm', found {initial_state!r}")
+        if precision not in ("exact", "fast"):
+            raise ConfigError(f"precision must be 'exact' or 'fast', found {precision!r}")
         if token_budget < 1 or cache_megabytes < 0:
             raise ConfigError(
                 f"token_budget must be at least 1 and cache_megabytes not negative, found "
@@ -88,6 +94,7 @@ class Embedder:
         self.token_budget = token_budget
         self.cache_megabytes = cache_megabytes
         self.initial_state = initial_state
+        self.precision: Precision = precision
         self._carried = CarriedRows() if stateful else None
         self._start = None
         if initial_state == "warm":
@@ -99,6 +106,11 @@ class Embedder:
     def device(self) -> torch.device:
         """Where the model is."""
         return next(self.bundle.model.parameters()).device
+
+    @property
+    def is_fast(self) -> bool:
+        """Whether the numbers are those of bf16: fast was asked for, and is quicker here."""
+        return self._running is not self.bundle
 
     @property
     def num_layers(self) -> int:
@@ -119,7 +131,21 @@ class Embedder:
         except (RuntimeError, AssertionError) as error:  # torch has no family for it
             reason = str(error).splitlines()[0]
             raise ConfigError(f"device {str(device)!r} cannot be used here: {reason}") from error
+        self._running = self._in_precision()
         return self
+
+    def _in_precision(self) -> Bundle:
+        """Give the bundle that runs; the one that was given stays as it is."""
+        model = prepared(self.bundle.model, self.precision)
+        return self.bundle if model is self.bundle.model else replace(self.bundle, model=model)
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Leave out what another machine may do in another way."""
+        return {name: part for name, part in self.__dict__.items() if name != "_running"}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self.__dict__.update(state)
+        self._running = self._in_precision()
 
     def embed(
         self,
@@ -221,7 +247,7 @@ class Embedder:
         """Run few sentences side by side, padded."""
         if not parts:
             return
-        with self.bundle.without_dropout():
+        with self._running.without_dropout():
             stack = self.run(parts).without_boundaries()
         for row, words in enumerate(parts):
             yield stack.states[:, row, : len(words)]
@@ -229,7 +255,7 @@ class Embedder:
     def _bulk(self, texts: Iterable[Prepared], layers: Layers, dtype: DType) -> Iterator[Sentence]:
         """Run any number of sentences, a window at a time."""
         bulk = Bulk(
-            self.bundle,
+            self._running,
             self._starting_state(1),
             token_budget=self.token_budget,
             cache_megabytes=self.cache_megabytes,
@@ -254,7 +280,7 @@ class Embedder:
 
     def run(self, sentences: Sequence[Sequence[str]]) -> LayerStack:
         """Run one batch of tokenised sentences; boundaries are in what comes back."""
-        stack, state = self.bundle.run(sentences, self._starting_state(len(sentences)))
+        stack, state = self._running.run(sentences, self._starting_state(len(sentences)))
         if self._carried is not None:
             self._carried.put(state)
         return stack
@@ -274,6 +300,7 @@ def load(
     *sources: str | Path,
     vocabulary: str | Path | None = None,
     device: str = "auto",
+    precision: Precision = "exact",
     max_layer: int | None = None,
     initial_state: Literal["zero", "warm"] = "zero",
     stateful: bool = False,
@@ -293,6 +320,7 @@ def load(
     return Embedder(
         bundle,
         device=device,
+        precision=precision,
         initial_state=initial_state,
         stateful=stateful,
         tokenizer=tokenizer,

@@ -23,6 +23,7 @@ from elmore.embed.parts import Job, OpenPart, Parts, text_digest, trash_of
 from elmore.embed.prepare import Text
 from elmore.embed.writers import writer_for
 from elmore.errors import ConfigError, DataError
+from elmore.model.precision import Precision
 from elmore.weights.bundle import Bundle
 
 Progress = Callable[[int, int], None]
@@ -39,11 +40,23 @@ def model_digest(bundle: Bundle) -> str:
     return digest.hexdigest()
 
 
-def describe(embedder: Embedder, **choices: Any) -> Job:  # noqa: ANN401 -- the fields of Job
-    """Say what a job is, and refuse what it cannot be."""
+def describe(
+    embedder: Embedder,
+    *,
+    precision: Precision | None = None,
+    **choices: Any,  # noqa: ANN401 -- the fields of Job
+) -> Job:
+    """Say what a job is, and refuse what it cannot be.
+
+    Its precision is the one of the embedder, unless others will embed in its place.
+    """
     bundle = embedder.bundle
     job = Job(
-        model=model_digest(bundle), num_layers=embedder.num_layers, width=embedder.width, **choices
+        model=model_digest(bundle),
+        num_layers=embedder.num_layers,
+        width=embedder.width,
+        precision=precision or ("fast" if embedder.is_fast else "exact"),
+        **choices,
     )
     layers.check(layers.named(job.layers), job.num_layers)
     if job.pool and job.layers == "all":

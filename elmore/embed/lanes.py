@@ -4,11 +4,14 @@ Each lane reads one sentence after another and starts each with a fresh state, s
 nothing is padding. Every matmul has the same number of rows, whatever is in them: so a sentence
 gets the same bits in any company, in any lane.
 
-Shapes: S steps, B lanes, T tokens in all, D width of one direction, L LSTM layers.
+A boundary is the same in every sentence, and so is the state of who has read it: sentences start
+from there, and lanes read words only.
+
+Shapes: S steps, B lanes, N distinct words, T words in all, D width of one direction, L LSTM layers.
 """
 
-import heapq
 import math
+from bisect import bisect, insort
 from collections.abc import Sequence
 from typing import NamedTuple
 
@@ -17,20 +20,18 @@ import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
+from elmore.embed.driven import DrivenWords
 from elmore.model.bilm import BACKWARD, FORWARD, BiLM, BiLMState
 
 IDLE = -1
 _VECTORS = 64  # elements: what torch takes at once on any CPU divides it
-STEPS = 8  # steps at a time: bounds the memory of the gates, changes no value
+STEPS = 8  # at a time, at least: bounds the memory of the gates
 MOST, MOST_ON_GPU, FEWEST = 96, 512, 4  # lanes
-SHORT = 128  # tokens: up to here a sentence shares most lanes, from here on fewer and fewer
+SHORT = 256  # words: up to here a sentence shares most lanes, from here on fewer and fewer
 
 
 class Plan(NamedTuple):
-    """Which token each lane reads at each step, `IDLE` for none; the way back is the mirror.
-
-    A direction does not read the boundary that it ends with: nothing comes after it.
-    """
+    """Which word each lane reads at each step, `IDLE` for none; the way back is the mirror."""
 
     forward: Int[np.ndarray, "S B"]
     backward: Int[np.ndarray, "S B"]
@@ -55,57 +56,96 @@ def num_lanes(length: int, cell_dim: int, device: torch.device) -> int:
 
     Long ones get fewer, or most lanes would wait for the longest: each doubling halves them.
     """
-    doublings = max(0, math.ceil(math.log2(length / SHORT)))
+    doublings = max(0, math.ceil(math.log2(max(length, 1) / SHORT)))
     if device.type != "cpu":
         return max(FEWEST, MOST_ON_GPU >> doublings)
     return even_rows(max(FEWEST, MOST >> doublings), cell_dim)
 
 
+def num_steps(lanes: int) -> int:
+    """Say how many steps are taken at a time: more of them where there are fewer lanes."""
+    return STEPS * max(1, MOST // lanes)
+
+
 def plan(lengths: Sequence[int], lanes: int) -> Plan:
-    """Deal sentences out, longest first, each to the lane that is free first."""
-    ends = [(0, lane) for lane in range(lanes)]
+    """Deal sentences of at least a word out, into as few steps as will do."""
+    needed = max(*lengths, -(-sum(lengths) // lanes))
+    while (places := _fit(lengths, lanes, needed)) is None:
+        needed += max(1, needed // 100)
+    at_once = num_steps(lanes)
+    steps = at_once * -(-needed // at_once)
     offsets = np.concatenate([[0], np.cumsum(lengths)])
-    places = []
-    for number in sorted(range(len(lengths)), key=lambda i: -lengths[i]):
-        end, lane = heapq.heappop(ends)
-        places.append((number, end, lane))
-        heapq.heappush(ends, (end + lengths[number] - 1, lane))
-    steps = STEPS * -(-max(ends)[0] // STEPS)
     forward = np.full((steps, lanes), IDLE, dtype=np.int64)
     backward = np.full((steps, lanes), IDLE, dtype=np.int64)
     starts = np.zeros((steps, lanes), dtype=bool)
-    for number, step, lane in places:
+    for number, (step, lane) in enumerate(places):
         tokens = np.arange(offsets[number], offsets[number + 1])
-        forward[step : step + len(tokens) - 1, lane] = tokens[:-1]
-        backward[step : step + len(tokens) - 1, lane] = tokens[:0:-1]
+        forward[step : step + len(tokens), lane] = tokens
+        backward[step : step + len(tokens), lane] = tokens[::-1]
         starts[step, lane] = True
     return Plan(forward, backward, starts)
 
 
-def run(
-    model: BiLM, vectors: Float[Tensor, "T D"], lengths: Sequence[int], start: BiLMState
-) -> Float[Tensor, "L+1 T 2*D"]:
-    """Give every layer of sentences that stand one after another in `vectors`.
+def _fit(lengths: Sequence[int], lanes: int, steps: int) -> list[tuple[int, int]] | None:
+    """Give each sentence a step and a lane: longest first, each where it leaves the least room."""
+    places = [(0, 0)] * len(lengths)
+    rooms = [(steps, lane) for lane in range(lanes)]
+    for number in sorted(range(len(lengths)), key=lambda i: -lengths[i]):
+        least = bisect(rooms, (lengths[number], -1))
+        if least == lanes:
+            return None
+        room, lane = rooms.pop(least)
+        places[number] = steps - room, lane
+        insort(rooms, (room - lengths[number], lane))
+    return places
 
-    Each has its boundaries, whose own layers are left unfinished. `start` is the state of one
-    sentence. All of them must share their number of lanes.
+
+def after_boundary(
+    model: BiLM, begin: Float[Tensor, " D"], end: Float[Tensor, " D"], start: BiLMState
+) -> BiLMState:
+    """Give the state of one sentence once each direction has read the boundary it begins with."""
+    alone = torch.ones(1, 1, dtype=torch.bool, device=begin.device)
+    ends = [
+        model.read(direction, boundary[None, None], alone, start.of(direction))[1]
+        for direction, boundary in ((FORWARD, begin), (BACKWARD, end))
+    ]
+    return BiLMState.stack(*ends)
+
+
+def run(
+    model: BiLM,
+    words: Float[Tensor, "N D"],
+    text: Int[np.ndarray, " T"],
+    lengths: Sequence[int],
+    start: BiLMState,
+) -> Float[Tensor, "L+1 T 2*D"]:
+    """Give every layer of sentences that stand one after another in `text`, by number of word.
+
+    None is empty, and all must share their number of lanes. `start` is the state of one sentence.
     """
-    lanes = num_lanes(max(lengths), model.config.lstm.cell_dim, vectors.device)
-    plan_ = plan(lengths, lanes)
-    width = vectors.shape[1]
-    layers = vectors.new_empty(model.config.num_layers, len(vectors), 2 * width)
-    layers[0, :, :width] = layers[0, :, width:] = vectors
+    lanes = num_lanes(max(lengths), model.config.lstm.cell_dim, words.device)
+    plan_, at_once = plan(lengths, lanes), num_steps(lanes)
+    width = words.shape[1]
+    layers = words.new_empty(model.config.num_layers, len(text), 2 * width)
+    layers[0] = words[_tensor(text, words)].repeat(1, 2)
     fresh = BiLMState(*(part.expand(-1, -1, lanes, -1) for part in start))
     for direction, grid in ((FORWARD, plan_.forward), (BACKWARD, plan_.backward)):
         half = slice(direction * width, (direction + 1) * width)
+        driven = DrivenWords(model, direction, words, text, at_once=at_once * lanes)
         states = anew = fresh.of(direction)
-        for step in range(0, len(grid), STEPS):
-            tokens = torch.from_numpy(grid[step : step + STEPS].T.copy()).to(vectors.device)
-            starts = torch.from_numpy(plan_.starts[step : step + STEPS].T.copy()).to(vectors.device)
-            mask = tokens != IDLE
-            inputs = vectors[tokens.clamp(min=0)]  # (B, STEPS, D)
-            outputs, states = model.read(direction, inputs, mask, states, starts, anew)
-            where = tokens[mask]
+        for step in range(0, len(grid), at_once):
+            places = grid[step : step + at_once]
+            busy = places != IDLE
+            # Who is idle beside others reads something, and nobody looks.
+            inputs = driven(text[places])
+            mask = _tensor(busy.any(axis=1), words).expand(lanes, -1)
+            starts = _tensor(plan_.starts[step : step + at_once].T.copy(), words)
+            outputs, states = model.read(direction, inputs, mask, states, starts, anew, driven=True)
+            where, taken = _tensor(places[busy], words), _tensor(busy, words)
             for number, output in enumerate(outputs, start=1):
-                layers[number, where, half] = output[mask]
+                layers[number, where, half] = output.transpose(0, 1)[taken]
     return layers
+
+
+def _tensor(array: np.ndarray, like: Tensor) -> Tensor:
+    return torch.from_numpy(array).to(like.device)

@@ -20,6 +20,7 @@ from typing import BinaryIO
 import numpy as np
 from jaxtyping import Float16
 
+from elmore import cache
 from elmore.embed.embedder import Embedder
 from elmore.embed.job import model_digest
 from elmore.errors import DataError
@@ -67,7 +68,7 @@ def cached(
     for the same, one computes while the others wait.
     """
     distinct = sorted({tuple(sentence) for sentence in sentences})
-    folder = fetch.cache_folder() / "layers" if folder is None else folder
+    folder = cache.folder() / "layers" if folder is None else folder
     path = folder / f"{cache_key(embedder, distinct)}.npy"
     shape = (sum(map(len, distinct)), embedder.num_layers, embedder.width)
     try:
@@ -98,6 +99,8 @@ def cache_key(embedder: Embedder, distinct: Iterable[Sequence[str]]) -> str:
     for sentence in distinct:
         text.update(json.dumps(sentence).encode() + b"\n")
     model = hashlib.sha256(f"{model_digest(embedder.bundle)} {embedder.initial_state}".encode())
+    if embedder.is_fast:
+        model.update(b" fast")
     if embedder.initial_state == "warm" and embedder.bundle.warm_state is not None:
         for part in embedder.bundle.warm_state:
             model.update(part.cpu().contiguous().numpy().data)

@@ -44,6 +44,8 @@ class Job:
     tokenized: bool
     split: bool
     initial_state: str
+    precision: str
+    """`fast` only where that is not exact."""
     errors: str
     column: str
     num_layers: int

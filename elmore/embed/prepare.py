@@ -51,12 +51,31 @@ def num_padded(texts: Sequence[Prepared]) -> int:
 
 
 def windows(texts: Iterable[Prepared], budget: int) -> Iterator[list[Prepared]]:
-    """Hold texts until the next would go beyond the budget of tokens."""
-    window, held = [], 0
+    """Hold texts until the next would go beyond the budget of tokens.
+
+    The last two share what is left: a window that is nearly empty would cost as much as a full one.
+    """
+    before: list[Prepared] = []
+    window: list[Prepared] = []
+    held = 0
     for text in texts:
         if window and (held + text.num_tokens > budget or len(window) >= budget):
-            yield window
-            window, held = [], 0
+            if before:
+                yield before
+            before, window, held = window, [], 0
         window.append(text)
         held += text.num_tokens
+    if before:
+        cut = _even_cut([text.num_tokens for text in before], held)
+        yield before[:cut]
+        window = [*before[cut:], *window]
     yield window
+
+
+def _even_cut(sizes: Sequence[int], after: int) -> int:
+    """Say how many stay when the last ones join those after, as long as these are the smaller."""
+    cut, left = len(sizes), sum(sizes)
+    while cut > 1 and after + sizes[cut - 1] <= left - sizes[cut - 1]:
+        cut -= 1
+        after, left = after + sizes[cut], left - sizes[cut]
+    return cut

@@ -8,9 +8,10 @@ and one from the right, and never look at each other. Layer l of a token is what
     forward_l = LSTM_l(forward_(l-1)) + forward_(l-1) if l > 1        the skip connection
 
 Shapes: N distinct words, C characters, B sentences, T tokens, D width of one direction,
-H cell width, L LSTM layers.
+H cell width, L LSTM layers, G = 4H gates, I = D, or G where words are driven.
 """
 
+from itertools import chain
 from typing import NamedTuple
 
 import torch
@@ -19,7 +20,7 @@ from torch import Tensor, nn
 
 from elmore.model.config import BiLMConfig
 from elmore.model.layer_stack import LayerStack
-from elmore.model.lstm import LSTMState, ProjectedLSTM, Resets
+from elmore.model.lstm import KERNELS, LSTMState, ProjectedLSTM, Resets
 from elmore.model.token_encoder import TokenEncoder
 
 FORWARD, BACKWARD = 0, 1  # the directions, in every order of two
@@ -94,14 +95,33 @@ class BiLM(nn.Module):
         ]
         return LayerStack(torch.stack(layers), mask), BiLMState.stack(ahead, behind)
 
+    def use_kernel(self, name: str) -> None:
+        """Read by a kernel of `lstm.KERNELS`; "auto" is the quickest that will do."""
+        if name not in ("auto", *KERNELS):
+            raise ValueError(f"no kernel {name!r}; expected auto or one of {', '.join(KERNELS)}")
+        for layer in chain(*self.stacks):
+            assert isinstance(layer, ProjectedLSTM)
+            layer.kernel = name
+
+    def drive(self, direction: int, vectors: Float[Tensor, "B T D"]) -> Float[Tensor, "B T G"]:
+        """Give what words alone say to the first layer of a stack, wherever they stand.
+
+        `read` takes it in place of the vectors; there is no dropout on it.
+        """
+        first = self.stacks[direction][0]
+        assert isinstance(first, ProjectedLSTM)
+        return first.drive(vectors)
+
     def read(
         self,
         direction: int,
-        vectors: Float[Tensor, "B T D"],
+        vectors: Float[Tensor, "B T I"],
         mask: Bool[Tensor, "B T"],
         states: list[LSTMState],
         starts: Bool[Tensor, "B T"] | None = None,
         fresh: list[LSTMState] | None = None,
+        *,
+        driven: bool = False,
     ) -> tuple[list[Float[Tensor, "B T D"]], list[LSTMState]]:
         """Run one stack over tokens in the order in which it reads them.
 
@@ -111,11 +131,12 @@ class BiLM(nn.Module):
         outputs, ends = [], []
         inputs = vectors
         for number, layer in enumerate(self.stacks[direction]):
-            inputs = self.dropout(inputs)
+            is_driven = driven and number == 0
+            inputs = inputs if is_driven else self.dropout(inputs)
             resets = None
             if starts is not None and fresh is not None:
                 resets = Resets(starts, fresh[number])
-            hidden, end = layer(inputs, mask, states[number], resets)
+            hidden, end = layer(inputs, mask, states[number], resets, driven=is_driven)
             if number > 0 and self.config.lstm.skip_connections:
                 hidden = hidden + inputs
             outputs.append(hidden)

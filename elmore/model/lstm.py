@@ -1,6 +1,7 @@
 """One layer of one direction: the weights of a projected LSTM, state in and state out.
 
-Shapes: B sentences, T tokens, D input and output width, H cell width.
+Shapes: B sentences, T tokens, D input and output width, H cell width,
+G = 4H gates, I = D, or G where inputs are driven.
 """
 
 from types import ModuleType
@@ -10,8 +11,10 @@ from jaxtyping import Bool, Float
 from torch import Tensor, nn
 
 from elmore.model.config import LSTMConfig
-from elmore.model.lstm_kernels import by_hand, reference
+from elmore.model.lstm_kernels import by_hand, in_c, in_place, reference
 from elmore.model.lstm_kernels.reference import GATES, LSTMState, LSTMWeights, Resets
+
+KERNELS = {"reference": reference, "by_hand": by_hand, "in_place": in_place, "in_c": in_c}
 
 
 class ProjectedLSTM(nn.Module):
@@ -20,6 +23,7 @@ class ProjectedLSTM(nn.Module):
     def __init__(self, config: LSTMConfig) -> None:
         super().__init__()
         self.config = config
+        self.kernel = "auto"  # or a name in KERNELS
         num_rows = len(GATES) * config.cell_dim
         self.input = nn.Parameter(torch.empty(num_rows, config.output_dim))
         self.recurrent = nn.Parameter(torch.empty(num_rows, config.output_dim))
@@ -41,16 +45,28 @@ class ProjectedLSTM(nn.Module):
         if self.projection is not None:
             nn.init.xavier_uniform_(self.projection)
 
+    @property
+    def _weights(self) -> LSTMWeights:
+        return LSTMWeights(self.input, self.recurrent, self.bias, self.projection)
+
+    def drive(self, inputs: Float[Tensor, "B T D"]) -> Float[Tensor, "B T G"]:
+        """Give what the inputs alone say to the gates: the part that needs no state."""
+        bias = reference.whole_bias(self.bias, self.config.forget_bias)
+        return reference.drive(inputs, self.input, bias)
+
     def forward(
         self,
-        inputs: Float[Tensor, "B T D"],
+        inputs: Float[Tensor, "B T I"],
         mask: Bool[Tensor, "B T"],
         state: LSTMState,
         resets: Resets | None = None,
+        *,
+        driven: bool = False,
     ) -> tuple[Float[Tensor, "B T D"], LSTMState]:
-        """Read each sentence from left to right."""
-        weights = LSTMWeights(self.input, self.recurrent, self.bias, self.projection)
-        return _kernel(inputs, *state, *weights).run(
+        """Read each sentence from left to right; the inputs may be what `drive` made of them."""
+        weights = self._weights._replace(input=None) if driven else self._weights
+        kernel = KERNELS.get(self.kernel) or _quickest(inputs, *state, *weights)
+        return kernel.run(
             inputs,
             mask,
             state,
@@ -62,8 +78,15 @@ class ProjectedLSTM(nn.Module):
         )
 
 
-def _kernel(*tensors: Tensor | None) -> ModuleType:
-    """Choose by hand where a GPU learns; else the definition, which a CPU learns with as fast."""
+def _quickest(*tensors: Tensor | None) -> ModuleType:
+    """Choose by hand where a GPU learns, and in place where a CPU does not; else the definition.
+
+    In place is quicker with its cells in C, where these are to be had.
+    """
     learns = torch.is_grad_enabled() and any(t is not None and t.requires_grad for t in tensors)
-    on_gpu = any(t is not None and t.is_cuda for t in tensors)
-    return by_hand if learns and on_gpu else reference
+    if any(t is not None and t.is_cuda for t in tensors):
+        return by_hand if learns else reference
+    if learns or torch.is_autocast_enabled("cpu"):
+        return reference
+    single = all(t is None or t.dtype == torch.float for t in tensors)
+    return in_c if single and in_c.available() else in_place

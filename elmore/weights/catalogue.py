@@ -5,7 +5,7 @@ import tomllib
 from dataclasses import dataclass
 from importlib import resources
 
-from elmore import config
+from elmore import cache, config
 from elmore.errors import WeightsError
 from elmore.weights import fetch
 
@@ -51,6 +51,6 @@ def state(name: str) -> str:
     files = entry(name).files
     if not files:
         return "bundled"
-    place = fetch.cache_folder() / name
+    place = cache.folder() / name
     here = all((place / fetch.file_name(url)).is_file() for url in files)
     return "downloaded" if here else "remote"

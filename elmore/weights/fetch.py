@@ -57,12 +57,6 @@ class _Kept:
     total: int | None = None
 
 
-def cache_folder() -> Path:
-    """Where files are kept: $ELMORE_CACHE, else elmore in $XDG_CACHE_HOME, else ~/.cache/elmore."""
-    shared = os.environ.get("XDG_CACHE_HOME") or "~/.cache"
-    return Path(os.environ.get("ELMORE_CACHE") or f"{shared}/elmore").expanduser()
-
-
 def fetch(
     url: str, folder: Path, *, sha256: str | None = None, progress: Progress | None = None
 ) -> Path:

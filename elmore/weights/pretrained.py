@@ -5,6 +5,7 @@ from dataclasses import replace
 from importlib import resources
 from pathlib import Path
 
+from elmore import cache
 from elmore.errors import ConfigError, WeightsError
 from elmore.weights import archive, catalogue, checksums, fetch, folder
 from elmore.weights.bundle import Bundle
@@ -51,7 +52,7 @@ def _places(name: str) -> list[Path]:
     """Say where the model of a name is, once it is here."""
     if name == catalogue.BUNDLED:
         return [Path(str(resources.files("elmore.weights") / "bundled"))]
-    place = fetch.cache_folder() / name
+    place = cache.folder() / name
     return [place / fetch.file_name(url) for url in catalogue.entry(name).files]
 
 
@@ -59,7 +60,7 @@ def _load_name(name: str, progress: fetch.Progress | None) -> Bundle:
     entry = catalogue.entry(name)
     digests = entry.sha256 or (None,) * len(entry.files)
     for url, digest in zip(entry.files, digests, strict=True):
-        fetch.fetch(url, fetch.cache_folder() / name, sha256=digest, progress=progress)
+        fetch.fetch(url, cache.folder() / name, sha256=digest, progress=progress)
     places = _places(name)
     if name == catalogue.BUNDLED:
         checksums.verify(places[0], folder.FILES - {"README.md"})

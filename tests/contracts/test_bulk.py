@@ -7,7 +7,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import elmore
-from elmore.embed import lanes
+from elmore.embed import driven, lanes
+from elmore.model.bilm import BACKWARD, BiLM
 from tests.foreign import bilm_options, bilm_weights, many_langs, write_bilm
 
 WORDS = ["the", "bank", "of", "naïve", "x" * 60, "日本", "<S>", "a", "b", "reconstruction"]
@@ -77,13 +78,13 @@ def test_the_same_lane_gets_the_same_bits_wherever_it_stands(threads, width):
 def test_a_window_is_filled_and_nothing_runs_alone(elmo, monkeypatch):
     run, sizes = lanes.run, []
 
-    def counting(model, vectors, lengths, start):
+    def counting(model, words, text, lengths, start):
         sizes.append(len(lengths))
-        return run(model, vectors, lengths, start)
+        return run(model, words, text, lengths, start)
 
     monkeypatch.setattr(lanes, "run", counting)
     bits(elmo, [["the", "bank", "of"]] * 400, token_budget=512)
-    assert sizes == [102, 102, 102, 94]
+    assert sizes == [102, 102, 98, 98]
 
 
 @given(sentences)
@@ -126,13 +127,13 @@ def test_a_sentence_of_100_000_tokens_works(tmp_path):
     np.testing.assert_allclose(long.vectors[:, :100, :2], start, rtol=0, atol=1e-5)
 
 
-def test_a_plan_reads_each_token_once_but_the_boundary_a_direction_ends_with():
+def test_a_plan_reads_each_word_once_in_either_direction():
     rng = np.random.default_rng(0)
-    lengths = rng.integers(2, 60, 400).tolist()
+    lengths = rng.integers(1, 60, 400).tolist()
     plan = lanes.plan(lengths, lanes.MOST)
     offsets = np.concatenate([[0], np.cumsum(lengths)])
-    for grid, unread in ((plan.forward, offsets[1:] - 1), (plan.backward, offsets[:-1])):
-        assert sorted(grid[grid != lanes.IDLE]) == sorted({*range(sum(lengths))} - {*unread})
+    for grid in (plan.forward, plan.backward):
+        assert sorted(grid[grid != lanes.IDLE]) == [*range(sum(lengths))]
     for lane in range(lanes.MOST):  # one after another: up by one ahead, down by one behind
         starts = plan.starts[1:, lane]
         for grid, step in ((plan.forward, 1), (plan.backward, -1)):
@@ -140,21 +141,66 @@ def test_a_plan_reads_each_token_once_but_the_boundary_a_direction_ends_with():
             within = ~starts & (column[1:] != lanes.IDLE)
             assert (np.diff(column)[within] == step).all()
     assert plan.starts.sum() == len(lengths)
-    assert (plan.forward != lanes.IDLE).mean() > 0.9
-    firsts = plan.forward[plan.starts]
-    assert sorted(firsts) == offsets[:-1].tolist()
+    busy = (plan.forward != lanes.IDLE).any(axis=1).sum()
+    assert sum(lengths) / (busy * lanes.MOST) > 0.98
+    assert sorted(plan.forward[plan.starts]) == offsets[:-1].tolist()
     assert sorted(plan.backward[plan.starts]) == (offsets[1:] - 1).tolist()
+
+
+@pytest.mark.parametrize("room", [0, 400])
+def test_the_room_for_driven_words_changes_no_bit(elmo, monkeypatch, room):
+    rng = np.random.default_rng(2)
+    texts = [list(rng.choice(WORDS, rng.integers(0, 30))) for _ in range(80)]
+    expected = bits(elmo, texts)
+    monkeypatch.setattr(driven, "ROOM", room)
+    assert bits(elmo, texts) == expected
+
+
+@pytest.mark.parametrize("room", [0, 400, 1e6])
+def test_driven_words_are_those_of_the_model(elmo, monkeypatch, room):
+    monkeypatch.setattr(driven, "ROOM", room)
+    model = elmo.bundle.model
+    words = torch.randn(300, model.config.lstm.output_dim)
+    text = np.random.default_rng(0).zipf(1.3, 2000) % 300
+    with torch.no_grad():
+        found = driven.DrivenWords(model, BACKWARD, words, text, at_once=400)
+        for begin in range(0, 2000, 400):
+            numbers = text[begin : begin + 400].reshape(40, 10)
+            layer = model.backward_layers[0]
+            expected = words[numbers] @ layer.input.T + layer.bias
+            gates = expected.unflatten(2, (4, -1))
+            gates[:, :, 1] += model.config.lstm.forget_bias
+            torch.testing.assert_close(found(numbers), expected.transpose(0, 1))
+
+
+def test_a_word_that_comes_again_is_driven_once(elmo, monkeypatch):
+    drive, sizes = BiLM.drive, []
+
+    def counting(model, direction, vectors):
+        sizes.append(vectors.shape[1])
+        return drive(model, direction, vectors)
+
+    monkeypatch.setattr(BiLM, "drive", counting)
+    bits(elmo, [["the", "bank", "of"]] * 2000)
+    assert sizes == [driven.BLOCK] * 2
+
+
+def test_empty_sentences_alone_need_no_lane(elmo):
+    found = list(elmo.stream([[]] * 100, layers="all"))
+    assert [sentence.vectors.shape for sentence in found] == [
+        (elmo.num_layers, 0, elmo.width)
+    ] * 100
 
 
 def test_a_gpu_that_runs_out_of_memory_goes_on_with_less(elmo, monkeypatch, caplog):
     """No GPU is needed to see it: the error is raised where one would raise it."""
     run, asked = lanes.run, []
 
-    def small(model, vectors, lengths, start):
-        asked.append(len(vectors))
-        if len(vectors) > 100:
+    def small(model, words, text, lengths, start):
+        asked.append(len(text))
+        if len(text) > 100:
             raise torch.OutOfMemoryError("CUDA out of memory")
-        return run(model, vectors, lengths, start)
+        return run(model, words, text, lengths, start)
 
     texts = [["the", "bank"] * 5] * 100
     expected = bits(elmo, texts)

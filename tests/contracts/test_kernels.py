@@ -1,5 +1,6 @@
 """Every LSTM kernel equals the definition: values, states and gradients, whatever the shape.
 
+One that works in place has no gradients: `readers` are all that give values and states.
 The same cases run on a GPU under `pytest -m gpu`, where what lies between the matmuls is Triton's.
 """
 
@@ -13,9 +14,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch.testing import assert_close
 
-from elmore.model.config import LSTMConfig
-from elmore.model.lstm import ProjectedLSTM
-from elmore.model.lstm_kernels import by_hand, reference
+from elmore.model.bilm import BiLM
+from elmore.model.config import BiLMConfig, LSTMConfig
+from elmore.model.lstm import KERNELS, ProjectedLSTM
+from elmore.model.lstm_kernels import by_hand, in_c, in_place, reference
 from elmore.model.lstm_kernels.reference import LSTMState, LSTMWeights, Resets
 
 GPU = [
@@ -26,6 +28,7 @@ pytestmark = pytest.mark.filterwarnings("ignore:mkldnn_matmul failed")  # no bfl
 on_a_gpu = [pytest.param("cuda", marks=GPU)]
 everywhere = pytest.mark.parametrize("device", ["cpu", *on_a_gpu])
 kernels = pytest.mark.parametrize("kernel", [by_hand], ids=["by_hand"])
+readers = pytest.mark.parametrize("kernel", [by_hand, in_place], ids=["by_hand", "in_place"])
 
 RESULTS = ("outputs", "last output", "last cell")
 LEAVES = ("inputs", "first output", "first cell", "input", "recurrent", "bias", "projection")
@@ -46,15 +49,21 @@ class Case:
     cell_clip: float | None = 0.4
     output_clip: float | None = 0.3
     forget_bias: float = 1.0
+    driven: bool = False
     seed: int = 0
 
     def results(self, kernel, leaves: list, mask, resets: Resets | None) -> tuple:
-        inputs, output, cell, *weights = leaves
+        inputs, output, cell, *rest = leaves
+        weights = LSTMWeights(*rest, *[None] * (not self.projection))
+        if self.driven:
+            bias = reference.whole_bias(weights.bias, self.forget_bias)
+            inputs = reference.drive(inputs, weights.input, bias)
+            weights = weights._replace(input=None)
         outputs, end = kernel.run(
             inputs,
             mask,
             LSTMState(output, cell),
-            LSTMWeights(*weights, *[None] * (not self.projection)),
+            weights,
             forget_bias=self.forget_bias,
             cell_clip=self.cell_clip,
             output_clip=self.output_clip,
@@ -114,6 +123,7 @@ cases = st.builds(
     cell_clip=clips,
     output_clip=clips,
     forget_bias=st.sampled_from([0.0, 1.0]),
+    driven=st.booleans(),
     seed=st.integers(0, 1000),
 )
 WIDE = [  # neither all in one block of a GPU kernel, nor whole blocks
@@ -165,6 +175,96 @@ def test_a_kernel_is_the_definition_in_single_precision(kernel, case):
     found = case.everything(kernel, torch.float)
     assert {value.dtype for value in found.values()} == {torch.float}
     assert_near(found, truth(case), 1e-5)
+
+
+@readers
+@given(case=cases)
+@settings(max_examples=60)
+def test_a_reader_is_the_definition_and_changes_nothing_it_is_given(kernel, case):
+    leaves, mask, resets, _ = case.draw(torch.double, "cpu")
+    given = [*leaves, mask, *(resets.to if resets else ())]
+    copies = [each.clone() for each in given]
+    expected = case.results(reference, leaves, mask, resets)
+    for found, value in zip(case.results(kernel, leaves, mask, resets), expected, strict=True):
+        assert_close(found, value, rtol=1e-12, atol=1e-12)
+    assert all(torch.equal(*pair) for pair in zip(given, copies, strict=True))
+
+
+def test_a_step_in_c_leaves_double_precision_to_torch():
+    gates, driven = torch.randn(2, 8, 3, dtype=torch.double)
+    cells, shown = torch.randn(2, 2, 3, dtype=torch.double).unbind()
+    expected = [each.clone() for each in (gates, driven, cells, shown)]
+    in_place.step(*expected, 3.0)
+    in_c.step(gates, driven, cells, shown, 3.0)
+    assert_close([cells, shown], expected[2:], rtol=0, atol=0)
+
+
+@pytest.mark.skipif(not in_c.available(), reason="no C compiler is here")
+@given(case=cases)
+@settings(max_examples=60)
+def test_cells_in_c_are_those_of_the_definition(case):
+    leaves, mask, resets, _ = case.draw(torch.float, "cpu")
+    found = case.results(in_c, leaves, mask, resets)
+    expected = case.results(reference, *case.draw(torch.double, "cpu")[:3])
+    for value, truth in zip(found, expected, strict=True):
+        assert value.dtype == torch.float
+        assert distance(value, truth) <= 1e-5
+
+
+@pytest.mark.skipif(not in_c.available(), reason="no C compiler is here")
+@pytest.mark.parametrize("clip", [None, 3.0])
+@pytest.mark.parametrize("columns", [1, 4, 7, 96])
+def test_a_step_in_c_bears_any_number_and_every_lane_gets_the_same_bits(clip, columns):
+    extremes = torch.tensor([0.0, -0.0, 1e-30, -1e-9, 0.5, -8.99, 9.01, 30.0, -1e4, 1e30])
+    columns_alike = extremes[torch.randint(10, (4 * 50, 1))].expand(-1, columns).contiguous()
+    driven = torch.zeros_like(columns_alike)
+    cell = torch.tensor([0.0, 1e-9, 0.5, -3.0, 10.0])[torch.randint(5, (50, 1))]
+    cell = cell.expand(-1, columns).contiguous()
+    old, hidden = cell.clone(), torch.empty_like(cell)
+    in_c.step(columns_alike.clone(), driven, cell, hidden, clip)
+    assert (cell == cell[:, :1]).all()
+    assert (hidden == hidden[:, :1]).all()
+    i, f, g, o = columns_alike.double().chunk(4)
+    truth = f.sigmoid() * old + i.sigmoid() * g.tanh()
+    truth = truth if clip is None else truth.clamp(-clip, clip)
+    assert_close(cell.double(), truth, rtol=0, atol=4e-6)  # a gate is 4e-7 off, a cell up to 10
+    assert_close(hidden.double(), o.sigmoid() * cell.double().tanh(), rtol=0, atol=1e-6)
+
+
+@pytest.mark.parametrize("name", KERNELS)
+def test_a_kernel_is_chosen_by_name(name, monkeypatch):
+    called = []
+    for known, kernel in KERNELS.items():
+        monkeypatch.setattr(
+            kernel,
+            "run",
+            lambda *args, known=known, run=kernel.run, **named: (
+                called.append(known) or run(*args, **named)
+            ),
+        )
+    model = BiLM(BiLMConfig(lstm=LSTMConfig(cell_dim=8, output_dim=4)))
+    model.use_kernel(name)
+    vectors = torch.randn(2, 3, 4)
+    with torch.no_grad():
+        model.read(0, vectors, vectors[:, :, 0] < 9, model.zero_state(2, vectors).of(0))
+    assert name in called
+
+
+def test_an_unknown_kernel_is_refused():
+    with pytest.raises(ValueError, match="no kernel 'fastest'; expected auto or one of reference"):
+        BiLM(BiLMConfig(lstm=LSTMConfig(cell_dim=8, output_dim=4))).use_kernel("fastest")
+
+
+def test_driven_inputs_are_the_gates_without_the_state():
+    case = Case()
+    (inputs, _, _, *rest), _, _, _ = case.draw(torch.double, "cpu")
+    weights = LSTMWeights(*rest)
+    expected = inputs @ weights.input.T + weights.bias
+    expected[:, :, case.cell : 2 * case.cell] += 0.5  # the gates are input, forget and two more
+    bias = reference.whole_bias(weights.bias, forget_bias=0.5)
+    driven = reference.drive(inputs, weights.input, bias)
+    assert_close(driven, expected)
+    assert reference.drive(driven, None, bias) is driven
 
 
 @kernels
@@ -249,7 +349,7 @@ def test_what_lies_on_the_edge_of_a_clip_passes_its_gradient(kernel, device):
     assert projection.item() == pytest.approx(squashed)
 
 
-@kernels
+@pytest.mark.parametrize("kernel", [by_hand, in_place, *[in_c] * in_c.available()])
 @everywhere
 def test_no_clip_hides_a_nan(kernel, device):
     case = Case(padded=False, resets=False)
@@ -317,14 +417,14 @@ def test_precision_is_that_of_the_way_forth_wherever_the_way_back_is_called(kern
     ("device", "learning", "chosen"),
     [
         ("cpu", True, reference),
-        ("cpu", False, reference),
+        ("cpu", False, in_c if in_c.available() else in_place),
         pytest.param("cuda", False, reference, marks=GPU),
         pytest.param("cuda", True, by_hand, marks=GPU),
     ],
 )
-def test_a_gpu_that_learns_does_it_by_hand(monkeypatch, device, learning, chosen):
+def test_a_gpu_learns_by_hand_and_a_cpu_reads_in_place(monkeypatch, device, learning, chosen):
     calls = []
-    for kernel in (reference, by_hand):
+    for kernel in (reference, by_hand, in_place, in_c):
         monkeypatch.setattr(
             kernel,
             "run",

@@ -19,7 +19,7 @@ from hypothesis import strategies as st
 
 from elmore.errors import WeightsError
 from elmore.weights import fetch as module
-from elmore.weights.fetch import cache_folder, fetch
+from elmore.weights.fetch import fetch
 
 BODY = random.Random(0).randbytes(300_000)
 OTHER = random.Random(1).randbytes(300_000)
@@ -465,14 +465,3 @@ def test_a_folder_that_cannot_be_made_is_named(site, tmp_path):
     (tmp_path / "taken").write_text("a file")
     sentence = refusal(site.address, tmp_path / "taken" / "cache")
     assert str(tmp_path / "taken" / "cache") in sentence
-
-
-def test_the_cache_is_where_the_environment_says(monkeypatch):
-    monkeypatch.setenv("HOME", "/home/ada")
-    monkeypatch.setenv("XDG_CACHE_HOME", "")
-    monkeypatch.delenv("ELMORE_CACHE", raising=False)
-    assert cache_folder() == Path("/home/ada/.cache/elmore")
-    monkeypatch.setenv("XDG_CACHE_HOME", "/scratch")
-    assert cache_folder() == Path("/scratch/elmore")
-    monkeypatch.setenv("ELMORE_CACHE", "~/models")
-    assert cache_folder() == Path("/home/ada/models")

@@ -39,8 +39,9 @@ def run(
     resets: Resets | None = None,
 ) -> tuple[Float[Tensor, "B T D"], LSTMState]:
     """Read each row from left to right; the state after its last token comes back."""
-    if resets is not None and any(part.requires_grad for part in resets.to):
-        return reference.run(  # a start that is learned: rare, and right there
+    learned_start = resets is not None and any(part.requires_grad for part in resets.to)
+    if learned_start or weights.input is None:
+        return reference.run(  # rare, and right there
             inputs,
             mask,
             state,
@@ -153,6 +154,7 @@ def _prepare(
     """Cast the weights once, put the inputs in their place and make room for the rest."""
     output, cell = start
     (num_rows, num_steps, input_width), dtype = inputs.shape, output.dtype
+    assert weights.input is not None
     weight = torch.cat([weights.input.to(dtype), weights.recurrent.to(dtype)], dim=1)
     bias = weights.bias.to(cell.dtype, copy=True)
     bias.chunk(4)[GATES.index("forget")].add_(forget_bias)

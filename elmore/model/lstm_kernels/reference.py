@@ -7,7 +7,10 @@
 Where a row's sentence is over, the output is zero and the state stays what it was. A row may read
 several sentences one after another: where one starts, the state is set anew.
 
-Shapes: B sentences, T tokens, I input width, D output width, H cell width.
+Inputs may come driven: as what they say to the gates, W_x x_t + b.
+
+Shapes: B sentences, T tokens, I input width, D output width, H cell width, G = 4H gates;
+I = G where inputs are driven.
 """
 
 from typing import NamedTuple
@@ -22,7 +25,8 @@ GATES = ("input", "forget", "candidate", "output")  # the order of the rows of e
 class LSTMWeights(NamedTuple):
     """Rows are the gates, in the order of `GATES`, H each."""
 
-    input: Float[Tensor, "4*H I"]
+    input: Float[Tensor, "4*H I"] | None
+    """None where the inputs are driven already."""
     recurrent: Float[Tensor, "4*H D"]
     bias: Float[Tensor, " 4*H"]
     projection: Float[Tensor, "D H"] | None
@@ -42,6 +46,24 @@ class Resets(NamedTuple):
     to: LSTMState
 
 
+def whole_bias(bias: Float[Tensor, " G"], forget_bias: float) -> Float[Tensor, " G"]:
+    """Give the bias of the gates, the one that keeps the forget gate open with it."""
+    rows = torch.stack(bias.chunk(4))  # (4, H)
+    return (rows + forget_bias * rows.new_tensor([[gate == "forget"] for gate in GATES])).flatten()
+
+
+def drive(
+    inputs: Float[Tensor, "B T I"], weight: Float[Tensor, "G I"] | None, bias: Float[Tensor, " G"]
+) -> Float[Tensor, "B T G"]:
+    """Give what the inputs alone say to the gates; without a weight they have said it already."""
+    if weight is None:
+        return inputs
+    # Columns are sentences, as in the equations: W x is quicker than x W' for few of them.
+    columns = inputs.transpose(0, 1).flatten(0, 1).T
+    driven = weight @ columns + bias[:, None]  # (G, T * B)
+    return driven.unflatten(1, (inputs.shape[1], len(inputs))).permute(2, 1, 0)
+
+
 def run(
     inputs: Float[Tensor, "B T I"],
     mask: Bool[Tensor, "B T"],
@@ -54,13 +76,10 @@ def run(
     resets: Resets | None = None,
 ) -> tuple[Float[Tensor, "B T D"], LSTMState]:
     """Read each row from left to right; the state after its last token comes back."""
-    bias = torch.stack(weights.bias.chunk(4))  # (4, H)
-    bias = bias + forget_bias * bias.new_tensor([[gate == "forget"] for gate in GATES])
     everyone_reads = mask.all(dim=0).tolist()  # then there is nothing to freeze: the usual step
     someone_starts = [False] * len(everyone_reads) if resets is None else resets.at.any(0).tolist()
-    # Columns are sentences, as in the equations: W x is quicker than x W' for few of them.
-    driven = weights.input @ inputs.permute(2, 1, 0).flatten(1) + bias.flatten()[:, None]
-    driven = driven.unflatten(1, (inputs.shape[1], len(inputs)))  # (4H, T, B)
+    bias = whole_bias(weights.bias, forget_bias)
+    driven = drive(inputs, weights.input, bias).permute(2, 1, 0)  # (G, T, B)
     output, cell = state.output.T, state.cell.T
     outputs = []
     for step in range(inputs.shape[1]):

@@ -1,0 +1,66 @@
+"""How many words a second, and how many times those of a transformer? On a CPU.
+
+    python benchmarks/against_transformers.py [--sentences 256] [--rounds 3] [--precision exact]
+
+elmore with the bundled model and with random weights of the original size, against encoders from
+transformers of the sizes of MiniLM and BERT-base with random weights, which get one piece for each
+word, batches of 32 sorted by length, and need no tokenizer. They take turns (`contestants.py`); the
+median of the rounds counts. The text is the first of $ELMORE_DATA/corpus/valid.txt.xz.
+"""
+
+import argparse
+import itertools
+import json
+import statistics
+import tempfile
+from pathlib import Path
+
+import contestants
+import torch
+
+from elmore.lm import config
+from elmore.model.bilm import BiLM
+from elmore.text.characters import ByteAlphabet
+from elmore.weights import folder
+from elmore.weights.bundle import Bundle
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--sentences", type=int, default=256)
+    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--precision", choices=["exact", "fast"], default="exact")
+    parser.add_argument("--python", type=Path, help="an environment that has the others already")
+    args = parser.parse_args()
+    with tempfile.TemporaryDirectory() as name:
+        place = Path(name)
+        python = args.python or contestants.install(place / "others", contestants.ENCODER_PACKAGES)
+        read = list(itertools.islice(contestants.real_sentences(), args.sentences))
+        texts = place / "texts.json"
+        texts.write_text(json.dumps(read))
+        torch.manual_seed(0)
+        original = Bundle(BiLM(config.pretraining("original").model), ByteAlphabet())
+        folder.save(original, place / "original")
+        found = contestants.take_turns(
+            {
+                "elmore, bundled": contestants.ours(precision=args.precision),
+                "elmore, original": contestants.ours(place / "original", precision=args.precision),
+                **contestants.encoders(python),
+            },
+            texts,
+            rounds=args.rounds,
+            runs=1,
+        )
+    speeds = {
+        name: sum(map(len, read)) / statistics.median(seconds) for name, seconds in found.items()
+    }
+    print(f"{torch.get_num_threads()} threads, torch {torch.__version__}, {args.precision}\n")
+    peers = list(contestants.ENCODERS)
+    print(f"| | words a second | / {peers[0]} | / {peers[1]} |\n|---|---|---|---|")
+    for name, speed in speeds.items():
+        ratios = " | ".join(f"{speed / speeds[peer]:.2f}" for peer in peers)
+        print(f"| {name} | {speed:.0f} | {ratios} |")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,151 @@
+"""Who is measured against whom, and how they take turns: what the contests here share.
+
+Each contestant is a process of its own that loads its model, reads the text once to be warm, and
+then waits. In every round each is asked in turn for the seconds of some runs, so that whatever else
+the machine does meets all alike. Others' packages are installed into an environment of their own,
+with the same torch.
+"""
+
+import json
+import lzma
+import os
+import subprocess
+import sys
+import venv
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from typing import NamedTuple
+
+from elmore.text import sentences
+from elmore.text.tokenizers import penn
+from elmore.weights.bundle import Bundle
+from elmore.weights.convert import bilm_tf
+
+TURNS = """
+import json, sys, time
+texts, *arguments = json.load(open(sys.argv[1])), *sys.argv[2:]
+{code}
+run(texts)
+print("ready", flush=True)
+for line in sys.stdin:
+    seconds = []
+    for _ in range(int(line)):
+        start = time.perf_counter()
+        run(texts)
+        seconds.append(time.perf_counter() - start)
+    print(json.dumps(seconds), flush=True)
+"""
+
+ELMORE = """
+import elmore
+precision, *sources = arguments
+elmo = elmore.load(*sources, device="cpu", precision=precision)
+run = elmo.embed
+"""
+
+SIMPLE_ELMO = """
+from simple_elmo_pytorch import Elmo, ElmoVectorizer
+peer = ElmoVectorizer(Elmo(*arguments, 1))
+run = lambda texts: peer.get_elmo_vectors(texts, warmup=False)
+"""
+
+# One piece for each word, and no tokenizer to wait for: as good as it can get for an encoder.
+ENCODER = """
+import torch, transformers
+layers, width, heads = map(int, arguments)
+sizes = {"num_hidden_layers": layers, "hidden_size": width, "num_attention_heads": heads}
+config = transformers.BertConfig(**sizes, intermediate_size=4 * width)
+encoder = transformers.BertModel(config).eval()
+
+@torch.inference_mode()
+def run(texts):
+    lengths = sorted(len(text) + 2 for text in texts)
+    for first in range(0, len(lengths), 32):
+        batch = torch.tensor(lengths[first : first + 32])[:, None]
+        mask = (torch.arange(int(batch.max())) < batch).long()
+        encoder(input_ids=mask * 1000, attention_mask=mask).last_hidden_state.numpy()
+"""
+
+SIMPLE_ELMO_PACKAGES = ["h5py", "simple-elmo-pytorch==0.2"]  # it names no requirements
+ENCODER_PACKAGES = ["transformers==5.22.2"]
+ENCODERS = {"MiniLM-sized encoder": (6, 384, 12), "BERT-base-sized encoder": (12, 768, 12)}
+
+
+class Contestant(NamedTuple):
+    """What runs where, and what it is told."""
+
+    code: str
+    python: Path
+    arguments: Sequence[object]
+
+
+def ours(*sources: object, precision: str = "exact") -> Contestant:
+    return Contestant(ELMORE, Path(sys.executable), (precision, *sources))
+
+
+def simple_elmo(python: Path, bundle: Bundle, folder: Path) -> Contestant:
+    """Give the peer at its defaults with the weights of a model of ours."""
+    bilm_tf.write(bundle, folder)
+    return Contestant(SIMPLE_ELMO, python, (folder / "options.json", folder / "weights.hdf5"))
+
+
+def encoders(python: Path) -> dict[str, Contestant]:
+    """Give encoders of well-known sizes with random weights."""
+    return {name: Contestant(ENCODER, python, sizes) for name, sizes in ENCODERS.items()}
+
+
+def install(place: Path, packages: Sequence[str]) -> Path:
+    """Make an environment for packages and the same torch; give its Python."""
+    venv.create(place, with_pip=True)
+    python = place / "bin" / "python"
+    constraints = Path(__file__).parent.parent / "constraints.txt"
+    command = [python, "-m", "pip", "install", "-q", "-c", constraints, "torch", "numpy", *packages]
+    subprocess.run(list(map(str, command)), check=True, stderr=subprocess.DEVNULL)
+    return python
+
+
+def real_sentences() -> Iterator[list[str]]:
+    """Give tokenised sentences of $ELMORE_DATA/corpus/valid.txt.xz."""
+    path = Path(os.environ["ELMORE_DATA"]) / "corpus" / "valid.txt.xz"
+    with lzma.open(path, "rt", encoding="utf-8") as file:
+        for line in file:
+            yield from (penn(line[start:end]).words for start, end in sentences.split(line))
+
+
+def take_turns(
+    contestants: dict[str, Contestant], texts: Path, *, rounds: int, runs: int
+) -> dict[str, list[float]]:
+    """Give the seconds of each run of each contestant over all texts."""
+    found: dict[str, list[float]] = {name: [] for name in contestants}
+    with ExitStack() as stack:
+        waiting = {
+            name: stack.enter_context(_started(each, texts)) for name, each in contestants.items()
+        }
+        for _ in range(rounds):
+            for name, process in waiting.items():
+                found[name] += json.loads(_ask(process, f"{runs}\n"))
+    return found
+
+
+@contextmanager
+def _started(contestant: Contestant, texts: Path) -> Iterator[subprocess.Popen]:
+    code = TURNS.format(code=contestant.code)
+    command = list(map(str, [contestant.python, "-c", code, texts, *contestant.arguments]))
+    quiet = {**os.environ, "PYTHONWARNINGS": "ignore"}
+    with subprocess.Popen(
+        command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=quiet
+    ) as process:
+        try:
+            assert _ask(process) == "ready\n"
+            yield process
+        finally:
+            process.kill()
+
+
+def _ask(process: subprocess.Popen, question: str = "") -> str:
+    assert process.stdin is not None
+    assert process.stdout is not None
+    process.stdin.write(question)
+    process.stdin.flush()
+    return process.stdout.readline()

@@ -1,0 +1,64 @@
+"""How long does one sentence take? 20 words, warm, with the bundled model, on a CPU.
+
+    python benchmarks/latency.py [--rounds 10] [--runs 30] [--precision exact]
+
+Against simple-elmo-pytorch (AllenNLP's code underneath) at its defaults with the same weights, and
+encoders from transformers of the sizes of MiniLM and BERT-base with random weights, which get one
+piece for each word and need no tokenizer. They take turns (`contestants.py`). The text is the first
+sentence of 20 words in $ELMORE_DATA/corpus/valid.txt.xz.
+"""
+
+import argparse
+import json
+import tempfile
+from pathlib import Path
+
+import contestants
+import numpy as np
+import torch
+
+import elmore
+
+WORDS = 20
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--rounds", type=int, default=10)
+    parser.add_argument("--runs", type=int, default=30)
+    parser.add_argument("--precision", choices=["exact", "fast"], default="exact")
+    parser.add_argument("--python", type=Path, help="an environment that has the others already")
+    args = parser.parse_args()
+    with tempfile.TemporaryDirectory() as name:
+        place = Path(name)
+        packages = contestants.SIMPLE_ELMO_PACKAGES + contestants.ENCODER_PACKAGES
+        python = args.python or contestants.install(place / "others", packages)
+        sentence = next(found for found in contestants.real_sentences() if len(found) == WORDS)
+        texts = place / "texts.json"
+        texts.write_text(json.dumps([sentence]))
+        found = contestants.take_turns(
+            {
+                "elmore": contestants.ours(precision=args.precision),
+                "simple-elmo-pytorch": contestants.simple_elmo(
+                    python, elmore.load().bundle, place / "model"
+                ),
+                **contestants.encoders(python),
+            },
+            texts,
+            rounds=args.rounds,
+            runs=args.runs,
+        )
+    middle, worst = (
+        {name: 1000 * np.percentile(each, share) for name, each in found.items()}
+        for share in (50, 99)
+    )
+    print(f"{torch.get_num_threads()} threads, torch {torch.__version__}, {args.precision}\n")
+    print("| 20 words | p50, ms | p99, ms | p50 / elmore | p99 / elmore |\n|---|---|---|---|---|")
+    for name in found:
+        times = f"{middle[name]:.1f} | {worst[name]:.1f}"
+        ratios = f"{middle[name] / middle['elmore']:.2f} | {worst[name] / worst['elmore']:.2f}"
+        print(f"| {name} | {times} | {ratios} |")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,118 @@
+"""How far is fast from exact, and how much faster? With the bundled model, on this device.
+
+    python benchmarks/precision.py [--sentences 256] [--probes] [--names RUN]
+
+Printed are the cosines of every token's vector in each layer, the speed of both in bulk, and where
+asked the scores of the probes for parts of speech and senses, and of a run of `elmore task train
+ner`, in percent with either. Where the device has no units for bf16 its rounding is emulated, which
+says nothing of speed. The data are those of $ELMORE_DATA.
+"""
+
+import argparse
+import itertools
+import os
+import time
+from collections.abc import Iterator
+from functools import partial
+from pathlib import Path
+from unittest import mock
+
+import contestants
+import numpy as np
+import torch
+
+import elmore
+from elmore.embed.embedder import Embedder
+from elmore.model import fast, precision
+from elmore.probe import linear, senses, wordnet
+from elmore.probe.sense_data import SenseCorpus
+from elmore.tasks import run, sources
+
+DATA = Path(os.environ.get("ELMORE_DATA", "data")) / "tasks"
+
+
+def emulate() -> None:
+    """Round as oneDNN does on a CPU that has the units."""
+
+    def multiply(rows: torch.Tensor, weight: torch.Tensor) -> torch.Tensor:
+        return (rows.float() @ weight.float().T).to(torch.bfloat16)
+
+    mock.patch.object(precision, "has_matrix_units", return_value=True).start()
+    mock.patch.object(fast, "packed", return_value=None).start()
+    mock.patch.object(fast, "multiply", multiply).start()
+
+
+def cosines(a: np.ndarray, b: np.ndarray) -> np.ndarray:
+    return (a * b).sum(axis=-1) / (np.linalg.norm(a, axis=-1) * np.linalg.norm(b, axis=-1))
+
+
+def bulk(elmo: Embedder, texts: list[list[str]]) -> tuple[np.ndarray, float]:
+    """Give the layers of all tokens, and words a second once warm."""
+    list(elmo.stream(texts[:64]))
+    start = time.perf_counter()
+    found = [sentence.vectors for sentence in elmo.stream(texts, layers="all")]
+    return np.concatenate(found, axis=1), sum(map(len, texts)) / (time.perf_counter() - start)
+
+
+def parts_of_speech(elmo: Embedder) -> Iterator[tuple[str, float]]:
+    names = (DATA / "pos" / f"en_ewt-ud-{split}.conllu.xz" for split in ("train", "dev", "test"))
+    data = linear.read(*names)
+    vectors = linear.of_model(data, elmo)
+    for row in linear.probe(data, vectors, control=False, device=elmo.device):
+        yield f"POS, layer {row.layer}", 100 * row.test
+
+
+def word_senses(elmo: Embedder) -> Iterator[tuple[str, float]]:
+    place = DATA / "wsd"
+    found = senses.probe(
+        elmo,
+        SenseCorpus(place / "Training_Corpora" / "SemCor"),
+        [SenseCorpus(place / "Evaluation_Datasets" / "senseval2")],
+        wordnet.read(place / "wordnet-3.0"),
+    )
+    for layer, scores in found.tests["senseval2"].items():
+        yield f"WSD, {layer}", 100 * scores["f1"]
+
+
+def names(place: Path, elmo: Embedder) -> Iterator[tuple[str, float]]:
+    opened = partial(elmore.load, precision=elmo.precision)
+    with mock.patch.object(sources, "load_embedder", opened):
+        scores = run.evaluate(place, DATA / "ner" / "emerging.test.annotated")
+    yield "NER, f1", scores["f1"]
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--sentences", type=int, default=256)
+    parser.add_argument("--probes", action="store_true", help="parts of speech and senses too")
+    parser.add_argument("--names", type=Path, help="a run of `elmore task train ner` on elmo:")
+    args = parser.parse_args()
+    texts = list(itertools.islice(contestants.real_sentences(), args.sentences))
+    exact = elmore.load()
+    emulated = not precision.has_matrix_units(exact.device)
+    if emulated:
+        emulate()
+    quick = elmore.load(precision="fast")
+    where = torch.cuda.get_device_name() if exact.device.type == "cuda" else "CPU"
+    print(f"{where}, torch {torch.__version__}, {sum(map(len, texts))} tokens\n")
+    (a, before), (b, after) = bulk(exact, texts), bulk(quick, texts)
+    print("| layer | mean cosine | 1st percentile | least |\n|---|---|---|---|")
+    for layer, found in enumerate(cosines(a, b)):
+        print(
+            f"| {layer} | {found.mean():.6f} | {np.percentile(found, 1):.6f} | {found.min():.6f} |"
+        )
+    speed = "emulated" if emulated else f"{after / before:.2f} times as fast"
+    print(f"\nexact {before:.0f} words/s, fast {after:.0f} words/s: {speed}\n")
+    pairs = []
+    for of in (parts_of_speech, word_senses) if args.probes else ():
+        pairs += zip(of(exact), of(quick), strict=True)
+    if args.names:
+        pairs += zip(names(args.names, exact), names(args.names, quick), strict=True)
+    if pairs:
+        print("| score | exact | fast | difference |\n|---|---|---|---|")
+    for (what, one), (_, other) in pairs:
+        print(f"| {what} | {one:.2f} | {other:.2f} | {other - one:+.2f} |")
+
+
+if __name__ == "__main__":
+    main()

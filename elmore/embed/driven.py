@@ -1,0 +1,64 @@
+"""What words say to the gates of the first LSTM layer, computed once for a word that comes again.
+
+It is a matter of the word alone, and a quarter of all the arithmetic of a biLM. Words are driven in
+blocks of fixed shape, so a word gets the same bits in any company.
+
+Shapes: N distinct words, T tokens, S steps, B lanes, D width of one direction,
+G = 4H gates.
+"""
+
+import numpy as np
+import torch
+from jaxtyping import Float, Int
+from torch import Tensor
+
+from elmore.model.bilm import BiLM
+
+BLOCK = 128  # words
+ROOM = 96e6  # bytes for the words that are kept
+_NOWHERE = -1
+
+
+class DrivenWords:
+    """A table with a column for each of the most frequent words of a text, as many as have room.
+
+    Beside them is room for the others that are read `at_once`, which are driven when asked for.
+    """
+
+    def __init__(
+        self,
+        model: BiLM,
+        direction: int,
+        words: Float[Tensor, "N D"],
+        text: Int[np.ndarray, " T"],
+        *,
+        at_once: int,
+    ) -> None:
+        self.model, self.direction, self.words = model, direction, words
+        gates = 4 * model.config.lstm.cell_dim
+        most = int(ROOM / (gates * words.element_size()))
+        numbers, counts = np.unique(text, return_counts=True)
+        frequent = numbers[np.argsort(-counts, kind="stable")[:most]]
+        self._num_kept = len(frequent)
+        self._table = words.new_empty(gates, len(frequent) + at_once + BLOCK)
+        self._columns = np.full(len(words), _NOWHERE)
+        self._drive(frequent, 0)
+
+    def __call__(self, numbers: Int[np.ndarray, "S B"]) -> Float[Tensor, "B S G"]:
+        """Give what words say, by their numbers."""
+        others = np.unique(numbers[self._columns[numbers] == _NOWHERE])
+        self._drive(others, self._num_kept)
+        columns = torch.from_numpy(self._columns[numbers].flatten()).to(self._table.device)
+        self._columns[others] = _NOWHERE
+        # All steps at once: the table is larger than a cache, and is gone through once.
+        driven = self._table.index_select(1, columns)
+        return driven.unflatten(1, numbers.shape).permute(2, 1, 0)
+
+    def _drive(self, numbers: Int[np.ndarray, " n"], begin: int) -> None:
+        """Fill the table from column `begin` on; a block is filled up with its own words again."""
+        self._columns[numbers] = begin + np.arange(len(numbers))
+        for start in range(0, len(numbers), BLOCK):
+            block = np.resize(numbers[start : start + BLOCK], BLOCK)
+            vectors = self.words[torch.from_numpy(block).to(self.words.device)]
+            driven = self.model.drive(self.direction, vectors[None])[0]
+            self._table[:, begin + start : begin + start + BLOCK] = driven.T

@@ -1,0 +1,112 @@
+"""The projected LSTM where nothing is learned: each step works in the memory of the one before.
+
+The equations are those of `reference.py`. On a CPU much of a small layer's time goes into the
+element-wise work between the matmuls; here it makes no new tensors, and a tanh, three times as slow
+as a sigmoid, is 2 sigmoid(2x) - 1. Outputs lie row by row, gates and cells in columns: so every
+product has a weight on its left and something small on its right, which is quickest.
+
+Shapes: B sentences, T tokens, I input width, D output width, H cell width, G = 4H gates;
+I = G where inputs are driven.
+"""
+
+from collections.abc import Callable
+
+import torch
+from jaxtyping import Bool, Float, Int
+from torch import Tensor
+
+from elmore.model.lstm_kernels import reference
+from elmore.model.lstm_kernels.reference import LSTMState, LSTMWeights, Resets
+
+FEW = 16  # sentences: a line of the cache
+COLUMNS = 96  # of a product of inputs, at least: more are hardly quicker and take more memory
+
+
+Step = Callable[[Tensor, Tensor, Tensor, Tensor, float | None], None]
+"""The element-wise part of a step, as `step` is."""
+
+
+def step(
+    gates: Float[Tensor, "G B"],
+    driven: Float[Tensor, "G B"],
+    cell: Float[Tensor, "H B"],
+    hidden: Float[Tensor, "H B"],
+    cell_clip: float | None,
+) -> None:
+    """Make `cell` the new one, and `hidden` what it shows; the gates are used up."""
+    i, f, g, o = gates.add_(driven).chunk(4)  # (H, B)
+    g.mul_(2)
+    gates.sigmoid_()
+    cell.mul_(f).sub_(i).addcmul_(i, g, value=2)
+    if cell_clip is not None:
+        cell.clamp_(-cell_clip, cell_clip)
+    torch.mul(cell, 2, out=hidden).sigmoid_().mul_(2).sub_(1).mul_(o)
+
+
+@torch.no_grad()
+def run(
+    inputs: Float[Tensor, "B T I"],
+    mask: Bool[Tensor, "B T"],
+    state: LSTMState,
+    weights: LSTMWeights,
+    *,
+    forget_bias: float,
+    cell_clip: float | None,
+    output_clip: float | None,
+    resets: Resets | None = None,
+    step: Step = step,
+) -> tuple[Float[Tensor, "B T D"], LSTMState]:
+    """Read each row from left to right; the state after its last token comes back."""
+    everyone_reads, someone_reads = mask.all(dim=0).tolist(), mask.any(dim=0).tolist()
+    starting = _starting(resets, len(everyone_reads))
+    output = state.output.contiguous()
+    cell = state.cell.T.clone(memory_format=torch.contiguous_format)
+    outputs = output.new_empty(len(everyone_reads), *output.shape)  # (T, B, D)
+    gates, hidden = cell.new_empty(4 * len(cell), cell.shape[1]), torch.empty_like(cell)
+    bias = reference.whole_bias(weights.bias, forget_bias)
+    span, driven = max(1, COLUMNS // len(inputs)), inputs
+    for number, new_output in enumerate(outputs):
+        if number % span == 0:
+            driven = _by_step(inputs[:, number : number + span], weights.input, bias)
+        at = starting[number]
+        if resets is not None and at is not None:
+            output = output.clone()  # it may be what the layer shows
+            output[at] = resets.to.output[at]
+            cell[:, at] = resets.to.cell.T[:, at]
+        if not someone_reads[number]:
+            new_output.zero_()
+            continue
+        old_cell = None if everyone_reads[number] else cell.clone()
+        torch.mm(weights.recurrent, output.T, out=gates)
+        step(gates, driven[number % span], cell, hidden, cell_clip)
+        if weights.projection is None:
+            new_output.copy_(hidden.T)
+        else:
+            torch.mm(hidden.T, weights.projection.T, out=new_output)
+            if output_clip is not None:
+                new_output.clamp_(-output_clip, output_clip)
+        if old_cell is None:
+            output = new_output
+        else:
+            alive = mask[:, number]
+            output = torch.where(alive[:, None], new_output, output)
+            cell = torch.where(alive, cell, old_cell)
+            new_output.mul_(alive[:, None])
+    return outputs.transpose(0, 1), LSTMState(output.clone(), cell.T)
+
+
+def _by_step(
+    inputs: Float[Tensor, "B T I"], weight: Float[Tensor, "G I"] | None, bias: Float[Tensor, " G"]
+) -> Float[Tensor, "T G B"]:
+    """Give what the inputs say to the gates of each step, in columns."""
+    driven = reference.drive(inputs, weight, bias).permute(1, 2, 0)
+    # A column is a step's own but for its stride; short ones are better put together at once.
+    return driven.contiguous() if len(inputs) < FEW or driven.stride(2) != 1 else driven
+
+
+def _starting(resets: Resets | None, num_steps: int) -> list[Int[Tensor, " n"] | None]:
+    """Name the rows that start at each step, None for none."""
+    if resets is None:
+        return [None] * num_steps
+    rows = [column.nonzero().flatten() for column in resets.at.T]
+    return [row if len(row) else None for row in rows]

@@ -1,0 +1,43 @@
+"""In which numbers to read: `exact` is float32; `fast` is bf16 where that is quicker."""
+
+import logging
+import platform
+from typing import Literal
+
+import torch
+
+from elmore.model.bilm import BiLM
+from elmore.model.fast import FastBiLM
+
+Precision = Literal["exact", "fast"]
+
+_log = logging.getLogger(__name__)
+
+
+def prepared(model: BiLM, precision: Precision) -> BiLM:
+    """Give what reads in that precision where the model is: itself, or a copy of it in bf16."""
+    device = next(model.parameters()).device
+    if precision == "fast" and not has_matrix_units(device):
+        _log.warning("precision 'fast' is exact here: no units for bf16 on device '%s'", device)
+        return model
+    return FastBiLM(model) if precision == "fast" else model
+
+
+def has_matrix_units(device: torch.device) -> bool:
+    """Tell whether a device multiplies matrices in bf16 quicker than in float32."""
+    if device.type == "cuda":
+        return torch.cuda.is_bf16_supported(including_emulation=False)
+    if device.type != "cpu" or not torch.backends.mkldnn.is_available():
+        return False
+    if platform.machine().lower() in ("aarch64", "arm64"):  # elsewhere this is true of emulation
+        return _says_yes(torch.ops.mkldnn, "_is_mkldnn_bf16_supported")
+    names = ("_is_amx_tile_supported", "_is_avx512_bf16_supported")
+    return any(_says_yes(torch.cpu, name) for name in names)
+
+
+def _says_yes(where: object, name: str) -> bool:
+    """Ask a question that torch keeps private; where it is gone, the answer is no."""
+    try:
+        return bool(getattr(where, name)())
+    except (AttributeError, RuntimeError):
+        return False

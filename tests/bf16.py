@@ -1,0 +1,25 @@
+"""A CPU that multiplies in bf16 as those with units for it do, only without their speed."""
+
+import pytest
+import torch
+
+from elmore.model import fast, precision
+
+
+def multiply(rows: torch.Tensor, weight: torch.Tensor) -> torch.Tensor:
+    """Sum in float32 and round the result once, as oneDNN does; a GPU does as it always does."""
+    if rows.is_cuda:
+        return torch.mm(rows, weight.T, out_dtype=torch.float32)
+    return (rows.float() @ weight.float().T).to(torch.bfloat16)
+
+
+def give_units(patch: pytest.MonkeyPatch) -> None:
+    """Let every device have matrix units."""
+    patch.setattr(precision, "has_matrix_units", lambda device: True)
+    patch.setattr(fast, "packed", lambda weight: None)
+    patch.setattr(fast, "multiply", multiply)
+
+
+def take_units(patch: pytest.MonkeyPatch) -> None:
+    """Let no device have any."""
+    patch.setattr(precision, "has_matrix_units", lambda device: False)

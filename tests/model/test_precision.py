@@ -1,0 +1,69 @@
+import platform
+
+import pytest
+import torch
+
+from elmore.model import precision
+
+CPU = torch.device("cpu")
+
+
+@pytest.fixture
+def answers(monkeypatch) -> dict[str, bool]:
+    """What torch says of a CPU from elsewhere; nothing unless a test says it."""
+    found: dict[str, bool] = {}
+    names = ("_is_amx_tile_supported", "_is_avx512_bf16_supported")
+    for name in names:
+        monkeypatch.setattr(torch.cpu, name, lambda name=name: found[name], raising=False)
+        found[name] = False
+    monkeypatch.setattr(
+        torch.ops.mkldnn,
+        "_is_mkldnn_bf16_supported",
+        lambda: found["_is_mkldnn_bf16_supported"],
+        raising=False,
+    )
+    found["_is_mkldnn_bf16_supported"] = False
+    monkeypatch.setattr(torch.backends.mkldnn, "is_available", lambda: True)
+    monkeypatch.setattr(platform, "machine", lambda: "x86_64")
+    return found
+
+
+@pytest.mark.parametrize("name", ["_is_amx_tile_supported", "_is_avx512_bf16_supported"])
+def test_an_intel_or_amd_cpu_has_units_if_it_has_amx_or_bf16(answers, name):
+    assert not precision.has_matrix_units(CPU)
+    answers[name] = True
+    assert precision.has_matrix_units(CPU)
+
+
+def test_bf16_that_onednn_emulates_is_not_a_unit(answers):
+    answers["_is_mkldnn_bf16_supported"] = True
+    assert not precision.has_matrix_units(CPU)
+
+
+def test_an_arm_cpu_has_units_if_onednn_uses_them(answers, monkeypatch):
+    monkeypatch.setattr(platform, "machine", lambda: "aarch64")
+    assert not precision.has_matrix_units(CPU)
+    answers["_is_mkldnn_bf16_supported"] = True
+    assert precision.has_matrix_units(CPU)
+
+
+def test_units_nobody_uses_do_not_count(answers, monkeypatch):
+    answers["_is_amx_tile_supported"] = True
+    monkeypatch.setattr(torch.backends.mkldnn, "is_available", lambda: False)
+    assert not precision.has_matrix_units(CPU)
+
+
+def test_a_question_torch_no_longer_answers_is_a_no(answers):
+    answers.clear()
+
+    def gone() -> bool:
+        raise AttributeError
+
+    torch.cpu._is_amx_tile_supported = gone  # the fixture puts it back
+    torch.cpu._is_avx512_bf16_supported = gone
+    assert not precision.has_matrix_units(CPU)
+
+
+@pytest.mark.parametrize("kind", ["mps", "meta"])
+def test_other_devices_have_none_that_were_tried(kind):
+    assert not precision.has_matrix_units(torch.device(kind))

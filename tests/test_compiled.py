@@ -1,0 +1,64 @@
+"""C that is built when it is first used: once, and only where that can be."""
+
+import logging
+import shutil
+
+import pytest
+
+from elmore import compiled
+
+needs_a_compiler = pytest.mark.skipif(shutil.which("cc") is None, reason="no C compiler is here")
+
+
+@pytest.fixture(autouse=True)
+def fresh(tmp_path, monkeypatch):
+    monkeypatch.setenv("ELMORE_CACHE", str(tmp_path / "cache"))
+    monkeypatch.delenv("ELMORE_COMPILED", raising=False)
+    compiled.library.cache_clear()
+    yield tmp_path
+    compiled.library.cache_clear()
+
+
+def source(folder, text="int answer(void) { return 42; }"):
+    path = folder / "answer.c"
+    path.write_text(text)
+    return path
+
+
+@needs_a_compiler
+def test_it_is_built_once_and_again_when_it_changes(fresh, monkeypatch):
+    path = source(fresh)
+    assert compiled.library(path).answer() == 42
+    (built,) = (fresh / "cache" / "compiled").iterdir()
+    before = built.stat().st_mtime_ns
+    compiled.library.cache_clear()
+    assert compiled.library(path).answer() == 42
+    assert built.stat().st_mtime_ns == before
+    source(fresh, "int answer(void) { return 43; }")
+    compiled.library.cache_clear()
+    assert compiled.library(path).answer() == 43
+    assert len(list((fresh / "cache" / "compiled").iterdir())) == 2
+
+
+@needs_a_compiler
+def test_what_cannot_be_built_is_not_there_and_leaves_nothing(fresh, caplog):
+    with caplog.at_level(logging.INFO):
+        assert compiled.library(source(fresh, "int answer(void) {")) is None
+    assert "answer.c is not used: it could not be built" in caplog.text
+    assert list((fresh / "cache" / "compiled").iterdir()) == []
+
+
+def test_without_a_compiler_or_where_it_must_not_be_it_is_not_there(fresh, monkeypatch):
+    monkeypatch.setenv("CC", "no-such-compiler")
+    assert compiled.library(source(fresh)) is None
+    monkeypatch.delenv("CC")
+    monkeypatch.setenv("ELMORE_COMPILED", "0")
+    compiled.library.cache_clear()
+    assert compiled.library(source(fresh)) is None
+    assert not (fresh / "cache").exists()
+
+
+@needs_a_compiler
+def test_a_cache_that_cannot_be_written_is_no_failure(fresh):
+    (fresh / "cache").write_text("a file where a folder belongs")
+    assert compiled.library(source(fresh)) is None
