@@ -9,13 +9,13 @@ Shapes: V words, D width, T tokens.
 """
 
 import gzip
+import io
 import zlib
 from array import array
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import chain, takewhile
 from pathlib import Path
-from typing import IO
 
 import numpy as np
 from jaxtyping import Float, Int
@@ -130,12 +130,12 @@ def _read_binary(name: str) -> tuple[list[str], Float[np.ndarray, "V D"]]:
     numbers = bytearray()
     try:
         with gzip.open(name) if name.endswith(".gz") else Path(name).open("rb") as file:
-            start = file.read(len(_FASTTEXT))
-            if start == _FASTTEXT:
+            start = file.readline(100)
+            if start.startswith(_FASTTEXT):
                 raise DataError(
                     f"{name}: a model of fastText, not a file of vectors; take the .vec beside it"
                 )
-            header = _header((start + file.readline(100)).decode("ascii", "replace"))
+            header = _header(start.decode("ascii", "replace"))
             if header is None or header[1] < 1:
                 raise DataError(f"{name}: expected the number of words and their width at first")
             count, dim = header
@@ -154,7 +154,7 @@ def _read_binary(name: str) -> tuple[list[str], Float[np.ndarray, "V D"]]:
     return words, np.frombuffer(numbers, dtype="<f4").reshape(-1, dim)
 
 
-def _word(file: IO[bytes] | gzip.GzipFile) -> bytes:
+def _word(file: io.BufferedIOBase) -> bytes:
     """Read up to the next blank; a line break before the word belongs to none."""
     found = bytearray()
     while (byte := file.read(1)) and byte != b" " and len(found) <= _LONGEST:

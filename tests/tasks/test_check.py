@@ -19,7 +19,7 @@ BO = "Bo\tB-person\nleft\tO\n\n"
 
 
 def test_examples_tokens_and_labels_are_counted(tmp_path):
-    found = findings(tmp_path, ANN + BO + "Rome\tB-place\n.\tO\nNow\tO\n", BO.lower())
+    found = findings(tmp_path, ANN + BO + "Rome\tB-place\n.\tO\nNow\tO\n", BO, embedder="elmo:")
     assert found["train", "examples"].found == "3"
     assert found["train", "tokens"].found == "7"
     assert found["train", "longest sentence"].found == "3 tokens, in example 3"

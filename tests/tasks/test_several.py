@@ -137,15 +137,14 @@ def test_deviations_are_those_of_samples_and_one_run_has_none():
 def test_what_is_finished_stays_and_what_is_missing_begins(tmp_path):
     trained(tmp_path, [Trial(0)])
     out = tmp_path / "several"
-    before = (out / "seed-0" / "metrics.jsonl").stat()
+    weights = out / "seed-0" / "best" / "model.safetensors"
+    before = weights.stat()
     with pytest.raises(DataError, match=r"holds runs already \(seed-0\); pass --resume"):
         trained(tmp_path, [Trial(0), Trial(1)])
     found = trained(tmp_path, [Trial(0), Trial(1)], resume=True)
     assert found["seed-0"] == []
     assert found["seed-1"][-1].step == found["seed-1"][-1].num_steps
-    assert (out / "seed-0" / "metrics.jsonl").stat().st_ino != 0
-    assert (out / "seed-0" / "metrics.jsonl").read_bytes() != b""
-    assert (out / "seed-0" / "metrics.jsonl").stat().st_size == before.st_size
+    assert weights.stat() == before
     with pytest.raises(ConfigError, match="another recipe"):
         trained(tmp_path, [Trial(0)], "model.hidden_dim=8", resume=True)
 

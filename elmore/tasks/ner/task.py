@@ -24,7 +24,7 @@ class NERData:
 
     def __post_init__(self) -> None:
         try:
-            b"".decode(self.encoding)
+            b"a".decode(self.encoding)
         except (LookupError, ValueError) as error:
             raise ConfigError(
                 f"data.encoding: expected a name such as utf-8 or latin-1, found {self.encoding!r}"
