@@ -4,11 +4,12 @@ import json as writer
 from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
 import typer
 
 if TYPE_CHECKING:
+    from elmore.tasks.several import Trial
     from elmore.tasks.spread import Summary
     from elmore.tasks.task import Task, TaskConfig
 
@@ -62,27 +63,33 @@ def train(
         return
     if out is None:
         raise ConfigError("name the run folder with -o, or pass --check")
+    asked = _Asked(kind, chosen, train, dev, out)
     how = {"test": test, "embedder": embedder, "resume": resume, "device": device}
     if seeds is None and fractions is None:
-        _train_once(kind, chosen, train, dev, out, how, json)
+        _train_once(asked, how, json)
     else:
-        parts = _numbers(fractions) if fractions is not None else []
-        _train_often(kind, chosen, train, dev, out, how, json, seeds, parts)
+        from elmore.tasks import several
+
+        parts = [] if fractions is None else _numbers(fractions)
+        _train_often(asked, several.trials(chosen, seeds=seeds, fractions=parts), how, json)
 
 
-def _train_once(
-    kind: "type[Task]",
-    recipe: "TaskConfig",
-    train: Path,
-    dev: Path,
-    out: Path,
-    how: dict[str, Any],
-    as_json: bool,
-) -> None:
+class _Asked(NamedTuple):
+    """What is to be trained on what, and where it goes."""
+
+    kind: "type[Task]"
+    recipe: "TaskConfig"
+    train: Path
+    dev: Path
+    out: Path
+
+
+def _train_once(asked: _Asked, how: dict[str, Any], as_json: bool) -> None:
     from elmore.cli.training import end, follow, speaks
     from elmore.tasks import run, storage
 
-    reports = run.train(kind, recipe, train, dev, out, **how)
+    kind, out = asked.kind, asked.out
+    reports = run.train(*asked, **how)
     end(follow(f"training {kind.name}", reports, of_text=False), out)
     if not speaks():
         return
@@ -101,27 +108,17 @@ def _train_once(
         print(f"layers at {place}  {' '.join(f'{w:.3f}' for w in weights)}  gamma {gamma:.3f}")
 
 
-def _train_often(
-    kind: "type[Task]",
-    recipe: "TaskConfig",
-    train: Path,
-    dev: Path,
-    out: Path,
-    how: dict[str, Any],
-    as_json: bool,
-    seeds: int | None,
-    fractions: list[float],
-) -> None:
+def _train_often(asked: _Asked, trials: list["Trial"], how: dict[str, Any], as_json: bool) -> None:
     from elmore.cli.training import end, follow, speaks
     from elmore.tasks import several
 
-    trials = several.trials(recipe, seeds=seeds, fractions=fractions)
-    with closing(several.train(kind, recipe, train, dev, out, trials, **how)) as stages:
+    with closing(several.train(*asked, trials, **how)) as stages:
         for trial, reports in stages:
-            what = f"training {kind.name}, {trial.name}"
-            end(follow(what, reports, of_text=False), out / trial.name)
+            what = f"training {asked.kind.name}, {trial.name}"
+            end(follow(what, reports, of_text=False), asked.out / trial.name)
     if speaks():
-        _print_summary(several.summarise(out, trials, how["test"], device=how["device"]), as_json)
+        summary = several.summarise(asked.out, trials, how["test"], device=how["device"])
+        _print_summary(summary, as_json)
 
 
 def _look_over(task: "Task", files: dict[str, Path], embedder: str, as_json: bool) -> None:
@@ -213,7 +210,8 @@ def _print_summary(summary: "Summary", as_json: bool) -> None:
     elif "fraction" in summary["summary"][0]:
         rows = []
         for part in summary["summary"]:
-            row = {name: part[name] for name in ("fraction", "examples", "num_runs")}
+            names = {"fraction": "fraction", "examples": "examples", "num_runs": "runs"}
+            row = {names[key]: part[key] for key in names}
             for split, scores in part["scores"].items():
                 row[f"{split} {summary['metric']}"] = _spread(scores[summary["metric"]])
             rows.append(row)

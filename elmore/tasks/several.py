@@ -150,6 +150,8 @@ def summarise(
 def evaluate(out: Path, data: Path, *, device: str = "auto") -> Summary:
     """Score every trained run of a folder on a file."""
     names = storage.runs_within(out)
+    if not names:
+        raise ConfigError(f"{out}: no trained runs there; name a folder of several")
     return spread.summary([score for _, score in _scored(out, names, "data", data, device)])
 
 

@@ -92,7 +92,8 @@ def load(place: Path, *, device: str = "auto", ready: Sources | None = None) -> 
 
 def runs_within(place: Path) -> list[str]:
     """Name the trained runs of a folder that holds several, by seed or by fraction and seed."""
-    found = [*place.glob("*/best/config.json"), *place.glob("*/*/best/config.json")]
+    kinds = ("seed-*", "fraction-*", "fraction-*/seed-*")
+    found = [path for kind in kinds for path in place.glob(f"{kind}/best/config.json")]
     names = [path.parent.parent.relative_to(place).as_posix() for path in found]
     numbers = re.compile(r"\d+(?:\.\d+)?(?:e-\d+)?")
     return sorted(names, key=lambda name: ([float(n) for n in numbers.findall(name)], name))

@@ -80,7 +80,7 @@ def test_fractions_make_a_table(tmp_path, data):
     done = train(tmp_path, data, "--fractions", "0.01,0.5", "--seeds", "2")
     assert done.code == 0, done.err
     head, first, second = (line.split("\t") for line in done.out.splitlines())
-    assert head == ["fraction", "examples", "num_runs", "dev f1"]
+    assert head == ["fraction", "examples", "runs", "dev f1"]
     assert first[:3] == ["0.01", "1", "2"]
     assert second[:3] == ["0.5", "10", "2"]
     assert "±" in second[3]

@@ -173,4 +173,8 @@ def test_runs_within_a_folder_come_in_the_order_of_their_numbers(tmp_path):
     for name in reversed(names):
         (tmp_path / name / "best").mkdir(parents=True)
         (tmp_path / name / "best" / "config.json").write_text("{}")
+    (tmp_path / "mine" / "best").mkdir(parents=True)
+    (tmp_path / "mine" / "best" / "config.json").write_text("{}")
     assert storage.runs_within(tmp_path) == names
+    with pytest.raises(ConfigError, match="mine: no trained runs there"):
+        several.evaluate(tmp_path / "mine", tmp_path / "data")
