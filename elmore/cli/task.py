@@ -1,10 +1,17 @@
 """elmore task train, evaluate, predict: what vectors are worth to a task."""
 
+import json as writer
 from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
 import typer
+
+if TYPE_CHECKING:
+    from elmore.tasks.several import Trial
+    from elmore.tasks.spread import Summary
+    from elmore.tasks.task import Task, TaskConfig
 
 task = typer.Typer(
     name="task",
@@ -16,13 +23,13 @@ task = typer.Typer(
 
 @task.command()
 def train(
-    name: Annotated[str, typer.Argument(help="ner or pos")],
+    name: Annotated[str, typer.Argument(help="ner, pos, sst, snli, squad, srl or coref")],
     train: Annotated[Path, typer.Option(help="examples to learn from")],
     dev: Annotated[Path, typer.Option(help="examples to choose the best weights by")],
-    out: Annotated[Path, typer.Option("-o", "--out", help="the run folder")],
+    out: Annotated[Path | None, typer.Option("-o", "--out", help="the run folder")] = None,
     test: Annotated[Path | None, typer.Option(help="examples to score at the end")] = None,
     embedder: Annotated[
-        str, typer.Option(help="none, glove:FILE, elmo:MODEL or glove:FILE+elmo:MODEL")
+        str, typer.Option(help="none, glove:FILE (word2vec:, fasttext:), elmo:MODEL or both with +")
     ] = "none",
     recipe: Annotated[
         Path | None, typer.Option(help="a .toml file instead of the task's own")
@@ -30,35 +37,70 @@ def train(
     settings: Annotated[
         list[str] | None, typer.Option("--set", help="section.key=value, over the recipe")
     ] = None,
+    seeds: Annotated[
+        int | None, typer.Option(help="train so often, and give mean and deviation")
+    ] = None,
+    fractions: Annotated[
+        str | None, typer.Option(help="of the training examples, as in 0.01,0.1,1")
+    ] = None,
     resume: Annotated[bool, typer.Option("--resume", help="go on with an unfinished run")] = False,
+    check: Annotated[
+        bool, typer.Option("--check", help="only say what is odd about the files; write nothing")
+    ] = False,
     device: Annotated[str, typer.Option(help="auto, cpu or cuda")] = "auto",
     json: Annotated[bool, typer.Option("--json", help="the result as JSON")] = False,
 ) -> None:
     """Train a task; `elmo:` alone is the model that comes with the package."""
-    import json as writer
-
-    from elmore.cli.training import end, follow, speaks
-    from elmore.tasks import run, storage
+    from elmore.errors import ConfigError
     from elmore.tasks import task as tasks
 
     kind = tasks.find(name)
     chosen = tasks.recipe(kind, recipe, settings or [])
-    if test:
-        kind(chosen).read(test)  # a slip of the pen shows now, not after the training
-    reports = run.train(
-        kind, chosen, train, dev, out, embedder=embedder, resume=resume, device=device
-    )
-    end(follow(f"training {name}", reports, of_text=False), out)
+    if check:
+        files = {"train": train, "dev": dev, "test": test}
+        named = {split: path for split, path in files.items() if path is not None}
+        _look_over(kind(chosen), named, embedder, json)
+        return
+    if out is None:
+        raise ConfigError("name the run folder with -o, or pass --check")
+    asked = _Asked(kind, chosen, train, dev, out)
+    how = {"test": test, "embedder": embedder, "resume": resume, "device": device}
+    if seeds is None and fractions is None:
+        _train_once(asked, how, json)
+    else:
+        from elmore.tasks import several
+
+        parts = [] if fractions is None else _numbers(fractions)
+        _train_often(asked, several.trials(chosen, seeds=seeds, fractions=parts), how, json)
+
+
+class _Asked(NamedTuple):
+    """What is to be trained on what, and where it goes."""
+
+    kind: "type[Task]"
+    recipe: "TaskConfig"
+    train: Path
+    dev: Path
+    out: Path
+
+
+def _train_once(asked: _Asked, how: dict[str, Any], as_json: bool) -> None:
+    from elmore.cli.training import end, follow, speaks
+    from elmore.tasks import run, storage
+
+    kind, out = asked.kind, asked.out
+    reports = run.train(*asked, **how)
+    end(follow(f"training {kind.name}", reports, of_text=False), out)
     if not speaks():
         return
     best = storage.load(out, device="cpu")
     found = {"dev": best.scores}
-    if test:
-        found["test"] = run.evaluate(out, test, device=device)
+    if how["test"]:
+        found["test"] = run.evaluate(out, how["test"], device=how["device"], keep=True)
     shares = best.learner.embedding.shares()
-    if json:
+    if as_json:
         layers = {place: share._asdict() for place, share in shares.items()}
-        print(writer.dumps({**found, **({"layers": layers} if layers else {})}))
+        print(_dumped({**found, **({"layers": layers} if layers else {})}))
         return
     for split, scores in found.items():
         print(f"{split}  {_line(scores)}")
@@ -66,20 +108,61 @@ def train(
         print(f"layers at {place}  {' '.join(f'{w:.3f}' for w in weights)}  gamma {gamma:.3f}")
 
 
+def _train_often(asked: _Asked, trials: list["Trial"], how: dict[str, Any], as_json: bool) -> None:
+    from elmore.cli.training import end, follow, speaks
+    from elmore.tasks import several
+
+    with closing(several.train(*asked, trials, **how)) as stages:
+        for trial, reports in stages:
+            what = f"training {asked.kind.name}, {trial.name}"
+            end(follow(what, reports, of_text=False), asked.out / trial.name)
+    if speaks():
+        summary = several.summarise(asked.out, trials, how["test"], device=how["device"])
+        _print_summary(summary, as_json)
+
+
+def _look_over(task: "Task", files: dict[str, Path], embedder: str, as_json: bool) -> None:
+    from elmore.cli.tables import print_table
+    from elmore.tasks.check import look_over
+
+    findings = look_over(task, files, embedder=embedder)
+    rows = [finding._asdict() for finding in findings]
+    for row in [] if as_json else rows:
+        odd, advice = row.pop("odd"), row.pop("advice")
+        row[""] = f"! {advice}" if odd else ""
+    print_table(rows, as_json=as_json)
+
+
+def _numbers(text: str) -> list[float]:
+    from elmore.errors import ConfigError
+
+    try:
+        return [float(part) for part in text.split(",")]
+    except ValueError as error:
+        raise ConfigError(
+            f"--fractions: expected numbers with commas between them, as 0.01,0.1,1, found {text!r}"
+        ) from error
+
+
 @task.command()
 def evaluate(
     run: Annotated[Path, typer.Argument(help="folder written by `elmore task train`")],
     data: Annotated[Path, typer.Argument(help="examples to score on")],
+    predictions: Annotated[
+        Path | None, typer.Option(help="a file for what was predicted, in the task's format")
+    ] = None,
     device: Annotated[str, typer.Option(help="auto, cpu or cuda")] = "auto",
     json: Annotated[bool, typer.Option("--json", help="the scores as JSON")] = False,
 ) -> None:
-    """Score a trained task on other examples."""
-    import json as writer
-
+    """Score a trained task on other examples; where several were trained, every one."""
+    from elmore.tasks import several, storage
     from elmore.tasks.run import evaluate as measure
 
-    scores = measure(run, data, device=device)
-    print(writer.dumps(scores) if json else _line(scores))
+    if predictions is None and storage.runs_within(run):
+        _print_summary(several.evaluate(run, data, device=device), json)
+        return
+    scores = measure(run, data, device=device, predictions=predictions)
+    print(_dumped(scores) if json else _line(scores))
 
 
 @task.command()
@@ -95,8 +178,6 @@ def predict(
     json: Annotated[bool, typer.Option("--json", help="one JSON object a line")] = False,
 ) -> None:
     """Predict for texts, one a line."""
-    import json as writer
-
     from elmore.errors import ConfigError
     from elmore.tasks.run import predict as predictions
 
@@ -105,7 +186,7 @@ def predict(
             raise ConfigError(f"{text} is a file, and a text was expected; pass it by < {text}")
     cut = str.split if tokenized else None
     for found in predictions(run, _texts(texts or ["-"]), tokenize=cut, device=device):
-        print(writer.dumps(found.data, ensure_ascii=False) if json else found.line)
+        print(_dumped(found.data) if json else found.line)
 
 
 def _texts(texts: list[str]) -> Iterator[str]:
@@ -118,3 +199,32 @@ def _texts(texts: list[str]) -> Iterator[str]:
 
 def _line(scores: dict[str, float]) -> str:
     return "  ".join(f"{name} {value:.2f}" for name, value in scores.items())
+
+
+def _print_summary(summary: "Summary", as_json: bool) -> None:
+    """Give a line for each split, or, of several fractions, a table of the score that counts."""
+    from elmore.cli.tables import print_table
+
+    if as_json:
+        print(_dumped(summary))
+    elif "fraction" in summary["summary"][0]:
+        rows = []
+        for part in summary["summary"]:
+            names = {"fraction": "fraction", "examples": "examples", "num_runs": "runs"}
+            row = {names[key]: part[key] for key in names}
+            for split, scores in part["scores"].items():
+                row[f"{split} {summary['metric']}"] = _spread(scores[summary["metric"]])
+            rows.append(row)
+        print_table(rows, as_json=False)
+    else:
+        for split, scores in summary["summary"][0]["scores"].items():
+            print(f"{split}  {'  '.join(f'{k} {_spread(v)}' for k, v in scores.items())}")
+
+
+def _spread(score: dict[str, float | None]) -> str:
+    deviation = score["deviation"]
+    return f"{score['mean']:.2f}" + ("" if deviation is None else f" ± {deviation:.2f}")
+
+
+def _dumped(data: object) -> str:
+    return writer.dumps(data, ensure_ascii=False)

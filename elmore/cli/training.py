@@ -1,10 +1,12 @@
 """Training as a person likes to watch it: one line that changes, a line for each evaluation."""
 
+import logging
 import math
 import os
 import signal
 import sys
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -24,7 +26,7 @@ def speaks() -> bool:
 def follow(what: str, reports: Iterable["Report"], *, of_text: bool = True) -> "Report | None":
     """Show reports as they come; the last one comes back. `of_text`: the loss has a perplexity."""
     report = None
-    with showing_line() as (change, say):
+    with showing_line() as (change, say), _heard("elmore.tasks.costs", say):
         left = _Left()
         for report in reports:
             if not speaks():
@@ -67,6 +69,22 @@ def _line(report: "Report", of_text: bool) -> str:
     if "gigabytes" in numbers:
         parts.append(f"{numbers['gigabytes']:.1f} GB")
     return "  ".join(parts)
+
+
+@contextmanager
+def _heard(name: str, say: Callable[[str], None]) -> Iterator[None]:
+    """Say what a part of the library logs, between the lines that change."""
+    logger, handler = logging.getLogger(name), logging.Handler()
+    handler.emit = lambda record: say(record.getMessage())
+    before = logger.level, logger.propagate
+    logger.addHandler(handler)
+    logger.setLevel(logging.INFO)
+    logger.propagate = False
+    try:
+        yield
+    finally:
+        logger.removeHandler(handler)
+        logger.level, logger.propagate = before
 
 
 class _Left:

@@ -35,15 +35,27 @@ class CachedLayers:
     """The layers of some sentences, on the disk."""
 
     def __init__(
-        self, sentences: Sequence[tuple[str, ...]], states: Float16[np.ndarray, "S L D"]
+        self,
+        sentences: Sequence[tuple[str, ...]],
+        states: Float16[np.ndarray, "S L D"],
+        seconds: float | None = None,
     ) -> None:
-        """Take distinct sentences and their tokens' layers, one sentence after another."""
+        """Take distinct sentences and their tokens' layers, one sentence after another.
+
+        `seconds` is what it took to compute them; None where they were found.
+        """
         ends = np.cumsum([len(sentence) for sentence in sentences]).tolist()
         self._places = {
             sentence: slice(end - len(sentence), end)
             for sentence, end in zip(sentences, ends, strict=True)
         }
         self._states = states
+        self.seconds = seconds
+
+    @property
+    def num_bytes(self) -> int:
+        """How much room they take."""
+        return self._states.nbytes
 
     def __len__(self) -> int:
         return len(self._places)
@@ -67,28 +79,36 @@ def cached(
     `folder` is `layers` in the user's cache unless another is named. Of several processes that ask
     for the same, one computes while the others wait.
     """
-    distinct = sorted({tuple(sentence) for sentence in sentences})
-    folder = cache.folder() / "layers" if folder is None else folder
-    path = folder / f"{cache_key(embedder, distinct)}.npy"
-    shape = (sum(map(len, distinct)), embedder.num_layers, embedder.width)
+    distinct, path, shape = _place(embedder, sentences, folder)
+    seconds = None
     try:
-        folder.mkdir(parents=True, exist_ok=True)
+        path.parent.mkdir(parents=True, exist_ok=True)
         with fetch.locked(path):
             if not _is_whole(path, shape):
+                begun = time.perf_counter()
                 _build(embedder, distinct, path, shape)
+                seconds = time.perf_counter() - begun
     except OSError as error:
         raise DataError(
             f"{path}: the layers of the text could not be kept there ({error.strerror or error}); "
             "set ELMORE_CACHE to a folder with room"
         ) from error
-    return CachedLayers(distinct, _mapped(path, shape))
+    return CachedLayers(distinct, _mapped(path, shape), seconds)
+
+
+def found(
+    embedder: Embedder, sentences: Iterable[Sequence[str]], folder: Path | None = None
+) -> CachedLayers | None:
+    """Give the layers of sentences where they are on the disk, and None where they are not."""
+    distinct, path, shape = _place(embedder, sentences, folder)
+    return CachedLayers(distinct, _mapped(path, shape)) if _is_whole(path, shape) else None
 
 
 def computed(embedder: Embedder, sentences: Iterable[Sequence[str]]) -> CachedLayers:
     """Compute the layers of sentences that fit in memory, to the same bits."""
     distinct = sorted({tuple(sentence) for sentence in sentences})
-    found = embedder.stream(distinct, layers="all", dtype="float16")
-    states = [sentence.vectors.transpose(1, 0, 2) for sentence in found]
+    embedded = embedder.stream(distinct, layers="all", dtype="float16")
+    states = [sentence.vectors.transpose(1, 0, 2) for sentence in embedded]
     empty = np.zeros((0, embedder.num_layers, embedder.width), np.float16)
     return CachedLayers(distinct, np.concatenate([empty, *states]))
 
@@ -107,10 +127,19 @@ def cache_key(embedder: Embedder, distinct: Iterable[Sequence[str]]) -> str:
     return f"{model.hexdigest()[:32]}-{text.hexdigest()[:32]}"
 
 
+def _place(
+    embedder: Embedder, sentences: Iterable[Sequence[str]], folder: Path | None
+) -> tuple[list[tuple[str, ...]], Path, tuple[int, int, int]]:
+    """Give the distinct sentences, where their layers belong, and their shape."""
+    distinct = sorted({tuple(sentence) for sentence in sentences})
+    folder = cache.folder() / "layers" if folder is None else folder
+    shape = (sum(map(len, distinct)), embedder.num_layers, embedder.width)
+    return distinct, folder / f"{cache_key(embedder, distinct)}.npy", shape
+
+
 def _build(
     embedder: Embedder, distinct: Sequence[Sequence[str]], path: Path, shape: tuple[int, int, int]
 ) -> None:
-    begun = time.perf_counter()
     part = path.with_suffix(".part")  # of a build that was killed, it is written over
     try:
         with part.open("wb") as file:
@@ -118,13 +147,7 @@ def _build(
         part.replace(path)
     finally:
         part.unlink(missing_ok=True)  # a full disk must not stay full of it
-    _log.info(
-        "computed the layers of %d tokens in %.1f s and kept them: %s, %.0f MB",
-        shape[0],
-        time.perf_counter() - begun,
-        path,
-        path.stat().st_size / 1e6,
-    )
+    _log.info("kept the layers of %d tokens in %s", shape[0], path)
 
 
 def _write(
@@ -140,8 +163,8 @@ def _write(
         file.write(data)
 
     write(_header(shape))
-    for found in embedder.stream(distinct, layers="all", dtype="float16"):
-        write(np.ascontiguousarray(found.vectors.transpose(1, 0, 2)).data)
+    for sentence in embedder.stream(distinct, layers="all", dtype="float16"):
+        write(np.ascontiguousarray(sentence.vectors.transpose(1, 0, 2)).data)
     file.write(digest.digest())
     file.flush()
     os.fsync(file.fileno())

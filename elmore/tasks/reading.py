@@ -54,6 +54,10 @@ class Reader:
         """Have the layers of a text on the disk, for many passes."""
         return None if self.elmo is None else layer_cache.cached(self.elmo, sentences)
 
+    def found(self, sentences: Iterable[Sequence[str]]) -> CachedLayers | None:
+        """Have them from the disk, if they are there."""
+        return None if self.elmo is None else layer_cache.found(self.elmo, sentences)
+
     def computed(self, sentences: Iterable[Sequence[str]]) -> CachedLayers | None:
         """Have them in memory, for one pass over a few sentences."""
         return None if self.elmo is None else layer_cache.computed(self.elmo, sentences)

@@ -1,32 +1,25 @@
 """Train, evaluate and predict: the same for every task."""
 
-import hashlib
-import logging
-import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import torch
-import torch.distributed as dist
 
-from elmore import config
-from elmore.embed.layer_cache import CachedLayers
-from elmore.errors import ConfigError
-from elmore.tasks import reading, solver, sources, storage
+from elmore import atomic, config
+from elmore.errors import ConfigError, DataError
+from elmore.tasks import costs, reading, solver, storage
+from elmore.tasks.lesson import Lesson, digest, part, read
 from elmore.tasks.solver import Solver
-from elmore.tasks.sources import Sources
 from elmore.tasks.task import Task, TaskConfig
 from elmore.tasks.training import Training
 from elmore.text.tokenizers import penn
 from elmore.train import precision
-from elmore.train.distributed import Ranks, device_of, started
+from elmore.train.distributed import device_of, started
 from elmore.train.fit import Report, deterministic, fit
 from elmore.train.runs import Run
 
-_AT_ONCE = 256  # examples to predict at a time, where more may come
-
-_log = logging.getLogger(__name__)
+_AT_ONCE, _TOKENS_AT_ONCE = 256, 16384  # to predict for at a time, where more may come
 
 
 def train(
@@ -36,49 +29,124 @@ def train(
     valid: Path,
     out: Path,
     *,
+    test: Path | None = None,
     embedder: str = "none",
     resume: bool = False,
     device: str = "auto",
 ) -> Iterator[Report]:
-    """Train as the recipe says, and report; the best weights lie in `out / "best"`."""
-    task = kind(recipe)
+    """Train as the recipe says, and report; the best weights lie in `out / "best"`.
+
+    `test` is only looked over: what is wrong with it shows before the training.
+    """
     with started(device) as (ranks, place):
-        named = sources.parse(embedder)
-        read, held_out = task.read(examples), task.read(valid)
-        opened = sources.opened(named, device=str(place))
-        run = Run(out)
-        described = {
-            **config.as_dict(recipe),
-            "task": kind.name,
-            "embedder": {"specification": str(named), **opened.digests},
-            "data": {"train": _digest(read), "dev": _digest(held_out)},
-        }
-        if ranks.first:
-            run.begin(described, resume=resume)
-        _wait(ranks)
-        solved = _new(task, recipe, read, opened)
-        settings, learner = recipe.train, solved.learner
-        with deterministic(settings):
-            numbers = precision.resolve(settings, place)
-            learner.to(place, precision.dtype(numbers)).train()
-        layers = [_layers(solved, some, ranks) for some in (read, held_out)]
-        training = Training(solved, read, layers[0], held_out, layers[1], ranks)
-        try:
-            yield from fit(training, settings, run, device=place, ranks=ranks, resume=resume)
-        except torch.OutOfMemoryError as error:
-            raise ConfigError(
-                f"batches of {recipe.batch_size} examples do not fit into the memory of the GPU "
-                f"({str(error).split('.')[0]}); lower batch_size, and raise train.accumulate "
-                "instead"
-            ) from error
+        lesson = Lesson(
+            kind(recipe), examples, valid, test=test, embedder=embedder, ranks=ranks, device=place
+        )
+        yield from learn(lesson, recipe, out, resume=resume)
 
 
-def evaluate(place: Path, data: Path, *, device: str = "auto") -> dict[str, float]:
-    """Score a trained task on a file; one process is enough."""
-    solved = _opened(place, device)
-    examples = solved.task.read(data)
-    layers = solved.reader.cached(solved.sentences(examples))
-    return solved.task.score(examples, solved.predict(examples, layers))
+def learn(
+    lesson: Lesson,
+    recipe: TaskConfig,
+    out: Path,
+    *,
+    fraction: float | None = None,
+    resume: bool = False,
+) -> Iterator[Report]:
+    """Train on a lesson, or on a fraction of its examples."""
+    ranks, place, opened = lesson.ranks, lesson.device, lesson.sources
+    seed = recipe.train.seed
+    examples = lesson.examples if fraction is None else part(lesson.examples, fraction, seed)
+    run = Run(out)
+    share = {} if fraction is None else {"fraction": fraction, "examples": len(examples)}
+    described = {
+        **config.as_dict(recipe),
+        "task": lesson.task.name,
+        "embedder": {"specification": str(opened.specification), **opened.digests},
+        "data": {"train": digest(examples), "dev": digest(lesson.held_out), **share},
+    }
+    if ranks.first:
+        run.begin(described, resume=resume)
+    lesson.wait()
+    solved = _new(lesson, recipe, examples)
+    settings, learner = recipe.train, solved.learner
+    with deterministic(settings):
+        numbers = precision.resolve(settings, place)
+        learner.to(place, precision.dtype(numbers)).train()
+    layers = lesson.layers
+    training = Training(solved, examples, layers.train, lesson.held_out, layers.dev, ranks)
+    epoch = training.batches_per_epoch / settings.accumulate
+    try:
+        reports = fit(training, settings, run, device=place, ranks=ranks, resume=resume)
+        yield from costs.timed(reports, layers, epoch) if ranks.first else reports
+    except torch.OutOfMemoryError as error:
+        raise ConfigError(
+            f"batches of {recipe.batch_size} examples do not fit into the memory of the GPU "
+            f"({str(error).split('.')[0]}); lower batch_size, and raise train.accumulate instead"
+        ) from error
+
+
+def evaluate(
+    place: Path,
+    data: Path,
+    *,
+    device: str = "auto",
+    keep: bool = False,
+    predictions: Path | None = None,
+) -> dict[str, float]:
+    """Score a trained task on a file; one process is enough.
+
+    Layers of a biLM that are not in the cache are computed for the one time, or kept there for
+    other times. `predictions` is a file to write, in the standard format of the task.
+    """
+    if predictions is not None:
+        _refuse_place(predictions, data)
+    return scored(opened(place, device), data, keep=keep, predictions=predictions)
+
+
+def scored(
+    solved: Solver, data: Path, *, keep: bool = False, predictions: Path | None = None
+) -> dict[str, float]:
+    """Score a solver that is open."""
+    task = solved.task
+    examples = read(task, data, solved.labels)
+    found = list(_found(solved, examples, keep=keep))
+    if predictions is not None:
+        lines = (f"{line}\n" for line in task.written(examples, found))
+        atomic.write(predictions, "".join(lines).encode("utf-8", "replace"))
+    return task.score(examples, found)
+
+
+def _found(solved: Solver, examples: Sequence[Any], *, keep: bool) -> Iterator[Any]:
+    sentences = solved.sentences(examples)
+    layers = solved.reader.cached(sentences) if keep else solved.reader.found(sentences)
+    if layers is not None or solved.reader.elmo is None:
+        yield from solved.predict(examples, layers)
+        return
+    for some in _windows(solved, examples):
+        yield from solved.predict(some, solved.reader.computed(solved.sentences(some)))
+
+
+def _windows(solved: Solver, examples: Iterable[Any]) -> Iterator[list[Any]]:
+    """Give examples in lists whose layers fit into memory."""
+    some: list[Any] = []
+    num_tokens = 0
+    for example in examples:
+        some.append(example)
+        num_tokens += sum(map(len, solved.task.sentences(example)))
+        if len(some) >= _AT_ONCE or num_tokens >= _TOKENS_AT_ONCE:
+            yield some
+            some, num_tokens = [], 0
+    if some:
+        yield some
+
+
+def _refuse_place(predictions: Path, data: Path) -> None:
+    """See that a file of predictions can be written, before there are any."""
+    if predictions.is_dir() or not predictions.parent.is_dir():
+        raise DataError(f"{predictions}: expected the name of a file in a folder that is there")
+    if predictions.exists() and data.exists() and predictions.samefile(data):
+        raise DataError(f"{predictions}: these are the examples themselves; pass another name")
 
 
 class Prediction(NamedTuple):
@@ -101,14 +169,9 @@ def predict(
 ) -> Iterator[Prediction]:
     """Predict for texts, each an example, in their order; any number of them."""
     cut = tokenize or (lambda text: penn(text).words)
-    solved = _opened(place, device)
-    some: list[Any] = []
-    for text in texts:
-        some.append(solved.task.example(text, cut))
-        if len(some) == _AT_ONCE:
-            yield from _predicted(solved, some)
-            some = []
-    yield from _predicted(solved, some)
+    solved = opened(place, device)
+    for some in _windows(solved, (solved.task.example(text, cut) for text in texts)):
+        yield from _predicted(solved, some)
 
 
 def _predicted(solved: Solver, examples: Sequence[Any]) -> Iterator[Prediction]:
@@ -118,41 +181,19 @@ def _predicted(solved: Solver, examples: Sequence[Any]) -> Iterator[Prediction]:
         yield Prediction(example, found, task.show(example, found), task.as_json(example, found))
 
 
-def _opened(place: Path, device: str) -> Solver:
+def opened(place: Path, device: str = "auto", like: Solver | None = None) -> Solver:
+    """Open a solver on a device, with the embedder of another one where it has the same."""
     where = device_of(device)
-    solved = storage.load(place, device=str(where))
+    solved = storage.load(place, device=str(where), ready=like.sources if like else None)
     solved.learner.to(where)
     return solved
 
 
-def _new(task: Task, recipe: TaskConfig, examples: Sequence[Any], opened: Sources) -> Solver:
+def _new(lesson: Lesson, recipe: TaskConfig, examples: Sequence[Any]) -> Solver:
     """Build the network of a task, with weights that the seed decides."""
-    words = None
-    if opened.vectors is None and opened.elmo is None:
+    task, words = type(lesson.task)(recipe), None
+    if lesson.sources.vectors is None and lesson.sources.elmo is None:
         sentences = (sentence for example in examples for sentence in task.sentences(example))
         words = reading.known_words(sentences, min_count=recipe.words.min_count)
     torch.manual_seed(recipe.train.seed)
-    return solver.build(task, recipe, task.labels(examples), words, opened)
-
-
-def _layers(solved: Solver, examples: Sequence[Any], ranks: Ranks) -> CachedLayers | None:
-    """Have the layers of some examples on the disk; the first process brings them there."""
-    begun = time.perf_counter()
-    if not ranks.first:
-        _wait(ranks)
-    layers = solved.reader.cached(solved.sentences(examples))
-    if ranks.first:
-        _wait(ranks)
-    if layers is not None:
-        _log.info("layers of %d sentences: %.1f s", len(layers), time.perf_counter() - begun)
-    return layers
-
-
-def _wait(ranks: Ranks) -> None:
-    if ranks.size > 1:
-        dist.barrier()
-
-
-def _digest(examples: Sequence[Any]) -> str:
-    """Know examples again by what was read."""
-    return hashlib.sha256(repr(examples).encode("utf-8", "backslashreplace")).hexdigest()
+    return solver.build(task, recipe, lesson.labels, words, lesson.sources)

@@ -15,7 +15,7 @@ from elmore.tasks.word_vectors import WordVectors
 
 _ELMO = r"elmo(?::(?P<{}>.*))?"
 _FORMS = re.compile(
-    rf"none|glove:(?P<glove>.+?)(?:\+{_ELMO.format('beside')})?|{_ELMO.format('alone')}"
+    rf"none|(?:glove|word2vec|fasttext):(?P<glove>.+?)(?:\+{_ELMO.format('beside')})?|{_ELMO.format('alone')}"
 )
 
 
@@ -37,12 +37,14 @@ class Specification:
 def parse(text: str) -> Specification:
     """Read `none`, `glove:FILE`, `elmo:MODEL` or `glove:FILE+elmo:MODEL`.
 
+    `word2vec:FILE` and `fasttext:FILE` are other words for `glove:FILE`: the file says what it is.
     Paths become absolute ones, so that a run is found to be the same from anywhere.
     """
     match = _FORMS.fullmatch(text)
     if not match:
         raise ConfigError(
-            f"embedder {text!r}: expected none, glove:FILE, elmo:MODEL or glove:FILE+elmo:MODEL"
+            f"embedder {text!r}: expected none, glove:FILE, elmo:MODEL or glove:FILE+elmo:MODEL "
+            "(word2vec:FILE and fasttext:FILE are read alike)"
         )
     model = match["beside"] if match["beside"] is not None else match["alone"]
     asked = model is not None or "elmo" in (text, text.rpartition("+")[2])

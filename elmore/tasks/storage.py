@@ -5,6 +5,7 @@ and known by its sha256; it is not copied.
 """
 
 import json
+import re
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -18,7 +19,7 @@ from elmore.errors import ConfigError, WeightsError
 from elmore.tasks import solver as solvers
 from elmore.tasks import sources, task
 from elmore.tasks.solver import Solver
-from elmore.tasks.sources import Specification
+from elmore.tasks.sources import Sources, Specification
 from elmore.weights.bundle import check_weights
 
 FORMAT = 1
@@ -65,14 +66,20 @@ def save(solver: Solver, destination: Path) -> None:
         (folder / "README.md").write_text(_card(settings), encoding="utf-8", errors="replace")
 
 
-def load(place: Path, *, device: str = "auto") -> Solver:
-    """Open a solver: its folder, or the run it is the best of."""
+def load(place: Path, *, device: str = "auto", ready: Sources | None = None) -> Solver:
+    """Open a solver: its folder, or the run it is the best of.
+
+    `ready` is an embedder that is open already; it is used if it is the one.
+    """
     folder = place / "best" if (place / "best" / "config.json").is_file() else place
     path = folder / "config.json"
     settings = _settings(path, place)
     kind = task.find(settings.task)
     recipe = config.build(kind.config_class, settings.recipe, f"{path}: recipe")
-    opened = sources.reopened(settings.embedder, settings.sha256, path, device=device)
+    if ready and (ready.specification, ready.digests) == (settings.embedder, settings.sha256):
+        opened = ready
+    else:
+        opened = sources.reopened(settings.embedder, settings.sha256, path, device=device)
     words = None if settings.words is None else list(settings.words)
     try:
         solver = solvers.build(kind(recipe), recipe, list(settings.labels), words, opened)
@@ -83,7 +90,21 @@ def load(place: Path, *, device: str = "auto") -> Solver:
     return solver
 
 
+def runs_within(place: Path) -> list[str]:
+    """Name the trained runs of a folder that holds several, by seed or by fraction and seed."""
+    kinds = ("seed-*", "fraction-*", "fraction-*/seed-*")
+    found = [path for kind in kinds for path in place.glob(f"{kind}/best/config.json")]
+    names = [path.parent.parent.relative_to(place).as_posix() for path in found]
+    numbers = re.compile(r"\d+(?:\.\d+)?(?:e-\d+)?")
+    return sorted(names, key=lambda name: ([float(n) for n in numbers.findall(name)], name))
+
+
 def _settings(path: Path, place: Path) -> SolverConfig:
+    several = [] if path.is_file() else runs_within(place)
+    if several:
+        raise ConfigError(
+            f"{place}: {len(several)} trained runs lie there; name one, as {place / several[0]}"
+        )
     if not path.is_file():
         raise ConfigError(f"{place}: no trained task there; name a folder that `task train` wrote")
     data = config.read_json(path)

@@ -19,14 +19,14 @@ class Tagged:
     tags: list[str]
 
 
-def blocks(path: str | Path) -> Iterator[list[tuple[str, str]]]:
+def blocks(path: str | Path, *, encoding: str = "utf-8") -> Iterator[list[tuple[str, str]]]:
     """Give the lines between blank ones, each with its place, `file:line`, for messages.
 
     A line of nothing but blanks and tabs is blank: some files end their sentences with these.
     """
     block: list[tuple[str, str]] = []
     for name in expand([str(path)]):
-        for number, line in enumerate(Lines([name]), start=1):
+        for number, line in enumerate(Lines([name], encoding=encoding), start=1):
             if not isinstance(line, str):
                 raise DataError(f"{name}: expected a text file of columns, found a table")
             if line.strip(" \t"):

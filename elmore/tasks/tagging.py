@@ -3,7 +3,7 @@
 Shapes: B sentences, T tokens.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -79,3 +79,16 @@ class Tagging(Task):
     def as_json(self, example: Tagged, prediction: list[str]) -> dict[str, Any]:
         """Give tokens and tags."""
         return {"tokens": example.tokens, "tags": prediction}
+
+    def truth(self, example: Tagged) -> list[str]:
+        """Give the tag of each token."""
+        return example.tags
+
+    def written(
+        self, examples: Sequence[Tagged], predictions: Sequence[list[str]]
+    ) -> Iterator[str]:
+        """Give columns as conlleval reads them: token, tag, predicted tag."""
+        for example, prediction in zip(examples, predictions, strict=True):
+            for row in zip(example.tokens, example.tags, prediction, strict=True):
+                yield " ".join(row)
+            yield ""

@@ -1,8 +1,9 @@
 """What a task is to the engine: its examples, its labels, its model, its score."""
 
 import importlib
+import json
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, ClassVar, NamedTuple
@@ -67,6 +68,8 @@ class Task(ABC):
     metric: ClassVar[str]
     """The score that decides which weights are best; more is better."""
     config_class: ClassVar[type[TaskConfig]]
+    closed_labels: ClassVar[bool] = False
+    """Whether a label that the training examples have not is a slip, rather than a rare one."""
 
     def __init__(self, config: Any) -> None:  # noqa: ANN401 -- of its `config_class`
         self.config = config
@@ -106,6 +109,15 @@ class Task(ABC):
     @abstractmethod
     def as_json(self, example: Any, prediction: Any) -> dict[str, Any]:  # noqa: ANN401
         """Write a prediction for a program."""
+
+    def truth(self, example: Any) -> Iterable[str]:  # noqa: ANN401
+        """Give the labels of one example, each as often as it is there, to be looked over."""
+        return self.labels([example])
+
+    def written(self, examples: Sequence[Any], predictions: Sequence[Any]) -> Iterator[str]:
+        """Give the lines of a file of predictions, as other programs read them: JSON, if any."""
+        for example, prediction in zip(examples, predictions, strict=True):
+            yield json.dumps(self.as_json(example, prediction), ensure_ascii=False)
 
 
 def find(name: str) -> type[Task]:

@@ -1,16 +1,20 @@
 """Ready-made vectors of words: GloVe, word2vec, fastText.
 
 As text (`.txt`, `.vec`, packed or not), a word and its numbers a line, with or without a first line
-that says how many words of what width; or as a matrix `X.npy` (`X.f16.npy`) with its words, one a
-line and in the same order, in `X.words.txt`.
+that says how many words of what width; as word2vec's binary file (`.bin`, `.bin.gz`), where that
+line stands and then, for each word, its bytes, a blank and its numbers in float32; or as a matrix
+`X.npy` (`X.f16.npy`) with its words, one a line and in the same order, in `X.words.txt`.
 
 Shapes: V words, D width, T tokens.
 """
 
+import gzip
+import io
+import zlib
 from array import array
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from itertools import chain
+from itertools import chain, takewhile
 from pathlib import Path
 
 import numpy as np
@@ -20,6 +24,9 @@ from elmore.errors import DataError
 from elmore.text.files import Lines, expand
 
 UNKNOWN = -1
+
+_FASTTEXT = (793712314).to_bytes(4, "little")  # what a model of fastText opens with
+_LONGEST = 10_000  # bytes of a word
 
 
 @dataclass(frozen=True, eq=False)
@@ -54,7 +61,9 @@ def read(path: str | Path) -> WordVectors:
     name, *more = expand([str(path)])
     if more:
         raise DataError(f"{path}: expected one file of vectors, found {len(more) + 1}")
-    words, matrix = _read_matrix(Path(name)) if name.endswith(".npy") else _read_text(name)
+    kinds = {".npy": _read_matrix, ".bin": _read_binary, ".bin.gz": _read_binary}
+    reader = next((kinds[end] for end in kinds if name.endswith(end)), _read_text)
+    words, matrix = reader(name)
     if not matrix.size:
         raise DataError(f"{name}: no word vector found")
     # The sum is not finite if an element is not, and needs no second matrix.
@@ -70,7 +79,8 @@ def read(path: str | Path) -> WordVectors:
     return WordVectors(rows, matrix)
 
 
-def _read_matrix(path: Path) -> tuple[list[str], Float[np.ndarray, "V D"]]:
+def _read_matrix(name: str) -> tuple[list[str], Float[np.ndarray, "V D"]]:
+    path = Path(name)
     try:
         with path.open("rb") as file:
             matrix = np.lib.format.read_array(file, allow_pickle=False)
@@ -99,7 +109,7 @@ def _read_text(name: str) -> tuple[list[str], Float[np.ndarray, "V D"]]:
     if first is None:
         raise DataError(f"{name}: empty; expected a word and its numbers a line")
     header = _header(first[1])
-    dim = header[1] if header else len(first[1].rstrip(" ").split(" ")) - 1
+    dim = header[1] if header else _width(first[1])
     if dim < 1:
         raise DataError(f"{name}:1: expected a word and its numbers, found {first[1][:40]!r}")
     words: list[str] = []
@@ -113,6 +123,49 @@ def _read_text(name: str) -> tuple[list[str], Float[np.ndarray, "V D"]]:
             f"{name}: line 1 promises {header[0]} words, found {len(words)}; is it cut short?"
         )
     return words, np.frombuffer(numbers, dtype=np.float32).reshape(-1, dim)
+
+
+def _read_binary(name: str) -> tuple[list[str], Float[np.ndarray, "V D"]]:
+    words: list[str] = []
+    numbers = bytearray()
+    try:
+        with gzip.open(name) if name.endswith(".gz") else Path(name).open("rb") as file:
+            start = file.readline(100)
+            if start.startswith(_FASTTEXT):
+                raise DataError(
+                    f"{name}: a model of fastText, not a file of vectors; take the .vec beside it"
+                )
+            header = _header(start.decode("ascii", "replace"))
+            if header is None or header[1] < 1:
+                raise DataError(f"{name}: expected the number of words and their width at first")
+            count, dim = header
+            while len(words) < count and (word := _word(file)):
+                words.append(word.decode())
+                numbers += file.read(4 * dim)
+    except UnicodeDecodeError as error:
+        raise DataError(f"{name}: word {len(words) + 1} is not UTF-8 ({error})") from error
+    except (EOFError, OSError, zlib.error) as error:
+        raise DataError(f"{name}: damaged or cut short ({error}); get it again") from error
+    if len(words) != count or len(numbers) != 4 * dim * count:
+        raise DataError(
+            f"{name}: {count} words of width {dim} were promised, and it ends in word "
+            f"{len(words)}; is it cut short?"
+        )
+    return words, np.frombuffer(numbers, dtype="<f4").reshape(-1, dim)
+
+
+def _word(file: io.BufferedIOBase) -> bytes:
+    """Read up to the next blank; a line break before the word belongs to none."""
+    found = bytearray()
+    while (byte := file.read(1)) and byte != b" " and len(found) <= _LONGEST:
+        found += byte
+    return bytes(found).lstrip(b"\n") if byte == b" " else b""
+
+
+def _width(line: str) -> int:
+    """Count the numbers behind a word, which may hold blanks and may be a number."""
+    fields = line.rstrip(" ").split(" ")
+    return sum(1 for _ in takewhile(_is_number, reversed(fields[1:])))
 
 
 def _header(line: str) -> tuple[int, int] | None:

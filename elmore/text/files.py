@@ -53,10 +53,12 @@ class Lines:
         *,
         errors: Literal["strict", "replace"] = "strict",
         column: str = "text",
+        encoding: str = "utf-8",
     ) -> None:
         self.names = expand(names)
         self.errors = errors
         self.column = column
+        self.encoding = encoding
         self._total = sum(Path(name).stat().st_size for name in self.names if name != STDIN)
         self._done = 0
         self._raw: IO[bytes] | None = None
@@ -105,12 +107,13 @@ class Lines:
             if number == 1:
                 line = line.removeprefix(b"\xef\xbb\xbf")  # a byte order mark
             try:
-                yield line.decode("utf-8", self.errors)
+                yield line.decode(self.encoding, self.errors)
             except UnicodeDecodeError as error:
+                coding = self.encoding.upper()
                 raise DataError(
-                    f"{name}: line {number} is not UTF-8 at its byte {error.start + 1} "
-                    f"({line[error.start : error.start + 1]!r}); mend it, or pass --errors replace "
-                    "where there is that option"
+                    f"{name}: line {number} is not {coding} at its byte {error.start + 1} "
+                    f"({line[error.start : error.start + 1]!r}); mend it, or, where there is "
+                    "such an option, pass --errors replace or --set data.encoding=latin-1"
                 ) from error
 
     def _field(self, name: str, number: int, line: str) -> str | list[str]:

@@ -1,4 +1,5 @@
 import json
+import re
 import subprocess
 import sys
 
@@ -51,6 +52,75 @@ def test_train_evaluate_and_predict(tmp_path, data):
     assert json.loads(line)["tokens"] == ["a", "b.", "c"]
 
 
+def test_several_seeds_give_means_and_deviations(tmp_path, data):
+    test = str(examples.write("ner", tmp_path / "test.txt", 5))
+    done = train(tmp_path, data, "--seeds", "2", "--test", test)
+    assert done.code == 0, done.err
+    dev, tested = done.out.splitlines()
+    assert re.match(r"dev  f1 \d+\.\d\d ± \d+\.\d\d  precision ", dev)
+    run = tmp_path / "run"
+    summary = json.loads((run / "summary.json").read_text())
+    again = train(tmp_path, data, "--seeds", "2", "--test", test, "--resume", "--json")
+    assert json.loads(again.out) == summary
+    assert again.err.count("was finished before: nothing was left to do") == 2
+    scored = json.loads(elmore_command("task", "evaluate", str(run), test, "--json").out)
+    assert scored["summary"][0]["scores"]["data"] == summary["summary"][0]["scores"]["test"]
+    assert elmore_command("task", "evaluate", str(run), test).out == f"data{tested[4:]}\n"
+    for command in (
+        ("predict", str(run), "Ann left."),
+        ("evaluate", str(run), test, "--predictions", str(tmp_path / "x")),
+    ):
+        asked = elmore_command("task", *command)
+        assert asked.code == 1
+        assert f"2 trained runs lie there; name one, as {run / 'seed-0'}" in asked.err
+    assert elmore_command("task", "predict", str(run / "seed-1"), "Ann left.").code == 0
+
+
+def test_fractions_make_a_table(tmp_path, data):
+    done = train(tmp_path, data, "--fractions", "0.01,0.5", "--seeds", "2")
+    assert done.code == 0, done.err
+    head, first, second = (line.split("\t") for line in done.out.splitlines())
+    assert head == ["fraction", "examples", "runs", "dev f1"]
+    assert first[:3] == ["0.01", "1", "2"]
+    assert second[:3] == ["0.5", "10", "2"]
+    assert "±" in second[3]
+    assert (tmp_path / "run" / "fraction-0.01" / "seed-1" / "best").is_dir()
+
+
+def test_check_says_what_is_odd_and_writes_nothing(tmp_path, data):
+    before = sorted(tmp_path.rglob("*"))
+    files = ("--train", data, "--dev", data, "--check")
+    done = elmore_command("task", "train", "ner", *files)
+    assert done.code == 0, done.err
+    rows = [line.split("\t") for line in done.out.splitlines()]
+    assert rows[0] == ["split", "what", "found", ""]
+    assert ["train", "examples", "20", ""] in rows
+    (leak,) = [row for row in rows if row[1] == "texts that are in train"]
+    assert leak[3].startswith("! these are scored from memory")
+    found = json.loads(elmore_command("task", "train", "ner", *files, "--json").out)
+    assert {row["what"]: row["odd"] for row in found}["texts that are in train"] is True
+    assert sorted(tmp_path.rglob("*")) == before
+    done = elmore_command("task", "train", "ner", "--train", data, "--dev", "none", "--check")
+    assert (done.code, done.out) == (1, "")
+    assert "none: cannot be read" in done.err
+
+
+def test_what_layers_cost_is_said(tmp_path, data):
+    done = train(tmp_path, data, "--embedder", f"elmo:{examples.bilm(tmp_path / 'bilm')}")
+    assert "layers of 40 sentences: computed in part" in done.err
+    assert "an epoch took" in done.err
+
+
+def test_predictions_are_written(tmp_path, data):
+    assert train(tmp_path, data).code == 0
+    out = tmp_path / "predicted.txt"
+    done = elmore_command(
+        "task", "evaluate", str(tmp_path / "run"), data, "--predictions", str(out)
+    )
+    assert done.code == 0, done.err
+    assert out.read_text().splitlines()[0].split(" ")[:2] == ["Ann", "B-person"]
+
+
 def test_a_file_where_a_text_belongs_is_pointed_out(tmp_path, data):
     assert train(tmp_path, data).code == 0
     text = tmp_path / "text.txt"
@@ -84,6 +154,13 @@ def test_lines_of_stdin_are_predicted(tmp_path, data, monkeypatch):
         (["--dev", "missing.conll"], "missing.conll"),
         (["--test", "missing.conll"], "missing.conll"),
         (["--resume"], "no run to resume there"),
+        (["--resume", "--seeds", "2"], "no run to resume there"),
+        (["--seeds", "0"], "number of seeds must be at least 1"),
+        (["--seeds", "2", "--set", "train.seed=4294967295"], "train.seed must be below"),
+        (["--fractions", "0.1;1"], "--fractions: expected numbers with commas between them"),
+        (["--fractions", "1,2"], "at most 1, found 2"),
+        (["--fractions", ""], "--fractions: expected numbers"),
+        (["--set", "data.encoding=latin-99"], "data.encoding: expected a name such as"),
     ],
 )
 def test_what_cannot_be_meant_is_one_sentence(tmp_path, data, more, sentence):
@@ -101,6 +178,11 @@ def test_a_task_nobody_knows_and_a_run_that_is_none(tmp_path, data):
     done = elmore_command("task", "evaluate", str(tmp_path), data)
     assert done.code == 1
     assert "no trained task there" in done.err
+
+
+def test_a_training_needs_a_folder(data):
+    done = elmore_command("task", "train", "ner", "--train", data, "--dev", data)
+    assert (done.code, done.err) == (1, "elmore: name the run folder with -o, or pass --check\n")
 
 
 @pytest.mark.parametrize("verb", ["train", "evaluate", "predict"])

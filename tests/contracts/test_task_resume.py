@@ -1,6 +1,7 @@
 """A task that was killed and resumed is the task that never stopped: bit for bit, file for file."""
 
 import json
+import shutil
 import signal
 from pathlib import Path
 
@@ -60,6 +61,27 @@ def test_killed_and_resumed(place, whole, death):
     assert [line["step"] for line in lines if "valid_f1" in line] == [3, 6, 9, 12, 15]
 
 
+def test_several_seeds_survive_a_kill_and_a_signal_ends_them_all(place):
+    (result,) = ran(place, "seeds", "--seeds", "2", "--set", "train.epochs=2")
+    assert result.code == 0, result
+    expected = files(place / "seeds")
+    assert {name.partition("/")[0] for name in expected} == {"seed-0", "seed-1", "summary.json"}
+    for name, death, code in (
+        ("seeds-killed", Death(4), -signal.SIGKILL),
+        ("seeds-asked", Death(4, signal.SIGTERM), 128 + signal.SIGTERM),
+    ):
+        few = ("--seeds", "2", "--set", "train.epochs=2")
+        (result,) = ran(place, name, *few, death=death)
+        assert result.code == code, result
+        assert not (place / name / "seed-1").exists()
+        (result,) = ran(place, name, *few, "--resume")
+        assert result.code == 0, result
+        shutil.rmtree(place / name / "seed-1")  # as a kill between two of them has it
+        (result,) = ran(place, name, *few, "--resume")
+        assert result.code == 0, result
+        assert files(place / name) == expected
+
+
 def test_two_processes_share_each_batch(place):
     """Dropout is drawn by process, so without it; then two are one, to rounding."""
     calm = ("model.dropout=0", "elmo.dropout=0", "train.precision=float64", "elmo.penalty=1")
@@ -77,3 +99,10 @@ def test_two_processes_share_each_batch(place):
     ]
     # what is told is the sum of all terms over all tokens, and so is the gradient behind it
     assert losses[0] == pytest.approx(losses[1], rel=1e-6)
+
+
+def test_two_processes_train_several(place):
+    results = ran(place, "both", "--seeds", "2", "--set", "train.epochs=1", ranks=2)
+    assert [result.code for result in results] == [0, 0], results
+    assert [result.out.count("dev  f1") for result in results] == [1, 0]
+    assert (place / "both" / "seed-1" / "best").is_dir()

@@ -101,6 +101,22 @@ def test_layers_in_memory_are_those_on_the_disk_bit_for_bit(elmo, tmp_path):
     np.testing.assert_array_equal(memory, disk)
 
 
+def test_what_is_on_the_disk_is_found_and_nothing_else_is_written(elmo, tmp_path, runs):
+    assert layer_cache.found(elmo, SENTENCES, tmp_path / "cache") is None
+    assert not (tmp_path / "cache").exists()
+    kept = layer_cache.cached(elmo, SENTENCES, tmp_path / "cache")
+    found = layer_cache.found(elmo, SENTENCES, tmp_path / "cache")
+    np.testing.assert_array_equal(found.batch(SENTENCES), kept.batch(SENTENCES))
+    assert runs == [3]
+
+
+def test_layers_know_their_size_and_whether_they_were_computed_now(elmo, tmp_path):
+    first, second = (layer_cache.cached(elmo, SENTENCES, tmp_path / "cache") for _ in range(2))
+    assert first.seconds > 0
+    assert second.seconds is None
+    assert first.num_bytes == second.num_bytes == 8 * 3 * 16 * 2  # tokens, layers, width, float16
+
+
 def test_empty_sentences_and_no_sentences_have_no_layers(elmo, tmp_path):
     assert layer_cache.cached(elmo, [[]], tmp_path / "cache").batch([[]]).shape == (3, 1, 0, 16)
     assert layer_cache.computed(elmo, []).batch([]).shape == (3, 0, 0, 16)

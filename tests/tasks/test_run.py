@@ -1,5 +1,8 @@
 import json
+import re
 import shutil
+import sys
+import types
 
 import pytest
 import torch
@@ -107,6 +110,141 @@ def test_the_biLM_runs_once_for_each_text_however_many_epochs(tmp_path, bilm, mo
     assert len(counted) == 1  # training and held-out sentences are the same here
     trained(tmp_path, "ner", "train.seed=1", embedder=f"elmo:{bilm}", out="again")
     assert len(counted) == 1
+
+
+def test_scoring_a_text_once_keeps_no_layers_and_needs_none_kept(
+    tmp_path, bilm, cache, monkeypatch
+):
+    _, _, out = trained(tmp_path, embedder=f"elmo:{bilm}")
+    other = examples.write("ner", tmp_path / "other.txt", 13)
+    before = sorted(cache.rglob("*.npy"))
+    expected = run.evaluate(out, other, device="cpu", keep=True)
+    (kept,) = set(cache.rglob("*.npy")) - set(before)
+    assert run.evaluate(out, other, device="cpu") == expected
+    kept.unlink()
+    monkeypatch.setattr(run, "_AT_ONCE", 4)
+    assert run.evaluate(out, other, device="cpu") == expected
+    monkeypatch.setattr(run, "_TOKENS_AT_ONCE", 1)
+    assert run.evaluate(out, other, device="cpu") == expected
+    assert sorted(cache.rglob("*.npy")) == before
+
+
+def test_what_layers_cost_and_an_epoch_takes_is_told(tmp_path, bilm, caplog):
+    caplog.set_level("INFO", "elmore.tasks.costs")
+    trained(tmp_path, embedder=f"elmo:{bilm}", out="first")
+    first = [record.getMessage() for record in caplog.records]
+    # the held-out sentences are the training ones here: found, as soon as these were computed
+    assert re.fullmatch(r"layers of 40 sentences: computed in part, \d+\.\d s, 0 MB", first[0])
+    assert re.fullmatch(r"an epoch took .* s; the biLM in each would add \d+\.\d s", first[1])
+    caplog.clear()
+    trained(tmp_path, embedder=f"elmo:{bilm}", out="second")
+    second = [record.getMessage() for record in caplog.records]
+    assert second[0].startswith("layers of 40 sentences: found in the cache, ")
+    assert re.fullmatch(r"an epoch took \d+\.\d s, without the biLM", second[1])
+    caplog.clear()
+    trained(tmp_path, out="third")
+    assert not caplog.records
+
+
+def test_predictions_are_written_in_columns_that_conlleval_reads(tmp_path):
+    _, data, out = trained(tmp_path)
+    path = tmp_path / "predicted.txt"
+    scores = run.evaluate(out, data, device="cpu", predictions=path)
+    kind = task.find("ner")
+    predicted = kind(task.recipe(kind)).read(path)
+    gold = kind(task.recipe(kind, None, ["data.column=1"])).read(path)
+    assert gold == kind(task.recipe(kind)).read(data)
+    tags = [example.tags for example in predicted]
+    assert kind(task.recipe(kind)).score(gold, tags) == scores
+    assert path.read_text().startswith("Ann B-person ")
+
+
+def test_predictions_of_a_task_without_a_format_are_lines_of_json(tmp_path):
+    _, data, out = trained(tmp_path, "pos")
+    solved = storage.load(out, device="cpu")
+    read = solved.task.read(data)
+    found = solved.predict(read, None)
+    lines = list(task.Task.written(solved.task, read, found))
+    assert [json.loads(line)["tags"] for line in lines] == found
+    assert len(lines) == 20
+
+
+def test_a_place_for_predictions_is_looked_at_first(tmp_path):
+    _, data, out = trained(tmp_path)
+    before = data.read_bytes()
+    for place, message in (
+        (data, "these are the examples themselves"),
+        (tmp_path, "expected the name of a file"),
+        (tmp_path / "none" / "x", "expected the name of a file"),
+    ):
+        with pytest.raises(DataError, match=message):
+            run.evaluate(out, data, device="cpu", predictions=place)
+    assert data.read_bytes() == before
+
+
+def test_a_type_of_names_that_training_never_saw_is_refused_before_it(tmp_path):
+    kind = task.find("ner")
+    recipe = task.recipe(kind, None, [*examples.small("ner"), "train.epochs=1"])
+    good = examples.write("ner", tmp_path / "good.txt")
+    bad = tmp_path / "bad.txt"
+    bad.write_text("Ann\tB-person\n\nIt\tB-thing\n")
+    message = r"bad\.txt: example 2 has the label 'B-thing', which no training example has; expect"
+    for files in ({"valid": bad}, {"valid": good, "test": bad}):
+        with pytest.raises(DataError, match=message):
+            list(run.train(kind, recipe, good, out=tmp_path / "run", device="cpu", **files))
+        assert not (tmp_path / "run").exists()
+    list(run.train(kind, recipe, good, good, tmp_path / "run", device="cpu"))
+    with pytest.raises(DataError, match=message):
+        run.evaluate(tmp_path / "run", bad, device="cpu")
+
+
+def test_a_name_may_go_on_though_none_did_in_training(tmp_path):
+    (tmp_path / "short.txt").write_text("Ann\tB-person\n\n" * 4)
+    (tmp_path / "long.txt").write_text("Ann\tB-person\nLee\tI-person\n")
+    kind = task.find("ner")
+    recipe = task.recipe(kind, None, [*examples.small("ner"), "train.epochs=1"])
+    files = tmp_path / "short.txt", tmp_path / "long.txt"
+    list(run.train(kind, recipe, *files, tmp_path / "run", device="cpu"))
+    assert storage.load(tmp_path / "run").labels == ["B-person", "I-person", "O"]
+
+
+def test_a_rare_tag_that_training_never_saw_costs_score_and_a_warning(tmp_path, caplog):
+    _, data, out = trained(tmp_path, "pos")
+    text = data.read_text()
+    data.write_text(text.replace("VBD", "VBZ", 1))
+    assert run.evaluate(out, data, device="cpu")["accuracy"] < 100
+    (warning,) = [record.getMessage() for record in caplog.records]
+    assert "1 of 20 examples have labels that no training example has, as 'VBZ'" in warning
+
+
+def test_an_empty_split_is_refused_whatever_the_task(tmp_path, monkeypatch):
+    kind = task.find("pos")
+    monkeypatch.setattr(kind, "read", lambda self, path: [])
+    with pytest.raises(DataError, match=r"x: no example in it; expected one at least"):
+        list(run.train(kind, task.recipe(kind), tmp_path / "x", tmp_path / "x", tmp_path / "run"))
+
+
+def test_tensorboard_gets_the_losses_and_the_scores(tmp_path, monkeypatch):
+    """A stand-in for the package, which need not be installed."""
+    told = []
+
+    class SummaryWriter:
+        def __init__(self, folder, **options):
+            assert folder == str(tmp_path / "run")
+
+        def add_scalar(self, name, value, step):
+            told.append((name, step))
+
+        def close(self):
+            told.append("closed")
+
+    package = types.ModuleType("torch.utils.tensorboard")
+    package.SummaryWriter = SummaryWriter
+    monkeypatch.setitem(sys.modules, "torch.utils.tensorboard", package)
+    reports, _, _ = trained(tmp_path)
+    last = reports[-1].step
+    assert {("train/loss", last), ("valid/f1", last), ("train/per_second", last)} <= set(told)
+    assert told[-1] == "closed"
 
 
 def test_half_batches_make_the_same_updates(tmp_path, bilm):

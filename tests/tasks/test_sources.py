@@ -19,6 +19,8 @@ from tests.tasks import examples
         ("glove:/a/b.txt+elmo", "/a/b.txt", ""),
         ("glove:/a+b/c.txt", "/a+b/c.txt", None),
         ("glove:/a+elmore/c.txt", "/a+elmore/c.txt", None),
+        ("word2vec:/a/b.bin", "/a/b.bin", None),
+        ("fasttext:/a/b.vec+elmo:small", "/a/b.vec", "small"),
     ],
 )
 def test_what_may_be_written(text, glove, elmo):

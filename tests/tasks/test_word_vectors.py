@@ -38,6 +38,51 @@ def test_packed_text_is_read(tmp_path):
     assert read(path).dim == 2
 
 
+WORD2VEC = b"2 2\n" + b"".join(
+    word.encode() + b" " + np.float32(numbers).tobytes()
+    for word, numbers in (("the", [1, 2]), ("Zoë_X", [-0.5, 3]))
+)
+
+
+@pytest.mark.parametrize("end", ["", "\n"], ids=["gensim", "word2vec.c"])
+@pytest.mark.parametrize("pack", [bytes, gzip.compress])
+def test_binary_vectors_are_read(tmp_path, end, pack):
+    """Some programs write a line break after each vector, some do not."""
+    data = WORD2VEC.replace(b"Zo", end.encode() + b"Zo") + end.encode()
+    path = tmp_path / ("v.bin" if pack is bytes else "v.bin.gz")
+    path.write_bytes(pack(data))
+    vectors = read(path)
+    assert vectors.words == {"the": 0, "Zoë_X": 1}
+    assert vectors.matrix.dtype == np.float32
+    assert vectors.matrix.tolist() == [[1, 2], [-0.5, 3]]
+
+
+@pytest.mark.parametrize(
+    ("data", "message"),
+    [
+        (WORD2VEC[:-1], "2 words of width 2 were promised, and it ends in word 2"),
+        (WORD2VEC[:12], "2 words of width 2 were promised, and it ends in word 1"),
+        (WORD2VEC.replace(b"2 2", b"3 2"), "3 words of width 2 were promised"),
+        (WORD2VEC.replace("ë".encode(), b"\xff"), "word 2 is not UTF-8"),
+        ((793712314).to_bytes(4, "little") + b"x" * 9, "a model of fastText, .* take the .vec"),
+        (b"the 1 2\n", "expected the number of words and their width"),
+        (b"", "expected the number of words and their width"),
+        (b"1 1\na " + np.float32([np.nan]).tobytes(), "the vector of 'a' has an element"),
+    ],
+    ids=["cut", "cut early", "promised", "bytes", "fastText", "text", "empty", "nan"],
+)
+def test_bad_binary_vectors_are_named(tmp_path, data, message):
+    (tmp_path / "v.bin").write_bytes(data)
+    with pytest.raises(DataError, match=rf"v\.bin: .*{message}"):
+        read(tmp_path / "v.bin")
+
+
+def test_cut_packed_vectors_are_named(tmp_path):
+    (tmp_path / "v.bin.gz").write_bytes(gzip.compress(WORD2VEC)[:30])
+    with pytest.raises(DataError, match=r"v\.bin\.gz: damaged or cut short"):
+        read(tmp_path / "v.bin.gz")
+
+
 @pytest.mark.parametrize("name", ["v.npy", "v.f16.npy"])
 def test_a_matrix_finds_its_words_beside_it(tmp_path, name):
     vectors = read(matrix(tmp_path, np.float16([[1, 2], [3, 4]]), "the\nThe\n", name))
@@ -58,6 +103,17 @@ def test_a_token_is_looked_up_as_written_then_in_lower_case_then_not_at_all(tmp_
 def test_a_word_may_hold_blanks(tmp_path):
     vectors = read(file(tmp_path, ", 0 0\n. . . 1 2\nat name@domain.com 3 4\na\xa0b 5 6\n"))
     assert list(vectors.words) == [",", ". . .", "at name@domain.com", "a\xa0b"]
+
+
+def test_a_word_with_blanks_may_come_first(tmp_path):
+    vectors = read(file(tmp_path, ". . . 1 2\n, 0 0\n"))
+    assert list(vectors.words) == [". . .", ","]
+
+
+def test_fasttext_has_a_header_and_a_blank_at_the_end_of_a_line(tmp_path):
+    vectors = read(file(tmp_path, "2 3\n12 1 2 3 \nthe 4 5 6 \n", "wiki.vec"))
+    assert vectors.words == {"12": 0, "the": 1}
+    assert vectors.dim == 3
 
 
 def test_a_number_may_be_a_word(tmp_path):

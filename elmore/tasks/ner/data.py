@@ -1,4 +1,6 @@
-"""Names in text, from the column files of CoNLL-2003, WNUT-17 and their kin.
+"""Names in text, from the column files of CoNLL-2002 and -2003, WNUT-17 and their kin.
+
+Chunks are names, too, as far as these files go: those of CoNLL-2000 are read alike.
 
 A tag is O, or a letter and a type such as `B-person`. The letters differ from file to file: in IOB1
 a B- stands only between two neighbours of one type, in BIO it opens every name, in BIOES (or BILOU)
@@ -16,25 +18,38 @@ _TAG = re.compile(r"O|[BIESLU]-\S+")
 _SINGLE, _LAST = ("S", "U"), ("E", "L")
 
 
-def read(path: str | Path, *, column: int = -1) -> list[Tagged]:
+def read(path: str | Path, *, column: int = -1, encoding: str = "utf-8") -> list[Tagged]:
     """Read the sentences of a file: the token in its first column, the tag in the given one.
 
-    Columns are set apart by tabs where a line has one, by blanks otherwise. Left out are the
-    `-DOCSTART-` lines and the comments: lines that open with "# " and have no tag in that column.
+    Columns are set apart by tabs where a line has one, by blanks otherwise, and all lines have as
+    many. Left out are the `-DOCSTART-` lines and the comments: lines that open with "# " and have
+    no tag in that column.
     """
     sentences = []
-    for block in blocks(path):
-        rows = [row for where, line in block if (row := _row(where, line, column))]
-        if rows:
-            tokens, tags = zip(*rows, strict=True)
-            sentences.append(Tagged(list(tokens), to_bio(tags)))
+    width = 0
+    for block in blocks(path, encoding=encoding):
+        tokens, tags = [], []
+        for where, line in block:
+            fields = _fields(where, line, column)
+            if fields is None:
+                continue
+            width = width or len(fields)
+            if len(fields) != width:
+                raise DataError(
+                    f"{where}: expected {width} columns, as in the lines before, found "
+                    f"{len(fields)} in {line[:40]!r}"
+                )
+            tokens.append(fields[0])
+            tags.append(fields[column].strip(" "))
+        if tokens:
+            sentences.append(Tagged(tokens, to_bio(tags)))
     if not sentences:
         raise DataError(f"{path}: no sentence found; expected lines of a token and its tag")
     return sentences
 
 
-def _row(where: str, line: str, column: int) -> tuple[str, str] | None:
-    """Give token and tag, or None for a line that holds neither."""
+def _fields(where: str, line: str, column: int) -> list[str] | None:
+    """Give the columns of a line, or None where it holds neither token nor tag."""
     line = line.rstrip(" \t")
     # Not `split()`: a no-break space may be part of a token.
     fields = line.split("\t") if "\t" in line else re.split(" +", line)
@@ -54,7 +69,7 @@ def _row(where: str, line: str, column: int) -> tuple[str, str] | None:
         )
     if not fields[0].strip(" "):
         raise DataError(f"{where}: the tag {tag!r} has no token before it")
-    return fields[0], tag
+    return fields
 
 
 def to_bio(tags: Sequence[str]) -> list[str]:

@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from elmore.errors import ConfigError
 from elmore.tasks.embedding import Widths
 from elmore.tasks.ner import data, metric
 from elmore.tasks.ner.model import NERModel
@@ -18,6 +19,16 @@ class NERData:
 
     column: int = -1
     """Of the tags, from 0, or from the end."""
+    encoding: str = "utf-8"
+    """Of the files; those of CoNLL-2002 are in latin-1."""
+
+    def __post_init__(self) -> None:
+        try:
+            b"a".decode(self.encoding)
+        except (LookupError, ValueError) as error:
+            raise ConfigError(
+                f"data.encoding: expected a name such as utf-8 or latin-1, found {self.encoding!r}"
+            ) from error
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -34,16 +45,19 @@ class NER(Tagging):
     name = "ner"
     metric = "f1"
     config_class = NERConfig
+    closed_labels = True
 
     config: NERConfig
 
     def read(self, path: Path) -> list[Tagged]:
         """Read a file of columns."""
-        return data.read(path, column=self.config.data.column)
+        settings = self.config.data
+        return data.read(path, column=settings.column, encoding=settings.encoding)
 
     def labels(self, examples: Sequence[Tagged]) -> list[str]:
-        """Give every tag of the training examples, and O even where all is names."""
-        return sorted({"O", *super().labels(examples)})
+        """Give O, and both tags of every type of the training examples: a name may always go on."""
+        kinds = {tag.partition("-")[2] for tag in super().labels(examples) if tag != "O"}
+        return sorted({"O", *(f"{letter}-{kind}" for letter in "BI" for kind in kinds)})
 
     def model(self, widths: Widths, labels: list[str]) -> NERModel:
         """Build the tagger."""

@@ -1,7 +1,8 @@
 """Parts of speech, from the CoNLL-U files of Universal Dependencies.
 
 A line has ten columns, tabs between them: a number, the word, its lemma, its universal tag (UPOS),
-the language's own tag (XPOS, for English that of the Penn treebank), and five more.
+the language's own tag (XPOS, for English that of the Penn treebank), its features such as
+`Number=Sing|Person=3`, and four more.
 """
 
 import re
@@ -11,12 +12,13 @@ from typing import Literal
 from elmore.errors import DataError
 from elmore.tasks.tagged import Tagged, blocks
 
-_COLUMNS = {"upos": 3, "xpos": 4}
+Column = Literal["xpos", "upos", "feats"]
+_COLUMNS = {"upos": 3, "xpos": 4, "feats": 5}
 _NUM_COLUMNS = 10
 
 
-def read(path: str | Path, *, column: Literal["xpos", "upos"] = "xpos") -> list[Tagged]:
-    """Read the sentences of a file, as the words that have tags.
+def read(path: str | Path, *, column: Column = "xpos") -> list[Tagged]:
+    """Read the sentences of a file, as the words that have tags; features make one tag together.
 
     So `don't`, written 3-4, is its two words, and an empty node such as 8.1, which nobody wrote, is
     none.
@@ -32,7 +34,7 @@ def read(path: str | Path, *, column: Literal["xpos", "upos"] = "xpos") -> list[
     return sentences
 
 
-def _row(where: str, line: str, column: Literal["xpos", "upos"]) -> tuple[str, str] | None:
+def _row(where: str, line: str, column: Column) -> tuple[str, str] | None:
     """Give word and tag, or None for a line that holds neither."""
     if line.startswith("#"):
         return None
@@ -51,7 +53,7 @@ def _row(where: str, line: str, column: Literal["xpos", "upos"]) -> tuple[str, s
     word, tag = fields[1], fields[_COLUMNS[column]]
     if not word:
         raise DataError(f"{where}: the second column, the word, is empty")
-    if tag in ("", "_"):
-        (other,) = set(_COLUMNS) - {column}
+    if not tag or (tag == "_" and column != "feats"):  # a word may well have no features
+        other = "xpos" if column == "upos" else "upos"
         raise DataError(f"{where}: {word!r} has no {column} tag; does the file have {other} tags?")
     return word, tag

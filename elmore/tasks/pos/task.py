@@ -3,7 +3,6 @@
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Literal
 
 from elmore.tasks.embedding import Widths
 from elmore.tasks.pos import data, metric
@@ -17,8 +16,8 @@ from elmore.tasks.task import TaskConfig
 class POSData:
     """Which tags to read."""
 
-    column: Literal["xpos", "upos"] = "xpos"
-    """Those of the language's own treebank, or the universal ones."""
+    column: data.Column = "xpos"
+    """Those of the language's own treebank, the universal ones, or the features."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -33,6 +33,32 @@ def test_another_column_may_hold_the_tags(tmp_path):
     assert read(path, column=-2) == read(path, column=2)
 
 
+def test_chunks_are_read_as_names_are(tmp_path):
+    """As in CoNLL-2000."""
+    text = "Confidence NN B-NP\nin IN B-PP\nthe DT B-NP\npound NN I-NP\n. . O\n"
+    (found,) = read(file(tmp_path, text))
+    assert found.tags == ["B-NP", "B-PP", "B-NP", "I-NP", "O"]
+    assert spans(found.tags) == [(0, 1, "NP"), (1, 2, "PP"), (2, 4, "NP")]
+
+
+def test_latin_1_is_read_where_it_is_said(tmp_path):
+    """As in CoNLL-2002, whose Dutch part has documents, too."""
+    path = tmp_path / "ned.train"
+    text = "-DOCSTART- -DOCSTART- O\nZoë N B-PER\nzag V O\n\nSão N B-LOC\nPaulo N I-LOC\n"
+    path.write_bytes(text.encode("latin-1"))
+    assert [found.tokens for found in read(path, encoding="latin-1")] == [
+        ["Zoë", "zag"],
+        ["São", "Paulo"],
+    ]
+    with pytest.raises(DataError, match=r"line 2 is not UTF-8 .* data.encoding=latin-1"):
+        read(path)
+
+
+def test_documents_and_comments_need_not_have_as_many_columns(tmp_path):
+    path = file(tmp_path, "-DOCSTART- O\n\n# about a\na b c O\n")
+    assert read(path) == [Tagged(["a"], ["O"])]
+
+
 def test_the_last_sentence_needs_no_blank_line(tmp_path):
     assert len(read(file(tmp_path, "a\tO\n\nb\tO"))) == 2
 
@@ -66,6 +92,8 @@ def test_a_packed_file_is_read(tmp_path):
     [
         ("a\tO\n\nb\n", r"names.conll:3: .* found 1 column in 'b'"),
         ("a\tO\nb\tperson\n", "names.conll:2: expected O or a tag such as B-person .*'person'"),
+        ("a X Y O\n\nb X O\n", "names.conll:3: expected 4 columns, .* found 3 in 'b X O'"),
+        ("a\tO\nb\tX\tO\n", "names.conll:2: expected 2 columns, .* found 3"),
         ("a\tB-\n", "names.conll:1: expected O or a tag"),
         ("a\tX-person\n", "names.conll:1: expected O or a tag"),
         ("\tO\n", "names.conll:1: the tag 'O' has no token"),

@@ -31,6 +31,13 @@ def test_words_come_with_universal_tags_when_asked(tmp_path):
     assert read(file(tmp_path, TWO), column="upos")[0].tags == ["VERB", "PUNCT"]
 
 
+def test_features_are_one_tag_and_may_be_none(tmp_path):
+    lines = "1\tit\tit\tPRON\tPRP\tNumber=Sing|Person=3\t_\t_\t_\t_\n" + row("2", "!")
+    assert read(file(tmp_path, lines), column="feats") == [
+        Tagged(["it", "!"], ["Number=Sing|Person=3", "_"])
+    ]
+
+
 def test_a_packed_file_is_read(tmp_path):
     path = tmp_path / "tags.conllu.xz"
     path.write_bytes(lzma.compress(TWO.encode()))

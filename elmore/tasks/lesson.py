@@ -1,0 +1,138 @@
+"""What trainings learn from: examples that were read, an embedder that was opened, its layers.
+
+Trainings that differ in their seeds, or in how many of the examples they see, share one.
+"""
+
+import hashlib
+import logging
+import time
+from collections.abc import Sequence
+from functools import cached_property
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+import torch
+import torch.distributed as dist
+
+from elmore.embed.layer_cache import CachedLayers
+from elmore.errors import DataError
+from elmore.tasks import costs, sources
+from elmore.tasks.reading import Reader
+from elmore.tasks.task import Task
+from elmore.train.distributed import Ranks
+
+_log = logging.getLogger(__name__)
+
+
+class Layers(NamedTuple):
+    """Of the two texts of a training."""
+
+    train: CachedLayers | None
+    dev: CachedLayers | None
+
+
+class Lesson:
+    """Training examples, held-out ones, and what `--embedder` names."""
+
+    def __init__(
+        self,
+        task: Task,
+        train: Path,
+        dev: Path,
+        *,
+        embedder: str,
+        ranks: Ranks,
+        device: torch.device,
+        test: Path | None = None,
+    ) -> None:
+        """Read and open everything; examples to be scored in the end are only looked over."""
+        named = sources.parse(embedder)
+        self.task, self.ranks, self.device = task, ranks, device
+        self.examples = read(task, train)
+        self.labels = task.labels(self.examples)
+        self.held_out = read(task, dev, self.labels)
+        if test is not None:
+            read(task, test, self.labels)  # a slip of the pen shows now, not after the training
+        self.sources = sources.opened(named, device=str(device))
+
+    @cached_property
+    def layers(self) -> Layers:
+        """Have the layers of both texts on the disk; the first process brings them there."""
+        if not self.ranks.first:
+            self.wait()
+        begun = time.perf_counter()
+        frozen = self.task.config.elmo.freeze
+        reader = Reader(elmo=self.sources.elmo if frozen else None)
+        both = Layers(
+            *(
+                reader.cached(s for example in some for s in self.task.sentences(example))
+                for some in (self.examples, self.held_out)
+            )
+        )
+        if self.ranks.first:
+            self.wait()
+            costs.tell_layers(both, time.perf_counter() - begun)
+        return both
+
+    def wait(self) -> None:
+        """Wait for the other processes."""
+        if self.ranks.size > 1:
+            dist.barrier()
+
+
+def read(task: Task, path: Path, labels: Sequence[str] | None = None) -> list[Any]:
+    """Read the examples of a file: one at least, and with labels that are known, if these are."""
+    examples = task.read(path)
+    if not examples:
+        raise DataError(f"{path}: no example in it; expected one at least")
+    if labels is not None:
+        _look_over_labels(task, examples, labels, path)
+    return examples
+
+
+def part(examples: Sequence[Any], fraction: float, seed: int) -> list[Any]:
+    """Give a fraction of some examples: to the nearest whole number, one at least.
+
+    With one seed, a smaller part lies within a larger one. The examples keep their order, so all
+    of them are the examples as they are.
+    """
+    shuffled = np.random.default_rng(seed).permutation(len(examples))
+    count = max(1, round(fraction * len(examples)))
+    return [examples[i] for i in sorted(shuffled[:count].tolist())]
+
+
+def _look_over_labels(
+    task: Task, examples: Sequence[Any], labels: Sequence[str], path: Path
+) -> None:
+    """Point out labels that cannot be found: as a slip, or as a rarity that costs some score."""
+    known = set(labels)
+    unknown = {
+        number: label
+        for number, example in enumerate(examples, start=1)
+        for label in task.truth(example)
+        if label not in known
+    }
+    if not unknown:
+        return
+    number, label = next(iter(unknown.items()))
+    if task.closed_labels:
+        shown = ", ".join(labels[:20]) + (", …" if len(labels) > 20 else "")
+        raise DataError(
+            f"{path}: example {number} has the label {label!r}, which no training example has; "
+            f"expected {shown}"
+        )
+    _log.warning(
+        "%s: %d of %d examples have labels that no training example has, as %r in example %d; "
+        "these cannot be found",
+        path,
+        len(unknown),
+        len(examples),
+        label,
+        number,
+    )
+
+
+def digest(examples: Sequence[Any]) -> str:
+    """Know examples again by what was read."""
+    return hashlib.sha256(repr(examples).encode("utf-8", "backslashreplace")).hexdigest()

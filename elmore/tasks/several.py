@@ -1,0 +1,178 @@
+"""A task trained several times: with several seeds, on several fractions of its examples.
+
+RUN/seed-0, RUN/seed-1, …             one run each, as `run.train` makes them
+RUN/fraction-0.1/seed-0, …            of each fraction, where some are named
+RUN/summary.json                      every score, their means and deviations
+"""
+
+import json
+from collections.abc import Generator, Iterator, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import NamedTuple
+
+from elmore import atomic, config
+from elmore.errors import ConfigError, DataError
+from elmore.tasks import run, spread, storage
+from elmore.tasks.lesson import Lesson
+from elmore.tasks.solver import Solver
+from elmore.tasks.spread import Scored, Summary
+from elmore.tasks.task import Task, TaskConfig
+from elmore.train.distributed import started
+from elmore.train.fit import Report
+
+
+class Trial(NamedTuple):
+    """One of several trainings."""
+
+    seed: int | None = None
+    """None for that of the recipe, where no number of seeds was asked for."""
+    fraction: float | None = None
+
+    @property
+    def name(self) -> str:
+        """Where it lies in the folder of them all."""
+        parts = [] if self.fraction is None else [f"fraction-{self.fraction:g}"]
+        parts += [] if self.seed is None else [f"seed-{self.seed}"]
+        return "/".join(parts)
+
+
+class Stage(NamedTuple):
+    """A training that is about to begin."""
+
+    trial: Trial
+    reports: Iterator[Report]
+    """Of its progress; without any, it was finished before."""
+
+
+def trials(
+    recipe: TaskConfig, *, seeds: int | None = None, fractions: Sequence[float] = ()
+) -> list[Trial]:
+    """Give every fraction with every seed, from that of the recipe on."""
+    if seeds is not None and seeds < 1:
+        raise ConfigError(f"the number of seeds must be at least 1, found {seeds}")
+    for fraction in fractions:
+        if not 0 < fraction <= 1:
+            raise ConfigError(f"a fraction must be above 0 and at most 1, found {fraction:g}")
+    first = recipe.train.seed
+    numbers = [None] if seeds is None else range(first, first + seeds)
+    found = [Trial(seed, fraction) for fraction in fractions or [None] for seed in numbers]
+    names = [trial.name for trial in found]
+    twice = [name for name in names if names.count(name) > 1]
+    if twice:
+        raise ConfigError(f"{twice[0].partition('/')[0]} would be trained twice; name it once")
+    return found
+
+
+def train(
+    kind: type[Task],
+    recipe: TaskConfig,
+    examples: Path,
+    valid: Path,
+    out: Path,
+    chosen: Sequence[Trial],
+    *,
+    test: Path | None = None,
+    embedder: str = "none",
+    resume: bool = False,
+    device: str = "auto",
+) -> Generator[Stage, None, None]:
+    """Train one trial after another, on examples that are read once and layers computed once.
+
+    Follow the reports of each stage. A signal that stops one ends them all; with `resume` those
+    that are finished stay as they are, one that is not goes on, and the others begin.
+    """
+    recipes = [_seeded(recipe, trial.seed) for trial in chosen]
+    with started(device) as (ranks, place):
+        lesson = Lesson(
+            kind(recipe), examples, valid, test=test, embedder=embedder, ranks=ranks, device=place
+        )
+        begun = {trial for trial in chosen if (out / trial.name / "recipe.json").is_file()}
+        _refuse_folder(out, begun, resume=resume)
+        lesson.wait()  # until every process has seen what is there
+        for trial, own in zip(chosen, recipes, strict=True):
+            goes_on = resume and trial in begun
+            place = out / trial.name
+            last = _Last(run.learn(lesson, own, place, fraction=trial.fraction, resume=goes_on))
+            reports = iter(last)
+            yield Stage(trial, reports)
+            for _ in reports:  # whatever was not followed
+                pass
+            if last.report and last.report.stopped.startswith("SIG"):
+                return
+
+
+class _Last:
+    """Reports, and the last of them."""
+
+    def __init__(self, reports: Iterator[Report]) -> None:
+        self._reports = reports
+        self.report: Report | None = None
+
+    def __iter__(self) -> Iterator[Report]:
+        for report in self._reports:
+            self.report = report
+            yield report
+
+
+def _seeded(recipe: TaskConfig, seed: int | None) -> TaskConfig:
+    return recipe if seed is None else replace(recipe, train=replace(recipe.train, seed=seed))
+
+
+def _refuse_folder(out: Path, begun: set[Trial], *, resume: bool) -> None:
+    if (out / "recipe.json").is_file():
+        raise DataError(f"{out} is a run of its own; name another folder for several")
+    if resume and not begun:
+        raise DataError(f"{out}: no run to resume there; leave --resume away")
+    if begun and not resume:
+        raise DataError(
+            f"{out} holds runs already ({min(trial.name for trial in begun)}); pass --resume to go "
+            "on with them, or name another folder"
+        )
+
+
+def summarise(
+    out: Path, chosen: Sequence[Trial], test: Path | None = None, *, device: str = "auto"
+) -> Summary:
+    """Give the scores of all trials with their means and deviations, and write summary.json."""
+    names = [trial.name for trial in chosen]
+    found = spread.summary(
+        [
+            score._replace(scores={"dev": solved.scores, **score.scores})
+            for solved, score in _scored(out, names, "test", test, device)
+        ]
+    )
+    text = json.dumps(found, indent=2, ensure_ascii=False)
+    atomic.write(out / "summary.json", f"{text}\n".encode("utf-8", "replace"))
+    return found
+
+
+def evaluate(out: Path, data: Path, *, device: str = "auto") -> Summary:
+    """Score every trained run of a folder on a file."""
+    names = storage.runs_within(out)
+    if not names:
+        raise ConfigError(f"{out}: no trained runs there; name a folder of several")
+    return spread.summary([score for _, score in _scored(out, names, "data", data, device)])
+
+
+def _scored(
+    out: Path, names: Sequence[str], split: str, data: Path | None, device: str
+) -> Iterator[tuple[Solver, Scored]]:
+    solved = None
+    for name in names:
+        place = out / name
+        solved = run.opened(place, device, like=solved)
+        described = config.read_json(place / "recipe.json").get("data", {})
+        # several runs read the file: its layers are kept
+        scores = {} if data is None else {split: run.scored(solved, data, keep=True)}
+        yield (
+            solved,
+            Scored(
+                run=name,
+                metric=solved.task.metric,
+                fraction=described.get("fraction"),
+                examples=described.get("examples"),
+                seed=solved.config.train.seed,
+                scores=scores,
+            ),
+        )

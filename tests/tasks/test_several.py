@@ -1,0 +1,180 @@
+import json
+import statistics
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from elmore.embed.embedder import Embedder
+from elmore.errors import ConfigError, DataError
+from elmore.tasks import lesson, run, several, spread, storage, task
+from elmore.tasks.several import Trial
+from tests.tasks import examples
+
+NER = task.find("ner")
+
+
+def recipe(*more):
+    return task.recipe(NER, None, [*examples.small("ner"), "train.epochs=2", *more])
+
+
+def trained(tmp_path, chosen, *more, out="several", **options):
+    """Give the reports of each trial."""
+    data = examples.write("ner", tmp_path / "ner.txt")
+    stages = several.train(
+        NER, recipe(*more), data, data, tmp_path / out, chosen, device="cpu", **options
+    )
+    return {trial.name: list(reports) for trial, reports in stages}
+
+
+@pytest.fixture
+def runs(monkeypatch) -> list[int]:
+    """How many sentences each use of the biLM was for."""
+    counted: list[int] = []
+    stream = Embedder.stream
+
+    def counting(self, texts, **choices):
+        texts = list(texts)
+        counted.append(len(texts))
+        return stream(self, texts, **choices)
+
+    monkeypatch.setattr(Embedder, "stream", counting)
+    return counted
+
+
+def test_every_fraction_comes_with_every_seed_from_that_of_the_recipe_on():
+    names = [t.name for t in several.trials(recipe("train.seed=3"), seeds=2, fractions=[0.1, 1.0])]
+    assert names == [
+        "fraction-0.1/seed-3",
+        "fraction-0.1/seed-4",
+        "fraction-1/seed-3",
+        "fraction-1/seed-4",
+    ]
+    assert [t.name for t in several.trials(recipe(), seeds=2)] == ["seed-0", "seed-1"]
+    assert [t.name for t in several.trials(recipe(), fractions=[0.5])] == ["fraction-0.5"]
+
+
+@pytest.mark.parametrize(
+    ("asked", "message"),
+    [
+        ({"seeds": 0}, "number of seeds must be at least 1, found 0"),
+        ({"fractions": [0.0]}, "fraction must be above 0 and at most 1, found 0"),
+        ({"fractions": [10.0]}, "found 10"),
+        ({"fractions": [float("nan")]}, "found nan"),
+        ({"fractions": [0.1, 0.1], "seeds": 2}, "fraction-0.1 would be trained twice"),
+    ],
+)
+def test_what_cannot_be_trained_is_one_sentence(asked, message):
+    with pytest.raises(ConfigError, match=message):
+        several.trials(recipe(), **asked)
+
+
+@given(st.integers(1, 200), st.floats(0.001, 1), st.floats(0.001, 1), st.integers(0, 9))
+def test_a_smaller_part_lies_within_a_larger_one(number, first, second, seed):
+    some = list(range(number))
+    small, large = (lesson.part(some, share, seed) for share in sorted((first, second)))
+    assert set(small) <= set(large)
+    assert small == sorted(small)
+    assert len(large) == max(1, round(max(first, second) * number))
+    assert lesson.part(some, 1.0, seed) == some
+
+
+def test_parts_are_drawn_anew_with_each_seed():
+    assert lesson.part(range(100), 0.1, 0) != lesson.part(range(100), 0.1, 1)
+
+
+def test_each_of_several_is_the_run_it_would_be_alone(tmp_path, bilm, runs):
+    """Also on all of the examples; and the biLM reads the text once for all of them."""
+    chosen = [Trial(3), Trial(4), Trial(4, 1.0), Trial(4, 0.5)]
+    found = trained(tmp_path, chosen, "train.seed=3", embedder=f"elmo:{bilm}")
+    assert list(found) == [trial.name for trial in chosen]
+    assert runs == [20]
+    data = tmp_path / "ner.txt"
+    alone = run.train(
+        NER, recipe("train.seed=4"), data, data, tmp_path / "x", embedder=f"elmo:{bilm}",
+        device="cpu",
+    )  # fmt: skip
+    list(alone)
+    weights = "best/model.safetensors"
+    expected = (tmp_path / "x" / weights).read_bytes()
+    assert (tmp_path / "several" / "seed-4" / weights).read_bytes() == expected
+    assert (tmp_path / "several" / "fraction-1/seed-4" / weights).read_bytes() == expected
+    assert (tmp_path / "several" / "seed-3" / weights).read_bytes() != expected
+    half = tmp_path / "several" / "fraction-0.5" / "seed-4"
+    described = json.loads((half / "recipe.json").read_text())
+    assert described["data"]["examples"] == 10
+    # of half the examples as many updates an epoch as 10 examples make; the labels are the whole's
+    assert found["fraction-0.5/seed-4"][-1].num_steps == 4
+    assert storage.load(half).labels == storage.load(tmp_path / "x").labels
+
+
+def test_means_and_sample_deviations_of_dev_and_test_are_written_down(tmp_path):
+    chosen = several.trials(recipe(), seeds=3)
+    trained(tmp_path, chosen)
+    test = examples.write("ner", tmp_path / "test.txt", 7)
+    out = tmp_path / "several"
+    found = several.summarise(out, chosen, test, device="cpu")
+    assert json.loads((out / "summary.json").read_text()) == found
+    (together,) = found["summary"]
+    assert together["num_runs"] == 3
+    alone = [run.evaluate(out / trial.name, test, device="cpu") for trial in chosen]
+    scores = [some["f1"] for some in alone]
+    assert together["scores"]["test"]["f1"]["mean"] == pytest.approx(sum(scores) / 3)
+    assert together["scores"]["test"]["f1"]["deviation"] == pytest.approx(statistics.stdev(scores))
+    assert [row["scores"]["test"] for row in found["runs"]] == alone
+    dev = [storage.load(out / trial.name).scores for trial in chosen]
+    assert [row["scores"]["dev"] for row in found["runs"]] == dev
+    again = several.evaluate(out, test, device="cpu")
+    assert again["summary"][0]["scores"]["data"] == together["scores"]["test"]
+
+
+def test_deviations_are_those_of_samples_and_one_run_has_none():
+    two = spread.mean_and_deviation([{"f1": 1.0, "f1_a": 5.0}, {"f1": 4.0}])
+    assert two == {"f1": {"mean": 2.5, "deviation": pytest.approx(4.5**0.5)}}
+    assert spread.mean_and_deviation([{"f1": 1.0}]) == {"f1": {"mean": 1.0, "deviation": None}}
+
+
+def test_what_is_finished_stays_and_what_is_missing_begins(tmp_path):
+    trained(tmp_path, [Trial(0)])
+    out = tmp_path / "several"
+    weights = out / "seed-0" / "best" / "model.safetensors"
+    before = weights.stat()
+    with pytest.raises(DataError, match=r"holds runs already \(seed-0\); pass --resume"):
+        trained(tmp_path, [Trial(0), Trial(1)])
+    found = trained(tmp_path, [Trial(0), Trial(1)], resume=True)
+    assert found["seed-0"] == []
+    assert found["seed-1"][-1].step == found["seed-1"][-1].num_steps
+    assert weights.stat() == before
+    with pytest.raises(ConfigError, match="another recipe"):
+        trained(tmp_path, [Trial(0)], "model.hidden_dim=8", resume=True)
+
+
+def test_stages_that_nobody_follows_are_trained_all_the_same(tmp_path):
+    data = examples.write("ner", tmp_path / "ner.txt")
+    for _ in several.train(
+        NER, recipe(), data, data, tmp_path / "run", [Trial(0), Trial(1)], device="cpu"
+    ):
+        pass
+    assert storage.runs_within(tmp_path / "run") == ["seed-0", "seed-1"]
+
+
+def test_folders_of_another_kind_are_refused(tmp_path):
+    with pytest.raises(DataError, match="no run to resume there"):
+        trained(tmp_path, [Trial(0)], resume=True)
+    trained(tmp_path, [Trial(0)])
+    with pytest.raises(DataError, match="seed-0 is a run of its own; name another folder"):
+        trained(tmp_path, [Trial(0)], out="several/seed-0")
+    with pytest.raises(ConfigError, match=r"1 trained runs lie there; name one, as .*seed-0"):
+        storage.load(tmp_path / "several")
+
+
+def test_runs_within_a_folder_come_in_the_order_of_their_numbers(tmp_path):
+    names = ["fraction-0.01/seed-0", "fraction-0.1/seed-2", "fraction-0.1/seed-10", "fraction-1"]
+    for name in reversed(names):
+        (tmp_path / name / "best").mkdir(parents=True)
+        (tmp_path / name / "best" / "config.json").write_text("{}")
+    (tmp_path / "mine" / "best").mkdir(parents=True)
+    (tmp_path / "mine" / "best" / "config.json").write_text("{}")
+    assert storage.runs_within(tmp_path) == names
+    with pytest.raises(ConfigError, match="mine: no trained runs there"):
+        several.evaluate(tmp_path / "mine", tmp_path / "data")
