@@ -35,12 +35,11 @@ def best_spans(
     """
     # In float32 at least: a coarse sum would make many spans equal.
     dtype = torch.promote_types(starts.dtype, torch.float32)
+    # Behind the end no span ends, and so none starts.
     absent = float("-inf")
-    starts = starts.to(dtype).masked_fill(~mask, absent)
-    ends = functional.pad(
-        ends.to(dtype).masked_fill(~mask, absent), (0, max_span - 1), value=absent
-    )
-    sums = starts[:, :, None] + ends.unfold(1, max_span, 1)  # (B, T, S)
+    ends = ends.to(dtype).masked_fill(~mask, absent)
+    ends = functional.pad(ends, (0, max_span - 1), value=absent)
+    sums = starts.to(dtype)[:, :, None] + ends.unfold(1, max_span, 1)  # (B, T, S)
     score, place = sums.flatten(1).max(dim=1)
     first = place // max_span
     return Best(first, first + place % max_span, score)

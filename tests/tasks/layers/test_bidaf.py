@@ -6,7 +6,7 @@ from torch.testing import assert_close
 
 from elmore.tasks.layers.bidaf import BiAttention, SelfAttention, Trilinear
 
-H = torch.tensor([[[1.0, -2.0], [0.5, 3.0], [2.0, 0.0]], [[-1.0, 1.0], [9.0, 9.0], [9.0, 9.0]]])
+H = torch.tensor([[[1.0, -2.0], [0.5, 3.0], [2.0, 0.0]], [[-1.0, 1.0], [1.0, 0.5], [9.0, 9.0]]])
 Q = torch.tensor([[[0.3, 1.0], [-1.0, 2.0]], [[2.0, -0.5], [9.0, 9.0]]])
 LENGTHS, ASKED = [3, 1], [2, 1]
 
@@ -36,11 +36,15 @@ def times(a, b) -> list[float]:
 
 
 def test_attention_both_ways_is_that_of_plain_loops():
-    attention = BiAttention(2)
-    found = attention(H, Q, mask(LENGTHS, 3), mask(ASKED, 2))
+    attention, lengths = BiAttention(2), [3, 2]
+    with torch.no_grad():  # so that the absent token of the second question would suit best
+        attention.scores.left.weight.copy_(torch.tensor([[0.3, 0.1]]))
+        attention.scores.right.weight.copy_(torch.tensor([[0.2, 0.4]]))
+        attention.scores.both.copy_(torch.tensor([0.5, -0.7]))
+    found = attention(H, Q, mask(lengths, 3), mask(ASKED, 2))
     assert found.shape == (2, 3, attention.output_dim)
     for pair in range(2):
-        h, q = H[pair, : LENGTHS[pair]].tolist(), Q[pair, : ASKED[pair]].tolist()
+        h, q = H[pair, : lengths[pair]].tolist(), Q[pair, : ASKED[pair]].tolist()
         scores = [[similarity(attention.scores, x, y) for y in q] for x in h]
         whole = mixed(shares([max(row) for row in scores]), h)
         for i, token in enumerate(h):
