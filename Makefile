@@ -36,9 +36,9 @@ $(VENV)/extras: $(VENV)/core
 	$(INSTALL) -e ".[test]"
 	touch $@
 
-# The peer declares no dependencies of its own; what it needs is here already.
+# The peers get no dependencies of their own; what they need is here already.
 $(VENV)/integrations: $(VENV)/extras
-	$(INSTALL) --no-deps simple-elmo-pytorch
+	$(INSTALL) --no-deps simple-elmo-pytorch torchmetrics lightning-utilities
 	$(INSTALL) -e ".[ray]"
 	touch $@
 

@@ -1,5 +1,6 @@
 """What is written is run: the Python blocks of the README and the docs, and the examples."""
 
+import json
 import re
 import subprocess
 import sys
@@ -81,6 +82,18 @@ def test_a_file_is_embedded_in_bulk_and_searched():
 def test_vectors_feed_a_classifier():
     shown = run("examples/scikit_learn.py").split()
     assert (shown[0], shown[7]) == ("praise", "blame")
+
+
+def test_a_squad_file_is_divided_by_articles(tmp_path):
+    paragraph = {"context": "Ann ran.", "qas": [{"question": "Who?"}]}
+    articles = [{"title": title, "paragraphs": [paragraph] * n} for n, title in enumerate("abc", 1)]
+    source, division = tmp_path / "all.json", tmp_path / "split.json"
+    source.write_text(json.dumps({"version": "1.1", "data": articles}))
+    division.write_text(json.dumps({"train": ["c", "a"], "test": ["b"]}))
+    shown = run("examples/split_squad.py", str(source), str(division), str(tmp_path / "out"))
+    assert shown == "train  2 articles, 4 questions\ntest  1 articles, 2 questions\n"
+    found = json.loads((tmp_path / "out" / "train.json").read_text())
+    assert found == {"version": "1.1", "data": [articles[2], articles[0]]}
 
 
 def test_code_written_for_allennlp_runs():

@@ -52,9 +52,10 @@ class Lines:
         names: Sequence[str],
         *,
         errors: Literal["strict", "replace"] = "strict",
-        column: str = "text",
+        column: str | None = "text",
         encoding: str = "utf-8",
     ) -> None:
+        """Name the files, and the column of tables; None: lines of JSON stay as they are."""
         self.names = expand(names)
         self.errors = errors
         self.column = column
@@ -93,7 +94,7 @@ class Lines:
                 return
             packing = Path(name).suffix if Path(name).suffix in _PACKED else ""
             lines = self._decoded(name, _unpacked(raw, packing))
-            if name.removesuffix(packing).endswith(".jsonl"):
+            if self.column is not None and name.removesuffix(packing).endswith(".jsonl"):
                 for number, line in enumerate(lines, start=1):
                     yield self._field(name, number, line)
             else:

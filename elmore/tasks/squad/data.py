@@ -1,0 +1,174 @@
+"""Questions whose answers are stretches of a passage, from SQuAD 1.1 and files of its kind.
+
+A file is the JSON of SQuAD 1.1 (articles, their paragraphs, the questions on each), or it has a
+question to a line, as JSON with `context`, `question` and either `answer` and `answer_start`, or
+`answers`. An `id` may be missing.
+"""
+
+import json
+import logging
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from elmore.errors import DataError
+from elmore.tasks.squad.offsets import Placed, place
+from elmore.text.files import Lines, expand
+
+_NAMES = {str: "a text", int: "a whole number", list: "a list"}
+
+_log = logging.getLogger(__name__)
+
+
+class Answer(NamedTuple):
+    """What a person answered, and the span of tokens that holds it."""
+
+    text: str
+    first: int
+    last: int
+
+
+@dataclass(frozen=True)
+class Question:
+    """A question, a passage, and the answers that people gave; none where a user asks."""
+
+    id: str | None
+    passage: Placed
+    question: Placed
+    answers: list[Answer]
+
+
+def read(path: str | Path) -> list[Question]:
+    """Read the questions of a file, or of all files that a pattern names."""
+    found: list[Question] = []
+    places: dict[str, str] = {}
+    for name in expand([str(path)]):
+        for question in _questions(name):
+            if question.id is not None and question.id in places:
+                raise DataError(
+                    f"{name}: question {question.id!r} is there already, in "
+                    f"{places[question.id]}; expected an id once"
+                )
+            if question.id is not None:
+                places[question.id] = name
+            found.append(question)
+    if not found:
+        raise DataError(f"{path}: no question found; expected SQuAD's JSON, or JSON lines")
+    widened = sum(_is_wider(q.passage, answer) for q in found for answer in q.answers)
+    if widened:
+        _log.info(
+            "%s: %d of %d answers begin or end inside a token and are widened to whole ones",
+            path,
+            widened,
+            sum(len(question.answers) for question in found),
+        )
+    return found
+
+
+def _is_wider(passage: Placed, answer: Answer) -> bool:
+    return passage.cut(answer.first, answer.last) != answer.text.strip()
+
+
+def _questions(name: str) -> Iterator[Question]:
+    if name.endswith(".parquet"):
+        raise DataError(f"{name}: expected SQuAD's JSON, or JSON lines, found a table")
+    lines = [str(line) for line in Lines([name], column=None)]
+    if _is_a_question(next((line for line in lines if line.strip()), "")):
+        for number, line in enumerate(lines, start=1):
+            if line.strip():
+                yield _of_line(_parsed(line, f"{name}:{number}"), f"{name}:{number}")
+    elif lines:
+        yield from _of_articles(_parsed("\n".join(lines), name), name)
+
+
+def _is_a_question(line: str) -> bool:
+    """Tell the first of many objects from the start, or the whole, of a single one."""
+    try:
+        found = json.loads(line)
+    except (ValueError, RecursionError):
+        return False
+    return isinstance(found, dict) and "data" not in found
+
+
+def _parsed(text: str, where: str) -> Any:  # noqa: ANN401 -- whatever JSON can say
+    try:
+        return json.loads(text)
+    except (ValueError, RecursionError) as error:
+        raise DataError(f"{where}: not readable as JSON ({error})") from error
+
+
+def _of_articles(whole: object, name: str) -> Iterator[Question]:
+    for number, article in enumerate(_field(whole, "data", list, name)):
+        where = f"{name}: data[{number}]"
+        for place_in, paragraph in enumerate(_field(article, "paragraphs", list, where)):
+            inside = f"{where}.paragraphs[{place_in}]"
+            passage = _placed(paragraph, "context", inside)
+            for position, asked in enumerate(_field(paragraph, "qas", list, inside)):
+                yield _question(asked, passage, f"{inside}.qas[{position}]", name)
+
+
+def _of_line(asked: object, where: str) -> Question:
+    return _question(asked, _placed(asked, "context", where), where, where)
+
+
+def _question(asked: object, passage: Placed, where: str, file: str) -> Question:
+    question = _placed(asked, "question", where)
+    assert isinstance(asked, dict)
+    name = asked.get("id")
+    if name is not None:
+        where = f"{file}: question {_field(asked, 'id', str, where)!r}"
+    given = _given(asked, where)
+    if not given:
+        raise DataError(f"{where}: no answers; expected at least one, a stretch of the passage")
+    answers = [_answer(text, start, passage, where) for text, start in given]
+    return Question(name, passage, question, answers)
+
+
+def _given(asked: dict[str, Any], where: str) -> list[tuple[str, int]]:
+    """Give the answers of a question and where they start, however they are written."""
+    if "answers" not in asked:
+        return [(_field(asked, "answer", str, where), _field(asked, "answer_start", int, where))]
+    answers = asked["answers"]
+    if isinstance(answers, dict):  # two lists side by side, as Hugging Face's copies have them
+        columns = [_field(answers, key, list, where) for key in ("text", "answer_start")]
+        if len(columns[0]) != len(columns[1]):
+            raise DataError(
+                f"{where}: {len(columns[0])} answers and {len(columns[1])} places of answers"
+            )
+        pairs = zip(*columns, strict=True)
+        answers = [{"text": text, "answer_start": start} for text, start in pairs]
+        asked = {"answers": answers}
+    return [
+        (_field(answer, "text", str, where), _field(answer, "answer_start", int, where))
+        for answer in _field(asked, "answers", list, where)
+    ]
+
+
+def _answer(text: str, start: int, passage: Placed, where: str) -> Answer:
+    found = passage.text[start : start + len(text)] if start >= 0 else ""
+    if found != text:
+        raise DataError(
+            f"{where}: the passage has {found[:80]!r} at its character {start}, expected the "
+            f"answer {text[:80]!r}"
+        )
+    if not text.strip():
+        raise DataError(f"{where}: the answer at character {start} is empty")
+    return Answer(text, *passage.tokens(start, start + len(text)))
+
+
+def _placed(table: object, key: str, where: str) -> Placed:
+    found = place(_field(table, key, str, where))
+    if not found.words:
+        raise DataError(f"{where}: the {key} is empty")
+    return found
+
+
+def _field(table: object, key: str, kind: type, where: str) -> Any:  # noqa: ANN401 -- a `kind`
+    if not isinstance(table, dict):
+        raise DataError(f"{where}: expected an object with {key!r}, found {str(table)[:40]!r}")
+    if key not in table:
+        raise DataError(f"{where}: missing key {key!r}")
+    if type(table[key]) is not kind:
+        raise DataError(f"{where}: {key}: expected {_NAMES[kind]}, found {str(table[key])[:40]!r}")
+    return table[key]

@@ -1,0 +1,168 @@
+"""Where in a passage the answer to a question stands (Clark and Gardner, 2018; Seo et al., 2017).
+
+Both texts are read by one encoder; each token of the passage is seen in the light of the question,
+then of the other tokens; two readers on top score it as the first and as the last of the answer.
+The recurrent layers are LSTMs where the paper has GRUs.
+
+Shapes: B examples, T tokens of the passage, J of the question, N answers.
+"""
+
+from dataclasses import dataclass
+
+import torch
+from jaxtyping import Bool, Float, Int
+from torch import Tensor, nn
+
+from elmore.errors import ConfigError
+from elmore.tasks.embedding import Embedded, Widths
+from elmore.tasks.layers.bidaf import BiAttention, SelfAttention
+from elmore.tasks.layers.encoders import BiLSTM, VariationalDropout
+from elmore.tasks.squad.spans import best_spans, windows
+from elmore.tasks.task import Features, Loss, TaskModel
+
+_AT_ONCE = 32  # windows that are read together, where there are more of them than examples
+
+
+@dataclass(frozen=True, kw_only=True)
+class SquadModelConfig:
+    """The network, and how much of a passage it sees."""
+
+    hidden_dim: int = 90
+    """Width of one direction."""
+    dropout: float = 0.2
+    """On what goes into each layer."""
+    max_span: int = 17
+    """Tokens of the longest answer it gives."""
+    window: int = 400
+    """Tokens of a passage that are read together. Over a longer one windows overlap by half: in
+    training the first that holds an answer is read, in prediction all are."""
+
+    def __post_init__(self) -> None:
+        if self.hidden_dim < 1 or self.max_span < 1 or not 0 <= self.dropout < 1:
+            raise ConfigError(
+                "model.hidden_dim and model.max_span must be at least 1 and model.dropout from 0 "
+                f"to below 1, found {self.hidden_dim}, {self.max_span} and {self.dropout}"
+            )
+        if self.window < 2 * self.max_span:
+            raise ConfigError(
+                f"model.window ({self.window}) must be at least twice model.max_span "
+                f"({self.max_span}), or an answer may be whole in none"
+            )
+
+
+class SquadModel(TaskModel):
+    """Bidirectional attention, self-attention, and a span."""
+
+    def __init__(self, config: SquadModelConfig, widths: Widths) -> None:
+        super().__init__()
+        self.max_span, self.window = config.max_span, config.window
+        width = 2 * config.hidden_dim
+        self.dropout = VariationalDropout(config.dropout)
+        self.encoder = BiLSTM(widths.input, config.hidden_dim)
+        self.attention = BiAttention(width + widths.above)
+        self.merged = nn.Linear(self.attention.output_dim, width)
+        self.reader = BiLSTM(width, config.hidden_dim)
+        self.self_attention = SelfAttention(width)
+        self.residual = nn.Linear(self.self_attention.output_dim, width)
+        self.start_reader = BiLSTM(width, config.hidden_dim)
+        self.start = nn.Linear(width, 1)
+        self.end_reader = BiLSTM(2 * width, config.hidden_dim)
+        self.end = nn.Linear(width, 1)
+
+    def forward(self, embedded: Embedded, features: Features) -> Loss:
+        """Give minus the log of what all acceptable spans get together, counted by question."""
+        passages, questions = _pairs(embedded)
+        if passages.mask.shape[1] > self.window:
+            passages = _cut(passages, features["windows"], self.window)
+        starts, ends = self.scores(passages, questions)
+        losses = span_losses(starts, ends, passages.mask, features["spans"])
+        return Loss(losses.sum(), torch.tensor(len(losses), device=losses.device))
+
+    def predict(self, embedded: Embedded, features: Features) -> list[list[int]]:
+        """Give the first token and the last of each answer."""
+        passages, questions = _pairs(embedded)
+        lengths = passages.mask.sum(dim=1).tolist()
+        places = [
+            (row, start)
+            for row, length in enumerate(lengths)
+            for start in windows(length, self.window)
+        ]
+        width = min(self.window, passages.mask.shape[1])
+        found: dict[int, tuple[float, list[int]]] = {}
+        size = max(len(lengths), _AT_ONCE)
+        for begun in range(0, len(places), size):
+            some = places[begun : begun + size]
+            rows, starts = torch.tensor(some, device=passages.mask.device).unbind(dim=1)
+            seen = _cut(_rows(passages, rows), starts, width)
+            scores = self.scores(seen, _rows(questions, rows))
+            best = best_spans(*scores, seen.mask, self.max_span)
+            spans = zip(some, *(part.tolist() for part in best), strict=True)
+            for (row, start), first, last, score in spans:
+                if row not in found or score > found[row][0]:
+                    found[row] = score, [start + first, start + last]
+        return [found[row][1] for row in range(len(lengths))]
+
+    def scores(
+        self, passages: Embedded, questions: Embedded
+    ) -> tuple[Float[Tensor, "B T"], Float[Tensor, "B T"]]:
+        """Score each token of the passages as the first of the answer, and as the last."""
+        mask = passages.mask
+        encoded = [self._encoded(texts) for texts in (passages, questions)]
+        attended = self.attention(*encoded, mask, questions.mask)
+        merged = self.merged(self.dropout(attended)).relu()
+        read = self.reader(self.dropout(merged), mask)
+        around = self.self_attention(self.dropout(read), mask)
+        merged = merged + self.residual(self.dropout(around)).relu()
+        firsts = self.start_reader(self.dropout(merged), mask)
+        both = torch.cat([merged, firsts], dim=-1)
+        lasts = self.end_reader(self.dropout(both), mask)
+        return (
+            self.start(self.dropout(firsts)).squeeze(-1),
+            self.end(self.dropout(lasts)).squeeze(-1),
+        )
+
+    def _encoded(self, texts: Embedded) -> Float[Tensor, "B T D"]:
+        states = self.encoder(self.dropout(texts.vectors), texts.mask)
+        return self.dropout(torch.cat([states, texts.above], dim=-1))
+
+
+def span_losses(
+    starts: Float[Tensor, "B T"],
+    ends: Float[Tensor, "B T"],
+    mask: Bool[Tensor, "B T"],
+    spans: Int[Tensor, "B N 2"],
+) -> Float[Tensor, " B"]:
+    """Give -log sum over the spans of p(first) p(last); a span of -1 is none."""
+    chances = []
+    for scores, places in zip((starts, ends), spans.clamp(min=0).unbind(dim=2), strict=True):
+        exact = scores.to(torch.promote_types(scores.dtype, torch.float32))
+        chances.append(exact.masked_fill(~mask, -1e30).log_softmax(dim=1).gather(1, places))
+    together = (chances[0] + chances[1]).masked_fill(spans[:, :, 0] < 0, float("-inf"))
+    return -together.logsumexp(dim=1)
+
+
+def _pairs(embedded: Embedded) -> tuple[Embedded, Embedded]:
+    """Give the passages and the questions, each as wide as their own longest."""
+    halves = []
+    for first in (0, 1):
+        vectors, mask, above = (tensor[first::2] for tensor in embedded)
+        longest = int(mask.sum(dim=1).amax())
+        halves.append(Embedded(vectors[:, :longest], mask[:, :longest], above[:, :longest]))
+    return halves[0], halves[1]
+
+
+def _rows(texts: Embedded, rows: Int[Tensor, " W"]) -> Embedded:
+    return Embedded(*(tensor[rows] for tensor in texts))
+
+
+def _cut(texts: Embedded, starts: Int[Tensor, " B"], width: int) -> Embedded:
+    """Give that many tokens of each text, from its start on."""
+    length = texts.mask.shape[1]
+    places = starts[:, None] + torch.arange(width, device=starts.device)
+    row = torch.arange(len(starts), device=starts.device)[:, None]
+    mask = texts.mask[row, places.clamp(max=length - 1)] & (places < length)
+    vectors, above = (
+        part[row, places.clamp(max=length - 1)] * mask[:, :, None]
+        for part in (texts.vectors, texts.above)
+    )
+    return Embedded(vectors, mask, above)

@@ -1,0 +1,36 @@
+"""Divide a SQuAD file by articles: files for training, for choosing and for testing.
+
+    python examples/split_squad.py dev-v1.1.json split.json OUT
+
+`split.json` says which titles go where: {"train": ["Oxygen", ...], "dev": [...], "test": [...]}.
+OUT gets a file of each name, such as train.json. Packed files (.xz, .gz, ...) are read as well.
+"""
+
+import json
+import sys
+from pathlib import Path
+
+from elmore.text.files import Lines
+
+
+def main(source: str, division: str, out: str) -> None:
+    whole = json.loads("\n".join(map(str, Lines([source], column=None))))
+    parts = json.loads(Path(division).read_text(encoding="utf-8"))
+    articles = {article["title"]: article for article in whole["data"]}
+    chosen = [title for titles in parts.values() for title in titles]
+    odd = {title for title in chosen if chosen.count(title) > 1} | (set(chosen) ^ set(articles))
+    if odd:
+        sys.exit(f"{sorted(odd)[0]!r}: expected each title of {source} once in {division}")
+    Path(out).mkdir(parents=True, exist_ok=True)
+    for name, titles in parts.items():
+        data = [articles[title] for title in titles]
+        asked = sum(len(p["qas"]) for article in data for p in article["paragraphs"])
+        text = json.dumps({"version": whole.get("version", ""), "data": data}, ensure_ascii=False)
+        (Path(out) / f"{name}.json").write_text(text, encoding="utf-8")
+        print(f"{name}  {len(data)} articles, {asked} questions")
+
+
+if __name__ == "__main__":
+    if len(sys.argv) != 4:
+        sys.exit(__doc__)
+    main(*sys.argv[1:])

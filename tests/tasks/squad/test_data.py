@@ -1,0 +1,187 @@
+import json
+import logging
+import lzma
+import os
+from pathlib import Path
+
+import pytest
+
+from elmore.errors import DataError
+from elmore.tasks.squad.data import read
+
+CONTEXT = "Ann Lee left Rome in 1999. She never came back."
+GOOD = {
+    "id": "q1",
+    "question": "Who left?",
+    "answers": [{"text": "Ann Lee", "answer_start": 0}, {"text": "Ann", "answer_start": 0}],
+}
+LINE = {"context": CONTEXT, "question": "When?", "answer": "1999", "answer_start": 21}
+
+
+def squad(*asked, context=CONTEXT) -> str:
+    paragraphs = [{"context": context, "qas": list(asked)}]
+    return json.dumps({"data": [{"title": "Ann", "paragraphs": paragraphs}]})
+
+
+def without(table: dict, key: str) -> dict:
+    return {name: value for name, value in table.items() if name != key}
+
+
+def file(tmp_path: Path, text: str, name: str = "questions.json") -> Path:
+    path = tmp_path / name
+    path.write_text(text, encoding="utf-8")
+    return path
+
+
+def test_squad_is_read(tmp_path):
+    (found,) = read(file(tmp_path, squad(GOOD)))
+    assert found.id == "q1"
+    assert found.question.words == ["Who", "left", "?"]
+    assert found.passage.text == CONTEXT
+    assert found.answers == [("Ann Lee", 0, 1), ("Ann", 0, 0)]
+
+
+@pytest.mark.parametrize("name", ["q.jsonl", "q.json", "q.txt"])
+@pytest.mark.parametrize(
+    "answers",
+    [
+        {"answer": "1999", "answer_start": 21},
+        {"answers": [{"text": "1999", "answer_start": 21}]},
+        {"answers": {"text": ["1999"], "answer_start": [21]}},
+    ],
+)
+def test_lines_are_read_whatever_the_file_is_called(tmp_path, name, answers):
+    line = json.dumps({"context": CONTEXT, "question": "When?", **answers})
+    found = read(file(tmp_path, f"\n{line}\n\n{line}\n", name))
+    assert [question.answers for question in found] == [[("1999", 5, 5)]] * 2
+    assert found[0].id is None
+
+
+def test_a_file_written_over_many_lines_is_read(tmp_path):
+    text = json.dumps(json.loads(squad(GOOD)), indent=1)
+    assert len(read(file(tmp_path, text))) == 1
+
+
+@pytest.mark.parametrize("suffix", [".json.xz", ".jsonl.xz"])
+def test_a_packed_file_is_read(tmp_path, suffix):
+    path = tmp_path / f"questions{suffix}"
+    text = squad(GOOD) if suffix == ".json.xz" else json.dumps(LINE)
+    path.write_bytes(lzma.compress(text.encode()))
+    assert len(read(path)) == 1
+
+
+def test_a_pattern_names_several_files(tmp_path):
+    file(tmp_path, squad(GOOD), "a.json")
+    file(tmp_path, json.dumps(LINE), "b.jsonl")
+    assert [question.id for question in read(tmp_path / "*.json*")] == ["q1", None]
+
+
+def test_questions_on_a_passage_share_it(tmp_path):
+    one, two = read(file(tmp_path, squad(GOOD, without(GOOD, "id"))))
+    assert one.passage is two.passage
+
+
+def test_an_answer_inside_a_token_is_widened_and_counted(tmp_path, caplog):
+    inside = {"question": "?", "answers": [{"text": "om", "answer_start": 14}]}
+    with caplog.at_level(logging.INFO, "elmore"):
+        _, found = read(file(tmp_path, squad(GOOD, inside)))
+    assert found.answers == [("om", 3, 3)]
+    assert found.passage.cut(3, 3) == "Rome"
+    assert "1 of 3 answers begin or end inside a token" in caplog.text
+
+
+def test_blanks_around_an_answer_do_not_widen_it(tmp_path, caplog):
+    spaced = {"question": "?", "answers": [{"text": " Rome ", "answer_start": 12}]}
+    with caplog.at_level(logging.INFO, "elmore"):
+        (found,) = read(file(tmp_path, squad(spaced)))
+    assert found.answers == [(" Rome ", 3, 3)]
+    assert not caplog.records
+
+
+def answered(**answer) -> str:
+    return squad({**GOOD, "answers": [answer]})
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        (
+            answered(text="Rome", answer_start=12),
+            r"questions\.json: question 'q1': the passage has ' Rom' at its character 12, "
+            "expected the answer 'Rome'$",
+        ),
+        (answered(text="back.", answer_start=-5), "the passage has '' at its character -5"),
+        (answered(text="x", answer_start=10**6), "the passage has '' at its character 1000000"),
+        (answered(text="", answer_start=3), "question 'q1': the answer at character 3 is empty"),
+        (answered(text=" ", answer_start=3), "question 'q1': the answer at character 3 is empty"),
+        (answered(text="Ann"), "question 'q1': missing key 'answer_start'"),
+        (answered(text="Ann", answer_start="0"), "answer_start: expected a whole number.*'0'"),
+        (answered(text="Ann", answer_start=True), "answer_start: expected a whole number.*'True'"),
+        (answered(text=7, answer_start=0), "text: expected a text, found '7'"),
+        (squad({**GOOD, "answers": []}), "question 'q1': no answers; expected at least one"),
+        (squad({**GOOD, "answers": "Ann"}), "answers: expected a list, found 'Ann'"),
+        (squad({**GOOD, "answers": ["Ann"]}), "expected an object with 'text', found 'Ann'"),
+        (squad(without(GOOD, "answers")), "question 'q1': missing key 'answer'"),
+        (squad({**GOOD, "id": 7}), r"data\[0\].paragraphs\[0\].qas\[0\]: id: expected a text"),
+        (squad(without(GOOD, "question")), r"qas\[0\]: missing key 'question'"),
+        (squad({**GOOD, "question": " \n"}), r"qas\[0\]: the question is empty"),
+        (squad(GOOD, context=""), r"data\[0\].paragraphs\[0\]: the context is empty"),
+        (squad(GOOD, context=None), "context: expected a text, found 'None'"),
+        (squad(GOOD, GOOD), "questions.json: question 'q1' is there already, in .*questions.json"),
+        (squad("Who?"), r"qas\[0\]: expected an object with 'question', found 'Who\?'"),
+        (squad(), "questions.json: no question found"),
+        ('{"data": {}}', "data: expected a list, found '{}'"),
+        ('{"data": [{"title": "x"}]}', r"data\[0\]: missing key 'paragraphs'"),
+        ("[1]", "expected an object with 'data', found '\\[1\\]'"),
+        ('{"data": [', "questions.json: not readable as JSON .*line 1"),
+        ('{"version": 1}', "questions.json:1: missing key 'context'"),
+        ("", "questions.json: no question found"),
+        (json.dumps(LINE) + "\n{", "questions.json:2: not readable as JSON"),
+        (json.dumps(LINE) + "\n[]", "questions.json:2: expected an object with 'context'"),
+        (
+            json.dumps(LINE | {"id": "a"}) + "\n" + json.dumps(LINE | {"id": "b", "answer": "x"}),
+            "questions.json:2: question 'b': the passage has '1' at its character 21",
+        ),
+        (
+            json.dumps(LINE | {"answers": {"text": ["1999"], "answer_start": []}}),
+            "questions.json:1: 1 answers and 0 places",
+        ),
+    ],
+)
+def test_what_is_wrong_is_named(tmp_path, text, message):
+    with pytest.raises(DataError, match=message):
+        read(file(tmp_path, text))
+
+
+def test_an_id_of_another_file_is_named(tmp_path):
+    for name in "ab":
+        file(tmp_path, squad(GOOD), f"{name}.json")
+    with pytest.raises(DataError, match=r"b\.json: question 'q1' is there already, in .*a\.json"):
+        read(tmp_path / "?.json")
+
+
+def test_a_missing_file_and_a_table_are_named(tmp_path):
+    with pytest.raises(DataError, match=r"none\.json: cannot be read"):
+        read(tmp_path / "none.json")
+    with pytest.raises(DataError, match=r"t\.parquet: expected SQuAD's JSON"):
+        read(file(tmp_path, "", "t.parquet"))
+
+
+@pytest.mark.parametrize(
+    ("name", "num_questions", "num_passages", "num_answers"),
+    [  # the numbers of its README, and those of "text" and "context" keys
+        ("dev-v1.1.reconstructed.json.xz", 10570, 2067, 34726),
+        ("squad_train_subset_4000q.json.xz", 4000, 800, 4000),
+        ("qa_zre_subset.jsonl.xz", 6061, 5507, 6061),
+    ],
+)
+def test_the_real_files_are_read_whole(name, num_questions, num_passages, num_answers):
+    if "ELMORE_DATA" not in os.environ:
+        pytest.skip("ELMORE_DATA is not set: SQuAD is not here")
+    questions = read(Path(os.environ["ELMORE_DATA"]) / "tasks" / "squad" / name)
+    assert len(questions) == num_questions
+    assert len({question.passage.text for question in questions}) == num_passages
+    assert sum(len(question.answers) for question in questions) == num_answers
+    for question in questions:
+        for text, first, last in question.answers:
+            assert text.strip() in question.passage.cut(first, last)

@@ -1,0 +1,39 @@
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from elmore.tasks.squad.metric import normalized, overlap, score
+
+
+def test_case_punctuation_articles_and_blanks_do_not_count():
+    assert normalized("The  U.S. -- an Ally!") == "us ally"
+    assert normalized("theatre a b") == "theatre b"
+    assert normalized("«Ann»") == "«ann»"  # the script knows the marks of ASCII alone
+    assert normalized("the") == ""
+
+
+def test_the_overlap_counts_each_word_as_often_as_both_have_it():
+    assert overlap("in New York", "New York City") == pytest.approx(2 / 3)
+    assert overlap("no no no", "no") == pytest.approx(2 * 1 / 4)
+    assert overlap("a b", "c") == 0  # "a" is an article
+    assert overlap("the", "an") == 1  # nothing is left of either
+    assert overlap("the", "Ann") == 0
+
+
+def test_the_best_of_the_expected_answers_counts_each_time():
+    found = score([["1999", "in 1999"], ["Ann", "Ann Lee"]], ["in 1999", "Lee"])
+    assert found == pytest.approx({"f1": 100 * (1 + 2 / 3) / 2, "exact_match": 50})
+
+
+def test_nothing_scores_zero():
+    assert score([], []) == {"f1": 0, "exact_match": 0}
+
+
+words = st.lists(st.sampled_from(["a", "The", "Rome", "rome!", "U.S.", "-", "x"])).map(" ".join)
+
+
+@given(st.lists(words, min_size=1), words)
+def test_one_more_expected_answer_never_hurts_and_the_truth_is_perfect(answers, guess):
+    fewer, more = score([answers], [guess]), score([[*answers, guess]], [guess])
+    assert more == {"f1": 100, "exact_match": 100}
+    assert 0 <= fewer["exact_match"] <= fewer["f1"] <= 100

@@ -1,0 +1,169 @@
+import math
+
+import pytest
+import torch
+from torch.testing import assert_close
+
+from elmore.errors import ConfigError
+from elmore.tasks.embedding import Embedded, Widths
+from elmore.tasks.squad.model import SquadModel, SquadModelConfig, span_losses
+from elmore.tasks.squad.spans import best_spans
+
+
+def model(**settings) -> SquadModel:
+    torch.manual_seed(1)
+    chosen = {"hidden_dim": 4, "dropout": 0.3, "max_span": 2, "window": 6} | settings
+    built = SquadModel(SquadModelConfig(**chosen), Widths(3, 2)).eval()
+    with torch.no_grad():
+        for weight in built.parameters():
+            weight.mul_(3)  # so that scores differ
+    return built
+
+
+def embedded(*lengths: int, seed: int = 0, width: int = 0) -> Embedded:
+    """Passages and questions in turn, each with vectors of its own."""
+    width = max(*lengths, width)
+    rows = []
+    for row, length in enumerate(lengths):
+        draw = torch.Generator().manual_seed(100 * seed + row)
+        numbers = torch.randn(length, 5, generator=draw)
+        rows.append(torch.cat([numbers, torch.zeros(width - length, 5)]))
+    both = torch.stack(rows)
+    mask = torch.arange(width) < torch.tensor(lengths)[:, None]
+    return Embedded(both[:, :, :3], mask, both[:, :, 3:])
+
+
+def some(texts: Embedded, *rows: int, width: int | None = None) -> Embedded:
+    return Embedded(*(part[list(rows), :width] for part in texts))
+
+
+def test_the_loss_is_of_all_acceptable_spans_together():
+    starts = torch.tensor([[1.0, 2.0, 0.5], [3.0, 1.0, 99.0]])
+    ends = torch.tensor([[0.0, 1.0, -1.0], [0.2, 0.1, 99.0]])
+    mask = torch.tensor([[True, True, True], [True, True, False]])
+    spans = torch.tensor([[[0, 1], [1, 2]], [[0, 1], [-1, -1]]])
+
+    def chance(scores: list[float], place: int) -> float:
+        return math.exp(scores[place]) / sum(map(math.exp, scores))
+
+    first = chance([1, 2, 0.5], 0) * chance([0, 1, -1], 1)
+    first += chance([1, 2, 0.5], 1) * chance([0, 1, -1], 2)
+    second = chance([3, 1], 0) * chance([0.2, 0.1], 1)
+    expected = torch.tensor([-math.log(first), -math.log(second)])
+    assert_close(span_losses(starts, ends, mask, spans), expected)
+
+
+def test_the_loss_of_bfloat16_and_its_gradient_are_finite():
+    starts = torch.randn(2, 4).to(torch.bfloat16).requires_grad_()
+    mask = torch.arange(4) < torch.tensor([[4], [1]])
+    spans = torch.tensor([[[0, 1], [1, 2]], [[0, 0], [-1, -1]]])
+    losses = span_losses(starts, starts, mask, spans)
+    assert losses.dtype == torch.float32
+    losses.sum().backward()
+    assert starts.grad is not None
+    assert starts.grad.isfinite().all()
+    assert losses[1].item() == 0  # of one token there is one span
+
+
+def test_company_and_padding_change_no_score():
+    network, texts = model(), embedded(5, 3, 2, 6, 6, 1, width=11)
+    passages, questions = some(texts, 0, 2, 4), some(texts, 1, 3, 5)
+    together = network.scores(passages, questions)
+    for row, (length, asked) in enumerate([(5, 3), (2, 6), (6, 1)]):
+        alone = network.scores(some(passages, row, width=length), some(questions, row, width=asked))
+        for a, b in zip(together, alone, strict=True):
+            assert_close(a[row, :length], b[0], rtol=1e-4, atol=1e-5)
+
+
+def test_company_and_padding_change_no_prediction_and_no_loss():
+    network, lengths = model(), (5, 3, 2, 6, 14, 1)
+    texts = embedded(*lengths)
+    features = {
+        "windows": torch.tensor([0, 0, 6]),
+        "spans": torch.tensor([[[0, 1]], [[1, 1]], [[2, 3]]]),
+    }
+    found = network.predict(texts, {})
+    total = torch.zeros(())
+    for row in range(3):
+        width = max(lengths[2 * row : 2 * row + 2])
+        alone = some(texts, 2 * row, 2 * row + 1, width=width)
+        assert network.predict(alone, {}) == [found[row]]
+        loss = network(alone, {name: part[[row]] for name, part in features.items()})
+        assert loss.count == 1
+        total = total + loss.total
+    together = network(texts, features)
+    assert_close(together.total, total, rtol=1e-4, atol=1e-5)
+    assert together.count == 3
+
+
+def test_a_long_passage_is_answered_from_the_best_window():
+    """Plainly: each window by itself, and the best span of all."""
+    network = model()
+    for seed in range(5):
+        texts = embedded(17, 3, seed=seed)
+        candidates = []
+        for start in (0, 3, 6, 9, 12):
+            passage = Embedded(*(part[:1, start : start + 6] for part in texts))
+            scores = network.scores(passage, some(texts, 1, width=3))
+            best = best_spans(*scores, passage.mask, 2)
+            candidates.append(
+                (best.score.item(), start + best.first.item(), start + best.last.item())
+            )
+        _, first, last = max(candidates)
+        assert network.predict(texts, {}) == [[first, last]]
+
+
+def test_in_training_the_window_is_all_that_is_seen():
+    network, texts = model(), embedded(17, 3)
+    features = {"windows": torch.tensor([9]), "spans": torch.tensor([[[1, 2]]])}
+    vectors = texts.vectors.clone()
+    vectors[0, :9], vectors[0, 15:] = 5.0, -5.0
+    other = texts._replace(vectors=vectors)
+    assert_close(network(texts, features).total, network(other, features).total)
+    vectors[0, 9] = 5.0
+    assert (
+        network(texts, features).total != network(texts._replace(vectors=vectors), features).total
+    )
+
+
+def test_no_attention_is_wider_than_a_window():
+    """20,000 tokens against each other would be 1.6 GB."""
+    network = model(window=50)
+    widest = []
+
+    def look(module, inputs, output):
+        widest.append(output.shape)
+
+    network.self_attention.scores.register_forward_hook(look)
+    with torch.no_grad():
+        ((first, last),) = network.predict(embedded(20_000, 5), {})
+    assert 0 <= first <= last < 20_000
+    assert max(shape.numel() for shape in widest) <= 32 * 50 * 50
+    assert sum(shape[0] for shape in widest) == 799
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.bfloat16])
+def test_it_runs_in_any_numbers_and_learns(dtype):
+    network = model().to(dtype).train()
+    texts = embedded(7, 3, 2, 6)
+    texts = Embedded(texts.vectors.to(dtype), texts.mask, texts.above.to(dtype))
+    features = {"windows": torch.tensor([1, 0]), "spans": torch.tensor([[[0, 1]], [[1, 1]]])}
+    network(texts, features).total.backward()
+    for name, weight in network.named_parameters():
+        assert weight.grad is not None, name
+        assert weight.grad.isfinite().all(), name
+    with torch.no_grad():
+        assert len(network.eval().predict(texts, {})) == 2
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"max_span": 0}, "model.max_span must be at least 1"),
+        ({"dropout": 1.0}, "model.dropout from 0 to below 1"),
+        ({"window": 33}, r"model.window \(33\) must be at least twice model.max_span \(17\)"),
+    ],
+)
+def test_impossible_settings_are_refused(settings, message):
+    with pytest.raises(ConfigError, match=message):
+        SquadModelConfig(**settings)

@@ -1,0 +1,115 @@
+import json
+
+import pytest
+
+from elmore.errors import DataError
+from elmore.tasks import run, solver, sources, task
+from elmore.tasks.squad.data import read
+from tests.tasks import examples
+from tests.tasks.squad.examples import text
+
+
+def squad(*overrides: str):
+    kind = task.find("squad")
+    return kind(task.recipe(kind, None, list(overrides)))
+
+
+def test_a_typed_line_is_question_tab_passage():
+    asked = squad().example("Who left?\tAnn left.\tBo stayed.", str.split)
+    assert squad().sentences(asked) == [["Ann", "left.", "Bo", "stayed."], ["Who", "left?"]]
+    assert asked.passage.text == "Ann left.\tBo stayed."
+
+
+@pytest.mark.parametrize("line", ["Who left? Ann left.", "Who left?\t", "\tAnn left.", " \t ", ""])
+def test_a_line_without_both_is_refused(line):
+    with pytest.raises(DataError, match=r"^expected a question, a tab and the passage"):
+        squad().example(line, str.split)
+
+
+def test_an_answer_is_shown_on_a_line_and_given_as_it_is_written(tmp_path):
+    path = tmp_path / "q.jsonl"
+    answer = {"answer": "Ann\n Lee", "answer_start": 0}
+    path.write_text(json.dumps({"id": "7", "context": "Ann\n Lee ran", "question": "?", **answer}))
+    (asked,) = read(path)
+    assert squad().show(asked, [0, 1]) == "Ann Lee"
+    assert squad().as_json(asked, [0, 1]) == {
+        "id": "7",
+        "question": "?",
+        "answer": "Ann\n Lee",
+        "start": 0,
+        "end": 8,
+    }
+    typed = squad().example("?\tAnn ran", str.split)
+    assert "id" not in squad().as_json(typed, [0, 0])
+
+
+def test_the_truth_goes_along_in_training_alone(tmp_path):
+    path = tmp_path / "q.jsonl"
+    context = "a b c d e f g h"
+    lines = [
+        {"context": context, "question": "?", "answers": [{"text": "g h", "answer_start": 12}]},
+        {
+            "context": context,
+            "question": "?",
+            "answers": [{"text": "b", "answer_start": 2}, {"text": "a b", "answer_start": 0}] * 2,
+        },
+    ]
+    path.write_text("\n".join(map(json.dumps, lines)))
+    asked = squad("model.max_span=2", "model.window=4")
+    found = asked.features(asked.read(path), [], truth=True)
+    assert found["windows"].tolist() == [4, 0]
+    assert found["spans"].tolist() == [[[2, 3], [-1, -1]], [[0, 1], [1, 1]]]
+    assert asked.features(asked.read(path), [], truth=False) == {}
+
+
+def test_scores_are_of_the_text_of_the_spans(tmp_path):
+    path = tmp_path / "q.json"
+    path.write_text(text(3))
+    asked = squad().read(path)
+    assert len(asked) == 3
+    truth = [[a.first, a.last] for question in asked for a in question.answers]
+    assert squad().score(asked, truth) == {"f1": 100, "exact_match": 100}
+    # the first passage is "Ann Lee saw Rome .": one word of its two
+    assert squad().score(asked, [[1, 1], *truth[1:]]) == pytest.approx(
+        {"f1": 100 * (2 / 3 + 2) / 3, "exact_match": 200 / 3}
+    )
+
+
+def test_a_passage_with_several_questions_is_read_by_the_bilm_once(tmp_path, bilm):
+    path = tmp_path / "q.json"
+    path.write_text(text(20))
+    asked = squad(*examples.small("squad"))
+    opened = sources.opened(sources.parse(f"elmo:{bilm}"), device="cpu")
+    solved = solver.build(asked, asked.config, [], None, opened)
+    layers = solved.reader.cached(solved.sentences(asked.read(path)))
+    assert layers is not None
+    assert len(layers) == 10 + 2  # passages and questions
+
+
+def test_windows_are_learned_from_and_predicted_over(tmp_path):
+    """Names stand far behind the first window."""
+    asked = []
+    for i in range(12):
+        before = "so it goes on " * (3 + i % 4)
+        context = f"{before}and then Ann saw {'Rome' if i % 2 else 'Paris'} ."
+        answer = context.split()[-2]
+        asked.append(
+            {
+                "context": context,
+                "question": "What did Ann see ?",
+                "answer": answer,
+                "answer_start": context.index(answer),
+            }
+        )
+    path = tmp_path / "q.jsonl"
+    path.write_text("\n".join(map(json.dumps, asked)))
+    kind = task.find("squad")
+    small = [*examples.small("squad"), "model.window=8", "model.max_span=3", "train.patience=0"]
+    recipe = task.recipe(kind, None, small)
+    for report in run.train(kind, recipe, path, path, tmp_path / "run", device="cpu"):
+        if report.scores.get("f1") == 100:
+            break
+    line = f"What did Ann see ?\t{'so it goes on ' * 50} and then Ann saw Rome ."
+    (found,) = run.predict(tmp_path / "run", [line], tokenize=str.split, device="cpu")
+    assert found.data["answer"] == found.line == "Rome"
+    assert line.partition("\t")[2][found.data["start"] : found.data["end"]] == "Rome"
