@@ -7,4 +7,6 @@ that the list costs nothing.
 TASKS = {
     "ner": "elmore.tasks.ner.task",
     "pos": "elmore.tasks.pos.task",
+    "sst": "elmore.tasks.sst.task",
+    "snli": "elmore.tasks.snli.task",
 }

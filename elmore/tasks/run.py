@@ -44,7 +44,7 @@ def train(
     task = kind(recipe)
     with started(device) as (ranks, place):
         named = sources.parse(embedder)
-        read, held_out = task.read(examples), task.read(valid)
+        read, held_out = task.training(task.read(examples)), task.read(valid)
         opened = sources.opened(named, device=str(place))
         run = Run(out)
         described = {

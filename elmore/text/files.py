@@ -52,8 +52,9 @@ class Lines:
         names: Sequence[str],
         *,
         errors: Literal["strict", "replace"] = "strict",
-        column: str = "text",
+        column: str | None = "text",
     ) -> None:
+        """Name files; `column`: of a table or of .jsonl, whose lines None takes as they are."""
         self.names = expand(names)
         self.errors = errors
         self.column = column
@@ -87,11 +88,13 @@ class Lines:
     def _texts(self, name: str, raw: IO[bytes]) -> Iterator[str | list[str]]:
         try:
             if name.endswith(".parquet"):
+                if self.column is None:
+                    raise DataError(f"{name}: expected lines of text, found a table")
                 yield from self._rows(name, raw)
                 return
             packing = Path(name).suffix if Path(name).suffix in _PACKED else ""
             lines = self._decoded(name, _unpacked(raw, packing))
-            if name.removesuffix(packing).endswith(".jsonl"):
+            if self.column is not None and name.removesuffix(packing).endswith(".jsonl"):
                 for number, line in enumerate(lines, start=1):
                     yield self._field(name, number, line)
             else:
@@ -139,6 +142,13 @@ class Lines:
                     yield _checked("" if value is None else value, f"{name}: row {number}")
         except (ArrowException, OSError) as error:
             raise DataError(f"{name}: not a readable parquet file ({error})") from error
+
+
+def numbered(path: str | Path) -> Iterator[tuple[str, str]]:
+    """Give the lines as they are, of .jsonl too, each with its place, `file:line`, for messages."""
+    for name in expand([str(path)]):
+        for number, line in enumerate(Lines([name], column=None), start=1):
+            yield f"{name}:{number}", str(line)
 
 
 def _checked(text: object, where: str) -> str | list[str]:
