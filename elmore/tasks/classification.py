@@ -39,7 +39,7 @@ class Classifier(TaskModel):
         """Give minus the log-probability of the labels."""
         labels = features["labels"]
         total = functional.cross_entropy(self.scores(embedded), labels, reduction="sum")
-        return Loss(total, torch.tensor(len(labels), device=labels.device))
+        return Loss(total, torch.full((), len(labels), device=labels.device))
 
     def predict(self, embedded: Embedded, features: Features) -> list[str]:
         """Give the likeliest label of each example."""

@@ -10,7 +10,7 @@ object a line with the same names. Which names are whose:
 import json
 import logging
 import re
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
@@ -70,7 +70,11 @@ def read(
                 f"{row.where}: expected a label of {', '.join(labels)}, found {row.label!r}; "
                 "data.labels names others"
             )
-        pairs.append(Pair(label, _tokens(row, 0, cut), _tokens(row, 1, cut)))
+        premise, hypothesis = cut(row.premise), cut(row.hypothesis)
+        if not (premise and hypothesis):
+            which = "second" if premise else "first"
+            raise DataError(f"{row.where}: the {which} sentence is empty, expected words")
+        pairs.append(Pair(label, premise, hypothesis))
     if undecided:
         _log.info("%s: left out %d pairs without a gold label", path, undecided)
     if not pairs:
@@ -83,13 +87,6 @@ def read(
 def words(text: str) -> list[str]:
     """Tokenize text, raw or tokenized already: the words are the same."""
     return penn(_APART.sub("", text)).words
-
-
-def _tokens(row: _Row, which: int, cut: Callable[[str], list[str]]) -> list[str]:
-    found = cut((row.premise, row.hypothesis)[which])
-    if not found:
-        raise DataError(f"{row.where}: the {('first', 'second')[which]} sentence is empty")
-    return found
 
 
 def _rows(path: str | Path) -> Iterator[_Row]:

@@ -10,7 +10,7 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal
+from typing import Literal, NoReturn
 
 from elmore.errors import DataError
 from elmore.tasks.classification import Labelled
@@ -73,23 +73,28 @@ def _tree(where: str, line: str) -> tuple[list[str], list[tuple[int, int, str]]]
         if not begun and (phrases or not piece["open"]):
             _refuse_outside(where, line[piece.start() :], after=bool(phrases))
         if piece["open"]:
-            begun.append((len(tokens), _label(where, piece["label"])))
+            if piece["label"] not in _NAMES[5]:
+                raise DataError(
+                    f"{where}: expected a label from 0 to 4 after a bracket, found "
+                    f"{piece['label']!r}"
+                )
+            begun.append((len(tokens), piece["label"]))
         elif piece["close"]:
             first, label = begun.pop()
             if first == len(tokens):
                 raise DataError(f"{where}: the phrase ({label}) has no words")
             phrases.append((first, len(tokens), label))
         else:
-            tokens.append(_unescaped(piece["word"]))
+            tokens.append(piece["word"])
     if begun:
         raise DataError(
             f"{where}: {len(begun)} bracket{'s' * (len(begun) > 1)} never closed; expected a whole "
             "tree on a line"
         )
-    return tokens, phrases
+    return [_BRACKETS.get(w, w.replace("\\/", "/").replace("\\*", "*")) for w in tokens], phrases
 
 
-def _refuse_outside(where: str, text: str, *, after: bool) -> None:
+def _refuse_outside(where: str, text: str, *, after: bool) -> NoReturn:
     if text.startswith(")"):
         raise DataError(f"{where}: a bracket is closed that was never opened")
     place = "after" if after else "before"
@@ -97,13 +102,3 @@ def _refuse_outside(where: str, text: str, *, after: bool) -> None:
         f"{where}: found {text[:40]!r} {place} the tree; expected one tree on a line and nothing "
         "else, as in (3 (2 It) (4 works))"
     )
-
-
-def _label(where: str, label: str) -> str:
-    if label not in _NAMES[5]:
-        raise DataError(f"{where}: expected a label from 0 to 4 after a bracket, found {label!r}")
-    return label
-
-
-def _unescaped(word: str) -> str:
-    return _BRACKETS.get(word, word.replace("\\/", "/").replace("\\*", "*"))
