@@ -8,4 +8,6 @@ TASKS = {
     "ner": "elmore.tasks.ner.task",
     "pos": "elmore.tasks.pos.task",
     "squad": "elmore.tasks.squad.task",
+    "sst": "elmore.tasks.sst.task",
+    "snli": "elmore.tasks.snli.task",
 }

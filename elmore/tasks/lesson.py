@@ -67,7 +67,7 @@ class Lesson:
         both = Layers(
             *(
                 reader.cached(s for example in some for s in self.task.sentences(example))
-                for some in (self.examples, self.held_out)
+                for some in (self.task.training(self.examples), self.held_out)
             )
         )
         if self.ranks.first:

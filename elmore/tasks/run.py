@@ -57,6 +57,7 @@ def learn(
     ranks, place, opened = lesson.ranks, lesson.device, lesson.sources
     seed = recipe.train.seed
     examples = lesson.examples if fraction is None else part(lesson.examples, fraction, seed)
+    examples = lesson.task.training(examples)
     run = Run(out)
     share = {} if fraction is None else {"fraction": fraction, "examples": len(examples)}
     described = {

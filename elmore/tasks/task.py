@@ -78,6 +78,10 @@ class Task(ABC):
     def read(self, path: Path) -> list[Any]:
         """Read the examples of a file."""
 
+    def training(self, examples: list[Any]) -> list[Any]:
+        """Make what is trained on of what was read for it: all of it, as it is, unless said."""
+        return examples
+
     @abstractmethod
     def example(self, text: str, tokenize: Callable[[str], list[str]]) -> Any:  # noqa: ANN401
         """Make an example without truth of what a person typed."""

@@ -90,6 +90,8 @@ class Lines:
     def _texts(self, name: str, raw: IO[bytes]) -> Iterator[str | list[str]]:
         try:
             if name.endswith(".parquet"):
+                if self.column is None:
+                    raise DataError(f"{name}: expected lines of text, found a table")
                 yield from self._rows(name, raw)
                 return
             packing = Path(name).suffix if Path(name).suffix in _PACKED else ""
@@ -143,6 +145,13 @@ class Lines:
                     yield _checked("" if value is None else value, f"{name}: row {number}")
         except (ArrowException, OSError) as error:
             raise DataError(f"{name}: not a readable parquet file ({error})") from error
+
+
+def numbered(path: str | Path) -> Iterator[tuple[str, str]]:
+    """Give the lines as they are, of .jsonl too, each with its place, `file:line`, for messages."""
+    for name in expand([str(path)]):
+        for number, line in enumerate(Lines([name], column=None), start=1):
+            yield f"{name}:{number}", str(line)
 
 
 def _checked(text: object, where: str) -> str | list[str]:

@@ -40,9 +40,9 @@ def test_a_saved_run_scores_and_predicts_as_it_did(tmp_path, vectors, bilm, name
     assert scores[task.find(name).metric] == best
     assert storage.load(out).scores == scores
     solver = storage.load(out / "best", device="cpu")
-    read = solver.task.read(data)
-    expected = solver.predict(read, solver.reader.cached(solver.sentences(read)))
-    texts = [examples.typed(name, example) for example in read]
+    texts = [examples.typed(name, example) for example in solver.task.read(data)]
+    asked = [solver.task.example(text, str.split) for text in texts]  # without the truth
+    expected = solver.predict(asked, solver.reader.computed(solver.sentences(asked)))
     found = list(run.predict(out, texts, tokenize=str.split, device="cpu"))
     assert [prediction.found for prediction in found] == expected
     assert all(len(p.data["tags"]) == len(p.data["tokens"]) for p in found if "tags" in p.data)

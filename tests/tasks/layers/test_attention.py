@@ -1,11 +1,13 @@
 """Shares of tokens that are there."""
 
+import math
+
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
 from torch.testing import assert_close
 
-from elmore.tasks.layers.attention import masked_softmax
+from elmore.tasks.layers.attention import attend, masked_softmax
 
 
 @given(st.integers(0, 5), st.integers(0, 1000))
@@ -25,3 +27,22 @@ def test_where_nothing_is_there_nothing_is_shared_nor_learned():
     assert not found.any()
     found.sum().backward()
     assert not scores.grad.any()
+
+
+@given(st.lists(st.integers(0, 4), min_size=1, max_size=3), st.integers(0, 1000))
+def test_a_query_gets_the_average_of_the_tokens_by_their_dot_products(lengths, seed):
+    torch.manual_seed(seed)
+    queries, tokens = torch.randn(len(lengths), 2, 3), torch.randn(len(lengths), max(lengths), 3)
+    mask = torch.arange(max(lengths)) < torch.tensor(lengths)[:, None]
+    found = attend(queries, tokens, mask)
+    for row, length in enumerate(lengths):
+        for place in range(2):
+            query = queries[row, place].tolist()
+            there = tokens[row, :length].tolist()
+            powers = [math.exp(sum(a * b for a, b in zip(query, t, strict=True))) for t in there]
+            expected = [
+                sum(power * t[i] for power, t in zip(powers, there, strict=True))
+                / (sum(powers) or 1)
+                for i in range(3)
+            ]
+            assert_close(found[row, place].tolist(), expected, rtol=1e-4, atol=1e-5)

@@ -1,0 +1,22 @@
+"""One vector for all tokens of a sentence that are there; zero where none is.
+
+Shapes: B sentences, T tokens, D width.
+"""
+
+import torch
+from jaxtyping import Bool, Float
+from torch import Tensor
+
+
+def masked_max(x: Float[Tensor, "B T D"], mask: Bool[Tensor, "B T"]) -> Float[Tensor, "B D"]:
+    """Give the largest value of each element."""
+    if not x.shape[1]:  # torch knows no maximum of nothing
+        return x.new_zeros(x.shape[0], x.shape[2])
+    largest = x.masked_fill(~mask[:, :, None], torch.finfo(x.dtype).min).amax(dim=1)
+    return largest * mask.any(dim=1)[:, None]
+
+
+def masked_mean(x: Float[Tensor, "B T D"], mask: Bool[Tensor, "B T"]) -> Float[Tensor, "B D"]:
+    """Give the average of each element."""
+    total = x.masked_fill(~mask[:, :, None], 0.0).sum(dim=1)
+    return total / mask.sum(dim=1).clamp(min=1)[:, None]

@@ -1,0 +1,134 @@
+"""Pairs of sentences and whether one follows from the other: SNLI, MultiNLI, SICK and their kin.
+
+A file is a table with tabs between its columns and their names in the first line, or `.jsonl`, an
+object a line with the same names. Which names are whose:
+
+    SNLI, MultiNLI    gold_label, sentence1, sentence2
+    SICK              entailment_label or entailment_judgment, sentence_A, sentence_B
+"""
+
+import json
+import logging
+import re
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import NamedTuple
+
+from elmore.errors import DataError
+from elmore.tasks.classification import Labelled
+from elmore.text.files import expand, numbered
+from elmore.text.tokenizers import penn
+
+LABELS = ("contradiction", "entailment", "neutral")
+
+_UNDECIDED = "-"  # the annotators of SNLI did not agree
+_COLUMNS = (
+    ("gold_label", "sentence1", "sentence2"),
+    ("entailment_label", "sentence_A", "sentence_B"),
+    ("entailment_judgment", "sentence_A", "sentence_B"),
+)
+_EXPECTED = "gold_label, sentence1 and sentence2, or those of SICK"
+_JSONL = re.compile(r"\.jsonl(?:\.\w+)?$")
+# A clitic that another tokenizer has set apart; standing alone, its ' could open a quotation.
+_APART = re.compile(r"(?<=\w) (?=['’](?:s|d|m|ll|re|ve)(?:\s|$))", re.IGNORECASE)
+
+_log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True)
+class Pair(Labelled):
+    """Two sentences, and what the second is to the first."""
+
+    premise: list[str]
+    hypothesis: list[str]
+
+
+class _Row(NamedTuple):
+    where: str
+    label: str
+    premise: str
+    hypothesis: str
+
+
+def read(
+    path: str | Path, *, labels: Sequence[str] = LABELS, tokenized: bool = False
+) -> list[Pair]:
+    """Read the pairs of a file; those whose annotators did not agree are left out.
+
+    Labels count in lower case; `tokenized`: words are set apart by spaces already.
+    """
+    cut = str.split if tokenized else words
+    pairs, undecided = [], 0
+    for row in _rows(path):
+        label = row.label.lower()
+        if label == _UNDECIDED:
+            undecided += 1
+            continue
+        if label not in labels:
+            raise DataError(
+                f"{row.where}: expected a label of {', '.join(labels)}, found {row.label!r}; "
+                "data.labels names others"
+            )
+        premise, hypothesis = cut(row.premise), cut(row.hypothesis)
+        if not (premise and hypothesis):
+            which = "second" if premise else "first"
+            raise DataError(f"{row.where}: the {which} sentence is empty, expected words")
+        pairs.append(Pair(label, premise, hypothesis))
+    if undecided:
+        _log.info("%s: left out %d pairs without a gold label", path, undecided)
+    if not pairs:
+        raise DataError(
+            f"{path}: no pair with a label found; expected a table or .jsonl with {_EXPECTED}"
+        )
+    return pairs
+
+
+def words(text: str) -> list[str]:
+    """Tokenize text, raw or tokenized already: the words are the same."""
+    return penn(_APART.sub("", text)).words
+
+
+def _rows(path: str | Path) -> Iterator[_Row]:
+    for name in expand([str(path)]):
+        lines = ((where, line) for where, line in numbered(name) if line.strip())
+        yield from _objects(lines) if _JSONL.search(name) else _table(lines)
+
+
+def _objects(lines: Iterable[tuple[str, str]]) -> Iterator[_Row]:
+    for where, line in lines:
+        try:
+            fields = json.loads(line)
+        except (ValueError, RecursionError) as error:
+            raise DataError(f"{where}: expected a JSON object, found {line[:40]!r}") from error
+        if not isinstance(fields, dict):
+            raise DataError(f"{where}: expected a JSON object, found {line[:40]!r}")
+        found = [fields[name] for name in _columns(where, list(fields))]
+        if not all(isinstance(field, str) for field in found):
+            raise DataError(f"{where}: expected three texts, found {str(found)[:80]}")
+        yield _Row(where, *found)
+
+
+def _table(lines: Iterable[tuple[str, str]]) -> Iterator[_Row]:
+    places: list[int] | None = None
+    num_columns = 0
+    for where, line in lines:
+        fields = [field.strip(" ") for field in line.split("\t")]
+        if places is None:
+            places, num_columns = [fields.index(n) for n in _columns(where, fields)], len(fields)
+            continue
+        # Some releases leave out the last columns, the labels of single annotators.
+        if not max(places) < len(fields) <= num_columns:
+            raise DataError(
+                f"{where}: expected {num_columns} columns, as the first line names them, found "
+                f"{len(fields)} in {line[:40]!r}"
+            )
+        yield _Row(where, *(fields[place] for place in places))
+
+
+def _columns(where: str, names: list[str]) -> tuple[str, str, str]:
+    """Say which columns to read."""
+    for columns in _COLUMNS:
+        if all(name in names for name in columns):
+            return columns
+    raise DataError(f"{where}: expected {_EXPECTED}, found {', '.join(names)[:80]!r}")

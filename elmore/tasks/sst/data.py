@@ -1,0 +1,104 @@
+r"""Sentiment, from the trees of the Stanford Sentiment Treebank, one a line.
+
+    (3 (2 It) (4 (2 's) (4 lovely)))
+
+Each phrase has a label from 0, very negative, to 4, very positive; that of the whole sentence is
+the outermost. What the treebank wrote for brackets, slashes and stars (-LRB-, \/, \*) is undone.
+"""
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal, NoReturn
+
+from elmore.errors import DataError
+from elmore.tasks.classification import Labelled
+from elmore.text.files import numbered
+
+FIVE = ("very negative", "negative", "neutral", "positive", "very positive")
+TWO = ("negative", "positive")
+CLASSES: dict[int, tuple[str, ...]] = {5: FIVE, 2: TWO}
+
+_NAMES: dict[int, dict[str, str]] = {
+    5: {str(number): name for number, name in enumerate(FIVE)},
+    2: {"0": "negative", "1": "negative", "3": "positive", "4": "positive"},
+}
+_PIECES = re.compile(r"(?P<open>\()[ \t]*(?P<label>[^() \t]*)|(?P<close>\))|(?P<word>[^() \t]+)")
+_BRACKETS = {"-LRB-": "(", "-RRB-": ")", "-LSB-": "[", "-RSB-": "]", "-LCB-": "{", "-RCB-": "}"}
+
+
+@dataclass(frozen=True)
+class Rated(Labelled):
+    """A sentence, and those of its phrases that have a label."""
+
+    tokens: list[str]
+    phrases: tuple[tuple[int, int, str], ...] = ()
+    """First token, the token after the last, label; the whole is none of them."""
+
+
+def read(path: str | Path, *, classes: Literal[5, 2] = 5) -> list[Rated]:
+    """Read the sentences of a file; of two classes, neutral is neither and left out."""
+    names = _NAMES[classes]
+    sentences, found = [], False
+    for where, line in numbered(path):
+        if not line.strip(" \t"):
+            continue
+        found = True
+        tokens, phrases = _tree(where, line)
+        named = [(first, after, names[x]) for first, after, x in phrases[:-1] if x in names]
+        if phrases[-1][2] in names:
+            sentences.append(Rated(names[phrases[-1][2]], tokens, tuple(named)))
+    if not sentences:
+        what = "neutral sentences alone" if found else "no sentence"
+        raise DataError(f"{path}: {what} found; expected a tree a line, as in (3 (2 It) (4 works))")
+    return sentences
+
+
+def with_phrases(sentences: Sequence[Rated]) -> list[Rated]:
+    """Give the sentences, then their phrases, lone words too; what is the same is there once."""
+    found = {(tuple(sentence.tokens), sentence.label): None for sentence in sentences}
+    for sentence in sentences:
+        for first, after, label in sentence.phrases:
+            found[tuple(sentence.tokens[first:after]), label] = None
+    return [Rated(label, list(tokens)) for tokens, label in found]
+
+
+def _tree(where: str, line: str) -> tuple[list[str], list[tuple[int, int, str]]]:
+    """Give words and phrases, the whole last."""
+    tokens: list[str] = []
+    phrases: list[tuple[int, int, str]] = []
+    begun: list[tuple[int, str]] = []  # of the phrases still open: first token, label
+    for piece in _PIECES.finditer(line):
+        if not begun and (phrases or not piece["open"]):
+            _refuse_outside(where, line[piece.start() :], after=bool(phrases))
+        if piece["open"]:
+            if piece["label"] not in _NAMES[5]:
+                raise DataError(
+                    f"{where}: expected a label from 0 to 4 after a bracket, found "
+                    f"{piece['label']!r}"
+                )
+            begun.append((len(tokens), piece["label"]))
+        elif piece["close"]:
+            first, label = begun.pop()
+            if first == len(tokens):
+                raise DataError(f"{where}: the phrase ({label}) has no words")
+            phrases.append((first, len(tokens), label))
+        else:
+            tokens.append(piece["word"])
+    if begun:
+        raise DataError(
+            f"{where}: {len(begun)} bracket{'s' * (len(begun) > 1)} never closed; expected a whole "
+            "tree on a line"
+        )
+    return [_BRACKETS.get(w, w.replace("\\/", "/").replace("\\*", "*")) for w in tokens], phrases
+
+
+def _refuse_outside(where: str, text: str, *, after: bool) -> NoReturn:
+    if text.startswith(")"):
+        raise DataError(f"{where}: a bracket is closed that was never opened")
+    place = "after" if after else "before"
+    raise DataError(
+        f"{where}: found {text[:40]!r} {place} the tree; expected one tree on a line and nothing "
+        "else, as in (3 (2 It) (4 works))"
+    )

@@ -1,0 +1,27 @@
+"""What the tests of all classifiers share: made-up vectors for sentences of given lengths."""
+
+import torch
+
+from elmore.tasks.embedding import Embedded, Widths
+
+WIDTHS = Widths(6, 4)
+
+
+def embedded(lengths: list[int], widths: Widths = WIDTHS, padding: int = 0) -> Embedded:
+    """Draw vectors, the same for a sentence whatever stands beside it, and zeros behind its end."""
+    longest = max(lengths, default=0) + padding
+    mask = torch.arange(longest) < torch.tensor(lengths)[:, None]
+    parts = []
+    for width in widths:
+        x = torch.zeros(len(lengths), longest, width)
+        for row, length in enumerate(lengths):
+            drawn = torch.Generator().manual_seed(row)
+            x[row, :length] = torch.randn(length, width, generator=drawn)
+        parts.append(x)
+    return Embedded(parts[0], mask, parts[1])
+
+
+def rows(some: Embedded, first: int, after: int) -> Embedded:
+    """Give some of the sentences alone, without the padding they do not need."""
+    longest = int(some.mask[first:after].sum(dim=1).max())
+    return Embedded(*(part[first:after, :longest] for part in some))

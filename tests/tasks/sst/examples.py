@@ -1,0 +1,25 @@
+"""Examples that can be learned by heart, and a recipe small enough to do it."""
+
+from tests.tasks.examples import sentences
+
+SMALL = (
+    "model.hidden_dim=16",
+    "model.maxout_dims=[16]",
+    "model.maxout_dropouts=[0]",
+    "model.pool_size=2",
+    "model.dropout=0.1",
+    "model.dense_dropout=0",
+    "model.integrator_dropout=0",
+    "batch_size=4",
+    "train.rate=0.01",
+)
+ODD = ("Ann " * 40, "Bo")
+
+
+def text(number: int) -> str:
+    """Give a file of that many examples: person and place decide what is thought of it."""
+    trees = []
+    for i, rows in enumerate(sentences(number)):
+        label = i % 3 + 2 * (i // 3 % 2)
+        trees.append(f"({label} {' '.join(f'({len(word) % 5} {word})' for word, _, _ in rows)})\n")
+    return "".join(trees)
