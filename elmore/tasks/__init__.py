@@ -7,4 +7,5 @@ that the list costs nothing.
 TASKS = {
     "ner": "elmore.tasks.ner.task",
     "pos": "elmore.tasks.pos.task",
+    "srl": "elmore.tasks.srl.task",
 }
