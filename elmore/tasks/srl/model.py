@@ -74,6 +74,7 @@ class SRLModel(TaskModel):
         self.names = labels
         self.finder = PredicateFinder(widths.input, config.finder_dim, config.dropout)
         self.indicator = nn.Embedding(2, config.indicator_dim)
+        nn.init.xavier_uniform_(self.indicator.weight)  # torch's own is so wide that words drown
         self.encoder = AlternatingLSTM(
             widths.input + config.indicator_dim,
             config.hidden_dim,
