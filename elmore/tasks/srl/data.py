@@ -161,8 +161,8 @@ def _frames(rows: Sequence[_Row], columns: _Columns) -> Iterator[Frame]:
     if number != len(found):
         marked = ", ".join(rows[i].fields[columns.word] for i in found) or "none"
         raise DataError(
-            f"{where}: the sentence has {len(found)} predicates ({marked}) and {number} argument "
-            "columns; expected one for each"
+            f"{where}: the sentence has these predicates: {marked}; argument columns: {number}; "
+            "expected one for each"
         )
     places = [row.where for row in rows]
     for column, predicate in enumerate(found, start=columns.arguments):
