@@ -10,4 +10,5 @@ TASKS = {
     "squad": "elmore.tasks.squad.task",
     "sst": "elmore.tasks.sst.task",
     "snli": "elmore.tasks.snli.task",
+    "srl": "elmore.tasks.srl.task",
 }

@@ -58,33 +58,16 @@ class CRF(nn.Module):
     ) -> Float[Tensor, " B"]:
         """Give the log of the sum over all paths, for sentences of at least one column."""
         scores = _widened(scores)
-        between, start, end = self._split()
+        between, start, end = _split(self._transitions())
         total = start + scores[:, 0]  # (B, K): over all paths up to here that end in each label
         for t in range(1, scores.shape[1]):
             longer = (total[:, :, None] + between).logsumexp(dim=1) + scores[:, t]
             total = torch.where(mask[:, t, None], longer, total)
         return (total + end).logsumexp(dim=1).masked_fill(~mask[:, 0], 0.0)
 
-    @torch.no_grad()
     def decode(self, scores: Float[Tensor, "B T K"], mask: Bool[Tensor, "B T"]) -> list[list[int]]:
-        """Give the best path of each sentence (Viterbi, 1967)."""
-        if not scores.shape[1]:
-            return [[] for _ in scores]
-        scores = _widened(scores)
-        between, start, end = self._split()
-        stay = torch.arange(self.num_labels, device=scores.device)
-        best = start + scores[:, 0]
-        pointers = []  # for each later token and its label: the label before, on the best path
-        for t in range(1, scores.shape[1]):
-            longer, pointer = (best[:, :, None] + between).max(dim=1)
-            inside = mask[:, t, None]
-            best = torch.where(inside, longer + scores[:, t], best)
-            pointers.append(torch.where(inside, pointer, stay))  # past the end, none moves
-        path = [(best + end).argmax(dim=1)]
-        for pointer in reversed(pointers):
-            path.append(pointer.gather(1, path[-1][:, None]).squeeze(1))
-        rows = torch.stack(path[::-1], dim=1).tolist()
-        return [row[:length] for row, length in zip(rows, mask.sum(dim=1).tolist(), strict=True)]
+        """Give the best path of each sentence."""
+        return viterbi(scores, mask, self._transitions())
 
     def _path_score(
         self,
@@ -108,11 +91,42 @@ class CRF(nn.Module):
             return self.transitions
         return self.transitions.masked_fill(~self.allowed, _FORBIDDEN)
 
-    def _split(self) -> tuple[Float[Tensor, "K K"], Float[Tensor, " K"], Float[Tensor, " K"]]:
-        """Give what is between labels, from the start, and to the end."""
-        k = self.num_labels
-        transitions = self._transitions()
-        return transitions[:k, :k], transitions[k, :k], transitions[:k, k + 1]
+
+@torch.no_grad()
+def viterbi(
+    scores: Float[Tensor, "B T K"], mask: Bool[Tensor, "B T"], transitions: Float[Tensor, "S S"]
+) -> list[list[int]]:
+    """Give the best path of each sentence, the front of its row (Viterbi, 1967)."""
+    if not scores.shape[1]:
+        return [[] for _ in scores]
+    scores = _widened(scores)
+    between, start, end = _split(_widened(transitions))
+    stay = torch.arange(scores.shape[2], device=scores.device)
+    best = start + scores[:, 0]
+    pointers = []  # for each later token and its label: the label before, on the best path
+    for t in range(1, scores.shape[1]):
+        longer, pointer = (best[:, :, None] + between).max(dim=1)
+        inside = mask[:, t, None]
+        best = torch.where(inside, longer + scores[:, t], best)
+        pointers.append(torch.where(inside, pointer, stay))  # past the end, none moves
+    path = [(best + end).argmax(dim=1)]
+    for pointer in reversed(pointers):
+        path.append(pointer.gather(1, path[-1][:, None]).squeeze(1))
+    rows = torch.stack(path[::-1], dim=1).tolist()
+    return [row[:length] for row, length in zip(rows, mask.sum(dim=1).tolist(), strict=True)]
+
+
+def constraints(allowed: Bool[Tensor, "S S"]) -> Float[Tensor, "S S"]:
+    """Give transitions of which all that are allowed are equally good."""
+    return torch.zeros(allowed.shape, device=allowed.device).masked_fill(~allowed, _FORBIDDEN)
+
+
+def _split(
+    transitions: Float[Tensor, "S S"],
+) -> tuple[Float[Tensor, "K K"], Float[Tensor, " K"], Float[Tensor, " K"]]:
+    """Give what is between labels, from the start, and to the end."""
+    k = len(transitions) - 2
+    return transitions[:k, :k], transitions[k, :k], transitions[:k, k + 1]
 
 
 def bio_transitions(labels: Sequence[str]) -> Bool[Tensor, "S S"]:

@@ -1,0 +1,205 @@
+"""Predicates and their arguments, from the column files they are kept in.
+
+A sentence has a line a token; a column marks the predicates, and each has an argument column, in
+the order of the predicates (`props`). Three such forms are read and written; which one a file is in
+is seen from its first line:
+
+- `propbank`, the gold_conll of PropBank's releases: document, sentence, number, word, tag, parse,
+  lemma, roleset, then the arguments.
+- `conll2012`: document, part, number, word, tag, parse, lemma, roleset number, sense, speaker,
+  names, then the arguments, and coreference last.
+- `conll2005`: the word first, anything or nothing between, then the targets (a lemma or -) and the
+  arguments: the props of the task with their words pasted before them.
+"""
+
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal, NamedTuple
+
+from elmore import atomic
+from elmore.errors import DataError
+from elmore.tasks.srl.props import to_cells, to_tags
+from elmore.tasks.tagged import blocks
+
+Format = Literal["propbank", "conll2012", "conll2005"]
+
+
+@dataclass(frozen=True)
+class Frame:
+    """A predicate and what it makes of its sentence."""
+
+    predicate: int
+    """Which token it is."""
+    sense: str
+    """As the file has it: a roleset such as `leave.01`, or a lemma."""
+    tags: list[str]
+    """BIO, a tag a token; the predicate itself is V."""
+
+
+@dataclass(frozen=True)
+class Framed:
+    """A sentence and its frames; none where nobody has looked for them."""
+
+    tokens: list[str]
+    frames: list[Frame]
+
+
+class _Columns(NamedTuple):
+    word: int
+    tag: int | None
+    senses: tuple[int, ...]
+    """The last of them is - where no predicate stands."""
+    arguments: int
+    """The first of them."""
+    behind: int
+    """How many follow the last of them."""
+
+
+_PROPBANK = _Columns(word=3, tag=4, senses=(7,), arguments=8, behind=0)
+_CONLL2012 = _Columns(word=3, tag=4, senses=(6, 7), arguments=11, behind=1)
+
+
+class _Row(NamedTuple):
+    where: str
+    fields: list[str]
+
+
+def read(
+    path: str | Path,
+    *,
+    form: Format | Literal["auto"] = "auto",
+    predicates: Literal["all", "verbs"] = "all",
+) -> list[Framed]:
+    """Read the sentences of a file, those without a predicate too.
+
+    `verbs` leaves out predicates whose tag is no VB; those of CoNLL-2005 are all verbs.
+    """
+    text = list(blocks(path))
+    form = _seen(text) if form == "auto" else form
+    sentences = []
+    for block in text:
+        # in the other two, a line opens with the name of a document
+        lines = [item for item in block if form == "conll2005" or not item[1].startswith("#")]
+        if lines:
+            # props that were pasted to their words have a tab there and blanks elsewhere
+            tabs = form != "conll2005"
+            rows = [_Row(where, _fields(line, tabs=tabs)) for where, line in lines]
+            sentences.append(_sentence(rows, form, predicates))
+    if not sentences:
+        raise DataError(f"{path}: no sentence found; expected lines of words and argument columns")
+    return sentences
+
+
+def _seen(text: Sequence[Sequence[tuple[str, str]]]) -> Format:
+    """Tell the form of a file by the first line that is no comment."""
+    if text and text[0][0][1].startswith("#begin document"):
+        return "conll2012"
+    lines = (line for block in text for _, line in block if not line.startswith("#"))
+    first = _fields(next(lines, ""), tabs=True)
+    if len(first) < _PROPBANK.arguments or not all(field.isdecimal() for field in first[1:3]):
+        return "conll2005"
+    no_predicate = len(first) == _PROPBANK.arguments
+    return "propbank" if no_predicate or "*" in first[_PROPBANK.arguments] else "conll2012"
+
+
+def _fields(line: str, *, tabs: bool) -> list[str]:
+    # Not `split()`: a no-break space may be part of a token.
+    if tabs and "\t" in line:
+        return line.rstrip("\t ").split("\t")
+    return re.split("[\t ]+", line.strip("\t "))
+
+
+def _sentence(rows: Sequence[_Row], form: Format, predicates: Literal["all", "verbs"]) -> Framed:
+    columns = _columns(rows, form)
+    frames = list(_frames(rows, columns))
+    if predicates == "verbs" and columns.tag is not None:
+        frames = [f for f in frames if rows[f.predicate].fields[columns.tag].startswith("VB")]
+    return Framed([row.fields[columns.word] for row in rows], frames)
+
+
+def _columns(rows: Sequence[_Row], form: Format) -> _Columns:
+    """Say what stands where, in lines that are all as long."""
+    where, first = rows[0]
+    for row in rows:
+        if len(row.fields) != len(first):
+            raise DataError(
+                f"{row.where}: {len(row.fields)} columns, where the sentence begins with "
+                f"{len(first)}; expected the same in each of its lines"
+            )
+    if form == "conll2005":
+        return _of_2005(rows)
+    columns = _PROPBANK if form == "propbank" else _CONLL2012
+    least = columns.arguments + columns.behind
+    if len(first) < least:
+        raise DataError(
+            f"{where}: {len(first)} columns, expected {least} and one more for each predicate of "
+            f"the sentence, as {form} has them; is data.format right?"
+        )
+    return columns
+
+
+def _of_2005(rows: Sequence[_Row]) -> _Columns:
+    """Find the targets: the last column without brackets."""
+    width = len(rows[0].fields)
+    plain = [c for c in range(width) if not any(set(row.fields[c]) & set("(*)") for row in rows)]
+    target = plain[-1] if plain else 0
+    if not target:
+        raise DataError(
+            f"{rows[0].where}: expected a word, its target (a lemma or -) and a column for each "
+            f"predicate, found {' '.join(rows[0].fields)[:40]!r}; words in a file of their own are "
+            "joined to their props with `paste`"
+        )
+    return _Columns(word=0, tag=None, senses=(target,), arguments=target + 1, behind=0)
+
+
+def _frames(rows: Sequence[_Row], columns: _Columns) -> Iterator[Frame]:
+    found = [i for i, row in enumerate(rows) if row.fields[columns.senses[-1]] != "-"]
+    where, fields = rows[0]
+    number = len(fields) - columns.arguments - columns.behind
+    if number != len(found):
+        marked = ", ".join(rows[i].fields[columns.word] for i in found) or "none"
+        raise DataError(
+            f"{where}: the sentence has these predicates: {marked}; argument columns: {number}; "
+            "expected one for each"
+        )
+    places = [row.where for row in rows]
+    for column, predicate in enumerate(found, start=columns.arguments):
+        tags = to_tags([row.fields[column] for row in rows], places)
+        sense = ".".join(rows[predicate].fields[i] for i in columns.senses)
+        if "B-V" not in tags:
+            raise DataError(
+                f"{rows[predicate].where}: column {column + 1}, of {sense}, has arguments and no "
+                "predicate; expected a (V*)"
+            )
+        yield Frame(predicate, sense, tags)
+
+
+def write(path: Path, sentences: Sequence[Framed], form: Format = "conll2005") -> None:
+    """Write sentences; what a form has columns for and nobody knows is written as - or *."""
+    text = "\n".join(
+        "".join("\t".join(fields) + "\n" for fields in _lines(number, sentence, form))
+        for number, sentence in enumerate(sentences)
+    )
+    if form == "conll2012":
+        text = f"#begin document (-); part 000\n{text}\n#end document\n"
+    atomic.write(path, text.encode("utf-8", "replace"))
+
+
+def _lines(number: int, sentence: Framed, form: Format) -> Iterator[list[str]]:
+    odd = [word for word in sentence.tokens if not word or re.search(r"[\t\n ]", word)]
+    if odd:
+        raise DataError(f"a column file cannot hold a word with blanks in it, found {odd[0]!r}")
+    senses = {frame.predicate: frame.sense for frame in sentence.frames}
+    cells = [to_cells(frame.tags) for frame in sentence.frames]
+    for i, word in enumerate(sentence.tokens):
+        sense = senses.get(i, "-")
+        lemma, _, roleset = sense.rpartition(".")
+        arguments = [column[i] for column in cells]
+        begun = ["-", str(number), str(i), word, "-", "*", lemma or sense]
+        yield {
+            "propbank": [*begun, sense, *arguments],
+            "conll2012": [*begun, roleset, "-", "-", "*", *arguments, "-"],
+            "conll2005": [word, sense, *arguments],
+        }[form]

@@ -1,0 +1,104 @@
+"""How many arguments were found, counted as the scorer of CoNLL-2005 (srl-eval) counts them.
+
+An argument is right when its label and all its parts are: a C-A1 belongs to the last A1 before it,
+and both must be right for the one argument they are. A C-A1 that continues nothing is an A1, an
+R-A1 is an argument of its own, and V, the predicate, is none.
+"""
+
+import re
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from elmore.tasks.ner.data import spans
+from elmore.tasks.srl.data import Frame
+
+Argument = tuple[str, tuple[tuple[int, int], ...]]
+"""A label and its parts: first token and the one after the last."""
+
+_GROUPS: dict[str, Callable[[str], bool]] = {
+    "modifiers": lambda kind: kind.startswith(("AM-", "ARGM-")),
+    "references": lambda kind: kind.startswith("R-"),
+}
+_NUMBERED = re.compile(r"A(RG)?[0-9A]")
+
+
+def arguments(tags: Sequence[str]) -> set[Argument]:
+    """Give the arguments of a predicate."""
+    found: list[tuple[str, list[tuple[int, int]]]] = []
+    latest: dict[str, list[tuple[int, int]]] = {}
+    for first, after, label in spans(tags):
+        kind = label.removeprefix("C-")
+        if kind != label and kind in latest:
+            latest[kind].append((first, after))
+        else:
+            latest[kind] = [(first, after)]
+            found.append((kind, latest[kind]))
+    return {(kind, tuple(parts)) for kind, parts in found if kind != "V"}
+
+
+class _Tally:
+    """What was true, guessed and right, by kind."""
+
+    def __init__(self) -> None:
+        self.true: Counter[str] = Counter()
+        self.guessed: Counter[str] = Counter()
+        self.right: Counter[str] = Counter()
+
+    def add(self, true: set[tuple], guessed: set[tuple]) -> None:
+        """Count things whose kind stands first in them."""
+        for counter, some in (
+            (self.true, true),
+            (self.guessed, guessed),
+            (self.right, true & guessed),
+        ):
+            counter.update(item[0] for item in some)
+
+    def f1(self, chosen: Callable[[str], bool] = lambda kind: True) -> float:
+        """Give the harmonic mean of precision and recall over some kinds."""
+        right, guessed, true = (
+            sum(number for kind, number in counter.items() if chosen(kind))
+            for counter in (self.right, self.guessed, self.true)
+        )
+        return _percent(2 * right, guessed + true)
+
+
+def score(
+    gold: Sequence[Sequence[Frame]], predicted: Sequence[Sequence[Mapping[str, Any]]]
+) -> dict[str, float]:
+    """Compare the frames of each sentence, in percent; 0 where nothing is to be counted.
+
+    `f1`, `precision`, `recall` and what follows them by label (each numbered argument, all
+    modifiers together, all references together) are with the true predicates given. `predicate_f1`
+    is about which tokens are predicates; `end_to_end_f1` about arguments of predicates that had to
+    be found, those of a wrong one counting as wrong.
+    """
+    roles, whole, predicates = _Tally(), _Tally(), _Tally()
+    for truth, guess in zip(gold, predicted, strict=True):
+        given = {frame["predicate"]: frame["tags"] for frame in guess if frame["given"]}
+        found = {frame["predicate"]: frame["tags"] for frame in guess if frame["found"]}
+        true = {frame.predicate: arguments(frame.tags) for frame in truth}
+        for predicate, items in true.items():
+            roles.add(items, arguments(given[predicate]))
+        whole.add(
+            {(*item, predicate) for predicate, items in true.items() for item in items},
+            {(*item, place) for place, tags in found.items() for item in arguments(tags)},
+        )
+        predicates.add({("V", place) for place in true}, {("V", place) for place in found})
+    right = roles.right.total()
+    scores = {
+        "f1": roles.f1(),
+        "precision": _percent(right, roles.guessed.total()),
+        "recall": _percent(right, roles.true.total()),
+    }
+    kinds = sorted(roles.true | roles.guessed)
+    for kind in filter(_NUMBERED.fullmatch, kinds):
+        scores[f"f1_{kind}"] = roles.f1(kind.__eq__)
+    for name, chosen in _GROUPS.items():
+        if any(map(chosen, kinds)):
+            scores[f"f1_{name}"] = roles.f1(chosen)
+    return scores | {"predicate_f1": predicates.f1(), "end_to_end_f1": whole.f1()}
+
+
+def _percent(part: int, whole: int) -> float:
+    return 100 * part / whole if whole else 0.0

@@ -1,0 +1,60 @@
+"""The argument columns of CoNLL-2005 and its kin, as BIO tags and back.
+
+A column is one predicate's view of a sentence: brackets round each argument, and a star a token.
+
+    Ann   (A0*     B-A0
+    Lee      *)    I-A0
+    left   (V*)    B-V
+    .        *     O
+
+A later part of an argument is a C- (continuation) of it, and a word that refers to one an R-; both
+stay as they are, as in `B-C-A1`.
+"""
+
+import re
+from collections.abc import Sequence
+
+from elmore.errors import DataError
+from elmore.tasks.ner.data import spans
+
+_CELL = re.compile(r"(?:\((?P<label>[^()*\s]+))?\*(?P<close>\)?)")
+
+
+def to_tags(cells: Sequence[str], places: Sequence[str]) -> list[str]:
+    """Read a column; `places` says for each cell where it stands, for messages."""
+    tags: list[str] = []
+    opened, inside = "", ""  # where, and what
+    for cell, where in zip(cells, places, strict=True):
+        found = _CELL.fullmatch(cell)
+        if not found:
+            raise DataError(
+                f"{where}: expected *, (LABEL*, *) or (LABEL*) in an argument column, found "
+                f"{cell!r}; arguments may not lie inside one another"
+            )
+        label = found["label"]
+        if label and inside:
+            raise DataError(
+                f"{where}: {cell!r} opens inside ({inside}*, which {opened} opened and nothing has "
+                "closed; expected arguments one after another"
+            )
+        if label:
+            opened, inside = where, label
+            tags.append(f"B-{label}")
+        else:
+            tags.append(f"I-{inside}" if inside else "O")
+        if found["close"]:
+            if not inside:
+                raise DataError(f"{where}: {cell!r} closes an argument, and none is open")
+            inside = ""
+    if inside:
+        raise DataError(f"{opened}: ({inside}* is not closed by the end of its sentence")
+    return tags
+
+
+def to_cells(tags: Sequence[str]) -> list[str]:
+    """Write a column."""
+    cells = ["*"] * len(tags)
+    for first, after, label in spans(tags):
+        cells[first] = f"({label}*"
+        cells[after - 1] += ")"
+    return cells

@@ -1,0 +1,118 @@
+"""Semantic roles: who did what to whom, for each predicate of a sentence."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Literal
+
+import numpy as np
+import torch
+
+from elmore.tasks.embedding import Widths
+from elmore.tasks.ner.data import spans
+from elmore.tasks.srl import data, metric
+from elmore.tasks.srl.data import Framed
+from elmore.tasks.srl.model import UNLABELLED, SRLModel, SRLModelConfig
+from elmore.tasks.task import Features, Task, TaskConfig
+
+
+@dataclass(frozen=True, kw_only=True)
+class SRLData:
+    """What to read of a file."""
+
+    format: Literal["auto", "propbank", "conll2012", "conll2005"] = "auto"
+    """`auto` sees it from the first line."""
+    predicates: Literal["all", "verbs"] = "all"
+    """Also nouns and adjectives, where the file has them, or what is tagged VB alone."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class SRLConfig(TaskConfig):
+    """A recipe for semantic roles."""
+
+    data: SRLData = field(default_factory=SRLData)
+    model: SRLModelConfig = field(default_factory=SRLModelConfig)
+
+
+class SRL(Task):
+    """Label the arguments of predicates. An example is a sentence with all of its frames."""
+
+    name = "srl"
+    metric = "f1"
+    config_class = SRLConfig
+
+    config: SRLConfig
+
+    def read(self, path: Path) -> list[Framed]:
+        """Read a file of props."""
+        asked = self.config.data
+        return data.read(path, form=asked.format, predicates=asked.predicates)
+
+    def example(self, text: str, tokenize: Callable[[str], list[str]]) -> Framed:
+        """Make an example whose predicates are still to be found."""
+        return Framed(tokenize(text), [])
+
+    def sentences(self, example: Framed) -> list[list[str]]:
+        """Give the one sentence there is, however many its predicates."""
+        return [example.tokens]
+
+    def labels(self, examples: Sequence[Framed]) -> list[str]:
+        """Give every tag of the training examples."""
+        return sorted({"O"}.union(*(frame.tags for e in examples for frame in e.frames)))
+
+    def model(self, widths: Widths, labels: list[str]) -> SRLModel:
+        """Build the network."""
+        return SRLModel(self.config.model, widths, labels)
+
+    def features(self, examples: Sequence[Framed], labels: list[str], *, truth: bool) -> Features:
+        """Say which predicates stand where (F), in training their tags (F, T) and all (B, T)."""
+        frames = [(row, frame) for row, e in enumerate(examples) for frame in e.frames]
+        rows = [row for row, _ in frames]
+        predicates = [frame.predicate for _, frame in frames]
+        if not truth:
+            return {"rows": _tensor(rows), "predicates": _tensor(predicates)}
+        number = {label: i for i, label in enumerate(labels)}
+        longest = max(len(example.tokens) for example in examples)
+        is_predicate = np.zeros((len(examples), longest), dtype=bool)
+        is_predicate[rows, predicates] = True
+        # Processes that train together wait for one another's gradients, of all weights: where no
+        # frame is, one without a label is read.
+        tags = np.full((max(1, len(frames)), longest), UNLABELLED)
+        for row, (_, frame) in zip(tags, frames, strict=False):
+            row[: len(frame.tags)] = [number[tag] for tag in frame.tags]
+        return {
+            "rows": _tensor(rows or [0]),
+            "predicates": _tensor(predicates or [0]),
+            "tags": torch.from_numpy(tags),
+            "is_predicate": torch.from_numpy(is_predicate),
+        }
+
+    def score(
+        self, examples: Sequence[Framed], predictions: Sequence[list[dict[str, Any]]]
+    ) -> dict[str, float]:
+        """Count arguments that are right in label and extent."""
+        return metric.score([example.frames for example in examples], predictions)
+
+    def show(self, example: Framed, prediction: list[dict[str, Any]]) -> str:
+        """Write the sentence once for each predicate, its arguments in brackets."""
+        shown = []
+        for frame in prediction:
+            words = list(example.tokens)
+            predicate = words[frame["predicate"]]
+            for first, after, label in spans(frame["tags"]):
+                words[first] = f"[{words[first]}"
+                words[after - 1] += f" {label}]"
+            shown.append(f"{predicate}: {' '.join(words)}")
+        return "; ".join(shown) or " ".join(example.tokens)
+
+    def as_json(self, example: Framed, prediction: list[dict[str, Any]]) -> dict[str, Any]:
+        """Give tokens, and for each predicate its place and the tags."""
+        frames = [{"predicate": f["predicate"], "tags": f["tags"]} for f in prediction]
+        return {"tokens": example.tokens, "frames": frames}
+
+
+def _tensor(numbers: Sequence[int]) -> torch.Tensor:
+    return torch.tensor(numbers, dtype=torch.long)
+
+
+TASK = SRL

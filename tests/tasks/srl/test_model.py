@@ -1,0 +1,193 @@
+import itertools
+
+import pytest
+import torch
+from torch.testing import assert_close
+
+from elmore.errors import ConfigError
+from elmore.tasks import task
+from elmore.tasks.embedding import Embedded, Widths
+from elmore.tasks.srl.data import Frame, Framed
+from elmore.tasks.srl.model import UNLABELLED, SRLModel, SRLModelConfig
+
+LABELS = ["B-A0", "B-V", "I-A0", "O"]
+SMALL = SRLModelConfig(hidden_dim=6, num_layers=2, indicator_dim=3, finder_dim=4)
+EXAMPLES = [
+    Framed(["a", "b", "c", "d"], [Frame(1, "b.01", ["B-A0", "B-V", "B-A0", "I-A0"])]),
+    Framed(["e"], []),
+    Framed(
+        ["a", "b", "c"],
+        [Frame(0, "a.01", ["B-V", "O", "O"]), Frame(2, "c.01", ["B-A0", "I-A0", "B-V"])],
+    ),
+]
+
+
+def solver():
+    kind = task.find("srl")
+    return kind(task.recipe(kind))
+
+
+def built(above: int = 0) -> SRLModel:
+    return SRLModel(SMALL, Widths(5, above), LABELS).eval()
+
+
+def embedded(lengths, above: int = 0, seed: int = 1) -> Embedded:
+    torch.manual_seed(seed)
+    mask = torch.arange(max(lengths)) < torch.tensor(lengths)[:, None]
+    shape = (*mask.shape, 5 + above)
+    vectors = torch.randn(shape) * mask[:, :, None]
+    return Embedded(vectors[:, :, :5], mask, vectors[:, :, 5:])
+
+
+def cut(whole: Embedded, row: int, length: int) -> Embedded:
+    return Embedded(*(part[row : row + 1, :length] for part in whole))
+
+
+def features(examples=EXAMPLES, *, truth: bool = True):
+    return solver().features(examples, LABELS, truth=truth)
+
+
+def test_features_are_a_row_for_each_predicate():
+    found = features()
+    assert found["rows"].tolist() == [0, 2, 2]
+    assert found["predicates"].tolist() == [1, 0, 2]
+    assert found["is_predicate"].int().tolist() == [[0, 1, 0, 0], [0, 0, 0, 0], [1, 0, 1, 0]]
+    none = UNLABELLED
+    assert found["tags"].tolist() == [[0, 1, 0, 2], [1, 3, 3, none], [0, 2, 1, none]]
+    assert set(features(truth=False)) == {"rows", "predicates"}
+
+
+def test_the_loss_is_the_sum_over_each_sentence_by_itself():
+    model, whole = built(), embedded([4, 1, 3])
+    total, count = model(whole, features())
+    # 4 + 3 + 3 labels, and 4 + 1 + 3 times whether a token is a predicate
+    assert count.item() == 18
+    parts = [
+        model(cut(whole, row, len(example.tokens)), features([example]))
+        for row, example in enumerate(EXAMPLES)
+    ]
+    assert_close(total, sum(part.total for part in parts))
+    assert sum(part.count.item() for part in parts) == 18
+
+
+def test_a_batch_without_a_predicate_teaches_the_finder_and_leaves_no_weight_out():
+    model = built()
+    total, count = model(cut(embedded([4, 1, 3]), 1, 1), features(EXAMPLES[1:2]))
+    assert count.item() == 1
+    total.backward()
+    assert all(weight.grad is not None for weight in model.parameters())
+    assert not any(weight.grad.any() for weight in model.encoder.parameters())
+    assert all(weight.grad.any() for weight in model.finder.scores.parameters())
+
+
+def test_the_encoder_knows_which_token_is_the_predicate():
+    model, whole = built(), embedded([4])
+    scores = model._labels(whole, torch.tensor([0, 0]), torch.tensor([1, 2]))
+    assert (scores[0] - scores[1]).abs().max() > 1e-3
+
+
+def test_labels_are_those_of_the_best_path_that_is_bio():
+    model, whole = built(), embedded([4, 3], seed=3)
+    torch.nn.init.normal_(model.scores.bias, std=2.0)
+    given = {"rows": torch.tensor([0, 0, 1]), "predicates": torch.tensor([1, 2, 0])}
+    scores = model._labels(whole, **given).tolist()
+    frames = model.predict(whole, given)
+    predicted = [
+        next(frame["tags"] for frame in frames[row] if frame["predicate"] == predicate)
+        for row, predicate in zip(given["rows"].tolist(), given["predicates"].tolist(), strict=True)
+    ]
+    for tags, seen, length in zip(predicted, scores, (4, 4, 3), strict=True):
+        paths = [
+            path
+            for path in itertools.product(LABELS, repeat=length)
+            if all(
+                after != "I-A0" or before in ("B-A0", "I-A0")
+                for before, after in itertools.pairwise(("", *path))
+            )
+        ]
+        assert len(paths) < len(LABELS) ** length
+        value = {
+            path: sum(seen[t][LABELS.index(tag)] for t, tag in enumerate(path)) for path in paths
+        }
+        assert tags == list(max(paths, key=value.__getitem__))
+
+
+def test_frames_are_those_given_and_those_found():
+    model, whole = built(), embedded([4, 1, 3])
+    found = model.finder(whole) > 0
+    frames = model.predict(whole, features(truth=False))
+    for row, (example, some) in enumerate(zip(EXAMPLES, frames, strict=True)):
+        places = {frame["predicate"] for frame in some if frame["found"]}
+        assert places == {i for i in range(len(example.tokens)) if found[row, i]}
+        given = [frame["predicate"] for frame in some if frame["given"]]
+        assert given == [frame.predicate for frame in example.frames]
+        assert all(len(frame["tags"]) == len(example.tokens) for frame in some)
+        assert all(frame["given"] or frame["found"] for frame in some)
+
+
+def test_raw_text_gets_frames_for_what_is_found_alone():
+    model, whole = built(), embedded([4, 1, 3])
+    with torch.no_grad():
+        model.finder.scores.bias.fill_(100.0)
+    nothing = features([Framed(e.tokens, []) for e in EXAMPLES], truth=False)
+    places = [[f["predicate"] for f in some] for some in model.predict(whole, nothing)]
+    assert places == [[0, 1, 2, 3], [0], [0, 1, 2]]
+    with torch.no_grad():
+        model.finder.scores.bias.fill_(-100.0)
+    assert model.predict(whole, nothing) == [[], [], []]
+
+
+def test_padding_company_and_pieces_change_nothing(monkeypatch):
+    from elmore.tasks.srl import model as module
+
+    model, whole = built(), embedded([4, 1, 3])
+    together = model.predict(whole, features(truth=False))
+    for row, example in enumerate(EXAMPLES):
+        alone = model.predict(
+            cut(whole, row, len(example.tokens)), features([example], truth=False)
+        )
+        assert alone == together[row : row + 1]
+    monkeypatch.setattr(module, "_AT_ONCE", 1)
+    assert model.predict(whole, features(truth=False)) == together
+
+
+def test_layers_above_the_encoder_are_looked_at():
+    model, whole = built(above=2), embedded([4, 1, 3], above=2)
+    other = whole._replace(above=whole.above + 1)
+    rows = torch.tensor([0])
+    assert (model._labels(whole, rows, rows) - model._labels(other, rows, rows)).abs().max() > 1e-3
+    assert model(whole, features()).total.isfinite()
+
+
+def test_a_sentence_of_no_tokens_has_no_frames():
+    nothing = Embedded(
+        torch.zeros(1, 0, 5), torch.zeros(1, 0, dtype=torch.bool), torch.zeros(1, 0, 0)
+    )
+    assert built().predict(nothing, features([Framed([], [])], truth=False)) == [[]]
+
+
+def test_bfloat16_will_do():
+    model, whole = built().bfloat16(), embedded([4, 1, 3])
+    rounded = Embedded(whole.vectors.bfloat16(), whole.mask, whole.above.bfloat16())
+    model(rounded, features()).total.backward()
+    assert len(model.predict(rounded, features(truth=False))) == 3
+
+
+@pytest.mark.parametrize("wrong", [{"num_layers": 0}, {"dropout": 1.0}, {"finder_dim": 0}])
+def test_impossible_sizes_are_refused(wrong):
+    with pytest.raises(ConfigError, match=f"model.{next(iter(wrong))} must be"):
+        SRLModelConfig(**wrong)
+
+
+def test_frames_are_shown_on_one_line():
+    srl = solver()
+    example = srl.example("Ann Lee left to rest", str.split)
+    assert example == Framed(["Ann", "Lee", "left", "to", "rest"], [])
+    leave = {"predicate": 2, "tags": ["B-A0", "I-A0", "B-V", "B-AM-PRP", "I-AM-PRP"]}
+    rest = {"predicate": 4, "tags": ["B-A0", "I-A0", "O", "O", "B-V"]}
+    assert srl.show(example, [leave, rest]) == (
+        "left: [Ann Lee A0] [left V] [to rest AM-PRP]; rest: [Ann Lee A0] left to [rest V]"
+    )
+    assert srl.show(example, []) == "Ann Lee left to rest"
+    found = [{"given": False, "found": True, **leave}]
+    assert srl.as_json(example, found) == {"tokens": example.tokens, "frames": [leave]}
