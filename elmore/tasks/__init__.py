@@ -5,6 +5,7 @@ that the list costs nothing.
 """
 
 TASKS = {
+    "coref": "elmore.tasks.coref.task",
     "ner": "elmore.tasks.ner.task",
     "pos": "elmore.tasks.pos.task",
 }
