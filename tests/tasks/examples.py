@@ -41,7 +41,7 @@ def write(task: str, path: Path, number: int = 20) -> Path:
 
 def small(task: str) -> list[str]:
     """Say over a task's recipe what makes it small."""
-    return [*_of(task).SMALL, "batch_size=8", "train.rate=0.02", "train.epochs=30"]
+    return ["batch_size=8", "train.rate=0.02", "train.epochs=30", *_of(task).SMALL]
 
 
 def _of(task: str) -> ModuleType:

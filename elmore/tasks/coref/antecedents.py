@@ -5,8 +5,8 @@
 
 m says how much of a mention a span is, a how well two go together.
 
-Shapes: M spans in the order of the text, A earlier ones that each looks back at, G width of a
-span's vector.
+Shapes: M spans in the order of the text, A earlier ones that each looks back at, C = 1 + A choices,
+the first of which is none, G width of a span's vector.
 """
 
 import torch
@@ -75,14 +75,14 @@ def with_none(
     pair: Float[Tensor, "M A"],
     earlier: Int[Tensor, "M A"],
     there: Bool[Tensor, "M A"],
-) -> Float[Tensor, "M 1+A"]:
+) -> Float[Tensor, "M C"]:
     """Give s(i, j) for none, in front, and for the spans looked back at."""
     scores = (mention[:, None] + mention[earlier] + pair).masked_fill(~there, _NEVER)
     return torch.cat([scores.new_zeros(len(scores), 1), scores], dim=1)
 
 
 def loss(
-    scores: Float[Tensor, "M 1+A"],
+    scores: Float[Tensor, "M C"],
     clusters: Int[Tensor, " M"],
     earlier: Int[Tensor, "M A"],
     there: Bool[Tensor, "M A"],

@@ -41,6 +41,8 @@ class CorefModelConfig:
     """How many spans are kept."""
     max_antecedents: int = 100
     """How many kept spans each looks back at."""
+    mention_loss: float = 1.0
+    """What it weighs that a kept span is a true mention or not; the paper has it at 0."""
 
     def __post_init__(self) -> None:
         sizes = ("hidden_dim", "num_layers", "score_dim", "feature_dim")
@@ -52,9 +54,10 @@ class CorefModelConfig:
                 raise ConfigError(
                     f"model.{name} must be from 0 to below 1, found {getattr(self, name)}"
                 )
-        if self.spans_per_token <= 0:
+        if self.spans_per_token <= 0 or self.mention_loss < 0:
             raise ConfigError(
-                f"model.spans_per_token must be above 0, found {self.spans_per_token}"
+                "model.spans_per_token must be above 0 and model.mention_loss not negative, found "
+                f"{self.spans_per_token} and {self.mention_loss}"
             )
 
 

@@ -16,7 +16,7 @@ from elmore.tasks.coref.document import Assembly, Document
 from elmore.tasks.tagged import blocks
 
 _NUM_COLUMNS = 10
-_COMMENT = re.compile(r"#\s*(newdoc(?:\s+id)?|speaker|global\.Entity)\s*(?:=\s*(.*?))?\s*")
+_COMMENT = re.compile(r"#\s*(newdoc|speaker|global\.Entity)(?:\s+id)?\s*(?:=\s*(.*?))?\s*")
 _BRACKET = re.compile(r"(\()?([^()]+)(\))?")
 _PIECE = re.compile(r"(.*)\[(\d+)/(\d+)\]")
 
@@ -28,28 +28,38 @@ def read(path: str | Path, *, unbalanced: Unbalanced = "refuse") -> Iterator[Doc
     for block in blocks(path):
         sentence = _Sentence(unbalanced)
         for where, line in block:
-            if not line.startswith("#"):
-                sentence.add(where, line, place)
-                continue
-            match = _COMMENT.fullmatch(line)
-            if match and match[1].startswith("newdoc"):
+            said, value = _comment(line)
+            if said == "newdoc":
                 if document:
                     yield document.document()
-                document, place = Assembly(where, match[2] or ""), 0
-            elif match and match[1] == "speaker":
-                sentence.speaker = match[2] or ""
-            elif match:
-                place = _place(match[2] or "")
-        if not sentence.tokens:
-            continue
-        if document is None:
-            raise DataError(
-                f"{block[0][0]}: a sentence before the first document; expected a line such as "
-                "'# newdoc id = name', or '#begin document (name); part 000' of CoNLL-2012"
+                document, place = Assembly(where, value), 0
+            elif said == "speaker":
+                sentence.speaker = value
+            elif said == "global.Entity":
+                place = _place(value)
+            elif not line.startswith("#"):
+                sentence.add(where, line, place)
+        if sentence.tokens:
+            _begun(document, block[0][0]).add(
+                sentence.tokens, sentence.speaker, sentence.brackets.mentions()
             )
-        document.add(sentence.tokens, sentence.speaker, sentence.brackets.mentions())
     if document:
         yield document.document()
+
+
+def _comment(line: str) -> tuple[str, str]:
+    """Give what a comment says, if it is one of those that matter."""
+    match = _COMMENT.fullmatch(line)
+    return (match[1], match[2] or "") if match else ("", "")
+
+
+def _begun(document: Assembly | None, where: str) -> Assembly:
+    if document is None:
+        raise DataError(
+            f"{where}: a sentence before the first document; expected a line such as "
+            "'# newdoc id = name', or '#begin document (name); part 000' of CoNLL-2012"
+        )
+    return document
 
 
 def _place(described: str) -> int:

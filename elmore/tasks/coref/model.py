@@ -4,19 +4,25 @@ A biLSTM reads each sentence. All spans of a document up to some width are score
 best are kept, and each looks back at the nearest of them. What is learned is that a span goes back
 to any that is truly of its cluster, or to none.
 
+Beyond the paper, true mentions are all kept in training, and the score of a mention also learns by
+itself what is one (`mention_loss`). Otherwise a mention that is not kept teaches nothing, and with
+few documents the model settles where none is kept.
+
 Spans are scored a piece of the text at a time, and pairs some at a time, so that in prediction
 memory grows with the tokens, and with the kept spans times `max_antecedents`, by a number each.
 
-Shapes: B sentences, T tokens of a document, S width of what the encoder gives, I of its input.
+Shapes: T tokens of a document, S width of what the encoder gives, I of its input, M spans, A
+earlier ones that each looks back at, C = 1 + A choices.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from itertools import accumulate, pairwise
 from typing import NamedTuple
 
 import torch
-from jaxtyping import Float, Int
+from jaxtyping import Bool, Float, Int
 from torch import Tensor
+from torch.nn import functional
 
 from elmore.tasks.coref import antecedents
 from elmore.tasks.coref.antecedents import PairScore
@@ -47,9 +53,11 @@ class Linked(NamedTuple):
 
     spans: list[tuple[int, int]]
     """First and last token."""
-    scores: Float[Tensor, "M 1+A"]
+    mention: Float[Tensor, " M"]
+    """How much of a mention each is."""
+    scores: Float[Tensor, "M C"]
     earlier: Int[Tensor, "M A"]
-    there: Tensor
+    there: Bool[Tensor, "M A"]
 
 
 class CorefModel(TaskModel):
@@ -71,17 +79,16 @@ class CorefModel(TaskModel):
         Of a document beyond `max_tokens`, training sees a run of sentences that is drawn anew.
         """
         total, count = embedded.vectors.new_zeros(()), 0
-        true = {tuple(row[:3]): row[3] for row in features["mentions"].tolist()}
+        mentions = features["mentions"].tolist()
         for text in self.texts(embedded, features):
             if not len(text.states):
                 continue
-            found = self.linked(text)
-            places = _places(text)
-            clusters = [
-                true.get((*places[first], places[last][1]), 0) for first, last in found.spans
-            ]
+            true = self._true(text, mentions)
+            found = self.linked(text, true)
+            clusters = [true.get(span, 0) for span in found.spans]
             labels = torch.tensor(clusters, device=total.device)
             total = total + antecedents.loss(found.scores, labels, found.earlier, found.there)
+            total = total + self.config.mention_loss * _mention_loss(found.mention, labels > 0)
             count += len(clusters)
         return Loss(total, torch.tensor(count, device=total.device))
 
@@ -108,7 +115,8 @@ class CorefModel(TaskModel):
             here = slice(done, done + len(rows))
             sizes = [lengths[row] for row in rows]
             inside = mask[here]
-            speakers = features["speakers"][list(rows)].repeat_interleave(inside.sum(dim=1))
+            speakers = features["speakers"][rows.start : rows.stop]
+            speakers = speakers.repeat_interleave(inside.sum(dim=1))
             yield Text(states[here][inside], inputs[here][inside], speakers, rows, sizes)
             done += len(rows)
 
@@ -125,9 +133,9 @@ class CorefModel(TaskModel):
         allowed = candidates(text.lengths, self.config.max_width)
         return pruned(scores, allowed, max(1, int(self.config.spans_per_token * num_tokens)))
 
-    def linked(self, text: Text) -> Linked:
-        """Score what each kept span goes back to."""
-        kept = self.kept(text)
+    def linked(self, text: Text, also: Iterable[tuple[int, int]] = ()) -> Linked:
+        """Score what each kept span, and each of some more, goes back to."""
+        kept = sorted({*self.kept(text), *also})
         spans = torch.tensor(kept, device=text.states.device)
         vectors = self.spans(text.states, text.inputs, spans)
         mention = self.mention(self.spans.first(vectors))
@@ -135,7 +143,17 @@ class CorefModel(TaskModel):
         earlier, there = antecedents.looked_back_at(len(kept), most, spans.device)
         pair = self.pair(vectors, text.speakers[spans[:, 0]], earlier)
         scores = antecedents.with_none(mention, pair, earlier, there)
-        return Linked(kept, scores, earlier, there)
+        return Linked(kept, mention, scores, earlier, there)
+
+    def _true(self, text: Text, mentions: list[list[int]]) -> dict[tuple[int, int], int]:
+        """Give the clusters of the true mentions that can be found, by first and last token."""
+        before = dict(zip(text.rows, accumulate(text.lengths, initial=0), strict=False))
+        length = dict(zip(text.rows, text.lengths, strict=True))
+        return {
+            (before[row] + first, before[row] + last): cluster
+            for row, first, last, cluster in mentions
+            if last < length.get(row, 0) and last - first < self.config.max_width
+        }
 
     def _clusters(self, text: Text) -> list[list[list[int]]]:
         if not len(text.states):
@@ -152,6 +170,12 @@ class CorefModel(TaskModel):
             for start, end in found.spans
         ]
         return [[mentions[number] for number in cluster] for cluster in linked(links)]
+
+
+def _mention_loss(scores: Float[Tensor, " M"], true: Bool[Tensor, " M"]) -> Float[Tensor, ""]:
+    """Take a score for the log-odds of being a mention."""
+    target = true.to(scores.dtype)
+    return functional.binary_cross_entropy_with_logits(scores, target, reduction="sum")
 
 
 def _places(text: Text) -> list[tuple[int, int]]:
