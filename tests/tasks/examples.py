@@ -3,6 +3,7 @@
 import importlib
 from pathlib import Path
 from types import ModuleType
+from typing import Any
 
 import torch
 
@@ -42,6 +43,17 @@ def write(task: str, path: Path, number: int = 20) -> Path:
 def small(task: str) -> list[str]:
     """Say over a task's recipe what makes it small."""
     return ["batch_size=8", "train.rate=0.02", "train.epochs=30", *_of(task).SMALL]
+
+
+def typed(task: str, example: Any) -> str:
+    """Write an example as a person types it, its tokens set apart."""
+    own = getattr(_of(task), "typed", None)
+    return own(example) if own else " ".join(example.tokens)
+
+
+def odd(task: str) -> tuple[str, ...]:
+    """Give texts that a person might type, unlike the examples."""
+    return getattr(_of(task), "ODD", ("Ann " * 40, "", "Bo"))
 
 
 def _of(task: str) -> ModuleType:

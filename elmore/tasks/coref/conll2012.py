@@ -94,28 +94,29 @@ def _finish(
 
 
 def lines(documents: Iterable[Document]) -> Iterator[str]:
-    """Write documents: words, speakers and entities, and nothing in the other columns."""
+    """Write documents: words, speakers and entities, and nothing in the other columns.
+
+    A blank in the name of a document or a speaker becomes `_`; one in a word is refused.
+    """
     for document in documents:
         yield f"{BEGIN} ({document.name}); part {document.part:03}"
-        name = _column(document.name or "-", "name", document)
+        name = _joined(document.name)
         rows = zip(document.sentences, document.speakers, marks(document), strict=True)
         for tokens, speaker, brackets in rows:
-            said_by = _column(speaker or "-", "speaker", document)
-            for place, (token, here) in enumerate(zip(tokens, brackets, strict=True)):
-                word = _column(token, "word", document)
+            for place, (word, here) in enumerate(zip(tokens, brackets, strict=True)):
+                if not word or re.search("[ \t\n]", word):
+                    raise DataError(
+                        f"{document.name}: {word!r} cannot be a word of CoNLL-2012, whose columns "
+                        "have blanks between them; write CoNLL-U instead"
+                    )
                 before = [name, str(document.part), str(place), word, "-", "*", "-", "-", "-"]
-                yield "\t".join([*before, said_by, "*", _entity(here)])
+                yield "\t".join([*before, _joined(speaker), "*", _entity(here)])
             yield ""
         yield "#end document"
 
 
-def _column(text: str, what: str, document: Document) -> str:
-    if not text or re.search("[ \t\n]", text):
-        raise DataError(
-            f"{document.name}: {text!r} cannot be a {what} of CoNLL-2012, whose columns have "
-            "blanks between them; write CoNLL-U instead"
-        )
-    return text
+def _joined(name: str) -> str:
+    return re.sub("[ \t\n]+", "_", name) or "-"
 
 
 def _entity(here: Marks) -> str:

@@ -1,12 +1,13 @@
 """Coreference: which phrases of a text speak of the same thing."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import torch
 
-from elmore.tasks.coref import data, metric
+from elmore.tasks.coref import conll2012, data, metric
 from elmore.tasks.coref.config import CorefConfig
 from elmore.tasks.coref.document import Document, Mention, ordered, without_singletons
 from elmore.tasks.coref.model import CorefModel
@@ -98,6 +99,11 @@ class Coref(Task):
             for cluster in ordered(prediction)
         ]
         return {"sentences": example.sentences, "clusters": clusters}
+
+    def written(self, examples: Sequence[Document], predictions: Sequence[Found]) -> Iterator[str]:
+        """Give the lines of a file of predictions, as the reference scorer reads them."""
+        pairs = zip(examples, predictions, strict=True)
+        return conll2012.lines(replace(doc, clusters=ordered(found)) for doc, found in pairs)
 
 
 def _innermost(span: tuple[Mention, int]) -> tuple[int, int]:

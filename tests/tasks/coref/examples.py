@@ -1,6 +1,10 @@
 """Examples that can be learned by heart, and a recipe small enough to do it."""
 
+from elmore.tasks.coref.document import Document
+
 SMALL = (
+    "train.rate=0.01",
+    "train.epochs=100",
     "characters.num_filters=16",
     "characters.embedding_dim=8",
     "model.hidden_dim=16",
@@ -34,3 +38,8 @@ def text(number: int) -> str:
                 lines.append("")
                 row = 0
     return "\n".join(lines) + "\n"
+
+
+def typed(example: Document) -> str:
+    """Write an example as a person types it: a blank line always ends a sentence."""
+    return "\n\n".join(map(" ".join, example.sentences))

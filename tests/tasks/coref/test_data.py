@@ -247,8 +247,10 @@ def test_a_word_with_a_blank_needs_conllu(tmp_path):
     document = Document([["1 000", "x"]], ["Ann Lee"], [], "d")
     data.write(path, [document])
     assert data.read(path) == [document]
-    with pytest.raises(DataError, match=r"cannot be a speaker of CoNLL-2012.*write CoNLL-U"):
+    with pytest.raises(DataError, match=r"'1 000' cannot be a word of CoNLL-2012.*write CoNLL-U"):
         data.write(path, [document], "conll2012")
+    data.write(path, [Document([["x"]], ["Ann Lee"], [], "d e")], "conll2012")
+    assert data.read(path) == [Document([["x"]], ["Ann_Lee"], [], "d e")]
 
 
 @pytest.fixture(scope="module")

@@ -302,6 +302,20 @@ def test_a_prediction_is_shown_on_one_line_and_told_to_programs():
     ]
 
 
+def test_predictions_are_written_as_the_reference_scorer_reads_them():
+    some = Document([["Ann", "Lee"], ["She"]], ["Bo", ""], [], "d", 2)
+    lines = list(coref().written([some], [[[[0, 0, 2], [1, 0, 1]]]]))
+    assert lines == [
+        "#begin document (d); part 002",
+        "d\t2\t0\tAnn\t-\t*\t-\t-\t-\tBo\t*\t(1",
+        "d\t2\t1\tLee\t-\t*\t-\t-\t-\tBo\t*\t1)",
+        "",
+        "d\t2\t0\tShe\t-\t*\t-\t-\t-\t-\t*\t(1)",
+        "",
+        "#end document",
+    ]
+
+
 def test_raw_text_is_cut_into_sentences_and_tokens():
     pytest.importorskip("sentencex")
     made = coref().example("Ann left. She saw it.\n\nBo did, too.", str.split)
