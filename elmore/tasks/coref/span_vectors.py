@@ -16,6 +16,8 @@ from torch.nn import functional
 from elmore.tasks.coref.config import CorefModelConfig
 from elmore.tasks.layers.attention import masked_softmax
 
+_SPANS = 1024  # whose tokens are brought together at a time
+
 
 class Score(nn.Module):
     """A feed-forward score from its first hidden layer on."""
@@ -60,8 +62,9 @@ class SpanVectors(nn.Module):
         inside = tokens <= end[:, None]
         tokens = tokens.clamp(max=len(states) - 1)
         shares = masked_softmax(self.attention(states).squeeze(-1)[tokens], inside)
-        head = (shares[:, None].to(inputs.dtype) @ inputs[tokens]).squeeze(1)
-        return torch.cat([states[start], states[end], head, self.widths(end - start)], dim=-1)
+        pieces = zip(shares.to(inputs.dtype).split(_SPANS), tokens.split(_SPANS), strict=True)
+        heads = torch.cat([(share[:, None] @ inputs[those]).squeeze(1) for share, those in pieces])
+        return torch.cat([states[start], states[end], heads, self.widths(end - start)], dim=-1)
 
     def first_of_all(
         self,

@@ -9,7 +9,7 @@ from torch.testing import assert_close
 
 from elmore.errors import ConfigError
 from elmore.tasks import task
-from elmore.tasks.coref import antecedents
+from elmore.tasks.coref import antecedents, span_vectors
 from elmore.tasks.coref.antecedents import PairScore, looked_back_at
 from elmore.tasks.coref.config import CorefModelConfig
 from elmore.tasks.coref.document import Document, Mention
@@ -64,7 +64,9 @@ TWO = [
 ]
 
 
-def test_a_spans_head_is_a_mean_by_attention_over_its_tokens():
+@pytest.mark.parametrize("at_a_time", [1, 3, 1024])
+def test_a_spans_head_is_a_mean_by_attention_over_its_tokens(monkeypatch, at_a_time):
+    monkeypatch.setattr(span_vectors, "_SPANS", at_a_time)
     spans = SpanVectors(SMALL, 8, 6)
     states, inputs = torch.randn(5, 8), torch.randn(5, 6)
     chosen = [(0, 0), (1, 3), (3, 4), (4, 4)]
