@@ -7,8 +7,9 @@ that the list costs nothing.
 TASKS = {
     "ner": "elmore.tasks.ner.task",
     "pos": "elmore.tasks.pos.task",
-    "squad": "elmore.tasks.squad.task",
     "sst": "elmore.tasks.sst.task",
     "snli": "elmore.tasks.snli.task",
+    "squad": "elmore.tasks.squad.task",
     "srl": "elmore.tasks.srl.task",
+    "coref": "elmore.tasks.coref.task",
 }

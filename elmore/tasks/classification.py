@@ -51,6 +51,12 @@ class Classification(Task):
 
     metric = "accuracy"
 
+    closed_labels = True
+
+    def truth(self, example: Labelled) -> list[str]:
+        """Give the one label."""
+        return [example.label]
+
     def labels(self, examples: Sequence[Labelled]) -> list[str]:
         """Give every label of the training examples."""
         return sorted({example.label for example in examples})

@@ -60,6 +60,10 @@ class SRL(Task):
         """Give every tag of the training examples."""
         return sorted({"O"}.union(*(frame.tags for e in examples for frame in e.frames)))
 
+    def truth(self, example: Framed) -> list[str]:
+        """Give the tags of all frames."""
+        return [tag for frame in example.frames for tag in frame.tags]
+
     def model(self, widths: Widths, labels: list[str]) -> SRLModel:
         """Build the network."""
         return SRLModel(self.config.model, widths, labels)

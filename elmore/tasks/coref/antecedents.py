@@ -1,0 +1,97 @@
+"""Which earlier span a span goes back to, or none.
+
+    s(i, j) = m(i) + m(j) + a(i, j),   s(i, none) = 0
+    P(j)    = softmax of s(i, ·) over none and the earlier spans
+
+m says how much of a mention a span is, a how well two go together.
+
+Shapes: M spans in the order of the text, A earlier ones that each looks back at, C = 1 + A choices,
+the first of which is none, G width of a span's vector.
+"""
+
+import torch
+from jaxtyping import Bool, Float, Int
+from torch import Tensor, nn
+
+from elmore.tasks.coref.config import CorefModelConfig
+from elmore.tasks.coref.span_vectors import Score
+
+_PAIRS = 1 << 14  # scored at a time
+_NEVER = -1e30  # not infinity, whose gradient is no number
+_BUCKETS = (2, 3, 4, 5, 8, 16, 32, 64)  # distances, in spans, at which a new one begins
+
+
+def looked_back_at(
+    num_spans: int, most: int, device: torch.device
+) -> tuple[Int[Tensor, "M A"], Bool[Tensor, "M A"]]:
+    """Give the spans before each span, the nearest first, and which of these there are."""
+    back = torch.arange(1, max(1, min(most, num_spans - 1)) + 1, device=device)
+    earlier = torch.arange(num_spans, device=device)[:, None] - back
+    return earlier.clamp(min=0), earlier >= 0
+
+
+class PairScore(nn.Module):
+    """How well two spans go together: of both, of their product, distance and speakers."""
+
+    def __init__(self, config: CorefModelConfig, span_dim: int) -> None:
+        super().__init__()
+        self.later = nn.Linear(span_dim, config.score_dim)
+        self.earlier = nn.Linear(span_dim, config.score_dim, bias=False)
+        self.product = nn.Linear(span_dim, config.score_dim, bias=False)
+        self.distances = nn.Embedding(len(_BUCKETS) + 1, config.feature_dim)
+        self.speakers = nn.Embedding(3, config.feature_dim)  # unknown, another, the same
+        self.features = nn.Linear(2 * config.feature_dim, config.score_dim, bias=False)
+        self.score = Score(config.score_dim, config.dropout)
+
+    def forward(
+        self,
+        spans: Float[Tensor, "M G"],
+        speakers: Int[Tensor, " M"],
+        earlier: Int[Tensor, "M A"],
+    ) -> Float[Tensor, "M A"]:
+        """Score each span with the ones before it, the nearest first; speaker 0 is unknown."""
+        num_earlier = earlier.shape[1]
+        buckets = torch.tensor(_BUCKETS, device=spans.device)
+        away = torch.arange(1, num_earlier + 1, device=spans.device)
+        distances = self.distances(torch.bucketize(away, buckets, right=True))  # (A, features)
+        as_later, as_earlier = self.later(spans), self.earlier(spans)
+        found = []
+        for rows in torch.arange(len(spans), device=spans.device).split(
+            max(1, _PAIRS // num_earlier)
+        ):
+            others, said = earlier[rows], speakers[rows, None]
+            same = 1 + (said == speakers[others]).long()
+            same = same.masked_fill((said == 0) | (speakers[others] == 0), 0)
+            features = [distances.expand(len(rows), -1, -1), self.speakers(same)]
+            first = as_later[rows, None] + as_earlier[others]
+            first = first + self.features(torch.cat(features, dim=-1))
+            first = first + self.product(spans[rows, None] * spans[others])
+            found.append(self.score(first))
+        return torch.cat(found)
+
+
+def with_none(
+    mention: Float[Tensor, " M"],
+    pair: Float[Tensor, "M A"],
+    earlier: Int[Tensor, "M A"],
+    there: Bool[Tensor, "M A"],
+) -> Float[Tensor, "M C"]:
+    """Give s(i, j) for none, in front, and for the spans looked back at."""
+    scores = (mention[:, None] + mention[earlier] + pair).masked_fill(~there, _NEVER)
+    return torch.cat([scores.new_zeros(len(scores), 1), scores], dim=1)
+
+
+def loss(
+    scores: Float[Tensor, "M C"],
+    clusters: Int[Tensor, " M"],
+    earlier: Int[Tensor, "M A"],
+    there: Bool[Tensor, "M A"],
+) -> Float[Tensor, ""]:
+    """Give minus the log of the sum of P over all true antecedents, summed over spans.
+
+    A span of no cluster (0), or the first of its cluster that is in sight, goes back to none.
+    """
+    right = there & (clusters[:, None] == clusters[earlier]) & (clusters[:, None] > 0)
+    right = torch.cat([~right.any(dim=1, keepdim=True), right], dim=1)
+    true = scores.masked_fill(~right, _NEVER).logsumexp(dim=1)
+    return (scores.logsumexp(dim=1) - true).sum()

@@ -1,0 +1,150 @@
+"""Coreference in CoNLL-U, as GUM, OntoGUM and CorefUD have it: `Entity=` in the last column.
+
+`# newdoc id = …` opens a document, `# speaker = …` stands above a sentence. The value of `Entity`
+is a row of brackets, such as `3)(5-person(8-place)`: an entity, and what more is known of it, which
+`# global.Entity = eid-etype-…` describes. A mention in pieces, `(3[1/2]` … `3[2/2])`, is read as
+the stretch from its first token to its last.
+"""
+
+import re
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+
+from elmore.errors import DataError
+from elmore.tasks.coref.brackets import Brackets, Marks, Unbalanced, marks
+from elmore.tasks.coref.document import Assembly, Document
+from elmore.tasks.tagged import blocks
+
+_NUM_COLUMNS = 10
+_COMMENT = re.compile(r"#\s*(newdoc|speaker|global\.Entity)(?:\s+id)?\s*(?:=\s*(.*?))?\s*")
+_BRACKET = re.compile(r"(\()?([^()]+)(\))?")
+_PIECE = re.compile(r"(.*)\[(\d+)/(\d+)\]")
+
+
+def read(path: str | Path, *, unbalanced: Unbalanced = "refuse") -> Iterator[Document]:
+    """Read the documents of a file, as the words that have lines: of `don't`, written 3-4, two."""
+    document: Assembly | None = None
+    place = 0  # of the entity's name, in what an opening bracket says
+    for block in blocks(path):
+        sentence = _Sentence(unbalanced)
+        for where, line in block:
+            said, value = _comment(line)
+            if said == "newdoc":
+                if document:
+                    yield document.document()
+                document, place = Assembly(where, value), 0
+            elif said == "speaker":
+                sentence.speaker = value
+            elif said == "global.Entity":
+                place = _place(value)
+            elif not line.startswith("#"):
+                sentence.add(where, line, place)
+        if sentence.tokens:
+            _begun(document, block[0][0]).add(
+                sentence.tokens, sentence.speaker, sentence.brackets.mentions()
+            )
+    if document:
+        yield document.document()
+
+
+def _comment(line: str) -> tuple[str, str]:
+    """Give what a comment says, if it is one of those that matter."""
+    match = _COMMENT.fullmatch(line)
+    return (match[1], match[2] or "") if match else ("", "")
+
+
+def _begun(document: Assembly | None, where: str) -> Assembly:
+    if document is None:
+        raise DataError(
+            f"{where}: a sentence before the first document; expected a line such as "
+            "'# newdoc id = name', or '#begin document (name); part 000' of CoNLL-2012"
+        )
+    return document
+
+
+def _place(described: str) -> int:
+    """Say which field of a bracket is the entity's name; the first unless it is said."""
+    fields = described.split("-")
+    return next((fields.index(name) for name in ("eid", "GRP") if name in fields), 0)
+
+
+class _Sentence:
+    """A sentence whose lines come in."""
+
+    def __init__(self, unbalanced: Unbalanced) -> None:
+        self.tokens: list[str] = []
+        self.speaker = ""
+        self.brackets = Brackets(unbalanced)
+
+    def add(self, where: str, line: str, place: int) -> None:
+        fields = line.split("\t")
+        if len(fields) != _NUM_COLUMNS:
+            raise DataError(
+                f"{where}: a line of CoNLL-U has {_NUM_COLUMNS} columns, tabs between them, found "
+                f"{len(fields)} in {line[:40]!r}"
+            )
+        number, word = fields[0], fields[1]
+        if not re.fullmatch(r"\d+([-.]\d+)?", number):
+            raise DataError(
+                f"{where}: expected the number of a word, such as 3, 3-4 or 8.1, found {number!r}"
+            )
+        if not word:
+            raise DataError(f"{where}: the second column, the word, is empty")
+        start = len(self.tokens)
+        if number.isdecimal():
+            self.tokens.append(word)
+        for note in fields[-1].split("|"):
+            name, _, value = note.partition("=")
+            if name == "Entity":
+                self._take(where, value, place, start)
+
+    def _take(self, where: str, value: str, place: int, start: int) -> None:
+        """Take the brackets of a word; those of a node that nobody wrote go around the next."""
+        found = list(_BRACKET.finditer(value))
+        whole = bool(found) and "".join(match[0] for match in found) == value
+        names = [_name(match[2], place) for match in found]
+        if not (whole and all(names) and all(match[1] or match[3] for match in found)):
+            raise DataError(
+                f"{where}: expected brackets such as '(3', '3)' or '(3)' after 'Entity=', found "
+                f"{value!r}"
+            )
+        for match, name in zip(found, names, strict=True):
+            piece = _PIECE.fullmatch(name)
+            first = last = True
+            if piece:
+                name, first, last = piece[1], piece[2] == "1", piece[2] == piece[3]
+            if match[1] and first:
+                self.brackets.open(name, start, where)
+            if match[3] and last:
+                self.brackets.close(name, len(self.tokens), where)
+
+
+def _name(inside: str, place: int) -> str:
+    """Give the entity of a bracket; one that closes may say the entity alone."""
+    fields = inside.split("-")
+    return fields[place] if place < len(fields) else fields[0]
+
+
+def lines(documents: Iterable[Document]) -> Iterator[str]:
+    """Write documents: words and entities, and nothing in the columns between."""
+    for document in documents:
+        name = document.name if not document.part else f"{document.name}_{document.part}"
+        yield f"# newdoc id = {name}"
+        yield "# global.Entity = eid"
+        rows = zip(document.sentences, document.speakers, marks(document), strict=True)
+        for number, (tokens, speaker, brackets) in enumerate(rows, start=1):
+            yield f"# sent_id = {name}-{number}"
+            if speaker:
+                yield f"# speaker = {speaker}"
+            for place, (token, here) in enumerate(zip(tokens, brackets, strict=True), start=1):
+                if not token or "\t" in token or "\n" in token:
+                    raise DataError(f"{name}: {token!r} cannot be a word of CoNLL-U")
+                yield "\t".join([str(place), token, *"_______", _entity(here)])
+            yield ""
+
+
+def _entity(here: Marks) -> str:
+    found = [f"{entity})" for entity in here.closing]
+    found += [f"({entity}" for entity in here.opening]
+    found += [f"({entity})" for entity in here.alone]
+    return f"Entity={''.join(found)}" if found else "_"

@@ -1,0 +1,98 @@
+"""A text and what its phrases refer to."""
+
+import logging
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from elmore.errors import DataError
+
+_log = logging.getLogger(__name__)
+
+
+class Mention(NamedTuple):
+    """A stretch of a sentence."""
+
+    sentence: int
+    start: int
+    end: int
+    """The token after its last."""
+
+
+Cluster = list[Mention]
+"""The mentions of one thing, in the order of the text."""
+
+
+@dataclass(frozen=True)
+class Document:
+    """Sentences, and the clusters of mentions in them. No mention is in two clusters."""
+
+    sentences: list[list[str]]
+    speakers: list[str]
+    """Of each sentence; empty where nobody knows."""
+    clusters: list[Cluster]
+    """In the order of their first mentions."""
+    name: str = ""
+    part: int = 0
+    """Files of CoNLL-2012 divide long documents."""
+
+
+def ordered(clusters: Iterable[Iterable[Sequence[int]]]) -> list[Cluster]:
+    """Give clusters, and the mentions in each, in the order of the text."""
+    return sorted(sorted(Mention(*mention) for mention in cluster) for cluster in clusters)
+
+
+def without_singletons(clusters: Iterable[Cluster]) -> list[Cluster]:
+    """Leave out what is mentioned once, as OntoNotes does: it corefers with nothing."""
+    return [cluster for cluster in clusters if len(cluster) > 1]
+
+
+class Bracketed(NamedTuple):
+    """A mention as a file has it."""
+
+    entity: str
+    start: int
+    end: int
+    where: str
+    """The line that opens it."""
+
+
+class Assembly:
+    """A document whose sentences come in one after another."""
+
+    def __init__(self, where: str, name: str, part: int = 0) -> None:
+        self.where, self.name, self.part = where, name, part
+        self._sentences: list[list[str]] = []
+        self._speakers: list[str] = []
+        self._entities: dict[str, Cluster] = {}
+        self._owner: dict[Mention, str] = {}
+
+    def add(self, tokens: list[str], speaker: str, mentions: Iterable[Bracketed]) -> None:
+        """Add a sentence.
+
+        Of a stretch that is said to be two things, the one whose bracket opens first counts: a
+        model, and every score, gives it one cluster.
+        """
+        for entity, start, end, where in mentions:
+            mention = Mention(len(self._sentences), start, end)
+            owner = self._owner.setdefault(mention, entity)
+            cluster = self._entities.setdefault(entity, [])
+            if owner != entity:
+                _log.warning(
+                    "%s: %r is marked as %s and as %s; the first counts",
+                    where,
+                    " ".join(tokens[start:end])[:40],
+                    owner,
+                    entity,
+                )
+            elif mention not in cluster:
+                cluster.append(mention)
+        self._sentences.append(tokens)
+        self._speakers.append(speaker)
+
+    def document(self) -> Document:
+        """Give the whole."""
+        if not self._sentences:
+            raise DataError(f"{self.where}: document {self.name!r} is empty; expected sentences")
+        clusters = ordered(filter(None, self._entities.values()))
+        return Document(self._sentences, self._speakers, clusters, self.name, self.part)

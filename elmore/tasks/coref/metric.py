@@ -1,0 +1,133 @@
+"""How like the true clusters the found ones are: MUC, B3, CEAFe, and their mean.
+
+As the reference scorer has it (Pradhan et al., 2014): what is counted is added up over documents,
+and nothing is done about mentions that only one side has.
+
+    MUC    links: a cluster of n mentions has n - 1, less one for each further piece that the other
+           side's clusters cut it into (Vilain et al., 1995)
+    B3     mentions: the share of a mention's cluster that its other cluster has too (Bagga and
+           Baldwin, 1998)
+    CEAFe  clusters: how alike the two sides are, 2 |K & R| / (|K| + |R|), each cluster paired
+           with one of the other side, at best (Luo, 2005)
+"""
+
+from collections import Counter
+from collections.abc import Hashable, Iterable, Sequence
+from typing import NamedTuple
+
+import numpy as np
+
+from elmore.tasks.coref.assignment import best_pairs
+
+Clusters = Sequence[Sequence[Hashable]]
+
+
+class Counted(NamedTuple):
+    """What is right of what there is, on both sides."""
+
+    true_right: float = 0.0
+    true: float = 0.0
+    found_right: float = 0.0
+    found: float = 0.0
+
+    def plus(self, other: "Counted") -> "Counted":
+        """Add two documents up."""
+        return Counted(*(a + b for a, b in zip(self, other, strict=True)))
+
+    @property
+    def recall(self) -> float:
+        """In percent; 0 where there is nothing."""
+        return _percent(self.true_right, self.true)
+
+    @property
+    def precision(self) -> float:
+        """In percent; 0 where there is nothing."""
+        return _percent(self.found_right, self.found)
+
+    @property
+    def f1(self) -> float:
+        """Give the harmonic mean of both."""
+        both = self.precision + self.recall
+        return 2 * self.precision * self.recall / both if both else 0.0
+
+
+def score(gold: Iterable[Clusters], predicted: Iterable[Clusters]) -> dict[str, float]:
+    """Compare the clusters of documents, in percent.
+
+    `average` is the mean of the F1 of `muc`, `b3` and `ceafe`; `mentions` says how many true
+    mentions were found, whatever their cluster.
+    """
+    counters = {"muc": muc, "b3": b3, "ceafe": ceafe, "mentions": mentions}
+    sums = dict.fromkeys(counters, Counted())
+    for truth, guess in zip(gold, predicted, strict=True):
+        for name, counter in counters.items():
+            sums[name] = sums[name].plus(counter(truth, guess))
+    names = ("muc", "b3", "ceafe")
+    scores = {"average": sum(sums[name].f1 for name in names) / len(names)}
+    for name, counted in sums.items():
+        scores[name] = counted.f1
+        scores[f"{name}_precision"] = counted.precision
+        scores[f"{name}_recall"] = counted.recall
+    return scores
+
+
+def muc(truth: Clusters, guess: Clusters) -> Counted:
+    """Count links."""
+    return Counted(*_links(truth, guess), *_links(guess, truth))
+
+
+def b3(truth: Clusters, guess: Clusters) -> Counted:
+    """Count mentions, each by the share of its cluster that is right."""
+    return Counted(*_shares(truth, guess), *_shares(guess, truth))
+
+
+def ceafe(truth: Clusters, guess: Clusters) -> Counted:
+    """Count clusters, each by how like it is to the one it is paired with."""
+    overlaps = np.zeros((len(truth), len(guess)))
+    number = _numbers(guess)
+    for row, cluster in enumerate(truth):
+        for mention in cluster:
+            if mention in number:
+                overlaps[row, number[mention]] += 1
+    sizes = np.array([len(c) for c in truth])[:, None] + np.array([len(c) for c in guess])
+    alike = 2 * overlaps / sizes
+    total = float(sum(alike[pair] for pair in best_pairs(alike)))
+    return Counted(total, len(truth), total, len(guess))
+
+
+def mentions(truth: Clusters, guess: Clusters) -> Counted:
+    """Count mentions that are in any cluster of both."""
+    true, found = set(_numbers(truth)), set(_numbers(guess))
+    both = len(true & found)
+    return Counted(both, len(true), both, len(found))
+
+
+def _numbers(clusters: Clusters) -> dict[Hashable, int]:
+    return {mention: number for number, cluster in enumerate(clusters) for mention in cluster}
+
+
+def _links(clusters: Clusters, others: Clusters) -> tuple[int, int]:
+    """Give the links of clusters that the others keep, and all links."""
+    number = _numbers(others)
+    right = total = 0
+    for cluster in clusters:
+        pieces = {number[mention] for mention in cluster if mention in number}
+        alone = sum(mention not in number for mention in cluster)
+        right += len(cluster) - len(pieces) - alone
+        total += len(cluster) - 1
+    return right, total
+
+
+def _shares(clusters: Clusters, others: Clusters) -> tuple[float, int]:
+    """Give the shares of mentions, and the number of mentions."""
+    number = _numbers(others)
+    right, total = 0.0, 0
+    for cluster in clusters:
+        together = Counter(number[mention] for mention in cluster if mention in number)
+        right += sum(count * count for count in together.values()) / len(cluster)
+        total += len(cluster)
+    return right, total
+
+
+def _percent(part: float, whole: float) -> float:
+    return 100 * part / whole if whole else 0.0

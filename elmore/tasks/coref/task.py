@@ -1,0 +1,115 @@
+"""Coreference: which phrases of a text speak of the same thing."""
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from elmore.tasks.coref import conll2012, data, metric
+from elmore.tasks.coref.config import CorefConfig
+from elmore.tasks.coref.document import Document, Mention, ordered, without_singletons
+from elmore.tasks.coref.model import CorefModel
+from elmore.tasks.embedding import Widths
+from elmore.tasks.task import Features, Task
+from elmore.text import sentences
+
+Found = list[list[list[int]]]
+"""Clusters of mentions: sentence, first token, the token after the last."""
+
+
+class Coref(Task):
+    """Find the clusters of mentions in a document."""
+
+    name = "coref"
+    metric = "average"
+    config_class = CorefConfig
+
+    config: CorefConfig
+
+    def read(self, path: Path) -> list[Document]:
+        """Read a file of CoNLL-U or CoNLL-2012."""
+        return data.read(path, unbalanced=self.config.data.unbalanced)
+
+    def example(self, text: str, tokenize: Callable[[str], list[str]]) -> Document:
+        """Cut a text into sentences and these into tokens."""
+        cut = [tokenize(text[start:end]) for start, end in sentences.split(text)]
+        tokens = [sentence for sentence in cut if sentence]
+        return Document(tokens, [""] * len(tokens), [])
+
+    def sentences(self, example: Document) -> list[list[str]]:
+        """Give the sentences of the document."""
+        return example.sentences
+
+    def labels(self, examples: Sequence[Document]) -> list[str]:
+        """Give none: a cluster is of its document alone."""
+        return []
+
+    def model(self, widths: Widths, labels: list[str]) -> CorefModel:
+        """Build the network."""
+        return CorefModel(self.config.model, widths, self.config.data.max_tokens)
+
+    def features(self, examples: Sequence[Document], labels: list[str], *, truth: bool) -> Features:
+        """Give the number of rows of each document, and the speaker of each, 0 for unknown.
+
+        The truth is `mentions`: row, first and last token, and cluster, from 1; what is mentioned
+        once is none.
+        """
+        speakers: list[int] = []
+        mentions: list[tuple[int, int, int, int]] = []
+        clusters = 0
+        for example in examples:
+            rows = len(speakers)
+            numbers = {"": 0}
+            speakers += [numbers.setdefault(name, len(numbers)) for name in example.speakers]
+            for cluster in without_singletons(example.clusters):
+                clusters += 1
+                mentions += [(rows + m.sentence, m.start, m.end - 1, clusters) for m in cluster]
+        found = {
+            "rows": torch.tensor([len(example.sentences) for example in examples]),
+            "speakers": torch.tensor(speakers, dtype=torch.long),
+        }
+        if truth:
+            found["mentions"] = torch.tensor(mentions, dtype=torch.long).reshape(-1, 4)
+        return found
+
+    def score(self, examples: Sequence[Document], predictions: Sequence[Found]) -> dict[str, float]:
+        """Compare clusters of two mentions and more."""
+        gold = [without_singletons(example.clusters) for example in examples]
+        return metric.score(gold, [without_singletons(ordered(found)) for found in predictions])
+
+    def show(self, example: Document, prediction: Found) -> str:
+        """Put mentions in brackets, with the numbers of their clusters."""
+        words = [list(sentence) for sentence in example.sentences]
+        clusters = enumerate(ordered(prediction), start=1)
+        spans = [(mention, number) for number, cluster in clusters for mention in cluster]
+        for (sentence, start, end), number in sorted(spans, key=_innermost):
+            words[sentence][start] = f"[{words[sentence][start]}"
+            words[sentence][end - 1] += f" {number}]"
+        return " ".join(word for sentence in words for word in sentence)
+
+    def as_json(self, example: Document, prediction: Found) -> dict[str, Any]:
+        """Give the sentences, and clusters of mentions with their words."""
+        clusters = [
+            [
+                {**m._asdict(), "text": " ".join(example.sentences[m.sentence][m.start : m.end])}
+                for m in cluster
+            ]
+            for cluster in ordered(prediction)
+        ]
+        return {"sentences": example.sentences, "clusters": clusters}
+
+    def written(self, examples: Sequence[Document], predictions: Sequence[Found]) -> Iterator[str]:
+        """Give the lines of a file of predictions, as the reference scorer reads them."""
+        pairs = zip(examples, predictions, strict=True)
+        return conll2012.lines(replace(doc, clusters=ordered(found)) for doc, found in pairs)
+
+
+def _innermost(span: tuple[Mention, int]) -> tuple[int, int]:
+    """Sort the shorter first, so that brackets which close at one place nest."""
+    mention, number = span
+    return mention.end - mention.start, number
+
+
+TASK = Coref

@@ -1,0 +1,45 @@
+"""Examples that can be learned by heart, and a recipe small enough to do it."""
+
+from elmore.tasks.coref.document import Document
+
+SMALL = (
+    "train.rate=0.01",
+    "train.epochs=100",
+    "characters.num_filters=16",
+    "characters.embedding_dim=8",
+    "model.hidden_dim=16",
+    "model.score_dim=16",
+    "model.feature_dim=4",
+    "model.input_dropout=0",
+    "model.dropout=0",
+    "model.max_width=3",
+    "model.max_antecedents=20",
+)
+
+# words, and the entities at each: 1 and 2 are mentioned again, and the last sentence has neither
+_STORIES = (
+    "Ann/(1 Lee/1) saw Rome/(2) . She/(1) left it/(2) again . Bo left New York .",
+    "Cy/(1 Young/ Jr./1) left New/(2 York/2) . He/(1) saw it/(2) . Bo saw Rome .",
+)
+
+
+def text(number: int) -> str:
+    """Give a file of a document for each ten examples that are asked for."""
+    lines = []
+    for place in range(max(1, number // 10)):
+        lines.append(f"# newdoc id = story{place}")
+        row = 0
+        for item in _STORIES[place % 2].split():
+            word, _, entity = item.partition("/")
+            row += 1
+            note = f"Entity={entity}" if entity else "_"
+            lines.append("\t".join([str(row), word, *"_______", note]))
+            if word == ".":
+                lines.append("")
+                row = 0
+    return "\n".join(lines) + "\n"
+
+
+def typed(example: Document) -> str:
+    """Write an example as a person types it: a blank line always ends a sentence."""
+    return "\n\n".join(map(" ".join, example.sentences))

@@ -1,0 +1,284 @@
+import os
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from elmore.errors import DataError
+from elmore.tasks.coref import data
+from elmore.tasks.coref.document import Document, Mention, ordered
+
+FORMATS = ("conllu", "conll2012")
+
+
+def conllu(*sentences: str, head: str = "# newdoc id = d\n") -> str:
+    """Write sentences of words, some with `/` and their entities."""
+    blocks = []
+    for sentence in sentences:
+        rows = []
+        for place, item in enumerate(sentence.split(), start=1):
+            word, _, entity = item.partition("/")
+            note = f"A=b|Entity={entity}|C=d" if entity else "_"
+            rows.append("\t".join([str(place), word, *"_______", note]))
+        blocks.append("\n".join(rows) + "\n")
+    return head + "\n".join(blocks)
+
+
+def conll2012(*sentences: str, head: str = "#begin document (nw/d); part 003\n") -> str:
+    blocks = []
+    for sentence in sentences:
+        rows = []
+        for place, item in enumerate(sentence.split()):
+            word, _, entity = item.partition("/")
+            before = ["nw/d", "3", str(place), word, "NN", "*", "-", "-", "-", "Ann_Lee", "*"]
+            rows.append("   ".join([*before, entity or "-"]))
+        blocks.append("\n".join(rows) + "\n")
+    return head + "\n".join(blocks) + "#end document\n"
+
+
+def read(tmp_path, text: str, **options) -> list[Document]:
+    path = tmp_path / "some.txt"
+    path.write_text(text)
+    return data.read(path, **options)
+
+
+def refused(tmp_path, text: str, **options) -> str:
+    with pytest.raises(DataError) as caught:
+        read(tmp_path, text, **options)
+    return str(caught.value).removeprefix(str(tmp_path / "some.txt"))
+
+
+def test_brackets_are_mentions_by_entity(tmp_path):
+    text = conllu("Ann/(7 and/ her/(7)(9 dog/9)7) left/ .", "She/(7) saw/ it/(9) .")
+    (document,) = read(tmp_path, text)
+    assert document.name == "d"
+    assert document.sentences[1] == ["She", "saw", "it", "."]
+    assert document.clusters == [
+        [Mention(0, 0, 4), Mention(0, 2, 3), Mention(1, 0, 1)],
+        [Mention(0, 2, 4), Mention(1, 2, 3)],
+    ]
+
+
+def test_conll2012_says_the_same(tmp_path):
+    text = conll2012("Ann/(7 and her/(7)|(9 dog/9)|7) left .", "She/(7) saw it/(9) .")
+    (document,) = read(tmp_path, text)
+    assert (document.name, document.part) == ("nw/d", 3)
+    assert document.speakers == ["Ann_Lee"] * 2
+    assert document.clusters == [
+        [Mention(0, 0, 4), Mention(0, 2, 3), Mention(1, 0, 1)],
+        [Mention(0, 2, 4), Mention(1, 2, 3)],
+    ]
+
+
+def test_mentions_of_different_entities_may_cross(tmp_path):
+    for text in (conllu("a/(1 b/(2 c/1) d/2)"), conll2012("a/(1 b/(2 c/1) d/2)")):
+        (document,) = read(tmp_path, text)
+        assert document.clusters == [[Mention(0, 0, 3)], [Mention(0, 1, 4)]]
+
+
+def test_what_more_a_bracket_says_is_passed_over(tmp_path):
+    text = conllu("Ann/(person-3-giv:act(new-4) Lee/person-3) she/(person-3-acc)")
+    described = text.replace("\n", "\n# global.Entity = etype-GRP-infstat\n", 1)
+    (document,) = read(tmp_path, described)
+    assert document.clusters == [[Mention(0, 0, 1)], [Mention(0, 0, 2), Mention(0, 2, 3)]]
+    text = conllu("Ann/(e3-person-1 Lee/e3) she/(e3-person-1)")
+    assert read(tmp_path, text)[0].clusters == [[Mention(0, 0, 2), Mention(0, 2, 3)]]
+
+
+def test_a_mention_in_pieces_is_the_stretch_they_lie_in(tmp_path):
+    text = conllu("in/(e1[1/2]) or out/(e1[2/2]-x of/ it/e1[2/2]) it/(e1)")
+    (document,) = read(tmp_path, text)
+    assert document.clusters == [[Mention(0, 0, 5), Mention(0, 5, 6)]]
+
+
+def test_words_are_those_with_lines_and_comments_are_read(tmp_path):
+    row = "{}\t{}\t_\t_\t_\t_\t_\t_\t_\t{}\n"
+    text = (
+        "# newdoc id = d\n# global.Entity = GRP\n# speaker = Ann\n# text = don't he\n"
+        + row.format("1-2", "don't", "_")
+        + row.format("1", "do", "_")
+        + row.format("2", "n't", "_")
+        + row.format("2.1", "zero", "Entity=(5)(6")  # nobody wrote it
+        + row.format("3", "he", "Entity=6)(5)")
+        + "\n"
+        + row.format("1", "Yes", "_")
+    )
+    (document,) = read(tmp_path, text)
+    assert document.sentences == [["do", "n't", "he"], ["Yes"]]
+    assert document.speakers == ["Ann", ""]
+    assert document.clusters == [[Mention(0, 2, 3)]]  # 6 opens first; 5 is the same stretch
+
+
+def test_documents_end_where_the_next_begins(tmp_path):
+    text = conllu("a/(1) b/(1)") + "\n" + conllu("c/(1) d/(1)", head="# newdoc id = e\n")
+    assert [(d.name, d.clusters) for d in read(tmp_path, text)] == [
+        ("d", [[Mention(0, 0, 1), Mention(0, 1, 2)]]),
+        ("e", [[Mention(0, 0, 1), Mention(0, 1, 2)]]),
+    ]
+    text = conll2012("a/(1) b/(1)") + conll2012("c d/(1)")
+    assert [d.sentences for d in read(tmp_path, text)] == [[["a", "b"]], [["c", "d"]]]
+
+
+def test_a_stretch_in_two_entities_is_of_the_first_and_there_is_a_warning(tmp_path, caplog):
+    (document,) = read(tmp_path, conllu("a/(1(2 b/2)1) c/(2) d/(1)"))
+    assert document.clusters == [[Mention(0, 0, 2), Mention(0, 3, 4)], [Mention(0, 2, 3)]]
+    (message,) = caplog.messages
+    assert "some.txt:2: 'a b' is marked as 1 and as 2; the first counts" in message
+    (document,) = read(tmp_path, conllu("a/(1(1 b/1)1) c/(1)"))
+    assert document.clusters == [[Mention(0, 0, 2), Mention(0, 2, 3)]]
+
+
+@pytest.mark.parametrize("written", [conllu, conll2012])
+def test_unbalanced_brackets_are_named_with_their_line(tmp_path, written):
+    assert refused(tmp_path, written("a b/3)")) == (
+        ":3: '3)' closes a mention that is not open; expected '(3' before it in the sentence"
+    )
+    assert refused(tmp_path, written("a/(3 b", "c/3)")) == (
+        ":2: '(3' is still open at the end of the sentence; expected '3)' on a later line"
+    )
+
+
+@pytest.mark.parametrize("written", [conllu, conll2012])
+def test_unbalanced_brackets_can_be_dropped(tmp_path, caplog, written):
+    text = written("a/(1) b/3)", "c/(3 d/(1)")
+    (document,) = read(tmp_path, text, unbalanced="drop")
+    assert document.clusters == [[Mention(0, 0, 1), Mention(1, 1, 2)]]
+    assert [message.split(": ")[1][:4] for message in caplog.messages] == ["'3)'", "'(3'"]
+
+
+@pytest.mark.parametrize("entity", ["3", "()", "(3))", "((3)", ")3(", "(-x)"])
+def test_what_are_no_brackets_is_named(tmp_path, entity):
+    message = refused(tmp_path, conllu(f"a b/{entity}"))
+    assert message == (
+        f":3: expected brackets such as '(3', '3)' or '(3)' after 'Entity=', found {entity!r}"
+    )
+    message = refused(tmp_path, conll2012(f"a b/{entity}"))
+    assert message.startswith(":3: expected '-' or brackets such as '(12|(3)|4)'")
+
+
+def test_ragged_columns_are_named(tmp_path):
+    assert refused(tmp_path, conllu("a b") + "3\tc\n") == (
+        ":4: a line of CoNLL-U has 10 columns, tabs between them, found 2 in '3\\tc'"
+    )
+    assert ":2: expected the number of a word" in refused(
+        tmp_path, conllu("a").replace("1\t", "x\t")
+    )
+    assert refused(tmp_path, "#begin document (d); part 000\nd 0 0 a\n") == (
+        ":2: a line of CoNLL-2012 has 12 columns or more, found 4 in 'd 0 0 a'"
+    )
+    ragged = conll2012("a b").replace("Ann_Lee   *   -\n#end", "Ann_Lee   *   *   -\n#end")
+    assert refused(tmp_path, ragged) == (":3: found 13 columns where the sentence has 12 above")
+
+
+def test_a_file_without_documents_is_refused(tmp_path):
+    assert "no document found; expected CoNLL-U" in refused(tmp_path, "")
+    assert refused(tmp_path, conllu("a b", head="")).startswith(
+        ":1: a sentence before the first document; expected a line such as '# newdoc id = name'"
+    )
+    assert refused(tmp_path, conll2012("a") + "\nnw/d 0 0 b - * - - - - * -\n").startswith(
+        ":5: a sentence outside of any document"
+    )
+    assert ":1: expected '#begin document (name)" in refused(tmp_path, "#begin document x\n")
+
+
+def test_an_empty_document_is_refused(tmp_path):
+    text = "# newdoc id = none\n\n" + conllu("a b")
+    assert refused(tmp_path, text) == ":1: document 'none' is empty; expected sentences"
+    text = "#begin document (none); part 000\n#end document\n"
+    assert refused(tmp_path, text) == ":1: document 'none' is empty; expected sentences"
+
+
+def cross(one: tuple[int, int, int], other: tuple[int, int, int]) -> bool:
+    (row, a, b), (other_row, c, d) = sorted([one, other])
+    return row == other_row and a < c < b < d
+
+
+Spans = list[tuple[int, int, int]]
+
+
+@st.composite
+def parts(draw) -> tuple[list[list[str]], list[str], list[Spans]]:
+    """Make sentences, speakers, and clusters that cross one another, but not themselves."""
+    words = st.text(st.characters(exclude_categories=("Z", "C")), min_size=1, max_size=3)
+    sentences = draw(st.lists(st.lists(words, min_size=1, max_size=5), min_size=1, max_size=3))
+    spans = st.sampled_from(
+        [
+            (row, start, end)
+            for row, tokens in enumerate(sentences)
+            for start in range(len(tokens))
+            for end in range(start + 1, len(tokens) + 1)
+        ]
+    )
+    chosen = draw(st.lists(st.tuples(spans, st.integers(0, 3)), max_size=12))
+    entities: dict[int, Spans] = {}
+    seen = set()
+    for span, entity in chosen:
+        found = entities.setdefault(entity, [])
+        if span not in seen and not any(cross(span, other) for other in found):
+            found.append(span)
+            seen.add(span)
+    speakers = [draw(st.sampled_from(["", "Ann"])) for _ in sentences]
+    return sentences, speakers, [cluster for cluster in entities.values() if cluster]
+
+
+@pytest.mark.parametrize("form", FORMATS)
+@given(made=st.lists(parts(), min_size=1, max_size=3))
+def test_what_is_written_is_read_again(tmp_path_factory, form, made):
+    written = [Document(tokens, said, ordered(found), "some") for tokens, said, found in made]
+    path = tmp_path_factory.getbasetemp() / f"written.{form}"
+    data.write(path, written, form)
+    assert data.read(path) == written
+
+
+@pytest.mark.parametrize("form", FORMATS)
+def test_what_cannot_be_written_is_named_and_nothing_is_left(tmp_path, form):
+    path = tmp_path / "file.txt"
+    crossing = Document([list("abcd")], [""], [[Mention(0, 0, 3), Mention(0, 1, 4)]], "d")
+    with pytest.raises(DataError, match=r"'a b c' and 'b c d' in sentence 0 .* are one entity"):
+        data.write(path, [crossing], form)
+    with pytest.raises(DataError, match=r"cannot be a word of"):
+        data.write(path, [Document([["a\tb"]], [""], [], "d")], form)
+    assert not path.exists()
+
+
+def test_a_word_with_a_blank_needs_conllu(tmp_path):
+    path = tmp_path / "file.txt"
+    document = Document([["1 000", "x"]], ["Ann Lee"], [], "d")
+    data.write(path, [document])
+    assert data.read(path) == [document]
+    with pytest.raises(DataError, match=r"'1 000' cannot be a word of CoNLL-2012.*write CoNLL-U"):
+        data.write(path, [document], "conll2012")
+    data.write(path, [Document([["x"]], ["Ann Lee"], [], "d e")], "conll2012")
+    assert data.read(path) == [Document([["x"]], ["Ann_Lee"], [], "d e")]
+
+
+@pytest.fixture(scope="module")
+def ontogum() -> Path:
+    folder = os.environ.get("ELMORE_DATA")
+    if not folder:
+        pytest.skip("ELMORE_DATA is not set: OntoGUM is not here")
+    return Path(folder) / "tasks" / "coref"
+
+
+@pytest.mark.parametrize(("part", "number"), [("train", 177), ("dev", 30), ("test", 30)])
+def test_ontogum_is_read_whole(ontogum, part, number):
+    documents = data.read(ontogum / f"ontogum-{part}.conllu.xz")
+    assert len(documents) == number
+    assert any(any(document.speakers) for document in documents)
+    assert all(document.clusters for document in documents)
+
+
+@pytest.mark.parametrize("form", FORMATS)
+def test_ontogum_survives_writing(ontogum, tmp_path, form):
+    documents = data.read(ontogum / "ontogum-dev.conllu.xz")
+    data.write(tmp_path / "again", documents, form)
+    assert data.read(tmp_path / "again") == documents
+
+
+def test_a_slip_in_the_released_file_is_found_and_can_be_passed_over(ontogum, caplog):
+    path = ontogum / "ontogum-gentle-ood.conllu.xz"
+    with pytest.raises(DataError, match=r"gentle-ood\.conllu\.xz:16712: '3\)' closes a mention"):
+        data.read(path)
+    assert len(data.read(path, unbalanced="drop")) == 26
+    assert any(":16702: '(2' is still open" in message for message in caplog.messages)
