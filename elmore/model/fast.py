@@ -39,12 +39,11 @@ class FastLSTM(ProjectedLSTM):
         self._inputs, self._recurrent = Product(layer.input), Product(layer.recurrent)
         self._projection = None if layer.projection is None else Product(layer.projection)
         self._bias = whole_bias(layer.bias.detach(), layer.config.forget_bias)
-        self._no_bias = torch.zeros_like(self._bias)  # it is in what the inputs say
 
     @torch.no_grad()
     def drive(self, inputs: Float[Tensor, "B T I"]) -> Float[Tensor, "B T G"]:
         """Give what the inputs alone say to the gates."""
-        return (self._inputs(inputs.flatten(0, 1)) + self._bias).unflatten(0, inputs.shape[:2])
+        return self._inputs(inputs.flatten(0, 1)).unflatten(0, inputs.shape[:2])
 
     @torch.no_grad()
     def forward(
@@ -80,7 +79,7 @@ class FastLSTM(ProjectedLSTM):
             flags = alive[step], fresh[step + 1]
             gates = self._recurrent(output).add_(said)
             clip = self.config.cell_clip
-            kernels.cell_step(gates, self._no_bias, cell, *flags, to.cell, clip, hidden, cell)
+            kernels.cell_step(gates, self._bias, cell, *flags, to.cell, clip, hidden, cell)
             projected, clip = hidden, None
             if self._projection is not None:
                 projected, clip = self._projection(hidden), self.config.output_clip

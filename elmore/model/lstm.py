@@ -51,8 +51,7 @@ class ProjectedLSTM(nn.Module):
 
     def drive(self, inputs: Float[Tensor, "B T D"]) -> Float[Tensor, "B T G"]:
         """Give what the inputs alone say to the gates: the part that needs no state."""
-        bias = reference.whole_bias(self.bias, self.config.forget_bias)
-        return reference.drive(inputs, self.input, bias)
+        return reference.drive(inputs, self.input)
 
     def forward(
         self,

@@ -56,8 +56,7 @@ class Case:
         inputs, output, cell, *rest = leaves
         weights = LSTMWeights(*rest, *[None] * (not self.projection))
         if self.driven:
-            bias = reference.whole_bias(weights.bias, self.forget_bias)
-            inputs = reference.drive(inputs, weights.input, bias)
+            inputs = reference.drive(inputs, weights.input)
             weights = weights._replace(input=None)
         outputs, end = kernel.run(
             inputs,
@@ -191,12 +190,12 @@ def test_a_reader_is_the_definition_and_changes_nothing_it_is_given(kernel, case
 
 
 def test_a_step_in_c_leaves_double_precision_to_torch():
-    gates, driven = torch.randn(2, 8, 3, dtype=torch.double)
-    cells, shown = torch.randn(2, 2, 3, dtype=torch.double).unbind()
-    expected = [each.clone() for each in (gates, driven, cells, shown)]
+    gates, driven, cells, shown = torch.randn(4, 8, 3, dtype=torch.double)
+    given = [gates, driven, torch.randn(8, dtype=torch.double), cells[:2], shown[:2]]
+    expected = [each.clone() for each in given]
     in_place.step(*expected, 3.0)
-    in_c.step(gates, driven, cells, shown, 3.0)
-    assert_close([cells, shown], expected[2:], rtol=0, atol=0)
+    in_c.step(*given, 3.0)
+    assert_close(given[3:], expected[3:], rtol=0, atol=0)
 
 
 @pytest.mark.skipif(not in_c.available(), reason="no C compiler is here")
@@ -217,14 +216,14 @@ def test_cells_in_c_are_those_of_the_definition(case):
 def test_a_step_in_c_bears_any_number_and_every_lane_gets_the_same_bits(clip, columns):
     extremes = torch.tensor([0.0, -0.0, 1e-30, -1e-9, 0.5, -8.99, 9.01, 30.0, -1e4, 1e30])
     columns_alike = extremes[torch.randint(10, (4 * 50, 1))].expand(-1, columns).contiguous()
-    driven = torch.zeros_like(columns_alike)
+    driven, bias = torch.zeros_like(columns_alike), torch.randn(200)
     cell = torch.tensor([0.0, 1e-9, 0.5, -3.0, 10.0])[torch.randint(5, (50, 1))]
     cell = cell.expand(-1, columns).contiguous()
     old, hidden = cell.clone(), torch.empty_like(cell)
-    in_c.step(columns_alike.clone(), driven, cell, hidden, clip)
+    in_c.step(columns_alike.clone(), driven, bias, cell, hidden, clip)
     assert (cell == cell[:, :1]).all()
     assert (hidden == hidden[:, :1]).all()
-    i, f, g, o = columns_alike.double().chunk(4)
+    i, f, g, o = (columns_alike.double() + bias[:, None]).chunk(4)
     truth = f.sigmoid() * old + i.sigmoid() * g.tanh()
     truth = truth if clip is None else truth.clamp(-clip, clip)
     assert_close(cell.double(), truth, rtol=0, atol=4e-6)  # a gate is 4e-7 off, a cell up to 10
@@ -259,12 +258,12 @@ def test_driven_inputs_are_the_gates_without_the_state():
     case = Case()
     (inputs, _, _, *rest), _, _, _ = case.draw(torch.double, "cpu")
     weights = LSTMWeights(*rest)
-    expected = inputs @ weights.input.T + weights.bias
-    expected[:, :, case.cell : 2 * case.cell] += 0.5  # the gates are input, forget and two more
-    bias = reference.whole_bias(weights.bias, forget_bias=0.5)
-    driven = reference.drive(inputs, weights.input, bias)
-    assert_close(driven, expected)
-    assert reference.drive(driven, None, bias) is driven
+    driven = reference.drive(inputs, weights.input)
+    assert_close(driven, inputs @ weights.input.T)
+    assert reference.drive(driven, None) is driven
+    expected = weights.bias.clone()
+    expected[case.cell : 2 * case.cell] += 0.5  # the gates are input, forget and two more
+    assert_close(reference.whole_bias(weights.bias, forget_bias=0.5), expected)
 
 
 @kernels

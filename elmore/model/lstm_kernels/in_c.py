@@ -31,6 +31,7 @@ def _library() -> ctypes.CDLL | None:
 def step(
     gates: Float[Tensor, "G B"],
     driven: Float[Tensor, "G B"],
+    bias: Float[Tensor, " G"],
     cell: Float[Tensor, "H B"],
     hidden: Float[Tensor, "H B"],
     cell_clip: float | None,
@@ -38,7 +39,7 @@ def step(
     """Do what `in_place.step` does; leave to it what is not single precision, or all."""
     library = _library()
     if library is None or gates.dtype != torch.float:
-        in_place.step(gates, driven, cell, hidden, cell_clip)
+        in_place.step(gates, driven, bias, cell, hidden, cell_clip)
         return
     assert driven.stride(1) == 1 or driven.shape[1] == 1
     pointer, whole = ctypes.c_void_p, ctypes.c_int64
@@ -46,6 +47,7 @@ def step(
         pointer(gates.data_ptr()),
         pointer(driven.data_ptr()),
         whole(driven.stride(0)),
+        pointer(bias.data_ptr()),
         pointer(cell.data_ptr()),
         pointer(hidden.data_ptr()),
         *map(whole, cell.shape),

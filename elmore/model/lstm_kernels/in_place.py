@@ -22,19 +22,20 @@ FEW = 16  # sentences: a line of the cache
 COLUMNS = 96  # of a product of inputs, at least: more are hardly quicker and take more memory
 
 
-Step = Callable[[Tensor, Tensor, Tensor, Tensor, float | None], None]
+Step = Callable[[Tensor, Tensor, Tensor, Tensor, Tensor, float | None], None]
 """The element-wise part of a step, as `step` is."""
 
 
 def step(
     gates: Float[Tensor, "G B"],
     driven: Float[Tensor, "G B"],
+    bias: Float[Tensor, " G"],
     cell: Float[Tensor, "H B"],
     hidden: Float[Tensor, "H B"],
     cell_clip: float | None,
 ) -> None:
     """Make `cell` the new one, and `hidden` what it shows; the gates are used up."""
-    i, f, g, o = gates.add_(driven).chunk(4)  # (H, B)
+    i, f, g, o = gates.add_(driven).add_(bias[:, None]).chunk(4)  # (H, B)
     g.mul_(2)
     gates.sigmoid_()
     cell.mul_(f).sub_(i).addcmul_(i, g, value=2)
@@ -67,7 +68,7 @@ def run(
     span, driven = max(1, COLUMNS // len(inputs)), inputs
     for number, new_output in enumerate(outputs):
         if number % span == 0:
-            driven = _by_step(inputs[:, number : number + span], weights.input, bias)
+            driven = _by_step(inputs[:, number : number + span], weights.input)
         at = starting[number]
         if resets is not None and at is not None:
             output = output.clone()  # it may be what the layer shows
@@ -78,7 +79,7 @@ def run(
             continue
         old_cell = None if everyone_reads[number] else cell.clone()
         torch.mm(weights.recurrent, output.T, out=gates)
-        step(gates, driven[number % span], cell, hidden, cell_clip)
+        step(gates, driven[number % span], bias, cell, hidden, cell_clip)
         if weights.projection is None:
             new_output.copy_(hidden.T)
         else:
@@ -96,10 +97,10 @@ def run(
 
 
 def _by_step(
-    inputs: Float[Tensor, "B T I"], weight: Float[Tensor, "G I"] | None, bias: Float[Tensor, " G"]
+    inputs: Float[Tensor, "B T I"], weight: Float[Tensor, "G I"] | None
 ) -> Float[Tensor, "T G B"]:
     """Give what the inputs say to the gates of each step, in columns."""
-    driven = reference.drive(inputs, weight, bias).permute(1, 2, 0)
+    driven = reference.drive(inputs, weight).permute(1, 2, 0)
     # A column is a step's own but for its stride; short ones are better put together at once.
     return driven.contiguous() if len(inputs) < FEW or driven.stride(2) != 1 else driven
 

@@ -7,7 +7,7 @@
 Where a row's sentence is over, the output is zero and the state stays what it was. A row may read
 several sentences one after another: where one starts, the state is set anew.
 
-Inputs may come driven: as what they say to the gates, W_x x_t + b.
+Inputs may come driven: as what they say to the gates, W_x x_t.
 
 Shapes: B sentences, T tokens, I input width, D output width, H cell width, G = 4H gates;
 I = G where inputs are driven.
@@ -53,14 +53,14 @@ def whole_bias(bias: Float[Tensor, " G"], forget_bias: float) -> Float[Tensor, "
 
 
 def drive(
-    inputs: Float[Tensor, "B T I"], weight: Float[Tensor, "G I"] | None, bias: Float[Tensor, " G"]
+    inputs: Float[Tensor, "B T I"], weight: Float[Tensor, "G I"] | None
 ) -> Float[Tensor, "B T G"]:
     """Give what the inputs alone say to the gates; without a weight they have said it already."""
     if weight is None:
         return inputs
     # Columns are sentences, as in the equations: W x is quicker than x W' for few of them.
     columns = inputs.transpose(0, 1).flatten(0, 1).T
-    driven = weight @ columns + bias[:, None]  # (G, T * B)
+    driven = weight @ columns  # (G, T * B)
     return driven.unflatten(1, (inputs.shape[1], len(inputs))).permute(2, 1, 0)
 
 
@@ -79,7 +79,7 @@ def run(
     everyone_reads = mask.all(dim=0).tolist()  # then there is nothing to freeze: the usual step
     someone_starts = [False] * len(everyone_reads) if resets is None else resets.at.any(0).tolist()
     bias = whole_bias(weights.bias, forget_bias)
-    driven = drive(inputs, weights.input, bias).permute(2, 1, 0)  # (G, T, B)
+    driven = drive(inputs, weights.input).permute(2, 1, 0) + bias[:, None, None]  # (G, T, B)
     output, cell = state.output.T, state.cell.T
     outputs = []
     for step in range(inputs.shape[1]):
