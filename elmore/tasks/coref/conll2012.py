@@ -6,12 +6,10 @@ the fourth, its speaker the tenth, and the last one holds brackets such as `(12|
 
 import re
 from collections.abc import Iterable, Iterator
-from pathlib import Path
 
 from elmore.errors import DataError
 from elmore.tasks.coref.brackets import Brackets, Marks, Unbalanced, marks
-from elmore.tasks.coref.document import Assembly, Document
-from elmore.tasks.tagged import blocks
+from elmore.tasks.coref.document import Assembly, Block, Document
 
 BEGIN = "#begin document"
 _HEAD = re.compile(r"#begin document \((.*)\)(?:; part (\d+))?\s*")
@@ -20,10 +18,10 @@ _WORD, _SPEAKER = 3, 9
 _MIN_COLUMNS = 12
 
 
-def read(path: str | Path, *, unbalanced: Unbalanced = "refuse") -> Iterator[Document]:
-    """Read the documents of a file; the speaker of a sentence is that of its first word."""
+def read(found: Iterable[Block], *, unbalanced: Unbalanced = "refuse") -> Iterator[Document]:
+    """Read documents; the speaker of a sentence is that of its first word."""
     document: Assembly | None = None
-    for block in blocks(path):
+    for block in found:
         rows: list[tuple[str, list[str]]] = []
         for where, line in block:
             if not line.startswith("#"):

@@ -8,12 +8,10 @@ the stretch from its first token to its last.
 
 import re
 from collections.abc import Iterable, Iterator
-from pathlib import Path
 
 from elmore.errors import DataError
 from elmore.tasks.coref.brackets import Brackets, Marks, Unbalanced, marks
-from elmore.tasks.coref.document import Assembly, Document
-from elmore.tasks.tagged import blocks
+from elmore.tasks.coref.document import Assembly, Block, Document
 
 _NUM_COLUMNS = 10
 _COMMENT = re.compile(r"#\s*(newdoc|speaker|global\.Entity)(?:\s+id)?\s*(?:=\s*(.*?))?\s*")
@@ -21,11 +19,11 @@ _BRACKET = re.compile(r"(\()?([^()]+)(\))?")
 _PIECE = re.compile(r"(.*)\[(\d+)/(\d+)\]")
 
 
-def read(path: str | Path, *, unbalanced: Unbalanced = "refuse") -> Iterator[Document]:
-    """Read the documents of a file, as the words that have lines: of `don't`, written 3-4, two."""
+def read(found: Iterable[Block], *, unbalanced: Unbalanced = "refuse") -> Iterator[Document]:
+    """Read documents, as the words that have lines: of `don't`, written 3-4, two."""
     document: Assembly | None = None
     place = 0  # of the entity's name, in what an opening bracket says
-    for block in blocks(path):
+    for block in found:
         sentence = _Sentence(unbalanced)
         for where, line in block:
             said, value = _comment(line)

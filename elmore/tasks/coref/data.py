@@ -20,12 +20,10 @@ def read(path: str | Path, *, unbalanced: Unbalanced = "refuse") -> list[Documen
 
     Of a bracket without its other half, the file and line are named; with `drop` it is left out.
     """
-    form = conllu
-    for block in blocks(path):
-        if any(line.startswith(conll2012.BEGIN) for _, line in block):
-            form = conll2012
-        break
-    documents = list(form.read(path, unbalanced=unbalanced))
+    found = list(blocks(path))
+    begins = any(line.startswith(conll2012.BEGIN) for block in found[:1] for _, line in block)
+    form = conll2012 if begins else conllu
+    documents = list(form.read(found, unbalanced=unbalanced))
     if not documents:
         raise DataError(
             f"{path}: no document found; expected CoNLL-U with '# newdoc id = name' or CoNLL-2012 "

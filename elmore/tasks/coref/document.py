@@ -47,6 +47,10 @@ def without_singletons(clusters: Iterable[Cluster]) -> list[Cluster]:
     return [cluster for cluster in clusters if len(cluster) > 1]
 
 
+Block = list[tuple[str, str]]
+"""Lines of a file up to a blank one, each with its place for messages."""
+
+
 class Bracketed(NamedTuple):
     """A mention as a file has it."""
 

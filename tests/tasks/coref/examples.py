@@ -14,6 +14,7 @@ SMALL = (
     "model.dropout=0",
     "model.max_width=3",
     "model.max_antecedents=20",
+    "model.mention_loss=1",
 )
 
 # words, and the entities at each: 1 and 2 are mentioned again, and the last sentence has neither
