@@ -100,11 +100,12 @@ def test_a_chaotic_model_is_as_near_to_float64_as_plain_float32_is():
     """With huge weights rounding grows without bound: compare how far both float32 runs stray.
 
     Where a single run ends up is chance, for either of them: a ratio of two such numbers can be
-    anything. So the distances of 24 models are compared, their mean and their median.
+    anything. So the distances of many models are compared, their mean and their median (of 24, the
+    median of one kernel was 1.7 times that of plain float32, and of 96 the same).
     """
     batch = [["these", "are", "many", "words", ",", "read", "again", "and", "again"] * 3] * 1
     strayed = {"ours": [], "plain": []}
-    for seed in range(24):
+    for seed in range(96):
         settings = bilm_options(cell_clip=None, proj_clip=None, dim=24, projection_dim=12)
         weights = bilm_weights(settings, np.random.default_rng(seed), scale=10.0)
         exact = NumpyElmo(settings, weights).layers(batch)[0][0]

@@ -4,6 +4,7 @@ import json
 import os
 import signal
 import time
+from functools import partial
 
 import pytest
 import torch
@@ -168,9 +169,13 @@ def test_a_signal_that_comes_again_at_once_changes_nothing(tmp_path, monkeypatch
     assert Run(tmp_path).steps() == [3]
 
 
-def test_an_interrupt_that_comes_again_later_ends_it_and_a_sigterm_does_not(tmp_path, monkeypatch):
+def test_an_interrupt_that_comes_again_later_ends_it_and_a_sigterm_does_not(
+    tmp_path, monkeypatch, request
+):
     monkeypatch.setattr(fits, "_MOMENT", -1.0)  # any time is later
-    before = signal.getsignal(signal.SIGINT)
+    request.addfinalizer(partial(signal.signal, signal.SIGINT, signal.getsignal(signal.SIGINT)))
+    before = signal.default_int_handler  # a shell may start what is in the background deaf to it
+    signal.signal(signal.SIGINT, before)
     for number in (signal.SIGINT, signal.SIGTERM):
 
         class Signalled(Toy):

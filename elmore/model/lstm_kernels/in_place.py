@@ -65,7 +65,7 @@ def run(
     outputs = output.new_empty(len(everyone_reads), *output.shape)  # (T, B, D)
     gates, hidden = cell.new_empty(4 * len(cell), cell.shape[1]), torch.empty_like(cell)
     bias = reference.whole_bias(weights.bias, forget_bias)
-    span, driven = max(1, COLUMNS // len(inputs)), inputs
+    span, driven = max(1, COLUMNS // max(1, len(inputs))), inputs
     for number, new_output in enumerate(outputs):
         if number % span == 0:
             driven = _by_step(inputs[:, number : number + span], weights.input)
