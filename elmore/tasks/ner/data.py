@@ -2,20 +2,15 @@
 
 Chunks are names, too, as far as these files go: those of CoNLL-2000 are read alike.
 
-A tag is O, or a letter and a type such as `B-person`. The letters differ from file to file: in IOB1
-a B- stands only between two neighbours of one type, in BIO it opens every name, in BIOES (or BILOU)
-the last token and a lone one have letters too. All become BIO on reading.
+Whatever letters the tags of a file have, they become BIO on reading.
 """
 
 import re
-from collections.abc import Sequence
 from pathlib import Path
 
 from elmore.errors import DataError
+from elmore.tasks.bio import TAG, to_bio
 from elmore.tasks.tagged import Tagged, blocks
-
-_TAG = re.compile(r"O|[BIESLU]-\S+")
-_SINGLE, _LAST = ("S", "U"), ("E", "L")
 
 
 def read(path: str | Path, *, column: int = -1, encoding: str = "utf-8") -> list[Tagged]:
@@ -54,7 +49,7 @@ def _fields(where: str, line: str, column: int) -> list[str] | None:
     # Not `split()`: a no-break space may be part of a token.
     fields = line.split("\t") if "\t" in line else re.split(" +", line)
     tag = fields[column].strip(" ") if -len(fields) <= column < len(fields) else None
-    is_tag = len(fields) > 1 and tag is not None and _TAG.fullmatch(tag)
+    is_tag = len(fields) > 1 and tag is not None and TAG.fullmatch(tag)
     if fields[0] == "-DOCSTART-" or (not is_tag and (line == "#" or line.startswith("# "))):
         return None
     if len(fields) < 2 or tag is None:
@@ -70,37 +65,3 @@ def _fields(where: str, line: str, column: int) -> list[str] | None:
     if not fields[0].strip(" "):
         raise DataError(f"{where}: the tag {tag!r} has no token before it")
     return fields
-
-
-def to_bio(tags: Sequence[str]) -> list[str]:
-    """Rewrite the tags of a sentence so that B- opens each name and I- continues it, always.
-
-    As conlleval does, this takes a tag that continues nothing, or something of another type, for
-    the start of a name.
-    """
-    bio = []
-    open_type = None  # of the name that an I- here would continue
-    for tag in tags:
-        if not _TAG.fullmatch(tag):
-            raise DataError(f"expected O or a tag such as B-person, found {tag!r}")
-        letter, _, kind = tag.partition("-")  # a type may have dashes of its own
-        if letter == "O":
-            open_type = None
-            bio.append(tag)
-            continue
-        continues = kind == open_type and letter != "B" and letter not in _SINGLE
-        bio.append(f"{'I' if continues else 'B'}-{kind}")
-        open_type = None if letter in _SINGLE or letter in _LAST else kind
-    return bio
-
-
-def spans(tags: Sequence[str]) -> list[tuple[int, int, str]]:
-    """Give the names of a sentence: first token, the token after the last, type."""
-    found: list[tuple[int, int, str]] = []
-    for place, tag in enumerate(to_bio(tags)):
-        letter, _, kind = tag.partition("-")
-        if letter == "B":
-            found.append((place, place + 1, kind))
-        elif letter == "I":  # in BIO it follows its name at once
-            found[-1] = (found[-1][0], place + 1, kind)
-    return found

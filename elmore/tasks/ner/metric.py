@@ -3,7 +3,7 @@
 from collections import Counter
 from collections.abc import Sequence
 
-from elmore.tasks.ner.data import spans
+from elmore.tasks.bio import spans
 
 
 def score(gold: Sequence[Sequence[str]], predicted: Sequence[Sequence[str]]) -> dict[str, float]:

@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from elmore.errors import ConfigError
+from elmore.tasks.bio import spans
 from elmore.tasks.embedding import Widths
 from elmore.tasks.ner import data, metric
 from elmore.tasks.ner.model import NERModel
@@ -72,7 +73,7 @@ class NER(Tagging):
     def show(self, example: Tagged, prediction: list[str]) -> str:
         """Put names in brackets, with their types."""
         words = list(example.tokens)
-        for first, after, kind in data.spans(prediction):
+        for first, after, kind in spans(prediction):
             words[first] = f"[{words[first]}"
             words[after - 1] += f" {kind.upper()}]"
         return " ".join(words)

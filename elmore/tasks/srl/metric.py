@@ -10,7 +10,7 @@ from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from elmore.tasks.ner.data import spans
+from elmore.tasks.bio import spans
 from elmore.tasks.srl.data import Frame
 
 Argument = tuple[str, tuple[tuple[int, int], ...]]

@@ -8,8 +8,8 @@ from typing import Any, Literal
 import numpy as np
 import torch
 
+from elmore.tasks.bio import spans
 from elmore.tasks.embedding import Widths
-from elmore.tasks.ner.data import spans
 from elmore.tasks.srl import data, metric
 from elmore.tasks.srl.data import Framed
 from elmore.tasks.srl.model import UNLABELLED, SRLModel, SRLModelConfig

@@ -7,7 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from elmore.errors import DataError
-from elmore.tasks.ner.data import read, spans, to_bio
+from elmore.tasks.bio import spans, to_bio
+from elmore.tasks.ner.data import read
 from elmore.tasks.tagged import Tagged
 
 
