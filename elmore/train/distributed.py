@@ -2,6 +2,7 @@
 
 import os
 import re
+import traceback
 from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import timedelta
@@ -53,16 +54,22 @@ def started(device: str) -> Iterator[tuple[Ranks, torch.device]]:
         torch.cuda.set_device(place)
     backend = "nccl" if place.type == "cuda" else "gloo"
     dist.init_process_group(backend, timeout=timedelta(minutes=30))
+    group = dist.group.WORLD
     try:
         yield ranks, place
     except RuntimeError as error:
         if re.search(r"Connection|NCCL|[Gg]loo|Broken pipe", str(error)):
+            # What failed is still held by the frames it failed in, and holds the group. It must
+            # not be the last to: it would then wait, with Python locked, for threads of the group
+            # that wait for Python.
+            traceback.clear_frames(error.__traceback__)
             raise ElmoreError(
                 "another process of this training died; start all of them again with --resume"
             ) from error
         raise
     finally:
         dist.destroy_process_group()
+        del group
 
 
 _VARIABLES = (("RANK", "0"), ("WORLD_SIZE", "1"), ("LOCAL_RANK", "0"))

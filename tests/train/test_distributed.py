@@ -1,11 +1,14 @@
 """Shares of rows, and devices; real processes are in `tests/contracts/test_ranks.py`."""
 
+import weakref
+
 import pytest
 import torch
+import torch.distributed as dist
 from hypothesis import given
 from hypothesis import strategies as st
 
-from elmore.errors import ConfigError
+from elmore.errors import ConfigError, ElmoreError
 from elmore.train.distributed import ALONE, Ranks, gathered, own_rows, started, sum_over
 
 
@@ -80,3 +83,26 @@ def test_a_gpu_beyond_those_that_are_there_is_refused(monkeypatch, name, rank, r
     found = f"device '{refused}' was asked for, and there are 2 CUDA GPUs here; start no more"
     with pytest.raises(ConfigError, match=found), started(name):
         pass
+
+
+def test_what_lost_its_peer_is_let_go_before_the_group_is(monkeypatch):
+    """Held longer, it would tear the group down from within, which can wait for itself forever."""
+    held: list[weakref.ref] = []
+    left: list[object] = []
+    monkeypatch.setenv("WORLD_SIZE", "2")
+    monkeypatch.setattr(dist, "init_process_group", lambda *_, **__: None)
+    monkeypatch.setattr(dist, "destroy_process_group", lambda: left.append(held[0]()))
+
+    def talk() -> None:
+        talker = torch.nn.Linear(1, 1)
+        held.append(weakref.ref(talker))
+        raise RuntimeError("Connection closed by peer")
+
+    def training() -> None:
+        with started("cpu"):
+            talk()
+
+    with pytest.raises(ElmoreError, match="another process of this training died") as raised:
+        training()
+    assert raised.value.__cause__ is not None  # who looks for the reason still finds it
+    assert left == [None]
