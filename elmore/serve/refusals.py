@@ -1,6 +1,7 @@
 """Everything that is answered with something other than success: one sentence in `detail`."""
 
 import logging
+from collections.abc import Sequence
 from typing import Any
 
 from fastapi import FastAPI, HTTPException, Request, Response
@@ -90,10 +91,11 @@ def install(app: FastAPI) -> None:
         if not kind.endswith(("/json", "+json")):
             sentence = "the body must be JSON: send the header 'Content-Type: application/json'"
             return refused(HTTPException(415, sentence))
-        first = error.errors()[0]
+        errors = error.errors()
+        first = errors[0]
         if first["type"] == "json_invalid":
             return refused(HTTPException(400, f"the body is not JSON: {_reason(first)}"))
-        return refused(HTTPException(422, _sentence(first)))
+        return refused(HTTPException(422, _sentence(errors)))
 
     @app.exception_handler(QueueFull)
     async def full(request: Request, error: QueueFull) -> Response:
@@ -117,13 +119,21 @@ def _reason(error: dict[str, Any]) -> str:
     return f"{str(said).lower()}{where}"
 
 
-def _sentence(error: dict[str, Any]) -> str:
-    """Say where, what was expected and what was found."""
-    where = ".".join(str(part) for part in error["loc"] if not _is_branch(part)) or "body"
-    expected = error["msg"][0].lower() + error["msg"][1:]
-    found = error.get("input")
+def _sentence(errors: Sequence[dict[str, Any]]) -> str:
+    """Say where, what was expected (by each side of a union) and what was found."""
+    where = _place(errors[0])
+    here = [error for error in errors if _place(error) == where]
+    expected = ", or ".join(error["msg"][0].lower() + error["msg"][1:] for error in here)
+    found = here[0].get("input")
+    if isinstance(found, str):
+        found = found[:_SHOWN]
     shown = "" if isinstance(found, dict | list) else f", found {ascii(found)[:_SHOWN]}"
-    return f"{where.removeprefix('body.')}: {expected}{shown}"
+    return f"{where}: {expected}{shown}"
+
+
+def _place(error: dict[str, Any]) -> str:
+    parts = [str(part) for part in error["loc"] if not _is_branch(part)]
+    return ".".join(parts[1:]) or "body"
 
 
 def _is_branch(part: object) -> bool:

@@ -113,7 +113,10 @@ def protocol(header_seconds: float) -> type[H11Protocol]:
 
 
 def listening(host: str, port: int) -> socket.socket:
-    """Take the address before the model is loaded: a port in use is told at once."""
+    """Take the address before the model is loaded: a port in use is told at once.
+
+    Who comes early waits at the door.
+    """
     try:
         family, _, _, _, address = socket.getaddrinfo(
             host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
@@ -121,6 +124,7 @@ def listening(host: str, port: int) -> socket.socket:
         found = socket.socket(family)
         found.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         found.bind(address)
+        found.listen(_CONNECTIONS)
     except (OSError, OverflowError) as error:
         reason = getattr(error, "strerror", None) or error
         raise ConfigError(
