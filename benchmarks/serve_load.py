@@ -24,6 +24,7 @@ import sys
 import tempfile
 import time
 from collections import Counter
+from collections.abc import Awaitable
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -65,17 +66,21 @@ class Server:
 
     @property
     def said(self) -> str:
+        """All it has said."""
         return Path(self._log.name).read_text()
 
     def cpu_seconds(self) -> float:
+        """User and system."""
         fields = Path(f"/proc/{self.process.pid}/stat").read_text().rsplit(")", 1)[1].split()
         return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
     def megabytes(self) -> float:
+        """In memory now."""
         pages = int(Path(f"/proc/{self.process.pid}/statm").read_text().split()[1])
         return pages * os.sysconf("SC_PAGE_SIZE") / 1e6
 
     def stop(self) -> int:
+        """Tell it to end, and say how it ended."""
         self.process.terminate()
         code = self.process.wait(timeout=120)
         self._log.close()
@@ -91,12 +96,14 @@ class Tally:
         self.statuses: Counter[str] = Counter()
 
     def add(self, status: str, seconds: float, tokens: int) -> None:
+        """Count one."""
         self.statuses[status] += 1
         if status == "200":
             self.seconds.append(seconds)
             self.tokens += tokens
 
     def summary(self, wall: float, cpu: float) -> dict[str, Any]:
+        """Give the numbers of so many seconds."""
         times = sorted(self.seconds) or [float("nan")]
         return {
             "wall seconds": wall,
@@ -120,6 +127,7 @@ class Connection:
         self._streams: tuple[asyncio.StreamReader, asyncio.StreamWriter] | None = None
 
     async def ask(self, request: Request, tally: Tally) -> str:
+        """Send a request, wait for all of its answer, and count it."""
         start = time.perf_counter()
         try:
             status = await self._ask(request)
@@ -139,14 +147,13 @@ class Connection:
         return head[9:12].decode()
 
     def close(self) -> None:
+        """Close it, if it is open."""
         if self._streams is not None:
             self._streams[1].close()
             self._streams = None
 
 
-async def closed_loop(
-    port: int, requests: list[Request], clients: int, seconds: float
-) -> Tally:
+async def closed_loop(port: int, requests: list[Request], clients: int, seconds: float) -> Tally:
     """Let every client ask again as soon as it is answered."""
     tally, end = Tally(), time.monotonic() + seconds
     order = itertools.cycle(requests)
@@ -185,7 +192,9 @@ async def by_chance(port: int, requests: list[Request], rate: float, seconds: fl
     return tally
 
 
-async def watched(server: Server, work: Any) -> tuple[Tally, dict[str, Any], list[float]]:
+async def watched(
+    server: Server, work: Awaitable[Tally]
+) -> tuple[Tally, dict[str, Any], list[float]]:
     """Run clients, and look at the server's time and memory meanwhile."""
     samples: list[float] = []
 
@@ -269,7 +278,9 @@ def page(found: dict[str, Any]) -> str:
     ]
     memory = found["megabytes"]
     fifth = max(1, len(memory) // 5)
-    early, late = (statistics.median(part) for part in (memory[fifth : 2 * fifth] or memory, memory[-fifth:]))
+    early, late = (
+        statistics.median(part) for part in (memory[fifth : 2 * fifth] or memory, memory[-fifth:])
+    )
     return "\n".join(
         [
             f"# `elmore serve` under load, {found['date']}",

@@ -10,6 +10,7 @@ import re
 import shutil
 import subprocess
 import sys
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -19,30 +20,35 @@ FLAGS = ["--no-sandbox", "--disable-gpu", "--disable-background-networking", "--
 
 
 @contextmanager
-def bundled():
+def bundled() -> Iterator[str]:
+    """Serve the bundled model for a while."""
     command = [sys.executable, "-m", "elmore", "serve", "--port", "0"]
-    server = subprocess.Popen(command, stderr=subprocess.PIPE, text=True)
+    server = subprocess.Popen(command, stderr=subprocess.PIPE, text=True)  # noqa: S603
     yield re.search(r"http://\S+", server.stderr.readline())[0]
     server.terminate()
     server.communicate()
 
 
 @contextmanager
-def given(url):
+def given(url: str) -> Iterator[str]:
+    """Use a server that runs already."""
     yield url
 
 
 def main() -> None:
+    """Draw it."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("out", type=Path)
     parser.add_argument("--dark", action="store_true")
     parser.add_argument("--phone", action="store_true")
     parser.add_argument("--url")
     args = parser.parse_args()
-    with (given(args.url) if args.url else bundled()) as url, sync_playwright() as driver:
+    with given(args.url) if args.url else bundled() as url, sync_playwright() as driver:
         browser = driver.chromium.launch(executable_path=shutil.which("chromium"), args=FLAGS)
         page = browser.new_page(
-            viewport={"width": 390, "height": 844} if args.phone else {"width": 1000, "height": 900},
+            viewport={"width": 390, "height": 844}
+            if args.phone
+            else {"width": 1000, "height": 900},
             color_scheme="dark" if args.dark else "light",
         )
         page.goto(url)

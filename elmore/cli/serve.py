@@ -50,17 +50,17 @@ def serve(
         raise ConfigError(f"serving needs {error.name}: pip install 'elmore[serve]'") from error
 
     token = _token(token_file)
-    found = server.listening(host, port)
-    with showing_download() as progress:
-        embedder = load(*(model or []), device=device, precision=precision, progress=progress)
-    if embedder.bundle.softmax is not None:
-        embedder.bundle.softmax.to(embedder.device)
-    uses = None if index is None else _opened(index, embedder)
-    bounds = limits.Limits()
-    application = app.create(engine.Engine(embedder, uses), limits=bounds, token=token)
-    logs.to_stderr()
-    print(f"listening on {server.address(found)}", file=sys.stderr, flush=True)
-    server.server(application, header_seconds=bounds.header_seconds).run(sockets=[found])
+    with server.listening(host, port) as found:
+        with showing_download() as progress:
+            embedder = load(*(model or []), device=device, precision=precision, progress=progress)
+        if embedder.bundle.softmax is not None:
+            embedder.bundle.softmax.to(embedder.device)
+        uses = None if index is None else _opened(index, embedder)
+        bounds = limits.Limits()
+        application = app.create(engine.Engine(embedder, uses), limits=bounds, token=token)
+        logs.to_stderr()
+        print(f"listening on {server.address(found)}", file=sys.stderr, flush=True)
+        server.server(application, header_seconds=bounds.header_seconds).run(sockets=[found])
 
 
 def _opened(folder: Path, embedder: "Embedder") -> "Uses":

@@ -50,6 +50,7 @@ def create(engine: Engine, *, limits: Limits | None = None, token: str | None = 
         lifespan=lifespan,
         docs_url=None,
         redoc_url=None,
+        redirect_slashes=False,
         responses=refusals.GENERAL,
     )
     refusals.install(app)

@@ -90,15 +90,17 @@ class Batcher:
         return await result
 
     async def _work(self) -> None:
-        while True:
+        idle = True
+        while self._queue or not self._closing:
             if not self._queue:
-                if self._closing:
-                    return
                 self._arrived.clear()
                 await self._arrived.wait()
+                idle = True
+            if idle:
                 await self._give_company()
             if batch := self._take():
                 await self._finish(batch)
+                idle = False
 
     async def _give_company(self) -> None:
         """Wait for more, as long as more comes and the moment is not over."""

@@ -18,7 +18,7 @@ POLICY = (
 def add(app: FastAPI) -> None:
     """Add the page and what it is made of."""
     for path, (name, kind) in FILES.items():
-        _add(app, path, resources.files(__package__).joinpath(name).read_bytes(), kind)
+        _add(app, path, resources.files("elmore.serve").joinpath(name).read_bytes(), kind)
 
 
 def _add(app: FastAPI, path: str, content: bytes, kind: str) -> None:

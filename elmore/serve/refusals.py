@@ -52,7 +52,7 @@ LACK: dict[int | str, dict[str, Any]] = {409: _problem("this server has no means
 def binary(model: type[BaseModel]) -> dict[int | str, dict[str, Any]]:
     """Describe an answer that may be JSON or binary."""
     bytes_ = {"schema": {"type": "string", "format": "binary"}}
-    return {200: {"model": model, "content": {form: bytes_ for form in answers.FORMS[1:]}}}
+    return {200: {"model": model, "content": dict.fromkeys(answers.FORMS[1:], bytes_)}}
 
 
 def ask_for_token(app: FastAPI, open_to_all: set[str]) -> None:

@@ -2,7 +2,7 @@
 
 from typing import Annotated, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, create_model
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, create_model
 
 MAX_TEXTS = 256
 MAX_CHARACTERS = 20_000
@@ -23,6 +23,14 @@ Texts = Annotated[
 ]
 
 
+def _whole(value: object) -> object:
+    """Take 1.0 for 1: in JSON they are the same number."""
+    return int(value) if isinstance(value, float) and value.is_integer() else value
+
+
+Whole = BeforeValidator(_whole)
+
+
 class _Request(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
 
@@ -36,7 +44,7 @@ class EmbedRequest(_Request):
 
 def embed_request(num_layers: int) -> type[EmbedRequest]:
     """Give the request as a model of so many layers takes it."""
-    layer = Annotated[int, Field(ge=0, lt=num_layers)]
+    layer = Annotated[int, Whole, Field(ge=0, lt=num_layers)]
     about = "the mean of the layers, all of them, the last, or one by its number"
     choice = Annotated[Literal["average", "all", "top"] | layer, Field(description=about)]
     return create_model(
@@ -57,7 +65,7 @@ class NeighborsRequest(_Request):
     """A sentence with one word in brackets."""
 
     text: Annotated[str, Field(max_length=MAX_CHARACTERS, examples=["the [play] was a success ."])]
-    k: Annotated[int, Field(ge=1, le=MAX_NEIGHBORS, description="how many")] = 10
+    k: Annotated[int, Whole, Field(ge=1, le=MAX_NEIGHBORS, description="how many")] = 10
 
 
 class EmbeddedSentence(BaseModel):

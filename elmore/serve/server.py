@@ -22,6 +22,7 @@ from elmore.errors import ConfigError
 
 _LINGER = 0.3  # seconds, for a request that has been sent and not been read
 _CONNECTIONS = 2048
+_GOODBYE = (b"connection", b"close")
 _IDLE = 30  # seconds a connection without a request is kept
 
 
@@ -43,73 +44,79 @@ class Server(uvicorn.Server):
                 signal.signal(number, handler)
 
 
-def protocol(header_seconds: float) -> type[H11Protocol]:
-    """Give HTTP/1.1 that waits so long for headers."""
+class Patient(H11Protocol):
+    """HTTP/1.1 that does not wait for headers for ever, and says goodbye before it ends."""
 
-    class Protocol(H11Protocol):
-        _deadline: asyncio.TimerHandle | None = None
+    header_seconds: float
+    _deadline: asyncio.TimerHandle | None = None
 
-        def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
-            super().connection_made(transport)
-            self._wait_for_headers()
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+        """Begin to wait for headers."""
+        super().connection_made(transport)
+        self._wait_for_headers()
 
-        def connection_lost(self, exc: Exception | None) -> None:
+    def connection_lost(self, exc: Exception | None) -> None:
+        """Stop waiting for anything."""
+        self._stop_waiting()
+        super().connection_lost(exc)
+
+    def data_received(self, data: bytes) -> None:
+        """Go on waiting until the headers are complete."""
+        super().data_received(data)
+        if self.conn.their_state is not h11.IDLE:
             self._stop_waiting()
-            super().connection_lost(exc)
+        elif self._deadline is None and self.timeout_keep_alive_task is None:
+            self._wait_for_headers()  # a part of the headers of a next request
 
-        def data_received(self, data: bytes) -> None:
-            super().data_received(data)
-            if self.conn.their_state is not h11.IDLE:
-                self._stop_waiting()
-            elif self._deadline is None and self.timeout_keep_alive_task is None:
-                self._wait_for_headers()  # a part of the headers of a next request
+    def _wait_for_headers(self) -> None:
+        self._deadline = self.loop.call_later(self.header_seconds, self._too_slow)
 
-        def _wait_for_headers(self) -> None:
-            self._deadline = self.loop.call_later(header_seconds, self._too_slow)
+    def _stop_waiting(self) -> None:
+        if self._deadline is not None:
+            self._deadline.cancel()
+            self._deadline = None
 
-        def _stop_waiting(self) -> None:
-            if self._deadline is not None:
-                self._deadline.cancel()
-                self._deadline = None
+    def _too_slow(self) -> None:
+        if not self.transport.is_closing() and self.conn.our_state is h11.IDLE:
+            sentence = f"the headers did not come within {self.header_seconds:g} seconds"
+            self._refuse(408, sentence)
 
-        def _too_slow(self) -> None:
-            if not self.transport.is_closing() and self.conn.our_state is h11.IDLE:
-                sentence = f"the headers did not come within {header_seconds:g} seconds"
-                self._refuse(408, sentence)
-
-        def send_400_response(self, msg: str) -> None:
-            sent = self.conn.our_state not in (h11.IDLE, h11.SEND_RESPONSE)
-            if sent:  # it is too late to say anything
-                self.transport.close()
-            else:
-                self._refuse(400, "this is no HTTP/1.1, or its headers are too long")
-
-        def _refuse(self, status: int, sentence: str) -> None:
-            body = json.dumps({"detail": sentence}).encode()
-            headers = [
-                (b"content-type", b"application/json"),
-                (b"content-length", str(len(body)).encode()),
-                (b"connection", b"close"),
-            ]
-            for event in (
-                h11.Response(status_code=status, headers=headers),
-                h11.Data(data=body),
-                h11.EndOfMessage(),
-            ):
-                self.transport.write(self.conn.send(event) or b"")
+    def send_400_response(self, msg: str) -> None:
+        """Say in one sentence that this is no HTTP."""
+        sent = self.conn.our_state not in (h11.IDLE, h11.SEND_RESPONSE)
+        if sent:  # it is too late to say anything
             self.transport.close()
+        else:
+            self._refuse(400, "this is no HTTP/1.1, or its headers are too long")
 
-        def shutdown(self) -> None:
-            if self.cycle is None or self.cycle.response_complete:
-                self.loop.call_later(_LINGER, self._end)
-            else:
-                super().shutdown()
+    def _refuse(self, status: int, sentence: str) -> None:
+        body = json.dumps({"detail": sentence}).encode()
+        headers = [
+            (b"content-type", b"application/json"),
+            (b"content-length", str(len(body)).encode()),
+            _GOODBYE,
+        ]
+        for event in (
+            h11.Response(status_code=status, headers=headers),
+            h11.Data(data=body),
+            h11.EndOfMessage(),
+        ):
+            self.transport.write(self.conn.send(event) or b"")
+        self.transport.close()
 
-        def _end(self) -> None:
-            if not self.transport.is_closing():
-                super().shutdown()
+    def shutdown(self) -> None:
+        """Answer what is asked, with a word that it is the last; leave time for what is on its way."""
+        if _GOODBYE not in self.server_state.default_headers:
+            self.server_state.default_headers = [*self.server_state.default_headers, _GOODBYE]
+        if self.cycle is None or self.cycle.response_complete:
+            self.loop.call_later(_LINGER, self._end)
+        else:
+            self.cycle.default_headers = self.server_state.default_headers
+            super().shutdown()
 
-    return Protocol
+    def _end(self) -> None:
+        if not self.transport.is_closing():
+            super().shutdown()
 
 
 def listening(host: str, port: int) -> socket.socket:
@@ -122,10 +129,14 @@ def listening(host: str, port: int) -> socket.socket:
             host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
         )[0]
         found = socket.socket(family)
-        found.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        found.bind(address)
-        found.listen(_CONNECTIONS)
-    except (OSError, OverflowError) as error:
+        try:
+            found.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            found.bind(address)
+            found.listen(_CONNECTIONS)
+        except OSError:
+            found.close()
+            raise
+    except OSError as error:
         reason = getattr(error, "strerror", None) or error
         raise ConfigError(
             f"{host}:{port} cannot be listened on ({reason}); choose with --host and --port"
@@ -144,7 +155,7 @@ def server(app: FastAPI, *, header_seconds: float, **more: Any) -> Server:  # no
     return Server(
         uvicorn.Config(
             app,
-            http=protocol(header_seconds),
+            http=type("Protocol", (Patient,), {"header_seconds": header_seconds}),
             ws="none",
             lifespan="on",
             log_config=None,

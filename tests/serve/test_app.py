@@ -27,9 +27,7 @@ def test_embed_gives_the_vectors_of_the_embedder(client, embedder):
 
 @pytest.mark.parametrize("layers", ["average", "all", "top", 0, 1, 2])
 def test_every_choice_of_layers_comes_as_numpy_too(client, embedder, layers):
-    answer = client.post(
-        "/embed", {"texts": TEXTS, "layers": layers}, Accept="application/x-npy"
-    )
+    answer = client.post("/embed", {"texts": TEXTS, "layers": layers}, Accept="application/x-npy")
     assert answer.headers["Content-Type"] == "application/x-npy"
     array = np.load(io.BytesIO(answer.body), allow_pickle=False)
     expected = [each.vectors for each in embedder.embed(TEXTS, layers=layers)]

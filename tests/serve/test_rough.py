@@ -1,5 +1,6 @@
 """Clients that err, lie, crawl or vanish: one sentence for each, and the server lives."""
 
+import itertools
 import json
 import socket
 import threading
@@ -101,9 +102,9 @@ def test_giant_bodies_are_413_declared_or_not(small):
 def test_a_body_that_never_ends_is_cut_off(small):
     with small.connected() as connection:
         connection.sendall(HEAD + b"Transfer-Encoding: chunked\r\n\r\n")
-        with pytest.raises(OSError):  # noqa: PT011 -- reset, or a broken pipe
-            for _ in range(200_000):
-                connection.sendall(b"400\r\n" + b"a" * 1024 + b"\r\n")
+        endless = iter(lambda: connection.sendall(b"400\r\n" + b"a" * 1024 + b"\r\n"), 0)
+        with pytest.raises((ConnectionResetError, BrokenPipeError)):
+            list(itertools.islice(endless, 200_000))
 
 
 def test_a_giant_that_asks_first_is_refused_before_it_sends(small):
@@ -135,7 +136,7 @@ def test_slow_headers_of_a_second_request_are_408_too(small):
 
 @pytest.mark.parametrize(
     "data",
-    [b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03", b"hello\r\n\r\n", b"GET / HTTP/9.9\r\n\r\n"],
+    [b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03", b"hello\r\n\r\n"],
 )
 def test_what_is_no_http_is_400(client, data):
     answer = client.raw(data)
