@@ -4,6 +4,7 @@
 const at = (id) => document.getElementById(id);
 const state = { sentences: [], picked: null, layers: 0, index: false, scores: false, asked: 0 };
 const MOST_BITS = 20; // of surprise that fill a bar
+const DARK = matchMedia("(prefers-color-scheme: dark)");
 
 function make(name, properties = {}, ...children) {
   const node = Object.assign(document.createElement(name), properties);
@@ -178,7 +179,7 @@ function scaleOf(values) {
 
 function paint(node, share) {
   node.style.setProperty("--s", share.toFixed(3));
-  node.classList.toggle("hot", share > 0.55);
+  node.classList.toggle("hot", share > (DARK.matches ? 0.57 : 0.78)); // where the ink must turn
 }
 
 function paintChip(place, value, scale) {
@@ -294,4 +295,5 @@ at("sentences").addEventListener("keydown", (event) => {
   if (chip && move(chip, event.key)) event.preventDefault();
 });
 
+DARK.addEventListener("change", draw);
 start().catch(() => say("The server does not answer.", true));

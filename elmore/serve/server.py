@@ -105,7 +105,7 @@ class Patient(H11Protocol):
         self.transport.close()
 
     def shutdown(self) -> None:
-        """Answer what is asked, with a word that it is the last; leave time for what is on its way."""
+        """Answer what is asked, say that it is the last, and wait for what is on its way."""
         if _GOODBYE not in self.server_state.default_headers:
             self.server_state.default_headers = [*self.server_state.default_headers, _GOODBYE]
         if self.cycle is None or self.cycle.response_complete:

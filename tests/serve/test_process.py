@@ -8,12 +8,13 @@ import signal
 import socket
 import subprocess
 import sys
-import time
 
 import pytest
 
 from elmore.weights import folder
 from tests.cli.running import elmore_command
+
+SECRET = "long-enough"
 
 
 @pytest.fixture(scope="module")
@@ -50,6 +51,7 @@ async def ask(reader, writer, texts: list[str]) -> tuple[int, bool]:
     """Send a request on an open connection; its status, and whether the connection stays."""
     body = json.dumps({"texts": texts}).encode()
     head = "POST /encode HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\n"
+    head += f"Authorization: Bearer {SECRET}\r\n"
     writer.write(f"{head}Content-Length: {len(body)}\r\n\r\n".encode() + body)
     await writer.drain()
     headers = (await reader.readuntil(b"\r\n\r\n")).decode().lower()
@@ -85,7 +87,7 @@ async def load(port: int, process: subprocess.Popen, clients: int) -> tuple[list
 
 
 def test_every_request_is_answered_when_the_server_is_told_to_end(model):
-    with Process(model) as running:
+    with Process(model, ELMORE_TOKEN=SECRET) as running:
         statuses, unanswered = asyncio.run(load(running.port, running.process, 24))
         assert running.process.wait(timeout=60) == 0
         told = running.process.stderr.read()
@@ -93,17 +95,6 @@ def test_every_request_is_answered_when_the_server_is_told_to_end(model):
     assert unanswered == 0
     lines = [json.loads(line) for line in told.splitlines()]
     assert sum(line["event"] == "request" for line in lines) == len(statuses)
-
-
-def test_ctrl_c_ends_an_idle_server_well(model):
-    with Process(model, ELMORE_TOKEN="long-enough") as running:
-        with socket.create_connection(("127.0.0.1", running.port)) as connection:
-            connection.sendall(b"GET /metrics HTTP/1.0\r\n\r\n")
-            assert b" 401 " in connection.recv(1000)
-        running.process.send_signal(signal.SIGINT)
-        start = time.monotonic()
-        assert running.process.wait(timeout=60) == 0
-        assert time.monotonic() - start < 30
 
 
 def test_a_port_in_use_is_one_sentence(model):

@@ -1,5 +1,7 @@
 """schemathesis reads our OpenAPI and looks for anything that does not keep to it."""
 
+import itertools
+
 import pytest
 
 schemathesis = pytest.importorskip("schemathesis")
@@ -18,19 +20,21 @@ def test_the_schema_names_every_route(client):
 
 
 @pytest.mark.parametrize(
-    "path", ["/embed", "/encode", "/score", "/neighbors", "/health", "/metrics"]
+    ("path", "mode"),
+    [
+        *itertools.product(["/embed", "/encode", "/score", "/neighbors"], ["positive", "negative"]),
+        ("/health", "positive"),
+        ("/metrics", "positive"),
+    ],
 )
-@pytest.mark.parametrize("mode", ["positive", "negative"])
 def test_every_answer_keeps_to_the_schema(client, path, mode):
     schema = schemathesis.openapi.from_url(f"{client.url}/openapi.json")
     (operation,) = [found.ok() for found in schema.include(path=path).get_all_operations()]
     kind = schemathesis.GenerationMode(mode)
-    if mode == "negative" and not operation.body:
-        pytest.skip("there is nothing to say wrong")
 
     @given(operation.as_strategy(generation_mode=kind))
     @settings(
-        max_examples=25,
+        max_examples=12,
         phases=[Phase.explicit, Phase.generate],
         suppress_health_check=list(HealthCheck),
     )
