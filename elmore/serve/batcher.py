@@ -1,9 +1,9 @@
 """Concurrent requests, gathered into batches for one worker thread.
 
 A request waits in a queue until the worker is free. Then all that wait and are of one kind go into
-one batch, the first come first, up to a budget of tokens; a lone one gives others a moment to come.
-The queue is bounded: who comes when it is full is told when to come again. Who went away is not
-computed any more. The event loop never waits for the model.
+one batch, the first come first, up to a budget of tokens; before it runs, others have a moment to
+join it. The queue is bounded: who comes when it is full is told when to come again. Who went away
+is not computed any more. The event loop never waits for the model.
 """
 
 import asyncio
@@ -15,6 +15,8 @@ from typing import Any, NamedTuple
 
 Run = Callable[[Hashable, Sequence[Any]], Sequence[Any]]
 """Does all the work of one kind that is in a batch; one result for each, in order."""
+
+_SHARE = 0.15  # of the time of a batch that the next may wait to be joined
 
 
 class QueueFull(Exception):  # noqa: N818 -- it is an answer, not a fault
@@ -43,8 +45,8 @@ class _Job(NamedTuple):
 class Batcher:
     """One queue, one worker.
 
-    `patience` is how long, in seconds, an idle worker gives a request company; `room` how many
-    tokens may wait. It is used as `async with`: leaving it finishes what was accepted.
+    `patience` is how long, in seconds, a request waits for another to join it; `room` how many
+    tokens may be in the queue. It is used as `async with`: leaving it finishes what was accepted.
     """
 
     def __init__(
@@ -61,6 +63,7 @@ class Batcher:
         self._queue: deque[_Job] = deque()
         self._arrived = asyncio.Event()
         self._closing = False
+        self._last = Batch(0, 0, 0.0)
         self._rate = 1000.0  # tokens a second, as it was of late
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="model")
 
@@ -96,19 +99,22 @@ class Batcher:
                 self._arrived.clear()
                 await self._arrived.wait()
                 idle = True
-            if idle:
-                await self._give_company()
+            await self._give_company(self.token_budget if idle else self._last.tokens)
             if batch := self._take():
                 await self._finish(batch)
                 idle = False
 
-    async def _give_company(self) -> None:
-        """Wait for more, as long as more comes and the moment is not over."""
-        end = time.monotonic() + self.patience
-        while not self._closing and self.waiting < self.token_budget:
+    async def _give_company(self, expected: int) -> None:
+        """Wait while more comes: who was answered together asks again together.
+
+        Not for more than is expected, and not for long beside the work of the batch before.
+        """
+        end = time.monotonic() + max(self.patience, _SHARE * self._last.seconds)
+        while not self._closing and self.waiting < expected:
             self._arrived.clear()
+            left = min(self.patience, end - time.monotonic())
             try:
-                await asyncio.wait_for(self._arrived.wait(), max(0, end - time.monotonic()))
+                await asyncio.wait_for(self._arrived.wait(), max(0, left))
             except TimeoutError:
                 return
 
@@ -137,7 +143,8 @@ class Batcher:
         seconds = time.monotonic() - start
         tokens = sum(job.tokens for job in batch)
         self._rate += 0.2 * (tokens / max(seconds, 1e-3) - self._rate)
-        self._told(Batch(len(batch), tokens, seconds))
+        self._last = Batch(len(batch), tokens, seconds)
+        self._told(self._last)
         for job, outcome in zip(batch, outcomes, strict=True):
             if job.result.done():
                 continue
