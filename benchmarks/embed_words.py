@@ -5,8 +5,8 @@
 The peer is simple-elmo-pytorch (AllenNLP's code underneath) at its defaults, installed by this
 script into an environment of its own with the same torch, with the same random weights and the same
 real sentences. Each measurement is a process of its own, ours in both precisions and the peer's in
-turn; the median of the rounds counts. Bulk is all sentences at once; single is one call per sentence. The text is the
-first sentences of $ELMORE_DATA/corpus/valid.txt.xz.
+turn; the median of the rounds counts. Bulk is all sentences at once; single is one call per
+sentence. The text is the first sentences of $ELMORE_DATA/corpus/valid.txt.xz.
 """
 
 import argparse
