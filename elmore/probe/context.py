@@ -55,17 +55,17 @@ class WordForm:
 
     word: str
     uses: int
-    self_similarity_corrected: list[float]
+    self_similarity_corrected: tuple[float, ...]
 
 
 @dataclass(frozen=True)
 class Context:
     """What was found, and in how much text."""
 
-    layers: list[Layer]
-    steadiest: list[WordForm]
+    layers: tuple[Layer, ...]
+    steadiest: tuple[WordForm, ...]
     """Those that the top layer changes least."""
-    most_changed: list[WordForm]
+    most_changed: tuple[WordForm, ...]
     num_sentences: int
     """Of those drawn, the ones that differ."""
     num_tokens: int
@@ -165,21 +165,21 @@ class _Sums:
         anisotropy = self._anisotropy()
         intra = self._intra / max(1, self._several)
         layers = [
-            Layer(layer, float(own), float(within), float(base), float(own - base), float(within - base))
+            Layer(layer, own, within, base, own - base, within - base)
             for layer, (own, within, base) in enumerate(
-                zip(similar.mean(axis=0), intra, anisotropy, strict=True)
+                zip(similar.mean(axis=0).tolist(), intra.tolist(), anisotropy.tolist(), strict=True)
             )
-        ]  # fmt: skip
+        ]
         words = [
-            WordForm(word, count, (row - anisotropy).tolist())
+            WordForm(word, count, tuple((row - anisotropy).tolist()))
             for (word, count), row in zip(self.counts.items(), similar, strict=True)
         ]
         words.sort(key=lambda found: (found.self_similarity_corrected[-1], found.word))
         shown = min(_SHOWN, len(words) // 2)
         return Context(
-            layers,
-            words[::-1][:shown],
-            words[:shown],
+            tuple(layers),
+            tuple(words[::-1][:shown]),
+            tuple(words[:shown]),
             len(self.text),
             sum(map(len, self.text)),
             len(words),

@@ -40,7 +40,7 @@ _SAME = 1e-4  # nearer than this is one and the same point
 class Placed:
     """A use, where it lies, and in which cluster: 0 is the largest."""
 
-    tokens: list[str]
+    tokens: tuple[str, ...]
     start: int
     end: int
     sense: str | None
@@ -56,7 +56,7 @@ class UseMap:
     word: str
     layers: str
     method: Method
-    variance: list[float] | None
+    variance: tuple[float, ...] | None
     """The shares of the two directions, with PCA."""
     num_found: int
     """Uses in the text, of which these were drawn."""
@@ -66,7 +66,7 @@ class UseMap:
     purity: float | None
     """None where no sense is known, as for the next."""
     adjusted_rand: float | None
-    uses: list[Placed]
+    uses: tuple[Placed, ...]
 
 
 def vectors_of(
@@ -104,16 +104,16 @@ def draw(
         word,
         layers,
         method,
-        shares[:2].tolist() if method == "pca" else None,
+        tuple(shares[:2].tolist()) if method == "pca" else None,
         len(uses) if num_found is None else num_found,
         int(clusters.max()) + 1,
         silhouette,
         purity(known) if known else None,
         _adjusted_rand(known) if known else None,
-        [
-            Placed(use.tokens, use.start, use.end, use.sense, int(cluster), float(x), float(y))
-            for use, cluster, (x, y) in zip(uses, clusters, plane, strict=True)
-        ],
+        tuple(
+            Placed(tuple(use.tokens), use.start, use.end, use.sense, cluster, x, y)
+            for use, cluster, (x, y) in zip(uses, clusters.tolist(), plane.tolist(), strict=True)
+        ),
     )
 
 
@@ -140,7 +140,9 @@ def _directions(
     centred = unit(vectors - vectors.mean(axis=0)).astype(np.float64)
     centred -= centred.mean(axis=0)
     left, spread, _ = np.linalg.svd(centred, full_matrices=False)
-    left *= np.sign(left[np.abs(left).argmax(axis=0), np.arange(left.shape[1])])  # a side of its own
+    left *= np.sign(
+        left[np.abs(left).argmax(axis=0), np.arange(left.shape[1])]
+    )  # a side of its own
     kept = slice(0, max(2, min(_DIRECTIONS, len(spread))))
     points = (left * spread)[:, kept]
     shares = np.square(spread) / max(np.square(spread).sum(), np.finfo(np.float64).tiny)
