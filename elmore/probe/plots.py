@@ -18,7 +18,7 @@ _TOKENS = 40  # of a text, that one figure holds
 _UPDATE = "update"
 
 
-def training_loss(title: str, runs: Sequence[Trained]) -> Canvas:
+def training_loss(title: str, runs: Sequence[Trained], unit: str = "training loss") -> Canvas:
     """Draw the loss that updates were made by."""
     series = [
         Series(run.name, _means(run.steps, run.losses), look, dots=False)
@@ -26,7 +26,7 @@ def training_loss(title: str, runs: Sequence[Trained]) -> Canvas:
     ]
     every = [point for one in series for point in one.points]
     across = around([point.x for point in every], _UPDATE, zero=True)
-    up = around([point.y for point in every], "training loss (nats)")
+    up = around([point.y for point in every], unit)
     return curves(title, across, up, series)
 
 
@@ -34,7 +34,11 @@ def held_out(title: str, runs: Sequence[Trained], unit: str) -> Canvas:
     """Draw a dot for each evaluation of each run."""
     series = []
     for look, run in enumerate(runs):
-        scored = [(step, scores[run.metric]) for step, scores in run.evaluations]
+        scored = [
+            (step, scores[run.metric])
+            for step, scores in run.evaluations
+            if math.isfinite(scores.get(run.metric, math.nan))
+        ]
         points = [Point(x, y, f"{run.name}, update {x}: {y:.4g}") for x, y in scored]
         series.append(Series(run.name, points, look))
     every = [point for one in series for point in one.points]
@@ -48,7 +52,9 @@ def _means(steps: Sequence[int], values: Sequence[float]) -> list[Point]:
     found = []
     for first in range(0, len(steps), size):
         some, at = values[first : first + size], steps[first : first + size]
-        found.append(Point(sum(at) / len(at), sum(some) / len(some)))
+        mean = sum(some) / len(some)
+        if math.isfinite(mean):
+            found.append(Point(sum(at) / len(at), mean))
     return found
 
 
@@ -70,7 +76,9 @@ def sample_efficiency(title: str, many: Sequence[Several], split: str, metric: s
     for look, several in enumerate(many):
         points = []
         for part in several.summary["summary"]:
-            score, count = part["scores"][split][metric], part["examples"]
+            score, count = part["scores"][split].get(metric), part["examples"]
+            if score is None:
+                continue
             mean, off = score["mean"], score["deviation"] or 0.0
             note = f"{several.name}, {count} examples: {mean:.2f} ± {off:.2f}"
             points.append(Point(count, mean, note, mean - off, mean + off))

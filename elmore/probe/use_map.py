@@ -137,7 +137,10 @@ def _directions(
     vectors: Float[np.ndarray, "N D"],
 ) -> tuple[Float[np.ndarray, "N P"], Float[np.ndarray, " P"]]:
     """Turn vectors onto their main directions; give the share of the variance of each, too."""
-    centred = unit(vectors - vectors.mean(axis=0)).astype(np.float64)
+    mean = vectors.mean(axis=0, dtype=np.float64)
+    rest = vectors - mean
+    rest[np.linalg.norm(rest, axis=1) < _SAME * np.linalg.norm(mean)] = 0.0  # rounding alone
+    centred = unit(rest)
     centred -= centred.mean(axis=0)
     left, spread, _ = np.linalg.svd(centred, full_matrices=False)
     left *= np.sign(

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from elmore.probe.drawing.canvas import Canvas, Stroke, Words
 
-SMALL = 11.0
+SMALL = 12.0
 _MANY_DECADES = 4
 
 

@@ -1,6 +1,6 @@
 """Four kinds of charts: curves, rows of dots, a map of points, a heat map.
 
-All are 480 wide: two fit side by side on a desk, and on a phone the text is still readable.
+All are 440 wide: two fit side by side on a desk, and on a phone the text is still readable.
 """
 
 from collections.abc import Sequence
@@ -18,7 +18,7 @@ from elmore.probe.drawing.canvas import (
     Words,
 )
 
-WIDTH = 480.0
+WIDTH = 440.0
 _TOP = 34.0  # below the title
 _LEFT, _RIGHT = 62.0, 14.0
 _BELOW = 44.0  # numbers and the name of the lower axis
@@ -153,7 +153,7 @@ def heat(title: str, columns: Sequence[str], lines: Sequence[Heat], label: str) 
     left = room + 18
     width = (WIDTH - left - _RIGHT) / max(1, len(columns))
     canvas = Canvas(WIDTH, _TOP + 20 + step * len(lines) + 30, title)
-    canvas.add(Words(12, 20, title, "ink", 13.5, bold=True))
+    canvas.add(Words(12, 20, title, "ink", 14, bold=True))
     for number, column in enumerate(columns):
         middle = left + width * (number + 0.5)
         canvas.add(Words(middle, _TOP + 12, column, "muted", SMALL, "middle"))
@@ -178,7 +178,7 @@ def _titled(title: str, height: float, series: Sequence[Series]) -> Canvas:
     entries = _legend([one for one in series if one.listed])
     lines = 1 + max((line for _, line, _ in entries), default=-1)
     canvas = Canvas(WIDTH, height + _ENTRY * lines + (10 if lines else 2), title)
-    canvas.add(Words(12, 20, fitted(title, WIDTH - 24, 13.5), "ink", 13.5, bold=True))
+    canvas.add(Words(12, 20, fitted(title, WIDTH - 24, 14), "ink", 14, bold=True))
     for x, line, one in entries:
         y = height + _ENTRY * line + 8
         if one.dots:

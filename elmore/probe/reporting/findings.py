@@ -58,7 +58,8 @@ def gather(sources: Sequence[Path]) -> Findings:
             else:
                 found.runs.extend(read)
         else:
-            _shelf(found, read := printed.read(source))[name] = read
+            result = printed.read(source)
+            _shelf(found, result)[name] = result
     return found
 
 
@@ -80,9 +81,13 @@ def _shelf(found: Findings, read: Any) -> dict[str, Any]:  # noqa: ANN401 -- any
 def names(sources: Sequence[Path]) -> list[str]:
     """Call each by the end of its path, as much of it as tells it from the others."""
     paths = [path.absolute() for path in sources]
-    for number in range(1, max((len(path.parts) for path in paths), default=1) + 1):
-        found = ["/".join(path.parts[-number:]).removesuffix(".json") for path in paths]
-        if len(set(found)) == len(set(paths)) == len(paths):
-            return found
-    twice = next(path for path in paths if paths.count(path) > 1)
-    raise DataError(f"{twice} is named twice; name it once")
+    for path in paths:
+        if paths.count(path) > 1:
+            raise DataError(f"{path} is named twice; name it once")
+    found: list[str] = []
+    for number in range(1, max((len(path.parts) for path in paths), default=0) + 1):
+        found = ["/".join(path.parts[-number:]) for path in paths]
+        for called in ([name.removesuffix(".json") for name in found], found):
+            if len(set(called)) == len(called):
+                return called
+    return found

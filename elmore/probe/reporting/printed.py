@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 from elmore import config
 from elmore.errors import ConfigError, DataError
 from elmore.probe.context import Context
+from elmore.probe.reporting.trained import checked_summary
 from elmore.probe.use_map import UseMap
 from elmore.tasks.spread import Summary
 
@@ -133,7 +134,9 @@ def read(path: Path) -> Printed:
             if kind.lines:
                 return [_built(kind.cls, row, f"{path}: {n}") for n, row in enumerate(rows, 1)]
             if len(rows) == 1:
-                return _built(kind.cls, rows[0], str(path)) if kind.cls else rows[0]
+                if kind.cls is None:
+                    return checked_summary(rows[0], str(path))
+                return _built(kind.cls, rows[0], str(path))
     raise DataError(
         f"{path}: not recognised; expected what one of these printed with --json: {KNOWN}"
     )

@@ -12,6 +12,7 @@ from elmore.probe.use_map import UseMap
 from elmore.probe.wordnet_files import described
 
 _FIGURES = 4  # texts that are drawn; the others are shown in colour
+_TEXTS = 40  # that are shown at all
 _FULL = 14.0  # bits of surprise, from which on a word has all its colour
 
 
@@ -184,8 +185,11 @@ def surprise(found: Findings) -> Section | None:
         "the more of a surprise. A question mark stands for a word that the softmax does not know."
     )
     for name, texts in found.texts.items():
-        filled = [one for one in texts if one.tokens]
+        every = [one for one in texts if one.tokens]
+        filled = every[:_TEXTS]
         section.head(name)
+        if len(every) > _TEXTS:
+            section.say(f"The first {_TEXTS} of {len(every):,} texts.")
         for one in filled:
             section.html(f'<p class="words">{_coloured(one)}</p>')
         for one in filled[:_FIGURES]:

@@ -78,8 +78,22 @@ def read(place: Path, name: str) -> list[Trained] | Several:
     if kind is None:
         raise DataError(f"{place}: holds several runs, but not of a task")
     written = place / "summary.json"
-    summary = config.read_json(written) if written.is_file() else _summary(runs, within)
-    return Several(name, kind, runs, summary)
+    if written.is_file():
+        return Several(name, kind, runs, checked_summary(config.read_json(written), str(written)))
+    return Several(name, kind, runs, _summary(runs, within))
+
+
+def checked_summary(data: dict[str, Any], where: str) -> Summary:
+    """Refuse what is not a summary of runs as `task train` and `task evaluate` write it."""
+    parts = data.get("summary")
+    scores = [part.get("scores") for part in parts] if isinstance(parts, list) else []
+    tables = [table for one in scores for table in one.values()] if all(scores) else []
+    means = [score.get("mean") for table in tables for score in table.values()]
+    if not tables or "metric" not in data or not all(isinstance(m, float | int) for m in means):
+        raise DataError(
+            f"{where}: expected means and deviations of runs, as 'task train' writes them"
+        )
+    return data
 
 
 def _one(place: Path, name: str) -> Trained:
@@ -92,11 +106,7 @@ def _one(place: Path, name: str) -> Trained:
     records = _records(run.metrics)
     recipe = _recipe(place)
     kind = recipe.get("task")
-    evaluations = [
-        (record["step"], {k.removeprefix(_VALID): v for k, v in record.items() if _VALID in k})
-        for record in records
-        if any(_VALID in key for key in record)
-    ]
+    evaluations = [(record["step"], _scores(record)) for record in records if _scores(record)]
     data = recipe.get("data", {})
     return Trained(
         name,
@@ -111,6 +121,10 @@ def _one(place: Path, name: str) -> Trained:
         data.get("examples"),
         _mixes(place / "best" / "model.safetensors") if kind else {},
     )
+
+
+def _scores(record: dict[str, Any]) -> dict[str, float]:
+    return {k.removeprefix(_VALID): v for k, v in record.items() if k.startswith(_VALID)}
 
 
 def _recipe(place: Path) -> dict[str, Any]:

@@ -79,7 +79,8 @@ def language_models(found: Findings) -> Section | None:
             )
         )
     if runs:
-        section.draw(training_loss=plots.training_loss("Training loss", runs))
+        figure = plots.training_loss("Training loss", runs, "training loss (nats per token)")
+        section.draw(training_loss=figure)
     for run in scored:
         section.table(f"{run.name}: evaluations on held-out text", evaluations(run))
     if found.perplexities:
@@ -114,7 +115,7 @@ def evaluations(run: Trained) -> list[dict[str, Cell]]:
 
 def tasks(found: Findings) -> Section | None:
     """Show how tasks were learned, each task on its own."""
-    if not found.task_runs:
+    if not found.task_runs and not found.summaries:
         return None
     section = Section("Tasks")
     for kind in dict.fromkeys(run.task for run in found.task_runs):
@@ -129,7 +130,9 @@ def tasks(found: Findings) -> Section | None:
             )
         figures[f"{kind}_loss"] = plots.training_loss(f"{kind}: training loss", runs)
         section.draw(**figures)
-        section.table(f"{kind}: best evaluation of each run", [_scores_row(run) for run in scored])
+        if scored:
+            rows = [_scores_row(run) for run in scored]
+            section.table(f"{kind}: best evaluation of each run", rows)
         for run in scored:
             section.table(f"{run.name}: evaluations on held-out examples", evaluations(run))
     for name, one in _summaries(found).items():
