@@ -92,6 +92,6 @@ def _plain(found: "Scores", others: "list[Substitutes]") -> str:
     for place, (word, forward, backward, known) in enumerate(zip(*found, strict=True)):
         lines.append(f"{word}\t{forward:.4f}\t{backward:.4f}{'' if known else chr(9) + '?'}")
         for way in ("forward", "backward", "both") if place in after else ():
-            words = ", ".join(f"{word} {value:.2f}" for word, value in getattr(after[place], way))
+            words = "  ".join(f"{word} {value:.2f}" for word, value in getattr(after[place], way))
             lines.append(f"\t{way}\t{words}")
     return "\n".join([*lines, ""])

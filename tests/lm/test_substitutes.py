@@ -121,7 +121,7 @@ def test_the_command_prints_a_line_of_words_for_each_opinion(model, text):
         "backward",
         "both",
     ]
-    assert len(lines[at + 3].split("\t")[2].split(", ")) == 2
+    assert len(lines[at + 3].split("\t")[2].split("  ")) == 2
     assert not lines[at + 4].startswith("\t")
 
 

@@ -63,7 +63,7 @@ def test_the_numbers_on_it_are_those_of_the_run(opened, reported):
     assert rows.count() == len(scored) == 3
     for number, record in enumerate(scored):
         cells = rows.nth(number).locator("td")
-        assert cells.first.inner_text() == str(record["step"])
+        assert cells.first.inner_text() == f"{record['step']:,}"
         shown = rows.nth(number).locator("data")
         values = [float(shown.nth(i).get_attribute("value")) for i in range(shown.count())]
         for name in ("forward", "backward", "perplexity", "bits_per_character", "oov"):

@@ -177,7 +177,7 @@ def _titled(title: str, height: float, series: Sequence[Series]) -> Canvas:
     """Make a canvas with its title above and its legend below."""
     entries = _legend([one for one in series if one.listed])
     lines = 1 + max((line for _, line, _ in entries), default=-1)
-    canvas = Canvas(WIDTH, height + _ENTRY * lines + (10 if lines else 2), title)
+    canvas = Canvas(WIDTH, height + _ENTRY * lines + (0 if lines else 2), title)
     canvas.add(Words(12, 20, fitted(title, WIDTH - 24, 14), "ink", 14, bold=True))
     for x, line, one in entries:
         y = height + _ENTRY * line + 8

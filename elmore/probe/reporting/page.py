@@ -58,14 +58,31 @@ class Section:
         drawn = "".join(f"<figure>{figure.svg()}</figure>" for figure in figures.values())
         self.parts.append(f'<div class="figures">{drawn}</div>')
 
-    def table(self, caption: str, rows: Sequence[Mapping[str, Cell]]) -> None:
-        """Add a table; a long one is folded."""
-        drawn = table(caption, rows)
-        if len(rows) > _MANY:
-            drawn = (
-                f"<details><summary>{text(caption)}: {len(rows)} rows</summary>{drawn}</details>"
-            )
-        self.parts.append(drawn)
+    def beside(
+        self, name: str, figure: Canvas, caption: str, rows: Sequence[Mapping[str, Cell]]
+    ) -> None:
+        """Add a figure with its numbers beside it, where the page is wide enough."""
+        self.figures[name] = figure
+        drawn = f"<figure>{figure.svg()}</figure>{_folded(caption, rows)}"
+        self.parts.append(f'<div class="figures">{drawn}</div>')
+
+    def tables(self, tables: Mapping[str, Sequence[Mapping[str, Cell]]]) -> None:
+        """Add tables side by side, each under its caption."""
+        drawn = "".join(_folded(caption, rows) for caption, rows in tables.items())
+        self.parts.append(f'<div class="figures">{drawn}</div>')
+
+    def table(
+        self, caption: str, rows: Sequence[Mapping[str, Cell]], *, fold: bool = False
+    ) -> None:
+        """Add a table; a long one is folded, or any with `fold`."""
+        self.parts.append(_folded(caption, rows, fold=fold))
+
+
+def _folded(caption: str, rows: Sequence[Mapping[str, Cell]], *, fold: bool = False) -> str:
+    drawn = table(caption, rows)
+    if len(rows) <= _MANY and not fold:
+        return drawn
+    return f"<details><summary>{text(caption)}: {len(rows)} rows</summary>{drawn}</details>"
 
 
 def text(words: str) -> str:
@@ -97,7 +114,7 @@ def _cell(tag: str, cell: Cell, right: bool, more: str = "") -> str:
     if isinstance(cell, Number):
         inside = f'<data value="{cell.value!r}">{text(cell.shown)}</data>'
     else:
-        inside = "" if cell is None else text(str(cell))
+        inside = "" if cell is None else text(f"{cell:,}" if isinstance(cell, int) else cell)
     return f"<{tag}{look}{more}>{inside}</{tag}>"
 
 

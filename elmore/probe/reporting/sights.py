@@ -3,6 +3,7 @@
 from collections import Counter
 
 from elmore.probe import plots
+from elmore.probe.context import WordForm
 from elmore.probe.plots import bits
 from elmore.probe.reporting.findings import Findings
 from elmore.probe.reporting.page import Cell, Number, Section, text
@@ -23,7 +24,7 @@ def probes(found: Findings) -> Section | None:
     section = Section("Probes")
     for name, layers in found.parts_of_speech.items():
         section.head(f"Parts of speech: {name}")
-        section.draw(**{f"pos_{name}": plots.parts_of_speech("Tags that a layer tells", layers)})
+        figure = plots.parts_of_speech("Tags that a layer tells", layers)
         rows = []
         for one in layers:
             row: dict[str, Cell] = {"layer": one.layer, "test (%)": percent(one.test)}
@@ -32,13 +33,15 @@ def probes(found: Findings) -> Section | None:
                 row["control (%)"] = percent(one.control)
                 row["selectivity (%)"] = percent(one.selectivity)
             rows.append(row)
-        section.table("Tags told by a linear probe of each layer", rows)
+        section.beside(f"pos_{name}", figure, "Tags told by a linear probe of each layer", rows)
     for name, one in found.senses.items():
         section.head(f"Word senses: {name}")
         section.say(f"From {one.num_uses:,} annotated uses of {one.num_senses:,} senses.")
-        section.draw(**{f"wsd_{name}": plots.senses("Senses by the nearest average", one)})
+        figure = plots.senses("Senses by the nearest average", one)
         tables = {**({"held out": one.held_out} if one.held_out else {}), **one.tests}
-        section.table(
+        section.beside(
+            f"wsd_{name}",
+            figure,
             "F1 of each layer; * is the best on held-out documents",
             [
                 {
@@ -68,8 +71,9 @@ def context(found: Findings) -> Section | None:
             f"{one.num_words:,} word forms with {one.least} uses or more in {one.num_sentences:,} "
             f"sentences ({one.num_tokens:,} tokens); cosines, 1 is a vector that does not change."
         )
-        section.draw(**{f"context_{name}": plots.context("Similarity by layer", one)})
-        section.table(
+        section.beside(
+            f"context_{name}",
+            plots.context("Similarity by layer", one),
             "Mean cosines of each layer",
             [
                 {
@@ -83,22 +87,25 @@ def context(found: Findings) -> Section | None:
                 for layer in one.layers
             ],
         )
-        for title, words in (
-            ("Steadiest in the top layer", one.steadiest),
-            ("Most changed in the top layer", one.most_changed),
-        ):
-            section.table(
-                f"{title}: similarity of their uses, less random",
-                [
-                    {"word": word.word, "uses": word.uses}
-                    | {
-                        f"layer {layer}": number(value, 3)
-                        for layer, value in enumerate(word.self_similarity_corrected)
-                    }
-                    for word in words
-                ],
-            )
+        section.tables(
+            {
+                f"{title} in the top layer: similarity of their uses, less random": [
+                    _form(word) for word in words
+                ]
+                for title, words in (
+                    ("Steadiest", one.steadiest),
+                    ("Most changed", one.most_changed),
+                )
+            }
+        )
     return section if found.contexts else None
+
+
+def _form(word: WordForm) -> dict[str, Cell]:
+    row: dict[str, Cell] = {"word": word.word, "uses": word.uses}
+    for layer, value in enumerate(word.self_similarity_corrected):
+        row[f"layer {layer}"] = number(value, 3)
+    return row
 
 
 def maps(found: Findings) -> Section | None:
@@ -116,7 +123,8 @@ def maps(found: Findings) -> Section | None:
 def agreement(one: UseMap) -> str:
     """Say how well clusters stand apart, and how well they agree with senses."""
     drawn = "" if one.num_found == len(one.uses) else f" of {one.num_found}"
-    parts = [f"{len(one.uses)}{drawn} uses, {one.num_clusters} clusters"]
+    clusters = "1 cluster" if one.num_clusters == 1 else f"{one.num_clusters} clusters"
+    parts = [f"{len(one.uses)}{drawn} uses, {clusters}"]
     if one.silhouette is not None:
         parts.append(f"silhouette {one.silhouette:.2f}")
     if one.purity is not None and one.adjusted_rand is not None:
@@ -234,5 +242,5 @@ def _likely(one: Text, found: Likely) -> dict[str, Cell]:
     ways = {"forward": found.forward, "backward": found.backward, "both": found.both}
     row: dict[str, Cell] = {"line": one.line, "word": one.tokens[found.place]}
     for way, words in ways.items():
-        row[way] = ", ".join(word for word, _ in words)
+        row[way] = " · ".join(word for word, _ in words)
     return row

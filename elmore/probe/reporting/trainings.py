@@ -10,6 +10,8 @@ from elmore.probe.reporting.page import Cell, Number, Section
 from elmore.probe.reporting.trained import Several, Trained
 from elmore.tasks.spread import Summary
 
+_SMALL = 5.0  # numbers that stay below have a digit more
+
 
 def summary(found: Findings) -> list[dict[str, Cell]]:
     """Give a row for each run: what it is, and the best it came to."""
@@ -72,15 +74,14 @@ def language_models(found: Findings) -> Section | None:
         return None
     section = Section("Language models")
     scored = [run for run in runs if run.best()]
+    figures = {}
     if scored:
-        section.draw(
-            perplexity=plots.held_out(
-                "Perplexity of held-out text, both directions", scored, "perplexity"
-            )
-        )
+        title = "Perplexity of held-out text, both directions"
+        figures["perplexity"] = plots.held_out(title, scored, "perplexity")
     if runs:
-        figure = plots.training_loss("Training loss", runs, "training loss (nats per token)")
-        section.draw(training_loss=figure)
+        unit = "training loss (nats per token)"
+        figures["training_loss"] = plots.training_loss("Training loss", runs, unit)
+        section.draw(**figures)
     for run in scored:
         section.table(f"{run.name}: evaluations on held-out text", evaluations(run))
     if found.perplexities:
@@ -102,15 +103,22 @@ def language_models(found: Findings) -> Section | None:
 
 def evaluations(run: Trained) -> list[dict[str, Cell]]:
     """Give a row for each evaluation, with every score."""
+    most: dict[str, float] = {}
+    for _, scores in run.evaluations:
+        for name, value in scores.items():
+            most[name] = max(abs(value), most.get(name, 0.0))
     rows = []
     for step, scores in run.evaluations:
         row: dict[str, Cell] = {"update": step}
         for name, value in scores.items():
-            digits = 3 if abs(value) < 10 else 2
-            shown = int(value) if name == "tokens" else number(value, digits)
-            row[name.replace("_", " ")] = shown
+            digits = 3 if most[name] < _SMALL else 2
+            row[_plain(name)] = int(value) if name == "tokens" else number(value, digits)
         rows.append(row)
     return rows
+
+
+def _plain(name: str) -> str:
+    return name.replace("_", " ")
 
 
 def tasks(found: Findings) -> Section | None:
@@ -134,7 +142,8 @@ def tasks(found: Findings) -> Section | None:
             rows = [_scores_row(run) for run in scored]
             section.table(f"{kind}: best evaluation of each run", rows)
         for run in scored:
-            section.table(f"{run.name}: evaluations on held-out examples", evaluations(run))
+            title = f"{run.name}: evaluations on held-out examples"
+            section.table(title, evaluations(run), fold=True)
     for name, one in _summaries(found).items():
         section.table(f"{name}: mean and deviation over runs", _summary_rows(one))
     return section
@@ -164,7 +173,7 @@ def _summary_rows(one: Summary) -> list[dict[str, Cell]]:
         row["runs"] = part["num_runs"]
         for split, scores in part["scores"].items():
             for name, score in scores.items():
-                row[f"{split} {name}"] = Number(score["mean"], spread(score))
+                row[f"{split} {_plain(name)}"] = Number(score["mean"], spread(score))
         rows.append(row)
     return rows
 
@@ -193,8 +202,8 @@ def layer_weights(found: Findings) -> Section | None:
         "come in (input: beside the word vectors, output: beside what the encoder makes of them). "
         "An equal mix has 1/3 in each of three layers. Of several seeds it is the mean."
     )
-    section.draw(layer_weights=plots.layer_weights(lines))
-    section.table("Layer weights of every run", rows)
+    figure = plots.layer_weights(lines)
+    section.beside("layer_weights", figure, "Layer weights of every run", rows)
     return section
 
 
