@@ -1,7 +1,7 @@
 """The files WordNet's lexicographers sort senses into (lexnames(5WN)): what a sense is about."""
 
 _NAMES = """
-    adjective|adjective, of|adverb|noun: top|act|animal|artifact|attribute|body|cognition
+    adjective|adjective, of|adverb|tops|act|animal|artifact|attribute|body|cognition
     communication|event|feeling|food|group|location|motive|object|person|phenomenon
     plant|possession|process|quantity|relation|shape|state|substance|time
     body|change|cognition|communication|competition|consumption|contact|creation|emotion|motion

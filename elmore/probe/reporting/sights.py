@@ -200,9 +200,14 @@ def surprise(found: Findings) -> Section | None:
             section.say(f"The first {_TEXTS} of {len(every):,} texts.")
         for one in filled:
             section.html(f'<p class="words">{_coloured(one)}</p>')
-        for one in filled[:_FIGURES]:
-            figure = plots.surprise(f"Line {one.line}: surprise of each word", one)
-            section.draw(**{f"surprise_{name}_{one.line}": figure})
+        section.draw(
+            **{
+                f"surprise_{name}_{one.line}": plots.surprise(
+                    f"Line {one.line}: surprise of each word", one
+                )
+                for one in filled[:_FIGURES]
+            }
+        )
         section.table(
             "Bits of every word",
             [

@@ -24,8 +24,8 @@ def summary(found: Findings) -> list[dict[str, Cell]]:
         rows.append(
             {
                 "run": name,
-                "what": "evaluation of a language model",
                 "best": f"perplexity {measured.perplexity:.2f}",
+                "what": "evaluation of a language model",
                 "updates": None,
             }
         )
@@ -36,7 +36,7 @@ def _best_row(run: Trained) -> dict[str, Cell]:
     best = run.best()
     shown = f"{run.metric} {best[1][run.metric]:.2f} at update {best[0]:,}" if best else "no score"
     what = f"{run.task}, {embedder(run)}" if run.task else "language model"
-    return {"run": run.name, "what": what, "best": shown, "updates": run.steps[-1]}
+    return {"run": run.name, "best": shown, "what": what, "updates": run.steps[-1]}
 
 
 def _several_row(name: str, many: Several) -> dict[str, Cell]:
@@ -47,7 +47,7 @@ def _several_row(name: str, many: Several) -> dict[str, Cell]:
     score = largest["scores"][split].get(metric)
     shown = f"{metric} {spread(score)} on {split}" if score else "no score"
     what = f"{many.task}, {embedder(many.runs[0])}: {len(many.runs)} runs"
-    return {"run": name, "what": what, "best": shown, "updates": many.runs[-1].steps[-1]}
+    return {"run": name, "best": shown, "what": what, "updates": many.runs[-1].steps[-1]}
 
 
 def embedder(run: Trained) -> str:
