@@ -13,6 +13,7 @@ from elmore.probe.drawing import canvas
 from elmore.probe.drawing.canvas import Canvas, printable
 
 _POLICY = "default-src 'none'; style-src 'unsafe-inline'; img-src data:"
+_LONG = 40  # letters of a cell, which then is not made narrow
 _MANY = 25  # rows of a table, from which on one opens it to see them
 
 
@@ -111,6 +112,8 @@ def _is_number(cell: Cell) -> bool:
 
 def _cell(tag: str, cell: Cell, right: bool, more: str = "") -> str:
     look = ' class="number"' if right else ""
+    if isinstance(cell, str) and len(cell) > _LONG:
+        look = ' class="text"'
     if isinstance(cell, Number):
         inside = f'<data value="{cell.value!r}">{text(cell.shown)}</data>'
     else:

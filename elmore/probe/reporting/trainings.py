@@ -15,11 +15,8 @@ _SMALL = 5.0  # numbers that stay below have a digit more
 
 def summary(found: Findings) -> list[dict[str, Cell]]:
     """Give a row for each run: what it is, and the best it came to."""
-    rows = []
-    for run in found.runs:
-        rows.append(_best_row(run))
-    for name, many in found.several.items():
-        rows.append(_several_row(name, many))
+    rows = [_best_row(run) for run in found.runs]
+    rows += [_several_row(name, many) for name, many in found.several.items()]
     for name, measured in found.perplexities.items():
         rows.append(
             {
@@ -158,9 +155,9 @@ def _scores_row(run: Trained) -> dict[str, Cell]:
     assert best is not None
     return {
         "run": run.name,
-        "vectors": embedder(run),
         run.metric: number(best[1][run.metric]),
         "at update": best[0],
+        "vectors": embedder(run),
     }
 
 
