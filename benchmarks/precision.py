@@ -4,8 +4,8 @@
 
 Printed are the cosines of every token's vector in each layer, the speed of both in bulk, and where
 asked the scores of the probes for parts of speech and senses, and of a run of `elmore task train
-ner`, in percent with either. Where the device has no units for bf16 its rounding is emulated, which
-says nothing of speed. The data are those of $ELMORE_DATA.
+ner`, in percent with either. Where the device has no units for bf16 or int8, or with --emulate, the
+rounding of bf16 is emulated, which says nothing of speed. The data are those of $ELMORE_DATA.
 """
 
 import argparse
@@ -23,7 +23,7 @@ import torch
 
 import elmore
 from elmore.embed.embedder import Embedder
-from elmore.model import fast, precision
+from elmore.model import fast, int8, precision
 from elmore.probe import linear, senses, wordnet
 from elmore.probe.sense_data import SenseCorpus
 from elmore.tasks import run, sources
@@ -85,11 +85,13 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--sentences", type=int, default=256)
     parser.add_argument("--probes", action="store_true", help="parts of speech and senses too")
+    parser.add_argument("--emulate", action="store_true", help="bf16 on a CPU without it")
     parser.add_argument("--names", type=Path, help="a run of `elmore task train ner` on elmo:")
     args = parser.parse_args()
     texts = list(itertools.islice(contestants.real_sentences(), args.sentences))
     exact = elmore.load()
-    emulated = not precision.has_matrix_units(exact.device)
+    has_units = precision.has_matrix_units(exact.device) or int8.works(exact.device)
+    emulated = args.emulate or not has_units
     if emulated:
         emulate()
     quick = elmore.load(precision="fast")

@@ -49,7 +49,8 @@ def _built(source: Path, compiler: str, flags: list[str]) -> Path:
     version = subprocess.run(  # noqa: S603 -- the compiler of whoever runs this
         [compiler, "--version"], capture_output=True, check=True, timeout=_PATIENCE
     ).stdout
-    known_by = [source.read_bytes(), version, *map(str.encode, [platform.machine(), *flags])]
+    texts = [path.read_bytes() for path in (source, *sorted(source.parent.glob("*.h")))]
+    known_by = [*texts, version, *map(str.encode, [platform.machine(), *flags])]
     digest = hashlib.sha256(b"\0".join(known_by)).hexdigest()[:20]
     place = cache.folder() / "compiled" / f"{source.stem}-{digest}.so"
     if not place.exists():

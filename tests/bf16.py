@@ -21,5 +21,6 @@ def give_units(patch: pytest.MonkeyPatch) -> None:
 
 
 def take_units(patch: pytest.MonkeyPatch) -> None:
-    """Let no device have any."""
+    """Let no device have any, nor dot products of bytes."""
     patch.setattr(precision, "has_matrix_units", lambda device: False)
+    patch.setattr(precision.int8, "works", lambda device: False)

@@ -29,6 +29,7 @@ COMMANDS = (
     "task",
     "probe",
     "serve",
+    "report",
 )
 
 

@@ -30,7 +30,7 @@ def embed(
     pool: Annotated[Literal["mean", "max"] | None, typer.Option(help="one vector per line")] = None,
     dtype: Annotated[Literal["float32", "float16"], typer.Option(help="of vectors")] = "float32",
     precision: Annotated[
-        Literal["exact", "fast"], typer.Option(help="fast: bf16 where that is quicker")
+        Literal["exact", "fast"], typer.Option(help="fast: bf16 or int8 where quicker")
     ] = "exact",
     device: Annotated[str, typer.Option(help="auto, cpu or cuda")] = "auto",
     engine: Annotated[

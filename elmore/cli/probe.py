@@ -1,9 +1,11 @@
-"""elmore probe pos, elmore probe wsd: what the layers of a model know."""
+"""elmore probe pos, wsd, context, uses: what the layers of a model know."""
 
 from pathlib import Path
 from typing import Annotated, Literal
 
 import typer
+
+from elmore.cli.seeing import context, uses
 
 Model = Annotated[
     str | None,
@@ -20,6 +22,8 @@ probe = typer.Typer(
     add_completion=False,
     no_args_is_help=True,
 )
+probe.command()(context)
+probe.command()(uses)
 
 
 @probe.command()

@@ -63,8 +63,8 @@ class Embedder:
 
     No state outlives a call, and neighbours in a batch do not touch each other. Only `stateful`
     breaks that promise: each call is then one batch, and starts where the rows of the call before
-    stopped, as in AllenNLP and bilm-tf. `precision="fast"` multiplies in bf16
-    where a device has units for it, and elsewhere is exact and says so in the log. `token_budget`
+    stopped, as in AllenNLP and bilm-tf. `precision="fast"` multiplies in bf16 or int8, whichever
+    a device is quick at, and elsewhere is exact and says so in the log. `token_budget`
     bounds the tokens that are held at a time, `cache_megabytes` the word vectors that are kept for
     words that come again.
     """
@@ -110,7 +110,7 @@ class Embedder:
 
     @property
     def is_fast(self) -> bool:
-        """Whether the numbers are those of bf16: fast was asked for, and is quicker here."""
+        """Whether numbers are less than exact: fast was asked for, and is quicker here."""
         return self._running is not self.bundle
 
     @property

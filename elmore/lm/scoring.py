@@ -1,6 +1,6 @@
-"""What a language model says of each word: how likely it was, and what could stand in its place.
+"""What a language model says of each word: how likely it was.
 
-Shapes: T tokens of a sentence, V words.
+Shapes: T tokens of a sentence, D width of one direction.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -43,30 +43,10 @@ def score(bundle: Bundle, sentences: Iterable[Sequence[str]]) -> Iterator[Scores
         with torch.no_grad(), bundle.without_dropout():
             forward, backward = (
                 -softmax.nll(states, targets.to(states.device)).cpu().double().numpy()
-                for states in _around(bundle, sentence)
+                for states in around(bundle, sentence)
             )
         known = [word in vocabulary and word not in vocabulary.marks for word in words]
         yield Scores(list(sentence), forward, backward, known)
-
-
-def substitutes(
-    bundle: Bundle, sentence: Sequence[str], position: int, *, count: int = 10
-) -> list[tuple[str, float]]:
-    """Give the words most likely in one place, as both directions together see it.
-
-    Each direction has an opinion of its own; the product of their probabilities, over all words
-    but the marks, is the opinion of both.
-    """
-    vocabulary, softmax = language_model(bundle)
-    if not -len(sentence) <= position < len(sentence):
-        raise DataError(f"position {position} is outside a sentence of {len(sentence)} tokens")
-    with torch.no_grad(), bundle.without_dropout():
-        ways = [softmax.log_probs(states[[position]])[0] for states in _around(bundle, sentence)]
-    together = ways[0] + ways[1]  # (V,)
-    together[torch.from_numpy(vocabulary.ids(vocabulary.marks)).to(together.device)] = -torch.inf
-    best = together.log_softmax(dim=0).topk(min(count, len(vocabulary) - len(vocabulary.marks)))
-    pairs = zip(best.indices.tolist(), best.values.tolist(), strict=True)
-    return [(vocabulary.words[word], value) for word, value in pairs]
 
 
 def language_model(bundle: Bundle) -> tuple[Vocabulary, Softmax | AdaptiveSoftmax]:
@@ -80,7 +60,7 @@ def language_model(bundle: Bundle) -> tuple[Vocabulary, Softmax | AdaptiveSoftma
     return bundle.vocabulary, bundle.softmax
 
 
-def _around(
+def around(
     bundle: Bundle, sentence: Sequence[str]
 ) -> tuple[Float[Tensor, "T D"], Float[Tensor, "T D"]]:
     """Give for each token what stands before it and what after, as the top layers know them."""

@@ -9,6 +9,8 @@ Shapes: B sentences, T tokens, I input width, D output width, G gates; a product
 X wide, and gives them Y wide.
 """
 
+from collections.abc import Callable
+
 import torch
 from jaxtyping import Bool, Float
 from torch import Tensor, nn
@@ -17,17 +19,26 @@ from elmore.model.bilm import BiLM
 from elmore.model.lstm import ProjectedLSTM
 from elmore.model.lstm_kernels.by_hand import _by_step, _kernels
 from elmore.model.lstm_kernels.reference import LSTMState, Resets, whole_bias
+from elmore.model.token_encoder import TokenEncoder
 
 
 class FastBiLM(BiLM):
-    """The same network with other stacks. It does not follow a model that learns."""
+    """The same network with other layers. It does not follow a model that learns."""
 
-    def __init__(self, model: BiLM) -> None:
+    def __init__(
+        self,
+        model: BiLM,
+        layer: Callable[[ProjectedLSTM], ProjectedLSTM],
+        tokens: TokenEncoder | None = None,
+    ) -> None:
         nn.Module.__init__(self)  # there is nothing to draw
         self.config = model.config
-        self.tokens = model.tokens
+        self.tokens = tokens or model.tokens
         self.dropout = nn.Dropout(0)
-        self.forward_layers, self.backward_layers = map(_fast, model.stacks)
+        self.forward_layers, self.backward_layers = (
+            nn.ModuleList(layer(old) for old in stack if isinstance(old, ProjectedLSTM))
+            for stack in model.stacks
+        )
 
 
 class FastLSTM(ProjectedLSTM):
@@ -128,7 +139,3 @@ def packed(weight: Float[Tensor, "Y X"]) -> Tensor | None:
 def multiply_packed(rows: Float[Tensor, "M X"], weight: Tensor) -> Float[Tensor, "M Y"]:
     """Multiply rows with what `packed` gave; the result is in their precision."""
     return torch.ops.mkldnn._linear_pointwise(rows, weight, None, "none", [], "")
-
-
-def _fast(stack: nn.ModuleList) -> nn.ModuleList:
-    return nn.ModuleList(FastLSTM(layer) for layer in stack if isinstance(layer, ProjectedLSTM))

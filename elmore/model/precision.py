@@ -1,4 +1,4 @@
-"""In which numbers to read: `exact` is float32; `fast` is bf16 where that is quicker."""
+"""In which numbers to read: `exact` is float32; `fast` is bf16, or int8, where that is quicker."""
 
 import logging
 import platform
@@ -6,8 +6,9 @@ from typing import Literal
 
 import torch
 
+from elmore.model import int8
 from elmore.model.bilm import BiLM
-from elmore.model.fast import FastBiLM
+from elmore.model.fast import FastBiLM, FastLSTM
 
 Precision = Literal["exact", "fast"]
 
@@ -15,12 +16,16 @@ _log = logging.getLogger(__name__)
 
 
 def prepared(model: BiLM, precision: Precision) -> BiLM:
-    """Give what reads in that precision where the model is: itself, or a copy of it in bf16."""
+    """Give what reads in that precision where the model is: itself, or a copy of it in less."""
     device = next(model.parameters()).device
-    if precision == "fast" and not has_matrix_units(device):
-        _log.warning("precision 'fast' is exact here: no units for bf16 on device '%s'", device)
+    if precision == "exact":
         return model
-    return FastBiLM(model) if precision == "fast" else model
+    if has_matrix_units(device):
+        return FastBiLM(model, FastLSTM)
+    if int8.works(device):
+        return FastBiLM(model, int8.Int8LSTM, int8.with_int8(model.tokens))
+    _log.warning("precision 'fast' is exact here: no units for bf16 or int8 on device '%s'", device)
+    return model
 
 
 def has_matrix_units(device: torch.device) -> bool:

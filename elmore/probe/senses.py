@@ -22,6 +22,7 @@ from jaxtyping import Float, Shaped
 
 from elmore.embed.embedder import Embedder
 from elmore.errors import ConfigError, DataError
+from elmore.probe.cosine import unit
 from elmore.probe.sense_data import Instance, SenseCorpus, Sentence
 from elmore.probe.sense_scores import Scores, score
 from elmore.probe.wordnet import WordNet
@@ -187,7 +188,7 @@ class _Layers:
             for use in sentence.instances:
                 vectors = layers[:, use.start : use.end].mean(axis=1)
                 if self._even:
-                    vectors = np.concatenate([vectors, _unit(vectors[1:]).sum(axis=0)[None]])
+                    vectors = np.concatenate([vectors, unit(vectors[1:]).sum(axis=0)[None]])
                 yield sentence.document, use, vectors
             self._watch.add(len(sentence.words))
 
@@ -260,7 +261,7 @@ def _table(
         averages = known / np.maximum(1, sums.counts)[:, None]
         vectors = np.stack([shares @ use.astype(np.float32) for use in uses.vectors])  # (N, D)
         for suffix, centre in (("", 0.0), (CENTRED, known.sum(axis=0) / sums.counts.sum())):
-            near = _nearest(_unit(averages - centre), _unit(vectors - centre), uses, candidates)
+            near = _nearest(unit(averages - centre), unit(vectors - centre), uses, candidates)
             filled = [told or first for told, first in zip(near, firsts, strict=True)]
             alone = score(uses.instances, near, seed=seed)
             table[row + suffix] = score(uses.instances, filled, seed=seed) | {
@@ -287,9 +288,3 @@ def _nearest(
         for place, sense in zip(places[named], best, strict=True):
             answers[place] = keys[sense]
     return answers
-
-
-def _unit(vectors: Float[np.ndarray, "*N D"]) -> Float[np.ndarray, "*N D"]:
-    """Scale to length one; a vector of zeros stays one."""
-    lengths = np.linalg.norm(vectors, axis=-1, keepdims=True)
-    return vectors / np.maximum(lengths, np.finfo(np.float32).tiny)

@@ -1,14 +1,13 @@
-"""Scores of words, and words in their place, by models whose opinions are known."""
+"""Scores of words, by models whose opinions are known."""
 
 from dataclasses import replace
-from itertools import pairwise
 
 import numpy as np
 import pytest
 import torch
 
 from elmore.errors import DataError
-from elmore.lm.scoring import score, substitutes
+from elmore.lm.scoring import score
 from elmore.weights.bundle import Bundle
 from tests import language
 
@@ -73,37 +72,6 @@ def test_an_empty_sentence_has_no_scores(bundle):
     (found,) = score(bundle, [[]])
     assert found.tokens == []
     assert found.forward.shape == found.backward.shape == (0,)
-
-
-def test_the_word_that_is_preferred_comes_first_and_marks_never(bundle):
-    prefer(bundle, "<UNK>", "storm", "</S>", "river")
-    (first, best), (second, other), *rest = substitutes(bundle, ["a", "grey", "cat"], 1, count=5)
-    assert (first, second) == ("storm", "river")
-    assert len(rest) == 3
-    assert best == pytest.approx(0, abs=1e-4)
-    assert best - other == pytest.approx(2 * 20)  # both directions say so
-
-
-def test_substitutes_are_the_product_of_both_directions_over_all_words(bundle, corpus):
-    sentence = ["two", "ships", "come"]
-    found = dict(substitutes(bundle, sentence, 1, count=10**6))
-    words = set(corpus.vocabulary.words) - {"<S>", "</S>", "<UNK>"}
-    assert set(found) == words
-    assert sum(map(np.exp, found.values())) == pytest.approx(1, rel=1e-5)
-    pairs = [
-        (found[word], [next(score(bundle, [[*sentence[:1], word, *sentence[2:]]]))])
-        for word in ("ships", "the", "storm")
-    ]
-    sums = [(value, s.forward[1] + s.backward[1]) for value, (s,) in pairs]
-    for (a, b), (c, d) in pairwise(sums):
-        assert a - c == pytest.approx(b - d, abs=1e-4)
-    assert substitutes(bundle, sentence, -2) == substitutes(bundle, sentence, 1)
-
-
-@pytest.mark.parametrize("position", [3, -4])
-def test_a_place_outside_the_sentence_is_refused(bundle, position):
-    with pytest.raises(DataError, match=f"position {position} is outside a sentence of 3 tokens"):
-        substitutes(bundle, ["two", "ships", "come"], position)
 
 
 def test_a_model_without_a_softmax_says_where_to_get_one(bundle):

@@ -41,12 +41,11 @@ def step(
     if library is None or gates.dtype != torch.float:
         in_place.step(gates, driven, bias, cell, hidden, cell_clip)
         return
-    assert driven.stride(1) == 1 or driven.shape[1] == 1
     pointer, whole = ctypes.c_void_p, ctypes.c_int64
     library.cell_step(
         pointer(gates.data_ptr()),
         pointer(driven.data_ptr()),
-        whole(driven.stride(0)),
+        *map(whole, driven.stride()),
         pointer(bias.data_ptr()),
         pointer(cell.data_ptr()),
         pointer(hidden.data_ptr()),

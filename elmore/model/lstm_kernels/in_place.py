@@ -10,6 +10,7 @@ I = G where inputs are driven.
 """
 
 from collections.abc import Callable
+from typing import NamedTuple
 
 import torch
 from jaxtyping import Bool, Float, Int
@@ -18,12 +19,23 @@ from torch import Tensor
 from elmore.model.lstm_kernels import reference
 from elmore.model.lstm_kernels.reference import LSTMState, LSTMWeights, Resets
 
-FEW = 16  # sentences: a line of the cache
 COLUMNS = 96  # of a product of inputs, at least: more are hardly quicker and take more memory
 
 
 Step = Callable[[Tensor, Tensor, Tensor, Tensor, Tensor, float | None], None]
 """The element-wise part of a step, as `step` is."""
+
+
+class Parts(NamedTuple):
+    """What a layer is made of, as whatever multiplies does it."""
+
+    drive: Callable[[Tensor], Tensor]
+    """Inputs (B, T, I) to what they say to the gates, in columns (T, G, B)."""
+    advance: Callable[[Tensor, Tensor, Tensor, Tensor], object]
+    """One step: from outputs (B, D) and what the inputs say (G, B) cells (H, B) become new ones,
+    and the last (H, B) what these show."""
+    project: Callable[[Tensor, Tensor], object] | None
+    """What cells show (H, B) into outputs (B, D); None where that is the same."""
 
 
 def step(
@@ -44,7 +56,6 @@ def step(
     torch.mul(cell, 2, out=hidden).sigmoid_().mul_(2).sub_(1).mul_(o)
 
 
-@torch.no_grad()
 def run(
     inputs: Float[Tensor, "B T I"],
     mask: Bool[Tensor, "B T"],
@@ -58,17 +69,46 @@ def run(
     step: Step = step,
 ) -> tuple[Float[Tensor, "B T D"], LSTMState]:
     """Read each row from left to right; the state after its last token comes back."""
+    _, recurrent, _, projection = weights
+    bias = reference.whole_bias(weights.bias, forget_bias)
+    gates = bias.new_empty(len(bias), len(inputs))
+
+    def advance(output: Tensor, driven: Tensor, cell: Tensor, hidden: Tensor) -> None:
+        torch.mm(recurrent, output.T, out=gates)
+        step(gates, driven, bias, cell, hidden, cell_clip)
+
+    def project(hidden: Float[Tensor, "H B"], output: Float[Tensor, "B D"]) -> None:
+        assert projection is not None
+        torch.mm(hidden.T, projection.T, out=output)
+
+    parts = Parts(
+        lambda inputs: reference.drive(inputs, weights.input).permute(1, 2, 0),
+        advance,
+        None if projection is None else project,
+    )
+    return read(inputs, mask, state, parts, output_clip, resets)
+
+
+@torch.no_grad()
+def read(
+    inputs: Float[Tensor, "B T I"],
+    mask: Bool[Tensor, "B T"],
+    state: LSTMState,
+    parts: Parts,
+    output_clip: float | None,
+    resets: Resets | None,
+) -> tuple[Float[Tensor, "B T D"], LSTMState]:
+    """Do so, whatever the parts are."""
     everyone_reads, someone_reads = mask.all(dim=0).tolist(), mask.any(dim=0).tolist()
     starting = _starting(resets, len(everyone_reads))
     output = state.output.contiguous()
     cell = state.cell.T.clone(memory_format=torch.contiguous_format)
     outputs = output.new_empty(len(everyone_reads), *output.shape)  # (T, B, D)
-    gates, hidden = cell.new_empty(4 * len(cell), cell.shape[1]), torch.empty_like(cell)
-    bias = reference.whole_bias(weights.bias, forget_bias)
+    hidden = torch.empty_like(cell)
     span, driven = max(1, COLUMNS // max(1, len(inputs))), inputs
     for number, new_output in enumerate(outputs):
         if number % span == 0:
-            driven = _by_step(inputs[:, number : number + span], weights.input)
+            driven = parts.drive(inputs[:, number : number + span])
         at = starting[number]
         if resets is not None and at is not None:
             output = output.clone()  # it may be what the layer shows
@@ -78,12 +118,11 @@ def run(
             new_output.zero_()
             continue
         old_cell = None if everyone_reads[number] else cell.clone()
-        torch.mm(weights.recurrent, output.T, out=gates)
-        step(gates, driven[number % span], bias, cell, hidden, cell_clip)
-        if weights.projection is None:
+        parts.advance(output, driven[number % span], cell, hidden)
+        if parts.project is None:
             new_output.copy_(hidden.T)
         else:
-            torch.mm(hidden.T, weights.projection.T, out=new_output)
+            parts.project(hidden, new_output)
             if output_clip is not None:
                 new_output.clamp_(-output_clip, output_clip)
         if old_cell is None:
@@ -94,15 +133,6 @@ def run(
             cell = torch.where(alive, cell, old_cell)
             new_output.mul_(alive[:, None])
     return outputs.transpose(0, 1), LSTMState(output.clone(), cell.T)
-
-
-def _by_step(
-    inputs: Float[Tensor, "B T I"], weight: Float[Tensor, "G I"] | None
-) -> Float[Tensor, "T G B"]:
-    """Give what the inputs say to the gates of each step, in columns."""
-    driven = reference.drive(inputs, weight).permute(1, 2, 0)
-    # A column is a step's own but for its stride; short ones are better put together at once.
-    return driven.contiguous() if len(inputs) < FEW or driven.stride(2) != 1 else driven
 
 
 def _starting(resets: Resets | None, num_steps: int) -> list[Int[Tensor, " n"] | None]:

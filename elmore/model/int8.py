@@ -1,0 +1,196 @@
+"""The biLM's layers with their products in whole numbers of a byte, for reading alone on a CPU.
+
+What `precision="fast"` runs where there are no units for bf16 but instructions for dot products of
+bytes, as most ARM cores have: four times as many multiplications at once as in float32. A weight is
+rounded once, each of its rows to its own scale, and what it is multiplied with at every product,
+each token to its own. Sums are exact; gates, cells and clips are in float32. The products are in C,
+which is built when first used: without a compiler there is no such layer.
+
+Shapes: B sentences, T tokens, I input width, D output width, G gates; a product is of X wide
+columns, M of them, and gives them Y wide.
+"""
+
+import copy
+import ctypes
+import math
+import platform
+from pathlib import Path
+from typing import NamedTuple, TypeVar
+
+import torch
+from jaxtyping import Bool, Float
+from torch import Tensor, nn
+from torch.nn import functional
+
+from elmore import compiled
+from elmore.model.lstm import ProjectedLSTM
+from elmore.model.lstm_kernels import in_place
+from elmore.model.lstm_kernels.reference import GATES, LSTMState, Resets, whole_bias
+
+SOURCE = Path(__file__).parent / "lstm_kernels" / "int8.c"
+_FLAGS = ("-march=armv8.2-a+dotprod",)
+_ROWS, _COLUMNS = 8, 12  # of a block of a weight, and of columns: as in the C
+_MOST = 127
+
+Encoder = TypeVar("Encoder", bound=nn.Module)
+
+
+def works(device: torch.device) -> bool:
+    """Tell whether a device has such instructions, and a way to them."""
+    if device.type != "cpu" or platform.machine().lower() not in ("aarch64", "arm64"):
+        return False
+    library = compiled.library(SOURCE, _FLAGS)
+    return library is not None and bool(library.int8_works())
+
+
+class Int8LSTM(ProjectedLSTM):
+    """One layer of one direction; it takes and gives what a `ProjectedLSTM` does."""
+
+    def __init__(self, layer: ProjectedLSTM) -> None:
+        nn.Module.__init__(self)  # there is nothing to draw
+        self.config = layer.config
+        self._inputs = Int8Product(layer.input)
+        by_cell = layer.recurrent.detach().unflatten(0, (len(GATES), -1)).transpose(0, 1)
+        self._recurrent = Int8Product(by_cell.flatten(0, 1))
+        self._projection = None if layer.projection is None else Int8Product(layer.projection)
+        self._bias = whole_bias(layer.bias.detach(), layer.config.forget_bias)
+
+    def drive(self, inputs: Float[Tensor, "B T I"]) -> Float[Tensor, "B T G"]:
+        """Give what the inputs alone say to the gates."""
+        num_sentences, num_tokens, _ = inputs.shape
+        columns = inputs.transpose(0, 1).flatten(0, 1).T
+        driven = inputs.new_empty(len(self._bias), num_tokens * num_sentences)
+        self._inputs(columns, driven)
+        return driven.unflatten(1, (num_tokens, num_sentences)).permute(2, 1, 0)
+
+    @torch.no_grad()
+    def forward(
+        self,
+        inputs: Float[Tensor, "B T I"],
+        mask: Bool[Tensor, "B T"],
+        state: LSTMState,
+        resets: Resets | None = None,
+        *,
+        driven: bool = False,
+    ) -> tuple[Float[Tensor, "B T D"], LSTMState]:
+        """Read each sentence from left to right."""
+        parts = in_place.Parts(
+            lambda inputs: (inputs if driven else self.drive(inputs)).permute(1, 2, 0),
+            self._advance,
+            self._projection and self._project,
+        )
+        return in_place.read(inputs, mask, state, parts, self.config.output_clip, resets)
+
+    def _advance(
+        self,
+        output: Float[Tensor, "B D"],
+        driven: Float[Tensor, "G B"],
+        cell: Float[Tensor, "H B"],
+        hidden: Float[Tensor, "H B"],
+    ) -> None:
+        """Make a step of the cells, product and all."""
+        clip = math.inf if self.config.cell_clip is None else self.config.cell_clip
+        given = self._recurrent.rounding(output.T)
+        _library().int8_step(
+            *given.pointers,
+            _pointer(driven),
+            *map(_whole, driven.stride()),
+            *map(_pointer, (self._bias, cell, hidden)),
+            *map(_whole, (len(cell), output.shape[1], len(output))),
+            ctypes.c_float(clip),
+        )
+
+    def _project(self, hidden: Float[Tensor, "H B"], output: Float[Tensor, "B D"]) -> None:
+        assert self._projection is not None
+        self._projection(hidden, output.T)
+
+
+class Int8Linear(nn.Module):
+    """What an `nn.Linear` does."""
+
+    def __init__(self, linear: nn.Linear) -> None:
+        super().__init__()
+        self._product = Int8Product(linear.weight)
+        self._bias = None if linear.bias is None else linear.bias.detach()
+
+    def forward(self, rows: Float[Tensor, "M X"]) -> Float[Tensor, "M Y"]:
+        """Multiply, and add the bias."""
+        out = rows.new_empty(len(rows), self._product.shape[0])
+        self._product(rows.T, out.T)
+        return out if self._bias is None else out.add_(self._bias)
+
+
+def with_int8(encoder: Encoder) -> Encoder:
+    """Give a module of the same weights whose linear parts are in whole numbers."""
+    copied = copy.copy(encoder)
+    children = encoder.named_children()
+    copied._modules = {
+        name: Int8Linear(child) if isinstance(child, nn.Linear) else with_int8(child)
+        for name, child in children
+    }
+    return copied
+
+
+class Int8Product:
+    """W x with both factors rounded to bytes; W when it is built."""
+
+    def __init__(self, weight: Float[Tensor, "Y X"]) -> None:
+        weight = weight.detach().float()
+        self.shape = weight.shape
+        largest = weight.abs().amax(dim=1)
+        self._scales = torch.where(largest == 0, 1.0, largest / _MOST).contiguous()
+        whole = (weight / self._scales[:, None]).round().to(torch.int8)
+        whole = functional.pad(whole, (0, -weight.shape[1] % 4, 0, -weight.shape[0] % _ROWS))
+        # blocks of rows, and in each four columns at a time
+        self._packed = whole.unflatten(1, (-1, 4)).unflatten(0, (-1, _ROWS)).transpose(1, 2)
+        self._packed = self._packed.contiguous()
+
+    def __call__(self, columns: Float[Tensor, "X M"], out: Float[Tensor, "Y M"]) -> None:
+        """Multiply into `out`."""
+        given = self.rounding(columns)
+        _library().int8_multiply(
+            *given.pointers,
+            _pointer(out),
+            *map(_whole, out.stride()),
+            *map(_whole, (*self.shape, columns.shape[1])),
+        )
+
+    def rounding(self, columns: Float[Tensor, "X M"]) -> "_Rounding":
+        """Give what the C needs of a weight and of columns."""
+        if 1 not in columns.stride():  # either elements or neighbours must lie side by side
+            columns = columns.contiguous()
+        width, room = columns.shape[0], columns.shape[1] + _COLUMNS
+        rounded, scales = torch.empty(room * (width + 4), dtype=torch.int8), torch.empty(room)
+        return _Rounding(self._packed, self._scales, columns, rounded, scales)
+
+
+class _Rounding(NamedTuple):
+    """A weight with its scales, columns, and room for these when they are rounded."""
+
+    weight: Tensor
+    weight_scales: Tensor
+    columns: Tensor
+    rounded: Tensor
+    scales: Tensor
+
+    @property
+    def pointers(self) -> list[ctypes.c_void_p | ctypes.c_int64]:
+        """As the C takes them; they hold while this does."""
+        return [
+            *map(_pointer, self[:3]),
+            *map(_whole, self.columns.stride()),
+            *map(_pointer, self[3:]),
+        ]
+
+
+_whole = ctypes.c_int64
+
+
+def _pointer(tensor: Tensor) -> ctypes.c_void_p:
+    return ctypes.c_void_p(tensor.data_ptr())
+
+
+def _library() -> ctypes.CDLL:
+    library = compiled.library(SOURCE, _FLAGS)
+    assert library is not None, "int8 layers are only built where they work"
+    return library

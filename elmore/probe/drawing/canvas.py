@@ -1,0 +1,226 @@
+"""Lines, dots, boxes and words on a canvas, and the canvas as SVG.
+
+A colour is named by its role, not by its value, so that one drawing serves a light and a dark page:
+`style` says what the roles look like in each. The eight colours of series are told apart with any
+kind of colour blindness (after Okabe and Ito), and series differ in the shape of their dots too.
+"""
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+from typing import Any, Literal, NamedTuple
+from xml.sax.saxutils import escape, quoteattr
+
+Anchor = Literal["start", "middle", "end"]
+
+LIGHT = {
+    "surface": "#ffffff",
+    "ink": "#1b1f24",
+    "muted": "#59636e",
+    "grid": "#dde1e6",
+    "other": "#8c959f",
+    "c0": "#0072b2",
+    "c1": "#d55e00",
+    "c2": "#009e73",
+    "c3": "#cc79a7",
+    "c4": "#e69f00",
+    "c5": "#56b4e9",
+    "c6": "#6a3d9a",
+    "c7": "#7a5c00",
+}
+DARK = {
+    "surface": "#14181d",
+    "ink": "#e6e9ed",
+    "muted": "#a3adb8",
+    "grid": "#333b44",
+    "other": "#7d8792",
+    "c0": "#4fb0ee",
+    "c1": "#ff8a4c",
+    "c2": "#34d3a3",
+    "c3": "#f0a3cd",
+    "c4": "#ffc24d",
+    "c5": "#9fd8ff",
+    "c6": "#b99aee",
+    "c7": "#d2b45a",
+}
+SERIES = tuple(role for role in LIGHT if role[1:].isdecimal())
+SHAPES = ("circle", "square", "triangle", "diamond", "down", "cross", "pentagon", "bar")
+"""Of the dots of as many series."""
+
+_FONT = "system-ui, -apple-system, 'Segoe UI', Roboto, 'Liberation Sans', sans-serif"
+
+
+class Stroke(NamedTuple):
+    """A line through points."""
+
+    points: list[tuple[float, float]]
+    role: str
+    width: float = 1.0
+    dashes: str = ""
+    series: str = ""
+    opacity: float = 1.0
+
+
+class Dot(NamedTuple):
+    """A mark at a point; the note shows when one points at it."""
+
+    x: float
+    y: float
+    role: str
+    shape: str = "circle"
+    size: float = 3.5
+    note: str = ""
+    series: str = ""
+    opacity: float = 1.0
+
+
+class Box(NamedTuple):
+    """A filled rectangle."""
+
+    x: float
+    y: float
+    width: float
+    height: float
+    role: str
+    opacity: float = 1.0
+    note: str = ""
+    series: str = ""
+
+
+class Words(NamedTuple):
+    """A line of text, at its baseline."""
+
+    x: float
+    y: float
+    text: str
+    role: str = "ink"
+    size: float = 12.0
+    anchor: Anchor = "start"
+    bold: bool = False
+    upright: bool = False
+    """Turned to be read from below."""
+
+
+Shape = Stroke | Dot | Box | Words
+
+
+@dataclass
+class Canvas:
+    """A drawing; a pixel is the unit."""
+
+    width: float
+    height: float
+    title: str
+    shapes: list[Shape] = field(default_factory=list)
+
+    def add(self, *shapes: Shape) -> None:
+        """Draw above what is there."""
+        self.shapes.extend(shapes)
+
+    def svg(self, *, alone: bool = False) -> str:
+        """Give it as SVG: for a page that has `style`, or alone, as a file."""
+        size = f"{self.width:g} {self.height:g}"
+        head = f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {size}" role="img"'
+        if alone:
+            head += f' width="{self.width:g}" height="{self.height:g}"'
+        parts = [f"{head} aria-label={quoteattr(printable(self.title))}>"]
+        if alone:
+            parts.append(f"<title>{escape(printable(self.title))}</title>")
+            parts.append(f"<style>{style()}</style>")
+            parts.append('<rect width="100%" height="100%" class="f-surface"/>')
+        parts += [_DRAWN[type(shape)](shape) for shape in self.shapes]
+        return "\n".join([*parts, "</svg>"])
+
+
+def style() -> str:
+    """Say in CSS what the roles look like, on light and on dark pages; print is light."""
+    dark = _rules(DARK)
+    return (
+        f"svg text{{font-family:{_FONT};stroke:none}}svg path.s{{fill:none}}"
+        f"{_rules(LIGHT)}@media screen and (prefers-color-scheme:dark){{{dark}}}"
+    )
+
+
+def _rules(palette: dict[str, str]) -> str:
+    rules = (
+        f".f-{role}{{fill:{code}}}.s-{role}{{stroke:{code}}}" for role, code in palette.items()
+    )
+    return "".join(rules)
+
+
+def printable(text: str) -> str:
+    """Leave out what XML cannot hold: controls and half characters."""
+    kept = (c for c in text if c in "\t\n" or (c >= " " and not "\ud800" <= c <= "\udfff"))
+    return "".join(c for c in kept if c not in "\ufffe\uffff")
+
+
+def outline(shape: str, size: float) -> list[tuple[float, float]]:
+    """Give the corners of a mark around the origin; a circle has none."""
+    big, thin = size * 1.25, size * 0.35
+    corners = {
+        "square": [(-1, -1), (1, -1), (1, 1), (-1, 1)],
+        "triangle": [(0, -1.25), (1.15, 0.9), (-1.15, 0.9)],
+        "down": [(0, 1.25), (1.15, -0.9), (-1.15, -0.9)],
+        "diamond": [(0, -1.35), (1.35, 0), (0, 1.35), (-1.35, 0)],
+        "pentagon": [(0, -1.2), (1.14, -0.37), (0.7, 0.97), (-0.7, 0.97), (-1.14, -0.37)],
+    }
+    if shape == "cross":
+        a, b = thin, big
+        return [(-a, -b), (a, -b), (a, -a), (b, -a), (b, a), (a, a),
+                (a, b), (-a, b), (-a, a), (-b, a), (-b, -a), (-a, -a)]  # fmt: skip
+    if shape == "bar":
+        return [(-big, -thin), (big, -thin), (big, thin), (-big, thin)]
+    return [(size * x * 0.92, size * y * 0.92) for x, y in corners.get(shape, [])]
+
+
+def _number(value: float) -> str:
+    return f"{value:.2f}".rstrip("0").rstrip(".")
+
+
+def _pairs(points: Iterable[tuple[float, float]]) -> str:
+    return "L".join(f"{_number(x)} {_number(y)}" for x, y in points)
+
+
+def _seen(shape: Dot | Box | Stroke) -> str:
+    """Give the attributes that shapes share."""
+    series = f" data-series={quoteattr(printable(shape.series))}" if shape.series else ""
+    faint = f' opacity="{_number(shape.opacity)}"' if shape.opacity < 1 else ""
+    return series + faint
+
+
+def _closed(name: str, rest: str, note: str) -> str:
+    if not note:
+        return f"<{name} {rest}/>"
+    return f"<{name} {rest}><title>{escape(printable(note))}</title></{name}>"
+
+
+def _stroke(one: Stroke) -> str:
+    dashes = f' stroke-dasharray="{one.dashes}"' if one.dashes else ""
+    look = f'stroke-width="{_number(one.width)}" stroke-linejoin="round"{dashes}{_seen(one)}'
+    return f'<path class="s s-{one.role}" {look} d="M{_pairs(one.points)}"/>'
+
+
+def _dot(one: Dot) -> str:
+    look = f'class="dot f-{one.role}"{_seen(one)}'
+    corners = outline(one.shape, one.size)
+    if not corners:
+        place = f'cx="{_number(one.x)}" cy="{_number(one.y)}" r="{_number(one.size)}"'
+        return _closed("circle", f"{look} {place}", one.note)
+    moved = _pairs((one.x + x, one.y + y) for x, y in corners)
+    return _closed("path", f'{look} d="M{moved}Z"', one.note)
+
+
+def _box(one: Box) -> str:
+    place = f'x="{_number(one.x)}" y="{_number(one.y)}"'
+    size = f'width="{_number(one.width)}" height="{_number(one.height)}"'
+    return _closed("rect", f'class="f-{one.role}"{_seen(one)} {place} {size}', one.note)
+
+
+def _words(one: Words) -> str:
+    x, y = _number(one.x), _number(one.y)
+    turn = f' transform="rotate(-90 {x} {y})"' if one.upright else ""
+    look = f'class="f-{one.role}" font-size="{_number(one.size)}" text-anchor="{one.anchor}"'
+    bold = ' font-weight="600"' if one.bold else ""
+    return f'<text x="{x}" y="{y}" {look}{bold}{turn}>{escape(printable(one.text))}</text>'
+
+
+_DRAWN: dict[type, Callable[[Any], str]] = {Stroke: _stroke, Dot: _dot, Box: _box, Words: _words}

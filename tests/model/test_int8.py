@@ -1,0 +1,116 @@
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+from torch.testing import assert_close
+
+from elmore.model import int8
+from elmore.model.config import LSTMConfig
+from elmore.model.lstm import ProjectedLSTM
+from elmore.model.lstm_kernels.reference import LSTMState, Resets
+
+CPU = torch.device("cpu")
+works = pytest.mark.skipif(
+    not int8.works(CPU), reason="this CPU has no dot products of bytes, or no compiler"
+)
+sizes = st.integers(1, 40)
+
+
+def rounded(x: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+    """Round rows to -127..127, each to its own scale, as the definition has it."""
+    scales = x.abs().amax(dim=1, keepdim=True) / 127
+    return (x / torch.where(scales == 0, 1, scales)).round(), scales
+
+
+@works
+@given(sizes, sizes, sizes, st.booleans(), st.booleans(), st.integers(0, 2**31))
+def test_a_product_is_that_of_whole_numbers(rows, width, columns, by_column, turned, seed):
+    torch.manual_seed(seed)
+    weight, x = torch.randn(rows, width), torch.randn(columns, width)
+    x[0] = 0
+    given = x.T.contiguous() if by_column else x.T
+    out = torch.full((columns, rows), torch.nan).T if turned else torch.full((rows, columns), 7.0)
+    int8.Int8Product(weight)(given, out)
+    (w, scales), (q, others) = rounded(weight), rounded(x)
+    # A quotient that ends in a half may be rounded either way: one part in 127 of one element.
+    close = {"rtol": 1e-5, "atol": (scales.max() * others.max() * 127).item()}
+    assert_close(out, (w.double() @ q.T.double()).float() * scales * others.T, **close)
+
+
+@works
+@given(sizes, sizes, st.integers(2, 40), st.integers(0, 2**31))
+def test_a_column_has_the_same_bits_in_any_company(rows, width, columns, seed):
+    torch.manual_seed(seed)
+    product, x = int8.Int8Product(torch.randn(rows, width)), torch.randn(columns, width)
+    together = torch.empty(rows, columns)
+    product(x.T, together)
+    for number in range(columns):
+        alone = torch.empty(rows, 1)
+        product(x[number : number + 1].T, alone)
+        assert torch.equal(alone[:, 0], together[:, number])
+    fewer = torch.empty(rows, columns - 1)
+    product(x[1:].T.contiguous(), fewer)
+    assert torch.equal(fewer, together[:, 1:])
+
+
+@works
+@pytest.mark.parametrize("projection", [True, False])
+@pytest.mark.parametrize("clip", [0.5, None])
+@pytest.mark.parametrize("resets", [True, False])
+@pytest.mark.parametrize("cells", [40, 41])
+def test_a_layer_is_the_exact_one_but_for_rounding(projection, clip, resets, cells):
+    torch.manual_seed(0)
+    width = 24 if projection else cells
+    config = LSTMConfig(
+        cell_dim=cells, output_dim=width, projection=projection, cell_clip=clip, output_clip=clip
+    )
+    exact = ProjectedLSTM(config).requires_grad_(False)
+    torch.nn.init.normal_(exact.bias)
+    inputs = torch.randn(6, 9, width)
+    mask = torch.arange(9) < torch.tensor([[9], [0], [1], [5], [9], [8]])
+    state, to = (LSTMState(torch.randn(6, width), torch.randn(6, cells)) for _ in range(2))
+    anew = Resets(torch.rand(6, 9) < 0.3, to) if resets else None
+    expected, end = exact(inputs, mask, state, anew)
+    layer = int8.Int8LSTM(exact)
+    found, found_end = layer(inputs, mask, state, anew)
+    for ours, theirs in ((found, expected), (found_end.cell, end.cell)):
+        assert (ours - theirs).norm() < 0.02 * theirs.norm()
+    assert not found[~mask].any()
+    assert (found != expected).any()
+    driven, driven_end = layer(layer.drive(inputs), mask, state, anew, driven=True)
+    assert torch.equal(driven, found)
+    assert torch.equal(driven_end.cell, found_end.cell)
+
+
+@works
+def test_a_weight_that_is_no_number_is_not_lost():
+    weight = torch.randn(9, 5)
+    weight[3, 2] = torch.nan
+    out = torch.empty(9, 13)
+    int8.Int8Product(weight)(torch.randn(5, 13), out)
+    assert out[3].isnan().all()
+    assert out[[0, 1, 2, *range(4, 9)]].isfinite().all()
+
+
+@works
+def test_a_module_with_bytes_is_near_and_leaves_the_other_as_it_was():
+    torch.manual_seed(0)
+    plain = torch.nn.Sequential(torch.nn.Linear(30, 20), torch.nn.ReLU(), torch.nn.Linear(20, 9))
+    plain.requires_grad_(False)
+    rows = torch.randn(50, 30)
+    expected = plain(rows)
+    found = int8.with_int8(plain)(rows)
+    assert (found - expected).norm() < 0.02 * expected.norm()
+    assert (found != expected).any()
+    assert torch.equal(plain(rows), expected)
+
+
+@pytest.mark.parametrize(("device", "machine"), [("meta", "aarch64"), ("cpu", "x86_64")])
+def test_it_is_for_arm_alone(monkeypatch, device, machine):
+    monkeypatch.setattr(int8.platform, "machine", lambda: machine)
+    assert not int8.works(torch.device(device))
+
+
+def test_without_a_compiler_it_does_not_work(monkeypatch):
+    monkeypatch.setattr(int8.compiled, "library", lambda *_: None)
+    assert not int8.works(CPU)

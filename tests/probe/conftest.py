@@ -1,0 +1,90 @@
+"""A bit of everything that a report shows, made once for all tests of reports."""
+
+import json
+import os
+from dataclasses import asdict
+from pathlib import Path
+from types import SimpleNamespace
+from unittest import mock
+
+import pytest
+
+from elmore.lm.pretrain import pretrain
+from elmore.probe import linear, report, senses
+from elmore.tasks import several, task
+from tests import language
+from tests.cli.running import elmore_command
+from tests.probe.annotated import write_corpus
+from tests.tasks import examples
+
+RIVER, MONEY = "bank%1:17:01::", "bank%1:14:00::"
+
+
+@pytest.fixture(scope="session")
+def reported(corpus, tmp_path_factory) -> SimpleNamespace:
+    """Run folders and printed results, each by its name, and the report on all of them."""
+    place = tmp_path_factory.mktemp("reported")
+    found = SimpleNamespace(
+        place=place,
+        language=place / "language",
+        ner=place / "ner",
+        files={},
+    )
+    list(pretrain(language.recipe(), corpus.path, found.language, device="cpu"))
+    with mock.patch.dict(os.environ, {"ELMORE_CACHE": str(place / "cache")}):
+        _train(place, found.ner)
+    for name, text in _printed(place, found.language).items():
+        found.files[name] = place / f"{name}.json"
+        found.files[name].write_text(text, encoding="utf-8")
+    found.sources = [found.language, found.ner, *found.files.values()]
+    found.report = report.build(found.sources)
+    found.page = place / "report.html"
+    report.write(found.report, found.page)
+    return found
+
+
+def _train(place: Path, out: Path) -> None:
+    ner = task.find("ner")
+    data = examples.write("ner", place / "ner.txt")
+    recipe = task.recipe(ner, None, [*examples.small("ner"), "train.epochs=2", "elmo.where=both"])
+    trials = several.trials(recipe, seeds=2, fractions=[0.5, 1.0])
+    bilm = f"elmo:{examples.bilm(place / 'bilm')}"
+    stages = several.train(ner, recipe, data, data, out, trials, embedder=bilm, device="cpu")
+    for _, reports in stages:
+        list(reports)
+    several.summarise(out, trials, data, device="cpu")
+
+
+def _printed(place: Path, model: Path) -> dict[str, str]:
+    """Give what commands print: themselves where they are quick, their own types where not."""
+    text = place / "text.txt"
+    lines = [
+        f"{line} <b>&amp;" if n == 0 else line for n, line in enumerate(language.sentences(30))
+    ]
+    text.write_text("\n".join(lines), encoding="utf-8")
+    uses = [["a", ("bank", "bank", "NOUN", RIVER if n % 3 else MONEY), "."] for n in range(6)]
+    senses_file = write_corpus(
+        place, "senses", [[[*words, "x" * n] for n, words in enumerate(uses)]]
+    )
+
+    def printed(*command: str) -> str:
+        done = elmore_command(*command, "--device", "cpu", "--json")
+        assert done.code == 0, done.err
+        return done.out
+
+    layers = [linear.LayerScores(str(n), 0.8 + n / 100, 0.79, 0.5) for n in range(3)]
+    scores = {"f1": 0.7, "f1_low": 0.65, "f1_high": 0.75}
+    table = {"first sense": scores, "2": scores | {"f1": 0.72}}
+    known = senses.Senses("2", table, {"senseval2": table}, 120, 34)
+    near = {"word": "play", "tokens": ["the", "<play>", "ended"], "position": 1, "line": 7}
+    queries = [{"query": "the [play] was sold out", "neighbors": [near | {"similarity": 0.875}]}]
+    few = place / "few.txt"
+    few.write_text("\n".join(lines[:6]), encoding="utf-8")
+    return {
+        "context": printed("probe", "context", str(text), "--model", str(model)),
+        "uses": printed("probe", "uses", "bank", str(senses_file), "--model", str(model)),
+        "score": printed("score", str(model), str(few), "--substitutes", "3", "--tokenized"),
+        "pos": json.dumps([layer.row() for layer in layers]),
+        "wsd": json.dumps(asdict(known)),
+        "neighbors": json.dumps(queries),
+    }
