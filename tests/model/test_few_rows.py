@@ -38,9 +38,7 @@ def test_a_row_gets_the_same_bits_in_any_company_of_that_number():
 
 @pytest.mark.parametrize("num_rows", [1, 9])
 def test_other_numbers_of_rows_are_left_to_torch(num_rows):
-    assert not in_c.few_rows(
-        torch.randn(8, 8), torch.randn(num_rows, 8), torch.empty(8, num_rows)
-    )
+    assert not in_c.few_rows(torch.randn(8, 8), torch.randn(num_rows, 8), torch.empty(8, num_rows))
 
 
 def test_double_precision_and_strided_weights_are_left_to_torch():
