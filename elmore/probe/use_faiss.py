@@ -133,4 +133,7 @@ class ManyUses:
         _, found = self._index.search(query[None], _AGAIN * k + len(without))
         later = np.arange(self._index.ntotal, len(vectors))  # added without faiss
         rows = np.union1d(found[0][found[0] >= 0], later)
-        return use_search.search(vectors, query, k, among=rows, without=without)
+        nearest = use_search.search(vectors, query, k, among=rows, without=without)
+        if len(nearest.rows) < k:  # the lists that were looked through hold no more
+            return use_search.search(vectors, query, k, without=without)
+        return nearest

@@ -1,8 +1,11 @@
+import io
 import json
+import sys
 from pathlib import Path
 
 import pytest
 
+from elmore.cli.tables import print_table
 from elmore.embed.embedder import Embedder
 from tests.cli.running import elmore_command
 from tests.tasks import examples
@@ -52,6 +55,16 @@ def test_the_nearest_uses_are_a_table_of_sentences_with_the_word_marked(model, t
         assert use.count("[") == 1
     falling = [float(similarity) for similarity, *_ in rows]
     assert falling == sorted(falling, reverse=True)
+
+
+def test_on_a_terminal_the_marked_word_keeps_its_brackets(monkeypatch):
+    class Terminal(io.StringIO):
+        def isatty(self) -> bool:
+            return True
+
+    monkeypatch.setattr(sys, "stdout", Terminal())
+    print_table([{"similarity": "0.912", "use": "the [play] was [bold] ."}], as_json=False)
+    assert "the [play] was [bold] ." in sys.stdout.getvalue()
 
 
 def test_the_text_is_read_once(model, text, monkeypatch, cache):

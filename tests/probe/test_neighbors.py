@@ -67,7 +67,7 @@ def contents(folder):
 @pytest.mark.parametrize("word", [None, "play"])
 def test_the_nearest_uses_are_those_of_the_highest_cosine(tmp_path, elmo, layer, word):
     index = built(tmp_path, elmo, layers=["all", "average"])
-    tokens = "the play was long".split()
+    tokens = ["the", "play", "was", "long"]
     found = index.search(tokens, 1, 8, word=word, layer=layer)
     expected = naive(elmo, LINES, tokens, 1, word=word, layer=layer)
     cosines = {(line, place): cosine for cosine, line, place in expected}
@@ -215,7 +215,7 @@ def test_kills_lose_and_change_nothing(tmp_path, model, elmo, monkeypatch):
     assert done[-1] > 2
     resumed = UseIndex.build(folder, elmo, [file], tokenized=True)
     assert contents(folder) == contents(tmp_path / "whole")
-    query = "the old bridge".split()
+    query = ["the", "old", "bridge"]
     assert resumed.search(query, 1) == whole.search(query, 1)
 
 
@@ -324,7 +324,7 @@ def test_an_index_of_another_text_is_refused_and_named(tmp_path, elmo):
 
 def test_a_layer_that_is_not_kept_is_refused(tmp_path, elmo):
     index = built(tmp_path, elmo)
-    with pytest.raises(ConfigError, match="layer 1: .* keeps 2"):
+    with pytest.raises(ConfigError, match=r"layer 1: .* keeps 2"):
         index.search(["a"], 0, layer=1)
     with pytest.raises(DataError, match="keeps layers 2, asked for average"):
         built(tmp_path, elmo, layers=["average"])
@@ -335,9 +335,11 @@ def test_a_layer_that_is_not_kept_is_refused(tmp_path, elmo):
 
 def test_a_query_that_cannot_be_is_refused(tmp_path, elmo):
     index = built(tmp_path, elmo)
-    with pytest.raises(DataError, match="'Play': .* holds no use .* among its 16; there is 'play'"):
+    with pytest.raises(
+        DataError, match=r"'Play': .* holds no use .* among its 16; there is 'play'"
+    ):
         index.search(["Play"], 0, word="Play")
-    with pytest.raises(DataError, match="holds no use of this word among its 16$"):
+    with pytest.raises(DataError, match=r"holds no use of this word among its 16$"):
         index.search(["it"], 0, word="zebra")
     with pytest.raises(DataError, match="position 1 is not in a sentence of 1 tokens"):
         index.search(["it"], 1)
@@ -350,8 +352,8 @@ def test_a_query_that_cannot_be_is_refused(tmp_path, elmo):
 def test_a_corpus_of_one_line_works_and_has_no_other_use_than_its_own(tmp_path, elmo):
     index = built(tmp_path, elmo, lines=["the play was good"])
     assert len(index.search(["a", "play"], 1, 10)) == 4
-    assert index.search("the play was good".split(), 1, 10) == []
-    assert index.search("the play was good".split(), 1, 10, word="play") == []
+    assert index.search(["the", "play", "was", "good"], 1, 10) == []
+    assert index.search(["the", "play", "was", "good"], 1, 10, word="play") == []
 
 
 def test_a_text_without_a_word_is_refused_and_leaves_nothing(tmp_path, elmo):
@@ -376,7 +378,7 @@ def test_a_text_that_was_mended_is_read_from_its_start(tmp_path, elmo):
 def test_a_folder_of_something_else_is_left_alone(tmp_path, elmo):
     (tmp_path / "index").mkdir()
     (tmp_path / "index" / "thesis.txt").write_text("mine")
-    with pytest.raises(DataError, match="holds 'thesis.txt' and is no index"):
+    with pytest.raises(DataError, match=r"holds 'thesis\.txt' and is no index"):
         built(tmp_path, elmo)
     with pytest.raises(DataError, match=r"holds no index\.json; build it with"):
         UseIndex.open(tmp_path / "index", elmo)

@@ -73,6 +73,11 @@ def test_what_is_appended_is_found_too(tmp_path, elmo, text, faiss):
     assert index.nearest(vector, 1).rows == [zebra]
 
 
+def test_who_asks_for_all_uses_gets_all(tmp_path, elmo, text, faiss):
+    index = built(tmp_path / "index", elmo, text)
+    assert len(index.search(["it"], 0, 2 * len(index))) == len(index)
+
+
 def test_few_uses_need_no_faiss(tmp_path, elmo, text):
     index = built(tmp_path / "index", elmo, text)
     assert not (tmp_path / "index" / "layer-2.faiss").exists()
