@@ -181,7 +181,7 @@ def write(folder: Path, manifest: Manifest) -> None:
 
 def refuse_another_model(folder: Path, found: Manifest, embedder: Embedder) -> None:
     """Refuse vectors of which the query's would not be a neighbour."""
-    mine = described(embedder, found.layers)
+    mine = described(embedder, ["top"])
     if (found.model, found.initial_state) == (mine.model, mine.initial_state):
         return
     theirs, ours = (

@@ -162,8 +162,8 @@ class _Writer:
 
     def __init__(self, folder: Path, manifest: Manifest) -> None:
         self.folder = folder
+        use_store.write(folder, manifest)  # before any other file: whose folder it is
         self.manifest = _sound(folder, manifest)
-        use_store.write(folder, self.manifest)  # whose folder it is, from the first file on
         self._files: dict[str, IO[bytes]] = {}
         for name in self.manifest.columns:
             file = (folder / name).open("ab")

@@ -49,7 +49,7 @@ def test_most_of_the_nearest_are_found_and_their_similarity_is_exact(tmp_path, e
     index = built(tmp_path / "index", elmo, text)
     assert (tmp_path / "index" / "layer-2.faiss").is_file()
     assert recall(index) > 0.9
-    for query in QUERIES[:5]:
+    for query in QUERIES[:2]:
         for use in index.search(query, 0, 5):
             assert use.tokens != query
             (exact,) = (
