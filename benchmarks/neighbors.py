@@ -102,7 +102,7 @@ def built(elmo: elmore.Embedder, folder: Path, uses: int) -> tuple[UseIndex, dic
         "embedding": spent[0],
         "peak_mb": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1000,
     }
-    return index, {"uses": len(index), "build": build, "bytes": sizes}
+    return index, {"asked": uses, "uses": len(index), "build": build, "bytes": sizes}
 
 
 def beginning(folder: Path, uses: int) -> Path:
@@ -170,7 +170,7 @@ def page(found: dict) -> str:
     after = build["seconds"] - build["embedding"]
     lines = [
         f"# Neighbours of a use among {found['uses']:,}, {found['date']}\n",
-        f"`python benchmarks/neighbors.py RESULTS.json --index FOLDER --uses {found['uses']}` on "
+        f"`python benchmarks/neighbors.py RESULTS.json --index FOLDER --uses {found['asked']}` on "
         f"{found['cores']} cores ({found['machine']}), {found['threads']} threads, the bundled "
         "model, its top layer.\n",
         "## Building\n",

@@ -22,9 +22,9 @@ from elmore.probe.use_search import Nearest
 from elmore.probe.use_store import Approximate, Manifest, faiss_file
 
 MANY = 200_000
-_PROBES = 1 / 32  # of the lists
+_PROBES = 32  # lists that a query looks through
 _AGAIN = 8  # times as many as asked for are compared exactly
-_SAMPLE = 64  # uses to find each centre by
+_SAMPLE = 40  # uses to find each centre by
 _BLOCK = 65536
 
 _log = logging.getLogger(__name__)
@@ -39,8 +39,8 @@ def _faiss() -> ModuleType | None:
 
 
 def num_lists(num_uses: int) -> int:
-    """Give the power of two nearest to the root: as many centres as uses around each."""
-    return 2 ** round(math.log2(num_uses) / 2)
+    """Give a power of two near twice the root: centres then cost less than the uses around them."""
+    return 2 ** (round(math.log2(num_uses) / 2) + 1)
 
 
 def extend(folder: Path) -> None:
@@ -103,7 +103,7 @@ class ManyUses:
 
     def __init__(self, index: Any) -> None:  # noqa: ANN401 -- faiss has no types
         self._index = index
-        index.nprobe = max(1, round(_PROBES * index.nlist))
+        index.nprobe = _PROBES
 
     @classmethod
     def open(cls, columns: Columns, layer: str) -> "ManyUses | None":
