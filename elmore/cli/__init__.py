@@ -28,6 +28,7 @@ COMMANDS = (
     "score",
     "task",
     "probe",
+    "neighbors",
     "report",
 )
 
