@@ -30,8 +30,8 @@ import elmore
 from elmore import atomic
 from elmore.probe import use_faiss
 from elmore.probe.neighbors import UseIndex
-from elmore.probe.uses import Use
 from elmore.text import sentences
+from elmore.text.marked import Use
 from elmore.text.tokenizers import penn
 
 K = 10
@@ -44,6 +44,7 @@ def main() -> None:
     parser.add_argument("--index", type=Path, help="folder for the text and the index")
     parser.add_argument("--uses", type=int, default=1_000_000)
     parser.add_argument("--queries", type=int, default=500)
+    parser.add_argument("--precision", choices=["exact", "fast"], default="exact")
     parser.add_argument("--page", action="store_true", help="only print the page")
     args = parser.parse_args()
     if args.page:
@@ -52,11 +53,12 @@ def main() -> None:
     if args.index is None:
         sys.exit("name a folder for the text and the index with --index")
     use_faiss.MANY = min(use_faiss.MANY, args.uses)  # a small try takes the same way
-    elmo = elmore.load(device="cpu")
+    elmo = elmore.load(device="cpu", precision=args.precision)
     index, found = built(elmo, args.index, args.uses)
     found |= {
         "date": datetime.now(UTC).date().isoformat(),
         "machine": platform.machine(),
+        "precision": args.precision,
         "cores": len(os.sched_getaffinity(0)),
         "threads": torch.get_num_threads(),
     }
@@ -170,7 +172,8 @@ def page(found: dict) -> str:
     after = build["seconds"] - build["embedding"]
     lines = [
         f"# Neighbours of a use among {found['uses']:,}, {found['date']}\n",
-        f"`python benchmarks/neighbors.py RESULTS.json --index FOLDER --uses {found['asked']}` on "
+        f"`python benchmarks/neighbors.py RESULTS.json --index FOLDER --uses {found['asked']} "
+        f"--queries {found['queries']} --precision {found['precision']}` on "
         f"{found['cores']} cores ({found['machine']}), {found['threads']} threads, the bundled "
         "model, its top layer.\n",
         "## Building\n",
