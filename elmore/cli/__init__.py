@@ -30,6 +30,7 @@ COMMANDS = (
     "probe",
     "neighbors",
     "report",
+    "serve",
 )
 
 

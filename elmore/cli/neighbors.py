@@ -42,7 +42,7 @@ def neighbors(
         Literal["strict", "replace"], typer.Option(help="what to do with invalid UTF-8")
     ] = "strict",
     precision: Annotated[
-        Literal["exact", "fast"], typer.Option(help="fast: bf16 where that is quicker")
+        Literal["exact", "fast"], typer.Option(help="fast: bf16 or int8 where quicker")
     ] = "exact",
     device: Annotated[str, typer.Option(help="auto, cpu or cuda")] = "auto",
     json: Annotated[bool, typer.Option("--json", help="the results as JSON")] = False,

@@ -18,6 +18,7 @@ from typing import IO, Any, Protocol, Self
 import h5py
 import numpy as np
 
+from elmore.embed import tables
 from elmore.embed.parts import Job, Row
 from elmore.errors import ConfigError, DataError
 
@@ -169,22 +170,16 @@ class ParquetWriter:
 
     def __init__(self, path: Path, job: Job, *, sentence_index: bool) -> None:
         try:
-            import pyarrow
             from pyarrow import parquet
         except ImportError as error:
             raise DataError(f"{path}: writing parquet needs 'pip install pyarrow'") from error
-        self._arrow = pyarrow
-        number = pyarrow.float16() if job.dtype == "float16" else pyarrow.float32()
-        vector = pyarrow.list_(number, job.width)
-        kind = vector if job.pool else pyarrow.list_(vector)
-        every = job.layers == "all" and not job.pool
-        names = [f"layer_{i}" for i in range(job.num_layers)] if every else ["vectors"]
-        self._schema = pyarrow.schema(
-            [("line", pyarrow.int64()), ("tokens", pyarrow.list_(pyarrow.string()))]
-            + [(name, kind) for name in names]
+        self._layout = tables.Layout(
+            width=job.width,
+            num_layers=job.num_layers if job.layers == "all" and not job.pool else None,
+            pooled=job.pool is not None,
+            dtype=job.dtype,
         )
-        self._job, self._names = job, names
-        self._file = parquet.ParquetWriter(path, self._schema)
+        self._file = parquet.ParquetWriter(path, tables.schema(self._layout))
         self._rows: list[Row] = []
         self._held = 0
 
@@ -204,35 +199,9 @@ class ParquetWriter:
             self._flush()
 
     def _flush(self) -> None:
-        if not self._rows:
-            return
-        columns = [
-            self._arrow.array([row.line for row in self._rows], self._arrow.int64()),
-            self._arrow.array(
-                [_printable(row.tokens) for row in self._rows], self._schema.field(1).type
-            ),
-        ]
-        for i, name in enumerate(self._names):
-            parts = [row.vectors[i] if len(self._names) > 1 else row.vectors for row in self._rows]
-            columns.append(self._vectors(parts, self._schema.field(name).type))
-        self._file.write_table(self._arrow.table(columns, schema=self._schema))
+        if self._rows:
+            self._file.write_batch(tables.batch(self._rows, self._layout))
         self._rows, self._held = [], 0
-
-    def _vectors(self, parts: list[np.ndarray], kind: Any) -> Any:  # noqa: ANN401 -- Arrow's own
-        width = self._job.width
-        flat = np.concatenate([part.reshape(-1, width) for part in parts])
-        vector = kind if self._job.pool else kind.value_type
-        values = self._arrow.array(flat.reshape(-1), vector.value_type)
-        vectors = self._arrow.FixedSizeListArray.from_arrays(values, width)
-        if self._job.pool:
-            return vectors
-        ends = np.cumsum([0, *(len(part) for part in parts)], dtype=np.int32)
-        return self._arrow.ListArray.from_arrays(self._arrow.array(ends), vectors)
-
-
-def _printable(tokens: list[str]) -> list[str]:
-    """Half characters have no UTF-8, and a table is UTF-8."""
-    return [token.encode("utf-8", "replace").decode() for token in tokens]
 
 
 class JSONLinesWriter:

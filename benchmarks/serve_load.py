@@ -1,0 +1,334 @@
+"""Does `elmore serve` hold under load? Latency, throughput, errors and memory, on loopback.
+
+    python benchmarks/serve_load.py RESULTS.json [--clients 64] [--seconds 60] [--texts 1] [--page]
+
+The server is a process of its own, and this one its clients. In turn: the bulk rate of
+`Embedder.encode` in a third process; one client alone; many clients, each with its next request as
+soon as it has its answer; arrivals by chance at half the rate that these reached; the bulk rate
+again. Every request asks /encode for sentences of $ELMORE_DATA/corpus/valid.txt.xz, or of the lines
+of `--text`. CPU-seconds and memory of the server are those of /proc. `--page` prints the page of
+RESULTS.json.
+"""
+
+import argparse
+import asyncio
+import itertools
+import json
+import os
+import platform
+import random
+import re
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from collections import Counter
+from collections.abc import Awaitable
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from elmore.text.tokenizers import penn
+
+BULK = """
+import json, sys, time
+import torch, elmore
+texts, *model = json.load(open(sys.argv[1])), *sys.argv[2:]
+elmo = elmore.load(*model, device="cpu")
+elmo.encode(texts[:8])
+start = time.process_time()
+elmo.encode(texts)
+tokens = sum(len(elmo.tokenizer(text).words) for text in texts)
+print(json.dumps([tokens / (time.process_time() - start), torch.get_num_threads()]))
+"""
+FLOOR, TIMES = 0.7, 5  # of the bulk rate; of the latency of one client alone
+
+
+class Request(NamedTuple):
+    """Bytes to send, and the tokens in them."""
+
+    data: bytes
+    tokens: int
+
+
+class Server:
+    """`elmore serve` as a process; what it says goes to a file."""
+
+    def __init__(self, model: list[str], place: Path) -> None:
+        self._log = (place / "server.log").open("w+")
+        command = [sys.executable, "-m", "elmore", "serve", *model, "--port", "0"]
+        self.process = subprocess.Popen([*command, "--device", "cpu"], stderr=self._log)
+        while not (found := re.search(r"http://127\.0\.0\.1:(\d+)\n", self.said)):
+            if self.process.poll() is not None:
+                raise SystemExit(self.said)
+            time.sleep(0.1)
+        self.port = int(found[1])
+
+    @property
+    def said(self) -> str:
+        """All it has said."""
+        return Path(self._log.name).read_text()
+
+    def cpu_seconds(self) -> float:
+        """User and system."""
+        fields = Path(f"/proc/{self.process.pid}/stat").read_text().rsplit(")", 1)[1].split()
+        return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+    def megabytes(self) -> float:
+        """In memory now."""
+        pages = int(Path(f"/proc/{self.process.pid}/statm").read_text().split()[1])
+        return pages * os.sysconf("SC_PAGE_SIZE") / 1e6
+
+    def stop(self) -> int:
+        """Tell it to end, and say how it ended."""
+        self.process.terminate()
+        code = self.process.wait(timeout=120)
+        self._log.close()
+        return code
+
+
+class Tally:
+    """What came back."""
+
+    def __init__(self) -> None:
+        self.seconds: list[float] = []
+        self.tokens = 0
+        self.statuses: Counter[str] = Counter()
+
+    def add(self, status: str, seconds: float, tokens: int) -> None:
+        """Count one."""
+        self.statuses[status] += 1
+        if status == "200":
+            self.seconds.append(seconds)
+            self.tokens += tokens
+
+    def summary(self, wall: float, cpu: float) -> dict[str, Any]:
+        """Give the numbers of so many seconds."""
+        times = sorted(self.seconds) or [float("nan")]
+        return {
+            "wall seconds": wall,
+            "cpu seconds": cpu,
+            "requests": len(self.seconds),
+            "requests a second": len(self.seconds) / wall,
+            "tokens a second": self.tokens / wall,
+            "tokens a CPU-second": self.tokens / max(cpu, 1e-9),
+            "p50 ms": 1000 * times[len(times) // 2],
+            "p99 ms": 1000 * times[min(len(times) - 1, int(0.99 * len(times)))],
+            "worst ms": 1000 * times[-1],
+            "statuses": dict(self.statuses),
+        }
+
+
+class Connection:
+    """As little of HTTP/1.1 as it takes, so that the client costs little."""
+
+    def __init__(self, port: int) -> None:
+        self._port = port
+        self._streams: tuple[asyncio.StreamReader, asyncio.StreamWriter] | None = None
+
+    async def ask(self, request: Request, tally: Tally) -> str:
+        """Send a request, wait for all of its answer, and count it."""
+        start = time.perf_counter()
+        try:
+            status = await self._ask(request)
+        except (OSError, asyncio.IncompleteReadError) as error:
+            status = type(error).__name__
+            self.close()
+        tally.add(status, time.perf_counter() - start, request.tokens)
+        return status
+
+    async def _ask(self, request: Request) -> str:
+        if self._streams is None:
+            self._streams = await asyncio.open_connection("127.0.0.1", self._port)
+        reader, writer = self._streams
+        writer.write(request.data)
+        head = await reader.readuntil(b"\r\n\r\n")
+        await reader.readexactly(int(re.search(rb"content-length: (\d+)", head)[1]))
+        return head[9:12].decode()
+
+    def close(self) -> None:
+        """Close it, if it is open."""
+        if self._streams is not None:
+            self._streams[1].close()
+            self._streams = None
+
+
+async def closed_loop(port: int, requests: list[Request], clients: int, seconds: float) -> Tally:
+    """Let every client ask again as soon as it is answered."""
+    tally, end = Tally(), time.monotonic() + seconds
+    order = itertools.cycle(requests)
+
+    async def client() -> None:
+        connection = Connection(port)
+        while time.monotonic() < end:
+            if await connection.ask(next(order), tally) != "200":
+                await asyncio.sleep(0.1)
+        connection.close()
+
+    await asyncio.gather(*(client() for _ in range(clients)))
+    return tally
+
+
+async def by_chance(port: int, requests: list[Request], rate: float, seconds: float) -> Tally:
+    """Let requests arrive as they like, so many a second, whether others are answered or not."""
+    tally, end = Tally(), time.monotonic() + seconds
+    chance, free, jobs = random.Random(0), [], set()
+
+    async def one(request: Request) -> None:
+        connection = free.pop() if free else Connection(port)
+        await connection.ask(request, tally)
+        free.append(connection)
+
+    for request in itertools.cycle(requests):
+        if time.monotonic() > end:
+            break
+        job = asyncio.create_task(one(request))
+        jobs.add(job)
+        job.add_done_callback(jobs.discard)
+        await asyncio.sleep(chance.expovariate(rate))
+    await asyncio.gather(*jobs)
+    for connection in free:
+        connection.close()
+    return tally
+
+
+async def watched(
+    server: Server, work: Awaitable[Tally]
+) -> tuple[Tally, dict[str, Any], list[float]]:
+    """Run clients, and look at the server's time and memory meanwhile."""
+    samples: list[float] = []
+
+    async def sample() -> None:
+        while True:
+            samples.append(server.megabytes())
+            await asyncio.sleep(1)
+
+    sampling = asyncio.create_task(sample())
+    start, cpu = time.monotonic(), server.cpu_seconds()
+    tally = await work
+    found = tally.summary(time.monotonic() - start, server.cpu_seconds() - cpu)
+    sampling.cancel()
+    return tally, found, samples
+
+
+def prepared(texts: list[str], in_each: int) -> list[Request]:
+    requests = []
+    for start in range(0, len(texts) - in_each + 1, in_each):
+        group = texts[start : start + in_each]
+        body = json.dumps({"texts": group}).encode()
+        head = "POST /encode HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\n"
+        data = f"{head}Content-Length: {len(body)}\r\n\r\n".encode() + body
+        requests.append(Request(data, sum(len(penn(text).words) for text in group)))
+    return requests
+
+
+def bulk(texts: list[str], model: list[str], place: Path) -> tuple[float, int]:
+    file = place / "texts.json"
+    file.write_text(json.dumps(texts))
+    command = [sys.executable, "-c", BULK, str(file), *model]
+    rate, threads = json.loads(subprocess.run(command, check=True, stdout=-1).stdout)
+    return rate, threads
+
+
+def measure(args: argparse.Namespace, texts: list[str], place: Path) -> dict[str, Any]:
+    model = [args.model] if args.model else []
+    requests = prepared(texts, args.texts)
+    rates = [bulk(texts[: args.bulk], model, place)]
+    server = Server(model, place)
+    try:
+        run = lambda work: asyncio.run(watched(server, work))  # noqa: E731
+        run(closed_loop(server.port, requests, args.clients, args.seconds / 20))  # warm
+        _, alone, _ = run(closed_loop(server.port, requests, 1, args.seconds / 10))
+        _, loaded, samples = run(closed_loop(server.port, requests, args.clients, args.seconds))
+        rate = max(0.5, loaded["requests a second"] / 2)
+        _, half, _ = run(by_chance(server.port, requests, rate, args.seconds / 5))
+    finally:
+        code = server.stop()
+    rates.append(bulk(texts[: args.bulk], model, place))
+    bulk_rate = statistics.mean(rate for rate, _ in rates)
+    return {
+        "date": time.strftime("%Y-%m-%d"),
+        "machine": f"{os.cpu_count()} cores, {platform.machine()}",
+        "threads": rates[0][1],
+        "model": args.model or "the bundled model",
+        "clients": args.clients,
+        "texts": args.texts,
+        "tokens in a text": statistics.mean(len(penn(text).words) for text in texts),
+        "bulk tokens a CPU-second": bulk_rate,
+        "share of bulk": loaded["tokens a CPU-second"] / bulk_rate,
+        "alone": alone,
+        "loaded": loaded,
+        "half": half,
+        "half p99 / alone p50": half["p99 ms"] / alone["p50 ms"],
+        "megabytes": samples,
+        "exit": code,
+    }
+
+
+def page(found: dict[str, Any]) -> str:
+    rows = [
+        f"| {name} | {row['p50 ms']:.0f} | {row['p99 ms']:.0f} | {row['requests a second']:.1f} | "
+        f"{row['tokens a second']:.0f} | {row['tokens a CPU-second']:.0f} | "
+        f"{', '.join(f'{status}: {n}' for status, n in sorted(row['statuses'].items()))} |"
+        for name, row in (
+            ("one client", found["alone"]),
+            (f"{found['clients']} clients", found["loaded"]),
+            ("by chance, at half that rate", found["half"]),
+        )
+    ]
+    memory = found["megabytes"]
+    fifth = max(1, len(memory) // 5)
+    early, late = (
+        statistics.median(part) for part in (memory[fifth : 2 * fifth] or memory, memory[-fifth:])
+    )
+    return "\n".join(
+        [
+            f"# `elmore serve` under load, {found['date']}",
+            "",
+            f"{found['machine']}, {found['threads']} threads, {found['model']}, /encode as JSON, "
+            f"{found['texts']} text(s) a request of {found['tokens in a text']:.0f} tokens each, "
+            f"{found['loaded']['wall seconds']:.0f} s of load.",
+            "",
+            "| | p50, ms | p99, ms | requests/s | tokens/s | tokens/CPU-s | answers |",
+            "|---|---|---|---|---|---|---|",
+            *rows,
+            "",
+            f"- In bulk `Embedder.encode` reads {found['bulk tokens a CPU-second']:.0f} tokens a "
+            f"CPU-second: the server reaches {found['share of bulk']:.0%} (floor {FLOOR:.0%}).",
+            f"- p99 at half load is {found['half p99 / alone p50']:.1f} times the latency of one "
+            f"client alone (ceiling {TIMES}).",
+            f"- Memory: {early:.0f} MB in the second fifth of the load, {late:.0f} MB in the last, "
+            f"{max(memory):.0f} MB at most.",
+            f"- SIGTERM: exit {found['exit']}.",
+        ]
+    )
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("results", type=Path)
+    parser.add_argument("--clients", type=int, default=64)
+    parser.add_argument("--seconds", type=float, default=60)
+    parser.add_argument("--texts", type=int, default=1, help="in a request")
+    parser.add_argument("--bulk", type=int, default=1024, help="texts for the bulk rate")
+    parser.add_argument("--model", help="a folder; the bundled model when nothing is said")
+    parser.add_argument("--text", type=Path, help="a sentence a line")
+    parser.add_argument("--page", action="store_true")
+    args = parser.parse_args()
+    if args.page:
+        print(page(json.loads(args.results.read_text())))
+        return
+    if args.text:
+        texts = args.text.read_text().splitlines()
+    else:
+        import contestants
+
+        texts = [" ".join(words) for words in itertools.islice(contestants.real_sentences(), 4096)]
+    with tempfile.TemporaryDirectory() as name:
+        found = measure(args, texts, Path(name))
+    args.results.write_text(json.dumps(found, indent=2))
+    print(page(found))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,84 @@
+"""elmore serve [MODEL]: an HTTP API, and a page to explore in a browser."""
+
+import os
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Literal
+
+import typer
+
+if TYPE_CHECKING:
+    from elmore.embed.embedder import Embedder
+    from elmore.serve.engine import Uses
+
+TOKEN = "ELMORE_TOKEN"  # noqa: S105 -- the name of the variable
+
+
+def serve(
+    model: Annotated[
+        list[str] | None,
+        typer.Argument(help="a name, a folder, a zip …", show_default="the bundled English model"),
+    ] = None,
+    host: Annotated[str, typer.Option(help="0.0.0.0 for everybody; then set a token")] = (
+        "127.0.0.1"
+    ),
+    port: Annotated[int, typer.Option(min=0, max=65535, help="0 for any that is free")] = 8000,
+    index: Annotated[
+        Path | None, typer.Option(help="uses of words, for /neighbors; see elmore neighbors")
+    ] = None,
+    precision: Annotated[
+        Literal["exact", "fast"], typer.Option(help="fast: bf16 or int8 where quicker")
+    ] = "exact",
+    device: Annotated[str, typer.Option(help="auto, cpu or cuda")] = "auto",
+    token_file: Annotated[
+        Path | None,
+        typer.Option(help=f"a file with the token to ask for; or set {TOKEN}", show_default="none"),
+    ] = None,
+) -> None:
+    """Answer over HTTP: vectors, scores and neighbours, and a page at / to explore them.
+
+    Ctrl-C or SIGTERM ends it: what was accepted is still answered. A line of JSON on stderr tells
+    of every request.
+    """
+    from elmore.cli.progress import showing_download
+    from elmore.embed.embedder import load
+    from elmore.errors import ConfigError
+
+    try:
+        from elmore.serve import app, engine, limits, logs, server
+    except ModuleNotFoundError as error:
+        raise ConfigError(f"serving needs {error.name}: pip install 'elmore[serve]'") from error
+
+    token = _token(token_file)
+    with server.listening(host, port) as found:
+        with showing_download() as progress:
+            embedder = load(*(model or []), device=device, precision=precision, progress=progress)
+        if embedder.bundle.softmax is not None:
+            embedder.bundle.softmax.to(embedder.device)
+        uses = None if index is None else _opened(index, embedder)
+        bounds = limits.Limits()
+        application = app.create(engine.Engine(embedder, uses), limits=bounds, token=token)
+        logs.to_stderr()
+        print(f"listening on {server.address(found)}", file=sys.stderr, flush=True)
+        server.server(application, header_seconds=bounds.header_seconds).run(sockets=[found])
+
+
+def _opened(folder: Path, embedder: "Embedder") -> "Uses":
+    from elmore.probe.neighbors import UseIndex
+    from elmore.serve.engine import Uses
+    from elmore.text import marked
+
+    return Uses(UseIndex.open(folder, embedder), marked.use)
+
+
+def _token(file: Path | None) -> str | None:
+    """Read the token from a file or the environment: a command line can be seen by all."""
+    from elmore.errors import ConfigError
+
+    if file is None and TOKEN not in os.environ:
+        return None
+    place = str(file) if file else TOKEN
+    token = file.read_text(encoding="utf-8").strip() if file else os.environ[TOKEN].strip()
+    if not token.isascii() or not token.isprintable() or len(token) < 8 or " " in token:
+        raise ConfigError(f"{place}: a token has 8 letters or more, ASCII and without spaces")
+    return token

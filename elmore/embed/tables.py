@@ -1,0 +1,77 @@
+"""Rows of vectors as an Arrow table: what a parquet file of ours holds, and what is sent as Arrow.
+
+`line`, `tokens`, and `vectors`, or a column for each layer. pyarrow is imported when it is used.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from elmore.embed.parts import Row
+
+
+@dataclass(frozen=True, kw_only=True)
+class Layout:
+    """Which columns there are."""
+
+    width: int
+    num_layers: int | None = None
+    """A column for each of so many layers; None for one column, `vectors`."""
+    pooled: bool = False
+    """One vector for each row, not one for each token."""
+    dtype: str = "float32"
+
+    @property
+    def names(self) -> list[str]:
+        """The columns of vectors."""
+        if self.num_layers is None:
+            return ["vectors"]
+        return [f"layer_{number}" for number in range(self.num_layers)]
+
+
+def schema(layout: Layout) -> Any:  # noqa: ANN401 -- Arrow's own
+    """Give the names and types of the columns."""
+    import pyarrow
+
+    number = pyarrow.float16() if layout.dtype == "float16" else pyarrow.float32()
+    vector = pyarrow.list_(number, layout.width)
+    kind = vector if layout.pooled else pyarrow.list_(vector)
+    fields = [("line", pyarrow.int64()), ("tokens", pyarrow.list_(pyarrow.string()))]
+    return pyarrow.schema(fields + [(name, kind) for name in layout.names])
+
+
+def batch(rows: Sequence[Row], layout: Layout) -> Any:  # noqa: ANN401 -- Arrow's own
+    """Give the rows as one record batch."""
+    import pyarrow
+
+    kinds = schema(layout)
+    columns = [
+        pyarrow.array([row.line for row in rows], pyarrow.int64()),
+        pyarrow.array([_printable(row.tokens) for row in rows], kinds.field("tokens").type),
+    ]
+    for number, name in enumerate(layout.names):
+        every = layout.num_layers is not None
+        parts = [row.vectors[number] if every else row.vectors for row in rows]
+        columns.append(_vectors(parts, layout, kinds.field(name).type))
+    return pyarrow.record_batch(columns, schema=kinds)
+
+
+def _vectors(parts: list[np.ndarray], layout: Layout, kind: Any) -> Any:  # noqa: ANN401
+    import pyarrow
+
+    nothing = np.zeros((0, layout.width), layout.dtype)
+    flat = np.concatenate([nothing, *(part.reshape(-1, layout.width) for part in parts)])
+    vector = kind if layout.pooled else kind.value_type
+    values = pyarrow.array(flat.reshape(-1), vector.value_type)
+    vectors = pyarrow.FixedSizeListArray.from_arrays(values, layout.width)
+    if layout.pooled:
+        return vectors
+    ends = np.cumsum([0, *(len(part) for part in parts)], dtype=np.int32)
+    return pyarrow.ListArray.from_arrays(pyarrow.array(ends), vectors)
+
+
+def _printable(tokens: list[str]) -> list[str]:
+    """Half characters have no UTF-8, and a table is UTF-8."""
+    return [token.encode("utf-8", "replace").decode() for token in tokens]

@@ -1,0 +1,248 @@
+"""The routes: each reads its request, puts the work into the queue, and writes the answer.
+
+No name and no path from a request reaches the disk: the model, the index and the page are read
+before the first request comes.
+"""
+
+import asyncio
+from collections.abc import AsyncIterator, Callable, Sequence
+from contextlib import asynccontextmanager
+from typing import Any
+
+import numpy as np
+from fastapi import FastAPI, HTTPException, Request, Response
+
+from elmore import __version__
+from elmore.embed.layers import Layers
+from elmore.embed.pooling import pool
+from elmore.errors import ElmoreError
+from elmore.serve import answers, page, refusals, schemas
+from elmore.serve.answers import Answer
+from elmore.serve.batcher import Batcher
+from elmore.serve.engine import EMBED, SCORE, SEARCH, Engine, Reading, Search
+from elmore.serve.limits import Door, Limits
+from elmore.serve.metrics import Metrics
+from elmore.serve.texts import read_texts
+
+_SMALL = 1 << 16  # bytes of numbers that are written at once; more in a thread
+
+
+def create(engine: Engine, *, limits: Limits | None = None, token: str | None = None) -> FastAPI:
+    """Give the app for a model; with a token, only who sends it is served."""
+    limits = limits or Limits()
+    batcher = Batcher(
+        engine.run,
+        token_budget=limits.batch_tokens,
+        room=limits.queue_tokens,
+        told=lambda batch: metrics.batch(batch),
+    )
+    metrics = Metrics(lambda: batcher.waiting)
+
+    @asynccontextmanager
+    async def lifespan(app: FastAPI) -> AsyncIterator[None]:
+        async with batcher:
+            yield
+
+    app = FastAPI(
+        title="elmore",
+        version=__version__,
+        description="Deep contextualized word representations (ELMo).",
+        lifespan=lifespan,
+        docs_url=None,
+        redoc_url=None,
+        redirect_slashes=False,
+        responses=refusals.GENERAL,
+    )
+    refusals.install(app)
+    desk = _Desk(engine, batcher, limits)
+    _add_model(app, desk)
+    _add_language(app, desk)
+    _add_state(app, engine, metrics)
+    page.add(app)
+    open_to_all = {"/", "/health", "/openapi.json", *page.FILES}
+    app.add_middleware(Door, limits=limits, metrics=metrics, token=token, open_to_all=open_to_all)
+    if token:
+        refusals.ask_for_token(app, open_to_all)
+    return app
+
+
+class _Desk:
+    """Takes work from a request to the queue and its result back."""
+
+    def __init__(self, engine: Engine, batcher: Batcher, limits: Limits) -> None:
+        self.engine, self.batcher, self.limits = engine, batcher, limits
+
+    async def tokens(self, request: Request, texts: Sequence[str | list[str]]) -> list[list[str]]:
+        """Read the texts of a request, and note how much it asks for."""
+        found = await read_texts(texts, self.engine.embedder.tokenizer, self.limits.tokens)
+        noted = {"texts": len(found), "tokens": sum(map(len, found))}
+        request.scope["noted"] |= noted
+        return found
+
+    async def result(self, request: Request, kind: str, work: Any, tokens: int) -> Any:  # noqa: ANN401
+        """Wait for the result; give up when the client went away or the time is over."""
+        job = asyncio.ensure_future(self.batcher.submit(kind, work, tokens + 2))
+        gone = asyncio.ensure_future(_gone(request))
+        try:
+            await asyncio.wait(
+                {job, gone},
+                timeout=self.limits.answer_seconds,
+                return_when=asyncio.FIRST_COMPLETED,
+            )
+            if job.done():
+                return job.result()
+            if gone.done():
+                raise refusals.ClientGone
+            seconds = self.limits.answer_seconds
+            sentence = f"there was no answer within {seconds:g} seconds; try again, or ask for less"
+            raise HTTPException(503, sentence, {"Retry-After": "10"})
+        finally:
+            job.cancel()
+            gone.cancel()
+
+    async def answer(self, size: int, write: Callable[[], Answer]) -> Response:
+        """Write an answer, in a thread when it is large: the loop serves others meanwhile."""
+        found = write() if size <= _SMALL else await asyncio.to_thread(write)
+        return Response(found.body, headers=found.headers, media_type=found.form)
+
+
+async def _gone(request: Request) -> None:
+    while (await request.receive())["type"] != "http.disconnect":
+        pass
+
+
+def _form(request: Request) -> answers.Form:
+    form = answers.chosen(request.headers.get("accept", ""))
+    if form is None:
+        known = ", ".join(answers.FORMS)
+        raise HTTPException(406, f"the header Accept names none of what there is: {known}")
+    return form
+
+
+def _add_model(app: FastAPI, desk: _Desk) -> None:
+    """Add what gives vectors."""
+    embedder = desk.engine.embedder
+    request_kind = schemas.embed_request(embedder.num_layers)
+
+    async def read(
+        request: Request, texts: Sequence[str | list[str]], layers: Layers
+    ) -> tuple[list[list[str]], list[np.ndarray]]:
+        words = await desk.tokens(request, texts)
+        size = sum(len(each) + 2 for each in words)
+        return words, await desk.result(request, EMBED, Reading(words, layers), size)
+
+    @app.post(
+        "/embed",
+        response_model=schemas.EmbedAnswer,
+        responses={**refusals.binary(schemas.EmbedAnswer), **refusals.WORK},
+    )
+    async def embed(request: Request, body: request_kind) -> Response:  # type: ignore[valid-type]
+        """Give the vectors of every word."""
+        form = _form(request)
+        words, vectors = await read(request, body.texts, body.layers)
+        every = (embedder.num_layers,) if body.layers == "all" else ()
+        nothing = np.zeros((*every, 0, embedder.width), np.float32)
+        size = sum(array.nbytes for array in vectors)
+        return await desk.answer(size, lambda: answers.embedded(words, vectors, nothing, form))
+
+    @app.post(
+        "/encode",
+        response_model=schemas.EncodeAnswer,
+        responses={**refusals.binary(schemas.EncodeAnswer), **refusals.WORK},
+    )
+    async def encode(request: Request, body: schemas.TextsRequest) -> Response:
+        """Give one vector for each text: the mean of its words, over all layers."""
+        form = _form(request)
+        words, vectors = await read(request, body.texts, "average")
+        pairs = zip(words, vectors, strict=True)
+        rows = [pool(tokens, array, "mean") for tokens, array in pairs]
+        joined = np.stack(rows) if rows else np.zeros((0, embedder.width), np.float32)
+        return await desk.answer(joined.nbytes, lambda: answers.encoded(words, joined, form))
+
+
+def _add_language(app: FastAPI, desk: _Desk) -> None:
+    """Add what speaks of words."""
+
+    @app.post("/score", response_model=schemas.ScoreAnswer, responses=refusals.WORK | refusals.LACK)
+    async def score(request: Request, body: schemas.TextsRequest) -> Response:
+        """Say how likely each word was, given what precedes and what follows."""
+        if not desk.engine.can_score:
+            raise HTTPException(
+                409,
+                "this model has no softmax, so it cannot say how likely words are; serve one that "
+                "'elmore pretrain' or 'elmore finetune' made",
+            )
+        words = await desk.tokens(request, body.texts)
+        size = sum(len(each) + 2 for each in words)
+        found = await desk.result(request, SCORE, words, size)
+        sentences = [
+            {
+                "tokens": each.tokens,
+                "forward": np.round(each.forward, answers.DIGITS).tolist(),
+                "backward": np.round(each.backward, answers.DIGITS).tolist(),
+                "known": list(each.known),
+            }
+            for each in found
+        ]
+        return Response(answers.written({"sentences": sentences}), media_type=answers.JSON)
+
+    @app.post(
+        "/neighbors",
+        response_model=schemas.NeighborsAnswer,
+        responses=refusals.WORK | refusals.LACK,
+    )
+    async def neighbors(request: Request, body: schemas.NeighborsRequest) -> Response:
+        """Give the uses of a word in the index that are nearest to this one."""
+        uses = desk.engine.uses
+        if uses is None:
+            raise HTTPException(
+                409, "this server has no index of uses; start it with 'elmore serve --index FOLDER'"
+            )
+        try:
+            tokens, position = uses.mark(body.text)
+        except ElmoreError as error:
+            raise HTTPException(422, f"text: {error}") from error
+        await desk.tokens(request, [tokens])
+        search = Search(tokens, position, body.k)
+        found = await desk.result(request, SEARCH, search, len(tokens) + 2)
+        neighbors_ = [
+            {
+                "word": use.word,
+                "tokens": list(use.tokens),
+                "position": int(use.position),
+                "similarity": round(float(use.similarity), 6),
+                "line": int(use.line),
+            }
+            for use in found
+        ]
+        return Response(
+            answers.written({"word": tokens[position], "neighbors": neighbors_}),
+            media_type=answers.JSON,
+        )
+
+
+def _add_state(app: FastAPI, engine: Engine, metrics: Metrics) -> None:
+    """Add what tells of the server itself."""
+    health_ = schemas.Health(
+        status="ok",
+        model=engine.embedder.bundle.card.name or "unnamed",
+        width=engine.embedder.width,
+        layers=engine.embedder.num_layers,
+        index=engine.uses is not None,
+        scores=engine.can_score,
+        version=__version__,
+    )
+
+    @app.get("/health")
+    async def health() -> schemas.Health:
+        """Say what runs here."""
+        return health_
+
+    @app.get(
+        "/metrics",
+        response_class=Response,
+        responses={200: {"content": {"text/plain": {"schema": {"type": "string"}}}}},
+    )
+    async def metrics_() -> Response:
+        """Give what Prometheus reads."""
+        return Response(metrics.text(), media_type="text/plain; version=0.0.4")

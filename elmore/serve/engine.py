@@ -1,0 +1,91 @@
+"""What the worker does with a batch: one run of the model for the texts of all its requests."""
+
+from collections.abc import Callable, Hashable, Sequence
+from itertools import islice
+from typing import Any, NamedTuple, Protocol
+
+import numpy as np
+from jaxtyping import Float
+
+from elmore.embed.embedder import Embedder
+from elmore.embed.few import Few
+from elmore.embed.layers import Layers
+from elmore.lm import scoring
+from elmore.lm.scoring import Scores
+
+EMBED, SCORE, SEARCH = "embed", "score", "search"
+
+
+class Neighbor(Protocol):
+    """A use of a word in the corpus."""
+
+    word: str
+    tokens: list[str]
+    position: int
+    similarity: float
+    line: int
+
+
+class Index(Protocol):
+    """An index of the uses of words, as `elmore neighbors` builds it."""
+
+    def search(self, tokens: list[str], position: int, k: int) -> Sequence[Neighbor]:
+        """Give the uses nearest to this one."""
+        ...
+
+
+class Uses(NamedTuple):
+    """An index, and how a query for it is read."""
+
+    index: Index
+    mark: Callable[[str], tuple[list[str], int]]
+    """Reads "the [play] was …": the tokens, and which of them is marked."""
+
+
+class Reading(NamedTuple):
+    """Texts to be read, and which of the layers are wanted."""
+
+    texts: list[list[str]]
+    layers: Layers
+
+
+class Search(NamedTuple):
+    """A use to compare with others."""
+
+    tokens: list[str]
+    position: int
+    k: int
+
+
+class Engine:
+    """A model, and an index where there is one. One thread at a time works with it."""
+
+    def __init__(self, embedder: Embedder, uses: Uses | None = None) -> None:
+        self.embedder, self.uses = embedder, uses
+        self._few = Few(embedder)
+
+    @property
+    def can_score(self) -> bool:
+        """Whether the model says how likely words are."""
+        bundle = self.embedder.bundle
+        return bundle.softmax is not None and bundle.vocabulary is not None
+
+    def run(self, kind: Hashable, works: Sequence[Any]) -> list[Any]:
+        """Do all the work of one kind; one result for each."""
+        if kind == EMBED:
+            return self._embed(works)
+        if kind == SCORE:
+            return [self._score(texts) for texts in works]
+        return [self._search(work) for work in works]
+
+    def _embed(self, works: Sequence[Reading]) -> list[list[Float[np.ndarray, "*L T D"]]]:
+        texts = [(words, work.layers) for work in works for words in work.texts]
+        found = iter(self._few.embed(texts))
+        return [list(islice(found, len(work.texts))) for work in works]
+
+    def _score(self, texts: list[list[str]]) -> list[Scores]:
+        return list(scoring.score(self.embedder.bundle, texts))
+
+    def _search(self, work: Search) -> Sequence[Neighbor]:
+        assert self.uses is not None
+        return self.uses.index.search(work.tokens, work.position, work.k)

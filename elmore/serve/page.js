@@ -1,0 +1,299 @@
+"use strict";
+// All layers are fetched once; mixing and comparing happen here, so that the sliders are live.
+
+const at = (id) => document.getElementById(id);
+const state = { sentences: [], picked: null, layers: 0, index: false, scores: false, asked: 0 };
+const MOST_BITS = 20; // of surprise that fill a bar
+const DARK = matchMedia("(prefers-color-scheme: dark)");
+
+function make(name, properties = {}, ...children) {
+  const node = Object.assign(document.createElement(name), properties);
+  node.append(...children);
+  return node;
+}
+
+async function ask(route, body) {
+  const headers = { "Content-Type": "application/json", Accept: "application/json" };
+  if (at("token").value) headers.Authorization = `Bearer ${at("token").value}`;
+  const answer = await fetch(route, { method: "POST", headers, body: JSON.stringify(body) });
+  const found = await answer.json();
+  if (answer.status === 401) at("token-row").hidden = false;
+  if (!answer.ok) throw new Error(found.detail);
+  return found;
+}
+
+function say(sentence, bad = false) {
+  at("status").textContent = sentence;
+  at("status").classList.toggle("bad", bad);
+}
+
+async function start() {
+  const health = await (await fetch("health")).json();
+  Object.assign(state, { layers: health.layers, index: health.index, scores: health.scores });
+  at("model").textContent =
+    `Model ${health.model}: ${health.layers} layers, vectors of ${health.width} numbers`;
+  drawSliders();
+}
+
+async function read() {
+  const texts = at("texts").value.split("\n").map((line) => line.trim()).filter(Boolean);
+  if (!texts.length) return say("Type a sentence first.", true);
+  const number = ++state.asked;
+  at("read").disabled = true;
+  say("Reading …");
+  try {
+    const [embedded, scored] = await Promise.all([
+      ask("embed", { texts, layers: "all" }),
+      state.scores ? ask("score", { texts }) : null,
+    ]);
+    if (number !== state.asked) return;
+    state.sentences = embedded.sentences.map((sentence, i) => ({
+      tokens: sentence.tokens,
+      layers: sentence.vectors.map((layer) => layer.map((row) => Float32Array.from(row))),
+      bits: scored && surprise(scored.sentences[i]),
+    }));
+    state.picked = firstRepeated();
+    drawSentences();
+    draw();
+    findNeighbors();
+    const words = state.sentences.reduce((sum, each) => sum + each.tokens.length, 0);
+    say(`${words} words read.`);
+  } catch (error) {
+    say(error.message, true);
+  } finally {
+    at("read").disabled = false;
+  }
+}
+
+// Bits, as the mean of what the two directions did not expect.
+const surprise = (scores) =>
+  scores.forward.map((left, i) => -(left + scores.backward[i]) / 2 / Math.LN2);
+
+// A word that stands in two sentences is the most telling one to begin with: the longest of them.
+function firstRepeated() {
+  const places = new Map();
+  state.sentences.forEach((sentence, s) =>
+    sentence.tokens.forEach((token, t) => {
+      const key = token.toLowerCase();
+      if (!places.has(key)) places.set(key, []);
+      places.get(key).push({ s, t });
+    }));
+  const several = [...places].filter(([, found]) => new Set(found.map((use) => use.s)).size > 1);
+  several.sort((a, b) => b[1].length - a[1].length || b[0].length - a[0].length);
+  const telling = several.find(([key]) => key.length > 3) || several[0] || [...places][0];
+  return telling ? telling[1][0] : null;
+}
+
+// ---- the mix
+
+function drawSliders() {
+  const names = (layer) =>
+    layer === 0 ? "the word by itself" : layer === state.layers - 1 ? "the most context" : "some context";
+  at("sliders").replaceChildren(...Array.from({ length: state.layers }, (_, layer) => {
+    const id = `layer-${layer}`;
+    const input = make("input", { id, type: "range", min: 0, max: 100, value: 50 });
+    input.addEventListener("input", draw);
+    const label = make("label", { htmlFor: id }, `Layer ${layer} `, make("small", {}, names(layer)));
+    return make("div", { className: "slider" }, label, input, make("output", { htmlFor: id }));
+  }));
+}
+
+function shares() {
+  const weights = [...document.querySelectorAll("#sliders input")].map((input) => Number(input.value));
+  const total = weights.reduce((sum, each) => sum + each, 0);
+  return weights.map((each) => (total ? each / total : 1 / weights.length));
+}
+
+function mixed({ s, t }, mix) {
+  const layers = state.sentences[s].layers;
+  const vector = new Float64Array(layers[0][t].length);
+  mix.forEach((share, layer) => {
+    if (share) layers[layer][t].forEach((value, i) => { vector[i] += share * value; });
+  });
+  return vector;
+}
+
+function cosine(a, b) {
+  let product = 0, first = 0, second = 0;
+  for (let i = 0; i < a.length; i++) {
+    product += a[i] * b[i]; first += a[i] * a[i]; second += b[i] * b[i];
+  }
+  return first && second ? product / Math.sqrt(first * second) : 0;
+}
+
+// ---- the picture
+
+function drawSentences() {
+  const bits = state.sentences.some((sentence) => sentence.bits);
+  at("surprise-legend").hidden = !bits;
+  at("sentences").replaceChildren(...state.sentences.map((sentence, s) => {
+    const chips = make("div", { className: "chips" });
+    chips.setAttribute("role", "group");
+    chips.setAttribute("aria-label", `Sentence ${s + 1}`);
+    chips.append(...sentence.tokens.map((token, t) => {
+      const chip = make("button", { type: "button", className: "chip" }, token);
+      chip.dataset.s = s;
+      chip.dataset.t = t;
+      if (sentence.bits) {
+        chip.append(make("span", { className: "surprise" }));
+        chip.style.setProperty("--b", Math.max(0.02, Math.min(1, sentence.bits[t] / MOST_BITS)));
+        chip.title = `surprise ${sentence.bits[t].toFixed(1)} bits`;
+      }
+      return chip;
+    }));
+    const number = make("span", { className: "number" }, String(s + 1));
+    number.setAttribute("aria-hidden", "true");
+    return make("div", { className: "sentence" }, number, chips);
+  }));
+  for (const id of ["sentences-card", "mix-card", "uses-card"]) at(id).hidden = false;
+}
+
+const chipAt = ({ s, t }) => document.querySelector(`.chip[data-s="${s}"][data-t="${t}"]`);
+
+function draw() {
+  const mix = shares();
+  document.querySelectorAll("#sliders output").forEach((output, layer) => {
+    output.textContent = `${Math.round(100 * mix[layer])} %`;
+  });
+  if (!state.picked) return;
+  const places = state.sentences.flatMap((sentence, s) => sentence.tokens.map((_, t) => ({ s, t })));
+  const vectors = new Map(places.map((place) => [`${place.s} ${place.t}`, mixed(place, mix)]));
+  const vector = (place) => vectors.get(`${place.s} ${place.t}`);
+  const near = places.map((place) => cosine(vector(state.picked), vector(place)));
+  const others = near.filter((_, i) => !same(places[i], state.picked));
+  const scale = scaleOf(others);
+  places.forEach((place, i) => paintChip(place, near[i], scale));
+  at("scale-text").textContent = others.length
+    ? `cosine ${Math.min(...others).toFixed(2)} to ${Math.max(...others).toFixed(2)}` : "";
+  drawUses(places, vector);
+}
+
+const same = (a, b) => a.s === b.s && a.t === b.t;
+const wordAt = ({ s, t }) => state.sentences[s].tokens[t];
+
+// Vectors of one model share a direction, so what tells them apart is a small part of the scale.
+function scaleOf(values) {
+  const low = Math.min(...values), high = Math.max(...values);
+  return (value) => (high > low ? Math.max(0, Math.min(1, (value - low) / (high - low))) : 0.5);
+}
+
+function paint(node, share) {
+  node.style.setProperty("--s", share.toFixed(3));
+  node.classList.toggle("hot", share > (DARK.matches ? 0.57 : 0.78)); // where the ink must turn
+}
+
+function paintChip(place, value, scale) {
+  const chip = chipAt(place);
+  const picked = same(place, state.picked);
+  paint(chip, picked ? 0 : scale(value));
+  chip.setAttribute("aria-pressed", picked);
+  chip.tabIndex = picked ? 0 : -1;
+  const bits = state.sentences[place.s].bits;
+  const parts = [wordAt(place), picked ? "picked" : `similarity ${value.toFixed(2)}`];
+  if (bits) parts.push(`surprise ${bits[place.t].toFixed(1)} bits`);
+  chip.setAttribute("aria-label", parts.join(", "));
+}
+
+function context({ s, t }) {
+  const tokens = state.sentences[s].tokens;
+  const left = tokens.slice(Math.max(0, t - 3), t).join(" ");
+  const right = tokens.slice(t + 1, t + 4).join(" ");
+  return [t > 3 ? "… " : "", left, " ", make("b", {}, tokens[t]), " ", right,
+    t + 4 < tokens.length ? " …" : ""];
+}
+
+function drawUses(places, vector) {
+  const word = wordAt(state.picked).toLowerCase();
+  const uses = places.filter((place) => wordAt(place).toLowerCase() === word);
+  at("uses-title").textContent = `Uses of “${wordAt(state.picked)}”`;
+  at("uses-about").textContent = uses.length > 1
+    ? "Cosine of each use with each other, in the mix of the sliders."
+    : "This word stands here once. Type another sentence with it to compare its uses.";
+  const pairs = uses.map((a) => uses.map((b) => cosine(vector(a), vector(b))));
+  const scale = scaleOf(pairs.flatMap((row, i) => row.filter((_, j) => i !== j)));
+  const head = make("tr", {}, make("td", { className: "self" }),
+    ...uses.map((_, i) => make("th", { scope: "col" }, String(i + 1))));
+  const rows = uses.map((use, i) => {
+    const title = make("th", { scope: "row" }, `${i + 1}. `, ...context(use));
+    const row = make("tr", { className: same(use, state.picked) ? "picked" : "" }, title);
+    row.append(...pairs[i].map((value, j) => {
+      if (i === j) return make("td", { className: "self" }, "·");
+      const cell = make("td", {}, value.toFixed(2));
+      paint(cell, scale(value));
+      return cell;
+    }));
+    return row;
+  });
+  at("uses").replaceChildren(
+    ...(uses.length > 1 ? [make("thead", {}, head), make("tbody", {}, ...rows)] : []));
+}
+
+// ---- nearest uses
+
+async function findNeighbors() {
+  if (!state.index || !state.picked) return;
+  const picked = state.picked;
+  at("neighbors-card").hidden = false;
+  const text = state.sentences[picked.s].tokens
+    .map((token) => token.replace(/[[\]\\]/g, "\\$&"))
+    .map((token, t) => (t === picked.t ? `[${token}]` : token)).join(" ");
+  try {
+    const found = await ask("neighbors", { text, k: 8 });
+    if (state.picked !== picked) return;
+    at("neighbors-about").textContent = found.neighbors.length
+      ? `The uses nearest to this “${found.word}”, by cosine.` : "The index has none.";
+    at("neighbors").replaceChildren(...found.neighbors.map((use) => make("li", {},
+      make("span", { className: "value" }, use.similarity.toFixed(2)),
+      make("span", { className: "words" }, use.tokens.slice(0, use.position).join(" "), " ",
+        make("b", {}, use.tokens[use.position]), " ", use.tokens.slice(use.position + 1).join(" ")))));
+  } catch (error) {
+    at("neighbors-about").textContent = error.message;
+    at("neighbors").replaceChildren();
+  }
+}
+
+// ---- hands on it
+
+function pick(chip) {
+  state.picked = { s: Number(chip.dataset.s), t: Number(chip.dataset.t) };
+  draw();
+  findNeighbors();
+  say(`“${wordAt(state.picked)}” in sentence ${state.picked.s + 1} is picked.`);
+}
+
+function move(chip, key) {
+  const chips = [...document.querySelectorAll(".chip")];
+  const s = Number(chip.dataset.s), t = Number(chip.dataset.t);
+  const line = (number) => chips.filter((each) => Number(each.dataset.s) === number);
+  const beside = (number) => line(number)[Math.min(t, line(number).length - 1)];
+  const to = {
+    ArrowRight: () => chips[chips.indexOf(chip) + 1],
+    ArrowLeft: () => chips[chips.indexOf(chip) - 1],
+    ArrowDown: () => beside(s + 1),
+    ArrowUp: () => beside(s - 1),
+    Home: () => line(s)[0],
+    End: () => line(s).at(-1),
+  }[key];
+  const next = to && to();
+  if (next) {
+    chips.forEach((each) => { each.tabIndex = each === next ? 0 : -1; });
+    next.focus();
+  }
+  return Boolean(to);
+}
+
+at("form").addEventListener("submit", (event) => { event.preventDefault(); read(); });
+at("texts").addEventListener("keydown", (event) => {
+  if (event.key === "Enter" && (event.ctrlKey || event.metaKey)) at("form").requestSubmit();
+});
+at("sentences").addEventListener("click", (event) => {
+  const chip = event.target.closest(".chip");
+  if (chip) pick(chip);
+});
+at("sentences").addEventListener("keydown", (event) => {
+  const chip = event.target.closest(".chip");
+  if (chip && move(chip, event.key)) event.preventDefault();
+});
+
+DARK.addEventListener("change", draw);
+start().catch(() => say("The server does not answer.", true));

@@ -1,0 +1,29 @@
+"""The page at `/`: three files that come with the package, read once."""
+
+from importlib import resources
+
+from fastapi import FastAPI, Response
+
+FILES = {
+    "/": ("page.html", "text/html"),
+    "/page.css": ("page.css", "text/css"),
+    "/page.js": ("page.js", "text/javascript"),
+}
+POLICY = (
+    "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; img-src 'self' "
+    "data:; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
+)
+
+
+def add(app: FastAPI) -> None:
+    """Add the page and what it is made of."""
+    for path, (name, kind) in FILES.items():
+        _add(app, path, resources.files("elmore.serve").joinpath(name).read_bytes(), kind)
+
+
+def _add(app: FastAPI, path: str, content: bytes, kind: str) -> None:
+    headers = {"Content-Security-Policy": POLICY, "X-Frame-Options": "DENY"}
+
+    @app.get(path, include_in_schema=False)
+    async def page() -> Response:
+        return Response(content, media_type=f"{kind}; charset=utf-8", headers=headers)

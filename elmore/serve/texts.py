@@ -1,0 +1,46 @@
+"""The texts of a request as tokens, within the limits."""
+
+import asyncio
+from collections.abc import Sequence
+
+from fastapi import HTTPException
+
+from elmore.embed.prepare import prepare
+from elmore.errors import ElmoreError
+from elmore.serve.schemas import MAX_TOKENS
+from elmore.text.tokenizers import Tokenizer
+
+_SHORT = 10_000  # characters that are read at once; more in a thread
+
+
+async def read_texts(
+    texts: Sequence[str | list[str]], tokenizer: Tokenizer, most: int
+) -> list[list[str]]:
+    """Tokenise strings, take tokens as they are, and refuse what is too much."""
+    if sum(len(text) for text in texts if isinstance(text, str)) > _SHORT:
+        found = await asyncio.to_thread(_tokens, texts, tokenizer)
+    else:
+        found = _tokens(texts, tokenizer)
+    for number, words in enumerate(found):
+        if len(words) > MAX_TOKENS:
+            raise HTTPException(
+                413,
+                f"texts.{number}: {len(words)} tokens, a text may have {MAX_TOKENS}; split it into "
+                "sentences",
+            )
+    total = sum(map(len, found))
+    if total > most:
+        raise HTTPException(
+            413,
+            f"texts: {total} tokens, a request may have {most}; send them in several requests",
+        )
+    return found
+
+
+def _tokens(texts: Sequence[str | list[str]], tokenizer: Tokenizer) -> list[list[str]]:
+    try:
+        return [
+            [word for part in prepare(text, tokenizer).parts for word in part] for text in texts
+        ]
+    except ElmoreError as error:
+        raise HTTPException(422, f"texts: {error}") from error

@@ -1,0 +1,39 @@
+"""A tiny model with a softmax, and a server of it with and without an index."""
+
+import pytest
+
+from elmore.embed.embedder import Embedder
+from tests import language
+
+pytest.importorskip("fastapi", reason="the extra 'serve' is not installed")
+pytest.importorskip("uvicorn", reason="the extra 'serve' is not installed")
+
+
+@pytest.fixture(scope="session")
+def bundle(corpus):
+    return language.training(corpus).bundle({})
+
+
+@pytest.fixture(scope="session")
+def embedder(bundle):
+    return Embedder(bundle)
+
+
+@pytest.fixture(scope="module")
+def client(embedder):
+    from tests.serve.serving import engine_of, served
+
+    with served(engine_of(embedder, index=True)) as found:
+        yield found
+
+
+@pytest.fixture(scope="module")
+def bare(embedder):
+    """A server without an index, of a model without a softmax."""
+    from dataclasses import replace
+
+    from tests.serve.serving import engine_of, served
+
+    without = Embedder(replace(embedder.bundle, softmax=None))
+    with served(engine_of(without)) as found:
+        yield found

@@ -1,0 +1,157 @@
+"""A server in a thread of this process, on a free port, and a client that hides nothing."""
+
+import asyncio
+import http.client
+import json
+import socket
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any, NamedTuple
+
+from elmore.embed.embedder import Embedder
+from elmore.errors import DataError
+from elmore.serve import app, server
+from elmore.serve.engine import Engine, Uses
+from elmore.serve.limits import Limits
+
+
+class Answer(NamedTuple):
+    status: int
+    headers: http.client.HTTPMessage
+    body: bytes
+
+    @property
+    def json(self) -> Any:
+        return json.loads(self.body)
+
+    @property
+    def detail(self) -> str:
+        return self.json["detail"]
+
+
+class Client(NamedTuple):
+    port: int
+
+    @property
+    def url(self) -> str:
+        return f"http://127.0.0.1:{self.port}"
+
+    def send(self, method: str, path: str, body: Any = None, **headers: str) -> Answer:
+        """Send one request; a body that is no bytes is sent as JSON."""
+        named = {name.replace("_", "-"): value for name, value in headers.items()}
+        if body is not None and not isinstance(body, bytes):
+            body = json.dumps(body).encode()
+        if body is not None:
+            named = {"Content-Type": "application/json", **named}
+        connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=60)
+        try:
+            connection.request(method, path, body, named)
+            answer = connection.getresponse()
+            return Answer(answer.status, answer.headers, answer.read())
+        finally:
+            connection.close()
+
+    def get(self, path: str, **headers: str) -> Answer:
+        return self.send("GET", path, **headers)
+
+    def post(self, path: str, body: Any, **headers: str) -> Answer:
+        return self.send("POST", path, body, **headers)
+
+    def raw(self, data: bytes, *, timeout: float = 30) -> bytes:
+        """Send bytes as they are, and give all that comes back until the end."""
+        with self.connected(timeout) as connection:
+            connection.sendall(data)
+            return read_all(connection)
+
+    def connected(self, timeout: float = 30) -> socket.socket:
+        return socket.create_connection(("127.0.0.1", self.port), timeout=timeout)
+
+    def metric(self, name: str) -> float:
+        lines = self.get("/metrics").body.decode().splitlines()
+        return sum(float(line.split()[-1]) for line in lines if line.startswith(name))
+
+
+def read_all(connection: socket.socket) -> bytes:
+    found = b""
+    while piece := connection.recv(65536):
+        found += piece
+    return found
+
+
+@contextmanager
+def served(
+    engine: Engine, *, limits: Limits | None = None, token: str | None = None
+) -> Iterator[Client]:
+    """Serve in a thread; it must end well."""
+    limits = limits or Limits()
+    listening = server.listening("127.0.0.1", 0)
+    application = app.create(engine, limits=limits, token=token)
+    running = server.server(application, header_seconds=limits.header_seconds)
+    thread = threading.Thread(target=lambda: asyncio.run(running.serve(sockets=[listening])))
+    thread.start()
+    try:
+        until(lambda: running.started)
+        yield Client(listening.getsockname()[1])
+    finally:
+        running.should_exit = True
+        thread.join(timeout=60)
+        assert not thread.is_alive()
+
+
+def until(true: Any, seconds: float = 60) -> None:
+    """Wait for something to become true."""
+    end = time.monotonic() + seconds
+    while not true():
+        assert time.monotonic() < end, "it did not happen"
+        time.sleep(0.005)
+
+
+class Use(NamedTuple):
+    word: str
+    tokens: list[str]
+    position: int
+    similarity: float
+    line: int
+
+
+class SmallIndex:
+    """Every word of two sentences is equally near to everything."""
+
+    LINES = (["two", "ships", "wait", "."], ["a", "storm", "comes", "."])
+
+    def search(self, tokens: list[str], position: int, k: int) -> list[Use]:
+        uses = [
+            Use(word, words, place, 0.5, line)
+            for line, words in enumerate(self.LINES)
+            for place, word in enumerate(words)
+        ]
+        return uses[:k]
+
+
+def mark(text: str) -> tuple[list[str], int]:
+    words = text.split()
+    places = [i for i, word in enumerate(words) if word[0] == "[" and word[-1] == "]"]
+    if len(places) != 1:
+        raise DataError("mark one word, as in 'the [play] was sold out'")
+    return [word.strip("[]") for word in words], places[0]
+
+
+def engine_of(embedder: Embedder, *, index: bool = False) -> Engine:
+    return Engine(embedder, Uses(SmallIndex(), mark) if index else None)
+
+
+class Slow:
+    """An engine whose batches wait until they are let go, one by one or all."""
+
+    def __init__(self, engine: Engine) -> None:
+        self.inner, self.embedder, self.uses = engine, engine.embedder, engine.uses
+        self.can_score = engine.can_score
+        self.gate = threading.Event()
+        self.batches: list[int] = []
+
+    def run(self, kind: Any, works: Any) -> list[Any]:
+        self.batches.append(len(works))
+        assert self.gate.wait(60)
+        return self.inner.run(kind, works)

@@ -1,0 +1,108 @@
+"""The forms of an answer, and how one is chosen."""
+
+import io
+import json
+
+import numpy as np
+import pyarrow
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from elmore.serve import answers
+from elmore.serve.answers import ARROW, JSON, NPY
+
+TOKENS = [["a", "bank"], [], ["x"]]
+VECTORS = [np.arange(8, dtype=np.float32).reshape(2, 4), np.zeros((0, 4), np.float32)]
+VECTORS.append(np.full((1, 4), 0.25, np.float32))
+NOTHING = np.zeros((0, 4), np.float32)
+
+
+@pytest.mark.parametrize(
+    ("accept", "form"),
+    [
+        ("", JSON),
+        ("*/*", JSON),
+        ("application/*", JSON),
+        ("application/x-npy", NPY),
+        ("APPLICATION/X-NPY", NPY),
+        ("text/html, application/vnd.apache.arrow.stream", ARROW),
+        ("application/json;q=0.5, application/x-npy;q=0.9", NPY),
+        ("application/x-npy;q=0, */*;q=0.1", JSON),
+        ("application/x-npy;q=often, application/json", JSON),
+        ("text/html", None),
+        ("application/json;q=0", None),
+        ("nonsense", None),
+    ],
+)
+def test_the_form_that_is_liked_best_is_chosen(accept, form):
+    assert answers.chosen(accept) == form
+
+
+@given(st.text(max_size=60))
+def test_any_header_gives_a_form_or_none(accept):
+    assert answers.chosen(accept) in (*answers.FORMS, None)
+
+
+def test_json_holds_tokens_and_vectors():
+    found = json.loads(answers.embedded(TOKENS, VECTORS, NOTHING, JSON).body)["sentences"]
+    assert [sentence["tokens"] for sentence in found] == TOKENS
+    for sentence, vectors in zip(found, VECTORS, strict=True):
+        assert sentence["vectors"] == vectors.tolist()
+
+
+def test_json_is_exact_to_seven_digits(rng):
+    vectors = rng.normal(size=(3, 64)).astype(np.float32)
+    found = json.loads(answers.encoded([[]] * 3, vectors, JSON).body)["vectors"]
+    np.testing.assert_allclose(found, vectors, rtol=0, atol=1e-7)
+
+
+def test_a_numpy_file_holds_all_tokens_and_its_header_parts_them():
+    answer = answers.embedded(TOKENS, VECTORS, NOTHING, NPY)
+    array = np.load(io.BytesIO(answer.body), allow_pickle=False)
+    lengths = [int(number) for number in answer.headers[answers.LENGTHS].split(",")]
+    assert lengths == [2, 0, 1]
+    parts = np.split(array, np.cumsum(lengths)[:-1], axis=-2)
+    for part, vectors in zip(parts, VECTORS, strict=True):
+        np.testing.assert_array_equal(part, vectors)
+
+
+def test_a_numpy_file_of_all_layers_is_layers_by_tokens_by_width():
+    stacks = [np.stack([vectors, vectors + 1]) for vectors in VECTORS]
+    answer = answers.embedded(TOKENS, stacks, np.zeros((2, 0, 4), np.float32), NPY)
+    assert np.load(io.BytesIO(answer.body)).shape == (2, 3, 4)
+
+
+def test_arrow_has_the_columns_of_our_parquet_files():
+    table = pyarrow.ipc.open_stream(answers.embedded(TOKENS, VECTORS, NOTHING, ARROW).body)
+    rows = table.read_all().to_pylist()
+    assert [row["line"] for row in rows] == [0, 1, 2]
+    assert [row["tokens"] for row in rows] == TOKENS
+    assert [row["vectors"] for row in rows] == [vectors.tolist() for vectors in VECTORS]
+
+
+def test_arrow_of_all_layers_has_a_column_for_each():
+    stacks = [np.stack([vectors, vectors + 1]) for vectors in VECTORS]
+    answer = answers.embedded(TOKENS, stacks, np.zeros((2, 0, 4), np.float32), ARROW)
+    rows = pyarrow.ipc.open_stream(answer.body).read_all().to_pylist()
+    assert rows[0]["layer_1"] == (VECTORS[0] + 1).tolist()
+
+
+def test_one_vector_for_each_text_in_every_form():
+    vectors = np.arange(8, dtype=np.float32).reshape(2, 4)
+    npy, arrow = (answers.encoded(TOKENS[:2], vectors, form).body for form in (NPY, ARROW))
+    np.testing.assert_array_equal(np.load(io.BytesIO(npy)), vectors)
+    rows = pyarrow.ipc.open_stream(arrow).read_all().to_pylist()
+    assert [row["vectors"] for row in rows] == vectors.tolist()
+
+
+@pytest.mark.parametrize("form", answers.FORMS)
+def test_no_text_is_an_answer_too(form):
+    assert answers.embedded([], [], NOTHING, form).body
+    assert answers.encoded([], NOTHING, form).body
+
+
+def test_half_characters_are_written_in_every_form():
+    tokens = [["\ud800"]]
+    for form in answers.FORMS:
+        assert answers.embedded(tokens, [np.zeros((1, 4), np.float32)], NOTHING, form).body

@@ -1,0 +1,204 @@
+"""The routes: what is asked, and that the answers are those of the library."""
+
+import io
+from concurrent.futures import ThreadPoolExecutor
+
+import numpy as np
+import pyarrow
+import pytest
+
+import elmore
+from elmore.lm import scoring
+from elmore.serve.limits import Limits
+from tests import language
+from tests.serve.serving import Slow, engine_of, served, until
+
+EXACT = {"rtol": 0, "atol": 1e-5}
+TEXTS = ["Two ships can't wait .", ["a", "storm"], "", "the river " * 40]
+
+
+def test_embed_gives_the_vectors_of_the_embedder(client, embedder):
+    found = client.post("/embed", {"texts": TEXTS}).json["sentences"]
+    for sentence, expected in zip(found, embedder.embed(TEXTS), strict=True):
+        assert sentence["tokens"] == expected.tokens
+        vectors = np.array(sentence["vectors"]).reshape(-1, embedder.width)
+        np.testing.assert_allclose(vectors, expected.vectors, **EXACT)
+
+
+@pytest.mark.parametrize("layers", ["average", "all", "top", 0, 1, 2])
+def test_every_choice_of_layers_comes_as_numpy_too(client, embedder, layers):
+    answer = client.post("/embed", {"texts": TEXTS, "layers": layers}, Accept="application/x-npy")
+    assert answer.headers["Content-Type"] == "application/x-npy"
+    array = np.load(io.BytesIO(answer.body), allow_pickle=False)
+    expected = [each.vectors for each in embedder.embed(TEXTS, layers=layers)]
+    np.testing.assert_allclose(array, np.concatenate(expected, axis=-2), **EXACT)
+    lengths = [int(number) for number in answer.headers["X-Elmore-Lengths"].split(",")]
+    assert lengths == [part.shape[-2] for part in expected]
+
+
+def test_arrow_comes_with_its_tokens(client, embedder):
+    answer = client.post(
+        "/embed", {"texts": TEXTS[:2]}, Accept="application/vnd.apache.arrow.stream"
+    )
+    rows = pyarrow.ipc.open_stream(answer.body).read_all().to_pylist()
+    assert [row["tokens"] for row in rows] == [each.tokens for each in embedder.embed(TEXTS[:2])]
+
+
+def test_encode_gives_one_vector_for_each_text(client, embedder):
+    expected = embedder.encode(TEXTS)
+    found = client.post("/encode", {"texts": TEXTS})
+    np.testing.assert_allclose(found.json["vectors"], expected, **EXACT)
+    npy = client.post("/encode", {"texts": TEXTS}, Accept="application/x-npy")
+    np.testing.assert_allclose(np.load(io.BytesIO(npy.body)), expected, **EXACT)
+
+
+def test_no_text_gives_no_vectors(client, embedder):
+    assert client.post("/embed", {"texts": []}).json == {"sentences": []}
+    npy = client.post("/encode", {"texts": []}, Accept="application/x-npy")
+    assert np.load(io.BytesIO(npy.body)).shape == (0, embedder.width)
+
+
+def test_many_texts_at_once_agree_with_the_embedder(client, embedder):
+    texts = language.sentences(100, seed=3)
+    answer = client.post("/encode", {"texts": texts}, Accept="application/x-npy")
+    np.testing.assert_allclose(np.load(io.BytesIO(answer.body)), embedder.encode(texts), **EXACT)
+
+
+def test_concurrent_requests_get_what_each_would_get_alone(client, embedder):
+    groups = [language.sentences(1 + number % 3, seed=number) for number in range(40)]
+
+    def ask(group):
+        return client.post("/encode", {"texts": group}).json["vectors"]
+
+    with ThreadPoolExecutor(16) as pool:
+        for group, found in zip(groups, pool.map(ask, groups), strict=True):
+            np.testing.assert_allclose(found, embedder.encode(group), **EXACT)
+
+
+def test_requests_that_wait_together_run_as_one_batch(embedder):
+    slow = Slow(engine_of(embedder))
+    with served(slow) as client, ThreadPoolExecutor(9) as pool:
+        first = pool.submit(client.post, "/encode", {"texts": ["a storm"]})
+        until(lambda: slow.batches)
+        others = [pool.submit(client.post, "/encode", {"texts": ["a b c"]}) for _ in range(8)]
+        until(lambda: client.metric("elmore_queue_tokens") == 8 * (3 + 2 + 2))
+        slow.gate.set()
+        assert {job.result().status for job in (first, *others)} == {200}
+    assert slow.batches == [1, 8]
+
+
+def test_score_gives_both_directions_of_every_word(client, embedder):
+    texts = ["two ships wait .", "a xylophone"]
+    found = client.post("/score", {"texts": texts}).json["sentences"]
+    words = [each.tokens for each in embedder.embed(texts)]
+    for sentence, expected in zip(found, scoring.score(embedder.bundle, words), strict=True):
+        assert sentence["tokens"] == expected.tokens
+        assert sentence["known"] == expected.known
+        np.testing.assert_allclose(sentence["forward"], expected.forward, **EXACT)
+        np.testing.assert_allclose(sentence["backward"], expected.backward, **EXACT)
+
+
+def test_neighbors_gives_uses_with_their_sentences(client):
+    found = client.post("/neighbors", {"text": "two [ships] come", "k": 3}).json
+    assert found["word"] == "ships"
+    assert found["neighbors"][1] == {
+        "word": "ships",
+        "tokens": ["two", "ships", "wait", "."],
+        "position": 1,
+        "similarity": 0.5,
+        "line": 0,
+    }
+    assert len(found["neighbors"]) == 3
+
+
+def test_a_query_without_a_marked_word_is_told_how_to_mark_one(client):
+    answer = client.post("/neighbors", {"text": "two ships"})
+    assert (answer.status, answer.detail[:20]) == (422, "text: mark one word,")
+
+
+def test_a_server_without_an_index_or_a_softmax_says_what_to_do(bare):
+    answer = bare.post("/neighbors", {"text": "two [ships]"})
+    assert answer.status == 409
+    assert "elmore serve --index" in answer.detail
+    answer = bare.post("/score", {"texts": ["two ships"]})
+    assert answer.status == 409
+    assert "elmore finetune" in answer.detail
+
+
+def test_health_says_what_runs(client, bare, embedder):
+    found = client.get("/health").json
+    assert found == {
+        "status": "ok",
+        "model": embedder.bundle.card.name or "unnamed",
+        "width": 12,
+        "layers": 3,
+        "index": True,
+        "scores": True,
+        "version": elmore.__version__,
+    }
+    assert not bare.get("/health").json["index"]
+    assert not bare.get("/health").json["scores"]
+
+
+def test_a_layer_the_model_does_not_have_is_refused(client):
+    answer = client.post("/embed", {"texts": ["a"], "layers": 3})
+    assert answer.status == 422
+    assert "layers: input should be" in answer.detail
+
+
+def test_a_full_queue_is_429_with_a_time_to_come_again(embedder):
+    slow = Slow(engine_of(embedder))
+    limits = Limits(queue_tokens=20, batch_tokens=64)
+    with served(slow, limits=limits) as client, ThreadPoolExecutor(2) as pool:
+        jobs = [pool.submit(client.post, "/encode", {"texts": ["a"]})]
+        until(lambda: slow.batches)
+        jobs.append(pool.submit(client.post, "/encode", {"texts": ["a " * 12]}))
+        until(lambda: client.metric("elmore_queue_tokens"))
+        refused = client.post("/encode", {"texts": ["a " * 12]})
+        slow.gate.set()
+        assert [job.result().status for job in jobs] == [200, 200]
+    assert refused.status == 429
+    assert 1 <= int(refused.headers["Retry-After"]) <= 60
+    assert "come again" in refused.detail
+
+
+def test_who_waits_too_long_is_told_so(embedder):
+    slow = Slow(engine_of(embedder))
+    with served(slow, limits=Limits(answer_seconds=0.2)) as client:
+        answer = client.post("/encode", {"texts": ["a"]})
+        slow.gate.set()
+    assert answer.status == 503
+    assert answer.headers["Retry-After"]
+    assert "0.2 seconds" in answer.detail
+
+
+def test_too_many_tokens_are_refused_and_counted(embedder):
+    with served(engine_of(embedder), limits=Limits(tokens=10)) as client:
+        answer = client.post("/encode", {"texts": ["a b c d", "a b c d", "a b c d"]})
+    assert answer.status == 413
+    assert "texts: 12 tokens, a request may have 10" in answer.detail
+
+
+def test_a_text_of_too_many_tokens_is_named(client):
+    answer = client.post("/encode", {"texts": ["a", "a " * 3000]})
+    assert answer.status == 413
+    assert "texts.1: 3000 tokens, a text may have 2048" in answer.detail
+
+
+def test_only_who_has_the_token_is_served(embedder):
+    secret = "correct-horse"
+    with served(engine_of(embedder), token=secret) as client:
+        for header in ({}, {"Authorization": "Bearer wrong"}, {"Authorization": f"Basic {secret}"}):
+            answer = client.post("/encode", {"texts": ["a"]}, **header)
+            assert answer.status == 401
+            assert answer.headers["WWW-Authenticate"] == "Bearer"
+            assert "Authorization: Bearer" in answer.detail
+        assert client.get("/metrics").status == 401
+        right = {"Authorization": f"Bearer {secret}"}
+        assert client.post("/encode", {"texts": ["a"]}, **right).status == 200
+        assert client.get("/metrics", **right).status == 200
+        for path in ("/", "/page.js", "/health", "/openapi.json"):
+            assert client.get(path).status == 200, path
+        told = client.get("/openapi.json").json["paths"]
+        assert told["/encode"]["post"]["security"]
+        assert "security" not in told["/health"]["get"]

@@ -1,0 +1,41 @@
+import json
+import logging
+
+from elmore.serve.logs import JSONLines
+from tests.serve.serving import Slow, engine_of, served
+
+
+def test_a_line_is_json_and_an_error_is_told_without_its_message(caplog):
+    try:
+        raise ValueError("the user's own words")
+    except ValueError:
+        logging.getLogger("elmore.serve").exception("it failed", extra={"fields": {"status": 500}})
+    line = json.loads(JSONLines().format(caplog.records[0]))
+    assert (line["event"], line["status"], line["error"]) == ("it failed", 500, "ValueError")
+    assert line["time"].endswith("Z")
+    assert "words" not in json.dumps(line)
+    assert any("test_logs.py" in place for place in line["through"])
+
+
+def test_no_request_leaves_its_text_in_the_log(embedder, caplog):
+    class Broken(Slow):
+        def run(self, kind, works):
+            if kind == "score":
+                raise RuntimeError(f"cannot read {works}")
+            return self.inner.run(kind, works)
+
+    caplog.set_level(logging.DEBUG)
+    with served(Broken(engine_of(embedder))) as client:
+        client.post("/encode", {"texts": ["sesame storm"]})
+        client.post("/score", {"texts": ["sesame storm"]})
+        client.post("/encode", {"texts": [{"sesame": 1}]})
+        client.post("/encode", b'{"sesame')
+        client.get("/sesame?sesame=1")
+        client.raw(b"sesame sesame\r\n\r\n")
+    lines = [JSONLines().format(record) for record in caplog.records]
+    assert not any("sesame" in line for line in lines)
+    requests = [json.loads(line) for line in lines if '"event": "request"' in line]
+    assert [line["status"] for line in requests] == [200, 500, 422, 400, 404]
+    assert requests[0]["route"] == "/encode"
+    assert (requests[0]["texts"], requests[0]["tokens"]) == (1, 2)
+    assert requests[-1]["route"] == "unknown"

@@ -1,0 +1,44 @@
+import re
+
+from elmore.serve.batcher import Batch
+from elmore.serve.metrics import Histogram, Metrics
+
+LINE = re.compile(r'^(# (HELP|TYPE) \w+ .+|\w+(\{\w+="[^"]*"(,\w+="[^"]*")*\})? [-+.e\d]+)$')
+
+
+def test_every_bucket_holds_those_below_it():
+    found = Histogram((1, 10))
+    for value in (0.5, 1, 5, 100):
+        found.add(value)
+    assert list(found.lines("size", 'route="/"')) == [
+        'size_bucket{route="/",le="1"} 2',
+        'size_bucket{route="/",le="10"} 3',
+        'size_bucket{route="/",le="+Inf"} 4',
+        'size_sum{route="/"} 106.500000',
+        'size_count{route="/"} 4',
+    ]
+
+
+def test_counts_are_written_as_prometheus_reads_them():
+    metrics = Metrics(lambda: 7)
+    metrics.request("/embed", 200, 0.1)
+    metrics.request("/embed", 200, 0.2)
+    metrics.request("/embed", 429, 0.001)
+    metrics.batch(Batch(requests=3, tokens=40, seconds=0.5))
+    lines = metrics.text().splitlines()
+    assert all(LINE.match(line) for line in lines)
+    assert 'elmore_requests_total{route="/embed",status="200"} 2' in lines
+    assert 'elmore_request_seconds_count{route="/embed"} 3' in lines
+    assert "elmore_tokens_total 40" in lines
+    assert "elmore_queue_tokens 7" in lines
+    assert "elmore_batch_tokens_sum 40.000000" in lines
+
+
+def test_the_server_tells_its_memory_and_its_time(client):
+    client.post("/encode", {"texts": ["a storm"]})
+    answer = client.get("/metrics")
+    assert answer.headers["Content-Type"].startswith("text/plain; version=0.0.4")
+    assert all(LINE.match(line) for line in answer.body.decode().splitlines())
+    assert client.metric("process_resident_memory_bytes") > 1e7
+    assert client.metric("process_cpu_seconds_total") > 0.01
+    assert client.metric('elmore_requests_total{route="/encode"') >= 1

@@ -1,0 +1,189 @@
+"""The page in a real browser: it clicks, reads what is drawn, and moves a slider."""
+
+import re
+import shutil
+
+import pytest
+
+from tests.serve.serving import engine_of, served
+
+playwright = pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
+CHROMIUM = shutil.which("chromium")
+if CHROMIUM is None:
+    pytest.skip("there is no chromium here", allow_module_level=True)
+
+FLAGS = ["--no-sandbox", "--disable-gpu", "--disable-background-networking"]
+FLAGS += ["--disable-component-update", "--no-first-run"]
+SENTENCES = "the old bridge lies by the sea .\nthe bridge sleeps .\ntwo ships wait at noon ."
+
+
+@pytest.fixture(scope="module")
+def browser():
+    with playwright.sync_playwright() as driver:
+        found = driver.chromium.launch(executable_path=CHROMIUM, args=FLAGS)
+        yield found
+        found.close()
+
+
+class Visit:
+    """A page that was opened, and all it complained of or asked for."""
+
+    def __init__(self, browser, url: str, **options) -> None:
+        self.page = browser.new_page(**options)
+        self.page.set_default_timeout(30_000)
+        self.complaints: list[str] = []
+        self.asked: list[str] = []
+        self.page.on("console", lambda message: self.complaints.append(message.text))
+        self.page.on("pageerror", lambda error: self.complaints.append(str(error)))
+        self.page.on("request", lambda request: self.asked.append(request.url))
+        self.page.goto(url)
+
+    def read(self, text: str = SENTENCES) -> None:
+        self.page.get_by_label("Sentences, one a line").fill(text)
+        self.page.get_by_role("button", name="Read").click()
+        self.page.get_by_text(re.compile("words read")).wait_for()
+
+    def chips(self) -> list[str]:
+        return self.page.locator(".chip").all_inner_texts()
+
+    def heat(self) -> list[str]:
+        return self.page.locator(".chip").evaluate_all(
+            "chips => chips.map(chip => getComputedStyle(chip).backgroundColor)"
+        )
+
+    def table(self) -> list[str]:
+        return self.page.locator("#uses td").all_inner_texts()
+
+    @property
+    def overflows(self) -> bool:
+        return self.page.evaluate(
+            "document.documentElement.scrollWidth > document.documentElement.clientWidth"
+        )
+
+
+@pytest.fixture
+def visit(browser, client):
+    found = Visit(browser, client.url)
+    yield found
+    found.page.close()
+    assert found.complaints == []
+    assert all(url.startswith((client.url, "data:")) for url in found.asked)
+
+
+def test_tokens_are_chips_and_a_repeated_word_is_picked_first(visit, embedder):
+    visit.read()
+    tokens = [each.tokens for each in embedder.embed(SENTENCES.splitlines())]
+    assert visit.chips() == [word for words in tokens for word in words]
+    picked = visit.page.locator(".chip[aria-pressed=true]")
+    assert picked.all_inner_texts() == ["bridge"]
+    assert visit.page.get_by_role("heading", name="Uses of “bridge”").is_visible()
+
+
+def test_the_uses_of_a_word_are_compared_by_the_cosine_of_the_mean_layer(visit, embedder):
+    visit.read()
+    first, second = (each.vectors for each in embedder.embed(SENTENCES.splitlines()[:2]))
+    a, b = first[2], second[1]
+    cosine = a @ b / (a @ a * (b @ b)) ** 0.5
+    assert visit.table() == ["", "·", f"{cosine:.2f}", f"{cosine:.2f}", "·"]
+
+
+def test_a_slider_moves_the_picture_at_once_and_without_a_request(visit):
+    visit.read()
+    before, asked, table = visit.heat(), len(visit.asked), visit.table()
+    visit.page.get_by_label(re.compile("Layer 1")).fill("0")
+    visit.page.get_by_label(re.compile("Layer 2")).fill("0")
+    visit.page.wait_for_timeout(300)  # the colours fade
+    assert visit.page.locator("#sliders output").all_inner_texts() == ["100 %", "0 %", "0 %"]
+    assert visit.heat() != before
+    assert visit.table() != table
+    assert visit.table()[2] == "1.00"  # a word by itself is the same everywhere
+    assert len(visit.asked) == asked
+
+
+def test_a_click_picks_another_word_and_finds_its_neighbours(visit):
+    visit.read()
+    before = visit.heat()
+    visit.page.locator(".chip", has_text="ships").click()
+    visit.page.get_by_role("heading", name="Uses of “ships”").wait_for()
+    visit.page.get_by_text("The uses nearest to this “ships”").wait_for()
+    assert visit.page.locator("#neighbors li").count() == 8
+    assert "two ships wait ." in visit.page.locator("#neighbors li .words").first.inner_text()
+    assert "stands here once" in visit.page.locator("#uses-about").inner_text()
+    visit.page.wait_for_timeout(300)
+    assert visit.heat() != before
+
+
+def test_everything_is_reached_by_the_keyboard(visit):
+    visit.page.get_by_label("Sentences, one a line").fill(SENTENCES)
+    visit.page.keyboard.press("Control+Enter")
+    visit.page.get_by_text(re.compile("words read")).wait_for()
+    visit.page.get_by_role("button", name="Read").focus()
+    visit.page.keyboard.press("Tab")
+    focused = visit.page.locator(":focus")
+    assert focused.inner_text() == "bridge"
+    assert focused.evaluate("node => getComputedStyle(node).outlineStyle") == "solid"
+    for key in ("ArrowLeft", "ArrowDown", "Home", "ArrowRight", "Enter"):
+        visit.page.keyboard.press(key)
+    assert visit.page.locator(".chip[aria-pressed=true]").all_inner_texts() == ["bridge"]
+    assert visit.page.locator("[role=status]").first.inner_text() == (
+        "“bridge” in sentence 2 is picked."
+    )
+    visit.page.keyboard.press("Tab")
+    before = visit.heat()
+    visit.page.keyboard.press("End")
+    visit.page.wait_for_timeout(300)
+    assert visit.heat() != before
+
+
+def test_a_screen_reader_hears_similarity_and_surprise(visit, client):
+    visit.read()
+    scores = client.post("/score", {"texts": SENTENCES.splitlines()}).json["sentences"][2]
+    bits = -(scores["forward"][1] + scores["backward"][1]) / 2 / 0.6931471805599453
+    name = visit.page.locator(".chip", has_text="ships").get_attribute("aria-label")
+    assert re.fullmatch(rf"ships, similarity -?\d\.\d\d, surprise {bits:.1f} bits", name)
+    assert visit.page.get_by_role("group", name="Sentence 3").get_by_role("button").count() == 6
+
+
+def test_what_a_user_types_is_never_taken_for_markup(visit):
+    visit.read("<img src=x onerror=alert(1)> [bank] \\ bank\nthe <b>bank</b>")
+    assert visit.page.locator("#sentences img, #sentences b").count() == 0
+    assert "bank" in visit.chips()
+
+
+def test_a_refusal_is_shown_as_its_sentence(visit, client):
+    visit.page.get_by_label("Sentences, one a line").fill("a " * 3000)
+    visit.page.get_by_role("button", name="Read").click()
+    visit.page.get_by_text(re.compile("a text may have 2048")).wait_for()
+    visit.complaints[:] = [text for text in visit.complaints if "413" not in text]
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_on_a_phone_nothing_is_wider_than_the_screen(browser, client, scheme):
+    size = {"width": 390, "height": 844}
+    found = Visit(browser, client.url, viewport=size, color_scheme=scheme)
+    found.read(SENTENCES + "\n" + "x" * 300)
+    assert not found.overflows
+    ground = found.page.evaluate("getComputedStyle(document.body).backgroundColor")
+    light = sum(map(int, re.findall(r"\d+", ground))) > 384
+    assert light == (scheme == "light")
+    assert found.complaints == []
+    found.page.close()
+
+
+def test_a_server_that_asks_for_a_token_is_given_one(browser, embedder):
+    with served(engine_of(embedder), token="correct-horse") as client:
+        found = Visit(browser, client.url)
+        found.page.get_by_role("button", name="Read").click()
+        found.page.get_by_label("Token").fill("correct-horse")
+        found.read()
+        assert "bridge" in found.chips()
+        found.page.close()
+
+
+def test_the_policy_allows_this_server_alone(client):
+    answer = client.get("/")
+    policy = answer.headers["Content-Security-Policy"]
+    assert "default-src 'none'" in policy
+    assert "unsafe" not in policy
+    assert "http" not in policy
+    assert answer.headers["X-Content-Type-Options"] == "nosniff"

@@ -1,0 +1,217 @@
+"""Clients that err, lie, crawl or vanish: one sentence for each, and the server lives."""
+
+import itertools
+import json
+import socket
+import threading
+import time
+
+import pytest
+
+from elmore.serve.limits import Limits
+from tests.serve.serving import Slow, engine_of, read_all, served, until
+
+HEAD = b"POST /encode HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\n"
+LIMIT = 2000
+
+
+@pytest.fixture(scope="module")
+def small(embedder):
+    """A server of short patience for small bodies."""
+    limits = Limits(body_bytes=LIMIT, body_seconds=0.6, header_seconds=0.6)
+    with served(engine_of(embedder), limits=limits) as found:
+        yield found
+
+
+@pytest.fixture(autouse=True)
+def _lives(small, client):
+    yield
+    for server in (small, client):
+        assert server.post("/encode", {"texts": ["a"]}).status == 200
+
+
+def sentence(answer) -> str:
+    found = answer.json
+    assert list(found) == ["detail"]
+    assert "\n" not in found["detail"]
+    return found["detail"]
+
+
+@pytest.mark.parametrize(
+    "body", [b"", b"{", b"nonsense", b'{"texts": ["a"]', b"\xff\xfe", b'{"texts": ["a\x00"]}']
+)
+def test_what_is_no_json_is_400_or_422(client, body):
+    answer = client.post("/encode", body)
+    assert answer.status in (400, 422)
+    assert sentence(answer)
+
+
+@pytest.mark.parametrize(
+    ("body", "said"),
+    [
+        ({}, "texts: field required"),
+        ([], "body"),
+        (None, "body"),
+        ({"texts": "a"}, "texts: input should be a valid list, found 'a'"),
+        ({"texts": [1]}, "texts.0"),
+        ({"texts": [None]}, "texts.0"),
+        ({"texts": [["a", 1]]}, "texts.0"),
+        ({"texts": ["a"] * 257}, "texts: list should have at most 256 items"),
+        ({"texts": ["a"], "more": 1}, "more: extra inputs are not permitted"),
+        ({"texts": ["a" * 20_001]}, "texts.0: string should have at most 20000 characters"),
+        ({"texts": ["\ud800"]}, "texts.0"),
+    ],
+)
+def test_wrong_types_are_422_and_named(client, body, said):
+    answer = client.post("/encode", json.dumps(body).encode())
+    assert answer.status == 422
+    assert said in sentence(answer)
+
+
+def test_deep_and_huge_numbers_do_no_harm(client):
+    assert client.post("/encode", b"[" * 100_000).status in (400, 422)
+    assert client.post("/neighbors", b'{"text": "[a]", "k": %b}' % (b"9" * 5000)).status in (
+        400,
+        422,
+    )
+    assert client.post("/neighbors", b'{"text": "[a]", "k": NaN}').status == 422
+
+
+def test_a_body_that_is_not_said_to_be_json_is_415(client):
+    answer = client.post("/encode", {"texts": ["a"]}, Content_Type="text/plain")
+    assert answer.status == 415
+    assert "Content-Type: application/json" in sentence(answer)
+
+
+def test_a_form_of_answer_that_is_not_there_is_406(client):
+    answer = client.post("/embed", {"texts": ["a"]}, Accept="image/png")
+    assert answer.status == 406
+    assert "application/x-npy" in sentence(answer)
+
+
+def test_giant_bodies_are_413_declared_or_not(small):
+    body = json.dumps({"texts": ["a" * (5 * LIMIT)]}).encode()
+    declared = small.post("/encode", body)
+    assert declared.status == 413
+    assert f"a body may have {LIMIT} bytes" in sentence(declared)
+    chunk = b"%x\r\n%b\r\n" % (len(body), body)
+    answer = small.raw(HEAD + b"Transfer-Encoding: chunked\r\n\r\n" + chunk + b"0\r\n\r\n")
+    assert answer.startswith(b"HTTP/1.1 413")
+
+
+def test_a_body_that_never_ends_is_cut_off(small):
+    with small.connected() as connection:
+        connection.sendall(HEAD + b"Transfer-Encoding: chunked\r\n\r\n")
+        endless = iter(lambda: connection.sendall(b"400\r\n" + b"a" * 1024 + b"\r\n"), 0)
+        with pytest.raises((ConnectionResetError, BrokenPipeError)):
+            list(itertools.islice(endless, 200_000))
+
+
+def test_a_giant_that_asks_first_is_refused_before_it_sends(small):
+    head = HEAD + b"Content-Length: 100000000\r\nExpect: 100-continue\r\n\r\n"
+    assert small.raw(head).startswith(b"HTTP/1.1 413")
+
+
+def test_a_slow_body_is_408(small):
+    answer = small.raw(HEAD + b'Content-Length: 20\r\n\r\n{"te')
+    assert answer.startswith(b"HTTP/1.1 408")
+    assert b"the body did not come within 0.6 seconds" in answer
+
+
+def test_slow_headers_are_408(small):
+    start = time.monotonic()
+    answer = small.raw(b"POST /encode HTTP/1.1\r\nHo")
+    assert answer.startswith(b"HTTP/1.1 408")
+    assert b"the headers did not come within 0.6 seconds" in answer
+    assert time.monotonic() - start < 20
+
+
+def test_slow_headers_of_a_second_request_are_408_too(small):
+    with small.connected() as connection:
+        connection.sendall(b"GET /health HTTP/1.1\r\nHost: x\r\n\r\n")
+        assert connection.recv(65536).startswith(b"HTTP/1.1 200")
+        connection.sendall(b"GET /hea")
+        assert b"408" in read_all(connection)
+
+
+@pytest.mark.parametrize(
+    "data",
+    [b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03", b"hello\r\n\r\n"],
+)
+def test_what_is_no_http_is_400(client, data):
+    answer = client.raw(data)
+    assert answer.startswith(b"HTTP/1.1 400")
+    assert b'{"detail": "this is no HTTP/1.1' in answer
+
+
+def test_headers_without_end_are_400(client):
+    answer = client.raw(b"GET / HTTP/1.1\r\nX: " + b"a" * 100_000)
+    assert answer == b"" or answer.startswith(b"HTTP/1.1 400")
+
+
+def test_who_goes_away_is_dropped_before_it_is_computed(embedder):
+    slow = Slow(engine_of(embedder))
+    body = b'{"texts": ["a"]}'
+    request = HEAD + b"Content-Length: %d\r\n\r\n%b" % (len(body), body)
+    with served(slow) as client:
+        first = threading.Thread(target=client.post, args=("/encode", {"texts": ["a"]}))
+        first.start()
+        until(lambda: slow.batches)
+        with client.connected() as connection:
+            connection.sendall(request)
+            until(lambda: client.metric("elmore_queue_tokens"))
+        until(lambda: not client.metric("elmore_queue_tokens"))
+        with client.connected() as half:
+            half.sendall(request)
+            until(lambda: client.metric("elmore_queue_tokens"))
+            half.shutdown(socket.SHUT_WR)  # whoever says no more is taken to be gone
+            assert read_all(half) == b""
+        until(lambda: not client.metric("elmore_queue_tokens"))
+        slow.gate.set()
+        first.join()
+        assert client.metric('elmore_requests_total{route="/encode",status="499"}') == 2
+    assert slow.batches == [1]
+
+
+def test_who_goes_away_in_the_middle_of_a_body_does_no_harm(client):
+    with client.connected() as connection:
+        connection.sendall(HEAD + b"Content-Length: 500\r\n\r\n{")
+
+
+@pytest.mark.parametrize(
+    "path",
+    [
+        "/nothing",
+        "/../../etc/passwd",
+        "/..%2f..%2fetc/passwd",
+        "/page.js/../../app.py",
+        "//page.html",
+        "/page.html",
+        "/static/%00",
+        "/embed/",
+        "/docs",
+    ],
+)
+def test_other_paths_are_404_and_reach_no_file(client, path):
+    answer = client.get(path)
+    assert answer.status == 404
+    assert "/openapi.json" in sentence(answer)
+
+
+def test_another_method_is_405_and_names_the_right_one(client):
+    answer = client.get("/embed")
+    assert (answer.status, answer.headers["Allow"]) == (405, "POST")
+    assert sentence(answer) == "this route does not take GET, it takes POST"
+    assert client.send("DELETE", "/health").status == 405
+
+
+def test_an_unexpected_fault_is_500_in_one_sentence(embedder):
+    class Broken(Slow):
+        def run(self, kind, works):
+            raise RuntimeError("secret words")
+
+    with served(Broken(engine_of(embedder))) as client:
+        answer = client.post("/encode", {"texts": ["a"]})
+        assert answer.status == 500
+        assert "secret" not in sentence(answer)
+        assert client.metric('elmore_requests_total{route="/encode",status="500"}') == 1
