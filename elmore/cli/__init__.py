@@ -28,8 +28,9 @@ COMMANDS = (
     "score",
     "task",
     "probe",
-    "serve",
+    "neighbors",
     "report",
+    "serve",
 )
 
 

@@ -27,7 +27,7 @@ def serve(
         Path | None, typer.Option(help="uses of words, for /neighbors; see elmore neighbors")
     ] = None,
     precision: Annotated[
-        Literal["exact", "fast"], typer.Option(help="fast: bf16 where that is quicker")
+        Literal["exact", "fast"], typer.Option(help="fast: bf16 or int8 where quicker")
     ] = "exact",
     device: Annotated[str, typer.Option(help="auto, cpu or cuda")] = "auto",
     token_file: Annotated[
@@ -65,10 +65,10 @@ def serve(
 
 def _opened(folder: Path, embedder: "Embedder") -> "Uses":
     from elmore.probe.neighbors import UseIndex
-    from elmore.probe.uses import marked
     from elmore.serve.engine import Uses
+    from elmore.text import marked
 
-    return Uses(UseIndex.open(folder, embedder), marked)
+    return Uses(UseIndex.open(folder, embedder), marked.use)
 
 
 def _token(file: Path | None) -> str | None:

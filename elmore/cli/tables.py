@@ -12,10 +12,11 @@ def print_table(rows: list[dict[str, Any]], *, as_json: bool) -> None:
     elif sys.stdout.isatty():
         from rich.console import Console
         from rich.table import Table
+        from rich.text import Text
 
         table = Table(*rows[0], box=None, pad_edge=False, header_style="bold")
         for row in rows:
-            table.add_row(*map(str, row.values()))
+            table.add_row(*(Text(str(value)) for value in row.values()))  # [play] is no markup
         Console().print(table)
     else:
         print("\t".join(rows[0]))

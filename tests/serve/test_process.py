@@ -11,8 +11,12 @@ import sys
 
 import pytest
 
+from elmore.embed.embedder import Embedder
+from elmore.probe.neighbors import UseIndex
 from elmore.weights import folder
+from tests import language
 from tests.cli.running import elmore_command
+from tests.serve.serving import Client
 
 SECRET = "long-enough"
 
@@ -95,6 +99,27 @@ def test_every_request_is_answered_when_the_server_is_told_to_end(model):
     assert unanswered == 0
     lines = [json.loads(line) for line in told.splitlines()]
     assert sum(line["event"] == "request" for line in lines) == len(statuses)
+
+
+def test_an_index_that_elmore_neighbors_built_is_served(bundle, model, tmp_path):
+    text, place = tmp_path / "text.txt", tmp_path / "uses"
+    text.write_text("".join(f"{line}\n" for line in language.sentences(60)))
+    built = elmore_command("neighbors", model, str(text), "--index", str(place), "--tokenized")
+    assert built.code == 0, built.err
+    query = {"text": "two small [birds] wait .", "k": 4}
+    with Process(model, "--index", str(place)) as running:
+        found = Client(running.port).post("/neighbors", query).json
+        refused = Client(running.port).post("/neighbors", {"text": "two small birds"})
+    index = UseIndex.open(place, Embedder(bundle))
+    expected = index.search(["two", "small", "birds", "wait", "."], 2, 4)
+    assert found["word"] == "birds"
+    assert [(use["tokens"], use["position"], use["line"]) for use in found["neighbors"]] == [
+        (use.tokens, use.position, use.line) for use in expected
+    ]
+    similarities = [use["similarity"] for use in found["neighbors"]]
+    assert similarities == pytest.approx([use.similarity for use in expected], abs=1e-5)
+    assert refused.status == 422
+    assert "no word is marked" in refused.detail
 
 
 def test_a_port_in_use_is_one_sentence(model):

@@ -1,5 +1,8 @@
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
+from elmore.errors import DataError
 from elmore.text import marked
 from elmore.text.tokenizers import penn, whitespace
 
@@ -20,3 +23,64 @@ def test_a_word_in_brackets_is_found_and_loses_them(text, words, places):
 
 def test_text_that_is_split_on_spaces_keeps_its_tokens():
     assert marked.read("the [play's] end .", whitespace) == (["the", "play's", "end", "."], [1])
+
+
+tokens = st.lists(st.text("ab[]\\.'", min_size=1, max_size=4), min_size=1, max_size=6)
+
+
+def test_a_marked_word_is_found_among_the_tokens_of_its_sentence():
+    assert marked.use("the [play] was sold out.") == marked.Use(
+        ["the", "play", "was", "sold", "out", "."], 1
+    )
+    assert marked.use("[It]'s here") == marked.Use(["It", "'s", "here"], 0)
+    assert marked.use("the [ play ] was") == marked.Use(["the", "play", "was"], 1)
+
+
+def test_the_tokens_are_those_of_the_sentence_without_brackets():
+    text = "They don't like the [U.S.] dollar (yet)."
+    assert marked.use(text).tokens == penn(text.replace("[", "").replace("]", "")).words
+
+
+def test_tokens_between_spaces_stay_as_they_are():
+    assert marked.use("don't [play.] it", whitespace) == marked.Use(["don't", "play.", "it"], 1)
+
+
+def test_a_backslash_makes_a_bracket_a_bracket():
+    assert marked.use(r"see \[ 1 \] of the [play]", whitespace) == marked.Use(
+        ["see", "[", "1", "]", "of", "the", "play"], 6
+    )
+    assert marked.use(r"a [\[] b", whitespace) == marked.Use(["a", "[", "b"], 1)
+
+
+@given(tokens, st.data())
+def test_a_use_that_is_shown_is_read_again(words, data):
+    position = data.draw(st.integers(0, len(words) - 1))
+    assert marked.use(marked.shown(words, position), whitespace) == marked.Use(words, position)
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("the play was sold out", "no word is marked"),
+        ("", "no word is marked"),
+        ("the [play] was [sold] out", "2 words are marked"),
+        ("the [play was", "the brackets do not pair"),
+        ("the ]play[ was", "the brackets do not pair"),
+        ("the [[play]] was", "the brackets do not pair"),
+        ("the [] was", "no word between the brackets"),
+        ("the [ ] was", "no word between the brackets"),
+        ("the [play was] sold", "'play was' is 2 tokens"),
+        ("I [can't] go", '"ca n\'t" is 2 tokens'),
+        ("they were [play]ing", "'play' is a part of the token 'playing'"),
+    ],
+)
+def test_what_marks_no_one_word_is_one_sentence(text, said):
+    with pytest.raises(DataError) as refused:
+        marked.use(text)
+    assert said in str(refused.value)
+    assert "\n" not in str(refused.value)
+
+
+def test_a_tokenizer_that_rewrites_words_is_refused():
+    with pytest.raises(DataError, match="the tokenizer rewrote the words"):
+        marked.use("the [Play]", lambda text: text.lower().split())

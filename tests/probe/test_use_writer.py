@@ -1,0 +1,247 @@
+import contextlib
+import json
+import os
+import shutil
+import signal
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from elmore.embed.embedder import load
+from elmore.errors import DataError
+from elmore.probe import use_store, use_writer
+from elmore.probe.neighbors import UseIndex
+from tests import language
+from tests.probe.indexed import LINES, built, contents, text
+from tests.processes import _context
+from tests.tasks import examples
+
+
+@pytest.fixture(scope="module")
+def model(tmp_path_factory):
+    return examples.bilm(tmp_path_factory.mktemp("model") / "bilm")
+
+
+@pytest.fixture(scope="module")
+def elmo(model):
+    return load(model, device="cpu")
+
+
+words = st.lists(st.sampled_from(["a", "b", "日本", "[", "e e"]), min_size=1, max_size=5)
+texts = st.lists(words, min_size=1, max_size=8)
+
+
+def jsonl(path, sentences):
+    path.write_text("".join(json.dumps({"text": words}) + "\n" for words in sentences))
+    return path
+
+
+@given(texts, texts, st.integers(1, 12))
+@settings(max_examples=8)
+def test_a_text_that_is_appended_is_as_good_as_built_with(tmp_path_factory, elmo, one, two, size):
+    place = tmp_path_factory.mktemp("append")
+    first, second = jsonl(place / "1.jsonl", one), jsonl(place / "2.jsonl", two)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(use_writer, "PART_USES", size)
+        grown = UseIndex.build(place / "grown", elmo, [first])
+        grown.append([second])
+        whole = UseIndex.build(place / "whole", elmo, [first, second])
+    if one == two:  # it is in the index already
+        assert len(grown) == sum(map(len, one))
+        return
+    assert len(grown) == len(whole) == sum(map(len, one + two))
+    for name in ("layer-2.f16", "words.i32", "words.jsonl"):
+        assert (place / "grown" / name).read_bytes() == (place / "whole" / name).read_bytes()
+    places = [(use.tokens, use.position) for use in map(grown.use, range(len(grown)))]
+    assert places == [(tokens, at) for tokens in one + two for at in range(len(tokens))]
+
+
+def test_who_has_an_index_open_sees_what_was_there_and_appends_see_more(tmp_path, elmo):
+    index = built(tmp_path, elmo)
+    other = UseIndex.open(tmp_path / "index", elmo)
+    more = text(tmp_path / "more.txt", ["a new play"])
+    for _ in range(2):  # a text is added once
+        other.append([more], tokenized=True)
+    assert (len(index), len(other)) == (16, 19)
+    assert len(index.search(["it"], 0, 100)) == 16
+    assert len(other.search(["it"], 0, 100)) == 19
+
+
+def test_what_is_built_is_not_built_again(tmp_path, elmo, monkeypatch):
+    before = built(tmp_path, elmo)
+    monkeypatch.setattr(type(elmo), "stream", None)
+    assert len(built(tmp_path, elmo)) == len(before)
+
+
+def test_without_a_folder_the_index_is_in_the_cache_and_more_layers_will_do(
+    tmp_path, elmo, monkeypatch
+):
+    monkeypatch.setenv("ELMORE_CACHE", str(tmp_path / "cache"))
+    file = text(tmp_path / "a.txt")
+    every = UseIndex.build(None, elmo, [file], tokenized=True, layers=["all"])
+    assert every.folder.is_relative_to(tmp_path / "cache")
+    one = UseIndex.build(None, elmo, [file], tokenized=True, layers=["1"])
+    assert one.folder == every.folder
+    average = UseIndex.build(None, elmo, [file], tokenized=True, layers=["average"])
+    text(tmp_path / "a.txt", LINES[:1])
+    other = UseIndex.build(None, elmo, [file], tokenized=True, layers=["all"])
+    assert len({every.folder, average.folder, other.folder}) == 3
+
+
+def dying(arguments, part, moment, number):
+    """Build an index, and be killed at the n-th time that something happens."""
+    model, file, folder = arguments
+    torch.set_num_threads(1)
+    use_writer.PART_USES = part
+    left = [number]
+
+    def die() -> None:
+        left[0] -= 1
+        if not left[0]:
+            os.kill(os.getpid(), signal.SIGKILL)
+
+    name = moment.removeprefix("after ")
+    owner = {"add": use_writer._Writer, "write": use_store}[name]
+    inner = getattr(owner, name)
+
+    def changed(*given):
+        if not moment.startswith("after"):
+            die()
+        inner(*given)
+        if moment.startswith("after"):
+            die()
+
+    setattr(owner, name, changed)
+    UseIndex.build(folder, load(model, device="cpu"), [file], tokenized=True)
+
+
+@pytest.mark.timeout(300)
+def test_kills_lose_and_change_nothing(tmp_path, model, elmo, monkeypatch):
+    """Real processes end by SIGKILL in a part, before what makes it count, and after."""
+    monkeypatch.setattr(use_writer, "PART_USES", 150)
+    file = text(tmp_path / "text.txt", language.sentences(200))
+    whole = UseIndex.build(tmp_path / "whole", elmo, [file], tokenized=True)
+    assert len(list(use_store.read(tmp_path / "whole").parts)) > 5
+    folder, done = tmp_path / "killed", []
+    for moment, number in [("add", 3), ("write", 4), ("after add", 60)]:
+        arguments = (str(model), str(file), str(folder))
+        job = _context.Process(target=dying, args=(arguments, 150, moment, number))
+        job.start()
+        job.join()
+        assert job.exitcode == -signal.SIGKILL
+        done.append(len(list(use_store.read(folder).parts)))
+        with pytest.raises(DataError, match="begun and not finished; the command that began it"):
+            UseIndex.open(folder, elmo)
+    assert done == sorted(done)
+    assert done[-1] > 2
+    resumed = UseIndex.build(folder, elmo, [file], tokenized=True)
+    assert contents(folder) == contents(tmp_path / "whole")
+    query = ["the", "old", "bridge"]
+    assert resumed.search(query, 1) == whole.search(query, 1)
+
+
+def stopped(tmp_path, elmo, monkeypatch, append=False):
+    """Leave an index of which some parts are done."""
+    monkeypatch.setattr(use_writer, "PART_USES", 20)
+    file = text(tmp_path / "long.txt", language.sentences(40))
+    add = use_writer._Writer.add
+    left = iter(range(20))
+
+    def stopping(*given):
+        if next(left, None) is None:
+            raise KeyboardInterrupt
+        add(*given)
+
+    with monkeypatch.context() as patch, contextlib.suppress(KeyboardInterrupt):
+        patch.setattr(use_writer._Writer, "add", stopping)
+        if append:
+            UseIndex.open(tmp_path / "index", elmo).append([file], tokenized=True)
+        else:
+            UseIndex.build(tmp_path / "index", elmo, [file], tokenized=True)
+    return file
+
+
+def test_an_unfinished_append_leaves_what_was_there_in_use(tmp_path, elmo, monkeypatch):
+    built(tmp_path, elmo)
+    file = stopped(tmp_path, elmo, monkeypatch, append=True)
+    index = UseIndex.open(tmp_path / "index", elmo)
+    assert len(index) == 16
+    other = text(tmp_path / "other.txt", ["another"])
+    with pytest.raises(DataError, match=r"long\.txt was begun and is not finished"):
+        index.append([other], tokenized=True)
+    index.append([file], tokenized=True)
+    assert len(index) == 16 + sum(len(line.split()) for line in language.sentences(40))
+
+
+@pytest.mark.parametrize("damage", ["flipped", "cut", "gone"])
+def test_a_part_that_the_disk_has_spoiled_is_done_again(
+    tmp_path, elmo, monkeypatch, damage, caplog
+):
+    file = stopped(tmp_path, elmo, monkeypatch)
+    path = tmp_path / "index" / "layer-2.f16"
+    data = bytearray(path.read_bytes())
+    data[len(data) // 3] ^= 1
+    path.write_bytes(data if damage == "flipped" else data[: len(data) // 3])
+    if damage == "gone":
+        path.unlink()
+    UseIndex.build(tmp_path / "index", elmo, [file], tokenized=True)
+    assert "damaged parts are done again" in caplog.text
+    UseIndex.build(tmp_path / "whole", elmo, [file], tokenized=True)
+    assert contents(tmp_path / "index") == contents(tmp_path / "whole")
+
+
+def test_damaged_vectors_are_noticed_before_more_are_added(tmp_path, elmo):
+    index = built(tmp_path, elmo)
+    path = tmp_path / "index" / "layer-2.f16"
+    data = bytearray(path.read_bytes())
+    data[2] ^= 1
+    path.unlink()  # the map of before is still open
+    path.write_bytes(data)
+    with pytest.raises(DataError, match=r"layer-2\.f16: damaged"):
+        index.append([text(tmp_path / "more.txt", ["more"])])
+
+
+def test_an_index_of_another_text_is_refused_and_named(tmp_path, elmo):
+    built(tmp_path, elmo)
+    other = text(tmp_path / "other.txt", ["another text"])
+    with pytest.raises(DataError, match=r"index of another text \(index\.txt\); --append adds"):
+        UseIndex.build(tmp_path / "index", elmo, [other], tokenized=True)
+
+
+def test_a_text_without_a_word_is_refused_and_leaves_nothing(tmp_path, elmo):
+    with pytest.raises(DataError, match=r"index\.txt: there is no word in it"):
+        built(tmp_path, elmo, lines=["", "  "])
+    assert not (tmp_path / "index").exists()
+    index = built(tmp_path, elmo)
+    with pytest.raises(DataError, match=r"empty\.txt: there is no word in it"):
+        index.append([text(tmp_path / "empty.txt", [])])
+    assert len(UseIndex.open(tmp_path / "index", elmo)) == 16
+
+
+def test_a_text_that_was_mended_is_read_from_its_start(tmp_path, elmo):
+    path = tmp_path / "bad.txt"
+    path.write_bytes(b"good\n\xff\n")
+    with pytest.raises(DataError, match=r"bad\.txt: line 2 is not UTF-8"):
+        UseIndex.build(tmp_path / "index", elmo, [path], tokenized=True)
+    path.write_bytes(b"good\nbetter\n")
+    assert len(UseIndex.build(tmp_path / "index", elmo, [path], tokenized=True)) == 2
+
+
+def test_a_folder_of_something_else_is_left_alone(tmp_path, elmo):
+    (tmp_path / "index").mkdir()
+    (tmp_path / "index" / "thesis.txt").write_text("mine")
+    with pytest.raises(DataError, match=r"holds 'thesis\.txt' and is no index"):
+        built(tmp_path, elmo)
+    with pytest.raises(DataError, match=r"holds no index\.json; build it with"):
+        UseIndex.open(tmp_path / "index", elmo)
+    shutil.rmtree(tmp_path / "index")
+    (tmp_path / "index").write_text("")
+    with pytest.raises(DataError, match="exists and is no folder"):
+        built(tmp_path, elmo)
+
+
+def test_standard_input_is_no_text_to_come_back_to(tmp_path, elmo):
+    with pytest.raises(DataError, match="an index is of files"):
+        UseIndex.build(tmp_path / "index", elmo, ["-"])
