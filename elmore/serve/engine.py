@@ -62,6 +62,7 @@ class Engine:
 
     def __init__(self, embedder: Embedder, uses: Uses | None = None) -> None:
         self.embedder, self.uses = embedder, uses
+        embedder.bundle.model.eval()  # for good: switched off and on, dropout would meet other threads
         self._few = Few(embedder)
 
     @property
