@@ -62,7 +62,7 @@ class Engine:
 
     def __init__(self, embedder: Embedder, uses: Uses | None = None) -> None:
         self.embedder, self.uses = embedder, uses
-        embedder.bundle.model.eval()  # for good: switched off and on, dropout would meet other threads
+        embedder.bundle.model.eval()  # for good: other threads may read with it
         self._few = Few(embedder)
 
     @property

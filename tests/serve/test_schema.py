@@ -50,3 +50,11 @@ def test_any_bytes_are_answered_with_a_sentence(client, body):
     answer = client.post("/embed", body)
     assert answer.status in (200, 400, 422)
     assert answer.status == 200 or isinstance(answer.detail, str)
+
+
+def test_the_bounds_of_numbers_are_in_the_schema(client):
+    schemas = client.get("/openapi.json").json["components"]["schemas"]
+    layer = schemas["EmbedRequest"]["properties"]["layers"]["anyOf"][1]
+    assert (layer["minimum"], layer["exclusiveMaximum"]) == (0, 3)
+    k = schemas["NeighborsRequest"]["properties"]["k"]
+    assert (k["minimum"], k["maximum"]) == (1, 100)
