@@ -28,18 +28,11 @@ class Bulk:
     """
 
     def __init__(
-        self,
-        bundle: Bundle,
-        start: BiLMState,
-        *,
-        token_budget: int,
-        cache_megabytes: float,
-        most_lanes: int = lanes.MOST,
+        self, bundle: Bundle, start: BiLMState, *, token_budget: int, cache_megabytes: float
     ) -> None:
         self.bundle = bundle
         self.start = start
         self.token_budget = token_budget
-        self.most_lanes = most_lanes
         self.words = WordVectors(bundle.model, bundle.alphabet, megabytes=cache_megabytes)
 
     def run(self, sentences: Sequence[Sequence[str]]) -> Iterator[Float[Tensor, "L+1 T 2*D"]]:
@@ -87,20 +80,19 @@ class Bulk:
         start = lanes.after_boundary(model, begin, end, self.start)
         nothing = vectors.new_empty(config.num_layers, 0, 2 * vectors.shape[1])
         results = [nothing] * len(sentences)
-        sizes = [len(words) for words in sentences]
-        for group in _alike(sizes, config.lstm.cell_dim, vectors.device, self.most_lanes):
+        for group in _alike([len(words) for words in sentences], config.lstm.cell_dim, vectors):
             text = np.array([numbers[word] for i in group for word in sentences[i]])
             lengths = [len(sentences[i]) for i in group]
-            layers = lanes.run(model, vectors, text, lengths, start, self.most_lanes)
+            layers = lanes.run(model, vectors, text, lengths, start)
             for i, part in zip(group, layers.split(lengths, dim=1), strict=True):
                 results[i] = part
         return results
 
 
-def _alike(lengths: list[int], cell_dim: int, device: torch.device, most: int) -> list[list[int]]:
+def _alike(lengths: list[int], cell_dim: int, like: Tensor) -> list[list[int]]:
     """Put together the sentences that share a number of lanes, without the empty ones."""
     groups: dict[int, list[int]] = {}
     for i, length in enumerate(lengths):
         if length:
-            groups.setdefault(lanes.num_lanes(length, cell_dim, device, most), []).append(i)
+            groups.setdefault(lanes.num_lanes(length, cell_dim, like.device), []).append(i)
     return list(groups.values())

@@ -18,7 +18,6 @@ from elmore.embed import pooling
 from elmore.embed.alignment import word_vectors
 from elmore.embed.bulk import Bulk
 from elmore.embed.carry import CarriedRows
-from elmore.embed.lanes import MOST
 from elmore.embed.layers import Layers, check, select
 from elmore.embed.pooling import Pool, TextPooling
 from elmore.embed.prepare import Prepared, Text, num_padded, prepare, windows
@@ -261,14 +260,13 @@ class Embedder:
             for text in window:
                 yield self._sentence(text, found, layers, dtype)
 
-    def bulk(self, *, most_lanes: int = MOST) -> Bulk:
+    def bulk(self) -> Bulk:
         """Give what runs tokenised sentences in bulk; it keeps the vectors of words it has met."""
         return Bulk(
             self._running,
             self._starting_state(1),
             token_budget=self.token_budget,
             cache_megabytes=self.cache_megabytes,
-            most_lanes=most_lanes,
         )
 
     def _sentence(

@@ -51,7 +51,7 @@ def even_rows(at_least: int, width: int) -> int:
     return rows
 
 
-def num_lanes(length: int, cell_dim: int, device: torch.device, most: int = MOST) -> int:
+def num_lanes(length: int, cell_dim: int, device: torch.device) -> int:
     """Say how many lanes a sentence shares: a matter of its own length and the machine alone.
 
     Long ones get fewer, or most lanes would wait for the longest: each doubling halves them.
@@ -59,7 +59,7 @@ def num_lanes(length: int, cell_dim: int, device: torch.device, most: int = MOST
     doublings = max(0, math.ceil(math.log2(max(length, 1) / SHORT)))
     if device.type != "cpu":
         return max(FEWEST, MOST_ON_GPU >> doublings)
-    return even_rows(max(FEWEST, most >> doublings), cell_dim)
+    return even_rows(max(FEWEST, MOST >> doublings), cell_dim)
 
 
 def num_steps(lanes: int) -> int:
@@ -118,13 +118,12 @@ def run(
     text: Int[np.ndarray, " T"],
     lengths: Sequence[int],
     start: BiLMState,
-    most: int = MOST,
 ) -> Float[Tensor, "L+1 T 2*D"]:
     """Give every layer of sentences that stand one after another in `text`, by number of word.
 
     None is empty, and all must share their number of lanes. `start` is the state of one sentence.
     """
-    lanes = num_lanes(max(lengths), model.config.lstm.cell_dim, words.device, most)
+    lanes = num_lanes(max(lengths), model.config.lstm.cell_dim, words.device)
     plan_, at_once = plan(lengths, lanes), num_steps(lanes)
     width = words.shape[1]
     layers = words.new_empty(model.config.num_layers, len(text), 2 * width)

@@ -28,7 +28,7 @@ def _whole(value: object) -> object:
     return int(value) if isinstance(value, float) and value.is_integer() else value
 
 
-Whole = BeforeValidator(_whole)
+Whole = BeforeValidator(_whole)  # behind the bounds, or OpenAPI does not tell of them
 
 
 class _Request(BaseModel):
@@ -44,7 +44,7 @@ class EmbedRequest(_Request):
 
 def embed_request(num_layers: int) -> type[EmbedRequest]:
     """Give the request as a model of so many layers takes it."""
-    layer = Annotated[int, Whole, Field(ge=0, lt=num_layers)]
+    layer = Annotated[int, Field(ge=0, lt=num_layers), Whole]
     about = "the mean of the layers, all of them, the last, or one by its number"
     choice = Annotated[Literal["average", "all", "top"] | layer, Field(description=about)]
     return create_model(
@@ -65,7 +65,7 @@ class NeighborsRequest(_Request):
     """A sentence with one word in brackets."""
 
     text: Annotated[str, Field(max_length=MAX_CHARACTERS, examples=["the [play] was a success ."])]
-    k: Annotated[int, Whole, Field(ge=1, le=MAX_NEIGHBORS, description="how many")] = 10
+    k: Annotated[int, Field(ge=1, le=MAX_NEIGHBORS, description="how many"), Whole] = 10
 
 
 class EmbeddedSentence(BaseModel):

@@ -11,7 +11,9 @@ pytest.importorskip("uvicorn", reason="the extra 'serve' is not installed")
 
 @pytest.fixture(scope="session")
 def bundle(corpus):
-    return language.training(corpus).bundle({})
+    found = language.training(corpus).bundle({})
+    found.model.eval()  # as one that is loaded: it has no dropout to switch off and on
+    return found
 
 
 @pytest.fixture(scope="session")

@@ -16,6 +16,8 @@ from elmore import compiled
 from elmore.model.lstm_kernels import in_place
 
 SOURCE = Path(__file__).with_name("cell.c")
+FEW_ROWS = Path(__file__).with_name("few_rows.c")
+MOST_ROWS = 8  # from there on a library's product is as quick
 _WIDE = {"AVX2": ("-mavx2", "-mfma"), "AVX512": ("-mavx512f", "-mfma")}
 
 
@@ -26,6 +28,12 @@ def available() -> bool:
 
 def _library() -> ctypes.CDLL | None:
     return compiled.library(SOURCE, _WIDE.get(torch.backends.cpu.get_cpu_capability(), ()))
+
+
+def _few_rows() -> ctypes.CDLL | None:
+    """Sums of products may be fused here: each is of one weight's row and one row alone."""
+    wide = _WIDE.get(torch.backends.cpu.get_cpu_capability(), ())
+    return compiled.library(FEW_ROWS, (*wide, "-ffp-contract=fast"))
 
 
 def step(
@@ -54,4 +62,22 @@ def step(
     )
 
 
-run = partial(in_place.run, step=step)
+def few_rows(
+    weight: Float[Tensor, "M K"], rows: Float[Tensor, "B K"], out: Float[Tensor, "M B"]
+) -> bool:
+    """Multiply where there are 2 to 8 rows, and all is single precision; say whether it is done."""
+    if not 2 <= len(rows) <= MOST_ROWS or {weight.dtype, rows.dtype, out.dtype} != {torch.float}:
+        return False
+    library = _few_rows()
+    if library is None or not weight.is_contiguous():
+        return False
+    rows = rows.contiguous()
+    pointer, whole = ctypes.c_void_p, ctypes.c_int64
+    library.few_rows(
+        *(pointer(tensor.data_ptr()) for tensor in (weight, rows, out)),
+        *map(whole, (*out.stride(), *weight.shape, len(rows))),
+    )
+    return True
+
+
+run = partial(in_place.run, step=step, few_rows=few_rows)
