@@ -1,6 +1,6 @@
 """Does `elmore serve` hold under load? Latency, throughput, errors and memory, on loopback.
 
-    python benchmarks/serve_load.py RESULTS.json [--clients 64] [--seconds 60] [--texts 1] [--page]
+    python benchmarks/serve_load.py RESULTS.json [--clients 64] [--seconds 60] [--page]
 
 The server is a process of its own, and this one its clients. In turn: the bulk rate of
 `Embedder.encode` in a third process; one client alone; many clients, each with its next request as
@@ -33,8 +33,8 @@ from elmore.text.tokenizers import penn
 BULK = """
 import json, sys, time
 import torch, elmore
-texts, *model = json.load(open(sys.argv[1])), *sys.argv[2:]
-elmo = elmore.load(*model, device="cpu")
+texts, precision, *model = json.load(open(sys.argv[1])), *sys.argv[2:]
+elmo = elmore.load(*model, device="cpu", precision=precision)
 elmo.encode(texts[:8])
 start = time.process_time()
 elmo.encode(texts)
@@ -54,10 +54,12 @@ class Request(NamedTuple):
 class Server:
     """`elmore serve` as a process; what it says goes to a file."""
 
-    def __init__(self, model: list[str], place: Path) -> None:
+    def __init__(self, model: list[str], precision: str, place: Path) -> None:
         self._log = (place / "server.log").open("w+")
         command = [sys.executable, "-m", "elmore", "serve", *model, "--port", "0"]
-        self.process = subprocess.Popen([*command, "--device", "cpu"], stderr=self._log)
+        self.process = subprocess.Popen(
+            [*command, "--device", "cpu", "--precision", precision], stderr=self._log
+        )
         while not (found := re.search(r"http://127\.0\.0\.1:(\d+)\n", self.said)):
             if self.process.poll() is not None:
                 raise SystemExit(self.said)
@@ -222,10 +224,10 @@ def prepared(texts: list[str], in_each: int) -> list[Request]:
     return requests
 
 
-def bulk(texts: list[str], model: list[str], place: Path) -> tuple[float, int]:
+def bulk(texts: list[str], model: list[str], precision: str, place: Path) -> tuple[float, int]:
     file = place / "texts.json"
     file.write_text(json.dumps(texts))
-    command = [sys.executable, "-c", BULK, str(file), *model]
+    command = [sys.executable, "-c", BULK, str(file), precision, *model]
     rate, threads = json.loads(subprocess.run(command, check=True, stdout=-1).stdout)
     return rate, threads
 
@@ -233,8 +235,8 @@ def bulk(texts: list[str], model: list[str], place: Path) -> tuple[float, int]:
 def measure(args: argparse.Namespace, texts: list[str], place: Path) -> dict[str, Any]:
     model = [args.model] if args.model else []
     requests = prepared(texts, args.texts)
-    rates = [bulk(texts[: args.bulk], model, place)]
-    server = Server(model, place)
+    rates = [bulk(texts[: args.bulk], model, args.precision, place)]
+    server = Server(model, args.precision, place)
     try:
         run = lambda work: asyncio.run(watched(server, work))  # noqa: E731
         run(closed_loop(server.port, requests, args.clients, args.seconds / 20))  # warm
@@ -244,13 +246,14 @@ def measure(args: argparse.Namespace, texts: list[str], place: Path) -> dict[str
         _, half, _ = run(by_chance(server.port, requests, rate, args.seconds / 5))
     finally:
         code = server.stop()
-    rates.append(bulk(texts[: args.bulk], model, place))
+    rates.append(bulk(texts[: args.bulk], model, args.precision, place))
     bulk_rate = statistics.mean(rate for rate, _ in rates)
     return {
         "date": time.strftime("%Y-%m-%d"),
         "machine": f"{os.cpu_count()} cores, {platform.machine()}",
         "threads": rates[0][1],
         "model": args.model or "the bundled model",
+        "precision": args.precision,
         "clients": args.clients,
         "texts": args.texts,
         "tokens in a text": statistics.mean(len(penn(text).words) for text in texts),
@@ -285,7 +288,8 @@ def page(found: dict[str, Any]) -> str:
         [
             f"# `elmore serve` under load, {found['date']}",
             "",
-            f"{found['machine']}, {found['threads']} threads, {found['model']}, /encode as JSON, "
+            f"{found['machine']}, {found['threads']} threads, {found['model']}, "
+            f"{found['precision']}, /encode as JSON, "
             f"{found['texts']} text(s) a request of {found['tokens in a text']:.0f} tokens each, "
             f"{found['loaded']['wall seconds']:.0f} s of load.",
             "",
@@ -312,6 +316,7 @@ def main() -> None:
     parser.add_argument("--texts", type=int, default=1, help="in a request")
     parser.add_argument("--bulk", type=int, default=1024, help="texts for the bulk rate")
     parser.add_argument("--model", help="a folder; the bundled model when nothing is said")
+    parser.add_argument("--precision", choices=["exact", "fast"], default="exact")
     parser.add_argument("--text", type=Path, help="a sentence a line")
     parser.add_argument("--page", action="store_true")
     args = parser.parse_args()
