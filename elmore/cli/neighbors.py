@@ -87,13 +87,22 @@ def neighbors(
     if not uses:
         print(found.folder)
         return
-    for absent in [tokens[at] for tokens, at in uses if word is None and tokens[at] not in found]:
-        print(f"{absent!r} is not in the text: these are uses of other words", file=sys.stderr)
+    if word is None:
+        _tell_absent([tokens[at] for tokens, at in uses if tokens[at] not in found])
     results = [found.search(*use, k, word=word, layer=layer) for use in uses]
     _print(queries or [], results, as_json=json)
-    for query, result in zip(queries or [], results, strict=True):
+    _tell_few(queries or [], results, k)
+
+
+def _tell_few(queries: list[str], results: "list[list[Neighbor]]", k: int) -> None:
+    for query, result in zip(queries, results, strict=True):
         if len(result) < k:
             print(f"{query}: {len(result)} of {k} neighbours, there are no more", file=sys.stderr)
+
+
+def _tell_absent(words: list[str]) -> None:
+    for word in words:
+        print(f"{word!r} is not in the text: these are uses of other words", file=sys.stderr)
 
 
 def _check_layers(layer: str, layers: str, num_layers: int) -> None:
