@@ -42,7 +42,7 @@ class Series:
     name: str
     points: Sequence[Point]
     look: int = 0
-    """Which colour and shape; from the eighth on they come again, dashed."""
+    """Which colour and shape; from the ninth on they come again, dashed."""
     dots: bool = True
     listed: bool = True
     """Whether the legend names it."""
