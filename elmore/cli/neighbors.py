@@ -68,6 +68,8 @@ def neighbors(
     uses = [marked.use(query, tokenizer) for query in queries or []]
     with showing_download() as progress:
         elmo = load(model, device=device, precision=precision, progress=progress)
+    if layers and layer:
+        _check_layers(layer, layers, elmo.num_layers)
     how: dict[str, Any] = {"tokenized": tokenized, "column": column, "errors": errors}
     try:
         with showing("reading") as update:
@@ -85,11 +87,32 @@ def neighbors(
     if not uses:
         print(found.folder)
         return
+    if word is None:
+        _tell_absent([tokens[at] for tokens, at in uses if tokens[at] not in found])
     results = [found.search(*use, k, word=word, layer=layer) for use in uses]
     _print(queries or [], results, as_json=json)
-    for query, result in zip(queries or [], results, strict=True):
+    _tell_few(queries or [], results, k)
+
+
+def _tell_few(queries: list[str], results: "list[list[Neighbor]]", k: int) -> None:
+    for query, result in zip(queries, results, strict=True):
         if len(result) < k:
             print(f"{query}: {len(result)} of {k} neighbours, there are no more", file=sys.stderr)
+
+
+def _tell_absent(words: list[str]) -> None:
+    for word in words:
+        print(f"{word!r} is not in the text: these are uses of other words", file=sys.stderr)
+
+
+def _check_layers(layer: str, layers: str, num_layers: int) -> None:
+    """See that uses can be compared by a layer, before a text is read for days."""
+    from elmore.errors import ConfigError
+    from elmore.probe.use_store import kept_layers
+
+    wanted, kept = ({*kept_layers(names.split(","), num_layers)} for names in (layer, layers))
+    if not wanted <= kept:
+        raise ConfigError(f"--layer {layer}: uses are compared by it, so --layers must name it")
 
 
 def _print(queries: list[str], results: "list[list[Neighbor]]", *, as_json: bool) -> None:

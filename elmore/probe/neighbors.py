@@ -15,6 +15,7 @@ from elmore.embed import layers as layer_names
 from elmore.embed.embedder import Embedder
 from elmore.errors import ConfigError, DataError
 from elmore.probe import use_search, use_store, use_writer
+from elmore.probe.cosine import unit
 from elmore.probe.use_columns import Columns
 from elmore.probe.use_faiss import ManyUses
 from elmore.probe.use_search import Nearest
@@ -119,6 +120,10 @@ class UseIndex:
         """How many sentences there are."""
         return self._columns.manifest.num_sentences
 
+    def __contains__(self, word: str) -> bool:
+        """Whether there is a use of this word, as it is written."""
+        return word in self._columns.numbers
+
     def __len__(self) -> int:
         """How many uses there are."""
         return self._columns.manifest.num_uses
@@ -135,7 +140,8 @@ class UseIndex:
         """Give the k uses nearest to the word at a position of a sentence, or as many as there are.
 
         Uses in the same sentence are left out, should the text hold it. `word` asks for uses of
-        that word alone; `layer` is one of those kept, and the last of them when nothing is said.
+        that word alone; `layer` is one of those kept: the top when nothing is said, or where that
+        is not kept the last of them.
         """
         check_tokens(tokens)
         if not 0 <= position < len(tokens):
@@ -170,7 +176,7 @@ class UseIndex:
         if k < 1:
             raise ConfigError(f"k={k}: at least one neighbour must be asked for")
         kept = self._kept(layer)
-        vectors, query = self._columns.vectors(kept), use_search.unit(vector)
+        vectors, query = self._columns.vectors(kept), unit(vector)
         without = np.zeros(0, np.int64) if without is None else without
         if word is not None:
             among = np.flatnonzero(self._columns.words == self._number(word))
@@ -190,9 +196,9 @@ class UseIndex:
         return Neighbor(word, sentence.tokens, position, similarity, sentence.line)
 
     def _kept(self, layer: str | int | None) -> str:
-        if layer is None:
-            return self.layers[-1]
         top = str(self.embedder.num_layers - 1)
+        if layer is None:
+            return top if top in self.layers else self.layers[-1]
         name = top if layer == "top" else str(layer)
         if name not in self.layers:
             raise ConfigError(

@@ -115,7 +115,7 @@ def senses(title: str, found: Senses) -> Canvas:
         points = [
             Point(
                 100 * scores["f1"],
-                names.index(row) + 0.22 * (look - (len(tables) - 1) / 2),
+                names.index(row) + min(0.22, 0.8 / len(tables)) * (look - (len(tables) - 1) / 2),
                 f"{text}, {row}: {100 * scores['f1']:.1f}",
                 100 * scores["f1_low"],
                 100 * scores["f1_high"],
@@ -126,7 +126,7 @@ def senses(title: str, found: Senses) -> Canvas:
     ends = [end for one in series for p in one.points for end in (p.low, p.high) if end is not None]
     across = around(ends, "F1 (%), with its 95 % interval")
     chosen = [f"{_layer(name)} *" if name == found.chosen else _layer(name) for name in names]
-    return rows(title, chosen, across, series, step=28)
+    return rows(title, chosen, across, series, step=max(28, 9 * len(tables)))
 
 
 def _layer(name: str) -> str:

@@ -85,6 +85,8 @@ def check(out: Path, plots: Path | None, sources: Sequence[Path]) -> None:
             raise ConfigError(f"{out} is an input too; pass another name")
     if plots is not None and plots.exists() and not plots.is_dir():
         raise ConfigError(f"{plots}: expected a folder for the figures, found a file")
+    if plots is not None:
+        files.check_png()
 
 
 def write(report: Report, out: Path, plots: Path | None = None) -> None:

@@ -162,7 +162,8 @@ def _clusters(
         raise ConfigError(
             f"--clusters {number}: there are {distinct} uses that differ; pass 1 to {distinct}"
         )
-    choices = [number] if number else range(2, min(_MOST_CLUSTERS, distinct - 1) + 1)
+    most = min(_MOST_CLUSTERS, distinct, len(points) - 1)
+    choices = [number] if number else range(2, most + 1)
     best, found = None, np.zeros(len(points), dtype=int)
     for count in choices:
         own = _k_means(points, count, seed)
@@ -190,6 +191,8 @@ def _tsne(points: Float[np.ndarray, "N P"], seed: int) -> Float[np.ndarray, "N 2
         raise DataError(
             f"t-SNE lays out four uses or more, and there are {len(points)}; pass --method pca"
         )
+    if not points.any():  # all alike: there is nothing to lay out
+        return np.zeros((len(points), 2))
     near = min(30.0, (len(points) - 1) / 3)
     plane = _sklearn("manifold").TSNE(perplexity=near, init="pca", random_state=seed)
     return plane.fit_transform(points)

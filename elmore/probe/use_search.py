@@ -18,12 +18,6 @@ class Nearest(NamedTuple):
     similarities: Float[np.ndarray, " K"]
 
 
-def unit(vectors: Float[np.ndarray, "*rest D"]) -> Float[np.ndarray, "*rest D"]:
-    """Give vectors of length one; a zero stays one."""
-    lengths = np.linalg.norm(vectors, axis=-1, keepdims=True)
-    return vectors / np.maximum(lengths, np.finfo(np.float32).tiny)
-
-
 def search(
     vectors: Float16[np.ndarray, "N D"],
     query: Float[np.ndarray, " D"],

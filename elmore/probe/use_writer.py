@@ -21,7 +21,7 @@ from jaxtyping import Float
 from elmore.embed.embedder import Embedder
 from elmore.errors import DataError
 from elmore.probe import use_faiss, use_store
-from elmore.probe.use_search import unit
+from elmore.probe.cosine import unit
 from elmore.probe.use_store import (
     MANIFEST,
     SENTENCES,

@@ -12,18 +12,9 @@ from elmore.embed.few import Few
 from elmore.embed.layers import Layers
 from elmore.lm import scoring
 from elmore.lm.scoring import Scores
+from elmore.probe.neighbors import Neighbor
 
 EMBED, SCORE, SEARCH = "embed", "score", "search"
-
-
-class Neighbor(Protocol):
-    """A use of a word in the corpus."""
-
-    word: str
-    tokens: list[str]
-    position: int
-    similarity: float
-    line: int
 
 
 class Index(Protocol):

@@ -36,6 +36,7 @@ async function start() {
 }
 
 async function read() {
+  await ready;
   const texts = at("texts").value.split("\n").map((line) => line.trim()).filter(Boolean);
   if (!texts.length) return say("Type a sentence first.", true);
   const number = ++state.asked;
@@ -296,4 +297,4 @@ at("sentences").addEventListener("keydown", (event) => {
 });
 
 DARK.addEventListener("change", draw);
-start().catch(() => say("The server does not answer.", true));
+const ready = start().catch(() => say("The server does not answer.", true));

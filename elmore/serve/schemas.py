@@ -28,7 +28,7 @@ def _whole(value: object) -> object:
     return int(value) if isinstance(value, float) and value.is_integer() else value
 
 
-Whole = BeforeValidator(_whole)
+Whole = BeforeValidator(_whole)  # behind the bounds, or OpenAPI does not tell of them
 
 
 class _Request(BaseModel):

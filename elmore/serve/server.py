@@ -20,7 +20,7 @@ from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from elmore.errors import ConfigError
 
-_LINGER = 0.3  # seconds, for a request that has been sent and not been read
+_LINGER = 1.0  # seconds, for a request that has been sent and not been read
 _CONNECTIONS = 2048
 _GOODBYE = (b"connection", b"close")
 _IDLE = 30  # seconds a connection without a request is kept

@@ -160,3 +160,17 @@ def test_a_stop_says_how_to_go_on(model, text, monkeypatch):
     monkeypatch.setattr(Embedder, "stream", stopped)
     found = neighbors(model, text, "the [play]")
     assert (found.code, found.err) == (130, "elmore: stopped; the same command goes on\n")
+
+
+def test_a_marked_word_that_the_text_does_not_hold_is_said_to_be_absent(model, text):
+    found = neighbors(model, text, "the [zebra] was long", "-k", "2")
+    assert found.code == 0
+    assert found.err == "'zebra' is not in the text: these are uses of other words\n"
+    assert len(found.out.splitlines()) == 3
+
+
+def test_a_layer_that_is_not_to_be_kept_is_refused_before_anything_is_read(model, text, cache):
+    said = refused(model, text, "the [play]", "--layers", "0,1", "--layer", "top")
+    assert said == "elmore: --layer top: uses are compared by it, so --layers must name it"
+    assert not (cache / "uses").exists()
+    assert neighbors(model, text, "the [play]", "--layers", "0,1", "--layer", "1").code == 0

@@ -27,7 +27,7 @@ def elmo(tmp_path_factory):
 
 
 @given(texts)
-@settings(max_examples=20)
+@settings(max_examples=15, deadline=None)
 def test_a_batch_gives_each_text_its_own_vectors_of_its_own_layers(elmo, asked):
     few = Few(elmo)
     for _ in range(2):  # the second time its words are known

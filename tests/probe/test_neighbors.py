@@ -164,3 +164,12 @@ def test_a_manifest_that_cannot_be_read_is_named(tmp_path, elmo, content, said):
     (tmp_path / "index" / "index.json").write_text(content)
     with pytest.raises((DataError, ConfigError), match=rf"index\.json: .*{said}"):
         UseIndex.open(tmp_path / "index", elmo)
+
+
+def test_the_top_layer_is_compared_by_when_nothing_is_said(tmp_path, elmo):
+    index = built(tmp_path, elmo, layers=["top", "1", "average"])
+    query = ["the", "play"], 1, 3
+    assert index.search(*query) == index.search(*query, layer="top")
+    assert index.search(*query) != index.search(*query, layer="average")
+    without = built(tmp_path, elmo, "other", layers=["0", "1"])
+    assert without.search(*query) == without.search(*query, layer=1)

@@ -98,6 +98,19 @@ def test_few_uses_and_uses_that_are_all_the_same_make_one_cluster(number):
     assert sorted(use.x for use in two.uses) == pytest.approx([-1, 1])
 
 
+def test_two_kinds_of_uses_that_are_each_the_same_are_two_clusters():
+    vectors = np.repeat(np.eye(4)[:2], 5, axis=0)
+    drawn = use_map.draw("w", some_uses([0] * 5 + [1] * 5), vectors, layers="0")
+    assert drawn.num_clusters == 2
+    assert drawn.silhouette == pytest.approx(1.0)
+
+
+@pytest.mark.parametrize("method", ["pca", "tsne"])
+def test_uses_that_are_all_the_same_lie_in_one_place(method):
+    drawn = use_map.draw("w", some_uses([0] * 6), np.ones((6, 4)), layers="0", method=method)
+    assert {(placed.x, placed.y) for placed in drawn.uses} == {(0.0, 0.0)}
+
+
 def test_what_cannot_be_drawn_is_refused():
     points, corners = blobs(3)
     with pytest.raises(ConfigError, match="--clusters 9: there are 3 uses that differ"):

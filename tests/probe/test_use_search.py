@@ -4,13 +4,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from elmore.probe import use_search
+from elmore.probe.cosine import unit
 
 NONE = np.zeros(0, np.int64)
 
 
 def vectors(seed: int, number: int, width: int = 8) -> np.ndarray:
     drawn = np.random.default_rng(seed).standard_normal((number, width))
-    return use_search.unit(drawn).astype(np.float16)
+    return unit(drawn).astype(np.float16)
 
 
 def naive(stored, query, rows, k) -> list[int]:
@@ -29,7 +30,7 @@ def test_exact_search_is_a_sort_of_all_cosines(seed, number, k, data):
     without, among = data.draw(rows), data.draw(st.none() | rows)
     found = use_search.search(
         stored,
-        use_search.unit(query),
+        unit(query),
         k,
         among=None if among is None else np.array(among, np.int64),
         without=np.array(without, np.int64),
@@ -57,4 +58,4 @@ def test_of_equals_the_first_comes_first():
 
 
 def test_a_zero_has_no_direction_and_no_error():
-    assert not use_search.unit(np.zeros((2, 3), np.float32)).any()
+    assert not unit(np.zeros((2, 3), np.float32)).any()

@@ -12,7 +12,7 @@ pytest.importorskip("uvicorn", reason="the extra 'serve' is not installed")
 @pytest.fixture(scope="session")
 def bundle(corpus):
     found = language.training(corpus).bundle({})
-    found.model.eval()
+    found.model.eval()  # as one that is loaded: it has no dropout to switch off and on
     return found
 
 

@@ -18,7 +18,7 @@ LIMIT = 2000
 @pytest.fixture(scope="module")
 def small(embedder):
     """A server of short patience for small bodies."""
-    limits = Limits(body_bytes=LIMIT, body_seconds=0.6, header_seconds=0.6)
+    limits = Limits(body_bytes=LIMIT, body_seconds=2, header_seconds=2)
     with served(engine_of(embedder), limits=limits) as found:
         yield found
 
@@ -115,14 +115,14 @@ def test_a_giant_that_asks_first_is_refused_before_it_sends(small):
 def test_a_slow_body_is_408(small):
     answer = small.raw(HEAD + b'Content-Length: 20\r\n\r\n{"te')
     assert answer.startswith(b"HTTP/1.1 408")
-    assert b"the body did not come within 0.6 seconds" in answer
+    assert b"the body did not come within 2 seconds" in answer
 
 
 def test_slow_headers_are_408(small):
     start = time.monotonic()
     answer = small.raw(b"POST /encode HTTP/1.1\r\nHo")
     assert answer.startswith(b"HTTP/1.1 408")
-    assert b"the headers did not come within 0.6 seconds" in answer
+    assert b"the headers did not come within 2 seconds" in answer
     assert time.monotonic() - start < 20
 
 
@@ -145,7 +145,10 @@ def test_what_is_no_http_is_400(client, data):
 
 
 def test_headers_without_end_are_400(client):
-    answer = client.raw(b"GET / HTTP/1.1\r\nX: " + b"a" * 100_000)
+    try:
+        answer = client.raw(b"GET / HTTP/1.1\r\nX: " + b"a" * 100_000)
+    except (ConnectionResetError, BrokenPipeError):  # it was closed before all was sent
+        return
     assert answer == b"" or answer.startswith(b"HTTP/1.1 400")
 
 

@@ -42,7 +42,7 @@ class Series:
     name: str
     points: Sequence[Point]
     look: int = 0
-    """Which colour and shape; from the eighth on they come again, dashed."""
+    """Which colour and shape; from the ninth on they come again, dashed."""
     dots: bool = True
     listed: bool = True
     """Whether the legend names it."""
@@ -181,10 +181,10 @@ def _titled(title: str, height: float, series: Sequence[Series]) -> Canvas:
     canvas.add(Words(12, 20, fitted(title, WIDTH - 24, 14), "ink", 14, bold=True))
     for x, line, one in entries:
         y = height + _ENTRY * line + 8
+        if one.dashes or not one.dots:  # dashes tell apart what shares a colour and a shape
+            canvas.add(Stroke([(x, y - 4), (x + 16, y - 4)], one.role, 1.8, one.dashes))
         if one.dots:
             canvas.add(Dot(x + 8, y - 4, one.role, one.shape, 4))
-        else:
-            canvas.add(Stroke([(x, y - 4), (x + 16, y - 4)], one.role, 1.8, one.dashes))
         name = fitted(one.name, WIDTH - 60, SMALL)
         canvas.add(Words(x + 22, y, name, "ink", SMALL))
     return canvas

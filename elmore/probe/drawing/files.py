@@ -20,7 +20,12 @@ def check(path: Path) -> None:
     if path.is_dir() or not path.absolute().parent.is_dir():
         raise ConfigError(f"{path}: expected the name of a file in a folder that is there")
     if path.suffix == ".png":
-        _matplotlib()
+        check_png()
+
+
+def check_png() -> None:
+    """Refuse to draw a .png where matplotlib is missing, before there is anything to draw."""
+    _matplotlib()
 
 
 def save(canvas: Canvas, path: Path) -> None:
