@@ -6,6 +6,7 @@ import pytest
 from elmore.lm import config, scoring
 from elmore.lm.evaluate import evaluate
 from elmore.lm.finetune import finetune
+from elmore.lm.substitutes import substitutes
 from elmore.weights import pretrained
 from tests import language
 
@@ -24,10 +25,9 @@ def test_it_knows_which_word_comes(english):
 
 
 def test_it_names_what_could_stand_in_a_place(english):
-    found = scoring.substitutes(
-        english, ["The", "team", "won", "the", "match", "against", "Spain", "."], 4
-    )
-    assert {"game", "match"} <= {word for word, _ in found}
+    sentence = ["The", "team", "won", "the", "match", "against", "Spain", "."]
+    (found,) = substitutes(english, sentence, [4])
+    assert {"game", "match"} <= {word for word, _ in found.both}
 
 
 def test_it_is_measured_and_carried_on(tmp_path):

@@ -4,7 +4,6 @@ import os
 import shutil
 import signal
 
-import numpy as np
 import pytest
 import torch
 from hypothesis import given, settings
@@ -53,10 +52,8 @@ def test_a_text_that_is_appended_is_as_good_as_built_with(tmp_path_factory, elmo
         assert len(grown) == sum(map(len, one))
         return
     assert len(grown) == len(whole) == sum(map(len, one + two))
-    for name in ("words.i32", "words.jsonl"):
+    for name in ("layer-2.f16", "words.i32", "words.jsonl"):
         assert (place / "grown" / name).read_bytes() == (place / "whole" / name).read_bytes()
-    vectors = [np.fromfile(place / name / "layer-2.f16", "<f2") for name in ("grown", "whole")]
-    np.testing.assert_allclose(*vectors, rtol=0, atol=1e-3)  # few sentences run in another shape
     places = [(use.tokens, use.position) for use in map(grown.use, range(len(grown)))]
     assert places == [(tokens, at) for tokens in one + two for at in range(len(tokens))]
 
@@ -120,7 +117,17 @@ def dying(arguments, part, moment, number):
     UseIndex.build(folder, load(model, device="cpu"), [file], tokenized=True)
 
 
+@pytest.fixture
+def _one_thread():
+    """As in those that die: the last bits of a vector depend on the number of threads."""
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(before)
+
+
 @pytest.mark.timeout(300)
+@pytest.mark.usefixtures("_one_thread")
 def test_kills_lose_and_change_nothing(tmp_path, model, elmo, monkeypatch):
     """Real processes end by SIGKILL in a part, before what makes it count, and after."""
     monkeypatch.setattr(use_writer, "PART_USES", 150)
