@@ -187,8 +187,9 @@ def _figure2(chosen: Chosen, tasks: dict[str, Any]) -> Iterator[str]:
     for task in tasks:
         row = chosen.found.get(chosen.cell(task, "glove+elmo", seed=0).name)
         for place, mix in (row or {"layers": {MISSING: None}})["layers"].items():
-            shares = " | ".join(f"{share:.2f}" for share in mix["shares"]) if mix else "| |"
-            yield f"| {task} | {place} | {shares} | {mix['gamma'] if mix else 0:.2f} |"
+            numbers = [*mix["shares"], mix["gamma"]] if mix else []
+            shown = " | ".join(f"{number:.2f}" for number in numbers) if mix else "| | |"
+            yield f"| {task} | {place} | {shown} |"
 
 
 def _finetuned(chosen: Chosen, tasks: dict[str, Any]) -> Iterator[str]:
