@@ -32,7 +32,7 @@ int64_t int8_works(void) { return 1; }
 
 static inline int64_t least(int64_t a, int64_t b) { return a < b ? a : b; }
 
-/* Four vectors of four columns each share their place in the tile; n of three are there. */
+/* A row of the block, the lane, times n vectors of four columns each. */
 #define DOT(r, w, lane) \
     for (int v = 0; v < n; v++) acc[r][v] = vdotq_laneq_s32(acc[r][v], column[v], w, lane)
 
