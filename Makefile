@@ -39,7 +39,7 @@ $(VENV)/extras: $(VENV)/core
 # The peers get no dependencies of their own; what they need is here already.
 $(VENV)/integrations: $(VENV)/extras
 	$(INSTALL) --no-deps simple-elmo-pytorch torchmetrics lightning-utilities
-	$(INSTALL) -e ".[ray]"
+	$(INSTALL) -e ".[ray,hf,spacy,sklearn,onnx]"
 	touch $@
 
 clean:
