@@ -83,11 +83,12 @@ def cached(
     seconds = None
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        with fetch.locked(path):
-            if not _is_whole(path, shape):
-                begun = time.perf_counter()
-                _build(embedder, distinct, path, shape)
-                seconds = time.perf_counter() - begun
+        if not _is_whole(path, shape):  # outside the lock: many can check one file at a time
+            with fetch.locked(path):
+                if not _is_whole(path, shape):
+                    begun = time.perf_counter()
+                    _build(embedder, distinct, path, shape)
+                    seconds = time.perf_counter() - begun
     except OSError as error:
         raise DataError(
             f"{path}: the layers of the text could not be kept there ({error.strerror or error}); "
@@ -140,6 +141,8 @@ def _place(
 def _build(
     embedder: Embedder, distinct: Sequence[Sequence[str]], path: Path, shape: tuple[int, int, int]
 ) -> None:
+    if path.exists():
+        _log.warning("%s is damaged, and is computed anew", path)
     part = path.with_suffix(".part")  # of a build that was killed, it is written over
     try:
         with part.open("wb") as file:
@@ -187,10 +190,7 @@ def _is_whole(path: Path, shape: tuple[int, int, int]) -> bool:
         while left and (chunk := file.read(min(_CHUNK, left))):
             digest.update(chunk)
             left -= len(chunk)
-        whole = not left and file.read() == digest.digest()
-    if not whole:
-        _log.warning("%s is damaged, and is computed anew", path)
-    return whole
+        return not left and file.read() == digest.digest()
 
 
 def _mapped(path: Path, shape: tuple[int, int, int]) -> Float16[np.ndarray, "S L D"]:

@@ -17,13 +17,14 @@ import numpy as np
 import pyarrow
 import pyarrow.parquet
 import pytest
-import zstandard
 
 import elmore
 from elmore.embed import parts
 from elmore.weights import folder
 from tests.cli.running import elmore_command
 from tests.foreign import bilm_options, bilm_weights, write_bilm
+
+zstandard = pytest.importorskip("zstandard")  # not on every machine with a GPU
 
 TEXT = ["The bank closed.", "", "It's a fine day, isn't it?", "naïve 日本 😀", "The bank closed."]
 
