@@ -37,7 +37,9 @@ def embed(
         Literal["local", "ray"], typer.Option(help="this machine, or a Ray cluster")
     ] = "local",
     initial_state: Annotated[Literal["zero", "warm"], typer.Option(help="to start from")] = "zero",
-    token_budget: Annotated[int, typer.Option(help="tokens held at a time")] = 16384,
+    token_budget: Annotated[
+        int | None, typer.Option(help="tokens held at a time; by default what suits the device")
+    ] = None,
     column: Annotated[str, typer.Option(help="of .jsonl and .parquet input")] = "text",
     errors: Annotated[
         Literal["strict", "replace"], typer.Option(help="what to do with invalid UTF-8")

@@ -4,7 +4,7 @@ Shapes: L LSTM layers, T tokens of a sentence, D width of one direction.
 """
 
 import logging
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 
 import numpy as np
 import torch
@@ -35,8 +35,14 @@ class Bulk:
         self.token_budget = token_budget
         self.words = WordVectors(bundle.model, bundle.alphabet, megabytes=cache_megabytes)
 
-    def run(self, sentences: Sequence[Sequence[str]]) -> Iterator[Float[Tensor, "L+1 T 2*D"]]:
-        """Give the layers of each sentence, boundaries removed, in order."""
+    def run(
+        self, sentences: Sequence[Sequence[str]], choose: Callable[[Tensor], Tensor]
+    ) -> Iterator[Float[np.ndarray, "*L T 2*D"]]:
+        """Give what is chosen of the layers of each sentence, boundaries removed, in order.
+
+        They are chosen, and leave the device, many at a time. What comes back is to be copied: it
+        lies beside the others.
+        """
         begin = 0
         while begin < len(sentences):
             end, tokens = begin, 0
@@ -47,7 +53,7 @@ class Bulk:
                 end += 1
             try:
                 with self.bundle.without_dropout():
-                    window = self._window(sentences[begin:end])
+                    window = self._window(sentences[begin:end], choose)
             except torch.OutOfMemoryError as error:
                 self._shrink(end - begin, tokens, error)
                 continue
@@ -69,7 +75,9 @@ class Bulk:
         )
 
     @torch.no_grad()
-    def _window(self, sentences: Sequence[Sequence[str]]) -> list[Float[Tensor, "L+1 T 2*D"]]:
+    def _window(
+        self, sentences: Sequence[Sequence[str]], choose: Callable[[Tensor], Tensor]
+    ) -> list[Float[np.ndarray, "*L T 2*D"]]:
         model, alphabet, config = self.bundle.model, self.bundle.alphabet, self.bundle.config
         numbers = {alphabet.begin: 0}
         for words in ([alphabet.end], *sentences):
@@ -78,14 +86,14 @@ class Bulk:
         vectors = self.words(list(numbers))
         begin, end = (vectors[numbers[mark]] for mark in (alphabet.begin, alphabet.end))
         start = lanes.after_boundary(model, begin, end, self.start)
-        nothing = vectors.new_empty(config.num_layers, 0, 2 * vectors.shape[1])
-        results = [nothing] * len(sentences)
+        nothing = choose(vectors.new_empty(config.num_layers, 0, 2 * vectors.shape[1]))
+        results = [nothing.cpu().numpy()] * len(sentences)
         for group in _alike([len(words) for words in sentences], config.lstm.cell_dim, vectors):
             text = np.array([numbers[word] for i in group for word in sentences[i]])
             lengths = [len(sentences[i]) for i in group]
-            layers = lanes.run(model, vectors, text, lengths, start)
-            for i, part in zip(group, layers.split(lengths, dim=1), strict=True):
-                results[i] = part
+            layers = choose(lanes.run(model, vectors, text, lengths, start)).cpu()
+            for i, part in zip(group, layers.split(lengths, dim=-2), strict=True):
+                results[i] = part.numpy()
         return results
 
 

@@ -15,12 +15,12 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
+from elmore.embed import sizes
 from elmore.embed.lanes import even_rows
 from elmore.model.bilm import BiLM
 from elmore.text.characters import Alphabet
 
 _UNKNOWN = -1
-BLOCK = 64  # words, at least
 _LONGEST = 100  # letters: a longer word takes more room than its vector, and hardly comes again
 WIDTHS = (6, 9, 12, 16, 24)  # columns a word may fill; a longer one fills all there are
 
@@ -85,7 +85,9 @@ class WordVectors:
     def _encode(self, words: list[str]) -> Float[Tensor, "N D"]:
         characters, ids = self.alphabet.encode(words)
         config = self.model.config
-        size = even_rows(BLOCK, config.characters.num_filters if config.characters else 1)
+        size = sizes.of(self._table.device).words
+        if self._table.device.type == "cpu":
+            size = even_rows(size, config.characters.num_filters if config.characters else 1)
         vectors = self._table.new_empty(len(words), self._table.shape[1])
         for rows, columns in self._groups(characters, len(words)):
             for start in range(0, len(rows), size):

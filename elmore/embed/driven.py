@@ -12,10 +12,9 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
+from elmore.embed import sizes
 from elmore.model.bilm import BiLM
 
-BLOCK = 128  # words
-ROOM = 96e6  # bytes for the words that are kept
 _NOWHERE = -1
 
 
@@ -36,11 +35,13 @@ class DrivenWords:
     ) -> None:
         self.model, self.direction, self.words = model, direction, words
         gates = 4 * model.config.lstm.cell_dim
-        most = int(ROOM / (gates * words.element_size()))
+        size = sizes.of(words.device)
+        self._block = size.driven
+        most = int(size.room / (gates * words.element_size()))
         numbers, counts = np.unique(text, return_counts=True)
         frequent = numbers[np.argsort(-counts, kind="stable")[:most]]
         self._num_kept = len(frequent)
-        self._table = words.new_empty(len(frequent) + at_once + BLOCK, gates)
+        self._table = words.new_empty(len(frequent) + at_once + self._block, gates)
         self._rows = np.full(len(words), _NOWHERE)
         self._drive(frequent, 0)
 
@@ -56,8 +57,8 @@ class DrivenWords:
     def _drive(self, numbers: Int[np.ndarray, " n"], begin: int) -> None:
         """Fill the table from row `begin` on; a block is filled up with its own words again."""
         self._rows[numbers] = begin + np.arange(len(numbers))
-        for start in range(0, len(numbers), BLOCK):
-            block = np.resize(numbers[start : start + BLOCK], BLOCK)
+        for start in range(0, len(numbers), self._block):
+            block = np.resize(numbers[start : start + self._block], self._block)
             vectors = self.words[torch.from_numpy(block).to(self.words.device)]
             driven = self.model.drive(self.direction, vectors[None])[0]
-            self._table[begin + start : begin + start + BLOCK] = driven
+            self._table[begin + start : begin + start + len(driven)] = driven

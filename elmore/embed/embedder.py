@@ -14,7 +14,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from elmore.embed import pooling
+from elmore.embed import pooling, sizes
 from elmore.embed.alignment import word_vectors
 from elmore.embed.bulk import Bulk
 from elmore.embed.carry import CarriedRows
@@ -64,8 +64,8 @@ class Embedder:
     breaks that promise: each call is then one batch, and starts where the rows of the call before
     stopped, as in AllenNLP and bilm-tf. `precision="fast"` multiplies in bf16 or int8, whichever
     a device is quick at, and elsewhere is exact and says so in the log. `token_budget`
-    bounds the tokens that are held at a time, `cache_megabytes` the word vectors that are kept for
-    words that come again.
+    bounds the tokens that are held at a time (16,384, and on a GPU 131,072), `cache_megabytes` the
+    word vectors that are kept for words that come again.
     """
 
     def __init__(
@@ -77,14 +77,14 @@ class Embedder:
         initial_state: Literal["zero", "warm"] = "zero",
         stateful: bool = False,
         tokenizer: Tokenizer = penn,
-        token_budget: int = 16384,
+        token_budget: int | None = None,
         cache_megabytes: float = 256,
     ) -> None:
         if initial_state not in ("zero", "warm"):
             raise ConfigError(f"initial_state must be 'zero' or 'warm', found {initial_state!r}")
         if precision not in ("exact", "fast"):
             raise ConfigError(f"precision must be 'exact' or 'fast', found {precision!r}")
-        if token_budget < 1 or cache_megabytes < 0:
+        if (token_budget is not None and token_budget < 1) or cache_megabytes < 0:
             raise ConfigError(
                 f"token_budget must be at least 1 and cache_megabytes not negative, found "
                 f"{token_budget} and {cache_megabytes}"
@@ -239,24 +239,27 @@ class Embedder:
         few = list(ready if self._carried is not None else itertools.islice(ready, _FEW + 1))
         if self._carried is None and (len(few) > _FEW or num_padded(few) > _SMALL):
             return self._bulk(itertools.chain(few, ready), layers, dtype)
-        found = self._batch([part for text in few for part in text.parts])
+        found = self._batch([part for text in few for part in text.parts], _chosen(layers, dtype))
         return (self._sentence(text, found, layers, dtype) for text in few)
 
     @torch.no_grad()
-    def _batch(self, parts: list[list[str]]) -> Iterator[Tensor]:
+    def _batch(
+        self, parts: list[list[str]], choose: Callable[[Tensor], Tensor]
+    ) -> Iterator[np.ndarray]:
         """Run few sentences side by side, padded."""
         if not parts:
             return
         with self._running.without_dropout():
             stack = self.run(parts).without_boundaries()
         for row, words in enumerate(parts):
-            yield stack.states[:, row, : len(words)]
+            yield choose(stack.states[:, row, : len(words)]).cpu().numpy()
 
     def _bulk(self, texts: Iterable[Prepared], layers: Layers, dtype: DType) -> Iterator[Sentence]:
         """Run any number of sentences, a window at a time."""
         bulk = self.bulk()
-        for window in windows(texts, self.token_budget):
-            found = bulk.run([part for text in window for part in text.parts])
+        for window in windows(texts, bulk.token_budget):
+            parts = [part for text in window for part in text.parts]
+            found = bulk.run(parts, _chosen(layers, dtype))
             for text in window:
                 yield self._sentence(text, found, layers, dtype)
 
@@ -265,18 +268,18 @@ class Embedder:
         return Bulk(
             self._running,
             self._starting_state(1),
-            token_budget=self.token_budget,
+            token_budget=self.token_budget or sizes.of(self.device).tokens,
             cache_megabytes=self.cache_megabytes,
         )
 
     def _sentence(
-        self, text: Prepared, found: Iterator[Tensor], layers: Layers, dtype: DType
+        self, text: Prepared, found: Iterator[np.ndarray], layers: Layers, dtype: DType
     ) -> Sentence:
-        """Take the layers of a text's parts from `found`, and keep what was asked for."""
-        chosen = [select(next(found), layers).to(_DTYPES[dtype]) for _ in text.parts]
+        """Take what was chosen for a text's parts from `found`, and keep a copy."""
+        chosen = [next(found) for _ in text.parts]
         tokens = [word for part in text.parts for word in part]
         if chosen:
-            vectors = torch.cat(chosen, dim=-2).cpu().numpy()
+            vectors = np.concatenate(chosen, axis=-2)
         else:
             shape = (self.num_layers, 0, self.width) if layers == "all" else (0, self.width)
             vectors = np.zeros(shape, dtype)
@@ -300,6 +303,10 @@ class Embedder:
         return start if self._carried is None else self._carried.take(start)
 
 
+def _chosen(layers: Layers, dtype: DType) -> Callable[[Tensor], Tensor]:
+    return lambda states: select(states, layers).to(_DTYPES[dtype])
+
+
 def load(
     *sources: str | Path,
     vocabulary: str | Path | None = None,
@@ -309,7 +316,7 @@ def load(
     initial_state: Literal["zero", "warm"] = "zero",
     stateful: bool = False,
     tokenizer: Tokenizer = penn,
-    token_budget: int = 16384,
+    token_budget: int | None = None,
     progress: Callable[[int, int | None], Any] | None = None,
 ) -> Embedder:
     """Load a model, ready to embed.

@@ -20,13 +20,13 @@ import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
+from elmore.embed import sizes
 from elmore.embed.driven import DrivenWords
 from elmore.model.bilm import BACKWARD, FORWARD, BiLM, BiLMState
 
 IDLE = -1
 _VECTORS = 64  # elements: what torch takes at once on any CPU divides it
-STEPS = 8  # at a time, at least: bounds the memory of the gates
-MOST, MOST_ON_GPU, FEWEST = 96, 512, 4  # lanes
+FEWEST = 4  # lanes
 SHORT = 256  # words: up to here a sentence shares most lanes, from here on fewer and fewer
 
 
@@ -57,22 +57,21 @@ def num_lanes(length: int, cell_dim: int, device: torch.device) -> int:
     Long ones get fewer, or most lanes would wait for the longest: each doubling halves them.
     """
     doublings = max(0, math.ceil(math.log2(max(length, 1) / SHORT)))
-    if device.type != "cpu":
-        return max(FEWEST, MOST_ON_GPU >> doublings)
-    return even_rows(max(FEWEST, MOST >> doublings), cell_dim)
+    lanes = max(FEWEST, sizes.of(device).lanes >> doublings)
+    return even_rows(lanes, cell_dim) if device.type == "cpu" else lanes
 
 
-def num_steps(lanes: int) -> int:
+def num_steps(lanes: int, device: torch.device) -> int:
     """Say how many steps are taken at a time: more of them where there are fewer lanes."""
-    return STEPS * max(1, MOST // lanes)
+    most = sizes.of(device)
+    return most.steps * max(1, most.lanes // lanes)
 
 
-def plan(lengths: Sequence[int], lanes: int) -> Plan:
-    """Deal sentences of at least a word out, into as few steps as will do."""
+def plan(lengths: Sequence[int], lanes: int, at_once: int) -> Plan:
+    """Deal sentences of at least a word out, into as few times `at_once` steps as will do."""
     needed = max(*lengths, -(-sum(lengths) // lanes))
     while (places := _fit(lengths, lanes, needed)) is None:
         needed += max(1, needed // 100)
-    at_once = num_steps(lanes)
     steps = at_once * -(-needed // at_once)
     offsets = np.concatenate([[0], np.cumsum(lengths)])
     forward = np.full((steps, lanes), IDLE, dtype=np.int64)
@@ -124,7 +123,8 @@ def run(
     None is empty, and all must share their number of lanes. `start` is the state of one sentence.
     """
     lanes = num_lanes(max(lengths), model.config.lstm.cell_dim, words.device)
-    plan_, at_once = plan(lengths, lanes), num_steps(lanes)
+    at_once = num_steps(lanes, words.device)
+    plan_ = plan(lengths, lanes, at_once)
     width = words.shape[1]
     layers = words.new_empty(model.config.num_layers, len(text), 2 * width)
     layers[0] = words[_tensor(text, words)].repeat(1, 2)

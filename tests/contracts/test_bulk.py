@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import elmore
-from elmore.embed import driven, lanes
+from elmore.embed import driven, lanes, sizes
 from elmore.model.bilm import BACKWARD, BiLM
 from tests.foreign import bilm_options, bilm_weights, many_langs, write_bilm
 
@@ -130,11 +130,11 @@ def test_a_sentence_of_100_000_tokens_works(tmp_path):
 def test_a_plan_reads_each_word_once_in_either_direction():
     rng = np.random.default_rng(0)
     lengths = rng.integers(1, 60, 400).tolist()
-    plan = lanes.plan(lengths, lanes.MOST)
+    plan = lanes.plan(lengths, sizes.CPU.lanes, 8)
     offsets = np.concatenate([[0], np.cumsum(lengths)])
     for grid in (plan.forward, plan.backward):
         assert sorted(grid[grid != lanes.IDLE]) == [*range(sum(lengths))]
-    for lane in range(lanes.MOST):  # one after another: up by one ahead, down by one behind
+    for lane in range(sizes.CPU.lanes):  # one after another: up by one ahead, down by one behind
         starts = plan.starts[1:, lane]
         for grid, step in ((plan.forward, 1), (plan.backward, -1)):
             column = grid[:, lane]
@@ -142,7 +142,7 @@ def test_a_plan_reads_each_word_once_in_either_direction():
             assert (np.diff(column)[within] == step).all()
     assert plan.starts.sum() == len(lengths)
     busy = (plan.forward != lanes.IDLE).any(axis=1).sum()
-    assert sum(lengths) / (busy * lanes.MOST) > 0.98
+    assert sum(lengths) / (busy * sizes.CPU.lanes) > 0.98
     assert sorted(plan.forward[plan.starts]) == offsets[:-1].tolist()
     assert sorted(plan.backward[plan.starts]) == (offsets[1:] - 1).tolist()
 
@@ -152,13 +152,13 @@ def test_the_room_for_driven_words_changes_no_bit(elmo, monkeypatch, room):
     rng = np.random.default_rng(2)
     texts = [list(rng.choice(WORDS, rng.integers(0, 30))) for _ in range(80)]
     expected = bits(elmo, texts)
-    monkeypatch.setattr(driven, "ROOM", room)
+    monkeypatch.setattr(sizes, "CPU", sizes.CPU._replace(room=room))
     assert bits(elmo, texts) == expected
 
 
 @pytest.mark.parametrize("room", [0, 400, 1e6])
 def test_driven_words_are_those_of_the_model(elmo, monkeypatch, room):
-    monkeypatch.setattr(driven, "ROOM", room)
+    monkeypatch.setattr(sizes, "CPU", sizes.CPU._replace(room=room))
     model = elmo.bundle.model
     words = torch.randn(300, model.config.lstm.output_dim)
     text = np.random.default_rng(0).zipf(1.3, 2000) % 300
@@ -172,15 +172,15 @@ def test_driven_words_are_those_of_the_model(elmo, monkeypatch, room):
 
 
 def test_a_word_that_comes_again_is_driven_once(elmo, monkeypatch):
-    drive, sizes = BiLM.drive, []
+    drive, shapes = BiLM.drive, []
 
     def counting(model, direction, vectors):
-        sizes.append(vectors.shape[1])
+        shapes.append(vectors.shape[1])
         return drive(model, direction, vectors)
 
     monkeypatch.setattr(BiLM, "drive", counting)
     bits(elmo, [["the", "bank", "of"]] * 2000)
-    assert sizes == [driven.BLOCK] * 2
+    assert shapes == [sizes.CPU.driven] * 2
 
 
 def test_empty_sentences_alone_need_no_lane(elmo):

@@ -44,9 +44,9 @@ def step(
     hidden: Float[Tensor, "H B"],
     cell_clip: float | None,
 ) -> None:
-    """Do what `in_place.step` does; leave to it what is not single precision, or all."""
+    """Do what `in_place.step` does; leave to it what C cannot do, or all."""
     library = _library()
-    if library is None or gates.dtype != torch.float:
+    if library is None or not _can_be_read(gates, driven, bias, cell, hidden):
         in_place.step(gates, driven, bias, cell, hidden, cell_clip)
         return
     pointer, whole = ctypes.c_void_p, ctypes.c_int64
@@ -65,8 +65,8 @@ def step(
 def few_rows(
     weight: Float[Tensor, "M K"], rows: Float[Tensor, "B K"], out: Float[Tensor, "M B"]
 ) -> bool:
-    """Multiply where there are 2 to 8 rows, and all is single precision; say whether it is done."""
-    if not 2 <= len(rows) <= MOST_ROWS or {weight.dtype, rows.dtype, out.dtype} != {torch.float}:
+    """Multiply where there are 2 to 8 rows that C can read; say whether it is done."""
+    if not 2 <= len(rows) <= MOST_ROWS or not _can_be_read(weight, rows, out):
         return False
     library = _few_rows()
     if library is None or not weight.is_contiguous():
@@ -78,6 +78,11 @@ def few_rows(
         *map(whole, (*out.stride(), *weight.shape, len(rows))),
     )
     return True
+
+
+def _can_be_read(*tensors: Tensor) -> bool:
+    """Tell whether C knows these numbers, and where they are."""
+    return all(tensor.is_cpu and tensor.dtype == torch.float for tensor in tensors)
 
 
 run = partial(in_place.run, step=step, few_rows=few_rows)
