@@ -2,8 +2,8 @@
 
 The index is a LevelDB table (doc/table_format.md there): blocks of keys that share beginnings, with
 a restart point at every 16th, each block followed by a byte for "not compressed" and a masked
-CRC-32C. Its values are the messages BundleHeaderProto and BundleEntryProto. Tensors lie in the data files,
-little-endian, one after another in the order of their names.
+CRC-32C. Its values are the messages BundleHeaderProto and BundleEntryProto. Tensors lie in the data
+files, little-endian, one after another in the order of their names.
 """
 
 import struct

@@ -225,7 +225,7 @@ def test_checkpoints_among_which_nothing_chooses(run):
 
 def test_other_peoples_checkpoints(tmp_path, weights):
     index = write_checkpoint(tmp_path / "bert", {"bert/pooler/kernel": np.ones((2, 2))})
-    assert "bert.index: holds no variables of an ELMo model" in refused(index)
+    assert "holds bert/pooler/kernel, no variables of an ELMo model" in refused(index)
     variables = training_variables(weights)
     del variables["lm/RNN_0/rnn/multi_rnn_cell/cell_0/lstm_cell/kernel"]
     assert "not all variables" in refused(write_checkpoint(tmp_path / "half", variables))
@@ -240,7 +240,7 @@ def test_damaged_bytes_never_end_in_anything_but_one_sentence(run, rng):
     index = run / "model.ckpt-10.index"
     whole = index.read_bytes()
     sentences = []
-    for place in rng.integers(0, len(whole), 300):
+    for place in rng.integers(0, len(whole), 100):
         changed = bytearray(whole)
         changed[place : place + 3] = rng.integers(0, 256, 3, dtype=np.uint8).tobytes()
         index.write_bytes(bytes(changed[: len(whole)]))
@@ -248,7 +248,7 @@ def test_damaged_bytes_never_end_in_anything_but_one_sentence(run, rng):
             pretrained.load(index)
         except elmore.ElmoreError as error:
             sentences.append(str(error))
-    assert len(sentences) > 100
+    assert len(sentences) > 30
     assert not any("\n" in sentence for sentence in sentences)
 
 

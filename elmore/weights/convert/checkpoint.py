@@ -112,7 +112,8 @@ def _names(checkpoint: Checkpoint) -> dict[str, str]:
             raise WeightsError(f"{checkpoint.path}: holds both {found[usual]} and {name}")
         found[usual] = name
     if not found:
-        raise WeightsError(f"{checkpoint.path}: holds no variables of an ELMo model")
+        some = ", ".join(sorted(checkpoint)[:3]) or "nothing"
+        raise WeightsError(f"{checkpoint.path}: holds {some}, no variables of an ELMo model")
     return found
 
 
