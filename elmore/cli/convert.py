@@ -8,7 +8,8 @@ import typer
 
 def convert(
     source: Annotated[
-        list[str], typer.Argument(help="a name, a folder, a zip, or options.json and weights.hdf5")
+        list[str],
+        typer.Argument(help="a name, a folder, a zip, a checkpoint, or options.json and weights"),
     ],
     dest: Annotated[Path, typer.Argument(help="the folder to write")],
     to: Annotated[
@@ -16,7 +17,8 @@ def convert(
         typer.Option(help="elmore: a model folder; allennlp: options.json and weights.hdf5"),
     ] = "elmore",
     vocabulary: Annotated[
-        Path | None, typer.Option(help="word list of a foreign model that reads words")
+        Path | None,
+        typer.Option(help="word list of a foreign model that reads words, or has a softmax"),
     ] = None,
     storage: Annotated[
         Literal["float32", "float16", "int8"],

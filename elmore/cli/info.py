@@ -21,7 +21,8 @@ def info(
 
     from elmore.weights import card, catalogue, checksums, pretrained
 
-    if len(model) == 1 and not Path(model[0]).exists() and catalogue.state(model[0]) == "remote":
+    by_name = len(model) == 1 and not Path(model[0]).exists() and model[0] in catalogue.known()
+    if by_name and catalogue.state(model[0]) == "remote":
         facts = asdict(catalogue.entry(model[0])) | {"state": "not downloaded yet"}
     else:
         bundle = pretrained.load(*model, vocabulary=vocabulary)

@@ -322,8 +322,9 @@ def load(
     """Load a model, ready to embed.
 
     `sources` is nothing (the bundled English model), a name that `elmore models` lists, a folder of
-    ours, a zip, an ELMoForManyLangs folder, a torch state_dict of AllenNLP's Elmo, or options.json
-    and weights.hdf5. `vocabulary` is for foreign models that read words instead of characters.
+    ours, a zip, an ELMoForManyLangs folder, a torch state_dict of AllenNLP's Elmo, a checkpoint of
+    bilm-tf, a module of TF-Hub, or options.json and weights.hdf5. `vocabulary` is for foreign
+    models that read words instead of characters, and for the softmax of a checkpoint.
     """
     bundle = pretrained.load(*sources, vocabulary=vocabulary, progress=progress)
     if max_layer is not None:

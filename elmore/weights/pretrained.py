@@ -9,10 +9,11 @@ from elmore import cache
 from elmore.errors import ConfigError, WeightsError
 from elmore.weights import archive, catalogue, checksums, fetch, folder
 from elmore.weights.bundle import Bundle
-from elmore.weights.convert import allennlp, bilm_tf, many_langs
+from elmore.weights.convert import allennlp, bilm_tf, checkpoint, many_langs
 
 _HDF5 = (".hdf5", ".h5")
 _TENSORS = (".th", ".pt", ".pth", ".bin")
+_WEIGHTS = (*_HDF5, *_TENSORS, checkpoint.INDEX)
 
 
 def load(
@@ -24,6 +25,7 @@ def load(
     if len(sources) > 2:
         raise WeightsError(f"expected a model, or options and weights; found {len(sources)} names")
     words = Path(vocabulary) if vocabulary else None
+    sources = tuple(map(_of_checkpoint, sources))
     if len(sources) == 2:
         return _load_pair(Path(sources[0]), Path(sources[1]), words)
     name = str(sources[0]) if sources else catalogue.BUNDLED
@@ -35,12 +37,24 @@ def load(
 
 def files(*sources: str | Path) -> list[Path]:
     """Give the files of a model that is here, for their checksums."""
+    sources = tuple(map(_of_checkpoint, sources))
     if len(sources) == 2 or Path(sources[0]).exists():
         places = [_of_run(Path(source)) for source in sources]
     else:
         places = _places(str(sources[0]))
-    inside = [sorted(place.iterdir()) if place.is_dir() else [place] for place in places]
-    return [path for found in inside for path in found if path.is_file()]
+    return [path for place in places for path in _inside(place) if path.is_file()]
+
+
+def _inside(place: Path) -> list[Path]:
+    if place.is_dir():
+        return sorted(place.rglob("*") if checkpoint.is_module(place) else place.iterdir())
+    return checkpoint.files(place) if place.suffix == checkpoint.INDEX else [place]
+
+
+def _of_checkpoint(source: str | Path) -> str | Path:
+    """Take the name of a TensorFlow checkpoint for its index: there is no file of that name."""
+    index = Path(f"{source}{checkpoint.INDEX}")
+    return index if index.is_file() and not Path(source).exists() else source
 
 
 def _of_run(place: Path) -> Path:
@@ -75,15 +89,15 @@ def _load_path(path: Path, vocabulary: Path | None = None) -> Bundle:
     """Load from one file or folder, told by what it holds."""
     if path.is_dir():
         return _load_folder(path, vocabulary, shown=path)
-    if path.suffix in _HDF5 + _TENSORS:  # torch's own files are zips too
+    if path.suffix in _WEIGHTS:  # torch's own files are zips too
         return _load_weights(path, vocabulary)
     if archive.is_zip(path):
         with tempfile.TemporaryDirectory(prefix="elmore-") as place:
             archive.unpack(path, Path(place) / path.stem)
             return _load_folder(archive.find(Path(place) / path.stem), vocabulary, shown=path)
     raise WeightsError(
-        f"{path}: expected a model folder, a zip, weights.hdf5 or a torch state_dict; found a file "
-        f"ending in {path.suffix!r}"
+        f"{path}: expected a model folder, a zip, weights.hdf5, a torch state_dict or the index of "
+        f"a TensorFlow checkpoint; found a file ending in {path.suffix!r}"
     )
 
 
@@ -96,12 +110,14 @@ def _load_folder(path: Path, vocabulary: Path | None, *, shown: Path) -> Bundle:
         _refuse_vocabulary(vocabulary, str(shown))
         return folder.load(path)
     weights = [item for item in sorted(path.iterdir()) if item.suffix in _HDF5 + _TENSORS]
+    if not weights and (index := checkpoint.in_folder(path)):
+        weights = [index]
     if len(weights) == 1:
         return _load_weights(weights[0], vocabulary)
     found = ", ".join(sorted(item.name for item in path.iterdir())[:6]) or "nothing"
     raise WeightsError(
         f"{shown}: found {found}; expected config.json and model.safetensors, one file of weights "
-        "with its options, or encoder.pkl and token_embedder.pkl"
+        "with its options, a TensorFlow checkpoint, or encoder.pkl and token_embedder.pkl"
     )
 
 
@@ -110,6 +126,8 @@ def _load_weights(weights: Path, vocabulary: Path | None) -> Bundle:
     options = [exact] if exact.is_file() else sorted(weights.parent.glob("*options*.json"))
     if len(options) == 1:
         return _load_pair(options[0], weights, vocabulary)
+    if not options and weights.suffix == checkpoint.INDEX:
+        return checkpoint.read(weights, None, vocabulary)
     if not options and weights.suffix in _TENSORS:
         _refuse_vocabulary(vocabulary, str(weights))
         return allennlp.read(weights)
@@ -128,6 +146,8 @@ def _load_pair(options: Path, weights: Path, vocabulary: Path | None = None) -> 
     if weights.suffix in _TENSORS:
         _refuse_vocabulary(vocabulary, str(weights))
         return allennlp.read(weights, options)
+    if weights.suffix == checkpoint.INDEX:
+        return checkpoint.read(weights, options, vocabulary)
     return bilm_tf.read(options, weights, vocabulary)
 
 

@@ -125,18 +125,9 @@ def read(options_path: Path, weights_path: Path, vocabulary_path: Path | None = 
     settings = read_json(options_path)
     config = options.to_config(settings, str(options_path))
     if vocabulary_path is None and config.words:
-        vocabulary_path = _vocabulary_beside(weights_path)
+        vocabulary_path = vocabulary_beside(weights_path)
     vocabulary = Vocabulary.read(vocabulary_path) if vocabulary_path else None
-    if config.characters:
-        alphabet = ByteAlphabet(config.characters.max_characters)
-    elif vocabulary is None:
-        raise ConfigError(
-            f"{options_path}: this model reads words, not characters; pass its vocabulary file, or "
-            "put it beside the weights as vocab.txt"
-        )
-    else:
-        alphabet = WordAlphabet(vocabulary)
-        _check_vocabulary(vocabulary, config, vocabulary_path)
+    alphabet = alphabet_of(config, vocabulary, str(options_path))
     file, datasets = _open(weights_path)
     with file:
         source = _with_usual_names(datasets)
@@ -145,19 +136,31 @@ def read(options_path: Path, weights_path: Path, vocabulary_path: Path | None = 
     return Bundle(model, alphabet, vocabulary, card, settings)
 
 
-def _vocabulary_beside(weights: Path) -> Path | None:
+def vocabulary_beside(weights: Path) -> Path | None:
+    """Find the word list that lies beside weights."""
     names = ("vocab.txt", "vocab.txt.gz", "vocabulary.txt")
     places = [weights.with_name(name) for name in names]
     return next((path for path in places if path.is_file()), None)
 
 
-def _check_vocabulary(vocabulary: Vocabulary, config: BiLMConfig, path: Path | None) -> None:
+def alphabet_of(
+    config: BiLMConfig, vocabulary: Vocabulary | None, where: str
+) -> ByteAlphabet | WordAlphabet:
+    """Say how a model spells words: by bytes, or by the lines of its word list."""
+    if config.characters:
+        return ByteAlphabet(config.characters.max_characters)
     assert config.words
+    if vocabulary is None:
+        raise ConfigError(
+            f"{where}: this model reads words, not characters; pass its vocabulary file, or "
+            "put it beside the weights as vocab.txt"
+        )
     if len(vocabulary) != config.words.num_words:
         raise ConfigError(
-            f"{path}: holds {len(vocabulary)} words, the options say n_tokens_vocab "
-            f"{config.words.num_words}; is it the vocabulary of this model?"
+            f"{where}: the vocabulary holds {len(vocabulary)} words, the options say "
+            f"n_tokens_vocab {config.words.num_words}; is it the vocabulary of this model?"
         )
+    return WordAlphabet(vocabulary)
 
 
 def _with_usual_names(datasets: _Datasets) -> _Datasets:
