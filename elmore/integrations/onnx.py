@@ -258,7 +258,8 @@ def _apart(some: list[Layers], others: list[Layers]) -> float:
 def _cosine(some: list[Layers], others: list[Layers]) -> float:
     """Give the smallest cosine of two vectors of a word, over all layers."""
     smallest = 1.0
-    for a, b in zip(some, others, strict=True):
+    for pair in zip(some, others, strict=True):
+        a, b = (layers.astype(np.float64) for layers in pair)
         lengths = np.linalg.norm(a, axis=-1) * np.linalg.norm(b, axis=-1)
         there = lengths > 0  # where a sentence is over there is no vector
         smallest = min(smallest, ((a * b).sum(axis=-1)[there] / lengths[there]).min(initial=1.0))

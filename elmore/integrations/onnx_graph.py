@@ -93,7 +93,7 @@ class Network(_Nodes):
         return self._constant(np.array(values, np.int64))
 
     def _weight(self, name: str) -> str:
-        """Give a weight in float32, from however it is stored: a runtime does that when it loads."""
+        """Give a weight in float32 from what is stored; runtimes do that once, when they load."""
         stored = self._packed[name]
         value = self._constant(stored.numpy(), name)
         if stored.dtype == torch.float32:

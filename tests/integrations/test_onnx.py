@@ -17,6 +17,7 @@ from elmore.embed.embedder import Embedder
 from elmore.errors import ConfigError, WeightsError
 from elmore.weights import folder, pretrained
 from elmore.weights.bundle import Bundle
+from tests import documented
 from tests.cli.running import elmore_command
 from tests.foreign import bilm_options, bilm_weights, many_langs, write_bilm
 
@@ -248,3 +249,8 @@ def test_the_example_prints_a_line_a_word(english, capsys, monkeypatch):
     runpy.run_path(str(ROOT / "examples/onnx_without_torch.py"), run_name="__main__")
     words = [line.split()[0] for line in capsys.readouterr().out.splitlines()]
     assert words == ["I", "left", "it", ".", "So", "it", "goes", "."]
+
+
+@pytest.mark.parametrize("block", documented.blocks(ROOT / "docs/integrations/onnx.md"))
+def test_the_page_runs(block):
+    documented.run(block)
