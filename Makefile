@@ -44,7 +44,15 @@ $(VENV)/integrations: $(VENV)/extras
 	$(INSTALL) -e ".[ray,hf,spacy,sklearn,onnx]"
 	touch $@
 
-# Flair and Keras have environments of their own, in which what .venv holds is found where nothing else is.
+# Flair and Keras have environments of their own, laid over .venv: what they lack is found there.
+PACKAGES := import sysconfig; print(sysconfig.get_path("purelib"))
+
+define over_venv
+$(BIN)/python -m venv $(1)
+echo "import site; site.addsitedir('$$($(BIN)/python -c '$(PACKAGES)')')" \
+  > "$$($(1)/bin/python -c '$(PACKAGES)')/over_venv.pth"
+endef
+
 $(VENV)/flair/ready: $(VENV)/integrations tests/integrations/flair.txt
 	$(call over_venv,$(@D))
 	$(@D)/bin/python -m pip install --quiet --disable-pip-version-check --no-deps -r tests/integrations/flair.txt
@@ -54,14 +62,6 @@ $(VENV)/keras/ready: $(VENV)/integrations
 	$(call over_venv,$(@D))
 	$(@D)/bin/python -m pip install --quiet --disable-pip-version-check -c constraints.txt keras
 	touch $@
-
-PACKAGES := import sysconfig; print(sysconfig.get_path("purelib"))
-
-define over_venv
-$(BIN)/python -m venv $(1)
-echo "import site; site.addsitedir('$$($(BIN)/python -c '$(PACKAGES)')')" \
-  > "$$($(1)/bin/python -c '$(PACKAGES)')/over_venv.pth"
-endef
 
 clean:
 	rm -rf $(VENV) dist .pytest_cache .hypothesis .ruff_cache
