@@ -5,6 +5,7 @@ import sys
 
 import pytest
 
+from elmore import integrations
 from elmore.errors import DataError
 from tests.cli.running import elmore_command
 
@@ -20,6 +21,7 @@ def without(monkeypatch):
     def forget(integration: str, framework: str) -> str:
         name = f"elmore.integrations.{integration}"
         monkeypatch.delitem(sys.modules, name, raising=False)
+        monkeypatch.delattr(integrations, integration, raising=False)
         monkeypatch.setitem(sys.modules, framework, None)
         return name
 
