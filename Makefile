@@ -13,8 +13,10 @@ demo: $(VENV)/core
 test: lint types suite
 
 # Beside other people's packages, which take their time to install.
-test-integrations: $(VENV)/integrations
+test-integrations: $(VENV)/integrations $(VENV)/flair/ready $(VENV)/keras/ready
 	$(BIN)/python -m pytest tests/integrations
+	$(VENV)/flair/bin/python -m pytest tests/integrations/test_flair.py
+	$(VENV)/keras/bin/python -m pytest tests/integrations/test_keras.py
 
 lint: $(VENV)/extras
 	$(BIN)/ruff check .
@@ -40,6 +42,25 @@ $(VENV)/extras: $(VENV)/core
 $(VENV)/integrations: $(VENV)/extras
 	$(INSTALL) --no-deps simple-elmo-pytorch torchmetrics lightning-utilities
 	$(INSTALL) -e ".[ray,hf,spacy,sklearn,onnx]"
+	touch $@
+
+# Flair and Keras have environments of their own, laid over .venv: what they lack is found there.
+PACKAGES := import sysconfig; print(sysconfig.get_path("purelib"))
+
+define over_venv
+$(BIN)/python -m venv $(1)
+echo "import site; site.addsitedir('$$($(BIN)/python -c '$(PACKAGES)')')" \
+  > "$$($(1)/bin/python -c '$(PACKAGES)')/over_venv.pth"
+endef
+
+$(VENV)/flair/ready: $(VENV)/integrations tests/integrations/flair.txt
+	$(call over_venv,$(@D))
+	$(@D)/bin/python -m pip install --quiet --disable-pip-version-check --no-deps -r tests/integrations/flair.txt
+	touch $@
+
+$(VENV)/keras/ready: $(VENV)/integrations
+	$(call over_venv,$(@D))
+	$(@D)/bin/python -m pip install --quiet --disable-pip-version-check -c constraints.txt keras
 	touch $@
 
 clean:

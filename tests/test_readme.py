@@ -8,16 +8,16 @@ from pathlib import Path
 
 import pytest
 
+from tests import documented
+
 ROOT = Path(__file__).parent.parent
 README = (ROOT / "README.md").read_text(encoding="utf-8")
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
 BLOCKS = [
-    pytest.param(block, id=f"{page.name}-{number}")
+    block
     for page in PAGES
-    if page.parent.name != "migrate"  # which need files: tests/test_migrate.py
-    for number, block in enumerate(
-        re.findall(r"```python\n(.*?)```", page.read_text(encoding="utf-8"), flags=re.DOTALL)
-    )
+    if page.parent.name not in ("migrate", "integrations")  # which need files or frameworks
+    for block in documented.blocks(page)
 ]
 
 
@@ -27,13 +27,12 @@ def test_the_readme_and_the_docs_show_python():
 
 @pytest.mark.parametrize("block", BLOCKS)
 def test_a_python_block_of_the_docs_runs(block):
-    if "import pandas" in block:
-        pytest.importorskip("pandas", reason="`make test-integrations` installs pandas")
-    exec(compile(block, "a block of the docs", "exec"), {})
+    documented.run(block)
 
 
 def test_every_example_is_run_by_a_test():
-    source = Path(__file__).read_text()
+    tests = [Path(__file__), *(ROOT / "tests/integrations").glob("test_*.py")]
+    source = "".join(path.read_text(encoding="utf-8") for path in tests)
     for path in (ROOT / "examples").glob("*.py"):
         assert f"examples/{path.name}" in source, path.name
 

@@ -31,6 +31,7 @@ COMMANDS = (
     "neighbors",
     "report",
     "serve",
+    "export",
 )
 
 

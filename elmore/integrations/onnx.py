@@ -1,0 +1,266 @@
+"""Models as ONNX files: for any runtime, without torch or elmore.
+
+    export(elmore.load().bundle, Path("english.onnx"))
+
+A file is built, run by onnxruntime beside torch on sentences of several shapes, and only then
+written. What goes in and out is told by `onnx_graph`, how words become ids by the file itself: its
+metadata has JSON under the name "elmore".
+
+Shapes: N distinct words, L layers (the token layer is one of them), B sentences, T tokens, D width
+of one direction.
+"""
+
+import json
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, Literal, NamedTuple
+
+import numpy as np
+import torch
+from jaxtyping import Float, Int
+
+from elmore import __version__, atomic
+from elmore.embed.lanes import after_boundary
+from elmore.errors import ConfigError, DataError, WeightsError
+from elmore.model.bilm import BiLM, BiLMState
+from elmore.text.characters import ABSENT, Alphabet, ByteAlphabet, Lexicon, WordAlphabet
+from elmore.text.vocabulary import Vocabulary
+from elmore.weights import warm
+from elmore.weights.bundle import Bundle, empty_model
+from elmore.weights.storage import Storage, packed, stored, unpacked
+
+try:
+    import onnxruntime
+    from onnx import helper
+
+    from elmore.integrations.onnx_graph import Network
+except ImportError as error:
+    raise DataError(f"ONNX needs {error.name}: pip install 'elmore[onnx]'") from error
+
+__all__ = ["Report", "export", "feed"]
+
+FORMAT = 1  # of the metadata, and of what goes in and out
+TOLERANCE = 1e-5  # absolute, and relative for what is larger than 1
+
+_MOST_BYTES = 2**31 - 2**20  # a file is one protocol buffer, and those end at 2 GiB
+_WORDS = (
+    "The",
+    "bank",
+    "of",
+    "the",
+    "river",
+    "naïve",
+    "日本語",
+    "x" * 80,
+    "<S>",
+    "can",
+    "n't",
+    ".",
+)
+_SHAPES = ((1,), (4, 0, 9, 1), (0,), (23, 17, 2, 23, 11))  # lengths of sentences, batch by batch
+
+Layers = Float[np.ndarray, "L B T 2*D"]
+
+
+class Report(NamedTuple):
+    """What was written, and what was measured before."""
+
+    num_bytes: int
+    difference: float
+    """The largest between onnxruntime and torch, both with the weights as they are stored."""
+    rounding: float
+    """The largest between the weights as they are stored and as they were; 0 in float32."""
+    cosine: float
+    """The smallest of a word's vectors by the two: 1 where nothing was rounded."""
+
+
+def export(
+    bundle: Bundle,
+    path: Path,
+    *,
+    storage: Storage = "float32",
+    initial_state: Literal["zero", "warm"] = "zero",
+    overwrite: bool = False,
+) -> Report:
+    """Write a model as an ONNX file that gives all its layers, if onnxruntime agrees with torch."""
+    path = Path(path)
+    _refuse(path, overwrite=overwrite)
+    bundle = replace(bundle, model=_copied(bundle, bundle.model.state_dict()))
+    weights = packed(bundle.model.state_dict(), storage)
+    num_bytes = sum(weight.nbytes for weight in weights.values())
+    if num_bytes > _MOST_BYTES:
+        raise WeightsError(
+            f"{path}: the weights take {num_bytes / 1e9:.1f} GB, and an ONNX file ends at 2.1 GB; "
+            "store them smaller, as float16 or int8"
+        )
+    as_stored = replace(bundle, model=_copied(bundle, _unpacked(weights)))
+    start = _start(as_stored, initial_state)
+    data = _file(as_stored, weights, start, name=bundle.card.name or path.stem, storage=storage)
+    expected = list(_by_torch(as_stored, start))
+    difference = _checked(list(_by_onnxruntime(data, bundle.alphabet)), expected, path)
+    was = list(_by_torch(bundle, _start(bundle, initial_state)))
+    path.parent.mkdir(parents=True, exist_ok=True)
+    atomic.write(path, data)
+    return Report(len(data), difference, _apart(expected, was), _cosine(expected, was))
+
+
+def feed(
+    alphabet: Alphabet, sentences: Sequence[Sequence[str]]
+) -> dict[str, Int[np.ndarray, "..."]]:
+    """Give what a session takes for tokenised sentences, without boundaries."""
+    numbers: dict[str, int] = {}
+    index = np.full((len(sentences), max(map(len, sentences), default=0)), ABSENT, np.int64)
+    for row, sentence in zip(index, sentences, strict=True):
+        row[: len(sentence)] = [numbers.setdefault(word, len(numbers)) for word in sentence]
+    characters, words = alphabet.encode(list(numbers))
+    parts = {"index": index, "characters": characters, "words": words}
+    if characters is not None and not numbers:
+        parts["characters"] = np.zeros((0, 0), np.int64)
+    return {name: part for name, part in parts.items() if part is not None}
+
+
+def _refuse(path: Path, *, overwrite: bool) -> None:
+    if path.suffix != ".onnx":
+        raise ConfigError(f"{path}: expected a name that ends in .onnx")
+    if path.is_dir():
+        raise ConfigError(f"{path} is a folder; pass the name of a file")
+    if path.exists() and not overwrite:
+        raise ConfigError(f"{path} exists already; pass another name, or --overwrite")
+
+
+def _copied(bundle: Bundle, weights: dict[str, torch.Tensor]) -> BiLM:
+    """Give the network with these weights in float32, for reading alone."""
+    model = empty_model(bundle.config)
+    plain = {name: weight.detach().cpu().float() for name, weight in weights.items()}
+    model.load_state_dict(plain, assign=True)
+    return model.requires_grad_(False).eval()
+
+
+def _unpacked(weights: dict[str, torch.Tensor]) -> dict[str, torch.Tensor]:
+    names = stored(set(weights)).items()
+    return {name: unpacked(weights.__getitem__, name, scale, "ONNX") for name, scale in names}
+
+
+def _start(bundle: Bundle, initial_state: Literal["zero", "warm"]) -> BiLMState:
+    """Give the state of one sentence that nothing was read of, not even its boundary."""
+    if initial_state == "zero":
+        return bundle.model.zero_state(1, torch.zeros(()))
+    state = warm.warmed(bundle).warm_state
+    assert state is not None
+    return BiLMState(*(part.detach().cpu().float() for part in state))
+
+
+def _file(
+    bundle: Bundle, weights: dict[str, torch.Tensor], start: BiLMState, *, name: str, storage: str
+) -> bytes:
+    """Build the graph and say in its metadata what it is."""
+    alphabet, model = bundle.alphabet, bundle.model
+    parts = alphabet.encode([alphabet.begin, alphabet.end])
+    begin, end = model.tokens(*(None if ids is None else torch.from_numpy(ids) for ids in parts))
+    proto = Network(bundle.config, weights, after_boundary(model, begin, end, start)).proto(name)
+    facts = {
+        "format": FORMAT,
+        "elmore": __version__,
+        "name": name,
+        "language": bundle.card.language,
+        "licence": bundle.card.licence,
+        "storage": storage,
+        "layers": bundle.config.num_layers,
+        "width": bundle.config.width,
+        "alphabet": _spelling(alphabet),
+        "mixes": [mix._asdict() for mix in bundle.mixes],
+    }
+    helper.set_model_props(proto, {"elmore": json.dumps(facts)})
+    return proto.SerializeToString()
+
+
+def _spelling(alphabet: Alphabet) -> dict[str, Any]:
+    """Say how words become ids; see `elmore.text.characters` for what the ids mean."""
+    if isinstance(alphabet, ByteAlphabet):
+        return {
+            "kind": "bytes",
+            "max_characters": alphabet.max_characters,
+            "begin_word": alphabet.begin_word,
+            "end_word": alphabet.end_word,
+            "padding": alphabet.padding,
+            "marks": {
+                alphabet.begin: alphabet.begin_sentence,
+                alphabet.end: alphabet.end_sentence,
+            },
+        }
+    if isinstance(alphabet, WordAlphabet):
+        return {"kind": "words", **_listed(alphabet.vocabulary)}
+    assert isinstance(alphabet, Lexicon)
+    facts: dict[str, Any] = {"kind": "lexicon", "max_characters": alphabet.max_characters}
+    if alphabet.characters is not None:
+        number = {character: i for i, character in enumerate(alphabet.characters)}
+        facts |= {
+            "begin_word": number["<eow>"],  # its authors' order
+            "end_word": number["<bow>"],
+            "padding": number["<pad>"],
+            "unknown_character": number["<oov>"],
+            "characters": list(alphabet.characters),
+            "marks": {mark: number[mark] for mark in (alphabet.begin, alphabet.end)},
+        }
+    return facts | _listed(alphabet.vocabulary)
+
+
+def _listed(vocabulary: Vocabulary | None) -> dict[str, Any]:
+    if vocabulary is None:
+        return {}
+    unknown = vocabulary.words.index(vocabulary.marks.unknown)
+    return {"unknown_word": unknown, "words": list(vocabulary.words)}
+
+
+def _samples() -> Iterator[list[list[str]]]:
+    """Give batches of sentences of several shapes: long words, foreign letters, empty rows."""
+    for lengths in _SHAPES:
+        yield [
+            [_WORDS[(3 * row + 5 * place) % len(_WORDS)] for place in range(length)]
+            for row, length in enumerate(lengths)
+        ]
+
+
+def _by_torch(bundle: Bundle, start: BiLMState) -> Iterator[Layers]:
+    for sentences in _samples():
+        state = BiLMState(*(part.expand(-1, -1, len(sentences), -1) for part in start))
+        with torch.no_grad():
+            stack, _ = bundle.run(sentences, state)
+        yield stack.without_boundaries().states.numpy()
+
+
+def _by_onnxruntime(data: bytes, alphabet: Alphabet) -> Iterator[Layers]:
+    session = onnxruntime.InferenceSession(data, providers=["CPUExecutionProvider"])
+    for sentences in _samples():
+        yield session.run(["layers"], feed(alphabet, sentences))[0]
+
+
+def _checked(found: list[Layers], expected: list[Layers], path: Path) -> float:
+    """Give the largest difference; refuse one that is more than rounding in another order."""
+    for ours, theirs in zip(found, expected, strict=True):
+        close = ours.shape == theirs.shape and np.allclose(ours, theirs, TOLERANCE, TOLERANCE)
+        if not close:
+            apart = f"{_apart([ours], [theirs]):.1e}" if ours.shape == theirs.shape else "shapes"
+            raise WeightsError(
+                f"{path}: not written, since onnxruntime {onnxruntime.__version__} and torch "
+                f"{torch.__version__} differ by {apart}, more than {TOLERANCE:.0e}; try other "
+                "versions of them"
+            )
+    return _apart(found, expected)
+
+
+def _apart(some: list[Layers], others: list[Layers]) -> float:
+    pairs = zip(some, others, strict=True)
+    return max(float(np.abs(a - b).max(initial=0)) for a, b in pairs)
+
+
+def _cosine(some: list[Layers], others: list[Layers]) -> float:
+    """Give the smallest cosine of two vectors of a word, over all layers."""
+    smallest = 1.0
+    for pair in zip(some, others, strict=True):
+        a, b = (layers.astype(np.float64) for layers in pair)
+        lengths = np.linalg.norm(a, axis=-1) * np.linalg.norm(b, axis=-1)
+        there = lengths > 0  # where a sentence is over there is no vector
+        smallest = min(smallest, ((a * b).sum(axis=-1)[there] / lengths[there]).min(initial=1.0))
+    return float(smallest)

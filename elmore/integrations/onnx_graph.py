@@ -1,0 +1,277 @@
+"""A biLM as an ONNX graph of standard operators (opset 18), node by node.
+
+    index (B, T)        which word stands where, -1 where a sentence is over
+    characters (N, C)   each distinct word's letters      } those of the two
+    words (N)           each distinct word's number       } that the model reads
+    layers (L+1, B, T, 2D)
+
+Boundaries are not in the graph: what a direction remembers of the one it begins with is the state
+it starts from, and nobody gets the vector of the one it ends with. Where a row is over, its LSTMs
+go on reading nothing in particular, and what they say of it is made zero at the end.
+
+Shapes: N distinct words, C characters, E character width, F filters, B sentences, T tokens,
+D width of one direction, H cell width, L LSTM layers. Inside, time comes before sentences.
+"""
+
+import numpy as np
+import onnx
+import torch
+from jaxtyping import Shaped
+from onnx import TensorProto, helper, numpy_helper
+from torch import Tensor
+
+from elmore.model.bilm import BACKWARD, BiLMState
+from elmore.model.config import BiLMConfig, CharCNNConfig, LSTMConfig
+from elmore.model.lstm_kernels.reference import whole_bias
+from elmore.weights.storage import SCALE
+
+OPSET = 18
+_IR_VERSION = 8  # what came with the opset: readers of that age take the file
+
+
+class _Nodes:
+    """Operators of one graph in the order they run; a value is known by its name."""
+
+    def __init__(self, prefix: str = "") -> None:
+        self.nodes: list[onnx.NodeProto] = []
+        self._prefix = prefix
+
+    def op(self, kind: str, *inputs: str, name: str = "", **attributes: object) -> str:
+        """Add an operator of one result, and give the name of that."""
+        output = name or f"{self._prefix}{kind}_{len(self.nodes)}"
+        self.nodes.append(helper.make_node(kind, inputs, [output], output, **attributes))
+        return output
+
+    def split(self, value: str, count: int) -> list[str]:
+        """Cut the last axis into equal parts."""
+        name = f"{self._prefix}Split_{len(self.nodes)}"
+        outputs = [f"{name}.{number}" for number in range(count)]
+        attributes = {"axis": -1, "num_outputs": count}
+        self.nodes.append(helper.make_node("Split", [value], outputs, name, **attributes))
+        return outputs
+
+
+class Network(_Nodes):
+    """The graph of one model: its operators and its weights as they lie in the file."""
+
+    def __init__(self, config: BiLMConfig, weights: dict[str, Tensor], start: BiLMState) -> None:
+        """Build it; `weights` are packed for a file, `start` is the state of one sentence."""
+        super().__init__()
+        self.config = config
+        self.initializers: dict[str, onnx.TensorProto] = {}
+        self._packed = weights
+        self._start = start
+        self._build()
+
+    def proto(self, name: str) -> onnx.ModelProto:
+        """Give it as what a file holds."""
+        config, integer, real = self.config, TensorProto.INT64, TensorProto.FLOAT
+        inputs = [helper.make_tensor_value_info("index", integer, ["batch", "time"])]
+        if config.characters is not None:
+            shape = ["words", "letters"]
+            inputs.append(helper.make_tensor_value_info("characters", integer, shape))
+        if config.words is not None:
+            inputs.append(helper.make_tensor_value_info("words", integer, ["words"]))
+        shape = [config.num_layers, "batch", "time", config.width]
+        output = helper.make_tensor_value_info("layers", real, shape)
+        graph = helper.make_graph(
+            self.nodes, name, inputs, [output], list(self.initializers.values())
+        )
+        return helper.make_model(
+            graph,
+            producer_name="elmore",
+            opset_imports=[helper.make_opsetid("", OPSET)],
+            ir_version=_IR_VERSION,
+        )
+
+    def _constant(self, value: Shaped[np.ndarray, "..."], name: str = "") -> str:
+        name = name or f"constant_{len(self.initializers)}"
+        self.initializers[name] = numpy_helper.from_array(np.ascontiguousarray(value), name)
+        return name
+
+    def _integers(self, *values: int) -> str:
+        return self._constant(np.array(values, np.int64))
+
+    def _weight(self, name: str) -> str:
+        """Give a weight in float32 from what is stored; runtimes do that once, when they load."""
+        stored = self._packed[name]
+        value = self._constant(stored.numpy(), name)
+        if stored.dtype == torch.float32:
+            return value
+        value = self.op("Cast", value, to=TensorProto.FLOAT)
+        if stored.dtype != torch.int8:
+            return value
+        scales = self._packed[name + SCALE].float()
+        column = scales.view(-1, *[1] * (stored.dim() - 1)).numpy()
+        return self.op("Mul", value, self._constant(column, name + SCALE))
+
+    def _linear(self, inputs: str, name: str) -> str:
+        weight, bias = (self._weight(f"{name}.{part}") for part in ("weight", "bias"))
+        return self.op("Gemm", inputs, weight, bias, transB=1)
+
+    def _build(self) -> None:
+        index, time = self._a_step_at_least()
+        exists = self.op("GreaterOrEqual", index, self._integers(0))
+        lengths = self.op(
+            "ReduceSum",
+            self.op("Cast", exists, to=TensorProto.INT64),
+            self._integers(1),
+            keepdims=0,
+        )
+        ahead = self.op("Transpose", index, perm=[1, 0])  # (T, B)
+        behind = self.op("ReverseSequence", ahead, lengths)  # each row within its own length
+        # -1 is the last row, whose vector is zero
+        nothing = self._constant(np.zeros((1, self.config.lstm.output_dim), np.float32))
+        words = self.op("Concat", self._tokens(), nothing, axis=0)  # (N+1, D)
+        tokens = self.op("Gather", words, ahead)  # (T, B, D)
+        pairs = zip(
+            self._direction("forward", words, ahead),
+            (
+                self.op("ReverseSequence", hidden, lengths)
+                for hidden in self._direction("backward", words, behind)
+            ),
+            strict=True,
+        )
+        layers = [
+            self.op("Unsqueeze", self.op("Concat", *pair, axis=2), self._integers(0))
+            for pair in ((tokens, tokens), *pairs)
+        ]
+        stack = self.op("Concat", *layers, axis=0)  # (L+1, T, B, 2D)
+        stack = self.op("Transpose", stack, perm=[0, 2, 1, 3])
+        mask = self.op("Cast", exists, to=TensorProto.FLOAT)
+        stack = self.op("Mul", stack, self.op("Unsqueeze", mask, self._integers(2)))
+        self.op("Slice", stack, self._integers(0), time, self._integers(2), name="layers")
+
+    def _a_step_at_least(self) -> tuple[str, str]:
+        """Give the index, with a step of nothing if it has no other, and how many it came with."""
+        batch, time = (self.op("Shape", "index", start=n, end=n + 1) for n in (0, 1))
+        missing = self.op("Max", self.op("Sub", self._integers(1), time), self._integers(0))
+        shape = self.op("Concat", batch, missing, axis=0)
+        nothing = self.op("Expand", self._integers(-1), shape)
+        return self.op("Concat", "index", nothing, axis=1), time
+
+    def _tokens(self) -> str:
+        """Give the context-free vector of each distinct word, (N, D)."""
+        parts = []
+        if self.config.words is not None:
+            parts.append(self.op("Gather", self._weight("tokens.words.weight"), "words"))
+        if self.config.characters is not None:
+            parts.append(self._characters(self.config.characters))
+        joined = parts[0] if len(parts) == 1 else self.op("Concat", *parts, axis=1)
+        return self._linear(joined, "tokens.projection") if self.config.projection else joined
+
+    def _characters(self, config: CharCNNConfig) -> str:
+        """Give the vectors of spelled words, (N, F); see `CharCNN` on how far they are padded."""
+        count = self.op("Shape", "characters", start=0, end=1)
+        width = self._integers(config.widest_filter)
+        shape = self.op("Concat", count, width, axis=0)
+        padding = self.op("Expand", self._integers(config.padding_id), shape)
+        padded = self.op("Concat", "characters", padding, axis=1)
+        zero, one, most = (self._integers(n) for n in (0, 1, config.max_characters))
+        full = self.op("Slice", padded, zero, most, one)
+        spelled = self.op("Gather", self._weight("tokens.characters.embedding.weight"), full)
+        spelled = self.op("Transpose", spelled, perm=[0, 2, 1])  # (N, E, C)
+        found = []
+        for number in range(len(config.filters)):
+            name = f"tokens.characters.convolutions.{number}"
+            filters = [self._weight(f"{name}.{part}") for part in ("weight", "bias")]
+            windows = self.op("Conv", spelled, *filters)  # (N, filters, positions)
+            found.append(self.op("ReduceMax", windows, self._integers(2), keepdims=0))
+        words = self.op("Concat", *found, axis=1)
+        words = self.op("Relu" if config.activation == "relu" else "Tanh", words)
+        for number in range(config.num_highways):
+            name = f"tokens.characters.highways.{number}"
+            gate = self.op("Sigmoid", self._linear(words, f"{name}.gate"))
+            changed = self.op("Relu", self._linear(words, f"{name}.transform"))
+            words = self.op("Add", words, self.op("Mul", gate, self.op("Sub", changed, words)))
+        return words
+
+    def _direction(self, name: str, words: str, places: str) -> list[str]:
+        """Give the output of each LSTM layer of one direction, (T, B, D), as it reads."""
+        batch = self.op("Shape", places, start=1, end=2)
+        outputs: list[str] = []
+        for number in range(self.config.lstm.num_layers):
+            layer = f"{name}_layers.{number}"
+            weight = self._weight(f"{layer}.input")
+            if not outputs:  # what a word says to the first layer it says wherever it stands
+                driven = self.op("Gemm", words, weight, self._bias(layer), transB=1)  # (N+1, 4H)
+                hidden = self._lstm(layer, self.op("Gather", driven, places), batch)
+            else:
+                columns = self.op("Transpose", weight, perm=[1, 0])
+                driven = self.op("Add", self.op("MatMul", outputs[-1], columns), self._bias(layer))
+                hidden = self._lstm(layer, driven, batch)
+                if self.config.lstm.skip_connections:
+                    hidden = self.op("Add", hidden, outputs[-1])
+            outputs.append(hidden)
+        return outputs
+
+    def _bias(self, layer: str) -> str:
+        bias = self._packed[f"{layer}.bias"].float()
+        whole = whole_bias(bias, self.config.lstm.forget_bias)
+        return self._constant(whole.numpy(), f"{layer}.bias")
+
+    def _lstm(self, layer: str, driven: str, batch: str) -> str:
+        """Read from the first token to the last; `driven` is (T, B, 4H)."""
+        direction, number = layer.split("_layers.")
+        state = self._start.of(BACKWARD if direction == "backward" else 0)[int(number)]
+        starts = []
+        for part, value in state._asdict().items():
+            row = self._constant(value.numpy(), f"{layer}.start.{part}")  # (1, width)
+            shape = self.op("Concat", batch, self._integers(value.shape[1]), axis=0)
+            starts.append(self.op("Expand", row, shape))
+        body = _cell(
+            layer,
+            self.config.lstm,
+            self._weight(f"{layer}.recurrent"),
+            self._weight(f"{layer}.projection") if self.config.lstm.projection else None,
+            self._clip(self.config.lstm.cell_clip),
+            self._clip(self.config.lstm.output_clip),
+        )
+        outputs = [f"{layer}.end.output", f"{layer}.end.cell", layer]
+        attributes = {"body": body, "num_scan_inputs": 1}
+        self.nodes.append(helper.make_node("Scan", [*starts, driven], outputs, layer, **attributes))
+        return layer
+
+    def _clip(self, limit: float | None) -> tuple[str, str] | None:
+        if limit is None:
+            return None
+        low, high = (self._constant(np.array(end, np.float32)) for end in (-limit, limit))
+        return low, high
+
+
+def _cell(
+    layer: str,
+    config: LSTMConfig,
+    recurrent: str,
+    projection: str | None,
+    cell_clip: tuple[str, str] | None,
+    output_clip: tuple[str, str] | None,
+) -> onnx.GraphProto:
+    """Give one step of `lstm_kernels.reference`: state in, state out; its weights lie outside."""
+    body = _Nodes(f"{layer}/")
+    output, cell, driven = (f"{layer}/{name}" for name in ("output", "cell", "driven"))
+    gates = body.op("Gemm", output, recurrent, driven, transB=1)
+    i, f, g, o = body.split(gates, 4)
+    kept = body.op("Mul", body.op("Sigmoid", f), cell)
+    new_cell = body.op("Add", kept, body.op("Mul", body.op("Sigmoid", i), body.op("Tanh", g)))
+    if cell_clip is not None:
+        new_cell = body.op("Clip", new_cell, *cell_clip)
+    new_output = body.op("Mul", body.op("Sigmoid", o), body.op("Tanh", new_cell))
+    if projection is not None:
+        new_output = body.op("Gemm", new_output, projection, transB=1)
+        if output_clip is not None:
+            new_output = body.op("Clip", new_output, *output_clip)
+    said = body.op("Identity", new_output)
+    widths = {
+        output: config.output_dim,
+        cell: config.cell_dim,
+        driven: 4 * config.cell_dim,
+        new_output: config.output_dim,
+        new_cell: config.cell_dim,
+        said: config.output_dim,
+    }
+    ports = [
+        helper.make_tensor_value_info(name, TensorProto.FLOAT, ["batch", width])
+        for name, width in widths.items()
+    ]
+    return helper.make_graph(body.nodes, f"{layer}.step", ports[:3], ports[3:])

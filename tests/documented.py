@@ -1,0 +1,23 @@
+"""The Python that stands in the docs, ready to be run."""
+
+import re
+from pathlib import Path
+
+import pytest
+
+# Blocks that import one of these run where it is installed.
+OF_EXTRAS = ("pandas", "onnxruntime", "flair", "keras")
+
+
+def blocks(page: Path) -> list:
+    """The Python blocks of a page, each named by its number."""
+    found = re.findall(r"```python\n(.*?)```", page.read_text(encoding="utf-8"), flags=re.DOTALL)
+    return [pytest.param(block, id=f"{page.name}-{number}") for number, block in enumerate(found)]
+
+
+def run(block: str) -> None:
+    """Run a block, or skip it by the name of what is not here."""
+    for name in OF_EXTRAS:
+        if re.search(rf"^(import|from) {name}\b", block, flags=re.MULTILINE):
+            pytest.importorskip(name, reason=f"`make test-integrations` installs {name}")
+    exec(compile(block, "a block of the docs", "exec"), {})
