@@ -43,7 +43,7 @@ class ElmoModule(InputModule):
         max_seq_length: int | None = None,
         model: ElmoModel | None = None,
         tokenizer: ElmoTokenizer | None = None,
-        **settings: Any,  # noqa: ANN401 -- those of ElmoConfig
+        **settings: Any,  # those of ElmoConfig
     ) -> None:
         super().__init__()
         if model is None or tokenizer is None:
@@ -73,7 +73,7 @@ class ElmoModule(InputModule):
         self,
         inputs: Sequence[str | Sequence[str]],
         prompt: str | None = None,
-        **kwargs: Any,  # noqa: ANN401 -- theirs
+        **kwargs: Any,  # theirs
     ) -> dict[str, Any]:
         """Spell the words of texts; lists of words are taken as they are."""
         texts = [(prompt or "") + text if isinstance(text, str) else text for text in inputs]
@@ -82,7 +82,7 @@ class ElmoModule(InputModule):
             found["prompt_length"] = len(self.tokenizer.tokenize(prompt))
         return dict(found)
 
-    def forward(self, features: dict[str, Any], **kwargs: Any) -> dict[str, Tensor | Any]:  # noqa: ANN401
+    def forward(self, features: dict[str, Any], **kwargs: Any) -> dict[str, Tensor | Any]:
         """Add `token_embeddings` to the features of a batch."""
         out = self.model(features["input_ids"], features["attention_mask"], return_dict=True)
         return {**features, "token_embeddings": out.mixed, "attention_mask": out.mask.long()}
@@ -93,7 +93,7 @@ class ElmoModule(InputModule):
 
     def save(
         self, output_path: str, *args: Any, safe_serialization: bool = True, **kwargs: Any
-    ) -> None:  # noqa: ANN401
+    ) -> None:
         """Save model and tokenizer as transformers has them."""
         self.model.save_pretrained(output_path)
         self.tokenizer.save_pretrained(output_path)
@@ -108,7 +108,7 @@ class ElmoModule(InputModule):
         revision: str | None = None,
         local_files_only: bool = False,
         model_kwargs: dict[str, Any] | None = None,
-        **kwargs: Any,  # noqa: ANN401 -- theirs
+        **kwargs: Any,  # theirs
     ) -> Self:
         """Load from a folder or the hub; `model_kwargs` are those of `from_pretrained`."""
         place: dict[str, Any] = {

@@ -33,7 +33,7 @@ class ElmoConfig(PreTrainedConfig):
         last_only: bool = False,
         classifier_dropout: float = 0.5,
         card: dict[str, Any] | None = None,
-        **kwargs: Any,  # noqa: ANN401 -- whatever transformers knows
+        **kwargs: Any,  # whatever transformers knows
     ) -> None:
         if "model" in kwargs and "alphabet" in kwargs:
             raise ConfigError(

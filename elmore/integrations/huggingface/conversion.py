@@ -6,7 +6,7 @@ a foreign model came with.
 
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, Self
+from typing import TYPE_CHECKING, Any, Literal, Self, cast
 
 import torch
 
@@ -47,7 +47,7 @@ class FromElmore:
         *sources: Source,
         mix: SavedMix | None = None,
         initial_state: Literal["zero", "warm"] = "zero",
-        **settings: Any,  # noqa: ANN401 -- those of ElmoConfig: num_labels, freeze, ...
+        **settings: Any,  # those of ElmoConfig: num_labels, freeze, ...
     ) -> Self:
         """Take the biLM of a model of elmore's; without a name, the bundled one.
 
@@ -58,15 +58,14 @@ class FromElmore:
             bundle = warm.warmed(bundle)
         if mix is not None:
             settings["layer_norm"] = "token" if mix.layer_norm else False
-        made: Any = cls(
-            ElmoConfig(
-                bilm=bundle.config,
-                boundaries=boundaries(bundle.alphabet),
-                initial_state=initial_state,
-                card=config.as_dict(bundle.card),
-                **settings,
-            )
+        made_of = ElmoConfig(
+            bilm=bundle.config,
+            boundaries=boundaries(bundle.alphabet),
+            initial_state=initial_state,
+            card=config.as_dict(bundle.card),
+            **settings,
         )
+        made: Any = cast("Any", cls)(made_of)
         _fill(made.base_model, bundle, mix)
         return made.eval()
 
@@ -98,7 +97,7 @@ def _fill(model: "ElmoModel", bundle: Bundle, mix: SavedMix | None) -> None:
         model.mix.gamma.fill_(mix.gamma)
 
 
-def described(model: Any) -> Bundle:  # noqa: ANN401 -- any model here
+def described(model: Any) -> Bundle:  # any model here
     """Give what a model is as a bundle, all but its alphabet, over its own weights."""
     elmo: ElmoModel = model.base_model
     state = None
@@ -113,7 +112,7 @@ def described(model: Any) -> Bundle:  # noqa: ANN401 -- any model here
     )
 
 
-def bundled(model: Any, tokenizer: "ElmoTokenizer | None") -> Bundle:  # noqa: ANN401 -- any model here
+def bundled(model: Any, tokenizer: "ElmoTokenizer | None") -> Bundle:  # any model here
     """Give a bundle with a copy of the weights: in float32, on the CPU."""
     alphabet = tokenizer.alphabet if tokenizer is not None else ByteAlphabet()
     settings: ElmoConfig = model.config

@@ -37,7 +37,7 @@ class ElmoForTokenClassification(ElmoPreTrainedModel):
         attention_mask: Int[Tensor, "B T"] | None = None,
         labels: Int[Tensor, "B T"] | None = None,
         output_hidden_states: bool | None = None,
-        **kwargs: Any,  # noqa: ANN401 -- what Trainer passes along to the loss
+        **kwargs: Any,  # what Trainer passes along to the loss
     ) -> TokenClassifierOutput:
         """Give `logits` (B, T, K), and the loss over the labels that are not -100."""
         out = self.elmo(input_ids, attention_mask, output_hidden_states, return_dict=True)
@@ -70,7 +70,7 @@ class ElmoForSequenceClassification(ElmoPreTrainedModel):
         attention_mask: Int[Tensor, "B T"] | None = None,
         labels: Int[Tensor, " B"] | Float[Tensor, "B K"] | None = None,
         output_hidden_states: bool | None = None,
-        **kwargs: Any,  # noqa: ANN401 -- what Trainer passes along to the loss
+        **kwargs: Any,  # what Trainer passes along to the loss
     ) -> SequenceClassifierOutput:
         """Give `logits` (B, K), and the loss that `config.problem_type` asks for."""
         out = self.elmo(input_ids, attention_mask, output_hidden_states, return_dict=True)

@@ -42,7 +42,7 @@ class WithCard:
         usage = _USAGE.format(auto=self.auto_class, name=name)
         return ModelCard(f"---\n{data.to_yaml()}\n---\n\n{page(bundle, name, usage=usage)}")
 
-    def save_pretrained(self, save_directory: str | PathLike, *args: Any, **kwargs: Any) -> None:  # noqa: ANN401
+    def save_pretrained(self, save_directory: str | PathLike, *args: Any, **kwargs: Any) -> None:
         """Save as transformers does, and a card beside it."""
         parent: Any = super()
         parent.save_pretrained(save_directory, *args, **kwargs)
@@ -52,7 +52,7 @@ class WithCard:
 
     def _upload_modified_files(
         self, working_dir: str, repo_id: str, files_timestamps: dict, **kwargs: Any
-    ) -> Any:  # noqa: ANN401
+    ) -> Any:
         """Put our card in the place of an empty one; one that the repository has is left alone."""
         path = Path(working_dir) / _CARD
         if not HfApi().file_exists(repo_id, _CARD, token=kwargs.get("token")):

@@ -52,7 +52,7 @@ class ElmoPreTrainedModel(FromElmore, WithCard, PreTrainedModel):
 
     @torch.no_grad()
     def _init_weights(self, module: nn.Module) -> None:
-        """Draw what no file filled: each of our modules knows how it was trained from nothing."""
+        """Draw what a file should have filled and did not: transformers leaves it as memory was."""
         if isinstance(module, ScalarMix):
             nn.init.zeros_(module.weights)
             nn.init.ones_(module.gamma)
@@ -76,6 +76,8 @@ class ElmoModel(ElmoPreTrainedModel):
         start = self.bilm.zero_state(1, torch.empty(0)) if config.initial_state == "warm" else None
         self.register_buffer("warm_output", start.output if start else None)
         self.register_buffer("warm_cell", start.cell if start else None)
+        for weight in self.parameters():
+            weight._is_hf_initialized = not weight.is_meta  # as elmore draws it, if it did
         self.post_init()
         self.train(self.training)
 
@@ -85,7 +87,7 @@ class ElmoModel(ElmoPreTrainedModel):
         input_ids: Int[Tensor, "B T C"],
         attention_mask: Int[Tensor, "B T"] | None = None,
         output_hidden_states: bool | None = None,
-        **kwargs: Any,  # noqa: ANN401 -- what transformers may pass along
+        **kwargs: Any,  # what transformers may pass along
     ) -> ElmoOutput:
         """Run a batch; the mask is 1 where a word is, and may be left out."""
         mask = self._mask(input_ids, attention_mask)

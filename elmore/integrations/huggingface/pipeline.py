@@ -17,9 +17,9 @@ class ElmoTokenClassificationPipeline(TokenClassificationPipeline):
         self,
         sentence: str,
         input_ids: object,
-        scores: Any,  # noqa: ANN401 -- an array (T, K)
-        offset_mapping: Any,  # noqa: ANN401 -- a tensor (T, 2)
-        special_tokens_mask: Any,  # noqa: ANN401 -- an array (T)
+        scores: Any,  # an array (T, K)
+        offset_mapping: Any,  # a tensor (T, 2)
+        special_tokens_mask: Any,  # an array (T)
         aggregation_strategy: object,
         word_ids: Sequence[int | None] | None = None,
         word_to_chars_map: Sequence[tuple[int, int]] | None = None,

@@ -69,7 +69,7 @@ class ElmoTokenizer(PreTrainedTokenizerBase):
         max_characters: int = 50,
         splitter: Literal["penn", "whitespace"] = "penn",
         vocabulary: Vocabulary | None = None,
-        **kwargs: Any,  # noqa: ANN401 -- whatever transformers knows
+        **kwargs: Any,  # whatever transformers knows
     ) -> None:
         if splitter not in _SPLITTERS:
             raise ConfigError(f"splitter must be 'penn' or 'whitespace', found {splitter!r}")
@@ -86,7 +86,7 @@ class ElmoTokenizer(PreTrainedTokenizerBase):
         super().__init__(**saved, characters=letters, **({"pad_token": "<pad>"} | kwargs))
 
     @classmethod
-    def from_elmore(cls, *sources: Source, **settings: Any) -> Self:  # noqa: ANN401
+    def from_elmore(cls, *sources: Source, **settings: Any) -> Self:
         """Take the alphabet of a model of elmore's; without a name, of the bundled one."""
         alphabet = opened(*sources).alphabet
         if isinstance(alphabet, ByteAlphabet):
@@ -107,14 +107,14 @@ class ElmoTokenizer(PreTrainedTokenizerBase):
         text: Text | Sequence[Text],
         text_pair: object = None,
         *,
-        padding_strategy: Any,  # noqa: ANN401 -- an enumeration of theirs
-        truncation_strategy: Any,  # noqa: ANN401 -- likewise
+        padding_strategy: Any,  # an enumeration of theirs
+        truncation_strategy: Any,  # likewise
         max_length: int | None = None,
         is_split_into_words: bool = False,
         pad_to_multiple_of: int | None = None,
         return_tensors: str | None = None,
         return_overflowing_tokens: bool = False,
-        **returned: Any,  # noqa: ANN401 -- return_offsets_mapping and the like
+        **returned: Any,  # return_offsets_mapping and the like
     ) -> BatchEncoding:
         if text_pair is not None:
             raise DataError("ELMo knows no pairs of texts; encode each on its own")
@@ -138,8 +138,8 @@ class ElmoTokenizer(PreTrainedTokenizerBase):
 
     def pad(
         self,
-        encoded_inputs: Any,  # noqa: ANN401 -- a batch, as a list of texts or a dict of columns
-        padding: Any = True,  # noqa: ANN401 -- as theirs
+        encoded_inputs: Any,  # a batch, as a list of texts or a dict of columns
+        padding: Any = True,  # as theirs
         max_length: int | None = None,
         pad_to_multiple_of: int | None = None,
         padding_side: str | None = None,
@@ -215,7 +215,7 @@ class ElmoTokenizer(PreTrainedTokenizerBase):
             data = {key: self._stacked(key, column) for key, column in data.items()}
         return BatchEncoding(data, encoding=found, tensor_type=tensors, n_sequences=1)
 
-    def _stacked(self, key: str, column: list) -> Any:  # noqa: ANN401 -- as it came, where it cannot
+    def _stacked(self, key: str, column: list) -> Any:  # as it came, where it cannot
         """Make one array of equal sentences; also of empty ones, which have no shape of their own.
 
         Unequal ones are left for transformers, which says that padding is wanted.
@@ -228,18 +228,18 @@ class ElmoTokenizer(PreTrainedTokenizerBase):
         shape = [len(column), len(column[0]) if column else 0, *inner.get(key, [])]
         return np.array(column, dtype=np.int64).reshape(shape)
 
-    def tokenize(self, text: str, pair: str | None = None, **ignored: Any) -> list[str]:  # noqa: ANN401
+    def tokenize(self, text: str, pair: str | None = None, **ignored: Any) -> list[str]:
         """Split a string into words."""
         return self._words(text, None).tokens
 
-    def convert_tokens_to_ids(self, tokens: str | list[str]) -> Any:  # noqa: ANN401 -- 0, a row, or rows
+    def convert_tokens_to_ids(self, tokens: str | list[str]) -> Any:  # 0, a row, or rows
         """Spell a word, or several; what pads has the id 0."""
         if isinstance(tokens, str):
             padding = tokens == self.pad_token
             return 0 if padding else spelling.rows(self.alphabet, [tokens])[0].tolist()
         return [self.convert_tokens_to_ids(token) for token in tokens]
 
-    def convert_ids_to_tokens(self, ids: Any, skip_special_tokens: bool = False) -> Any:  # noqa: ANN401
+    def convert_ids_to_tokens(self, ids: Any, skip_special_tokens: bool = False) -> Any:
         """Read a row, or rows; 0 is what pads."""
         ids = _listed(ids)
         if isinstance(ids, int):
@@ -249,7 +249,7 @@ class ElmoTokenizer(PreTrainedTokenizerBase):
         words = [self.convert_ids_to_tokens(row) for row in ids]
         return [word for word in words if not skip_special_tokens or word != self.pad_token]
 
-    def decode(self, token_ids: Any, skip_special_tokens: bool = False, **ignored: Any) -> Any:  # noqa: ANN401
+    def decode(self, token_ids: Any, skip_special_tokens: bool = False, **ignored: Any) -> Any:
         """Read a text, or the texts of a batch, with blanks between words."""
         ids = _listed(token_ids)
         if ids and ids[0] and isinstance(ids[0][0], list):
@@ -269,7 +269,7 @@ class ElmoTokenizer(PreTrainedTokenizerBase):
         self.vocabulary.write(path)
         return (str(path),)
 
-    def _upload_modified_files(self, working_dir: str, *args: Any, **kwargs: Any) -> Any:  # noqa: ANN401
+    def _upload_modified_files(self, working_dir: str, *args: Any, **kwargs: Any) -> Any:
         """Leave the card to the model: transformers would put an empty one in its place."""
         (Path(working_dir) / "README.md").unlink(missing_ok=True)
         return super()._upload_modified_files(working_dir, *args, **kwargs)
@@ -310,5 +310,5 @@ def _is_one(text: Text | Sequence[Text], is_split: bool) -> bool:
     return is_split and not (len(text) and not isinstance(text[0], str))
 
 
-def _listed(values: Any) -> Any:  # noqa: ANN401 -- a tensor, an array, or a list already
+def _listed(values: Any) -> Any:  # a tensor, an array, or a list already
     return values.tolist() if hasattr(values, "tolist") else values
