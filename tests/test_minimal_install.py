@@ -60,7 +60,8 @@ def package(requirement: str) -> str:
     ],
 )
 def test_an_integration_without_its_framework_names_the_extra(monkeypatch, name, package, extra):
-    monkeypatch.setitem(sys.modules, package, None)  # as if it were not installed
+    for module in [package, *(key for key in sys.modules if key.startswith(f"{package}."))]:
+        monkeypatch.setitem(sys.modules, module, None)  # as if it were not installed
     for module in [key for key in sys.modules if key.startswith("elmore.integrations.")]:
         monkeypatch.delitem(sys.modules, module)
     with pytest.raises(

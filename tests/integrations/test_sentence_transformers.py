@@ -51,8 +51,9 @@ def test_texts_have_the_vectors_of_the_embedder_also_after_saving(elmo, pooling,
 
 
 def test_each_word_has_its_vector(elmo):
-    found = made(ElmoModule(elmo)).encode(TEXTS, output_value="token_embeddings")
-    for vectors, sentence in zip(found, elmo.embed(TEXTS), strict=True):
+    texts = [text for text in TEXTS if text]
+    found = made(ElmoModule(elmo)).encode(texts, output_value="token_embeddings")
+    for vectors, sentence in zip(found, elmo.embed(texts), strict=True):
         np.testing.assert_allclose(vectors.numpy(), sentence.vectors, atol=1e-5)
 
 
