@@ -232,6 +232,22 @@ def test_the_ids_of_allennlp_will_do():
         assert torch.equal(model(batch_to_ids(sentences)).mixed, ours)
 
 
+@pytest.mark.gpu
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="this machine has no CUDA device")
+def test_a_gpu_gives_the_same_and_learns():
+    model = ElmoForTokenClassification.from_elmore(initial_state="warm", freeze=False)
+    batch = padded(ElmoTokenizer())
+    with torch.no_grad():
+        expected = model(**batch).logits
+    model.cuda()
+    found = model(**batch.to("cuda"), labels=batch["attention_mask"])
+    torch.testing.assert_close(found.logits.detach().cpu(), expected, atol=1e-4, rtol=0)
+    found.loss.backward()
+    assert model.elmo.mix.weights.grad.any()
+    with torch.autocast("cuda", torch.bfloat16):
+        assert model(**batch).logits.isfinite().all()
+
+
 def test_a_sentence_without_words_has_no_vectors():
     model, tokenizer = ElmoModel(ElmoConfig(bilm=SMALL)).eval(), ElmoTokenizer()
     assert model(**padded(tokenizer, ["", ""])).mixed.shape == (2, 0, 12)
@@ -268,7 +284,9 @@ def test_a_folder_of_elmores_own_is_told_from_one_of_transformers(tmp_path):
     ElmoModel(ElmoConfig(bilm=SMALL)).save_elmore(tmp_path / "folder")
     with pytest.raises(ConfigError, match="use from_elmore in place of from_pretrained"):
         ElmoModel.from_pretrained(tmp_path / "folder")
-    assert ElmoModel.from_elmore(tmp_path / "folder").config.hidden_size == 12
+    ElmoModel.from_elmore(tmp_path / "folder").save_pretrained(tmp_path / "theirs")
+    with pytest.raises(ConfigError, match="written by transformers; load it with"):
+        elmore.load(tmp_path / "theirs")
 
 
 def test_a_foreign_tokenizer_is_refused(tmp_path, rng):
@@ -319,6 +337,9 @@ class TestTheTokenizer:
         assert found.tokens(0) == ["Do", "n't", "go", "."]
         assert found.word_ids(1) == [0, None, None, None]
         assert found.sequence_ids(1) == [0, None, None, None]
+        assert [found.char_to_token(0, place) for place in (0, 4, 5, 8)] == [0, 1, None, 2]
+        assert found.token_to_chars(0, 1) == (2, 5)
+        assert found.token_to_chars(1, 3) is None
         assert found["offset_mapping"].tolist()[0] == [[0, 2], [2, 5], [7, 9], [10, 11]]
         assert found["attention_mask"].tolist() == [[1, 1, 1, 1], [1, 0, 0, 0]]
 

@@ -38,6 +38,15 @@ class Words(NamedTuple):
         """Say of which text each word is: there is but one."""
         return [None if number is None else 0 for number in self.word_ids]
 
+    def char_to_token(self, place: int, sequence: int = 0) -> int | None:
+        """Say which word holds a character of the string."""
+        held = (i for i, (start, end) in enumerate(self.offsets) if start <= place < end)
+        return next(held, None)
+
+    def token_to_chars(self, number: int) -> tuple[int, int] | None:
+        """Say where a word stands."""
+        return None if self.word_ids[number] is None else self.offsets[number]
+
     def padded(self, length: int, pad: str) -> "Words":
         """Add words that are not there."""
         count = max(0, length - len(self.tokens))
