@@ -1,9 +1,12 @@
 """The core works with none of the extras installed."""
 
+import importlib
 import subprocess
 import sys
 import tomllib
 from pathlib import Path
+
+import pytest
 
 ROOT = Path(__file__).parent.parent
 
@@ -47,6 +50,25 @@ CORE = {
 def package(requirement: str) -> str:
     name = requirement.split(">")[0].split("[")[0].split("=")[0].strip()
     return MODULES.get(name, name.replace("-", "_"))
+
+
+@pytest.mark.parametrize(
+    ("name", "package", "extra"),
+    [
+        ("huggingface", "transformers", "hf"),
+        ("sentence_transformers", "sentence_transformers", "hf"),
+    ],
+)
+def test_an_integration_without_its_framework_names_the_extra(monkeypatch, name, package, extra):
+    for module in [package, *(key for key in sys.modules if key.startswith(f"{package}."))]:
+        monkeypatch.setitem(sys.modules, module, None)  # as if it were not installed
+    for module in [key for key in sys.modules if key.startswith("elmore.integrations.")]:
+        monkeypatch.delitem(sys.modules, module)
+    with pytest.raises(
+        ImportError, match=rf"needs {package.replace('_', '-')}: pip install"
+    ) as found:
+        importlib.import_module(f"elmore.integrations.{name}")
+    assert str(found.value).endswith(f"pip install 'elmore[{extra}]'")
 
 
 def test_every_core_room_imports_without_any_extra():

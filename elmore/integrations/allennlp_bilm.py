@@ -17,8 +17,9 @@ from torch import Tensor, nn
 from elmore.embed.carry import CarriedRows
 from elmore.errors import ConfigError, DataError
 from elmore.model.bilm import BiLMState
+from elmore.model.distinct import distinct
 from elmore.model.lstm import GATES
-from elmore.text.characters import ABSENT, ByteAlphabet
+from elmore.text.characters import ByteAlphabet
 from elmore.weights import catalogue, pretrained
 from elmore.weights.bundle import Bundle
 from elmore.weights.convert import allennlp
@@ -151,13 +152,8 @@ def _distinct(
     marks, _ = alphabet.encode([alphabet.begin, alphabet.end])
     marks = torch.from_numpy(marks).to(ids.device)
     marks = nn.functional.pad(marks, (0, ids.shape[2] - marks.shape[1]), value=alphabet.padding)
-    spelled = torch.cat([marks, ids[mask] - 1])  # (2 + tokens, C)
-    words, number = torch.unique(spelled, dim=0, return_inverse=True)
+    index, words = distinct(ids - 1, mask, marks)
     longest = int((words != alphabet.padding).any(dim=0).nonzero().max()) + 1
-    index = number.new_full((len(ids), ids.shape[1] + 2), ABSENT)
-    index[:, 0] = number[0]
-    index[:, 1:-1][mask] = number[2:]
-    index.scatter_(1, mask.sum(dim=1, keepdim=True) + 1, number[1].expand(len(ids), 1))
     return index, words[:, :longest]
 
 

@@ -62,7 +62,9 @@ class ScalarMix(nn.Module):
         self.layer_norm = layer_norm
         self.last_only = last_only
         start = torch.zeros(num_weights) if weights is None else weights
-        self.weights = nn.Parameter(torch.as_tensor(start).float(), requires_grad=trainable)
+        self.weights = nn.Parameter(
+            torch.as_tensor(start, dtype=torch.get_default_dtype()), requires_grad=trainable
+        )
         self.gamma = nn.Parameter(torch.tensor(float(gamma)), requires_grad=trainable)
 
     def forward(

@@ -47,8 +47,9 @@ def lines(facts: dict[str, Any]) -> str:
     return "\n".join(shown)
 
 
-def page(bundle: Bundle, name: str) -> str:
-    """Write the card as Markdown."""
+def page(bundle: Bundle, name: str, *, usage: str | None = None) -> str:
+    """Write the card as Markdown; `usage` is Python that loads the model, if not as a folder."""
+    usage = usage or _usage(name)
     rows = "\n".join(f"| {key} | {_shown(value)} |" for key, value in facts(bundle).items())
     return f"""# {bundle.card.name or name}
 
@@ -59,12 +60,16 @@ A bidirectional language model for contextual word vectors (ELMo, Peters et al. 
 {rows}
 
 ```python
-import elmore
-
-elmo = elmore.load("path/to/{name}")
-print(elmo.embed(["A sentence to embed ."])[0].vectors.shape)
+{usage}
 ```
 {_training(bundle.card.training)}"""
+
+
+def _usage(name: str) -> str:
+    return f"""import elmore
+
+elmo = elmore.load("path/to/{name}")
+print(elmo.embed(["A sentence to embed ."])[0].vectors.shape)"""
 
 
 def _training(training: dict[str, Any] | None) -> str:

@@ -143,6 +143,11 @@ def load(folder: Path) -> Bundle:
 def _settings(path: Path) -> FolderConfig:
     data = config.read_json(path)
     version = data.get("format")
+    if version is None and data.get("model_type") == "elmo":
+        raise ConfigError(
+            f"{path}: written by transformers; load it with elmore.integrations.huggingface, whose "
+            "save_elmore writes a folder of ours"
+        )
     if type(version) is not int or version < 1:
         raise ConfigError(f"{path}: format is {version!r}, expected a number from 1 to {FORMAT}")
     if version > FORMAT:

@@ -1,0 +1,23 @@
+"""Words spelled out in a tensor, to the distinct ones and an index: what a `BiLM` reads.
+
+For callers that have tensors and no strings. No word goes through the convolutions twice.
+
+Shapes: B sentences, T tokens, C ids per word, N distinct words.
+"""
+
+import torch
+from jaxtyping import Bool, Int
+from torch import Tensor
+
+
+def distinct(
+    ids: Int[Tensor, "B T C"], mask: Bool[Tensor, "B T"], marks: Int[Tensor, "2 C"]
+) -> tuple[Int[Tensor, "B T+2"], Int[Tensor, "N C"]]:
+    """Number the distinct words where the mask is true; the two marks begin and end a sentence."""
+    spelled = torch.cat([marks, ids[mask]])  # (2 + tokens, C)
+    words, number = torch.unique(spelled, dim=0, return_inverse=True)
+    index = number.new_full((len(ids), ids.shape[1] + 2), -1)
+    index[:, 0] = number[0]
+    index[:, 1:-1][mask] = number[2:]
+    index.scatter_(1, mask.sum(dim=1, keepdim=True) + 1, number[1].expand(len(ids), 1))
+    return index, words

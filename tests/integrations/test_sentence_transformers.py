@@ -1,0 +1,89 @@
+"""The module for sentence-transformers: `encode` gives what `Embedder.encode` gives."""
+
+import numpy as np
+import pytest
+import torch
+
+import elmore
+from elmore.embed.embedder import Embedder
+from tests.foreign import bilm_options, bilm_weights, many_langs, write_bilm
+
+sentence_transformers = pytest.importorskip(
+    "sentence_transformers", reason="sentence-transformers is not there: make test-integrations"
+)
+
+from sentence_transformers.sentence_transformer.modules import Pooling  # noqa: E402
+
+from elmore.integrations.sentence_transformers import (  # noqa: E402 -- what it needs may be missing
+    ElmoModule,
+)
+
+TEXTS = ["I left it at the bank .", "", "Naïve 日本 🙂 " + "x" * 70, "don't", "One two " * 20]
+
+
+@pytest.fixture(params=["bytes", "lexicon"])
+def elmo(request, tmp_path, rng) -> Embedder:
+    if request.param == "lexicon":
+        many_langs(tmp_path / "model", rng)
+        return elmore.load(tmp_path / "model", device="cpu")
+    options = bilm_options()
+    sources = write_bilm(tmp_path / "model", options, bilm_weights(options, rng))
+    return elmore.load(*sources, device="cpu")
+
+
+def made(module: ElmoModule, pooling: str = "mean"):
+    pool = Pooling(module.get_embedding_dimension(), pooling)
+    return sentence_transformers.SentenceTransformer(modules=[module, pool], device="cpu")
+
+
+@pytest.mark.parametrize("pooling", ["mean", "max"])
+def test_texts_have_the_vectors_of_the_embedder_also_after_saving(elmo, pooling, tmp_path):
+    texts = TEXTS if pooling == "mean" else [text for text in TEXTS if text]  # theirs: -1e9
+    model = made(ElmoModule(elmo), pooling)
+    expected = elmo.encode(texts, pool=pooling)
+    np.testing.assert_allclose(model.encode(texts), expected, atol=1e-5)
+    np.testing.assert_allclose(model.encode(texts[0]), expected[0], atol=1e-5)
+    model.save(str(tmp_path / "saved"))
+    again = sentence_transformers.SentenceTransformer(
+        str(tmp_path / "saved"), trust_remote_code=True, device="cpu"
+    )
+    np.testing.assert_array_equal(again.encode(texts), model.encode(texts))
+
+
+def test_each_word_has_its_vector(elmo):
+    texts = [text for text in TEXTS if text]
+    found = made(ElmoModule(elmo)).encode(texts, output_value="token_embeddings")
+    for vectors, sentence in zip(found, elmo.embed(texts), strict=True):
+        np.testing.assert_allclose(vectors.numpy(), sentence.vectors, atol=1e-5)
+
+
+def test_words_may_be_given_prompts_are_read_and_long_texts_cut(elmo):
+    model = made(ElmoModule(elmo, max_seq_length=3))
+    words = [["One", "two"], ["three"]]
+    np.testing.assert_allclose(model.encode(words), elmo.encode(words), atol=1e-5)
+    cut = model.encode(["One two three four"])
+    np.testing.assert_allclose(cut, elmo.encode(["One two three"]), atol=1e-5)
+    prompted = model.encode(["three"], prompt="One two ")
+    np.testing.assert_allclose(prompted, elmo.encode(["One two three"]), atol=1e-5)
+    model[1].include_prompt = False
+    without = model.encode(["three"], prompt="One two ")
+    last = elmo.embed(["One two three"])[0].vectors[2:]
+    np.testing.assert_allclose(without, last, atol=1e-5)
+
+
+@pytest.mark.parametrize("freeze", [True, False])
+def test_a_loss_reaches_what_learns(elmo, freeze):
+    model = made(ElmoModule(elmo, freeze=freeze)).train()
+    features = model.preprocess(["One two", "three"])
+    vectors = model(features)["sentence_embedding"]
+    torch.nn.functional.cosine_similarity(vectors[0], vectors[1], dim=0).backward()
+    module = model[0].model
+    assert module.mix.weights.grad.any()
+    assert any(weight.grad is not None for weight in module.bilm.parameters()) is not freeze
+
+
+def test_the_bundled_model_finds_what_is_alike():
+    model = made(ElmoModule())
+    texts = ["A man plays the guitar .", "Someone plays a violin .", "Prices rose by two percent ."]
+    found = model.similarity(model.encode(texts), model.encode(texts))
+    assert found[0, 1] > found[0, 2]
