@@ -7,7 +7,7 @@ Shapes: N texts, T tokens of a text, F features.
 
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
-from typing import Any, Literal, Self
+from typing import Any, Literal, Self, cast
 
 try:
     from sklearn.base import (
@@ -181,7 +181,7 @@ class ElmoVectorizer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEsti
 
     def __getstate__(self) -> dict[str, Any]:
         """Leave the weights out: they come with the model again."""
-        state = super().__getstate__()
+        state = cast("dict[str, Any]", super().__getstate__())
         return {name: part for name, part in state.items() if name != "_loaded"}
 
     def __sklearn_clone__(self) -> Self:
