@@ -10,6 +10,7 @@ Shapes: L layers (the token layer is one of them), T tokens of a Doc, D width.
 
 import itertools
 import json
+import os
 import tempfile
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
@@ -18,6 +19,7 @@ from typing import Any
 
 import numpy as np
 import srsly
+import torch
 from jaxtyping import Float
 from spacy.tokens import Doc, Token
 
@@ -52,6 +54,7 @@ class DocReader:
             "token_budget": batch_tokens,
         }
         self._is_bundled = self._sources == [catalogue.BUNDLED]
+        self._process = os.getpid()
         self._embedder: Embedder | None = None
 
     @property
@@ -67,6 +70,9 @@ class DocReader:
 
     def read(self, docs: Iterable[Doc], layers: Layers) -> list[Float[np.ndarray, "*L T D"]]:
         """Give a vector for each token of each Doc; whitespace is not read, and gets zeros."""
+        if os.getpid() != self._process:  # `n_process=2` forks, and torch's threads stay behind
+            torch.set_num_threads(1)
+            self._process = os.getpid()
         docs = list(docs)
         texts = [_sentences(doc) for doc in docs]
         embedder = self.embedder
