@@ -5,9 +5,9 @@ python examples/scikit_learn.py
 
 from sklearn.linear_model import LogisticRegression
 from sklearn.pipeline import make_pipeline
-from sklearn.preprocessing import FunctionTransformer, StandardScaler
+from sklearn.preprocessing import StandardScaler
 
-import elmore
+from elmore.integrations.sklearn import ElmoVectorizer
 
 PRAISE = [
     "A wonderful film with a great cast .",
@@ -29,10 +29,7 @@ NEW = ["A great and moving story .", "The worst film of the year ."]
 
 
 def main() -> None:
-    elmo = elmore.load()
-    classifier = make_pipeline(
-        FunctionTransformer(elmo.encode), StandardScaler(), LogisticRegression(C=0.1)
-    )
+    classifier = make_pipeline(ElmoVectorizer(), StandardScaler(), LogisticRegression(C=0.1))
     classifier.fit(PRAISE + BLAME, ["praise"] * len(PRAISE) + ["blame"] * len(BLAME))
     for sentence, verdict in zip(NEW, classifier.predict(NEW), strict=True):
         print(f"  {verdict:7} {sentence}")

@@ -1,0 +1,144 @@
+"""What both sides of spaCy share: a model that is loaded when first needed, reads Docs, is saved.
+
+spaCy builds a pipeline from its config first and hands it what was saved afterwards, maybe on a
+machine where the path in the config leads nowhere. So nothing is loaded before it is asked for, and
+the weights travel with the pipeline; but for those that come with the package, of which a digest is
+enough.
+
+Shapes: L layers (the token layer is one of them), T tokens of a Doc, D width.
+"""
+
+import itertools
+import json
+import os
+import tempfile
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import srsly
+import torch
+from jaxtyping import Float
+from spacy.tokens import Doc, Token
+
+from elmore import atomic
+from elmore.embed.embedder import Embedder
+from elmore.embed.job import model_digest
+from elmore.embed.layers import Layers
+from elmore.errors import DataError, WeightsError
+from elmore.model.precision import Precision
+from elmore.weights import catalogue, folder, pretrained
+from elmore.weights.bundle import Bundle
+
+_SETTINGS = "elmore.json"
+_MODEL = "model"
+
+
+class DocReader:
+    """A model that reads Docs by spaCy's own tokens, and by its sentences where they are set."""
+
+    def __init__(
+        self,
+        model: str | Sequence[str] = catalogue.BUNDLED,
+        *,
+        device: str = "auto",
+        precision: Precision = "exact",
+        batch_tokens: int = 16384,
+    ) -> None:
+        self._sources = [model] if isinstance(model, str) else list(model)
+        self._options: dict[str, Any] = {
+            "device": device,
+            "precision": precision,
+            "token_budget": batch_tokens,
+        }
+        self._is_bundled = self._sources == [catalogue.BUNDLED]
+        self._process = os.getpid()
+        self._embedder: Embedder | None = None
+
+    @property
+    def embedder(self) -> Embedder:
+        """The model, loaded the first time it is asked for."""
+        if self._embedder is None:
+            self._use(pretrained.load(*self._sources))
+        assert self._embedder is not None
+        return self._embedder
+
+    def _use(self, bundle: Bundle) -> None:
+        self._embedder = Embedder(replace(bundle, softmax=None), **self._options)
+
+    def read(self, docs: Iterable[Doc], layers: Layers) -> list[Float[np.ndarray, "*L T D"]]:
+        """Give a vector for each token of each Doc; whitespace is not read, and gets zeros."""
+        if os.getpid() != self._process:  # `n_process=2` forks, and torch's threads stay behind
+            torch.set_num_threads(1)
+            self._process = os.getpid()
+        docs = list(docs)
+        texts = [_sentences(doc) for doc in docs]
+        embedder = self.embedder
+        found = iter(embedder.embed(itertools.chain.from_iterable(texts), layers=layers))
+        every = (embedder.num_layers,) if layers == "all" else ()
+        rows = []
+        for doc, text in zip(docs, texts, strict=True):
+            vectors = np.zeros((*every, len(doc), embedder.width), np.float32)
+            parts = [sentence.vectors for sentence in itertools.islice(found, len(text))]
+            if parts:
+                words = [not token.is_space for token in doc]
+                vectors[..., words, :] = np.concatenate(parts, axis=-2)
+            rows.append(vectors)
+        return rows
+
+    def to_disk(self, path: Path) -> None:
+        """Write what the model can be had from again, into a folder."""
+        path.mkdir(parents=True, exist_ok=True)
+        bundle = self.embedder.bundle
+        digest = model_digest(bundle) if self._is_bundled else None
+        if not self._is_bundled:
+            folder.save(bundle, path / _MODEL, overwrite=True)
+        atomic.write(path / _SETTINGS, json.dumps({"bundled": digest}).encode())
+
+    def from_disk(self, path: Path) -> None:
+        """Take the model that `to_disk` wrote, whatever the config says."""
+        try:
+            digest = json.loads((path / _SETTINGS).read_bytes())["bundled"]
+        except (OSError, ValueError, KeyError, TypeError) as error:
+            raise DataError(
+                f"{path / _SETTINGS}: not what elmore wrote ({error}); save the pipeline again"
+            ) from error
+        self._is_bundled = digest is not None
+        bundle = pretrained.load(*([] if self._is_bundled else [path / _MODEL]))
+        if self._is_bundled and model_digest(bundle) != digest:
+            raise WeightsError(
+                f"{path}: this pipeline was made with another model than the one that comes with "
+                "this elmore; install the elmore it was made with"
+            )
+        self._use(bundle)
+
+    def to_bytes(self) -> bytes:
+        """Give the files of `to_disk` as one string of bytes."""
+        with tempfile.TemporaryDirectory(prefix="elmore-") as place:
+            self.to_disk(Path(place))
+            found = {name: Path(place) / name for name in _names()}
+            files = {name: path.read_bytes() for name, path in found.items() if path.is_file()}
+        return srsly.msgpack_dumps(files)
+
+    def from_bytes(self, data: bytes) -> None:
+        """Take the model that `to_bytes` gave."""
+        files = srsly.msgpack_loads(data)
+        with tempfile.TemporaryDirectory(prefix="elmore-") as place:
+            (Path(place) / _MODEL).mkdir()
+            for name in _names() & set(files):
+                (Path(place) / name).write_bytes(files[name])
+            self.from_disk(Path(place))
+
+
+def _names() -> set[str]:
+    """Say which files there may be: what came from elsewhere must not name others."""
+    return {_SETTINGS, *(f"{_MODEL}/{name}" for name in folder.FILES)}
+
+
+def _sentences(doc: Doc) -> list[list[str]]:
+    """Give the words of each sentence, or of the whole Doc where nobody has set sentences."""
+    parts: Iterable[Iterable[Token]] = doc.sents if doc.has_annotation("SENT_START") else [doc]
+    words = ([token.text for token in part if not token.is_space] for part in parts)
+    return [sentence for sentence in words if sentence]

@@ -1,0 +1,290 @@
+"""ElmoVectorizer among scikit-learn's own parts, and under its own checks."""
+
+import os
+import pickle
+import re
+import shutil
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import elmore
+from elmore.errors import ConfigError, DataError, WeightsError
+from elmore.tasks.sst import data
+from elmore.weights import folder as folders
+from tests.foreign import bilm_options, bilm_weights, write_bilm
+
+pytest.importorskip("sklearn", reason="scikit-learn is not installed: make test-integrations")
+
+import joblib
+from sklearn.base import clone
+from sklearn.compose import ColumnTransformer
+from sklearn.exceptions import NotFittedError
+from sklearn.feature_extraction.text import TfidfVectorizer
+from sklearn.linear_model import LogisticRegression
+from sklearn.model_selection import GridSearchCV, cross_val_score
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
+from sklearn.utils.estimator_checks import parametrize_with_checks
+from sklearn.utils.validation import validate_data
+
+from elmore.integrations.sklearn import ElmoVectorizer
+
+PAGE = Path(__file__).parents[2] / "docs/integrations/scikit-learn.md"
+TEXTS = ["I left it at the bank.", "A naïve 日本 word", "", "One.", "The play was sold out. Pity."]
+LABELS = ["a", "b", "a", "b"]
+
+
+def tiny(place: Path, seed: int = 0) -> str:
+    settings = bilm_options()
+    weights = bilm_weights(settings, np.random.default_rng(seed))
+    place.mkdir(exist_ok=True)
+    folders.save(elmore.load(*write_bilm(place, settings, weights)).bundle, place / "tiny")
+    return str(place / "tiny")
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory) -> str:
+    return tiny(tmp_path_factory.mktemp("model"))
+
+
+@pytest.fixture(scope="module")
+def elmo(folder):
+    return elmore.load(folder)
+
+
+class ColumnsOfNumbers(ElmoVectorizer):
+    """Reads numbers as they are written, so that scikit-learn's checks have something to give."""
+
+    def _columns(self, X, *, reset):
+        return [[str(x) for x in column] for column in validate_data(self, X, reset=reset).T]
+
+    def __sklearn_tags__(self):
+        tags = super().__sklearn_tags__()
+        tags.input_tags.one_d_array = False
+        return tags
+
+
+NUMBERS = "it gives numbers, and numbers are refused: they are no text"
+EXPECTED = dict.fromkeys(
+    (
+        "check_fit_score_takes_y",
+        "check_estimators_overwrite_params",
+        "check_dont_overwrite_parameters",
+        "check_estimators_fit_returns_self",
+        "check_readonly_memmap_input",
+        "check_n_features_in_after_fitting",
+        "check_positive_only_tag_during_fit",
+        "check_estimators_dtypes",
+        "check_dtype_object",
+        "check_pipeline_consistency",
+        "check_estimators_nan_inf",
+        "check_estimator_sparse_array",
+        "check_estimators_pickle",
+        "check_f_contiguous_array_estimator",
+        "check_transformer_data_not_an_array",
+        "check_transformer_general",
+        "check_methods_sample_order_invariance",
+        "check_methods_subset_invariance",
+        "check_fit2d_1sample",
+        "check_fit2d_1feature",
+        "check_dict_unchanged",
+        "check_fit_idempotent",
+        "check_fit_check_is_fitted",
+        "check_n_features_in",
+        "check_fit2d_predict1d",
+    ),
+    NUMBERS,
+)
+
+
+@parametrize_with_checks(
+    [ElmoVectorizer()], expected_failed_checks=lambda _: EXPECTED, xfail_strict=True
+)
+def test_it_keeps_the_conventions_that_can_be_checked_without_texts(estimator, check, folder):
+    check(clone(estimator).set_params(model=folder))
+
+
+TOO_FEW = {"check_fit2d_1sample": "a pooling is learned from two texts or more"}
+
+
+@parametrize_with_checks(
+    [ColumnsOfNumbers(), ColumnsOfNumbers(pool="learned")],
+    expected_failed_checks=lambda estimator: TOO_FEW if estimator.pool == "learned" else {},
+    xfail_strict=True,
+)
+def test_it_keeps_all_conventions_once_numbers_are_written_out(estimator, check, folder):
+    check(clone(estimator).set_params(model=folder))
+
+
+@pytest.mark.parametrize("layers", ["average", "top", 1])
+@pytest.mark.parametrize("pool", ["mean", "max"])
+@pytest.mark.parametrize("count", [1, 30])  # of the texts: few go another way than many
+def test_vectors_are_those_of_the_embedder(folder, elmo, layers, pool, count):
+    texts = TEXTS * count
+    found = ElmoVectorizer(folder, layers=layers, pool=pool).fit_transform(texts)
+    assert found.dtype == np.float32
+    np.testing.assert_allclose(found, elmo.encode(texts, layers=layers, pool=pool), atol=1e-5)
+
+
+def test_all_layers_stand_side_by_side(folder, elmo):
+    found = ElmoVectorizer(folder, layers="all").fit(TEXTS).transform(TEXTS)
+    expected = np.hstack([elmo.encode(TEXTS, layers=layer) for layer in range(3)])
+    np.testing.assert_allclose(found, expected, atol=1e-5)
+
+
+def test_a_pooling_is_learned_from_the_texts_of_fit(folder, elmo):
+    vectorizer = ElmoVectorizer(folder, pool="learned", remove=1)
+    found = vectorizer.fit_transform(TEXTS)
+    pool = elmo.learn_pooling(TEXTS, remove=1)
+    np.testing.assert_allclose(found, elmo.encode(TEXTS, pool=pool), atol=1e-5)
+    new = ["Something else."]
+    np.testing.assert_allclose(vectorizer.transform(new), elmo.encode(new, pool=pool), atol=1e-5)
+    np.testing.assert_allclose(clone(vectorizer).fit(TEXTS).transform(TEXTS), found, atol=1e-5)
+
+
+def test_sentences_may_run_on_their_own(folder, elmo):
+    pytest.importorskip("sentencex")
+    found = ElmoVectorizer(folder, split_sentences=True).fit_transform(TEXTS[4:])
+    (sentence,) = elmo.embed(TEXTS[4:], split_sentences=True)
+    np.testing.assert_allclose(found[0], sentence.vectors.mean(axis=0), atol=1e-5)
+
+
+def test_texts_come_in_any_shape_that_holds_strings(folder, elmo):
+    expected = elmo.encode(TEXTS)
+    vectorizer = ElmoVectorizer(folder).fit(TEXTS)
+    for texts in (tuple(TEXTS), iter(TEXTS), np.array(TEXTS), np.array(TEXTS, dtype=object)):
+        np.testing.assert_allclose(vectorizer.transform(texts), expected, atol=1e-5)
+    column = np.array(TEXTS)[:, None]
+    np.testing.assert_allclose(vectorizer.transform(column), expected, atol=1e-5)
+    tokens = [["a", "list"], ["of", "tokens"]]
+    np.testing.assert_allclose(vectorizer.transform(tokens), elmo.encode(tokens), atol=1e-5)
+    assert vectorizer.transform([]).shape == (0, elmo.width)
+
+
+def test_columns_of_a_table_stand_side_by_side(folder, elmo):
+    table = np.array([TEXTS, TEXTS[::-1]]).T
+    vectorizer = ElmoVectorizer(folder)
+    expected = np.hstack([elmo.encode(TEXTS), elmo.encode(TEXTS[::-1])])
+    np.testing.assert_allclose(vectorizer.fit_transform(table), expected, atol=1e-5)
+    names = vectorizer.get_feature_names_out()
+    assert list(names[:2]) == ["elmovectorizer0", "elmovectorizer1"]
+    assert len(names) == expected.shape[1]
+    with pytest.raises(DataError, match="fitted on 2 columns of texts, and is given 1"):
+        vectorizer.transform(TEXTS)
+
+
+def test_frames_go_in_and_come_out(folder, elmo):
+    pandas = pytest.importorskip("pandas", reason="`make test-integrations` installs pandas")
+    frame = pandas.DataFrame({"text": TEXTS, "stars": range(len(TEXTS))}, index=list("abcde"))
+    vectorizer = ElmoVectorizer(folder).set_output(transform="pandas")
+    found = clone(vectorizer).fit_transform(frame["text"])  # a clone keeps the wish
+    assert list(found.index) == list(frame.index)
+    np.testing.assert_allclose(found.to_numpy(), elmo.encode(TEXTS), atol=1e-5)
+    for column in ("text", ["text"]):
+        both = ColumnTransformer(
+            [("words", vectorizer, column), ("rest", "passthrough", ["stars"])]
+        )
+        both.set_output(transform="pandas")
+        assert both.fit_transform(frame).shape == (len(TEXTS), elmo.width + 1)
+    with pytest.raises(DataError, match=r"text 1 is .*missing"):
+        vectorizer.fit(pandas.Series(["one", None]))
+
+
+def test_a_column_transformer_takes_a_column_of_an_array(folder, elmo):
+    table = np.array([TEXTS, ["x"] * 5], dtype=object).T
+    for column in (0, [0]):
+        found = ColumnTransformer([("words", ElmoVectorizer(folder), column)]).fit_transform(table)
+        np.testing.assert_allclose(found, elmo.encode(TEXTS), atol=1e-5)
+
+
+def test_a_grid_is_searched_by_two_processes(folder):
+    texts, labels = TEXTS[:4] * 4, LABELS * 4
+    chain = make_pipeline(ElmoVectorizer(folder), StandardScaler(), LogisticRegression())
+    grid = {
+        "elmovectorizer__layers": ["average", "all", 1],
+        "elmovectorizer__pool": ["mean", "learned"],
+    }
+    search = GridSearchCV(chain, grid, cv=2, n_jobs=2, error_score="raise").fit(texts, labels)
+    assert search.best_score_ == 1.0
+    assert list(search.predict(TEXTS[:4])) == LABELS
+
+
+def test_a_pickle_leaves_the_weights_out_and_finds_them_again(tmp_path):
+    place = tiny(tmp_path / "model")
+    fitted = make_pipeline(ElmoVectorizer(place), LogisticRegression()).fit(TEXTS[:4], LABELS)
+    joblib.dump(fitted, tmp_path / "fitted.joblib")
+    weights = Path(place, "model.safetensors").stat().st_size
+    assert len(pickle.dumps(fitted[0])) < weights / 4
+    loaded = joblib.load(tmp_path / "fitted.joblib")
+    np.testing.assert_array_equal(loaded.predict_proba(TEXTS), fitted.predict_proba(TEXTS))
+    shutil.rmtree(place)
+    tiny(tmp_path / "model", seed=1)
+    with pytest.raises(WeightsError, match="not those this vectorizer was fitted with"):
+        joblib.load(tmp_path / "fitted.joblib").predict(TEXTS)
+
+
+def test_an_embedder_is_shared_by_clones(elmo):
+    vectorizer = ElmoVectorizer(elmo).fit(TEXTS)
+    copy = clone(vectorizer)
+    assert copy.model is elmo
+    with pytest.raises(NotFittedError):
+        copy.transform(TEXTS)
+    again = pickle.loads(pickle.dumps(vectorizer))
+    np.testing.assert_array_equal(again.transform(TEXTS), vectorizer.transform(TEXTS))
+
+
+@pytest.mark.parametrize(
+    ("texts", "sentence"),
+    [
+        ("one text", r"pass \['one text'\] for one"),
+        (["one", None], "text 1 is None; expected a string"),
+        ([1.5], "text 0 is 1.5"),
+        (np.array([1.5]), "text 0 is "),
+        ([["a", 2]], "expected tokens that are strings, found 2"),
+    ],
+)
+def test_what_is_no_text_is_refused_in_a_sentence(folder, texts, sentence):
+    with pytest.raises(DataError, match=sentence):
+        ElmoVectorizer(folder).fit_transform(texts)
+
+
+@pytest.mark.parametrize(
+    "wrong", [{"layers": 3}, {"layers": "best"}, {"pool": "median"}, {"precision": "exakt"}]
+)
+def test_what_cannot_be_meant_is_refused(folder, wrong):
+    with pytest.raises(ConfigError, match=re.escape(str(*wrong.values()))):
+        ElmoVectorizer(folder, **wrong).fit_transform(TEXTS)
+
+
+@pytest.mark.timeout(300)
+def test_praise_is_told_from_blame_better_than_by_counting_words():
+    """Films of the Stanford Sentiment Treebank, from 300 sentences."""
+    if "ELMORE_DATA" not in os.environ:
+        pytest.skip("ELMORE_DATA is not set: the sentences about films are not here")
+    place = Path(os.environ["ELMORE_DATA"]) / "tasks/sst"
+    train, test = (
+        [read[i] for i in range(0, len(read), len(read) // 300)][:300]
+        for read in (data.read(place / f"{part}.txt.xz", classes=2) for part in ("train", "test"))
+    )
+
+    def score(*steps) -> float:
+        sides = [
+            ([" ".join(s.tokens) for s in part], [s.label for s in part]) for part in (train, test)
+        ]
+        return make_pipeline(*steps).fit(*sides[0]).score(*sides[1])
+
+    words = score(TfidfVectorizer(), LogisticRegression())
+    vectors = ElmoVectorizer(precision="fast")
+    assert score(vectors, StandardScaler(), LogisticRegression(C=0.01)) > words + 0.02
+
+
+def test_cross_validation_is_one_line(folder):
+    chain = make_pipeline(ElmoVectorizer(folder), LogisticRegression())
+    assert len(cross_val_score(chain, TEXTS[:4] * 3, LABELS * 3, cv=3)) == 3
+
+
+@pytest.mark.parametrize("block", re.findall(r"```python\n(.*?)```", PAGE.read_text(), re.DOTALL))
+def test_the_python_of_the_page_runs(block):
+    exec(compile(block, str(PAGE), "exec"), {})
