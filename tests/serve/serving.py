@@ -10,6 +10,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any, NamedTuple
 
+import numpy as np
+
 from elmore.embed.embedder import Embedder
 from elmore.errors import DataError
 from elmore.serve import app, server
@@ -80,6 +82,21 @@ def read_all(connection: socket.socket) -> bytes:
     return found
 
 
+def read_one(connection: socket.socket) -> bytes:
+    """Read one answer of a connection that stays open."""
+    found = b""
+    while (end := _end(found)) is None or len(found) < end:
+        piece = connection.recv(65536)
+        assert piece, "it was cut"
+        found += piece
+    return found
+
+
+def _end(answer: bytes) -> int | None:
+    head, blank, _ = answer.lower().partition(b"\r\n\r\n")
+    return len(head) + 4 + int(head.split(b"content-length: ")[1].split()[0]) if blank else None
+
+
 @contextmanager
 def served(
     engine: Engine, *, limits: Limits | None = None, token: str | None = None
@@ -88,7 +105,7 @@ def served(
     limits = limits or Limits()
     listening = server.listening("127.0.0.1", 0)
     application = app.create(engine, limits=limits, token=token)
-    running = server.server(application, header_seconds=limits.header_seconds)
+    running = server.server(application, limits)
     thread = threading.Thread(target=lambda: asyncio.run(running.serve(sockets=[listening])))
     thread.start()
     try:
@@ -120,8 +137,9 @@ class SmallIndex:
     """Every word of two sentences is equally near to everything."""
 
     LINES = (["two", "ships", "wait", "."], ["a", "storm", "comes", "."])
+    layer = "top"
 
-    def search(self, tokens: list[str], position: int, k: int) -> list[Use]:
+    def like(self, vector: np.ndarray, tokens: list[str], k: int) -> list[Use]:
         uses = [
             Use(word, words, place, 0.5, line)
             for line, words in enumerate(self.LINES)
