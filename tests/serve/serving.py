@@ -1,9 +1,13 @@
-"""A server in a thread of this process, on a free port, and a client that hides nothing."""
+"""Servers in a thread or a process of their own, and a client that hides nothing."""
 
 import asyncio
 import http.client
 import json
+import os
+import re
 import socket
+import subprocess
+import sys
 import threading
 import time
 from collections.abc import Iterator
@@ -115,6 +119,35 @@ def served(
         running.should_exit = True
         thread.join(timeout=60)
         assert not thread.is_alive()
+
+
+class Process:
+    """The command, and the address it says it listens on."""
+
+    def __init__(self, *arguments: str, **environment: str) -> None:
+        self.process = subprocess.Popen(
+            [sys.executable, "-m", "elmore", "serve", *arguments, "--port", "0"],
+            stderr=subprocess.PIPE,
+            text=True,
+            env={**os.environ, "OMP_NUM_THREADS": "1", **environment},
+        )
+        first = self.process.stderr.readline()
+        found = re.fullmatch(r"listening on http://127\.0\.0\.1:(\d+)\n", first)
+        assert found, first + self.process.stderr.read()
+        self.port = int(found[1])
+
+    def collect(self, lines: list[str]) -> threading.Thread:
+        """Read what it says from now on, so that it is never held up by us."""
+        reading = threading.Thread(target=lambda: lines.extend(self.process.stderr))
+        reading.start()
+        return reading
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        self.process.kill()
+        self.process.communicate()
 
 
 def until(true: Any, seconds: float = 60) -> None:

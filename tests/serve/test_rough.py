@@ -66,6 +66,35 @@ def test_wrong_types_are_422_and_named(client, body, said):
     assert said in sentence(answer)
 
 
+@pytest.mark.parametrize(
+    ("key", "named"),
+    [
+        ("more-texts", "'more-texts'"),
+        ("texts[0]", "'texts[0]'"),
+        ("call()", "'call()'"),
+        ("two\nlines", r"'two\nlines'"),
+        ("größe", r"'gr\xf6\xdfe'"),
+        ("", "''"),
+        ("k" * 10_000, "'" + "k" * 39 + "..."),
+        ("\n" * 10_000, "'" + r"\n" * 19 + "\\..."),
+    ],
+)
+def test_a_key_that_is_not_known_is_named_whatever_it_is(client, key, named):
+    answer = client.post("/encode", {"texts": ["a"], key: 1})
+    assert answer.status == 422
+    assert sentence(answer) == f"{named}: extra inputs are not permitted, found 1"
+
+
+def test_what_was_sent_is_quoted_on_one_line_and_cut(client):
+    answer = client.post("/encode", {"texts": "a\n" * 5000})
+    assert answer.status == 422
+    assert sentence(answer).startswith(r"texts: input should be a valid list, found 'a\na\n")
+    assert len(sentence(answer)) < 100
+    answer = client.send("X" * 5000, "/embed")
+    assert answer.status == 405
+    assert len(sentence(answer)) < 100
+
+
 def test_deep_and_huge_numbers_do_no_harm(client):
     assert client.post("/encode", b"[" * 100_000).status in (400, 422)
     assert client.post("/neighbors", b'{"text": "[a]", "k": %b}' % (b"9" * 5000)).status in (
