@@ -90,7 +90,8 @@ class _Desk:
 
     async def result(self, request: Request, kind: str, work: Any, tokens: int) -> Any:  # noqa: ANN401
         """Wait for the result; give up when the client went away or the time is over."""
-        job = asyncio.ensure_future(self.batcher.submit(kind, work, tokens + 2))
+        size = tokens + 2  # for a request without a text is work too
+        job = asyncio.ensure_future(self.batcher.submit(kind, work, size))
         gone = asyncio.ensure_future(_gone(request))
         try:
             await asyncio.wait(

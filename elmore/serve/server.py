@@ -56,10 +56,10 @@ def listening(host: str, port: int) -> socket.socket:
     Who comes early waits at the door.
     """
     try:
-        family, _, _, _, address = socket.getaddrinfo(
+        family, kind, protocol, _, address = socket.getaddrinfo(
             host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
         )[0]
-        found = socket.socket(family)
+        found = socket.socket(family, kind, protocol)  # asyncio sends at once where it knows TCP
         try:
             found.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
             found.bind(address)

@@ -9,6 +9,7 @@ from contextlib import contextmanager
 import pytest
 
 from elmore.serve.limits import Limits
+from elmore.serve.protocol import Patient
 from tests.serve.serving import Slow, engine_of, read_all, read_one, served, until
 
 HEAD = b"POST /encode HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\n"
@@ -238,3 +239,20 @@ def test_one_connection_too_many_is_503_in_one_sentence(embedder):
     for header in (b"retry-after: 1", b"connection: close", b"content-type: application/json"):
         assert header in head
     assert list(json.loads(body)) == ["detail"]
+
+
+def test_answers_leave_at_once(embedder, monkeypatch):
+    """Else the body of an answer waits for the client to have acknowledged its headers, 40 ms."""
+    found = []
+    made = Patient.connection_made
+
+    def watched(self, transport):
+        made(self, transport)
+        socket_ = transport.get_extra_info("socket")
+        found.append(socket_.getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY))
+
+    monkeypatch.setattr(Patient, "connection_made", watched)
+    with served(engine_of(embedder)) as client:
+        assert client.get("/health").status == 200
+    assert all(found)
+    assert found
