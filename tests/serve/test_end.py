@@ -120,24 +120,39 @@ def test_every_request_that_was_read_is_answered_and_nobody_gets_half_an_answer(
     assert len(read) == sum(count for (_, outcome), count in found.items() if outcome == "200")
 
 
-def test_a_request_that_is_being_sent_when_the_end_begins_is_answered(model):
+async def shut(port: int) -> None:
+    """Wait until nobody is let in any more."""
+    while True:
+        try:
+            _, writer = await asyncio.open_connection("127.0.0.1", port)
+        except OSError:
+            return
+        writer.close()
+        await asyncio.sleep(0.01)
+
+
+def test_what_is_on_its_way_when_the_end_begins_is_answered_and_who_is_idle_is_let_go(model):
     async def run(running):
-        reader, writer = await asyncio.open_connection("127.0.0.1", running.port)
-        idle, idle_writer = await asyncio.open_connection("127.0.0.1", running.port)
+        pairs = [await asyncio.open_connection("127.0.0.1", running.port) for _ in range(3)]
+        (begun, sending), (late, asking), (idle, _) = pairs
         data = request(1)
-        writer.write(data[:-9])
+        sending.write(data[:-9])
         await asyncio.sleep(0.3)
         running.process.send_signal(signal.SIGTERM)
-        await asyncio.sleep(1.5)
-        assert await idle.read() == b""
-        writer.write(data[-9:])
-        answer = await reader.read()
-        for each in (writer, idle_writer):
-            each.close()
-        return answer
+        await shut(running.port)
+        asking.write(data)
+        answers = [await late.read()]
+        nothing = await idle.read()
+        sending.write(data[-9:])
+        answers.append(await begun.read())
+        for _, writer in pairs:
+            writer.close()
+        return answers, nothing
 
     with Process(model, ELMORE_TOKEN=SECRET) as running:
-        answer = asyncio.run(run(running))
+        answers, nothing = asyncio.run(run(running))
         assert running.process.wait(timeout=60) == 0
-    assert answer.startswith(b"HTTP/1.1 200")
-    assert b"connection: close" in answer.lower()
+    assert nothing == b""
+    for answer in answers:
+        assert answer.startswith(b"HTTP/1.1 200")
+        assert b"connection: close" in answer.lower()
