@@ -60,7 +60,7 @@ def serve(
         application = app.create(engine.Engine(embedder, uses), limits=bounds, token=token)
         logs.to_stderr()
         print(f"listening on {server.address(found)}", file=sys.stderr, flush=True)
-        server.server(application, header_seconds=bounds.header_seconds).run(sockets=[found])
+        server.server(application, bounds).run(sockets=[found])
 
 
 def _opened(folder: Path, embedder: "Embedder") -> "Uses":

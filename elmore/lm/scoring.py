@@ -17,6 +17,8 @@ from elmore.text.characters import check_tokens
 from elmore.text.vocabulary import Vocabulary
 from elmore.weights.bundle import Bundle
 
+_PADDED = 4096  # tokens of a batch, padding included
+
 
 class Scores(NamedTuple):
     """Natural logarithms of probabilities, one per token."""
@@ -32,21 +34,49 @@ class Scores(NamedTuple):
 
 def score(bundle: Bundle, sentences: Iterable[Sequence[str]]) -> Iterator[Scores]:
     """Score tokenised sentences, each on its own, one after another."""
-    vocabulary, softmax = language_model(bundle)
     for sentence in sentences:
-        if not len(sentence):
-            yield Scores([], np.zeros(0), np.zeros(0), [])
-            continue
+        yield from score_together(bundle, [sentence])
+
+
+def score_together(bundle: Bundle, sentences: Sequence[Sequence[str]]) -> list[Scores]:
+    """Score tokenised sentences, each on its own, side by side: quicker where there are several."""
+    vocabulary, softmax = language_model(bundle)
+    found = [Scores([], np.zeros(0), np.zeros(0), [])] * len(sentences)
+    for group in _alike(sentences):
         # A word that is written like a mark is an unknown word, as it is in a prepared text.
-        words = [vocabulary.marks.unknown if w in vocabulary.marks else w for w in sentence]
-        targets = torch.from_numpy(vocabulary.ids(words))
+        words = [
+            [
+                vocabulary.marks.unknown if word in vocabulary.marks else word
+                for word in sentences[i]
+            ]
+            for i in group
+        ]
+        targets = torch.from_numpy(vocabulary.ids([word for part in words for word in part]))
         with torch.no_grad(), bundle.without_dropout():
+            pairs = around(bundle, [sentences[i] for i in group])
             forward, backward = (
                 -softmax.nll(states, targets.to(states.device)).cpu().double().numpy()
-                for states in around(bundle, sentence)
+                for states in map(torch.cat, zip(*pairs, strict=True))
             )
-        known = [word in vocabulary and word not in vocabulary.marks for word in words]
-        yield Scores(list(sentence), forward, backward, known)
+        ends = np.cumsum([len(part) for part in words])[:-1]
+        scores = zip(np.split(forward, ends), np.split(backward, ends), strict=True)
+        for i, part, (before, after) in zip(group, words, scores, strict=True):
+            known = [word in vocabulary and word not in vocabulary.marks for word in part]
+            found[i] = Scores(list(sentences[i]), before, after, known)
+    return found
+
+
+def _alike(sentences: Sequence[Sequence[str]]) -> Iterator[list[int]]:
+    """Put sentences of like length together, so that a batch is small and little of it padding."""
+    group: list[int] = []
+    for i in sorted(range(len(sentences)), key=lambda i: len(sentences[i])):
+        if group and (len(group) + 1) * (len(sentences[i]) + 2) > _PADDED:
+            yield group
+            group = []
+        if len(sentences[i]):
+            group.append(i)
+    if group:
+        yield group
 
 
 def language_model(bundle: Bundle) -> tuple[Vocabulary, Softmax | AdaptiveSoftmax]:
@@ -61,10 +91,12 @@ def language_model(bundle: Bundle) -> tuple[Vocabulary, Softmax | AdaptiveSoftma
 
 
 def around(
-    bundle: Bundle, sentence: Sequence[str]
-) -> tuple[Float[Tensor, "T D"], Float[Tensor, "T D"]]:
+    bundle: Bundle, sentences: Sequence[Sequence[str]]
+) -> Iterator[tuple[Float[Tensor, "T D"], Float[Tensor, "T D"]]]:
     """Give for each token what stands before it and what after, as the top layers know them."""
-    check_tokens(sentence)
-    stack, _ = bundle.run([sentence])
-    forward, backward = stack.states[-1, 0].chunk(2, dim=1)  # boundaries included
-    return forward[:-2], backward[2:]
+    for sentence in sentences:
+        check_tokens(sentence)
+    stack, _ = bundle.run(sentences)
+    for states, sentence in zip(stack.states[-1], sentences, strict=True):
+        forward, backward = states[: len(sentence) + 2].chunk(2, dim=1)  # boundaries included
+        yield forward[:-2], backward[2:]

@@ -54,7 +54,7 @@ def substitutes(
     if not wanted:
         return
     with torch.no_grad(), bundle.without_dropout():
-        states = around(bundle, sentence)
+        (states,) = around(bundle, [sentence])
         for first in range(0, len(wanted), _AT_ONCE):
             some = wanted[first : first + _AT_ONCE]
             forward, backward = (softmax.log_probs(way[some]) for way in states)  # (P, V)

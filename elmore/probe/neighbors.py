@@ -13,6 +13,7 @@ from jaxtyping import Float, Int
 
 from elmore.embed import layers as layer_names
 from elmore.embed.embedder import Embedder
+from elmore.embed.layers import Layers
 from elmore.errors import ConfigError, DataError
 from elmore.probe import use_search, use_store, use_writer
 from elmore.probe.cosine import unit
@@ -116,6 +117,11 @@ class UseIndex:
         return self._columns.manifest.layers
 
     @property
+    def layer(self) -> Layers:
+        """The layer that is searched when nothing is said."""
+        return layer_names.named(self._kept(None))
+
+    @property
     def num_sentences(self) -> int:
         """How many sentences there are."""
         return self._columns.manifest.num_sentences
@@ -151,13 +157,20 @@ class UseIndex:
             )
         kept = self._kept(layer)
         (embedded,) = self.embedder.embed([tokens], layers=layer_names.named(kept))
-        found = self.nearest(
-            embedded.vectors[position],
-            k,
-            word=word,
-            layer=kept,
-            without=self._columns.rows_of(tokens),
-        )
+        return self.like(embedded.vectors[position], tokens, k, word=word, layer=kept)
+
+    def like(
+        self,
+        vector: Float[np.ndarray, " D"],
+        tokens: list[str],
+        k: int = 10,
+        *,
+        word: str | None = None,
+        layer: str | int | None = None,
+    ) -> list[Neighbor]:
+        """Search for who has the vector already: that of a word among these tokens."""
+        without = self._columns.rows_of(tokens)
+        found = self.nearest(vector, k, word=word, layer=layer, without=without)
         return [
             self.use(int(row), float(similarity)) for row, similarity in zip(*found, strict=True)
         ]

@@ -32,17 +32,23 @@ class Answer(NamedTuple):
 
 
 def chosen(accept: str) -> Form | None:
-    """Choose what is liked best of what we have; None where nothing of it will do."""
-    best: tuple[float, Form] | None = None
+    """Choose what is liked best of what we have; None where nothing of it will do.
+
+    What names a form says more of it than what names it among others; of two that are liked alike
+    the one that is named first is chosen.
+    """
+    asked: dict[str, float] = {}
     for part in (accept or "*/*").split(","):
         kind, *parameters = (piece.strip().lower() for piece in part.split(";"))
-        for form in FORMS:
-            if kind in (form, "*/*", f"{form.split('/')[0]}/*"):
-                quality = _quality(parameters)
-                if quality > 0 and (best is None or quality > best[0]):
-                    best = quality, form
-                break
-    return best[1] if best else None
+        asked.setdefault(kind, _quality(parameters))
+    named = [form for kind in asked for form in FORMS if form == kind]
+    best, most = None, 0.0
+    for form in (*named, *FORMS):
+        kinds = (kind for kind in (form, "application/*", "*/*") if kind in asked)
+        quality = asked.get(next(kinds, ""), 0.0)
+        if quality > most:
+            best, most = form, quality
+    return best
 
 
 def _quality(parameters: Sequence[str]) -> float:

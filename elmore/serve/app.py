@@ -11,16 +11,18 @@ from typing import Any
 
 import numpy as np
 from fastapi import FastAPI, HTTPException, Request, Response
+from starlette.routing import Route
 
 from elmore import __version__
 from elmore.embed.layers import Layers
 from elmore.embed.pooling import pool
 from elmore.errors import ElmoreError
-from elmore.serve import answers, page, refusals, schemas
+from elmore.serve import answers, openapi, page, refusals, schemas
 from elmore.serve.answers import Answer
 from elmore.serve.batcher import Batcher
+from elmore.serve.door import Door
 from elmore.serve.engine import EMBED, SCORE, SEARCH, Engine, Reading, Search
-from elmore.serve.limits import Door, Limits
+from elmore.serve.limits import Limits
 from elmore.serve.metrics import Metrics
 from elmore.serve.texts import read_texts
 
@@ -51,7 +53,7 @@ def create(engine: Engine, *, limits: Limits | None = None, token: str | None = 
         docs_url=None,
         redoc_url=None,
         redirect_slashes=False,
-        responses=refusals.GENERAL,
+        responses=openapi.GENERAL,
     )
     refusals.install(app)
     desk = _Desk(engine, batcher, limits)
@@ -60,9 +62,16 @@ def create(engine: Engine, *, limits: Limits | None = None, token: str | None = 
     _add_state(app, engine, metrics)
     page.add(app)
     open_to_all = {"/", "/health", "/openapi.json", *page.FILES}
-    app.add_middleware(Door, limits=limits, metrics=metrics, token=token, open_to_all=open_to_all)
+    app.add_middleware(
+        Door,
+        limits=limits,
+        metrics=metrics,
+        token=token,
+        routes={route.path for route in app.routes if isinstance(route, Route)},
+        open_to_all=open_to_all,
+    )
     if token:
-        refusals.ask_for_token(app, open_to_all)
+        openapi.ask_for_token(app, open_to_all)
     return app
 
 
@@ -81,7 +90,8 @@ class _Desk:
 
     async def result(self, request: Request, kind: str, work: Any, tokens: int) -> Any:  # noqa: ANN401
         """Wait for the result; give up when the client went away or the time is over."""
-        job = asyncio.ensure_future(self.batcher.submit(kind, work, tokens + 2))
+        size = tokens + 2  # for a request without a text is work too
+        job = asyncio.ensure_future(self.batcher.submit(kind, work, size))
         gone = asyncio.ensure_future(_gone(request))
         try:
             await asyncio.wait(
@@ -134,7 +144,7 @@ def _add_model(app: FastAPI, desk: _Desk) -> None:
     @app.post(
         "/embed",
         response_model=schemas.EmbedAnswer,
-        responses={**refusals.binary(schemas.EmbedAnswer), **refusals.WORK},
+        responses={**openapi.binary(schemas.EmbedAnswer), **openapi.WORK},
     )
     async def embed(request: Request, body: request_kind) -> Response:  # type: ignore[valid-type]
         """Give the vectors of every word."""
@@ -148,7 +158,7 @@ def _add_model(app: FastAPI, desk: _Desk) -> None:
     @app.post(
         "/encode",
         response_model=schemas.EncodeAnswer,
-        responses={**refusals.binary(schemas.EncodeAnswer), **refusals.WORK},
+        responses={**openapi.binary(schemas.EncodeAnswer), **openapi.WORK},
     )
     async def encode(request: Request, body: schemas.TextsRequest) -> Response:
         """Give one vector for each text: the mean of its words, over all layers."""
@@ -163,7 +173,7 @@ def _add_model(app: FastAPI, desk: _Desk) -> None:
 def _add_language(app: FastAPI, desk: _Desk) -> None:
     """Add what speaks of words."""
 
-    @app.post("/score", response_model=schemas.ScoreAnswer, responses=refusals.WORK | refusals.LACK)
+    @app.post("/score", response_model=schemas.ScoreAnswer, responses=openapi.WORK | openapi.LACK)
     async def score(request: Request, body: schemas.TextsRequest) -> Response:
         """Say how likely each word was, given what precedes and what follows."""
         if not desk.engine.can_score:
@@ -189,7 +199,7 @@ def _add_language(app: FastAPI, desk: _Desk) -> None:
     @app.post(
         "/neighbors",
         response_model=schemas.NeighborsAnswer,
-        responses=refusals.WORK | refusals.LACK,
+        responses=openapi.WORK | openapi.LACK,
     )
     async def neighbors(request: Request, body: schemas.NeighborsRequest) -> Response:
         """Give the uses of a word in the index that are nearest to this one."""

@@ -20,8 +20,15 @@ EMBED, SCORE, SEARCH = "embed", "score", "search"
 class Index(Protocol):
     """An index of the uses of words, as `elmore neighbors` builds it."""
 
-    def search(self, tokens: list[str], position: int, k: int) -> Sequence[Neighbor]:
-        """Give the uses nearest to this one."""
+    @property
+    def layer(self) -> Layers:
+        """The layer whose vectors are compared."""
+        ...
+
+    def like(
+        self, vector: Float[np.ndarray, " D"], tokens: list[str], k: int
+    ) -> Sequence[Neighbor]:
+        """Give the uses nearest to a word with this vector, in this sentence."""
         ...
 
 
@@ -66,18 +73,23 @@ class Engine:
         """Do all the work of one kind; one result for each."""
         if kind == EMBED:
             return self._embed(works)
-        if kind == SCORE:
-            return [self._score(texts) for texts in works]
-        return [self._search(work) for work in works]
+        return self._score(works) if kind == SCORE else self._search(works)
 
     def _embed(self, works: Sequence[Reading]) -> list[list[Float[np.ndarray, "*L T D"]]]:
         texts = [(words, work.layers) for work in works for words in work.texts]
         found = iter(self._few.embed(texts))
         return [list(islice(found, len(work.texts))) for work in works]
 
-    def _score(self, texts: list[list[str]]) -> list[Scores]:
-        return list(scoring.score(self.embedder.bundle, texts))
+    def _score(self, works: Sequence[list[list[str]]]) -> list[list[Scores]]:
+        texts = [words for work in works for words in work]
+        found = iter(scoring.score_together(self.embedder.bundle, texts))
+        return [list(islice(found, len(work))) for work in works]
 
-    def _search(self, work: Search) -> Sequence[Neighbor]:
+    def _search(self, works: Sequence[Search]) -> list[Sequence[Neighbor]]:
         assert self.uses is not None
-        return self.uses.index.search(work.tokens, work.position, work.k)
+        index = self.uses.index
+        vectors = self._few.embed([(work.tokens, index.layer) for work in works])
+        return [
+            index.like(read[work.position], work.tokens, work.k)
+            for work, read in zip(works, vectors, strict=True)
+        ]

@@ -1,75 +1,31 @@
 """Everything that is answered with something other than success: one sentence in `detail`."""
 
-import logging
+import re
 from collections.abc import Sequence
 from typing import Any
 
 from fastapi import FastAPI, HTTPException, Request, Response
 from fastapi.exceptions import RequestValidationError
-from pydantic import BaseModel
+from fastapi.responses import JSONResponse
 from starlette.exceptions import HTTPException as StarletteHTTPException
 
-from elmore.serve import answers
 from elmore.serve.batcher import QueueFull
-from elmore.serve.limits import WENT_AWAY, refused
-from elmore.serve.schemas import Problem
 
-_log = logging.getLogger(__name__)
-
+WENT_AWAY = 499
 _SHOWN = 40  # characters of what was sent, in a sentence about it
 
 
-class ClientGone(Exception):  # noqa: N818 -- it is no fault
-    """Nobody waits for the answer."""
+class ClientGone(HTTPException):
+    """Nobody waits for the answer: its status is for the log and the metrics."""
+
+    def __init__(self) -> None:
+        super().__init__(WENT_AWAY, "the client went away")
 
 
-def _problem(description: str, **headers: str) -> dict[str, Any]:
-    found: dict[str, Any] = {"model": Problem, "description": description}
-    if headers:
-        found["headers"] = {
-            name.replace("_", "-"): {"schema": {"type": "string"}, "description": about}
-            for name, about in headers.items()
-        }
-    return found
-
-
-GENERAL: dict[int | str, dict[str, Any]] = {
-    400: _problem("not HTTP, or not JSON"),
-    405: _problem("another method is meant"),
-}
-WORK: dict[int | str, dict[str, Any]] = {
-    406: _problem("no such form of answer"),
-    408: _problem("the body did not come in time"),
-    413: _problem("too many bytes or tokens"),
-    415: _problem("the body is not said to be JSON"),
-    422: _problem("JSON, but not what is expected"),
-    429: _problem("the queue is full", Retry_After="seconds"),
-    503: _problem("no answer in time", Retry_After="seconds"),
-}
-LACK: dict[int | str, dict[str, Any]] = {409: _problem("this server has no means for it")}
-
-
-def binary(model: type[BaseModel]) -> dict[int | str, dict[str, Any]]:
-    """Describe an answer that may be JSON or binary."""
-    bytes_ = {"schema": {"type": "string", "format": "binary"}}
-    return {200: {"model": model, "content": dict.fromkeys(answers.FORMS[1:], bytes_)}}
-
-
-def ask_for_token(app: FastAPI, open_to_all: set[str]) -> None:
-    """Say in the OpenAPI which routes ask for the token."""
-    found = app.openapi()
-    found.setdefault("components", {})["securitySchemes"] = {
-        "token": {"type": "http", "scheme": "bearer"}
-    }
-    problem = {"$ref": "#/components/schemas/Problem"}
-    for path, methods in found["paths"].items():
-        if path not in open_to_all:
-            for operation in methods.values():
-                operation["security"] = [{"token": []}]
-                operation["responses"]["401"] = {
-                    "description": "no token, or another",
-                    "content": {answers.JSON: {"schema": problem}},
-                }
+def refused(refusal: HTTPException) -> JSONResponse:
+    """Give a refusal as an answer."""
+    headers = dict(refusal.headers or {})
+    return JSONResponse({"detail": refusal.detail}, refusal.status_code, headers)
 
 
 def install(app: FastAPI) -> None:
@@ -82,7 +38,7 @@ def install(app: FastAPI) -> None:
             detail = "there is nothing here; the routes are listed at /openapi.json"
         elif error.status_code == 405:
             allowed = (error.headers or {}).get("Allow", "another method")
-            detail = f"this route does not take {request.method}, it takes {allowed}"
+            detail = f"this route does not take {_shown(request.method)}, it takes {allowed}"
         return refused(HTTPException(error.status_code, detail, dict(error.headers or {})))
 
     @app.exception_handler(RequestValidationError)
@@ -103,10 +59,6 @@ def install(app: FastAPI) -> None:
         sentence = f"too much is waiting already; come again in {seconds} s"
         return refused(HTTPException(429, sentence, {"Retry-After": str(seconds)}))
 
-    @app.exception_handler(ClientGone)
-    async def gone(request: Request, error: ClientGone) -> Response:
-        return Response(status_code=WENT_AWAY)  # for the log; there is nobody to read it
-
     @app.exception_handler(Exception)
     async def fault(request: Request, error: Exception) -> Response:
         return refused(HTTPException(500, "this is a fault of the server; its log says where"))
@@ -125,17 +77,25 @@ def _sentence(errors: Sequence[dict[str, Any]]) -> str:
     here = [error for error in errors if _place(error) == where]
     expected = ", or ".join(error["msg"][0].lower() + error["msg"][1:] for error in here)
     found = here[0].get("input")
-    if isinstance(found, str):
-        found = found[:_SHOWN]
-    shown = "" if isinstance(found, dict | list) else f", found {ascii(found)[:_SHOWN]}"
-    return f"{where}: {expected}{shown}"
+    said = "" if isinstance(found, dict | list) else f", found {quoted(found)}"
+    return f"{where}: {expected}{said}"
 
 
 def _place(error: dict[str, Any]) -> str:
-    parts = [str(part) for part in error["loc"] if not _is_branch(part)]
-    return ".".join(parts[1:]) or "body"
+    """Name a key of the body and places in its lists; pydantic names the sides of unions too."""
+    _, *places = error["loc"]
+    if not places:
+        return "body"
+    key, *inside = places
+    return ".".join([_shown(str(key)), *(str(part) for part in inside if isinstance(part, int))])
 
 
-def _is_branch(part: object) -> bool:
-    """Tell pydantic's names for the sides of a union from names of ours."""
-    return isinstance(part, str) and any(sign in part for sign in "[(-")
+def _shown(name: str) -> str:
+    """Give a name as it is if it looks like one."""
+    return name if re.fullmatch(r"\w{1,40}", name, re.ASCII) else quoted(name)
+
+
+def quoted(value: object) -> str:
+    """Write what was sent on one line, and no more than the beginning of it."""
+    written = ascii(value[: _SHOWN + 1] if isinstance(value, str) else value)
+    return written if len(written) <= _SHOWN + 2 else f"{written[:_SHOWN]}..."

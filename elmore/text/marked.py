@@ -15,6 +15,7 @@ from elmore.text.tokenizers import Tokenizer, penn, tokenize
 
 _MARK = re.compile(r"\[([^\s\[\]]+)\]")
 _MARKS = re.compile(r"\\([\[\]\\])|([\[\]])")
+_SHOWN = 80  # characters of a sentence, in what is said about it
 _EXAMPLE = "mark one word, as in 'the [play] was sold out'"
 
 
@@ -31,7 +32,8 @@ def use(text: str, tokenizer: Tokenizer = penn) -> Use:
     words, offsets = tokenize(plain, tokenizer)
     if len(words) != len(offsets):
         raise DataError(
-            f"{text!r}: the tokenizer rewrote the words, so the marked one has no place among them"
+            f"{_quoted(text)}: the tokenizer rewrote the words, so the marked one has no place "
+            "among them"
         )
     while start < end and plain[start].isspace():
         start += 1
@@ -39,16 +41,20 @@ def use(text: str, tokenizer: Tokenizer = penn) -> Use:
         end -= 1
     inside = [at for at, (left, right) in enumerate(offsets) if left < end and start < right]
     if not inside:
-        raise DataError(f"{text!r}: there is no word between the brackets; {_EXAMPLE}")
+        raise DataError(f"{_quoted(text)}: there is no word between the brackets; {_EXAMPLE}")
     if len(inside) > 1:
-        found = " ".join(words[at] for at in inside)
-        raise DataError(f"{text!r}: {found!r} is {len(inside)} tokens and not one; {_EXAMPLE}")
+        found = _quoted(" ".join(words[at] for at in inside))
+        raise DataError(f"{_quoted(text)}: {found} is {len(inside)} tokens and not one; {_EXAMPLE}")
     if offsets[inside[0]] != (start, end):
         raise DataError(
-            f"{text!r}: {plain[start:end]!r} is a part of the token {words[inside[0]]!r}; mark all "
-            "of it"
+            f"{_quoted(text)}: {_quoted(plain[start:end])} is a part of the token "
+            f"{_quoted(words[inside[0]])}; mark all of it"
         )
     return Use(list(words), inside[0])
+
+
+def _quoted(text: str) -> str:
+    return repr(text if len(text) <= _SHOWN else f"{text[:_SHOWN]}...")
 
 
 def _without_marks(text: str) -> tuple[str, int, int]:
@@ -64,12 +70,12 @@ def _without_marks(text: str) -> tuple[str, int, int]:
             places.append((match[2], length))
     pieces.append(text[done:])
     if not places:
-        raise DataError(f"{text!r}: no word is marked; {_EXAMPLE}")
+        raise DataError(f"{_quoted(text)}: no word is marked; {_EXAMPLE}")
     kinds = "".join(kind for kind, _ in places)
     if kinds != "[]":
         several = kinds.count("[") > 1 and kinds == "[]" * kinds.count("[")
         found = f"{kinds.count('[')} words are marked" if several else "the brackets do not pair"
-        raise DataError(rf"{text!r}: {found}; {_EXAMPLE}, and write \[ for a bracket itself")
+        raise DataError(rf"{_quoted(text)}: {found}; {_EXAMPLE}, and write \[ for a bracket itself")
     return "".join(pieces), places[0][1], places[1][1]
 
 

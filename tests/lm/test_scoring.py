@@ -7,7 +7,8 @@ import pytest
 import torch
 
 from elmore.errors import DataError
-from elmore.lm.scoring import score
+from elmore.lm import scoring
+from elmore.lm.scoring import score, score_together
 from elmore.weights.bundle import Bundle
 from tests import language
 
@@ -66,6 +67,29 @@ def test_a_word_that_is_written_like_a_mark_is_unknown(bundle):
     assert marked.known == [False]
     assert marked.forward[0] < -5
     np.testing.assert_array_equal(one.backward, other.backward)
+
+
+def test_sentences_side_by_side_score_as_they_do_alone(bundle, monkeypatch):
+    sentences = [line.split() for line in language.sentences(10, seed=2)]
+    sentences[3:3] = [[], ["</S>"], ["storm"] * 30]
+    alone = list(score(bundle, sentences))
+    for most in (50, 4096):
+        monkeypatch.setattr(scoring, "_PADDED", most)
+        for one, other in zip(score_together(bundle, sentences), alone, strict=True):
+            assert (one.tokens, one.known) == (other.tokens, other.known)
+            np.testing.assert_allclose(one.forward, other.forward, rtol=0, atol=1e-5)
+            np.testing.assert_allclose(one.backward, other.backward, rtol=0, atol=1e-5)
+
+
+def test_one_long_sentence_does_not_make_a_batch_of_padding(bundle, monkeypatch):
+    monkeypatch.setattr(scoring, "_PADDED", 60)
+    shapes = []
+    watching = bundle.model.register_forward_hook(
+        lambda model, given, found: shapes.append(found[0].mask.shape)
+    )
+    score_together(bundle, [["a"]] * 30 + [["a"] * 40])
+    watching.remove()
+    assert sorted(map(tuple, shapes)) == [(1, 42), (10, 3), (20, 3)]
 
 
 def test_an_empty_sentence_has_no_scores(bundle):

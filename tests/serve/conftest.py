@@ -3,6 +3,7 @@
 import pytest
 
 from elmore.embed.embedder import Embedder
+from elmore.weights import folder
 from tests import language
 
 pytest.importorskip("fastapi", reason="the extra 'serve' is not installed")
@@ -39,3 +40,10 @@ def bare(embedder):
     without = Embedder(replace(embedder.bundle, softmax=None))
     with served(engine_of(without)) as found:
         yield found
+
+
+@pytest.fixture(scope="module")
+def model(bundle, tmp_path_factory):
+    path = tmp_path_factory.mktemp("served") / "model"
+    folder.save(bundle, path)
+    return str(path)

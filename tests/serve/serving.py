@@ -1,14 +1,20 @@
-"""A server in a thread of this process, on a free port, and a client that hides nothing."""
+"""Servers in a thread or a process of their own, and a client that hides nothing."""
 
 import asyncio
 import http.client
 import json
+import os
+import re
 import socket
+import subprocess
+import sys
 import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any, NamedTuple
+
+import numpy as np
 
 from elmore.embed.embedder import Embedder
 from elmore.errors import DataError
@@ -80,6 +86,21 @@ def read_all(connection: socket.socket) -> bytes:
     return found
 
 
+def read_one(connection: socket.socket) -> bytes:
+    """Read one answer of a connection that stays open."""
+    found = b""
+    while (end := _end(found)) is None or len(found) < end:
+        piece = connection.recv(65536)
+        assert piece, "it was cut"
+        found += piece
+    return found
+
+
+def _end(answer: bytes) -> int | None:
+    head, blank, _ = answer.lower().partition(b"\r\n\r\n")
+    return len(head) + 4 + int(head.split(b"content-length: ")[1].split()[0]) if blank else None
+
+
 @contextmanager
 def served(
     engine: Engine, *, limits: Limits | None = None, token: str | None = None
@@ -88,7 +109,7 @@ def served(
     limits = limits or Limits()
     listening = server.listening("127.0.0.1", 0)
     application = app.create(engine, limits=limits, token=token)
-    running = server.server(application, header_seconds=limits.header_seconds)
+    running = server.server(application, limits)
     thread = threading.Thread(target=lambda: asyncio.run(running.serve(sockets=[listening])))
     thread.start()
     try:
@@ -98,6 +119,35 @@ def served(
         running.should_exit = True
         thread.join(timeout=60)
         assert not thread.is_alive()
+
+
+class Process:
+    """The command, and the address it says it listens on."""
+
+    def __init__(self, *arguments: str, **environment: str) -> None:
+        self.process = subprocess.Popen(
+            [sys.executable, "-m", "elmore", "serve", *arguments, "--port", "0"],
+            stderr=subprocess.PIPE,
+            text=True,
+            env={**os.environ, "OMP_NUM_THREADS": "1", **environment},
+        )
+        first = self.process.stderr.readline()
+        found = re.fullmatch(r"listening on http://127\.0\.0\.1:(\d+)\n", first)
+        assert found, first + self.process.stderr.read()
+        self.port = int(found[1])
+
+    def collect(self, lines: list[str]) -> threading.Thread:
+        """Read what it says from now on, so that it is never held up by us."""
+        reading = threading.Thread(target=lambda: lines.extend(self.process.stderr))
+        reading.start()
+        return reading
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        self.process.kill()
+        self.process.communicate()
 
 
 def until(true: Any, seconds: float = 60) -> None:
@@ -120,8 +170,9 @@ class SmallIndex:
     """Every word of two sentences is equally near to everything."""
 
     LINES = (["two", "ships", "wait", "."], ["a", "storm", "comes", "."])
+    layer = "top"
 
-    def search(self, tokens: list[str], position: int, k: int) -> list[Use]:
+    def like(self, vector: np.ndarray, tokens: list[str], k: int) -> list[Use]:
         uses = [
             Use(word, words, place, 0.5, line)
             for line, words in enumerate(self.LINES)

@@ -44,9 +44,18 @@ def test_the_limits_on_the_page_are_those_of_the_code():
         schemas.MAX_TEXTS,
     ):
         assert f"{number:,}" in PAGE
-    for seconds in (limits.header_seconds, limits.body_seconds, limits.answer_seconds):
+    for seconds in (
+        limits.header_seconds,
+        limits.body_seconds,
+        limits.answer_seconds,
+        limits.send_seconds,
+        limits.idle_seconds,
+        limits.end_seconds,
+    ):
         assert f" {seconds:g} s" in PAGE
+    assert f"{limits.connections} connections" in PAGE
     assert limits.body_bytes == 1 << 20
+    assert limits.end_seconds == limits.answer_seconds + limits.send_seconds
 
 
 def test_every_route_on_the_page_is_there(client):

@@ -1,13 +1,17 @@
-"""Twenty seconds of 32 clients, by the benchmark itself."""
+"""Twenty seconds of 32 clients, by the benchmark itself; and the benchmark's client."""
 
+import asyncio
+import importlib.util
 import json
 import os
 import subprocess
 import sys
 from pathlib import Path
 
+from elmore.serve.limits import Limits
 from elmore.weights import folder
 from tests import language
+from tests.serve.serving import engine_of, served
 
 ROOT = Path(__file__).parents[2]
 
@@ -18,7 +22,7 @@ def test_thirty_two_clients_are_served_without_an_error_in_flat_memory(bundle, t
     results = tmp_path / "results.json"
     command = [sys.executable, str(ROOT / "benchmarks/serve_load.py"), str(results)]
     command += ["--model", str(tmp_path / "model"), "--text", str(tmp_path / "text")]
-    command += ["--clients", "32", "--seconds", "20", "--bulk", "200"]
+    command += ["--clients", "32", "--seconds", "20", "--sentences", "200"]
     done = subprocess.run(
         command, capture_output=True, text=True, env={**os.environ, "OMP_NUM_THREADS": "1"}
     )
@@ -31,3 +35,26 @@ def test_thirty_two_clients_are_served_without_an_error_in_flat_memory(bundle, t
     memory = found["megabytes"]
     assert memory[-1] < 1.1 * memory[len(memory) // 5]
     assert "32 clients" in done.stdout
+
+
+def test_the_client_does_not_ask_on_a_connection_that_the_server_may_have_closed(
+    embedder, monkeypatch
+):
+    spec = importlib.util.spec_from_file_location("serve_load", ROOT / "benchmarks/serve_load.py")
+    benchmark = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(benchmark)
+    assert Limits().idle_seconds > benchmark.KEPT
+    monkeypatch.setattr(benchmark, "KEPT", 0.1)
+    (request,) = benchmark.prepared(["a storm"], 1)
+    tally = benchmark.Tally()
+
+    async def ask_twice(port: int) -> None:
+        connection = benchmark.Connection(port)
+        await connection.ask(request, tally)
+        await asyncio.sleep(0.8)
+        await connection.ask(request, tally)
+        connection.close()
+
+    with served(engine_of(embedder), limits=Limits(idle_seconds=0.3)) as client:
+        asyncio.run(ask_twice(client.port))
+    assert tally.statuses == {"200": 2}

@@ -1,7 +1,9 @@
 import re
 
 from elmore.serve.batcher import Batch
+from elmore.serve.limits import Limits
 from elmore.serve.metrics import Histogram, Metrics
+from tests.serve.serving import engine_of, served
 
 LINE = re.compile(r'^(# (HELP|TYPE) \w+ .+|\w+(\{\w+="[^"]*"(,\w+="[^"]*")*\})? [-+.e\d]+)$')
 
@@ -42,3 +44,21 @@ def test_the_server_tells_its_memory_and_its_time(client):
     assert client.metric("process_resident_memory_bytes") > 1e7
     assert client.metric("process_cpu_seconds_total") > 0.01
     assert client.metric('elmore_requests_total{route="/encode"') >= 1
+
+
+def test_what_is_refused_at_the_door_is_counted_by_its_route(embedder):
+    right = {"Authorization": "Bearer correct-horse"}
+    limits = Limits(body_bytes=50)
+    with served(engine_of(embedder), limits=limits, token="correct-horse") as client:
+        client.post("/encode", {"texts": ["a"]})
+        client.post("/embed", {"texts": ["a" * 100]}, **right)
+        client.post("/etc/passwd", {})
+        client.get("/embed", **right)
+        lines = client.get("/metrics", **right).body.decode().splitlines()
+    counts = {line for line in lines if line.startswith("elmore_requests_total")}
+    assert counts == {
+        'elmore_requests_total{route="/encode",status="401"} 1',
+        'elmore_requests_total{route="/embed",status="413"} 1',
+        'elmore_requests_total{route="/embed",status="405"} 1',
+        'elmore_requests_total{route="unknown",status="401"} 1',
+    }

@@ -2,14 +2,12 @@
 
 import itertools
 import json
-import socket
-import threading
 import time
 
 import pytest
 
 from elmore.serve.limits import Limits
-from tests.serve.serving import Slow, engine_of, read_all, served, until
+from tests.serve.serving import Slow, engine_of, read_all, served
 
 HEAD = b"POST /encode HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\n"
 LIMIT = 2000
@@ -68,6 +66,35 @@ def test_wrong_types_are_422_and_named(client, body, said):
     assert said in sentence(answer)
 
 
+@pytest.mark.parametrize(
+    ("key", "named"),
+    [
+        ("more-texts", "'more-texts'"),
+        ("texts[0]", "'texts[0]'"),
+        ("call()", "'call()'"),
+        ("two\nlines", r"'two\nlines'"),
+        ("größe", r"'gr\xf6\xdfe'"),
+        ("", "''"),
+        ("k" * 10_000, "'" + "k" * 39 + "..."),
+        ("\n" * 10_000, "'" + r"\n" * 19 + "\\..."),
+    ],
+)
+def test_a_key_that_is_not_known_is_named_whatever_it_is(client, key, named):
+    answer = client.post("/encode", {"texts": ["a"], key: 1})
+    assert answer.status == 422
+    assert sentence(answer) == f"{named}: extra inputs are not permitted, found 1"
+
+
+def test_what_was_sent_is_quoted_on_one_line_and_cut(client):
+    answer = client.post("/encode", {"texts": "a\n" * 5000})
+    assert answer.status == 422
+    assert sentence(answer).startswith(r"texts: input should be a valid list, found 'a\na\n")
+    assert len(sentence(answer)) < 100
+    answer = client.send("X" * 5000, "/embed")
+    assert answer.status == 405
+    assert len(sentence(answer)) < 100
+
+
 def test_deep_and_huge_numbers_do_no_harm(client):
     assert client.post("/encode", b"[" * 100_000).status in (400, 422)
     assert client.post("/neighbors", b'{"text": "[a]", "k": %b}' % (b"9" * 5000)).status in (
@@ -95,7 +122,8 @@ def test_giant_bodies_are_413_declared_or_not(small):
     assert declared.status == 413
     assert f"a body may have {LIMIT} bytes" in sentence(declared)
     chunk = b"%x\r\n%b\r\n" % (len(body), body)
-    answer = small.raw(HEAD + b"Transfer-Encoding: chunked\r\n\r\n" + chunk + b"0\r\n\r\n")
+    head = HEAD + b"Connection: close\r\nTransfer-Encoding: chunked\r\n\r\n"
+    answer = small.raw(head + chunk + b"0\r\n\r\n")
     assert answer.startswith(b"HTTP/1.1 413")
 
 
@@ -150,35 +178,6 @@ def test_headers_without_end_are_400(client):
     except (ConnectionResetError, BrokenPipeError):  # it was closed before all was sent
         return
     assert answer == b"" or answer.startswith(b"HTTP/1.1 400")
-
-
-def test_who_goes_away_is_dropped_before_it_is_computed(embedder):
-    slow = Slow(engine_of(embedder))
-    body = b'{"texts": ["a"]}'
-    request = HEAD + b"Content-Length: %d\r\n\r\n%b" % (len(body), body)
-    with served(slow) as client:
-        first = threading.Thread(target=client.post, args=("/encode", {"texts": ["a"]}))
-        first.start()
-        until(lambda: slow.batches)
-        with client.connected() as connection:
-            connection.sendall(request)
-            until(lambda: client.metric("elmore_queue_tokens"))
-        until(lambda: not client.metric("elmore_queue_tokens"))
-        with client.connected() as half:
-            half.sendall(request)
-            until(lambda: client.metric("elmore_queue_tokens"))
-            half.shutdown(socket.SHUT_WR)  # whoever says no more is taken to be gone
-            assert read_all(half) == b""
-        until(lambda: not client.metric("elmore_queue_tokens"))
-        slow.gate.set()
-        first.join()
-        assert client.metric('elmore_requests_total{route="/encode",status="499"}') == 2
-    assert slow.batches == [1]
-
-
-def test_who_goes_away_in_the_middle_of_a_body_does_no_harm(client):
-    with client.connected() as connection:
-        connection.sendall(HEAD + b"Content-Length: 500\r\n\r\n{")
 
 
 @pytest.mark.parametrize(

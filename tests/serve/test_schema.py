@@ -1,17 +1,34 @@
 """schemathesis reads our OpenAPI and looks for anything that does not keep to it."""
 
-import itertools
+import http.client
+import io
+import json
+import os
+import re
 
+import numpy as np
+import pyarrow
 import pytest
 
 schemathesis = pytest.importorskip("schemathesis")
 
+import requests  # noqa: E402 -- it comes with schemathesis
 from hypothesis import HealthCheck, Phase, given, settings  # noqa: E402
 from hypothesis import strategies as st  # noqa: E402
-from schemathesis.specs.openapi.checks import positive_data_acceptance  # noqa: E402
 
-# Whether brackets hold one whole token is for the tokenizer to say, not for a schema.
-TOO_STRICT = {"/neighbors": [positive_data_acceptance]}
+from elmore.serve.answers import ARROW, FORMS, JSON, LENGTHS, NPY  # noqa: E402
+
+EXAMPLES = int(os.environ.get("ELMORE_EXAMPLES", "15"))
+"""Of what is right for each route, and three times as many of what is not."""
+
+REFUSED = ["400", "401", "404", "405", "406", "408", "409", "413", "415", "422", "429"]
+CONFIG = {
+    "checks": {
+        "negative_data_rejection": {"expected-statuses": REFUSED},
+        # What is too much for one request is for the tokenizer to say, not for a schema.
+        "positive_data_acceptance": {"expected-statuses": ["2xx", "413"]},
+    },
+}
 
 
 def test_the_schema_names_every_route(client):
@@ -19,29 +36,96 @@ def test_the_schema_names_every_route(client):
     assert set(paths) == {"/embed", "/encode", "/score", "/neighbors", "/health", "/metrics"}
 
 
+@pytest.fixture(scope="module")
+def schema(client):
+    config = schemathesis.Config.from_dict(CONFIG)
+    return schemathesis.openapi.from_url(f"{client.url}/openapi.json", config=config)
+
+
+@pytest.mark.parametrize("mode", ["positive", "negative"])
 @pytest.mark.parametrize(
-    ("path", "mode"),
-    [
-        *itertools.product(["/embed", "/encode", "/score", "/neighbors"], ["positive", "negative"]),
-        ("/health", "positive"),
-        ("/metrics", "positive"),
-    ],
+    ("path", "forms"),
+    [("/embed", FORMS), ("/encode", FORMS), ("/score", (JSON,)), ("/neighbors", (JSON,))],
 )
-def test_every_answer_keeps_to_the_schema(client, path, mode):
-    schema = schemathesis.openapi.from_url(f"{client.url}/openapi.json")
-    (operation,) = [found.ok() for found in schema.include(path=path).get_all_operations()]
-    kind = schemathesis.GenerationMode(mode)
+def test_every_answer_keeps_to_the_schema(schema, path, forms, mode):
+    cases = schema[path]["POST"].as_strategy(generation_mode=schemathesis.GenerationMode(mode))
+    seen = set()
 
-    @given(operation.as_strategy(generation_mode=kind))
-    @settings(
-        max_examples=12,
-        phases=[Phase.explicit, Phase.generate],
-        suppress_health_check=list(HealthCheck),
-    )
-    def ask(case):
-        case.call_and_validate(excluded_checks=TOO_STRICT.get(path, []))
+    with requests.Session() as session:  # one connection for all of it
 
-    ask()
+        @settings(
+            max_examples=EXAMPLES if mode == "positive" else 3 * EXAMPLES,
+            phases=[Phase.explicit, Phase.generate],
+            suppress_health_check=list(HealthCheck),
+        )
+        @given(cases, st.sampled_from(forms))
+        def ask(case, form):
+            if path == "/neighbors" and mode == "positive":
+                case.body["text"] = marked(case.body["text"])
+            answer = case.call(session=session, headers={"Accept": form})
+            case.validate_response(answer)
+            seen.add((form, answer.status_code))
+            if answer.status_code == 200:
+                check_form(answer, form, len(case.body.get("texts", ())))
+            else:
+                assert isinstance(answer.json()["detail"], str)
+
+        ask()
+    if mode == "positive":
+        assert {(form, 200) for form in forms} <= seen
+
+
+def marked(text: str) -> str:
+    """Put one word into brackets: that there is one is for the tokenizer to say too."""
+    return re.sub(r"[\[\]\\]", "", text)[:19_990] + " [storm]"
+
+
+def check_form(answer, form: str, texts: int) -> None:
+    """Read an answer as what it says it is."""
+    assert answer.headers["content-type"][0] == form
+    if form == ARROW:
+        assert pyarrow.ipc.open_stream(answer.content).read_all().num_rows == texts
+    elif form == NPY:
+        array = np.load(io.BytesIO(answer.content), allow_pickle=False)
+        lengths = answer.headers.get(LENGTHS.lower(), [None])[0]
+        if lengths is None:
+            assert len(array) == texts
+        else:
+            assert sum(map(int, filter(None, lengths.split(",")))) == array.shape[-2]
+
+
+@pytest.mark.parametrize("path", ["/health", "/metrics"])
+def test_the_state_of_the_server_keeps_to_the_schema(schema, path):
+    schema[path]["GET"].Case().call_and_validate()
+
+
+GOOD = json.dumps({"texts": ["a storm"]}).encode()
+ASKED = {
+    "vectors": (("POST", "/encode", GOOD), 200),
+    "scores": (("POST", "/score", GOOD), 200),
+    "health": (("GET", "/health", None), 200),
+    "health with a body": (("GET", "/health", GOOD), 200),
+    "no JSON": (("POST", "/encode", b"{"), 400),
+    "no texts": (("POST", "/embed", b"{}"), 422),
+    "no route": (("POST", "/nothing", GOOD), 404),
+    "no method": (("PUT", "/encode", GOOD), 405),
+    "head": (("HEAD", "/health", None), 405),
+    "too large": (("POST", "/encode", b" " * (1 << 20) + b"{}"), 413),
+}
+
+
+@given(st.lists(st.sampled_from(sorted(ASKED)), min_size=2, max_size=12))
+@settings(max_examples=EXAMPLES)
+def test_one_connection_answers_whatever_is_asked_in_whatever_order(client, asked):
+    connection = http.client.HTTPConnection("127.0.0.1", client.port, timeout=60)
+    kind = {"Content-Type": "application/json"}
+    for name in asked:
+        question, expected = ASKED[name]
+        connection.request(*question, kind)
+        answer = connection.getresponse()
+        answer.read()
+        assert answer.status == expected, name
+    connection.close()
 
 
 @given(st.binary(max_size=200))

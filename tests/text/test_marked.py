@@ -81,6 +81,14 @@ def test_what_marks_no_one_word_is_one_sentence(text, said):
     assert "\n" not in str(refused.value)
 
 
+@pytest.mark.parametrize("text", ["word " * 4000, f"[{'a b ' * 4000}]", f"[{'a' * 9000}]b"])
+def test_a_long_sentence_is_not_repeated_in_what_is_said_of_it(text):
+    with pytest.raises(DataError) as refusal:
+        marked.use(text)
+    assert str(refusal.value).startswith(repr(text[:80])[:-1] + "...': ")
+    assert len(str(refusal.value)) < 400
+
+
 def test_a_tokenizer_that_rewrites_words_is_refused():
     with pytest.raises(DataError, match="the tokenizer rewrote the words"):
         marked.use("the [Play]", lambda text: text.lower().split())

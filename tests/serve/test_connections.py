@@ -1,0 +1,258 @@
+"""Connections that are half closed, not read from, cut, crowded or flooded, on real sockets."""
+
+import json
+import socket
+import threading
+import time
+from contextlib import contextmanager
+
+import pytest
+
+from elmore.serve.limits import Limits
+from elmore.serve.protocol import Patient
+from tests.serve.serving import Slow, engine_of, read_all, read_one, served, until
+
+HEAD = b"POST /encode HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\n"
+BODY = b'{"texts": ["a"]}'
+REQUEST = HEAD + b"Content-Length: %d\r\n\r\n%b" % (len(BODY), BODY)
+LIMIT = 2000
+
+
+def status(answer: bytes) -> int:
+    """Of the last answer among what was read."""
+    return int(answer.rsplit(b"HTTP/1.1 ", 1)[1][:3])
+
+
+@pytest.fixture(scope="module")
+def small(embedder):
+    limits = Limits(body_bytes=LIMIT, body_seconds=1, header_seconds=5)
+    with served(engine_of(embedder), limits=limits) as found:
+        yield found
+
+
+@contextmanager
+def busy(embedder, **limits):
+    """A server whose model is at work, so that whoever comes now waits."""
+    slow = Slow(engine_of(embedder))
+    with served(slow, limits=Limits(**limits)) as client:
+        first = threading.Thread(target=client.post, args=("/encode", {"texts": ["a"]}))
+        first.start()
+        until(lambda: slow.batches)
+        try:
+            yield client, slow
+        finally:
+            slow.gate.set()
+            first.join()
+
+
+def waiting(client) -> bool:
+    return client.metric("elmore_queue_tokens") > 0
+
+
+# Half-closed.
+
+
+def test_who_says_no_more_is_answered(client):
+    for request in (REQUEST, b"GET /health HTTP/1.1\r\nHost: x\r\n\r\n"):
+        with client.connected() as half:
+            half.sendall(request)
+            half.shutdown(socket.SHUT_WR)
+            answer = read_all(half)
+        assert answer.startswith(b"HTTP/1.1 200")
+        assert json.loads(answer.partition(b"\r\n\r\n")[2])
+
+
+def test_who_says_no_more_while_its_request_waits_is_answered(embedder):
+    with busy(embedder) as (client, slow), client.connected() as half:
+        half.sendall(REQUEST)
+        until(lambda: waiting(client))
+        half.shutdown(socket.SHUT_WR)
+        time.sleep(1.5)  # it is asked meanwhile whether it is there
+        slow.gate.set()
+        answer = read_all(half)
+    *asked, last = answer.split(b"HTTP/1.1 ")[1:]
+    assert set(asked) == {b"100 Continue\r\n\r\n"}
+    assert last.startswith(b"200")
+    assert last.endswith(b"]]}")
+
+
+def test_all_of_several_requests_are_answered_to_who_says_no_more(client):
+    with client.connected() as half:
+        half.sendall(3 * REQUEST)
+        half.shutdown(socket.SHUT_WR)
+        assert read_all(half).count(b"HTTP/1.1 200") == 3
+
+
+def test_who_goes_away_is_dropped_before_it_is_computed(embedder):
+    with busy(embedder) as (client, slow):
+        with client.connected() as connection:
+            connection.sendall(REQUEST)
+            until(lambda: waiting(client))
+        until(lambda: not waiting(client))
+        slow.gate.set()
+        assert client.metric('elmore_requests_total{route="/encode",status="499"}') == 1
+    assert slow.batches == [1]
+
+
+@pytest.mark.parametrize(
+    ("start", "said"),
+    [
+        (HEAD + b"Content-Length: 500\r\n\r\n{", b"the body ended before it was complete"),
+        (b"GET /health HTTP/1.1\r\nHo", b"the headers ended before they were complete"),
+    ],
+)
+def test_what_ends_too_early_is_400_for_whoever_listens(client, start, said):
+    with client.connected() as half:
+        half.sendall(start)
+        half.shutdown(socket.SHUT_WR)
+        answer = read_all(half)
+    assert status(answer) == 400
+    assert said in answer
+
+
+def test_who_goes_away_in_the_middle_of_a_body_is_counted_as_gone(embedder):
+    with served(engine_of(embedder)) as client:
+        with client.connected() as connection:
+            connection.sendall(HEAD + b"Content-Length: 500\r\n\r\n{")
+        until(lambda: client.metric("elmore_requests_total{"))
+        assert client.metric('elmore_requests_total{route="/encode",status="499"}') == 1
+        assert client.metric('elmore_requests_total{route="/encode",status="400"}') == 0
+
+
+# Answers that are not taken.
+
+
+LARGE = json.dumps({"texts": ["a " * 40] * 200, "layers": "all"}).encode()
+
+
+def ask_and_do_not_read(client) -> socket.socket:
+    found = socket.socket()
+    found.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+    found.connect(("127.0.0.1", client.port))
+    head = HEAD.replace(b"/encode", b"/embed") + b"Connection: close\r\n"
+    found.sendall(head + b"Content-Length: %d\r\n\r\n%b" % (len(LARGE), LARGE))
+    return found
+
+
+def test_an_answer_that_nobody_takes_is_let_go(embedder):
+    with served(engine_of(embedder), limits=Limits(send_seconds=0.5)) as client:
+        with ask_and_do_not_read(client) as lazy:
+            until(lambda: client.metric('elmore_requests_total{route="/embed",status="200"}'))
+            with pytest.raises(ConnectionResetError):  # it is cut, after what had been sent
+                until(lambda: lazy.send(b"x") == 0)
+        assert client.get("/health").status == 200
+
+
+def test_who_takes_its_answer_slowly_gets_all_of_it(embedder):
+    with (
+        served(engine_of(embedder), limits=Limits(send_seconds=1)) as client,
+        ask_and_do_not_read(client) as slow,
+    ):
+        until(lambda: client.metric('elmore_requests_total{route="/embed",status="200"}'))
+        answer = b""
+        for megabyte_tenths in range(1, 9):
+            while len(answer) < 100_000 * megabyte_tenths:
+                piece = slow.recv(65536)
+                assert piece, "it was cut"
+                answer += piece
+            time.sleep(0.3)
+        answer += read_all(slow)
+    assert len(json.loads(answer.partition(b"\r\n\r\n")[2])["sentences"]) == 200
+
+
+def test_who_does_not_take_its_answer_does_not_keep_the_server_from_ending(embedder):
+    limits = Limits(send_seconds=600, end_seconds=1.5)
+    with served(engine_of(embedder), limits=limits) as client:
+        lazy = ask_and_do_not_read(client)
+        until(lambda: client.metric('elmore_requests_total{route="/embed",status="200"}'))
+        start = time.monotonic()
+    took = time.monotonic() - start
+    lazy.close()
+    assert 1.5 < took < 30
+
+
+# Bodies that go on after the answer.
+
+
+@pytest.mark.parametrize(
+    ("head", "expected"),
+    [
+        (b"POST /encode HTTP/1.1\r\nContent-Type: application/json\r\n", 413),
+        (b"POST /nothing HTTP/1.1\r\n", 404),
+        (b"GET /health HTTP/1.1\r\n", 200),
+    ],
+)
+@pytest.mark.parametrize("length", [b"Content-Length: 1900", b"Transfer-Encoding: chunked"])
+def test_who_still_sends_when_it_is_answered_is_told_goodbye_and_cut_off(
+    small, head, expected, length
+):
+    if expected == 413:
+        length = length.replace(b"1900", b"1000000")
+    with small.connected() as connection:
+        connection.sendall(head + b"Host: x\r\n" + length + b"\r\n\r\n")
+        if b"chunked" in length:
+            connection.sendall(b"10\r\n" + b"a" * 16 + b"\r\n")
+            if expected == 413:
+                connection.sendall(b"900\r\n" + b"a" * 0x900 + b"\r\n")
+        answer = read_all(connection)  # up to the end that the server makes
+        assert status(answer) == expected
+        assert b"connection: close" in answer.lower()
+        with pytest.raises((ConnectionResetError, BrokenPipeError)):
+            until(lambda: connection.send(b"1\r\na\r\n") == 0 or time.sleep(0.05))
+
+
+def test_a_body_without_end_is_cut_off_by_its_size(embedder):
+    limits = Limits(body_bytes=LIMIT, body_seconds=600)
+    with served(engine_of(embedder), limits=limits) as client, client.connected() as connection:
+        connection.sendall(HEAD + b"Content-Length: 1000000000\r\n\r\n")
+        with pytest.raises((ConnectionResetError, BrokenPipeError)):
+            connection.sendall(b"a" * 200_000_000)
+
+
+def test_a_request_that_is_refused_when_it_is_whole_keeps_its_connection(client):
+    with client.connected() as connection:
+        for path in (b"/nothing", b"/encode", b"/nothing"):
+            body = b"[]"
+            head = HEAD.replace(b"/encode", path)
+            connection.sendall(head + b"Content-Length: %d\r\n\r\n%b" % (len(body), body))
+            assert read_one(connection).startswith(b"HTTP/1.1 4")
+
+
+# Too many.
+
+
+def test_one_connection_too_many_is_503_in_one_sentence(embedder):
+    with served(engine_of(embedder), limits=Limits(connections=3)) as client:
+        others = [client.connected() for _ in range(3)]
+        until(lambda: client.get("/health").status == 503)
+        with client.connected() as connection:
+            connection.sendall(REQUEST)
+            answer = read_all(connection)
+        for other in others:  # who was there before is served
+            other.sendall(REQUEST)
+            assert read_one(other).startswith(b"HTTP/1.1 200")
+            other.close()
+        until(lambda: client.get("/health").status == 200)
+        assert client.metric('elmore_requests_total{route="/encode",status="503"}') == 1
+    head, _, body = answer.lower().partition(b"\r\n\r\n")
+    assert head.startswith(b"http/1.1 503")
+    for header in (b"retry-after: 1", b"connection: close", b"content-type: application/json"):
+        assert header in head
+    assert list(json.loads(body)) == ["detail"]
+
+
+def test_answers_leave_at_once(embedder, monkeypatch):
+    """Else the body of an answer waits for the client to have acknowledged its headers, 40 ms."""
+    found = []
+    made = Patient.connection_made
+
+    def watched(self, transport):
+        made(self, transport)
+        socket_ = transport.get_extra_info("socket")
+        found.append(socket_.getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY))
+
+    monkeypatch.setattr(Patient, "connection_made", watched)
+    with served(engine_of(embedder)) as client:
+        assert client.get("/health").status == 200
+    assert all(found)
+    assert found
