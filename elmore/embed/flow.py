@@ -1,9 +1,13 @@
 """Sentences that come and go while others are being read: what a server reads.
 
 In bulk, lanes are quickest, but a server has few sentences, and none should wait for the end of
-another. Here each is a row of its own. A few steps at a time are read of all rows that are open:
+another. Here each is a row of its own. A few steps at a time are read of the rows that are open:
 who comes joins at the next of them, and who is read to the end leaves. Both directions go side by
 side, so rows may be anywhere in their sentences. The vectors of words are kept.
+
+The weights are read once for all rows of a step. From some number of rows on that is no longer what
+takes the time, and one more only makes the others slower: so the first come are read, and the rest
+waits. Where very many wait, all are read, which is the quickest for all of them together.
 
 Shapes: B rows, S steps, T tokens of one row, L layers, D width of one direction.
 """
@@ -22,12 +26,16 @@ from elmore.embed.lanes import after_boundary
 from elmore.model.bilm import BACKWARD, FORWARD, BiLMState
 from elmore.model.lstm import LSTMState
 
+_CROWD = 3  # times as many as are few: more than that are read all at once
+_FEWEST = 2  # steps: one by itself costs more than a row that idles for another
+
 
 @dataclass(eq=False)
 class Row:
     """A sentence, as far as it is read; its layers are whole when `left` is 0."""
 
     layers: Float[Tensor, "L+1 T 2*D"]
+    state: BiLMState
     read: int = 0
 
     @property
@@ -52,9 +60,8 @@ class Flow:
         with torch.no_grad(), self._bundle.without_dropout():
             begin, end = self._words([alphabet.begin, alphabet.end])
             self._start = after_boundary(model, begin, end, bulk.start)
-        self._steps = sizes.of(begin.device).steps
+        self._sizes = sizes.of(begin.device)
         self._rows: list[Row] = []
-        self._state = _picked(self._start, [])
 
     def join(self, texts: Sequence[Sequence[str]]) -> list[Row]:
         """Begin to read tokenised texts; each has a row, which is filled by and by."""
@@ -68,57 +75,44 @@ class Flow:
             text = torch.tensor([numbers[word] for word in words], dtype=torch.long)
             tokens = vectors[text.to(vectors.device)]  # (T, D)
             shape = (self._bundle.config.num_layers, len(words), 2 * tokens.shape[1])
-            rows.append(Row(tokens.new_empty(shape)))
+            rows.append(Row(tokens.new_empty(shape), self._start))
             rows[-1].layers[0] = tokens.repeat(1, 2)
         self._rows += rows
-        fresh = _picked(self._start, [0] * len(rows))
-        self._state = BiLMState(*map(_beside, self._state, fresh))
         return rows
 
     def leave(self, rows: Collection[Row]) -> None:
         """Let go of rows; of those that are not here too."""
-        staying = [place for place, row in enumerate(self._rows) if row not in rows]
-        if len(staying) < len(self._rows):
-            self._rows = [self._rows[place] for place in staying]
-            self._state = _picked(self._state, staying)
+        self._rows = [row for row in self._rows if row not in rows]
 
     def advance(self) -> None:
-        """Read a few steps more of all rows, and let go of those that are at their end."""
-        # The fewer rows, the more of a step is the reading of weights: several steps share it.
-        steps = min(
-            max((row.left for row in self._rows), default=0),
-            max(1, self._steps // max(1, len(self._rows))),
-        )
+        """Read a few steps more, and let go of the rows that are at their end."""
+        few = self._sizes.few
+        rows = self._rows if len(self._rows) > _CROWD * few else self._rows[:few]
+        left = [row.left for row in rows] or [0]
+        steps = min(max(left), self._sizes.steps, max(min(left), _FEWEST))
         if steps:
             with torch.no_grad(), self._bundle.without_dropout():
-                ends = [self._read(direction, steps) for direction in (FORWARD, BACKWARD)]
-            self._state = BiLMState.stack(*ends)
-            for row in self._rows:
+                ends = [self._read(rows, direction, steps) for direction in (FORWARD, BACKWARD)]
+            state = BiLMState.stack(*ends)
+            for number, row in enumerate(rows):
+                row.state = BiLMState(*(part[:, :, number : number + 1] for part in state))
                 row.read += min(steps, row.left)
-        self.leave({row for row in self._rows if not row.left})
+        self.leave({row for row in rows if not row.left})
 
-    def _read(self, direction: int, steps: int) -> list[LSTMState]:
+    def _read(self, rows: list[Row], direction: int, steps: int) -> list[LSTMState]:
         """Fill in what one direction says of the next steps."""
-        places = [row.ahead(direction, steps) for row in self._rows]
+        places = [row.ahead(direction, steps) for row in rows]
         inputs = pad_sequence([_turned(each[0], direction) for each in places], batch_first=True)
         counts = torch.tensor([each.shape[1] for each in places], device=inputs.device)
         busy = torch.arange(steps, device=inputs.device) < counts[:, None]  # (B, S)
-        states = self._state.of(direction)
-        outputs, states = self._bundle.model.read(direction, inputs, busy, states)
+        parts = zip(*(row.state for row in rows), strict=True)
+        before = BiLMState(*(torch.cat(part, dim=2) for part in parts)).of(direction)
+        outputs, after = self._bundle.model.read(direction, inputs, busy, before)
         for place, said in zip(places, torch.stack(outputs, dim=1), strict=True):
             place[1:] = _turned(said[:, : place.shape[1]], direction)
-        return states
+        return after
 
 
 def _turned(part: Float[Tensor, "*L s D"], direction: int) -> Float[Tensor, "*L s D"]:
     """Bring the order of the text into that of the direction, or back."""
     return part.flip(-2) if direction == BACKWARD else part
-
-
-def _picked(state: BiLMState, rows: list[int]) -> BiLMState:
-    which = torch.tensor(rows, dtype=torch.long, device=state.output.device)
-    return BiLMState(*(part.index_select(2, which) for part in state))
-
-
-def _beside(one: Float[Tensor, "2 L b X"], other: Float[Tensor, "2 L c X"]) -> Tensor:
-    return torch.cat([one, other], dim=2)
