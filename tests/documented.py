@@ -5,14 +5,24 @@ from pathlib import Path
 
 import pytest
 
+INTEGRATIONS = Path(__file__).parent.parent / "docs/integrations"
+
 # Blocks that import one of these run where it is installed.
-OF_EXTRAS = ("pandas", "onnxruntime", "flair", "keras")
+OF_EXTRAS = ("pandas",)
 
 
 def blocks(page: Path) -> list:
     """The Python blocks of a page, each named by its number."""
     found = re.findall(r"```python\n(.*?)```", page.read_text(encoding="utf-8"), flags=re.DOTALL)
     return [pytest.param(block, id=f"{page.name}-{number}") for number, block in enumerate(found)]
+
+
+def integration(page: str, *words: str) -> list:
+    """The blocks of an integration's page, and those of the first page that have its words."""
+    short = blocks(INTEGRATIONS / "index.md")
+    ours = [one for one in short if any(word in one.values[0] for word in words)]
+    assert len(ours) == len(words), words
+    return blocks(INTEGRATIONS / page) + ours
 
 
 def run(block: str) -> None:

@@ -13,6 +13,7 @@ import elmore
 from elmore.errors import ConfigError, DataError, WeightsError
 from elmore.tasks.sst import data
 from elmore.weights import folder as folders
+from tests import documented
 from tests.foreign import bilm_options, bilm_weights, write_bilm
 
 pytest.importorskip("sklearn", reason="scikit-learn is not installed: make test-integrations")
@@ -31,7 +32,6 @@ from sklearn.utils.validation import validate_data
 
 from elmore.integrations.sklearn import ElmoVectorizer
 
-PAGE = Path(__file__).parents[2] / "docs/integrations/scikit-learn.md"
 TEXTS = ["I left it at the bank.", "A naïve 日本 word", "", "One.", "The play was sold out. Pity."]
 LABELS = ["a", "b", "a", "b"]
 
@@ -285,6 +285,6 @@ def test_cross_validation_is_one_line(folder):
     assert len(cross_val_score(chain, TEXTS[:4] * 3, LABELS * 3, cv=3)) == 3
 
 
-@pytest.mark.parametrize("block", re.findall(r"```python\n(.*?)```", PAGE.read_text(), re.DOTALL))
-def test_the_python_of_the_page_runs(block):
-    exec(compile(block, str(PAGE), "exec"), {})
+@pytest.mark.parametrize("block", documented.integration("scikit-learn.md", "integrations.sklearn"))
+def test_the_page_runs(block):
+    documented.run(block)

@@ -1,10 +1,8 @@
 """`nlp.add_pipe("elmore")` in a real spaCy, found by the entry point."""
 
 import pickle
-import re
 import shutil
 import warnings
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -14,6 +12,7 @@ from hypothesis import strategies as st
 import elmore
 from elmore.errors import ConfigError, DataError, WeightsError
 from elmore.model.mix import SavedMix
+from tests import documented
 from tests.foreign import bilm_options, bilm_weights, write_bilm
 
 spacy = pytest.importorskip("spacy", reason="spaCy is not installed: make test-integrations")
@@ -27,7 +26,6 @@ TEXTS = [
     "The play was sold out. They play chess, and she can't stay.",
     "x" * 80 + " is a long word",
 ]
-PAGE = Path(__file__).parents[2] / "docs/integrations/spacy.md"
 
 
 @pytest.fixture(scope="module")
@@ -270,6 +268,6 @@ def test_a_pipeline_of_trained_parts_has_it_at_its_end(folder, elmo):
     assert nlp.analyze_pipes()["summary"]["elmore"]["assigns"] == ["doc.tensor"]
 
 
-@pytest.mark.parametrize("block", re.findall(r"```python\n(.*?)```", PAGE.read_text(), re.DOTALL))
-def test_the_python_of_the_page_runs(block):
-    exec(compile(block, str(PAGE), "exec"), {})
+@pytest.mark.parametrize("block", documented.integration("spacy.md", "import spacy"))
+def test_the_page_runs(block):
+    documented.run(block)
