@@ -1,5 +1,6 @@
 """The core works with none of the extras installed."""
 
+import re
 import subprocess
 import sys
 import tomllib
@@ -53,6 +54,14 @@ CORE = {
 def package(requirement: str) -> str:
     name = requirement.split(">")[0].split("[")[0].split("=")[0].strip()
     return MODULES.get(name, name.replace("-", "_"))
+
+
+def test_the_page_on_flair_lists_what_it_does_not_bring():
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    names = {requirement.split(">")[0] for requirement in project["dependencies"]}
+    page = (ROOT / "docs/integrations/flair.md").read_text(encoding="utf-8")
+    (listed,) = re.findall(r"^    pip install (?!--)(.*)$", page, re.MULTILINE)
+    assert set(listed.split()) == names - {"torch", "numpy", "huggingface_hub"}
 
 
 def test_every_core_room_imports_and_reads_without_any_extra():

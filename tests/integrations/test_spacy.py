@@ -13,7 +13,7 @@ import elmore
 from elmore.errors import ConfigError, DataError, WeightsError
 from elmore.model.mix import SavedMix
 from tests import documented
-from tests.foreign import bilm_options, bilm_weights, write_bilm
+from tests.integrations import tiny_model
 
 spacy = pytest.importorskip("spacy", reason="spaCy is not installed: make test-integrations")
 
@@ -30,14 +30,7 @@ TEXTS = [
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory) -> str:
-    """A tiny model in a folder of ours."""
-    place = tmp_path_factory.mktemp("model")
-    settings = bilm_options()
-    weights = bilm_weights(settings, np.random.default_rng(0))
-    from elmore.weights import folder
-
-    folder.save(elmore.load(*write_bilm(place, settings, weights)).bundle, place / "tiny")
-    return str(place / "tiny")
+    return tiny_model.saved(tmp_path_factory.mktemp("model"))
 
 
 @pytest.fixture(scope="module")
