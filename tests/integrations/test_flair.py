@@ -120,6 +120,6 @@ def test_a_document_is_the_mean_of_its_words(model):
     assert sentence.embedding.dtype == torch.float32
 
 
-@pytest.mark.parametrize("block", documented.integration("flair.md", "integrations.flair"))
+@pytest.mark.parametrize("block", documented.integration("flair.md"))
 def test_the_page_runs(block):
     documented.run(block)

@@ -18,10 +18,7 @@ ROOT = Path(__file__).parents[2]
 
 
 @pytest.mark.timeout(300)
-@pytest.mark.parametrize(
-    "block",
-    documented.integration("huggingface.md", "integrations.huggingface", "integrations.sentence"),
-)
+@pytest.mark.parametrize("block", documented.integration("huggingface.md"))
 def test_the_page_runs(block, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     documented.run(block)

@@ -116,6 +116,6 @@ def test_what_does_not_fit_is_one_sentence(elmo):
         ElmoMix()(np.zeros((2, 3, 12), np.float32))
 
 
-@pytest.mark.parametrize("block", documented.integration("keras.md", "integrations.keras"))
+@pytest.mark.parametrize("block", documented.integration("keras.md"))
 def test_the_page_runs(block):
     documented.run(block)

@@ -280,6 +280,6 @@ def test_cross_validation_is_one_line(folder):
     assert len(cross_val_score(chain, TEXTS[:4] * 3, LABELS * 3, cv=3)) == 3
 
 
-@pytest.mark.parametrize("block", documented.integration("scikit-learn.md", "integrations.sklearn"))
+@pytest.mark.parametrize("block", documented.integration("scikit-learn.md"))
 def test_the_page_runs(block):
     documented.run(block)

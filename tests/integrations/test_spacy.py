@@ -261,6 +261,6 @@ def test_a_pipeline_of_trained_parts_has_it_at_its_end(folder, elmo):
     assert nlp.analyze_pipes()["summary"]["elmore"]["assigns"] == ["doc.tensor"]
 
 
-@pytest.mark.parametrize("block", documented.integration("spacy.md", "import spacy"))
+@pytest.mark.parametrize("block", documented.integration("spacy.md"))
 def test_the_page_runs(block):
     documented.run(block)
