@@ -64,7 +64,7 @@ class Embedder:
     breaks that promise: each call is then one batch, and starts where the rows of the call before
     stopped, as in AllenNLP and bilm-tf. `precision="fast"` multiplies in bf16 or int8, whichever
     a device is quick at, and elsewhere is exact and says so in the log. `token_budget`
-    bounds the tokens that are held at a time (16,384, and on a GPU 131,072), `cache_megabytes` the
+    bounds the tokens that are held at a time (16,384, and on a GPU 262,144), `cache_megabytes` the
     word vectors that are kept for words that come again.
     """
 

@@ -23,7 +23,7 @@ class Sizes(NamedTuple):
 
 
 CPU = Sizes(tokens=16384, lanes=96, steps=8, words=64, driven=128, room=96e6)
-GPU = Sizes(tokens=131072, lanes=1024, steps=16, words=1024, driven=1024, room=500e6)
+GPU = Sizes(tokens=262144, lanes=1024, steps=8, words=1024, driven=1024, room=500e6)
 
 
 def of(device: torch.device) -> Sizes:
