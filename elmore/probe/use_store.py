@@ -166,11 +166,7 @@ def read(folder: Path) -> Manifest:
             f"{folder}'"
         )
     table = config.read_json(path)
-    if table.get("format") != FORMAT:
-        raise DataError(
-            f"{path}: format {table.get('format')!r}, expected {FORMAT}; use the version of elmore "
-            "that wrote it, or build it again"
-        )
+    config.check_format(table, FORMAT, str(path))
     return config.build(Manifest, table, str(path))
 
 

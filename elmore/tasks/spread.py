@@ -4,6 +4,7 @@ import statistics
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
+FORMAT = 1
 Summary = dict[str, Any]
 """As JSON: `metric`, every one of the `runs`, and a `summary` of each fraction, or of them all."""
 
@@ -26,6 +27,7 @@ def summary(runs: Sequence[Scored]) -> Summary:
     """Put runs together, those of one fraction to one line."""
     fractions = dict.fromkeys(run.fraction for run in runs)
     return {
+        "format": FORMAT,
         "metric": runs[0].metric,
         "runs": [_row(one, run=one.run, seed=one.seed, scores=one.scores) for one in runs],
         "summary": [_together([r for r in runs if r.fraction == f]) for f in fractions],

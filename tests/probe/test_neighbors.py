@@ -153,8 +153,8 @@ def test_a_corpus_of_one_line_works_and_has_no_other_use_than_its_own(tmp_path, 
 @pytest.mark.parametrize(
     ("content", "said"),
     [
-        ('{"format": 9}', "format 9, expected 1"),
-        ("{}", "format None, expected 1"),
+        ('{"format": 9}', "format 9 is newer than this elmore reads"),
+        ("{}", "format is None, expected a number"),
         ('{"format": 1}', "missing key 'model'"),
         ("{", "not a readable JSON file"),
     ],

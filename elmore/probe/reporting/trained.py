@@ -85,6 +85,7 @@ def read(place: Path, name: str) -> list[Trained] | Several:
 
 def checked_summary(data: dict[str, Any], where: str) -> Summary:
     """Refuse what is not a summary of runs as `task train` and `task evaluate` write it."""
+    config.check_format(data, spread.FORMAT, where, unsaid=1)
     parts = data.get("summary")
     scores = [part.get("scores") for part in parts] if isinstance(parts, list) else []
     tables = [table for one in scores for table in one.values()] if all(scores) else []
