@@ -36,6 +36,7 @@ CORE = {
     "errors",
     "config",
     "atomic",
+    "journal",
     "text",
     "corpus",
     "model",

@@ -22,6 +22,7 @@ from elmore.corpus.blocks import Block
 from elmore.corpus.options import Options
 from elmore.corpus.parts import Job, Parts
 from elmore.errors import ConfigError, DataError
+from elmore.journal import trash_of
 from elmore.text.vocabulary import Vocabulary
 
 Progress = Callable[[float | None, int, int], None]
@@ -64,7 +65,7 @@ def prepare(
     )
     folder = out.with_name(f"{out.name}.parts")
     _refuse_taken(out, folder, resume=resume, overwrite=overwrite)
-    shutil.rmtree(parts.trash_of(folder), ignore_errors=True)
+    shutil.rmtree(trash_of(folder), ignore_errors=True)
     journal = Parts(folder, job, anew=overwrite and not resume)
     try:
         with _explained(out):

@@ -19,10 +19,11 @@ from jaxtyping import Shaped
 from elmore import atomic, config
 from elmore.embed import layers, pooling
 from elmore.embed.embedder import Embedder
-from elmore.embed.parts import Job, OpenPart, Parts, text_digest, trash_of
+from elmore.embed.parts import Job, OpenPart, Parts, text_digest
 from elmore.embed.prepare import Text
 from elmore.embed.writers import writer_for
 from elmore.errors import ConfigError, DataError
+from elmore.journal import trash_of
 from elmore.model.precision import Precision
 from elmore.weights.bundle import Bundle
 

@@ -147,10 +147,10 @@ class Lines:
             raise DataError(f"{name}: not a readable parquet file ({error})") from error
 
 
-def numbered(path: str | Path) -> Iterator[tuple[str, str]]:
+def numbered(path: str | Path, *, encoding: str = "utf-8") -> Iterator[tuple[str, str]]:
     """Give the lines as they are, of .jsonl too, each with its place, `file:line`, for messages."""
     for name in expand([str(path)]):
-        for number, line in enumerate(Lines([name], column=None), start=1):
+        for number, line in enumerate(Lines([name], column=None, encoding=encoding), 1):
             yield f"{name}:{number}", str(line)
 
 
