@@ -178,7 +178,9 @@ class ParquetWriter:
         try:
             from pyarrow import parquet
         except ImportError as error:
-            raise DataError(f"{path}: writing parquet needs 'pip install pyarrow'") from error
+            raise DataError(
+                f"{path}: parquet needs pyarrow: pip install 'elmore[embed]'"
+            ) from error
         self._layout = tables.Layout(
             width=job.width,
             num_layers=job.num_layers if job.layers == "all" and not job.pool else None,
