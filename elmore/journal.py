@@ -90,6 +90,16 @@ class Journal(Generic[Job]):
         shutil.rmtree(trash)
 
 
+def refuse_full_disk(out: Path, needed: float) -> None:
+    """Look before the result is written: the parts stay beside it until it is whole."""
+    free = shutil.disk_usage(out.parent).free
+    if free < needed:
+        raise DataError(
+            f"{out}: no space left: {needed / 1e6:.0f} MB are needed and {free / 1e6:.0f} MB are "
+            "free; make room and go on with --resume"
+        )
+
+
 def trash_of(folder: Path) -> Path:
     """Say what a journal is called while it is deleted."""
     return folder.with_name(f"{folder.name}.done")

@@ -22,7 +22,7 @@ from elmore.corpus.blocks import Block
 from elmore.corpus.options import Options
 from elmore.corpus.parts import Job, Parts
 from elmore.errors import ConfigError, DataError
-from elmore.journal import trash_of
+from elmore.journal import refuse_full_disk, trash_of
 from elmore.text.vocabulary import Vocabulary
 
 Progress = Callable[[float | None, int, int], None]
@@ -71,7 +71,8 @@ def prepare(
         with _explained(out):
             notes = _count(journal, text, _crew_size(num_workers, text.size), progress)
             _refuse_empty(journal, notes)
-            _refuse_full_disk(out, notes)
+            num_tokens = sum(note["train"] + note["valid"] for note in notes)
+            refuse_full_disk(out, _BYTES_PER_TOKEN * num_tokens)
             _write(journal, notes, out, words, progress)
         journal.remove()
     except BaseException:
@@ -190,17 +191,6 @@ def _refuse_empty(journal: Parts, notes: Sequence[dict[str, Any]]) -> None:
     journal.remove()
     named = job.valid_inputs if empty == ["valid"] and job.valid_inputs else job.inputs
     raise DataError(f"{', '.join(str(name) for name, _ in named[:5])}: {reason}")
-
-
-def _refuse_full_disk(out: Path, notes: Sequence[dict[str, Any]]) -> None:
-    """Look before writing, since the parts stay until the corpus is whole."""
-    needed = _BYTES_PER_TOKEN * sum(note["train"] + note["valid"] for note in notes)
-    free = shutil.disk_usage(out.parent).free
-    if free < needed:
-        raise DataError(
-            f"{out}: no space left: {needed / 1e6:.0f} MB are needed and {free / 1e6:.0f} MB are "
-            "free; make room and go on with --resume"
-        )
 
 
 def _write(

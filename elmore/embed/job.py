@@ -23,7 +23,7 @@ from elmore.embed.parts import Job, OpenPart, Parts, text_digest
 from elmore.embed.prepare import Text
 from elmore.embed.writers import writer_for
 from elmore.errors import ConfigError, DataError
-from elmore.journal import trash_of
+from elmore.journal import refuse_full_disk, trash_of
 from elmore.model.precision import Precision
 from elmore.weights.bundle import Bundle
 
@@ -85,7 +85,7 @@ def run(
     parts = Parts(folder, job, anew=overwrite and not resume)
     try:
         _fill(parts, embedder, iter(lines), progress)
-        _refuse_full_disk(out, parts.num_bytes())
+        refuse_full_disk(out, 1.05 * parts.num_bytes())  # HDF5 cannot close a file on a full disk
         aside = folder / f"result{out.suffix}"
         with writer(aside, job, sentence_index=sentence_index) as file:
             for row in parts.rows():
@@ -110,16 +110,6 @@ def _refuse_taken(out: Path, folder: Path, *, resume: bool, overwrite: bool) -> 
     if out.exists() and not overwrite and not (resume and folder.exists()):
         unfinished = ", and no unfinished job is beside it" if resume else ""
         raise DataError(f"{out} exists already{unfinished}; pass another name, or --overwrite")
-
-
-def _refuse_full_disk(out: Path, needed: int) -> None:
-    """HDF5 cannot close a file on a full disk, so look before."""
-    free = shutil.disk_usage(out.parent).free
-    if free < 1.05 * needed:
-        raise DataError(
-            f"{out}: no space left: {needed / 1e6:.0f} MB are needed and {free / 1e6:.0f} MB are "
-            "free; make room and go on with --resume"
-        )
 
 
 def _fill(parts: Parts, embedder: Embedder, lines: Iterator[Text], progress: Progress) -> None:
