@@ -28,9 +28,9 @@ types: $(VENV)/extras
 suite: $(VENV)/extras
 	$(BIN)/python -m pytest -n 2
 
-# The same bytes from the same commit, whenever and wherever it is built.
+# The same bytes from the same commit, whenever it is built: every file in them has one date.
 dist: $(VENV)/integrations
-	SOURCE_DATE_EPOCH=$$(git log -1 --format=%ct) $(BIN)/python -m hatchling build -d dist
+	$(BIN)/python -m hatchling build -d dist
 
 # A file in .venv stands for what is installed there, so a second call has nothing to do.
 $(VENV)/core: pyproject.toml constraints.txt
