@@ -90,6 +90,15 @@ class Journal(Generic[Job]):
         shutil.rmtree(trash)
 
 
+def refuse_taken(out: Path, folder: Path, *, taken: bool, resume: bool, overwrite: bool) -> None:
+    """Refuse to begin where a result is, or an unfinished job, unless it is said what is meant."""
+    if folder.exists() and not (resume or overwrite):
+        raise DataError(f"{folder}: an unfinished job; go on with --resume, or --overwrite it")
+    if taken and not overwrite and not (resume and folder.exists()):
+        unfinished = ", and no unfinished job is beside it" if resume else ""
+        raise DataError(f"{out} exists already{unfinished}; pass another name, or --overwrite")
+
+
 def refuse_full_disk(out: Path, needed: float) -> None:
     """Look before the result is written: the parts stay beside it until it is whole."""
     free = shutil.disk_usage(out.parent).free

@@ -22,7 +22,7 @@ from elmore.corpus.blocks import Block
 from elmore.corpus.options import Options
 from elmore.corpus.parts import Job, Parts
 from elmore.errors import ConfigError, DataError
-from elmore.journal import refuse_full_disk, trash_of
+from elmore.journal import refuse_full_disk, refuse_taken, trash_of
 from elmore.text.vocabulary import Vocabulary
 
 Progress = Callable[[float | None, int, int], None]
@@ -97,12 +97,8 @@ def _given(path: Path | None) -> tuple[Vocabulary | None, str | None]:
 def _refuse_taken(out: Path, folder: Path, *, resume: bool, overwrite: bool) -> None:
     if os.path.lexists(out) and (out.is_symlink() or not out.is_dir()):
         raise DataError(f"{out} exists and is no folder; pass another name")
-    if folder.exists() and not (resume or overwrite):
-        raise DataError(f"{folder}: an unfinished job; go on with --resume, or --overwrite it")
     found = sorted(path.name for path in out.iterdir()) if out.exists() else []
-    if found and not overwrite and not (resume and folder.exists()):
-        unfinished = ", and no unfinished job is beside it" if resume else ""
-        raise DataError(f"{out} exists already{unfinished}; pass another name, or --overwrite")
+    refuse_taken(out, folder, taken=bool(found), resume=resume, overwrite=overwrite)
     for name in found:
         if not shards.OURS.fullmatch(name):
             raise DataError(

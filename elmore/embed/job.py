@@ -23,7 +23,7 @@ from elmore.embed.parts import Job, OpenPart, Parts, text_digest
 from elmore.embed.prepare import Text
 from elmore.embed.writers import writer_for
 from elmore.errors import ConfigError, DataError
-from elmore.journal import refuse_full_disk, trash_of
+from elmore.journal import refuse_full_disk, refuse_taken, trash_of
 from elmore.model.precision import Precision
 from elmore.weights.bundle import Bundle
 
@@ -105,11 +105,7 @@ def run(
 def _refuse_taken(out: Path, folder: Path, *, resume: bool, overwrite: bool) -> None:
     if out.is_dir():
         raise DataError(f"{out} is a folder; pass the name of a file")
-    if folder.exists() and not (resume or overwrite):
-        raise DataError(f"{folder}: an unfinished job; go on with --resume, or --overwrite it")
-    if out.exists() and not overwrite and not (resume and folder.exists()):
-        unfinished = ", and no unfinished job is beside it" if resume else ""
-        raise DataError(f"{out} exists already{unfinished}; pass another name, or --overwrite")
+    refuse_taken(out, folder, taken=out.exists(), resume=resume, overwrite=overwrite)
 
 
 def _fill(parts: Parts, embedder: Embedder, lines: Iterator[Text], progress: Progress) -> None:
