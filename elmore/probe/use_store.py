@@ -28,7 +28,7 @@ from elmore import atomic, config
 from elmore.embed import layers as layer_names
 from elmore.embed.embedder import Embedder
 from elmore.embed.job import model_digest
-from elmore.errors import ConfigError, DataError
+from elmore.errors import DataError
 
 FORMAT = 1
 MANIFEST = "index.json"
@@ -141,8 +141,6 @@ def kept_layers(names: Sequence[str], num_layers: int) -> tuple[str, ...]:
         layer_names.check(layer_names.named(name), num_layers)
         every = [str(number) for number in range(num_layers)]
         found += {"all": every, "top": every[-1:]}.get(name, [name])
-    if not found:
-        raise ConfigError("an index keeps at least one layer")
     return tuple(dict.fromkeys(found))
 
 
