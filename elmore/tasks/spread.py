@@ -58,3 +58,9 @@ def mean_and_deviation(
             deviation = statistics.stdev(values) if len(values) > 1 else None
             found[name] = {"mean": statistics.fmean(values), "deviation": deviation}
     return found
+
+
+def shown(score: dict[str, float | None]) -> str:
+    """Write a mean and its deviation for a person."""
+    deviation = score["deviation"]
+    return f"{score['mean']:.2f}" + ("" if deviation is None else f" ± {deviation:.2f}")
