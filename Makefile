@@ -5,12 +5,12 @@ VENV := .venv
 BIN := $(VENV)/bin
 INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt
 
-.PHONY: demo test test-integrations lint types suite clean
+.PHONY: demo test test-integrations lint types suite docs clean
 
 demo: $(VENV)/core
 	$(BIN)/python examples/two_senses.py
 
-test: lint types suite
+test: lint types docs suite
 
 # Beside other people's packages, which take their time to install.
 test-integrations: $(VENV)/integrations $(VENV)/flair/ready $(VENV)/keras/ready
@@ -28,6 +28,10 @@ types: $(VENV)/extras
 suite: $(VENV)/extras
 	$(BIN)/python -m pytest -n 2
 
+# Into build/site; a warning fails it.
+docs: $(VENV)/docs
+	$(BIN)/python docs/build_site.py
+
 # A file in .venv stands for what is installed there, so a second call has nothing to do.
 $(VENV)/core: pyproject.toml constraints.txt
 	$(PYTHON) -m venv $(VENV)
@@ -36,6 +40,10 @@ $(VENV)/core: pyproject.toml constraints.txt
 
 $(VENV)/extras: $(VENV)/core
 	$(INSTALL) -e ".[test]"
+	touch $@
+
+$(VENV)/docs: $(VENV)/core
+	$(INSTALL) -e ".[docs]"
 	touch $@
 
 # The peers get no dependencies of their own; what they need is here already.
@@ -64,4 +72,4 @@ $(VENV)/keras/ready: $(VENV)/integrations
 	touch $@
 
 clean:
-	rm -rf $(VENV) dist .pytest_cache .hypothesis .ruff_cache
+	rm -rf $(VENV) build dist .pytest_cache .hypothesis .ruff_cache

@@ -36,7 +36,7 @@ def main() -> None:
     shutil.copytree(DOCS, pages, ignore=shutil.ignore_patterns("*.py", "__pycache__"))
     copy_pages(pages)
     command = [sys.executable, "-m", "zensical", "build", "--strict", "--clean"]
-    sys.exit(subprocess.run(command, cwd=ROOT, check=False).returncode)
+    sys.exit(subprocess.run(command, cwd=ROOT, check=False).returncode)  # noqa: S603
 
 
 def copy_pages(pages: Path) -> None:
