@@ -23,7 +23,7 @@ DOCS = ROOT / "docs"
 CONFIG = ROOT / "zensical.toml"
 OUTSIDE = Path("repository")  # where files from outside docs/ are found on the site
 
-_CODE = re.compile(r"^ *```.*?^ *```$|`[^`\n]+`(?!\$)", re.DOTALL | re.MULTILINE)
+_CODE = re.compile(r"^ *```.*?^ *```$|\$`[^`]+`\$|`[^`\n]+`", re.DOTALL | re.MULTILINE)
 _LINK = re.compile(r"(?<=\]\()(?![a-z]+:|#)([^)#\s]+)")
 _BLOCK = re.compile(r"^\$\$\n(.*?)\n\$\$$", re.DOTALL | re.MULTILINE)
 _INLINE = re.compile(r"\$`([^`]+)`\$")
@@ -91,8 +91,8 @@ def outside_code(change: Callable[[str], str], text: str) -> str:
     """Change what is neither in a fence nor in backticks."""
     done, parts = 0, []
     for code in _CODE.finditer(text):
-        if text[code.start() - 1 : code.start()] == "$":  # an equation: $`x`$
-            continue
+        if code[0].startswith("$"):
+            continue  # an equation: $`x`$
         parts += [change(text[done : code.start()]), code[0]]
         done = code.end()
     return "".join([*parts, change(text[done:])])
