@@ -19,3 +19,7 @@ class DataError(ElmoreError):
 
 class WeightsError(ElmoreError):
     """A weight file that is damaged, foreign or of another model."""
+
+
+class MissingPackageError(ElmoreError, ImportError):
+    """A package that is not installed, by the command that installs it."""

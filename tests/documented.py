@@ -5,14 +5,31 @@ from pathlib import Path
 
 import pytest
 
+INTEGRATIONS = Path(__file__).parent.parent / "docs/integrations"
+PAGES = {  # of integrations, and how to know their blocks on the first page
+    "flair.md": ("integrations.flair",),
+    "huggingface.md": ("integrations.huggingface", "integrations.sentence_transformers"),
+    "keras.md": ("integrations.keras",),
+    "onnx.md": (),
+    "scikit-learn.md": ("integrations.sklearn",),
+    "spacy.md": ("import spacy",),
+}
+
 # Blocks that import one of these run where it is installed.
-OF_EXTRAS = ("pandas", "onnxruntime", "flair", "keras")
+OF_EXTRAS = ("pandas",)
 
 
 def blocks(page: Path) -> list:
     """The Python blocks of a page, each named by its number."""
     found = re.findall(r"```python\n(.*?)```", page.read_text(encoding="utf-8"), flags=re.DOTALL)
     return [pytest.param(block, id=f"{page.name}-{number}") for number, block in enumerate(found)]
+
+
+def integration(page: str) -> list:
+    """The blocks of an integration's page, and its blocks on the first page."""
+    short = blocks(INTEGRATIONS / "index.md")
+    ours = [one for one in short if any(words in one.values[0] for words in PAGES[page])]
+    return blocks(INTEGRATIONS / page) + ours
 
 
 def run(block: str) -> None:

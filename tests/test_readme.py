@@ -37,6 +37,38 @@ def test_every_example_is_run_by_a_test():
         assert f"examples/{path.name}" in source, path.name
 
 
+def test_every_integration_has_a_page_that_is_run_and_listed():
+    tests = (ROOT / "tests/integrations").glob("test_*.py")
+    source = "".join(path.read_text(encoding="utf-8") for path in tests)
+    run_by_a_test = re.findall(r'documented\.integration\("([^"]+)"\)', source)
+    pages = {page.name for page in documented.INTEGRATIONS.glob("*.md")} - {"index.md"}
+    assert sorted(run_by_a_test) == sorted(documented.PAGES) == sorted(pages)
+    index = (documented.INTEGRATIONS / "index.md").read_text(encoding="utf-8")
+    assert set(re.findall(r"\]\(([\w-]+\.md)\)", index)) == pages
+
+
+def test_every_block_on_the_first_page_of_integrations_is_run():
+    every = {one.id for one in documented.blocks(documented.INTEGRATIONS / "index.md")}
+    ran = {one.id for page in documented.PAGES for one in documented.integration(page)}
+    assert every <= ran
+    assert len(every) > 5
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_links_lead_somewhere(page):
+    text = page.read_text(encoding="utf-8")
+    for target in re.findall(r"\]\(([^)\s]+)\)", text):
+        path, _, part = target.partition("#")
+        if "://" in target:
+            continue
+        there = page.parent / path if path else page
+        assert there.exists(), target
+        if part:
+            headings = re.findall(r"^#+ (.*)$", there.read_text(encoding="utf-8"), re.MULTILINE)
+            anchors = [re.sub(r"[^\w -]", "", line.lower()).replace(" ", "-") for line in headings]
+            assert part in anchors, target
+
+
 def test_the_commands_of_the_readme_are_targets_of_the_makefile():
     makefile = (ROOT / "Makefile").read_text()
     commands = re.findall(r"^make (\S+)", README, flags=re.MULTILINE)

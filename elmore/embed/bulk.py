@@ -13,6 +13,7 @@ from torch import Tensor
 
 from elmore.embed import lanes
 from elmore.embed.cache import WordVectors
+from elmore.embed.recorded import Recorded
 from elmore.errors import DataError
 from elmore.model.bilm import BiLMState
 from elmore.weights.bundle import Bundle
@@ -33,6 +34,7 @@ class Bulk:
         self.bundle = bundle
         self.start = start
         self.token_budget = token_budget
+        self._read = Recorded(bundle.model)
         self.words = WordVectors(bundle.model, bundle.alphabet, megabytes=cache_megabytes)
 
     def run(
@@ -63,13 +65,14 @@ class Bulk:
                 yield window.pop()
 
     def _shrink(self, num_sentences: int, tokens: int, error: Exception) -> None:
-        torch.cuda.empty_cache()
         if num_sentences == 1:
             raise DataError(
                 f"a sentence of {tokens} tokens does not fit into the memory of the GPU; split it, "
                 "or use device='cpu'"
             ) from error
         self.token_budget = tokens // 2
+        self._read = Recorded(self.bundle.model)
+        torch.cuda.empty_cache()
         _log.warning(
             "out of memory with %d tokens at a time; going on with %d", tokens, self.token_budget
         )
@@ -91,10 +94,17 @@ class Bulk:
         for group in _alike([len(words) for words in sentences], config.lstm.cell_dim, vectors):
             text = np.array([numbers[word] for i in group for word in sentences[i]])
             lengths = [len(sentences[i]) for i in group]
-            layers = choose(lanes.run(model, vectors, text, lengths, start)).cpu()
-            for i, part in zip(group, layers.split(lengths, dim=-2), strict=True):
+            layers = choose(lanes.run(model, vectors, text, lengths, start, self._read))
+            for i, part in zip(group, _fetched(layers).split(lengths, dim=-2), strict=True):
                 results[i] = part.numpy()
         return results
+
+
+def _fetched(tensor: Tensor) -> Tensor:
+    """Bring a tensor home; from a GPU by memory that it can write to itself."""
+    if not tensor.is_cuda:
+        return tensor.cpu()
+    return torch.empty(tensor.shape, dtype=tensor.dtype, pin_memory=True).copy_(tensor)
 
 
 def _alike(lengths: list[int], cell_dim: int, like: Tensor) -> list[list[int]]:

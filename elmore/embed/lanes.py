@@ -22,6 +22,7 @@ from torch import Tensor
 
 from elmore.embed import sizes
 from elmore.embed.driven import DrivenWords
+from elmore.embed.recorded import Recorded
 from elmore.model.bilm import BACKWARD, FORWARD, BiLM, BiLMState
 
 IDLE = -1
@@ -117,6 +118,7 @@ def run(
     text: Int[np.ndarray, " T"],
     lengths: Sequence[int],
     start: BiLMState,
+    read: Recorded,
 ) -> Float[Tensor, "L+1 T 2*D"]:
     """Give every layer of sentences that stand one after another in `text`, by number of word.
 
@@ -140,7 +142,7 @@ def run(
             inputs = driven(text[places])
             mask = _tensor(busy.any(axis=1), words).expand(lanes, -1)
             starts = _tensor(plan_.starts[step : step + at_once].T.copy(), words)
-            outputs, states = model.read(direction, inputs, mask, states, starts, anew, driven=True)
+            outputs, states = read(direction, inputs, mask, states, starts, anew)
             where, taken = _tensor(places[busy], words), _tensor(busy, words)
             for number, output in enumerate(outputs, start=1):
                 layers[number, where, half] = output.transpose(0, 1)[taken]

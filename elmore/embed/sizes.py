@@ -20,10 +20,12 @@ class Sizes(NamedTuple):
     """Words driven as a block."""
     room: float
     """Bytes for the driven words that are kept."""
+    few: int
+    """Rows that take hardly longer together than one by itself."""
 
 
-CPU = Sizes(tokens=16384, lanes=96, steps=8, words=64, driven=128, room=96e6)
-GPU = Sizes(tokens=262144, lanes=1024, steps=16, words=1024, driven=1024, room=500e6)
+CPU = Sizes(tokens=16384, lanes=96, steps=8, words=64, driven=128, room=96e6, few=8)
+GPU = Sizes(tokens=262144, lanes=1024, steps=8, words=1024, driven=1024, room=500e6, few=256)
 
 
 def of(device: torch.device) -> Sizes:

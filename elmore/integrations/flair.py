@@ -15,7 +15,7 @@ import torch
 
 from elmore.embed.embedder import load
 from elmore.embed.layers import check, named
-from elmore.errors import DataError
+from elmore.errors import MissingPackageError
 
 try:
     import flair
@@ -23,8 +23,9 @@ try:
     from flair.embeddings import TokenEmbeddings
     from flair.embeddings.base import register_embeddings
 except ImportError as error:
-    raise DataError(
-        f"Flair vectors need {error.name}: pip install flair, as docs/integrations/flair.md tells"
+    raise MissingPackageError(
+        f"elmore.integrations.flair needs {error.name}: pip install flair, as "
+        "docs/integrations/flair.md tells"
     ) from error
 
 __all__ = ["ElmoEmbeddings"]

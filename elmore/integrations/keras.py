@@ -20,13 +20,14 @@ from jaxtyping import Float
 
 from elmore.embed.embedder import DType, Embedder
 from elmore.embed.prepare import Text
-from elmore.errors import ConfigError, DataError
+from elmore.errors import ConfigError, DataError, MissingPackageError
 
 try:
     import keras
 except ImportError as error:
-    raise DataError(
-        f"a Keras layer needs {error.name}: pip install keras, and set KERAS_BACKEND=torch"
+    raise MissingPackageError(
+        f"elmore.integrations.keras needs {error.name}: pip install keras, and set "
+        "KERAS_BACKEND=torch"
     ) from error
 
 __all__ = ["ElmoBatches", "ElmoMix", "embed"]

@@ -22,9 +22,16 @@ from jaxtyping import Float, Int
 
 from elmore import __version__, atomic
 from elmore.embed.lanes import after_boundary
-from elmore.errors import ConfigError, DataError, WeightsError
+from elmore.errors import ConfigError, MissingPackageError, WeightsError
 from elmore.model.bilm import BiLM, BiLMState
-from elmore.text.characters import ABSENT, Alphabet, ByteAlphabet, Lexicon, WordAlphabet
+from elmore.text.characters import (
+    ABSENT,
+    Alphabet,
+    ByteAlphabet,
+    Lexicon,
+    WordAlphabet,
+    encode_batch,
+)
 from elmore.text.vocabulary import Vocabulary
 from elmore.weights import warm
 from elmore.weights.bundle import Bundle, empty_model
@@ -36,7 +43,9 @@ try:
 
     from elmore.integrations.onnx_graph import Network
 except ImportError as error:
-    raise DataError(f"ONNX needs {error.name}: pip install 'elmore[onnx]'") from error
+    raise MissingPackageError(
+        f"elmore.integrations.onnx needs {error.name}: pip install 'elmore[onnx]'"
+    ) from error
 
 __all__ = ["Report", "export", "feed"]
 
@@ -109,14 +118,11 @@ def feed(
     alphabet: Alphabet, sentences: Sequence[Sequence[str]]
 ) -> dict[str, Int[np.ndarray, "..."]]:
     """Give what a session takes for tokenised sentences, without boundaries."""
-    numbers: dict[str, int] = {}
-    index = np.full((len(sentences), max(map(len, sentences), default=0)), ABSENT, np.int64)
+    ids = encode_batch(alphabet, sentences)
+    index = ids.index[:, 1:-1].copy()  # the boundaries are in the graph already
     for row, sentence in zip(index, sentences, strict=True):
-        row[: len(sentence)] = [numbers.setdefault(word, len(numbers)) for word in sentence]
-    characters, words = alphabet.encode(list(numbers))
-    parts = {"index": index, "characters": characters, "words": words}
-    if characters is not None and not numbers:
-        parts["characters"] = np.zeros((0, 0), np.int64)
+        row[len(sentence) :] = ABSENT
+    parts = ids._replace(index=index)._asdict()
     return {name: part for name, part in parts.items() if part is not None}
 
 

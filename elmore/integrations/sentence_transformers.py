@@ -14,10 +14,12 @@ that are not its own only when told to: `SentenceTransformer(path, trust_remote_
 from collections.abc import Sequence
 from typing import Any, Self
 
+from elmore.errors import MissingPackageError
+
 try:
     from sentence_transformers.base.modules import InputModule
 except ImportError as error:
-    raise ImportError(
+    raise MissingPackageError(
         "elmore.integrations.sentence_transformers needs sentence-transformers: "
         "pip install 'elmore[hf]'"
     ) from error

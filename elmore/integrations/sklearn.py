@@ -9,6 +9,8 @@ from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, Literal, Self, cast
 
+from elmore.errors import DataError, MissingPackageError, WeightsError
+
 try:
     from sklearn.base import (
         BaseEstimator,
@@ -18,7 +20,7 @@ try:
     )
     from sklearn.utils.validation import check_is_fitted, validate_data
 except ImportError as error:
-    raise ImportError(
+    raise MissingPackageError(
         "elmore.integrations.sklearn needs scikit-learn: pip install 'elmore[sklearn]'"
     ) from error
 
@@ -31,7 +33,6 @@ from elmore.embed.job import model_digest
 from elmore.embed.layers import Layers, check
 from elmore.embed.pooling import Pool
 from elmore.embed.prepare import Text
-from elmore.errors import DataError, WeightsError
 from elmore.model.precision import Precision
 from elmore.weights import catalogue
 

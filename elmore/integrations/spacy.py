@@ -11,10 +11,12 @@ from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Any, Literal
 
+from elmore.errors import ConfigError, DataError, MissingPackageError
+
 try:
     import spacy  # noqa: F401 -- for the sentence below
 except ImportError as error:
-    raise ImportError(
+    raise MissingPackageError(
         "elmore.integrations.spacy needs spaCy: pip install 'elmore[spacy]'"
     ) from error
 
@@ -27,7 +29,6 @@ from spacy.util import SimpleFrozenList
 
 from elmore.embed import pooling
 from elmore.embed.layers import Layers, named
-from elmore.errors import ConfigError, DataError
 from elmore.integrations.spacy_reader import DocReader
 from elmore.model.mix import SavedMix
 from elmore.weights import catalogue

@@ -33,7 +33,7 @@ def create(engine: Engine, *, limits: Limits | None = None, token: str | None = 
     """Give the app for a model; with a token, only who sends it is served."""
     limits = limits or Limits()
     batcher = Batcher(
-        engine.run,
+        engine,
         token_budget=limits.batch_tokens,
         room=limits.queue_tokens,
         told=lambda batch: metrics.batch(batch),

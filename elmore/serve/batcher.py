@@ -1,20 +1,21 @@
-"""Concurrent requests, gathered into batches for one worker thread.
+"""Concurrent requests, brought together for one worker thread.
 
-A request waits in a queue until the worker is free. Then all that wait and are of one kind go into
-one batch, the first come first, up to a budget of tokens; before it runs, others have a moment to
-join it. The queue is bounded: who comes when it is full is told when to come again. Who went away
-is not computed any more. The event loop never waits for the model.
+Work of most kinds runs in batches: all that wait and are of one kind, the first come first, up to a
+budget of tokens; before a lone one runs, others have a moment to join it. Work that flows need not
+wait for a batch to end: it joins what is under way, which advances a little at a time, and each is
+answered when it is done itself. Batches run between these turns.
+
+The queue is bounded: who comes when it is full is told when to come again. Who went away is not
+computed any more. The event loop never waits for the model.
 """
 
 import asyncio
 import time
 from collections import deque
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any, NamedTuple
-
-Run = Callable[[Hashable, Sequence[Any]], Sequence[Any]]
-"""Does all the work of one kind that is in a batch; one result for each, in order."""
+from itertools import count
+from typing import Any, NamedTuple, Protocol
 
 _SHARE = 0.15  # of the time of a batch that the next may wait to be joined
 
@@ -28,11 +29,37 @@ class QueueFull(Exception):  # noqa: N818 -- it is an answer, not a fault
 
 
 class Batch(NamedTuple):
-    """What is told of a finished batch."""
+    """What is told of a finished batch, or of a turn of what flows."""
 
-    requests: int
     tokens: int
+    """Of all requests that were in it."""
+    done: int
+    """Tokens of those that it finished."""
     seconds: float
+
+
+class Worker(Protocol):
+    """What does the work. Only one thread calls it, but for `flows`."""
+
+    def flows(self, kind: Hashable) -> bool:
+        """Say whether work of this kind flows."""
+        ...
+
+    def run(self, kind: Hashable, works: Sequence[Any]) -> Sequence[Any]:
+        """Do all the work of one kind that is in a batch; one result for each, in order."""
+        ...
+
+    def join(self, works: Mapping[int, Any]) -> None:
+        """Let numbered work flow with what is under way."""
+        ...
+
+    def advance(self) -> Mapping[int, Any]:
+        """Go on a little; give the results (or the exceptions) of what is done by now."""
+        ...
+
+    def leave(self, numbers: Sequence[int]) -> None:
+        """Forget work, where it is under way."""
+        ...
 
 
 class _Job(NamedTuple):
@@ -45,13 +72,14 @@ class _Job(NamedTuple):
 class Batcher:
     """One queue, one worker.
 
-    `patience` is how long, in seconds, a request waits for another to join it; `room` how many
-    tokens may be in the queue. It is used as `async with`: leaving it finishes what was accepted.
+    `patience` is how long, in seconds, a request waits for another to join its batch; `room` how
+    many tokens may be in the queue; `token_budget` how many in a batch, or under way where they
+    flow. It is used as `async with`: leaving it finishes what was accepted.
     """
 
     def __init__(
         self,
-        run: Run,
+        worker: Worker,
         *,
         token_budget: int = 4096,
         room: int = 32768,
@@ -59,11 +87,13 @@ class Batcher:
         told: Callable[[Batch], None] = lambda batch: None,
     ) -> None:
         self.token_budget, self.room, self.patience = token_budget, room, patience
-        self._run, self._told = run, told
+        self._worker, self._told = worker, told
         self._queue: deque[_Job] = deque()
+        self._flowing: dict[int, _Job] = {}
+        self._numbers = count()
         self._arrived = asyncio.Event()
         self._closing = False
-        self._last = Batch(0, 0, 0.0)
+        self._last = Batch(0, 0, 0.0)  # of those that do not flow
         self._rate = 1000.0  # tokens a second, as it was of late
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="model")
 
@@ -73,13 +103,13 @@ class Batcher:
         return sum(job.tokens for job in self._queue if not job.result.done())
 
     async def __aenter__(self) -> "Batcher":
-        self._worker = asyncio.create_task(self._work())
+        self._task = asyncio.create_task(self._work())
         return self
 
     async def __aexit__(self, *_: object) -> None:
         self._closing = True
         self._arrived.set()
-        await self._worker
+        await self._task
         self._thread.shutdown()
 
     async def submit(self, kind: Hashable, work: Any, tokens: int) -> Any:  # noqa: ANN401
@@ -94,23 +124,26 @@ class Batcher:
 
     async def _work(self) -> None:
         idle = True
-        while self._queue or not self._closing:
-            if not self._queue:
+        while self._queue or self._flowing or not self._closing:
+            if not self._queue and not self._flowing:
                 self._arrived.clear()
                 await self._arrived.wait()
                 idle = True
-            await self._give_company(self.token_budget if idle else self._last.tokens)
-            if batch := self._take():
-                await self._finish(batch)
-                idle = False
+            await self._flow()
+            if self._queue and not self._flowing and not self._worker.flows(self._queue[0].kind):
+                await self._give_company(self.token_budget if idle else self._last.tokens)
+            idle = not await self._batch() and idle
 
     async def _give_company(self, expected: int) -> None:
         """Wait while more comes: who was answered together asks again together.
 
-        Not for more than is expected, and not for long beside the work of the batch before.
+        Not for more than is expected, not for long beside the work of the batch before, and not
+        while something could flow.
         """
         end = time.monotonic() + max(self.patience, _SHARE * self._last.seconds)
         while not self._closing and self.waiting < expected:
+            if self._worker.flows(self._queue[-1].kind):
+                return
             self._arrived.clear()
             left = min(self.patience, end - time.monotonic())
             try:
@@ -118,46 +151,96 @@ class Batcher:
             except TimeoutError:
                 return
 
-    def _take(self) -> list[_Job]:
-        """Take what is of the kind of the first, up to the budget; drop who went away."""
-        batch: list[_Job] = []
+    def _take(self, wanted: Callable[[Hashable], bool], held: int = 0) -> list[_Job]:
+        """Take what is wanted, the first come first, until the budget is full."""
+        taken: list[_Job] = []
         left: deque[_Job] = deque()
-        tokens = 0
+        full = False
         for job in self._queue:
             if job.result.done():
                 continue
-            fits = not batch or tokens + job.tokens <= self.token_budget
-            if fits and (not batch or job.kind == batch[0].kind):
-                batch.append(job)
-                tokens += job.tokens
-            else:
+            if full or not wanted(job.kind):
                 left.append(job)
+            elif held and held + job.tokens > self.token_budget:
+                full = True
+                left.append(job)
+            else:
+                taken.append(job)
+                held += job.tokens
         self._queue = left
-        return batch
+        return taken
 
-    async def _finish(self, batch: list[_Job]) -> None:
+    async def _batch(self) -> bool:
+        """Run a batch of the kind of the first that does not flow; say whether there was one."""
+        kinds = (job.kind for job in self._queue if not self._worker.flows(job.kind))
+        first = next(kinds, None)
+        batch = dict(enumerate(self._take(lambda kind: kind == first)))
+        if not batch:
+            return False
+        works = [job.work for job in batch.values()]
+        self._last = await self._answered(batch, lambda: self._outcomes(first, works))
+        return True
+
+    async def _flow(self) -> None:
+        """Drop who went away from what flows, let who waits join it, and go on a little."""
+        gone = [number for number, job in self._flowing.items() if job.result.done()]
+        for number in gone:
+            del self._flowing[number]
+        held = sum(job.tokens for job in self._flowing.values())
+        new = {next(self._numbers): job for job in self._take(self._worker.flows, held)}
+        self._flowing |= new
+        if gone or self._flowing:
+            works = {number: job.work for number, job in self._flowing.items()}
+            await self._answered(self._flowing, lambda: self._turn(works, list(new), gone))
+
+    async def _answered(
+        self, jobs: dict[int, _Job], work: Callable[[], Mapping[int, Any]]
+    ) -> Batch:
+        """Do work in the thread, and take the jobs out that it has done."""
         start = time.monotonic()
-        loop = asyncio.get_running_loop()
-        works = [job.work for job in batch]
-        outcomes = await loop.run_in_executor(self._thread, self._outcomes, batch[0].kind, works)
+        tokens = sum(job.tokens for job in jobs.values())
+        outcomes = await asyncio.get_running_loop().run_in_executor(self._thread, work)
         seconds = time.monotonic() - start
-        tokens = sum(job.tokens for job in batch)
-        self._rate += 0.2 * (tokens / max(seconds, 1e-3) - self._rate)
-        self._last = Batch(len(batch), tokens, seconds)
-        self._told(self._last)
-        for job, outcome in zip(batch, outcomes, strict=True):
+        done = [(jobs.pop(number), outcome) for number, outcome in outcomes.items()]
+        batch = Batch(tokens, sum(job.tokens for job, _ in done), seconds)
+        self._rate += min(1, seconds) * (batch.done / max(seconds, 1e-3) - self._rate)
+        self._told(batch)
+        for job, outcome in done:
             if job.result.done():
                 continue
             if isinstance(outcome, Exception):
                 job.result.set_exception(outcome)
             else:
                 job.result.set_result(outcome)
+        return batch
 
-    def _outcomes(self, kind: Hashable, works: list[Any]) -> list[Any]:
+    # What follows runs in the thread.
+
+    def _outcomes(self, kind: Hashable, works: list[Any]) -> dict[int, Any]:
         """Run the batch; where it fails, each alone, so that only the culprit is told."""
         try:
-            return list(self._run(kind, works))
+            return dict(enumerate(self._worker.run(kind, works)))
         except Exception as error:
             if len(works) == 1:
-                return [error]
-            return [outcome for work in works for outcome in self._outcomes(kind, [work])]
+                return {0: error}
+            return {i: self._outcomes(kind, [work])[0] for i, work in enumerate(works)}
+
+    def _turn(self, works: dict[int, Any], new: list[int], gone: list[int]) -> Mapping[int, Any]:
+        """Go on with all that flows; where that fails, with each alone."""
+        self._worker.leave(gone)
+        try:
+            self._worker.join({number: works[number] for number in new})
+            return self._worker.advance()
+        except Exception:
+            self._worker.leave(list(works))
+            return {number: self._alone(number, work) for number, work in works.items()}
+
+    def _alone(self, number: int, work: Any) -> Any:  # noqa: ANN401
+        try:
+            self._worker.join({number: work})
+            while not (done := self._worker.advance()):
+                pass
+            return done[number]
+        except Exception as error:
+            self._worker.leave([number])
+            return error

@@ -1,6 +1,10 @@
-"""What the worker does with a batch: one run of the model for the texts of all its requests."""
+"""What the worker does with the model.
 
-from collections.abc import Callable, Hashable, Sequence
+Who wants vectors, or uses near to one, joins the texts that are being read, and is answered when
+its own are. What is to be scored is one run of the model for all requests in a batch.
+"""
+
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from itertools import islice
 from typing import Any, NamedTuple, Protocol
 
@@ -8,8 +12,8 @@ import numpy as np
 from jaxtyping import Float
 
 from elmore.embed.embedder import Embedder
-from elmore.embed.few import Few
-from elmore.embed.layers import Layers
+from elmore.embed.flow import Flow, Row
+from elmore.embed.layers import Layers, select
 from elmore.lm import scoring
 from elmore.lm.scoring import Scores
 from elmore.probe.neighbors import Neighbor
@@ -61,7 +65,8 @@ class Engine:
     def __init__(self, embedder: Embedder, uses: Uses | None = None) -> None:
         self.embedder, self.uses = embedder, uses
         embedder.bundle.model.eval()  # for good: other threads may read with it
-        self._few = Few(embedder)
+        self._flow = Flow(embedder)
+        self._reading: dict[int, tuple[Reading | Search, list[Row]]] = {}
 
     @property
     def can_score(self) -> bool:
@@ -69,27 +74,51 @@ class Engine:
         bundle = self.embedder.bundle
         return bundle.softmax is not None and bundle.vocabulary is not None
 
-    def run(self, kind: Hashable, works: Sequence[Any]) -> list[Any]:
-        """Do all the work of one kind; one result for each."""
-        if kind == EMBED:
-            return self._embed(works)
-        return self._score(works) if kind == SCORE else self._search(works)
+    def flows(self, kind: Hashable) -> bool:
+        """Say whether work of this kind joins what is being read."""
+        return kind != SCORE
 
-    def _embed(self, works: Sequence[Reading]) -> list[list[Float[np.ndarray, "*L T D"]]]:
-        texts = [(words, work.layers) for work in works for words in work.texts]
-        found = iter(self._few.embed(texts))
-        return [list(islice(found, len(work.texts))) for work in works]
-
-    def _score(self, works: Sequence[list[list[str]]]) -> list[list[Scores]]:
+    def run(self, kind: Hashable, works: Sequence[list[list[str]]]) -> list[list[Scores]]:
+        """Score the texts of all works together; one result for each."""
         texts = [words for work in works for words in work]
         found = iter(scoring.score_together(self.embedder.bundle, texts))
         return [list(islice(found, len(work))) for work in works]
 
-    def _search(self, works: Sequence[Search]) -> list[Sequence[Neighbor]]:
-        assert self.uses is not None
-        index = self.uses.index
-        vectors = self._few.embed([(work.tokens, index.layer) for work in works])
-        return [
-            index.like(read[work.position], work.tokens, work.k)
-            for work, read in zip(works, vectors, strict=True)
+    def join(self, works: Mapping[int, Reading | Search]) -> None:
+        """Begin to read what numbered works are about."""
+        texts = [
+            [work.tokens] if isinstance(work, Search) else work.texts for work in works.values()
         ]
+        rows = iter(self._flow.join([words for each in texts for words in each]))
+        for (number, work), each in zip(works.items(), texts, strict=True):
+            self._reading[number] = work, list(islice(rows, len(each)))
+
+    def leave(self, numbers: Sequence[int]) -> None:
+        """Read no more for these."""
+        for number in numbers:
+            _, rows = self._reading.pop(number, (None, []))
+            self._flow.leave(rows)
+
+    def advance(self) -> dict[int, Any]:
+        """Read on a little; give the results, or what they failed of, of what is read by now."""
+        self._flow.advance()
+        done = [
+            number
+            for number, (_, rows) in self._reading.items()
+            if not any(row.left for row in rows)
+        ]
+        return {number: self._result(*self._reading.pop(number)) for number in done}
+
+    def _result(self, work: Reading | Search, rows: list[Row]) -> Any:  # noqa: ANN401
+        try:
+            if isinstance(work, Reading):
+                return [_vectors(row, work.layers) for row in rows]
+            assert self.uses is not None
+            index = self.uses.index
+            return index.like(_vectors(rows[0], index.layer)[work.position], work.tokens, work.k)
+        except Exception as error:
+            return error
+
+
+def _vectors(row: Row, layers: Layers) -> Float[np.ndarray, "*L T D"]:
+    return select(row.layers, layers).float().cpu().numpy()

@@ -58,7 +58,7 @@ class Metrics:
 
     def batch(self, batch: Batch) -> None:
         """Count what the model has read."""
-        self.tokens += batch.tokens
+        self.tokens += batch.done
         self.batch_tokens.add(batch.tokens)
         self.batch_seconds.add(batch.seconds)
 
@@ -73,12 +73,16 @@ class Metrics:
         yield from _about("elmore_request_seconds", "histogram", "From the headers to the answer.")
         for route, found in sorted(self.seconds.items()):
             yield from found.lines("elmore_request_seconds", f'route="{route}"')
-        yield from _about("elmore_batch_tokens", "histogram", "Tokens that ran together.")
+        yield from _about(
+            "elmore_batch_tokens", "histogram", "Tokens of requests that ran together."
+        )
         yield from self.batch_tokens.lines("elmore_batch_tokens")
-        yield from _about("elmore_batch_seconds", "histogram", "Time of the model for a batch.")
+        yield from _about(
+            "elmore_batch_seconds", "histogram", "Time of the model for a batch or a turn."
+        )
         yield from self.batch_seconds.lines("elmore_batch_seconds")
         for name, kind, about, value in (
-            ("elmore_tokens_total", "counter", "Tokens read.", self.tokens),
+            ("elmore_tokens_total", "counter", "Tokens of finished work.", self.tokens),
             ("elmore_requests_in_flight", "gauge", "Requests not answered yet.", self.in_flight),
             ("elmore_queue_tokens", "gauge", "Tokens that wait.", self._waiting()),
             ("process_cpu_seconds_total", "counter", "User and system.", time.process_time()),

@@ -68,6 +68,16 @@ def test_bulk_on_a_gpu_is_that_of_the_cpu_and_the_same_bits_in_any_company(tmp_p
         assert a.vectors.tobytes() == b.vectors.tobytes()
 
 
+def test_a_recording_changes_no_bit(tmp_path, rng):
+    elmo = load(tmp_path, rng, precision="fast")
+    texts = many(rng, 4000)
+    found = list(elmo.stream(texts, layers="all"))
+    few = elmore.Embedder(elmo.bundle, precision="fast", token_budget=2000)
+    for text, sentence in zip(texts[:300], found, strict=False):
+        (alone,) = few.stream([text], layers="all")  # too short to be recorded
+        assert alone.vectors.tobytes() == sentence.vectors.tobytes()
+
+
 def test_a_gpu_that_runs_out_of_memory_goes_on_with_less(tmp_path, rng, caplog):
     settings = bilm_options(dim=512, projection_dim=128, filters=[[1, 64], [3, 128]])
     paths = write_bilm(tmp_path, settings, bilm_weights(settings, rng))

@@ -1,42 +1,68 @@
-"""Without its framework, an integration says in one sentence what to install."""
+"""Without its framework, an integration says in one sentence what to install.
+
+This runs whether the frameworks are installed or not.
+"""
 
 import importlib
 import sys
+from pathlib import Path
 
 import pytest
 
 from elmore import integrations
-from elmore.errors import DataError
+from elmore.errors import ElmoreError
 from tests.cli.running import elmore_command
 
-SENTENCES = {
-    ("onnx", "onnxruntime"): r"ONNX needs onnxruntime: pip install 'elmore\[onnx\]'",
-    ("flair", "flair"): "Flair vectors need flair: pip install flair",
-    ("keras", "keras"): "a Keras layer needs keras: pip install keras",
+NEEDED = {  # integration: what it imports, what that is called, what installs it
+    "flair": ("flair", "flair", "flair, as docs/integrations/flair.md tells"),
+    "huggingface": ("transformers", "transformers", "'elmore[hf]'"),
+    "keras": ("keras", "keras", "keras, and set KERAS_BACKEND=torch"),
+    "onnx": ("onnxruntime", "onnxruntime", "'elmore[onnx]'"),
+    "sentence_transformers": ("sentence_transformers", "sentence-transformers", "'elmore[hf]'"),
+    "sklearn": ("sklearn", "scikit-learn", "'elmore[sklearn]'"),
+    "spacy": ("spacy", "spaCy", "'elmore[spacy]'"),
 }
+OF_OTHERS = {"allennlp_bilm", "onnx_graph", "spacy_reader", "spacy_tok2vec"}  # nobody imports them
+FREE = {"allennlp"}  # it needs nothing
 
 
 @pytest.fixture
 def without(monkeypatch):
-    def forget(integration: str, framework: str) -> str:
-        name = f"elmore.integrations.{integration}"
-        monkeypatch.delitem(sys.modules, name, raising=False)
-        monkeypatch.delattr(integrations, integration, raising=False)
+    def forget(integration: str) -> str:
+        """Let the integration be as if it was never imported, its framework never installed."""
+        framework, *_ = NEEDED[integration]
+        for name in [name for name in sys.modules if name.startswith("elmore.integrations.")]:
+            monkeypatch.delitem(sys.modules, name)
+        for name in [name for name in sys.modules if name.startswith(f"{framework}.")]:
+            monkeypatch.setitem(sys.modules, name, None)
         monkeypatch.setitem(sys.modules, framework, None)
-        return name
+        monkeypatch.delattr(integrations, integration, raising=False)
+        return f"elmore.integrations.{integration}"
 
     return forget
 
 
-@pytest.mark.parametrize(("names", "sentence"), SENTENCES.items(), ids=str)
-def test_what_is_absent_is_named(without, names, sentence):
-    with pytest.raises(DataError, match=sentence):
-        importlib.import_module(without(*names))
+def test_each_integration_is_asked():
+    place = Path(integrations.__file__).parent
+    found = {path.stem for path in place.iterdir() if path.name[0] != "_"}
+    assert found == set(NEEDED) | OF_OTHERS | FREE
+
+
+@pytest.mark.parametrize("integration", NEEDED)
+def test_what_is_absent_is_named_with_what_installs_it(without, integration):
+    _, called, installed_by = NEEDED[integration]
+    name = without(integration)
+    with pytest.raises(ImportError) as found:  # as of any import that fails
+        importlib.import_module(name)
+    assert isinstance(found.value, ElmoreError)
+    assert str(found.value) == f"{name} needs {called}: pip install {installed_by}"
 
 
 def test_export_without_its_extra_is_one_sentence(without, tmp_path):
-    without("onnx", "onnxruntime")
+    without("onnx")
     done = elmore_command("export", "english", str(tmp_path / "model.onnx"))
     assert (done.code, done.out) == (1, "")
-    assert done.err == "elmore: ONNX needs onnxruntime: pip install 'elmore[onnx]'\n"
+    assert done.err == (
+        "elmore: elmore.integrations.onnx needs onnxruntime: pip install 'elmore[onnx]'\n"
+    )
     assert not list(tmp_path.iterdir())

@@ -1,7 +1,6 @@
 """`ElmoEmbeddings` among Flair's own, in an environment with the real Flair."""
 
 import random
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -21,7 +20,6 @@ from elmore.integrations.flair import ElmoEmbeddings  # noqa: E402
 from tests import documented  # noqa: E402
 from tests.foreign import bilm_options, bilm_weights, write_bilm  # noqa: E402
 
-PAGE = Path(__file__).parent.parent.parent / "docs/integrations/flair.md"
 TEXTS = ["I left it at the bank .", "", "naïve 日本語 " + "x" * 70, "So it goes ."]
 
 
@@ -122,6 +120,6 @@ def test_a_document_is_the_mean_of_its_words(model):
     assert sentence.embedding.dtype == torch.float32
 
 
-@pytest.mark.parametrize("block", documented.blocks(PAGE))
+@pytest.mark.parametrize("block", documented.integration("flair.md"))
 def test_the_page_runs(block):
     documented.run(block)

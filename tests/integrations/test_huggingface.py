@@ -258,6 +258,7 @@ def test_a_sentence_without_words_has_no_vectors():
 @pytest.mark.parametrize(
     ("ids", "said"),
     [
+        ([["The", "bank"]], "as ElmoTokenizer makes it with return_tensors='pt', found a list"),
         (torch.ones(2, 3, dtype=torch.long), r"found torch.int64 of shape \(2, 3\)"),
         (torch.ones(1, 1, 51, dtype=torch.long), r"\(sentences, words, 50\)"),
         (torch.full((1, 2, 50), 262), "between 1 and 261 where a word is, found 257 to 262"),

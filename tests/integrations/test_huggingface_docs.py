@@ -7,22 +7,21 @@ from pathlib import Path
 
 import pytest
 
+from tests import documented
+
 pytest.importorskip("transformers", reason="transformers is not installed: make test-integrations")
 pytest.importorskip(
     "sentence_transformers", reason="sentence-transformers is not there: make test-integrations"
 )
 
 ROOT = Path(__file__).parents[2]
-PAGE = (ROOT / "docs/integrations/huggingface.md").read_text(encoding="utf-8")
-BLOCKS = re.findall(r"```python\n(.*?)```", PAGE, flags=re.DOTALL)
 
 
 @pytest.mark.timeout(300)
-@pytest.mark.parametrize("number", range(3))
-def test_a_block_of_the_page_runs(number, tmp_path, monkeypatch):
-    assert len(BLOCKS) == 3
+@pytest.mark.parametrize("block", documented.integration("huggingface.md"))
+def test_the_page_runs(block, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    exec(compile(BLOCKS[number], "a block of the page", "exec"), {})
+    documented.run(block)
 
 
 @pytest.mark.timeout(300)

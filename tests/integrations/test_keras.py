@@ -1,7 +1,6 @@
 """`ElmoMix` in Keras models, in an environment with the real Keras 3 on torch."""
 
 import os
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -16,7 +15,6 @@ from elmore.integrations.keras import ElmoBatches, ElmoMix, embed  # noqa: E402
 from tests import documented  # noqa: E402
 from tests.foreign import bilm_options, bilm_weights, write_bilm  # noqa: E402
 
-PAGE = Path(__file__).parent.parent.parent / "docs/integrations/keras.md"
 TEXTS = [
     ["I", "left", "it", "."],
     [],
@@ -118,6 +116,6 @@ def test_what_does_not_fit_is_one_sentence(elmo):
         ElmoMix()(np.zeros((2, 3, 12), np.float32))
 
 
-@pytest.mark.parametrize("block", documented.blocks(PAGE))
+@pytest.mark.parametrize("block", documented.integration("keras.md"))
 def test_the_page_runs(block):
     documented.run(block)

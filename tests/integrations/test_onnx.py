@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 import elmore
 from elmore.embed.embedder import Embedder
-from elmore.errors import ConfigError, WeightsError
+from elmore.errors import ConfigError, DataError, WeightsError
 from elmore.weights import folder, pretrained
 from elmore.weights.bundle import Bundle
 from tests import documented
@@ -110,6 +110,17 @@ def english(tmp_path_factory) -> tuple[Embedder, Path]:
     return elmo, path
 
 
+@pytest.mark.parametrize("storage", ["float16", "int8"])
+def test_the_page_tells_sizes_and_rounding(english, tmp_path, storage):
+    report = exporting.export(english[0].bundle, tmp_path / "english.onnx", storage=storage)
+    page = (documented.INTEGRATIONS / "onnx.md").read_text(encoding="utf-8")
+    row = next(line for line in page.splitlines() if line.startswith(f"| `{storage}`"))
+    size, rounding, cosine = map(float, row.split("|")[2:-1])
+    assert report.num_bytes / 1e6 == pytest.approx(size, abs=0.1)
+    assert report.rounding == pytest.approx(rounding, rel=0.1)
+    assert report.cosine == pytest.approx(cosine, abs=1e-6)
+
+
 def test_the_bundled_model_gives_the_embedders_layers(english):
     elmo, path = english
     assert_equal_to_the_embedder(path, elmo)
@@ -133,6 +144,20 @@ def test_any_batch_gives_what_each_sentence_gives_alone(small_session, sentences
     for row, sentence in enumerate(sentences):
         alone = elmo.embed([sentence], layers="all")[0].vectors
         np.testing.assert_allclose(layers[:, row, : len(sentence)], alone, rtol=1e-5, atol=1e-5)
+
+
+def test_a_batch_may_hold_no_word_at_all(small_session):
+    elmo, runtime = small_session
+    for shape in ((0, 0), (2, 0), (2, 3)):
+        index, characters = np.full(shape, -1), np.zeros((0, 0), np.int64)
+        (layers,) = runtime.run(["layers"], {"index": index, "characters": characters})
+        assert layers.shape == (elmo.num_layers, *shape, elmo.width)
+        assert not layers.any()
+
+
+def test_a_string_is_not_taken_for_its_letters(bundle):
+    with pytest.raises(DataError, match="expected a list of tokens, found 'The bank'"):
+        exporting.feed(bundle.alphabet, ["The bank"])
 
 
 def test_the_warm_start_is_the_embedders(tmp_path, bundle):
@@ -251,6 +276,6 @@ def test_the_example_prints_a_line_a_word(english, capsys, monkeypatch):
     assert words == ["I", "left", "it", ".", "So", "it", "goes", "."]
 
 
-@pytest.mark.parametrize("block", documented.blocks(ROOT / "docs/integrations/onnx.md"))
+@pytest.mark.parametrize("block", documented.integration("onnx.md"))
 def test_the_page_runs(block):
     documented.run(block)

@@ -85,8 +85,7 @@ def assert_the_same(found: Path, expected: Path) -> None:
 
 @pytest.mark.parametrize(
     "choices",
-    [
-        {},
+    [  # the usual ones are below, where a worker is killed
         {"layers": "all", "dtype": "float16", "split": True, "initial_state": "warm"},
         {"pool": "mean", "tokenized": True},
     ],
@@ -150,7 +149,12 @@ def test_lines_that_kill_every_worker_are_named(tmp_path, elmo, monkeypatch):
     elmo = Embedder(elmo.bundle, device="cpu", tokenizer=deadly)
     with pytest.raises(DataError, match=r"lines 3 to 4: 2 workers died of them"):
         cluster.run(
-            elmo, ["a", "b", "die", "c"], tmp_path / "x.parquet", describe(elmo), shard_lines=2
+            elmo,
+            ["a", "b", "die", "c"],
+            tmp_path / "x.parquet",
+            describe(elmo),
+            workers=1,
+            shard_lines=2,
         )
     assert not list(tmp_path.glob("x.parquet*"))
 

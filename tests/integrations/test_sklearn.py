@@ -12,8 +12,8 @@ import pytest
 import elmore
 from elmore.errors import ConfigError, DataError, WeightsError
 from elmore.tasks.sst import data
-from elmore.weights import folder as folders
-from tests.foreign import bilm_options, bilm_weights, write_bilm
+from tests import documented
+from tests.integrations import tiny_model
 
 pytest.importorskip("sklearn", reason="scikit-learn is not installed: make test-integrations")
 
@@ -31,22 +31,13 @@ from sklearn.utils.validation import validate_data
 
 from elmore.integrations.sklearn import ElmoVectorizer
 
-PAGE = Path(__file__).parents[2] / "docs/integrations/scikit-learn.md"
 TEXTS = ["I left it at the bank.", "A naïve 日本 word", "", "One.", "The play was sold out. Pity."]
 LABELS = ["a", "b", "a", "b"]
 
 
-def tiny(place: Path, seed: int = 0) -> str:
-    settings = bilm_options()
-    weights = bilm_weights(settings, np.random.default_rng(seed))
-    place.mkdir(exist_ok=True)
-    folders.save(elmore.load(*write_bilm(place, settings, weights)).bundle, place / "tiny")
-    return str(place / "tiny")
-
-
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory) -> str:
-    return tiny(tmp_path_factory.mktemp("model"))
+    return tiny_model.saved(tmp_path_factory.mktemp("model"))
 
 
 @pytest.fixture(scope="module")
@@ -212,7 +203,7 @@ def test_a_grid_is_searched_by_two_processes(folder):
 
 
 def test_a_pickle_leaves_the_weights_out_and_finds_them_again(tmp_path):
-    place = tiny(tmp_path / "model")
+    place = tiny_model.saved(tmp_path / "model")
     fitted = make_pipeline(ElmoVectorizer(place), LogisticRegression()).fit(TEXTS[:4], LABELS)
     joblib.dump(fitted, tmp_path / "fitted.joblib")
     weights = Path(place, "model.safetensors").stat().st_size
@@ -220,7 +211,7 @@ def test_a_pickle_leaves_the_weights_out_and_finds_them_again(tmp_path):
     loaded = joblib.load(tmp_path / "fitted.joblib")
     np.testing.assert_array_equal(loaded.predict_proba(TEXTS), fitted.predict_proba(TEXTS))
     shutil.rmtree(place)
-    tiny(tmp_path / "model", seed=1)
+    tiny_model.saved(tmp_path / "model", seed=1)
     with pytest.raises(WeightsError, match="not those this vectorizer was fitted with"):
         joblib.load(tmp_path / "fitted.joblib").predict(TEXTS)
 
@@ -277,7 +268,11 @@ def test_praise_is_told_from_blame_better_than_by_counting_words():
 
     words = score(TfidfVectorizer(), LogisticRegression())
     vectors = ElmoVectorizer(precision="fast")
-    assert score(vectors, StandardScaler(), LogisticRegression(C=0.01)) > words + 0.02
+    elmo = score(vectors, StandardScaler(), LogisticRegression(C=0.01))
+    assert elmo > words + 0.02
+    page = (documented.INTEGRATIONS / "scikit-learn.md").read_text(encoding="utf-8")
+    told = [int(percent) / 100 for percent in re.findall(r"in (\d+) %", page)]
+    assert [elmo, words] == pytest.approx(told, abs=0.03)
 
 
 def test_cross_validation_is_one_line(folder):
@@ -285,6 +280,6 @@ def test_cross_validation_is_one_line(folder):
     assert len(cross_val_score(chain, TEXTS[:4] * 3, LABELS * 3, cv=3)) == 3
 
 
-@pytest.mark.parametrize("block", re.findall(r"```python\n(.*?)```", PAGE.read_text(), re.DOTALL))
-def test_the_python_of_the_page_runs(block):
-    exec(compile(block, str(PAGE), "exec"), {})
+@pytest.mark.parametrize("block", documented.integration("scikit-learn.md"))
+def test_the_page_runs(block):
+    documented.run(block)

@@ -1,10 +1,8 @@
 """`nlp.add_pipe("elmore")` in a real spaCy, found by the entry point."""
 
 import pickle
-import re
 import shutil
 import warnings
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -14,7 +12,8 @@ from hypothesis import strategies as st
 import elmore
 from elmore.errors import ConfigError, DataError, WeightsError
 from elmore.model.mix import SavedMix
-from tests.foreign import bilm_options, bilm_weights, write_bilm
+from tests import documented
+from tests.integrations import tiny_model
 
 spacy = pytest.importorskip("spacy", reason="spaCy is not installed: make test-integrations")
 
@@ -27,19 +26,11 @@ TEXTS = [
     "The play was sold out. They play chess, and she can't stay.",
     "x" * 80 + " is a long word",
 ]
-PAGE = Path(__file__).parents[2] / "docs/integrations/spacy.md"
 
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory) -> str:
-    """A tiny model in a folder of ours."""
-    place = tmp_path_factory.mktemp("model")
-    settings = bilm_options()
-    weights = bilm_weights(settings, np.random.default_rng(0))
-    from elmore.weights import folder
-
-    folder.save(elmore.load(*write_bilm(place, settings, weights)).bundle, place / "tiny")
-    return str(place / "tiny")
+    return tiny_model.saved(tmp_path_factory.mktemp("model"))
 
 
 @pytest.fixture(scope="module")
@@ -270,6 +261,6 @@ def test_a_pipeline_of_trained_parts_has_it_at_its_end(folder, elmo):
     assert nlp.analyze_pipes()["summary"]["elmore"]["assigns"] == ["doc.tensor"]
 
 
-@pytest.mark.parametrize("block", re.findall(r"```python\n(.*?)```", PAGE.read_text(), re.DOTALL))
-def test_the_python_of_the_page_runs(block):
-    exec(compile(block, str(PAGE), "exec"), {})
+@pytest.mark.parametrize("block", documented.integration("spacy.md"))
+def test_the_page_runs(block):
+    documented.run(block)

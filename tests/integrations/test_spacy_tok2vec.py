@@ -15,8 +15,8 @@ import elmore
 from elmore.errors import ConfigError
 from elmore.model.mix import ScalarMix
 from elmore.tasks.pos import data
-from elmore.weights import folder as folders
-from tests.foreign import bilm_options, bilm_weights, write_bilm
+from tests import documented
+from tests.integrations import tiny_model
 
 spacy = pytest.importorskip("spacy", reason="spaCy is not installed: make test-integrations")
 
@@ -32,11 +32,7 @@ SENTENCES = [
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory) -> str:
-    place = tmp_path_factory.mktemp("model")
-    settings = bilm_options()
-    weights = bilm_weights(settings, np.random.default_rng(0))
-    folders.save(elmore.load(*write_bilm(place, settings, weights)).bundle, place / "tiny")
-    return str(place / "tiny")
+    return tiny_model.saved(tmp_path_factory.mktemp("model"))
 
 
 def layer(folder: str, **options):
@@ -271,8 +267,8 @@ def test_spacy_train_takes_it_from_a_config_file(folder, tmp_path):
 
 
 def test_the_config_of_the_page_builds_a_pipeline():
-    page = Path(__file__).parents[2] / "docs/integrations/spacy.md"
-    (block,) = re.findall(r"```ini\n(.*?)```", page.read_text(encoding="utf-8"), re.DOTALL)
+    page = (documented.INTEGRATIONS / "spacy.md").read_text(encoding="utf-8")
+    (block,) = re.findall(r"```ini\n(.*?)```", page, re.DOTALL)
     head = '[nlp]\nlang = "en"\npipeline = ["tok2vec", "ner"]\n[components]\n'
     head += '[components.ner]\nfactory = "ner"\n[components.ner.model]\n'
     parser = "".join(f"{key} = {json.dumps(value)}\n" for key, value in CONFIGS["ner"].items())
@@ -314,7 +310,11 @@ def test_a_tagger_is_better_on_it_than_on_spacys_own_layer(data_folder):
     tok2vec = {"@architectures": "elmore.Tok2Vec.v1", "precision": "fast"}
     ours = {"model": {"@architectures": "spacy.Tagger.v2", "tok2vec": tok2vec}}
     without = accuracy(train, test, {}, epochs=30)
-    assert accuracy(train, test, ours, epochs=15) > without + 0.05
+    elmo = accuracy(train, test, ours, epochs=15)
+    assert elmo > without + 0.05
+    page = (documented.INTEGRATIONS / "spacy.md").read_text(encoding="utf-8")
+    told = [float(number) for number in re.findall(r"(0\.\d+) on", page)]
+    assert [elmo, without] == pytest.approx(told, abs=0.03)
 
 
 @pytest.fixture(scope="module")

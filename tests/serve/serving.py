@@ -194,15 +194,24 @@ def engine_of(embedder: Embedder, *, index: bool = False) -> Engine:
 
 
 class Slow:
-    """An engine whose batches wait until they are let go, one by one or all."""
+    """An engine whose work waits until it is let go, what joins and what runs as a batch."""
 
     def __init__(self, engine: Engine) -> None:
         self.inner, self.embedder, self.uses = engine, engine.embedder, engine.uses
-        self.can_score = engine.can_score
+        self.can_score, self.flows = engine.can_score, engine.flows
+        self.advance, self.leave = engine.advance, engine.leave
         self.gate = threading.Event()
         self.batches: list[int] = []
 
     def run(self, kind: Any, works: Any) -> list[Any]:
-        self.batches.append(len(works))
-        assert self.gate.wait(60)
+        self.wait(len(works))
         return self.inner.run(kind, works)
+
+    def join(self, works: Any) -> None:
+        if works:
+            self.wait(len(works))
+        self.inner.join(works)
+
+    def wait(self, num_works: int) -> None:
+        self.batches.append(num_works)
+        assert self.gate.wait(60)

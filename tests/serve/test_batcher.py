@@ -12,15 +12,43 @@ from elmore.serve.batcher import Batcher, QueueFull
 
 
 class Worker:
-    """Doubles numbers; keeps what came together, and may be held up."""
+    """Doubles numbers; keeps what came together, and may be held up.
+
+    What is of the kind "flow" is done after as many turns as it says.
+    """
 
     def __init__(self, *, held: bool = False) -> None:
         self.batches: list[tuple[str, list[int]]] = []
         self.gate = threading.Event()
         if not held:
             self.gate.set()
+        self.under_way: dict[int, list[int]] = {}
+        self.turns: list[list[int]] = []
 
-    def __call__(self, kind, works):
+    def flows(self, kind):
+        return kind == "flow"
+
+    def join(self, works):
+        if any(work < 0 for work in works.values()):
+            raise ValueError("a negative number")
+        self.under_way |= {number: [work, work] for number, work in works.items()}
+
+    def leave(self, numbers):
+        for number in numbers:
+            self.under_way.pop(number, None)
+
+    def advance(self):
+        self.turns.append([work for work, _ in self.under_way.values()])
+        assert self.gate.wait(30)
+        if len(self.under_way) > 1 and any(work == 13 for work, _ in self.under_way.values()):
+            raise ValueError("thirteen is read alone")
+        for turns in self.under_way.values():
+            turns[1] -= 1
+        done = {number: 2 * work for number, (work, left) in self.under_way.items() if left == 0}
+        self.leave(done)
+        return done
+
+    def run(self, kind, works):
         self.batches.append((kind, list(works)))
         assert self.gate.wait(30)
         if any(work < 0 for work in works):
@@ -68,7 +96,9 @@ def test_what_waits_while_the_worker_is_busy_runs_together_in_the_order_it_came(
 
 def test_the_loop_is_free_while_the_worker_works():
     async def run():
-        async with Batcher(lambda kind, works: time.sleep(0.3) or works, patience=0) as batcher:
+        worker = Worker()
+        worker.run = lambda kind, works: time.sleep(0.3) or works
+        async with Batcher(worker, patience=0) as batcher:
             (job,) = await submit_all(batcher, [1])
             turns = 0
             while not job.done():
@@ -158,3 +188,115 @@ def test_a_lone_request_waits_no_longer_than_the_patience():
             return time.monotonic() - start
 
     assert 0.04 < asyncio.run(run()) < 5
+
+
+async def first_turn(worker):
+    while not worker.turns:
+        await asyncio.sleep(0.001)
+
+
+@given(st.lists(st.tuples(st.sampled_from(["a", "flow"]), st.integers(1, 40)), max_size=30))
+@settings(max_examples=40)
+def test_what_flows_is_done_beside_what_does_not_and_within_the_budget(asked):
+    worker = Worker()
+
+    async def run():
+        async with Batcher(worker, token_budget=50, patience=0.001) as batcher:
+            return await asyncio.gather(*(batcher.submit(kind, n, n) for kind, n in asked))
+
+    assert asyncio.run(run()) == [2 * number for _, number in asked]
+    assert all(sum(works) <= 50 for works in worker.turns)
+    assert not worker.under_way
+
+
+def test_who_flows_joins_what_is_under_way_and_is_answered_before_its_end():
+    worker = Worker(held=True)
+
+    async def run():
+        async with Batcher(worker, patience=0) as batcher:
+            (long,) = await submit_all(batcher, [500], "flow")
+            await first_turn(worker)
+            (short,) = await submit_all(batcher, [2], "flow")
+            (batch,) = await submit_all(batcher, [7])
+            worker.gate.set()
+            assert [await short, await batch] == [4, 14]
+            assert not long.done()
+            return await long
+
+    assert asyncio.run(run()) == 1000
+    assert worker.turns[:4] == [[500], [500, 2], [500, 2], [500]]
+
+
+def test_who_flows_and_went_away_is_dropped_under_way():
+    worker = Worker(held=True)
+
+    async def run():
+        async with Batcher(worker, patience=0) as batcher:
+            gone, there = await submit_all(batcher, [400, 3], "flow")
+            await first_turn(worker)
+            gone.cancel()
+            await asyncio.sleep(0)
+            worker.gate.set()
+            return await there
+
+    assert asyncio.run(run()) == 6
+    assert worker.turns == [[400, 3], [3], [3]]
+
+
+@pytest.mark.parametrize(("culprit", "fate"), [(-1, "ValueError"), (13, "int")])
+def test_one_that_fails_in_the_flow_fails_alone(culprit, fate):
+    worker = Worker()
+
+    async def run():
+        async with Batcher(worker) as batcher:
+            jobs = await submit_all(batcher, [4, culprit, 5], "flow")
+            found = await asyncio.gather(*jobs, return_exceptions=True)
+            return [*found, await batcher.submit("flow", 6, 6)]
+
+    good, bad, better, later = asyncio.run(run())
+    assert (good, better, later) == (8, 10, 12)
+    assert type(bad).__name__ == fate  # what fails only in company, alone does not
+    assert not worker.under_way
+
+
+def test_a_large_one_that_flows_is_not_overtaken_for_ever():
+    worker = Worker(held=True)
+
+    async def run():
+        async with Batcher(worker, token_budget=10, patience=0) as batcher:
+            jobs = await submit_all(batcher, [3, 9, 2], "flow")
+            await first_turn(worker)
+            worker.gate.set()
+            await asyncio.gather(*jobs)
+
+    asyncio.run(run())
+    assert worker.turns[:4] == [[3], [3], [3], [9]]
+
+
+def test_leaving_finishes_what_flows_and_nobody_is_busy_when_idle():
+    worker = Worker()
+
+    async def run():
+        batcher = Batcher(worker, patience=0)
+        async with batcher:
+            jobs = await submit_all(batcher, [30, 20], "flow")
+        turns = len(worker.turns)
+        async with Batcher(worker, patience=0):
+            await asyncio.sleep(0.05)
+        assert len(worker.turns) == turns
+        return [job.result() for job in jobs]
+
+    assert asyncio.run(run()) == [60, 40]
+
+
+def test_what_is_told_counts_every_token_once():
+    told = []
+
+    async def run():
+        async with Batcher(Worker(), told=told.append) as batcher:
+            asked = [(kind, n) for kind in ("a", "flow") for n in (3, 5)]
+            await asyncio.gather(*(batcher.submit(kind, n, n) for kind, n in asked))
+
+    asyncio.run(run())
+    assert sum(batch.done for batch in told) == 16
+    assert max(batch.tokens for batch in told) == 8

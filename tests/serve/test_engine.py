@@ -3,14 +3,21 @@
 import numpy as np
 import pytest
 
-from elmore.embed.few import Few
+from elmore.embed.flow import Flow
 from elmore.lm import scoring
 from elmore.probe.neighbors import UseIndex
-from elmore.serve.engine import SCORE, SEARCH, Engine, Search, Uses
+from elmore.serve.engine import SCORE, Engine, Reading, Search, Uses
 from elmore.text import marked
 from tests import language
 
 TEXTS = [text.split() for text in language.sentences(12, seed=5)]
+
+
+def finished(engine, number):
+    found = {}
+    while len(found) < number:
+        found |= engine.advance()
+    return found
 
 
 def test_scores_of_gathered_requests_are_one_run_of_the_model(embedder):
@@ -37,13 +44,42 @@ def test_gathered_searches_are_read_together_and_found_alone(
     text.write_text("".join(f"{line}\n" for line in language.sentences(60)))
     index = UseIndex.build(tmp_path / "uses", embedder, [text], layers=layers, tokenized=True)
     works = [Search(words, len(words) // 2, 3 + number) for number, words in enumerate(TEXTS)]
-    reads, read = [], Few.embed
-    monkeypatch.setattr(Few, "embed", lambda self, texts: reads.append(1) or read(self, texts))
-    found = Engine(embedder, Uses(index, marked.use)).run(SEARCH, works)
-    assert len(reads) == 1
-    for work, uses in zip(works, found, strict=True):
+    joins, join = [], Flow.join
+    monkeypatch.setattr(Flow, "join", lambda self, texts: joins.append(1) or join(self, texts))
+    engine = Engine(embedder, Uses(index, marked.use))
+    engine.join(dict(enumerate(works)))
+    assert len(joins) == 1
+    found = finished(engine, len(works))
+    for number, work in enumerate(works):
+        uses = found[number]
         alone = index.search(*work)
         assert [use.similarity for use in uses] == pytest.approx(
             [use.similarity for use in alone], abs=1e-5
         )
         assert len(uses) == work.k
+
+
+def test_a_search_that_fails_fails_alone(embedder):
+    class Broken:
+        layer = "top"
+
+        def like(self, vector, tokens, k):
+            raise OSError("the index is gone")
+
+    engine = Engine(embedder, Uses(Broken(), marked.use))
+    engine.join({7: Search(TEXTS[0], 0, 3), 9: Reading(TEXTS[:2], "average")})
+    found = finished(engine, 2)
+    assert isinstance(found[7], OSError)
+    for vectors, text in zip(found[9], TEXTS, strict=False):
+        expected = embedder.embed([text])[0].vectors
+        np.testing.assert_allclose(vectors, expected, rtol=0, atol=1e-5)
+
+
+def test_who_leaves_is_not_answered(embedder):
+    engine = Engine(embedder)
+    engine.join({1: Reading([["a"] * 50], "top"), 2: Reading([["a"] * 40, []], "all")})
+    engine.advance()
+    engine.leave([1, 3])
+    found = finished(engine, 1)
+    assert list(found) == [2]
+    assert [each.shape for each in found[2]] == [(3, 40, 12), (3, 0, 12)]

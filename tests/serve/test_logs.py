@@ -20,9 +20,10 @@ def test_a_line_is_json_and_an_error_is_told_without_its_message(caplog):
 def test_no_request_leaves_its_text_in_the_log(embedder, caplog):
     class Broken(Slow):
         def run(self, kind, works):
-            if kind == "score":
-                raise RuntimeError(f"cannot read {works}")
-            return self.inner.run(kind, works)
+            raise RuntimeError(f"cannot read {works}")
+
+        def join(self, works):
+            self.inner.join(works)
 
     caplog.set_level(logging.DEBUG)
     with served(Broken(engine_of(embedder))) as client:

@@ -26,12 +26,12 @@ def test_counts_are_written_as_prometheus_reads_them():
     metrics.request("/embed", 200, 0.1)
     metrics.request("/embed", 200, 0.2)
     metrics.request("/embed", 429, 0.001)
-    metrics.batch(Batch(requests=3, tokens=40, seconds=0.5))
+    metrics.batch(Batch(tokens=40, done=30, seconds=0.5))
     lines = metrics.text().splitlines()
     assert all(LINE.match(line) for line in lines)
     assert 'elmore_requests_total{route="/embed",status="200"} 2' in lines
     assert 'elmore_request_seconds_count{route="/embed"} 3' in lines
-    assert "elmore_tokens_total 40" in lines
+    assert "elmore_tokens_total 30" in lines
     assert "elmore_queue_tokens 7" in lines
     assert "elmore_batch_tokens_sum 40.000000" in lines
 

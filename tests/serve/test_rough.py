@@ -209,7 +209,7 @@ def test_another_method_is_405_and_names_the_right_one(client):
 
 def test_an_unexpected_fault_is_500_in_one_sentence(embedder):
     class Broken(Slow):
-        def run(self, kind, works):
+        def join(self, works):
             raise RuntimeError("secret words")
 
     with served(Broken(engine_of(embedder))) as client:

@@ -11,10 +11,12 @@ To import this is to ask for it: the classes are then known to `AutoConfig`, `Au
 `AutoModel` and the Auto classes of the two heads. Nothing inside elmore imports it.
 """
 
+from elmore.errors import MissingPackageError
+
 try:
     import transformers
 except ImportError as error:
-    raise ImportError(
+    raise MissingPackageError(
         "elmore.integrations.huggingface needs transformers: pip install 'elmore[hf]'"
     ) from error
 

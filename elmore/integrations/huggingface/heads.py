@@ -15,11 +15,8 @@ from elmore.integrations.huggingface.model import ElmoModel, ElmoPreTrainedModel
 from elmore.tasks.layers.pooling import masked_mean
 
 
-class ElmoForTokenClassification(ElmoPreTrainedModel):
-    """A label for each word: names, parts of speech."""
-
-    auto_class = "AutoModelForTokenClassification"
-    pipeline_tag = "token-classification"
+class _Head(ElmoPreTrainedModel):
+    """A biLM with its mix, and a linear layer above."""
 
     def __init__(self, config: ElmoConfig) -> None:
         super().__init__(config)
@@ -29,6 +26,13 @@ class ElmoForTokenClassification(ElmoPreTrainedModel):
         self.classifier = nn.Linear(config.hidden_size, config.num_labels)
         self.post_init()
         self.train(self.training)
+
+
+class ElmoForTokenClassification(_Head):
+    """A label for each word: names, parts of speech."""
+
+    auto_class = "AutoModelForTokenClassification"
+    pipeline_tag = "token-classification"
 
     @can_return_tuple
     def forward(
@@ -48,20 +52,11 @@ class ElmoForTokenClassification(ElmoPreTrainedModel):
         return TokenClassifierOutput(loss=loss, logits=logits, hidden_states=out.hidden_states)
 
 
-class ElmoForSequenceClassification(ElmoPreTrainedModel):
+class ElmoForSequenceClassification(_Head):
     """A label, several, or a number for each text, from the mean of its words."""
 
     auto_class = "AutoModelForSequenceClassification"
     pipeline_tag = "text-classification"
-
-    def __init__(self, config: ElmoConfig) -> None:
-        super().__init__(config)
-        self.num_labels = config.num_labels
-        self.elmo = ElmoModel(config)
-        self.dropout = nn.Dropout(config.classifier_dropout)
-        self.classifier = nn.Linear(config.hidden_size, config.num_labels)
-        self.post_init()
-        self.train(self.training)
 
     @can_return_tuple
     def forward(

@@ -134,6 +134,11 @@ class ElmoModel(ElmoPreTrainedModel):
         self, ids: Int[Tensor, "B T C"], attention_mask: Int[Tensor, "B T"] | None
     ) -> Bool[Tensor, "B T"]:
         most = self.config.num_columns
+        if not isinstance(ids, Tensor):
+            raise DataError(
+                "input_ids must be a tensor, as ElmoTokenizer makes it with "
+                f"return_tensors='pt', found a {type(ids).__name__}"
+            )
         if ids.dim() != 3 or ids.shape[2] > most or ids.is_floating_point():
             raise DataError(
                 f"input_ids must be whole numbers of shape (sentences, words, {most}), as "

@@ -9,29 +9,34 @@
 
 #include "cell.h"
 
-enum { COLUMNS = 64 };
+enum { TOGETHER = 64 };
 
 void cell_step(const float *restrict gates, const float *restrict driven, int64_t d_g, int64_t d_b,
                const float *restrict bias, float *restrict cells, float *restrict shown,
                int64_t num_cells, int64_t num_columns, float clip) {
+    /* Where there are few columns, several cells are taken together: units are wide. */
+    const int64_t rows = num_columns < TOGETHER ? TOGETHER / num_columns : 1;
 #pragma omp parallel for schedule(static)
-    for (int64_t h = 0; h < num_cells; h++)
-        for (int64_t begin = 0; begin < num_columns; begin += COLUMNS) {
-            const int64_t left = num_columns - begin, here = left < COLUMNS ? left : COLUMNS;
-            float all[4][COLUMNS];
-            for (int64_t gate = 0; gate < 4; gate++) {
-                const int64_t g = gate * num_cells + h;
-                const float *from = gates + g * num_columns + begin;
-                const float *say = driven + g * d_g + begin * d_b;
-                if (d_b == 1)
-                    for (int64_t b = 0; b < here; b++) all[gate][b] = from[b] + (say[b] + bias[g]);
-                else
-                    for (int64_t b = 0; b < here; b++)
-                        all[gate][b] = from[b] + (say[b * d_b] + bias[g]);
-            }
+    for (int64_t h = 0; h < num_cells; h += rows)
+        for (int64_t begin = 0; begin < num_columns; begin += TOGETHER) {
+            const int64_t left = num_columns - begin, here = left < TOGETHER ? left : TOGETHER;
+            const int64_t last = num_cells - h < rows ? num_cells - h : rows;
+            float all[4][TOGETHER];
+            for (int64_t gate = 0; gate < 4; gate++)
+                for (int64_t row = 0; row < last; row++) {
+                    const int64_t g = gate * num_cells + h + row;
+                    const float *from = gates + g * num_columns + begin;
+                    const float *say = driven + g * d_g + begin * d_b;
+                    float *to = all[gate] + row * here;
+                    if (d_b == 1)
+                        for (int64_t b = 0; b < here; b++) to[b] = from[b] + (say[b] + bias[g]);
+                    else
+                        for (int64_t b = 0; b < here; b++)
+                            to[b] = from[b] + (say[b * d_b] + bias[g]);
+                }
             float *cell = cells + h * num_columns + begin, *show = shown + h * num_columns + begin;
 #pragma omp simd
-            for (int64_t b = 0; b < here; b++)
-                show[b] = cell_shows(all[0][b], all[1][b], all[2][b], all[3][b], cell + b, clip);
+            for (int64_t i = 0; i < last * here; i++)
+                show[i] = cell_shows(all[0][i], all[1][i], all[2][i], all[3][i], cell + i, clip);
         }
 }

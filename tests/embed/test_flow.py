@@ -1,0 +1,94 @@
+"""Texts that come and go get the vectors that each would get alone."""
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from numpy.testing import assert_allclose
+
+import elmore
+from elmore.embed.flow import Flow
+from tests.foreign import bilm_options, bilm_weights, write_bilm
+
+words = st.lists(st.sampled_from(["the", "bank", "of", "naïve", "x" * 60, "日本"]), max_size=19)
+arrivals = st.lists(st.lists(words, max_size=12), max_size=6)
+
+
+@pytest.fixture(scope="module")
+def elmo(tmp_path_factory):
+    settings = bilm_options(dim=40, projection_dim=16)
+    weights = bilm_weights(settings, np.random.default_rng(0))
+    return elmore.load(*write_bilm(tmp_path_factory.mktemp("model"), settings, weights))
+
+
+def finish(flow, rows, turns=1000):
+    while any(row.left for row in rows):
+        assert (turns := turns - 1)
+        flow.advance()
+
+
+def assert_read(elmo, texts, rows):
+    for text, row in zip(texts, rows, strict=True):
+        expected = elmo.embed([text], layers="all")[0].vectors
+        assert row.layers.shape == expected.shape
+        assert_allclose(row.layers.numpy(), expected, rtol=0, atol=1e-5)
+
+
+@given(arrivals)
+@settings(max_examples=15, deadline=None)
+def test_who_joins_while_others_are_read_gets_its_own_vectors(elmo, asked):
+    flow, rows = Flow(elmo), []
+    for texts in asked:
+        rows += flow.join(texts)
+        flow.advance()
+    finish(flow, rows)
+    assert_read(elmo, [text for texts in asked for text in texts], rows)
+
+
+@pytest.mark.parametrize("number", [1, 8, 9, 24, 25, 60])
+def test_few_and_many_rows_change_nothing(elmo, number):
+    texts = [["bank", "of"] * (1 + place % 7) for place in range(number)]
+    flow = Flow(elmo)
+    rows = flow.join(texts)
+    finish(flow, rows)
+    assert_read(elmo, texts, rows)
+
+
+def test_a_short_text_does_not_wait_for_the_end_of_a_long_one(elmo):
+    flow = Flow(elmo)
+    (long,) = flow.join([["bank"] * 300])
+    flow.advance()
+    (short,) = flow.join([["the", "bank"]])
+    finish(flow, [short])
+    assert long.left > 250
+    finish(flow, [long])
+    assert_read(elmo, [["bank"] * 300, ["the", "bank"]], [long, short])
+
+
+def test_the_first_come_are_read_while_others_wait(elmo):
+    flow = Flow(elmo)
+    rows = flow.join([["bank"] * 40] * 12)
+    flow.advance()
+    assert [row.read > 0 for row in rows] == [True] * 8 + [False] * 4
+
+
+def test_who_leaves_is_read_no_more_and_the_others_are(elmo):
+    texts = [["the"] * 30, ["bank"] * 30, ["of"] * 30]
+    flow = Flow(elmo)
+    rows = flow.join(texts)
+    flow.advance()
+    flow.leave([rows[1]])
+    read = rows[1].read
+    finish(flow, [rows[0], rows[2]])
+    assert rows[1].read == read < 30
+    assert_read(elmo, [texts[0], texts[2]], [rows[0], rows[2]])
+    flow.leave(rows)  # nobody is there any more
+
+
+def test_nothing_is_read_of_nothing(elmo):
+    flow = Flow(elmo)
+    flow.advance()
+    assert flow.join([]) == []
+    rows = flow.join([[], []])
+    flow.advance()
+    assert_read(elmo, [[], []], rows)
