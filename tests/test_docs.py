@@ -17,6 +17,7 @@ ROOT = Path(__file__).parent.parent
 DOCS = ROOT / "docs"
 PAGES = sorted(DOCS.rglob("*.md"))
 READ = [*PAGES, ROOT / "README.md", ROOT / "CONTRIBUTING.md"]
+WITH_COMMANDS = (DOCS / "serve.md", DOCS / "integrations/index.md")  # which a test of theirs runs
 QUOTE = re.compile(r'^```py title="(\S+): (\S+)"\n(.*?)^```$', re.DOTALL | re.MULTILINE)
 QUOTES = QUOTE.findall((DOCS / "how-it-works.md").read_text("utf-8"))
 
@@ -113,7 +114,7 @@ def test_code_stands_in_fences_that_a_test_reads():
     for page in PAGES:
         fences = set(re.findall(r"^```(\w+)", page.read_text("utf-8"), flags=re.MULTILINE))
         known = {"python", "ini"}
-        if page.parent.name in ("guides", "migrate") or page.name == "serve.md":
+        if page.parent.name in ("guides", "migrate") or page in WITH_COMMANDS:
             known |= {"sh"}
         if page.parent.name == "migrate" or page.name == "how-it-works.md":
             known |= {"py"}
