@@ -4,7 +4,7 @@ The pages of docs/ read well where they are, so they are written for that: links
 the repository, and equations are TeX. A site has only its own pages and should need neither a
 network nor a script to show an equation. So the pages are copied first: what they link to outside
 docs/ comes along, equations become MathML, and zensical makes the site of the copy. A warning of
-zensical's fails the build.
+zensical's fails the build, and so does a link within the site that leads nowhere.
 """
 
 import os
@@ -14,7 +14,9 @@ import subprocess
 import sys
 import tomllib
 from collections.abc import Callable
+from html.parser import HTMLParser
 from pathlib import Path
+from urllib.parse import unquote, urlsplit
 
 from latex2mathml.converter import convert
 
@@ -31,12 +33,16 @@ _INLINE = re.compile(r"\$`([^`]+)`\$")
 
 def main() -> None:
     """Copy the pages and make a site of them."""
-    pages = ROOT / tomllib.loads(CONFIG.read_text("utf-8"))["project"]["docs_dir"]
+    config = tomllib.loads(CONFIG.read_text("utf-8"))["project"]
+    pages, site = ROOT / config["docs_dir"], ROOT / config["site_dir"]
     shutil.rmtree(pages, ignore_errors=True)
     shutil.copytree(DOCS, pages, ignore=shutil.ignore_patterns("*.py", "__pycache__"))
     copy_pages(pages)
     command = [sys.executable, "-m", "zensical", "build", "--strict", "--clean"]
-    sys.exit(subprocess.run(command, cwd=ROOT, check=False).returncode)  # noqa: S603
+    if subprocess.run(command, cwd=ROOT, check=False).returncode:  # noqa: S603
+        sys.exit(1)
+    if broken := broken_links(site):
+        sys.exit("\n".join(broken))
 
 
 def copy_pages(pages: Path) -> None:
@@ -80,11 +86,15 @@ def for_site(page: Path) -> tuple[str, set[Path]]:
         return os.path.relpath(place(target), place(page).parent)
 
     def prose(part: str) -> str:
-        part = _BLOCK.sub(lambda tex: f"<div>{convert(tex[1], display='block')}</div>", part)
+        part = _BLOCK.sub(lambda tex: _shown(tex[1]), part)
         part = _INLINE.sub(lambda tex: convert(tex[1]), part)
         return _LINK.sub(moved, part)
 
     return outside_code(prose, text), targets
+
+
+def _shown(tex: str) -> str:
+    return f'<div class="equation">{convert(tex, display="block")}</div>'
 
 
 def outside_code(change: Callable[[str], str], text: str) -> str:
@@ -96,6 +106,41 @@ def outside_code(change: Callable[[str], str], text: str) -> str:
         parts += [change(text[done : code.start()]), code[0]]
         done = code.end()
     return "".join([*parts, change(text[done:])])
+
+
+class _Page(HTMLParser):
+    """The links of a page, and the names that can be linked to."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__()
+        self.links: list[str] = []
+        self.names: set[str] = set()
+        self.feed(text)
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        """Called for every tag."""
+        for name, value in attrs:
+            if name in ("href", "src"):
+                self.links.append(value or "")
+            elif name == "id":
+                self.names.add(value or "")
+
+
+def broken_links(site: Path) -> list[str]:
+    """Name the links within a site that lead nowhere; 404.html alone is written for a server."""
+    files = [path for path in sorted(site.rglob("*.html")) if path.name != "404.html"]
+    pages = {path: _Page(path.read_text("utf-8")) for path in files}
+    broken = []
+    for path, page in pages.items():
+        for link in page.links:
+            parts = urlsplit(link)
+            if parts.scheme or parts.netloc:
+                continue  # another site
+            target = (path.parent / unquote(parts.path)).resolve() if parts.path else path
+            named = not parts.fragment or target not in pages
+            if not target.is_file() or not (named or parts.fragment in pages[target].names):
+                broken.append(f"{path.relative_to(site)}: {link} leads nowhere")
+    return broken
 
 
 if __name__ == "__main__":

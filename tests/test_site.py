@@ -55,3 +55,18 @@ def test_a_link_to_nothing_ends_the_build(page):
     page.write_text("[a](gone.md)\n")
     with pytest.raises(SystemExit, match=r"docs/deep/page.md: gone.md is no file"):
         build_site.for_site(page)
+
+
+def test_links_of_the_site_that_lead_nowhere_are_named(tmp_path):
+    (tmp_path / "deep").mkdir()
+    (tmp_path / "deep/a.html").write_text('<h1 id="one">A</h1><a href="../b.html#two">b</a>')
+    (tmp_path / "b.html").write_text(
+        '<a href="deep/a.html#one">a</a><a href="https://x.org/gone">x</a><a href="#three">c</a>'
+        '<img src="gone.svg"><a href="deep/a.html#four">d</a>'
+    )
+    assert build_site.broken_links(tmp_path) == [
+        "b.html: #three leads nowhere",
+        "b.html: gone.svg leads nowhere",
+        "b.html: deep/a.html#four leads nowhere",
+        "deep/a.html: ../b.html#two leads nowhere",
+    ]
