@@ -1,9 +1,16 @@
-/* A weight times a few rows, out = weight (M, K) rows (B, K)^T with 2 <= B <= 8: every weight is
-   read once, and a library's product, which first lays the weight out anew, is slower than that.
+/* A layer that reads few rows, 8 at most. Here a weight is read once for all of them, and a
+   library's product, which first lays the weight out anew, is slower than that; and a step is so
+   short that calling it by parts takes as long as the parts.
 
-   Everything is float32; weight and rows lie row by row, the strides of out are given. */
+   Everything is float32. Weights and rows lie row by row. */
 
 #include <stdint.h>
+
+#include "cell.h"
+
+#if defined(__aarch64__)
+#include <arm_neon.h>
+#endif
 
 #if defined(__AVX__)
 #define LANES 8
@@ -11,62 +18,176 @@
 #define LANES 4
 #endif
 
+enum { MOST = 8, DEEP = 1024, NARROW = 512, AHEAD = 2048, PIECES = 64, CELLS = 64 };
+
 typedef float lanes __attribute__((vector_size(4 * LANES), aligned(4), may_alias));
 
+static inline __attribute__((always_inline)) float whole(lanes sum) {
+#if defined(__aarch64__)
+    return vaddvq_f32((float32x4_t)sum);
+#else
+    float found = 0;
+    for (int v = 0; v < LANES; v++) found += sum[v];
+    return found;
+#endif
+}
+
 /* R rows of the weight at once; R and B are numbers the compiler knows, so that sums stay in
-   registers. */
+   registers. Where the rows are wide, this is one part of the sum, and `more` than the first. */
 static inline __attribute__((always_inline)) void block(
     const float *weight, const float *rows, float *out, int64_t over, int64_t along, int64_t width,
-    const int R, const int B) {
-    lanes sums[2][8];
-#pragma GCC unroll 2
+    int64_t deep, const int more, const int narrow, const int R, const int B) {
+    const int64_t once = R * width, ahead = (AHEAD + once - 1) / once * once;
+    lanes sums[4][MOST];
+#pragma GCC unroll 4
     for (int r = 0; r < R; r++)
 #pragma GCC unroll 8
         for (int b = 0; b < B; b++) sums[r][b] = (lanes){0};
     int64_t k = 0;
-    for (; k + LANES <= width; k += LANES) {
-        lanes read[2];
-#pragma GCC unroll 2
+    for (; k + LANES <= deep; k += LANES) {
+        lanes read[4];
+        if (narrow && k % 16 == 0) { /* a CPU does not foresee short rows by itself */
+#pragma GCC unroll 4
+            for (int r = 0; r < R; r++) __builtin_prefetch(weight + r * width + k + ahead);
+        }
+#pragma GCC unroll 4
         for (int r = 0; r < R; r++) read[r] = *(const lanes *)(weight + r * width + k);
 #pragma GCC unroll 8
         for (int b = 0; b < B; b++) {
             lanes row = *(const lanes *)(rows + b * width + k);
-#pragma GCC unroll 2
+#pragma GCC unroll 4
             for (int r = 0; r < R; r++) sums[r][b] += read[r] * row;
         }
     }
+#pragma GCC unroll 4
     for (int r = 0; r < R; r++)
+#pragma GCC unroll 8
         for (int b = 0; b < B; b++) {
-            float sum = 0;
-            for (int v = 0; v < LANES; v++) sum += sums[r][b][v];
-            for (int64_t rest = k; rest < width; rest++)
+            float sum = whole(sums[r][b]);
+            for (int64_t rest = k; rest < deep; rest++)
                 sum += weight[r * width + rest] * rows[b * width + rest];
-            out[r * over + b * along] = sum;
+            float *to = out + r * over + b * along;
+            *to = more ? *to + sum : sum;
         }
 }
 
+/* One row alone: several sums along the weight's row, for none should wait for another. */
+static inline void line(const float *weight, const float *row, float *out, int64_t deep, int more) {
+    enum { SUMS = 8 };
+    lanes sums[SUMS];
+#pragma GCC unroll 8
+    for (int s = 0; s < SUMS; s++) sums[s] = (lanes){0};
+    int64_t k = 0;
+    for (; k + SUMS * LANES <= deep; k += SUMS * LANES)
+#pragma GCC unroll 8
+        for (int s = 0; s < SUMS; s++) {
+            const int64_t at = k + s * LANES;
+            sums[s] += *(const lanes *)(weight + at) * *(const lanes *)(row + at);
+        }
+    for (int s = 1; s < SUMS; s++) sums[0] += sums[s];
+    float sum = whole(sums[0]);
+    for (; k < deep; k++) sum += weight[k] * row[k];
+    *out = more ? *out + sum : sum;
+}
+
+#define BLOCKS(B, R, narrow)                                                                      \
+    for (; m + R <= end; m += R)                                                                  \
+        block(weight + m * width + k, rows + k, out + m * over, over, along, width, deep, k > 0,  \
+              narrow, R, B)
 #define CASE(B, R)                                                                                \
     case B:                                                                                       \
-        for (; m + R <= end; m += R)                                                              \
-            block(weight + m * width, rows, out + m * over, over, along, width, R, B);            \
-        for (; m < end; m++)                                                                      \
-            block(weight + m * width, rows, out + m * over, over, along, width, 1, B);            \
+        if (width <= NARROW)                                                                      \
+            BLOCKS(B, 2, 1);                                                                      \
+        else                                                                                      \
+            BLOCKS(B, R, 0);                                                                      \
+        BLOCKS(B, 1, 0);                                                                          \
         break;
 
-void few_rows(const float *weight, const float *rows, float *out, int64_t over, int64_t along,
-              int64_t height, int64_t width, int64_t num_rows) {
-    const int64_t pieces = 64;
-#pragma omp parallel for schedule(static)
-    for (int64_t piece = 0; piece < pieces; piece++) {
-        int64_t m = piece * height / pieces, end = (piece + 1) * height / pieces;
+/* Rows `begin` to `end` of out = weight (M, K) rows (B, K)^T, whose strides are given. */
+static void multiply(const float *weight, const float *rows, float *out, int64_t over,
+                     int64_t along, int64_t begin, int64_t end, int64_t width, int64_t num_rows) {
+    for (int64_t k = 0; k < width; k += DEEP) {
+        const int64_t deep = width - k < DEEP ? width - k : DEEP;
+        int64_t m = begin;
         switch (num_rows) {
-            CASE(2, 1)
-            CASE(3, 1)
-            CASE(4, 2)
+            case 1:
+                for (; m < end; m++)
+                    line(weight + m * width + k, rows + k, out + m * over, deep, k > 0);
+                break;
+            CASE(2, 4)
+            CASE(3, 4)
+            CASE(4, 4)
             CASE(5, 2)
             CASE(6, 2)
             CASE(7, 2)
             CASE(8, 2)
+        }
+    }
+}
+
+void few_rows(const float *weight, const float *rows, float *out, int64_t over, int64_t along,
+              int64_t height, int64_t width, int64_t num_rows, int64_t threads) {
+#pragma omp parallel for schedule(static) num_threads(threads)
+    for (int64_t piece = 0; piece < PIECES; piece++)
+        multiply(weight, rows, out, over, along, piece * height / PIECES,
+                 (piece + 1) * height / PIECES, width, num_rows);
+}
+
+/* Several steps of a layer, S of them for B rows: see reference.py for what a step is.
+
+   What the inputs say (S, B, 4H) comes with the bias in it. `busy` (S, B) says who reads. Cells
+   (B, H) and the last outputs (B, D) are changed as they go; outputs (S, B, D) are zero where nobody
+   reads. There is room for the gates (B, 4H) and for what the cells show (B, H). Without a
+   projection D is H. */
+void few_steps(const float *recurrent, const float *projection, const float *driven,
+               const uint8_t *busy, float *cells, float *last, float *outputs, float *gates,
+               float *shown, int64_t num_steps, int64_t num_rows, int64_t num_cells, int64_t width,
+               float cell_clip, float output_clip, int64_t threads) {
+    const int64_t num_gates = 4 * num_cells, chunks = (num_cells + CELLS - 1) / CELLS;
+#pragma omp parallel num_threads(threads)
+    for (int64_t step = 0; step < num_steps; step++) {
+        const float *say = driven + step * num_rows * num_gates;
+        const uint8_t *reads = busy + step * num_rows;
+        float *output = outputs + step * num_rows * width;
+#pragma omp for schedule(static)
+        for (int64_t piece = 0; piece < PIECES; piece++)
+            multiply(recurrent, last, gates, 1, num_gates, piece * num_gates / PIECES,
+                     (piece + 1) * num_gates / PIECES, width, num_rows);
+#pragma omp for schedule(static)
+        for (int64_t chunk = 0; chunk < chunks; chunk++)
+            for (int64_t b = 0; b < num_rows; b++) {
+                const int64_t begin = chunk * CELLS, left = num_cells - begin;
+                const int64_t here = left < CELLS ? left : CELLS;
+                float *show = shown + b * num_cells + begin, *cell = cells + b * num_cells + begin;
+                const float *i = gates + b * num_gates + begin, *f = i + num_cells;
+                const float *g = f + num_cells, *o = g + num_cells;
+                const float *to_i = say + b * num_gates + begin, *to_f = to_i + num_cells;
+                const float *to_g = to_f + num_cells, *to_o = to_g + num_cells;
+                if (!reads[b]) continue;
+#pragma omp simd
+                for (int64_t h = 0; h < here; h++)
+                    show[h] = cell_shows(i[h] + to_i[h], f[h] + to_f[h], g[h] + to_g[h],
+                                         o[h] + to_o[h], cell + h, cell_clip);
+            }
+#pragma omp for schedule(static)
+        for (int64_t piece = 0; piece < PIECES; piece++) {
+            const int64_t begin = piece * width / PIECES, end = (piece + 1) * width / PIECES;
+            if (projection)
+                multiply(projection, shown, output, 1, width, begin, end, num_cells, num_rows);
+            for (int64_t b = 0; b < num_rows; b++)
+                for (int64_t d = begin; d < end; d++) {
+                    float *new = output + b * width + d;
+                    if (!projection) *new = shown[b * width + d]; /* and there is no such clip */
+                    /* A NaN stays one: every comparison with it is false. */
+                    else if (*new > output_clip)
+                        *new = output_clip;
+                    else if (*new < -output_clip)
+                        *new = -output_clip;
+                    if (reads[b])
+                        last[b * width + d] = *new;
+                    else
+                        *new = 0;
+                }
         }
     }
 }

@@ -1,24 +1,23 @@
-"""The kernel that works `in_place`, its element-wise part in C: single precision, on a CPU.
+"""The kernel that works `in_place`, its element-wise part in C, and few rows all in C: on a CPU.
 
-Shapes: B sentences, H cell width, G = 4H gates.
+Everything is in single precision.
+
+Shapes: B sentences, T tokens, I input width, D output width, H cell width, G = 4H gates.
 """
 
 import ctypes
 import math
-from functools import partial
 from pathlib import Path
+from typing import Any
 
-import torch
-from jaxtyping import Float
+from jaxtyping import Bool, Float
 from torch import Tensor
 
 from elmore import compiled
-from elmore.model.lstm_kernels import in_place
+from elmore.model.lstm_kernels import few_rows, in_place
+from elmore.model.lstm_kernels.reference import LSTMState, LSTMWeights
 
 SOURCE = Path(__file__).with_name("cell.c")
-FEW_ROWS = Path(__file__).with_name("few_rows.c")
-MOST_ROWS = 8  # from there on a library's product is as quick
-_WIDE = {"AVX2": ("-mavx2", "-mfma"), "AVX512": ("-mavx512f", "-mfma")}
 
 
 def available() -> bool:
@@ -27,13 +26,7 @@ def available() -> bool:
 
 
 def _library() -> ctypes.CDLL | None:
-    return compiled.library(SOURCE, _WIDE.get(torch.backends.cpu.get_cpu_capability(), ()))
-
-
-def _few_rows() -> ctypes.CDLL | None:
-    """Sums of products may be fused here: each is of one weight's row and one row alone."""
-    wide = _WIDE.get(torch.backends.cpu.get_cpu_capability(), ())
-    return compiled.library(FEW_ROWS, (*wide, "-ffp-contract=fast"))
+    return compiled.library(SOURCE, few_rows.wide())
 
 
 def step(
@@ -46,7 +39,7 @@ def step(
 ) -> None:
     """Do what `in_place.step` does; leave to it what C cannot do, or all."""
     library = _library()
-    if library is None or not _can_be_read(gates, driven, bias, cell, hidden):
+    if library is None or not few_rows.can_be_read(gates, driven, bias, cell, hidden):
         in_place.step(gates, driven, bias, cell, hidden, cell_clip)
         return
     pointer, whole = ctypes.c_void_p, ctypes.c_int64
@@ -62,27 +55,14 @@ def step(
     )
 
 
-def few_rows(
-    weight: Float[Tensor, "M K"], rows: Float[Tensor, "B K"], out: Float[Tensor, "M B"]
-) -> bool:
-    """Multiply where there are 2 to 8 rows that C can read; say whether it is done."""
-    if not 2 <= len(rows) <= MOST_ROWS or not _can_be_read(weight, rows, out):
-        return False
-    library = _few_rows()
-    if library is None or not weight.is_contiguous():
-        return False
-    rows = rows.contiguous()
-    pointer, whole = ctypes.c_void_p, ctypes.c_int64
-    library.few_rows(
-        *(pointer(tensor.data_ptr()) for tensor in (weight, rows, out)),
-        *map(whole, (*out.stride(), *weight.shape, len(rows))),
-    )
-    return True
-
-
-def _can_be_read(*tensors: Tensor) -> bool:
-    """Tell whether C knows these numbers, and where they are."""
-    return all(tensor.is_cpu and tensor.dtype == torch.float for tensor in tensors)
-
-
-run = partial(in_place.run, step=step, few_rows=few_rows)
+def run(
+    inputs: Float[Tensor, "B T I"],
+    mask: Bool[Tensor, "B T"],
+    state: LSTMState,
+    weights: LSTMWeights,
+    **how: Any,  # noqa: ANN401
+) -> tuple[Float[Tensor, "B T D"], LSTMState]:
+    """Read each row from left to right; the state after its last token comes back."""
+    if few_rows.can_run(inputs, mask, state, weights):
+        return few_rows.run(inputs, mask, state, weights, **how)
+    return in_place.run(inputs, mask, state, weights, step=step, **how)

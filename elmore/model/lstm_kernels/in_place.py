@@ -26,10 +26,6 @@ Step = Callable[[Tensor, Tensor, Tensor, Tensor, Tensor, float | None], None]
 """The element-wise part of a step, as `step` is."""
 
 
-FewRows = Callable[[Tensor, Tensor, Tensor], bool]
-"""A weight (M, K) times rows (B, K), into (M, B), where these are few; False where it is undone."""
-
-
 class Parts(NamedTuple):
     """What a layer is made of, as whatever multiplies does it."""
 
@@ -71,7 +67,6 @@ def run(
     output_clip: float | None,
     resets: Resets | None = None,
     step: Step = step,
-    few_rows: FewRows = lambda weight, rows, out: False,
 ) -> tuple[Float[Tensor, "B T D"], LSTMState]:
     """Read each row from left to right; the state after its last token comes back."""
     _, recurrent, _, projection = weights
@@ -79,14 +74,12 @@ def run(
     gates = bias.new_empty(len(bias), len(inputs))
 
     def advance(output: Tensor, driven: Tensor, cell: Tensor, hidden: Tensor) -> None:
-        if not few_rows(recurrent, output, gates):
-            torch.mm(recurrent, output.T, out=gates)
+        torch.mm(recurrent, output.T, out=gates)
         step(gates, driven, bias, cell, hidden, cell_clip)
 
     def project(hidden: Float[Tensor, "H B"], output: Float[Tensor, "B D"]) -> None:
         assert projection is not None
-        if not few_rows(projection, hidden.T, output.T):
-            torch.mm(hidden.T, projection.T, out=output)
+        torch.mm(hidden.T, projection.T, out=output)
 
     parts = Parts(
         lambda inputs: reference.drive(inputs, weights.input).permute(1, 2, 0),

@@ -1,0 +1,135 @@
+"""The projected LSTM for few rows on a CPU, in C: what is read for one sentence, or for a few.
+
+A weight is read from memory once for all rows of a step, and all steps are taken in one call.
+
+Shapes: B sentences, T tokens, S steps, I input width, D output width, H cell width, G = 4H gates;
+I = G where inputs are driven.
+"""
+
+import ctypes
+import math
+from itertools import pairwise
+from pathlib import Path
+
+import torch
+from jaxtyping import Bool, Float
+from torch import Tensor
+from torch.nn import functional
+
+from elmore import compiled
+from elmore.model.lstm_kernels import in_place
+from elmore.model.lstm_kernels.reference import LSTMState, LSTMWeights, Resets, whole_bias
+
+SOURCE = Path(__file__).with_suffix(".c")
+MOST_ROWS = 8  # from there on a library's product is as quick
+_TIMES = 4  # that many, one after the other, still are quicker than it
+_WIDE = {"AVX2": ("-mavx2", "-mfma"), "AVX512": ("-mavx512f", "-mfma")}
+
+
+def wide() -> tuple[str, ...]:
+    """Give the flags for vectors as wide as this CPU has them."""
+    return _WIDE.get(torch.backends.cpu.get_cpu_capability(), ())
+
+
+def can_run(
+    inputs: Float[Tensor, "B T I"],
+    mask: Bool[Tensor, "B T"],
+    state: LSTMState,
+    weights: LSTMWeights,
+) -> bool:
+    """Tell whether these are few rows, and such as C can read."""
+    matrices = [m for m in (weights.recurrent, weights.projection) if m is not None]
+    return (
+        1 <= len(inputs) <= MOST_ROWS
+        and all(matrix.is_contiguous() for matrix in matrices)
+        and can_be_read(inputs, *state, *(w for w in weights if w is not None))
+        and mask.is_cpu
+        and _library() is not None
+    )
+
+
+@torch.no_grad()
+def run(
+    inputs: Float[Tensor, "B T I"],
+    mask: Bool[Tensor, "B T"],
+    state: LSTMState,
+    weights: LSTMWeights,
+    *,
+    forget_bias: float,
+    cell_clip: float | None,
+    output_clip: float | None,
+    resets: Resets | None = None,
+) -> tuple[Float[Tensor, "B T D"], LSTMState]:
+    """Read each row from left to right; the state after its last token comes back."""
+    num_rows, num_steps = mask.shape
+    last, cells = (part.clone(memory_format=torch.contiguous_format) for part in state)
+    outputs = inputs.new_empty(num_steps, *last.shape)
+    gates, shown = inputs.new_empty(num_rows, weights.recurrent.shape[0]), torch.empty_like(cells)
+    shown.zero_()
+    bias = whole_bias(weights.bias, forget_bias)
+    busy = mask.T.contiguous()
+    clips = (math.inf if clip is None else clip for clip in (cell_clip, output_clip))
+    clips = list(map(ctypes.c_float, clips))
+    starting = set() if resets is None else set(resets.at.any(dim=0).nonzero().flatten().tolist())
+    span = max(1, in_place.COLUMNS // num_rows)
+    for begin, end in pairwise(sorted({*range(0, num_steps, span), *starting, num_steps})):
+        if resets is not None and begin in starting:
+            at = resets.at[:, begin]
+            last[at], cells[at] = resets.to.output[at], resets.to.cell[at]
+        driven = _drive(inputs[:, begin:end], weights.input).add_(bias)
+        parts = (driven, busy[begin:end], cells, last, outputs[begin:end], gates, shown)
+        sizes = (end - begin, *cells.shape, last.shape[1])
+        _call(
+            "few_steps", weights.recurrent, weights.projection, *parts, numbers=sizes, clips=clips
+        )
+    return outputs.transpose(0, 1), LSTMState(last, cells)
+
+
+def multiply(
+    weight: Float[Tensor, "M K"], rows: Float[Tensor, "B K"], out: Float[Tensor, "M B"]
+) -> None:
+    """Multiply, where there are few rows and all lie as they should."""
+    _call("few_rows", weight, rows, out, numbers=(*out.stride(), *weight.shape, len(rows)))
+
+
+def can_be_read(*tensors: Tensor) -> bool:
+    """Tell whether C knows these numbers, and where they are."""
+    return all(tensor.is_cpu and tensor.dtype == torch.float for tensor in tensors)
+
+
+def _drive(
+    inputs: Float[Tensor, "B S I"], weight: Float[Tensor, "G I"] | None
+) -> Float[Tensor, "S B G"]:
+    """Give what the inputs alone say to the gates, in memory of its own."""
+    inputs = inputs.transpose(0, 1).clone(memory_format=torch.contiguous_format)
+    if weight is None:
+        return inputs
+    rows = inputs.flatten(0, 1)
+    if len(rows) > _TIMES * MOST_ROWS or not weight.is_contiguous():
+        return functional.linear(inputs, weight)
+    driven = rows.new_empty(len(rows), len(weight))
+    for few, said in zip(rows.split(MOST_ROWS), driven.split(MOST_ROWS), strict=True):
+        multiply(weight, few, said.T)
+    return driven.unflatten(0, inputs.shape[:2])
+
+
+def _call(
+    name: str,
+    *tensors: Tensor | None,
+    numbers: tuple[int, ...],
+    clips: list[ctypes.c_float] | None = None,
+) -> None:
+    library = _library()
+    assert library is not None
+    addresses = (None if tensor is None else tensor.data_ptr() for tensor in tensors)
+    library[name](
+        *map(ctypes.c_void_p, addresses),
+        *map(ctypes.c_int64, numbers),
+        *(clips or ()),
+        ctypes.c_int64(torch.get_num_threads()),
+    )
+
+
+def _library() -> ctypes.CDLL | None:
+    """Sums of products may be fused here: each is of one weight's row and one row alone."""
+    return compiled.library(SOURCE, (*wide(), "-ffp-contract=fast"))
