@@ -5,12 +5,12 @@ VENV := .venv
 BIN := $(VENV)/bin
 INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt
 
-.PHONY: demo test test-integrations lint types suite dist clean
+.PHONY: demo test test-integrations lint types suite docs dist clean
 
 demo: $(VENV)/core
 	$(BIN)/python examples/two_senses.py
 
-test: lint types suite
+test: lint types docs suite
 
 # Beside other people's packages, which take their time to install.
 test-integrations: $(VENV)/integrations $(VENV)/flair/ready $(VENV)/keras/ready
@@ -32,6 +32,10 @@ suite: $(VENV)/extras
 dist: $(VENV)/integrations
 	$(BIN)/python -m hatchling build -d dist
 
+# Into build/site; a warning fails it.
+docs: $(VENV)/docs
+	$(BIN)/python docs/build_site.py
+
 # A file in .venv stands for what is installed there, so a second call has nothing to do.
 $(VENV)/core: pyproject.toml constraints.txt
 	$(PYTHON) -m venv $(VENV)
@@ -40,6 +44,10 @@ $(VENV)/core: pyproject.toml constraints.txt
 
 $(VENV)/extras: $(VENV)/core
 	$(INSTALL) -e ".[test]"
+	touch $@
+
+$(VENV)/docs: $(VENV)/core
+	$(INSTALL) -e ".[docs]"
 	touch $@
 
 # The peers get no dependencies of their own; what they need is here already.
@@ -68,4 +76,4 @@ $(VENV)/keras/ready: $(VENV)/integrations
 	touch $@
 
 clean:
-	rm -rf $(VENV) dist .pytest_cache .hypothesis .ruff_cache
+	rm -rf $(VENV) build dist .pytest_cache .hypothesis .ruff_cache

@@ -38,3 +38,9 @@ def run(block: str) -> None:
         if re.search(rf"^(import|from) {name}\b", block, flags=re.MULTILINE):
             pytest.importorskip(name, reason=f"`make test-integrations` installs {name}")
     exec(compile(block, "a block of the docs", "exec"), {})
+
+
+def commands(page: Path) -> list[str]:
+    """The lines of the `sh` blocks of a page, in order."""
+    found = re.findall(r"```sh\n(.*?)```", page.read_text(encoding="utf-8"), flags=re.DOTALL)
+    return "".join(found).splitlines()

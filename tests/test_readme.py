@@ -77,6 +77,22 @@ def test_the_commands_of_the_readme_are_targets_of_the_makefile():
         assert re.search(rf"^{command}:", makefile, flags=re.MULTILINE), command
 
 
+def test_the_picture_of_the_readme_is_what_its_script_draws(tmp_path):
+    drawn = tmp_path / "again.svg"
+    run("docs/figures/one_word.py", str(drawn))
+    places = [dots(path) for path in (drawn, ROOT / "docs/figures/one_word.svg")]
+    assert len(places[0]) == len(places[1])
+    for there, here in zip(*places, strict=True):
+        assert there == pytest.approx(here, abs=1.0)  # of a pixel: machines round differently
+
+
+def dots(picture: Path) -> list[tuple[float, float]]:
+    """Where the dots of a drawing are: the middle of a circle, the first corner of a shape."""
+    place = r'class="dot [^>]*?(?:cx="|d="M)([\d.]+)(?:" cy="| )([\d.]+)'
+    found = re.findall(place, picture.read_text(encoding="utf-8"))
+    return [(float(x), float(y)) for x, y in found]
+
+
 def test_every_file_of_the_tree_in_the_readme_exists():
     tree = re.search(r"```\nelmore/\n(.*?)```", README, flags=re.DOTALL)
     assert tree

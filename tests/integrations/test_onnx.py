@@ -2,6 +2,7 @@
 
 import json
 import runpy
+import shlex
 import subprocess
 import sys
 from dataclasses import replace
@@ -279,3 +280,12 @@ def test_the_example_prints_a_line_a_word(english, capsys, monkeypatch):
 @pytest.mark.parametrize("block", documented.integration("onnx.md"))
 def test_the_page_runs(block):
     documented.run(block)
+
+
+def test_the_commands_on_the_first_page_run(tmp_path, monkeypatch):
+    export, example = map(shlex.split, documented.commands(documented.INTEGRATIONS / "index.md"))
+    monkeypatch.chdir(tmp_path)
+    assert elmore_command(*export[1:]).code == 0
+    script = ROOT / example[1]
+    done = subprocess.run([sys.executable, script, *example[2:]], capture_output=True, text=True)
+    assert done.stdout.startswith("I "), done.stderr
