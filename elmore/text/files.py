@@ -37,6 +37,8 @@ def expand(names: Sequence[str]) -> list[str]:
 def _check_readable(path: Path) -> None:
     if path.is_dir():
         raise DataError(f"{path}: expected a file of text, found a folder")
+    if path.is_fifo():  # whoever writes into it would take this for its reader
+        return
     try:
         with path.open("rb"):
             pass
