@@ -6,7 +6,6 @@ Results go to stdout, everything else to stderr. What a user can mend is one sen
 import importlib
 import io
 import logging
-import os
 import sys
 from typing import Any
 
@@ -90,9 +89,6 @@ def main() -> None:
         _root()(prog_name="elmore")
     except ElmoreError as error:
         _stop(str(error))
-    except BrokenPipeError:  # the reader of a pipe has seen enough
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        sys.exit(1)
     except OSError as error:
         place = f"{error.filename}: " if error.filename else ""
         _stop(f"{place}{error.strerror or error}")

@@ -3,7 +3,7 @@
 A column file has a token a line, its fields side by side, and a blank line after each sentence.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -34,3 +34,13 @@ def blocks(path: str | Path, *, encoding: str = "utf-8") -> Iterator[list[tuple[
         if block:  # the last sentence of a file may lack its blank line
             yield block
             block = []
+
+
+def paired(
+    gold: Sequence[Sequence[str]], predicted: Sequence[Sequence[str]]
+) -> Iterator[tuple[Sequence[str], Sequence[str]]]:
+    """Give the true tags of each sentence beside as many predicted ones."""
+    for place, (truth, guess) in enumerate(zip(gold, predicted, strict=True)):
+        if len(truth) != len(guess):
+            raise ValueError(f"sentence {place} has {len(truth)} tags and {len(guess)} predicted")
+        yield truth, guess

@@ -198,7 +198,4 @@ def _is_number(text: str) -> bool:
 
 
 def _strings(name: str) -> Iterator[str]:
-    for line in Lines([name]):
-        if not isinstance(line, str):
-            raise DataError(f"{name}: expected a text file of words, found a table")
-        yield line
+    return map(str, Lines([name], column=None))

@@ -37,6 +37,8 @@ def expand(names: Sequence[str]) -> list[str]:
 def _check_readable(path: Path) -> None:
     if path.is_dir():
         raise DataError(f"{path}: expected a file of text, found a folder")
+    if path.is_fifo():  # whoever writes into it would take this for its reader
+        return
     try:
         with path.open("rb"):
             pass
@@ -95,7 +97,7 @@ class Lines:
                 yield from self._rows(name, raw)
                 return
             packing = Path(name).suffix if Path(name).suffix in _PACKED else ""
-            lines = self._decoded(name, _unpacked(raw, packing))
+            lines = self._decoded(name, _unpacked(name, raw, packing))
             if self.column is not None and name.removesuffix(packing).endswith(".jsonl"):
                 for number, line in enumerate(lines, start=1):
                     yield self._field(name, number, line)
@@ -164,12 +166,12 @@ def _checked(text: object, where: str) -> str | list[str]:
     raise DataError(f"{where}: expected a text or a list of tokens, found {str(text)[:40]!r}")
 
 
-def _unpacked(raw: IO[bytes], packing: str) -> IO[bytes]:
+def _unpacked(name: str, raw: IO[bytes], packing: str) -> IO[bytes]:
     if packing == ".zst":
         try:
             import zstandard
         except ImportError as error:
-            raise DataError(".zst needs zstandard: pip install 'elmore[embed]'") from error
+            raise DataError(f"{name}: .zst needs zstandard: pip install 'elmore[embed]'") from error
         return io.BufferedReader(_Zst(raw, zstandard))
     openers: dict[str, Any] = {".gz": gzip.open, ".xz": lzma.open, ".bz2": bz2.open}
     return openers[packing](raw, "rb") if packing else raw

@@ -239,6 +239,7 @@ def test_a_state_dict_that_is_not_whole(tmp_path, rng, change):
 @pytest.mark.parametrize(
     ("section", "key", "value"),
     [
+        (None, "encoder", 3),
         ("encoder", "name", 5),
         ("encoder", "name", "lstm"),
         ("encoder", "n_layers", 2.0),
@@ -254,9 +255,19 @@ def test_a_many_langs_configuration_that_cannot_be_meant(tmp_path, rng, section,
     many_langs(tmp_path / "m", rng)
     (path,) = (tmp_path / "m").glob("cnn_*.json")
     settings = json.loads(path.read_text())
-    settings[section][key] = value
+    (settings[section] if section else settings)[key] = value
     path.write_text(json.dumps(settings))
     assert f"{path}: " in refused(tmp_path / "m", dest=tmp_path / "out")
+
+
+def test_a_many_langs_folder_without_its_configuration(tmp_path, rng):
+    (tmp_path / "m").mkdir()
+    many_langs(tmp_path / "m", rng)
+    (path,) = (tmp_path / "m").glob("cnn_*.json")
+    path.unlink()
+    sentence = refused(tmp_path / "m", dest=tmp_path / "out")
+    assert "and no such file is beside it; copy the file" in sentence
+    assert path.name in sentence
 
 
 @pytest.mark.parametrize("name", ["char.dic", "word.dic", "config.json"])
@@ -495,3 +506,20 @@ def test_no_space_left_while_converting(files, tmp_path, to):
     finally:
         subprocess.run(["umount", disk], check=True)
     assert contents(files[0].parent) == before
+
+
+def test_weights_among_several_options(files, tmp_path):
+    for number in (1, 2):
+        files[0].with_name(f"{number}_options.json").write_bytes(files[0].read_bytes())
+    files[0].unlink()
+    sentence = refused(files[1], dest=tmp_path / "out")
+    assert "2 options files beside it; pass the right one before it" in sentence
+
+
+def test_a_storage_that_foreign_weights_do_not_have(files, tmp_path):
+    before = contents(tmp_path)
+    command = ("convert", *map(str, files), str(tmp_path / "out"), "--to", "allennlp")
+    result = elmore_command(*command, "--storage", "int8")
+    assert (result.code, result.out) == (1, "")
+    assert "--storage int8 is for model folders; --to allennlp has float32" in result.err
+    assert contents(tmp_path) == before

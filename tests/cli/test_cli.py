@@ -114,6 +114,17 @@ def test_a_terminal_that_knows_only_ascii_is_no_obstacle():
     assert "Norwegian Bokm\\xe5l" in done.stdout
 
 
+def test_a_reader_that_has_seen_enough_is_no_error_to_speak_of():
+    code = "import sys, elmore.cli; sys.argv = ['elmore', 'models']; elmore.cli.main()"
+    running = subprocess.Popen(
+        [sys.executable, "-c", code], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    )
+    running.stdout.close()
+    assert running.stderr.read() == ""
+    assert running.wait() == 1
+    running.stderr.close()
+
+
 def test_convert_and_back_through_the_command_line(files, tmp_path):
     ours, back = str(tmp_path / "ours"), str(tmp_path / "back")
     assert elmore_command("convert", *files, ours) == (0, f"{ours}\n", "")

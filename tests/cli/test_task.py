@@ -52,6 +52,16 @@ def test_train_evaluate_and_predict(tmp_path, data):
     assert json.loads(line)["tokens"] == ["a", "b.", "c"]
 
 
+def test_a_training_prints_its_scores_and_layers_as_json(tmp_path, data):
+    bilm = examples.bilm(tmp_path / "bilm")
+    done = train(tmp_path, data, "--embedder", f"elmo:{bilm}", "--test", data, "--json")
+    assert done.code == 0, done.err
+    found = json.loads(done.out)
+    assert list(found) == ["dev", "test", "layers"]
+    assert found["dev"] == found["test"]
+    assert sum(found["layers"]["input"]["shares"]) == pytest.approx(1)
+
+
 def test_several_seeds_give_means_and_deviations(tmp_path, data):
     test = str(examples.write("ner", tmp_path / "test.txt", 5))
     done = train(tmp_path, data, "--seeds", "2", "--test", test)

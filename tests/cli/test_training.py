@@ -137,6 +137,13 @@ def test_score_prints_a_word_a_line_or_a_text_a_line(trained, tmp_path):
     assert all(value < 0 for text in texts for value in text["forward"] + text["backward"])
 
 
+def test_tokens_are_scored_as_they_are(trained, tmp_path):
+    out, _ = trained
+    (tmp_path / "text.jsonl").write_text(json.dumps({"text": ["two ships", "come"]}))
+    command = ("score", str(out), str(tmp_path / "text.jsonl"), "--device", "cpu", "--json")
+    assert json.loads(elmore_command(*command).out)["tokens"] == ["two ships", "come"]
+
+
 def test_fine_tuning_prints_perplexity_before_and_after(trained, corpus, tmp_path):
     result = elmore_command(
         "finetune", str(trained[0]), str(corpus.path), "-o", str(tmp_path / "run"), "--json",

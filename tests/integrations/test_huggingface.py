@@ -456,3 +456,18 @@ class TestPipelines:
         together = choose(["a b c", "d"], batch_size=2)
         for one, text in zip(together, ["a b c", "d"], strict=True):
             assert one["score"] == pytest.approx(choose(text)[0]["score"], abs=1e-5)
+
+
+def test_what_transformers_asks_of_every_model_and_tokenizer_is_answered(elmo):
+    model, tokenizer = ElmoModel.from_elmore(elmo), ElmoTokenizer.from_elmore(elmo)
+    known = elmo.bundle.alphabet
+    words = getattr(known, "vocabulary", None)
+    listed = list(words.words) if words else []
+    assert bool(tokenizer)  # also where it lists no word
+    assert len(tokenizer) == len(listed)
+    assert tokenizer.get_vocab() == {word: number for number, word in enumerate(listed)}
+    assert model.config.num_hidden_layers == elmo.num_layers - 1
+    tokens = model.bilm.tokens
+    table = tokens.words if tokens.characters is None else tokens.characters.embedding
+    assert model.get_input_embeddings() is table
+    assert tokenizer(["a b c", "d"], return_length=True)["length"] == [3, 1]

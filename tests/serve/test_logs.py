@@ -1,7 +1,7 @@
 import json
 import logging
 
-from elmore.serve.logs import JSONLines
+from elmore.serve.logs import JSONLines, to_stderr
 from tests.serve.serving import Slow, engine_of, served
 
 
@@ -40,3 +40,19 @@ def test_no_request_leaves_its_text_in_the_log(embedder, caplog):
     assert requests[0]["route"] == "/encode"
     assert (requests[0]["texts"], requests[0]["tokens"]) == (1, 2)
     assert requests[-1]["route"] == "unknown"
+
+
+def test_requests_and_what_went_wrong_elsewhere_go_to_stderr(capsys):
+    root, ours = logging.getLogger(), logging.getLogger("elmore.serve")
+    before = root.handlers[:], root.level, ours.level
+    try:
+        to_stderr()
+        ours.info("request")
+        logging.getLogger("others").info("chatter")
+        logging.getLogger("others").warning("trouble")
+    finally:
+        root.handlers[:], root.level, ours.level = before
+        root.setLevel(before[1])  # what loggers remember of levels is forgotten with it
+        ours.setLevel(before[2])
+    lines = [json.loads(line) for line in capsys.readouterr().err.splitlines()]
+    assert [line["event"] for line in lines] == ["request", "trouble"]

@@ -1,5 +1,6 @@
 import re
 
+from elmore.serve import metrics as measured
 from elmore.serve.batcher import Batch
 from elmore.serve.limits import Limits
 from elmore.serve.metrics import Histogram, Metrics
@@ -62,3 +63,10 @@ def test_what_is_refused_at_the_door_is_counted_by_its_route(embedder):
         'elmore_requests_total{route="/embed",status="405"} 1',
         'elmore_requests_total{route="unknown",status="401"} 1',
     }
+
+
+def test_where_the_system_does_not_say_memory_is_0(tmp_path, monkeypatch):
+    monkeypatch.setattr(measured, "_STATM", tmp_path / "nowhere")
+    lines = Metrics(lambda: 0).text().splitlines()
+    (value,) = (line for line in lines if re.match(r"\w*resident\w* ", line))
+    assert value.endswith(" 0")

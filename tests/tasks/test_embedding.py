@@ -5,7 +5,16 @@ from torch.testing import assert_close
 
 from elmore.embed.embedder import load
 from elmore.errors import ConfigError
-from elmore.tasks.embedding import ElmoConfig, Embedding, Layers, Mix, Widths, WordTable
+from elmore.tasks.embedding import (
+    CharactersConfig,
+    ElmoConfig,
+    Embedding,
+    Layers,
+    Mix,
+    Widths,
+    WordsConfig,
+    WordTable,
+)
 from elmore.tasks.layers.encoders import CharEncoder
 from elmore.tasks.reading import Reader, known_words
 from elmore.text.characters import ByteAlphabet
@@ -120,3 +129,19 @@ def test_a_word_has_the_same_characters_vector_wherever_it_stands():
     assert vectors.shape == (2, 2, 6)
     assert_close(vectors[0, 0], vectors[1, 1])
     assert not torch.equal(vectors[0, 0], vectors[0, 1])
+
+
+@pytest.mark.parametrize(
+    ("cls", "settings", "found"),
+    [
+        (WordsConfig, {"dim": 0}, "found 0, 2 and 0.1"),
+        (WordsConfig, {"min_count": 0}, "found 50, 0 and 0.1"),
+        (WordsConfig, {"dropout": 1.0}, "found 50, 2 and 1.0"),
+        (CharactersConfig, {"embedding_dim": 0}, "found 0, 128 and 3"),
+        (CharactersConfig, {"num_filters": 0}, "found 16, 0 and 3"),
+        (CharactersConfig, {"width": 51}, "found 16, 128 and 51"),
+    ],
+)
+def test_sizes_that_cannot_be_are_refused(cls, settings, found):
+    with pytest.raises(ConfigError, match=found):
+        cls(**settings)

@@ -6,9 +6,10 @@ import types
 
 import pytest
 import torch
+from safetensors import SafetensorError
 from safetensors.torch import load_file, save_file
 
-from elmore.errors import ConfigError, DataError, WeightsError
+from elmore.errors import ConfigError, DataError, ElmoreError, WeightsError
 from elmore.tasks import TASKS, run, storage, task
 from elmore.train.distributed import ALONE
 from elmore.weights import folder
@@ -310,6 +311,36 @@ def test_a_folder_without_a_trained_task_is_named(tmp_path, bilm):
         storage.load(bilm)
 
 
+def test_vectors_of_a_file_may_be_learned_on(tmp_path, vectors):
+    _, data, out = trained(tmp_path, "ner", "words.freeze=false", embedder=f"glove:{vectors}")
+    solver = storage.load(out, device="cpu")
+    before = torch.from_numpy(solver.sources.vectors.matrix)
+    after = solver.learner.embedding.words.state_dict()
+    (learned,) = (tensor for tensor in after.values() if tensor.shape == before.shape)
+    assert not torch.equal(learned, before)
+    assert run.evaluate(out, data, device="cpu") == solver.scores
+
+
+def test_a_batch_too_large_for_the_gpu_is_one_sentence(tmp_path, monkeypatch):
+    def full(*_, **__):
+        raise torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 20.00 GiB.")
+
+    monkeypatch.setattr(run, "fit", full)
+    message = r"batches of 8 examples do not fit .*\(CUDA out of memory\); lower batch_size"
+    with pytest.raises(ConfigError, match=message):
+        trained(tmp_path)
+
+
+def test_a_disk_that_fills_while_the_weights_are_written_is_one_sentence(tmp_path, monkeypatch):
+    def full(*_, **__):
+        raise SafetensorError("No space left on device")
+
+    monkeypatch.setattr(storage, "save_file", full)
+    with pytest.raises(ElmoreError, match=r"best: could not be written \(No space left on device"):
+        trained(tmp_path)
+    assert not (tmp_path / "run" / "best").exists()
+
+
 def test_damage_is_one_sentence(tmp_path):
     _, _, out = trained(tmp_path)
     path, described = out / "best" / "model.safetensors", out / "best" / "config.json"
@@ -329,6 +360,7 @@ def test_damage_is_one_sentence(tmp_path):
         ("format", 99, "format 99 is newer"),
         ("task", "nothing", "no task 'nothing'"),
         ("labels", 3, "labels: expected list"),
+        ("labels", ["O", "person"], "config.json: expected labels such as O, B-person"),
     ):
         described.write_text(json.dumps(json.loads(text) | {key: value}))
         with pytest.raises(ConfigError, match=message):

@@ -9,6 +9,7 @@ from elmore.embed.embedder import Embedder
 from elmore.errors import ConfigError, DataError
 from elmore.tasks import lesson, run, several, spread, storage, task
 from elmore.tasks.several import Trial
+from elmore.train.fit import Report
 from tests.tasks import examples
 
 NER = task.find("ner")
@@ -178,3 +179,11 @@ def test_runs_within_a_folder_come_in_the_order_of_their_numbers(tmp_path):
     assert storage.runs_within(tmp_path) == names
     with pytest.raises(ConfigError, match="mine: no trained runs there"):
         several.evaluate(tmp_path / "mine", tmp_path / "data")
+
+
+def test_a_signal_that_stops_one_ends_them_all(tmp_path, monkeypatch):
+    def stopped(*_, **__):
+        yield Report(1, 9, {}, {}, improved=False, stopped="SIGTERM")
+
+    monkeypatch.setattr(run, "learn", stopped)
+    assert list(trained(tmp_path, several.trials(recipe(), seeds=3))) == ["seed-0"]

@@ -182,3 +182,16 @@ def test_the_glove_subset_is_read():
     assert vectors.matrix.shape == (94047, 50)
     king, queen, table = vectors.lookup(["King", "queen", "table"])
     assert king @ queen > king @ table
+
+
+def test_a_pattern_that_means_several_files_is_refused(tmp_path):
+    for name in "ab":
+        (tmp_path / f"{name}.txt").write_text("a 1 2\n")
+    with pytest.raises(DataError, match="expected one file of vectors, found 2"):
+        read(tmp_path / "*.txt")
+
+
+def test_a_table_is_no_file_of_vectors(tmp_path):
+    (tmp_path / "a.parquet").write_bytes(b"PAR1")
+    with pytest.raises(DataError, match="expected lines of text, found a table"):
+        read(tmp_path / "a.parquet")

@@ -109,3 +109,16 @@ def test_a_lexicon_cuts_code_points_and_looks_the_cut_word_up():
 def test_a_lexicon_without_its_marks_is_refused():
     with pytest.raises(DataError, match="the character lexicon has no '<pad>'"):
         Lexicon(("a", "<bos>", "<eos>", "<oov>"), None)
+
+
+@pytest.mark.parametrize("word", [3, None, b"x", ["a"]])
+def test_a_token_that_is_no_string_is_named(word):
+    with pytest.raises(DataError, match="expected tokens that are strings, found"):
+        encode_batch(ALPHABET, [["a", word]])
+
+
+def test_a_lexicon_without_characters_knows_words_alone():
+    vocabulary = Vocabulary(("<bos>", "<eos>", "<oov>", "a"), MANY_LANGS_MARKS)
+    characters, words = Lexicon(None, vocabulary).encode(["a", "b", "<eos>"])
+    assert characters is None
+    assert words.tolist() == [3, 2, 1]

@@ -4,7 +4,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from elmore.text.tokenizers import Tokenizer, penn, whitespace
+from elmore.errors import DataError
+from elmore.text.tokenizers import Tokenizer, penn, tokenize, whitespace
 
 # Raw text, and its words between bars. A row without a bar stays one word.
 GOLDEN = {
@@ -187,3 +188,9 @@ def test_penn_takes_linear_time_on(unit: str):
     began = time.process_time()
     penn(text)
     assert time.process_time() - began < 2
+
+
+@pytest.mark.parametrize("found", ["a b", 3, None])
+def test_a_tokenizer_that_gives_no_list_of_words_is_refused(found):
+    with pytest.raises(DataError, match=r"the tokenizer gave .*, expected a list of words"):
+        tokenize("a b", lambda text: found)

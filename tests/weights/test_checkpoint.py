@@ -17,9 +17,14 @@ from elmore.weights.convert import bilm_tf, tensor_bundle
 from tests.cli.running import elmore_command
 from tests.foreign import bilm_options, bilm_weights, read_bilm, write_bilm
 from tests.tensorflow_files import (
+    block,
+    entry,
+    field,
     masked_crc,
     module_variables,
+    table,
     training_variables,
+    varint,
     write_checkpoint,
     write_module,
 )
@@ -256,3 +261,39 @@ def test_an_hdf5_file_beside_a_checkpoint_is_taken(run, dumped, settings, weight
     bilm_tf.write(dumped, run.parent / "dump")
     shutil.copy(run.parent / "dump" / "weights.hdf5", run)
     assert "bilm-tf HDF5" in pretrained.load(run).card.source
+
+
+HEADER = field(1, 1) + field(3, field(1, 1))
+ONE = np.float32([1, 2])
+
+
+@pytest.mark.parametrize(
+    ("header", "value", "found"),
+    [
+        (HEADER + field(2, 1), entry(ONE, 0, 0), "its numbers are big-endian"),
+        (field(3, field(1, 1)), entry(ONE, 0, 0), "it has 0 parts"),
+        (field(1, 10**5), entry(ONE, 0, 0), "it has 100000 parts"),
+        (HEADER, entry(ONE, 1, 0), "lm/x is in part 1 of 1"),
+        (HEADER, entry(ONE, 0, 0) + field(7, b"slice"), "lm/x is cut into slices"),
+        (HEADER, b"\xff" * 12, "a number has no end"),
+        (field(1, b"x"), entry(ONE, 0, 0), "field 1 is no number"),
+        (HEADER, field(1, 1) + field(2, 5), "field 2 is no message"),
+    ],
+)
+def test_an_index_that_says_what_cannot_be_is_refused(tmp_path, header, value, found):
+    (tmp_path / "m.index").write_bytes(table([(b"", header), (b"lm/x", value)], 20))
+    with pytest.raises(elmore.WeightsError, match="not a readable TensorFlow checkpoint") as caught:
+        tensor_bundle.open_index(tmp_path / "m.index")
+    assert found in str(caught.value)
+
+
+def test_an_index_that_leads_to_one_block_twice_is_refused(tmp_path):
+    rows = block([(b"", HEADER), (b"lm/x", entry(ONE, 0, 0))])
+    place = varint(0) + varint(len(rows))
+    blocks = block([(b"a", place), (b"b", place)])
+    end = b"\0" * 5  # not compressed, and a checksum
+    footer = varint(0) + varint(0) + varint(len(rows + end)) + varint(len(blocks))
+    magic = table([], 1)[-8:]
+    (tmp_path / "m.index").write_bytes(rows + end + blocks + end + footer.ljust(40, b"\0") + magic)
+    with pytest.raises(elmore.WeightsError, match="its blocks overlap"):
+        tensor_bundle.open_index(tmp_path / "m.index")

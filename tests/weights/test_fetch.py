@@ -391,6 +391,23 @@ def test_a_refused_connection_is_named(tmp_path):
     assert "Connection refused" in sentence
 
 
+def test_a_server_that_hangs_up_without_a_word_is_asked_again(tmp_path, monkeypatch):
+    monkeypatch.setattr(module, "TRIES", 2)
+    with socket.create_server(("127.0.0.1", 0)) as server:
+
+        def hang_up() -> None:
+            for _ in range(2):
+                server.accept()[0].close()
+
+        answering = threading.Thread(target=hang_up)
+        answering.start()
+        port = server.getsockname()[1]
+        sentence = refusal(f"http://127.0.0.1:{port}/weights.bin", tmp_path)
+        answering.join()
+    assert "the connection dropped" in sentence
+    assert "at try 2" in sentence
+
+
 def test_a_silent_server_is_given_up(site, tmp_path, monkeypatch):
     monkeypatch.setattr(module, "TIMEOUT", 0.1)
     monkeypatch.setattr(module, "TRIES", 2)

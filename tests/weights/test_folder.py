@@ -9,13 +9,15 @@ from safetensors.torch import load_file, save_file
 from torch.testing import assert_close
 
 import elmore
-from elmore.errors import DataError, WeightsError
+from elmore.errors import ConfigError, DataError, WeightsError
 from elmore.model.bilm import BiLM
+from elmore.model.config import BiLMConfig, CharCNNConfig, LSTMConfig, WordsConfig
 from elmore.model.softmax import SoftmaxConfig, build
-from elmore.text.characters import ByteAlphabet
+from elmore.text.characters import ByteAlphabet, Lexicon, WordAlphabet
 from elmore.text.vocabulary import Vocabulary
-from elmore.weights import folder
+from elmore.weights import folder, warm
 from elmore.weights.bundle import Bundle, Card
+from elmore.weights.convert import bilm_tf
 from tests import language
 
 WORDS = Vocabulary(("<S>", "</S>", "<UNK>", *(f"w{number}" for number in range(40))))
@@ -114,3 +116,55 @@ def test_the_weights_of_a_softmax_without_one_are_refused(tmp_path):
     path.write_text(json.dumps(json.loads(path.read_text()) | {"softmax": None}))
     with pytest.raises(WeightsError, match=r"softmax.bias has no place in the network"):
         folder.load(tmp_path / "model")
+
+
+def of_words() -> Bundle:
+    lstm = LSTMConfig(num_layers=1, cell_dim=8, output_dim=4)
+    words = WordsConfig(num_words=len(WORDS), dim=4)
+    config = BiLMConfig(characters=None, words=words, projection=False, lstm=lstm)
+    return Bundle(BiLM(config).eval(), WordAlphabet(WORDS), WORDS)
+
+
+def test_a_word_list_that_is_too_short_is_refused(tmp_path):
+    folder.save(of_words(), tmp_path / "model")
+    Vocabulary(WORDS.words[:-1]).write(tmp_path / "model" / "vocabulary.txt")
+    with pytest.raises(DataError, match=r"vocabulary\.txt: holds 42 words, config\.json says 43"):
+        folder.load(tmp_path / "model")
+
+
+def test_a_model_of_words_that_was_trained_here_goes_to_options_and_back(tmp_path):
+    made = of_words()
+    bilm_tf.write(made, tmp_path / "out")
+    found = elmore.load(tmp_path / "out").bundle
+    assert found.config == made.config
+    assert found.vocabulary == WORDS
+    assert_close(found.model.state_dict(), made.model.state_dict(), rtol=0, atol=0)
+
+
+def test_a_lexicon_without_a_mark_is_refused(tmp_path):
+    letters = ("<bos>", "<eos>", "<oov>", "<pad>", "<bow>", "<eow>", "a")
+    characters = CharCNNConfig(num_ids=7, padding_id=3, filters=((1, 4),), num_highways=0)
+    lstm = LSTMConfig(num_layers=1, cell_dim=8, output_dim=4)
+    model = BiLM(BiLMConfig(characters=characters, lstm=lstm)).eval()
+    folder.save(Bundle(model, Lexicon(letters, None)), tmp_path / "model")
+    path = tmp_path / "model" / "config.json"
+    path.write_text(path.read_text().replace('"<bow>"', '"b"'))
+    with pytest.raises(DataError, match=r"config\.json: the character lexicon has no '<bow>'"):
+        folder.load(tmp_path / "model")
+
+
+@pytest.mark.parametrize("max_layer", [0, 3, "1", 1.0])
+def test_layers_that_a_model_does_not_have_cannot_be_kept(max_layer):
+    with pytest.raises(ConfigError, match="max_layer must be between 1 and 2, found"):
+        bundle().up_to_layer(max_layer)
+
+
+def test_the_layers_that_are_kept_start_from_their_own_warm_state():
+    made = warm.warmed(bundle())
+    less = made.up_to_layer(1)
+    assert less.softmax is None  # it reads the top, which is gone
+    for part, whole in zip(less.warm_state, made.warm_state, strict=True):
+        assert_close(part, whole[:, :1], rtol=0, atol=0)
+    with made.without_dropout():
+        (full, _), (some, _) = made.run([["w1", "w2"]]), less.run([["w1", "w2"]])
+    assert_close(some.states, full.states[:2])

@@ -34,7 +34,5 @@ def read(path: str | Path, *, unbalanced: Unbalanced = "refuse") -> list[Documen
 
 def write(path: str | Path, documents: Iterable[Document], form: Format = "conllu") -> None:
     """Write documents into a file, complete or not at all."""
-    if form not in _FORMATS:
-        raise ValueError(f"expected the format conllu or conll2012, found {form!r}")
     lines = _FORMATS[form].lines(documents)
     atomic.write(Path(path), "".join(f"{line}\n" for line in lines).encode())

@@ -4,6 +4,7 @@ from collections import Counter
 from collections.abc import Sequence
 
 from elmore.tasks.bio import spans
+from elmore.tasks.tagged import paired
 
 
 def score(gold: Sequence[Sequence[str]], predicted: Sequence[Sequence[str]]) -> dict[str, float]:
@@ -15,9 +16,7 @@ def score(gold: Sequence[Sequence[str]], predicted: Sequence[Sequence[str]]) -> 
     true: Counter[str] = Counter()
     guessed: Counter[str] = Counter()
     right: Counter[str] = Counter()
-    for place, (truth, guess) in enumerate(zip(gold, predicted, strict=True)):
-        if len(truth) != len(guess):
-            raise ValueError(f"sentence {place} has {len(truth)} tags and {len(guess)} predicted")
+    for truth, guess in paired(gold, predicted):
         names, found = set(spans(truth)), set(spans(guess))
         for counter, counted in ((true, names), (guessed, found), (right, names & found)):
             counter.update(kind for _, _, kind in counted)

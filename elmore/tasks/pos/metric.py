@@ -3,13 +3,12 @@
 from collections.abc import Sequence
 
 from elmore.tasks import accuracy
+from elmore.tasks.tagged import paired
 
 
 def score(gold: Sequence[Sequence[str]], predicted: Sequence[Sequence[str]]) -> dict[str, float]:
     """Give the accuracy over words, in percent; 0 where there are none."""
-    for place, (truth, guess) in enumerate(zip(gold, predicted, strict=True)):
-        if len(truth) != len(guess):
-            raise ValueError(f"sentence {place} has {len(truth)} tags and {len(guess)} predicted")
+    pairs = list(paired(gold, predicted))
     return accuracy.score(
-        [t for tags in gold for t in tags], [t for tags in predicted for t in tags]
+        [t for truth, _ in pairs for t in truth], [t for _, g in pairs for t in g]
     )

@@ -282,3 +282,15 @@ def test_a_slip_in_the_released_file_is_found_and_can_be_passed_over(ontogum, ca
         data.read(path)
     assert len(data.read(path, unbalanced="drop")) == 26
     assert any(":16702: '(2' is still open" in message for message in caplog.messages)
+
+
+def test_a_file_may_end_before_its_last_document_does(tmp_path):
+    text = conll2012("a/(1) b/(1)").removesuffix("#end document\n")
+    (found,) = read(tmp_path, text)
+    assert found.sentences == [["a", "b"]]
+    assert len(found.clusters) == 1
+
+
+def test_a_word_that_is_empty_is_refused(tmp_path):
+    text = conllu("a b").replace("\tb\t", "\t\t")
+    assert ":3: the second column, the word, is empty" in refused(tmp_path, text)

@@ -330,3 +330,13 @@ def test_scores_leave_out_what_is_mentioned_once():
     gold = document(4, clusters=[[(0, 0, 1), (0, 2, 3)], [(0, 1, 2)]])
     assert coref().score([gold], [[[[0, 0, 1], [0, 2, 3]]]])["average"] == 100
     np.testing.assert_equal(coref().score([gold], [[]])["average"], 0.0)
+
+
+def test_a_document_without_a_word_costs_nothing():
+    whole, empty = document(3, 2, clusters=[[(0, 0, 1), (1, 0, 1)]]), document()
+    vectors = torch.randn(2, 3, sum(WIDTHS))
+    net = model()
+    alone = net(embedded([whole], vectors), features([whole]))
+    both = net(embedded([whole, empty], vectors), features([whole, empty]))
+    assert_close(both.total, alone.total)
+    assert both.count == alone.count

@@ -1,0 +1,109 @@
+"""What a person sees while something takes its time."""
+
+from types import SimpleNamespace
+
+import pytest
+import typer
+
+from elmore.cli import progress, training
+from elmore.train.fit import Report
+
+
+class Screen:
+    """A stream that keeps what is written, and a clock that a test turns."""
+
+    def __init__(self, terminal: bool) -> None:
+        self.written, self.now, self._terminal = "", 100.0, terminal
+
+    def write(self, text: str) -> None:
+        self.written += text
+
+    def flush(self) -> None:
+        pass
+
+    def isatty(self) -> bool:
+        return self._terminal
+
+    def monotonic(self) -> float:
+        return self.now
+
+
+@pytest.fixture(params=[True, False], ids=["terminal", "pipe"])
+def screen(request, monkeypatch):
+    found = Screen(request.param)
+    for module in (progress, training):  # sys.stderr itself is pytest's
+        monkeypatch.setattr(module, "sys", SimpleNamespace(stderr=found))
+    monkeypatch.setattr(progress.time, "monotonic", found.monotonic)
+    return found
+
+
+def test_a_line_tells_counts_speed_and_what_is_left(screen):
+    with progress.showing("embedding") as update:
+        update(0.2, lines=100, tokens=1000)  # what was done before is not this run's speed
+        assert screen.written == ""
+        screen.now += 10
+        update(0.6, lines=300, tokens=5000)
+        update(0.6, lines=301, tokens=5010)  # too soon to be told
+    line = "embedding:  300 lines  5,000 tokens  400 tokens/s  60 %, 0:10 left"
+    assert screen.written == (f"\r{line}\033[K\n" if screen.isatty() else f"{line}\n")
+
+
+def test_where_nobody_knows_the_end_nothing_is_said_of_it(screen):
+    with progress.showing("reading") as update:
+        update(None, words=0)
+        screen.now += 10
+        update(None, words=50)
+    assert "reading:  50 words  5 words/s" in screen.written
+    assert "left" not in screen.written
+
+
+def test_nothing_that_was_quick_is_told(screen):
+    with progress.showing("embedding") as update:
+        update(0.5, lines=1)
+        update(1.0, lines=2)
+    assert screen.written == ""
+
+
+def test_a_download_is_told_in_megabytes(screen):
+    with progress.showing_download() as update:
+        update(0, 50_000_000)
+        screen.now += 10
+        update(25_000_000, 50_000_000)
+    assert "downloading:  25 MB  2 MB/s  50 %, 0:10 left" in screen.written
+
+
+@pytest.mark.parametrize(
+    ("seconds", "shown"), [(0, "0:00"), (61.9, "1:01"), (3600, "1:00:00"), (86399, "23:59:59")]
+)
+def test_times_are_written_as_clocks_are(seconds, shown):
+    assert progress.clock(seconds) == shown
+
+
+def report(step, *, stopped="", scores=None, **metrics):
+    told = {"loss": 2.0, "rate": 0.1, "per_second": 1000.0} | metrics
+    return Report(step, 100, told, scores or {}, improved=bool(scores), stopped=stopped)
+
+
+def test_training_is_told_with_the_memory_it_takes(screen):
+    last = training.follow("training", [report(5, gigabytes=1.25, scores={"f1": 50.0})])
+    assert last.step == 5
+    line = "training: 5 of 100  loss 2.000  perplexity 7.4  rate 0.1  1,000 tokens/s  1.2 GB"
+    assert line in screen.written
+    assert "update 5: f1 50  (best so far)" in screen.written
+    assert screen.written.endswith("\n")
+
+
+def test_of_several_processes_one_speaks(screen, monkeypatch, tmp_path):
+    monkeypatch.setenv("RANK", "1")
+    last = training.follow("training", [report(5), report(6, stopped="no better f1")])
+    training.end(last, tmp_path)
+    assert last.step == 6
+    assert screen.written.strip() == ""
+
+
+def test_a_training_that_a_signal_stopped_exits_as_the_signal_would_have_it(screen, tmp_path):
+    with pytest.raises(typer.Exit) as exit_:
+        training.end(report(7, stopped="SIGTERM"), tmp_path)
+    assert exit_.value.exit_code == 128 + 15
+    assert "stopped by SIGTERM after update 7, which is saved" in screen.written
+    assert "--resume goes on" in screen.written

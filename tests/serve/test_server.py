@@ -1,0 +1,31 @@
+import asyncio
+import socket
+
+import pytest
+from fastapi import HTTPException
+
+from elmore.serve import server
+from elmore.serve.texts import read_texts
+
+
+@pytest.mark.parametrize(
+    ("family", "host", "shown"),
+    [
+        (socket.AF_INET, "127.0.0.1", "http://127.0.0.1:{}"),
+        (socket.AF_INET6, "::1", "http://[::1]:{}"),
+    ],
+)
+def test_an_address_is_written_as_a_browser_takes_it(family, host, shown):
+    with socket.socket(family) as found:
+        try:
+            found.bind((host, 0))
+        except OSError:
+            pytest.skip(f"this machine has no {host}")
+        assert server.address(found) == shown.format(found.getsockname()[1])
+
+
+def test_a_tokenizer_that_fails_is_told_to_who_asked():
+    with pytest.raises(HTTPException) as refused:
+        asyncio.run(read_texts(["a b"], lambda text: text, 10))
+    assert refused.value.status_code == 422
+    assert "texts: the tokenizer gave 'a b', expected a list of words" in refused.value.detail

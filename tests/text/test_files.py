@@ -1,0 +1,39 @@
+"""Where lines come from when not from plain files; `tests/cli` has the files themselves."""
+
+import os
+import sys
+import threading
+
+import pytest
+
+from elmore.errors import DataError
+from elmore.text.files import Lines
+
+
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="there are no named pipes here")
+def test_how_far_one_is_in_a_pipe_nobody_knows(tmp_path):
+    (tmp_path / "a.txt").write_text("one\ntwo\n")
+    os.mkfifo(tmp_path / "b")
+    writer = threading.Thread(target=lambda: (tmp_path / "b").write_text("three\n"))
+    writer.start()
+    lines = Lines([str(tmp_path / "a.txt"), str(tmp_path / "b")])
+    found = [(line, lines.fraction is None) for line in lines]
+    writer.join()
+    assert found == [("one", False), ("two", False), ("three", True)]
+
+
+def test_a_closed_standard_input_is_one_sentence(monkeypatch):
+    monkeypatch.setattr(sys, "stdin", None)
+    with pytest.raises(DataError, match="standard input is closed; name a file"):
+        list(Lines(["-"]))
+
+
+@pytest.mark.parametrize(
+    ("name", "package"), [("a.parquet", "pyarrow"), ("a.txt.zst", "zstandard")]
+)
+def test_a_package_that_is_not_there_is_named_with_the_file(tmp_path, monkeypatch, name, package):
+    (tmp_path / name).write_bytes(b"")
+    monkeypatch.setitem(sys.modules, package, None)
+    wanted = rf"{name}: .* needs {package}: pip install 'elmore\[embed\]'"
+    with pytest.raises(DataError, match=wanted):
+        list(Lines([str(tmp_path / name)]))
