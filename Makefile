@@ -5,7 +5,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt
 
-.PHONY: demo test test-integrations lint types suite docs clean
+.PHONY: demo test test-integrations lint types suite docs dist clean
 
 demo: $(VENV)/core
 	$(BIN)/python examples/two_senses.py
@@ -14,7 +14,7 @@ test: lint types docs suite
 
 # Beside other people's packages, which take their time to install.
 test-integrations: $(VENV)/integrations $(VENV)/flair/ready $(VENV)/keras/ready
-	$(BIN)/python -m pytest tests/integrations
+	$(BIN)/python -m pytest tests/integrations tests/formats
 	$(VENV)/flair/bin/python -m pytest tests/integrations/test_flair.py
 	$(VENV)/keras/bin/python -m pytest tests/integrations/test_keras.py
 
@@ -27,6 +27,10 @@ types: $(VENV)/extras
 
 suite: $(VENV)/extras
 	$(BIN)/python -m pytest -n 2
+
+# The same bytes from the same commit, whenever it is built: every file in them has one date.
+dist: $(VENV)/integrations
+	$(BIN)/python -m hatchling build -d dist
 
 # Into build/site; a warning fails it.
 docs: $(VENV)/docs
@@ -49,7 +53,7 @@ $(VENV)/docs: $(VENV)/core
 # The peers get no dependencies of their own; what they need is here already.
 $(VENV)/integrations: $(VENV)/extras
 	$(INSTALL) --no-deps simple-elmo-pytorch torchmetrics lightning-utilities
-	$(INSTALL) -e ".[ray,hf,spacy,sklearn,onnx]"
+	$(INSTALL) hatchling -e ".[ray,hf,spacy,sklearn,onnx]"
 	touch $@
 
 # Flair and Keras have environments of their own, laid over .venv: what they lack is found there.

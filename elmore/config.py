@@ -15,7 +15,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, TypeVar, Union
 
-from elmore.errors import ConfigError
+from elmore.errors import ConfigError, DataError, ElmoreError
 
 if TYPE_CHECKING:
     from _typeshed import DataclassInstance
@@ -54,6 +54,24 @@ def override(table: Mapping[str, Any], assignments: Sequence[str]) -> dict[str, 
                 raise ConfigError(f"{assignment!r}: {section!r} is a value, not a section")
         place[key] = _toml_value(value.strip())
     return result
+
+
+def check_format(
+    table: Mapping[str, Any],
+    newest: int,
+    where: str,
+    *,
+    unsaid: int | None = None,
+    family: type[ElmoreError] = DataError,
+) -> None:
+    """Refuse a file of a later version, or of none; `unsaid` is what files without a number are."""
+    found = table.get("format", unsaid)
+    if type(found) is not int or found < 1:
+        raise family(f"{where}: format is {found!r}, expected a number from 1 to {newest}")
+    if found > newest:
+        raise family(
+            f"{where}: format {found} is newer than this elmore reads ({newest}); upgrade elmore"
+        )
 
 
 def read_json(path: Path) -> dict[str, Any]:

@@ -14,7 +14,7 @@ import elmore
 PACKAGE = Path(elmore.__file__).parent
 MAX_LINES = 400
 
-GROUND = {"errors", "config", "atomic", "cache", "compiled", "recipes"}
+GROUND = {"errors", "config", "atomic", "journal", "cache", "compiled", "recipes"}
 MAY_IMPORT = {
     "text": set(),
     "model": set(),

@@ -36,6 +36,7 @@ CORE = {
     "errors",
     "config",
     "atomic",
+    "journal",
     "cache",
     "compiled",
     "text",

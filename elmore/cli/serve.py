@@ -78,7 +78,8 @@ def _token(file: Path | None) -> str | None:
     if file is None and TOKEN not in os.environ:
         return None
     place = str(file) if file else TOKEN
-    token = file.read_text(encoding="utf-8").strip() if file else os.environ[TOKEN].strip()
+    found = file.read_text(encoding="utf-8", errors="replace") if file else os.environ[TOKEN]
+    token = found.strip()
     if not token.isascii() or not token.isprintable() or len(token) < 8 or " " in token:
         raise ConfigError(f"{place}: a token has 8 letters or more, ASCII and without spaces")
     return token

@@ -204,6 +204,7 @@ def _line(scores: dict[str, float]) -> str:
 def _print_summary(summary: "Summary", as_json: bool) -> None:
     """Give a line for each split, or, of several fractions, a table of the score that counts."""
     from elmore.cli.tables import print_table
+    from elmore.tasks.spread import shown
 
     if as_json:
         print(_dumped(summary))
@@ -213,17 +214,12 @@ def _print_summary(summary: "Summary", as_json: bool) -> None:
             names = {"fraction": "fraction", "examples": "examples", "num_runs": "runs"}
             row = {names[key]: part[key] for key in names}
             for split, scores in part["scores"].items():
-                row[f"{split} {summary['metric']}"] = _spread(scores[summary["metric"]])
+                row[f"{split} {summary['metric']}"] = shown(scores[summary["metric"]])
             rows.append(row)
         print_table(rows, as_json=False)
     else:
         for split, scores in summary["summary"][0]["scores"].items():
-            print(f"{split}  {'  '.join(f'{k} {_spread(v)}' for k, v in scores.items())}")
-
-
-def _spread(score: dict[str, float | None]) -> str:
-    deviation = score["deviation"]
-    return f"{score['mean']:.2f}" + ("" if deviation is None else f" ± {deviation:.2f}")
+            print(f"{split}  {'  '.join(f'{k} {shown(v)}' for k, v in scores.items())}")
 
 
 def _dumped(data: object) -> str:

@@ -1,19 +1,18 @@
-"""The journal of a long preparation: finished parts on disk, each complete or absent.
+"""The parts of a long preparation, each complete on disk or absent.
 
 A part is what one block of the text became: its words, their counts, and its stream in numbers of
-its own. `job.json` says what the job is, so that it is only ever resumed as the same.
+its own.
 """
 
 import io
 import json
 import os
 import re
-import shutil
 import zipfile
 import zlib
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass, fields
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -25,11 +24,7 @@ from elmore.corpus.blocks import Block
 from elmore.corpus.counting import count
 from elmore.corpus.options import Options
 from elmore.errors import DataError
-
-try:
-    import fcntl
-except ImportError:  # Windows
-    fcntl = None
+from elmore.journal import Journal
 
 FORMAT = 1
 _MAY_DIFFER = {"errors"}  # what was read without an error is read alike either way
@@ -50,61 +45,14 @@ class Job(Options):
     format: int = FORMAT
 
 
-class Parts:
+class Parts(Journal[Job]):
     """The folder of one job. One process at a time works in it."""
 
     def __init__(self, folder: Path, job: Job, *, anew: bool = False) -> None:
-        self.folder = folder
-        self.job = job
-        folder.mkdir(parents=True, exist_ok=True)
-        for path in folder.iterdir():  # in the end all of it is deleted
+        for path in folder.iterdir() if folder.is_dir() else ():  # in the end all of it is deleted
             if not _OURS.fullmatch(path.name):
                 raise DataError(f"{folder} holds {path.name!r}, which is not ours; move it away")
-        self._lock = (folder / "lock").open("w")
-        if fcntl:
-            try:
-                fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except OSError as error:
-                self._lock.close()
-                raise DataError(f"{folder}: another process is at work there") from error
-        try:
-            if anew or not (folder / "job.json").exists():
-                self._empty()
-            self._refuse_another_job()
-        except BaseException:
-            self.close()
-            raise
-
-    def _empty(self) -> None:
-        """Delete the parts of another job; what says which job it was goes last."""
-        for path in self.folder.glob("part-*"):
-            path.unlink(missing_ok=True)
-        (self.folder / "job.json").unlink(missing_ok=True)
-
-    def _refuse_another_job(self) -> None:
-        path = self.folder / "job.json"
-        if not path.exists():
-            atomic.write(path, json.dumps(asdict(self.job), indent=2).encode())
-            return
-        try:
-            found = dict(json.loads(path.read_bytes()))
-        except (ValueError, TypeError) as error:
-            raise DataError(f"{path}: damaged; start over with --overwrite") from error
-        names = [field.name for field in fields(Job) if field.name not in _MAY_DIFFER]
-        differ = [name for name in names if found.get(name) != getattr(self.job, name)]
-        if differ:
-            said = ", ".join(
-                f"{name} was {found.get(name)!r} and is {getattr(self.job, name)!r}"
-                for name in differ
-            )
-            raise DataError(
-                f"{self.folder}: begun as another job: {said}; resume it as it was, or start over "
-                "with --overwrite"
-            )
-
-    def close(self) -> None:
-        """Let others in."""
-        self._lock.close()
+        super().__init__(folder, job, anew=anew, may_differ=_MAY_DIFFER)
 
     def note(self, number: int) -> dict[str, Any] | None:
         """Give what a part says of itself; None where it is missing or not sound."""
@@ -136,23 +84,10 @@ class Parts:
             path = _path(self.folder, number)
             raise DataError(f"{path}: damaged ({error}); --resume does it again") from error
 
-    def remove(self) -> None:
-        """Delete the journal, when the result has its name."""
-        self.close()
-        trash = trash_of(self.folder)
-        shutil.rmtree(trash, ignore_errors=True)
-        self.folder.rename(trash)
-        shutil.rmtree(trash)
-
     @property
     def is_empty(self) -> bool:
         """Whether no part is finished."""
         return not any(self.folder.glob("part-*.npz"))
-
-
-def trash_of(folder: Path) -> Path:
-    """Say what a journal is called while it is deleted."""
-    return folder.with_name(f"{folder.name}.done")
 
 
 def _path(folder: Path, number: int) -> Path:

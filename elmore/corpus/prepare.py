@@ -22,6 +22,7 @@ from elmore.corpus.blocks import Block
 from elmore.corpus.options import Options
 from elmore.corpus.parts import Job, Parts
 from elmore.errors import ConfigError, DataError
+from elmore.journal import refuse_full_disk, refuse_taken, trash_of
 from elmore.text.vocabulary import Vocabulary
 
 Progress = Callable[[float | None, int, int], None]
@@ -64,13 +65,14 @@ def prepare(
     )
     folder = out.with_name(f"{out.name}.parts")
     _refuse_taken(out, folder, resume=resume, overwrite=overwrite)
-    shutil.rmtree(parts.trash_of(folder), ignore_errors=True)
+    shutil.rmtree(trash_of(folder), ignore_errors=True)
     journal = Parts(folder, job, anew=overwrite and not resume)
     try:
         with _explained(out):
             notes = _count(journal, text, _crew_size(num_workers, text.size), progress)
             _refuse_empty(journal, notes)
-            _refuse_full_disk(out, notes)
+            num_tokens = sum(note["train"] + note["valid"] for note in notes)
+            refuse_full_disk(out, _BYTES_PER_TOKEN * num_tokens)
             _write(journal, notes, out, words, progress)
         journal.remove()
     except BaseException:
@@ -95,12 +97,8 @@ def _given(path: Path | None) -> tuple[Vocabulary | None, str | None]:
 def _refuse_taken(out: Path, folder: Path, *, resume: bool, overwrite: bool) -> None:
     if os.path.lexists(out) and (out.is_symlink() or not out.is_dir()):
         raise DataError(f"{out} exists and is no folder; pass another name")
-    if folder.exists() and not (resume or overwrite):
-        raise DataError(f"{folder}: an unfinished job; go on with --resume, or --overwrite it")
     found = sorted(path.name for path in out.iterdir()) if out.exists() else []
-    if found and not overwrite and not (resume and folder.exists()):
-        unfinished = ", and no unfinished job is beside it" if resume else ""
-        raise DataError(f"{out} exists already{unfinished}; pass another name, or --overwrite")
+    refuse_taken(out, folder, taken=bool(found), resume=resume, overwrite=overwrite)
     for name in found:
         if not shards.OURS.fullmatch(name):
             raise DataError(
@@ -189,17 +187,6 @@ def _refuse_empty(journal: Parts, notes: Sequence[dict[str, Any]]) -> None:
     journal.remove()
     named = job.valid_inputs if empty == ["valid"] and job.valid_inputs else job.inputs
     raise DataError(f"{', '.join(str(name) for name, _ in named[:5])}: {reason}")
-
-
-def _refuse_full_disk(out: Path, notes: Sequence[dict[str, Any]]) -> None:
-    """Look before writing, since the parts stay until the corpus is whole."""
-    needed = _BYTES_PER_TOKEN * sum(note["train"] + note["valid"] for note in notes)
-    free = shutil.disk_usage(out.parent).free
-    if free < needed:
-        raise DataError(
-            f"{out}: no space left: {needed / 1e6:.0f} MB are needed and {free / 1e6:.0f} MB are "
-            "free; make room and go on with --resume"
-        )
 
 
 def _write(

@@ -31,6 +31,7 @@ from typing import Any, Literal
 import numpy as np
 from jaxtyping import Bool, Int, Int64, Shaped
 
+from elmore import config
 from elmore.corpus.type_table import TypeTable
 from elmore.errors import DataError
 from elmore.text.vocabulary import ELMO_MARKS, Vocabulary
@@ -202,13 +203,9 @@ def _read_index(path: Path) -> dict[str, Any]:
         raise DataError(f"{path} holds no {INDEX}; run 'elmore prepare' first") from error
     except (OSError, ValueError, RecursionError) as error:
         raise DataError(f"{path / INDEX}: not a readable JSON file ({error})") from error
-    found = index.get("format") if isinstance(index, dict) else None
-    if type(found) is not int:
+    if not isinstance(index, dict) or type(index.get("format")) is not int:
         raise DataError(f"{path / INDEX}: not the index of a corpus; run 'elmore prepare'")
-    if found > FORMAT:
-        raise DataError(
-            f"{path / INDEX}: format {found} is newer than this elmore reads ({FORMAT})"
-        )
+    config.check_format(index, FORMAT, str(path / INDEX))
     if index.get("sha256") != digest(index):
         raise DataError(f"{path / INDEX}: altered or damaged; prepare the corpus again")
     return index

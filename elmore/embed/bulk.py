@@ -5,6 +5,7 @@ Shapes: L LSTM layers, T tokens of a sentence, D width of one direction.
 
 import logging
 from collections.abc import Callable, Iterator, Sequence
+from itertools import accumulate, chain
 
 import numpy as np
 import torch
@@ -82,21 +83,22 @@ class Bulk:
         self, sentences: Sequence[Sequence[str]], choose: Callable[[Tensor], Tensor]
     ) -> list[Float[np.ndarray, "*L T 2*D"]]:
         model, alphabet, config = self.bundle.model, self.bundle.alphabet, self.bundle.config
-        numbers = {alphabet.begin: 0}
-        for words in ([alphabet.end], *sentences):
-            for word in words:
-                numbers.setdefault(word, len(numbers))
+        distinct = dict.fromkeys([alphabet.begin, alphabet.end])
+        distinct.update(dict.fromkeys(chain.from_iterable(sentences)))
+        numbers = {word: number for number, word in enumerate(distinct)}
         vectors = self.words(list(numbers))
         begin, end = (vectors[numbers[mark]] for mark in (alphabet.begin, alphabet.end))
         start = lanes.after_boundary(model, begin, end, self.start)
         nothing = choose(vectors.new_empty(config.num_layers, 0, 2 * vectors.shape[1]))
         results = [nothing.cpu().numpy()] * len(sentences)
         for group in _alike([len(words) for words in sentences], config.lstm.cell_dim, vectors):
-            text = np.array([numbers[word] for i in group for word in sentences[i]])
             lengths = [len(sentences[i]) for i in group]
+            words = chain.from_iterable(sentences[i] for i in group)
+            text = np.fromiter(map(numbers.__getitem__, words), np.int64, sum(lengths))
             layers = choose(lanes.run(model, vectors, text, lengths, start, self._read))
-            for i, part in zip(group, _fetched(layers).split(lengths, dim=-2), strict=True):
-                results[i] = part.numpy()
+            home, stops = _fetched(layers).numpy(), accumulate(lengths)
+            for i, stop, length in zip(group, stops, lengths, strict=True):
+                results[i] = home[..., stop - length : stop, :]
         return results
 
 
@@ -109,8 +111,9 @@ def _fetched(tensor: Tensor) -> Tensor:
 
 def _alike(lengths: list[int], cell_dim: int, like: Tensor) -> list[list[int]]:
     """Put together the sentences that share a number of lanes, without the empty ones."""
+    shared = {n: lanes.num_lanes(n, cell_dim, like.device) for n in set(lengths) if n}
     groups: dict[int, list[int]] = {}
     for i, length in enumerate(lengths):
         if length:
-            groups.setdefault(lanes.num_lanes(length, cell_dim, like.device), []).append(i)
+            groups.setdefault(shared[length], []).append(i)
     return list(groups.values())

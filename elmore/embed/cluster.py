@@ -84,7 +84,7 @@ def _connected() -> Iterator[Any]:
         import ray
         import ray.data
     except ImportError as error:
-        raise DataError("the ray engine needs 'pip install elmore[ray]'") from error
+        raise DataError(f"the ray engine needs {error.name}: pip install 'elmore[ray]'") from error
     log = logging.getLogger("ray.data")
     level, ours = log.level, not ray.is_initialized()
     log.setLevel(logging.CRITICAL)  # what fails is raised

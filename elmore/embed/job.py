@@ -19,10 +19,11 @@ from jaxtyping import Shaped
 from elmore import atomic, config
 from elmore.embed import layers, pooling
 from elmore.embed.embedder import Embedder
-from elmore.embed.parts import Job, OpenPart, Parts, text_digest, trash_of
+from elmore.embed.parts import Job, OpenPart, Parts, text_digest
 from elmore.embed.prepare import Text
 from elmore.embed.writers import writer_for
 from elmore.errors import ConfigError, DataError
+from elmore.journal import refuse_full_disk, refuse_taken, trash_of
 from elmore.model.precision import Precision
 from elmore.weights.bundle import Bundle
 
@@ -84,7 +85,7 @@ def run(
     parts = Parts(folder, job, anew=overwrite and not resume)
     try:
         _fill(parts, embedder, iter(lines), progress)
-        _refuse_full_disk(out, parts.num_bytes())
+        refuse_full_disk(out, 1.05 * parts.num_bytes())  # HDF5 cannot close a file on a full disk
         aside = folder / f"result{out.suffix}"
         with writer(aside, job, sentence_index=sentence_index) as file:
             for row in parts.rows():
@@ -104,21 +105,7 @@ def run(
 def _refuse_taken(out: Path, folder: Path, *, resume: bool, overwrite: bool) -> None:
     if out.is_dir():
         raise DataError(f"{out} is a folder; pass the name of a file")
-    if folder.exists() and not (resume or overwrite):
-        raise DataError(f"{folder}: an unfinished job; go on with --resume, or --overwrite it")
-    if out.exists() and not overwrite and not (resume and folder.exists()):
-        unfinished = ", and no unfinished job is beside it" if resume else ""
-        raise DataError(f"{out} exists already{unfinished}; pass another name, or --overwrite")
-
-
-def _refuse_full_disk(out: Path, needed: int) -> None:
-    """HDF5 cannot close a file on a full disk, so look before."""
-    free = shutil.disk_usage(out.parent).free
-    if free < 1.05 * needed:
-        raise DataError(
-            f"{out}: no space left: {needed / 1e6:.0f} MB are needed and {free / 1e6:.0f} MB are "
-            "free; make room and go on with --resume"
-        )
+    refuse_taken(out, folder, taken=out.exists(), resume=resume, overwrite=overwrite)
 
 
 def _fill(parts: Parts, embedder: Embedder, lines: Iterator[Text], progress: Progress) -> None:

@@ -150,4 +150,6 @@ def run(
 
 
 def _tensor(array: np.ndarray, like: Tensor) -> Tensor:
-    return torch.from_numpy(array).to(like.device)
+    """Send an array to where `like` is; a GPU fetches it when it gets there."""
+    tensor = torch.from_numpy(array)
+    return tensor.pin_memory().to(like.device, non_blocking=True) if like.is_cuda else tensor

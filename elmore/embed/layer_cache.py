@@ -1,8 +1,8 @@
 """The layers of a frozen model, computed once for a text and then read from the disk.
 
 A file holds all layers of each distinct sentence in float16, as .npy writes an array, and after it
-the sha256 of all that. Its name says which model and which text; it is written aside and renamed,
-so it is whole or absent, and what a disk has spoiled since is computed anew.
+the sha256 of all that. Its name says which model, which text and which format; it is written aside
+and renamed, so it is whole or absent, and what a disk has spoiled since is computed anew.
 
 Shapes: L layers (the token layer is one of them), B sentences, T tokens, S tokens in all, D width.
 """
@@ -26,6 +26,7 @@ from elmore.embed.job import model_digest
 from elmore.errors import DataError
 from elmore.weights import fetch
 
+FORMAT = 1
 _CHUNK = 1 << 20
 
 _log = logging.getLogger(__name__)
@@ -135,7 +136,10 @@ def _place(
     distinct = sorted({tuple(sentence) for sentence in sentences})
     folder = cache.folder() / "layers" if folder is None else folder
     shape = (sum(map(len, distinct)), embedder.num_layers, embedder.width)
-    return distinct, folder / f"{cache_key(embedder, distinct)}.npy", shape
+    key = cache_key(embedder, distinct)
+    path, unnumbered = folder / f"{key}.{FORMAT}.npy", folder / f"{key}.npy"
+    # The first files of format 1 had no number in their name.
+    return distinct, unnumbered if FORMAT == 1 and unnumbered.exists() else path, shape
 
 
 def _build(

@@ -1,17 +1,15 @@
-"""The journal of a long job: finished parts on disk, each complete with its checksum or absent.
+"""The parts of a long embedding job, each complete on disk with its checksum or absent.
 
 A part is two files: `part-00012.bin`, the vectors one after another, and `part-00012.json`, written
-last: the texts, their tokens, and the checksums of both files' contents. `job.json` says what the
-job is, so that it is only ever resumed as the same.
+last: the texts, their tokens, and the checksums of both files' contents.
 """
 
 import contextlib
 import hashlib
 import json
 import os
-import shutil
 from collections.abc import Iterator
-from dataclasses import asdict, dataclass, fields
+from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Literal, NamedTuple
 
@@ -20,12 +18,7 @@ from jaxtyping import Shaped
 
 from elmore import atomic
 from elmore.embed.prepare import Text
-from elmore.errors import DataError
-
-try:
-    import fcntl
-except ImportError:  # Windows
-    fcntl = None
+from elmore.journal import Journal
 
 FORMAT = 1
 MAX_LINES = 4096
@@ -62,58 +55,8 @@ class Row(NamedTuple):
     vectors: Shaped[np.ndarray, "..."]
 
 
-class Parts:
+class Parts(Journal[Job]):
     """The folder of one job. One process at a time works in it."""
-
-    def __init__(self, folder: Path, job: Job, *, anew: bool = False) -> None:
-        self.folder = folder
-        self.job = job
-        folder.mkdir(parents=True, exist_ok=True)
-        self._lock = (folder / "lock").open("w")
-        if fcntl:
-            try:
-                fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except OSError as error:
-                self._lock.close()
-                raise DataError(f"{folder}: another process is at work there") from error
-        try:
-            if anew or not (folder / "job.json").exists():
-                self._empty()
-            self._refuse_another_job()
-        except BaseException:
-            self.close()
-            raise
-
-    def _empty(self) -> None:
-        """Delete the parts of another job; what says which job it was goes last."""
-        for path in self.folder.glob("part-*"):
-            path.unlink()
-        (self.folder / "job.json").unlink(missing_ok=True)
-
-    def _refuse_another_job(self) -> None:
-        path = self.folder / "job.json"
-        if not path.exists():
-            atomic.write(path, json.dumps(asdict(self.job), indent=2).encode())
-            return
-        try:
-            found = json.loads(path.read_bytes())
-        except ValueError as error:
-            raise DataError(f"{path}: damaged; start over with --overwrite") from error
-        names = [field.name for field in fields(Job)]
-        differ = [name for name in names if found.get(name) != getattr(self.job, name)]
-        if differ:
-            said = ", ".join(
-                f"{name} was {found.get(name)!r} and is {getattr(self.job, name)!r}"
-                for name in differ
-            )
-            raise DataError(
-                f"{self.folder}: begun as another job: {said}; resume it as it was, or start over "
-                "with --overwrite"
-            )
-
-    def close(self) -> None:
-        """Let others in."""
-        self._lock.close()
 
     def finished(self) -> Iterator[dict]:
         """Give the notes of the finished parts from the first on, as far as they are sound."""
@@ -167,23 +110,10 @@ class Parts:
         """How much the vectors take."""
         return sum(path.stat().st_size for path in self.folder.glob("part-*.bin"))
 
-    def remove(self) -> None:
-        """Delete the journal, when the result has its name."""
-        self.close()
-        trash = trash_of(self.folder)
-        shutil.rmtree(trash, ignore_errors=True)
-        self.folder.rename(trash)
-        shutil.rmtree(trash)
-
     @property
     def is_empty(self) -> bool:
         """Whether no part is finished."""
         return not self._path(0, "json").exists()
-
-
-def trash_of(folder: Path) -> Path:
-    """Say what a journal is called while it is deleted."""
-    return folder.with_name(f"{folder.name}.done")
 
 
 class OpenPart:

@@ -27,7 +27,7 @@ from typing import Literal, Self
 import numpy as np
 from jaxtyping import Float
 
-from elmore import atomic
+from elmore import atomic, config
 from elmore.errors import ConfigError, DataError
 
 BLOCK = 256  # texts that are added to the covariance at a time
@@ -82,8 +82,8 @@ class TextPooling:
         try:
             with Path(path).open("rb") as file, np.load(file, allow_pickle=False) as arrays:
                 words = json.loads(arrays["words"].tobytes())
-                if words.pop("format") != FORMAT:
-                    raise DataError("its format is not one that this version knows")
+                config.check_format(words, FORMAT, "words")
+                del words["format"]
                 return cls(mean=arrays["mean"], components=arrays["components"], **words)
         except Exception as error:  # numpy, zipfile and json have a dozen families for damage
             raise DataError(f"{path}: not a readable pooling ({error})") from error

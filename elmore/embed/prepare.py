@@ -21,7 +21,7 @@ class Prepared(NamedTuple):
     @property
     def num_tokens(self) -> int:
         """How many tokens the model reads, boundaries included."""
-        return sum(len(part) + 2 for part in self.parts)
+        return sum(map(len, self.parts)) + 2 * len(self.parts)
 
 
 def prepare(text: Text, tokenizer: Tokenizer, *, split_sentences: bool = False) -> Prepared:
@@ -59,12 +59,13 @@ def windows(texts: Iterable[Prepared], budget: int) -> Iterator[list[Prepared]]:
     window: list[Prepared] = []
     held = 0
     for text in texts:
-        if window and (held + text.num_tokens > budget or len(window) >= budget):
+        size = text.num_tokens
+        if window and (held + size > budget or len(window) >= budget):
             if before:
                 yield before
             before, window, held = window, [], 0
         window.append(text)
-        held += text.num_tokens
+        held += size
     if before:
         cut = _even_cut([text.num_tokens for text in before], held)
         yield before[:cut]

@@ -2,6 +2,9 @@
 
 The layouts are those of `allennlp elmo` and bilm-tf (hdf5, npz), of a table (parquet), and of lines
 of JSON. `sentence_to_index` leads from a sentence to its line; of equal sentences the last counts.
+The number of our format stands where no reader of those layouts trips over it: in an attribute of
+the HDF5 file, in the comment of the zip, in the metadata of the table. Lines of JSON have no such
+place.
 """
 
 import io
@@ -22,6 +25,7 @@ from elmore.embed import tables
 from elmore.embed.parts import Job, Row
 from elmore.errors import ConfigError, DataError
 
+FORMAT = 1
 INDEX = "sentence_to_index"
 _ROW_GROUP = 1024  # rows, or fewer when they are long
 _ROW_GROUP_BYTES = 32 << 20
@@ -108,6 +112,7 @@ class HDF5Writer:
     def __init__(self, path: Path, job: Job, *, sentence_index: bool) -> None:
         self._path = path
         self._file = h5py.File(path, "w", libver=("v108", "latest"))
+        self._file.attrs["elmore_format"] = FORMAT
         self._index = _SentenceIndex(sentence_index)
 
     def __enter__(self) -> Self:
@@ -143,6 +148,7 @@ class NPZWriter:
 
     def __init__(self, path: Path, job: Job, *, sentence_index: bool) -> None:
         self._zip = zipfile.ZipFile(path, "w", zipfile.ZIP_STORED, allowZip64=True)
+        self._zip.comment = f"elmore_format {FORMAT}".encode()
         self._index = _SentenceIndex(sentence_index)
 
     def __enter__(self) -> Self:
@@ -172,14 +178,17 @@ class ParquetWriter:
         try:
             from pyarrow import parquet
         except ImportError as error:
-            raise DataError(f"{path}: writing parquet needs 'pip install pyarrow'") from error
+            raise DataError(
+                f"{path}: parquet needs pyarrow: pip install 'elmore[embed]'"
+            ) from error
         self._layout = tables.Layout(
             width=job.width,
             num_layers=job.num_layers if job.layers == "all" and not job.pool else None,
             pooled=job.pool is not None,
             dtype=job.dtype,
         )
-        self._file = parquet.ParquetWriter(path, tables.schema(self._layout))
+        told = {"elmore_format": str(FORMAT)}
+        self._file = parquet.ParquetWriter(path, tables.schema(self._layout).with_metadata(told))
         self._rows: list[Row] = []
         self._held = 0
 

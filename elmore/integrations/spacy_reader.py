@@ -23,7 +23,7 @@ import torch
 from jaxtyping import Float
 from spacy.tokens import Doc, Token
 
-from elmore import atomic
+from elmore import atomic, config
 from elmore.embed.embedder import Embedder
 from elmore.embed.job import model_digest
 from elmore.embed.layers import Layers
@@ -32,6 +32,7 @@ from elmore.model.precision import Precision
 from elmore.weights import catalogue, folder, pretrained
 from elmore.weights.bundle import Bundle
 
+FORMAT = 1
 _SETTINGS = "elmore.json"
 _MODEL = "model"
 
@@ -95,16 +96,18 @@ class DocReader:
         digest = model_digest(bundle) if self._is_bundled else None
         if not self._is_bundled:
             folder.save(bundle, path / _MODEL, overwrite=True)
-        atomic.write(path / _SETTINGS, json.dumps({"bundled": digest}).encode())
+        atomic.write(path / _SETTINGS, json.dumps({"format": FORMAT, "bundled": digest}).encode())
 
     def from_disk(self, path: Path) -> None:
         """Take the model that `to_disk` wrote, whatever the config says."""
         try:
-            digest = json.loads((path / _SETTINGS).read_bytes())["bundled"]
+            settings = json.loads((path / _SETTINGS).read_bytes())
+            digest = settings["bundled"]
         except (OSError, ValueError, KeyError, TypeError) as error:
             raise DataError(
                 f"{path / _SETTINGS}: not what elmore wrote ({error}); save the pipeline again"
             ) from error
+        config.check_format(settings, FORMAT, str(path / _SETTINGS), unsaid=1)
         self._is_bundled = digest is not None
         bundle = pretrained.load(*([] if self._is_bundled else [path / _MODEL]))
         if self._is_bundled and model_digest(bundle) != digest:

@@ -15,7 +15,7 @@ from xml.parsers import expat
 
 from elmore.errors import DataError
 from elmore.probe.wordnet import POS
-from elmore.text.files import Lines
+from elmore.text.files import Lines, numbered
 
 _DATA, _KEYS = ".data.xml", ".gold.key.txt"
 _PACKED = ("", ".xz", ".gz")
@@ -182,12 +182,11 @@ def _beside(path: Path, asked: Path) -> Path:
 
 def _read_keys(path: Path) -> dict[str, tuple[str, ...]]:
     keys: dict[str, tuple[str, ...]] = {}
-    for number, line in enumerate(Lines([str(path)]), start=1):
-        assert isinstance(line, str)
+    for place, line in numbered(path):
         id, *senses = line.split() or [""]
         if not senses:
-            raise DataError(f"{path}: line {number}: expected an id and its keys, found {line!r}")
+            raise DataError(f"{place}: expected an id and its keys, found {line!r}")
         if id in keys:
-            raise DataError(f"{path}: line {number}: {id!r} has keys already")
+            raise DataError(f"{place}: {id!r} has keys already")
         keys[id] = tuple(dict.fromkeys(senses))
     return keys

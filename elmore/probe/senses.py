@@ -105,12 +105,6 @@ def probe(
     return Senses(chosen, apart_scores, found, survey.num_uses, len(survey.senses))
 
 
-def first_sense(corpus: SenseCorpus, wordnet: WordNet, *, seed: int = 0) -> Scores:
-    """Score the baseline that knows no context: always the first sense of WordNet."""
-    uses = [use for sentence in corpus for use in sentence.instances]
-    return score(uses, [wordnet.first(use.lemma, use.pos) for use in uses], seed=seed)
-
-
 class _Survey(NamedTuple):
     documents: list[str]
     senses: dict[tuple[str, str, str], int]

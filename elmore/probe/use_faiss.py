@@ -94,7 +94,7 @@ def _entry(folder: Path, manifest: Manifest, layer: str) -> Approximate | None:
 def _absent(folder: Path, manifest: Manifest) -> str:
     return (
         f"{folder}: all {manifest.num_uses} uses are looked at for each query, since faiss is not "
-        "installed; it is quicker after 'pip install elmore[index]'"
+        "installed; it is quicker with faiss: pip install 'elmore[index]'"
     )
 
 

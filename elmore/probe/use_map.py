@@ -204,5 +204,5 @@ def _sklearn(module: str) -> Any:  # noqa: ANN401 -- the package
         import sklearn.manifold
         import sklearn.metrics
     except ImportError as error:
-        raise DataError("a map of uses needs 'pip install elmore[viz]'") from error
+        raise DataError("a map of uses needs scikit-learn: pip install 'elmore[viz]'") from error
     return getattr(sklearn, module)

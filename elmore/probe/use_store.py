@@ -28,7 +28,7 @@ from elmore import atomic, config
 from elmore.embed import layers as layer_names
 from elmore.embed.embedder import Embedder
 from elmore.embed.job import model_digest
-from elmore.errors import ConfigError, DataError
+from elmore.errors import DataError
 
 FORMAT = 1
 MANIFEST = "index.json"
@@ -141,8 +141,6 @@ def kept_layers(names: Sequence[str], num_layers: int) -> tuple[str, ...]:
         layer_names.check(layer_names.named(name), num_layers)
         every = [str(number) for number in range(num_layers)]
         found += {"all": every, "top": every[-1:]}.get(name, [name])
-    if not found:
-        raise ConfigError("an index keeps at least one layer")
     return tuple(dict.fromkeys(found))
 
 
@@ -166,11 +164,7 @@ def read(folder: Path) -> Manifest:
             f"{folder}'"
         )
     table = config.read_json(path)
-    if table.get("format") != FORMAT:
-        raise DataError(
-            f"{path}: format {table.get('format')!r}, expected {FORMAT}; use the version of elmore "
-            "that wrote it, or build it again"
-        )
+    config.check_format(table, FORMAT, str(path))
     return config.build(Manifest, table, str(path))
 
 

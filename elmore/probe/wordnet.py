@@ -10,7 +10,7 @@ where a sense key is `lemma%type:...` and the type names the part of speech.
 from pathlib import Path
 
 from elmore.errors import DataError
-from elmore.text.files import Lines
+from elmore.text.files import numbered
 
 POS = ("NOUN", "VERB", "ADJ", "ADV")
 _POS_OF_TYPE = {"1": "NOUN", "2": "VERB", "3": "ADJ", "4": "ADV", "5": "ADJ"}  # 5: a satellite
@@ -34,22 +34,21 @@ class WordNet:
 def read(folder: str | Path) -> WordNet:
     """Read the index of a WordNet folder (the one called `dict`), packed or not."""
     path = _index(Path(folder))
-    numbered: dict[tuple[str, str], list[tuple[int, str]]] = {}
-    for line, text in enumerate(Lines([str(path)]), start=1):
-        assert isinstance(text, str)  # the name ends in neither .jsonl nor .parquet
+    ranked: dict[tuple[str, str], list[tuple[int, str]]] = {}
+    for place, text in numbered(path):
         try:
             key, _, number, _ = text.split()
             lemma, rest = key.split("%")
             named = (lemma, _POS_OF_TYPE[rest.partition(":")[0]])
-            numbered.setdefault(named, []).append((int(number), key))
+            ranked.setdefault(named, []).append((int(number), key))
         except (ValueError, KeyError) as error:
             raise DataError(
-                f"{path}: line {line}: expected a sense key and three numbers, found {text[:60]!r}"
+                f"{place}: expected a sense key and three numbers, found {text[:60]!r}"
             ) from error
-    if not numbered:
+    if not ranked:
         raise DataError(f"{path}: holds no senses; is it WordNet's index.sense?")
     return WordNet(
-        {named: tuple(key for _, key in sorted(found)) for named, found in numbered.items()}
+        {named: tuple(key for _, key in sorted(found)) for named, found in ranked.items()}
     )
 
 

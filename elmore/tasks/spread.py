@@ -4,6 +4,7 @@ import statistics
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
+FORMAT = 1
 Summary = dict[str, Any]
 """As JSON: `metric`, every one of the `runs`, and a `summary` of each fraction, or of them all."""
 
@@ -26,6 +27,7 @@ def summary(runs: Sequence[Scored]) -> Summary:
     """Put runs together, those of one fraction to one line."""
     fractions = dict.fromkeys(run.fraction for run in runs)
     return {
+        "format": FORMAT,
         "metric": runs[0].metric,
         "runs": [_row(one, run=one.run, seed=one.seed, scores=one.scores) for one in runs],
         "summary": [_together([r for r in runs if r.fraction == f]) for f in fractions],
@@ -56,3 +58,9 @@ def mean_and_deviation(
             deviation = statistics.stdev(values) if len(values) > 1 else None
             found[name] = {"mean": statistics.fmean(values), "deviation": deviation}
     return found
+
+
+def shown(score: dict[str, float | None]) -> str:
+    """Write a mean and its deviation for a person."""
+    deviation = score["deviation"]
+    return f"{score['mean']:.2f}" + ("" if deviation is None else f" ± {deviation:.2f}")

@@ -110,9 +110,7 @@ def _settings(path: Path, place: Path) -> SolverConfig:
     data = config.read_json(path)
     if "task" not in data:
         raise ConfigError(f"{path}: not of a trained task, but of a language model or another")
-    version = data.get("format")
-    if version != FORMAT:
-        raise ConfigError(f"{path}: format is {version!r}, this elmore reads {FORMAT}")
+    config.check_format(data, FORMAT, str(path), family=ConfigError)
     return config.build(SolverConfig, data, str(path))
 
 

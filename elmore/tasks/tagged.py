@@ -7,8 +7,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from elmore.errors import DataError
-from elmore.text.files import Lines, expand
+from elmore.text.files import expand, numbered
 
 
 @dataclass(frozen=True)
@@ -26,11 +25,9 @@ def blocks(path: str | Path, *, encoding: str = "utf-8") -> Iterator[list[tuple[
     """
     block: list[tuple[str, str]] = []
     for name in expand([str(path)]):
-        for number, line in enumerate(Lines([name], encoding=encoding), start=1):
-            if not isinstance(line, str):
-                raise DataError(f"{name}: expected a text file of columns, found a table")
+        for place, line in numbered(name, encoding=encoding):
             if line.strip(" \t"):
-                block.append((f"{name}:{number}", line))
+                block.append((place, line))
             elif block:
                 yield block
                 block = []

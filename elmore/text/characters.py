@@ -59,9 +59,10 @@ def check_tokens(sentence: Sequence[str]) -> None:
     """Refuse what is no list of strings; a lone string would be read letter by letter."""
     if isinstance(sentence, str | bytes):
         raise DataError(f"expected a list of tokens, found {sentence[:40]!r}")
-    for word in sentence:
-        if not isinstance(word, str):
-            raise DataError(f"expected tokens that are strings, found {word!r}")
+    if set(map(type, sentence)) - {str}:  # some type of their own may still be strings
+        for word in sentence:
+            if not isinstance(word, str):
+                raise DataError(f"expected tokens that are strings, found {word!r}")
 
 
 @dataclass(frozen=True)

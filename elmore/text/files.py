@@ -132,7 +132,9 @@ class Lines:
         try:
             from pyarrow import ArrowException, parquet
         except ImportError as error:
-            raise DataError(f"{name}: reading parquet needs 'pip install pyarrow'") from error
+            raise DataError(
+                f"{name}: parquet needs pyarrow: pip install 'elmore[embed]'"
+            ) from error
         try:
             table = parquet.ParquetFile(raw)
             if self.column not in table.schema_arrow.names:
@@ -147,10 +149,10 @@ class Lines:
             raise DataError(f"{name}: not a readable parquet file ({error})") from error
 
 
-def numbered(path: str | Path) -> Iterator[tuple[str, str]]:
+def numbered(path: str | Path, *, encoding: str = "utf-8") -> Iterator[tuple[str, str]]:
     """Give the lines as they are, of .jsonl too, each with its place, `file:line`, for messages."""
     for name in expand([str(path)]):
-        for number, line in enumerate(Lines([name], column=None), start=1):
+        for number, line in enumerate(Lines([name], column=None, encoding=encoding), 1):
             yield f"{name}:{number}", str(line)
 
 
@@ -167,7 +169,7 @@ def _unpacked(raw: IO[bytes], packing: str) -> IO[bytes]:
         try:
             import zstandard
         except ImportError as error:
-            raise DataError("reading .zst needs 'pip install zstandard'") from error
+            raise DataError(".zst needs zstandard: pip install 'elmore[embed]'") from error
         return io.BufferedReader(_Zst(raw, zstandard))
     openers: dict[str, Any] = {".gz": gzip.open, ".xz": lzma.open, ".bz2": bz2.open}
     return openers[packing](raw, "rb") if packing else raw

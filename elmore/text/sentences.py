@@ -54,8 +54,7 @@ def _cuts(text: str, language: str) -> list[int]:
         import sentencex
     except ImportError as error:
         raise DataError(
-            "splitting text into sentences needs the package sentencex, which is not installed; "
-            "run 'pip install sentencex'"
+            "splitting text into sentences needs sentencex: pip install sentencex"
         ) from error
 
     shown = SURROGATE.sub("\ufffd", APOSTROPHE.sub("x", text).translate(HIDDEN))

@@ -52,7 +52,7 @@ class Run:
         if resume:
             if not path.is_file():
                 raise DataError(f"{self.folder}: no run to resume there; leave --resume away")
-            _refuse_difference(config.read_json(path), recipe, path)
+            _refuse_difference(_recipe(path), recipe, path)
             self._sweep()
         elif self.folder.exists() and any(self.folder.iterdir()) and not self._saved_nothing():
             raise DataError(
@@ -62,7 +62,7 @@ class Run:
         else:
             self.folder.mkdir(parents=True, exist_ok=True)
             self.metrics.unlink(missing_ok=True)
-            atomic.write(path, _json(recipe))
+            atomic.write(path, _json({"format": FORMAT, **recipe}))
 
     def _saved_nothing(self) -> bool:
         """Tell a run that failed before it had anything to lose."""
@@ -133,8 +133,8 @@ class Run:
                 f"{place}: not a readable checkpoint ({error}); remove it to go on from an "
                 "earlier one"
             ) from error
-        if values.pop("format", None) != FORMAT:
-            raise DataError(f"{place}: written by another version of elmore, expected {FORMAT}")
+        config.check_format(values, FORMAT, str(place))
+        del values["format"]
         return Checkpoint(**values, carried={k: v.to(device) for k, v in carried.items()})
 
     def log(self, records: list[dict[str, Any]]) -> None:
@@ -169,6 +169,13 @@ class Run:
 
 def _json(data: dict[str, Any]) -> bytes:
     return (json.dumps(data, indent=2, ensure_ascii=False) + "\n").encode()
+
+
+def _recipe(path: Path) -> dict[str, Any]:
+    found = config.read_json(path)
+    config.check_format(found, FORMAT, str(path), unsaid=1)  # the first runs did not say it
+    found.pop("format", None)
+    return found
 
 
 def _refuse_difference(old: dict[str, Any], new: dict[str, Any], path: Path) -> None:

@@ -178,7 +178,7 @@ def _carry_on(headers: Message, kept: _Kept) -> _Kept | None:
     return _Kept(kept.size, kept.version, total)
 
 
-def _copy(answer: Any, part: Path, kept: _Kept, progress: Progress | None) -> None:  # noqa: ANN401 - urllib's answers share no class
+def _copy(answer: Any, part: Path, kept: _Kept, progress: Progress | None) -> None:  # noqa: ANN401 -- urllib's answers share no class
     done = kept.size
     with part.open("ab") as file:
         while chunk := _read(answer):
@@ -192,16 +192,16 @@ def _copy(answer: Any, part: Path, kept: _Kept, progress: Progress | None) -> No
         raise _DroppedError(f"the connection ended after {done} of {kept.total} bytes")
 
 
-def _read(answer: Any) -> bytes:  # noqa: ANN401 - urllib's answers share no class
+def _read(answer: Any) -> bytes:  # noqa: ANN401 -- urllib's answers share no class
     try:
         return answer.read(CHUNK)
     except (OSError, http.client.HTTPException) as error:
         raise _DroppedError(f"the connection dropped: {_reason(error)}") from error
 
 
-def _open(url: str, path: Path, ask: dict[str, str]) -> Any:  # noqa: ANN401 - urllib's answers share no class
+def _open(url: str, path: Path, ask: dict[str, str]) -> Any:  # noqa: ANN401 -- urllib's answers share no class
     try:
-        request = Request(url, headers={"User-Agent": "elmore", **ask})  # noqa: S310 - file_name checked the scheme
+        request = Request(url, headers={"User-Agent": "elmore", **ask})  # noqa: S310 -- file_name checked the scheme
         return build_opener().open(request, timeout=TIMEOUT)
     except HTTPError as error:
         error.close()
@@ -236,9 +236,8 @@ def _accept(url: str, path: Path, sha256: str | None) -> None:
             f"{url}: {path.name} came with sha256 {found}, expected was {expected}; "
             f"ask again, or {cure} to accept the new file"
         )
-    checksums.record(
-        path, found
-    )  # before the name: what bears the name has a record, also after a kill
+    # The record before the name: what bears the name has a record, also after a kill
+    checksums.record(path, found)
     part.replace(path)
     _discard(part)
     log.info("%s has sha256 %s", path, found)

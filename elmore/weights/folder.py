@@ -142,18 +142,12 @@ def load(folder: Path) -> Bundle:
 
 def _settings(path: Path) -> FolderConfig:
     data = config.read_json(path)
-    version = data.get("format")
-    if version is None and data.get("model_type") == "elmo":
+    if "format" not in data and data.get("model_type") == "elmo":
         raise ConfigError(
             f"{path}: written by transformers; load it with elmore.integrations.huggingface, whose "
             "save_elmore writes a folder of ours"
         )
-    if type(version) is not int or version < 1:
-        raise ConfigError(f"{path}: format is {version!r}, expected a number from 1 to {FORMAT}")
-    if version > FORMAT:
-        raise ConfigError(
-            f"{path}: format {version} is newer than this elmore reads ({FORMAT}); upgrade elmore"
-        )
+    config.check_format(data, FORMAT, str(path), family=ConfigError)
     return config.build(FolderConfig, data, str(path))
 
 

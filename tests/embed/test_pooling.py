@@ -207,7 +207,7 @@ def test_files_that_are_something_else_are_refused(tmp_path):
 @pytest.mark.parametrize(
     ("words", "match"),
     [
-        (b'{"format": 2, "smoothing": 1, "frequencies": {}}', "format is not one"),
+        (b'{"format": 2, "smoothing": 1, "frequencies": {}}', "format 2 is newer"),
         (b'{"format": 1, "smoothing": 1, "frequencies": {"a": NaN}}', "between 0 and 1"),
         (b'{"format": 1, "smoothing": 1, "frequencies": []}', "not a readable"),
         (b'{"format": 1, "smoothing": 1, "frequencies": {}, "x": 1}', "not a readable"),

@@ -270,7 +270,7 @@ def test_the_recipe_says_where_it_came_from(general, domain, tmp_path):
     assert said["corpus"] == domain.index["sha256"]
     assert replace(recipe(), train=replace(recipe().train, steps=1)) == config.build(
         FinetuneConfig,
-        {key: value for key, value in said.items() if key not in ("model", "corpus")},
+        {key: value for key, value in said.items() if key not in ("format", "model", "corpus")},
         "recipe.json",
     )
 

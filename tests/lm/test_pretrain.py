@@ -59,6 +59,7 @@ def test_a_run_says_all_it_takes_to_repeat_it(run, corpus):
     recipe = config.read_json(place / "recipe.json")
     assert recipe.pop("corpus") == corpus.index["sha256"]
     assert recipe.pop("init") == []
+    assert recipe.pop("format") == 1
     assert config.build(type(settings), recipe, "recipe.json") == settings
     bundle = pretrained.load(place)
     training = bundle.card.training

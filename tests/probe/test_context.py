@@ -188,3 +188,10 @@ def test_the_command_refuses_a_corpus_of_one_line(files, tmp_path):
     assert (done.code, done.out) == (1, "")
     assert "give more text, or pass a lower --least" in done.err
     assert done.err.count("\n") == 1
+
+
+def test_draws_of_one_word_alone_cannot_be_compared(monkeypatch):
+    monkeypatch.setattr(context, "_RANDOM_USES", 2)
+    text = [["a"] * number for number in range(2, 60)] + [["b"]]
+    with pytest.raises(DataError, match="the uses drawn are all of 'a'; give more text"):
+        context.measure(Placed(), text, least=2)

@@ -153,8 +153,8 @@ def test_a_corpus_of_one_line_works_and_has_no_other_use_than_its_own(tmp_path, 
 @pytest.mark.parametrize(
     ("content", "said"),
     [
-        ('{"format": 9}', "format 9, expected 1"),
-        ("{}", "format None, expected 1"),
+        ('{"format": 9}', "format 9 is newer than this elmore reads"),
+        ("{}", "format is None, expected a number"),
         ('{"format": 1}', "missing key 'model'"),
         ("{", "not a readable JSON file"),
     ],
@@ -173,3 +173,10 @@ def test_the_top_layer_is_compared_by_when_nothing_is_said(tmp_path, elmo):
     assert index.search(*query) != index.search(*query, layer="average")
     without = built(tmp_path, elmo, "other", layers=["0", "1"])
     assert without.search(*query) == without.search(*query, layer=1)
+
+
+def test_an_index_knows_its_words_as_they_are_written_and_its_layer(tmp_path, elmo):
+    index = built(tmp_path, elmo, layers=["0"])
+    assert "play" in index
+    assert "Play" not in index
+    assert index.layer == 0

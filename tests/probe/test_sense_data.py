@@ -81,9 +81,9 @@ def test_keys_and_instances_that_do_not_meet_are_named(tmp_path):
     keys.write_text(right.replace("t1", "t2"))
     refused(path, r"instance 'd0\.s0\.t1' has no gold key")
     keys.write_text("d0.s0.t1\n")
-    refused(path, "line 1: expected an id and its keys")
+    refused(path, ":1: expected an id and its keys")
     keys.write_text(right * 2)
-    refused(path, "line 2: 'd0.s0.t1' has keys already")
+    refused(path, ":2: 'd0.s0.t1' has keys already")
 
 
 @pytest.mark.parametrize(

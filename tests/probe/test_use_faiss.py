@@ -100,7 +100,7 @@ def test_without_faiss_all_uses_are_looked_at_and_one_line_says_so(
             found = index.nearest(np.ones(elmo.width, np.float32), 10)
     assert found.rows.tolist() == expected.rows.tolist()
     (line,) = caplog.messages
-    assert "faiss is not installed; it is quicker after 'pip install elmore[index]'" in line
+    assert "faiss is not installed; it is quicker with faiss: pip install 'elmore[index]'" in line
 
 
 def test_an_index_built_without_faiss_gets_it_when_the_command_is_given_again(

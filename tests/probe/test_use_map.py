@@ -245,8 +245,8 @@ def test_what_is_not_installed_is_named(monkeypatch):
         monkeypatch.delitem(sys.modules, name)
     monkeypatch.setitem(sys.modules, "sklearn", None)
     monkeypatch.setitem(sys.modules, "matplotlib", None)
-    with pytest.raises(DataError, match=r"needs 'pip install elmore\[viz\]'"):
+    with pytest.raises(DataError, match=r"needs scikit-learn: pip install 'elmore\[viz\]'"):
         use_map.draw("w", some_uses(corners), points, layers="2")
-    with pytest.raises(DataError, match=r"pip install elmore\[viz\]'; .svg does not"):
+    with pytest.raises(DataError, match=r"matplotlib: pip install 'elmore\[viz\]'; .svg needs"):
         files.png(plots.use_map(found))
     assert plots.use_map(found).svg()

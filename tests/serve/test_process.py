@@ -59,6 +59,14 @@ def test_a_poor_token_is_refused(model, token, tmp_path, monkeypatch):
     assert f"{file}: a token has" in found.err
 
 
+def test_a_token_that_is_no_text_is_refused(model, tmp_path):
+    file = tmp_path / "token"
+    file.write_bytes(b"\xff\xfe12345678")
+    found = elmore_command("serve", model, "--token-file", str(file))
+    assert found.code == 1
+    assert f"{file}: a token has 8 letters" in found.err
+
+
 def test_without_the_extra_it_is_named(model, monkeypatch):
     for name in [name for name in sys.modules if name.startswith("elmore.serve")]:
         monkeypatch.delitem(sys.modules, name)

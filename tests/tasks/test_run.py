@@ -326,7 +326,7 @@ def test_damage_is_one_sentence(tmp_path):
     with pytest.raises(WeightsError, match="not a readable safetensors file"):
         storage.load(out)
     for key, value, message in (
-        ("format", 99, "format is 99"),
+        ("format", 99, "format 99 is newer"),
         ("task", "nothing", "no task 'nothing'"),
         ("labels", 3, "labels: expected list"),
     ):

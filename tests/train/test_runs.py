@@ -96,7 +96,7 @@ def test_a_checkpoint_of_another_version_is_refused(tmp_path):
     place = run.save(module, optimizer, checkpoint(3), keep=2)
     state = json.loads((place / "state.json").read_text())
     (place / "state.json").write_text(json.dumps(state | {"format": 99}))
-    with pytest.raises(DataError, match="written by another version of elmore"):
+    with pytest.raises(DataError, match="format 99 is newer than this elmore reads"):
         run.restore(module, optimizer, CPU)
 
 
@@ -118,7 +118,7 @@ def test_beside_a_recipe_nothing_that_is_worth_keeping_is_written_over(tmp_path,
     (run.folder / name).mkdir()
     with pytest.raises(DataError, match="exists and is not empty; pass --resume"):
         run.begin({"a": 2}, resume=False)
-    assert json.loads((run.folder / "recipe.json").read_text()) == {"a": 1}
+    assert json.loads((run.folder / "recipe.json").read_text()) == {"format": 1, "a": 1}
 
 
 def test_a_run_that_saved_nothing_is_begun_anew(tmp_path):
@@ -128,7 +128,7 @@ def test_a_run_that_saved_nothing_is_begun_anew(tmp_path):
     for name in ("recipe.json.new", "events.out.tfevents.1.host.2.3"):
         (run.folder / name).write_bytes(b"half")
     run.begin({"a": 2}, resume=False)
-    assert json.loads((run.folder / "recipe.json").read_text()) == {"a": 2}
+    assert json.loads((run.folder / "recipe.json").read_text()) == {"format": 1, "a": 2}
     assert not run.metrics.exists()
 
 

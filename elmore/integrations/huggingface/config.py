@@ -11,6 +11,8 @@ from elmore.model.config import BiLMConfig
 from elmore.text.characters import ByteAlphabet
 from elmore.weights.bundle import Card
 
+FORMAT = 1
+
 
 class ElmoConfig(PreTrainedConfig):
     """config.json of a model for transformers.
@@ -18,7 +20,7 @@ class ElmoConfig(PreTrainedConfig):
     `bilm` is the network, `boundaries` the ids of `<S>` and `</S>` as `input_ids` has them. With
     `freeze` the biLM learns nothing and has no dropout. `layer_norm` and `last_only` are those of
     `ScalarMix`, `classifier_dropout` stands before the linear layer of a head. `card` says what
-    the model is, as in a folder of elmore's.
+    the model is, as in a folder of elmore's; `elmore_format` is the version of all this.
     """
 
     model_type = "elmo"
@@ -33,6 +35,7 @@ class ElmoConfig(PreTrainedConfig):
         last_only: bool = False,
         classifier_dropout: float = 0.5,
         card: dict[str, Any] | None = None,
+        elmore_format: int = FORMAT,
         **kwargs: Any,  # whatever transformers knows
     ) -> None:
         if "model" in kwargs and "alphabet" in kwargs:
@@ -40,6 +43,8 @@ class ElmoConfig(PreTrainedConfig):
                 "this config.json is of a folder of elmore's own; use from_elmore in place of "
                 "from_pretrained"
             )
+        told = {"format": elmore_format}
+        config.check_format(told, FORMAT, "config.json", family=ConfigError)
         if initial_state not in ("zero", "warm"):
             raise ConfigError(f"initial_state must be 'zero' or 'warm', found {initial_state!r}")
         if layer_norm not in (False, "token"):
@@ -53,6 +58,7 @@ class ElmoConfig(PreTrainedConfig):
         self.last_only = last_only
         self.classifier_dropout = classifier_dropout
         self.card = config.as_dict(config.build(Card, card or {}, "config.json: card"))
+        self.elmore_format = elmore_format
         kwargs.setdefault("pad_token_id", 0)
         super().__init__(**kwargs)
 

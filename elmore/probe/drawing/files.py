@@ -105,5 +105,7 @@ def _matplotlib() -> Any:  # noqa: ANN401 -- the package
     try:
         from matplotlib import figure
     except ImportError as error:
-        raise DataError("drawing .png needs 'pip install elmore[viz]'; .svg does not") from error
+        raise DataError(
+            "drawing .png needs matplotlib: pip install 'elmore[viz]'; .svg needs nothing"
+        ) from error
     return figure

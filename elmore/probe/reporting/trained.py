@@ -85,10 +85,12 @@ def read(place: Path, name: str) -> list[Trained] | Several:
 
 def checked_summary(data: dict[str, Any], where: str) -> Summary:
     """Refuse what is not a summary of runs as `task train` and `task evaluate` write it."""
-    parts = data.get("summary")
-    scores = [part.get("scores") for part in parts] if isinstance(parts, list) else []
-    tables = [table for one in scores for table in one.values()] if all(scores) else []
-    means = [score.get("mean") for table in tables for score in table.values()]
+    config.check_format(data, spread.FORMAT, where, unsaid=1)
+    try:
+        tables = [table for part in data["summary"] for table in part["scores"].values()]
+        means = [score["mean"] for table in tables for score in table.values()]
+    except (KeyError, TypeError, AttributeError):
+        tables, means = [], []
     if not tables or "metric" not in data or not all(isinstance(m, float | int) for m in means):
         raise DataError(
             f"{where}: expected means and deviations of runs, as 'task train' writes them"

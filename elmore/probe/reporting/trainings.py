@@ -8,6 +8,7 @@ from elmore.probe import plots
 from elmore.probe.reporting.findings import Findings
 from elmore.probe.reporting.page import Cell, Number, Section
 from elmore.probe.reporting.trained import Several, Trained
+from elmore.tasks import spread
 from elmore.tasks.spread import Summary
 
 _SMALL = 5.0  # numbers that stay below have a digit more
@@ -42,9 +43,9 @@ def _several_row(name: str, many: Several) -> dict[str, Cell]:
     largest = max(parts, key=lambda part: part.get("fraction") or 1.0)
     split = "test" if "test" in largest["scores"] else "dev"
     score = largest["scores"][split].get(metric)
-    shown = f"{metric} {spread(score)} on {split}" if score else "no score"
+    best = f"{metric} {spread.shown(score)} on {split}" if score else "no score"
     what = f"{many.task}, {embedder(many.runs[0])}: {len(many.runs)} runs"
-    return {"run": name, "best": shown, "what": what, "updates": many.runs[-1].steps[-1]}
+    return {"run": name, "best": best, "what": what, "updates": many.runs[-1].steps[-1]}
 
 
 def embedder(run: Trained) -> str:
@@ -56,12 +57,6 @@ def embedder(run: Trained) -> str:
         short = place.rstrip("/").rpartition("/")[2]
         named.append(f"{kind}:{short}" if short else kind)
     return " + ".join(named)
-
-
-def spread(score: dict[str, float | None]) -> str:
-    """Write a mean and its deviation."""
-    off = score["deviation"]
-    return f"{score['mean']:.2f}" + ("" if off is None else f" ± {off:.2f}")
 
 
 def language_models(found: Findings) -> Section | None:
@@ -170,7 +165,7 @@ def _summary_rows(one: Summary) -> list[dict[str, Cell]]:
         row["runs"] = part["num_runs"]
         for split, scores in part["scores"].items():
             for name, score in scores.items():
-                row[f"{split} {_plain(name)}"] = Number(score["mean"], spread(score))
+                row[f"{split} {_plain(name)}"] = Number(score["mean"], spread.shown(score))
         rows.append(row)
     return rows
 

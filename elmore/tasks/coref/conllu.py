@@ -10,10 +10,10 @@ import re
 from collections.abc import Iterable, Iterator
 
 from elmore.errors import DataError
+from elmore.tasks.conllu import columns
 from elmore.tasks.coref.brackets import Brackets, Marks, Unbalanced, marks
 from elmore.tasks.coref.document import Assembly, Block, Document
 
-_NUM_COLUMNS = 10
 _COMMENT = re.compile(r"#\s*(newdoc|speaker|global\.Entity)(?:\s+id)?\s*(?:=\s*(.*?))?\s*")
 _BRACKET = re.compile(r"(\()?([^()]+)(\))?")
 _PIECE = re.compile(r"(.*)\[(\d+)/(\d+)\]")
@@ -75,22 +75,10 @@ class _Sentence:
         self.brackets = Brackets(unbalanced)
 
     def add(self, where: str, line: str, place: int) -> None:
-        fields = line.split("\t")
-        if len(fields) != _NUM_COLUMNS:
-            raise DataError(
-                f"{where}: a line of CoNLL-U has {_NUM_COLUMNS} columns, tabs between them, found "
-                f"{len(fields)} in {line[:40]!r}"
-            )
-        number, word = fields[0], fields[1]
-        if not re.fullmatch(r"\d+([-.]\d+)?", number):
-            raise DataError(
-                f"{where}: expected the number of a word, such as 3, 3-4 or 8.1, found {number!r}"
-            )
-        if not word:
-            raise DataError(f"{where}: the second column, the word, is empty")
+        fields = columns(where, line)
         start = len(self.tokens)
-        if number.isdecimal():
-            self.tokens.append(word)
+        if fields[0].isdecimal():
+            self.tokens.append(fields[1])
         for note in fields[-1].split("|"):
             name, _, value = note.partition("=")
             if name == "Entity":

@@ -1,0 +1,241 @@
+"""Write a small file of each format, as this version writes it: `python -m tests.formats.make`.
+
+What is there already is left alone, for it was written by an earlier version, and must be read for
+ever. When a format gets a new number, raise it in `FORMATS`, run this, and commit the new folder
+beside the old ones.
+"""
+
+import json
+import shutil
+import tempfile
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+
+from elmore.corpus import shards
+from elmore.embed import job, layer_cache, parts, pooling, writers
+from elmore.embed.embedder import Embedder
+from elmore.lm.pretrain import pretrain
+from elmore.probe import use_store
+from elmore.probe.neighbors import UseIndex
+from elmore.tasks import run as tasks
+from elmore.tasks import spread, storage, task
+from elmore.train import runs
+from elmore.weights import folder, pretrained, warm
+from tests import language
+from tests.cli.running import elmore_command
+from tests.tasks import examples
+
+HERE = Path(__file__).parent
+
+FORMATS = {
+    "corpus": shards.FORMAT,
+    "model": folder.FORMAT,
+    "run": runs.FORMAT,
+    "task": storage.FORMAT,
+    "summary": spread.FORMAT,
+    "embeddings": writers.FORMAT,
+    "journal": parts.FORMAT,
+    "pooling": pooling.FORMAT,
+    "layers": layer_cache.FORMAT,
+    "uses": use_store.FORMAT,
+    "printed": 1,  # told by its keys
+    "onnx": 1,  # those of integrations, which cannot be imported without their framework
+    "spacy": 1,
+    "huggingface": 1,
+}
+"""The newest number of each."""
+
+TEXTS = ("the old bridge lies near the lake .", "a grey cat waits in Zürich !", "", "two ships")
+TOKENS = tuple(tuple(text.split()) for text in TEXTS)
+SMALL = ("model.lstm.cell_dim=8", "model.lstm.output_dim=4", "train.steps=8", "train.save_every=4")
+RECIPE = (*SMALL, "train.evaluate_every=4", "train.log_every=1", "train.keep=2")
+NER = [*examples.small("ner"), "train.epochs=4"]
+
+
+def corpus(place: Path) -> None:
+    with tempfile.TemporaryDirectory() as aside:
+        train, valid = language.sentences(40), language.sentences(6, seed=1)
+        language.prepared(Path(aside), "corpus", train, valid, min_count=2)
+        shutil.copytree(Path(aside) / "corpus", place)
+
+
+def model(place: Path) -> None:
+    """A model of the run, with a warm state, in the smallest storage."""
+    bundle = pretrained.load(HERE / f"run-{runs.FORMAT}")
+    folder.save(warm.warmed(bundle), place, storage="int8")
+    write_vectors(Embedder(pretrained.load(place)), place)
+
+
+def write_vectors(elmo: Embedder, place: Path) -> None:
+    """Keep what a model said when it was written."""
+    found = {
+        state: [one.vectors.tolist() for one in made.embed(TOKENS, layers="all")]
+        for state, made in (("zero", elmo), ("warm", Embedder(elmo.bundle, initial_state="warm")))
+    }
+    (place / "vectors.json").write_text(json.dumps(found))
+
+
+def run(place: Path) -> None:
+    """A training that was stopped at its last but one checkpoint."""
+    text = HERE / f"corpus-{shards.FORMAT}"
+    list(pretrain(language.recipe(*RECIPE), text, place, device="cpu"))
+    shutil.rmtree(runs.Run(place).checkpoints / "step-00000008")
+    _without_events(place)
+
+
+def _without_events(place: Path) -> None:
+    for path in place.rglob("events.out.*"):
+        path.unlink()
+
+
+def of_task(place: Path) -> None:
+    place.mkdir()
+    data, ner = examples.write("ner", place / "data.txt"), task.find("ner")
+    recipe = task.recipe(ner, None, NER)
+    list(tasks.train(ner, recipe, data, data, place / "run", device="cpu"))
+    shutil.rmtree(place / "run" / "checkpoints")
+    _without_events(place)
+    (place / "scores.json").write_text(json.dumps(tasks.evaluate(place / "run", data)))
+
+
+def summary(place: Path) -> None:
+    place.mkdir()
+    scores = [{"dev": {"f1": 80.0 + seed}} for seed in range(2)]
+    scored = [spread.Scored(f"seed-{n}", "f1", None, None, n, one) for n, one in enumerate(scores)]
+    (place / "summary.json").write_text(json.dumps(spread.summary(scored)))
+
+
+def embedder() -> Embedder:
+    """The model that others of these files are of: the first, which stays."""
+    return Embedder(pretrained.load(HERE / "model-1"))
+
+
+def described(elmo: Embedder) -> parts.Job:
+    """The job of the journal and of the files of vectors."""
+    return job.describe(
+        elmo,
+        layers="top",
+        pool=None,
+        dtype="float32",
+        tokenized=True,
+        split=False,
+        initial_state="zero",
+        errors="strict",
+        column="text",
+    )
+
+
+def embeddings(place: Path) -> None:
+    place.mkdir()
+    elmo = embedder()
+    for ending in ("hdf5", "npz", "parquet", "jsonl"):
+        job.run(elmo, TEXTS, place / f"vectors.{ending}", described(elmo))
+
+
+def journal(place: Path) -> None:
+    """A job that was killed after two of the four lines."""
+    place.mkdir()
+
+    def killed() -> Iterator[str]:
+        yield from TEXTS[:2]
+
+    elmo = embedder()
+    half = parts.Parts(place / "vectors.jsonl.parts", described(elmo))
+    part = half.begin(0, 0)
+    for text, tokens, vectors in job.results(elmo, killed(), half.job):
+        part.add(text, tokens, vectors)
+    part.close()
+    half.close()
+    (half.folder / "lock").unlink()
+
+
+def learned_pooling(place: Path) -> None:
+    place.mkdir()
+    elmo = embedder()
+    sample = [(one.tokens, one.vectors) for one in elmo.embed(TOKENS)]
+    learned = pooling.learn(sample, remove=1)
+    learned.save(place / "pooling.npz")
+    pooled = [pooling.pool(tokens, vectors, learned).tolist() for tokens, vectors in sample]
+    (place / "vectors.json").write_text(json.dumps(pooled))
+
+
+def layers(place: Path) -> None:
+    layer_cache.cached(embedder(), TOKENS, place)
+    for lock in place.glob("*.lock"):
+        lock.unlink()
+
+
+def uses(place: Path) -> None:
+    with tempfile.TemporaryDirectory() as aside:
+        text = Path(aside) / "text.txt"
+        text.write_text("\n".join(TEXTS), encoding="utf-8")
+        UseIndex.build(place, embedder(), [text], tokenized=True)
+    for lock in place.glob("*.lock"):
+        lock.unlink()
+
+
+def printed(place: Path) -> None:
+    """What commands say with --json, those that are quick on a small model."""
+    place.mkdir()
+    text = place / "text.txt"
+    text.write_text("\n".join(language.sentences(30)), encoding="utf-8")
+    model, source = str(HERE / "run-1"), str(text)
+    commands: dict[str, Sequence[str]] = {
+        "evaluate": ("evaluate", model, str(HERE / "corpus-1")),
+        "score": ("score", model, source, "--tokenized", "--substitutes", "2"),
+        "context": ("probe", "context", source, "--model", model),
+        "neighbors": ("neighbors", model, source, "the [bank] opens ."),
+    }
+    for name, command in commands.items():
+        done = elmore_command(*command, "--device", "cpu", "--json")
+        assert done.code == 0, done.err
+        (place / f"{name}.json").write_text(done.out, encoding="utf-8")
+
+
+def onnx(place: Path) -> None:
+    from elmore.integrations.onnx import export
+
+    export(embedder().bundle, place / "model.onnx")
+
+
+def spacy(place: Path) -> None:
+    from elmore.integrations.spacy_reader import DocReader
+
+    DocReader(str(HERE / "model-1")).to_disk(place)
+
+
+def huggingface(place: Path) -> None:
+    from elmore.integrations.huggingface import ElmoModel, ElmoTokenizer
+
+    ElmoModel.from_elmore(HERE / "model-1").save_pretrained(place)
+    ElmoTokenizer.from_elmore(HERE / "model-1").save_pretrained(place)
+
+
+MAKERS: dict[str, Callable[[Path], None]] = {
+    "corpus": corpus,
+    "run": run,
+    "model": model,
+    "task": of_task,
+    "summary": summary,
+    "embeddings": embeddings,
+    "journal": journal,
+    "pooling": learned_pooling,
+    "layers": layers,
+    "uses": uses,
+    "printed": printed,
+    "onnx": onnx,
+    "spacy": spacy,
+    "huggingface": huggingface,
+}
+
+
+def main() -> None:
+    """Write what is missing."""
+    for kind, make in MAKERS.items():
+        place = HERE / f"{kind}-{FORMATS[kind]}"
+        if not place.exists():
+            make(place)
+
+
+if __name__ == "__main__":
+    main()

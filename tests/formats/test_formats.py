@@ -1,0 +1,252 @@
+"""Files that earlier versions wrote are read for ever; `make.py` says where they come from."""
+
+import json
+import shutil
+from pathlib import Path
+
+import h5py
+import numpy as np
+import pytest
+from numpy.testing import assert_allclose
+
+from elmore import config
+from elmore.corpus.shards import open_corpus
+from elmore.embed import job, layer_cache, pooling
+from elmore.embed.embedder import Embedder
+from elmore.embed.pooling import TextPooling
+from elmore.errors import ConfigError, DataError
+from elmore.lm.evaluate import evaluate
+from elmore.lm.pretrain import pretrain
+from elmore.probe import report
+from elmore.probe.neighbors import UseIndex
+from elmore.tasks import run as tasks
+from elmore.weights import pretrained
+from tests import language
+from tests.formats import make
+
+HERE = Path(__file__).parent
+SENTENCES = [" ".join(words) for words in make.TOKENS]
+
+
+def close(found, expected):
+    assert_allclose(np.asarray(found), np.asarray(expected).reshape(np.shape(found)), atol=1e-5)
+
+
+def read_lines(path: Path) -> list[dict]:
+    return [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
+
+
+def of(kind: str) -> list:
+    """Give the folders of a kind, the oldest first."""
+    paths = [HERE / f"{kind}-{number}" for number in range(1, make.FORMATS[kind] + 1)]
+    return [pytest.param(path, id=path.name) for path in paths]
+
+
+@pytest.fixture(scope="module")
+def elmo() -> Embedder:
+    return make.embedder()
+
+
+@pytest.fixture(scope="module")
+def expected(elmo) -> list[np.ndarray]:
+    """All layers of the sentences, as they were when the first model was written."""
+    found = json.loads((HERE / "model-1" / "vectors.json").read_text())["zero"]
+    shape = (elmo.num_layers, -1, elmo.width)
+    return [np.asarray(one, np.float32).reshape(shape) for one in found]
+
+
+def test_every_format_has_a_file_of_each_of_its_numbers():
+    numbers = {f"{kind}-{n + 1}" for kind, newest in make.FORMATS.items() for n in range(newest)}
+    assert {path.name for path in HERE.iterdir() if "-" in path.name} == numbers
+
+
+@pytest.mark.parametrize("place", of("model"))
+def test_a_model_gives_the_vectors_it_gave(place):
+    said = json.loads((place / "vectors.json").read_text())
+    bundle = pretrained.load(place)
+    assert (bundle.softmax is not None) == (place.name != "model-1")
+    for state, vectors in said.items():
+        found = Embedder(bundle, initial_state=state).embed(make.TOKENS, layers="all")
+        for one, before in zip(found, vectors, strict=True):
+            close(one.vectors, before)
+
+
+@pytest.mark.parametrize("place", of("corpus"))
+def test_a_corpus_holds_the_text_it_was_made_of(place):
+    corpus = open_corpus(place)
+    corpus.verify()
+    tokens = corpus.split("all")
+    numbers = tokens.take(np.arange(tokens.num_tokens))
+    words = ["\n" if number == 0 else corpus.types[number] for number in numbers.tolist()]
+    found = [line.strip() for line in " ".join(words).split("\n")][1:]
+    assert found == language.sentences(40) + language.sentences(6, seed=1)
+
+
+@pytest.mark.parametrize("place", of("run"))
+@pytest.mark.parametrize("says_its_format", [True, False])
+def test_a_run_goes_on_to_its_end(place, tmp_path, says_its_format):
+    out = tmp_path / "run"
+    shutil.copytree(place, out)
+    if not says_its_format:  # as the first recipes did not
+        recipe = json.loads((out / "recipe.json").read_text())
+        del recipe["format"]
+        (out / "recipe.json").write_text(json.dumps(recipe))
+    text = HERE / "corpus-1"
+    list(pretrain(language.recipe(*make.RECIPE), text, out, resume=True, device="cpu"))
+    before, after = (read_lines(folder / "metrics.jsonl") for folder in (place, out))
+    assert [line["step"] for line in after] == list(range(1, 9))
+    close([line["loss"] for line in after], [line["loss"] for line in before])
+
+
+@pytest.mark.parametrize("place", of("run"))
+def test_a_run_is_measured_as_it_was(place):
+    said = json.loads((HERE / "printed-1" / "evaluate.json").read_text())
+    found = evaluate(str(place), HERE / "corpus-1", device="cpu")
+    assert found.forward == pytest.approx(said["forward"], rel=1e-4)
+
+
+@pytest.mark.parametrize("place", of("task"))
+def test_a_task_scores_as_it_did(place):
+    said = json.loads((place / "scores.json").read_text())
+    assert tasks.evaluate(place / "run", place / "data.txt", device="cpu") == pytest.approx(said)
+
+
+def test_what_was_printed_and_trained_is_reported():
+    files = [path for path in (HERE / "printed-1").iterdir() if path.suffix == ".json"]
+    places = [HERE / "run-1", HERE / "task-1" / "run", HERE / "summary-1" / "summary.json"]
+    assert len(files) == 4
+    assert "<html" in report.build([*places, *files]).html
+
+
+@pytest.mark.parametrize("place", of("embeddings"))
+def test_files_of_vectors_say_their_format_and_hold_the_vectors(place, expected):
+    with h5py.File(place / "vectors.hdf5") as file, np.load(place / "vectors.npz") as arrays:
+        assert file.attrs["elmore_format"] == 1
+        assert arrays.zip.comment == b"elmore_format 1"
+        lines = read_lines(place / "vectors.jsonl")
+        for number, layers in enumerate(expected):
+            for found in (file[str(number)], arrays[str(number)], lines[number]["vectors"]):
+                close(np.asarray(found).reshape(layers[-1].shape), layers[-1])
+        index = json.loads(file["sentence_to_index"][0])
+        assert index == {text: str(number) for number, text in enumerate(make.TEXTS)}
+
+
+@pytest.mark.parametrize("place", of("embeddings"))
+def test_a_table_of_vectors_says_its_format_and_holds_the_vectors(place, expected):
+    parquet = pytest.importorskip("pyarrow.parquet", reason="pyarrow is not installed")
+    table = parquet.read_table(place / "vectors.parquet")
+    assert table.schema.metadata[b"elmore_format"] == b"1"
+    assert [" ".join(tokens) for tokens in table["tokens"].to_pylist()] == SENTENCES
+    for found, layers in zip(table["vectors"].to_pylist(), expected, strict=True):
+        close(np.asarray(found).reshape(layers[-1].shape), layers[-1])
+
+
+@pytest.mark.parametrize("place", of("journal"))
+def test_a_job_that_was_killed_goes_on(place, tmp_path, elmo):
+    shutil.copytree(place, tmp_path / "job")
+    out = tmp_path / "job" / "vectors.jsonl"
+    done = []
+    job.run(
+        elmo,
+        make.TEXTS,
+        out,
+        make.described(elmo),
+        resume=True,
+        progress=lambda lines, tokens: done.append(lines),
+    )
+    assert done[0] == 2
+    written, said = read_lines(out), read_lines(HERE / "embeddings-1" / "vectors.jsonl")
+    assert [line["tokens"] for line in written] == [line["tokens"] for line in said]
+    for line, before in zip(written, said, strict=True):
+        close(line["vectors"], before["vectors"])
+
+
+@pytest.mark.parametrize("place", of("pooling"))
+def test_a_pooling_gives_the_vectors_it_gave(place, elmo):
+    learned = TextPooling.load(place / "pooling.npz")
+    said = json.loads((place / "vectors.json").read_text())
+    for one, before in zip(elmo.embed(make.TOKENS), said, strict=True):
+        close(pooling.pool(one.tokens, one.vectors, learned), before)
+
+
+@pytest.mark.parametrize("place", of("layers"))
+@pytest.mark.parametrize("has_number", [True, False])
+def test_cached_layers_are_found(place, tmp_path, elmo, expected, has_number):
+    (path,) = place.glob("*.npy")  # the first files had no number in their name
+    shutil.copy(path, tmp_path / (path.name if has_number else path.name.replace(".1.npy", ".npy")))
+    found = layer_cache.found(elmo, make.TOKENS, tmp_path)
+    assert found is not None
+    for tokens, layers in zip(make.TOKENS, expected, strict=True):
+        assert_allclose(found.batch([tokens])[:, 0], layers, atol=1e-3)  # half precision
+
+
+@pytest.mark.parametrize("place", of("uses"))
+def test_an_index_of_uses_is_opened_and_searched(place, tmp_path, elmo):
+    shutil.copytree(place, tmp_path / "index")
+    index = UseIndex.open(tmp_path / "index", elmo)
+    (vectors,) = elmo.embed([make.TOKENS[1]], layers="top")
+    ((row,), (similarity,)) = index.nearest(vectors.vectors[2], 1)
+    assert similarity == pytest.approx(1, abs=1e-3)
+    assert index.use(int(row)).word == "cat"
+    assert index.use(int(row)).tokens == list(make.TOKENS[1])
+
+
+@pytest.mark.parametrize("place", of("onnx"))
+def test_an_onnx_file_gives_the_layers_it_gave(place, elmo, expected):
+    onnxruntime = pytest.importorskip("onnxruntime", reason="onnxruntime is not installed")
+    pytest.importorskip("onnx", reason="onnx is not installed")
+    from elmore.integrations import onnx
+
+    session = onnxruntime.InferenceSession(place / "model.onnx")
+    facts = json.loads(session.get_modelmeta().custom_metadata_map["elmore"])
+    assert facts["format"] == onnx.FORMAT == make.FORMATS["onnx"]
+    (layers, *_) = session.run(None, onnx.feed(elmo.bundle.alphabet, make.TOKENS))
+    close(layers[:, 0, : len(make.TOKENS[0])], expected[0])
+
+
+@pytest.mark.parametrize("place", of("spacy"))
+def test_a_model_in_a_pipeline_of_spacy_gives_the_vectors_it_gave(place, expected):
+    spacy = pytest.importorskip("spacy", reason="spaCy is not installed")
+    from elmore.integrations import spacy_reader
+
+    assert make.FORMATS["spacy"] == spacy_reader.FORMAT
+    reader = spacy_reader.DocReader("a path that leads nowhere")
+    reader.from_disk(place)
+    doc = spacy.tokens.Doc(spacy.blank("en").vocab, words=make.TOKENS[0])
+    close(reader.read([doc], "all")[0], expected[0])
+
+
+@pytest.mark.parametrize("place", of("huggingface"))
+def test_a_model_for_transformers_gives_the_vectors_it_gave(place, expected):
+    pytest.importorskip("transformers", reason="transformers is not installed")
+    from elmore.integrations import huggingface
+    from elmore.integrations.huggingface import config as settings
+
+    assert make.FORMATS["huggingface"] == settings.FORMAT
+    model = huggingface.ElmoModel.from_pretrained(place).eval()
+    tokenizer = huggingface.ElmoTokenizer.from_pretrained(place)
+    words = tokenizer([list(make.TOKENS[0])], is_split_into_words=True, return_tensors="pt")
+    found = model(**words, output_hidden_states=True).hidden_states
+    for layer, before in zip(found, expected[0], strict=True):
+        close(layer[0].detach().numpy(), before)
+
+
+@pytest.mark.parametrize("family", [DataError, ConfigError])
+@pytest.mark.parametrize(
+    ("table", "said"),
+    [
+        ({}, "here: format is None, expected a number from 1 to 2"),
+        ({"format": "1"}, "here: format is '1', expected a number from 1 to 2"),
+        ({"format": True}, "here: format is True, expected a number from 1 to 2"),
+        ({"format": 0}, "here: format is 0, expected a number from 1 to 2"),
+        ({"format": 3}, r"here: format 3 is newer than this elmore reads \(2\); upgrade elmore"),
+    ],
+)
+def test_what_no_version_or_a_later_one_wrote_is_refused(table, said, family):
+    with pytest.raises(family, match=f"^{said}$"):
+        config.check_format(table, 2, "here", family=family)
+
+
+def test_old_numbers_and_unsaid_ones_are_taken():
+    for table in ({"format": 1}, {"format": 2}, {}):
+        config.check_format(table, 2, "here", unsaid=1)
