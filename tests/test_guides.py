@@ -22,7 +22,11 @@ from tests.cli.running import elmore_command
 GUIDES = Path(__file__).parent.parent / "docs" / "guides"
 PAGES = [page for page in sorted(GUIDES.glob("*.md")) if documented.commands(page)]
 LESS = ["--set", "stream.rows=4", "--set", "stream.steps=5", "--set"]
-FEWER = {"pretrain": [*LESS, "train.steps=5"], "finetune": [*LESS, "train.steps=1"]}
+FEWER = {
+    "pretrain": [*LESS, "train.steps=5"],
+    "finetune": [*LESS, "train.steps=1"],
+    "task train": ["--set", "train.epochs=2", "--set", "model.hidden_dim=20"],
+}
 WORDS = ["the", "a", "cat", "dog", "bank", "river", "saw", "took", "left", "old", "red", "house"]
 NAMES = "Ann\tB-person\nLee\tI-person\nleft\tO\nRome\tB-location\n.\tO\n\n"
 
@@ -50,8 +54,9 @@ def test_the_commands_of_a_guide_run(page, place):
     for line in documented.commands(page):
         program, *arguments = shlex.split(line)
         assert program == "elmore", line
-        arguments += FEWER.get(arguments[0], [])
-        if arguments[:2] == ["finetune", "english"]:
+        verb = " ".join(arguments[: 2 if arguments[0] == "task" else 1])
+        arguments += FEWER.get(verb, [])
+        if arguments[0] == "finetune":
             arguments[1] = "tiny"
         result = elmore_command(*arguments)
         assert result.code == 0, (line, result.err)

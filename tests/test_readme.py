@@ -93,6 +93,14 @@ def dots(picture: Path) -> list[tuple[float, float]]:
     return [(float(x), float(y)) for x, y in found]
 
 
+def test_scores_with_a_deviation_stand_in_the_results():
+    results = [ROOT / "docs/results.md", *(ROOT / "benchmarks/results").glob("*.md")]
+    measured = "".join(path.read_text(encoding="utf-8") for path in results)
+    told = re.findall(r"\d+\.\d ± \d+\.\d", README)
+    assert len(told) >= 12
+    assert [score for score in told if score not in measured] == []
+
+
 def test_every_file_of_the_tree_in_the_readme_exists():
     tree = re.search(r"```\nelmore/\n(.*?)```", README, flags=re.DOTALL)
     assert tree

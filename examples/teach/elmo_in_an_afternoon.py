@@ -3,7 +3,7 @@
 #
 # We build ELMo from nothing: characters, a CNN, two language models, layers, a mix, a tagger.
 # Nothing but torch is used until the last cell. The text is so small that every cell runs in
-# seconds on a laptop; the steps are those of the real model.
+# seconds; the steps are those of the real model.
 #
 # The file is a script and a notebook: run it with `python`, open it cell by cell in VS Code,
 # PyCharm or Spyder, or make an `.ipynb` of it with `jupytext --to ipynb`.
