@@ -12,7 +12,7 @@ from elmore.model.lstm_kernels.reference import LSTMState, LSTMWeights, Resets
 pytestmark = pytest.mark.skipif(not in_c.available(), reason="no C compiler is here")
 
 
-@given(st.integers(1, 8), st.integers(1, 200), st.integers(1, 2100), st.booleans())
+@given(st.integers(1, 20), st.integers(1, 200), st.integers(1, 1024), st.booleans())
 @settings(max_examples=60)
 def test_the_product_is_that_of_the_definition(num_rows, height, width, columns):
     weight, rows = torch.randn(height, width), torch.randn(num_rows, width)
@@ -79,6 +79,16 @@ def test_steps_are_those_of_the_definition(num_rows, num_steps, cells, width, pr
         assert_close(part.double(), there, rtol=0, atol=1e-5)
 
 
+@pytest.mark.parametrize("num_rows", [1, 2, 8])
+def test_cells_may_be_many(num_rows):
+    weights, inputs = layer(2100, 5), torch.randn(num_rows, 4, 5)
+    state = LSTMState(torch.randn(num_rows, 5), torch.randn(num_rows, 2100))
+    mask = torch.ones(num_rows, 4, dtype=torch.bool)
+    found, _ = few_rows.run(inputs, mask, state, weights, **how())
+    expected, _ = reference.run(inputs, mask, state, weights, **how())
+    assert_close(found, expected, rtol=0, atol=1e-5)
+
+
 def test_without_clips_nothing_is_clipped():
     weights, inputs = layer(6, 5), 10 * torch.randn(2, 7, 5)
     state, mask = (
@@ -116,3 +126,6 @@ def test_more_rows_double_precision_and_strided_weights_are_for_others():
     assert not can_run(0, weights)
     assert not can_run(2, weights, torch.double)
     assert not can_run(2, weights._replace(recurrent=torch.randn(5, 24).T))
+    wide = LSTMState(torch.zeros(2, 1025), torch.zeros(2, 6))
+    mask = torch.ones(2, 3, dtype=torch.bool)
+    assert not few_rows.can_run(torch.randn(2, 3, 1025), mask, wide, layer(6, 1025))

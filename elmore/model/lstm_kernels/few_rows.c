@@ -2,7 +2,8 @@
    library's product, which first lays the weight out anew, is slower than that; and a step is so
    short that calling it by parts takes as long as the parts.
 
-   Everything is float32. Weights and rows lie row by row. */
+   Everything is float32. Weights lie row by row, and so do rows; but those wider than DEEP lie part by
+   part, DEEP wide each, and in each part row by row: so those of one part are near to each other. */
 
 #include <stdint.h>
 
@@ -18,7 +19,7 @@
 #define LANES 4
 #endif
 
-enum { MOST = 8, DEEP = 1024, NARROW = 512, AHEAD = 2048, PIECES = 64, CELLS = 64 };
+enum { MOST = 8, DEEP = 1024, NARROW = 512, AHEAD = 2048, PIECES = 256, CELLS = 64 };
 
 typedef float lanes __attribute__((vector_size(4 * LANES), aligned(4), may_alias));
 
@@ -54,7 +55,7 @@ static inline __attribute__((always_inline)) void block(
         for (int r = 0; r < R; r++) read[r] = *(const lanes *)(weight + r * width + k);
 #pragma GCC unroll 8
         for (int b = 0; b < B; b++) {
-            lanes row = *(const lanes *)(rows + b * width + k);
+            lanes row = *(const lanes *)(rows + b * deep + k);
 #pragma GCC unroll 4
             for (int r = 0; r < R; r++) sums[r][b] += read[r] * row;
         }
@@ -65,35 +66,36 @@ static inline __attribute__((always_inline)) void block(
         for (int b = 0; b < B; b++) {
             float sum = whole(sums[r][b]);
             for (int64_t rest = k; rest < deep; rest++)
-                sum += weight[r * width + rest] * rows[b * width + rest];
+                sum += weight[r * width + rest] * rows[b * deep + rest];
             float *to = out + r * over + b * along;
             *to = more ? *to + sum : sum;
         }
 }
 
 /* One row alone: several sums along the weight's row, for none should wait for another. */
-static inline void line(const float *weight, const float *row, float *out, int64_t deep, int more) {
+static inline float line(const float *weight, const float *row, int64_t width) {
     enum { SUMS = 8 };
     lanes sums[SUMS];
 #pragma GCC unroll 8
     for (int s = 0; s < SUMS; s++) sums[s] = (lanes){0};
     int64_t k = 0;
-    for (; k + SUMS * LANES <= deep; k += SUMS * LANES)
+    for (; k + SUMS * LANES <= width; k += SUMS * LANES)
 #pragma GCC unroll 8
         for (int s = 0; s < SUMS; s++) {
             const int64_t at = k + s * LANES;
+            if (s * LANES % 16 == 0) __builtin_prefetch(weight + at + 2 * AHEAD);
             sums[s] += *(const lanes *)(weight + at) * *(const lanes *)(row + at);
         }
     for (int s = 1; s < SUMS; s++) sums[0] += sums[s];
     float sum = whole(sums[0]);
-    for (; k < deep; k++) sum += weight[k] * row[k];
-    *out = more ? *out + sum : sum;
+    for (; k < width; k++) sum += weight[k] * row[k];
+    return sum;
 }
 
 #define BLOCKS(B, R, narrow)                                                                      \
     for (; m + R <= end; m += R)                                                                  \
-        block(weight + m * width + k, rows + k, out + m * over, over, along, width, deep, k > 0,  \
-              narrow, R, B)
+        block(weight + m * width + k, rows + k * B, out + m * over, over, along, width, deep,     \
+              k > 0, narrow, R, B)
 #define CASE(B, R)                                                                                \
     case B:                                                                                       \
         if (width <= NARROW)                                                                      \
@@ -106,14 +108,12 @@ static inline void line(const float *weight, const float *row, float *out, int64
 /* Rows `begin` to `end` of out = weight (M, K) rows (B, K)^T, whose strides are given. */
 static void multiply(const float *weight, const float *rows, float *out, int64_t over,
                      int64_t along, int64_t begin, int64_t end, int64_t width, int64_t num_rows) {
+    if (num_rows == 1)
+        for (int64_t m = begin; m < end; m++) out[m * over] = line(weight + m * width, rows, width);
     for (int64_t k = 0; k < width; k += DEEP) {
         const int64_t deep = width - k < DEEP ? width - k : DEEP;
         int64_t m = begin;
         switch (num_rows) {
-            case 1:
-                for (; m < end; m++)
-                    line(weight + m * width + k, rows + k, out + m * over, deep, k > 0);
-                break;
             CASE(2, 4)
             CASE(3, 4)
             CASE(4, 4)
@@ -125,20 +125,30 @@ static void multiply(const float *weight, const float *rows, float *out, int64_t
     }
 }
 
+/* The same for any number of rows, DEEP wide at most, as many as can be at a time: a piece of the
+   weight is small, and stays near meanwhile. */
 void few_rows(const float *weight, const float *rows, float *out, int64_t over, int64_t along,
               int64_t height, int64_t width, int64_t num_rows, int64_t threads) {
 #pragma omp parallel for schedule(static) num_threads(threads)
     for (int64_t piece = 0; piece < PIECES; piece++)
-        multiply(weight, rows, out, over, along, piece * height / PIECES,
-                 (piece + 1) * height / PIECES, width, num_rows);
+        for (int64_t row = 0; row < num_rows; row += MOST)
+            multiply(weight, rows + row * width, out + row * along, over, along,
+                     piece * height / PIECES, (piece + 1) * height / PIECES, width,
+                     num_rows - row < MOST ? num_rows - row : MOST);
+}
+
+/* Say where element k of a row stands, if the row may be wider than DEEP. */
+static inline int64_t place(int64_t row, int64_t k, int64_t num_rows, int64_t width) {
+    const int64_t part = k / DEEP * DEEP, deep = width - part < DEEP ? width - part : DEEP;
+    return part * num_rows + row * deep + k - part;
 }
 
 /* Several steps of a layer, S of them for B rows: see reference.py for what a step is.
 
    What the inputs say (S, B, 4H) comes with the bias in it. `busy` (S, B) says who reads. Cells
    (B, H) and the last outputs (B, D) are changed as they go; outputs (S, B, D) are zero where nobody
-   reads. There is room for the gates (B, 4H) and for what the cells show (B, H). Without a
-   projection D is H. */
+   reads. There is room for the gates (B, 4H) and for what the cells show (B, H). D is DEEP at most,
+   and without a projection it is H. */
 void few_steps(const float *recurrent, const float *projection, const float *driven,
                const uint8_t *busy, float *cells, float *last, float *outputs, float *gates,
                float *shown, int64_t num_steps, int64_t num_rows, int64_t num_cells, int64_t width,
@@ -158,7 +168,8 @@ void few_steps(const float *recurrent, const float *projection, const float *dri
             for (int64_t b = 0; b < num_rows; b++) {
                 const int64_t begin = chunk * CELLS, left = num_cells - begin;
                 const int64_t here = left < CELLS ? left : CELLS;
-                float *show = shown + b * num_cells + begin, *cell = cells + b * num_cells + begin;
+                float *show = shown + place(b, begin, num_rows, num_cells);
+                float *cell = cells + b * num_cells + begin;
                 const float *i = gates + b * num_gates + begin, *f = i + num_cells;
                 const float *g = f + num_cells, *o = g + num_cells;
                 const float *to_i = say + b * num_gates + begin, *to_f = to_i + num_cells;

@@ -22,7 +22,8 @@ from elmore.model.lstm_kernels.reference import LSTMState, LSTMWeights, Resets, 
 
 SOURCE = Path(__file__).with_suffix(".c")
 MOST_ROWS = 8  # from there on a library's product is as quick
-_TIMES = 4  # that many, one after the other, still are quicker than it
+_WIDEST = 1024  # DEEP in the C
+_MANY = 64  # rows of which a narrow product still is quicker here than by a library
 _WIDE = {"AVX2": ("-mavx2", "-mfma"), "AVX512": ("-mavx512f", "-mfma")}
 
 
@@ -41,6 +42,7 @@ def can_run(
     matrices = [m for m in (weights.recurrent, weights.projection) if m is not None]
     return (
         1 <= len(inputs) <= MOST_ROWS
+        and state.output.shape[1] <= _WIDEST
         and all(matrix.is_contiguous() for matrix in matrices)
         and can_be_read(inputs, *state, *(w for w in weights if w is not None))
         and mask.is_cpu
@@ -88,7 +90,7 @@ def run(
 def multiply(
     weight: Float[Tensor, "M K"], rows: Float[Tensor, "B K"], out: Float[Tensor, "M B"]
 ) -> None:
-    """Multiply, where there are few rows and all lie as they should."""
+    """Multiply, where rows are not too wide and all but `out` lie row by row."""
     _call("few_rows", weight, rows, out, numbers=(*out.stride(), *weight.shape, len(rows)))
 
 
@@ -105,11 +107,10 @@ def _drive(
     if weight is None:
         return inputs
     rows = inputs.flatten(0, 1)
-    if len(rows) > _TIMES * MOST_ROWS or not weight.is_contiguous():
+    if len(rows) > _MANY or rows.shape[1] > _WIDEST or not weight.is_contiguous():
         return functional.linear(inputs, weight)
     driven = rows.new_empty(len(rows), len(weight))
-    for few, said in zip(rows.split(MOST_ROWS), driven.split(MOST_ROWS), strict=True):
-        multiply(weight, few, said.T)
+    multiply(weight, rows, driven.T)
     return driven.unflatten(0, inputs.shape[:2])
 
 
