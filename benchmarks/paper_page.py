@@ -97,12 +97,14 @@ def _table1(chosen: Chosen, tasks: Tasks) -> Iterator[str]:
             reductions += [ours] if "paper" in known else []
         there = known.get("paper")
         yield _row(
-            f"{known['title']}, {known['about']}",
+            f"{known['title']}, {known['score']}",
             *(_shown(found) for found in scores.values()),
             reduction,
             f"{there[0]:.1f} to {there[1]:.1f}" if there else "",
             f"{fewer(*there):.1f} %" if there else "",
         )
+    data = [f"{known['title']}: {known['data']}" for known in tasks.values() if "data" in known]
+    yield f"\nData that differ: {'. '.join(data)}."
     if reductions:
         mean = statistics.mean(reductions)
         yield f"\nMean over {len(reductions)} of the paper's six tasks: {mean:.1f} % fewer errors."
