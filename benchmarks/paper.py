@@ -1,16 +1,18 @@
 """The tables and figures of the paper (Peters et al., 2018), on open data.
 
     python benchmarks/paper.py table1 RESULTS.json [--tasks snli srl] [--at-once 8] [--small]
-    python benchmarks/paper.py page RESULTS.json
+    python benchmarks/paper.py page RESULTS.json [--at-once 16] > PAGE.md
+    python benchmarks/paper.py figures RESULTS.json FOLDER
 
 `tune` trains every trial of paper.toml for both columns; the tables take the best of each by its
 dev score, or the first where it was not tuned. `table1` has every task with no vectors, with GloVe
 and with GloVe and ELMo; `table2` which layers, and lambda; `table3` where ELMo goes; `figure1` how
-much data it takes; `finetuned` what a biLM is worth that has read the task's text; `table5` senses
-and `table6` parts of speech per layer. Figure 2 and the cost come with Table 1. Every cell is one
-`elmore` command, kept in RESULTS.json as soon as it is done and not run again; `page` prints what
-is there, and says what is missing. The data are those of $ELMORE_DATA. For a GPU, where all of it
-takes some hours; with --small on two cores, where it takes days.
+much data it takes; `longer` what GloVe gains from longer training; `finetuned` what a biLM is
+worth that has read the task's text; `table5` senses and `table6` parts of speech per layer. Figure
+2 and the cost come with Table 1. Every cell is one `elmore` command, kept in RESULTS.json as soon
+as it is done and not run again; `page` prints what is there, and says what is missing; `figures`
+draws it. The data are those of $ELMORE_DATA. For a GPU, where all of it takes some hours; with
+--small on two cores, where it takes days.
 """
 
 import argparse
@@ -28,6 +30,8 @@ from typing import Any, NamedTuple
 from grid import Cell, Job, Results
 from grid import read as read_results
 from grid import run as run_grid
+from paper_figures import draw
+from paper_found import FRACTIONS, LONGER_TASKS, SEEDS
 from paper_page import page
 
 from elmore.tasks import task as tasks
@@ -37,8 +41,6 @@ DATA = Path(os.environ["ELMORE_DATA"])
 GLOVE = f"glove:{DATA}/vectors/glove.6B.50d.subset.f16.npy"
 TASKS = tomllib.loads(Path(__file__).with_suffix(".toml").read_text())
 COLUMNS = ("none", "glove", "glove+elmo")
-SEEDS = (0, 1, 2)
-FRACTIONS = (0.001, 0.01, 0.1, 1.0)
 LOOK = {0.001: 50, 0.01: 50, 0.1: 150}  # updates between two evaluations
 LONGER = 3
 WSD = [
@@ -88,6 +90,10 @@ class Asked(NamedTuple):
             more = self.epochs(task, vectors, fraction**-0.5), look, "train.patience=0"
         return self.cell(task, vectors, *more, seed=seed, fraction=fraction)
 
+    def longer(self, task: str, seed: int) -> Cell:
+        """Give the cell without ELMo that reads the examples three times as often."""
+        return self.cell(task, "glove", self.epochs(task, "glove", LONGER), seed=seed)
+
     def trials(self, task: str, vectors: str) -> list[list[Cell]]:
         """Give the seeds of every trial of a task; what concerns ELMo alone is none without it."""
         known = TASKS[task]
@@ -116,8 +122,9 @@ class Asked(NamedTuple):
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("table", choices=[*TABLES, "page"])
+    parser.add_argument("table", choices=[*TABLES, "page", "figures"])
     parser.add_argument("results", type=Path)
+    parser.add_argument("folder", type=Path, nargs="?", help="for figures")
     parser.add_argument("--tasks", nargs="*", choices=list(TASKS), help="only these")
     parser.add_argument("--small", action="store_true", help="models for two cores")
     parser.add_argument("--device", default="auto")
@@ -125,16 +132,23 @@ def main() -> None:
     parser.add_argument("--seconds", type=float, help="stop then; the same command goes on")
     parser.add_argument("--place", type=Path, default=Path("build/paper"), help="for run folders")
     args = parser.parse_args()
-    args.place.mkdir(parents=True, exist_ok=True)
     found = read_results(args.results)
     asked = Asked(args.tasks, args.small, args.device, args.place, found)
     if args.table == "page":
-        print(page(asked, TASKS))
+        cells = {name: [cell.name for cell in cells(asked)] for name, cells in TABLES.items()}
+        cells["finetuned"] += _finetunings(asked)
+        print(page(asked, TASKS, cells, source=args.results, at_once=args.at_once))
         return
+    if args.table == "figures":
+        if args.folder is None:
+            parser.error("figures: say the folder where they go, behind the results")
+        draw(asked, TASKS, args.folder)
+        return
+    args.place.mkdir(parents=True, exist_ok=True)
     limits = {"at_once": args.at_once, "seconds": args.seconds}
     if args.table == "finetuned":
-        first = [f"fine-tuning, {task}" for task in asked.of("snli", "ner")]
-        jobs = [_finetuning(name.split()[1], asked) for name in first if name not in found]
+        first = [name for name in _finetunings(asked) if name not in found]
+        jobs = [_finetuning(name.split()[1], asked) for name in first]
         run_grid(jobs, args.results, **limits)
     cells = [cell for cell in TABLES[args.table](asked) if cell.name not in found]
     jobs = [cell if isinstance(cell, Job) else _training(cell, asked) for cell in cells]
@@ -185,11 +199,7 @@ def table3(asked: Asked) -> list[Cell]:
 
 def longer(asked: Asked) -> list[Cell]:
     """Is it only that the run without ELMo is too short?"""
-    return [
-        asked.cell(task, "glove", asked.epochs(task, "glove", LONGER), seed=seed)
-        for task in asked.of("squad", "snli", "srl")
-        for seed in SEEDS
-    ]
+    return [asked.longer(task, seed) for task in asked.of(*LONGER_TASKS) for seed in SEEDS]
 
 
 def figure1(asked: Asked) -> list[Cell]:
@@ -288,6 +298,10 @@ def _embedder(vectors: str, asked: Asked) -> str:
     model = str(asked.place / "finetuned" / tuned) if tuned else ""
     known = {"none": "none", "glove": GLOVE, "elmo": f"elmo:{model}"}
     return "+".join(known[kind] for kind in kinds.split("+"))
+
+
+def _finetunings(asked: Asked) -> list[str]:
+    return [f"fine-tuning, {task}" for task in asked.of("snli", "ner")]
 
 
 def _finetuning(task: str, asked: Asked) -> Job:

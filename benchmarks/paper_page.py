@@ -1,31 +1,48 @@
 """The page of benchmarks/paper.py: every table from what was measured, gaps as gaps."""
 
 import statistics
-from collections.abc import Iterator, Sequence
-from typing import Any, Protocol
+from collections.abc import Iterable, Iterator, Sequence
+from pathlib import Path
+from typing import Any
 
-from grid import Cell, Results
+import paper_cost
+from grid import Cell
+from paper_found import (
+    FRACTIONS,
+    LAYERS,
+    LONGER_TASKS,
+    NAMES,
+    SEEDS,
+    Chosen,
+    fewer,
+    means,
+    mixes,
+    part,
+    seeds,
+    values,
+)
 
-SEEDS = (0, 1, 2)
 MISSING = "missing"
 PAPER2 = {"snli": (88.1, 89.1, 89.3, 89.5), "srl": (81.6, 84.1, 84.6, 84.8)}
 PAPER3 = {"squad": (85.1, 85.6, 84.8), "snli": (88.9, 89.5, 88.7), "srl": (84.7, 84.3, 80.9)}
+Tasks = dict[str, Any]
 
 
-class Chosen(Protocol):
-    """What paper.py knows of cells."""
-
-    found: Results
-
-    def cell(self, task: str, vectors: str, *more: str, **rest: Any) -> Cell:  # noqa: ANN401
-        """Give the cell of a task with the settings that suited these vectors best."""
-        ...
-
-
-def page(chosen: Chosen, tasks: dict[str, Any]) -> str:
-    """Print what is there."""
+def page(
+    chosen: Chosen, tasks: Tasks, cells: dict[str, list[str]], *, source: Path, at_once: int
+) -> str:
+    """Print what is there; `cells` has the names of the cells of each table."""
+    beside = f" --at-once {at_once}" if at_once > 1 else ""
+    head = [
+        f"# The tables of the paper: {source.stem}",
+        "",
+        f"Printed by `python benchmarks/paper.py page {source}{beside}`.",
+        "Means over three seeds, ± the standard deviation; where seeds lack it says so.",
+    ]
     parts = [
+        head,
         _table1(chosen, tasks),
+        _longer(chosen, tasks),
         _table2(chosen, tasks),
         _table3(chosen, tasks),
         _figure1(chosen, tasks),
@@ -34,182 +51,189 @@ def page(chosen: Chosen, tasks: dict[str, Any]) -> str:
         _finetuned(chosen, tasks),
         _senses(chosen),
         _speech(chosen),
+        _trials(chosen, tasks),
+        _cost(chosen, tasks, cells, at_once),
         _commands(chosen),
     ]
     return "\n\n".join("\n".join(part) for part in parts)
 
 
-def _values(chosen: Chosen, key: str, cells: Sequence[Cell]) -> list[float]:
-    kept = (chosen.found.get(cell.name) for cell in cells)
-    return [row[key] for row in kept if row]
-
-
-def _shown(values: Sequence[float]) -> str:
-    if not values:
+def _shown(numbers: Sequence[float], digits: int = 1) -> str:
+    if not numbers:
         return MISSING
-    spread = f" ± {statistics.stdev(values):.1f}" if len(values) > 1 else ""
-    few = f" ({len(values)} of {len(SEEDS)} seeds)" if len(values) < len(SEEDS) else ""
-    return f"{statistics.mean(values):.1f}{spread}{few}"
+    spread = f" ± {statistics.stdev(numbers):,.{digits}f}" if len(numbers) > 1 else ""
+    return f"{statistics.mean(numbers):,.{digits}f}{spread}{_few(numbers)}"
 
 
-def _seeds(chosen: Chosen, task: str, vectors: str, *more: str, **rest: float) -> list[Cell]:
-    return [chosen.cell(task, vectors, *more, seed=seed, **rest) for seed in SEEDS]
-
-
-def _reduction(before: float, after: float) -> str:
-    return f"{100 * (after - before) / (100 - before):.1f} %"
+def _few(found: Sequence[Any]) -> str:
+    return f" ({len(found)} of {len(SEEDS)} seeds)" if len(found) < len(SEEDS) else ""
 
 
 def _head(title: str, table: str, *columns: str) -> list[str]:
-    row = " | ".join(columns)
-    rule = "|".join("---" for _ in columns)
     command = f"`python benchmarks/paper.py {table} RESULTS.json`"
-    return [f"## {title}", "", command, "", f"| {row} |", f"|{rule}|"]
+    return [f"## {title}", "", command, "", *_columns(*columns)]
 
 
-def _table1(chosen: Chosen, tasks: dict[str, Any]) -> Iterator[str]:
+def _columns(*columns: str) -> list[str]:
+    return [_row(*columns), f"|{'|'.join('---' for _ in columns)}|"]
+
+
+def _row(*parts: str) -> str:
+    return f"| {' | '.join(parts)} |"
+
+
+def _table1(chosen: Chosen, tasks: Tasks) -> Iterator[str]:
     yield from _head(
-        "Table 1: with and without",
-        "table1",
-        "task (test score)",
-        "nothing",
-        "GloVe",
-        "GloVe + ELMo",
-        "errors fewer",
-        "the paper",
-        "errors fewer there",
-        "seconds a run with ELMo",
-    )
+        "Table 1: with and without (test score)", "table1", "task", *NAMES.values(),
+        "errors fewer", "the paper", "errors fewer there",
+    )  # fmt: skip
     reductions = []
     for task, known in tasks.items():
-        cells = {v: _seeds(chosen, task, v) for v in ("none", "glove", "glove+elmo")}
-        scores = {vectors: _values(chosen, "test", some) for vectors, some in cells.items()}
-        fewer = MISSING
+        scores = {v: values(chosen, "test", seeds(chosen, task, v)) for v in NAMES}
+        reduction = MISSING
         if scores["glove"] and scores["glove+elmo"]:
-            before, after = (statistics.mean(scores[v]) for v in ("glove", "glove+elmo"))
-            fewer = _reduction(before, after)
-            if "paper" in known:
-                reductions.append((after - before) / (100 - before))
+            ours = fewer(*(statistics.mean(scores[v]) for v in ("glove", "glove+elmo")))
+            reduction = f"{ours:.1f} %"
+            reductions += [ours] if "paper" in known else []
         there = known.get("paper")
-        seconds = _values(chosen, "seconds", cells["glove+elmo"])
-        row = [
-            f"{task}: {known['title']}",
-            *(_shown(values) for values in scores.values()),
-            fewer,
-            f"{there[0]:g} -> {there[1]:g}" if there else "",
-            _reduction(*there) if there else "",
-            f"{statistics.mean(seconds):.0f}" if seconds else "",
-        ]
-        yield f"| {' | '.join(row)} |"
+        yield _row(
+            f"{known['title']}, {known['score']}",
+            *(_shown(found) for found in scores.values()),
+            reduction,
+            f"{there[0]:.1f} to {there[1]:.1f}" if there else "",
+            f"{fewer(*there):.1f} %" if there else "",
+        )
+    data = [f"{known['title']}: {known['data']}" for known in tasks.values() if "data" in known]
+    yield f"\nData that differ: {'. '.join(data)}."
     if reductions:
-        mean = 100 * statistics.mean(reductions)
+        mean = statistics.mean(reductions)
         yield f"\nMean over {len(reductions)} of the paper's six tasks: {mean:.1f} % fewer errors."
 
 
-def _table2(chosen: Chosen, tasks: dict[str, Any]) -> Iterator[str]:
+def _longer(chosen: Chosen, tasks: Tasks) -> Iterator[str]:
     yield from _head(
-        "Table 2: which layers (dev score)",
-        "table2",
-        "task",
-        "GloVe",
-        "last only",
-        "all, lambda 1",
-        "all, lambda 0.001",
-        "the paper",
-    )
+        "GloVe alone, three times as long (test score)", "longer", "task", "GloVe",
+        "GloVe, three times as long", "GloVe + ELMo, as long as in Table 1",
+        "errors fewer, of the longer",
+    )  # fmt: skip
+    for task in LONGER_TASKS:
+        groups = [
+            seeds(chosen, task, "glove"),
+            [chosen.longer(task, seed) for seed in SEEDS],
+            seeds(chosen, task, "glove+elmo"),
+        ]
+        found = [values(chosen, "test", cells) for cells in groups]
+        _, long, elmo = found
+        both = bool(long and elmo)
+        reduction = (
+            f"{fewer(statistics.mean(long), statistics.mean(elmo)):.1f} %" if both else MISSING
+        )
+        yield _row(tasks[task]["title"], *map(_shown, found), reduction)
+
+
+def _table2(chosen: Chosen, tasks: Tasks) -> Iterator[str]:
+    yield from _head(
+        "Table 2: which layers (dev score)", "table2", "task", "GloVe", "last only",
+        "all, lambda 1", "all, lambda 0.001", "the paper",
+    )  # fmt: skip
     choices = ("elmo.last_only=true", "elmo.penalty=1.0", "elmo.penalty=0.001")
     for task, there in PAPER2.items():
-        groups = [_seeds(chosen, task, "glove")]
-        groups += [_seeds(chosen, task, "glove+elmo", choice) for choice in choices]
-        found = [_shown(_values(chosen, "dev", cells)) for cells in groups]
-        yield f"| {task} | {' | '.join(found)} | {' / '.join(map(str, there))} |"
+        groups = [seeds(chosen, task, "glove")]
+        groups += [seeds(chosen, task, "glove+elmo", choice) for choice in choices]
+        yield _against(chosen, tasks[task]["title"], groups, there)
 
 
-def _table3(chosen: Chosen, tasks: dict[str, Any]) -> Iterator[str]:
-    yield from _head(
-        "Table 3: where ELMo goes (dev score)", "table3", "task", "input", "both", "output",
-        "the paper",
-    )  # fmt: skip
+def _table3(chosen: Chosen, tasks: Tasks) -> Iterator[str]:
+    places = ("input", "both", "output")
+    yield from _head("Table 3: where ELMo goes (dev score)", "table3", "task", *places, "the paper")
     for task, there in PAPER3.items():
-        groups = [
-            _seeds(chosen, task, "glove+elmo", f"elmo.where={where}")
-            for where in ("input", "both", "output")
-        ]
-        found = [_shown(_values(chosen, "dev", cells)) for cells in groups]
-        yield f"| {task} | {' | '.join(found)} | {' / '.join(map(str, there))} |"
+        groups = [seeds(chosen, task, "glove+elmo", f"elmo.where={place}") for place in places]
+        yield _against(chosen, tasks[task]["title"], groups, there)
 
 
-def _figure1(chosen: Chosen, tasks: dict[str, Any]) -> Iterator[str]:
-    fractions = (0.001, 0.01, 0.1, 1.0)
-    columns = [f"{100 * fraction:g} %" for fraction in fractions]
+def _against(
+    chosen: Chosen, title: str, groups: Iterable[Sequence[Cell]], there: Iterable[float]
+) -> str:
+    found = (_shown(values(chosen, "dev", cells)) for cells in groups)
+    return _row(title, *found, " / ".join(map(str, there)))
+
+
+def _figure1(chosen: Chosen, tasks: Tasks) -> Iterator[str]:
+    columns = [f"{100 * fraction:g} %" for fraction in FRACTIONS]
     yield from _head(
-        "Figure 1: a fraction of the examples (test score)", "figure1", "task", "vectors", *columns
+        "Figure 1: a share of the examples (test score)", "figure1", "task", "vectors", *columns
     )
     for task in ("snli", "srl"):
         for vectors in ("glove", "glove+elmo"):
-            found = [
-                _shown(_values(chosen, "test", _seeds(chosen, task, vectors, fraction=fraction)))
-                for fraction in fractions
-            ]
-            yield f"| {task} | {vectors} | {' | '.join(found)} |"
+            found = (_shown(part(chosen, task, vectors, fraction)) for fraction in FRACTIONS)
+            yield _row(tasks[task]["title"], NAMES[vectors], *found)
 
 
-def _updates(chosen: Chosen, tasks: dict[str, Any]) -> Iterator[str]:
-    """How soon a run with ELMo is better than one without ever gets."""
+def _updates(chosen: Chosen, tasks: Tasks) -> Iterator[str]:
+    """How soon a run with ELMo is better than the one without of the same seed ever gets."""
     yield from _head(
-        "Updates until the baseline is passed",
-        "table1",
-        "task",
-        "best dev score with GloVe",
-        "its update",
-        "update of the run with ELMo that passes it",
-        "fewer",
-    )
-    for task in ("snli", "srl"):
-        base, elmo = (
-            chosen.found.get(chosen.cell(task, vectors, seed=0).name)
-            for vectors in ("glove", "glove+elmo")
-        )
-        if not base or not elmo:
-            yield f"| {task} | {MISSING} | | | |"
-            continue
-        at, best = max(base["curve"], key=lambda point: point[1])
-        passed = next((step for step, score in elmo["curve"] if score > best), None)
-        fewer = f"{100 * (1 - passed / at):.0f} %" if passed else "never"
-        yield f"| {task} | {best:.1f} | {at:,} | {passed or '':,} | {fewer} |"
-
-
-def _figure2(chosen: Chosen, tasks: dict[str, Any]) -> Iterator[str]:
-    yield from _head(
-        "Figure 2: what the layers weigh (seed 0)", "table1", "task", "place", "characters",
-        "LSTM 1", "LSTM 2", "gamma",
+        "Updates until the baseline is passed", "table1", "task", "best dev score with GloVe",
+        "its update", "update of the run with ELMo that passes it", "fewer",
     )  # fmt: skip
-    for task in tasks:
-        row = chosen.found.get(chosen.cell(task, "glove+elmo", seed=0).name)
-        for place, mix in (row or {"layers": {MISSING: None}})["layers"].items():
-            numbers = [*mix["shares"], mix["gamma"]] if mix else []
-            shown = " | ".join(f"{number:.2f}" for number in numbers) if mix else "| | |"
-            yield f"| {task} | {place} | {shown} |"
+    for task in ("snli", "srl"):
+        pairs = zip(seeds(chosen, task, "glove"), seeds(chosen, task, "glove+elmo"), strict=True)
+        curves = [[chosen.found.get(cell.name) for cell in pair] for pair in pairs]
+        found = [_passed(base["curve"], elmo["curve"]) for base, elmo in curves if base and elmo]
+        title = tasks[task]["title"]
+        if not found:
+            yield _row(title, MISSING, "", "", "")
+            continue
+        best, at, passed = zip(*found, strict=True)
+        never = passed.count(None)
+        if never:
+            told = f"never, in {never} of {len(found)}", ""
+        else:
+            told = _shown(passed, 0), f"{100 * (1 - sum(passed) / sum(at)):.0f} %"
+        yield _row(title, _shown(best), _shown(at, 0), *told)
 
 
-def _finetuned(chosen: Chosen, tasks: dict[str, Any]) -> Iterator[str]:
+def _passed(
+    base: Sequence[tuple[int, float]], elmo: Sequence[tuple[int, float]]
+) -> tuple[float, int, int | None]:
+    """Give the baseline's best score, its update, and the update of what is better first."""
+    at, best = max(base, key=lambda point: point[1])
+    return best, at, next((step for step, score in elmo if score > best), None)
+
+
+def _figure2(chosen: Chosen, tasks: Tasks) -> Iterator[str]:
     yield from _head(
-        "Fine-tuned for one pass on the task's own text (test score)",
-        "finetuned",
-        "task",
-        "perplexity before",
-        "after",
-        "GloVe + ELMo",
-        "GloVe + ELMo fine-tuned",
-    )
+        "Figure 2: what the layers weigh (mean of the seeds)", "table1", "task", "place", *LAYERS,
+        "gamma",
+    )  # fmt: skip
+    for task, known in tasks.items():
+        found = mixes(chosen, task)
+        for place, rows in found.items():
+            numbers = (f"{number:.2f}" for number in means(rows))
+            yield _row(known["title"], place + _few(rows), *numbers)
+        if not found:
+            yield _row(known["title"], MISSING, "", "", "", "")
+
+
+def _finetuned(chosen: Chosen, tasks: Tasks) -> Iterator[str]:
+    yield from _head(
+        "A biLM fine-tuned for one pass on the task's own text (test score)", "finetuned", "task",
+        "perplexity before", "after", NAMES["glove+elmo"], "with the fine-tuned biLM", "settings",
+    )  # fmt: skip
     for task in ("snli", "ner"):
         tuned = chosen.found.get(f"fine-tuning, {task}")
-        told = f"{tuned['before']:.1f} | {tuned['after']:.1f}" if tuned else f"{MISSING} | "
-        found = [
-            _shown(_values(chosen, "test", _seeds(chosen, task, vectors)))
-            for vectors in ("glove+elmo", f"glove+elmo:{task}")
-        ]
-        yield f"| {task} | {told} | {' | '.join(found)} |"
+        told = (f"{tuned['before']:.1f}", f"{tuned['after']:.1f}") if tuned else (MISSING, "")
+        own = f"glove+elmo:{task}"
+        best = chosen.cell(task, "glove+elmo").settings
+        trials = [best, *(trial[0].settings for trial in chosen.trials(task, "glove+elmo"))]
+        for settings in dict.fromkeys(trials):
+            before, after = (
+                values(chosen, "test", [Cell(task, vectors, settings, seed) for seed in SEEDS])
+                for vectors in ("glove+elmo", own)
+            )
+            if not after and settings != best:
+                continue
+            mark = "best on dev" if settings == best else " ".join(settings)
+            yield _row(tasks[task]["title"], *told, _shown(before), _shown(after), mark)
 
 
 def _senses(chosen: Chosen) -> Iterator[str]:
@@ -218,22 +242,73 @@ def _senses(chosen: Chosen) -> Iterator[str]:
     )
     row = chosen.found.get("senses")
     if not row:
-        yield f"| {MISSING} | | |"
+        yield _row(MISSING, "", "")
         return
     tests = row["tests"]
     for layer, second in tests["senseval2"].items():
         mark = ", chosen" if layer == row["chosen"] else ""
         first = tests["semeval2007"][layer]
-        yield f"| {layer}{mark} | {100 * first['f1']:.1f} | {100 * second['f1']:.1f} |"
+        yield _row(f"{layer}{mark}", f"{100 * first['f1']:.1f}", f"{100 * second['f1']:.1f}")
     yield "\nThe paper, on all of Raganato's sets: first layer 67.4, second 69.0."
 
 
 def _speech(chosen: Chosen) -> Iterator[str]:
     yield from _head("Table 6: parts of speech by layer (accuracy)", "table6", "layer", "test")
     row = chosen.found.get("parts of speech")
-    for found in row["layers"] if row else []:
-        yield f"| {found['layer']} | {100 * found['accuracy']:.1f} |"
-    yield "| missing | |" if not row else "\nThe paper, on the WSJ: first layer 97.3, second 96.8."
+    if not row:
+        yield _row(MISSING, "")
+        return
+    for found in row["layers"]:
+        yield _row(str(found["layer"]), f"{100 * found['accuracy']:.1f}")
+    yield "\nThe paper, on the WSJ: first layer 97.3, second 96.8."
+
+
+def _trials(chosen: Chosen, tasks: Tasks) -> Iterator[str]:
+    yield from _head(
+        "Trials (dev score)", "tune", "task", "vectors", "trials that were run", "dev",
+        "settings that were taken",
+    )  # fmt: skip
+    for task, known in tasks.items():
+        for vectors in ("glove", "glove+elmo"):
+            trials = chosen.trials(task, vectors)
+            run = sum(all(cell.name in chosen.found for cell in cells) for cells in trials)
+            best = chosen.cell(task, vectors).settings
+            dev = next(
+                values(chosen, "dev", cells) for cells in trials if cells[0].settings == best
+            )
+            yield _row(
+                known["title"],
+                NAMES[vectors],
+                f"{run} of {len(trials)}, {len(trials[0])} seed{'s'[: len(trials[0]) > 1]}",
+                f"{statistics.mean(dev):.1f}" if dev else MISSING,
+                f"`{' '.join(best) or 'the recipe'}`",
+            )
+
+
+def _cost(chosen: Chosen, tasks: Tasks, cells: dict[str, list[str]], at_once: int) -> Iterator[str]:
+    shared = f"{at_once} runs shared the GPU" if at_once > 1 else "One run had the GPU to itself"
+    yield from (
+        "## Cost",
+        "",
+        f"{shared}, so an hour of the GPU holds at most {at_once} hours of runs, and a run takes "
+        "longer than alone. A run of two tables is in both rows, and once in the sum.",
+        "",
+    )
+    yield from _columns(
+        "table", "runs that are there", "hours of runs", "of the GPU, at least", "of a CPU"
+    )
+    for row in paper_cost.tables(chosen.found, cells):
+        count = f"{row.there} of {row.asked}" if row.asked else f"{row.there}"
+        hours = (row.gpu + row.cpu, row.gpu / at_once, row.cpu)
+        yield _row(row.name, count, *(f"{number:.2f}" for number in hours))
+    yield ""
+    yield from _columns("a run of Table 1", "vectors", "seconds", "updates", "ms an update")
+    for task, known in tasks.items():
+        for vectors, name in NAMES.items():
+            rows = [chosen.found.get(cell.name) for cell in seeds(chosen, task, vectors)]
+            seconds, updates = paper_cost.runs([row for row in rows if row])
+            each = f"{1000 * sum(seconds) / sum(updates):.0f}" if updates else ""
+            yield _row(known["title"], name, _shown(seconds, 0), _shown(updates, 0), each)
 
 
 def _commands(chosen: Chosen) -> Iterator[str]:
