@@ -59,7 +59,7 @@ def main() -> None:
     parser.add_argument("--precision", choices=["exact", "fast"], default="exact")
     parser.add_argument("--tokens", type=int, nargs="+", default=[10_000, 100_000, 1_000_000])
     parser.add_argument("--rounds", type=int, default=3)
-    parser.add_argument("--token-budget", type=int, default=16384)
+    parser.add_argument("--token-budget", type=int, help="as the device likes it")
     args = parser.parse_args()
     text = list(contestants.real_sentences())
     elmo = load(args)
