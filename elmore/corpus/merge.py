@@ -25,7 +25,7 @@ from elmore.text.vocabulary import ELMO_MARKS, Vocabulary
 SHARD_TOKENS = 1 << 26
 """A shard ends with the part that fills it: 256 MB."""
 
-logger = logging.getLogger(__name__)
+_log = logging.getLogger(__name__)
 
 
 def merge(
@@ -133,7 +133,7 @@ class _Types:
                 f"{most} times); start over with a lower --min-count and --overwrite"
             )
         if frequent < options.vocabulary_size:
-            logger.info(
+            _log.info(
                 "%d words occur often enough, fewer than %d: the vocabulary is all of them",
                 frequent,
                 options.vocabulary_size,

@@ -15,7 +15,7 @@ import zipfile
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from types import TracebackType
+from types import ModuleType, TracebackType
 from typing import IO, Any, Protocol, Self
 
 import h5py
@@ -48,7 +48,7 @@ class Writer(Protocol):
 
 
 def writer_for(path: Path) -> type[Writer]:
-    """Choose by the ending of the name."""
+    """Choose by the ending of the name; refuse what cannot be written here, before it is made."""
     writers: dict[str, type[Writer]] = {
         ".hdf5": HDF5Writer,
         ".h5": HDF5Writer,
@@ -59,7 +59,17 @@ def writer_for(path: Path) -> type[Writer]:
     if path.suffix not in writers:
         endings = ", ".join(writers)
         raise ConfigError(f"{path}: the ending says the format; expected one of {endings}")
+    if path.suffix == ".parquet":
+        _parquet(path)
     return writers[path.suffix]
+
+
+def _parquet(path: Path) -> ModuleType:
+    try:
+        from pyarrow import parquet
+    except ImportError as error:
+        raise DataError(f"{path}: parquet needs pyarrow: pip install 'elmore[embed]'") from error
+    return parquet
 
 
 class _SentenceIndex:
@@ -175,12 +185,6 @@ class ParquetWriter:
     """A row per line: `line`, `tokens`, and `vectors`, or a column for each layer."""
 
     def __init__(self, path: Path, job: Job, *, sentence_index: bool) -> None:
-        try:
-            from pyarrow import parquet
-        except ImportError as error:
-            raise DataError(
-                f"{path}: parquet needs pyarrow: pip install 'elmore[embed]'"
-            ) from error
         self._layout = tables.Layout(
             width=job.width,
             num_layers=job.num_layers if job.layers == "all" and not job.pool else None,
@@ -188,7 +192,9 @@ class ParquetWriter:
             dtype=job.dtype,
         )
         told = {"elmore_format": str(FORMAT)}
-        self._file = parquet.ParquetWriter(path, tables.schema(self._layout).with_metadata(told))
+        self._file = _parquet(path).ParquetWriter(
+            path, tables.schema(self._layout).with_metadata(told)
+        )
         self._rows: list[Row] = []
         self._held = 0
 

@@ -20,7 +20,7 @@ from jaxtyping import Shaped
 from onnx import TensorProto, helper, numpy_helper
 from torch import Tensor
 
-from elmore.model.bilm import BACKWARD, BiLMState
+from elmore.model.bilm import BACKWARD, FORWARD, BiLMState
 from elmore.model.config import BiLMConfig, CharCNNConfig, LSTMConfig
 from elmore.model.lstm_kernels.reference import whole_bias
 from elmore.weights.storage import SCALE
@@ -213,7 +213,7 @@ class Network(_Nodes):
     def _lstm(self, layer: str, driven: str, batch: str) -> str:
         """Read from the first token to the last; `driven` is (T, B, 4H)."""
         direction, number = layer.split("_layers.")
-        state = self._start.of(BACKWARD if direction == "backward" else 0)[int(number)]
+        state = self._start.of(BACKWARD if direction == "backward" else FORWARD)[int(number)]
         starts = []
         for part, value in state._asdict().items():
             row = self._constant(value.numpy(), f"{layer}.start.{part}")  # (1, width)

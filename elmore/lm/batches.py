@@ -17,7 +17,7 @@ from elmore.text.characters import Alphabet
 
 _AT_ONCE = 50_000
 _LENGTHS = (9, 13, 20)  # letters: words up to here are encoded together, or most would be padding
-_SPARE, _ROUND = 1.1, 64
+_SPARE, _ROUND = 1.1, 64  # a room is larger than what was seen, and a multiple
 
 Room = tuple[int, ...]
 """Words of each group of lengths, so that all batches may have one shape."""
@@ -57,9 +57,7 @@ class Batches:
         padding: int | None,
     ) -> None:
         """Take the model's own alphabet, and the character it pads with if it reads any."""
-        self.targets = np.append(
-            targets, ABSENT
-        )  # so that an absent type, -1, has an absent target
+        self.targets = np.append(targets, ABSENT)  # an absent type, -1, has an absent target
         self.padding = padding
         blocks = [
             alphabet.encode(_marked(types[first : first + _AT_ONCE], alphabet, first))

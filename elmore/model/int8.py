@@ -98,6 +98,7 @@ class Int8LSTM(ProjectedLSTM):
             *map(_pointer, (self._bias, cell, hidden)),
             *map(_whole, (len(cell), output.shape[1], len(output))),
             ctypes.c_float(clip),
+            _whole(torch.get_num_threads()),
         )
 
     def _project(self, hidden: Float[Tensor, "H B"], output: Float[Tensor, "B D"]) -> None:
@@ -153,6 +154,7 @@ class Int8Product:
             _pointer(out),
             *map(_whole, out.stride()),
             *map(_whole, (*self.shape, columns.shape[1])),
+            _whole(torch.get_num_threads()),
         )
 
     def rounding(self, columns: Float[Tensor, "X M"]) -> "_Rounding":

@@ -80,6 +80,7 @@ class Engine:
 
     def run(self, kind: Hashable, works: Sequence[list[list[str]]]) -> list[list[Scores]]:
         """Score the texts of all works together; one result for each."""
+        assert kind == SCORE  # the one kind that does not flow
         texts = [words for work in works for words in work]
         found = iter(scoring.score_together(self.embedder.bundle, texts))
         return [list(islice(found, len(work))) for work in works]

@@ -24,6 +24,7 @@ from elmore.train.runs import Checkpoint, Run
 _log = logging.getLogger(__name__)
 
 _MOMENT = 2.0  # seconds
+_SILENCE = 5.0  # seconds without a report, where updates are slow
 _EXPLODED = 3.0  # times the loss of the first updates: training only ever leads away from there
 
 
@@ -116,7 +117,8 @@ class _Drive:
             saves = last or now % (config.save_every or epoch) == 0
             looks = evaluates or saves or now % config.log_every == 0
             # Several processes must agree to stop: they ask each other only when they all look.
-            if not looks and (self.ranks.size > 1 or not asked):
+            silent = time.perf_counter() - begun > _SILENCE
+            if not looks and (self.ranks.size > 1 or not (asked or silent)):
                 continue
             metrics, records = self._look(pending, begun)
             scores, improved = self._evaluate(now) if evaluates else ({}, False)

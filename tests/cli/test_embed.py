@@ -270,6 +270,15 @@ def test_a_token_of_ten_megabytes_and_control_characters_are_words_like_others(t
     assert np.load(tmp_path / "o.npz")["0"].shape == (3, 8)
 
 
+def test_a_missing_package_is_named_before_the_text_is_read(tmp_path, text, model, monkeypatch):
+    monkeypatch.setitem(sys.modules, "pyarrow", None)
+    begin = mock.Mock(side_effect=AssertionError("it began to embed"))
+    monkeypatch.setattr("elmore.embed.job.results", begin)
+    sentence = refused(text, "-o", tmp_path / "out.parquet", model=model)
+    assert "parquet needs pyarrow: pip install 'elmore[embed]'" in sentence
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["text.txt"]
+
+
 def test_an_output_that_exists_is_left_alone_unless_told(tmp_path, text, model):
     out = tmp_path / "out.npz"
     out.write_text("dear to somebody")

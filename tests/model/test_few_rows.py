@@ -129,3 +129,30 @@ def test_more_rows_double_precision_and_strided_weights_are_for_others():
     wide = LSTMState(torch.zeros(2, 1025), torch.zeros(2, 6))
     mask = torch.ones(2, 3, dtype=torch.bool)
     assert not few_rows.can_run(torch.randn(2, 3, 1025), mask, wide, layer(6, 1025))
+
+
+@pytest.mark.parametrize("sizes", [(5, 6, 0), (0, 6, 5), (5, 0, 0)])
+def test_a_sum_of_nothing_is_zero(sizes):
+    input_width, cells, width = sizes
+    weights = LSTMWeights(
+        torch.ones(4 * cells, input_width),
+        torch.ones(4 * cells, width),
+        torch.ones(4 * cells),
+        torch.ones(width, cells),
+    )
+    state = LSTMState(torch.ones(2, width), torch.ones(2, cells))
+    given = torch.ones(2, 3, input_width), torch.ones(2, 3, dtype=torch.bool), state, weights
+    assert not few_rows.can_run(*given)  # which would leave what there is in memory
+    found, expected = in_c.run(*given, **how()), reference.run(*given, **how())
+    assert_close(found, expected)
+
+
+def test_whoever_does_not_read_may_lie_anywhere_in_memory():
+    weights, inputs = layer(6, 5), torch.randn(3, 4, 5)
+    state = LSTMState(torch.zeros(3, 5), torch.zeros(3, 6))
+    mask = torch.rand(8, 6).gt(0.5)[::2, ::2].T
+    assert not mask.is_contiguous()
+    found, expected = (
+        kernel.run(inputs, mask, state, weights, **how()) for kernel in (few_rows, reference)
+    )
+    assert_close(found, expected, rtol=0, atol=1e-5)

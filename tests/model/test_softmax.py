@@ -10,9 +10,9 @@ from torch.testing import assert_close
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from elmore.errors import ConfigError
-from elmore.model import sampling
-from elmore.model import softmax as softmaxes
-from elmore.model.softmax import AdaptiveSoftmax, Softmax, SoftmaxConfig, build, log_sum_others
+from elmore.model import log_sum, sampling
+from elmore.model.log_sum import log_sum_others
+from elmore.model.softmax import AdaptiveSoftmax, Softmax, SoftmaxConfig, build
 
 EXACT = {"rtol": 1e-12, "atol": 1e-12}
 
@@ -429,12 +429,12 @@ def test_adaptive_takes_the_places_of_rare_words_from_those_who_know_them():
 def test_words_that_are_added_for_evenness_are_never_counted():
     states, rows = torch.randn(7, 4), torch.randn(10, 4)
     offsets, words, targets = torch.randn(10), torch.arange(10), torch.arange(7)
-    evened = softmaxes._evened(rows, offsets, words)
+    evened = log_sum._evened(rows, offsets, words)
     assert [len(each) for each in evened] == [64, 64, 64]
-    plain = softmaxes.log_sum_others(states, rows, offsets, words, targets, chunk=1000)
-    even = softmaxes.log_sum_others(states, *evened, targets, chunk=1000)
+    plain = log_sum_others(states, rows, offsets, words, targets, chunk=1000)
+    even = log_sum_others(states, *evened, targets, chunk=1000)
     assert_close(even, plain)
-    assert softmaxes._evened(*evened)[0] is evened[0]
+    assert log_sum._evened(*evened)[0] is evened[0]
 
 
 def test_adaptive_words_are_those_of_the_equation():

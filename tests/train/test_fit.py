@@ -1,6 +1,7 @@
 """How the loop is driven: when it looks, what it keeps, why it stops, how it goes on."""
 
 import json
+import math
 import os
 import signal
 import time
@@ -18,6 +19,11 @@ from elmore.train.runs import Run
 from tests.train.toy import Line, Toy
 
 CPU = torch.device("cpu")
+
+
+@pytest.fixture(autouse=True)
+def _patient(monkeypatch):
+    monkeypatch.setattr(fits, "_SILENCE", math.inf)  # for this machine may be paused
 
 
 def fitted(folder, toy: Toy | None = None, *, resume: bool = False, **config) -> list[Report]:
@@ -43,6 +49,15 @@ def test_it_looks_when_it_is_to_and_at_the_end(tmp_path):
     written = {line["step"]: line["valid_score"] for line in lines(tmp_path) if len(line) > 5}
     assert written == {4: 3.0, 8: 2.0, 11: 4.0}
     assert {report.num_steps for report in reports} == {11}
+
+
+def test_slow_updates_are_told_of_one_by_one(tmp_path, monkeypatch):
+    monkeypatch.setattr(fits, "_SILENCE", 0.0)
+    reports = fitted(tmp_path, steps=5, log_every=100)
+    assert [report.step for report in reports] == [1, 2, 3, 4, 5]
+    assert [report.metrics["loss"] for report in reports] == [
+        line["loss"] for line in lines(tmp_path)
+    ]
 
 
 def test_zero_is_once_an_epoch(tmp_path):

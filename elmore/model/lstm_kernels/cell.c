@@ -13,10 +13,10 @@ enum { TOGETHER = 64 };
 
 void cell_step(const float *restrict gates, const float *restrict driven, int64_t d_g, int64_t d_b,
                const float *restrict bias, float *restrict cells, float *restrict shown,
-               int64_t num_cells, int64_t num_columns, float clip) {
+               int64_t num_cells, int64_t num_columns, float clip, int64_t threads) {
     /* Where there are few columns, several cells are taken together: units are wide. */
     const int64_t rows = num_columns < TOGETHER ? TOGETHER / num_columns : 1;
-#pragma omp parallel for schedule(static)
+#pragma omp parallel for schedule(static) num_threads(threads)
     for (int64_t h = 0; h < num_cells; h += rows)
         for (int64_t begin = 0; begin < num_columns; begin += TOGETHER) {
             const int64_t left = num_columns - begin, here = left < TOGETHER ? left : TOGETHER;

@@ -39,12 +39,14 @@ def can_run(
     weights: LSTMWeights,
 ) -> bool:
     """Tell whether these are few rows, and such as C can read."""
+    given = [weight for weight in weights if weight is not None]
     matrices = [m for m in (weights.recurrent, weights.projection) if m is not None]
     return (
         1 <= len(inputs) <= MOST_ROWS
         and state.output.shape[1] <= _WIDEST
+        and all(weight.numel() for weight in given)  # a sum of nothing is left unwritten there
         and all(matrix.is_contiguous() for matrix in matrices)
-        and can_be_read(inputs, *state, *(w for w in weights if w is not None))
+        and can_be_read(inputs, *state, *given)
         and mask.is_cpu
         and _library() is not None
     )
@@ -66,8 +68,8 @@ def run(
     num_rows, num_steps = mask.shape
     last, cells = (part.clone(memory_format=torch.contiguous_format) for part in state)
     outputs = inputs.new_empty(num_steps, *last.shape)
-    gates, shown = inputs.new_empty(num_rows, weights.recurrent.shape[0]), torch.empty_like(cells)
-    shown.zero_()
+    gates = inputs.new_empty(num_rows, len(weights.recurrent))
+    shown = torch.zeros_like(cells)  # who does not read is multiplied too
     bias = whole_bias(weights.bias, forget_bias)
     busy = mask.T.contiguous()
     clips = (math.inf if clip is None else clip for clip in (cell_clip, output_clip))
@@ -91,6 +93,7 @@ def multiply(
     weight: Float[Tensor, "M K"], rows: Float[Tensor, "B K"], out: Float[Tensor, "M B"]
 ) -> None:
     """Multiply, where rows are not too wide and all but `out` lie row by row."""
+    assert 1 <= rows.shape[1] <= _WIDEST  # others would be wrong without a word
     _call("few_rows", weight, rows, out, numbers=(*out.stride(), *weight.shape, len(rows)))
 
 

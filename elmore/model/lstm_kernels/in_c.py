@@ -10,6 +10,7 @@ import math
 from pathlib import Path
 from typing import Any
 
+import torch
 from jaxtyping import Bool, Float
 from torch import Tensor
 
@@ -52,6 +53,7 @@ def step(
         pointer(hidden.data_ptr()),
         *map(whole, cell.shape),
         ctypes.c_float(math.inf if cell_clip is None else cell_clip),
+        whole(torch.get_num_threads()),  # torch may have another OpenMP, whose number ours is not
     )
 
 

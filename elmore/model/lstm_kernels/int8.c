@@ -166,9 +166,9 @@ static inline void multiply_block(const int8_t *w, const float *scale, const int
 /* y[r][b] stands at y + r * y_r + b * y_b; q and s have room for the columns with what pads them. */
 void int8_multiply(const int8_t *w, const float *scale, const float *x, int64_t x_k, int64_t x_b,
                    int8_t *q, float *s, float *y, int64_t y_r, int64_t y_b, int64_t rows,
-                   int64_t width, int64_t columns) {
+                   int64_t width, int64_t columns, int64_t threads) {
     const int64_t fours = (width + 3) / 4;
-#pragma omp parallel
+#pragma omp parallel num_threads(threads)
     {
         round_columns(x, x_k, x_b, width, columns, q, s);
 #pragma omp for schedule(static)
@@ -196,9 +196,9 @@ void int8_multiply(const int8_t *w, const float *scale, const float *x, int64_t 
 void int8_step(const int8_t *w, const float *scale, const float *x, int64_t x_k, int64_t x_b,
                int8_t *q, float *s, const float *driven, int64_t d_g, int64_t d_b,
                const float *bias, float *cells, float *shown, int64_t num_cells, int64_t width,
-               int64_t columns, float clip) {
+               int64_t columns, float clip, int64_t threads) {
     const int64_t fours = (width + 3) / 4;
-#pragma omp parallel
+#pragma omp parallel num_threads(threads)
     {
         round_columns(x, x_k, x_b, width, columns, q, s);
 #pragma omp for schedule(static)

@@ -76,6 +76,14 @@ class Marks(NamedTuple):
     alone: list[int]
     """Of mentions of this one token."""
 
+    def written(self) -> list[str]:
+        """Give them as they stand in a file."""
+        return [
+            *(f"{entity})" for entity in self.closing),
+            *(f"({entity}" for entity in self.opening),
+            *(f"({entity})" for entity in self.alone),
+        ]
+
 
 def marks(document: Document) -> list[list[Marks]]:
     """Give the brackets of a document, for each token of each sentence."""

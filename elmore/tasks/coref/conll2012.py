@@ -8,7 +8,7 @@ import re
 from collections.abc import Iterable, Iterator
 
 from elmore.errors import DataError
-from elmore.tasks.coref.brackets import Brackets, Marks, Unbalanced, marks
+from elmore.tasks.coref.brackets import Brackets, Unbalanced, marks
 from elmore.tasks.coref.document import Assembly, Block, Document
 
 BEGIN = "#begin document"
@@ -47,9 +47,8 @@ def _begun(where: str, line: str) -> Assembly:
 
 
 def _row(where: str, line: str, rows: list[tuple[str, list[str]]]) -> tuple[str, list[str]]:
-    fields = re.split(
-        "[ \t]+", line.strip(" \t")
-    )  # not `split()`: a word may hold a no-break space
+    # Not `split()`: a no-break space may be part of a token.
+    fields = re.split("[ \t]+", line.strip(" \t"))
     if len(fields) < _MIN_COLUMNS:
         raise DataError(
             f"{where}: a line of CoNLL-2012 has {_MIN_COLUMNS} columns or more, found "
@@ -108,17 +107,10 @@ def lines(documents: Iterable[Document]) -> Iterator[str]:
                         "have blanks between them; write CoNLL-U instead"
                     )
                 before = [name, str(document.part), str(place), word, "-", "*", "-", "-", "-"]
-                yield "\t".join([*before, _joined(speaker), "*", _entity(here)])
+                yield "\t".join([*before, _joined(speaker), "*", "|".join(here.written()) or "-"])
             yield ""
         yield "#end document"
 
 
 def _joined(name: str) -> str:
     return re.sub("[ \t\n]+", "_", name) or "-"
-
-
-def _entity(here: Marks) -> str:
-    found = [f"{entity})" for entity in here.closing]
-    found += [f"({entity}" for entity in here.opening]
-    found += [f"({entity})" for entity in here.alone]
-    return "|".join(found) or "-"

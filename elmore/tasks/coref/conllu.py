@@ -130,7 +130,5 @@ def lines(documents: Iterable[Document]) -> Iterator[str]:
 
 
 def _entity(here: Marks) -> str:
-    found = [f"{entity})" for entity in here.closing]
-    found += [f"({entity}" for entity in here.opening]
-    found += [f"({entity})" for entity in here.alone]
-    return f"Entity={''.join(found)}" if found else "_"
+    found = "".join(here.written())
+    return f"Entity={found}" if found else "_"

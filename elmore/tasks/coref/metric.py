@@ -18,6 +18,7 @@ from typing import NamedTuple
 import numpy as np
 
 from elmore.tasks.coref.assignment import best_pairs
+from elmore.tasks.tally import percent
 
 Clusters = Sequence[Sequence[Hashable]]
 
@@ -37,12 +38,12 @@ class Counted(NamedTuple):
     @property
     def recall(self) -> float:
         """In percent; 0 where there is nothing."""
-        return _percent(self.true_right, self.true)
+        return percent(self.true_right, self.true)
 
     @property
     def precision(self) -> float:
         """In percent; 0 where there is nothing."""
-        return _percent(self.found_right, self.found)
+        return percent(self.found_right, self.found)
 
     @property
     def f1(self) -> float:
@@ -127,7 +128,3 @@ def _shares(clusters: Clusters, others: Clusters) -> tuple[float, int]:
         right += sum(count * count for count in together.values()) / len(cluster)
         total += len(cluster)
     return right, total
-
-
-def _percent(part: float, whole: float) -> float:
-    return 100 * part / whole if whole else 0.0

@@ -11,7 +11,7 @@ import torch
 from jaxtyping import Bool, Float
 from torch import Tensor, nn
 
-from elmore.tasks.layers.attention import masked_softmax
+from elmore.tasks.layers.attention import lowered, masked_softmax
 
 
 class Trilinear(nn.Module):
@@ -54,7 +54,7 @@ class BiAttention(nn.Module):
         scores = self.scores(passage, question)
         asked = question_mask[:, None, :].expand_as(scores)
         attended = masked_softmax(scores, asked).to(question.dtype) @ question  # (B, T, D)
-        best = scores.masked_fill(~asked, -1e4 if scores.element_size() == 2 else -1e30).amax(dim=2)
+        best = lowered(scores, asked).amax(dim=2)
         shares = masked_softmax(best, passage_mask).to(passage.dtype)
         whole = shares[:, None, :] @ passage  # (B, 1, D)
         return torch.cat([passage, attended, passage * attended, whole * attended], dim=-1)

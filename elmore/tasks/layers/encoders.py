@@ -22,7 +22,7 @@ class VariationalDropout(nn.Module):
     def __init__(self, rate: float) -> None:
         super().__init__()
         if not 0 <= rate < 1:
-            raise ValueError(f"a dropout rate lies between 0 and 1, found {rate}")
+            raise ValueError(f"a dropout rate must be from 0 to below 1, found {rate}")
         self.rate = rate
 
     def forward(self, x: Float[Tensor, "B T D"]) -> Float[Tensor, "B T D"]:

@@ -6,12 +6,12 @@ R-A1 is an argument of its own, and V, the predicate, is none.
 """
 
 import re
-from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from elmore.tasks.bio import spans
 from elmore.tasks.srl.data import Frame
+from elmore.tasks.tally import Tally
 
 Argument = tuple[str, tuple[tuple[int, int], ...]]
 """A label and its parts: first token and the one after the last."""
@@ -37,32 +37,6 @@ def arguments(tags: Sequence[str]) -> set[Argument]:
     return {(kind, tuple(parts)) for kind, parts in found if kind != "V"}
 
 
-class _Tally:
-    """What was true, guessed and right, by kind."""
-
-    def __init__(self) -> None:
-        self.true: Counter[str] = Counter()
-        self.guessed: Counter[str] = Counter()
-        self.right: Counter[str] = Counter()
-
-    def add(self, true: set[tuple], guessed: set[tuple]) -> None:
-        """Count things whose kind stands first in them."""
-        for counter, some in (
-            (self.true, true),
-            (self.guessed, guessed),
-            (self.right, true & guessed),
-        ):
-            counter.update(item[0] for item in some)
-
-    def f1(self, chosen: Callable[[str], bool] = lambda kind: True) -> float:
-        """Give the harmonic mean of precision and recall over some kinds."""
-        right, guessed, true = (
-            sum(number for kind, number in counter.items() if chosen(kind))
-            for counter in (self.right, self.guessed, self.true)
-        )
-        return _percent(2 * right, guessed + true)
-
-
 def score(
     gold: Sequence[Sequence[Frame]], predicted: Sequence[Sequence[Mapping[str, Any]]]
 ) -> dict[str, float]:
@@ -73,7 +47,7 @@ def score(
     is about which tokens are predicates; `end_to_end_f1` about arguments of predicates that had to
     be found, those of a wrong one counting as wrong.
     """
-    roles, whole, predicates = _Tally(), _Tally(), _Tally()
+    roles, whole, predicates = Tally(), Tally(), Tally()
     for truth, guess in zip(gold, predicted, strict=True):
         given = {frame["predicate"]: frame["tags"] for frame in guess if frame["given"]}
         found = {frame["predicate"]: frame["tags"] for frame in guess if frame["found"]}
@@ -85,20 +59,10 @@ def score(
             {(*item, place) for place, tags in found.items() for item in arguments(tags)},
         )
         predicates.add({("V", place) for place in true}, {("V", place) for place in found})
-    right = roles.right.total()
-    scores = {
-        "f1": roles.f1(),
-        "precision": _percent(right, roles.guessed.total()),
-        "recall": _percent(right, roles.true.total()),
-    }
-    kinds = sorted(roles.true | roles.guessed)
-    for kind in filter(_NUMBERED.fullmatch, kinds):
+    scores = roles.scores()
+    for kind in filter(_NUMBERED.fullmatch, roles.kinds):
         scores[f"f1_{kind}"] = roles.f1(kind.__eq__)
     for name, chosen in _GROUPS.items():
-        if any(map(chosen, kinds)):
+        if any(map(chosen, roles.kinds)):
             scores[f"f1_{name}"] = roles.f1(chosen)
     return scores | {"predicate_f1": predicates.f1(), "end_to_end_f1": whole.f1()}
-
-
-def _percent(part: int, whole: int) -> float:
-    return 100 * part / whole if whole else 0.0

@@ -48,7 +48,7 @@ class BCNConfig:
             *self.maxout_dropouts,
         )
         if not all(0 <= rate < 1 for rate in dropouts):
-            raise ConfigError(f"model: a dropout lies from 0 to below 1, found {dropouts}")
+            raise ConfigError(f"model: each dropout must be from 0 to below 1, found {dropouts}")
         if min(self.hidden_dim, self.pool_size, *self.maxout_dims) < 1:
             raise ConfigError(
                 "model.hidden_dim, model.pool_size and model.maxout_dims must be at least 1, found "

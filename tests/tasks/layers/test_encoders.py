@@ -26,7 +26,7 @@ def test_without_training_or_rate_nothing_is_dropped(dropout):
 
 @pytest.mark.parametrize("rate", [-0.1, 1.0])
 def test_an_impossible_rate_is_refused(rate):
-    with pytest.raises(ValueError, match="between 0 and 1"):
+    with pytest.raises(ValueError, match="must be from 0 to below 1"):
         VariationalDropout(rate)
 
 

@@ -101,7 +101,7 @@ def test_all_in_bf16_stays_there():
     [
         ({"hidden_dim": 0}, "model.hidden_dim, model.pool_size and model.maxout_dims"),
         ({"maxout_dims": (1, 0)}, "model.maxout_dims must be at least 1"),
-        ({"dropout": 1.0}, "a dropout lies from 0 to below 1"),
+        ({"dropout": 1.0}, "each dropout must be from 0 to below 1"),
         ({"maxout_dims": (5,)}, "as many as model.maxout_dims, found 2 and 1"),
     ],
 )
