@@ -99,15 +99,28 @@ class Tally:
 
     def __init__(self) -> None:
         self.seconds: list[float] = []
+        self.asked: list[Request] = []  # for each of the seconds
         self.tokens = 0
         self.statuses: Counter[str] = Counter()
 
-    def add(self, status: str, seconds: float, tokens: int) -> None:
+    def add(self, status: str, seconds: float, request: Request) -> None:
         """Count one."""
         self.statuses[status] += 1
         if status == "200":
             self.seconds.append(seconds)
-            self.tokens += tokens
+            self.asked.append(request)
+            self.tokens += request.tokens
+
+    def times_as_long(self, alone: "Tally") -> list[float]:
+        """Give how many times as long each took as the same request did alone, in order."""
+        before: dict[Request, list[float]] = {}
+        for request, seconds in zip(alone.asked, alone.seconds, strict=True):
+            before.setdefault(request, []).append(seconds)
+        return sorted(
+            seconds / statistics.median(before[request])
+            for request, seconds in zip(self.asked, self.seconds, strict=True)
+            if request in before
+        )
 
     def summary(self, wall: float, cpu: float) -> dict[str, Any]:
         """Give the numbers of so many seconds."""
@@ -142,7 +155,7 @@ class Connection:
         except (OSError, asyncio.IncompleteReadError) as error:
             status = type(error).__name__
             self.close()
-        tally.add(status, time.perf_counter() - start, request.tokens)
+        tally.add(status, time.perf_counter() - start, request)
         return status
 
     async def _ask(self, request: Request) -> str:
@@ -255,15 +268,16 @@ def measure(args: argparse.Namespace, texts: list[str], place: Path) -> dict[str
         run = lambda work: asyncio.run(watched(server, work))  # noqa: E731
         run(closed_loop(server.port, requests, args.clients))  # each once: now it knows the words
         some = for_seconds(requests, args.seconds / 10)
-        _, alone, _ = run(closed_loop(server.port, some, 1))
+        by_itself, alone, _ = run(closed_loop(server.port, some, 1))
         some = for_seconds(requests, args.seconds)
         _, loaded, samples = run(closed_loop(server.port, some, args.clients))
         rate = max(0.5, loaded["requests a second"] / 2)
-        _, half, _ = run(by_chance(server.port, requests, rate, args.seconds / 5))
+        beside, half, _ = run(by_chance(server.port, requests, rate, args.seconds / 5))
     finally:
         code = server.stop()
     rates.append(bulk(texts, model, args.precision, place))
     bulk_rate = statistics.mean(rate for rate, _ in rates)
+    slowed = beside.times_as_long(by_itself) or [float("nan")]
     return {
         "date": time.strftime("%Y-%m-%d"),
         "machine": f"{os.cpu_count()} cores, {platform.machine()}",
@@ -279,6 +293,7 @@ def measure(args: argparse.Namespace, texts: list[str], place: Path) -> dict[str
         "loaded": loaded,
         "half": half,
         "half p99 / alone p50": half["p99 ms"] / alone["p50 ms"],
+        "half / alone, of each, p99": slowed[min(len(slowed) - 1, int(0.99 * len(slowed)))],
         "megabytes": samples,
         "exit": code,
     }
@@ -317,7 +332,9 @@ def page(found: dict[str, Any]) -> str:
             f"CPU-second: the server reaches {found['share of bulk']:.0%} (floor {FLOOR:.0%}). "
             "Both read the same texts, and have met all their words before.",
             f"- p99 at half load is {found['half p99 / alone p50']:.1f} times the latency of one "
-            f"client alone (ceiling {TIMES}).",
+            f"client alone (ceiling {TIMES}); texts are long and short, and against what it took "
+            f"alone itself the slowest hundredth took {found['half / alone, of each, p99']:.1f} "
+            "times as long or more.",
             f"- Memory: {early:.0f} MB in the second fifth of the load, {late:.0f} MB in the last, "
             f"{max(memory):.0f} MB at most.",
             f"- SIGTERM: exit {found['exit']}.",
