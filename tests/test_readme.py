@@ -94,11 +94,12 @@ def dots(picture: Path) -> list[tuple[float, float]]:
 
 
 def test_scores_with_a_deviation_stand_in_the_results():
-    results = [ROOT / "docs/results.md", *(ROOT / "benchmarks/results").glob("*.md")]
-    measured = "".join(path.read_text(encoding="utf-8") for path in results)
-    told = re.findall(r"\d+\.\d ± \d+\.\d", README)
-    assert len(told) >= 12
-    assert [score for score in told if score not in measured] == []
+    measured = (ROOT / "docs/results.md").read_text(encoding="utf-8").splitlines()
+    told = [re.findall(r"\d+\.\d ± \d+\.\d", line) for line in README.splitlines()]
+    told = [scores for scores in told if scores]
+    assert len(told) >= 6
+    for scores in told:  # of one task, so they stand in one line there, too
+        assert any(all(score in line for score in scores) for line in measured), scores
 
 
 def test_every_file_of_the_tree_in_the_readme_exists():
