@@ -102,7 +102,7 @@ def test_scores_with_a_deviation_stand_in_the_results():
 
 
 def test_every_file_of_the_tree_in_the_readme_exists():
-    tree = re.search(r"```\nelmore/\n(.*?)```", README, flags=re.DOTALL)
+    tree = re.search(r"```text\nelmore/\n(.*?)```", README, flags=re.DOTALL)
     assert tree
     names = re.findall(r"^  (\S+?)/? {2,}", tree[1], flags=re.MULTILINE)
     assert len(names) > 5
