@@ -42,7 +42,7 @@ def run(block: str) -> None:
     for name in OF_EXTRAS:
         if re.search(rf"^(import|from) {name}\b", block, flags=re.MULTILINE):
             pytest.importorskip(name, reason=f"`make test-integrations` installs {name}")
-    exec(compile(block, "a block of the docs", "exec"), {})
+    exec(compile(block, "a block of the docs", "exec"), {"__name__": "__main__"})
 
 
 def commands(page: Path, label: str = "sh") -> list[str]:
