@@ -5,6 +5,7 @@ The site itself is built by `make docs`; here its pages are read as files, witho
 
 import ast
 import re
+import runpy
 import textwrap
 import tomllib
 from pathlib import Path
@@ -164,6 +165,26 @@ def test_a_command_that_is_not_run_could_be(page):
 def test_a_command_that_could_not_be_run_is_found(line, why):
     (found,) = shell.refused(f"ELMORE_DATA=x elmore models && {line}  # a note")
     assert why in found
+
+
+def test_every_picture_is_made_by_a_script():
+    """Each is named in a script, or made by one that names the rest of it."""
+    scripts = [*(DOCS / "figures").glob("*.py"), ROOT / "benchmarks/paper_figures.py"]
+    source = "".join(script.read_text("utf-8") for script in scripts)
+    pictures = [path for path in (DOCS / "figures").iterdir() if path.suffix in (".svg", ".png")]
+    assert len(pictures) > 9
+    for picture in pictures:
+        word = picture.stem.removeprefix("uses_")
+        assert picture.name in source or f'"{word}"' in source, picture.name
+
+
+@pytest.mark.parametrize("name", ["head", "context"])
+def test_the_script_of_the_results_has_commands_that_are_there(name):
+    script = runpy.run_path(str(DOCS / "figures/uses.py"))
+    found = script["commands"](name, Path("data"), Path("out"))
+    assert found
+    for command in found:
+        assert shell.parsed(*command).code == 0, command
 
 
 def test_commands_stand_in_fences():
