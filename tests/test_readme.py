@@ -4,6 +4,7 @@ import json
 import re
 import subprocess
 import sys
+import tomllib
 from pathlib import Path
 
 import pytest
@@ -99,6 +100,15 @@ def test_scores_with_a_deviation_stand_in_the_results():
     told = re.findall(r"\d+\.\d ± \d+\.\d", README)
     assert len(told) >= 12
     assert [score for score in told if score not in measured] == []
+
+
+def test_the_citation_is_under_the_licence_of_the_software():
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    software, model = project["license"].split(" AND ")
+    citation = (ROOT / "CITATION.cff").read_text(encoding="utf-8")
+    (line,) = re.findall(r"^license: .*$", citation, flags=re.MULTILINE)
+    assert line.startswith(f"license: {software} ")
+    assert model in line
 
 
 def test_every_file_of_the_tree_in_the_readme_exists():
