@@ -5,7 +5,12 @@ from pathlib import Path
 
 import pytest
 
-INTEGRATIONS = Path(__file__).parent.parent / "docs/integrations"
+DOCS = Path(__file__).parent.parent / "docs"
+INTEGRATIONS = DOCS / "integrations"
+GUIDES = [  # whose commands tests/test_guides.py runs
+    *sorted((DOCS / "guides").glob("*.md")),
+    *(DOCS / f"{name}.md" for name in ("embed", "neighbors", "seeing", "tasks", "train")),
+]
 PAGES = {  # of integrations, and how to know their blocks on the first page
     "flair.md": ("integrations.flair",),
     "huggingface.md": ("integrations.huggingface", "integrations.sentence_transformers"),
@@ -37,10 +42,11 @@ def run(block: str) -> None:
     for name in OF_EXTRAS:
         if re.search(rf"^(import|from) {name}\b", block, flags=re.MULTILINE):
             pytest.importorskip(name, reason=f"`make test-integrations` installs {name}")
-    exec(compile(block, "a block of the docs", "exec"), {})
+    exec(compile(block, "a block of the docs", "exec"), {"__name__": "__main__"})
 
 
-def commands(page: Path) -> list[str]:
-    """The lines of the `sh` blocks of a page, in order."""
-    found = re.findall(r"```sh\n(.*?)```", page.read_text(encoding="utf-8"), flags=re.DOTALL)
-    return "".join(found).splitlines()
+def commands(page: Path, label: str = "sh") -> list[str]:
+    """The commands in the `sh` blocks of a page, in order, each on one line."""
+    text = page.read_text(encoding="utf-8").replace("\\\n", " ")
+    found = re.findall(rf"```{label}\n(.*?)```", text, flags=re.DOTALL)
+    return [line for line in "".join(found).splitlines() if line.strip()]

@@ -5,6 +5,7 @@ The site itself is built by `make docs`; here its pages are read as files, witho
 
 import ast
 import re
+import runpy
 import textwrap
 import tomllib
 from pathlib import Path
@@ -12,12 +13,17 @@ from pathlib import Path
 import pytest
 
 import elmore
+from tests import documented, shell
 
 ROOT = Path(__file__).parent.parent
 DOCS = ROOT / "docs"
 PAGES = sorted(DOCS.rglob("*.md"))
 READ = [*PAGES, ROOT / "README.md", ROOT / "CONTRIBUTING.md"]
-WITH_COMMANDS = (DOCS / "serve.md", DOCS / "integrations/index.md")  # which a test of theirs runs
+FENCED = [*READ, ROOT / "SECURITY.md", ROOT / "elmore/weights/bundled/README.md"]
+WITH_COMMANDS = [
+    DOCS / name for name in ("serve.md", "integrations/index.md", "integrations/onnx.md")
+]
+SPARK = 'py title="on Spark, which no test here starts"'
 QUOTE = re.compile(r'^```py title="(\S+): (\S+)"\n(.*?)^```$', re.DOTALL | re.MULTILINE)
 QUOTES = QUOTE.findall((DOCS / "how-it-works.md").read_text("utf-8"))
 
@@ -110,12 +116,77 @@ def test_the_reference_has_every_public_name():
 
 
 def test_code_stands_in_fences_that_a_test_reads():
-    """`python` runs everywhere; `sh` where a test has the files; `py` is quoted, or of the past."""
-    for page in PAGES:
-        fences = set(re.findall(r"^```(\w+)", page.read_text("utf-8"), flags=re.MULTILINE))
-        known = {"python", "ini"}
-        if page.parent.name in ("guides", "migrate") or page in WITH_COMMANDS:
+    """`python` runs everywhere; `sh` where a test has the files; `py` is quoted, or of the past.
+
+    `console` is only read, below; `text` is what is printed, and trees.
+    """
+    for page in FENCED:
+        known = {"python", "ini", "console", "text"}
+        if page.parent.name == "migrate" or page in (*documented.GUIDES, *WITH_COMMANDS):
             known |= {"sh"}
         if page.parent.name == "migrate" or page.name == "how-it-works.md":
             known |= {"py"}
-        assert fences <= known, page
+        assert {label for label, _ in fences(page) if label != SPARK} <= known, page
+
+
+def fences(page: Path) -> list[tuple[str, str]]:
+    """The label and the lines of each fence of a page."""
+    text = page.read_text("utf-8")
+    found = re.findall(r"^ *```([^`\n]*)\n(.*?)^ *```$", text, re.DOTALL | re.MULTILINE)
+    assert 2 * len(found) == len(re.findall(r"^ *```", text, re.MULTILINE)), page
+    return [(label if label == SPARK else label.partition(" ")[0], block) for label, block in found]
+
+
+def test_code_that_is_for_spark_alone_is_python():
+    (block,) = [block for page in PAGES for label, block in fences(page) if label == SPARK]
+    compile(block, "a block of the docs", "exec")
+
+
+@pytest.mark.parametrize("page", FENCED, ids=lambda page: str(page.relative_to(ROOT)))
+def test_a_command_that_is_not_run_could_be(page):
+    for line in documented.commands(page, "console"):
+        assert shell.refused(line) == [], line
+
+
+@pytest.mark.parametrize(
+    ("line", "why"),
+    [
+        ("elmore sing", "No such command"),
+        ("elmore embed text.txt --loudly", "No such option"),
+        ("elmore embed text.txt --dtype float8", "Invalid value"),
+        ("cat text.txt | elmore convert > out.txt", "Missing argument"),
+        ("torchrun --nproc-per-node 2 -m elmore pretrain tiny", "Missing argument"),
+        ("python benchmarks/gone.py", "there is no benchmarks/gone.py"),
+        ("python benchmarks/paper.py table1 R.json --fast", "has no ['--fast']"),
+        ("make a-wish", "make has no"),
+        ("emacs", "what is emacs?"),
+    ],
+)
+def test_a_command_that_could_not_be_run_is_found(line, why):
+    (found,) = shell.refused(f"ELMORE_DATA=x elmore models && {line}  # a note")
+    assert why in found
+
+
+def test_every_picture_is_made_by_a_script():
+    """Each is named in a script, or made by one that names the rest of it."""
+    scripts = [*(DOCS / "figures").glob("*.py"), ROOT / "benchmarks/paper_figures.py"]
+    source = "".join(script.read_text("utf-8") for script in scripts)
+    pictures = [path for path in (DOCS / "figures").iterdir() if path.suffix in (".svg", ".png")]
+    assert len(pictures) > 9
+    for picture in pictures:
+        word = picture.stem.removeprefix("uses_")
+        assert picture.name in source or f'"{word}"' in source, picture.name
+
+
+@pytest.mark.parametrize("name", ["head", "context"])
+def test_the_script_of_the_results_has_commands_that_are_there(name):
+    script = runpy.run_path(str(DOCS / "figures/uses.py"))
+    found = script["commands"](name, Path("data"), Path("out"))
+    assert found
+    for command in found:
+        assert shell.parsed(*command).code == 0, command
+
+
+def test_commands_stand_in_fences():
+    for page in FENCED:
+        assert not re.findall(r"^ +(?:elmore|python|pip|make) .*", prose(page), re.MULTILINE), page

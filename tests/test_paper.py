@@ -159,6 +159,21 @@ def test_figures_are_drawn_of_what_is_there_and_are_the_same_twice(asked, printe
     assert all(some[name] != none[name] for name in some)
 
 
+def test_the_figures_of_the_docs_are_drawn_from_the_kept_results(printed, tmp_path):
+    pytest.importorskip("matplotlib", reason="pip install 'elmore[viz]' has matplotlib")
+    printed("figures", str(RESULTS.with_suffix(".json")), str(tmp_path))
+    drawn = sorted(tmp_path.iterdir())
+    assert len(drawn) == 3
+    for path in drawn:
+        kept = coordinates(ROOT / "docs/figures" / path.name)
+        assert coordinates(path) == pytest.approx(kept, abs=0.5), path.name
+
+
+def coordinates(picture: Path) -> list[float]:
+    """All places in a drawing; machines round differently."""
+    return [float(found) for found in re.findall(r"-?\d+\.\d+", picture.read_text("utf-8"))]
+
+
 def test_figures_want_a_folder(printed, tmp_path, capsys):
     with pytest.raises(SystemExit):
         printed("figures", str(tmp_path / "none.json"))

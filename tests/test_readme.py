@@ -4,6 +4,7 @@ import json
 import re
 import subprocess
 import sys
+import tomllib
 from pathlib import Path
 
 import pytest
@@ -102,8 +103,17 @@ def test_scores_with_a_deviation_stand_in_the_results():
         assert any(all(score in line for score in scores) for line in measured), scores
 
 
+def test_the_citation_is_under_the_licence_of_the_software():
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    software, model = project["license"].split(" AND ")
+    citation = (ROOT / "CITATION.cff").read_text(encoding="utf-8")
+    (line,) = re.findall(r"^license: .*$", citation, flags=re.MULTILINE)
+    assert line.startswith(f"license: {software} ")
+    assert model in line
+
+
 def test_every_file_of_the_tree_in_the_readme_exists():
-    tree = re.search(r"```\nelmore/\n(.*?)```", README, flags=re.DOTALL)
+    tree = re.search(r"```text\nelmore/\n(.*?)```", README, flags=re.DOTALL)
     assert tree
     names = re.findall(r"^  (\S+?)/? {2,}", tree[1], flags=re.MULTILINE)
     assert len(names) > 5

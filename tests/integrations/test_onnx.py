@@ -18,7 +18,7 @@ from elmore.embed.embedder import Embedder
 from elmore.errors import ConfigError, DataError, WeightsError
 from elmore.weights import folder, pretrained
 from elmore.weights.bundle import Bundle
-from tests import documented
+from tests import documented, shell
 from tests.cli.running import elmore_command
 from tests.foreign import bilm_options, bilm_weights, many_langs, write_bilm
 
@@ -28,6 +28,7 @@ from elmore.integrations import onnx as exporting  # noqa: E402 -- it needs what
 from elmore.integrations import onnx_graph  # noqa: E402
 
 ROOT = Path(__file__).parent.parent.parent
+PAGE = documented.INTEGRATIONS / "onnx.md"
 SENTENCES = [
     ["The", "bank", "of", "the", "river"],
     [],
@@ -114,7 +115,7 @@ def english(tmp_path_factory) -> tuple[Embedder, Path]:
 @pytest.mark.parametrize("storage", ["float16", "int8"])
 def test_the_page_tells_sizes_and_rounding(english, tmp_path, storage):
     report = exporting.export(english[0].bundle, tmp_path / "english.onnx", storage=storage)
-    page = (documented.INTEGRATIONS / "onnx.md").read_text(encoding="utf-8")
+    page = PAGE.read_text(encoding="utf-8")
     row = next(line for line in page.splitlines() if line.startswith(f"| `{storage}`"))
     size, rounding, cosine = map(float, row.split("|")[2:-1])
     assert report.num_bytes / 1e6 == pytest.approx(size, abs=0.1)
@@ -280,6 +281,13 @@ def test_the_example_prints_a_line_a_word(english, capsys, monkeypatch):
 @pytest.mark.parametrize("block", documented.integration("onnx.md"))
 def test_the_page_runs(block):
     documented.run(block)
+
+
+def test_the_commands_of_the_page_run(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    written = [shell.run(line).arguments[1] for line in documented.commands(PAGE)]
+    assert sorted(path.name for path in tmp_path.iterdir()) == sorted(written)
+    assert len(written) == 2
 
 
 def test_the_commands_on_the_first_page_run(tmp_path, monkeypatch):

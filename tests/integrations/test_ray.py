@@ -7,6 +7,7 @@ import time
 from pathlib import Path
 
 import numpy as np
+import pyarrow
 import pytest
 import torch
 from pyarrow import parquet
@@ -16,6 +17,8 @@ from elmore.embed import job as jobs
 from elmore.embed.embedder import Embedder, load
 from elmore.errors import ConfigError, DataError
 from elmore.text.tokenizers import penn
+from elmore.weights import folder
+from tests import documented, shell
 from tests.foreign import bilm_options, bilm_weights, write_bilm
 
 ray = pytest.importorskip("ray", reason="Ray is not installed: make test-integrations")
@@ -100,6 +103,19 @@ def test_two_workers_give_the_rows_of_the_local_engine(tmp_path, elmo, choices, 
     assert capfd.readouterr().out == ""
     assert_the_same(tmp_path / "ray.parquet", tmp_path / "local.parquet")
     assert not (tmp_path / "ray.parquet.parts").exists()
+
+
+def test_the_command_of_the_page_gives_the_rows_of_the_local_engine(tmp_path, elmo, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    lines = [line for line in LINES if "\ud800" not in line]
+    parquet.write_table(pyarrow.table({"body": lines}), "table.parquet")
+    page = documented.DOCS / "guides/bulk.md"
+    (command,) = [line for line in documented.commands(page, "console") if "--engine ray" in line]
+    folder.save(elmo.bundle, Path("ours"))
+    shell.run(command, lambda arguments: [*arguments, "--model", "ours"])
+    shell.run("elmore embed table.parquet --column body -o local.parquet --model ours")
+    assert_the_same(Path("vectors.parquet"), Path("local.parquet"))
+    assert parquet.read_table("vectors.parquet").num_rows == len(lines)
 
 
 def test_a_killed_worker_is_replaced_and_its_lines_are_done(tmp_path, elmo):

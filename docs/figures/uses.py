@@ -1,0 +1,57 @@
+"""Draw docs/figures/uses_*.svg and context.svg: senses on a map, and what context does.
+
+    python docs/figures/uses.py docs/figures
+
+by the commands that docs/results.md names, with the bundled model. The annotated uses and the text
+are found through ELMORE_DATA. It takes some minutes of one core; `--only head context` draws these.
+"""
+
+import argparse
+import os
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+WORDS = ("head", "present", "light", "plant", "line")
+
+
+def commands(name: str, data: Path, place: Path) -> list[list[str]]:
+    """What `elmore` is told, so that the figure of this name is in a folder in the end."""
+    if name in WORDS:
+        corpus = data / "tasks/wsd/Training_Corpora/SemCor"
+        return [["probe", "uses", name, str(corpus), "-o", str(place / f"uses_{name}.svg")]]
+    text, told = data / "corpus/valid.txt.xz", place / "text.json"
+    return [
+        ["probe", "context", str(text), "--split", "--sentences", "4000", "--json"],
+        ["report", str(told), "-o", str(place / "page.html"), "--plots", str(place)],
+    ]
+
+
+def draw(name: str, data: Path, folder: Path) -> None:
+    """Write one figure into a folder."""
+    with tempfile.TemporaryDirectory() as kept:
+        place = Path(kept)
+        for command in commands(name, data, place):
+            elmore = [sys.executable, "-m", "elmore", *command]
+            done = subprocess.run(elmore, stdout=subprocess.PIPE, check=True)  # noqa: S603
+            if "--json" in command:
+                (place / "text.json").write_bytes(done.stdout)
+        drawn, wanted = (
+            (f"uses_{name}.svg",) * 2 if name in WORDS else ("context_text.svg", "context.svg")
+        )
+        (folder / wanted).write_bytes((place / drawn).read_bytes())
+
+
+def main() -> None:
+    """Draw what is asked for."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("folder", type=Path)
+    parser.add_argument("--only", nargs="+", choices=[*WORDS, "context"])
+    args = parser.parse_args()
+    for name in args.only or [*WORDS, "context"]:
+        draw(name, Path(os.environ["ELMORE_DATA"]), args.folder)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,112 @@
+"""The commands in the docs as a shell reads them, as far as the docs go: words, pipes, `>`."""
+
+import io
+import re
+import shlex
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import NamedTuple
+from unittest import mock
+
+from typer.core import TyperCommand
+
+from tests.cli.running import Result, elmore_command
+
+ROOT = Path(__file__).parent.parent
+# Programs of others, of which there is nothing to know here.
+OTHERS = {".", "cat", "curl", "echo", "export", "jupytext", "pip", "python3"}
+
+
+class Command(NamedTuple):
+    """A program with its arguments."""
+
+    program: str
+    arguments: list[str]
+    into: str | None
+    """The file behind `>`."""
+
+
+def commands(line: str) -> Iterator[Command]:
+    """The commands of a line, whether joined by `|` or `&&`."""
+    reader = shlex.shlex(line, posix=True, punctuation_chars="|&;>")
+    reader.whitespace_split = True
+    words: list[str] = []
+    for word in [*reader, ";"]:
+        if re.fullmatch(r"[|&;]+", word):
+            if words:
+                yield _command(words)
+            words = []
+        else:
+            words.append(word)
+
+
+def _command(words: list[str]) -> Command:
+    into = None
+    if ">" in words:
+        place = words.index(">")
+        words, into = words[:place], words[place + 1]
+    while re.match(r"[A-Z_]+=", words[0]):  # the environment of this one command
+        words = words[1:]
+    return Command(words[0], words[1:], into)
+
+
+def run(line: str, change=lambda arguments: arguments) -> Command:
+    """Run a line that ends in an `elmore` command, whose arguments may be changed before."""
+    *before, last = commands(line)
+    if last.program == "torchrun":
+        place = last.arguments.index("-m") + 2
+        words = [*last.arguments[:place], *change(last.arguments[place:])]
+        torchrun = [sys.executable, "-m", "torch.distributed.run", *words]
+        done = subprocess.run(torchrun, capture_output=True, text=True)
+        assert done.returncode == 0, (line, done.stderr)
+        return last
+    assert last.program == "elmore", line
+    fed = b""
+    for one in before:
+        words = [one.program, *one.arguments]
+        fed = subprocess.run(words, input=fed, capture_output=True, check=True).stdout
+    with mock.patch.object(sys, "stdin", io.TextIOWrapper(io.BytesIO(fed))):
+        result = elmore_command(*change(last.arguments))
+    assert result.code == 0, (line, result.err)
+    if last.into:
+        Path(last.into).write_text(result.out)
+    return last
+
+
+def refused(line: str) -> list[str]:
+    """The commands, scripts and options of a line that are not there; nothing is run."""
+    return [wrong for command in commands(line) if (wrong := _wrong(command))]
+
+
+def _wrong(command: Command) -> str:
+    program, arguments, _ = command
+    if program == "torchrun":  # what is behind -m is what it runs
+        place = arguments.index("-m") + 1
+        program, arguments = arguments[place], arguments[place + 1 :]
+    if program == "elmore":
+        result = parsed(*arguments)
+        return result.err if result.code else ""
+    if program == "python":
+        return _wrong_script(*arguments)
+    if program == "make":
+        targets = re.findall(r"^([\w-]+):", (ROOT / "Makefile").read_text(), flags=re.MULTILINE)
+        return "" if set(arguments) <= set(targets) else f"make has no {arguments}"
+    return "" if program in OTHERS else f"what is {program}?"
+
+
+def parsed(*arguments: str) -> Result:
+    """Let the command line read its arguments, and do nothing."""
+    with mock.patch.object(TyperCommand, "invoke", return_value=None):
+        return elmore_command(*arguments)
+
+
+def _wrong_script(path: str, *arguments: str) -> str:
+    """Whether a script is there, with an `add_argument` for each option."""
+    if not (ROOT / path).is_file():
+        return f"there is no {path}"
+    source = (ROOT / path).read_text(encoding="utf-8")
+    options = [each.partition("=")[0] for each in arguments if each.startswith("--")]
+    unknown = [each for each in options if f'add_argument("{each}"' not in source]
+    return f"{path} has no {unknown}" if unknown else ""
