@@ -285,7 +285,7 @@ def test_the_page_runs(block):
 
 def test_the_commands_of_the_page_run(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    written = [shell.run(line).arguments[1] for line in documented.commands(PAGE)]
+    written = [shell.run(line).arguments[2] for line in documented.commands(PAGE)]
     assert sorted(path.name for path in tmp_path.iterdir()) == sorted(written)
     assert len(written) == 2
 
