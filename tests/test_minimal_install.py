@@ -61,7 +61,7 @@ def test_the_page_on_flair_lists_what_it_does_not_bring():
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
     names = {requirement.split(">")[0] for requirement in project["dependencies"]}
     page = (ROOT / "docs/integrations/flair.md").read_text(encoding="utf-8")
-    (listed,) = re.findall(r"^    pip install (?!--)(.*)$", page, re.MULTILINE)
+    (listed,) = re.findall(r"^pip install (?!--)(.*)$", page, re.MULTILINE)
     assert set(listed.split()) == names - {"torch", "numpy", "huggingface_hub"}
 
 
