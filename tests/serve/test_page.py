@@ -32,6 +32,7 @@ class Visit:
         self.page = browser.new_page(**options)
         self.page.set_default_timeout(30_000)
         self.complaints: list[str] = []
+        self.forgiven: str | None = None  # a browser complains of it in its own time
         self.asked: list[str] = []
         self.page.on("console", lambda message: self.complaints.append(message.text))
         self.page.on("pageerror", lambda error: self.complaints.append(str(error)))
@@ -66,7 +67,8 @@ def visit(browser, client):
     found = Visit(browser, client.url)
     yield found
     found.page.close()
-    assert found.complaints == []
+    forgiven = found.forgiven
+    assert [text for text in found.complaints if not (forgiven and forgiven in text)] == []
     assert all(url.startswith((client.url, "data:")) for url in found.asked)
 
 
@@ -152,11 +154,9 @@ def test_what_a_user_types_is_never_taken_for_markup(visit):
 
 def test_a_refusal_is_shown_as_its_sentence(visit, client):
     visit.page.get_by_label("Sentences, one a line").fill("a " * 3000)
-    # The browser complains of a 413 in its own time, before or after the sentence is there.
-    with visit.page.expect_console_message(lambda message: "413" in message.text):
-        visit.page.get_by_role("button", name="Read").click()
-        visit.page.get_by_text(re.compile("a text may have 2048")).wait_for()
-    visit.complaints[:] = [text for text in visit.complaints if "413" not in text]
+    visit.forgiven = "413"
+    visit.page.get_by_role("button", name="Read").click()
+    visit.page.get_by_text(re.compile("a text may have 2048")).wait_for()
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
