@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parent.parent
-RESULTS = ROOT / "benchmarks/results/paper_h200_2026-11-15.md"
+RESULTS = ROOT / "benchmarks/results/paper_h200_2026-11-16.md"
 MODULES = ("grid", "paper", "paper_cost", "paper_figures", "paper_found", "paper_page")
 
 
