@@ -6,8 +6,9 @@ Trainings that differ in their seeds, or in how many of the examples they see, s
 import hashlib
 import logging
 import time
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from functools import cached_property
+from itertools import chain
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -32,6 +33,25 @@ class Layers(NamedTuple):
     dev: CachedLayers | None
 
 
+class Part(NamedTuple):
+    """Which of the examples a training sees: all of them, or a fraction that the seed draws."""
+
+    fraction: float | None = None
+    seed: int = 0
+
+    def of(self, examples: Sequence[Any]) -> list[Any]:
+        """Give that many examples: to the nearest whole number, one at least.
+
+        With one seed, a smaller part lies within a larger one. The examples keep their order, so
+        all of them are the examples as they are.
+        """
+        if self.fraction is None:
+            return list(examples)
+        shuffled = np.random.default_rng(self.seed).permutation(len(examples))
+        count = max(1, round(self.fraction * len(examples)))
+        return [examples[i] for i in sorted(shuffled[:count].tolist())]
+
+
 class Lesson:
     """Training examples, held-out ones, and what `--embedder` names."""
 
@@ -45,16 +65,25 @@ class Lesson:
         ranks: Ranks,
         device: torch.device,
         test: Path | None = None,
+        parts: Iterable[Part] = (Part(),),
     ) -> None:
-        """Read and open everything; examples to be scored in the end are only looked over."""
+        """Read and open everything; examples to be scored in the end are only looked over.
+
+        `parts` are those of the trainings to come: no layers are computed for what none sees.
+        """
         named = sources.parse(embedder)
         self.task, self.ranks, self.device = task, ranks, device
+        self._parts = frozenset(parts)
         self.examples = read(task, train)
         self.labels = task.labels(self.examples)
         self.held_out = read(task, dev, self.labels)
         if test is not None:
             read(task, test, self.labels)  # a slip of the pen shows now, not after the training
         self.sources = sources.opened(named, device=str(device))
+
+    def seen(self, part: Part) -> list[Any]:
+        """Give the examples of a training on a part."""
+        return self.task.training(part.of(self.examples))
 
     @cached_property
     def layers(self) -> Layers:
@@ -64,10 +93,11 @@ class Lesson:
         begun = time.perf_counter()
         frozen = self.task.config.elmo.freeze
         reader = Reader(elmo=self.sources.elmo if frozen else None)
+        seen = chain.from_iterable(map(self.seen, self._parts))
         both = Layers(
             *(
                 reader.cached(s for example in some for s in self.task.sentences(example))
-                for some in (self.task.training(self.examples), self.held_out)
+                for some in (seen, self.held_out)
             )
         )
         if self.ranks.first:
@@ -89,17 +119,6 @@ def read(task: Task, path: Path, labels: Sequence[str] | None = None) -> list[An
     if labels is not None:
         _look_over_labels(task, examples, labels, path)
     return examples
-
-
-def part(examples: Sequence[Any], fraction: float, seed: int) -> list[Any]:
-    """Give a fraction of some examples: to the nearest whole number, one at least.
-
-    With one seed, a smaller part lies within a larger one. The examples keep their order, so all
-    of them are the examples as they are.
-    """
-    shuffled = np.random.default_rng(seed).permutation(len(examples))
-    count = max(1, round(fraction * len(examples)))
-    return [examples[i] for i in sorted(shuffled[:count].tolist())]
 
 
 def _look_over_labels(

@@ -9,7 +9,7 @@ import torch
 from elmore import atomic, config
 from elmore.errors import ConfigError, DataError
 from elmore.tasks import costs, reading, solver, storage
-from elmore.tasks.lesson import Lesson, digest, part, read
+from elmore.tasks.lesson import Lesson, Part, digest, read
 from elmore.tasks.solver import Solver
 from elmore.tasks.task import Task, TaskConfig
 from elmore.tasks.training import Training
@@ -55,9 +55,7 @@ def learn(
 ) -> Iterator[Report]:
     """Train on a lesson, or on a fraction of its examples."""
     ranks, place, opened = lesson.ranks, lesson.device, lesson.sources
-    seed = recipe.train.seed
-    examples = lesson.examples if fraction is None else part(lesson.examples, fraction, seed)
-    examples = lesson.task.training(examples)
+    examples = lesson.seen(Part(fraction, recipe.train.seed))
     run = Run(out)
     share = {} if fraction is None else {"fraction": fraction, "examples": len(examples)}
     described = {

@@ -14,7 +14,7 @@ from typing import NamedTuple
 from elmore import atomic, config
 from elmore.errors import ConfigError, DataError
 from elmore.tasks import run, spread, storage
-from elmore.tasks.lesson import Lesson
+from elmore.tasks.lesson import Lesson, Part
 from elmore.tasks.solver import Solver
 from elmore.tasks.spread import Scored, Summary
 from elmore.tasks.task import Task, TaskConfig
@@ -85,8 +85,9 @@ def train(
     recipes = [_seeded(recipe, trial.seed) for trial in chosen]
     with started(device) as (ranks, place):
         lesson = Lesson(
-            kind(recipe), examples, valid, test=test, embedder=embedder, ranks=ranks, device=place
-        )
+            kind(recipe), examples, valid, test=test, embedder=embedder, ranks=ranks, device=place,
+            parts=[Part(t.fraction, r.train.seed) for t, r in zip(chosen, recipes, strict=True)],
+        )  # fmt: skip
         begun = {trial for trial in chosen if (out / trial.name / "recipe.json").is_file()}
         _refuse_folder(out, begun, resume=resume)
         lesson.wait()  # until every process has seen what is there

@@ -7,7 +7,8 @@ from hypothesis import strategies as st
 
 from elmore.embed.embedder import Embedder
 from elmore.errors import ConfigError, DataError
-from elmore.tasks import lesson, run, several, spread, storage, task
+from elmore.tasks import run, several, spread, storage, task
+from elmore.tasks.lesson import Part
 from elmore.tasks.several import Trial
 from elmore.train.fit import Report
 from tests.tasks import examples
@@ -19,11 +20,11 @@ def recipe(*more):
     return task.recipe(NER, None, [*examples.small("ner"), "train.epochs=2", *more])
 
 
-def trained(tmp_path, chosen, *more, out="several", **options):
+def trained(tmp_path, chosen, *more, out="several", dev=None, **options):
     """Give the reports of each trial."""
     data = examples.write("ner", tmp_path / "ner.txt")
     stages = several.train(
-        NER, recipe(*more), data, data, tmp_path / out, chosen, device="cpu", **options
+        NER, recipe(*more), data, dev or data, tmp_path / out, chosen, device="cpu", **options
     )
     return {trial.name: list(reports) for trial, reports in stages}
 
@@ -73,15 +74,15 @@ def test_what_cannot_be_trained_is_one_sentence(asked, message):
 @given(st.integers(1, 200), st.floats(0.001, 1), st.floats(0.001, 1), st.integers(0, 9))
 def test_a_smaller_part_lies_within_a_larger_one(number, first, second, seed):
     some = list(range(number))
-    small, large = (lesson.part(some, share, seed) for share in sorted((first, second)))
+    small, large = (Part(share, seed).of(some) for share in sorted((first, second)))
     assert set(small) <= set(large)
     assert small == sorted(small)
     assert len(large) == max(1, round(max(first, second) * number))
-    assert lesson.part(some, 1.0, seed) == some
+    assert Part(1.0, seed).of(some) == Part(None, seed).of(some) == some
 
 
 def test_parts_are_drawn_anew_with_each_seed():
-    assert lesson.part(range(100), 0.1, 0) != lesson.part(range(100), 0.1, 1)
+    assert Part(0.1, 0).of(range(100)) != Part(0.1, 1).of(range(100))
 
 
 def test_each_of_several_is_the_run_it_would_be_alone(tmp_path, bilm, runs):
@@ -107,6 +108,27 @@ def test_each_of_several_is_the_run_it_would_be_alone(tmp_path, bilm, runs):
     # of half the examples as many updates an epoch as 10 examples make; the labels are the whole's
     assert found["fraction-0.5/seed-4"][-1].num_steps == 4
     assert storage.load(half).labels == storage.load(tmp_path / "x").labels
+
+
+def test_the_bilm_reads_what_some_training_sees_and_no_more(tmp_path, bilm, runs):
+    """With two seeds, the two parts; as each seed draws the smaller part from its larger one."""
+    chosen = several.trials(recipe(), seeds=2, fractions=[0.1, 0.25])
+    dev = examples.write("ner", tmp_path / "dev.txt", 7)
+    trained(tmp_path, chosen, embedder=f"elmo:{bilm}", dev=dev)
+    seen = {i for seed in (0, 1) for i in Part(0.25, seed).of(range(20))}
+    assert 5 < len(seen) < 11  # two parts of 5 of the 20 sentences, which are distinct
+    assert runs == [len(seen), 7]
+
+
+def test_a_part_is_learned_the_same_whether_the_rest_has_layers_or_not(tmp_path, bilm):
+    parts = several.trials(recipe(), seeds=2, fractions=[0.1, 0.25])
+    small = trained(tmp_path, parts, embedder=f"elmo:{bilm}", out="small")
+    large = trained(tmp_path, [*parts, Trial(0)], embedder=f"elmo:{bilm}", out="large")
+    for trial in parts:
+        assert [r.scores for r in small[trial.name]] == [r.scores for r in large[trial.name]]
+        weights = f"{trial.name}/best/model.safetensors"
+        expected = (tmp_path / "large" / weights).read_bytes()
+        assert (tmp_path / "small" / weights).read_bytes() == expected
 
 
 def test_means_and_sample_deviations_of_dev_and_test_are_written_down(tmp_path):
