@@ -14,21 +14,6 @@ def elmo(tmp_path) -> Embedder:
     return load(examples.bilm(tmp_path / "bilm"), device="cpu")
 
 
-@pytest.fixture
-def runs(monkeypatch) -> list[int]:
-    """How many sentences each use of the biLM was for."""
-    counted: list[int] = []
-    stream = Embedder.stream
-
-    def counting(self, texts, **choices):
-        texts = list(texts)
-        counted.append(len(texts))
-        return stream(self, texts, **choices)
-
-    monkeypatch.setattr(Embedder, "stream", counting)
-    return counted
-
-
 def test_layers_are_the_embedders_to_the_rounding_of_float16(elmo, tmp_path):
     found = layer_cache.cached(elmo, SENTENCES, tmp_path / "cache").batch(SENTENCES)
     assert found.dtype == np.float16
