@@ -17,7 +17,7 @@ from elmore.cli.progress import clock, showing_line
 if TYPE_CHECKING:
     from elmore.train.fit import Report
 
-_HEARD = ("elmore.lm.finetune", "elmore.tasks.costs")  # what they log is said to who watches
+_HEARD = ("elmore.lm.finetune", "elmore.tasks.costs", "elmore.weights.fetch")
 
 
 def speaks() -> bool:
@@ -75,7 +75,7 @@ def _line(report: "Report", of_text: bool) -> str:
 
 @contextmanager
 def _heard(say: Callable[[str], None]) -> Iterator[None]:
-    """Say what some parts of the library log, between the lines that change."""
+    """Say what takes its time between two updates, as some parts of the library log it."""
     loggers, handler = [logging.getLogger(name) for name in _HEARD], logging.Handler()
     handler.emit = lambda record: say(record.getMessage()) if speaks() else None
     before = [(logger.level, logger.propagate) for logger in loggers]

@@ -1,7 +1,6 @@
 """pretrain, finetune, evaluate and score: what they print, and every way to go wrong."""
 
 import json
-import logging
 import shutil
 from pathlib import Path
 
@@ -9,7 +8,6 @@ import numpy as np
 import pytest
 from safetensors import SafetensorError
 
-from elmore.cli import training
 from elmore.train import runs, schedule
 from elmore.weights import folder
 from tests import language
@@ -159,7 +157,6 @@ def test_fine_tuning_prints_perplexity_before_and_after(trained, corpus, tmp_pat
     assert measured == "measuring the perplexity before the first update"
     assert trained_on.startswith("fine-tuning: 4 of 4  loss ")
     assert last == "measuring the perplexity of the best model"
-    assert not logging.getLogger("elmore.lm.finetune").isEnabledFor(logging.INFO)
 
 
 def test_fine_tuning_a_model_without_a_softmax_says_what_it_learns_first(bare, corpus, tmp_path):
@@ -173,13 +170,6 @@ def test_fine_tuning_a_model_without_a_softmax_says_what_it_learns_first(bare, c
         "measuring the perplexity before the first update",
         "measuring the perplexity of the best model",
     ]
-
-
-def test_of_several_processes_one_says_what_is_measured(trained, corpus, tmp_path, monkeypatch):
-    monkeypatch.setattr(training, "speaks", lambda: False)
-    command = ("finetune", str(trained[0]), str(corpus.path), "-o", str(tmp_path / "run"))
-    result = elmore_command(*command, "--device=cpu", "--set=train.steps=4", "--set=stream.rows=4")
-    assert (result.code, result.out, result.err) == (0, "", "")
 
 
 def test_shards_that_were_never_prepared(recipe, tmp_path):
