@@ -5,7 +5,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt
 
-.PHONY: demo test test-integrations lint types suite docs dist clean
+.PHONY: demo test test-integrations test-pythons lint types suite docs dist clean
 
 demo: $(VENV)/core
 	$(BIN)/python examples/two_senses.py
@@ -17,6 +17,13 @@ test-integrations: $(VENV)/integrations $(VENV)/flair/ready $(VENV)/keras/ready
 	$(BIN)/python -m pytest tests/integrations tests/formats
 	$(VENV)/flair/bin/python -m pytest tests/integrations/test_flair.py
 	$(VENV)/keras/bin/python -m pytest tests/integrations/test_keras.py
+
+# The wheel on other Pythons, those of them that are at hand; each has its own torch, up to 5 GB.
+at_hand = $(firstword $(wildcard $(HOME)/.pyenv/versions/3.$(1).*/bin/python) $(shell command -v python3.$(1)))
+OTHERS := $(foreach minor,12 13 14,$(if $(call at_hand,$(minor)),$(minor)))
+
+test-pythons: $(VENV)/integrations $(OTHERS:%=$(VENV)/python3.%/ready)
+	$(BIN)/python -m pytest tests/integrations/test_package.py -k other_pythons
 
 lint: $(VENV)/extras
 	$(BIN)/ruff check .
@@ -73,6 +80,13 @@ $(VENV)/flair/ready: $(VENV)/integrations tests/integrations/flair.txt
 $(VENV)/keras/ready: $(VENV)/integrations
 	$(call over_venv,$(@D))
 	$(@D)/bin/python -m pip install --quiet --disable-pip-version-check -c constraints.txt keras
+	touch $@
+
+# What elmore depends on, without elmore: the test brings the wheel.
+$(VENV)/python3.%/ready: $(VENV)/integrations
+	$(call at_hand,$*) -m venv $(@D)
+	$(@D)/bin/python -m pip install --quiet --disable-pip-version-check -c constraints.txt .
+	$(@D)/bin/python -m pip uninstall --quiet --yes elmore
 	touch $@
 
 clean:

@@ -49,3 +49,20 @@ def corpus(tmp_path_factory: pytest.TempPathFactory) -> "Corpus":
         language.sentences(60, seed=1, rare=("xylophone", "Zürich")),
         min_count=6,
     )
+
+
+@pytest.fixture
+def runs(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """How many sentences each use of the biLM was for."""
+    from elmore.embed.embedder import Embedder
+
+    counted: list[int] = []
+    stream = Embedder.stream
+
+    def counting(self, texts, **choices):
+        texts = list(texts)
+        counted.append(len(texts))
+        return stream(self, texts, **choices)
+
+    monkeypatch.setattr(Embedder, "stream", counting)
+    return counted

@@ -17,6 +17,8 @@ from elmore.cli.progress import clock, showing_line
 if TYPE_CHECKING:
     from elmore.train.fit import Report
 
+_HEARD = ("elmore.lm.finetune", "elmore.tasks.costs", "elmore.weights.fetch")
+
 
 def speaks() -> bool:
     """Tell whether this is the one process of several that speaks."""
@@ -26,7 +28,7 @@ def speaks() -> bool:
 def follow(what: str, reports: Iterable["Report"], *, of_text: bool = True) -> "Report | None":
     """Show reports as they come; the last one comes back. `of_text`: the loss has a perplexity."""
     report = None
-    with showing_line() as (change, say), _heard("elmore.tasks.costs", say):
+    with showing_line() as (change, say), _heard(say):
         left = _Left()
         for report in reports:
             if not speaks():
@@ -72,19 +74,22 @@ def _line(report: "Report", of_text: bool) -> str:
 
 
 @contextmanager
-def _heard(name: str, say: Callable[[str], None]) -> Iterator[None]:
-    """Say what a part of the library logs, between the lines that change."""
-    logger, handler = logging.getLogger(name), logging.Handler()
-    handler.emit = lambda record: say(record.getMessage())
-    before = logger.level, logger.propagate
-    logger.addHandler(handler)
-    logger.setLevel(logging.INFO)
-    logger.propagate = False
+def _heard(say: Callable[[str], None]) -> Iterator[None]:
+    """Say what takes its time between two updates, as some parts of the library log it."""
+    loggers, handler = [logging.getLogger(name) for name in _HEARD], logging.Handler()
+    handler.emit = lambda record: say(record.getMessage()) if speaks() else None
+    before = [(logger.level, logger.propagate) for logger in loggers]
+    for logger in loggers:
+        logger.addHandler(handler)
+        logger.setLevel(logging.INFO)
+        logger.propagate = False
     try:
         yield
     finally:
-        logger.removeHandler(handler)
-        logger.level, logger.propagate = before
+        for logger, (level, propagate) in zip(loggers, before, strict=True):
+            logger.removeHandler(handler)
+            logger.setLevel(level)
+            logger.propagate = propagate
 
 
 class _Left:

@@ -37,9 +37,6 @@ class WordVectors:
         self._table = like.new_empty(0, width)
         self._rows: OrderedDict[str, int] = OrderedDict()
 
-    def __len__(self) -> int:
-        return len(self._rows)
-
     @torch.no_grad()
     def __call__(self, words: Sequence[str]) -> Float[Tensor, "N D"]:
         """Give the vectors of distinct words."""

@@ -63,6 +63,7 @@ def finetune(
             there = resume and (out / "softmax" / "recipe.json").is_file()
             alone = begun(out / "softmax", described, corpus, ranks, resume=there)
             start.module.bilm.requires_grad_(requires_grad=False)
+            _log.info("no softmax: one over %d words is learned first", len(start.vocabulary))
             for report in trained(start, recipe.softmax_train, alone, place, ranks, resume=resume):
                 yield report
                 if report.stopped.startswith("SIG"):
@@ -70,7 +71,7 @@ def finetune(
             bundle = _best(bundle, alone.best)
             start = _training(bundle, corpus, recipe, recipe.train.seed, ranks)
         num_words = len(bundle.vocabulary or ())
-        before = _measured(start, place, None)
+        before = _measured(start, place, None, "before the first update")
         bundle = extended(bundle, corpus)
         training = _training(bundle, corpus, recipe, recipe.train.seed, ranks)
         for report in trained(training, recipe.train, run, place, ranks, resume=resume):
@@ -78,7 +79,7 @@ def finetune(
             if report.stopped.startswith("SIG"):
                 return
         best = _training(_best(bundle, run.best), corpus, recipe, recipe.train.seed, ranks)
-        after = _measured(best, place, _merged(training.vocabulary, num_words))
+        after = _measured(best, place, _merged(training.vocabulary, num_words), "of the best model")
         yield Measured(before, after, num_words, len(training.vocabulary) - num_words)
 
 
@@ -146,10 +147,11 @@ def _training(
 
 
 def _measured(
-    training: Training, device: torch.device, merged: torch.Tensor | None
+    training: Training, device: torch.device, merged: torch.Tensor | None, which: str
 ) -> float | None:
     if not training.has_valid:
         return None
+    _log.info("measuring the perplexity %s", which)
     training.module.to(device).eval()
     words = None if merged is None else merged.to(device)
     return training.perplexity(words).perplexity

@@ -18,7 +18,6 @@ from torch.nn import functional
 
 from elmore.model import softmax_kernels
 
-_WIDE_PRODUCTS = "dtype" in torch.ops.aten.mm.overloads()  # torch 2.8
 _EVEN = 64  # words: a GPU multiplies matrices of other widths at a fraction of the speed
 
 
@@ -131,7 +130,7 @@ def _evened(
 def _product(left: Float[Tensor, "m k"], right: Float[Tensor, "k l"]) -> Float[Tensor, "m l"]:
     """Multiply in the precision of the factors; the result is in float32 at least."""
     wide = torch.promote_types(left.dtype, torch.float32)
-    if wide != left.dtype and left.is_cuda and _WIDE_PRODUCTS:
+    if wide != left.dtype and left.is_cuda:
         return torch.mm(left, right, out_dtype=wide)  # the sums are never rounded
     return (left @ right).to(wide)
 

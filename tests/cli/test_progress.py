@@ -1,5 +1,6 @@
 """What a person sees while something takes its time."""
 
+import logging
 from types import SimpleNamespace
 
 import pytest
@@ -98,6 +99,27 @@ def test_of_several_processes_one_speaks(screen, monkeypatch, tmp_path):
     last = training.follow("training", [report(5), report(6, stopped="no better f1")])
     training.end(last, tmp_path)
     assert last.step == 6
+    assert screen.written.strip() == ""
+
+
+@pytest.mark.parametrize(
+    "name", ["elmore.lm.finetune", "elmore.tasks.costs", "elmore.weights.fetch"]
+)
+def test_what_comes_between_updates_is_told_by_one_process(screen, monkeypatch, name):
+    log = logging.getLogger(name)
+
+    def reports():
+        log.info("%s takes its time", name)
+        yield report(5)
+
+    training.follow("training", reports())
+    assert screen.written.lstrip("\r").startswith(f"{name} takes its time")
+    assert "training: 5 of 100" in screen.written
+    assert not log.isEnabledFor(logging.INFO)
+    assert (log.handlers, log.propagate) == ([], True)
+    monkeypatch.setenv("RANK", "1")
+    screen.written = ""
+    training.follow("training", reports())
     assert screen.written.strip() == ""
 
 

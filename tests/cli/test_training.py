@@ -153,7 +153,23 @@ def test_fine_tuning_prints_perplexity_before_and_after(trained, corpus, tmp_pat
     (found,) = json.loads(result.out)
     assert list(found) == ["before", "after", "num_words", "new_words"]
     assert found["after"] < found["before"]
-    assert result.err.startswith("fine-tuning: 4 of 4  loss ")
+    measured, trained_on, *_, last = result.err.splitlines()
+    assert measured == "measuring the perplexity before the first update"
+    assert trained_on.startswith("fine-tuning: 4 of 4  loss ")
+    assert last == "measuring the perplexity of the best model"
+
+
+def test_fine_tuning_a_model_without_a_softmax_says_what_it_learns_first(bare, corpus, tmp_path):
+    short = [f"--set={part}.steps=4" for part in ("softmax_train", "train")]
+    command = ("finetune", str(bare), str(corpus.path), "-o", str(tmp_path / "run"), *short)
+    result = elmore_command(*command, "--set", "stream.rows=4", "--device", "cpu")
+    assert result.code == 0, result
+    said = [line for line in result.err.splitlines() if ":" not in line or "softmax" in line]
+    assert said == [
+        f"no softmax: one over {len(corpus.vocabulary)} words is learned first",
+        "measuring the perplexity before the first update",
+        "measuring the perplexity of the best model",
+    ]
 
 
 def test_shards_that_were_never_prepared(recipe, tmp_path):

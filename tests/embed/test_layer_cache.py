@@ -4,6 +4,7 @@ import pytest
 from elmore.embed import layer_cache
 from elmore.embed.embedder import Embedder, load
 from elmore.errors import DataError
+from elmore.weights import pretrained, warm
 from tests.tasks import examples
 
 SENTENCES = [["the", "cat"], ["a", "much", "longer", "one", "."], ["the", "cat"], ["x"]]
@@ -14,21 +15,6 @@ def elmo(tmp_path) -> Embedder:
     return load(examples.bilm(tmp_path / "bilm"), device="cpu")
 
 
-@pytest.fixture
-def runs(monkeypatch) -> list[int]:
-    """How many sentences each use of the biLM was for."""
-    counted: list[int] = []
-    stream = Embedder.stream
-
-    def counting(self, texts, **choices):
-        texts = list(texts)
-        counted.append(len(texts))
-        return stream(self, texts, **choices)
-
-    monkeypatch.setattr(Embedder, "stream", counting)
-    return counted
-
-
 def test_layers_are_the_embedders_to_the_rounding_of_float16(elmo, tmp_path):
     found = layer_cache.cached(elmo, SENTENCES, tmp_path / "cache").batch(SENTENCES)
     assert found.dtype == np.float16
@@ -37,6 +23,16 @@ def test_layers_are_the_embedders_to_the_rounding_of_float16(elmo, tmp_path):
         length = len(embedded.tokens)
         np.testing.assert_allclose(found[:, row, :length], embedded.vectors, rtol=1e-3, atol=1e-4)
         assert not found[:, row, length:].any()
+
+
+def test_layers_from_another_starting_state_are_others(tmp_path, runs):
+    bundle = warm.warmed(pretrained.load(examples.bilm(tmp_path / "bilm")))
+    for state in ("zero", "warm", "warm"):
+        elmo = Embedder(bundle, device="cpu", initial_state=state)
+        found = layer_cache.cached(elmo, SENTENCES, tmp_path / "cache").batch(SENTENCES[:1])
+        expected = elmo.embed(SENTENCES[:1], layers="all")[0].vectors
+        np.testing.assert_allclose(found[:, 0], expected, rtol=1e-3, atol=1e-4)
+    assert runs == [3, 3]
 
 
 def test_the_model_runs_once_and_each_distinct_sentence_once(elmo, tmp_path, runs):

@@ -19,7 +19,9 @@ import elmore
 pytest.importorskip("hatchling", reason="`make test-integrations` installs hatchling")
 
 ROOT = Path(__file__).parent.parent.parent
+HERE = Path(np.__file__).parents[1]
 PYENV = Path.home() / ".pyenv" / "versions"
+OTHERS = [12, 13, 14]
 VERSION = elmore.__version__
 WHEEL = f"elmore-{VERSION}-py3-none-any.whl"
 ENDINGS = re.compile(r".*\.(py|typed|c|h|css|html|js|toml|md|txt|json|sha256|safetensors)")
@@ -59,18 +61,18 @@ def source(dist, tmp_path_factory) -> Path:
     return place / f"elmore-{VERSION}"
 
 
-def over(python: str | Path, place: Path, wheel: Path) -> Path:
-    """Install the wheel alone for a Python; what it depends on is found where it is here."""
+def over(python: str | Path, place: Path, wheel: Path, packages: Path = HERE) -> Path:
+    """Install the wheel alone for a Python; what it depends on is found among other packages."""
     made = run(python, "-m", "venv", "--without-pip", place, cwd=ROOT)
     assert made.returncode == 0, made.stderr
     interpreter = place / "bin" / "python"
     asked = "import sysconfig; print(sysconfig.get_path('purelib'))"
-    packages = Path(run(interpreter, "-c", asked, cwd=place).stdout.strip())
+    own = Path(run(interpreter, "-c", asked, cwd=place).stdout.strip())
     pip = (sys.executable, "-m", "pip", "--python", interpreter, "install", "--quiet")
     done = run(*pip, "--no-deps", "--no-index", "--no-compile", wheel, cwd=place)
     assert done.returncode == 0, done.stderr
     # As a plain line: the .pth files over there, one to this source folder among them, stay unread.
-    (packages / "over_here.pth").write_text(f"{Path(np.__file__).parents[1]}\n")
+    (own / "over_here.pth").write_text(f"{packages}\n")
     return place / "bin"
 
 
@@ -160,24 +162,41 @@ def test_the_version_stands_in_one_place():
     assert found - {"CHANGELOG.md"} == {"elmore/__init__.py"}
 
 
-def test_installed_it_embeds_without_the_source_folder(installed, tmp_path):
+def assert_embeds_alike(programs: Path, place: Path) -> None:
+    """Not this source folder but the wheel is at work, and its vectors are those of here."""
     asked = "import elmore; print(elmore.__file__)"
-    where = run(installed / "python", "-c", asked, cwd=tmp_path).stdout.strip()
-    assert Path(where).is_relative_to(installed.parent)
-    version = run(installed / "elmore", "--version", cwd=tmp_path)
-    assert version.stdout.split()[-1] == VERSION, version.stderr
-    (tmp_path / "text.txt").write_text("I left it at the bank .\n")
-    done = run(installed / "elmore", "embed", "text.txt", "-o", "vectors.npz", cwd=tmp_path)
+    where = run(programs / "python", "-c", asked, cwd=place).stdout.strip()
+    assert Path(where).is_relative_to(programs.parent)
+    (place / "text.txt").write_text("I left it at the bank .\n")
+    done = run(programs / "elmore", "embed", "text.txt", "-o", "vectors.npz", cwd=place)
     assert done.returncode == 0, done.stderr
-    with np.load(tmp_path / "vectors.npz") as vectors:
+    with np.load(place / "vectors.npz") as vectors:
         assert vectors["0"].shape == (7, 512)
         expected = elmore.load().embed(["I left it at the bank ."])[0].vectors
         np.testing.assert_allclose(vectors["0"], expected, atol=1e-5)
 
 
-@pytest.mark.parametrize("minor", [12, 13, 14])
+def test_installed_it_embeds_without_the_source_folder(installed, tmp_path):
+    version = run(installed / "elmore", "--version", cwd=tmp_path)
+    assert version.stdout.split()[-1] == VERSION, version.stderr
+    assert_embeds_alike(installed, tmp_path)
+
+
+@pytest.mark.parametrize("minor", OTHERS)
+def test_on_other_pythons_it_embeds_alike(dist, tmp_path, minor):
+    made = ROOT / ".venv" / f"python3.{minor}"
+    torch = next(made.glob("lib/python*/site-packages/torch"), None)
+    if torch is None:
+        pytest.skip(
+            f"`make test-pythons` gives Python 3.{minor}, where there is one, its own torch"
+        )
+    programs = over(made / "bin" / "python", tmp_path / "venv", dist / WHEEL, torch.parent)
+    assert_embeds_alike(programs, tmp_path)
+
+
+@pytest.mark.parametrize("minor", OTHERS)
 def test_on_other_pythons_it_compiles_and_answers(dist, tmp_path, minor):
-    """Packages with C of their own are not here for them; what the command needs to answer is."""
+    """Without a torch of theirs: what the command needs to answer is in the packages of here."""
     named = [shutil.which(f"python3.{minor}"), *PYENV.glob(f"3.{minor}.*/bin/python")]
     python = next((one for one in named if one and not run(one, "-V", cwd=ROOT).returncode), None)
     if python is None:

@@ -2,6 +2,8 @@
 
 import json
 import math
+import os
+import signal
 from dataclasses import replace
 
 import numpy as np
@@ -188,6 +190,26 @@ def test_a_stopped_run_goes_on_in_either_stage(general, domain, tmp_path, rng):
         assert (tmp_path / "run" / name).read_bytes() == (tmp_path / "whole" / name).read_bytes()
     reports, again = ran(sources, domain, tmp_path / "run", *more, resume=True)
     assert (reports, again) == ([], whole)
+
+
+@pytest.mark.parametrize("stage", [0, 1], ids=["the softmax", "all of it"])
+def test_a_signal_ends_either_stage_and_nothing_is_measured(domain, tmp_path, rng, stage):
+    settings = bilm_options()
+    sources = list(write_bilm(tmp_path / "foreign", settings, bilm_weights(settings, rng)))
+    more = ("softmax_train.steps=8", "train.steps=8", "softmax_train.log_every=2",
+            "train.log_every=2")  # fmt: skip
+    _, whole = ran(sources, domain, tmp_path / "whole", *more)
+    reports, stages = [], -1
+    for report in finetune(sources, domain.path, tmp_path / "run", recipe(*more), device="cpu"):
+        stages += report.step == 2
+        if (stages, report.step) == (stage, 4):
+            os.kill(os.getpid(), signal.SIGTERM)
+        reports.append(report)
+    assert stages == stage
+    assert reports[-1].stopped == "SIGTERM"
+    assert reports[-1].step < 8
+    _, found = ran(sources, domain, tmp_path / "run", *more, resume=True)
+    assert found == whole
 
 
 def test_a_softmax_that_ended_early_stays_as_it_is_when_resumed(domain, tmp_path, rng):

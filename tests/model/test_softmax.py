@@ -10,8 +10,7 @@ from torch.testing import assert_close
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from elmore.errors import ConfigError
-from elmore.model import log_sum, sampling
-from elmore.model.log_sum import log_sum_others
+from elmore.model import sampling
 from elmore.model.softmax import AdaptiveSoftmax, Softmax, SoftmaxConfig, build
 
 EXACT = {"rtol": 1e-12, "atol": 1e-12}
@@ -39,68 +38,6 @@ def gradients(loss: torch.Tensor, states: torch.Tensor, module) -> list[torch.Te
 
 def generator(seed: int = 0) -> torch.Generator:
     return torch.Generator().manual_seed(seed)
-
-
-# The samplers
-
-
-@given(st.integers(1, 3000))
-def test_log_uniform_probabilities_sum_to_one(num_words):
-    probabilities = sampling.log_uniform(torch.arange(num_words), num_words)
-    assert_close(probabilities.sum().item(), 1.0, **EXACT)
-    assert (probabilities.diff() < 0).all()
-
-
-def test_log_uniform_is_its_formula():
-    expected = [(math.log(k + 2) - math.log(k + 1)) / math.log(6) for k in range(5)]
-    found = sampling.log_uniform(torch.arange(5), 5)
-    assert_close(found, torch.tensor(expected, dtype=torch.float64), **EXACT)
-
-
-@pytest.mark.parametrize("num_words", [1, 2, 20, 300])
-def test_draws_follow_the_log_uniform_law(num_words):
-    num_draws = 200_000
-    words, said = sampling.draw(num_draws, num_words, generator())
-    expected = num_draws * sampling.log_uniform(torch.arange(num_words), num_words)
-    observed = torch.bincount(words, minlength=num_words)
-    chi_square = ((observed - expected) ** 2 / expected).sum().item()
-    freedom = num_words - 1
-    assert len(observed) == num_words
-    assert said == num_draws
-    assert chi_square <= freedom + 5 * math.sqrt(2 * freedom)
-
-
-def test_every_draw_is_a_word_of_a_large_vocabulary():
-    words, _ = sampling.draw(100_000, 793_471, generator())
-    assert words.min() == 0
-    assert 700_000 < words.max() < 793_471
-
-
-@given(st.integers(1, 40), st.integers(0, 20), st.integers(0, 1000))
-def test_the_unique_sampler_draws_until_enough_words_are_distinct(num_samples, more, seed):
-    num_words = num_samples + more
-    words, num_draws = sampling.draw_unique(num_samples, num_words, generator(seed))
-    assert len(set(words.tolist())) == len(words) == num_samples
-    assert 0 <= words.min() <= words.max() < num_words
-    stream = sampling.draw(4 * num_samples, num_words, generator(seed)).words.tolist()
-    if num_draws <= len(stream):
-        assert list(dict.fromkeys(stream[:num_draws])) == words.tolist()
-        assert len(set(stream[: num_draws - 1])) == num_samples - 1
-
-
-def test_expected_counts_of_distinct_words_are_how_often_they_come():
-    num_words, num_draws, repeats = 6, 10, 20_000
-    stream = sampling.draw(repeats * num_draws, num_words, generator()).words
-    came = functional.one_hot(stream.view(repeats, num_draws), num_words).any(dim=1)
-    expected = sampling.expected_unique(torch.arange(num_words), num_words, num_draws)
-    noise = (expected * (1 - expected) / repeats).sqrt()
-    assert ((came.double().mean(dim=0) - expected).abs() < 4 * noise).all()
-
-
-def test_expected_counts_stay_exact_for_the_rarest_words():
-    rare = torch.tensor([999_999])
-    found = sampling.expected_unique(rare, 10**6, 3)
-    assert_close(found, 3 * sampling.log_uniform(rare, 10**6), rtol=1e-6, atol=0.0)
 
 
 # The sampled softmax
@@ -262,30 +199,6 @@ def test_the_global_generator_is_left_alone():
 # The sum in tiles
 
 
-def sum_inputs(size: int = 4, num_words: int = 7, dim: int = 2):
-    states = torch.randn(size, dim, dtype=torch.float64, requires_grad=True)
-    rows = torch.randn(num_words, dim, dtype=torch.float64, requires_grad=True)
-    offsets = torch.randn(num_words, dtype=torch.float64, requires_grad=True)
-    return states, rows, offsets, torch.randint(5, (num_words,)), torch.randint(5, (size,))
-
-
-@pytest.mark.parametrize("chunk", [1, 8, 1000])
-def test_gradients_are_those_of_finite_differences(chunk):
-    *inputs, words, targets = sum_inputs()
-    assert torch.autograd.gradcheck(
-        lambda *x: log_sum_others(*x, words, targets, chunk=chunk), inputs
-    )
-
-
-@pytest.mark.parametrize("frozen", [0, 1, 2])
-def test_what_is_frozen_gets_no_gradient_and_the_others_keep_theirs(frozen):
-    *inputs, words, targets = sum_inputs()
-    inputs[frozen].requires_grad_(False)
-    assert torch.autograd.gradcheck(lambda *x: log_sum_others(*x, words, targets, chunk=8), inputs)
-    log_sum_others(*inputs, words, targets, chunk=8).sum().backward()
-    assert inputs[frozen].grad is None
-
-
 @pytest.mark.parametrize("kind", ["sampled", "full", "adaptive"])
 @pytest.mark.parametrize("chunk", [1, 5, 17, 48, 10**6])
 def test_the_chunk_changes_nothing(kind, chunk):
@@ -424,17 +337,6 @@ def test_adaptive_takes_the_places_of_rare_words_from_those_who_know_them():
     assert_close(module.nll(states, targets, rare), module.nll(states, targets), rtol=0, atol=0)
     swapped = module.nll(states, targets, (rare[0][:0], rare[1][:0]))
     assert (swapped[targets >= 4] != module.nll(states, targets)[targets >= 4]).all()
-
-
-def test_words_that_are_added_for_evenness_are_never_counted():
-    states, rows = torch.randn(7, 4), torch.randn(10, 4)
-    offsets, words, targets = torch.randn(10), torch.arange(10), torch.arange(7)
-    evened = log_sum._evened(rows, offsets, words)
-    assert [len(each) for each in evened] == [64, 64, 64]
-    plain = log_sum_others(states, rows, offsets, words, targets, chunk=1000)
-    even = log_sum_others(states, *evened, targets, chunk=1000)
-    assert_close(even, plain)
-    assert log_sum._evened(*evened)[0] is evened[0]
 
 
 def test_adaptive_words_are_those_of_the_equation():

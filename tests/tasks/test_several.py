@@ -5,7 +5,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from elmore.embed.embedder import Embedder
 from elmore.errors import ConfigError, DataError
 from elmore.tasks import run, several, spread, storage, task
 from elmore.tasks.lesson import Part
@@ -27,21 +26,6 @@ def trained(tmp_path, chosen, *more, out="several", dev=None, **options):
         NER, recipe(*more), data, dev or data, tmp_path / out, chosen, device="cpu", **options
     )
     return {trial.name: list(reports) for trial, reports in stages}
-
-
-@pytest.fixture
-def runs(monkeypatch) -> list[int]:
-    """How many sentences each use of the biLM was for."""
-    counted: list[int] = []
-    stream = Embedder.stream
-
-    def counting(self, texts, **choices):
-        texts = list(texts)
-        counted.append(len(texts))
-        return stream(self, texts, **choices)
-
-    monkeypatch.setattr(Embedder, "stream", counting)
-    return counted
 
 
 def test_every_fraction_comes_with_every_seed_from_that_of_the_recipe_on():
