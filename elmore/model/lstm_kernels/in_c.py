@@ -1,4 +1,4 @@
-"""The kernel that works `in_place`, its element-wise part in C, and few rows all in C: on a CPU.
+"""All in C what can be, and else the kernel that works `in_place`, its cells in C: on a CPU.
 
 Everything is in single precision.
 
@@ -15,7 +15,7 @@ from jaxtyping import Bool, Float
 from torch import Tensor
 
 from elmore import compiled
-from elmore.model.lstm_kernels import few_rows, in_place
+from elmore.model.lstm_kernels import few_rows, in_place, many_rows
 from elmore.model.lstm_kernels.reference import LSTMState, LSTMWeights
 
 SOURCE = Path(__file__).with_name("cell.c")
@@ -67,4 +67,6 @@ def run(
     """Read each row from left to right; the state after its last token comes back."""
     if few_rows.can_run(inputs, mask, state, weights):
         return few_rows.run(inputs, mask, state, weights, **how)
+    if many_rows.can_run(inputs, mask, state, weights):
+        return many_rows.run(inputs, mask, state, weights, **how)
     return in_place.run(inputs, mask, state, weights, step=step, **how)
