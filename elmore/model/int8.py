@@ -24,7 +24,7 @@ from torch.nn import functional
 
 from elmore import compiled
 from elmore.model.lstm import ProjectedLSTM
-from elmore.model.lstm_kernels import in_place
+from elmore.model.lstm_kernels import in_place, tiles
 from elmore.model.lstm_kernels.reference import GATES, LSTMState, Resets, whole_bias
 
 SOURCE = Path(__file__).parent / "lstm_kernels" / "int8.c"
@@ -33,6 +33,17 @@ _ROWS, _COLUMNS = 8, 12  # of a block of a weight, and of columns: as in the C
 _MOST = 127
 
 Encoder = TypeVar("Encoder", bound=nn.Module)
+
+
+class _Weights(ctypes.Structure):
+    """`weights` of the C."""
+
+    _fields_ = (
+        *((f"weight_{number}", ctypes.c_void_p) for number in range(6)),
+        ("inputs", ctypes.c_void_p),
+        ("input_width", ctypes.c_int64),
+        *((f"room_{number}", ctypes.c_void_p) for number in range(6)),
+    )
 
 
 def works(device: torch.device) -> bool:
@@ -49,9 +60,7 @@ class Int8LSTM(ProjectedLSTM):
     def __init__(self, layer: ProjectedLSTM) -> None:
         nn.Module.__init__(self)  # there is nothing to draw
         self.config = layer.config
-        self._inputs = Int8Product(layer.input)
-        by_cell = layer.recurrent.detach().unflatten(0, (len(GATES), -1)).transpose(0, 1)
-        self._recurrent = Int8Product(by_cell.flatten(0, 1))
+        self._inputs, self._recurrent = map(_by_cell, (layer.input, layer.recurrent))
         self._projection = None if layer.projection is None else Int8Product(layer.projection)
         self._bias = whole_bias(layer.bias.detach(), layer.config.forget_bias)
 
@@ -61,7 +70,8 @@ class Int8LSTM(ProjectedLSTM):
         columns = inputs.transpose(0, 1).flatten(0, 1).T
         driven = inputs.new_empty(len(self._bias), num_tokens * num_sentences)
         self._inputs(columns, driven)
-        return driven.unflatten(1, (num_tokens, num_sentences)).permute(2, 1, 0)
+        by_gate = driven.unflatten(0, (-1, len(GATES))).transpose(0, 1).flatten(0, 1)
+        return by_gate.unflatten(1, (num_tokens, num_sentences)).permute(2, 1, 0)
 
     @torch.no_grad()
     def forward(
@@ -74,12 +84,53 @@ class Int8LSTM(ProjectedLSTM):
         driven: bool = False,
     ) -> tuple[Float[Tensor, "B T D"], LSTMState]:
         """Read each sentence from left to right."""
+        if tiles.can_hold(state) and (driven or inputs.shape[2] % 4 == 0):
+            return self._in_tiles(inputs, mask, state, resets, driven=driven)
         parts = in_place.Parts(
             lambda inputs: (inputs if driven else self.drive(inputs)).permute(1, 2, 0),
             self._advance,
             self._projection and self._project,
         )
         return in_place.read(inputs, mask, state, parts, self.config.output_clip, resets)
+
+    def _in_tiles(
+        self,
+        inputs: Float[Tensor, "B T I"],
+        mask: Bool[Tensor, "B T"],
+        state: LSTMState,
+        resets: Resets | None,
+        *,
+        driven: bool,
+    ) -> tuple[Float[Tensor, "B T D"], LSTMState]:
+        """Do so where there are many."""
+        columns = None if driven else tiles.tiled(inputs.transpose(0, 1))
+        padded = len(inputs) + _COLUMNS  # at least
+        rounded = (
+            (0, 0) if driven else (mask.shape[1] * padded, inputs.shape[2]),
+            *((padded, part.shape[1]) for part in state),
+        )
+        rooms = [
+            room
+            for count, width in rounded
+            for room in (torch.empty(count * width, dtype=torch.int8), torch.empty(count))
+        ]
+        weights = (None if driven else self._inputs, self._recurrent, self._projection)
+        with_ = _Weights(
+            *(tiles.address(part) for weight in weights for part in _parts(weight)),
+            *(tiles.address(columns), 0 if driven else inputs.shape[2]),
+            *map(tiles.address, rooms),
+        )
+        threads = _whole(torch.get_num_threads())
+        return tiles.read(
+            lambda steps: _library().int8_steps(steps, ctypes.byref(with_), threads),
+            inputs if driven else None,
+            mask,
+            state,
+            bias=self._bias,
+            cell_clip=self.config.cell_clip,
+            output_clip=self.config.output_clip,
+            resets=resets,
+        )
 
     def _advance(
         self,
@@ -132,6 +183,11 @@ def with_int8(encoder: Encoder) -> Encoder:
     return copied
 
 
+def _by_cell(weight: Float[Tensor, "G I"]) -> "Int8Product":
+    """Have the four gates of each cell together."""
+    return Int8Product(weight.detach().unflatten(0, (len(GATES), -1)).transpose(0, 1).flatten(0, 1))
+
+
 class Int8Product:
     """W x with both factors rounded to bytes; W when it is built."""
 
@@ -139,12 +195,12 @@ class Int8Product:
         weight = weight.detach().float()
         self.shape = weight.shape
         largest = weight.abs().amax(dim=1)
-        self._scales = torch.where(largest == 0, 1.0, largest / _MOST).contiguous()
-        whole = (weight / self._scales[:, None]).round().to(torch.int8)
+        self.scales = torch.where(largest == 0, 1.0, largest / _MOST).contiguous()
+        whole = (weight / self.scales[:, None]).round().to(torch.int8)
         whole = functional.pad(whole, (0, -weight.shape[1] % 4, 0, -weight.shape[0] % _ROWS))
         # blocks of rows, and in each four columns at a time
-        self._packed = whole.unflatten(1, (-1, 4)).unflatten(0, (-1, _ROWS)).transpose(1, 2)
-        self._packed = self._packed.contiguous()
+        self.packed = whole.unflatten(1, (-1, 4)).unflatten(0, (-1, _ROWS)).transpose(1, 2)
+        self.packed = self.packed.contiguous()
 
     def __call__(self, columns: Float[Tensor, "X M"], out: Float[Tensor, "Y M"]) -> None:
         """Multiply into `out`."""
@@ -163,7 +219,7 @@ class Int8Product:
             columns = columns.contiguous()
         width, room = columns.shape[0], columns.shape[1] + _COLUMNS
         rounded, scales = torch.empty(room * (width + 4), dtype=torch.int8), torch.empty(room)
-        return _Rounding(self._packed, self._scales, columns, rounded, scales)
+        return _Rounding(self.packed, self.scales, columns, rounded, scales)
 
 
 class _Rounding(NamedTuple):
@@ -183,6 +239,11 @@ class _Rounding(NamedTuple):
             *map(_whole, self.columns.stride()),
             *map(_pointer, self[3:]),
         ]
+
+
+def _parts(product: Int8Product | None) -> tuple[Tensor | None, Tensor | None]:
+    """Give what the C knows a weight by."""
+    return (None, None) if product is None else (product.packed, product.scales)
 
 
 _whole = ctypes.c_int64

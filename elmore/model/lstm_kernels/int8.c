@@ -10,11 +10,6 @@
 
 #include <stddef.h>
 #include <stdint.h>
-#include <string.h>
-
-#include "cell.h"
-
-enum { ROWS = 8, COLUMNS = 12 };
 
 #if !defined(__ARM_FEATURE_DOTPROD)
 
@@ -22,18 +17,18 @@ int64_t int8_works(void) { return 0; }
 
 #else
 
-#include <arm_neon.h>
+enum { ROWS = 8, OUTPUTS = ROWS };
+
+#include "tiles.h"
+
+enum { COLUMNS = TILE };
+
 #if defined(__linux__)
 #include <sys/auxv.h>
 int64_t int8_works(void) { return (getauxval(AT_HWCAP) >> 20) & 1; }
 #else
 int64_t int8_works(void) { return 1; }
 #endif
-
-static inline int64_t least(int64_t a, int64_t b) { return a < b ? a : b; }
-
-/* A loop that is gone when it is compiled: so what it counts through can stay in registers. */
-#define EACH(i, n) _Pragma("GCC unroll 8") for (int i = 0; i < n; i++)
 
 /* A row of the block, the lane, times n vectors of four columns each. */
 #define DOT(r, w, lane) EACH(v, n) acc[r][v] = vdotq_laneq_s32(acc[r][v], column[v], w, lane)
@@ -234,6 +229,110 @@ void int8_step(const int8_t *w, const float *scale, const float *x, int64_t x_k,
                 }
             }
     }
+}
+
+/* Many sentences: see tiles.h. The rows of what is multiplied for the gates are in the order of cells. */
+typedef struct {
+    const int8_t *rows;
+    const float *scales;
+} rounded_weight;
+
+typedef struct {
+    int8_t *columns; /* room, tile by tile */
+    float *scales;
+} rounded_tiles;
+
+struct weights {
+    rounded_weight input, recurrent, projection;
+    const float *inputs; /* tiles of every step, where there are weights for them */
+    int64_t input_width;
+    rounded_tiles these, last, shown;
+};
+
+/* Four numbers each of four columns, to bytes side by side. */
+static inline int32x4_t together(const float *from, float32x4_t by) {
+    int32x4_t one[4];
+    EACH(k, 4) one[k] = vcvtnq_s32_f32(vmulq_f32(vld1q_f32(from + k * TILE), by));
+    return vsliq_n_s32(vsliq_n_s32(one[0], one[1], 8), vsliq_n_s32(one[2], one[3], 8), 16);
+}
+
+static void round_tiles(const float *x, int64_t tiles, int64_t width, rounded_tiles to) {
+#pragma omp for schedule(static)
+    for (int64_t tile = 0; tile < tiles; tile++) {
+        const float *from = x + tile * width * TILE;
+        int8_t *columns = to.columns + tile * width * TILE;
+        float32x4_t most[VECTORS], by[VECTORS];
+        EACH(v, VECTORS) most[v] = vdupq_n_f32(0);
+        for (int64_t k = 0; k < width; k++)
+            EACH(v, VECTORS) most[v] = vmaxq_f32(most[v], vabsq_f32(vld1q_f32(from + k * TILE + 4 * v)));
+        EACH(v, VECTORS) {
+            const uint32x4_t some = vcgtq_f32(most[v], vdupq_n_f32(0));
+            by[v] = vdivq_f32(vdupq_n_f32(127), most[v]);
+            by[v] = vreinterpretq_f32_u32(vandq_u32(some, vreinterpretq_u32_f32(by[v])));
+            vst1q_f32(to.scales + tile * TILE + 4 * v, vdivq_f32(most[v], vdupq_n_f32(127)));
+        }
+        for (int64_t k = 0; k < width; k += 4)
+            EACH(v, VECTORS)
+                vst1q_s8(columns + k * TILE + 16 * v,
+                         vreinterpretq_s8_s32(together(from + k * TILE + 4 * v, by[v])));
+    }
+}
+
+static void look_at_inputs(const steps *all, const weights *with) {
+    if (with->input.rows)
+        round_tiles(with->inputs, all->num_steps * tiles_of(all), with->input_width, with->these);
+}
+
+static void look_at_last(const steps *all, const weights *with) {
+    round_tiles(all->last, tiles_of(all), all->width, with->last);
+}
+
+static int is_projected(const weights *with) { return with->projection.rows != 0; }
+
+static void look_at_shown(const steps *all, const weights *with) {
+    if (is_projected(with)) round_tiles(all->shown, tiles_of(all), all->num_cells, with->shown);
+}
+
+/* Add to the gates of 4 cells in a tile, which is the one of that number. */
+static inline __attribute__((always_inline)) void add_product(rounded_weight weight,
+                                                              rounded_tiles tiles, int64_t number,
+                                                              int64_t width, int64_t cell,
+                                                              float gates[4][CELLS]) {
+    const float *scales = tiles.scales + number * TILE;
+    for (int two = 0; two < FOUR; two += 2) {
+        int32x4_t sums[ROWS][VECTORS];
+        multiply_tile(weight.rows + (cell + two) * 4 * width, tiles.columns + number * width * TILE,
+                      width / 4, VECTORS, sums);
+        EACH(r, ROWS) {
+            float *to = gates[r % 4] + (two + r / 4) * TILE;
+            const float scale = weight.scales[(cell + two) * 4 + r];
+            EACH(v, VECTORS) {
+                const float32x4_t both = vmulq_n_f32(vld1q_f32(scales + 4 * v), scale);
+                const float32x4_t sum = vmulq_f32(vcvtq_f32_s32(sums[r][v]), both);
+                vst1q_f32(to + 4 * v, vaddq_f32(vld1q_f32(to + 4 * v), sum));
+            }
+        }
+    }
+}
+
+static void add_gates(const steps *all, const weights *with, int64_t step, int64_t tile,
+                      int64_t cell, float gates[4][CELLS]) {
+    if (with->input.rows)
+        add_product(with->input, with->these, step * tiles_of(all) + tile, with->input_width, cell,
+                    gates);
+    add_product(with->recurrent, with->last, tile, all->width, cell, gates);
+}
+
+static void give_outputs(const steps *all, const weights *with, int64_t tile, int64_t begin,
+                         float found[][TILE]) {
+    const int64_t there = least(OUTPUTS, all->width - begin);
+    multiply_block(with->projection.rows + begin * all->num_cells, with->projection.scales + begin,
+                   with->shown.columns + tile * all->num_cells * TILE,
+                   with->shown.scales + tile * TILE, all->num_cells / 4, there, TILE, 0, found);
+}
+
+void int8_steps(const steps *all, const weights *with, int64_t threads) {
+    take_steps(all, with, threads);
 }
 
 #endif

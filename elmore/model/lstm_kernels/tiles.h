@@ -1,0 +1,155 @@
+/* Several steps of a layer that reads many sentences, on ARM; see reference.py for what a step is. Who
+   includes this says how a weight is multiplied: what is declared here and not defined.
+
+   Sentences stand in columns, 12 side by side in a tile: element k of those of tile t stands at
+   (t * K + k) * 12, K numbers a sentence, in float32. A tile is multiplied with some rows of a weight
+   at a time, while it is near: gates become cells at once and are never kept. Every column is summed
+   up in the same order, so a sentence gets the same bits in any company. */
+
+#ifndef ELMORE_TILES_H
+#define ELMORE_TILES_H
+
+#include <arm_neon.h>
+#include <stdint.h>
+#include <string.h>
+
+#include "cell.h"
+
+enum { TILE = 12, VECTORS = TILE / 4, FOUR = 4, CELLS = FOUR * TILE };
+
+/* A loop that is gone when it is compiled: so what it counts through can stay in registers. */
+#define EACH(i, n) _Pragma("GCC unroll 8") for (int i = 0; i < n; i++)
+
+/* S steps of B sentences, H cells, outputs D wide; H and D are multiples of 4. */
+typedef struct {
+    const float *bias; /* of the gates */
+    const float *driven; /* (S, B, 4H), by these strides; nothing where inputs are multiplied */
+    int64_t by_step, by_row;
+    const uint8_t *busy; /* (S, B): who reads */
+    const uint8_t *starts; /* (S, B): who starts anew before a step, from the first; or nothing */
+    const float *first_outputs, *first_cells; /* (B, D) and (B, H) */
+    float *cells, *last, *shown; /* tiles; changed as they go; `last` are outputs */
+    float *outputs; /* (S, B, D), zero where nobody reads */
+    int64_t num_steps, num_rows, num_cells, width;
+    float cell_clip, output_clip;
+} steps;
+
+typedef struct weights weights;
+
+/* Whatever a product needs to know of all cells or outputs; each thread takes its share. */
+static void look_at_inputs(const steps *all, const weights *with);
+static void look_at_last(const steps *all, const weights *with);
+static void look_at_shown(const steps *all, const weights *with);
+/* Add to what is said to one gate, or to four, of 4 cells in a tile. */
+static void add_gates(const steps *all, const weights *with, int64_t step, int64_t tile,
+                      int64_t cell, float gates[4][CELLS]);
+/* Give some outputs of a tile, OUTPUTS at most; without a projection there are none to give. */
+static int is_projected(const weights *with);
+static void give_outputs(const steps *all, const weights *with, int64_t tile, int64_t begin,
+                         float found[][TILE]);
+
+static inline int64_t least(int64_t a, int64_t b) { return a < b ? a : b; }
+
+static inline int64_t tiles_of(const steps *all) { return (all->num_rows + TILE - 1) / TILE; }
+
+/* The bias, and what driven inputs say, of a gate of 4 cells: turned, for there they lie by sentence. */
+static inline void begin_with(const steps *all, int64_t step, int64_t tile, int64_t gate,
+                              float said[CELLS]) {
+    const float *bias = all->bias + gate;
+    float by_column[TILE][FOUR];
+    if (!all->driven) {
+        EACH(r, FOUR) EACH(v, VECTORS) vst1q_f32(said + r * TILE + 4 * v, vdupq_n_f32(bias[r]));
+        return;
+    }
+    const int64_t first = tile * TILE, here = least(TILE, all->num_rows - first);
+    const float *from = all->driven + step * all->by_step + first * all->by_row + gate;
+    if (here < TILE) memset(by_column, 0, sizeof by_column);
+    for (int64_t b = 0; b < here; b++)
+        vst1q_f32(by_column[b], vaddq_f32(vld1q_f32(from + b * all->by_row), vld1q_f32(bias)));
+    EACH(v, VECTORS) {
+        const float32x4x4_t four = vld4q_f32(by_column[4 * v]);
+        EACH(r, FOUR) vst1q_f32(said + r * TILE + 4 * v, four.val[r]);
+    }
+}
+
+/* 4 cells of the sentences of a tile. */
+static void renew(const steps *all, const weights *with, int64_t step, int64_t tile,
+                  int64_t cell) {
+    float gates[4][CELLS], old[CELLS];
+    for (int gate = 0; gate < 4; gate++)
+        begin_with(all, step, tile, gate * all->num_cells + cell, gates[gate]);
+    add_gates(all, with, step, tile, cell, gates);
+    const int64_t at = (tile * all->num_cells + cell) * TILE;
+    float *cells = all->cells + at, *shown = all->shown + at;
+    memcpy(old, cells, sizeof old);
+#pragma omp simd
+    for (int i = 0; i < CELLS; i++)
+        shown[i] = cell_shows(gates[0][i], gates[1][i], gates[2][i], gates[3][i], cells + i,
+                              all->cell_clip);
+    const uint8_t *busy = all->busy + step * all->num_rows + tile * TILE;
+    const int64_t here = least(TILE, all->num_rows - tile * TILE);
+    for (int64_t b = 0; b < TILE; b++)
+        if (b >= here || !busy[b])
+            for (int r = 0; r < FOUR; r++) cells[r * TILE + b] = old[r * TILE + b];
+}
+
+/* Some outputs of the sentences of a tile, from what the cells show. */
+static void show(const steps *all, const weights *with, int64_t step, int64_t tile,
+                 int64_t begin) {
+    float found[OUTPUTS][TILE];
+    const int64_t there = least(OUTPUTS, all->width - begin);
+    if (is_projected(with)) {
+        give_outputs(all, with, tile, begin, found);
+        for (int64_t i = 0; i < there * TILE; i++) {
+            float *one = found[0] + i; /* a NaN stays one: every comparison with it is false */
+            if (*one > all->output_clip) *one = all->output_clip;
+            if (*one < -all->output_clip) *one = -all->output_clip;
+        }
+    } else
+        memcpy(found, all->shown + (tile * all->num_cells + begin) * TILE,
+               (size_t)(there * TILE) * sizeof(float));
+    const int64_t first = tile * TILE, here = least(TILE, all->num_rows - first);
+    const uint8_t *busy = all->busy + step * all->num_rows + first;
+    float *last = all->last + (tile * all->width + begin) * TILE;
+    for (int64_t b = 0; b < here; b++) {
+        float *to = all->outputs + (step * all->num_rows + first + b) * all->width + begin;
+        for (int64_t r = 0; r < there; r++) {
+            to[r] = busy[b] ? found[r][b] : 0;
+            if (busy[b]) last[r * TILE + b] = found[r][b];
+        }
+    }
+}
+
+static void start(const steps *all, int64_t row) {
+    const int64_t tile = row / TILE, b = row % TILE;
+    for (int64_t d = 0; d < all->width; d++)
+        all->last[(tile * all->width + d) * TILE + b] = all->first_outputs[row * all->width + d];
+    for (int64_t h = 0; h < all->num_cells; h++)
+        all->cells[(tile * all->num_cells + h) * TILE + b] =
+            all->first_cells[row * all->num_cells + h];
+}
+
+static void take_steps(const steps *all, const weights *with, int64_t threads) {
+    const int64_t tiles = tiles_of(all);
+#pragma omp parallel num_threads(threads)
+    {
+        look_at_inputs(all, with);
+        for (int64_t step = 0; step < all->num_steps; step++) {
+            if (all->starts) {
+#pragma omp for schedule(static)
+                for (int64_t row = 0; row < all->num_rows; row++)
+                    if (all->starts[step * all->num_rows + row]) start(all, row);
+            }
+            look_at_last(all, with);
+#pragma omp for schedule(static)
+            for (int64_t cell = 0; cell < all->num_cells; cell += FOUR)
+                for (int64_t tile = 0; tile < tiles; tile++) renew(all, with, step, tile, cell);
+            look_at_shown(all, with);
+#pragma omp for schedule(static)
+            for (int64_t begin = 0; begin < all->width; begin += OUTPUTS)
+                for (int64_t tile = 0; tile < tiles; tile++) show(all, with, step, tile, begin);
+        }
+    }
+}
+
+#endif
