@@ -42,17 +42,18 @@ class DrivenWords:
         frequent = numbers[np.argsort(-counts, kind="stable")[:most]]
         self._num_kept = len(frequent)
         self._table = words.new_empty(len(frequent) + at_once + self._block, gates)
+        self._said = words.new_empty(at_once, gates)  # memory that is new each time costs time
         self._rows = np.full(len(words), _NOWHERE)
         self._drive(frequent, 0)
 
     def __call__(self, numbers: Int[np.ndarray, "S B"]) -> Float[Tensor, "B S G"]:
-        """Give what words say, by their numbers."""
+        """Give what words say, by their numbers; it is overwritten by the next call."""
         others = np.unique(numbers[self._rows[numbers] == _NOWHERE])
         self._drive(others, self._num_kept)
         rows = torch.from_numpy(self._rows[numbers].flatten()).to(self._table.device)
         self._rows[others] = _NOWHERE
-        # Kernels want columns; but whole rows are found so much quicker that turning them pays.
-        return self._table.index_select(0, rows).unflatten(0, numbers.shape).transpose(0, 1)
+        said = torch.index_select(self._table, 0, rows, out=self._said[: len(rows)])
+        return said.unflatten(0, numbers.shape).transpose(0, 1)
 
     def _drive(self, numbers: Int[np.ndarray, " n"], begin: int) -> None:
         """Fill the table from row `begin` on; a block is filled up with its own words again."""

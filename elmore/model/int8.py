@@ -69,9 +69,8 @@ class Int8LSTM(ProjectedLSTM):
         num_sentences, num_tokens, _ = inputs.shape
         columns = inputs.transpose(0, 1).flatten(0, 1).T
         driven = inputs.new_empty(len(self._bias), num_tokens * num_sentences)
-        self._inputs(columns, driven)
-        by_gate = driven.unflatten(0, (-1, len(GATES))).transpose(0, 1).flatten(0, 1)
-        return by_gate.unflatten(1, (num_tokens, num_sentences)).permute(2, 1, 0)
+        self._inputs(columns, driven, gates=len(GATES))
+        return driven.unflatten(1, (num_tokens, num_sentences)).permute(2, 1, 0)
 
     @torch.no_grad()
     def forward(
@@ -202,14 +201,16 @@ class Int8Product:
         self.packed = whole.unflatten(1, (-1, 4)).unflatten(0, (-1, _ROWS)).transpose(1, 2)
         self.packed = self.packed.contiguous()
 
-    def __call__(self, columns: Float[Tensor, "X M"], out: Float[Tensor, "Y M"]) -> None:
-        """Multiply into `out`."""
+    def __call__(
+        self, columns: Float[Tensor, "X M"], out: Float[Tensor, "Y M"], *, gates: int = 1
+    ) -> None:
+        """Multiply into `out`; of rows that have the gates of a cell together, gate by gate."""
         given = self.rounding(columns)
         _library().int8_multiply(
             *given.pointers,
             _pointer(out),
             *map(_whole, out.stride()),
-            *map(_whole, (*self.shape, columns.shape[1])),
+            *map(_whole, (*self.shape, columns.shape[1], gates)),
             _whole(torch.get_num_threads()),
         )
 

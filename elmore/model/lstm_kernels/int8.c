@@ -161,10 +161,11 @@ static inline void multiply_block(const int8_t *w, const float *scale, const int
         }
 }
 
-/* y[r][b] stands at y + r * y_r + b * y_b; q and s have room for the columns with what pads them. */
+/* y[r][b] stands at y + r * y_r + b * y_b; q and s have room for the columns with what pads them. Rows
+   of a weight that have so many `gates` of each cell together go where they would be otherwise. */
 void int8_multiply(const int8_t *w, const float *scale, const float *x, int64_t x_k, int64_t x_b,
                    int8_t *q, float *s, float *y, int64_t y_r, int64_t y_b, int64_t rows,
-                   int64_t width, int64_t columns, int64_t threads) {
+                   int64_t width, int64_t columns, int64_t gates, int64_t threads) {
     const int64_t fours = (width + 3) / 4;
 #pragma omp parallel num_threads(threads)
     {
@@ -177,12 +178,14 @@ void int8_multiply(const int8_t *w, const float *scale, const float *x, int64_t 
                 float values[ROWS][COLUMNS];
                 multiply_block(w + first * 4 * fours, scale + first, q + begin * 4 * fours,
                                s + begin, fours, there, here, columns == 1, values);
-                float *to = y + first * y_r + begin * y_b;
-                for (int64_t r = 0; r < there; r++)
+                for (int64_t r = 0; r < there; r++) {
+                    const int64_t row = (first + r) % gates * (rows / gates) + (first + r) / gates;
+                    float *to = y + row * y_r + begin * y_b;
                     if (y_b == 1)
-                        memcpy(to + r * y_r, values[r], (size_t)here * sizeof(float));
+                        memcpy(to, values[r], (size_t)here * sizeof(float));
                     else
-                        for (int64_t b = 0; b < here; b++) to[r * y_r + b * y_b] = values[r][b];
+                        for (int64_t b = 0; b < here; b++) to[b * y_b] = values[r][b];
+                }
             }
     }
 }
