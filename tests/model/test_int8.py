@@ -58,7 +58,8 @@ def test_a_column_has_the_same_bits_in_any_company(rows, width, columns, seed):
 @pytest.mark.parametrize("clip", [0.5, None])
 @pytest.mark.parametrize("resets", [True, False])
 @pytest.mark.parametrize("cells", [40, 41])
-def test_a_layer_is_the_exact_one_but_for_rounding(projection, clip, resets, cells):
+@pytest.mark.parametrize("times", [1, 3])
+def test_a_layer_is_the_exact_one_but_for_rounding(projection, clip, resets, cells, times):
     torch.manual_seed(0)
     width = 24 if projection else cells
     config = LSTMConfig(
@@ -66,10 +67,11 @@ def test_a_layer_is_the_exact_one_but_for_rounding(projection, clip, resets, cel
     )
     exact = ProjectedLSTM(config).requires_grad_(False)
     torch.nn.init.normal_(exact.bias)
-    inputs = torch.randn(6, 9, width)
-    mask = torch.arange(9) < torch.tensor([[9], [0], [1], [5], [9], [8]])
-    state, to = (LSTMState(torch.randn(6, width), torch.randn(6, cells)) for _ in range(2))
-    anew = Resets(torch.rand(6, 9) < 0.3, to) if resets else None
+    rows = 6 * times
+    inputs = torch.randn(rows, 9, width)
+    mask = torch.arange(9) < torch.tensor([[9], [0], [1], [5], [9], [8]] * times)
+    state, to = (LSTMState(torch.randn(rows, width), torch.randn(rows, cells)) for _ in range(2))
+    anew = Resets(torch.rand(rows, 9) < 0.3, to) if resets else None
     expected, end = exact(inputs, mask, state, anew)
     layer = int8.Int8LSTM(exact)
     found, found_end = layer(inputs, mask, state, anew)
@@ -80,6 +82,20 @@ def test_a_layer_is_the_exact_one_but_for_rounding(projection, clip, resets, cel
     driven, driven_end = layer(layer.drive(inputs), mask, state, anew, driven=True)
     assert torch.equal(driven, found)
     assert torch.equal(driven_end.cell, found_end.cell)
+
+
+@works
+@pytest.mark.parametrize("projection", [True, False])
+def test_a_sentence_has_the_same_bits_in_any_company(projection):
+    config = LSTMConfig(cell_dim=16, output_dim=12 if projection else 16, projection=projection)
+    layer = int8.Int8LSTM(ProjectedLSTM(config).requires_grad_(False))
+    inputs, mask = torch.randn(30, 5, config.output_dim), torch.ones(30, 5, dtype=torch.bool)
+    state = LSTMState(torch.randn(30, config.output_dim), torch.randn(30, 16))
+    found, _ = layer(inputs, mask, state)
+    some = torch.randperm(30)[:11]
+    fewer = LSTMState(*(part[some] for part in state))
+    again, _ = layer(inputs[some], mask[some], fewer)
+    assert torch.equal(again, found[some])
 
 
 @works
