@@ -23,7 +23,7 @@ _FLAGS = (
     *("-O3", "-std=c11", "-fPIC", "-shared", "-fopenmp"),
     *("-ffp-contract=off", "-fno-math-errno", "-fno-trapping-math"),
 )
-_PATIENCE = 60  # seconds
+_PATIENCE = 120  # seconds
 
 _log = logging.getLogger(__name__)
 

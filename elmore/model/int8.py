@@ -29,7 +29,7 @@ from elmore.model.lstm_kernels.reference import GATES, LSTMState, Resets, whole_
 
 SOURCE = Path(__file__).parent / "lstm_kernels" / "int8.c"
 _FLAGS = ("-march=armv8.2-a+dotprod",)
-_ROWS, _COLUMNS = 8, 12  # of a block of a weight, and of columns: as in the C
+_ROWS = 8  # of a block of a weight: as in the C
 _MOST = 127
 
 Encoder = TypeVar("Encoder", bound=nn.Module)
@@ -39,10 +39,14 @@ class _Weights(ctypes.Structure):
     """`weights` of the C."""
 
     _fields_ = (
-        *((f"weight_{number}", ctypes.c_void_p) for number in range(6)),
+        *((name, ctypes.c_void_p) for name in ("input", "input_scales")),
+        *((name, ctypes.c_void_p) for name in ("recurrent", "recurrent_scales")),
+        *((name, ctypes.c_void_p) for name in ("projection", "projection_scales")),
         ("inputs", ctypes.c_void_p),
         ("input_width", ctypes.c_int64),
-        *((f"room_{number}", ctypes.c_void_p) for number in range(6)),
+        *((name, ctypes.c_void_p) for name in ("these", "these_scales")),
+        *((name, ctypes.c_void_p) for name in ("last", "last_scales")),
+        *((name, ctypes.c_void_p) for name in ("shown", "shown_scales")),
     )
 
 
@@ -83,7 +87,9 @@ class Int8LSTM(ProjectedLSTM):
         driven: bool = False,
     ) -> tuple[Float[Tensor, "B T D"], LSTMState]:
         """Read each sentence from left to right."""
-        if tiles.can_hold(state) and (driven or inputs.shape[2] % 4 == 0):
+        wide = len(self._bias) if driven else self._inputs.shape[1]
+        tiles.refuse_others(inputs, mask, state, width=wide)
+        if tiles.can_hold(state):
             return self._in_tiles(inputs, mask, state, resets, driven=driven)
         parts = in_place.Parts(
             lambda inputs: (inputs if driven else self.drive(inputs)).permute(1, 2, 0),
@@ -103,7 +109,7 @@ class Int8LSTM(ProjectedLSTM):
     ) -> tuple[Float[Tensor, "B T D"], LSTMState]:
         """Do so where there are many."""
         columns = None if driven else tiles.tiled(inputs.transpose(0, 1))
-        padded = len(inputs) + _COLUMNS  # at least
+        padded = len(inputs) + tiles.TILE  # at least
         rounded = (
             (0, 0) if driven else (mask.shape[1] * padded, inputs.shape[2]),
             *((padded, part.shape[1]) for part in state),
@@ -111,7 +117,7 @@ class Int8LSTM(ProjectedLSTM):
         rooms = [
             room
             for count, width in rounded
-            for room in (torch.empty(count * width, dtype=torch.int8), torch.empty(count))
+            for room in (inputs.new_empty(count * width, dtype=torch.int8), inputs.new_empty(count))
         ]
         weights = (None if driven else self._inputs, self._recurrent, self._projection)
         with_ = _Weights(
@@ -218,8 +224,9 @@ class Int8Product:
         """Give what the C needs of a weight and of columns."""
         if 1 not in columns.stride():  # either elements or neighbours must lie side by side
             columns = columns.contiguous()
-        width, room = columns.shape[0], columns.shape[1] + _COLUMNS
-        rounded, scales = torch.empty(room * (width + 4), dtype=torch.int8), torch.empty(room)
+        width, room = columns.shape[0], columns.shape[1] + tiles.TILE
+        rounded = columns.new_empty(room * (width + 4), dtype=torch.int8)
+        scales = columns.new_empty(room)
         return _Rounding(self.packed, self.scales, columns, rounded, scales)
 
 

@@ -80,7 +80,7 @@ class ProjectedLSTM(nn.Module):
 def _quickest(*tensors: Tensor | None) -> ModuleType:
     """Choose by hand where a GPU learns, and in place where a CPU does not; else the definition.
 
-    In place is quicker with its cells in C, where these are to be had.
+    In place is quicker in C, where that is to be had.
     """
     learns = torch.is_grad_enabled() and any(t is not None and t.requires_grad for t in tensors)
     if any(t is not None and t.is_cuda for t in tensors):

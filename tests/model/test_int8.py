@@ -99,6 +99,42 @@ def test_a_sentence_has_the_same_bits_in_any_company(projection):
 
 
 @works
+@pytest.mark.parametrize("num_rows", [8, 9])
+def test_a_nan_stays_with_its_sentence(num_rows):
+    layer = int8.Int8LSTM(ProjectedLSTM(LSTMConfig(cell_dim=8, output_dim=4)))
+    inputs, mask = torch.randn(num_rows, 3, 4), torch.ones(num_rows, 3, dtype=torch.bool)
+    inputs[3, 1, 2] = torch.nan
+    state = LSTMState(torch.zeros(num_rows, 4), torch.zeros(num_rows, 8))
+    found, _ = layer(inputs, mask, state)
+    assert found.isnan().all(dim=2).nonzero().tolist() == [[3, 1], [3, 2]]
+
+
+@works
+def test_what_does_not_fit_is_refused():
+    layer = int8.Int8LSTM(ProjectedLSTM(LSTMConfig(cell_dim=8, output_dim=4)))
+    mask, state = (
+        torch.ones(12, 3, dtype=torch.bool),
+        LSTMState(torch.zeros(11, 4), torch.zeros(11, 8)),
+    )
+    with pytest.raises(ValueError, match="as many rows"):
+        layer(torch.randn(12, 3, 4), mask, state)
+
+
+@works
+def test_another_default_precision_changes_nothing():
+    layer = int8.Int8LSTM(ProjectedLSTM(LSTMConfig(cell_dim=64, output_dim=32)))
+    inputs, mask = torch.randn(96, 4, 32), torch.ones(96, 4, dtype=torch.bool)
+    state = LSTMState(torch.zeros(96, 32), torch.zeros(96, 64))
+    expected, _ = layer(inputs, mask, state)
+    torch.set_default_dtype(torch.bfloat16)
+    try:
+        found = [layer(inputs, mask, state)[0] for _ in range(20)]
+    finally:
+        torch.set_default_dtype(torch.float)
+    assert all(torch.equal(each, expected) for each in found)
+
+
+@works
 def test_a_weight_that_is_no_number_is_not_lost():
     weight = torch.randn(9, 5)
     weight[3, 2] = torch.nan

@@ -6,7 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch.testing import assert_close
 
-from elmore.model.lstm_kernels import many_rows, reference
+from elmore.model.lstm_kernels import in_c, many_rows, reference
 from elmore.model.lstm_kernels.reference import LSTMState, LSTMWeights, Resets
 
 pytestmark = pytest.mark.skipif(
@@ -15,9 +15,12 @@ pytestmark = pytest.mark.skipif(
 HOW = {"forget_bias": 1.0, "cell_clip": 1.0, "output_clip": 0.5}
 
 
-def layer(cells: int, width: int, *, projection: bool = True) -> LSTMWeights:
+def layer(
+    cells: int, width: int, *, inputs: int | None = None, projection: bool = True
+) -> LSTMWeights:
     """Weights of such a size that a rounding does not grow from step to step."""
-    matrices = (torch.randn(4 * cells, width) / width**0.5 for _ in range(2))
+    widths = (width if inputs is None else inputs, width)
+    matrices = (torch.randn(4 * cells, each) / each**0.5 for each in widths)
     projected = torch.randn(width, cells) / cells**0.5 if projection else None
     return LSTMWeights(*matrices, torch.randn(4 * cells), projected)
 
@@ -38,18 +41,19 @@ def exact(part):
     num_steps=st.integers(1, 12),
     cells=st.integers(1, 12).map(lambda n: 4 * n),
     width=st.integers(1, 10).map(lambda n: 4 * n),
+    wide=st.integers(1, 20),
     projection=st.booleans(),
     driven=st.booleans(),
     seed=st.integers(0, 99),
 )
 @settings(max_examples=60, deadline=None)
 def test_steps_are_those_of_the_definition(
-    num_rows, num_steps, cells, width, projection, driven, seed
+    num_rows, num_steps, cells, width, wide, projection, driven, seed
 ):
     torch.manual_seed(seed)
     width = width if projection else cells
-    weights, start = layer(cells, width, projection=projection), state(num_rows, cells, width)
-    inputs = torch.randn(num_rows, num_steps, width)
+    weights = layer(cells, width, inputs=wide, projection=projection)
+    start, inputs = state(num_rows, cells, width), torch.randn(num_rows, num_steps, wide)
     if driven:
         inputs = reference.drive(inputs, weights.input)
         weights = weights._replace(input=None)
@@ -98,6 +102,51 @@ def test_what_is_given_is_left_as_it_is():
     mask = torch.ones(9, 3, dtype=torch.bool)
     many_rows.run(driven, mask, start, weights._replace(input=None), **HOW)
     assert all(map(torch.equal, kept, (driven, *start)))
+
+
+def test_a_state_that_came_back_may_be_given_again():
+    weights, inputs = layer(16, 8), torch.randn(12, 6, 8)
+    mask, start = torch.ones(12, 6, dtype=torch.bool), state(12, 16, 8)
+    whole, end = many_rows.run(inputs, mask, start, weights, **HOW)
+    first, middle = many_rows.run(inputs[:, :2], mask[:, :2], start, weights, **HOW)
+    kept = [part.clone() for part in middle]
+    second, ends = many_rows.run(inputs[:, 2:], mask[:, 2:], middle, weights, **HOW)
+    assert torch.equal(torch.cat([first, second], dim=1), whole)
+    assert all(map(torch.equal, ends, end))
+    assert all(map(torch.equal, middle, kept))
+
+
+def test_from_nine_rows_on_all_is_in_c(monkeypatch):
+    ran, run = [], many_rows.run
+
+    def watched(*given, **how):
+        ran.append(len(given[0]))
+        return run(*given, **how)
+
+    monkeypatch.setattr(many_rows, "run", watched)
+    for num_rows in (8, 9):
+        mask = torch.ones(num_rows, 2, dtype=torch.bool)
+        in_c.run(torch.randn(num_rows, 2, 4), mask, state(num_rows, 8, 4), layer(8, 4), **HOW)
+    assert ran == [9]
+
+
+@pytest.mark.parametrize("num_rows", [5, 12])
+def test_what_does_not_fit_is_refused(num_rows):
+    weights, mask = layer(8, 4), torch.ones(num_rows, 2, dtype=torch.bool)
+    inputs, start = torch.randn(num_rows, 2, 4), state(num_rows, 8, 4)
+    for wrong in (
+        (inputs, mask, state(num_rows - 1, 8, 4)),
+        (inputs[:, :, :3], mask, start),
+    ):
+        with pytest.raises(ValueError, match="as many rows"):
+            in_c.run(*wrong, weights, **HOW)
+
+
+def test_resets_of_other_rows_are_refused():
+    weights, mask = layer(8, 4), torch.ones(12, 2, dtype=torch.bool)
+    given = torch.randn(12, 2, 4), mask, state(12, 8, 4), weights
+    with pytest.raises(ValueError, match="other rows"):
+        many_rows.run(*given, **HOW, resets=Resets(mask, state(11, 8, 4)))
 
 
 def test_others_are_for_others():

@@ -33,6 +33,13 @@ static inline __attribute__((always_inline)) float whole(lanes sum) {
 #endif
 }
 
+/* What is left where a width is no multiple; in one place, or it is compiled a thousand times. */
+static __attribute__((noinline)) float rest(const float *weight, const float *row, int64_t left) {
+    float sum = 0;
+    for (int64_t k = 0; k < left; k++) sum += weight[k] * row[k];
+    return sum;
+}
+
 /* R rows of the weight at once; R and B are numbers the compiler knows, so that sums stay in
    registers. Where the rows are wide, this is one part of the sum, and `more` than the first. */
 static inline __attribute__((always_inline)) void block(
@@ -65,8 +72,7 @@ static inline __attribute__((always_inline)) void block(
 #pragma GCC unroll 8
         for (int b = 0; b < B; b++) {
             float sum = whole(sums[r][b]);
-            for (int64_t rest = k; rest < deep; rest++)
-                sum += weight[r * width + rest] * rows[b * deep + rest];
+            if (k < deep) sum += rest(weight + r * width + k, rows + b * deep + k, deep - k);
             float *to = out + r * over + b * along;
             *to = more ? *to + sum : sum;
         }

@@ -15,7 +15,7 @@ from jaxtyping import Bool, Float
 from torch import Tensor
 
 from elmore import compiled
-from elmore.model.lstm_kernels import few_rows, in_place, many_rows
+from elmore.model.lstm_kernels import few_rows, in_place, many_rows, tiles
 from elmore.model.lstm_kernels.reference import LSTMState, LSTMWeights
 
 SOURCE = Path(__file__).with_name("cell.c")
@@ -65,6 +65,8 @@ def run(
     **how: Any,  # noqa: ANN401
 ) -> tuple[Float[Tensor, "B T D"], LSTMState]:
     """Read each row from left to right; the state after its last token comes back."""
+    wide = 4 * state.cell.shape[1] if weights.input is None else weights.input.shape[1]
+    tiles.refuse_others(inputs, mask, state, width=wide)
     if few_rows.can_run(inputs, mask, state, weights):
         return few_rows.run(inputs, mask, state, weights, **how)
     if many_rows.can_run(inputs, mask, state, weights):

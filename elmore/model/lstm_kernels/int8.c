@@ -6,7 +6,8 @@
    |x| / 127, found here. The sums are exact, so a column gets the same bits in any company.
 
    A weight is laid out in blocks of 8 rows: for four k at a time, 8 rows of four bytes. Columns are
-   laid out likewise in tiles of 12, the last of 12, 8 or 4; what is missing to that is zero. */
+   laid out likewise in tiles of 12, the last of 12, 8 or 4 (of 12 in the steps of tiles.h); what is
+   missing to that is zero. */
 
 #include <stddef.h>
 #include <stdint.h>
@@ -75,6 +76,9 @@ static inline void multiply_one(const int8_t *w, const int8_t *q, int64_t fours,
     vst1q_s32(sums + 4, vaddq_s32(high, high2));
 }
 
+/* A NaN is larger than any number, and stays: a column with one has a scale that is none. */
+static inline float larger(float most, float x) { return x <= most ? most : most == most ? x : most; }
+
 /* Round the columns of one tile, each to its own scale. x[k][b] stands at x + k * x_k + b * x_b, and
    one of the two is 1. What pads the tile is zero already. */
 static void round_tile(const float *x, int64_t x_k, int64_t x_b, int64_t width, int64_t columns,
@@ -84,12 +88,12 @@ static void round_tile(const float *x, int64_t x_k, int64_t x_b, int64_t width, 
     if (x_k == 1) {
         for (int64_t b = 0; b < columns; b++) {
             float most = 0;
-            for (int64_t k = 0; k < width; k++) most = fmaxf(most, fabsf(x[b * x_b + k]));
+            for (int64_t k = 0; k < width; k++) most = larger(most, fabsf(x[b * x_b + k]));
             s[b] = most;
         }
     } else {
         for (int64_t k = 0; k < width; k++)
-            for (int64_t b = 0; b < columns; b++) s[b] = fmaxf(s[b], fabsf(x[k * x_k + b]));
+            for (int64_t b = 0; b < columns; b++) s[b] = larger(s[b], fabsf(x[k * x_k + b]));
     }
     for (int64_t b = 0; b < columns; b++) {
         by[b] = s[b] > 0 ? 127 / s[b] : 0;

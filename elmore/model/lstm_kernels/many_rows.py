@@ -39,7 +39,7 @@ def can_run(
     given = [weight for weight in weights if weight is not None]
     return (
         tiles.can_hold(state)
-        and all(weight.is_contiguous() for weight in given)
+        and all(weight.is_contiguous() and weight.numel() for weight in given)
         and can_be_read(inputs, *state, *given)
         and mask.is_cpu
         and _library() is not None

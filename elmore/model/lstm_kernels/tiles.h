@@ -40,7 +40,7 @@ typedef struct weights weights;
 static void look_at_inputs(const steps *all, const weights *with);
 static void look_at_last(const steps *all, const weights *with);
 static void look_at_shown(const steps *all, const weights *with);
-/* Add to what is said to one gate, or to four, of 4 cells in a tile. */
+/* Add to what is said to the gates of 4 cells in a tile. */
 static void add_gates(const steps *all, const weights *with, int64_t step, int64_t tile,
                       int64_t cell, float gates[4][CELLS]);
 /* Give some outputs of a tile, OUTPUTS at most; without a projection there are none to give. */
@@ -139,6 +139,12 @@ static void take_steps(const steps *all, const weights *with, int64_t threads) {
 #pragma omp for schedule(static)
                 for (int64_t row = 0; row < all->num_rows; row++)
                     if (all->starts[step * all->num_rows + row]) start(all, row);
+            }
+            if (!memchr(all->busy + step * all->num_rows, 1, (size_t)all->num_rows)) {
+#pragma omp for schedule(static)
+                for (int64_t i = 0; i < all->num_rows * all->width; i++)
+                    all->outputs[step * all->num_rows * all->width + i] = 0;
+                continue; /* nobody reads, which every thread sees */
             }
             look_at_last(all, with);
 #pragma omp for schedule(static)

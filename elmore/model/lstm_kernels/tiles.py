@@ -18,7 +18,8 @@ from torch.nn import functional
 from elmore.model.lstm_kernels.reference import LSTMState, Resets
 
 FEWEST = 9  # rows: up to 8 there are quicker ways
-_FOUR, _TILE = 4, 12  # cells at a time, and sentences side by side: as in the C
+TILE = 12  # sentences side by side: as in the C
+_FOUR = 4  # cells at a time
 
 
 class _Steps(ctypes.Structure):
@@ -34,15 +35,28 @@ class _Steps(ctypes.Structure):
     )
 
 
+def refuse_others(
+    inputs: Float[Tensor, "B T I"], mask: Bool[Tensor, "B T"], state: LSTMState, *, width: int
+) -> None:
+    """Raise where these are not of one size, or inputs not of that width: C would not notice."""
+    rows = {len(mask), *map(len, state)}
+    if mask.shape != inputs.shape[:2] or len(rows) > 1 or inputs.shape[2] != width:
+        shapes = ", ".join(str(tuple(part.shape)) for part in (inputs, mask, *state))
+        raise ValueError(
+            f"inputs, mask, outputs and cells are {shapes}: expected as many rows and steps in "
+            f"each, and inputs {width} wide"
+        )
+
+
 def can_hold(state: LSTMState) -> bool:
-    """Tell whether there are many rows, of sizes that fit."""
+    """Tell whether there are many rows, of widths that fit."""
     return len(state.output) >= FEWEST and all(part.shape[1] % _FOUR == 0 for part in state)
 
 
 def tiled(rows: Float[Tensor, "*T B W"]) -> Float[Tensor, "*T N W 12"]:
     """Lay rows out in columns, some side by side; what is missing in the last tile is zero."""
-    whole = functional.pad(rows, (0, 0, 0, -rows.shape[-2] % _TILE))
-    return whole.unflatten(-2, (-1, _TILE)).transpose(-2, -1).contiguous()
+    whole = functional.pad(rows, (0, 0, 0, -rows.shape[-2] % TILE))
+    return whole.unflatten(-2, (-1, TILE)).transpose(-2, -1).contiguous()
 
 
 def read(
@@ -64,8 +78,13 @@ def read(
         by_row, by_step, _ = driven.stride()
     last, cells = map(tiled, state)
     outputs = last.new_empty(num_steps, *state.output.shape)
-    busy, shown, starts, first = mask.T.contiguous(), torch.empty_like(cells), None, (None, None)
+    busy, shown = mask.T.contiguous(), torch.empty_like(cells)
+    starts, first = None, (None, None)
     if resets is not None:
+        if resets.at.shape != mask.shape or any(
+            a.shape != b.shape for a, b in zip(resets.to, state, strict=True)
+        ):
+            raise ValueError("resets are for other rows or steps than the mask and the state have")
         starts = resets.at.T.contiguous()
         first = tuple(part.contiguous() for part in resets.to)
     clips = (math.inf if clip is None else clip for clip in (cell_clip, output_clip))
