@@ -24,7 +24,7 @@ from elmore.text.characters import ByteAlphabet
 from elmore.weights import folder
 from elmore.weights.bundle import Bundle
 
-FLOOR = 300  # MB
+TARGET = 300  # MB
 JOBS = {"pooled.parquet": (300_000, ["--pool", "mean"]), "tokens.hdf5": (100_000, [])}
 
 RUN = """
@@ -61,7 +61,7 @@ def peak(text: Path, out: Path, model: Path, options: list[str]) -> float:
 def main() -> None:
     torch.manual_seed(0)
     shape = config.pretraining("tiny").model
-    print("| output | sentences | peak MB | above 10 thousand | floor |\n|---|---|---|---|---|")
+    print("| output | sentences | peak MB | above 10 thousand | target |\n|---|---|---|---|---|")
     with tempfile.TemporaryDirectory() as name:
         place = Path(name)
         folder.save(Bundle(BiLM(shape), ByteAlphabet()), place / "model")
@@ -77,7 +77,7 @@ def main() -> None:
                 (place / f"{number}-{out}").unlink()
                 above = peaks[-1] - peaks[0]
                 print(
-                    f"| {out} | {number:,} | {peaks[-1]:.0f} | {above:.0f} | {FLOOR} |", flush=True
+                    f"| {out} | {number:,} | {peaks[-1]:.0f} | {above:.0f} | {TARGET} |", flush=True
                 )
 
 

@@ -23,8 +23,8 @@ from elmore.weights.bundle import Bundle
 from elmore.weights.convert import bilm_tf
 
 REPEATS = 5
-FLOORS = {"weights.hdf5": 5.0, "folder": 1.0}  # seconds
-MEMORY_FLOOR = 1.3  # times the weights
+TARGETS = {"weights.hdf5": 5.0, "folder": 1.0}  # seconds
+MEMORY_TARGET = 1.3  # times the weights
 
 LOAD = """
 import json, resource, sys, time
@@ -60,7 +60,7 @@ def main() -> None:
     model = BiLM(BiLMConfig()).eval()
     num_bytes = 4 * sum(weight.numel() for weight in model.parameters())
     print(f"original size, {num_bytes / 1e6:.0f} MB of weights, torch {torch.__version__}")
-    print("| from | seconds (median of 5) | floor | peak memory / weights | floor |")
+    print("| from | seconds (median of 5) | target | peak memory / weights | target |")
     print("|---|---|---|---|---|")
     with tempfile.TemporaryDirectory() as name:
         place, bundle = Path(name), Bundle(model, ByteAlphabet())
@@ -70,7 +70,7 @@ def main() -> None:
         for what, sources in (("weights.hdf5", theirs), ("folder", (place / "ours",))):
             seconds, memory = measure(*sources)
             share = memory / num_bytes
-            print(f"| {what} | {seconds:.2f} | {FLOORS[what]} | {share:.2f} | {MEMORY_FLOOR} |")
+            print(f"| {what} | {seconds:.2f} | {TARGETS[what]} | {share:.2f} | {MEMORY_TARGET} |")
 
 
 if __name__ == "__main__":

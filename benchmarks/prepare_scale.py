@@ -23,7 +23,7 @@ import numpy as np
 
 from elmore.corpus import shards
 
-FLOOR = 1.10
+TARGET = 1.10
 COMMAND = [sys.executable, "-c", "import elmore.cli; elmore.cli.main()", "prepare"]
 COLUMNS = (
     "text",
@@ -160,10 +160,10 @@ def growth(kind: str, costs: list[Cost]) -> str:
         "memory": (last.memory / last.words) / (first.memory / first.words),
     }
     said = ", ".join(
-        f"{name} {ratio:.2f}{' (over the floor)' if ratio > FLOOR else ''}"
+        f"{name} {ratio:.2f}{' (over the target)' if ratio > TARGET else ''}"
         for name, ratio in ratios.items()
     )
-    return f"{kind}: per million words, most text against least (floor {FLOOR}): {said}"
+    return f"{kind}: per million words, most text against least (target {TARGET}): {said}"
 
 
 def main() -> None:
