@@ -1,10 +1,11 @@
 """The biLM's layers with their products in whole numbers of a byte, for reading alone on a CPU.
 
 What `precision="fast"` runs where there are no units for bf16 but instructions for dot products of
-bytes, as most ARM cores have: four times as many multiplications at once as in float32. A weight is
-rounded once, each of its rows to its own scale, and what it is multiplied with at every product,
-each token to its own. Sums are exact; gates, cells and clips are in float32. The products are in C,
-which is built when first used: without a compiler there is no such layer.
+bytes, as most ARM cores have, and x86 with AVX-512 VNNI: four times as many multiplications at once
+as in float32. A weight is rounded once, each of its rows to its own scale, and what it is
+multiplied with at every product, each token to its own. Sums are exact; gates, cells and clips are
+in float32. The products are in C, which is built when first used: without a compiler there is no
+such layer.
 
 Shapes: B sentences, T tokens, I input width, D output width, G gates; a product is of X wide
 columns, M of them, and gives them Y wide.
@@ -13,7 +14,6 @@ columns, M of them, and gives them Y wide.
 import copy
 import ctypes
 import math
-import platform
 from pathlib import Path
 from typing import NamedTuple, TypeVar
 
@@ -26,9 +26,9 @@ from elmore import compiled
 from elmore.model.lstm import ProjectedLSTM
 from elmore.model.lstm_kernels import in_place, tiles
 from elmore.model.lstm_kernels.reference import GATES, LSTMState, Resets, whole_bias
+from elmore.model.lstm_kernels.vectors import wide_with_dots
 
 SOURCE = Path(__file__).parent / "lstm_kernels" / "int8.c"
-_FLAGS = ("-march=armv8.2-a+dotprod",)
 _ROWS = 8  # of a block of a weight: as in the C
 _MOST = 127
 
@@ -52,10 +52,10 @@ class _Weights(ctypes.Structure):
 
 def works(device: torch.device) -> bool:
     """Tell whether a device has such instructions, and a way to them."""
-    if device.type != "cpu" or platform.machine().lower() not in ("aarch64", "arm64"):
+    if device.type != "cpu":
         return False
-    library = compiled.library(SOURCE, _FLAGS)
-    return library is not None and bool(library.int8_works())
+    library = compiled.library(SOURCE, wide_with_dots())
+    return library is not None and bool(library.columns_of_a_tile())
 
 
 class Int8LSTM(ProjectedLSTM):
@@ -70,11 +70,10 @@ class Int8LSTM(ProjectedLSTM):
 
     def drive(self, inputs: Float[Tensor, "B T I"]) -> Float[Tensor, "B T G"]:
         """Give what the inputs alone say to the gates."""
-        num_sentences, num_tokens, _ = inputs.shape
-        columns = inputs.transpose(0, 1).flatten(0, 1).T
-        driven = inputs.new_empty(len(self._bias), num_tokens * num_sentences)
-        self._inputs(columns, driven, gates=len(GATES))
-        return driven.unflatten(1, (num_tokens, num_sentences)).permute(2, 1, 0)
+        rows = inputs.flatten(0, 1)
+        driven = rows.new_empty(len(rows), len(self._bias))
+        self._inputs(rows.T, driven.T, gates=len(GATES))
+        return driven.unflatten(0, inputs.shape[:2])
 
     @torch.no_grad()
     def forward(
@@ -108,8 +107,9 @@ class Int8LSTM(ProjectedLSTM):
         driven: bool,
     ) -> tuple[Float[Tensor, "B T D"], LSTMState]:
         """Do so where there are many."""
-        columns = None if driven else tiles.tiled(inputs.transpose(0, 1))
-        padded = len(inputs) + tiles.TILE  # at least
+        columns = _library().columns_of_a_tile()
+        turned = None if driven else tiles.tiled(inputs.transpose(0, 1), columns)
+        padded = len(inputs) + columns  # at least
         rounded = (
             (0, 0) if driven else (mask.shape[1] * padded, inputs.shape[2]),
             *((padded, part.shape[1]) for part in state),
@@ -122,7 +122,7 @@ class Int8LSTM(ProjectedLSTM):
         weights = (None if driven else self._inputs, self._recurrent, self._projection)
         with_ = _Weights(
             *(tiles.address(part) for weight in weights for part in _parts(weight)),
-            *(tiles.address(columns), 0 if driven else inputs.shape[2]),
+            *(tiles.address(turned), 0 if driven else inputs.shape[2]),
             *map(tiles.address, rooms),
         )
         threads = _whole(torch.get_num_threads())
@@ -131,6 +131,7 @@ class Int8LSTM(ProjectedLSTM):
             inputs if driven else None,
             mask,
             state,
+            columns=columns,
             bias=self._bias,
             cell_clip=self.config.cell_clip,
             output_clip=self.config.output_clip,
@@ -203,9 +204,10 @@ class Int8Product:
         self.scales = torch.where(largest == 0, 1.0, largest / _MOST).contiguous()
         whole = (weight / self.scales[:, None]).round().to(torch.int8)
         whole = functional.pad(whole, (0, -weight.shape[1] % 4, 0, -weight.shape[0] % _ROWS))
-        # blocks of rows, and in each four columns at a time
-        self.packed = whole.unflatten(1, (-1, 4)).unflatten(0, (-1, _ROWS)).transpose(1, 2)
-        self.packed = self.packed.contiguous()
+        begin = -_library().lifted_by() * whole.sum(dim=1, dtype=torch.int32)
+        # blocks of rows, and in each four columns at a time; before them what its sums begin with
+        fours = torch.cat([begin[:, None].view(torch.int8), whole], dim=1).unflatten(1, (-1, 4))
+        self.packed = fours.unflatten(0, (-1, _ROWS)).transpose(1, 2).contiguous()
 
     def __call__(
         self, columns: Float[Tensor, "X M"], out: Float[Tensor, "Y M"], *, gates: int = 1
@@ -224,7 +226,7 @@ class Int8Product:
         """Give what the C needs of a weight and of columns."""
         if 1 not in columns.stride():  # either elements or neighbours must lie side by side
             columns = columns.contiguous()
-        width, room = columns.shape[0], columns.shape[1] + tiles.TILE
+        width, room = columns.shape[0], columns.shape[1] + _library().columns_of_a_tile()
         rounded = columns.new_empty(room * (width + 4), dtype=torch.int8)
         scales = columns.new_empty(room)
         return _Rounding(self.packed, self.scales, columns, rounded, scales)
@@ -262,6 +264,6 @@ def _pointer(tensor: Tensor) -> ctypes.c_void_p:
 
 
 def _library() -> ctypes.CDLL:
-    library = compiled.library(SOURCE, _FLAGS)
+    library = compiled.library(SOURCE, wide_with_dots())
     assert library is not None, "int8 layers are only built where they work"
     return library

@@ -116,15 +116,15 @@ def test_models_of_words_and_of_both_stream_too(tmp_path, rng):
 
 @pytest.mark.timeout(600)  # half a minute, but several on a busy machine
 def test_a_sentence_of_100_000_tokens_works(tmp_path):
-    settings = bilm_options(dim=4, projection_dim=2, n_layers=1)
+    settings = bilm_options(dim=16, projection_dim=8, n_layers=1)
     weights = bilm_weights(settings, np.random.default_rng(0))
     elmo = elmore.load(*write_bilm(tmp_path, settings, weights))
     (found,) = elmo.stream([["word", "after"] * 50_000])
-    assert found.vectors.shape == (100_000, 4)
+    assert found.vectors.shape == (100_000, 16)
     assert np.isfinite(found.vectors).all()
-    start = elmo.embed([["word", "after"] * 300], layers="all")[0].vectors[:, :100, :2]
+    start = elmo.embed([["word", "after"] * 300], layers="all")[0].vectors[:, :100, :8]
     (long,) = elmo.stream([["word", "after"] * 1500], layers="all")
-    np.testing.assert_allclose(long.vectors[:, :100, :2], start, rtol=0, atol=1e-5)
+    np.testing.assert_allclose(long.vectors[:, :100, :8], start, rtol=0, atol=1e-5)
 
 
 def test_a_plan_reads_each_word_once_in_either_direction():

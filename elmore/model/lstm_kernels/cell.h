@@ -9,8 +9,6 @@
 #ifndef ELMORE_CELL_H
 #define ELMORE_CELL_H
 
-#include <math.h>
-
 #if defined(__FMA__) || defined(__aarch64__)
 #define MULTIPLY_ADD(a, b, c) __builtin_fmaf(a, b, c)
 #else
@@ -21,7 +19,12 @@ typedef struct {
     float over, under;
 } ratio;
 
-static inline float within(float x, float most) { return fmaxf(fminf(x, most), -most); }
+/* A NaN stays one: every comparison with it is false. fminf and fmaxf would take it for a number, and
+   on most CPUs they are no instructions. */
+static inline float within(float x, float most) {
+    x = most < x ? most : x;
+    return -most > x ? -most : x;
+}
 
 static inline ratio hyperbolic_tangent(float x) {
     x = within(x, 9.0f);
@@ -47,13 +50,10 @@ static inline float cell_shows(float input, float forget, float candidate, float
     float new_over = i.under * g.under;
     float x = *cell * (f.under + f.over) * new_over;
     x = 0.5f * (x + (i.under + i.over) * g.over * f.under) / (f.under * new_over);
-    /* fminf and fmaxf take a NaN for a number: it must not get lost. */
-    float all = input + forget + candidate + output + *cell;
-    x = all == all ? within(x, clip) : all;
+    x = within(x, clip);
     ratio c = hyperbolic_tangent(x);
-    float y = 0.5f * (o.under + o.over) * c.over / (o.under * c.under);
     *cell = x;
-    return all == all ? y : all;
+    return 0.5f * (o.under + o.over) * c.over / (o.under * c.under);
 }
 
 #endif

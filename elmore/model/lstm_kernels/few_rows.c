@@ -5,30 +5,19 @@
    Everything is float32. Weights lie row by row, and so do rows; but those wider than DEEP lie part by
    part, DEEP wide each, and in each part row by row: so those of one part are near to each other. */
 
-#include <stdint.h>
-
 #include "cell.h"
-
-#if defined(__aarch64__)
-#include <arm_neon.h>
-#endif
-
-#if defined(__AVX__)
-#define LANES 8
-#else
-#define LANES 4
-#endif
+#include "vectors.h"
 
 enum { MOST = 8, DEEP = 1024, NARROW = 512, AHEAD = 2048, PIECES = 256, CELLS = 64 };
 
-typedef float lanes __attribute__((vector_size(4 * LANES), aligned(4), may_alias));
-
-static inline __attribute__((always_inline)) float whole(lanes sum) {
+ALWAYS float whole(floats sum) {
 #if defined(__aarch64__)
-    return vaddvq_f32((float32x4_t)sum);
+    return vaddvq_f32(sum);
+#elif WIDE == 16
+    return _mm512_reduce_add_ps(sum);
 #else
     float found = 0;
-    for (int v = 0; v < LANES; v++) found += sum[v];
+    for (int v = 0; v < WIDE; v++) found += sum[v];
     return found;
 #endif
 }
@@ -42,35 +31,25 @@ static __attribute__((noinline)) float rest(const float *weight, const float *ro
 
 /* R rows of the weight at once; R and B are numbers the compiler knows, so that sums stay in
    registers. Where the rows are wide, this is one part of the sum, and `more` than the first. */
-static inline __attribute__((always_inline)) void block(
+ALWAYS void block(
     const float *weight, const float *rows, float *out, int64_t over, int64_t along, int64_t width,
     int64_t deep, const int more, const int narrow, const int R, const int B) {
     const int64_t once = R * width, ahead = (AHEAD + once - 1) / once * once;
-    lanes sums[4][MOST];
-#pragma GCC unroll 4
-    for (int r = 0; r < R; r++)
-#pragma GCC unroll 8
-        for (int b = 0; b < B; b++) sums[r][b] = (lanes){0};
+    floats sums[4][MOST];
+    EACH(r, R) EACH(b, B) sums[r][b] = (floats){0};
     int64_t k = 0;
-    for (; k + LANES <= deep; k += LANES) {
-        lanes read[4];
+    for (; k + WIDE <= deep; k += WIDE) {
+        floats read[4];
         if (narrow && k % 16 == 0) { /* a CPU does not foresee short rows by itself */
-#pragma GCC unroll 4
-            for (int r = 0; r < R; r++) __builtin_prefetch(weight + r * width + k + ahead);
+            EACH(r, R) __builtin_prefetch(weight + r * width + k + ahead);
         }
-#pragma GCC unroll 4
-        for (int r = 0; r < R; r++) read[r] = *(const lanes *)(weight + r * width + k);
-#pragma GCC unroll 8
-        for (int b = 0; b < B; b++) {
-            lanes row = *(const lanes *)(rows + b * deep + k);
-#pragma GCC unroll 4
-            for (int r = 0; r < R; r++) sums[r][b] += read[r] * row;
+        EACH(r, R) read[r] = load(weight + r * width + k);
+        EACH(b, B) {
+            const floats row = load(rows + b * deep + k);
+            EACH(r, R) sums[r][b] = multiply_add(read[r], row, sums[r][b]);
         }
     }
-#pragma GCC unroll 4
-    for (int r = 0; r < R; r++)
-#pragma GCC unroll 8
-        for (int b = 0; b < B; b++) {
+    EACH(r, R) EACH(b, B) {
             float sum = whole(sums[r][b]);
             if (k < deep) sum += rest(weight + r * width + k, rows + b * deep + k, deep - k);
             float *to = out + r * over + b * along;
@@ -81,16 +60,14 @@ static inline __attribute__((always_inline)) void block(
 /* One row alone: several sums along the weight's row, for none should wait for another. */
 static inline float line(const float *weight, const float *row, int64_t width) {
     enum { SUMS = 8 };
-    lanes sums[SUMS];
-#pragma GCC unroll 8
-    for (int s = 0; s < SUMS; s++) sums[s] = (lanes){0};
+    floats sums[SUMS];
+    EACH(s, SUMS) sums[s] = (floats){0};
     int64_t k = 0;
-    for (; k + SUMS * LANES <= width; k += SUMS * LANES)
-#pragma GCC unroll 8
-        for (int s = 0; s < SUMS; s++) {
-            const int64_t at = k + s * LANES;
-            if (s * LANES % 16 == 0) __builtin_prefetch(weight + at + 2 * AHEAD);
-            sums[s] += *(const lanes *)(weight + at) * *(const lanes *)(row + at);
+    for (; k + SUMS * WIDE <= width; k += SUMS * WIDE)
+        EACH(s, SUMS) {
+            const int64_t at = k + s * WIDE;
+            if (s * WIDE % 16 == 0) __builtin_prefetch(weight + at + 2 * AHEAD);
+            sums[s] = multiply_add(load(weight + at), load(row + at), sums[s]);
         }
     for (int s = 1; s < SUMS; s++) sums[0] += sums[s];
     float sum = whole(sums[0]);

@@ -19,17 +19,12 @@ from torch.nn import functional
 from elmore import compiled
 from elmore.model.lstm_kernels import in_place
 from elmore.model.lstm_kernels.reference import LSTMState, LSTMWeights, Resets, whole_bias
+from elmore.model.lstm_kernels.vectors import wide
 
 SOURCE = Path(__file__).with_suffix(".c")
 MOST_ROWS = 8  # from there on a library's product is as quick
 _WIDEST = 1024  # DEEP in the C
 _MANY = 64  # rows of which a narrow product still is quicker here than by a library
-_WIDE = {"AVX2": ("-mavx2", "-mfma"), "AVX512": ("-mavx512f", "-mfma")}
-
-
-def wide() -> tuple[str, ...]:
-    """Give the flags for vectors as wide as this CPU has them."""
-    return _WIDE.get(torch.backends.cpu.get_cpu_capability(), ())
 
 
 def can_run(

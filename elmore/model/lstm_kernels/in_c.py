@@ -17,6 +17,7 @@ from torch import Tensor
 from elmore import compiled
 from elmore.model.lstm_kernels import few_rows, in_place, many_rows, tiles
 from elmore.model.lstm_kernels.reference import LSTMState, LSTMWeights
+from elmore.model.lstm_kernels.vectors import wide
 
 SOURCE = Path(__file__).with_name("cell.c")
 
@@ -27,7 +28,7 @@ def available() -> bool:
 
 
 def _library() -> ctypes.CDLL | None:
-    return compiled.library(SOURCE, few_rows.wide())
+    return compiled.library(SOURCE, wide())
 
 
 def step(

@@ -1,100 +1,60 @@
-/* A product of a weight and columns, both in whole numbers from -127 to 127, on ARM's dot products:
+/* A product of a weight and columns, both in whole numbers from -127 to 127:
 
        y[r][b] = scale[r] * s[b] * sum_k w[r][k] q[k][b],   q[k][b] = round(x[k][b] / s[b])
 
    Each row of the weight has a scale of its own, which the caller keeps, and each column s[b] = max
    |x| / 127, found here. The sums are exact, so a column gets the same bits in any company.
 
-   A weight is laid out in blocks of 8 rows: for four k at a time, 8 rows of four bytes. Columns are
-   laid out likewise in tiles of 12, the last of 12, 8 or 4 (of 12 in the steps of tiles.h); what is
-   missing to that is zero. */
+   For a weight see bytes.h. Columns are laid out likewise, four k at a time, in tiles of three vectors,
+   the last of as many as it takes; what is missing to that is zero. */
 
-#include <stddef.h>
-#include <stdint.h>
+#include "bytes.h"
 
-#if !defined(__ARM_FEATURE_DOTPROD)
+#if !defined(HAVE_DOTS)
 
-int64_t int8_works(void) { return 0; }
+int64_t columns_of_a_tile(void) { return 0; }
 
 #else
 
-enum { ROWS = 8, OUTPUTS = ROWS };
+#include <math.h>
+
+enum { OUTPUTS = ROWS };
 
 #include "tiles.h"
 
 enum { COLUMNS = TILE };
 
-#if defined(__linux__)
-#include <sys/auxv.h>
-int64_t int8_works(void) { return (getauxval(AT_HWCAP) >> 20) & 1; }
-#else
-int64_t int8_works(void) { return 1; }
-#endif
+int64_t columns_of_a_tile(void) { return has_dots() ? TILE : 0; }
+int64_t lifted_by(void) { return LIFTED; }
 
-/* A row of the block, the lane, times n vectors of four columns each. */
-#define DOT(r, w, lane) EACH(v, n) acc[r][v] = vdotq_laneq_s32(acc[r][v], column[v], w, lane)
-
-static inline __attribute__((always_inline)) void multiply_tile(
-    const int8_t *w, const int8_t *q, int64_t fours, const int n, int32x4_t sums[ROWS][3]) {
-    int32x4_t acc[ROWS][3];
-    EACH(r, ROWS) EACH(v, n) acc[r][v] = vdupq_n_s32(0);
-    for (int64_t k = 0; k < fours; k++, w += 4 * ROWS, q += 16 * n) {
-        const int8x16_t low = vld1q_s8(w), high = vld1q_s8(w + 16);
-        int8x16_t column[3];
-        EACH(v, n) column[v] = vld1q_s8(q + 16 * v);
-        DOT(0, low, 0);
-        DOT(1, low, 1);
-        DOT(2, low, 2);
-        DOT(3, low, 3);
-        DOT(4, high, 0);
-        DOT(5, high, 1);
-        DOT(6, high, 2);
-        DOT(7, high, 3);
-    }
-    EACH(r, ROWS) EACH(v, n) sums[r][v] = acc[r][v];
+/* How large a number is, in the order of its bits: so a NaN is larger than any, and a column with one
+   has a scale that is none. */
+static inline int32_t size_of(float x) {
+    union {
+        float number;
+        int32_t bits;
+    } same = {.number = x};
+    return same.bits & INT32_MAX;
 }
 
-/* A column alone: four k a lane, so that no product is with padding. */
-static inline void multiply_one(const int8_t *w, const int8_t *q, int64_t fours, int32_t *sums) {
-    int32x4_t low = vdupq_n_s32(0), high = low, low2 = low, high2 = low;
-    int64_t k = 0;
-    for (; k + 2 <= fours; k += 2, w += 8 * ROWS) {
-        const int8x16_t first = vreinterpretq_s8_s32(vld1q_dup_s32((const int32_t *)(q + 4 * k)));
-        const int8x16_t second =
-            vreinterpretq_s8_s32(vld1q_dup_s32((const int32_t *)(q + 4 * k + 4)));
-        low = vdotq_s32(low, vld1q_s8(w), first);
-        high = vdotq_s32(high, vld1q_s8(w + 16), first);
-        low2 = vdotq_s32(low2, vld1q_s8(w + 32), second);
-        high2 = vdotq_s32(high2, vld1q_s8(w + 48), second);
-    }
-    if (k < fours) {
-        const int8x16_t first = vreinterpretq_s8_s32(vld1q_dup_s32((const int32_t *)(q + 4 * k)));
-        low = vdotq_s32(low, vld1q_s8(w), first);
-        high = vdotq_s32(high, vld1q_s8(w + 16), first);
-    }
-    vst1q_s32(sums, vaddq_s32(low, low2));
-    vst1q_s32(sums + 4, vaddq_s32(high, high2));
-}
+static inline int32_t larger(int32_t a, int32_t b) { return a > b ? a : b; }
 
-/* A NaN is larger than any number, and stays: a column with one has a scale that is none. */
-static inline float larger(float most, float x) { return x <= most ? most : most == most ? x : most; }
+static inline int8_t to_byte(float x) { return (int8_t)(lrintf(x) ^ LIFTED); }
 
 /* Round the columns of one tile, each to its own scale. x[k][b] stands at x + k * x_k + b * x_b, and
    one of the two is 1. What pads the tile is zero already. */
 static void round_tile(const float *x, int64_t x_k, int64_t x_b, int64_t width, int64_t columns,
                        int64_t padded, int8_t *q, float *s) {
     float by[COLUMNS];
-    for (int64_t b = 0; b < columns; b++) s[b] = 0;
+    int32_t most[COLUMNS] = {0};
     if (x_k == 1) {
-        for (int64_t b = 0; b < columns; b++) {
-            float most = 0;
-            for (int64_t k = 0; k < width; k++) most = larger(most, fabsf(x[b * x_b + k]));
-            s[b] = most;
-        }
+        for (int64_t b = 0; b < columns; b++)
+            for (int64_t k = 0; k < width; k++) most[b] = larger(most[b], size_of(x[b * x_b + k]));
     } else {
         for (int64_t k = 0; k < width; k++)
-            for (int64_t b = 0; b < columns; b++) s[b] = larger(s[b], fabsf(x[k * x_k + b]));
+            for (int64_t b = 0; b < columns; b++) most[b] = larger(most[b], size_of(x[k * x_k + b]));
     }
+    memcpy(s, most, (size_t)columns * sizeof(float));
     for (int64_t b = 0; b < columns; b++) {
         by[b] = s[b] > 0 ? 127 / s[b] : 0;
         s[b] /= 127;
@@ -103,13 +63,11 @@ static void round_tile(const float *x, int64_t x_k, int64_t x_b, int64_t width, 
         for (int64_t b = 0; b < columns; b++) {
             int64_t k = 0;
             for (; k + 4 <= width; k += 4) {
-                float32x4_t value = vmulq_n_f32(vld1q_f32(x + b * x_b + k), by[b]);
-                int16x4_t half = vmovn_s32(vcvtnq_s32_f32(value));
-                int8x8_t byte = vmovn_s16(vcombine_s16(half, half));
-                vst1_lane_s32((int32_t *)(q + (k * padded + 4 * b)), vreinterpret_s32_s8(byte), 0);
+                const int32_t four = to_bytes(x + b * x_b + k, by[b]) ^ LIFT;
+                memcpy(q + (k * padded + 4 * b), &four, sizeof four);
             }
             for (; k < width; k++)
-                q[(k / 4 * padded + b) * 4 + k % 4] = (int8_t)lrintf(x[b * x_b + k] * by[b]);
+                q[(k / 4 * padded + b) * 4 + k % 4] = to_byte(x[b * x_b + k] * by[b]);
         }
         return;
     }
@@ -118,11 +76,11 @@ static void round_tile(const float *x, int64_t x_k, int64_t x_b, int64_t width, 
         for (int64_t b = 0; b < columns; b++) {
             const float *at = x + k * x_k + b;
             int8_t *to = q + k * padded + 4 * b;
-            for (int i = 0; i < 4; i++) to[i] = (int8_t)lrintf(at[i * x_k] * by[b]);
+            for (int i = 0; i < 4; i++) to[i] = to_byte(at[i * x_k] * by[b]);
         }
     for (; k < width; k++)
         for (int64_t b = 0; b < columns; b++)
-            q[(k / 4 * padded + b) * 4 + k % 4] = (int8_t)lrintf(x[k * x_k + b] * by[b]);
+            q[(k / 4 * padded + b) * 4 + k % 4] = to_byte(x[k * x_k + b] * by[b]);
 }
 
 /* Round all columns, tile by tile. In a parallel region: each thread takes its share. */
@@ -132,12 +90,16 @@ static void round_columns(const float *x, int64_t x_k, int64_t x_b, int64_t widt
 #pragma omp for schedule(static)
     for (int64_t begin = 0; begin < columns; begin += COLUMNS) {
         int64_t here = least(COLUMNS, columns - begin);
-        int64_t padded = columns == 1 ? 1 : (here + 3) / 4 * 4;
+        int64_t padded = columns == 1 ? 1 : (here + WIDE - 1) / WIDE * WIDE;
         int8_t *tile = q + begin * 4 * fours;
         if (here < padded || width % 4) memset(tile, 0, (size_t)(padded * 4 * fours));
         for (int64_t b = here; b < padded; b++) s[begin + b] = 0;
         round_tile(x + begin * x_b, x_k, x_b, width, here, padded, tile, s + begin);
     }
+}
+
+ALWAYS floats scaled(ints sums, floats columns, float row) {
+    return __builtin_convertvector(sums, floats) * (columns * splat(row));
 }
 
 /* Multiply a block of a weight with a tile of columns, and scale the sums. */
@@ -150,23 +112,44 @@ static inline void multiply_block(const int8_t *w, const float *scale, const int
         for (int64_t r = 0; r < rows; r++) values[r][0] = (float)sums[r] * (scale[r] * s[0]);
         return;
     }
-    int32x4_t acc[ROWS][3];
-    const int vectors = (int)((here + 3) / 4);
+    ints sums[ROWS][VECTORS];
+    const int vectors = (int)((here + WIDE - 1) / WIDE);
     if (vectors == 3)
-        multiply_tile(w, q, fours, 3, acc);
+        multiply_bytes(w, q, fours, 3, sums);
     else if (vectors == 2)
-        multiply_tile(w, q, fours, 2, acc);
+        multiply_bytes(w, q, fours, 2, sums);
     else
-        multiply_tile(w, q, fours, 1, acc);
+        multiply_bytes(w, q, fours, 1, sums);
     for (int64_t r = 0; r < rows; r++)
-        for (int v = 0; v < vectors; v++) {
-            float32x4_t both = vmulq_n_f32(vld1q_f32(s + 4 * v), scale[r]);
-            vst1q_f32(values[r] + 4 * v, vmulq_f32(vcvtq_f32_s32(acc[r][v]), both));
-        }
+        for (int v = 0; v < vectors; v++)
+            store(values[r] + WIDE * v, scaled(sums[r][v], load(s + WIDE * v), scale[r]));
 }
 
-/* y[r][b] stands at y + r * y_r + b * y_b; q and s have room for the columns with what pads them. Rows
-   of a weight that have so many `gates` of each cell together go where they would be otherwise. */
+/* Rows of a product that are laid out together: as many as are a vector of each gate. */
+enum { GROUP = 4 * WIDE };
+
+/* Lay a group out. Its rows have so many `gates` of each cell together, and go where they would be
+   otherwise: cell c of a gate of column b to y + (gate * cells + c) * y_r + b * y_b. */
+static void lay_out(float values[GROUP][COLUMNS], int64_t there, int64_t here, float *y, int64_t y_r,
+                    int64_t y_b, int64_t gates, int64_t cells) {
+    for (int64_t gate = 0; gate < gates; gate++)
+        for (int64_t cell = 0; cell < there / gates; cell += WIDE)
+            for (int64_t b = 0; b < here; b += 4) {
+                const float *from = values[cell * gates + gate] + b;
+                float *to = y + (gate * cells + cell) * y_r + b * y_b;
+                const int64_t left = least(WIDE, there / gates - cell), wide = least(4, here - b);
+                if (y_r == 1 && left == WIDE && wide == 4) {
+                    floats four[4];
+                    turn(from, gates * COLUMNS, WIDE, four);
+                    EACH(i, 4) store(to + i * y_b, four[i]);
+                } else
+                    for (int64_t r = 0; r < left; r++)
+                        for (int64_t i = 0; i < wide; i++)
+                            to[r * y_r + i * y_b] = from[r * gates * COLUMNS + i];
+            }
+}
+
+/* q and s have room for the columns with what pads them. */
 void int8_multiply(const int8_t *w, const float *scale, const float *x, int64_t x_k, int64_t x_b,
                    int8_t *q, float *s, float *y, int64_t y_r, int64_t y_b, int64_t rows,
                    int64_t width, int64_t columns, int64_t gates, int64_t threads) {
@@ -174,22 +157,18 @@ void int8_multiply(const int8_t *w, const float *scale, const float *x, int64_t 
 #pragma omp parallel num_threads(threads)
     {
         round_columns(x, x_k, x_b, width, columns, q, s);
-#pragma omp for schedule(static)
-        for (int64_t first = 0; first < rows; first += ROWS)
+#pragma omp for schedule(static) collapse(2)
+        for (int64_t first = 0; first < rows; first += GROUP)
             for (int64_t begin = 0; begin < columns; begin += COLUMNS) {
-                const int64_t there = least(ROWS, rows - first);
+                const int64_t there = least(GROUP, rows - first);
                 const int64_t here = least(COLUMNS, columns - begin);
-                float values[ROWS][COLUMNS];
-                multiply_block(w + first * 4 * fours, scale + first, q + begin * 4 * fours,
-                               s + begin, fours, there, here, columns == 1, values);
-                for (int64_t r = 0; r < there; r++) {
-                    const int64_t row = (first + r) % gates * (rows / gates) + (first + r) / gates;
-                    float *to = y + row * y_r + begin * y_b;
-                    if (y_b == 1)
-                        memcpy(to, values[r], (size_t)here * sizeof(float));
-                    else
-                        for (int64_t b = 0; b < here; b++) to[b * y_b] = values[r][b];
-                }
+                float values[GROUP][COLUMNS];
+                for (int64_t r = 0; r < there; r += ROWS)
+                    multiply_block(w + (first + r) * 4 * (fours + 1), scale + first + r,
+                                   q + begin * 4 * fours, s + begin, fours, least(ROWS, there - r),
+                                   here, columns == 1, values + r);
+                lay_out(values, there, here, y + first / gates * y_r + begin * y_b, y_r, y_b, gates,
+                        rows / gates);
             }
     }
 }
@@ -212,7 +191,7 @@ void int8_step(const int8_t *w, const float *scale, const float *x, int64_t x_k,
                 const int64_t there = least(ROWS / 4, num_cells - first);
                 const int64_t here = least(COLUMNS, columns - begin);
                 float gates[ROWS][COLUMNS], said[ROWS][COLUMNS];
-                multiply_block(w + first * 16 * fours, scale + first * 4, q + begin * 4 * fours,
+                multiply_block(w + first * 16 * (fours + 1), scale + first * 4, q + begin * 4 * fours,
                                s + begin, fours, 4 * there, here, columns == 1, gates);
                 for (int64_t h = 0; h < there; h++)
                     for (int64_t gate = 0; gate < 4; gate++) {
@@ -256,86 +235,92 @@ struct weights {
     rounded_tiles these, last, shown;
 };
 
-/* Four numbers each of four columns, to bytes side by side. */
-static inline int32x4_t together(const float *from, float32x4_t by) {
-    int32x4_t one[4];
-    EACH(k, 4) one[k] = vcvtnq_s32_f32(vmulq_f32(vld1q_f32(from + k * TILE), by));
-    return vsliq_n_s32(vsliq_n_s32(one[0], one[1], 8), vsliq_n_s32(one[2], one[3], 8), 16);
+/* Four numbers each of the columns of a vector, to bytes side by side. */
+ALWAYS ints together(const float *from, floats by) {
+    ints one[4];
+    EACH(k, 4) one[k] = nearest(load(from + k * TILE) * by) & 255;
+    return (one[0] | one[1] << 8 | one[2] << 16 | one[3] << 24) ^ LIFT;
 }
 
-static void round_tiles(const float *x, int64_t tiles, int64_t width, rounded_tiles to) {
+static void round_tiles(const steps *all, const float *x, int64_t tiles, int64_t width,
+                        rounded_tiles to) {
 #pragma omp for schedule(static)
     for (int64_t tile = 0; tile < tiles; tile++) {
         const float *from = x + tile * width * TILE;
         int8_t *columns = to.columns + tile * width * TILE;
-        float32x4_t most[VECTORS], by[VECTORS];
-        EACH(v, VECTORS) most[v] = vdupq_n_f32(0);
-        for (int64_t k = 0; k < width; k++)
-            EACH(v, VECTORS) most[v] = vmaxq_f32(most[v], vabsq_f32(vld1q_f32(from + k * TILE + 4 * v)));
-        EACH(v, VECTORS) {
-            const uint32x4_t some = vcgtq_f32(most[v], vdupq_n_f32(0));
-            by[v] = vdivq_f32(vdupq_n_f32(127), most[v]);
-            by[v] = vreinterpretq_f32_u32(vandq_u32(some, vreinterpretq_u32_f32(by[v])));
-            vst1q_f32(to.scales + tile * TILE + 4 * v, vdivq_f32(most[v], vdupq_n_f32(127)));
+        const int vectors = vectors_of(all, tile % tiles_of(all));
+        for (int v = 0; v < vectors; v++) {
+            ints most = {0};
+            for (int64_t k = 0; k < width; k++)
+                most = larger_of(most, (ints)load(from + k * TILE + WIDE * v) & INT32_MAX);
+            const floats by = (floats)((ints)(127 / (floats)most) & ((floats)most > 0));
+            store(to.scales + tile * TILE + WIDE * v, (floats)most / 127);
+            for (int64_t k = 0; k < width; k += 4)
+                *(stored_ints *)(columns + WIDE * (k * vectors + 4 * v)) =
+                    together(from + k * TILE + WIDE * v, by);
         }
-        for (int64_t k = 0; k < width; k += 4)
-            EACH(v, VECTORS)
-                vst1q_s8(columns + k * TILE + 16 * v,
-                         vreinterpretq_s8_s32(together(from + k * TILE + 4 * v, by[v])));
     }
 }
 
 static void look_at_inputs(const steps *all, const weights *with) {
     if (with->input.rows)
-        round_tiles(with->inputs, all->num_steps * tiles_of(all), with->input_width, with->these);
+        round_tiles(all, with->inputs, all->num_steps * tiles_of(all), with->input_width,
+                    with->these);
 }
 
 static void look_at_last(const steps *all, const weights *with) {
-    round_tiles(all->last, tiles_of(all), all->width, with->last);
+    round_tiles(all, all->last, tiles_of(all), all->width, with->last);
 }
 
 static int is_projected(const weights *with) { return with->projection.rows != 0; }
 
 static void look_at_shown(const steps *all, const weights *with) {
-    if (is_projected(with)) round_tiles(all->shown, tiles_of(all), all->num_cells, with->shown);
+    if (is_projected(with)) round_tiles(all, all->shown, tiles_of(all), all->num_cells, with->shown);
 }
 
-/* Add to the gates of 4 cells in a tile, which is the one of that number. */
-static inline __attribute__((always_inline)) void add_product(rounded_weight weight,
-                                                              rounded_tiles tiles, int64_t number,
-                                                              int64_t width, int64_t cell,
-                                                              float gates[4][CELLS]) {
+/* Add to the gates of SOME cells what n vectors of a tile give, which is the one of that number. */
+ALWAYS void add_so_many(rounded_weight weight, rounded_tiles tiles, int64_t number, int64_t width,
+                        int64_t cell, const int n, float gates[4][CELLS]) {
     const float *scales = tiles.scales + number * TILE;
-    for (int two = 0; two < FOUR; two += 2) {
-        int32x4_t sums[ROWS][VECTORS];
-        multiply_tile(weight.rows + (cell + two) * 4 * width, tiles.columns + number * width * TILE,
-                      width / 4, VECTORS, sums);
+    for (int two = 0; two < SOME; two += 2) {
+        ints sums[ROWS][VECTORS];
+        multiply_bytes(weight.rows + (cell + two) * 4 * (width + 4),
+                       tiles.columns + number * width * TILE, width / 4, n, sums);
         EACH(r, ROWS) {
             float *to = gates[r % 4] + (two + r / 4) * TILE;
             const float scale = weight.scales[(cell + two) * 4 + r];
-            EACH(v, VECTORS) {
-                const float32x4_t both = vmulq_n_f32(vld1q_f32(scales + 4 * v), scale);
-                const float32x4_t sum = vmulq_f32(vcvtq_f32_s32(sums[r][v]), both);
-                vst1q_f32(to + 4 * v, vaddq_f32(vld1q_f32(to + 4 * v), sum));
-            }
+            EACH(v, n)
+                store(to + WIDE * v,
+                      load(to + WIDE * v) + scaled(sums[r][v], load(scales + WIDE * v), scale));
         }
     }
 }
 
-static void add_gates(const steps *all, const weights *with, int64_t step, int64_t tile,
+static void add_product(rounded_weight weight, rounded_tiles tiles, int64_t number, int64_t width,
+                        int64_t cell, int vectors, float gates[4][CELLS]) {
+    if (vectors == 3)
+        add_so_many(weight, tiles, number, width, cell, 3, gates);
+    else if (vectors == 2)
+        add_so_many(weight, tiles, number, width, cell, 2, gates);
+    else
+        add_so_many(weight, tiles, number, width, cell, 1, gates);
+}
+
+static void add_gates(const steps *all, const weights *with, int64_t step, int64_t tile, int vectors,
                       int64_t cell, float gates[4][CELLS]) {
     if (with->input.rows)
         add_product(with->input, with->these, step * tiles_of(all) + tile, with->input_width, cell,
-                    gates);
-    add_product(with->recurrent, with->last, tile, all->width, cell, gates);
+                    vectors, gates);
+    add_product(with->recurrent, with->last, tile, all->width, cell, vectors, gates);
 }
 
-static void give_outputs(const steps *all, const weights *with, int64_t tile, int64_t begin,
-                         float found[][TILE]) {
-    const int64_t there = least(OUTPUTS, all->width - begin);
-    multiply_block(with->projection.rows + begin * all->num_cells, with->projection.scales + begin,
+static void give_outputs(const steps *all, const weights *with, int64_t tile, int vectors,
+                         int64_t begin, float found[][TILE]) {
+    multiply_block(with->projection.rows + begin * (all->num_cells + 4),
+                   with->projection.scales + begin,
                    with->shown.columns + tile * all->num_cells * TILE,
-                   with->shown.scales + tile * TILE, all->num_cells / 4, there, TILE, 0, found);
+                   with->shown.scales + tile * TILE, all->num_cells / 4, OUTPUTS, vectors * WIDE, 0,
+                   found);
 }
 
 void int8_steps(const steps *all, const weights *with, int64_t threads) {

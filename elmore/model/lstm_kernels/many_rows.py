@@ -1,4 +1,4 @@
-"""The projected LSTM for many rows on an ARM CPU, in C: what is read in bulk.
+"""The projected LSTM for many rows on a CPU, in C: what is read in bulk.
 
 A step is one pass over the weights, from what is read to what the cells show.
 
@@ -16,6 +16,7 @@ from elmore import compiled
 from elmore.model.lstm_kernels import tiles
 from elmore.model.lstm_kernels.few_rows import can_be_read
 from elmore.model.lstm_kernels.reference import LSTMState, LSTMWeights, Resets, whole_bias
+from elmore.model.lstm_kernels.vectors import wide
 
 SOURCE = Path(__file__).with_suffix(".c")
 
@@ -35,7 +36,7 @@ def can_run(
     state: LSTMState,
     weights: LSTMWeights,
 ) -> bool:
-    """Tell whether these are many rows, on a CPU that this was written for."""
+    """Tell whether these are many rows, on a CPU of whose vectors the C knows."""
     given = [weight for weight in weights if weight is not None]
     return (
         tiles.can_hold(state)
@@ -61,8 +62,9 @@ def run(
     """Read each row from left to right; the state after its last token comes back."""
     library, is_driven = _library(), weights.input is None
     assert library is not None
-    columns = None if is_driven else tiles.tiled(inputs.transpose(0, 1))
-    given = (weights.input, weights.recurrent, weights.projection, columns)
+    columns = library.columns_of_a_tile()
+    turned = None if is_driven else tiles.tiled(inputs.transpose(0, 1), columns)
+    given = (weights.input, weights.recurrent, weights.projection, turned)
     with_ = _Weights(*map(tiles.address, given), 0 if is_driven else inputs.shape[2])
     threads = ctypes.c_int64(torch.get_num_threads())
     return tiles.read(
@@ -70,6 +72,7 @@ def run(
         inputs if is_driven else None,
         mask,
         state,
+        columns=columns,
         bias=whole_bias(weights.bias, forget_bias),
         cell_clip=cell_clip,
         output_clip=output_clip,
@@ -78,5 +81,5 @@ def run(
 
 
 def _library() -> ctypes.CDLL | None:
-    library = compiled.library(SOURCE)
-    return library if library is not None and library.many_rows_work() else None
+    library = compiled.library(SOURCE, wide())
+    return library if library is not None and library.columns_of_a_tile() else None

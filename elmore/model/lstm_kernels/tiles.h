@@ -1,26 +1,24 @@
-/* Several steps of a layer that reads many sentences, on ARM; see reference.py for what a step is. Who
+/* Several steps of a layer that reads many sentences; see reference.py for what a step is. Who
    includes this says how a weight is multiplied: what is declared here and not defined.
 
-   Sentences stand in columns, 12 side by side in a tile: element k of those of tile t stands at
-   (t * K + k) * 12, K numbers a sentence, in float32. A tile is multiplied with some rows of a weight
-   at a time, while it is near: gates become cells at once and are never kept. Every column is summed
-   up in the same order, so a sentence gets the same bits in any company. */
+   Sentences stand in columns, three vectors of them side by side in a tile: element k of those of tile
+   t stands at (t * K + k) * TILE, K numbers a sentence, in float32. A tile is multiplied with some rows
+   of a weight at a time, while it is near: gates become cells at once and are never kept. Every column
+   is summed up in the same order, so a sentence gets the same bits in any company. */
 
 #ifndef ELMORE_TILES_H
 #define ELMORE_TILES_H
 
-#include <arm_neon.h>
 #include <stdint.h>
 #include <string.h>
 
 #include "cell.h"
+#include "vectors.h"
 
-enum { TILE = 12, VECTORS = TILE / 4, FOUR = 4, CELLS = FOUR * TILE };
+/* SOME cells at a time: as many as there are registers for the sums of, three vectors each. */
+enum { VECTORS = 3, TILE = VECTORS * WIDE, SOME = WIDE == 16 ? 8 : 4, CELLS = SOME * TILE };
 
-/* A loop that is gone when it is compiled: so what it counts through can stay in registers. */
-#define EACH(i, n) _Pragma("GCC unroll 8") for (int i = 0; i < n; i++)
-
-/* S steps of B sentences, H cells, outputs D wide; H and D are multiples of 4. */
+/* S steps of B sentences, H cells, outputs D wide; H and D are multiples of 8. */
 typedef struct {
     const float *bias; /* of the gates */
     const float *driven; /* (S, B, 4H), by these strides; nothing where inputs are multiplied */
@@ -40,80 +38,84 @@ typedef struct weights weights;
 static void look_at_inputs(const steps *all, const weights *with);
 static void look_at_last(const steps *all, const weights *with);
 static void look_at_shown(const steps *all, const weights *with);
-/* Add to what is said to the gates of 4 cells in a tile. */
-static void add_gates(const steps *all, const weights *with, int64_t step, int64_t tile,
+/* Add to what is said to the gates of SOME cells in so many vectors of a tile. */
+static void add_gates(const steps *all, const weights *with, int64_t step, int64_t tile, int vectors,
                       int64_t cell, float gates[4][CELLS]);
-/* Give some outputs of a tile, OUTPUTS at most; without a projection there are none to give. */
+/* Give OUTPUTS outputs of so many vectors of a tile; without a projection there are none to give. */
 static int is_projected(const weights *with);
-static void give_outputs(const steps *all, const weights *with, int64_t tile, int64_t begin,
-                         float found[][TILE]);
+static void give_outputs(const steps *all, const weights *with, int64_t tile, int vectors,
+                         int64_t begin, float found[][TILE]);
 
 static inline int64_t least(int64_t a, int64_t b) { return a < b ? a : b; }
 
 static inline int64_t tiles_of(const steps *all) { return (all->num_rows + TILE - 1) / TILE; }
 
-/* The bias, and what driven inputs say, of a gate of 4 cells: turned, for there they lie by sentence. */
-static inline void begin_with(const steps *all, int64_t step, int64_t tile, int64_t gate,
-                              float said[CELLS]) {
+/* How many of the vectors of a tile somebody stands in. */
+static inline int vectors_of(const steps *all, int64_t tile) {
+    return (int)least(VECTORS, (all->num_rows - tile * TILE + WIDE - 1) / WIDE);
+}
+
+/* The bias, and what driven inputs say, of a gate of SOME cells: turned, for there they lie by
+   sentence. */
+static inline void begin_with(const steps *all, int64_t step, int64_t tile, int vectors,
+                              int64_t gate, float said[CELLS]) {
     const float *bias = all->bias + gate;
-    float by_column[TILE][FOUR];
-    if (!all->driven) {
-        EACH(r, FOUR) EACH(v, VECTORS) vst1q_f32(said + r * TILE + 4 * v, vdupq_n_f32(bias[r]));
-        return;
-    }
-    const int64_t first = tile * TILE, here = least(TILE, all->num_rows - first);
-    const float *from = all->driven + step * all->by_step + first * all->by_row + gate;
-    if (here < TILE) memset(by_column, 0, sizeof by_column);
-    for (int64_t b = 0; b < here; b++)
-        vst1q_f32(by_column[b], vaddq_f32(vld1q_f32(from + b * all->by_row), vld1q_f32(bias)));
-    EACH(v, VECTORS) {
-        const float32x4x4_t four = vld4q_f32(by_column[4 * v]);
-        EACH(r, FOUR) vst1q_f32(said + r * TILE + 4 * v, four.val[r]);
+    for (int v = 0; v < vectors; v++) {
+        const int64_t row = tile * TILE + v * WIDE, here = all->num_rows - row;
+        const float *from = all->driven + step * all->by_step + row * all->by_row + gate;
+        for (int first = 0; first < SOME; first += 4) {
+            floats four[4] = {{0}};
+            if (all->driven && here >= WIDE)
+                turn(from + first, all->by_row, WIDE, four);
+            else if (all->driven)
+                turn(from + first, all->by_row, here, four);
+            EACH(r, 4) store(said + (first + r) * TILE + v * WIDE, four[r] + splat(bias[first + r]));
+        }
     }
 }
 
-/* 4 cells of the sentences of a tile. */
-static void renew(const steps *all, const weights *with, int64_t step, int64_t tile,
+/* SOME cells of the sentences of a tile. */
+static void renew(const steps *all, const weights *with, int64_t step, int64_t tile, int vectors,
                   int64_t cell) {
     float gates[4][CELLS], old[CELLS];
     for (int gate = 0; gate < 4; gate++)
-        begin_with(all, step, tile, gate * all->num_cells + cell, gates[gate]);
-    add_gates(all, with, step, tile, cell, gates);
+        begin_with(all, step, tile, vectors, gate * all->num_cells + cell, gates[gate]);
+    add_gates(all, with, step, tile, vectors, cell, gates);
     const int64_t at = (tile * all->num_cells + cell) * TILE;
     float *cells = all->cells + at, *shown = all->shown + at;
     memcpy(old, cells, sizeof old);
+    for (int r = 0; r < SOME; r++)
+        for (int v = 0; v < vectors; v++) {
+            const int first = r * TILE + v * WIDE;
 #pragma omp simd
-    for (int i = 0; i < CELLS; i++)
-        shown[i] = cell_shows(gates[0][i], gates[1][i], gates[2][i], gates[3][i], cells + i,
-                              all->cell_clip);
+            for (int i = first; i < first + WIDE; i++)
+                shown[i] = cell_shows(gates[0][i], gates[1][i], gates[2][i], gates[3][i], cells + i,
+                                      all->cell_clip);
+        }
     const uint8_t *busy = all->busy + step * all->num_rows + tile * TILE;
     const int64_t here = least(TILE, all->num_rows - tile * TILE);
-    for (int64_t b = 0; b < TILE; b++)
-        if (b >= here || !busy[b])
-            for (int r = 0; r < FOUR; r++) cells[r * TILE + b] = old[r * TILE + b];
+    for (int64_t b = 0; b < here; b++)
+        if (!busy[b])
+            for (int r = 0; r < SOME; r++) cells[r * TILE + b] = old[r * TILE + b];
 }
 
 /* Some outputs of the sentences of a tile, from what the cells show. */
-static void show(const steps *all, const weights *with, int64_t step, int64_t tile,
+static void show(const steps *all, const weights *with, int64_t step, int64_t tile, int vectors,
                  int64_t begin) {
     float found[OUTPUTS][TILE];
-    const int64_t there = least(OUTPUTS, all->width - begin);
     if (is_projected(with)) {
-        give_outputs(all, with, tile, begin, found);
-        for (int64_t i = 0; i < there * TILE; i++) {
-            float *one = found[0] + i; /* a NaN stays one: every comparison with it is false */
-            if (*one > all->output_clip) *one = all->output_clip;
-            if (*one < -all->output_clip) *one = -all->output_clip;
-        }
+        give_outputs(all, with, tile, vectors, begin, found);
+        for (int r = 0; r < OUTPUTS; r++)
+            for (int b = 0; b < vectors * WIDE; b++)
+                found[r][b] = within(found[r][b], all->output_clip);
     } else
-        memcpy(found, all->shown + (tile * all->num_cells + begin) * TILE,
-               (size_t)(there * TILE) * sizeof(float));
+        memcpy(found, all->shown + (tile * all->num_cells + begin) * TILE, sizeof found);
     const int64_t first = tile * TILE, here = least(TILE, all->num_rows - first);
     const uint8_t *busy = all->busy + step * all->num_rows + first;
     float *last = all->last + (tile * all->width + begin) * TILE;
     for (int64_t b = 0; b < here; b++) {
         float *to = all->outputs + (step * all->num_rows + first + b) * all->width + begin;
-        for (int64_t r = 0; r < there; r++) {
+        for (int r = 0; r < OUTPUTS; r++) {
             to[r] = busy[b] ? found[r][b] : 0;
             if (busy[b]) last[r * TILE + b] = found[r][b];
         }
@@ -148,12 +150,14 @@ static void take_steps(const steps *all, const weights *with, int64_t threads) {
             }
             look_at_last(all, with);
 #pragma omp for schedule(static)
-            for (int64_t cell = 0; cell < all->num_cells; cell += FOUR)
-                for (int64_t tile = 0; tile < tiles; tile++) renew(all, with, step, tile, cell);
+            for (int64_t cell = 0; cell < all->num_cells; cell += SOME)
+                for (int64_t tile = 0; tile < tiles; tile++)
+                    renew(all, with, step, tile, vectors_of(all, tile), cell);
             look_at_shown(all, with);
 #pragma omp for schedule(static)
             for (int64_t begin = 0; begin < all->width; begin += OUTPUTS)
-                for (int64_t tile = 0; tile < tiles; tile++) show(all, with, step, tile, begin);
+                for (int64_t tile = 0; tile < tiles; tile++)
+                    show(all, with, step, tile, vectors_of(all, tile), begin);
         }
     }
 }

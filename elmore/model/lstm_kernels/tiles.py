@@ -2,8 +2,8 @@
 
 All steps are taken in one call, whatever multiplies there.
 
-Shapes: B sentences in N tiles, T tokens, D output width, H cell width, G = 4H gates. W is any
-width.
+Shapes: B sentences in N tiles of C columns, T tokens, D output width, H cell width, G = 4H gates. W
+is any width.
 """
 
 import ctypes
@@ -18,8 +18,7 @@ from torch.nn import functional
 from elmore.model.lstm_kernels.reference import LSTMState, Resets
 
 FEWEST = 9  # rows: up to 8 there are quicker ways
-TILE = 12  # sentences side by side: as in the C
-_FOUR = 4  # cells at a time
+_EIGHT = 8  # cells at a time, or half as many
 
 
 class _Steps(ctypes.Structure):
@@ -50,13 +49,13 @@ def refuse_others(
 
 def can_hold(state: LSTMState) -> bool:
     """Tell whether there are many rows, of widths that fit."""
-    return len(state.output) >= FEWEST and all(part.shape[1] % _FOUR == 0 for part in state)
+    return len(state.output) >= FEWEST and all(part.shape[1] % _EIGHT == 0 for part in state)
 
 
-def tiled(rows: Float[Tensor, "*T B W"]) -> Float[Tensor, "*T N W 12"]:
+def tiled(rows: Float[Tensor, "*T B W"], columns: int) -> Float[Tensor, "*T N W C"]:
     """Lay rows out in columns, some side by side; what is missing in the last tile is zero."""
-    whole = functional.pad(rows, (0, 0, 0, -rows.shape[-2] % TILE))
-    return whole.unflatten(-2, (-1, TILE)).transpose(-2, -1).contiguous()
+    whole = functional.pad(rows, (0, 0, 0, -rows.shape[-2] % columns))
+    return whole.unflatten(-2, (-1, columns)).transpose(-2, -1).contiguous()
 
 
 def read(
@@ -65,6 +64,7 @@ def read(
     mask: Bool[Tensor, "B T"],
     state: LSTMState,
     *,
+    columns: int,
     bias: Float[Tensor, " G"],
     cell_clip: float | None,
     output_clip: float | None,
@@ -76,7 +76,7 @@ def read(
     if driven is not None:
         driven = driven if driven.stride(2) == 1 else driven.contiguous()
         by_row, by_step, _ = driven.stride()
-    last, cells = map(tiled, state)
+    last, cells = (tiled(part, columns) for part in state)
     outputs = last.new_empty(num_steps, *state.output.shape)
     busy, shown = mask.T.contiguous(), torch.empty_like(cells)
     starts, first = None, (None, None)
