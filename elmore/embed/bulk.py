@@ -104,8 +104,8 @@ class Bulk:
         text = np.fromiter(words, np.int64, lengths.sum())
         vectors = self.words(list(numbers))
         start = lanes.after_boundary(model, vectors[first], vectors[last], self.start)
-        nothing = choose(vectors.new_empty(config.num_layers, 0, 2 * vectors.shape[1]))
-        found: dict[int, Iterator[np.ndarray]] = {0: repeat(nothing.cpu().numpy())}
+        nothing = choose(torch.empty(config.num_layers, 0, config.width, dtype=vectors.dtype))
+        found: dict[int, Iterator[np.ndarray]] = {0: repeat(nothing.numpy())}
         shared = _num_lanes(lengths, config.lstm.cell_dim, vectors.device)
         for number in np.unique(shared[shared > 0]).tolist():
             alike = shared == number
