@@ -4,17 +4,19 @@ Shapes: L LSTM layers, T tokens of a sentence, D width of one direction.
 """
 
 import logging
-from collections.abc import Callable, Iterator, Sequence
-from itertools import accumulate, chain
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from itertools import chain, repeat
 
 import numpy as np
 import torch
-from jaxtyping import Float
+from jaxtyping import Float, Int
 from torch import Tensor
 
 from elmore.embed import lanes
 from elmore.embed.cache import WordVectors
 from elmore.embed.recorded import Recorded
+from elmore.embed.transfer import Fetched
 from elmore.errors import DataError
 from elmore.model.bilm import BiLMState
 from elmore.weights.bundle import Bundle
@@ -39,13 +41,27 @@ class Bulk:
         self.words = WordVectors(bundle.model, bundle.alphabet, megabytes=cache_megabytes)
 
     def run(
-        self, sentences: Sequence[Sequence[str]], choose: Callable[[Tensor], Tensor]
+        self, windows: Iterable[Sequence[Sequence[str]]], choose: Callable[[Tensor], Tensor]
     ) -> Iterator[Float[np.ndarray, "*L T 2*D"]]:
         """Give what is chosen of the layers of each sentence, boundaries removed, in order.
 
         They are chosen, and leave the device, many at a time. What comes back is to be copied: it
-        lies beside the others.
+        lies beside the others. A GPU reads a window while the one before is being taken.
         """
+        ahead = 1 if self.start.cell.is_cuda else 0
+        under_way: deque[Iterator[np.ndarray]] = deque()
+        for sentences in windows:
+            for window in self._begun(sentences, choose):
+                under_way.append(window)
+                if len(under_way) > ahead:
+                    yield from under_way.popleft()
+        for window in under_way:
+            yield from window
+
+    def _begun(
+        self, sentences: Sequence[Sequence[str]], choose: Callable[[Tensor], Tensor]
+    ) -> Iterator[Iterator[Float[np.ndarray, "*L T 2*D"]]]:
+        """Have the device read sentences, as many at a time as the budget allows."""
         begin = 0
         while begin < len(sentences):
             end, tokens = begin, 0
@@ -61,9 +77,7 @@ class Bulk:
                 self._shrink(end - begin, tokens, error)
                 continue
             begin = end
-            window.reverse()
-            while window:  # each is let go as soon as it is taken
-                yield window.pop()
+            yield window
 
     def _shrink(self, num_sentences: int, tokens: int, error: Exception) -> None:
         if num_sentences == 1:
@@ -81,39 +95,56 @@ class Bulk:
     @torch.no_grad()
     def _window(
         self, sentences: Sequence[Sequence[str]], choose: Callable[[Tensor], Tensor]
-    ) -> list[Float[np.ndarray, "*L T 2*D"]]:
+    ) -> Iterator[Float[np.ndarray, "*L T 2*D"]]:
         model, alphabet, config = self.bundle.model, self.bundle.alphabet, self.bundle.config
-        distinct = dict.fromkeys([alphabet.begin, alphabet.end])
-        distinct.update(dict.fromkeys(chain.from_iterable(sentences)))
-        numbers = {word: number for number, word in enumerate(distinct)}
+        numbers = _Numbers()
+        first, last = numbers[alphabet.begin], numbers[alphabet.end]
+        lengths = np.fromiter(map(len, sentences), np.int64, len(sentences))
+        words = map(numbers.__getitem__, chain.from_iterable(sentences))
+        text = np.fromiter(words, np.int64, lengths.sum())
         vectors = self.words(list(numbers))
-        begin, end = (vectors[numbers[mark]] for mark in (alphabet.begin, alphabet.end))
-        start = lanes.after_boundary(model, begin, end, self.start)
-        nothing = choose(vectors.new_empty(config.num_layers, 0, 2 * vectors.shape[1]))
-        results = [nothing.cpu().numpy()] * len(sentences)
-        for group in _alike([len(words) for words in sentences], config.lstm.cell_dim, vectors):
-            lengths = [len(sentences[i]) for i in group]
-            words = chain.from_iterable(sentences[i] for i in group)
-            text = np.fromiter(map(numbers.__getitem__, words), np.int64, sum(lengths))
-            layers = choose(lanes.run(model, vectors, text, lengths, start, self._read))
-            home, stops = _fetched(layers).numpy(), accumulate(lengths)
-            for i, stop, length in zip(group, stops, lengths, strict=True):
-                results[i] = home[..., stop - length : stop, :]
-        return results
+        start = lanes.after_boundary(model, vectors[first], vectors[last], self.start)
+        nothing = choose(torch.empty(config.num_layers, 0, config.width, dtype=vectors.dtype))
+        found: dict[int, Iterator[np.ndarray]] = {0: repeat(nothing.numpy())}
+        shared = _num_lanes(lengths, config.lstm.cell_dim, vectors.device)
+        for number in np.unique(shared[shared > 0]).tolist():
+            alike = shared == number
+            part = text[np.repeat(alike, lengths)], lengths[alike]
+            layers = choose(lanes.run(model, vectors, *part, start, self._read))
+            found[number] = _cut(Fetched(layers), lengths[alike])
+        return _in_turn(found, shared)
 
 
-def _fetched(tensor: Tensor) -> Tensor:
-    """Bring a tensor home; from a GPU by memory that it can write to itself."""
-    if not tensor.is_cuda:
-        return tensor.cpu()
-    return torch.empty(tensor.shape, dtype=tensor.dtype, pin_memory=True).copy_(tensor)
+class _Numbers(dict[str, int]):
+    """Numbers words as they come."""
+
+    def __missing__(self, word: str) -> int:
+        number = self[word] = len(self)
+        return number
 
 
-def _alike(lengths: list[int], cell_dim: int, like: Tensor) -> list[list[int]]:
-    """Put together the sentences that share a number of lanes, without the empty ones."""
-    shared = {n: lanes.num_lanes(n, cell_dim, like.device) for n in set(lengths) if n}
-    groups: dict[int, list[int]] = {}
-    for i, length in enumerate(lengths):
-        if length:
-            groups.setdefault(shared[length], []).append(i)
-    return list(groups.values())
+def _num_lanes(
+    lengths: Int[np.ndarray, " n"], cell_dim: int, device: torch.device
+) -> Int[np.ndarray, " n"]:
+    """Say how many lanes each sentence shares: none where it is empty."""
+    distinct, which = np.unique(lengths, return_inverse=True)
+    shared = [lanes.num_lanes(n, cell_dim, device) if n else 0 for n in distinct.tolist()]
+    return np.array(shared, dtype=np.int64)[which]
+
+
+def _cut(
+    fetched: Fetched, lengths: Int[np.ndarray, " n"]
+) -> Iterator[Float[np.ndarray, "*L T 2*D"]]:
+    """Give sentence after sentence, from when the first is asked for."""
+    home, begin = fetched.numpy(), 0
+    for end in np.cumsum(lengths).tolist():
+        yield home[..., begin:end, :]
+        begin = end
+
+
+def _in_turn(
+    found: dict[int, Iterator[np.ndarray]], shared: Int[np.ndarray, " n"]
+) -> Iterator[np.ndarray]:
+    """Bring those of different numbers of lanes back into order."""
+    for number in shared.tolist():
+        yield next(found[number])

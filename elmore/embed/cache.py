@@ -17,6 +17,7 @@ from torch import Tensor
 
 from elmore.embed import sizes
 from elmore.embed.lanes import even_rows
+from elmore.embed.transfer import sent
 from elmore.model.bilm import BiLM
 from elmore.text.characters import Alphabet
 
@@ -43,11 +44,12 @@ class WordVectors:
         rows = np.array([self._rows.get(word, _UNKNOWN) for word in words])
         vectors = self._table.new_empty(len(words), self._table.shape[1])
         known, unknown = (rows != _UNKNOWN).nonzero()[0], (rows == _UNKNOWN).nonzero()[0]
-        vectors[self._tensor(known)] = self._table[self._tensor(rows[known])]
-        for i in known:
+        here, there = sent([known, rows[known]], self._table.device)
+        vectors[here] = self._table[there]
+        for i in known.tolist():
             self._rows.move_to_end(words[i])
         if len(unknown):
-            new = [words[i] for i in unknown]
+            new = [words[i] for i in unknown.tolist()]
             encoded = self._encode(new)
             vectors[self._tensor(unknown)] = encoded
             self._keep(new, encoded)
@@ -55,7 +57,7 @@ class WordVectors:
 
     def _keep(self, words: list[str], vectors: Float[Tensor, "N D"]) -> None:
         short = [i for i, word in enumerate(words) if len(word) <= _LONGEST]
-        words, vectors = [words[i] for i in short], vectors[short]
+        words, vectors = [words[i] for i in short], vectors[self._tensor(np.array(short, int))]
         self._grow(len(self._rows) + len(words))
         room = len(self._table)
         rows = []
@@ -121,4 +123,4 @@ class WordVectors:
         return self._tensor(fitted)
 
     def _tensor(self, array: np.ndarray) -> Tensor:
-        return torch.from_numpy(array).to(self._table.device)
+        return sent([array], self._table.device)[0]

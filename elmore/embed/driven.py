@@ -3,9 +3,11 @@
 It is a matter of the word alone, and a quarter of all the arithmetic of a biLM. Words are driven in
 blocks of fixed shape, so a word gets the same bits in any company.
 
-Shapes: N distinct words, T tokens, S steps, B lanes, D width of one direction,
+Shapes: N distinct words, K stretches of M words that are read at once, D width of one direction,
 G = 4H gates.
 """
+
+from typing import NamedTuple
 
 import numpy as np
 import torch
@@ -13,6 +15,7 @@ from jaxtyping import Float, Int
 from torch import Tensor
 
 from elmore.embed import sizes
+from elmore.embed.transfer import sent
 from elmore.model.bilm import BiLM
 
 _NOWHERE = -1
@@ -21,7 +24,8 @@ _NOWHERE = -1
 class DrivenWords:
     """A table with a row for each of the most frequent words of a text, as many as have room.
 
-    Beside them is room for the others that are read `at_once`, which are driven when asked for.
+    Beside them is room for the others of a stretch, which are driven when it is asked for. Which
+    they are is worked out beforehand: no stretch has to wait until a GPU has read the last.
     """
 
     def __init__(
@@ -29,37 +33,58 @@ class DrivenWords:
         model: BiLM,
         direction: int,
         words: Float[Tensor, "N D"],
-        text: Int[np.ndarray, " T"],
-        *,
-        at_once: int,
+        stretches: Int[np.ndarray, "K M"],
     ) -> None:
-        self.model, self.direction, self.words = model, direction, words
+        self._model, self._direction, self._words = model, direction, words
         gates = 4 * model.config.lstm.cell_dim
         size = sizes.of(words.device)
         self._block = size.driven
         most = int(size.room / (gates * words.element_size()))
-        numbers, counts = np.unique(text, return_counts=True)
-        frequent = numbers[np.argsort(-counts, kind="stable")[:most]]
-        self._num_kept = len(frequent)
-        self._table = words.new_empty(len(frequent) + at_once + self._block, gates)
+        plan = _plan(stretches, len(words), most)
+        self._num_kept, at_once = len(plan.frequent), stretches.shape[1]
+        self._table = words.new_empty(self._num_kept + at_once + self._block, gates)
         self._said = words.new_empty(at_once, gates)  # memory that is new each time costs time
-        self._rows = np.full(len(words), _NOWHERE)
+        filled = [_filled(numbers, self._block) for numbers in (plan.frequent, *plan.others)]
+        stops = np.cumsum([len(numbers) for numbers in filled]).tolist()
+        numbers, self._rows = sent([np.concatenate(filled), plan.rows], words.device)
+        frequent, *self._others = numbers.tensor_split(stops[:-1])
         self._drive(frequent, 0)
 
-    def __call__(self, numbers: Int[np.ndarray, "S B"]) -> Float[Tensor, "B S G"]:
-        """Give what words say, by their numbers; it is overwritten by the next call."""
-        others = np.unique(numbers[self._rows[numbers] == _NOWHERE])
-        self._drive(others, self._num_kept)
-        rows = torch.from_numpy(self._rows[numbers].flatten()).to(self._table.device)
-        self._rows[others] = _NOWHERE
-        said = torch.index_select(self._table, 0, rows, out=self._said[: len(rows)])
-        return said.unflatten(0, numbers.shape).transpose(0, 1)
+    def __call__(self, stretch: int) -> Float[Tensor, "M G"]:
+        """Give what the words of a stretch say; it is overwritten by the next call."""
+        self._drive(self._others[stretch], self._num_kept)
+        return torch.index_select(self._table, 0, self._rows[stretch], out=self._said)
 
-    def _drive(self, numbers: Int[np.ndarray, " n"], begin: int) -> None:
-        """Fill the table from row `begin` on; a block is filled up with its own words again."""
-        self._rows[numbers] = begin + np.arange(len(numbers))
-        for start in range(0, len(numbers), self._block):
-            block = np.resize(numbers[start : start + self._block], self._block)
-            vectors = self.words[torch.from_numpy(block).to(self.words.device)]
-            driven = self.model.drive(self.direction, vectors[None])[0]
-            self._table[begin + start : begin + start + len(driven)] = driven
+    def _drive(self, numbers: Int[Tensor, " n"], begin: int) -> None:
+        """Fill the table from row `begin` on, with whole blocks."""
+        for block in numbers.split(self._block) if len(numbers) else ():
+            driven = self._model.drive(self._direction, self._words[block][None])[0]
+            self._table[begin : begin + len(driven)] = driven
+            begin += len(driven)
+
+
+class _Plan(NamedTuple):
+    frequent: Int[np.ndarray, " n"]
+    others: list[Int[np.ndarray, " n"]]
+    """Of each stretch."""
+    rows: Int[np.ndarray, "K M"]
+    """Of the table: first the frequent, behind them the others of a stretch."""
+
+
+def _plan(stretches: Int[np.ndarray, "K M"], num_words: int, most: int) -> _Plan:
+    counts = np.bincount(stretches.reshape(-1), minlength=num_words)
+    frequent = np.argsort(-counts, kind="stable")[: min(most, np.count_nonzero(counts))]
+    rows = np.full(num_words, _NOWHERE)
+    rows[frequent] = np.arange(len(frequent))
+    rows = rows[stretches]
+    seldom = rows == _NOWHERE
+    stretch = seldom.nonzero()[0]
+    asked, which = np.unique(stretch * num_words + stretches[seldom], return_inverse=True)
+    begins = np.searchsorted(asked, num_words * np.arange(len(stretches)))
+    rows[seldom] = len(frequent) + which - begins[stretch]
+    return _Plan(frequent, np.split(asked % num_words, begins[1:]), rows)
+
+
+def _filled(numbers: Int[np.ndarray, " n"], block: int) -> Int[np.ndarray, " m"]:
+    """Make whole blocks of words, filled up with the same words again."""
+    return np.resize(numbers, -(-len(numbers) // block) * block)

@@ -257,11 +257,11 @@ class Embedder:
     def _bulk(self, texts: Iterable[Prepared], layers: Layers, dtype: DType) -> Iterator[Sentence]:
         """Run any number of sentences, a window at a time."""
         bulk = self.bulk()
-        for window in windows(texts, bulk.token_budget):
-            parts = [part for text in window for part in text.parts]
-            found = bulk.run(parts, _chosen(layers, dtype))
-            for text in window:
-                yield self._sentence(text, found, layers, dtype)
+        given, ahead = itertools.tee(windows(texts, bulk.token_budget))
+        parts = ([part for text in window for part in text.parts] for window in ahead)
+        found = bulk.run(parts, _chosen(layers, dtype))
+        for text in itertools.chain.from_iterable(given):
+            yield self._sentence(text, found, layers, dtype)
 
     def bulk(self) -> Bulk:
         """Give what runs tokenised sentences in bulk; it keeps the vectors of words it has met."""
@@ -277,8 +277,10 @@ class Embedder:
     ) -> Sentence:
         """Take what was chosen for a text's parts from `found`, and keep a copy."""
         chosen = [next(found) for _ in text.parts]
-        tokens = [word for part in text.parts for word in part]
-        if chosen:
+        tokens = list(itertools.chain.from_iterable(text.parts))
+        if len(chosen) == 1:
+            vectors = chosen[0].copy()
+        elif chosen:
             vectors = np.concatenate(chosen, axis=-2)
         else:
             shape = (self.num_layers, 0, self.width) if layers == "all" else (0, self.width)

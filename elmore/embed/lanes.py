@@ -11,7 +11,7 @@ Shapes: S steps, B lanes, N distinct words, T words in all, D width of one direc
 """
 
 import math
-from bisect import bisect, insort
+from bisect import bisect_left, insort
 from collections.abc import Sequence
 from typing import NamedTuple
 
@@ -23,6 +23,7 @@ from torch import Tensor
 from elmore.embed import sizes
 from elmore.embed.driven import DrivenWords
 from elmore.embed.recorded import Recorded
+from elmore.embed.transfer import sent
 from elmore.model.bilm import BACKWARD, FORWARD, BiLM, BiLMState
 
 IDLE = -1
@@ -70,34 +71,43 @@ def num_steps(lanes: int, device: torch.device) -> int:
 
 def plan(lengths: Sequence[int], lanes: int, at_once: int) -> Plan:
     """Deal sentences of at least a word out, into as few times `at_once` steps as will do."""
-    needed = max(*lengths, -(-sum(lengths) // lanes))
-    while (places := _fit(lengths, lanes, needed)) is None:
+    counts = np.asarray(lengths)
+    needed = max(int(counts.max()), -(-int(counts.sum()) // lanes))
+    while (firsts := _fit(counts, lanes, needed)) is None:
         needed += max(1, needed // 100)
     steps = at_once * -(-needed // at_once)
-    offsets = np.concatenate([[0], np.cumsum(lengths)])
-    forward = np.full((steps, lanes), IDLE, dtype=np.int64)
-    backward = np.full((steps, lanes), IDLE, dtype=np.int64)
-    starts = np.zeros((steps, lanes), dtype=bool)
-    for number, (step, lane) in enumerate(places):
-        tokens = np.arange(offsets[number], offsets[number + 1])
-        forward[step : step + len(tokens), lane] = tokens
-        backward[step : step + len(tokens), lane] = tokens[::-1]
-        starts[step, lane] = True
-    return Plan(forward, backward, starts)
+    ends = np.cumsum(counts)
+    words = np.arange(ends[-1])
+    within = words - np.repeat(ends - counts, counts)
+    places = np.repeat(firsts, counts) + within * lanes
+    forward, backward = np.full((2, steps * lanes), IDLE, dtype=np.int64)
+    forward[places] = words
+    backward[places] = np.repeat(ends - 1, counts) - within
+    starts = np.zeros(steps * lanes, dtype=bool)
+    starts[firsts] = True
+    return Plan(*(grid.reshape(steps, lanes) for grid in (forward, backward, starts)))
 
 
-def _fit(lengths: Sequence[int], lanes: int, steps: int) -> list[tuple[int, int]] | None:
-    """Give each sentence a step and a lane: longest first, each where it leaves the least room."""
-    places = [(0, 0)] * len(lengths)
-    rooms = [(steps, lane) for lane in range(lanes)]
-    for number in sorted(range(len(lengths)), key=lambda i: -lengths[i]):
-        least = bisect(rooms, (lengths[number], -1))
+def _fit(lengths: Int[np.ndarray, " n"], lanes: int, steps: int) -> Int[np.ndarray, " n"] | None:
+    """Give each sentence its first place: longest first, each where it leaves the least room.
+
+    Places count all lanes of the first step, then those of the next; a lane is told by the places
+    from its next on: one number, which is quicker to compare than two.
+    """
+    rooms = list(range(steps * lanes, steps * lanes + lanes))
+    order = np.argsort(-lengths, kind="stable")
+    taken = []
+    for size in (lengths[order] * lanes).tolist():
+        least = bisect_left(rooms, size)
         if least == lanes:
             return None
-        room, lane = rooms.pop(least)
-        places[number] = steps - room, lane
-        insort(rooms, (room - lengths[number], lane))
-    return places
+        room = rooms.pop(least)
+        taken.append(room)
+        insort(rooms, room - size)
+    step, lane = np.divmod(taken, lanes)
+    firsts = np.empty(len(lengths), dtype=np.int64)
+    firsts[order] = (steps - step) * lanes + lane
+    return firsts
 
 
 def after_boundary(
@@ -123,33 +133,51 @@ def run(
     """Give every layer of sentences that stand one after another in `text`, by number of word.
 
     None is empty, and all must share their number of lanes. `start` is the state of one sentence.
+    A GPU is only told what to do: nothing waits for it, and layers are there when it is done.
     """
     lanes = num_lanes(max(lengths), model.config.lstm.cell_dim, words.device)
     at_once = num_steps(lanes, words.device)
     plan_ = plan(lengths, lanes, at_once)
+    way = _Way.of(plan_, at_once, words.device)
     width = words.shape[1]
     layers = words.new_empty(model.config.num_layers, len(text), 2 * width)
-    layers[0] = words[_tensor(text, words)].repeat(1, 2)
+    (numbers,) = sent([text], words.device)
+    layers[0] = words[numbers].repeat(1, 2)
     fresh = BiLMState(*(part.expand(-1, -1, lanes, -1) for part in start))
     for direction, grid in ((FORWARD, plan_.forward), (BACKWARD, plan_.backward)):
         half = slice(direction * width, (direction + 1) * width)
-        driven = DrivenWords(model, direction, words, text, at_once=at_once * lanes)
+        # Who is idle beside others reads something, and nobody looks.
+        driven = DrivenWords(model, direction, words, text[grid.reshape(-1, at_once * lanes)])
         states = anew = fresh.of(direction)
-        for step in range(0, len(grid), at_once):
-            places = grid[step : step + at_once]
-            busy = places != IDLE
-            # Who is idle beside others reads something, and nobody looks.
-            inputs = driven(text[places])
-            mask = _tensor(busy.any(axis=1), words).expand(lanes, -1)
-            starts = _tensor(plan_.starts[step : step + at_once].T.copy(), words)
+        for stretch, (busy, home) in enumerate(zip(way.busy, way.homes[direction], strict=True)):
+            inputs = driven(stretch).unflatten(0, (at_once, lanes)).transpose(0, 1)
+            mask, starts = way.someone[stretch].expand(lanes, -1), way.starts[stretch]
             outputs, states = read(direction, inputs, mask, states, starts, anew)
-            where, taken = _tensor(places[busy], words), _tensor(busy, words)
             for number, output in enumerate(outputs, start=1):
-                layers[number, where, half] = output.transpose(0, 1)[taken]
+                layers[number, home, half] = output.transpose(0, 1).flatten(0, 1)[busy]
     return layers
 
 
-def _tensor(array: np.ndarray, like: Tensor) -> Tensor:
-    """Send an array to where `like` is; a GPU fetches it when it gets there."""
-    tensor = torch.from_numpy(array)
-    return tensor.pin_memory().to(like.device, non_blocking=True) if like.is_cuda else tensor
+class _Way(NamedTuple):
+    """A plan where the model is, in K stretches of steps that are taken at once."""
+
+    starts: Bool[Tensor, "K B s"]
+    someone: Bool[Tensor, "K s"]
+    """Whether any lane reads."""
+    busy: Sequence[Int[Tensor, " t"]]
+    """Of each stretch: the places where a word is read, steps first, in either direction."""
+    homes: Sequence[Sequence[Int[Tensor, " t"]]]
+    """Of each direction and stretch: which words those are."""
+
+    @classmethod
+    def of(cls, plan: Plan, at_once: int, device: torch.device) -> "_Way":
+        lanes = plan.starts.shape[1]
+        starts = plan.starts.reshape(-1, at_once, lanes).swapaxes(1, 2)
+        busy = (plan.forward != IDLE).reshape(-1, at_once * lanes)
+        someone = busy.reshape(-1, at_once, lanes).any(axis=2)
+        homes = (grid.reshape(busy.shape)[busy] for grid in (plan.forward, plan.backward))
+        arrays = [starts, someone, busy.nonzero()[1], *homes]
+        starts, someone, *lists = sent([np.ascontiguousarray(each) for each in arrays], device)
+        stops = np.cumsum(np.count_nonzero(busy, axis=1)).tolist()[:-1]
+        where, *homes = (each.tensor_split(stops) for each in lists)
+        return cls(starts, someone, where, homes)

@@ -10,6 +10,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
+from elmore.embed.transfer import sent
 from elmore.errors import ConfigError
 from elmore.model.mix import SavedMix, token_norm
 
@@ -46,7 +47,8 @@ def select(
 ) -> Float[Tensor, "*rest D"] | Float[Tensor, "L *rest D"]:
     """Give one vector per token, or the whole stack with "all"."""
     if isinstance(layers, SavedMix):
-        shares = torch.tensor(layers.weights, device=states.device).softmax(dim=0)
+        (weights,) = sent([np.array(layers.weights, dtype=np.float32)], states.device)
+        shares = weights.softmax(dim=0)
         evened = token_norm(states) if layers.layer_norm else states
         return layers.gamma * torch.tensordot(shares, evened, dims=1)
     if layers == "all":

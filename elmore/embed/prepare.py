@@ -37,11 +37,15 @@ def prepare(text: Text, tokenizer: Tokenizer, *, split_sentences: bool = False) 
         parts = [part.words for part in found]
         placed = len(offsets) == sum(map(len, parts))  # a tokenizer that rewrites has no offsets
         return Prepared(parts, offsets if placed else None)
-    if isinstance(text, bytes | Mapping) or not isinstance(text, Iterable):
+    if not isinstance(text, list) and not _is_tokens(text):
         raise DataError(f"expected a string or a list of tokens, found {str(text)[:40]!r}")
     words = list(text)
     check_tokens(words)
     return Prepared([words], None)
+
+
+def _is_tokens(text: object) -> bool:
+    return isinstance(text, Iterable) and not isinstance(text, bytes | Mapping)
 
 
 def num_padded(texts: Sequence[Prepared]) -> int:

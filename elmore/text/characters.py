@@ -59,10 +59,13 @@ def check_tokens(sentence: Sequence[str]) -> None:
     """Refuse what is no list of strings; a lone string would be read letter by letter."""
     if isinstance(sentence, str | bytes):
         raise DataError(f"expected a list of tokens, found {sentence[:40]!r}")
-    if set(map(type, sentence)) - {str}:  # some type of their own may still be strings
+    try:
+        "".join(sentence)  # the quickest way to look at them all
+    except TypeError:
         for word in sentence:
             if not isinstance(word, str):
-                raise DataError(f"expected tokens that are strings, found {word!r}")
+                raise DataError(f"expected tokens that are strings, found {word!r}") from None
+        raise
 
 
 @dataclass(frozen=True)

@@ -97,3 +97,25 @@ def test_a_gpu_that_runs_out_of_memory_goes_on_with_less(tmp_path, rng, caplog):
     assert "going on with" in caplog.text
     for a, b in zip(found, expected, strict=True):
         np.testing.assert_allclose(a, b, rtol=0, atol=1e-5)
+
+
+@pytest.mark.parametrize("layers", ["average", "all", 1])
+def test_windows_that_are_read_ahead_come_in_order_and_whole(tmp_path, rng, layers):
+    elmo = load(tmp_path, rng, precision="fast", token_budget=1500)
+    texts = [*many(rng), ["the", "bank"] * 400, *many(rng)]  # of other numbers of lanes too
+    found = list(elmo.stream(texts, layers=layers))
+    assert [sentence.tokens for sentence in found] == texts
+    for text, sentence in list(zip(texts, found, strict=True))[::40]:
+        (alone,) = elmo.stream([text], layers=layers)
+        assert alone.vectors.tobytes() == sentence.vectors.tobytes()
+
+
+def test_a_window_is_begun_without_waiting_for_the_gpu(tmp_path, rng):
+    elmo = load(tmp_path, rng, precision="fast")
+    bulk, texts = elmo.bulk(), [text for text in many(rng) if text]
+    list(bulk.run([texts, texts], torch.clone))  # its words are known, and its kernels built
+    torch.cuda.set_sync_debug_mode("error")
+    try:
+        next(bulk._begun(texts, torch.clone))
+    finally:
+        torch.cuda.set_sync_debug_mode("default")

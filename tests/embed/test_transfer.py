@@ -1,0 +1,49 @@
+"""Arrays that travel in one piece are the same at the other end."""
+
+import numpy as np
+import pytest
+import torch
+
+from elmore.embed.transfer import Fetched, pack, packed_size, sent, unpacked
+
+ARRAYS = [
+    np.arange(7),
+    np.arange(12).reshape(3, 4).T,
+    np.array([[True, False, True]]),
+    np.zeros((0, 3), dtype=np.int64),
+    np.array([0.1], dtype=np.float32),
+]
+
+
+def assert_same(found: list[torch.Tensor]) -> None:
+    assert len(found) == len(ARRAYS)
+    for tensor, array in zip(found, ARRAYS, strict=True):
+        np.testing.assert_array_equal(tensor.cpu().numpy(), array, strict=True)
+
+
+def test_arrays_are_found_again_in_what_they_were_packed_into():
+    packed = torch.empty(packed_size(ARRAYS), dtype=torch.uint8)
+    pack(ARRAYS, packed.numpy())
+    assert_same(unpacked(packed, ARRAYS))
+
+
+def test_a_cpu_takes_them_as_they_are():
+    assert_same(sent(ARRAYS, torch.device("cpu")))
+
+
+def test_what_is_at_home_is_not_copied():
+    tensor = torch.randn(3)
+    assert np.shares_memory(Fetched(tensor).numpy(), tensor.numpy())
+
+
+@pytest.mark.gpu
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="this machine has no CUDA device")
+def test_they_travel_to_a_gpu_and_home_again_while_it_is_busy():
+    busy = torch.randn(4096, 4096, device="cuda")
+    for _ in range(20):
+        busy = busy @ busy
+    found = sent(ARRAYS, busy.device)
+    assert all(tensor.is_cuda for tensor in found)
+    home = Fetched(found[0] + 1)
+    assert_same(found)
+    np.testing.assert_array_equal(home.numpy(), ARRAYS[0] + 1)
