@@ -27,8 +27,9 @@ _log = logging.getLogger(__name__)
 class Bulk:
     """Runs sentences in the order they come, `token_budget` tokens at a time.
 
-    At most that many tokens (or one longer sentence) are held with all their layers. Where a GPU
-    runs out of memory the budget is halved, and the work goes on.
+    At most that many tokens (or one longer sentence) are held with all their layers, and where a
+    GPU reads, what is chosen of as many again. Where it runs out of memory the budget is halved,
+    and the work goes on.
     """
 
     def __init__(
@@ -46,7 +47,8 @@ class Bulk:
         """Give what is chosen of the layers of each sentence, boundaries removed, in order.
 
         They are chosen, and leave the device, many at a time. What comes back is to be copied: it
-        lies beside the others. A GPU reads a window while the one before is being taken.
+        lies beside the others. A GPU reads a window while the one before is being taken; so an
+        error in the texts comes before the vectors of a window that has been read.
         """
         ahead = 1 if self.start.cell.is_cuda else 0
         under_way: deque[Iterator[np.ndarray]] = deque()

@@ -257,10 +257,15 @@ class Embedder:
     def _bulk(self, texts: Iterable[Prepared], layers: Layers, dtype: DType) -> Iterator[Sentence]:
         """Run any number of sentences, a window at a time."""
         bulk = self.bulk()
-        given, ahead = itertools.tee(windows(texts, bulk.token_budget))
-        parts = ([part for text in window for part in text.parts] for window in ahead)
+        # Each has a part, if an empty one: so no text is held for long before its turn, or after.
+        each = (text if text.parts else text._replace(parts=[[]]) for text in texts)
+        given, ahead = itertools.tee(each)
+        parts = (
+            [part for text in window for part in text.parts]
+            for window in windows(ahead, bulk.token_budget)
+        )
         found = bulk.run(parts, _chosen(layers, dtype))
-        for text in itertools.chain.from_iterable(given):
+        for text in given:
             yield self._sentence(text, found, layers, dtype)
 
     def bulk(self) -> Bulk:

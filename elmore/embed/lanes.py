@@ -135,7 +135,7 @@ def run(
     None is empty, and all must share their number of lanes. `start` is the state of one sentence.
     A GPU is only told what to do: nothing waits for it, and layers are there when it is done.
     """
-    lanes = num_lanes(max(lengths), model.config.lstm.cell_dim, words.device)
+    lanes = num_lanes(int(np.max(lengths)), model.config.lstm.cell_dim, words.device)
     at_once = num_steps(lanes, words.device)
     plan_ = plan(lengths, lanes, at_once)
     way = _Way.of(plan_, at_once, words.device)

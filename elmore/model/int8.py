@@ -26,7 +26,7 @@ from elmore import compiled
 from elmore.model.lstm import ProjectedLSTM
 from elmore.model.lstm_kernels import in_place, tiles
 from elmore.model.lstm_kernels.reference import GATES, LSTMState, Resets, whole_bias
-from elmore.model.lstm_kernels.vectors import wide_with_dots
+from elmore.model.lstm_kernels.vectors import threads, wide_with_dots
 
 SOURCE = Path(__file__).parent / "lstm_kernels" / "int8.c"
 _ROWS = 8  # of a block of a weight: as in the C
@@ -125,9 +125,9 @@ class Int8LSTM(ProjectedLSTM):
             *(tiles.address(turned), 0 if driven else inputs.shape[2]),
             *map(tiles.address, rooms),
         )
-        threads = _whole(torch.get_num_threads())
+        called = _whole(threads(len(inputs) * math.prod(self._recurrent.shape)))
         return tiles.read(
-            lambda steps: _library().int8_steps(steps, ctypes.byref(with_), threads),
+            lambda steps: _library().int8_steps(steps, ctypes.byref(with_), called),
             inputs if driven else None,
             mask,
             state,

@@ -1,5 +1,7 @@
 """In bulk, a sentence gets the same bits for any budget, order, company and cache."""
 
+import gc
+
 import numpy as np
 import pytest
 import torch
@@ -8,6 +10,7 @@ from hypothesis import strategies as st
 
 import elmore
 from elmore.embed import driven, lanes, sizes
+from elmore.embed.prepare import Prepared
 from elmore.model.bilm import BACKWARD, BiLM
 from tests.foreign import bilm_options, bilm_weights, many_langs, write_bilm
 
@@ -15,8 +18,8 @@ WORDS = ["the", "bank", "of", "naïve", "x" * 60, "日本", "<S>", "a", "b", "re
 sentences = st.lists(st.lists(st.sampled_from(WORDS), max_size=40), min_size=1, max_size=30)
 
 
-def embedder(folder, dim: int = 40, **kwargs) -> elmore.Embedder:
-    settings = bilm_options(dim=dim, projection_dim=10, filters=[[1, 9], [3, 7], [7, 5]])
+def embedder(folder, dim: int = 40, width: int = 8, **kwargs) -> elmore.Embedder:
+    settings = bilm_options(dim=dim, projection_dim=width, filters=[[1, 9], [3, 7], [7, 5]])
     weights = bilm_weights(settings, np.random.default_rng(0))
     return elmore.load(*write_bilm(folder, settings, weights), **kwargs)
 
@@ -42,9 +45,9 @@ def test_budget_order_and_cache_change_no_bit(elmo, texts, random, budget, cache
 
 
 @pytest.mark.parametrize("threads", [1, 2, 3])
-@pytest.mark.parametrize("dim", [40, 1000])
-def test_company_changes_no_bit_for_any_number_of_threads(tmp_path, threads, dim):
-    elmo = embedder(tmp_path, dim)
+@pytest.mark.parametrize(("dim", "width"), [(40, 8), (40, 10), (1000, 64), (1000, 10)])
+def test_company_changes_no_bit_for_any_number_of_threads(tmp_path, threads, dim, width):
+    elmo = embedder(tmp_path, dim, width)
     rng = np.random.default_rng(1)
     texts = [list(rng.choice(WORDS, rng.integers(0, 30))) for _ in range(80)]
     before = torch.get_num_threads()
@@ -179,6 +182,18 @@ def test_a_word_that_comes_again_is_driven_once(elmo, monkeypatch):
     monkeypatch.setattr(BiLM, "drive", counting)
     bits(elmo, [["the", "bank", "of"]] * 2000)
     assert shapes == [sizes.CPU.driven] * 2
+
+
+@pytest.mark.parametrize("text", ["Two words. And more.", ""])
+def test_no_more_texts_are_held_than_of_two_windows(elmo, text):
+    bounded = elmore.Embedder(elmo.bundle, token_budget=40)
+    found = bounded.stream((text for _ in range(1200)), split_sentences=True)
+    most = max(
+        sum(type(thing) is Prepared for thing in gc.get_objects())
+        for number, _ in enumerate(found)
+        if number % 100 == 99
+    )
+    assert most <= 80 + 57 + 1  # the last is what `tee` holds at a time
 
 
 def test_empty_sentences_alone_need_no_lane(elmo):

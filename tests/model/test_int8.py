@@ -110,6 +110,16 @@ def test_a_nan_stays_with_its_sentence(num_rows):
 
 
 @works
+@pytest.mark.parametrize("by_column", [True, False])
+def test_an_infinity_is_no_number_in_any_layout(by_column):
+    rows = torch.randn(3, 8)
+    rows[1, 2] = torch.inf
+    out = torch.empty(16, 3)
+    int8.Int8Product(torch.randn(16, 8))(rows.T.contiguous() if by_column else rows.T, out)
+    assert out.isnan().all(dim=0).tolist() == [False, True, False]
+
+
+@works
 def test_what_does_not_fit_is_refused():
     layer = int8.Int8LSTM(ProjectedLSTM(LSTMConfig(cell_dim=8, output_dim=4)))
     mask, state = (

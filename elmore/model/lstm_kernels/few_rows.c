@@ -50,11 +50,11 @@ ALWAYS void block(
         }
     }
     EACH(r, R) EACH(b, B) {
-            float sum = whole(sums[r][b]);
-            if (k < deep) sum += rest(weight + r * width + k, rows + b * deep + k, deep - k);
-            float *to = out + r * over + b * along;
-            *to = more ? *to + sum : sum;
-        }
+        float sum = whole(sums[r][b]);
+        if (k < deep) sum += rest(weight + r * width + k, rows + b * deep + k, deep - k);
+        float *to = out + r * over + b * along;
+        *to = more ? *to + sum : sum;
+    }
 }
 
 /* One row alone: several sums along the weight's row, for none should wait for another. */
@@ -171,12 +171,10 @@ void few_steps(const float *recurrent, const float *projection, const float *dri
             for (int64_t b = 0; b < num_rows; b++)
                 for (int64_t d = begin; d < end; d++) {
                     float *new = output + b * width + d;
-                    if (!projection) *new = shown[b * width + d]; /* and there is no such clip */
-                    /* A NaN stays one: every comparison with it is false. */
-                    else if (*new > output_clip)
-                        *new = output_clip;
-                    else if (*new < -output_clip)
-                        *new = -output_clip;
+                    if (projection)
+                        *new = within(*new, output_clip);
+                    else
+                        *new = shown[b * width + d]; /* and there is no such clip */
                     if (reads[b])
                         last[b * width + d] = *new;
                     else

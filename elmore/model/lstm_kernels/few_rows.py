@@ -19,7 +19,7 @@ from torch.nn import functional
 from elmore import compiled
 from elmore.model.lstm_kernels import in_place
 from elmore.model.lstm_kernels.reference import LSTMState, LSTMWeights, Resets, whole_bias
-from elmore.model.lstm_kernels.vectors import wide
+from elmore.model.lstm_kernels.vectors import threads, wide
 
 SOURCE = Path(__file__).with_suffix(".c")
 MOST_ROWS = 8  # from there on a library's product is as quick
@@ -79,7 +79,11 @@ def run(
         parts = (driven, busy[begin:end], cells, last, outputs[begin:end], gates, shown)
         sizes = (end - begin, *cells.shape, last.shape[1])
         _call(
-            "few_steps", weights.recurrent, weights.projection, *parts, numbers=sizes, clips=clips
+            "few_steps",
+            *(weights.recurrent, weights.projection, *parts),
+            numbers=sizes,
+            clips=clips,
+            threads=threads(num_rows * weights.recurrent.numel()),
         )
     return outputs.transpose(0, 1), LSTMState(last, cells)
 
@@ -89,7 +93,10 @@ def multiply(
 ) -> None:
     """Multiply, where rows are not too wide and all but `out` lie row by row."""
     assert 1 <= rows.shape[1] <= _WIDEST  # others would be wrong without a word
-    _call("few_rows", weight, rows, out, numbers=(*out.stride(), *weight.shape, len(rows)))
+    numbers = (*out.stride(), *weight.shape, len(rows))
+    _call(
+        "few_rows", weight, rows, out, numbers=numbers, threads=threads(len(rows) * weight.numel())
+    )
 
 
 def can_be_read(*tensors: Tensor) -> bool:
@@ -116,6 +123,7 @@ def _call(
     name: str,
     *tensors: Tensor | None,
     numbers: tuple[int, ...],
+    threads: int,
     clips: list[ctypes.c_float] | None = None,
 ) -> None:
     library = _library()
@@ -125,7 +133,7 @@ def _call(
         *map(ctypes.c_void_p, addresses),
         *map(ctypes.c_int64, numbers),
         *(clips or ()),
-        ctypes.c_int64(torch.get_num_threads()),
+        ctypes.c_int64(threads),
     )
 
 

@@ -57,7 +57,7 @@ static void round_tile(const float *x, int64_t x_k, int64_t x_b, int64_t width, 
     memcpy(s, most, (size_t)columns * sizeof(float));
     for (int64_t b = 0; b < columns; b++) {
         by[b] = s[b] > 0 ? 127 / s[b] : 0;
-        s[b] /= 127;
+        s[b] = s[b] / 127 + 0 * s[b]; /* where there is an infinity, no number */
     }
     if (x_k == 1) {
         for (int64_t b = 0; b < columns; b++) {
@@ -254,7 +254,7 @@ static void round_tiles(const steps *all, const float *x, int64_t tiles, int64_t
             for (int64_t k = 0; k < width; k++)
                 most = larger_of(most, (ints)load(from + k * TILE + WIDE * v) & INT32_MAX);
             const floats by = (floats)((ints)(127 / (floats)most) & ((floats)most > 0));
-            store(to.scales + tile * TILE + WIDE * v, (floats)most / 127);
+            store(to.scales + tile * TILE + WIDE * v, (floats)most / 127 + 0 * (floats)most);
             for (int64_t k = 0; k < width; k += 4)
                 *(stored_ints *)(columns + WIDE * (k * vectors + 4 * v)) =
                     together(from + k * TILE + WIDE * v, by);

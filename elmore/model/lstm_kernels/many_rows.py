@@ -16,7 +16,7 @@ from elmore import compiled
 from elmore.model.lstm_kernels import tiles
 from elmore.model.lstm_kernels.few_rows import can_be_read
 from elmore.model.lstm_kernels.reference import LSTMState, LSTMWeights, Resets, whole_bias
-from elmore.model.lstm_kernels.vectors import wide
+from elmore.model.lstm_kernels.vectors import threads, wide
 
 SOURCE = Path(__file__).with_suffix(".c")
 
@@ -66,9 +66,9 @@ def run(
     turned = None if is_driven else tiles.tiled(inputs.transpose(0, 1), columns)
     given = (weights.input, weights.recurrent, weights.projection, turned)
     with_ = _Weights(*map(tiles.address, given), 0 if is_driven else inputs.shape[2])
-    threads = ctypes.c_int64(torch.get_num_threads())
+    called = ctypes.c_int64(threads(len(inputs) * weights.recurrent.numel()))
     return tiles.read(
-        lambda steps: library.many_steps(steps, ctypes.byref(with_), threads),
+        lambda steps: library.many_steps(steps, ctypes.byref(with_), called),
         inputs if is_driven else None,
         mask,
         state,

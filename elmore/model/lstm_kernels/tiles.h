@@ -62,12 +62,13 @@ static inline void begin_with(const steps *all, int64_t step, int64_t tile, int 
     const float *bias = all->bias + gate;
     for (int v = 0; v < vectors; v++) {
         const int64_t row = tile * TILE + v * WIDE, here = all->num_rows - row;
-        const float *from = all->driven + step * all->by_step + row * all->by_row + gate;
+        const float *from =
+            all->driven ? all->driven + step * all->by_step + row * all->by_row + gate : 0;
         for (int first = 0; first < SOME; first += 4) {
             floats four[4] = {{0}};
-            if (all->driven && here >= WIDE)
+            if (from && here >= WIDE)
                 turn(from + first, all->by_row, WIDE, four);
-            else if (all->driven)
+            else if (from)
                 turn(from + first, all->by_row, here, four);
             EACH(r, 4) store(said + (first + r) * TILE + v * WIDE, four[r] + splat(bias[first + r]));
         }

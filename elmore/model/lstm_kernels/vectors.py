@@ -1,4 +1,4 @@
-"""The flags that let the C of vectors.h use what this CPU has."""
+"""What the C of vectors.h is allowed: instructions that this CPU has, and threads."""
 
 import platform
 
@@ -12,6 +12,7 @@ _WIDE = {
     ),
 }
 _DOTS = {"AVX512": ("-mavx512vnni",)}
+_WORTH = 2**18  # multiplications, some microseconds: another thread is not called for less
 
 
 def wide() -> tuple[str, ...]:
@@ -24,3 +25,8 @@ def wide_with_dots() -> tuple[str, ...]:
     if platform.machine().lower() in ("aarch64", "arm64"):
         return ("-march=armv8.2-a+dotprod",)
     return wide() + _DOTS.get(torch.backends.cpu.get_cpu_capability(), ())
+
+
+def threads(multiplications: int) -> int:
+    """Say how many threads a step of so many multiplications is worth."""
+    return torch.get_num_threads() if multiplications >= _WORTH else 1
