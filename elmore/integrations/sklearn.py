@@ -36,8 +36,6 @@ from elmore.embed.prepare import Text
 from elmore.model.precision import Precision
 from elmore.weights import catalogue
 
-_FEW = 64  # texts: up to here all are embedded at once
-
 Embedded = tuple[list[str], Float[np.ndarray, "T F"]]
 
 
@@ -159,9 +157,9 @@ class ElmoVectorizer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEsti
         )
 
     def _embedded(self, texts: list[Text]) -> Iterator[Embedded]:
-        embedder = self.embedder_
-        run = embedder.embed if len(texts) <= _FEW else embedder.stream
-        for found in run(texts, layers=self.layers, split_sentences=self.split_sentences):
+        # Not `embed`, of which a text may get other last bits beside others.
+        stream = self.embedder_.stream
+        for found in stream(texts, layers=self.layers, split_sentences=self.split_sentences):
             vectors = found.vectors
             if self.layers == "all":
                 vectors = vectors.transpose(1, 0, 2).reshape(len(found.tokens), self._width)
