@@ -1,6 +1,7 @@
 """Seeds, and where outside data is found."""
 
 import os
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -12,6 +13,11 @@ from hypothesis import HealthCheck, settings
 if TYPE_CHECKING:
     from elmore.corpus.shards import Corpus
 
+# Each worker of `pytest -n` has its share of the cores: where all take all, each waits for others.
+_SHARE = max(1, (os.cpu_count() or 1) // int(os.environ.get("PYTEST_XDIST_WORKER_COUNT", "1")))
+os.environ.setdefault("OMP_NUM_THREADS", str(_SHARE))  # for processes that a test begins
+torch.set_num_threads(int(os.environ["OMP_NUM_THREADS"]))
+
 settings.register_profile(
     "elmore", deadline=None, derandomize=True, suppress_health_check=[HealthCheck.too_slow]
 )
@@ -21,6 +27,14 @@ settings.load_profile("elmore")
 @pytest.fixture(autouse=True)
 def _seeded() -> None:
     torch.manual_seed(0)
+
+
+@pytest.fixture
+def use_threads() -> Iterator[Callable[[int], None]]:
+    """What sets the number of threads for this test."""
+    before = torch.get_num_threads()
+    yield torch.set_num_threads
+    torch.set_num_threads(before)
 
 
 @pytest.fixture

@@ -211,6 +211,19 @@ def test_cells_in_c_are_those_of_the_definition(case):
 
 
 @pytest.mark.skipif(not in_c.available(), reason="no C compiler is here")
+@pytest.mark.parametrize("batch", [1, 8, 9, 60])
+def test_threads_change_no_bit_in_c(use_threads, batch):
+    case = Case(batch=batch, tokens=6, input=40, output=64, cell=1024)  # enough for several
+    leaves, mask, resets, _ = case.draw(torch.float, "cpu")
+    use_threads(1)
+    alone = case.results(in_c, leaves, mask, resets)
+    for threads in (2, 3):
+        use_threads(threads)
+        for found, expected in zip(case.results(in_c, leaves, mask, resets), alone, strict=True):
+            assert torch.equal(found, expected)
+
+
+@pytest.mark.skipif(not in_c.available(), reason="no C compiler is here")
 @pytest.mark.parametrize("clip", [None, 3.0])
 @pytest.mark.parametrize("columns", [1, 4, 7, 96])
 def test_a_step_in_c_bears_any_number_and_every_lane_gets_the_same_bits(clip, columns):

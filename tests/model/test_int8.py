@@ -54,6 +54,22 @@ def test_a_column_has_the_same_bits_in_any_company(rows, width, columns, seed):
 
 
 @works
+@pytest.mark.parametrize("rows", [1, 8, 9, 60])
+def test_threads_change_no_bit(use_threads, rows):
+    exact = ProjectedLSTM(LSTMConfig(cell_dim=1024, output_dim=64)).requires_grad_(False)
+    layer = int8.Int8LSTM(exact)
+    inputs, mask = torch.randn(rows, 6, 64), torch.rand(rows, 6) < 0.9
+    state = LSTMState(torch.randn(rows, 64), torch.randn(rows, 1024))
+    use_threads(1)
+    alone, end = layer(inputs, mask, state)
+    for threads in (2, 3):
+        use_threads(threads)
+        found, after = layer(inputs, mask, state)
+        for one, other in ((alone, found), *zip(end, after, strict=True)):
+            assert torch.equal(one, other)
+
+
+@works
 @pytest.mark.parametrize("projection", [True, False])
 @pytest.mark.parametrize("clip", [0.5, None])
 @pytest.mark.parametrize("resets", [True, False])
