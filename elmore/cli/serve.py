@@ -49,6 +49,8 @@ def serve(
     except ModuleNotFoundError as error:
         raise ConfigError(f"serving needs {error.name}: pip install 'elmore[serve]'") from error
 
+    # The model's thread lends Python out in every call; by default it waits 5 ms to have it back.
+    sys.setswitchinterval(0.0005)
     token = _token(token_file)
     with server.listening(host, port) as found:
         with showing_download() as progress:

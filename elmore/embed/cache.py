@@ -7,7 +7,6 @@ of known words: a word not seen before is spelled like any other.
 Shapes: N words, C characters, D width of one direction.
 """
 
-from collections import OrderedDict
 from collections.abc import Iterator, Sequence
 
 import numpy as np
@@ -16,12 +15,12 @@ from jaxtyping import Float, Int
 from torch import Tensor
 
 from elmore.embed import sizes
+from elmore.embed.kept import UNKNOWN, Kept
 from elmore.embed.lanes import even_rows
 from elmore.embed.transfer import sent
 from elmore.model.bilm import BiLM
 from elmore.text.characters import Alphabet
 
-_UNKNOWN = -1
 _LONGEST = 100  # letters: a longer word takes more room than its vector, and hardly comes again
 WIDTHS = (6, 9, 12, 16, 24)  # columns a word may fill; a longer one fills all there are
 
@@ -35,19 +34,16 @@ class WordVectors:
         like = next(model.parameters())
         width = model.config.lstm.output_dim
         self._capacity = int(megabytes * 1e6 / (like.element_size() * width))
-        self._table = like.new_empty(0, width)
-        self._rows: OrderedDict[str, int] = OrderedDict()
+        self._kept = Kept(like.new_empty(0, width))
 
     @torch.no_grad()
     def __call__(self, words: Sequence[str]) -> Float[Tensor, "N D"]:
         """Give the vectors of distinct words."""
-        rows = np.array([self._rows.get(word, _UNKNOWN) for word in words])
-        vectors = self._table.new_empty(len(words), self._table.shape[1])
-        known, unknown = (rows != _UNKNOWN).nonzero()[0], (rows == _UNKNOWN).nonzero()[0]
-        here, there = sent([known, rows[known]], self._table.device)
-        vectors[here] = self._table[there]
-        for i in known.tolist():
-            self._rows.move_to_end(words[i])
+        rows, table = self._kept.find(words), self._kept.table
+        vectors = table.new_empty(len(words), table.shape[1])
+        known, unknown = (rows != UNKNOWN).nonzero()[0], (rows == UNKNOWN).nonzero()[0]
+        here, there = sent([known, rows[known]], table.device)
+        vectors[here] = table[there]
         if len(unknown):
             new = [words[i] for i in unknown.tolist()]
             encoded = self._encode(new)
@@ -58,36 +54,32 @@ class WordVectors:
     def _keep(self, words: list[str], vectors: Float[Tensor, "N D"]) -> None:
         short = [i for i, word in enumerate(words) if len(word) <= _LONGEST]
         words, vectors = [words[i] for i in short], vectors[self._tensor(np.array(short, int))]
-        self._grow(len(self._rows) + len(words))
-        room = len(self._table)
-        rows = []
-        for word in words[:room]:
-            full = len(self._rows) == room
-            self._rows[word] = self._rows.popitem(last=False)[1] if full else len(self._rows)
-            rows.append(self._rows[word])
-        self._table[self._tensor(np.array(rows, dtype=np.int64))] = vectors[:room]
+        self._grow(len(self._kept) + len(words))
+        self._kept.keep(words, vectors)
 
     def _grow(self, needed: int) -> None:
         """Make room for more words, up to the budget or to what a GPU has left."""
-        room = len(self._table)
+        before = self._kept.table
+        room = len(before)
         if needed <= room or room == self._capacity:
             return
         try:
             size = min(self._capacity, max(needed, 2 * room))
-            table = self._table.new_empty(size, self._table.shape[1])
+            table = before.new_empty(size, before.shape[1])
         except torch.OutOfMemoryError:
             self._capacity = room
             return
-        table[:room] = self._table
-        self._table = table
+        table[:room] = before
+        self._kept.table = table
 
     def _encode(self, words: list[str]) -> Float[Tensor, "N D"]:
         characters, ids = self.alphabet.encode(words)
         config = self.model.config
-        size = sizes.of(self._table.device).words
-        if self._table.device.type == "cpu":
+        table = self._kept.table
+        size = sizes.of(table.device).words
+        if table.device.type == "cpu":
             size = even_rows(size, config.characters.num_filters if config.characters else 1)
-        vectors = self._table.new_empty(len(words), self._table.shape[1])
+        vectors = table.new_empty(len(words), table.shape[1])
         for rows, columns in self._groups(characters, len(words)):
             for start in range(0, len(rows), size):
                 block = rows[start : start + size]
@@ -123,4 +115,4 @@ class WordVectors:
         return self._tensor(fitted)
 
     def _tensor(self, array: np.ndarray) -> Tensor:
-        return sent([array], self._table.device)[0]
+        return sent([array], self._kept.table.device)[0]

@@ -1,12 +1,12 @@
 """What words say to the gates of the first LSTM layer, computed once for a word that comes again.
 
-It is a matter of the word alone, and a quarter of all the arithmetic of a biLM. Words are driven in
-blocks of fixed shape, so a word gets the same bits in any company.
+It is a matter of the word alone, and a quarter of all the arithmetic of a biLM.
 
 Shapes: N distinct words, K stretches of M words that are read at once, D width of one direction,
-G = 4H gates.
+G = 4H gates, R rows of a table.
 """
 
+from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -15,8 +15,9 @@ from jaxtyping import Float, Int
 from torch import Tensor
 
 from elmore.embed import sizes
+from elmore.embed.kept import UNKNOWN, Kept
 from elmore.embed.transfer import sent
-from elmore.model.bilm import BiLM
+from elmore.model.bilm import BACKWARD, FORWARD, BiLM
 
 _NOWHERE = -1
 
@@ -24,6 +25,7 @@ _NOWHERE = -1
 class DrivenWords:
     """A table with a row for each of the most frequent words of a text, as many as have room.
 
+    Words are driven in blocks of fixed shape, so a word gets the same bits in any company.
     Beside them is room for the others of a stretch, which are driven when it is asked for. Which
     they are is worked out beforehand: no stretch has to wait until a GPU has read the last.
     """
@@ -61,6 +63,46 @@ class DrivenWords:
             driven = self._model.drive(self._direction, self._words[block][None])[0]
             self._table[begin : begin + len(driven)] = driven
             begin += len(driven)
+
+
+class RecentlyDriven:
+    """What the words of late say, in both directions: for texts that come one by one.
+
+    There is room for `at_least` words, and for more where a row is short.
+    """
+
+    def __init__(
+        self,
+        model: BiLM,
+        vectors: Callable[[Sequence[str]], Float[Tensor, "N D"]],
+        *,
+        at_least: int,
+        like: Tensor,
+    ) -> None:
+        self._model, self._vectors = model, vectors
+        gates = 4 * model.config.lstm.cell_dim
+        room = int(sizes.of(like.device).room / (2 * gates * like.element_size()))
+        self._kept = Kept(like.new_empty(max(room, at_least), 2 * gates))
+
+    def find(self, words: Sequence[str]) -> Int[np.ndarray, " n"]:
+        """Give the rows of words, of which no more than `at_least` are distinct.
+
+        They hold until others are asked for.
+        """
+        distinct = list(dict.fromkeys(words))
+        rows = self._kept.find(distinct)
+        new = [distinct[i] for i in (rows == UNKNOWN).nonzero()[0].tolist()]
+        if new:
+            vectors = self._vectors(new)[None]
+            driven = [self._model.drive(way, vectors)[0] for way in (FORWARD, BACKWARD)]
+            self._kept.keep(new, torch.cat(driven, dim=1))
+            rows = self._kept.find(distinct)
+        numbers = dict(zip(distinct, rows.tolist(), strict=True))
+        return np.array([numbers[word] for word in words], dtype=np.int64)
+
+    def said(self, direction: int, rows: Int[Tensor, "*S"]) -> Float[Tensor, "*S G"]:
+        """Give what they say, by row."""
+        return self._kept.table.unflatten(1, (2, -1))[:, direction][rows]
 
 
 class _Plan(NamedTuple):

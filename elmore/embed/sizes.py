@@ -20,12 +20,12 @@ class Sizes(NamedTuple):
     """Words driven as a block."""
     room: float
     """Bytes for the driven words that are kept."""
-    few: int
-    """Rows that take hardly longer together than one by itself."""
+    crowd: int
+    """Rows that take the least time each, where they come and go."""
 
 
-CPU = Sizes(tokens=16384, lanes=96, steps=8, words=64, driven=128, room=96e6, few=8)
-GPU = Sizes(tokens=262144, lanes=1024, steps=8, words=1024, driven=1024, room=500e6, few=256)
+CPU = Sizes(tokens=16384, lanes=96, steps=8, words=64, driven=128, room=96e6, crowd=48)
+GPU = Sizes(tokens=262144, lanes=1024, steps=8, words=1024, driven=1024, room=500e6, crowd=512)
 
 
 def of(device: torch.device) -> Sizes:

@@ -68,12 +68,14 @@ class Bundle:
     @contextmanager
     def without_dropout(self) -> Iterator[None]:
         """Switch dropout off for a while: a model that is being fine-tuned has some."""
-        training = self.model.training
+        if not self.model.training:
+            yield
+            return
         self.model.eval()
         try:
             yield
         finally:
-            self.model.train(training)
+            self.model.train()
 
     def up_to_layer(self, max_layer: int) -> "Bundle":
         """Drop the LSTM layers above `max_layer`: less work where the top is not wanted."""

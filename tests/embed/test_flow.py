@@ -7,6 +7,7 @@ from hypothesis import strategies as st
 from numpy.testing import assert_allclose
 
 import elmore
+from elmore.embed import sizes
 from elmore.embed.flow import Flow
 from tests.foreign import bilm_options, bilm_weights, write_bilm
 
@@ -45,7 +46,7 @@ def test_who_joins_while_others_are_read_gets_its_own_vectors(elmo, asked):
     assert_read(elmo, [text for texts in asked for text in texts], rows)
 
 
-@pytest.mark.parametrize("number", [1, 8, 9, 24, 25, 60])
+@pytest.mark.parametrize("number", [1, 8, 9, 48, 49, 120])
 def test_few_and_many_rows_change_nothing(elmo, number):
     texts = [["bank", "of"] * (1 + place % 7) for place in range(number)]
     flow = Flow(elmo)
@@ -67,9 +68,41 @@ def test_a_short_text_does_not_wait_for_the_end_of_a_long_one(elmo):
 
 def test_the_first_come_are_read_while_others_wait(elmo):
     flow = Flow(elmo)
-    rows = flow.join([["bank"] * 40] * 12)
+    rows = flow.join([["bank"] * 40] * 60)
     flow.advance()
-    assert [row.read > 0 for row in rows] == [True] * 8 + [False] * 4
+    assert [row.read > 0 for row in rows] == [True] * 48 + [False] * 12
+
+
+def test_a_lane_whose_text_ends_goes_on_with_the_next_that_waits(elmo):
+    texts = [["bank"] * (3 if place == 5 else 40) for place in range(48)]
+    texts += [["of", "the"], ["the", "naïve", "bank"] * 3, ["of"] * 9]
+    flow = Flow(elmo)
+    rows = flow.join(texts)
+    flow.advance()  # eight steps, of which the sixth lane has five left, and then three
+    assert [row.read for row in rows[48:]] == [2, 3, 0]
+    assert rows[5].left == rows[48].left == 0
+    finish(flow, rows)
+    assert_read(elmo, texts, rows)
+
+
+def test_who_leaves_a_crowd_takes_nobody_elses_place(elmo):
+    texts = [["bank", "of", "the"] * (1 + place % 5) for place in range(70)]
+    flow = Flow(elmo)
+    rows = flow.join(texts)
+    flow.advance()
+    flow.leave([rows[3], rows[40], rows[69]])
+    stay = [place for place in range(70) if place not in (3, 40, 69)]
+    finish(flow, [rows[place] for place in stay])
+    assert_read(elmo, [texts[place] for place in stay], [rows[place] for place in stay])
+
+
+def test_more_words_than_are_kept_change_nothing(elmo, monkeypatch):
+    monkeypatch.setattr(sizes, "CPU", sizes.CPU._replace(room=0.0, crowd=2, steps=2))
+    texts = [[f"word{place}{number}" for number in range(9)] for place in range(5)]
+    flow = Flow(elmo)
+    rows = flow.join(texts)
+    finish(flow, rows)
+    assert_read(elmo, texts, rows)
 
 
 def test_who_leaves_is_read_no_more_and_the_others_are(elmo):

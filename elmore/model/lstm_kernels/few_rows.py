@@ -75,7 +75,7 @@ def run(
         if resets is not None and begin in starting:
             at = resets.at[:, begin]
             last[at], cells[at] = resets.to.output[at], resets.to.cell[at]
-        driven = _drive(inputs[:, begin:end], weights.input).add_(bias)
+        driven = _drive(inputs[:, begin:end], weights.input) + bias
         parts = (driven, busy[begin:end], cells, last, outputs[begin:end], gates, shown)
         sizes = (end - begin, *cells.shape, last.shape[1])
         _call(
@@ -107,8 +107,8 @@ def can_be_read(*tensors: Tensor) -> bool:
 def _drive(
     inputs: Float[Tensor, "B S I"], weight: Float[Tensor, "G I"] | None
 ) -> Float[Tensor, "S B G"]:
-    """Give what the inputs alone say to the gates, in memory of its own."""
-    inputs = inputs.transpose(0, 1).clone(memory_format=torch.contiguous_format)
+    """Give what the inputs alone say to the gates."""
+    inputs = inputs.transpose(0, 1).contiguous()
     if weight is None:
         return inputs
     rows = inputs.flatten(0, 1)

@@ -48,8 +48,8 @@ class Resets(NamedTuple):
 
 def whole_bias(bias: Float[Tensor, " G"], forget_bias: float) -> Float[Tensor, " G"]:
     """Give the bias of the gates, the one that keeps the forget gate open with it."""
-    rows = torch.stack(bias.chunk(4))  # (4, H)
-    return (rows + forget_bias * rows.new_tensor([[gate == "forget"] for gate in GATES])).flatten()
+    parts = zip(GATES, bias.chunk(4), strict=True)
+    return torch.cat([part + forget_bias if gate == "forget" else part for gate, part in parts])
 
 
 def drive(
