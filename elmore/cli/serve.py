@@ -49,8 +49,6 @@ def serve(
     except ModuleNotFoundError as error:
         raise ConfigError(f"serving needs {error.name}: pip install 'elmore[serve]'") from error
 
-    # The model's thread lends Python out in every call; by default it waits 5 ms to have it back.
-    sys.setswitchinterval(0.0005)
     token = _token(token_file)
     with server.listening(host, port) as found:
         with showing_download() as progress:
@@ -62,6 +60,8 @@ def serve(
         application = app.create(engine.Engine(embedder, uses), limits=bounds, token=token)
         logs.to_stderr()
         print(f"listening on {server.address(found)}", file=sys.stderr, flush=True)
+        # The thread that reads lends Python out often; by default it waits 5 ms to have it back.
+        sys.setswitchinterval(0.0005)
         server.server(application, bounds).run(sockets=[found])
 
 

@@ -81,7 +81,9 @@ class RecentlyDriven:
     ) -> None:
         self._model, self._vectors = model, vectors
         gates = 4 * model.config.lstm.cell_dim
-        room = int(sizes.of(like.device).room / (2 * gates * like.element_size()))
+        size = sizes.of(like.device)
+        self._block = size.driven
+        room = int(size.room / (2 * gates * like.element_size()))
         self._kept = Kept(like.new_empty(max(room, at_least), 2 * gates))
 
     def find(self, words: Sequence[str]) -> Int[np.ndarray, " n"]:
@@ -92,12 +94,12 @@ class RecentlyDriven:
         distinct = list(dict.fromkeys(words))
         rows = self._kept.find(distinct)
         new = [distinct[i] for i in (rows == UNKNOWN).nonzero()[0].tolist()]
-        if new:
-            vectors = self._vectors(new)[None]
+        for begin in range(0, len(new), self._block):
+            block = new[begin : begin + self._block]
+            vectors = self._vectors(block)[None]
             driven = [self._model.drive(way, vectors)[0] for way in (FORWARD, BACKWARD)]
-            self._kept.keep(new, torch.cat(driven, dim=1))
-            rows = self._kept.find(distinct)
-        numbers = dict(zip(distinct, rows.tolist(), strict=True))
+            self._kept.keep(block, torch.cat(driven, dim=1))
+        numbers = dict(zip(distinct, self._kept.find(distinct).tolist(), strict=True))
         return np.array([numbers[word] for word in words], dtype=np.int64)
 
     def said(self, direction: int, rows: Int[Tensor, "*S"]) -> Float[Tensor, "*S G"]:

@@ -5,6 +5,7 @@ Shapes: R rows of W numbers, N words.
 
 from collections import OrderedDict
 from collections.abc import Sequence
+from itertools import islice
 
 import numpy as np
 from jaxtyping import Float, Int
@@ -36,11 +37,13 @@ class Kept:
 
     def keep(self, words: Sequence[str], numbers: Float[Tensor, "N W"]) -> None:
         """Keep what is known of distinct words that are not here yet, as many as there is room."""
-        room = len(self.table)
-        rows = []
-        for word in words[:room]:
-            full = len(self._rows) == room
-            self._rows[word] = self._rows.popitem(last=False)[1] if full else len(self._rows)
-            rows.append(self._rows[word])
+        room, held = len(self.table), len(self._rows)
+        words = words[:room]
+        free = range(held, min(room, held + len(words)))
+        oldest = list(islice(self._rows, len(words) - len(free)))
+        rows = [*free, *(self._rows[word] for word in oldest)]
         (to,) = sent([np.array(rows, dtype=np.int64)], self.table.device)
         self.table[to] = numbers[:room]
+        for word in oldest:  # not before: there may have been no memory for what is above
+            del self._rows[word]
+        self._rows.update(zip(words, rows, strict=True))

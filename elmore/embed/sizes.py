@@ -13,7 +13,7 @@ class Sizes(NamedTuple):
     lanes: int
     """At most."""
     steps: int
-    """Of all lanes, at least: they bound the memory of the gates."""
+    """Of all lanes at a time, or more of fewer lanes: they bound the memory of the gates."""
     words: int
     """Encoded from their characters as a block, at least."""
     driven: int
@@ -21,11 +21,11 @@ class Sizes(NamedTuple):
     room: float
     """Bytes for the driven words that are kept."""
     crowd: int
-    """Rows that take the least time each, where they come and go."""
+    """Lanes for texts that come and go: more would hardly take less time each."""
 
 
 CPU = Sizes(tokens=16384, lanes=96, steps=8, words=64, driven=128, room=96e6, crowd=48)
-GPU = Sizes(tokens=262144, lanes=1024, steps=8, words=1024, driven=1024, room=500e6, crowd=512)
+GPU = Sizes(tokens=262144, lanes=1024, steps=8, words=1024, driven=1024, room=500e6, crowd=256)
 
 
 def of(device: torch.device) -> Sizes:

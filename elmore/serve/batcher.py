@@ -227,8 +227,8 @@ class Batcher:
 
     def _turn(self, works: dict[int, Any], new: list[int], gone: list[int]) -> Mapping[int, Any]:
         """Go on with all that flows; where that fails, with each alone."""
-        self._worker.leave(gone)
         try:
+            self._worker.leave(gone)
             self._worker.join({number: works[number] for number in new})
             return self._worker.advance()
         except Exception:

@@ -90,15 +90,13 @@ class Engine:
         texts = [
             [work.tokens] if isinstance(work, Search) else work.texts for work in works.values()
         ]
-        rows = iter(self._flow.join([words for each in texts for words in each]))
-        for (number, work), each in zip(works.items(), texts, strict=True):
-            self._reading[number] = work, list(islice(rows, len(each)))
+        for (number, work), rows in zip(works.items(), self._flow.join(texts), strict=True):
+            self._reading[number] = work, rows
 
     def leave(self, numbers: Sequence[int]) -> None:
         """Read no more for these."""
-        for number in numbers:
-            _, rows = self._reading.pop(number, (None, []))
-            self._flow.leave(rows)
+        gone = [self._reading.pop(number)[1] for number in numbers if number in self._reading]
+        self._flow.leave([row for rows in gone for row in rows])
 
     def advance(self) -> dict[int, Any]:
         """Read on a little; give the results, or what they failed of, of what is read by now."""

@@ -68,14 +68,12 @@ class Bundle:
     @contextmanager
     def without_dropout(self) -> Iterator[None]:
         """Switch dropout off for a while: a model that is being fine-tuned has some."""
-        if not self.model.training:
-            yield
-            return
+        training = self.model.training
         self.model.eval()
         try:
             yield
         finally:
-            self.model.train()
+            self.model.train(training)
 
     def up_to_layer(self, max_layer: int) -> "Bundle":
         """Drop the LSTM layers above `max_layer`: less work where the top is not wanted."""

@@ -5,6 +5,7 @@ import pytest
 import torch
 
 import elmore
+from elmore.embed.flow import Flow
 from tests.foreign import bilm_options, bilm_weights, write_bilm
 
 pytestmark = [
@@ -119,3 +120,21 @@ def test_a_window_is_begun_without_waiting_for_the_gpu(tmp_path, rng):
         next(bulk._begun(texts, torch.clone))
     finally:
         torch.cuda.set_sync_debug_mode("default")
+
+
+@pytest.mark.parametrize("precision", ["exact", "fast"])
+def test_texts_that_come_and_go_get_their_own_vectors(tmp_path, rng, precision):
+    elmo = load(tmp_path, rng, precision=precision)
+    texts = many(rng, 700)  # more than are read at a time
+    flow, rows = Flow(elmo), []
+    for begin in range(0, len(texts), 350):
+        rows += flow.join([texts[begin : begin + 350]])[0]
+        flow.advance()
+    flow.leave(rows[100:120])
+    rows, texts = rows[:100] + rows[120:], texts[:100] + texts[120:]
+    while any(row.left for row in rows):
+        flow.advance()
+    near = 1e-5 if precision == "exact" else 2e-2
+    for row, expected in zip(rows, elmo.stream(texts, layers="all"), strict=True):
+        found = row.layers.float().cpu().numpy()
+        np.testing.assert_allclose(found, expected.vectors, rtol=0, atol=near)

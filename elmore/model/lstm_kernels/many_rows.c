@@ -44,7 +44,7 @@ ALWAYS void multiply_so_many(const float *weight, const float *columns, int64_t 
     }
 #endif
     for (; k < width; k++, columns += TILE) {
-        /* What is multiplied next: the first of its reads would wait for memory. */
+        /* The next rows of this gate, soon: the first to be read would wait for memory. */
         __builtin_prefetch(weight + OUTPUTS * width + k * OUTPUTS, 0, 3);
         EACH(v, n) column[v] = load(columns + WIDE * v);
         EACH(r, OUTPUTS) {
