@@ -1,11 +1,12 @@
 """How far is fast from exact, and how much faster? With the bundled model, on this device.
 
-    python benchmarks/precision.py [--sentences 256] [--probes] [--names RUN]
+    python benchmarks/precision.py [--sentences 256] [--probes] [--names RUN] [--bf16]
 
 Printed are the cosines of every token's vector in each layer, the speed of both in bulk, and where
 asked the scores of the probes for parts of speech and senses, and of a run of `elmore task train
 ner`, in percent with either. Where the device has no units for bf16 or int8, or with --emulate, the
-rounding of bf16 is emulated, which says nothing of speed. The data are those of $ELMORE_DATA.
+rounding of bf16 is emulated, which says nothing of speed; with --bf16 a CPU that has units for it
+uses them. The data are those of $ELMORE_DATA.
 """
 
 import argparse
@@ -38,6 +39,7 @@ def emulate() -> None:
         return (rows.float() @ weight.float().T).to(torch.bfloat16)
 
     mock.patch.object(precision, "has_matrix_units", return_value=True).start()
+    mock.patch.object(int8, "works", return_value=False).start()
     mock.patch.object(fast, "packed", return_value=None).start()
     mock.patch.object(fast, "multiply", multiply).start()
 
@@ -86,6 +88,7 @@ def main() -> None:
     parser.add_argument("--sentences", type=int, default=256)
     parser.add_argument("--probes", action="store_true", help="parts of speech and senses too")
     parser.add_argument("--emulate", action="store_true", help="bf16 on a CPU without it")
+    parser.add_argument("--bf16", action="store_true", help="also where int8 is quicker")
     parser.add_argument("--names", type=Path, help="a run of `elmore task train ner` on elmo:")
     args = parser.parse_args()
     texts = list(itertools.islice(contestants.real_sentences(), args.sentences))
@@ -94,6 +97,8 @@ def main() -> None:
     emulated = args.emulate or not has_units
     if emulated:
         emulate()
+    elif args.bf16:
+        mock.patch.object(int8, "works", return_value=False).start()
     quick = elmore.load(precision="fast")
     where = torch.cuda.get_device_name() if exact.device.type == "cuda" else "CPU"
     print(f"{where}, torch {torch.__version__}, {sum(map(len, texts))} tokens\n")

@@ -3,7 +3,10 @@ import platform
 import pytest
 import torch
 
-from elmore.model import precision
+from elmore.model import int8, precision
+from elmore.model.bilm import BiLM
+from elmore.model.config import BiLMConfig, LSTMConfig, WordsConfig
+from elmore.model.fast import FastLSTM
 
 CPU = torch.device("cpu")
 
@@ -67,3 +70,15 @@ def test_a_question_torch_no_longer_answers_is_a_no(answers):
 @pytest.mark.parametrize("kind", ["mps", "meta"])
 def test_other_devices_have_none_that_were_tried(kind):
     assert not precision.has_matrix_units(torch.device(kind))
+
+
+@pytest.mark.parametrize("bytes_work", [True, False])
+def test_a_cpu_that_has_both_multiplies_bytes(monkeypatch, bytes_work):
+    if not int8.works(CPU):
+        pytest.skip("this CPU has no dot products of bytes, or no compiler")
+    monkeypatch.setattr(precision, "has_matrix_units", lambda device: True)
+    monkeypatch.setattr(int8, "works", lambda device: bytes_work)
+    lstm = LSTMConfig(num_layers=1, cell_dim=8, output_dim=8)
+    model = BiLM(BiLMConfig(characters=None, words=WordsConfig(num_words=3, dim=8), lstm=lstm))
+    chosen = precision.prepared(model, "fast").forward_layers[0]
+    assert isinstance(chosen, int8.Int8LSTM if bytes_work else FastLSTM)
