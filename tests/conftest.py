@@ -13,12 +13,6 @@ from hypothesis import HealthCheck, settings
 if TYPE_CHECKING:
     from elmore.corpus.shards import Corpus
 
-# Each worker of `pytest -n` has its share of the cores: where all take all, each waits for others.
-if "PYTEST_XDIST_WORKER_COUNT" in os.environ and "OMP_NUM_THREADS" not in os.environ:
-    _SHARE = max(1, (os.cpu_count() or 1) // int(os.environ["PYTEST_XDIST_WORKER_COUNT"]))
-    os.environ["OMP_NUM_THREADS"] = str(_SHARE)  # for processes that a test begins
-    torch.set_num_threads(_SHARE)
-
 settings.register_profile(
     "elmore", deadline=None, derandomize=True, suppress_health_check=[HealthCheck.too_slow]
 )
