@@ -4,7 +4,7 @@ A file holds all layers of each distinct sentence in float16, as .npy writes an 
 the sha256 of all that. Its name says which model, which text and which format; it is written aside
 and renamed, so it is whole or absent, and what a disk has spoiled since is computed anew.
 
-Shapes: L layers (the token layer is one of them), B sentences, T tokens, S tokens in all, D width.
+Shapes: L layers (the token layer is one of them), S tokens in all, D width.
 """
 
 import hashlib
@@ -61,14 +61,15 @@ class CachedLayers:
     def __len__(self) -> int:
         return len(self._places)
 
-    def batch(self, sentences: Sequence[Sequence[str]]) -> Float16[np.ndarray, "L B T D"]:
-        """Give the layers of sentences side by side, zeros after their ends."""
+    def of(self, sentences: Sequence[Sequence[str]]) -> Float16[np.ndarray, "L S D"]:
+        """Give the layers of sentences, one after another."""
         _, num_layers, width = self._states.shape
-        longest = max(map(len, sentences), default=0)
-        layers = np.zeros((num_layers, len(sentences), longest, width), np.float16)
-        for row, sentence in enumerate(sentences):
-            place = self._places[tuple(sentence)]
-            layers[:, row, : len(sentence)] = self._states[place].transpose(1, 0, 2)
+        layers = np.empty((num_layers, sum(map(len, sentences)), width), np.float16)
+        done = 0
+        for sentence in sentences:
+            states = self._states[self._places[tuple(sentence)]]
+            layers[:, done : done + len(states)] = states.transpose(1, 0, 2)
+            done += len(states)
         return layers
 
 

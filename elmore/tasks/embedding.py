@@ -4,7 +4,8 @@ Side by side stand, as the embedder and the recipe have it, a word vector (ready
 vector of the word's characters, and a learned mix of a biLM's layers. A mix of its own may also
 stand above the task's encoder, beside what comes out of it.
 
-Shapes: B sentences, T tokens, N distinct words, V words, L layers, D width, E width above.
+Shapes: B sentences, T tokens of the longest, S of all, N distinct words, V words, L layers, D
+width, E width above.
 """
 
 import copy
@@ -85,12 +86,30 @@ class ElmoConfig:
 
 
 class Embedded(NamedTuple):
-    """What a task model works on: zero where the mask is false."""
+    """What most task models work on, sentences side by side: zero where the mask is false."""
 
     vectors: Float[Tensor, "B T D"]
     mask: Bool[Tensor, "B T"]
     above: Float[Tensor, "B T E"]
     """To stand beside what comes out of the task's encoder; E is 0 where nothing is to."""
+
+
+class Tokens(NamedTuple):
+    """The same with one token after another, and nothing where none is."""
+
+    vectors: Float[Tensor, "S D"]
+    mask: Bool[Tensor, "B T"]
+    above: Float[Tensor, "S E"]
+    places: Int[Tensor, " S"]
+    """Where they are in the mask, counted through row by row."""
+
+    def side_by_side(self) -> Embedded:
+        """Lay sentences out in rows as long as the longest."""
+        return Embedded(self._laid_out(self.vectors), self.mask, self._laid_out(self.above))
+
+    def _laid_out(self, part: Float[Tensor, "S D"]) -> Float[Tensor, "B T D"]:
+        room = part.new_zeros(self.mask.numel(), part.shape[1])
+        return room.index_copy(0, self.places, part).unflatten(0, self.mask.shape)
 
 
 class Widths(NamedTuple):
@@ -126,13 +145,13 @@ class WordTable(nn.Module):
         self.dropout = dropout
         self.width = vectors.shape[1]
 
-    def forward(self, ids: Int[Tensor, "B T"]) -> Float[Tensor, "B T D"]:
+    def forward(self, ids: Int[Tensor, " S"]) -> Float[Tensor, "S D"]:
         """Look words up; -1 is unknown."""
         known = ids >= 0
         if self.training and self.dropout:
             known = known & (torch.rand(ids.shape, device=ids.device) >= self.dropout)
         found = functional.embedding(ids.clamp(min=0), self.vectors)
-        return torch.where(known[:, :, None], found, self.unknown)
+        return torch.where(known[:, None], found, self.unknown)
 
 
 class Layers(nn.Module):
@@ -145,10 +164,11 @@ class Layers(nn.Module):
             self._tuned = copy.deepcopy(elmo)
             self.bilm = self._tuned.bundle.model.requires_grad_(True)
 
-    def forward(self, read: Read) -> Float[Tensor, "L B T D"]:
+    def forward(self, read: Read) -> Float[Tensor, "L S D"]:
         """Give the layers of a batch."""
         if self._tuned is not None:
-            return self._tuned.run(read.sentences).without_boundaries().states
+            states = self._tuned.run(read.sentences).without_boundaries().states
+            return states.flatten(1, 2).index_select(1, read.places)
         assert read.layers is not None
         return read.layers
 
@@ -166,9 +186,10 @@ class Mix(nn.Module):
         self.dropout = nn.Dropout(config.dropout)
         self.strength = config.penalty
 
-    def forward(self, layers: Float[Tensor, "L B T D"]) -> Float[Tensor, "B T D"]:
+    def forward(self, layers: Float[Tensor, "L S D"]) -> Float[Tensor, "S D"]:
         """Mix the layers of a batch."""
-        return self.dropout(self.mix(layers.to(self.mix.gamma.dtype)))
+        one_row = layers[:, None].to(self.mix.gamma.dtype)  # a token is mixed by itself
+        return self.dropout(self.mix(one_row).squeeze(0))
 
     def penalty(self) -> Float[Tensor, ""]:
         """Give lambda * sum(w^2) over the weights of the mix."""
@@ -213,7 +234,7 @@ class Embedding(nn.Module):
                 'beside it, as in glove:FILE+elmo:MODEL, or set elmo.where to "both"'
             )
 
-    def forward(self, read: Read) -> Embedded:
+    def forward(self, read: Read) -> Tokens:
         """Give a vector per token."""
         parts = []
         if self.words is not None:
@@ -228,10 +249,8 @@ class Embedding(nn.Module):
             layers = self.layers(read)
             mixed = {place: mix(layers) for place, mix in self.mixes.items()}
         parts += [mixed["input"]] if "input" in mixed else []
-        inside = read.mask[:, :, None]
-        vectors = torch.cat(parts, dim=-1) * inside
-        above = mixed["output"] * inside if "output" in mixed else vectors[:, :, :0]
-        return Embedded(vectors, read.mask, above)
+        vectors = torch.cat(parts, dim=-1)
+        return Tokens(vectors, read.mask, mixed.get("output", vectors[:, :0]), read.places)
 
     def penalty(self) -> Float[Tensor, ""] | int:
         """Give what is added to the loss of an update, whatever its size."""

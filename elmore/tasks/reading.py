@@ -1,6 +1,10 @@
 """Sentences to the tensors of a batch, on the CPU: word ids, spellings, cached layers.
 
-Shapes: B sentences, T tokens, N distinct words, C characters, L layers, D width.
+Tokens stand one after another, without room for those that are not there: of a thousand sentences
+one may be a hundred times as long as the others.
+
+Shapes: B sentences, T tokens of the longest, S of all, N distinct words, C characters, L layers,
+D width.
 """
 
 from collections import Counter
@@ -22,15 +26,18 @@ UNKNOWN = -1
 
 
 class Read(NamedTuple):
-    """A batch of sentences, whatever of it is asked for; absent tokens are where the mask is."""
+    """The tokens of a batch of sentences, whatever of them is asked for."""
 
     mask: Bool[Tensor, "B T"]
-    words: Int[Tensor, "B T"] | None
+    """Where they stand when sentences lie side by side."""
+    places: Int[Tensor, " S"]
+    """The same as numbers, counted through from the first sentence to the last."""
+    words: Int[Tensor, " S"] | None
     """Rows of a table, -1 for an unknown word."""
-    index: Int[Tensor, "B T"] | None
-    """Which of the distinct words stands where."""
+    index: Int[Tensor, " S"] | None
+    """Which of the distinct words it is."""
     characters: Int[Tensor, "N C"] | None
-    layers: Float16[Tensor, "L B T D"] | None
+    layers: Float16[Tensor, "L S D"] | None
     sentences: list[list[str]]
     """The tokens themselves, for a biLM that is trained along."""
 
@@ -66,18 +73,19 @@ class Reader:
         """Make a batch of sentences whose layers are there."""
         lengths = [len(sentence) for sentence in sentences]
         mask = np.arange(max(lengths, default=0)) < np.array(lengths)[:, None]
+        tokens = [word for sentence in sentences for word in sentence]
         words = index = characters = None
         if self.ids is not None:
-            words = np.full(mask.shape, UNKNOWN)
-            words[mask] = self.ids([word for sentence in sentences for word in sentence])
+            words = self.ids(tokens)
         if self.alphabet is not None:
-            numbers = {"": 0}  # stands where nothing does
-            index = np.zeros(mask.shape, dtype=np.int64)
-            index[mask] = [numbers.setdefault(w, len(numbers)) for s in sentences for w in s]
+            numbers = {"": 0}  # for there may be no other
+            found = [numbers.setdefault(token, len(numbers)) for token in tokens]
+            index = np.array(found, dtype=np.int64)
             characters, _ = self.alphabet.encode(list(numbers))
-        states = None if layers is None else layers.batch(sentences)
+        states = None if layers is None else layers.of(sentences)
         return Read(
             torch.from_numpy(mask),
+            torch.from_numpy(np.flatnonzero(mask)),
             _tensor(words),
             _tensor(index),
             _tensor(characters),

@@ -10,7 +10,7 @@ from jaxtyping import Int
 from torch import Tensor, nn
 
 from elmore.embed.layer_cache import CachedLayers
-from elmore.tasks.embedding import Embedding, WordTable
+from elmore.tasks.embedding import Embedded, Embedding, Tokens, WordTable
 from elmore.tasks.layers.encoders import CharEncoder
 from elmore.tasks.reading import UNKNOWN, Read, Reader
 from elmore.tasks.sources import Sources
@@ -36,7 +36,7 @@ class Learner(nn.Module):
 
     def forward(self, batch: Batch, carried: Carried | None = None) -> Outcome:
         """Give the loss of a batch."""
-        total, count = self.model(self.embedding(batch.read), batch.features)
+        total, count = self.model(self._embedded(batch), batch.features)
         # The engine divides by the count over all batches and processes of an update. So a penalty
         # that is multiplied by each one's count is there once an update, however it is divided.
         return Outcome(total + self.embedding.penalty() * count, count, {})
@@ -44,7 +44,11 @@ class Learner(nn.Module):
     @torch.no_grad()
     def predict(self, batch: Batch) -> list[Any]:
         """Give a prediction for each example."""
-        return self.model.predict(self.embedding(batch.read), batch.features)
+        return self.model.predict(self._embedded(batch), batch.features)
+
+    def _embedded(self, batch: Batch) -> Embedded | Tokens:
+        tokens = self.embedding(batch.read)
+        return tokens if self.model.takes_tokens else tokens.side_by_side()
 
 
 @dataclass

@@ -14,7 +14,7 @@ from torch import Tensor, nn
 from elmore import config
 from elmore.errors import ConfigError
 from elmore.tasks import TASKS
-from elmore.tasks.embedding import CharactersConfig, ElmoConfig, Embedded, Widths, WordsConfig
+from elmore.tasks.embedding import CharactersConfig, ElmoConfig, Widths, WordsConfig
 from elmore.train.config import TrainConfig
 
 RECIPES = Path(config.__file__).parent / "recipes" / "tasks"
@@ -49,15 +49,19 @@ class Loss(NamedTuple):
 class TaskModel(nn.Module, ABC):
     """The network above the embedding, with two ways through it.
 
-    The rows of `embedded` are the sentences of the first example, then those of the second, …
+    The rows of `embedded` are the sentences of the first example, then those of the second, … A
+    model of long texts is given their tokens, in the same order.
     """
 
+    takes_tokens: ClassVar[bool] = False
+    """Whether it is such a model."""
+
     @abstractmethod
-    def forward(self, embedded: Embedded, features: Features) -> Loss:
+    def forward(self, embedded: Any, features: Features) -> Loss:  # noqa: ANN401 -- either
         """Compare with the truth."""
 
     @abstractmethod
-    def predict(self, embedded: Embedded, features: Features) -> list[Any]:
+    def predict(self, embedded: Any, features: Features) -> list[Any]:  # noqa: ANN401
         """Give a prediction for each example: plain data, as JSON has it."""
 
 

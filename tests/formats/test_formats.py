@@ -177,7 +177,7 @@ def test_cached_layers_are_found(place, tmp_path, elmo, expected, has_number):
     found = layer_cache.found(elmo, make.TOKENS, tmp_path)
     assert found is not None
     for tokens, layers in zip(make.TOKENS, expected, strict=True):
-        assert_allclose(found.batch([tokens])[:, 0], layers, atol=1e-3)  # half precision
+        assert_allclose(found.of([tokens]), layers, atol=1e-3)  # half precision
 
 
 @pytest.mark.parametrize("place", of("uses"))

@@ -4,6 +4,7 @@ import torch
 from torch.testing import assert_close
 
 from elmore.embed.embedder import load
+from elmore.embed.layer_cache import CachedLayers
 from elmore.errors import ConfigError
 from elmore.tasks.embedding import (
     CharactersConfig,
@@ -18,6 +19,7 @@ from elmore.tasks.embedding import (
 from elmore.tasks.layers.encoders import CharEncoder
 from elmore.tasks.reading import Reader, known_words
 from elmore.text.characters import ByteAlphabet
+from tests.tasks.largest import Largest
 
 SENTENCES = [["the", "cat"], ["a", "much", "longer", "one", "."]]
 
@@ -36,8 +38,8 @@ def test_unknown_words_share_one_learned_vector_and_the_table_is_no_state():
     table = WordTable(vectors, freeze=True, dropout=0.0)
     assert set(table.state_dict()) == {"unknown"}
     torch.nn.init.ones_(table.unknown)
-    found = table(torch.tensor([[2, -1], [0, -1]]))
-    assert_close(found, torch.stack([vectors[[2, 0]], torch.ones(2, 3)], dim=1))
+    found = table(torch.tensor([2, -1, 0, -1]))
+    assert_close(found, torch.stack([vectors[2], torch.ones(3), vectors[0], torch.ones(3)]))
     found.sum().backward()
     assert_close(table.unknown.grad, torch.full((3,), 2.0))
     assert not table.vectors.requires_grad
@@ -45,7 +47,7 @@ def test_unknown_words_share_one_learned_vector_and_the_table_is_no_state():
 
 def test_in_training_some_words_are_taken_for_unknown():
     table = WordTable(torch.ones(1, 1), freeze=False, dropout=0.25)
-    ids = torch.zeros(100, 100, dtype=torch.long)
+    ids = torch.zeros(10_000, dtype=torch.long)
     assert table(ids).mean().item() == pytest.approx(0.75, abs=0.02)
     assert table.eval()(ids).mean().item() == 1.0
 
@@ -56,7 +58,8 @@ def test_words_are_known_from_their_second_time_on():
 
 def test_an_untrained_mix_is_the_average_of_the_layers(elmo):
     reader = Reader(elmo=elmo)
-    vectors, mask, above = Embedding(None, None, elmo, ElmoConfig(dropout=0.0))(read(reader))
+    tokens = Embedding(None, None, elmo, ElmoConfig(dropout=0.0))(read(reader))
+    vectors, mask, above = tokens.side_by_side()
     assert above.shape == (2, 5, 0)
     for row, sentence in enumerate(elmo.embed(SENTENCES)):
         length = len(sentence.tokens)
@@ -64,6 +67,20 @@ def test_an_untrained_mix_is_the_average_of_the_layers(elmo):
         assert_close(vectors[row, :length], expected, rtol=1e-3, atol=1e-3)
         assert mask[row].tolist() == [i < length for i in range(5)]
         assert not vectors[row, length:].any()
+
+
+def test_a_batch_has_no_room_for_tokens_that_are_not_there(elmo):
+    """A thousand short sentences and one of 2,000 tokens: side by side they were two million."""
+    sentences = [["a", "b"]] * 1000 + [["c"] * 2000]
+    reader = Reader(lambda tokens: np.zeros(len(tokens), dtype=np.int64), ByteAlphabet(), elmo)
+    layers = CachedLayers([("a", "b"), ("c",) * 2000], np.zeros((2002, 3, elmo.width), np.float16))
+    batch = reader.read(sentences, layers)
+    words = WordTable(torch.ones(1, 4), freeze=True, dropout=0.0)
+    embedding = Embedding(words, CharEncoder(4, 6), elmo, ElmoConfig(where="both"))
+    with Largest() as largest:
+        found = embedding(batch)
+    assert len(found.vectors) == 4000
+    assert largest.numel <= 4000 * 3 * elmo.width  # the layers
 
 
 def test_a_frozen_bilm_is_no_state_and_its_mix_is_learned(elmo):
@@ -82,7 +99,7 @@ def test_a_bilm_that_is_trained_along_is_a_copy_and_part_of_the_state(elmo):
     batch = Reader().read(SENTENCES, None)
     assert batch.layers is None
     found = layers(batch)
-    assert_close(found * batch.mask[:, :, None], before, rtol=1e-3, atol=1e-3)
+    assert_close(found, before, rtol=1e-3, atol=1e-3)
     found.sum().backward()
     assert all(weight.grad is not None for weight in layers.bilm.parameters())
     assert all(weight.grad is None for weight in elmo.bundle.model.parameters())
@@ -111,11 +128,11 @@ def test_each_place_has_a_mix_of_its_own(elmo, where):
         for place, gamma in zip(places, (2.0, 3.0), strict=False):
             embedding.get_parameter(f"mixes.{place}.mix.gamma").fill_(gamma)
     found = embedding(read(reader))
-    assert (found.vectors.shape[2], found.above.shape[2]) == embedding.widths
+    assert (found.vectors.shape[1], found.above.shape[1]) == embedding.widths
     plain = Mix(ElmoConfig(dropout=0.0), elmo.num_layers)(read(reader).layers)
-    parts = {"input": found.vectors[:, :, 4:], "output": found.above}
+    parts = {"input": found.vectors[:, 4:], "output": found.above}
     for place, gamma in zip(places, (2.0, 3.0), strict=False):
-        assert_close(parts[place], gamma * plain * found.mask[:, :, None])
+        assert_close(parts[place], gamma * plain)
 
 
 def test_a_bilm_at_the_output_alone_leaves_nothing_to_read(elmo):
@@ -125,10 +142,11 @@ def test_a_bilm_at_the_output_alone_leaves_nothing_to_read(elmo):
 
 def test_a_word_has_the_same_characters_vector_wherever_it_stands():
     embedding = Embedding(None, CharEncoder(4, 6), None, ElmoConfig())
-    vectors, _, _ = embedding(read(Reader(alphabet=ByteAlphabet()), [["cat", "a"], ["the", "cat"]]))
-    assert vectors.shape == (2, 2, 6)
-    assert_close(vectors[0, 0], vectors[1, 1])
-    assert not torch.equal(vectors[0, 0], vectors[0, 1])
+    reader = Reader(alphabet=ByteAlphabet())
+    vectors = embedding(read(reader, [["cat", "a"], ["the", "cat"]])).vectors
+    assert vectors.shape == (4, 6)
+    assert_close(vectors[0], vectors[3])
+    assert not torch.equal(vectors[0], vectors[1])
 
 
 @pytest.mark.parametrize(

@@ -29,7 +29,7 @@ from elmore.tasks.coref.antecedents import PairScore
 from elmore.tasks.coref.config import CorefModelConfig
 from elmore.tasks.coref.span_vectors import Score, SpanVectors
 from elmore.tasks.coref.spans import candidates, linked, pruned
-from elmore.tasks.embedding import Embedded, Widths
+from elmore.tasks.embedding import Tokens, Widths
 from elmore.tasks.layers.encoders import BiLSTM, VariationalDropout
 from elmore.tasks.task import Features, Loss, TaskModel
 
@@ -63,6 +63,8 @@ class Linked(NamedTuple):
 class CorefModel(TaskModel):
     """Clusters of two mentions and more, which never cross one another."""
 
+    takes_tokens = True
+
     def __init__(self, config: CorefModelConfig, widths: Widths, max_tokens: int) -> None:
         super().__init__()
         self.config, self.max_tokens = config, max_tokens
@@ -73,7 +75,7 @@ class CorefModel(TaskModel):
         self.mention = Score(config.score_dim, config.dropout)
         self.pair = PairScore(config, self.spans.output_dim)
 
-    def forward(self, embedded: Embedded, features: Features) -> Loss:
+    def forward(self, embedded: Tokens, features: Features) -> Loss:
         """Give the loss, counted by the spans that are kept.
 
         Of a document beyond `max_tokens`, training sees a run of sentences that is drawn anew.
@@ -92,33 +94,34 @@ class CorefModel(TaskModel):
             count += len(clusters)
         return Loss(total, torch.tensor(count, device=total.device))
 
-    def predict(self, embedded: Embedded, features: Features) -> list[list[list[list[int]]]]:
+    def predict(self, embedded: Tokens, features: Features) -> list[list[list[list[int]]]]:
         """Give clusters of mentions, as sentence, first token and the one after the last."""
         return [self._clusters(text) for text in self.texts(embedded, features)]
 
-    def texts(self, embedded: Embedded, features: Features) -> Iterator[Text]:
+    def texts(self, embedded: Tokens, features: Features) -> Iterator[Text]:
         """Encode a batch, and give its documents one by one."""
-        mask = embedded.mask[:, : self.max_tokens] if self.training else embedded.mask
-        lengths = mask.sum(dim=1).tolist()
+        lengths = embedded.mask.sum(dim=1).tolist()
+        starts = list(accumulate(lengths, initial=0))
         bounds = pairwise(accumulate(features["rows"].tolist(), initial=0))
         runs = [range(*bound) for bound in bounds]
         if self.training:
+            lengths = [min(length, self.max_tokens) for length in lengths]
             runs = [_run(rows, lengths, self.max_tokens) for rows in runs]
         chosen = [row for rows in runs for row in rows]
-        inputs, above, mask = (
-            part[chosen, : mask.shape[1]] for part in (embedded.vectors, embedded.above, mask)
-        )
-        inputs = self.input_dropout(inputs)
-        states = self.dropout(torch.cat([self.encoder(inputs, mask), above], dim=-1))
+        tokens = [torch.arange(starts[row], starts[row] + lengths[row]) for row in chosen]
+        index = torch.cat([torch.arange(0), *tokens]).to(embedded.mask.device)
+        inputs, above = (part.index_select(0, index) for part in (embedded.vectors, embedded.above))
+        sizes = torch.tensor([lengths[row] for row in chosen], dtype=torch.long)
+        inputs = self.input_dropout.of_tokens(inputs, sizes)
+        encoded = self.encoder.of_tokens(inputs, sizes)
+        states = self.dropout.of_tokens(torch.cat([encoded, above], dim=-1), sizes)
         done = 0
-        for rows in runs:
-            here = slice(done, done + len(rows))
-            sizes = [lengths[row] for row in rows]
-            inside = mask[here]
+        for rows, here in zip(runs, sizes.split([len(rows) for rows in runs]), strict=True):
+            end = done + int(here.sum())
             speakers = features["speakers"][rows.start : rows.stop]
-            speakers = speakers.repeat_interleave(inside.sum(dim=1))
-            yield Text(states[here][inside], inputs[here][inside], speakers, rows, sizes)
-            done += len(rows)
+            speakers = speakers.repeat_interleave(here.to(speakers.device))
+            yield Text(states[done:end], inputs[done:end], speakers, rows, here.tolist())
+            done = end
 
     def kept(self, text: Text) -> list[tuple[int, int]]:
         """Choose the spans that look most like mentions, as first and last token."""

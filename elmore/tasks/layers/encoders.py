@@ -1,13 +1,14 @@
 """From a vector per token to one that knows its neighbours, and from letters to a vector.
 
-Shapes: B sentences, T tokens, I input width, O output width, D width, N words,
-C characters, F filters.
+Shapes: B sentences, T tokens, S tokens of all sentences, I input width, O output width, D width, N
+words, C characters, F filters.
 """
 
-from jaxtyping import Bool, Float
+import torch
+from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 from torch.nn import functional
-from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
+from torch.nn.utils.rnn import PackedSequence, pack_padded_sequence, pad_packed_sequence
 
 from elmore.model.char_cnn import CharCNN
 from elmore.model.config import CharCNNConfig
@@ -31,6 +32,15 @@ class VariationalDropout(nn.Module):
             return x
         kept = functional.dropout(x.new_ones(x.shape[0], 1, x.shape[2]), self.rate)
         return x * kept
+
+    def of_tokens(
+        self, x: Float[Tensor, "S D"], lengths: Int[Tensor, " B"]
+    ) -> Float[Tensor, "S D"]:
+        """Do so with sentences of these lengths, one after another."""
+        if not self.training or not self.rate:
+            return x
+        kept = functional.dropout(x.new_ones(len(lengths), x.shape[1]), self.rate)
+        return x * kept.repeat_interleave(lengths.to(x.device), dim=0, output_size=len(x))
 
 
 class BiLSTM(nn.Module):
@@ -71,6 +81,31 @@ class BiLSTM(nn.Module):
             packed = pack_padded_sequence(x, lengths, batch_first=True, enforce_sorted=False)
             x, _ = pad_packed_sequence(layer(packed)[0], batch_first=True, total_length=num_tokens)
         return x.masked_fill(~mask[:, :, None], 0.0)
+
+    def of_tokens(
+        self, x: Float[Tensor, "S I"], lengths: Int[Tensor, " B"]
+    ) -> Float[Tensor, "S O"]:
+        """Read sentences of these lengths, one after another."""
+        if not len(x):
+            return x.new_zeros(0, self.output_dim)
+        order, sizes = _packed_order(lengths.cpu())
+        order = order.to(x.device)
+        for number, layer in enumerate(self.layers):
+            if number:
+                x = self.dropout.of_tokens(x, lengths)
+            found = layer(PackedSequence(x.index_select(0, order), sizes))[0].data
+            x = torch.empty_like(found).index_copy(0, order, found)
+        return x
+
+
+def _packed_order(lengths: Int[Tensor, " B"]) -> tuple[Int[Tensor, " S"], Int[Tensor, " T"]]:
+    """Sort tokens as a packed sequence has them: all first ones, of the longest sentence first."""
+    rank = torch.empty_like(lengths)
+    rank[lengths.argsort(descending=True, stable=True)] = torch.arange(len(lengths))
+    starts = lengths.cumsum(0) - lengths
+    step = torch.arange(int(lengths.sum())) - starts.repeat_interleave(lengths)
+    order = (step * len(lengths) + rank.repeat_interleave(lengths)).argsort()
+    return order, step.bincount()
 
 
 class CharEncoder(CharCNN):

@@ -4,7 +4,8 @@ Both texts are read by one encoder; each token of the passage is seen in the lig
 then of the other tokens; two readers on top score it as the first and as the last of the answer.
 The recurrent layers are LSTMs where the paper has GRUs.
 
-Shapes: B examples, T tokens of the passage, J of the question, N answers.
+Shapes: B examples, T tokens of the passage, J of the question, N answers, W windows, S tokens of a
+batch.
 """
 
 from dataclasses import dataclass
@@ -14,7 +15,7 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
 from elmore.errors import ConfigError
-from elmore.tasks.embedding import Embedded, Widths
+from elmore.tasks.embedding import Embedded, Tokens, Widths
 from elmore.tasks.layers.bidaf import BiAttention, SelfAttention
 from elmore.tasks.layers.encoders import BiLSTM, VariationalDropout
 from elmore.tasks.squad.spans import best_spans, windows
@@ -53,6 +54,8 @@ class SquadModelConfig:
 class SquadModel(TaskModel):
     """Bidirectional attention, self-attention, and a span."""
 
+    takes_tokens = True
+
     def __init__(self, config: SquadModelConfig, widths: Widths) -> None:
         super().__init__()
         self.max_span, self.window = config.max_span, config.window
@@ -69,32 +72,31 @@ class SquadModel(TaskModel):
         self.end_reader = BiLSTM(2 * width, config.hidden_dim)
         self.end = nn.Linear(width, 1)
 
-    def forward(self, embedded: Embedded, features: Features) -> Loss:
+    def forward(self, embedded: Tokens, features: Features) -> Loss:
         """Give minus the log of what all acceptable spans get together, counted by question."""
         passages, questions = _pairs(embedded)
-        if passages.mask.shape[1] > self.window:
-            passages = _cut(passages, features["windows"], self.window)
-        starts, ends = self.scores(passages, questions)
-        losses = span_losses(starts, ends, passages.mask, features["spans"])
+        rows = torch.arange(len(passages), device=passages.starts.device)
+        seen = passages.cut(rows, features["windows"], self.window)
+        starts, ends = self.scores(seen, questions.whole(rows))
+        losses = span_losses(starts, ends, seen.mask, features["spans"])
         return Loss(losses.sum(), torch.tensor(len(losses), device=losses.device))
 
-    def predict(self, embedded: Embedded, features: Features) -> list[list[int]]:
+    def predict(self, embedded: Tokens, features: Features) -> list[list[int]]:
         """Give the first token and the last of each answer."""
         passages, questions = _pairs(embedded)
-        lengths = passages.mask.sum(dim=1).tolist()
+        lengths = passages.lengths.tolist()
         places = [
             (row, start)
             for row, length in enumerate(lengths)
             for start in windows(length, self.window)
         ]
-        width = min(self.window, passages.mask.shape[1])
         found: dict[int, tuple[float, list[int]]] = {}
         size = max(len(lengths), _AT_ONCE)
         for begun in range(0, len(places), size):
             some = places[begun : begun + size]
-            rows, starts = torch.tensor(some, device=passages.mask.device).unbind(dim=1)
-            seen = _cut(_rows(passages, rows), starts, width)
-            scores = self.scores(seen, _rows(questions, rows))
+            rows, starts = torch.tensor(some, device=passages.starts.device).unbind(dim=1)
+            seen = passages.cut(rows, starts, self.window)
+            scores = self.scores(seen, questions.whole(rows))
             best = best_spans(*scores, seen.mask, self.max_span)
             spans = zip(some, *(part.tolist() for part in best), strict=True)
             for (row, start), first, last, score in spans:
@@ -141,28 +143,42 @@ def span_losses(
     return -together.logsumexp(dim=1)
 
 
-def _pairs(embedded: Embedded) -> tuple[Embedded, Embedded]:
-    """Give the passages and the questions, each as wide as their own longest."""
-    halves = []
-    for first in (0, 1):
-        vectors, mask, above = (tensor[first::2] for tensor in embedded)
-        longest = int(mask.sum(dim=1).amax())
-        halves.append(Embedded(vectors[:, :longest], mask[:, :longest], above[:, :longest]))
-    return halves[0], halves[1]
+@dataclass(frozen=True)
+class _Texts:
+    """Some of the texts of a batch."""
+
+    vectors: Float[Tensor, "S D"]
+    above: Float[Tensor, "S E"]
+    starts: Int[Tensor, " B"]
+    """Where each has its first token."""
+    lengths: Int[Tensor, " B"]
+
+    def __len__(self) -> int:
+        return len(self.starts)
+
+    def whole(self, rows: Int[Tensor, " W"]) -> Embedded:
+        return self.cut(rows, torch.zeros_like(rows), len(self.vectors))
+
+    def cut(self, rows: Int[Tensor, " W"], begins: Int[Tensor, " W"], most: int) -> Embedded:
+        """Give so many tokens of some, from where each begins, or as many as there are."""
+        left = self.lengths[rows] - begins
+        place = torch.arange(min(most, int(left.amax())), device=rows.device)
+        mask = place < left[:, None]
+        index = (self.starts[rows] + begins)[:, None] + place  # behind the end it is another's
+        index = index.clamp(max=len(self.vectors) - 1)
+        vectors, above = (
+            part.index_select(0, index.flatten()).unflatten(0, index.shape) * mask[:, :, None]
+            for part in (self.vectors, self.above)
+        )
+        return Embedded(vectors, mask, above)
 
 
-def _rows(texts: Embedded, rows: Int[Tensor, " W"]) -> Embedded:
-    return Embedded(*(tensor[rows] for tensor in texts))
-
-
-def _cut(texts: Embedded, starts: Int[Tensor, " B"], width: int) -> Embedded:
-    """Give that many tokens of each text, from its start on."""
-    length = texts.mask.shape[1]
-    places = starts[:, None] + torch.arange(width, device=starts.device)
-    row = torch.arange(len(starts), device=starts.device)[:, None]
-    mask = texts.mask[row, places.clamp(max=length - 1)] & (places < length)
-    vectors, above = (
-        part[row, places.clamp(max=length - 1)] * mask[:, :, None]
-        for part in (texts.vectors, texts.above)
+def _pairs(tokens: Tokens) -> tuple[_Texts, _Texts]:
+    """Give the passages and the questions."""
+    lengths = tokens.mask.sum(dim=1)
+    starts = lengths.cumsum(0) - lengths
+    passages, questions = (
+        _Texts(tokens.vectors, tokens.above, starts[first::2], lengths[first::2])
+        for first in (0, 1)
     )
-    return Embedded(vectors, mask, above)
+    return passages, questions

@@ -84,3 +84,26 @@ def test_a_feature_is_the_best_match_of_its_filter():
     (convolution,) = encoder.convolutions
     expected = convolution(encoder.embedding(padded).transpose(1, 2)).amax(dim=2).relu()
     assert_close(encoder(torch.from_numpy(characters)), expected)
+
+
+@pytest.mark.parametrize("num_layers", [1, 2])
+def test_tokens_one_after_another_get_the_same_vectors(num_layers):
+    lstm, lengths = BiLSTM(5, 3, num_layers).eval(), torch.tensor([2, 6, 0, 1, 6])
+    x, mask = torch.randn(5, 6, 5, requires_grad=True), mask_of(lengths.tolist(), 6)
+    padded, tokens = lstm(x, mask)[mask], lstm.of_tokens(x[mask], lengths)
+    assert_close(tokens, padded)
+    drawn = torch.randn_like(tokens)
+    gradients = [torch.autograd.grad((found * drawn).sum(), x)[0] for found in (tokens, padded)]
+    assert_close(*gradients)
+    assert lstm.of_tokens(x[mask][:0], torch.tensor([0, 0])).shape == (0, 6)
+
+
+def test_of_tokens_too_an_element_is_dropped_for_a_whole_sentence():
+    lengths = torch.tensor([3, 0, 4])
+    dropped = VariationalDropout(0.5).of_tokens(torch.ones(7, 32), lengths)
+    assert set(dropped.unique().tolist()) == {0.0, 2.0}
+    first, _, last = dropped.split(lengths.tolist())
+    assert (first == first[0]).all()
+    assert (last == last[0]).all()
+    assert not torch.equal(first[0], last[0])
+    assert VariationalDropout(0.5).eval().of_tokens(dropped, lengths) is dropped

@@ -5,9 +5,10 @@ import torch
 from torch.testing import assert_close
 
 from elmore.errors import ConfigError
-from elmore.tasks.embedding import Embedded, Widths
+from elmore.tasks.embedding import Embedded, Tokens, Widths
 from elmore.tasks.squad.model import SquadModel, SquadModelConfig, span_losses
 from elmore.tasks.squad.spans import best_spans
+from tests.tasks.largest import Largest
 
 
 def model(**settings) -> SquadModel:
@@ -20,17 +21,29 @@ def model(**settings) -> SquadModel:
     return built
 
 
-def embedded(*lengths: int, seed: int = 0, width: int = 0) -> Embedded:
+def tokens(*lengths: int, seed: int = 0) -> Tokens:
     """Passages and questions in turn, each with vectors of its own."""
-    width = max(*lengths, width)
     rows = []
     for row, length in enumerate(lengths):
         draw = torch.Generator().manual_seed(100 * seed + row)
-        numbers = torch.randn(length, 5, generator=draw)
-        rows.append(torch.cat([numbers, torch.zeros(width - length, 5)]))
-    both = torch.stack(rows)
-    mask = torch.arange(width) < torch.tensor(lengths)[:, None]
-    return Embedded(both[:, :, :3], mask, both[:, :, 3:])
+        rows.append(torch.randn(length, 5, generator=draw))
+    both = torch.cat(rows)
+    mask = torch.arange(max(lengths)) < torch.tensor(lengths)[:, None]
+    return Tokens(both[:, :3], mask, both[:, 3:], mask.flatten().nonzero().flatten())
+
+
+def pair(texts: Tokens, row: int) -> Tokens:
+    """Give the passage and the question of one row alone."""
+    mask = texts.mask[2 * row : 2 * row + 2]
+    width = int(mask.sum(dim=1).max())
+    here = slice(int(texts.mask[: 2 * row].sum()), int(texts.mask[: 2 * row + 2].sum()))
+    mask = mask[:, :width]
+    places = mask.flatten().nonzero().flatten()
+    return Tokens(texts.vectors[here], mask, texts.above[here], places)
+
+
+def embedded(*lengths: int, seed: int = 0) -> Embedded:
+    return tokens(*lengths, seed=seed).side_by_side()
 
 
 def some(texts: Embedded, *rows: int, width: int | None = None) -> Embedded:
@@ -66,7 +79,7 @@ def test_the_loss_of_bfloat16_and_its_gradient_are_finite():
 
 
 def test_company_and_padding_change_no_score():
-    network, texts = model(), embedded(5, 3, 2, 6, 6, 1, width=11)
+    network, texts = model(), embedded(5, 3, 2, 6, 6, 1)
     passages, questions = some(texts, 0, 2, 4), some(texts, 1, 3, 5)
     together = network.scores(passages, questions)
     for row, (length, asked) in enumerate([(5, 3), (2, 6), (6, 1)]):
@@ -75,9 +88,8 @@ def test_company_and_padding_change_no_score():
             assert_close(a[row, :length], b[0], rtol=1e-4, atol=1e-5)
 
 
-def test_company_and_padding_change_no_prediction_and_no_loss():
-    network, lengths = model(), (5, 3, 2, 6, 14, 1)
-    texts = embedded(*lengths)
+def test_company_changes_no_prediction_and_no_loss():
+    network, texts = model(), tokens(5, 3, 2, 6, 14, 1)
     features = {
         "windows": torch.tensor([0, 0, 6]),
         "spans": torch.tensor([[[0, 1]], [[1, 1]], [[2, 3]]]),
@@ -85,8 +97,7 @@ def test_company_and_padding_change_no_prediction_and_no_loss():
     found = network.predict(texts, {})
     total = torch.zeros(())
     for row in range(3):
-        width = max(lengths[2 * row : 2 * row + 2])
-        alone = some(texts, 2 * row, 2 * row + 1, width=width)
+        alone = pair(texts, row)
         assert network.predict(alone, {}) == [found[row]]
         loss = network(alone, {name: part[[row]] for name, part in features.items()})
         assert loss.count == 1
@@ -100,7 +111,8 @@ def test_a_long_passage_is_answered_from_the_best_window():
     """Plainly: each window by itself, and the best span of all."""
     network = model()
     for seed in range(5):
-        texts = embedded(17, 3, seed=seed)
+        given = tokens(17, 3, seed=seed)
+        texts = given.side_by_side()
         candidates = []
         for start in (0, 3, 6, 9, 12):
             passage = Embedded(*(part[:1, start : start + 6] for part in texts))
@@ -110,17 +122,17 @@ def test_a_long_passage_is_answered_from_the_best_window():
                 (best.score.item(), start + best.first.item(), start + best.last.item())
             )
         _, first, last = max(candidates)
-        assert network.predict(texts, {}) == [[first, last]]
+        assert network.predict(given, {}) == [[first, last]]
 
 
 def test_in_training_the_window_is_all_that_is_seen():
-    network, texts = model(), embedded(17, 3)
+    network, texts = model(), tokens(17, 3)
     features = {"windows": torch.tensor([9]), "spans": torch.tensor([[[1, 2]]])}
     vectors = texts.vectors.clone()
-    vectors[0, :9], vectors[0, 15:] = 5.0, -5.0
+    vectors[:9], vectors[15:17] = 5.0, -5.0
     other = texts._replace(vectors=vectors)
     assert_close(network(texts, features).total, network(other, features).total)
-    vectors[0, 9] = 5.0
+    vectors[9] = 5.0
     assert (
         network(texts, features).total != network(texts._replace(vectors=vectors), features).total
     )
@@ -136,17 +148,31 @@ def test_no_attention_is_wider_than_a_window():
 
     network.self_attention.scores.register_forward_hook(look)
     with torch.no_grad():
-        ((first, last),) = network.predict(embedded(20_000, 5), {})
+        ((first, last),) = network.predict(tokens(20_000, 5), {})
     assert 0 <= first <= last < 20_000
     assert max(shape.numel() for shape in widest) <= 32 * 50 * 50
     assert sum(shape[0] for shape in widest) == 799
 
 
+def test_one_long_passage_makes_no_room_beside_short_ones():
+    """44 passages of 120 tokens each, as long as one of 20,000, would be 900,000 tokens."""
+    network, texts = model(), tokens(*[120, 9] * 44, 20_000, 9)
+    features = {
+        "windows": torch.tensor([0] * 44 + [9000]),
+        "spans": torch.zeros(45, 1, 2, dtype=torch.long),
+    }
+    with Largest() as largest:
+        network(texts, features).total.backward()
+        with torch.no_grad():
+            assert len(network.predict(texts, {})) == 45
+    assert largest.numel < 900_000
+
+
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.bfloat16])
 def test_it_runs_in_any_numbers_and_learns(dtype):
     network = model().to(dtype).train()
-    texts = embedded(7, 3, 2, 6)
-    texts = Embedded(texts.vectors.to(dtype), texts.mask, texts.above.to(dtype))
+    texts = tokens(7, 3, 2, 6)
+    texts = texts._replace(vectors=texts.vectors.to(dtype), above=texts.above.to(dtype))
     features = {"windows": torch.tensor([1, 0]), "spans": torch.tensor([[[0, 1]], [[1, 1]]])}
     network(texts, features).total.backward()
     for name, weight in network.named_parameters():
