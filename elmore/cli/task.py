@@ -1,6 +1,7 @@
 """elmore task train, evaluate, predict: what vectors are worth to a task."""
 
 import json as writer
+import os
 from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
@@ -182,7 +183,8 @@ def predict(
     from elmore.tasks.run import predict as predictions
 
     for text in texts or []:
-        if text != "-" and Path(text).is_file():
+        # unlike Path.is_file, this takes a text that is too long for a name for none
+        if text != "-" and os.path.isfile(text):  # noqa: PTH113
             raise ConfigError(f"{text} is a file, and a text was expected; pass it by < {text}")
     cut = str.split if tokenized else None
     for found in predictions(run, _texts(texts or ["-"]), tokenize=cut, device=device):

@@ -1,3 +1,4 @@
+import io
 import json
 import re
 import subprocess
@@ -19,12 +20,23 @@ def data(tmp_path):
     return str(examples.write("ner", tmp_path / "data.txt"))
 
 
-def train(tmp_path, data, *more, epochs=2):
-    chosen = [*examples.small("ner"), f"train.epochs={epochs}"]
+def train(tmp_path, data, *more, name="ner", epochs=2):
+    chosen = [*examples.small(name), f"train.epochs={epochs}"]
     settings = [part for value in chosen for part in ("--set", value)]
     out = str(tmp_path / "run")
     files = ["--train", data, "--dev", data, "-o", out]
-    return elmore_command("task", "train", "ner", *files, "--device", "cpu", *settings, *more)
+    return elmore_command("task", "train", name, *files, "--device", "cpu", *settings, *more)
+
+
+def trained(tmp_path, name):
+    """Train a task a little, and give its run."""
+    done = train(tmp_path, str(examples.write(name, tmp_path / "data.txt")), name=name)
+    assert done.code == 0, done.err
+    return str(tmp_path / "run")
+
+
+def piped(monkeypatch, text):
+    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(text.encode())))
 
 
 def test_train_evaluate_and_predict(tmp_path, data):
@@ -141,13 +153,32 @@ def test_a_file_where_a_text_belongs_is_pointed_out(tmp_path, data):
 
 
 def test_lines_of_stdin_are_predicted(tmp_path, data, monkeypatch):
-    import io
-
     assert train(tmp_path, data).code == 0
-    typed = io.TextIOWrapper(io.BytesIO(b"Bo left .\n\nAnn saw Rome .\n"))
-    monkeypatch.setattr(sys, "stdin", typed)
+    piped(monkeypatch, "Bo left .\n\nAnn saw Rome .\n")
     shown = elmore_command("task", "predict", str(tmp_path / "run")).out
     assert len(shown.split("\n")) == 4
+
+
+LONG = "Ann Lee saw Rome. Bo left New York again. " * 10  # no file may have so long a name
+
+
+@pytest.mark.parametrize("name", ["ner", "squad", "srl", "coref"])
+def test_a_long_text_is_a_text(tmp_path, name):
+    run = trained(tmp_path, name)
+    text = f"Who saw Rome?\t{LONG}" if name == "squad" else LONG
+    told = elmore_command("task", "predict", run, text, "--json")
+    assert told.code == 0, told.err
+    found = json.loads(told.out)
+    if name == "squad":
+        assert found["question"] == "Who saw Rome?"
+        assert found["answer"] == LONG[found["start"] : found["end"]]
+    elif name == "coref":
+        assert [len(sentence) for sentence in found["sentences"]] == [5, 6] * 10
+    else:
+        assert len(found["tokens"]) == 110
+    shown = elmore_command("task", "predict", run, text)
+    assert shown.code == 0, shown.err
+    assert shown.out.count("\n") == 1
 
 
 @pytest.mark.parametrize(
