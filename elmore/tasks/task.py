@@ -82,6 +82,10 @@ class Task(ABC):
         """Make what is trained on of what was read for it: all of it, as it is, unless said."""
         return examples
 
+    def texts(self, lines: Iterable[tuple[str, str]]) -> Iterator[tuple[str, str]]:
+        """Make texts of lines, both with their place, for messages: a line a text, unless said."""
+        yield from lines
+
     @abstractmethod
     def example(self, text: str, tokenize: Callable[[str], list[str]]) -> Any:  # noqa: ANN401
         """Make an example without truth of what a person typed."""

@@ -159,6 +159,36 @@ def test_lines_of_stdin_are_predicted(tmp_path, data, monkeypatch):
     assert len(shown.split("\n")) == 4
 
 
+def test_lines_of_a_document_belong_together(tmp_path, monkeypatch):
+    run = trained(tmp_path, "coref")
+    piped(monkeypatch, "Ann Lee saw\nRome. She left.\nBo left.\n \n\nCy Young saw it.\n\n")
+    told = elmore_command("task", "predict", run, "Ann left.\n\nShe saw it.", "-", "--json")
+    assert told.code == 0, told.err
+    documents = [json.loads(line)["sentences"] for line in told.out.splitlines()]
+    typed, first, second = ([" ".join(tokens) for tokens in document] for document in documents)
+    assert typed == ["Ann left .", "She saw it ."]
+    assert first == ["Ann Lee saw Rome .", "She left .", "Bo left ."]
+    assert second == ["Cy Young saw it ."]
+
+
+def test_a_line_that_is_no_example_is_named(tmp_path, monkeypatch):
+    run = trained(tmp_path, "squad")
+    piped(monkeypatch, "Who left?\tAnn left Rome.\nShe saw New York, too.\n")
+    said = elmore_command("task", "predict", run)
+    assert (said.code, said.out) == (1, "")
+    assert said.err == (
+        "elmore: stdin, line 2: expected a question, a tab and the passage that answers it, found "
+        "'She saw New York, too.'; where lines are piped, all three are on one\n"
+    )
+    typed = "Who left?\tAnn left Rome.\nShe saw New York, too."
+    told = elmore_command("task", "predict", run, typed, "--json")
+    assert told.code == 0, told.err
+    found = json.loads(told.out)
+    assert found["answer"] == typed.partition("\t")[2][found["start"] : found["end"]]
+    said = elmore_command("task", "predict", run, typed, "Who left?")
+    assert said.err.startswith("elmore: text 2: expected a question, a tab and the passage")
+
+
 LONG = "Ann Lee saw Rome. Bo left New York again. " * 10  # no file may have so long a name
 
 

@@ -1,6 +1,6 @@
 """Coreference: which phrases of a text speak of the same thing."""
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -12,6 +12,7 @@ from elmore.tasks.coref.config import CorefConfig
 from elmore.tasks.coref.document import Document, Mention, ordered, without_singletons
 from elmore.tasks.coref.model import CorefModel
 from elmore.tasks.embedding import Widths
+from elmore.tasks.tagged import parted
 from elmore.tasks.task import Features, Task
 from elmore.text import sentences
 
@@ -31,6 +32,11 @@ class Coref(Task):
     def read(self, path: Path) -> list[Document]:
         """Read a file of CoNLL-U or CoNLL-2012."""
         return data.read(path, unbalanced=self.config.data.unbalanced)
+
+    def texts(self, lines: Iterable[tuple[str, str]]) -> Iterator[tuple[str, str]]:
+        """Take lines up to a blank one for a document."""
+        for block in parted(lines):
+            yield block[0][0], "\n".join(line for _, line in block)
 
     def example(self, text: str, tokenize: Callable[[str], list[str]]) -> Document:
         """Cut a text into sentences and these into tokens."""
