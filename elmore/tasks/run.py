@@ -111,7 +111,7 @@ def scored(
     examples = read(task, data, solved.labels)
     found = list(_found(solved, examples, keep=keep))
     if predictions is not None:
-        lines = (f"{line}\n" for line in task.written(examples, found))
+        lines = (f"{line}\n" for line in task.written(examples, found, predictions.suffix))
         atomic.write(predictions, "".join(lines).encode("utf-8", "replace"))
     return task.score(examples, found)
 

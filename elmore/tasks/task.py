@@ -122,8 +122,13 @@ class Task(ABC):
         """Give the labels of one example, each as often as it is there, to be looked over."""
         return self.labels([example])
 
-    def written(self, examples: Sequence[Any], predictions: Sequence[Any]) -> Iterator[str]:
-        """Give the lines of a file of predictions, as other programs read them: JSON, if any."""
+    def written(
+        self, examples: Sequence[Any], predictions: Sequence[Any], ending: str = ""
+    ) -> Iterator[str]:
+        """Give the lines of a file of predictions, as other programs read them: JSON, if any.
+
+        A task that has several formats chooses by the ending of the file's name, as in `.conllu`.
+        """
         for example, prediction in zip(examples, predictions, strict=True):
             yield json.dumps(self.as_json(example, prediction), ensure_ascii=False)
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import torch
 
-from elmore.tasks.coref import conll2012, data, metric
+from elmore.tasks.coref import conll2012, conllu, data, metric
 from elmore.tasks.coref.config import CorefConfig
 from elmore.tasks.coref.document import Document, Mention, ordered, without_singletons
 from elmore.tasks.coref.model import CorefModel
@@ -106,10 +106,13 @@ class Coref(Task):
         ]
         return {"sentences": example.sentences, "clusters": clusters}
 
-    def written(self, examples: Sequence[Document], predictions: Sequence[Found]) -> Iterator[str]:
-        """Give the lines of a file of predictions, as the reference scorer reads them."""
+    def written(
+        self, examples: Sequence[Document], predictions: Sequence[Found], ending: str = ""
+    ) -> Iterator[str]:
+        """Give CoNLL-U for `.conllu`, else CoNLL-2012, which the reference scorer reads."""
+        form = conllu if ending == ".conllu" else conll2012
         pairs = zip(examples, predictions, strict=True)
-        return conll2012.lines(replace(doc, clusters=ordered(found)) for doc, found in pairs)
+        return form.lines(replace(doc, clusters=ordered(found)) for doc, found in pairs)
 
 
 def _innermost(span: tuple[Mention, int]) -> tuple[int, int]:
