@@ -1,6 +1,7 @@
 """elmore task train, evaluate, predict: what vectors are worth to a task."""
 
 import json as writer
+import os
 from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
@@ -169,7 +170,8 @@ def evaluate(
 def predict(
     run: Annotated[Path, typer.Argument(help="folder written by `elmore task train`")],
     texts: Annotated[
-        list[str] | None, typer.Argument(help="each an example; - or nothing: the lines of stdin")
+        list[str] | None,
+        typer.Argument(help="each an example; - or nothing: stdin, an example a line"),
     ] = None,
     tokenized: Annotated[
         bool, typer.Option("--tokenized", help="the input is split on spaces already")
@@ -177,24 +179,33 @@ def predict(
     device: Annotated[str, typer.Option(help="auto, cpu or cuda")] = "auto",
     json: Annotated[bool, typer.Option("--json", help="one JSON object a line")] = False,
 ) -> None:
-    """Predict for texts, one a line."""
+    """Predict for texts, those that are typed or the lines of stdin.
+
+    For coref an example is a document: in stdin the lines up to a blank one.
+    """
     from elmore.errors import ConfigError
-    from elmore.tasks.run import predict as predictions
+    from elmore.tasks.run import opened, predicted
 
     for text in texts or []:
-        if text != "-" and Path(text).is_file():
+        # unlike Path.is_file, this takes a text that is too long for a name for none
+        if text != "-" and os.path.isfile(text):  # noqa: PTH113
             raise ConfigError(f"{text} is a file, and a text was expected; pass it by < {text}")
     cut = str.split if tokenized else None
-    for found in predictions(run, _texts(texts or ["-"]), tokenize=cut, device=device):
+    solved = opened(run, device)
+    for found in predicted(solved, _texts(texts or ["-"], solved.task), tokenize=cut):
         print(_dumped(found.data) if json else found.line)
 
 
-def _texts(texts: list[str]) -> Iterator[str]:
-    """Give what was typed, and the lines of stdin where a - stands."""
+def _texts(texts: list[str], task: "Task") -> Iterator[tuple[str, str]]:
+    """Give what was typed, and where a - stands what the task makes of stdin; both with a place."""
     from elmore.text.files import Lines
 
-    for text in texts:
-        yield from map(str, Lines(["-"])) if text == "-" else (text,)
+    for number, text in enumerate(texts, start=1):
+        if text == "-":
+            lines = enumerate(Lines(["-"]), start=1)
+            yield from task.texts((f"stdin, line {place}", str(line)) for place, line in lines)
+        else:
+            yield f"text {number}", text
 
 
 def _line(scores: dict[str, float]) -> str:

@@ -111,7 +111,7 @@ def scored(
     examples = read(task, data, solved.labels)
     found = list(_found(solved, examples, keep=keep))
     if predictions is not None:
-        lines = (f"{line}\n" for line in task.written(examples, found))
+        lines = (f"{line}\n" for line in task.written(examples, found, predictions.suffix))
         atomic.write(predictions, "".join(lines).encode("utf-8", "replace"))
     return task.score(examples, found)
 
@@ -167,17 +167,32 @@ def predict(
     device: str = "auto",
 ) -> Iterator[Prediction]:
     """Predict for texts, each an example, in their order; any number of them."""
-    cut = tokenize or (lambda text: penn(text).words)
-    solved = opened(place, device)
-    for some in _windows(solved, (solved.task.example(text, cut) for text in texts)):
-        yield from _predicted(solved, some)
+    counted = ((f"text {number}", text) for number, text in enumerate(texts, start=1))
+    yield from predicted(opened(place, device), counted, tokenize=tokenize)
 
 
-def _predicted(solved: Solver, examples: Sequence[Any]) -> Iterator[Prediction]:
-    layers = solved.reader.computed(solved.sentences(examples))
+def predicted(
+    solved: Solver,
+    texts: Iterable[tuple[str, str]],
+    *,
+    tokenize: Callable[[str], list[str]] | None = None,
+) -> Iterator[Prediction]:
+    """Predict with a solver that is open, for texts with their place, for messages."""
     task = solved.task
-    for example, found in zip(examples, solved.predict(examples, layers), strict=True):
-        yield Prediction(example, found, task.show(example, found), task.as_json(example, found))
+    cut = tokenize or (lambda text: penn(text).words)
+    for some in _windows(solved, (_example(task, place, text, cut) for place, text in texts)):
+        layers = solved.reader.computed(solved.sentences(some))
+        for example, found in zip(some, solved.predict(some, layers), strict=True):
+            yield Prediction(
+                example, found, task.show(example, found), task.as_json(example, found)
+            )
+
+
+def _example(task: Task, place: str, text: str, cut: Callable[[str], list[str]]) -> Any:  # noqa: ANN401
+    try:
+        return task.example(text, cut)
+    except DataError as error:
+        raise DataError(f"{place}: {error}") from error
 
 
 def opened(place: Path, device: str = "auto", like: Solver | None = None) -> Solver:

@@ -3,7 +3,7 @@
 A column file has a token a line, its fields side by side, and a blank line after each sentence.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -19,21 +19,25 @@ class Tagged:
 
 
 def blocks(path: str | Path, *, encoding: str = "utf-8") -> Iterator[list[tuple[str, str]]]:
-    """Give the lines between blank ones, each with its place, `file:line`, for messages.
+    """Give the lines of files between blank ones, each with its place, `file:line`."""
+    for name in expand([str(path)]):
+        yield from parted(numbered(name, encoding=encoding))
+
+
+def parted(lines: Iterable[tuple[str, str]]) -> Iterator[list[tuple[str, str]]]:
+    """Give the lines between blank ones, each with its place, for messages.
 
     A line of nothing but blanks and tabs is blank: some files end their sentences with these.
     """
     block: list[tuple[str, str]] = []
-    for name in expand([str(path)]):
-        for place, line in numbered(name, encoding=encoding):
-            if line.strip(" \t"):
-                block.append((place, line))
-            elif block:
-                yield block
-                block = []
-        if block:  # the last sentence of a file may lack its blank line
+    for place, line in lines:
+        if line.strip(" \t"):
+            block.append((place, line))
+        elif block:
             yield block
             block = []
+    if block:  # the last sentence of a file may lack its blank line
+        yield block
 
 
 def paired(

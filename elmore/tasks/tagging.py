@@ -85,7 +85,7 @@ class Tagging(Task):
         return example.tags
 
     def written(
-        self, examples: Sequence[Tagged], predictions: Sequence[list[str]]
+        self, examples: Sequence[Tagged], predictions: Sequence[list[str]], ending: str = ""
     ) -> Iterator[str]:
         """Give columns as conlleval reads them: token, tag, predicted tag."""
         for example, prediction in zip(examples, predictions, strict=True):

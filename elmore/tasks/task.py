@@ -86,6 +86,10 @@ class Task(ABC):
         """Make what is trained on of what was read for it: all of it, as it is, unless said."""
         return examples
 
+    def texts(self, lines: Iterable[tuple[str, str]]) -> Iterator[tuple[str, str]]:
+        """Make texts of lines, both with their place, for messages: a line a text, unless said."""
+        yield from lines
+
     @abstractmethod
     def example(self, text: str, tokenize: Callable[[str], list[str]]) -> Any:  # noqa: ANN401
         """Make an example without truth of what a person typed."""
@@ -122,8 +126,13 @@ class Task(ABC):
         """Give the labels of one example, each as often as it is there, to be looked over."""
         return self.labels([example])
 
-    def written(self, examples: Sequence[Any], predictions: Sequence[Any]) -> Iterator[str]:
-        """Give the lines of a file of predictions, as other programs read them: JSON, if any."""
+    def written(
+        self, examples: Sequence[Any], predictions: Sequence[Any], ending: str = ""
+    ) -> Iterator[str]:
+        """Give the lines of a file of predictions, as other programs read them: JSON, if any.
+
+        A task that has several formats chooses by the ending of the file's name, as in `.conllu`.
+        """
         for example, prediction in zip(examples, predictions, strict=True):
             yield json.dumps(self.as_json(example, prediction), ensure_ascii=False)
 

@@ -1,3 +1,4 @@
+import io
 import json
 import re
 import subprocess
@@ -19,12 +20,23 @@ def data(tmp_path):
     return str(examples.write("ner", tmp_path / "data.txt"))
 
 
-def train(tmp_path, data, *more, epochs=2):
-    chosen = [*examples.small("ner"), f"train.epochs={epochs}"]
+def train(tmp_path, data, *more, name="ner", epochs=2):
+    chosen = [*examples.small(name), f"train.epochs={epochs}"]
     settings = [part for value in chosen for part in ("--set", value)]
     out = str(tmp_path / "run")
     files = ["--train", data, "--dev", data, "-o", out]
-    return elmore_command("task", "train", "ner", *files, "--device", "cpu", *settings, *more)
+    return elmore_command("task", "train", name, *files, "--device", "cpu", *settings, *more)
+
+
+def trained(tmp_path, name):
+    """Train a task a little, and give its run."""
+    done = train(tmp_path, str(examples.write(name, tmp_path / "data.txt")), name=name)
+    assert done.code == 0, done.err
+    return str(tmp_path / "run")
+
+
+def piped(monkeypatch, text):
+    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(text.encode())))
 
 
 def test_train_evaluate_and_predict(tmp_path, data):
@@ -141,13 +153,62 @@ def test_a_file_where_a_text_belongs_is_pointed_out(tmp_path, data):
 
 
 def test_lines_of_stdin_are_predicted(tmp_path, data, monkeypatch):
-    import io
-
     assert train(tmp_path, data).code == 0
-    typed = io.TextIOWrapper(io.BytesIO(b"Bo left .\n\nAnn saw Rome .\n"))
-    monkeypatch.setattr(sys, "stdin", typed)
+    piped(monkeypatch, "Bo left .\n\nAnn saw Rome .\n")
     shown = elmore_command("task", "predict", str(tmp_path / "run")).out
     assert len(shown.split("\n")) == 4
+
+
+def test_lines_of_a_document_belong_together(tmp_path, monkeypatch):
+    run = trained(tmp_path, "coref")
+    piped(monkeypatch, "Ann Lee saw\nRome. She left.\nBo left.\n \n\nCy Young saw it.\n\n")
+    told = elmore_command("task", "predict", run, "Ann left.\n\nShe saw it.", "-", "--json")
+    assert told.code == 0, told.err
+    documents = [json.loads(line)["sentences"] for line in told.out.splitlines()]
+    typed, first, second = ([" ".join(tokens) for tokens in document] for document in documents)
+    assert typed == ["Ann left .", "She saw it ."]
+    assert first == ["Ann Lee saw Rome .", "She left .", "Bo left ."]
+    assert second == ["Cy Young saw it ."]
+
+
+def test_a_line_that_is_no_example_is_named(tmp_path, monkeypatch):
+    run = trained(tmp_path, "squad")
+    piped(monkeypatch, "Who left?\tAnn left Rome.\nShe saw New York, too.\n")
+    said = elmore_command("task", "predict", run)
+    assert (said.code, said.out) == (1, "")
+    assert said.err == (
+        "elmore: stdin, line 2: expected a question, a tab and the passage that answers it, found "
+        "'She saw New York, too.'; where lines are piped, all three are on one\n"
+    )
+    typed = "Who left?\tAnn left Rome.\nShe saw New York, too."
+    told = elmore_command("task", "predict", run, typed, "--json")
+    assert told.code == 0, told.err
+    found = json.loads(told.out)
+    assert found["answer"] == typed.partition("\t")[2][found["start"] : found["end"]]
+    said = elmore_command("task", "predict", run, typed, "Who left?")
+    assert said.err.startswith("elmore: text 2: expected a question, a tab and the passage")
+
+
+LONG = "Ann Lee saw Rome. Bo left New York again. " * 10  # no file may have so long a name
+
+
+@pytest.mark.parametrize("name", ["ner", "squad", "srl", "coref"])
+def test_a_long_text_is_a_text(tmp_path, name):
+    run = trained(tmp_path, name)
+    text = f"Who saw Rome?\t{LONG}" if name == "squad" else LONG
+    told = elmore_command("task", "predict", run, text, "--json")
+    assert told.code == 0, told.err
+    found = json.loads(told.out)
+    if name == "squad":
+        assert found["question"] == "Who saw Rome?"
+        assert found["answer"] == LONG[found["start"] : found["end"]]
+    elif name == "coref":
+        assert [len(sentence) for sentence in found["sentences"]] == [5, 6] * 10
+    else:
+        assert len(found["tokens"]) == 110
+    shown = elmore_command("task", "predict", run, text)
+    assert shown.code == 0, shown.err
+    assert shown.out.count("\n") == 1
 
 
 @pytest.mark.parametrize(

@@ -11,6 +11,8 @@ from safetensors.torch import load_file, save_file
 
 from elmore.errors import ConfigError, DataError, ElmoreError, WeightsError
 from elmore.tasks import TASKS, run, storage, task
+from elmore.tasks.coref.document import ordered
+from elmore.tasks.coref.model import CorefModel
 from elmore.train.distributed import ALONE
 from elmore.weights import folder
 from tests.tasks import examples
@@ -154,6 +156,23 @@ def test_predictions_are_written_in_columns_that_conlleval_reads(tmp_path):
     tags = [example.tags for example in predicted]
     assert kind(task.recipe(kind)).score(gold, tags) == scores
     assert path.read_text().startswith("Ann B-person ")
+
+
+def test_predicted_clusters_are_written_as_the_name_says_and_read_again(tmp_path, monkeypatch):
+    _, data, out = trained(tmp_path, "coref")
+    clusters = [[[0, 0, 2], [1, 0, 1]]]
+    monkeypatch.setattr(
+        CorefModel, "predict", lambda self, embedded, features: [clusters] * len(features["rows"])
+    )
+    coref = storage.load(out).task
+    gold = coref.read(data)
+    for name, start in (("found.conllu", "# newdoc id = story0"), ("found", "#begin document (")):
+        scores = run.evaluate(out, data, device="cpu", predictions=tmp_path / name)
+        assert (tmp_path / name).read_text().startswith(start)
+        found = coref.read(tmp_path / name)
+        assert [document.sentences for document in found] == [d.sentences for d in gold]
+        assert [document.clusters for document in found] == [ordered(clusters)] * 2
+        assert coref.score(gold, [clusters] * 2) == scores
 
 
 def test_predictions_of_a_task_without_a_format_are_lines_of_json(tmp_path):

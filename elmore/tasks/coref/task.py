@@ -1,17 +1,18 @@
 """Coreference: which phrases of a text speak of the same thing."""
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import torch
 
-from elmore.tasks.coref import conll2012, data, metric
+from elmore.tasks.coref import conll2012, conllu, data, metric
 from elmore.tasks.coref.config import CorefConfig
 from elmore.tasks.coref.document import Document, Mention, ordered, without_singletons
 from elmore.tasks.coref.model import CorefModel
 from elmore.tasks.embedding import Widths
+from elmore.tasks.tagged import parted
 from elmore.tasks.task import Features, Task
 from elmore.text import sentences
 
@@ -31,6 +32,11 @@ class Coref(Task):
     def read(self, path: Path) -> list[Document]:
         """Read a file of CoNLL-U or CoNLL-2012."""
         return data.read(path, unbalanced=self.config.data.unbalanced)
+
+    def texts(self, lines: Iterable[tuple[str, str]]) -> Iterator[tuple[str, str]]:
+        """Take lines up to a blank one for a document."""
+        for block in parted(lines):
+            yield block[0][0], "\n".join(line for _, line in block)
 
     def example(self, text: str, tokenize: Callable[[str], list[str]]) -> Document:
         """Cut a text into sentences and these into tokens."""
@@ -100,10 +106,13 @@ class Coref(Task):
         ]
         return {"sentences": example.sentences, "clusters": clusters}
 
-    def written(self, examples: Sequence[Document], predictions: Sequence[Found]) -> Iterator[str]:
-        """Give the lines of a file of predictions, as the reference scorer reads them."""
+    def written(
+        self, examples: Sequence[Document], predictions: Sequence[Found], ending: str = ""
+    ) -> Iterator[str]:
+        """Give CoNLL-U for `.conllu`, else CoNLL-2012, which the reference scorer reads."""
+        form = conllu if ending == ".conllu" else conll2012
         pairs = zip(examples, predictions, strict=True)
-        return conll2012.lines(replace(doc, clusters=ordered(found)) for doc, found in pairs)
+        return form.lines(replace(doc, clusters=ordered(found)) for doc, found in pairs)
 
 
 def _innermost(span: tuple[Mention, int]) -> tuple[int, int]:

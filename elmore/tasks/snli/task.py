@@ -50,8 +50,8 @@ class SNLI(Classification):
         parts = text.split("\t")
         if len(parts) != 2:
             raise DataError(
-                f"{text[:40]!r}: expected a premise and a hypothesis with a tab between them, "
-                f"found {len(parts) - 1} tabs"
+                "expected a premise and a hypothesis with a tab between them, found "
+                f"{len(parts) - 1} tabs in {text[:40]!r}"
             )
         return Pair("", tokenize(parts[0]), tokenize(parts[1]))
 

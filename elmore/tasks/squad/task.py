@@ -43,7 +43,8 @@ class Squad(Task):
         question, passage = (place(part, tokenize) for part in text.partition("\t")[::2])
         if not question.words or not passage.words:
             raise DataError(
-                f"expected a question, a tab and the passage that answers it, found {text[:40]!r}"
+                f"expected a question, a tab and the passage that answers it, found {text[:40]!r}; "
+                "where lines are piped, all three are on one"
             )
         return Question(None, passage, question, [])
 

@@ -1,6 +1,6 @@
 """Semantic roles: who did what to whom, for each predicate of a sentence."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
@@ -103,7 +103,7 @@ class SRL(Task):
         for frame in prediction:
             words = list(example.tokens)
             predicate = words[frame["predicate"]]
-            for first, after, label in spans(frame["tags"]):
+            for first, after, label in spans(_tags(frame)):
                 words[first] = f"[{words[first]}"
                 words[after - 1] += f" {label}]"
             shown.append(f"{predicate}: {' '.join(words)}")
@@ -111,8 +111,22 @@ class SRL(Task):
 
     def as_json(self, example: Framed, prediction: list[dict[str, Any]]) -> dict[str, Any]:
         """Give tokens, and for each predicate its place and the tags."""
-        frames = [{"predicate": f["predicate"], "tags": f["tags"]} for f in prediction]
+        frames = [{"predicate": f["predicate"], "tags": _tags(f)} for f in prediction]
         return {"tokens": example.tokens, "frames": frames}
+
+
+def _tags(frame: Mapping[str, Any]) -> list[str]:
+    """Give the tags of a frame that was predicted, where a V is of its predicate or is none.
+
+    Decoding does not see to it; no score looks at a V.
+    """
+    tags, predicate = list(frame["tags"]), frame["predicate"]
+    for first, after, label in spans(tags):
+        if label == "V" and not first <= predicate < after:
+            tags[first:after] = ["O"] * (after - first)
+    if tags[predicate] == "O":
+        tags[predicate] = "B-V"
+    return tags
 
 
 def _tensor(numbers: Sequence[int]) -> torch.Tensor:

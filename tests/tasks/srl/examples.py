@@ -9,6 +9,7 @@ SMALL = (
     "model.indicator_dim=8",
     "model.finder_dim=8",
 )
+SCORES = ("end_to_end_f1",)  # of predicates that had to be found
 
 _ROLES = {"person": "A0", "location": "A1"}
 

@@ -179,6 +179,23 @@ def test_impossible_sizes_are_refused(wrong):
         SRLModelConfig(**wrong)
 
 
+@pytest.mark.parametrize(
+    ("tags", "told"),
+    [
+        ("B-A0 B-V I-V O B-V", "B-A0 B-V I-V O O"),
+        ("B-V O O O O", "O B-V O O O"),
+        ("B-V B-A1 I-A1 O B-C-V", "O B-A1 I-A1 O B-C-V"),
+    ],
+)
+def test_the_v_of_a_frame_is_its_predicates_own(tags, told):
+    srl = solver()
+    example = srl.example("Ann left off to rest", str.split)
+    found = [{"predicate": 1, "given": False, "found": True, "tags": tags.split()}]
+    frame = {"predicate": 1, "tags": told.split()}
+    assert srl.as_json(example, found)["frames"] == [frame]
+    assert srl.show(example, found) == srl.show(example, [frame])
+
+
 def test_frames_are_shown_on_one_line():
     srl = solver()
     example = srl.example("Ann Lee left to rest", str.split)
