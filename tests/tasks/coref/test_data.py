@@ -288,14 +288,19 @@ def ontogum() -> Path:
     return Path(folder) / "tasks" / "coref"
 
 
-@pytest.mark.parametrize(("part", "number"), [("train", 177), ("dev", 30), ("test", 30)])
-def test_ontogum_is_read_whole_and_a_few_mentions_cross(ontogum, caplog, part, number):
+@pytest.mark.parametrize(
+    ("part", "number", "num_tokens", "num_crossing"),
+    [("train", 177, 177_410, 3), ("dev", 30, 28_119, 1), ("test", 30, 28_397, 0)],
+)
+def test_ontogum_is_read_whole_and_a_few_mentions_cross(
+    ontogum, caplog, part, number, num_tokens, num_crossing
+):
     documents = data.read(ontogum / f"ontogum-{part}.conllu.xz")
     assert len(documents) == number
+    assert sum(len(tokens) for d in documents for tokens in d.sentences) == num_tokens
     assert any(any(document.speakers) for document in documents)
     assert all(document.clusters for document in documents)
-    crossing = [message for message in caplog.messages if " crosses " in message]
-    assert len(crossing) == {"train": 3, "dev": 1, "test": 0}[part]
+    assert sum(" crosses " in message for message in caplog.messages) == num_crossing
 
 
 @pytest.mark.parametrize("form", FORMATS)

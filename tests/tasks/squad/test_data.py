@@ -208,17 +208,21 @@ def test_a_missing_file_and_a_table_are_named(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("name", "num_questions", "num_passages", "num_answers"),
-    [  # the numbers of its README, and those of "text" and "context" keys
-        ("dev-v1.1.reconstructed.json.xz", 10570, 2067, 34726),
-        ("squad_train_subset_4000q.json.xz", 4000, 800, 4000),
-        ("qa_zre_subset.jsonl.xz", 6061, 5507, 6061),
+    ("name", "num_questions", "num_passages", "num_answers", "num_widened"),
+    [  # the numbers of its README, those of "text" and "context" keys, and that of docs/tasks.md
+        ("dev-v1.1.reconstructed.json.xz", 10570, 2067, 34726, 485),
+        ("squad_train_subset_4000q.json.xz", 4000, 800, 4000, 42),
+        ("qa_zre_subset.jsonl.xz", 6061, 5507, 6061, 61),
     ],
 )
-def test_the_real_files_are_read_whole(name, num_questions, num_passages, num_answers):
+def test_the_real_files_are_read_whole(
+    name, num_questions, num_passages, num_answers, num_widened, caplog
+):
     if "ELMORE_DATA" not in os.environ:
         pytest.skip("ELMORE_DATA is not set: SQuAD is not here")
-    questions = read(Path(os.environ["ELMORE_DATA"]) / "tasks" / "squad" / name)
+    with caplog.at_level(logging.INFO, "elmore"):
+        questions = read(Path(os.environ["ELMORE_DATA"]) / "tasks" / "squad" / name)
+    assert f" {num_widened} of {num_answers} answers begin or end inside a token" in caplog.text
     assert len(questions) == num_questions
     assert len({question.passage.text for question in questions}) == num_passages
     assert sum(len(question.answers) for question in questions) == num_answers
