@@ -35,8 +35,8 @@ class Chosen(Protocol):
         ...
 
 
-def values(chosen: Chosen, key: str, cells: Sequence[Cell]) -> list[float]:
-    """Give one number of each of those cells that are there."""
+def values(chosen: Chosen, key: str, cells: Sequence[Cell]) -> list[Any]:
+    """Give one number, or all scores, of each of those cells that are there."""
     kept = (chosen.found.get(cell.name) for cell in cells)
     return [row[key] for row in kept if row]
 

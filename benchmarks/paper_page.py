@@ -42,6 +42,8 @@ def page(
     parts = [
         head,
         _table1(chosen, tasks),
+        _sizes(tasks),
+        _others(chosen, tasks),
         _longer(chosen, tasks),
         _table2(chosen, tasks),
         _table3(chosen, tasks),
@@ -108,6 +110,24 @@ def _table1(chosen: Chosen, tasks: Tasks) -> Iterator[str]:
     if reductions:
         mean = statistics.mean(reductions)
         yield f"\nMean over {len(reductions)} of the paper's six tasks: {mean:.1f} % fewer errors."
+
+
+def _sizes(tasks: Tasks) -> Iterator[str]:
+    yield "## Training sets, and those of the paper\n"
+    yield from _columns("task", "training set", "the paper's, as released")
+    for known in tasks.values():
+        yield _row(known["title"], *known["trained_on"])
+
+
+def _others(chosen: Chosen, tasks: Tasks) -> Iterator[str]:
+    yield from _head(
+        "Other scores of Table 1's runs (test score)", "table1", "task, score", *NAMES.values()
+    )
+    for task, known in tasks.items():
+        for key, name in known.get("other_scores", {}).items():
+            rows = (values(chosen, "scores", seeds(chosen, task, vectors)) for vectors in NAMES)
+            found = (_shown([scores[key] for scores in column]) for column in rows)
+            yield _row(f"{known['title']}, {name}", *found)
 
 
 def _longer(chosen: Chosen, tasks: Tasks) -> Iterator[str]:

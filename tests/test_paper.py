@@ -55,13 +55,16 @@ def page(printed, asked, tmp_path):
     return show
 
 
-def keep(asked, cell, score, *, seconds=60.0, device="cuda", curve=((10, 1.0),), layers=None):
+def keep(
+    asked, cell, score, *, seconds=60.0, device="cuda", curve=((10, 1.0),), layers=None, scores=None
+):
     """Make up the result of a cell."""
     asked.found[cell.name] = {
         "command": f"elmore task train {cell.task} --device={device}",
         "seconds": seconds,
         "dev": score,
         "test": score,
+        "scores": scores or {},
         "layers": layers or {},
         "curve": [*map(list, curve)],
     }
@@ -93,6 +96,19 @@ def test_seeds_that_lack_are_counted(asked, page):
     # the deviation of two numbers is their distance over the root of two
     assert shown[:4] == ["missing", "55.0 ± 7.1 (2 of 3 seeds)", "77.5 ± 0.0", "50.0 %"]
     assert "Mean over 1 of the paper's six tasks: 50.0 % fewer errors." in page()
+
+
+def test_other_scores_of_the_same_runs_have_rows_of_their_own(asked, page):
+    for seed, number in enumerate((10.0, 20.0)):
+        scores = {"muc": number, "b3": 5.0, "ceafe": 0.0}
+        keep(asked, asked.cell("coref", "glove", seed=seed), 50.0, scores=scores)
+    shown = page()
+    assert row(shown, "Other scores", "OntoGUM, MUC") == [
+        "missing",
+        "15.0 ± 7.1 (2 of 3 seeds)",
+        "missing",
+    ]
+    assert row(shown, "Other scores", "SQuAD, exact match") == ["missing"] * 3
 
 
 def test_shares_of_the_examples_are_found_under_their_own_settings(asked, page):

@@ -1,14 +1,15 @@
 """Mentions as brackets around tokens: `(7` opens one of entity 7, `7)` closes it, `(7)` is both.
 
 Brackets are matched by entity, so that those of two may cross. Of one entity the last that was
-opened is closed first; two of its mentions that cross cannot be written so, and are refused.
+opened is closed first, so two of its mentions that cross cannot be written; but in the brackets of
+a mention in pieces, which have their own numbers, a file may say so (`document` refuses them).
 """
 
 import logging
 from typing import Literal, NamedTuple
 
 from elmore.errors import DataError
-from elmore.tasks.coref.document import Bracketed, Cluster, Document, Mention
+from elmore.tasks.coref.document import Bracketed, Cluster, Document, crossing, widest_first
 
 Unbalanced = Literal["refuse", "drop"]
 
@@ -18,6 +19,7 @@ _log = logging.getLogger(__name__)
 class _Opened(NamedTuple):
     number: int
     entity: str
+    pieces: str
     start: int
     where: str
 
@@ -25,40 +27,43 @@ class _Opened(NamedTuple):
 class Brackets:
     """The mentions of one sentence, while its brackets come in.
 
-    A bracket without its other half is refused, or left out with a warning.
+    A bracket without its other half is refused, or left out with a warning. Of a mention in pieces,
+    what opens the first and what closes the last belong together; `pieces` says how many there are.
     """
 
     def __init__(self, unbalanced: Unbalanced = "refuse") -> None:
         self._unbalanced = unbalanced
-        self._open: dict[str, list[_Opened]] = {}
+        self._open: dict[tuple[str, str], list[_Opened]] = {}
         self._found: list[tuple[int, Bracketed]] = []
         self._count = 0
 
-    def open(self, entity: str, start: int, where: str) -> None:
+    def open(self, entity: str, start: int, where: str, pieces: str = "1") -> None:
         """Take an opening bracket before token `start`."""
-        opened = _Opened(self._count, entity, start, where)
-        self._open.setdefault(entity, []).append(opened)
+        opened = _Opened(self._count, entity, pieces, start, where)
+        self._open.setdefault((entity, pieces), []).append(opened)
         self._count += 1
 
-    def close(self, entity: str, end: int, where: str) -> None:
+    def close(self, entity: str, end: int, where: str, pieces: str = "1") -> None:
         """Take a closing bracket behind token `end - 1`."""
-        if not self._open.get(entity):
+        if not self._open.get((entity, pieces)):
+            opening, closing = _pair(entity, pieces)
             self._complain(
-                f"{where}: '{entity})' closes a mention that is not open; expected '({entity}' "
+                f"{where}: {closing!r} closes a mention that is not open; expected {opening!r} "
                 "before it in the sentence"
             )
             return
-        number, _, start, opened = self._open[entity].pop()
+        number, _, _, start, opened = self._open[entity, pieces].pop()
         if start < end:  # not of a node that nobody wrote
             self._found.append((number, Bracketed(entity, start, end, opened)))
 
     def mentions(self) -> list[Bracketed]:
         """Give the mentions of a sentence that has ended, as they were opened."""
         for opened in self._open.values():
-            for _, entity, _, where in opened:
+            for _, entity, pieces, _, where in opened:
+                opening, closing = _pair(entity, pieces)
                 self._complain(
-                    f"{where}: '({entity}' is still open at the end of the sentence; expected "
-                    f"'{entity})' on a later line"
+                    f"{where}: {opening!r} is still open at the end of the sentence; expected "
+                    f"{closing!r} on a later line"
                 )
         return [mention for _, mention in sorted(self._found)]
 
@@ -66,6 +71,13 @@ class Brackets:
         if self._unbalanced == "refuse":
             raise DataError(message)
         _log.warning("%s; it is left out", message)
+
+
+def _pair(entity: str, pieces: str) -> tuple[str, str]:
+    """Give the two brackets of a mention as a file has them."""
+    if pieces == "1":
+        return f"({entity}", f"{entity})"
+    return f"({entity}[1/{pieces}]", f"{entity}[{pieces}/{pieces}])"
 
 
 class Marks(NamedTuple):
@@ -93,7 +105,7 @@ def marks(document: Document) -> list[list[Marks]]:
         _refuse_crossing(cluster, document)
         spans += [(mention, entity) for mention in cluster]
     # the longer first, so that brackets which open at one place nest
-    for (sentence, start, end), entity in sorted(spans, key=lambda span: _widest(span[0])):
+    for (sentence, start, end), entity in sorted(spans, key=lambda span: widest_first(span[0])):
         row = found[sentence]
         if end - start == 1:
             row[start].alone.append(entity)
@@ -103,22 +115,12 @@ def marks(document: Document) -> list[list[Marks]]:
     return found
 
 
-def _widest(mention: Mention) -> tuple[int, int, int]:
-    return mention.sentence, mention.start, -mention.end
-
-
 def _refuse_crossing(cluster: Cluster, document: Document) -> None:
-    around: list[Mention] = []  # those that the next may lie in, the innermost last
-    for mention in sorted(cluster, key=_widest):
-        while around and (
-            around[-1].sentence != mention.sentence or around[-1].end <= mention.start
-        ):
-            around.pop()
-        if around and around[-1].end < mention.end:
-            tokens = document.sentences[mention.sentence]
-            words = [" ".join(tokens[m.start : m.end])[:40] for m in (around[-1], mention)]
-            raise DataError(
-                f"{document.name}: {words[0]!r} and {words[1]!r} in sentence {mention.sentence} "
-                "(from 0) are one entity and cross; brackets can only say it of different ones"
-            )
-        around.append(mention)
+    pair = crossing(cluster)
+    if pair:
+        tokens = document.sentences[pair[0].sentence]
+        words = [" ".join(tokens[mention.start : mention.end])[:40] for mention in pair]
+        raise DataError(
+            f"{document.name}: {words[0]!r} and {words[1]!r} in sentence {pair[0].sentence} "
+            "(from 0) are one entity and cross; brackets can only say it of different ones"
+        )

@@ -96,13 +96,11 @@ class _Sentence:
             )
         for match, name in zip(found, names, strict=True):
             piece = _PIECE.fullmatch(name)
-            first = last = True
-            if piece:
-                name, first, last = piece[1], piece[2] == "1", piece[2] == piece[3]
-            if match[1] and first:
-                self.brackets.open(name, start, where)
-            if match[3] and last:
-                self.brackets.close(name, len(self.tokens), where)
+            name, number, pieces = piece.groups() if piece else (name, "1", "1")
+            if match[1] and number == "1":
+                self.brackets.open(name, start, where, pieces)
+            if match[3] and number == pieces:
+                self.brackets.close(name, len(self.tokens), where, pieces)
 
 
 def _name(inside: str, place: int) -> str:

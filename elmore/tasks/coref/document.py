@@ -37,6 +37,25 @@ class Document:
     """Files of CoNLL-2012 divide long documents."""
 
 
+def widest_first(mention: Mention) -> tuple[int, int, int]:
+    """Sort mentions by their place, the longer first of those that start at one."""
+    return mention.sentence, mention.start, -mention.end
+
+
+def crossing(mentions: Iterable[Mention]) -> tuple[Mention, Mention] | None:
+    """Give two that overlap, neither inside the other, if there are any."""
+    around: list[Mention] = []  # those that the next may lie in, the innermost last
+    for mention in sorted(mentions, key=widest_first):
+        while around and (
+            around[-1].sentence != mention.sentence or around[-1].end <= mention.start
+        ):
+            around.pop()
+        if around and around[-1].end < mention.end:
+            return around[-1], mention
+        around.append(mention)
+    return None
+
+
 def ordered(clusters: Iterable[Iterable[Sequence[int]]]) -> list[Cluster]:
     """Give clusters, and the mentions in each, in the order of the text."""
     return sorted(sorted(Mention(*mention) for mention in cluster) for cluster in clusters)
@@ -77,8 +96,10 @@ class Assembly:
         Of a stretch that is said to be two things, the one whose bracket opens first counts: a
         model, and every score, gives it one cluster.
         """
+        by_entity: dict[str, dict[Mention, str]] = {}
         for entity, start, end, where in mentions:
             mention = Mention(len(self._sentences), start, end)
+            by_entity.setdefault(entity, {})[mention] = where
             owner = self._owner.setdefault(mention, entity)
             cluster = self._entities.setdefault(entity, [])
             if owner != entity:
@@ -91,6 +112,7 @@ class Assembly:
                 )
             elif mention not in cluster:
                 cluster.append(mention)
+        _look_for_crossings(tokens, by_entity)
         self._sentences.append(tokens)
         self._speakers.append(speaker)
 
@@ -100,3 +122,31 @@ class Assembly:
             raise DataError(f"{self.where}: document {self.name!r} is empty; expected sentences")
         clusters = ordered(filter(None, self._entities.values()))
         return Document(self._sentences, self._speakers, clusters, self.name, self.part)
+
+
+def _look_for_crossings(tokens: list[str], by_entity: dict[str, dict[Mention, str]]) -> None:
+    """Refuse mentions of one entity that cross, and warn of others that do.
+
+    Those of different ones are true now and then (OntoGUM has four such pairs); of one, they are a
+    slip, and could not be written again.
+    """
+    for places in by_entity.values():
+        pair = crossing(places)
+        if pair:
+            raise DataError(
+                f"{_told(pair, places, tokens)}, and both are one entity; expected its mentions "
+                "inside one another or apart"
+            )
+    places = {mention: where for found in by_entity.values() for mention, where in found.items()}
+    pair = crossing(places)
+    if pair:
+        _log.warning(
+            "%s; expected mentions inside one another or apart; both are kept, but none that cross "
+            "are predicted",
+            _told(pair, places, tokens),
+        )
+
+
+def _told(pair: tuple[Mention, Mention], places: dict[Mention, str], tokens: list[str]) -> str:
+    first, second = (" ".join(tokens[mention.start : mention.end])[:40] for mention in pair)
+    return f"{places[pair[1]]}: {second!r} crosses {first!r}, which {places[pair[0]]} opens"

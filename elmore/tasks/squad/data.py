@@ -7,7 +7,8 @@ question to a line, as JSON with `context`, `question` and either `answer` and `
 
 import json
 import logging
-from collections.abc import Iterator
+import re
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -39,19 +40,39 @@ class Question:
     answers: list[Answer]
 
 
+@dataclass(frozen=True)
+class _Place:
+    """Where a question is, for messages.
+
+    What is read of JSON knows no lines: the id is looked for in them, once there is a message.
+    """
+
+    id: str
+    file: str
+    lines: Sequence[str]
+
+    def __str__(self) -> str:
+        written = {json.dumps(self.id), json.dumps(self.id, ensure_ascii=False)}
+        said = re.compile(rf'"id"\s*:\s*({"|".join(map(re.escape, written))})')
+        numbered = enumerate(self.lines, start=1)
+        line = next((f":{number}" for number, text in numbered if said.search(text)), "")
+        return f"{self.file}{line}: question {self.id!r}"
+
+
+_Where = str | _Place
+
+
 def read(path: str | Path) -> list[Question]:
     """Read the questions of a file, or of all files that a pattern names."""
     found: list[Question] = []
-    places: dict[str, str] = {}
+    places: dict[str, _Where] = {}
     for name in expand([str(path)]):
-        for question in _questions(name):
-            if question.id is not None and question.id in places:
-                raise DataError(
-                    f"{name}: question {question.id!r} is there already, in "
-                    f"{places[question.id]}; expected an id once"
-                )
+        for question, where in _questions(name):
+            if question.id in places:
+                first = places[question.id]
+                raise DataError(f"{first} comes again, in {name}; expected an id once")
             if question.id is not None:
-                places[question.id] = name
+                places[question.id] = where
             found.append(question)
     if not found:
         raise DataError(f"{path}: no question found; expected SQuAD's JSON, or JSON lines")
@@ -70,16 +91,17 @@ def _is_wider(passage: Placed, answer: Answer) -> bool:
     return passage.cut(answer.first, answer.last) != answer.text.strip()
 
 
-def _questions(name: str) -> Iterator[Question]:
+def _questions(name: str) -> Iterator[tuple[Question, _Where]]:
     if name.endswith(".parquet"):
         raise DataError(f"{name}: expected SQuAD's JSON, or JSON lines, found a table")
     lines = [str(line) for line in Lines([name], column=None)]
     if _is_a_question(next((line for line in lines if line.strip()), "")):
         for number, line in enumerate(lines, start=1):
             if line.strip():
-                yield _of_line(_parsed(line, f"{name}:{number}"), f"{name}:{number}")
+                where, asked = f"{name}:{number}", _parsed(line, name, number)
+                yield _question(asked, _placed(asked, "context", where), where, where)
     elif lines:
-        yield from _of_articles(_parsed("\n".join(lines), name), name)
+        yield from _of_articles(_parsed("\n".join(lines), name), name, lines)
 
 
 def _is_a_question(line: str) -> bool:
@@ -91,41 +113,49 @@ def _is_a_question(line: str) -> bool:
     return isinstance(found, dict) and "data" not in found
 
 
-def _parsed(text: str, where: str) -> Any:  # noqa: ANN401 -- whatever JSON can say
+def _parsed(text: str, name: str, line: int = 1) -> Any:  # noqa: ANN401 -- whatever JSON can say
+    """Read JSON that begins at a line of a file."""
     try:
         return json.loads(text)
     except (ValueError, RecursionError) as error:
-        raise DataError(f"{where}: not readable as JSON ({error})") from error
+        found = str(error)
+        if isinstance(error, json.JSONDecodeError):
+            line, found = line + error.lineno - 1, f"{error.msg} at column {error.colno}"
+        raise DataError(
+            f"{name}:{line}: not readable as JSON ({found}); expected the whole of SQuAD's JSON, "
+            "or an object a line"
+        ) from error
 
 
-def _of_articles(whole: object, name: str) -> Iterator[Question]:
+def _of_articles(
+    whole: object, name: str, lines: Sequence[str]
+) -> Iterator[tuple[Question, _Where]]:
     for number, article in enumerate(_field(whole, "data", list, name)):
         where = f"{name}: data[{number}]"
         for place_in, paragraph in enumerate(_field(article, "paragraphs", list, where)):
             inside = f"{where}.paragraphs[{place_in}]"
             passage = _placed(paragraph, "context", inside)
             for position, asked in enumerate(_field(paragraph, "qas", list, inside)):
-                yield _question(asked, passage, f"{inside}.qas[{position}]", name)
+                yield _question(asked, passage, f"{inside}.qas[{position}]", name, lines)
 
 
-def _of_line(asked: object, where: str) -> Question:
-    return _question(asked, _placed(asked, "context", where), where, where)
-
-
-def _question(asked: object, passage: Placed, where: str, file: str) -> Question:
+def _question(
+    asked: object, passage: Placed, where: _Where, file: str, lines: Sequence[str] = ()
+) -> tuple[Question, _Where]:
+    """Give a question, and where it is; its line is among some, or `file` says it already."""
     question = _placed(asked, "question", where)
     assert isinstance(asked, dict)
     name = asked.get("id")
     if name is not None:
-        where = f"{file}: question {_field(asked, 'id', str, where)!r}"
+        where = _Place(_field(asked, "id", str, where), file, lines)
     given = _given(asked, where)
     if not given:
         raise DataError(f"{where}: no answers; expected at least one, a stretch of the passage")
     answers = [_answer(text, start, passage, where) for text, start in given]
-    return Question(name, passage, question, answers)
+    return Question(name, passage, question, answers), where
 
 
-def _given(asked: dict[str, Any], where: str) -> list[tuple[str, int]]:
+def _given(asked: dict[str, Any], where: _Where) -> list[tuple[str, int]]:
     """Give the answers of a question and where they start, however they are written."""
     if "answers" not in asked:
         return [(_field(asked, "answer", str, where), _field(asked, "answer_start", int, where))]
@@ -134,7 +164,8 @@ def _given(asked: dict[str, Any], where: str) -> list[tuple[str, int]]:
         columns = [_field(answers, key, list, where) for key in ("text", "answer_start")]
         if len(columns[0]) != len(columns[1]):
             raise DataError(
-                f"{where}: {len(columns[0])} answers and {len(columns[1])} places of answers"
+                f"{where}: {len(columns[0])} answers and {len(columns[1])} places of answers; "
+                "expected as many of both"
             )
         pairs = zip(*columns, strict=True)
         answers = [{"text": text, "answer_start": start} for text, start in pairs]
@@ -145,7 +176,7 @@ def _given(asked: dict[str, Any], where: str) -> list[tuple[str, int]]:
     ]
 
 
-def _answer(text: str, start: int, passage: Placed, where: str) -> Answer:
+def _answer(text: str, start: int, passage: Placed, where: _Where) -> Answer:
     found = passage.text[start : start + len(text)] if start >= 0 else ""
     if found != text:
         raise DataError(
@@ -153,22 +184,27 @@ def _answer(text: str, start: int, passage: Placed, where: str) -> Answer:
             f"answer {text[:80]!r}"
         )
     if not text.strip():
-        raise DataError(f"{where}: the answer at character {start} is empty")
+        raise DataError(
+            f"{where}: the answer at character {start} is empty, expected words of the passage"
+        )
     return Answer(text, *passage.tokens(start, start + len(text)))
 
 
-def _placed(table: object, key: str, where: str) -> Placed:
+def _placed(table: object, key: str, where: _Where) -> Placed:
     found = place(_field(table, key, str, where))
     if not found.words:
-        raise DataError(f"{where}: the {key} is empty")
+        raise DataError(f"{where}: the {key} is empty, expected words")
     return found
 
 
-def _field(table: object, key: str, kind: type, where: str) -> Any:  # noqa: ANN401 -- a `kind`
+def _field(table: object, key: str, kind: type, where: _Where) -> Any:  # noqa: ANN401 -- a `kind`
     if not isinstance(table, dict):
         raise DataError(f"{where}: expected an object with {key!r}, found {str(table)[:40]!r}")
     if key not in table:
-        raise DataError(f"{where}: missing key {key!r}")
+        keys = ", ".join(map(repr, table))[:80] or "none"
+        raise DataError(
+            f"{where}: missing key {key!r}, expected {_NAMES[kind]} under it; found keys: {keys}"
+        )
     if type(table[key]) is not kind:
         raise DataError(f"{where}: {key}: expected {_NAMES[kind]}, found {str(table[key])[:40]!r}")
     return table[key]

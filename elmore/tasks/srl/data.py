@@ -168,12 +168,28 @@ def _frames(rows: Sequence[_Row], columns: _Columns) -> Iterator[Frame]:
     for column, predicate in enumerate(found, start=columns.arguments):
         tags = to_tags([row.fields[column] for row in rows], places)
         sense = ".".join(rows[predicate].fields[i] for i in columns.senses)
-        if "B-V" not in tags:
-            raise DataError(
-                f"{rows[predicate].where}: column {column + 1}, of {sense}, has arguments and no "
-                "predicate; expected a (V*)"
-            )
+        _check_verb(tags, predicate, places, f"column {column + 1}, of {sense},")
         yield Frame(predicate, sense, tags)
+
+
+def _check_verb(tags: Sequence[str], predicate: int, places: Sequence[str], column: str) -> None:
+    """Refuse a column that is not its predicate's: one without (V*), with two, or elsewhere."""
+    verbs = [place for place, tag in zip(places, tags, strict=True) if tag == "B-V"]
+    if not verbs:
+        raise DataError(
+            f"{places[predicate]}: {column} has arguments and no predicate; expected a (V*)"
+        )
+    if len(verbs) > 1:
+        raise DataError(
+            f"{verbs[1]}: {column} has a second (V*), after that of {verbs[0]}; expected one, and "
+            "(C-V*) for a further part of it"
+        )
+    # a later part may be where the predicate is marked: (V*) flip (C-V*) flopped, flipflop.01
+    if tags[predicate].partition("-")[2] not in ("V", "C-V"):
+        raise DataError(
+            f"{places[predicate]}: {column} has its (V*) elsewhere, at {verbs[0]}; expected it on "
+            "the predicate here, and columns in the order of their predicates"
+        )
 
 
 def write(path: Path, sentences: Sequence[Framed], form: Format = "conll2005") -> None:

@@ -44,10 +44,16 @@ def to_tags(cells: Sequence[str], places: Sequence[str]) -> list[str]:
             tags.append(f"I-{inside}" if inside else "O")
         if found["close"]:
             if not inside:
-                raise DataError(f"{where}: {cell!r} closes an argument, and none is open")
+                raise DataError(
+                    f"{where}: {cell!r} closes an argument, and none is open; expected (LABEL* "
+                    "before it in the sentence"
+                )
             inside = ""
     if inside:
-        raise DataError(f"{opened}: ({inside}* is not closed by the end of its sentence")
+        raise DataError(
+            f"{opened}: ({inside}* is not closed by the end of its sentence; expected *) on a "
+            "later line"
+        )
     return tags
 
 

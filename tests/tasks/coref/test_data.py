@@ -71,10 +71,37 @@ def test_conll2012_says_the_same(tmp_path):
     ]
 
 
-def test_mentions_of_different_entities_may_cross(tmp_path):
-    for text in (conllu("a/(1 b/(2 c/1) d/2)"), conll2012("a/(1 b/(2 c/1) d/2)")):
-        (document,) = read(tmp_path, text)
-        assert document.clusters == [[Mention(0, 0, 3)], [Mention(0, 1, 4)]]
+@pytest.mark.parametrize("written", [conllu, conll2012])
+def test_mentions_of_different_entities_may_cross_and_there_is_a_warning(tmp_path, caplog, written):
+    (document,) = read(tmp_path, written("a/(1 b/(2 c/1) d/2)"))
+    assert document.clusters == [[Mention(0, 0, 3)], [Mention(0, 1, 4)]]
+    (message,) = caplog.messages
+    path = tmp_path / "some.txt"
+    assert message.startswith(f"{path}:3: 'b c d' crosses 'a b c', which {path}:2 opens; expected ")
+    caplog.clear()
+    read(tmp_path, written("a/(1 b/(2) c/1) d/(2)"))  # inside one another and apart
+    assert not caplog.messages
+
+
+def test_mentions_of_one_entity_that_cross_are_refused(tmp_path):
+    # plain brackets would say the same of two that nest; those of pieces tell
+    for text in ("a/(1[1/2]) b/(1 c/(1[2/2]) d/1)", "a/(1 b/(1[1/2]) c/1) d/(1[2/2])"):
+        message = refused(tmp_path, conllu(text))
+        assert message.startswith(":3: 'b c d' crosses 'a b c', which ")
+        assert message.endswith(
+            "some.txt:2 opens, and both are one entity; expected its mentions inside one another "
+            "or apart"
+        )
+
+
+def test_a_mention_that_lacks_a_piece_is_named(tmp_path):
+    assert refused(tmp_path, conllu("a/(1[1/2]) b/(1)")) == (
+        ":2: '(1[1/2]' is still open at the end of the sentence; expected '1[2/2])' on a later line"
+    )
+    assert refused(tmp_path, conllu("a/(1) b/(1[2/2])")) == (
+        ":3: '1[2/2])' closes a mention that is not open; expected '(1[1/2]' before it in the "
+        "sentence"
+    )
 
 
 def test_what_more_a_bracket_says_is_passed_over(tmp_path):
@@ -261,12 +288,19 @@ def ontogum() -> Path:
     return Path(folder) / "tasks" / "coref"
 
 
-@pytest.mark.parametrize(("part", "number"), [("train", 177), ("dev", 30), ("test", 30)])
-def test_ontogum_is_read_whole(ontogum, part, number):
+@pytest.mark.parametrize(
+    ("part", "number", "num_tokens", "num_crossing"),
+    [("train", 177, 177_410, 3), ("dev", 30, 28_119, 1), ("test", 30, 28_397, 0)],
+)
+def test_ontogum_is_read_whole_and_a_few_mentions_cross(
+    ontogum, caplog, part, number, num_tokens, num_crossing
+):
     documents = data.read(ontogum / f"ontogum-{part}.conllu.xz")
     assert len(documents) == number
+    assert sum(len(tokens) for d in documents for tokens in d.sentences) == num_tokens
     assert any(any(document.speakers) for document in documents)
     assert all(document.clusters for document in documents)
+    assert sum(" crosses " in message for message in caplog.messages) == num_crossing
 
 
 @pytest.mark.parametrize("form", FORMATS)

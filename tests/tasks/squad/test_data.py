@@ -107,14 +107,21 @@ def answered(**answer) -> str:
     [
         (
             answered(text="Rome", answer_start=12),
-            r"questions\.json: question 'q1': the passage has ' Rom' at its character 12, "
+            r"questions\.json:1: question 'q1': the passage has ' Rom' at its character 12, "
             "expected the answer 'Rome'$",
         ),
         (answered(text="back.", answer_start=-5), "the passage has '' at its character -5"),
         (answered(text="x", answer_start=10**6), "the passage has '' at its character 1000000"),
-        (answered(text="", answer_start=3), "question 'q1': the answer at character 3 is empty"),
+        (
+            answered(text="", answer_start=3),
+            "question 'q1': the answer at character 3 is empty, expected words of the passage$",
+        ),
         (answered(text=" ", answer_start=3), "question 'q1': the answer at character 3 is empty"),
-        (answered(text="Ann"), "question 'q1': missing key 'answer_start'"),
+        (
+            answered(text="Ann"),
+            "json:1: question 'q1': missing key 'answer_start', expected a whole number under it; "
+            "found keys: 'text'$",
+        ),
         (answered(text="Ann", answer_start="0"), "answer_start: expected a whole number.*'0'"),
         (answered(text="Ann", answer_start=True), "answer_start: expected a whole number.*'True'"),
         (answered(text=7, answer_start=0), "text: expected a text, found '7'"),
@@ -124,19 +131,28 @@ def answered(**answer) -> str:
         (squad(without(GOOD, "answers")), "question 'q1': missing key 'answer'"),
         (squad({**GOOD, "id": 7}), r"data\[0\].paragraphs\[0\].qas\[0\]: id: expected a text"),
         (squad(without(GOOD, "question")), r"qas\[0\]: missing key 'question'"),
-        (squad({**GOOD, "question": " \n"}), r"qas\[0\]: the question is empty"),
-        (squad(GOOD, context=""), r"data\[0\].paragraphs\[0\]: the context is empty"),
+        (squad({**GOOD, "question": " \n"}), r"qas\[0\]: the question is empty, expected words"),
+        (squad(GOOD, context=""), r"data\[0\].paragraphs\[0\]: the context is empty, expected wor"),
         (squad(GOOD, context=None), "context: expected a text, found 'None'"),
-        (squad(GOOD, GOOD), "questions.json: question 'q1' is there already, in .*questions.json"),
+        (
+            squad(GOOD, GOOD),
+            "questions.json:1: question 'q1' comes again, in .*questions.json; expected an id once",
+        ),
         (squad("Who?"), r"qas\[0\]: expected an object with 'question', found 'Who\?'"),
         (squad(), "questions.json: no question found"),
         ('{"data": {}}', "data: expected a list, found '{}'"),
         ('{"data": [{"title": "x"}]}', r"data\[0\]: missing key 'paragraphs'"),
         ("[1]", "expected an object with 'data', found '\\[1\\]'"),
-        ('{"data": [', "questions.json: not readable as JSON .*line 1"),
+        ("{}", "questions.json:1: missing key 'context', .*found keys: none$"),
+        (
+            '{"data": [\n  1,\n  x]}',
+            r"questions.json:3: not readable as JSON \(Expecting value at column 3\); expected the "
+            "whole of SQuAD's JSON, or an object a line$",
+        ),
+        ("[" * 10**5, "questions.json:1: not readable as JSON .*expected the whole of SQuAD's"),
         ('{"version": 1}', "questions.json:1: missing key 'context'"),
         ("", "questions.json: no question found"),
-        (json.dumps(LINE) + "\n{", "questions.json:2: not readable as JSON"),
+        (json.dumps(LINE) + "\n{", "questions.json:2: not readable as JSON .* at column 2"),
         (json.dumps(LINE) + "\n[]", "questions.json:2: expected an object with 'context'"),
         (
             json.dumps(LINE | {"id": "a"}) + "\n" + json.dumps(LINE | {"id": "b", "answer": "x"}),
@@ -144,7 +160,7 @@ def answered(**answer) -> str:
         ),
         (
             json.dumps(LINE | {"answers": {"text": ["1999"], "answer_start": []}}),
-            "questions.json:1: 1 answers and 0 places",
+            "questions.json:1: 1 answers and 0 places of answers; expected as many of both",
         ),
     ],
 )
@@ -156,8 +172,32 @@ def test_what_is_wrong_is_named(tmp_path, text, message):
 def test_an_id_of_another_file_is_named(tmp_path):
     for name in "ab":
         file(tmp_path, squad(GOOD), f"{name}.json")
-    with pytest.raises(DataError, match=r"b\.json: question 'q1' is there already, in .*a\.json"):
+    with pytest.raises(DataError, match=r"a\.json:1: question 'q1' comes again, in .*b\.json; exp"):
         read(tmp_path / "?.json")
+
+
+@pytest.mark.parametrize("ascii_only", [True, False])
+def test_a_question_is_found_on_its_line(tmp_path, ascii_only):
+    wrong = {**GOOD, "id": "é/2", "answers": [{"text": "Bo", "answer_start": 0}]}
+    named = {**GOOD, "id": "é", "question": "é/2"}  # the same text, and no id
+    whole = json.loads(squad(GOOD, named, wrong))
+    text = json.dumps(whole, indent=1, ensure_ascii=ascii_only)
+    written = json.dumps("é/2", ensure_ascii=ascii_only)
+    (line,) = [
+        number
+        for number, row in enumerate(text.splitlines(), start=1)
+        if row.strip() == f'"id": {written},'
+    ]
+    with pytest.raises(
+        DataError, match=rf"questions\.json:{line}: question 'é/2': the passage has"
+    ):
+        read(file(tmp_path, text))
+
+
+def test_a_question_that_is_not_found_by_its_id_is_named_all_the_same(tmp_path):
+    text = squad({**GOOD, "answers": []}).replace('"q1"', r'"\u00711"')  # q1, written otherwise
+    with pytest.raises(DataError, match=r"questions\.json: question 'q1': no answers"):
+        read(file(tmp_path, text))
 
 
 def test_a_missing_file_and_a_table_are_named(tmp_path):
@@ -168,17 +208,21 @@ def test_a_missing_file_and_a_table_are_named(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("name", "num_questions", "num_passages", "num_answers"),
-    [  # the numbers of its README, and those of "text" and "context" keys
-        ("dev-v1.1.reconstructed.json.xz", 10570, 2067, 34726),
-        ("squad_train_subset_4000q.json.xz", 4000, 800, 4000),
-        ("qa_zre_subset.jsonl.xz", 6061, 5507, 6061),
+    ("name", "num_questions", "num_passages", "num_answers", "num_widened"),
+    [  # the numbers of its README, those of "text" and "context" keys, and that of docs/tasks.md
+        ("dev-v1.1.reconstructed.json.xz", 10570, 2067, 34726, 485),
+        ("squad_train_subset_4000q.json.xz", 4000, 800, 4000, 42),
+        ("qa_zre_subset.jsonl.xz", 6061, 5507, 6061, 61),
     ],
 )
-def test_the_real_files_are_read_whole(name, num_questions, num_passages, num_answers):
+def test_the_real_files_are_read_whole(
+    name, num_questions, num_passages, num_answers, num_widened, caplog
+):
     if "ELMORE_DATA" not in os.environ:
         pytest.skip("ELMORE_DATA is not set: SQuAD is not here")
-    questions = read(Path(os.environ["ELMORE_DATA"]) / "tasks" / "squad" / name)
+    with caplog.at_level(logging.INFO, "elmore"):
+        questions = read(Path(os.environ["ELMORE_DATA"]) / "tasks" / "squad" / name)
+    assert f" {num_widened} of {num_answers} answers begin or end inside a token" in caplog.text
     assert len(questions) == num_questions
     assert len({question.passage.text for question in questions}) == num_passages
     assert sum(len(question.answers) for question in questions) == num_answers

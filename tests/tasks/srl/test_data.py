@@ -182,6 +182,38 @@ def test_bad_files_are_refused_by_line(tmp_path, text, message):
         read(file(tmp_path, text))
 
 
+@pytest.mark.parametrize("form", FORMS)
+def test_a_column_whose_verb_is_not_its_predicate_is_refused_in_every_form(tmp_path, form):
+    path, (leave, rest) = tmp_path / "props.conll", ANN.frames
+    swapped = [Frame(2, "leave.01", rest.tags), Frame(4, "rest.01", leave.tags)]
+    write(path, [Framed(ANN.tokens, swapped)], form)
+    first = 2 if form == "conll2012" else 1  # the line of the first word
+    with pytest.raises(DataError) as refused:
+        read(path)
+    column = {"propbank": 9, "conll2012": 12, "conll2005": 3}[form]
+    assert str(refused.value) == (
+        f"{path}:{first + 2}: column {column}, of leave.01, has its (V*) elsewhere, at "
+        f"{path}:{first + 4}; expected it on the predicate here, and columns in the order of their "
+        "predicates"
+    )
+    twice = Frame(2, "leave.01", [*leave.tags[:5], "B-V"])
+    write(path, [Framed(ANN.tokens, [twice])], form)
+    with pytest.raises(
+        DataError,
+        match=rf"conll:{first + 5}: column {column}, of leave\.01, has a second \(V\*\), after "
+        rf"that of .*conll:{first + 2}; expected one, and \(C-V\*\) for a further part",
+    ):
+        read(path)
+
+
+@pytest.mark.parametrize("form", FORMS)
+@pytest.mark.parametrize("tag", ["I-V", "B-C-V"])
+def test_a_predicate_may_be_marked_on_a_later_part_of_it(tmp_path, form, tag):
+    flip = Framed(["They", "flip", "flopped"], [Frame(2, "flipflop.01", ["B-ARG0", "B-V", tag])])
+    write(tmp_path / "props.conll", [flip], form)
+    assert read(tmp_path / "props.conll") == [flip]
+
+
 def test_another_form_than_the_file_has_is_refused(tmp_path):
     with pytest.raises(DataError, match=r"conll:2: 10 columns, expected 12 .* is data\.format rig"):
         read(file(tmp_path, PROPBANK), form="conll2012")

@@ -40,8 +40,14 @@ def test_what_is_read_is_written_as_it_was(cells):
 @pytest.mark.parametrize(
     ("cells", "message"),
     [
-        (["(A0*", "*"], r"^x:1: \(A0\* is not closed by the end of its sentence$"),
-        (["*", "*)"], r"^x:2: '\*\)' closes an argument, and none is open$"),
+        (
+            ["(A0*", "*"],
+            r"^x:1: \(A0\* is not closed by the end of its sentence; expected \*\) on a later ",
+        ),
+        (
+            ["*", "*)"],
+            r"^x:2: '\*\)' closes an argument, and none is open; expected \(LABEL\* before it in ",
+        ),
         (["(A0*)", "*)"], r"^x:2: '\*\)' closes"),
         (["(A0*", "(A1*)", "*)"], r"^x:2: '\(A1\*\)' opens inside \(A0\*, which x:1 opened"),
         (["(A0*", "(A1*", "*)", "*)"], r"^x:2: '\(A1\*' opens inside"),
