@@ -8,7 +8,7 @@ import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 from torch.nn import functional
-from torch.nn.utils.rnn import PackedSequence, pack_padded_sequence, pad_packed_sequence
+from torch.nn.utils.rnn import PackedSequence
 
 from elmore.model.char_cnn import CharCNN
 from elmore.model.config import CharCNNConfig
@@ -70,25 +70,20 @@ class BiLSTM(nn.Module):
         self, x: Float[Tensor, "B T I"], mask: Bool[Tensor, "B T"]
     ) -> Float[Tensor, "B T O"]:
         """Read each sentence up to its end."""
-        num_sentences, num_tokens, _ = x.shape
-        if not x.numel():
-            return x.new_zeros(num_sentences, num_tokens, self.output_dim)
-        # Packing knows no empty sentence: it gets one token here, which the mask takes away again.
-        lengths = mask.sum(dim=1).clamp(min=1).cpu()
-        for number, layer in enumerate(self.layers):
-            if number:
-                x = self.dropout(x)
-            packed = pack_padded_sequence(x, lengths, batch_first=True, enforce_sorted=False)
-            x, _ = pad_packed_sequence(layer(packed)[0], batch_first=True, total_length=num_tokens)
-        return x.masked_fill(~mask[:, :, None], 0.0)
+        lengths = mask.sum(dim=1).cpu()
+        places = (torch.arange(mask.shape[1]) < lengths[:, None]).flatten().nonzero().flatten()
+        places = places.to(x.device)
+        read = self.of_tokens(x.flatten(0, 1).index_select(0, places), lengths)
+        room = read.new_zeros(mask.numel(), self.output_dim)
+        return room.index_copy(0, places, read).unflatten(0, mask.shape)
 
     def of_tokens(
         self, x: Float[Tensor, "S I"], lengths: Int[Tensor, " B"]
     ) -> Float[Tensor, "S O"]:
-        """Read sentences of these lengths, one after another."""
+        """Read sentences of these lengths, one after another; the lengths are on the CPU."""
         if not len(x):
             return x.new_zeros(0, self.output_dim)
-        order, sizes = _packed_order(lengths.cpu())
+        order, sizes = _packed_order(lengths)  # torch packs a sentence at a time
         order = order.to(x.device)
         for number, layer in enumerate(self.layers):
             if number:
