@@ -6,6 +6,11 @@ from torch.testing import assert_close
 from elmore.tasks.layers.encoders import BiLSTM, CharEncoder, VariationalDropout
 from elmore.text.characters import ByteAlphabet
 
+GPU = [
+    pytest.mark.gpu,
+    pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device"),
+]
+
 
 def mask_of(lengths: list[int], width: int) -> Tensor:
     return torch.arange(width) < torch.tensor(lengths)[:, None]
@@ -41,6 +46,22 @@ def test_padding_changes_no_vector_and_is_zero(num_layers):
         assert_close(together[b : b + 1, :length], alone)
         assert not together[b, length:].any()
     assert_close(lstm(x.masked_fill(~mask[:, :, None], 7.0), mask), together)
+
+
+@pytest.mark.parametrize("num_layers", [1, 2])
+@pytest.mark.parametrize("device", ["cpu", pytest.param("cuda", marks=GPU)])
+def test_reading_twice_gives_the_same_vectors_and_gradients(num_layers, device):
+    lstm, lengths = BiLSTM(5, 3, num_layers).eval(), [2, 6, 0, 1]
+    x, mask = torch.randn(4, 9, 5, requires_grad=True), mask_of(lengths, 9)
+    once = lstm(x, mask)
+    drawn = torch.randn_like(once)
+    (expected,) = torch.autograd.grad((once * drawn).sum(), x)
+    lstm = lstm.to(device).train()  # a GPU gives no gradients else; there is no dropout
+    there = x.detach().to(device).requires_grad_()
+    twice = lstm._twice(there, mask.to(device))
+    assert_close(twice.cpu(), once, rtol=1e-3, atol=1e-4)
+    (found,) = torch.autograd.grad((twice * drawn.to(device)).sum(), there)
+    assert_close(found.cpu(), expected, rtol=1e-3, atol=1e-4)
 
 
 def test_every_token_hears_from_both_ends():
