@@ -20,7 +20,7 @@ from torch.nn import functional
 from elmore.embed.embedder import Embedder
 from elmore.errors import ConfigError
 from elmore.model.mix import ScalarMix
-from elmore.tasks.layers.encoders import CharEncoder
+from elmore.tasks.layers.encoders import CharEncoder, laid_out
 from elmore.tasks.reading import Read
 
 
@@ -105,11 +105,10 @@ class Tokens(NamedTuple):
 
     def side_by_side(self) -> Embedded:
         """Lay sentences out in rows as long as the longest."""
-        return Embedded(self._laid_out(self.vectors), self.mask, self._laid_out(self.above))
-
-    def _laid_out(self, part: Float[Tensor, "S D"]) -> Float[Tensor, "B T D"]:
-        room = part.new_zeros(self.mask.numel(), part.shape[1])
-        return room.index_copy(0, self.places, part).unflatten(0, self.mask.shape)
+        vectors, above = (
+            laid_out(part, self.places, self.mask.shape) for part in (self.vectors, self.above)
+        )
+        return Embedded(vectors, self.mask, above)
 
 
 class Widths(NamedTuple):

@@ -1,4 +1,4 @@
-"""How large a tensor something makes: what memory it takes, whatever else took some before."""
+"""How large a tensor something makes: one of torch, not what numpy has, nor all together."""
 
 import torch
 from torch.utils._python_dispatch import TorchDispatchMode

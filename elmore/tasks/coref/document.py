@@ -99,7 +99,6 @@ class Assembly:
         by_entity: dict[str, dict[Mention, str]] = {}
         for entity, start, end, where in mentions:
             mention = Mention(len(self._sentences), start, end)
-            by_entity.setdefault(entity, {})[mention] = where
             owner = self._owner.setdefault(mention, entity)
             cluster = self._entities.setdefault(entity, [])
             if owner != entity:
@@ -110,7 +109,9 @@ class Assembly:
                     owner,
                     entity,
                 )
-            elif mention not in cluster:
+                continue
+            by_entity.setdefault(entity, {})[mention] = where
+            if mention not in cluster:
                 cluster.append(mention)
         _look_for_crossings(tokens, by_entity)
         self._sentences.append(tokens)

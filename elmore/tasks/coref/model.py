@@ -119,7 +119,7 @@ class CorefModel(TaskModel):
         for rows, here in zip(runs, sizes.split([len(rows) for rows in runs]), strict=True):
             end = done + int(here.sum())
             speakers = features["speakers"][rows.start : rows.stop]
-            speakers = speakers.repeat_interleave(here.to(speakers.device))
+            speakers = speakers.repeat_interleave(here.to(speakers.device), output_size=end - done)
             yield Text(states[done:end], inputs[done:end], speakers, rows, here.tolist())
             done = end
 

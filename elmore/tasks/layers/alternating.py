@@ -17,7 +17,7 @@ import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
-from elmore.tasks.layers.encoders import VariationalDropout
+from elmore.tasks.layers.encoders import VariationalDropout, moved
 
 
 class AlternatingLSTM(nn.Module):
@@ -53,12 +53,12 @@ class AlternatingLSTM(nn.Module):
         places = _turned_places(mask)
         for number, (layer, highway) in enumerate(zip(self.layers, self.highways, strict=True)):
             if number:
-                x = _rows(self.dropout(x), places)
+                x = moved(self.dropout(x), places)
             gate, carried = highway(x).chunk(2, dim=-1)
             # What lies behind a sentence comes last in both orders: it needs no packing.
             x = torch.lerp(carried, layer(x)[0], gate.sigmoid())
         if len(self.layers) % 2 == 0:
-            x = _rows(x, places)
+            x = moved(x, places)
         return x.masked_fill(~mask[:, :, None], 0.0)
 
 
@@ -70,7 +70,3 @@ def _turned_places(mask: Bool[Tensor, "B T"]) -> Int[Tensor, " BT"]:
     turned = torch.where(mask, lengths - 1 - token, token)
     first = num_tokens * torch.arange(num_sentences, device=mask.device)
     return (first[:, None] + turned).flatten()
-
-
-def _rows(x: Float[Tensor, "B T D"], places: Int[Tensor, " BT"]) -> Float[Tensor, "B T D"]:
-    return x.flatten(0, 1).index_select(0, places).view_as(x)

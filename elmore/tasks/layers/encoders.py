@@ -13,6 +13,8 @@ from torch.nn.utils.rnn import PackedSequence
 from elmore.model.char_cnn import CharCNN
 from elmore.model.config import CharCNNConfig
 
+_ROOM = 2**17  # tokens of a batch, with those that are not there: one long sentence makes many
+
 
 class VariationalDropout(nn.Module):
     """Dropout that draws once a sentence: an element is gone at every token, or at none.
@@ -70,14 +72,13 @@ class BiLSTM(nn.Module):
         self, x: Float[Tensor, "B T I"], mask: Bool[Tensor, "B T"]
     ) -> Float[Tensor, "B T O"]:
         """Read each sentence up to its end."""
-        if x.is_cuda and x.numel():
+        if x.is_cuda and 0 < mask.numel() <= _ROOM:
             return self._twice(x, mask)
         lengths = mask.sum(dim=1).cpu()
         places = (torch.arange(mask.shape[1]) < lengths[:, None]).flatten().nonzero().flatten()
         places = places.to(x.device)
         read = self.of_tokens(x.flatten(0, 1).index_select(0, places), lengths)
-        room = read.new_zeros(mask.numel(), self.output_dim)
-        return room.index_copy(0, places, read).unflatten(0, mask.shape)
+        return laid_out(read, places, mask.shape)
 
     def _twice(
         self, x: Float[Tensor, "B T I"], mask: Bool[Tensor, "B T"]
@@ -87,15 +88,18 @@ class BiLSTM(nn.Module):
         A direction is right where it has read a sentence before what is no part of it: the forward
         one where sentences begin at the left, the backward one where they end at the right.
         """
-        step = torch.arange(mask.shape[1], device=mask.device)
-        behind = mask.shape[1] - mask.sum(dim=1, keepdim=True)  # so much is there behind the end
-        rightwards, back = (step - behind).clamp(min=0), (step + behind).clamp(max=len(step) - 1)
+        num_rows, width = mask.shape
+        step = torch.arange(width, device=mask.device)
+        behind = width - mask.sum(dim=1, keepdim=True)  # so much is there behind the end
+        first = width * torch.arange(num_rows, device=mask.device)[:, None]
+        rightwards = (first + (step - behind).clamp(min=0)).flatten()
+        back = (first + (step + behind).clamp(max=width - 1)).flatten()
         for number, layer in enumerate(self.layers):
             if number:
                 x = self.dropout(x)
             forward, _ = layer(x)[0].chunk(2, dim=2)
-            _, backward = layer(_moved(x, rightwards))[0].chunk(2, dim=2)
-            x = torch.cat([forward, _moved(backward, back)], dim=2)
+            _, backward = layer(moved(x, rightwards))[0].chunk(2, dim=2)
+            x = torch.cat([forward, moved(backward, back)], dim=2)
         return x.masked_fill(~mask[:, :, None], 0.0)
 
     def of_tokens(
@@ -104,7 +108,7 @@ class BiLSTM(nn.Module):
         """Read sentences of these lengths, one after another; the lengths are on the CPU."""
         if not len(x):
             return x.new_zeros(0, self.output_dim)
-        order, sizes = _packed_order(lengths)  # torch packs a sentence at a time
+        order, sizes = _packed_order(lengths)
         order = order.to(x.device)
         for number, layer in enumerate(self.layers):
             if number:
@@ -114,9 +118,17 @@ class BiLSTM(nn.Module):
         return x
 
 
-def _moved(x: Float[Tensor, "B T D"], places: Int[Tensor, "B T"]) -> Float[Tensor, "B T D"]:
-    """Give for each token that of another place in its row."""
-    return x.gather(1, places[:, :, None].expand(-1, -1, x.shape[2]))
+def moved(x: Float[Tensor, "B T D"], places: Int[Tensor, " BT"]) -> Float[Tensor, "B T D"]:
+    """Give for each token that of another place, counted through row by row."""
+    return x.flatten(0, 1).index_select(0, places).view_as(x)
+
+
+def laid_out(
+    tokens: Float[Tensor, "S D"], places: Int[Tensor, " S"], shape: torch.Size
+) -> Float[Tensor, "B T D"]:
+    """Put tokens where they stand when sentences lie side by side, and zeros elsewhere."""
+    room = tokens.new_zeros(shape.numel(), tokens.shape[1])
+    return room.index_copy(0, places, tokens).unflatten(0, shape)
 
 
 def _packed_order(lengths: Int[Tensor, " B"]) -> tuple[Int[Tensor, " S"], Int[Tensor, " T"]]:

@@ -8,6 +8,7 @@ question to a line, as JSON with `context`, `question` and either `answer` and `
 import json
 import logging
 import re
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -44,19 +45,25 @@ class Question:
 class _Place:
     """Where a question is, for messages.
 
-    What is read of JSON knows no lines: the id is looked for in them, once there is a message.
+    What is read of JSON knows no lines: the id, or the question, is looked for in them once there
+    is a message.
     """
 
-    id: str
+    key: str
+    """What it is known by: `id`, or `question`."""
+    value: str
+    before: int
+    """How many others of the file are known by the same."""
     file: str
     lines: Sequence[str]
 
     def __str__(self) -> str:
-        written = {json.dumps(self.id), json.dumps(self.id, ensure_ascii=False)}
-        said = re.compile(rf'"id"\s*:\s*({"|".join(map(re.escape, written))})')
+        written = {json.dumps(self.value), json.dumps(self.value, ensure_ascii=False)}
+        said = re.compile(rf'"{self.key}"\s*:\s*({"|".join(map(re.escape, written))})')
         numbered = enumerate(self.lines, start=1)
-        line = next((f":{number}" for number, text in numbered if said.search(text)), "")
-        return f"{self.file}{line}: question {self.id!r}"
+        found = [number for number, text in numbered for _ in said.findall(text)]
+        line = f":{found[self.before]}" if self.before < len(found) else ""
+        return f"{self.file}{line}: question {self.value!r}"
 
 
 _Where = str | _Place
@@ -70,7 +77,7 @@ def read(path: str | Path) -> list[Question]:
         for question, where in _questions(name):
             if question.id in places:
                 first = places[question.id]
-                raise DataError(f"{first} comes again, in {name}; expected an id once")
+                raise DataError(f"{where} has the id of another, {first}; expected an id once")
             if question.id is not None:
                 places[question.id] = where
             found.append(question)
@@ -99,7 +106,10 @@ def _questions(name: str) -> Iterator[tuple[Question, _Where]]:
         for number, line in enumerate(lines, start=1):
             if line.strip():
                 where, asked = f"{name}:{number}", _parsed(line, name, number)
-                yield _question(asked, _placed(asked, "context", where), where, where)
+                passage = _placed(asked, "context", where)
+                key, value = _known_by(asked, where)
+                named = f"{where}: question {value!r}" if key == "id" else where
+                yield _question(asked, passage, named)
     elif lines:
         yield from _of_articles(_parsed("\n".join(lines), name), name, lines)
 
@@ -130,24 +140,29 @@ def _parsed(text: str, name: str, line: int = 1) -> Any:  # noqa: ANN401 -- what
 def _of_articles(
     whole: object, name: str, lines: Sequence[str]
 ) -> Iterator[tuple[Question, _Where]]:
+    seen: Counter[tuple[str, str]] = Counter()
     for number, article in enumerate(_field(whole, "data", list, name)):
         where = f"{name}: data[{number}]"
         for place_in, paragraph in enumerate(_field(article, "paragraphs", list, where)):
             inside = f"{where}.paragraphs[{place_in}]"
             passage = _placed(paragraph, "context", inside)
             for position, asked in enumerate(_field(paragraph, "qas", list, inside)):
-                yield _question(asked, passage, f"{inside}.qas[{position}]", name, lines)
+                within = f"{inside}.qas[{position}]"
+                known = _known_by(asked, within)
+                yield _question(asked, passage, _Place(*known, seen[known], name, lines))
+                seen.update((key, asked[key]) for key in ("id", "question") if asked.get(key))
 
 
-def _question(
-    asked: object, passage: Placed, where: _Where, file: str, lines: Sequence[str] = ()
-) -> tuple[Question, _Where]:
-    """Give a question, and where it is; its line is among some, or `file` says it already."""
+def _known_by(asked: object, where: str) -> tuple[str, str]:
+    key = "id" if isinstance(asked, dict) and asked.get("id") is not None else "question"
+    return key, _field(asked, key, str, where)
+
+
+def _question(asked: object, passage: Placed, where: _Where) -> tuple[Question, _Where]:
+    """Give a question, and where it is."""
     question = _placed(asked, "question", where)
     assert isinstance(asked, dict)
-    name = asked.get("id")
-    if name is not None:
-        where = _Place(_field(asked, "id", str, where), file, lines)
+    name = None if asked.get("id") is None else _field(asked, "id", str, where)
     given = _given(asked, where)
     if not given:
         raise DataError(f"{where}: no answers; expected at least one, a stretch of the passage")

@@ -130,13 +130,18 @@ def answered(**answer) -> str:
         (squad({**GOOD, "answers": ["Ann"]}), "expected an object with 'text', found 'Ann'"),
         (squad(without(GOOD, "answers")), "question 'q1': missing key 'answer'"),
         (squad({**GOOD, "id": 7}), r"data\[0\].paragraphs\[0\].qas\[0\]: id: expected a text"),
-        (squad(without(GOOD, "question")), r"qas\[0\]: missing key 'question'"),
-        (squad({**GOOD, "question": " \n"}), r"qas\[0\]: the question is empty, expected words"),
+        (squad(without(GOOD, "question")), "questions.json:1: question 'q1': missing key 'quest"),
+        (squad({**GOOD, "question": " \n"}), "json:1: question 'q1': the question is empty, exp"),
         (squad(GOOD, context=""), r"data\[0\].paragraphs\[0\]: the context is empty, expected wor"),
         (squad(GOOD, context=None), "context: expected a text, found 'None'"),
         (
-            squad(GOOD, GOOD),
-            "questions.json:1: question 'q1' comes again, in .*questions.json; expected an id once",
+            squad(GOOD, GOOD).replace('"id"', '\n"id"'),
+            "questions.json:3: question 'q1' has the id of another, .*questions.json:2: question "
+            "'q1'; expected an id once",
+        ),
+        (
+            json.dumps(LINE | {"id": "a"}) + "\n\n" + json.dumps(LINE | {"id": "a"}),
+            "questions.json:3: question 'a' has the id of another, .*questions.json:1: ",
         ),
         (squad("Who?"), r"qas\[0\]: expected an object with 'question', found 'Who\?'"),
         (squad(), "questions.json: no question found"),
@@ -172,7 +177,9 @@ def test_what_is_wrong_is_named(tmp_path, text, message):
 def test_an_id_of_another_file_is_named(tmp_path):
     for name in "ab":
         file(tmp_path, squad(GOOD), f"{name}.json")
-    with pytest.raises(DataError, match=r"a\.json:1: question 'q1' comes again, in .*b\.json; exp"):
+    with pytest.raises(
+        DataError, match=r"b\.json:1: question 'q1' has the id of another, .*a\.json:1"
+    ):
         read(tmp_path / "?.json")
 
 
@@ -191,6 +198,15 @@ def test_a_question_is_found_on_its_line(tmp_path, ascii_only):
     with pytest.raises(
         DataError, match=rf"questions\.json:{line}: question 'é/2': the passage has"
     ):
+        read(file(tmp_path, text))
+
+
+def test_a_question_without_an_id_is_found_by_its_words(tmp_path):
+    wrong = {**without(GOOD, "id"), "answers": []}
+    text = json.dumps(json.loads(squad(GOOD, wrong)), indent=1)
+    lines = enumerate(text.splitlines(), start=1)
+    _, line = [number for number, row in lines if '"question"' in row]
+    with pytest.raises(DataError, match=rf"questions\.json:{line}: question .*: no answers"):
         read(file(tmp_path, text))
 
 
