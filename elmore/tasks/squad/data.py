@@ -109,7 +109,7 @@ def _questions(name: str) -> Iterator[tuple[Question, _Where]]:
                 passage = _placed(asked, "context", where)
                 key, value = _known_by(asked, where)
                 named = f"{where}: question {value!r}" if key == "id" else where
-                yield _question(asked, passage, named)
+                yield _question(asked, passage, named), named
     elif lines:
         yield from _of_articles(_parsed("\n".join(lines), name), name, lines)
 
@@ -149,7 +149,8 @@ def _of_articles(
             for position, asked in enumerate(_field(paragraph, "qas", list, inside)):
                 within = f"{inside}.qas[{position}]"
                 known = _known_by(asked, within)
-                yield _question(asked, passage, _Place(*known, seen[known], name, lines))
+                place_of = _Place(*known, seen[known], name, lines)
+                yield _question(asked, passage, place_of), place_of
                 seen.update((key, asked[key]) for key in ("id", "question") if asked.get(key))
 
 
@@ -158,8 +159,7 @@ def _known_by(asked: object, where: str) -> tuple[str, str]:
     return key, _field(asked, key, str, where)
 
 
-def _question(asked: object, passage: Placed, where: _Where) -> tuple[Question, _Where]:
-    """Give a question, and where it is."""
+def _question(asked: object, passage: Placed, where: _Where) -> Question:
     question = _placed(asked, "question", where)
     assert isinstance(asked, dict)
     name = None if asked.get("id") is None else _field(asked, "id", str, where)
@@ -167,7 +167,7 @@ def _question(asked: object, passage: Placed, where: _Where) -> tuple[Question, 
     if not given:
         raise DataError(f"{where}: no answers; expected at least one, a stretch of the passage")
     answers = [_answer(text, start, passage, where) for text, start in given]
-    return Question(name, passage, question, answers), where
+    return Question(name, passage, question, answers)
 
 
 def _given(asked: dict[str, Any], where: _Where) -> list[tuple[str, int]]:
