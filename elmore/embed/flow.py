@@ -27,6 +27,7 @@ from elmore.embed.embedder import Embedder
 from elmore.embed.lanes import after_boundary
 from elmore.embed.transfer import sent
 from elmore.model.bilm import BACKWARD, FORWARD, BiLMState
+from elmore.model.stored import with_bytes
 
 _FEWEST = 2  # steps at a time: one by itself costs more than a row that idles for the others
 _ROWS_A_STEP = 8  # the more there are, the sooner one ends: a step more for so many
@@ -80,7 +81,8 @@ class Flow:
     def __init__(self, embedder: Embedder) -> None:
         bulk = embedder.bulk()
         self._bundle, self._words = bulk.bundle, bulk.words
-        alphabet, self._model = self._bundle.alphabet, self._bundle.model.eval()  # for good
+        alphabet, model = self._bundle.alphabet, self._bundle.model.eval()  # for good
+        self._model = with_bytes(model).eval()
         with torch.no_grad():
             begin, end = self._words([alphabet.begin, alphabet.end])
             self._start = after_boundary(self._model, begin, end, bulk.start)

@@ -10,9 +10,10 @@ import ctypes
 import math
 from itertools import pairwise
 from pathlib import Path
+from typing import NamedTuple
 
 import torch
-from jaxtyping import Bool, Float
+from jaxtyping import Bool, Float, Int8
 from torch import Tensor
 from torch.nn import functional
 
@@ -25,6 +26,21 @@ SOURCE = Path(__file__).with_suffix(".c")
 MOST_ROWS = 8  # from there on a library's product is as quick
 _WIDEST = 1024  # DEEP in the C
 _MANY = 64  # rows of which a narrow product still is quicker here than by a library
+
+
+class Bytes(NamedTuple):
+    """A weight that is whole numbers and a scale for each row: less for memory to bring."""
+
+    numbers: Int8[Tensor, "M K"]
+    scales: Float[Tensor, " M"]
+
+
+class LSTMBytes(NamedTuple):
+    """The matrices of `LSTMWeights` as such."""
+
+    input: Bytes
+    recurrent: Bytes
+    projection: Bytes | None
 
 
 def can_run(
@@ -58,8 +74,14 @@ def run(
     cell_clip: float | None,
     output_clip: float | None,
     resets: Resets | None = None,
+    stored: LSTMBytes | None = None,
 ) -> tuple[Float[Tensor, "B T D"], LSTMState]:
-    """Read each row from left to right; the state after its last token comes back."""
+    """Read each row from left to right; the state after its last token comes back.
+
+    `stored` are the same weights in bytes, where they can be.
+    """
+    recurrent, projection = weights.recurrent, weights.projection
+    matrices = (recurrent, projection) if stored is None else stored[1:]
     num_rows, num_steps = mask.shape
     last, cells = (part.clone(memory_format=torch.contiguous_format) for part in state)
     outputs = inputs.new_empty(num_steps, *last.shape)
@@ -75,12 +97,14 @@ def run(
         if resets is not None and begin in starting:
             at = resets.at[:, begin]
             last[at], cells[at] = resets.to.output[at], resets.to.cell[at]
-        driven = _drive(inputs[:, begin:end], weights.input) + bias
+        given = inputs[:, begin:end]
+        driven = _drive(given, weights.input, None if stored is None else stored.input) + bias
         parts = (driven, busy[begin:end], cells, last, outputs[begin:end], gates, shown)
         sizes = (end - begin, *cells.shape, last.shape[1])
         _call(
             "few_steps",
-            *(weights.recurrent, weights.projection, *parts),
+            *(part for matrix in matrices for part in _parts(matrix)),
+            *parts,
             numbers=sizes,
             clips=clips,
             threads=threads(num_rows * weights.recurrent.numel()),
@@ -89,14 +113,13 @@ def run(
 
 
 def multiply(
-    weight: Float[Tensor, "M K"], rows: Float[Tensor, "B K"], out: Float[Tensor, "M B"]
+    weight: Float[Tensor, "M K"] | Bytes, rows: Float[Tensor, "B K"], out: Float[Tensor, "M B"]
 ) -> None:
     """Multiply, where rows are not too wide and all but `out` lie row by row."""
     assert 1 <= rows.shape[1] <= _WIDEST  # others would be wrong without a word
-    numbers = (*out.stride(), *weight.shape, len(rows))
-    _call(
-        "few_rows", weight, rows, out, numbers=numbers, threads=threads(len(rows) * weight.numel())
-    )
+    numbers = (*out.stride(), len(out), rows.shape[1], len(rows))
+    called = threads(len(rows) * len(out) * rows.shape[1])
+    _call("few_rows", *_parts(weight), rows, out, numbers=numbers, threads=called)
 
 
 def can_be_read(*tensors: Tensor) -> bool:
@@ -104,8 +127,13 @@ def can_be_read(*tensors: Tensor) -> bool:
     return all(tensor.is_cpu and tensor.dtype == torch.float for tensor in tensors)
 
 
+def _parts(matrix: Tensor | Bytes | None) -> tuple[Tensor | None, Tensor | None]:
+    """Give what the C knows a weight by."""
+    return matrix if isinstance(matrix, Bytes) else (matrix, None)
+
+
 def _drive(
-    inputs: Float[Tensor, "B S I"], weight: Float[Tensor, "G I"] | None
+    inputs: Float[Tensor, "B S I"], weight: Float[Tensor, "G I"] | None, stored: Bytes | None
 ) -> Float[Tensor, "S B G"]:
     """Give what the inputs alone say to the gates."""
     inputs = inputs.transpose(0, 1).contiguous()
@@ -115,7 +143,7 @@ def _drive(
     if len(rows) > _MANY or rows.shape[1] > _WIDEST or not weight.is_contiguous():
         return functional.linear(inputs, weight)
     driven = rows.new_empty(len(rows), len(weight))
-    multiply(weight, rows, driven.T)
+    multiply(stored or weight, rows, driven.T)
     return driven.unflatten(0, inputs.shape[:2])
 
 
