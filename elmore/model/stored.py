@@ -18,6 +18,7 @@ from elmore.model.lstm_kernels.few_rows import Bytes, LSTMBytes
 from elmore.model.lstm_kernels.reference import LSTMState, Resets
 
 _MOST = 127
+_AT_ONCE = 256  # rows: what is in between takes little memory
 
 
 def with_bytes(model: BiLM) -> BiLM:
@@ -78,9 +79,13 @@ def as_bytes(weight: Float[Tensor, "M K"]) -> Bytes | None:
     """Find numbers from -127 to 127 and scales that give exactly these rows."""
     if not weight.is_cpu or weight.dtype != torch.float or not weight.numel():
         return None
-    largest = weight.abs().amax(dim=1)
-    scales = torch.where(largest == 0, 1.0, largest / _MOST)
-    numbers = (weight / scales[:, None]).round()
-    if not torch.equal(numbers * scales[:, None], weight):
-        return None
-    return Bytes(numbers.to(torch.int8), scales.contiguous())
+    found = Bytes(torch.empty_like(weight, dtype=torch.int8), weight.new_empty(len(weight)))
+    parts = (part.split(_AT_ONCE) for part in (weight, *found))
+    for rows, numbers, scales in zip(*parts, strict=True):
+        largest = rows.abs().amax(dim=1)
+        scales.copy_(torch.where(largest == 0, 1.0, largest / _MOST))
+        whole = (rows / scales[:, None]).round()
+        if not torch.equal(whole * scales[:, None], rows):
+            return None
+        numbers.copy_(whole)
+    return found
