@@ -3,19 +3,18 @@
 A file may hold them so. Nothing is rounded here: they are the weights themselves, written shorter.
 Where few sentences are read on a CPU, a step takes as long as memory takes to bring the weights.
 
-Shapes: M rows of a weight, K wide, B sentences, T tokens, I input width, D output width.
+Shapes: M rows of a weight, K wide.
 """
 
 import torch
-from jaxtyping import Bool, Float
+from jaxtyping import Float
 from torch import Tensor, nn
 
 from elmore.model.bilm import BiLM
 from elmore.model.fast import FastBiLM
 from elmore.model.lstm import ProjectedLSTM
-from elmore.model.lstm_kernels import few_rows
+from elmore.model.lstm_kernels import few_rows, in_c
 from elmore.model.lstm_kernels.few_rows import Bytes, LSTMBytes
-from elmore.model.lstm_kernels.reference import LSTMState, Resets
 
 _MOST = 127
 _AT_ONCE = 256  # rows: what is in between takes little memory
@@ -23,6 +22,8 @@ _AT_ONCE = 256  # rows: what is in between takes little memory
 
 def with_bytes(model: BiLM) -> BiLM:
     """Give what reads few sentences quicker, if all layers are bytes; else the model as it is."""
+    if not in_c.available() or model.config.lstm.output_dim > few_rows.WIDEST:
+        return model
     layers = [layer for stack in model.stacks for layer in stack]
     found = {layer: stored(layer) for layer in layers if type(layer) is ProjectedLSTM}
     if len(found) < len(layers) or None in found.values():
@@ -38,32 +39,7 @@ class StoredLSTM(ProjectedLSTM):
         self.config, self.kernel = layer.config, layer.kernel
         self.input, self.recurrent = layer.input, layer.recurrent
         self.bias, self.projection = layer.bias, layer.projection
-        self._stored = found
-
-    def forward(
-        self,
-        inputs: Float[Tensor, "B T I"],
-        mask: Bool[Tensor, "B T"],
-        state: LSTMState,
-        resets: Resets | None = None,
-        *,
-        driven: bool = False,
-    ) -> tuple[Float[Tensor, "B T D"], LSTMState]:
-        """Read each sentence from left to right, from bytes where these are few."""
-        weights = self._weights._replace(input=None) if driven else self._weights
-        if torch.is_grad_enabled() or not few_rows.can_run(inputs, mask, state, weights):
-            return super().forward(inputs, mask, state, resets, driven=driven)
-        return few_rows.run(
-            inputs,
-            mask,
-            state,
-            weights,
-            forget_bias=self.config.forget_bias,
-            cell_clip=self.config.cell_clip,
-            output_clip=self.config.output_clip,
-            resets=resets,
-            stored=self._stored,
-        )
+        self.stored = found
 
 
 def stored(layer: ProjectedLSTM) -> LSTMBytes | None:
@@ -84,8 +60,7 @@ def as_bytes(weight: Float[Tensor, "M K"]) -> Bytes | None:
     for rows, numbers, scales in zip(*parts, strict=True):
         largest = rows.abs().amax(dim=1)
         scales.copy_(torch.where(largest == 0, 1.0, largest / _MOST))
-        whole = (rows / scales[:, None]).round()
-        if not torch.equal(whole * scales[:, None], rows):
+        numbers.copy_((rows / scales[:, None]).round())
+        if not torch.equal(numbers * scales[:, None], rows):
             return None
-        numbers.copy_(whole)
     return found

@@ -8,6 +8,7 @@ from torch import Tensor
 from torch.testing import assert_close
 
 from elmore.embed.embedder import load
+from elmore.embed.flow import Flow
 from elmore.model.config import LSTMConfig
 from elmore.model.fast import FastBiLM
 from elmore.model.lstm import ProjectedLSTM
@@ -66,6 +67,9 @@ def test_others_are_no_bytes():
     assert as_bytes(rows_of_bytes(4, 8).double()) is None
     assert as_bytes(torch.full((2, 3), torch.nan)) is None
     assert as_bytes(torch.empty(0, 3)) is None
+    tiny = torch.tensor([[190.0, 3.0, -150.0]]) * 2.0**-149  # no bytes, for the scale is rounded
+    found = as_bytes(tiny)
+    assert found is None or torch.equal(found.numbers * found.scales[:, None], tiny)
 
 
 @in_bytes
@@ -99,6 +103,45 @@ def test_a_layer_reads_the_same_from_bytes(num_rows, cells, width):
             assert_close(end, last, rtol=0, atol=1e-5)
 
 
+@in_bytes
+def test_what_is_asked_for_and_refused_is_that_of_any_layer(monkeypatch):
+    plain = layer(24, 20)
+    quick, state = (
+        StoredLSTM(plain, stored(plain)),
+        LSTMState(torch.zeros(2, 20), torch.zeros(2, 24)),
+    )
+    mask = torch.ones(2, 3, dtype=torch.bool)
+    with torch.no_grad(), pytest.raises(ValueError, match="inputs 20 wide"):
+        quick(torch.randn(2, 3, 9), mask, state)
+    monkeypatch.setattr(few_rows, "run", None)
+    quick.kernel = "reference"
+    with torch.no_grad():
+        assert quick(torch.randn(2, 3, 20), mask, state)[0].shape == (2, 3, 20)
+
+
+@in_bytes
+def test_a_flow_of_bytes_reads_what_the_embedder_does(monkeypatch):
+    elmo = load(device="cpu")
+    flow, texts = Flow(elmo), [["The", "bank", "of", "the", "river"], ["It", "rains"], ["Go"] * 9]
+    given_bytes = []
+    run = few_rows.run
+
+    def look(*args, stored, **how):
+        given_bytes.append(stored is not None)
+        return run(*args, stored=stored, **how)
+
+    monkeypatch.setattr(few_rows, "run", look)
+    (rows,) = flow.join([texts])
+    while any(row.left for row in rows):
+        flow.advance()
+    assert given_bytes
+    assert all(given_bytes)
+    monkeypatch.setattr(few_rows, "run", run)
+    for row, sentence in zip(rows, elmo.embed(texts, layers="all"), strict=True):
+        assert_close(row.layers, torch.from_numpy(sentence.vectors), rtol=0, atol=1e-5)
+
+
+@in_bytes
 def test_a_model_of_bytes_is_known_and_others_are_left_alone(tmp_path):
     bundled = load(device="cpu").bundle.model
     quick = with_bytes(bundled)

@@ -24,7 +24,7 @@ from elmore.model.lstm_kernels.vectors import threads, wide
 
 SOURCE = Path(__file__).with_suffix(".c")
 MOST_ROWS = 8  # from there on a library's product is as quick
-_WIDEST = 1024  # DEEP in the C
+WIDEST = 1024  # DEEP in the C
 _MANY = 64  # rows of which a narrow product still is quicker here than by a library
 
 
@@ -54,7 +54,7 @@ def can_run(
     matrices = [m for m in (weights.recurrent, weights.projection) if m is not None]
     return (
         1 <= len(inputs) <= MOST_ROWS
-        and state.output.shape[1] <= _WIDEST
+        and state.output.shape[1] <= WIDEST
         and all(weight.numel() for weight in given)  # a sum of nothing is left unwritten there
         and all(matrix.is_contiguous() for matrix in matrices)
         and can_be_read(inputs, *state, *given)
@@ -116,9 +116,11 @@ def multiply(
     weight: Float[Tensor, "M K"] | Bytes, rows: Float[Tensor, "B K"], out: Float[Tensor, "M B"]
 ) -> None:
     """Multiply, where rows are not too wide and all but `out` lie row by row."""
-    assert 1 <= rows.shape[1] <= _WIDEST  # others would be wrong without a word
-    numbers = (*out.stride(), len(out), rows.shape[1], len(rows))
-    called = threads(len(rows) * len(out) * rows.shape[1])
+    height, width = (weight.numbers if isinstance(weight, Bytes) else weight).shape
+    assert (height, width) == (len(out), rows.shape[1])  # others would be wrong without a word
+    assert 1 <= width <= WIDEST
+    numbers = (*out.stride(), height, width, len(rows))
+    called = threads(len(rows) * height * width)
     _call("few_rows", *_parts(weight), rows, out, numbers=numbers, threads=called)
 
 
@@ -140,7 +142,7 @@ def _drive(
     if weight is None:
         return inputs
     rows = inputs.flatten(0, 1)
-    if len(rows) > _MANY or rows.shape[1] > _WIDEST or not weight.is_contiguous():
+    if len(rows) > _MANY or rows.shape[1] > WIDEST or not weight.is_contiguous():
         return functional.linear(inputs, weight)
     driven = rows.new_empty(len(rows), len(weight))
     multiply(stored or weight, rows, driven.T)
