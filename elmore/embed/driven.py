@@ -104,7 +104,9 @@ class RecentlyDriven:
 
     def said(self, direction: int, rows: Int[Tensor, "*S"]) -> Float[Tensor, "*S G"]:
         """Give what they say, by row."""
-        return self._kept.table.unflatten(1, (2, -1))[:, direction][rows]
+        table = self._kept.table
+        said = table.view(2 * len(table), -1).index_select(0, (2 * rows + direction).flatten())
+        return said.unflatten(0, rows.shape)
 
 
 class _Plan(NamedTuple):

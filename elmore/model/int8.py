@@ -24,7 +24,7 @@ from torch.nn import functional
 
 from elmore import compiled
 from elmore.model.lstm import ProjectedLSTM
-from elmore.model.lstm_kernels import in_place, tiles
+from elmore.model.lstm_kernels import in_place, steps, tiles
 from elmore.model.lstm_kernels.reference import GATES, LSTMState, Resets, whole_bias
 from elmore.model.lstm_kernels.vectors import threads, wide_with_dots
 
@@ -87,7 +87,7 @@ class Int8LSTM(ProjectedLSTM):
     ) -> tuple[Float[Tensor, "B T D"], LSTMState]:
         """Read each sentence from left to right."""
         wide = len(self._bias) if driven else self._inputs.shape[1]
-        tiles.refuse_others(inputs, mask, state, width=wide)
+        steps.refuse_others(inputs, mask, state, width=wide)
         if tiles.can_hold(state):
             return self._in_tiles(inputs, mask, state, resets, driven=driven)
         parts = in_place.Parts(
@@ -121,9 +121,9 @@ class Int8LSTM(ProjectedLSTM):
         ]
         weights = (None if driven else self._inputs, self._recurrent, self._projection)
         with_ = _Weights(
-            *(tiles.address(part) for weight in weights for part in _parts(weight)),
-            *(tiles.address(turned), 0 if driven else inputs.shape[2]),
-            *map(tiles.address, rooms),
+            *(steps.address(part) for weight in weights for part in _parts(weight)),
+            *(steps.address(turned), 0 if driven else inputs.shape[2]),
+            *map(steps.address, rooms),
         )
         called = _whole(threads(len(inputs) * math.prod(self._recurrent.shape)))
         return tiles.read(

@@ -5,7 +5,6 @@ G = 4H gates, I = D, or G where inputs are driven.
 """
 
 from types import ModuleType
-from typing import Any
 
 import torch
 from jaxtyping import Bool, Float
@@ -13,7 +12,6 @@ from torch import Tensor, nn
 
 from elmore.model.config import LSTMConfig
 from elmore.model.lstm_kernels import by_hand, in_c, in_place, reference
-from elmore.model.lstm_kernels.few_rows import LSTMBytes
 from elmore.model.lstm_kernels.reference import GATES, LSTMState, LSTMWeights, Resets
 
 KERNELS = {"reference": reference, "by_hand": by_hand, "in_place": in_place, "in_c": in_c}
@@ -21,9 +19,6 @@ KERNELS = {"reference": reference, "by_hand": by_hand, "in_place": in_place, "in
 
 class ProjectedLSTM(nn.Module):
     """Nothing is remembered between calls: what to start from is given, what is left comes back."""
-
-    stored: LSTMBytes | None = None
-    """The same weights in bytes, of one that does not learn."""
 
     def __init__(self, config: LSTMConfig) -> None:
         super().__init__()
@@ -70,7 +65,6 @@ class ProjectedLSTM(nn.Module):
         """Read each sentence from left to right; the inputs may be what `drive` made of them."""
         weights = self._weights._replace(input=None) if driven else self._weights
         kernel = KERNELS.get(self.kernel) or _quickest(inputs, *state, *weights)
-        more: dict[str, Any] = {"stored": self.stored} if kernel is in_c else {}
         return kernel.run(
             inputs,
             mask,
@@ -80,7 +74,6 @@ class ProjectedLSTM(nn.Module):
             cell_clip=self.config.cell_clip,
             output_clip=self.config.output_clip,
             resets=resets,
-            **more,
         )
 
 

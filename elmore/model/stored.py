@@ -3,59 +3,103 @@
 A file may hold them so. Nothing is rounded here: they are the weights themselves, written shorter.
 Where few sentences are read on a CPU, a step takes as long as memory takes to bring the weights.
 
-Shapes: M rows of a weight, K wide.
+Shapes: B sentences, T tokens, D input and output width, G gates, I = D, or G where inputs are
+driven; M rows of a weight, K wide.
 """
 
 import torch
-from jaxtyping import Float
+from jaxtyping import Bool, Float, Int8
 from torch import Tensor, nn
 
 from elmore.model.bilm import BiLM
 from elmore.model.fast import FastBiLM
 from elmore.model.lstm import ProjectedLSTM
-from elmore.model.lstm_kernels import few_rows, in_c
-from elmore.model.lstm_kernels.few_rows import Bytes, LSTMBytes
+from elmore.model.lstm_kernels import panels
+from elmore.model.lstm_kernels.few_rows import can_be_read
+from elmore.model.lstm_kernels.panels import LSTMPanels
+from elmore.model.lstm_kernels.reference import GATES, LSTMState, Resets, whole_bias
 
+_IN_C = ("auto", "in_c")
 _MOST = 127
 _AT_ONCE = 256  # rows: what is in between takes little memory
 
 
 def with_bytes(model: BiLM) -> BiLM:
-    """Give what reads few sentences quicker, if all layers are bytes; else the model as it is."""
-    if not in_c.available() or model.config.lstm.output_dim > few_rows.WIDEST:
+    """Give what reads some sentences quicker, if all layers are bytes; else the model as it is."""
+    if not panels.available():
         return model
     layers = [layer for stack in model.stacks for layer in stack]
-    found = {layer: stored(layer) for layer in layers if type(layer) is ProjectedLSTM}
-    if len(found) < len(layers) or None in found.values():
-        return model
+    found = {}
+    for layer in layers:
+        whole = stored(layer) if type(layer) is ProjectedLSTM else None
+        if whole is None:
+            return model
+        found[layer] = whole
     return FastBiLM(model, lambda layer: StoredLSTM(layer, found[layer]))
 
 
 class StoredLSTM(ProjectedLSTM):
     """One layer of one direction; it does not follow one that learns."""
 
-    def __init__(self, layer: ProjectedLSTM, found: LSTMBytes | None) -> None:
+    def __init__(self, layer: ProjectedLSTM, found: LSTMPanels) -> None:
         nn.Module.__init__(self)  # there is nothing to draw
         self.config, self.kernel = layer.config, layer.kernel
         self.input, self.recurrent = layer.input, layer.recurrent
         self.bias, self.projection = layer.bias, layer.projection
-        self.stored = found
+        self._stored = found
+
+    def drive(self, inputs: Float[Tensor, "B T D"]) -> Float[Tensor, "B T G"]:
+        """Give what the inputs alone say to the gates."""
+        if not can_be_read(inputs):
+            return super().drive(inputs)
+        rows = inputs.flatten(0, 1)
+        found = panels.multiply(self._stored.input, rows, height=len(self._stored.bias))
+        return found.unflatten(0, inputs.shape[:2])
+
+    def forward(
+        self,
+        inputs: Float[Tensor, "B T I"],
+        mask: Bool[Tensor, "B T"],
+        state: LSTMState,
+        resets: Resets | None = None,
+        *,
+        driven: bool = False,
+    ) -> tuple[Float[Tensor, "B T D"], LSTMState]:
+        """Read each sentence from left to right."""
+        if self.kernel not in _IN_C or not panels.can_run(inputs, mask, state):
+            return super().forward(inputs, mask, state, resets, driven=driven)
+        return panels.run(
+            inputs,
+            mask,
+            state,
+            self._stored,
+            driven=driven,
+            cell_clip=self.config.cell_clip,
+            output_clip=self.config.output_clip,
+            resets=resets,
+        )
 
 
-def stored(layer: ProjectedLSTM) -> LSTMBytes | None:
+def stored(layer: ProjectedLSTM) -> LSTMPanels | None:
     """Give the matrices of a layer as bytes; None where that would not be all of them."""
-    matrices = [layer.input, layer.recurrent]
-    matrices += [] if layer.projection is None else [layer.projection]
-    found = [as_bytes(matrix.detach()) for matrix in matrices]
-    whole = [matrix for matrix in found if matrix is not None]
-    return LSTMBytes(*whole, *[None] * (3 - len(whole))) if len(whole) == len(found) else None
+    matrices = [(layer.input, len(GATES)), (layer.recurrent, len(GATES))]
+    matrices += [] if layer.projection is None else [(layer.projection, 1)]
+    found = []
+    for weight, parts in matrices:
+        if (whole := as_bytes(weight.detach())) is None:
+            return None
+        found.append(panels.in_panels(*whole, parts=parts))
+    bias = whole_bias(layer.bias.detach(), layer.config.forget_bias)
+    return LSTMPanels(found[0], found[1], bias, found[2] if len(found) > 2 else None)
 
 
-def as_bytes(weight: Float[Tensor, "M K"]) -> Bytes | None:
+def as_bytes(
+    weight: Float[Tensor, "M K"],
+) -> tuple[Int8[Tensor, "M K"], Float[Tensor, " M"]] | None:
     """Find numbers from -127 to 127 and scales that give exactly these rows."""
     if not weight.is_cpu or weight.dtype != torch.float or not weight.numel():
         return None
-    found = Bytes(torch.empty_like(weight, dtype=torch.int8), weight.new_empty(len(weight)))
+    found = torch.empty_like(weight, dtype=torch.int8), weight.new_empty(len(weight))
     parts = (part.split(_AT_ONCE) for part in (weight, *found))
     for rows, numbers, scales in zip(*parts, strict=True):
         largest = rows.abs().amax(dim=1)

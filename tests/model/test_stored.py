@@ -12,12 +12,12 @@ from elmore.embed.flow import Flow
 from elmore.model.config import LSTMConfig
 from elmore.model.fast import FastBiLM
 from elmore.model.lstm import ProjectedLSTM
-from elmore.model.lstm_kernels import few_rows, in_c
+from elmore.model.lstm_kernels import panels
 from elmore.model.lstm_kernels.reference import LSTMState, Resets
 from elmore.model.stored import StoredLSTM, as_bytes, stored, with_bytes
 from tests.tasks import examples
 
-in_bytes = pytest.mark.skipif(not in_c.available(), reason="no C compiler is here")
+in_bytes = pytest.mark.skipif(not panels.available(), reason="no C compiler is here")
 
 
 def rows_of_bytes(height: int, width: int, seed: int = 0) -> Tensor:
@@ -50,13 +50,20 @@ def layer(cells: int, width: int, *, projection: bool = True) -> ProjectedLSTM:
     return made.eval()
 
 
+def in_panels(plain: ProjectedLSTM) -> StoredLSTM:
+    found = stored(plain)
+    assert found is not None
+    return StoredLSTM(plain, found)
+
+
 @given(st.integers(1, 30), st.integers(1, 60), st.integers(0, 1000))
 def test_bytes_and_scales_are_found_again(height, width, seed):
     weight = rows_of_bytes(height, width, seed)
     weight[0] = 0
     found = as_bytes(weight)
     assert found is not None
-    assert torch.equal(found.numbers * found.scales[:, None], weight)
+    numbers, scales = found
+    assert torch.equal(numbers * scales[:, None], weight)
 
 
 def test_others_are_no_bytes():
@@ -69,76 +76,109 @@ def test_others_are_no_bytes():
     assert as_bytes(torch.empty(0, 3)) is None
     tiny = torch.tensor([[190.0, 3.0, -150.0]]) * 2.0**-149  # no bytes, for the scale is rounded
     found = as_bytes(tiny)
-    assert found is None or torch.equal(found.numbers * found.scales[:, None], tiny)
+    assert found is None or torch.equal(found[0] * found[1][:, None], tiny)
 
 
 @in_bytes
-@given(st.integers(1, 20), st.integers(1, 200), st.integers(1, 1024), st.booleans())
+@given(st.integers(1, 110), st.integers(1, 90), st.integers(1, 150), st.sampled_from([1, 4]))
 @settings(max_examples=60, deadline=None)
-def test_a_product_of_bytes_is_that_of_the_weight(num_rows, height, width, columns):
-    weight, rows = rows_of_bytes(height, width), torch.randn(num_rows, width)
-    out = torch.full((height, num_rows) if columns else (num_rows, height), torch.nan)
+def test_a_product_of_bytes_is_that_of_the_weight(num_rows, height, width, parts):
+    weight, rows = rows_of_bytes(parts * height, width), torch.randn(num_rows, width)
     found = as_bytes(weight)
     assert found is not None
-    few_rows.multiply(found, rows, out if columns else out.T)
-    expected = weight.double() @ rows.T.double()
-    assert_close((out if columns else out.T).double(), expected, rtol=1e-5, atol=1e-4)
+    out = panels.multiply(panels.in_panels(*found, parts=parts), rows, height=len(weight))
+    assert_close(out.double(), rows.double() @ weight.T.double(), rtol=1e-5, atol=1e-4)
 
 
-@in_bytes
-@pytest.mark.parametrize(("cells", "width"), [(24, 24), (70, 70), (70, 33), (1500, 40)])
-@pytest.mark.parametrize("num_rows", [1, 2, 3, 5, 8, 9])
-def test_a_layer_reads_the_same_from_bytes(num_rows, cells, width):
-    plain = layer(cells, width, projection=width < cells)
-    quick = StoredLSTM(plain, stored(plain))
+def read_by(one: ProjectedLSTM, num_rows: int, *, driven: bool) -> tuple[Tensor, LSTMState]:
+    """Draw inputs, some of them masked and some where another begins; read them."""
+    cells, width = one.config.cell_dim, one.config.output_dim
     torch.manual_seed(num_rows)
     inputs, mask = torch.randn(num_rows, 6, width), torch.rand(num_rows, 6) < 0.8
     state = LSTMState(torch.randn(num_rows, width) / 4, torch.randn(num_rows, cells) / 4)
     resets = Resets(torch.rand(num_rows, 6) < 0.2, state)
     with torch.no_grad():
-        for given_, driven in ((inputs, False), (plain.drive(inputs), True)):
-            found, end = quick(given_, mask, state, resets, driven=driven)
-            expected, last = plain(given_, mask, state, resets, driven=driven)
-            assert_close(found, expected, rtol=0, atol=1e-5)
-            assert_close(end, last, rtol=0, atol=1e-5)
+        given_ = one.drive(inputs) if driven else inputs
+        return one(given_, mask, state, resets, driven=driven)
+
+
+@in_bytes
+@pytest.mark.parametrize(("cells", "width"), [(24, 24), (70, 70), (70, 33), (1500, 40)])
+@pytest.mark.parametrize("num_rows", [1, 2, 5, 6, 7, 12, 13, 18, 19, 48, 49, 100])
+@pytest.mark.parametrize("driven", [False, True])
+def test_a_layer_reads_the_same_from_bytes(num_rows, cells, width, driven):
+    plain = layer(cells, width, projection=width < cells)
+    found, end = read_by(in_panels(plain), num_rows, driven=driven)
+    expected, last = read_by(plain, num_rows, driven=driven)
+    assert_close(found, expected, rtol=0, atol=1e-5)
+    assert_close(end, last, rtol=0, atol=1e-5)
+
+
+@in_bytes
+@pytest.mark.parametrize("num_rows", [1, 3, 6, 11, 18, 40])
+def test_a_sentence_gets_the_same_bits_in_any_company_and_with_any_threads(num_rows):
+    quick = in_panels(layer(200, 40))
+    inputs, mask = torch.randn(60, 5, 40), torch.rand(60, 5) < 0.9
+    state = LSTMState(torch.randn(60, 40) / 4, torch.randn(60, 200) / 4)
+    with torch.no_grad():
+        expected, _ = quick(inputs, mask, state)
+        assert torch.equal(quick.drive(inputs)[:num_rows], quick.drive(inputs[:num_rows]))
+        few = LSTMState(*(part[:num_rows] for part in state))
+        for threads in (1, 2, 3):
+            with_threads = torch.get_num_threads()
+            torch.set_num_threads(threads)
+            try:
+                found, _ = quick(inputs[:num_rows], mask[:num_rows], few)
+            finally:
+                torch.set_num_threads(with_threads)
+            assert torch.equal(found, expected[:num_rows])
 
 
 @in_bytes
 def test_what_is_asked_for_and_refused_is_that_of_any_layer(monkeypatch):
-    plain = layer(24, 20)
-    quick, state = (
-        StoredLSTM(plain, stored(plain)),
-        LSTMState(torch.zeros(2, 20), torch.zeros(2, 24)),
-    )
-    mask = torch.ones(2, 3, dtype=torch.bool)
+    quick = in_panels(layer(24, 20))
+    state, mask = LSTMState(torch.zeros(2, 20), torch.zeros(2, 24)), torch.ones(2, 3).bool()
     with torch.no_grad(), pytest.raises(ValueError, match="inputs 20 wide"):
         quick(torch.randn(2, 3, 9), mask, state)
-    monkeypatch.setattr(few_rows, "run", None)
+    with pytest.raises(ValueError, match="rows are 9 wide: expected 20"):
+        quick.drive(torch.randn(2, 3, 9))
+    other = Resets(torch.zeros(2, 4).bool(), state)
+    with pytest.raises(ValueError, match="resets are for other rows or steps"):
+        quick(torch.randn(2, 3, 20), mask, state, other)
+    monkeypatch.setattr(panels, "run", None)
     quick.kernel = "reference"
+    assert quick(torch.randn(2, 3, 20), mask, state)[0].shape == (2, 3, 20)
+
+
+@in_bytes
+def test_numbers_that_c_does_not_know_go_another_way():
+    quick = in_panels(layer(24, 20)).double()
+    state = LSTMState(torch.zeros(2, 20).double(), torch.zeros(2, 24).double())
+    inputs, mask = torch.randn(2, 3, 20).double(), torch.ones(2, 3).bool()
     with torch.no_grad():
-        assert quick(torch.randn(2, 3, 20), mask, state)[0].shape == (2, 3, 20)
+        found, _ = quick(quick.drive(inputs), mask, state, driven=True)
+        assert_close(found, quick(inputs, mask, state)[0])
 
 
 @in_bytes
 def test_a_flow_of_bytes_reads_what_the_embedder_does(monkeypatch):
     elmo = load(device="cpu")
     flow, texts = Flow(elmo), [["The", "bank", "of", "the", "river"], ["It", "rains"], ["Go"] * 9]
-    given_bytes = []
-    run = few_rows.run
+    run, calls = panels.run, []
 
-    def look(*args, stored, **how):
-        given_bytes.append(stored is not None)
-        return run(*args, stored=stored, **how)
+    def look(*args, **how):
+        calls.append(args)
+        return run(*args, **how)
 
-    monkeypatch.setattr(few_rows, "run", look)
+    monkeypatch.setattr(panels, "run", look)
     (rows,) = flow.join([texts])
     while any(row.left for row in rows):
         flow.advance()
-    assert given_bytes
-    assert all(given_bytes)
-    monkeypatch.setattr(few_rows, "run", run)
+    read = len(calls)
+    assert read
     for row, sentence in zip(rows, elmo.embed(texts, layers="all"), strict=True):
         assert_close(row.layers, torch.from_numpy(sentence.vectors), rtol=0, atol=1e-5)
+    assert len(calls) == read  # the embedder itself reads from floats
 
 
 @in_bytes

@@ -10,10 +10,9 @@ import ctypes
 import math
 from itertools import pairwise
 from pathlib import Path
-from typing import NamedTuple
 
 import torch
-from jaxtyping import Bool, Float, Int8
+from jaxtyping import Bool, Float
 from torch import Tensor
 from torch.nn import functional
 
@@ -24,23 +23,8 @@ from elmore.model.lstm_kernels.vectors import threads, wide
 
 SOURCE = Path(__file__).with_suffix(".c")
 MOST_ROWS = 8  # from there on a library's product is as quick
-WIDEST = 1024  # DEEP in the C
+_WIDEST = 1024  # DEEP in the C
 _MANY = 64  # rows of which a narrow product still is quicker here than by a library
-
-
-class Bytes(NamedTuple):
-    """A weight that is whole numbers and a scale for each row: less for memory to bring."""
-
-    numbers: Int8[Tensor, "M K"]
-    scales: Float[Tensor, " M"]
-
-
-class LSTMBytes(NamedTuple):
-    """The matrices of `LSTMWeights` as such."""
-
-    input: Bytes
-    recurrent: Bytes
-    projection: Bytes | None
 
 
 def can_run(
@@ -54,7 +38,7 @@ def can_run(
     matrices = [m for m in (weights.recurrent, weights.projection) if m is not None]
     return (
         1 <= len(inputs) <= MOST_ROWS
-        and state.output.shape[1] <= WIDEST
+        and state.output.shape[1] <= _WIDEST
         and all(weight.numel() for weight in given)  # a sum of nothing is left unwritten there
         and all(matrix.is_contiguous() for matrix in matrices)
         and can_be_read(inputs, *state, *given)
@@ -74,14 +58,8 @@ def run(
     cell_clip: float | None,
     output_clip: float | None,
     resets: Resets | None = None,
-    stored: LSTMBytes | None = None,
 ) -> tuple[Float[Tensor, "B T D"], LSTMState]:
-    """Read each row from left to right; the state after its last token comes back.
-
-    `stored` are the same weights in bytes, where they can be.
-    """
-    recurrent, projection = weights.recurrent, weights.projection
-    matrices = (recurrent, projection) if stored is None else stored[1:]
+    """Read each row from left to right; the state after its last token comes back."""
     num_rows, num_steps = mask.shape
     last, cells = (part.clone(memory_format=torch.contiguous_format) for part in state)
     outputs = inputs.new_empty(num_steps, *last.shape)
@@ -97,14 +75,12 @@ def run(
         if resets is not None and begin in starting:
             at = resets.at[:, begin]
             last[at], cells[at] = resets.to.output[at], resets.to.cell[at]
-        given = inputs[:, begin:end]
-        driven = _drive(given, weights.input, None if stored is None else stored.input) + bias
+        driven = _drive(inputs[:, begin:end], weights.input) + bias
         parts = (driven, busy[begin:end], cells, last, outputs[begin:end], gates, shown)
         sizes = (end - begin, *cells.shape, last.shape[1])
         _call(
             "few_steps",
-            *(part for matrix in matrices for part in _parts(matrix)),
-            *parts,
+            *(weights.recurrent, weights.projection, *parts),
             numbers=sizes,
             clips=clips,
             threads=threads(num_rows * weights.recurrent.numel()),
@@ -113,15 +89,14 @@ def run(
 
 
 def multiply(
-    weight: Float[Tensor, "M K"] | Bytes, rows: Float[Tensor, "B K"], out: Float[Tensor, "M B"]
+    weight: Float[Tensor, "M K"], rows: Float[Tensor, "B K"], out: Float[Tensor, "M B"]
 ) -> None:
     """Multiply, where rows are not too wide and all but `out` lie row by row."""
-    height, width = (weight.numbers if isinstance(weight, Bytes) else weight).shape
-    assert (height, width) == (len(out), rows.shape[1])  # others would be wrong without a word
-    assert 1 <= width <= WIDEST
-    numbers = (*out.stride(), height, width, len(rows))
-    called = threads(len(rows) * height * width)
-    _call("few_rows", *_parts(weight), rows, out, numbers=numbers, threads=called)
+    assert 1 <= rows.shape[1] <= _WIDEST  # others would be wrong without a word
+    numbers = (*out.stride(), *weight.shape, len(rows))
+    _call(
+        "few_rows", weight, rows, out, numbers=numbers, threads=threads(len(rows) * weight.numel())
+    )
 
 
 def can_be_read(*tensors: Tensor) -> bool:
@@ -129,23 +104,18 @@ def can_be_read(*tensors: Tensor) -> bool:
     return all(tensor.is_cpu and tensor.dtype == torch.float for tensor in tensors)
 
 
-def _parts(matrix: Tensor | Bytes | None) -> tuple[Tensor | None, Tensor | None]:
-    """Give what the C knows a weight by."""
-    return matrix if isinstance(matrix, Bytes) else (matrix, None)
-
-
 def _drive(
-    inputs: Float[Tensor, "B S I"], weight: Float[Tensor, "G I"] | None, stored: Bytes | None
+    inputs: Float[Tensor, "B S I"], weight: Float[Tensor, "G I"] | None
 ) -> Float[Tensor, "S B G"]:
     """Give what the inputs alone say to the gates."""
     inputs = inputs.transpose(0, 1).contiguous()
     if weight is None:
         return inputs
     rows = inputs.flatten(0, 1)
-    if len(rows) > _MANY or rows.shape[1] > WIDEST or not weight.is_contiguous():
+    if len(rows) > _MANY or rows.shape[1] > _WIDEST or not weight.is_contiguous():
         return functional.linear(inputs, weight)
     driven = rows.new_empty(len(rows), len(weight))
-    multiply(stored or weight, rows, driven.T)
+    multiply(weight, rows, driven.T)
     return driven.unflatten(0, inputs.shape[:2])
 
 

@@ -15,8 +15,7 @@ from jaxtyping import Bool, Float
 from torch import Tensor
 
 from elmore import compiled
-from elmore.model.lstm_kernels import few_rows, in_place, many_rows, tiles
-from elmore.model.lstm_kernels.few_rows import LSTMBytes
+from elmore.model.lstm_kernels import few_rows, in_place, many_rows, steps
 from elmore.model.lstm_kernels.reference import LSTMState, LSTMWeights
 from elmore.model.lstm_kernels.vectors import wide
 
@@ -64,18 +63,13 @@ def run(
     mask: Bool[Tensor, "B T"],
     state: LSTMState,
     weights: LSTMWeights,
-    *,
-    stored: LSTMBytes | None = None,
     **how: Any,  # noqa: ANN401
 ) -> tuple[Float[Tensor, "B T D"], LSTMState]:
-    """Read each row from left to right; the state after its last token comes back.
-
-    `stored` are the same weights in bytes, for few rows.
-    """
+    """Read each row from left to right; the state after its last token comes back."""
     wide = 4 * state.cell.shape[1] if weights.input is None else weights.input.shape[1]
-    tiles.refuse_others(inputs, mask, state, width=wide)
+    steps.refuse_others(inputs, mask, state, width=wide)
     if few_rows.can_run(inputs, mask, state, weights):
-        return few_rows.run(inputs, mask, state, weights, stored=stored, **how)
+        return few_rows.run(inputs, mask, state, weights, **how)
     if many_rows.can_run(inputs, mask, state, weights):
         return many_rows.run(inputs, mask, state, weights, **how)
     return in_place.run(inputs, mask, state, weights, step=step, **how)

@@ -13,7 +13,7 @@ from jaxtyping import Bool, Float
 from torch import Tensor
 
 from elmore import compiled
-from elmore.model.lstm_kernels import tiles
+from elmore.model.lstm_kernels import steps, tiles
 from elmore.model.lstm_kernels.few_rows import can_be_read
 from elmore.model.lstm_kernels.reference import LSTMState, LSTMWeights, Resets, whole_bias
 from elmore.model.lstm_kernels.vectors import threads, wide
@@ -65,10 +65,10 @@ def run(
     columns = library.columns_of_a_tile()
     turned = None if is_driven else tiles.tiled(inputs.transpose(0, 1), columns)
     given = (weights.input, weights.recurrent, weights.projection, turned)
-    with_ = _Weights(*map(tiles.address, given), 0 if is_driven else inputs.shape[2])
+    with_ = _Weights(*map(steps.address, given), 0 if is_driven else inputs.shape[2])
     called = ctypes.c_int64(threads(len(inputs) * weights.recurrent.numel()))
     return tiles.read(
-        lambda steps: library.many_steps(steps, ctypes.byref(with_), called),
+        lambda given: library.many_steps(given, ctypes.byref(with_), called),
         inputs if is_driven else None,
         mask,
         state,

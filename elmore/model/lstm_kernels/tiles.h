@@ -1,5 +1,5 @@
-/* Several steps of a layer that reads many sentences; see reference.py for what a step is. Who
-   includes this says how a weight is multiplied: what is declared here and not defined.
+/* Several steps of a layer that reads many sentences. Who includes this says how a weight is
+   multiplied: what is declared here and not defined. Widths are multiples of 8.
 
    Sentences stand in columns, three vectors of them side by side in a tile: element k of those of tile
    t stands at (t * K + k) * TILE, K numbers a sentence, in float32. A tile is multiplied with some rows
@@ -9,28 +9,14 @@
 #ifndef ELMORE_TILES_H
 #define ELMORE_TILES_H
 
-#include <stdint.h>
 #include <string.h>
 
 #include "cell.h"
+#include "steps.h"
 #include "vectors.h"
 
 /* SOME cells at a time: as many as there are registers for the sums of, three vectors each. */
 enum { VECTORS = 3, TILE = VECTORS * WIDE, SOME = WIDE == 16 ? 8 : 4, CELLS = SOME * TILE };
-
-/* S steps of B sentences, H cells, outputs D wide; H and D are multiples of 8. */
-typedef struct {
-    const float *bias; /* of the gates */
-    const float *driven; /* (S, B, 4H), by these strides; nothing where inputs are multiplied */
-    int64_t by_step, by_row;
-    const uint8_t *busy; /* (S, B): who reads */
-    const uint8_t *starts; /* (S, B): who starts anew before a step, from the first; or nothing */
-    const float *first_outputs, *first_cells; /* (B, D) and (B, H) */
-    float *cells, *last, *shown; /* tiles; changed as they go; `last` are outputs */
-    float *outputs; /* (S, B, D), zero where nobody reads */
-    int64_t num_steps, num_rows, num_cells, width;
-    float cell_clip, output_clip;
-} steps;
 
 typedef struct weights weights;
 
@@ -45,8 +31,6 @@ static void add_gates(const steps *all, const weights *with, int64_t step, int64
 static int is_projected(const weights *with);
 static void give_outputs(const steps *all, const weights *with, int64_t tile, int vectors,
                          int64_t begin, float found[][TILE]);
-
-static inline int64_t least(int64_t a, int64_t b) { return a < b ? a : b; }
 
 static inline int64_t tiles_of(const steps *all) { return (all->num_rows + TILE - 1) / TILE; }
 

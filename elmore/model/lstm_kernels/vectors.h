@@ -27,7 +27,7 @@ typedef int32_t stored_ints __attribute__((vector_size(4 * WIDE), aligned(1), ma
 #define ALWAYS static inline __attribute__((always_inline))
 
 /* A loop that is gone when it is compiled: so what it counts through can stay in registers. */
-#define EACH(i, n) _Pragma("GCC unroll 16") for (int i = 0; i < n; i++)
+#define EACH(i, n) _Pragma("GCC unroll 8") for (int i = 0; i < n; i++)
 
 ALWAYS floats load(const float *from) { return *(const stored_floats *)from; }
 ALWAYS void store(float *to, floats all) { *(stored_floats *)to = all; }

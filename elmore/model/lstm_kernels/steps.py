@@ -1,0 +1,90 @@
+"""What the C of steps.h is given: all steps of a layer are taken in one call.
+
+Shapes: B sentences, T tokens, I input width, D output width, G gates. How the last outputs and the
+cells lie is the kernel's own matter.
+"""
+
+import ctypes
+import math
+from collections.abc import Callable
+
+import torch
+from jaxtyping import Bool, Float
+from torch import Tensor
+
+from elmore.model.lstm_kernels.reference import LSTMState, Resets
+
+
+class _Steps(ctypes.Structure):
+    """`steps` of the C."""
+
+    _fields_ = (
+        *((name, ctypes.c_void_p) for name in ("bias", "driven")),
+        *((name, ctypes.c_int64) for name in ("by_step", "by_row")),
+        *((name, ctypes.c_void_p) for name in ("busy", "starts", "first_outputs", "first_cells")),
+        *((name, ctypes.c_void_p) for name in ("cells", "last", "shown", "outputs")),
+        *((name, ctypes.c_int64) for name in ("num_steps", "num_rows", "num_cells", "width")),
+        *((name, ctypes.c_float) for name in ("cell_clip", "output_clip")),
+    )
+
+
+def refuse_others(
+    inputs: Float[Tensor, "B T I"], mask: Bool[Tensor, "B T"], state: LSTMState, *, width: int
+) -> None:
+    """Raise where these are not of one size, or inputs not of that width: C would not notice."""
+    rows = {len(mask), *map(len, state)}
+    if mask.shape != inputs.shape[:2] or len(rows) > 1 or inputs.shape[2] != width:
+        shapes = ", ".join(str(tuple(part.shape)) for part in (inputs, mask, *state))
+        raise ValueError(
+            f"inputs, mask, outputs and cells are {shapes}: expected as many rows and steps in "
+            f"each, and inputs {width} wide"
+        )
+
+
+def take(
+    kernel: Callable[[object], object],
+    driven: Float[Tensor, "B T G"] | None,
+    mask: Bool[Tensor, "B T"],
+    state: LSTMState,
+    last: Float[Tensor, "..."],
+    cells: Float[Tensor, "..."],
+    *,
+    bias: Float[Tensor, " G"],
+    cell_clip: float | None,
+    output_clip: float | None,
+    resets: Resets | None,
+) -> Float[Tensor, "B T D"]:
+    """Give the outputs of every step; the state, laid out in `last` and `cells`, goes on there.
+
+    The kernel knows of inputs that are not driven.
+    """
+    num_rows, num_steps = mask.shape
+    by_step = by_row = 0
+    if driven is not None:
+        driven = driven if driven.stride(2) == 1 else driven.contiguous()
+        by_row, by_step, _ = driven.stride()
+    outputs = last.new_empty(num_steps, *state.output.shape)
+    busy, shown = mask.T.contiguous(), torch.empty_like(cells)
+    starts, first = None, (None, None)
+    if resets is not None:
+        if resets.at.shape != mask.shape or any(
+            a.shape != b.shape for a, b in zip(resets.to, state, strict=True)
+        ):
+            raise ValueError("resets are for other rows or steps than the mask and the state have")
+        starts = resets.at.T.contiguous()
+        first = tuple(part.contiguous() for part in resets.to)
+    clips = (math.inf if clip is None else clip for clip in (cell_clip, output_clip))
+    steps = _Steps(
+        *map(address, (bias, driven)),
+        *(by_step, by_row),
+        *map(address, (busy, starts, *first, cells, last, shown, outputs)),
+        *(num_steps, num_rows, state.cell.shape[1], state.output.shape[1]),
+        *clips,
+    )
+    kernel(ctypes.byref(steps))
+    return outputs.transpose(0, 1)
+
+
+def address(tensor: Tensor | None) -> int | None:
+    """Give what the C takes for a tensor; it holds while the tensor does."""
+    return None if tensor is None else tensor.data_ptr()
