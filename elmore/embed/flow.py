@@ -87,8 +87,8 @@ class Flow:
             begin, end = self._words([alphabet.begin, alphabet.end])
             self._start = after_boundary(self._model, begin, end, bulk.start)
         self._sizes = sizes.of(begin.device)
-        most = 2 * self._sizes.crowd * self._sizes.steps
-        self._driven = RecentlyDriven(self._model, self._words, at_least=most, like=begin)
+        self._most = 2 * self._sizes.crowd * self._sizes.steps  # words at once
+        self._driven = RecentlyDriven(self._model, self._words, at_least=self._most, like=begin)
         self._rows: list[Row] = []  # those that are begun come first
         self._lanes: dict[Row, int] = {}  # of those
         self._state = _fresh(self._start, 0)  # of the lanes
@@ -102,6 +102,7 @@ class Flow:
                 for word in words:
                     numbers.setdefault(word, len(numbers))
         vectors = self._words(list(numbers))
+        self._driven.find(list(numbers)[: self._most])  # one product, and not one for each turn
         joined = []
         for texts in requests:
             rows = []

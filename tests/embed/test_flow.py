@@ -149,7 +149,12 @@ def test_a_failure_half_way_spoils_nothing(elmo, monkeypatch):
         patched.setattr(kept, "sent", no_memory)
         with pytest.raises(MemoryError):
             flow.join([[["new"]]])
+    with monkeypatch.context() as patched:
+        patched.setattr(flow._driven._kept, "keep", no_memory)
+        with pytest.raises(MemoryError):
+            flow.join([[["new"]]])
     ((new,),) = flow.join([[["new", "bank"]]])
+    flow._driven._kept = kept.Kept(flow._driven._kept.table)  # as if others had taken all its room
     for where, name in ((kept, "sent"), (flow._model, "read")):
         with monkeypatch.context() as patched:
             patched.setattr(where, name, no_memory)
