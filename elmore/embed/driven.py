@@ -86,6 +86,7 @@ class RecentlyDriven:
         room = int(size.room / (2 * gates * like.element_size()))
         self._kept = Kept(like.new_empty(max(room, at_least), 2 * gates))
 
+    @torch.no_grad()
     def find(self, words: Sequence[str]) -> Int[np.ndarray, " n"]:
         """Give the rows of words, of which no more than `at_least` are distinct.
 

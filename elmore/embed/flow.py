@@ -29,7 +29,7 @@ from elmore.embed.transfer import sent
 from elmore.model.bilm import BACKWARD, FORWARD, BiLMState
 from elmore.model.stored import with_bytes
 
-_FEWEST = 2  # steps at a time: one by itself costs more than a row that idles for the others
+_FEWEST = 4  # steps at a time: fewer by themselves cost more than a row that idles for the others
 _ROWS_A_STEP = 8  # the more there are, the sooner one ends: a step more for so many
 
 
@@ -87,8 +87,8 @@ class Flow:
             begin, end = self._words([alphabet.begin, alphabet.end])
             self._start = after_boundary(self._model, begin, end, bulk.start)
         self._sizes = sizes.of(begin.device)
-        self._most = 2 * self._sizes.crowd * self._sizes.steps  # words at once
-        self._driven = RecentlyDriven(self._model, self._words, at_least=self._most, like=begin)
+        most = 2 * self._sizes.crowd * self._sizes.steps
+        self._driven = RecentlyDriven(self._model, self._words, at_least=most, like=begin)
         self._rows: list[Row] = []  # those that are begun come first
         self._lanes: dict[Row, int] = {}  # of those
         self._state = _fresh(self._start, 0)  # of the lanes
@@ -102,7 +102,8 @@ class Flow:
                 for word in words:
                     numbers.setdefault(word, len(numbers))
         vectors = self._words(list(numbers))
-        self._driven.find(list(numbers)[: self._most])  # one product, and not one for each turn
+        if len(numbers) <= self._sizes.driven:  # one product then, and not one for each turn
+            self._driven.find(list(numbers)[1:])
         joined = []
         for texts in requests:
             rows = []

@@ -87,7 +87,7 @@ class Int8LSTM(ProjectedLSTM):
     ) -> tuple[Float[Tensor, "B T D"], LSTMState]:
         """Read each sentence from left to right."""
         wide = len(self._bias) if driven else self._inputs.shape[1]
-        steps.refuse_others(inputs, mask, state, width=wide)
+        steps.refuse_others(inputs, mask, state, width=wide, recurrent=self._recurrent.shape)
         if tiles.can_hold(state):
             return self._in_tiles(inputs, mask, state, resets, driven=driven)
         parts = in_place.Parts(

@@ -1,7 +1,7 @@
 """The biLM whose weights are bytes and a scale for each row, for reading alone.
 
 A file may hold them so. Nothing is rounded here: they are the weights themselves, written shorter.
-Where few sentences are read on a CPU, a step takes as long as memory takes to bring the weights.
+On a CPU a step takes as long as memory takes to bring the weights, up to some dozens of sentences.
 
 Shapes: B sentences, T tokens, D input and output width, G gates, I = D, or G where inputs are
 driven; M rows of a weight, K wide.
@@ -25,13 +25,14 @@ _AT_ONCE = 256  # rows: what is in between takes little memory
 
 
 def with_bytes(model: BiLM) -> BiLM:
-    """Give what reads some sentences quicker, if all layers are bytes; else the model as it is."""
-    if not panels.available():
-        return model
+    """Give what reads quicker what is no bulk, if all layers are bytes; else the model as it is."""
     layers = [layer for stack in model.stacks for layer in stack]
+    plain = [one for one in layers if type(one) is ProjectedLSTM and one.bias.is_cpu]
+    if len(plain) < len(layers) or not panels.available():
+        return model
     found = {}
-    for layer in layers:
-        whole = stored(layer) if type(layer) is ProjectedLSTM else None
+    for layer in plain:
+        whole = stored(layer)
         if whole is None:
             return model
         found[layer] = whole
@@ -39,7 +40,7 @@ def with_bytes(model: BiLM) -> BiLM:
 
 
 class StoredLSTM(ProjectedLSTM):
-    """One layer of one direction; it does not follow one that learns."""
+    """One layer of one direction; it does not follow one that learns, and nothing learns by it."""
 
     def __init__(self, layer: ProjectedLSTM, found: LSTMPanels) -> None:
         nn.Module.__init__(self)  # there is nothing to draw
@@ -50,7 +51,7 @@ class StoredLSTM(ProjectedLSTM):
 
     def drive(self, inputs: Float[Tensor, "B T D"]) -> Float[Tensor, "B T G"]:
         """Give what the inputs alone say to the gates."""
-        if not can_be_read(inputs):
+        if self.kernel not in _IN_C or not can_be_read(inputs):
             return super().drive(inputs)
         rows = inputs.flatten(0, 1)
         found = panels.multiply(self._stored.input, rows, height=len(self._stored.bias))
@@ -66,7 +67,7 @@ class StoredLSTM(ProjectedLSTM):
         driven: bool = False,
     ) -> tuple[Float[Tensor, "B T D"], LSTMState]:
         """Read each sentence from left to right."""
-        if self.kernel not in _IN_C or not panels.can_run(inputs, mask, state):
+        if self.kernel not in _IN_C or not panels.can_run(inputs, mask, state, resets):
             return super().forward(inputs, mask, state, resets, driven=driven)
         return panels.run(
             inputs,
@@ -96,7 +97,7 @@ def stored(layer: ProjectedLSTM) -> LSTMPanels | None:
 def as_bytes(
     weight: Float[Tensor, "M K"],
 ) -> tuple[Int8[Tensor, "M K"], Float[Tensor, " M"]] | None:
-    """Find numbers from -127 to 127 and scales that give exactly these rows."""
+    """Find numbers and scales that give exactly these rows, the largest number of each 127."""
     if not weight.is_cpu or weight.dtype != torch.float or not weight.numel():
         return None
     found = torch.empty_like(weight, dtype=torch.int8), weight.new_empty(len(weight))

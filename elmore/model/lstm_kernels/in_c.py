@@ -66,8 +66,9 @@ def run(
     **how: Any,  # noqa: ANN401
 ) -> tuple[Float[Tensor, "B T D"], LSTMState]:
     """Read each row from left to right; the state after its last token comes back."""
-    wide = 4 * state.cell.shape[1] if weights.input is None else weights.input.shape[1]
-    steps.refuse_others(inputs, mask, state, width=wide)
+    recurrent = weights.recurrent.shape
+    wide = recurrent[0] if weights.input is None else weights.input.shape[1]
+    steps.refuse_others(inputs, mask, state, width=wide, recurrent=recurrent)
     if few_rows.can_run(inputs, mask, state, weights):
         return few_rows.run(inputs, mask, state, weights, **how)
     if many_rows.can_run(inputs, mask, state, weights):

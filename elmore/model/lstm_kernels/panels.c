@@ -12,6 +12,12 @@
 #include "steps.h"
 #include "vectors.h"
 
+#if defined(OTHER_CPU)
+
+int64_t rows_of_a_panel(void) { return 0; }
+
+#else
+
 /* A panel has as many vectors, and is multiplied with as many sentences at a time, as there are
    registers for the sums of. */
 enum {
@@ -48,12 +54,9 @@ ALWAYS void load_column(const int8_t *from, floats to[VECTORS]) {
 #elif WIDE == 16
     EACH(v, VECTORS)
     to[v] = _mm512_cvtepi32_ps(_mm512_cvtepi8_epi32(_mm_loadu_si128((const void *)(from + 16 * v))));
-#elif WIDE == 8
-    EACH(v, VECTORS)
-    to[v] = _mm256_cvtepi32_ps(_mm256_cvtepi8_epi32(_mm_loadl_epi64((const void *)(from + 8 * v))));
 #else
     EACH(v, VECTORS)
-    to[v] = (floats){from[4 * v], from[4 * v + 1], from[4 * v + 2], from[4 * v + 3]};
+    to[v] = _mm256_cvtepi32_ps(_mm256_cvtepi8_epi32(_mm_loadl_epi64((const void *)(from + 8 * v))));
 #endif
 }
 
@@ -228,3 +231,5 @@ void panel_steps(const steps *all, const weights *with, int64_t threads) {
                 show(all, with, step, first, panel);
     }
 }
+
+#endif

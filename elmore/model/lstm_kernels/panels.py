@@ -3,7 +3,7 @@
 Nothing is rounded: they are the weights themselves, written shorter, and memory has less to bring.
 
 Shapes: B sentences, T tokens, I input width, D output width, G gates; I = G where they are driven.
-A weight has M rows, K wide, in parts of which each is P panels of C rows.
+A weight has M rows, X wide, in parts of which each is P panels of R rows.
 """
 
 import ctypes
@@ -27,8 +27,8 @@ SOURCE = Path(__file__).with_suffix(".c")
 class Panels(NamedTuple):
     """A weight as the C reads it, from beginning to end; rows that fill a panel up are zero."""
 
-    numbers: Int8[Tensor, "P parts K C"]
-    scales: Float[Tensor, "P parts C"]
+    numbers: Int8[Tensor, "P parts X R"]
+    scales: Float[Tensor, "P parts R"]
 
 
 class LSTMPanels(NamedTuple):
@@ -59,11 +59,12 @@ class _Weights(ctypes.Structure):
 
 
 def available() -> bool:
-    """Say whether the part in C is there, or can be built."""
-    return compiled.library(SOURCE, wide()) is not None
+    """Say whether the part in C is there, or can be built, and this CPU has vectors for it."""
+    library = compiled.library(SOURCE, wide())
+    return library is not None and library.rows_of_a_panel() > 0
 
 
-def in_panels(numbers: Int8[Tensor, "M K"], scales: Float[Tensor, " M"], *, parts: int) -> Panels:
+def in_panels(numbers: Int8[Tensor, "M X"], scales: Float[Tensor, " M"], *, parts: int) -> Panels:
     """Lay out a weight that is whole numbers and a scale for each row.
 
     Of each part the first panel comes first, then of each the second.
@@ -78,9 +79,19 @@ def in_panels(numbers: Int8[Tensor, "M K"], scales: Float[Tensor, " M"], *, part
     )
 
 
-def can_run(inputs: Float[Tensor, "B T I"], mask: Bool[Tensor, "B T"], state: LSTMState) -> bool:
+def can_run(
+    inputs: Float[Tensor, "B T I"],
+    mask: Bool[Tensor, "B T"],
+    state: LSTMState,
+    resets: Resets | None,
+) -> bool:
     """Tell whether these are such as C can read."""
-    return can_be_read(inputs, *state) and mask.is_cpu
+    first, masks = (), [mask]
+    if resets is not None:
+        first, masks = resets.to, [mask, resets.at]
+    return can_be_read(inputs, *state, *first) and all(
+        mask.is_cpu and mask.dtype == torch.bool for mask in masks
+    )
 
 
 @torch.no_grad()
@@ -96,14 +107,15 @@ def run(
     resets: Resets | None = None,
 ) -> tuple[Float[Tensor, "B T D"], LSTMState]:
     """Read each row from left to right; the state after its last token comes back."""
-    width = len(weights.bias) if driven else weights.input.numbers.shape[2]
-    steps.refuse_others(inputs, mask, state, width=width)
+    gates, outputs = len(weights.bias), weights.recurrent.numbers.shape[2]
+    width = gates if driven else weights.input.numbers.shape[2]
+    steps.refuse_others(inputs, mask, state, width=width, recurrent=(gates, outputs))
     by_step = None if driven else inputs.transpose(0, 1).contiguous()
     matrices = (None if driven else weights.input, weights.recurrent, weights.projection)
     with_ = _Weights(*map(_matrix, matrices), steps.address(by_step))
     called = ctypes.c_int64(threads(len(inputs) * weights.recurrent.numbers.numel()))
     last, cells = (part.clone(memory_format=torch.contiguous_format) for part in state)
-    outputs = steps.take(
+    read = steps.take(
         lambda given: _library().panel_steps(given, ctypes.byref(with_), called),
         inputs if driven else None,
         mask,
@@ -115,11 +127,11 @@ def run(
         output_clip=output_clip,
         resets=resets,
     )
-    return outputs, LSTMState(last, cells)
+    return read, LSTMState(last, cells)
 
 
 @torch.no_grad()
-def multiply(weight: Panels, rows: Float[Tensor, "B K"], *, height: int) -> Float[Tensor, "B M"]:
+def multiply(weight: Panels, rows: Float[Tensor, "B X"], *, height: int) -> Float[Tensor, "B M"]:
     """Multiply rows with a weight of this height."""
     _, parts, width, _ = weight.numbers.shape
     if rows.shape[1] != width:

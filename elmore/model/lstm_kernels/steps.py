@@ -6,13 +6,13 @@ cells lie is the kernel's own matter.
 
 import ctypes
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import torch
 from jaxtyping import Bool, Float
 from torch import Tensor
 
-from elmore.model.lstm_kernels.reference import LSTMState, Resets
+from elmore.model.lstm_kernels.reference import GATES, LSTMState, Resets
 
 
 class _Steps(ctypes.Structure):
@@ -29,15 +29,26 @@ class _Steps(ctypes.Structure):
 
 
 def refuse_others(
-    inputs: Float[Tensor, "B T I"], mask: Bool[Tensor, "B T"], state: LSTMState, *, width: int
+    inputs: Float[Tensor, "B T I"],
+    mask: Bool[Tensor, "B T"],
+    state: LSTMState,
+    *,
+    width: int,
+    recurrent: Sequence[int],
 ) -> None:
-    """Raise where these are not of one size, or inputs not of that width: C would not notice."""
+    """Raise where these are not of one size, or do not fit the weights: C would not notice.
+
+    They fit where inputs are of that width, and the recurrent weight has such a shape.
+    """
+    gates, outputs = recurrent
     rows = {len(mask), *map(len, state)}
-    if mask.shape != inputs.shape[:2] or len(rows) > 1 or inputs.shape[2] != width:
+    wide = (inputs.shape[2], *(part.shape[1] for part in state))
+    expected = (width, outputs, gates // len(GATES))
+    if mask.shape != inputs.shape[:2] or len(rows) > 1 or wide != expected:
         shapes = ", ".join(str(tuple(part.shape)) for part in (inputs, mask, *state))
         raise ValueError(
             f"inputs, mask, outputs and cells are {shapes}: expected as many rows and steps in "
-            f"each, and inputs {width} wide"
+            "each, inputs {} wide, outputs {} and cells {}".format(*expected)
         )
 
 
