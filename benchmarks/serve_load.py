@@ -3,10 +3,12 @@
     python benchmarks/serve_load.py RESULTS.json [--clients 64] [--seconds 60] [--page]
 
 The server is a process of its own, and this one its clients. In turn: the bulk rate of
-`Embedder.encode` in a third process; one client alone; many clients, each with its next request as
-soon as it has its answer; arrivals by chance at half the rate that these reached; the bulk rate
-again. Every request asks /encode for sentences of $ELMORE_DATA/corpus/valid.txt.xz, or of the lines
-of `--text`: the same ones that are read in bulk. Both sides read all of them once before they are
+`Embedder.encode` in a third process; many clients, each with its next request as soon as it has its
+answer; then in rounds one client alone and arrivals by chance, at half the rate that the many
+reached; the bulk rate again. Latencies are compared within a round, and the median of the rounds
+is given: others may use the machine, and do so for seconds. Every request asks /encode for
+sentences of $ELMORE_DATA/corpus/valid.txt.xz, or of the lines of `--text`: the same ones that are
+read in bulk. Both sides read all of them once before they are
 timed, and keep the vectors of words they have met, so neither is the one that meets new words.
 CPU-seconds and memory of the server are those of /proc. `--page` prints the page of RESULTS.json.
 """
@@ -46,6 +48,7 @@ tokens = sum(len(elmo.tokenizer(text).words) for text in texts)
 print(json.dumps([tokens / seconds, torch.get_num_threads()]))
 """
 TARGET, TIMES = 0.7, 5  # of the bulk rate; of the latency of one client alone
+ROUNDS = 5
 KEPT = 15  # seconds without a request after which a client closes; the server does after 30
 
 
@@ -122,6 +125,17 @@ class Tally:
             if request in before
         )
 
+    @classmethod
+    def of_all(cls, tallies: Iterable["Tally"]) -> "Tally":
+        """Give what came back in all of them."""
+        together = cls()
+        for tally in tallies:
+            together.seconds += tally.seconds
+            together.asked += tally.asked
+            together.tokens += tally.tokens
+            together.statuses += tally.statuses
+        return together
+
     def summary(self, wall: float, cpu: float) -> dict[str, Any]:
         """Give the numbers of so many seconds."""
         times = sorted(self.seconds) or [float("nan")]
@@ -192,25 +206,23 @@ async def closed_loop(port: int, requests: Iterable[Request], clients: int) -> T
     return tally
 
 
-def for_seconds(requests: list[Request], seconds: float) -> Iterator[Request]:
-    """Give them again and again, until the time is over."""
+def for_seconds(requests: Iterator[Request], seconds: float) -> Iterator[Request]:
+    """Give the next ones, until the time is over."""
     end = time.monotonic() + seconds
-    return itertools.takewhile(lambda _: time.monotonic() < end, itertools.cycle(requests))
+    return itertools.takewhile(lambda _: time.monotonic() < end, requests)
 
 
-async def by_chance(port: int, requests: list[Request], rate: float, seconds: float) -> Tally:
+async def by_chance(port: int, requests: Iterable[Request], rate: float, seed: int) -> Tally:
     """Let requests arrive as they like, so many a second, whether others are answered or not."""
-    tally, end = Tally(), time.monotonic() + seconds
-    chance, free, jobs = random.Random(0), [], set()
+    tally, chance = Tally(), random.Random(seed)
+    free, jobs = [], set()
 
     async def one(request: Request) -> None:
         connection = free.pop() if free else Connection(port)
         await connection.ask(request, tally)
         free.append(connection)
 
-    for request in itertools.cycle(requests):
-        if time.monotonic() > end:
-            break
+    for request in requests:
         job = asyncio.create_task(one(request))
         jobs.add(job)
         job.add_done_callback(jobs.discard)
@@ -251,6 +263,12 @@ def prepared(texts: list[str], in_each: int) -> list[Request]:
     return requests
 
 
+def ticks() -> tuple[int, int]:
+    """Give what a virtual machine's cores have been kept from it, and all of their time."""
+    fields = [int(field) for field in Path("/proc/stat").read_text().split()[1:9]]
+    return fields[7], sum(fields)
+
+
 def bulk(texts: list[str], model: list[str], precision: str, place: Path) -> tuple[float, int]:
     file = place / "texts.json"
     file.write_text(json.dumps(texts))
@@ -263,21 +281,27 @@ def measure(args: argparse.Namespace, texts: list[str], place: Path) -> dict[str
     model = [args.model] if args.model else []
     requests = prepared(texts, args.texts)
     rates = [bulk(texts, model, args.precision, place)]
-    server = Server(model, args.precision, place)
+    server, before = Server(model, args.precision, place), ticks()
     try:
         run = lambda work: asyncio.run(watched(server, work))  # noqa: E731
         run(closed_loop(server.port, requests, args.clients))  # each once: now it knows the words
-        some = for_seconds(requests, args.seconds / 10)
-        by_itself, alone, _ = run(closed_loop(server.port, some, 1))
-        some = for_seconds(requests, args.seconds)
+        endless, part = itertools.cycle(requests), args.seconds / ROUNDS
+        some = for_seconds(endless, args.seconds)
         _, loaded, samples = run(closed_loop(server.port, some, args.clients))
         rate = max(0.5, loaded["requests a second"] / 2)
-        beside, half, _ = run(by_chance(server.port, requests, rate, args.seconds / 5))
+        alone, half = [], []
+        for seed in range(ROUNDS):
+            alone.append(run(closed_loop(server.port, for_seconds(endless, part / 4), 1)))
+            some = for_seconds(endless, part / 2)
+            half.append(run(by_chance(server.port, some, rate, seed)))
     finally:
         code = server.stop()
+    taken, whole = (after - ago for after, ago in zip(ticks(), before, strict=True))
     rates.append(bulk(texts, model, args.precision, place))
     bulk_rate = statistics.mean(rate for rate, _ in rates)
+    beside, by_itself = (Tally.of_all(tally for tally, *_ in part) for part in (half, alone))
     slowed = beside.times_as_long(by_itself) or [float("nan")]
+    rounds = [(one, many) for (_, one, _), (_, many, _) in zip(alone, half, strict=True)]
     return {
         "date": time.strftime("%Y-%m-%d"),
         "machine": f"{os.cpu_count()} cores, {platform.machine()}",
@@ -289,14 +313,23 @@ def measure(args: argparse.Namespace, texts: list[str], place: Path) -> dict[str
         "tokens in a text": statistics.mean(len(penn(text).words) for text in texts),
         "bulk tokens a CPU-second": bulk_rate,
         "share of bulk": loaded["tokens a CPU-second"] / bulk_rate,
-        "alone": alone,
+        "alone": over(by_itself, [one for one, _ in rounds]),
         "loaded": loaded,
-        "half": half,
-        "half p99 / alone p50": half["p99 ms"] / alone["p50 ms"],
+        "half": over(beside, [many for _, many in rounds]),
+        "half p99 / alone p50": [many["p99 ms"] / one["p50 ms"] for one, many in rounds],
+        "half p99 / alone p99": [many["p99 ms"] / one["p99 ms"] for one, many in rounds],
         "half / alone, of each, p99": slowed[min(len(slowed) - 1, int(0.99 * len(slowed)))],
+        "taken by others": taken / whole,
         "megabytes": samples,
         "exit": code,
     }
+
+
+def over(tally: Tally, rounds: list[dict[str, Any]]) -> dict[str, Any]:
+    """Give the numbers of several rounds together."""
+    return tally.summary(
+        *(sum(one[f"{what} seconds"] for one in rounds) for what in ("wall", "cpu"))
+    )
 
 
 def page(found: dict[str, Any]) -> str:
@@ -310,7 +343,7 @@ def page(found: dict[str, Any]) -> str:
             ("by chance, at half that rate", found["half"]),
         )
     ]
-    memory = found["megabytes"]
+    memory, times = found["megabytes"], found["half p99 / alone p50"]
     fifth = max(1, len(memory) // 5)
     early, late = (
         statistics.median(part) for part in (memory[fifth : 2 * fifth] or memory, memory[-fifth:])
@@ -331,13 +364,15 @@ def page(found: dict[str, Any]) -> str:
             f"- In bulk `Embedder.encode` reads {found['bulk tokens a CPU-second']:.0f} tokens a "
             f"CPU-second: the server reaches {found['share of bulk']:.0%} (target {TARGET:.0%}). "
             "Both read the same texts, and have met all their words before.",
-            f"- p99 at half load is {found['half p99 / alone p50']:.1f} times the latency of one "
-            f"client alone (target {TIMES}); texts are long and short, and against what it took "
-            f"alone itself the slowest hundredth took {found['half / alone, of each, p99']:.1f} "
-            "times as long or more.",
+            f"- p99 at half load is {statistics.median(times):.1f} times the p50 of one client "
+            f"alone (target {TIMES}; rounds {', '.join(f'{one:.1f}' for one in sorted(times))}), "
+            f"and {statistics.median(found['half p99 / alone p99']):.1f} times its p99. Against "
+            "what it took alone itself the slowest hundredth took "
+            f"{found['half / alone, of each, p99']:.1f} times as long or more.",
             f"- Memory: {early:.0f} MB in the second fifth of the load, {late:.0f} MB in the last, "
             f"{max(memory):.0f} MB at most.",
-            f"- SIGTERM: exit {found['exit']}.",
+            f"- SIGTERM: exit {found['exit']}. Other machines took {found['taken by others']:.0%} of "
+            "the cores' time.",
         ]
     )
 

@@ -4,7 +4,8 @@
    A weight lies in panels, PANEL of its rows each: for every column of it the numbers of these rows side
    by side. So it is read from its beginning to its end, and a product needs no sum across a vector.
    The panels of the four gates of some cells follow each other. Sentences lie row by row, and each is
-   summed up in the same order, so it gets the same bits in any company. */
+   summed up in the same order, so it gets the same bits in any company. A server is not alone on its
+   cores: whichever thread is free takes the next panel. */
 
 #include <string.h>
 
@@ -135,7 +136,7 @@ static void add(matrix weight, int64_t number, const float *rows, int64_t count,
 void panel_rows(const matrix *weight, const float *rows, float *out, int64_t num_rows, int64_t height,
                 int64_t parts, int64_t threads) {
     const int64_t tall = height / parts, panels = (tall + PANEL - 1) / PANEL;
-#pragma omp parallel for schedule(static) num_threads(threads)
+#pragma omp parallel for schedule(dynamic) num_threads(threads)
     for (int64_t number = 0; number < panels * parts; number++)
         for (int64_t first = 0; first < num_rows; first += MOST) {
             float found[MOST][PANEL] = {{0}};
@@ -221,11 +222,11 @@ void panel_steps(const steps *all, const weights *with, int64_t threads) {
             for (int64_t row = 0; row < all->num_rows; row++)
                 if (all->starts[step * all->num_rows + row]) start(all, row);
         }
-#pragma omp for schedule(static)
+#pragma omp for schedule(dynamic)
         for (int64_t panel = 0; panel < cells; panel++)
             for (int64_t first = 0; first < all->num_rows; first += MOST)
                 renew(all, with, step, first, panel);
-#pragma omp for schedule(static)
+#pragma omp for schedule(dynamic)
         for (int64_t panel = 0; panel < outputs; panel++)
             for (int64_t first = 0; first < all->num_rows; first += MOST)
                 show(all, with, step, first, panel);
