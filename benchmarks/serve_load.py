@@ -285,7 +285,7 @@ def measure(args: argparse.Namespace, texts: list[str], place: Path) -> dict[str
     try:
         run = lambda work: asyncio.run(watched(server, work))  # noqa: E731
         run(closed_loop(server.port, requests, args.clients))  # each once: now it knows the words
-        endless, part = itertools.cycle(requests), args.seconds / ROUNDS
+        endless, part = itertools.cycle(requests), min(args.seconds, 120) / ROUNDS
         some = for_seconds(endless, args.seconds)
         _, loaded, samples = run(closed_loop(server.port, some, args.clients))
         rate = max(0.5, loaded["requests a second"] / 2)
@@ -371,8 +371,8 @@ def page(found: dict[str, Any]) -> str:
             f"{found['half / alone, of each, p99']:.1f} times as long or more.",
             f"- Memory: {early:.0f} MB in the second fifth of the load, {late:.0f} MB in the last, "
             f"{max(memory):.0f} MB at most.",
-            f"- SIGTERM: exit {found['exit']}. Other machines took {found['taken by others']:.0%} of "
-            "the cores' time.",
+            f"- SIGTERM: exit {found['exit']}. Other machines took "
+            f"{found['taken by others']:.0%} of the cores' time.",
         ]
     )
 
