@@ -8,9 +8,9 @@ answer; then in rounds one client alone and arrivals by chance, at half the rate
 reached; the bulk rate again. Latencies are compared within a round, and the median of the rounds
 is given: others may use the machine, and do so for seconds. Every request asks /encode for
 sentences of $ELMORE_DATA/corpus/valid.txt.xz, or of the lines of `--text`: the same ones that are
-read in bulk. Both sides read all of them once before they are
-timed, and keep the vectors of words they have met, so neither is the one that meets new words.
-CPU-seconds and memory of the server are those of /proc. `--page` prints the page of RESULTS.json.
+read in bulk. Both sides read all of them once before they are timed, and keep the vectors of words
+they have met, so neither is the one that meets new words. CPU-seconds and memory of the server are
+those of /proc. `--page` prints the page of RESULTS.json.
 """
 
 import argparse
@@ -299,7 +299,7 @@ def measure(args: argparse.Namespace, texts: list[str], place: Path) -> dict[str
     taken, whole = (after - ago for after, ago in zip(ticks(), before, strict=True))
     rates.append(bulk(texts, model, args.precision, place))
     bulk_rate = statistics.mean(rate for rate, _ in rates)
-    beside, by_itself = (Tally.of_all(tally for tally, *_ in part) for part in (half, alone))
+    beside, by_itself = (Tally.of_all(tally for tally, *_ in runs) for runs in (half, alone))
     slowed = beside.times_as_long(by_itself) or [float("nan")]
     rounds = [(one, many) for (_, one, _), (_, many, _) in zip(alone, half, strict=True)]
     return {

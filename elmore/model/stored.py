@@ -4,7 +4,7 @@ A file may hold them so. Nothing is rounded here: they are the weights themselve
 On a CPU a step takes as long as memory takes to bring the weights, up to some dozens of sentences.
 
 Shapes: B sentences, T tokens, D input and output width, G gates, I = D, or G where inputs are
-driven; M rows of a weight, K wide.
+driven; M rows of a weight, X wide.
 """
 
 import torch
@@ -95,8 +95,8 @@ def stored(layer: ProjectedLSTM) -> LSTMPanels | None:
 
 
 def as_bytes(
-    weight: Float[Tensor, "M K"],
-) -> tuple[Int8[Tensor, "M K"], Float[Tensor, " M"]] | None:
+    weight: Float[Tensor, "M X"],
+) -> tuple[Int8[Tensor, "M X"], Float[Tensor, " M"]] | None:
     """Find numbers and scales that give exactly these rows, the largest number of each 127."""
     if not weight.is_cpu or weight.dtype != torch.float or not weight.numel():
         return None

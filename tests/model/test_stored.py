@@ -110,6 +110,7 @@ def read_by(one: ProjectedLSTM, num_rows: int, *, driven: bool) -> tuple[Tensor,
 def test_a_layer_reads_the_same_from_bytes(num_rows, cells, width, driven):
     plain = layer(cells, width, projection=width < cells)
     found, end = read_by(in_panels(plain), num_rows, driven=driven)
+    plain.kernel = "reference"
     expected, last = read_by(plain, num_rows, driven=driven)
     assert_close(found, expected, rtol=0, atol=1e-5)
     assert_close(end, last, rtol=0, atol=1e-5)
@@ -219,6 +220,12 @@ def test_a_flow_of_bytes_reads_what_the_embedder_does(monkeypatch):
     for row, sentence in zip(rows, elmo.embed(texts, layers="all"), strict=True):
         assert_close(row.layers, torch.from_numpy(sentence.vectors), rtol=0, atol=1e-5)
     assert len(calls) == read  # the embedder itself reads from floats
+
+
+def test_without_a_compiler_a_model_of_bytes_is_left_alone(monkeypatch):
+    bundled = load(device="cpu").bundle.model
+    monkeypatch.setattr(panels, "available", lambda: False)
+    assert with_bytes(bundled) is bundled
 
 
 @in_bytes

@@ -92,7 +92,8 @@ def multiply(
     weight: Float[Tensor, "M K"], rows: Float[Tensor, "B K"], out: Float[Tensor, "M B"]
 ) -> None:
     """Multiply, where rows are not too wide and all but `out` lie row by row."""
-    assert 1 <= rows.shape[1] <= _WIDEST  # others would be wrong without a word
+    assert weight.shape == (len(out), rows.shape[1])  # others would be wrong without a word
+    assert 1 <= rows.shape[1] <= _WIDEST
     numbers = (*out.stride(), *weight.shape, len(rows))
     _call(
         "few_rows", weight, rows, out, numbers=numbers, threads=threads(len(rows) * weight.numel())

@@ -133,7 +133,8 @@ def run(
 @torch.no_grad()
 def multiply(weight: Panels, rows: Float[Tensor, "B X"], *, height: int) -> Float[Tensor, "B M"]:
     """Multiply rows with a weight of this height."""
-    _, parts, width, _ = weight.numbers.shape
+    count, parts, width, tall = weight.numbers.shape
+    assert (count - 1) * tall < height / parts <= count * tall  # or C would write elsewhere
     if rows.shape[1] != width:
         raise ValueError(f"rows are {rows.shape[1]} wide: expected {width}, as the weight is")
     rows, out = rows.contiguous(), rows.new_empty(len(rows), height)
