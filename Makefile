@@ -5,6 +5,10 @@ VENV := .venv
 BIN := $(VENV)/bin
 INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt
 
+# A thread for each worker: where both take both cores, they wait for each other. Who is done takes
+# over from the other, and where much fails there is no use in waiting for the rest.
+TWO_AT_ONCE := OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 2 --dist worksteal --maxfail 5
+
 .PHONY: demo test test-integrations test-pythons lint types suite docs dist clean
 
 demo: $(VENV)/core
@@ -14,7 +18,7 @@ test: lint types docs suite
 
 # Beside other people's packages, which take their time to install.
 test-integrations: $(VENV)/integrations $(VENV)/flair/ready $(VENV)/keras/ready
-	$(BIN)/python -m pytest tests/integrations tests/formats
+	$(TWO_AT_ONCE) tests/integrations tests/formats
 	$(VENV)/flair/bin/python -m pytest tests/integrations/test_flair.py
 	$(VENV)/keras/bin/python -m pytest tests/integrations/test_keras.py
 
@@ -32,9 +36,8 @@ lint: $(VENV)/extras
 types: $(VENV)/extras
 	$(BIN)/pyrefly check --python-interpreter-path $(BIN)/python
 
-# A thread for each worker: where both take both cores, they wait for each other.
 suite: $(VENV)/extras
-	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 2
+	$(TWO_AT_ONCE)
 
 # The same bytes from the same commit, whenever it is built: every file in them has one date.
 dist: $(VENV)/integrations

@@ -5,10 +5,12 @@ goes to files; several ranks find each other as torchrun would have it.
 """
 
 import contextlib
+import itertools
 import multiprocessing
 import os
 import signal
 import socket
+import subprocess
 import sys
 import tempfile
 from collections.abc import Callable
@@ -18,6 +20,7 @@ from typing import NamedTuple
 
 from tests.cli.running import Result
 
+ROOT = Path(__file__).parent.parent
 _context = multiprocessing.get_context("forkserver")
 _context.set_forkserver_preload(["elmore.lm.finetune", "elmore.cli", "torch._dynamo"])
 
@@ -47,7 +50,7 @@ def run(
             for rank in range(ranks)
         ]
         for job in jobs:
-            job.join(timeout=100)
+            job.join(timeout=250)
             if job.is_alive():
                 job.kill()
         return [_result(Path(place), rank, job) for rank, job in enumerate(jobs)]
@@ -139,10 +142,36 @@ def _around(
 ) -> None:
     inner = getattr(owner, name)
 
-    def changed(*arguments: object) -> object:
+    def changed(*arguments: object, **more: object) -> object:
         before(*arguments)
-        result = inner(*arguments)
+        result = inner(*arguments, **more)
         after(*arguments)
         return result
 
     setattr(owner, name, changed)
+
+
+def stop_at(owner: object, name: str, number: int) -> None:
+    """Let this process stop when a function of its is called for the so-many-th time.
+
+    There it waits to be killed: whoever looked from outside would be late on a busy machine.
+    """
+    calls = itertools.count(1)
+    _around(owner, name, before=lambda *_: next(calls) == number and _stop())
+
+
+def _stop() -> None:
+    os.kill(os.getpid(), signal.SIGSTOP)
+
+
+def killed(command: list[str]) -> list[int]:
+    """Run what stops itself, kill it there, and give the processes that it leaves behind."""
+    quiet = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
+    with subprocess.Popen(command, cwd=ROOT, **quiet) as job:
+        _, status = os.waitpid(job.pid, os.WUNTRACED)
+        assert os.WIFSTOPPED(status), "it ended before it could be killed"
+        children = Path(f"/proc/{job.pid}/task/{job.pid}/children")
+        left = list(map(int, children.read_text().split())) if children.exists() else []
+        job.kill()
+        assert job.wait() == -signal.SIGKILL
+    return left

@@ -86,7 +86,6 @@ def smaller(arguments: list[str]) -> list[str]:
     return [*arguments, *FEWER.get(verb, [])]
 
 
-@pytest.mark.timeout(300)  # torchrun starts three processes, on a busy machine slowly
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
 def test_the_commands_of_a_guide_run(page, place):
     for line in documented.commands(page):

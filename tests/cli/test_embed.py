@@ -6,10 +6,8 @@ import json
 import lzma
 import os
 import random
-import signal
 import subprocess
 import sys
-import time
 from unittest import mock
 
 import h5py
@@ -21,8 +19,10 @@ import pytest
 import elmore
 from elmore.embed import parts
 from elmore.weights import folder
+from tests import processes
 from tests.cli.running import elmore_command
 from tests.foreign import bilm_options, bilm_weights, write_bilm
+from tests.processes import ROOT
 
 zstandard = pytest.importorskip("zstandard")  # not on every machine with a GPU
 
@@ -444,42 +444,40 @@ def test_a_full_disk_is_one_sentence_and_the_job_goes_on_elsewhere(tmp_path, mod
         subprocess.run(["umount", disk], check=True)
 
 
-def wait_for(job, out, pattern, *, more):
-    """Wait until a running job has written so many more files."""
-    folder_ = out.with_name(f"{out.name}.parts")
-    before = len(list(folder_.glob(pattern)))
-    while len(list(folder_.glob(pattern))) < before + more:
-        assert job.poll() is None, "it ended before it could be killed"
-        time.sleep(0.005)
+CODE = """
+import sys, elmore.atomic, elmore.cli
+from elmore.embed import parts, writers
+from tests.processes import stop_at
+parts.MAX_LINES = 100
+{stop}
+elmore.cli.main()
+"""
 
 
 @pytest.mark.timeout(600)
 def test_ten_kills_lose_double_and_change_nothing(tmp_path, model):
-    """Real processes, killed with SIGKILL at random moments, and resumed."""
+    """Real processes, killed with SIGKILL wherever they are, and resumed."""
     path, out = tmp_path / "text.txt", tmp_path / "out.hdf5"
     words = ["the", "bank", "of", "a", "river", "and", "money", "日本"]
     chance = random.Random(0)
     lines = [" ".join(chance.choices(words, k=chance.randrange(25))) for _ in range(6000)]
     path.write_text("\n".join(lines) + "\n")
-    code = (
-        "import sys, elmore.cli; from elmore.embed import parts\n"
-        "parts.MAX_LINES = 100\n"
-        "elmore.cli.main()"
-    )
-    command = [sys.executable, "-c", code, "embed", str(path), "--model", model]
+
+    def command(out, *more, stop=""):
+        code = CODE.format(stop=stop)
+        return [sys.executable, "-c", code, "embed", path, "--model", model, "-o", out, *more]
+
     whole = tmp_path / "whole.hdf5"
-    subprocess.run([*command, "-o", str(whole)], check=True, capture_output=True)
-    resumed = [*command, "-o", str(out), "--resume"]
+    subprocess.run(command(whole), cwd=ROOT, check=True, capture_output=True)
     for kill in range(10):
-        with subprocess.Popen(resumed, stderr=subprocess.DEVNULL, stdout=subprocess.DEVNULL) as job:
-            if kill < 9:  # when some more parts are done, in the middle of the next
-                wait_for(job, out, "part-*.json", more=chance.randrange(1, 6))
-            else:  # while the result is put together
-                wait_for(job, out, "result.hdf5", more=1)
-            time.sleep(chance.uniform(0, 0.05))
-            job.send_signal(signal.SIGKILL)
-            assert job.wait() == -signal.SIGKILL
-    subprocess.run(resumed, check=True, capture_output=True)
+        stop = f"stop_at(parts.OpenPart, 'add', {chance.randrange(1, 600)})"
+        if kill % 3 == 2:  # when a part is whole, but for the note that makes it count
+            stop = f"stop_at(elmore.atomic, 'write', {chance.randrange(1, 6)})"
+        if kill == 9:  # while the result is put together
+            stop = f"stop_at(writers.HDF5Writer, 'write', {chance.randrange(1, 6000)})"
+        processes.killed(command(out, "--resume", stop=stop))
+    resumed = command(out, "--resume")
+    subprocess.run(resumed, cwd=ROOT, check=True, capture_output=True)
     assert not list(tmp_path.glob("out.hdf5.*"))
     with h5py.File(whole) as one, h5py.File(out) as other:
         assert set(one) == set(other) == {*map(str, range(6000)), "sentence_to_index"}

@@ -5,7 +5,6 @@ import json
 import os
 import random
 import resource
-import signal
 import subprocess
 import sys
 import time
@@ -18,7 +17,9 @@ import pytest
 
 from elmore.corpus import blocks, parts
 from elmore.corpus.shards import open_corpus
+from tests import processes
 from tests.cli.running import elmore_command
+from tests.processes import ROOT
 
 TEXT = "The bank closed. It rained.\n\nIt's a fine day, isn't it?\n"
 
@@ -205,18 +206,18 @@ def long_text(path: Path, num_lines: int) -> None:
 
 
 CODE = """
-import sys, elmore.cli; from elmore.corpus import blocks, merge
+import sys, elmore.cli
+from elmore.corpus import blocks, merge, workers, writer
+from tests.processes import stop_at
 blocks.MAX_CHARACTERS, merge.SHARD_TOKENS = 20_000, 20_000
+{stop}
 elmore.cli.main()
 """
 
 
-def command(path: Path, out: Path, *more: str) -> list[str]:
-    return [sys.executable, "-c", CODE, "prepare", str(path), "-o", str(out), "--tokenized", *more]
-
-
-def children(pid: int) -> list[int]:
-    return list(map(int, Path(f"/proc/{pid}/task/{pid}/children").read_text().split()))
+def command(path: Path, out: Path, *more: str, stop: str = "") -> list[str]:
+    words = [sys.executable, "-c", CODE.format(stop=stop), "prepare", str(path), "-o", str(out)]
+    return [*words, "--tokenized", *more]
 
 
 def is_running(pid: int) -> bool:
@@ -228,35 +229,26 @@ def is_running(pid: int) -> bool:
 
 
 @pytest.mark.skipif(not Path("/proc/self/task").exists(), reason="needs /proc")
-@pytest.mark.timeout(300)
 def test_kills_lose_and_change_nothing_and_leave_no_process(tmp_path):
     """Real processes, killed with SIGKILL at random moments, and resumed."""
     path, out, whole = tmp_path / "text.txt", tmp_path / "out", tmp_path / "whole"
     long_text(path, 15_000)
-    subprocess.run(
-        command(path, whole, "--workers", "1", "--valid-share", "0.1"),
-        check=True,
-        capture_output=True,
-    )
+    once = command(path, whole, "--workers", "1", "--valid-share", "0.1")
+    subprocess.run(once, cwd=ROOT, check=True, capture_output=True)
     assert len(list(whole.glob("train-*.tokens.npy"))) > 5
     chance = random.Random(1)
-    resumed = command(path, out, "--workers", "2", "--valid-share", "0.1", "--resume")
-    journal = tmp_path / "out.parts"
+    resumed = ["--workers", "2", "--valid-share", "0.1", "--resume"]
     for kill in range(3):
-        pattern = "part-*.npz" if kill < 2 else "corpus/train-*"  # at last while it is merged
-        goal = len(list(journal.glob(pattern))) + (chance.randrange(1, 12) if kill < 2 else 1)
-        with subprocess.Popen(resumed, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as job:
-            while len(list(journal.glob(pattern))) < goal:
-                assert job.poll() is None, "it ended before it could be killed"
-                time.sleep(0.002)
-            crew = children(job.pid)
-            job.send_signal(signal.SIGKILL)
-            assert job.wait() == -signal.SIGKILL
+        stop = f"stop_at(workers._Crew, 'give', {chance.randrange(3, 14)})"
+        if kill == 2:  # at last while it is merged
+            stop = "stop_at(writer.Writer, 'shard', 3)"
+        crew = processes.killed(command(path, out, *resumed, stop=stop))
+        assert len(crew) >= 2 or kill == 2
         deadline = time.monotonic() + 20
         while any(map(is_running, crew)):
             assert time.monotonic() < deadline, "a worker outlived its run"
             time.sleep(0.01)
-    subprocess.run(resumed, check=True, capture_output=True)
+    subprocess.run(command(path, out, *resumed), cwd=ROOT, check=True, capture_output=True)
     assert contents(out) == contents(whole)
     assert sorted(p.name for p in tmp_path.iterdir()) == ["out", "text.txt", "whole"]
 
@@ -269,14 +261,15 @@ def test_a_write_that_hits_a_limit_is_one_sentence_and_the_job_goes_on(tmp_path)
     def limited() -> None:
         resource.setrlimit(resource.RLIMIT_FSIZE, (60_000, 60_000))
 
+    tight = {"cwd": ROOT, "preexec_fn": limited}
     done = subprocess.run(
-        command(path, out, "--workers", "2"), preexec_fn=limited, capture_output=True, text=True
+        command(path, out, "--workers", "2"), **tight, capture_output=True, text=True
     )
     assert done.returncode == 1
     assert "File too large; make room and go on with --resume" in done.stderr
     assert done.stderr.count("\n") == 1, done.stderr
     assert not out.exists()
-    subprocess.run(command(path, out, "--resume"), check=True, capture_output=True)
+    subprocess.run(command(path, out, "--resume"), cwd=ROOT, check=True, capture_output=True)
     open_corpus(out).verify()
 
 

@@ -196,7 +196,7 @@ def torchrun(folder: Path, *arguments: str) -> subprocess.CompletedProcess:
         env={**os.environ, "OMP_NUM_THREADS": "1", "PYTHONPATH": root},
         capture_output=True,
         text=True,
-        timeout=110,
+        timeout=250,
         check=False,
     )
 

@@ -17,14 +17,12 @@ pytest.importorskip(
 ROOT = Path(__file__).parents[2]
 
 
-@pytest.mark.timeout(300)
 @pytest.mark.parametrize("block", documented.integration("huggingface.md"))
 def test_the_page_runs(block, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     documented.run(block)
 
 
-@pytest.mark.timeout(300)
 def test_a_tagger_is_trained_with_trainer():
     done = subprocess.run(
         [sys.executable, "examples/huggingface_trainer.py"],

@@ -52,7 +52,6 @@ except OSError as error:
 """
 
 
-@pytest.mark.timeout(300)
 def test_a_model_goes_to_the_hub_with_its_card_and_comes_back(tmp_path):
     with hub.running() as there:
         known = {name: value for name, value in os.environ.items() if not name.startswith("HF_")}

@@ -249,7 +249,6 @@ def test_what_cannot_be_meant_is_refused(folder, wrong):
         ElmoVectorizer(folder, **wrong).fit_transform(TEXTS)
 
 
-@pytest.mark.timeout(300)
 def test_praise_is_told_from_blame_better_than_by_counting_words():
     """Films of the Stanford Sentiment Treebank, from 300 sentences."""
     if "ELMORE_DATA" not in os.environ:

@@ -122,7 +122,6 @@ def _prepare_death(moment, number):
     setattr(owner, name, changed)
 
 
-@pytest.mark.timeout(300)
 def test_kills_lose_and_change_nothing(tmp_path, model, elmo):
     """Real processes end by SIGKILL in a part, before what makes it count, and after.
 

@@ -1,0 +1,17 @@
+"""How the time of a reader grows with its text."""
+
+import time
+from collections.abc import Callable
+
+
+def is_linear(read: Callable[[str], object], unit: str) -> bool:
+    """Whether ten times the text takes some ten times as long; a square would be a hundred."""
+    short = min(_seconds(read, unit, 20_000) for _ in range(3))
+    return _seconds(read, unit, 200_000) < 40 * short
+
+
+def _seconds(read: Callable[[str], object], unit: str, size: int) -> float:
+    text = unit * (size // len(unit))
+    began = time.process_time()
+    read(text)
+    return time.process_time() - began
