@@ -19,6 +19,24 @@ settings.register_profile(
 settings.load_profile("elmore")
 
 
+def pytest_sessionstart(session: pytest.Session) -> None:
+    terminal = session.config.pluginmanager.get_plugin("terminalreporter")
+    if terminal is not None:  # workers have none
+        session.config.pluginmanager.register(_AtOnce(terminal))
+
+
+class _AtOnce:
+    """Tells of what fails when it does: a run that is ended from outside has no summary."""
+
+    def __init__(self, terminal: pytest.TerminalReporter) -> None:
+        self._terminal = terminal
+
+    @pytest.hookimpl(trylast=True)
+    def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
+        if report.failed:
+            self._terminal.write(f"\n{report.nodeid}\n{report.longreprtext[-500:]}\n")
+
+
 @pytest.fixture(autouse=True)
 def _seeded() -> None:
     torch.manual_seed(0)
