@@ -6,9 +6,9 @@ BIN := $(VENV)/bin
 INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt
 
 # A thread for each worker, and none that spins while it waits: they would keep each other from work.
-# Who is done takes over from the other; where much fails there is no use in waiting for the rest.
+# Where much fails there is no use in waiting for the rest.
 APART := OMP_NUM_THREADS=1 OMP_WAIT_POLICY=passive
-TWO_AT_ONCE := $(APART) $(BIN)/python -m pytest -n 2 --dist worksteal --maxfail 5
+TWO_AT_ONCE := $(APART) $(BIN)/python -m pytest -n 2 --maxfail 5
 
 .PHONY: demo test test-integrations test-pythons lint types suite docs dist clean
 
@@ -17,9 +17,10 @@ demo: $(VENV)/core
 
 test: lint types docs suite
 
-# Beside other people's packages, which take their time to install.
+# Beside other people's packages, which take their time to install. A file is one worker's: one Ray
+# is enough for two cores.
 test-integrations: $(VENV)/integrations $(VENV)/flair/ready $(VENV)/keras/ready
-	$(TWO_AT_ONCE) tests/integrations tests/formats
+	$(TWO_AT_ONCE) --dist loadfile tests/integrations tests/formats
 	$(VENV)/flair/bin/python -m pytest tests/integrations/test_flair.py
 	$(VENV)/keras/bin/python -m pytest tests/integrations/test_keras.py
 
@@ -38,7 +39,7 @@ types: $(VENV)/extras
 	$(BIN)/pyrefly check --python-interpreter-path $(BIN)/python
 
 suite: $(VENV)/extras
-	$(TWO_AT_ONCE)
+	$(TWO_AT_ONCE) --dist worksteal
 
 # The same bytes from the same commit, whenever it is built: every file in them has one date.
 dist: $(VENV)/integrations

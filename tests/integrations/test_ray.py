@@ -23,7 +23,11 @@ from tests.foreign import bilm_options, bilm_weights, write_bilm
 
 ray = pytest.importorskip("ray", reason="Ray is not installed: make test-integrations")
 
-pytestmark = pytest.mark.filterwarnings("ignore::ResourceWarning")  # Ray's own sockets
+# Worker processes take seconds to start, on a busy machine many.
+pytestmark = [
+    pytest.mark.timeout(600),
+    pytest.mark.filterwarnings("ignore::ResourceWarning"),  # Ray's own sockets
+]
 
 WORDS = ("The", "bank", "of", "the", "river", "naïve", "日本", "x" * 70, "once", "more", ".")
 LINES = [
