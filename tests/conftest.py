@@ -34,7 +34,8 @@ class _AtOnce:
     @pytest.hookimpl(trylast=True)
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
         if report.failed:
-            self._terminal.write(f"\n{report.nodeid}\n{report.longreprtext[-500:]}\n")
+            told = f"\n{report.nodeid}\n{report.longreprtext[-500:]}\n"
+            self._terminal.write(told, flush=True)
 
 
 @pytest.fixture(autouse=True)

@@ -13,7 +13,8 @@ import socket
 import subprocess
 import sys
 import tempfile
-from collections.abc import Callable
+import time
+from collections.abc import Callable, Sequence
 from multiprocessing.process import BaseProcess
 from pathlib import Path
 from typing import NamedTuple
@@ -49,10 +50,14 @@ def run(
             _started(Path(place), arguments, death, rank, ranks, environment or {})
             for rank in range(ranks)
         ]
-        for job in jobs:
-            job.join(timeout=250)
-            if job.is_alive():
-                job.kill()
+        end = time.monotonic() + 250
+        try:
+            for job in jobs:
+                job.join(timeout=max(0, end - time.monotonic()))
+        finally:
+            for job in jobs:
+                job.kill()  # who has not ended by then
+                job.join()
         return [_result(Path(place), rank, job) for rank, job in enumerate(jobs)]
 
 
@@ -164,14 +169,16 @@ def _stop() -> None:
     os.kill(os.getpid(), signal.SIGSTOP)
 
 
-def killed(command: list[str]) -> list[int]:
+def killed(command: Sequence[str | Path]) -> list[int]:
     """Run what stops itself, kill it there, and give the processes that it leaves behind."""
     quiet = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
     with subprocess.Popen(command, cwd=ROOT, **quiet) as job:
-        _, status = os.waitpid(job.pid, os.WUNTRACED)
-        assert os.WIFSTOPPED(status), "it ended before it could be killed"
-        children = Path(f"/proc/{job.pid}/task/{job.pid}/children")
-        left = list(map(int, children.read_text().split())) if children.exists() else []
-        job.kill()
+        try:
+            _, status = os.waitpid(job.pid, os.WUNTRACED)
+            assert os.WIFSTOPPED(status), f"it ended before it could be killed: {status}"
+            children = Path(f"/proc/{job.pid}/task/{job.pid}/children")
+            left = list(map(int, children.read_text().split())) if children.exists() else []
+        finally:
+            job.kill()
         assert job.wait() == -signal.SIGKILL
     return left

@@ -31,7 +31,7 @@ def test_help_is_quick_and_loads_no_torch():
     )
     shown = python(code).stdout
     assert all(name in shown for name in cli.COMMANDS)
-    assert seconds(code) < 3 * seconds("import typer.rich_utils")  # what shows it
+    assert seconds(code) <= 3 * seconds("import typer.rich_utils")  # what shows it
 
 
 def seconds(code: str) -> float:

@@ -445,7 +445,7 @@ def test_a_full_disk_is_one_sentence_and_the_job_goes_on_elsewhere(tmp_path, mod
 
 
 CODE = """
-import sys, elmore.atomic, elmore.cli
+import pathlib, elmore.atomic, elmore.cli
 from elmore.embed import parts, writers
 from tests.processes import stop_at
 parts.MAX_LINES = 100
@@ -456,7 +456,7 @@ elmore.cli.main()
 
 @pytest.mark.timeout(600)
 def test_ten_kills_lose_double_and_change_nothing(tmp_path, model):
-    """Real processes, killed with SIGKILL wherever they are, and resumed."""
+    """Real processes, killed with SIGKILL here and there in their work, and resumed."""
     path, out = tmp_path / "text.txt", tmp_path / "out.hdf5"
     words = ["the", "bank", "of", "a", "river", "and", "money", "日本"]
     chance = random.Random(0)
@@ -471,8 +471,10 @@ def test_ten_kills_lose_double_and_change_nothing(tmp_path, model):
     subprocess.run(command(whole), cwd=ROOT, check=True, capture_output=True)
     for kill in range(10):
         stop = f"stop_at(parts.OpenPart, 'add', {chance.randrange(1, 600)})"
-        if kill % 3 == 2:  # when a part is whole, but for the note that makes it count
+        if kill % 3 == 1:  # when a part is whole, but for the note that makes it count
             stop = f"stop_at(elmore.atomic, 'write', {chance.randrange(1, 6)})"
+        if kill % 3 == 2:  # when the note is whole, but for its name
+            stop = f"stop_at(pathlib.Path, 'replace', {chance.randrange(1, 6)})"
         if kill == 9:  # while the result is put together
             stop = f"stop_at(writers.HDF5Writer, 'write', {chance.randrange(1, 6000)})"
         processes.killed(command(out, "--resume", stop=stop))

@@ -206,7 +206,7 @@ def long_text(path: Path, num_lines: int) -> None:
 
 
 CODE = """
-import sys, elmore.cli
+import elmore.cli
 from elmore.corpus import blocks, merge, workers, writer
 from tests.processes import stop_at
 blocks.MAX_CHARACTERS, merge.SHARD_TOKENS = 20_000, 20_000
@@ -230,7 +230,7 @@ def is_running(pid: int) -> bool:
 
 @pytest.mark.skipif(not Path("/proc/self/task").exists(), reason="needs /proc")
 def test_kills_lose_and_change_nothing_and_leave_no_process(tmp_path):
-    """Real processes, killed with SIGKILL at random moments, and resumed."""
+    """Real processes, killed with SIGKILL here and there in their work, and resumed."""
     path, out, whole = tmp_path / "text.txt", tmp_path / "out", tmp_path / "whole"
     long_text(path, 15_000)
     once = command(path, whole, "--workers", "1", "--valid-share", "0.1")
@@ -240,11 +240,11 @@ def test_kills_lose_and_change_nothing_and_leave_no_process(tmp_path):
     resumed = ["--workers", "2", "--valid-share", "0.1", "--resume"]
     for kill in range(3):
         stop = f"stop_at(workers._Crew, 'give', {chance.randrange(3, 14)})"
-        if kill == 2:  # at last while it is merged
-            stop = "stop_at(writer.Writer, 'shard', 3)"
+        if kill == 2:  # at last while it is merged, in the middle of a file
+            stop = "stop_at(writer._Hashed, 'write', 24)"
         crew = processes.killed(command(path, out, *resumed, stop=stop))
-        assert len(crew) >= 2 or kill == 2
-        deadline = time.monotonic() + 20
+        assert len(crew) > 2 or kill == 2  # with who cleans up after them
+        deadline = time.monotonic() + 200
         while any(map(is_running, crew)):
             assert time.monotonic() < deadline, "a worker outlived its run"
             time.sleep(0.01)
