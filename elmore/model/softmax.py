@@ -68,6 +68,8 @@ class Softmax(nn.Module):
     Words are numbered by falling count: the negatives are drawn by rank.
     """
 
+    rows_are_lookups = True  # for optimisers: a row is the vector of one word
+
     def __init__(self, config: SoftmaxConfig, num_words: int, dim: int) -> None:
         super().__init__()
         if config.kind == "sampled" and config.unique and config.num_samples > num_words:

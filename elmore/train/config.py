@@ -17,12 +17,13 @@ class TrainConfig:
     accumulate: int = 1
     """Batches to one update."""
 
-    optimizer: Literal["adamw", "adagrad"] = "adamw"
+    optimizer: Literal["adamw", "adagrad", "muon"] = "adamw"
+    """`muon`: orthogonal updates for the matrices between layers, AdamW for the rest."""
     rate: float = 1e-3
     betas: tuple[float, float] = (0.9, 0.99)
     """AdamW's memory of the gradient and of its square."""
     weight_decay: float = 0.01
-    """AdamW's, on matrices alone."""
+    """AdamW's and Muon's, on matrices alone."""
     initial_accumulator: float = 1.0
     """What Adagrad's sum of squares starts from."""
     schedule: Literal["constant", "cosine", "inverse_sqrt"] = "cosine"

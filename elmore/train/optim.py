@@ -3,6 +3,7 @@
 from torch import nn, optim
 
 from elmore.errors import ConfigError
+from elmore.train import muon
 from elmore.train.config import TrainConfig
 
 
@@ -17,13 +18,24 @@ def build(module: nn.Module, config: TrainConfig) -> optim.Optimizer:
             lr=config.rate,
             initial_accumulator_value=config.initial_accumulator,
         )
-    matrices = [weight for weight in wanted.values() if weight.dim() > 1]
-    vectors = [weight for weight in wanted.values() if weight.dim() <= 1]
+    hidden = muon.hidden_matrices(module) if config.optimizer == "muon" else []
+    others = [weight for weight in wanted.values() if not any(weight is one for one in hidden)]
+    matrices = [weight for weight in others if weight.dim() > 1]
+    vectors = [weight for weight in others if weight.dim() <= 1]
     groups = [
         {"params": matrices, "weight_decay": config.weight_decay},
         {"params": vectors, "weight_decay": 0.0},
     ]
     on_gpu = next(iter(wanted.values())).is_cuda
+    if config.optimizer == "muon":
+        return muon.Muon(
+            hidden,
+            groups,
+            lr=config.rate,
+            betas=config.betas,
+            weight_decay=config.weight_decay,
+            fused=on_gpu,
+        )
     return optim.AdamW(
         [group for group in groups if group["params"]],
         lr=config.rate,

@@ -8,7 +8,7 @@ from torch.testing import assert_close
 
 from elmore.errors import ConfigError
 from elmore.lm import config as recipes
-from elmore.train import optim
+from elmore.train import muon, optim
 from elmore.train.config import TrainConfig
 
 
@@ -74,3 +74,61 @@ def test_frozen_weights_are_left_out_and_none_left_is_refused():
     module.vector.requires_grad_(requires_grad=False)
     with pytest.raises(ConfigError, match="every weight is frozen"):
         optim.build(module, TrainConfig())
+
+
+class Hidden(nn.Module):
+    """One matrix between layers, one lookup table of each kind, one vector."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.characters = nn.Embedding(5, 3)
+        self.layer = nn.Linear(6, 4)
+        self.words = Words()
+
+
+class Words(nn.Module):
+    rows_are_lookups = True
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.weight = nn.Parameter(torch.ones(7, 4))
+
+
+def test_muon_updates_the_matrices_between_layers_and_adamw_the_rest():
+    module = Hidden()
+    config = TrainConfig(optimizer="muon", rate=0.01, weight_decay=0.0, clip=None)
+    optimizer = optim.build(module, config)
+    groups = {group["orthogonal"]: [] for group in optimizer.param_groups}
+    for group in optimizer.param_groups:
+        groups[group["orthogonal"]] += [id(weight) for weight in group["params"]]
+    assert groups[True] == [id(module.layer.weight)]
+    assert set(groups[False]) == {id(w) for w in module.parameters()} - {id(module.layer.weight)}
+
+    before = module.layer.weight.detach().clone()
+    table = module.words.weight.detach().clone()
+    gradients = [np.random.default_rng(0).normal(size=tuple(w.shape)) for w in module.parameters()]
+    update(module, optimizer, [one.astype(np.float32) for one in gradients], config)
+    change = (before - module.layer.weight.detach()) / 0.01
+    singular = torch.linalg.svdvals(change) / (0.2 * 6**0.5)
+    assert 0.6 < singular.min() <= singular.max() < 1.3
+    assert_close((table - module.words.weight.detach()).abs(), torch.full((7, 4), 0.01))
+
+
+@pytest.mark.parametrize("shape", [(3, 8, 5), (2, 5, 8), (1, 6, 6)])
+def test_orthogonalize_keeps_the_singular_vectors(shape):
+    matrices = torch.randn(shape)
+    u, _, v = torch.linalg.svd(matrices, full_matrices=False)
+    cores = u.mT @ muon.orthogonalize(matrices) @ v.mT  # diagonal, and near the identity
+    diagonals = cores.diagonal(dim1=1, dim2=2)
+    assert_close(cores, torch.diag_embed(diagonals), rtol=0, atol=1e-5)
+    assert diagonals.min() > 0.3
+    assert diagonals.max() < 1.3
+
+
+def test_muon_decays_its_matrices():
+    module = Hidden()
+    config = TrainConfig(optimizer="muon", rate=0.1, weight_decay=0.5, clip=None)
+    before = module.layer.weight.detach().clone()
+    zeros = [np.zeros(tuple(w.shape), dtype=np.float32) for w in module.parameters()]
+    update(module, optim.build(module, config), zeros, config)
+    assert_close(module.layer.weight.detach(), before * (1 - 0.1 * 0.5))

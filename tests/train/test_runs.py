@@ -34,7 +34,7 @@ def checkpoint(step: int, **more) -> Checkpoint:
     return Checkpoint(step=step, **(values | more))
 
 
-@pytest.mark.parametrize("kind", ["adamw", "adagrad"])
+@pytest.mark.parametrize("kind", ["adamw", "adagrad", "muon"])
 def test_everything_comes_back(tmp_path, kind):
     run, (module, optimizer) = Run(tmp_path), trained(kind)
     place = run.save(module, optimizer, checkpoint(7, best=None), keep=2)
