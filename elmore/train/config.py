@@ -15,7 +15,7 @@ class TrainConfig:
     steps: int | None = None
     """Updates in all; said, it counts instead of `epochs`."""
     accumulate: int = 1
-    """Batches to one update."""
+    """Batches to one update, which equals that of one large batch, however uneven they are."""
 
     optimizer: Literal["adamw", "adagrad", "muon"] = "adamw"
     """`muon`: orthogonal updates for the matrices between layers, AdamW for the rest."""

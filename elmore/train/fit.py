@@ -2,6 +2,7 @@
 
 import logging
 import math
+import operator
 import os
 import signal
 import time
@@ -144,7 +145,7 @@ class _Drive:
         self._refuse_bad(pending, losses, norms)
         count = sum(counts)
         metrics = {
-            "loss": sum(losses) / len(losses),
+            "loss": sum(map(operator.mul, losses, counts)) / max(1, count),
             "rate": pending[-1].rate,
             "norm": sum(norms) / len(norms),
             "count": count,

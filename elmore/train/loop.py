@@ -1,7 +1,9 @@
 """The one loop: batches in, finished updates out. It knows no model, logs nothing, saves nothing.
 
 What is trained gives the sum of its losses over a batch, the number of things predicted, and
-what it carries to the next batch, rows first (a recurrent state; nothing, for most). Draws are
+what it carries to the next batch, rows first (a recurrent state; nothing, for most). An update sums
+the gradients of all its batches and processes, divides them once by the number of things predicted
+in all, and then clips them: how examples are divided into batches makes no difference. Draws are
 seeded anew at each batch by its number, so that where a run was stopped leaves no trace in them.
 """
 
@@ -105,18 +107,30 @@ def steps(
             torch.manual_seed(_seed(config.seed, step, part, ranks.rank))
             with precision.computing(numbers, device), _gathering(module, part == parts - 1):
                 outcome = module(batch, carried)
-                count = sum_over(ranks, outcome.count)
-                # DDP takes the mean over the processes; what is wanted is the sum.
-                (outcome.loss * (ranks.size / parts) / count).backward()
+                outcome.loss.backward()
             carried = {name: tensor.detach() for name, tensor in outcome.carried.items()}
             losses.append(outcome.loss.detach())
-            counts.append(count)
+            counts.append(outcome.count)
+        loss = sum_over(ranks, torch.stack(losses).sum())
+        count = sum_over(ranks, torch.stack(counts).sum())
+        total = count.clamp(min=1)  # an update that predicts nothing changes nothing
+        # DDP takes the mean over the processes; what is wanted is the sum.
+        _scale_gradients(weights, ranks.size / total.double())
         norm = nn.utils.clip_grad_norm_(weights, config.clip or float("inf"))
         optimizer.step()
         optimizer.zero_grad(set_to_none=True)
-        total = sum_over(ranks, torch.stack(losses).sum())
-        count = torch.stack(counts).sum()
-        yield Step(step + 1, total / count, count, norm, rate, waited, carried or {})
+        yield Step(step + 1, loss / total, count, norm, rate, waited, carried or {})
+
+
+def _scale_gradients(weights: list[nn.Parameter], factor: Tensor) -> None:
+    """Scale the summed gradients in place.
+
+    Batches of an update may predict different numbers of things, and each process too, so the
+    count to divide by is known only after the last of them.
+    """
+    for weight in weights:
+        if weight.grad is not None:
+            weight.grad.mul_(factor)
 
 
 def _seed(*numbers: int) -> int:

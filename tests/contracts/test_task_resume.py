@@ -82,23 +82,35 @@ def test_several_seeds_survive_a_kill_and_a_signal_ends_them_all(place):
         assert files(place / name) == expected
 
 
+CALM = ("model.dropout=0", "elmo.dropout=0", "train.precision=float64", "elmo.penalty=1")
+"""Dropout is drawn by process, so two are one without it, to rounding."""
+
+
+def set_all(*values: str) -> list[str]:
+    return [part for value in values for part in ("--set", value)]
+
+
+def losses(folder: Path) -> list[float]:
+    lines = (folder / "metrics.jsonl").read_text().splitlines()
+    return [json.loads(line)["loss"] for line in lines]
+
+
 def test_two_processes_share_each_batch(place):
-    """Dropout is drawn by process, so without it; then two are one, to rounding."""
-    calm = ("model.dropout=0", "elmo.dropout=0", "train.precision=float64", "elmo.penalty=1")
-    settings = [part for value in calm for part in ("--set", value)]
-    (alone,) = ran(place, "one", *settings)
-    both = ran(place, "two", *settings, "--test", str(place / "data.txt"), ranks=2)
+    (alone,) = ran(place, "one", *set_all(*CALM))
+    both = ran(place, "two", *set_all(*CALM), "--test", str(place / "data.txt"), ranks=2)
     assert [result.code for result in (alone, *both)] == [0, 0, 0], both
     assert [result.out.count("test  f1") for result in both] == [1, 0]  # one speaks for both
-    losses = [
-        [
-            json.loads(line)["loss"]
-            for line in (place / name / "metrics.jsonl").read_text().splitlines()
-        ]
-        for name in ("one", "two")
-    ]
     # what is told is the sum of all terms over all tokens, and so is the gradient behind it
-    assert losses[0] == pytest.approx(losses[1], rel=1e-6)
+    assert losses(place / "two") == pytest.approx(losses(place / "one"), rel=1e-6)
+
+
+def test_two_processes_accumulate_uneven_batches_into_one_large_one(place):
+    """Sentences differ in length, so each process has other counts in each of three batches."""
+    (alone,) = ran(place, "large", *set_all(*CALM, "batch_size=20"))
+    both = ran(place, "uneven", *set_all(*CALM, "batch_size=7", "train.accumulate=3"), ranks=2)
+    assert [result.code for result in (alone, *both)] == [0, 0, 0], both
+    assert len(losses(place / "large")) == 5
+    assert losses(place / "uneven") == pytest.approx(losses(place / "large"), rel=1e-6)
 
 
 def test_two_processes_train_several(place):

@@ -16,7 +16,7 @@ from elmore.train.config import TrainConfig
 from elmore.train.distributed import ALONE
 from elmore.train.fit import Report
 from elmore.train.runs import Run
-from tests.train.toy import Line, Toy
+from tests.train.toy import Forgetful, Line, Toy
 
 CPU = torch.device("cpu")
 
@@ -70,12 +70,20 @@ def test_zero_is_once_an_epoch(tmp_path):
 
 
 def test_metrics_are_means_over_the_updates_since_the_last_look(tmp_path):
-    reports = fitted(tmp_path, steps=10, log_every=4)
+    """The loss over everything that was predicted, so that an update with more counts for more."""
+
+    class Uneven(Toy):
+        def batch(self, number):
+            return tuple(each[: 1 + number % 4] for each in super().batch(number))
+
+    reports = fitted(tmp_path, Uneven(Forgetful()), steps=10, log_every=4)
     found = lines(tmp_path)
     for report, (first, last) in zip(reports, [(0, 4), (4, 8), (8, 10)], strict=True):
-        some = [line["loss"] for line in found[first:last]]
-        assert report.metrics["loss"] == pytest.approx(sum(some) / len(some))
-        assert report.metrics["count"] == 4 * len(some)
+        some = [(line["loss"], line["count"]) for line in found[first:last]]
+        count = sum(1 + number % 4 for number in range(first, last))
+        mean = sum(loss * number for loss, number in some) / count
+        assert report.metrics["loss"] == pytest.approx(mean)
+        assert report.metrics["count"] == count
         assert report.metrics["rate"] == found[last - 1]["rate"]
 
 

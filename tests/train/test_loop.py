@@ -13,7 +13,7 @@ from elmore.train import optim, schedule
 from elmore.train.config import TrainConfig
 from elmore.train.distributed import ALONE
 from elmore.train.loop import Outcome, steps
-from tests.train.toy import Line, Toy
+from tests.train.toy import Forgetful, Line, Toy
 
 CPU = torch.device("cpu")
 
@@ -63,26 +63,48 @@ def test_rates_follow_the_schedule():
     assert found == [0.01 * schedule.share(config, number, 8) for number in range(8)]
 
 
-@given(st.integers(1, 4), st.integers(1, 5))
-def test_accumulated_batches_are_one_large_batch(parts, num_steps):
-    """Where nothing is carried: the same rows in one batch, or one after another."""
+@given(st.lists(st.lists(st.integers(0, 6), min_size=3, max_size=3), min_size=1, max_size=4))
+def test_accumulated_batches_of_any_size_are_one_large_batch(sizes):
+    """The same rows in one batch or one after another, clipped to the same norm."""
 
-    class Large(Toy):
+    class Uneven(Toy):
         def batch(self, number):
-            some = [super(Large, self).batch(number * parts + part) for part in range(parts)]
+            rows = sizes[number // 3][number % 3]
+            return tuple(each[:rows] for each in Toy(rows=6).batch(number))
+
+    class Large(Uneven):
+        def batch(self, number):
+            some = [super(Large, self).batch(number * 3 + part) for part in range(3)]
             return tuple(torch.cat(each) for each in zip(*some, strict=True))
 
-    class Forgetful(Line):
-        def forward(self, batch, carried):
-            return super().forward(batch, None)
-
-    small, large = Toy(Forgetful()), Large(Forgetful())
-    config = {"rate": 0.05, "warmup": 2}
-    found = list(updates(small, TrainConfig(accumulate=parts, **config), num_steps))
-    expected = list(updates(large, TrainConfig(**config), num_steps))
+    small, large = Uneven(Forgetful()), Large(Forgetful())
+    config = {"rate": 0.05, "warmup": 2, "clip": 0.5}
+    found = list(updates(small, TrainConfig(accumulate=3, **config), len(sizes)))
+    expected = list(updates(large, TrainConfig(**config), len(sizes)))
+    assert [step.count.item() for step in found] == [sum(three) for three in sizes]
     for one, other in zip(found, expected, strict=True):
         assert_close((one.loss, one.count, one.norm), (other.loss, other.count, other.norm))
     assert_close(small.module.state_dict(), large.module.state_dict())
+
+
+def test_an_accumulated_gradient_is_divided_once_by_the_count_of_all_batches():
+    """One prediction with a gradient of 11, then nine of 1: 20 over 10 predictions."""
+
+    class Uneven(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.weight = nn.Parameter(torch.ones(1))
+
+        def forward(self, batch, carried):
+            gradient, count = batch
+            return Outcome((self.weight * gradient).sum(), torch.tensor(count), {})
+
+    class Batches(Toy):
+        def batch(self, number):
+            return [(11.0, 1), (9.0, 9)][number]
+
+    (step,) = updates(Batches(Uneven()), TrainConfig(accumulate=2), 1)
+    assert (step.norm.item(), step.loss.item(), step.count.item()) == (2.0, 2.0, 10)
 
 
 def test_what_is_carried_goes_from_batch_to_batch_also_within_an_update():

@@ -27,6 +27,13 @@ class Line(nn.Module):
         return Outcome(loss, torch.tensor(float(len(inputs))), {"memory": memory})
 
 
+class Forgetful(Line):
+    """A line that carries nothing, so that each batch may have its own number of rows."""
+
+    def forward(self, batch: tuple[Tensor, Tensor], carried: dict[str, Tensor] | None) -> Outcome:
+        return super().forward(batch, None)._replace(carried={})
+
+
 @dataclass
 class Toy:
     """Batches are draws seeded by their number; the score falls with `scores`, if any."""

@@ -1,0 +1,37 @@
+import pytest
+import torch
+from torch.testing import assert_close
+
+from elmore.tasks import TASKS, solver, sources, task
+from tests.tasks import examples
+
+
+@pytest.mark.parametrize("name", TASKS)
+def test_losses_counts_and_gradients_of_batches_add_up(tmp_path, name):
+    """Every task gives sums, so the engine may accumulate batches of any size."""
+    kind = task.find(name)
+    recipe = task.recipe(kind, None, examples.small(name))
+    job = kind(recipe)
+    found = job.training(job.read(examples.write(name, tmp_path / "data.txt")))
+    labels = job.labels(found)
+    words = sorted({word for e in found for sentence in job.sentences(e) for word in sentence})
+    torch.manual_seed(0)
+    none = sources.opened(sources.parse("none"), device="cpu")
+    solved = solver.build(job, recipe, labels, words, none)
+    solved.learner.to(torch.float64).eval()
+
+    def summed(*parts):
+        solved.learner.zero_grad()
+        outcomes = [solved.learner(solved.batch(part, None, truth=True)) for part in parts]
+        loss, count = (sum(outcome[i] for outcome in outcomes) for i in (0, 1))
+        loss.backward()
+        gradients = {
+            name: weight.grad.clone()
+            for name, weight in solved.learner.named_parameters()
+            if weight.grad is not None
+        }
+        return loss.detach(), count, gradients
+
+    cut = max(1, len(found) // 4)
+    # some tasks compute the loss itself in float32
+    assert_close(summed(found[:cut], found[cut:]), summed(found), rtol=1e-4, atol=1e-7)
