@@ -190,9 +190,8 @@ def predict(
         # unlike Path.is_file, this takes a text that is too long for a name for none
         if text != "-" and os.path.isfile(text):  # noqa: PTH113
             raise ConfigError(f"{text} is a file, and a text was expected; pass it by < {text}")
-    cut = str.split if tokenized else None
     solved = opened(run, device)
-    for found in predicted(solved, _texts(texts or ["-"], solved.task), tokenize=cut):
+    for found in predicted(solved, _texts(texts or ["-"], solved.task), tokenized=tokenized):
         print(_dumped(found.data) if json else found.line)
 
 

@@ -1,6 +1,6 @@
 """Train, evaluate and predict: the same for every task."""
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -13,7 +13,6 @@ from elmore.tasks.lesson import Lesson, Part, digest, read
 from elmore.tasks.solver import Solver
 from elmore.tasks.task import Task, TaskConfig
 from elmore.tasks.training import Training
-from elmore.text.tokenizers import penn
 from elmore.train import precision
 from elmore.train.distributed import device_of, started
 from elmore.train.fit import Report, deterministic, fit
@@ -163,24 +162,27 @@ def predict(
     place: Path,
     texts: Iterable[str],
     *,
-    tokenize: Callable[[str], list[str]] | None = None,
+    tokenized: bool = False,
     device: str = "auto",
 ) -> Iterator[Prediction]:
-    """Predict for texts, each an example, in their order; any number of them."""
+    """Predict for texts, each an example, in their order; any number of them.
+
+    They are split into tokens as the task splits the texts of files, or, `tokenized`, on spaces.
+    """
     counted = ((f"text {number}", text) for number, text in enumerate(texts, start=1))
-    yield from predicted(opened(place, device), counted, tokenize=tokenize)
+    yield from predicted(opened(place, device), counted, tokenized=tokenized)
 
 
 def predicted(
     solved: Solver,
     texts: Iterable[tuple[str, str]],
     *,
-    tokenize: Callable[[str], list[str]] | None = None,
+    tokenized: bool = False,
 ) -> Iterator[Prediction]:
     """Predict with a solver that is open, for texts with their place, for messages."""
     task = solved.task
-    cut = tokenize or (lambda text: penn(text).words)
-    for some in _windows(solved, (_example(task, place, text, cut) for place, text in texts)):
+    asked = (_example(task, place, text, tokenized) for place, text in texts)
+    for some in _windows(solved, asked):
         layers = solved.reader.computed(solved.sentences(some))
         for example, found in zip(some, solved.predict(some, layers), strict=True):
             yield Prediction(
@@ -188,9 +190,9 @@ def predicted(
             )
 
 
-def _example(task: Task, place: str, text: str, cut: Callable[[str], list[str]]) -> Any:  # noqa: ANN401
+def _example(task: Task, place: str, text: str, tokenized: bool) -> Any:  # noqa: ANN401
     try:
-        return task.example(text, cut)
+        return task.example(text, tokenized=tokenized)
     except DataError as error:
         raise DataError(f"{place}: {error}") from error
 

@@ -3,7 +3,7 @@
 Shapes: B sentences, T tokens.
 """
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -54,9 +54,9 @@ class TagScores(nn.Module):
 class Tagging(Task):
     """The part of a `Task` that is the same for every tagger."""
 
-    def example(self, text: str, tokenize: Callable[[str], list[str]]) -> Tagged:
+    def example(self, text: str, *, tokenized: bool = False) -> Tagged:
         """Make an example without tags."""
-        return Tagged(tokenize(text), [])
+        return Tagged(self.tokenize(text, tokenized=tokenized), [])
 
     def sentences(self, example: Tagged) -> list[list[str]]:
         """Give the one sentence there is."""

@@ -2,8 +2,9 @@
 
 import importlib
 import json
+import re
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, ClassVar, NamedTuple
@@ -15,6 +16,7 @@ from elmore import config
 from elmore.errors import ConfigError
 from elmore.tasks import TASKS
 from elmore.tasks.embedding import CharactersConfig, ElmoConfig, Widths, WordsConfig
+from elmore.text.tokenizers import penn
 from elmore.train.config import TrainConfig
 
 RECIPES = Path(config.__file__).parent / "recipes" / "tasks"
@@ -90,9 +92,19 @@ class Task(ABC):
         """Make texts of lines, both with their place, for messages: a line a text, unless said."""
         yield from lines
 
+    def tokenize(self, text: str, *, tokenized: bool = False) -> list[str]:
+        """Split a text into tokens: those of a file that holds text, and what a person types.
+
+        Where they are set apart already, it is by tabs if there is one and by spaces otherwise, as
+        in a column file: a no-break space may be part of a token.
+        """
+        if tokenized:
+            return re.findall(r"[^\t\r\n]+" if "\t" in text else r"[^ \r\n]+", text)
+        return penn(text).words
+
     @abstractmethod
-    def example(self, text: str, tokenize: Callable[[str], list[str]]) -> Any:  # noqa: ANN401
-        """Make an example without truth of what a person typed."""
+    def example(self, text: str, *, tokenized: bool = False) -> Any:  # noqa: ANN401
+        """Make an example without truth of what a person typed, as `tokenize` splits it."""
 
     @abstractmethod
     def sentences(self, example: Any) -> list[list[str]]:  # noqa: ANN401

@@ -44,9 +44,9 @@ def test_a_saved_run_scores_and_predicts_as_it_did(tmp_path, vectors, bilm, name
     assert storage.load(out).scores == scores
     solver = storage.load(out / "best", device="cpu")
     texts = [examples.typed(name, example) for example in solver.task.read(data)]
-    asked = [solver.task.example(text, str.split) for text in texts]  # without the truth
+    asked = [solver.task.example(text, tokenized=True) for text in texts]  # without the truth
     expected = solver.predict(asked, solver.reader.computed(solver.sentences(asked)))
-    found = list(run.predict(out, texts, tokenize=str.split, device="cpu"))
+    found = list(run.predict(out, texts, tokenized=True, device="cpu"))
     assert [prediction.found for prediction in found] == expected
     assert all(len(p.data["tags"]) == len(p.data["tokens"]) for p in found if "tags" in p.data)
 
@@ -87,9 +87,9 @@ def test_what_is_predicted_does_not_depend_on_the_company(tmp_path, bilm, name):
     _, data, out = trained(tmp_path, name, embedder=f"elmo:{bilm}")
     read = storage.load(out).task.read(data)
     texts = [*(examples.typed(name, example) for example in read), *examples.odd(name)]
-    together = [p.found for p in run.predict(out, texts, tokenize=str.split, device="cpu")]
+    together = [p.found for p in run.predict(out, texts, tokenized=True, device="cpu")]
     for text, expected in zip(texts, together, strict=True):
-        (alone,) = run.predict(out, [text], tokenize=str.split, device="cpu")
+        (alone,) = run.predict(out, [text], tokenized=True, device="cpu")
         assert alone.found == expected
     assert "" not in texts or together[texts.index("")] == []
 
@@ -290,7 +290,9 @@ def test_raw_text_is_tokenised(tmp_path):
 
 
 def test_predictions_are_shown_for_people(tmp_path):
-    tagged = task.find("ner")(task.recipe(task.find("ner"))).example("Ann Lee left Rome", str.split)
+    tagged = task.find("ner")(task.recipe(task.find("ner"))).example(
+        "Ann Lee left Rome", tokenized=True
+    )
     shown = task.find("ner").show(None, tagged, ["B-person", "I-person", "O", "B-location"])
     assert shown == "[Ann Lee PERSON] left [Rome LOCATION]"
     assert task.find("pos").show(None, tagged, ["A", "B", "C", "D"]) == "Ann/A Lee/B left/C Rome/D"
@@ -395,7 +397,7 @@ def test_more_processes_than_examples_to_a_batch_are_refused():
     solved = solver.build(
         kind(recipe), recipe, ["O"], [], sources.opened(sources.parse("none"), device="cpu")
     )
-    some = [kind(recipe).example("a b", str.split)] * 4
+    some = [kind(recipe).example("a b", tokenized=True)] * 4
     with pytest.raises(ConfigError, match="batches of 2 examples cannot be shared by 3 processes"):
         Training(solved, some, None, some, None, ALONE._replace(size=3))
 

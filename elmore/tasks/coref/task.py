@@ -1,6 +1,6 @@
 """Coreference: which phrases of a text speak of the same thing."""
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -38,11 +38,19 @@ class Coref(Task):
         for block in parted(lines):
             yield block[0][0], "\n".join(line for _, line in block)
 
-    def example(self, text: str, tokenize: Callable[[str], list[str]]) -> Document:
-        """Cut a text into sentences and these into tokens."""
-        cut = [tokenize(text[start:end]) for start, end in sentences.split(text)]
-        tokens = [sentence for sentence in cut if sentence]
-        return Document(tokens, [""] * len(tokens), [])
+    def example(self, text: str, *, tokenized: bool = False) -> Document:
+        """Split a text into sentences and these into tokens.
+
+        In a text that is tokenized already each line is a sentence, and a tab ends the name of its
+        speaker, if the line has one.
+        """
+        if tokenized:
+            spoken = [_spoken(line) for line in text.split("\n")]
+        else:
+            spoken = [("", text[start:end]) for start, end in sentences.split(text)]
+        split = [(who, self.tokenize(said, tokenized=tokenized)) for who, said in spoken]
+        found = [(who, tokens) for who, tokens in split if tokens]
+        return Document([tokens for _, tokens in found], [who for who, _ in found], [])
 
     def sentences(self, example: Document) -> list[list[str]]:
         """Give the sentences of the document."""
@@ -113,6 +121,12 @@ class Coref(Task):
         form = conllu if ending == ".conllu" else conll2012
         pairs = zip(examples, predictions, strict=True)
         return form.lines(replace(doc, clusters=ordered(found)) for doc, found in pairs)
+
+
+def _spoken(line: str) -> tuple[str, str]:
+    """Give the speaker of a line, if it names one, and what is said."""
+    speaker, tab, said = line.partition("\t")
+    return (speaker, said) if tab else ("", line)
 
 
 def _innermost(span: tuple[Mention, int]) -> tuple[int, int]:

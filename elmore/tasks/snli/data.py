@@ -10,7 +10,7 @@ object a line with the same names. Which names are whose:
 import json
 import logging
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
@@ -52,13 +52,16 @@ class _Row(NamedTuple):
 
 
 def read(
-    path: str | Path, *, labels: Sequence[str] = LABELS, tokenized: bool = False
+    path: str | Path,
+    *,
+    labels: Sequence[str] = LABELS,
+    tokenize: Callable[[str], list[str]] | None = None,
 ) -> list[Pair]:
     """Read the pairs of a file; those whose annotators did not agree are left out.
 
-    Labels count in lower case; `tokenized`: words are set apart by spaces already.
+    Labels count in lower case; `tokenize` is used in place of `words`.
     """
-    cut = str.split if tokenized else words
+    cut = tokenize or words
     pairs, undecided = [], 0
     for row in _rows(path):
         label = row.label.lower()

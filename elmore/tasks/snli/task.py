@@ -1,6 +1,5 @@
 """Entailment: whether a sentence follows from another, contradicts it, or neither."""
 
-from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -21,7 +20,7 @@ class SNLIData:
     labels: tuple[str, ...] = data.LABELS
     """What may stand in a file, in lower case; the model gets those of the training examples."""
     tokenized: bool = False
-    """Words are set apart by spaces already."""
+    """Words are set apart by spaces already, in files and in what is predicted for."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -42,10 +41,15 @@ class SNLI(Classification):
 
     def read(self, path: Path) -> list[Pair]:
         """Read a table of pairs."""
-        chosen = self.config.data
-        return data.read(path, labels=chosen.labels, tokenized=chosen.tokenized)
+        return data.read(path, labels=self.config.data.labels, tokenize=self.tokenize)
 
-    def example(self, text: str, tokenize: Callable[[str], list[str]]) -> Pair:
+    def tokenize(self, text: str, *, tokenized: bool = False) -> list[str]:
+        """Split a sentence into tokens, of a file or typed; `data.tokenized` says of both."""
+        if tokenized or self.config.data.tokenized:
+            return text.split()
+        return data.words(text)
+
+    def example(self, text: str, *, tokenized: bool = False) -> Pair:
         """Make an example without a label of two sentences with a tab between them."""
         parts = text.split("\t")
         if len(parts) != 2:
@@ -53,7 +57,8 @@ class SNLI(Classification):
                 "expected a premise and a hypothesis with a tab between them, found "
                 f"{len(parts) - 1} tabs in {text[:40]!r}"
             )
-        return Pair("", tokenize(parts[0]), tokenize(parts[1]))
+        premise, hypothesis = (self.tokenize(part, tokenized=tokenized) for part in parts)
+        return Pair("", premise, hypothesis)
 
     def sentences(self, example: Pair) -> list[list[str]]:
         """Give premise and hypothesis."""

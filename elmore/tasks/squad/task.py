@@ -1,7 +1,8 @@
 """Questions on a passage, whose answers are stretches of it."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -38,9 +39,14 @@ class Squad(Task):
         """Read SQuAD's JSON, or JSON lines."""
         return data.read(path)
 
-    def example(self, text: str, tokenize: Callable[[str], list[str]]) -> Question:
+    def tokenize(self, text: str, *, tokenized: bool = False) -> list[str]:
+        """Split a question or a passage into tokens, of a file or typed."""
+        return text.split() if tokenized else place(text).words
+
+    def example(self, text: str, *, tokenized: bool = False) -> Question:
         """Make an example of a question, a tab and a passage."""
-        question, passage = (place(part, tokenize) for part in text.partition("\t")[::2])
+        tokenizer = partial(self.tokenize, tokenized=tokenized)
+        question, passage = (place(part, tokenizer) for part in text.partition("\t")[::2])
         if not question.words or not passage.words:
             raise DataError(
                 f"expected a question, a tab and the passage that answers it, found {text[:40]!r}; "

@@ -47,22 +47,31 @@ def score(
     is about which tokens are predicates; `end_to_end_f1` about arguments of predicates that had to
     be found, those of a wrong one counting as wrong.
     """
-    roles, whole, predicates = Tally(), Tally(), Tally()
+    roles = Tally()
     for truth, guess in zip(gold, predicted, strict=True):
         given = {frame["predicate"]: frame["tags"] for frame in guess if frame["given"]}
-        found = {frame["predicate"]: frame["tags"] for frame in guess if frame["found"]}
-        true = {frame.predicate: arguments(frame.tags) for frame in truth}
-        for predicate, items in true.items():
-            roles.add(items, arguments(given[predicate]))
-        whole.add(
-            {(*item, predicate) for predicate, items in true.items() for item in items},
-            {(*item, place) for place, tags in found.items() for item in arguments(tags)},
-        )
-        predicates.add({("V", place) for place in true}, {("V", place) for place in found})
+        for frame in truth:
+            roles.add(arguments(frame.tags), arguments(given[frame.predicate]))
     scores = roles.scores()
     for kind in filter(_NUMBERED.fullmatch, roles.kinds):
         scores[f"f1_{kind}"] = roles.f1(kind.__eq__)
     for name, chosen in _GROUPS.items():
         if any(map(chosen, roles.kinds)):
             scores[f"f1_{name}"] = roles.f1(chosen)
-    return scores | {"predicate_f1": predicates.f1(), "end_to_end_f1": whole.f1()}
+    return scores | score_found(gold, predicted)
+
+
+def score_found(
+    gold: Sequence[Sequence[Frame]], predicted: Sequence[Sequence[Mapping[str, Any]]]
+) -> dict[str, float]:
+    """Compare the frames of predicates that were found: the scores of text without any given."""
+    whole, predicates = Tally(), Tally()
+    for truth, guess in zip(gold, predicted, strict=True):
+        found = {frame["predicate"]: frame["tags"] for frame in guess if frame["found"]}
+        true = {frame.predicate: arguments(frame.tags) for frame in truth}
+        whole.add(
+            {(*item, predicate) for predicate, items in true.items() for item in items},
+            {(*item, place) for place, tags in found.items() for item in arguments(tags)},
+        )
+        predicates.add({("V", place) for place in true}, {("V", place) for place in found})
+    return {"predicate_f1": predicates.f1(), "end_to_end_f1": whole.f1()}

@@ -1,6 +1,6 @@
 """Semantic roles: who did what to whom, for each predicate of a sentence."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
@@ -48,9 +48,9 @@ class SRL(Task):
         asked = self.config.data
         return data.read(path, form=asked.format, predicates=asked.predicates)
 
-    def example(self, text: str, tokenize: Callable[[str], list[str]]) -> Framed:
+    def example(self, text: str, *, tokenized: bool = False) -> Framed:
         """Make an example whose predicates are still to be found."""
-        return Framed(tokenize(text), [])
+        return Framed(self.tokenize(text, tokenized=tokenized), [])
 
     def sentences(self, example: Framed) -> list[list[str]]:
         """Give the one sentence there is, however many its predicates."""

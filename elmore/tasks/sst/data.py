@@ -91,7 +91,12 @@ def _tree(where: str, line: str) -> tuple[list[str], list[tuple[int, int, str]]]
             f"{where}: {len(begun)} bracket{'s' * (len(begun) > 1)} never closed; expected a whole "
             "tree on a line"
         )
-    return [_BRACKETS.get(w, w.replace("\\/", "/").replace("\\*", "*")) for w in tokens], phrases
+    return [unescape(token) for token in tokens], phrases
+
+
+def unescape(token: str) -> str:
+    """Undo what the treebank wrote for a bracket, a slash or a star."""
+    return _BRACKETS.get(token, token.replace("\\/", "/").replace("\\*", "*"))
 
 
 def _refuse_outside(where: str, text: str, *, after: bool) -> NoReturn:

@@ -1,6 +1,6 @@
 """Sentiment: how much a sentence likes what it speaks of."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
@@ -47,9 +47,14 @@ class SST(Classification):
         """Add the phrases, where the recipe wants them."""
         return data.with_phrases(examples) if self.config.data.phrases else examples
 
-    def example(self, text: str, tokenize: Callable[[str], list[str]]) -> Rated:
+    def tokenize(self, text: str, *, tokenized: bool = False) -> list[str]:
+        """Split a text into tokens; those of the treebank are read as its trees are."""
+        tokens = super().tokenize(text, tokenized=tokenized)
+        return [data.unescape(token) for token in tokens] if tokenized else tokens
+
+    def example(self, text: str, *, tokenized: bool = False) -> Rated:
         """Make an example without a label."""
-        return Rated("", tokenize(text))
+        return Rated("", self.tokenize(text, tokenized=tokenized))
 
     def sentences(self, example: Rated) -> list[list[str]]:
         """Give the one sentence there is."""

@@ -313,10 +313,18 @@ def test_predictions_are_written_as_the_reference_scorer_reads_them():
 
 def test_raw_text_is_cut_into_sentences_and_tokens():
     pytest.importorskip("sentencex")
-    made = coref().example("Ann left. She saw it.\n\nBo did, too.", str.split)
-    assert made.sentences == [["Ann", "left."], ["She", "saw", "it."], ["Bo", "did,", "too."]]
+    made = coref().example("Ann left. She\nsaw it.\n\nBo did, too.")
+    ann, she, bo = ["Ann", "left", "."], ["She", "saw", "it", "."], ["Bo", "did", ",", "too", "."]
+    assert made.sentences == [ann, she, bo]
     assert made.speakers == ["", "", ""]
-    assert coref().example("  ", str.split).sentences == []
+    assert coref().example("  ").sentences == []
+
+
+def test_a_line_of_tokens_is_a_sentence_and_a_tab_ends_its_speaker():
+    made = coref().example("Mr. Lee left\nAnn Lee\tI did not !\n\n ?\n", tokenized=True)
+    assert made.sentences == [["Mr.", "Lee", "left"], ["I", "did", "not", "!"], ["?"]]
+    assert made.speakers == ["", "Ann Lee", ""]
+    assert coref().example("  ", tokenized=True).sentences == []
 
 
 def test_scores_leave_out_what_is_mentioned_once():

@@ -29,7 +29,9 @@ def test_three_columns_are_read_and_tokenised(tmp_path):
 
 def test_tokenised_text_is_split_at_spaces_alone(tmp_path):
     path = file(tmp_path, HEADER + "neutral\tA man runs.\t( He )\n")
-    assert read(path, tokenized=True) == [Pair("neutral", ["A", "man", "runs."], ["(", "He", ")"])]
+    assert read(path, tokenize=str.split) == [
+        Pair("neutral", ["A", "man", "runs."], ["(", "He", ")"])
+    ]
 
 
 def test_the_table_of_the_release_is_read_with_or_without_its_last_columns(tmp_path):
@@ -156,7 +158,7 @@ def test_snli_is_read_whole(name, number, counts):
     if "ELMORE_DATA" not in os.environ:
         pytest.skip("ELMORE_DATA is not set: SNLI is not here")
     path = Path(os.environ["ELMORE_DATA"]) / "tasks" / "snli" / f"{name}.tsv.xz"
-    pairs = read(path, tokenized=True)
+    pairs = read(path, tokenize=str.split)
     assert len(pairs) == number
     found = Counter(pair.label for pair in pairs)
     assert tuple(found[x] for x in ("contradiction", "entailment", "neutral")) == counts

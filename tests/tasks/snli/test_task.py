@@ -13,14 +13,14 @@ def snli(*overrides: str):
 
 
 def test_two_sentences_are_typed_with_a_tab_between_them():
-    found = snli().example("A man runs .\tHe moves", str.split)
+    found = snli().example("A man runs .\tHe moves", tokenized=True)
     assert snli().sentences(found) == [["A", "man", "runs", "."], ["He", "moves"]]
 
 
 @pytest.mark.parametrize(("text", "count"), [("A man runs.", 0), ("a\tb\tc", 2), ("", 0)])
 def test_anything_else_is_one_sentence(text, count):
     with pytest.raises(DataError, match=rf"a tab between them, found {count} tabs in '"):
-        snli().example(text, str.split)
+        snli().example(text, tokenized=True)
 
 
 def test_a_label_that_training_did_not_have_is_counted_as_wrong():

@@ -15,7 +15,7 @@ def squad(*overrides: str):
 
 
 def test_a_typed_line_is_question_tab_passage():
-    asked = squad().example("Who left?\tAnn left.\tBo stayed.", str.split)
+    asked = squad().example("Who left?\tAnn left.\tBo stayed.", tokenized=True)
     assert squad().sentences(asked) == [["Ann", "left.", "Bo", "stayed."], ["Who", "left?"]]
     assert asked.passage.text == "Ann left.\tBo stayed."
 
@@ -23,7 +23,7 @@ def test_a_typed_line_is_question_tab_passage():
 @pytest.mark.parametrize("line", ["Who left? Ann left.", "Who left?\t", "\tAnn left.", " \t ", ""])
 def test_a_line_without_both_is_refused(line):
     with pytest.raises(DataError, match=r"^expected a question, a tab and the passage"):
-        squad().example(line, str.split)
+        squad().example(line, tokenized=True)
 
 
 def test_an_answer_is_shown_on_a_line_and_given_as_it_is_written(tmp_path):
@@ -39,7 +39,7 @@ def test_an_answer_is_shown_on_a_line_and_given_as_it_is_written(tmp_path):
         "start": 0,
         "end": 8,
     }
-    typed = squad().example("?\tAnn ran", str.split)
+    typed = squad().example("?\tAnn ran", tokenized=True)
     assert "id" not in squad().as_json(typed, [0, 0])
 
 
@@ -110,6 +110,6 @@ def test_windows_are_learned_from_and_predicted_over(tmp_path):
         if report.scores.get("f1") == 100:
             break
     line = f"What did Ann see ?\t{'so it goes on ' * 50} and then Ann saw Rome ."
-    (found,) = run.predict(tmp_path / "run", [line], tokenize=str.split, device="cpu")
+    (found,) = run.predict(tmp_path / "run", [line], tokenized=True, device="cpu")
     assert found.data["answer"] == found.line == "Rome"
     assert line.partition("\t")[2][found.data["start"] : found.data["end"]] == "Rome"

@@ -189,7 +189,7 @@ def test_impossible_sizes_are_refused(wrong):
 )
 def test_the_v_of_a_frame_is_its_predicates_own(tags, told):
     srl = solver()
-    example = srl.example("Ann left off to rest", str.split)
+    example = srl.example("Ann left off to rest", tokenized=True)
     found = [{"predicate": 1, "given": False, "found": True, "tags": tags.split()}]
     frame = {"predicate": 1, "tags": told.split()}
     assert srl.as_json(example, found)["frames"] == [frame]
@@ -198,7 +198,7 @@ def test_the_v_of_a_frame_is_its_predicates_own(tags, told):
 
 def test_frames_are_shown_on_one_line():
     srl = solver()
-    example = srl.example("Ann Lee left to rest", str.split)
+    example = srl.example("Ann Lee left to rest", tokenized=True)
     assert example == Framed(["Ann", "Lee", "left", "to", "rest"], [])
     leave = {"predicate": 2, "tags": ["B-A0", "I-A0", "B-V", "B-AM-PRP", "I-AM-PRP"]}
     rest = {"predicate": 4, "tags": ["B-A0", "I-A0", "O", "O", "B-V"]}

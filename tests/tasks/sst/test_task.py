@@ -24,7 +24,7 @@ def test_the_labels_are_all_there_are_whatever_was_read():
 
 
 def test_a_prediction_is_shown_in_words_and_given_as_the_number_of_the_treebank():
-    example = sst().example("It works .", str.split)
+    example = sst().example("It works .", tokenized=True)
     assert sst().show(example, "very positive") == "very positive\tIt works ."
     assert sst().as_json(example, "very positive") == {
         "tokens": ["It", "works", "."],
