@@ -1,16 +1,28 @@
-"""Files and folders that are complete or absent: written aside, then renamed.
+"""Write files and folders that are complete or absent: first aside, then renamed.
 
-Whatever stops a writer (a full disk, an error, a kill), the name asked for never holds a part.
+Whatever stops a writer (a full disk, an error, a kill), the name asked for never holds a part. Each
+writer has a temporary name of its own in the same folder, `.NAME.0123456789abcdef.new`, and keeps
+it locked: what a killed writer leaves is not locked, and the next writer of NAME removes it.
 """
 
+import contextlib
+import hashlib
 import os
+import re
+import secrets
 import shutil
-import tempfile
+import stat
 from collections.abc import Iterator, Set
 from contextlib import contextmanager
 from pathlib import Path
+from typing import BinaryIO
+
+from filelock import lock_descriptor
 
 from elmore.errors import ElmoreError
+
+_LOCK = "lock"  # in a temporary folder, beside what it is about
+_MAX_CHARACTERS = 50  # of a name that its temporary names repeat: they may have 255 bytes
 
 
 @contextmanager
@@ -21,35 +33,151 @@ def folder(destination: Path, *, replaces: Set[str] = frozenset()) -> Iterator[P
     `replaces` is replaced; anything else is somebody's, and refused.
     """
     destination = Path(os.path.abspath(destination))  # noqa: PTH100 -- a link is not followed
+    sweep(destination)
     _refuse_taken(destination, replaces)
     destination.parent.mkdir(parents=True, exist_ok=True)
-    aside = Path(tempfile.mkdtemp(prefix=f".{destination.name}.", dir=destination.parent))
-    try:
+    with _temporary_folder(destination) as aside:
         new = aside / "new"
         new.mkdir()
         yield new
         for path in (new, *new.rglob("*")):
-            _finish(path)
+            _finish(path, like=aside if path.is_dir() else aside / _LOCK)
+        _refuse_taken(destination, replaces)  # by somebody who came meanwhile
         if destination.exists():
-            _swap(destination, new, aside / "old")
-        else:
-            new.rename(destination)
-    finally:
-        shutil.rmtree(aside, ignore_errors=True)
+            destination.rename(aside / "old")  # it goes back if the next line fails
+        new.rename(destination)
+        sync(destination.parent)
+
+
+@contextmanager
+def file(path: Path) -> Iterator[BinaryIO]:
+    """Give an empty file to fill; it takes its name when the block ends well.
+
+    A file of that name is replaced at once and whole; the new one has its permissions. What a
+    symbolic link names is replaced, not the link.
+    """
+    path = path.resolve() if path.is_symlink() else path
+    sweep(path)
+    new = _temporary_file(path)
+    aside = Path(new.name)
+    with new:
+        try:
+            yield new
+            new.flush()
+            if os.name == "nt":  # Windows renames no open file
+                new.close()
+            replace(aside, path)
+        except BaseException:
+            aside.unlink(missing_ok=True)
+            raise
 
 
 def write(path: Path, data: bytes) -> None:
     """Write a file; one of that name is replaced at once and whole."""
-    aside = path.with_name(f"{path.name}.new")
+    with file(path) as new:
+        new.write(data)
+
+
+def replace(aside: Path, path: Path) -> None:
+    """Give a finished file its name, for good when this returns."""
+    if path.exists() and not path.is_file():
+        raise ElmoreError(f"{path} exists and is no file; pass another name")
+    with contextlib.suppress(FileNotFoundError):
+        shutil.copymode(path, aside)
+    sync(aside)
+    aside.replace(path)
+    sync(path.parent)
+
+
+def sweep(path: Path) -> None:
+    """Remove what killed writers of a name left beside it.
+
+    A folder that was moved away to be replaced, when the kill came, returns to its name.
+    """
+    if os.name == "nt":  # there a writer has to let go of its file before it can rename it
+        return
+    name = re.compile(f"{re.escape(_temporary_start(path.name))}[0-9a-f]{{16}}\\.new", re.DOTALL)
+    with contextlib.suppress(OSError):  # a parent that is not there has no leftovers
+        for entry in list(os.scandir(path.parent)):
+            if name.fullmatch(entry.name):
+                _sweep_one(Path(entry.path), path)
+
+
+def is_temporary(name: str) -> bool:
+    """Tell whether a name is one that writers use until they are done."""
+    return re.fullmatch(r"\..+\.[0-9a-f]{16}\.new", name, re.DOTALL) is not None
+
+
+def _sweep_one(aside: Path, path: Path) -> None:
+    is_folder = aside.is_dir()
     try:
-        with aside.open("wb") as file:
-            file.write(data)
-            file.flush()
-            os.fsync(file.fileno())
-        aside.replace(path)
-    except BaseException:
-        aside.unlink(missing_ok=True)
-        raise
+        descriptor = os.open(aside / _LOCK if is_folder else aside, os.O_RDWR)
+    except OSError:  # it is gone, or empty still, or another user's
+        with contextlib.suppress(OSError):
+            aside.rmdir()
+        return
+    try:
+        if not lock_descriptor(descriptor, blocking=False):
+            return  # its writer lives
+        if is_folder:
+            _remove_folder(aside, path)
+        else:
+            aside.unlink(missing_ok=True)
+    except OSError:  # a disk without locks
+        return
+    finally:
+        os.close(descriptor)
+
+
+def _temporary_start(name: str) -> str:
+    if len(name) > _MAX_CHARACTERS:
+        name = f"{name[:20]}-{hashlib.sha256(os.fsencode(name)).hexdigest()[:16]}"
+    return f".{name}."
+
+
+def _temporary_name(path: Path) -> Path:
+    return path.with_name(f"{_temporary_start(path.name)}{secrets.token_hex(8)}.new")
+
+
+def _temporary_file(path: Path) -> BinaryIO:
+    while True:
+        new = _temporary_name(path).open("xb")
+        if _locked(new):
+            return new
+        new.close()
+
+
+@contextmanager
+def _temporary_folder(destination: Path) -> Iterator[Path]:
+    while True:
+        aside = _temporary_name(destination)
+        aside.mkdir()
+        try:
+            holder = (aside / _LOCK).open("xb")
+        except FileNotFoundError:  # it was swept away before it had its lock
+            continue
+        if _locked(holder):
+            break
+        holder.close()
+    with holder:
+        try:
+            yield aside
+        finally:
+            _remove_folder(aside, destination)
+
+
+def _locked(new: BinaryIO) -> bool:
+    """Lock a new temporary file; False where it was swept away before it had its lock."""
+    with contextlib.suppress(OSError):  # some network disks know no locks
+        lock_descriptor(new.fileno())
+    return os.fstat(new.fileno()).st_nlink > 0
+
+
+def _remove_folder(aside: Path, destination: Path) -> None:
+    """Remove a temporary folder; what was moved there and not replaced goes back first."""
+    if (aside / "old").exists() and not os.path.lexists(destination):
+        (aside / "old").rename(destination)
+    shutil.rmtree(aside, ignore_errors=True)
 
 
 def _refuse_taken(destination: Path, replaces: Set[str]) -> None:
@@ -67,20 +195,9 @@ def _refuse_taken(destination: Path, replaces: Set[str]) -> None:
         raise ElmoreError(f"{destination} exists already; pass another name, or --overwrite")
 
 
-def _swap(destination: Path, new: Path, old: Path) -> None:
-    destination.rename(old)
-    try:
-        new.rename(destination)
-    except BaseException:
-        old.rename(destination)
-        raise
-
-
-def _finish(path: Path) -> None:
-    """Make it last, and readable as what a user writes is (tempfile makes it private)."""
-    umask = os.umask(0)
-    os.umask(umask)
-    path.chmod((0o777 if path.is_dir() else 0o666) & ~umask)
+def _finish(path: Path, like: Path) -> None:
+    """Make it last, and readable as what a user writes is: some libraries make files private."""
+    path.chmod(stat.S_IMODE(like.stat().st_mode))
     sync(path)
 
 

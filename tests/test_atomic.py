@@ -1,5 +1,9 @@
+import contextlib
 import os
+import signal
 import stat
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -50,11 +54,12 @@ def test_an_empty_folder_may_be_filled(tmp_path):
 
 
 def test_what_is_written_can_be_read_by_others(tmp_path):
-    os.umask(0o022)
+    before = os.umask(0o027)
     with atomic.folder(tmp_path / "out") as aside:
         (aside / "a").touch(mode=0o600)
-    assert stat.S_IMODE((tmp_path / "out").stat().st_mode) & 0o055 == 0o055
-    assert stat.S_IMODE((tmp_path / "out" / "a").stat().st_mode) & 0o044 == 0o044
+    os.umask(before)
+    assert mode(tmp_path / "out") == 0o750
+    assert mode(tmp_path / "out" / "a") == 0o640
 
 
 def test_what_is_somebody_elses_is_never_replaced(tmp_path):
@@ -100,3 +105,169 @@ def test_a_swap_that_fails_is_undone(tmp_path, monkeypatch):
         pass
     assert (tmp_path / "out" / "old").read_text() == "x"
     assert len(list(tmp_path.iterdir())) == 1
+
+
+WRITER = """
+import sys
+from pathlib import Path
+from elmore import atomic
+path, letter = Path(sys.argv[1]), sys.argv[2].encode()
+sys.stdin.readline()
+for number in range(100):
+    atomic.write(path, letter * (1000 + 37 * number))
+    found = path.read_bytes()
+    assert len(found) >= 1000 and len(set(found)) == 1, "a torn read"
+"""
+
+
+def test_two_processes_write_and_read_one_name_without_a_torn_read(tmp_path):
+    command = [sys.executable, "-c", WRITER, tmp_path / "file"]
+    jobs = [
+        subprocess.Popen([*command, letter], stdin=subprocess.PIPE, stderr=subprocess.PIPE)
+        for letter in "ab"
+    ]
+    for job in jobs:  # both are ready before either begins
+        job.stdin.write(b"\n")
+        job.stdin.flush()
+    errors = [job.communicate()[1].decode() for job in jobs]
+    assert [(job.returncode, error) for job, error in zip(jobs, errors, strict=True)] == [
+        (0, ""),
+        (0, ""),
+    ]
+    assert [path.name for path in tmp_path.iterdir()] == ["file"]
+
+
+def test_a_file_keeps_its_permissions_and_a_new_one_has_those_of_open(tmp_path):
+    atomic.write(tmp_path / "new", b"x")
+    (tmp_path / "plain").write_bytes(b"x")
+    assert mode(tmp_path / "new") == mode(tmp_path / "plain")
+    (tmp_path / "new").chmod(0o640)
+    atomic.write(tmp_path / "new", b"y")
+    assert mode(tmp_path / "new") == 0o640
+
+
+def mode(path):
+    return stat.S_IMODE(path.stat().st_mode)
+
+
+def test_the_umask_of_the_process_is_never_touched(tmp_path, monkeypatch):
+    monkeypatch.setattr(os, "umask", None)
+    atomic.write(tmp_path / "file", b"x")
+    with atomic.folder(tmp_path / "out") as aside:
+        (aside / "a").touch(mode=0o600)
+    (tmp_path / "plain").mkdir()
+    (tmp_path / "plain" / "a").touch()
+    assert mode(tmp_path / "out") == mode(tmp_path / "plain")
+    assert mode(tmp_path / "out" / "a") == mode(tmp_path / "plain" / "a")
+
+
+def test_the_file_and_its_folder_are_on_the_disk_before_a_write_returns(tmp_path, monkeypatch):
+    synced = []
+    fsync = os.fsync
+    monkeypatch.setattr(
+        os, "fsync", lambda fd: (synced.append(stat.S_ISDIR(os.fstat(fd).st_mode)), fsync(fd))
+    )
+    atomic.write(tmp_path / "file", b"x")
+    assert synced == [False, True]
+    synced.clear()
+    with atomic.folder(tmp_path / "out"):
+        pass
+    assert synced[-1] is True
+
+
+KILLED = """
+import os, signal, sys
+from pathlib import Path
+from elmore import atomic
+path = Path(sys.argv[1])
+{block}
+"""
+IN_A_FILE = "with atomic.file(path) as file:\n    file.write(b'half'); file.flush(); "
+IN_A_FOLDER = (
+    "with atomic.folder(path, replaces={'a'}) as new:\n    (new / 'a').write_bytes(b'half'); "
+)
+KILL = "os.kill(os.getpid(), signal.SIGKILL)"
+IN_A_SWAP = f"Path.rename = lambda self, to: (os.rename(self, to), {KILL})\n{IN_A_FOLDER}"
+
+
+def killed(path, block):
+    code = KILLED.format(block=block)
+    job = subprocess.run([sys.executable, "-c", code, path], check=False)
+    assert job.returncode == -signal.SIGKILL
+
+
+def test_what_a_killed_writer_leaves_is_removed_by_the_next(tmp_path):
+    atomic.write(tmp_path / "file", b"old")
+    for _ in range(2):
+        killed(tmp_path / "file", IN_A_FILE + KILL)
+    assert (tmp_path / "file").read_bytes() == b"old"
+    with atomic.file(tmp_path / "file") as other:  # one that lives
+        atomic.write(tmp_path / "file", b"new")
+        other.write(b"newest")
+    assert (tmp_path / "file").read_bytes() == b"newest"
+    assert [path.name for path in tmp_path.iterdir()] == ["file"]
+
+
+def test_what_a_killed_writer_of_a_folder_leaves_is_removed_by_the_next(tmp_path):
+    killed(tmp_path / "out", IN_A_FOLDER + KILL)
+    with atomic.folder(tmp_path / "out") as other:  # one that lives
+        (other / "a").write_text("x")
+        atomic.sweep(tmp_path / "out")
+    assert (tmp_path / "out" / "a").read_text() == "x"
+    assert [path.name for path in tmp_path.iterdir()] == ["out"]
+
+
+def test_a_folder_that_a_kill_left_moved_away_comes_back(tmp_path):
+    (tmp_path / "out").mkdir()
+    (tmp_path / "out" / "a").write_text("old")
+    killed(tmp_path / "out", IN_A_SWAP)
+    assert not (tmp_path / "out").exists()
+    atomic.sweep(tmp_path / "out")
+    assert (tmp_path / "out" / "a").read_text() == "old"
+    assert [path.name for path in tmp_path.iterdir()] == ["out"]
+
+
+@pytest.mark.parametrize("name", [".file.new", ".file.mine.new", "file.new", ".files.0.new"])
+def test_what_only_looks_like_a_temporary_name_is_left_alone(tmp_path, name):
+    (tmp_path / name).write_text("mine")
+    atomic.write(tmp_path / "file", b"x")
+    with atomic.folder(tmp_path / "out"):
+        pass
+    assert (tmp_path / name).read_text() == "mine"
+
+
+def test_what_is_no_plain_file_is_not_replaced_by_one(tmp_path):
+    os.mkfifo(tmp_path / "pipe")
+    (tmp_path / "folder").mkdir()
+    for name in ("pipe", "folder"):
+        with pytest.raises(ElmoreError, match=f"{name} exists and is no file"):
+            atomic.write(tmp_path / name, b"x")
+    assert (tmp_path / "pipe").is_fifo()
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["folder", "pipe"]
+
+
+def test_a_link_stays_and_what_it_names_is_replaced(tmp_path):
+    (tmp_path / "deep").mkdir()
+    (tmp_path / "deep" / "file").write_text("old")
+    (tmp_path / "link").symlink_to(tmp_path / "deep" / "file")
+    atomic.write(tmp_path / "link", b"new")
+    assert (tmp_path / "link").is_symlink()
+    assert (tmp_path / "deep" / "file").read_text() == "new"
+
+
+def test_a_name_as_long_as_a_name_may_be_is_written(tmp_path):
+    for letter in "aé":
+        name = letter * (255 // len(letter.encode()))
+        atomic.write(tmp_path / name, b"x")
+        assert (tmp_path / name).read_bytes() == b"x"
+
+
+def test_a_folder_that_another_made_meanwhile_is_not_replaced(tmp_path):
+    with contextlib.ExitStack() as stack:
+        stack.enter_context(atomic.folder(tmp_path / "out"))
+        (tmp_path / "out").mkdir()
+        (tmp_path / "out" / "theirs").write_text("x")
+        with pytest.raises(ElmoreError, match="out exists already"):
+            stack.close()
+    assert (tmp_path / "out" / "theirs").read_text() == "x"
+    assert [path.name for path in tmp_path.iterdir()] == ["out"]

@@ -6,7 +6,6 @@ its own.
 
 import io
 import json
-import os
 import re
 import zipfile
 import zlib
@@ -50,7 +49,7 @@ class Parts(Journal[Job]):
 
     def __init__(self, folder: Path, job: Job, *, anew: bool = False) -> None:
         for path in folder.iterdir() if folder.is_dir() else ():  # in the end all of it is deleted
-            if not _OURS.fullmatch(path.name):
+            if not (_OURS.fullmatch(path.name) or atomic.is_temporary(path.name)):
                 raise DataError(f"{folder} holds {path.name!r}, which is not ours; move it away")
         super().__init__(folder, job, anew=anew, may_differ=_MAY_DIFFER)
 
@@ -112,9 +111,5 @@ def make(folder: Path, options: Options, block: Block) -> tuple[int, dict[str, A
         train=counted.train,
         valid=counted.valid,
     )
-    path = _path(folder, block.number)
-    # Named by process: a worker of a run that was killed may still be at this very part.
-    own = path.with_name(f"{path.stem}.{os.getpid()}")
-    atomic.write(own, data.getvalue())
-    own.replace(path)
+    atomic.write(_path(folder, block.number), data.getvalue())
     return block.number, note

@@ -20,6 +20,7 @@ from typing import Any
 import numpy as np
 import torch
 
+from elmore import atomic
 from elmore.embed.embedder import Embedder
 from elmore.embed.job import Progress, results
 from elmore.embed.parts import Job, Parts, Row
@@ -270,7 +271,7 @@ def _assemble(folder: Path, out: Path, job: Job, num_lines: int, progress: Progr
                         progress(done, num_tokens)
     if done != num_lines:
         raise DataError(f"{out}: line {done + 1} of {num_lines} never came back from the cluster")
-    aside.replace(out)
+    atomic.replace(aside, out)
 
 
 def _row(line: int, tokens: list[str], data: bytes, job: Job) -> Row:

@@ -90,9 +90,7 @@ def run(
         with writer(aside, job, sentence_index=sentence_index) as file:
             for row in parts.rows():
                 file.write(row)
-        atomic.sync(aside)
-        aside.replace(out)
-        atomic.sync(out.parent)
+        atomic.replace(aside, out)
         parts.remove()
     except BaseException:
         if parts.is_empty and folder.exists():

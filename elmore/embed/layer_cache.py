@@ -11,7 +11,6 @@ import hashlib
 import io
 import json
 import logging
-import os
 import time
 from collections.abc import Iterable, Sequence
 from pathlib import Path
@@ -20,7 +19,7 @@ from typing import BinaryIO
 import numpy as np
 from jaxtyping import Float16
 
-from elmore import cache
+from elmore import atomic, cache
 from elmore.embed.embedder import Embedder
 from elmore.embed.job import model_digest
 from elmore.errors import DataError
@@ -148,13 +147,9 @@ def _build(
 ) -> None:
     if path.exists():
         _log.warning("%s is damaged, and is computed anew", path)
-    part = path.with_suffix(".part")  # of a build that was killed, it is written over
-    try:
-        with part.open("wb") as file:
-            _write(embedder, distinct, file, shape)
-        part.replace(path)
-    finally:
-        part.unlink(missing_ok=True)  # a full disk must not stay full of it
+    path.with_suffix(".part").unlink(missing_ok=True)  # of a killed build of elmore 0.1
+    with atomic.file(path) as file:
+        _write(embedder, distinct, file, shape)
     _log.info("kept the layers of %d tokens in %s", shape[0], path)
 
 
@@ -174,8 +169,6 @@ def _write(
     for sentence in embedder.stream(distinct, layers="all", dtype="float16"):
         write(np.ascontiguousarray(sentence.vectors.transpose(1, 0, 2)).data)
     file.write(digest.digest())
-    file.flush()
-    os.fsync(file.fileno())
 
 
 def _header(shape: tuple[int, int, int]) -> bytes:

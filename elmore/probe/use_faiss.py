@@ -56,10 +56,8 @@ def extend(folder: Path) -> None:
         path, vectors = folder / faiss_file(layer), columns.vectors(layer)
         before = _entry(folder, manifest, layer)
         if before is None or before.uses < len(vectors):
-            aside = path.with_name(f"{path.name}.new")
-            faiss.write_index(_grown(faiss, path if before else None, vectors), str(aside))
-            atomic.sync(aside)
-            aside.replace(path)
+            with atomic.file(path) as new:
+                faiss.write_index(_grown(faiss, path if before else None, vectors), new.name)
             entry = Approximate(layer=layer, uses=len(vectors), bytes=path.stat().st_size)
             found = use_store.read(folder)  # with what is being added, should that be
             others = tuple(one for one in found.approximate if one.layer != layer)

@@ -18,6 +18,7 @@ from typing import IO
 import numpy as np
 from jaxtyping import Float
 
+from elmore import atomic
 from elmore.embed.embedder import Embedder
 from elmore.errors import DataError
 from elmore.probe import use_faiss, use_store
@@ -82,7 +83,8 @@ def _refuse_foreign(folder: Path) -> None:
         raise DataError(f"{folder} exists and is no folder; pass another name")
     if folder.is_dir() and not (folder / MANIFEST).exists():
         ours = {f"{MANIFEST}.lock", f"{MANIFEST}.new"}
-        other = sorted(path.name for path in folder.iterdir() if path.name not in ours)
+        names = sorted(path.name for path in folder.iterdir())
+        other = [name for name in names if name not in ours and not atomic.is_temporary(name)]
         if other:
             raise DataError(f"{folder} holds {other[0]!r} and is no index; pass another name")
 

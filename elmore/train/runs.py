@@ -24,6 +24,11 @@ from elmore.errors import ConfigError, DataError
 FORMAT = 1
 _NAME = re.compile(r"step-(\d+)")
 _FILES = ("model", "optimizer", "carried")
+_WORTHLESS = re.compile(
+    r"recipe\.json(\.new)?|metrics\.jsonl|events\.out\.tfevents.*"
+    r"|\.(recipe\.json|metrics\.jsonl)\.[0-9a-f]{16}\.new"
+)
+_LEFT_BY_0_1 = re.compile(r"\.(best|step-\d+)\.[a-z0-9_]{8}")
 
 
 class Checkpoint(NamedTuple):
@@ -66,9 +71,7 @@ class Run:
 
     def _saved_nothing(self) -> bool:
         """Tell a run that failed before it had anything to lose."""
-        names = [path.name for path in self.folder.iterdir()]
-        known = {"recipe.json", "recipe.json.new", "metrics.jsonl"}
-        return all(name in known or name.startswith("events.out.tfevents") for name in names)
+        return all(_WORTHLESS.fullmatch(path.name) for path in self.folder.iterdir())
 
     def steps(self) -> list[int]:
         """Give the updates after which a checkpoint was saved, first to last."""
@@ -157,14 +160,24 @@ class Run:
 
     def _sweep(self) -> None:
         """Remove what was being written when the run was killed."""
-        for old in self.folder.glob(".best.*/old"):
-            if not self.best.exists():  # the kill came between two renames
-                old.rename(self.best)
+        atomic.sweep(self.best)
+        for path in self.checkpoints.glob(".step-*"):
+            atomic.sweep(path.with_name(path.name.split(".")[1]))
         for folder in (*self.folder.glob(".best.*"), *self.checkpoints.glob(".step-*")):
-            shutil.rmtree(folder, ignore_errors=True)
+            if _LEFT_BY_0_1.fullmatch(folder.name):
+                _sweep_0_1(folder, self.best)
 
     def _place(self, step: int) -> Path:
         return self.checkpoints / f"step-{step:08}"
+
+
+def _sweep_0_1(folder: Path, best: Path) -> None:
+    """Remove what a killed run of elmore 0.1 was writing."""
+    if not {path.name for path in folder.iterdir()} <= {"new", "old"}:
+        return
+    if (folder / "old").exists() and not best.exists():  # the kill came between two renames
+        (folder / "old").rename(best)
+    shutil.rmtree(folder, ignore_errors=True)
 
 
 def _json(data: dict[str, Any]) -> bytes:

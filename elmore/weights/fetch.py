@@ -22,6 +22,7 @@ from urllib.error import HTTPError, URLError
 from urllib.parse import unquote
 from urllib.request import Request, build_opener
 
+from elmore import atomic
 from elmore.errors import WeightsError
 from elmore.weights import checksums
 
@@ -238,7 +239,7 @@ def _accept(url: str, path: Path, sha256: str | None) -> None:
         )
     # The record before the name: what bears the name has a record, also after a kill
     checksums.record(path, found)
-    part.replace(path)
+    atomic.replace(part, path)
     _discard(part)
     log.info("%s has sha256 %s", path, found)
 

@@ -125,7 +125,11 @@ def test_a_run_that_saved_nothing_is_begun_anew(tmp_path):
     run = Run(tmp_path / "run")
     run.begin({"a": 1}, resume=False)
     run.log([{"step": 1, "loss": 2.0}])
-    for name in ("recipe.json.new", "events.out.tfevents.1.host.2.3"):
+    for name in (
+        "recipe.json.new",
+        f".recipe.json.{'0' * 16}.new",
+        "events.out.tfevents.1.host.2.3",
+    ):
         (run.folder / name).write_bytes(b"half")
     run.begin({"a": 2}, resume=False)
     assert json.loads((run.folder / "recipe.json").read_text()) == {"format": 1, "a": 2}
@@ -151,12 +155,16 @@ def test_another_recipe_is_refused_by_the_keys_that_differ(tmp_path):
 def test_what_a_kill_left_half_written_is_swept_away(tmp_path):
     run = Run(tmp_path / "run")
     run.begin({}, resume=False)
-    for name in (".best.abc", "checkpoints/.step-00000010.abc"):
+    for name in (".best.abc_0123", "checkpoints/.step-00000010.abc_0123", ".best.mine"):
         (run.folder / name / "new").mkdir(parents=True)
         (run.folder / name / "new" / "model.safetensors").write_bytes(b"half")
+    for name in (f".best.{'0' * 16}.new", f"checkpoints/.step-00000010.{'0' * 16}.new"):
+        (run.folder / name / "new").mkdir(parents=True)
+        (run.folder / name / "lock").touch()
     (run.folder / "notes.txt").write_text("mine")
     run.begin({}, resume=True)
     assert sorted(path.name for path in run.folder.iterdir()) == [
+        ".best.mine",
         "checkpoints",
         "notes.txt",
         "recipe.json",
@@ -169,7 +177,7 @@ def test_a_best_model_that_a_kill_left_moved_aside_comes_back(tmp_path, there):
     """The kill came between two renames; one that is there already is the newer."""
     run = Run(tmp_path / "run")
     run.begin({}, resume=False)
-    for place, text in ((".best.abc/old", "old"), (".best.abc/new", "half")):
+    for place, text in ((".best.abc_0123/old", "old"), (".best.abc_0123/new", "half")):
         (run.folder / place).mkdir(parents=True)
         (run.folder / place / "model").write_text(text)
     if there:
