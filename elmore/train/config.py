@@ -31,6 +31,10 @@ class TrainConfig:
     """Updates over which the rate rises from nothing."""
     clip: float | None = 1.0
     """Bound on the norm of all gradients together."""
+    divergence_factor: float | None = 3.0
+    """Stop when the running mean of the loss exceeds its best by this factor; none: never."""
+    divergence_window: int = 200
+    """Updates over which that mean is taken; the first so many are not judged."""
 
     precision: Literal["auto", "float32", "bf16", "float64"] = "auto"
     """`auto`: bf16 products with float32 weights on a GPU, float32 elsewhere."""
@@ -51,7 +55,7 @@ class TrainConfig:
 
     def __post_init__(self) -> None:
         least = {"accumulate": 1, "log_every": 1, "evaluate_every": 0, "save_every": 0, "keep": 1}
-        least |= {"warmup": 0, "patience": 0, "seed": 0, "weight_decay": 0}
+        least |= {"divergence_window": 1, "warmup": 0, "patience": 0, "seed": 0, "weight_decay": 0}
         for name, bound in least.items():
             if getattr(self, name) < bound:
                 raise ConfigError(
@@ -61,6 +65,10 @@ class TrainConfig:
             value = getattr(self, name)
             if value is not None and value <= 0:
                 raise ConfigError(f"train.{name} must be above 0, found {value}")
+        if self.divergence_factor is not None and self.divergence_factor <= 1:
+            raise ConfigError(
+                f"train.divergence_factor must be above 1, or none, found {self.divergence_factor}"
+            )
         if self.seed >= 2**32:
             raise ConfigError(f"train.seed must be below 2**32, found {self.seed}")
         if not all(0 <= beta < 1 for beta in self.betas):

@@ -8,7 +8,7 @@ import signal
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from types import FrameType
 from typing import Any, NamedTuple
 
@@ -19,6 +19,7 @@ from elmore.errors import DataError, ElmoreError
 from elmore.train import optim as optimizers
 from elmore.train.config import TrainConfig
 from elmore.train.distributed import Ranks, gathered, own_rows, sum_over
+from elmore.train.divergence import LossMean
 from elmore.train.loop import Step, Trainable, steps
 from elmore.train.runs import Checkpoint, Run
 
@@ -26,7 +27,6 @@ _log = logging.getLogger(__name__)
 
 _MOMENT = 2.0  # seconds
 _SILENCE = 5.0  # seconds without a report, where updates are slow
-_EXPLODED = 3.0  # times the loss of the first updates: training only ever leads away from there
 
 
 class Report(NamedTuple):
@@ -57,7 +57,7 @@ def fit(
     start = run.restore(trainable.module, optimizer, device) if resume else None
     drive = _Drive(trainable, config, run, optimizer, device, ranks)
     if start is not None:
-        drive.best, drive.stale, drive.first_loss = start.best, start.stale, start.first_loss
+        drive.best, drive.stale, drive.loss_mean = start.best, start.stale, start.loss_mean
     if drive.tired:  # it ended early, and resuming does not change that
         return
     done = start.step if start else 0
@@ -85,7 +85,7 @@ class _Drive:
     ranks: Ranks
     best: float | None = None
     stale: int = 0
-    first_loss: float | None = None
+    loss_mean: LossMean = field(default_factory=LossMean)
 
     @property
     def tired(self) -> bool:
@@ -142,7 +142,7 @@ class _Drive:
         norms = torch.stack([step.norm.to(step.loss) for step in pending]).tolist()
         counts = torch.stack([step.count for step in pending]).tolist()
         seconds = time.perf_counter() - begun  # the device has caught up only now
-        self._refuse_bad(pending, losses, norms)
+        self._refuse_bad(pending, losses, norms, counts)
         count = sum(counts)
         metrics = {
             "loss": sum(map(operator.mul, losses, counts)) / max(1, count),
@@ -160,26 +160,39 @@ class _Drive:
         ]
         return metrics, records
 
-    def _refuse_bad(self, pending: list[Step], losses: list[float], norms: list[float]) -> None:
-        first = self.first_loss = losses[0] if self.first_loss is None else self.first_loss
-        for step, loss, norm in zip(pending, losses, norms, strict=True):
+    def _refuse_bad(
+        self, pending: list[Step], losses: list[float], norms: list[float], counts: list[float]
+    ) -> None:
+        for step, loss, norm, count in zip(pending, losses, norms, counts, strict=True):
             if not math.isfinite(loss):
                 self._refuse(step.number - 1, f"the loss is not finite at update {step.number}")
-            if loss > _EXPLODED * first and first > 0.1:
-                self._refuse(
-                    step.number - 1,
-                    f"the loss exploded from {first:.3g} to {loss:.3g} at update {step.number}",
-                )
+            self._refuse_divergence(step.number, loss, count)
             if not math.isfinite(norm):
                 self._refuse(step.number, f"the gradient is not finite at update {step.number}")
 
-    def _refuse(self, step: int, found: str) -> None:
-        """Stop: the weights after this update are no good, whether they were saved or not."""
+    def _refuse_divergence(self, step: int, loss: float, count: float) -> None:
+        factor, window = self.config.divergence_factor, self.config.divergence_window
+        if factor is None:
+            return
+        mean = self.loss_mean.after(step, loss, count, window=window, factor=factor)
+        self.loss_mean = mean
+        if mean.value > mean.bound(factor):
+            self._refuse(
+                mean.last_calm,
+                f"the loss diverged: at update {step} its mean over {window} updates is "
+                f"{mean.value:.3g}, and {mean.best:.3g} at its best",
+                " (or with a higher train.divergence_factor, should that be healthy)",
+            )
+
+    def _refuse(self, since: int, found: str, advice: str = "") -> None:
+        """Stop: the weights after update `since` and later are no good, even if they were saved."""
         if self.ranks.first:
-            self.run.remove(step)
+            for step in self.run.steps():
+                if step >= since:
+                    self.run.remove(step)
         raise ElmoreError(
-            f"{found}; {self.run.last_good()}; start anew with a lower train.rate or train.clip; "
-            f"the best model so far, if there is one, is {self.run.best}"
+            f"{found}; {self.run.last_good()}; start anew with a lower train.rate or train.clip"
+            f"{advice}; the best model so far, if there is one, is {self.run.best}"
         )
 
     def _evaluate(self, step: int) -> tuple[dict[str, float], bool]:
@@ -222,7 +235,7 @@ class _Drive:
     def _save(self, step: Step) -> None:
         carried = gathered(self.ranks, step.carried)
         if self.ranks.first:
-            checkpoint = Checkpoint(step.number, self.best, self.stale, self.first_loss, carried)
+            checkpoint = Checkpoint(step.number, self.best, self.stale, self.loss_mean, carried)
             self.run.save(self.trainable.module, self.optimizer, checkpoint, keep=self.config.keep)
 
 

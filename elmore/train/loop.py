@@ -113,7 +113,7 @@ def steps(
             counts.append(outcome.count)
         loss = sum_over(ranks, torch.stack(losses).sum())
         count = sum_over(ranks, torch.stack(counts).sum())
-        total = count.clamp(min=1)  # an update that predicts nothing changes nothing
+        total = count.clamp(min=1)  # where nothing is predicted, the gradient is 0
         # DDP takes the mean over the processes; what is wanted is the sum.
         _scale_gradients(weights, ranks.size / total.double())
         norm = nn.utils.clip_grad_norm_(weights, config.clip or float("inf"))

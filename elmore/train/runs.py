@@ -10,6 +10,7 @@ RUN/best                    the model with the best score so far
 import json
 import re
 import shutil
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -20,8 +21,10 @@ from torch import Tensor, nn, optim
 
 from elmore import atomic, config
 from elmore.errors import ConfigError, DataError
+from elmore.train.divergence import LossMean
 
-FORMAT = 1
+FORMAT = 2
+_NEW_KEYS = {"divergence_factor", "divergence_window"}  # of format 2, in a section of training
 _NAME = re.compile(r"step-(\d+)")
 _FILES = ("model", "optimizer", "carried")
 _WORTHLESS = re.compile(
@@ -38,7 +41,7 @@ class Checkpoint(NamedTuple):
     best: float | None
     stale: int
     """Evaluations since the best one."""
-    first_loss: float | None
+    loss_mean: LossMean
     carried: dict[str, Tensor]
 
 
@@ -91,7 +94,11 @@ class Run:
             "optimizer": _flat(optimizer),
             "carried": checkpoint.carried,
         }
-        state = {"format": FORMAT, **checkpoint._asdict()}
+        state = {
+            "format": FORMAT,
+            **checkpoint._asdict(),
+            "loss_mean": asdict(checkpoint.loss_mean),
+        }
         state.pop("carried")
         try:
             with atomic.folder(place) as folder:
@@ -137,8 +144,11 @@ class Run:
                 "earlier one"
             ) from error
         config.check_format(values, FORMAT, str(place))
-        del values["format"]
-        return Checkpoint(**values, carried={k: v.to(device) for k, v in carried.items()})
+        if values.pop("format") == 1:
+            del values["first_loss"]  # a mean of the loss starts anew
+        mean = config.build(LossMean, values.pop("loss_mean", {}), str(place / "state.json"))
+        on_device = {k: v.to(device) for k, v in carried.items()}
+        return Checkpoint(**values, loss_mean=mean, carried=on_device)
 
     def log(self, records: list[dict[str, Any]]) -> None:
         """Add lines to metrics.jsonl."""
@@ -193,7 +203,9 @@ def _recipe(path: Path) -> dict[str, Any]:
 
 def _refuse_difference(old: dict[str, Any], new: dict[str, Any], path: Path) -> None:
     before, after = _leaves(old), _leaves(json.loads(_json(new)))
-    keys = [k for k in {**before, **after} if before.get(k) != after.get(k)]
+    # A run of format 1 goes on, though nothing in its recipe tells when it diverges.
+    later = {k for k in after if k not in before and k.rpartition(".")[2] in _NEW_KEYS}
+    keys = [k for k in {**before, **after} if before.get(k) != after.get(k) and k not in later]
     if keys:
         shown = ", ".join(f"{k} {before.get(k)!r} -> {after.get(k)!r}" for k in sorted(keys)[:5])
         raise ConfigError(

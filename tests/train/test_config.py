@@ -13,6 +13,8 @@ from elmore.train.config import TrainConfig
         ({"steps": 0}, "train.steps must be above 0"),
         ({"clip": 0.0}, "train.clip must be above 0"),
         ({"accumulate": 0}, "train.accumulate must be at least 1, found 0"),
+        ({"divergence_window": 0}, "train.divergence_window must be at least 1, found 0"),
+        ({"divergence_factor": 1.0}, "train.divergence_factor must be above 1, or none, found 1.0"),
         ({"log_every": 0}, "train.log_every must be at least 1"),
         ({"keep": 0}, "train.keep must be at least 1"),
         ({"patience": -1}, "train.patience must be at least 0"),

@@ -13,6 +13,7 @@ from torch.testing import assert_close
 from elmore.errors import ConfigError, DataError
 from elmore.train import optim, runs
 from elmore.train.config import TrainConfig
+from elmore.train.divergence import LossMean
 from elmore.train.runs import Checkpoint, Run
 from tests.train.toy import Line
 
@@ -30,7 +31,8 @@ def trained(kind: str = "adamw") -> tuple[Line, torch.optim.Optimizer]:
 
 
 def checkpoint(step: int, **more) -> Checkpoint:
-    values = {"best": 1.5, "stale": 2, "first_loss": 4.0, "carried": {"memory": torch.ones(2)}}
+    values = {"best": 1.5, "stale": 2, "carried": {"memory": torch.ones(2)}}
+    values["loss_mean"] = LossMean(loss=40.0, count=10.0, num_updates=3, best=3.5, last_calm=3)
     return Checkpoint(step=step, **(values | more))
 
 
@@ -118,7 +120,7 @@ def test_beside_a_recipe_nothing_that_is_worth_keeping_is_written_over(tmp_path,
     (run.folder / name).mkdir()
     with pytest.raises(DataError, match="exists and is not empty; pass --resume"):
         run.begin({"a": 2}, resume=False)
-    assert json.loads((run.folder / "recipe.json").read_text()) == {"format": 1, "a": 1}
+    assert json.loads((run.folder / "recipe.json").read_text()) == {"format": runs.FORMAT, "a": 1}
 
 
 def test_a_run_that_saved_nothing_is_begun_anew(tmp_path):
@@ -132,7 +134,7 @@ def test_a_run_that_saved_nothing_is_begun_anew(tmp_path):
     ):
         (run.folder / name).write_bytes(b"half")
     run.begin({"a": 2}, resume=False)
-    assert json.loads((run.folder / "recipe.json").read_text()) == {"format": 1, "a": 2}
+    assert json.loads((run.folder / "recipe.json").read_text()) == {"format": runs.FORMAT, "a": 2}
     assert not run.metrics.exists()
 
 
