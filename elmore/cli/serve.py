@@ -19,7 +19,7 @@ def serve(
         list[str] | None,
         typer.Argument(help="a name, a folder, a zip …", show_default="the bundled English model"),
     ] = None,
-    host: Annotated[str, typer.Option(help="0.0.0.0 for everybody; then set a token")] = (
+    host: Annotated[str, typer.Option(help="0.0.0.0 to let other machines in, with a token")] = (
         "127.0.0.1"
     ),
     port: Annotated[int, typer.Option(min=0, max=65535, help="0 for any that is free")] = 8000,
@@ -34,6 +34,9 @@ def serve(
         Path | None,
         typer.Option(help=f"a file with the token to ask for; or set {TOKEN}", show_default="none"),
     ] = None,
+    no_token: Annotated[
+        bool, typer.Option("--no-token", help="let other machines in without a token")
+    ] = False,
 ) -> None:
     """Answer over HTTP: vectors, scores and neighbours, and a page at / to explore them.
 
@@ -50,7 +53,11 @@ def serve(
         raise ConfigError(f"serving needs {error.name}: pip install 'elmore[serve]'") from error
 
     token = _token(token_file)
-    with server.listening(host, port) as found:
+    if token is not None and no_token:
+        place = token_file or TOKEN
+        raise ConfigError(f"--no-token, but {place} holds a token; leave one of them out")
+    loopback_only = token is None and not no_token
+    with server.listening(host, port, loopback_only=loopback_only) as found:
         with showing_download() as progress:
             embedder = load(*(model or []), device=device, precision=precision, progress=progress)
         if embedder.bundle.softmax is not None:
@@ -62,7 +69,7 @@ def serve(
         print(f"listening on {server.address(found)}", file=sys.stderr, flush=True)
         # The thread that reads lends Python out often; by default it waits 5 ms to have it back.
         sys.setswitchinterval(0.0005)
-        server.server(application, bounds).run(sockets=[found])
+        server.run(server.server(application, bounds), found)
 
 
 def _opened(folder: Path, embedder: "Embedder") -> "Uses":

@@ -3,24 +3,63 @@
 Beyond what it does already: headers that do not come, and answers that are not taken, are not
 waited for; what is no HTTP is told so in one sentence; who says no more is still answered; and a
 connection is closed so that its last answer can be read.
+
+This is the one file that builds on what uvicorn does not document. Its options do the rest
+(`server.py`), but not these: `limit_concurrency` refuses in plain text, uncounted, also those who
+were there before; there is no deadline for headers or for answers; and
+`timeout_graceful_shutdown` ends tasks and leaves their connections open.
 """
 
 import asyncio
 import json
 import socket
+from collections.abc import Callable
 from typing import Any
 
 import h11
-from uvicorn.protocols.http.h11_impl import H11Protocol
+import uvicorn
 
+from elmore.errors import MissingPackageError
 from elmore.serve.door import CROWDED
 from elmore.serve.limits import Limits
+
+UVICORN = "uvicorn>=0.32,<0.55"
+"""The versions this was tested with, as pyproject.toml asks for them."""
+
+
+def _unknown(name: str) -> str:
+    return f"uvicorn {uvicorn.__version__} has no {name}: pip install '{UVICORN}'"
+
+
+try:
+    from uvicorn.protocols.http.h11_impl import H11Protocol
+except ImportError as error:
+    raise MissingPackageError(_unknown("uvicorn.protocols.http.h11_impl.H11Protocol")) from error
 
 GOODBYE = (b"connection", b"close")
 _LAST_CALL = 1.0  # seconds at the end, for a request that has been sent and not been read
 _PULSE = 1.0  # seconds between two questions whether anybody waits for the answer
 _PART = 1 << 16  # bytes of an answer that a client takes at least while we wait
 _READ_AWAY = 16  # times the limit of a body: so much of one that is refused is read away
+_BUILT_ON = (
+    "app_state",
+    "conn",
+    "connection_lost",
+    "connection_made",
+    "connections",
+    "cycle",
+    "data_received",
+    "flow",
+    "loop",
+    "on_response_complete",
+    "pause_writing",
+    "resume_writing",
+    "send_400_response",
+    "server_state",
+    "shutdown",
+    "timeout_keep_alive_task",
+    "transport",
+)
 _UNSENT = getattr(socket, "TCP_NOTSENT_LOWAT", None)
 
 
@@ -44,6 +83,8 @@ class Patient(H11Protocol):
     """One connection."""
 
     limits: Limits
+    draining: Callable[[], bool]
+    """Says whether the server is ending."""
     hung_up = False
     _heard_all = False  # the client has closed its half
     _read_away = 0
@@ -51,6 +92,8 @@ class Patient(H11Protocol):
     _reading: asyncio.TimerHandle | None = None
     _writing: asyncio.TimerHandle | None = None
     _asking: asyncio.TimerHandle | None = None
+    _delivering: asyncio.TimerHandle | None = None
+    _draining: asyncio.TimerHandle | None = None
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         """Begin to wait for headers."""
@@ -62,12 +105,13 @@ class Patient(H11Protocol):
         if len(self.connections) > self.limits.connections:
             self.app_state = {**self.app_state, CROWDED: True}
         self._wait_for_headers()
-        if self._ending:  # it was accepted while the door was being shut
+        if self.draining():  # it was accepted while the door was being shut
             self.shutdown()
 
     def connection_lost(self, exc: Exception | None) -> None:
         """Stop waiting for anything."""
-        for timer in (self._reading, self._writing, self._asking):
+        timers = self._reading, self._writing, self._asking, self._delivering, self._draining
+        for timer in timers:
             if timer is not None:
                 timer.cancel()
         super().connection_lost(exc)
@@ -133,19 +177,18 @@ class Patient(H11Protocol):
     def _answering(self) -> bool:
         return self.cycle is not None and not self.cycle.response_complete
 
-    @property
-    def _ending(self) -> bool:
-        return GOODBYE in self.server_state.default_headers
-
     def _choose_headers(self) -> None:
         """Say that an answer is the last, if it is given while its request still comes."""
         if self._answering:
             last = self.conn.their_state is h11.SEND_BODY or CROWDED in self.app_state
             usual = self.server_state.default_headers
-            self.cycle.default_headers = [*usual, GOODBYE] if last and not self._ending else usual
+            self.cycle.default_headers = [*usual, GOODBYE] if last or self.draining() else usual
 
     def on_response_complete(self) -> None:
         """Go on with the next request, if there can be one."""
+        if self._delivering is not None:
+            self._delivering.cancel()
+            self._delivering = None
         super().on_response_complete()
         if self._answering:
             self._choose_headers()
@@ -153,13 +196,16 @@ class Patient(H11Protocol):
             self.transport.close()
 
     def pause_writing(self) -> None:
-        """Begin to wait for the client to take its answer."""
+        """Begin to wait for the client to take a part of its answer, and in the end all of it."""
         super().pause_writing()
+        if self._delivering is None:
+            seconds = self.limits.delivery_seconds
+            self._delivering = self.loop.call_later(seconds, self.transport.abort)
         self._left = self.transport.get_write_buffer_size()
         self._writing = self.loop.call_later(self.limits.send_seconds, self._is_it_taken)
 
     def resume_writing(self) -> None:
-        """Stop: it is taken."""
+        """Stop waiting for that part: it is taken."""
         super().resume_writing()
         if self._writing is not None:
             self._writing.cancel()
@@ -221,7 +267,11 @@ class Patient(H11Protocol):
                 self.flow.resume_reading()
 
     def shutdown(self) -> None:
-        """Answer what is asked, say that it is the last, and wait for what is on its way."""
+        """Answer what is asked, say that it is the last, and wait for what is on its way.
+
+        Who has not taken its answer in time is cut off.
+        """
+        self._draining = self.loop.call_later(self.limits.end_seconds, self.transport.abort)
         if self._answering:
             self._choose_headers()
             super().shutdown()
@@ -231,3 +281,17 @@ class Patient(H11Protocol):
     def _end(self) -> None:
         if not self.transport.is_closing():
             super().shutdown()
+
+
+def bind_protocol(limits: Limits, draining: Callable[[], bool]) -> type[Patient]:
+    """Give the protocol of one server."""
+    _check_uvicorn()
+    return type("Protocol", (Patient,), {"limits": limits, "draining": staticmethod(draining)})
+
+
+def _check_uvicorn() -> None:
+    """Refuse a uvicorn that lacks what this file builds on."""
+    known = {*dir(H11Protocol), *H11Protocol.__init__.__code__.co_names}
+    missing = [name for name in _BUILT_ON if name not in known]
+    if missing:
+        raise MissingPackageError(_unknown(f"H11Protocol.{missing[0]}"))

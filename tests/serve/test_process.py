@@ -43,7 +43,7 @@ def test_a_port_in_use_is_one_sentence(model):
 
 
 def test_a_host_that_is_not_ours_is_one_sentence(model):
-    found = elmore_command("serve", model, "--host", "192.0.2.1", "--port", "0")
+    found = elmore_command("serve", model, "--host", "192.0.2.1", "--port", "0", "--no-token")
     assert found.code == 1
     assert "choose with --host and --port" in found.err
 
@@ -65,6 +65,31 @@ def test_a_token_that_is_no_text_is_refused(model, tmp_path):
     found = elmore_command("serve", model, "--token-file", str(file))
     assert found.code == 1
     assert f"{file}: a token has 8 letters" in found.err
+
+
+@pytest.mark.parametrize("host", ["0.0.0.0", "192.0.2.1", "::"])
+def test_a_host_that_others_reach_is_refused_without_a_token(host):
+    found = elmore_command("serve", "no-such-model", "--host", host, "--port", "0")
+    assert found.code == 1
+    assert found.err.count("\n") == 1
+    assert f"--host {host} lets other machines in, and there is no token" in found.err
+    assert "--no-token" in found.err
+
+
+@pytest.mark.parametrize("host", ["127.0.0.2", "localhost"])
+def test_loopback_needs_no_token(host):
+    found = elmore_command("serve", "no-such-model", "--host", host, "--port", "0")
+    assert "no-such-model" in found.err
+
+
+def test_other_machines_are_let_in_with_a_token_or_when_it_is_said(monkeypatch):
+    arguments = ("serve", "no-such-model", "--host", "0.0.0.0", "--port", "0")
+    assert "no-such-model" in elmore_command(*arguments, "--no-token").err
+    monkeypatch.setenv("ELMORE_TOKEN", "long-enough")
+    assert "no-such-model" in elmore_command(*arguments).err
+    found = elmore_command(*arguments, "--no-token")
+    assert found.code == 1
+    assert "--no-token, but ELMORE_TOKEN holds a token" in found.err
 
 
 def test_without_the_extra_it_is_named(model, monkeypatch):

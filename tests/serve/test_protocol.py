@@ -1,0 +1,39 @@
+"""What is built on the inside of uvicorn, and what happens where that has changed."""
+
+import sys
+import tomllib
+from pathlib import Path
+
+import pytest
+
+from elmore.errors import MissingPackageError
+from elmore.serve import protocol
+from elmore.serve.limits import Limits
+from tests.cli.running import elmore_command
+
+ROOT = Path(__file__).parents[2]
+
+
+def test_the_tested_range_of_uvicorn_is_what_the_package_asks_for():
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    assert protocol.UVICORN in project["optional-dependencies"]["serve"]
+
+
+def test_a_uvicorn_that_lacks_something_is_refused_by_name(monkeypatch):
+    class Changed:
+        def __init__(self):
+            self.conn = self.cycle = None
+
+    monkeypatch.setattr(protocol, "H11Protocol", Changed)
+    with pytest.raises(MissingPackageError, match=r"has no H11Protocol.app_state: pip install"):
+        protocol.bind_protocol(Limits(), lambda: False)
+
+
+def test_a_uvicorn_of_another_build_is_one_sentence(monkeypatch):
+    for name in [name for name in sys.modules if name.startswith("elmore.serve")]:
+        monkeypatch.delitem(sys.modules, name)
+    monkeypatch.setitem(sys.modules, "uvicorn.protocols.http.h11_impl", None)
+    found = elmore_command("serve", "no-such-model")
+    assert found.code == 1
+    assert found.err.count("\n") == 1
+    assert f"pip install '{protocol.UVICORN}'" in found.err
