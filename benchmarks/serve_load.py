@@ -27,7 +27,7 @@ import sys
 import tempfile
 import time
 from collections import Counter
-from collections.abc import Awaitable, Iterable, Iterator
+from collections.abc import Awaitable, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -62,9 +62,11 @@ class Request(NamedTuple):
 class Server:
     """`elmore serve` as a process; what it says goes to a file."""
 
-    def __init__(self, model: list[str], precision: str, place: Path) -> None:
+    def __init__(
+        self, model: list[str], precision: str, place: Path, options: Sequence[str] = ()
+    ) -> None:
         self._log = (place / "server.log").open("w+")
-        command = [sys.executable, "-m", "elmore", "serve", *model, "--port", "0"]
+        command = [sys.executable, "-m", "elmore", "serve", *model, "--port", "0", *options]
         self.process = subprocess.Popen(
             [*command, "--device", "cpu", "--precision", precision], stderr=self._log
         )

@@ -61,8 +61,11 @@ def batch(rows: Sequence[Row], layout: Layout) -> Any:  # noqa: ANN401 -- Arrow'
 def _vectors(parts: list[np.ndarray], layout: Layout, kind: Any) -> Any:  # noqa: ANN401
     import pyarrow
 
-    nothing = np.zeros((0, layout.width), layout.dtype)
-    flat = np.concatenate([nothing, *(part.reshape(-1, layout.width) for part in parts)])
+    if len(parts) == 1:  # no copy: a long text may be many megabytes
+        flat = parts[0]
+    else:
+        nothing = np.zeros((0, layout.width), layout.dtype)
+        flat = np.concatenate([nothing, *(part.reshape(-1, layout.width) for part in parts)])
     vector = kind if layout.pooled else kind.value_type
     values = pyarrow.array(flat.reshape(-1), vector.value_type)
     vectors = pyarrow.FixedSizeListArray.from_arrays(values, layout.width)

@@ -2,33 +2,39 @@
 
 The numpy file of /embed holds the vectors of all texts one after another, along the axis of tokens;
 the header `X-Elmore-Lengths` says how many tokens each text has, so that `numpy.split` parts them.
-The Arrow stream is one record batch in the layout of our parquet files.
+The Arrow stream is record batches in the layout of our parquet files.
 """
 
-import io
-import json
-from collections.abc import Sequence
-from typing import Any, Literal, NamedTuple
+import itertools
+import math
+from collections.abc import Callable, Iterator, Sequence
+from typing import Literal, NamedTuple
 
 import numpy as np
 from jaxtyping import Float
 
-from elmore.embed import tables
 from elmore.embed.parts import Row
+from elmore.embed.tables import Layout
+from elmore.serve import pieces
 
 JSON, NPY, ARROW = "application/json", "application/x-npy", "application/vnd.apache.arrow.stream"
 LENGTHS = "X-Elmore-Lengths"
-DIGITS = 7  # after the point: float32 has no more for numbers around one
 Form = Literal["application/json", "application/x-npy", "application/vnd.apache.arrow.stream"]
 FORMS: tuple[Form, ...] = (JSON, NPY, ARROW)
 
 
 class Answer(NamedTuple):
-    """A body and what its headers say of it."""
+    """A body, which is written piece by piece, and what its headers say of it."""
 
-    body: bytes
+    pieces: Callable[[], Iterator[bytes]]
+    """Begins anew at each call; a piece is computed when it is asked for."""
     form: Form
     headers: dict[str, str]
+
+    @property
+    def body(self) -> bytes:
+        """All pieces at once: for an answer that is small."""
+        return b"".join(self.pieces())
 
 
 def chosen(accept: str) -> Form | None:
@@ -70,54 +76,51 @@ def embedded(
 ) -> Answer:
     """Write the vectors of every word of every text; `nothing` is those of no word."""
     if form == NPY:
-        joined = np.concatenate([nothing, *vectors], axis=-2)
-        return Answer(_npy(joined), form, {LENGTHS: ",".join(str(len(words)) for words in tokens)})
+        lengths = [len(words) for words in tokens]
+        shape = (*nothing.shape[:-2], sum(lengths), nothing.shape[-1])
+        # With all layers, the first layer of every text stands before the second of any.
+        layers = range(len(nothing)) if nothing.ndim == 3 else [...]
+        arrays = [array[layer] for layer in layers for array in vectors]
+        return _npy(shape, arrays, {LENGTHS: ",".join(map(str, lengths))})
     if form == ARROW:
-        rows = [Row(i, "", *pair) for i, pair in enumerate(zip(tokens, vectors, strict=True))]
-        return Answer(_arrow(rows, nothing, pooled=False), form, {})
-    pairs = zip(tokens, vectors, strict=True)
-    sentences = [
-        b'{"tokens": %b, "vectors": %b}' % (written(words), numbers(array))
-        for words, array in pairs
-    ]
-    return Answer(b'{"sentences": [%b]}' % b", ".join(sentences), form, {})
+        return _arrow(tokens, vectors, nothing, pooled=False)
+    return Answer(lambda: pieces.gather(pieces.dump_sentences(tokens, vectors)), form, {})
 
 
 def encoded(tokens: Sequence[list[str]], vectors: Float[np.ndarray, "N D"], form: Form) -> Answer:
     """Write one vector for each text."""
     if form == NPY:
-        return Answer(_npy(vectors), form, {})
+        return _npy(vectors.shape, [vectors], {})
     if form == ARROW:
-        rows = [Row(i, "", *pair) for i, pair in enumerate(zip(tokens, vectors, strict=True))]
-        return Answer(_arrow(rows, vectors, pooled=True), form, {})
-    return Answer(b'{"vectors": %b}' % numbers(vectors), form, {})
+        return _arrow(tokens, vectors, vectors, pooled=True)
+    return Answer(
+        lambda: pieces.gather(
+            itertools.chain([b'{"vectors": '], pieces.dump_array(vectors), [b"}"])
+        ),
+        form,
+        {},
+    )
 
 
-def written(value: Any) -> bytes:  # noqa: ANN401 -- whatever JSON can say
-    """Write JSON; half characters stay escaped."""
-    return json.dumps(value, allow_nan=False).encode()
+def _npy(shape: tuple[int, ...], arrays: Sequence[np.ndarray], headers: dict[str, str]) -> Answer:
+    """Write arrays that together are one of this shape."""
+    head = pieces.npy_header(shape)
+    length = {"Content-Length": str(len(head) + 4 * math.prod(shape))}
+    return Answer(
+        lambda: pieces.gather(itertools.chain([head], pieces.array_bytes(arrays))),
+        NPY,
+        headers | length,
+    )
 
 
-def numbers(array: Float[np.ndarray, "..."]) -> bytes:
-    """Write an array as lists, row by row: one call for all of it would stop every other thread."""
-    if array.ndim > 1:
-        return b"[%b]" % b", ".join(numbers(part) for part in array)
-    return json.dumps(np.round(array.astype(np.float64), DIGITS).tolist()).encode()
-
-
-def _npy(array: np.ndarray) -> bytes:
-    buffer = io.BytesIO()
-    np.lib.format.write_array(buffer, np.ascontiguousarray(array), allow_pickle=False)
-    return buffer.getvalue()
-
-
-def _arrow(rows: Sequence[Row], like: np.ndarray, *, pooled: bool) -> bytes:
-    import pyarrow
-
+def _arrow(
+    tokens: Sequence[list[str]],
+    vectors: Sequence[np.ndarray] | np.ndarray,
+    like: np.ndarray,
+    *,
+    pooled: bool,
+) -> Answer:
     num_layers = len(like) if like.ndim == 3 else None
-    layout = tables.Layout(width=like.shape[-1], num_layers=num_layers, pooled=pooled)
-    batch = tables.batch(rows, layout)
-    sink = pyarrow.BufferOutputStream()
-    with pyarrow.ipc.new_stream(sink, batch.schema) as stream:
-        stream.write_batch(batch)
-    return sink.getvalue().to_pybytes()
+    layout = Layout(width=like.shape[-1], num_layers=num_layers, pooled=pooled)
+    rows = [Row(i, "", *pair) for i, pair in enumerate(zip(tokens, vectors, strict=True))]
+    return Answer(lambda: pieces.gather(pieces.arrow_stream(rows, layout)), ARROW, {})

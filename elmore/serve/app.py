@@ -5,7 +5,7 @@ before the first request comes.
 """
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from typing import Any
 
@@ -17,16 +17,18 @@ from elmore import __version__
 from elmore.embed.layers import Layers
 from elmore.embed.pooling import pool
 from elmore.errors import ElmoreError
-from elmore.serve import answers, openapi, page, refusals, schemas
+from elmore.serve import answers, openapi, page, pieces, refusals, schemas
 from elmore.serve.answers import Answer
 from elmore.serve.batcher import Batcher
 from elmore.serve.door import Door
 from elmore.serve.engine import EMBED, SCORE, SEARCH, Engine, Reading, Search
 from elmore.serve.limits import Limits
 from elmore.serve.metrics import Metrics
+from elmore.serve.streaming import StreamedResponse, wait_for_disconnect
 from elmore.serve.texts import read_texts
+from elmore.serve.unsent import SMALL_BYTES, UnsentBytes
 
-_SMALL = 1 << 16  # bytes of numbers that are written at once; more in a thread
+_NUMBER_BYTES = 4  # float32
 
 
 def create(engine: Engine, *, limits: Limits | None = None, token: str | None = None) -> FastAPI:
@@ -38,7 +40,8 @@ def create(engine: Engine, *, limits: Limits | None = None, token: str | None = 
         room=limits.queue_tokens,
         told=lambda batch: metrics.batch(batch),
     )
-    metrics = Metrics(lambda: batcher.waiting)
+    unsent = UnsentBytes(limits.unsent_bytes)
+    metrics = Metrics(lambda: batcher.waiting, lambda: unsent.reserved)
 
     @asynccontextmanager
     async def lifespan(app: FastAPI) -> AsyncIterator[None]:
@@ -66,6 +69,7 @@ def create(engine: Engine, *, limits: Limits | None = None, token: str | None = 
         Door,
         limits=limits,
         metrics=metrics,
+        unsent=unsent,
         token=token,
         routes={route.path for route in app.routes if isinstance(route, Route)},
         open_to_all=open_to_all,
@@ -92,7 +96,7 @@ class _Desk:
         """Wait for the result; give up when the client went away or the time is over."""
         size = tokens + 2  # for a request without a text is work too
         job = asyncio.ensure_future(self.batcher.submit(kind, work, size))
-        gone = asyncio.ensure_future(_gone(request))
+        gone = asyncio.ensure_future(wait_for_disconnect(request.receive))
         try:
             await asyncio.wait(
                 {job, gone},
@@ -110,15 +114,22 @@ class _Desk:
             job.cancel()
             gone.cancel()
 
-    async def answer(self, size: int, write: Callable[[], Answer]) -> Response:
-        """Write an answer, in a thread when it is large: the loop serves others meanwhile."""
-        found = write() if size <= _SMALL else await asyncio.to_thread(write)
+    def reserve(self, request: Request, num_bytes: int) -> None:
+        """Reserve room for an answer with so many bytes of numbers, or refuse the request."""
+        extra = 0 if num_bytes <= SMALL_BYTES else 4 * pieces.PIECE_BYTES  # two are on their way
+        request.scope["unsent"].resize(num_bytes + extra)
+
+    def answer(self, num_bytes: int, found: Answer) -> Response:
+        """Give an answer with so many bytes of numbers: at once if it is small, else in pieces."""
+        if num_bytes > SMALL_BYTES:
+            return StreamedResponse(found)
         return Response(found.body, headers=found.headers, media_type=found.form)
 
-
-async def _gone(request: Request) -> None:
-    while (await request.receive())["type"] != "http.disconnect":
-        pass
+    def json(self, request: Request, value: Any) -> Response:  # noqa: ANN401 -- what JSON can say
+        """Give an answer that is not about vectors."""
+        body = pieces.dump_json(value)
+        self.reserve(request, len(body))
+        return Response(body, media_type=answers.JSON)
 
 
 def _form(request: Request) -> answers.Form:
@@ -138,7 +149,10 @@ def _add_model(app: FastAPI, desk: _Desk) -> None:
         request: Request, texts: Sequence[str | list[str]], layers: Layers
     ) -> tuple[list[list[str]], list[np.ndarray]]:
         words = await desk.tokens(request, texts)
-        size = sum(len(each) + 2 for each in words)
+        num_tokens = sum(map(len, words))
+        num_layers = embedder.num_layers if layers == "all" else 1
+        desk.reserve(request, num_tokens * num_layers * embedder.width * _NUMBER_BYTES)
+        size = num_tokens + 2 * len(words)
         return words, await desk.result(request, EMBED, Reading(words, layers), size)
 
     @app.post(
@@ -153,7 +167,7 @@ def _add_model(app: FastAPI, desk: _Desk) -> None:
         every = (embedder.num_layers,) if body.layers == "all" else ()
         nothing = np.zeros((*every, 0, embedder.width), np.float32)
         size = sum(array.nbytes for array in vectors)
-        return await desk.answer(size, lambda: answers.embedded(words, vectors, nothing, form))
+        return desk.answer(size, answers.embedded(words, vectors, nothing, form))
 
     @app.post(
         "/encode",
@@ -167,7 +181,8 @@ def _add_model(app: FastAPI, desk: _Desk) -> None:
         pairs = zip(words, vectors, strict=True)
         rows = [pool(tokens, array, "mean") for tokens, array in pairs]
         joined = np.stack(rows) if rows else np.zeros((0, embedder.width), np.float32)
-        return await desk.answer(joined.nbytes, lambda: answers.encoded(words, joined, form))
+        desk.reserve(request, joined.nbytes)  # and no longer for every word
+        return desk.answer(joined.nbytes, answers.encoded(words, joined, form))
 
 
 def _add_language(app: FastAPI, desk: _Desk) -> None:
@@ -188,13 +203,13 @@ def _add_language(app: FastAPI, desk: _Desk) -> None:
         sentences = [
             {
                 "tokens": each.tokens,
-                "forward": np.round(each.forward, answers.DIGITS).tolist(),
-                "backward": np.round(each.backward, answers.DIGITS).tolist(),
+                "forward": np.round(each.forward, pieces.DIGITS).tolist(),
+                "backward": np.round(each.backward, pieces.DIGITS).tolist(),
                 "known": list(each.known),
             }
             for each in found
         ]
-        return Response(answers.written({"sentences": sentences}), media_type=answers.JSON)
+        return desk.json(request, {"sentences": sentences})
 
     @app.post(
         "/neighbors",
@@ -225,10 +240,7 @@ def _add_language(app: FastAPI, desk: _Desk) -> None:
             }
             for use in found
         ]
-        return Response(
-            answers.written({"word": tokens[position], "neighbors": neighbors_}),
-            media_type=answers.JSON,
-        )
+        return desk.json(request, {"word": tokens[position], "neighbors": neighbors_})
 
 
 def _add_state(app: FastAPI, engine: Engine, metrics: Metrics) -> None:

@@ -1,6 +1,7 @@
 """What stands at the door: who may come in, how large and how slow a body may be.
 
-An ASGI middleware around the app. It also counts and logs every request by the name of its route,
+An ASGI middleware around the app. A request is over for it when its answer is sent: until then the
+bytes of the answer stay reserved. It also counts and logs every request by the name of its route,
 never by its path: a path is the user's text too.
 """
 
@@ -16,6 +17,7 @@ from fastapi import HTTPException
 from elmore.serve.limits import Limits
 from elmore.serve.metrics import Metrics
 from elmore.serve.refusals import WENT_AWAY, ClientGone, refused
+from elmore.serve.unsent import Reservation, UnsentBytes
 
 Scope = MutableMapping[str, Any]
 Message = MutableMapping[str, Any]
@@ -43,11 +45,12 @@ class Door:
         *,
         limits: Limits,
         metrics: Metrics,
+        unsent: UnsentBytes,
         token: str | None,
         routes: set[str],
         open_to_all: set[str],
     ) -> None:
-        self.app, self.limits, self.metrics = app, limits, metrics
+        self.app, self.limits, self.metrics, self.unsent = app, limits, metrics, unsent
         self._token = token.encode() if token else None
         self._routes, self._open = routes, open_to_all
 
@@ -57,24 +60,19 @@ class Door:
             await self.app(scope, receive, send)
             return
         start = time.perf_counter()
+        answer = _Sending(send)
         status = WENT_AWAY
-
-        async def noted(message: Message) -> None:
-            nonlocal status
-            if message["type"] == "http.response.start":
-                status = message["status"]
-                message["headers"] = [*message.get("headers", []), *_SAFE]
-            await send(message)
-
-        scope["noted"] = {}
+        scope["noted"], scope["unsent"] = {}, Reservation(self.unsent)
         self.metrics.in_flight += 1
         try:
-            await self._enter(scope, receive, noted)
+            await self._enter(scope, receive, answer)
+            status = answer.status if answer.complete else WENT_AWAY
         except Exception:
             status = 500
             raise
         finally:
             self.metrics.in_flight -= 1
+            scope["unsent"].release()
             self._note(scope, status, time.perf_counter() - start)
 
     def _note(self, scope: Scope, status: int, seconds: float) -> None:
@@ -104,6 +102,27 @@ class Door:
         length = headers.get(b"content-length", b"0")
         if length.isdigit() and int(length[:20]) > self.limits.body_bytes:
             raise _too_large(self.limits.body_bytes)
+
+
+class _Sending:
+    """The messages of an answer, which end when the client has taken all of it."""
+
+    def __init__(self, send: Send) -> None:
+        self._send = send
+        self.status = WENT_AWAY
+        self.complete = False
+
+    async def __call__(self, message: Message) -> None:
+        if message["type"] == "http.response.start":
+            self.status = message["status"]
+            message["headers"] = [*message.get("headers", []), *_SAFE]
+            await self._send(message)
+            return
+        if message.get("body"):
+            await self._send({**message, "more_body": True})
+        if not message.get("more_body", False):  # this waits until what was sent is taken
+            await self._send({"type": message["type"], "body": b"", "more_body": False})
+            self.complete = True
 
 
 class _Body:

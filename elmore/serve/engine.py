@@ -120,4 +120,7 @@ class Engine:
 
 
 def _vectors(row: Row, layers: Layers) -> Float[np.ndarray, "*L T D"]:
-    return select(row.layers, layers).float().cpu().numpy()
+    chosen = select(row.layers, layers).float().cpu()
+    if chosen.untyped_storage().nbytes() > chosen.nbytes:  # one layer would keep all in memory
+        chosen = chosen.clone()
+    return chosen.numpy()

@@ -42,14 +42,14 @@ class Histogram:
 class Metrics:
     """Counters of one server; only its event loop touches them."""
 
-    def __init__(self, waiting: Callable[[], int]) -> None:
+    def __init__(self, waiting: Callable[[], int], unsent: Callable[[], int]) -> None:
         self.requests: Counter[tuple[str, int]] = Counter()
         self.seconds: dict[str, Histogram] = {}
         self.batch_tokens = Histogram(TOKENS)
         self.batch_seconds = Histogram(SECONDS)
         self.tokens = 0
         self.in_flight = 0
-        self._waiting = waiting
+        self._waiting, self._unsent = waiting, unsent
 
     def request(self, route: str, status: int, seconds: float) -> None:
         """Count a request that is answered; 499 is who went away before."""
@@ -85,6 +85,7 @@ class Metrics:
             ("elmore_tokens_total", "counter", "Tokens of finished work.", self.tokens),
             ("elmore_requests_in_flight", "gauge", "Requests not answered yet.", self.in_flight),
             ("elmore_queue_tokens", "gauge", "Tokens that wait.", self._waiting()),
+            ("elmore_unsent_bytes", "gauge", "Reserved for answers not sent yet.", self._unsent()),
             ("process_cpu_seconds_total", "counter", "User and system.", time.process_time()),
             ("process_resident_memory_bytes", "gauge", "Memory.", _resident()),
         ):

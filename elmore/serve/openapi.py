@@ -23,7 +23,7 @@ GENERAL: dict[int | str, dict[str, Any]] = {
     400: _problem("not HTTP, or not JSON"),
     405: _problem("another method is meant"),
     413: _problem("too many bytes or tokens"),
-    503: _problem("too many connections, or no answer in time", Retry_After="seconds"),
+    503: _problem("too much at once, or no answer in time", Retry_After="seconds"),
 }
 WORK: dict[int | str, dict[str, Any]] = {
     406: _problem("no such form of answer"),

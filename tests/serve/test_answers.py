@@ -9,7 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from elmore.serve import answers
+from elmore.embed.parts import Row
+from elmore.embed.tables import Layout
+from elmore.serve import answers, pieces
 from elmore.serve.answers import ARROW, JSON, NPY
 
 TOKENS = [["a", "bank"], [], ["x"]]
@@ -110,3 +112,41 @@ def test_half_characters_are_written_in_every_form():
     tokens = [["\ud800"]]
     for form in answers.FORMS:
         assert answers.embedded(tokens, [np.zeros((1, 4), np.float32)], NOTHING, form).body
+
+
+@pytest.mark.parametrize("form", answers.FORMS)
+def test_a_long_answer_comes_in_pieces_of_bounded_size(form, monkeypatch, rng):
+    monkeypatch.setattr(pieces, "PIECE_BYTES", 100)
+    monkeypatch.setattr(pieces, "BATCH_BYTES", 500)
+    vectors = [rng.normal(size=(2, n, 4)).astype(np.float32) for n in (1, 0, 60, 3, 3)]
+    tokens = [["word"] * array.shape[1] for array in vectors]
+    answer = answers.embedded(tokens, vectors, np.zeros((2, 0, 4), np.float32), form)
+    *found, last = answer.pieces()
+    assert len(found) > 5
+    assert all(100 <= len(piece) < 200 for piece in found)
+    assert len(last) < 200
+    if form == NPY:
+        saved = io.BytesIO()
+        np.save(saved, np.concatenate(vectors, axis=1))
+        assert answer.body == saved.getvalue()
+        assert answer.headers["Content-Length"] == str(len(answer.body))
+    elif form == ARROW:
+        table = pyarrow.ipc.open_stream(answer.body).read_all()
+        assert table.column("layer_1").to_pylist() == [array[1].tolist() for array in vectors]
+        assert [len(each) for each in table.column("line").chunks] == [2, 1, 2]
+    else:
+        sentences = json.loads(answer.body)["sentences"]
+        for sentence, array in zip(sentences, vectors, strict=True):
+            found = np.reshape(sentence["vectors"], array.shape)
+            np.testing.assert_allclose(found, array, rtol=0, atol=1e-7)
+
+
+def test_what_is_written_refers_to_the_arrays():
+    """No copy of a long text is made, neither as a numpy file nor as Arrow."""
+    vectors = np.zeros((1 << 16, 4), np.float32)
+    (numbers,) = pieces.array_bytes([vectors])
+    assert np.shares_memory(numbers, vectors)
+    row = Row(0, "", ["a"] * len(vectors), vectors)
+    parts = pieces.arrow_stream([row], Layout(width=4))
+    largest = max((np.frombuffer(part, np.uint8) for part in parts), key=len)
+    assert np.shares_memory(largest, vectors)

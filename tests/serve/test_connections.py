@@ -1,15 +1,21 @@
 """Connections that are half closed, not read from, cut, crowded or flooded, on real sockets."""
 
+import io
 import json
 import socket
 import threading
 import time
 from contextlib import contextmanager
 
+import numpy as np
+import pyarrow
 import pytest
 
+from elmore.serve import answers, pieces
+from elmore.serve.answers import ARROW, FORMS, NPY
 from elmore.serve.limits import Limits
 from elmore.serve.protocol import Patient
+from elmore.serve.unsent import SMALL_BYTES
 from tests.serve.serving import Slow, engine_of, read_all, read_one, served, until
 
 HEAD = b"POST /encode HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\n"
@@ -123,6 +129,7 @@ def test_who_goes_away_in_the_middle_of_a_body_is_counted_as_gone(embedder):
 
 
 LARGE = json.dumps({"texts": ["a " * 40] * 200, "layers": "all"}).encode()
+LARGE_BYTES = 200 * 40 * 3 * 12 * 4
 
 
 def ask_and_do_not_read(client) -> socket.socket:
@@ -134,13 +141,99 @@ def ask_and_do_not_read(client) -> socket.socket:
     return found
 
 
-def test_an_answer_that_nobody_takes_is_let_go(embedder):
-    with served(engine_of(embedder), limits=Limits(send_seconds=0.5)) as client:
+GONE = 'elmore_requests_total{route="/embed",status="499"}'
+
+
+@pytest.mark.parametrize("patience", ["send_seconds", "delivery_seconds"])
+def test_an_answer_that_nobody_takes_is_let_go(embedder, patience):
+    with served(engine_of(embedder), limits=Limits(**{patience: 0.5})) as client:
         with ask_and_do_not_read(client) as lazy:
-            until(lambda: client.metric('elmore_requests_total{route="/embed",status="200"}'))
+            until(lambda: client.metric(GONE))
             with pytest.raises(ConnectionResetError):  # it is cut, after what had been sent
                 until(lambda: lazy.send(b"x") == 0)
         assert client.get("/health").status == 200
+        assert client.metric("elmore_unsent_bytes") == 0
+
+
+def test_who_takes_its_answer_for_ever_is_cut_off(embedder):
+    limits = Limits(send_seconds=600, delivery_seconds=0.5)
+    with (
+        served(engine_of(embedder), limits=limits) as client,
+        ask_and_do_not_read(client) as slow,
+    ):
+        until(lambda: slow.recv(64) and client.metric(GONE))
+        try:
+            rest = read_all(slow)
+        except ConnectionResetError:
+            rest = b""
+    assert not rest.endswith(b"0\r\n\r\n")
+
+
+def test_an_answer_is_computed_no_faster_than_it_is_taken(embedder, monkeypatch):
+    computed = []
+    dump = pieces.dump_array
+
+    def counted(array):
+        computed.append(array.nbytes)
+        return dump(array)
+
+    monkeypatch.setattr(pieces, "dump_array", counted)
+    with served(engine_of(embedder)) as client, ask_and_do_not_read(client) as lazy:
+        until(lambda: computed)
+        for _ in range(20):  # others are served while it waits
+            assert client.get("/health").status == 200
+        assert sum(computed) < LARGE_BYTES / 2
+        assert client.metric("elmore_unsent_bytes") >= LARGE_BYTES
+        answer = read_all(lazy)
+        until(lambda: client.metric("elmore_unsent_bytes") == 0)
+    assert b"transfer-encoding: chunked" in answer.partition(b"\r\n\r\n")[0].lower()
+
+
+def test_unsent_answers_over_the_budget_are_503_and_small_ones_are_still_given(embedder):
+    limits = Limits(unsent_bytes=3 * LARGE_BYTES)
+    with served(engine_of(embedder), limits=limits) as client:
+        lazy = [ask_and_do_not_read(client) for _ in range(2)]
+        until(lambda: client.metric("elmore_unsent_bytes") >= 2 * LARGE_BYTES)
+        refused = client.post("/embed", LARGE)
+        assert refused.status == 503
+        assert refused.headers["Retry-After"] == "10"
+        assert "answers that other clients have not taken yet fill" in refused.detail
+        assert client.post("/encode", {"texts": ["a"]}).status == 200
+        for connection in lazy:
+            connection.close()
+        until(lambda: client.metric("elmore_unsent_bytes") == 0)
+
+
+def test_an_answer_that_never_fits_into_the_budget_is_413(embedder):
+    with served(engine_of(embedder), limits=Limits(unsent_bytes=LARGE_BYTES)) as client:
+        answer = client.post("/embed", LARGE)
+    assert answer.status == 413
+    assert "send the texts in several requests, or ask for fewer layers" in answer.detail
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_a_large_answer_is_the_same_in_pieces(embedder, client, form):
+    texts = ["two ships wait ."] * 200
+    answer = client.post("/embed", {"texts": texts, "layers": "all"}, Accept=form)
+    found = embedder.embed(texts, layers="all")
+    expected = answers.embedded(
+        [each.tokens for each in found],
+        [each.vectors for each in found],
+        np.zeros((3, 0, 12), np.float32),
+        form,
+    )
+    assert len(answer.body) == len(expected.body) > SMALL_BYTES
+    np.testing.assert_allclose(read(answer.body, form), read(expected.body, form), atol=1e-5)
+
+
+def read(body: bytes, form: str) -> np.ndarray:
+    """Read the vectors of an answer."""
+    if form == NPY:
+        return np.load(io.BytesIO(body), allow_pickle=False)
+    if form == ARROW:
+        rows = pyarrow.ipc.open_stream(body).read_all().to_pylist()
+        return np.array([[row[f"layer_{number}"] for number in range(3)] for row in rows])
+    return np.array([sentence["vectors"] for sentence in json.loads(body)["sentences"]])
 
 
 def test_who_takes_its_answer_slowly_gets_all_of_it(embedder):
@@ -148,7 +241,6 @@ def test_who_takes_its_answer_slowly_gets_all_of_it(embedder):
         served(engine_of(embedder), limits=Limits(send_seconds=1)) as client,
         ask_and_do_not_read(client) as slow,
     ):
-        until(lambda: client.metric('elmore_requests_total{route="/embed",status="200"}'))
         answer = b""
         for megabyte_tenths in range(1, 9):
             while len(answer) < 100_000 * megabyte_tenths:
@@ -157,14 +249,15 @@ def test_who_takes_its_answer_slowly_gets_all_of_it(embedder):
                 answer += piece
             time.sleep(0.3)
         answer += read_all(slow)
-    assert len(json.loads(answer.partition(b"\r\n\r\n")[2])["sentences"]) == 200
+    assert answer.endswith(b"]}\r\n0\r\n\r\n")
+    assert answer.count(b'"tokens"') == 200
 
 
 def test_who_does_not_take_its_answer_does_not_keep_the_server_from_ending(embedder):
     limits = Limits(send_seconds=600, end_seconds=1.5)
     with served(engine_of(embedder), limits=limits) as client:
         lazy = ask_and_do_not_read(client)
-        until(lambda: client.metric('elmore_requests_total{route="/embed",status="200"}'))
+        until(lambda: client.metric("elmore_unsent_bytes"))
         start = time.monotonic()
     took = time.monotonic() - start
     lazy.close()

@@ -33,6 +33,7 @@ def test_the_commands_of_the_page_run(client, tmp_path):
 def test_the_limits_on_the_page_are_those_of_the_code():
     from elmore.serve import schemas
     from elmore.serve.limits import Limits
+    from elmore.serve.unsent import UnsentBytes
 
     limits = Limits()
     for number in (
@@ -49,12 +50,15 @@ def test_the_limits_on_the_page_are_those_of_the_code():
         limits.body_seconds,
         limits.answer_seconds,
         limits.send_seconds,
+        limits.delivery_seconds,
         limits.idle_seconds,
         limits.end_seconds,
     ):
         assert f" {seconds:g} s" in PAGE
     assert f"{limits.connections} connections" in PAGE
     assert limits.body_bytes == 1 << 20
+    assert limits.unsent_bytes == 256 << 20
+    assert UnsentBytes(limits.unsent_bytes).largest == 224 << 20
     assert limits.end_seconds == limits.answer_seconds + limits.send_seconds
 
 

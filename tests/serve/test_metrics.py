@@ -23,7 +23,7 @@ def test_every_bucket_holds_those_below_it():
 
 
 def test_counts_are_written_as_prometheus_reads_them():
-    metrics = Metrics(lambda: 7)
+    metrics = Metrics(lambda: 7, lambda: 9)
     metrics.request("/embed", 200, 0.1)
     metrics.request("/embed", 200, 0.2)
     metrics.request("/embed", 429, 0.001)
@@ -34,6 +34,7 @@ def test_counts_are_written_as_prometheus_reads_them():
     assert 'elmore_request_seconds_count{route="/embed"} 3' in lines
     assert "elmore_tokens_total 30" in lines
     assert "elmore_queue_tokens 7" in lines
+    assert "elmore_unsent_bytes 9" in lines
     assert "elmore_batch_tokens_sum 40.000000" in lines
 
 
@@ -67,6 +68,6 @@ def test_what_is_refused_at_the_door_is_counted_by_its_route(embedder):
 
 def test_where_the_system_does_not_say_memory_is_0(tmp_path, monkeypatch):
     monkeypatch.setattr(measured, "_STATM", tmp_path / "nowhere")
-    lines = Metrics(lambda: 0).text().splitlines()
+    lines = Metrics(lambda: 0, lambda: 0).text().splitlines()
     (value,) = (line for line in lines if re.match(r"\w*resident\w* ", line))
     assert value.endswith(" 0")
