@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
 import typer
 
+from elmore.tasks import EMBEDDER
+
 if TYPE_CHECKING:
     from elmore.tasks.several import Trial
     from elmore.tasks.spread import Summary
@@ -30,8 +32,12 @@ def train(
     out: Annotated[Path | None, typer.Option("-o", "--out", help="the run folder")] = None,
     test: Annotated[Path | None, typer.Option(help="examples to score at the end")] = None,
     embedder: Annotated[
-        str, typer.Option(help="none, glove:FILE (word2vec:, fasttext:), elmo:MODEL or both with +")
-    ] = "none",
+        str,
+        typer.Option(
+            help="elmo: (the model of the package), elmo:MODEL, none, glove:FILE (word2vec:, "
+            "fasttext:), or both with +, as in glove:FILE+elmo:"
+        ),
+    ] = EMBEDDER,
     recipe: Annotated[
         Path | None, typer.Option(help="a .toml file instead of the task's own")
     ] = None,
@@ -51,7 +57,7 @@ def train(
     device: Annotated[str, typer.Option(help="auto, cpu or cuda")] = "auto",
     json: Annotated[bool, typer.Option("--json", help="the result as JSON")] = False,
 ) -> None:
-    """Train a task; `elmo:` alone is the model that comes with the package."""
+    """Train a task on the model that comes with the package, or on what --embedder names."""
     from elmore.errors import ConfigError
     from elmore.tasks import task as tasks
 

@@ -4,6 +4,9 @@ A name stands for the module that holds its `TASK`; it is imported only when it 
 that the list costs nothing.
 """
 
+EMBEDDER = "elmo:"
+"""What a task reads unless another embedder is named: the model that comes with the package."""
+
 TASKS = {
     "ner": "elmore.tasks.ner.task",
     "pos": "elmore.tasks.pos.task",

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import NamedTuple
 
-from elmore.tasks import lesson, sources, word_vectors
+from elmore.tasks import EMBEDDER, lesson, sources, word_vectors
 from elmore.tasks.sources import Specification
 from elmore.tasks.task import Task
 
@@ -46,7 +46,7 @@ class _Split:
         return f"{count:,} ({100 * count / len(self.examples):.1f} %)" if count else "none"
 
 
-def look_over(task: Task, files: Mapping[str, Path], *, embedder: str = "none") -> list[Finding]:
+def look_over(task: Task, files: Mapping[str, Path], *, embedder: str = EMBEDDER) -> list[Finding]:
     """Say what files of examples are like, and what of it is odd; the first is the training's.
 
     Of the embedder, word vectors are opened; a biLM has a vector for any word.

@@ -8,7 +8,7 @@ import torch
 
 from elmore import atomic, config
 from elmore.errors import ConfigError, DataError
-from elmore.tasks import costs, reading, solver, storage
+from elmore.tasks import EMBEDDER, costs, reading, solver, storage
 from elmore.tasks.lesson import Lesson, Part, digest, read
 from elmore.tasks.solver import Solver
 from elmore.tasks.task import Task, TaskConfig
@@ -29,7 +29,7 @@ def train(
     out: Path,
     *,
     test: Path | None = None,
-    embedder: str = "none",
+    embedder: str = EMBEDDER,
     resume: bool = False,
     device: str = "auto",
 ) -> Iterator[Report]:

@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 from elmore import atomic, config
 from elmore.errors import ConfigError, DataError
-from elmore.tasks import run, spread, storage
+from elmore.tasks import EMBEDDER, run, spread, storage
 from elmore.tasks.lesson import Lesson, Part
 from elmore.tasks.solver import Solver
 from elmore.tasks.spread import Scored, Summary
@@ -73,7 +73,7 @@ def train(
     chosen: Sequence[Trial],
     *,
     test: Path | None = None,
-    embedder: str = "none",
+    embedder: str = EMBEDDER,
     resume: bool = False,
     device: str = "auto",
 ) -> Generator[Stage, None, None]:

@@ -6,6 +6,8 @@ import sys
 
 import pytest
 
+from elmore.embed import embedder
+from elmore.tasks import sources
 from tests.cli.running import elmore_command
 from tests.tasks import examples
 
@@ -20,12 +22,14 @@ def data(tmp_path):
     return str(examples.write("ner", tmp_path / "data.txt"))
 
 
-def train(tmp_path, data, *more, name="ner", epochs=2):
+def train(tmp_path, data, *more, name="ner", epochs=2, embedder="none"):
     chosen = [*examples.small(name), f"train.epochs={epochs}"]
     settings = [part for value in chosen for part in ("--set", value)]
     out = str(tmp_path / "run")
     files = ["--train", data, "--dev", data, "-o", out]
-    return elmore_command("task", "train", name, *files, "--device", "cpu", *settings, *more)
+    chosen = ["--embedder", embedder] if embedder else []
+    files += ["--device", "cpu", *chosen, *settings]
+    return elmore_command("task", "train", name, *files, *more)
 
 
 def trained(tmp_path, name):
@@ -249,6 +253,26 @@ def test_a_task_nobody_knows_and_a_run_that_is_none(tmp_path, data):
     done = elmore_command("task", "evaluate", str(tmp_path), data)
     assert done.code == 1
     assert "no trained task there" in done.err
+
+
+def test_the_model_that_comes_with_the_package_is_read_unless_another_is_named(
+    tmp_path, data, monkeypatch
+):
+    small = embedder.load(str(examples.bilm(tmp_path / "bilm")), device="cpu")
+    asked = []
+
+    def load(*names, **options):
+        asked.append(names)
+        return small
+
+    monkeypatch.setattr(sources, "load_embedder", load)
+    done = train(tmp_path, data, embedder=None)
+    assert done.code == 0, done.err
+    assert "layers at input" in done.out
+    assert set(asked) == {()}
+    recipe = json.loads((tmp_path / "run" / "recipe.json").read_text())
+    assert recipe["embedder"]["specification"] == "elmo:"
+    assert "[default: elmo:]" in elmore_command("task", "train", "--help").out
 
 
 def test_a_training_needs_a_folder(data):

@@ -17,6 +17,8 @@ from elmore.train.distributed import ALONE
 from elmore.weights import folder
 from tests.tasks import examples
 
+PLAIN = {"embedder": "none", "device": "cpu"}
+
 
 def trained(tmp_path, name="ner", *more, embedder="none", out="run", **options):
     kind = task.find(name)
@@ -207,9 +209,9 @@ def test_a_type_of_names_that_training_never_saw_is_refused_before_it(tmp_path):
     message = r"bad\.txt: example 2 has the label 'B-thing', which no training example has; expect"
     for files in ({"valid": bad}, {"valid": good, "test": bad}):
         with pytest.raises(DataError, match=message):
-            list(run.train(kind, recipe, good, out=tmp_path / "run", device="cpu", **files))
+            list(run.train(kind, recipe, good, out=tmp_path / "run", **PLAIN, **files))
         assert not (tmp_path / "run").exists()
-    list(run.train(kind, recipe, good, good, tmp_path / "run", device="cpu"))
+    list(run.train(kind, recipe, good, good, tmp_path / "run", **PLAIN))
     with pytest.raises(DataError, match=message):
         run.evaluate(tmp_path / "run", bad, device="cpu")
 
@@ -220,7 +222,7 @@ def test_a_name_may_go_on_though_none_did_in_training(tmp_path):
     kind = task.find("ner")
     recipe = task.recipe(kind, None, [*examples.small("ner"), "train.epochs=1"])
     files = tmp_path / "short.txt", tmp_path / "long.txt"
-    list(run.train(kind, recipe, *files, tmp_path / "run", device="cpu"))
+    list(run.train(kind, recipe, *files, tmp_path / "run", **PLAIN))
     assert storage.load(tmp_path / "run").labels == ["B-person", "I-person", "O"]
 
 
@@ -237,7 +239,11 @@ def test_an_empty_split_is_refused_whatever_the_task(tmp_path, monkeypatch):
     kind = task.find("pos")
     monkeypatch.setattr(kind, "read", lambda self, path: [])
     with pytest.raises(DataError, match=r"x: no example in it; expected one at least"):
-        list(run.train(kind, task.recipe(kind), tmp_path / "x", tmp_path / "x", tmp_path / "run"))
+        list(
+            run.train(
+                kind, task.recipe(kind), tmp_path / "x", tmp_path / "x", tmp_path / "run", **PLAIN
+            )
+        )
 
 
 def test_tensorboard_gets_the_losses_and_the_scores(tmp_path, monkeypatch):
@@ -312,7 +318,7 @@ def test_other_data_or_another_embedder_is_not_resumed(tmp_path, vectors):
     recipe = task.recipe(kind, None, [*examples.small("ner"), "train.epochs=2"])
     data = tmp_path / "ner.txt"
     with pytest.raises(ConfigError, match=r"another recipe \(data\.dev"):
-        list(run.train(kind, recipe, data, data, tmp_path / "run", device="cpu", resume=True))
+        list(run.train(kind, recipe, data, data, tmp_path / "run", **PLAIN, resume=True))
 
 
 def test_a_folder_without_a_trained_task_is_named(tmp_path, bilm):
@@ -413,7 +419,7 @@ def test_an_empty_file_is_refused(tmp_path):
                 tmp_path / "empty.txt",
                 tmp_path / "empty.txt",
                 tmp_path / "run",
-                device="cpu",
+                **PLAIN,
             )
         )
     assert not (tmp_path / "run").exists()

@@ -19,12 +19,13 @@ def recipe(*more):
     return task.recipe(NER, None, [*examples.small("ner"), "train.epochs=2", *more])
 
 
-def trained(tmp_path, chosen, *more, out="several", dev=None, **options):
+def trained(tmp_path, chosen, *more, out="several", dev=None, embedder="none", **options):
     """Give the reports of each trial."""
     data = examples.write("ner", tmp_path / "ner.txt")
     stages = several.train(
-        NER, recipe(*more), data, dev or data, tmp_path / out, chosen, device="cpu", **options
-    )
+        NER, recipe(*more), data, dev or data, tmp_path / out, chosen, embedder=embedder,
+        device="cpu", **options,
+    )  # fmt: skip
     return {trial.name: list(reports) for trial, reports in stages}
 
 
@@ -159,8 +160,9 @@ def test_what_is_finished_stays_and_what_is_missing_begins(tmp_path):
 def test_stages_that_nobody_follows_are_trained_all_the_same(tmp_path):
     data = examples.write("ner", tmp_path / "ner.txt")
     for _ in several.train(
-        NER, recipe(), data, data, tmp_path / "run", [Trial(0), Trial(1)], device="cpu"
-    ):
+        NER, recipe(), data, data, tmp_path / "run", [Trial(0), Trial(1)], embedder="none",
+        device="cpu",
+    ):  # fmt: skip
         pass
     assert storage.runs_within(tmp_path / "run") == ["seed-0", "seed-1"]
 
