@@ -6,7 +6,6 @@ is what gets saved. `section.key=value` overrides a recipe from the command line
 
 import dataclasses
 import difflib
-import json
 import math
 import tomllib
 import types
@@ -15,6 +14,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, TypeVar, Union
 
+from elmore import strict_json
 from elmore.errors import ConfigError, DataError, ElmoreError
 
 if TYPE_CHECKING:
@@ -32,7 +32,7 @@ def read(cls: type[Config], path: Path, overrides: Sequence[str] = ()) -> Config
         table = tomllib.loads(text)
     except FileNotFoundError as error:
         raise ConfigError(f"{path}: no such recipe") from error
-    except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
+    except (OSError, ValueError, RecursionError) as error:
         raise ConfigError(f"{path}: not a readable TOML file ({error})") from error
     return build(cls, override(table, overrides), str(path))
 
@@ -77,8 +77,8 @@ def check_format(
 def read_json(path: Path) -> dict[str, Any]:
     """Read a file that holds one JSON object."""
     try:
-        data = json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError, RecursionError) as error:
+        data = strict_json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError) as error:
         raise ConfigError(f"{path}: not a readable JSON file ({error})") from error
     if not isinstance(data, dict):
         raise ConfigError(f"{path}: expected a JSON object, found {type(data).__name__}")
@@ -94,22 +94,29 @@ def suggest(name: str, known: Iterable[str]) -> str:
 def _toml_value(value: str) -> Any:  # noqa: ANN401 -- whatever TOML can say
     try:
         return tomllib.loads(f"value = {value}")["value"]
-    except tomllib.TOMLDecodeError:
+    except (ValueError, RecursionError):
         return value
 
 
-def build(cls: type[Config], data: object, where: str) -> Config:
-    """Make a `cls` from plain data; `where` leads every error message."""
+def build(
+    cls: type[Config], data: object, where: str, *, unknown: Literal["refuse", "ignore"] = "refuse"
+) -> Config:
+    """Make a `cls` from plain data; `where` leads every error message.
+
+    Keys that `cls` does not know are refused, or left out here and in every section.
+    """
     if not isinstance(data, Mapping):
-        raise ConfigError(f"{where}: expected a section of keys, found {data!r}")
+        raise ConfigError(f"{where}: expected a section of keys, found {_shown(data)}")
+    convert = _Converter(unknown)
     hints = typing.get_type_hints(cls)
     names = [field.name for field in dataclasses.fields(cls)]
     values = {}
     for key, value in data.items():
-        if key not in names:
+        if key in names:
+            values[key] = convert(hints[key], value, f"{where}: {key}")
+        elif unknown == "refuse":
             hint = suggest(str(key), names) or f"known keys: {', '.join(names)}"
-            raise ConfigError(f"{where}: unknown key {key!r}; {hint}")
-        values[key] = _convert(hints[key], value, f"{where}: {key}")
+            raise ConfigError(f"{where}: unknown key {_shown(key)}; {hint}")
     missing = [
         field.name
         for field in dataclasses.fields(cls)
@@ -125,47 +132,69 @@ def build(cls: type[Config], data: object, where: str) -> Config:
         raise ConfigError(f"{where}: {error}") from error
 
 
-def _convert(hint: Any, value: object, where: str) -> Any:  # noqa: ANN401 -- any annotated type
-    origin, options = typing.get_origin(hint), typing.get_args(hint)
-    if origin in (Union, types.UnionType):
-        return _convert_optional(options, value, where)
-    if dataclasses.is_dataclass(hint):
-        return build(typing.cast("type", hint), value, where)
-    if origin is Literal:
-        if value in options:
+class _Converter:
+    """Plain data to the type that a field is annotated with."""
+
+    def __init__(self, unknown: Literal["refuse", "ignore"]) -> None:
+        self._unknown: Literal["refuse", "ignore"] = unknown
+
+    def __call__(self, hint: Any, value: object, where: str) -> Any:  # noqa: ANN401 -- any annotated type
+        origin, options = typing.get_origin(hint), typing.get_args(hint)
+        if origin in (Union, types.UnionType):
+            return self._optional(options, value, where)
+        if dataclasses.is_dataclass(hint):
+            return build(typing.cast("type", hint), value, where, unknown=self._unknown)
+        if hint in (int, float):
+            return _number(hint, value, where)
+        if origin is tuple and isinstance(value, list | tuple):
+            return self._items(options, value, where)
+        if origin is dict and isinstance(value, dict):
+            return {k: self(options[1], v, f"{where}: {_shown(k)}") for k, v in value.items()}
+        if value in options if origin is Literal else type(value) is hint:
             return value
-        raise ConfigError(
-            f"{where}: expected one of {', '.join(map(repr, options))}, found {value!r}"
-        )
-    if origin is tuple:
-        if isinstance(value, list | tuple):
-            return _convert_items(options, value, where)
-    elif hint is float and type(value) in (int, float):
-        return _number(typing.cast("float", value), where)
-    elif type(value) is hint:  # not isinstance: True is no int here
-        return value
-    expected = "list" if origin is tuple else hint.__name__
-    raise ConfigError(f"{where}: expected {expected}, found {value!r}")
+        raise ConfigError(f"{where}: expected {_named(hint)}, found {_shown(value)}")
+
+    def _optional(self, options: tuple, value: object, where: str) -> Any:  # noqa: ANN401
+        (hint,) = (option for option in options if option is not types.NoneType)
+        return None if value is None or value == NONE else self(hint, value, where)
+
+    def _items(self, options: tuple, values: Sequence, where: str) -> tuple:
+        if options[-1] is Ellipsis:
+            options = options[:1] * len(values)
+        if len(options) != len(values):
+            raise ConfigError(
+                f"{where}: expected {len(options)} items, found {_shown(list(values))}"
+            )
+        pairs = zip(options, values, strict=True)
+        return tuple(self(hint, item, f"{where}[{i}]") for i, (hint, item) in enumerate(pairs))
 
 
-def _number(value: float, where: str) -> float:
-    if not math.isfinite(min(abs(value), 2**1023)) or abs(value) > 2**1023:
-        raise ConfigError(f"{where}: expected a finite number, found {str(value)[:20]}")
-    return float(value)
+def _named(hint: Any) -> str:  # noqa: ANN401 -- any annotated type
+    origin = typing.get_origin(hint)
+    if origin is Literal:
+        return f"one of {', '.join(map(repr, typing.get_args(hint)))}"
+    return "list" if origin is tuple else (origin or hint).__name__
 
 
-def _convert_optional(options: tuple, value: object, where: str) -> Any:  # noqa: ANN401
-    (hint,) = (option for option in options if option is not types.NoneType)
-    return None if value is None or value == NONE else _convert(hint, value, where)
+def _number(hint: type[int] | type[float], value: object, where: str) -> float:
+    """Take what 64 bits hold: an int for either, and a finite float."""
+    kinds = (int,) if hint is int else (int, float)
+    if type(value) not in kinds:  # not isinstance: True is no int here
+        raise ConfigError(f"{where}: expected {hint.__name__}, found {_shown(value)}")
+    number = typing.cast("float", value)
+    if type(value) is int and not -(2**63) <= value < 2**63:
+        raise ConfigError(f"{where}: expected a number of 64 bits, found {_shown(value)}")
+    if not math.isfinite(number):
+        raise ConfigError(f"{where}: expected a finite number, found {value}")
+    return hint(number)
 
 
-def _convert_items(options: tuple, values: Sequence, where: str) -> tuple:
-    if options[-1] is Ellipsis:
-        options = options[:1] * len(values)
-    if len(options) != len(values):
-        raise ConfigError(f"{where}: expected {len(options)} items, found {list(values)!r}")
-    pairs = zip(options, values, strict=True)
-    return tuple(_convert(hint, item, f"{where}[{i}]") for i, (hint, item) in enumerate(pairs))
+def _shown(value: object) -> str:
+    """Write a value for a message, not all of a long one."""
+    if type(value) is int and value.bit_length() > 128:
+        return f"a number of {value.bit_length()} bits"
+    text = repr(value)
+    return text if len(text) <= 80 else f"{text[:80]}…"
 
 
 def as_dict(config: Any) -> dict[str, Any]:  # noqa: ANN401 -- any dataclass

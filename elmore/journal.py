@@ -11,7 +11,7 @@ from dataclasses import asdict, fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Generic, TypeVar
 
-from elmore import atomic
+from elmore import atomic, strict_json
 from elmore.errors import DataError
 
 if TYPE_CHECKING:
@@ -62,9 +62,11 @@ class Journal(Generic[Job]):
             atomic.write(path, json.dumps(asdict(self.job), indent=2).encode())
             return
         try:
-            found = dict(json.loads(path.read_bytes()))
-        except (ValueError, TypeError) as error:
+            found = strict_json.loads(path.read_bytes())
+        except ValueError as error:
             raise DataError(f"{path}: damaged; start over with --overwrite") from error
+        if not isinstance(found, dict):
+            raise DataError(f"{path}: damaged; start over with --overwrite")
         wanted = {field.name: getattr(self.job, field.name) for field in fields(self.job)}
         differ = [
             f"{name} was {found.get(name)!r} and is {value!r}"

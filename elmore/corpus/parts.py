@@ -7,18 +7,14 @@ its own.
 import io
 import json
 import re
-import zipfile
-import zlib
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-from jaxtyping import Int64, UInt32
+from jaxtyping import Int64, UInt8, UInt32
 
-from elmore import atomic
+from elmore import atomic, npy, strict_json
 from elmore.corpus.blocks import Block
 from elmore.corpus.counting import count
 from elmore.corpus.options import Options
@@ -28,7 +24,8 @@ from elmore.journal import Journal
 FORMAT = 1
 _MAY_DIFFER = {"errors"}  # what was read without an error is read alike either way
 _OURS = re.compile(r"lock|job\.json(\.new)?|part-\d+\..*|corpus")
-_DAMAGED = (OSError, ValueError, KeyError, EOFError, zipfile.BadZipFile, zlib.error)
+_KINDS = {"note": "u1", "words": "u1", "counts": "i8", "train": "u4", "valid": "u4"}
+"""The arrays of a part, and what they hold."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -56,32 +53,24 @@ class Parts(Journal[Job]):
     def note(self, number: int) -> dict[str, Any] | None:
         """Give what a part says of itself; None where it is missing or not sound."""
         try:
-            with np.load(_path(self.folder, number)) as archive:
-                for name in archive.files:
-                    _ = archive[name]  # read to its end: then its checksum has been compared
-                return json.loads(archive["note"].tobytes())
-        except _DAMAGED:
+            return _checked(npy.read_archive(_path(self.folder, number), tuple(_KINDS)))
+        except ValueError:  # of what was never written, too
             return None
 
     def words(self, number: int) -> tuple[list[str], Int64[np.ndarray, " words+1"]]:
         """Give the words of a part and how often each number occurs in its training text."""
-        with self._opened(number) as archive:
-            text = archive["words"].tobytes().decode("utf-8")
-            return text.split("\n") if text else [], archive["counts"]
+        arrays = self._arrays(number, "words", "counts")
+        return _split(arrays["words"]), arrays["counts"]
 
     def stream(self, number: int, split: str) -> UInt32[np.ndarray, " N"]:
         """Give the stream of a part, in numbers of its own."""
-        with self._opened(number) as archive:
-            return archive[split]
+        return self._arrays(number, split)[split]
 
-    @contextmanager
-    def _opened(self, number: int) -> Iterator[Any]:
+    def _arrays(self, number: int, *names: str) -> dict[str, np.ndarray]:
         try:
-            with np.load(_path(self.folder, number)) as archive:
-                yield archive
-        except _DAMAGED as error:
-            path = _path(self.folder, number)
-            raise DataError(f"{path}: damaged ({error}); --resume does it again") from error
+            return npy.read_archive(_path(self.folder, number), names)
+        except DataError as error:
+            raise DataError(f"{error}; --resume does it again") from error
 
     @property
     def is_empty(self) -> bool:
@@ -91,6 +80,33 @@ class Parts(Journal[Job]):
 
 def _path(folder: Path, number: int) -> Path:
     return folder / f"part-{number:06}.npz"
+
+
+def _split(words: UInt8[np.ndarray, " bytes"]) -> list[str]:
+    text = words.tobytes().decode("utf-8")
+    return text.split("\n") if text else []
+
+
+def _checked(arrays: dict[str, np.ndarray]) -> dict[str, Any]:
+    """Give the note of a part whose arrays fit it and one another.
+
+    Raises:
+        ValueError: if they do not.
+    """
+    for name, kind in _KINDS.items():
+        if arrays[name].ndim != 1 or arrays[name].dtype != np.dtype(f"<{kind}"):
+            raise ValueError(f"{name} is another kind of array")
+    note = strict_json.loads(arrays["note"].tobytes())
+    lengths = {split: len(arrays[split]) for split in ("train", "valid")}
+    whole = isinstance(note, dict) and {key: note.get(key) for key in lengths} == lengths
+    if not whole or type(note.get("lines")) is not int or not isinstance(note.get("digest"), str):
+        raise ValueError("its note is of other arrays")
+    num_types, counts = len(_split(arrays["words"])) + 1, arrays["counts"]
+    if len(counts) != num_types or counts.min() < 0:
+        raise ValueError("it has other words than counts")
+    if any(arrays[split].max(initial=0) >= num_types for split in lengths):
+        raise ValueError("its stream holds a number that is no word")
+    return note
 
 
 def make(folder: Path, options: Options, block: Block) -> tuple[int, dict[str, Any]]:

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from elmore import __version__, atomic
-from elmore.corpus import blocks, merge, parts, shards, workers
+from elmore.corpus import blocks, index, merge, parts, shards, workers
 from elmore.corpus.blocks import Block
 from elmore.corpus.options import Options
 from elmore.corpus.parts import Job, Parts
@@ -100,7 +100,7 @@ def _refuse_taken(out: Path, folder: Path, *, resume: bool, overwrite: bool) -> 
     found = sorted(path.name for path in out.iterdir()) if out.exists() else []
     refuse_taken(out, folder, taken=bool(found), resume=resume, overwrite=overwrite)
     for name in found:
-        if not shards.OURS.fullmatch(name):
+        if not index.OURS.fullmatch(name):
             raise DataError(
                 f"{out} holds {name!r}, which is not ours to replace; pass another name"
             )
@@ -211,7 +211,7 @@ def _write(
         atomic.sync(path)
     replaced = {path.name for path in out.iterdir()} if out.exists() else set()
     with atomic.folder(
-        out, replaces={name for name in replaced if shards.OURS.fullmatch(name)}
+        out, replaces={name for name in replaced if index.OURS.fullmatch(name)}
     ) as new:
         for path in list(built.iterdir()):
             path.rename(new / path.name)

@@ -20,7 +20,6 @@ The folder holds
 import hashlib
 import json
 import os
-import re
 from collections.abc import Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from functools import cached_property
@@ -31,7 +30,8 @@ from typing import Any, Literal
 import numpy as np
 from jaxtyping import Bool, Int, Int64, Shaped
 
-from elmore import config
+from elmore import config, npy, strict_json
+from elmore.corpus import index as index_file
 from elmore.corpus.type_table import TypeTable
 from elmore.errors import DataError
 from elmore.text.vocabulary import ELMO_MARKS, Vocabulary
@@ -39,12 +39,6 @@ from elmore.text.vocabulary import ELMO_MARKS, Vocabulary
 FORMAT = 1
 INDEX, VOCABULARY, COUNTS = "index.json", "vocabulary.txt", "counts.npy"
 TYPES, OFFSETS = "types.utf8", "types.offsets.npy"
-OURS = re.compile(
-    r"index\.json|vocabulary\.txt|counts\.npy|types\.utf8|types\.offsets\.npy"
-    r"|(train|valid)-\d{5}\.(tokens|sentences)\.npy"
-)
-"""The names of the files of a corpus."""
-
 BOUNDARY = 0
 """The type that stands before each sentence: `<S>`."""
 END = 1
@@ -53,6 +47,7 @@ MARKS = (ELMO_MARKS.begin, ELMO_MARKS.end)
 """How the first two types are written."""
 
 Split = Literal["train", "valid", "all"]
+_AT_ONCE = 1 << 20
 
 
 def open_corpus(path: Path | str) -> "Corpus":
@@ -73,13 +68,19 @@ class Corpus:
     @cached_property
     def types(self) -> TypeTable:
         """The word types; numbers 0 and 1 are `<S>` and `</S>`, also where the text has such."""
-        data = np.memmap(self.path / TYPES, np.uint8, "r").view(np.ndarray)
-        return TypeTable(data, self._array(OFFSETS))
+        path = self.path / TYPES
+        if not path.stat().st_size:
+            raise DataError(f"{path}: is empty; prepare the corpus again")
+        data = np.memmap(path, np.uint8, "r").view(np.ndarray)
+        table = TypeTable(data, self._array(OFFSETS, "<i8"))
+        if len(table) != self.index["num_types"] or not table.is_sound():
+            raise DataError(f"{path}: damaged, or its offsets are; prepare the corpus again")
+        return table
 
     @cached_property
     def counts(self) -> Int64[np.ndarray, " types"]:
         """How often each type occurs in the training text; 0 and 1 once for every sentence."""
-        return self._array(COUNTS)
+        return self._array(COUNTS, "<i8")
 
     @cached_property
     def vocabulary(self) -> Vocabulary:
@@ -103,10 +104,15 @@ class Corpus:
             raise DataError(
                 f"{self.path} has no {name} text; prepare it with --valid FILE or --valid-share"
             )
-        return Tokens(
-            [self._array(shard["tokens"]) for shard in found],
-            [self._array(shard["sentences"]) for shard in found],
-        )
+        tokens = [self._array(shard["tokens"], "<u4") for shard in found]
+        sentences = [self._array(shard["sentences"], "<i8") for shard in found]
+        for shard, stream, starts in zip(found, tokens, sentences, strict=True):
+            if not _are_starts(starts, len(stream)):
+                raise DataError(
+                    f"{self.path / shard['sentences']}: damaged: not where the sentences of "
+                    f"{shard['tokens']} start; prepare the corpus again"
+                )
+        return Tokens(tokens, sentences, self.index["num_types"])
 
     def verify(self) -> None:
         """Compare every file with its checksum; the first that differs is named."""
@@ -123,12 +129,14 @@ class Corpus:
         with (self.path / name).open("rb") as file:
             return hashlib.file_digest(file, "sha256").hexdigest()
 
-    def _array(self, name: str) -> Shaped[np.ndarray, "..."]:
-        path = self.path / name
-        try:
-            return np.load(path, mmap_mode="r", allow_pickle=False).view(np.ndarray)
-        except (OSError, ValueError, EOFError) as error:
-            raise DataError(f"{path}: not a readable array ({error})") from error
+    def _array(self, name: str, kind: str) -> Shaped[np.ndarray, " n"]:
+        found = npy.mapped(self.path / name)
+        if found.ndim != 1 or found.dtype != np.dtype(kind):
+            raise DataError(
+                f"{self.path / name}: expected a row of {kind}, found shape {found.shape} of "
+                f"{found.dtype.str}; prepare the corpus again"
+            )
+        return found
 
 
 class Tokens:
@@ -138,8 +146,9 @@ class Tokens:
         self,
         shards: list[Shaped[np.ndarray, " tokens"]],
         sentences: list[Int64[np.ndarray, " sentences"]],
+        num_types: int,
     ) -> None:
-        self._shards, self._sentences = shards, sentences
+        self._shards, self._sentences, self._num_types = shards, sentences, num_types
         self._begins = np.cumsum([0, *map(len, shards)])
         self.num_tokens = int(self._begins[-1])
         self.num_sentences = sum(map(len, sentences))
@@ -150,6 +159,11 @@ class Tokens:
         found = np.full(positions.shape, BOUNDARY, np.int64)
         for number, here in self._by_shard(positions):
             found[here] = self._shards[number][positions[here] - self._begins[number]]
+        if found.max(initial=0) >= self._num_types:
+            raise DataError(
+                f"the corpus is damaged: its text holds word type {found.max()} of "
+                f"{self._num_types}; prepare it again"
+            )
         return found
 
     def _by_shard(
@@ -183,6 +197,17 @@ class Tokens:
         return found
 
 
+def _are_starts(starts: Int64[np.ndarray, " sentences"], num_tokens: int) -> bool:
+    """Tell whether these can be where the sentences of a stream start, a piece at a time."""
+    before = -1
+    for first in range(0, len(starts), _AT_ONCE):
+        some = np.concatenate([[before], starts[first : first + _AT_ONCE]])
+        if (np.diff(some) <= 0).any():
+            return False
+        before = int(some[-1])
+    return before < num_tokens and (not num_tokens or (len(starts) > 0 and starts[0] == 0))
+
+
 def word_ids(types: Iterable[str], vocabulary: Vocabulary) -> Int64[np.ndarray, " types"]:
     """Look all types up; a word of the text that is written like a mark is an unknown word."""
     marks, unknown = set(vocabulary.marks), vocabulary.marks.unknown
@@ -198,16 +223,17 @@ def digest(index: dict[str, Any]) -> str:
 
 def _read_index(path: Path) -> dict[str, Any]:
     try:
-        index = json.loads((path / INDEX).read_text(encoding="utf-8"))
+        index = strict_json.loads((path / INDEX).read_text(encoding="utf-8"))
     except (FileNotFoundError, NotADirectoryError) as error:
         raise DataError(f"{path} holds no {INDEX}; run 'elmore prepare' first") from error
-    except (OSError, ValueError, RecursionError) as error:
+    except (OSError, ValueError) as error:
         raise DataError(f"{path / INDEX}: not a readable JSON file ({error})") from error
     if not isinstance(index, dict) or type(index.get("format")) is not int:
         raise DataError(f"{path / INDEX}: not the index of a corpus; run 'elmore prepare'")
     config.check_format(index, FORMAT, str(path / INDEX))
     if index.get("sha256") != digest(index):
         raise DataError(f"{path / INDEX}: altered or damaged; prepare the corpus again")
+    index_file.check(index, str(path / INDEX))
     return index
 
 

@@ -1,5 +1,6 @@
 """The word types of a corpus: strings in one flat file, each read only where it is asked for."""
 
+import codecs
 from collections.abc import Iterator, Sequence
 from itertools import pairwise
 from typing import overload
@@ -17,6 +18,23 @@ class TypeTable(Sequence[str]):
         self, data: UInt8[np.ndarray, " bytes"], offsets: Int64[np.ndarray, " types+1"]
     ) -> None:
         self.data, self.offsets = data, offsets
+
+    def is_sound(self) -> bool:
+        """Tell whether the offsets cut all of the data, and the data is text."""
+        ends = self.offsets
+        if not len(ends) or ends[0] != 0 or ends[-1] != len(self.data) or (np.diff(ends) < 0).any():
+            return False
+        begins = ends[:-1][np.diff(ends) > 0]
+        if (self.data[begins] & 0xC0 == 0x80).any():  # in the middle of a character
+            return False
+        decoder = codecs.getincrementaldecoder("utf-8")()
+        try:
+            for first in range(0, len(self.data), _AT_ONCE):
+                decoder.decode(self.data[first : first + _AT_ONCE].tobytes())
+            decoder.decode(b"", final=True)
+        except UnicodeDecodeError:
+            return False
+        return True
 
     def __len__(self) -> int:
         return len(self.offsets) - 1

@@ -7,6 +7,7 @@ last: the texts, their tokens, and the checksums of both files' contents.
 import contextlib
 import hashlib
 import json
+import math
 import os
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -16,7 +17,7 @@ from typing import IO, Literal, NamedTuple
 import numpy as np
 from jaxtyping import Shaped
 
-from elmore import atomic
+from elmore import atomic, strict_json
 from elmore.embed.prepare import Text
 from elmore.journal import Journal
 
@@ -60,23 +61,31 @@ class Parts(Journal[Job]):
 
     def finished(self) -> Iterator[dict]:
         """Give the notes of the finished parts from the first on, as far as they are sound."""
-        number = 0
-        while (note := self._note(number)) is not None:
+        number = num_lines = 0
+        while (note := self._note(number, num_lines)) is not None:
             yield note
-            number += 1
+            number, num_lines = number + 1, num_lines + len(note["texts"])
         for path in self.folder.glob("part-*"):  # what a kill left behind
             if int(path.stem.split("-")[1].split(".")[0]) >= number:
                 path.unlink()
 
-    def _note(self, number: int) -> dict | None:
-        with contextlib.suppress(FileNotFoundError, ValueError, KeyError):
-            note = json.loads(self._path(number, "json").read_bytes())
+    def _note(self, number: int, first: int) -> dict | None:
+        """Give the note of a part that begins at a line; None where the two do not fit."""
+        with contextlib.suppress(FileNotFoundError, ValueError):
+            note = strict_json.loads(self._path(number, "json").read_bytes())
+            if not _is_note(note) or note["first"] != first:
+                return None
             if note["content"] != text_digest([note["texts"], note["tokens"]]):
                 return None
             with self._path(number, "bin").open("rb") as file:
-                if hashlib.file_digest(file, "sha256").hexdigest() == note["sha256"]:
-                    return note
+                size, digest = os.fstat(file.fileno()).st_size, hashlib.file_digest(file, "sha256")
+            if digest.hexdigest() == note["sha256"] and size == self._num_bytes(note["tokens"]):
+                return note
         return None
+
+    def _num_bytes(self, tokens: list[list[str]]) -> int:
+        sizes = (math.prod(self._shape(len(words))) for words in tokens)
+        return np.dtype(self.job.dtype).itemsize * sum(sizes)
 
     def _path(self, number: int, ending: str) -> Path:
         return self.folder / f"part-{number:05}.{ending}"
@@ -89,7 +98,7 @@ class Parts(Journal[Job]):
         """Give all that is done, in order, a part at a time in memory."""
         number = 0
         while self._path(number, "json").exists():
-            note = json.loads(self._path(number, "json").read_bytes())
+            note = strict_json.loads(self._path(number, "json").read_bytes())
             data = np.fromfile(self._path(number, "bin"), dtype=self.job.dtype)
             begin = 0
             for i, (text, tokens) in enumerate(zip(note["texts"], note["tokens"], strict=True)):
@@ -160,6 +169,25 @@ class OpenPart:
     def abandon(self) -> None:
         """Give up: the file is left for the next run to delete."""
         self._file.close()
+
+
+def _is_note(note: object) -> bool:
+    """Tell a note from other JSON: what it says is what `OpenPart.close` writes."""
+    if not isinstance(note, dict) or type(note.get("first")) is not int:
+        return False
+    texts, tokens = note.get("texts"), note.get("tokens")
+    return (
+        isinstance(texts, list)
+        and isinstance(tokens, list)
+        and len(texts) == len(tokens)
+        and all(isinstance(text, str) or _is_tokens(text) for text in texts)
+        and all(map(_is_tokens, tokens))
+        and all(isinstance(note.get(key), str) for key in ("sha256", "input", "content"))
+    )
+
+
+def _is_tokens(value: object) -> bool:
+    return isinstance(value, list) and all(isinstance(token, str) for token in value)
 
 
 def text_digest(texts: list) -> str:

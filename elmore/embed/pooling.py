@@ -27,8 +27,8 @@ from typing import Literal, Self
 import numpy as np
 from jaxtyping import Float
 
-from elmore import atomic, config
-from elmore.errors import ConfigError, DataError
+from elmore import atomic, config, npy, strict_json
+from elmore.errors import ConfigError, DataError, ElmoreError
 
 BLOCK = 256  # texts that are added to the covariance at a time
 FORMAT = 1
@@ -80,13 +80,24 @@ class TextPooling:
     def load(cls, path: str | Path) -> Self:
         """Read what `save` wrote."""
         try:
-            with Path(path).open("rb") as file, np.load(file, allow_pickle=False) as arrays:
-                words = json.loads(arrays["words"].tobytes())
-                config.check_format(words, FORMAT, "words")
-                del words["format"]
-                return cls(mean=arrays["mean"], components=arrays["components"], **words)
-        except Exception as error:  # numpy, zipfile and json have a dozen families for damage
+            arrays = npy.read_archive(Path(path), ("words", "mean", "components"))
+            words = strict_json.parse(arrays.pop("words").tobytes(), "words")
+            said = config.build(_Words, words, "words")
+            config.check_format(words, FORMAT, "words")
+            if any(array.dtype.kind != "f" for array in arrays.values()):
+                raise DataError("mean and components must be floating-point numbers")
+            return cls(frequencies=said.frequencies, smoothing=said.smoothing, **arrays)
+        except ElmoreError as error:
             raise DataError(f"{path}: not a readable pooling ({error})") from error
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Words:
+    """What a saved pooling says besides its arrays."""
+
+    format: int
+    smoothing: float
+    frequencies: dict[str, float]
 
 
 Pool = Literal["mean", "max"] | TextPooling

@@ -23,7 +23,7 @@ import torch
 from jaxtyping import Float
 from spacy.tokens import Doc, Token
 
-from elmore import atomic, config
+from elmore import atomic, config, strict_json
 from elmore.embed.embedder import Embedder
 from elmore.embed.job import model_digest
 from elmore.embed.layers import Layers
@@ -101,7 +101,7 @@ class DocReader:
     def from_disk(self, path: Path) -> None:
         """Take the model that `to_disk` wrote, whatever the config says."""
         try:
-            settings = json.loads((path / _SETTINGS).read_bytes())
+            settings = strict_json.loads((path / _SETTINGS).read_bytes())
             digest = settings["bundled"]
         except (OSError, ValueError, KeyError, TypeError) as error:
             raise DataError(

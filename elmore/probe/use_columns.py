@@ -4,6 +4,7 @@ Shapes: N uses, S sentences, D width, M some of the uses.
 """
 
 import functools
+import math
 from collections.abc import Sequence
 from pathlib import Path
 from typing import NamedTuple
@@ -37,6 +38,28 @@ class Columns:
         self.words: Int[np.ndarray, " N"] = self._mapped(WORDS, "<i4", ())
         self._sentences: Int[np.ndarray, "S 2"] = self._mapped(SENTENCES, "<i8", (2,))
         self.types = use_store.read_types(folder, self.manifest)
+        self._refuse_misfit()
+
+    def _refuse_misfit(self) -> None:
+        """Refuse columns that do not fit together, whatever their checksums say."""
+        num_uses, ends = self.manifest.num_uses, self._sentences[:, 0]
+        misfits = {
+            WORDS: len(self.words) != num_uses
+            or self.words.min(initial=0) < 0
+            or self.words.max(initial=-1) >= len(self.types),
+            SENTENCES: len(ends) != self.manifest.num_sentences
+            or (np.diff(ends, prepend=0) < 0).any()
+            or ends.max(initial=0) != num_uses,
+        }
+        for layer in self.manifest.layers:
+            size = 2 * self.manifest.width * num_uses
+            misfits[layer_file(layer)] = self.manifest.num_bytes(layer_file(layer)) != size
+        for name, is_misfit in misfits.items():
+            if is_misfit:
+                raise DataError(
+                    f"{self.folder / name}: does not fit the other files of the index; delete "
+                    f"{self.folder} and build it again"
+                )
 
     @staticmethod
     def _refuse_cut(path: Path, expected: int) -> None:
@@ -48,7 +71,9 @@ class Columns:
             )
 
     def _mapped(self, name: str, kind: str, shape: tuple[int, ...]) -> np.ndarray:
-        size = self.manifest.num_bytes(name) // (np.dtype(kind).itemsize * int(np.prod(shape)))
+        size = self.manifest.num_bytes(name) // (np.dtype(kind).itemsize * math.prod(shape))
+        if not size:
+            return np.zeros((0, *shape), kind)
         return np.memmap(self.folder / name, kind, mode="r", shape=(size, *shape))
 
     def vectors(self, layer: str) -> Float16[np.ndarray, "N D"]:

@@ -19,16 +19,17 @@ in a cosine and spares a division for every use of every query.
 import dataclasses
 import hashlib
 import json
+import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import IO
 
-from elmore import atomic, config
+from elmore import atomic, config, strict_json
 from elmore.embed import layers as layer_names
 from elmore.embed.embedder import Embedder
 from elmore.embed.job import model_digest
-from elmore.errors import DataError
+from elmore.errors import ConfigError, DataError
 
 FORMAT = 1
 MANIFEST = "index.json"
@@ -43,6 +44,10 @@ class Stretch:
     name: str
     bytes: int
     sha256: str
+
+    def __post_init__(self) -> None:
+        if self.bytes < 0:
+            raise ConfigError(f"bytes: expected 0 or more, found {self.bytes}")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -87,6 +92,13 @@ class Manifest:
     texts: tuple[Text, ...] = ()
     approximate: tuple[Approximate, ...] = ()
     format: int = FORMAT
+
+    def __post_init__(self) -> None:
+        odd = [name for name in self.layers if not re.fullmatch("average|[0-9]{1,3}", name)]
+        if odd:  # it is part of the name of a file
+            raise ConfigError(f"layers: expected numbers or average, found {odd[0][:40]!r}")
+        if self.width < 1:
+            raise ConfigError(f"width: expected 1 or more, found {self.width}")
 
     @property
     def columns(self) -> tuple[str, ...]:
@@ -193,7 +205,10 @@ def read_types(folder: Path, manifest: Manifest) -> list[str]:
     """Read the words of an index, in their order."""
     with (folder / TYPES).open("rb") as file:
         lines = file.read(manifest.num_bytes(TYPES)).splitlines()
-    return json.loads(b"[" + b",".join(lines) + b"]")
+    words = strict_json.parse(b"[" + b",".join(lines) + b"]", str(folder / TYPES))
+    if not all(isinstance(word, str) for word in words):
+        raise DataError(f"{folder / TYPES}: expected a word a line, as a JSON string")
+    return words
 
 
 def checked(folder: Path, manifest: Manifest, column: str) -> Iterator[tuple[Part, bool]]:

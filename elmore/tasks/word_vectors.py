@@ -20,7 +20,9 @@ from pathlib import Path
 import numpy as np
 from jaxtyping import Float, Int
 
+from elmore import npy
 from elmore.errors import DataError
+from elmore.numbers import whole_number
 from elmore.text.files import Lines, expand
 
 UNKNOWN = -1
@@ -81,11 +83,7 @@ def read(path: str | Path) -> WordVectors:
 
 def _read_matrix(name: str) -> tuple[list[str], Float[np.ndarray, "V D"]]:
     path = Path(name)
-    try:
-        with path.open("rb") as file:
-            matrix = np.lib.format.read_array(file, allow_pickle=False)
-    except (ValueError, EOFError, OSError) as error:
-        raise DataError(f"{path}: not a readable .npy matrix ({error})") from error
+    matrix = npy.read(path)
     if matrix.ndim != 2 or matrix.dtype.kind != "f":
         raise DataError(
             f"{path}: expected a matrix of floats, a row a word, found shape {matrix.shape} of "
@@ -171,9 +169,8 @@ def _width(line: str) -> int:
 def _header(line: str) -> tuple[int, int] | None:
     """Give the number of words and the width, where a file opens with them."""
     fields = line.split()
-    if len(fields) == 2 and all(field.isascii() and field.isdecimal() for field in fields):
-        return int(fields[0]), int(fields[1])
-    return None
+    numbers = [number for number in map(whole_number, fields) if number is not None]
+    return (numbers[0], numbers[1]) if len(fields) == len(numbers) == 2 else None
 
 
 def _entry(where: str, line: str, dim: int) -> tuple[str, list[float]]:

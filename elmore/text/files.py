@@ -7,7 +7,6 @@ import bz2
 import glob
 import gzip
 import io
-import json
 import lzma
 import sys
 import zlib
@@ -15,6 +14,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import IO, Any, Literal
 
+from elmore import strict_json
 from elmore.errors import DataError
 
 STDIN = "-"
@@ -123,8 +123,8 @@ class Lines:
 
     def _field(self, name: str, number: int, line: str) -> str | list[str]:
         try:
-            text = json.loads(line)[self.column]
-        except (ValueError, TypeError, KeyError, RecursionError) as error:
+            text = strict_json.loads(line)[self.column]
+        except (ValueError, TypeError, KeyError) as error:
             raise DataError(
                 f"{name}: line {number} is no JSON object with a {self.column!r}; pass --column"
             ) from error
@@ -144,11 +144,23 @@ class Lines:
                 raise DataError(f"{name}: no column {self.column!r}; pass --column, one of {names}")
             number = 0
             for batch in table.iter_batches(1024, columns=[self.column]):
-                for value in batch.column(0).to_pylist():
+                for scalar in batch.column(0):
                     number += 1
-                    yield _checked("" if value is None else value, f"{name}: row {number}")
+                    yield self._cell(scalar, f"{name}: row {number}")
         except (ArrowException, OSError) as error:
             raise DataError(f"{name}: not a readable parquet file ({error})") from error
+
+    def _cell(self, scalar: Any, where: str) -> str | list[str]:  # noqa: ANN401 -- of pyarrow
+        try:
+            value = scalar.as_py()
+        except UnicodeDecodeError as error:  # pyarrow does not look at text when it reads it
+            if self.errors == "replace":
+                return error.object.decode("utf-8", "replace")
+            raise DataError(
+                f"{where} is not UTF-8 at its byte {error.start + 1}; mend it, or pass --errors "
+                "replace"
+            ) from error
+        return _checked("" if value is None else value, where)
 
 
 def numbered(path: str | Path, *, encoding: str = "utf-8") -> Iterator[tuple[str, str]]:

@@ -27,6 +27,7 @@ class Marks(NamedTuple):
 ELMO_MARKS = Marks("<S>", "</S>", "<UNK>")
 MANY_LANGS_MARKS = Marks("<bos>", "<eos>", "<oov>")
 
+_MOST_BYTES = 1 << 30  # unpacked: a small .gz could fill the memory
 _SKIPPED = "!!!MAXTERMID"  # a line in some published lists that is not a word
 
 
@@ -80,9 +81,12 @@ class Vocabulary:
 
 def _lines(path: Path) -> Sequence[str]:
     try:
-        data = path.read_bytes()
-        text = (gzip.decompress(data) if path.suffix == ".gz" else data).decode("utf-8")
-    except (OSError, EOFError, zlib.error, UnicodeDecodeError) as error:
+        with gzip.open(path) if path.suffix == ".gz" else path.open("rb") as file:
+            data = file.read(_MOST_BYTES + 1)
+        if len(data) > _MOST_BYTES:
+            raise ValueError(f"it holds more than {_MOST_BYTES >> 20} MB")
+        text = data.decode("utf-8")
+    except (OSError, EOFError, zlib.error, ValueError) as error:
         raise DataError(f"{path}: not a readable vocabulary ({error})") from error
     # Not splitlines(): a word may hold any of the other characters that end a line in Unicode.
     lines = text.removeprefix("\ufeff").removesuffix("\n").split("\n") if text else []

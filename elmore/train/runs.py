@@ -10,7 +10,8 @@ RUN/best                    the model with the best score so far
 import json
 import re
 import shutil
-from dataclasses import asdict
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -19,7 +20,7 @@ from safetensors import SafetensorError
 from safetensors.torch import load_file, save_file
 from torch import Tensor, nn, optim
 
-from elmore import atomic, config
+from elmore import atomic, config, strict_json
 from elmore.errors import ConfigError, DataError
 from elmore.train.divergence import LossMean
 
@@ -32,6 +33,8 @@ _WORTHLESS = re.compile(
     r"|\.(recipe\.json|metrics\.jsonl)\.[0-9a-f]{16}\.new"
 )
 _LEFT_BY_0_1 = re.compile(r"\.(best|step-\d+)\.[a-z0-9_]{8}")
+VALID = "valid_"
+"""What the scores of held-out data begin with in metrics.jsonl."""
 
 
 class Checkpoint(NamedTuple):
@@ -43,6 +46,17 @@ class Checkpoint(NamedTuple):
     """Evaluations since the best one."""
     loss_mean: LossMean
     carried: dict[str, Tensor]
+
+
+@dataclass(frozen=True, kw_only=True)
+class _State:
+    """state.json: what of a checkpoint is no tensor."""
+
+    format: int
+    step: int
+    best: float | None
+    stale: int
+    loss_mean: LossMean = field(default_factory=LossMean)
 
 
 class Run:
@@ -144,11 +158,13 @@ class Run:
                 "earlier one"
             ) from error
         config.check_format(values, FORMAT, str(place))
-        if values.pop("format") == 1:
-            del values["first_loss"]  # a mean of the loss starts anew
-        mean = config.build(LossMean, values.pop("loss_mean", {}), str(place / "state.json"))
-        on_device = {k: v.to(device) for k, v in carried.items()}
-        return Checkpoint(**values, loss_mean=mean, carried=on_device)
+        if values["format"] == 1:
+            values.pop("first_loss", None)  # a mean of the loss starts anew
+        found = config.build(_State, values, str(place / "state.json"))
+        if found.step != steps[-1]:
+            raise DataError(f"{place}: its state.json is of update {found.step}; remove it")
+        on_device = {name: tensor.to(device) for name, tensor in carried.items()}
+        return Checkpoint(found.step, found.best, found.stale, found.loss_mean, on_device)
 
     def log(self, records: list[dict[str, Any]]) -> None:
         """Add lines to metrics.jsonl."""
@@ -159,14 +175,24 @@ class Run:
         """Drop the lines of updates that a checkpoint does not know of: they come again."""
         if not self.metrics.is_file():
             return
-        kept = []
-        for line in self.metrics.read_text(encoding="utf-8").splitlines():
-            try:
-                if json.loads(line)["step"] <= step:
-                    kept.append(line + "\n")
-            except ValueError:  # the kill came while it was written
-                break
+        kept = [line + "\n" for line, record in self.records() if record["step"] <= step]
         atomic.write(self.metrics, "".join(kept).encode())
+
+    def records(self) -> Iterator[tuple[str, dict[str, Any]]]:
+        """Give the lines of metrics.jsonl and what they say: a step, and numbers by their names.
+
+        A kill may have cut the last line short: that one is left out.
+        """
+        lines = self.metrics.read_text(encoding="utf-8", errors="replace").splitlines()
+        for number, line in enumerate(lines, start=1):
+            where = f"{self.metrics}: line {number}"
+            try:
+                record = strict_json.parse(line, where)
+            except DataError:
+                if number == len(lines):
+                    return
+                raise
+            yield line, _checked_record(record, where)
 
     def _sweep(self) -> None:
         """Remove what was being written when the run was killed."""
@@ -188,6 +214,19 @@ def _sweep_0_1(folder: Path, best: Path) -> None:
     if (folder / "old").exists() and not best.exists():  # the kill came between two renames
         (folder / "old").rename(best)
     shutil.rmtree(folder, ignore_errors=True)
+
+
+def _checked_record(record: object, where: str) -> dict[str, Any]:
+    if not isinstance(record, dict) or not {"step", "loss"} <= record.keys():
+        raise DataError(
+            f"{where}: expected a JSON object with step and loss, found {str(record)[:40]!r}"
+        )
+    for name, value in record.items():
+        if name in ("step", "loss") or name.startswith(VALID):
+            kinds = (int,) if name == "step" else (int, float)
+            if type(value) not in kinds or (type(value) is int and abs(value) >= 2**63):
+                raise DataError(f"{where}: {name}: expected a number, found {str(value)[:40]!r}")
+    return record
 
 
 def _json(data: dict[str, Any]) -> bytes:

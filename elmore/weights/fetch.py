@@ -22,7 +22,7 @@ from urllib.error import HTTPError, URLError
 from urllib.parse import unquote
 from urllib.request import Request, build_opener
 
-from elmore import atomic
+from elmore import atomic, strict_json
 from elmore.errors import WeightsError
 from elmore.weights import checksums
 
@@ -147,9 +147,10 @@ def _kept(url: str, part: Path) -> _Kept:
     """What can be carried on: nothing unless its version is known, or it is already whole."""
     try:
         size = part.stat().st_size
-        note = json.loads(_beside(part, ".json").read_text("utf-8"))
+        note = strict_json.loads(_beside(part, ".json").read_text("utf-8"))
         version, total = note["version"], note["total"]
         fits = note["url"] == url and (total is None or size <= total)
+        fits = fits and isinstance(version, str | None) and type(total) in (int, type(None))
     except (OSError, ValueError, TypeError, KeyError):
         return _Kept()
     usable = size and fits and (version or size == total)

@@ -189,7 +189,7 @@ def test_shards_are_of_bounded_size_and_read_as_one(tmp_path, monkeypatch):
 @given(st.lists(st.lists(st.integers(1, 5), min_size=1, max_size=6), min_size=1, max_size=4))
 def test_the_first_start_after_a_position_and_tokens_over_several_shards(lengths):
     streams = [np.concatenate([[0] + [2] * n for n in shard]) for shard in lengths]
-    tokens = Tokens(streams, [np.flatnonzero(stream == 0) for stream in streams])
+    tokens = Tokens(streams, [np.flatnonzero(stream == 0) for stream in streams], 1 << 32)
     whole = [*np.concatenate(streams).tolist(), 0]
     places = np.arange(len(whole))
     assert tokens.take(places[::-1].reshape(1, -1)).tolist() == [whole[::-1]]

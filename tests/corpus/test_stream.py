@@ -27,7 +27,7 @@ def tokens_of(lengths: list[int], num_shards: int = 1) -> Tokens:
             word += length
         shards.append(np.array(shard, np.uint32))
         starts.append(np.array(begins, np.int64))
-    return Tokens(shards, starts)
+    return Tokens(shards, starts, 1 << 32)
 
 
 def everything(tokens: Tokens) -> list[int]:

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from safetensors import SafetensorError
 from torch.testing import assert_close
 
-from elmore.errors import ConfigError, DataError
+from elmore.errors import ConfigError, DataError, ElmoreError
 from elmore.train import optim, runs
 from elmore.train.config import TrainConfig
 from elmore.train.divergence import LossMean
@@ -206,3 +206,30 @@ def test_lines_of_updates_that_come_again_are_forgotten(tmp_path_factory, logged
     assert lines == [{"step": step, "loss": step / 3} for step in range(1, len(lines) + 1)]
     run.log([{"step": len(lines) + 1, "loss": 0.0}])
     assert len(run.metrics.read_text().splitlines()) == len(lines) + 1
+
+
+@pytest.mark.parametrize(
+    "values",
+    [
+        {"step": []}, {"step": "3"}, {"step": 4}, {"stale": None}, {"best": [1]}, {"more": 1},
+        {"loss_mean": "high"}, {"loss_mean": {"loss": 10**400}},
+    ],
+)  # fmt: skip
+def test_a_state_with_something_else_in_it_is_named(tmp_path, values):
+    run, (module, optimizer) = Run(tmp_path), trained()
+    place = run.save(module, optimizer, checkpoint(3), keep=2)
+    state = json.loads((place / "state.json").read_text())
+    (place / "state.json").write_text(json.dumps(state | values))
+    with pytest.raises(ElmoreError, match=r"step-00000003.*state\.json"):
+        run.restore(module, optimizer, CPU)
+
+
+@pytest.mark.parametrize(
+    "line", ["[1]", "{}", '"step"', '{"step": [1], "loss": 1}', '{"step": 1, "loss": "low"}', "{"]
+)
+def test_a_damaged_line_of_metrics_is_named(tmp_path, line):
+    run = Run(tmp_path)
+    run.metrics.write_text(f'{line}\n{{"step": 2, "loss": 1.0}}\n')
+    with pytest.raises(DataError, match=r"metrics\.jsonl: line 1: "):
+        run.forget_after(3)
+    assert run.metrics.read_text().startswith(line)

@@ -1,12 +1,10 @@
 """What commands print with --json, read back: told by the keys, checked to the last number."""
 
-import dataclasses
-import json
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from elmore import config
+from elmore import config, strict_json
 from elmore.errors import ConfigError, DataError
 from elmore.probe.context import Context
 from elmore.probe.reporting.trained import checked_summary
@@ -32,15 +30,15 @@ class Senses:
     """What `elmore probe wsd` found: of each test set the scores of each layer."""
 
     chosen: str | None
-    held_out: dict
-    tests: dict
+    held_out: dict[str, dict[str, float]]
+    tests: dict[str, dict[str, dict[str, float]]]
     num_uses: int
     num_senses: int
 
     def __post_init__(self) -> None:
         for table in (self.held_out, *self.tests.values()):
-            for layer, scores in table.items() if isinstance(table, dict) else [("", None)]:
-                if not isinstance(scores, dict) or not {"f1", "f1_low", "f1_high"} <= set(scores):
+            for layer, scores in table.items():
+                if not {"f1", "f1_low", "f1_high"} <= set(scores):
                     raise ConfigError(f"expected scores with f1 and its interval, found {layer!r}")
 
 
@@ -151,7 +149,7 @@ def _rows(path: Path) -> list[Any]:
     for parsed in (_whole, _lines):
         try:
             rows = parsed(text)
-        except (ValueError, RecursionError):
+        except ValueError:
             continue
         if rows:
             return rows
@@ -161,28 +159,17 @@ def _rows(path: Path) -> list[Any]:
 
 
 def _whole(text: str) -> list[Any]:
-    data = json.loads(text)
+    data = strict_json.loads(text)
     return data if isinstance(data, list) else [data]
 
 
 def _lines(text: str) -> list[Any]:
-    return [json.loads(line) for line in text.splitlines() if line.strip()]
+    return [strict_json.loads(line) for line in text.splitlines() if line.strip()]
 
 
 def _built(cls: Any, row: dict[str, Any], where: str) -> Any:  # noqa: ANN401 -- one of ours
     """Make it strictly, but for keys that a later version may add."""
-    known = _known(cls, row)
     try:
-        return config.build(cls, known, where)
+        return config.build(cls, row, where, unknown="ignore")
     except ConfigError as error:
         raise DataError(str(error)) from error
-
-
-def _known(cls: Any, row: dict[str, Any]) -> dict[str, Any]:  # noqa: ANN401
-    names = {field.name for field in dataclasses.fields(cls)}
-    known = {key: value for key, value in row.items() if key in names}
-    if cls is Neighbors and isinstance(known["neighbors"], list):
-        known["neighbors"] = [
-            _known(Neighbor, one) if isinstance(one, dict) else one for one in known["neighbors"]
-        ]
-    return known

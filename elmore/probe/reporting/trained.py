@@ -4,7 +4,6 @@ No model is opened: the numbers are in metrics.jsonl and recipe.json, the learne
 its model.safetensors.
 """
 
-import json
 import re
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -17,9 +16,8 @@ from elmore import config
 from elmore.errors import ConfigError, DataError
 from elmore.tasks import spread, storage, task
 from elmore.tasks.spread import Scored, Summary
-from elmore.train.runs import Run
+from elmore.train.runs import VALID, Run
 
-_VALID = "valid_"
 _MIX = re.compile(r"embedding\.(?:mixes\.)?(\w+)\.mix\.weights")
 
 
@@ -87,15 +85,70 @@ def checked_summary(data: dict[str, Any], where: str) -> Summary:
     """Refuse what is not a summary of runs as `task train` and `task evaluate` write it."""
     config.check_format(data, spread.FORMAT, where, unsaid=1)
     try:
-        tables = [table for part in data["summary"] for table in part["scores"].values()]
-        means = [score["mean"] for table in tables for score in table.values()]
-    except (KeyError, TypeError, AttributeError):
-        tables, means = [], []
-    if not tables or "metric" not in data or not all(isinstance(m, float | int) for m in means):
+        found = config.build(_Summary, data, where, unknown="ignore")
+    except ConfigError as error:
+        raise DataError(
+            f"{where}: expected means and deviations of runs, as 'task train' writes them "
+            f"({str(error).removeprefix(f'{where}: ')})"
+        ) from error
+    kinds = {frozenset(part) & {"fraction", "examples"} for part in data["summary"]}
+    if not any(part.scores for part in found.summary) or len(kinds) > 1 or len(*kinds) == 1:
         raise DataError(
             f"{where}: expected means and deviations of runs, as 'task train' writes them"
         )
     return data
+
+
+@dataclass(frozen=True)
+class _Spread:
+    """A score of several runs."""
+
+    mean: float
+    deviation: float | None
+
+
+@dataclass(frozen=True)
+class _Part:
+    """The runs of one fraction, or all runs."""
+
+    num_runs: int
+    scores: dict[str, dict[str, _Spread]]
+    fraction: float = 1.0
+    examples: int = 0
+
+
+@dataclass(frozen=True)
+class _Summary:
+    """What of a summary is shown."""
+
+    metric: str
+    summary: tuple[_Part, ...]
+
+
+@dataclass(frozen=True)
+class _DataOfRun:
+    fraction: float | None = None
+    examples: int | None = None
+
+
+@dataclass(frozen=True)
+class _EmbedderOfRun:
+    specification: str = ""
+
+
+@dataclass(frozen=True)
+class _TrainOfRun:
+    seed: int | None = None
+
+
+@dataclass(frozen=True)
+class _Recipe:
+    """What of recipe.json is shown."""
+
+    task: str | None = None
+    data: _DataOfRun = field(default_factory=_DataOfRun)
+    embedder: _EmbedderOfRun = field(default_factory=_EmbedderOfRun)
+    train: _TrainOfRun = field(default_factory=_TrainOfRun)
 
 
 def _one(place: Path, name: str) -> Trained:
@@ -105,11 +158,12 @@ def _one(place: Path, name: str) -> Trained:
             f"{place}: holds no metrics.jsonl; expected a folder that 'elmore pretrain', 'elmore "
             "finetune' or 'elmore task train' wrote"
         )
-    records = _records(run.metrics)
+    records = [record for _, record in run.records()]
+    if not records:
+        raise DataError(f"{run.metrics}: is empty; the run has not made an update yet")
     recipe = _recipe(place)
-    kind = recipe.get("task")
+    kind = recipe.task
     evaluations = [(record["step"], _scores(record)) for record in records if _scores(record)]
-    data = recipe.get("data", {})
     return Trained(
         name,
         kind,
@@ -117,21 +171,22 @@ def _one(place: Path, name: str) -> Trained:
         [record["step"] for record in records],
         [record["loss"] for record in records],
         evaluations,
-        recipe.get("embedder", {}).get("specification", "") if kind else "",
-        recipe.get("train", {}).get("seed"),
-        data.get("fraction"),
-        data.get("examples"),
+        recipe.embedder.specification if kind else "",
+        recipe.train.seed,
+        recipe.data.fraction,
+        recipe.data.examples,
         _mixes(place / "best" / "model.safetensors") if kind else {},
     )
 
 
 def _scores(record: dict[str, Any]) -> dict[str, float]:
-    return {k.removeprefix(_VALID): v for k, v in record.items() if k.startswith(_VALID)}
+    return {k.removeprefix(VALID): v for k, v in record.items() if k.startswith(VALID)}
 
 
-def _recipe(place: Path) -> dict[str, Any]:
+def _recipe(place: Path) -> _Recipe:
     path = place / "recipe.json"
-    return config.read_json(path) if path.is_file() else {}
+    data = config.read_json(path) if path.is_file() else {}
+    return config.build(_Recipe, data, str(path), unknown="ignore")
 
 
 def _metric(kind: str | None, evaluations: list[tuple[int, dict[str, float]]]) -> str:
@@ -141,26 +196,6 @@ def _metric(kind: str | None, evaluations: list[tuple[int, dict[str, float]]]) -
         return task.find(kind).metric
     except ConfigError:  # a task of another version
         return next(iter(evaluations[0][1]), "score") if evaluations else "score"
-
-
-def _records(path: Path) -> list[dict[str, Any]]:
-    """Read the lines of a run; a kill may have cut the last one short."""
-    lines = path.read_text(encoding="utf-8", errors="replace").splitlines()
-    found = []
-    for number, line in enumerate(lines, start=1):
-        try:
-            record = json.loads(line)
-            found.append({**record, "step": int(record["step"]), "loss": float(record["loss"])})
-        except (ValueError, TypeError, KeyError) as error:
-            if number == len(lines) and found:
-                break
-            raise DataError(
-                f"{path}: line {number}: expected a JSON object with step and loss, found "
-                f"{line[:40]!r}"
-            ) from error
-    if not found:
-        raise DataError(f"{path}: is empty; the run has not made an update yet")
-    return found
 
 
 def _mixes(path: Path) -> dict[str, list[float]]:

@@ -7,7 +7,6 @@ object a line with the same names. Which names are whose:
     SICK              entailment_label or entailment_judgment, sentence_A, sentence_B
 """
 
-import json
 import logging
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -15,6 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
 
+from elmore import strict_json
 from elmore.errors import DataError
 from elmore.tasks.classification import Labelled
 from elmore.text.files import expand, numbered
@@ -101,8 +101,8 @@ def _rows(path: str | Path) -> Iterator[_Row]:
 def _objects(lines: Iterable[tuple[str, str]]) -> Iterator[_Row]:
     for where, line in lines:
         try:
-            fields = json.loads(line)
-        except (ValueError, RecursionError) as error:
+            fields = strict_json.loads(line)
+        except ValueError as error:
             raise DataError(f"{where}: expected a JSON object, found {line[:40]!r}") from error
         if not isinstance(fields, dict):
             raise DataError(f"{where}: expected a JSON object, found {line[:40]!r}")

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from elmore import strict_json
 from elmore.errors import DataError
 from elmore.tasks.squad.offsets import Placed, place
 from elmore.text.files import Lines, expand
@@ -117,8 +118,8 @@ def _questions(name: str) -> Iterator[tuple[Question, _Where]]:
 def _is_a_question(line: str) -> bool:
     """Tell the first of many objects from the start, or the whole, of a single one."""
     try:
-        found = json.loads(line)
-    except (ValueError, RecursionError):
+        found = strict_json.loads(line)
+    except ValueError:
         return False
     return isinstance(found, dict) and "data" not in found
 
@@ -126,8 +127,8 @@ def _is_a_question(line: str) -> bool:
 def _parsed(text: str, name: str, line: int = 1) -> Any:  # noqa: ANN401 -- whatever JSON can say
     """Read JSON that begins at a line of a file."""
     try:
-        return json.loads(text)
-    except (ValueError, RecursionError) as error:
+        return strict_json.loads(text)
+    except ValueError as error:
         found = str(error)
         if isinstance(error, json.JSONDecodeError):
             line, found = line + error.lineno - 1, f"{error.msg} at column {error.colno}"

@@ -89,7 +89,10 @@ class _Datasets:
             return torch.from_numpy(dataset.astype("float32")[()])
 
     def shape(self, name: str) -> tuple[int, ...]:
-        return tuple(self.found[name].shape)
+        shape = self.found[name].shape
+        if shape is None:  # a dataset without a dataspace
+            raise WeightsError(f"{self.path}: {name} is empty, expected floating-point numbers")
+        return tuple(shape)
 
 
 @contextmanager

@@ -3,14 +3,14 @@
 Words and characters side by side; the recurrent half is AllenNLP's, its forget bias in the bias.
 """
 
-from collections.abc import Mapping
-from dataclasses import dataclass, is_dataclass
+from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
-from typing import Literal, get_type_hints
+from typing import Literal
 
 from elmore.config import build, read_json
 from elmore.errors import ConfigError, DataError
 from elmore.model.config import BiLMConfig, CharCNNConfig, LSTMConfig, WordsConfig
+from elmore.numbers import whole_number
 from elmore.text.characters import Lexicon
 from elmore.text.vocabulary import MANY_LANGS_MARKS, Vocabulary
 from elmore.weights.bundle import Bundle, Card
@@ -84,7 +84,7 @@ class Options:
 def read(folder: Path) -> Bundle:
     """Load one of their folders."""
     path = _settings_path(folder)
-    options = build(Options, _known(Options, read_json(path)), str(path))
+    options = build(Options, read_json(path), str(path), unknown="ignore")
     tokens = options.token_embedder
     words = _dictionary(folder / "word.dic") if tokens.word_dim > 0 else None
     characters = _dictionary(folder / "char.dic") if tokens.char_dim > 0 else None
@@ -98,18 +98,6 @@ def read(folder: Path) -> Bundle:
     model = table.read(config, rules(config), Tensors(tensors), str(folder))
     card = Card(source=f"ELMoForManyLangs folder: {folder.name}", licence="MIT")
     return Bundle(model, alphabet, vocabulary, card)
-
-
-def _known(cls: type, data: object) -> object:
-    """Leave out what their files say besides, in each section."""
-    if not isinstance(data, Mapping):
-        return data
-    hints = get_type_hints(cls)
-    return {
-        key: _known(hints[key], value) if is_dataclass(hints[key]) else value
-        for key, value in data.items()
-        if key in hints
-    }
 
 
 def _settings_path(folder: Path) -> Path:
@@ -169,11 +157,12 @@ def _dictionary(path: Path) -> tuple[str, ...]:
         if not line.strip():
             continue
         *entry, place = line.strip().split("\t")
-        if len(entry) > 1 or not place.isdecimal() or int(place) in entries:
+        id = whole_number(place)
+        if len(entry) > 1 or id is None or id in entries:
             raise DataError(
-                f"{path}: line {number} is {line!r}, expected an entry, a tab and a new id"
+                f"{path}: line {number} is {line[:80]!r}, expected an entry, a tab and a new id"
             )
-        entries[int(place)] = entry[0] if entry else _SPACE
+        entries[id] = entry[0] if entry else _SPACE
     if sorted(entries) != list(range(len(entries))):
         raise DataError(f"{path}: the ids must run from 0 to {len(entries) - 1} without a gap")
     return _distinct([entries[i] for i in range(len(entries))])
