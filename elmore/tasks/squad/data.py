@@ -2,7 +2,8 @@
 
 A file is the JSON of SQuAD 1.1 (articles, their paragraphs, the questions on each), or it has a
 question to a line, as JSON with `context`, `question` and either `answer` and `answer_start`, or
-`answers`. An `id` may be missing.
+`answers`. An `id` may be missing. Of SQuAD 2.0, questions that its passage does not answer are left
+out: they have `is_impossible`, or no answers in a file that says version 2.
 """
 
 import json
@@ -19,7 +20,7 @@ from elmore.errors import DataError
 from elmore.tasks.squad.offsets import Placed, place
 from elmore.text.files import Lines, expand
 
-_NAMES = {str: "a text", int: "a whole number", list: "a list"}
+_NAMES = {str: "a text", int: "a whole number", list: "a list", bool: "true or false"}
 
 _log = logging.getLogger(__name__)
 
@@ -73,15 +74,20 @@ _Where = str | _Place
 def read(path: str | Path) -> list[Question]:
     """Read the questions of a file, or of all files that a pattern names."""
     found: list[Question] = []
+    num_unanswerable = 0
     places: dict[str, _Where] = {}
     for name in expand([str(path)]):
         for question, where in _questions(name):
+            if question is None:
+                num_unanswerable += 1
+                continue
             if question.id in places:
                 first = places[question.id]
                 raise DataError(f"{where} has the id of another, {first}; expected an id once")
             if question.id is not None:
                 places[question.id] = where
             found.append(question)
+    _tell_unanswerable(path, num_unanswerable, len(found))
     if not found:
         raise DataError(f"{path}: no question found; expected SQuAD's JSON, or JSON lines")
     widened = sum(_is_wider(q.passage, answer) for q in found for answer in q.answers)
@@ -95,11 +101,28 @@ def read(path: str | Path) -> list[Question]:
     return found
 
 
+def _tell_unanswerable(path: str | Path, count: int, num_answerable: int) -> None:
+    if count and not num_answerable:
+        raise DataError(
+            f"{path}: SQuAD 2.0, where none of {count} questions has an answer in its passage; "
+            "expected questions that can be answered"
+        )
+    if count:
+        _log.warning(
+            "%s: SQuAD 2.0, where %d of %d questions have no answer in their passage; these are "
+            "left out, and scores are of the others",
+            path,
+            count,
+            count + num_answerable,
+        )
+
+
 def _is_wider(passage: Placed, answer: Answer) -> bool:
     return passage.cut(answer.first, answer.last) != answer.text.strip()
 
 
-def _questions(name: str) -> Iterator[tuple[Question, _Where]]:
+def _questions(name: str) -> Iterator[tuple[Question | None, _Where]]:
+    """Give the questions of a file and their places; None for one that cannot be answered."""
     if name.endswith(".parquet"):
         raise DataError(f"{name}: expected SQuAD's JSON, or JSON lines, found a table")
     lines = [str(line) for line in Lines([name], column=None)]
@@ -140,7 +163,8 @@ def _parsed(text: str, name: str, line: int = 1) -> Any:  # noqa: ANN401 -- what
 
 def _of_articles(
     whole: object, name: str, lines: Sequence[str]
-) -> Iterator[tuple[Question, _Where]]:
+) -> Iterator[tuple[Question | None, _Where]]:
+    may_lack_answers = isinstance(whole, dict) and str(whole.get("version")).startswith("v2")
     seen: Counter[tuple[str, str]] = Counter()
     for number, article in enumerate(_field(whole, "data", list, name)):
         where = f"{name}: data[{number}]"
@@ -151,7 +175,8 @@ def _of_articles(
                 within = f"{inside}.qas[{position}]"
                 known = _known_by(asked, within)
                 place_of = _Place(*known, seen[known], name, lines)
-                yield _question(asked, passage, place_of), place_of
+                question = _question(asked, passage, place_of, may_lack_answers=may_lack_answers)
+                yield question, place_of
                 seen.update((key, asked[key]) for key in ("id", "question") if asked.get(key))
 
 
@@ -160,13 +185,22 @@ def _known_by(asked: object, where: str) -> tuple[str, str]:
     return key, _field(asked, key, str, where)
 
 
-def _question(asked: object, passage: Placed, where: _Where) -> Question:
+def _question(
+    asked: object, passage: Placed, where: _Where, *, may_lack_answers: bool = False
+) -> Question | None:
     question = _placed(asked, "question", where)
     assert isinstance(asked, dict)
     name = None if asked.get("id") is None else _field(asked, "id", str, where)
+    if "is_impossible" in asked and _field(asked, "is_impossible", bool, where):
+        return None
     given = _given(asked, where)
+    if not given and may_lack_answers:
+        return None
     if not given:
-        raise DataError(f"{where}: no answers; expected at least one, a stretch of the passage")
+        raise DataError(
+            f"{where}: no answers; expected at least one, a stretch of the passage, or "
+            "'is_impossible' as in SQuAD 2.0"
+        )
     answers = [_answer(text, start, passage, where) for text, start in given]
     return Question(name, passage, question, answers)
 

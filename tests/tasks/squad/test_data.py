@@ -57,6 +57,53 @@ def test_lines_are_read_whatever_the_file_is_called(tmp_path, name, answers):
     assert found[0].id is None
 
 
+UNANSWERABLE = {
+    "id": "q2",
+    "question": "Who stayed?",
+    "answers": [],
+    "plausible_answers": [{"text": "Ann Lee", "answer_start": 0}],
+    "is_impossible": True,
+}
+
+
+def second(*asked) -> str:
+    """Write questions as SQuAD 2.0 does."""
+    return json.dumps({"version": "v2.0", **json.loads(squad(*asked))})
+
+
+def test_unanswerable_questions_of_squad_2_are_left_out_and_counted(tmp_path, caplog):
+    answerable = {**GOOD, "is_impossible": False}
+    unmarked = {"id": "q3", "question": "Why?", "answers": []}
+    path = file(tmp_path, second(answerable, UNANSWERABLE, unmarked))
+    (found,) = read(path)
+    assert found.id == "q1"
+    (warning,) = [record.getMessage() for record in caplog.records]
+    assert warning == (
+        f"{path}: SQuAD 2.0, where 2 of 3 questions have no answer in their passage; these are "
+        "left out, and scores are of the others"
+    )
+
+
+def test_a_line_that_is_marked_as_unanswerable_is_left_out(tmp_path, caplog):
+    lines = [LINE, {"context": CONTEXT, **UNANSWERABLE}]
+    (found,) = read(file(tmp_path, "\n".join(map(json.dumps, lines))))
+    assert found.question.text == "When?"
+    assert "1 of 2 questions have no answer" in caplog.text
+
+
+def test_squad_2_without_an_answerable_question_is_refused(tmp_path):
+    message = (
+        r"questions\.json: SQuAD 2\.0, where none of 1 questions has an answer in its passage;"
+    )
+    with pytest.raises(DataError, match=message):
+        read(file(tmp_path, second(UNANSWERABLE)))
+
+
+def test_an_answerable_file_of_squad_2_is_read_in_silence(tmp_path, caplog):
+    assert len(read(file(tmp_path, second({**GOOD, "is_impossible": False})))) == 1
+    assert not caplog.records
+
+
 def test_a_file_written_over_many_lines_is_read(tmp_path):
     text = json.dumps(json.loads(squad(GOOD)), indent=1)
     assert len(read(file(tmp_path, text))) == 1
@@ -126,6 +173,7 @@ def answered(**answer) -> str:
         (answered(text="Ann", answer_start=True), "answer_start: expected a whole number.*'True'"),
         (answered(text=7, answer_start=0), "text: expected a text, found '7'"),
         (squad({**GOOD, "answers": []}), "question 'q1': no answers; expected at least one"),
+        (squad({**GOOD, "is_impossible": 0}), "is_impossible: expected true or false, found '0'"),
         (squad({**GOOD, "answers": "Ann"}), "answers: expected a list, found 'Ann'"),
         (squad({**GOOD, "answers": ["Ann"]}), "expected an object with 'text', found 'Ann'"),
         (squad(without(GOOD, "answers")), "question 'q1': missing key 'answer'"),
