@@ -3,15 +3,26 @@
 import os
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
+
+from elmore.serve.limits import Limits
 
 if TYPE_CHECKING:
     from elmore.embed.embedder import Embedder
     from elmore.serve.engine import Uses
 
 TOKEN = "ELMORE_TOKEN"  # noqa: S105 -- the name of the variable
+_USUAL = Limits()
+
+
+def _most(about: str) -> Any:  # noqa: ANN401 -- typer's own
+    return typer.Option(min=1, help=about, rich_help_panel="Limits")
+
+
+def _seconds(about: str) -> Any:  # noqa: ANN401 -- typer's own
+    return typer.Option(min=0.001, help=about, rich_help_panel="Limits")
 
 
 def serve(
@@ -37,6 +48,32 @@ def serve(
     no_token: Annotated[
         bool, typer.Option("--no-token", help="let other machines in without a token")
     ] = False,
+    max_body_bytes: Annotated[int, _most("of the body of a request")] = _USUAL.body_bytes,
+    max_texts: Annotated[int, _most("in a request")] = _USUAL.texts,
+    max_tokens: Annotated[int, _most("in all texts of a request")] = _USUAL.tokens,
+    max_queue_tokens: Annotated[
+        int, _most("that wait; above that, requests are refused")
+    ] = _USUAL.queue_tokens,
+    max_unsent_bytes: Annotated[
+        int, _most("of answers that are not sent yet; above that, requests are refused")
+    ] = _USUAL.unsent_bytes,
+    max_connections: Annotated[int, _most("at a time")] = _USUAL.connections,
+    body_seconds: Annotated[float, _seconds("for a client to send a body")] = _USUAL.body_seconds,
+    answer_seconds: Annotated[
+        float, _seconds("from the end of a body to the answer")
+    ] = _USUAL.answer_seconds,
+    delivery_seconds: Annotated[
+        float, _seconds("for a client to take all of its answer; then it is cut off")
+    ] = _USUAL.delivery_seconds,
+    idle_seconds: Annotated[
+        float, _seconds("that a connection without a request is kept")
+    ] = _USUAL.idle_seconds,
+    end_seconds: Annotated[
+        float, _seconds("for clients to take their answers when the server ends")
+    ] = _USUAL.end_seconds,
+    hang_seconds: Annotated[
+        float, _seconds("of one piece of work after which /health says that the worker hangs")
+    ] = _USUAL.hang_seconds,
 ) -> None:
     """Answer over HTTP: vectors, scores and neighbours, and a page at / to explore them.
 
@@ -48,10 +85,24 @@ def serve(
     from elmore.errors import ConfigError
 
     try:
-        from elmore.serve import app, engine, limits, logs, server
+        from elmore.serve import app, engine, logs, server
     except ModuleNotFoundError as error:
         raise ConfigError(f"serving needs {error.name}: pip install 'elmore[serve]'") from error
 
+    limits = Limits(
+        body_bytes=max_body_bytes,
+        texts=max_texts,
+        tokens=max_tokens,
+        queue_tokens=max_queue_tokens,
+        unsent_bytes=max_unsent_bytes,
+        connections=max_connections,
+        body_seconds=body_seconds,
+        answer_seconds=answer_seconds,
+        delivery_seconds=delivery_seconds,
+        idle_seconds=idle_seconds,
+        end_seconds=end_seconds,
+        hang_seconds=hang_seconds,
+    )
     token = _token(token_file)
     if token is not None and no_token:
         place = token_file or TOKEN
@@ -63,13 +114,12 @@ def serve(
         if embedder.bundle.softmax is not None:
             embedder.bundle.softmax.to(embedder.device)
         uses = None if index is None else _opened(index, embedder)
-        bounds = limits.Limits()
-        application = app.create(engine.Engine(embedder, uses), limits=bounds, token=token)
+        application = app.create(engine.Engine(embedder, uses), limits=limits, token=token)
         logs.to_stderr()
         print(f"listening on {server.address(found)}", file=sys.stderr, flush=True)
         # The thread that reads lends Python out often; by default it waits 5 ms to have it back.
         sys.setswitchinterval(0.0005)
-        server.run(server.server(application, bounds), found)
+        server.run(server.server(application, limits), found)
 
 
 def _opened(folder: Path, embedder: "Embedder") -> "Uses":

@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 from fastapi import FastAPI, HTTPException, Request, Response
+from fastapi.responses import JSONResponse
 from starlette.routing import Route
 
 from elmore import __version__
@@ -22,6 +23,7 @@ from elmore.serve.answers import Answer
 from elmore.serve.batcher import Batcher
 from elmore.serve.door import Door
 from elmore.serve.engine import EMBED, SCORE, SEARCH, Engine, Reading, Search
+from elmore.serve.health import examine, touch
 from elmore.serve.limits import Limits
 from elmore.serve.metrics import Metrics
 from elmore.serve.streaming import StreamedResponse, wait_for_disconnect
@@ -39,6 +41,7 @@ def create(engine: Engine, *, limits: Limits | None = None, token: str | None = 
         token_budget=limits.batch_tokens,
         room=limits.queue_tokens,
         told=lambda batch: metrics.batch(batch),
+        hang_seconds=limits.hang_seconds,
     )
     unsent = UnsentBytes(limits.unsent_bytes)
     metrics = Metrics(lambda: batcher.waiting, lambda: unsent.reserved)
@@ -62,7 +65,7 @@ def create(engine: Engine, *, limits: Limits | None = None, token: str | None = 
     desk = _Desk(engine, batcher, limits)
     _add_model(app, desk)
     _add_language(app, desk)
-    _add_state(app, engine, metrics)
+    _add_state(app, engine, batcher, metrics)
     page.add(app)
     open_to_all = {"/", "/health", "/openapi.json", *page.FILES}
     app.add_middleware(
@@ -84,6 +87,7 @@ class _Desk:
 
     def __init__(self, engine: Engine, batcher: Batcher, limits: Limits) -> None:
         self.engine, self.batcher, self.limits = engine, batcher, limits
+        self.texts_request = schemas.texts_request(limits.texts)
 
     async def tokens(self, request: Request, texts: Sequence[str | list[str]]) -> list[list[str]]:
         """Read the texts of a request, and note how much it asks for."""
@@ -143,7 +147,8 @@ def _form(request: Request) -> answers.Form:
 def _add_model(app: FastAPI, desk: _Desk) -> None:
     """Add what gives vectors."""
     embedder = desk.engine.embedder
-    request_kind = schemas.embed_request(embedder.num_layers)
+    embed_request = schemas.embed_request(embedder.num_layers, desk.limits.texts)
+    texts_request = desk.texts_request
 
     async def read(
         request: Request, texts: Sequence[str | list[str]], layers: Layers
@@ -160,7 +165,7 @@ def _add_model(app: FastAPI, desk: _Desk) -> None:
         response_model=schemas.EmbedAnswer,
         responses={**openapi.binary(schemas.EmbedAnswer), **openapi.WORK},
     )
-    async def embed(request: Request, body: request_kind) -> Response:  # type: ignore[valid-type]
+    async def embed(request: Request, body: embed_request) -> Response:  # type: ignore[valid-type]
         """Give the vectors of every word."""
         form = _form(request)
         words, vectors = await read(request, body.texts, body.layers)
@@ -174,7 +179,7 @@ def _add_model(app: FastAPI, desk: _Desk) -> None:
         response_model=schemas.EncodeAnswer,
         responses={**openapi.binary(schemas.EncodeAnswer), **openapi.WORK},
     )
-    async def encode(request: Request, body: schemas.TextsRequest) -> Response:
+    async def encode(request: Request, body: texts_request) -> Response:  # type: ignore[valid-type]
         """Give one vector for each text: the mean of its words, over all layers."""
         form = _form(request)
         words, vectors = await read(request, body.texts, "average")
@@ -187,9 +192,10 @@ def _add_model(app: FastAPI, desk: _Desk) -> None:
 
 def _add_language(app: FastAPI, desk: _Desk) -> None:
     """Add what speaks of words."""
+    texts_request = desk.texts_request
 
     @app.post("/score", response_model=schemas.ScoreAnswer, responses=openapi.WORK | openapi.LACK)
-    async def score(request: Request, body: schemas.TextsRequest) -> Response:
+    async def score(request: Request, body: texts_request) -> Response:  # type: ignore[valid-type]
         """Say how likely each word was, given what precedes and what follows."""
         if not desk.engine.can_score:
             raise HTTPException(
@@ -243,10 +249,10 @@ def _add_language(app: FastAPI, desk: _Desk) -> None:
         return desk.json(request, {"word": tokens[position], "neighbors": neighbors_})
 
 
-def _add_state(app: FastAPI, engine: Engine, metrics: Metrics) -> None:
+def _add_state(app: FastAPI, engine: Engine, batcher: Batcher, metrics: Metrics) -> None:
     """Add what tells of the server itself."""
-    health_ = schemas.Health(
-        status="ok",
+    device = str(engine.embedder.device)
+    served = schemas.Served(
         model=engine.embedder.bundle.card.name or "unnamed",
         width=engine.embedder.width,
         layers=engine.embedder.num_layers,
@@ -255,10 +261,21 @@ def _add_state(app: FastAPI, engine: Engine, metrics: Metrics) -> None:
         version=__version__,
     )
 
-    @app.get("/health")
-    async def health() -> schemas.Health:
-        """Say what runs here."""
-        return health_
+    @app.get(
+        "/health", response_model=schemas.Health, responses={503: {"model": schemas.Unhealthy}}
+    )
+    async def health() -> Response:
+        """Say what runs here, and whether worker and device still answer."""
+        found = await examine(batcher, device, lambda: touch(device))
+        told = schemas.Health(
+            status="ok" if found.problem is None else "unhealthy",
+            worker=schemas.Worker(state=found.worker, busy_seconds=round(found.busy_seconds, 3)),
+            device=schemas.Device(name=device, state=found.device),
+            **served.model_dump(),
+        ).model_dump()
+        if found.problem is None:
+            return JSONResponse(told)
+        return JSONResponse({"detail": found.problem, **told}, 503)
 
     @app.get(
         "/metrics",

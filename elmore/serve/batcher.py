@@ -6,17 +6,21 @@ wait for a batch to end: it joins what is under way, which advances a little at 
 answered when it is done itself. Batches run between these turns.
 
 The queue is bounded: who comes when it is full is told when to come again. Who went away is not
-computed any more. The event loop never waits for the model.
+computed any more. The event loop never waits for the model. A worker that has died is not replaced:
+who waits for it is told so, and so is whoever comes.
 """
 
 import asyncio
+import logging
 import time
 from collections import deque
-from collections.abc import Callable, Hashable, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from itertools import count
 from typing import Any, NamedTuple, Protocol
 
+from elmore.serve.worker import WorkerDied, WorkerThread
+
+_log = logging.getLogger(__name__)
 _SHARE = 0.15  # of the time of a batch that the next may wait to be joined
 
 
@@ -69,12 +73,20 @@ class _Job(NamedTuple):
     result: asyncio.Future
 
 
+def _fail(jobs: Iterable[_Job], error: Exception) -> None:
+    """Raise an error to all who still wait for these jobs."""
+    for job in jobs:
+        if not job.result.done():
+            job.result.set_exception(error)
+
+
 class Batcher:
     """One queue, one worker.
 
     `patience` is how long, in seconds, a request waits for another to join its batch; `room` how
     many tokens may be in the queue; `token_budget` how many in a batch, or under way where they
-    flow. It is used as `async with`: leaving it finishes what was accepted.
+    flow. It is used as `async with`: leaving it finishes what was accepted, but does not wait for
+    a worker that has been at one call for more than `hang_seconds`, as `clock` tells them.
     """
 
     def __init__(
@@ -85,8 +97,12 @@ class Batcher:
         room: int = 32768,
         patience: float = 0.004,
         told: Callable[[Batch], None] = lambda batch: None,
+        hang_seconds: float = 120,
+        clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self.token_budget, self.room, self.patience = token_budget, room, patience
+        self.hang_seconds = hang_seconds
+        self._died: WorkerDied | None = None
         self._worker, self._told = worker, told
         self._queue: deque[_Job] = deque()
         self._flowing: dict[int, _Job] = {}
@@ -95,25 +111,59 @@ class Batcher:
         self._closing = False
         self._last = Batch(0, 0, 0.0)  # of those that do not flow
         self._rate = 1000.0  # tokens a second, as it was of late
-        self._thread = ThreadPoolExecutor(1, thread_name_prefix="model")
+        self._clock = clock
 
     @property
     def waiting(self) -> int:
         """How many tokens are in the queue."""
         return sum(job.tokens for job in self._queue if not job.result.done())
 
+    @property
+    def died(self) -> WorkerDied | None:
+        """What the worker has died of, if it has."""
+        if self._died is None and not self._closing and not self._thread.alive:
+            self._give_up(WorkerDied("its thread is gone"))
+        return self._died
+
+    @property
+    def busy(self) -> bool:
+        """Whether the worker is at a call."""
+        return self._thread.busy
+
+    @property
+    def busy_seconds(self) -> float:
+        """How long the worker has been at its call."""
+        return self._thread.busy_seconds
+
     async def __aenter__(self) -> "Batcher":
-        self._task = asyncio.create_task(self._work())
+        self._thread = WorkerThread(clock=self._clock)
+        self._task = asyncio.create_task(self._work_until_the_end())
         return self
 
     async def __aexit__(self, *_: object) -> None:
         self._closing = True
         self._arrived.set()
-        await self._task
-        self._thread.shutdown()
+        while self._thread.alive and not self._task.done():
+            left = self.hang_seconds - self.busy_seconds
+            if left <= 0:
+                break
+            await asyncio.wait({self._task}, timeout=left)
+        self._task.cancel()
+        await asyncio.wait({self._task})
+        self._thread.close()
+
+    async def run(self, call: Callable[[], Any]) -> Any:  # noqa: ANN401 -- whatever it returns
+        """Run something else in the thread of the worker, between its work."""
+        try:
+            return await self._thread.run(call)
+        except WorkerDied as died:
+            self._give_up(died)
+            raise
 
     async def submit(self, kind: Hashable, work: Any, tokens: int) -> Any:  # noqa: ANN401
         """Give the result of the work, or raise what it raised; cancelled, it is left undone."""
+        if self.died is not None:
+            raise self.died
         waiting = self.waiting
         if self._closing or (waiting and waiting + tokens > self.room):
             raise QueueFull(min(60, 1 + int(waiting / self._rate)))
@@ -121,6 +171,25 @@ class Batcher:
         self._queue.append(_Job(kind, work, tokens, result))
         self._arrived.set()
         return await result
+
+    async def _work_until_the_end(self) -> None:
+        try:
+            await self._work()
+        except WorkerDied as died:
+            self._give_up(died)
+        except Exception as error:
+            died = WorkerDied(type(error).__name__)
+            died.__cause__ = error
+            self._give_up(died)
+
+    def _give_up(self, died: WorkerDied) -> None:
+        """Tell all who wait that nobody works any more."""
+        if self._died is None:
+            self._died = died
+            _log.error("the worker has died", exc_info=died.__cause__ or died)
+        _fail((*self._queue, *self._flowing.values()), died)
+        self._queue.clear()
+        self._flowing.clear()
 
     async def _work(self) -> None:
         idle = True
@@ -199,19 +268,21 @@ class Batcher:
         """Do work in the thread, and take the jobs out that it has done."""
         start = time.monotonic()
         tokens = sum(job.tokens for job in jobs.values())
-        outcomes = await asyncio.get_running_loop().run_in_executor(self._thread, work)
+        try:
+            outcomes = await self._thread.run(work)
+        except WorkerDied as died:
+            _fail(jobs.values(), died)
+            raise
         seconds = time.monotonic() - start
         done = [(jobs.pop(number), outcome) for number, outcome in outcomes.items()]
         batch = Batch(tokens, sum(job.tokens for job, _ in done), seconds)
         self._rate += min(1, seconds) * (batch.done / max(seconds, 1e-3) - self._rate)
-        self._told(batch)
         for job, outcome in done:
-            if job.result.done():
-                continue
             if isinstance(outcome, Exception):
-                job.result.set_exception(outcome)
-            else:
+                _fail([job], outcome)
+            elif not job.result.done():
                 job.result.set_result(outcome)
+        self._told(batch)
         return batch
 
     # What follows runs in the thread.

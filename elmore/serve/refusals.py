@@ -10,6 +10,7 @@ from fastapi.responses import JSONResponse
 from starlette.exceptions import HTTPException as StarletteHTTPException
 
 from elmore.serve.batcher import QueueFull
+from elmore.serve.worker import WorkerDied
 
 WENT_AWAY = 499
 _SHOWN = 40  # characters of what was sent, in a sentence about it
@@ -58,6 +59,10 @@ def install(app: FastAPI) -> None:
         seconds = error.seconds
         sentence = f"too much is waiting already; come again in {seconds} s"
         return refused(HTTPException(429, sentence, {"Retry-After": str(seconds)}))
+
+    @app.exception_handler(WorkerDied)
+    async def died(request: Request, error: WorkerDied) -> Response:
+        return refused(HTTPException(503, f"the worker has died ({error}); restart the server"))
 
     @app.exception_handler(Exception)
     async def fault(request: Request, error: Exception) -> Response:

@@ -4,7 +4,6 @@ from typing import Annotated, Literal
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, create_model
 
-MAX_TEXTS = 256
 MAX_CHARACTERS = 20_000
 MAX_TOKENS = 2048
 """Of one text; a batch of the model is at least as large."""
@@ -16,7 +15,6 @@ Tokens = Annotated[list[Token], Field(max_length=MAX_TOKENS)]
 Texts = Annotated[
     list[String | Tokens],
     Field(
-        max_length=MAX_TEXTS,
         description="strings, or lists of tokens",
         examples=[["I left it at the bank .", ["a", "list", "of", "tokens"]]],
     ),
@@ -42,7 +40,7 @@ class EmbedRequest(_Request):
     layers: Literal["average", "all", "top"] | int = "average"
 
 
-def embed_request(num_layers: int) -> type[EmbedRequest]:
+def embed_request(num_layers: int, max_texts: int) -> type[EmbedRequest]:
     """Give the request as a model of so many layers takes it."""
     layer = Annotated[int, Field(ge=0, lt=num_layers), Whole]
     about = "the mean of the layers, all of them, the last, or one by its number"
@@ -51,6 +49,7 @@ def embed_request(num_layers: int) -> type[EmbedRequest]:
         "EmbedRequest",
         __base__=EmbedRequest,
         __doc__=EmbedRequest.__doc__,
+        texts=(Annotated[Texts, Field(max_length=max_texts)], ...),
         layers=(choice, "average"),
     )
 
@@ -59,6 +58,16 @@ class TextsRequest(_Request):
     """Texts."""
 
     texts: Texts
+
+
+def texts_request(max_texts: int) -> type[TextsRequest]:
+    """Give the request with at most so many texts."""
+    return create_model(
+        "TextsRequest",
+        __base__=TextsRequest,
+        __doc__=TextsRequest.__doc__,
+        texts=(Annotated[Texts, Field(max_length=max_texts)], ...),
+    )
 
 
 class NeighborsRequest(_Request):
@@ -122,10 +131,9 @@ class NeighborsAnswer(BaseModel):
     neighbors: list[Use]
 
 
-class Health(BaseModel):
+class Served(BaseModel):
     """What runs here."""
 
-    status: Literal["ok"]
     model: str
     width: int
     layers: int
@@ -134,7 +142,40 @@ class Health(BaseModel):
     version: str
 
 
+class Worker(BaseModel):
+    """The thread that works with the model."""
+
+    state: Literal["idle", "busy", "hung", "dead"]
+    busy_seconds: Annotated[float, Field(description="that it has been at one piece of work")]
+
+
+class Device(BaseModel):
+    """What the model runs on."""
+
+    name: str
+    state: Annotated[
+        Literal["ok", "failed", "unknown"],
+        Field(description="unknown while the worker does not answer"),
+    ]
+
+
+class Health(Served):
+    """What runs here, and how it is."""
+
+    status: Literal["ok", "unhealthy"]
+    worker: Worker
+    device: Device
+
+
 class Problem(BaseModel):
     """Why there is no other answer: one sentence."""
 
     detail: str
+
+
+class Unhealthy(Problem):
+    """What is wrong; with too many connections, only that."""
+
+    status: Literal["unhealthy"] = "unhealthy"
+    worker: Worker | None = None
+    device: Device | None = None

@@ -129,6 +129,8 @@ def test_health_says_what_runs(client, bare, embedder):
     found = client.get("/health").json
     assert found == {
         "status": "ok",
+        "worker": {"state": "idle", "busy_seconds": 0.0},
+        "device": {"name": "cpu", "state": "ok"},
         "model": embedder.bundle.card.name or "unnamed",
         "width": 12,
         "layers": 3,

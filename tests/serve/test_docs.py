@@ -42,7 +42,7 @@ def test_the_limits_on_the_page_are_those_of_the_code():
         limits.queue_tokens,
         schemas.MAX_TOKENS,
         schemas.MAX_CHARACTERS,
-        schemas.MAX_TEXTS,
+        limits.texts,
     ):
         assert f"{number:,}" in PAGE
     for seconds in (
@@ -53,6 +53,7 @@ def test_the_limits_on_the_page_are_those_of_the_code():
         limits.delivery_seconds,
         limits.idle_seconds,
         limits.end_seconds,
+        limits.hang_seconds,
     ):
         assert f" {seconds:g} s" in PAGE
     assert f"{limits.connections} connections" in PAGE

@@ -2,14 +2,17 @@
 
 import socket
 import sys
+from dataclasses import replace
 
 import pytest
 
 from elmore.embed.embedder import Embedder
 from elmore.probe.neighbors import UseIndex
+from elmore.serve import logs, server
+from elmore.serve.limits import Limits
 from tests import language
 from tests.cli.running import elmore_command
-from tests.serve.serving import Client, Process
+from tests.serve.serving import Client, Process, engine_of, served
 
 
 def test_an_index_that_elmore_neighbors_built_is_served(bundle, model, tmp_path):
@@ -90,6 +93,60 @@ def test_other_machines_are_let_in_with_a_token_or_when_it_is_said(monkeypatch):
     found = elmore_command(*arguments, "--no-token")
     assert found.code == 1
     assert "--no-token, but ELMORE_TOKEN holds a token" in found.err
+
+
+OPTIONS = {
+    "max-body-bytes": "body_bytes",
+    "max-texts": "texts",
+    "max-tokens": "tokens",
+    "max-queue-tokens": "queue_tokens",
+    "max-unsent-bytes": "unsent_bytes",
+    "max-connections": "connections",
+    "body-seconds": "body_seconds",
+    "answer-seconds": "answer_seconds",
+    "delivery-seconds": "delivery_seconds",
+    "idle-seconds": "idle_seconds",
+    "end-seconds": "end_seconds",
+    "hang-seconds": "hang_seconds",
+}
+
+
+def test_every_limit_of_the_command_line_reaches_the_server(model, monkeypatch):
+    found = []
+    monkeypatch.setattr(server, "run", lambda running, listener: None)
+    monkeypatch.setattr(logs, "to_stderr", lambda: None)
+    monkeypatch.setattr(sys, "setswitchinterval", lambda seconds: None)
+    monkeypatch.setattr(server, "server", lambda app, limits: found.append(limits))
+    said = [word for i, name in enumerate(OPTIONS) for word in (f"--{name}", str(5000 + i))]
+    for options in ([], said):
+        assert elmore_command("serve", model, "--port", "0", *options).code == 0
+    usual, changed = found
+    assert usual == Limits()
+    expected = {field: 5000 + i for i, field in enumerate(OPTIONS.values())}
+    assert changed == replace(Limits(), **expected)
+
+
+def test_the_help_names_every_limit_and_its_default():
+    shown = elmore_command("serve", "--help").out
+    for name, field in OPTIONS.items():
+        assert f"--{name}" in shown
+        assert f"[default: {getattr(Limits(), field)}]" in " ".join(shown.split())
+
+
+@pytest.mark.parametrize("value", ["0", "-1", "nan", "inf", "many"])
+def test_a_limit_that_limits_nothing_is_refused(value):
+    found = elmore_command("serve", "no-such-model", "--answer-seconds", value)
+    assert found.code in (1, 2)
+    assert "answer" in found.err
+
+
+def test_the_number_of_texts_is_as_it_was_set(embedder):
+    with served(engine_of(embedder), limits=Limits(texts=2)) as client:
+        for path in ("/embed", "/encode", "/score"):
+            assert client.post(path, {"texts": ["a"] * 2}).status == 200
+            answer = client.post(path, {"texts": ["a"] * 3})
+            assert answer.status == 422
+            assert "texts: list should have at most 2 items" in answer.detail
 
 
 def test_without_the_extra_it_is_named(model, monkeypatch):

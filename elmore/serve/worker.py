@@ -1,0 +1,88 @@
+"""The one thread that works with the model, watched from outside.
+
+A thread that hangs in the device cannot be stopped, so it is a daemon: the process ends without it.
+"""
+
+import asyncio
+import threading
+import time
+from collections import deque
+from collections.abc import Callable
+from concurrent.futures import Future
+from queue import SimpleQueue
+from typing import Any
+
+
+class WorkerDied(Exception):  # noqa: N818 -- it says what happened
+    """The worker will do no more; the message is the name of what it died of."""
+
+
+class WorkerThread:
+    """Does calls one after another, for an event loop that waits for none of them."""
+
+    def __init__(self, *, clock: Callable[[], float] = time.monotonic) -> None:
+        self._clock = clock
+        self._calls: SimpleQueue[tuple[Callable[[], Any], Future] | None] = SimpleQueue()
+        self._since: deque[float] = deque()  # when each call that is not done was handed over
+        self._thread = threading.Thread(target=self._work, name="model", daemon=True)
+        self._thread.start()
+
+    @property
+    def alive(self) -> bool:
+        """Whether there is a thread."""
+        return self._thread.is_alive()
+
+    @property
+    def busy_seconds(self) -> float:
+        """How long the oldest call has taken so far; 0 if there is none."""
+        try:
+            return self._clock() - self._since[0]
+        except IndexError:  # the thread has just finished it
+            return 0.0
+
+    @property
+    def busy(self) -> bool:
+        """Whether there is a call that is not done."""
+        return bool(self._since)
+
+    async def run(self, call: Callable[[], Any]) -> Any:  # noqa: ANN401 -- whatever it returns
+        """Give what the call returns, or raise what it raised.
+
+        Raises:
+            WorkerDied: If it raised what is meant to end a process or a thread, as SystemExit is.
+        """
+        future: Future = Future()
+        self._since.append(self._clock())
+        self._calls.put((call, future))
+        return await asyncio.wrap_future(future)
+
+    def close(self) -> None:
+        """End the thread when it has done what it was given; wait for it if it is idle."""
+        self._calls.put(None)
+        if not self.busy:
+            self._thread.join()
+
+    def _work(self) -> None:
+        while self._do_next():
+            pass
+
+    def _do_next(self) -> bool:
+        """Do the next call; say whether there was one. What it held is free when it returns."""
+        item = self._calls.get()
+        if item is None:
+            return False
+        call, future = item
+        wanted = future.set_running_or_notify_cancel()
+        try:
+            result, error = call() if wanted else None, None
+        except Exception as raised:
+            result, error = None, raised
+        except BaseException as raised:
+            result, error = None, WorkerDied(type(raised).__name__)
+            error.__cause__ = raised
+        self._since.popleft()  # before anybody is told
+        if wanted and error is not None:
+            future.set_exception(error)
+        elif wanted:
+            future.set_result(result)
+        return True

@@ -1,0 +1,183 @@
+"""/health: an idle, a busy, a hung and a dead worker, and a device that fails."""
+
+import asyncio
+import json
+import threading
+from concurrent.futures import ThreadPoolExecutor
+
+import pytest
+
+from elmore.serve import health
+from elmore.serve.batcher import Batcher
+from elmore.serve.health import Condition, examine
+from elmore.serve.limits import Limits
+from elmore.serve.worker import WorkerDied
+from tests.serve.serving import Slow, engine_of, served, until
+from tests.serve.test_batcher import Worker
+
+
+def run(check, worker=None):
+    """Check a batcher whose clock says what it is told to say."""
+    clock = [0.0]
+
+    async def watched():
+        batcher = Batcher(worker or Worker(), patience=0, hang_seconds=60, clock=lambda: clock[0])
+        async with batcher:
+            return await check(batcher, clock)
+
+    return asyncio.run(watched())
+
+
+def test_an_idle_worker_is_asked_whether_its_device_answers():
+    asked = []
+
+    async def check(batcher, clock):
+        return await examine(batcher, "cpu", lambda: asked.append(threading.current_thread().name))
+
+    assert run(check) == Condition("idle", 0.0, "ok", None)
+    assert asked == ["model"]
+
+
+def test_a_device_that_fails_is_named_without_its_message():
+    def broken():
+        raise RuntimeError("secret words")
+
+    async def check(batcher, clock):
+        return await examine(batcher, "cuda:0", broken)
+
+    found = run(check)
+    assert (found.worker, found.device) == ("idle", "failed")
+    assert found.problem == "cuda:0 does not compute any more (RuntimeError); restart the server"
+
+
+def test_a_worker_that_is_busy_is_well_until_it_takes_too_long():
+    worker = Worker(held=True)
+
+    async def check(batcher, clock):
+        job = asyncio.ensure_future(batcher.submit("a", 1, 1))
+        while not worker.batches:
+            await asyncio.sleep(0)
+        clock[0] = 59.0
+        busy = await examine(batcher, "cpu", lambda: None)
+        clock[0] = 61.0
+        hung = await examine(batcher, "cpu", lambda: None)
+        worker.gate.set()
+        await job
+        return busy, hung, await examine(batcher, "cpu", lambda: None)
+
+    busy, hung, after = run(check, worker)
+    assert busy == Condition("busy", 59.0, "ok", None)
+    assert hung[:3] == ("hung", 61.0, "unknown")
+    assert "at one piece of work on cpu for 61 s, more than 60" in hung.problem
+    assert after == Condition("idle", 0.0, "ok", None)
+
+
+def test_a_device_that_hangs_while_nobody_asks_for_work_is_noticed(monkeypatch):
+    monkeypatch.setattr(health, "_PROBE_SECONDS", 0.01)
+    gate = threading.Event()
+
+    async def check(batcher, clock):
+        first = await examine(batcher, "cuda:0", lambda: gate.wait(30))
+        clock[0] = 100.0
+        second = await examine(batcher, "cuda:0", lambda: None)
+        gate.set()
+        return first.worker, second.worker
+
+    assert run(check) == ("busy", "hung")
+
+
+def test_a_batcher_does_not_wait_for_a_worker_that_hangs():
+    worker = Worker(held=True)
+
+    async def check(batcher, clock):
+        job = asyncio.ensure_future(batcher.submit("a", 1, 1))
+        while not worker.batches:
+            await asyncio.sleep(0)
+        clock[0] = 61.0
+        return job
+
+    assert run(check, worker).cancelled()
+    assert not worker.gate.is_set()  # nobody has let it go
+    worker.gate.set()
+
+
+class Dying(Worker):
+    def run(self, kind, works):
+        raise SystemExit
+
+    def advance(self):
+        raise SystemExit
+
+
+@pytest.mark.parametrize("kind", ["a", "flow"])
+def test_who_waits_for_a_worker_that_dies_is_told_and_so_is_who_comes_later(kind):
+    async def check(batcher, clock):
+        jobs = [asyncio.ensure_future(batcher.submit(each, 1, 1)) for each in (kind, "b", "flow")]
+        found = await asyncio.gather(*jobs, return_exceptions=True)
+        with pytest.raises(WorkerDied, match="SystemExit"):
+            await batcher.submit(kind, 1, 1)
+        return found, await examine(batcher, "cpu", lambda: None)
+
+    found, condition = run(check, Dying())
+    assert [type(each) for each in found] == [WorkerDied] * 3
+    assert condition[:3] == ("dead", 0.0, "unknown")
+    assert condition.problem == "the worker has died (SystemExit); restart the server"
+
+
+def test_a_fault_beside_the_work_is_the_death_of_the_worker():
+    def told(batch):
+        raise ZeroDivisionError
+
+    async def check():
+        async with Batcher(Worker(), told=told) as batcher:
+            assert await batcher.submit("a", 1, 1) == 2  # its own work was done
+            for _ in range(10):
+                await asyncio.sleep(0)
+            return await examine(batcher, "cpu", lambda: None)
+
+    assert asyncio.run(check()).worker == "dead"
+
+
+def test_a_thread_that_is_gone_is_noticed():
+    async def check(batcher, clock):
+        batcher._thread.close()
+        return await examine(batcher, "cpu", lambda: None)
+
+    found = run(check)
+    assert found.worker == "dead"
+    assert "its thread is gone" in found.problem
+
+
+def test_a_hung_worker_is_503_with_its_reason_and_well_again_afterwards(embedder):
+    slow = Slow(engine_of(embedder))
+    with served(slow, limits=Limits(hang_seconds=0.05)) as client, ThreadPoolExecutor(1) as pool:
+        job = pool.submit(client.post, "/encode", {"texts": ["a"]})
+        until(lambda: client.get("/health").status == 503)
+        answer = client.get("/health")
+        slow.gate.set()
+        assert job.result().status == 200
+        until(lambda: client.get("/health").status == 200)
+    found = answer.json
+    assert found["status"] == "unhealthy"
+    assert "the worker has been at one piece of work on cpu for" in found["detail"]
+    assert found["worker"]["state"] == "hung"
+    assert found["worker"]["busy_seconds"] > 0.05
+    assert found["device"] == {"name": "cpu", "state": "unknown"}
+    assert found["width"] == 12
+
+
+def test_a_dead_worker_is_503_for_health_and_for_work_and_the_server_still_ends(embedder, caplog):
+    class Dead(Slow):
+        def join(self, works):
+            raise SystemExit("secret words")
+
+    with served(Dead(engine_of(embedder))) as client:
+        for _ in range(2):
+            answer = client.post("/encode", {"texts": ["a"]})
+            assert answer.status == 503
+            assert answer.detail == "the worker has died (SystemExit); restart the server"
+        answer = client.get("/health")
+        assert answer.status == 503
+        assert answer.json["worker"]["state"] == "dead"
+        assert json.loads(answer.body)["detail"].startswith("the worker has died")
+    assert [record.message for record in caplog.records].count("the worker has died") == 1
