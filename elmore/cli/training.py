@@ -66,7 +66,7 @@ def _line(report: "Report", of_text: bool) -> str:
         f"loss {numbers['loss']:.3f}",
         *([f"perplexity {math.exp(min(numbers['loss'], 50.0)):,.1f}"] if of_text else []),
         f"rate {numbers['rate']:.2g}",
-        f"{numbers['per_second']:,.0f} tokens/s",
+        f"{numbers['per_second']:,.0f} {report.unit}/s",
     ]
     if "gigabytes" in numbers:
         parts.append(f"{numbers['gigabytes']:.1f} GB")

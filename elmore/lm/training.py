@@ -39,6 +39,7 @@ class Training:
     byte_counts: Sequence[int] | None = None
     """Of the text that the vocabulary was counted on; without, of this one."""
 
+    unit = "tokens"
     metric = "perplexity"
     higher_is_better = False
 

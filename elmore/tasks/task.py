@@ -57,6 +57,8 @@ class TaskModel(nn.Module, ABC):
 
     takes_tokens: ClassVar[bool] = False
     """Whether it is such a model."""
+    unit: ClassVar[str] = "examples"
+    """What the count of its `Loss` is a number of."""
 
     @abstractmethod
     def forward(self, embedded: Any, features: Features) -> Loss:  # noqa: ANN401 -- either

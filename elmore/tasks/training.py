@@ -28,6 +28,7 @@ class Training:
     def __post_init__(self) -> None:
         size = self.solver.config.batch_size
         self.metric = self.solver.task.metric
+        self.unit = self.solver.learner.model.unit
         self.batches_per_epoch = batches.num_batches(len(self.examples), size)
         smallest = len(self.examples) // self.batches_per_epoch
         if smallest < self.ranks.size:

@@ -41,6 +41,8 @@ class Report(NamedTuple):
     improved: bool
     stopped: str
     """Why it ends before its time; empty while it does not."""
+    unit: str
+    """Of what `count` and `per_second` are numbers."""
 
 
 def fit(
@@ -129,7 +131,8 @@ class _Drive:
             stopped = self._stopped(asked)
             if saves or stopped:
                 self._save(step)
-            yield Report(now, num_steps, metrics, scores, improved, stopped)
+            unit = self.trainable.unit
+            yield Report(now, num_steps, metrics, scores, improved, stopped, unit)
             if stopped:
                 return
             pending, begun = [], time.perf_counter()

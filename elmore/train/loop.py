@@ -39,6 +39,8 @@ class Trainable(Protocol):
     """Something the engine can train. `module(batch, carried)` gives an `Outcome`."""
 
     batches_per_epoch: int
+    unit: str
+    """What is predicted, and counted: tokens, examples, …"""
     metric: str
     """The score that decides which weights are best."""
     higher_is_better: bool

@@ -80,9 +80,14 @@ def test_times_are_written_as_clocks_are(seconds, shown):
     assert progress.clock(seconds) == shown
 
 
-def report(step, *, stopped="", scores=None, **metrics):
+def report(step, *, stopped="", scores=None, unit="tokens", **metrics):
     told = {"loss": 2.0, "rate": 0.1, "per_second": 1000.0} | metrics
-    return Report(step, 100, told, scores or {}, improved=bool(scores), stopped=stopped)
+    return Report(step, 100, told, scores or {}, bool(scores), stopped, unit)
+
+
+def test_what_is_counted_a_second_is_named(screen):
+    training.follow("training coref", [report(5, unit="spans")], of_text=False)
+    assert "training coref: 5 of 100  loss 2.000  rate 0.1  1,000 spans/s" in screen.written
 
 
 def test_training_is_told_with_the_memory_it_takes(screen):

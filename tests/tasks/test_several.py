@@ -191,7 +191,7 @@ def test_runs_within_a_folder_come_in_the_order_of_their_numbers(tmp_path):
 
 def test_a_signal_that_stops_one_ends_them_all(tmp_path, monkeypatch):
     def stopped(*_, **__):
-        yield Report(1, 9, {}, {}, improved=False, stopped="SIGTERM")
+        yield Report(1, 9, {}, {}, improved=False, stopped="SIGTERM", unit="tokens")
 
     monkeypatch.setattr(run, "learn", stopped)
     assert list(trained(tmp_path, several.trials(recipe(), seeds=3))) == ["seed-0"]

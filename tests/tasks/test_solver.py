@@ -5,9 +5,17 @@ from torch.testing import assert_close
 from elmore.tasks import TASKS, solver, sources, task
 from tests.tasks import examples
 
+UNITS = {
+    "ner": "tokens",
+    "pos": "tokens",
+    "squad": "questions",
+    "srl": "decisions",
+    "coref": "spans",
+}
+
 
 @pytest.mark.parametrize("name", TASKS)
-def test_losses_counts_and_gradients_of_batches_add_up(tmp_path, name):
+def test_losses_counts_and_gradients_of_batches_add_up_and_say_what_is_counted(tmp_path, name):
     """Every task gives sums, so the engine may accumulate batches of any size."""
     kind = task.find(name)
     recipe = task.recipe(kind, None, examples.small(name))
@@ -32,6 +40,11 @@ def test_losses_counts_and_gradients_of_batches_add_up(tmp_path, name):
         }
         return loss.detach(), count, gradients
 
+    unit = solved.learner.model.unit
+    assert unit == UNITS.get(name, "examples")
+    if unit in ("tokens", "questions", "examples"):
+        tokens = sum(len(sentence) for example in found for sentence in job.sentences(example))
+        assert summed(found)[1].item() == (tokens if unit == "tokens" else len(found))
     cut = max(1, len(found) // 4)
     # some tasks compute the loss itself in float32
     assert_close(summed(found[:cut], found[cut:]), summed(found), rtol=1e-4, atol=1e-7)

@@ -84,7 +84,7 @@ def test_metrics_are_means_over_the_updates_since_the_last_look(tmp_path):
         count = sum(1 + number % 4 for number in range(first, last))
         mean = sum(loss * number for loss, number in some) / count
         assert report.metrics["loss"] == pytest.approx(mean)
-        assert report.metrics["count"] == count
+        assert (report.metrics["count"], report.unit) == (count, "rows")
         assert report.metrics["rate"] == found[last - 1]["rate"]
 
 

@@ -44,6 +44,7 @@ class Toy:
     """What each evaluation in turn will find; none left: the last."""
     higher_is_better: bool = False
     batches_per_epoch: int = 10
+    unit: str = "rows"
     metric: str = "score"
     saved: list[dict[str, float]] = field(default_factory=list)
     evaluated: int = 0

@@ -64,6 +64,7 @@ class CorefModel(TaskModel):
     """Clusters of two mentions and more, which never cross one another."""
 
     takes_tokens = True
+    unit = "spans"
 
     def __init__(self, config: CorefModelConfig, widths: Widths, max_tokens: int) -> None:
         super().__init__()

@@ -9,6 +9,8 @@ from elmore.tasks.task import Features, Loss, TaskModel
 class NERModel(TaskModel):
     """Tags that make names: an I- never stands where no name of its type is open."""
 
+    unit = "tokens"
+
     def __init__(self, config: TaggerConfig, widths: Widths, labels: list[str]) -> None:
         super().__init__()
         self.names = labels

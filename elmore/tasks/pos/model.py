@@ -10,6 +10,8 @@ from elmore.tasks.task import Features, Loss, TaskModel
 class POSModel(TaskModel):
     """The likeliest tag of each token, whatever its neighbours get."""
 
+    unit = "tokens"
+
     def __init__(self, config: TaggerConfig, widths: Widths, labels: list[str]) -> None:
         super().__init__()
         self.names = labels

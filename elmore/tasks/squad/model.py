@@ -55,6 +55,7 @@ class SquadModel(TaskModel):
     """Bidirectional attention, self-attention, and a span."""
 
     takes_tokens = True
+    unit = "questions"
 
     def __init__(self, config: SquadModelConfig, widths: Widths) -> None:
         super().__init__()

@@ -67,6 +67,8 @@ class PredicateFinder(nn.Module):
 class SRLModel(TaskModel):
     """A frame for each predicate that is given, and for each that is found."""
 
+    unit = "decisions"
+
     transitions: Tensor
 
     def __init__(self, config: SRLModelConfig, widths: Widths, labels: list[str]) -> None:
