@@ -23,7 +23,7 @@ from typing import Any
 import h5py
 import numpy as np
 import torch
-from jaxtyping import Bool, Float, Int
+from jaxtyping import Bool, Float, Int, Shaped
 from torch import Tensor, nn
 from torch.func import functional_call
 
@@ -31,6 +31,7 @@ from elmore.errors import ConfigError, DataError
 from elmore.integrations.allennlp_bilm import _ElmoBiLm
 from elmore.model import mix
 from elmore.model.layer_stack import LayerStack
+from elmore.model.padding import as_bool
 from elmore.text.characters import ByteAlphabet, check_tokens
 
 __all__ = ["Elmo", "ElmoEmbedder", "ScalarMix", "batch_to_ids"]
@@ -84,12 +85,12 @@ class ScalarMix(nn.Module):
     def forward(
         self,
         tensors: Sequence[Float[Tensor, "*rest D"]],
-        mask: Bool[Tensor, "*rest"] | None = None,
+        mask: Shaped[Tensor, "*rest"] | None = None,
     ) -> Float[Tensor, "*rest D"]:
         """Mix tensors of one shape, whatever it is; the mask is needed for the layer norm alone."""
         layers = torch.stack(list(tensors))
         flat = layers.reshape(len(layers), 1, -1, layers.shape[-1])  # (L, 1, positions, D)
-        inside = None if mask is None else mask.bool().reshape(1, -1)
+        inside = None if mask is None else as_bool(mask).reshape(1, -1)
         plain = mix.ScalarMix(
             self.mixture_size, layer_norm="allennlp" if self.do_layer_norm else False
         )
@@ -159,7 +160,7 @@ class Elmo(nn.Module):
         if inputs.dim() > 3:
             inputs = inputs.flatten(0, -3)
         found = self._elmo_lstm(inputs, word_inputs)
-        outer = found["mask"].bool()  # boundaries included
+        outer = as_bool(found["mask"])  # boundaries included
         mask = outer if self._keep_sentence_boundaries else outer[:, 2:]
         representations = []
         for number in range(self._num_mixes):

@@ -11,7 +11,7 @@ from pathlib import PurePosixPath
 from typing import Any, Self
 
 import torch
-from jaxtyping import Bool, Int
+from jaxtyping import Bool, Int, Shaped
 from torch import Tensor, nn
 
 from elmore.embed.carry import CarriedRows
@@ -19,6 +19,7 @@ from elmore.errors import ConfigError, DataError
 from elmore.model.bilm import BiLMState
 from elmore.model.distinct import distinct
 from elmore.model.lstm import GATES
+from elmore.model.padding import as_bool
 from elmore.text.characters import ByteAlphabet
 from elmore.weights import catalogue, pretrained
 from elmore.weights.bundle import Bundle
@@ -33,7 +34,7 @@ class Memory(CarriedRows):
     stateful = True
     """Set it to False, and every call starts from nothing."""
 
-    def reset_states(self, mask: Bool[Tensor, " B"] | None = None) -> None:
+    def reset_states(self, mask: Shaped[Tensor, " B"] | None = None) -> None:
         """Forget everything, or the rows where the mask is true."""
         if mask is None or self.rows is None:
             self.rows = None
@@ -41,7 +42,7 @@ class Memory(CarriedRows):
         num_rows = self.rows.cell.shape[2]
         if len(mask) != num_rows:
             raise DataError(f"{num_rows} rows are remembered, the mask to reset has {len(mask)}")
-        kept = ~mask.bool().to(self.rows.cell.device)[:, None]
+        kept = ~as_bool(mask).to(self.rows.cell.device)[:, None]
         self.rows = BiLMState(*(part * kept for part in self.rows))
 
     @property

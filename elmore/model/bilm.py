@@ -15,12 +15,14 @@ from itertools import chain
 from typing import NamedTuple
 
 import torch
-from jaxtyping import Bool, Float, Int
+from jaxtyping import Bool, Float, Int, Shaped
 from torch import Tensor, nn
+from torch.nn import functional
 
 from elmore.model.config import BiLMConfig
 from elmore.model.layer_stack import LayerStack
 from elmore.model.lstm import KERNELS, LSTMState, ProjectedLSTM, Resets
+from elmore.model.padding import as_bool
 from elmore.model.token_encoder import TokenEncoder
 
 FORWARD, BACKWARD = 0, 1  # the directions, in every order of two
@@ -50,6 +52,9 @@ class BiLM(nn.Module):
 
     It keeps no state: it starts from zeros or from the state it is given, and gives back the new
     one. The same sentence gets the same layers, whatever stands beside it in the batch.
+
+    `training` says for one call whether there is dropout; where it is None, `train()` and `eval()`
+    have said it. So one thread may embed with a network that another is training.
     """
 
     def __init__(self, config: BiLMConfig) -> None:
@@ -71,23 +76,33 @@ class BiLM(nn.Module):
         characters: Int[Tensor, "N C"] | None = None,
         words: Int[Tensor, " N"] | None = None,
         state: BiLMState | None = None,
+        *,
+        training: bool | None = None,
     ) -> tuple[LayerStack, BiLMState]:
         """Run sentences of distinct words: `index` says which word is where, negative for none."""
         mask = index >= 0
         vectors = self.tokens(characters, words)[index.clamp(min=0)] * mask[:, :, None]  # (B, T, D)
-        return self.contextualize(vectors, mask, state)
+        return self.contextualize(vectors, mask, state, training=training)
 
     def contextualize(
         self,
         vectors: Float[Tensor, "B T D"],
-        mask: Bool[Tensor, "B T"],
+        mask: Shaped[Tensor, "B T"],
         state: BiLMState | None = None,
+        *,
+        training: bool | None = None,
     ) -> tuple[LayerStack, BiLMState]:
-        """Run both stacks over token vectors; a row's tokens stand at its left."""
+        """Run both stacks over token vectors; a row's tokens stand at its left.
+
+        The mask may be of numbers, 1 where a token is; what comes back is bool.
+        """
+        mask = as_bool(mask)
         state = state or self.zero_state(len(mask), vectors)
         flip = _flip(mask)
-        forward, ahead = self.read(FORWARD, vectors, mask, state.of(FORWARD))
-        backward, behind = self.read(BACKWARD, _pick(vectors, flip), mask, state.of(BACKWARD))
+        forward, ahead = self.read(FORWARD, vectors, mask, state.of(FORWARD), training=training)
+        backward, behind = self.read(
+            BACKWARD, _pick(vectors, flip), mask, state.of(BACKWARD), training=training
+        )
         pairs = zip(forward, backward, strict=True)
         layers = [
             torch.cat([vectors, vectors], dim=2),
@@ -116,12 +131,13 @@ class BiLM(nn.Module):
         self,
         direction: int,
         vectors: Float[Tensor, "B T I"],
-        mask: Bool[Tensor, "B T"],
+        mask: Shaped[Tensor, "B T"],
         states: list[LSTMState],
         starts: Bool[Tensor, "B T"] | None = None,
         fresh: list[LSTMState] | None = None,
         *,
         driven: bool = False,
+        training: bool | None = None,
     ) -> tuple[list[Float[Tensor, "B T D"]], list[LSTMState]]:
         """Run one stack over tokens in the order in which it reads them.
 
@@ -130,9 +146,11 @@ class BiLM(nn.Module):
         """
         outputs, ends = [], []
         inputs = vectors
+        drops = self.dropout.training if training is None else training
         for number, layer in enumerate(self.stacks[direction]):
             is_driven = driven and number == 0
-            inputs = inputs if is_driven else self.dropout(inputs)
+            if not is_driven:
+                inputs = functional.dropout(inputs, self.dropout.p, drops)
             resets = None
             if starts is not None and fresh is not None:
                 resets = Resets(starts, fresh[number])

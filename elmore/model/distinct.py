@@ -6,14 +6,17 @@ Shapes: B sentences, T tokens, C ids per word, N distinct words.
 """
 
 import torch
-from jaxtyping import Bool, Int
+from jaxtyping import Int, Shaped
 from torch import Tensor
+
+from elmore.model.padding import as_bool
 
 
 def distinct(
-    ids: Int[Tensor, "B T C"], mask: Bool[Tensor, "B T"], marks: Int[Tensor, "2 C"]
+    ids: Int[Tensor, "B T C"], mask: Shaped[Tensor, "B T"], marks: Int[Tensor, "2 C"]
 ) -> tuple[Int[Tensor, "B T+2"], Int[Tensor, "N C"]]:
     """Number the distinct words where the mask is true; the two marks begin and end a sentence."""
+    mask = as_bool(mask)
     spelled = torch.cat([marks, ids[mask]])  # (2 + tokens, C)
     words, number = torch.unique(spelled, dim=0, return_inverse=True)
     index = number.new_full((len(ids), ids.shape[1] + 2), -1)

@@ -15,6 +15,7 @@ import torch
 from jaxtyping import Bool, Float
 from torch import Tensor, nn
 
+from elmore.errors import ConfigError
 from elmore.model.bilm import BiLM
 from elmore.model.lstm import ProjectedLSTM
 from elmore.model.lstm_kernels.by_hand import _by_step, _kernels
@@ -49,7 +50,7 @@ class FastLSTM(ProjectedLSTM):
         self.config = layer.config
         self._inputs, self._recurrent = Product(layer.input), Product(layer.recurrent)
         self._projection = None if layer.projection is None else Product(layer.projection)
-        self._bias = whole_bias(layer.bias.detach(), layer.config.forget_bias)
+        self._bias = whole_bias(layer.bias.detach().float(), layer.config.forget_bias)
 
     @torch.no_grad()
     def drive(self, inputs: Float[Tensor, "B T I"]) -> Float[Tensor, "B T G"]:
@@ -57,20 +58,24 @@ class FastLSTM(ProjectedLSTM):
         return self._inputs(inputs.flatten(0, 1)).unflatten(0, inputs.shape[:2])
 
     @torch.no_grad()
-    def forward(
+    def _read(
         self,
         inputs: Float[Tensor, "B T I"],
         mask: Bool[Tensor, "B T"],
         state: LSTMState,
-        resets: Resets | None = None,
+        resets: Resets | None,
         *,
-        driven: bool = False,
+        driven: bool,
     ) -> tuple[Float[Tensor, "B T D"], LSTMState]:
-        """Read each sentence from left to right."""
         with torch.cuda.device_of(inputs), torch.autocast(inputs.device.type, enabled=False):
-            return self._read(inputs if driven else self.drive(inputs), mask, state, resets)
+            return self._read_driven(
+                inputs.float() if driven else self.drive(inputs),
+                mask,
+                state.single(),
+                resets and resets.single(),
+            )
 
-    def _read(
+    def _read_driven(
         self,
         driven: Float[Tensor, "B T G"],
         mask: Bool[Tensor, "B T"],
@@ -109,6 +114,11 @@ class Product:
 
     def __call__(self, rows: Float[Tensor, "M X"]) -> Float[Tensor, "M Y"]:
         """Multiply; the result is in float32."""
+        if rows.device != self._weight.device:
+            raise ConfigError(
+                f"these weights were prepared for precision='fast' on {self._weight.device} and "
+                f"read on {rows.device}; move the model they were made of, and prepare it again"
+            )
         rows = rows.to(torch.bfloat16)
         multiply_ = multiply_packed if self._is_packed else multiply
         return multiply_(rows, self._weight).float()

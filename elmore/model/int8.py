@@ -7,6 +7,9 @@ multiplied with at every product, each token to its own. Sums are exact; gates, 
 in float32. The products are in C, which is built when first used: without a compiler there is no
 such layer.
 
+Layers keep float32 and bytes in the memory of the CPU, whatever becomes of the module they are in:
+what is in another precision is converted, and what is on another device refused.
+
 Shapes: B sentences, T tokens, I input width, D output width, G gates; a product is of X wide
 columns, M of them, and gives them Y wide.
 """
@@ -23,6 +26,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from elmore import compiled
+from elmore.errors import ConfigError
 from elmore.model.lstm import ProjectedLSTM
 from elmore.model.lstm_kernels import in_place, steps, tiles
 from elmore.model.lstm_kernels.reference import GATES, LSTMState, Resets, whole_bias
@@ -66,26 +70,28 @@ class Int8LSTM(ProjectedLSTM):
         self.config = layer.config
         self._inputs, self._recurrent = map(_by_cell, (layer.input, layer.recurrent))
         self._projection = None if layer.projection is None else Int8Product(layer.projection)
-        self._bias = whole_bias(layer.bias.detach(), layer.config.forget_bias)
+        self._bias = whole_bias(_single(layer.bias), layer.config.forget_bias)
 
     def drive(self, inputs: Float[Tensor, "B T I"]) -> Float[Tensor, "B T G"]:
         """Give what the inputs alone say to the gates."""
-        rows = inputs.flatten(0, 1)
+        rows = _on_cpu(inputs).flatten(0, 1)
         driven = rows.new_empty(len(rows), len(self._bias))
         self._inputs(rows.T, driven.T, gates=len(GATES))
         return driven.unflatten(0, inputs.shape[:2])
 
     @torch.no_grad()
-    def forward(
+    def _read(
         self,
         inputs: Float[Tensor, "B T I"],
         mask: Bool[Tensor, "B T"],
         state: LSTMState,
-        resets: Resets | None = None,
+        resets: Resets | None,
         *,
-        driven: bool = False,
+        driven: bool,
     ) -> tuple[Float[Tensor, "B T D"], LSTMState]:
-        """Read each sentence from left to right."""
+        given = (*state, mask, *((resets.at, *resets.to) if resets else ()))
+        inputs = _on_cpu(inputs, *given)
+        state, resets = state.single(), resets and resets.single()
         wide = len(self._bias) if driven else self._inputs.shape[1]
         steps.refuse_others(inputs, mask, state, width=wide, recurrent=self._recurrent.shape)
         if tiles.can_hold(state):
@@ -169,10 +175,11 @@ class Int8Linear(nn.Module):
     def __init__(self, linear: nn.Linear) -> None:
         super().__init__()
         self._product = Int8Product(linear.weight)
-        self._bias = None if linear.bias is None else linear.bias.detach()
+        self._bias = None if linear.bias is None else _single(linear.bias)
 
     def forward(self, rows: Float[Tensor, "M X"]) -> Float[Tensor, "M Y"]:
-        """Multiply, and add the bias."""
+        """Multiply, and add the bias; the result is in float32."""
+        rows = _on_cpu(rows)
         out = rows.new_empty(len(rows), self._product.shape[0])
         self._product(rows.T, out.T)
         return out if self._bias is None else out.add_(self._bias)
@@ -198,7 +205,7 @@ class Int8Product:
     """W x with both factors rounded to bytes; W when it is built."""
 
     def __init__(self, weight: Float[Tensor, "Y X"]) -> None:
-        weight = weight.detach().float()
+        weight = _single(weight)
         self.shape = weight.shape
         largest = weight.abs().amax(dim=1)
         self.scales = torch.where(largest == 0, 1.0, largest / _MOST).contiguous()
@@ -213,6 +220,13 @@ class Int8Product:
         self, columns: Float[Tensor, "X M"], out: Float[Tensor, "Y M"], *, gates: int = 1
     ) -> None:
         """Multiply into `out`; of rows that have the gates of a cell together, gate by gate."""
+        fits = columns.shape[0] == self.shape[1] and out.shape == (self.shape[0], columns.shape[1])
+        if not (fits and steps.are_single(columns, out)):
+            raise ValueError(
+                f"a weight of {tuple(self.shape)} was given {columns.dtype} of "
+                f"{tuple(columns.shape)} and room of {tuple(out.shape)}: expected float32 on the "
+                "CPU, and sizes that fit"
+            )
         given = self.rounding(columns)
         _library().int8_multiply(
             *given.pointers,
@@ -249,6 +263,22 @@ class _Rounding(NamedTuple):
             *map(_whole, self.columns.stride()),
             *map(_pointer, self[3:]),
         ]
+
+
+def _on_cpu(inputs: Float[Tensor, "*shape"], *others: Tensor) -> Float[Tensor, "*shape"]:
+    """Give inputs in float32; refuse them, and what comes with them, where C cannot read."""
+    for tensor in (inputs, *others):
+        if not tensor.is_cpu:
+            raise ConfigError(
+                f"layers in int8 read on the CPU, found inputs on device '{tensor.device}'; "
+                "prepare the model again where it is now, or move it back"
+            )
+    return inputs.float()
+
+
+def _single(weight: Float[Tensor, "*shape"]) -> Float[Tensor, "*shape"]:
+    """Give a weight as the C takes it: the layer keeps it so."""
+    return weight.detach().to("cpu", torch.float)
 
 
 def _parts(product: Int8Product | None) -> tuple[Tensor | None, Tensor | None]:

@@ -7,12 +7,13 @@ G = 4H gates, I = D, or G where inputs are driven.
 from types import ModuleType
 
 import torch
-from jaxtyping import Bool, Float
+from jaxtyping import Bool, Float, Shaped
 from torch import Tensor, nn
 
 from elmore.model.config import LSTMConfig
 from elmore.model.lstm_kernels import by_hand, in_c, in_place, reference
 from elmore.model.lstm_kernels.reference import GATES, LSTMState, LSTMWeights, Resets
+from elmore.model.padding import as_bool
 
 KERNELS = {"reference": reference, "by_hand": by_hand, "in_place": in_place, "in_c": in_c}
 
@@ -56,13 +57,27 @@ class ProjectedLSTM(nn.Module):
     def forward(
         self,
         inputs: Float[Tensor, "B T I"],
-        mask: Bool[Tensor, "B T"],
+        mask: Shaped[Tensor, "B T"],
         state: LSTMState,
         resets: Resets | None = None,
         *,
         driven: bool = False,
     ) -> tuple[Float[Tensor, "B T D"], LSTMState]:
         """Read each sentence from left to right; the inputs may be what `drive` made of them."""
+        if resets is not None:
+            resets = resets._replace(at=as_bool(resets.at))
+        return self._read(inputs, as_bool(mask), state, resets, driven=driven)
+
+    def _read(
+        self,
+        inputs: Float[Tensor, "B T I"],
+        mask: Bool[Tensor, "B T"],
+        state: LSTMState,
+        resets: Resets | None,
+        *,
+        driven: bool,
+    ) -> tuple[Float[Tensor, "B T D"], LSTMState]:
+        """Do so by this layer's own kernel: what other kinds of layers have in their own way."""
         weights = self._weights._replace(input=None) if driven else self._weights
         kernel = KERNELS.get(self.kernel) or _quickest(inputs, *state, *weights)
         return kernel.run(

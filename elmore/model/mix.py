@@ -9,9 +9,11 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 import torch
-from jaxtyping import Bool, Float
+from jaxtyping import Float, Shaped
 from torch import Tensor, nn
 from torch.nn import functional
+
+from elmore.model.padding import as_bool
 
 # Inside the root, as each release has it; for "token", torch's own default.
 _EPSILON = {"token": 1e-5, "allennlp": 1e-13, "bilm-tf": 1e-12}
@@ -68,7 +70,7 @@ class ScalarMix(nn.Module):
         self.gamma = nn.Parameter(torch.tensor(float(gamma)), requires_grad=trainable)
 
     def forward(
-        self, layers: Float[Tensor, "L B T D"], mask: Bool[Tensor, "B T"] | None = None
+        self, layers: Float[Tensor, "L B T D"], mask: Shaped[Tensor, "B T"] | None = None
     ) -> Float[Tensor, "B T D"]:
         """Mix; the mask is needed for the batch-wide norms alone."""
         if len(layers) != self.num_layers:
@@ -99,13 +101,14 @@ class ScalarMix(nn.Module):
         return strength * self.weights.square().sum()
 
     def _normalized(
-        self, layers: Float[Tensor, "L B T D"], mask: Bool[Tensor, "B T"] | None
+        self, layers: Float[Tensor, "L B T D"], mask: Shaped[Tensor, "B T"] | None
     ) -> Float[Tensor, "L B T D"]:
         if self.layer_norm == "token":
             return token_norm(layers)
         if mask is None:
             raise ValueError(f"layer_norm={self.layer_norm!r} needs the mask of the batch")
         epsilon = _EPSILON[str(self.layer_norm)]
+        mask = as_bool(mask)
         inside = mask[None, :, :, None]
         count = mask.sum() * layers.shape[-1]
         every = (1, 2, 3)

@@ -20,12 +20,29 @@ def prepared(model: BiLM, precision: Precision) -> BiLM:
     device = next(model.parameters()).device
     if precision == "exact":
         return model
+    others = {weight.dtype for weight in model.parameters()} - {torch.float}
+    if others:
+        names = ", ".join(sorted(map(str, others)))
+        _log.warning("precision 'fast' is for float32 weights: these are %s, and read so", names)
+        return model
     if int8.works(device):  # and quicker than bf16 on the CPUs that have units for it
         return FastBiLM(model, int8.Int8LSTM, int8.with_int8(model.tokens))
     if has_matrix_units(device):
         return FastBiLM(model, FastLSTM)
     _log.warning("precision 'fast' is exact here: no units for bf16 or int8 on device '%s'", device)
     return model
+
+
+def weights_version(model: BiLM) -> object:
+    """Give what differs once weights are moved, converted, replaced or written to.
+
+    What was prepared of a model is good for as long as this stays the same.
+    """
+    return [
+        # one that was made in inference mode counts no writes
+        (weight.data_ptr(), weight.dtype, weight.device, weight.is_inference() or weight._version)
+        for weight in model.parameters()
+    ]
 
 
 def has_matrix_units(device: torch.device) -> bool:

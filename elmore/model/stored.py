@@ -14,8 +14,7 @@ from torch import Tensor, nn
 from elmore.model.bilm import BiLM
 from elmore.model.fast import FastBiLM
 from elmore.model.lstm import ProjectedLSTM
-from elmore.model.lstm_kernels import panels
-from elmore.model.lstm_kernels.few_rows import can_be_read
+from elmore.model.lstm_kernels import panels, steps
 from elmore.model.lstm_kernels.panels import LSTMPanels
 from elmore.model.lstm_kernels.reference import GATES, LSTMState, Resets, whole_bias
 
@@ -51,24 +50,23 @@ class StoredLSTM(ProjectedLSTM):
 
     def drive(self, inputs: Float[Tensor, "B T D"]) -> Float[Tensor, "B T G"]:
         """Give what the inputs alone say to the gates."""
-        if self.kernel not in _IN_C or not can_be_read(inputs):
+        if self.kernel not in _IN_C or not steps.are_single(inputs):
             return super().drive(inputs)
         rows = inputs.flatten(0, 1)
         found = panels.multiply(self._stored.input, rows, height=len(self._stored.bias))
         return found.unflatten(0, inputs.shape[:2])
 
-    def forward(
+    def _read(
         self,
         inputs: Float[Tensor, "B T I"],
         mask: Bool[Tensor, "B T"],
         state: LSTMState,
-        resets: Resets | None = None,
+        resets: Resets | None,
         *,
-        driven: bool = False,
+        driven: bool,
     ) -> tuple[Float[Tensor, "B T D"], LSTMState]:
-        """Read each sentence from left to right."""
-        if self.kernel not in _IN_C or not panels.can_run(inputs, mask, state, resets):
-            return super().forward(inputs, mask, state, resets, driven=driven)
+        if self.kernel not in _IN_C or not steps.can_be_read(inputs, mask, state, resets):
+            return super()._read(inputs, mask, state, resets, driven=driven)
         return panels.run(
             inputs,
             mask,

@@ -2,6 +2,7 @@ import pytest
 import torch
 from torch.testing import assert_close
 
+from elmore.errors import ConfigError
 from elmore.model import fast
 from elmore.model.config import LSTMConfig
 from elmore.model.lstm import ProjectedLSTM
@@ -58,6 +59,25 @@ def test_autocast_around_it_changes_nothing(monkeypatch, device):
         found, _ = layer(inputs, mask, state)
     assert found.dtype == torch.float32
     assert torch.equal(found, expected)
+
+
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.half, torch.double], ids=str)
+def test_inputs_of_another_precision_are_read_in_float32(monkeypatch, dtype):
+    bf16.give_units(monkeypatch)
+    layer = fast.FastLSTM(ProjectedLSTM(LSTMConfig(cell_dim=8, output_dim=4))).to(dtype)
+    inputs, mask = torch.randn(2, 3, 4).to(dtype), torch.rand(2, 3) < 0.8
+    state = LSTMState(torch.randn(2, 4).to(dtype), torch.randn(2, 8).to(dtype))
+    expected, end = layer(inputs.float(), mask, state.single())
+    found, found_end = layer(inputs, mask, state)
+    assert torch.equal(found, expected)
+    assert torch.equal(found_end.cell, end.cell)
+
+
+def test_inputs_on_another_device_are_refused_in_a_sentence(monkeypatch):
+    bf16.give_units(monkeypatch)
+    product = fast.Product(torch.randn(3, 4))
+    with pytest.raises(ConfigError, match="precision='fast' on cpu and read on meta; move"):
+        product(torch.empty(2, 4, device="meta"))
 
 
 @everywhere

@@ -4,6 +4,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from torch.testing import assert_close
 
+from elmore.errors import ConfigError
 from elmore.model import int8
 from elmore.model.config import LSTMConfig
 from elmore.model.lstm import ProjectedLSTM
@@ -195,3 +196,73 @@ def test_a_cpu_without_such_instructions_is_told(monkeypatch):
 def test_without_a_compiler_it_does_not_work(monkeypatch):
     monkeypatch.setattr(int8.compiled, "library", lambda *_: None)
     assert not int8.works(CPU)
+
+
+@works
+@pytest.mark.parametrize("rows", [2, 12])
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.half, torch.double], ids=str)
+def test_a_layer_reads_inputs_of_another_precision_in_float32(rows, dtype):
+    exact = ProjectedLSTM(LSTMConfig(cell_dim=16, output_dim=8)).requires_grad_(False)
+    inputs, mask = torch.randn(rows, 3, 8).to(dtype), torch.rand(rows, 3) < 0.8
+    state, to = (
+        LSTMState(torch.randn(rows, 8).to(dtype), torch.randn(rows, 16).to(dtype)) for _ in range(2)
+    )
+    starts = torch.rand(rows, 3) < 0.3
+    layer = int8.Int8LSTM(exact)
+    expected, end = layer(inputs.float(), mask, state.single(), Resets(starts, to.single()))
+    converted = int8.Int8LSTM(exact).to(dtype)
+    for each in (layer, converted):
+        found, found_end = each(inputs, mask, state, Resets(starts, to))
+        assert torch.equal(found, expected)
+        assert torch.equal(found_end.cell, end.cell)
+        assert torch.equal(each.drive(inputs), layer.drive(inputs.float()))
+
+
+@works
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.half, torch.double], ids=str)
+def test_weights_of_another_precision_are_rounded_to_bytes_too(dtype):
+    exact = ProjectedLSTM(LSTMConfig(cell_dim=16, output_dim=8)).requires_grad_(False).to(dtype)
+    torch.nn.init.normal_(exact.bias)
+    inputs, mask = torch.randn(2, 3, 8), torch.ones(2, 3, dtype=torch.bool)
+    state = LSTMState(torch.zeros(2, 8), torch.zeros(2, 16))
+    found, _ = int8.Int8LSTM(exact)(inputs, mask, state)
+    expected, _ = exact.float()(inputs, mask, state)
+    assert (found - expected).norm() < 0.03 * expected.norm()
+    linear = torch.nn.Linear(8, 5).requires_grad_(False).to(dtype)
+    rows = torch.randn(4, 8).to(dtype)
+    found = int8.with_int8(torch.nn.Sequential(linear))(rows)
+    assert found.dtype == torch.float
+    expected = linear.float()(rows.float())
+    assert (found - expected).norm() < 0.03 * expected.norm()
+
+
+@works
+@pytest.mark.parametrize("place", range(4))
+def test_what_is_on_another_device_is_refused_in_a_sentence(place):
+    layer = int8.Int8LSTM(ProjectedLSTM(LSTMConfig(cell_dim=8, output_dim=8)))
+    given = [
+        torch.randn(12, 3, 8),
+        torch.ones(12, 3, dtype=torch.bool),
+        torch.zeros(12, 8),
+        torch.zeros(12, 8),
+    ]
+    given[place] = given[place].to("meta")
+    inputs, mask, *state = given
+    with pytest.raises(ConfigError, match="read on the CPU, found inputs on device 'meta'"):
+        layer(inputs, mask, LSTMState(*state))
+    with pytest.raises(ConfigError, match="read on the CPU, found inputs on device 'meta'"):
+        layer.drive(torch.empty(1, 2, 8, device="meta"))
+
+
+@works
+def test_a_product_refuses_what_its_c_would_read_as_something_else():
+    product = int8.Int8Product(torch.randn(6, 4))
+    for columns, out in (
+        (torch.randn(4, 3).half(), torch.empty(6, 3)),
+        (torch.randn(4, 3), torch.empty(6, 3, dtype=torch.double)),
+        (torch.randn(5, 3), torch.empty(6, 3)),
+        (torch.randn(4, 3), torch.empty(5, 3)),
+        (torch.empty(4, 3, device="meta"), torch.empty(6, 3)),
+    ):
+        with pytest.raises(ValueError, match="expected float32 on the CPU, and sizes that fit"):
+            product(columns, out)

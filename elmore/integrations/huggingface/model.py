@@ -27,6 +27,7 @@ from elmore.integrations.huggingface.hub import WithCard
 from elmore.model.bilm import BiLM, BiLMState
 from elmore.model.distinct import distinct
 from elmore.model.mix import ScalarMix
+from elmore.model.padding import as_bool
 
 
 @dataclass
@@ -146,7 +147,7 @@ class ElmoModel(ElmoPreTrainedModel):
             )
         mask = (ids != 0).any(dim=2)
         if attention_mask is not None:
-            mask = mask & attention_mask.bool()
+            mask = mask & as_bool(attention_mask)
         if (mask[:, 1:] & ~mask[:, :-1]).any():
             raise DataError("a word stands after padding; pad sentences on the right")
         return mask

@@ -17,7 +17,7 @@ from torch import Tensor
 from torch.nn import functional
 
 from elmore import compiled
-from elmore.model.lstm_kernels import in_place
+from elmore.model.lstm_kernels import in_place, steps
 from elmore.model.lstm_kernels.reference import LSTMState, LSTMWeights, Resets, whole_bias
 from elmore.model.lstm_kernels.vectors import threads, wide
 
@@ -41,8 +41,8 @@ def can_run(
         and state.output.shape[1] <= _WIDEST
         and all(weight.numel() for weight in given)  # a sum of nothing is left unwritten there
         and all(matrix.is_contiguous() for matrix in matrices)
-        and can_be_read(inputs, *state, *given)
-        and mask.is_cpu
+        and steps.can_be_read(inputs, mask, state)
+        and steps.are_single(*given)
         and _library() is not None
     )
 
@@ -98,11 +98,6 @@ def multiply(
     _call(
         "few_rows", weight, rows, out, numbers=numbers, threads=threads(len(rows) * weight.numel())
     )
-
-
-def can_be_read(*tensors: Tensor) -> bool:
-    """Tell whether C knows these numbers, and where they are."""
-    return all(tensor.is_cpu and tensor.dtype == torch.float for tensor in tensors)
 
 
 def _drive(

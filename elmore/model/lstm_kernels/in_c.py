@@ -41,7 +41,12 @@ def step(
 ) -> None:
     """Do what `in_place.step` does; leave to it what C cannot do, or all."""
     library = _library()
-    if library is None or not few_rows.can_be_read(gates, driven, bias, cell, hidden):
+    dense = (gates, bias, cell, hidden)
+    if (
+        library is None
+        or not steps.are_single(driven, *dense)
+        or not all(part.is_contiguous() for part in dense)
+    ):
         in_place.step(gates, driven, bias, cell, hidden, cell_clip)
         return
     pointer, whole = ctypes.c_void_p, ctypes.c_int64

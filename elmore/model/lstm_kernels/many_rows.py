@@ -14,7 +14,6 @@ from torch import Tensor
 
 from elmore import compiled
 from elmore.model.lstm_kernels import steps, tiles
-from elmore.model.lstm_kernels.few_rows import can_be_read
 from elmore.model.lstm_kernels.reference import LSTMState, LSTMWeights, Resets, whole_bias
 from elmore.model.lstm_kernels.vectors import threads, wide
 
@@ -41,8 +40,8 @@ def can_run(
     return (
         tiles.can_hold(state)
         and all(weight.is_contiguous() and weight.numel() for weight in given)
-        and can_be_read(inputs, *state, *given)
-        and mask.is_cpu
+        and steps.can_be_read(inputs, mask, state)
+        and steps.are_single(*given)
         and _library() is not None
     )
 

@@ -17,7 +17,6 @@ from torch.nn import functional
 
 from elmore import compiled
 from elmore.model.lstm_kernels import steps
-from elmore.model.lstm_kernels.few_rows import can_be_read
 from elmore.model.lstm_kernels.reference import LSTMState, Resets
 from elmore.model.lstm_kernels.vectors import threads, wide
 
@@ -79,21 +78,6 @@ def in_panels(numbers: Int8[Tensor, "M X"], scales: Float[Tensor, " M"], *, part
     )
 
 
-def can_run(
-    inputs: Float[Tensor, "B T I"],
-    mask: Bool[Tensor, "B T"],
-    state: LSTMState,
-    resets: Resets | None,
-) -> bool:
-    """Tell whether these are such as C can read."""
-    first, masks = (), [mask]
-    if resets is not None:
-        first, masks = resets.to, [mask, resets.at]
-    return can_be_read(inputs, *state, *first) and all(
-        mask.is_cpu and mask.dtype == torch.bool for mask in masks
-    )
-
-
 @torch.no_grad()
 def run(
     inputs: Float[Tensor, "B T I"],
@@ -135,6 +119,7 @@ def multiply(weight: Panels, rows: Float[Tensor, "B X"], *, height: int) -> Floa
     """Multiply rows with a weight of this height."""
     count, parts, width, tall = weight.numbers.shape
     assert (count - 1) * tall < height / parts <= count * tall  # or C would write elsewhere
+    assert steps.are_single(rows)
     if rows.shape[1] != width:
         raise ValueError(f"rows are {rows.shape[1]} wide: expected {width}, as the weight is")
     rows, out = rows.contiguous(), rows.new_empty(len(rows), height)

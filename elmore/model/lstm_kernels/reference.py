@@ -38,12 +38,20 @@ class LSTMState(NamedTuple):
     output: Float[Tensor, "B D"]
     cell: Float[Tensor, "B H"]
 
+    def single(self) -> "LSTMState":
+        """Give it in float32: itself where it is that already."""
+        return LSTMState(self.output.float(), self.cell.float())
+
 
 class Resets(NamedTuple):
     """Where the state is set anew, before that step, and to what."""
 
     at: Bool[Tensor, "B T"]
     to: LSTMState
+
+    def single(self) -> "Resets":
+        """Give them with a state in float32."""
+        return self._replace(to=self.to.single())
 
 
 def whole_bias(bias: Float[Tensor, " G"], forget_bias: float) -> Float[Tensor, " G"]:

@@ -52,6 +52,25 @@ def refuse_others(
         )
 
 
+def are_single(*tensors: Tensor) -> bool:
+    """Tell whether all of these are float32 in the memory of the CPU."""
+    return all(tensor.is_cpu and tensor.dtype == torch.float for tensor in tensors)
+
+
+def can_be_read(
+    inputs: Float[Tensor, "B T I"] | None,
+    mask: Bool[Tensor, "B T"],
+    state: LSTMState,
+    resets: Resets | None = None,
+) -> bool:
+    """Tell whether C knows these numbers, and where they are."""
+    numbers, masks = [*state] if inputs is None else [inputs, *state], [mask]
+    if resets is not None:
+        numbers += resets.to
+        masks.append(resets.at)
+    return are_single(*numbers) and all(mask.is_cpu and mask.dtype == torch.bool for mask in masks)
+
+
 def take(
     kernel: Callable[[object], object],
     driven: Float[Tensor, "B T G"] | None,
@@ -69,6 +88,10 @@ def take(
 
     The kernel knows of inputs that are not driven.
     """
+    if not can_be_read(driven, mask, state, resets):
+        raise ValueError(
+            "C reads float32 and masks that are bool, all in the memory of the CPU; found others"
+        )
     num_rows, num_steps = mask.shape
     by_step = by_row = 0
     if driven is not None:

@@ -1,0 +1,29 @@
+"""Padding masks: true where a token is, false where none is.
+
+Shapes: B sentences, T tokens.
+"""
+
+import torch
+from jaxtyping import Bool, Shaped
+from torch import Tensor
+
+from elmore.errors import DataError
+
+
+def as_bool(mask: Shaped[Tensor, "*shape"]) -> Bool[Tensor, "*shape"]:
+    """Return a padding mask as booleans: the one place that decides what counts as a mask.
+
+    Many libraries pass a mask as numbers (`mask.long()`, `attention_mask`), 1 where a token is.
+
+    Raises:
+        DataError: A number is neither 0 nor 1, as in the masks that are added to attention scores.
+    """
+    if mask.dtype == torch.bool:
+        return mask
+    found = mask == 1
+    if not (found | (mask == 0)).all():  # a GPU is asked here, but only for masks of numbers
+        raise DataError(
+            f"a padding mask must be bool, or 1 where a token is and 0 where none is; found other "
+            f"numbers in one of {mask.dtype}, so pass the comparison that is true for tokens"
+        )
+    return found

@@ -1,0 +1,98 @@
+"""A padding mask of numbers is the same mask for every layer, and none is read as anything else."""
+
+import pytest
+import torch
+from torch.testing import assert_close
+
+from elmore.errors import DataError
+from elmore.model import fast, int8
+from elmore.model.bilm import BiLM
+from elmore.model.config import BiLMConfig, LSTMConfig, WordsConfig
+from elmore.model.distinct import distinct
+from elmore.model.lstm import KERNELS, ProjectedLSTM
+from elmore.model.lstm_kernels import panels
+from elmore.model.lstm_kernels.reference import LSTMState, Resets
+from elmore.model.mix import ScalarMix
+from elmore.model.padding import as_bool
+from elmore.model.stored import StoredLSTM, stored
+
+CONFIG = LSTMConfig(num_layers=1, cell_dim=16, output_dim=8)
+pytestmark = pytest.mark.filterwarnings("ignore:mkldnn_matmul failed")  # no bfloat16 in this CPU
+
+
+def layer_of(kind: str) -> ProjectedLSTM:
+    """Build a layer of one kind over the same weights, which are bytes and scales."""
+    torch.manual_seed(0)
+    layer = ProjectedLSTM(CONFIG).requires_grad_(False)
+    for weight in (layer.input, layer.recurrent, layer.projection):
+        weight.copy_(torch.randint(-127, 128, weight.shape) / 256)
+        weight[:, 0] = 127 / 256
+    if kind in KERNELS:
+        layer.kernel = kind
+        return layer
+    if kind == "bf16":
+        return fast.FastLSTM(layer)
+    if kind == "int8":
+        if not int8.works(torch.device("cpu")):
+            pytest.skip("this CPU has no dot products of bytes, or no compiler")
+        return int8.Int8LSTM(layer)
+    if not panels.available():
+        pytest.skip("no C compiler is here, or no vectors")
+    found = stored(layer)
+    assert found is not None
+    return StoredLSTM(layer, found)
+
+
+def mask_of(rows: int) -> torch.Tensor:
+    return torch.arange(4) < torch.tensor([[4], [1], [3]] * (rows // 3))
+
+
+@pytest.mark.parametrize("rows", [3, 12])
+@pytest.mark.parametrize("dtype", [torch.long, torch.uint8, torch.float], ids=str)
+@pytest.mark.parametrize("kind", [*KERNELS, "bf16", "int8", "stored"])
+def test_a_mask_of_ones_and_zeros_is_the_mask_in_every_layer(kind, dtype, rows):
+    layer, inputs = layer_of(kind), torch.randn(rows, 4, 8)
+    state = LSTMState(torch.randn(rows, 8), torch.randn(rows, 16))
+    mask, starts = mask_of(rows), torch.rand(rows, 4) < 0.3
+    outputs, end = layer(inputs, mask, state, Resets(starts, state))
+    found, found_end = layer(inputs, mask.to(dtype), state, Resets(starts.to(dtype), state))
+    assert torch.equal(found, outputs)
+    assert_close(found_end, end, rtol=0, atol=0)
+    assert not found[~mask].any()
+
+
+@pytest.mark.parametrize("kind", [*KERNELS, "bf16", "int8", "stored"])
+def test_numbers_that_are_no_mask_are_refused_by_every_layer(kind):
+    layer, inputs = layer_of(kind), torch.randn(3, 4, 8)
+    state = LSTMState(torch.zeros(3, 8), torch.zeros(3, 16))
+    added = torch.where(mask_of(3), 0.0, -torch.inf)  # as attention has it
+    with pytest.raises(DataError, match="bool, or 1 where a token is and 0 where none is; found"):
+        layer(inputs, added, state)
+
+
+def test_a_network_reads_a_mask_of_numbers_and_gives_one_of_booleans():
+    torch.manual_seed(0)
+    model = BiLM(BiLMConfig(characters=None, words=WordsConfig(num_words=3, dim=8), lstm=CONFIG))
+    model.eval().requires_grad_(False)
+    mask = mask_of(3)
+    vectors = torch.randn(3, 4, 8) * mask[:, :, None]
+    expected, _ = model.contextualize(vectors, mask)
+    found, _ = model.contextualize(vectors, mask.long())
+    assert torch.equal(found.states, expected.states)
+    assert torch.equal(found.mask, mask)
+
+
+def test_a_mix_and_an_index_take_a_mask_of_numbers():
+    mask, layers = mask_of(3), torch.randn(2, 3, 4, 8)
+    mix = ScalarMix(2, layer_norm="allennlp")
+    assert torch.equal(mix(layers, mask.long()), mix(layers, mask))
+    ids, marks = torch.arange(24).reshape(3, 4, 2), torch.tensor([[90, 0], [91, 0]])
+    for found, expected in zip(
+        distinct(ids, mask.long(), marks), distinct(ids, mask, marks), strict=True
+    ):
+        assert torch.equal(found, expected)
+
+
+def test_a_mask_of_booleans_is_given_back_as_it_is():
+    mask = mask_of(3)
+    assert as_bool(mask) is mask
