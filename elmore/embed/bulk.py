@@ -73,8 +73,7 @@ class Bulk:
                 tokens += len(sentences[end]) + 2
                 end += 1
             try:
-                with self.bundle.without_dropout():
-                    window = self._window(sentences[begin:end], choose)
+                window = self._window(sentences[begin:end], choose)
             except torch.OutOfMemoryError as error:
                 self._shrink(end - begin, tokens, error)
                 continue

@@ -74,7 +74,7 @@ class Elmo(nn.Module):
     def forward(self, sentences: Sequence[Sequence[str]]) -> Mixed:
         """Mix the layers of a batch of tokenised sentences."""
         with torch.set_grad_enabled(torch.is_grad_enabled() and not self.freeze):
-            stack = self.embedder.run(sentences)
+            stack = self.embedder.run(sentences, training=self.bilm.training and not self.freeze)
         inner = stack if self.keep_boundaries else stack.without_boundaries()
         mixed = [self._mix(mix, stack, inner) for mix in self.mixes]
         return Mixed([self.dropout(mix * inner.mask[:, :, None]) for mix in mixed], inner.mask)

@@ -24,7 +24,7 @@ from elmore.embed.prepare import Prepared, Text, num_padded, prepare, windows
 from elmore.errors import ConfigError, DataError
 from elmore.model.bilm import BiLMState
 from elmore.model.layer_stack import LayerStack
-from elmore.model.precision import Precision, prepared
+from elmore.model.precision import Precision, prepared, weights_version
 from elmore.text.tokenizers import Tokenizer, penn
 from elmore.weights import pretrained, warm
 from elmore.weights.bundle import Bundle
@@ -66,6 +66,9 @@ class Embedder:
     a device is quick at, and elsewhere is exact and says so in the log. `token_budget`
     bounds the tokens that are held at a time (16,384, and on a GPU 262,144), `cache_megabytes` the
     word vectors that are kept for words that come again.
+
+    The network is the embedder's own: to freeze, move or convert it leaves the bundle that was
+    given as it is. Both share the memory of their weights until one of them moves.
     """
 
     def __init__(
@@ -89,7 +92,7 @@ class Embedder:
                 f"token_budget must be at least 1 and cache_megabytes not negative, found "
                 f"{token_budget} and {cache_megabytes}"
             )
-        self.bundle = bundle
+        self.bundle = bundle.sharing_weights()
         self.tokenizer = tokenizer
         self.token_budget = token_budget
         self.cache_megabytes = cache_megabytes
@@ -97,9 +100,9 @@ class Embedder:
         self.precision: Precision = precision
         self._carried = CarriedRows() if stateful else None
         self._start = None
+        self._prepared: tuple[object, Bundle] | None = None
         if initial_state == "warm":
             self._start = warm.warmed(bundle).warm_state
-        bundle.model.requires_grad_(False)
         self.to(device)
 
     @property
@@ -131,21 +134,26 @@ class Embedder:
         except (RuntimeError, AssertionError) as error:  # torch has no family for it
             reason = str(error).splitlines()[0]
             raise ConfigError(f"device {str(device)!r} cannot be used here: {reason}") from error
-        self._running = self._in_precision()
+        _ = self._running  # what is to be said of the precision is said now
         return self
 
-    def _in_precision(self) -> Bundle:
-        """Give the bundle that runs; the one that was given stays as it is."""
-        model = prepared(self.bundle.model, self.precision)
-        return self.bundle if model is self.bundle.model else replace(self.bundle, model=model)
+    @property
+    def _running(self) -> Bundle:
+        """The bundle that runs: prepared again where its weights moved, or became others."""
+        if self.precision == "exact":
+            return self.bundle
+        found, weights = self._prepared, weights_version(self.bundle.model)
+        if found is None or found[0] != weights:
+            model = prepared(self.bundle.model, self.precision)
+            running = self.bundle
+            if model is not running.model:
+                running = replace(running, model=model)
+            found = self._prepared = weights, running
+        return found[1]
 
     def __getstate__(self) -> dict[str, Any]:
         """Leave out what another machine may do in another way."""
-        return {name: part for name, part in self.__dict__.items() if name != "_running"}
-
-    def __setstate__(self, state: dict[str, Any]) -> None:
-        self.__dict__.update(state)
-        self._running = self._in_precision()
+        return {**self.__dict__, "_prepared": None}
 
     def embed(
         self,
@@ -249,8 +257,7 @@ class Embedder:
         """Run few sentences side by side, padded."""
         if not parts:
             return
-        with self._running.without_dropout():
-            stack = self.run(parts).without_boundaries()
+        stack = self.run(parts).without_boundaries()
         for row, words in enumerate(parts):
             yield choose(stack.states[:, row, : len(words)]).cpu().numpy()
 
@@ -292,9 +299,13 @@ class Embedder:
             vectors = np.zeros(shape, dtype)
         return Sentence(tokens, vectors, text.offsets)
 
-    def run(self, sentences: Sequence[Sequence[str]]) -> LayerStack:
-        """Run one batch of tokenised sentences; boundaries are in what comes back."""
-        stack, state = self._running.run(sentences, self._starting_state(len(sentences)))
+    def run(self, sentences: Sequence[Sequence[str]], *, training: bool = False) -> LayerStack:
+        """Run one batch of tokenised sentences; boundaries are in what comes back.
+
+        Without `training` there is no dropout, whatever mode the network is in.
+        """
+        start = self._starting_state(len(sentences))
+        stack, state = self._running.run(sentences, start, training=training)
         if self._carried is not None:
             self._carried.put(state)
         return stack

@@ -81,8 +81,8 @@ class Flow:
     def __init__(self, embedder: Embedder) -> None:
         bulk = embedder.bulk()
         self._bundle, self._words = bulk.bundle, bulk.words
-        alphabet, model = self._bundle.alphabet, self._bundle.model.eval()  # for good
-        self._model = with_bytes(model).eval()
+        alphabet = self._bundle.alphabet
+        self._model = with_bytes(self._bundle.model)
         with torch.no_grad():
             begin, end = self._words([alphabet.begin, alphabet.end])
             self._start = after_boundary(self._model, begin, end, bulk.start)
@@ -171,6 +171,7 @@ class Flow:
                 anew.T if begins else None,
                 fresh.of(way),
                 driven=True,
+                training=False,
             )
             ends.append(after)
             layers = torch.stack(outputs)

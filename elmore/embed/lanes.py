@@ -116,7 +116,7 @@ def after_boundary(
     """Give the state of one sentence once each direction has read the boundary it begins with."""
     alone = torch.ones(1, 1, dtype=torch.bool, device=begin.device)
     ends = [
-        model.read(direction, boundary[None, None], alone, start.of(direction))[1]
+        model.read(direction, boundary[None, None], alone, start.of(direction), training=False)[1]
         for direction, boundary in ((FORWARD, begin), (BACKWARD, end))
     ]
     return BiLMState.stack(*ends)

@@ -62,7 +62,9 @@ class Recorded:
         inputs, mask, starts, *parts = given
         pairs = [LSTMState(*parts[i : i + 2]) for i in range(0, len(parts), 2)]
         states, fresh = pairs[: len(pairs) // 2], pairs[len(pairs) // 2 :]
-        return self._model.read(direction, inputs, mask, states, starts, fresh, driven=True)
+        return self._model.read(
+            direction, inputs, mask, states, starts, fresh, driven=True, training=False
+        )
 
     def _record(self, direction: int, given: list[Tensor]) -> _Tape:
         given = [part.clone() for part in given]

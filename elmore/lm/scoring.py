@@ -52,7 +52,7 @@ def score_together(bundle: Bundle, sentences: Sequence[Sequence[str]]) -> list[S
             for i in group
         ]
         targets = torch.from_numpy(vocabulary.ids([word for part in words for word in part]))
-        with torch.no_grad(), bundle.without_dropout():
+        with torch.no_grad():
             pairs = around(bundle, [sentences[i] for i in group])
             forward, backward = (
                 -softmax.nll(states, targets.to(states.device)).cpu().double().numpy()

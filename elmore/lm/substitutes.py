@@ -53,7 +53,7 @@ def substitutes(
             raise DataError(f"place {place} is outside a sentence of {len(sentence)} tokens")
     if not wanted:
         return
-    with torch.no_grad(), bundle.without_dropout():
+    with torch.no_grad():
         (states,) = around(bundle, [sentence])
         for first in range(0, len(wanted), _AT_ONCE):
             some = wanted[first : first + _AT_ONCE]

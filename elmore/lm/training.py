@@ -122,6 +122,4 @@ class Training:
         if not bundle.card.name:
             name = destination.absolute().parent.name  # that of the run
             bundle = replace(bundle, card=replace(bundle.card, name=name))
-        with bundle.without_dropout():
-            bundle = warm.warmed(bundle)
-        folder.save(bundle, destination, overwrite=True)
+        folder.save(warm.warmed(bundle), destination, overwrite=True)

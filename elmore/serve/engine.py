@@ -64,7 +64,6 @@ class Engine:
 
     def __init__(self, embedder: Embedder, uses: Uses | None = None) -> None:
         self.embedder, self.uses = embedder, uses
-        embedder.bundle.model.eval()  # for good: other threads may read with it
         self._flow = Flow(embedder)
         self._reading: dict[int, tuple[Reading | Search, list[Row]]] = {}
 

@@ -166,7 +166,8 @@ class Layers(nn.Module):
     def forward(self, read: Read) -> Float[Tensor, "L S D"]:
         """Give the layers of a batch."""
         if self._tuned is not None:
-            states = self._tuned.run(read.sentences).without_boundaries().states
+            stack = self._tuned.run(read.sentences, training=self.bilm.training)
+            states = stack.without_boundaries().states
             return states.flatten(1, 2).index_select(1, read.places)
         assert read.layers is not None
         return read.layers

@@ -1,5 +1,6 @@
 """A model with all it needs to read text: network, alphabet, vocabulary, and what it is."""
 
+import copy
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
@@ -57,23 +58,31 @@ class Bundle:
         return self.model.config
 
     def run(
-        self, sentences: Sequence[Sequence[str]], state: BiLMState | None = None
+        self,
+        sentences: Sequence[Sequence[str]],
+        state: BiLMState | None = None,
+        *,
+        training: bool = False,
     ) -> tuple[LayerStack, BiLMState]:
-        """Run one batch of tokenised sentences; boundaries are in what comes back."""
+        """Run one batch of tokenised sentences; boundaries are in what comes back.
+
+        Without `training` there is no dropout, whatever mode the network is in.
+        """
         device = next(self.model.parameters()).device
         ids = encode_batch(self.alphabet, sentences)
         tensors = [None if part is None else torch.from_numpy(part).to(device) for part in ids]
-        return self.model(*tensors, state=state)
+        return self.model(*tensors, state=state, training=training)
 
-    @contextmanager
-    def without_dropout(self) -> Iterator[None]:
-        """Switch dropout off for a while: a model that is being fine-tuned has some."""
-        training = self.model.training
-        self.model.eval()
-        try:
-            yield
-        finally:
-            self.model.train(training)
+    def sharing_weights(self) -> "Bundle":
+        """Give a bundle whose network is its own, frozen, over the memory of these weights.
+
+        It follows weights that learn in place; to move, convert or train it leaves this one alone.
+        """
+        weights = {
+            id(weight): nn.Parameter(weight.detach(), requires_grad=False)
+            for weight in self.model.parameters()
+        }
+        return replace(self, model=copy.deepcopy(self.model, weights).eval())
 
     def up_to_layer(self, max_layer: int) -> "Bundle":
         """Drop the LSTM layers above `max_layer`: less work where the top is not wanted."""

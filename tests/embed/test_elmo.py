@@ -1,10 +1,15 @@
+import copy
+import threading
+from concurrent.futures import ThreadPoolExecutor
+
 import numpy as np
 import pytest
 import torch
 from torch.testing import assert_close
 
 import elmore
-from tests import numpy_elmo
+from elmore.model import int8
+from tests import bf16, numpy_elmo
 from tests.foreign import bilm_options, bilm_weights, write_bilm
 
 BATCH = [["The", "bank", "of", "the", "river"], ["a"], []]
@@ -64,6 +69,34 @@ def test_vectors_have_no_dropout_even_while_the_model_trains(embedder):
     assert (mixer(BATCH).mixes[0] != mixer(BATCH).mixes[0]).any()
 
 
+def test_embedding_in_one_thread_leaves_dropout_to_another_that_trains(embedder):
+    mixer = elmore.Elmo(embedder, dropout=0.0, freeze=False).train()
+    quiet = mixer.embedder.embed(BATCH)[0].vectors
+    torch.manual_seed(1)
+    noisy = mixer(BATCH).mixes[0].detach()
+    inside, trained = threading.Barrier(3), threading.Event()
+    here = threading.get_ident()
+
+    def wait_for_training(*_):
+        if threading.get_ident() != here and not trained.is_set():
+            inside.wait(60)
+            assert trained.wait(60)
+
+    mixer.bilm.tokens.register_forward_hook(wait_for_training)
+    with ThreadPoolExecutor(2) as pool:
+        few, many = (pool.submit(mixer.embedder.embed, BATCH[:1] * n) for n in (1, 70))
+        inside.wait(60)  # both are in the middle of it
+        assert mixer.bilm.training
+        assert mixer.bilm.dropout.training
+        torch.manual_seed(1)
+        assert torch.equal(mixer(BATCH).mixes[0], noisy)
+        mixer.train()  # as training loops do at any time
+        trained.set()
+        for found in (few, many):
+            np.testing.assert_allclose(found.result()[-1].vectors, quiet, atol=1e-6)
+    assert mixer.bilm.training
+
+
 def test_mixers_over_one_embedder_do_not_touch_each_other(embedder):
     tuned, frozen = (
         elmore.Elmo(embedder, dropout=0.0, freeze=False),
@@ -85,6 +118,70 @@ def test_a_module_that_moves_takes_its_states_along(files, kwargs):
     assert_close(moved(BATCH).mixes[0].float(), expected)
     moved.float()
     moved(BATCH)  # what it carried was double
+
+
+PRECISIONS = [
+    pytest.param("exact", lambda patch: None, id="exact"),
+    pytest.param("fast", bf16.give_units, id="bf16"),
+    pytest.param(
+        "fast",
+        lambda patch: None,
+        id="int8",
+        marks=pytest.mark.skipif(
+            not int8.works(torch.device("cpu")), reason="this CPU has no dot products of bytes"
+        ),
+    ),
+]
+precisions = pytest.mark.parametrize(("precision", "give"), PRECISIONS)
+
+
+@precisions
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.half, torch.double], ids=str)
+def test_a_converted_module_reads_in_its_new_numbers(monkeypatch, files, precision, give, dtype):
+    give(monkeypatch)
+    expected = elmore.Elmo(elmore.load(*files[0], device="cpu")).eval()(BATCH).mixes[0]
+    mixer = elmore.Elmo(elmore.load(*files[0], device="cpu", precision=precision)).eval()
+    assert mixer(BATCH).mixes[0].dtype == torch.float
+    found = mixer.to(dtype)(BATCH).mixes[0]
+    assert found.dtype == dtype
+    close = (
+        {"rtol": 0.03, "atol": 0.03} if dtype == torch.bfloat16 else {"rtol": 5e-3, "atol": 5e-3}
+    )
+    assert_close(found.float(), expected, **close)
+    for texts in (BATCH[:1], BATCH[:1] * 100):  # side by side, and through the lanes
+        vectors = mixer.embedder.embed(texts)[-1].vectors
+        assert_close(torch.from_numpy(vectors), expected[0], **close)
+    assert mixer.float()(BATCH).mixes[0].dtype == torch.float
+    assert mixer.embedder.is_fast == (precision == "fast")
+
+
+@precisions
+def test_a_module_reads_by_the_weights_it_has_now(monkeypatch, files, precision, give):
+    give(monkeypatch)
+    mixer = elmore.Elmo(elmore.load(*files[0], device="cpu", precision=precision)).eval()
+    before = mixer(BATCH).mixes[0]
+    saved = {name: weight.clone() for name, weight in mixer.state_dict().items()}
+    assert "bilm.forward_layers.0.recurrent" in saved
+    again = copy.deepcopy(mixer)
+    mixer.load_state_dict({name: weight * 0.5 for name, weight in saved.items()})
+    exact = elmore.Elmo(elmore.load(*files[0], device="cpu")).eval()
+    exact.load_state_dict(mixer.state_dict())
+    halved = mixer(BATCH).mixes[0]
+    assert (halved - exact(BATCH).mixes[0]).norm() < 0.05 * halved.norm()
+    assert (halved - before).norm() > 0.2 * before.norm()
+    mixer.load_state_dict(saved, assign=True)
+    assert torch.equal(mixer(BATCH).mixes[0], before)
+    assert torch.equal(again(BATCH).mixes[0], before)
+
+
+@precisions
+def test_autocast_around_a_frozen_module_gives_near_vectors(monkeypatch, files, precision, give):
+    give(monkeypatch)
+    mixer = elmore.Elmo(elmore.load(*files[0], device="cpu", precision=precision)).eval()
+    expected = mixer(BATCH).mixes[0]
+    with torch.autocast("cpu", torch.bfloat16):
+        found = mixer(BATCH).mixes[0]
+    assert_close(found.float(), expected, rtol=0.03, atol=0.03)
 
 
 @pytest.mark.parametrize("kwargs", [{}, {"layer_norm": "token"}, {"last_only": True}])

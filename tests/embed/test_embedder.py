@@ -1,10 +1,13 @@
+import copy
 import pickle
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from functools import partial
 from typing import NamedTuple
 
 import numpy as np
 import pytest
+import torch
 from torch.utils.data import DataLoader
 
 import elmore
@@ -237,3 +240,32 @@ def test_encode_pools_and_similarity_compares(elmo):
 def test_a_stateful_embedder_does_not_stream(elmo):
     with pytest.raises(ConfigError, match="knows batches, not streams"):
         elmore.Embedder(elmo.bundle, stateful=True).stream(["a"])
+
+
+@pytest.mark.parametrize("precision", ["exact", "fast"])
+def test_the_model_that_was_given_is_neither_frozen_nor_moved_nor_switched(elmo, precision):
+    bundle = replace(elmo.bundle, model=copy.deepcopy(elmo.bundle.model).requires_grad_(True))
+    model = bundle.model.train()
+    embedder = elmore.Embedder(bundle, device="cpu", precision=precision, initial_state="warm")
+    before = embedder.embed([["the", "bank"]])[0].vectors
+    embedder.embed([["the", "bank"]] * 100)
+    embedder.to("meta")  # any device but that of the model
+    assert embedder.device.type == "meta"
+    assert all(weight.requires_grad and weight.is_cpu for weight in model.parameters())
+    assert all(module.training for module in model.modules())
+    again = elmore.Embedder(bundle, device="cpu", precision=precision, initial_state="warm")
+    np.testing.assert_array_equal(again.embed([["the", "bank"]])[0].vectors, before)
+
+
+@pytest.mark.parametrize("precision", ["exact", "fast"])
+def test_an_embedder_follows_a_model_that_learns_in_place(elmo, precision):
+    bundle = replace(elmo.bundle, model=copy.deepcopy(elmo.bundle.model).requires_grad_(True))
+    embedder = elmore.Embedder(bundle, device="cpu", precision=precision)
+    before = embedder.embed([["the", "bank"]])[0].vectors
+    with torch.no_grad():
+        for weight in bundle.model.parameters():
+            weight.mul_(0.5)
+    after = embedder.embed([["the", "bank"]])[0].vectors
+    assert np.abs(after - before).max() > 0.01
+    expected = elmore.Embedder(bundle, device="cpu", precision=precision)
+    np.testing.assert_array_equal(expected.embed([["the", "bank"]])[0].vectors, after)

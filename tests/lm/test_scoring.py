@@ -43,7 +43,7 @@ def test_scores_are_the_full_softmax_of_what_stands_before_and_after(bundle):
     (found,) = score(bundle, [sentence])
     ids = bundle.vocabulary.ids(sentence)
     for position in range(4):
-        with torch.no_grad(), bundle.without_dropout():
+        with torch.no_grad():
             before, _ = bundle.run([sentence[:position]])
             after, _ = bundle.run([sentence[position + 1 :]])
             forward = before.states[-1, 0, position, :6]  # <S> and the words before
