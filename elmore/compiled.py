@@ -1,6 +1,8 @@
 """C that comes with the package: built when it is first used, kept in the cache, never needed.
 
-Whoever has no compiler has None here, and goes another way.
+Whoever has no compiler has None here, and goes another way. The name of a built file holds the
+digest of its bytes, so one that was damaged on disk is never loaded: it is built again, once, with
+a warning.
 """
 
 import ctypes
@@ -34,34 +36,71 @@ def library(source: Path, flags: Sequence[str] = ()) -> ctypes.CDLL | None:
 
     `ELMORE_COMPILED=0` says that it must not.
     """
-    compiler = shutil.which(os.environ.get("CC") or "cc")
-    if os.environ.get("ELMORE_COMPILED") == "0" or compiler is None:
+    try:
+        return _load(source, flags)
+    except _MissingError as error:
+        _log.info("%s is not used: %s", source.name, error)
         return None
+
+
+def why_missing(source: Path, flags: Sequence[str] = ()) -> str | None:
+    """Say why a library is not there, in words for a user; None where it is."""
+    if library(source, flags) is not None:
+        return None
+    try:
+        _load(source, flags)
+    except _MissingError as error:
+        return str(error)
+    return None
+
+
+class _MissingError(Exception):
+    """Why there is no library."""
+
+
+def _load(source: Path, flags: Sequence[str]) -> ctypes.CDLL:
+    if os.environ.get("ELMORE_COMPILED") == "0":
+        raise _MissingError("ELMORE_COMPILED=0 forbids it")
+    name = os.environ.get("CC") or "cc"
+    compiler = shutil.which(name)
+    if compiler is None:
+        raise _MissingError(f"there is no C compiler {name!r} here")
     try:
         return ctypes.CDLL(str(_built(source, compiler, [*_FLAGS, *flags])))
     except (OSError, subprocess.SubprocessError) as error:
-        _log.info("%s is not used: it could not be built (%s)", source.name, error)
-        return None
+        raise _MissingError(f"it could not be built ({error})") from error
 
 
 def _built(source: Path, compiler: str, flags: list[str]) -> Path:
-    """Compile where that has not been done yet."""
+    """Compile where that has not been done yet, or what was made is no longer what it was."""
     version = subprocess.run(  # noqa: S603 -- the compiler of whoever runs this
         [compiler, "--version"], capture_output=True, check=True, timeout=_PATIENCE
     ).stdout
     texts = [path.read_bytes() for path in (source, *sorted(source.parent.glob("*.h")))]
-    known_by = [*texts, version, *map(str.encode, [platform.machine(), *flags])]
-    digest = hashlib.sha256(b"\0".join(known_by)).hexdigest()[:20]
-    place = cache.folder() / "compiled" / f"{source.stem}-{digest}.so"
-    if not place.exists():
-        place.parent.mkdir(parents=True, exist_ok=True)
-        with tempfile.TemporaryDirectory(dir=place.parent) as aside:
-            made = Path(aside) / place.name
-            subprocess.run(  # noqa: S603
-                [compiler, *flags, str(source), "-o", str(made), "-lm"],
-                capture_output=True,
-                check=True,
-                timeout=_PATIENCE,
-            )
-            made.replace(place)
+    made_of = _digest(b"\0".join([*texts, version, *map(str.encode, [platform.machine(), *flags])]))
+    folder, name = cache.folder() / "compiled", f"{source.stem}-{made_of}"
+    damaged = None
+    for place in sorted(folder.glob(f"{name}-*.so")):
+        if place.stem == f"{name}-{_digest(place.read_bytes())}":
+            return place
+        damaged = place
+    if damaged is not None:
+        _log.warning("%s is damaged, so %s is built again", damaged, source.name)
+    folder.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(dir=folder) as aside:
+        made = Path(aside) / "made.so"
+        subprocess.run(  # noqa: S603
+            [compiler, *flags, str(source), "-o", str(made), "-lm"],
+            capture_output=True,
+            check=True,
+            timeout=_PATIENCE,
+        )
+        place = folder / f"{name}-{_digest(made.read_bytes())}.so"
+        made.replace(place)
+    if damaged is not None and damaged != place:
+        damaged.unlink(missing_ok=True)
     return place
+
+
+def _digest(data: bytes) -> str:
+    return hashlib.sha256(data).hexdigest()[:20]

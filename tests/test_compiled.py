@@ -41,6 +41,39 @@ def test_it_is_built_once_and_again_when_it_changes(fresh, monkeypatch):
 
 
 @needs_a_compiler
+@pytest.mark.parametrize("damage", [lambda data: b"", lambda data: data[:-1], bytes.upper])
+def test_a_library_that_was_damaged_is_built_again_and_that_is_said(fresh, caplog, damage):
+    path = source(fresh)
+    assert compiled.library(path).answer() == 42
+    (built,) = (fresh / "cache" / "compiled").iterdir()
+    whole = built.read_bytes()
+    aside = built.with_name("aside")  # the one that is loaded must stay as it is
+    aside.write_bytes(damage(whole))
+    aside.replace(built)
+    compiled.library.cache_clear()
+    assert compiled.library(path).answer() == 42
+    assert caplog.messages == [f"{built} is damaged, so answer.c is built again"]
+    (again,) = (fresh / "cache" / "compiled").iterdir()
+    compiled.library.cache_clear()
+    assert compiled.library(path).answer() == 42
+    assert len(caplog.messages) == 1
+    assert again.read_bytes() != damage(whole)
+
+
+@needs_a_compiler
+def test_why_a_library_is_missing_can_be_asked(fresh, monkeypatch):
+    assert compiled.why_missing(source(fresh)) is None
+    compiled.library.cache_clear()
+    assert "could not be built" in compiled.why_missing(source(fresh, "int answer(void) {"))
+    compiled.library.cache_clear()
+    monkeypatch.setenv("CC", "no-such-compiler")
+    assert compiled.why_missing(source(fresh)) == "there is no C compiler 'no-such-compiler' here"
+    compiled.library.cache_clear()
+    monkeypatch.setenv("ELMORE_COMPILED", "0")
+    assert compiled.why_missing(source(fresh)) == "ELMORE_COMPILED=0 forbids it"
+
+
+@needs_a_compiler
 def test_what_cannot_be_built_is_not_there_and_leaves_nothing(fresh, caplog):
     with caplog.at_level(logging.INFO):
         assert compiled.library(source(fresh, "int answer(void) {")) is None

@@ -62,6 +62,11 @@ def works(device: torch.device) -> bool:
     return library is not None and bool(library.columns_of_a_tile())
 
 
+def why_missing() -> str | None:
+    """Say why the C is not there; None where it is, whatever instructions this CPU has."""
+    return compiled.why_missing(SOURCE, wide_with_dots())
+
+
 class Int8LSTM(ProjectedLSTM):
     """One layer of one direction; it takes and gives what a `ProjectedLSTM` does."""
 

@@ -29,7 +29,12 @@ def prepared(model: BiLM, precision: Precision) -> BiLM:
         return FastBiLM(model, int8.Int8LSTM, int8.with_int8(model.tokens))
     if has_matrix_units(device):
         return FastBiLM(model, FastLSTM)
-    _log.warning("precision 'fast' is exact here: no units for bf16 or int8 on device '%s'", device)
+    missing = int8.why_missing() if device.type == "cpu" else None
+    units = "bf16 or int8" if missing is None else "bf16"
+    reason = "" if missing is None else f", and {int8.SOURCE.name} is not used: {missing}"
+    _log.warning(
+        "precision 'fast' is exact here: no units for %s on device '%s'%s", units, device, reason
+    )
     return model
 
 

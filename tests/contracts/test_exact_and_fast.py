@@ -135,6 +135,16 @@ def test_without_units_fast_is_exact_to_the_bit_and_says_so(monkeypatch, small, 
         assert a.tobytes() == b.tobytes()
 
 
+def test_fast_that_cannot_be_built_is_exact_and_says_why(monkeypatch, small, caplog):
+    bf16.take_units(monkeypatch)
+    monkeypatch.setattr(int8.compiled, "why_missing", lambda *_: "there is no C compiler 'cc' here")
+    assert not elmore.load(small, device="cpu", precision="fast").is_fast
+    assert caplog.messages == [
+        "precision 'fast' is exact here: no units for bf16 on device 'cpu', and int8.c is not "
+        "used: there is no C compiler 'cc' here"
+    ]
+
+
 def test_exact_is_what_nobody_asked_for_and_says_nothing(monkeypatch, small, caplog):
     bf16.give_units(monkeypatch)
     elmo = elmore.load(small, device="cpu")
