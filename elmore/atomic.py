@@ -12,7 +12,7 @@ import re
 import secrets
 import shutil
 import stat
-from collections.abc import Iterator, Set
+from collections.abc import Callable, Iterator, Set
 from contextlib import contextmanager
 from pathlib import Path
 from typing import BinaryIO
@@ -26,15 +26,20 @@ _MAX_CHARACTERS = 50  # of a name that its temporary names repeat: they may have
 
 
 @contextmanager
-def folder(destination: Path, *, replaces: Set[str] = frozenset()) -> Iterator[Path]:
+def folder(
+    destination: Path,
+    *,
+    replaces: Set[str] = frozenset(),
+    is_ours: Callable[[Path], bool] = lambda folder: True,
+) -> Iterator[Path]:
     """Give an empty folder to fill; it takes its name when the block ends well.
 
     The name must be free or an empty folder. A folder that holds nothing but files named in
-    `replaces` is replaced; anything else is somebody's, and refused.
+    `replaces` is replaced if `is_ours` knows it; anything else is somebody's, and refused.
     """
     destination = Path(os.path.abspath(destination))  # noqa: PTH100 -- a link is not followed
     sweep(destination)
-    _refuse_taken(destination, replaces)
+    _refuse_taken(destination, replaces, is_ours)
     destination.parent.mkdir(parents=True, exist_ok=True)
     with _temporary_folder(destination) as aside:
         new = aside / "new"
@@ -42,7 +47,7 @@ def folder(destination: Path, *, replaces: Set[str] = frozenset()) -> Iterator[P
         yield new
         for path in (new, *new.rglob("*")):
             _finish(path, like=aside if path.is_dir() else aside / _LOCK)
-        _refuse_taken(destination, replaces)  # by somebody who came meanwhile
+        _refuse_taken(destination, replaces, is_ours)  # by somebody who came meanwhile
         if destination.exists():
             destination.rename(aside / "old")  # it goes back if the next line fails
         new.rename(destination)
@@ -87,6 +92,13 @@ def replace(aside: Path, path: Path) -> None:
     sync(aside)
     aside.replace(path)
     sync(path.parent)
+
+
+def remove(path: Path) -> None:
+    """Delete a folder: it loses its name at once, and a kill leaves no half of it."""
+    with _temporary_folder(path) as aside:
+        path.rename(aside / "deleted")
+        sync(path.parent)
 
 
 def sweep(path: Path) -> None:
@@ -180,7 +192,7 @@ def _remove_folder(aside: Path, destination: Path) -> None:
     shutil.rmtree(aside, ignore_errors=True)
 
 
-def _refuse_taken(destination: Path, replaces: Set[str]) -> None:
+def _refuse_taken(destination: Path, replaces: Set[str], is_ours: Callable[[Path], bool]) -> None:
     if not os.path.lexists(destination):
         return
     if destination.is_symlink() or not destination.is_dir():
@@ -193,6 +205,11 @@ def _refuse_taken(destination: Path, replaces: Set[str]) -> None:
         )
     if others:
         raise ElmoreError(f"{destination} exists already; pass another name, or --overwrite")
+    if found and not is_ours(destination):
+        raise ElmoreError(
+            f"{destination} holds {found[0]!r} and was not written by elmore, so it is not ours to "
+            "replace; pass another name"
+        )
 
 
 def _finish(path: Path, like: Path) -> None:

@@ -85,6 +85,15 @@ def read_json(path: Path) -> dict[str, Any]:
     return data
 
 
+def says_format(path: Path) -> bool:
+    """Tell whether a file is one that elmore wrote to read again: it says a format's number."""
+    try:
+        found = read_json(path).get("format")
+    except ConfigError:
+        return False
+    return type(found) is int and found >= 1
+
+
 def suggest(name: str, known: Iterable[str]) -> str:
     """Ask whether a known name was meant; empty when none is near."""
     close = difflib.get_close_matches(name, list(known), n=1)

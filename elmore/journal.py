@@ -5,13 +5,16 @@ how one knows that it is whole, is for the room that writes it to say.
 """
 
 import json
+import logging
+import os
+import re
 import shutil
 from collections.abc import Collection
 from dataclasses import asdict, fields
 from pathlib import Path
-from typing import TYPE_CHECKING, Generic, TypeVar
+from typing import TYPE_CHECKING, ClassVar, Generic, TypeVar
 
-from elmore import atomic, strict_json
+from elmore import atomic, config
 from elmore.errors import DataError
 
 if TYPE_CHECKING:
@@ -22,11 +25,23 @@ try:
 except ImportError:  # Windows
     fcntl = None
 
+_JOB, _LOCK = "job.json", "lock"
+_log = logging.getLogger(__name__)
+
 Job = TypeVar("Job", bound="DataclassInstance")
 
 
 class Journal(Generic[Job]):
-    """The folder of one job, whose parts are called `part-*`."""
+    """The folder of one job.
+
+    It is known as ours by the number of a format in `job.json`, and nothing is deleted in it that
+    is not named as a file or folder of ours.
+    """
+
+    FILES: ClassVar[re.Pattern[str]]
+    """The names of the files that a job of this kind writes into its journal."""
+    FOLDERS: ClassVar[frozenset[str]]
+    """The names of the folders likewise."""
 
     def __init__(
         self, folder: Path, job: Job, *, anew: bool = False, may_differ: Collection[str] = ()
@@ -34,8 +49,10 @@ class Journal(Generic[Job]):
         """Open a journal, or begin it; `may_differ` are fields of a job that change no result."""
         self.folder = folder
         self.job = job
+        atomic.sweep(folder)
+        self.refuse_foreign(folder)
         folder.mkdir(parents=True, exist_ok=True)
-        self._lock = (folder / "lock").open("w")
+        self._lock = (folder / _LOCK).open("w")
         if fcntl:
             try:
                 fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -43,30 +60,62 @@ class Journal(Generic[Job]):
                 self._lock.close()
                 raise DataError(f"{folder}: another process is at work there") from error
         try:
-            if anew or not (folder / "job.json").exists():
+            if anew or not (folder / _JOB).exists():
                 self._empty()
             self._refuse_another_job(may_differ)
         except BaseException:
             self.close()
             raise
 
+    @classmethod
+    def refuse_foreign(cls, folder: Path) -> None:
+        """Refuse a folder that is not a journal of ours, or in which a stranger's file lies."""
+        if not os.path.lexists(folder):
+            return
+        cure = "move it away, or pass another name for the result"
+        if folder.is_symlink() or not folder.is_dir():
+            raise DataError(f"{folder} exists and is no folder of ours; {cure}")
+        found = sorted(folder.iterdir())
+        for path in found:
+            if not cls._is_ours(path):
+                raise DataError(f"{folder} holds {path.name!r}, which is not ours; {cure}")
+        content = [path for path in found if path.name != _LOCK and not _is_temporary(path)]
+        if content and not config.says_format(folder / _JOB):
+            raise DataError(
+                f"{folder}: {_JOB} is missing, damaged or not ours, so nothing there is deleted; "
+                f"{cure}"
+            )
+
+    @classmethod
+    def _is_ours(cls, path: Path) -> bool:
+        name, of_a_file = path.name, cls.FILES.fullmatch(path.name)
+        if path.is_symlink():
+            return False
+        if path.is_dir():
+            return name in cls.FOLDERS or _is_temporary(path)
+        if name == _LOCK:
+            return not path.stat().st_size
+        return bool(of_a_file) or name in (_JOB, f"{_JOB}.new") or _is_temporary(path)
+
+    def own_files(self) -> list[Path]:
+        """Give what the journal holds of ours, and nothing that came there otherwise."""
+        return sorted(path for path in self.folder.iterdir() if self._is_ours(path))
+
     def _empty(self) -> None:
         """Delete the parts of another job; what says which job it was goes last."""
-        for path in self.folder.glob("part-*"):
-            path.unlink(missing_ok=True)  # a worker that outlived its run may be at it too
-        (self.folder / "job.json").unlink(missing_ok=True)
+        for path in self.own_files():
+            if path.is_dir():
+                shutil.rmtree(path, ignore_errors=True)
+            elif path.name not in (_LOCK, _JOB):
+                path.unlink(missing_ok=True)  # a worker that outlived its run may be at it too
+        (self.folder / _JOB).unlink(missing_ok=True)
 
     def _refuse_another_job(self, may_differ: Collection[str]) -> None:
-        path = self.folder / "job.json"
+        path = self.folder / _JOB
         if not path.exists():
             atomic.write(path, json.dumps(asdict(self.job), indent=2).encode())
             return
-        try:
-            found = strict_json.loads(path.read_bytes())
-        except ValueError as error:
-            raise DataError(f"{path}: damaged; start over with --overwrite") from error
-        if not isinstance(found, dict):
-            raise DataError(f"{path}: damaged; start over with --overwrite")
+        found = config.read_json(path)
         wanted = {field.name: getattr(self.job, field.name) for field in fields(self.job)}
         differ = [
             f"{name} was {found.get(name)!r} and is {value!r}"
@@ -84,12 +133,14 @@ class Journal(Generic[Job]):
         self._lock.close()
 
     def remove(self) -> None:
-        """Delete the journal, when the result has its name."""
+        """Delete the journal, when the result has its name; a stranger's files stay there."""
         self.close()
-        trash = trash_of(self.folder)
-        shutil.rmtree(trash, ignore_errors=True)
-        self.folder.rename(trash)
-        shutil.rmtree(trash)
+        if all(map(self._is_ours, self.folder.iterdir())):
+            atomic.remove(self.folder)
+            return
+        _log.warning("%s: what is not ours there was left alone", self.folder)
+        self._empty()
+        (self.folder / _LOCK).unlink(missing_ok=True)
 
 
 def refuse_taken(out: Path, folder: Path, *, taken: bool, resume: bool, overwrite: bool) -> None:
@@ -111,6 +162,5 @@ def refuse_full_disk(out: Path, needed: float) -> None:
         )
 
 
-def trash_of(folder: Path) -> Path:
-    """Say what a journal is called while it is deleted."""
-    return folder.with_name(f"{folder.name}.done")
+def _is_temporary(path: Path) -> bool:
+    return atomic.is_temporary(path.name)

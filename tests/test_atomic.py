@@ -73,6 +73,19 @@ def test_what_is_somebody_elses_is_never_replaced(tmp_path):
     assert (tmp_path / "home" / "photos").is_dir()
 
 
+def test_a_folder_with_names_like_ours_is_replaced_only_where_it_is_known(tmp_path):
+    (tmp_path / "out").mkdir()
+    (tmp_path / "out" / "README.md").write_text("mine")
+    with (
+        pytest.raises(ElmoreError, match=r"holds 'README\.md' and was not written by elmore"),
+        atomic.folder(
+            tmp_path / "out", replaces={"README.md"}, is_ours=lambda place: place.name == "in"
+        ),
+    ):
+        pass
+    assert (tmp_path / "out" / "README.md").read_text() == "mine"
+
+
 @pytest.mark.parametrize("kind", ["file", "fifo", "link", "dangling"])
 def test_what_is_no_folder_is_left_alone(tmp_path, kind):
     place = tmp_path / "out"
@@ -225,6 +238,18 @@ def test_a_folder_that_a_kill_left_moved_away_comes_back(tmp_path):
     atomic.sweep(tmp_path / "out")
     assert (tmp_path / "out" / "a").read_text() == "old"
     assert [path.name for path in tmp_path.iterdir()] == ["out"]
+
+
+def test_a_folder_is_deleted_at_once_also_by_a_process_that_is_killed(tmp_path):
+    for _ in range(2):
+        (tmp_path / "out").mkdir()
+        (tmp_path / "out" / "a").write_text("x")
+        killed(
+            tmp_path / "out", f"atomic.shutil.rmtree = lambda *_, **__: {KILL}; atomic.remove(path)"
+        )
+        assert not (tmp_path / "out").exists()
+    atomic.sweep(tmp_path / "out")
+    assert list(tmp_path.iterdir()) == []
 
 
 @pytest.mark.parametrize("name", [".file.new", ".file.mine.new", "file.new", ".files.0.new"])

@@ -23,7 +23,6 @@ from elmore.journal import Journal
 
 FORMAT = 1
 _MAY_DIFFER = {"errors"}  # what was read without an error is read alike either way
-_OURS = re.compile(r"lock|job\.json(\.new)?|part-\d+\..*|corpus")
 _KINDS = {"note": "u1", "words": "u1", "counts": "i8", "train": "u4", "valid": "u4"}
 """The arrays of a part, and what they hold."""
 
@@ -44,10 +43,11 @@ class Job(Options):
 class Parts(Journal[Job]):
     """The folder of one job. One process at a time works in it."""
 
+    # elmore 0.1 wrote a part as part-000000.PID first
+    FILES = re.compile(r"part-\d+\.(npz|\d+(\.new)?)")
+    FOLDERS = frozenset({"corpus"})
+
     def __init__(self, folder: Path, job: Job, *, anew: bool = False) -> None:
-        for path in folder.iterdir() if folder.is_dir() else ():  # in the end all of it is deleted
-            if not (_OURS.fullmatch(path.name) or atomic.is_temporary(path.name)):
-                raise DataError(f"{folder} holds {path.name!r}, which is not ours; move it away")
         super().__init__(folder, job, anew=anew, may_differ=_MAY_DIFFER)
 
     def note(self, number: int) -> dict[str, Any] | None:

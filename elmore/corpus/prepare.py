@@ -16,13 +16,13 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from elmore import __version__, atomic
+from elmore import __version__, atomic, config
 from elmore.corpus import blocks, index, merge, parts, shards, workers
 from elmore.corpus.blocks import Block
 from elmore.corpus.options import Options
 from elmore.corpus.parts import Job, Parts
 from elmore.errors import ConfigError, DataError
-from elmore.journal import refuse_full_disk, refuse_taken, trash_of
+from elmore.journal import refuse_full_disk, refuse_taken
 from elmore.text.vocabulary import Vocabulary
 
 Progress = Callable[[float | None, int, int], None]
@@ -65,7 +65,6 @@ def prepare(
     )
     folder = out.with_name(f"{out.name}.parts")
     _refuse_taken(out, folder, resume=resume, overwrite=overwrite)
-    shutil.rmtree(trash_of(folder), ignore_errors=True)
     journal = Parts(folder, job, anew=overwrite and not resume)
     try:
         with _explained(out):
@@ -98,12 +97,18 @@ def _refuse_taken(out: Path, folder: Path, *, resume: bool, overwrite: bool) -> 
     if os.path.lexists(out) and (out.is_symlink() or not out.is_dir()):
         raise DataError(f"{out} exists and is no folder; pass another name")
     found = sorted(path.name for path in out.iterdir()) if out.exists() else []
+    Parts.refuse_foreign(folder)
     refuse_taken(out, folder, taken=bool(found), resume=resume, overwrite=overwrite)
     for name in found:
         if not index.OURS.fullmatch(name):
             raise DataError(
                 f"{out} holds {name!r}, which is not ours to replace; pass another name"
             )
+    if found and not config.says_format(out / shards.INDEX):
+        raise DataError(
+            f"{out} holds {found[0]!r} and is no corpus of elmore, so it is not ours to replace; "
+            "pass another name"
+        )
 
 
 @contextmanager

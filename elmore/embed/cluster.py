@@ -11,7 +11,6 @@ import itertools
 import json
 import logging
 import os
-import shutil
 import sys
 from collections.abc import Iterable, Iterator
 from pathlib import Path
@@ -59,12 +58,12 @@ def run(
     if workers is not None and workers < 1:
         raise ConfigError(f"workers must be at least 1, found {workers}")
     folder = out.with_name(f"{out.name}.parts")
+    Parts.refuse_foreign(folder)
     for path in (out, folder):
         if path.exists() and not overwrite:
             raise DataError(f"{path} exists already; pass another name, or --overwrite")
     with _connected() as ray:
-        shutil.rmtree(folder, ignore_errors=True)
-        parts = Parts(folder, job)
+        parts = Parts(folder, job, anew=True)
         try:
             num_lines = _cut(lines, folder / "shards", shard_lines)
             is_warm = job.initial_state == "warm"

@@ -7,7 +7,7 @@ aside, and takes its name when it is complete.
 import hashlib
 import itertools
 import json
-import shutil
+import os
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
@@ -23,7 +23,7 @@ from elmore.embed.parts import Job, OpenPart, Parts, text_digest
 from elmore.embed.prepare import Text
 from elmore.embed.writers import writer_for
 from elmore.errors import ConfigError, DataError
-from elmore.journal import refuse_full_disk, refuse_taken, trash_of
+from elmore.journal import refuse_full_disk, refuse_taken
 from elmore.model.precision import Precision
 from elmore.weights.bundle import Bundle
 
@@ -81,7 +81,6 @@ def run(
     folder = out.with_name(f"{out.name}.parts")
     _refuse_taken(out, folder, resume=resume, overwrite=overwrite)
     out.parent.mkdir(parents=True, exist_ok=True)
-    shutil.rmtree(trash_of(folder), ignore_errors=True)
     parts = Parts(folder, job, anew=overwrite and not resume)
     try:
         _fill(parts, embedder, iter(lines), progress)
@@ -103,6 +102,9 @@ def run(
 def _refuse_taken(out: Path, folder: Path, *, resume: bool, overwrite: bool) -> None:
     if out.is_dir():
         raise DataError(f"{out} is a folder; pass the name of a file")
+    if os.path.lexists(out) and not out.is_file():
+        raise DataError(f"{out} exists and is no file; pass another name")
+    Parts.refuse_foreign(folder)
     refuse_taken(out, folder, taken=out.exists(), resume=resume, overwrite=overwrite)
 
 

@@ -9,6 +9,7 @@ import hashlib
 import json
 import math
 import os
+import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -59,14 +60,18 @@ class Row(NamedTuple):
 class Parts(Journal[Job]):
     """The folder of one job. One process at a time works in it."""
 
+    FILES = re.compile(r"part-\d+\.(bin|json|json\.new)|result\.\w+")
+    FOLDERS = frozenset({"shards", "model", "results", "tries"})  # of a job on a cluster
+
     def finished(self) -> Iterator[dict]:
         """Give the notes of the finished parts from the first on, as far as they are sound."""
         number = num_lines = 0
         while (note := self._note(number, num_lines)) is not None:
             yield note
             number, num_lines = number + 1, num_lines + len(note["texts"])
-        for path in self.folder.glob("part-*"):  # what a kill left behind
-            if int(path.stem.split("-")[1].split(".")[0]) >= number:
+        for path in self.own_files():  # what a kill left behind
+            found = re.match(r"part-(\d+)\.", path.name)
+            if found and int(found[1]) >= number:
                 path.unlink()
 
     def _note(self, number: int, first: int) -> dict | None:

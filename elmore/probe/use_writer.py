@@ -232,7 +232,8 @@ class _Writer:
         if not any(self.manifest.parts):
             for name in (*self.manifest.columns, MANIFEST, f"{MANIFEST}.lock"):
                 (self.folder / name).unlink(missing_ok=True)
-            self.folder.rmdir()
+            with contextlib.suppress(OSError):  # somebody has put something there
+                self.folder.rmdir()
 
 
 def _sound(folder: Path, manifest: Manifest) -> Manifest:

@@ -56,7 +56,7 @@ def save(solver: Solver, destination: Path) -> None:
         versions={"elmore": elmore.__version__, "torch": torch.__version__},
     )
     tensors = {name: tensor.cpu() for name, tensor in solvers.trained_tensors(solver).items()}
-    with atomic.folder(destination, replaces=FILES) as folder:
+    with atomic.folder(destination, replaces=FILES, is_ours=_is_ours) as folder:
         text = json.dumps(config.as_dict(settings), indent=2, ensure_ascii=False)
         (folder / "config.json").write_text(text + "\n", encoding="utf-8", errors="replace")
         try:
@@ -64,6 +64,10 @@ def save(solver: Solver, destination: Path) -> None:
         except SafetensorError as error:  # a full disk comes as this, not as an OSError
             raise WeightsError(f"{destination}: could not be written ({error})") from error
         (folder / "README.md").write_text(_card(settings), encoding="utf-8", errors="replace")
+
+
+def _is_ours(folder: Path) -> bool:
+    return config.says_format(folder / "config.json")
 
 
 def load(place: Path, *, device: str = "auto", ready: Sources | None = None) -> Solver:

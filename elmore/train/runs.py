@@ -88,7 +88,11 @@ class Run:
 
     def _saved_nothing(self) -> bool:
         """Tell a run that failed before it had anything to lose."""
-        return all(_WORTHLESS.fullmatch(path.name) for path in self.folder.iterdir())
+        names = {path.name for path in self.folder.iterdir()}
+        replaced = names & {"recipe.json", self.metrics.name}
+        if replaced and not config.says_format(self.folder / "recipe.json"):
+            return False  # they are somebody else's
+        return all(map(_WORTHLESS.fullmatch, names))
 
     def steps(self) -> list[int]:
         """Give the updates after which a checkpoint was saved, first to last."""

@@ -93,7 +93,8 @@ def save(
     if bundle.softmax is not None:
         for name, tensor in bundle.softmax.state_dict().items():
             tensors[_SOFTMAX + name] = tensor
-    with atomic.folder(destination, replaces=FILES if overwrite else frozenset()) as folder:
+    replaces = FILES if overwrite else frozenset()
+    with atomic.folder(destination, replaces=replaces, is_ours=is_model_folder) as folder:
         text = json.dumps(config.as_dict(settings), indent=2, ensure_ascii=False)
         (folder / "config.json").write_text(text + "\n", encoding="utf-8")
         _save_tensors(packed(tensors, storage), folder / "model.safetensors", destination)
@@ -101,6 +102,11 @@ def save(
             bundle.vocabulary.write(folder / "vocabulary.txt")
         card = page(bundle, destination.name)
         (folder / "README.md").write_text(card, encoding="utf-8", errors="replace")
+
+
+def is_model_folder(folder: Path) -> bool:
+    """Tell whether a folder is one that `save` wrote."""
+    return config.says_format(folder / "config.json")
 
 
 def _save_tensors(tensors: dict[str, Tensor], path: Path, destination: Path) -> None:

@@ -441,6 +441,20 @@ def test_a_destination_that_holds_something_else_is_never_replaced(files, tmp_pa
     assert (place / "photo.jpg").exists()
 
 
+@pytest.mark.parametrize(
+    ("to", "name"),
+    [("elmore", "config.json"), ("allennlp", "options.json"), ("elmore", "README.md")],
+)
+def test_a_destination_with_files_named_like_ours_is_not_replaced(files, tmp_path, to, name):
+    place = tmp_path / "theirs"
+    place.mkdir()
+    (place / name).write_text('{"architectures": ["BertModel"]}')
+    result = elmore_command("convert", *map(str, files), str(place), "--overwrite", "--to", to)
+    assert result.code == 1
+    assert f"holds {name!r} and was not written by elmore" in result.err
+    assert "BertModel" in (place / name).read_text()
+
+
 @pytest.mark.parametrize("to", ["elmore", "allennlp"])
 def test_a_destination_that_holds_the_source(files, to):
     before = contents(files[0].parent)

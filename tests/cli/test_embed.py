@@ -348,10 +348,9 @@ def test_a_resume_with_nothing_begun_begins_and_of_a_finished_job_is_refused(tmp
 def test_parts_without_their_job_are_not_adopted(tmp_path, text, model):
     half_done(tmp_path, text, model)
     (tmp_path / "out.npz.parts" / "job.json").unlink()
-    out = tmp_path / "out.npz"
-    assert embed(text, "-o", out, "--resume", "--layers", "top", model=model).code == 0
-    wanted = expected(model, layers="top")[0].vectors
-    np.testing.assert_array_equal(np.load(out)["0"], wanted)
+    arguments = (text, "-o", tmp_path / "out.npz", "--resume", "--layers", "top")
+    assert "job.json is missing, damaged or not ours" in refused(*arguments, model=model)
+    assert (tmp_path / "out.npz.parts" / "part-00000.json").exists()
 
 
 def test_overwriting_starts_over(tmp_path, text, model):
@@ -411,6 +410,94 @@ def test_a_damaged_part_is_done_again(tmp_path, text, model):
         file.write(b"\xff\xff")
     assert embed(text, "-o", tmp_path / "out.npz", "--resume", model=model).code == 0
     np.testing.assert_array_equal(np.load(tmp_path / "out.npz")["0"], expected(model)[0].vectors)
+
+
+def photos(folder):
+    """A folder of somebody else."""
+    (folder / "2019").mkdir(parents=True)
+    (folder / "2019" / "a.jpg").write_text("dear to somebody")
+    (folder / "part-00000.bin").write_text("dear to somebody")
+    return contents(folder)
+
+
+def contents(folder):
+    return {path.name: path.is_dir() or path.read_text() for path in folder.rglob("*")}
+
+
+@pytest.mark.parametrize("how", ["--resume", "--overwrite", None])
+def test_a_folder_of_somebody_else_where_the_parts_belong_is_left_alone(tmp_path, text, model, how):
+    before = photos(tmp_path / "out.jsonl.parts")
+    arguments = (text, "-o", tmp_path / "out.jsonl", *([how] if how else []))
+    assert "holds '2019', which is not ours" in refused(*arguments, model=model)
+    assert contents(tmp_path / "out.jsonl.parts") == before
+    assert not (tmp_path / "out.jsonl").exists()
+
+
+@pytest.mark.parametrize("how", ["--resume", "--overwrite"])
+@pytest.mark.parametrize(
+    ("name", "sentence"),
+    [
+        ("part-00000.bin", "job.json is missing, damaged or not ours"),
+        ("job.json", "job.json is missing, damaged or not ours"),
+        ("lock", "holds 'lock', which is not ours"),
+    ],
+)
+def test_files_of_somebody_else_with_names_like_ours_are_left_alone(
+    tmp_path, text, model, how, name, sentence
+):
+    (tmp_path / "out.npz.parts").mkdir()
+    (tmp_path / "out.npz.parts" / name).write_text('{"eggs": 3}')
+    assert sentence in refused(text, "-o", tmp_path / "out.npz", how, model=model)
+    assert contents(tmp_path / "out.npz.parts") == {name: '{"eggs": 3}'}
+
+
+@pytest.mark.parametrize("how", ["--resume", "--overwrite"])
+@pytest.mark.parametrize("name", ["part-one", "notes.txt", "part-00001.bin/"])
+def test_a_stray_file_among_the_parts_is_one_sentence(tmp_path, text, model, how, name):
+    half_done(tmp_path, text, model)
+    stray = tmp_path / "out.npz.parts" / name
+    if name.endswith("/"):
+        stray.mkdir()
+    else:
+        stray.write_text("dear to somebody")
+    assert f"holds {stray.name!r}, which is not ours" in refused(
+        text, "-o", tmp_path / "out.npz", how, model=model
+    )
+    assert stray.exists()
+    assert (tmp_path / "out.npz.parts" / "part-00000.json").exists()
+
+
+def test_a_stray_file_that_comes_during_the_job_stays(tmp_path, text, model):
+    close = parts.OpenPart.close
+
+    def closing(self):
+        close(self)
+        (tmp_path / "out.npz.parts" / "notes.txt").write_text("dear to somebody")
+
+    with mock.patch.object(parts.OpenPart, "close", closing):
+        assert embed(text, "-o", tmp_path / "out.npz", model=model).code == 0
+    assert contents(tmp_path / "out.npz.parts") == {"notes.txt": "dear to somebody"}
+    assert (tmp_path / "out.npz").exists()
+
+
+@pytest.mark.parametrize("kind", ["file", "link", "dangling"])
+def test_what_is_no_folder_where_the_parts_belong_is_left_alone(tmp_path, text, model, kind):
+    place = tmp_path / "out.npz.parts"
+    (tmp_path / "mine").mkdir()
+    if kind == "file":
+        place.write_text("x")
+    else:
+        place.symlink_to(tmp_path / ("mine" if kind == "link" else "nowhere"))
+    assert "exists and is no folder of ours" in refused(
+        text, "-o", tmp_path / "out.npz", "--overwrite", model=model
+    )
+    assert os.path.lexists(place)
+
+
+def test_a_folder_named_as_the_parts_once_were_when_done_is_left_alone(tmp_path, text, model):
+    before = photos(tmp_path / "out.npz.parts.done")
+    assert embed(text, "-o", tmp_path / "out.npz", model=model).code == 0
+    assert contents(tmp_path / "out.npz.parts.done") == before
 
 
 def test_two_processes_do_not_share_a_job(tmp_path, text, model):

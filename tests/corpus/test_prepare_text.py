@@ -401,12 +401,14 @@ def test_a_damaged_part_is_done_again(tmp_path, monkeypatch, place):
     assert contents(out) == contents(made(tmp_path, long_text(), out="x", tokenized=True).path)
 
 
-def test_a_job_whose_description_is_damaged_is_begun_over_only_when_told(tmp_path, monkeypatch):
+@pytest.mark.parametrize("how", ["resume", "overwrite"])
+def test_a_job_whose_description_is_damaged_is_left_alone(tmp_path, monkeypatch, how):
     names, out = begun(tmp_path, monkeypatch)
     (tmp_path / "out.parts" / "job.json").write_text("[")
-    with pytest.raises(DataError, match=r"job\.json: damaged; start over with --overwrite"):
-        prepare(names, out, Options(tokenized=True), resume=True)
-    assert prepare(names, out, Options(tokenized=True), overwrite=True).path == out
+    before = sorted(path.name for path in (tmp_path / "out.parts").iterdir())
+    with pytest.raises(DataError, match=r"parts: job\.json is missing, damaged or not ours"):
+        prepare(names, out, Options(tokenized=True), **{how: True})
+    assert sorted(path.name for path in (tmp_path / "out.parts").iterdir()) == before
 
 
 def test_an_existing_corpus_is_replaced_only_when_told(tmp_path):
@@ -425,6 +427,18 @@ def test_an_existing_corpus_is_replaced_only_when_told(tmp_path):
     assert (corpus.path / "photo.jpg").exists()
     with pytest.raises(DataError, match="exists and is no folder"):
         prepare([str(tmp_path / "text.txt")], tmp_path / "text.txt", Options(), overwrite=True)
+
+
+@pytest.mark.parametrize("index", [None, "{}", '{"format": "x"}'])
+def test_a_folder_with_names_like_ours_that_is_no_corpus_is_not_replaced(tmp_path, index):
+    (tmp_path / "text.txt").write_text("a\n")
+    (tmp_path / "out").mkdir()
+    (tmp_path / "out" / "vocabulary.txt").write_text("dear to somebody")
+    if index is not None:
+        (tmp_path / "out" / "index.json").write_text(index)
+    with pytest.raises(DataError, match="is no corpus of elmore, so it is not ours to replace"):
+        prepare([str(tmp_path / "text.txt")], tmp_path / "out", Options(), overwrite=True)
+    assert (tmp_path / "out" / "vocabulary.txt").read_text() == "dear to somebody"
 
 
 def test_a_folder_of_somebody_else_is_no_journal(tmp_path):

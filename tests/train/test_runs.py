@@ -138,6 +138,17 @@ def test_a_run_that_saved_nothing_is_begun_anew(tmp_path):
     assert not run.metrics.exists()
 
 
+@pytest.mark.parametrize(
+    "files", [{"metrics.jsonl": "mine"}, {"recipe.json": '{"eggs": 3}', "metrics.jsonl": ""}]
+)
+def test_files_of_somebody_else_are_no_run_that_saved_nothing(tmp_path, files):
+    for name, text in files.items():
+        (tmp_path / name).write_text(text)
+    with pytest.raises(DataError, match="exists and is not empty"):
+        Run(tmp_path).begin({"a": 1}, resume=False)
+    assert {path.name: path.read_text() for path in tmp_path.iterdir()} == files
+
+
 def test_what_is_not_there_is_not_resumed(tmp_path):
     with pytest.raises(DataError, match="no run to resume there"):
         Run(tmp_path / "run").begin({}, resume=True)

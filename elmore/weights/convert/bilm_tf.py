@@ -182,11 +182,20 @@ def write(bundle: Bundle, destination: Path, *, overwrite: bool = False) -> None
     settings = bundle.options
     if settings is None or options.to_config(settings, "options") != bundle.config:
         settings = options.from_config(bundle.config)
-    with atomic.folder(destination, replaces=FILES if overwrite else frozenset()) as folder:
+    replaces = FILES if overwrite else frozenset()
+    with atomic.folder(destination, replaces=replaces, is_ours=_is_bilm_folder) as folder:
         (folder / "options.json").write_text(json.dumps(settings, indent=2) + "\n")
         (folder / "weights.hdf5").write_bytes(_hdf5(bundle).getbuffer())
         if bundle.vocabulary:
             bundle.vocabulary.write(folder / "vocab.txt")
+
+
+def _is_bilm_folder(folder: Path) -> bool:
+    """Tell whether a folder is one that `write` wrote, or that could be."""
+    try:
+        return "lstm" in read_json(folder / "options.json")
+    except ConfigError:
+        return False
 
 
 def _hdf5(bundle: Bundle) -> io.BytesIO:

@@ -1,0 +1,23 @@
+"""What the Ray engine refuses before there is any Ray (the rest is in tests/integrations)."""
+
+import pytest
+
+import elmore
+from elmore.embed import cluster
+from elmore.embed.job import describe
+from elmore.errors import DataError
+
+
+@pytest.mark.parametrize("overwrite", [False, True])
+def test_a_folder_of_somebody_else_where_the_parts_belong_is_left_alone(tmp_path, overwrite):
+    elmo = elmore.load()
+    job = describe(
+        elmo, layers="top", pool=None, dtype="float32", tokenized=True, split=False,
+        initial_state="zero", errors="strict", column="text",
+    )  # fmt: skip
+    folder = tmp_path / "out.parquet.parts"
+    folder.mkdir()
+    (folder / "shards").write_text("dear to somebody")
+    with pytest.raises(DataError, match="which is not ours"):
+        cluster.run(elmo, ["a"], tmp_path / "out.parquet", job, overwrite=overwrite)
+    assert (folder / "shards").read_text() == "dear to somebody"
