@@ -3,6 +3,7 @@
 import pytest
 import torch
 
+from elmore import recipes
 from elmore.lm import config
 from elmore.lm.config import PretrainConfig
 from elmore.lm.language_model import LanguageModel
@@ -15,8 +16,9 @@ from elmore.train import optim, schedule
 from elmore.train.fit import Report
 from elmore.weights.bundle import without_memory
 from tests import language
+from tests.cli.running import elmore_command
 
-NAMES = sorted(path.stem for path in (config.RECIPES / "bilm").glob("*.toml"))
+NAMES = sorted(path.stem for path in (recipes.FOLDER / "bilm").glob("*.toml"))
 NUM_WORDS = 200_000
 
 
@@ -35,6 +37,13 @@ def num_parameters(module: torch.nn.Module) -> int:
 
 def test_the_recipes_are_those_the_documents_name():
     assert {"tiny", "small", "medium", "original"} <= set(NAMES)
+
+
+def test_the_help_of_pretrain_lists_every_recipe_in_its_folder(monkeypatch):
+    monkeypatch.setenv("COLUMNS", "300")
+    found = elmore_command("pretrain", "--help")
+    assert found.code == 0, found.err
+    assert f"{', '.join(NAMES)}, or a .toml file" in found.out
 
 
 @pytest.mark.parametrize(

@@ -5,9 +5,13 @@ from typing import Annotated
 
 import typer
 
+from elmore import recipes
+
 
 def pretrain(
-    recipe: Annotated[str, typer.Argument(help="tiny, small, medium, original, or a .toml file")],
+    recipe: Annotated[
+        str, typer.Argument(help=f"{', '.join(recipes.named('bilm'))}, or a .toml file")
+    ],
     shards: Annotated[Path, typer.Argument(help="folder written by `elmore prepare`")],
     out: Annotated[Path, typer.Option("-o", "--out", help="the run folder")],
     settings: Annotated[

@@ -4,15 +4,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from elmore import config
+from elmore import config, recipes
 from elmore.corpus.stream import StreamConfig
 from elmore.errors import ConfigError
 from elmore.model.config import BiLMConfig
 from elmore.model.softmax import SoftmaxConfig
 from elmore.train.config import TrainConfig
 from elmore.weights.bundle import Card
-
-RECIPES = Path(config.__file__).parent / "recipes"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -41,7 +39,7 @@ class FinetuneConfig:
 
 def pretraining(recipe: str, overrides: Sequence[str] = ()) -> PretrainConfig:
     """Read a recipe: one of ours by its name, or a file."""
-    ours = {path.stem: path for path in sorted((RECIPES / "bilm").glob("*.toml"))}
+    ours = recipes.named("bilm")
     path = ours.get(recipe, Path(recipe))
     if recipe not in ours and not path.is_file():
         raise ConfigError(f"{recipe}: no such recipe; name a file, or one of {', '.join(ours)}")
@@ -50,5 +48,5 @@ def pretraining(recipe: str, overrides: Sequence[str] = ()) -> PretrainConfig:
 
 def finetuning(recipe: str | None = None, overrides: Sequence[str] = ()) -> FinetuneConfig:
     """Read a recipe for fine-tuning: a file, or ours."""
-    path = Path(recipe) if recipe else RECIPES / "finetune.toml"
+    path = Path(recipe) if recipe else recipes.FOLDER / "finetune.toml"
     return config.read(FinetuneConfig, path, overrides)
