@@ -23,6 +23,8 @@ task = typer.Typer(
     no_args_is_help=True,
 )
 
+_ELSEWHERE = "where the word vectors or the biLM of the training lie now: glove:FILE, elmo:MODEL"
+
 
 @task.command()
 def train(
@@ -93,17 +95,17 @@ class _Asked(NamedTuple):
 
 def _train_once(asked: _Asked, how: dict[str, Any], as_json: bool) -> None:
     from elmore.cli.training import end, follow, speaks
-    from elmore.tasks import run, storage
+    from elmore.tasks import run
 
     kind, out = asked.kind, asked.out
     reports = run.train(*asked, **how)
     end(follow(f"training {kind.name}", reports, of_text=False), out)
     if not speaks():
         return
-    best = storage.load(out, device="cpu")
+    best = run.opened(out, how["device"], ready=reports.sources)
     found = {"dev": best.scores}
     if how["test"]:
-        found["test"] = run.evaluate(out, how["test"], device=how["device"], keep=True)
+        found["test"] = run.scored(best, how["test"], keep=True)
     shares = best.learner.embedding.shares()
     if as_json:
         layers = {place: share._asdict() for place, share in shares.items()}
@@ -119,12 +121,16 @@ def _train_often(asked: _Asked, trials: list["Trial"], how: dict[str, Any], as_j
     from elmore.cli.training import end, follow, speaks
     from elmore.tasks import several
 
+    sources = None
     with closing(several.train(*asked, trials, **how)) as stages:
         for trial, reports in stages:
+            sources = reports.sources
             what = f"training {asked.kind.name}, {trial.name}"
             end(follow(what, reports, of_text=False), asked.out / trial.name)
     if speaks():
-        summary = several.summarise(asked.out, trials, how["test"], device=how["device"])
+        summary = several.summarise(
+            asked.out, trials, how["test"], device=how["device"], ready=sources
+        )
         _print_summary(summary, as_json)
 
 
@@ -158,6 +164,7 @@ def evaluate(
     predictions: Annotated[
         Path | None, typer.Option(help="a file for what was predicted, in the task's format")
     ] = None,
+    embedder: Annotated[str | None, typer.Option(help=_ELSEWHERE)] = None,
     device: Annotated[str, typer.Option(help="auto, cpu or cuda")] = "auto",
     json: Annotated[bool, typer.Option("--json", help="the scores as JSON")] = False,
 ) -> None:
@@ -166,9 +173,9 @@ def evaluate(
     from elmore.tasks.run import evaluate as measure
 
     if predictions is None and storage.runs_within(run):
-        _print_summary(several.evaluate(run, data, device=device), json)
+        _print_summary(several.evaluate(run, data, device=device, embedder=embedder), json)
         return
-    scores = measure(run, data, device=device, predictions=predictions)
+    scores = measure(run, data, device=device, predictions=predictions, embedder=embedder)
     print(_dumped(scores) if json else _line(scores))
 
 
@@ -182,6 +189,7 @@ def predict(
     tokenized: Annotated[
         bool, typer.Option("--tokenized", help="the input is split on spaces already")
     ] = False,
+    embedder: Annotated[str | None, typer.Option(help=_ELSEWHERE)] = None,
     device: Annotated[str, typer.Option(help="auto, cpu or cuda")] = "auto",
     json: Annotated[bool, typer.Option("--json", help="one JSON object a line")] = False,
 ) -> None:
@@ -196,7 +204,7 @@ def predict(
         # unlike Path.is_file, this takes a text that is too long for a name for none
         if text != "-" and os.path.isfile(text):  # noqa: PTH113
             raise ConfigError(f"{text} is a file, and a text was expected; pass it by < {text}")
-    solved = opened(run, device)
+    solved = opened(run, device, embedder=embedder)
     for found in predicted(solved, _texts(texts or ["-"], solved.task), tokenized=tokenized):
         print(_dumped(found.data) if json else found.line)
 

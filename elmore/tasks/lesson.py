@@ -21,7 +21,9 @@ from elmore.errors import DataError
 from elmore.tasks import costs, sources
 from elmore.tasks.reading import Reader
 from elmore.tasks.task import Task
+from elmore.text.files import expand
 from elmore.train.distributed import Ranks
+from elmore.weights import checksums
 
 _log = logging.getLogger(__name__)
 
@@ -72,6 +74,7 @@ class Lesson:
         `parts` are those of the trainings to come: no layers are computed for what none sees.
         """
         named = sources.parse(embedder)
+        self._files = {"train": train, "dev": dev}
         self.task, self.ranks, self.device = task, ranks, device
         self._parts = frozenset(parts)
         self.examples = read(task, train)
@@ -84,6 +87,12 @@ class Lesson:
     def seen(self, part: Part) -> list[Any]:
         """Give the examples of a training on a part."""
         return self.task.training(part.of(self.examples))
+
+    @cached_property
+    def sha256(self) -> dict[str, str]:
+        """Know the files again."""
+        read = {"train": self.examples, "dev": self.held_out}
+        return {split: _sha256(path, read[split]) for split, path in self._files.items()}
 
     @cached_property
     def layers(self) -> Layers:
@@ -152,6 +161,15 @@ def _look_over_labels(
     )
 
 
+def _sha256(path: Path, examples: Sequence[Any]) -> str:
+    """Give the sha256 of a file, or of those of all files that a pattern names."""
+    files = [Path(name) for name in expand([str(path)])]
+    if not all(file.is_file() for file in files):  # the bytes of a pipe have come and gone
+        return digest(examples)
+    found = [checksums.digest(file) for file in files]
+    return found[0] if len(found) == 1 else hashlib.sha256("".join(found).encode()).hexdigest()
+
+
 def digest(examples: Sequence[Any]) -> str:
-    """Know examples again by what was read."""
+    """Know examples by what was read: slow, and another with each change of their class."""
     return hashlib.sha256(repr(examples).encode("utf-8", "backslashreplace")).hexdigest()

@@ -6,11 +6,12 @@ from typing import Any, NamedTuple
 
 import torch
 
-from elmore import atomic, config
+from elmore import atomic
 from elmore.errors import ConfigError, DataError
-from elmore.tasks import EMBEDDER, costs, reading, solver, storage
-from elmore.tasks.lesson import Lesson, Part, digest, read
+from elmore.tasks import EMBEDDER, costs, identity, reading, solver, storage
+from elmore.tasks.lesson import Lesson, Part, read
 from elmore.tasks.solver import Solver
+from elmore.tasks.sources import Sources
 from elmore.tasks.task import Task, TaskConfig
 from elmore.tasks.training import Training
 from elmore.train import precision
@@ -19,6 +20,21 @@ from elmore.train.fit import Report, deterministic, fit
 from elmore.train.runs import Run
 
 _AT_ONCE, _TOKENS_AT_ONCE = 256, 16384  # to predict for at a time, where more may come
+
+
+class Reports:
+    """The reports of a training, which goes on as they are followed."""
+
+    def __init__(self, reports: Iterator[Report], sources: Sources | None = None) -> None:
+        self._reports = reports
+        self.sources = sources
+        """What it is trained with, once that is open: nobody needs to read it again."""
+        self.last: Report | None = None
+
+    def __iter__(self) -> Iterator[Report]:
+        for report in self._reports:
+            self.last = report
+            yield report
 
 
 def train(
@@ -32,16 +48,23 @@ def train(
     embedder: str = EMBEDDER,
     resume: bool = False,
     device: str = "auto",
-) -> Iterator[Report]:
+) -> Reports:
     """Train as the recipe says, and report; the best weights lie in `out / "best"`.
 
     `test` is only looked over: what is wrong with it shows before the training.
     """
-    with started(device) as (ranks, place):
-        lesson = Lesson(
-            kind(recipe), examples, valid, test=test, embedder=embedder, ranks=ranks, device=place
-        )
-        yield from learn(lesson, recipe, out, resume=resume)
+
+    def reported() -> Iterator[Report]:
+        with started(device) as (ranks, place):
+            lesson = Lesson(
+                kind(recipe), examples, valid, test=test, embedder=embedder, ranks=ranks,
+                device=place,
+            )  # fmt: skip
+            reports.sources = lesson.sources
+            yield from learn(lesson, recipe, out, resume=resume)
+
+    reports = Reports(reported())
+    return reports
 
 
 def learn(
@@ -53,17 +76,14 @@ def learn(
     resume: bool = False,
 ) -> Iterator[Report]:
     """Train on a lesson, or on a fraction of its examples."""
-    ranks, place, opened = lesson.ranks, lesson.device, lesson.sources
+    ranks, place = lesson.ranks, lesson.device
     examples = lesson.seen(Part(fraction, recipe.train.seed))
     run = Run(out)
-    share = {} if fraction is None else {"fraction": fraction, "examples": len(examples)}
-    described = {
-        **config.as_dict(recipe),
-        "task": lesson.task.name,
-        "embedder": {"specification": str(opened.specification), **opened.digests},
-        "data": {"train": digest(examples), "dev": digest(lesson.held_out), **share},
-    }
     if ranks.first:
+        recorded = out / "recipe.json" if resume else None
+        described = identity.describe(
+            lesson, recipe, examples, fraction=fraction, recorded=recorded
+        )
         run.begin(described, resume=resume)
     lesson.wait()
     solved = _new(lesson, recipe, examples)
@@ -91,15 +111,18 @@ def evaluate(
     device: str = "auto",
     keep: bool = False,
     predictions: Path | None = None,
+    embedder: str | None = None,
 ) -> dict[str, float]:
     """Score a trained task on a file; one process is enough.
 
     Layers of a biLM that are not in the cache are computed for the one time, or kept there for
-    other times. `predictions` is a file to write, in the standard format of the task.
+    other times. `predictions` is a file to write, in the standard format of the task. `embedder`
+    says where what the task was trained with lies now.
     """
     if predictions is not None:
         _refuse_place(predictions, data)
-    return scored(opened(place, device), data, keep=keep, predictions=predictions)
+    solved = opened(place, device, embedder=embedder)
+    return scored(solved, data, keep=keep, predictions=predictions)
 
 
 def scored(
@@ -164,13 +187,16 @@ def predict(
     *,
     tokenized: bool = False,
     device: str = "auto",
+    embedder: str | None = None,
 ) -> Iterator[Prediction]:
     """Predict for texts, each an example, in their order; any number of them.
 
     They are split into tokens as the task splits the texts of files, or, `tokenized`, on spaces.
+    `embedder` says where what the task was trained with lies now.
     """
     counted = ((f"text {number}", text) for number, text in enumerate(texts, start=1))
-    yield from predicted(opened(place, device), counted, tokenized=tokenized)
+    solved = opened(place, device, embedder=embedder)
+    yield from predicted(solved, counted, tokenized=tokenized)
 
 
 def predicted(
@@ -197,10 +223,20 @@ def _example(task: Task, place: str, text: str, tokenized: bool) -> Any:  # noqa
         raise DataError(f"{place}: {error}") from error
 
 
-def opened(place: Path, device: str = "auto", like: Solver | None = None) -> Solver:
-    """Open a solver on a device, with the embedder of another one where it has the same."""
+def opened(
+    place: Path,
+    device: str = "auto",
+    *,
+    embedder: str | None = None,
+    ready: Sources | None = None,
+) -> Solver:
+    """Open a solver on a device.
+
+    `embedder` says where what it was trained with lies now; `ready` is open already, and used where
+    it is the same.
+    """
     where = device_of(device)
-    solved = storage.load(place, device=str(where), ready=like.sources if like else None)
+    solved = storage.load(place, device=str(where), embedder=embedder, ready=ready)
     solved.learner.to(where)
     return solved
 

@@ -6,7 +6,7 @@ RUN/summary.json                      every score, their means and deviations
 """
 
 import json
-from collections.abc import Generator, Iterator, Sequence
+from collections.abc import Generator, Iterable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import NamedTuple
@@ -15,11 +15,12 @@ from elmore import atomic, config
 from elmore.errors import ConfigError, DataError
 from elmore.tasks import EMBEDDER, run, spread, storage
 from elmore.tasks.lesson import Lesson, Part
+from elmore.tasks.run import Reports
 from elmore.tasks.solver import Solver
+from elmore.tasks.sources import Sources
 from elmore.tasks.spread import Scored, Summary
 from elmore.tasks.task import Task, TaskConfig
 from elmore.train.distributed import started
-from elmore.train.fit import Report
 
 
 class Trial(NamedTuple):
@@ -41,7 +42,7 @@ class Stage(NamedTuple):
     """A training that is about to begin."""
 
     trial: Trial
-    reports: Iterator[Report]
+    reports: Reports
     """Of its progress; without any, it was finished before."""
 
 
@@ -94,26 +95,13 @@ def train(
         for trial, own in zip(chosen, recipes, strict=True):
             goes_on = resume and trial in begun
             place = out / trial.name
-            last = _Last(run.learn(lesson, own, place, fraction=trial.fraction, resume=goes_on))
-            reports = iter(last)
+            learned = run.learn(lesson, own, place, fraction=trial.fraction, resume=goes_on)
+            reports = Reports(learned, lesson.sources)
             yield Stage(trial, reports)
             for _ in reports:  # whatever was not followed
                 pass
-            if last.report and last.report.stopped.startswith("SIG"):
+            if reports.last and reports.last.stopped.startswith("SIG"):
                 return
-
-
-class _Last:
-    """Reports, and the last of them."""
-
-    def __init__(self, reports: Iterator[Report]) -> None:
-        self._reports = reports
-        self.report: Report | None = None
-
-    def __iter__(self) -> Iterator[Report]:
-        for report in self._reports:
-            self.report = report
-            yield report
 
 
 def _seeded(recipe: TaskConfig, seed: int | None) -> TaskConfig:
@@ -133,14 +121,23 @@ def _refuse_folder(out: Path, begun: set[Trial], *, resume: bool) -> None:
 
 
 def summarise(
-    out: Path, chosen: Sequence[Trial], test: Path | None = None, *, device: str = "auto"
+    out: Path,
+    chosen: Sequence[Trial],
+    test: Path | None = None,
+    *,
+    device: str = "auto",
+    ready: Sources | None = None,
 ) -> Summary:
-    """Give the scores of all trials with their means and deviations, and write summary.json."""
+    """Give the scores of all trials with their means and deviations, and write summary.json.
+
+    `ready` is what they were trained with, where that is open already.
+    """
     names = [trial.name for trial in chosen]
+    solvers = _opened(out, names, device, ready=ready)
     found = spread.summary(
         [
             score._replace(scores={"dev": solved.scores, **score.scores})
-            for solved, score in _scored(out, names, "test", test, device)
+            for solved, score in _scored(solvers, "test", test)
         ]
     )
     text = json.dumps(found, indent=2, ensure_ascii=False)
@@ -148,21 +145,39 @@ def summarise(
     return found
 
 
-def evaluate(out: Path, data: Path, *, device: str = "auto") -> Summary:
-    """Score every trained run of a folder on a file."""
+def evaluate(
+    out: Path, data: Path, *, device: str = "auto", embedder: str | None = None
+) -> Summary:
+    """Score every trained run of a folder on a file.
+
+    `embedder` says where what they were trained with lies now.
+    """
     names = storage.runs_within(out)
     if not names:
         raise ConfigError(f"{out}: no trained runs there; name a folder of several")
-    return spread.summary([score for _, score in _scored(out, names, "data", data, device)])
+    solvers = _opened(out, names, device, embedder=embedder)
+    return spread.summary([score for _, score in _scored(solvers, "data", data)])
+
+
+def _opened(
+    out: Path,
+    names: Sequence[str],
+    device: str,
+    *,
+    embedder: str | None = None,
+    ready: Sources | None = None,
+) -> Iterator[tuple[Path, str, Solver]]:
+    """Open one run after another; what several were trained with is read once."""
+    for name in names:
+        solved = run.opened(out / name, device, embedder=embedder, ready=ready)
+        ready = solved.sources
+        yield out / name, name, solved
 
 
 def _scored(
-    out: Path, names: Sequence[str], split: str, data: Path | None, device: str
+    solvers: Iterable[tuple[Path, str, Solver]], split: str, data: Path | None
 ) -> Iterator[tuple[Solver, Scored]]:
-    solved = None
-    for name in names:
-        place = out / name
-        solved = run.opened(place, device, like=solved)
+    for place, name, solved in solvers:
         described = config.read_json(place / "recipe.json").get("data", {})
         # several runs read the file: its layers are kept
         scores = {} if data is None else {split: run.scored(solved, data, keep=True)}

@@ -2,7 +2,7 @@
 
 import hashlib
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
 
@@ -10,13 +10,15 @@ from elmore.embed.embedder import Embedder
 from elmore.embed.embedder import load as load_embedder
 from elmore.embed.job import model_digest
 from elmore.errors import ConfigError, ElmoreError
-from elmore.tasks import word_vectors
+from elmore.tasks import stored_vectors, word_vectors
 from elmore.tasks.word_vectors import WordVectors
 
 _ELMO = r"elmo(?::(?P<{}>.*))?"
 _FORMS = re.compile(
     rf"none|(?:glove|word2vec|fasttext):(?P<glove>.+?)(?:\+{_ELMO.format('beside')})?|{_ELMO.format('alone')}"
 )
+
+_WRITTEN = {"glove": "glove:FILE", "elmo": "elmo:MODEL"}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -66,25 +68,33 @@ class Sources:
     specification: Specification
     vectors: WordVectors | None = None
     elmo: Embedder | None = None
+    copies: list[Path] = field(default_factory=list)
+    """Folders of trained tasks that hold these word vectors."""
 
     @cached_property
     def digests(self) -> dict[str, str]:
         """Know them again: the sha256 of all numbers and words."""
         found = {}
         if self.vectors is not None:
-            digest = hashlib.sha256("\n".join(self.vectors.words).encode("utf-8", "replace"))
-            digest.update(self.vectors.matrix.data)
-            found["glove"] = digest.hexdigest()
+            found["glove"] = vectors_digest(self.vectors)
         if self.elmo is not None:
             found["elmo"] = model_digest(self.elmo.bundle)
         return found
+
+
+def vectors_digest(vectors: WordVectors) -> str:
+    """Know word vectors again."""
+    digest = hashlib.sha256("\n".join(vectors.words).encode("utf-8", "replace"))
+    digest.update(vectors.matrix.data)
+    return digest.hexdigest()
 
 
 def opened(specification: Specification, *, device: str = "auto") -> Sources:
     """Open what was named."""
     vectors = elmo = None
     if specification.glove is not None:
-        vectors = word_vectors.read(specification.glove)
+        stored = Path(specification.glove).name == stored_vectors.NAME
+        vectors = (stored_vectors.load if stored else word_vectors.read)(Path(specification.glove))
     if specification.elmo is not None:
         names = [specification.elmo] if specification.elmo else []
         elmo = load_embedder(*names, device=device)
@@ -95,19 +105,26 @@ def reopened(
     specification: Specification, digests: dict[str, str], where: Path, *, device: str = "auto"
 ) -> Sources:
     """Open what a run was trained with, and nothing else."""
-    try:
-        sources = opened(specification, device=device)
-    except (ElmoreError, OSError) as error:
-        raise ConfigError(
-            f"{where}: what it was trained with cannot be opened ({error}); put it back, or name "
-            "its new place there"
-        ) from error
+    nothing = Specification()
+    vectors = _part(replace(nothing, glove=specification.glove), "glove", where, device)
+    elmo = _part(replace(nothing, elmo=specification.elmo), "elmo", where, device)
+    sources = Sources(specification, vectors.vectors, elmo.elmo)
     found = sources.digests
     changed = [name for name in found if found[name] != digests.get(name)]
     if changed:
         name = getattr(specification, changed[0]) or "the model of the package"
         raise ConfigError(
             f"{where}: {name} is not what it was when this run was trained; put the old one back, "
-            "or train anew"
+            f"name it with --embedder {_WRITTEN[changed[0]]}, or train anew"
         )
     return sources
+
+
+def _part(named: Specification, kind: str, where: Path, device: str) -> Sources:
+    try:
+        return opened(named, device=device)
+    except (ElmoreError, OSError) as error:
+        raise ConfigError(
+            f"{where}: what it was trained with cannot be opened ({error}); name its new place "
+            f"with --embedder {_WRITTEN[kind]}"
+        ) from error

@@ -1,13 +1,17 @@
 """A trained solver as a folder: config.json, model.safetensors and a card.
 
-What it was trained with but did not train (word vectors of a file, a frozen biLM) is named there
-and known by its sha256; it is not copied.
+Word vectors of a file lie there too, in vectors.safetensors, so that the folder goes anywhere. A
+frozen biLM is named and known by its sha256, not copied: it has a name that every machine knows, or
+lies where it lay, or as far from the folder as it did, or where the user says.
 """
 
+import contextlib
 import json
+import os
 import re
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
+from typing import Any
 
 import torch
 from safetensors import SafetensorError
@@ -17,13 +21,13 @@ import elmore
 from elmore import atomic, config
 from elmore.errors import ConfigError, WeightsError
 from elmore.tasks import solver as solvers
-from elmore.tasks import sources, task
+from elmore.tasks import sources, stored_vectors, task
 from elmore.tasks.solver import Solver
 from elmore.tasks.sources import Sources, Specification
 from elmore.weights.bundle import check_weights
 
-FORMAT = 1
-FILES = frozenset({"config.json", "model.safetensors", "README.md"})
+FORMAT = 2  # 1: word vectors were left where they were
+FILES = frozenset({"config.json", "model.safetensors", "README.md", stored_vectors.NAME})
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -36,6 +40,9 @@ class SolverConfig:
     labels: tuple[str, ...]
     words: tuple[str, ...] | None = None
     embedder: Specification
+    """As it was named: of word vectors the name of the file, of a biLM also where it was."""
+    elmo_relative: str | None = None
+    """Where that is, seen from this folder."""
     sha256: dict
     """Of what the embedder names."""
     scores: dict = field(default_factory=dict)
@@ -50,7 +57,7 @@ def save(solver: Solver, destination: Path) -> None:
         recipe=config.as_dict(solver.config),
         labels=tuple(solver.labels),
         words=None if solver.words is None else tuple(solver.words),
-        embedder=solver.sources.specification,
+        **_placed(solver.sources.specification, destination),
         sha256=solver.sources.digests,
         scores=solver.scores,
         versions={"elmore": elmore.__version__, "torch": torch.__version__},
@@ -61,29 +68,68 @@ def save(solver: Solver, destination: Path) -> None:
         (folder / "config.json").write_text(text + "\n", encoding="utf-8", errors="replace")
         try:
             save_file(tensors, folder / "model.safetensors")
+            if solver.sources.vectors is not None:
+                _store_vectors(solver.sources, destination, folder / stored_vectors.NAME)
         except SafetensorError as error:  # a full disk comes as this, not as an OSError
             raise WeightsError(f"{destination}: could not be written ({error})") from error
         (folder / "README.md").write_text(_card(settings), encoding="utf-8", errors="replace")
+    if destination not in solver.sources.copies:
+        solver.sources.copies.append(destination)
 
 
 def _is_ours(folder: Path) -> bool:
     return config.says_format(folder / "config.json")
 
 
-def load(place: Path, *, device: str = "auto", ready: Sources | None = None) -> Solver:
+def _placed(named: Specification, folder: Path) -> dict[str, Any]:
+    glove = None if named.glove is None else Path(named.glove).name
+    relative = None
+    if named.elmo and Path(named.elmo).exists():
+        with contextlib.suppress(ValueError):  # on another drive
+            relative = Path(os.path.relpath(named.elmo, folder)).as_posix()
+    return {"embedder": replace(named, glove=glove), "elmo_relative": relative}
+
+
+def _store_vectors(sources: Sources, destination: Path, path: Path) -> None:
+    """Link to the file of an earlier save or of another run, if there is one: it may be large."""
+    assert sources.vectors is not None
+    for folder in (destination, *sources.copies):
+        if _sha256(folder / "config.json").get("glove") == sources.digests["glove"]:
+            with contextlib.suppress(OSError):
+                path.hardlink_to(folder / stored_vectors.NAME)
+                return
+    stored_vectors.save(sources.vectors, path)
+
+
+def _sha256(path: Path) -> dict[str, str]:
+    try:
+        return config.build(SolverConfig, config.read_json(path), str(path)).sha256
+    except ConfigError:
+        return {}
+
+
+def load(
+    place: Path,
+    *,
+    device: str = "auto",
+    embedder: str | None = None,
+    ready: Sources | None = None,
+) -> Solver:
     """Open a solver: its folder, or the run it is the best of.
 
-    `ready` is an embedder that is open already; it is used if it is the one.
+    `embedder` says where what it was trained with lies now, or where a part of that does. `ready`
+    is open already, and used if it is the same.
     """
     folder = place / "best" if (place / "best" / "config.json").is_file() else place
     path = folder / "config.json"
     settings = _settings(path, place)
     kind = task.find(settings.task)
     recipe = config.build(kind.config_class, settings.recipe, f"{path}: recipe")
-    if ready and (ready.specification, ready.digests) == (settings.embedder, settings.sha256):
+    if ready and ready.digests == settings.sha256:
         opened = ready
     else:
-        opened = sources.reopened(settings.embedder, settings.sha256, path, device=device)
+        named = _found(settings, folder, embedder)
+        opened = sources.reopened(named, settings.sha256, path, device=device)
     words = None if settings.words is None else list(settings.words)
     try:
         solver = solvers.build(kind(recipe), recipe, list(settings.labels), words, opened)
@@ -92,6 +138,32 @@ def load(place: Path, *, device: str = "auto", ready: Sources | None = None) -> 
     solver.scores = settings.scores
     _load_weights(solver, folder / "model.safetensors")
     return solver
+
+
+def _found(settings: SolverConfig, folder: Path, embedder: str | None) -> Specification:
+    """Say where what it was trained with lies now."""
+    trained = settings.embedder
+    glove, elmo = trained.glove, trained.elmo
+    if glove is not None and settings.format > 1:
+        glove = str(folder / stored_vectors.NAME)
+    nearby = None if settings.elmo_relative is None else folder / settings.elmo_relative
+    if nearby is not None and nearby.exists():
+        elmo = str(nearby.resolve())
+    if embedder is None:
+        return Specification(glove=glove, elmo=elmo)
+    named = sources.parse(embedder)
+    without = (trained.glove is None and named.glove is not None) or (
+        trained.elmo is None and named.elmo is not None
+    )
+    if without or (named == Specification() and trained != named):
+        raise ConfigError(
+            f"{folder / 'config.json'}: it was trained with {trained}, found --embedder "
+            f"{embedder}; expected the place of the same, or of a part of it"
+        )
+    return Specification(
+        glove=glove if named.glove is None else named.glove,
+        elmo=elmo if named.elmo is None else named.elmo,
+    )
 
 
 def runs_within(place: Path) -> list[str]:

@@ -7,7 +7,7 @@ import sys
 import pytest
 
 from elmore.embed import embedder
-from elmore.tasks import sources
+from elmore.tasks import sources, word_vectors
 from tests.cli.running import elmore_command
 from tests.tasks import examples
 
@@ -66,6 +66,48 @@ def test_train_evaluate_and_predict(tmp_path, data):
     assert "Ann" in shown
     line = elmore_command("task", "predict", run, "a b. c", "--tokenized", "--json").out
     assert json.loads(line)["tokens"] == ["a", "b.", "c"]
+
+
+@pytest.mark.parametrize("more", [(), ("--seeds", "2")])
+def test_what_is_trained_with_is_read_and_hashed_once(tmp_path, data, monkeypatch, more):
+    read, hashed = (
+        count(monkeypatch, word_vectors, "read"),
+        count(monkeypatch, sources, "vectors_digest"),
+    )
+    loaded = count(monkeypatch, sources, "load_embedder")
+    known = count(monkeypatch, sources, "model_digest")
+    vectors = examples.vectors(tmp_path / "vectors.txt")
+    named = f"glove:{vectors}+elmo:{examples.bilm(tmp_path / 'bilm')}"
+    done = train(tmp_path, data, "--embedder", named, "--test", data, *more, epochs=1)
+    assert done.code == 0, done.err
+    assert [len(calls) for calls in (read, hashed, loaded, known)] == [1, 1, 1, 1]
+    stored = {path.stat().st_ino for path in tmp_path.rglob("best/vectors.safetensors")}
+    assert len(stored) == 1
+
+
+def count(monkeypatch, module, name):
+    """Keep the arguments of each call of a function."""
+    calls, function = [], getattr(module, name)
+
+    def counted(*arguments, **options):
+        calls.append(arguments)
+        return function(*arguments, **options)
+
+    monkeypatch.setattr(module, name, counted)
+    return calls
+
+
+def test_a_run_is_scored_with_a_biLM_that_lies_elsewhere(tmp_path, data):
+    bilm = examples.bilm(tmp_path / "bilm")
+    assert train(tmp_path, data, "--embedder", f"elmo:{bilm}", "--seeds", "2", epochs=1).code == 0
+    run, place = tmp_path / "run", bilm.rename(tmp_path / "elsewhere")
+    for command in (("evaluate", str(run), data), ("predict", str(run / "seed-0"), "Bo left.")):
+        lost = elmore_command("task", *command)
+        assert lost.code == 1
+        assert lost.err.endswith("name its new place with --embedder elmo:MODEL\n")
+        assert lost.err.count("\n") == 1
+        found = elmore_command("task", *command, "--embedder", f"elmo:{place}")
+        assert found.code == 0, found.err
 
 
 def test_a_training_prints_its_scores_and_layers_as_json(tmp_path, data):

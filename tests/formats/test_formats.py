@@ -20,9 +20,11 @@ from elmore.lm.pretrain import pretrain
 from elmore.probe import report
 from elmore.probe.neighbors import UseIndex
 from elmore.tasks import run as tasks
+from elmore.tasks import task
 from elmore.weights import pretrained
 from tests import language
 from tests.formats import make
+from tests.tasks import examples
 
 HERE = Path(__file__).parent
 SENTENCES = [" ".join(words) for words in make.TOKENS]
@@ -109,6 +111,37 @@ def test_a_run_is_measured_as_it_was(place):
 def test_a_task_scores_as_it_did(place):
     said = json.loads((place / "scores.json").read_text())
     assert tasks.evaluate(place / "run", place / "data.txt", device="cpu") == pytest.approx(said)
+
+
+MOVED = HERE / "task-1" / "moved"
+
+
+def test_a_task_of_the_first_format_is_read_with_its_vectors_where_they_were_or_are(tmp_path):
+    data, out = HERE / "task-1" / "data.txt", tmp_path / "run"
+    shutil.copytree(MOVED / "run", out)
+    with pytest.raises(ConfigError, match=r"/before/vectors\.txt.*; name its new place with --emb"):
+        tasks.evaluate(out, data, device="cpu")
+    path, vectors = out / "best" / "config.json", MOVED / "vectors.txt"
+    expected = json.loads(path.read_text())["scores"]
+    found = tasks.evaluate(out, data, device="cpu", embedder=f"glove:{vectors}")
+    assert found == pytest.approx(expected)
+    path.write_text(path.read_text().replace("/before/vectors.txt", str(vectors)))
+    assert tasks.evaluate(out, data, device="cpu") == found
+
+
+def test_a_task_of_the_first_format_goes_on_to_its_end(tmp_path):
+    """Its recipe knows the examples by what was read, and the vectors by where they were."""
+    data, out, ner = HERE / "task-1" / "data.txt", tmp_path / "run", task.find("ner")
+    shutil.copytree(MOVED / "run", out)
+    settings = ["train.epochs=4", "train.keep=2", "train.save_every=6"]
+    recipe = task.recipe(ner, None, [*examples.small("ner"), *settings])
+    how = {"embedder": f"glove:{MOVED / 'vectors.txt'}", "device": "cpu", "resume": True}
+    reports = list(tasks.train(ner, recipe, data, data, out, **how))
+    assert reports[-1].step == reports[-1].num_steps == 12
+    other = tmp_path / "other.txt"
+    other.write_text(data.read_text().replace("Ann", "Eve"))
+    with pytest.raises(ConfigError, match=r"another recipe \(data\.dev .*data\.train"):
+        list(tasks.train(ner, recipe, other, other, out, **how))
 
 
 def test_what_was_printed_and_trained_is_reported():

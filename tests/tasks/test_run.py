@@ -1,8 +1,11 @@
 import json
+import os
 import re
 import shutil
 import sys
+import threading
 import types
+from pathlib import Path
 
 import pytest
 import torch
@@ -13,6 +16,7 @@ from elmore.errors import ConfigError, DataError, ElmoreError, WeightsError
 from elmore.tasks import TASKS, run, storage, task
 from elmore.tasks.coref.document import ordered
 from elmore.tasks.coref.model import CorefModel
+from elmore.tasks.tagged import Tagged
 from elmore.train.distributed import ALONE
 from elmore.weights import folder
 from tests.tasks import examples
@@ -317,8 +321,53 @@ def test_other_data_or_another_embedder_is_not_resumed(tmp_path, vectors):
     kind = task.find("ner")
     recipe = task.recipe(kind, None, [*examples.small("ner"), "train.epochs=2"])
     data = tmp_path / "ner.txt"
-    with pytest.raises(ConfigError, match=r"another recipe \(data\.dev"):
+    with pytest.raises(ConfigError, match=r"another recipe \(data\.sha256\.dev"):
         list(run.train(kind, recipe, data, data, tmp_path / "run", **PLAIN, resume=True))
+
+
+def test_a_run_goes_on_with_vectors_that_were_moved_but_not_with_data_read_otherwise(
+    tmp_path, vectors
+):
+    trained(tmp_path, embedder=f"glove:{vectors}")
+    moved = vectors.rename(tmp_path / "moved.txt")
+    assert trained(tmp_path, embedder=f"glove:{moved}", resume=True)[0] == []
+    with pytest.raises(ConfigError, match=r"another recipe \(data\.encoding 'utf-8' -> 'latin-1'"):
+        trained(tmp_path, "ner", "data.encoding=latin-1", embedder=f"glove:{moved}", resume=True)
+
+
+def test_examples_are_known_by_the_bytes_of_their_file_not_by_their_class(tmp_path, monkeypatch):
+    trained(tmp_path)
+
+    def unknown(self):
+        raise AssertionError("an example was written out to be known again")
+
+    monkeypatch.setattr(Tagged, "__repr__", unknown)
+    assert trained(tmp_path, resume=True)[0] == []
+
+
+def test_what_came_through_a_pipe_is_known_by_what_was_read(tmp_path):
+    def piped(text):
+        place = tmp_path / "pipe"
+        os.mkfifo(place)
+        writer = threading.Thread(target=place.write_text, args=(text,))
+        writer.start()
+        kind = task.find("ner")
+        recipe = task.recipe(kind, None, [*examples.small("ner"), "train.epochs=1"])
+        resume = (tmp_path / "run").exists()
+        reports = run.train(
+            kind, recipe, place, tmp_path / "dev", tmp_path / "run", **PLAIN, resume=resume
+        )
+        try:
+            return list(reports)
+        finally:
+            writer.join()
+            place.unlink()
+
+    text = examples.write("ner", tmp_path / "dev").read_text()
+    assert piped(text)
+    assert piped(text) == []
+    with pytest.raises(ConfigError, match=r"another recipe \(data\.sha256\.train"):
+        piped(text.replace("Ann", "Eve"))
 
 
 def test_a_folder_without_a_trained_task_is_named(tmp_path, bilm):
@@ -384,13 +433,59 @@ def test_damage_is_one_sentence(tmp_path):
             storage.load(out)
 
 
-def test_a_run_goes_anywhere_but_its_embedder_must_be_there(tmp_path, vectors):
+def test_word_vectors_go_with_the_folder(tmp_path, vectors):
     _, data, out = trained(tmp_path, embedder=f"glove:{vectors}")
-    moved = shutil.move(out, tmp_path / "moved")
-    assert run.evaluate(moved, data, device="cpu")
+    expected = run.evaluate(out, data, device="cpu")
     vectors.unlink()
-    with pytest.raises(ConfigError, match="what it was trained with cannot be opened"):
-        run.evaluate(moved, data, device="cpu")
+    for place in (out, shutil.copytree(out / "best", tmp_path / "elsewhere" / "moved")):
+        assert run.evaluate(place, data, device="cpu") == expected
+    assert str(tmp_path) not in (out / "best" / "config.json").read_text()
+
+
+def test_a_bilm_goes_along_or_is_named_anew(tmp_path, bilm, vectors):
+    _, data, out = trained(tmp_path, out="a/run", embedder=f"glove:{vectors}+elmo:{bilm}")
+    expected = run.evaluate(out, data, device="cpu")
+    alone = Path(shutil.move(out, tmp_path / "b"))
+    assert run.evaluate(alone, data, device="cpu") == expected
+    together = tmp_path / "far" / "away"
+    shutil.copytree(alone, together / "a" / "run")
+    shutil.move(bilm, together / "bilm")
+    assert run.evaluate(together / "a" / "run", data, device="cpu") == expected
+    with pytest.raises(
+        ConfigError, match=r"cannot be opened \(.*bilm.*with --embedder elmo:MODEL$"
+    ):
+        run.evaluate(alone, data, device="cpu")
+    named = f"elmo:{together / 'bilm'}"
+    assert run.evaluate(alone, data, device="cpu", embedder=named) == expected
+    (found,) = run.predict(alone, ["Bo left"], device="cpu", embedder=named)
+    (before,) = run.predict(together / "a" / "run", ["Bo left"], device="cpu")
+    assert found == before
+
+
+def test_another_embedder_is_not_taken_for_that_of_the_training(tmp_path, bilm):
+    _, data, out = trained(tmp_path, embedder=f"elmo:{bilm}")
+    other = examples.bilm(tmp_path / "other", seed=1)
+    for named, message in (
+        (f"elmo:{other}", r"other is not what it was when this run was trained"),
+        ("glove:x.txt", r"trained with elmo:.*bilm, found --embedder glove:x\.txt; expected the"),
+        ("none", r"found --embedder none; expected the place of the same"),
+    ):
+        with pytest.raises(ConfigError, match=message):
+            run.evaluate(out, data, device="cpu", embedder=named)
+
+
+def test_saving_again_links_to_the_word_vectors_that_are_there(tmp_path, vectors):
+    _, _, out = trained(tmp_path, embedder=f"glove:{vectors}")
+    solved = storage.load(out, device="cpu")
+    stored = out / "best" / "vectors.safetensors"
+    before = stored.stat()
+    storage.save(solved, out / "best")
+    storage.save(solved, tmp_path / "another")
+    linked = tmp_path / "another" / "vectors.safetensors"
+    assert linked.stat().st_ino == stored.stat().st_ino == before.st_ino
+    stored.write_bytes(b"nothing")
+    with pytest.raises(ConfigError, match="not readable word vectors"):
+        storage.load(out, device="cpu")
 
 
 def test_more_processes_than_examples_to_a_batch_are_refused():

@@ -1,0 +1,47 @@
+"""What a run was trained on and with, as its recipe.json has it, so that `--resume` knows it again.
+
+Files of examples are known by their bytes, and how they are read by the recipe's `data` settings
+beside these; an embedder is known by its words and weights, wherever it lies.
+"""
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from elmore import config
+from elmore.tasks.lesson import Lesson, digest
+from elmore.tasks.task import TaskConfig
+
+
+def describe(
+    lesson: Lesson,
+    recipe: TaskConfig,
+    examples: Sequence[Any],
+    *,
+    fraction: float | None = None,
+    recorded: Path | None = None,
+) -> dict[str, Any]:
+    """Describe a training on some examples of a lesson.
+
+    `recorded` is the recipe.json of a run that is to go on. What is the same is described as there:
+    an embedder that lies elsewhere now, and examples that an earlier version knew by what was read.
+    """
+    before = config.read_json(recorded) if recorded and recorded.is_file() else {}
+    settings, sources = config.as_dict(recipe), lesson.sources
+    specification = str(sources.specification)
+    match before.get("embedder"):
+        case {"specification": there, **digests} if digests == sources.digests:
+            specification = there
+    match before.get("data"):
+        case {"train": str(), "dev": str()}:
+            data = {"train": digest(examples), "dev": digest(lesson.held_out)}
+        case _:
+            data = {**settings.get("data", {}), "sha256": lesson.sha256}
+    if fraction is not None:
+        data |= {"fraction": fraction, "examples": len(examples)}
+    return {
+        **settings,
+        "task": lesson.task.name,
+        "embedder": {"specification": specification, **sources.digests},
+        "data": data,
+    }
