@@ -16,7 +16,7 @@ from tests.cli.running import Result, elmore_command
 
 ROOT = Path(__file__).parent.parent
 # Programs of others, of which there is nothing to know here.
-OTHERS = {".", "cat", "curl", "echo", "export", "jupytext", "pip", "python3"}
+OTHERS = {".", "cat", "curl", "echo", "export", "git", "jupytext", "pip", "python3"}
 
 
 class Command(NamedTuple):
