@@ -124,7 +124,3 @@ def test_every_task_has_a_recipe_that_is_read_whole_and_ends(name):
     assert kind(recipe).model(Widths(8, 4), ["O"])
     assert recipe.train.patience > 0  # the score decides when it is enough
     assert (recipe.train.evaluate_every, recipe.train.save_every) == (0, 0)  # once an epoch
-
-
-def test_the_recipes_of_tasks_are_those_of_the_table():
-    assert {path.stem for path in task.RECIPES.glob("*.toml")} == set(TASKS)

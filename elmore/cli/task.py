@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
 import typer
 
-from elmore.tasks import EMBEDDER
+from elmore.tasks import EMBEDDER, TASKS
 
 if TYPE_CHECKING:
     from elmore.tasks.several import Trial
@@ -28,7 +28,7 @@ _ELSEWHERE = "where the word vectors or the biLM of the training lie now: glove:
 
 @task.command()
 def train(
-    name: Annotated[str, typer.Argument(help="ner, pos, sst, snli, squad, srl or coref")],
+    name: Annotated[str, typer.Argument(help=", ".join(TASKS))],
     train: Annotated[Path, typer.Option(help="examples to learn from")],
     dev: Annotated[Path, typer.Option(help="examples to choose the best weights by")],
     out: Annotated[Path | None, typer.Option("-o", "--out", help="the run folder")] = None,
@@ -195,7 +195,8 @@ def predict(
 ) -> None:
     """Predict for texts, those that are typed or the lines of stdin.
 
-    For coref an example is a document: in stdin the lines up to a blank one.
+    A line of stdin is an example; of a task whose examples are documents, the lines up to a blank
+    one are.
     """
     from elmore.errors import ConfigError
     from elmore.tasks.run import opened, predicted

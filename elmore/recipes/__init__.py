@@ -6,5 +6,5 @@ FOLDER = Path(__file__).parent
 
 
 def named(kind: str) -> dict[str, Path]:
-    """Return the files of a kind of recipes (`bilm`, `tasks`) by their names, in order."""
+    """Return the files of a kind of recipes (`bilm`) by their names, in order."""
     return {path.stem: path for path in sorted((FOLDER / kind).glob("*.toml"))}

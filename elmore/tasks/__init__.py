@@ -1,7 +1,7 @@
 """Tasks that show what vectors are worth: one folder each, and one line here.
 
-A name stands for the module that holds its `TASK`; it is imported only when it is asked for, so
-that the list costs nothing.
+A name stands for the module that holds its `TASK`, with its `recipe.toml` beside it; the module is
+imported only when it is asked for, so that the list costs nothing.
 """
 
 EMBEDDER = "elmo:"

@@ -1,6 +1,7 @@
 """What a task is to the engine: its examples, its labels, its model, its score."""
 
 import importlib
+import inspect
 import json
 import re
 from abc import ABC, abstractmethod
@@ -18,8 +19,6 @@ from elmore.tasks import TASKS
 from elmore.tasks.embedding import CharactersConfig, ElmoConfig, Widths, WordsConfig
 from elmore.text.tokenizers import penn
 from elmore.train.config import TrainConfig
-
-RECIPES = Path(config.__file__).parent / "recipes" / "tasks"
 
 Features = dict[str, Tensor]
 """What a model needs of a batch beside the words of its sentences; the truth, in training."""
@@ -156,9 +155,12 @@ def find(name: str) -> type[Task]:
     if name not in TASKS:
         hint = config.suggest(name, TASKS) or f"known tasks: {', '.join(TASKS)}"
         raise ConfigError(f"no task {name!r}; {hint}")
-    return importlib.import_module(TASKS[name]).TASK
+    found = importlib.import_module(TASKS[name]).TASK
+    assert found.name == name, f"{TASKS[name]} holds the task {found.name!r}"
+    return found
 
 
 def recipe(task: type[Task], path: Path | None = None, overrides: Sequence[str] = ()) -> TaskConfig:
-    """Read a recipe for a task: a file, or ours."""
-    return config.read(task.config_class, path or RECIPES / f"{task.name}.toml", overrides)
+    """Read a recipe for a task: a file, or the `recipe.toml` of its folder."""
+    own = Path(inspect.getfile(task)).parent / "recipe.toml"
+    return config.read(task.config_class, path or own, overrides)

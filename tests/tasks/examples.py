@@ -1,9 +1,10 @@
 """Small files of examples, a small biLM and small recipes: what the tests of all tasks share."""
 
 import importlib
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from types import ModuleType
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 
@@ -12,6 +13,23 @@ from elmore.model.config import BiLMConfig, CharCNNConfig, LSTMConfig
 from elmore.text.characters import ByteAlphabet
 from elmore.weights import folder
 from elmore.weights.bundle import Bundle
+
+
+class Typed(NamedTuple):
+    """A file with what is hard about its kind, and the texts that say the same.
+
+    These are the raw texts where a file holds such, its tokens where it holds tokens.
+    """
+
+    file: str
+    texts: Sequence[str]
+    tokenized: bool = False
+    settings: Sequence[str] = ()
+    score: Callable[[Sequence[Any], Sequence[Any]], dict[str, float]] | None = None
+    """In place of the task's own, where that needs more than a text."""
+    compared: Callable[[Sequence[Any]], list[Any]] = list
+    """What of the predictions does not need it."""
+
 
 PEOPLE, PLACES, VERBS = ("Ann Lee", "Bo", "Cy Young Jr."), ("Rome", "New York"), ("saw", "left")
 
@@ -49,6 +67,11 @@ def typed(task: str, example: Any) -> str:
     """Write an example as a person types it, its tokens set apart."""
     own = getattr(_of(task), "typed", None)
     return own(example) if own else " ".join(example.tokens)
+
+
+def typed_files(task: str) -> Sequence[Typed]:
+    """Give files for which a person can type the same."""
+    return _of(task).TYPED
 
 
 def odd(task: str) -> tuple[str, ...]:

@@ -1,6 +1,8 @@
 """Examples that can be learned by heart, and a recipe small enough to do it."""
 
-from elmore.tasks.coref.document import Document
+from elmore.tasks.coref import conllu
+from elmore.tasks.coref.document import Document, Mention
+from tests.tasks.examples import Typed
 
 SMALL = (
     "train.rate=0.01",
@@ -21,6 +23,20 @@ SMALL = (
 _STORIES = (
     "Ann/(1 Lee/1) saw Rome/(2) . She/(1) left it/(2) again . Bo left New York .",
     "Cy/(1 Young/ Jr./1) left New/(2 York/2) . He/(1) saw it/(2) . Bo saw Rome .",
+)
+
+_SPOKEN = Document(
+    [["Ann", "met", "Mr.", "Lee", "."], ["He", "left", "!", "?"], ["She", "left", "."]],
+    ["", "Ann Lee", "Bo"],
+    [[Mention(0, 0, 1), Mention(2, 0, 1)], [Mention(0, 2, 4), Mention(1, 0, 1)]],
+    "spoken",
+)
+TYPED = (
+    Typed(
+        "\n".join(conllu.lines([_SPOKEN])),
+        ("Ann met Mr. Lee .\nAnn Lee\tHe left ! ?\nBo\tShe left .",),
+        tokenized=True,
+    ),
 )
 
 

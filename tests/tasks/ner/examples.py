@@ -1,6 +1,6 @@
 """Examples that can be learned by heart, and a recipe small enough to do it."""
 
-from tests.tasks.examples import sentences
+from tests.tasks.examples import Typed, sentences
 
 SMALL = (
     "characters.num_filters=16",
@@ -9,6 +9,10 @@ SMALL = (
     "model.num_layers=1",
     "model.dropout=0.1",
 )
+
+# a no-break space may be part of a token
+_FILE = "Ann\tB-person\nLee\tI-person\nsaw\tO\nNew\u00a0York\tB-location\n\ncan't\tO\nMr.\tO\n"
+TYPED = (Typed(_FILE, ("Ann Lee saw New\u00a0York", "can't Mr."), tokenized=True),)
 
 
 def text(number: int) -> str:

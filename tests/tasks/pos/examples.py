@@ -1,6 +1,6 @@
 """Examples that can be learned by heart, and a recipe small enough to do it."""
 
-from tests.tasks.examples import sentences
+from tests.tasks.examples import Typed, sentences
 
 SMALL = (
     "characters.num_filters=16",
@@ -9,6 +9,13 @@ SMALL = (
     "model.num_layers=1",
     "model.dropout=0.1",
 )
+
+_ROW = "{}\t{}\t_\t_\t{}\t_\t_\t_\t_\t_\n"
+_FILE = (
+    *(_ROW.format(1, "Ann", "NNP"), _ROW.format(2, "saw", "VBD"), "\n"),
+    *(_ROW.format(1, "New York", "NNP"), _ROW.format(2, "1\u00a0000", "CD")),
+)
+TYPED = (Typed("".join(_FILE), ("Ann saw", "New York\t1\u00a0000"), tokenized=True),)
 
 
 def text(number: int) -> str:

@@ -1,6 +1,6 @@
 """Examples that can be learned by heart, and a recipe small enough to do it."""
 
-from tests.tasks.examples import PEOPLE, PLACES, sentences
+from tests.tasks.examples import PEOPLE, PLACES, Typed, sentences
 
 SMALL = (
     "model.hidden_dim=24",
@@ -11,6 +11,18 @@ SMALL = (
 )
 ODD = ("Ann " * 40 + "\tBo", "Bo\tBo", "Bo\t" + "Ann " * 40)
 HEADER = "gold_label\tsentence1\tsentence2\n"
+
+_PAIRS = (
+    "The dog 's tail .\tIt 's \"red\" .",
+    "The dog's tail.\tThe dogs ' tail (red).",
+    "I do n't .\tI don't.",
+)
+_LABELS = ("contradiction", "entailment", "neutral")
+_FILE = "".join(f"{label}\t{pair}\n" for label, pair in zip(_LABELS, _PAIRS, strict=True))
+TYPED = (
+    Typed(HEADER + _FILE, _PAIRS),
+    Typed(HEADER + _FILE, _PAIRS, settings=("data.tokenized=true",)),  # of typed ones, too
+)
 
 
 def text(number: int) -> str:

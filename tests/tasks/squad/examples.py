@@ -2,7 +2,7 @@
 
 import json
 
-from tests.tasks.examples import sentences
+from tests.tasks.examples import Typed, sentences
 
 SMALL = (
     "characters.num_filters=16",
@@ -16,6 +16,15 @@ ODD = (
     "Who ?\tBo",
     f"{'Who ' * 40}?\tBo left .",
 )
+
+_ASKED = (
+    ("Who's left?", 'Ann  Lee left "New\u00a0York".\nBo didn\'t.', "Ann  Lee"),
+    ("Who did n't ?", "Ann left. Bo did n't .", "Bo"),
+)
+_LINES = (
+    {"context": c, "question": q, "answer": a, "answer_start": c.index(a)} for q, c, a in _ASKED
+)
+TYPED = (Typed("\n".join(map(json.dumps, _LINES)), tuple(f"{q}\t{c}" for q, c, _ in _ASKED)),)
 
 
 def typed(question) -> str:

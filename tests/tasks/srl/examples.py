@@ -1,6 +1,7 @@
 """Examples that can be learned by heart, and a recipe small enough to do it."""
 
-from tests.tasks.examples import sentences
+from elmore.tasks.srl import metric
+from tests.tasks.examples import Typed, sentences
 
 SMALL = (
     "model.hidden_dim=16",
@@ -12,6 +13,20 @@ SMALL = (
 SCORES = ("end_to_end_f1",)  # of predicates that had to be found
 
 _ROLES = {"person": "A0", "location": "A1"}
+
+# predicates cannot be typed, so what needs them to be given is not compared
+TYPED = (
+    Typed(
+        "Ann\t-\t(A0*)\t*\nleft\tleave\t(V*)\t*\nto\t-\t(A1*\t*\nrest\trest\t*)\t(V*)\n\nU.S.\t-\n",
+        ("Ann left to rest", "U.S."),
+        tokenized=True,
+        score=lambda gold, found: metric.score_found([e.frames for e in gold], found),
+        compared=lambda found: [
+            [(frame["predicate"], frame["tags"]) for frame in frames if frame["found"]]
+            for frames in found
+        ],
+    ),
+)
 
 
 def text(number: int) -> str:

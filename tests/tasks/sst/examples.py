@@ -1,6 +1,6 @@
 """Examples that can be learned by heart, and a recipe small enough to do it."""
 
-from tests.tasks.examples import sentences
+from tests.tasks.examples import Typed, sentences
 
 SMALL = (
     "model.hidden_dim=16",
@@ -14,6 +14,9 @@ SMALL = (
     "train.rate=0.01",
 )
 ODD = ("Ann " * 40, "Bo")
+
+_FILE = "(3 (2 It) (4 (2 's) (4 lovely)))\n(1 (2 -LRB-) (1 (2 and\\/or) (2 -RRB-)))\n"
+TYPED = (Typed(_FILE, ("It 's lovely", "-LRB- and\\/or -RRB-"), tokenized=True),)
 
 
 def text(number: int) -> str:
