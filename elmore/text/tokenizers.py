@@ -34,6 +34,7 @@ SPACE = r"\s\x1C-\x1F"
 # width space is not among them: it says that a word ends.
 INVISIBLE = r"\u00AD\u200C-\u200F\u2060"
 KANA = r"\p{Hiragana}\p{Katakana}\u30FC\uFF70"  # with the long-vowel marks, which have no script
+LETTER = rf"[\p{{L}}--\p{{Han}}{KANA}\p{{Thai}}]"
 ALNUM = rf"[\p{{L}}\p{{N}}--\p{{Han}}{KANA}\p{{Thai}}]"
 RUN = rf"{ALNUM}[\p{{L}}\p{{N}}\p{{M}}{INVISIBLE}--\p{{Han}}{KANA}\p{{Thai}}]*+"
 END = r"(?![\p{L}\p{N}])"  # the word is over
@@ -69,7 +70,8 @@ BEFORE_NUMBERS = "no nos nr p pp vol vols fig figs art sec ch op mar jun jul est
 
 # Order matters: the first alternative that matches wins, so the commonest words stand first and
 # what holds a word as its part (an address, an abbreviation) stands before the word. Repeats are
-# possessive or bounded wherever a later alternative could scan the same text again: linear time.
+# possessive or bounded, or end where a word does, wherever a later alternative could scan the same
+# text again: linear time.
 PENN = regex.compile(
     rf"""
     (?=[^{SPACE}]) (?:
@@ -105,7 +107,7 @@ PENN = regex.compile(
         | [\p{{L}}\p{{N}}._%+\-]{{1,64}}+ @ {LABEL} (?:\.{LABEL}){{1,8}}+
 
         # Contractions: the word before n't, and n't
-        | \p{{L}}+ (?=[nN]['’][tT]{END})
+        | {LETTER}+ (?=[nN]['’][tT]{END})
         | [nN]['’][tT]{END}
 
         | \p{{Lu}} (?:\+\+|[#]) {END}  # C++, C#

@@ -181,7 +181,11 @@ REPEATED = "a a' a. a- a-- a@ a_ 1, 1. #1 . - @ ' n't ( A. 中 www. a.b/ \u0301"
 REPEATED += " http:// http://. http://( http://(a 👍\u200d I.\xa0 [-1"
 
 
-@pytest.mark.parametrize("unit", [" ", *REPEATED.split(" ")])
+# Scripts with and without spaces side by side: a word ends there, but the letters go on
+MIXED = "é中 aの яก n中 中é' é中́"
+
+
+@pytest.mark.parametrize("unit", [" ", *REPEATED.split(" "), *MIXED.split(" ")])
 def test_penn_takes_linear_time_on(unit: str):
     assert is_linear(penn, unit)
 
