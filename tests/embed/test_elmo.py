@@ -155,6 +155,21 @@ def test_a_converted_module_reads_in_its_new_numbers(monkeypatch, files, precisi
     assert mixer.embedder.is_fast == (precision == "fast")
 
 
+@pytest.mark.gpu
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="this machine has no CUDA device")
+@pytest.mark.parametrize("precision", ["exact", "fast"])
+def test_a_module_reads_on_a_gpu_and_back_on_the_cpu_after_it_moved(files, precision):
+    mixer = elmore.Elmo(elmore.load(*files[0], device="cpu", precision=precision)).eval()
+    expected, close = mixer(BATCH).mixes[0], {"rtol": 0.03, "atol": 0.03}
+    moved = mixer.to("cuda")(BATCH)
+    assert moved.mixes[0].is_cuda
+    assert_close(moved.mixes[0].cpu(), expected, **close)
+    for texts in (BATCH[:1], BATCH[:1] * 100):
+        vectors = mixer.embedder.embed(texts)[-1].vectors
+        assert_close(torch.from_numpy(vectors), expected[0], **close)
+    assert torch.equal(mixer.cpu()(BATCH).mixes[0], expected)
+
+
 @precisions
 def test_a_module_reads_by_the_weights_it_has_now(monkeypatch, files, precision, give):
     give(monkeypatch)
