@@ -115,7 +115,7 @@ def build(
     Keys that `cls` does not know are refused, or left out here and in every section.
     """
     if not isinstance(data, Mapping):
-        raise ConfigError(f"{where}: expected a section of keys, found {_shown(data)}")
+        raise ConfigError(f"{where}: expected a section of keys, found {shown(data)}")
     convert = _Converter(unknown)
     hints = typing.get_type_hints(cls)
     names = [field.name for field in dataclasses.fields(cls)]
@@ -125,7 +125,7 @@ def build(
             values[key] = convert(hints[key], value, f"{where}: {key}")
         elif unknown == "refuse":
             hint = suggest(str(key), names) or f"known keys: {', '.join(names)}"
-            raise ConfigError(f"{where}: unknown key {_shown(key)}; {hint}")
+            raise ConfigError(f"{where}: unknown key {shown(key)}; {hint}")
     missing = [
         field.name
         for field in dataclasses.fields(cls)
@@ -158,10 +158,10 @@ class _Converter:
         if origin is tuple and isinstance(value, list | tuple):
             return self._items(options, value, where)
         if origin is dict and isinstance(value, dict):
-            return {k: self(options[1], v, f"{where}: {_shown(k)}") for k, v in value.items()}
+            return {k: self(options[1], v, f"{where}: {shown(k)}") for k, v in value.items()}
         if value in options if origin is Literal else type(value) is hint:
             return value
-        raise ConfigError(f"{where}: expected {_named(hint)}, found {_shown(value)}")
+        raise ConfigError(f"{where}: expected {_named(hint)}, found {shown(value)}")
 
     def _optional(self, options: tuple, value: object, where: str) -> Any:  # noqa: ANN401
         (hint,) = (option for option in options if option is not types.NoneType)
@@ -172,7 +172,7 @@ class _Converter:
             options = options[:1] * len(values)
         if len(options) != len(values):
             raise ConfigError(
-                f"{where}: expected {len(options)} items, found {_shown(list(values))}"
+                f"{where}: expected {len(options)} items, found {shown(list(values))}"
             )
         pairs = zip(options, values, strict=True)
         return tuple(self(hint, item, f"{where}[{i}]") for i, (hint, item) in enumerate(pairs))
@@ -189,17 +189,17 @@ def _number(hint: type[int] | type[float], value: object, where: str) -> float:
     """Take what 64 bits hold: an int for either, and a finite float."""
     kinds = (int,) if hint is int else (int, float)
     if type(value) not in kinds:  # not isinstance: True is no int here
-        raise ConfigError(f"{where}: expected {hint.__name__}, found {_shown(value)}")
+        raise ConfigError(f"{where}: expected {hint.__name__}, found {shown(value)}")
     number = typing.cast("float", value)
     if type(value) is int and not -(2**63) <= value < 2**63:
-        raise ConfigError(f"{where}: expected a number of 64 bits, found {_shown(value)}")
+        raise ConfigError(f"{where}: expected a number of 64 bits, found {shown(value)}")
     if not math.isfinite(number):
         raise ConfigError(f"{where}: expected a finite number, found {value}")
     return hint(number)
 
 
-def _shown(value: object) -> str:
-    """Write a value for a message, not all of a long one."""
+def shown(value: object) -> str:
+    """Write a value for a message; of a long one, the beginning."""
     if type(value) is int and value.bit_length() > 128:
         return f"a number of {value.bit_length()} bits"
     text = repr(value)

@@ -4,9 +4,15 @@ A message says where, what was found and what was expected, then what to do; it 
 case and has no full stop. What only a bug can cause is an `assert`, not one of these.
 """
 
+_LONGEST = 1500  # letters: a sentence may quote a file, and a line of it may be of any length
+
 
 class ElmoreError(ValueError):
-    """The family of everything elmore refuses."""
+    """The family of everything elmore refuses; of a sentence too long, the middle is left out."""
+
+    def __str__(self) -> str:
+        text = super().__str__()
+        return text if len(text) <= _LONGEST else f"{text[:1000]} … {text[-400:]}"
 
 
 class ConfigError(ElmoreError):

@@ -69,7 +69,7 @@ def _grown(faiss: ModuleType, path: Path | None, vectors: Float16[np.ndarray, "N
     """Give the index that is there, or a new one, with all uses in it."""
     num_uses, width = vectors.shape
     lists = num_lists(num_uses)
-    index = faiss.read_index(str(path)) if path else None
+    index = _read(faiss, path, width) if path else None
     if index is None or index.nlist != lists:  # the centres are of a text four times smaller
         metric = faiss.METRIC_INNER_PRODUCT
         index = faiss.index_factory(width, f"IVF{lists},SQ8", metric)
@@ -78,6 +78,15 @@ def _grown(faiss: ModuleType, path: Path | None, vectors: Float16[np.ndarray, "N
     for begin in range(index.ntotal, num_uses, _BLOCK):
         index.add(vectors[begin : begin + _BLOCK].astype(np.float32))
     return index
+
+
+def _read(faiss: ModuleType, path: Path, width: int, flags: int = 0) -> Any:  # noqa: ANN401 -- faiss has no types
+    """Read the file of a layer; None where it is not one, or not of this width."""
+    try:
+        index = faiss.read_index(str(path), flags)
+    except RuntimeError:  # what faiss raises for anything
+        return None
+    return index if isinstance(index, faiss.IndexIVF) and index.d == width else None
 
 
 def _entry(folder: Path, manifest: Manifest, layer: str) -> Approximate | None:
@@ -117,7 +126,11 @@ class ManyUses:
         if entry is None:
             _log.warning("%s: absent or cut short, so all uses are looked at", path)
             return None
-        return cls(faiss.read_index(str(path), faiss.IO_FLAG_MMAP))
+        index = _read(faiss, path, manifest.width, faiss.IO_FLAG_MMAP)
+        if index is None or index.ntotal > manifest.num_uses:
+            _log.warning("%s: damaged, so all uses are looked at", path)
+            return None
+        return cls(index)
 
     def search(
         self,

@@ -156,7 +156,7 @@ class Run:
             values = config.read_json(place / "state.json")
             module.load_state_dict(model)
             optimizer.load_state_dict(_nested(optimizer, state))
-        except (OSError, SafetensorError, RuntimeError, ValueError, KeyError) as error:
+        except (OSError, SafetensorError, RuntimeError, ValueError, LookupError) as error:
             raise DataError(
                 f"{place}: not a readable checkpoint ({error}); remove it to go on from an "
                 "earlier one"
@@ -250,7 +250,8 @@ def _refuse_difference(old: dict[str, Any], new: dict[str, Any], path: Path) -> 
     later = {k for k in after if k not in before and k.rpartition(".")[2] in _NEW_KEYS}
     keys = [k for k in {**before, **after} if before.get(k) != after.get(k) and k not in later]
     if keys:
-        shown = ", ".join(f"{k} {before.get(k)!r} -> {after.get(k)!r}" for k in sorted(keys)[:5])
+        changes = [(key, before.get(key), after.get(key)) for key in sorted(keys)[:5]]
+        shown = ", ".join(f"{k[:80]} {config.shown(a)} -> {config.shown(b)}" for k, a, b in changes)
         raise ConfigError(
             f"{path}: this run has another recipe ({shown}); resume with the same one, or start "
             "anew in another folder"
@@ -276,9 +277,23 @@ def _flat(optimizer: optim.Optimizer) -> dict[str, Tensor]:
     }
 
 
+def _state_names(optimizer: optim.Optimizer, group: dict[str, Any]) -> set[str]:
+    """Name what an optimizer keeps of each weight of a group."""
+    if isinstance(optimizer, optim.Adagrad):
+        return {"step", "sum"}
+    return {"step", "momentum"} if group.get("orthogonal") else {"step", "exp_avg", "exp_avg_sq"}
+
+
 def _nested(optimizer: optim.Optimizer, flat: dict[str, Tensor]) -> dict[str, Any]:
+    groups = [(group, weight) for group in optimizer.param_groups for weight in group["params"]]
     state: dict[int, dict[str, Tensor]] = {}
     for key, value in flat.items():
         number, _, name = key.partition(".")
+        shape = () if name == "step" else groups[int(number)][1].shape
+        if value.shape != shape or not value.is_floating_point():
+            raise ValueError(f"{key} of the optimizer is {value.dtype} of {tuple(value.shape)}")
         state.setdefault(int(number), {})[name] = value
+    for number, values in state.items():
+        if values.keys() != _state_names(optimizer, groups[number][0]):
+            raise ValueError(f"weight {number} of the optimizer has {', '.join(values)[:80]}")
     return {"state": state, "param_groups": optimizer.state_dict()["param_groups"]}

@@ -33,6 +33,12 @@ class Card:
     training: dict | None = None
     """How it was trained: recipe, text, scores, cost."""
 
+    def __post_init__(self) -> None:
+        scores = (self.training or {}).get("scores", {})
+        values = scores.values() if isinstance(scores, dict) else [None]
+        if any(type(value) not in (int, float) for value in values):
+            raise ConfigError("training.scores must be numbers by their names")
+
 
 @dataclass(frozen=True)
 class Bundle:

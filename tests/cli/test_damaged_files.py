@@ -225,3 +225,19 @@ def test_a_manifest_that_cannot_be_meant_is_named(index, change):
     (index / "index.json").write_text(json.dumps(manifest | change))
     with pytest.raises(ElmoreError, match=r"index\.json: "):
         UseIndex.open(index, make.embedder())
+
+
+def test_a_sentence_that_quotes_a_long_line_is_cut_in_its_middle():
+    error = DataError(f"file.txt:3: found {'x' * 5000}; expected a number")
+    assert str(error).startswith("file.txt:3: found xxx")
+    assert str(error).endswith("xxx; expected a number")
+    assert len(str(error)) < 1500
+
+
+@pytest.mark.parametrize("scores", [["f1"], {"f1": "high"}, {"f1": [1]}, 3])
+def test_a_card_with_scores_that_are_no_numbers_is_named(tmp_path, scores):
+    model = Path(shutil.copytree(FORMATS / "model-3", tmp_path / "model"))
+    table = json.loads((model / "config.json").read_text())
+    table["card"]["training"]["scores"] = scores
+    (model / "config.json").write_text(json.dumps(table))
+    assert "training.scores must be numbers" in refused("info", model)

@@ -135,3 +135,16 @@ def test_there_are_about_twice_the_root_of_the_uses_many_lists():
         1024,
         2048,
     ]
+
+
+@pytest.mark.parametrize("damage", [b"\0", b"\xff", b"Ix"])
+def test_a_file_that_faiss_cannot_read_is_passed_over(tmp_path, elmo, text, faiss, caplog, damage):
+    index = built(tmp_path / "index", elmo, text)
+    vector = np.asarray(index._columns.vectors("2")[3], np.float32)
+    expected = index.nearest(vector, 5, exact=True)
+    path = tmp_path / "index" / "layer-2.faiss"
+    size = path.stat().st_size
+    path.write_bytes((damage * size)[:size])
+    found = UseIndex.open(tmp_path / "index", elmo).nearest(vector, 5)
+    np.testing.assert_array_equal(found.rows, expected.rows)
+    assert "layer-2.faiss: damaged, so all uses are looked at" in caplog.text

@@ -8,6 +8,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 from safetensors import SafetensorError
+from safetensors.torch import load_file, save_file
 from torch.testing import assert_close
 
 from elmore.errors import ConfigError, DataError, ElmoreError
@@ -244,3 +245,21 @@ def test_a_damaged_line_of_metrics_is_named(tmp_path, line):
     with pytest.raises(DataError, match=r"metrics\.jsonl: line 1: "):
         run.forget_after(3)
     assert run.metrics.read_text().startswith(line)
+
+
+@pytest.mark.parametrize("kind", ["adamw", "adagrad", "muon"])
+@pytest.mark.parametrize("damage", ["shape", "name", "number", "integers"])
+def test_an_optimizer_of_other_weights_is_refused_when_it_is_restored(tmp_path, kind, damage):
+    run, (module, optimizer) = Run(tmp_path), trained(kind)
+    place = run.save(module, optimizer, checkpoint(3), keep=2)
+    path = place / "optimizer.safetensors"
+    tensors = load_file(path)
+    name = next(name for name, tensor in tensors.items() if tensor.dim())
+    odd = {"shape": tensors[name][None], "integers": tensors[name].long()}
+    if damage in odd:
+        tensors[name] = odd[damage]
+    else:
+        tensors["0.other" if damage == "name" else "99.step"] = tensors.pop(name)
+    save_file(tensors, path)
+    with pytest.raises(DataError, match="step-00000003: not a readable checkpoint"):
+        run.restore(module, optimizer, CPU)

@@ -96,7 +96,8 @@ def checked_summary(data: dict[str, Any], where: str) -> Summary:
         raise DataError(
             f"{where}: expected means and deviations of runs, as 'task train' writes them"
         )
-    return data
+    parts = zip(data["summary"], config.as_dict(found)["summary"], strict=True)
+    return {**data, "summary": [{**said, "scores": part["scores"]} for said, part in parts]}
 
 
 @dataclass(frozen=True)

@@ -1,0 +1,1 @@
+"""Every reader of files from outside, given valid files that were damaged in many ways."""

@@ -1,0 +1,152 @@
+"""Readers of models: our own folders, and those of other packages."""
+
+import shutil
+import zipfile
+from pathlib import Path
+
+import numpy as np
+import torch
+
+from elmore.text.vocabulary import Vocabulary
+from elmore.weights import card, fetch, folder, pretrained
+from elmore.weights.bundle import Bundle
+from tests.foreign import allennlp_state_dict, bilm_options, bilm_weights, many_langs, write_bilm
+from tests.fuzz.reader import FORMATS, Reader
+from tests.tensorflow_files import (
+    module_variables,
+    training_variables,
+    write_checkpoint,
+    write_module,
+)
+
+WORDS = ["<S>", "</S>", "<UNK>", "the", "cat", "Zürich"]
+_CONVERT = "elmore.weights.convert."
+
+
+def use(bundle: Bundle) -> None:
+    bundle.run([["the", "cat"], ["Zürich"]])
+    card.page(bundle, "model")
+    card.lines(card.facts(bundle))
+
+
+def load(place: Path) -> None:
+    use(pretrained.load(place))
+
+
+def _copy(name: str):
+    def make(place: Path) -> None:
+        for file in folder.FILES:
+            if (FORMATS / name / file).is_file():
+                shutil.copy(FORMATS / name / file, place)
+
+    return make
+
+
+def _lexicon(place: Path) -> None:
+    many_langs(place / "theirs", np.random.default_rng(0))
+    folder.save(pretrained.load(place / "theirs"), place / "ours")
+    shutil.rmtree(place / "theirs")
+
+
+def _bilm(place: Path, **changes):
+    settings = bilm_options(**changes)
+    num_words = {"num_words": len(WORDS)} if "char_cnn" in changes else {}
+    weights = bilm_weights(settings, np.random.default_rng(0), **num_words)
+    if num_words:
+        settings["n_tokens_vocab"] = len(WORDS)
+    write_bilm(place, settings, weights)
+    return settings, weights
+
+
+def _words(place: Path) -> None:
+    _bilm(place, char_cnn=None)
+    Vocabulary(tuple(WORDS)).write(place / "vocab.txt")
+
+
+def _allennlp(place: Path) -> None:
+    state = allennlp_state_dict(*_bilm(place))
+    torch.save(state, place / "weights.th")
+    (place / "weights.hdf5").unlink()
+
+
+def _tensorflow(place: Path) -> None:
+    _, weights = _bilm(place)
+    rng = np.random.default_rng(0)
+    softmax = (
+        rng.normal(size=(len(WORDS), 6)).astype("f4"),
+        rng.normal(size=len(WORDS)).astype("f4"),
+    )
+    write_checkpoint(place / "model.ckpt-7", training_variables(weights, softmax))
+    Vocabulary(tuple(WORDS)).write(place / "vocab.txt")
+    (place / "weights.hdf5").unlink()
+
+
+def _module(place: Path) -> None:
+    _, weights = _bilm(place)
+    write_module(place, module_variables(weights))
+    for name in ("weights.hdf5", "options.json"):
+        (place / name).unlink()
+
+
+def _zip(place: Path) -> None:
+    with zipfile.ZipFile(place / "model.zip", "w") as file:
+        for name in ("config.json", "model.safetensors"):
+            file.write(FORMATS / "model-1" / name, f"wrapped/{name}")
+
+
+def _begun_download(place: Path) -> None:
+    (place / "source").mkdir()
+    source = place / "source" / "weights.bin"
+    source.write_bytes(bytes(range(256)))
+    (place / "cache").mkdir()
+    (place / "cache" / "weights.bin.part").write_bytes(bytes(range(100)))
+    note = '{"url": "http://example.org/weights.bin", "version": "1", "total": 256}'
+    (place / "cache" / "weights.bin.part.json").write_text(note)
+    fetch.fetch(source.as_uri(), place / "other")
+
+
+def _fetch(place: Path) -> None:
+    source = place / "source" / "weights.bin"
+    for cache in ("cache", "other"):
+        fetch.fetch(source.as_uri(), place / cache)
+
+
+READERS = (
+    *(
+        Reader(
+            name,
+            ("elmore.weights.folder", "elmore.config", "elmore.text.vocabulary"),
+            _copy(name),
+            load,
+        )
+        for name in ("model-1", "model-2", "model-3")
+    ),
+    Reader(
+        "model with a lexicon",
+        ("elmore.weights.folder",),
+        _lexicon,
+        lambda place: load(place / "ours"),
+    ),
+    Reader("bilm-tf HDF5", (f"{_CONVERT}bilm_tf",), _bilm, load),
+    Reader("bilm-tf HDF5 of words", (f"{_CONVERT}bilm_tf", "elmore.text.vocabulary"), _words, load),
+    Reader("AllenNLP state_dict", (f"{_CONVERT}allennlp", f"{_CONVERT}pickles"), _allennlp, load),
+    Reader(
+        "TensorFlow checkpoint",
+        (f"{_CONVERT}checkpoint", f"{_CONVERT}tensor_bundle"),
+        _tensorflow,
+        load,
+    ),
+    Reader("TF-Hub module", (f"{_CONVERT}checkpoint", f"{_CONVERT}tensor_bundle"), _module, load),
+    Reader(
+        "ELMoForManyLangs",
+        (f"{_CONVERT}many_langs", f"{_CONVERT}pickles"),
+        lambda place: many_langs(place, np.random.default_rng(0)),
+        load,
+    ),
+    Reader(
+        "zip of a model", ("elmore.weights.archive",), _zip, lambda place: load(place / "model.zip")
+    ),
+    Reader(
+        "download", ("elmore.weights.fetch", "elmore.weights.checksums"), _begun_download, _fetch
+    ),
+)

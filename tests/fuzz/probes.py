@@ -1,0 +1,78 @@
+"""Readers of indexes of uses, and of sense-annotated text with its WordNet."""
+
+import hashlib
+import json
+from pathlib import Path
+
+import numpy as np
+
+from elmore.probe import wordnet
+from elmore.probe.neighbors import UseIndex
+from elmore.probe.sense_data import SenseCorpus
+from elmore.probe.wordnet_files import described
+from tests.fuzz.reader import Reader
+from tests.fuzz.texts import _elmo, copy
+from tests.probe.annotated import write_corpus, write_wordnet
+
+
+def _search(place: Path) -> None:
+    index = UseIndex.open(place, _elmo())
+    found = index.nearest(np.ones(8, np.float32), 3)
+    for row in range(min(20, len(index))) if hasattr(index, "__len__") else found.rows:
+        index.use(int(row))
+    (place / "more.txt").write_text("a lake\n")
+    index.append([place / "more.txt"], tokenized=True)
+
+
+def _repair(place: Path) -> None:
+    """Write what the columns are now into the manifest, where it is still one."""
+    try:
+        manifest = json.loads((place / "index.json").read_bytes())
+        (part,) = manifest["texts"][0]["parts"]
+        for column in part["columns"]:
+            data = (place / column["name"]).read_bytes()
+            column |= {"bytes": len(data), "sha256": hashlib.sha256(data).hexdigest()}
+        (place / "index.json").write_text(json.dumps(manifest))
+    except (ValueError, TypeError, KeyError, AttributeError, IndexError, OSError, RecursionError):
+        pass
+
+
+def _senses(place: Path) -> None:
+    use = ("art", "art", "NOUN", "art%1:04:00::")
+    write_corpus(
+        place,
+        "text",
+        [
+            [
+                ["the", use, "of"],
+                ["an", ("took place", "take_place", "VERB", "x%2:30:00:: y%2:30:01::")],
+            ]
+        ],
+    )
+    write_wordnet(place / "dict", ("art%1:04:00::", 1), ("art%1:06:00::", 2), ("x%2:30:00::", 1))
+
+
+def _read_senses(place: Path) -> None:
+    found = wordnet.read(place / "dict")
+    for sentence in SenseCorpus(place / "text.data.xml"):
+        for use in sentence.instances:
+            for key in (*use.keys, *found.senses(use.lemma, use.pos)):
+                described(key)
+
+
+READERS = (
+    Reader(
+        "index of uses",
+        ("elmore.probe.use_store", "elmore.probe.use_columns", "elmore.probe.use_writer"),
+        copy("uses-1"),
+        _search,
+        _repair,
+    ),
+    Reader(
+        "senses",
+        ("elmore.probe.sense_data", "elmore.probe.wordnet"),
+        _senses,
+        _read_senses,
+        share=2,
+    ),
+)

@@ -1,0 +1,222 @@
+"""Readers of text in all its packings, of prepared corpora, and of journals of long jobs."""
+
+import hashlib
+import json
+import shutil
+from pathlib import Path
+
+import numpy as np
+import pyarrow
+import zstandard
+from pyarrow import parquet
+
+from elmore import npy
+from elmore.corpus import check, shards, stream
+from elmore.corpus.options import Options
+from elmore.corpus.prepare import prepare
+from elmore.embed import job, layer_cache, pooling
+from elmore.embed.parts import text_digest
+from elmore.lm.spelling import Spelling
+from elmore.text.files import Lines
+from elmore.text.vocabulary import Vocabulary
+from tests.formats import make
+from tests.fuzz.libraries import PACKERS
+from tests.fuzz.reader import FORMATS, Reader
+
+TEXT = "the old bridge lies near the lake .\na grey cat waits in Zürich !\n\ntwo ships\n"
+JSONL = "".join(json.dumps({"text": line, "n": 1}) + "\n" for line in (*make.TEXTS, ["a", "b"]))
+
+
+def _packed(place: Path) -> None:
+    for name, text in (("plain.txt", TEXT), ("table.jsonl", JSONL)):
+        data = text.encode()
+        (place / name).write_bytes(data)
+        (place / f"{name}.zst").write_bytes(zstandard.compress(data))
+        for ending, (pack, _) in PACKERS.items():
+            (place / f"{name}{ending}").write_bytes(pack(data))
+    parquet.write_table(
+        pyarrow.table({"text": TEXT.split("\n"), "n": range(5)}), place / "t.parquet"
+    )
+
+
+def _read_lines(place: Path) -> None:
+    for errors in ("strict", "replace"):
+        for path in sorted(place.iterdir()):
+            for _ in Lines([str(path)], errors=errors):
+                pass
+
+
+def _text(place: Path) -> None:
+    (place / "plain.txt").write_text(TEXT * 20)
+    (place / "vocabulary.txt").write_text("<S>\n</S>\n<UNK>\nthe\ncat\n")
+
+
+def _prepare(place: Path) -> None:
+    names = [str(place / "plain.txt")]
+    check.look_over(names, Options())
+    prepare(
+        names, place / "out", Options(valid_share=0.2), num_workers=1,
+        vocabulary=place / "vocabulary.txt"
+    )  # fmt: skip
+
+
+def _vocabularies(place: Path) -> None:
+    data = (FORMATS / "corpus-1" / "vocabulary.txt").read_bytes()
+    (place / "words.txt").write_bytes(data)
+    (place / "words.txt.gz").write_bytes(PACKERS[".gz"][0](data))
+
+
+def _read_vocabularies(place: Path) -> None:
+    for path in place.iterdir():
+        Vocabulary.read(path).ids(["the", "none"])
+
+
+def copy(name: str):
+    def make_it(place: Path) -> None:
+        shutil.copytree(FORMATS / name, place, dirs_exist_ok=True)
+
+    return make_it
+
+
+def _read_corpus(place: Path) -> None:
+    corpus = shards.open_corpus(place)
+    corpus.verify()
+    targets = corpus.word_ids()
+    list(corpus.types)
+    assert corpus.counts.shape
+    spelling = Spelling(corpus.types, targets, 2, corpus.byte_counts.tolist())
+    for split in ("train", "valid", "all"):
+        tokens = corpus.split(split)
+        spelling.of(tokens)
+        streams = stream.Streams(tokens, stream.StreamConfig(rows=2, steps=5, block=16), seed=0)
+        for window in (
+            streams.window(0),
+            streams.window(7),
+            *stream.reading(tokens, rows=3, steps=50),
+        ):
+            targets[window.types]
+
+
+def _repair_corpus(place: Path) -> None:
+    """Where the index is still one, it says what the files are now."""
+    try:
+        index = json.loads((place / shards.INDEX).read_bytes())
+        for name, file in index["files"].items():
+            data = (place / name).read_bytes()
+            file |= {"bytes": len(data), "sha256": hashlib.sha256(data).hexdigest()}
+        index["sha256"] = shards.digest(index)
+        (place / shards.INDEX).write_text(json.dumps(index))
+    except (ValueError, TypeError, KeyError, AttributeError, OSError, RecursionError):
+        pass  # damaged beyond that
+
+
+def _begun_preparation(place: Path) -> None:
+    """What a kill leaves after the first part."""
+    text = place / "text.txt"
+    text.write_text(TEXT)
+    from elmore.corpus import merge
+
+    def killed(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    before, merge.merge = merge.merge, killed
+    try:
+        prepare([str(text)], place / "out", Options(), num_workers=1)
+    except KeyboardInterrupt:
+        pass
+    finally:
+        merge.merge = before
+
+
+def _resume_preparation(place: Path) -> None:
+    prepare([str(place / "text.txt")], place / "out", Options(), num_workers=1, resume=True)
+
+
+def _resume_embedding(place: Path) -> None:
+    elmo = _elmo()
+    job.run(elmo, make.TEXTS, place / "vectors.jsonl", make.described(elmo), resume=True)
+
+
+def _repair_journal(place: Path) -> None:
+    parts = place / "vectors.jsonl.parts"
+    try:
+        note = json.loads((parts / "part-00000.json").read_bytes())
+        note["content"] = text_digest([note["texts"], note["tokens"]])
+        note["input"] = text_digest(note["texts"])
+        note["sha256"] = hashlib.sha256((parts / "part-00000.bin").read_bytes()).hexdigest()
+        (parts / "part-00000.json").write_text(json.dumps(note))
+    except (ValueError, TypeError, KeyError, OSError, RecursionError):
+        pass
+
+
+_ELMO: list = []
+
+
+def _elmo():
+    if not _ELMO:
+        _ELMO.append(make.embedder())
+    return _ELMO[0]
+
+
+def _read_layers(place: Path) -> None:
+    layer_cache.cached(_elmo(), make.TOKENS, place).of(make.TOKENS)
+
+
+def _repair_layers(place: Path) -> None:
+    (path,) = place.glob("*.npy")
+    data = path.read_bytes()[:-32]
+    path.write_bytes(data + hashlib.sha256(data).digest())
+
+
+def _read_pooling(place: Path) -> None:
+    learned = pooling.TextPooling.load(place / "pooling.npz")
+    pooling.pool(["the"], np.ones((1, 8), np.float32), learned)
+
+
+def _pooling(place: Path) -> None:
+    shutil.copy(FORMATS / "pooling-1" / "pooling.npz", place)
+
+
+def _arrays(place: Path) -> None:
+    np.save(place / "a.npy", np.arange(6.0).reshape(2, 3))
+    np.save(place / "b.npy", np.arange(5, dtype=np.uint32))
+
+
+def _read_arrays(place: Path) -> None:
+    for path in place.iterdir():
+        npy.read(path).sum()
+        npy.mapped(path).sum()
+
+
+READERS = (
+    Reader("text, packed", ("elmore.text.files",), _packed, _read_lines),
+    Reader(
+        "text to prepare", ("elmore.text.files", "elmore.corpus.blocks"), _text, _prepare, share=0.5
+    ),
+    Reader("vocabulary", ("elmore.text.vocabulary",), _vocabularies, _read_vocabularies),
+    Reader(
+        "corpus",
+        ("elmore.corpus.shards", "elmore.corpus.index", "elmore.corpus.type_table", "elmore.npy"),
+        copy("corpus-1"),
+        _read_corpus,
+        _repair_corpus,
+    ),
+    Reader(
+        "journal of a preparation",
+        ("elmore.journal", "elmore.corpus.parts"),
+        _begun_preparation,
+        _resume_preparation,
+    ),
+    Reader(
+        "journal of an embedding",
+        ("elmore.journal", "elmore.embed.parts"),
+        copy("journal-1"),
+        _resume_embedding,
+        _repair_journal,
+    ),
+    Reader(
+        "layer cache", ("elmore.embed.layer_cache",), copy("layers-1"), _read_layers, _repair_layers
+    ),
+    Reader("pooling", ("elmore.embed.pooling", "elmore.npy"), _pooling, _read_pooling),
+    Reader("arrays", ("elmore.npy",), _arrays, _read_arrays),
+)
