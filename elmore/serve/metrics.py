@@ -70,7 +70,7 @@ class Metrics:
         yield from _about("elmore_requests_total", "counter", "Requests by route and status.")
         for (route, status), count in sorted(self.requests.items()):
             yield f'elmore_requests_total{{route="{route}",status="{status}"}} {count}'
-        yield from _about("elmore_request_seconds", "histogram", "From the headers to the answer.")
+        yield from _about("elmore_request_seconds", "histogram", "Until the answer is sent.")
         for route, found in sorted(self.seconds.items()):
             yield from found.lines("elmore_request_seconds", f'route="{route}"')
         yield from _about(

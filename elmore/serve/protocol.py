@@ -271,7 +271,8 @@ class Patient(H11Protocol):
 
         Who has not taken its answer in time is cut off.
         """
-        self._draining = self.loop.call_later(self.limits.end_seconds, self.transport.abort)
+        if self._draining is None:
+            self._draining = self.loop.call_later(self.limits.end_seconds, self.transport.abort)
         if self._answering:
             self._choose_headers()
             super().shutdown()
