@@ -14,16 +14,11 @@ from dataclasses import asdict, fields
 from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar, Generic, TypeVar
 
-from elmore import atomic, config
+from elmore import atomic, config, lock
 from elmore.errors import DataError
 
 if TYPE_CHECKING:
     from _typeshed import DataclassInstance
-
-try:
-    import fcntl
-except ImportError:  # Windows
-    fcntl = None
 
 _JOB, _LOCK = "job.json", "lock"
 _log = logging.getLogger(__name__)
@@ -51,14 +46,7 @@ class Journal(Generic[Job]):
         self.job = job
         atomic.sweep(folder)
         self.refuse_foreign(folder)
-        folder.mkdir(parents=True, exist_ok=True)
-        self._lock = (folder / _LOCK).open("w")
-        if fcntl:
-            try:
-                fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except OSError as error:
-                self._lock.close()
-                raise DataError(f"{folder}: another process is at work there") from error
+        self._lock = lock.acquire(folder / _LOCK)
         try:
             if anew or not (folder / _JOB).exists():
                 self._empty()
@@ -94,7 +82,7 @@ class Journal(Generic[Job]):
         if path.is_dir():
             return name in cls.FOLDERS or _is_temporary(path)
         if name == _LOCK:
-            return not path.stat().st_size
+            return lock.is_lock(path)
         return bool(of_a_file) or name in (_JOB, f"{_JOB}.new") or _is_temporary(path)
 
     def own_files(self) -> list[Path]:
@@ -130,17 +118,18 @@ class Journal(Generic[Job]):
 
     def close(self) -> None:
         """Let others in."""
-        self._lock.close()
+        self._lock.release()
 
     def remove(self) -> None:
         """Delete the journal, when the result has its name; a stranger's files stay there."""
-        self.close()
+        if os.name == "nt":  # Windows renames no folder of which a file is open
+            self.close()
         if all(map(self._is_ours, self.folder.iterdir())):
             atomic.remove(self.folder)
-            return
-        _log.warning("%s: what is not ours there was left alone", self.folder)
-        self._empty()
-        (self.folder / _LOCK).unlink(missing_ok=True)
+        else:
+            _log.warning("%s: what is not ours there was left alone", self.folder)
+            self._empty()
+        self.close()
 
 
 def refuse_taken(out: Path, folder: Path, *, taken: bool, resume: bool, overwrite: bool) -> None:

@@ -36,6 +36,7 @@ CORE = {
     "errors",
     "config",
     "atomic",
+    "lock",
     "journal",
     "cache",
     "compiled",

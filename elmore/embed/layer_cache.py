@@ -19,11 +19,10 @@ from typing import BinaryIO
 import numpy as np
 from jaxtyping import Float16
 
-from elmore import atomic, cache
+from elmore import atomic, cache, lock
 from elmore.embed.embedder import Embedder
 from elmore.embed.job import model_digest
 from elmore.errors import DataError
-from elmore.weights import fetch
 
 FORMAT = 1
 _CHUNK = 1 << 20
@@ -85,7 +84,7 @@ def cached(
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         if not _is_whole(path, shape):  # outside the lock: many can check one file at a time
-            with fetch.locked(path):
+            with lock.acquire(path.with_name(f"{path.name}.lock"), wait=True):
                 if not _is_whole(path, shape):
                     begun = time.perf_counter()
                     _build(embedder, distinct, path, shape)

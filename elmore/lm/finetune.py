@@ -4,6 +4,7 @@ A model with a softmax keeps it, and gets the new words of the text beside its o
 weights come without: then a softmax over the words of the text is learned first, alone.
 """
 
+import contextlib
 import logging
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
@@ -49,7 +50,8 @@ def finetune(
     device: str = "auto",
 ) -> Iterator[Report | Measured]:
     """Train on, and report; last comes the perplexity before and after."""
-    with started(device) as (ranks, place):
+    with contextlib.ExitStack() as opened:
+        ranks, place = opened.enter_context(started(device))
         corpus = checked(shards, ranks)
         bundle = pretrained.load(*sources)
         described = {**config.as_dict(recipe), "model": [str(source) for source in sources]}
@@ -58,10 +60,11 @@ def finetune(
             bundle = _with_softmax(bundle, corpus, recipe)
         seed = recipe.softmax_train.seed if fresh else recipe.train.seed
         start = _training(bundle, corpus, recipe, seed, ranks)
-        run = begun(out, described, corpus, ranks, resume=resume)
+        run = opened.enter_context(begun(out, described, corpus, ranks, resume=resume))
         if fresh:
             there = resume and (out / "softmax" / "recipe.json").is_file()
             alone = begun(out / "softmax", described, corpus, ranks, resume=there)
+            opened.enter_context(alone)
             start.module.bilm.requires_grad_(requires_grad=False)
             _log.info("no softmax: one over %d words is learned first", len(start.vocabulary))
             for report in trained(start, recipe.softmax_train, alone, place, ranks, resume=resume):

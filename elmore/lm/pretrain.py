@@ -52,8 +52,9 @@ def pretrain(
             ranks,
             replace(recipe.card, training=described),
         )
-        run = begun(out, {**config.as_dict(recipe), "init": start}, corpus, ranks, resume=resume)
-        yield from trained(training, recipe.train, run, place, ranks, resume=resume)
+        described = {**config.as_dict(recipe), "init": start}
+        with begun(out, described, corpus, ranks, resume=resume) as run:
+            yield from trained(training, recipe.train, run, place, ranks, resume=resume)
 
 
 def checked(shards: Path, ranks: Ranks) -> Corpus:
@@ -65,7 +66,7 @@ def checked(shards: Path, ranks: Ranks) -> Corpus:
 
 
 def begun(out: Path, recipe: dict[str, Any], corpus: Corpus, ranks: Ranks, *, resume: bool) -> Run:
-    """Make the run folder, or come back to it."""
+    """Make the run folder, or come back to it, and lock it until the run is closed."""
     run = Run(out)
     if ranks.first:
         run.begin({**recipe, "corpus": corpus.index["sha256"]}, resume=resume)

@@ -55,7 +55,7 @@ def extend(folder: Path) -> None:
     for layer in manifest.layers:
         path, vectors = folder / faiss_file(layer), columns.vectors(layer)
         before = _entry(folder, manifest, layer)
-        if before is None or before.uses < len(vectors):
+        if before is None or before.uses < manifest.num_uses:
             with atomic.file(path) as new:
                 faiss.write_index(_grown(faiss, path if before else None, vectors), new.name)
             entry = Approximate(layer=layer, uses=len(vectors), bytes=path.stat().st_size)
@@ -63,6 +63,15 @@ def extend(folder: Path) -> None:
             others = tuple(one for one in found.approximate if one.layer != layer)
             use_store.write(folder, dataclasses.replace(found, approximate=(*others, entry)))
             _log.info("%s: %d uses in %d lists", path, len(vectors), num_lists(len(vectors)))
+
+
+def is_behind(folder: Path) -> bool:
+    """Tell whether `extend` would write anything."""
+    manifest = use_store.read(folder).done
+    if manifest.num_uses < MANY or _faiss() is None:
+        return False
+    entries = [_entry(folder, manifest, layer) for layer in manifest.layers]
+    return any(entry is None or entry.uses < manifest.num_uses for entry in entries)
 
 
 def _grown(faiss: ModuleType, path: Path | None, vectors: Float16[np.ndarray, "N D"]) -> Any:  # noqa: ANN401 -- faiss has no types

@@ -18,7 +18,7 @@ from typing import IO
 import numpy as np
 from jaxtyping import Float
 
-from elmore import atomic
+from elmore import atomic, lock
 from elmore.embed.embedder import Embedder
 from elmore.errors import DataError
 from elmore.probe import use_faiss, use_store
@@ -36,7 +36,6 @@ from elmore.probe.use_store import (
 )
 from elmore.probe.use_text import Reading, kept_place, sentences, text_of
 from elmore.text.files import Lines
-from elmore.weights import fetch
 
 PART_USES = 32768
 """A part is closed by the sentence that makes it so many: what a kill costs at most."""
@@ -44,6 +43,7 @@ PART_USES = 32768
 Progress = Callable[[float | None, int, int], None]
 """Called with how much of the text is read, 0 to 1, and the sentences and uses that are done."""
 
+_LOCK = f"{MANIFEST}.lock"
 _log = logging.getLogger(__name__)
 
 
@@ -64,8 +64,9 @@ def build(
     text = text_of(files, reading, embedder)
     folder = folder or kept_place(embedder, text, layers)
     _refuse_foreign(folder)
-    folder.mkdir(parents=True, exist_ok=True)
-    with fetch.locked(folder / MANIFEST):
+    if _is_whole(folder, embedder, text, layers) and not use_faiss.is_behind(folder):
+        return folder  # who only reads is never refused
+    with lock.acquire(folder / _LOCK):
         manifest = _begun(folder, embedder, text, layers, append=append)
         if text.digest not in {one.digest for one in manifest.texts if one.whole}:
             lines = Lines(files, errors=reading.errors, column=reading.column)
@@ -82,11 +83,21 @@ def _refuse_foreign(folder: Path) -> None:
     if folder.exists() and not folder.is_dir():
         raise DataError(f"{folder} exists and is no folder; pass another name")
     if folder.is_dir() and not (folder / MANIFEST).exists():
-        ours = {f"{MANIFEST}.lock", f"{MANIFEST}.new"}
+        ours = {_LOCK, f"{MANIFEST}.new"}
         names = sorted(path.name for path in folder.iterdir())
         other = [name for name in names if name not in ours and not atomic.is_temporary(name)]
         if other:
             raise DataError(f"{folder} holds {other[0]!r} and is no index; pass another name")
+
+
+def _is_whole(folder: Path, embedder: Embedder, text: Text, layers: Sequence[str] | None) -> bool:
+    """Tell whether an index is there that holds all of a text."""
+    if not (folder / MANIFEST).exists():
+        return False
+    if text.digest not in {one.digest for one in use_store.read(folder).texts if one.whole}:
+        return False
+    _begun(folder, embedder, text, layers, append=False)  # refuses another model or other layers
+    return True
 
 
 def _begun(
@@ -230,7 +241,7 @@ class _Writer:
         for file in self._files.values():
             file.close()
         if not any(self.manifest.parts):
-            for name in (*self.manifest.columns, MANIFEST, f"{MANIFEST}.lock"):
+            for name in (*self.manifest.columns, MANIFEST, _LOCK):
                 (self.folder / name).unlink(missing_ok=True)
             with contextlib.suppress(OSError):  # somebody has put something there
                 self.folder.rmdir()

@@ -78,30 +78,31 @@ def learn(
     """Train on a lesson, or on a fraction of its examples."""
     ranks, place = lesson.ranks, lesson.device
     examples = lesson.seen(Part(fraction, recipe.train.seed))
-    run = Run(out)
-    if ranks.first:
-        recorded = out / "recipe.json" if resume else None
-        described = identity.describe(
-            lesson, recipe, examples, fraction=fraction, recorded=recorded
-        )
-        run.begin(described, resume=resume)
-    lesson.wait()
-    solved = _new(lesson, recipe, examples)
-    settings, learner = recipe.train, solved.learner
-    with deterministic(settings):
-        numbers = precision.resolve(settings, place)
-        learner.to(place, precision.dtype(numbers)).train()
-    layers = lesson.layers
-    training = Training(solved, examples, layers.train, lesson.held_out, layers.dev, ranks)
-    epoch = training.batches_per_epoch / settings.accumulate
-    try:
-        reports = fit(training, settings, run, device=place, ranks=ranks, resume=resume)
-        yield from costs.timed(reports, layers, epoch) if ranks.first else reports
-    except torch.OutOfMemoryError as error:
-        raise ConfigError(
-            f"batches of {recipe.batch_size} examples do not fit into the memory of the GPU "
-            f"({str(error).split('.')[0]}); lower batch_size, and raise train.accumulate instead"
-        ) from error
+    with Run(out) as run:
+        if ranks.first:
+            recorded = out / "recipe.json" if resume else None
+            described = identity.describe(
+                lesson, recipe, examples, fraction=fraction, recorded=recorded
+            )
+            run.begin(described, resume=resume)
+        lesson.wait()
+        solved = _new(lesson, recipe, examples)
+        settings, learner = recipe.train, solved.learner
+        with deterministic(settings):
+            numbers = precision.resolve(settings, place)
+            learner.to(place, precision.dtype(numbers)).train()
+        layers = lesson.layers
+        training = Training(solved, examples, layers.train, lesson.held_out, layers.dev, ranks)
+        epoch = training.batches_per_epoch / settings.accumulate
+        try:
+            reports = fit(training, settings, run, device=place, ranks=ranks, resume=resume)
+            yield from costs.timed(reports, layers, epoch) if ranks.first else reports
+        except torch.OutOfMemoryError as error:
+            raise ConfigError(
+                f"batches of {recipe.batch_size} examples do not fit into the memory of the GPU "
+                f"({str(error).split('.')[0]}); lower batch_size, and raise train.accumulate "
+                "instead"
+            ) from error
 
 
 def evaluate(

@@ -5,6 +5,7 @@ RUN/metrics.jsonl           one line an update, each once, also after a kill
 RUN/events.out.tfevents.…   the same for TensorBoard, where it is installed
 RUN/checkpoints/step-…      all it takes to go on
 RUN/best                    the model with the best score so far
+RUN/lock                    while a process trains there: which one
 """
 
 import json
@@ -13,20 +14,21 @@ import shutil
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Self
 
 import torch
 from safetensors import SafetensorError
 from safetensors.torch import load_file, save_file
 from torch import Tensor, nn, optim
 
-from elmore import atomic, config, strict_json
+from elmore import atomic, config, lock, strict_json
 from elmore.errors import ConfigError, DataError
 from elmore.train.divergence import LossMean
 
 FORMAT = 2
 _NEW_KEYS = {"divergence_factor", "divergence_window"}  # of format 2, in a section of training
 _NAME = re.compile(r"step-(\d+)")
+_LOCK = "lock"
 _FILES = ("model", "optimizer", "carried")
 _WORTHLESS = re.compile(
     r"recipe\.json(\.new)?|metrics\.jsonl|events\.out\.tfevents.*"
@@ -67,28 +69,52 @@ class Run:
         self.metrics = folder / "metrics.jsonl"
         self.best = folder / "best"
         self.checkpoints = folder / "checkpoints"
+        self._lock: lock.Lock | None = None
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Let another process train there."""
+        if self._lock is not None:
+            self._lock.release()
+        self._lock = None
 
     def begin(self, recipe: dict[str, Any], *, resume: bool) -> None:
-        """Make a new run, or come back to the one that is there: it must be of the same recipe."""
+        """Make a new run, or come back to the one that is there: it must be of the same recipe.
+
+        Until `close` no other process can begin there.
+        """
         path = self.folder / "recipe.json"
-        if resume:
-            if not path.is_file():
-                raise DataError(f"{self.folder}: no run to resume there; leave --resume away")
-            _refuse_difference(_recipe(path), recipe, path)
-            self._sweep()
-        elif self.folder.exists() and any(self.folder.iterdir()) and not self._saved_nothing():
+        self._refuse_folder(resume=resume)
+        self._lock = self._lock or lock.acquire(self.folder / _LOCK)
+        try:
+            self._refuse_folder(resume=resume)  # of another process that has just let go of it
+            if resume:
+                _refuse_difference(_recipe(path), recipe, path)
+                self._sweep()
+            else:
+                self.metrics.unlink(missing_ok=True)
+                atomic.write(path, _json({"format": FORMAT, **recipe}))
+        except BaseException:
+            self.close()
+            raise
+
+    def _refuse_folder(self, *, resume: bool) -> None:
+        if resume and not (self.folder / "recipe.json").is_file():
+            raise DataError(f"{self.folder}: no run to resume there; leave --resume away")
+        if not resume and self.folder.exists() and not self._saved_nothing():
             raise DataError(
                 f"{self.folder} exists and is not empty; pass --resume to go on with it, or name "
                 "another folder"
             )
-        else:
-            self.folder.mkdir(parents=True, exist_ok=True)
-            self.metrics.unlink(missing_ok=True)
-            atomic.write(path, _json({"format": FORMAT, **recipe}))
 
     def _saved_nothing(self) -> bool:
         """Tell a run that failed before it had anything to lose."""
-        names = {path.name for path in self.folder.iterdir()}
+        names = {path.name for path in self.folder.iterdir()} - {_LOCK}
         replaced = names & {"recipe.json", self.metrics.name}
         if replaced and not config.says_format(self.folder / "recipe.json"):
             return False  # they are somebody else's

@@ -13,7 +13,7 @@ import logging
 import os
 import re
 import time
-from collections.abc import Callable, Generator
+from collections.abc import Callable
 from dataclasses import dataclass
 from email.message import Message
 from pathlib import Path
@@ -22,14 +22,9 @@ from urllib.error import HTTPError, URLError
 from urllib.parse import unquote
 from urllib.request import Request, build_opener
 
-from elmore import atomic, strict_json
+from elmore import atomic, lock, strict_json
 from elmore.errors import WeightsError
 from elmore.weights import checksums
-
-try:
-    import fcntl
-except ImportError:  # Windows
-    fcntl = None
 
 Progress = Callable[[int, int | None], None]
 """Called with the bytes that are here so far and the length of the whole where it is known."""
@@ -71,7 +66,7 @@ def fetch(
     try:
         if not path.exists():
             folder.mkdir(parents=True, exist_ok=True)
-            with locked(path):
+            with lock.acquire(_beside(path, ".lock"), wait=True):
                 if not path.exists():  # while this process waited another may have brought it
                     log.info("downloading %s to %s", url, path)
                     _download(url, path, progress)
@@ -100,16 +95,6 @@ def file_name(url: str) -> str:
 
 def _beside(path: Path, ending: str) -> Path:
     return path.with_name(path.name + ending)
-
-
-@contextlib.contextmanager
-def locked(path: Path) -> Generator[None]:
-    """Hold the lock of `path`: the system lets go of it when the process dies, however it dies."""
-    with _beside(path, ".lock").open("a") as file:
-        if fcntl:
-            with contextlib.suppress(OSError):  # some network disks know no locks
-                fcntl.flock(file, fcntl.LOCK_EX)
-        yield
 
 
 def _download(url: str, path: Path, progress: Progress | None) -> None:

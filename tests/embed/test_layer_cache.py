@@ -1,6 +1,9 @@
+import logging
+
 import numpy as np
 import pytest
 
+from elmore import lock
 from elmore.embed import layer_cache
 from elmore.embed.embedder import Embedder, load
 from elmore.errors import DataError
@@ -92,6 +95,29 @@ def test_layers_in_memory_are_those_on_the_disk_bit_for_bit(elmo, tmp_path):
     disk = layer_cache.cached(elmo, SENTENCES, tmp_path / "cache").of(SENTENCES)
     memory = layer_cache.computed(elmo, SENTENCES).of(SENTENCES)
     np.testing.assert_array_equal(memory, disk)
+
+
+def test_layers_that_another_process_computes_are_waited_for(elmo, tmp_path, runs):
+    _, path, _ = layer_cache._place(elmo, SENTENCES, tmp_path / "cache")
+    held = lock.acquire(path.with_name(f"{path.name}.lock"))
+    told = logging.Handler()
+    told.emit = lambda record: held.release() if "at work there" in record.getMessage() else None
+    logging.getLogger("elmore.lock").addHandler(told)  # it lets go when somebody waits
+    try:
+        layer_cache.cached(elmo, SENTENCES, tmp_path / "cache")
+    finally:
+        logging.getLogger("elmore.lock").removeHandler(told)
+    assert not held.release.alive
+    assert runs == [3]
+    assert [found.name for found in (tmp_path / "cache").iterdir()] == [path.name]
+
+
+def test_layers_on_the_disk_are_read_while_another_holds_their_lock(elmo, tmp_path, runs):
+    layer_cache.cached(elmo, SENTENCES, tmp_path / "cache")
+    (path,) = (tmp_path / "cache").iterdir()
+    with lock.acquire(path.with_name(f"{path.name}.lock")):
+        layer_cache.cached(elmo, SENTENCES, tmp_path / "cache")
+    assert runs == [3]
 
 
 def test_what_is_on_the_disk_is_found_and_nothing_else_is_written(elmo, tmp_path, runs):

@@ -152,7 +152,6 @@ def journal(place: Path) -> None:
         part.add(text, tokens, vectors)
     part.close()
     half.close()
-    (half.folder / "lock").unlink()
 
 
 def learned_pooling(place: Path) -> None:
@@ -167,8 +166,6 @@ def learned_pooling(place: Path) -> None:
 
 def layers(place: Path) -> None:
     layer_cache.cached(embedder(), TOKENS, place)
-    for lock in place.glob("*.lock"):
-        lock.unlink()
 
 
 def uses(place: Path) -> None:
@@ -176,8 +173,6 @@ def uses(place: Path) -> None:
         text = Path(aside) / "text.txt"
         text.write_text("\n".join(TEXTS), encoding="utf-8")
         UseIndex.build(place, embedder(), [text], tokenized=True)
-    for lock in place.glob("*.lock"):
-        lock.unlink()
 
 
 def printed(place: Path) -> None:

@@ -12,7 +12,7 @@ import torch
 from torch.testing import assert_close
 
 import elmore
-from elmore import config
+from elmore import config, lock
 from elmore.errors import DataError
 from elmore.lm import finetune as finetuning
 from elmore.lm import perplexity
@@ -224,6 +224,17 @@ def test_a_softmax_that_ended_early_stays_as_it_is_when_resumed(domain, tmp_path
     assert last < 200
     ran(sources, domain, tmp_path / "run", *more, resume=True)
     assert Run(tmp_path / "run" / "softmax").steps()[-1] == last
+
+
+def test_a_folder_in_which_another_process_trains_is_left_alone(domain, tmp_path, rng):
+    settings = bilm_options()
+    sources = list(write_bilm(tmp_path / "foreign", settings, bilm_weights(settings, rng)))
+    with (
+        lock.acquire(tmp_path / "run" / "lock"),
+        pytest.raises(DataError, match=r"run: process \d+ on .* at work there since"),
+    ):
+        ran(sources, domain, tmp_path / "run")
+    assert list((tmp_path / "run").iterdir()) == []
 
 
 def test_without_validation_text_there_is_nothing_to_say(general, tmp_path):

@@ -12,7 +12,7 @@ from safetensors.torch import load_file
 from torch.testing import assert_close
 
 import elmore
-from elmore import config
+from elmore import config, lock
 from elmore.errors import ConfigError, DataError
 from elmore.lm import evaluate as evaluation
 from elmore.lm.config import finetuning, pretraining
@@ -72,6 +72,17 @@ def test_a_run_says_all_it_takes_to_repeat_it(run, corpus):
     assert bundle.byte_counts == tuple(corpus.byte_counts.tolist())
     assert bundle.vocabulary == corpus.vocabulary
     assert bundle.warm_state is not None
+
+
+def test_a_folder_in_which_another_process_trains_is_left_alone(corpus, tmp_path):
+    with (
+        lock.acquire(tmp_path / "run" / "lock"),
+        pytest.raises(DataError, match=r"run: process \d+ on .* at work there since"),
+    ):
+        list(
+            pretrain(language.recipe("train.steps=1"), corpus.path, tmp_path / "run", device="cpu")
+        )
+    assert list((tmp_path / "run").iterdir()) == []
 
 
 def test_each_update_has_its_line(run):

@@ -9,6 +9,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from elmore import lock
 from elmore.embed.embedder import load
 from elmore.errors import DataError
 from elmore.probe import use_store, use_writer
@@ -250,6 +251,27 @@ def test_a_folder_of_something_else_is_left_alone(tmp_path, elmo):
     (tmp_path / "index").write_text("")
     with pytest.raises(DataError, match="exists and is no folder"):
         built(tmp_path, elmo)
+
+
+def test_a_second_writer_is_refused_and_readers_are_not(tmp_path, elmo):
+    index = built(tmp_path, elmo)
+    before = contents(tmp_path / "index")
+    more = text(tmp_path / "more.txt", ["a new play"])
+    with lock.acquire(tmp_path / "index" / "index.json.lock"):
+        assert len(built(tmp_path, elmo)) == len(index)
+        assert len(UseIndex.open(tmp_path / "index", elmo)) == len(index)
+        with pytest.raises(DataError, match=f"index: process {os.getpid()} on .* at work there"):
+            index.append([more], tokenized=True)
+    assert contents(tmp_path / "index") == before
+    index.append([more], tokenized=True)
+    assert len(index) == 19
+
+
+def test_the_lock_of_a_writer_that_was_killed_is_no_stray_file(tmp_path, elmo):
+    (tmp_path / "index").mkdir()
+    (tmp_path / "index" / "index.json.lock").write_text(' {"pid": 1, "host": "x", "since": "then"}')
+    built(tmp_path, elmo)
+    assert not (tmp_path / "index" / "index.json.lock").exists()
 
 
 def test_standard_input_is_no_text_to_come_back_to(tmp_path, elmo):

@@ -12,6 +12,7 @@ import torch
 from safetensors import SafetensorError
 from safetensors.torch import load_file, save_file
 
+from elmore import lock
 from elmore.errors import ConfigError, DataError, ElmoreError, WeightsError
 from elmore.tasks import TASKS, run, storage, task
 from elmore.tasks.coref.document import ordered
@@ -55,6 +56,15 @@ def test_a_saved_run_scores_and_predicts_as_it_did(tmp_path, vectors, bilm, name
     found = list(run.predict(out, texts, tokenized=True, device="cpu"))
     assert [prediction.found for prediction in found] == expected
     assert all(len(p.data["tags"]) == len(p.data["tokens"]) for p in found if "tags" in p.data)
+
+
+def test_a_folder_in_which_another_process_trains_is_left_alone(tmp_path):
+    with (
+        lock.acquire(tmp_path / "run" / "lock"),
+        pytest.raises(DataError, match=r"run: process \d+ on .* at work there since"),
+    ):
+        trained(tmp_path)
+    assert list((tmp_path / "run").iterdir()) == []
 
 
 def test_only_what_was_trained_is_saved(tmp_path, vectors, bilm):

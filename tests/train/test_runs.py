@@ -1,6 +1,7 @@
 """The run folder: checkpoints that are complete or absent, one line of metrics for each update."""
 
 import json
+import os
 import shutil
 
 import pytest
@@ -150,6 +151,43 @@ def test_files_of_somebody_else_are_no_run_that_saved_nothing(tmp_path, files):
     assert {path.name: path.read_text() for path in tmp_path.iterdir()} == files
 
 
+@pytest.mark.parametrize("resume", [False, True])
+def test_one_process_at_a_time_trains_in_a_folder_and_others_read(tmp_path, resume):
+    with Run(tmp_path / "run") as run:
+        run.begin({"a": 1}, resume=False)
+        run.log([{"step": 1, "loss": 2.0}])
+        with pytest.raises(
+            DataError, match=f"run: process {os.getpid()} on .* at work there since"
+        ):
+            Run(run.folder).begin({"a": 1}, resume=resume)
+        run.save(*trained(), checkpoint(1), keep=1)
+        assert Run(run.folder).steps() == [1]
+        assert Run(run.folder).restore(*trained(), CPU).step == 1
+        assert run.metrics.read_text().count("\n") == 1
+    Run(run.folder).begin({"a": 1}, resume=True)
+
+
+@pytest.mark.parametrize("resume", [False, True])
+def test_the_lock_of_a_run_that_was_killed_is_no_stray_file(tmp_path, resume):
+    run = Run(tmp_path / "run")
+    if resume:
+        run.begin({"a": 1}, resume=False)
+        run.close()
+    run.folder.mkdir(exist_ok=True)
+    (run.folder / "lock").write_text(' {"pid": 1, "host": "x", "since": "then"}\n')
+    with run:
+        run.begin({"a": 1}, resume=resume)
+    assert [path.name for path in run.folder.iterdir()] == ["recipe.json"]
+
+
+def test_a_run_that_is_refused_is_open_to_others(tmp_path):
+    run = Run(tmp_path / "run")
+    run.begin({"a": 1}, resume=False)
+    with pytest.raises(ConfigError, match="another recipe"):
+        run.begin({"a": 2}, resume=True)
+    Run(run.folder).begin({"a": 1}, resume=True)
+
+
 def test_what_is_not_there_is_not_resumed(tmp_path):
     with pytest.raises(DataError, match="no run to resume there"):
         Run(tmp_path / "run").begin({}, resume=True)
@@ -176,7 +214,8 @@ def test_what_a_kill_left_half_written_is_swept_away(tmp_path):
         (run.folder / name / "new").mkdir(parents=True)
         (run.folder / name / "lock").touch()
     (run.folder / "notes.txt").write_text("mine")
-    run.begin({}, resume=True)
+    with run:
+        run.begin({}, resume=True)
     assert sorted(path.name for path in run.folder.iterdir()) == [
         ".best.mine",
         "checkpoints",
