@@ -10,8 +10,8 @@ from elmore import recipes
 from elmore.lm import config as lm_config
 from elmore.lm.pretrain import pretrain
 from elmore.probe import report
+from elmore.tasks import TASKS, storage, task
 from elmore.tasks import run as tasks
-from elmore.tasks import storage, task
 from elmore.train import optim
 from elmore.train.config import TrainConfig
 from elmore.train.divergence import LossMean
@@ -30,6 +30,10 @@ def _recipes(place: Path) -> None:
         copied = place / path.relative_to(recipes.FOLDER)
         copied.parent.mkdir(exist_ok=True)
         shutil.copy(path, copied)
+    (place / "tasks").mkdir()
+    for name in TASKS:
+        own = Path(task.__file__).parent / name / "recipe.toml"
+        shutil.copy(own, place / "tasks" / f"{name}.toml")
     (place / "small.toml").write_text(language.RECIPE)
 
 
@@ -37,8 +41,8 @@ def _read_recipes(place: Path) -> None:
     for path in sorted((*place.glob("bilm/*.toml"), place / "small.toml")):
         lm_config.pretraining(str(path))
     lm_config.finetuning(str(place / "finetune.toml"))
-    for path in sorted(place.glob("tasks/*.toml")):
-        task.recipe(task.find(path.stem), path)
+    for name in TASKS:
+        task.recipe(task.find(name), place / "tasks" / f"{name}.toml")
 
 
 def _toy() -> tuple[Line, torch.optim.Optimizer]:
