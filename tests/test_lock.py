@@ -1,4 +1,3 @@
-import json
 import os
 import signal
 import socket
@@ -103,7 +102,9 @@ def test_a_lock_goes_with_its_folder_and_another_may_begin_there(tmp_path):
         assert (tmp_path / "job" / "lock").exists()
 
 
-@pytest.mark.parametrize("text", ["dear to somebody", json.dumps({"pid": "x"}), " [1]", " {}"])
+@pytest.mark.parametrize(
+    "text", ["dear", ' {"pid": "x"}', " [1]", " {}", " 1", "é" * 2000, " " + "[" * 2000]
+)
 def test_a_file_of_somebody_else_is_not_made_a_lock(tmp_path, text):
     (tmp_path / "lock").write_text(text)
     assert not lock.is_lock(tmp_path / "lock")

@@ -33,6 +33,7 @@ OWN = {
     "elmore.embed.writers": "writes",
     "elmore.integrations.allennlp": "writes",
     "elmore.integrations.spacy_reader": "reads bytes of a model folder, which is covered",
+    "elmore.lock": "tests/test_lock.py tries files that are no locks",
     "elmore.probe.neighbors": "`open` is its own name for what use_columns reads",
     "elmore.probe.reporting.page": "reads a style sheet of the package",
     "elmore.probe.use_faiss": "tests/probe/test_use_faiss.py tries what faiss cannot read",
