@@ -158,6 +158,13 @@ def until(true: Any, seconds: float = 60) -> None:
         time.sleep(0.005)
 
 
+def forget_serve(monkeypatch: Any) -> None:
+    """Have `elmore.serve` imported anew, but for the limits, which the command line keeps."""
+    for name in list(sys.modules):
+        if name.startswith("elmore.serve") and name != "elmore.serve.limits":
+            monkeypatch.delitem(sys.modules, name)
+
+
 class Use(NamedTuple):
     word: str
     tokens: list[str]

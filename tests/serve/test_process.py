@@ -12,7 +12,7 @@ from elmore.serve import logs, server
 from elmore.serve.limits import Limits
 from tests import language
 from tests.cli.running import elmore_command
-from tests.serve.serving import Client, Process, engine_of, served
+from tests.serve.serving import Client, Process, engine_of, forget_serve, served
 
 
 def test_an_index_that_elmore_neighbors_built_is_served(bundle, model, tmp_path):
@@ -150,8 +150,7 @@ def test_the_number_of_texts_is_as_it_was_set(embedder):
 
 
 def test_without_the_extra_it_is_named(model, monkeypatch):
-    for name in [name for name in sys.modules if name.startswith("elmore.serve")]:
-        monkeypatch.delitem(sys.modules, name)
+    forget_serve(monkeypatch)
     monkeypatch.setitem(sys.modules, "fastapi", None)
     found = elmore_command("serve", model)
     assert found.code == 1

@@ -10,6 +10,7 @@ from elmore.errors import MissingPackageError
 from elmore.serve import protocol
 from elmore.serve.limits import Limits
 from tests.cli.running import elmore_command
+from tests.serve.serving import forget_serve
 
 ROOT = Path(__file__).parents[2]
 
@@ -30,8 +31,7 @@ def test_a_uvicorn_that_lacks_something_is_refused_by_name(monkeypatch):
 
 
 def test_a_uvicorn_of_another_build_is_one_sentence(monkeypatch):
-    for name in [name for name in sys.modules if name.startswith("elmore.serve")]:
-        monkeypatch.delitem(sys.modules, name)
+    forget_serve(monkeypatch)
     monkeypatch.setitem(sys.modules, "uvicorn.protocols.http.h11_impl", None)
     found = elmore_command("serve", "no-such-model")
     assert found.code == 1
