@@ -14,6 +14,7 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
 from elmore.corpus.stream import ABSENT
+from elmore.errors import DataError
 from elmore.lm.batches import Batch
 from elmore.model.bilm import BACKWARD, FORWARD, BiLM, BiLMState
 from elmore.model.softmax import AdaptiveSoftmax, Softmax
@@ -94,6 +95,14 @@ class LanguageModel(nn.Module):
         like = like.new_empty(0, dtype=_product_dtype(like))
         if carried is None:
             carried = _rows_first(self.bilm.zero_state(batch.index.shape[1], like))
+        lstm, rows = self.bilm.config.lstm, batch.index.shape[1]
+        widths = zip(BiLMState._fields, (lstm.output_dim, lstm.cell_dim), strict=True)
+        shapes = {name: (rows, 2, lstm.num_layers, width) for name, width in widths}
+        if {name: tuple(part.shape) for name, part in carried.items()} != shapes:
+            raise DataError(
+                "the state that the checkpoint carries is not of this model and its rows of text; "
+                "remove the checkpoint to go on from an earlier one"
+            )
         return batch.index, batch.resets, *_state(carried, like), *_spelled(batch)
 
 

@@ -43,9 +43,9 @@ class SolverConfig:
     """As it was named: of word vectors the name of the file, of a biLM also where it was."""
     elmo_relative: str | None = None
     """Where that is, seen from this folder."""
-    sha256: dict
+    sha256: dict[str, str]
     """Of what the embedder names."""
-    scores: dict = field(default_factory=dict)
+    scores: dict[str, float] = field(default_factory=dict)
     versions: dict = field(default_factory=dict)
 
 

@@ -241,3 +241,11 @@ def test_a_card_with_scores_that_are_no_numbers_is_named(tmp_path, scores):
     table["card"]["training"]["scores"] = scores
     (model / "config.json").write_text(json.dumps(table))
     assert "training.scores must be numbers" in refused("info", model)
+
+
+@pytest.mark.parametrize("change", [{"sha256": {"elmo": [1]}}, {"scores": {"f1": "high"}}])
+def test_a_trained_task_with_something_else_in_its_config_is_named(tmp_path, change):
+    run = Path(shutil.copytree(FORMATS / "task-2", tmp_path / "task")) / "run"
+    path = run / "best" / "config.json"
+    path.write_text(json.dumps(json.loads(path.read_text()) | change))
+    assert f"config.json: {next(iter(change))}: " in refused("task", "predict", run, "Ann left .")

@@ -6,6 +6,7 @@ import torch
 from torch.testing import assert_close
 
 from elmore.corpus.stream import Direction, StreamConfig, Streams, Window
+from elmore.errors import DataError
 from elmore.lm.batches import Batches
 from elmore.lm.language_model import LanguageModel
 from elmore.model.bilm import BACKWARD, FORWARD
@@ -205,3 +206,17 @@ def test_what_a_gpu_carried_in_bf16_is_taken_up_in_float32(corpus):
     assert {tensor.dtype for tensor in found.carried.values()} == {torch.float32}
     assert_close(found.loss, module(second, carried).loss, rtol=1e-2, atol=0)
     assert found.loss != module(second, carried).loss  # it was rounded, and it was read
+
+
+@pytest.mark.parametrize("damage", ["fewer rows", "one part", "another name", "other axes"])
+def test_a_carried_state_of_another_model_is_refused(corpus, damage):
+    module, (first, second) = small(corpus)
+    carried = module(first, None).carried
+    carried = {
+        "fewer rows": {name: tensor[1:] for name, tensor in carried.items()},
+        "one part": {"cell": carried["cell"]},
+        "another name": {**carried, "more": carried["cell"]},
+        "other axes": {name: tensor.flatten(1) for name, tensor in carried.items()},
+    }[damage]
+    with pytest.raises(DataError, match="the state that the checkpoint carries is not of this"):
+        module(second, carried)
