@@ -165,16 +165,21 @@ def test_with_a_reset_at_each_sentence_what_is_carried_ends_with_it(corpus):
         assert_close(calm[direction][since], loud[direction][since], rtol=0, atol=0)
 
 
-def test_dropout_acts_on_what_the_softmax_sees_too(corpus):
-    """The biLM of one layer without dropout inside is the same; the loss is not."""
+def test_dropout_acts_on_the_input_of_each_layer_and_on_what_the_softmax_sees(corpus, monkeypatch):
     module, (batch, _) = small(corpus, "softmax.kind=full")
     module.train()
     quiet = module(batch, None).loss.item()
-    seen = []
-    module.bilm.dropout.register_forward_hook(lambda _m, given, _o: seen.append(given[0].shape))
+    seen, dropout = [], torch.nn.functional.dropout
+
+    def watched(inputs, p, training, *more):
+        seen.append((p, training))
+        return dropout(inputs, p, training, *more)
+
+    monkeypatch.setattr(torch.nn.functional, "dropout", watched)
     module.bilm.dropout.p = 0.5
     assert module(batch, None).loss.item() != pytest.approx(quiet)
-    assert len(seen) == 2 * (2 + 1)  # each direction: the input of both layers, and its top
+    # each direction: the input of both layers, and the top
+    assert seen == [(0.5, True)] * 2 * (2 + 1)
 
 
 def test_an_unknown_word_keeps_its_letters_and_is_the_unknown_target(corpus):

@@ -19,7 +19,7 @@ from elmore.lm.config import finetuning, pretraining
 from elmore.lm.language_model import LanguageModel
 from elmore.lm.pretrain import model_of, pretrain
 from elmore.model.softmax import AdaptiveSoftmax
-from elmore.train import optim
+from elmore.train import optim, runs
 from elmore.train.runs import Run
 from elmore.weights import pretrained
 from tests import language
@@ -59,7 +59,7 @@ def test_a_run_says_all_it_takes_to_repeat_it(run, corpus):
     recipe = config.read_json(place / "recipe.json")
     assert recipe.pop("corpus") == corpus.index["sha256"]
     assert recipe.pop("init") == []
-    assert recipe.pop("format") == 1
+    assert recipe.pop("format") == runs.FORMAT
     assert config.build(type(settings), recipe, "recipe.json") == settings
     bundle = pretrained.load(place)
     training = bundle.card.training
