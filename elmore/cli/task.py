@@ -34,12 +34,14 @@ def train(
     out: Annotated[Path | None, typer.Option("-o", "--out", help="the run folder")] = None,
     test: Annotated[Path | None, typer.Option(help="examples to score at the end")] = None,
     embedder: Annotated[
-        str,
+        str | None,
         typer.Option(
             help="elmo: (the model of the package), elmo:MODEL, none, glove:FILE (word2vec:, "
-            "fasttext:), or both with +, as in glove:FILE+elmo:"
+            "fasttext:), or both with +, as in glove:FILE+elmo:; with --resume, the default is the "
+            "one the run has recorded",
+            show_default=EMBEDDER,
         ),
-    ] = EMBEDDER,
+    ] = None,
     recipe: Annotated[
         Path | None, typer.Option(help="a .toml file instead of the task's own")
     ] = None,
@@ -68,7 +70,7 @@ def train(
     if check:
         files = {"train": train, "dev": dev, "test": test}
         named = {split: path for split, path in files.items() if path is not None}
-        _look_over(kind(chosen), named, embedder, json)
+        _look_over(kind(chosen), named, EMBEDDER if embedder is None else embedder, json)
         return
     if out is None:
         raise ConfigError("name the run folder with -o, or pass --check")

@@ -9,8 +9,21 @@ from pathlib import Path
 from typing import Any
 
 from elmore import config
+from elmore.tasks import EMBEDDER
 from elmore.tasks.lesson import Lesson, digest
 from elmore.tasks.task import TaskConfig
+
+
+def choose_embedder(named: str | None, resumed: Path | None = None) -> str:
+    """Return the named embedder, else the recorded one of the run to resume, else the default."""
+    if named is not None:
+        return named
+    path = None if resumed is None else resumed / "recipe.json"
+    recorded = config.read_json(path) if path and path.is_file() else {}
+    match recorded.get("embedder"):
+        case {"specification": str(specification)}:
+            return specification
+    return EMBEDDER
 
 
 def describe(

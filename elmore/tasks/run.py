@@ -8,7 +8,7 @@ import torch
 
 from elmore import atomic
 from elmore.errors import ConfigError, DataError
-from elmore.tasks import EMBEDDER, costs, identity, reading, solver, storage
+from elmore.tasks import costs, identity, reading, solver, storage
 from elmore.tasks.lesson import Lesson, Part, read
 from elmore.tasks.solver import Solver
 from elmore.tasks.sources import Sources
@@ -45,19 +45,21 @@ def train(
     out: Path,
     *,
     test: Path | None = None,
-    embedder: str = EMBEDDER,
+    embedder: str | None = None,
     resume: bool = False,
     device: str = "auto",
 ) -> Reports:
     """Train as the recipe says, and report; the best weights lie in `out / "best"`.
 
-    `test` is only looked over: what is wrong with it shows before the training.
+    `test` is only looked over: what is wrong with it shows before the training. Without `embedder`,
+    a resumed run keeps the one it has recorded, and a new one takes the model of the package.
     """
 
     def reported() -> Iterator[Report]:
         with started(device) as (ranks, place):
+            chosen = identity.choose_embedder(embedder, out if resume else None)
             lesson = Lesson(
-                kind(recipe), examples, valid, test=test, embedder=embedder, ranks=ranks,
+                kind(recipe), examples, valid, test=test, embedder=chosen, ranks=ranks,
                 device=place,
             )  # fmt: skip
             reports.sources = lesson.sources

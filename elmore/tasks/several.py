@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 from elmore import atomic, config
 from elmore.errors import ConfigError, DataError
-from elmore.tasks import EMBEDDER, run, spread, storage
+from elmore.tasks import identity, run, spread, storage
 from elmore.tasks.lesson import Lesson, Part
 from elmore.tasks.run import Reports
 from elmore.tasks.solver import Solver
@@ -74,22 +74,25 @@ def train(
     chosen: Sequence[Trial],
     *,
     test: Path | None = None,
-    embedder: str = EMBEDDER,
+    embedder: str | None = None,
     resume: bool = False,
     device: str = "auto",
 ) -> Generator[Stage, None, None]:
     """Train one trial after another, on examples that are read once and layers computed once.
 
     Follow the reports of each stage. A signal that stops one ends them all; with `resume` those
-    that are finished stay as they are, one that is not goes on, and the others begin.
+    that are finished stay as they are, one that is not goes on, and the others begin. Without
+    `embedder`, they all take the one that the resumed runs have recorded.
     """
     recipes = [_seeded(recipe, trial.seed) for trial in chosen]
     with started(device) as (ranks, place):
+        begun = [trial for trial in chosen if (out / trial.name / "recipe.json").is_file()]
+        resumed = out / begun[0].name if resume and begun else None
         lesson = Lesson(
-            kind(recipe), examples, valid, test=test, embedder=embedder, ranks=ranks, device=place,
+            kind(recipe), examples, valid, test=test, ranks=ranks, device=place,
+            embedder=identity.choose_embedder(embedder, resumed),
             parts=[Part(t.fraction, r.train.seed) for t, r in zip(chosen, recipes, strict=True)],
         )  # fmt: skip
-        begun = {trial for trial in chosen if (out / trial.name / "recipe.json").is_file()}
         _refuse_folder(out, begun, resume=resume)
         lesson.wait()  # until every process has seen what is there
         for trial, own in zip(chosen, recipes, strict=True):
@@ -108,7 +111,7 @@ def _seeded(recipe: TaskConfig, seed: int | None) -> TaskConfig:
     return recipe if seed is None else replace(recipe, train=replace(recipe.train, seed=seed))
 
 
-def _refuse_folder(out: Path, begun: set[Trial], *, resume: bool) -> None:
+def _refuse_folder(out: Path, begun: Sequence[Trial], *, resume: bool) -> None:
     if (out / "recipe.json").is_file():
         raise DataError(f"{out} is a run of its own; name another folder for several")
     if resume and not begun:

@@ -314,7 +314,23 @@ def test_the_model_that_comes_with_the_package_is_read_unless_another_is_named(
     assert set(asked) == {()}
     recipe = json.loads((tmp_path / "run" / "recipe.json").read_text())
     assert recipe["embedder"]["specification"] == "elmo:"
-    assert "[default: elmo:]" in elmore_command("task", "train", "--help").out
+    assert "[default: (elmo:)]" in elmore_command("task", "train", "--help").out
+
+
+@pytest.mark.parametrize("more", [(), ("--seeds", "2")])
+def test_a_resumed_run_reads_the_recorded_embedder_unless_another_is_named(
+    tmp_path, data, monkeypatch, more
+):
+    assert train(tmp_path, data, *more, epochs=1, embedder="none").code == 0
+    loaded = count(monkeypatch, sources, "load_embedder")
+    done = train(tmp_path, data, *more, "--resume", epochs=1, embedder=None)
+    assert done.code == 0, done.err
+    assert "was finished before: nothing was left to do" in done.err
+    assert loaded == []
+    named = f"glove:{examples.vectors(tmp_path / 'vectors.txt')}"
+    done = train(tmp_path, data, *more, "--resume", epochs=1, embedder=named)
+    assert done.code == 1
+    assert "embedder" in done.err
 
 
 def test_a_training_needs_a_folder(data):
