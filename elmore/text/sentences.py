@@ -6,6 +6,7 @@ whitespace is ever lost.
 """
 
 import re
+from collections.abc import Iterator
 from itertools import pairwise
 
 from elmore.errors import DataError
@@ -21,6 +22,9 @@ HIDDEN = str.maketrans(MARKS, " " * len(MARKS))
 APOSTROPHE = re.compile(r"(?<=\w)['’](?=\w)")
 # The marks in a gap that belong to the sentence before it; “ and « close in some languages
 CLOSING = re.compile(r"(?:[^\s‘“„«‹({]|[‘“«](?=\s))*")
+# How many characters sentencex reads at a time, and how many more before and after them: whether a
+# sentence ends at a full stop depends on the words beside it, and on the brackets around it
+WINDOW, CONTEXT = 2_000, 500
 SURROGATE = re.compile("[\ud800-\udfff]")  # half a character, which has no UTF-8
 
 
@@ -50,6 +54,23 @@ def _in_paragraph(text: str, start: int, end: int, language: str) -> list[tuple[
 
 def _cuts(text: str, language: str) -> list[int]:
     """Where a sentence of the paragraph ends and the next is about to start."""
+    shown = SURROGATE.sub("\ufffd", APOSTROPHE.sub("x", text).translate(HIDDEN))
+    cuts = []
+    for before, start in pairwise([0, *_boundaries(shown, language)]):
+        gap = text[before + len(shown[before:start].rstrip()) : start]
+        if gap.strip() and text[start].islower():  # "What?" he said
+            continue
+        closing = CLOSING.match(gap)
+        assert closing is not None
+        cuts.append(start - len(gap) + closing.end())
+    return cuts
+
+
+def _boundaries(shown: str, language: str) -> Iterator[int]:
+    """Yield where each sentence but the first starts, as sentencex finds it.
+
+    It reads a window at a time: on a text without spaces its time grows with the square.
+    """
     try:
         import sentencex
     except ImportError as error:
@@ -57,18 +78,15 @@ def _cuts(text: str, language: str) -> list[int]:
             "splitting text into sentences needs sentencex: pip install sentencex"
         ) from error
 
-    shown = SURROGATE.sub("\ufffd", APOSTROPHE.sub("x", text).translate(HIDDEN))
-    # compiled and without stubs: pyrefly sees no names in it
-    boundaries = sentencex.get_sentence_boundaries(  # pyrefly: ignore[missing-attribute]
-        language, shown
-    )
-    cuts = []
-    for before, after in pairwise(boundaries):
-        start = after["start_index"]
-        gap = text[before["start_index"] + len(before["text"].rstrip()) : start]
-        if gap.strip() and text[start].islower():  # "What?" he said
-            continue
-        closing = CLOSING.match(gap)
-        assert closing is not None
-        cuts.append(start - len(gap) + closing.end())
-    return cuts
+    done = 0
+    while done < len(shown):
+        first, last = max(0, done - CONTEXT), done + WINDOW + CONTEXT
+        window = shown[first:last]
+        # compiled and without stubs: pyrefly sees no names in it
+        found = sentencex.get_sentence_boundaries(  # pyrefly: ignore[missing-attribute]
+            language, window
+        )
+        end = len(shown) if last >= len(shown) else done + WINDOW
+        starts = (first + boundary["start_index"] for boundary in found)
+        yield from (start for start in starts if done < start <= end)
+        done = end

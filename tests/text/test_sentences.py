@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from elmore.errors import DataError
-from elmore.text.sentences import split
+from elmore.text.sentences import WINDOW, split
 from tests.text.growth import is_linear
 
 pytest.importorskip("sentencex")
@@ -30,6 +30,18 @@ def sentences(text: str, language: str = "en") -> list[str]:
 )
 def test_joined_sentences_come_apart_again(expected: list[str]):
     assert sentences(" ".join(expected)) == expected
+
+
+@pytest.mark.parametrize("space", [" ", "\n"], ids=repr)
+def test_a_text_of_many_windows_is_split_as_its_parts_are(space: str):
+    part = [
+        *("Mr. Smith paid J. R. R. Tolkien [1. 2. 3.] in Łódź.", "“Why?” she said.", "„Ja.“"),
+        *("中文。", "他走。", "Is it 1.5 m or e.g. 2 m long?", "They left."),
+    ]
+    texts = [space.join(part), *(space.join([*part, "Wa" + n * "a" + "!"]) for n in range(1, 60))]
+    text = space.join(texts)
+    assert len(text) > 3 * WINDOW
+    assert sentences(text) == [sentence for part in texts for sentence in sentences(part)]
 
 
 @pytest.mark.parametrize("blank", ["\n\n", "\r\n\r\n", "\r\r", "\n \t\n", "\n\n\n", "\u2029"])
@@ -80,7 +92,10 @@ def test_sentences_cover_tricky_text_but_its_whitespace(text: str):
 
 @pytest.mark.parametrize(
     "unit",
-    ["a", "A. ", "“ A. ", "« Foo. ", '"Foo. ', "( Foo. ", "'", ". ", "\n", "\n ", "\r", "a\n\n"],
+    [
+        *("a", "A. ", "“ A. ", "« Foo. ", '"Foo. ', "( Foo. ", "'", ". "),
+        *("中。", "é!", "é?é", "\n", "\n ", "\r", "a\n\n"),
+    ],
 )
 def test_split_takes_linear_time_on(unit: str):
     assert is_linear(split, unit)
