@@ -2,6 +2,7 @@
 
 import hashlib
 import re
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
@@ -53,11 +54,11 @@ def parse(text: str) -> Specification:
     glove = match["glove"]
     return Specification(
         glove=None if glove is None else str(Path(glove).absolute()),
-        elmo=_placed(model or "") if asked else None,
+        elmo=_absolute_place(model or "") if asked else None,
     )
 
 
-def _placed(model: str) -> str:
+def _absolute_place(model: str) -> str:
     return str(Path(model).absolute()) if model and Path(model).exists() else model
 
 
@@ -102,17 +103,34 @@ def opened(specification: Specification, *, device: str = "auto") -> Sources:
 
 
 def reopened(
-    specification: Specification, digests: dict[str, str], where: Path, *, device: str = "auto"
+    specification: Specification,
+    digests: dict[str, str],
+    where: Path,
+    *,
+    elmo_copies: Sequence[str] = (),
+    device: str = "auto",
 ) -> Sources:
-    """Open what a run was trained with, and nothing else."""
-    nothing = Specification()
-    vectors = _part(replace(nothing, glove=specification.glove), "glove", where, device)
-    elmo = _part(replace(nothing, elmo=specification.elmo), "elmo", where, device)
-    sources = Sources(specification, vectors.vectors, elmo.elmo)
+    """Open what a run was trained with, and nothing else.
+
+    `elmo_copies` are places to try if the biLM of the specification is gone or another one.
+    """
+    vectors = _open_part(Specification(glove=specification.glove), "glove", where, device).vectors
+    problems = []
+    for model in dict.fromkeys([specification.elmo, *elmo_copies]):
+        named = replace(specification, elmo=model)
+        try:
+            elmo = _open_part(Specification(elmo=model), "elmo", where, device).elmo
+            return _check_digests(Sources(named, vectors, elmo), digests, where)
+        except ConfigError as error:
+            problems.append(error)
+    raise problems[0]
+
+
+def _check_digests(sources: Sources, digests: dict[str, str], where: Path) -> Sources:
     found = sources.digests
     changed = [name for name in found if found[name] != digests.get(name)]
     if changed:
-        name = getattr(specification, changed[0]) or "the model of the package"
+        name = getattr(sources.specification, changed[0]) or "the model of the package"
         raise ConfigError(
             f"{where}: {name} is not what it was when this run was trained; put the old one back, "
             f"name it with --embedder {_WRITTEN[changed[0]]}, or train anew"
@@ -120,7 +138,7 @@ def reopened(
     return sources
 
 
-def _part(named: Specification, kind: str, where: Path, device: str) -> Sources:
+def _open_part(named: Specification, kind: str, where: Path, device: str) -> Sources:
     try:
         return opened(named, device=device)
     except (ElmoreError, OSError) as error:

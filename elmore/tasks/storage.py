@@ -57,7 +57,7 @@ def save(solver: Solver, destination: Path) -> None:
         recipe=config.as_dict(solver.config),
         labels=tuple(solver.labels),
         words=None if solver.words is None else tuple(solver.words),
-        **_placed(solver.sources.specification, destination),
+        **_embedder_fields(solver.sources.specification, destination),
         sha256=solver.sources.digests,
         scores=solver.scores,
         versions={"elmore": elmore.__version__, "torch": torch.__version__},
@@ -81,7 +81,7 @@ def _is_ours(folder: Path) -> bool:
     return config.says_format(folder / "config.json")
 
 
-def _placed(named: Specification, folder: Path) -> dict[str, Any]:
+def _embedder_fields(named: Specification, folder: Path) -> dict[str, Any]:
     glove = None if named.glove is None else Path(named.glove).name
     relative = None
     if named.elmo and Path(named.elmo).exists():
@@ -128,8 +128,8 @@ def load(
     if ready and ready.digests == settings.sha256:
         opened = ready
     else:
-        named = _found(settings, folder, embedder)
-        opened = sources.reopened(named, settings.sha256, path, device=device)
+        named, copies = _resolve_embedder(settings, folder, embedder)
+        opened = sources.reopened(named, settings.sha256, path, elmo_copies=copies, device=device)
     words = None if settings.words is None else list(settings.words)
     try:
         solver = solvers.build(kind(recipe), recipe, list(settings.labels), words, opened)
@@ -140,17 +140,18 @@ def load(
     return solver
 
 
-def _found(settings: SolverConfig, folder: Path, embedder: str | None) -> Specification:
-    """Say where what it was trained with lies now."""
+def _resolve_embedder(
+    settings: SolverConfig, folder: Path, embedder: str | None
+) -> tuple[Specification, list[str]]:
+    """Return where to look for the embedder, and other places where its biLM may be."""
     trained = settings.embedder
-    glove, elmo = trained.glove, trained.elmo
+    glove, copies = trained.glove, []
     if glove is not None and settings.format > 1:
         glove = str(folder / stored_vectors.NAME)
-    nearby = None if settings.elmo_relative is None else folder / settings.elmo_relative
-    if nearby is not None and nearby.exists():
-        elmo = str(nearby.resolve())
+    if trained.elmo is not None and settings.elmo_relative is not None:
+        copies = [str((folder / settings.elmo_relative).resolve())]
     if embedder is None:
-        return Specification(glove=glove, elmo=elmo)
+        return replace(trained, glove=glove), copies
     named = sources.parse(embedder)
     without = (trained.glove is None and named.glove is not None) or (
         trained.elmo is None and named.elmo is not None
@@ -160,10 +161,10 @@ def _found(settings: SolverConfig, folder: Path, embedder: str | None) -> Specif
             f"{folder / 'config.json'}: it was trained with {trained}, found --embedder "
             f"{embedder}; expected the place of the same, or of a part of it"
         )
-    return Specification(
-        glove=glove if named.glove is None else named.glove,
-        elmo=elmo if named.elmo is None else named.elmo,
-    )
+    glove = glove if named.glove is None else named.glove
+    if named.elmo is not None:
+        return Specification(glove=glove, elmo=named.elmo), []
+    return replace(trained, glove=glove), copies
 
 
 def runs_within(place: Path) -> list[str]:

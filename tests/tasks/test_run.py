@@ -472,6 +472,28 @@ def test_a_bilm_goes_along_or_is_named_anew(tmp_path, bilm, vectors):
     assert found == before
 
 
+def test_the_bilm_that_matches_is_taken_from_either_place(tmp_path, bilm):
+    _, data, out = trained(tmp_path, out="a/run", embedder=f"elmo:{bilm}")
+    expected = run.evaluate(out, data, device="cpu")
+    copy = shutil.copytree(out, tmp_path / "far" / "a" / "run")
+    nearby = examples.bilm(tmp_path / "far" / "bilm", seed=1)
+    assert run.evaluate(copy, data, device="cpu") == expected
+    shutil.rmtree(nearby)
+    nearby.mkdir()
+    assert run.evaluate(copy, data, device="cpu") == expected
+    nearby.rmdir()
+    bilm.rename(nearby)
+    bilm.mkdir()
+    assert run.evaluate(copy, data, device="cpu") == expected
+    bilm.rmdir()
+    examples.bilm(bilm, seed=1)
+    assert run.evaluate(copy, data, device="cpu") == expected
+    assert storage.load(copy, device="cpu").sources.specification.elmo == str(nearby)
+    shutil.rmtree(nearby)
+    with pytest.raises(ConfigError, match=r"bilm is not what it was .*name it with --embedder"):
+        run.evaluate(copy, data, device="cpu")
+
+
 def test_another_embedder_is_not_taken_for_that_of_the_training(tmp_path, bilm):
     _, data, out = trained(tmp_path, embedder=f"elmo:{bilm}")
     other = examples.bilm(tmp_path / "other", seed=1)
