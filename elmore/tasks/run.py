@@ -1,6 +1,6 @@
 """Train, evaluate and predict: the same for every task."""
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Generator, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -22,19 +22,26 @@ from elmore.train.runs import Run
 _AT_ONCE, _TOKENS_AT_ONCE = 256, 16384  # to predict for at a time, where more may come
 
 
-class Reports:
-    """The reports of a training, which goes on as they are followed."""
+class Reports(Iterator[Report]):
+    """The reports of a training, which goes on as they are followed and ends with `close`."""
 
-    def __init__(self, reports: Iterator[Report], sources: Sources | None = None) -> None:
-        self._reports = reports
-        self.sources = sources
-        """What it is trained with, once that is open: nobody needs to read it again."""
+    def __init__(self, reports: Generator[Report, None, None], opened: Sequence[Sources]) -> None:
+        """Follow `reports`; `opened` holds the sources of the training as soon as they are open."""
+        self._reports, self._opened = reports, opened
         self.last: Report | None = None
 
-    def __iter__(self) -> Iterator[Report]:
-        for report in self._reports:
-            self.last = report
-            yield report
+    @property
+    def sources(self) -> Sources | None:
+        """What it is trained with, once that is open: nobody needs to read it again."""
+        return self._opened[0] if self._opened else None
+
+    def __next__(self) -> Report:
+        self.last = next(self._reports)
+        return self.last
+
+    def close(self) -> None:
+        """Stop the training and let go of its run folder."""
+        self._reports.close()
 
 
 def train(
@@ -55,18 +62,20 @@ def train(
     a resumed run keeps the one it has recorded, and a new one takes the model of the package.
     """
 
-    def reported() -> Iterator[Report]:
+    # A list, since a generator that refers to its own `Reports` would outlive the last use of them.
+    ready: list[Sources] = []
+
+    def reported() -> Generator[Report, None, None]:
         with started(device) as (ranks, place):
             chosen = identity.choose_embedder(embedder, out if resume else None)
             lesson = Lesson(
                 kind(recipe), examples, valid, test=test, embedder=chosen, ranks=ranks,
                 device=place,
             )  # fmt: skip
-            reports.sources = lesson.sources
+            ready.append(lesson.sources)
             yield from learn(lesson, recipe, out, resume=resume)
 
-    reports = Reports(reported())
-    return reports
+    return Reports(reported(), ready)
 
 
 def learn(
@@ -76,7 +85,7 @@ def learn(
     *,
     fraction: float | None = None,
     resume: bool = False,
-) -> Iterator[Report]:
+) -> Generator[Report, None, None]:
     """Train on a lesson, or on a fraction of its examples."""
     ranks, place = lesson.ranks, lesson.device
     examples = lesson.seen(Part(fraction, recipe.train.seed))

@@ -7,6 +7,7 @@ RUN/summary.json                      every score, their means and deviations
 
 import json
 from collections.abc import Generator, Iterable, Iterator, Sequence
+from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
 from typing import NamedTuple
@@ -99,10 +100,10 @@ def train(
             goes_on = resume and trial in begun
             place = out / trial.name
             learned = run.learn(lesson, own, place, fraction=trial.fraction, resume=goes_on)
-            reports = Reports(learned, lesson.sources)
-            yield Stage(trial, reports)
-            for _ in reports:  # whatever was not followed
-                pass
+            with closing(Reports(learned, [lesson.sources])) as reports:
+                yield Stage(trial, reports)
+                for _ in reports:  # whatever was not followed
+                    pass
             if reports.last and reports.last.stopped.startswith("SIG"):
                 return
 

@@ -5,6 +5,7 @@ import shutil
 import sys
 import threading
 import types
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -65,6 +66,24 @@ def test_a_folder_in_which_another_process_trains_is_left_alone(tmp_path):
     ):
         trained(tmp_path)
     assert list((tmp_path / "run").iterdir()) == []
+
+
+def test_reports_come_one_by_one_and_the_folder_is_free_once_they_are_closed_or_dropped(tmp_path):
+    kind = task.find("ner")
+    data = examples.write("ner", tmp_path / "ner.txt")
+    recipe = task.recipe(kind, None, [*examples.small("ner"), "train.epochs=3"])
+
+    def begin(**options):
+        return run.train(kind, recipe, data, data, tmp_path / "run", **PLAIN, **options)
+
+    with closing(begin()) as reports:
+        assert next(reports).step == next(iter(reports)).step - 3
+        assert reports.last.step == 6
+        with pytest.raises(DataError, match="at work there"):
+            next(begin(resume=True))
+    assert list(reports) == []
+    assert next(begin(resume=True)).step == 9  # dropped as soon as it has come
+    assert list(begin(resume=True)) == []
 
 
 def test_only_what_was_trained_is_saved(tmp_path, vectors, bilm):
