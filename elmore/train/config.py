@@ -34,7 +34,7 @@ class TrainConfig:
     divergence_factor: float | None = 3.0
     """Stop when the running mean of the loss exceeds its best by this factor; none: never."""
     divergence_window: int = 200
-    """Updates over which that mean is taken; the first so many are not judged."""
+    """Updates over which that mean is taken; the first quarter of them is not judged."""
 
     precision: Literal["auto", "float32", "bf16", "float64"] = "auto"
     """`auto`: bf16 products with float32 weights on a GPU, float32 elsewhere."""

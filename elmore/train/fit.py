@@ -181,10 +181,10 @@ class _Drive:
         self.loss_mean = mean
         if mean.value > mean.bound(factor):
             self._refuse(
-                mean.last_calm,
+                mean.last_good_step,
                 f"the loss diverged: at update {step} its mean over {window} updates is "
                 f"{mean.value:.3g}, and {mean.best:.3g} at its best",
-                " (or with a higher train.divergence_factor, should that be healthy)",
+                "; if such a loss is expected, raise train.divergence_factor",
             )
 
     def _refuse(self, since: int, found: str, advice: str = "") -> None:
@@ -194,7 +194,7 @@ class _Drive:
                 if step >= since:
                     self.run.remove(step)
         raise ElmoreError(
-            f"{found}; {self.run.last_good()}; start anew with a lower train.rate or train.clip"
+            f"{found}; {self.run.last_good()}; restart with a lower train.rate or train.clip"
             f"{advice}; the best model so far, if there is one, is {self.run.best}"
         )
 

@@ -289,7 +289,7 @@ def test_a_loss_that_is_not_a_number_names_the_last_good_checkpoint(
     often = ("train.save_every=1", "train.log_every=1", "train.evaluate_every=100")
     said = sentence(pretrain(recipe, corpus.path, out, "train.rate=1e30", *often))
     assert "at update 11; " in said
-    assert f"the last good checkpoint is {out}/checkpoints/step-00000009; start anew with" in said
+    assert f"the last good checkpoint is {out}/checkpoints/step-00000009; restart with" in said
     assert sorted(path.name for path in (out / "checkpoints").iterdir()) == ["step-00000009"]
     lines = [json.loads(line) for line in (out / "metrics.jsonl").read_text().splitlines()]
     assert [line["step"] for line in lines] == list(range(1, 11))
@@ -297,7 +297,7 @@ def test_a_loss_that_is_not_a_number_names_the_last_good_checkpoint(
 
 def test_a_rate_that_is_absurd_at_once(recipe, corpus, tmp_path):
     said = sentence(pretrain(recipe, corpus.path, tmp_path / "run", "train.rate=1e30"))
-    assert "; there is no good checkpoint; start anew with a lower train.rate or train.clip" in said
+    assert "; there is no good checkpoint; restart with a lower train.rate or train.clip" in said
 
 
 @pytest.mark.parametrize("error", [OSError(28, "No space left on device"), SafetensorError("full")])

@@ -34,7 +34,9 @@ def trained(kind: str = "adamw") -> tuple[Line, torch.optim.Optimizer]:
 
 def checkpoint(step: int, **more) -> Checkpoint:
     values = {"best": 1.5, "stale": 2, "carried": {"memory": torch.ones(2)}}
-    values["loss_mean"] = LossMean(loss=40.0, count=10.0, num_updates=3, best=3.5, last_calm=3)
+    values["loss_mean"] = LossMean(
+        log_sum=4.0, weight=2.5, num_updates=3, best=3.5, last_good_step=3
+    )
     return Checkpoint(step=step, **(values | more))
 
 
@@ -263,7 +265,7 @@ def test_lines_of_updates_that_come_again_are_forgotten(tmp_path_factory, logged
     "values",
     [
         {"step": []}, {"step": "3"}, {"step": 4}, {"stale": None}, {"best": [1]}, {"more": 1},
-        {"loss_mean": "high"}, {"loss_mean": {"loss": 10**400}},
+        {"loss_mean": "high"}, {"loss_mean": {"log_sum": 10**400}},
     ],
 )  # fmt: skip
 def test_a_state_with_something_else_in_it_is_named(tmp_path, values):
