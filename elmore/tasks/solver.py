@@ -85,15 +85,17 @@ class Solver:
     def predict(self, examples: Sequence[Any], layers: CachedLayers | None) -> list[Any]:
         """Predict for examples whose layers are there, in their order."""
         training = self.learner.training
-        self.learner.eval()
         found: dict[int, Any] = {}
         order = np.argsort([self._length(example) for example in examples], kind="stable").tolist()
-        for start in range(0, len(order), self.config.batch_size):
-            chosen = order[start : start + self.config.batch_size]
-            batch = self.batch([examples[i] for i in chosen], layers)
-            predictions = self.learner.predict(moved(batch, self.device))
-            found |= zip(chosen, predictions, strict=True)
-        self.learner.train(training)
+        self.learner.eval()
+        try:
+            for start in range(0, len(order), self.config.batch_size):
+                chosen = order[start : start + self.config.batch_size]
+                batch = self.batch([examples[i] for i in chosen], layers)
+                predictions = self.learner.predict(moved(batch, self.device))
+                found |= zip(chosen, predictions, strict=True)
+        finally:
+            self.learner.train(training)
         return [found[i] for i in range(len(examples))]
 
     def _length(self, example: Any) -> int:  # noqa: ANN401 -- of whatever task

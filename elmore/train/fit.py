@@ -201,8 +201,10 @@ class _Drive:
     def _evaluate(self, step: int) -> tuple[dict[str, float], bool]:
         training = self.trainable.module.training
         self.trainable.module.eval()
-        scores = self.trainable.evaluate()
-        self.trainable.module.train(training)
+        try:
+            scores = self.trainable.evaluate()
+        finally:
+            self.trainable.module.train(training)
         metric = self.trainable.metric
         score = scores.get(metric)
         if score is not None:  # rounding may differ between processes; what follows must not

@@ -48,3 +48,19 @@ def test_losses_counts_and_gradients_of_batches_add_up_and_say_what_is_counted(t
     cut = max(1, len(found) // 4)
     # some tasks compute the loss itself in float32
     assert_close(summed(found[:cut], found[cut:]), summed(found), rtol=1e-4, atol=1e-7)
+
+
+def test_a_prediction_that_fails_leaves_the_network_in_training(monkeypatch):
+    kind = task.find("ner")
+    recipe = task.recipe(kind, None, examples.small("ner"))
+    none = sources.opened(sources.parse("none"), device="cpu")
+    solved = solver.build(kind(recipe), recipe, ["O"], ["Ann"], none)
+    solved.learner.train()
+
+    def full(batch):
+        raise torch.OutOfMemoryError
+
+    monkeypatch.setattr(solved.learner, "predict", full)
+    with pytest.raises(torch.OutOfMemoryError):
+        solved.predict([solved.task.example("Ann left", tokenized=True)], None)
+    assert solved.learner.training

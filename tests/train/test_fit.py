@@ -10,7 +10,7 @@ from functools import partial
 import pytest
 import torch
 
-from elmore.errors import ElmoreError
+from elmore.errors import DataError, ElmoreError
 from elmore.train import fit as fits
 from elmore.train.config import TrainConfig
 from elmore.train.distributed import ALONE
@@ -362,6 +362,18 @@ def test_a_module_is_evaluated_without_dropout_and_then_trained_on(tmp_path):
     toy = Looking()
     toy.module.train()
     fitted(tmp_path, toy, steps=2, evaluate_every=1)
+    assert toy.module.training
+
+
+def test_an_evaluation_that_fails_leaves_the_module_in_training(tmp_path):
+    class Failing(Toy):
+        def evaluate(self):
+            raise DataError("no score")
+
+    toy = Failing()
+    toy.module.train()
+    with pytest.raises(DataError, match="no score"):
+        fitted(tmp_path, toy, steps=1)
     assert toy.module.training
 
 
