@@ -13,7 +13,7 @@ from torch import Tensor, nn
 from elmore.model.config import LSTMConfig
 from elmore.model.lstm_kernels import by_hand, in_c, in_place, reference
 from elmore.model.lstm_kernels.reference import GATES, LSTMState, LSTMWeights, Resets
-from elmore.model.padding import as_bool
+from elmore.model.padding import as_bool, check_shape
 
 KERNELS = {"reference": reference, "by_hand": by_hand, "in_place": in_place, "in_c": in_c}
 
@@ -63,8 +63,14 @@ class ProjectedLSTM(nn.Module):
         *,
         driven: bool = False,
     ) -> tuple[Float[Tensor, "B T D"], LSTMState]:
-        """Read each sentence from left to right; the inputs may be what `drive` made of them."""
+        """Read each sentence from left to right; the inputs may be what `drive` made of them.
+
+        Raises:
+            DataError: A mask is not (B, T), or holds other numbers than 0 and 1.
+        """
+        check_shape(mask, inputs)
         if resets is not None:
+            check_shape(resets.at, inputs, "a mask of resets")
             resets = resets._replace(at=as_bool(resets.at))
         return self._read(inputs, as_bool(mask), state, resets, driven=driven)
 

@@ -4,7 +4,7 @@ Shapes: B sentences, T tokens.
 """
 
 import torch
-from jaxtyping import Bool, Shaped
+from jaxtyping import Bool, Float, Shaped
 from torch import Tensor
 
 from elmore.errors import DataError
@@ -27,3 +27,20 @@ def as_bool(mask: Shaped[Tensor, "*shape"]) -> Bool[Tensor, "*shape"]:
             f"numbers in one of {mask.dtype}, so pass the comparison that is true for tokens"
         )
     return found
+
+
+def check_shape(
+    mask: Shaped[Tensor, "..."], inputs: Float[Tensor, "B T I"], name: str = "a padding mask"
+) -> None:
+    """Refuse a mask that does not have one element for each token.
+
+    Some kernels would broadcast it, or read past its end.
+
+    Raises:
+        DataError: The shape of the mask is not (B, T).
+    """
+    if mask.shape != inputs.shape[:2]:
+        raise DataError(
+            f"{name} must have the shape {tuple(inputs.shape[:2])}, sentences by tokens, of its "
+            f"inputs; found {tuple(mask.shape)}"
+        )

@@ -1,5 +1,8 @@
 """A padding mask of numbers is the same mask for every layer, and none is read as anything else."""
 
+import re
+
+import jaxtyping
 import pytest
 import torch
 from torch.testing import assert_close
@@ -68,6 +71,34 @@ def test_numbers_that_are_no_mask_are_refused_by_every_layer(kind):
     added = torch.where(mask_of(3), 0.0, -torch.inf)  # as attention has it
     with pytest.raises(DataError, match="bool, or 1 where a token is and 0 where none is; found"):
         layer(inputs, added, state)
+
+
+@pytest.fixture
+def _no_type_checks(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Switch off the checks of annotated shapes, which only tests have."""
+    monkeypatch.setattr(jaxtyping.config, "jaxtyping_disable", True)
+
+
+@pytest.mark.usefixtures("_no_type_checks")
+@pytest.mark.parametrize("shape", [(3, 5), (3, 3), (1, 4), (3, 1), (4,), (3, 4, 1)], ids=str)
+@pytest.mark.parametrize("kind", [*KERNELS, "bf16", "int8", "stored"])
+def test_a_mask_of_another_shape_is_refused_by_every_layer(kind, shape):
+    layer, inputs = layer_of(kind), torch.randn(3, 4, 8)
+    state = LSTMState(torch.zeros(3, 8), torch.zeros(3, 16))
+    wrong = torch.ones(shape, dtype=torch.bool)
+    expected = rf"must have the shape \(3, 4\).* found {re.escape(str(shape))}"
+    with pytest.raises(DataError, match=f"a padding mask {expected}"):
+        layer(inputs, wrong, state)
+    with pytest.raises(DataError, match=f"a mask of resets {expected}"):
+        layer(inputs, mask_of(3), state, Resets(wrong, state))
+
+
+@pytest.mark.usefixtures("_no_type_checks")
+def test_a_network_refuses_a_mask_of_another_shape():
+    model = BiLM(BiLMConfig(characters=None, words=WordsConfig(num_words=3, dim=8), lstm=CONFIG))
+    for shape in [(3, 5), (1, 4), (3, 1)]:
+        with pytest.raises(DataError, match=r"a padding mask must have the shape \(3, 4\)"):
+            model.contextualize(torch.randn(3, 4, 8), torch.ones(shape, dtype=torch.bool))
 
 
 def test_a_network_reads_a_mask_of_numbers_and_gives_one_of_booleans():

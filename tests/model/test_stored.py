@@ -177,7 +177,7 @@ def test_what_is_asked_for_and_refused_is_that_of_any_layer(monkeypatch):
                     one(torch.randn(2, 3, 96), mask, wrong, driven=True)
     with pytest.raises(ValueError, match="rows are 9 wide: expected 20"):
         quick.drive(torch.randn(2, 3, 9))
-    with pytest.raises(ValueError, match="resets are for other rows or steps"):
+    with pytest.raises(ValueError, match="a mask of resets must have the shape"):
         quick(inputs, mask, state, Resets(torch.zeros(2, 4).bool(), state))
     monkeypatch.setattr(panels, "run", None)
     monkeypatch.setattr(panels, "multiply", None)
