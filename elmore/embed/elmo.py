@@ -29,8 +29,9 @@ class Elmo(nn.Module):
 
     With `freeze` the network is the embedder's own, stays as it is, and has no dropout even in
     training. Without, a copy of it is fine-tuned with the task: `mixer.embedder` embeds with that
-    copy, while the embedder given is left alone. `weights` fixes the mixes instead of learning
-    them; the rest is told by `ScalarMix`.
+    copy, which shares no memory with the embedder given. Loading a state dict into a frozen module
+    changes its embedder, but not the bundle that embedder was built on. `weights` fixes the
+    mixes instead of learning them; the rest is told by `ScalarMix`.
     """
 
     def __init__(

@@ -67,8 +67,10 @@ class Embedder:
     bounds the tokens that are held at a time (16,384, and on a GPU 262,144), `cache_megabytes` the
     word vectors that are kept for words that come again.
 
-    The network is the embedder's own: to freeze, move or convert it leaves the bundle that was
-    given as it is. Both share the memory of their weights until one of them moves.
+    The embedder has a network of its own: freezing, moving, converting or loading a state dict into
+    it does not change the bundle that was given. Their weights share memory until then, so the
+    embedder follows a bundle that learns in place, and any other in-place write to
+    `embedder.bundle` writes into both.
     """
 
     def __init__(

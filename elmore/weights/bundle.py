@@ -80,15 +80,19 @@ class Bundle:
         return self.model(*tensors, state=state, training=training)
 
     def sharing_weights(self) -> "Bundle":
-        """Give a bundle whose network is its own, frozen, over the memory of these weights.
+        """Return a bundle with a frozen network of its own that shares memory with these weights.
 
-        It follows weights that learn in place; to move, convert or train it leaves this one alone.
+        In-place writes to these weights, such as an optimizer step, reach the copy too. Moving,
+        converting, deep-copying or loading a state dict gives the copy memory of its own first.
+        Every other in-place write to the copy's weights writes into these.
         """
         weights = {
             id(weight): nn.Parameter(weight.detach(), requires_grad=False)
             for weight in self.model.parameters()
         }
-        return replace(self, model=copy.deepcopy(self.model, weights).eval())
+        model = copy.deepcopy(self.model, weights).eval()
+        model.register_load_state_dict_pre_hook(_unshare_memory)
+        return replace(self, model=model)
 
     def up_to_layer(self, max_layer: int) -> "Bundle":
         """Drop the LSTM layers above `max_layer`: less work where the top is not wanted."""
@@ -106,6 +110,12 @@ class Bundle:
         return replace(
             self, model=model.eval(), options=None, warm_state=state, mixes=(), softmax=softmax
         )
+
+
+def _unshare_memory(model: nn.Module, *_: object) -> None:
+    """Move the weights of a network to new memory, so that a load does not write into others."""
+    for weight in model.parameters():
+        weight.data = weight.data.clone()
 
 
 def empty_model(config: BiLMConfig) -> BiLM:

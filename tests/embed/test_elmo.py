@@ -1,10 +1,13 @@
 import copy
+import pickle
 import threading
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 
 import numpy as np
 import pytest
 import torch
+from torch import nn
 from torch.testing import assert_close
 
 import elmore
@@ -187,6 +190,31 @@ def test_a_module_reads_by_the_weights_it_has_now(monkeypatch, files, precision,
     mixer.load_state_dict(saved, assign=True)
     assert torch.equal(mixer(BATCH).mixes[0], before)
     assert torch.equal(again(BATCH).mixes[0], before)
+
+
+@pytest.mark.parametrize("freeze", [True, False])
+def test_loading_or_training_a_module_leaves_the_bundle_of_its_embedder_alone(embedder, freeze):
+    bundle = replace(embedder.bundle, model=copy.deepcopy(embedder.bundle.model))
+    before = [weight.clone() for weight in bundle.model.parameters()]
+    mixer = elmore.Elmo(elmore.Embedder(bundle, device="cpu"), dropout=0.0, freeze=freeze)
+    if not freeze:
+        (mixer(BATCH).mixes[0] ** 2).sum().backward()
+        torch.optim.SGD(mixer.parameters(), lr=0.1).step()
+    halved = {name: weight * 0.5 for name, weight in mixer.state_dict().items()}
+    parameters = list(mixer.parameters())
+    nn.ModuleList([mixer]).load_state_dict({f"0.{name}": halved[name] for name in halved})
+    assert all(torch.equal(mixer.state_dict()[name], halved[name]) for name in halved)
+    assert all(a is b for a, b in zip(mixer.parameters(), parameters, strict=True))
+    assert all(map(torch.equal, bundle.model.parameters(), before))
+
+
+def test_a_module_loads_weights_after_it_was_copied_or_pickled(embedder):
+    first = elmore.Elmo(embedder)
+    for mixer in (copy.deepcopy(first), pickle.loads(pickle.dumps(first))):
+        expected = [weight.clone() for weight in first.parameters()]
+        mixer.load_state_dict({name: 2 * weight for name, weight in first.state_dict().items()})
+        assert all(map(torch.equal, first.parameters(), expected))
+        assert all(map(torch.equal, mixer.parameters(), (2 * weight for weight in expected)))
 
 
 @precisions
