@@ -1,11 +1,11 @@
 """The shape of a biLM, as plain values. Everything unsaid is the original ELMo."""
 
-import math
 from dataclasses import dataclass, field
 from typing import Literal
 
 from elmore.errors import ConfigError
 
+_MAX_FLOAT32 = 3.4028234663852886e38
 _LARGEST = 10**9  # no size is near it, and torch cannot count much further
 
 
@@ -125,11 +125,16 @@ class LSTMConfig:
                 f"lstm.output_dim ({self.output_dim}) must equal lstm.cell_dim ({self.cell_dim}) "
                 "when lstm.projection is false"
             )
-        if not math.isfinite(self.forget_bias):
-            raise ConfigError(f"lstm.forget_bias must be finite, found {self.forget_bias}")
+        if not abs(self.forget_bias) <= _MAX_FLOAT32:
+            raise ConfigError(
+                f"lstm.forget_bias must be finite in float32, found {self.forget_bias}"
+            )
         for name, clip in (("cell_clip", self.cell_clip), ("output_clip", self.output_clip)):
-            if clip is not None and not 0 < clip < math.inf:
-                raise ConfigError(f"lstm.{name} must be above 0, or none for no clip: {clip}")
+            if clip is not None and not 0 < clip <= _MAX_FLOAT32:
+                raise ConfigError(
+                    f"lstm.{name} must be above 0 and at most {_MAX_FLOAT32:.4g}, or none for no "
+                    f"clip, found {clip}"
+                )
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -1,6 +1,7 @@
 """A model with all it needs to read text: network, alphabet, vocabulary, and what it is."""
 
 import copy
+import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
@@ -19,6 +20,8 @@ from elmore.model.softmax import AdaptiveSoftmax, Softmax
 from elmore.text.characters import Alphabet, encode_batch
 from elmore.text.vocabulary import Vocabulary
 
+_DTYPES = (torch.float16, torch.bfloat16, torch.float32, torch.float64)  # of weights in files
+
 
 @dataclass(frozen=True, kw_only=True)
 class Card:
@@ -36,8 +39,13 @@ class Card:
     def __post_init__(self) -> None:
         scores = (self.training or {}).get("scores", {})
         values = scores.values() if isinstance(scores, dict) else [None]
-        if any(type(value) not in (int, float) for value in values):
+        if not all(_is_score(value) for value in values):
             raise ConfigError("training.scores must be numbers by their names")
+
+
+def _is_score(value: object) -> bool:
+    is_whole = type(value) is int and abs(value) <= sys.float_info.max
+    return is_whole or type(value) is float
 
 
 @dataclass(frozen=True)
@@ -133,8 +141,10 @@ def without_memory() -> Iterator[None]:
 
 def check_weights(tensor: Tensor, where: str) -> None:
     """Refuse weights that are not plain numbers."""
-    if tensor.layout != torch.strided or not tensor.is_floating_point() or tensor.is_meta:
-        raise WeightsError(f"{where} holds {tensor.dtype}, expected plain floating-point numbers")
+    if tensor.layout != torch.strided or tensor.dtype not in _DTYPES or tensor.is_meta:
+        raise WeightsError(
+            f"{where} holds {tensor.dtype}, expected plain float16, bfloat16, float32 or float64"
+        )
     if tensor.numel() and not torch.isfinite(torch.stack(torch.aminmax(tensor))).all():
         count = int((~torch.isfinite(tensor)).sum())
         raise WeightsError(

@@ -273,6 +273,15 @@ def test_a_many_langs_folder_without_its_configuration(tmp_path, rng):
     assert path.name in sentence
 
 
+@pytest.mark.parametrize("name", ["x" * 5000, "a\0b", "..", None])
+def test_a_many_langs_folder_whose_configuration_has_a_name_no_file_can_have(tmp_path, rng, name):
+    (tmp_path / "m").mkdir()
+    many_langs(tmp_path / "m", rng)
+    (tmp_path / "m" / "config.json").write_text(json.dumps({"config_path": name}))
+    sentence = refused(tmp_path / "m", dest=tmp_path / "out")
+    assert "and no such file is beside it; copy the file" in sentence
+
+
 @pytest.mark.parametrize("name", ["char.dic", "word.dic", "config.json"])
 @pytest.mark.parametrize("text", [None, "", "a\tb\tc\n", "a\t0\nb\t0\n", "a\t7\n"])
 def test_a_many_langs_folder_with_a_file_that_is_not_one(tmp_path, rng, name, text):

@@ -234,7 +234,7 @@ def test_a_sentence_that_quotes_a_long_line_is_cut_in_its_middle():
     assert len(str(error)) < 1500
 
 
-@pytest.mark.parametrize("scores", [["f1"], {"f1": "high"}, {"f1": [1]}, 3])
+@pytest.mark.parametrize("scores", [["f1"], {"f1": "high"}, {"f1": [1]}, {"f1": 10**400}, 3])
 def test_a_card_with_scores_that_are_no_numbers_is_named(tmp_path, scores):
     model = Path(shutil.copytree(FORMATS / "model-3", tmp_path / "model"))
     table = json.loads((model / "config.json").read_text())

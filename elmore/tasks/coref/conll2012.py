@@ -8,6 +8,7 @@ import re
 from collections.abc import Iterable, Iterator
 
 from elmore.errors import DataError
+from elmore.numbers import whole_number
 from elmore.tasks.coref.brackets import Brackets, Unbalanced, marks
 from elmore.tasks.coref.document import Assembly, Block, Document
 
@@ -39,11 +40,12 @@ def read(found: Iterable[Block], *, unbalanced: Unbalanced = "refuse") -> Iterat
 
 def _begun(where: str, line: str) -> Assembly:
     match = _HEAD.fullmatch(line)
-    if not match:
+    part = whole_number(match[2] or "0") if match else None
+    if match is None or part is None:
         raise DataError(
             f"{where}: expected '#begin document (name); part 000', found {line[:60]!r}"
         )
-    return Assembly(where, match[1], int(match[2] or 0))
+    return Assembly(where, match[1], part)
 
 
 def _row(where: str, line: str, rows: list[tuple[str, list[str]]]) -> tuple[str, list[str]]:

@@ -104,7 +104,7 @@ def _settings_path(folder: Path) -> Path:
     """Find the configuration: it is named by a path on its authors' machine."""
     named = read_json(folder / "config.json").get("config_path")
     name = PurePosixPath(str(named).replace("\\", "/")).name
-    if name and (folder / name).is_file():
+    if name in {path.name for path in folder.iterdir() if path.is_file()}:
         return folder / name
     raise ConfigError(
         f"{folder / 'config.json'}: config_path is {named!r}, and no such file is beside it; "

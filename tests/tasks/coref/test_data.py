@@ -71,6 +71,12 @@ def test_conll2012_says_the_same(tmp_path):
     ]
 
 
+def test_a_document_whose_part_has_too_many_digits_is_named(tmp_path):
+    head = f"#begin document (nw/d); part {'9' * 5000}\n"
+    message = refused(tmp_path, conll2012("a/(1) b/(1)", head=head))
+    assert message.startswith(":1: expected '#begin document (name); part 000', found '#begin")
+
+
 @pytest.mark.parametrize("written", [conllu, conll2012])
 def test_mentions_of_different_entities_may_cross_and_there_is_a_warning(tmp_path, caplog, written):
     (document,) = read(tmp_path, written("a/(1 b/(2 c/1) d/2)"))
