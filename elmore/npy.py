@@ -24,6 +24,7 @@ from elmore.errors import DataError
 _MAGIC = b"\x93NUMPY"
 _LONGEST = 1 << 16  # bytes of a header
 _MOST_AXES = 32
+_LARGEST = 1 << 60  # numbers of an array: numpy counts its bytes in 63 bits
 _ITEM = re.compile(
     r"""\s*['"](?:
         (?P<descr>descr)['"]\s*:\s*['"](?P<kind>[<>|=]?(?:b1|[iu][1248]|f[248]))['"]
@@ -137,26 +138,31 @@ def _header(file: IO[bytes]) -> _Header:
     sizes = numbers[:-1] if not numbers[-1] else numbers  # (3,) and () end so
     if len(sizes) > _MOST_AXES or not all(_SIZE.fullmatch(number) for number in sizes):
         raise ValueError(f"its header has the shape ({found['sizes'][:40]})")
+    shape = tuple(map(int, sizes))
+    if math.prod(max(1, size) for size in shape) >= _LARGEST:  # an axis of 0 hides the others
+        raise ValueError(f"its header has the shape {shape}, which no array can have")
     return _Header(
         np.dtype(found["kind"]),
         "F" if found["fortran"] == "True" else "C",
-        tuple(map(int, sizes)),
+        shape,
         len(start) + width + length,
     )
 
 
 def _fields(text: str) -> dict[str, str]:
     """Give what a header says of kind, order and shape, each of them once."""
-    inside = re.fullmatch(r"\s*\{(.*?),?\s*\}\s*", text, re.DOTALL)
+    text = text.strip()
+    is_table = text.startswith("{") and text.endswith("}")
+    inside = text[1:-1].rstrip().removesuffix(",")
     found: dict[str, str] = {}
     at = 0
-    while inside and at < len(inside[1]):
-        item = _ITEM.match(inside[1], at)
+    while is_table and at < len(inside):
+        item = _ITEM.match(inside, at)
         said = {name: value for name, value in item.groupdict().items() if value} if item else {}
         if not said or said.keys() & found.keys():
             break
         found |= {"sizes": ""} | said if "shape" in said else said
         at = item.end() if item else at
-    if inside is None or at < len(inside[1]) or not {"kind", "fortran", "sizes"} <= found.keys():
-        raise ValueError(f"its header is {text.strip()[:80]!r}, expected plain numbers")
+    if at < len(inside) or not {"kind", "fortran", "sizes"} <= found.keys():
+        raise ValueError(f"its header is {text[:80]!r}, expected plain numbers")
     return found

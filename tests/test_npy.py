@@ -77,13 +77,15 @@ HEADER = "{'descr': '<f4', 'fortran_order': False, 'shape': (2,), }"
         with_header(HEADER.replace("(2,)", "(2 2,)"), b"\0" * 16),
         with_header(HEADER.replace("(2,)", "(" + "9" * 5000 + ",)"), b"\0" * 8),
         with_header(HEADER.replace("(2,)", "(999999999999999999, 999999999999999999)"), b"\0" * 8),
+        with_header(HEADER.replace("(2,)", "(0, 999999999999999999, 999999999999999999)")),
+        with_header("{" + " " * 65000 + "x"),
         with_header(HEADER.replace("(2,)", "(1," * 40 + ")"), b"\0" * 8),
         with_header(HEADER.replace("(2,)", "(,,)"), b"\0" * 8),
         with_header(HEADER.replace("'descr': '<f4', ", ""), b"\0" * 8),
         with_header(HEADER.replace("'shape'", "'fortran_order'"), b"\0" * 8),
         with_header(HEADER[:-1] + "'more': 1}", b"\0" * 8),
     ],
-    ids=range(20),
+    ids=range(22),
 )
 def test_what_is_no_array_is_one_sentence(tmp_path, data):
     path = tmp_path / "array.npy"
