@@ -66,9 +66,13 @@ def _load(source: Path, flags: Sequence[str]) -> ctypes.CDLL:
     if compiler is None:
         raise _MissingError(f"there is no C compiler {name!r} here")
     try:
-        return ctypes.CDLL(str(_built(source, compiler, [*_FLAGS, *flags])))
+        place = _built(source, compiler, [*_FLAGS, *flags])
     except (OSError, subprocess.SubprocessError) as error:
         raise _MissingError(f"it could not be built ({error})") from error
+    try:
+        return ctypes.CDLL(str(place))
+    except OSError as error:
+        raise _MissingError(f"it was built but cannot be loaded ({error})") from error
 
 
 def _built(source: Path, compiler: str, flags: list[str]) -> Path:
@@ -79,13 +83,13 @@ def _built(source: Path, compiler: str, flags: list[str]) -> Path:
     texts = [path.read_bytes() for path in (source, *sorted(source.parent.glob("*.h")))]
     made_of = _digest(b"\0".join([*texts, version, *map(str.encode, [platform.machine(), *flags])]))
     folder, name = cache.folder() / "compiled", f"{source.stem}-{made_of}"
-    damaged = None
+    damaged = []
     for place in sorted(folder.glob(f"{name}-*.so")):
-        if place.stem == f"{name}-{_digest(place.read_bytes())}":
+        if _is_intact(place):
             return place
-        damaged = place
-    if damaged is not None:
-        _log.warning("%s is damaged, so %s is built again", damaged, source.name)
+        damaged.append(place)
+    for place in damaged:
+        _log.warning("%s is damaged, so %s is built again", place, source.name)
     folder.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(dir=folder) as aside:
         made = Path(aside) / "made.so"
@@ -96,10 +100,28 @@ def _built(source: Path, compiler: str, flags: list[str]) -> Path:
             timeout=_PATIENCE,
         )
         place = folder / f"{name}-{_digest(made.read_bytes())}.so"
+        # A file or a link under this name is replaced at once: another process may be reading it
+        for other in damaged:
+            if other != place or other.is_dir():
+                _remove(other)
         made.replace(place)
-    if damaged is not None and damaged != place:
-        damaged.unlink(missing_ok=True)
     return place
+
+
+def _is_intact(place: Path) -> bool:
+    """Return whether the name of a built file ends with the digest of its bytes."""
+    try:
+        return place.stem.endswith(f"-{_digest(place.read_bytes())}")
+    except OSError:  # a folder, a link to nothing, or a file that may not be read
+        return False
+
+
+def _remove(place: Path) -> None:
+    """Remove whatever has this name."""
+    if place.is_dir() and not place.is_symlink():
+        shutil.rmtree(place)
+    else:
+        place.unlink(missing_ok=True)
 
 
 def _digest(data: bytes) -> str:

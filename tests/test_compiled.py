@@ -60,6 +60,48 @@ def test_a_library_that_was_damaged_is_built_again_and_that_is_said(fresh, caplo
     assert again.read_bytes() != damage(whole)
 
 
+def a_dangling_link(path):
+    path.symlink_to(path.with_name("nothing"))
+
+
+def a_folder(path):
+    path.mkdir()
+    (path / "file").touch()
+
+
+def a_link_to_itself(path):
+    path.symlink_to(path)
+
+
+@needs_a_compiler
+@pytest.mark.parametrize("put", [a_dangling_link, a_folder, a_link_to_itself])
+def test_a_name_that_cannot_be_read_is_built_again_and_that_is_said(fresh, caplog, put):
+    path = source(fresh)
+    assert compiled.library(path).answer() == 42
+    (built,) = (fresh / "cache" / "compiled").iterdir()
+    built.unlink()
+    put(built)
+    compiled.library.cache_clear()
+    assert compiled.library(path).answer() == 42
+    assert caplog.messages == [f"{built} is damaged, so answer.c is built again"]
+    (again,) = (fresh / "cache" / "compiled").iterdir()
+    assert again.is_file()
+    assert not again.is_symlink()
+    compiled.library.cache_clear()
+    assert compiled.library(path).answer() == 42
+    assert len(caplog.messages) == 1
+
+
+@needs_a_compiler
+def test_a_library_that_was_built_but_cannot_be_loaded_is_said_to_be_so(fresh, monkeypatch):
+    def refuse(name):
+        raise OSError("not allowed here")
+
+    monkeypatch.setattr(compiled.ctypes, "CDLL", refuse)
+    reason = compiled.why_missing(source(fresh))
+    assert reason == "it was built but cannot be loaded (not allowed here)"
+
+
 @needs_a_compiler
 def test_why_a_library_is_missing_can_be_asked(fresh, monkeypatch):
     assert compiled.why_missing(source(fresh)) is None
