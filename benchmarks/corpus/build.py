@@ -166,6 +166,15 @@ def load_forbidden(evaluation: list[Path], held_out: list[Path]) -> np.ndarray:
     return np.unique(np.concatenate([np.zeros(1, "u8"), *grams]))
 
 
+def choose_sources(sources: list[Source], names: list[str] | None) -> list[Source]:
+    """Return the sources of these names, or all of them."""
+    known = [source.name for source in sources]
+    unknown = sorted(set(names or ()) - set(known))
+    if unknown:
+        raise SystemExit(f"--only {unknown[0]}: no such source; known are {', '.join(known)}")
+    return [source for source in sources if not names or source.name in names]
+
+
 def print_table(rows: list[dict[str, Any]]) -> None:
     """Print counts and licences as Markdown."""
     total = {
@@ -186,7 +195,13 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--sources", type=Path, default=Path(__file__).with_name("sources.toml"))
     parser.add_argument("--only", nargs="+", metavar="SOURCE", help="build from these sources")
     texts: dict[str, Any] = {"type": Path, "nargs": "+", "default": []}
-    parser.add_argument("--evaluation", **texts, help="hashes of 13-grams to leave out")
+    parser.add_argument(
+        "--evaluation",
+        type=Path,
+        nargs="*",
+        required=True,
+        help="hashes of 13-grams to leave out; no file: nothing is left out",
+    )
     parser.add_argument("--held-out", **texts, help="texts whose 13-grams are left out")
     parser.add_argument("--already", **texts, help="texts whose duplicates are left out")
     parser.add_argument("--words-per-shard", type=int, default=11_500_000)
@@ -208,11 +223,7 @@ def main() -> None:
         print(f"{time.monotonic() - started:6.0f} s  {what}", file=sys.stderr, flush=True)
 
     asked.out.mkdir(parents=True, exist_ok=True)
-    sources = [
-        source
-        for source in load_sources(asked.sources)
-        if not asked.only or source.name in asked.only
-    ]
+    sources = choose_sources(load_sources(asked.sources), asked.only)
     forbidden = load_forbidden(asked.evaluation, asked.held_out)
     seen, rows, documents = Seen(), [], []
     with multiprocessing.get_context("fork").Pool(

@@ -3,6 +3,7 @@
 import gzip
 import re
 import xml.etree.ElementTree as ET
+import zlib
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 
@@ -214,7 +215,10 @@ def _find_day(raw: bytes) -> str:
 
 def read_congress(raw: bytes) -> Iterator[Document]:
     """Yield the items of a day's proceedings, the words that the columns break mended."""
-    day = _find_day(gzip.decompress(raw))
+    try:
+        day = _find_day(gzip.decompress(raw))
+    except (OSError, EOFError, zlib.error):  # a pointer to a file that is stored elsewhere
+        return
     whole = Counter(day.split())
     for item in re.split(r"\nf\s*\n", day.replace("\r\n", "\n")):
         lines = [line.strip() for line in item.split("\n")]

@@ -10,10 +10,8 @@ from pathlib import Path
 from typing import NamedTuple
 
 BYTES_PER_TASK = 4_000_000
-WITHOUT_NETWORK = {
-    **os.environ,
-    "GIT_NO_LAZY_FETCH": "1",
-}  # a partial clone would fetch what it lacks
+# a partial clone would fetch what it lacks
+WITHOUT_NETWORK = {**os.environ, "GIT_NO_LAZY_FETCH": "1"}
 
 
 class Repository(NamedTuple):
@@ -48,12 +46,15 @@ def load_sources(path: Path) -> list[Source]:
     """Read `sources.toml`."""
     with path.open("rb") as file:
         tables = tomllib.load(file)["source"]
-    return [
-        Source(
-            **{**table, "repositories": [Repository(**entry) for entry in table["repositories"]]}
-        )
-        for table in tables
-    ]
+    try:
+        return [
+            Source(
+                **table | {"repositories": [Repository(**each) for each in table["repositories"]]}
+            )
+            for table in tables
+        ]
+    except (TypeError, KeyError) as error:  # a key too many, or too few
+        raise SystemExit(f"{path}: not a table of sources ({error})") from error
 
 
 def find_clone(folder: Path, name: str) -> Path:
@@ -77,8 +78,13 @@ def find_clone(folder: Path, name: str) -> Path:
 def list_blobs(clone: Path, repository: Repository) -> Iterator[tuple[str, str, int]]:
     """Yield path, blob and size of the files of a repository that its patterns name."""
     command = ["git", "-C", str(clone), "ls-tree", "-r", "-z", "-l", repository.commit]
-    listed = subprocess.run(command, check=True, capture_output=True, env=WITHOUT_NETWORK).stdout
-    for entry in listed.decode(errors="replace").split("\0")[:-1]:
+    listed = subprocess.run(command, check=False, capture_output=True, env=WITHOUT_NETWORK)
+    if listed.returncode:
+        raise SystemExit(
+            f"{clone}: commit {repository.commit} of {repository.name} cannot be read "
+            f"({listed.stderr.decode(errors='replace').strip()}); fetch it there"
+        )
+    for entry in listed.stdout.decode(errors="replace").split("\0")[:-1]:
         about, path = entry.split("\t", 1)
         _, kind, blob, size = about.split()
         wanted = any(fnmatch.fnmatchcase(path, pattern) for pattern in repository.files)

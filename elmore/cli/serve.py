@@ -103,6 +103,11 @@ def serve(
         end_seconds=end_seconds,
         hang_seconds=hang_seconds,
     )
+    if hang_seconds < answer_seconds:
+        raise ConfigError(
+            f"--hang-seconds {hang_seconds:g} is less than --answer-seconds {answer_seconds:g}: a "
+            "worker would count as hung while clients still wait for it; raise --hang-seconds"
+        )
     token = _token(token_file)
     if token is not None and no_token:
         place = token_file or TOKEN

@@ -7,6 +7,7 @@ from typing import Literal, NamedTuple
 import torch
 
 from elmore.serve.batcher import Batcher
+from elmore.serve.worker import WorkerDied
 
 _PROBE_SECONDS = 1.0  # for the device of an idle worker to answer
 
@@ -31,6 +32,8 @@ async def examine(batcher: Batcher, device: str, probe: Callable[[], None]) -> C
     if not batcher.busy and batcher.died is None:
         try:
             await _wait_a_little(batcher, probe)
+        except WorkerDied:
+            pass  # which is told below
         except Exception as error:
             kind = type(error).__name__
             problem = f"{device} does not compute any more ({kind}); restart the server"

@@ -5,6 +5,8 @@ from dataclasses import asdict, dataclass
 
 from elmore.errors import ConfigError
 
+MIN_UNSENT_BYTES = 1 << 16
+
 
 @dataclass(frozen=True, kw_only=True)
 class Limits:
@@ -41,4 +43,11 @@ class Limits:
     def __post_init__(self) -> None:
         for name, value in asdict(self).items():
             if not (math.isfinite(value) and value > 0):
-                raise ConfigError(f"limits.{name}: found {value!r}, expected a number above 0")
+                raise ConfigError(
+                    f"limits.{name}: found {value!r}, expected a finite number above 0"
+                )
+        if self.unsent_bytes < MIN_UNSENT_BYTES:
+            raise ConfigError(
+                f"limits.unsent_bytes: found {self.unsent_bytes}, expected {MIN_UNSENT_BYTES} or "
+                "more: the answer to one sentence would not fit"
+            )

@@ -133,6 +133,7 @@ class WordTable(nn.Module):
     """
 
     vectors: Tensor
+    rows_are_lookups = True  # for optimisers: a row is the vector of one word
 
     def __init__(self, vectors: Float[Tensor, "V D"], *, freeze: bool, dropout: float) -> None:
         super().__init__()

@@ -296,7 +296,7 @@ def test_a_corpus_is_built_from_clones_and_built_the_same_again(
     outputs = []
     for name in ("first", "second"):
         out = tmp_path / name
-        options = "--sources sources.toml --held-out held.txt --already already.txt.xz --nice 0"
+        options = "--sources sources.toml --held-out held.txt --already already.txt.xz --nice 0 --evaluation"
         options += f" --json {name}.json --workers 1 --first-shard 6"
         monkeypatch.setattr(sys, "argv", ["build.py", "clones", name, *options.split()])
         corpus.build.main()
@@ -335,3 +335,14 @@ def test_the_sources_have_a_reader_a_licence_and_whole_commits(corpus):
 def test_a_clone_that_is_not_there_is_named(corpus, tmp_path):
     with pytest.raises(SystemExit, match="no clone of ann/wiki"):
         corpus.repositories.find_clone(tmp_path, "ann/wiki")
+
+
+def test_a_file_that_is_stored_elsewhere_is_passed_over(read):
+    assert read("congress", b"version https://git-lfs.github.com/spec/v1\n") == []
+
+
+def test_a_source_that_is_not_there_is_named(corpus):
+    sources = corpus.repositories.load_sources(FOLDER / "sources.toml")
+    assert [one.name for one in corpus.build.choose_sources(sources, ["books"])] == ["books"]
+    with pytest.raises(SystemExit, match=r"--only boks: no such source; known are wikipedia, "):
+        corpus.build.choose_sources(sources, ["boks"])

@@ -140,6 +140,12 @@ def test_a_limit_that_limits_nothing_is_refused(value):
     assert "answer" in found.err
 
 
+def test_a_worker_is_not_hung_while_clients_wait_for_it():
+    found = elmore_command("serve", "no-such-model", "--answer-seconds", "600")
+    assert found.code == 1
+    assert "--hang-seconds 120 is less than --answer-seconds 600" in found.err
+
+
 def test_the_number_of_texts_is_as_it_was_set(embedder):
     with served(engine_of(embedder), limits=Limits(texts=2)) as client:
         for path in ("/embed", "/encode", "/score"):

@@ -16,9 +16,11 @@ from elmore.tasks.embedding import (
     WordsConfig,
     WordTable,
 )
+from elmore.tasks.layers.crf import CRF
 from elmore.tasks.layers.encoders import CharEncoder
 from elmore.tasks.reading import Reader, known_words
 from elmore.text.characters import ByteAlphabet
+from elmore.train import muon
 from tests.tasks.largest import Largest
 
 SENTENCES = [["the", "cat"], ["a", "much", "longer", "one", "."]]
@@ -163,3 +165,10 @@ def test_a_word_has_the_same_characters_vector_wherever_it_stands():
 def test_sizes_that_cannot_be_are_refused(cls, settings, found):
     with pytest.raises(ConfigError, match=found):
         cls(**settings)
+
+
+def test_muon_leaves_tables_of_words_and_labels_to_adamw():
+    table = WordTable(torch.randn(9, 3), freeze=False, dropout=0.0)
+    linear = torch.nn.Linear(3, 2)
+    network = torch.nn.ModuleList([table, linear, CRF(2)])
+    assert [id(weight) for weight in muon.hidden_matrices(network)] == [id(linear.weight)]

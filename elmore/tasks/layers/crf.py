@@ -28,6 +28,7 @@ class CRF(nn.Module):
     """
 
     allowed: Tensor | None
+    rows_are_lookups = True  # for optimisers: a row is the scores of one label
 
     def __init__(self, num_labels: int, allowed: Bool[Tensor, "S S"] | None = None) -> None:
         super().__init__()
