@@ -186,10 +186,21 @@ def _locked(new: BinaryIO) -> bool:
 
 
 def _remove_folder(aside: Path, destination: Path) -> None:
-    """Remove a temporary folder; what was moved there and not replaced goes back first."""
+    """Remove a temporary folder; what was moved there and not replaced goes back first.
+
+    Its lock goes last: without it, nobody could tell what a kill leaves from another's folder.
+    """
     if (aside / "old").exists() and not os.path.lexists(destination):
         (aside / "old").rename(destination)
-    shutil.rmtree(aside, ignore_errors=True)
+    with contextlib.suppress(OSError):
+        for path in aside.iterdir():
+            if path.is_symlink():
+                path.unlink()
+            elif path.name != _LOCK:
+                shutil.rmtree(path, ignore_errors=True)
+        if os.listdir(aside) == [_LOCK]:  # noqa: PTH208 -- names are all it takes
+            (aside / _LOCK).unlink()
+            aside.rmdir()
 
 
 def _refuse_taken(destination: Path, replaces: Set[str], is_ours: Callable[[Path], bool]) -> None:

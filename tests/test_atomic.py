@@ -252,6 +252,40 @@ def test_a_folder_is_deleted_at_once_also_by_a_process_that_is_killed(tmp_path):
     assert list(tmp_path.iterdir()) == []
 
 
+class StoppedError(BaseException):
+    """What nothing swallows."""
+
+
+@pytest.mark.parametrize("kind", ["replace", "remove"])
+@pytest.mark.parametrize("count", range(6))
+def test_a_deletion_that_stops_anywhere_is_finished_by_the_next(tmp_path, monkeypatch, kind, count):
+    out = tmp_path / "out"
+    out.mkdir()
+    for name in "ab":
+        (out / name).write_text("old")
+    calls = iter(range(count))
+
+    def stopping(delete):
+        def stopped(*args, **options):
+            if next(calls, None) is None:
+                raise StoppedError
+            delete(*args, **options)
+
+        return stopped
+
+    with monkeypatch.context() as patch, contextlib.suppress(StoppedError):
+        patch.setattr(os, "unlink", stopping(os.unlink))
+        patch.setattr(os, "rmdir", stopping(os.rmdir))
+        if kind == "remove":
+            atomic.remove(out)
+        else:
+            with atomic.folder(out, replaces={"a", "b"}) as new:
+                (new / "a").write_text("new")
+    atomic.sweep(out)
+    assert [path.name for path in tmp_path.iterdir()] == ["out"] * (kind == "replace")
+    assert kind == "remove" or (out / "a").read_text() == "new"
+
+
 @pytest.mark.parametrize("name", [".file.new", ".file.mine.new", "file.new", ".files.0.new"])
 def test_what_only_looks_like_a_temporary_name_is_left_alone(tmp_path, name):
     (tmp_path / name).write_text("mine")
