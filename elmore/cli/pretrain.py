@@ -10,7 +10,7 @@ from elmore import recipes
 
 def pretrain(
     recipe: Annotated[
-        str, typer.Argument(help=f"{', '.join(recipes.named('bilm'))}, or a .toml file")
+        str, typer.Argument(help=f"{', '.join(recipes.list_recipes('bilm'))}, or a .toml file")
     ],
     shards: Annotated[Path, typer.Argument(help="folder written by `elmore prepare`")],
     out: Annotated[Path, typer.Option("-o", "--out", help="the run folder")],

@@ -23,7 +23,9 @@ task = typer.Typer(
     no_args_is_help=True,
 )
 
-_ELSEWHERE = "where the word vectors or the biLM of the training lie now: glove:FILE, elmo:MODEL"
+_MOVED_EMBEDDER = (
+    "path of the word vectors or biLM used in training, if moved: glove:FILE, elmo:MODEL"
+)
 
 
 @task.command()
@@ -166,7 +168,7 @@ def evaluate(
     predictions: Annotated[
         Path | None, typer.Option(help="a file for what was predicted, in the task's format")
     ] = None,
-    embedder: Annotated[str | None, typer.Option(help=_ELSEWHERE)] = None,
+    embedder: Annotated[str | None, typer.Option(help=_MOVED_EMBEDDER)] = None,
     device: Annotated[str, typer.Option(help="auto, cpu or cuda")] = "auto",
     json: Annotated[bool, typer.Option("--json", help="the scores as JSON")] = False,
 ) -> None:
@@ -191,7 +193,7 @@ def predict(
     tokenized: Annotated[
         bool, typer.Option("--tokenized", help="the input is split on spaces already")
     ] = False,
-    embedder: Annotated[str | None, typer.Option(help=_ELSEWHERE)] = None,
+    embedder: Annotated[str | None, typer.Option(help=_MOVED_EMBEDDER)] = None,
     device: Annotated[str, typer.Option(help="auto, cpu or cuda")] = "auto",
     json: Annotated[bool, typer.Option("--json", help="one JSON object a line")] = False,
 ) -> None:

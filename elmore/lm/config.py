@@ -39,7 +39,7 @@ class FinetuneConfig:
 
 def pretraining(recipe: str, overrides: Sequence[str] = ()) -> PretrainConfig:
     """Read a recipe: one of ours by its name, or a file."""
-    ours = recipes.named("bilm")
+    ours = recipes.list_recipes("bilm")
     path = ours.get(recipe, Path(recipe))
     if recipe not in ours and not path.is_file():
         raise ConfigError(f"{recipe}: no such recipe; name a file, or one of {', '.join(ours)}")

@@ -5,6 +5,6 @@ from pathlib import Path
 FOLDER = Path(__file__).parent
 
 
-def named(kind: str) -> dict[str, Path]:
-    """Return the files of a kind of recipes (`bilm`) by their names, in order."""
+def list_recipes(kind: str) -> dict[str, Path]:
+    """Return the recipes of a kind (`bilm`): their files by name, sorted."""
     return {path.stem: path for path in sorted((FOLDER / kind).glob("*.toml"))}

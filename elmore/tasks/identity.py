@@ -1,7 +1,7 @@
-"""What a run was trained on and with, as its recipe.json has it, so that `--resume` knows it again.
+"""What a run was trained on and with, as its recipe.json records it for `--resume` to compare.
 
-Files of examples are known by their bytes, and how they are read by the recipe's `data` settings
-beside these; an embedder is known by its words and weights, wherever it lies.
+Files of examples are identified by their bytes, with the recipe's `data` settings that say how they
+are read; an embedder is identified by its words and weights, wherever its files are.
 """
 
 from collections.abc import Sequence
@@ -36,8 +36,9 @@ def describe(
 ) -> dict[str, Any]:
     """Describe a training on some examples of a lesson.
 
-    `recorded` is the recipe.json of a run that is to go on. What is the same is described as there:
-    an embedder that lies elsewhere now, and examples that an earlier version knew by what was read.
+    `recorded` is the recipe.json of a run to resume. What has not changed is described as it is
+    there: an embedder whose path has changed, and examples that an earlier version identified by
+    what was read.
     """
     before = config.read_json(recorded) if recorded and recorded.is_file() else {}
     settings, sources = config.as_dict(recipe), lesson.sources

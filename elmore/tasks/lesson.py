@@ -90,7 +90,7 @@ class Lesson:
 
     @cached_property
     def sha256(self) -> dict[str, str]:
-        """Know the files again."""
+        """Return the sha256 of each data file."""
         read = {"train": self.examples, "dev": self.held_out}
         return {split: _sha256(path, read[split]) for split, path in self._files.items()}
 
@@ -162,7 +162,7 @@ def _look_over_labels(
 
 
 def _sha256(path: Path, examples: Sequence[Any]) -> str:
-    """Give the sha256 of a file, or of those of all files that a pattern names."""
+    """Return the sha256 of a file, or one over the files that a pattern names."""
     files = [Path(name) for name in expand([str(path)])]
     if not all(file.is_file() for file in files):  # the bytes of a pipe have come and gone
         return digest(examples)
@@ -171,5 +171,5 @@ def _sha256(path: Path, examples: Sequence[Any]) -> str:
 
 
 def digest(examples: Sequence[Any]) -> str:
-    """Know examples by what was read: slow, and another with each change of their class."""
+    """Return the sha256 of examples as read: slow, and different once their class changes."""
     return hashlib.sha256(repr(examples).encode("utf-8", "backslashreplace")).hexdigest()

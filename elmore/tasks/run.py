@@ -32,7 +32,7 @@ class Reports(Iterator[Report]):
 
     @property
     def sources(self) -> Sources | None:
-        """What it is trained with, once that is open: nobody needs to read it again."""
+        """Return what it is trained with, once that is open, so that nobody reads it again."""
         return self._opened[0] if self._opened else None
 
     def __next__(self) -> Report:
@@ -129,7 +129,7 @@ def evaluate(
 
     Layers of a biLM that are not in the cache are computed for the one time, or kept there for
     other times. `predictions` is a file to write, in the standard format of the task. `embedder`
-    says where what the task was trained with lies now.
+    is the path of the word vectors or biLM used in training, if moved.
     """
     if predictions is not None:
         _refuse_place(predictions, data)
@@ -204,7 +204,7 @@ def predict(
     """Predict for texts, each an example, in their order; any number of them.
 
     They are split into tokens as the task splits the texts of files, or, `tokenized`, on spaces.
-    `embedder` says where what the task was trained with lies now.
+    `embedder` is the path of the word vectors or biLM used in training, if moved.
     """
     counted = ((f"text {number}", text) for number, text in enumerate(texts, start=1))
     solved = opened(place, device, embedder=embedder)
@@ -244,8 +244,8 @@ def opened(
 ) -> Solver:
     """Open a solver on a device.
 
-    `embedder` says where what it was trained with lies now; `ready` is open already, and used where
-    it is the same.
+    `embedder` is the path of the word vectors or biLM used in training, if moved; `ready` is open
+    already, and used if it is the same.
     """
     where = device_of(device)
     solved = storage.load(place, device=str(where), embedder=embedder, ready=ready)

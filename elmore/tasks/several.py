@@ -154,7 +154,7 @@ def evaluate(
 ) -> Summary:
     """Score every trained run of a folder on a file.
 
-    `embedder` says where what they were trained with lies now.
+    `embedder` is the path of the word vectors or biLM used in training, if moved.
     """
     names = storage.runs_within(out)
     if not names:

@@ -74,7 +74,7 @@ class Sources:
 
     @cached_property
     def digests(self) -> dict[str, str]:
-        """Know them again: the sha256 of all numbers and words."""
+        """Return the sha256 of the word vectors and of the biLM."""
         found = {}
         if self.vectors is not None:
             found["glove"] = vectors_digest(self.vectors)
@@ -84,7 +84,7 @@ class Sources:
 
 
 def vectors_digest(vectors: WordVectors) -> str:
-    """Know word vectors again."""
+    """Return the sha256 of the words and numbers of word vectors."""
     digest = hashlib.sha256("\n".join(vectors.words).encode("utf-8", "replace"))
     digest.update(vectors.matrix.data)
     return digest.hexdigest()

@@ -1,8 +1,8 @@
 """A trained solver as a folder: config.json, model.safetensors and a card.
 
-Word vectors of a file lie there too, in vectors.safetensors, so that the folder goes anywhere. A
-frozen biLM is named and known by its sha256, not copied: it has a name that every machine knows, or
-lies where it lay, or as far from the folder as it did, or where the user says.
+Word vectors of a file are copied to vectors.safetensors, so that the folder can be moved. A frozen
+biLM is not copied but identified by its sha256: it is found by its name in `elmore models`, at its
+recorded path, at its recorded path relative to the folder, or where the user says.
 """
 
 import contextlib
@@ -40,9 +40,9 @@ class SolverConfig:
     labels: tuple[str, ...]
     words: tuple[str, ...] | None = None
     embedder: Specification
-    """As it was named: of word vectors the name of the file, of a biLM also where it was."""
+    """As it was named: word vectors by the name of their file, a biLM by its name or path."""
     elmo_relative: str | None = None
-    """Where that is, seen from this folder."""
+    """The path of the biLM relative to this folder."""
     sha256: dict[str, str]
     """Of what the embedder names."""
     scores: dict[str, float] = field(default_factory=dict)
@@ -117,8 +117,8 @@ def load(
 ) -> Solver:
     """Open a solver: its folder, or the run it is the best of.
 
-    `embedder` says where what it was trained with lies now, or where a part of that does. `ready`
-    is open already, and used if it is the same.
+    `embedder` is the path of the word vectors or biLM used in training, if moved. `ready` is open
+    already, and used if it is the same.
     """
     folder = place / "best" if (place / "best" / "config.json").is_file() else place
     path = folder / "config.json"

@@ -13,7 +13,7 @@ from elmore.tasks import TASKS, task
 from tests.cli.running import elmore_command
 
 TASK = '''
-"""Tell questions from answers: a file has a label, a tab and a text a line."""
+"""Classify texts as questions or answers: each line has a label, a tab and a text."""
 
 from dataclasses import dataclass, field
 

@@ -124,7 +124,7 @@ class Coref(Task):
 
 
 def _spoken(line: str) -> tuple[str, str]:
-    """Give the speaker of a line, if it names one, and what is said."""
+    """Return the speaker of a line, if it names one, and the rest of the line."""
     speaker, tab, said = line.partition("\t")
     return (speaker, said) if tab else ("", line)
 

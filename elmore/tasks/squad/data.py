@@ -122,7 +122,7 @@ def _is_wider(passage: Placed, answer: Answer) -> bool:
 
 
 def _questions(name: str) -> Iterator[tuple[Question | None, _Where]]:
-    """Give the questions of a file and their places; None for one that cannot be answered."""
+    """Yield the questions of a file and their places; None for one that has no answer."""
     if name.endswith(".parquet"):
         raise DataError(f"{name}: expected SQuAD's JSON, or JSON lines, found a table")
     lines = [str(line) for line in Lines([name], column=None)]
