@@ -128,7 +128,12 @@ class Embedder:
         return self.bundle.config.width
 
     def to(self, device: str | torch.device) -> Self:
-        """Move the model; "auto" is a GPU where there is one."""
+        """Move the model; "auto" is a GPU where there is one.
+
+        With `precision="fast"` the weights are always prepared again, even where the model already
+        is on that device. Call `embedder.to(embedder.device)` after writes that torch does not
+        count, such as `weight.data.mul_(0.5)`.
+        """
         if device == "auto":
             device = "cuda" if torch.cuda.is_available() else "cpu"
         try:
@@ -136,6 +141,7 @@ class Embedder:
         except (RuntimeError, AssertionError) as error:  # torch has no family for it
             reason = str(error).splitlines()[0]
             raise ConfigError(f"device {str(device)!r} cannot be used here: {reason}") from error
+        self._prepared = None
         _ = self._running  # what is to be said of the precision is said now
         return self
 

@@ -39,12 +39,14 @@ def prepared(model: BiLM, precision: Precision) -> BiLM:
 
 
 def weights_version(model: BiLM) -> object:
-    """Give what differs once weights are moved, converted, replaced or written to.
+    """Return a value that changes when weights are moved, converted, replaced or written to.
 
-    What was prepared of a model is good for as long as this stays the same.
+    A network that `prepared` returned is up to date for as long as this value stays the same. It
+    does not change on writes that torch does not count: through `weight.data`, and to weights that
+    were created in inference mode.
     """
     return [
-        # one that was made in inference mode counts no writes
+        # a tensor that was created in inference mode has no version
         (weight.data_ptr(), weight.dtype, weight.device, weight.is_inference() or weight._version)
         for weight in model.parameters()
     ]

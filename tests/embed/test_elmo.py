@@ -192,6 +192,21 @@ def test_a_module_reads_by_the_weights_it_has_now(monkeypatch, files, precision,
     assert torch.equal(again(BATCH).mixes[0], before)
 
 
+@precisions
+def test_weights_written_through_data_are_read_after_a_move_to_the_same_device(
+    monkeypatch, files, precision, give
+):
+    give(monkeypatch)
+    embedder = elmore.load(*files[0], device="cpu", precision=precision)
+    before = embedder.embed(BATCH[:1])[0].vectors
+    for weight in embedder.bundle.model.parameters():
+        weight.data.mul_(0.5)
+    found = embedder.to(embedder.device).embed(BATCH[:1])[0].vectors
+    expected = elmore.Embedder(embedder.bundle, device="cpu", precision=precision)
+    np.testing.assert_array_equal(found, expected.embed(BATCH[:1])[0].vectors)
+    assert np.abs(found - before).max() > 0.01
+
+
 @pytest.mark.parametrize("freeze", [True, False])
 def test_loading_or_training_a_module_leaves_the_bundle_of_its_embedder_alone(embedder, freeze):
     bundle = replace(embedder.bundle, model=copy.deepcopy(embedder.bundle.model))
