@@ -47,12 +47,9 @@ def load_sources(path: Path) -> list[Source]:
     with path.open("rb") as file:
         tables = tomllib.load(file)["source"]
     try:
-        return [
-            Source(
-                **table | {"repositories": [Repository(**each) for each in table["repositories"]]}
-            )
-            for table in tables
-        ]
+        for table in tables:
+            table["repositories"] = [Repository(**each) for each in table["repositories"]]
+        return [Source(**table) for table in tables]
     except (TypeError, KeyError) as error:  # a key too many, or too few
         raise SystemExit(f"{path}: not a table of sources ({error})") from error
 

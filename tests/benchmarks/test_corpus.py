@@ -296,8 +296,8 @@ def test_a_corpus_is_built_from_clones_and_built_the_same_again(
     outputs = []
     for name in ("first", "second"):
         out = tmp_path / name
-        options = "--sources sources.toml --held-out held.txt --already already.txt.xz --nice 0 --evaluation"
-        options += f" --json {name}.json --workers 1 --first-shard 6"
+        options = "--sources sources.toml --held-out held.txt --already already.txt.xz --nice 0"
+        options += f" --evaluation --json {name}.json --workers 1 --first-shard 6"
         monkeypatch.setattr(sys, "argv", ["build.py", "clones", name, *options.split()])
         corpus.build.main()
         assert [path.name for path in out.iterdir()] == ["train-06.txt.xz"]

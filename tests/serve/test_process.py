@@ -117,12 +117,12 @@ def test_every_limit_of_the_command_line_reaches_the_server(model, monkeypatch):
     monkeypatch.setattr(logs, "to_stderr", lambda: None)
     monkeypatch.setattr(sys, "setswitchinterval", lambda seconds: None)
     monkeypatch.setattr(server, "server", lambda app, limits: found.append(limits))
-    said = [word for i, name in enumerate(OPTIONS) for word in (f"--{name}", str(5000 + i))]
+    said = [word for i, name in enumerate(OPTIONS) for word in (f"--{name}", str(70_000 + i))]
     for options in ([], said):
         assert elmore_command("serve", model, "--port", "0", *options).code == 0
     usual, changed = found
     assert usual == Limits()
-    expected = {field: 5000 + i for i, field in enumerate(OPTIONS.values())}
+    expected = {field: 70_000 + i for i, field in enumerate(OPTIONS.values())}
     assert changed == replace(Limits(), **expected)
 
 
