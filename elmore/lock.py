@@ -31,7 +31,20 @@ class Holder(NamedTuple):
     since: str
 
     def __str__(self) -> str:
+        if self._has_ended():
+            return f"process {self.pid} has ended, but a process it started still holds the lock"
         return f"process {self.pid} on {self.host} has been at work there since {self.since}"
+
+    def _has_ended(self) -> bool:
+        if os.name == "nt" or self.host != socket.gethostname():
+            return False
+        try:
+            os.kill(self.pid, 0)  # it sends nothing
+        except ProcessLookupError:
+            return True
+        except (OSError, OverflowError):  # another user's, or no number of a process
+            return False
+        return False
 
 
 class Lock:
@@ -64,10 +77,15 @@ def acquire(path: Path, *, wait: bool = False) -> Lock:
             descriptor = os.open(path, flags, 0o666)
         except FileNotFoundError:  # whoever held it has just deleted the folder
             continue
+        except OSError:
+            if path.is_symlink() or path.is_dir():
+                raise _foreign(path) from None
+            raise
         try:
             _take(descriptor, path, wait=wait)
             if _is_current(descriptor, path):
-                _refuse_foreign(path)
+                if not is_lock(path):
+                    raise _foreign(path)
                 _sign(descriptor)
                 return Lock(path, descriptor)
         except BaseException:
@@ -99,7 +117,12 @@ def _take(descriptor: int, path: Path, *, wait: bool) -> None:
         if lock_descriptor(descriptor, blocking=False):
             return
     except OSError as error:  # some network disks know no locks
-        _log.info("%s: locks do not work there (%s)", path, error)
+        _log.warning(
+            "%s: locks do not work there (%s), so nothing keeps a second process from writing at "
+            "the same time; start only one",
+            path.parent,
+            error.strerror or error,
+        )
         return
     found = holder(path) or "another process is at work there"
     if not wait:
@@ -116,9 +139,8 @@ def _is_current(descriptor: int, path: Path) -> bool:
         return False
 
 
-def _refuse_foreign(path: Path) -> None:
-    if not is_lock(path):
-        raise DataError(f"{path}: not a lock file of elmore; move it away")
+def _foreign(path: Path) -> DataError:
+    return DataError(f"{path}: not a lock file of elmore; move it away")
 
 
 def _sign(descriptor: int) -> None:

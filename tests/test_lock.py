@@ -113,10 +113,39 @@ def test_a_file_of_somebody_else_is_not_made_a_lock(tmp_path, text):
     assert (tmp_path / "lock").read_text() == text
 
 
-def test_where_locks_do_not_work_nobody_is_kept_away(tmp_path, monkeypatch):
+@pytest.mark.parametrize("kind", ["folder", "link", "dangling", "loop"])
+def test_what_is_no_file_is_not_made_a_lock(tmp_path, kind):
+    path = tmp_path / "lock"
+    if kind == "folder":
+        path.mkdir()
+    else:
+        (tmp_path / "link").touch()
+        path.symlink_to({"loop": "lock"}.get(kind, kind))
+    with pytest.raises(DataError, match="lock: not a lock file of elmore; move it away"):
+        lock.acquire(path)
+    assert not (tmp_path / "dangling").exists()
+
+
+def test_a_child_that_still_holds_the_lock_of_a_process_that_ended_is_told(tmp_path):
+    job = other(tmp_path / "lock", "if os.fork(): os._exit(0)\nsys.stdin.readline()")
+    job.stdin.write(b"\n")
+    job.stdin.flush()
+    job.wait()
+    said = f"process {job.pid} has ended, but a process it started still holds the lock; wait"
+    with pytest.raises(DataError, match=said):
+        lock.acquire(tmp_path / "lock")
+    job.communicate()  # the child ends when its input does
+    with lock.acquire(tmp_path / "lock"):
+        pass
+
+
+def test_where_locks_do_not_work_nobody_is_kept_away_but_warned(tmp_path, monkeypatch, caplog):
     def failing(*_, **__):
         raise OSError(38, "Function not implemented")
 
     monkeypatch.setattr(lock, "lock_descriptor", failing)
     with lock.acquire(tmp_path / "lock"):
         pass
+    (warning,) = caplog.records
+    assert warning.levelname == "WARNING"
+    assert "locks do not work there (Function not implemented), so nothing keeps" in caplog.text
