@@ -195,13 +195,8 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--sources", type=Path, default=Path(__file__).with_name("sources.toml"))
     parser.add_argument("--only", nargs="+", metavar="SOURCE", help="build from these sources")
     texts: dict[str, Any] = {"type": Path, "nargs": "+", "default": []}
-    parser.add_argument(
-        "--evaluation",
-        type=Path,
-        nargs="*",
-        required=True,
-        help="hashes of 13-grams to leave out; no file: nothing is left out",
-    )
+    hashes: dict[str, Any] = {"type": Path, "nargs": "*", "required": True}
+    parser.add_argument("--evaluation", **hashes, help="hashes of 13-grams to leave out, if any")
     parser.add_argument("--held-out", **texts, help="texts whose 13-grams are left out")
     parser.add_argument("--already", **texts, help="texts whose duplicates are left out")
     parser.add_argument("--words-per-shard", type=int, default=11_500_000)
