@@ -6,6 +6,7 @@ it locked: what a killed writer leaves is not locked, and the next writer of NAM
 """
 
 import contextlib
+import errno
 import hashlib
 import os
 import re
@@ -47,11 +48,25 @@ def folder(
         yield new
         for path in (new, *new.rglob("*")):
             _finish(path, like=aside if path.is_dir() else aside / _LOCK)
-        _refuse_taken(destination, replaces, is_ours)  # by somebody who came meanwhile
-        if destination.exists():
-            destination.rename(aside / "old")  # it goes back if the next line fails
-        new.rename(destination)
+        with _alone(destination):
+            _refuse_taken(destination, replaces, is_ours)  # by somebody who came meanwhile
+            if destination.exists():
+                destination.rename(aside / "old")  # it goes back if the next line fails
+            new.rename(destination)
         sync(destination.parent)
+
+
+@contextmanager
+def _alone(destination: Path) -> Iterator[None]:
+    """Say in a sentence that a folder came or went between two steps of a writer."""
+    try:
+        yield
+    except OSError as error:
+        if error.errno not in (errno.ENOENT, errno.ENOTEMPTY, errno.EEXIST):
+            raise
+        raise ElmoreError(
+            f"{destination}: another process wrote it at the same time; try again"
+        ) from error
 
 
 @contextmanager
@@ -84,13 +99,24 @@ def write(path: Path, data: bytes) -> None:
 
 
 def replace(aside: Path, path: Path) -> None:
-    """Give a finished file its name, for good when this returns."""
+    """Give a finished file its name, for good when this returns.
+
+    What a symbolic link names is replaced, not the link, also on another disk.
+    """
+    path = path.resolve() if path.is_symlink() else path
     if path.exists() and not path.is_file():
         raise ElmoreError(f"{path} exists and is no file; pass another name")
     with contextlib.suppress(FileNotFoundError):
         shutil.copymode(path, aside)
     sync(aside)
-    aside.replace(path)
+    try:
+        aside.replace(path)
+    except OSError as error:
+        if error.errno != errno.EXDEV:
+            raise
+        with aside.open("rb") as found, file(path) as new:
+            shutil.copyfileobj(found, new)
+        aside.unlink()
     sync(path.parent)
 
 
@@ -233,7 +259,8 @@ def sync(path: Path) -> None:
     """Wait until a file or folder is on the disk."""
     if path.is_dir() and os.name == "nt":
         return  # Windows has no handle for a folder
-    descriptor = os.open(path, os.O_RDONLY)
+    # Windows syncs only what is open for writing
+    descriptor = os.open(path, os.O_RDWR if os.name == "nt" else os.O_RDONLY)
     try:
         os.fsync(descriptor)
     finally:

@@ -1,4 +1,5 @@
 import contextlib
+import errno
 import os
 import signal
 import stat
@@ -330,3 +331,46 @@ def test_a_folder_that_another_made_meanwhile_is_not_replaced(tmp_path):
             stack.close()
     assert (tmp_path / "out" / "theirs").read_text() == "x"
     assert [path.name for path in tmp_path.iterdir()] == ["out"]
+
+
+@pytest.mark.parametrize("step", ["out", "new"])
+def test_two_writers_of_a_folder_at_the_same_time_are_one_sentence(tmp_path, monkeypatch, step):
+    (tmp_path / "out").mkdir()
+    (tmp_path / "out" / "a").write_text("old")
+    rename = Path.rename
+
+    def meanwhile(self, target):
+        if self.name == step == "out":
+            rename(self, tmp_path / "elsewhere")
+        elif self.name == step:
+            (tmp_path / "out").mkdir()
+            (tmp_path / "out" / "a").write_text("theirs")
+        return rename(self, target)
+
+    monkeypatch.setattr(Path, "rename", meanwhile)
+    said = "out: another process wrote it at the same time; try again"
+    with pytest.raises(ElmoreError, match=said), atomic.folder(tmp_path / "out", replaces={"a"}):
+        pass
+    left = "elsewhere" if step == "out" else "out"
+    assert [path.name for path in tmp_path.iterdir()] == [left]
+    assert (tmp_path / left / "a").read_text() == ("old" if step == "out" else "theirs")
+
+
+@pytest.mark.parametrize("other_disk", [False, True])
+def test_a_finished_file_replaces_what_a_link_names(tmp_path, monkeypatch, other_disk):
+    (tmp_path / "deep").mkdir()
+    (tmp_path / "deep" / "file").write_text("old")
+    (tmp_path / "link").symlink_to(Path("deep") / "file")
+    (tmp_path / "result").write_text("new")
+    rename = Path.replace
+
+    def across_disks(self, target):
+        if other_disk and self.parent != target.parent:
+            raise OSError(errno.EXDEV, "Invalid cross-device link")
+        return rename(self, target)
+
+    monkeypatch.setattr(Path, "replace", across_disks)
+    atomic.replace(tmp_path / "result", tmp_path / "link")
+    assert (tmp_path / "link").is_symlink()
+    assert (tmp_path / "deep" / "file").read_text() == "new"
+    assert sorted(path.name for path in tmp_path.rglob("*")) == ["deep", "file", "link"]
