@@ -52,7 +52,7 @@ class TextPooling:
             raise DataError(f"smoothing must be above 0 and finite, found {self.smoothing!r}")
         if not all(0 <= share <= 1 for share in self.frequencies.values()):
             raise DataError("the shares of words must be between 0 and 1")
-        if self.mean.ndim != 1 or self.components.shape != (len(self.components), len(self.mean)):
+        if self.mean.ndim != 1 or self.components.shape[1:] != self.mean.shape:
             shapes = f"{self.mean.shape} and {self.components.shape}"
             raise DataError(f"expected a mean (D,) and components (k, D), found {shapes}")
         if not (np.isfinite(self.mean).all() and np.isfinite(self.components).all()):

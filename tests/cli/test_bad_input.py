@@ -213,6 +213,12 @@ def test_a_torch_file_that_is_no_state_dict(tmp_path, thing):
     assert "expected a state_dict" in refused(tmp_path / "model.th", dest=tmp_path / "out")
 
 
+@pytest.mark.parametrize("steps", [b".", b"K\x01K\x02K\x03s.", b"}K\x01a."])
+def test_a_torch_file_whose_pickle_takes_impossible_steps(tmp_path, steps):
+    (tmp_path / "model.th").write_bytes(b"\x80\x02" + steps)
+    assert "model.th: " in refused(tmp_path / "model.th", dest=tmp_path / "out")
+
+
 def test_a_state_dict_of_something_else(tmp_path):
     torch.save({"layer.weight": torch.zeros(1)}, tmp_path / "model.th")
     assert "AllenNLP Elmo module?" in refused(tmp_path / "model.th", dest=tmp_path / "out")

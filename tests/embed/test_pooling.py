@@ -264,6 +264,7 @@ def test_impossible_options_are_refused(rng, options):
         {"mean": np.zeros((1, 2))},
         {"components": np.zeros((1, 3))},
         {"components": np.zeros(2)},
+        {"components": np.zeros(())},
         {"mean": np.array([np.inf, 0])},
     ],
 )

@@ -1,6 +1,7 @@
 """torch's own files, tensors only: nothing in a pickle is ever trusted to run."""
 
 import pickle
+import struct
 import warnings
 from pathlib import Path
 
@@ -8,6 +9,19 @@ import torch
 
 from elmore.errors import WeightsError
 from elmore.weights.convert.table import Tensors
+
+_DAMAGE = (  # what the steps of a damaged pickle raise
+    OSError,
+    RuntimeError,
+    EOFError,
+    ValueError,
+    TypeError,
+    LookupError,
+    ArithmeticError,
+    AttributeError,
+    AssertionError,
+    struct.error,
+)
 
 
 def read(path: Path) -> Tensors:
@@ -21,7 +35,7 @@ def read(path: Path) -> Tensors:
             f"{path}: refused, because unpickling it could run code; expected a state_dict of "
             "tensors alone"
         ) from error
-    except (OSError, RuntimeError, EOFError, ValueError, KeyError, AttributeError) as error:
+    except _DAMAGE as error:
         reason = str(error).splitlines()[0] if str(error) else type(error).__name__
         raise WeightsError(
             f"{path}: not a readable file of torch tensors ({reason}); is the download complete?"
