@@ -44,7 +44,7 @@ def library(source: Path, flags: Sequence[str] = ()) -> ctypes.CDLL | None:
 
 
 def why_missing(source: Path, flags: Sequence[str] = ()) -> str | None:
-    """Say why a library is not there, in words for a user; None where it is."""
+    """Return why a library is missing, in words for a user, or None where it is not."""
     if library(source, flags) is not None:
         return None
     try:
@@ -76,7 +76,7 @@ def _load(source: Path, flags: Sequence[str]) -> ctypes.CDLL:
 
 
 def _built(source: Path, compiler: str, flags: list[str]) -> Path:
-    """Compile where that has not been done yet, or what was made is no longer what it was."""
+    """Return the library in the cache; build it where it is missing or damaged."""
     version = subprocess.run(  # noqa: S603 -- the compiler of whoever runs this
         [compiler, "--version"], capture_output=True, check=True, timeout=_PATIENCE
     ).stdout

@@ -147,7 +147,7 @@ class Embedder:
 
     @property
     def _running(self) -> Bundle:
-        """The bundle that runs: prepared again where its weights moved, or became others."""
+        """The bundle that runs; it is prepared again after its weights have changed."""
         if self.precision == "exact":
             return self.bundle
         found, weights = self._prepared, weights_version(self.bundle.model)
@@ -160,7 +160,7 @@ class Embedder:
         return found[1]
 
     def __getstate__(self) -> dict[str, Any]:
-        """Leave out what another machine may do in another way."""
+        """Leave out prepared weights: another machine may need others."""
         return {**self.__dict__, "_prepared": None}
 
     def embed(

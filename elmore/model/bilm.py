@@ -53,8 +53,8 @@ class BiLM(nn.Module):
     It keeps no state: it starts from zeros or from the state it is given, and gives back the new
     one. The same sentence gets the same layers, whatever stands beside it in the batch.
 
-    `training` says for one call whether there is dropout; where it is None, `train()` and `eval()`
-    have said it. So one thread may embed with a network that another is training.
+    `training` switches dropout on or off for one call; None follows `train()` and `eval()`. So one
+    thread may embed with a network that another thread trains.
     """
 
     def __init__(self, config: BiLMConfig) -> None:
@@ -94,7 +94,7 @@ class BiLM(nn.Module):
     ) -> tuple[LayerStack, BiLMState]:
         """Run both stacks over token vectors; a row's tokens stand at its left.
 
-        The mask may be of numbers, 1 where a token is; what comes back is bool.
+        The mask may hold numbers, 1 where a token is; the mask of the result is bool.
         """
         mask = as_bool(mask)
         state = state or self.zero_state(len(mask), vectors)

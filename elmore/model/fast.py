@@ -71,8 +71,8 @@ class FastLSTM(ProjectedLSTM):
             return self._read_driven(
                 inputs.float() if driven else self.drive(inputs),
                 mask,
-                state.single(),
-                resets and resets.single(),
+                state.float(),
+                resets and resets.float(),
             )
 
     def _read_driven(

@@ -7,8 +7,8 @@ multiplied with at every product, each token to its own. Sums are exact; gates, 
 in float32. The products are in C, which is built when first used: without a compiler there is no
 such layer.
 
-Layers keep float32 and bytes in the memory of the CPU, whatever becomes of the module they are in:
-what is in another precision is converted, and what is on another device refused.
+Layers keep their weights on the CPU as float32 and bytes, even where their module is moved or
+converted. They convert inputs to float32, and refuse inputs on other devices.
 
 Shapes: B sentences, T tokens, I input width, D output width, G gates; a product is of X wide
 columns, M of them, and gives them Y wide.
@@ -63,7 +63,7 @@ def works(device: torch.device) -> bool:
 
 
 def why_missing() -> str | None:
-    """Say why the C is not there; None where it is, whatever instructions this CPU has."""
+    """Return why the C library is missing, or None where it was built."""
     return compiled.why_missing(SOURCE, wide_with_dots())
 
 
@@ -96,7 +96,7 @@ class Int8LSTM(ProjectedLSTM):
     ) -> tuple[Float[Tensor, "B T D"], LSTMState]:
         given = (*state, mask, *((resets.at, *resets.to) if resets else ()))
         inputs = _on_cpu(inputs, *given)
-        state, resets = state.single(), resets and resets.single()
+        state, resets = state.float(), resets and resets.float()
         wide = len(self._bias) if driven else self._inputs.shape[1]
         steps.refuse_others(inputs, mask, state, width=wide, recurrent=self._recurrent.shape)
         if tiles.can_hold(state):
@@ -226,7 +226,7 @@ class Int8Product:
     ) -> None:
         """Multiply into `out`; of rows that have the gates of a cell together, gate by gate."""
         fits = columns.shape[0] == self.shape[1] and out.shape == (self.shape[0], columns.shape[1])
-        if not (fits and steps.are_single(columns, out)):
+        if not (fits and steps.is_cpu_float32(columns, out)):
             raise ValueError(
                 f"a weight of {tuple(self.shape)} was given {columns.dtype} of "
                 f"{tuple(columns.shape)} and room of {tuple(out.shape)}: expected float32 on the "
@@ -271,7 +271,7 @@ class _Rounding(NamedTuple):
 
 
 def _on_cpu(inputs: Float[Tensor, "*shape"], *others: Tensor) -> Float[Tensor, "*shape"]:
-    """Give inputs in float32; refuse them, and what comes with them, where C cannot read."""
+    """Return the inputs in float32; refuse tensors that are not on the CPU."""
     for tensor in (inputs, *others):
         if not tensor.is_cpu:
             raise ConfigError(
@@ -282,7 +282,7 @@ def _on_cpu(inputs: Float[Tensor, "*shape"], *others: Tensor) -> Float[Tensor, "
 
 
 def _single(weight: Float[Tensor, "*shape"]) -> Float[Tensor, "*shape"]:
-    """Give a weight as the C takes it: the layer keeps it so."""
+    """Return a copy of a weight for the C kernels: float32 on the CPU."""
     return weight.detach().to("cpu", torch.float)
 
 

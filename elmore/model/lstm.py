@@ -83,7 +83,7 @@ class ProjectedLSTM(nn.Module):
         *,
         driven: bool,
     ) -> tuple[Float[Tensor, "B T D"], LSTMState]:
-        """Do so by this layer's own kernel: what other kinds of layers have in their own way."""
+        """Run the recurrence with this layer's kernel."""
         weights = self._weights._replace(input=None) if driven else self._weights
         kernel = KERNELS.get(self.kernel) or _quickest(inputs, *state, *weights)
         return kernel.run(

@@ -50,7 +50,7 @@ class StoredLSTM(ProjectedLSTM):
 
     def drive(self, inputs: Float[Tensor, "B T D"]) -> Float[Tensor, "B T G"]:
         """Give what the inputs alone say to the gates."""
-        if self.kernel not in _IN_C or not steps.are_single(inputs):
+        if self.kernel not in _IN_C or not steps.is_cpu_float32(inputs):
             return super().drive(inputs)
         rows = inputs.flatten(0, 1)
         found = panels.multiply(self._stored.input, rows, height=len(self._stored.bias))
@@ -65,7 +65,7 @@ class StoredLSTM(ProjectedLSTM):
         *,
         driven: bool,
     ) -> tuple[Float[Tensor, "B T D"], LSTMState]:
-        if self.kernel not in _IN_C or not steps.can_be_read(inputs, mask, state, resets):
+        if self.kernel not in _IN_C or not steps.is_readable_by_c(inputs, mask, state, resets):
             return super()._read(inputs, mask, state, resets, driven=driven)
         return panels.run(
             inputs,

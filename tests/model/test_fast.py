@@ -67,7 +67,7 @@ def test_inputs_of_another_precision_are_read_in_float32(monkeypatch, dtype):
     layer = fast.FastLSTM(ProjectedLSTM(LSTMConfig(cell_dim=8, output_dim=4))).to(dtype)
     inputs, mask = torch.randn(2, 3, 4).to(dtype), torch.rand(2, 3) < 0.8
     state = LSTMState(torch.randn(2, 4).to(dtype), torch.randn(2, 8).to(dtype))
-    expected, end = layer(inputs.float(), mask, state.single())
+    expected, end = layer(inputs.float(), mask, state.float())
     found, found_end = layer(inputs, mask, state)
     assert torch.equal(found, expected)
     assert torch.equal(found_end.cell, end.cell)

@@ -209,7 +209,7 @@ def test_a_layer_reads_inputs_of_another_precision_in_float32(rows, dtype):
     )
     starts = torch.rand(rows, 3) < 0.3
     layer = int8.Int8LSTM(exact)
-    expected, end = layer(inputs.float(), mask, state.single(), Resets(starts, to.single()))
+    expected, end = layer(inputs.float(), mask, state.float(), Resets(starts, to.float()))
     converted = int8.Int8LSTM(exact).to(dtype)
     for each in (layer, converted):
         found, found_end = each(inputs, mask, state, Resets(starts, to))

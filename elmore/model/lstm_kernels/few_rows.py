@@ -41,8 +41,8 @@ def can_run(
         and state.output.shape[1] <= _WIDEST
         and all(weight.numel() for weight in given)  # a sum of nothing is left unwritten there
         and all(matrix.is_contiguous() for matrix in matrices)
-        and steps.can_be_read(inputs, mask, state)
-        and steps.are_single(*given)
+        and steps.is_readable_by_c(inputs, mask, state)
+        and steps.is_cpu_float32(*given)
         and _library() is not None
     )
 

@@ -44,7 +44,7 @@ def step(
     dense = (gates, bias, cell, hidden)
     if (
         library is None
-        or not steps.are_single(driven, *dense)
+        or not steps.is_cpu_float32(driven, *dense)
         or not all(part.is_contiguous() for part in dense)
     ):
         in_place.step(gates, driven, bias, cell, hidden, cell_clip)

@@ -40,8 +40,8 @@ def can_run(
     return (
         tiles.can_hold(state)
         and all(weight.is_contiguous() and weight.numel() for weight in given)
-        and steps.can_be_read(inputs, mask, state)
-        and steps.are_single(*given)
+        and steps.is_readable_by_c(inputs, mask, state)
+        and steps.is_cpu_float32(*given)
         and _library() is not None
     )
 

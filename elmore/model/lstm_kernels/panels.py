@@ -119,7 +119,7 @@ def multiply(weight: Panels, rows: Float[Tensor, "B X"], *, height: int) -> Floa
     """Multiply rows with a weight of this height."""
     count, parts, width, tall = weight.numbers.shape
     assert (count - 1) * tall < height / parts <= count * tall  # or C would write elsewhere
-    assert steps.are_single(rows)
+    assert steps.is_cpu_float32(rows)
     if rows.shape[1] != width:
         raise ValueError(f"rows are {rows.shape[1]} wide: expected {width}, as the weight is")
     rows, out = rows.contiguous(), rows.new_empty(len(rows), height)

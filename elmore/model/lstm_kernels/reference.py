@@ -38,8 +38,8 @@ class LSTMState(NamedTuple):
     output: Float[Tensor, "B D"]
     cell: Float[Tensor, "B H"]
 
-    def single(self) -> "LSTMState":
-        """Give it in float32: itself where it is that already."""
+    def float(self) -> "LSTMState":
+        """Return the state in float32."""
         return LSTMState(self.output.float(), self.cell.float())
 
 
@@ -49,9 +49,9 @@ class Resets(NamedTuple):
     at: Bool[Tensor, "B T"]
     to: LSTMState
 
-    def single(self) -> "Resets":
-        """Give them with a state in float32."""
-        return self._replace(to=self.to.single())
+    def float(self) -> "Resets":
+        """Return the resets with a state in float32."""
+        return self._replace(to=self.to.float())
 
 
 def whole_bias(bias: Float[Tensor, " G"], forget_bias: float) -> Float[Tensor, " G"]:

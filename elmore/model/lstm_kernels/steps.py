@@ -52,23 +52,24 @@ def refuse_others(
         )
 
 
-def are_single(*tensors: Tensor) -> bool:
-    """Tell whether all of these are float32 in the memory of the CPU."""
+def is_cpu_float32(*tensors: Tensor) -> bool:
+    """Return whether all tensors are float32 on the CPU."""
     return all(tensor.is_cpu and tensor.dtype == torch.float for tensor in tensors)
 
 
-def can_be_read(
+def is_readable_by_c(
     inputs: Float[Tensor, "B T I"] | None,
     mask: Bool[Tensor, "B T"],
     state: LSTMState,
     resets: Resets | None = None,
 ) -> bool:
-    """Tell whether C knows these numbers, and where they are."""
+    """Return whether the C kernels can read these tensors: float32 on the CPU, masks bool."""
     numbers, masks = [*state] if inputs is None else [inputs, *state], [mask]
     if resets is not None:
         numbers += resets.to
         masks.append(resets.at)
-    return are_single(*numbers) and all(mask.is_cpu and mask.dtype == torch.bool for mask in masks)
+    are_masks = all(mask.is_cpu and mask.dtype == torch.bool for mask in masks)
+    return are_masks and is_cpu_float32(*numbers)
 
 
 def take(
@@ -88,9 +89,9 @@ def take(
 
     The kernel knows of inputs that are not driven.
     """
-    if not can_be_read(driven, mask, state, resets):
+    if not is_readable_by_c(driven, mask, state, resets):
         raise ValueError(
-            "C reads float32 and masks that are bool, all in the memory of the CPU; found others"
+            "the C kernels read float32 tensors and bool masks on the CPU; found others"
         )
     num_rows, num_steps = mask.shape
     by_step = by_row = 0
