@@ -10,7 +10,7 @@ with `sys.setprofile`, once to warm up (imports, caches on disk, compiled code) 
 
     files   files of the package in which at least one function was called
     moves   calls from a function of one file into a function of another, the nearest caller inside
-            the package counting as the caller; a resumed generator counts as a call
+            the package counting as the caller; resuming a generator or coroutine is not a call
     links   distinct (caller's file, called file) pairs
     depth   most stack frames of the package at once
 
@@ -19,6 +19,7 @@ Module bodies are not counted, so imports are not moves.
 
 import argparse
 import contextlib
+import dis
 import http.client
 import json
 import os
@@ -33,7 +34,7 @@ import time
 from collections import Counter
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from types import FrameType
+from types import CodeType, FrameType
 
 PATHS = ("embed-one", "embed-many", "embed-command", "task-train", "serve")
 SENTENCES = [f"I left it at the bank , number {number} ." for number in range(70)]
@@ -48,6 +49,7 @@ class Tracer:
         self.links: Counter[tuple[str, str]] = Counter()
         self.files: set[str] = set()
         self.depth = 0
+        self._bytecode: dict[CodeType, bytes] = {}
         sys.setprofile(self._profile)
         threading.setprofile(self._profile)
 
@@ -57,8 +59,16 @@ class Tracer:
             return None
         return code.co_filename.removeprefix(self._prefix)
 
+    def _is_resumed(self, frame: FrameType) -> bool:
+        """Tell a generator or coroutine that goes on from one that is entered."""
+        code = frame.f_code
+        if code not in self._bytecode:
+            self._bytecode[code] = code.co_code
+        instruction, argument = self._bytecode[code][frame.f_lasti : frame.f_lasti + 2]
+        return instruction == dis.opmap["RESUME"] and argument & 3 != 0
+
     def _profile(self, frame: FrameType, event: str, argument: object) -> None:
-        if not self.recording or event != "call":
+        if not self.recording or event != "call" or self._is_resumed(frame):
             return
         called = self._file(frame)
         if called is None:
