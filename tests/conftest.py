@@ -68,13 +68,13 @@ def fixtures() -> Path:
 @pytest.fixture(scope="session")
 def corpus(tmp_path_factory: pytest.TempPathFactory) -> "Corpus":
     """A prepared text of some 3,000 tokens, with validation text in which some words are new."""
-    from tests import language  # it needs torch's friends, which most tests do without
+    from tests.support import toy_corpus  # it needs torch's friends, which most tests do without
 
-    return language.prepared(
+    return toy_corpus.prepare_corpus(
         tmp_path_factory.mktemp("corpus"),
         "shards",
-        language.sentences(400),
-        language.sentences(60, seed=1, rare=("xylophone", "Zürich")),
+        toy_corpus.sentences(400),
+        toy_corpus.sentences(60, seed=1, rare=("xylophone", "Zürich")),
         min_count=6,
     )
 

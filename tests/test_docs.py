@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 import elmore
-from tests import documented, shell
+from tests.support import doc_blocks, shell_commands
 
 ROOT = Path(__file__).parent.parent
 DOCS = ROOT / "docs"
@@ -122,7 +122,7 @@ def test_code_stands_in_fences_that_a_test_reads():
     """
     for page in FENCED:
         known = {"python", "ini", "console", "text"}
-        if page.parent.name == "migrate" or page in (*documented.GUIDES, *WITH_COMMANDS):
+        if page.parent.name == "migrate" or page in (*doc_blocks.GUIDES, *WITH_COMMANDS):
             known |= {"sh"}
         if page.parent.name == "migrate" or page.name == "how-it-works.md":
             known |= {"py"}
@@ -144,8 +144,8 @@ def test_code_that_is_for_spark_alone_is_python():
 
 @pytest.mark.parametrize("page", FENCED, ids=lambda page: str(page.relative_to(ROOT)))
 def test_a_command_that_is_not_run_could_be(page):
-    for line in documented.commands(page, "console"):
-        assert shell.refused(line) == [], line
+    for line in doc_blocks.commands(page, "console"):
+        assert shell_commands.find_refusals(line) == [], line
 
 
 @pytest.mark.parametrize(
@@ -163,7 +163,7 @@ def test_a_command_that_is_not_run_could_be(page):
     ],
 )
 def test_a_command_that_could_not_be_run_is_found(line, why):
-    (found,) = shell.refused(f"ELMORE_DATA=x elmore models && {line}  # a note")
+    (found,) = shell_commands.find_refusals(f"ELMORE_DATA=x elmore models && {line}  # a note")
     assert why in found
 
 
@@ -184,7 +184,7 @@ def test_the_script_of_the_results_has_commands_that_are_there(name):
     found = script["commands"](name, Path("data"), Path("out"))
     assert found
     for command in found:
-        assert shell.parsed(*command).code == 0, command
+        assert shell_commands.parse_only(*command).code == 0, command
 
 
 def test_commands_stand_in_fences():

@@ -20,10 +20,10 @@ from elmore.text.characters import ByteAlphabet
 from elmore.text.vocabulary import Vocabulary
 from elmore.weights import folder
 from elmore.weights.bundle import Bundle
-from tests import documented, shell
-from tests.foreign import bilm_options, bilm_weights, write_bilm
+from tests.support import doc_blocks, shell_commands
+from tests.support.fake_checkpoints import bilm_options, bilm_weights, write_bilm
 
-PAGES = [page for page in documented.GUIDES if documented.commands(page)]
+PAGES = [page for page in doc_blocks.GUIDES if doc_blocks.commands(page)]
 LESS = ["--set", "stream.rows=4", "--set", "stream.steps=5", "--set"]
 FEWER = {
     "pretrain": [*LESS, "train.steps=5"],
@@ -88,8 +88,8 @@ def smaller(arguments: list[str]) -> list[str]:
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
 def test_the_commands_of_a_guide_run(page, place):
-    for line in documented.commands(page):
-        command = shell.run(line, smaller)
+    for line in doc_blocks.commands(page):
+        command = shell_commands.run(line, smaller)
         if command.into:
             assert (place / command.into).stat().st_size, line
         if "-o" in command.arguments:

@@ -14,15 +14,15 @@ import numpy as np
 import pytest
 import torch
 
-from tests.cli.running import elmore_command
-from tests.foreign import (
+from tests.support.cli_runner import run_elmore
+from tests.support.fake_checkpoints import (
     allennlp_state_dict,
     bilm_options,
     bilm_weights,
     many_langs,
     write_bilm,
 )
-from tests.tensorflow_files import (
+from tests.support.tensorflow_checkpoints import (
     module_variables,
     training_variables,
     write_checkpoint,
@@ -127,7 +127,7 @@ def run_commands(text: str) -> None:
     for line in text.splitlines():
         program, *arguments = shlex.split(line)
         if program == "elmore":
-            result = elmore_command(*arguments)
+            result = run_elmore(*arguments)
             assert result.code == 0, (line, result.err)
         else:
             assert program in ("tar", "mkdir"), line

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from tests import documented
+from tests.support import doc_blocks
 
 ROOT = Path(__file__).parent.parent
 README = (ROOT / "README.md").read_text(encoding="utf-8")
@@ -18,7 +18,7 @@ BLOCKS = [
     block
     for page in PAGES
     if page.parent.name not in ("migrate", "integrations")  # which need files or frameworks
-    for block in documented.blocks(page)
+    for block in doc_blocks.python_blocks(page)
 ]
 
 
@@ -28,7 +28,7 @@ def test_the_readme_and_the_docs_show_python():
 
 @pytest.mark.parametrize("block", BLOCKS)
 def test_a_python_block_of_the_docs_runs(block):
-    documented.run(block)
+    doc_blocks.run_block(block)
 
 
 def test_every_example_is_run_by_a_test():
@@ -42,15 +42,15 @@ def test_every_integration_has_a_page_that_is_run_and_listed():
     tests = (ROOT / "tests/integrations").glob("test_*.py")
     source = "".join(path.read_text(encoding="utf-8") for path in tests)
     run_by_a_test = re.findall(r'documented\.integration\("([^"]+)"\)', source)
-    pages = {page.name for page in documented.INTEGRATIONS.glob("*.md")} - {"index.md"}
-    assert sorted(run_by_a_test) == sorted(documented.PAGES) == sorted(pages)
-    index = (documented.INTEGRATIONS / "index.md").read_text(encoding="utf-8")
+    pages = {page.name for page in doc_blocks.INTEGRATIONS.glob("*.md")} - {"index.md"}
+    assert sorted(run_by_a_test) == sorted(doc_blocks.PAGES) == sorted(pages)
+    index = (doc_blocks.INTEGRATIONS / "index.md").read_text(encoding="utf-8")
     assert set(re.findall(r"\]\(([\w-]+\.md)\)", index)) == pages
 
 
 def test_every_block_on_the_first_page_of_integrations_is_run():
-    every = {one.id for one in documented.blocks(documented.INTEGRATIONS / "index.md")}
-    ran = {one.id for page in documented.PAGES for one in documented.integration(page)}
+    every = {one.id for one in doc_blocks.python_blocks(doc_blocks.INTEGRATIONS / "index.md")}
+    ran = {one.id for page in doc_blocks.PAGES for one in doc_blocks.integration_blocks(page)}
     assert every <= ran
     assert len(every) > 5
 

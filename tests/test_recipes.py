@@ -15,8 +15,8 @@ from elmore.tasks.embedding import Widths
 from elmore.train import optim, schedule
 from elmore.train.fit import Report
 from elmore.weights.bundle import without_memory
-from tests import language
-from tests.cli.running import elmore_command
+from tests.support import toy_corpus
+from tests.support.cli_runner import run_elmore
 
 NAMES = sorted(path.stem for path in (recipes.FOLDER / "bilm").glob("*.toml"))
 NUM_WORDS = 200_000
@@ -41,7 +41,7 @@ def test_the_recipes_are_those_the_documents_name():
 
 def test_the_help_of_pretrain_lists_every_recipe_in_its_folder(monkeypatch):
     monkeypatch.setenv("COLUMNS", "300")
-    found = elmore_command("pretrain", "--help")
+    found = run_elmore("pretrain", "--help")
     assert found.code == 0, found.err
     assert f"{', '.join(NAMES)}, or a .toml file" in found.out
 
@@ -84,7 +84,7 @@ def test_every_recipe_takes_a_step_when_it_is_made_narrow(corpus, tmp_path, name
 
 
 def test_tiny_takes_its_steps_as_it_is(tmp_path):
-    text = language.prepared(tmp_path, "shards", language.sentences(120))
+    text = toy_corpus.prepare_corpus(tmp_path, "shards", toy_corpus.sentences(120))
     (first,) = ran("tiny", ("train.steps=2",), text, tmp_path / "run")
     assert first.num_steps == 2
     assert first.metrics["count"] == 2 * 32 * 20

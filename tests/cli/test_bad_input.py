@@ -16,8 +16,8 @@ import pytest
 import torch
 from safetensors.torch import load_file, save_file
 
-from tests.cli.running import elmore_command
-from tests.foreign import (
+from tests.support.cli_runner import run_elmore
+from tests.support.fake_checkpoints import (
     allennlp_state_dict,
     bilm_options,
     bilm_weights,
@@ -37,7 +37,7 @@ def files(tmp_path, rng):
 def refused(*sources: object, dest: Path, to: str = "elmore") -> str:
     """Convert, and give the one sentence of the refusal."""
     before = contents(dest.parent)
-    result = elmore_command("convert", *map(str, sources), str(dest), "--to", to)
+    result = run_elmore("convert", *map(str, sources), str(dest), "--to", to)
     assert result.code == 1, result
     assert result.out == ""
     assert result.err.startswith("elmore: ")
@@ -84,7 +84,7 @@ def test_damaged_bytes_inside_an_hdf5_file_never_end_in_a_traceback(files, tmp_p
         changed = bytearray(data)
         changed[place : place + 8] = b"\xff" * 8
         files[1].write_bytes(bytes(changed))
-        result = elmore_command("convert", *map(str, files), str(tmp_path / f"out{place}"))
+        result = run_elmore("convert", *map(str, files), str(tmp_path / f"out{place}"))
         assert result.code in (0, 1), result
         assert "Traceback" not in result.err
 
@@ -301,7 +301,7 @@ def test_a_many_langs_folder_with_a_file_that_is_not_one(tmp_path, rng, name, te
 
 def test_a_vocabulary_for_a_model_that_takes_none(files, tmp_path):
     place = converted(files, tmp_path)
-    result = elmore_command("info", str(place), "--vocabulary", str(files[0]))
+    result = run_elmore("info", str(place), "--vocabulary", str(files[0]))
     assert result.code == 1
     assert "takes no vocabulary from outside" in result.err
 
@@ -380,7 +380,7 @@ def test_a_file_of_another_kind(tmp_path):
 
 
 def converted(files, tmp_path) -> Path:
-    assert elmore_command("convert", *map(str, files), str(tmp_path / "ours")).code == 0
+    assert run_elmore("convert", *map(str, files), str(tmp_path / "ours")).code == 0
     return tmp_path / "ours"
 
 
@@ -443,14 +443,14 @@ def test_a_destination_that_is_taken_is_left_alone_unless_told(files, tmp_path):
     assert "ours exists already" in refused(*files, dest=place)
     assert "vocab" not in refused(*files, dest=place, to="allennlp")
     (place / "vocabulary.txt").write_text("old")
-    assert elmore_command("convert", *map(str, files), str(place), "--overwrite").code == 0
+    assert run_elmore("convert", *map(str, files), str(place), "--overwrite").code == 0
     assert not (place / "vocabulary.txt").exists()
 
 
 def test_a_destination_that_holds_something_else_is_never_replaced(files, tmp_path):
     place = converted(files, tmp_path)
     (place / "photo.jpg").write_text("dear to somebody")
-    result = elmore_command("convert", *map(str, files), str(place), "--overwrite")
+    result = run_elmore("convert", *map(str, files), str(place), "--overwrite")
     assert result.code == 1
     assert "holds 'photo.jpg', which is not ours to replace" in result.err
     assert (place / "photo.jpg").exists()
@@ -464,7 +464,7 @@ def test_a_destination_with_files_named_like_ours_is_not_replaced(files, tmp_pat
     place = tmp_path / "theirs"
     place.mkdir()
     (place / name).write_text('{"architectures": ["BertModel"]}')
-    result = elmore_command("convert", *map(str, files), str(place), "--overwrite", "--to", to)
+    result = run_elmore("convert", *map(str, files), str(place), "--overwrite", "--to", to)
     assert result.code == 1
     assert f"holds {name!r} and was not written by elmore" in result.err
     assert "BertModel" in (place / name).read_text()
@@ -474,7 +474,7 @@ def test_a_destination_with_files_named_like_ours_is_not_replaced(files, tmp_pat
 def test_a_destination_that_holds_the_source(files, to):
     before = contents(files[0].parent)
     command = ("convert", *map(str, files), str(files[0].parent), "--overwrite", "--to", to)
-    result = elmore_command(*command)
+    result = run_elmore(*command)
     assert result.code == 1
     assert "holds the source 'options.json'" in result.err
     assert contents(files[0].parent) == before
@@ -483,7 +483,7 @@ def test_a_destination_that_holds_the_source(files, to):
 def test_a_destination_that_is_a_file_or_below_one(files, tmp_path):
     (tmp_path / "taken").write_text("x")
     assert "exists and is no folder" in refused(*files, dest=tmp_path / "taken")
-    result = elmore_command("convert", *map(str, files), str(tmp_path / "taken" / "out"))
+    result = run_elmore("convert", *map(str, files), str(tmp_path / "taken" / "out"))
     assert result.code == 1
     assert result.err.count("\n") == 1
 
@@ -530,7 +530,7 @@ def test_no_space_left_while_converting(files, tmp_path, to):
         pytest.skip("this machine lets not even root mount a disk")
     before = contents(files[0].parent)
     try:
-        result = elmore_command("convert", *map(str, files), str(disk / "out"), "--to", to)
+        result = run_elmore("convert", *map(str, files), str(disk / "out"), "--to", to)
         assert result.code == 1, result
         assert "o space left" in result.err
         assert result.err.count("\n") == 1
@@ -551,7 +551,7 @@ def test_weights_among_several_options(files, tmp_path):
 def test_a_storage_that_foreign_weights_do_not_have(files, tmp_path):
     before = contents(tmp_path)
     command = ("convert", *map(str, files), str(tmp_path / "out"), "--to", "allennlp")
-    result = elmore_command(*command, "--storage", "int8")
+    result = run_elmore(*command, "--storage", "int8")
     assert (result.code, result.out) == (1, "")
     assert "--storage int8 is for model folders; --to allennlp has float32" in result.err
     assert contents(tmp_path) == before

@@ -7,8 +7,8 @@ from itertools import pairwise
 import pytest
 
 from elmore import __version__, cli
-from tests.cli.running import elmore_command
-from tests.foreign import bilm_options, bilm_weights, write_bilm
+from tests.support.cli_runner import run_elmore
+from tests.support.fake_checkpoints import bilm_options, bilm_weights, write_bilm
 
 
 @pytest.fixture
@@ -65,20 +65,20 @@ def test_a_name_that_is_not_there_is_an_attribute_error():
 
 
 def test_the_version_is_the_packages():
-    assert elmore_command("--version") == (0, f"elmore {__version__}\n", "")
+    assert run_elmore("--version") == (0, f"elmore {__version__}\n", "")
 
 
 def test_usage_is_exit_two():
-    assert elmore_command("convert").code == 2
-    assert elmore_command("sing").code == 2
-    assert elmore_command("convert", "a", "b", "--to", "onnx").code == 2
+    assert run_elmore("convert").code == 2
+    assert run_elmore("sing").code == 2
+    assert run_elmore("convert", "a", "b", "--to", "onnx").code == 2
 
 
 def test_models_lists_every_name_as_a_table_and_as_json():
-    table = elmore_command("models")
+    table = run_elmore("models")
     assert table.code == 0
     assert table.out.splitlines()[0].split("\t")[0] == "name"
-    rows = json.loads(elmore_command("models", "--json").out)
+    rows = json.loads(run_elmore("models", "--json").out)
     names = [row["name"] for row in rows]
     assert names[0] == "english"
     assert {"small", "original-5.5B", "seqvec", "many-langs-eu"} <= set(names)
@@ -87,18 +87,18 @@ def test_models_lists_every_name_as_a_table_and_as_json():
 
 
 def test_info_says_what_a_model_is(files):
-    facts = json.loads(elmore_command("info", *files, "--json").out)
+    facts = json.loads(run_elmore("info", *files, "--json").out)
     assert facts["layers"] == 3
     assert facts["vector width"] == 12
     assert facts["clips"] == "cell 3.0, output 3.0"
     assert set(facts["sha256"]) == {"options.json", "weights.hdf5"}
-    shown = elmore_command("info", *files).out
+    shown = run_elmore("info", *files).out
     assert "vector width" in shown
     assert facts["sha256"]["weights.hdf5"] in shown
 
 
 def test_info_of_the_bundled_model_names_its_data_and_licence():
-    facts = json.loads(elmore_command("info", "english", "--json").out)
+    facts = json.loads(run_elmore("info", "english", "--json").out)
     assert facts["language"] == "English"
     assert "Wikipedia" in facts["training data"]
     assert facts["licence"].startswith("CC-BY-SA")
@@ -107,10 +107,10 @@ def test_info_of_the_bundled_model_names_its_data_and_licence():
 
 def test_info_of_a_model_that_is_not_here_downloads_nothing(tmp_path, monkeypatch):
     monkeypatch.setenv("ELMORE_CACHE", str(tmp_path / "cache"))
-    facts = json.loads(elmore_command("info", "pubmed", "--json").out)
+    facts = json.loads(run_elmore("info", "pubmed", "--json").out)
     assert facts["state"] == "not downloaded yet"
     assert len(facts["files"]) == 2
-    assert "not downloaded yet" in elmore_command("info", "pubmed").out
+    assert "not downloaded yet" in run_elmore("info", "pubmed").out
     assert not (tmp_path / "cache").exists()
 
 
@@ -134,15 +134,15 @@ def test_a_reader_that_has_seen_enough_is_no_error_to_speak_of():
 
 def test_convert_and_back_through_the_command_line(files, tmp_path):
     ours, back = str(tmp_path / "ours"), str(tmp_path / "back")
-    assert elmore_command("convert", *files, ours) == (0, f"{ours}\n", "")
+    assert run_elmore("convert", *files, ours) == (0, f"{ours}\n", "")
     names = {path.name for path in (tmp_path / "ours").iterdir()}
     assert names == {"config.json", "model.safetensors", "README.md"}
-    assert elmore_command("convert", ours, back, "--to", "allennlp").code == 0
+    assert run_elmore("convert", ours, back, "--to", "allennlp").code == 0
     assert json.loads((tmp_path / "back/options.json").read_text()) == bilm_options()
 
 
 def test_the_card_of_a_converted_model_tells_how_to_load_it(files, tmp_path):
-    elmore_command("convert", *files, str(tmp_path / "ours"))
+    run_elmore("convert", *files, str(tmp_path / "ours"))
     card = (tmp_path / "ours" / "README.md").read_text()
     assert 'elmore.load("path/to/ours")' in card
     assert "| layers | 3 |" in card

@@ -13,10 +13,10 @@ from elmore.corpus import shards
 from elmore.embed import job as embedding
 from elmore.errors import DataError, ElmoreError
 from elmore.probe.neighbors import UseIndex
-from tests.cli.running import elmore_command
-from tests.foreign import bilm_options, bilm_weights, many_langs, write_bilm
 from tests.formats import make
-from tests.tasks import examples
+from tests.support import toy_tasks
+from tests.support.cli_runner import run_elmore
+from tests.support.fake_checkpoints import bilm_options, bilm_weights, many_langs, write_bilm
 
 FORMATS = Path(__file__).parents[1] / "formats"
 NO_LITERAL = b"\x93NUMPY\x01\x00\x76\x00{'descr': '''" + b" " * 105
@@ -24,7 +24,7 @@ NO_LITERAL = b"\x93NUMPY\x01\x00\x76\x00{'descr': '''" + b" " * 105
 
 def refused(*command: object) -> str:
     """Give the one sentence of a refusal."""
-    result = elmore_command(*map(str, command))
+    result = run_elmore(*map(str, command))
     assert result.code == 1, result
     assert result.err.startswith("elmore: ")
     assert result.err.count("\n") == 1
@@ -81,7 +81,7 @@ def test_an_array_of_a_corpus_with_a_header_that_is_no_literal_is_named(tmp_path
 def test_vectors_of_words_with_a_header_that_is_no_literal_are_named(tmp_path):
     (tmp_path / "v.npy").write_bytes(NO_LITERAL)
     (tmp_path / "v.words.txt").write_text("a\n")
-    data = examples.write("ner", tmp_path / "data.txt")
+    data = toy_tasks.write("ner", tmp_path / "data.txt")
     embedder = f"glove:{tmp_path / 'v.npy'}"
     said = refused(
         "task",

@@ -19,10 +19,10 @@ import pytest
 import elmore
 from elmore.embed import parts
 from elmore.weights import folder
-from tests import processes
-from tests.cli.running import elmore_command
-from tests.foreign import bilm_options, bilm_weights, write_bilm
-from tests.processes import ROOT
+from tests.support import cli_processes
+from tests.support.cli_processes import ROOT
+from tests.support.cli_runner import run_elmore
+from tests.support.fake_checkpoints import bilm_options, bilm_weights, write_bilm
 
 zstandard = pytest.importorskip("zstandard")  # not on every machine with a GPU
 
@@ -51,7 +51,7 @@ def expected(model, **kwargs):
 
 
 def embed(*arguments, model):
-    return elmore_command("embed", *map(str, arguments), "--model", model)
+    return run_elmore("embed", *map(str, arguments), "--model", model)
 
 
 @pytest.mark.parametrize("layers", ["average", "all", "top", "0"])
@@ -534,7 +534,7 @@ def test_a_full_disk_is_one_sentence_and_the_job_goes_on_elsewhere(tmp_path, mod
 CODE = """
 import pathlib, elmore.atomic, elmore.cli
 from elmore.embed import parts, writers
-from tests.processes import stop_at
+from tests.support.cli_processes import stop_at
 parts.MAX_LINES = 100
 {stop}
 elmore.cli.main()
@@ -564,7 +564,7 @@ def test_ten_kills_lose_double_and_change_nothing(tmp_path, model):
             stop = f"stop_at(pathlib.Path, 'replace', {chance.randrange(1, 6)})"
         if kill == 9:  # while the result is put together
             stop = f"stop_at(writers.HDF5Writer, 'write', {chance.randrange(1, 6000)})"
-        processes.killed(command(out, "--resume", stop=stop))
+        cli_processes.kill_when_stopped(command(out, "--resume", stop=stop))
     resumed = command(out, "--resume")
     subprocess.run(resumed, cwd=ROOT, check=True, capture_output=True)
     assert not list(tmp_path.glob("out.hdf5.*"))

@@ -7,15 +7,15 @@ import pytest
 
 from elmore.cli.tables import print_table
 from elmore.embed.embedder import Embedder
-from tests.cli.running import elmore_command
-from tests.tasks import examples
+from tests.support import toy_tasks
+from tests.support.cli_runner import run_elmore
 
 LINES = ["the play was good .", "they play a game", "a good game was on"]
 
 
 @pytest.fixture(scope="module")
 def model(tmp_path_factory) -> str:
-    return str(examples.bilm(tmp_path_factory.mktemp("model") / "bilm"))
+    return str(toy_tasks.bilm(tmp_path_factory.mktemp("model") / "bilm"))
 
 
 @pytest.fixture(autouse=True)
@@ -32,7 +32,7 @@ def text(tmp_path) -> str:
 
 
 def neighbors(model: str, *arguments: str):
-    return elmore_command("neighbors", model, *map(str, arguments), "--tokenized", "--device=cpu")
+    return run_elmore("neighbors", model, *map(str, arguments), "--tokenized", "--device=cpu")
 
 
 def refused(model: str, *arguments: str) -> str:
@@ -137,7 +137,7 @@ def test_what_cannot_be_meant_is_one_sentence(model, text, tmp_path):
 def test_an_index_is_asked_with_the_model_that_made_it(model, text, tmp_path):
     index = tmp_path / "index"
     neighbors(model, text, "--index", index)
-    other = str(examples.bilm(tmp_path / "other", seed=1))
+    other = str(toy_tasks.bilm(tmp_path / "other", seed=1))
     assert "an index of another model" in refused(other, index, "the [play]")
     assert "is an index already" in refused(model, index, "--layers", "all")
     assert "keeps 2" in refused(model, index, "the [play]", "--layer", "1")
@@ -148,7 +148,7 @@ def test_raw_text_and_raw_queries_are_tokenised_alike(model, tmp_path):
     path = tmp_path / "raw.txt"
     path.write_text("It's a play. They can't play.")
     query = ("I can't [play].", "--word=play", "--device=cpu")
-    found = elmore_command("neighbors", model, str(path), *query)
+    found = run_elmore("neighbors", model, str(path), *query)
     uses = {line.split("\t")[2] for line in found.out.splitlines()[1:]}
     assert uses == {"They ca n't [play] .", "It 's a [play] ."}
 

@@ -17,9 +17,9 @@ import pytest
 
 from elmore.corpus import blocks, parts
 from elmore.corpus.shards import open_corpus
-from tests import processes
-from tests.cli.running import elmore_command
-from tests.processes import ROOT
+from tests.support import cli_processes
+from tests.support.cli_processes import ROOT
+from tests.support.cli_runner import run_elmore
 
 TEXT = "The bank closed. It rained.\n\nIt's a fine day, isn't it?\n"
 
@@ -32,7 +32,7 @@ def text(tmp_path):
 
 
 def prepare(*arguments):
-    return elmore_command("prepare", *map(str, arguments))
+    return run_elmore("prepare", *map(str, arguments))
 
 
 def refused(*arguments) -> str:
@@ -208,7 +208,7 @@ def long_text(path: Path, num_lines: int) -> None:
 CODE = """
 import elmore.cli
 from elmore.corpus import blocks, merge, workers, writer
-from tests.processes import stop_at
+from tests.support.cli_processes import stop_at
 blocks.MAX_CHARACTERS, merge.SHARD_TOKENS = 20_000, 20_000
 {stop}
 elmore.cli.main()
@@ -242,7 +242,7 @@ def test_kills_lose_and_change_nothing_and_leave_no_process(tmp_path):
         stop = f"stop_at(workers._Crew, 'give', {chance.randrange(3, 14)})"
         if kill == 2:  # at last while it is merged, in the middle of a file
             stop = "stop_at(writer._Hashed, 'write', 24)"
-        crew = processes.killed(command(path, out, *resumed, stop=stop))
+        crew = cli_processes.kill_when_stopped(command(path, out, *resumed, stop=stop))
         assert len(crew) > 2 or kill == 2  # with who cleans up after them
         deadline = time.monotonic() + 200
         while any(map(is_running, crew)):

@@ -8,8 +8,8 @@ import pytest
 
 from elmore.embed import embedder
 from elmore.tasks import sources, word_vectors
-from tests.cli.running import elmore_command
-from tests.tasks import examples
+from tests.support import toy_tasks
+from tests.support.cli_runner import run_elmore
 
 
 @pytest.fixture(autouse=True)
@@ -19,22 +19,22 @@ def _cache(tmp_path, monkeypatch):
 
 @pytest.fixture
 def data(tmp_path):
-    return str(examples.write("ner", tmp_path / "data.txt"))
+    return str(toy_tasks.write("ner", tmp_path / "data.txt"))
 
 
 def train(tmp_path, data, *more, name="ner", epochs=2, embedder="none"):
-    chosen = [*examples.small(name), f"train.epochs={epochs}"]
+    chosen = [*toy_tasks.small(name), f"train.epochs={epochs}"]
     settings = [part for value in chosen for part in ("--set", value)]
     out = str(tmp_path / "run")
     files = ["--train", data, "--dev", data, "-o", out]
     chosen = ["--embedder", embedder] if embedder else []
     files += ["--device", "cpu", *chosen, *settings]
-    return elmore_command("task", "train", name, *files, *more)
+    return run_elmore("task", "train", name, *files, *more)
 
 
 def trained(tmp_path, name):
     """Train a task a little, and give its run."""
-    done = train(tmp_path, str(examples.write(name, tmp_path / "data.txt")), name=name)
+    done = train(tmp_path, str(toy_tasks.write(name, tmp_path / "data.txt")), name=name)
     assert done.code == 0, done.err
     return str(tmp_path / "run")
 
@@ -44,7 +44,7 @@ def piped(monkeypatch, text):
 
 
 def test_train_evaluate_and_predict(tmp_path, data):
-    bilm = examples.bilm(tmp_path / "bilm")
+    bilm = toy_tasks.bilm(tmp_path / "bilm")
     done = train(tmp_path, data, "--embedder", f"elmo:{bilm}", "--test", data, epochs=12)
     assert done.code == 0, done.err
     dev, test, layers = done.out.splitlines()
@@ -58,13 +58,13 @@ def test_train_evaluate_and_predict(tmp_path, data):
     assert "perplexity" not in done.err
 
     run = str(tmp_path / "run")
-    scores = json.loads(elmore_command("task", "evaluate", run, data, "--json").out)
+    scores = json.loads(run_elmore("task", "evaluate", run, data, "--json").out)
     assert f"dev  f1 {scores['f1']:.2f}" in dev
-    assert f"f1 {scores['f1']:.2f}" in elmore_command("task", "evaluate", run, data).out
-    shown = elmore_command("task", "predict", run, "Ann Lee saw Rome.", "Bo left.").out
+    assert f"f1 {scores['f1']:.2f}" in run_elmore("task", "evaluate", run, data).out
+    shown = run_elmore("task", "predict", run, "Ann Lee saw Rome.", "Bo left.").out
     assert len(shown.splitlines()) == 2
     assert "Ann" in shown
-    line = elmore_command("task", "predict", run, "a b. c", "--tokenized", "--json").out
+    line = run_elmore("task", "predict", run, "a b. c", "--tokenized", "--json").out
     assert json.loads(line)["tokens"] == ["a", "b.", "c"]
 
 
@@ -76,8 +76,8 @@ def test_what_is_trained_with_is_read_and_hashed_once(tmp_path, data, monkeypatc
     )
     loaded = count(monkeypatch, sources, "load_embedder")
     known = count(monkeypatch, sources, "model_digest")
-    vectors = examples.vectors(tmp_path / "vectors.txt")
-    named = f"glove:{vectors}+elmo:{examples.bilm(tmp_path / 'bilm')}"
+    vectors = toy_tasks.vectors(tmp_path / "vectors.txt")
+    named = f"glove:{vectors}+elmo:{toy_tasks.bilm(tmp_path / 'bilm')}"
     done = train(tmp_path, data, "--embedder", named, "--test", data, *more, epochs=1)
     assert done.code == 0, done.err
     assert [len(calls) for calls in (read, hashed, loaded, known)] == [1, 1, 1, 1]
@@ -98,20 +98,20 @@ def count(monkeypatch, module, name):
 
 
 def test_a_run_is_scored_with_a_biLM_that_lies_elsewhere(tmp_path, data):
-    bilm = examples.bilm(tmp_path / "bilm")
+    bilm = toy_tasks.bilm(tmp_path / "bilm")
     assert train(tmp_path, data, "--embedder", f"elmo:{bilm}", "--seeds", "2", epochs=1).code == 0
     run, place = tmp_path / "run", bilm.rename(tmp_path / "elsewhere")
     for command in (("evaluate", str(run), data), ("predict", str(run / "seed-0"), "Bo left.")):
-        lost = elmore_command("task", *command)
+        lost = run_elmore("task", *command)
         assert lost.code == 1
         assert lost.err.endswith("name its new place with --embedder elmo:MODEL\n")
         assert lost.err.count("\n") == 1
-        found = elmore_command("task", *command, "--embedder", f"elmo:{place}")
+        found = run_elmore("task", *command, "--embedder", f"elmo:{place}")
         assert found.code == 0, found.err
 
 
 def test_a_training_prints_its_scores_and_layers_as_json(tmp_path, data):
-    bilm = examples.bilm(tmp_path / "bilm")
+    bilm = toy_tasks.bilm(tmp_path / "bilm")
     done = train(tmp_path, data, "--embedder", f"elmo:{bilm}", "--test", data, "--json")
     assert done.code == 0, done.err
     found = json.loads(done.out)
@@ -121,7 +121,7 @@ def test_a_training_prints_its_scores_and_layers_as_json(tmp_path, data):
 
 
 def test_several_seeds_give_means_and_deviations(tmp_path, data):
-    test = str(examples.write("ner", tmp_path / "test.txt", 5))
+    test = str(toy_tasks.write("ner", tmp_path / "test.txt", 5))
     done = train(tmp_path, data, "--seeds", "2", "--test", test)
     assert done.code == 0, done.err
     dev, tested = done.out.splitlines()
@@ -131,17 +131,17 @@ def test_several_seeds_give_means_and_deviations(tmp_path, data):
     again = train(tmp_path, data, "--seeds", "2", "--test", test, "--resume", "--json")
     assert json.loads(again.out) == summary
     assert again.err.count("was finished before: nothing was left to do") == 2
-    scored = json.loads(elmore_command("task", "evaluate", str(run), test, "--json").out)
+    scored = json.loads(run_elmore("task", "evaluate", str(run), test, "--json").out)
     assert scored["summary"][0]["scores"]["data"] == summary["summary"][0]["scores"]["test"]
-    assert elmore_command("task", "evaluate", str(run), test).out == f"data{tested[4:]}\n"
+    assert run_elmore("task", "evaluate", str(run), test).out == f"data{tested[4:]}\n"
     for command in (
         ("predict", str(run), "Ann left."),
         ("evaluate", str(run), test, "--predictions", str(tmp_path / "x")),
     ):
-        asked = elmore_command("task", *command)
+        asked = run_elmore("task", *command)
         assert asked.code == 1
         assert f"2 trained runs lie there; name one, as {run / 'seed-0'}" in asked.err
-    assert elmore_command("task", "predict", str(run / "seed-1"), "Ann left.").code == 0
+    assert run_elmore("task", "predict", str(run / "seed-1"), "Ann left.").code == 0
 
 
 def test_fractions_make_a_table(tmp_path, data):
@@ -158,23 +158,23 @@ def test_fractions_make_a_table(tmp_path, data):
 def test_check_says_what_is_odd_and_writes_nothing(tmp_path, data):
     before = sorted(tmp_path.rglob("*"))
     files = ("--train", data, "--dev", data, "--check")
-    done = elmore_command("task", "train", "ner", *files)
+    done = run_elmore("task", "train", "ner", *files)
     assert done.code == 0, done.err
     rows = [line.split("\t") for line in done.out.splitlines()]
     assert rows[0] == ["split", "what", "found", ""]
     assert ["train", "examples", "20", ""] in rows
     (leak,) = [row for row in rows if row[1] == "texts that are in train"]
     assert leak[3].startswith("! these are scored from memory")
-    found = json.loads(elmore_command("task", "train", "ner", *files, "--json").out)
+    found = json.loads(run_elmore("task", "train", "ner", *files, "--json").out)
     assert {row["what"]: row["odd"] for row in found}["texts that are in train"] is True
     assert sorted(tmp_path.rglob("*")) == before
-    done = elmore_command("task", "train", "ner", "--train", data, "--dev", "none", "--check")
+    done = run_elmore("task", "train", "ner", "--train", data, "--dev", "none", "--check")
     assert (done.code, done.out) == (1, "")
     assert "none: cannot be read" in done.err
 
 
 def test_what_layers_cost_is_said(tmp_path, data):
-    done = train(tmp_path, data, "--embedder", f"elmo:{examples.bilm(tmp_path / 'bilm')}")
+    done = train(tmp_path, data, "--embedder", f"elmo:{toy_tasks.bilm(tmp_path / 'bilm')}")
     assert "layers of 40 sentences: computed in part" in done.err
     assert "an epoch took" in done.err
 
@@ -182,9 +182,7 @@ def test_what_layers_cost_is_said(tmp_path, data):
 def test_predictions_are_written(tmp_path, data):
     assert train(tmp_path, data).code == 0
     out = tmp_path / "predicted.txt"
-    done = elmore_command(
-        "task", "evaluate", str(tmp_path / "run"), data, "--predictions", str(out)
-    )
+    done = run_elmore("task", "evaluate", str(tmp_path / "run"), data, "--predictions", str(out))
     assert done.code == 0, done.err
     assert out.read_text().splitlines()[0].split(" ")[:2] == ["Ann", "B-person"]
 
@@ -193,7 +191,7 @@ def test_a_file_where_a_text_belongs_is_pointed_out(tmp_path, data):
     assert train(tmp_path, data).code == 0
     text = tmp_path / "text.txt"
     text.write_text("Ann left .")
-    found = elmore_command("task", "predict", str(tmp_path / "run"), str(text))
+    found = run_elmore("task", "predict", str(tmp_path / "run"), str(text))
     assert found.code == 1
     assert f"{text} is a file, and a text was expected" in found.err
 
@@ -201,14 +199,14 @@ def test_a_file_where_a_text_belongs_is_pointed_out(tmp_path, data):
 def test_lines_of_stdin_are_predicted(tmp_path, data, monkeypatch):
     assert train(tmp_path, data).code == 0
     piped(monkeypatch, "Bo left .\n\nAnn saw Rome .\n")
-    shown = elmore_command("task", "predict", str(tmp_path / "run")).out
+    shown = run_elmore("task", "predict", str(tmp_path / "run")).out
     assert len(shown.split("\n")) == 4
 
 
 def test_lines_of_a_document_belong_together(tmp_path, monkeypatch):
     run = trained(tmp_path, "coref")
     piped(monkeypatch, "Ann Lee saw\nRome. She left.\nBo left.\n \n\nCy Young saw it.\n\n")
-    told = elmore_command("task", "predict", run, "Ann left.\n\nShe saw it.", "-", "--json")
+    told = run_elmore("task", "predict", run, "Ann left.\n\nShe saw it.", "-", "--json")
     assert told.code == 0, told.err
     documents = [json.loads(line)["sentences"] for line in told.out.splitlines()]
     typed, first, second = ([" ".join(tokens) for tokens in document] for document in documents)
@@ -220,18 +218,18 @@ def test_lines_of_a_document_belong_together(tmp_path, monkeypatch):
 def test_a_line_that_is_no_example_is_named(tmp_path, monkeypatch):
     run = trained(tmp_path, "squad")
     piped(monkeypatch, "Who left?\tAnn left Rome.\nShe saw New York, too.\n")
-    said = elmore_command("task", "predict", run)
+    said = run_elmore("task", "predict", run)
     assert (said.code, said.out) == (1, "")
     assert said.err == (
         "elmore: stdin, line 2: expected a question, a tab and the passage that answers it, found "
         "'She saw New York, too.'; where lines are piped, all three are on one\n"
     )
     typed = "Who left?\tAnn left Rome.\nShe saw New York, too."
-    told = elmore_command("task", "predict", run, typed, "--json")
+    told = run_elmore("task", "predict", run, typed, "--json")
     assert told.code == 0, told.err
     found = json.loads(told.out)
     assert found["answer"] == typed.partition("\t")[2][found["start"] : found["end"]]
-    said = elmore_command("task", "predict", run, typed, "Who left?")
+    said = run_elmore("task", "predict", run, typed, "Who left?")
     assert said.err.startswith("elmore: text 2: expected a question, a tab and the passage")
 
 
@@ -242,7 +240,7 @@ LONG = "Ann Lee saw Rome. Bo left New York again. " * 10  # no file may have so 
 def test_a_long_text_is_a_text(tmp_path, name):
     run = trained(tmp_path, name)
     text = f"Who saw Rome?\t{LONG}" if name == "squad" else LONG
-    told = elmore_command("task", "predict", run, text, "--json")
+    told = run_elmore("task", "predict", run, text, "--json")
     assert told.code == 0, told.err
     found = json.loads(told.out)
     if name == "squad":
@@ -252,7 +250,7 @@ def test_a_long_text_is_a_text(tmp_path, name):
         assert [len(sentence) for sentence in found["sentences"]] == [5, 6] * 10
     else:
         assert len(found["tokens"]) == 110
-    shown = elmore_command("task", "predict", run, text)
+    shown = run_elmore("task", "predict", run, text)
     assert shown.code == 0, shown.err
     assert shown.out.count("\n") == 1
 
@@ -290,9 +288,9 @@ def test_what_cannot_be_meant_is_one_sentence(tmp_path, data, more, sentence):
 
 
 def test_a_task_nobody_knows_and_a_run_that_is_none(tmp_path, data):
-    done = elmore_command("task", "train", "nre", "--train", data, "--dev", data, "-o", "x")
+    done = run_elmore("task", "train", "nre", "--train", data, "--dev", data, "-o", "x")
     assert (done.code, done.err) == (1, "elmore: no task 'nre'; did you mean 'ner'?\n")
-    done = elmore_command("task", "evaluate", str(tmp_path), data)
+    done = run_elmore("task", "evaluate", str(tmp_path), data)
     assert done.code == 1
     assert "no trained task there" in done.err
 
@@ -300,7 +298,7 @@ def test_a_task_nobody_knows_and_a_run_that_is_none(tmp_path, data):
 def test_the_model_that_comes_with_the_package_is_read_unless_another_is_named(
     tmp_path, data, monkeypatch
 ):
-    small = embedder.load(str(examples.bilm(tmp_path / "bilm")), device="cpu")
+    small = embedder.load(str(toy_tasks.bilm(tmp_path / "bilm")), device="cpu")
     asked = []
 
     def load(*names, **options):
@@ -314,7 +312,7 @@ def test_the_model_that_comes_with_the_package_is_read_unless_another_is_named(
     assert set(asked) == {()}
     recipe = json.loads((tmp_path / "run" / "recipe.json").read_text())
     assert recipe["embedder"]["specification"] == "elmo:"
-    assert "[default: (elmo:)]" in elmore_command("task", "train", "--help").out
+    assert "[default: (elmo:)]" in run_elmore("task", "train", "--help").out
 
 
 @pytest.mark.parametrize("more", [(), ("--seeds", "2")])
@@ -327,14 +325,14 @@ def test_a_resumed_run_reads_the_recorded_embedder_unless_another_is_named(
     assert done.code == 0, done.err
     assert "was finished before: nothing was left to do" in done.err
     assert loaded == []
-    named = f"glove:{examples.vectors(tmp_path / 'vectors.txt')}"
+    named = f"glove:{toy_tasks.vectors(tmp_path / 'vectors.txt')}"
     done = train(tmp_path, data, *more, "--resume", epochs=1, embedder=named)
     assert done.code == 1
     assert "embedder" in done.err
 
 
 def test_a_training_needs_a_folder(data):
-    done = elmore_command("task", "train", "ner", "--train", data, "--dev", data)
+    done = run_elmore("task", "train", "ner", "--train", data, "--dev", data)
     assert (done.code, done.err) == (1, "elmore: name the run folder with -o, or pass --check\n")
 
 

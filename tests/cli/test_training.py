@@ -10,15 +10,15 @@ from safetensors import SafetensorError
 
 from elmore.train import runs, schedule
 from elmore.weights import folder
-from tests import language
-from tests.cli.running import Result, elmore_command
-from tests.foreign import bilm_options, bilm_weights, write_bilm
+from tests.support import toy_corpus
+from tests.support.cli_runner import Result, run_elmore
+from tests.support.fake_checkpoints import bilm_options, bilm_weights, write_bilm
 
 
 @pytest.fixture(scope="module")
 def recipe(tmp_path_factory) -> Path:
     path = tmp_path_factory.mktemp("recipe") / "recipe.toml"
-    path.write_text(language.RECIPE)
+    path.write_text(toy_corpus.RECIPE)
     return path
 
 
@@ -40,7 +40,7 @@ def bare(tmp_path_factory) -> Path:
 
 def pretrain(recipe, shards, out, *overrides: str, more: tuple[str, ...] = ()) -> Result:
     settings = [part for value in overrides for part in ("--set", value)]
-    return elmore_command(
+    return run_elmore(
         "pretrain", str(recipe), str(shards), "-o", str(out), "--device", "cpu", *settings, *more
     )
 
@@ -80,7 +80,7 @@ def test_pretraining_says_how_it_goes(trained):
 
 def test_evaluate_prints_a_line_or_json(trained, corpus):
     out, _ = trained
-    result = elmore_command("evaluate", str(out), str(corpus.path), "--json", "--device", "cpu")
+    result = run_elmore("evaluate", str(out), str(corpus.path), "--json", "--device", "cpu")
     found = json.loads(result.out)
     assert list(found) == [
         "forward",
@@ -91,7 +91,7 @@ def test_evaluate_prints_a_line_or_json(trained, corpus):
         "oov",
     ]
     assert found["tokens"] == corpus.split("valid").num_tokens
-    shown = elmore_command("evaluate", str(out), str(corpus.path), "--device", "cpu").out
+    shown = run_elmore("evaluate", str(out), str(corpus.path), "--device", "cpu").out
     assert shown.startswith(f"perplexity {found['perplexity']:.2f}  forward ")
     assert shown.endswith("unknown words 0.48 %\n")
 
@@ -100,7 +100,7 @@ def test_evaluate_knows_states_and_splits(trained, corpus):
     out, _ = trained
     command = ("evaluate", str(out), str(corpus.path), "--json", "--device", "cpu")
     sentences, carried, train = (
-        json.loads(elmore_command(*command, *more).out)
+        json.loads(run_elmore(*command, *more).out)
         for more in ((), ("--state", "carried"), ("--split", "train"))
     )
     assert carried["tokens"] == sentences["tokens"]
@@ -112,7 +112,7 @@ def test_score_prints_a_word_a_line_or_a_text_a_line(trained, tmp_path):
     out, _ = trained
     (tmp_path / "text.txt").write_text("two ships come .\n\na xylophone\n")
     command = ("score", str(out), str(tmp_path / "text.txt"), "--tokenized", "--device", "cpu")
-    shown = elmore_command(*command)
+    shown = run_elmore(*command)
     assert (shown.code, shown.err) == (0, "")
     rows = [line.split("\t") for line in shown.out.split("\n")]
     assert [row[0] for row in rows] == [
@@ -128,7 +128,7 @@ def test_score_prints_a_word_a_line_or_a_text_a_line(trained, tmp_path):
         "",
     ]
     assert rows[7][3:] == ["?"]
-    texts = [json.loads(line) for line in elmore_command(*command, "--json").out.splitlines()]
+    texts = [json.loads(line) for line in run_elmore(*command, "--json").out.splitlines()]
     assert [text["line"] for text in texts] == [0, 1, 2]
     assert texts[0]["tokens"] == ["two", "ships", "come", "."]
     assert texts[0]["forward"][0] == pytest.approx(float(rows[0][1]), abs=1e-4)
@@ -141,11 +141,11 @@ def test_tokens_are_scored_as_they_are(trained, tmp_path):
     out, _ = trained
     (tmp_path / "text.jsonl").write_text(json.dumps({"text": ["two ships", "come"]}))
     command = ("score", str(out), str(tmp_path / "text.jsonl"), "--device", "cpu", "--json")
-    assert json.loads(elmore_command(*command).out)["tokens"] == ["two ships", "come"]
+    assert json.loads(run_elmore(*command).out)["tokens"] == ["two ships", "come"]
 
 
 def test_fine_tuning_prints_perplexity_before_and_after(trained, corpus, tmp_path):
-    result = elmore_command(
+    result = run_elmore(
         "finetune", str(trained[0]), str(corpus.path), "-o", str(tmp_path / "run"), "--json",
         "--device", "cpu", "--set", "train.steps=4", "--set", "stream.rows=4",
     )  # fmt: skip
@@ -162,7 +162,7 @@ def test_fine_tuning_prints_perplexity_before_and_after(trained, corpus, tmp_pat
 def test_fine_tuning_a_model_without_a_softmax_says_what_it_learns_first(bare, corpus, tmp_path):
     short = [f"--set={part}.steps=4" for part in ("softmax_train", "train")]
     command = ("finetune", str(bare), str(corpus.path), "-o", str(tmp_path / "run"), *short)
-    result = elmore_command(*command, "--set", "stream.rows=4", "--device", "cpu")
+    result = run_elmore(*command, "--set", "stream.rows=4", "--device", "cpu")
     assert result.code == 0, result
     said = [line for line in result.err.splitlines() if ":" not in line or "softmax" in line]
     assert said == [
@@ -195,12 +195,12 @@ def test_a_shard_that_was_altered_is_named(recipe, corpus, tmp_path):
 def test_a_model_is_not_measured_on_a_shard_that_was_altered(trained, corpus, tmp_path):
     shutil.copytree(corpus.path, tmp_path / "shards")
     command = ("evaluate", str(trained[0]), str(tmp_path / "shards"), "--device", "cpu")
-    assert elmore_command(*command).code == 0
+    assert run_elmore(*command).code == 0
     path = tmp_path / "shards" / "valid-00000.tokens.npy"
     data = bytearray(path.read_bytes())
     data[-4] ^= 1
     path.write_bytes(data)
-    assert f"{path}: altered or damaged" in sentence(elmore_command(*command))
+    assert f"{path}: altered or damaged" in sentence(run_elmore(*command))
 
 
 @pytest.mark.parametrize(
@@ -236,7 +236,7 @@ def test_a_recipe_that_is_not_there(corpus, tmp_path):
 def test_a_device_that_is_not_there_leaves_nothing_behind(recipe, corpus, tmp_path, device):
     more = ("--device", device)
     said = sentence(
-        elmore_command("pretrain", str(recipe), str(corpus.path), "-o", str(tmp_path / "r"), *more)
+        run_elmore("pretrain", str(recipe), str(corpus.path), "-o", str(tmp_path / "r"), *more)
     )
     assert f"device '{device}'" in said
     assert not (tmp_path / "r").exists()
@@ -260,7 +260,7 @@ def test_a_resume_with_another_recipe_names_what_differs(recipe, corpus, trained
 
 
 def test_a_resume_with_another_text_is_another_recipe(recipe, trained, tmp_path):
-    other = language.prepared(tmp_path, "shards", language.sentences(100, seed=9))
+    other = toy_corpus.prepare_corpus(tmp_path, "shards", toy_corpus.sentences(100, seed=9))
     said = sentence(pretrain(recipe, other.path, trained[0], "train.steps=16", more=("--resume",)))
     assert "another recipe (corpus " in said
 
@@ -334,7 +334,7 @@ def test_a_disk_that_fills_leaves_the_best_model_before(recipe, corpus, tmp_path
     monkeypatch.setattr(folder, "save_file", full)
     said = sentence(pretrain(recipe, corpus.path, out))
     assert "run/best: could not be written (No space left on device)" in said
-    text = elmore_command("evaluate", str(out), str(corpus.path), "--device", "cpu")
+    text = run_elmore("evaluate", str(out), str(corpus.path), "--device", "cpu")
     assert text.code == 0
 
 
@@ -342,23 +342,23 @@ def test_a_disk_that_fills_leaves_the_best_model_before(recipe, corpus, tmp_path
 def test_a_model_without_a_softmax_cannot_say_how_likely_words_are(bare, corpus, tmp_path, command):
     (tmp_path / "text.txt").write_text("a storm\n")
     other = corpus.path if command == "evaluate" else tmp_path / "text.txt"
-    said = sentence(elmore_command(command, str(bare), str(other), "--device", "cpu"))
+    said = sentence(run_elmore(command, str(bare), str(other), "--device", "cpu"))
     assert "has no softmax, so it cannot say how likely words are" in said
     assert "'elmore finetune'" in said
 
 
 def test_a_text_without_the_split_that_is_asked_for(trained, tmp_path):
-    other = language.prepared(tmp_path, "shards", language.sentences(50))
+    other = toy_corpus.prepare_corpus(tmp_path, "shards", toy_corpus.sentences(50))
     command = ("evaluate", str(trained[0]), str(other.path), "--device", "cpu")
-    assert elmore_command(*command).code == 0  # then all of it is meant
-    assert "has no valid text; prepare it" in sentence(elmore_command(*command, "--split", "valid"))
+    assert run_elmore(*command).code == 0  # then all of it is meant
+    assert "has no valid text; prepare it" in sentence(run_elmore(*command, "--split", "valid"))
 
 
 def test_a_run_that_has_no_model_yet(recipe, corpus, tmp_path, monkeypatch):
     """Its folder is there, its first evaluation was not reached."""
     (tmp_path / "run").mkdir()
     (tmp_path / "run" / "recipe.json").write_text("{}")
-    said = sentence(elmore_command("evaluate", str(tmp_path / "run"), str(corpus.path)))
+    said = sentence(run_elmore("evaluate", str(tmp_path / "run"), str(corpus.path)))
     assert f"{tmp_path}/run: found recipe.json; expected config.json and model.safetensors" in said
 
 
@@ -373,11 +373,11 @@ def test_a_run_that_has_no_model_yet(recipe, corpus, tmp_path, monkeypatch):
     ],
 )
 def test_what_is_missing_or_misspelled_is_a_matter_of_usage(command):
-    assert elmore_command(*command).code == 2
+    assert run_elmore(*command).code == 2
 
 
 @pytest.mark.parametrize("command", ["pretrain", "finetune", "evaluate", "score"])
 def test_help_says_what_it_is_for(command):
-    result = elmore_command(command, "--help")
+    result = run_elmore(command, "--help")
     assert result.code == 0
     assert "--device" in result.out

@@ -12,7 +12,7 @@ import elmore
 from elmore.embed import driven, lanes, sizes
 from elmore.embed.prepare import Prepared
 from elmore.model.bilm import BACKWARD, BiLM
-from tests.foreign import bilm_options, bilm_weights, many_langs, write_bilm
+from tests.support.fake_checkpoints import bilm_options, bilm_weights, many_langs, write_bilm
 
 WORDS = ["the", "bank", "of", "naïve", "x" * 60, "日本", "<S>", "a", "b", "reconstruction"]
 sentences = st.lists(st.lists(st.sampled_from(WORDS), max_size=40), min_size=1, max_size=30)

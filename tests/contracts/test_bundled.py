@@ -8,7 +8,7 @@ from elmore.lm.evaluate import evaluate
 from elmore.lm.finetune import finetune
 from elmore.lm.substitutes import substitutes
 from elmore.weights import pretrained
-from tests import language
+from tests.support import toy_corpus
 
 WORDS = ["The", "team", "won", "the", "match", "against", "Spain", "."]
 
@@ -32,7 +32,7 @@ def test_it_names_what_could_stand_in_a_place(english):
 
 def test_it_is_measured_and_carried_on(tmp_path):
     text = ["The river rose by two metres .", "A red rose stood on the table ."] * 20
-    shards = language.prepared(tmp_path, "shards", text, valid=text[:2])
+    shards = toy_corpus.prepare_corpus(tmp_path, "shards", text, valid=text[:2])
     before = evaluate("english", shards.path, device="cpu")
     assert before.perplexity < 1000
     recipe = config.finetuning(

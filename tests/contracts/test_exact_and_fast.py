@@ -19,9 +19,8 @@ from elmore.model import int8
 from elmore.text import sentences
 from elmore.text.tokenizers import penn
 from elmore.weights import warm
-from tests import bf16
-from tests.cli.running import elmore_command
-from tests.tasks import examples
+from tests.support import simulated_bf16, toy_tasks
+from tests.support.cli_runner import run_elmore
 
 GPU = [
     pytest.mark.gpu,
@@ -33,9 +32,9 @@ BYTES = pytest.mark.skipif(
 numbers = pytest.mark.parametrize(
     ("device", "give"),
     [
-        pytest.param("cpu", bf16.give_units, id="cpu"),
+        pytest.param("cpu", simulated_bf16.give_units, id="cpu"),
         pytest.param("cpu", lambda patch: None, marks=BYTES, id="cpu in int8"),
-        pytest.param("cuda", bf16.give_units, marks=GPU, id="cuda"),
+        pytest.param("cuda", simulated_bf16.give_units, marks=GPU, id="cuda"),
     ],
 )
 JOB = {
@@ -57,7 +56,7 @@ def english() -> Embedder:
 
 @pytest.fixture
 def small(tmp_path) -> Path:
-    return examples.bilm(tmp_path / "bilm")
+    return toy_tasks.bilm(tmp_path / "bilm")
 
 
 def written() -> list[list[str]]:
@@ -101,7 +100,7 @@ def test_every_layer_of_real_text_is_near_to_exact(monkeypatch, english, text, d
     cosines = (exact * found).sum(axis=2) / lengths  # (layers, tokens)
     assert (cosines.mean(axis=1) >= 0.9995).all()
     assert (np.percentile(cosines, 1, axis=1) >= 0.998).all()
-    if give is bf16.give_units:
+    if give is simulated_bf16.give_units:
         np.testing.assert_array_equal(found[0], exact[0])  # the words' own encoder is exact
     assert (found[1:] != exact[1:]).any(axis=(1, 2)).all()
 
@@ -122,7 +121,7 @@ def test_company_changes_no_bit_of_fast_either(monkeypatch, small, device, give)
 
 
 def test_without_units_fast_is_exact_to_the_bit_and_says_so(monkeypatch, small, caplog):
-    bf16.take_units(monkeypatch)
+    simulated_bf16.take_units(monkeypatch)
     with caplog.at_level(logging.WARNING):
         fast = elmore.load(small, device="cpu", precision="fast")
     assert caplog.messages == [
@@ -136,7 +135,7 @@ def test_without_units_fast_is_exact_to_the_bit_and_says_so(monkeypatch, small, 
 
 
 def test_fast_that_cannot_be_built_is_exact_and_says_why(monkeypatch, small, caplog):
-    bf16.take_units(monkeypatch)
+    simulated_bf16.take_units(monkeypatch)
     monkeypatch.setattr(int8.compiled, "why_missing", lambda *_: "there is no C compiler 'cc' here")
     assert not elmore.load(small, device="cpu", precision="fast").is_fast
     assert caplog.messages == [
@@ -146,7 +145,7 @@ def test_fast_that_cannot_be_built_is_exact_and_says_why(monkeypatch, small, cap
 
 
 def test_exact_is_what_nobody_asked_for_and_says_nothing(monkeypatch, small, caplog):
-    bf16.give_units(monkeypatch)
+    simulated_bf16.give_units(monkeypatch)
     elmo = elmore.load(small, device="cpu")
     assert elmo.precision == "exact"
     assert not elmo.is_fast
@@ -154,7 +153,7 @@ def test_exact_is_what_nobody_asked_for_and_says_nothing(monkeypatch, small, cap
 
 
 def test_the_model_that_was_given_stays_exact(monkeypatch, small):
-    bf16.give_units(monkeypatch)
+    simulated_bf16.give_units(monkeypatch)
     elmo = elmore.load(small, device="cpu")
     before = vectors(elmo, many(3))
     fast = Embedder(elmo.bundle, device="cpu", precision="fast")
@@ -165,7 +164,7 @@ def test_the_model_that_was_given_stays_exact(monkeypatch, small):
 
 
 def test_a_fast_embedder_is_pickled_and_remembers_its_rows(monkeypatch, small):
-    bf16.give_units(monkeypatch)
+    simulated_bf16.give_units(monkeypatch)
     elmo = elmore.load(small, device="cpu", precision="fast")
     again = pickle.loads(pickle.dumps(elmo))
     assert again.is_fast
@@ -182,7 +181,7 @@ def test_a_precision_that_is_none_is_refused(small):
 
 
 def test_a_fast_model_is_mixed_frozen_and_not_fine_tuned(monkeypatch, small):
-    bf16.give_units(monkeypatch)
+    simulated_bf16.give_units(monkeypatch)
     elmo = elmore.load(small, device="cpu", precision="fast")
     mixed = elmore.Elmo(elmo, dropout=0.0, weights=[0.0] * elmo.num_layers)([["the", "bank"]])
     expected = elmo.embed([["the", "bank"]])[0].vectors
@@ -194,16 +193,16 @@ def test_a_fast_model_is_mixed_frozen_and_not_fine_tuned(monkeypatch, small):
 def test_kept_layers_are_those_of_one_precision(monkeypatch, small):
     exact = elmore.load(small, device="cpu")
     with monkeypatch.context() as patch:
-        bf16.give_units(patch)
+        simulated_bf16.give_units(patch)
         fast = elmore.load(small, device="cpu", precision="fast")
-    bf16.take_units(monkeypatch)
+    simulated_bf16.take_units(monkeypatch)
     same = elmore.load(small, device="cpu", precision="fast")
     keys = [layer_cache.cache_key(elmo, [["a"]]) for elmo in (exact, fast, same)]
     assert keys[0] == keys[2] != keys[1]
 
 
 def test_a_job_is_not_resumed_in_another_precision(monkeypatch, small, tmp_path):
-    bf16.give_units(monkeypatch)
+    simulated_bf16.give_units(monkeypatch)
     exact, fast = (elmore.load(small, device="cpu", precision=p) for p in ("exact", "fast"))
     parts.Parts(tmp_path / "parts", jobs.describe(fast, **JOB)).close()
     parts.Parts(tmp_path / "parts", jobs.describe(fast, **JOB)).close()
@@ -213,13 +212,13 @@ def test_a_job_is_not_resumed_in_another_precision(monkeypatch, small, tmp_path)
 
 
 def test_the_command_takes_a_precision(monkeypatch, small, tmp_path):
-    bf16.give_units(monkeypatch)
+    simulated_bf16.give_units(monkeypatch)
     (tmp_path / "text.txt").write_text("The bank closed .\n")
 
     def found(*options: str) -> np.ndarray:
         out = tmp_path / "out.npz"
         shared = ("embed", str(tmp_path / "text.txt"), "-o", str(out), "--overwrite")
-        result = elmore_command(*shared, "--model", str(small), "--device", "cpu", *options)
+        result = run_elmore(*shared, "--model", str(small), "--device", "cpu", *options)
         assert result.code == 0, result.err
         with np.load(out) as file:
             return file["0"]
@@ -227,5 +226,5 @@ def test_the_command_takes_a_precision(monkeypatch, small, tmp_path):
     exact, fast = found(), found("--precision", "fast")
     np.testing.assert_array_equal(found("--precision", "exact"), exact)
     assert 0 < np.abs(fast - exact).max() < 0.02
-    refused = elmore_command("embed", "--precision", "half")
+    refused = run_elmore("embed", "--precision", "half")
     assert refused.code == 2

@@ -18,7 +18,7 @@ from elmore.lm import config
 from elmore.train import optim
 from elmore.train.distributed import ALONE
 from elmore.train.loop import Step, steps
-from tests import language
+from tests.support import toy_corpus
 
 STORED = Path(__file__).with_name("golden_loss.txt")
 NUM_STEPS = 50
@@ -28,7 +28,7 @@ def updates(corpus: Corpus, dtype: torch.dtype) -> Iterator[Step]:
     """The recipe as it is, in batches that fit the text."""
     chosen = ("stream.rows=8", "stream.steps=6", f"train.precision={str(dtype).split('.')[1]}")
     recipe = config.pretraining("tiny", chosen)
-    training = language.training(corpus, recipe)
+    training = toy_corpus.training(corpus, recipe)
     module = training.module.to(dtype)
     rng = np.random.RandomState(0)
     with torch.no_grad():
@@ -47,7 +47,9 @@ def losses(corpus: Corpus, dtype: torch.dtype) -> list[float]:
 
 
 def text(folder: Path) -> Corpus:
-    return language.prepared(folder, "golden", language.sentences(300, seed=2), min_count=3)
+    return toy_corpus.prepare_corpus(
+        folder, "golden", toy_corpus.sentences(300, seed=2), min_count=3
+    )
 
 
 @pytest.mark.parametrize(("dtype", "tolerance"), [(torch.float64, 1e-8), (torch.float32, 1e-3)])

@@ -11,14 +11,14 @@ from hypothesis import strategies as st
 from numpy.testing import assert_allclose
 
 import elmore
-from tests.foreign import (
+from tests.support.fake_checkpoints import (
     allennlp_state_dict,
     bilm_options,
     bilm_weights,
     many_langs,
     write_bilm,
 )
-from tests.numpy_elmo import NumpyElmo, NumpyManyLangs
+from tests.support.numpy_elmo import NumpyElmo, NumpyManyLangs
 
 # Whole planes: letters, marks, lone surrogates, private use, emoji; and words past the limit.
 words = st.text(st.characters(), min_size=1, max_size=8) | st.builds(

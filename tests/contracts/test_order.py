@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from numpy.testing import assert_allclose
 
 import elmore
-from tests.foreign import bilm_options, bilm_weights, write_bilm
+from tests.support.fake_checkpoints import bilm_options, bilm_weights, write_bilm
 
 EXACT = {"rtol": 0, "atol": 1e-5}
 sentences = st.lists(

@@ -6,16 +6,16 @@ import pytest
 import torch
 
 from elmore.tasks import TASKS, reading, run, solver, sources, storage, task
-from tests.tasks import examples
-from tests.tasks.examples import Typed
+from tests.support import toy_tasks
+from tests.support.toy_tasks import Typed
 
-CASES = [(name, case) for name in TASKS for case in examples.typed_files(name)]
+CASES = [(name, case) for name in TASKS for case in toy_tasks.typed_files(name)]
 
 
 def untrained(place: Path, name: str, case: Typed) -> Path:
     """Save a network with random weights, in which every token of the file counts."""
     kind = task.find(name)
-    recipe = task.recipe(kind, None, [*examples.small(name), *case.settings])
+    recipe = task.recipe(kind, None, [*toy_tasks.small(name), *case.settings])
     (place / "data.txt").write_text(case.file, encoding="utf-8")
     read = kind(recipe).read(place / "data.txt")
     words = reading.known_words((s for e in read for s in kind(recipe).sentences(e)), min_count=1)

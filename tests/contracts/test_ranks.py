@@ -6,18 +6,18 @@ import pytest
 from safetensors.torch import load_file
 from torch.testing import assert_close
 
-from tests import language, processes
+from tests.support import cli_processes, toy_corpus
 
 NUM_STEPS = 20
 
 
 def pretrain(folder, corpus, name: str, ranks: int, *overrides: str) -> list[dict]:
     """Train without dropout in float64, and give the lines of metrics.jsonl."""
-    (folder / "recipe.toml").write_text(language.RECIPE)
+    (folder / "recipe.toml").write_text(toy_corpus.RECIPE)
     chosen = [f"train.steps={NUM_STEPS}", "model.dropout=0", "train.precision=float64", *overrides]
     settings = [part for value in chosen for part in ("--set", value)]
     out = folder / f"{name}-{ranks}"
-    results = processes.run(
+    results = cli_processes.run(
         "pretrain", str(folder / "recipe.toml"), str(corpus.path), "-o", str(out),
         "--device", "cpu", *settings, ranks=ranks,
     )  # fmt: skip
@@ -57,16 +57,16 @@ def test_two_ranks_follow_one(tmp_path, corpus, overrides):
 def test_two_ranks_measure_what_one_does_and_one_of_them_speaks(tmp_path, corpus):
     pretrain(tmp_path, corpus, "run", 1, "train.steps=2")
     command = ("evaluate", str(tmp_path / "run-1"), str(corpus.path), "--json", "--device", "cpu")
-    (alone,) = processes.run(*command)
-    first, second = processes.run(*command, ranks=2)
+    (alone,) = cli_processes.run(*command)
+    first, second = cli_processes.run(*command, ranks=2)
     assert (alone.code, first.code, second.code) == (0, 0, 0)
     assert json.loads(first.out) == pytest.approx(json.loads(alone.out), rel=1e-6)
     assert second.out == ""
 
 
 def test_rows_that_cannot_be_shared_are_refused_by_all(tmp_path, corpus):
-    (tmp_path / "recipe.toml").write_text(language.RECIPE)
-    results = processes.run(
+    (tmp_path / "recipe.toml").write_text(toy_corpus.RECIPE)
+    results = cli_processes.run(
         "pretrain", str(tmp_path / "recipe.toml"), str(corpus.path), "-o", str(tmp_path / "run"),
         "--device", "cpu", "--set", "stream.rows=3", ranks=2,
     )  # fmt: skip
@@ -83,7 +83,7 @@ def test_fine_tuning_speaks_once(tmp_path, corpus):
         "finetune", str(tmp_path / "run-1"), str(corpus.path), "-o", str(tmp_path / "tuned"),
         "--device", "cpu", "--json", "--set", "train.steps=2", "--set", "stream.rows=4",
     )  # fmt: skip
-    first, second = processes.run(*command, ranks=2)
+    first, second = cli_processes.run(*command, ranks=2)
     assert (first.code, second.code) == (0, 0), (first, second)
     (found,) = json.loads(first.out)
     assert found["new_words"] == 0
@@ -93,10 +93,10 @@ def test_fine_tuning_speaks_once(tmp_path, corpus):
 
 def test_what_one_rank_refuses_ends_the_others_too(tmp_path, corpus):
     """The folder is looked at by one; nobody waits for it for ever."""
-    (tmp_path / "recipe.toml").write_text(language.RECIPE)
+    (tmp_path / "recipe.toml").write_text(toy_corpus.RECIPE)
     (tmp_path / "run").mkdir()
     (tmp_path / "run" / "notes.txt").write_text("mine")
-    first, second = processes.run(
+    first, second = cli_processes.run(
         "pretrain", str(tmp_path / "recipe.toml"), str(corpus.path), "-o", str(tmp_path / "run"),
         "--device", "cpu", ranks=2,
     )  # fmt: skip

@@ -16,9 +16,9 @@ import torch
 from safetensors.torch import load_file
 from torch.testing import assert_close
 
-from tests import language, processes
-from tests.cli.running import elmore_command
-from tests.processes import Death
+from tests.support import cli_processes, toy_corpus
+from tests.support.cli_processes import KillAt
+from tests.support.cli_runner import run_elmore
 
 NUM_STEPS = 24
 
@@ -27,7 +27,7 @@ NUM_STEPS = 24
 def place(tmp_path_factory) -> Path:
     folder = tmp_path_factory.mktemp("resume")
     # a model without a name takes that of its run, and these must be the same to the letter
-    (folder / "recipe.toml").write_text(f'{language.RECIPE}\n[card]\nname = "model"\n')
+    (folder / "recipe.toml").write_text(f'{toy_corpus.RECIPE}\n[card]\nname = "model"\n')
     return folder
 
 
@@ -46,7 +46,7 @@ def command(place, corpus):
 def whole(place, command):
     """Runs that were never stopped, by the number of their ranks."""
     for ranks in (1, 2):
-        results = processes.run(*command(f"whole-{ranks}"), ranks=ranks)
+        results = cli_processes.run(*command(f"whole-{ranks}"), ranks=ranks)
         assert [result.code for result in results] == [0] * ranks, results
     return {ranks: place / f"whole-{ranks}" for ranks in (1, 2)}
 
@@ -76,22 +76,22 @@ def test_a_run_that_was_never_stopped_has_what_the_others_are_compared_by(whole)
 
 
 @pytest.mark.parametrize(
-    ("death", "saved"),
+    ("kill", "saved"),
     [
-        (Death(4), []),
-        (Death(13), [8]),
-        (Death(16, while_saving=True), [8]),
-        (Death(24), [8, 16]),
+        (KillAt(4), []),
+        (KillAt(13), [8]),
+        (KillAt(16, while_saving=True), [8]),
+        (KillAt(24), [8, 16]),
     ],
     ids=["before any checkpoint", "between two", "while one is written", "at the last update"],
 )
-def test_killed_and_resumed(place, command, whole, death, saved):
-    name = f"killed-{death.step}"
-    (result,) = processes.run(*command(name), death=death)
+def test_killed_and_resumed(place, command, whole, kill, saved):
+    name = f"killed-{kill.step}"
+    (result,) = cli_processes.run(*command(name), kill=kill)
     assert result.code == -signal.SIGKILL
     complete = [path.name for path in (place / name / "checkpoints").glob("step-*")]
     assert sorted(complete) == [f"step-{step:08}" for step in saved]
-    (result,) = processes.run(*command(name, "--resume"))
+    (result,) = cli_processes.run(*command(name, "--resume"))
     assert result.code == 0, result
     assert_same(place / name, whole[1])
 
@@ -99,9 +99,9 @@ def test_killed_and_resumed(place, command, whole, death, saved):
 def test_a_run_may_be_killed_again_and_again(place, command, whole):
     for step in (9, 9, 17):
         more = ["--resume"] if (place / "often").exists() else []
-        (result,) = processes.run(*command("often", *more), death=Death(step))
+        (result,) = cli_processes.run(*command("often", *more), kill=KillAt(step))
         assert result.code == -signal.SIGKILL
-    (result,) = processes.run(*command("often", "--resume"))
+    (result,) = cli_processes.run(*command("often", "--resume"))
     assert result.code == 0, result
     assert_same(place / "often", whole[1])
 
@@ -109,7 +109,7 @@ def test_a_run_may_be_killed_again_and_again(place, command, whole):
 @pytest.mark.parametrize("times", [1, 2], ids=["once", "twice, as torchrun does"])
 def test_told_to_stop_it_saves_says_so_and_goes_on(place, command, whole, times):
     name = f"told-{times}"
-    (result,) = processes.run(*command(name), death=Death(11, signal.SIGTERM, times=times))
+    (result,) = cli_processes.run(*command(name), kill=KillAt(11, signal.SIGTERM, times=times))
     assert result.code == 128 + signal.SIGTERM
     assert result.out == ""
     *_, last = result.err.splitlines()
@@ -118,14 +118,14 @@ def test_told_to_stop_it_saves_says_so_and_goes_on(place, command, whole, times)
         "--resume goes on"
     )
     assert (place / name / "checkpoints" / "step-00000012").is_dir()
-    (result,) = processes.run(*command(name, "--resume"))
+    (result,) = cli_processes.run(*command(name, "--resume"))
     assert result.code == 0, result
     assert_same(place / name, whole[1])
 
 
 def test_a_finished_run_is_left_alone(place, command, whole):
     before = files(whole[1])
-    (result,) = processes.run(*command("whole-1", "--resume"))
+    (result,) = cli_processes.run(*command("whole-1", "--resume"))
     assert result.code == 0
     assert result.err == f"elmore: {whole[1]} was finished before: nothing was left to do\n"
     assert files(whole[1]) == before
@@ -133,11 +133,13 @@ def test_a_finished_run_is_left_alone(place, command, whole):
 
 def test_two_ranks_are_told_to_stop_and_go_on(place, command, whole):
     """One alone hears it, and tells the other."""
-    results = processes.run(*command("two-told"), ranks=2, death=Death(12, signal.SIGTERM, rank=1))
+    results = cli_processes.run(
+        *command("two-told"), ranks=2, kill=KillAt(12, signal.SIGTERM, rank=1)
+    )
     assert [result.code for result in results] == [128 + signal.SIGTERM] * 2
     assert "stopped by SIGTERM after update 12" in results[0].err
     assert "stopped" not in results[1].err  # one speaks for both
-    results = processes.run(*command("two-told", "--resume"), ranks=2)
+    results = cli_processes.run(*command("two-told", "--resume"), ranks=2)
     assert [result.code for result in results] == [0, 0], results
     assert_same(place / "two-told", whole[2])
 
@@ -145,13 +147,13 @@ def test_two_ranks_are_told_to_stop_and_go_on(place, command, whole):
 @pytest.mark.parametrize("rank", [0, 1])
 def test_when_one_rank_dies_the_other_stops_and_the_run_goes_on(place, command, whole, rank):
     name = f"two-killed-{rank}"
-    results = processes.run(*command(name), ranks=2, death=Death(13, rank=rank))
+    results = cli_processes.run(*command(name), ranks=2, kill=KillAt(13, rank=rank))
     assert results[rank].code == -signal.SIGKILL
     assert results[1 - rank].code == 1, results
     sentence = "another process of this training died; start all of them again with --resume"
     assert results[1 - rank].err.splitlines()[-1] == f"elmore: {sentence}"
     assert "Traceback" not in results[1 - rank].err
-    results = processes.run(*command(name, "--resume"), ranks=2)
+    results = cli_processes.run(*command(name, "--resume"), ranks=2)
     assert [result.code for result in results] == [0, 0], results
     assert_same(place / name, whole[2])
 
@@ -159,10 +161,10 @@ def test_when_one_rank_dies_the_other_stops_and_the_run_goes_on(place, command, 
 def test_two_ranks_become_one(place, command, whole):
     """Dropout is drawn by rank, so without it; then what was saved by two goes on in one."""
     calm = ("--set", "model.dropout=0", "--set", "train.precision=float64")
-    results = processes.run(*command("calm-2", *calm), ranks=2)
+    results = cli_processes.run(*command("calm-2", *calm), ranks=2)
     assert [result.code for result in results] == [0, 0], results
-    processes.run(*command("fewer", *calm), ranks=2, death=Death(13))
-    (result,) = processes.run(*command("fewer", *calm, "--resume"))
+    cli_processes.run(*command("fewer", *calm), ranks=2, kill=KillAt(13))
+    (result,) = cli_processes.run(*command("fewer", *calm, "--resume"))
     assert result.code == 0, result
     final = f"checkpoints/step-{NUM_STEPS:08}"
     for kind in ("model", "optimizer", "carried"):
@@ -175,12 +177,12 @@ def test_two_ranks_become_one(place, command, whole):
 SCRIPT = """
 import torch
 torch.set_num_threads(1)
-from tests import processes
+from tests.support import cli_processes
 from elmore import cli
 import os, sys
 if sys.argv[1] == "dying":
     if os.environ["RANK"] == "1":
-        processes._prepare(processes.Death(13))
+        cli_processes._prepare(cli_processes.KillAt(13))
     del sys.argv[1]
 cli.main()
 """
@@ -205,7 +207,7 @@ def test_under_torchrun_a_rank_that_dies_ends_all_and_the_run_goes_on(place, com
     done = torchrun(place, "dying", *command("torchrun"))
     assert done.returncode == 1, done.stderr
     assert "Signal 9 (SIGKILL)" in done.stderr
-    results = processes.run(*command("torchrun", "--resume"), ranks=2)
+    results = cli_processes.run(*command("torchrun", "--resume"), ranks=2)
     assert [result.code for result in results] == [0, 0], results
     assert_same(place / "torchrun", whole[2])
 
@@ -232,16 +234,16 @@ def test_on_a_gpu_too_where_it_is_deterministic(place, corpus, precision):
             *more,
         ]
 
-    assert processes.run(*command("whole"))[0].code == 0
-    assert processes.run(*command("run"), death=Death(13))[0].code == -signal.SIGKILL
-    (result,) = processes.run(*command("run", "--resume"))
+    assert cli_processes.run(*command("whole"))[0].code == 0
+    assert cli_processes.run(*command("run"), kill=KillAt(13))[0].code == -signal.SIGKILL
+    (result,) = cli_processes.run(*command("run", "--resume"))
     assert result.code == 0, result
     assert_same(place / f"gpu-{precision}-run", place / f"gpu-{precision}-whole")
 
 
 def test_another_recipe_is_refused_by_the_keys_that_differ(place, command, whole):
     before = files(whole[1])
-    result = elmore_command(*command("whole-1", "--resume", "--set", "train.rate=0.5"))
+    result = run_elmore(*command("whole-1", "--resume", "--set", "train.rate=0.5"))
     assert result.code == 1
     assert result.err.count("\n") == 1
     assert (

@@ -16,7 +16,7 @@ import elmore
 from elmore.weights import folder, pretrained, warm
 from elmore.weights.convert import bilm_tf
 from tests.contracts.test_numpy_parity import options
-from tests.foreign import (
+from tests.support.fake_checkpoints import (
     allennlp_state_dict,
     bilm_options,
     bilm_weights,

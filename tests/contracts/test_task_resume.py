@@ -7,28 +7,27 @@ from pathlib import Path
 
 import pytest
 
-from tests import processes
-from tests.processes import Death
-from tests.tasks import examples
+from tests.support import cli_processes, toy_tasks
+from tests.support.cli_processes import KillAt
 
 
 @pytest.fixture(scope="module")
 def place(tmp_path_factory) -> Path:
     folder = tmp_path_factory.mktemp("task")
-    examples.write("ner", folder / "data.txt")
-    examples.bilm(folder / "bilm")
-    examples.vectors(folder / "vectors.txt")
+    toy_tasks.write("ner", folder / "data.txt")
+    toy_tasks.bilm(folder / "bilm")
+    toy_tasks.vectors(folder / "vectors.txt")
     return folder
 
 
 def ran(place: Path, name: str, *more: str, **how):
-    chosen = [*examples.small("ner"), "train.epochs=5", "train.log_every=1", "elmo.dropout=0.2"]
+    chosen = [*toy_tasks.small("ner"), "train.epochs=5", "train.log_every=1", "elmo.dropout=0.2"]
     settings = [part for value in chosen for part in ("--set", value)]
     data, out = str(place / "data.txt"), str(place / name)
     embedder = f"glove:{place / 'vectors.txt'}+elmo:{place / 'bilm'}"
     command = ["task", "train", "ner", "--train", data, "--dev", data, "-o", out, *settings]
     command += ["--embedder", embedder, "--device", "cpu", *more]
-    return processes.run(*command, environment={"ELMORE_CACHE": str(place / "cache")}, **how)
+    return cli_processes.run(*command, environment={"ELMORE_CACHE": str(place / "cache")}, **how)
 
 
 @pytest.fixture(scope="module")
@@ -44,11 +43,11 @@ def files(folder: Path) -> dict[str, bytes]:
 
 
 @pytest.mark.parametrize(
-    "death", [Death(2), Death(8), Death(9, while_saving=True)], ids=["first", "later", "saving"]
+    "kill", [KillAt(2), KillAt(8), KillAt(9, while_saving=True)], ids=["first", "later", "saving"]
 )
-def test_killed_and_resumed(place, whole, death):
-    name = f"killed-{death.step}"
-    (result,) = ran(place, name, death=death)
+def test_killed_and_resumed(place, whole, kill):
+    name = f"killed-{kill.step}"
+    (result,) = ran(place, name, kill=kill)
     assert result.code == -signal.SIGKILL
     (result,) = ran(place, name, "--resume")
     assert result.code == 0, result
@@ -66,12 +65,12 @@ def test_several_seeds_survive_a_kill_and_a_signal_ends_them_all(place):
     assert result.code == 0, result
     expected = files(place / "seeds")
     assert {name.partition("/")[0] for name in expected} == {"seed-0", "seed-1", "summary.json"}
-    for name, death, code in (
-        ("seeds-killed", Death(4), -signal.SIGKILL),
-        ("seeds-asked", Death(4, signal.SIGTERM), 128 + signal.SIGTERM),
+    for name, kill, code in (
+        ("seeds-killed", KillAt(4), -signal.SIGKILL),
+        ("seeds-asked", KillAt(4, signal.SIGTERM), 128 + signal.SIGTERM),
     ):
         few = ("--seeds", "2", "--set", "train.epochs=2")
-        (result,) = ran(place, name, *few, death=death)
+        (result,) = ran(place, name, *few, kill=kill)
         assert result.code == code, result
         assert not (place / name / "seed-1").exists()
         (result,) = ran(place, name, *few, "--resume")

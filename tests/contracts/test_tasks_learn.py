@@ -3,7 +3,7 @@
 import pytest
 
 from elmore.tasks import TASKS, run, task
-from tests.tasks import examples
+from tests.support import toy_tasks
 
 
 @pytest.mark.parametrize("name", TASKS)
@@ -11,12 +11,12 @@ from tests.tasks import examples
 def test_a_task_overfits_twenty_examples_to_a_perfect_score(tmp_path, monkeypatch, name, embedder):
     monkeypatch.setenv("ELMORE_CACHE", str(tmp_path / "cache"))
     monkeypatch.chdir(tmp_path)
-    examples.vectors(tmp_path / "vectors")
-    examples.bilm(tmp_path / "bilm")
+    toy_tasks.vectors(tmp_path / "vectors")
+    toy_tasks.bilm(tmp_path / "bilm")
     kind = task.find(name)
-    data = examples.write(name, tmp_path / "data.txt")
-    recipe = task.recipe(kind, None, [*examples.small(name), "train.patience=0"])
-    wanted = dict.fromkeys([kind.metric, *examples.other_scores(name)], 100)
+    data = toy_tasks.write(name, tmp_path / "data.txt")
+    recipe = task.recipe(kind, None, [*toy_tasks.small(name), "train.patience=0"])
+    wanted = dict.fromkeys([kind.metric, *toy_tasks.other_scores(name)], 100)
     reached = {}
     for report in run.train(
         kind, recipe, data, data, tmp_path / "run", embedder=embedder, device="cpu"

@@ -12,8 +12,8 @@ from torch.testing import assert_close
 
 import elmore
 from elmore.model import int8
-from tests import bf16, numpy_elmo
-from tests.foreign import bilm_options, bilm_weights, write_bilm
+from tests.support import numpy_elmo, simulated_bf16
+from tests.support.fake_checkpoints import bilm_options, bilm_weights, write_bilm
 
 BATCH = [["The", "bank", "of", "the", "river"], ["a"], []]
 
@@ -125,7 +125,7 @@ def test_a_module_that_moves_takes_its_states_along(files, kwargs):
 
 PRECISIONS = [
     pytest.param("exact", lambda patch: None, id="exact"),
-    pytest.param("fast", bf16.give_units, id="bf16"),
+    pytest.param("fast", simulated_bf16.give_units, id="bf16"),
     pytest.param(
         "fast",
         lambda patch: None,

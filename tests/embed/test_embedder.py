@@ -14,7 +14,7 @@ import elmore
 from elmore.errors import ConfigError, DataError
 from elmore.model.mix import SavedMix
 from elmore.text.tokenizers import whitespace
-from tests.foreign import bilm_options, bilm_weights, write_bilm
+from tests.support.fake_checkpoints import bilm_options, bilm_weights, write_bilm
 
 
 @pytest.fixture(scope="module")

@@ -9,7 +9,7 @@ from numpy.testing import assert_allclose
 import elmore
 from elmore.embed import kept, sizes
 from elmore.embed.flow import Flow
-from tests.foreign import bilm_options, bilm_weights, write_bilm
+from tests.support.fake_checkpoints import bilm_options, bilm_weights, write_bilm
 
 words = st.lists(st.sampled_from(["the", "bank", "of", "naïve", "x" * 60, "日本"]), max_size=19)
 CROWD = sizes.CPU.crowd

@@ -6,7 +6,7 @@ import torch
 
 import elmore
 from elmore.embed.flow import Flow
-from tests.foreign import bilm_options, bilm_weights, write_bilm
+from tests.support.fake_checkpoints import bilm_options, bilm_weights, write_bilm
 
 pytestmark = [
     pytest.mark.gpu,

@@ -8,14 +8,14 @@ from elmore.embed import layer_cache
 from elmore.embed.embedder import Embedder, load
 from elmore.errors import DataError
 from elmore.weights import pretrained, warm
-from tests.tasks import examples
+from tests.support import toy_tasks
 
 SENTENCES = [["the", "cat"], ["a", "much", "longer", "one", "."], ["the", "cat"], ["x"]]
 
 
 @pytest.fixture
 def elmo(tmp_path) -> Embedder:
-    return load(examples.bilm(tmp_path / "bilm"), device="cpu")
+    return load(toy_tasks.bilm(tmp_path / "bilm"), device="cpu")
 
 
 def test_layers_are_the_embedders_to_the_rounding_of_float16(elmo, tmp_path):
@@ -26,7 +26,7 @@ def test_layers_are_the_embedders_to_the_rounding_of_float16(elmo, tmp_path):
 
 
 def test_layers_from_another_starting_state_are_others(tmp_path, runs):
-    bundle = warm.warmed(pretrained.load(examples.bilm(tmp_path / "bilm")))
+    bundle = warm.warmed(pretrained.load(toy_tasks.bilm(tmp_path / "bilm")))
     for state in ("zero", "warm", "warm"):
         elmo = Embedder(bundle, device="cpu", initial_state=state)
         found = layer_cache.cached(elmo, SENTENCES, tmp_path / "cache").of(SENTENCES[:1])
@@ -78,7 +78,7 @@ def test_what_a_killed_build_left_is_not_trusted(elmo, tmp_path, runs, monkeypat
 
 
 def test_another_model_another_start_or_another_text_is_another_file(elmo, tmp_path):
-    other = load(examples.bilm(tmp_path / "other", seed=1), device="cpu")
+    other = load(toy_tasks.bilm(tmp_path / "other", seed=1), device="cpu")
     warm = load(tmp_path / "bilm", device="cpu", initial_state="warm")
     keys = {
         layer_cache.cache_key(elmo, SENTENCES),

@@ -21,9 +21,8 @@ from elmore.tasks import run as tasks
 from elmore.tasks import spread, storage, task
 from elmore.train import runs
 from elmore.weights import folder, pretrained, warm
-from tests import language
-from tests.cli.running import elmore_command
-from tests.tasks import examples
+from tests.support import toy_corpus, toy_tasks
+from tests.support.cli_runner import run_elmore
 
 HERE = Path(__file__).parent
 
@@ -49,13 +48,13 @@ TEXTS = ("the old bridge lies near the lake .", "a grey cat waits in Zürich !",
 TOKENS = tuple(tuple(text.split()) for text in TEXTS)
 SMALL = ("model.lstm.cell_dim=8", "model.lstm.output_dim=4", "train.steps=8", "train.save_every=4")
 RECIPE = (*SMALL, "train.evaluate_every=4", "train.log_every=1", "train.keep=2")
-NER = [*examples.small("ner"), "train.epochs=4"]
+NER = [*toy_tasks.small("ner"), "train.epochs=4"]
 
 
 def corpus(place: Path) -> None:
     with tempfile.TemporaryDirectory() as aside:
-        train, valid = language.sentences(40), language.sentences(6, seed=1)
-        language.prepared(Path(aside), "corpus", train, valid, min_count=2)
+        train, valid = toy_corpus.sentences(40), toy_corpus.sentences(6, seed=1)
+        toy_corpus.prepare_corpus(Path(aside), "corpus", train, valid, min_count=2)
         shutil.copytree(Path(aside) / "corpus", place)
 
 
@@ -78,7 +77,7 @@ def write_vectors(elmo: Embedder, place: Path) -> None:
 def run(place: Path) -> None:
     """A training that was stopped at its last but one checkpoint."""
     text = HERE / f"corpus-{shards.FORMAT}"
-    list(pretrain(language.recipe(*RECIPE), text, place, device="cpu"))
+    list(pretrain(toy_corpus.recipe(*RECIPE), text, place, device="cpu"))
     shutil.rmtree(runs.Run(place).checkpoints / "step-00000008")
     _without_events(place)
 
@@ -93,8 +92,8 @@ def of_task(place: Path) -> None:
     with tempfile.TemporaryDirectory() as aside:
         made, ner = Path(aside) / "made", task.find("ner")
         made.mkdir()
-        data = examples.write("ner", made / "data.txt")
-        vectors, bilm = examples.vectors(Path(aside) / "x.txt"), examples.bilm(made / "bilm")
+        data = toy_tasks.write("ner", made / "data.txt")
+        vectors, bilm = toy_tasks.vectors(Path(aside) / "x.txt"), toy_tasks.bilm(made / "bilm")
         recipe, embedder = task.recipe(ner, None, NER), f"glove:{vectors}+elmo:{bilm}"
         list(tasks.train(ner, recipe, data, data, made / "run", embedder=embedder, device="cpu"))
         shutil.rmtree(made / "run" / "checkpoints")
@@ -179,7 +178,7 @@ def printed(place: Path) -> None:
     """What commands say with --json, those that are quick on a small model."""
     place.mkdir()
     text = place / "text.txt"
-    text.write_text("\n".join(language.sentences(30)), encoding="utf-8")
+    text.write_text("\n".join(toy_corpus.sentences(30)), encoding="utf-8")
     model, source = str(HERE / "run-1"), str(text)
     commands: dict[str, Sequence[str]] = {
         "evaluate": ("evaluate", model, str(HERE / "corpus-1")),
@@ -188,7 +187,7 @@ def printed(place: Path) -> None:
         "neighbors": ("neighbors", model, source, "the [bank] opens ."),
     }
     for name, command in commands.items():
-        done = elmore_command(*command, "--device", "cpu", "--json")
+        done = run_elmore(*command, "--device", "cpu", "--json")
         assert done.code == 0, done.err
         (place / f"{name}.json").write_text(done.out, encoding="utf-8")
 

@@ -22,9 +22,8 @@ from elmore.probe.neighbors import UseIndex
 from elmore.tasks import run as tasks
 from elmore.tasks import task
 from elmore.weights import pretrained
-from tests import language
 from tests.formats import make
-from tests.tasks import examples
+from tests.support import toy_corpus, toy_tasks
 
 HERE = Path(__file__).parent
 SENTENCES = [" ".join(words) for words in make.TOKENS]
@@ -81,7 +80,7 @@ def test_a_corpus_holds_the_text_it_was_made_of(place):
     numbers = tokens.take(np.arange(tokens.num_tokens))
     words = ["\n" if number == 0 else corpus.types[number] for number in numbers.tolist()]
     found = [line.strip() for line in " ".join(words).split("\n")][1:]
-    assert found == language.sentences(40) + language.sentences(6, seed=1)
+    assert found == toy_corpus.sentences(40) + toy_corpus.sentences(6, seed=1)
 
 
 @pytest.mark.parametrize("place", of("run"))
@@ -94,7 +93,7 @@ def test_a_run_goes_on_to_its_end(place, tmp_path, says_its_format):
         del recipe["format"]
         (out / "recipe.json").write_text(json.dumps(recipe))
     text = HERE / "corpus-1"
-    list(pretrain(language.recipe(*make.RECIPE), text, out, resume=True, device="cpu"))
+    list(pretrain(toy_corpus.recipe(*make.RECIPE), text, out, resume=True, device="cpu"))
     before, after = (read_lines(folder / "metrics.jsonl") for folder in (place, out))
     assert [line["step"] for line in after] == list(range(1, 9))
     close([line["loss"] for line in after], [line["loss"] for line in before])
@@ -134,7 +133,7 @@ def test_a_task_of_the_first_format_goes_on_to_its_end(tmp_path):
     data, out, ner = HERE / "task-1" / "data.txt", tmp_path / "run", task.find("ner")
     shutil.copytree(MOVED / "run", out)
     settings = ["train.epochs=4", "train.keep=2", "train.save_every=6"]
-    recipe = task.recipe(ner, None, [*examples.small("ner"), *settings])
+    recipe = task.recipe(ner, None, [*toy_tasks.small("ner"), *settings])
     how = {"embedder": f"glove:{MOVED / 'vectors.txt'}", "device": "cpu", "resume": True}
     reports = list(tasks.train(ner, recipe, data, data, out, **how))
     assert reports[-1].step == reports[-1].num_steps == 12

@@ -9,7 +9,7 @@ from elmore.tasks import check, task, word_vectors
 from elmore.tasks.srl import data as srl
 from tests.fuzz.libraries import PACKERS
 from tests.fuzz.reader import Reader
-from tests.tasks import examples
+from tests.support import toy_tasks
 
 CONLL2012 = """#begin document (a); part 000
 a 0 0 Ann NNP * - - - - * (1
@@ -38,7 +38,7 @@ CONLLU = """# newdoc id = a
 def _text(name: str, kind: str, text: str | None = None):
     def make(place: Path) -> None:
         if text is None:
-            examples.write(kind, place / name, 6)
+            toy_tasks.write(kind, place / name, 6)
         else:
             (place / name).write_text(text, encoding="utf-8")
 
@@ -74,7 +74,7 @@ def _snli_lines() -> str:
 
 def _framed(form):
     def make(place: Path) -> None:
-        examples.write("srl", place / "props.txt", 4)
+        toy_tasks.write("srl", place / "props.txt", 4)
         found = srl.read(place / "props.txt", form="conll2005")
         srl.write(place / "props.txt", found, form)
 

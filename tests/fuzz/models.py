@@ -10,9 +10,15 @@ import torch
 from elmore.text.vocabulary import Vocabulary
 from elmore.weights import card, fetch, folder, pretrained
 from elmore.weights.bundle import Bundle
-from tests.foreign import allennlp_state_dict, bilm_options, bilm_weights, many_langs, write_bilm
 from tests.fuzz.reader import FORMATS, Reader
-from tests.tensorflow_files import (
+from tests.support.fake_checkpoints import (
+    allennlp_state_dict,
+    bilm_options,
+    bilm_weights,
+    many_langs,
+    write_bilm,
+)
+from tests.support.tensorflow_checkpoints import (
     module_variables,
     training_variables,
     write_checkpoint,

@@ -12,7 +12,7 @@ from elmore.probe.sense_data import SenseCorpus
 from elmore.probe.wordnet_files import described
 from tests.fuzz.reader import Reader
 from tests.fuzz.texts import _elmo, copy
-from tests.probe.annotated import write_corpus, write_wordnet
+from tests.support.sense_corpus import write_corpus, write_wordnet
 
 
 def _search(place: Path) -> None:

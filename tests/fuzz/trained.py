@@ -16,11 +16,11 @@ from elmore.train import optim
 from elmore.train.config import TrainConfig
 from elmore.train.divergence import LossMean
 from elmore.train.runs import Checkpoint, Run
-from tests import language
 from tests.formats import make
 from tests.fuzz.reader import FORMATS, Reader
 from tests.fuzz.texts import copy
-from tests.train.toy import Line
+from tests.support import toy_corpus
+from tests.support.toy_training import Line
 
 _CPU = torch.device("cpu")
 
@@ -34,7 +34,7 @@ def _recipes(place: Path) -> None:
     for name in TASKS:
         own = Path(task.__file__).parent / name / "recipe.toml"
         shutil.copy(own, place / "tasks" / f"{name}.toml")
-    (place / "small.toml").write_text(language.RECIPE)
+    (place / "small.toml").write_text(toy_corpus.RECIPE)
 
 
 def _read_recipes(place: Path) -> None:
@@ -71,7 +71,7 @@ def _resume_run(place: Path) -> None:
 
 def _resume_pretraining(place: Path) -> None:
     for _ in pretrain(
-        language.recipe(*make.RECIPE), FORMATS / "corpus-1", place, resume=True, device="cpu"
+        toy_corpus.recipe(*make.RECIPE), FORMATS / "corpus-1", place, resume=True, device="cpu"
     ):
         pass
 

@@ -11,7 +11,7 @@ import pytest
 
 from elmore import integrations
 from elmore.errors import ElmoreError
-from tests.cli.running import elmore_command
+from tests.support.cli_runner import run_elmore
 
 NEEDED = {  # integration: what it imports, what that is called, what installs it
     "flair": ("flair", "flair", "flair, as docs/integrations/flair.md tells"),
@@ -60,7 +60,7 @@ def test_what_is_absent_is_named_with_what_installs_it(without, integration):
 
 def test_export_without_its_extra_is_one_sentence(without, tmp_path):
     without("onnx")
-    done = elmore_command("export", "english", str(tmp_path / "model.onnx"))
+    done = run_elmore("export", "english", str(tmp_path / "model.onnx"))
     assert (done.code, done.out) == (1, "")
     assert done.err == (
         "elmore: elmore.integrations.onnx needs onnxruntime: pip install 'elmore[onnx]'\n"

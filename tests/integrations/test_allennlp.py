@@ -16,9 +16,14 @@ from elmore.errors import ConfigError, DataError, ElmoreError
 from elmore.integrations import allennlp, allennlp_bilm
 from elmore.integrations.allennlp import Elmo, ElmoEmbedder, ScalarMix, batch_to_ids
 from elmore.weights import catalogue
-from tests import numpy_elmo
-from tests.foreign import allennlp_state_dict, bilm_options, bilm_weights, write_bilm
-from tests.numpy_elmo import NumpyElmo, byte_ids, padded, scalar_mix
+from tests.support import numpy_elmo
+from tests.support.fake_checkpoints import (
+    allennlp_state_dict,
+    bilm_options,
+    bilm_weights,
+    write_bilm,
+)
+from tests.support.numpy_elmo import NumpyElmo, byte_ids, padded, scalar_mix
 
 HISTORY = [
     [["The", "bank", "of", "the", "river"], ["x" * 70]],

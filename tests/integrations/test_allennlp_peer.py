@@ -10,7 +10,7 @@ from torch.testing import assert_close
 import elmore
 from elmore.weights import pretrained
 from elmore.weights.convert import bilm_tf
-from tests.foreign import bilm_options, bilm_weights, write_bilm
+from tests.support.fake_checkpoints import bilm_options, bilm_weights, write_bilm
 
 peer = pytest.importorskip(
     "simple_elmo_pytorch.models.elmo", reason="`make test-integrations` installs the peer"

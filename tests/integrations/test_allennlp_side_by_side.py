@@ -7,7 +7,7 @@ import torch
 from torch.testing import assert_close
 
 from elmore.integrations import allennlp
-from tests.foreign import bilm_options, bilm_weights, write_bilm
+from tests.support.fake_checkpoints import bilm_options, bilm_weights, write_bilm
 
 peer = pytest.importorskip(
     "simple_elmo_pytorch.models.elmo", reason="`make test-integrations` installs the peer"

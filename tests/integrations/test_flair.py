@@ -17,8 +17,8 @@ from flair.models import SequenceTagger  # noqa: E402
 from flair.trainers import ModelTrainer  # noqa: E402
 
 from elmore.integrations.flair import ElmoEmbeddings  # noqa: E402
-from tests import documented  # noqa: E402
-from tests.foreign import bilm_options, bilm_weights, write_bilm  # noqa: E402
+from tests.support import doc_blocks  # noqa: E402
+from tests.support.fake_checkpoints import bilm_options, bilm_weights, write_bilm  # noqa: E402
 
 TEXTS = ["I left it at the bank .", "", "naïve 日本語 " + "x" * 70, "So it goes ."]
 
@@ -120,6 +120,6 @@ def test_a_document_is_the_mean_of_its_words(model):
     assert sentence.embedding.dtype == torch.float32
 
 
-@pytest.mark.parametrize("block", documented.integration("flair.md"))
+@pytest.mark.parametrize("block", doc_blocks.integration_blocks("flair.md"))
 def test_the_page_runs(block):
-    documented.run(block)
+    doc_blocks.run_block(block)

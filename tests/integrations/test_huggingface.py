@@ -14,7 +14,7 @@ from elmore.errors import ConfigError, DataError
 from elmore.integrations.allennlp import batch_to_ids
 from elmore.model.config import BiLMConfig, CharCNNConfig, LSTMConfig
 from elmore.model.mix import SavedMix
-from tests.foreign import bilm_options, bilm_weights, many_langs, write_bilm
+from tests.support.fake_checkpoints import bilm_options, bilm_weights, many_langs, write_bilm
 
 transformers = pytest.importorskip(
     "transformers", reason="transformers is not installed: make test-integrations"

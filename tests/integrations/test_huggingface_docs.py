@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tests import documented
+from tests.support import doc_blocks
 
 pytest.importorskip("transformers", reason="transformers is not installed: make test-integrations")
 pytest.importorskip(
@@ -17,10 +17,10 @@ pytest.importorskip(
 ROOT = Path(__file__).parents[2]
 
 
-@pytest.mark.parametrize("block", documented.integration("huggingface.md"))
+@pytest.mark.parametrize("block", doc_blocks.integration_blocks("huggingface.md"))
 def test_the_page_runs(block, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    documented.run(block)
+    doc_blocks.run_block(block)
 
 
 def test_a_tagger_is_trained_with_trainer():

@@ -9,7 +9,7 @@ import sys
 
 import pytest
 
-from tests import hub
+from tests.support import fake_hub
 
 pytest.importorskip("transformers", reason="transformers is not installed: make test-integrations")
 
@@ -53,7 +53,7 @@ except OSError as error:
 
 
 def test_a_model_goes_to_the_hub_with_its_card_and_comes_back(tmp_path):
-    with hub.running() as there:
+    with fake_hub.run_hub() as there:
         known = {name: value for name, value in os.environ.items() if not name.startswith("HF_")}
         done = subprocess.run(
             [sys.executable, "-c", CODE],

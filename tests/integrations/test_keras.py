@@ -12,8 +12,8 @@ from elmore.errors import ConfigError, DataError
 os.environ.setdefault("KERAS_BACKEND", "torch")
 keras = pytest.importorskip("keras", reason="Keras is not installed: make test-integrations")
 from elmore.integrations.keras import ElmoBatches, ElmoMix, embed  # noqa: E402
-from tests import documented  # noqa: E402
-from tests.foreign import bilm_options, bilm_weights, write_bilm  # noqa: E402
+from tests.support import doc_blocks  # noqa: E402
+from tests.support.fake_checkpoints import bilm_options, bilm_weights, write_bilm  # noqa: E402
 
 TEXTS = [
     ["I", "left", "it", "."],
@@ -116,6 +116,6 @@ def test_what_does_not_fit_is_one_sentence(elmo):
         ElmoMix()(np.zeros((2, 3, 12), np.float32))
 
 
-@pytest.mark.parametrize("block", documented.integration("keras.md"))
+@pytest.mark.parametrize("block", doc_blocks.integration_blocks("keras.md"))
 def test_the_page_runs(block):
-    documented.run(block)
+    doc_blocks.run_block(block)

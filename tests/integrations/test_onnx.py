@@ -18,9 +18,9 @@ from elmore.embed.embedder import Embedder
 from elmore.errors import ConfigError, DataError, WeightsError
 from elmore.weights import folder, pretrained
 from elmore.weights.bundle import Bundle
-from tests import documented, shell
-from tests.cli.running import elmore_command
-from tests.foreign import bilm_options, bilm_weights, many_langs, write_bilm
+from tests.support import doc_blocks, shell_commands
+from tests.support.cli_runner import run_elmore
+from tests.support.fake_checkpoints import bilm_options, bilm_weights, many_langs, write_bilm
 
 onnx = pytest.importorskip("onnx", reason="ONNX is not installed: make test-integrations")
 onnxruntime = pytest.importorskip("onnxruntime", reason="onnxruntime is not installed")
@@ -28,7 +28,7 @@ from elmore.integrations import onnx as exporting  # noqa: E402 -- it needs what
 from elmore.integrations import onnx_graph  # noqa: E402
 
 ROOT = Path(__file__).parent.parent.parent
-PAGE = documented.INTEGRATIONS / "onnx.md"
+PAGE = doc_blocks.INTEGRATIONS / "onnx.md"
 SENTENCES = [
     ["The", "bank", "of", "the", "river"],
     [],
@@ -241,12 +241,12 @@ def test_a_model_that_no_file_can_hold_is_told_so(tmp_path, bundle, monkeypatch)
 def test_the_command_exports_a_run(tmp_path, bundle):
     folder.save(bundle, tmp_path / "run" / "best")
     out = tmp_path / "new" / "model.onnx"
-    done = elmore_command("export", str(tmp_path / "run"), str(out), "--storage", "float16")
+    done = run_elmore("export", str(tmp_path / "run"), str(out), "--storage", "float16")
     assert (done.code, done.out) == (0, f"{out}\n")
     assert "onnxruntime equals torch to" in done.err
     assert "float16 moved a number by at most" in done.err
     assert "layers" in [port.name for port in session(out).get_outputs()]
-    again = elmore_command("export", str(tmp_path / "run"), str(out))
+    again = run_elmore("export", str(tmp_path / "run"), str(out))
     assert again.code == 1
     assert "exists already" in again.err
 
@@ -278,22 +278,22 @@ def test_the_example_prints_a_line_a_word(english, capsys, monkeypatch):
     assert words == ["I", "left", "it", ".", "So", "it", "goes", "."]
 
 
-@pytest.mark.parametrize("block", documented.integration("onnx.md"))
+@pytest.mark.parametrize("block", doc_blocks.integration_blocks("onnx.md"))
 def test_the_page_runs(block):
-    documented.run(block)
+    doc_blocks.run_block(block)
 
 
 def test_the_commands_of_the_page_run(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    written = [shell.run(line).arguments[2] for line in documented.commands(PAGE)]
+    written = [shell_commands.run(line).arguments[2] for line in doc_blocks.commands(PAGE)]
     assert sorted(path.name for path in tmp_path.iterdir()) == sorted(written)
     assert len(written) == 2
 
 
 def test_the_commands_on_the_first_page_run(tmp_path, monkeypatch):
-    export, example = map(shlex.split, documented.commands(documented.INTEGRATIONS / "index.md"))
+    export, example = map(shlex.split, doc_blocks.commands(doc_blocks.INTEGRATIONS / "index.md"))
     monkeypatch.chdir(tmp_path)
-    assert elmore_command(*export[1:]).code == 0
+    assert run_elmore(*export[1:]).code == 0
     script = ROOT / example[1]
     done = subprocess.run([sys.executable, script, *example[2:]], capture_output=True, text=True)
     assert done.stdout.startswith("I "), done.stderr

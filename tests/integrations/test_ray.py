@@ -18,8 +18,8 @@ from elmore.embed.embedder import Embedder, load
 from elmore.errors import ConfigError, DataError
 from elmore.text.tokenizers import penn
 from elmore.weights import folder
-from tests import documented, shell
-from tests.foreign import bilm_options, bilm_weights, write_bilm
+from tests.support import doc_blocks, shell_commands
+from tests.support.fake_checkpoints import bilm_options, bilm_weights, write_bilm
 
 ray = pytest.importorskip("ray", reason="Ray is not installed: make test-integrations")
 
@@ -109,11 +109,11 @@ def test_the_command_of_the_page_gives_the_rows_of_the_local_engine(tmp_path, el
     monkeypatch.chdir(tmp_path)
     lines = [line for line in LINES if "\ud800" not in line]
     parquet.write_table(pyarrow.table({"body": lines}), "table.parquet")
-    page = documented.DOCS / "guides/bulk.md"
-    (command,) = [line for line in documented.commands(page, "console") if "--engine ray" in line]
+    page = doc_blocks.DOCS / "guides/bulk.md"
+    (command,) = [line for line in doc_blocks.commands(page, "console") if "--engine ray" in line]
     folder.save(elmo.bundle, Path("ours"))
-    shell.run(command, lambda arguments: [*arguments, "--model", "ours"])
-    shell.run("elmore embed table.parquet --column body -o local.parquet --model ours")
+    shell_commands.run(command, lambda arguments: [*arguments, "--model", "ours"])
+    shell_commands.run("elmore embed table.parquet --column body -o local.parquet --model ours")
     assert_the_same(Path("vectors.parquet"), Path("local.parquet"))
     assert parquet.read_table("vectors.parquet").num_rows == len(lines)
 

@@ -6,7 +6,7 @@ import torch
 
 import elmore
 from elmore.embed.embedder import Embedder
-from tests.foreign import bilm_options, bilm_weights, many_langs, write_bilm
+from tests.support.fake_checkpoints import bilm_options, bilm_weights, many_langs, write_bilm
 
 sentence_transformers = pytest.importorskip(
     "sentence_transformers", reason="sentence-transformers is not there: make test-integrations"

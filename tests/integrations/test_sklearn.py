@@ -12,8 +12,7 @@ import pytest
 import elmore
 from elmore.errors import ConfigError, DataError, WeightsError
 from elmore.tasks.sst import data
-from tests import documented
-from tests.integrations import tiny_model
+from tests.support import doc_blocks, tiny_model
 
 pytest.importorskip("sklearn", reason="scikit-learn is not installed: make test-integrations")
 
@@ -37,7 +36,7 @@ LABELS = ["a", "b", "a", "b"]
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory) -> str:
-    return tiny_model.saved(tmp_path_factory.mktemp("model"))
+    return tiny_model.save_model(tmp_path_factory.mktemp("model"))
 
 
 @pytest.fixture(scope="module")
@@ -203,7 +202,7 @@ def test_a_grid_is_searched_by_two_processes(folder):
 
 
 def test_a_pickle_leaves_the_weights_out_and_finds_them_again(tmp_path):
-    place = tiny_model.saved(tmp_path / "model")
+    place = tiny_model.save_model(tmp_path / "model")
     fitted = make_pipeline(ElmoVectorizer(place), LogisticRegression()).fit(TEXTS[:4], LABELS)
     joblib.dump(fitted, tmp_path / "fitted.joblib")
     weights = Path(place, "model.safetensors").stat().st_size
@@ -211,7 +210,7 @@ def test_a_pickle_leaves_the_weights_out_and_finds_them_again(tmp_path):
     loaded = joblib.load(tmp_path / "fitted.joblib")
     np.testing.assert_array_equal(loaded.predict_proba(TEXTS), fitted.predict_proba(TEXTS))
     shutil.rmtree(place)
-    tiny_model.saved(tmp_path / "model", seed=1)
+    tiny_model.save_model(tmp_path / "model", seed=1)
     with pytest.raises(WeightsError, match="not those this vectorizer was fitted with"):
         joblib.load(tmp_path / "fitted.joblib").predict(TEXTS)
 
@@ -269,7 +268,7 @@ def test_praise_is_told_from_blame_better_than_by_counting_words():
     vectors = ElmoVectorizer(precision="fast")
     elmo = score(vectors, StandardScaler(), LogisticRegression(C=0.01))
     assert elmo > words + 0.02
-    page = (documented.INTEGRATIONS / "scikit-learn.md").read_text(encoding="utf-8")
+    page = (doc_blocks.INTEGRATIONS / "scikit-learn.md").read_text(encoding="utf-8")
     told = [int(percent) / 100 for percent in re.findall(r"in (\d+) %", page)]
     assert [elmo, words] == pytest.approx(told, abs=0.03)
 
@@ -279,6 +278,6 @@ def test_cross_validation_is_one_line(folder):
     assert len(cross_val_score(chain, TEXTS[:4] * 3, LABELS * 3, cv=3)) == 3
 
 
-@pytest.mark.parametrize("block", documented.integration("scikit-learn.md"))
+@pytest.mark.parametrize("block", doc_blocks.integration_blocks("scikit-learn.md"))
 def test_the_page_runs(block):
-    documented.run(block)
+    doc_blocks.run_block(block)

@@ -12,8 +12,7 @@ from hypothesis import strategies as st
 import elmore
 from elmore.errors import ConfigError, DataError, WeightsError
 from elmore.model.mix import SavedMix
-from tests import documented
-from tests.integrations import tiny_model
+from tests.support import doc_blocks, tiny_model
 
 spacy = pytest.importorskip("spacy", reason="spaCy is not installed: make test-integrations")
 
@@ -30,7 +29,7 @@ TEXTS = [
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory) -> str:
-    return tiny_model.saved(tmp_path_factory.mktemp("model"))
+    return tiny_model.save_model(tmp_path_factory.mktemp("model"))
 
 
 @pytest.fixture(scope="module")
@@ -261,6 +260,6 @@ def test_a_pipeline_of_trained_parts_has_it_at_its_end(folder, elmo):
     assert nlp.analyze_pipes()["summary"]["elmore"]["assigns"] == ["doc.tensor"]
 
 
-@pytest.mark.parametrize("block", documented.integration("spacy.md"))
+@pytest.mark.parametrize("block", doc_blocks.integration_blocks("spacy.md"))
 def test_the_page_runs(block):
-    documented.run(block)
+    doc_blocks.run_block(block)

@@ -15,8 +15,7 @@ import elmore
 from elmore.errors import ConfigError
 from elmore.model.mix import ScalarMix
 from elmore.tasks.pos import data
-from tests import documented
-from tests.integrations import tiny_model
+from tests.support import doc_blocks, tiny_model
 
 spacy = pytest.importorskip("spacy", reason="spaCy is not installed: make test-integrations")
 
@@ -32,7 +31,7 @@ SENTENCES = [
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory) -> str:
-    return tiny_model.saved(tmp_path_factory.mktemp("model"))
+    return tiny_model.save_model(tmp_path_factory.mktemp("model"))
 
 
 def layer(folder: str, **options):
@@ -267,7 +266,7 @@ def test_spacy_train_takes_it_from_a_config_file(folder, tmp_path):
 
 
 def test_the_config_of_the_page_builds_a_pipeline():
-    page = (documented.INTEGRATIONS / "spacy.md").read_text(encoding="utf-8")
+    page = (doc_blocks.INTEGRATIONS / "spacy.md").read_text(encoding="utf-8")
     (block,) = re.findall(r"```ini\n(.*?)```", page, re.DOTALL)
     head = '[nlp]\nlang = "en"\npipeline = ["tok2vec", "ner"]\n[components]\n'
     head += '[components.ner]\nfactory = "ner"\n[components.ner.model]\n'
@@ -311,7 +310,7 @@ def test_a_tagger_is_better_on_it_than_on_spacys_own_layer(data_folder):
     without = accuracy(train, test, {}, epochs=30)
     elmo = accuracy(train, test, ours, epochs=15)
     assert elmo > without + 0.05
-    page = (documented.INTEGRATIONS / "spacy.md").read_text(encoding="utf-8")
+    page = (doc_blocks.INTEGRATIONS / "spacy.md").read_text(encoding="utf-8")
     told = [float(number) for number in re.findall(r"(0\.\d+) on", page)]
     assert [elmo, without] == pytest.approx(told, abs=0.03)
 

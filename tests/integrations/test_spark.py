@@ -6,19 +6,19 @@ import numpy as np
 import pytest
 
 import elmore
-from tests import documented
+from tests.support import doc_blocks
 
 pandas = pytest.importorskip("pandas", reason="`make test-integrations` installs pandas")
 (BLOCK,) = [
     block.values[0]
-    for block in documented.blocks(documented.DOCS / "guides/bulk.md")
+    for block in doc_blocks.python_blocks(doc_blocks.DOCS / "guides/bulk.md")
     if "import pandas" in block.values[0]
 ]
 LINES = ["One line .", "Another one .", "", "The last ."]
 
 
 def test_the_block_runs():
-    documented.run(BLOCK)
+    doc_blocks.run_block(BLOCK)
 
 
 def test_all_partitions_of_a_process_share_one_model():

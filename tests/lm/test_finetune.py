@@ -24,8 +24,8 @@ from elmore.model.softmax import AdaptiveSoftmax
 from elmore.text.vocabulary import ELMO_MARKS
 from elmore.train.runs import Run
 from elmore.weights import pretrained
-from tests import language
-from tests.foreign import bilm_options, bilm_weights, many_langs, write_bilm
+from tests.support import toy_corpus
+from tests.support.fake_checkpoints import bilm_options, bilm_weights, many_langs, write_bilm
 
 DOMAIN = [
     f"{number} {what} in the {organ} {verb} ."
@@ -39,7 +39,7 @@ DOMAIN = [
 @pytest.fixture(scope="module")
 def domain(tmp_path_factory):
     """Another text: some of its words are known to the model of `general`."""
-    return language.prepared(
+    return toy_corpus.prepare_corpus(
         tmp_path_factory.mktemp("domain"), "shards", DOMAIN, [*DOMAIN[::5], "many spleens grow ."]
     )
 
@@ -48,7 +48,7 @@ def domain(tmp_path_factory):
 def general(corpus, tmp_path_factory):
     """A model of ours that learned a little."""
     place = tmp_path_factory.mktemp("general") / "run"
-    settings = language.recipe(
+    settings = toy_corpus.recipe(
         "train.steps=40", "train.rate=0.05", "model.dropout=0", "train.evaluate_every=40",
         "train.save_every=40",
     )  # fmt: skip
@@ -238,7 +238,7 @@ def test_a_folder_in_which_another_process_trains_is_left_alone(domain, tmp_path
 
 
 def test_without_validation_text_there_is_nothing_to_say(general, tmp_path):
-    text = language.prepared(tmp_path, "shards", DOMAIN)
+    text = toy_corpus.prepare_corpus(tmp_path, "shards", DOMAIN)
     reports, found = ran([general], text, tmp_path / "run", "train.steps=2")
     assert (found.before, found.after) == (None, None)
     assert found.new_words > 5
@@ -246,7 +246,7 @@ def test_without_validation_text_there_is_nothing_to_say(general, tmp_path):
 
 
 def test_an_adaptive_softmax_keeps_its_words(corpus, domain, tmp_path):
-    settings = language.recipe("softmax.kind=adaptive", "train.steps=2")
+    settings = toy_corpus.recipe("softmax.kind=adaptive", "train.steps=2")
     list(pretrain(settings, corpus.path, tmp_path / "general", device="cpu"))
     _, found = ran([tmp_path / "general"], domain, tmp_path / "run", "train.steps=4")
     assert found.new_words == 0

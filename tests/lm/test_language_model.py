@@ -11,13 +11,13 @@ from elmore.lm.batches import Batches
 from elmore.lm.language_model import LanguageModel
 from elmore.model.bilm import BACKWARD, FORWARD
 from elmore.text.characters import ByteAlphabet
-from tests import language
+from tests.support import toy_corpus
 
 
 def small(corpus, *overrides: str):
     """A model and two batches in float64, the weights large enough for every part to matter."""
-    settings = language.recipe("model.dropout=0", "model.lstm.output_dim=5", *overrides)
-    training = language.training(corpus, settings)
+    settings = toy_corpus.recipe("model.dropout=0", "model.lstm.output_dim=5", *overrides)
+    training = toy_corpus.training(corpus, settings)
     module = training.module.double()
     rng = np.random.RandomState(0)
     with torch.no_grad():
@@ -119,7 +119,7 @@ def test_words_of_all_lengths_are_encoded_as_they_are_alone(corpus):
 
 
 def test_batches_of_one_shape_say_what_those_of_their_own_shape_say(corpus):
-    training = language.training(corpus, language.recipe("model.dropout=0"))
+    training = toy_corpus.training(corpus, toy_corpus.recipe("model.dropout=0"))
     module = training.module.double()
     windows = [training._streams.window(number) for number in range(8)]
     room = training._batches.room(windows)
@@ -133,7 +133,7 @@ def test_batches_of_one_shape_say_what_those_of_their_own_shape_say(corpus):
 
 
 def test_a_batch_that_does_not_fit_keeps_its_own_shape(corpus):
-    training = language.training(corpus, language.recipe())
+    training = toy_corpus.training(corpus, toy_corpus.recipe())
     window = training._streams.window(0)
     plain, tight = (training._batches.batch(window, (0, 0), some) for some in (None, (1, 1, 1, 1)))
     for one, other in zip(plain.spelled, tight.spelled, strict=True):

@@ -15,13 +15,13 @@ from elmore.lm import evaluate as evaluation
 from elmore.lm import perplexity, scoring
 from elmore.train.distributed import Ranks
 from elmore.weights import folder
-from tests import language
+from tests.support import toy_corpus
 
 
 @pytest.fixture(scope="module")
 def learned(corpus):
     """A model with strong opinions, all of them random."""
-    training = language.training(corpus, language.recipe("model.dropout=0"))
+    training = toy_corpus.training(corpus, toy_corpus.recipe("model.dropout=0"))
     rng = np.random.RandomState(0)
     with torch.no_grad():
         for weight in training.module.parameters():
@@ -46,7 +46,7 @@ def valid_sentences(corpus) -> list[list[str]]:
 
 @pytest.mark.parametrize("state", ["sentence", "carried"])
 def test_a_model_without_opinions_is_as_perplexed_as_there_are_words(corpus, state):
-    training = language.training(corpus)
+    training = toy_corpus.training(corpus)
     torch.nn.init.zeros_(training.module.softmax.weight)
     found = measured(training, state=state)
     num_words = len(corpus.vocabulary)
@@ -57,11 +57,11 @@ def test_a_model_without_opinions_is_as_perplexed_as_there_are_words(corpus, sta
 
 def test_bits_per_character_by_hand(tmp_path):
     """Training text: a b b, four words and 4 bytes; unknown words are spelled by its bytes."""
-    corpus = language.prepared(
+    corpus = toy_corpus.prepare_corpus(
         tmp_path, "shards", ["b b", "b a"] * 15, ["b zab", "<S> b"], min_count=20
     )
     assert corpus.vocabulary.words == ("<S>", "</S>", "<UNK>", "b")
-    training = language.training(corpus, language.recipe("stream.rows=1"))
+    training = toy_corpus.training(corpus, toy_corpus.recipe("stream.rows=1"))
     torch.nn.init.zeros_(training.module.softmax.weight)
     found = measured(training)
     # 60 words were seen: 45 times b, 15 times a, 60 times the end of a word; each is once more
@@ -157,7 +157,7 @@ def test_words_that_are_merged_count_as_one(corpus, learned):
 
 
 def test_hopeless_models_are_infinitely_perplexed(corpus):
-    training = language.training(corpus)
+    training = toy_corpus.training(corpus)
     with torch.no_grad():
         training.module.softmax.bias[0] = 1e6
     assert measured(training).forward == math.inf

@@ -22,14 +22,14 @@ from elmore.model.softmax import AdaptiveSoftmax
 from elmore.train import optim, runs
 from elmore.train.runs import Run
 from elmore.weights import pretrained
-from tests import language
+from tests.support import toy_corpus
 
 
 @pytest.fixture(scope="module")
 def run(corpus, tmp_path_factory):
     """A run to its end, and its reports."""
     place = tmp_path_factory.mktemp("runs") / "run"
-    settings = language.recipe(
+    settings = toy_corpus.recipe(
         "model.dropout=0", "train.steps=60", "train.rate=0.05", "train.evaluate_every=20",
         "card.language=Toy",
     )  # fmt: skip
@@ -80,7 +80,9 @@ def test_a_folder_in_which_another_process_trains_is_left_alone(corpus, tmp_path
         pytest.raises(DataError, match=r"run: process \d+ on .* at work there since"),
     ):
         list(
-            pretrain(language.recipe("train.steps=1"), corpus.path, tmp_path / "run", device="cpu")
+            pretrain(
+                toy_corpus.recipe("train.steps=1"), corpus.path, tmp_path / "run", device="cpu"
+            )
         )
     assert list((tmp_path / "run").iterdir()) == []
 
@@ -110,7 +112,7 @@ def test_the_line_of_an_evaluated_update_has_its_scores(run):
 
 def test_a_model_is_named_like_its_run_unless_the_recipe_names_it(run, corpus, tmp_path):
     assert (run[0] / "best" / "README.md").read_text().startswith("# run\n")
-    settings = language.recipe("train.steps=1", "card.name=Polly")
+    settings = toy_corpus.recipe("train.steps=1", "card.name=Polly")
     list(pretrain(settings, corpus.path, tmp_path / "run", device="cpu"))
     assert (tmp_path / "run" / "best" / "README.md").read_text().startswith("# Polly\n")
 
@@ -124,15 +126,15 @@ def test_a_batch_that_does_not_fit_says_what_to_lower(corpus, tmp_path, monkeypa
 
     monkeypatch.setattr(LanguageModel, method, full)
     with pytest.raises(ConfigError, match="4 rows of 5 tokens do not fit") as error:
-        list(pretrain(language.recipe(), corpus.path, tmp_path / "run", device="cpu"))
+        list(pretrain(toy_corpus.recipe(), corpus.path, tmp_path / "run", device="cpu"))
     assert "(CUDA out of memory); lower stream.rows or stream.steps, and raise" in str(error.value)
     monkeypatch.undo()
-    smaller = language.recipe("stream.rows=2", "train.steps=1")  # nothing is lost: begun anew
+    smaller = toy_corpus.recipe("stream.rows=2", "train.steps=1")  # nothing is lost: begun anew
     assert list(pretrain(smaller, corpus.path, tmp_path / "run", device="cpu"))
 
 
 def test_the_same_seed_gives_the_same_run_and_another_another(run, corpus, tmp_path):
-    settings = language.recipe("train.steps=8")
+    settings = toy_corpus.recipe("train.steps=8")
     losses = {}
     for name, seed in (("a", 0), ("b", 0), ("c", 1)):
         chosen = replace(settings, train=replace(settings.train, seed=seed))
@@ -143,7 +145,7 @@ def test_the_same_seed_gives_the_same_run_and_another_another(run, corpus, tmp_p
 
 def test_early_stopping_keeps_the_best(corpus, tmp_path):
     """At a rate that ruins the model after a while."""
-    settings = language.recipe(
+    settings = toy_corpus.recipe(
         "train.steps=400", "train.evaluate_every=4", "train.patience=3", "train.rate=0.3",
         "train.schedule=constant", "train.warmup=30",
     )  # fmt: skip
@@ -157,12 +159,12 @@ def test_early_stopping_keeps_the_best(corpus, tmp_path):
 
 
 def test_without_validation_text_the_last_model_is_kept(tmp_path):
-    corpus = language.prepared(tmp_path, "shards", language.sentences(60))
-    settings = language.recipe("train.steps=5", "train.evaluate_every=2")
+    corpus = toy_corpus.prepare_corpus(tmp_path, "shards", toy_corpus.sentences(60))
+    settings = toy_corpus.recipe("train.steps=5", "train.evaluate_every=2")
     reports = list(pretrain(settings, corpus.path, tmp_path / "run", device="cpu"))
     assert all(report.scores == {} for report in reports)
     bundle = pretrained.load(tmp_path / "run")
-    again = language.training(corpus, settings).module
+    again = toy_corpus.training(corpus, settings).module
     last = Run(tmp_path / "run").restore(
         again, optim.build(again, settings.train), torch.device("cpu")
     )
@@ -176,7 +178,7 @@ def test_without_validation_text_the_last_model_is_kept(tmp_path):
 
 @pytest.mark.parametrize("kind", ["full", "adaptive"])
 def test_every_softmax_trains_saves_and_loads(corpus, tmp_path, kind):
-    settings = language.recipe(f"softmax.kind={kind}", "train.steps=4")
+    settings = toy_corpus.recipe(f"softmax.kind={kind}", "train.steps=4")
     reports = list(pretrain(settings, corpus.path, tmp_path / "run", device="cpu"))
     bundle = pretrained.load(tmp_path / "run")
     assert isinstance(bundle.softmax, AdaptiveSoftmax) == (kind == "adaptive")
@@ -186,7 +188,7 @@ def test_every_softmax_trains_saves_and_loads(corpus, tmp_path, kind):
 
 def test_a_model_of_words_alone_trains_too(corpus, tmp_path):
     words = len(corpus.vocabulary)
-    settings = language.recipe(
+    settings = toy_corpus.recipe(
         "model.characters=none", f"model.words={{num_words={words}, dim=5}}", "train.steps=4"
     )
     list(pretrain(settings, corpus.path, tmp_path / "run", device="cpu"))
@@ -203,13 +205,15 @@ def test_a_model_of_words_alone_trains_too(corpus, tmp_path):
 )
 def test_what_cannot_be_trained_leaves_nothing_behind(corpus, tmp_path, overrides, found):
     with pytest.raises((ConfigError, DataError), match=found):
-        next(pretrain(language.recipe(*overrides), corpus.path, tmp_path / "run", device="cpu"))
+        next(pretrain(toy_corpus.recipe(*overrides), corpus.path, tmp_path / "run", device="cpu"))
     assert not (tmp_path / "run").exists()
 
 
 def test_init_takes_the_weights_and_the_words_both_know(run, corpus, tmp_path):
     place, _, settings = run
-    other = language.prepared(tmp_path, "shards", ["the river sings .", "two choirs come ."] * 20)
+    other = toy_corpus.prepare_corpus(
+        tmp_path, "shards", ["the river sings .", "two choirs come ."] * 20
+    )
     words = other.vocabulary
     bundle = pretrained.load(place)
     found = model_of(settings, words, [place])
@@ -232,7 +236,7 @@ def test_init_keeps_nothing_but_weights(run, corpus, tmp_path):
 
 
 def test_what_a_run_began_from_is_part_of_its_recipe(run, corpus, tmp_path):
-    settings = language.recipe("model.dropout=0", "train.steps=2")
+    settings = toy_corpus.recipe("model.dropout=0", "train.steps=2")
     out = tmp_path / "new"
     list(pretrain(settings, corpus.path, out, init=[run[0]], device="cpu"))
     assert config.read_json(out / "recipe.json")["init"] == [str(run[0])]
@@ -248,7 +252,7 @@ def test_what_a_run_began_from_is_part_of_its_recipe(run, corpus, tmp_path):
 
 def test_init_of_another_shape_names_what_differs(run, corpus, tmp_path):
     place, _, _ = run
-    settings = language.recipe("model.lstm.cell_dim=16")
+    settings = toy_corpus.recipe("model.lstm.cell_dim=16")
     with pytest.raises(ConfigError, match=r"--init: .* another shape \(model.lstm"):
         next(pretrain(settings, corpus.path, tmp_path / "new", init=[place], device="cpu"))
     assert not (tmp_path / "new").exists()
@@ -256,19 +260,19 @@ def test_init_of_another_shape_names_what_differs(run, corpus, tmp_path):
 
 def test_init_of_a_table_of_other_words_is_refused(corpus, tmp_path):
     words = len(corpus.vocabulary)
-    settings = language.recipe(
+    settings = toy_corpus.recipe(
         "model.characters=none", f"model.words={{num_words={words}, dim=5}}", "train.steps=2"
     )
     list(pretrain(settings, corpus.path, tmp_path / "run", device="cpu"))
-    lines = [line.replace("ships", "boats") for line in language.sentences(400)]
-    other = language.prepared(tmp_path, "shards", lines, min_count=6)
+    lines = [line.replace("ships", "boats") for line in toy_corpus.sentences(400)]
+    other = toy_corpus.prepare_corpus(tmp_path, "shards", lines, min_count=6)
     assert len(other.vocabulary) == words
     with pytest.raises(ConfigError, match="--init: that model has a table of other words"):
         model_of(settings, other.vocabulary, [tmp_path / "run"])
 
 
 def test_a_model_in_float64_is_saved_and_used(corpus, tmp_path):
-    settings = language.recipe("train.precision=float64", "train.steps=2")
+    settings = toy_corpus.recipe("train.precision=float64", "train.steps=2")
     list(pretrain(settings, corpus.path, tmp_path / "run", device="cpu"))
     file = tmp_path / "run" / "checkpoints" / "step-00000002" / "model.safetensors"
     assert {tensor.dtype for tensor in load_file(file).values()} == {torch.float64}

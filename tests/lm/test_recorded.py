@@ -12,7 +12,7 @@ from elmore.model.config import BiLMConfig, CharCNNConfig, LSTMConfig
 from elmore.model.softmax import Softmax, SoftmaxConfig
 from elmore.text.characters import ByteAlphabet
 from elmore.train.batches import moved
-from tests import language
+from tests.support import toy_corpus
 
 ROWS, STEPS = 6, 5
 TYPES = [
@@ -77,11 +77,11 @@ def losses_and_gradients(network: LanguageModel, bf16: bool) -> list[torch.Tenso
 @pytest.mark.parametrize("softmax", ["sampled", "adaptive"])
 def test_a_training_that_is_recorded_learns_what_a_launched_one_does(tmp_path, softmax):
     """With batches of one shape, and the rare words found beforehand."""
-    corpus = language.prepared(tmp_path, "toy", language.sentences(300))
+    corpus = toy_corpus.prepare_corpus(tmp_path, "toy", toy_corpus.sentences(300))
     found = []
     for recorded in (False, True):
-        settings = language.recipe("model.dropout=0", f"softmax.kind={softmax}")
-        training = language.training(corpus, settings)
+        settings = toy_corpus.recipe("model.dropout=0", f"softmax.kind={softmax}")
+        training = toy_corpus.training(corpus, settings)
         training.module.cuda().train()
         if recorded:
             training.record()

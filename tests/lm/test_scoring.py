@@ -10,12 +10,12 @@ from elmore.errors import DataError
 from elmore.lm import scoring
 from elmore.lm.scoring import score, score_together
 from elmore.weights.bundle import Bundle
-from tests import language
+from tests.support import toy_corpus
 
 
 @pytest.fixture
 def bundle(corpus) -> Bundle:
-    return language.training(corpus).bundle({})
+    return toy_corpus.training(corpus).bundle({})
 
 
 def prefer(bundle: Bundle, *words: str) -> None:
@@ -70,7 +70,7 @@ def test_a_word_that_is_written_like_a_mark_is_unknown(bundle):
 
 
 def test_sentences_side_by_side_score_as_they_do_alone(bundle, monkeypatch):
-    sentences = [line.split() for line in language.sentences(10, seed=2)]
+    sentences = [line.split() for line in toy_corpus.sentences(10, seed=2)]
     sentences[3:3] = [[], ["</S>"], ["storm"] * 30]
     alone = list(score(bundle, sentences))
     for most in (50, 4096):

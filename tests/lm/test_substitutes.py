@@ -12,16 +12,16 @@ from elmore.lm.scoring import score
 from elmore.lm.substitutes import substitutes
 from elmore.weights import folder
 from elmore.weights.bundle import Bundle
-from tests import language
-from tests.cli.running import elmore_command
 from tests.lm.test_scoring import prefer
+from tests.support import toy_corpus
+from tests.support.cli_runner import run_elmore
 
 MARKS = {"<S>", "</S>", "<UNK>"}
 
 
 @pytest.fixture
 def bundle(corpus) -> Bundle:
-    return language.training(corpus).bundle({})
+    return toy_corpus.training(corpus).bundle({})
 
 
 def test_the_word_that_is_preferred_comes_first_and_marks_never(bundle):
@@ -99,7 +99,7 @@ def text(tmp_path) -> str:
 
 
 def test_the_command_gives_those_of_the_marked_word_or_of_every_word(model, text, bundle):
-    done = elmore_command("score", model, text, "--substitutes", "3", "--json")
+    done = run_elmore("score", model, text, "--substitutes", "3", "--json")
     assert done.code == 0, done.err
     marked, plain = map(json.loads, done.out.splitlines())
     assert marked["tokens"] == ["two", "ships", "come", "."]
@@ -112,9 +112,9 @@ def test_the_command_gives_those_of_the_marked_word_or_of_every_word(model, text
 
 
 def test_the_command_prints_a_line_of_words_for_each_opinion(model, text):
-    plain = elmore_command("score", model, text).out.splitlines()
+    plain = run_elmore("score", model, text).out.splitlines()
     assert plain[1].split("\t")[0] == "["  # without the option a bracket is a word like others
-    lines = elmore_command("score", model, text, "--substitutes", "2").out.splitlines()
+    lines = run_elmore("score", model, text, "--substitutes", "2").out.splitlines()
     at = next(number for number, line in enumerate(lines) if line.startswith("ships\t"))
     assert [line.split("\t")[1] for line in lines[at + 1 : at + 4]] == [
         "forward",
@@ -127,7 +127,7 @@ def test_the_command_prints_a_line_of_words_for_each_opinion(model, text):
 
 def test_the_command_refuses_a_model_without_a_softmax(bundle, tmp_path, text):
     folder.save(replace(bundle, softmax=None), tmp_path / "mute")
-    done = elmore_command("score", str(tmp_path / "mute"), text, "--substitutes", "3")
+    done = run_elmore("score", str(tmp_path / "mute"), text, "--substitutes", "3")
     assert (done.code, done.out) == (1, "")
     assert "has no softmax" in done.err
     assert done.err.count("\n") == 1

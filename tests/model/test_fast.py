@@ -7,7 +7,7 @@ from elmore.model import fast
 from elmore.model.config import LSTMConfig
 from elmore.model.lstm import ProjectedLSTM
 from elmore.model.lstm_kernels.reference import LSTMState, Resets
-from tests import bf16
+from tests.support import simulated_bf16
 
 GPU = [
     pytest.mark.gpu,
@@ -24,7 +24,7 @@ ROUNDING = 2**-8  # of bf16, relative
 def test_a_fast_layer_is_the_exact_one_but_for_rounding(
     monkeypatch, device, projection, clip, resets
 ):
-    bf16.give_units(monkeypatch)
+    simulated_bf16.give_units(monkeypatch)
     width = 24 if projection else 40
     config = LSTMConfig(
         cell_dim=40, output_dim=width, projection=projection, cell_clip=clip, output_clip=clip
@@ -50,7 +50,7 @@ def test_a_fast_layer_is_the_exact_one_but_for_rounding(
 
 @everywhere
 def test_autocast_around_it_changes_nothing(monkeypatch, device):
-    bf16.give_units(monkeypatch)
+    simulated_bf16.give_units(monkeypatch)
     layer = fast.FastLSTM(ProjectedLSTM(LSTMConfig(cell_dim=8, output_dim=4)).to(device))
     inputs, mask = torch.randn(2, 3, 4).to(device), torch.ones(2, 3, dtype=torch.bool).to(device)
     state = LSTMState(torch.zeros(2, 4).to(device), torch.zeros(2, 8).to(device))
@@ -63,7 +63,7 @@ def test_autocast_around_it_changes_nothing(monkeypatch, device):
 
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.half, torch.double], ids=str)
 def test_inputs_of_another_precision_are_read_in_float32(monkeypatch, dtype):
-    bf16.give_units(monkeypatch)
+    simulated_bf16.give_units(monkeypatch)
     layer = fast.FastLSTM(ProjectedLSTM(LSTMConfig(cell_dim=8, output_dim=4))).to(dtype)
     inputs, mask = torch.randn(2, 3, 4).to(dtype), torch.rand(2, 3) < 0.8
     state = LSTMState(torch.randn(2, 4).to(dtype), torch.randn(2, 8).to(dtype))
@@ -74,7 +74,7 @@ def test_inputs_of_another_precision_are_read_in_float32(monkeypatch, dtype):
 
 
 def test_inputs_on_another_device_are_refused_in_a_sentence(monkeypatch):
-    bf16.give_units(monkeypatch)
+    simulated_bf16.give_units(monkeypatch)
     product = fast.Product(torch.randn(3, 4))
     with pytest.raises(ConfigError, match="precision='fast' on cpu and read on meta; move"):
         product(torch.empty(2, 4, device="meta"))
@@ -91,7 +91,7 @@ def test_a_product_of_numbers_that_bf16_holds_is_exact(device):
 
 
 def test_a_factor_of_a_product_is_rounded_to_bf16(monkeypatch):
-    bf16.give_units(monkeypatch)
+    simulated_bf16.give_units(monkeypatch)
     near_one = torch.tensor([[1 + 2.0**-10]])  # bf16 knows steps of 2^-7 there
     assert fast.Product(near_one)(torch.ones(1, 1)).item() == 1
     assert fast.Product(torch.ones(1, 1))(near_one).item() == 1

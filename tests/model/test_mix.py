@@ -4,7 +4,7 @@ import torch
 from torch.testing import assert_close
 
 from elmore.model.mix import ScalarMix
-from tests import numpy_elmo
+from tests.support import numpy_elmo
 
 
 def layers(num_layers: int = 3) -> torch.Tensor:

@@ -17,7 +17,7 @@ from elmore.model.lstm import ProjectedLSTM
 from elmore.model.lstm_kernels import panels
 from elmore.model.lstm_kernels.reference import LSTMState, Resets
 from elmore.model.stored import StoredLSTM, as_bytes, stored, with_bytes
-from tests.tasks import examples
+from tests.support import toy_tasks
 
 in_bytes = pytest.mark.skipif(not panels.available(), reason="no C compiler is here, or no vectors")
 
@@ -235,7 +235,7 @@ def test_a_model_of_bytes_is_known_and_others_are_left_alone(tmp_path):
     assert isinstance(quick, FastBiLM)
     assert all(isinstance(layer, StoredLSTM) for stack in quick.stacks for layer in stack)
     assert quick.stacks[0][0].recurrent is bundled.stacks[0][0].recurrent  # not kept twice
-    other = load(examples.bilm(tmp_path), device="cpu").bundle.model
+    other = load(toy_tasks.bilm(tmp_path), device="cpu").bundle.model
     assert with_bytes(other) is other
     one = layer(24, 24)
     with torch.no_grad():

@@ -12,10 +12,9 @@ import pytest
 from elmore.lm.pretrain import pretrain
 from elmore.probe import linear, report, senses
 from elmore.tasks import several, task
-from tests import language
-from tests.cli.running import elmore_command
-from tests.probe.annotated import write_corpus
-from tests.tasks import examples
+from tests.support import toy_corpus, toy_tasks
+from tests.support.cli_runner import run_elmore
+from tests.support.sense_corpus import write_corpus
 
 RIVER, MONEY = "bank%1:17:01::", "bank%1:14:00::"
 
@@ -30,7 +29,7 @@ def reported(corpus, tmp_path_factory) -> SimpleNamespace:
         ner=place / "ner",
         files={},
     )
-    list(pretrain(language.recipe(), corpus.path, found.language, device="cpu"))
+    list(pretrain(toy_corpus.recipe(), corpus.path, found.language, device="cpu"))
     with mock.patch.dict(os.environ, {"ELMORE_CACHE": str(place / "cache")}):
         _train(place, found.ner)
     for name, text in _printed(place, found.language).items():
@@ -45,10 +44,10 @@ def reported(corpus, tmp_path_factory) -> SimpleNamespace:
 
 def _train(place: Path, out: Path) -> None:
     ner = task.find("ner")
-    data = examples.write("ner", place / "ner.txt")
-    recipe = task.recipe(ner, None, [*examples.small("ner"), "train.epochs=2", "elmo.where=both"])
+    data = toy_tasks.write("ner", place / "ner.txt")
+    recipe = task.recipe(ner, None, [*toy_tasks.small("ner"), "train.epochs=2", "elmo.where=both"])
     trials = several.trials(recipe, seeds=2, fractions=[0.5, 1.0])
-    bilm = f"elmo:{examples.bilm(place / 'bilm')}"
+    bilm = f"elmo:{toy_tasks.bilm(place / 'bilm')}"
     stages = several.train(ner, recipe, data, data, out, trials, embedder=bilm, device="cpu")
     for _, reports in stages:
         list(reports)
@@ -59,7 +58,7 @@ def _printed(place: Path, model: Path) -> dict[str, str]:
     """Give what commands print: themselves where they are quick, their own types where not."""
     text = place / "text.txt"
     lines = [
-        f"{line} <b>&amp;" if n == 0 else line for n, line in enumerate(language.sentences(30))
+        f"{line} <b>&amp;" if n == 0 else line for n, line in enumerate(toy_corpus.sentences(30))
     ]
     text.write_text("\n".join(lines), encoding="utf-8")
     uses = [["a", ("bank", "bank", "NOUN", RIVER if n % 3 else MONEY), "."] for n in range(6)]
@@ -68,7 +67,7 @@ def _printed(place: Path, model: Path) -> dict[str, str]:
     )
 
     def printed(*command: str) -> str:
-        done = elmore_command(*command, "--device", "cpu", "--json")
+        done = run_elmore(*command, "--device", "cpu", "--json")
         assert done.code == 0, done.err
         return done.out
 

@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 
 from elmore.errors import ConfigError, DataError
 from elmore.probe import context, sample
-from tests.cli.running import elmore_command
-from tests.tasks import examples
+from tests.support import toy_tasks
+from tests.support.cli_runner import run_elmore
 
 
 class Placed:
@@ -157,12 +157,12 @@ def files(tmp_path):
     order = np.random.default_rng(0)
     lines = [" ".join(order.choice(words, size=6)) for _ in range(20)]
     text.write_text("\n".join(lines))
-    return str(text), str(examples.bilm(tmp_path / "bilm"))
+    return str(text), str(toy_tasks.bilm(tmp_path / "bilm"))
 
 
 def test_the_command_prints_a_row_for_each_layer(files):
     text, model = files
-    done = elmore_command("probe", "context", text, "--model", model, "--device", "cpu")
+    done = run_elmore("probe", "context", text, "--model", model, "--device", "cpu")
     assert done.code == 0, done.err
     head, *rows = [line.split("\t") for line in done.out.splitlines()]
     assert head[:2] == ["layer", "self-similarity"]
@@ -174,17 +174,17 @@ def test_the_command_prints_a_row_for_each_layer(files):
 def test_the_commands_json_has_every_digit(files):
     text, model = files
     command = ("probe", "context", text, "--model", model, "--least", "3", "--json")
-    found = json.loads(elmore_command(*command).out)
+    found = json.loads(run_elmore(*command).out)
     assert found["num_words"] == 5
     assert found["layers"][1]["self_similarity"] == pytest.approx(
         found["layers"][1]["self_similarity_corrected"] + found["layers"][1]["anisotropy"]
     )
-    assert json.loads(elmore_command(*command).out) == found
+    assert json.loads(run_elmore(*command).out) == found
 
 
 def test_the_command_refuses_a_corpus_of_one_line(files, tmp_path):
     (tmp_path / "one.txt").write_text("only one line here\n")
-    done = elmore_command("probe", "context", str(tmp_path / "one.txt"), "--model", files[1])
+    done = run_elmore("probe", "context", str(tmp_path / "one.txt"), "--model", files[1])
     assert (done.code, done.out) == (1, "")
     assert "give more text, or pass a lower --least" in done.err
     assert done.err.count("\n") == 1

@@ -14,8 +14,8 @@ from elmore.probe.linear import Examples, LayerScores, Splits, classify
 from elmore.tasks.tagged import Tagged
 from elmore.tasks.word_vectors import WordVectors
 from elmore.weights import folder
-from tests.cli.running import elmore_command
-from tests.foreign import bilm_options, bilm_weights, write_bilm
+from tests.support.cli_runner import run_elmore
+from tests.support.fake_checkpoints import bilm_options, bilm_weights, write_bilm
 
 TAG = {"the": "DT", "a": "DT", "cat": "NN", "dog": "NN", "sleeps": "VBZ", "runs": "VBZ"}
 
@@ -172,7 +172,7 @@ def files(tmp_path):
 
 
 def test_the_command_prints_a_row_for_each_layer(files, model):
-    done = elmore_command("probe", "pos", *files, "--model", model)
+    done = run_elmore("probe", "pos", *files, "--model", model)
     assert done.code == 0, done.err
     header, *rows = [line.split("\t") for line in done.out.splitlines()]
     assert header == ["layer", "test", "dev", "control", "selectivity"]
@@ -185,22 +185,22 @@ def test_the_command_prints_a_row_for_each_layer(files, model):
 
 def test_the_command_gives_numbers_as_json_and_one_layer_if_asked(files, model):
     arguments = ["probe", "pos", *files, "--model", model, "--layers=1", "--no-control", "--json"]
-    done = elmore_command(*arguments)
+    done = run_elmore(*arguments)
     assert json.loads(done.out) == [{"layer": "1", "test": 1.0, "dev": 1.0}]
-    assert elmore_command(*arguments) == done
+    assert run_elmore(*arguments) == done
 
 
 def test_word_vectors_go_through_the_same_probe(files, tmp_path):
     lines = [f"{word} {i % 2} {i // 2}" for i, word in enumerate(TAG)]
     (tmp_path / "words.txt").write_text("\n".join(lines) + "\n")
-    done = elmore_command("probe", "pos", *files, f"--vectors=glove:{tmp_path}/words.txt", "--json")
+    done = run_elmore("probe", "pos", *files, f"--vectors=glove:{tmp_path}/words.txt", "--json")
     (row,) = json.loads(done.out)
     assert (row["layer"], row["test"]) == ("words", 1.0)
     assert row["selectivity"] == pytest.approx(row["test"] - row["control"])
 
 
 def refused(*arguments):
-    done = elmore_command("probe", "pos", *arguments)
+    done = run_elmore("probe", "pos", *arguments)
     assert (done.code, done.out) == (1, "")
     assert done.err.startswith("elmore: ")
     assert done.err.count("\n") == 1
@@ -232,7 +232,7 @@ def test_options_that_cannot_be_meant_are_refused(files, model, arguments, sente
 
 
 def test_a_seed_below_zero_is_a_matter_of_usage(files, model):
-    assert elmore_command("probe", "pos", *files, "--model", model, "--seed", "-1").code == 2
+    assert run_elmore("probe", "pos", *files, "--model", model, "--seed", "-1").code == 2
 
 
 @pytest.mark.parametrize("vectors", ["", "x.txt", "glove:", "elmo:x"])

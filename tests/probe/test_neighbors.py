@@ -4,13 +4,13 @@ import pytest
 from elmore.embed.embedder import load
 from elmore.errors import ConfigError, DataError
 from elmore.probe.neighbors import Neighbor, UseIndex
-from tests.probe.indexed import LINES, built, text
-from tests.tasks import examples
+from tests.support import toy_tasks
+from tests.support.toy_index import LINES, build_index, write_text
 
 
 @pytest.fixture(scope="module")
 def model(tmp_path_factory):
-    return examples.bilm(tmp_path_factory.mktemp("model") / "bilm")
+    return toy_tasks.bilm(tmp_path_factory.mktemp("model") / "bilm")
 
 
 @pytest.fixture(scope="module")
@@ -40,7 +40,7 @@ def naive(elmo, lines, tokens, position, *, word=None, layer=2) -> list[tuple[fl
 @pytest.mark.parametrize("layer", [0, 1, 2, "average"])
 @pytest.mark.parametrize("word", [None, "play"])
 def test_the_nearest_uses_are_those_of_the_highest_cosine(tmp_path, elmo, layer, word):
-    index = built(tmp_path, elmo, layers=["all", "average"])
+    index = build_index(tmp_path, elmo, layers=["all", "average"])
     tokens = ["the", "play", "was", "long"]
     found = index.search(tokens, 1, 8, word=word, layer=layer)
     expected = naive(elmo, LINES, tokens, 1, word=word, layer=layer)
@@ -56,14 +56,14 @@ def test_the_nearest_uses_are_those_of_the_highest_cosine(tmp_path, elmo, layer,
 
 
 def test_the_sentence_that_is_asked_for_is_not_its_own_neighbour(tmp_path, elmo):
-    index = built(tmp_path, elmo, lines=[*LINES, LINES[0]])
+    index = build_index(tmp_path, elmo, lines=[*LINES, LINES[0]])
     found = index.search(LINES[0].split(), 1, 100)
     assert {use.line for use in found} == {2, 3, 4}
     assert len(found) == 11
 
 
 def test_a_use_is_given_by_its_number_in_the_text(tmp_path, elmo):
-    index = built(tmp_path, elmo)
+    index = build_index(tmp_path, elmo)
     assert index.use(1) == Neighbor("play", LINES[0].split(), 1, 1.0, 0)
     assert index.use(len(index) - 1) == Neighbor("end", ["the", "end"], 1, 1.0, 4)
     assert (len(index), index.num_sentences, index.layers) == (16, 4, ("2",))
@@ -71,7 +71,7 @@ def test_a_use_is_given_by_its_number_in_the_text(tmp_path, elmo):
 
 def test_raw_text_is_split_into_sentences_and_tokens(tmp_path, elmo):
     pytest.importorskip("sentencex")
-    file = text(tmp_path / "raw.txt", ["It's a play. They left.", "", "Good!"])
+    file = write_text(tmp_path / "raw.txt", ["It's a play. They left.", "", "Good!"])
     index = UseIndex.build(tmp_path / "index", elmo, [file])
     found = [(use.line, use.tokens) for use in map(index.use, [0, 5, 8])]
     assert found == [
@@ -84,7 +84,7 @@ def test_raw_text_is_split_into_sentences_and_tokens(tmp_path, elmo):
 @pytest.mark.parametrize("name", ["layer-2.f16", "words.i32", "sentences.i64", "words.jsonl"])
 @pytest.mark.parametrize("gone", [True, False])
 def test_an_index_cut_short_is_refused_by_name(tmp_path, elmo, name, gone):
-    built(tmp_path, elmo)
+    build_index(tmp_path, elmo)
     path = tmp_path / "index" / name
     data = path.read_bytes()
     path.write_bytes(data[:-1])
@@ -96,7 +96,7 @@ def test_an_index_cut_short_is_refused_by_name(tmp_path, elmo, name, gone):
 
 @pytest.mark.parametrize("name", ["words.i32", "sentences.i64", "words.jsonl"])
 def test_a_damaged_column_is_refused_by_name(tmp_path, elmo, name):
-    built(tmp_path, elmo)
+    build_index(tmp_path, elmo)
     path = tmp_path / "index" / name
     data = bytearray(path.read_bytes())
     data[2] ^= 1
@@ -106,8 +106,8 @@ def test_a_damaged_column_is_refused_by_name(tmp_path, elmo, name):
 
 
 def test_an_index_of_another_model_is_refused_and_both_are_named(tmp_path, elmo, model):
-    index = built(tmp_path, elmo)
-    other = load(examples.bilm(tmp_path / "other", seed=1), device="cpu")
+    index = build_index(tmp_path, elmo)
+    other = load(toy_tasks.bilm(tmp_path / "other", seed=1), device="cpu")
     with pytest.raises(DataError, match=r"index: an index of another model: built with .*asked"):
         UseIndex.open(index.folder, other)
     with pytest.raises(DataError, match="an index of another model"):
@@ -117,18 +117,18 @@ def test_an_index_of_another_model_is_refused_and_both_are_named(tmp_path, elmo,
 
 
 def test_a_layer_that_is_not_kept_is_refused(tmp_path, elmo):
-    index = built(tmp_path, elmo)
+    index = build_index(tmp_path, elmo)
     with pytest.raises(ConfigError, match=r"layer 1: .* keeps 2"):
         index.search(["a"], 0, layer=1)
     with pytest.raises(DataError, match="keeps layers 2, asked for average"):
-        built(tmp_path, elmo, layers=["average"])
+        build_index(tmp_path, elmo, layers=["average"])
     with pytest.raises(ConfigError, match="layers 0 to 2"):
-        built(tmp_path, elmo, "new", layers=["3"])
+        build_index(tmp_path, elmo, "new", layers=["3"])
     assert index.search(["a"], 0, layer="top") == index.search(["a"], 0, layer=2)
 
 
 def test_a_query_that_cannot_be_is_refused(tmp_path, elmo):
-    index = built(tmp_path, elmo)
+    index = build_index(tmp_path, elmo)
     with pytest.raises(
         DataError, match=r"'Play': .* holds no use .* among its 16; there is 'play'"
     ):
@@ -144,7 +144,7 @@ def test_a_query_that_cannot_be_is_refused(tmp_path, elmo):
 
 
 def test_a_corpus_of_one_line_works_and_has_no_other_use_than_its_own(tmp_path, elmo):
-    index = built(tmp_path, elmo, lines=["the play was good"])
+    index = build_index(tmp_path, elmo, lines=["the play was good"])
     assert len(index.search(["a", "play"], 1, 10)) == 4
     assert index.search(["the", "play", "was", "good"], 1, 10) == []
     assert index.search(["the", "play", "was", "good"], 1, 10, word="play") == []
@@ -160,23 +160,23 @@ def test_a_corpus_of_one_line_works_and_has_no_other_use_than_its_own(tmp_path, 
     ],
 )
 def test_a_manifest_that_cannot_be_read_is_named(tmp_path, elmo, content, said):
-    built(tmp_path, elmo)
+    build_index(tmp_path, elmo)
     (tmp_path / "index" / "index.json").write_text(content)
     with pytest.raises((DataError, ConfigError), match=rf"index\.json: .*{said}"):
         UseIndex.open(tmp_path / "index", elmo)
 
 
 def test_the_top_layer_is_compared_by_when_nothing_is_said(tmp_path, elmo):
-    index = built(tmp_path, elmo, layers=["top", "1", "average"])
+    index = build_index(tmp_path, elmo, layers=["top", "1", "average"])
     query = ["the", "play"], 1, 3
     assert index.search(*query) == index.search(*query, layer="top")
     assert index.search(*query) != index.search(*query, layer="average")
-    without = built(tmp_path, elmo, "other", layers=["0", "1"])
+    without = build_index(tmp_path, elmo, "other", layers=["0", "1"])
     assert without.search(*query) == without.search(*query, layer=1)
 
 
 def test_an_index_knows_its_words_as_they_are_written_and_its_layer(tmp_path, elmo):
-    index = built(tmp_path, elmo, layers=["0"])
+    index = build_index(tmp_path, elmo, layers=["0"])
     assert "play" in index
     assert "Play" not in index
     assert index.layer == 0

@@ -15,7 +15,7 @@ from elmore.errors import ConfigError, DataError
 from elmore.probe import plots, report
 from elmore.probe.drawing import axes
 from elmore.probe.reporting import findings, printed, trained
-from tests.cli.running import elmore_command
+from tests.support.cli_runner import run_elmore
 
 
 class Numbers(HTMLParser):
@@ -257,7 +257,7 @@ def test_the_command_writes_the_page_and_its_figures(reported, tmp_path):
     (folder / "mine.txt").write_text("dear to somebody")
     out.write_text("an earlier page")
     sources = [str(reported.language), str(reported.files["pos"])]
-    done = elmore_command("report", *sources, "-o", str(out), "--plots", str(folder))
+    done = run_elmore("report", *sources, "-o", str(out), "--plots", str(folder))
     assert (done.code, done.out) == (0, f"{out}\n"), done.err
     names = {"perplexity", "training_loss", "pos_pos"}
     expected = {f"{name}{ending}" for name in names for ending in (".svg", ".png")}
@@ -278,7 +278,7 @@ def test_the_command_writes_the_page_and_its_figures(reported, tmp_path):
     ],
 )
 def test_a_place_that_cannot_be_written_is_refused_first(tmp_path, out, message):
-    done = elmore_command("report", str(tmp_path / "no run"), "-o", str(tmp_path / out))
+    done = run_elmore("report", str(tmp_path / "no run"), "-o", str(tmp_path / out))
     assert (done.code, done.out) == (1, "")
     assert message in done.err
     assert done.err.count("\n") == 1

@@ -10,7 +10,7 @@ from elmore.errors import DataError
 from elmore.probe import plots, report
 from elmore.probe.reporting import findings, printed, trained
 from elmore.probe.use_map import Placed, UseMap
-from tests.cli.running import elmore_command
+from tests.support.cli_runner import run_elmore
 
 UPDATES = "".join(json.dumps({"step": n, "loss": 9.0 - n}) + "\n" for n in (1, 2))
 MEASURED = {
@@ -150,7 +150,7 @@ def test_long_cells_are_let_be_wide(tmp_path):
 def test_a_place_that_is_taken_is_refused_first(tmp_path, out, plots_at, message):
     (tmp_path / "in.html").write_text(json.dumps(MEASURED))
     more = ["--plots", str(tmp_path / plots_at)] if plots_at else []
-    done = elmore_command("report", str(tmp_path / "in.html"), "-o", str(tmp_path / out), *more)
+    done = run_elmore("report", str(tmp_path / "in.html"), "-o", str(tmp_path / out), *more)
     assert (done.code, done.out) == (1, "")
     assert message in done.err
     assert [path.name for path in tmp_path.iterdir()] == ["in.html"]

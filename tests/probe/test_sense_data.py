@@ -4,7 +4,7 @@ import pytest
 
 from elmore.errors import DataError
 from elmore.probe.sense_data import Instance, SenseCorpus
-from tests.probe.annotated import write_corpus
+from tests.support.sense_corpus import write_corpus
 
 ART = ("art", "art", "NOUN", "art%1:09:00::")
 GOOD = ("good", "Good", "ADJ", "good%3:00:01:: good%3:00:02::")

@@ -15,8 +15,8 @@ from elmore.probe import senses, wordnet
 from elmore.probe.sense_data import Instance, SenseCorpus
 from elmore.probe.sense_scores import score
 from elmore.tasks.word_vectors import WordVectors
-from tests.cli.running import elmore_command
-from tests.probe.annotated import write_corpus, write_wordnet
+from tests.support.cli_runner import run_elmore
+from tests.support.sense_corpus import write_corpus, write_wordnet
 
 RIVER, MONEY = "bank%1:17:01::", "bank%1:14:00::"
 TILT = "bank%2:38:00::"
@@ -263,7 +263,7 @@ def command(tmp_path, known):
 
 
 def test_the_command_shows_every_row_and_marks_the_chosen(command):
-    shown = elmore_command(*command)
+    shown = run_elmore(*command)
     assert shown.code == 0, shown.err
     head, *rows = [line.split("\t") for line in shown.out.splitlines()]
     table = [dict(zip(head, row, strict=True)) for row in rows]
@@ -279,13 +279,13 @@ def test_the_command_shows_every_row_and_marks_the_chosen(command):
 
 
 def test_the_command_gives_json(command):
-    found = json.loads(elmore_command(*command, "--json").out)
+    found = json.loads(run_elmore(*command, "--json").out)
     assert found["chosen"] == "glove"
     assert found["tests"]["test"]["glove"]["f1_noun"] == 1.0
 
 
 def test_the_command_runs_the_bundled_model(command):
-    shown = elmore_command(*command[: command.index("--vectors")], "--json")
+    shown = run_elmore(*command[: command.index("--vectors")], "--json")
     assert list(json.loads(shown.out)["held_out"])[:3] == ["first sense", "0", "0 centred"]
 
 
@@ -298,7 +298,7 @@ def test_the_command_runs_the_bundled_model(command):
     ],
 )
 def test_options_that_cannot_be_meant_are_one_sentence(command, more, sentence):
-    shown = elmore_command(*command, *more)
+    shown = run_elmore(*command, *more)
     assert shown.code == 1
     assert sentence in shown.err
 

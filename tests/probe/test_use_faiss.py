@@ -6,21 +6,20 @@ import pytest
 from elmore.embed.embedder import load
 from elmore.probe import use_faiss, use_store
 from elmore.probe.neighbors import UseIndex
-from tests import language
-from tests.tasks import examples
+from tests.support import toy_corpus, toy_tasks
 
-QUERIES = [line.split() for line in language.sentences(30, seed=5)]
+QUERIES = [line.split() for line in toy_corpus.sentences(30, seed=5)]
 
 
 @pytest.fixture(scope="module")
 def elmo(tmp_path_factory):
-    return load(examples.bilm(tmp_path_factory.mktemp("model") / "bilm"), device="cpu")
+    return load(toy_tasks.bilm(tmp_path_factory.mktemp("model") / "bilm"), device="cpu")
 
 
 @pytest.fixture(scope="module")
 def text(tmp_path_factory):
     path = tmp_path_factory.mktemp("text") / "text.txt"
-    path.write_text("\n".join(language.sentences(500)))
+    path.write_text("\n".join(toy_corpus.sentences(500)))
     return path
 
 

@@ -16,9 +16,9 @@ from elmore.probe import plots, use_map, uses
 from elmore.probe.drawing import files
 from elmore.probe.uses import Use
 from elmore.probe.wordnet_files import NAMES, described
-from tests.cli.running import elmore_command
-from tests.probe.annotated import write_corpus
-from tests.tasks import examples
+from tests.support import toy_tasks
+from tests.support.cli_runner import run_elmore
+from tests.support.sense_corpus import write_corpus
 
 RIVER, MONEY = "bank%1:17:01::", "bank%1:14:00::"
 SVG = "{http://www.w3.org/2000/svg}"
@@ -204,18 +204,18 @@ def test_more_senses_than_colours_share_one():
 
 
 def test_the_command_draws_writes_and_prints(annotated, tmp_path):
-    model = str(examples.bilm(tmp_path / "bilm"))
+    model = str(toy_tasks.bilm(tmp_path / "bilm"))
     command = ("probe", "uses", "bank", annotated, "--model", model, "--device", "cpu")
     out = tmp_path / "bank.svg"
     out.write_text("an earlier figure")
-    done = elmore_command(*command, "-o", str(out))
+    done = run_elmore(*command, "-o", str(out))
     assert done.code == 0, done.err
     head, *rows = done.out.splitlines()
     assert head.split("\t")[:3] == ["cluster", "uses", "commonest sense"]
     assert rows[-1].startswith("5 uses, ")
     assert "adjusted Rand index" in rows[-1]
     assert len(drawn_points(out.read_text())) == 5
-    found = json.loads(elmore_command(*command, "-o", str(tmp_path / "bank.png"), "--json").out)
+    found = json.loads(run_elmore(*command, "-o", str(tmp_path / "bank.png"), "--json").out)
     assert (tmp_path / "bank.png").read_bytes().startswith(b"\x89PNG")
     assert [use["sense"] for use in found["uses"]] == [RIVER, MONEY, RIVER, MONEY, MONEY]
     assert found["layers"] == "2"
@@ -231,8 +231,8 @@ def test_the_command_draws_writes_and_prints(annotated, tmp_path):
     ],
 )
 def test_the_command_refuses_in_one_sentence(annotated, tmp_path, more, message):
-    model = str(examples.bilm(tmp_path / "bilm"))
-    done = elmore_command("probe", "uses", "bank", annotated, "--model", model, *more)
+    model = str(toy_tasks.bilm(tmp_path / "bilm"))
+    done = run_elmore("probe", "uses", "bank", annotated, "--model", model, *more)
     assert (done.code, done.out) == (1, "")
     assert message in done.err
     assert done.err.count("\n") == 1

@@ -14,15 +14,14 @@ from elmore.embed.embedder import load
 from elmore.errors import DataError
 from elmore.probe import use_store, use_writer
 from elmore.probe.neighbors import UseIndex
-from tests import language
-from tests.probe.indexed import LINES, built, contents, text
-from tests.processes import _context
-from tests.tasks import examples
+from tests.support import toy_corpus, toy_tasks
+from tests.support.cli_processes import _context
+from tests.support.toy_index import LINES, build_index, contents, write_text
 
 
 @pytest.fixture(scope="module")
 def model(tmp_path_factory):
-    return examples.bilm(tmp_path_factory.mktemp("model") / "bilm")
+    return toy_tasks.bilm(tmp_path_factory.mktemp("model") / "bilm")
 
 
 @pytest.fixture(scope="module")
@@ -60,9 +59,9 @@ def test_a_text_that_is_appended_is_as_good_as_built_with(tmp_path_factory, elmo
 
 
 def test_who_has_an_index_open_sees_what_was_there_and_appends_see_more(tmp_path, elmo):
-    index = built(tmp_path, elmo)
+    index = build_index(tmp_path, elmo)
     other = UseIndex.open(tmp_path / "index", elmo)
-    more = text(tmp_path / "more.txt", ["a new play"])
+    more = write_text(tmp_path / "more.txt", ["a new play"])
     for _ in range(2):  # a text is added once
         other.append([more], tokenized=True)
     assert (len(index), len(other)) == (16, 19)
@@ -71,22 +70,22 @@ def test_who_has_an_index_open_sees_what_was_there_and_appends_see_more(tmp_path
 
 
 def test_what_is_built_is_not_built_again(tmp_path, elmo, monkeypatch):
-    before = built(tmp_path, elmo)
+    before = build_index(tmp_path, elmo)
     monkeypatch.setattr(type(elmo), "stream", None)
-    assert len(built(tmp_path, elmo)) == len(before)
+    assert len(build_index(tmp_path, elmo)) == len(before)
 
 
 def test_without_a_folder_the_index_is_in_the_cache_and_more_layers_will_do(
     tmp_path, elmo, monkeypatch
 ):
     monkeypatch.setenv("ELMORE_CACHE", str(tmp_path / "cache"))
-    file = text(tmp_path / "a.txt")
+    file = write_text(tmp_path / "a.txt")
     every = UseIndex.build(None, elmo, [file], tokenized=True, layers=["all"])
     assert every.folder.is_relative_to(tmp_path / "cache")
     one = UseIndex.build(None, elmo, [file], tokenized=True, layers=["1"])
     assert one.folder == every.folder
     average = UseIndex.build(None, elmo, [file], tokenized=True, layers=["average"])
-    text(tmp_path / "a.txt", LINES[:1])
+    write_text(tmp_path / "a.txt", LINES[:1])
     other = UseIndex.build(None, elmo, [file], tokenized=True, layers=["all"])
     assert len({every.folder, average.folder, other.folder}) == 3
 
@@ -128,7 +127,7 @@ def test_kills_lose_and_change_nothing(tmp_path, model, elmo):
 
     All of it in processes of one kind: the last bits of a vector depend on their threads.
     """
-    file = text(tmp_path / "text.txt", language.sentences(200))
+    file = write_text(tmp_path / "text.txt", toy_corpus.sentences(200))
 
     def build(folder, *death):
         job = _context.Process(
@@ -150,13 +149,15 @@ def test_kills_lose_and_change_nothing(tmp_path, model, elmo):
     assert done[-1] > 2
     assert build(folder) == 0
     assert contents(folder) == contents(tmp_path / "whole")
-    assert len(UseIndex.open(folder, elmo)) == sum(len(s.split()) for s in language.sentences(200))
+    assert len(UseIndex.open(folder, elmo)) == sum(
+        len(s.split()) for s in toy_corpus.sentences(200)
+    )
 
 
 def stopped(tmp_path, elmo, monkeypatch, append=False):
     """Leave an index of which some parts are done."""
     monkeypatch.setattr(use_writer, "PART_USES", 20)
-    file = text(tmp_path / "long.txt", language.sentences(40))
+    file = write_text(tmp_path / "long.txt", toy_corpus.sentences(40))
     add = use_writer._Writer.add
     left = iter(range(20))
 
@@ -175,15 +176,15 @@ def stopped(tmp_path, elmo, monkeypatch, append=False):
 
 
 def test_an_unfinished_append_leaves_what_was_there_in_use(tmp_path, elmo, monkeypatch):
-    built(tmp_path, elmo)
+    build_index(tmp_path, elmo)
     file = stopped(tmp_path, elmo, monkeypatch, append=True)
     index = UseIndex.open(tmp_path / "index", elmo)
     assert len(index) == 16
-    other = text(tmp_path / "other.txt", ["another"])
+    other = write_text(tmp_path / "other.txt", ["another"])
     with pytest.raises(DataError, match=r"long\.txt was begun and is not finished"):
         index.append([other], tokenized=True)
     index.append([file], tokenized=True)
-    assert len(index) == 16 + sum(len(line.split()) for line in language.sentences(40))
+    assert len(index) == 16 + sum(len(line.split()) for line in toy_corpus.sentences(40))
 
 
 @pytest.mark.parametrize("damage", ["flipped", "cut", "gone"])
@@ -204,30 +205,30 @@ def test_a_part_that_the_disk_has_spoiled_is_done_again(
 
 
 def test_damaged_vectors_are_noticed_before_more_are_added(tmp_path, elmo):
-    index = built(tmp_path, elmo)
+    index = build_index(tmp_path, elmo)
     path = tmp_path / "index" / "layer-2.f16"
     data = bytearray(path.read_bytes())
     data[2] ^= 1
     path.unlink()  # the map of before is still open
     path.write_bytes(data)
     with pytest.raises(DataError, match=r"layer-2\.f16: damaged"):
-        index.append([text(tmp_path / "more.txt", ["more"])])
+        index.append([write_text(tmp_path / "more.txt", ["more"])])
 
 
 def test_an_index_of_another_text_is_refused_and_named(tmp_path, elmo):
-    built(tmp_path, elmo)
-    other = text(tmp_path / "other.txt", ["another text"])
+    build_index(tmp_path, elmo)
+    other = write_text(tmp_path / "other.txt", ["another text"])
     with pytest.raises(DataError, match=r"index of another text \(index\.txt\); --append adds"):
         UseIndex.build(tmp_path / "index", elmo, [other], tokenized=True)
 
 
 def test_a_text_without_a_word_is_refused_and_leaves_nothing(tmp_path, elmo):
     with pytest.raises(DataError, match=r"index\.txt: there is no word in it"):
-        built(tmp_path, elmo, lines=["", "  "])
+        build_index(tmp_path, elmo, lines=["", "  "])
     assert not (tmp_path / "index").exists()
-    index = built(tmp_path, elmo)
+    index = build_index(tmp_path, elmo)
     with pytest.raises(DataError, match=r"empty\.txt: there is no word in it"):
-        index.append([text(tmp_path / "empty.txt", [])])
+        index.append([write_text(tmp_path / "empty.txt", [])])
     assert len(UseIndex.open(tmp_path / "index", elmo)) == 16
 
 
@@ -244,21 +245,21 @@ def test_a_folder_of_something_else_is_left_alone(tmp_path, elmo):
     (tmp_path / "index").mkdir()
     (tmp_path / "index" / "thesis.txt").write_text("mine")
     with pytest.raises(DataError, match=r"holds 'thesis\.txt' and is no index"):
-        built(tmp_path, elmo)
+        build_index(tmp_path, elmo)
     with pytest.raises(DataError, match=r"holds no index\.json; build it with"):
         UseIndex.open(tmp_path / "index", elmo)
     shutil.rmtree(tmp_path / "index")
     (tmp_path / "index").write_text("")
     with pytest.raises(DataError, match="exists and is no folder"):
-        built(tmp_path, elmo)
+        build_index(tmp_path, elmo)
 
 
 def test_a_second_writer_is_refused_and_readers_are_not(tmp_path, elmo):
-    index = built(tmp_path, elmo)
+    index = build_index(tmp_path, elmo)
     before = contents(tmp_path / "index")
-    more = text(tmp_path / "more.txt", ["a new play"])
+    more = write_text(tmp_path / "more.txt", ["a new play"])
     with lock.acquire(tmp_path / "index" / "index.json.lock"):
-        assert len(built(tmp_path, elmo)) == len(index)
+        assert len(build_index(tmp_path, elmo)) == len(index)
         assert len(UseIndex.open(tmp_path / "index", elmo)) == len(index)
         with pytest.raises(DataError, match=f"index: process {os.getpid()} on .* at work there"):
             index.append([more], tokenized=True)
@@ -270,7 +271,7 @@ def test_a_second_writer_is_refused_and_readers_are_not(tmp_path, elmo):
 def test_the_lock_of_a_writer_that_was_killed_is_no_stray_file(tmp_path, elmo):
     (tmp_path / "index").mkdir()
     (tmp_path / "index" / "index.json.lock").write_text(' {"pid": 1, "host": "x", "since": "then"}')
-    built(tmp_path, elmo)
+    build_index(tmp_path, elmo)
     assert not (tmp_path / "index" / "index.json.lock").exists()
 
 

@@ -4,7 +4,7 @@ import pytest
 
 from elmore.errors import DataError
 from elmore.probe import wordnet
-from tests.probe.annotated import write_wordnet
+from tests.support.sense_corpus import write_wordnet
 
 
 @pytest.fixture

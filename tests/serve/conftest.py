@@ -4,7 +4,7 @@ import pytest
 
 from elmore.embed.embedder import Embedder
 from elmore.weights import folder
-from tests import language
+from tests.support import toy_corpus
 
 pytest.importorskip("fastapi", reason="the extra 'serve' is not installed")
 pytest.importorskip("uvicorn", reason="the extra 'serve' is not installed")
@@ -12,7 +12,7 @@ pytest.importorskip("uvicorn", reason="the extra 'serve' is not installed")
 
 @pytest.fixture(scope="session")
 def bundle(corpus):
-    found = language.training(corpus).bundle({})
+    found = toy_corpus.training(corpus).bundle({})
     found.model.eval()  # as one that is loaded: it has no dropout to switch off and on
     return found
 
@@ -24,9 +24,9 @@ def embedder(bundle):
 
 @pytest.fixture(scope="module")
 def client(embedder):
-    from tests.serve.serving import engine_of, served
+    from tests.support.live_server import engine_of, run_server
 
-    with served(engine_of(embedder, index=True)) as found:
+    with run_server(engine_of(embedder, index=True)) as found:
         yield found
 
 
@@ -35,10 +35,10 @@ def bare(embedder):
     """A server without an index, of a model without a softmax."""
     from dataclasses import replace
 
-    from tests.serve.serving import engine_of, served
+    from tests.support.live_server import engine_of, run_server
 
     without = Embedder(replace(embedder.bundle, softmax=None))
-    with served(engine_of(without)) as found:
+    with run_server(engine_of(without)) as found:
         yield found
 
 

@@ -10,8 +10,8 @@ import pytest
 import elmore
 from elmore.lm import scoring
 from elmore.serve.limits import Limits
-from tests import language
-from tests.serve.serving import Slow, engine_of, served, until
+from tests.support import toy_corpus
+from tests.support.live_server import Slow, engine_of, run_server, wait_until
 
 EXACT = {"rtol": 0, "atol": 1e-5}
 TEXTS = ["Two ships can't wait .", ["a", "storm"], "", "the river " * 40]
@@ -59,13 +59,13 @@ def test_no_text_gives_no_vectors(client, embedder):
 
 
 def test_many_texts_at_once_agree_with_the_embedder(client, embedder):
-    texts = language.sentences(100, seed=3)
+    texts = toy_corpus.sentences(100, seed=3)
     answer = client.post("/encode", {"texts": texts}, Accept="application/x-npy")
     np.testing.assert_allclose(np.load(io.BytesIO(answer.body)), embedder.encode(texts), **EXACT)
 
 
 def test_concurrent_requests_get_what_each_would_get_alone(client, embedder):
-    groups = [language.sentences(1 + number % 3, seed=number) for number in range(40)]
+    groups = [toy_corpus.sentences(1 + number % 3, seed=number) for number in range(40)]
 
     def ask(group):
         return client.post("/encode", {"texts": group}).json["vectors"]
@@ -77,11 +77,11 @@ def test_concurrent_requests_get_what_each_would_get_alone(client, embedder):
 
 def test_requests_that_wait_together_run_as_one_batch(embedder):
     slow = Slow(engine_of(embedder))
-    with served(slow) as client, ThreadPoolExecutor(9) as pool:
+    with run_server(slow) as client, ThreadPoolExecutor(9) as pool:
         first = pool.submit(client.post, "/encode", {"texts": ["a storm"]})
-        until(lambda: slow.batches)
+        wait_until(lambda: slow.batches)
         others = [pool.submit(client.post, "/encode", {"texts": ["a b c"]}) for _ in range(8)]
-        until(lambda: client.metric("elmore_queue_tokens") == 8 * (3 + 2 + 2))
+        wait_until(lambda: client.metric("elmore_queue_tokens") == 8 * (3 + 2 + 2))
         slow.gate.set()
         assert {job.result().status for job in (first, *others)} == {200}
     assert slow.batches == [1, 8]
@@ -151,11 +151,11 @@ def test_a_layer_the_model_does_not_have_is_refused(client):
 def test_a_full_queue_is_429_with_a_time_to_come_again(embedder):
     slow = Slow(engine_of(embedder))
     limits = Limits(queue_tokens=20, batch_tokens=64)
-    with served(slow, limits=limits) as client, ThreadPoolExecutor(2) as pool:
+    with run_server(slow, limits=limits) as client, ThreadPoolExecutor(2) as pool:
         jobs = [pool.submit(client.post, "/encode", {"texts": ["a"]})]
-        until(lambda: slow.batches)
+        wait_until(lambda: slow.batches)
         jobs.append(pool.submit(client.post, "/encode", {"texts": ["a " * 12]}))
-        until(lambda: client.metric("elmore_queue_tokens"))
+        wait_until(lambda: client.metric("elmore_queue_tokens"))
         refused = client.post("/encode", {"texts": ["a " * 12]})
         slow.gate.set()
         assert [job.result().status for job in jobs] == [200, 200]
@@ -166,7 +166,7 @@ def test_a_full_queue_is_429_with_a_time_to_come_again(embedder):
 
 def test_who_waits_too_long_is_told_so(embedder):
     slow = Slow(engine_of(embedder))
-    with served(slow, limits=Limits(answer_seconds=0.2)) as client:
+    with run_server(slow, limits=Limits(answer_seconds=0.2)) as client:
         answer = client.post("/encode", {"texts": ["a"]})
         slow.gate.set()
     assert answer.status == 503
@@ -175,7 +175,7 @@ def test_who_waits_too_long_is_told_so(embedder):
 
 
 def test_too_many_tokens_are_refused_and_counted(embedder):
-    with served(engine_of(embedder), limits=Limits(tokens=10)) as client:
+    with run_server(engine_of(embedder), limits=Limits(tokens=10)) as client:
         answer = client.post("/encode", {"texts": ["a b c d", "a b c d", "a b c d"]})
     assert answer.status == 413
     assert "texts: 12 tokens, a request may have 10" in answer.detail
@@ -189,7 +189,7 @@ def test_a_text_of_too_many_tokens_is_named(client):
 
 def test_only_who_has_the_token_is_served(embedder):
     secret = "correct-horse"
-    with served(engine_of(embedder), token=secret) as client:
+    with run_server(engine_of(embedder), token=secret) as client:
         for header in ({}, {"Authorization": "Bearer wrong"}, {"Authorization": f"Basic {secret}"}):
             answer = client.post("/encode", {"texts": ["a"]}, **header)
             assert answer.status == 401

@@ -16,7 +16,7 @@ from elmore.serve.answers import ARROW, FORMS, NPY
 from elmore.serve.limits import Limits
 from elmore.serve.protocol import Patient
 from elmore.serve.unsent import SMALL_BYTES
-from tests.serve.serving import Slow, engine_of, read_all, read_one, served, until
+from tests.support.live_server import Slow, engine_of, read_all, read_one, run_server, wait_until
 
 HEAD = b"POST /encode HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\n"
 BODY = b'{"texts": ["a"]}'
@@ -32,7 +32,7 @@ def status(answer: bytes) -> int:
 @pytest.fixture(scope="module")
 def small(embedder):
     limits = Limits(body_bytes=LIMIT, body_seconds=1, header_seconds=5)
-    with served(engine_of(embedder), limits=limits) as found:
+    with run_server(engine_of(embedder), limits=limits) as found:
         yield found
 
 
@@ -40,10 +40,10 @@ def small(embedder):
 def busy(embedder, **limits):
     """A server whose model is at work, so that whoever comes now waits."""
     slow = Slow(engine_of(embedder))
-    with served(slow, limits=Limits(**limits)) as client:
+    with run_server(slow, limits=Limits(**limits)) as client:
         first = threading.Thread(target=client.post, args=("/encode", {"texts": ["a"]}))
         first.start()
-        until(lambda: slow.batches)
+        wait_until(lambda: slow.batches)
         try:
             yield client, slow
         finally:
@@ -71,7 +71,7 @@ def test_who_says_no_more_is_answered(client):
 def test_who_says_no_more_while_its_request_waits_is_answered(embedder):
     with busy(embedder) as (client, slow), client.connected() as half:
         half.sendall(REQUEST)
-        until(lambda: waiting(client))
+        wait_until(lambda: waiting(client))
         half.shutdown(socket.SHUT_WR)
         time.sleep(1.5)  # it is asked meanwhile whether it is there
         slow.gate.set()
@@ -93,8 +93,8 @@ def test_who_goes_away_is_dropped_before_it_is_computed(embedder):
     with busy(embedder) as (client, slow):
         with client.connected() as connection:
             connection.sendall(REQUEST)
-            until(lambda: waiting(client))
-        until(lambda: not waiting(client))
+            wait_until(lambda: waiting(client))
+        wait_until(lambda: not waiting(client))
         slow.gate.set()
         assert client.metric('elmore_requests_total{route="/encode",status="499"}') == 1
     assert slow.batches == [1]
@@ -117,10 +117,10 @@ def test_what_ends_too_early_is_400_for_whoever_listens(client, start, said):
 
 
 def test_who_goes_away_in_the_middle_of_a_body_is_counted_as_gone(embedder):
-    with served(engine_of(embedder)) as client:
+    with run_server(engine_of(embedder)) as client:
         with client.connected() as connection:
             connection.sendall(HEAD + b"Content-Length: 500\r\n\r\n{")
-        until(lambda: client.metric("elmore_requests_total{"))
+        wait_until(lambda: client.metric("elmore_requests_total{"))
         assert client.metric('elmore_requests_total{route="/encode",status="499"}') == 1
         assert client.metric('elmore_requests_total{route="/encode",status="400"}') == 0
 
@@ -146,11 +146,11 @@ GONE = 'elmore_requests_total{route="/embed",status="499"}'
 
 @pytest.mark.parametrize("patience", ["send_seconds", "delivery_seconds"])
 def test_an_answer_that_nobody_takes_is_let_go(embedder, patience):
-    with served(engine_of(embedder), limits=Limits(**{patience: 0.5})) as client:
+    with run_server(engine_of(embedder), limits=Limits(**{patience: 0.5})) as client:
         with ask_and_do_not_read(client) as lazy:
-            until(lambda: client.metric(GONE))
+            wait_until(lambda: client.metric(GONE))
             with pytest.raises(ConnectionResetError):  # it is cut, after what had been sent
-                until(lambda: lazy.send(b"x") == 0)
+                wait_until(lambda: lazy.send(b"x") == 0)
         assert client.get("/health").status == 200
         assert client.metric("elmore_unsent_bytes") == 0
 
@@ -158,10 +158,10 @@ def test_an_answer_that_nobody_takes_is_let_go(embedder, patience):
 def test_who_takes_its_answer_for_ever_is_cut_off(embedder):
     limits = Limits(send_seconds=600, delivery_seconds=0.5)
     with (
-        served(engine_of(embedder), limits=limits) as client,
+        run_server(engine_of(embedder), limits=limits) as client,
         ask_and_do_not_read(client) as slow,
     ):
-        until(lambda: slow.recv(64) and client.metric(GONE))
+        wait_until(lambda: slow.recv(64) and client.metric(GONE))
         try:
             rest = read_all(slow)
         except ConnectionResetError:
@@ -178,22 +178,22 @@ def test_an_answer_is_computed_no_faster_than_it_is_taken(embedder, monkeypatch)
         return dump(array)
 
     monkeypatch.setattr(pieces, "dump_array", counted)
-    with served(engine_of(embedder)) as client, ask_and_do_not_read(client) as lazy:
-        until(lambda: computed)
+    with run_server(engine_of(embedder)) as client, ask_and_do_not_read(client) as lazy:
+        wait_until(lambda: computed)
         for _ in range(20):  # others are served while it waits
             assert client.get("/health").status == 200
         assert sum(computed) < LARGE_BYTES / 2
         assert client.metric("elmore_unsent_bytes") >= LARGE_BYTES
         answer = read_all(lazy)
-        until(lambda: client.metric("elmore_unsent_bytes") == 0)
+        wait_until(lambda: client.metric("elmore_unsent_bytes") == 0)
     assert b"transfer-encoding: chunked" in answer.partition(b"\r\n\r\n")[0].lower()
 
 
 def test_unsent_answers_over_the_budget_are_503_and_small_ones_are_still_given(embedder):
     limits = Limits(unsent_bytes=3 * LARGE_BYTES)
-    with served(engine_of(embedder), limits=limits) as client:
+    with run_server(engine_of(embedder), limits=limits) as client:
         lazy = [ask_and_do_not_read(client) for _ in range(2)]
-        until(lambda: client.metric("elmore_unsent_bytes") >= 2 * LARGE_BYTES)
+        wait_until(lambda: client.metric("elmore_unsent_bytes") >= 2 * LARGE_BYTES)
         refused = client.post("/embed", LARGE)
         assert refused.status == 503
         assert refused.headers["Retry-After"] == "10"
@@ -201,11 +201,11 @@ def test_unsent_answers_over_the_budget_are_503_and_small_ones_are_still_given(e
         assert client.post("/encode", {"texts": ["a"]}).status == 200
         for connection in lazy:
             connection.close()
-        until(lambda: client.metric("elmore_unsent_bytes") == 0)
+        wait_until(lambda: client.metric("elmore_unsent_bytes") == 0)
 
 
 def test_an_answer_that_never_fits_into_the_budget_is_413(embedder):
-    with served(engine_of(embedder), limits=Limits(unsent_bytes=LARGE_BYTES)) as client:
+    with run_server(engine_of(embedder), limits=Limits(unsent_bytes=LARGE_BYTES)) as client:
         answer = client.post("/embed", LARGE)
     assert answer.status == 413
     assert "send the texts in several requests, or ask for fewer layers" in answer.detail
@@ -238,7 +238,7 @@ def read(body: bytes, form: str) -> np.ndarray:
 
 def test_who_takes_its_answer_slowly_gets_all_of_it(embedder):
     with (
-        served(engine_of(embedder), limits=Limits(send_seconds=1)) as client,
+        run_server(engine_of(embedder), limits=Limits(send_seconds=1)) as client,
         ask_and_do_not_read(client) as slow,
     ):
         answer = b""
@@ -255,9 +255,9 @@ def test_who_takes_its_answer_slowly_gets_all_of_it(embedder):
 
 def test_who_does_not_take_its_answer_does_not_keep_the_server_from_ending(embedder):
     limits = Limits(send_seconds=600, end_seconds=1.5)
-    with served(engine_of(embedder), limits=limits) as client:
+    with run_server(engine_of(embedder), limits=limits) as client:
         lazy = ask_and_do_not_read(client)
-        until(lambda: client.metric("elmore_unsent_bytes"))
+        wait_until(lambda: client.metric("elmore_unsent_bytes"))
         start = time.monotonic()
     took = time.monotonic() - start
     lazy.close()
@@ -291,12 +291,12 @@ def test_who_still_sends_when_it_is_answered_is_told_goodbye_and_cut_off(
         assert status(answer) == expected
         assert b"connection: close" in answer.lower()
         with pytest.raises((ConnectionResetError, BrokenPipeError)):
-            until(lambda: connection.send(b"1\r\na\r\n") == 0 or time.sleep(0.05))
+            wait_until(lambda: connection.send(b"1\r\na\r\n") == 0 or time.sleep(0.05))
 
 
 def test_a_body_without_end_is_cut_off_by_its_size(embedder):
     limits = Limits(body_bytes=LIMIT, body_seconds=600)
-    with served(engine_of(embedder), limits=limits) as client, client.connected() as connection:
+    with run_server(engine_of(embedder), limits=limits) as client, client.connected() as connection:
         connection.sendall(HEAD + b"Content-Length: 1000000000\r\n\r\n")
         with pytest.raises((ConnectionResetError, BrokenPipeError)):
             connection.sendall(b"a" * 200_000_000)
@@ -315,9 +315,9 @@ def test_a_request_that_is_refused_when_it_is_whole_keeps_its_connection(client)
 
 
 def test_one_connection_too_many_is_503_in_one_sentence(embedder):
-    with served(engine_of(embedder), limits=Limits(connections=3)) as client:
+    with run_server(engine_of(embedder), limits=Limits(connections=3)) as client:
         others = [client.connected() for _ in range(3)]
-        until(lambda: client.get("/health").status == 503)
+        wait_until(lambda: client.get("/health").status == 503)
         with client.connected() as connection:
             connection.sendall(REQUEST)
             answer = read_all(connection)
@@ -325,7 +325,7 @@ def test_one_connection_too_many_is_503_in_one_sentence(embedder):
             other.sendall(REQUEST)
             assert read_one(other).startswith(b"HTTP/1.1 200")
             other.close()
-        until(lambda: client.get("/health").status == 200)
+        wait_until(lambda: client.get("/health").status == 200)
         assert client.metric('elmore_requests_total{route="/encode",status="503"}') == 1
     head, _, body = answer.lower().partition(b"\r\n\r\n")
     assert head.startswith(b"http/1.1 503")
@@ -345,7 +345,7 @@ def test_answers_leave_at_once(embedder, monkeypatch):
         found.append(socket_.getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY))
 
     monkeypatch.setattr(Patient, "connection_made", watched)
-    with served(engine_of(embedder)) as client:
+    with run_server(engine_of(embedder)) as client:
         assert client.get("/health").status == 200
     assert all(found)
     assert found

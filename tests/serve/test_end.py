@@ -8,7 +8,7 @@ from collections import Counter
 
 import pytest
 
-from tests.serve.serving import Process
+from tests.support.live_server import Process
 
 SECRET = "long-enough"
 CLIENTS = 8  # of each kind

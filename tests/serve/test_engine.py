@@ -8,9 +8,9 @@ from elmore.lm import scoring
 from elmore.probe.neighbors import UseIndex
 from elmore.serve.engine import SCORE, Engine, Reading, Search, Uses
 from elmore.text import marked
-from tests import language
+from tests.support import toy_corpus
 
-TEXTS = [text.split() for text in language.sentences(12, seed=5)]
+TEXTS = [text.split() for text in toy_corpus.sentences(12, seed=5)]
 
 
 def finished(engine, number):
@@ -41,7 +41,7 @@ def test_gathered_searches_are_read_together_and_found_alone(
     embedder, tmp_path, monkeypatch, layers
 ):
     text = tmp_path / "text.txt"
-    text.write_text("".join(f"{line}\n" for line in language.sentences(60)))
+    text.write_text("".join(f"{line}\n" for line in toy_corpus.sentences(60)))
     index = UseIndex.build(tmp_path / "uses", embedder, [text], layers=layers, tokenized=True)
     works = [Search(words, len(words) // 2, 3 + number) for number, words in enumerate(TEXTS)]
     joins, join = [], Flow.join

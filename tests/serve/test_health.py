@@ -12,8 +12,8 @@ from elmore.serve.batcher import Batcher
 from elmore.serve.health import Condition, examine
 from elmore.serve.limits import Limits
 from elmore.serve.worker import WorkerDied
-from tests.serve.serving import Slow, engine_of, served, until
 from tests.serve.test_batcher import Worker
+from tests.support.live_server import Slow, engine_of, run_server, wait_until
 
 
 def run(check, worker=None):
@@ -150,13 +150,16 @@ def test_a_thread_that_is_gone_is_noticed():
 
 def test_a_hung_worker_is_503_with_its_reason_and_well_again_afterwards(embedder):
     slow = Slow(engine_of(embedder))
-    with served(slow, limits=Limits(hang_seconds=0.05)) as client, ThreadPoolExecutor(1) as pool:
+    with (
+        run_server(slow, limits=Limits(hang_seconds=0.05)) as client,
+        ThreadPoolExecutor(1) as pool,
+    ):
         job = pool.submit(client.post, "/encode", {"texts": ["a"]})
-        until(lambda: client.get("/health").status == 503)
+        wait_until(lambda: client.get("/health").status == 503)
         answer = client.get("/health")
         slow.gate.set()
         assert job.result().status == 200
-        until(lambda: client.get("/health").status == 200)
+        wait_until(lambda: client.get("/health").status == 200)
     found = answer.json
     assert found["status"] == "unhealthy"
     assert "the worker has been at one piece of work on cpu for" in found["detail"]
@@ -171,7 +174,7 @@ def test_a_dead_worker_is_503_for_health_and_for_work_and_the_server_still_ends(
         def join(self, works):
             raise SystemExit("secret words")
 
-    with served(Dead(engine_of(embedder))) as client:
+    with run_server(Dead(engine_of(embedder))) as client:
         for _ in range(2):
             answer = client.post("/encode", {"texts": ["a"]})
             assert answer.status == 503

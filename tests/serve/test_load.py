@@ -10,15 +10,15 @@ from pathlib import Path
 
 from elmore.serve.limits import Limits
 from elmore.weights import folder
-from tests import language
-from tests.serve.serving import engine_of, served
+from tests.support import toy_corpus
+from tests.support.live_server import engine_of, run_server
 
 ROOT = Path(__file__).parents[2]
 
 
 def test_thirty_two_clients_are_served_without_an_error_in_flat_memory(bundle, tmp_path):
     folder.save(bundle, tmp_path / "model")
-    (tmp_path / "text").write_text("".join(f"{line}\n" for line in language.sentences(400)))
+    (tmp_path / "text").write_text("".join(f"{line}\n" for line in toy_corpus.sentences(400)))
     results = tmp_path / "results.json"
     command = [sys.executable, str(ROOT / "benchmarks/serve_load.py"), str(results)]
     command += ["--model", str(tmp_path / "model"), "--text", str(tmp_path / "text")]
@@ -55,6 +55,6 @@ def test_the_client_does_not_ask_on_a_connection_that_the_server_may_have_closed
         await connection.ask(request, tally)
         connection.close()
 
-    with served(engine_of(embedder), limits=Limits(idle_seconds=0.3)) as client:
+    with run_server(engine_of(embedder), limits=Limits(idle_seconds=0.3)) as client:
         asyncio.run(ask_twice(client.port))
     assert tally.statuses == {"200": 2}

@@ -2,7 +2,7 @@ import json
 import logging
 
 from elmore.serve.logs import JSONLines, to_stderr
-from tests.serve.serving import Slow, engine_of, served
+from tests.support.live_server import Slow, engine_of, run_server
 
 
 def test_a_line_is_json_and_an_error_is_told_without_its_message(caplog):
@@ -26,7 +26,7 @@ def test_no_request_leaves_its_text_in_the_log(embedder, caplog):
             self.inner.join(works)
 
     caplog.set_level(logging.DEBUG)
-    with served(Broken(engine_of(embedder))) as client:
+    with run_server(Broken(engine_of(embedder))) as client:
         client.post("/encode", {"texts": ["sesame storm"]})
         client.post("/score", {"texts": ["sesame storm"]})
         client.post("/encode", {"texts": [{"sesame": 1}]})

@@ -4,7 +4,7 @@ from elmore.serve import metrics as measured
 from elmore.serve.batcher import Batch
 from elmore.serve.limits import Limits
 from elmore.serve.metrics import Histogram, Metrics
-from tests.serve.serving import engine_of, served
+from tests.support.live_server import engine_of, run_server
 
 LINE = re.compile(r'^(# (HELP|TYPE) \w+ .+|\w+(\{\w+="[^"]*"(,\w+="[^"]*")*\})? [-+.e\d]+)$')
 
@@ -51,7 +51,7 @@ def test_the_server_tells_its_memory_and_its_time(client):
 def test_what_is_refused_at_the_door_is_counted_by_its_route(embedder):
     right = {"Authorization": "Bearer correct-horse"}
     limits = Limits(body_bytes=50)
-    with served(engine_of(embedder), limits=limits, token="correct-horse") as client:
+    with run_server(engine_of(embedder), limits=limits, token="correct-horse") as client:
         client.post("/encode", {"texts": ["a"]})
         client.post("/embed", {"texts": ["a" * 100]}, **right)
         client.post("/etc/passwd", {})

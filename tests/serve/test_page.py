@@ -5,7 +5,7 @@ import shutil
 
 import pytest
 
-from tests.serve.serving import engine_of, served
+from tests.support.live_server import engine_of, run_server
 
 playwright = pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
 CHROMIUM = shutil.which("chromium")
@@ -173,7 +173,7 @@ def test_on_a_phone_nothing_is_wider_than_the_screen(browser, client, scheme):
 
 
 def test_a_server_that_asks_for_a_token_is_given_one(browser, embedder):
-    with served(engine_of(embedder), token="correct-horse") as client:
+    with run_server(engine_of(embedder), token="correct-horse") as client:
         found = Visit(browser, client.url)
         found.page.get_by_role("button", name="Read").click()
         found.page.get_by_label("Token").fill("correct-horse")

@@ -10,15 +10,15 @@ from elmore.embed.embedder import Embedder
 from elmore.probe.neighbors import UseIndex
 from elmore.serve import logs, server
 from elmore.serve.limits import Limits
-from tests import language
-from tests.cli.running import elmore_command
-from tests.serve.serving import Client, Process, engine_of, forget_serve, served
+from tests.support import toy_corpus
+from tests.support.cli_runner import run_elmore
+from tests.support.live_server import Client, Process, engine_of, forget_serve, run_server
 
 
 def test_an_index_that_elmore_neighbors_built_is_served(bundle, model, tmp_path):
     text, place = tmp_path / "text.txt", tmp_path / "uses"
-    text.write_text("".join(f"{line}\n" for line in language.sentences(60)))
-    built = elmore_command("neighbors", model, str(text), "--index", str(place), "--tokenized")
+    text.write_text("".join(f"{line}\n" for line in toy_corpus.sentences(60)))
+    built = run_elmore("neighbors", model, str(text), "--index", str(place), "--tokenized")
     assert built.code == 0, built.err
     query = {"text": "two small [birds] wait .", "k": 4}
     with Process(model, "--index", str(place)) as running:
@@ -40,13 +40,13 @@ def test_a_port_in_use_is_one_sentence(model):
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))
         taken.listen()
-        found = elmore_command("serve", model, "--port", str(taken.getsockname()[1]))
+        found = run_elmore("serve", model, "--port", str(taken.getsockname()[1]))
     assert found.code == 1
     assert "cannot be listened on" in found.err
 
 
 def test_a_host_that_is_not_ours_is_one_sentence(model):
-    found = elmore_command("serve", model, "--host", "192.0.2.1", "--port", "0", "--no-token")
+    found = run_elmore("serve", model, "--host", "192.0.2.1", "--port", "0", "--no-token")
     assert found.code == 1
     assert "choose with --host and --port" in found.err
 
@@ -54,10 +54,10 @@ def test_a_host_that_is_not_ours_is_one_sentence(model):
 @pytest.mark.parametrize("token", ["short", "with spaces in it", "ünïcödë-token"])
 def test_a_poor_token_is_refused(model, token, tmp_path, monkeypatch):
     monkeypatch.setenv("ELMORE_TOKEN", token)
-    assert "ELMORE_TOKEN: a token has 8 letters" in elmore_command("serve", model).err
+    assert "ELMORE_TOKEN: a token has 8 letters" in run_elmore("serve", model).err
     file = tmp_path / "token"
     file.write_text(f"{token}\n")
-    found = elmore_command("serve", model, "--token-file", str(file))
+    found = run_elmore("serve", model, "--token-file", str(file))
     assert found.code == 1
     assert f"{file}: a token has" in found.err
 
@@ -65,14 +65,14 @@ def test_a_poor_token_is_refused(model, token, tmp_path, monkeypatch):
 def test_a_token_that_is_no_text_is_refused(model, tmp_path):
     file = tmp_path / "token"
     file.write_bytes(b"\xff\xfe12345678")
-    found = elmore_command("serve", model, "--token-file", str(file))
+    found = run_elmore("serve", model, "--token-file", str(file))
     assert found.code == 1
     assert f"{file}: a token has 8 letters" in found.err
 
 
 @pytest.mark.parametrize("host", ["0.0.0.0", "192.0.2.1", "::"])
 def test_a_host_that_others_reach_is_refused_without_a_token(host):
-    found = elmore_command("serve", "no-such-model", "--host", host, "--port", "0")
+    found = run_elmore("serve", "no-such-model", "--host", host, "--port", "0")
     assert found.code == 1
     assert found.err.count("\n") == 1
     assert f"--host {host} lets other machines in, and there is no token" in found.err
@@ -81,16 +81,16 @@ def test_a_host_that_others_reach_is_refused_without_a_token(host):
 
 @pytest.mark.parametrize("host", ["127.0.0.2", "localhost"])
 def test_loopback_needs_no_token(host):
-    found = elmore_command("serve", "no-such-model", "--host", host, "--port", "0")
+    found = run_elmore("serve", "no-such-model", "--host", host, "--port", "0")
     assert "no-such-model" in found.err
 
 
 def test_other_machines_are_let_in_with_a_token_or_when_it_is_said(monkeypatch):
     arguments = ("serve", "no-such-model", "--host", "0.0.0.0", "--port", "0")
-    assert "no-such-model" in elmore_command(*arguments, "--no-token").err
+    assert "no-such-model" in run_elmore(*arguments, "--no-token").err
     monkeypatch.setenv("ELMORE_TOKEN", "long-enough")
-    assert "no-such-model" in elmore_command(*arguments).err
-    found = elmore_command(*arguments, "--no-token")
+    assert "no-such-model" in run_elmore(*arguments).err
+    found = run_elmore(*arguments, "--no-token")
     assert found.code == 1
     assert "--no-token, but ELMORE_TOKEN holds a token" in found.err
 
@@ -119,7 +119,7 @@ def test_every_limit_of_the_command_line_reaches_the_server(model, monkeypatch):
     monkeypatch.setattr(server, "server", lambda app, limits: found.append(limits))
     said = [word for i, name in enumerate(OPTIONS) for word in (f"--{name}", str(70_000 + i))]
     for options in ([], said):
-        assert elmore_command("serve", model, "--port", "0", *options).code == 0
+        assert run_elmore("serve", model, "--port", "0", *options).code == 0
     usual, changed = found
     assert usual == Limits()
     expected = {field: 70_000 + i for i, field in enumerate(OPTIONS.values())}
@@ -127,7 +127,7 @@ def test_every_limit_of_the_command_line_reaches_the_server(model, monkeypatch):
 
 
 def test_the_help_names_every_limit_and_its_default():
-    shown = elmore_command("serve", "--help").out
+    shown = run_elmore("serve", "--help").out
     for name, field in OPTIONS.items():
         assert f"--{name}" in shown
         assert f"[default: {getattr(Limits(), field)}]" in " ".join(shown.split())
@@ -135,19 +135,19 @@ def test_the_help_names_every_limit_and_its_default():
 
 @pytest.mark.parametrize("value", ["0", "-1", "nan", "inf", "many"])
 def test_a_limit_that_limits_nothing_is_refused(value):
-    found = elmore_command("serve", "no-such-model", "--answer-seconds", value)
+    found = run_elmore("serve", "no-such-model", "--answer-seconds", value)
     assert found.code in (1, 2)
     assert "answer" in found.err
 
 
 def test_a_worker_is_not_hung_while_clients_wait_for_it():
-    found = elmore_command("serve", "no-such-model", "--answer-seconds", "600")
+    found = run_elmore("serve", "no-such-model", "--answer-seconds", "600")
     assert found.code == 1
     assert "--hang-seconds 120 is less than --answer-seconds 600" in found.err
 
 
 def test_the_number_of_texts_is_as_it_was_set(embedder):
-    with served(engine_of(embedder), limits=Limits(texts=2)) as client:
+    with run_server(engine_of(embedder), limits=Limits(texts=2)) as client:
         for path in ("/embed", "/encode", "/score"):
             assert client.post(path, {"texts": ["a"] * 2}).status == 200
             answer = client.post(path, {"texts": ["a"] * 3})
@@ -158,6 +158,6 @@ def test_the_number_of_texts_is_as_it_was_set(embedder):
 def test_without_the_extra_it_is_named(model, monkeypatch):
     forget_serve(monkeypatch)
     monkeypatch.setitem(sys.modules, "fastapi", None)
-    found = elmore_command("serve", model)
+    found = run_elmore("serve", model)
     assert found.code == 1
     assert "pip install 'elmore[serve]'" in found.err

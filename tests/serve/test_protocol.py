@@ -9,8 +9,8 @@ import pytest
 from elmore.errors import MissingPackageError
 from elmore.serve import protocol
 from elmore.serve.limits import Limits
-from tests.cli.running import elmore_command
-from tests.serve.serving import forget_serve
+from tests.support.cli_runner import run_elmore
+from tests.support.live_server import forget_serve
 
 ROOT = Path(__file__).parents[2]
 
@@ -33,7 +33,7 @@ def test_a_uvicorn_that_lacks_something_is_refused_by_name(monkeypatch):
 def test_a_uvicorn_of_another_build_is_one_sentence(monkeypatch):
     forget_serve(monkeypatch)
     monkeypatch.setitem(sys.modules, "uvicorn.protocols.http.h11_impl", None)
-    found = elmore_command("serve", "no-such-model")
+    found = run_elmore("serve", "no-such-model")
     assert found.code == 1
     assert found.err.count("\n") == 1
     assert f"pip install '{protocol.UVICORN}'" in found.err

@@ -1,6 +1,6 @@
 import pytest
 
-from tests.tasks import examples
+from tests.support import toy_tasks
 
 
 @pytest.fixture(autouse=True)
@@ -12,9 +12,9 @@ def cache(tmp_path, monkeypatch):
 
 @pytest.fixture
 def bilm(tmp_path):
-    return examples.bilm(tmp_path / "bilm")
+    return toy_tasks.bilm(tmp_path / "bilm")
 
 
 @pytest.fixture
 def vectors(tmp_path):
-    return examples.vectors(tmp_path / "vectors.txt")
+    return toy_tasks.vectors(tmp_path / "vectors.txt")

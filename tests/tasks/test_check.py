@@ -2,7 +2,7 @@ import pytest
 
 from elmore.errors import DataError
 from elmore.tasks import TASKS, check, task
-from tests.tasks import examples
+from tests.support import toy_tasks
 
 
 def findings(tmp_path, train: str, dev: str, *, name="ner", embedder="none", more=()):
@@ -86,7 +86,7 @@ def test_empty_examples_are_counted(tmp_path, monkeypatch):
 
 @pytest.mark.parametrize("name", TASKS)
 def test_every_task_is_looked_over(tmp_path, name):
-    text = examples.write(name, tmp_path / "text").read_text()
+    text = toy_tasks.write(name, tmp_path / "text").read_text()
     found = findings(tmp_path, text, text, name=name)
     assert found["train", "examples"].found == ("2" if name == "coref" else "20")
     assert found["train", "repeated examples"].found == "none"

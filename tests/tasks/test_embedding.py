@@ -21,7 +21,7 @@ from elmore.tasks.layers.encoders import CharEncoder
 from elmore.tasks.reading import Reader, known_words
 from elmore.text.characters import ByteAlphabet
 from elmore.train import muon
-from tests.tasks.largest import Largest
+from tests.support.largest_tensor import Largest
 
 SENTENCES = [["the", "cat"], ["a", "much", "longer", "one", "."]]
 

@@ -21,15 +21,15 @@ from elmore.tasks.coref.model import CorefModel
 from elmore.tasks.tagged import Tagged
 from elmore.train.distributed import ALONE
 from elmore.weights import folder
-from tests.tasks import examples
+from tests.support import toy_tasks
 
 PLAIN = {"embedder": "none", "device": "cpu"}
 
 
 def trained(tmp_path, name="ner", *more, embedder="none", out="run", **options):
     kind = task.find(name)
-    data = examples.write(name, tmp_path / f"{name}.txt")
-    recipe = task.recipe(kind, None, [*examples.small(name), "train.epochs=2", *more])
+    data = toy_tasks.write(name, tmp_path / f"{name}.txt")
+    recipe = task.recipe(kind, None, [*toy_tasks.small(name), "train.epochs=2", *more])
     reports = run.train(
         kind, recipe, data, data, tmp_path / out, embedder=embedder, device="cpu", **options
     )
@@ -51,7 +51,7 @@ def test_a_saved_run_scores_and_predicts_as_it_did(tmp_path, vectors, bilm, name
     assert scores[task.find(name).metric] == best
     assert storage.load(out).scores == scores
     solver = storage.load(out / "best", device="cpu")
-    texts = [examples.typed(name, example) for example in solver.task.read(data)]
+    texts = [toy_tasks.typed(name, example) for example in solver.task.read(data)]
     asked = [solver.task.example(text, tokenized=True) for text in texts]  # without the truth
     expected = solver.predict(asked, solver.reader.computed(solver.sentences(asked)))
     found = list(run.predict(out, texts, tokenized=True, device="cpu"))
@@ -70,8 +70,8 @@ def test_a_folder_in_which_another_process_trains_is_left_alone(tmp_path):
 
 def test_reports_come_one_by_one_and_the_folder_is_free_once_they_are_closed_or_dropped(tmp_path):
     kind = task.find("ner")
-    data = examples.write("ner", tmp_path / "ner.txt")
-    recipe = task.recipe(kind, None, [*examples.small("ner"), "train.epochs=3"])
+    data = toy_tasks.write("ner", tmp_path / "ner.txt")
+    recipe = task.recipe(kind, None, [*toy_tasks.small("ner"), "train.epochs=3"])
 
     def begin(**options):
         return run.train(kind, recipe, data, data, tmp_path / "run", **PLAIN, **options)
@@ -121,7 +121,7 @@ def test_a_fine_tuned_bilm_is_saved_and_without_a_cache(tmp_path, bilm, cache):
 def test_what_is_predicted_does_not_depend_on_the_company(tmp_path, bilm, name):
     _, data, out = trained(tmp_path, name, embedder=f"elmo:{bilm}")
     read = storage.load(out).task.read(data)
-    texts = [*(examples.typed(name, example) for example in read), *examples.odd(name)]
+    texts = [*(toy_tasks.typed(name, example) for example in read), *toy_tasks.odd(name)]
     together = [p.found for p in run.predict(out, texts, tokenized=True, device="cpu")]
     for text, expected in zip(texts, together, strict=True):
         (alone,) = run.predict(out, [text], tokenized=True, device="cpu")
@@ -150,7 +150,7 @@ def test_scoring_a_text_once_keeps_no_layers_and_needs_none_kept(
     tmp_path, bilm, cache, monkeypatch
 ):
     _, _, out = trained(tmp_path, embedder=f"elmo:{bilm}")
-    other = examples.write("ner", tmp_path / "other.txt", 13)
+    other = toy_tasks.write("ner", tmp_path / "other.txt", 13)
     before = sorted(cache.rglob("*.npy"))
     expected = run.evaluate(out, other, device="cpu", keep=True)
     (kept,) = set(cache.rglob("*.npy")) - set(before)
@@ -235,8 +235,8 @@ def test_a_place_for_predictions_is_looked_at_first(tmp_path):
 
 def test_a_type_of_names_that_training_never_saw_is_refused_before_it(tmp_path):
     kind = task.find("ner")
-    recipe = task.recipe(kind, None, [*examples.small("ner"), "train.epochs=1"])
-    good = examples.write("ner", tmp_path / "good.txt")
+    recipe = task.recipe(kind, None, [*toy_tasks.small("ner"), "train.epochs=1"])
+    good = toy_tasks.write("ner", tmp_path / "good.txt")
     bad = tmp_path / "bad.txt"
     bad.write_text("Ann\tB-person\n\nIt\tB-thing\n")
     message = r"bad\.txt: example 2 has the label 'B-thing', which no training example has; expect"
@@ -253,7 +253,7 @@ def test_a_name_may_go_on_though_none_did_in_training(tmp_path):
     (tmp_path / "short.txt").write_text("Ann\tB-person\n\n" * 4)
     (tmp_path / "long.txt").write_text("Ann\tB-person\nLee\tI-person\n")
     kind = task.find("ner")
-    recipe = task.recipe(kind, None, [*examples.small("ner"), "train.epochs=1"])
+    recipe = task.recipe(kind, None, [*toy_tasks.small("ner"), "train.epochs=1"])
     files = tmp_path / "short.txt", tmp_path / "long.txt"
     list(run.train(kind, recipe, *files, tmp_path / "run", **PLAIN))
     assert storage.load(tmp_path / "run").labels == ["B-person", "I-person", "O"]
@@ -346,9 +346,9 @@ def test_other_data_or_another_embedder_is_not_resumed(tmp_path, vectors):
     trained(tmp_path)
     with pytest.raises(ConfigError, match=r"another recipe .*embedder"):
         trained(tmp_path, embedder=f"glove:{vectors}", resume=True)
-    examples.write("ner", tmp_path / "ner.txt", 10)
+    toy_tasks.write("ner", tmp_path / "ner.txt", 10)
     kind = task.find("ner")
-    recipe = task.recipe(kind, None, [*examples.small("ner"), "train.epochs=2"])
+    recipe = task.recipe(kind, None, [*toy_tasks.small("ner"), "train.epochs=2"])
     data = tmp_path / "ner.txt"
     with pytest.raises(ConfigError, match=r"another recipe \(data\.sha256\.dev"):
         list(run.train(kind, recipe, data, data, tmp_path / "run", **PLAIN, resume=True))
@@ -381,7 +381,7 @@ def test_what_came_through_a_pipe_is_known_by_what_was_read(tmp_path):
         writer = threading.Thread(target=place.write_text, args=(text,))
         writer.start()
         kind = task.find("ner")
-        recipe = task.recipe(kind, None, [*examples.small("ner"), "train.epochs=1"])
+        recipe = task.recipe(kind, None, [*toy_tasks.small("ner"), "train.epochs=1"])
         resume = (tmp_path / "run").exists()
         reports = run.train(
             kind, recipe, place, tmp_path / "dev", tmp_path / "run", **PLAIN, resume=resume
@@ -392,7 +392,7 @@ def test_what_came_through_a_pipe_is_known_by_what_was_read(tmp_path):
             writer.join()
             place.unlink()
 
-    text = examples.write("ner", tmp_path / "dev").read_text()
+    text = toy_tasks.write("ner", tmp_path / "dev").read_text()
     assert piped(text)
     assert piped(text) == []
     with pytest.raises(ConfigError, match=r"another recipe \(data\.sha256\.train"):
@@ -495,7 +495,7 @@ def test_the_bilm_that_matches_is_taken_from_either_place(tmp_path, bilm):
     _, data, out = trained(tmp_path, out="a/run", embedder=f"elmo:{bilm}")
     expected = run.evaluate(out, data, device="cpu")
     copy = shutil.copytree(out, tmp_path / "far" / "a" / "run")
-    nearby = examples.bilm(tmp_path / "far" / "bilm", seed=1)
+    nearby = toy_tasks.bilm(tmp_path / "far" / "bilm", seed=1)
     assert run.evaluate(copy, data, device="cpu") == expected
     shutil.rmtree(nearby)
     nearby.mkdir()
@@ -505,7 +505,7 @@ def test_the_bilm_that_matches_is_taken_from_either_place(tmp_path, bilm):
     bilm.mkdir()
     assert run.evaluate(copy, data, device="cpu") == expected
     bilm.rmdir()
-    examples.bilm(bilm, seed=1)
+    toy_tasks.bilm(bilm, seed=1)
     assert run.evaluate(copy, data, device="cpu") == expected
     assert storage.load(copy, device="cpu").sources.specification.elmo == str(nearby)
     shutil.rmtree(nearby)
@@ -515,7 +515,7 @@ def test_the_bilm_that_matches_is_taken_from_either_place(tmp_path, bilm):
 
 def test_another_embedder_is_not_taken_for_that_of_the_training(tmp_path, bilm):
     _, data, out = trained(tmp_path, embedder=f"elmo:{bilm}")
-    other = examples.bilm(tmp_path / "other", seed=1)
+    other = toy_tasks.bilm(tmp_path / "other", seed=1)
     for named, message in (
         (f"elmo:{other}", r"other is not what it was when this run was trained"),
         ("glove:x.txt", r"trained with elmo:.*bilm, found --embedder glove:x\.txt; expected the"),

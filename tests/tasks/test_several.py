@@ -10,18 +10,18 @@ from elmore.tasks import run, several, spread, storage, task
 from elmore.tasks.lesson import Part
 from elmore.tasks.several import Trial
 from elmore.train.fit import Report
-from tests.tasks import examples
+from tests.support import toy_tasks
 
 NER = task.find("ner")
 
 
 def recipe(*more):
-    return task.recipe(NER, None, [*examples.small("ner"), "train.epochs=2", *more])
+    return task.recipe(NER, None, [*toy_tasks.small("ner"), "train.epochs=2", *more])
 
 
 def trained(tmp_path, chosen, *more, out="several", dev=None, embedder="none", **options):
     """Give the reports of each trial."""
-    data = examples.write("ner", tmp_path / "ner.txt")
+    data = toy_tasks.write("ner", tmp_path / "ner.txt")
     stages = several.train(
         NER, recipe(*more), data, dev or data, tmp_path / out, chosen, embedder=embedder,
         device="cpu", **options,
@@ -98,7 +98,7 @@ def test_each_of_several_is_the_run_it_would_be_alone(tmp_path, bilm, runs):
 def test_the_bilm_reads_what_some_training_sees_and_no_more(tmp_path, bilm, runs):
     """With two seeds, the two parts; as each seed draws the smaller part from its larger one."""
     chosen = several.trials(recipe(), seeds=2, fractions=[0.1, 0.25])
-    dev = examples.write("ner", tmp_path / "dev.txt", 7)
+    dev = toy_tasks.write("ner", tmp_path / "dev.txt", 7)
     trained(tmp_path, chosen, embedder=f"elmo:{bilm}", dev=dev)
     seen = {i for seed in (0, 1) for i in Part(0.25, seed).of(range(20))}
     assert 5 < len(seen) < 11  # two parts of 5 of the 20 sentences, which are distinct
@@ -119,7 +119,7 @@ def test_a_part_is_learned_the_same_whether_the_rest_has_layers_or_not(tmp_path,
 def test_means_and_sample_deviations_of_dev_and_test_are_written_down(tmp_path):
     chosen = several.trials(recipe(), seeds=3)
     trained(tmp_path, chosen)
-    test = examples.write("ner", tmp_path / "test.txt", 7)
+    test = toy_tasks.write("ner", tmp_path / "test.txt", 7)
     out = tmp_path / "several"
     found = several.summarise(out, chosen, test, device="cpu")
     assert json.loads((out / "summary.json").read_text()) == found
@@ -158,7 +158,7 @@ def test_what_is_finished_stays_and_what_is_missing_begins(tmp_path):
 
 
 def test_stages_that_nobody_follows_are_trained_all_the_same(tmp_path):
-    data = examples.write("ner", tmp_path / "ner.txt")
+    data = toy_tasks.write("ner", tmp_path / "ner.txt")
     for _ in several.train(
         NER, recipe(), data, data, tmp_path / "run", [Trial(0), Trial(1)], embedder="none",
         device="cpu",

@@ -3,7 +3,7 @@ import torch
 from torch.testing import assert_close
 
 from elmore.tasks import TASKS, solver, sources, task
-from tests.tasks import examples
+from tests.support import toy_tasks
 
 UNITS = {
     "ner": "tokens",
@@ -18,9 +18,9 @@ UNITS = {
 def test_losses_counts_and_gradients_of_batches_add_up_and_say_what_is_counted(tmp_path, name):
     """Every task gives sums, so the engine may accumulate batches of any size."""
     kind = task.find(name)
-    recipe = task.recipe(kind, None, examples.small(name))
+    recipe = task.recipe(kind, None, toy_tasks.small(name))
     job = kind(recipe)
-    found = job.training(job.read(examples.write(name, tmp_path / "data.txt")))
+    found = job.training(job.read(toy_tasks.write(name, tmp_path / "data.txt")))
     labels = job.labels(found)
     words = sorted({word for e in found for sentence in job.sentences(e) for word in sentence})
     torch.manual_seed(0)
@@ -52,7 +52,7 @@ def test_losses_counts_and_gradients_of_batches_add_up_and_say_what_is_counted(t
 
 def test_a_prediction_that_fails_leaves_the_network_in_training(monkeypatch):
     kind = task.find("ner")
-    recipe = task.recipe(kind, None, examples.small("ner"))
+    recipe = task.recipe(kind, None, toy_tasks.small("ner"))
     none = sources.opened(sources.parse("none"), device="cpu")
     solved = solver.build(kind(recipe), recipe, ["O"], ["Ann"], none)
     solved.learner.train()

@@ -3,7 +3,7 @@ import pytest
 from elmore.errors import ConfigError
 from elmore.tasks import sources
 from elmore.tasks.sources import Specification
-from tests.tasks import examples
+from tests.support import toy_tasks
 
 
 @pytest.mark.parametrize(
@@ -59,7 +59,7 @@ def test_what_a_run_was_trained_with_is_known_again(tmp_path, vectors, bilm):
 def test_another_model_in_the_same_place_is_noticed(tmp_path, bilm):
     named = sources.parse(f"elmo:{bilm}")
     digests = sources.opened(named, device="cpu").digests
-    for path in examples.bilm(tmp_path / "other", seed=1).iterdir():
+    for path in toy_tasks.bilm(tmp_path / "other", seed=1).iterdir():
         path.replace(bilm / path.name)
     with pytest.raises(ConfigError, match="is not what it was"):
         sources.reopened(named, digests, tmp_path, device="cpu")

@@ -10,7 +10,7 @@ import pytest
 from elmore import cli
 from elmore.errors import ConfigError
 from elmore.tasks import TASKS, task
-from tests.cli.running import elmore_command
+from tests.support.cli_runner import run_elmore
 
 TASK = '''
 """Classify texts as questions or answers: each line has a label, a tab and a text."""
@@ -103,7 +103,7 @@ def data(tmp_path, monkeypatch):
 
 
 def said(*arguments: str) -> str:
-    done = elmore_command(*arguments)
+    done = run_elmore(*arguments)
     assert done.code == 0, done.err
     return done.out
 

@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 from elmore.errors import DataError
 from elmore.text.characters import ABSENT, ByteAlphabet, Lexicon, WordAlphabet, encode_batch
 from elmore.text.vocabulary import MANY_LANGS_MARKS, Vocabulary
-from tests.numpy_elmo import byte_ids
+from tests.support.numpy_elmo import byte_ids
 
 ALPHABET = ByteAlphabet()
 MARKS = ("<bos>", "<eos>", "<oov>", "<pad>", "<bow>", "<eow>")

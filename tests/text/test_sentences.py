@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 from elmore.errors import DataError
 from elmore.text.sentences import WINDOW, split
-from tests.text.growth import is_linear
+from tests.support.linear_time import is_linear
 
 pytest.importorskip("sentencex")
 

@@ -4,7 +4,7 @@ from hypothesis import strategies as st
 
 from elmore.errors import DataError
 from elmore.text.tokenizers import Tokenizer, penn, tokenize, whitespace
-from tests.text.growth import is_linear
+from tests.support.linear_time import is_linear
 
 # Raw text, and its words between bars. A row without a bar stays one word.
 GOLDEN = {

@@ -17,7 +17,7 @@ from elmore.train.distributed import ALONE
 from elmore.train.fit import Report
 from elmore.train.loop import Outcome
 from elmore.train.runs import Run
-from tests.train.toy import Forgetful, Line, Toy
+from tests.support.toy_training import Forgetful, Line, Toy
 
 CPU = torch.device("cpu")
 

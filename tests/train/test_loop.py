@@ -13,7 +13,7 @@ from elmore.train import optim, schedule
 from elmore.train.config import TrainConfig
 from elmore.train.distributed import ALONE
 from elmore.train.loop import Outcome, steps
-from tests.train.toy import Forgetful, Line, Toy
+from tests.support.toy_training import Forgetful, Line, Toy
 
 CPU = torch.device("cpu")
 

@@ -17,7 +17,7 @@ from elmore.train import optim, runs
 from elmore.train.config import TrainConfig
 from elmore.train.divergence import LossMean
 from elmore.train.runs import Checkpoint, Run
-from tests.train.toy import Line
+from tests.support.toy_training import Line
 
 CPU = torch.device("cpu")
 

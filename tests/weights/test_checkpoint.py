@@ -14,9 +14,9 @@ from torch.testing import assert_close
 import elmore
 from elmore.weights import folder, pretrained
 from elmore.weights.convert import bilm_tf, tensor_bundle
-from tests.cli.running import elmore_command
-from tests.foreign import bilm_options, bilm_weights, read_bilm, write_bilm
-from tests.tensorflow_files import (
+from tests.support.cli_runner import run_elmore
+from tests.support.fake_checkpoints import bilm_options, bilm_weights, read_bilm, write_bilm
+from tests.support.tensorflow_checkpoints import (
     block,
     entry,
     field,
@@ -133,7 +133,7 @@ def test_a_vocabulary_of_another_model_is_refused(run):
 
 
 def test_a_checkpoint_is_dumped_with_the_262_that_prediction_wants(run, settings, weights):
-    result = elmore_command("convert", str(run), str(run.parent / "out"), "--to", "allennlp")
+    result = run_elmore("convert", str(run), str(run.parent / "out"), "--to", "allennlp")
     assert result.code == 0, result.err
     out = run.parent / "out"
     found, arrays = read_bilm(out / "options.json", out / "weights.hdf5")
@@ -184,7 +184,7 @@ def test_a_zipped_module_with_a_trained_mix_goes_through_convert(tmp_path, weigh
     with zipfile.ZipFile(tmp_path / "hub.zip", "w") as archive:
         for path in module.rglob("*"):
             archive.write(path, path.relative_to(module))
-    result = elmore_command("convert", str(tmp_path / "hub.zip"), str(tmp_path / "ours"))
+    result = run_elmore("convert", str(tmp_path / "hub.zip"), str(tmp_path / "ours"))
     assert result.code == 0, result.err
     elmo = elmore.load(tmp_path / "ours")
     (mix,) = elmo.bundle.mixes
@@ -196,7 +196,7 @@ def test_a_zipped_module_with_a_trained_mix_goes_through_convert(tmp_path, weigh
 
 
 def test_info_names_all_files_of_a_checkpoint(run):
-    result = elmore_command("info", str(run / "model.ckpt-10"), "--json")
+    result = run_elmore("info", str(run / "model.ckpt-10"), "--json")
     assert result.code == 0, result.err
     assert set(json.loads(result.out)["sha256"]) == {
         "model.ckpt-10.index",

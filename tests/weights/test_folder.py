@@ -18,13 +18,13 @@ from elmore.text.vocabulary import Vocabulary
 from elmore.weights import folder, warm
 from elmore.weights.bundle import Bundle, Card
 from elmore.weights.convert import bilm_tf
-from tests import language
+from tests.support import toy_corpus
 
 WORDS = Vocabulary(("<S>", "</S>", "<UNK>", *(f"w{number}" for number in range(40))))
 
 
 def bundle(**softmax) -> Bundle:
-    config = language.recipe().model
+    config = toy_corpus.recipe().model
     return Bundle(
         BiLM(config),
         ByteAlphabet(),

@@ -9,7 +9,7 @@ import pytest
 
 import elmore
 from elmore.weights import catalogue, pretrained
-from tests.foreign import bilm_options, bilm_weights, many_langs, write_bilm
+from tests.support.fake_checkpoints import bilm_options, bilm_weights, many_langs, write_bilm
 
 
 @pytest.fixture

@@ -9,7 +9,7 @@ from safetensors.torch import load_file, save_file
 from elmore.errors import WeightsError
 from elmore.weights import folder
 from elmore.weights.storage import SCALE, packed, rounded, stored, unpacked
-from tests import language
+from tests.support import toy_corpus
 
 
 @given(st.integers(1, 9), st.integers(1, 70), st.floats(-12, 4), st.integers(0, 2**31))
@@ -67,14 +67,14 @@ def test_kernels_of_three_dimensions_keep_their_shape():
 
 @pytest.fixture
 def bundle(corpus):
-    wide = language.recipe("model.lstm.cell_dim=512", "model.lstm.output_dim=32")
-    return language.training(corpus, wide).bundle({})
+    wide = toy_corpus.recipe("model.lstm.cell_dim=512", "model.lstm.output_dim=32")
+    return toy_corpus.training(corpus, wide).bundle({})
 
 
 @pytest.fixture(scope="module")
 def corpus(tmp_path_factory):
     folder = tmp_path_factory.mktemp("text")
-    return language.prepared(folder, "toy", language.sentences(200))
+    return toy_corpus.prepare_corpus(folder, "toy", toy_corpus.sentences(200))
 
 
 def test_a_model_folder_in_bytes_is_a_quarter_and_says_nearly_the_same(bundle, tmp_path):

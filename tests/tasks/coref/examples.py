@@ -2,7 +2,7 @@
 
 from elmore.tasks.coref import conllu
 from elmore.tasks.coref.document import Document, Mention
-from tests.tasks.examples import Typed
+from tests.support.toy_tasks import Typed
 
 SMALL = (
     "train.rate=0.01",

@@ -15,7 +15,7 @@ from elmore.tasks.coref.document import Document, Mention
 from elmore.tasks.coref.model import CorefModel
 from elmore.tasks.coref.span_vectors import SpanVectors
 from elmore.tasks.embedding import Tokens, Widths
-from tests.tasks.largest import Largest
+from tests.support.largest_tensor import Largest
 
 WIDTHS = Widths(6, 2)
 SMALL = CorefModelConfig(

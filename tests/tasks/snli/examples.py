@@ -1,6 +1,6 @@
 """Examples that can be learned by heart, and a recipe small enough to do it."""
 
-from tests.tasks.examples import PEOPLE, PLACES, Typed, sentences
+from tests.support.toy_tasks import PEOPLE, PLACES, Typed, sentences
 
 SMALL = (
     "model.hidden_dim=24",

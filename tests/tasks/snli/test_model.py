@@ -7,7 +7,7 @@ from torch.testing import assert_close
 from elmore.errors import ConfigError
 from elmore.tasks.embedding import Embedded, Widths
 from elmore.tasks.snli.model import ESIM, ESIMConfig
-from tests.tasks.classifiers import WIDTHS, embedded, rows
+from tests.support.toy_embeddings import WIDTHS, embedded, rows
 
 LABELS = ["no", "yes", "perhaps"]
 

@@ -2,7 +2,7 @@
 
 import json
 
-from tests.tasks.examples import Typed, sentences
+from tests.support.toy_tasks import Typed, sentences
 
 SMALL = (
     "characters.num_filters=16",

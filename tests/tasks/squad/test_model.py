@@ -8,7 +8,7 @@ from elmore.errors import ConfigError
 from elmore.tasks.embedding import Embedded, Tokens, Widths
 from elmore.tasks.squad.model import SquadModel, SquadModelConfig, span_losses
 from elmore.tasks.squad.spans import best_spans
-from tests.tasks.largest import Largest
+from tests.support.largest_tensor import Largest
 
 
 def model(**settings) -> SquadModel:

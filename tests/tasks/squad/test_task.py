@@ -5,7 +5,7 @@ import pytest
 from elmore.errors import DataError
 from elmore.tasks import run, solver, sources, task
 from elmore.tasks.squad.data import read
-from tests.tasks import examples
+from tests.support import toy_tasks
 from tests.tasks.squad.examples import text
 
 
@@ -78,7 +78,7 @@ def test_scores_are_of_the_text_of_the_spans(tmp_path):
 def test_a_passage_with_several_questions_is_read_by_the_bilm_once(tmp_path, bilm):
     path = tmp_path / "q.json"
     path.write_text(text(20))
-    asked = squad(*examples.small("squad"))
+    asked = squad(*toy_tasks.small("squad"))
     opened = sources.opened(sources.parse(f"elmo:{bilm}"), device="cpu")
     solved = solver.build(asked, asked.config, [], None, opened)
     layers = solved.reader.cached(solved.sentences(asked.read(path)))
@@ -104,7 +104,7 @@ def test_windows_are_learned_from_and_predicted_over(tmp_path):
     path = tmp_path / "q.jsonl"
     path.write_text("\n".join(map(json.dumps, asked)))
     kind = task.find("squad")
-    small = [*examples.small("squad"), "model.window=8", "model.max_span=3", "train.patience=0"]
+    small = [*toy_tasks.small("squad"), "model.window=8", "model.max_span=3", "train.patience=0"]
     recipe = task.recipe(kind, None, small)
     plain = {"embedder": "none", "device": "cpu"}
     for report in run.train(kind, recipe, path, path, tmp_path / "run", **plain):

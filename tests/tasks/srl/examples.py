@@ -1,7 +1,7 @@
 """Examples that can be learned by heart, and a recipe small enough to do it."""
 
 from elmore.tasks.srl import metric
-from tests.tasks.examples import Typed, sentences
+from tests.support.toy_tasks import Typed, sentences
 
 SMALL = (
     "model.hidden_dim=16",

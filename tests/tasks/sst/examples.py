@@ -1,6 +1,6 @@
 """Examples that can be learned by heart, and a recipe small enough to do it."""
 
-from tests.tasks.examples import Typed, sentences
+from tests.support.toy_tasks import Typed, sentences
 
 SMALL = (
     "model.hidden_dim=16",

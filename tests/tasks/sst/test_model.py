@@ -7,7 +7,7 @@ from torch.testing import assert_close
 from elmore.errors import ConfigError
 from elmore.tasks.embedding import Embedded, Widths
 from elmore.tasks.sst.model import BCN, BCNConfig
-from tests.tasks.classifiers import WIDTHS, embedded, rows
+from tests.support.toy_embeddings import WIDTHS, embedded, rows
 
 LABELS = ["bad", "so", "good"]
 CONFIG = BCNConfig(hidden_dim=5, maxout_dims=(7, 6), pool_size=2)

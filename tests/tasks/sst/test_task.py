@@ -1,5 +1,5 @@
 from elmore.tasks import task
-from tests.tasks import examples
+from tests.support import toy_tasks
 
 
 def sst(*overrides: str):
@@ -8,7 +8,7 @@ def sst(*overrides: str):
 
 
 def test_phrases_are_trained_on_but_never_scored(tmp_path):
-    path = examples.write("sst", tmp_path / "trees.txt", 5)
+    path = toy_tasks.write("sst", tmp_path / "trees.txt", 5)
     sentences = sst().read(path)
     assert sst("data.phrases=false").training(sentences) == sentences
     more = sst("data.phrases=true")

@@ -1,7 +1,9 @@
-"""A stand-in for the Hugging Face hub: the part of its HTTP API by which models come and go.
+"""A fake Hugging Face hub: the part of its HTTP API that downloads and uploads models.
 
 Files are kept in memory, one dict per repository. Weights go the way large files go there (asked
 for, sent to an address of their own, then named in the commit), all others inside the commit.
+
+Used by integrations/test_huggingface_hub.
 """
 
 import base64
@@ -172,7 +174,7 @@ def digest(data: bytes) -> str:
 
 
 @contextmanager
-def running() -> Iterator[Hub]:
+def run_hub() -> Iterator[Hub]:
     """Serve for a while."""
     hub = Hub()
     thread = threading.Thread(target=hub.serve_forever, kwargs={"poll_interval": 0.01})

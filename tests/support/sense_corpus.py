@@ -1,4 +1,7 @@
-"""Write a small sense-annotated corpus and a small WordNet, as the real ones are written."""
+"""Write a small sense-annotated corpus and a small WordNet, in the formats of the real ones.
+
+Used by tests/probe and fuzz/probes.
+"""
 
 from pathlib import Path
 

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from numpy.testing import assert_allclose
 
-from tests.foreign import (
+from tests.support.fake_checkpoints import (
     allennlp_state_dict,
     bilm_options,
     bilm_weights,
@@ -18,7 +18,7 @@ from tests.foreign import (
     read_many_langs,
     write_bilm,
 )
-from tests.numpy_elmo import (
+from tests.support.numpy_elmo import (
     NumpyElmo,
     NumpyManyLangs,
     byte_ids,

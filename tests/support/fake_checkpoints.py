@@ -1,8 +1,11 @@
-"""Tiny models in the layouts of other packages, written and read without elmore.
+"""Write and read tiny checkpoints in the layouts of other packages, without elmore.
 
 bilm-tf (options.json and one HDF5 file), ELMoForManyLangs (a folder with two pickles) and the
 state_dict of an AllenNLP `Elmo`. Weights are random at Glorot's scale; no bias is zero, so that
 a forgotten one shows.
+
+Used by every test that loads a foreign checkpoint: cli, contracts, embed, fuzz, integrations,
+weights.
 """
 
 import json

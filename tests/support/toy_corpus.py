@@ -1,6 +1,9 @@
-"""A small language to learn: a few hundred sentences in which each word depends on its neighbours.
+"""A toy language, its prepared corpus, and a recipe small enough to train on it in a second.
 
-Drawn by `random.random()` alone, whose numbers Python promises to keep.
+In each sentence a word depends on its neighbours. Drawn by `random.random()` alone, whose numbers
+Python promises to keep.
+
+Used by every test that trains a language model, and by conftest's `corpus`.
 """
 
 import random
@@ -53,7 +56,7 @@ def sentences(count: int, seed: int = 0, rare: Sequence[str] = RARE) -> list[str
     return found
 
 
-def prepared(
+def prepare_corpus(
     folder: Path,
     name: str,
     train: Sequence[str],
@@ -110,7 +113,7 @@ save_every = 8
 def recipe(*overrides: str) -> PretrainConfig:
     """Give that recipe as `--set` would change it."""
     table = config.override(tomllib.loads(RECIPE), overrides)
-    return config.build(PretrainConfig, table, "tests/language.py")
+    return config.build(PretrainConfig, table, "tests/support/toy_corpus.py")
 
 
 def training(

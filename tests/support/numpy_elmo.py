@@ -1,4 +1,4 @@
-"""ELMo's forward pass in plain numpy, from its definition: what the tests compare `elmore` with.
+"""ELMo's forward pass in plain numpy, written from its definition: the reference of the tests.
 
 Slow on purpose: every character column, one sentence at a time, one step at a time, nothing shared
 or skipped. It imports neither torch nor elmore. Weights keep the names and the layout of the file
@@ -11,6 +11,9 @@ One LSTM step, with clips that may be absent:
 
 Shapes: L LSTM layers, B sentences, T tokens, C characters, F filters, H cell, D projection.
 A state is {(direction, layer): (c (rows, H), m (rows, D))}, direction 0 forward and 1 backward.
+
+Used by contracts/test_numpy_parity, embed/test_elmo, integrations/test_allennlp, model/test_mix and
+text/test_characters.
 """
 
 from abc import ABC, abstractmethod

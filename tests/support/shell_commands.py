@@ -1,4 +1,7 @@
-"""The commands in the docs as a shell reads them, as far as the docs go: words, pipes, `>`."""
+"""Parse and run the shell commands of the docs, as far as they go: words, pipes, `>`.
+
+Used by tests/test_docs, test_guides, integrations/test_onnx and integrations/test_ray.
+"""
 
 import io
 import re
@@ -12,9 +15,9 @@ from unittest import mock
 
 from typer.core import TyperCommand
 
-from tests.cli.running import Result, elmore_command
+from tests.support.cli_runner import Result, run_elmore
 
-ROOT = Path(__file__).parent.parent
+ROOT = Path(__file__).parents[2]
 # Programs of others, of which there is nothing to know here.
 OTHERS = {".", "cat", "curl", "echo", "export", "git", "jupytext", "pip", "python3"}
 
@@ -68,14 +71,14 @@ def run(line: str, change=lambda arguments: arguments) -> Command:
         words = [one.program, *one.arguments]
         fed = subprocess.run(words, input=fed, capture_output=True, check=True).stdout
     with mock.patch.object(sys, "stdin", io.TextIOWrapper(io.BytesIO(fed))):
-        result = elmore_command(*change(last.arguments))
+        result = run_elmore(*change(last.arguments))
     assert result.code == 0, (line, result.err)
     if last.into:
         Path(last.into).write_text(result.out)
     return last
 
 
-def refused(line: str) -> list[str]:
+def find_refusals(line: str) -> list[str]:
     """The commands, scripts and options of a line that are not there; nothing is run."""
     return [wrong for command in commands(line) if (wrong := _wrong(command))]
 
@@ -86,7 +89,7 @@ def _wrong(command: Command) -> str:
         place = arguments.index("-m") + 1
         program, arguments = arguments[place], arguments[place + 1 :]
     if program == "elmore":
-        result = parsed(*arguments)
+        result = parse_only(*arguments)
         return result.err if result.code else ""
     if program == "python":
         return _wrong_script(*arguments)
@@ -96,10 +99,10 @@ def _wrong(command: Command) -> str:
     return "" if program in OTHERS else f"what is {program}?"
 
 
-def parsed(*arguments: str) -> Result:
+def parse_only(*arguments: str) -> Result:
     """Let the command line read its arguments, and do nothing."""
     with mock.patch.object(TyperCommand, "invoke", return_value=None):
-        return elmore_command(*arguments)
+        return run_elmore(*arguments)
 
 
 def _wrong_script(path: str, *arguments: str) -> str:

@@ -1,4 +1,7 @@
-"""The smallest thing the engine can train: a line through points, with a number it carries on."""
+"""The smallest thing the engine can train: a line through points, with a state it carries on.
+
+Used by tests/train and fuzz/trained.
+"""
 
 from dataclasses import dataclass, field
 from pathlib import Path

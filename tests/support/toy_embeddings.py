@@ -1,4 +1,7 @@
-"""What the tests of all classifiers share: made-up vectors for sentences of given lengths."""
+"""Draw made-up vectors for sentences of given lengths.
+
+Used by the tests of the classifiers: tasks/snli and tasks/sst.
+"""
 
 import torch
 

@@ -7,7 +7,7 @@ import time
 import pytest
 
 from elmore.serve.limits import Limits
-from tests.serve.serving import Slow, engine_of, read_all, served
+from tests.support.live_server import Slow, engine_of, read_all, run_server
 
 HEAD = b"POST /encode HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\n"
 LIMIT = 2000
@@ -17,7 +17,7 @@ LIMIT = 2000
 def small(embedder):
     """A server of short patience for small bodies."""
     limits = Limits(body_bytes=LIMIT, body_seconds=2, header_seconds=2)
-    with served(engine_of(embedder), limits=limits) as found:
+    with run_server(engine_of(embedder), limits=limits) as found:
         yield found
 
 
@@ -212,7 +212,7 @@ def test_an_unexpected_fault_is_500_in_one_sentence(embedder):
         def join(self, works):
             raise RuntimeError("secret words")
 
-    with served(Broken(engine_of(embedder))) as client:
+    with run_server(Broken(engine_of(embedder))) as client:
         answer = client.post("/encode", {"texts": ["a"]})
         assert answer.status == 500
         assert "secret" not in sentence(answer)

@@ -1,17 +1,20 @@
-"""A small text and its index."""
+"""A small text and its index of uses.
+
+Used by probe/test_neighbors and probe/test_use_writer.
+"""
 
 from elmore.probe.neighbors import UseIndex
 
 LINES = ["the play was good .", "", "they play a game", "a good game was on", "the end"]
 
 
-def text(path, lines=LINES):
+def write_text(path, lines=LINES):
     path.write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
     return path
 
 
-def built(tmp_path, elmo, name="index", lines=LINES, **choices):
-    file = text(tmp_path / f"{name}.txt", lines)
+def build_index(tmp_path, elmo, name="index", lines=LINES, **choices):
+    file = write_text(tmp_path / f"{name}.txt", lines)
     return UseIndex.build(tmp_path / name, elmo, [file], tokenized=True, **choices)
 
 

@@ -1,4 +1,7 @@
-"""Run a command in this process: importing torch anew for each would take the suite minutes."""
+"""Run an `elmore` command in this process: importing torch for each would take the suite minutes.
+
+Used by tests/cli and by every test that needs what a command prints.
+"""
 
 import contextlib
 import io
@@ -15,7 +18,7 @@ class Result(NamedTuple):
     err: str
 
 
-def elmore_command(*arguments: str) -> Result:
+def run_elmore(*arguments: str) -> Result:
     """Give what `elmore ARGUMENTS` prints and exits with."""
     out, err = io.StringIO(), io.StringIO()
     with (

@@ -1,11 +1,14 @@
-"""The Python that stands in the docs, ready to be run."""
+"""Read the Python and shell blocks of the documentation, and run the Python ones.
+
+Used by tests/test_readme, test_docs, test_guides and the tests of the integrations' pages.
+"""
 
 import re
 from pathlib import Path
 
 import pytest
 
-DOCS = Path(__file__).parent.parent / "docs"
+DOCS = Path(__file__).parents[2] / "docs"
 INTEGRATIONS = DOCS / "integrations"
 GUIDES = [  # whose commands tests/test_guides.py runs
     *sorted((DOCS / "guides").glob("*.md")),
@@ -24,20 +27,20 @@ PAGES = {  # of integrations, and how to know their blocks on the first page
 OF_EXTRAS = ("pandas",)
 
 
-def blocks(page: Path) -> list:
+def python_blocks(page: Path) -> list:
     """The Python blocks of a page, each named by its number."""
     found = re.findall(r"```python\n(.*?)```", page.read_text(encoding="utf-8"), flags=re.DOTALL)
     return [pytest.param(block, id=f"{page.name}-{number}") for number, block in enumerate(found)]
 
 
-def integration(page: str) -> list:
+def integration_blocks(page: str) -> list:
     """The blocks of an integration's page, and its blocks on the first page."""
-    short = blocks(INTEGRATIONS / "index.md")
+    short = python_blocks(INTEGRATIONS / "index.md")
     ours = [one for one in short if any(words in one.values[0] for words in PAGES[page])]
-    return blocks(INTEGRATIONS / page) + ours
+    return python_blocks(INTEGRATIONS / page) + ours
 
 
-def run(block: str) -> None:
+def run_block(block: str) -> None:
     """Run a block, or skip it by the name of what is not here."""
     for name in OF_EXTRAS:
         if re.search(rf"^(import|from) {name}\b", block, flags=re.MULTILINE):

@@ -1,4 +1,7 @@
-"""How the time of a reader grows with its text."""
+"""Whether the time of a reader grows linearly with its text.
+
+Used by text/test_sentences and text/test_tokenizers.
+"""
 
 import time
 from collections.abc import Callable

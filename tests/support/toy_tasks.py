@@ -1,4 +1,7 @@
-"""Small files of examples, a small biLM and small recipes: what the tests of all tasks share."""
+"""Small example files, a small biLM and small recipes for every task.
+
+Used by tests/tasks and by every test that trains a task or needs a small model on disk.
+"""
 
 import importlib
 from collections.abc import Callable, Sequence

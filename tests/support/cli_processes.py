@@ -1,7 +1,10 @@
-"""The command line in processes of their own, which can be killed.
+"""Run `elmore` in processes of its own, which can be killed at a chosen step.
 
-They are forked from one that has imported torch already, which saves seconds each. What is printed
-goes to files; several ranks find each other as torchrun would have it.
+They are forked from a process that has imported torch already, which saves seconds each. Output
+goes to files; several ranks find each other through torchrun's environment variables.
+
+Used by the tests that kill and resume: cli/test_embed, cli/test_prepare, contracts/test_ranks,
+contracts/test_resume, contracts/test_task_resume, probe/test_use_writer.
 """
 
 import contextlib
@@ -19,15 +22,15 @@ from multiprocessing.process import BaseProcess
 from pathlib import Path
 from typing import NamedTuple
 
-from tests.cli.running import Result
+from tests.support.cli_runner import Result
 
-ROOT = Path(__file__).parent.parent
+ROOT = Path(__file__).parents[2]
 _context = multiprocessing.get_context("forkserver")
 _context.set_forkserver_preload(["elmore.lm.finetune", "elmore.cli", "torch._dynamo"])
 
 
-class Death(NamedTuple):
-    """When a process is to end itself, by a signal to itself."""
+class KillAt(NamedTuple):
+    """The step at which a process sends itself a signal."""
 
     step: int
     """As soon as this update is written down."""
@@ -40,14 +43,14 @@ class Death(NamedTuple):
 
 def run(
     *arguments: str,
-    death: Death | None = None,
+    kill: KillAt | None = None,
     ranks: int = 1,
     environment: dict[str, str] | None = None,
 ) -> list[Result]:
-    """Give what `elmore ARGUMENTS` prints and ends with, on each rank; -9 is killed."""
+    """Return the output and exit code of `elmore ARGUMENTS` on each rank; -9 means killed."""
     with tempfile.TemporaryDirectory() as place:
         jobs = [
-            _started(Path(place), arguments, death, rank, ranks, environment or {})
+            _started(Path(place), arguments, kill, rank, ranks, environment or {})
             for rank in range(ranks)
         ]
         end = time.monotonic() + 250
@@ -64,7 +67,7 @@ def run(
 def _started(
     place: Path,
     arguments: tuple[str, ...],
-    death: Death | None,
+    kill: KillAt | None,
     rank: int,
     ranks: int,
     more: dict[str, str],
@@ -74,7 +77,7 @@ def _started(
         environment |= {"RANK": rank, "LOCAL_RANK": rank, "WORLD_SIZE": ranks}
         environment |= {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": _port(place)}
     texts = {name: str(value) for name, value in environment.items()}
-    mine = death if death and death.rank == rank else None
+    mine = kill if kill and kill.rank == rank else None
     job = _context.Process(target=command, args=(arguments, str(place / str(rank)), texts, mine))
     job.start()
     return job
@@ -97,9 +100,9 @@ def _result(place: Path, rank: int, job: BaseProcess) -> Result:
 
 
 def command(
-    arguments: tuple[str, ...], files: str, environment: dict[str, str], death: Death | None
+    arguments: tuple[str, ...], files: str, environment: dict[str, str], kill: KillAt | None
 ) -> None:
-    """Be that process."""
+    """Run the command inside the new process."""
     import torch
 
     from elmore import cli
@@ -107,8 +110,8 @@ def command(
     torch.set_num_threads(1)
     os.environ.update(environment)
     sys.argv = ["elmore", *arguments]
-    if death is not None:
-        _prepare(death)
+    if kill is not None:
+        _prepare(kill)
     with (
         Path(f"{files}.out").open("w", buffering=1) as out,
         Path(f"{files}.err").open("w", buffering=1) as err,
@@ -118,20 +121,20 @@ def command(
         cli.main()
 
 
-def _prepare(death: Death) -> None:
+def _prepare(kill: KillAt) -> None:
     from elmore.train import fit, runs
 
     def end() -> None:
-        for _ in range(death.times):
-            os.kill(os.getpid(), death.number)
+        for _ in range(kill.times):
+            os.kill(os.getpid(), kill.number)
 
-    if death.while_saving:
-        _around(runs, "save_file", after=lambda _, path: _named(death.step, path) and end())
+    if kill.while_saving:
+        _around(runs, "save_file", after=lambda _, path: _named(kill.step, path) and end())
     else:
         # every rank looks and asks, though one alone writes it down in between
         seen: list[int] = []
         _around(fit._Drive, "_look", after=lambda _, steps, __: seen.append(steps[-1].number))
-        _around(fit._Drive, "_stopped", before=lambda *_: seen[-1] >= death.step and end())
+        _around(fit._Drive, "_stopped", before=lambda *_: seen[-1] >= kill.step and end())
 
 
 def _named(step: int, path: Path) -> bool:
@@ -157,9 +160,9 @@ def _around(
 
 
 def stop_at(owner: object, name: str, number: int) -> None:
-    """Let this process stop when a function of its is called for the so-many-th time.
+    """Stop this process (SIGSTOP) at the `number`-th call of a function.
 
-    There it waits to be killed: whoever looked from outside would be late on a busy machine.
+    It waits there to be killed: polling from outside would come too late on a busy machine.
     """
     calls = itertools.count(1)
     _around(owner, name, before=lambda *_: next(calls) == number and _stop())
@@ -169,8 +172,8 @@ def _stop() -> None:
     os.kill(os.getpid(), signal.SIGSTOP)
 
 
-def killed(command: Sequence[str | Path]) -> list[int]:
-    """Run what stops itself, kill it there, and give the processes that it leaves behind."""
+def kill_when_stopped(command: Sequence[str | Path]) -> list[int]:
+    """Run a command that stops itself, kill it there, and return the child processes it leaves."""
     quiet = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
     with subprocess.Popen(command, cwd=ROOT, **quiet) as job:
         try:

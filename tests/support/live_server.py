@@ -1,4 +1,7 @@
-"""Servers in a thread or a process of their own, and a client that hides nothing."""
+"""Start servers in a thread or in a process, with an HTTP client that shows raw answers.
+
+Used by tests/serve.
+"""
 
 import asyncio
 import http.client
@@ -102,7 +105,7 @@ def _end(answer: bytes) -> int | None:
 
 
 @contextmanager
-def served(
+def run_server(
     engine: Engine, *, limits: Limits | None = None, token: str | None = None
 ) -> Iterator[Client]:
     """Serve in a thread; it must end well."""
@@ -113,7 +116,7 @@ def served(
     thread = threading.Thread(target=lambda: asyncio.run(running.serve(sockets=[listening])))
     thread.start()
     try:
-        until(lambda: running.started)
+        wait_until(lambda: running.started)
         yield Client(listening.getsockname()[1])
     finally:
         running.should_exit = True
@@ -150,7 +153,7 @@ class Process:
         self.process.communicate()
 
 
-def until(true: Any, seconds: float = 60) -> None:
+def wait_until(true: Any, seconds: float = 60) -> None:
     """Wait for something to become true."""
     end = time.monotonic() + seconds
     while not true():

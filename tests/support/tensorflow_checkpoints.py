@@ -1,9 +1,11 @@
-"""Checkpoints as TensorFlow's `Saver` writes them, without TensorFlow and without elmore.
+"""Write checkpoints as TensorFlow's `Saver` does, without TensorFlow and without elmore.
 
 The index is a LevelDB table (doc/table_format.md there): blocks of keys that share beginnings, with
 a restart point at every 16th, each block followed by a byte for "not compressed" and a masked
 CRC-32C. Its values are the messages BundleHeaderProto and BundleEntryProto. Tensors lie in the data
 files, little-endian, one after another in the order of their names.
+
+Used by weights/test_checkpoint, tests/test_migrate and fuzz/models.
 """
 
 import struct

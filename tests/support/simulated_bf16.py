@@ -1,4 +1,7 @@
-"""A CPU that multiplies in bf16 as those with units for it do, only without their speed."""
+"""Simulate a CPU with (or without) bf16 matrix units, on any CPU.
+
+Used by contracts/test_exact_and_fast, embed/test_elmo and model/test_fast.
+"""
 
 import pytest
 import torch

@@ -1,4 +1,7 @@
-"""How large a tensor something makes: one of torch, not what numpy has, nor all together."""
+"""Record the largest tensor that torch allocates inside a `with` block.
+
+Used by tests/tasks, to show that memory does not grow with the square of a document.
+"""
 
 import torch
 from torch.utils._python_dispatch import TorchDispatchMode

@@ -1,14 +1,17 @@
-"""A tiny model in a folder of ours, for frameworks that load a model by its path."""
+"""Save a tiny model as a folder, for frameworks that load a model by its path.
+
+Used by the tests of scikit-learn and spaCy in tests/integrations.
+"""
 
 from pathlib import Path
 
 import numpy as np
 
 from elmore.weights import folder, pretrained
-from tests.foreign import bilm_options, bilm_weights, write_bilm
+from tests.support.fake_checkpoints import bilm_options, bilm_weights, write_bilm
 
 
-def saved(place: Path, seed: int = 0) -> str:
+def save_model(place: Path, seed: int = 0) -> str:
     options = bilm_options()
     weights = bilm_weights(options, np.random.default_rng(seed))
     bundle = pretrained.load(*write_bilm(place, options, weights))
