@@ -27,7 +27,7 @@ import torch
 
 import elmore
 from elmore import atomic
-from elmore.embed.job import model_digest
+from elmore.embed.jobs.job import model_digest
 from elmore.model.bilm import BiLM
 from elmore.probe.sense_data import SenseCorpus
 from elmore.tasks import word_vectors

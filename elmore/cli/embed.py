@@ -52,8 +52,8 @@ def embed(
 ) -> None:
     """Embed every line of a text: vectors of its words, or one vector for all."""
     from elmore.cli.progress import showing, showing_download
-    from elmore.embed import job as jobs
     from elmore.embed.embedder import load
+    from elmore.embed.jobs import job as jobs
     from elmore.errors import ConfigError
     from elmore.text.files import Lines
 
@@ -72,7 +72,7 @@ def embed(
             token_budget=token_budget,
             progress=progress,
         )
-    job = jobs.describe(
+    job = jobs.describe_job(
         elmo,
         layers=layers,
         pool=pool,
@@ -85,7 +85,7 @@ def embed(
         precision=precision if engine == "ray" else None,
     )
     if out is None:
-        for _, tokens, vectors in jobs.results(elmo, lines, job):
+        for _, tokens, vectors in jobs.embed_lines(elmo, lines, job):
             _print(tokens, vectors, pooled=pool is not None)
         return
     try:
@@ -95,13 +95,13 @@ def embed(
                 update(lines.fraction, lines=done, tokens=tokens)
 
             if engine == "ray":
-                from elmore.embed import cluster
+                from elmore.embed.jobs.ray import run_on_ray
 
-                cluster.run(
+                run_on_ray(
                     elmo, lines, out, job, device=device, overwrite=overwrite, progress=progress_
                 )
             else:
-                jobs.run(
+                jobs.run_job(
                     elmo,
                     lines,
                     out,

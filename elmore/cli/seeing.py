@@ -106,14 +106,14 @@ def uses(
 ) -> None:
     """Every use of a word in a text: clustered, and drawn by sense where senses are known."""
     from elmore.cli.progress import showing
-    from elmore.embed.layers import check, named
+    from elmore.embed.outputs import check_layers, parse_layers
     from elmore.probe import plots, use_map
     from elmore.probe import uses as found_uses
     from elmore.probe.drawing import files
 
     if out is not None:
         files.check(out)
-    chosen = named(layers)
+    chosen = parse_layers(layers)
     found, total = found_uses.find(
         word,
         corpus,
@@ -125,7 +125,7 @@ def uses(
         errors=errors,
     )
     elmo = _loaded(model, device)
-    check(chosen, elmo.num_layers)
+    check_layers(chosen, elmo.num_layers)
     with showing("embedding") as update:
         vectors = use_map.vectors_of(
             elmo, found, chosen, lambda done, count: update(done, uses=count)

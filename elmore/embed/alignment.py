@@ -18,7 +18,7 @@ Span = tuple[int, int]
 """Where something starts and ends in a string: in characters, end exclusive."""
 
 
-def word_vectors(
+def pool_to_spans(
     offsets: Sequence[Span],
     vectors: Float[np.ndarray, "*L T D"],
     spans: Sequence[Span],

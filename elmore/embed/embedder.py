@@ -15,12 +15,12 @@ from jaxtyping import Float
 from torch import Tensor
 
 from elmore.embed import pooling, sizes
-from elmore.embed.alignment import word_vectors
+from elmore.embed.alignment import pool_to_spans
 from elmore.embed.bulk import Bulk
-from elmore.embed.carry import CarriedRows
-from elmore.embed.layers import Layers, check, select
+from elmore.embed.outputs import LayerChoice, check_layers, select_layers
 from elmore.embed.pooling import Pool, TextPooling
-from elmore.embed.prepare import Prepared, Text, num_padded, prepare, windows
+from elmore.embed.stateful import StatefulRows
+from elmore.embed.tokenized import Text, TokenizedText, num_padded, tokenize_text, windows
 from elmore.errors import ConfigError, DataError
 from elmore.model.bilm import BiLMState
 from elmore.model.layer_stack import LayerStack
@@ -36,7 +36,7 @@ _FEW, _SMALL = 64, 2048  # texts, padded tokens: up to here one batch is quicker
 
 
 @dataclass(frozen=True)
-class Sentence:
+class EmbeddedText:
     """One embedded text."""
 
     tokens: list[str]
@@ -45,7 +45,7 @@ class Sentence:
     offsets: list[tuple[int, int]] | None = None
     """Where each token stands in the string, when a string was given."""
 
-    def word_vectors(self, offsets: Sequence[tuple[int, int]]) -> Float[np.ndarray, "*L S 2*D"]:
+    def pool_to_spans(self, spans: Sequence[tuple[int, int]]) -> Float[np.ndarray, "*L S 2*D"]:
         """Give vectors for another tokenisation of the same string, told by its offsets.
 
         Each is the mean of our tokens that it overlaps, weighted by the characters they share.
@@ -54,7 +54,7 @@ class Sentence:
             raise DataError(
                 "there is nothing to align with: tokens were given, or the tokenizer rewrote them"
             )
-        return word_vectors(self.offsets, self.vectors, offsets)
+        return pool_to_spans(self.offsets, self.vectors, spans)
 
 
 class Embedder:
@@ -100,7 +100,7 @@ class Embedder:
         self.cache_megabytes = cache_megabytes
         self.initial_state = initial_state
         self.precision: Precision = precision
-        self._carried = CarriedRows() if stateful else None
+        self._carried = StatefulRows() if stateful else None
         self._start = None
         self._prepared: tuple[object, Bundle] | None = None
         if initial_state == "warm":
@@ -167,10 +167,10 @@ class Embedder:
         self,
         texts: Iterable[Text],
         *,
-        layers: Layers = "average",
+        layers: LayerChoice = "average",
         split_sentences: bool = False,
         dtype: DType = "float32",
-    ) -> list[Sentence]:
+    ) -> list[EmbeddedText]:
         """Embed each text as one sequence; the results are in the order of the input.
 
         With `split_sentences` the sentences of a string run each on their own; its result is still
@@ -182,17 +182,17 @@ class Embedder:
         self,
         texts: Iterable[Text],
         *,
-        layers: Layers = "average",
+        layers: LayerChoice = "average",
         split_sentences: bool = False,
         dtype: DType = "float32",
-    ) -> Iterator[Sentence]:
+    ) -> Iterator[EmbeddedText]:
         """Embed input that does not fit in memory: results come one by one, in its order."""
         if self._carried is not None:
             raise ConfigError("a stateful embedder knows batches, not streams; call embed")
         return self._bulk(self._ready(texts, layers, split_sentences, dtype), layers, dtype)
 
     def encode(
-        self, texts: Iterable[Text], *, pool: Pool = "mean", layers: Layers = "average"
+        self, texts: Iterable[Text], *, pool: Pool = "mean", layers: LayerChoice = "average"
     ) -> Float[np.ndarray, "N 2*D"]:
         """Give one vector per text: the mean or maximum of its tokens, or a learned pooling."""
         if layers == "all":
@@ -207,7 +207,7 @@ class Embedder:
         *,
         weighted: bool = True,
         remove: int = 3,
-        layers: Layers = "average",
+        layers: LayerChoice = "average",
     ) -> TextPooling:
         """Learn from a sample how to pool: rare words weigh more, common directions are removed.
 
@@ -224,7 +224,7 @@ class Embedder:
         b: Iterable[Text] | Float[np.ndarray, "M D"],
         *,
         pool: Pool = "mean",
-        layers: Layers = "average",
+        layers: LayerChoice = "average",
     ) -> Float[np.ndarray, "N M"]:
         """Give the cosine of every text of `a` with every text of `b`; vectors may be given too."""
         first, second = (
@@ -234,28 +234,32 @@ class Embedder:
         return pooling.cosine(first, second)
 
     def _ready(
-        self, texts: Iterable[Text], layers: Layers, split_sentences: bool, dtype: DType
-    ) -> Iterator[Prepared]:
+        self, texts: Iterable[Text], layers: LayerChoice, split_sentences: bool, dtype: DType
+    ) -> Iterator[TokenizedText]:
         if isinstance(texts, str):
             raise DataError(f"a list of texts is expected; pass [{texts[:30]!r}] for one")
-        check(layers, self.num_layers)
+        check_layers(layers, self.num_layers)
         if dtype not in _DTYPES:
             raise ConfigError(f"dtype must be 'float32' or 'float16', found {dtype!r}")
-        return (prepare(text, self.tokenizer, split_sentences=split_sentences) for text in texts)
+        return (
+            tokenize_text(text, self.tokenizer, split_sentences=split_sentences) for text in texts
+        )
 
     def _each(
         self,
         texts: Iterable[Text],
-        layers: Layers,
+        layers: LayerChoice,
         split_sentences: bool = False,
         dtype: DType = "float32",
-    ) -> Iterator[Sentence]:
+    ) -> Iterator[EmbeddedText]:
         """Run little text as one batch, more of it through the lanes."""
         ready = self._ready(texts, layers, split_sentences, dtype)
         few = list(ready if self._carried is not None else itertools.islice(ready, _FEW + 1))
         if self._carried is None and (len(few) > _FEW or num_padded(few) > _SMALL):
             return self._bulk(itertools.chain(few, ready), layers, dtype)
-        found = self._batch([part for text in few for part in text.parts], _chosen(layers, dtype))
+        found = self._batch(
+            [part for text in few for part in text.segments], _chosen(layers, dtype)
+        )
         return (self._sentence(text, found, layers, dtype) for text in few)
 
     @torch.no_grad()
@@ -269,14 +273,16 @@ class Embedder:
         for row, words in enumerate(parts):
             yield choose(stack.states[:, row, : len(words)]).cpu().numpy()
 
-    def _bulk(self, texts: Iterable[Prepared], layers: Layers, dtype: DType) -> Iterator[Sentence]:
+    def _bulk(
+        self, texts: Iterable[TokenizedText], layers: LayerChoice, dtype: DType
+    ) -> Iterator[EmbeddedText]:
         """Run any number of sentences, a window at a time."""
         bulk = self.bulk()
         # Each has a part, if an empty one: so no text is held for long before its turn, or after.
-        each = (text if text.parts else text._replace(parts=[[]]) for text in texts)
+        each = (text if text.segments else text._replace(segments=[[]]) for text in texts)
         given, ahead = itertools.tee(each)
         parts = (
-            [part for text in window for part in text.parts]
+            [part for text in window for part in text.segments]
             for window in windows(ahead, bulk.token_budget)
         )
         found = bulk.run(parts, _chosen(layers, dtype))
@@ -293,11 +299,11 @@ class Embedder:
         )
 
     def _sentence(
-        self, text: Prepared, found: Iterator[np.ndarray], layers: Layers, dtype: DType
-    ) -> Sentence:
+        self, text: TokenizedText, found: Iterator[np.ndarray], layers: LayerChoice, dtype: DType
+    ) -> EmbeddedText:
         """Take what was chosen for a text's parts from `found`, and keep a copy."""
-        chosen = [next(found) for _ in text.parts]
-        tokens = list(itertools.chain.from_iterable(text.parts))
+        chosen = [next(found) for _ in text.segments]
+        tokens = list(itertools.chain.from_iterable(text.segments))
         if len(chosen) == 1:
             vectors = chosen[0].copy()
         elif chosen:
@@ -305,7 +311,7 @@ class Embedder:
         else:
             shape = (self.num_layers, 0, self.width) if layers == "all" else (0, self.width)
             vectors = np.zeros(shape, dtype)
-        return Sentence(tokens, vectors, text.offsets)
+        return EmbeddedText(tokens, vectors, text.offsets)
 
     def run(self, sentences: Sequence[Sequence[str]], *, training: bool = False) -> LayerStack:
         """Run one batch of tokenised sentences; boundaries are in what comes back.
@@ -315,7 +321,7 @@ class Embedder:
         start = self._starting_state(len(sentences))
         stack, state = self._running.run(sentences, start, training=training)
         if self._carried is not None:
-            self._carried.put(state)
+            self._carried.store(state)
         return stack
 
     def _starting_state(self, num_sentences: int) -> BiLMState:
@@ -326,11 +332,11 @@ class Embedder:
         else:
             rows = (part.to(like).expand(-1, -1, num_sentences, -1) for part in self._start)
             start = BiLMState(*rows)
-        return start if self._carried is None else self._carried.take(start)
+        return start if self._carried is None else self._carried.load(start)
 
 
-def _chosen(layers: Layers, dtype: DType) -> Callable[[Tensor], Tensor]:
-    return lambda states: select(states, layers).to(_DTYPES[dtype])
+def _chosen(layers: LayerChoice, dtype: DType) -> Callable[[Tensor], Tensor]:
+    return lambda states: select_layers(states, layers).to(_DTYPES[dtype])
 
 
 def load(

@@ -14,7 +14,7 @@ import torch
 from jaxtyping import Bool, Int, Shaped
 from torch import Tensor, nn
 
-from elmore.embed.carry import CarriedRows
+from elmore.embed.stateful import StatefulRows
 from elmore.errors import ConfigError, DataError
 from elmore.model.bilm import BiLMState
 from elmore.model.distinct import distinct
@@ -28,7 +28,7 @@ from elmore.weights.convert import allennlp
 _NAME = "model."  # where our network hangs in the module below
 
 
-class Memory(CarriedRows):
+class Memory(StatefulRows):
     """What AllenNLP's users know as `_elmo_lstm._elmo_lstm`: the rows, and ways to forget them."""
 
     stateful = True
@@ -99,10 +99,10 @@ class _ElmoBiLm(nn.Module):
         memory = self._elmo_lstm
         state = self.model.zero_state(len(index), next(self.model.parameters()))
         if memory.stateful:
-            state = memory.take(state)
+            state = memory.load(state)
         stack, state = self.model(index, characters, state=state)
         if memory.stateful:
-            memory.put(state)
+            memory.store(state)
         return {"activations": list(stack.states), "mask": stack.mask}
 
     def train(self, mode: bool = True) -> Self:

@@ -14,7 +14,7 @@ from typing import Any
 import torch
 
 from elmore.embed.embedder import load
-from elmore.embed.layers import check, named
+from elmore.embed.outputs import check_layers, parse_layers
 from elmore.errors import MissingPackageError
 
 try:
@@ -45,9 +45,9 @@ class ElmoEmbeddings(TokenEmbeddings):
         self.name = f"elmore-{'-'.join(model) or 'english'}-{layers}"
         self.static_embeddings = True
         super().__init__()
-        self._model, self._layers = model, named(str(layers))
+        self._model, self._layers = model, parse_layers(str(layers))
         self._elmo = load(*model, device=str(flair.device))
-        check(self._layers, self._elmo.num_layers)
+        check_layers(self._layers, self._elmo.num_layers)
         self.eval()
 
     @property

@@ -19,7 +19,7 @@ import numpy as np
 from jaxtyping import Float
 
 from elmore.embed.embedder import DType, Embedder
-from elmore.embed.prepare import Text
+from elmore.embed.tokenized import Text
 from elmore.errors import ConfigError, DataError, MissingPackageError
 
 try:

@@ -29,10 +29,10 @@ from jaxtyping import Float
 
 from elmore.embed import pooling
 from elmore.embed.embedder import Embedder, load
-from elmore.embed.job import model_digest
-from elmore.embed.layers import Layers, check
+from elmore.embed.jobs.job import model_digest
+from elmore.embed.outputs import LayerChoice, check_layers
 from elmore.embed.pooling import Pool
-from elmore.embed.prepare import Text
+from elmore.embed.tokenized import Text
 from elmore.model.precision import Precision
 from elmore.weights import catalogue
 
@@ -63,7 +63,7 @@ class ElmoVectorizer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEsti
         self,
         model: str | Path | Sequence[str | Path] | Embedder = catalogue.BUNDLED,
         *,
-        layers: Layers = "average",
+        layers: LayerChoice = "average",
         pool: Pool | Literal["learned"] = "mean",
         remove: int = 3,
         split_sentences: bool = False,
@@ -104,7 +104,7 @@ class ElmoVectorizer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEsti
     def _fit(self, columns: list[list[Text]], *, wanted: bool) -> Float[np.ndarray, "N F"]:
         """Learn from each column; give its features too, where they are wanted."""
         self._loaded = self._load()
-        check(self.layers, self._loaded.num_layers)
+        check_layers(self.layers, self._loaded.num_layers)
         self.digest_ = model_digest(self._loaded.bundle)
         self.poolings_, blocks = [], []
         for texts in columns:

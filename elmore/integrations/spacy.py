@@ -28,7 +28,7 @@ from spacy.tokens import Doc, Span, Token
 from spacy.util import SimpleFrozenList
 
 from elmore.embed import pooling
-from elmore.embed.layers import Layers, named
+from elmore.embed.outputs import LayerChoice, parse_layers
 from elmore.integrations.spacy_reader import DocReader
 from elmore.model.mix import SavedMix
 from elmore.weights import catalogue
@@ -40,7 +40,9 @@ Part = Doc | Span | Token
 class ElmoComponent(Pipe):
     """Vectors for the tokens of a Doc, in context; whitespace has none, and zeros in the tensor."""
 
-    def __init__(self, reader: DocReader, layers: Layers, *, name: str, batch_tokens: int) -> None:
+    def __init__(
+        self, reader: DocReader, layers: LayerChoice, *, name: str, batch_tokens: int
+    ) -> None:
         self.name = name
         self.reader = reader
         self.layers = layers
@@ -128,7 +130,7 @@ def component(
     `model` is what `elmore.load` takes: a name, a path, or a list of options and weights. `mix`,
     where it is given, takes the place of `layers`: weights, gamma and layer_norm of a trained mix.
     """
-    chosen = named(layers) if isinstance(layers, str) else layers
+    chosen = parse_layers(layers) if isinstance(layers, str) else layers
     if chosen == "all":
         raise ConfigError("layers='all': a tensor has one vector per token; name one layer or mix")
     if mix is not None:

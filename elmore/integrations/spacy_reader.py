@@ -25,8 +25,8 @@ from spacy.tokens import Doc, Token
 
 from elmore import atomic, config, strict_json
 from elmore.embed.embedder import Embedder
-from elmore.embed.job import model_digest
-from elmore.embed.layers import Layers
+from elmore.embed.jobs.job import model_digest
+from elmore.embed.outputs import LayerChoice
 from elmore.errors import DataError, WeightsError
 from elmore.model.precision import Precision
 from elmore.weights import catalogue, folder, pretrained
@@ -69,7 +69,7 @@ class DocReader:
     def _use(self, bundle: Bundle) -> None:
         self._embedder = Embedder(replace(bundle, softmax=None), **self._options)
 
-    def read(self, docs: Iterable[Doc], layers: Layers) -> list[Float[np.ndarray, "*L T D"]]:
+    def read(self, docs: Iterable[Doc], layers: LayerChoice) -> list[Float[np.ndarray, "*L T D"]]:
         """Give a vector for each token of each Doc; whitespace is not read, and gets zeros."""
         if os.getpid() != self._process:  # `n_process=2` forks, and torch's threads stay behind
             torch.set_num_threads(1)

@@ -20,7 +20,7 @@ from torch import Tensor
 from torch.nn import functional
 
 from elmore.embed.embedder import Embedder
-from elmore.embed.layers import check, named
+from elmore.embed.outputs import check_layers, parse_layers
 from elmore.tasks.pos import data as pos
 from elmore.tasks.tagged import Tagged
 from elmore.tasks.word_vectors import WordVectors
@@ -113,8 +113,8 @@ def of_model(
     data: Splits, elmo: Embedder, layers: str = "all", progress: Progress | None = None
 ) -> dict[str, list[np.ndarray]]:
     """Give the vectors of every token in each layer, with "all" in their average too."""
-    wanted = named(layers)
-    check(wanted, elmo.num_layers)
+    wanted = parse_layers(layers)
+    check_layers(wanted, elmo.num_layers)
     names = [layers]
     if wanted == "all":
         names = [*map(str, range(elmo.num_layers)), "average"]

@@ -11,9 +11,8 @@ from typing import Literal, NamedTuple, Self
 import numpy as np
 from jaxtyping import Float, Int
 
-from elmore.embed import layers as layer_names
 from elmore.embed.embedder import Embedder
-from elmore.embed.layers import Layers
+from elmore.embed.outputs import LayerChoice, parse_layers
 from elmore.errors import ConfigError, DataError
 from elmore.probe import use_search, use_store, use_writer
 from elmore.probe.cosine import unit
@@ -117,9 +116,9 @@ class UseIndex:
         return self._columns.manifest.layers
 
     @property
-    def layer(self) -> Layers:
+    def layer(self) -> LayerChoice:
         """The layer that is searched when nothing is said."""
-        return layer_names.named(self._kept(None))
+        return parse_layers(self._kept(None))
 
     @property
     def num_sentences(self) -> int:
@@ -156,7 +155,7 @@ class UseIndex:
                 f"counted from 0"
             )
         kept = self._kept(layer)
-        (embedded,) = self.embedder.embed([tokens], layers=layer_names.named(kept))
+        (embedded,) = self.embedder.embed([tokens], layers=parse_layers(kept))
         return self.like(embedded.vectors[position], tokens, k, word=word, layer=kept)
 
     def like(

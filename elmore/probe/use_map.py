@@ -22,7 +22,7 @@ import numpy as np
 from jaxtyping import Float, Int
 
 from elmore.embed.embedder import Embedder
-from elmore.embed.layers import Layers
+from elmore.embed.outputs import LayerChoice
 from elmore.errors import ConfigError, DataError
 from elmore.probe.cosine import unit
 from elmore.probe.uses import Use
@@ -70,7 +70,7 @@ class UseMap:
 
 
 def vectors_of(
-    elmo: Embedder, uses: Sequence[Use], layers: Layers, progress: Progress | None = None
+    elmo: Embedder, uses: Sequence[Use], layers: LayerChoice, progress: Progress | None = None
 ) -> Float[np.ndarray, "N D"]:
     """Embed the sentences of uses; a use of several tokens is their mean."""
     if layers == "all":

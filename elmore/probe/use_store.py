@@ -26,9 +26,9 @@ from pathlib import Path
 from typing import IO
 
 from elmore import atomic, config, strict_json
-from elmore.embed import layers as layer_names
 from elmore.embed.embedder import Embedder
-from elmore.embed.job import model_digest
+from elmore.embed.jobs.job import model_digest
+from elmore.embed.outputs import check_layers, parse_layers
 from elmore.errors import ConfigError, DataError
 
 FORMAT = 1
@@ -150,7 +150,7 @@ def kept_layers(names: Sequence[str], num_layers: int) -> tuple[str, ...]:
     """Resolve top, all, average and numbers to what the files are called, each once."""
     found: list[str] = []
     for name in names:
-        layer_names.check(layer_names.named(name), num_layers)
+        check_layers(parse_layers(name), num_layers)
         every = [str(number) for number in range(num_layers)]
         found += {"all": every, "top": every[-1:]}.get(name, [name])
     return tuple(dict.fromkeys(found))

@@ -10,7 +10,7 @@ from typing import Literal
 
 from elmore import cache
 from elmore.embed.embedder import Embedder
-from elmore.embed.prepare import prepare
+from elmore.embed.tokenized import tokenize_text
 from elmore.errors import DataError
 from elmore.probe import use_store
 from elmore.probe.use_store import Text
@@ -58,6 +58,6 @@ def sentences(
     """Give the tokens of every sentence, and the line it stands on, from 0."""
     for number, line in enumerate(lines):
         words = line.split() if reading.tokenized and isinstance(line, str) else line
-        for part in prepare(words, embedder.tokenizer, split_sentences=True).parts:
+        for part in tokenize_text(words, embedder.tokenizer, split_sentences=True).segments:
             if part:
                 yield number, part

@@ -13,8 +13,8 @@ from typing import Literal, NamedTuple
 import numpy as np
 from jaxtyping import Float
 
-from elmore.embed.parts import Row
-from elmore.embed.tables import Layout
+from elmore.embed.jobs.arrow import Layout
+from elmore.embed.jobs.journal import Row
 from elmore.serve import pieces
 
 JSON, NPY, ARROW = "application/json", "application/x-npy", "application/vnd.apache.arrow.stream"

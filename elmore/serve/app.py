@@ -15,7 +15,7 @@ from fastapi.responses import JSONResponse
 from starlette.routing import Route
 
 from elmore import __version__
-from elmore.embed.layers import Layers
+from elmore.embed.outputs import LayerChoice
 from elmore.embed.pooling import pool
 from elmore.errors import ElmoreError
 from elmore.serve import answers, openapi, page, pieces, refusals, schemas
@@ -151,7 +151,7 @@ def _add_model(app: FastAPI, desk: _Desk) -> None:
     texts_request = desk.texts_request
 
     async def read(
-        request: Request, texts: Sequence[str | list[str]], layers: Layers
+        request: Request, texts: Sequence[str | list[str]], layers: LayerChoice
     ) -> tuple[list[list[str]], list[np.ndarray]]:
         words = await desk.tokens(request, texts)
         num_tokens = sum(map(len, words))

@@ -13,7 +13,7 @@ from jaxtyping import Float
 
 from elmore.embed.embedder import Embedder
 from elmore.embed.flow import Flow, Row
-from elmore.embed.layers import Layers, select
+from elmore.embed.outputs import LayerChoice, select_layers
 from elmore.lm import scoring
 from elmore.lm.scoring import Scores
 from elmore.probe.neighbors import Neighbor
@@ -25,7 +25,7 @@ class Index(Protocol):
     """An index of the uses of words, as `elmore neighbors` builds it."""
 
     @property
-    def layer(self) -> Layers:
+    def layer(self) -> LayerChoice:
         """The layer whose vectors are compared."""
         ...
 
@@ -48,7 +48,7 @@ class Reading(NamedTuple):
     """Texts to be read, and which of the layers are wanted."""
 
     texts: list[list[str]]
-    layers: Layers
+    layers: LayerChoice
 
 
 class Search(NamedTuple):
@@ -118,8 +118,8 @@ class Engine:
             return error
 
 
-def _vectors(row: Row, layers: Layers) -> Float[np.ndarray, "*L T D"]:
-    chosen = select(row.layers, layers).float().cpu()
+def _vectors(row: Row, layers: LayerChoice) -> Float[np.ndarray, "*L T D"]:
+    chosen = select_layers(row.layers, layers).float().cpu()
     if chosen.untyped_storage().nbytes() > chosen.nbytes:  # one layer would keep all in memory
         chosen = chosen.clone()
     return chosen.numpy()

@@ -14,8 +14,8 @@ from typing import Any
 import numpy as np
 from jaxtyping import Float
 
-from elmore.embed import tables
-from elmore.embed.parts import Row
+from elmore.embed.jobs import arrow
+from elmore.embed.jobs.journal import Row
 
 PIECE_BYTES = 1 << 16
 BATCH_BYTES = 1 << 20
@@ -84,14 +84,14 @@ def array_bytes(arrays: Iterable[Float[np.ndarray, "..."]]) -> Iterator[np.ndarr
         yield np.ascontiguousarray(array, "<f4").reshape(-1).view(np.uint8)
 
 
-def arrow_stream(rows: Sequence[Row], layout: tables.Layout) -> Iterator[Any]:
+def arrow_stream(rows: Sequence[Row], layout: arrow.Layout) -> Iterator[Any]:
     """Write rows as record batches of some BATCH_BYTES."""
     import pyarrow
 
     sink = _Sink()
-    with pyarrow.ipc.new_stream(pyarrow.PythonFile(sink, "w"), tables.schema(layout)) as stream:
+    with pyarrow.ipc.new_stream(pyarrow.PythonFile(sink, "w"), arrow.schema(layout)) as stream:
         for batch in _batches(rows):
-            stream.write_batch(tables.batch(batch, layout))
+            stream.write_batch(arrow.batch(batch, layout))
             yield from sink.take()
     yield from sink.take()
 

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 
 from fastapi import HTTPException
 
-from elmore.embed.prepare import prepare
+from elmore.embed.tokenized import tokenize_text
 from elmore.errors import ElmoreError
 from elmore.serve.schemas import MAX_TOKENS
 from elmore.text.tokenizers import Tokenizer
@@ -40,7 +40,8 @@ async def read_texts(
 def _tokens(texts: Sequence[str | list[str]], tokenizer: Tokenizer) -> list[list[str]]:
     try:
         return [
-            [word for part in prepare(text, tokenizer).parts for word in part] for text in texts
+            [word for segment in tokenize_text(text, tokenizer).segments for word in segment]
+            for text in texts
         ]
     except ElmoreError as error:
         raise HTTPException(422, f"texts: {error}") from error

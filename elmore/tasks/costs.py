@@ -4,7 +4,7 @@ import logging
 import time
 from collections.abc import Iterable, Iterator
 
-from elmore.embed.layer_cache import CachedLayers
+from elmore.embed.jobs.layer_cache import CachedLayers
 from elmore.train.fit import Report
 
 _log = logging.getLogger(__name__)

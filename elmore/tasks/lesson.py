@@ -16,7 +16,7 @@ import numpy as np
 import torch
 import torch.distributed as dist
 
-from elmore.embed.layer_cache import CachedLayers
+from elmore.embed.jobs.layer_cache import CachedLayers
 from elmore.errors import DataError
 from elmore.tasks import costs, sources
 from elmore.tasks.reading import Reader

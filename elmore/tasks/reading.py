@@ -17,9 +17,9 @@ import torch
 from jaxtyping import Bool, Float16, Int
 from torch import Tensor
 
-from elmore.embed import layer_cache
 from elmore.embed.embedder import Embedder
-from elmore.embed.layer_cache import CachedLayers
+from elmore.embed.jobs import layer_cache
+from elmore.embed.jobs.layer_cache import CachedLayers
 from elmore.text.characters import ByteAlphabet
 
 UNKNOWN = -1
@@ -59,15 +59,15 @@ class Reader:
 
     def cached(self, sentences: Iterable[Sequence[str]]) -> CachedLayers | None:
         """Have the layers of a text on the disk, for many passes."""
-        return None if self.elmo is None else layer_cache.cached(self.elmo, sentences)
+        return None if self.elmo is None else layer_cache.load_or_compute(self.elmo, sentences)
 
     def found(self, sentences: Iterable[Sequence[str]]) -> CachedLayers | None:
         """Have them from the disk, if they are there."""
-        return None if self.elmo is None else layer_cache.found(self.elmo, sentences)
+        return None if self.elmo is None else layer_cache.load(self.elmo, sentences)
 
     def computed(self, sentences: Iterable[Sequence[str]]) -> CachedLayers | None:
         """Have them in memory, for one pass over a few sentences."""
-        return None if self.elmo is None else layer_cache.computed(self.elmo, sentences)
+        return None if self.elmo is None else layer_cache.compute(self.elmo, sentences)
 
     def read(self, sentences: list[list[str]], layers: CachedLayers | None) -> Read:
         """Make a batch of sentences whose layers are there."""

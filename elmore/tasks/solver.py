@@ -9,7 +9,7 @@ import torch
 from jaxtyping import Int
 from torch import Tensor, nn
 
-from elmore.embed.layer_cache import CachedLayers
+from elmore.embed.jobs.layer_cache import CachedLayers
 from elmore.tasks.embedding import Embedded, Embedding, Tokens, WordTable
 from elmore.tasks.layers.encoders import CharEncoder
 from elmore.tasks.reading import UNKNOWN, Read, Reader

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from elmore.embed.embedder import Embedder
 from elmore.embed.embedder import load as load_embedder
-from elmore.embed.job import model_digest
+from elmore.embed.jobs.job import model_digest
 from elmore.errors import ConfigError, ElmoreError
 from elmore.tasks import stored_vectors, word_vectors
 from elmore.tasks.word_vectors import WordVectors

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from elmore.embed.layer_cache import CachedLayers
+from elmore.embed.jobs.layer_cache import CachedLayers
 from elmore.errors import ConfigError
 from elmore.tasks import batches, storage
 from elmore.tasks.solver import Batch, Learner, Solver

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from elmore.corpus import shards
-from elmore.embed import job as embedding
+from elmore.embed.jobs import job as embedding
 from elmore.errors import DataError, ElmoreError
 from elmore.probe.neighbors import UseIndex
 from tests.formats import make
@@ -170,7 +170,7 @@ def test_a_part_whose_note_is_other_json_is_done_again(tmp_path, text):
     elmo = make.embedder()
     out = job / "vectors.jsonl"
     done = []
-    embedding.run(
+    embedding.run_job(
         elmo, make.TEXTS, out, make.described(elmo), resume=True,
         progress=lambda lines, tokens: done.append(lines),
     )  # fmt: skip

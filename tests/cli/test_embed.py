@@ -17,7 +17,7 @@ import pyarrow.parquet
 import pytest
 
 import elmore
-from elmore.embed import parts
+from elmore.embed.jobs import journal
 from elmore.weights import folder
 from tests.support import cli_processes
 from tests.support.cli_processes import ROOT
@@ -273,7 +273,7 @@ def test_a_token_of_ten_megabytes_and_control_characters_are_words_like_others(t
 def test_a_missing_package_is_named_before_the_text_is_read(tmp_path, text, model, monkeypatch):
     monkeypatch.setitem(sys.modules, "pyarrow", None)
     begin = mock.Mock(side_effect=AssertionError("it began to embed"))
-    monkeypatch.setattr("elmore.embed.job.results", begin)
+    monkeypatch.setattr("elmore.embed.jobs.job.embed_lines", begin)
     sentence = refused(text, "-o", tmp_path / "out.parquet", model=model)
     assert "parquet needs pyarrow: pip install 'elmore[embed]'" in sentence
     assert sorted(path.name for path in tmp_path.iterdir()) == ["text.txt"]
@@ -306,9 +306,9 @@ def test_options_that_cannot_be_meant(text, model, arguments, found):
 
 def half_done(tmp_path, text, model, *arguments):
     """A job that stopped after its first part."""
-    with mock.patch.object(parts, "MAX_LINES", 2):
+    with mock.patch.object(journal, "MAX_LINES", 2):
         count = [0]
-        close = parts.OpenPart.close
+        close = journal.PartWriter.close
 
         def stopping(self):
             close(self)
@@ -316,7 +316,7 @@ def half_done(tmp_path, text, model, *arguments):
             if count[0] == 1:
                 raise KeyboardInterrupt
 
-        with mock.patch.object(parts.OpenPart, "close", stopping):
+        with mock.patch.object(journal.PartWriter, "close", stopping):
             result = embed(text, "-o", tmp_path / "out.npz", *arguments, model=model)
     assert result.code == 130
     assert result.err == "elmore: stopped; the same command with --resume goes on\n"
@@ -468,13 +468,13 @@ def test_a_stray_file_among_the_parts_is_one_sentence(tmp_path, text, model, how
 
 
 def test_a_stray_file_that_comes_during_the_job_stays(tmp_path, text, model):
-    close = parts.OpenPart.close
+    close = journal.PartWriter.close
 
     def closing(self):
         close(self)
         (tmp_path / "out.npz.parts" / "notes.txt").write_text("dear to somebody")
 
-    with mock.patch.object(parts.OpenPart, "close", closing):
+    with mock.patch.object(journal.PartWriter, "close", closing):
         assert embed(text, "-o", tmp_path / "out.npz", model=model).code == 0
     assert contents(tmp_path / "out.npz.parts") == {"notes.txt": "dear to somebody"}
     assert (tmp_path / "out.npz").exists()
@@ -533,9 +533,9 @@ def test_a_full_disk_is_one_sentence_and_the_job_goes_on_elsewhere(tmp_path, mod
 
 CODE = """
 import pathlib, elmore.atomic, elmore.cli
-from elmore.embed import parts, writers
+from elmore.embed.jobs import journal, writers
 from tests.support.cli_processes import stop_at
-parts.MAX_LINES = 100
+journal.MAX_LINES = 100
 {stop}
 elmore.cli.main()
 """
@@ -557,7 +557,7 @@ def test_ten_kills_lose_double_and_change_nothing(tmp_path, model):
     whole = tmp_path / "whole.hdf5"
     subprocess.run(command(whole), cwd=ROOT, check=True, capture_output=True)
     for kill in range(10):
-        stop = f"stop_at(parts.OpenPart, 'add', {chance.randrange(1, 600)})"
+        stop = f"stop_at(journal.PartWriter, 'add', {chance.randrange(1, 600)})"
         if kill % 3 == 1:  # when a part is whole, but for the note that makes it count
             stop = f"stop_at(elmore.atomic, 'write', {chance.randrange(1, 6)})"
         if kill % 3 == 2:  # when the note is whole, but for its name

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 import elmore
 from elmore.embed import driven, lanes, sizes
-from elmore.embed.prepare import Prepared
+from elmore.embed.tokenized import TokenizedText
 from elmore.model.bilm import BACKWARD, BiLM
 from tests.support.fake_checkpoints import bilm_options, bilm_weights, many_langs, write_bilm
 
@@ -189,7 +189,7 @@ def test_no_more_texts_are_held_than_of_two_windows(elmo, text):
     bounded = elmore.Embedder(elmo.bundle, token_budget=40)
     found = bounded.stream((text for _ in range(1200)), split_sentences=True)
     most = max(
-        sum(type(thing) is Prepared for thing in gc.get_objects())
+        sum(type(thing) is TokenizedText for thing in gc.get_objects())
         for number, _ in enumerate(found)
         if number % 100 == 99
     )

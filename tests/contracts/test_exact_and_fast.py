@@ -11,9 +11,9 @@ import pytest
 import torch
 
 import elmore
-from elmore.embed import job as jobs
-from elmore.embed import layer_cache, parts
 from elmore.embed.embedder import Embedder
+from elmore.embed.jobs import job as jobs
+from elmore.embed.jobs import journal, layer_cache
 from elmore.errors import ConfigError, DataError
 from elmore.model import int8
 from elmore.text import sentences
@@ -204,11 +204,11 @@ def test_kept_layers_are_those_of_one_precision(monkeypatch, small):
 def test_a_job_is_not_resumed_in_another_precision(monkeypatch, small, tmp_path):
     simulated_bf16.give_units(monkeypatch)
     exact, fast = (elmore.load(small, device="cpu", precision=p) for p in ("exact", "fast"))
-    parts.Parts(tmp_path / "parts", jobs.describe(fast, **JOB)).close()
-    parts.Parts(tmp_path / "parts", jobs.describe(fast, **JOB)).close()
+    journal.EmbedJournal(tmp_path / "parts", jobs.describe_job(fast, **JOB)).close()
+    journal.EmbedJournal(tmp_path / "parts", jobs.describe_job(fast, **JOB)).close()
     with pytest.raises(DataError, match="precision was 'fast' and is 'exact'"):
-        parts.Parts(tmp_path / "parts", jobs.describe(exact, **JOB))
-    assert jobs.describe(exact, precision="fast", **JOB) == jobs.describe(fast, **JOB)
+        journal.EmbedJournal(tmp_path / "parts", jobs.describe_job(exact, **JOB))
+    assert jobs.describe_job(exact, precision="fast", **JOB) == jobs.describe_job(fast, **JOB)
 
 
 def test_the_command_takes_a_precision(monkeypatch, small, tmp_path):

@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from numpy.testing import assert_allclose, assert_array_equal
 
-from elmore.embed.alignment import word_vectors
+from elmore.embed.alignment import pool_to_spans
 from elmore.errors import DataError
 from elmore.text.tokenizers import penn, whitespace
 
@@ -39,48 +39,48 @@ def by_definition(offsets, vectors, spans):
 
 def test_a_span_over_two_tokens_is_their_mean_by_characters():
     spans = [(0, 1), (2, 7), (8, 10)]  # I can't go
-    assert_allclose(word_vectors(OFFSETS, VECTORS, spans), [[1, 0], [0.8, 3], [7, 7]], rtol=1e-6)
+    assert_allclose(pool_to_spans(OFFSETS, VECTORS, spans), [[1, 0], [0.8, 3], [7, 7]], rtol=1e-6)
 
 
 def test_a_part_of_a_token_is_the_token():
-    assert_array_equal(word_vectors(OFFSETS, VECTORS, [(5, 6), (9, 10)]), VECTORS[[2, 3]])
+    assert_array_equal(pool_to_spans(OFFSETS, VECTORS, [(5, 6), (9, 10)]), VECTORS[[2, 3]])
 
 
 def test_spans_that_meet_no_token_are_zeros():
     spans = [(1, 2), (7, 8), (3, 3), (10, 12), (0, 0)]
-    assert_array_equal(word_vectors(OFFSETS, VECTORS, spans), np.zeros((5, 2)))
+    assert_array_equal(pool_to_spans(OFFSETS, VECTORS, spans), np.zeros((5, 2)))
 
 
 def test_spans_may_overlap_and_come_in_any_order():
     spans = [(8, 10), (0, 10), (0, 1), (0, 10)]
     whole = (1 * VECTORS[0] + 2 * VECTORS[1] + 3 * VECTORS[2] + 2 * VECTORS[3]) / 8
     expected = [VECTORS[3], whole, VECTORS[0], whole]
-    assert_allclose(word_vectors(OFFSETS, VECTORS, spans), expected, rtol=1e-6)
+    assert_allclose(pool_to_spans(OFFSETS, VECTORS, spans), expected, rtol=1e-6)
 
 
 def test_every_layer_is_aligned_likewise():
     stack = np.stack([VECTORS, 2 * VECTORS, -VECTORS])
-    found = word_vectors(OFFSETS, stack, [(2, 7)])
+    found = pool_to_spans(OFFSETS, stack, [(2, 7)])
     assert found.shape == (3, 1, 2)
     assert_allclose(found[:, 0], [[0.8, 3], [1.6, 6], [-0.8, -3]], rtol=1e-6)
 
 
 def test_no_tokens_and_no_spans_are_fine():
-    assert_array_equal(word_vectors([], VECTORS[:0], [(0, 3)]), np.zeros((1, 2)))
-    assert word_vectors(OFFSETS, VECTORS, []).shape == (0, 2)
-    assert word_vectors([], VECTORS[:0], []).shape == (0, 2)
+    assert_array_equal(pool_to_spans([], VECTORS[:0], [(0, 3)]), np.zeros((1, 2)))
+    assert pool_to_spans(OFFSETS, VECTORS, []).shape == (0, 2)
+    assert pool_to_spans([], VECTORS[:0], []).shape == (0, 2)
 
 
 @pytest.mark.parametrize("dtype", [np.float16, np.float32, np.float64])
 def test_the_type_of_the_vectors_is_kept(dtype):
-    assert word_vectors(OFFSETS, VECTORS.astype(dtype), [(0, 1)]).dtype == dtype
+    assert pool_to_spans(OFFSETS, VECTORS.astype(dtype), [(0, 1)]).dtype == dtype
 
 
 @given(STRINGS)
 def test_the_same_tokens_have_the_same_vectors(text):
     offsets = penn(text).offsets
     vectors = vectors_for(offsets)
-    assert_array_equal(word_vectors(offsets, vectors, offsets), vectors)
+    assert_array_equal(pool_to_spans(offsets, vectors, offsets), vectors)
 
 
 @given(strings_and_spans())
@@ -88,7 +88,7 @@ def test_any_spans_are_what_the_definition_says(text_and_spans):
     text, spans = text_and_spans
     offsets = penn(text).offsets
     vectors = vectors_for(offsets)
-    found = word_vectors(offsets, vectors, spans, length=len(text))
+    found = pool_to_spans(offsets, vectors, spans, length=len(text))
     assert_allclose(found, by_definition(offsets, vectors, spans), atol=1e-6)
 
 
@@ -101,14 +101,14 @@ def test_nothing_is_lost_when_a_string_is_cut_elsewhere(text, cuts):
     parts = list(pairwise(edges))
     inked = [sum(not letter.isspace() for letter in text[a:b]) for a, b in parts]
     sizes = [end - start for start, end in offsets]
-    mass = np.einsum("s,lsd->ld", inked, word_vectors(offsets, vectors, parts))
+    mass = np.einsum("s,lsd->ld", inked, pool_to_spans(offsets, vectors, parts))
     assert_allclose(mass, np.einsum("t,ltd->ld", sizes, vectors), atol=1e-9)
 
 
 def test_long_texts_do_not_take_long():
     text = "word, " * 20000
     offsets, spans = penn(text).offsets, whitespace(text).offsets
-    found = word_vectors(offsets, np.ones((len(offsets), 4), np.float32), spans)
+    found = pool_to_spans(offsets, np.ones((len(offsets), 4), np.float32), spans)
     assert_allclose(found, np.ones((20000, 4)))
 
 
@@ -122,17 +122,17 @@ def test_long_texts_do_not_take_long():
 )
 def test_impossible_spans_are_named(span, match):
     with pytest.raises(DataError, match=match):
-        word_vectors(OFFSETS, VECTORS, [(0, 1), span], length=len(TEXT))
+        pool_to_spans(OFFSETS, VECTORS, [(0, 1), span], length=len(TEXT))
 
 
 @pytest.mark.parametrize("spans", [[(0.5, 1.0)], [0, 1], [(0, 1, 2)], [("a", "b")]])
 def test_what_is_no_list_of_spans_is_refused(spans):
     with pytest.raises(DataError, match="pairs of whole numbers"):
-        word_vectors(OFFSETS, VECTORS, spans)
+        pool_to_spans(OFFSETS, VECTORS, spans)
 
 
 def test_offsets_that_do_not_go_with_the_vectors_are_refused():
     with pytest.raises(DataError, match=r"3 offsets do not go with vectors of shape \(4, 2\)"):
-        word_vectors(OFFSETS[:3], VECTORS, [])
+        pool_to_spans(OFFSETS[:3], VECTORS, [])
     with pytest.raises(DataError, match="must ascend and not overlap"):
-        word_vectors(OFFSETS[::-1], VECTORS, [])
+        pool_to_spans(OFFSETS[::-1], VECTORS, [])

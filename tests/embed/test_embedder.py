@@ -213,12 +213,12 @@ def test_an_unknown_number_format_is_refused(elmo):
 def test_vectors_align_with_another_tokenisation(elmo):
     (sentence,) = elmo.embed(["I can't stay"])
     assert sentence.tokens == ["I", "ca", "n't", "stay"]
-    words = sentence.word_vectors([(0, 1), (2, 7), (8, 12)])
+    words = sentence.pool_to_spans([(0, 1), (2, 7), (8, 12)])
     np.testing.assert_array_equal(words[0], sentence.vectors[0])
     expected = (2 * sentence.vectors[1] + 3 * sentence.vectors[2]) / 5
     np.testing.assert_allclose(words[1], expected, rtol=1e-5)
     with pytest.raises(DataError, match="nothing to align with"):
-        elmo.embed([["a"]])[0].word_vectors([(0, 1)])
+        elmo.embed([["a"]])[0].pool_to_spans([(0, 1)])
 
 
 def test_encode_pools_and_similarity_compares(elmo):

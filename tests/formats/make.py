@@ -12,8 +12,9 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 from elmore.corpus import shards
-from elmore.embed import job, layer_cache, parts, pooling, writers
+from elmore.embed import pooling
 from elmore.embed.embedder import Embedder
+from elmore.embed.jobs import job, journal, layer_cache, writers
 from elmore.lm.pretrain import pretrain
 from elmore.probe import use_store
 from elmore.probe.neighbors import UseIndex
@@ -33,7 +34,7 @@ FORMATS = {
     "task": storage.FORMAT,
     "summary": spread.FORMAT,
     "embeddings": writers.FORMAT,
-    "journal": parts.FORMAT,
+    "journal": journal.FORMAT,
     "pooling": pooling.FORMAT,
     "layers": layer_cache.FORMAT,
     "uses": use_store.FORMAT,
@@ -115,9 +116,9 @@ def embedder() -> Embedder:
     return Embedder(pretrained.load(HERE / "model-1"))
 
 
-def described(elmo: Embedder) -> parts.Job:
+def described(elmo: Embedder) -> journal.EmbedJob:
     """The job of the journal and of the files of vectors."""
-    return job.describe(
+    return job.describe_job(
         elmo,
         layers="top",
         pool=None,
@@ -134,7 +135,7 @@ def embeddings(place: Path) -> None:
     place.mkdir()
     elmo = embedder()
     for ending in ("hdf5", "npz", "parquet", "jsonl"):
-        job.run(elmo, TEXTS, place / f"vectors.{ending}", described(elmo))
+        job.run_job(elmo, TEXTS, place / f"vectors.{ending}", described(elmo))
 
 
 def journal(place: Path) -> None:
@@ -145,9 +146,9 @@ def journal(place: Path) -> None:
         yield from TEXTS[:2]
 
     elmo = embedder()
-    half = parts.Parts(place / "vectors.jsonl.parts", described(elmo))
+    half = journal.EmbedJournal(place / "vectors.jsonl.parts", described(elmo))
     part = half.begin(0, 0)
-    for text, tokens, vectors in job.results(elmo, killed(), half.job):
+    for text, tokens, vectors in job.embed_lines(elmo, killed(), half.job):
         part.add(text, tokens, vectors)
     part.close()
     half.close()
@@ -164,7 +165,7 @@ def learned_pooling(place: Path) -> None:
 
 
 def layers(place: Path) -> None:
-    layer_cache.cached(embedder(), TOKENS, place)
+    layer_cache.load_or_compute(embedder(), TOKENS, place)
 
 
 def uses(place: Path) -> None:

@@ -11,8 +11,9 @@ from numpy.testing import assert_allclose
 
 from elmore import config
 from elmore.corpus.shards import open_corpus
-from elmore.embed import job, layer_cache, pooling
+from elmore.embed import pooling
 from elmore.embed.embedder import Embedder
+from elmore.embed.jobs import job, layer_cache
 from elmore.embed.pooling import TextPooling
 from elmore.errors import ConfigError, DataError
 from elmore.lm.evaluate import evaluate
@@ -178,7 +179,7 @@ def test_a_job_that_was_killed_goes_on(place, tmp_path, elmo):
     shutil.copytree(place, tmp_path / "job")
     out = tmp_path / "job" / "vectors.jsonl"
     done = []
-    job.run(
+    job.run_job(
         elmo,
         make.TEXTS,
         out,
@@ -206,7 +207,7 @@ def test_a_pooling_gives_the_vectors_it_gave(place, elmo):
 def test_cached_layers_are_found(place, tmp_path, elmo, expected, has_number):
     (path,) = place.glob("*.npy")  # the first files had no number in their name
     shutil.copy(path, tmp_path / (path.name if has_number else path.name.replace(".1.npy", ".npy")))
-    found = layer_cache.found(elmo, make.TOKENS, tmp_path)
+    found = layer_cache.load(elmo, make.TOKENS, tmp_path)
     assert found is not None
     for tokens, layers in zip(make.TOKENS, expected, strict=True):
         assert_allclose(found.of([tokens]), layers, atol=1e-3)  # half precision

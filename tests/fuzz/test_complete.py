@@ -29,8 +29,8 @@ OWN = {
     "elmore.atomic": "syncs what it wrote",
     "elmore.compiled": "reads sources of the package, and locks",
     "elmore.corpus.writer": "writes, and reads back what it wrote in this process",
-    "elmore.embed.cluster": "reads shards that the same job wrote into its own folder",
-    "elmore.embed.writers": "writes",
+    "elmore.embed.jobs.ray": "reads shards that the same job wrote into its own folder",
+    "elmore.embed.jobs.writers": "writes",
     "elmore.integrations.allennlp": "writes",
     "elmore.integrations.spacy_reader": "reads bytes of a model folder, which is covered",
     "elmore.lock": "tests/test_lock.py tries files that are no locks",
@@ -46,7 +46,7 @@ OWN = {
 """Modules in which such a call is not of a file from outside, or is covered through another."""
 STRICT = {"elmore.strict_json", "elmore.npy"}
 """The only ones that may parse JSON, or arrays, of a file."""
-UNTRUSTED_NO_MORE = {"elmore.train.runs", "elmore.embed.cluster", "elmore.weights.catalogue"}
+UNTRUSTED_NO_MORE = {"elmore.train.runs", "elmore.embed.jobs.ray", "elmore.weights.catalogue"}
 """They parse JSON that this process, or the package itself, wrote."""
 
 

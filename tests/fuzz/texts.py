@@ -14,8 +14,9 @@ from elmore import npy
 from elmore.corpus import check, shards, stream
 from elmore.corpus.options import Options
 from elmore.corpus.prepare import prepare
-from elmore.embed import job, layer_cache, pooling
-from elmore.embed.parts import text_digest
+from elmore.embed import pooling
+from elmore.embed.jobs import job, layer_cache
+from elmore.embed.jobs.journal import text_digest
 from elmore.lm.spelling import Spelling
 from elmore.text.files import Lines
 from elmore.text.vocabulary import Vocabulary
@@ -134,7 +135,7 @@ def _resume_preparation(place: Path) -> None:
 
 def _resume_embedding(place: Path) -> None:
     elmo = _elmo()
-    job.run(elmo, make.TEXTS, place / "vectors.jsonl", make.described(elmo), resume=True)
+    job.run_job(elmo, make.TEXTS, place / "vectors.jsonl", make.described(elmo), resume=True)
 
 
 def _repair_journal(place: Path) -> None:
@@ -159,7 +160,7 @@ def _elmo():
 
 
 def _read_layers(place: Path) -> None:
-    layer_cache.cached(_elmo(), make.TOKENS, place).of(make.TOKENS)
+    layer_cache.load_or_compute(_elmo(), make.TOKENS, place).of(make.TOKENS)
 
 
 def _repair_layers(place: Path) -> None:
@@ -209,13 +210,17 @@ READERS = (
     ),
     Reader(
         "journal of an embedding",
-        ("elmore.journal", "elmore.embed.parts"),
+        ("elmore.journal", "elmore.embed.jobs.journal"),
         copy("journal-1"),
         _resume_embedding,
         _repair_journal,
     ),
     Reader(
-        "layer cache", ("elmore.embed.layer_cache",), copy("layers-1"), _read_layers, _repair_layers
+        "layer cache",
+        ("elmore.embed.jobs.layer_cache",),
+        copy("layers-1"),
+        _read_layers,
+        _repair_layers,
     ),
     Reader("pooling", ("elmore.embed.pooling", "elmore.npy"), _pooling, _read_pooling),
     Reader("arrays", ("elmore.npy",), _arrays, _read_arrays),

@@ -12,9 +12,9 @@ import pytest
 import torch
 from pyarrow import parquet
 
-from elmore.embed import cluster
-from elmore.embed import job as jobs
 from elmore.embed.embedder import Embedder, load
+from elmore.embed.jobs import job as jobs
+from elmore.embed.jobs import ray as ray_job
 from elmore.errors import ConfigError, DataError
 from elmore.text.tokenizers import penn
 from elmore.weights import folder
@@ -72,7 +72,7 @@ def describe(elmo: Embedder, **choices):
         "errors": "strict",
         "column": "text",
     }
-    return jobs.describe(elmo, **(usual | choices))
+    return jobs.describe_job(elmo, **(usual | choices))
 
 
 def assert_the_same(found: Path, expected: Path) -> None:
@@ -97,9 +97,9 @@ def test_two_workers_give_the_rows_of_the_local_engine(tmp_path, elmo, choices, 
     job = describe(elmo, **choices)
     elmo = Embedder(elmo.bundle, device="cpu", initial_state=job.initial_state)
     lines = [*LINES, ["tokens", "of", "a", "list"]]
-    jobs.run(elmo, lines, tmp_path / "local.parquet", job)
+    jobs.run_job(elmo, lines, tmp_path / "local.parquet", job)
     capfd.readouterr()
-    cluster.run(elmo, lines, tmp_path / "ray.parquet", job, workers=2, shard_lines=32)
+    ray_job.run_on_ray(elmo, lines, tmp_path / "ray.parquet", job, workers=2, shard_lines=32)
     assert capfd.readouterr().out == ""
     assert_the_same(tmp_path / "ray.parquet", tmp_path / "local.parquet")
     assert not (tmp_path / "ray.parquet.parts").exists()
@@ -120,7 +120,7 @@ def test_the_command_of_the_page_gives_the_rows_of_the_local_engine(tmp_path, el
 
 def test_a_killed_worker_is_replaced_and_its_lines_are_done(tmp_path, elmo):
     job = describe(elmo)
-    jobs.run(elmo, LINES, tmp_path / "local.parquet", job)
+    jobs.run_job(elmo, LINES, tmp_path / "local.parquet", job)
     at_work = tmp_path / "at_work"
     at_work.mkdir()
 
@@ -145,7 +145,7 @@ def test_a_killed_worker_is_replaced_and_its_lines_are_done(tmp_path, elmo):
 
     killer = threading.Thread(target=kill, daemon=True)
     killer.start()
-    cluster.run(watched, LINES, tmp_path / "ray.parquet", job, workers=2, shard_lines=32)
+    ray_job.run_on_ray(watched, LINES, tmp_path / "ray.parquet", job, workers=2, shard_lines=32)
     killer.join(timeout=10)
 
     (dead,) = killed
@@ -161,10 +161,10 @@ def test_lines_that_kill_every_worker_are_named(tmp_path, elmo, monkeypatch):
             os.kill(os.getpid(), signal.SIGKILL)
         return penn(text)
 
-    monkeypatch.setattr(cluster, "_TRIES", 2)
+    monkeypatch.setattr(ray_job, "_TRIES", 2)
     elmo = Embedder(elmo.bundle, device="cpu", tokenizer=deadly)
     with pytest.raises(DataError, match=r"lines 3 to 4: 2 workers died of them"):
-        cluster.run(
+        ray_job.run_on_ray(
             elmo,
             ["a", "b", "die", "c"],
             tmp_path / "x.parquet",
@@ -181,18 +181,18 @@ def test_what_a_worker_refuses_is_said_in_its_words(tmp_path, elmo):
 
     elmo = Embedder(elmo.bundle, device="cpu", tokenizer=picky)
     with pytest.raises(DataError, match=r"^not this text$"):
-        cluster.run(elmo, ["a"], tmp_path / "x.parquet", describe(elmo), workers=1)
+        ray_job.run_on_ray(elmo, ["a"], tmp_path / "x.parquet", describe(elmo), workers=1)
 
 
 def test_no_lines_give_no_rows(tmp_path, elmo):
-    cluster.run(elmo, [], tmp_path / "ray.parquet", describe(elmo))
+    ray_job.run_on_ray(elmo, [], tmp_path / "ray.parquet", describe(elmo))
     assert parquet.read_table(tmp_path / "ray.parquet").num_rows == 0
 
 
 @pytest.mark.parametrize("name", ["out.hdf5", "out.jsonl", "out"])
 def test_only_parquet_is_written(tmp_path, elmo, name):
     with pytest.raises(ConfigError, match=r"expected a name in \.parquet"):
-        cluster.run(elmo, LINES, tmp_path / name, describe(elmo))
+        ray_job.run_on_ray(elmo, LINES, tmp_path / name, describe(elmo))
     assert not list(tmp_path.glob("out*"))
 
 
@@ -200,12 +200,12 @@ def test_what_is_there_is_only_replaced_when_asked(tmp_path, elmo):
     out = tmp_path / "out.parquet"
     out.write_text("precious")
     with pytest.raises(DataError, match="exists already"):
-        cluster.run(elmo, [], out, describe(elmo))
+        ray_job.run_on_ray(elmo, [], out, describe(elmo))
     assert out.read_text() == "precious"
-    cluster.run(elmo, [], out, describe(elmo), overwrite=True)
+    ray_job.run_on_ray(elmo, [], out, describe(elmo), overwrite=True)
     assert parquet.read_table(out).num_rows == 0
 
 
 def test_fewer_than_one_worker_is_refused(tmp_path, elmo):
     with pytest.raises(ConfigError, match="at least 1, found 0"):
-        cluster.run(elmo, LINES, tmp_path / "out.parquet", describe(elmo), workers=0)
+        ray_job.run_on_ray(elmo, LINES, tmp_path / "out.parquet", describe(elmo), workers=0)

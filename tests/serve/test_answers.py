@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from elmore.embed.parts import Row
-from elmore.embed.tables import Layout
+from elmore.embed.jobs.arrow import Layout
+from elmore.embed.jobs.journal import Row
 from elmore.serve import answers, pieces
 from elmore.serve.answers import ARROW, JSON, NPY
 

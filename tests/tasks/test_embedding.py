@@ -4,7 +4,7 @@ import torch
 from torch.testing import assert_close
 
 from elmore.embed.embedder import load
-from elmore.embed.layer_cache import CachedLayers
+from elmore.embed.jobs.layer_cache import CachedLayers
 from elmore.errors import ConfigError
 from elmore.tasks.embedding import (
     CharactersConfig,

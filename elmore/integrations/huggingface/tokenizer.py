@@ -13,7 +13,7 @@ from typing import Any, Literal, Self, cast
 import numpy as np
 from transformers import BatchEncoding, PreTrainedTokenizerBase
 
-from elmore.embed.prepare import Text, prepare
+from elmore.embed.tokenized import Text, tokenize_text
 from elmore.errors import ConfigError, DataError
 from elmore.integrations.huggingface import spelling
 from elmore.integrations.huggingface.conversion import Source, opened
@@ -140,9 +140,9 @@ class ElmoTokenizer(PreTrainedTokenizerBase):
         return self._encoding(data, return_tensors)
 
     def _words(self, text: Text, cut: int | None) -> Words:
-        prepared = prepare(text, _SPLITTERS[self.splitter])
-        tokens = [word for part in prepared.parts for word in part]
-        offsets = prepared.offsets or [(0, len(word)) for word in tokens]
+        tokenized = tokenize_text(text, _SPLITTERS[self.splitter])
+        tokens = [word for segment in tokenized.segments for word in segment]
+        offsets = tokenized.offsets or [(0, len(word)) for word in tokens]
         kept = slice(-cut, None) if cut and self.truncation_side == "left" else slice(cut)
         numbers: list[int | None] = list(range(len(tokens)))
         return Words(tokens[kept], offsets[kept], numbers[kept])

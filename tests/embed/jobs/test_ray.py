@@ -3,15 +3,15 @@
 import pytest
 
 import elmore
-from elmore.embed import cluster
-from elmore.embed.job import describe
+from elmore.embed.jobs.job import describe_job
+from elmore.embed.jobs.ray import run_on_ray
 from elmore.errors import DataError
 
 
 @pytest.mark.parametrize("overwrite", [False, True])
 def test_a_folder_of_somebody_else_where_the_parts_belong_is_left_alone(tmp_path, overwrite):
     elmo = elmore.load()
-    job = describe(
+    job = describe_job(
         elmo, layers="top", pool=None, dtype="float32", tokenized=True, split=False,
         initial_state="zero", errors="strict", column="text",
     )  # fmt: skip
@@ -19,5 +19,5 @@ def test_a_folder_of_somebody_else_where_the_parts_belong_is_left_alone(tmp_path
     folder.mkdir()
     (folder / "shards").write_text("dear to somebody")
     with pytest.raises(DataError, match="which is not ours"):
-        cluster.run(elmo, ["a"], tmp_path / "out.parquet", job, overwrite=overwrite)
+        run_on_ray(elmo, ["a"], tmp_path / "out.parquet", job, overwrite=overwrite)
     assert (folder / "shards").read_text() == "dear to somebody"

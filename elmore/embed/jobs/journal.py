@@ -19,7 +19,7 @@ import numpy as np
 from jaxtyping import Shaped
 
 from elmore import atomic, strict_json
-from elmore.embed.prepare import Text
+from elmore.embed.tokenized import Text
 from elmore.journal import Journal
 
 FORMAT = 1
@@ -28,7 +28,7 @@ MAX_TOKENS = 32768
 
 
 @dataclass(frozen=True, kw_only=True)
-class Job:
+class EmbedJob:
     """What decides the result: two runs of the same job on the same text give the same file."""
 
     model: str
@@ -57,35 +57,37 @@ class Row(NamedTuple):
     vectors: Shaped[np.ndarray, "..."]
 
 
-class Parts(Journal[Job]):
+class EmbedJournal(Journal[EmbedJob]):
     """The folder of one job. One process at a time works in it."""
 
     FILES = re.compile(r"part-\d+\.(bin|json|json\.new)|result\.\w+")
     FOLDERS = frozenset({"shards", "model", "results", "tries"})  # of a job on a cluster
 
     def finished(self) -> Iterator[dict]:
-        """Give the notes of the finished parts from the first on, as far as they are sound."""
+        """Give the manifests of the finished parts from the first on, as far as they are sound."""
         number = num_lines = 0
-        while (note := self._note(number, num_lines)) is not None:
-            yield note
-            number, num_lines = number + 1, num_lines + len(note["texts"])
+        while (manifest := self._manifest(number, num_lines)) is not None:
+            yield manifest
+            number, num_lines = number + 1, num_lines + len(manifest["texts"])
         for path in self.own_files():  # what a kill left behind
             found = re.match(r"part-(\d+)\.", path.name)
             if found and int(found[1]) >= number:
                 path.unlink()
 
-    def _note(self, number: int, first: int) -> dict | None:
-        """Give the note of a part that begins at a line; None where the two do not fit."""
+    def _manifest(self, number: int, first: int) -> dict | None:
+        """Give the manifest of a part that begins at a line; None where the two do not fit."""
         with contextlib.suppress(FileNotFoundError, ValueError):
-            note = strict_json.loads(self._path(number, "json").read_bytes())
-            if not _is_note(note) or note["first"] != first:
+            manifest = strict_json.loads(self._path(number, "json").read_bytes())
+            if not _is_manifest(manifest) or manifest["first"] != first:
                 return None
-            if note["content"] != text_digest([note["texts"], note["tokens"]]):
+            if manifest["content"] != text_digest([manifest["texts"], manifest["tokens"]]):
                 return None
             with self._path(number, "bin").open("rb") as file:
                 size, digest = os.fstat(file.fileno()).st_size, hashlib.file_digest(file, "sha256")
-            if digest.hexdigest() == note["sha256"] and size == self._num_bytes(note["tokens"]):
-                return note
+            if digest.hexdigest() == manifest["sha256"] and size == self._num_bytes(
+                manifest["tokens"]
+            ):
+                return manifest
         return None
 
     def _num_bytes(self, tokens: list[list[str]]) -> int:
@@ -95,22 +97,24 @@ class Parts(Journal[Job]):
     def _path(self, number: int, ending: str) -> Path:
         return self.folder / f"part-{number:05}.{ending}"
 
-    def begin(self, number: int, first_line: int) -> "OpenPart":
+    def begin(self, number: int, first_line: int) -> "PartWriter":
         """Open the next part for writing."""
-        return OpenPart(self._path(number, "bin"), self._path(number, "json"), first_line)
+        return PartWriter(self._path(number, "bin"), self._path(number, "json"), first_line)
 
     def rows(self) -> Iterator[Row]:
         """Give all that is done, in order, a part at a time in memory."""
         number = 0
         while self._path(number, "json").exists():
-            note = strict_json.loads(self._path(number, "json").read_bytes())
+            manifest = strict_json.loads(self._path(number, "json").read_bytes())
             data = np.fromfile(self._path(number, "bin"), dtype=self.job.dtype)
             begin = 0
-            for i, (text, tokens) in enumerate(zip(note["texts"], note["tokens"], strict=True)):
+            for i, (text, tokens) in enumerate(
+                zip(manifest["texts"], manifest["tokens"], strict=True)
+            ):
                 shape = self._shape(len(tokens))
                 size = int(np.prod(shape))
                 vectors = data[begin : begin + size].reshape(shape)
-                yield Row(note["first"] + i, text, tokens, vectors)
+                yield Row(manifest["first"] + i, text, tokens, vectors)
                 begin += size
             number += 1
 
@@ -130,11 +134,11 @@ class Parts(Journal[Job]):
         return not self._path(0, "json").exists()
 
 
-class OpenPart:
+class PartWriter:
     """A part being written; nothing of it counts until it is closed."""
 
-    def __init__(self, vectors: Path, note: Path, first_line: int) -> None:
-        self._vectors_path, self._note_path = vectors, note
+    def __init__(self, vectors: Path, manifest: Path, first_line: int) -> None:
+        self._vectors_path, self._manifest_path = vectors, manifest
         self._file: IO[bytes] = vectors.open("wb")
         self._digest = hashlib.sha256()
         self._first = first_line
@@ -157,11 +161,11 @@ class OpenPart:
         return len(self._texts) >= MAX_LINES or self._num_tokens >= MAX_TOKENS
 
     def close(self) -> None:
-        """Finish the part: the note, written last, makes it count."""
+        """Finish the part: the manifest, written last, makes it count."""
         self._file.flush()
         os.fsync(self._file.fileno())
         self._file.close()
-        note = {
+        manifest = {
             "first": self._first,
             "sha256": self._digest.hexdigest(),
             "input": text_digest(self._texts),
@@ -169,25 +173,25 @@ class OpenPart:
             "tokens": self._tokens,
             "texts": self._texts,
         }
-        atomic.write(self._note_path, json.dumps(note).encode())
+        atomic.write(self._manifest_path, json.dumps(manifest).encode())
 
     def abandon(self) -> None:
         """Give up: the file is left for the next run to delete."""
         self._file.close()
 
 
-def _is_note(note: object) -> bool:
-    """Tell a note from other JSON: what it says is what `OpenPart.close` writes."""
-    if not isinstance(note, dict) or type(note.get("first")) is not int:
+def _is_manifest(manifest: object) -> bool:
+    """Tell a manifest from other JSON: what it says is what `PartWriter.close` writes."""
+    if not isinstance(manifest, dict) or type(manifest.get("first")) is not int:
         return False
-    texts, tokens = note.get("texts"), note.get("tokens")
+    texts, tokens = manifest.get("texts"), manifest.get("tokens")
     return (
         isinstance(texts, list)
         and isinstance(tokens, list)
         and len(texts) == len(tokens)
         and all(isinstance(text, str) or _is_tokens(text) for text in texts)
         and all(map(_is_tokens, tokens))
-        and all(isinstance(note.get(key), str) for key in ("sha256", "input", "content"))
+        and all(isinstance(manifest.get(key), str) for key in ("sha256", "input", "content"))
     )
 
 

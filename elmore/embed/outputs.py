@@ -14,19 +14,19 @@ from elmore.embed.transfer import sent
 from elmore.errors import ConfigError
 from elmore.model.mix import SavedMix, token_norm
 
-Layers = Literal["average", "all", "top"] | int | SavedMix
+LayerChoice = Literal["average", "all", "top"] | int | SavedMix
 
 
-def named(name: str) -> Layers:
+def parse_layers(name: str) -> LayerChoice:
     """Read a choice as it is written on a command line."""
     if name in ("average", "all", "top"):
-        return cast("Layers", name)
+        return cast("LayerChoice", name)
     if name.isdecimal():
         return int(name)
     raise ConfigError(f"layers {name!r}: expected average, all, top or a number")
 
 
-def check(layers: Layers, num_layers: int) -> None:
+def check_layers(layers: LayerChoice, num_layers: int) -> None:
     """Refuse what a model of that many layers cannot give."""
     if isinstance(layers, SavedMix):
         if len(layers.weights) != num_layers:
@@ -42,8 +42,8 @@ def check(layers: Layers, num_layers: int) -> None:
         )
 
 
-def select(
-    states: Float[Tensor, "L *rest D"], layers: Layers
+def select_layers(
+    states: Float[Tensor, "L *rest D"], layers: LayerChoice
 ) -> Float[Tensor, "*rest D"] | Float[Tensor, "L *rest D"]:
     """Give one vector per token, or the whole stack with "all"."""
     if isinstance(layers, SavedMix):

@@ -21,10 +21,10 @@ import torch
 
 from elmore import atomic
 from elmore.embed.embedder import Embedder
-from elmore.embed.job import Progress, results
-from elmore.embed.parts import Job, Parts, Row
-from elmore.embed.prepare import Text
-from elmore.embed.writers import ParquetWriter
+from elmore.embed.jobs.job import Progress, embed_lines
+from elmore.embed.jobs.journal import EmbedJob, EmbedJournal, Row
+from elmore.embed.jobs.writers import ParquetWriter
+from elmore.embed.tokenized import Text
 from elmore.errors import ConfigError, DataError, ElmoreError
 from elmore.weights import folder as model_folder
 from elmore.weights import warm
@@ -35,11 +35,11 @@ _PIECE_BYTES = 32 << 20  # of vectors that travel together
 _TRIES = 8  # of a shard whose workers die
 
 
-def run(
+def run_on_ray(
     embedder: Embedder,
     lines: Iterable[Text],
     out: Path,
-    job: Job,
+    job: EmbedJob,
     *,
     workers: int | None = None,
     device: str = "auto",
@@ -58,12 +58,12 @@ def run(
     if workers is not None and workers < 1:
         raise ConfigError(f"workers must be at least 1, found {workers}")
     folder = out.with_name(f"{out.name}.parts")
-    Parts.refuse_foreign(folder)
+    EmbedJournal.refuse_foreign(folder)
     for path in (out, folder):
         if path.exists() and not overwrite:
             raise DataError(f"{path} exists already; pass another name, or --overwrite")
     with _connected() as ray:
-        parts = Parts(folder, job, anew=True)
+        parts = EmbedJournal(folder, job, anew=True)
         try:
             num_lines = _cut(lines, folder / "shards", shard_lines)
             is_warm = job.initial_state == "warm"
@@ -151,7 +151,7 @@ def _share(ray: Any, workers: int | None, device: str) -> tuple[int, dict[str, f
 def _embed(
     ray: Any,  # noqa: ANN401 -- a module
     folder: Path,
-    job: Job,
+    job: EmbedJob,
     embedder: Embedder,
     workers: int,
     each: dict[str, float],
@@ -196,7 +196,7 @@ class Worker:
     """An actor: loads the model once and embeds one shard after another."""
 
     def __init__(
-        self, folder: Path, job: Job, num_threads: int, max_tries: int, options: dict[str, Any]
+        self, folder: Path, job: EmbedJob, num_threads: int, max_tries: int, options: dict[str, Any]
     ) -> None:
         torch.set_num_threads(num_threads)  # the bits depend on it
         self._job = job
@@ -214,7 +214,7 @@ class Worker:
         texts = map(json.loads, shard["text"].to_pylist())
         rows: list[tuple[int, str, bytes]] = []
         held = 0
-        found = results(self._embedder, texts, self._job)
+        found = embed_lines(self._embedder, texts, self._job)
         for line, (_, tokens, vectors) in zip(numbers, found, strict=True):
             rows.append((line, json.dumps(tokens), vectors.tobytes()))
             held += vectors.nbytes
@@ -245,7 +245,7 @@ def _table(rows: list[tuple[int, str, bytes]]) -> Any:  # noqa: ANN401 -- Arrow'
     return table({name: array(values, kind) for (name, kind), values in columns})
 
 
-def _assemble(folder: Path, out: Path, job: Job, num_lines: int, progress: Progress) -> None:
+def _assemble(folder: Path, out: Path, job: EmbedJob, num_lines: int, progress: Progress) -> None:
     """Write the rows of all results by their lines, few at a time in memory."""
     from pyarrow import parquet
 
@@ -273,7 +273,7 @@ def _assemble(folder: Path, out: Path, job: Job, num_lines: int, progress: Progr
     atomic.replace(aside, out)
 
 
-def _row(line: int, tokens: list[str], data: bytes, job: Job) -> Row:
+def _row(line: int, tokens: list[str], data: bytes, job: EmbedJob) -> Row:
     shape = (job.width,) if job.pool else (len(tokens), job.width)
     if job.layers == "all":
         shape = (job.num_layers, *shape)

@@ -12,19 +12,21 @@ Text = str | Sequence[str]
 """A raw string, or a list of tokens."""
 
 
-class Prepared(NamedTuple):
+class TokenizedText(NamedTuple):
     """A text as the tokens of each part that runs on its own; its offsets, if it was a string."""
 
-    parts: list[list[str]]
+    segments: list[list[str]]
     offsets: list[tuple[int, int]] | None
 
     @property
     def num_tokens(self) -> int:
         """How many tokens the model reads, boundaries included."""
-        return sum(map(len, self.parts)) + 2 * len(self.parts)
+        return sum(map(len, self.segments)) + 2 * len(self.segments)
 
 
-def prepare(text: Text, tokenizer: Tokenizer, *, split_sentences: bool = False) -> Prepared:
+def tokenize_text(
+    text: Text, tokenizer: Tokenizer, *, split_sentences: bool = False
+) -> TokenizedText:
     """Tokenise a string, or take tokens as they are."""
     if isinstance(text, str):
         spans = sentences.split(text) if split_sentences else [(0, len(text))]
@@ -36,31 +38,31 @@ def prepare(text: Text, tokenizer: Tokenizer, *, split_sentences: bool = False) 
         ]
         parts = [part.words for part in found]
         placed = len(offsets) == sum(map(len, parts))  # a tokenizer that rewrites has no offsets
-        return Prepared(parts, offsets if placed else None)
+        return TokenizedText(parts, offsets if placed else None)
     if not isinstance(text, list) and not _is_tokens(text):
         raise DataError(f"expected a string or a list of tokens, found {str(text)[:40]!r}")
     words = list(text)
     check_tokens(words)
-    return Prepared([words], None)
+    return TokenizedText([words], None)
 
 
 def _is_tokens(text: object) -> bool:
     return isinstance(text, Iterable) and not isinstance(text, bytes | Mapping)
 
 
-def num_padded(texts: Sequence[Prepared]) -> int:
+def num_padded(texts: Sequence[TokenizedText]) -> int:
     """Say how many tokens one batch of them would have, padding included."""
-    lengths = [len(part) + 2 for text in texts for part in text.parts]
+    lengths = [len(part) + 2 for text in texts for part in text.segments]
     return len(lengths) * max(lengths, default=0)
 
 
-def windows(texts: Iterable[Prepared], budget: int) -> Iterator[list[Prepared]]:
+def windows(texts: Iterable[TokenizedText], budget: int) -> Iterator[list[TokenizedText]]:
     """Hold texts until the next would go beyond the budget of tokens.
 
     The last two share what is left: a window that is nearly empty would cost as much as a full one.
     """
-    before: list[Prepared] = []
-    window: list[Prepared] = []
+    before: list[TokenizedText] = []
+    window: list[TokenizedText] = []
     held = 0
     for text in texts:
         size = text.num_tokens

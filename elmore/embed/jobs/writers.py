@@ -21,8 +21,8 @@ from typing import IO, Any, Protocol, Self
 import h5py
 import numpy as np
 
-from elmore.embed import tables
-from elmore.embed.parts import Job, Row
+from elmore.embed.jobs import arrow
+from elmore.embed.jobs.journal import EmbedJob, Row
 from elmore.errors import ConfigError, DataError
 
 FORMAT = 1
@@ -34,7 +34,7 @@ _ROW_GROUP_BYTES = 32 << 20
 class Writer(Protocol):
     """Takes rows in order; what it wrote is complete when the `with` block ends well."""
 
-    def __init__(self, path: Path, job: Job, *, sentence_index: bool) -> None: ...
+    def __init__(self, path: Path, job: EmbedJob, *, sentence_index: bool) -> None: ...
     def __enter__(self) -> Self: ...
     def __exit__(
         self,
@@ -119,7 +119,7 @@ def _member(name: str) -> zipfile.ZipInfo:
 class HDF5Writer:
     """A dataset per line, named by its number."""
 
-    def __init__(self, path: Path, job: Job, *, sentence_index: bool) -> None:
+    def __init__(self, path: Path, job: EmbedJob, *, sentence_index: bool) -> None:
         self._path = path
         self._file = h5py.File(path, "w", libver=("v108", "latest"))
         self._file.attrs["elmore_format"] = FORMAT
@@ -156,7 +156,7 @@ class HDF5Writer:
 class NPZWriter:
     """The same names in a zip of numpy arrays; `numpy.load` opens it."""
 
-    def __init__(self, path: Path, job: Job, *, sentence_index: bool) -> None:
+    def __init__(self, path: Path, job: EmbedJob, *, sentence_index: bool) -> None:
         self._zip = zipfile.ZipFile(path, "w", zipfile.ZIP_STORED, allowZip64=True)
         self._zip.comment = f"elmore_format {FORMAT}".encode()
         self._index = _SentenceIndex(sentence_index)
@@ -184,8 +184,8 @@ class NPZWriter:
 class ParquetWriter:
     """A row per line: `line`, `tokens`, and `vectors`, or a column for each layer."""
 
-    def __init__(self, path: Path, job: Job, *, sentence_index: bool) -> None:
-        self._layout = tables.Layout(
+    def __init__(self, path: Path, job: EmbedJob, *, sentence_index: bool) -> None:
+        self._layout = arrow.Layout(
             width=job.width,
             num_layers=job.num_layers if job.layers == "all" and not job.pool else None,
             pooled=job.pool is not None,
@@ -193,7 +193,7 @@ class ParquetWriter:
         )
         told = {"elmore_format": str(FORMAT)}
         self._file = _parquet(path).ParquetWriter(
-            path, tables.schema(self._layout).with_metadata(told)
+            path, arrow.schema(self._layout).with_metadata(told)
         )
         self._rows: list[Row] = []
         self._held = 0
@@ -215,14 +215,14 @@ class ParquetWriter:
 
     def _flush(self) -> None:
         if self._rows:
-            self._file.write_batch(tables.batch(self._rows, self._layout))
+            self._file.write_batch(arrow.batch(self._rows, self._layout))
         self._rows, self._held = [], 0
 
 
 class JSONLinesWriter:
     """A line of JSON per line: `line`, `tokens`, `vectors`."""
 
-    def __init__(self, path: Path, job: Job, *, sentence_index: bool) -> None:
+    def __init__(self, path: Path, job: EmbedJob, *, sentence_index: bool) -> None:
         self._file = path.open("w", encoding="utf-8")
 
     def __enter__(self) -> Self:

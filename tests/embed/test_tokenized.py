@@ -3,14 +3,14 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from elmore.embed.prepare import Prepared, windows
+from elmore.embed.tokenized import TokenizedText, windows
 
 lengths = st.lists(st.integers(0, 12), max_size=60)
 
 
 @given(lengths, st.integers(1, 60))
 def test_every_text_comes_once_in_order_and_the_budget_holds(sizes, budget):
-    texts = [Prepared([["word"] * size], None) for size in sizes]
+    texts = [TokenizedText([["word"] * size], None) for size in sizes]
     found = list(windows(texts, budget))
     assert [text for window in found for text in window] == texts
     for window in found:
@@ -18,7 +18,7 @@ def test_every_text_comes_once_in_order_and_the_budget_holds(sizes, budget):
 
 
 def test_the_last_two_windows_share_what_is_left():
-    texts = [Prepared([["word"] * 8], None)] * 21  # of 10 tokens each
+    texts = [TokenizedText([["word"] * 8], None)] * 21  # of 10 tokens each
     assert [len(window) for window in windows(texts, 100)] == [10, 6, 5]
 
 
@@ -28,7 +28,7 @@ def test_a_window_goes_out_while_the_next_but_one_is_read():
     def texts():
         for number in range(100):
             taken.append(number)
-            yield Prepared([["word"] * 8], None)
+            yield TokenizedText([["word"] * 8], None)
 
     assert len(next(windows(texts(), 100))) == 10
     assert len(taken) == 21

@@ -21,7 +21,7 @@ from jaxtyping import Float16
 
 from elmore import atomic, cache, lock
 from elmore.embed.embedder import Embedder
-from elmore.embed.job import model_digest
+from elmore.embed.jobs.job import model_digest
 from elmore.errors import DataError
 
 FORMAT = 1
@@ -71,7 +71,7 @@ class CachedLayers:
         return layers
 
 
-def cached(
+def load_or_compute(
     embedder: Embedder, sentences: Iterable[Sequence[str]], folder: Path | None = None
 ) -> CachedLayers:
     """Give the layers of sentences: from the disk, or computed now and kept there.
@@ -97,7 +97,7 @@ def cached(
     return CachedLayers(distinct, _mapped(path, shape), seconds)
 
 
-def found(
+def load(
     embedder: Embedder, sentences: Iterable[Sequence[str]], folder: Path | None = None
 ) -> CachedLayers | None:
     """Give the layers of sentences where they are on the disk, and None where they are not."""
@@ -105,7 +105,7 @@ def found(
     return CachedLayers(distinct, _mapped(path, shape)) if _is_whole(path, shape) else None
 
 
-def computed(embedder: Embedder, sentences: Iterable[Sequence[str]]) -> CachedLayers:
+def compute(embedder: Embedder, sentences: Iterable[Sequence[str]]) -> CachedLayers:
     """Compute the layers of sentences that fit in memory, to the same bits."""
     distinct = sorted({tuple(sentence) for sentence in sentences})
     embedded = embedder.stream(distinct, layers="all", dtype="float16")

@@ -10,13 +10,13 @@ import torch
 from elmore.model.bilm import BiLMState
 
 
-class CarriedRows:
+class StatefulRows:
     """What each row remembers. The one thing in the house that keeps a state, because asked to."""
 
     def __init__(self) -> None:
         self.rows: BiLMState | None = None
 
-    def take(self, start: BiLMState) -> BiLMState:
+    def load(self, start: BiLMState) -> BiLMState:
         """Give the state to run with: remembered rows first, then those of `start`."""
         if self.rows is None:
             return start
@@ -27,7 +27,7 @@ class CarriedRows:
         ]
         return BiLMState(*joined)
 
-    def put(self, state: BiLMState) -> None:
+    def store(self, state: BiLMState) -> None:
         """Remember what the rows of a batch ended with."""
         if self.rows is not None:
             used = state.cell.shape[2]

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from elmore.embed.parts import Row
+from elmore.embed.jobs.journal import Row
 
 
 @dataclass(frozen=True, kw_only=True)
