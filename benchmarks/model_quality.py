@@ -30,7 +30,7 @@ from elmore import atomic
 from elmore.embed.jobs.job import model_digest
 from elmore.model.bilm import BiLM
 from elmore.probe.sense_data import SenseCorpus
-from elmore.tasks import word_vectors
+from elmore.tasks.embedding import word_vectors
 from elmore.weights import folder, pretrained
 
 DATA = Path(os.environ["ELMORE_DATA"])

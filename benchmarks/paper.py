@@ -34,7 +34,7 @@ from paper_figures import draw
 from paper_found import FRACTIONS, LONGER_TASKS, SEEDS
 from paper_page import page
 
-from elmore.tasks import task as tasks
+from elmore.tasks import registry as tasks
 from elmore.weights import pretrained
 
 DATA = Path(os.environ["ELMORE_DATA"])
@@ -71,15 +71,17 @@ class Asked(NamedTuple):
         What the recipe says already is left out: a cell of two tables is run once.
         """
         settings = self.tuned(task, "glove" if vectors == "none" else vectors.partition(":")[0])
-        kind = tasks.find(task)
+        kind = tasks.find_task(task)
         for setting in more:
-            if tasks.recipe(kind, None, [*settings, setting]) != tasks.recipe(kind, None, settings):
+            if tasks.load_recipe(kind, None, [*settings, setting]) != tasks.load_recipe(
+                kind, None, settings
+            ):
                 settings = (*settings, setting)
         return Cell(task, vectors, settings, **rest)
 
     def epochs(self, task: str, vectors: str, times: float) -> str:
         """Give the setting by which a task reads its examples so many times as often."""
-        recipe = tasks.recipe(tasks.find(task), None, self.tuned(task, vectors))
+        recipe = tasks.load_recipe(tasks.find_task(task), None, self.tuned(task, vectors))
         return f"train.epochs={round(times * recipe.train.epochs)}"
 
     def fraction(self, task: str, vectors: str, fraction: float, seed: int) -> Cell:
@@ -251,7 +253,7 @@ TABLES: dict[str, Callable[[Asked], list[Cell] | list[Job]]] = {
 
 def _training(cell: Cell, asked: Asked) -> Job:
     """Give the command of a cell, and what is kept of what it leaves."""
-    kind = tasks.find(cell.task)
+    kind = tasks.find_task(cell.task)
     out = asked.place / "runs" / cell.name.replace(" ", "-").replace(",", "").replace("/", "-")
     shutil.rmtree(out, ignore_errors=True)  # of one that was stopped
     splits = zip(("train", "dev", "test"), _files(cell.task, asked), strict=True)
@@ -308,8 +310,8 @@ def _finetuning(task: str, asked: Asked) -> Job:
     """One pass over the sentences of a task's training examples, labels ignored."""
     shards = asked.place / "text" / task
     if not shards.exists():
-        kind = tasks.find(task)
-        reader = kind(tasks.recipe(kind))
+        kind = tasks.find_task(task)
+        reader = kind(tasks.load_recipe(kind))
         for split, path in zip(("train", "dev"), _files(task, asked), strict=False):
             lines = (" ".join(s) for e in reader.read(Path(path)) for s in reader.sentences(e))
             text = asked.place / f"{task}-{split}.txt"

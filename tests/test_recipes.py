@@ -10,8 +10,9 @@ from elmore.lm.language_model import LanguageModel
 from elmore.lm.pretrain import pretrain
 from elmore.model import softmax
 from elmore.model.bilm import BiLM
-from elmore.tasks import TASKS, task
-from elmore.tasks.embedding import Widths
+from elmore.tasks import registry
+from elmore.tasks.embedding.network import Widths
+from elmore.tasks.registry import TASKS
 from elmore.train import optim, schedule
 from elmore.train.fit import Report
 from elmore.weights.bundle import without_memory
@@ -119,8 +120,8 @@ def test_fine_tuning_has_a_recipe_too():
 
 @pytest.mark.parametrize("name", TASKS)
 def test_every_task_has_a_recipe_that_is_read_whole_and_ends(name):
-    kind = task.find(name)
-    recipe = task.recipe(kind)
+    kind = registry.find_task(name)
+    recipe = registry.load_recipe(kind)
     assert kind(recipe).model(Widths(8, 4), ["O"])
     assert recipe.train.patience > 0  # the score decides when it is enough
     assert (recipe.train.evaluate_every, recipe.train.save_every) == (0, 0)  # once an epoch

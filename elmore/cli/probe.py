@@ -56,7 +56,7 @@ def pos(
     from elmore.embed.embedder import load
     from elmore.errors import ConfigError
     from elmore.probe import linear
-    from elmore.tasks import word_vectors
+    from elmore.tasks.embedding import word_vectors
     from elmore.train.distributed import started
 
     file = _file_of(vectors)
@@ -136,7 +136,7 @@ def wsd(
     from elmore.probe import senses
     from elmore.probe import wordnet as index
     from elmore.probe.sense_data import SenseCorpus
-    from elmore.tasks import word_vectors
+    from elmore.tasks.embedding import word_vectors
     from elmore.train.distributed import started
 
     file = _file_of(vectors)

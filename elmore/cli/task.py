@@ -9,11 +9,12 @@ from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
 import typer
 
-from elmore.tasks import EMBEDDER, TASKS
+from elmore.tasks import DEFAULT_EMBEDDER
+from elmore.tasks.registry import task_names
 
 if TYPE_CHECKING:
-    from elmore.tasks.several import Trial
-    from elmore.tasks.spread import Summary
+    from elmore.tasks.aggregate import Summary
+    from elmore.tasks.sweep import Trial
     from elmore.tasks.task import Task, TaskConfig
 
 task = typer.Typer(
@@ -30,7 +31,7 @@ _MOVED_EMBEDDER = (
 
 @task.command()
 def train(
-    name: Annotated[str, typer.Argument(help=", ".join(TASKS))],
+    name: Annotated[str, typer.Argument(help=", ".join(task_names()))],
     train: Annotated[Path, typer.Option(help="examples to learn from")],
     dev: Annotated[Path, typer.Option(help="examples to choose the best weights by")],
     out: Annotated[Path | None, typer.Option("-o", "--out", help="the run folder")] = None,
@@ -41,7 +42,7 @@ def train(
             help="elmo: (the model of the package), elmo:MODEL, none, glove:FILE (word2vec:, "
             "fasttext:), or both with +, as in glove:FILE+elmo:; with --resume, the default is the "
             "one the run has recorded",
-            show_default=EMBEDDER,
+            show_default=DEFAULT_EMBEDDER,
         ),
     ] = None,
     recipe: Annotated[
@@ -65,14 +66,14 @@ def train(
 ) -> None:
     """Train a task on the model that comes with the package, or on what --embedder names."""
     from elmore.errors import ConfigError
-    from elmore.tasks import task as tasks
+    from elmore.tasks import registry as tasks
 
-    kind = tasks.find(name)
-    chosen = tasks.recipe(kind, recipe, settings or [])
+    kind = tasks.find_task(name)
+    chosen = tasks.load_recipe(kind, recipe, settings or [])
     if check:
         files = {"train": train, "dev": dev, "test": test}
         named = {split: path for split, path in files.items() if path is not None}
-        _look_over(kind(chosen), named, EMBEDDER if embedder is None else embedder, json)
+        _look_over(kind(chosen), named, DEFAULT_EMBEDDER if embedder is None else embedder, json)
         return
     if out is None:
         raise ConfigError("name the run folder with -o, or pass --check")
@@ -81,10 +82,10 @@ def train(
     if seeds is None and fractions is None:
         _train_once(asked, how, json)
     else:
-        from elmore.tasks import several
+        from elmore.tasks import sweep
 
         parts = [] if fractions is None else _numbers(fractions)
-        _train_often(asked, several.trials(chosen, seeds=seeds, fractions=parts), how, json)
+        _train_often(asked, sweep.trials(chosen, seeds=seeds, fractions=parts), how, json)
 
 
 class _Asked(NamedTuple):
@@ -123,16 +124,16 @@ def _train_once(asked: _Asked, how: dict[str, Any], as_json: bool) -> None:
 
 def _train_often(asked: _Asked, trials: list["Trial"], how: dict[str, Any], as_json: bool) -> None:
     from elmore.cli.training import end, follow, speaks
-    from elmore.tasks import several
+    from elmore.tasks import sweep
 
     sources = None
-    with closing(several.train(*asked, trials, **how)) as stages:
+    with closing(sweep.train(*asked, trials, **how)) as stages:
         for trial, reports in stages:
             sources = reports.sources
             what = f"training {asked.kind.name}, {trial.name}"
             end(follow(what, reports, of_text=False), asked.out / trial.name)
     if speaks():
-        summary = several.summarise(
+        summary = sweep.summarise(
             asked.out, trials, how["test"], device=how["device"], ready=sources
         )
         _print_summary(summary, as_json)
@@ -140,7 +141,7 @@ def _train_often(asked: _Asked, trials: list["Trial"], how: dict[str, Any], as_j
 
 def _look_over(task: "Task", files: dict[str, Path], embedder: str, as_json: bool) -> None:
     from elmore.cli.tables import print_table
-    from elmore.tasks.check import look_over
+    from elmore.tasks.data.validate import look_over
 
     findings = look_over(task, files, embedder=embedder)
     rows = [finding._asdict() for finding in findings]
@@ -173,11 +174,11 @@ def evaluate(
     json: Annotated[bool, typer.Option("--json", help="the scores as JSON")] = False,
 ) -> None:
     """Score a trained task on other examples; where several were trained, every one."""
-    from elmore.tasks import several, storage
+    from elmore.tasks import checkpoint, sweep
     from elmore.tasks.run import evaluate as measure
 
-    if predictions is None and storage.runs_within(run):
-        _print_summary(several.evaluate(run, data, device=device, embedder=embedder), json)
+    if predictions is None and checkpoint.runs_within(run):
+        _print_summary(sweep.evaluate(run, data, device=device, embedder=embedder), json)
         return
     scores = measure(run, data, device=device, predictions=predictions, embedder=embedder)
     print(_dumped(scores) if json else _line(scores))
@@ -233,7 +234,7 @@ def _line(scores: dict[str, float]) -> str:
 def _print_summary(summary: "Summary", as_json: bool) -> None:
     """Give a line for each split, or, of several fractions, a table of the score that counts."""
     from elmore.cli.tables import print_table
-    from elmore.tasks.spread import shown
+    from elmore.tasks.aggregate import shown
 
     if as_json:
         print(_dumped(summary))

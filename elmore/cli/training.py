@@ -17,7 +17,7 @@ from elmore.cli.progress import clock, showing_line
 if TYPE_CHECKING:
     from elmore.train.fit import Report
 
-_HEARD = ("elmore.lm.finetune", "elmore.tasks.costs", "elmore.weights.fetch")
+_HEARD = ("elmore.lm.finetune", "elmore.tasks.timing", "elmore.weights.fetch")
 
 
 def speaks() -> bool:

@@ -21,9 +21,9 @@ from torch.nn import functional
 
 from elmore.embed.embedder import Embedder
 from elmore.embed.outputs import check_layers, parse_layers
+from elmore.tasks.data.columns import Tagged
+from elmore.tasks.embedding.word_vectors import WordVectors
 from elmore.tasks.pos import data as pos
-from elmore.tasks.tagged import Tagged
-from elmore.tasks.word_vectors import WordVectors
 
 Progress = Callable[[float, int], None]
 """What is done, 0 to 1, and how many tokens or updates that was."""

@@ -26,7 +26,7 @@ from elmore.probe.cosine import unit
 from elmore.probe.sense_data import Instance, SenseCorpus, Sentence
 from elmore.probe.sense_scores import Scores, score
 from elmore.probe.wordnet import WordNet
-from elmore.tasks.word_vectors import WordVectors
+from elmore.tasks.embedding.word_vectors import WordVectors
 
 FIRST_SENSE = "first sense"
 CENTRED = " centred"

@@ -12,8 +12,8 @@ from jaxtyping import Float
 from torch import Tensor
 from torch.nn import functional
 
-from elmore.tasks import accuracy
-from elmore.tasks.embedding import Embedded
+from elmore.tasks.embedding.network import Embedded
+from elmore.tasks.metrics import accuracy
 from elmore.tasks.task import Features, Loss, Task, TaskModel
 
 

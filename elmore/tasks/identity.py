@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import Any
 
 from elmore import config
-from elmore.tasks import EMBEDDER
-from elmore.tasks.lesson import Lesson, digest
+from elmore.tasks import DEFAULT_EMBEDDER
+from elmore.tasks.data.datasets import Lesson, digest
 from elmore.tasks.task import TaskConfig
 
 
@@ -23,7 +23,7 @@ def choose_embedder(named: str | None, resumed: Path | None = None) -> str:
     match recorded.get("embedder"):
         case {"specification": str(specification)}:
             return specification
-    return EMBEDDER
+    return DEFAULT_EMBEDDER
 
 
 def describe(

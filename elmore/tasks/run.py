@@ -8,11 +8,12 @@ import torch
 
 from elmore import atomic
 from elmore.errors import ConfigError, DataError
-from elmore.tasks import costs, identity, reading, solver, storage
-from elmore.tasks.lesson import Lesson, Part, read
-from elmore.tasks.solver import Solver
-from elmore.tasks.sources import Sources
+from elmore.tasks import checkpoint, identity, timing, trained_task
+from elmore.tasks.data import encode
+from elmore.tasks.data.datasets import Lesson, Part, read
+from elmore.tasks.embedding.spec import Sources
 from elmore.tasks.task import Task, TaskConfig
+from elmore.tasks.trained_task import Solver
 from elmore.tasks.training import Training
 from elmore.train import precision
 from elmore.train.distributed import device_of, started
@@ -107,7 +108,7 @@ def learn(
         epoch = training.batches_per_epoch / settings.accumulate
         try:
             reports = fit(training, settings, run, device=place, ranks=ranks, resume=resume)
-            yield from costs.timed(reports, layers, epoch) if ranks.first else reports
+            yield from timing.timed(reports, layers, epoch) if ranks.first else reports
         except torch.OutOfMemoryError as error:
             raise ConfigError(
                 f"batches of {recipe.batch_size} examples do not fit into the memory of the GPU "
@@ -248,7 +249,7 @@ def opened(
     already, and used if it is the same.
     """
     where = device_of(device)
-    solved = storage.load(place, device=str(where), embedder=embedder, ready=ready)
+    solved = checkpoint.load(place, device=str(where), embedder=embedder, ready=ready)
     solved.learner.to(where)
     return solved
 
@@ -258,6 +259,6 @@ def _new(lesson: Lesson, recipe: TaskConfig, examples: Sequence[Any]) -> Solver:
     task, words = type(lesson.task)(recipe), None
     if lesson.sources.vectors is None and lesson.sources.elmo is None:
         sentences = (sentence for example in examples for sentence in task.sentences(example))
-        words = reading.known_words(sentences, min_count=recipe.words.min_count)
+        words = encode.known_words(sentences, min_count=recipe.words.min_count)
     torch.manual_seed(recipe.train.seed)
-    return solver.build(task, recipe, lesson.labels, words, lesson.sources)
+    return trained_task.build(task, recipe, lesson.labels, words, lesson.sources)

@@ -12,9 +12,9 @@ import torch
 from torch import nn
 
 from elmore.errors import ConfigError
-from elmore.tasks.embedding import Embedded, Widths
+from elmore.tasks.data.columns import Tagged
+from elmore.tasks.embedding.network import Embedded, Widths
 from elmore.tasks.layers.encoders import BiLSTM, VariationalDropout
-from elmore.tasks.tagged import Tagged
 from elmore.tasks.task import Features, Task
 
 

@@ -1,7 +1,5 @@
 """What a task is to the engine: its examples, its labels, its model, its score."""
 
-import importlib
-import inspect
 import json
 import re
 from abc import ABC, abstractmethod
@@ -13,10 +11,8 @@ from typing import Any, ClassVar, NamedTuple
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 
-from elmore import config
 from elmore.errors import ConfigError
-from elmore.tasks import TASKS
-from elmore.tasks.embedding import CharactersConfig, ElmoConfig, Widths, WordsConfig
+from elmore.tasks.embedding.network import CharactersConfig, ElmoConfig, Widths, WordsConfig
 from elmore.text.tokenizers import penn
 from elmore.train.config import TrainConfig
 
@@ -148,19 +144,3 @@ class Task(ABC):
         """
         for example, prediction in zip(examples, predictions, strict=True):
             yield json.dumps(self.as_json(example, prediction), ensure_ascii=False)
-
-
-def find(name: str) -> type[Task]:
-    """Give the task of a name."""
-    if name not in TASKS:
-        hint = config.suggest(name, TASKS) or f"known tasks: {', '.join(TASKS)}"
-        raise ConfigError(f"no task {name!r}; {hint}")
-    found = importlib.import_module(TASKS[name]).TASK
-    assert found.name == name, f"{TASKS[name]} holds the task {found.name!r}"
-    return found
-
-
-def recipe(task: type[Task], path: Path | None = None, overrides: Sequence[str] = ()) -> TaskConfig:
-    """Read a recipe for a task: a file, or the `recipe.toml` of its folder."""
-    own = Path(inspect.getfile(task)).parent / "recipe.toml"
-    return config.read(task.config_class, path or own, overrides)

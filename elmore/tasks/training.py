@@ -7,8 +7,9 @@ from typing import Any
 
 from elmore.embed.jobs.layer_cache import CachedLayers
 from elmore.errors import ConfigError
-from elmore.tasks import batches, storage
-from elmore.tasks.solver import Batch, Learner, Solver
+from elmore.tasks import checkpoint
+from elmore.tasks.data import batches
+from elmore.tasks.trained_task import Batch, Learner, Solver
 from elmore.train.distributed import Ranks
 
 
@@ -65,4 +66,4 @@ class Training:
     def save(self, destination: Path, scores: dict[str, float]) -> None:
         """Write the solver as it is now."""
         self.solver.scores = scores
-        storage.save(self.solver, destination)
+        checkpoint.save(self.solver, destination)

@@ -108,7 +108,7 @@ def test_of_several_processes_one_speaks(screen, monkeypatch, tmp_path):
 
 
 @pytest.mark.parametrize(
-    "name", ["elmore.lm.finetune", "elmore.tasks.costs", "elmore.weights.fetch"]
+    "name", ["elmore.lm.finetune", "elmore.tasks.timing", "elmore.weights.fetch"]
 )
 def test_what_comes_between_updates_is_told_by_one_process(screen, monkeypatch, name):
     log = logging.getLogger(name)

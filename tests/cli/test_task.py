@@ -7,7 +7,7 @@ import sys
 import pytest
 
 from elmore.embed import embedder
-from elmore.tasks import sources, word_vectors
+from elmore.tasks.embedding import spec, word_vectors
 from tests.support import toy_tasks
 from tests.support.cli_runner import run_elmore
 
@@ -72,10 +72,10 @@ def test_train_evaluate_and_predict(tmp_path, data):
 def test_what_is_trained_with_is_read_and_hashed_once(tmp_path, data, monkeypatch, more):
     read, hashed = (
         count(monkeypatch, word_vectors, "read"),
-        count(monkeypatch, sources, "vectors_digest"),
+        count(monkeypatch, spec, "vectors_digest"),
     )
-    loaded = count(monkeypatch, sources, "load_embedder")
-    known = count(monkeypatch, sources, "model_digest")
+    loaded = count(monkeypatch, spec, "load_embedder")
+    known = count(monkeypatch, spec, "model_digest")
     vectors = toy_tasks.vectors(tmp_path / "vectors.txt")
     named = f"glove:{vectors}+elmo:{toy_tasks.bilm(tmp_path / 'bilm')}"
     done = train(tmp_path, data, "--embedder", named, "--test", data, *more, epochs=1)
@@ -305,7 +305,7 @@ def test_the_model_that_comes_with_the_package_is_read_unless_another_is_named(
         asked.append(names)
         return small
 
-    monkeypatch.setattr(sources, "load_embedder", load)
+    monkeypatch.setattr(spec, "load_embedder", load)
     done = train(tmp_path, data, embedder=None)
     assert done.code == 0, done.err
     assert "layers at input" in done.out
@@ -320,7 +320,7 @@ def test_a_resumed_run_reads_the_recorded_embedder_unless_another_is_named(
     tmp_path, data, monkeypatch, more
 ):
     assert train(tmp_path, data, *more, epochs=1, embedder="none").code == 0
-    loaded = count(monkeypatch, sources, "load_embedder")
+    loaded = count(monkeypatch, spec, "load_embedder")
     done = train(tmp_path, data, *more, "--resume", epochs=1, embedder=None)
     assert done.code == 0, done.err
     assert "was finished before: nothing was left to do" in done.err

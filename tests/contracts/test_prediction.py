@@ -5,7 +5,10 @@ from pathlib import Path
 import pytest
 import torch
 
-from elmore.tasks import TASKS, reading, run, solver, sources, storage, task
+from elmore.tasks import checkpoint, registry, run, trained_task
+from elmore.tasks.data import encode
+from elmore.tasks.embedding import spec
+from elmore.tasks.registry import TASKS
 from tests.support import toy_tasks
 from tests.support.toy_tasks import Typed
 
@@ -14,17 +17,17 @@ CASES = [(name, case) for name in TASKS for case in toy_tasks.typed_files(name)]
 
 def untrained(place: Path, name: str, case: Typed) -> Path:
     """Save a network with random weights, in which every token of the file counts."""
-    kind = task.find(name)
-    recipe = task.recipe(kind, None, [*toy_tasks.small(name), *case.settings])
+    kind = registry.find_task(name)
+    recipe = registry.load_recipe(kind, None, [*toy_tasks.small(name), *case.settings])
     (place / "data.txt").write_text(case.file, encoding="utf-8")
     read = kind(recipe).read(place / "data.txt")
-    words = reading.known_words((s for e in read for s in kind(recipe).sentences(e)), min_count=1)
+    words = encode.known_words((s for e in read for s in kind(recipe).sentences(e)), min_count=1)
     labels = kind(recipe).labels(read)
-    made = solver.build(kind(recipe), recipe, labels, words, sources.opened(sources.parse("none")))
+    made = trained_task.build(kind(recipe), recipe, labels, words, spec.opened(spec.parse("none")))
     with torch.no_grad():
         for weights in made.learner.parameters():
             weights.normal_(generator=torch.Generator().manual_seed(weights.numel()))
-    storage.save(made, place / "run")
+    checkpoint.save(made, place / "run")
     return place / "run"
 
 

@@ -2,7 +2,8 @@
 
 import pytest
 
-from elmore.tasks import TASKS, run, task
+from elmore.tasks import registry, run
+from elmore.tasks.registry import TASKS
 from tests.support import toy_tasks
 
 
@@ -13,9 +14,9 @@ def test_a_task_overfits_twenty_examples_to_a_perfect_score(tmp_path, monkeypatc
     monkeypatch.chdir(tmp_path)
     toy_tasks.vectors(tmp_path / "vectors")
     toy_tasks.bilm(tmp_path / "bilm")
-    kind = task.find(name)
+    kind = registry.find_task(name)
     data = toy_tasks.write(name, tmp_path / "data.txt")
-    recipe = task.recipe(kind, None, [*toy_tasks.small(name), "train.patience=0"])
+    recipe = registry.load_recipe(kind, None, [*toy_tasks.small(name), "train.patience=0"])
     wanted = dict.fromkeys([kind.metric, *toy_tasks.other_scores(name)], 100)
     reached = {}
     for report in run.train(

@@ -18,8 +18,8 @@ from elmore.embed.jobs import job, journal, layer_cache, writers
 from elmore.lm.pretrain import pretrain
 from elmore.probe import use_store
 from elmore.probe.neighbors import UseIndex
+from elmore.tasks import aggregate, checkpoint, registry
 from elmore.tasks import run as tasks
-from elmore.tasks import spread, storage, task
 from elmore.train import runs
 from elmore.weights import folder, pretrained, warm
 from tests.support import toy_corpus, toy_tasks
@@ -31,8 +31,8 @@ FORMATS = {
     "corpus": shards.FORMAT,
     "model": folder.FORMAT,
     "run": runs.FORMAT,
-    "task": storage.FORMAT,
-    "summary": spread.FORMAT,
+    "task": checkpoint.FORMAT,
+    "summary": aggregate.FORMAT,
     "embeddings": writers.FORMAT,
     "journal": journal.FORMAT,
     "pooling": pooling.FORMAT,
@@ -91,11 +91,11 @@ def _without_events(place: Path) -> None:
 def of_task(place: Path) -> None:
     """A task that was moved: word vectors lie in it, a biLM as far from it as it did."""
     with tempfile.TemporaryDirectory() as aside:
-        made, ner = Path(aside) / "made", task.find("ner")
+        made, ner = Path(aside) / "made", registry.find_task("ner")
         made.mkdir()
         data = toy_tasks.write("ner", made / "data.txt")
         vectors, bilm = toy_tasks.vectors(Path(aside) / "x.txt"), toy_tasks.bilm(made / "bilm")
-        recipe, embedder = task.recipe(ner, None, NER), f"glove:{vectors}+elmo:{bilm}"
+        recipe, embedder = registry.load_recipe(ner, None, NER), f"glove:{vectors}+elmo:{bilm}"
         list(tasks.train(ner, recipe, data, data, made / "run", embedder=embedder, device="cpu"))
         shutil.rmtree(made / "run" / "checkpoints")
         _without_events(made)
@@ -107,8 +107,10 @@ def of_task(place: Path) -> None:
 def summary(place: Path) -> None:
     place.mkdir()
     scores = [{"dev": {"f1": 80.0 + seed}} for seed in range(2)]
-    scored = [spread.Scored(f"seed-{n}", "f1", None, None, n, one) for n, one in enumerate(scores)]
-    (place / "summary.json").write_text(json.dumps(spread.summary(scored)))
+    scored = [
+        aggregate.Scored(f"seed-{n}", "f1", None, None, n, one) for n, one in enumerate(scores)
+    ]
+    (place / "summary.json").write_text(json.dumps(aggregate.summary(scored)))
 
 
 def embedder() -> Embedder:

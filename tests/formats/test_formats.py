@@ -20,8 +20,8 @@ from elmore.lm.evaluate import evaluate
 from elmore.lm.pretrain import pretrain
 from elmore.probe import report
 from elmore.probe.neighbors import UseIndex
+from elmore.tasks import registry
 from elmore.tasks import run as tasks
-from elmore.tasks import task
 from elmore.weights import pretrained
 from tests.formats import make
 from tests.support import toy_corpus, toy_tasks
@@ -131,10 +131,10 @@ def test_a_task_of_the_first_format_is_read_with_its_vectors_where_they_were_or_
 
 def test_a_task_of_the_first_format_goes_on_to_its_end(tmp_path):
     """Its recipe knows the examples by what was read, and the vectors by where they were."""
-    data, out, ner = HERE / "task-1" / "data.txt", tmp_path / "run", task.find("ner")
+    data, out, ner = HERE / "task-1" / "data.txt", tmp_path / "run", registry.find_task("ner")
     shutil.copytree(MOVED / "run", out)
     settings = ["train.epochs=4", "train.keep=2", "train.save_every=6"]
-    recipe = task.recipe(ner, None, [*toy_tasks.small("ner"), *settings])
+    recipe = registry.load_recipe(ner, None, [*toy_tasks.small("ner"), *settings])
     how = {"embedder": f"glove:{MOVED / 'vectors.txt'}", "device": "cpu", "resume": True}
     reports = list(tasks.train(ner, recipe, data, data, out, **how))
     assert reports[-1].step == reports[-1].num_steps == 12

@@ -5,7 +5,9 @@ from pathlib import Path
 
 import numpy as np
 
-from elmore.tasks import check, task, word_vectors
+from elmore.tasks import registry
+from elmore.tasks.data import validate
+from elmore.tasks.embedding import word_vectors
 from elmore.tasks.srl import data as srl
 from tests.fuzz.libraries import PACKERS
 from tests.fuzz.reader import Reader
@@ -46,15 +48,15 @@ def _text(name: str, kind: str, text: str | None = None):
 
 
 def _read(kind: str):
-    found = task.find(kind)
+    found = registry.find_task(kind)
 
     def read(place: Path) -> None:
         (path,) = place.iterdir()
-        solver = found(task.recipe(found))
+        solver = found(registry.load_recipe(found))
         read_ones = solver.read(path)
         labels = solver.labels(read_ones)
         solver.features(read_ones, labels, truth=True)
-        check.look_over(solver, {"train": path, "dev": path})
+        validate.look_over(solver, {"train": path, "dev": path})
 
     return read
 
@@ -103,13 +105,13 @@ def _read_vectors(place: Path) -> None:
 
 
 def _of(kind: str, name: str, text: str | None = None, modules: tuple[str, ...] = ()) -> Reader:
-    own = (f"elmore.tasks.{kind}.data", "elmore.tasks.tagged", *modules)
+    own = (f"elmore.tasks.{kind}.data", "elmore.tasks.data.columns", *modules)
     return Reader(f"{kind}: {name}", own, _text(name, kind, text), _read(kind))
 
 
 READERS = (
     _of("ner", "names.txt"),
-    _of("pos", "tags.conllu", modules=("elmore.tasks.conllu",)),
+    _of("pos", "tags.conllu", modules=("elmore.tasks.data.conllu",)),
     _of("sst", "trees.txt"),
     _of("snli", "pairs.txt"),
     _of("snli", "pairs.jsonl", _snli_lines()),
@@ -128,7 +130,7 @@ READERS = (
     ),
     Reader(
         "word vectors",
-        ("elmore.tasks.word_vectors", "elmore.npy"),
+        ("elmore.tasks.embedding.word_vectors", "elmore.npy"),
         _vectors,
         _read_vectors,
         share=2,

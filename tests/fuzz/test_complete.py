@@ -40,7 +40,7 @@ OWN = {
     "elmore.serve.metrics": "reads /proc",
     "elmore.serve.page": "reads files of the package",
     "elmore.tasks.identity": "matches what config read, which is covered",
-    "elmore.tasks.several": "reads recipe.json through config, which is covered",
+    "elmore.tasks.sweep": "reads recipe.json through config, which is covered",
     "elmore.weights.catalogue": "reads files of the package",
 }
 """Modules in which such a call is not of a file from outside, or is covered through another."""

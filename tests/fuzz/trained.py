@@ -10,8 +10,9 @@ from elmore import recipes
 from elmore.lm import config as lm_config
 from elmore.lm.pretrain import pretrain
 from elmore.probe import report
-from elmore.tasks import TASKS, storage, task
+from elmore.tasks import checkpoint, registry
 from elmore.tasks import run as tasks
+from elmore.tasks.registry import TASKS
 from elmore.train import optim
 from elmore.train.config import TrainConfig
 from elmore.train.divergence import LossMean
@@ -32,7 +33,7 @@ def _recipes(place: Path) -> None:
         shutil.copy(path, copied)
     (place / "tasks").mkdir()
     for name in TASKS:
-        own = Path(task.__file__).parent / name / "recipe.toml"
+        own = Path(registry.__file__).parent / name / "recipe.toml"
         shutil.copy(own, place / "tasks" / f"{name}.toml")
     (place / "small.toml").write_text(toy_corpus.RECIPE)
 
@@ -42,7 +43,7 @@ def _read_recipes(place: Path) -> None:
         lm_config.pretraining(str(path))
     lm_config.finetuning(str(place / "finetune.toml"))
     for name in TASKS:
-        task.recipe(task.find(name), place / "tasks" / f"{name}.toml")
+        registry.load_recipe(registry.find_task(name), place / "tasks" / f"{name}.toml")
 
 
 def _toy() -> tuple[Line, torch.optim.Optimizer]:
@@ -131,7 +132,7 @@ def _solver(place: Path) -> None:
 
 def _predict(place: Path) -> None:
     list(tasks.predict(place / "run", ["Ann saw Rome .", ""], device="cpu"))
-    storage.runs_within(place)
+    checkpoint.runs_within(place)
 
 
 READERS = (
@@ -150,7 +151,7 @@ READERS = (
     ),
     Reader(
         "trained task",
-        ("elmore.tasks.storage", "elmore.tasks.stored_vectors"),
+        ("elmore.tasks.checkpoint", "elmore.tasks.embedding.stored_vectors"),
         _solver,
         _predict,
     ),

@@ -11,7 +11,7 @@ import pytest
 
 from elmore.lm.pretrain import pretrain
 from elmore.probe import linear, report, senses
-from elmore.tasks import several, task
+from elmore.tasks import registry, sweep
 from tests.support import toy_corpus, toy_tasks
 from tests.support.cli_runner import run_elmore
 from tests.support.sense_corpus import write_corpus
@@ -43,15 +43,17 @@ def reported(corpus, tmp_path_factory) -> SimpleNamespace:
 
 
 def _train(place: Path, out: Path) -> None:
-    ner = task.find("ner")
+    ner = registry.find_task("ner")
     data = toy_tasks.write("ner", place / "ner.txt")
-    recipe = task.recipe(ner, None, [*toy_tasks.small("ner"), "train.epochs=2", "elmo.where=both"])
-    trials = several.trials(recipe, seeds=2, fractions=[0.5, 1.0])
+    recipe = registry.load_recipe(
+        ner, None, [*toy_tasks.small("ner"), "train.epochs=2", "elmo.where=both"]
+    )
+    trials = sweep.trials(recipe, seeds=2, fractions=[0.5, 1.0])
     bilm = f"elmo:{toy_tasks.bilm(place / 'bilm')}"
-    stages = several.train(ner, recipe, data, data, out, trials, embedder=bilm, device="cpu")
+    stages = sweep.train(ner, recipe, data, data, out, trials, embedder=bilm, device="cpu")
     for _, reports in stages:
         list(reports)
-    several.summarise(out, trials, data, device="cpu")
+    sweep.summarise(out, trials, data, device="cpu")
 
 
 def _printed(place: Path, model: Path) -> dict[str, str]:

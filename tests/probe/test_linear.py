@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 import elmore
 from elmore.probe import linear
 from elmore.probe.linear import Examples, LayerScores, Splits, classify
-from elmore.tasks.tagged import Tagged
-from elmore.tasks.word_vectors import WordVectors
+from elmore.tasks.data.columns import Tagged
+from elmore.tasks.embedding.word_vectors import WordVectors
 from elmore.weights import folder
 from tests.support.cli_runner import run_elmore
 from tests.support.fake_checkpoints import bilm_options, bilm_weights, write_bilm

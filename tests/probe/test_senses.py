@@ -14,7 +14,7 @@ from elmore.errors import ConfigError, DataError
 from elmore.probe import senses, wordnet
 from elmore.probe.sense_data import Instance, SenseCorpus
 from elmore.probe.sense_scores import score
-from elmore.tasks.word_vectors import WordVectors
+from elmore.tasks.embedding.word_vectors import WordVectors
 from tests.support.cli_runner import run_elmore
 from tests.support.sense_corpus import write_corpus, write_wordnet
 

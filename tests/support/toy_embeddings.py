@@ -5,7 +5,7 @@ Used by the tests of the classifiers: tasks/snli and tasks/sst.
 
 import torch
 
-from elmore.tasks.embedding import Embedded, Widths
+from elmore.tasks.embedding.network import Embedded, Widths
 
 WIDTHS = Widths(6, 4)
 

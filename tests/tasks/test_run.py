@@ -15,10 +15,12 @@ from safetensors.torch import load_file, save_file
 
 from elmore import lock
 from elmore.errors import ConfigError, DataError, ElmoreError, WeightsError
-from elmore.tasks import TASKS, run, storage, task
+from elmore.tasks import checkpoint, registry, run
 from elmore.tasks.coref.document import ordered
 from elmore.tasks.coref.model import CorefModel
-from elmore.tasks.tagged import Tagged
+from elmore.tasks.data.columns import Tagged
+from elmore.tasks.registry import TASKS
+from elmore.tasks.task import Task
 from elmore.train.distributed import ALONE
 from elmore.weights import folder
 from tests.support import toy_tasks
@@ -27,9 +29,9 @@ PLAIN = {"embedder": "none", "device": "cpu"}
 
 
 def trained(tmp_path, name="ner", *more, embedder="none", out="run", **options):
-    kind = task.find(name)
+    kind = registry.find_task(name)
     data = toy_tasks.write(name, tmp_path / f"{name}.txt")
-    recipe = task.recipe(kind, None, [*toy_tasks.small(name), "train.epochs=2", *more])
+    recipe = registry.load_recipe(kind, None, [*toy_tasks.small(name), "train.epochs=2", *more])
     reports = run.train(
         kind, recipe, data, data, tmp_path / out, embedder=embedder, device="cpu", **options
     )
@@ -46,14 +48,16 @@ def test_a_saved_run_scores_and_predicts_as_it_did(tmp_path, vectors, bilm, name
         "both": f"glove:{vectors}+elmo:{bilm}",
     }[embedder]
     reports, data, out = trained(tmp_path, name, embedder=spec)
-    best = max(report.scores[task.find(name).metric] for report in reports if report.scores)
+    best = max(
+        report.scores[registry.find_task(name).metric] for report in reports if report.scores
+    )
     scores = run.evaluate(out, data, device="cpu")
-    assert scores[task.find(name).metric] == best
-    assert storage.load(out).scores == scores
-    solver = storage.load(out / "best", device="cpu")
-    texts = [toy_tasks.typed(name, example) for example in solver.task.read(data)]
-    asked = [solver.task.example(text, tokenized=True) for text in texts]  # without the truth
-    expected = solver.predict(asked, solver.reader.computed(solver.sentences(asked)))
+    assert scores[registry.find_task(name).metric] == best
+    assert checkpoint.load(out).scores == scores
+    solved = checkpoint.load(out / "best", device="cpu")
+    texts = [toy_tasks.typed(name, example) for example in solved.task.read(data)]
+    asked = [solved.task.example(text, tokenized=True) for text in texts]  # without the truth
+    expected = solved.predict(asked, solved.reader.computed(solved.sentences(asked)))
     found = list(run.predict(out, texts, tokenized=True, device="cpu"))
     assert [prediction.found for prediction in found] == expected
     assert all(len(p.data["tags"]) == len(p.data["tokens"]) for p in found if "tags" in p.data)
@@ -69,9 +73,9 @@ def test_a_folder_in_which_another_process_trains_is_left_alone(tmp_path):
 
 
 def test_reports_come_one_by_one_and_the_folder_is_free_once_they_are_closed_or_dropped(tmp_path):
-    kind = task.find("ner")
+    kind = registry.find_task("ner")
     data = toy_tasks.write("ner", tmp_path / "ner.txt")
-    recipe = task.recipe(kind, None, [*toy_tasks.small("ner"), "train.epochs=3"])
+    recipe = registry.load_recipe(kind, None, [*toy_tasks.small("ner"), "train.epochs=3"])
 
     def begin(**options):
         return run.train(kind, recipe, data, data, tmp_path / "run", **PLAIN, **options)
@@ -88,7 +92,7 @@ def test_reports_come_one_by_one_and_the_folder_is_free_once_they_are_closed_or_
 
 def test_only_what_was_trained_is_saved(tmp_path, vectors, bilm):
     _, _, out = trained(tmp_path, embedder=f"glove:{vectors}+elmo:{bilm}")
-    assert {path.name for path in (out / "best").iterdir()} == storage.FILES
+    assert {path.name for path in (out / "best").iterdir()} == checkpoint.FILES
     names = set(load_file(out / "best" / "model.safetensors"))
     assert {name for name in names if name.startswith("embedding.")} == {
         "embedding.words.unknown",
@@ -98,8 +102,8 @@ def test_only_what_was_trained_is_saved(tmp_path, vectors, bilm):
         "embedding.characters.convolutions.0.weight",
         "embedding.characters.convolutions.0.bias",
     }
-    checkpoint = next((out / "checkpoints").iterdir())
-    assert set(load_file(checkpoint / "model.safetensors")) == names
+    last = next((out / "checkpoints").iterdir())
+    assert set(load_file(last / "model.safetensors")) == names
 
 
 def test_a_fine_tuned_bilm_is_saved_and_without_a_cache(tmp_path, bilm, cache):
@@ -114,13 +118,13 @@ def test_a_fine_tuned_bilm_is_saved_and_without_a_cache(tmp_path, bilm, cache):
     assert set(after) == set(before)
     assert any(not torch.equal(after[name], before[name]) for name in before)
     assert not cache.exists()
-    assert run.evaluate(out, data, device="cpu") == storage.load(out).scores
+    assert run.evaluate(out, data, device="cpu") == checkpoint.load(out).scores
 
 
 @pytest.mark.parametrize("name", TASKS)
 def test_what_is_predicted_does_not_depend_on_the_company(tmp_path, bilm, name):
     _, data, out = trained(tmp_path, name, embedder=f"elmo:{bilm}")
-    read = storage.load(out).task.read(data)
+    read = checkpoint.load(out).task.read(data)
     texts = [*(toy_tasks.typed(name, example) for example in read), *toy_tasks.odd(name)]
     together = [p.found for p in run.predict(out, texts, tokenized=True, device="cpu")]
     for text, expected in zip(texts, together, strict=True):
@@ -164,7 +168,7 @@ def test_scoring_a_text_once_keeps_no_layers_and_needs_none_kept(
 
 
 def test_what_layers_cost_and_an_epoch_takes_is_told(tmp_path, bilm, caplog):
-    caplog.set_level("INFO", "elmore.tasks.costs")
+    caplog.set_level("INFO", "elmore.tasks.timing")
     trained(tmp_path, embedder=f"elmo:{bilm}", out="first")
     first = [record.getMessage() for record in caplog.records]
     # the held-out sentences are the training ones here: found, as soon as these were computed
@@ -184,12 +188,12 @@ def test_predictions_are_written_in_columns_that_conlleval_reads(tmp_path):
     _, data, out = trained(tmp_path)
     path = tmp_path / "predicted.txt"
     scores = run.evaluate(out, data, device="cpu", predictions=path)
-    kind = task.find("ner")
-    predicted = kind(task.recipe(kind)).read(path)
-    gold = kind(task.recipe(kind, None, ["data.column=1"])).read(path)
-    assert gold == kind(task.recipe(kind)).read(data)
+    kind = registry.find_task("ner")
+    predicted = kind(registry.load_recipe(kind)).read(path)
+    gold = kind(registry.load_recipe(kind, None, ["data.column=1"])).read(path)
+    assert gold == kind(registry.load_recipe(kind)).read(data)
     tags = [example.tags for example in predicted]
-    assert kind(task.recipe(kind)).score(gold, tags) == scores
+    assert kind(registry.load_recipe(kind)).score(gold, tags) == scores
     assert path.read_text().startswith("Ann B-person ")
 
 
@@ -199,7 +203,7 @@ def test_predicted_clusters_are_written_as_the_name_says_and_read_again(tmp_path
     monkeypatch.setattr(
         CorefModel, "predict", lambda self, embedded, features: [clusters] * len(features["rows"])
     )
-    coref = storage.load(out).task
+    coref = checkpoint.load(out).task
     gold = coref.read(data)
     for name, start in (("found.conllu", "# newdoc id = story0"), ("found", "#begin document (")):
         scores = run.evaluate(out, data, device="cpu", predictions=tmp_path / name)
@@ -212,10 +216,10 @@ def test_predicted_clusters_are_written_as_the_name_says_and_read_again(tmp_path
 
 def test_predictions_of_a_task_without_a_format_are_lines_of_json(tmp_path):
     _, data, out = trained(tmp_path, "pos")
-    solved = storage.load(out, device="cpu")
+    solved = checkpoint.load(out, device="cpu")
     read = solved.task.read(data)
     found = solved.predict(read, None)
-    lines = list(task.Task.written(solved.task, read, found))
+    lines = list(Task.written(solved.task, read, found))
     assert [json.loads(line)["tags"] for line in lines] == found
     assert len(lines) == 20
 
@@ -234,8 +238,8 @@ def test_a_place_for_predictions_is_looked_at_first(tmp_path):
 
 
 def test_a_type_of_names_that_training_never_saw_is_refused_before_it(tmp_path):
-    kind = task.find("ner")
-    recipe = task.recipe(kind, None, [*toy_tasks.small("ner"), "train.epochs=1"])
+    kind = registry.find_task("ner")
+    recipe = registry.load_recipe(kind, None, [*toy_tasks.small("ner"), "train.epochs=1"])
     good = toy_tasks.write("ner", tmp_path / "good.txt")
     bad = tmp_path / "bad.txt"
     bad.write_text("Ann\tB-person\n\nIt\tB-thing\n")
@@ -252,11 +256,11 @@ def test_a_type_of_names_that_training_never_saw_is_refused_before_it(tmp_path):
 def test_a_name_may_go_on_though_none_did_in_training(tmp_path):
     (tmp_path / "short.txt").write_text("Ann\tB-person\n\n" * 4)
     (tmp_path / "long.txt").write_text("Ann\tB-person\nLee\tI-person\n")
-    kind = task.find("ner")
-    recipe = task.recipe(kind, None, [*toy_tasks.small("ner"), "train.epochs=1"])
+    kind = registry.find_task("ner")
+    recipe = registry.load_recipe(kind, None, [*toy_tasks.small("ner"), "train.epochs=1"])
     files = tmp_path / "short.txt", tmp_path / "long.txt"
     list(run.train(kind, recipe, *files, tmp_path / "run", **PLAIN))
-    assert storage.load(tmp_path / "run").labels == ["B-person", "I-person", "O"]
+    assert checkpoint.load(tmp_path / "run").labels == ["B-person", "I-person", "O"]
 
 
 def test_a_rare_tag_that_training_never_saw_costs_score_and_a_warning(tmp_path, caplog):
@@ -269,12 +273,17 @@ def test_a_rare_tag_that_training_never_saw_costs_score_and_a_warning(tmp_path, 
 
 
 def test_an_empty_split_is_refused_whatever_the_task(tmp_path, monkeypatch):
-    kind = task.find("pos")
+    kind = registry.find_task("pos")
     monkeypatch.setattr(kind, "read", lambda self, path: [])
     with pytest.raises(DataError, match=r"x: no example in it; expected one at least"):
         list(
             run.train(
-                kind, task.recipe(kind), tmp_path / "x", tmp_path / "x", tmp_path / "run", **PLAIN
+                kind,
+                registry.load_recipe(kind),
+                tmp_path / "x",
+                tmp_path / "x",
+                tmp_path / "run",
+                **PLAIN,
             )
         )
 
@@ -308,8 +317,8 @@ def test_small_uneven_batches_make_the_updates_of_a_large_one(tmp_path, bilm):
     calm = ["model.dropout=0", "elmo.dropout=0", "elmo.penalty=5", "train.precision=float64"]
     for number, more in enumerate((["batch_size=20"], ["batch_size=7", "train.accumulate=3"])):
         _, _, out = trained(tmp_path, "pos", *calm, *more, embedder=f"elmo:{bilm}", out=str(number))
-        (checkpoint,) = (out / "checkpoints").iterdir()
-        weights.append(load_file(checkpoint / "model.safetensors"))
+        (last,) = (out / "checkpoints").iterdir()
+        weights.append(load_file(last / "model.safetensors"))
     torch.testing.assert_close(weights[0], weights[1], rtol=1e-6, atol=1e-9)
 
 
@@ -329,17 +338,22 @@ def test_raw_text_is_tokenised(tmp_path):
 
 
 def test_predictions_are_shown_for_people(tmp_path):
-    tagged = task.find("ner")(task.recipe(task.find("ner"))).example(
+    tagged = registry.find_task("ner")(registry.load_recipe(registry.find_task("ner"))).example(
         "Ann Lee left Rome", tokenized=True
     )
-    shown = task.find("ner").show(None, tagged, ["B-person", "I-person", "O", "B-location"])
+    shown = registry.find_task("ner").show(
+        None, tagged, ["B-person", "I-person", "O", "B-location"]
+    )
     assert shown == "[Ann Lee PERSON] left [Rome LOCATION]"
-    assert task.find("pos").show(None, tagged, ["A", "B", "C", "D"]) == "Ann/A Lee/B left/C Rome/D"
+    assert (
+        registry.find_task("pos").show(None, tagged, ["A", "B", "C", "D"])
+        == "Ann/A Lee/B left/C Rome/D"
+    )
 
 
 def test_an_unknown_task_is_named():
     with pytest.raises(ConfigError, match=r"^no task 'nerd'; did you mean 'ner'\?$"):
-        task.find("nerd")
+        registry.find_task("nerd")
 
 
 def test_other_data_or_another_embedder_is_not_resumed(tmp_path, vectors):
@@ -347,8 +361,8 @@ def test_other_data_or_another_embedder_is_not_resumed(tmp_path, vectors):
     with pytest.raises(ConfigError, match=r"another recipe .*embedder"):
         trained(tmp_path, embedder=f"glove:{vectors}", resume=True)
     toy_tasks.write("ner", tmp_path / "ner.txt", 10)
-    kind = task.find("ner")
-    recipe = task.recipe(kind, None, [*toy_tasks.small("ner"), "train.epochs=2"])
+    kind = registry.find_task("ner")
+    recipe = registry.load_recipe(kind, None, [*toy_tasks.small("ner"), "train.epochs=2"])
     data = tmp_path / "ner.txt"
     with pytest.raises(ConfigError, match=r"another recipe \(data\.sha256\.dev"):
         list(run.train(kind, recipe, data, data, tmp_path / "run", **PLAIN, resume=True))
@@ -380,8 +394,8 @@ def test_what_came_through_a_pipe_is_known_by_what_was_read(tmp_path):
         os.mkfifo(place)
         writer = threading.Thread(target=place.write_text, args=(text,))
         writer.start()
-        kind = task.find("ner")
-        recipe = task.recipe(kind, None, [*toy_tasks.small("ner"), "train.epochs=1"])
+        kind = registry.find_task("ner")
+        recipe = registry.load_recipe(kind, None, [*toy_tasks.small("ner"), "train.epochs=1"])
         resume = (tmp_path / "run").exists()
         reports = run.train(
             kind, recipe, place, tmp_path / "dev", tmp_path / "run", **PLAIN, resume=resume
@@ -401,19 +415,19 @@ def test_what_came_through_a_pipe_is_known_by_what_was_read(tmp_path):
 
 def test_a_folder_without_a_trained_task_is_named(tmp_path, bilm):
     with pytest.raises(ConfigError, match="nowhere: no trained task there"):
-        storage.load(tmp_path / "nowhere")
+        checkpoint.load(tmp_path / "nowhere")
     with pytest.raises(ConfigError, match="not of a trained task, but of a language model"):
-        storage.load(bilm)
+        checkpoint.load(bilm)
 
 
 def test_vectors_of_a_file_may_be_learned_on(tmp_path, vectors):
     _, data, out = trained(tmp_path, "ner", "words.freeze=false", embedder=f"glove:{vectors}")
-    solver = storage.load(out, device="cpu")
-    before = torch.from_numpy(solver.sources.vectors.matrix)
-    after = solver.learner.embedding.words.state_dict()
+    solved = checkpoint.load(out, device="cpu")
+    before = torch.from_numpy(solved.sources.vectors.matrix)
+    after = solved.learner.embedding.words.state_dict()
     (learned,) = (tensor for tensor in after.values() if tensor.shape == before.shape)
     assert not torch.equal(learned, before)
-    assert run.evaluate(out, data, device="cpu") == solver.scores
+    assert run.evaluate(out, data, device="cpu") == solved.scores
 
 
 def test_a_batch_too_large_for_the_gpu_is_one_sentence(tmp_path, monkeypatch):
@@ -430,7 +444,7 @@ def test_a_disk_that_fills_while_the_weights_are_written_is_one_sentence(tmp_pat
     def full(*_, **__):
         raise SafetensorError("No space left on device")
 
-    monkeypatch.setattr(storage, "save_file", full)
+    monkeypatch.setattr(checkpoint, "save_file", full)
     with pytest.raises(ElmoreError, match=r"best: could not be written \(No space left on device"):
         trained(tmp_path)
     assert not (tmp_path / "run" / "best").exists()
@@ -447,10 +461,10 @@ def test_damage_is_one_sentence(tmp_path):
     ):
         save_file(wrong, path)
         with pytest.raises(WeightsError, match=message):
-            storage.load(out)
+            checkpoint.load(out)
     path.write_bytes(b"nothing")
     with pytest.raises(WeightsError, match="not a readable safetensors file"):
-        storage.load(out)
+        checkpoint.load(out)
     for key, value, message in (
         ("format", 99, "format 99 is newer"),
         ("task", "nothing", "no task 'nothing'"),
@@ -459,7 +473,7 @@ def test_damage_is_one_sentence(tmp_path):
     ):
         described.write_text(json.dumps(json.loads(text) | {key: value}))
         with pytest.raises(ConfigError, match=message):
-            storage.load(out)
+            checkpoint.load(out)
 
 
 def test_word_vectors_go_with_the_folder(tmp_path, vectors):
@@ -507,7 +521,7 @@ def test_the_bilm_that_matches_is_taken_from_either_place(tmp_path, bilm):
     bilm.rmdir()
     toy_tasks.bilm(bilm, seed=1)
     assert run.evaluate(copy, data, device="cpu") == expected
-    assert storage.load(copy, device="cpu").sources.specification.elmo == str(nearby)
+    assert checkpoint.load(copy, device="cpu").sources.specification.elmo == str(nearby)
     shutil.rmtree(nearby)
     with pytest.raises(ConfigError, match=r"bilm is not what it was .*name it with --embedder"):
         run.evaluate(copy, data, device="cpu")
@@ -527,27 +541,28 @@ def test_another_embedder_is_not_taken_for_that_of_the_training(tmp_path, bilm):
 
 def test_saving_again_links_to_the_word_vectors_that_are_there(tmp_path, vectors):
     _, _, out = trained(tmp_path, embedder=f"glove:{vectors}")
-    solved = storage.load(out, device="cpu")
+    solved = checkpoint.load(out, device="cpu")
     stored = out / "best" / "vectors.safetensors"
     before = stored.stat()
-    storage.save(solved, out / "best")
-    storage.save(solved, tmp_path / "another")
+    checkpoint.save(solved, out / "best")
+    checkpoint.save(solved, tmp_path / "another")
     linked = tmp_path / "another" / "vectors.safetensors"
     assert linked.stat().st_ino == stored.stat().st_ino == before.st_ino
     stored.write_bytes(b"nothing")
     with pytest.raises(ConfigError, match="not readable word vectors"):
-        storage.load(out, device="cpu")
+        checkpoint.load(out, device="cpu")
 
 
 def test_more_processes_than_examples_to_a_batch_are_refused():
     from elmore.tasks.training import Training
 
-    kind = task.find("ner")
-    recipe = task.recipe(kind, None, ["batch_size=2"])
-    from elmore.tasks import solver, sources
+    kind = registry.find_task("ner")
+    recipe = registry.load_recipe(kind, None, ["batch_size=2"])
+    from elmore.tasks import trained_task
+    from elmore.tasks.embedding import spec
 
-    solved = solver.build(
-        kind(recipe), recipe, ["O"], [], sources.opened(sources.parse("none"), device="cpu")
+    solved = trained_task.build(
+        kind(recipe), recipe, ["O"], [], spec.opened(spec.parse("none"), device="cpu")
     )
     some = [kind(recipe).example("a b", tokenized=True)] * 4
     with pytest.raises(ConfigError, match="batches of 2 examples cannot be shared by 3 processes"):
@@ -556,12 +571,12 @@ def test_more_processes_than_examples_to_a_batch_are_refused():
 
 def test_an_empty_file_is_refused(tmp_path):
     (tmp_path / "empty.txt").write_text("")
-    kind = task.find("ner")
+    kind = registry.find_task("ner")
     with pytest.raises(DataError, match=r"empty\.txt"):
         list(
             run.train(
                 kind,
-                task.recipe(kind),
+                registry.load_recipe(kind),
                 tmp_path / "empty.txt",
                 tmp_path / "empty.txt",
                 tmp_path / "run",

@@ -14,8 +14,8 @@ from safetensors import SafetensorError, safe_open
 
 from elmore import config
 from elmore.errors import ConfigError, DataError
-from elmore.tasks import spread, storage, task
-from elmore.tasks.spread import Scored, Summary
+from elmore.tasks import aggregate, checkpoint, registry
+from elmore.tasks.aggregate import Scored, Summary
 from elmore.train.runs import VALID, Run
 
 _MIX = re.compile(r"embedding\.(?:mixes\.)?(\w+)\.mix\.weights")
@@ -65,7 +65,7 @@ class Several:
 
 def read(place: Path, name: str) -> list[Trained] | Several:
     """Read a run folder, or the folder of several runs."""
-    within = storage.runs_within(place)
+    within = checkpoint.runs_within(place)
     if not within:
         found = [_one(place, name)]
         if (place / "softmax" / "metrics.jsonl").is_file():  # fine-tuning learned it first
@@ -83,7 +83,7 @@ def read(place: Path, name: str) -> list[Trained] | Several:
 
 def checked_summary(data: dict[str, Any], where: str) -> Summary:
     """Refuse what is not a summary of runs as `task train` and `task evaluate` write it."""
-    config.check_format(data, spread.FORMAT, where, unsaid=1)
+    config.check_format(data, aggregate.FORMAT, where, unsaid=1)
     try:
         found = config.build(_Summary, data, where, unknown="ignore")
     except ConfigError as error:
@@ -194,7 +194,7 @@ def _metric(kind: str | None, evaluations: list[tuple[int, dict[str, float]]]) -
     if kind is None:
         return "perplexity"
     try:
-        return task.find(kind).metric
+        return registry.find_task(kind).metric
     except ConfigError:  # a task of another version
         return next(iter(evaluations[0][1]), "score") if evaluations else "score"
 
@@ -225,4 +225,4 @@ def _summary(runs: list[Trained], names: list[str]) -> Summary:
         best = run.best()
         scores = {"dev": best[1] if best else {}}
         scored.append(Scored(name, run.metric, run.fraction, run.examples, run.seed or 0, scores))
-    return spread.summary(scored)
+    return aggregate.summary(scored)

@@ -10,9 +10,9 @@ import re
 from collections.abc import Iterable, Iterator
 
 from elmore.errors import DataError
-from elmore.tasks.conllu import columns
 from elmore.tasks.coref.brackets import Brackets, Marks, Unbalanced, marks
 from elmore.tasks.coref.document import Assembly, Block, Document
+from elmore.tasks.data.conllu import columns
 
 _COMMENT = re.compile(r"#\s*(newdoc|speaker|global\.Entity)(?:\s+id)?\s*(?:=\s*(.*?))?\s*")
 _BRACKET = re.compile(r"(\()?([^()]+)(\))?")

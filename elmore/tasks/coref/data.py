@@ -9,7 +9,7 @@ from elmore.errors import DataError
 from elmore.tasks.coref import conll2012, conllu
 from elmore.tasks.coref.brackets import Unbalanced
 from elmore.tasks.coref.document import Document
-from elmore.tasks.tagged import blocks
+from elmore.tasks.data.columns import blocks
 
 Format = Literal["conllu", "conll2012"]
 _FORMATS = {"conllu": conllu, "conll2012": conll2012}

@@ -18,7 +18,7 @@ from typing import NamedTuple
 import numpy as np
 
 from elmore.tasks.coref.assignment import best_pairs
-from elmore.tasks.tally import percent
+from elmore.tasks.metrics.prf import percent
 
 Clusters = Sequence[Sequence[Hashable]]
 

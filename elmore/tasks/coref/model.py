@@ -29,7 +29,7 @@ from elmore.tasks.coref.antecedents import PairScore
 from elmore.tasks.coref.config import CorefModelConfig
 from elmore.tasks.coref.span_vectors import Score, SpanVectors
 from elmore.tasks.coref.spans import candidates, linked, pruned
-from elmore.tasks.embedding import Tokens, Widths
+from elmore.tasks.embedding.network import Tokens, Widths
 from elmore.tasks.layers.encoders import BiLSTM, VariationalDropout
 from elmore.tasks.task import Features, Loss, TaskModel
 

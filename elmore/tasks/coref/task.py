@@ -11,8 +11,8 @@ from elmore.tasks.coref import conll2012, conllu, data, metric
 from elmore.tasks.coref.config import CorefConfig
 from elmore.tasks.coref.document import Document, Mention, ordered, without_singletons
 from elmore.tasks.coref.model import CorefModel
-from elmore.tasks.embedding import Widths
-from elmore.tasks.tagged import parted
+from elmore.tasks.data.columns import parted
+from elmore.tasks.embedding.network import Widths
 from elmore.tasks.task import Features, Task
 from elmore.text import sentences
 
@@ -133,6 +133,3 @@ def _innermost(span: tuple[Mention, int]) -> tuple[int, int]:
     """Sort the shorter first, so that brackets which close at one place nest."""
     mention, number = span
     return mention.end - mention.start, number
-
-
-TASK = Coref

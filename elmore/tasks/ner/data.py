@@ -9,8 +9,8 @@ import re
 from pathlib import Path
 
 from elmore.errors import DataError
-from elmore.tasks.bio import TAG, to_bio
-from elmore.tasks.tagged import Tagged, blocks
+from elmore.tasks.data.columns import Tagged, blocks
+from elmore.tasks.metrics.bio import TAG, to_bio
 
 
 def read(path: str | Path, *, column: int = -1, encoding: str = "utf-8") -> list[Tagged]:

@@ -2,9 +2,9 @@
 
 from collections.abc import Sequence
 
-from elmore.tasks.bio import spans
-from elmore.tasks.tagged import paired
-from elmore.tasks.tally import Tally
+from elmore.tasks.data.columns import paired
+from elmore.tasks.metrics.bio import spans
+from elmore.tasks.metrics.prf import Tally
 
 
 def score(gold: Sequence[Sequence[str]], predicted: Sequence[Sequence[str]]) -> dict[str, float]:

@@ -1,6 +1,6 @@
 """A biLSTM-CRF that finds names (Lample et al., 2016; Peters et al., 2018, appendix A)."""
 
-from elmore.tasks.embedding import Embedded, Widths
+from elmore.tasks.embedding.network import Embedded, Widths
 from elmore.tasks.layers.crf import CRF, bio_transitions
 from elmore.tasks.tagging import TaggerConfig, TagScores
 from elmore.tasks.task import Features, Loss, TaskModel

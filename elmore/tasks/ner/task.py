@@ -5,11 +5,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from elmore.errors import ConfigError
-from elmore.tasks.bio import spans
-from elmore.tasks.embedding import Widths
+from elmore.tasks.data.columns import Tagged
+from elmore.tasks.embedding.network import Widths
+from elmore.tasks.metrics.bio import spans
 from elmore.tasks.ner import data, metric
 from elmore.tasks.ner.model import NERModel
-from elmore.tasks.tagged import Tagged
 from elmore.tasks.tagging import TaggerConfig, Tagging
 from elmore.tasks.task import TaskConfig
 
@@ -77,6 +77,3 @@ class NER(Tagging):
             words[first] = f"[{words[first]}"
             words[after - 1] += f" {kind.upper()}]"
         return " ".join(words)
-
-
-TASK = NER

@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import Literal
 
 from elmore.errors import DataError
-from elmore.tasks.conllu import columns
-from elmore.tasks.tagged import Tagged, blocks
+from elmore.tasks.data.columns import Tagged, blocks
+from elmore.tasks.data.conllu import columns
 
 Column = Literal["xpos", "upos", "feats"]
 _COLUMNS = {"upos": 3, "xpos": 4, "feats": 5}

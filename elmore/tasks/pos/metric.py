@@ -2,8 +2,8 @@
 
 from collections.abc import Sequence
 
-from elmore.tasks import accuracy
-from elmore.tasks.tagged import paired
+from elmore.tasks.data.columns import paired
+from elmore.tasks.metrics import accuracy
 
 
 def score(gold: Sequence[Sequence[str]], predicted: Sequence[Sequence[str]]) -> dict[str, float]:

@@ -2,7 +2,7 @@
 
 from torch.nn import functional
 
-from elmore.tasks.embedding import Embedded, Widths
+from elmore.tasks.embedding.network import Embedded, Widths
 from elmore.tasks.tagging import TaggerConfig, TagScores
 from elmore.tasks.task import Features, Loss, TaskModel
 

@@ -4,10 +4,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from elmore.tasks.embedding import Widths
+from elmore.tasks.data.columns import Tagged
+from elmore.tasks.embedding.network import Widths
 from elmore.tasks.pos import data, metric
 from elmore.tasks.pos.model import POSModel
-from elmore.tasks.tagged import Tagged
 from elmore.tasks.tagging import TaggerConfig, Tagging
 from elmore.tasks.task import TaskConfig
 
@@ -54,6 +54,3 @@ class POS(Tagging):
     def show(self, example: Tagged, prediction: list[str]) -> str:
         """Write each tag behind its word."""
         return " ".join(f"{w}/{t}" for w, t in zip(example.tokens, prediction, strict=True))
-
-
-TASK = POS

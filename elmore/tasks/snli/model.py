@@ -19,7 +19,7 @@ from torch import Tensor, nn
 
 from elmore.errors import ConfigError
 from elmore.tasks.classification import Classifier
-from elmore.tasks.embedding import Embedded, Widths
+from elmore.tasks.embedding.network import Embedded, Widths
 from elmore.tasks.layers.attention import attend
 from elmore.tasks.layers.encoders import BiLSTM, VariationalDropout
 from elmore.tasks.layers.pooling import masked_max, masked_mean

@@ -6,7 +6,7 @@ from typing import Any
 
 from elmore.errors import DataError
 from elmore.tasks.classification import Classification
-from elmore.tasks.embedding import Widths
+from elmore.tasks.embedding.network import Widths
 from elmore.tasks.snli import data
 from elmore.tasks.snli.data import Pair
 from elmore.tasks.snli.model import ESIM, ESIMConfig
@@ -76,6 +76,3 @@ class SNLI(Classification):
         """Give all three under the names of SNLI, so that `read` reads it again."""
         premise, hypothesis = " ".join(example.premise), " ".join(example.hypothesis)
         return {"gold_label": prediction, "sentence1": premise, "sentence2": hypothesis}
-
-
-TASK = SNLI

@@ -15,7 +15,7 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
 from elmore.errors import ConfigError
-from elmore.tasks.embedding import Embedded, Tokens, Widths
+from elmore.tasks.embedding.network import Embedded, Tokens, Widths
 from elmore.tasks.layers.bidaf import BiAttention, SelfAttention
 from elmore.tasks.layers.encoders import BiLSTM, VariationalDropout
 from elmore.tasks.squad.spans import best_spans, windows

@@ -10,7 +10,7 @@ import numpy as np
 import torch
 
 from elmore.errors import DataError
-from elmore.tasks.embedding import Widths
+from elmore.tasks.embedding.network import Widths
 from elmore.tasks.squad import data, metric
 from elmore.tasks.squad.data import Question
 from elmore.tasks.squad.model import SquadModel, SquadModelConfig
@@ -108,6 +108,3 @@ class Squad(Task):
             "start": start,
             "end": end,
         }
-
-
-TASK = Squad

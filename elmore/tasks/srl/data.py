@@ -20,8 +20,8 @@ from typing import Literal, NamedTuple
 
 from elmore import atomic
 from elmore.errors import DataError
+from elmore.tasks.data.columns import blocks
 from elmore.tasks.srl.props import to_cells, to_tags
-from elmore.tasks.tagged import blocks
 
 Format = Literal["propbank", "conll2012", "conll2005"]
 

@@ -9,9 +9,9 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from elmore.tasks.bio import spans
+from elmore.tasks.metrics.bio import spans
+from elmore.tasks.metrics.prf import Tally
 from elmore.tasks.srl.data import Frame
-from elmore.tasks.tally import Tally
 
 Argument = tuple[str, tuple[tuple[int, int], ...]]
 """A label and its parts: first token and the one after the last."""

@@ -16,7 +16,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from elmore.errors import ConfigError
-from elmore.tasks.embedding import Embedded, Widths
+from elmore.tasks.embedding.network import Embedded, Widths
 from elmore.tasks.layers.alternating import AlternatingLSTM
 from elmore.tasks.layers.crf import bio_transitions, constraints, viterbi
 from elmore.tasks.layers.encoders import BiLSTM, VariationalDropout

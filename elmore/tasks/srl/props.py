@@ -15,7 +15,7 @@ import re
 from collections.abc import Sequence
 
 from elmore.errors import DataError
-from elmore.tasks.bio import spans
+from elmore.tasks.metrics.bio import spans
 
 _CELL = re.compile(r"(?:\((?P<label>[^()*\s]+))?\*(?P<close>\)?)")
 

@@ -8,8 +8,8 @@ from typing import Any, Literal
 import numpy as np
 import torch
 
-from elmore.tasks.bio import spans
-from elmore.tasks.embedding import Widths
+from elmore.tasks.embedding.network import Widths
+from elmore.tasks.metrics.bio import spans
 from elmore.tasks.srl import data, metric
 from elmore.tasks.srl.data import Framed
 from elmore.tasks.srl.model import UNLABELLED, SRLModel, SRLModelConfig
@@ -131,6 +131,3 @@ def _tags(frame: Mapping[str, Any]) -> list[str]:
 
 def _tensor(numbers: Sequence[int]) -> torch.Tensor:
     return torch.tensor(numbers, dtype=torch.long)
-
-
-TASK = SRL

@@ -16,7 +16,7 @@ from torch import Tensor, nn
 
 from elmore.errors import ConfigError
 from elmore.tasks.classification import Classifier
-from elmore.tasks.embedding import Embedded, Widths
+from elmore.tasks.embedding.network import Embedded, Widths
 from elmore.tasks.layers.attention import attend, masked_softmax
 from elmore.tasks.layers.encoders import BiLSTM
 from elmore.tasks.layers.maxout import Maxout

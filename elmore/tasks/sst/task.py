@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from elmore.tasks.classification import Classification, Labelled
-from elmore.tasks.embedding import Widths
+from elmore.tasks.embedding.network import Widths
 from elmore.tasks.sst import data
 from elmore.tasks.sst.data import Rated
 from elmore.tasks.sst.model import BCN, BCNConfig
@@ -76,6 +76,3 @@ class SST(Classification):
         """Give tokens and label, in words and as the number that the treebank has for it."""
         number = data.CLASSES[self.config.data.classes].index(prediction)
         return {"tokens": example.tokens, "label": prediction, "number": number}
-
-
-TASK = SST

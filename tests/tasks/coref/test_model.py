@@ -7,14 +7,14 @@ import torch
 from torch.testing import assert_close
 
 from elmore.errors import ConfigError
-from elmore.tasks import task
+from elmore.tasks import registry
 from elmore.tasks.coref import antecedents, span_vectors
 from elmore.tasks.coref.antecedents import PairScore, looked_back_at
 from elmore.tasks.coref.config import CorefModelConfig
 from elmore.tasks.coref.document import Document, Mention
 from elmore.tasks.coref.model import CorefModel
 from elmore.tasks.coref.span_vectors import SpanVectors
-from elmore.tasks.embedding import Tokens, Widths
+from elmore.tasks.embedding.network import Tokens, Widths
 from tests.support.largest_tensor import Largest
 
 WIDTHS = Widths(6, 2)
@@ -30,8 +30,8 @@ SMALL = CorefModelConfig(
 
 
 def coref(*overrides: str):
-    kind = task.find("coref")
-    return kind(task.recipe(kind, None, overrides))
+    kind = registry.find_task("coref")
+    return kind(registry.load_recipe(kind, None, overrides))
 
 
 def document(*lengths: int, clusters=(), speakers=None) -> Document:

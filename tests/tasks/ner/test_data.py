@@ -7,9 +7,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from elmore.errors import DataError
-from elmore.tasks.bio import spans, to_bio
+from elmore.tasks.data.columns import Tagged
+from elmore.tasks.metrics.bio import spans, to_bio
 from elmore.tasks.ner.data import read
-from elmore.tasks.tagged import Tagged
 
 
 def file(tmp_path: Path, text: str, name: str = "names.conll") -> Path:

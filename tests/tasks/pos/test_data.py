@@ -5,8 +5,8 @@ from pathlib import Path
 import pytest
 
 from elmore.errors import DataError
+from elmore.tasks.data.columns import Tagged
 from elmore.tasks.pos.data import read
-from elmore.tasks.tagged import Tagged
 
 
 def row(number: str, word: str, upos: str = "VERB", xpos: str = "VB") -> str:

@@ -3,13 +3,13 @@ import json
 import pytest
 
 from elmore.errors import DataError
-from elmore.tasks import task
+from elmore.tasks import registry
 from elmore.tasks.snli.data import Pair
 
 
 def snli(*overrides: str):
-    kind = task.find("snli")
-    return kind(task.recipe(kind, None, overrides))
+    kind = registry.find_task("snli")
+    return kind(registry.load_recipe(kind, None, overrides))
 
 
 def test_two_sentences_are_typed_with_a_tab_between_them():

@@ -5,7 +5,7 @@ import torch
 from torch.testing import assert_close
 
 from elmore.errors import ConfigError
-from elmore.tasks.embedding import Embedded, Tokens, Widths
+from elmore.tasks.embedding.network import Embedded, Tokens, Widths
 from elmore.tasks.squad.model import SquadModel, SquadModelConfig, span_losses
 from elmore.tasks.squad.spans import best_spans
 from tests.support.largest_tensor import Largest

@@ -3,15 +3,16 @@ import json
 import pytest
 
 from elmore.errors import DataError
-from elmore.tasks import run, solver, sources, task
+from elmore.tasks import registry, run, trained_task
+from elmore.tasks.embedding import spec
 from elmore.tasks.squad.data import read
 from tests.support import toy_tasks
 from tests.tasks.squad.examples import text
 
 
 def squad(*overrides: str):
-    kind = task.find("squad")
-    return kind(task.recipe(kind, None, list(overrides)))
+    kind = registry.find_task("squad")
+    return kind(registry.load_recipe(kind, None, list(overrides)))
 
 
 def test_a_typed_line_is_question_tab_passage():
@@ -79,8 +80,8 @@ def test_a_passage_with_several_questions_is_read_by_the_bilm_once(tmp_path, bil
     path = tmp_path / "q.json"
     path.write_text(text(20))
     asked = squad(*toy_tasks.small("squad"))
-    opened = sources.opened(sources.parse(f"elmo:{bilm}"), device="cpu")
-    solved = solver.build(asked, asked.config, [], None, opened)
+    opened = spec.opened(spec.parse(f"elmo:{bilm}"), device="cpu")
+    solved = trained_task.build(asked, asked.config, [], None, opened)
     layers = solved.reader.cached(solved.sentences(asked.read(path)))
     assert layers is not None
     assert len(layers) == 10 + 2  # passages and questions
@@ -103,9 +104,9 @@ def test_windows_are_learned_from_and_predicted_over(tmp_path):
         )
     path = tmp_path / "q.jsonl"
     path.write_text("\n".join(map(json.dumps, asked)))
-    kind = task.find("squad")
+    kind = registry.find_task("squad")
     small = [*toy_tasks.small("squad"), "model.window=8", "model.max_span=3", "train.patience=0"]
-    recipe = task.recipe(kind, None, small)
+    recipe = registry.load_recipe(kind, None, small)
     plain = {"embedder": "none", "device": "cpu"}
     for report in run.train(kind, recipe, path, path, tmp_path / "run", **plain):
         if report.scores.get("f1") == 100:

@@ -5,8 +5,8 @@ import torch
 from torch.testing import assert_close
 
 from elmore.errors import ConfigError
-from elmore.tasks import task
-from elmore.tasks.embedding import Embedded, Widths
+from elmore.tasks import registry
+from elmore.tasks.embedding.network import Embedded, Widths
 from elmore.tasks.srl.data import Frame, Framed
 from elmore.tasks.srl.model import UNLABELLED, SRLModel, SRLModelConfig
 
@@ -23,8 +23,8 @@ EXAMPLES = [
 
 
 def solver():
-    kind = task.find("srl")
-    return kind(task.recipe(kind))
+    kind = registry.find_task("srl")
+    return kind(registry.load_recipe(kind))
 
 
 def built(above: int = 0) -> SRLModel:

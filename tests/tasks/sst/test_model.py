@@ -5,7 +5,7 @@ from hypothesis import strategies as st
 from torch.testing import assert_close
 
 from elmore.errors import ConfigError
-from elmore.tasks.embedding import Embedded, Widths
+from elmore.tasks.embedding.network import Embedded, Widths
 from elmore.tasks.sst.model import BCN, BCNConfig
 from tests.support.toy_embeddings import WIDTHS, embedded, rows
 

@@ -1,10 +1,10 @@
-from elmore.tasks import task
+from elmore.tasks import registry
 from tests.support import toy_tasks
 
 
 def sst(*overrides: str):
-    kind = task.find("sst")
-    return kind(task.recipe(kind, None, overrides))
+    kind = registry.find_task("sst")
+    return kind(registry.load_recipe(kind, None, overrides))
 
 
 def test_phrases_are_trained_on_but_never_scored(tmp_path):

@@ -11,8 +11,8 @@ from elmore.embed.embedder import Embedder
 from elmore.embed.embedder import load as load_embedder
 from elmore.embed.jobs.job import model_digest
 from elmore.errors import ConfigError, ElmoreError
-from elmore.tasks import stored_vectors, word_vectors
-from elmore.tasks.word_vectors import WordVectors
+from elmore.tasks.embedding import stored_vectors, word_vectors
+from elmore.tasks.embedding.word_vectors import WordVectors
 
 _ELMO = r"elmo(?::(?P<{}>.*))?"
 _FORMS = re.compile(

@@ -20,10 +20,11 @@ from safetensors.torch import load_file, save_file
 import elmore
 from elmore import atomic, config
 from elmore.errors import ConfigError, WeightsError
-from elmore.tasks import solver as solvers
-from elmore.tasks import sources, stored_vectors, task
-from elmore.tasks.solver import Solver
-from elmore.tasks.sources import Sources, Specification
+from elmore.tasks import registry
+from elmore.tasks import trained_task as solvers
+from elmore.tasks.embedding import spec, stored_vectors
+from elmore.tasks.embedding.spec import Sources, Specification
+from elmore.tasks.trained_task import Solver
 from elmore.weights.bundle import check_weights
 
 FORMAT = 2  # 1: word vectors were left where they were
@@ -123,13 +124,13 @@ def load(
     folder = place / "best" if (place / "best" / "config.json").is_file() else place
     path = folder / "config.json"
     settings = _settings(path, place)
-    kind = task.find(settings.task)
+    kind = registry.find_task(settings.task)
     recipe = config.build(kind.config_class, settings.recipe, f"{path}: recipe")
     if ready and ready.digests == settings.sha256:
         opened = ready
     else:
         named, copies = _resolve_embedder(settings, folder, embedder)
-        opened = sources.reopened(named, settings.sha256, path, elmo_copies=copies, device=device)
+        opened = spec.reopened(named, settings.sha256, path, elmo_copies=copies, device=device)
     words = None if settings.words is None else list(settings.words)
     try:
         solver = solvers.build(kind(recipe), recipe, list(settings.labels), words, opened)
@@ -152,7 +153,7 @@ def _resolve_embedder(
         copies = [str((folder / settings.elmo_relative).resolve())]
     if embedder is None:
         return replace(trained, glove=glove), copies
-    named = sources.parse(embedder)
+    named = spec.parse(embedder)
     without = (trained.glove is None and named.glove is not None) or (
         trained.elmo is None and named.elmo is not None
     )

@@ -14,13 +14,13 @@ from typing import NamedTuple
 
 from elmore import atomic, config
 from elmore.errors import ConfigError, DataError
-from elmore.tasks import identity, run, spread, storage
-from elmore.tasks.lesson import Lesson, Part
+from elmore.tasks import aggregate, checkpoint, identity, run
+from elmore.tasks.aggregate import Scored, Summary
+from elmore.tasks.data.datasets import Lesson, Part
+from elmore.tasks.embedding.spec import Sources
 from elmore.tasks.run import Reports
-from elmore.tasks.solver import Solver
-from elmore.tasks.sources import Sources
-from elmore.tasks.spread import Scored, Summary
 from elmore.tasks.task import Task, TaskConfig
+from elmore.tasks.trained_task import Solver
 from elmore.train.distributed import started
 
 
@@ -138,7 +138,7 @@ def summarise(
     """
     names = [trial.name for trial in chosen]
     solvers = _opened(out, names, device, ready=ready)
-    found = spread.summary(
+    found = aggregate.summary(
         [
             score._replace(scores={"dev": solved.scores, **score.scores})
             for solved, score in _scored(solvers, "test", test)
@@ -156,11 +156,11 @@ def evaluate(
 
     `embedder` is the path of the word vectors or biLM used in training, if moved.
     """
-    names = storage.runs_within(out)
+    names = checkpoint.runs_within(out)
     if not names:
         raise ConfigError(f"{out}: no trained runs there; name a folder of several")
     solvers = _opened(out, names, device, embedder=embedder)
-    return spread.summary([score for _, score in _scored(solvers, "data", data)])
+    return aggregate.summary([score for _, score in _scored(solvers, "data", data)])
 
 
 def _opened(

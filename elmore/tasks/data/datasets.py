@@ -18,8 +18,9 @@ import torch.distributed as dist
 
 from elmore.embed.jobs.layer_cache import CachedLayers
 from elmore.errors import DataError
-from elmore.tasks import costs, sources
-from elmore.tasks.reading import Reader
+from elmore.tasks import timing
+from elmore.tasks.data.encode import Reader
+from elmore.tasks.embedding import spec
 from elmore.tasks.task import Task
 from elmore.text.files import expand
 from elmore.train.distributed import Ranks
@@ -73,7 +74,7 @@ class Lesson:
 
         `parts` are those of the trainings to come: no layers are computed for what none sees.
         """
-        named = sources.parse(embedder)
+        named = spec.parse(embedder)
         self._files = {"train": train, "dev": dev}
         self.task, self.ranks, self.device = task, ranks, device
         self._parts = frozenset(parts)
@@ -82,7 +83,7 @@ class Lesson:
         self.held_out = read(task, dev, self.labels)
         if test is not None:
             read(task, test, self.labels)  # a slip of the pen shows now, not after the training
-        self.sources = sources.opened(named, device=str(device))
+        self.sources = spec.opened(named, device=str(device))
 
     def seen(self, part: Part) -> list[Any]:
         """Give the examples of a training on a part."""
@@ -111,7 +112,7 @@ class Lesson:
         )
         if self.ranks.first:
             self.wait()
-            costs.tell_layers(both, time.perf_counter() - begun)
+            timing.tell_layers(both, time.perf_counter() - begun)
         return both
 
     def wait(self) -> None:

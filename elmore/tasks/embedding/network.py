@@ -20,8 +20,8 @@ from torch.nn import functional
 from elmore.embed.embedder import Embedder
 from elmore.errors import ConfigError
 from elmore.model.mix import ScalarMix
+from elmore.tasks.data.encode import Read
 from elmore.tasks.layers.encoders import CharEncoder, laid_out
-from elmore.tasks.reading import Read
 
 
 @dataclass(frozen=True, kw_only=True)

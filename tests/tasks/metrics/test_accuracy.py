@@ -1,6 +1,6 @@
 import pytest
 
-from elmore.tasks.accuracy import score
+from elmore.tasks.metrics.accuracy import score
 
 
 def test_accuracy_is_the_share_of_labels_that_are_right():

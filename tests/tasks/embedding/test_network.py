@@ -6,7 +6,8 @@ from torch.testing import assert_close
 from elmore.embed.embedder import load
 from elmore.embed.jobs.layer_cache import CachedLayers
 from elmore.errors import ConfigError
-from elmore.tasks.embedding import (
+from elmore.tasks.data.encode import Reader, known_words
+from elmore.tasks.embedding.network import (
     CharactersConfig,
     ElmoConfig,
     Embedding,
@@ -18,7 +19,6 @@ from elmore.tasks.embedding import (
 )
 from elmore.tasks.layers.crf import CRF
 from elmore.tasks.layers.encoders import CharEncoder
-from elmore.tasks.reading import Reader, known_words
 from elmore.text.characters import ByteAlphabet
 from elmore.train import muon
 from tests.support.largest_tensor import Largest

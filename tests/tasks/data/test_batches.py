@@ -2,7 +2,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from elmore.tasks import batches
+from elmore.tasks.data import batches
 
 LENGTHS = st.lists(st.integers(1, 60), min_size=1, max_size=300)
 

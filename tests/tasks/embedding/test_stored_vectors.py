@@ -3,9 +3,9 @@ import pytest
 from safetensors.numpy import save_file
 
 from elmore.errors import WeightsError
-from elmore.tasks import stored_vectors
-from elmore.tasks.sources import vectors_digest
-from elmore.tasks.word_vectors import WordVectors, read
+from elmore.tasks.embedding import stored_vectors
+from elmore.tasks.embedding.spec import vectors_digest
+from elmore.tasks.embedding.word_vectors import WordVectors, read
 
 
 def test_any_word_comes_back_with_its_vector_to_the_bit(tmp_path, rng):

@@ -13,7 +13,7 @@ from safetensors.numpy import load_file, save_file
 
 from elmore import strict_json
 from elmore.errors import WeightsError
-from elmore.tasks.word_vectors import WordVectors
+from elmore.tasks.embedding.word_vectors import WordVectors
 
 NAME = "vectors.safetensors"
 

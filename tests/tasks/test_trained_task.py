@@ -2,7 +2,9 @@ import pytest
 import torch
 from torch.testing import assert_close
 
-from elmore.tasks import TASKS, solver, sources, task
+from elmore.tasks import registry, trained_task
+from elmore.tasks.embedding import spec
+from elmore.tasks.registry import TASKS
 from tests.support import toy_tasks
 
 UNITS = {
@@ -17,15 +19,15 @@ UNITS = {
 @pytest.mark.parametrize("name", TASKS)
 def test_losses_counts_and_gradients_of_batches_add_up_and_say_what_is_counted(tmp_path, name):
     """Every task gives sums, so the engine may accumulate batches of any size."""
-    kind = task.find(name)
-    recipe = task.recipe(kind, None, toy_tasks.small(name))
+    kind = registry.find_task(name)
+    recipe = registry.load_recipe(kind, None, toy_tasks.small(name))
     job = kind(recipe)
     found = job.training(job.read(toy_tasks.write(name, tmp_path / "data.txt")))
     labels = job.labels(found)
     words = sorted({word for e in found for sentence in job.sentences(e) for word in sentence})
     torch.manual_seed(0)
-    none = sources.opened(sources.parse("none"), device="cpu")
-    solved = solver.build(job, recipe, labels, words, none)
+    none = spec.opened(spec.parse("none"), device="cpu")
+    solved = trained_task.build(job, recipe, labels, words, none)
     solved.learner.to(torch.float64).eval()
 
     def summed(*parts):
@@ -51,10 +53,10 @@ def test_losses_counts_and_gradients_of_batches_add_up_and_say_what_is_counted(t
 
 
 def test_a_prediction_that_fails_leaves_the_network_in_training(monkeypatch):
-    kind = task.find("ner")
-    recipe = task.recipe(kind, None, toy_tasks.small("ner"))
-    none = sources.opened(sources.parse("none"), device="cpu")
-    solved = solver.build(kind(recipe), recipe, ["O"], ["Ann"], none)
+    kind = registry.find_task("ner")
+    recipe = registry.load_recipe(kind, None, toy_tasks.small("ner"))
+    none = spec.opened(spec.parse("none"), device="cpu")
+    solved = trained_task.build(kind(recipe), recipe, ["O"], ["Ann"], none)
     solved.learner.train()
 
     def full(batch):

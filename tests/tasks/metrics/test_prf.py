@@ -2,7 +2,7 @@
 
 import pytest
 
-from elmore.tasks.tally import Tally, percent
+from elmore.tasks.metrics.prf import Tally, percent
 
 
 def test_scores_are_those_of_the_definition():

@@ -8,8 +8,10 @@ from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import NamedTuple
 
-from elmore.tasks import EMBEDDER, lesson, sources, word_vectors
-from elmore.tasks.sources import Specification
+from elmore.tasks import DEFAULT_EMBEDDER
+from elmore.tasks.data import datasets
+from elmore.tasks.embedding import spec, word_vectors
+from elmore.tasks.embedding.spec import Specification
 from elmore.tasks.task import Task
 
 LONG_SENTENCE = 400
@@ -34,7 +36,7 @@ class _Split:
 
     def __init__(self, task: Task, name: str, path: Path) -> None:
         self.name = name
-        self.examples = lesson.read(task, path)
+        self.examples = datasets.read(task, path)
         self.sentences = [task.sentences(example) for example in self.examples]
         self.texts = [tuple(map(tuple, found)) for found in self.sentences]
         self.labels = [Counter(task.truth(example)) for example in self.examples]
@@ -46,12 +48,14 @@ class _Split:
         return f"{count:,} ({100 * count / len(self.examples):.1f} %)" if count else "none"
 
 
-def look_over(task: Task, files: Mapping[str, Path], *, embedder: str = EMBEDDER) -> list[Finding]:
+def look_over(
+    task: Task, files: Mapping[str, Path], *, embedder: str = DEFAULT_EMBEDDER
+) -> list[Finding]:
     """Say what files of examples are like, and what of it is odd; the first is the training's.
 
     Of the embedder, word vectors are opened; a biLM has a vector for any word.
     """
-    named = sources.parse(embedder)
+    named = spec.parse(embedder)
     splits = [_Split(task, name, path) for name, path in files.items()]
     vocabulary = _vocabulary(named, splits[0], task.config.words.min_count)
     found: list[Finding] = []

@@ -10,10 +10,10 @@ from jaxtyping import Int
 from torch import Tensor, nn
 
 from elmore.embed.jobs.layer_cache import CachedLayers
-from elmore.tasks.embedding import Embedded, Embedding, Tokens, WordTable
+from elmore.tasks.data.encode import UNKNOWN, Read, Reader
+from elmore.tasks.embedding.network import Embedded, Embedding, Tokens, WordTable
+from elmore.tasks.embedding.spec import Sources
 from elmore.tasks.layers.encoders import CharEncoder
-from elmore.tasks.reading import UNKNOWN, Read, Reader
-from elmore.tasks.sources import Sources
 from elmore.tasks.task import Features, Task, TaskConfig, TaskModel
 from elmore.text.characters import ByteAlphabet
 from elmore.train.batches import moved

@@ -6,23 +6,23 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from elmore.errors import ConfigError, DataError
-from elmore.tasks import run, several, spread, storage, task
-from elmore.tasks.lesson import Part
-from elmore.tasks.several import Trial
+from elmore.tasks import aggregate, checkpoint, registry, run, sweep
+from elmore.tasks.data.datasets import Part
+from elmore.tasks.sweep import Trial
 from elmore.train.fit import Report
 from tests.support import toy_tasks
 
-NER = task.find("ner")
+NER = registry.find_task("ner")
 
 
 def recipe(*more):
-    return task.recipe(NER, None, [*toy_tasks.small("ner"), "train.epochs=2", *more])
+    return registry.load_recipe(NER, None, [*toy_tasks.small("ner"), "train.epochs=2", *more])
 
 
 def trained(tmp_path, chosen, *more, out="several", dev=None, embedder="none", **options):
     """Give the reports of each trial."""
     data = toy_tasks.write("ner", tmp_path / "ner.txt")
-    stages = several.train(
+    stages = sweep.train(
         NER, recipe(*more), data, dev or data, tmp_path / out, chosen, embedder=embedder,
         device="cpu", **options,
     )  # fmt: skip
@@ -30,15 +30,15 @@ def trained(tmp_path, chosen, *more, out="several", dev=None, embedder="none", *
 
 
 def test_every_fraction_comes_with_every_seed_from_that_of_the_recipe_on():
-    names = [t.name for t in several.trials(recipe("train.seed=3"), seeds=2, fractions=[0.1, 1.0])]
+    names = [t.name for t in sweep.trials(recipe("train.seed=3"), seeds=2, fractions=[0.1, 1.0])]
     assert names == [
         "fraction-0.1/seed-3",
         "fraction-0.1/seed-4",
         "fraction-1/seed-3",
         "fraction-1/seed-4",
     ]
-    assert [t.name for t in several.trials(recipe(), seeds=2)] == ["seed-0", "seed-1"]
-    assert [t.name for t in several.trials(recipe(), fractions=[0.5])] == ["fraction-0.5"]
+    assert [t.name for t in sweep.trials(recipe(), seeds=2)] == ["seed-0", "seed-1"]
+    assert [t.name for t in sweep.trials(recipe(), fractions=[0.5])] == ["fraction-0.5"]
 
 
 @pytest.mark.parametrize(
@@ -53,7 +53,7 @@ def test_every_fraction_comes_with_every_seed_from_that_of_the_recipe_on():
 )
 def test_what_cannot_be_trained_is_one_sentence(asked, message):
     with pytest.raises(ConfigError, match=message):
-        several.trials(recipe(), **asked)
+        sweep.trials(recipe(), **asked)
 
 
 @given(st.integers(1, 200), st.floats(0.001, 1), st.floats(0.001, 1), st.integers(0, 9))
@@ -92,12 +92,12 @@ def test_each_of_several_is_the_run_it_would_be_alone(tmp_path, bilm, runs):
     assert described["data"]["examples"] == 10
     # of half the examples as many updates an epoch as 10 examples make; the labels are the whole's
     assert found["fraction-0.5/seed-4"][-1].num_steps == 4
-    assert storage.load(half).labels == storage.load(tmp_path / "x").labels
+    assert checkpoint.load(half).labels == checkpoint.load(tmp_path / "x").labels
 
 
 def test_the_bilm_reads_what_some_training_sees_and_no_more(tmp_path, bilm, runs):
     """With two seeds, the two parts; as each seed draws the smaller part from its larger one."""
-    chosen = several.trials(recipe(), seeds=2, fractions=[0.1, 0.25])
+    chosen = sweep.trials(recipe(), seeds=2, fractions=[0.1, 0.25])
     dev = toy_tasks.write("ner", tmp_path / "dev.txt", 7)
     trained(tmp_path, chosen, embedder=f"elmo:{bilm}", dev=dev)
     seen = {i for seed in (0, 1) for i in Part(0.25, seed).of(range(20))}
@@ -106,7 +106,7 @@ def test_the_bilm_reads_what_some_training_sees_and_no_more(tmp_path, bilm, runs
 
 
 def test_a_part_is_learned_the_same_whether_the_rest_has_layers_or_not(tmp_path, bilm):
-    parts = several.trials(recipe(), seeds=2, fractions=[0.1, 0.25])
+    parts = sweep.trials(recipe(), seeds=2, fractions=[0.1, 0.25])
     small = trained(tmp_path, parts, embedder=f"elmo:{bilm}", out="small")
     large = trained(tmp_path, [*parts, Trial(0)], embedder=f"elmo:{bilm}", out="large")
     for trial in parts:
@@ -117,11 +117,11 @@ def test_a_part_is_learned_the_same_whether_the_rest_has_layers_or_not(tmp_path,
 
 
 def test_means_and_sample_deviations_of_dev_and_test_are_written_down(tmp_path):
-    chosen = several.trials(recipe(), seeds=3)
+    chosen = sweep.trials(recipe(), seeds=3)
     trained(tmp_path, chosen)
     test = toy_tasks.write("ner", tmp_path / "test.txt", 7)
     out = tmp_path / "several"
-    found = several.summarise(out, chosen, test, device="cpu")
+    found = sweep.summarise(out, chosen, test, device="cpu")
     assert json.loads((out / "summary.json").read_text()) == found
     (together,) = found["summary"]
     assert together["num_runs"] == 3
@@ -130,16 +130,16 @@ def test_means_and_sample_deviations_of_dev_and_test_are_written_down(tmp_path):
     assert together["scores"]["test"]["f1"]["mean"] == pytest.approx(sum(scores) / 3)
     assert together["scores"]["test"]["f1"]["deviation"] == pytest.approx(statistics.stdev(scores))
     assert [row["scores"]["test"] for row in found["runs"]] == alone
-    dev = [storage.load(out / trial.name).scores for trial in chosen]
+    dev = [checkpoint.load(out / trial.name).scores for trial in chosen]
     assert [row["scores"]["dev"] for row in found["runs"]] == dev
-    again = several.evaluate(out, test, device="cpu")
+    again = sweep.evaluate(out, test, device="cpu")
     assert again["summary"][0]["scores"]["data"] == together["scores"]["test"]
 
 
 def test_deviations_are_those_of_samples_and_one_run_has_none():
-    two = spread.mean_and_deviation([{"f1": 1.0, "f1_a": 5.0}, {"f1": 4.0}])
+    two = aggregate.mean_and_deviation([{"f1": 1.0, "f1_a": 5.0}, {"f1": 4.0}])
     assert two == {"f1": {"mean": 2.5, "deviation": pytest.approx(4.5**0.5)}}
-    assert spread.mean_and_deviation([{"f1": 1.0}]) == {"f1": {"mean": 1.0, "deviation": None}}
+    assert aggregate.mean_and_deviation([{"f1": 1.0}]) == {"f1": {"mean": 1.0, "deviation": None}}
 
 
 def test_what_is_finished_stays_and_what_is_missing_begins(tmp_path):
@@ -159,12 +159,12 @@ def test_what_is_finished_stays_and_what_is_missing_begins(tmp_path):
 
 def test_stages_that_nobody_follows_are_trained_all_the_same(tmp_path):
     data = toy_tasks.write("ner", tmp_path / "ner.txt")
-    for _ in several.train(
+    for _ in sweep.train(
         NER, recipe(), data, data, tmp_path / "run", [Trial(0), Trial(1)], embedder="none",
         device="cpu",
     ):  # fmt: skip
         pass
-    assert storage.runs_within(tmp_path / "run") == ["seed-0", "seed-1"]
+    assert checkpoint.runs_within(tmp_path / "run") == ["seed-0", "seed-1"]
 
 
 def test_folders_of_another_kind_are_refused(tmp_path):
@@ -174,7 +174,7 @@ def test_folders_of_another_kind_are_refused(tmp_path):
     with pytest.raises(DataError, match="seed-0 is a run of its own; name another folder"):
         trained(tmp_path, [Trial(0)], out="several/seed-0")
     with pytest.raises(ConfigError, match=r"1 trained runs lie there; name one, as .*seed-0"):
-        storage.load(tmp_path / "several")
+        checkpoint.load(tmp_path / "several")
 
 
 def test_runs_within_a_folder_come_in_the_order_of_their_numbers(tmp_path):
@@ -184,9 +184,9 @@ def test_runs_within_a_folder_come_in_the_order_of_their_numbers(tmp_path):
         (tmp_path / name / "best" / "config.json").write_text("{}")
     (tmp_path / "mine" / "best").mkdir(parents=True)
     (tmp_path / "mine" / "best" / "config.json").write_text("{}")
-    assert storage.runs_within(tmp_path) == names
+    assert checkpoint.runs_within(tmp_path) == names
     with pytest.raises(ConfigError, match="mine: no trained runs there"):
-        several.evaluate(tmp_path / "mine", tmp_path / "data")
+        sweep.evaluate(tmp_path / "mine", tmp_path / "data")
 
 
 def test_a_signal_that_stops_one_ends_them_all(tmp_path, monkeypatch):
@@ -194,4 +194,4 @@ def test_a_signal_that_stops_one_ends_them_all(tmp_path, monkeypatch):
         yield Report(1, 9, {}, {}, improved=False, stopped="SIGTERM", unit="tokens")
 
     monkeypatch.setattr(run, "learn", stopped)
-    assert list(trained(tmp_path, several.trials(recipe(), seeds=3))) == ["seed-0"]
+    assert list(trained(tmp_path, sweep.trials(recipe(), seeds=3))) == ["seed-0"]

@@ -9,7 +9,8 @@ import pytest
 
 from elmore import cli
 from elmore.errors import ConfigError
-from elmore.tasks import TASKS, task
+from elmore.tasks import registry
+from elmore.tasks.registry import TASKS
 from tests.support.cli_runner import run_elmore
 
 TASK = '''
@@ -71,8 +72,6 @@ class Toy(Classification):
     def as_json(self, example, prediction):
         return {"tokens": example.tokens, "label": prediction}
 
-
-TASK = Toy
 '''
 RECIPE = """
 batch_size = 4
@@ -96,7 +95,7 @@ def data(tmp_path, monkeypatch):
     (folder / "recipe.toml").write_text(RECIPE)
     (tmp_path / "data.tsv").write_text(TEXTS)
     monkeypatch.syspath_prepend(tmp_path)
-    monkeypatch.setitem(TASKS, "toy", "toy_of_a_test.task")
+    monkeypatch.setitem(TASKS, "toy", "toy_of_a_test.task:Toy")
     yield str(tmp_path / "data.tsv")
     for name in ("toy_of_a_test", "toy_of_a_test.task"):
         sys.modules.pop(name, None)
@@ -128,7 +127,7 @@ def test_a_folder_and_a_line_are_trained_scored_predicted_checked_and_reported(t
 def test_a_task_without_a_recipe_in_its_folder_is_refused(tmp_path, data):
     (tmp_path / "toy_of_a_test" / "recipe.toml").unlink()
     with pytest.raises(ConfigError, match=r"toy_of_a_test/recipe\.toml: no such recipe"):
-        task.recipe(task.find("toy"))
+        registry.load_recipe(registry.find_task("toy"))
 
 
 def test_the_help_lists_every_task(monkeypatch):
@@ -138,13 +137,13 @@ def test_the_help_lists_every_task(monkeypatch):
 
 @pytest.mark.parametrize("name", TASKS)
 def test_a_task_is_known_by_its_name_to_its_folder_alone(name):
-    assert task.find(name).name == name
-    room, own = Path(task.__file__).parent, Path(sys.modules[TASKS[name]].__file__).parent
+    assert registry.find_task(name).name == name
+    room, own = Path(registry.__file__).parent, Path(registry.__file__).parent / name
     others = [path for path in room.rglob("*.py") if own not in path.parents]
     others.append(Path(cli.__file__).parent / "task.py")
     word = re.compile(rf"\b{name}\b")
     knowing = [path for path in others if word.search(path.read_text(encoding="utf-8"))]
-    assert knowing == [room / "__init__.py"]
+    assert knowing == [room / "registry.py"]
 
 
 def test_the_documents_list_every_task():

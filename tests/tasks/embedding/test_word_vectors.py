@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from elmore.errors import DataError
-from elmore.tasks.word_vectors import read
+from elmore.tasks.embedding.word_vectors import read
 
 
 def file(tmp_path: Path, text: str, name: str = "words.txt") -> Path:

@@ -1,16 +1,20 @@
 import pytest
 
 from elmore.errors import DataError
-from elmore.tasks import TASKS, check, task
+from elmore.tasks import registry
+from elmore.tasks.data import validate
+from elmore.tasks.registry import TASKS
 from tests.support import toy_tasks
 
 
 def findings(tmp_path, train: str, dev: str, *, name="ner", embedder="none", more=()):
-    kind = task.find(name)
+    kind = registry.find_task(name)
     for split, text in (("train", train), ("dev", dev)):
         (tmp_path / split).write_text(text)
     files = {"train": tmp_path / "train", "dev": tmp_path / "dev"}
-    found = check.look_over(kind(task.recipe(kind, None, more)), files, embedder=embedder)
+    found = validate.look_over(
+        kind(registry.load_recipe(kind, None, more)), files, embedder=embedder
+    )
     return {(finding.split, finding.what): finding for finding in found}
 
 
@@ -74,11 +78,11 @@ def test_without_vectors_words_are_known_from_training(tmp_path):
 
 
 def test_empty_examples_are_counted(tmp_path, monkeypatch):
-    from elmore.tasks.tagged import Tagged
+    from elmore.tasks.data.columns import Tagged
 
-    read = task.find("ner").read
+    read = registry.find_task("ner").read
     monkeypatch.setattr(
-        task.find("ner"), "read", lambda self, path: [*read(self, path), Tagged([], [])]
+        registry.find_task("ner"), "read", lambda self, path: [*read(self, path), Tagged([], [])]
     )
     found = findings(tmp_path, ANN, BO)["train", "empty examples"]
     assert (found.found, found.odd) == ("1 (50.0 %)", True)

@@ -1,0 +1,107 @@
+"""The tasks by name: those of this package, and those that other packages install.
+
+A package adds a task with an entry point in the group `elmore.tasks`, whose name is the task's name
+and whose object is its `Task` class, with a `recipe.toml` beside the module of the class:
+
+    [project.entry-points."elmore.tasks"]
+    chunks = "my_package.chunks:Chunks"
+
+Nothing of a task is imported before it is asked for.
+"""
+
+import importlib
+import inspect
+from collections.abc import Sequence
+from importlib import metadata
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from elmore import config
+from elmore.errors import ConfigError
+
+if TYPE_CHECKING:
+    from elmore.tasks.task import Task, TaskConfig
+
+GROUP = "elmore.tasks"
+
+TASKS = {
+    "ner": "elmore.tasks.ner.task:NER",
+    "pos": "elmore.tasks.pos.task:POS",
+    "sst": "elmore.tasks.sst.task:SST",
+    "snli": "elmore.tasks.snli.task:SNLI",
+    "squad": "elmore.tasks.squad.task:Squad",
+    "srl": "elmore.tasks.srl.task:SRL",
+    "coref": "elmore.tasks.coref.task:Coref",
+}
+"""Tasks of this package: where the class of each is."""
+
+
+def task_names() -> list[str]:
+    """Return the names of all tasks, those of this package first."""
+    return list(dict.fromkeys([*TASKS, *sorted(_installed())]))
+
+
+def find_task(name: str) -> "type[Task]":
+    """Return the class of a task.
+
+    Args:
+        name: a name of `task_names()`.
+
+    Raises:
+        ConfigError: there is no such task, or its package cannot be imported.
+    """
+    installed = _installed()
+    if name not in TASKS and name not in installed:
+        names = task_names()
+        hint = config.suggest(name, names) or f"known tasks: {', '.join(names)}"
+        raise ConfigError(f"no task {name!r}; {hint}")
+    if name in TASKS:
+        module, _, attribute = TASKS[name].partition(":")
+        return getattr(importlib.import_module(module), attribute)
+    return _load(installed[name])
+
+
+def load_recipe(
+    task: "type[Task]", path: Path | None = None, overrides: Sequence[str] = ()
+) -> "TaskConfig":
+    """Read the recipe of a task.
+
+    Args:
+        task: class of the task.
+        path: a TOML file; the default is the `recipe.toml` beside the module of the class.
+        overrides: `section.key=value` settings that replace those of the file.
+
+    Raises:
+        ConfigError: the file is missing, or a key or value in it is not one of the task's.
+    """
+    own = Path(inspect.getfile(task)).parent / "recipe.toml"
+    return config.read(task.config_class, path or own, overrides)
+
+
+def _installed() -> dict[str, metadata.EntryPoint]:
+    """Return entry points by name; a name of this package's own tasks cannot be taken."""
+    found = {point.name: point for point in metadata.entry_points(group=GROUP)}
+    taken = next((point for name, point in found.items() if name in TASKS), None)
+    if taken is not None:
+        raise ConfigError(
+            f"entry point {taken.name!r} = {taken.value!r} in the group {GROUP!r} has the name of "
+            "a built-in task; uninstall its package, or give its task another name"
+        )
+    return found
+
+
+def _load(point: metadata.EntryPoint) -> "type[Task]":
+    from elmore.tasks.task import Task
+
+    try:
+        task = point.load()
+    except (ImportError, AttributeError) as error:
+        raise ConfigError(
+            f"task {point.name!r}: {point.value} cannot be loaded ({error})"
+        ) from error
+    if not (isinstance(task, type) and issubclass(task, Task)) or task.name != point.name:
+        raise ConfigError(
+            f"task {point.name!r}: expected a subclass of elmore.tasks.task.Task with the name "
+            f"{point.name!r}, found {point.value}"
+        )
+    return task
