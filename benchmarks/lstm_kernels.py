@@ -18,8 +18,8 @@ from collections.abc import Callable
 import torch
 from torch import Tensor, nn
 
-from elmore.model.lstm_kernels import by_hand, reference
-from elmore.model.lstm_kernels.reference import LSTMState, LSTMWeights
+from elmore.model.lstm import reference, training
+from elmore.model.lstm.reference import LSTMState, LSTMWeights
 
 SIZES = {  # cell width, output width: those of the recipes
     "tiny": (128, 32),
@@ -109,10 +109,10 @@ def measure(size: str, batch: int, args: argparse.Namespace) -> None:
     inputs = torch.randn(batch, args.tokens, output_dim, device=DEVICE, requires_grad=True)
     contestants = {
         "reference": ours(reference.run, inputs, cell_dim),
-        "by hand": ours(by_hand.run, inputs, cell_dim),
+        "by hand": ours(training.run, inputs, cell_dim),
     }
     if DEVICE.type == "cuda":
-        contestants["by hand, captured"] = captured(ours(by_hand.run, inputs, cell_dim))
+        contestants["by hand, captured"] = captured(ours(training.run, inputs, cell_dim))
         contestants["cuDNN, no clips"] = cudnn(inputs, cell_dim)
     for step in contestants.values():
         seconds(step, 2)  # the first time compiles and allocates

@@ -39,7 +39,7 @@ def emulate() -> None:
     def multiply(rows: torch.Tensor, weight: torch.Tensor) -> torch.Tensor:
         return (rows.float() @ weight.float().T).to(torch.bfloat16)
 
-    mock.patch.object(precision, "has_matrix_units", return_value=True).start()
+    mock.patch.object(precision, "has_native_bf16", return_value=True).start()
     mock.patch.object(int8, "works", return_value=False).start()
     mock.patch.object(fast, "packed", return_value=None).start()
     mock.patch.object(fast, "multiply", multiply).start()
@@ -94,7 +94,7 @@ def main() -> None:
     args = parser.parse_args()
     texts = list(itertools.islice(contestants.real_sentences(), args.sentences))
     exact = elmore.load()
-    has_units = precision.has_matrix_units(exact.device) or int8.works(exact.device)
+    has_units = precision.has_native_bf16(exact.device) or int8.works(exact.device)
     emulated = args.emulate or not has_units
     if emulated:
         emulate()

@@ -51,7 +51,7 @@ def main() -> None:
     found = model.eval()(**batch).logits[0].argmax(dim=-1).tolist()
     for word, label in zip(batch.tokens(), found, strict=True):
         print(f"  {word:10} {LABELS[label]}")
-    shares = ", ".join(f"{share:.2f}" for share in model.elmo.mix.shares().tolist())
+    shares = ", ".join(f"{share:.2f}" for share in model.elmo.mix.normalized_weights().tolist())
     print(f"  layers weigh {shares}")
 
 

@@ -60,7 +60,7 @@ class DrivenWords:
     def _drive(self, numbers: Int[Tensor, " n"], begin: int) -> None:
         """Fill the table from row `begin` on, with whole blocks."""
         for block in numbers.split(self._block) if len(numbers) else ():
-            driven = self._model.drive(self._direction, self._words[block][None])[0]
+            driven = self._model.project_inputs(self._direction, self._words[block][None])[0]
             self._table[begin : begin + len(driven)] = driven
             begin += len(driven)
 
@@ -98,7 +98,7 @@ class RecentlyDriven:
         for begin in range(0, len(new), self._block):
             block = new[begin : begin + self._block]
             vectors = self._vectors(block)[None]
-            driven = [self._model.drive(way, vectors)[0] for way in (FORWARD, BACKWARD)]
+            driven = [self._model.project_inputs(way, vectors)[0] for way in (FORWARD, BACKWARD)]
             self._kept.keep(block, torch.cat(driven, dim=1))
         numbers = dict(zip(distinct, self._kept.find(distinct).tolist(), strict=True))
         return np.array([numbers[word] for word in words], dtype=np.int64)

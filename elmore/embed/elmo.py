@@ -105,4 +105,7 @@ class Elmo(nn.Module):
     def shares(self) -> list[dict[str, float | list[float]]]:
         """Say what the layers weigh now: for each mix, the shares (they sum to one) and gamma."""
         mixes = [mix for mix in self.mixes if isinstance(mix, ScalarMix)]
-        return [{"shares": mix.shares().tolist(), "gamma": mix.gamma.item()} for mix in mixes]
+        return [
+            {"shares": mix.normalized_weights().tolist(), "gamma": mix.gamma.item()}
+            for mix in mixes
+        ]

@@ -24,7 +24,7 @@ from elmore.embed.tokenized import Text, TokenizedText, num_padded, tokenize_tex
 from elmore.errors import ConfigError, DataError
 from elmore.model.bilm import BiLMState
 from elmore.model.layer_stack import LayerStack
-from elmore.model.precision import Precision, prepared, weights_version
+from elmore.model.precision import Precision, weights_version, with_precision
 from elmore.text.tokenizers import Tokenizer, penn
 from elmore.weights import pretrained, warm
 from elmore.weights.bundle import Bundle
@@ -152,7 +152,7 @@ class Embedder:
             return self.bundle
         found, weights = self._prepared, weights_version(self.bundle.model)
         if found is None or found[0] != weights:
-            model = prepared(self.bundle.model, self.precision)
+            model = with_precision(self.bundle.model, self.precision)
             running = self.bundle
             if model is not running.model:
                 running = replace(running, model=model)

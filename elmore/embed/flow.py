@@ -163,14 +163,14 @@ class Flow:
         mask, anew, *entries = sent(grids, before.output.device)
         fresh, ends = _fresh(self._start, num_lanes), []
         for way in ways:
-            outputs, after = self._model.read(
+            outputs, after = self._model.run_direction(
                 way,
                 self._driven.said(way, entries[way]).transpose(0, 1),
                 mask.T,
-                before.of(way),
+                before.direction(way),
                 anew.T if begins else None,
-                fresh.of(way),
-                driven=True,
+                fresh.direction(way),
+                projected=True,
                 training=False,
             )
             ends.append(after)

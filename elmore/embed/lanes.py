@@ -116,7 +116,9 @@ def after_boundary(
     """Give the state of one sentence once each direction has read the boundary it begins with."""
     alone = torch.ones(1, 1, dtype=torch.bool, device=begin.device)
     ends = [
-        model.read(direction, boundary[None, None], alone, start.of(direction), training=False)[1]
+        model.run_direction(
+            direction, boundary[None, None], alone, start.direction(direction), training=False
+        )[1]
         for direction, boundary in ((FORWARD, begin), (BACKWARD, end))
     ]
     return BiLMState.stack(*ends)
@@ -148,7 +150,7 @@ def run(
         half = slice(direction * width, (direction + 1) * width)
         # Who is idle beside others reads something, and nobody looks.
         driven = DrivenWords(model, direction, words, text[grid.reshape(-1, at_once * lanes)])
-        states = anew = fresh.of(direction)
+        states = anew = fresh.direction(direction)
         for stretch, (busy, home) in enumerate(zip(way.busy, way.homes[direction], strict=True)):
             inputs = driven(stretch).unflatten(0, (at_once, lanes)).transpose(0, 1)
             mask, starts = way.someone[stretch].expand(lanes, -1), way.starts[stretch]

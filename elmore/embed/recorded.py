@@ -11,9 +11,9 @@ import torch
 from jaxtyping import Bool, Float
 from torch import Tensor
 
+from elmore.model.bf16 import BiLMWithLayers
 from elmore.model.bilm import BiLM
-from elmore.model.fast import FastBiLM
-from elmore.model.lstm import LSTMState
+from elmore.model.lstm.reference import LSTMState
 
 _AFTER = 2  # times that shapes have come: less text is read before a recording is made
 
@@ -25,7 +25,7 @@ class _Tape(NamedTuple):
 
 
 class Recorded:
-    """Reads driven words as `BiLM.read` does; what comes back is overwritten by the next call."""
+    """Runs `BiLM.run_direction` on projected inputs; the next call overwrites what it returned."""
 
     def __init__(self, model: BiLM) -> None:
         self._model = model
@@ -46,7 +46,7 @@ class Recorded:
         key = direction, inputs.shape
         given = [inputs, mask, starts, *(part for state in (*states, *fresh) for part in state)]
         # Exact numbers come by a kernel that asks the GPU what is in the mask: no tape can do that.
-        recordable = inputs.is_cuda and isinstance(self._model, FastBiLM)
+        recordable = inputs.is_cuda and isinstance(self._model, BiLMWithLayers)
         times = self._times[key] = self._times.get(key, 0) + 1
         if not recordable or times <= _AFTER:
             return self._read(direction, given)
@@ -62,8 +62,8 @@ class Recorded:
         inputs, mask, starts, *parts = given
         pairs = [LSTMState(*parts[i : i + 2]) for i in range(0, len(parts), 2)]
         states, fresh = pairs[: len(pairs) // 2], pairs[len(pairs) // 2 :]
-        return self._model.read(
-            direction, inputs, mask, states, starts, fresh, driven=True, training=False
+        return self._model.run_direction(
+            direction, inputs, mask, states, starts, fresh, projected=True, training=False
         )
 
     def _record(self, direction: int, given: list[Tensor]) -> _Tape:

@@ -17,9 +17,9 @@ from torch import Tensor, nn
 from elmore.embed.stateful import StatefulRows
 from elmore.errors import ConfigError, DataError
 from elmore.model.bilm import BiLMState
-from elmore.model.distinct import distinct
-from elmore.model.lstm import GATES
+from elmore.model.lstm.reference import GATES
 from elmore.model.padding import as_bool
+from elmore.model.unique_words import index_unique_words
 from elmore.text.characters import ByteAlphabet
 from elmore.weights import catalogue, pretrained
 from elmore.weights.bundle import Bundle
@@ -153,7 +153,7 @@ def _distinct(
     marks, _ = alphabet.encode([alphabet.begin, alphabet.end])
     marks = torch.from_numpy(marks).to(ids.device)
     marks = nn.functional.pad(marks, (0, ids.shape[2] - marks.shape[1]), value=alphabet.padding)
-    index, words = distinct(ids - 1, mask, marks)
+    index, words = index_unique_words(ids - 1, mask, marks)
     longest = int((words != alphabet.padding).any(dim=0).nonzero().max()) + 1
     return index, words[:, :longest]
 

@@ -22,7 +22,7 @@ from torch import Tensor
 
 from elmore.model.bilm import BACKWARD, FORWARD, BiLMState
 from elmore.model.config import BiLMConfig, CharCNNConfig, LSTMConfig
-from elmore.model.lstm_kernels.reference import whole_bias
+from elmore.model.lstm.reference import bias_with_forget
 from elmore.weights.storage import SCALE
 
 OPSET = 18
@@ -207,13 +207,13 @@ class Network(_Nodes):
 
     def _bias(self, layer: str) -> str:
         bias = self._packed[f"{layer}.bias"].float()
-        whole = whole_bias(bias, self.config.lstm.forget_bias)
+        whole = bias_with_forget(bias, self.config.lstm.forget_bias)
         return self._constant(whole.numpy(), f"{layer}.bias")
 
     def _lstm(self, layer: str, driven: str, batch: str) -> str:
         """Read from the first token to the last; `driven` is (T, B, 4H)."""
         direction, number = layer.split("_layers.")
-        state = self._start.of(BACKWARD if direction == "backward" else FORWARD)[int(number)]
+        state = self._start.direction(BACKWARD if direction == "backward" else FORWARD)[int(number)]
         starts = []
         for part, value in state._asdict().items():
             row = self._constant(value.numpy(), f"{layer}.start.{part}")  # (1, width)
@@ -247,7 +247,7 @@ def _cell(
     cell_clip: tuple[str, str] | None,
     output_clip: tuple[str, str] | None,
 ) -> onnx.GraphProto:
-    """Give one step of `lstm_kernels.reference`: state in, state out; its weights lie outside."""
+    """Give one step of `lstm.reference`: state in, state out; its weights lie outside."""
     body = _Nodes(f"{layer}/")
     output, cell, driven = (f"{layer}/{name}" for name in ("output", "cell", "driven"))
     gates = body.op("Gemm", output, recurrent, driven, transB=1)

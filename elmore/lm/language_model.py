@@ -129,13 +129,13 @@ class _Reading(nn.Module):
         mask = torch.ones_like(resets[0])
         tops, ends = [], []
         for direction in (FORWARD, BACKWARD):
-            outputs, end = self.bilm.read(
+            outputs, end = self.bilm.run_direction(
                 direction,
                 words[direction],
                 mask,
-                state.of(direction),
+                state.direction(direction),
                 resets[direction],
-                zero.of(direction),
+                zero.direction(direction),
             )
             tops.append(outputs[-1])
             ends.append(end)

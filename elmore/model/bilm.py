@@ -21,7 +21,8 @@ from torch.nn import functional
 
 from elmore.model.config import BiLMConfig
 from elmore.model.layer_stack import LayerStack
-from elmore.model.lstm import KERNELS, LSTMState, ProjectedLSTM, Resets
+from elmore.model.lstm.layer import BACKENDS, ProjectedLSTM
+from elmore.model.lstm.reference import LSTMState, StateReset
 from elmore.model.padding import as_bool
 from elmore.model.token_encoder import TokenEncoder
 
@@ -34,7 +35,7 @@ class BiLMState(NamedTuple):
     output: Float[Tensor, "2 L B D"]
     cell: Float[Tensor, "2 L B H"]
 
-    def of(self, direction: int) -> list[LSTMState]:
+    def direction(self, direction: int) -> list[LSTMState]:
         """Give what the layers of one direction remember."""
         pairs = zip(self.output[direction], self.cell[direction], strict=True)
         return [LSTMState(output, cell) for output, cell in pairs]
@@ -99,9 +100,11 @@ class BiLM(nn.Module):
         mask = as_bool(mask)
         state = state or self.zero_state(len(mask), vectors)
         flip = _flip(mask)
-        forward, ahead = self.read(FORWARD, vectors, mask, state.of(FORWARD), training=training)
-        backward, behind = self.read(
-            BACKWARD, _pick(vectors, flip), mask, state.of(BACKWARD), training=training
+        forward, ahead = self.run_direction(
+            FORWARD, vectors, mask, state.direction(FORWARD), training=training
+        )
+        backward, behind = self.run_direction(
+            BACKWARD, _pick(vectors, flip), mask, state.direction(BACKWARD), training=training
         )
         pairs = zip(forward, backward, strict=True)
         layers = [
@@ -110,51 +113,53 @@ class BiLM(nn.Module):
         ]
         return LayerStack(torch.stack(layers), mask), BiLMState.stack(ahead, behind)
 
-    def use_kernel(self, name: str) -> None:
-        """Read by a kernel of `lstm.KERNELS`; "auto" is the quickest that will do."""
-        if name not in ("auto", *KERNELS):
-            raise ValueError(f"no kernel {name!r}; expected auto or one of {', '.join(KERNELS)}")
+    def use_backend(self, name: str) -> None:
+        """Read by a kernel of `lstm.BACKENDS`; "auto" is the quickest that will do."""
+        if name not in ("auto", *BACKENDS):
+            raise ValueError(f"no kernel {name!r}; expected auto or one of {', '.join(BACKENDS)}")
         for layer in chain(*self.stacks):
             assert isinstance(layer, ProjectedLSTM)
             layer.kernel = name
 
-    def drive(self, direction: int, vectors: Float[Tensor, "B T D"]) -> Float[Tensor, "B T G"]:
+    def project_inputs(
+        self, direction: int, vectors: Float[Tensor, "B T D"]
+    ) -> Float[Tensor, "B T G"]:
         """Give what words alone say to the first layer of a stack, wherever they stand.
 
         `read` takes it in place of the vectors; there is no dropout on it.
         """
         first = self.stacks[direction][0]
         assert isinstance(first, ProjectedLSTM)
-        return first.drive(vectors)
+        return first.project_inputs(vectors)
 
-    def read(
+    def run_direction(
         self,
         direction: int,
         vectors: Float[Tensor, "B T I"],
         mask: Shaped[Tensor, "B T"],
         states: list[LSTMState],
-        starts: Bool[Tensor, "B T"] | None = None,
-        fresh: list[LSTMState] | None = None,
+        reset_mask: Bool[Tensor, "B T"] | None = None,
+        reset_states: list[LSTMState] | None = None,
         *,
-        driven: bool = False,
+        projected: bool = False,
         training: bool | None = None,
     ) -> tuple[list[Float[Tensor, "B T D"]], list[LSTMState]]:
         """Run one stack over tokens in the order in which it reads them.
 
-        Where `starts` is true another sentence begins, from the states `fresh`. What comes back is
+        Where `reset_mask` is true another sentence begins, from `reset_states`. What comes back is
         the output of each LSTM layer and the state it ended in.
         """
         outputs, ends = [], []
         inputs = vectors
         drops = self.dropout.training if training is None else training
         for number, layer in enumerate(self.stacks[direction]):
-            is_driven = driven and number == 0
-            if not is_driven:
+            is_projected = projected and number == 0
+            if not is_projected:
                 inputs = functional.dropout(inputs, self.dropout.p, drops)
             resets = None
-            if starts is not None and fresh is not None:
-                resets = Resets(starts, fresh[number])
-            hidden, end = layer(inputs, mask, states[number], resets, driven=is_driven)
+            if reset_mask is not None and reset_states is not None:
+                resets = StateReset(reset_mask, reset_states[number])
+            hidden, end = layer(inputs, mask, states[number], resets, projected=is_projected)
             if number > 0 and self.config.lstm.skip_connections:
                 hidden = hidden + inputs
             outputs.append(hidden)

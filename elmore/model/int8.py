@@ -27,12 +27,12 @@ from torch.nn import functional
 
 from elmore import compiled
 from elmore.errors import ConfigError
-from elmore.model.lstm import ProjectedLSTM
-from elmore.model.lstm_kernels import in_place, steps, tiles
-from elmore.model.lstm_kernels.reference import GATES, LSTMState, Resets, whole_bias
-from elmore.model.lstm_kernels.vectors import threads, wide_with_dots
+from elmore.model.lstm import eager, steps, tiles
+from elmore.model.lstm.layer import ProjectedLSTM
+from elmore.model.lstm.reference import GATES, LSTMState, StateReset, bias_with_forget
+from elmore.model.lstm.vectors import threads, wide_with_dots
 
-SOURCE = Path(__file__).parent / "lstm_kernels" / "int8.c"
+SOURCE = Path(__file__).parent / "lstm" / "native" / "int8.c"
 _ROWS = 8  # of a block of a weight: as in the C
 _MOST = 127
 
@@ -75,9 +75,9 @@ class Int8LSTM(ProjectedLSTM):
         self.config = layer.config
         self._inputs, self._recurrent = map(_by_cell, (layer.input, layer.recurrent))
         self._projection = None if layer.projection is None else Int8Product(layer.projection)
-        self._bias = whole_bias(_single(layer.bias), layer.config.forget_bias)
+        self._bias = bias_with_forget(_single(layer.bias), layer.config.forget_bias)
 
-    def drive(self, inputs: Float[Tensor, "B T I"]) -> Float[Tensor, "B T G"]:
+    def project_inputs(self, inputs: Float[Tensor, "B T I"]) -> Float[Tensor, "B T G"]:
         """Give what the inputs alone say to the gates."""
         rows = _on_cpu(inputs).flatten(0, 1)
         driven = rows.new_empty(len(rows), len(self._bias))
@@ -90,39 +90,39 @@ class Int8LSTM(ProjectedLSTM):
         inputs: Float[Tensor, "B T I"],
         mask: Bool[Tensor, "B T"],
         state: LSTMState,
-        resets: Resets | None,
+        resets: StateReset | None,
         *,
-        driven: bool,
+        projected: bool,
     ) -> tuple[Float[Tensor, "B T D"], LSTMState]:
-        given = (*state, mask, *((resets.at, *resets.to) if resets else ()))
+        given = (*state, mask, *((resets.mask, *resets.state) if resets else ()))
         inputs = _on_cpu(inputs, *given)
         state, resets = state.float(), resets and resets.float()
-        wide = len(self._bias) if driven else self._inputs.shape[1]
+        wide = len(self._bias) if projected else self._inputs.shape[1]
         steps.refuse_others(inputs, mask, state, width=wide, recurrent=self._recurrent.shape)
         if tiles.can_hold(state):
-            return self._in_tiles(inputs, mask, state, resets, driven=driven)
-        parts = in_place.Parts(
-            lambda inputs: (inputs if driven else self.drive(inputs)).permute(1, 2, 0),
+            return self._in_tiles(inputs, mask, state, resets, projected=projected)
+        parts = eager.Parts(
+            lambda inputs: (inputs if projected else self.project_inputs(inputs)).permute(1, 2, 0),
             self._advance,
             self._projection and self._project,
         )
-        return in_place.read(inputs, mask, state, parts, self.config.output_clip, resets)
+        return eager.read(inputs, mask, state, parts, self.config.output_clip, resets)
 
     def _in_tiles(
         self,
         inputs: Float[Tensor, "B T I"],
         mask: Bool[Tensor, "B T"],
         state: LSTMState,
-        resets: Resets | None,
+        resets: StateReset | None,
         *,
-        driven: bool,
+        projected: bool,
     ) -> tuple[Float[Tensor, "B T D"], LSTMState]:
         """Do so where there are many."""
         columns = _library().columns_of_a_tile()
-        turned = None if driven else tiles.tiled(inputs.transpose(0, 1), columns)
+        turned = None if projected else tiles.tiled(inputs.transpose(0, 1), columns)
         padded = len(inputs) + columns  # at least
         rounded = (
-            (0, 0) if driven else (mask.shape[1] * padded, inputs.shape[2]),
+            (0, 0) if projected else (mask.shape[1] * padded, inputs.shape[2]),
             *((padded, part.shape[1]) for part in state),
         )
         rooms = [
@@ -130,16 +130,16 @@ class Int8LSTM(ProjectedLSTM):
             for count, width in rounded
             for room in (inputs.new_empty(count * width, dtype=torch.int8), inputs.new_empty(count))
         ]
-        weights = (None if driven else self._inputs, self._recurrent, self._projection)
+        weights = (None if projected else self._inputs, self._recurrent, self._projection)
         with_ = _Weights(
             *(steps.address(part) for weight in weights for part in _parts(weight)),
-            *(steps.address(turned), 0 if driven else inputs.shape[2]),
+            *(steps.address(turned), 0 if projected else inputs.shape[2]),
             *map(steps.address, rooms),
         )
         called = _whole(threads(len(inputs) * math.prod(self._recurrent.shape)))
         return tiles.read(
             lambda steps: _library().int8_steps(steps, ctypes.byref(with_), called),
-            inputs if driven else None,
+            inputs if projected else None,
             mask,
             state,
             columns=columns,

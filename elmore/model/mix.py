@@ -81,9 +81,9 @@ class ScalarMix(nn.Module):
             layers = layers[-1:]
         if self.layer_norm:
             layers = self._normalized(layers, mask)
-        return self.gamma * torch.einsum("l,lbtd->btd", self.shares(), layers)
+        return self.gamma * torch.einsum("l,lbtd->btd", self.normalized_weights(), layers)
 
-    def shares(self) -> Float[Tensor, " L"]:
+    def normalized_weights(self) -> Float[Tensor, " L"]:
         """Give what each layer weighs: positive, summing to one."""
         return self.weights.softmax(dim=0) if len(self.weights) else self.gamma.new_ones(1)
 

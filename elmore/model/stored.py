@@ -11,12 +11,12 @@ import torch
 from jaxtyping import Bool, Float, Int8
 from torch import Tensor, nn
 
+from elmore.model.bf16 import BiLMWithLayers
 from elmore.model.bilm import BiLM
-from elmore.model.fast import FastBiLM
-from elmore.model.lstm import ProjectedLSTM
-from elmore.model.lstm_kernels import panels, steps
-from elmore.model.lstm_kernels.panels import LSTMPanels
-from elmore.model.lstm_kernels.reference import GATES, LSTMState, Resets, whole_bias
+from elmore.model.lstm import panels, steps
+from elmore.model.lstm.layer import ProjectedLSTM
+from elmore.model.lstm.panels import LSTMPanels
+from elmore.model.lstm.reference import GATES, LSTMState, StateReset, bias_with_forget
 
 _IN_C = ("auto", "in_c")
 _MOST = 127
@@ -35,7 +35,7 @@ def with_bytes(model: BiLM) -> BiLM:
         if whole is None:
             return model
         found[layer] = whole
-    return FastBiLM(model, lambda layer: StoredLSTM(layer, found[layer]))
+    return BiLMWithLayers(model, lambda layer: StoredLSTM(layer, found[layer]))
 
 
 class StoredLSTM(ProjectedLSTM):
@@ -48,10 +48,10 @@ class StoredLSTM(ProjectedLSTM):
         self.bias, self.projection = layer.bias, layer.projection
         self._stored = found
 
-    def drive(self, inputs: Float[Tensor, "B T D"]) -> Float[Tensor, "B T G"]:
+    def project_inputs(self, inputs: Float[Tensor, "B T D"]) -> Float[Tensor, "B T G"]:
         """Give what the inputs alone say to the gates."""
         if self.kernel not in _IN_C or not steps.is_cpu_float32(inputs):
-            return super().drive(inputs)
+            return super().project_inputs(inputs)
         rows = inputs.flatten(0, 1)
         found = panels.multiply(self._stored.input, rows, height=len(self._stored.bias))
         return found.unflatten(0, inputs.shape[:2])
@@ -61,18 +61,18 @@ class StoredLSTM(ProjectedLSTM):
         inputs: Float[Tensor, "B T I"],
         mask: Bool[Tensor, "B T"],
         state: LSTMState,
-        resets: Resets | None,
+        resets: StateReset | None,
         *,
-        driven: bool,
+        projected: bool,
     ) -> tuple[Float[Tensor, "B T D"], LSTMState]:
         if self.kernel not in _IN_C or not steps.is_readable_by_c(inputs, mask, state, resets):
-            return super()._read(inputs, mask, state, resets, driven=driven)
+            return super()._read(inputs, mask, state, resets, projected=projected)
         return panels.run(
             inputs,
             mask,
             state,
             self._stored,
-            driven=driven,
+            projected=projected,
             cell_clip=self.config.cell_clip,
             output_clip=self.config.output_clip,
             resets=resets,
@@ -88,7 +88,7 @@ def stored(layer: ProjectedLSTM) -> LSTMPanels | None:
         if (whole := as_bytes(weight.detach())) is None:
             return None
         found.append(panels.in_panels(*whole, parts=parts))
-    bias = whole_bias(layer.bias.detach(), layer.config.forget_bias)
+    bias = bias_with_forget(layer.bias.detach(), layer.config.forget_bias)
     return LSTMPanels(found[0], found[1], bias, found[2] if len(found) > 2 else None)
 
 

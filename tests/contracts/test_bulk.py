@@ -173,13 +173,13 @@ def test_driven_words_are_those_of_the_model(elmo, monkeypatch, room):
 
 
 def test_a_word_that_comes_again_is_driven_once(elmo, monkeypatch):
-    drive, shapes = BiLM.drive, []
+    project, shapes = BiLM.project_inputs, []
 
     def counting(model, direction, vectors):
         shapes.append(vectors.shape[1])
-        return drive(model, direction, vectors)
+        return project(model, direction, vectors)
 
-    monkeypatch.setattr(BiLM, "drive", counting)
+    monkeypatch.setattr(BiLM, "project_inputs", counting)
     bits(elmo, [["the", "bank", "of"]] * 2000)
     assert shapes == [sizes.CPU.driven] * 2
 

@@ -16,9 +16,9 @@ from torch.testing import assert_close
 
 from elmore.model.bilm import BiLM
 from elmore.model.config import BiLMConfig, LSTMConfig
-from elmore.model.lstm import KERNELS, ProjectedLSTM
-from elmore.model.lstm_kernels import by_hand, in_c, in_place, reference
-from elmore.model.lstm_kernels.reference import LSTMState, LSTMWeights, Resets
+from elmore.model.lstm import eager, in_c, reference, training
+from elmore.model.lstm.layer import BACKENDS, ProjectedLSTM
+from elmore.model.lstm.reference import LSTMState, LSTMWeights, StateReset
 
 GPU = [
     pytest.mark.gpu,
@@ -27,8 +27,8 @@ GPU = [
 pytestmark = pytest.mark.filterwarnings("ignore:mkldnn_matmul failed")  # no bfloat16 in this CPU
 on_a_gpu = [pytest.param("cuda", marks=GPU)]
 everywhere = pytest.mark.parametrize("device", ["cpu", *on_a_gpu])
-kernels = pytest.mark.parametrize("kernel", [by_hand], ids=["by_hand"])
-readers = pytest.mark.parametrize("kernel", [by_hand, in_place], ids=["by_hand", "in_place"])
+kernels = pytest.mark.parametrize("kernel", [training], ids=["training"])
+readers = pytest.mark.parametrize("kernel", [training, eager], ids=["training", "eager"])
 
 RESULTS = ("outputs", "last output", "last cell")
 LEAVES = ("inputs", "first output", "first cell", "input", "recurrent", "bias", "projection")
@@ -52,11 +52,11 @@ class Case:
     driven: bool = False
     seed: int = 0
 
-    def results(self, kernel, leaves: list, mask, resets: Resets | None) -> tuple:
+    def results(self, kernel, leaves: list, mask, resets: StateReset | None) -> tuple:
         inputs, output, cell, *rest = leaves
         weights = LSTMWeights(*rest, *[None] * (not self.projection))
         if self.driven:
-            inputs = reference.drive(inputs, weights.input)
+            inputs = reference.project_inputs(inputs, weights.input)
             weights = weights._replace(input=None)
         outputs, end = kernel.run(
             inputs,
@@ -91,7 +91,7 @@ class Case:
         mask = torch.arange(tokens) < (lengths if self.padded else torch.full_like(lengths, tokens))
         at = torch.rand(batch, tokens, generator=source) < 0.3
         to = LSTMState(normal(batch, output), normal(batch, self.cell))
-        resets = Resets(at.to(device), to) if self.resets else None
+        resets = StateReset(at.to(device), to) if self.resets else None
         wanted = normal(batch, tokens, output), normal(batch, output), normal(batch, self.cell)
         return [*leaves, *weights], mask.to(device), resets, wanted
 
@@ -181,7 +181,7 @@ def test_a_kernel_is_the_definition_in_single_precision(kernel, case):
 @settings(max_examples=60)
 def test_a_reader_is_the_definition_and_changes_nothing_it_is_given(kernel, case):
     leaves, mask, resets, _ = case.draw(torch.double, "cpu")
-    given = [*leaves, mask, *(resets.to if resets else ())]
+    given = [*leaves, mask, *(resets.state if resets else ())]
     copies = [each.clone() for each in given]
     expected = case.results(reference, leaves, mask, resets)
     for found, value in zip(case.results(kernel, leaves, mask, resets), expected, strict=True):
@@ -193,7 +193,7 @@ def test_a_step_in_c_leaves_double_precision_to_torch():
     gates, driven, cells, shown = torch.randn(4, 8, 3, dtype=torch.double)
     given = [gates, driven, torch.randn(8, dtype=torch.double), cells[:2], shown[:2]]
     expected = [each.clone() for each in given]
-    in_place.step(*expected, 3.0)
+    eager.step(*expected, 3.0)
     in_c.step(*given, 3.0)
     assert_close(given[3:], expected[3:], rtol=0, atol=0)
 
@@ -243,10 +243,10 @@ def test_a_step_in_c_bears_any_number_and_every_lane_gets_the_same_bits(clip, co
     assert_close(hidden.double(), o.sigmoid() * cell.double().tanh(), rtol=0, atol=1e-6)
 
 
-@pytest.mark.parametrize("name", KERNELS)
+@pytest.mark.parametrize("name", BACKENDS)
 def test_a_kernel_is_chosen_by_name(name, monkeypatch):
     called = []
-    for known, kernel in KERNELS.items():
+    for known, kernel in BACKENDS.items():
         monkeypatch.setattr(
             kernel,
             "run",
@@ -255,28 +255,30 @@ def test_a_kernel_is_chosen_by_name(name, monkeypatch):
             ),
         )
     model = BiLM(BiLMConfig(lstm=LSTMConfig(cell_dim=8, output_dim=4)))
-    model.use_kernel(name)
+    model.use_backend(name)
     vectors = torch.randn(2, 3, 4)
     with torch.no_grad():
-        model.read(0, vectors, vectors[:, :, 0] < 9, model.zero_state(2, vectors).of(0))
+        model.run_direction(
+            0, vectors, vectors[:, :, 0] < 9, model.zero_state(2, vectors).direction(0)
+        )
     assert name in called
 
 
 def test_an_unknown_kernel_is_refused():
     with pytest.raises(ValueError, match="no kernel 'fastest'; expected auto or one of reference"):
-        BiLM(BiLMConfig(lstm=LSTMConfig(cell_dim=8, output_dim=4))).use_kernel("fastest")
+        BiLM(BiLMConfig(lstm=LSTMConfig(cell_dim=8, output_dim=4))).use_backend("fastest")
 
 
 def test_driven_inputs_are_the_gates_without_the_state():
     case = Case()
     (inputs, _, _, *rest), _, _, _ = case.draw(torch.double, "cpu")
     weights = LSTMWeights(*rest)
-    driven = reference.drive(inputs, weights.input)
+    driven = reference.project_inputs(inputs, weights.input)
     assert_close(driven, inputs @ weights.input.T)
-    assert reference.drive(driven, None) is driven
+    assert reference.project_inputs(driven, None) is driven
     expected = weights.bias.clone()
     expected[case.cell : 2 * case.cell] += 0.5  # the gates are input, forget and two more
-    assert_close(reference.whole_bias(weights.bias, forget_bias=0.5), expected)
+    assert_close(reference.bias_with_forget(weights.bias, forget_bias=0.5), expected)
 
 
 @kernels
@@ -361,7 +363,7 @@ def test_what_lies_on_the_edge_of_a_clip_passes_its_gradient(kernel, device):
     assert projection.item() == pytest.approx(squashed)
 
 
-@pytest.mark.parametrize("kernel", [by_hand, in_place, *[in_c] * in_c.available()])
+@pytest.mark.parametrize("kernel", [training, eager, *[in_c] * in_c.available()])
 @everywhere
 def test_no_clip_hides_a_nan(kernel, device):
     case = Case(padded=False, resets=False)
@@ -379,7 +381,7 @@ def test_a_start_that_is_learned_gets_its_gradient(kernel):
     case, grads = Case(padded=False, cell_clip=None, output_clip=None), []
     for each in (kernel, reference):
         leaves, mask, resets, _ = case.draw(torch.double, "cpu")
-        to = [part.requires_grad_() for part in resets.to]
+        to = [part.requires_grad_() for part in resets.state]
         outputs, *_ = case.results(each, leaves, mask, resets)
         grads.append(torch.autograd.grad(outputs.square().sum(), to))
     assert_close(*grads)
@@ -429,14 +431,14 @@ def test_precision_is_that_of_the_way_forth_wherever_the_way_back_is_called(kern
     ("device", "learning", "chosen"),
     [
         ("cpu", True, reference),
-        ("cpu", False, in_c if in_c.available() else in_place),
+        ("cpu", False, in_c if in_c.available() else eager),
         pytest.param("cuda", False, reference, marks=GPU),
-        pytest.param("cuda", True, by_hand, marks=GPU),
+        pytest.param("cuda", True, training, marks=GPU),
     ],
 )
 def test_a_gpu_learns_by_hand_and_a_cpu_reads_in_place(monkeypatch, device, learning, chosen):
     calls = []
-    for kernel in (reference, by_hand, in_place, in_c):
+    for kernel in (reference, training, eager, in_c):
         monkeypatch.setattr(
             kernel,
             "run",

@@ -155,7 +155,7 @@ def test_a_failure_half_way_spoils_nothing(elmo, monkeypatch):
             flow.join([[["new"]]])
     ((new,),) = flow.join([[["new", "bank"]]])
     flow._driven._kept = kept.Kept(flow._driven._kept.table)  # as if others had taken all its room
-    for where, name in ((kept, "sent"), (flow._model, "read")):
+    for where, name in ((kept, "sent"), (flow._model, "run_direction")):
         with monkeypatch.context() as patched:
             patched.setattr(where, name, no_memory)
             with pytest.raises(MemoryError):

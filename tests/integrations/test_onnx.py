@@ -213,7 +213,7 @@ def test_a_smaller_file_equals_a_model_folder_of_that_storage(tmp_path, rng, sto
 def test_a_graph_that_differs_from_torch_is_not_written(tmp_path, bundle, monkeypatch):
     path = tmp_path / "model.onnx"
     path.write_bytes(b"as it was")
-    monkeypatch.setattr(onnx_graph, "whole_bias", lambda bias, forget: bias)
+    monkeypatch.setattr(onnx_graph, "bias_with_forget", lambda bias, forget: bias)
     with pytest.raises(WeightsError, match=r"not written, since onnxruntime .* differ by"):
         exporting.export(bundle, path, overwrite=True)
     assert path.read_bytes() == b"as it was"

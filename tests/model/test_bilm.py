@@ -7,7 +7,7 @@ from torch.testing import assert_close
 from elmore.errors import ConfigError
 from elmore.model.bilm import BiLM, BiLMState
 from elmore.model.config import BiLMConfig, CharCNNConfig, LSTMConfig, WordsConfig
-from elmore.model.lstm import LSTMState, ProjectedLSTM
+from elmore.model.lstm.layer import LSTMState, ProjectedLSTM
 
 SMALL = LSTMConfig(cell_dim=7, output_dim=4, cell_clip=0.4, output_clip=0.3)
 

@@ -6,8 +6,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch.testing import assert_close
 
-from elmore.model.lstm_kernels import few_rows, in_c, reference
-from elmore.model.lstm_kernels.reference import LSTMState, LSTMWeights, Resets
+from elmore.model.lstm import few_rows, in_c, reference
+from elmore.model.lstm.reference import LSTMState, LSTMWeights, StateReset
 
 pytestmark = pytest.mark.skipif(not in_c.available(), reason="no C compiler is here")
 
@@ -65,11 +65,11 @@ def test_steps_are_those_of_the_definition(num_rows, num_steps, cells, width, pr
     flags = st.lists(st.booleans(), min_size=num_rows * num_steps, max_size=num_rows * num_steps)
     mask, at = (torch.tensor(data.draw(flags)).view(num_rows, num_steps) for _ in range(2))
     fresh = LSTMState(torch.randn(num_rows, width), torch.randn(num_rows, cells))
-    resets = Resets(at, fresh) if data.draw(st.booleans()) else None
+    resets = StateReset(at, fresh) if data.draw(st.booleans()) else None
     assert few_rows.can_run(inputs, mask, state, weights)
     found, end = few_rows.run(inputs, mask, state, weights, **how(resets=resets))
     double = [None if w is None else w.double() for w in weights]
-    exact = Resets(at, LSTMState(*(part.double() for part in fresh))) if resets else None
+    exact = StateReset(at, LSTMState(*(part.double() for part in fresh))) if resets else None
     start = LSTMState(*(part.double() for part in state))
     expected, ends = reference.run(
         inputs.double(), mask, start, LSTMWeights(*double), **how(resets=exact)
@@ -105,7 +105,7 @@ def test_without_clips_nothing_is_clipped():
 def test_what_is_given_is_left_as_it_is():
     weights, inputs = layer(6, 5), torch.randn(2, 3, 5)
     state, mask = LSTMState(torch.ones(2, 5), torch.ones(2, 6)), torch.ones(2, 3, dtype=torch.bool)
-    driven = reference.drive(inputs, weights.input).contiguous()
+    driven = reference.project_inputs(inputs, weights.input).contiguous()
     before = driven.clone()
     few_rows.run(driven, mask, state, weights._replace(input=None), **how())
     assert torch.equal(driven, before)

@@ -7,8 +7,8 @@ from torch.testing import assert_close
 from elmore.errors import ConfigError
 from elmore.model import int8
 from elmore.model.config import LSTMConfig
-from elmore.model.lstm import ProjectedLSTM
-from elmore.model.lstm_kernels.reference import LSTMState, Resets
+from elmore.model.lstm.layer import ProjectedLSTM
+from elmore.model.lstm.reference import LSTMState, StateReset
 
 CPU = torch.device("cpu")
 works = pytest.mark.skipif(
@@ -88,7 +88,7 @@ def test_a_layer_is_the_exact_one_but_for_rounding(projection, clip, resets, cel
     inputs = torch.randn(rows, 9, width)
     mask = torch.arange(9) < torch.tensor([[9], [0], [1], [5], [9], [8]] * times)
     state, to = (LSTMState(torch.randn(rows, width), torch.randn(rows, cells)) for _ in range(2))
-    anew = Resets(torch.rand(rows, 9) < 0.3, to) if resets else None
+    anew = StateReset(torch.rand(rows, 9) < 0.3, to) if resets else None
     expected, end = exact(inputs, mask, state, anew)
     layer = int8.Int8LSTM(exact)
     found, found_end = layer(inputs, mask, state, anew)
@@ -96,7 +96,7 @@ def test_a_layer_is_the_exact_one_but_for_rounding(projection, clip, resets, cel
         assert (ours - theirs).norm() < 0.02 * theirs.norm()
     assert not found[~mask].any()
     assert (found != expected).any()
-    driven, driven_end = layer(layer.drive(inputs), mask, state, anew, driven=True)
+    driven, driven_end = layer(layer.project_inputs(inputs), mask, state, anew, projected=True)
     assert torch.equal(driven, found)
     assert torch.equal(driven_end.cell, found_end.cell)
 
@@ -209,13 +209,13 @@ def test_a_layer_reads_inputs_of_another_precision_in_float32(rows, dtype):
     )
     starts = torch.rand(rows, 3) < 0.3
     layer = int8.Int8LSTM(exact)
-    expected, end = layer(inputs.float(), mask, state.float(), Resets(starts, to.float()))
+    expected, end = layer(inputs.float(), mask, state.float(), StateReset(starts, to.float()))
     converted = int8.Int8LSTM(exact).to(dtype)
     for each in (layer, converted):
-        found, found_end = each(inputs, mask, state, Resets(starts, to))
+        found, found_end = each(inputs, mask, state, StateReset(starts, to))
         assert torch.equal(found, expected)
         assert torch.equal(found_end.cell, end.cell)
-        assert torch.equal(each.drive(inputs), layer.drive(inputs.float()))
+        assert torch.equal(each.project_inputs(inputs), layer.project_inputs(inputs.float()))
 
 
 @works
@@ -251,7 +251,7 @@ def test_what_is_on_another_device_is_refused_in_a_sentence(place):
     with pytest.raises(ConfigError, match="read on the CPU, found inputs on device 'meta'"):
         layer(inputs, mask, LSTMState(*state))
     with pytest.raises(ConfigError, match="read on the CPU, found inputs on device 'meta'"):
-        layer.drive(torch.empty(1, 2, 8, device="meta"))
+        layer.project_inputs(torch.empty(1, 2, 8, device="meta"))
 
 
 @works

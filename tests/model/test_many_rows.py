@@ -6,8 +6,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch.testing import assert_close
 
-from elmore.model.lstm_kernels import in_c, many_rows, reference
-from elmore.model.lstm_kernels.reference import LSTMState, LSTMWeights, Resets
+from elmore.model.lstm import in_c, many_rows, reference
+from elmore.model.lstm.reference import LSTMState, LSTMWeights, StateReset
 
 pytestmark = pytest.mark.skipif(
     many_rows._library() is None, reason="no CPU whose vectors the C knows, or no C compiler"
@@ -55,10 +55,10 @@ def test_steps_are_those_of_the_definition(
     weights = layer(cells, width, inputs=wide, projection=projection)
     start, inputs = state(num_rows, cells, width), torch.randn(num_rows, num_steps, wide)
     if driven:
-        inputs = reference.drive(inputs, weights.input)
+        inputs = reference.project_inputs(inputs, weights.input)
         weights = weights._replace(input=None)
     mask, at = torch.rand(2, num_rows, num_steps) < torch.rand(2, 1, 1)
-    resets = Resets(at, state(num_rows, cells, width)) if seed % 2 else None
+    resets = StateReset(at, state(num_rows, cells, width)) if seed % 2 else None
     assert many_rows.can_run(inputs, mask, start, weights)
     found = many_rows.run(inputs, mask, start, weights, **HOW, resets=resets)
     given = exact(inputs), mask, exact(start), exact(weights)
@@ -97,7 +97,7 @@ def test_a_nan_stays_with_its_sentence():
 
 def test_what_is_given_is_left_as_it_is():
     weights, start = layer(16, 8), state(9, 16, 8)
-    driven = reference.drive(torch.randn(9, 3, 8), weights.input)
+    driven = reference.project_inputs(torch.randn(9, 3, 8), weights.input)
     kept = [part.clone() for part in (driven, *start)]
     mask = torch.ones(9, 3, dtype=torch.bool)
     many_rows.run(driven, mask, start, weights._replace(input=None), **HOW)
@@ -146,7 +146,7 @@ def test_resets_of_other_rows_are_refused():
     weights, mask = layer(16, 8), torch.ones(12, 2, dtype=torch.bool)
     given = torch.randn(12, 2, 8), mask, state(12, 16, 8), weights
     with pytest.raises(ValueError, match="other rows"):
-        many_rows.run(*given, **HOW, resets=Resets(mask, state(11, 16, 8)))
+        many_rows.run(*given, **HOW, resets=StateReset(mask, state(11, 16, 8)))
 
 
 def test_others_are_for_others():

@@ -8,16 +8,16 @@ import torch
 from torch.testing import assert_close
 
 from elmore.errors import DataError
-from elmore.model import fast, int8
+from elmore.model import bf16, int8
 from elmore.model.bilm import BiLM
 from elmore.model.config import BiLMConfig, LSTMConfig, WordsConfig
-from elmore.model.distinct import distinct
-from elmore.model.lstm import KERNELS, ProjectedLSTM
-from elmore.model.lstm_kernels import panels
-from elmore.model.lstm_kernels.reference import LSTMState, Resets
+from elmore.model.lstm import panels
+from elmore.model.lstm.layer import BACKENDS, ProjectedLSTM
+from elmore.model.lstm.reference import LSTMState, StateReset
 from elmore.model.mix import ScalarMix
 from elmore.model.padding import as_bool
 from elmore.model.stored import StoredLSTM, stored
+from elmore.model.unique_words import index_unique_words
 
 CONFIG = LSTMConfig(num_layers=1, cell_dim=16, output_dim=8)
 pytestmark = pytest.mark.filterwarnings("ignore:mkldnn_matmul failed")  # no bfloat16 in this CPU
@@ -30,11 +30,11 @@ def layer_of(kind: str) -> ProjectedLSTM:
     for weight in (layer.input, layer.recurrent, layer.projection):
         weight.copy_(torch.randint(-127, 128, weight.shape) / 256)
         weight[:, 0] = 127 / 256
-    if kind in KERNELS:
+    if kind in BACKENDS:
         layer.kernel = kind
         return layer
     if kind == "bf16":
-        return fast.FastLSTM(layer)
+        return bf16.BF16LSTM(layer)
     if kind == "int8":
         if not int8.works(torch.device("cpu")):
             pytest.skip("this CPU has no dot products of bytes, or no compiler")
@@ -52,19 +52,19 @@ def mask_of(rows: int) -> torch.Tensor:
 
 @pytest.mark.parametrize("rows", [3, 12])
 @pytest.mark.parametrize("dtype", [torch.long, torch.uint8, torch.float], ids=str)
-@pytest.mark.parametrize("kind", [*KERNELS, "bf16", "int8", "stored"])
+@pytest.mark.parametrize("kind", [*BACKENDS, "bf16", "int8", "stored"])
 def test_a_mask_of_ones_and_zeros_is_the_mask_in_every_layer(kind, dtype, rows):
     layer, inputs = layer_of(kind), torch.randn(rows, 4, 8)
     state = LSTMState(torch.randn(rows, 8), torch.randn(rows, 16))
     mask, starts = mask_of(rows), torch.rand(rows, 4) < 0.3
-    outputs, end = layer(inputs, mask, state, Resets(starts, state))
-    found, found_end = layer(inputs, mask.to(dtype), state, Resets(starts.to(dtype), state))
+    outputs, end = layer(inputs, mask, state, StateReset(starts, state))
+    found, found_end = layer(inputs, mask.to(dtype), state, StateReset(starts.to(dtype), state))
     assert torch.equal(found, outputs)
     assert_close(found_end, end, rtol=0, atol=0)
     assert not found[~mask].any()
 
 
-@pytest.mark.parametrize("kind", [*KERNELS, "bf16", "int8", "stored"])
+@pytest.mark.parametrize("kind", [*BACKENDS, "bf16", "int8", "stored"])
 def test_numbers_that_are_no_mask_are_refused_by_every_layer(kind):
     layer, inputs = layer_of(kind), torch.randn(3, 4, 8)
     state = LSTMState(torch.zeros(3, 8), torch.zeros(3, 16))
@@ -81,7 +81,7 @@ def _no_type_checks(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.usefixtures("_no_type_checks")
 @pytest.mark.parametrize("shape", [(3, 5), (3, 3), (1, 4), (3, 1), (4,), (3, 4, 1)], ids=str)
-@pytest.mark.parametrize("kind", [*KERNELS, "bf16", "int8", "stored"])
+@pytest.mark.parametrize("kind", [*BACKENDS, "bf16", "int8", "stored"])
 def test_a_mask_of_another_shape_is_refused_by_every_layer(kind, shape):
     layer, inputs = layer_of(kind), torch.randn(3, 4, 8)
     state = LSTMState(torch.zeros(3, 8), torch.zeros(3, 16))
@@ -90,7 +90,7 @@ def test_a_mask_of_another_shape_is_refused_by_every_layer(kind, shape):
     with pytest.raises(DataError, match=f"a padding mask {expected}"):
         layer(inputs, wrong, state)
     with pytest.raises(DataError, match=f"a mask of resets {expected}"):
-        layer(inputs, mask_of(3), state, Resets(wrong, state))
+        layer(inputs, mask_of(3), state, StateReset(wrong, state))
 
 
 @pytest.mark.usefixtures("_no_type_checks")
@@ -119,7 +119,9 @@ def test_a_mix_and_an_index_take_a_mask_of_numbers():
     assert torch.equal(mix(layers, mask.long()), mix(layers, mask))
     ids, marks = torch.arange(24).reshape(3, 4, 2), torch.tensor([[90, 0], [91, 0]])
     for found, expected in zip(
-        distinct(ids, mask.long(), marks), distinct(ids, mask, marks), strict=True
+        index_unique_words(ids, mask.long(), marks),
+        index_unique_words(ids, mask, marks),
+        strict=True,
     ):
         assert torch.equal(found, expected)
 

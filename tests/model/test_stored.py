@@ -11,11 +11,11 @@ from torch.testing import assert_close
 
 from elmore.embed.embedder import load
 from elmore.embed.flow import Flow
+from elmore.model.bf16 import BiLMWithLayers
 from elmore.model.config import LSTMConfig
-from elmore.model.fast import FastBiLM
-from elmore.model.lstm import ProjectedLSTM
-from elmore.model.lstm_kernels import panels
-from elmore.model.lstm_kernels.reference import LSTMState, Resets
+from elmore.model.lstm import panels
+from elmore.model.lstm.layer import ProjectedLSTM
+from elmore.model.lstm.reference import LSTMState, StateReset
 from elmore.model.stored import StoredLSTM, as_bytes, stored, with_bytes
 from tests.support import toy_tasks
 
@@ -91,27 +91,27 @@ def test_a_product_of_bytes_is_that_of_the_weight(num_rows, height, width, parts
     assert_close(out.double(), rows.double() @ weight.T.double(), rtol=1e-5, atol=1e-4)
 
 
-def read_by(one: ProjectedLSTM, num_rows: int, *, driven: bool) -> tuple[Tensor, LSTMState]:
+def read_by(one: ProjectedLSTM, num_rows: int, *, projected: bool) -> tuple[Tensor, LSTMState]:
     """Draw inputs, some of them masked and some where another begins; read them."""
     cells, width = one.config.cell_dim, one.config.output_dim
     torch.manual_seed(num_rows)
     inputs, mask = torch.randn(num_rows, 6, width), torch.rand(num_rows, 6) < 0.8
     state = LSTMState(torch.randn(num_rows, width) / 4, torch.randn(num_rows, cells) / 4)
-    resets = Resets(torch.rand(num_rows, 6) < 0.2, state)
+    resets = StateReset(torch.rand(num_rows, 6) < 0.2, state)
     with torch.no_grad():
-        given_ = one.drive(inputs) if driven else inputs
-        return one(given_, mask, state, resets, driven=driven)
+        given_ = one.project_inputs(inputs) if projected else inputs
+        return one(given_, mask, state, resets, projected=projected)
 
 
 @in_bytes
 @pytest.mark.parametrize(("cells", "width"), [(24, 24), (70, 70), (70, 33), (1500, 40)])
 @pytest.mark.parametrize("num_rows", [1, 2, 5, 6, 7, 12, 13, 18, 19, 48, 49, 100])
-@pytest.mark.parametrize("driven", [False, True])
-def test_a_layer_reads_the_same_from_bytes(num_rows, cells, width, driven):
+@pytest.mark.parametrize("projected", [False, True])
+def test_a_layer_reads_the_same_from_bytes(num_rows, cells, width, projected):
     plain = layer(cells, width, projection=width < cells)
-    found, end = read_by(in_panels(plain), num_rows, driven=driven)
+    found, end = read_by(in_panels(plain), num_rows, projected=projected)
     plain.kernel = "reference"
-    expected, last = read_by(plain, num_rows, driven=driven)
+    expected, last = read_by(plain, num_rows, projected=projected)
     assert_close(found, expected, rtol=0, atol=1e-5)
     assert_close(end, last, rtol=0, atol=1e-5)
 
@@ -127,7 +127,7 @@ def test_a_sentence_gets_the_same_bits_in_any_company(num_rows, begin):
     with torch.no_grad():
         expected, last = quick(inputs, mask, state)
         found, end = quick(inputs[here], mask[here], few)
-        assert torch.equal(quick.drive(inputs)[here], quick.drive(inputs[here]))
+        assert torch.equal(quick.project_inputs(inputs)[here], quick.project_inputs(inputs[here]))
     assert torch.equal(found, expected[here])
     assert all(torch.equal(a, b[here]) for a, b in zip(end, last, strict=True))
 
@@ -142,7 +142,7 @@ def test_it_gets_them_with_any_number_of_threads(num_rows, use_threads):
     for threads in (1, 2, 3):
         use_threads(threads)
         with torch.no_grad():
-            found.append([*quick(inputs, mask, state)[1], quick.drive(inputs)])
+            found.append([*quick(inputs, mask, state)[1], quick.project_inputs(inputs)])
     for other in found[1:]:
         assert all(torch.equal(a, b) for a, b in zip(found[0], other, strict=True))
 
@@ -155,10 +155,10 @@ def test_what_lies_otherwise_and_is_not_clipped_is_read_the_same():
     inputs, mask = torch.randn(4, 33, 7).permute(2, 0, 1), torch.rand(4, 7).T < 0.9
     state = LSTMState(torch.randn(33, 7).T, torch.randn(7, 140)[:, ::2])
     with torch.no_grad():
-        driven = plain.drive(inputs).transpose(1, 2).contiguous().transpose(1, 2)
+        driven = plain.project_inputs(inputs).transpose(1, 2).contiguous().transpose(1, 2)
         expected, _ = plain(inputs, mask, state)
         assert_close(quick(inputs, mask, state)[0], expected, rtol=0, atol=2e-5)
-        assert_close(quick(driven, mask, state, driven=True)[0], expected, rtol=0, atol=2e-5)
+        assert_close(quick(driven, mask, state, projected=True)[0], expected, rtol=0, atol=2e-5)
 
 
 @in_bytes
@@ -174,15 +174,15 @@ def test_what_is_asked_for_and_refused_is_that_of_any_layer(monkeypatch):
             for others in ((20, 30), (16, 24)):
                 wrong = LSTMState(*(torch.zeros(2, width) for width in others))
                 with pytest.raises(ValueError, match="inputs 96 wide, outputs 20 and cells 24"):
-                    one(torch.randn(2, 3, 96), mask, wrong, driven=True)
+                    one(torch.randn(2, 3, 96), mask, wrong, projected=True)
     with pytest.raises(ValueError, match="rows are 9 wide: expected 20"):
-        quick.drive(torch.randn(2, 3, 9))
+        quick.project_inputs(torch.randn(2, 3, 9))
     with pytest.raises(ValueError, match="a mask of resets must have the shape"):
-        quick(inputs, mask, state, Resets(torch.zeros(2, 4).bool(), state))
+        quick(inputs, mask, state, StateReset(torch.zeros(2, 4).bool(), state))
     monkeypatch.setattr(panels, "run", None)
     monkeypatch.setattr(panels, "multiply", None)
     quick.kernel = "reference"
-    assert quick(quick.drive(inputs), mask, state, driven=True)[0].shape == (2, 3, 20)
+    assert quick(quick.project_inputs(inputs), mask, state, projected=True)[0].shape == (2, 3, 20)
 
 
 @in_bytes
@@ -193,11 +193,11 @@ def test_numbers_that_c_does_not_know_go_another_way(monkeypatch):
     monkeypatch.setattr(panels, "run", None)
     monkeypatch.setattr(panels, "multiply", None)
     with torch.no_grad(), pytest.raises(RuntimeError, match=r"dtype|Double"):
-        quick(inputs, mask, state, Resets(mask, twice))  # as any layer says
+        quick(inputs, mask, state, StateReset(mask, twice))  # as any layer says
     quick = quick.double()
     inputs = inputs.double()
     with torch.no_grad():
-        found, _ = quick(quick.drive(inputs), mask, twice, driven=True)
+        found, _ = quick(quick.project_inputs(inputs), mask, twice, projected=True)
         assert_close(found, quick(inputs, mask, twice)[0])
 
 
@@ -232,7 +232,7 @@ def test_without_a_compiler_a_model_of_bytes_is_left_alone(monkeypatch):
 def test_a_model_of_bytes_is_known_and_others_are_left_alone(tmp_path):
     bundled = load(device="cpu").bundle.model
     quick = with_bytes(bundled)
-    assert isinstance(quick, FastBiLM)
+    assert isinstance(quick, BiLMWithLayers)
     assert all(isinstance(layer, StoredLSTM) for stack in quick.stacks for layer in stack)
     assert quick.stacks[0][0].recurrent is bundled.stacks[0][0].recurrent  # not kept twice
     other = load(toy_tasks.bilm(tmp_path), device="cpu").bundle.model

@@ -1,12 +1,12 @@
 """Simulate a CPU with (or without) bf16 matrix units, on any CPU.
 
-Used by contracts/test_exact_and_fast, embed/test_elmo and model/test_fast.
+Used by contracts/test_exact_and_fast, embed/test_elmo and model/test_bf16.
 """
 
 import pytest
 import torch
 
-from elmore.model import fast, precision
+from elmore.model import bf16, precision
 
 
 def multiply(rows: torch.Tensor, weight: torch.Tensor) -> torch.Tensor:
@@ -18,13 +18,13 @@ def multiply(rows: torch.Tensor, weight: torch.Tensor) -> torch.Tensor:
 
 def give_units(patch: pytest.MonkeyPatch) -> None:
     """Let every device have matrix units, and none dot products of bytes."""
-    patch.setattr(precision, "has_matrix_units", lambda device: True)
+    patch.setattr(precision, "has_native_bf16", lambda device: True)
     patch.setattr(precision.int8, "works", lambda device: False)
-    patch.setattr(fast, "packed", lambda weight: None)
-    patch.setattr(fast, "multiply", multiply)
+    patch.setattr(bf16, "packed", lambda weight: None)
+    patch.setattr(bf16, "multiply", multiply)
 
 
 def take_units(patch: pytest.MonkeyPatch) -> None:
     """Let no device have any, nor dot products of bytes."""
-    patch.setattr(precision, "has_matrix_units", lambda device: False)
+    patch.setattr(precision, "has_native_bf16", lambda device: False)
     patch.setattr(precision.int8, "works", lambda device: False)

@@ -25,9 +25,9 @@ from elmore.integrations.huggingface.config import ElmoConfig
 from elmore.integrations.huggingface.conversion import FromElmore
 from elmore.integrations.huggingface.hub import WithCard
 from elmore.model.bilm import BiLM, BiLMState
-from elmore.model.distinct import distinct
 from elmore.model.mix import ScalarMix
 from elmore.model.padding import as_bool
+from elmore.model.unique_words import index_unique_words
 
 
 @dataclass
@@ -160,7 +160,7 @@ class ElmoModel(ElmoPreTrainedModel):
         width = max(ids.shape[2], *map(len, marks))
         ids = functional.pad(ids, (0, width - ids.shape[2]))
         marks = ids.new_tensor([row + [0] * (width - len(row)) for row in marks])
-        index, rows = distinct(ids, mask, marks)
+        index, rows = index_unique_words(ids, mask, marks)
         rows = rows[:, : int((rows != 0).any(dim=0).nonzero().max()) + 1] - 1
         characters, words = rows, None
         if shape.words is not None:

@@ -198,7 +198,7 @@ class Mix(nn.Module):
 
     def shares(self) -> Shares:
         """Say what the layers weigh now."""
-        return Shares(self.mix.shares().tolist(), self.mix.gamma.item())
+        return Shares(self.mix.normalized_weights().tolist(), self.mix.gamma.item())
 
 
 class Embedding(nn.Module):

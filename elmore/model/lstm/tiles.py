@@ -10,8 +10,8 @@ from jaxtyping import Bool, Float
 from torch import Tensor
 from torch.nn import functional
 
-from elmore.model.lstm_kernels import steps
-from elmore.model.lstm_kernels.reference import LSTMState
+from elmore.model.lstm import steps
+from elmore.model.lstm.reference import LSTMState
 
 FEWEST = 9  # rows: up to 8 there are quicker ways
 _EIGHT = 8  # cells at a time, or half as many

@@ -12,7 +12,7 @@ from torch import Tensor
 from elmore.model.padding import as_bool
 
 
-def distinct(
+def index_unique_words(
     ids: Int[Tensor, "B T C"], mask: Shaped[Tensor, "B T"], marks: Int[Tensor, "2 C"]
 ) -> tuple[Int[Tensor, "B T+2"], Int[Tensor, "N C"]]:
     """Number the distinct words where the mask is true; the two marks begin and end a sentence."""

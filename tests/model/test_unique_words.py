@@ -2,7 +2,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from elmore.model.distinct import distinct
+from elmore.model.unique_words import index_unique_words
 
 MARKS = torch.tensor([[90, 0], [91, 0]])
 
@@ -16,7 +16,7 @@ def test_the_index_finds_every_word_between_its_marks(sentences):
         for place, word in enumerate(sentence):
             ids[row, place] = torch.tensor([word, word % 2])
             mask[row, place] = True
-    index, words = distinct(ids, mask, MARKS)
+    index, words = index_unique_words(ids, mask, MARKS)
     assert len(words) == 2 + len({word for sentence in sentences for word in sentence})
     for row, sentence in enumerate(sentences):
         count = len(sentence)

@@ -1,4 +1,4 @@
-"""All in C what can be, and else the kernel that works `in_place`, its cells in C: on a CPU.
+"""All in C what can be, and else the kernel that works `eager`, its cells in C: on a CPU.
 
 Everything is in single precision.
 
@@ -15,11 +15,11 @@ from jaxtyping import Bool, Float
 from torch import Tensor
 
 from elmore import compiled
-from elmore.model.lstm_kernels import few_rows, in_place, many_rows, steps
-from elmore.model.lstm_kernels.reference import LSTMState, LSTMWeights
-from elmore.model.lstm_kernels.vectors import wide
+from elmore.model.lstm import eager, few_rows, many_rows, steps
+from elmore.model.lstm.reference import LSTMState, LSTMWeights
+from elmore.model.lstm.vectors import wide
 
-SOURCE = Path(__file__).with_name("cell.c")
+SOURCE = Path(__file__).parent / "native" / "cell.c"
 
 
 def available() -> bool:
@@ -39,7 +39,7 @@ def step(
     hidden: Float[Tensor, "H B"],
     cell_clip: float | None,
 ) -> None:
-    """Do what `in_place.step` does; leave to it what C cannot do, or all."""
+    """Do what `eager.step` does; leave to it what C cannot do, or all."""
     library = _library()
     dense = (gates, bias, cell, hidden)
     if (
@@ -47,7 +47,7 @@ def step(
         or not steps.is_cpu_float32(driven, *dense)
         or not all(part.is_contiguous() for part in dense)
     ):
-        in_place.step(gates, driven, bias, cell, hidden, cell_clip)
+        eager.step(gates, driven, bias, cell, hidden, cell_clip)
         return
     pointer, whole = ctypes.c_void_p, ctypes.c_int64
     library.cell_step(
@@ -78,4 +78,4 @@ def run(
         return few_rows.run(inputs, mask, state, weights, **how)
     if many_rows.can_run(inputs, mask, state, weights):
         return many_rows.run(inputs, mask, state, weights, **how)
-    return in_place.run(inputs, mask, state, weights, step=step, **how)
+    return eager.run(inputs, mask, state, weights, step=step, **how)

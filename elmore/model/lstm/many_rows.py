@@ -13,11 +13,11 @@ from jaxtyping import Bool, Float
 from torch import Tensor
 
 from elmore import compiled
-from elmore.model.lstm_kernels import steps, tiles
-from elmore.model.lstm_kernels.reference import LSTMState, LSTMWeights, Resets, whole_bias
-from elmore.model.lstm_kernels.vectors import threads, wide
+from elmore.model.lstm import steps, tiles
+from elmore.model.lstm.reference import LSTMState, LSTMWeights, StateReset, bias_with_forget
+from elmore.model.lstm.vectors import threads, wide
 
-SOURCE = Path(__file__).with_suffix(".c")
+SOURCE = Path(__file__).parent / "native" / "many_rows.c"
 
 
 class _Weights(ctypes.Structure):
@@ -56,7 +56,7 @@ def run(
     forget_bias: float,
     cell_clip: float | None,
     output_clip: float | None,
-    resets: Resets | None = None,
+    resets: StateReset | None = None,
 ) -> tuple[Float[Tensor, "B T D"], LSTMState]:
     """Read each row from left to right; the state after its last token comes back."""
     library, is_driven = _library(), weights.input is None
@@ -72,7 +72,7 @@ def run(
         mask,
         state,
         columns=columns,
-        bias=whole_bias(weights.bias, forget_bias),
+        bias=bias_with_forget(weights.bias, forget_bias),
         cell_clip=cell_clip,
         output_clip=output_clip,
         resets=resets,

@@ -17,11 +17,11 @@ from torch import Tensor
 from torch.nn import functional
 
 from elmore import compiled
-from elmore.model.lstm_kernels import in_place, steps
-from elmore.model.lstm_kernels.reference import LSTMState, LSTMWeights, Resets, whole_bias
-from elmore.model.lstm_kernels.vectors import threads, wide
+from elmore.model.lstm import eager, steps
+from elmore.model.lstm.reference import LSTMState, LSTMWeights, StateReset, bias_with_forget
+from elmore.model.lstm.vectors import threads, wide
 
-SOURCE = Path(__file__).with_suffix(".c")
+SOURCE = Path(__file__).parent / "native" / "few_rows.c"
 MOST_ROWS = 8  # from there on a library's product is as quick
 _WIDEST = 1024  # DEEP in the C
 _MANY = 64  # rows of which a narrow product still is quicker here than by a library
@@ -57,7 +57,7 @@ def run(
     forget_bias: float,
     cell_clip: float | None,
     output_clip: float | None,
-    resets: Resets | None = None,
+    resets: StateReset | None = None,
 ) -> tuple[Float[Tensor, "B T D"], LSTMState]:
     """Read each row from left to right; the state after its last token comes back."""
     num_rows, num_steps = mask.shape
@@ -65,16 +65,16 @@ def run(
     outputs = inputs.new_empty(num_steps, *last.shape)
     gates = inputs.new_empty(num_rows, len(weights.recurrent))
     shown = torch.zeros_like(cells)  # who does not read is multiplied too
-    bias = whole_bias(weights.bias, forget_bias)
+    bias = bias_with_forget(weights.bias, forget_bias)
     busy = mask.T.contiguous()
     clips = (math.inf if clip is None else clip for clip in (cell_clip, output_clip))
     clips = list(map(ctypes.c_float, clips))
-    starting = set() if resets is None else set(resets.at.any(dim=0).nonzero().flatten().tolist())
-    span = max(1, in_place.COLUMNS // num_rows)
+    starting = set() if resets is None else set(resets.mask.any(dim=0).nonzero().flatten().tolist())
+    span = max(1, eager.COLUMNS // num_rows)
     for begin, end in pairwise(sorted({*range(0, num_steps, span), *starting, num_steps})):
         if resets is not None and begin in starting:
-            at = resets.at[:, begin]
-            last[at], cells[at] = resets.to.output[at], resets.to.cell[at]
+            at = resets.mask[:, begin]
+            last[at], cells[at] = resets.state.output[at], resets.state.cell[at]
         driven = _drive(inputs[:, begin:end], weights.input) + bias
         parts = (driven, busy[begin:end], cells, last, outputs[begin:end], gates, shown)
         sizes = (end - begin, *cells.shape, last.shape[1])

@@ -23,8 +23,8 @@ from jaxtyping import Bool, Float
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
-from elmore.model.lstm_kernels import pointwise, reference
-from elmore.model.lstm_kernels.reference import GATES, LSTMState, LSTMWeights, Resets
+from elmore.model.lstm import pointwise, reference
+from elmore.model.lstm.reference import GATES, LSTMState, LSTMWeights, StateReset
 
 
 def run(
@@ -36,10 +36,10 @@ def run(
     forget_bias: float,
     cell_clip: float | None,
     output_clip: float | None,
-    resets: Resets | None = None,
+    resets: StateReset | None = None,
 ) -> tuple[Float[Tensor, "B T D"], LSTMState]:
     """Read each row from left to right; the state after its last token comes back."""
-    learned_start = resets is not None and any(part.requires_grad for part in resets.to)
+    learned_start = resets is not None and any(part.requires_grad for part in resets.state)
     if learned_start or weights.input is None:
         return reference.run(  # rare, and right there
             inputs,
@@ -55,8 +55,8 @@ def run(
     alive = _by_step(mask, beyond=True)
     fresh = torch.zeros_like(alive)
     if resets is not None:
-        to = _cast(resets.to, start.output.dtype)
-        fresh = _by_step(resets.at, beyond=False)
+        to = _cast(resets.state, start.output.dtype)
+        fresh = _by_step(resets.mask, beyond=False)
         start = LSTMState(*(torch.where(fresh[0], *pair) for pair in zip(to, start, strict=True)))
     plan = _Plan(
         alive,
@@ -66,7 +66,7 @@ def run(
         cell_clip,
         None if weights.projection is None else output_clip,
     )
-    outputs, *end = _ByHand.apply(plan, inputs, *start, *weights)
+    outputs, *end = ProjectedLSTMFunction.apply(plan, inputs, *start, *weights)
     return outputs, LSTMState(*end)
 
 
@@ -98,7 +98,9 @@ class _Kept(NamedTuple):
     projection: Float[Tensor, "D H"] | None
 
 
-class _ByHand(torch.autograd.Function):
+class ProjectedLSTMFunction(torch.autograd.Function):
+    """The recurrence with a hand-written backward."""
+
     @staticmethod
     def forward(
         ctx: Any,  # noqa: ANN401 -- torch has no public name for it
@@ -111,6 +113,7 @@ class _ByHand(torch.autograd.Function):
         bias: Float[Tensor, " G"],
         projection: Float[Tensor, "D H"] | None,
     ) -> tuple[Float[Tensor, "B T D"], Float[Tensor, "B D"], Float[Tensor, "B H"]]:
+        """Run all steps and save what the backward needs."""
         weights = LSTMWeights(input_weight, recurrent_weight, bias, projection)
         kept = _prepare(inputs, LSTMState(output, cell), weights, plan.forget_bias)
         with torch.cuda.device_of(inputs):
@@ -124,6 +127,7 @@ class _ByHand(torch.autograd.Function):
     @once_differentiable
     # pyrefly: ignore[bad-override]
     def backward(ctx: Any, *grad_outputs: Any) -> tuple[Tensor | None, ...]:  # noqa: ANN401
+        """Return the gradients of the inputs, the initial state and the weights."""
         kept, dtype = _Kept(*ctx.saved_tensors), ctx.weight_dtype
         outputs_grad, output_grad, cell_grad = grad_outputs
         outputs_grad = outputs_grad.transpose(0, 1).contiguous()
@@ -251,7 +255,7 @@ def _back(
 def _kernels(device: torch.device) -> ModuleType:
     """Fused where there is a GPU and Triton, which comes with torch for it."""
     if device.type == "cuda" and find_spec("triton"):
-        from elmore.model.lstm_kernels import triton
+        from elmore.model.lstm import triton
 
         return triton
     return pointwise

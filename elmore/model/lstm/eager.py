@@ -16,8 +16,8 @@ import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
-from elmore.model.lstm_kernels import reference
-from elmore.model.lstm_kernels.reference import LSTMState, LSTMWeights, Resets
+from elmore.model.lstm import reference
+from elmore.model.lstm.reference import LSTMState, LSTMWeights, StateReset
 
 COLUMNS = 96  # of a product of inputs, at least: more are hardly quicker and take more memory
 
@@ -29,7 +29,7 @@ Step = Callable[[Tensor, Tensor, Tensor, Tensor, Tensor, float | None], None]
 class Parts(NamedTuple):
     """What a layer is made of, as whatever multiplies does it."""
 
-    drive: Callable[[Tensor], Tensor]
+    project_inputs: Callable[[Tensor], Tensor]
     """Inputs (B, T, I) to what they say to the gates, in columns (T, G, B)."""
     advance: Callable[[Tensor, Tensor, Tensor, Tensor], object]
     """One step: from outputs (B, D) and what the inputs say (G, B) cells (H, B) become new ones,
@@ -65,12 +65,12 @@ def run(
     forget_bias: float,
     cell_clip: float | None,
     output_clip: float | None,
-    resets: Resets | None = None,
+    resets: StateReset | None = None,
     step: Step = step,
 ) -> tuple[Float[Tensor, "B T D"], LSTMState]:
     """Read each row from left to right; the state after its last token comes back."""
     _, recurrent, _, projection = weights
-    bias = reference.whole_bias(weights.bias, forget_bias)
+    bias = reference.bias_with_forget(weights.bias, forget_bias)
     gates = bias.new_empty(len(bias), len(inputs))
 
     def advance(output: Tensor, driven: Tensor, cell: Tensor, hidden: Tensor) -> None:
@@ -82,7 +82,7 @@ def run(
         torch.mm(hidden.T, projection.T, out=output)
 
     parts = Parts(
-        lambda inputs: reference.drive(inputs, weights.input).permute(1, 2, 0),
+        lambda inputs: reference.project_inputs(inputs, weights.input).permute(1, 2, 0),
         advance,
         None if projection is None else project,
     )
@@ -96,7 +96,7 @@ def read(
     state: LSTMState,
     parts: Parts,
     output_clip: float | None,
-    resets: Resets | None,
+    resets: StateReset | None,
 ) -> tuple[Float[Tensor, "B T D"], LSTMState]:
     """Do so, whatever the parts are."""
     everyone_reads, someone_reads = mask.all(dim=0).tolist(), mask.any(dim=0).tolist()
@@ -108,12 +108,12 @@ def read(
     span, driven = max(1, COLUMNS // max(1, len(inputs))), inputs
     for number, new_output in enumerate(outputs):
         if number % span == 0:
-            driven = parts.drive(inputs[:, number : number + span])
+            driven = parts.project_inputs(inputs[:, number : number + span])
         at = starting[number]
         if resets is not None and at is not None:
             output = output.clone()  # it may be what the layer shows
-            output[at] = resets.to.output[at]
-            cell[:, at] = resets.to.cell.T[:, at]
+            output[at] = resets.state.output[at]
+            cell[:, at] = resets.state.cell.T[:, at]
         if not someone_reads[number]:
             new_output.zero_()
             continue
@@ -135,9 +135,9 @@ def read(
     return outputs.transpose(0, 1), LSTMState(output.clone(), cell.T)
 
 
-def _starting(resets: Resets | None, num_steps: int) -> list[Int[Tensor, " n"] | None]:
+def _starting(resets: StateReset | None, num_steps: int) -> list[Int[Tensor, " n"] | None]:
     """Name the rows that start at each step, None for none."""
     if resets is None:
         return [None] * num_steps
-    rows = [column.nonzero().flatten() for column in resets.at.T]
+    rows = [column.nonzero().flatten() for column in resets.mask.T]
     return [row if len(row) else None for row in rows]

@@ -11,11 +11,11 @@ from jaxtyping import Bool, Float, Shaped
 from torch import Tensor, nn
 
 from elmore.model.config import LSTMConfig
-from elmore.model.lstm_kernels import by_hand, in_c, in_place, reference
-from elmore.model.lstm_kernels.reference import GATES, LSTMState, LSTMWeights, Resets
+from elmore.model.lstm import eager, in_c, reference, training
+from elmore.model.lstm.reference import GATES, LSTMState, LSTMWeights, StateReset
 from elmore.model.padding import as_bool, check_shape
 
-KERNELS = {"reference": reference, "by_hand": by_hand, "in_place": in_place, "in_c": in_c}
+BACKENDS = {"reference": reference, "training": training, "eager": eager, "in_c": in_c}
 
 
 class ProjectedLSTM(nn.Module):
@@ -24,7 +24,7 @@ class ProjectedLSTM(nn.Module):
     def __init__(self, config: LSTMConfig) -> None:
         super().__init__()
         self.config = config
-        self.kernel = "auto"  # or a name in KERNELS
+        self.kernel = "auto"  # or a name in BACKENDS
         num_rows = len(GATES) * config.cell_dim
         self.input = nn.Parameter(torch.empty(num_rows, config.output_dim))
         self.recurrent = nn.Parameter(torch.empty(num_rows, config.output_dim))
@@ -50,18 +50,18 @@ class ProjectedLSTM(nn.Module):
     def _weights(self) -> LSTMWeights:
         return LSTMWeights(self.input, self.recurrent, self.bias, self.projection)
 
-    def drive(self, inputs: Float[Tensor, "B T D"]) -> Float[Tensor, "B T G"]:
+    def project_inputs(self, inputs: Float[Tensor, "B T D"]) -> Float[Tensor, "B T G"]:
         """Give what the inputs alone say to the gates: the part that needs no state."""
-        return reference.drive(inputs, self.input)
+        return reference.project_inputs(inputs, self.input)
 
     def forward(
         self,
         inputs: Float[Tensor, "B T I"],
         mask: Shaped[Tensor, "B T"],
         state: LSTMState,
-        resets: Resets | None = None,
+        resets: StateReset | None = None,
         *,
-        driven: bool = False,
+        projected: bool = False,
     ) -> tuple[Float[Tensor, "B T D"], LSTMState]:
         """Read each sentence from left to right; the inputs may be what `drive` made of them.
 
@@ -70,22 +70,22 @@ class ProjectedLSTM(nn.Module):
         """
         check_shape(mask, inputs)
         if resets is not None:
-            check_shape(resets.at, inputs, "a mask of resets")
-            resets = resets._replace(at=as_bool(resets.at))
-        return self._read(inputs, as_bool(mask), state, resets, driven=driven)
+            check_shape(resets.mask, inputs, "a mask of resets")
+            resets = resets._replace(mask=as_bool(resets.mask))
+        return self._read(inputs, as_bool(mask), state, resets, projected=projected)
 
     def _read(
         self,
         inputs: Float[Tensor, "B T I"],
         mask: Bool[Tensor, "B T"],
         state: LSTMState,
-        resets: Resets | None,
+        resets: StateReset | None,
         *,
-        driven: bool,
+        projected: bool,
     ) -> tuple[Float[Tensor, "B T D"], LSTMState]:
         """Run the recurrence with this layer's kernel."""
-        weights = self._weights._replace(input=None) if driven else self._weights
-        kernel = KERNELS.get(self.kernel) or _quickest(inputs, *state, *weights)
+        weights = self._weights._replace(input=None) if projected else self._weights
+        kernel = BACKENDS.get(self.kernel) or _quickest(inputs, *state, *weights)
         return kernel.run(
             inputs,
             mask,
@@ -105,8 +105,8 @@ def _quickest(*tensors: Tensor | None) -> ModuleType:
     """
     learns = torch.is_grad_enabled() and any(t is not None and t.requires_grad for t in tensors)
     if any(t is not None and t.is_cuda for t in tensors):
-        return by_hand if learns else reference
+        return training if learns else reference
     if learns or torch.is_autocast_enabled("cpu"):
         return reference
     single = all(t is None or t.dtype == torch.float for t in tensors)
-    return in_c if single and in_c.available() else in_place
+    return in_c if single and in_c.available() else eager

@@ -43,24 +43,24 @@ class LSTMState(NamedTuple):
         return LSTMState(self.output.float(), self.cell.float())
 
 
-class Resets(NamedTuple):
-    """Where the state is set anew, before that step, and to what."""
+class StateReset(NamedTuple):
+    """Where the state is reset before a step, and to what."""
 
-    at: Bool[Tensor, "B T"]
-    to: LSTMState
+    mask: Bool[Tensor, "B T"]
+    state: LSTMState
 
-    def float(self) -> "Resets":
+    def float(self) -> "StateReset":
         """Return the resets with a state in float32."""
-        return self._replace(to=self.to.float())
+        return self._replace(state=self.state.float())
 
 
-def whole_bias(bias: Float[Tensor, " G"], forget_bias: float) -> Float[Tensor, " G"]:
+def bias_with_forget(bias: Float[Tensor, " G"], forget_bias: float) -> Float[Tensor, " G"]:
     """Give the bias of the gates, the one that keeps the forget gate open with it."""
     parts = zip(GATES, bias.chunk(4), strict=True)
     return torch.cat([part + forget_bias if gate == "forget" else part for gate, part in parts])
 
 
-def drive(
+def project_inputs(
     inputs: Float[Tensor, "B T I"], weight: Float[Tensor, "G I"] | None
 ) -> Float[Tensor, "B T G"]:
     """Give what the inputs alone say to the gates; without a weight they have said it already."""
@@ -81,21 +81,23 @@ def run(
     forget_bias: float,
     cell_clip: float | None,
     output_clip: float | None,
-    resets: Resets | None = None,
+    resets: StateReset | None = None,
 ) -> tuple[Float[Tensor, "B T D"], LSTMState]:
     """Read each row from left to right; the state after its last token comes back."""
     everyone_reads = mask.all(dim=0).tolist()  # then there is nothing to freeze: the usual step
-    someone_starts = [False] * len(everyone_reads) if resets is None else resets.at.any(0).tolist()
-    bias = whole_bias(weights.bias, forget_bias)
-    driven = drive(inputs, weights.input).permute(2, 1, 0) + bias[:, None, None]  # (G, T, B)
+    someone_starts = (
+        [False] * len(everyone_reads) if resets is None else resets.mask.any(0).tolist()
+    )
+    bias = bias_with_forget(weights.bias, forget_bias)
+    gate_inputs = project_inputs(inputs, weights.input).permute(2, 1, 0) + bias[:, None, None]
     output, cell = state.output.T, state.cell.T
     outputs = []
     for step in range(inputs.shape[1]):
         if resets is not None and someone_starts[step]:
-            fresh = resets.at[:, step]
-            output = torch.where(fresh, resets.to.output.T, output)
-            cell = torch.where(fresh, resets.to.cell.T, cell)
-        i, f, g, o = torch.addmm(driven[:, step], weights.recurrent, output).chunk(4)  # (H, B)
+            fresh = resets.mask[:, step]
+            output = torch.where(fresh, resets.state.output.T, output)
+            cell = torch.where(fresh, resets.state.cell.T, cell)
+        i, f, g, o = torch.addmm(gate_inputs[:, step], weights.recurrent, output).chunk(4)  # (H, B)
         new_cell = torch.addcmul(torch.sigmoid(f) * cell, torch.sigmoid(i), torch.tanh(g))
         if cell_clip is not None:
             new_cell = new_cell.clamp(-cell_clip, cell_clip)

@@ -12,7 +12,7 @@ import torch
 from jaxtyping import Bool, Float
 from torch import Tensor
 
-from elmore.model.lstm_kernels.reference import GATES, LSTMState, Resets
+from elmore.model.lstm.reference import GATES, LSTMState, StateReset
 
 
 class _Steps(ctypes.Structure):
@@ -61,13 +61,13 @@ def is_readable_by_c(
     inputs: Float[Tensor, "B T I"] | None,
     mask: Bool[Tensor, "B T"],
     state: LSTMState,
-    resets: Resets | None = None,
+    resets: StateReset | None = None,
 ) -> bool:
     """Return whether the C kernels can read these tensors: float32 on the CPU, masks bool."""
     numbers, masks = [*state] if inputs is None else [inputs, *state], [mask]
     if resets is not None:
-        numbers += resets.to
-        masks.append(resets.at)
+        numbers += resets.state
+        masks.append(resets.mask)
     are_masks = all(mask.is_cpu and mask.dtype == torch.bool for mask in masks)
     return are_masks and is_cpu_float32(*numbers)
 
@@ -83,7 +83,7 @@ def take(
     bias: Float[Tensor, " G"],
     cell_clip: float | None,
     output_clip: float | None,
-    resets: Resets | None,
+    resets: StateReset | None,
 ) -> Float[Tensor, "B T D"]:
     """Give the outputs of every step; the state, laid out in `last` and `cells`, goes on there.
 
@@ -102,12 +102,12 @@ def take(
     busy, shown = mask.T.contiguous(), torch.empty_like(cells)
     starts, first = None, (None, None)
     if resets is not None:
-        if resets.at.shape != mask.shape or any(
-            a.shape != b.shape for a, b in zip(resets.to, state, strict=True)
+        if resets.mask.shape != mask.shape or any(
+            a.shape != b.shape for a, b in zip(resets.state, state, strict=True)
         ):
             raise ValueError("resets are for other rows or steps than the mask and the state have")
-        starts = resets.at.T.contiguous()
-        first = tuple(part.contiguous() for part in resets.to)
+        starts = resets.mask.T.contiguous()
+        first = tuple(part.contiguous() for part in resets.state)
     clips = (math.inf if clip is None else clip for clip in (cell_clip, output_clip))
     steps = _Steps(
         *map(address, (bias, driven)),

@@ -17,13 +17,13 @@ from torch import Tensor, nn
 
 from elmore.errors import ConfigError
 from elmore.model.bilm import BiLM
-from elmore.model.lstm import ProjectedLSTM
-from elmore.model.lstm_kernels.by_hand import _by_step, _kernels
-from elmore.model.lstm_kernels.reference import LSTMState, Resets, whole_bias
+from elmore.model.lstm.layer import ProjectedLSTM
+from elmore.model.lstm.reference import LSTMState, StateReset, bias_with_forget
+from elmore.model.lstm.training import _by_step, _kernels
 from elmore.model.token_encoder import TokenEncoder
 
 
-class FastBiLM(BiLM):
+class BiLMWithLayers(BiLM):
     """The same network with other layers. It does not follow a model that learns."""
 
     def __init__(
@@ -42,18 +42,18 @@ class FastBiLM(BiLM):
         )
 
 
-class FastLSTM(ProjectedLSTM):
+class BF16LSTM(ProjectedLSTM):
     """One layer of one direction; it takes and gives what a `ProjectedLSTM` does."""
 
     def __init__(self, layer: ProjectedLSTM) -> None:
         nn.Module.__init__(self)  # there is nothing to draw
         self.config = layer.config
-        self._inputs, self._recurrent = Product(layer.input), Product(layer.recurrent)
-        self._projection = None if layer.projection is None else Product(layer.projection)
-        self._bias = whole_bias(layer.bias.detach().float(), layer.config.forget_bias)
+        self._inputs, self._recurrent = BF16Linear(layer.input), BF16Linear(layer.recurrent)
+        self._projection = None if layer.projection is None else BF16Linear(layer.projection)
+        self._bias = bias_with_forget(layer.bias.detach().float(), layer.config.forget_bias)
 
     @torch.no_grad()
-    def drive(self, inputs: Float[Tensor, "B T I"]) -> Float[Tensor, "B T G"]:
+    def project_inputs(self, inputs: Float[Tensor, "B T I"]) -> Float[Tensor, "B T G"]:
         """Give what the inputs alone say to the gates."""
         return self._inputs(inputs.flatten(0, 1)).unflatten(0, inputs.shape[:2])
 
@@ -63,13 +63,13 @@ class FastLSTM(ProjectedLSTM):
         inputs: Float[Tensor, "B T I"],
         mask: Bool[Tensor, "B T"],
         state: LSTMState,
-        resets: Resets | None,
+        resets: StateReset | None,
         *,
-        driven: bool,
+        projected: bool,
     ) -> tuple[Float[Tensor, "B T D"], LSTMState]:
         with torch.cuda.device_of(inputs), torch.autocast(inputs.device.type, enabled=False):
             return self._read_driven(
-                inputs.float() if driven else self.drive(inputs),
+                inputs.float() if projected else self.project_inputs(inputs),
                 mask,
                 state.float(),
                 resets and resets.float(),
@@ -80,12 +80,12 @@ class FastLSTM(ProjectedLSTM):
         driven: Float[Tensor, "B T G"],
         mask: Bool[Tensor, "B T"],
         state: LSTMState,
-        resets: Resets | None,
+        resets: StateReset | None,
     ) -> tuple[Float[Tensor, "B T D"], LSTMState]:
         kernels = _kernels(driven.device)
         alive = _by_step(mask, beyond=True)
-        fresh = torch.zeros_like(alive) if resets is None else _by_step(resets.at, beyond=False)
-        to = LSTMState(*(part.contiguous() for part in (state if resets is None else resets.to)))
+        fresh = torch.zeros_like(alive) if resets is None else _by_step(resets.mask, beyond=False)
+        to = LSTMState(*(part.contiguous() for part in (state if resets is None else resets.state)))
         output, cell = (torch.where(fresh[0], *pair) for pair in zip(to, state, strict=True))
         output = output.to(torch.bfloat16)  # nothing but products will read it
         hidden = torch.empty_like(cell, dtype=torch.bfloat16 if self._projection else cell.dtype)
@@ -103,7 +103,7 @@ class FastLSTM(ProjectedLSTM):
         return outputs.transpose(0, 1), LSTMState(output.to(cell.dtype), cell)
 
 
-class Product:
+class BF16Linear:
     """x -> x W' with both factors in bf16; W is rounded when it is built."""
 
     def __init__(self, weight: Float[Tensor, "Y X"]) -> None:

@@ -16,11 +16,11 @@ from torch import Tensor
 from torch.nn import functional
 
 from elmore import compiled
-from elmore.model.lstm_kernels import steps
-from elmore.model.lstm_kernels.reference import LSTMState, Resets
-from elmore.model.lstm_kernels.vectors import threads, wide
+from elmore.model.lstm import steps
+from elmore.model.lstm.reference import LSTMState, StateReset
+from elmore.model.lstm.vectors import threads, wide
 
-SOURCE = Path(__file__).with_suffix(".c")
+SOURCE = Path(__file__).parent / "native" / "panels.c"
 
 
 class Panels(NamedTuple):
@@ -85,23 +85,23 @@ def run(
     state: LSTMState,
     weights: LSTMPanels,
     *,
-    driven: bool,
+    projected: bool,
     cell_clip: float | None,
     output_clip: float | None,
-    resets: Resets | None = None,
+    resets: StateReset | None = None,
 ) -> tuple[Float[Tensor, "B T D"], LSTMState]:
     """Read each row from left to right; the state after its last token comes back."""
     gates, outputs = len(weights.bias), weights.recurrent.numbers.shape[2]
-    width = gates if driven else weights.input.numbers.shape[2]
+    width = gates if projected else weights.input.numbers.shape[2]
     steps.refuse_others(inputs, mask, state, width=width, recurrent=(gates, outputs))
-    by_step = None if driven else inputs.transpose(0, 1).contiguous()
-    matrices = (None if driven else weights.input, weights.recurrent, weights.projection)
+    by_step = None if projected else inputs.transpose(0, 1).contiguous()
+    matrices = (None if projected else weights.input, weights.recurrent, weights.projection)
     with_ = _Weights(*map(_matrix, matrices), steps.address(by_step))
     called = ctypes.c_int64(threads(len(inputs) * weights.recurrent.numbers.numel()))
     last, cells = (part.clone(memory_format=torch.contiguous_format) for part in state)
     read = steps.take(
         lambda given: _library().panel_steps(given, ctypes.byref(with_), called),
-        inputs if driven else None,
+        inputs if projected else None,
         mask,
         state,
         last,
