@@ -8,7 +8,7 @@ matmuls had; every element is written by one program alone, so the bits are the 
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, no_type_check
 
 from jaxtyping import Bool, Float
 from torch import Tensor
@@ -119,6 +119,7 @@ def cell_gradient(
 
 
 @jit
+@no_type_check
 def _cell_step(
     gates,
     bias,
@@ -145,6 +146,7 @@ def _cell_step(
 
 
 @jit
+@no_type_check
 def _output_step(
     projected,
     output,
@@ -171,6 +173,7 @@ def _output_step(
 
 
 @jit
+@no_type_check
 def _output_gradient(
     shown_grad,
     next_grad,
@@ -199,6 +202,7 @@ def _output_gradient(
 
 
 @jit
+@no_type_check
 def _cell_gradient(
     gates,
     bias,
@@ -233,12 +237,14 @@ def _cell_gradient(
 
 
 @jit
+@no_type_check
 def _place(width, block: tl.constexpr):
     columns = tl.program_id(1) * block + tl.arange(0, block)
     return tl.program_id(0).to(tl.int64), columns, columns < width
 
 
 @jit
+@no_type_check
 def _activate(gates, bias, row, columns, inside, width, dtype: tl.constexpr):
     gate = gates + row * 4 * width + columns
     bias += columns
@@ -250,11 +256,13 @@ def _activate(gates, bias, row, columns, inside, width, dtype: tl.constexpr):
 
 
 @jit
+@no_type_check
 def _tanh(values):
     return 2 * tl.sigmoid(2 * values) - 1
 
 
 @jit
+@no_type_check
 def _clamp(values, clip: tl.constexpr):
     if clip is not None:  # comparisons, since minimum and maximum would lose a NaN
         values = tl.where(values > clip, clip, tl.where(values < -clip, -clip, values))
@@ -262,5 +270,6 @@ def _clamp(values, clip: tl.constexpr):
 
 
 @jit
+@no_type_check
 def _within(values, clip: tl.constexpr):
     return (values >= -clip) & (values <= clip)
