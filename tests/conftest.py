@@ -10,13 +10,20 @@ import pytest
 import torch
 from hypothesis import HealthCheck, settings
 
+from tests.support.sweeps import pick
+
 if TYPE_CHECKING:
     from elmore.corpus.shards import Corpus
 
-settings.register_profile(
-    "elmore", deadline=None, derandomize=True, suppress_health_check=[HealthCheck.too_slow]
-)
-settings.load_profile("elmore")
+for _name, _examples in (("sample", 20), ("full", 100)):
+    settings.register_profile(
+        _name,
+        deadline=None,
+        derandomize=True,
+        max_examples=_examples,
+        suppress_health_check=[HealthCheck.too_slow],
+    )
+settings.load_profile(pick("sample", "full"))
 
 
 def pytest_sessionstart(session: pytest.Session) -> None:

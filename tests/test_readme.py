@@ -41,7 +41,7 @@ def test_every_example_is_run_by_a_test():
 def test_every_integration_has_a_page_that_is_run_and_listed():
     tests = (ROOT / "tests/integrations").glob("test_*.py")
     source = "".join(path.read_text(encoding="utf-8") for path in tests)
-    run_by_a_test = re.findall(r'documented\.integration\("([^"]+)"\)', source)
+    run_by_a_test = re.findall(r'doc_blocks\.integration_blocks\("([^"]+)"\)', source)
     pages = {page.name for page in doc_blocks.INTEGRATIONS.glob("*.md")} - {"index.md"}
     assert sorted(run_by_a_test) == sorted(doc_blocks.PAGES) == sorted(pages)
     index = (doc_blocks.INTEGRATIONS / "index.md").read_text(encoding="utf-8")

@@ -6,6 +6,7 @@ import json
 import lzma
 import os
 import random
+import signal
 import subprocess
 import sys
 from unittest import mock
@@ -20,7 +21,7 @@ import elmore
 from elmore.embed.jobs import journal
 from elmore.weights import folder
 from tests.support import cli_processes
-from tests.support.cli_processes import ROOT
+from tests.support.cli_processes import KillCall
 from tests.support.cli_runner import run_elmore
 from tests.support.fake_checkpoints import bilm_options, bilm_weights, write_bilm
 
@@ -531,45 +532,35 @@ def test_a_full_disk_is_one_sentence_and_the_job_goes_on_elsewhere(tmp_path, mod
         subprocess.run(["umount", disk], check=True)
 
 
-CODE = """
-import pathlib, elmore.atomic, elmore.cli
-from elmore.embed.jobs import journal, writers
-from tests.support.cli_processes import stop_at
-journal.MAX_LINES = 100
-{stop}
-elmore.cli.main()
-"""
-
-
-@pytest.mark.timeout(600)
 def test_ten_kills_lose_double_and_change_nothing(tmp_path, model):
     """Real processes, killed with SIGKILL here and there in their work, and resumed."""
     path, out = tmp_path / "text.txt", tmp_path / "out.hdf5"
     words = ["the", "bank", "of", "a", "river", "and", "money", "日本"]
     chance = random.Random(0)
-    lines = [" ".join(chance.choices(words, k=chance.randrange(25))) for _ in range(6000)]
+    lines = [" ".join(chance.choices(words, k=chance.randrange(25))) for _ in range(1500)]
     path.write_text("\n".join(lines) + "\n")
 
-    def command(out, *more, stop=""):
-        code = CODE.format(stop=stop)
-        return [sys.executable, "-c", code, "embed", path, "--model", model, "-o", out, *more]
+    def run(out, *more, kill=None):
+        command = ["embed", str(path), "--model", model, "-o", str(out), *more]
+        small = {"elmore.embed.jobs.journal:MAX_LINES": 30}
+        (result,) = cli_processes.run(*command, kill=kill, constants=small)
+        assert result.code == (0 if kill is None else -signal.SIGKILL), result.err
 
     whole = tmp_path / "whole.hdf5"
-    subprocess.run(command(whole), cwd=ROOT, check=True, capture_output=True)
-    for kill in range(10):
-        stop = f"stop_at(journal.PartWriter, 'add', {chance.randrange(1, 600)})"
-        if kill % 3 == 1:  # when a part is whole, but for the note that makes it count
-            stop = f"stop_at(elmore.atomic, 'write', {chance.randrange(1, 6)})"
-        if kill % 3 == 2:  # when the note is whole, but for its name
-            stop = f"stop_at(pathlib.Path, 'replace', {chance.randrange(1, 6)})"
-        if kill == 9:  # while the result is put together
-            stop = f"stop_at(writers.HDF5Writer, 'write', {chance.randrange(1, 6000)})"
-        cli_processes.kill_when_stopped(command(out, "--resume", stop=stop))
-    resumed = command(out, "--resume")
-    subprocess.run(resumed, cwd=ROOT, check=True, capture_output=True)
+    run(whole)
+    for number in range(10):
+        kill = KillCall("elmore.embed.jobs.journal:PartWriter.add", chance.randrange(1, 180))
+        if number % 3 == 1:  # when a part is whole, but for the note that makes it count
+            kill = KillCall("elmore.atomic:write", chance.randrange(1, 6))
+        if number % 3 == 2:  # when the note is whole, but for its name
+            kill = KillCall("pathlib:Path.replace", chance.randrange(1, 6))
+        if number == 9:  # while the result is put together
+            kill = KillCall("elmore.embed.jobs.writers:HDF5Writer.write", chance.randrange(1, 1500))
+        run(out, "--resume", kill=kill)
+    run(out, "--resume")
     assert not list(tmp_path.glob("out.hdf5.*"))
     with h5py.File(whole) as one, h5py.File(out) as other:
-        assert set(one) == set(other) == {*map(str, range(6000)), "sentence_to_index"}
-        for number in range(6000):
+        assert set(one) == set(other) == {*map(str, range(1500)), "sentence_to_index"}
+        for number in range(1500):
             assert one[str(number)][()].tobytes() == other[str(number)][()].tobytes()
         assert one["sentence_to_index"][0] == other["sentence_to_index"][0]

@@ -13,6 +13,7 @@ from elmore.embed import driven, lanes, sizes
 from elmore.embed.tokenized import TokenizedText
 from elmore.model.bilm import BACKWARD, BiLM
 from tests.support.fake_checkpoints import bilm_options, bilm_weights, many_langs, write_bilm
+from tests.support.sweeps import pick
 
 WORDS = ["the", "bank", "of", "naïve", "x" * 60, "日本", "<S>", "a", "b", "reconstruction"]
 sentences = st.lists(st.lists(st.sampled_from(WORDS), max_size=40), min_size=1, max_size=30)
@@ -35,7 +36,7 @@ def bits(elmo: elmore.Embedder, texts: list[list[str]], **kwargs) -> list[bytes]
 
 
 @given(sentences, st.randoms(), st.integers(1, 2000), st.sampled_from([0, 0.0001, 256]))
-@settings(max_examples=60)
+@settings(max_examples=pick(12, 60))
 def test_budget_order_and_cache_change_no_bit(elmo, texts, random, budget, cache):
     expected = bits(elmo, texts)
     order = list(range(len(texts)))
@@ -45,11 +46,13 @@ def test_budget_order_and_cache_change_no_bit(elmo, texts, random, budget, cache
 
 
 @pytest.mark.parametrize("threads", [1, 2, 3])
-@pytest.mark.parametrize(("dim", "width"), [(40, 8), (40, 10), (1000, 64), (1000, 10)])
+@pytest.mark.parametrize(
+    ("dim", "width"), [(40, 8), (40, 10), *pick([(300, 10)], [(1000, 64), (1000, 10)])]
+)
 def test_company_changes_no_bit_for_any_number_of_threads(tmp_path, threads, dim, width):
     elmo = embedder(tmp_path, dim, width)
     rng = np.random.default_rng(1)
-    texts = [list(rng.choice(WORDS, rng.integers(0, 30))) for _ in range(80)]
+    texts = [list(rng.choice(WORDS, rng.integers(0, 30))) for _ in range(pick(50, 80))]
     before = torch.get_num_threads()
     torch.set_num_threads(threads)
     try:
@@ -91,7 +94,7 @@ def test_a_window_is_filled_and_nothing_runs_alone(elmo, monkeypatch):
 
 
 @given(sentences)
-@settings(max_examples=30)
+@settings(max_examples=pick(6, 30))
 def test_bulk_agrees_with_a_single_call(elmo, texts):
     for found, text in zip(elmo.stream(texts, layers="all"), texts, strict=True):
         assert found.tokens == text
@@ -117,13 +120,13 @@ def test_models_of_words_and_of_both_stream_too(tmp_path, rng):
         np.testing.assert_allclose(found.vectors, single, rtol=0, atol=1e-5)
 
 
-@pytest.mark.timeout(600)  # half a minute, but several on a busy machine
-def test_a_sentence_of_100_000_tokens_works(tmp_path):
+def test_a_very_long_sentence_works(tmp_path):
+    length = pick(10_000, 100_000)
     settings = bilm_options(dim=16, projection_dim=8, n_layers=1)
     weights = bilm_weights(settings, np.random.default_rng(0))
     elmo = elmore.load(*write_bilm(tmp_path, settings, weights))
-    (found,) = elmo.stream([["word", "after"] * 50_000])
-    assert found.vectors.shape == (100_000, 16)
+    (found,) = elmo.stream([["word", "after"] * (length // 2)])
+    assert found.vectors.shape == (length, 16)
     assert np.isfinite(found.vectors).all()
     start = elmo.embed([["word", "after"] * 300], layers="all")[0].vectors[:, :100, :8]
     (long,) = elmo.stream([["word", "after"] * 1500], layers="all")
@@ -187,7 +190,7 @@ def test_a_word_that_comes_again_is_driven_once(elmo, monkeypatch):
 @pytest.mark.parametrize("text", ["Two words. And more.", ""])
 def test_no_more_texts_are_held_than_of_two_windows(elmo, text):
     bounded = elmore.Embedder(elmo.bundle, token_budget=40)
-    found = bounded.stream((text for _ in range(1200)), split_sentences=True)
+    found = bounded.stream((text for _ in range(300)), split_sentences=True)
     most = max(
         sum(type(thing) is TokenizedText for thing in gc.get_objects())
         for number, _ in enumerate(found)

@@ -19,6 +19,7 @@ from elmore.model.config import BiLMConfig, LSTMConfig
 from elmore.model.lstm import eager, in_c, reference, training
 from elmore.model.lstm.layer import BACKENDS, ProjectedLSTM
 from elmore.model.lstm.reference import LSTMState, LSTMWeights, StateReset
+from tests.support.sweeps import pick
 
 GPU = [
     pytest.mark.gpu,
@@ -160,7 +161,7 @@ def assert_near(found: dict, expected: dict, tolerance: float) -> None:
 
 @kernels
 @given(case=cases)
-@settings(max_examples=80)
+@settings(max_examples=pick(16, 80))
 def test_a_kernel_is_the_definition_in_double_precision(kernel, case):
     found, expected = case.everything(kernel), case.everything(reference)
     for name, value in expected.items():
@@ -169,7 +170,7 @@ def test_a_kernel_is_the_definition_in_double_precision(kernel, case):
 
 @kernels
 @given(case=cases)
-@settings(max_examples=30)
+@settings(max_examples=pick(6, 30))
 def test_a_kernel_is_the_definition_in_single_precision(kernel, case):
     found = case.everything(kernel, torch.float)
     assert {value.dtype for value in found.values()} == {torch.float}
@@ -178,7 +179,7 @@ def test_a_kernel_is_the_definition_in_single_precision(kernel, case):
 
 @readers
 @given(case=cases)
-@settings(max_examples=60)
+@settings(max_examples=pick(12, 60))
 def test_a_reader_is_the_definition_and_changes_nothing_it_is_given(kernel, case):
     leaves, mask, resets, _ = case.draw(torch.double, "cpu")
     given = [*leaves, mask, *(resets.state if resets else ())]
@@ -200,7 +201,7 @@ def test_a_step_in_c_leaves_double_precision_to_torch():
 
 @pytest.mark.skipif(not in_c.available(), reason="no C compiler is here")
 @given(case=cases)
-@settings(max_examples=60)
+@settings(max_examples=pick(12, 60))
 def test_cells_in_c_are_those_of_the_definition(case):
     leaves, mask, resets, _ = case.draw(torch.float, "cpu")
     found = case.results(in_c, leaves, mask, resets)

@@ -19,6 +19,7 @@ from tests.support.fake_checkpoints import (
     write_bilm,
 )
 from tests.support.numpy_elmo import NumpyElmo, NumpyManyLangs
+from tests.support.sweeps import pick
 
 # Whole planes: letters, marks, lone surrogates, private use, emoji; and words past the limit.
 words = st.text(st.characters(), min_size=1, max_size=8) | st.builds(
@@ -62,7 +63,7 @@ def load(settings, weights, **kwargs) -> elmore.Embedder:
 
 
 @given(options(), batches, st.integers(0, 2**32 - 1))
-@settings(max_examples=150)
+@settings(max_examples=pick(30, 150))
 def test_every_layer_of_a_random_model_is_the_float64_one(settings, batch, seed):
     weights = bilm_weights(settings, np.random.default_rng(seed))
     expected, _ = NumpyElmo(settings, weights).layers(batch)
@@ -72,7 +73,7 @@ def test_every_layer_of_a_random_model_is_the_float64_one(settings, batch, seed)
 
 
 @given(options(), st.lists(batches, min_size=2, max_size=4), st.integers(0, 2**32 - 1))
-@settings(max_examples=30)
+@settings(max_examples=pick(6, 30))
 def test_carried_state_goes_from_batch_to_batch_by_row(settings, history, seed):
     weights = bilm_weights(settings, np.random.default_rng(seed))
     elmo, reference, state = (
@@ -105,8 +106,9 @@ def test_a_chaotic_model_is_as_near_to_float64_as_plain_float32_is():
     """
     batch = [["these", "are", "many", "words", ",", "read", "again", "and", "again"] * 3] * 1
     strayed = {"ours": [], "plain": []}
+    sizes = {"dim": 24, "projection_dim": 12, "max_characters_per_token": 12}
     for seed in range(96):
-        settings = bilm_options(cell_clip=None, proj_clip=None, dim=24, projection_dim=12)
+        settings = bilm_options(cell_clip=None, proj_clip=None, **sizes)
         weights = bilm_weights(settings, np.random.default_rng(seed), scale=10.0)
         exact = NumpyElmo(settings, weights).layers(batch)[0][0]
         plain = NumpyElmo(settings, weights, np.float32).layers(batch)[0][0]
@@ -119,7 +121,7 @@ def test_a_chaotic_model_is_as_near_to_float64_as_plain_float32_is():
 
 
 @given(batches, st.integers(0, 2**32 - 1), st.sampled_from([(5, 4), (0, 4), (5, 0)]))
-@settings(max_examples=40)
+@settings(max_examples=pick(8, 40))
 def test_every_layer_of_a_many_langs_model_is_the_float64_one(batch, seed, dims):
     with tempfile.TemporaryDirectory() as folder:
         pieces = many_langs(
@@ -151,7 +153,7 @@ def test_an_allennlp_state_dict_gives_the_float64_layers(tmp_path, rng, with_opt
 
 
 @given(batches, st.integers(0, 2**32 - 1))
-@settings(max_examples=30)
+@settings(max_examples=pick(6, 30))
 def test_a_vocabulary_model_gives_the_float64_layers(batch, seed):
     settings = bilm_options(char_cnn=None)
     listed = ["<S>", "</S>", "<UNK>", "the", "bank"]

@@ -8,6 +8,7 @@ from numpy.testing import assert_allclose
 
 import elmore
 from tests.support.fake_checkpoints import bilm_options, bilm_weights, write_bilm
+from tests.support.sweeps import pick
 
 EXACT = {"rtol": 0, "atol": 1e-5}
 sentences = st.lists(
@@ -25,7 +26,7 @@ def elmo(tmp_path_factory):
 
 
 @given(sentences, st.randoms(), st.integers(2, 60))
-@settings(max_examples=60)
+@settings(max_examples=pick(12, 60))
 def test_neighbours_order_batch_size_and_padding_change_nothing(elmo, texts, random, budget):
     alone = [elmo.embed([text], layers="all")[0].vectors for text in texts]
     order = list(range(len(texts)))

@@ -10,6 +10,7 @@ import elmore
 from elmore.embed import kept, sizes
 from elmore.embed.flow import Flow
 from tests.support.fake_checkpoints import bilm_options, bilm_weights, write_bilm
+from tests.support.sweeps import pick
 
 words = st.lists(st.sampled_from(["the", "bank", "of", "naïve", "x" * 60, "日本"]), max_size=19)
 CROWD = sizes.CPU.crowd
@@ -37,7 +38,7 @@ def assert_read(elmo, texts, rows):
 
 
 @given(arrivals)
-@settings(max_examples=15, deadline=None)
+@settings(max_examples=pick(6, 15), deadline=None)
 def test_who_joins_while_others_are_read_gets_its_own_vectors(elmo, asked):
     flow, rows = Flow(elmo), []
     for texts in asked:

@@ -18,9 +18,10 @@ from elmore.errors import ElmoreError
 from tests.fuzz import examples, models, probes, texts, trained
 from tests.fuzz.mutations import mutation_for
 from tests.fuzz.reader import Reader
+from tests.support.sweeps import pick
 
 resource = pytest.importorskip("resource", reason="Windows has no limits on memory to set")
-SEEDS = int(os.environ.get("ELMORE_FUZZ", "20"))
+SEEDS = int(os.environ.get("ELMORE_FUZZ", pick(8, 100)))
 SECONDS = 5
 """Of this process, for a file that is read in a tenth of one."""
 ROOM = 4 << 30

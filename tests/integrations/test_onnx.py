@@ -21,6 +21,7 @@ from elmore.weights.bundle import Bundle
 from tests.support import doc_blocks, shell_commands
 from tests.support.cli_runner import run_elmore
 from tests.support.fake_checkpoints import bilm_options, bilm_weights, many_langs, write_bilm
+from tests.support.sweeps import pick
 
 onnx = pytest.importorskip("onnx", reason="ONNX is not installed: make test-integrations")
 onnxruntime = pytest.importorskip("onnxruntime", reason="onnxruntime is not installed")
@@ -136,7 +137,7 @@ def small_session(tmp_path_factory):
     return Embedder(bundle, device="cpu"), session(place / "small.onnx")
 
 
-@settings(max_examples=25)
+@settings(max_examples=pick(6, 25))
 @given(st.lists(st.lists(st.text(max_size=12), max_size=7), max_size=5))
 def test_any_batch_gives_what_each_sentence_gives_alone(small_session, sentences):
     elmo, runtime = small_session

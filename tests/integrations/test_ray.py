@@ -1,9 +1,8 @@
 """`elmore embed --engine ray` on a real local Ray with two workers, against the local engine."""
 
+import contextlib
 import os
 import signal
-import threading
-import time
 from pathlib import Path
 
 import numpy as np
@@ -87,19 +86,19 @@ def assert_the_same(found: Path, expected: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "choices",
+    ("choices", "workers"),
     [  # the usual ones are below, where a worker is killed
-        {"layers": "all", "dtype": "float16", "split": True, "initial_state": "warm"},
-        {"pool": "mean", "tokenized": True},
+        ({"layers": "all", "dtype": "float16", "split": True, "initial_state": "warm"}, 2),
+        ({"pool": "mean", "tokenized": True}, 1),
     ],
 )
-def test_two_workers_give_the_rows_of_the_local_engine(tmp_path, elmo, choices, capfd):
+def test_workers_give_the_rows_of_the_local_engine(tmp_path, elmo, choices, workers, capfd):
     job = describe(elmo, **choices)
     elmo = Embedder(elmo.bundle, device="cpu", initial_state=job.initial_state)
     lines = [*LINES, ["tokens", "of", "a", "list"]]
     jobs.run_job(elmo, lines, tmp_path / "local.parquet", job)
     capfd.readouterr()
-    ray_job.run_on_ray(elmo, lines, tmp_path / "ray.parquet", job, workers=2, shard_lines=32)
+    ray_job.run_on_ray(elmo, lines, tmp_path / "ray.parquet", job, workers=workers, shard_lines=32)
     assert capfd.readouterr().out == ""
     assert_the_same(tmp_path / "ray.parquet", tmp_path / "local.parquet")
     assert not (tmp_path / "ray.parquet.parts").exists()
@@ -124,34 +123,23 @@ def test_a_killed_worker_is_replaced_and_its_lines_are_done(tmp_path, elmo):
     at_work = tmp_path / "at_work"
     at_work.mkdir()
 
-    def slow(text: str) -> object:
-        """Note who works: a file per process, a byte per line."""
+    def deadly_once(text: str) -> object:
+        """Note who works, a file per process and a byte per line; the first dies in a shard."""
         with (at_work / str(os.getpid())).open("ab") as file:
             file.write(b".")
-        time.sleep(0.02)
+            line = file.tell()
+        if line == 52:
+            with contextlib.suppress(FileExistsError):
+                (tmp_path / "dead").symlink_to(str(os.getpid()))
+                os.kill(os.getpid(), signal.SIGKILL)
         return penn(text)
 
-    watched = Embedder(elmo.bundle, device="cpu", tokenizer=slow)
-    killed: list[int] = []
+    watched = Embedder(elmo.bundle, device="cpu", tokenizer=deadly_once)
+    ray_job.run_on_ray(watched, LINES, tmp_path / "ray.parquet", job, workers=1, shard_lines=32)
 
-    def kill() -> None:
-        for _ in range(2800):
-            for path in at_work.iterdir():
-                if path.stat().st_size > 20:  # in the middle of a shard
-                    os.kill(int(path.name), signal.SIGKILL)
-                    killed.append(int(path.name))
-                    return
-            time.sleep(0.1)
-
-    killer = threading.Thread(target=kill, daemon=True)
-    killer.start()
-    ray_job.run_on_ray(watched, LINES, tmp_path / "ray.parquet", job, workers=2, shard_lines=32)
-    killer.join(timeout=10)
-
-    (dead,) = killed
-    done = {int(path.name): path.stat().st_size for path in at_work.iterdir()}
-    assert done[dead] < len(LINES)
-    assert sum(done.values()) > len(LINES)  # its unfinished shard was begun again
+    done = {path.name: path.stat().st_size for path in at_work.iterdir()}
+    assert done.pop(str((tmp_path / "dead").readlink())) == 52
+    assert sum(done.values()) + 32 >= len(LINES)  # its unfinished shard was begun again
     assert_the_same(tmp_path / "ray.parquet", tmp_path / "local.parquet")
 
 

@@ -16,6 +16,7 @@ from elmore.lm import perplexity, scoring
 from elmore.train.distributed import Ranks
 from elmore.weights import folder
 from tests.support import toy_corpus
+from tests.support.sweeps import pick
 
 
 @pytest.fixture(scope="module")
@@ -121,7 +122,7 @@ def test_a_carried_state_gives_something_else(learned):
     )
 
 
-@settings(max_examples=8)
+@settings(max_examples=pick(4, 8))
 @given(st.integers(1, 80), st.integers(1, 3))
 def test_rows_and_ranks_only_share_the_work(learned, rows, size):
     expected = measured(learned)

@@ -16,6 +16,7 @@ from elmore.probe import use_store, use_writer
 from elmore.probe.neighbors import UseIndex
 from tests.support import toy_corpus, toy_tasks
 from tests.support.cli_processes import _context
+from tests.support.sweeps import pick
 from tests.support.toy_index import LINES, build_index, contents, write_text
 
 
@@ -39,7 +40,7 @@ def jsonl(path, sentences):
 
 
 @given(texts, texts, st.integers(1, 12))
-@settings(max_examples=8)
+@settings(max_examples=pick(4, 8))
 def test_a_text_that_is_appended_is_as_good_as_built_with(tmp_path_factory, elmo, one, two, size):
     place = tmp_path_factory.mktemp("append")
     first, second = jsonl(place / "1.jsonl", one), jsonl(place / "2.jsonl", two)

@@ -9,6 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from elmore.serve.batcher import Batcher, QueueFull
+from tests.support.sweeps import pick
 
 
 class Worker:
@@ -63,7 +64,7 @@ async def submit_all(batcher, works, kind="a"):
 
 
 @given(st.lists(st.tuples(st.sampled_from("ab"), st.integers(1, 40)), max_size=30))
-@settings(max_examples=40)
+@settings(max_examples=pick(8, 40))
 def test_everyone_gets_their_own_result_and_no_batch_is_over_budget_or_mixed(asked):
     worker = Worker()
 
@@ -196,7 +197,7 @@ async def first_turn(worker):
 
 
 @given(st.lists(st.tuples(st.sampled_from(["a", "flow"]), st.integers(1, 40)), max_size=30))
-@settings(max_examples=40)
+@settings(max_examples=pick(8, 40))
 def test_what_flows_is_done_beside_what_does_not_and_within_the_budget(asked):
     worker = Worker()
 

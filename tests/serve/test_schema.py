@@ -17,8 +17,9 @@ from hypothesis import HealthCheck, Phase, given, settings  # noqa: E402
 from hypothesis import strategies as st  # noqa: E402
 
 from elmore.serve.answers import ARROW, FORMS, JSON, LENGTHS, NPY  # noqa: E402
+from tests.support.sweeps import pick  # noqa: E402
 
-EXAMPLES = int(os.environ.get("ELMORE_EXAMPLES", "15"))
+EXAMPLES = int(os.environ.get("ELMORE_EXAMPLES", pick(6, 15)))
 """Of what is right for each route, and three times as many of what is not."""
 
 REFUSED = ["400", "401", "404", "405", "406", "408", "409", "413", "415", "422", "429"]
@@ -129,7 +130,7 @@ def test_one_connection_answers_whatever_is_asked_in_whatever_order(client, aske
 
 
 @given(st.binary(max_size=200))
-@settings(max_examples=30, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=pick(6, 30), suppress_health_check=[HealthCheck.function_scoped_fixture])
 def test_any_bytes_are_answered_with_a_sentence(client, body):
     answer = client.post("/embed", body)
     assert answer.status in (200, 400, 422)

@@ -8,6 +8,7 @@ contracts/test_resume, contracts/test_task_resume, probe/test_use_writer.
 """
 
 import contextlib
+import importlib
 import itertools
 import multiprocessing
 import os
@@ -26,7 +27,7 @@ from tests.support.cli_runner import Result
 
 ROOT = Path(__file__).parents[2]
 _context = multiprocessing.get_context("forkserver")
-_context.set_forkserver_preload(["elmore.lm.finetune", "elmore.cli", "torch._dynamo"])
+_context.set_forkserver_preload(["elmore.lm.finetune", "elmore.cli.embed", "torch._dynamo"])
 
 
 class KillAt(NamedTuple):
@@ -41,18 +42,28 @@ class KillAt(NamedTuple):
     times: int = 1
 
 
+class KillCall(NamedTuple):
+    """The call of a function before which a process kills itself."""
+
+    function: str
+    """As `module:name` or `module:Class.name`."""
+    number: int
+
+
 def run(
     *arguments: str,
-    kill: KillAt | None = None,
+    kill: KillAt | KillCall | None = None,
     ranks: int = 1,
     environment: dict[str, str] | None = None,
+    constants: dict[str, object] | None = None,
 ) -> list[Result]:
-    """Return the output and exit code of `elmore ARGUMENTS` on each rank; -9 means killed."""
+    """Return the output and exit code of `elmore ARGUMENTS` on each rank; -9 means killed.
+
+    `constants` are set in the new processes first, each named as `module:NAME`.
+    """
+    changes = Changes(environment or {}, constants or {}, kill)
     with tempfile.TemporaryDirectory() as place:
-        jobs = [
-            _started(Path(place), arguments, kill, rank, ranks, environment or {})
-            for rank in range(ranks)
-        ]
+        jobs = [_started(Path(place), arguments, changes, rank, ranks) for rank in range(ranks)]
         end = time.monotonic() + 250
         try:
             for job in jobs:
@@ -67,18 +78,19 @@ def run(
 def _started(
     place: Path,
     arguments: tuple[str, ...],
-    kill: KillAt | None,
+    changes: "Changes",
     rank: int,
     ranks: int,
-    more: dict[str, str],
 ) -> BaseProcess:
-    environment: dict[str, object] = {**more}
+    environment: dict[str, object] = {**changes.environment}
     if ranks > 1:
         environment |= {"RANK": rank, "LOCAL_RANK": rank, "WORLD_SIZE": ranks}
         environment |= {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": _port(place)}
     texts = {name: str(value) for name, value in environment.items()}
-    mine = kill if kill and kill.rank == rank else None
-    job = _context.Process(target=command, args=(arguments, str(place / str(rank)), texts, mine))
+    kill = changes.kill
+    mine = None if isinstance(kill, KillAt) and kill.rank != rank else kill
+    changes = changes._replace(environment=texts, kill=mine)
+    job = _context.Process(target=command, args=(arguments, str(place / str(rank)), changes))
     job.start()
     return job
 
@@ -99,19 +111,30 @@ def _result(place: Path, rank: int, job: BaseProcess) -> Result:
     return Result(job.exitcode, out, err)
 
 
-def command(
-    arguments: tuple[str, ...], files: str, environment: dict[str, str], kill: KillAt | None
-) -> None:
+class Changes(NamedTuple):
+    """What differs in a new process."""
+
+    environment: dict[str, str]
+    constants: dict[str, object]
+    kill: KillAt | KillCall | None
+
+
+def command(arguments: tuple[str, ...], files: str, changes: Changes) -> None:
     """Run the command inside the new process."""
     import torch
 
     from elmore import cli
 
     torch.set_num_threads(1)
-    os.environ.update(environment)
+    os.environ.update(changes.environment)
     sys.argv = ["elmore", *arguments]
-    if kill is not None:
-        _prepare(kill)
+    for name, value in changes.constants.items():
+        setattr(*_find(name), value)
+    if isinstance(changes.kill, KillCall):
+        owner, name = _find(changes.kill.function)
+        _at_call(owner, name, changes.kill.number, lambda: os.kill(os.getpid(), signal.SIGKILL))
+    elif changes.kill is not None:
+        _prepare(changes.kill)
     with (
         Path(f"{files}.out").open("w", buffering=1) as out,
         Path(f"{files}.err").open("w", buffering=1) as err,
@@ -119,6 +142,16 @@ def command(
         contextlib.redirect_stderr(err),
     ):
         cli.main()
+
+
+def _find(name: str) -> tuple[object, str]:
+    """Find the module or class that has `module:name`, and the last part of the name."""
+    module, _, path = name.partition(":")
+    *classes, last = path.split(".")
+    owner: object = importlib.import_module(module)
+    for one in classes:
+        owner = getattr(owner, one)
+    return owner, last
 
 
 def _prepare(kill: KillAt) -> None:
@@ -164,12 +197,12 @@ def stop_at(owner: object, name: str, number: int) -> None:
 
     It waits there to be killed: polling from outside would come too late on a busy machine.
     """
+    _at_call(owner, name, number, lambda: os.kill(os.getpid(), signal.SIGSTOP))
+
+
+def _at_call(owner: object, name: str, number: int, act: Callable[[], object]) -> None:
     calls = itertools.count(1)
-    _around(owner, name, before=lambda *_: next(calls) == number and _stop())
-
-
-def _stop() -> None:
-    os.kill(os.getpid(), signal.SIGSTOP)
+    _around(owner, name, before=lambda *_: next(calls) == number and act())
 
 
 def kill_when_stopped(command: Sequence[str | Path]) -> list[int]:

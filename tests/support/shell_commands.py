@@ -8,13 +8,15 @@ import re
 import shlex
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import NamedTuple
 from unittest import mock
 
+from torch.distributed.run import get_args_parser
 from typer.core import TyperCommand
 
+from tests.support import cli_processes
 from tests.support.cli_runner import Result, run_elmore
 
 ROOT = Path(__file__).parents[2]
@@ -59,11 +61,7 @@ def run(line: str, change=lambda arguments: arguments) -> Command:
     """Run a line that ends in an `elmore` command, whose arguments may be changed before."""
     *before, last = commands(line)
     if last.program == "torchrun":
-        place = last.arguments.index("-m") + 2
-        words = [*last.arguments[:place], *change(last.arguments[place:])]
-        torchrun = [sys.executable, "-m", "torch.distributed.run", *words]
-        done = subprocess.run(torchrun, capture_output=True, text=True)
-        assert done.returncode == 0, (line, done.stderr)
+        _run_ranks(last.arguments, change)
         return last
     assert last.program == "elmore", line
     fed = b""
@@ -76,6 +74,16 @@ def run(line: str, change=lambda arguments: arguments) -> Command:
     if last.into:
         Path(last.into).write_text(result.out)
     return last
+
+
+def _run_ranks(arguments: list[str], change: Callable[[list[str]], list[str]]) -> None:
+    """Start what torchrun would start, in forked processes; test_resume runs torchrun itself."""
+    options = get_args_parser().parse_args(arguments)
+    assert options.module
+    assert options.training_script == "elmore"
+    command = change(options.training_script_args)
+    for result in cli_processes.run(*command, ranks=int(options.nproc_per_node)):
+        assert result.code == 0, (arguments, result.err)
 
 
 def find_refusals(line: str) -> list[str]:

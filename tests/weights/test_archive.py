@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from elmore.errors import WeightsError
 from elmore.weights import archive as module
 from elmore.weights.archive import find, is_zip, unpack
+from tests.support.sweeps import pick
 
 Member = tuple[str | zipfile.ZipInfo, bytes]
 
@@ -221,7 +222,7 @@ def test_an_absent_archive_is_named(tmp_path):
 WHOLE = packed(("a/b.json", b"{}" * 40), ("a/c.bin", bytes(300)), ("d", b"stored" * 9))
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=pick(30, 150), deadline=None)
 @given(st.lists(st.tuples(st.integers(0, len(WHOLE) - 1), st.integers(0, 255)), max_size=4))
 def test_whatever_bytes_are_changed_the_folder_is_whole_or_absent(changes):
     data = bytearray(WHOLE)

@@ -20,6 +20,7 @@ from hypothesis import strategies as st
 from elmore.errors import WeightsError
 from elmore.weights import fetch as module
 from elmore.weights.fetch import fetch
+from tests.support.sweeps import pick
 
 BODY = random.Random(0).randbytes(300_000)
 OTHER = random.Random(1).randbytes(300_000)
@@ -168,7 +169,7 @@ def test_a_dropped_connection_is_carried_on_within_one_call(site, tmp_path):
     assert site.sent == [100_000, 50_000, 150_000]
 
 
-@settings(max_examples=15, deadline=None)
+@settings(max_examples=pick(6, 15), deadline=None)
 @given(st.lists(st.integers(0, len(BODY)), max_size=4), st.booleans(), st.booleans())
 def test_wherever_the_connection_drops_the_file_is_whole(cuts, ranges, has_version):
     server = start(

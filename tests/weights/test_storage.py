@@ -10,10 +10,11 @@ from elmore.errors import WeightsError
 from elmore.weights import folder
 from elmore.weights.storage import SCALE, packed, rounded, stored, unpacked
 from tests.support import toy_corpus
+from tests.support.sweeps import pick
 
 
 @given(st.integers(1, 9), st.integers(1, 70), st.floats(-12, 4), st.integers(0, 2**31))
-@settings(max_examples=60)
+@settings(max_examples=pick(12, 60))
 def test_a_row_is_off_by_half_a_step_of_its_own_scale_at_most_where_it_is_not_cut(
     rows, columns, magnitude, seed
 ):
