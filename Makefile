@@ -1,28 +1,59 @@
-# Two commands do all of their own set-up: `make demo` and `make test`.
+# Every target does its own set-up. While working: `make quick`. Before a change lands: `make test`.
 
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
-INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt
+# Modules are compiled when they are first imported: most of these packages' never are.
+INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check --no-compile -c constraints.txt
 
 # A thread for each worker, and none that spins while it waits: they would keep each other from work.
 # Where much fails there is no use in waiting for the rest.
 APART := OMP_NUM_THREADS=1 OMP_WAIT_POLICY=passive
-TWO_AT_ONCE := $(APART) $(BIN)/python -m pytest -n 2 --maxfail 5
+PYTEST := $(APART) $(BIN)/python -m pytest -n 2 --maxfail 5
 
-.PHONY: demo test test-integrations test-pythons lint types suite docs dist clean
+# The tests that fail first when something breaks: contracts on small shapes, a training of each
+# kind (language model, fine-tuning, task), a server, the formats on disk.
+QUICK := $(addprefix tests/, \
+  test_architecture.py test_atomic.py test_config.py test_docs.py test_lock.py test_strict_json.py \
+  cli/test_cli.py cli/test_embed.py contracts/test_exact_and_fast.py contracts/test_golden_loss.py \
+  contracts/test_kernels.py contracts/test_order.py contracts/test_published_vectors.py \
+  contracts/test_round_trip.py corpus embed/test_elmo.py embed/test_embedder.py formats \
+  lm/test_finetune.py lm/test_pretrain.py model/test_bilm.py model/test_mix.py model/test_softmax.py \
+  serve/test_app.py serve/test_batcher.py tasks/test_run.py text train weights/test_checkpoint.py \
+  weights/test_folder.py)
+
+.PHONY: demo quick test test-full test-integrations test-flair test-keras test-pythons
+.PHONY: setup lint types suite docs ci dist clean
 
 demo: $(VENV)/core
 	$(BIN)/python examples/two_senses.py
 
+quick: lint types
+	$(PYTEST) --dist worksteal $(QUICK)
+
 test: lint types docs suite
 
-# Beside other people's packages, which take their time to install. A file is one worker's: one Ray
-# is enough for two cores.
-test-integrations: $(VENV)/integrations $(VENV)/flair/ready $(VENV)/keras/ready
-	$(TWO_AT_ONCE) --dist loadfile tests/integrations tests/formats
-	$(VENV)/flair/bin/python -m pytest tests/integrations/test_flair.py
-	$(VENV)/keras/bin/python -m pytest tests/integrations/test_keras.py
+suite: $(VENV)/extras
+	$(PYTEST) --dist worksteal --ignore tests/integrations
+
+# Other people's packages take their time to install. A file is one worker's: one Ray is enough for
+# two cores. Some formats are of these packages.
+test-integrations: $(VENV)/integrations test-flair test-keras
+	$(PYTEST) --dist loadfile tests/integrations tests/formats
+
+test-flair: $(VENV)/flair/ready
+	$(APART) $(VENV)/flair/bin/python -m pytest tests/integrations/test_flair.py
+
+test-keras: $(VENV)/keras/ready
+	$(APART) $(VENV)/keras/bin/python -m pytest tests/integrations/test_keras.py
+
+# All of it, each test once, after `make setup`: what .ci/run does. Flair and Keras are apart.
+ci: lint types docs
+	$(PYTEST) --dist worksteal
+
+# Every sweep at full size, which takes most of an hour.
+test-full: $(VENV)/integrations
+	ELMORE_FULL=1 $(PYTEST) --timeout 1800 --dist worksteal
 
 # The wheel on other Pythons, those of them that are at hand; each has its own torch, up to 5 GB.
 at_hand = $(firstword $(wildcard $(HOME)/.pyenv/versions/3.$(1).*/bin/python) $(shell command -v python3.$(1)))
@@ -38,9 +69,6 @@ lint: $(VENV)/extras
 types: $(VENV)/extras
 	$(BIN)/pyrefly check --python-interpreter-path $(BIN)/python
 
-suite: $(VENV)/extras
-	$(TWO_AT_ONCE) --dist worksteal
-
 # The same bytes from the same commit, whenever it is built: every file in them has one date.
 dist: $(VENV)/integrations
 	$(BIN)/python -m hatchling build -d dist
@@ -48,6 +76,20 @@ dist: $(VENV)/integrations
 # Into build/site; a warning fails it.
 docs: $(VENV)/docs
 	$(BIN)/python docs/build_site.py
+
+# They get no dependencies of their own; what they need is here already.
+PEERS := simple-elmo-pytorch torchmetrics lightning-utilities
+
+# All that .venv can hold, by one resolution of versions instead of four.
+EVERYTHING := test,docs,ray,hf,spacy,sklearn,onnx
+
+setup: $(VENV)/everything
+
+$(VENV)/everything: pyproject.toml constraints.txt
+	$(PYTHON) -m venv $(VENV)
+	$(INSTALL) hatchling -e ".[$(EVERYTHING)]"
+	$(INSTALL) --no-deps $(PEERS)
+	touch $(VENV)/core $(VENV)/extras $(VENV)/docs $(VENV)/integrations $@
 
 # A file in .venv stands for what is installed there, so a second call has nothing to do.
 $(VENV)/core: pyproject.toml constraints.txt
@@ -63,9 +105,8 @@ $(VENV)/docs: $(VENV)/core
 	$(INSTALL) -e ".[docs]"
 	touch $@
 
-# The peers get no dependencies of their own; what they need is here already.
 $(VENV)/integrations: $(VENV)/extras
-	$(INSTALL) --no-deps simple-elmo-pytorch torchmetrics lightning-utilities
+	$(INSTALL) --no-deps $(PEERS)
 	$(INSTALL) hatchling -e ".[ray,hf,spacy,sklearn,onnx]"
 	touch $@
 
@@ -80,12 +121,12 @@ endef
 
 $(VENV)/flair/ready: $(VENV)/integrations tests/integrations/flair.txt
 	$(call over_venv,$(@D))
-	$(@D)/bin/python -m pip install --quiet --disable-pip-version-check --no-deps -r tests/integrations/flair.txt
+	$(@D)/bin/python -m pip install --quiet --disable-pip-version-check --no-compile --no-deps -r tests/integrations/flair.txt
 	touch $@
 
 $(VENV)/keras/ready: $(VENV)/integrations
 	$(call over_venv,$(@D))
-	$(@D)/bin/python -m pip install --quiet --disable-pip-version-check -c constraints.txt keras
+	$(@D)/bin/python -m pip install --quiet --disable-pip-version-check --no-compile -c constraints.txt keras
 	touch $@
 
 # What elmore depends on, without elmore: the test brings the wheel.
