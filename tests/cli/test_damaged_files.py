@@ -53,15 +53,18 @@ def test_a_score_that_is_no_number_is_named(run, value):
     )
 
 
+@pytest.mark.parametrize("how", ["--resume", "--overwrite"])
 @pytest.mark.parametrize("text", ["[]", "3", '"notes"', '{"format": [], "model": 1}', "null", "{"])
-def test_a_journal_whose_job_is_other_json_is_named(tmp_path, text):
-    job = shutil.copytree(FORMATS / "journal-1", tmp_path / "job")
-    (job / "vectors.jsonl.parts" / "job.json").write_text(text)
+def test_a_journal_whose_job_is_other_json_is_named_and_left_alone(tmp_path, how, text):
+    parts = shutil.copytree(FORMATS / "journal-1", tmp_path / "job") / "vectors.jsonl.parts"
+    (parts / "job.json").write_text(text)
+    before = {path.name: path.read_bytes() for path in parts.iterdir()}
     lines = tmp_path / "in.txt"
     lines.write_text("a line\n")
-    out = job / "vectors.jsonl"
-    said = refused("embed", lines, "--model", FORMATS / "model-1", "-o", out, "--resume")
-    assert "vectors.jsonl.parts" in said
+    out = tmp_path / "job" / "vectors.jsonl"
+    said = refused("embed", lines, "--model", FORMATS / "model-1", "-o", out, how)
+    assert "vectors.jsonl.parts: job.json is missing, damaged or not ours" in said
+    assert {path.name: path.read_bytes() for path in parts.iterdir()} == before
 
 
 @pytest.mark.parametrize("name", ["types.offsets.npy", "train-00000.tokens.npy"])
