@@ -1,4 +1,4 @@
-"""The page of benchmarks/paper.py: every table from what was measured, gaps as gaps."""
+"""Print the page of benchmarks/paper.py: every table, with missing results marked."""
 
 import statistics
 from collections.abc import Iterable, Iterator, Sequence
@@ -31,13 +31,13 @@ Tasks = dict[str, Any]
 def page(
     chosen: Chosen, tasks: Tasks, cells: dict[str, list[str]], *, source: Path, at_once: int
 ) -> str:
-    """Print what is there; `cells` has the names of the cells of each table."""
+    """Return the page of all results so far; `cells` maps a table to the names of its cells."""
     beside = f" --at-once {at_once}" if at_once > 1 else ""
     head = [
         f"# The tables of the paper: {source.stem}",
         "",
         f"Printed by `python benchmarks/paper.py page {source}{beside}`.",
-        "Means over three seeds, ± the standard deviation; where seeds lack it says so.",
+        "Means over three seeds ± the standard deviation. Missing seeds are marked.",
     ]
     parts = [
         head,
@@ -87,16 +87,14 @@ def _row(*parts: str) -> str:
 def _table1(chosen: Chosen, tasks: Tasks) -> Iterator[str]:
     yield from _head(
         "Table 1: with and without (test score)", "table1", "task", *NAMES.values(),
-        "errors fewer", "the paper", "errors fewer there",
+        "error reduction", "the paper", "error reduction there",
     )  # fmt: skip
-    reductions = []
     for task, known in tasks.items():
         scores = {v: values(chosen, "test", seeds(chosen, task, v)) for v in NAMES}
         reduction = MISSING
         if scores["glove"] and scores["glove+elmo"]:
             ours = fewer(*(statistics.mean(scores[v]) for v in ("glove", "glove+elmo")))
             reduction = f"{ours:.1f} %"
-            reductions += [ours] if "paper" in known else []
         there = known.get("paper")
         yield _row(
             f"{known['title']}, {known['score']}",
@@ -106,14 +104,11 @@ def _table1(chosen: Chosen, tasks: Tasks) -> Iterator[str]:
             f"{fewer(*there):.1f} %" if there else "",
         )
     data = [f"{known['title']}: {known['data']}" for known in tasks.values() if "data" in known]
-    yield f"\nData that differ: {'. '.join(data)}."
-    if reductions:
-        mean = statistics.mean(reductions)
-        yield f"\nMean over {len(reductions)} of the paper's six tasks: {mean:.1f} % fewer errors."
+    yield f"\nDifferences in the data: {'. '.join(data)}."
 
 
 def _sizes(tasks: Tasks) -> Iterator[str]:
-    yield "## Training sets, and those of the paper\n"
+    yield "## Training sets, here and in the paper\n"
     yield from _columns("task", "training set", "the paper's, as released")
     for known in tasks.values():
         yield _row(known["title"], *known["trained_on"])
@@ -132,9 +127,9 @@ def _others(chosen: Chosen, tasks: Tasks) -> Iterator[str]:
 
 def _longer(chosen: Chosen, tasks: Tasks) -> Iterator[str]:
     yield from _head(
-        "GloVe alone, three times as long (test score)", "longer", "task", "GloVe",
-        "GloVe, three times as long", "GloVe + ELMo, as long as in Table 1",
-        "errors fewer, of the longer",
+        "GloVe alone, trained three times longer (test score)", "longer", "task", "GloVe",
+        "GloVe, trained three times longer", "GloVe + ELMo, as in Table 1",
+        "error reduction against the longer run",
     )  # fmt: skip
     for task in LONGER_TASKS:
         groups = [
@@ -181,7 +176,7 @@ def _against(
 def _figure1(chosen: Chosen, tasks: Tasks) -> Iterator[str]:
     columns = [f"{100 * fraction:g} %" for fraction in FRACTIONS]
     yield from _head(
-        "Figure 1: a share of the examples (test score)", "figure1", "task", "vectors", *columns
+        "Figure 1: a fraction of the examples (test score)", "figure1", "task", "vectors", *columns
     )
     for task in ("snli", "srl"):
         for vectors in ("glove", "glove+elmo"):
@@ -190,10 +185,10 @@ def _figure1(chosen: Chosen, tasks: Tasks) -> Iterator[str]:
 
 
 def _updates(chosen: Chosen, tasks: Tasks) -> Iterator[str]:
-    """How soon a run with ELMo is better than the one without of the same seed ever gets."""
+    """Compare with the GloVe run of the same seed: when does ELMo exceed its best score?"""
     yield from _head(
         "Updates until the baseline is passed", "table1", "task", "best dev score with GloVe",
-        "its update", "update of the run with ELMo that passes it", "fewer",
+        "its update", "first update with ELMo above it", "fewer updates",
     )  # fmt: skip
     for task in ("snli", "srl"):
         pairs = zip(seeds(chosen, task, "glove"), seeds(chosen, task, "glove+elmo"), strict=True)
@@ -215,14 +210,14 @@ def _updates(chosen: Chosen, tasks: Tasks) -> Iterator[str]:
 def _passed(
     base: Sequence[tuple[int, float]], elmo: Sequence[tuple[int, float]]
 ) -> tuple[float, int, int | None]:
-    """Give the baseline's best score, its update, and the update of what is better first."""
+    """Return the baseline's best score, its update, and the first update with ELMo above it."""
     at, best = max(base, key=lambda point: point[1])
     return best, at, next((step for step, score in elmo if score > best), None)
 
 
 def _figure2(chosen: Chosen, tasks: Tasks) -> Iterator[str]:
     yield from _head(
-        "Figure 2: what the layers weigh (mean of the seeds)", "table1", "task", "place", *LAYERS,
+        "Figure 2: layer weights (mean over the seeds)", "table1", "task", "place", *LAYERS,
         "gamma",
     )  # fmt: skip
     for task, known in tasks.items():
@@ -285,8 +280,7 @@ def _speech(chosen: Chosen) -> Iterator[str]:
 
 def _trials(chosen: Chosen, tasks: Tasks) -> Iterator[str]:
     yield from _head(
-        "Trials (dev score)", "tune", "task", "vectors", "trials that were run", "dev",
-        "settings that were taken",
+        "Tuning (dev score)", "tune", "task", "vectors", "settings tried", "dev", "settings chosen",
     )  # fmt: skip
     for task, known in tasks.items():
         for vectors in ("glove", "glove+elmo"):
@@ -310,19 +304,17 @@ def _cost(chosen: Chosen, tasks: Tasks, cells: dict[str, list[str]], at_once: in
     yield from (
         "## Cost",
         "",
-        f"{shared}, so an hour of the GPU holds at most {at_once} hours of runs, and a run takes "
-        "longer than alone. A run of two tables is in both rows, and once in the sum.",
+        f"{shared}, so one GPU hour holds at most {at_once} hours of runs, and a run takes longer "
+        "than alone. A run that two tables share counts in both rows and once in the sum.",
         "",
     )
-    yield from _columns(
-        "table", "runs that are there", "hours of runs", "of the GPU, at least", "of a CPU"
-    )
+    yield from _columns("table", "runs done", "hours of runs", "GPU hours, at least", "CPU hours")
     for row in paper_cost.tables(chosen.found, cells):
         count = f"{row.there} of {row.asked}" if row.asked else f"{row.there}"
         hours = (row.gpu + row.cpu, row.gpu / at_once, row.cpu)
         yield _row(row.name, count, *(f"{number:.2f}" for number in hours))
     yield ""
-    yield from _columns("a run of Table 1", "vectors", "seconds", "updates", "ms an update")
+    yield from _columns("run of Table 1", "vectors", "seconds", "updates", "ms per update")
     for task, known in tasks.items():
         for vectors, name in NAMES.items():
             rows = [chosen.found.get(cell.name) for cell in seeds(chosen, task, vectors)]
@@ -332,6 +324,6 @@ def _cost(chosen: Chosen, tasks: Tasks, cells: dict[str, list[str]], at_once: in
 
 
 def _commands(chosen: Chosen) -> Iterator[str]:
-    yield "## The command of every number\n"
+    yield "## Commands\n"
     for name, row in chosen.found.items():
         yield f"- {name}: `{row['command']}`"

@@ -84,7 +84,6 @@ def test_a_page_of_nothing_says_that_all_is_missing(page):
     assert row(shown, "Figure 2", "SST-5") == ["missing", "", "", "", ""]
     assert row(shown, "GloVe alone", "SQuAD") == ["missing"] * 4
     assert row(shown, "Cost", "all") == ["0", "0.00", "0.00", "0.00"]
-    assert "Mean over" not in shown
 
 
 def test_seeds_that_lack_are_counted(asked, page):
@@ -95,7 +94,6 @@ def test_seeds_that_lack_are_counted(asked, page):
     shown = row(page(), "Table 1", "SNLI")
     # the deviation of two numbers is their distance over the root of two
     assert shown[:4] == ["missing", "55.0 ± 7.1 (2 of 3 seeds)", "77.5 ± 0.0", "50.0 %"]
-    assert "Mean over 1 of the paper's six tasks: 50.0 % fewer errors." in page()
 
 
 def test_other_scores_of_the_same_runs_have_rows_of_their_own(asked, page):
@@ -210,5 +208,5 @@ def test_no_row_of_the_readers_page_differs_from_the_results():
     assert layers.startswith("Tables 5")  # from other results
     rows = re.findall(r"^\|.+\|$", tables + rest, flags=re.MULTILINE)
     kept = set(RESULTS.read_text("utf-8").splitlines())
-    assert len(rows) > 50
+    assert len(rows) > 40
     assert [line for line in rows if line not in kept] == []
