@@ -44,7 +44,11 @@ def main() -> None:
     parser.add_argument("--set", nargs="*", default=[], help="section.key=value")
     parser.add_argument("--kernels", type=int, default=0)
     args = parser.parse_args()
-    settings = [f"stream.rows={args.rows}", f"train.steps={args.updates}", "train.log_every=5"]
+    settings = [
+        f"stream.batch_size={args.rows}",
+        f"train.steps={args.updates}",
+        "train.log_every=5",
+    ]
     recipe = config.pretraining(args.recipe, [*settings, *args.set])
     device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
     corpus = open_corpus(args.shards)
@@ -61,7 +65,7 @@ def main() -> None:
     training.evaluate = dict  # type: ignore[method-assign] -- the speed of training alone
     training.save = lambda *_: None  # type: ignore[method-assign]
     name = torch.cuda.get_device_name() if device.type == "cuda" else "CPU"
-    print(f"{args.recipe}, {numbers}, {args.rows} x {recipe.stream.steps}, ", end="")
+    print(f"{args.recipe}, {numbers}, {args.rows} x {recipe.stream.unroll_steps}, ", end="")
     print(f"{len(corpus.vocabulary):,} words, {name}, torch {torch.__version__}")
     with tempfile.TemporaryDirectory() as folder:
         reports = trained(training, recipe.train, Run(Path(folder)), device, ALONE, resume=False)
@@ -70,7 +74,7 @@ def main() -> None:
     waiting = statistics.median(metrics["data_share"] for metrics in kept)
     print(f"{speed:,.0f} tokens/s; waiting for data {100 * waiting:.2f} %", end="")
     print(f"; {kept[-1].get('gigabytes', 0):.1f} GB")
-    shares(training, recipe, device, 1000 * args.rows * recipe.stream.steps / speed)
+    shares(training, recipe, device, 1000 * args.rows * recipe.stream.unroll_steps / speed)
     if args.kernels:
         kernels(training, recipe, device, args.kernels)
 

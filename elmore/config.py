@@ -24,6 +24,26 @@ Config = TypeVar("Config", bound="DataclassInstance")
 
 NONE = "none"  # TOML has no null
 
+_TRAIN_KEYS = {
+    "rate": "lr",
+    "clip": "max_grad_norm",
+    "accumulate": "grad_accum_steps",
+    "keep": "keep_checkpoints",
+    "warmup": "warmup_steps",
+    "initial_accumulator": "adagrad_init",
+}
+RENAMED_KEYS: dict[str, dict[str, str]] = {
+    "train": _TRAIN_KEYS,
+    "softmax_train": _TRAIN_KEYS,
+    "stream": {
+        "rows": "batch_size",
+        "steps": "unroll_steps",
+        "reset": "reset_probability",
+        "block": "shuffle_block",
+    },
+}
+"""Keys of earlier versions by section, old to new; files that have them are still read."""
+
 
 def read(cls: type[Config], path: Path, overrides: Sequence[str] = ()) -> Config:
     """Read a recipe: the file, then the overrides, then the strict check."""
@@ -34,7 +54,22 @@ def read(cls: type[Config], path: Path, overrides: Sequence[str] = ()) -> Config
         raise ConfigError(f"{path}: no such recipe") from error
     except (OSError, ValueError, RecursionError) as error:
         raise ConfigError(f"{path}: not a readable TOML file ({error})") from error
-    return build(cls, override(table, overrides), str(path))
+    return build(cls, override(rename_old_keys(table, str(path)), overrides), str(path))
+
+
+def rename_old_keys(table: Mapping[str, Any], where: str) -> dict[str, Any]:
+    """Return a recipe in which the keys of earlier versions have their present names."""
+    result = dict(table)
+    for section, names in RENAMED_KEYS.items():
+        values = result.get(section)
+        if isinstance(values, dict):
+            result[section] = {names.get(key, key): value for key, value in values.items()}
+            if len(result[section]) < len(values):
+                key = next(key for key in names if key in values and names[key] in values)
+                raise ConfigError(
+                    f"{where}: {section}: {key!r} is the old name of {names[key]!r}; keep one"
+                )
+    return result
 
 
 def override(table: Mapping[str, Any], assignments: Sequence[str]) -> dict[str, Any]:
@@ -94,9 +129,9 @@ def says_format(path: Path) -> bool:
     return type(found) is int and found >= 1
 
 
-def suggest(name: str, known: Iterable[str]) -> str:
-    """Ask whether a known name was meant; empty when none is near."""
-    close = difflib.get_close_matches(name, list(known), n=1)
+def suggest(name: str, known: Iterable[str], renamed: str | None = None) -> str:
+    """Return "did you mean ...?" with the new name or the closest known one, or an empty string."""
+    close = [renamed] if renamed else difflib.get_close_matches(name, list(known), n=1)
     return f"did you mean {close[0]!r}?" if close else ""
 
 
@@ -124,7 +159,10 @@ def build(
         if key in names:
             values[key] = convert(hints[key], value, f"{where}: {key}")
         elif unknown == "refuse":
-            hint = suggest(str(key), names) or f"known keys: {', '.join(names)}"
+            section = RENAMED_KEYS.get(where.rpartition(": ")[2], {})
+            hint = (
+                suggest(str(key), names, section.get(str(key))) or f"known keys: {', '.join(names)}"
+            )
             raise ConfigError(f"{where}: unknown key {shown(key)}; {hint}")
     missing = [
         field.name

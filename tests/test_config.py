@@ -106,6 +106,21 @@ def test_an_override_does_not_touch_what_it_was_given():
     assert table == {"inner": {"width": 1}}
 
 
+def test_keys_of_earlier_versions_have_their_present_names():
+    table = {"train": {"rate": 0.1, "steps": 3}, "stream": {"steps": 5}, "other": {"rate": 1}}
+    assert config.rename_old_keys(table, "here") == {
+        "train": {"lr": 0.1, "steps": 3},
+        "stream": {"unroll_steps": 5},
+        "other": {"rate": 1},
+    }
+
+
+def test_a_key_under_its_old_and_its_new_name_is_refused():
+    table = {"train": {"rate": 0.1, "lr": 0.2}}
+    with pytest.raises(ConfigError, match="here: train: 'rate' is the old name of 'lr'; keep one"):
+        config.rename_old_keys(table, "here")
+
+
 def test_a_file_that_is_not_toml_is_named(tmp_path):
     path = tmp_path / "recipe.toml"
     with pytest.raises(ConfigError, match=r"recipe\.toml: no such recipe"):

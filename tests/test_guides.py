@@ -24,7 +24,7 @@ from tests.support import doc_blocks, shell_commands
 from tests.support.fake_checkpoints import bilm_options, bilm_weights, write_bilm
 
 PAGES = [page for page in doc_blocks.GUIDES if doc_blocks.commands(page)]
-LESS = ["--set", "stream.rows=4", "--set", "stream.steps=5", "--set"]
+LESS = ["--set", "stream.batch_size=4", "--set", "stream.unroll_steps=5", "--set"]
 FEWER = {
     "pretrain": [*LESS, "train.steps=5"],
     "finetune": [*LESS, "train.steps=1", "--set", "softmax_train.steps=1"],

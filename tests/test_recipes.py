@@ -63,7 +63,7 @@ def test_every_recipe_can_be_optimised_and_ends(name):
     assert optim.build(built(recipe), recipe.train).param_groups
     total = recipe.train.num_steps(1000)
     assert 0 < schedule.share(recipe.train, total - 1, total) <= 1
-    assert recipe.train.warmup < total
+    assert recipe.train.warmup_steps < total
 
 
 @pytest.mark.parametrize("name", [name for name in NAMES if name != "tiny"])
@@ -75,8 +75,8 @@ def test_every_recipe_takes_a_step_when_it_is_made_narrow(corpus, tmp_path, name
         "model.lstm.output_dim=4",
         "softmax.num_samples=64",
         "softmax.cutoffs=[20]",
-        "stream.rows=4",
-        "stream.steps=5",
+        "stream.batch_size=4",
+        "stream.unroll_steps=5",
         "train.steps=2",
     )
     reports = ran(name, narrow, corpus, tmp_path / "run")
@@ -99,23 +99,23 @@ def ran(name: str, overrides: tuple[str, ...], corpus, out) -> list[Report]:
 def test_the_original_is_trained_as_the_paper_has_it():
     recipe = config.pretraining("original")
     train = recipe.train
-    assert (recipe.stream.rows, recipe.stream.steps) == (3 * 128, 20)
-    assert recipe.stream.reset == 0
+    assert (recipe.stream.batch_size, recipe.stream.unroll_steps) == (3 * 128, 20)
+    assert recipe.stream.reset_probability == 0
     assert (recipe.softmax.kind, recipe.softmax.num_samples) == ("sampled", 8192)
-    assert (train.epochs, train.optimizer, train.rate) == (10, "adagrad", 0.2)
+    assert (train.epochs, train.optimizer, train.lr) == (10, "adagrad", 0.2)
     assert {schedule.share(train, step, 1000) for step in range(1000)} == {1.0}
     assert recipe.model.dropout == 0.1
     # of the loss itself, not of the loss times 20 steps
-    assert train.clip == 10 / 20
-    assert train.initial_accumulator == pytest.approx(1 / 20**2)
+    assert train.max_grad_norm == 10 / 20
+    assert train.adagrad_init == pytest.approx(1 / 20**2)
 
 
 def test_fine_tuning_has_a_recipe_too():
     recipe = config.finetuning()
     for train in (recipe.softmax_train, recipe.train):
         assert train.num_steps(1000) == 3000
-    assert recipe.train.rate < recipe.softmax_train.rate
-    assert recipe.stream.reset == 1.0
+    assert recipe.train.lr < recipe.softmax_train.lr
+    assert recipe.stream.reset_probability == 1.0
 
 
 @pytest.mark.parametrize("name", TASKS)

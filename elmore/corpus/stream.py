@@ -23,25 +23,27 @@ ABSENT = -1
 
 @dataclass(frozen=True, kw_only=True)
 class StreamConfig:
-    """How a text is laid out for training."""
+    """How a corpus is divided into batches."""
 
-    rows: int = 128
-    """B: stretches of the text that are read side by side, over all ranks."""
-    steps: int = 20
-    """T: tokens of each row in a batch."""
-    reset: float = 0.0
-    """How likely the state is set anew where a sentence starts: 0 never (the paper), 1 always."""
-    block: int = 2048
-    """How many tokens stay together when the text is shuffled; 0: it is not."""
+    batch_size: int = 128
+    """B: number of parallel streams of text, over all ranks."""
+    unroll_steps: int = 20
+    """T: tokens of each stream in a batch: steps of truncated backpropagation through time."""
+    reset_probability: float = 0.0
+    """Chance that the state is reset at the start of a sentence: 0 never (the paper), 1 always."""
+    shuffle_block: int = 2048
+    """Tokens per block when whole sentences are shuffled in blocks; 0: no shuffling."""
 
     def __post_init__(self) -> None:
-        for name, least in (("rows", 1), ("steps", 1), ("block", 0)):
+        for name, least in (("batch_size", 1), ("unroll_steps", 1), ("shuffle_block", 0)):
             if getattr(self, name) < least:
                 raise ConfigError(
                     f"stream.{name} must be at least {least}, found {getattr(self, name)}"
                 )
-        if not 0 <= self.reset <= 1:
-            raise ConfigError(f"stream.reset is a probability from 0 to 1, found {self.reset}")
+        if not 0 <= self.reset_probability <= 1:
+            raise ConfigError(
+                f"stream.reset_probability must be from 0 to 1, found {self.reset_probability}"
+            )
 
 
 class Direction(NamedTuple):
@@ -70,23 +72,24 @@ class Streams:
         self, tokens: Tokens, config: StreamConfig, *, seed: int, rows: range | None = None
     ) -> None:
         self._tokens, self._config, self._seed = tokens, config, seed
-        self._length = tokens.num_tokens // config.rows // config.steps * config.steps
+        self.steps_per_epoch = tokens.num_tokens // config.batch_size // config.unroll_steps
+        self._length = self.steps_per_epoch * config.unroll_steps
         if not self._length:
             raise DataError(
-                f"the text has {tokens.num_tokens:,} tokens, too few for {config.rows} rows of "
-                f"{config.steps} steps; lower stream.rows or stream.steps, or prepare more text"
+                f"the text has {tokens.num_tokens:,} tokens, too few for {config.batch_size} rows "
+                f"of {config.unroll_steps} steps; lower stream.batch_size or stream.unroll_steps, "
+                "or prepare more text"
             )
-        self.steps_per_epoch = self._length // config.steps
-        mine = range(config.rows) if rows is None else rows
+        mine = range(config.batch_size) if rows is None else rows
         self._begins = np.array(mine, np.int64)[:, None] * self._length  # (B, 1)
-        self._cuts = _cuts(tokens, config.block)
+        self._cuts = _cuts(tokens, config.shuffle_block)
         self._memo: tuple[int, _Layout] | None = None
 
     def window(self, step: int) -> Window:
         """Give the batch of a step, counted from 0 over all epochs."""
         epoch, number = divmod(step, self.steps_per_epoch)
         layout = self._layout(epoch)
-        offsets = number * self._config.steps + np.arange(self._config.steps + 1)
+        offsets = number * self._config.unroll_steps + np.arange(self._config.unroll_steps + 1)
         ahead = self._begins + offsets  # (B, T + 1)
         behind = self._begins + self._length - offsets
         forward = self._tokens.take(layout.places(ahead))
@@ -108,7 +111,7 @@ class Streams:
         jump: bool,
     ) -> Bool[np.ndarray, "B T"]:
         key = f"{self._seed} {epoch} {direction}"
-        resets = _resets(tokens[:, :-1], positions[:, :-1], self._config.reset, key)
+        resets = _resets(tokens[:, :-1], positions[:, :-1], self._config.reset_probability, key)
         resets[:, 0] |= jump
         return resets
 

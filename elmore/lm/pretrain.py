@@ -94,9 +94,9 @@ def trained(
         yield from fit(training, settings, run, device=device, ranks=ranks, resume=resume)
     except torch.OutOfMemoryError as error:
         raise ConfigError(
-            f"{training.stream.rows} rows of {training.stream.steps} tokens do not fit into the "
-            f"memory of the GPU ({str(error).split('.')[0]}); lower stream.rows or stream.steps, "
-            "and raise train.accumulate instead"
+            f"{training.stream.batch_size} rows of {training.stream.unroll_steps} tokens do not "
+            f"fit into GPU memory ({str(error).split('.')[0]}); lower stream.batch_size or "
+            "stream.unroll_steps, and raise train.grad_accum_steps instead"
         ) from error
 
 
@@ -106,7 +106,8 @@ def _may_record(training: Training, settings: TrainConfig, ranks: Ranks) -> bool
     To be deterministic some gradients are added up in ways that cannot be recorded.
     """
     learned = all(weight.requires_grad for weight in training.module.bilm.parameters())
-    return learned and settings.accumulate == 1 and ranks.size == 1 and not settings.deterministic
+    one_batch = settings.grad_accum_steps == 1 and ranks.size == 1
+    return learned and one_batch and not settings.deterministic
 
 
 def alphabet_of(recipe: PretrainConfig, vocabulary: Vocabulary) -> Alphabet:

@@ -44,7 +44,7 @@ class Training:
     higher_is_better = False
 
     def __post_init__(self) -> None:
-        rows = self.ranks.rows(self.stream.rows)
+        rows = self.ranks.rows(self.stream.batch_size)
         tokens = self.corpus.split("train")
         self._streams = Streams(tokens, self.stream, seed=self.seed, rows=rows)
         self.batches_per_epoch = self._streams.steps_per_epoch

@@ -27,7 +27,7 @@ from elmore.tasks.embedding.spec import Sources, Specification
 from elmore.tasks.trained_task import Solver
 from elmore.weights.bundle import check_weights
 
-FORMAT = 2  # 1: word vectors were left where they were
+FORMAT = 3  # 1: word vectors were left where they were; 2: keys of the recipe had other names
 FILES = frozenset({"config.json", "model.safetensors", "README.md", stored_vectors.NAME})
 
 
@@ -125,7 +125,8 @@ def load(
     path = folder / "config.json"
     settings = _settings(path, place)
     kind = registry.find_task(settings.task)
-    recipe = config.build(kind.config_class, settings.recipe, f"{path}: recipe")
+    found = config.rename_old_keys(settings.recipe, f"{path}: recipe")
+    recipe = config.build(kind.config_class, found, f"{path}: recipe")
     if ready and ready.digests == settings.sha256:
         opened = ready
     else:

@@ -105,14 +105,14 @@ def learn(
             learner.to(place, precision.dtype(numbers)).train()
         layers = lesson.layers
         training = Training(solved, examples, layers.train, lesson.held_out, layers.dev, ranks)
-        epoch = training.batches_per_epoch / settings.accumulate
+        epoch = training.batches_per_epoch / settings.grad_accum_steps
         try:
             reports = fit(training, settings, run, device=place, ranks=ranks, resume=resume)
             yield from timing.timed(reports, layers, epoch) if ranks.first else reports
         except torch.OutOfMemoryError as error:
             raise ConfigError(
                 f"batches of {recipe.batch_size} examples do not fit into the memory of the GPU "
-                f"({str(error).split('.')[0]}); lower batch_size, and raise train.accumulate "
+                f"({str(error).split('.')[0]}); lower batch_size, and raise train.grad_accum_steps "
                 "instead"
             ) from error
 

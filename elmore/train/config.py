@@ -1,4 +1,4 @@
-"""How a model is trained, as plain values. Defaults are of today; the paper's are a recipe."""
+"""Training settings. The defaults suit a model trained today; `original.toml` has the paper's."""
 
 from dataclasses import dataclass
 from typing import Literal
@@ -8,72 +8,72 @@ from elmore.errors import ConfigError
 
 @dataclass(frozen=True, kw_only=True)
 class TrainConfig:
-    """Everything about the updates, nothing about the model."""
+    """Settings of the optimizer, the schedule, checkpoints and logs."""
 
     epochs: float = 10.0
     """Passes over the training data."""
     steps: int | None = None
-    """Updates in all; said, it counts instead of `epochs`."""
-    accumulate: int = 1
-    """Batches to one update, which equals that of one large batch, however uneven they are."""
+    """Total number of updates; overrides `epochs`."""
+    grad_accum_steps: int = 1
+    """Batches per update. The gradient equals that of one large batch, whatever their sizes."""
 
     optimizer: Literal["adamw", "adagrad", "muon"] = "adamw"
     """`muon`: orthogonal updates for the matrices between layers, AdamW for the rest."""
-    rate: float = 1e-3
+    lr: float = 1e-3
+    """Highest learning rate."""
     betas: tuple[float, float] = (0.9, 0.99)
-    """AdamW's memory of the gradient and of its square."""
+    """Decay rates of AdamW's moments."""
     weight_decay: float = 0.01
-    """AdamW's and Muon's, on matrices alone."""
-    initial_accumulator: float = 1.0
-    """What Adagrad's sum of squares starts from."""
+    """Of AdamW and Muon; applied to matrices only."""
+    adagrad_init: float = 1.0
+    """Initial value of Adagrad's accumulator."""
     schedule: Literal["constant", "cosine", "inverse_sqrt"] = "cosine"
-    warmup: int = 100
-    """Updates over which the rate rises from nothing."""
-    clip: float | None = 1.0
-    """Bound on the norm of all gradients together."""
+    warmup_steps: int = 100
+    """Updates over which the learning rate rises linearly from 0."""
+    max_grad_norm: float | None = 1.0
+    """Clip the global gradient norm to this value."""
     divergence_factor: float | None = 3.0
-    """Stop when the running mean of the loss exceeds its best by this factor; none: never."""
+    """Stop when the running mean of the loss exceeds its minimum by this factor; none: never."""
     divergence_window: int = 200
-    """Updates over which that mean is taken; the first quarter of them is not judged."""
+    """Updates in that mean; the first quarter of them cannot stop training."""
 
     precision: Literal["auto", "float32", "bf16", "float64"] = "auto"
-    """`auto`: bf16 products with float32 weights on a GPU, float32 elsewhere."""
+    """`auto`: bf16 matrix products with float32 weights on a GPU, float32 elsewhere."""
     deterministic: bool = False
-    """The same bits every time on a GPU too, where torch can; slower."""
+    """Use deterministic algorithms on a GPU too, where torch has them; slower."""
     seed: int = 0
 
     log_every: int = 20
-    """Updates between two looks at the loss; a GPU has to be waited for."""
+    """Updates between logs of the loss, each of which waits for the GPU."""
     evaluate_every: int = 1000
-    """Updates between two evaluations, 0 for once an epoch; there is one at the end anyway."""
+    """Updates between evaluations; 0: once per epoch. The last update is always evaluated."""
     save_every: int = 1000
-    """Updates between two checkpoints, 0 for once an epoch; there is one at the end anyway."""
-    keep: int = 2
-    """Checkpoints that stay."""
+    """Updates between checkpoints; 0: once per epoch. The last update is always saved."""
+    keep_checkpoints: int = 2
+    """Number of latest checkpoints to keep."""
     patience: int = 0
-    """Evaluations without a better score before training stops; 0: it never stops early."""
+    """Stop after this many evaluations without improvement; 0: never stop early."""
 
     def __post_init__(self) -> None:
-        least = {"accumulate": 1, "log_every": 1, "evaluate_every": 0, "save_every": 0, "keep": 1}
-        least |= {"divergence_window": 1, "warmup": 0, "patience": 0, "seed": 0, "weight_decay": 0}
-        for name, bound in least.items():
-            if getattr(self, name) < bound:
-                raise ConfigError(
-                    f"train.{name} must be at least {bound}, found {getattr(self, name)}"
-                )
-        for name in ("epochs", "steps", "rate", "clip", "initial_accumulator"):
+        for name in ("grad_accum_steps", "log_every", "keep_checkpoints", "divergence_window"):
+            self._check(name, getattr(self, name) >= 1, "at least 1")
+        for name in (
+            *("evaluate_every", "save_every", "warmup_steps"),
+            *("patience", "seed", "weight_decay"),
+        ):
+            self._check(name, getattr(self, name) >= 0, "at least 0")
+        for name in ("epochs", "steps", "lr", "max_grad_norm", "adagrad_init"):
             value = getattr(self, name)
-            if value is not None and value <= 0:
-                raise ConfigError(f"train.{name} must be above 0, found {value}")
-        if self.divergence_factor is not None and self.divergence_factor <= 1:
-            raise ConfigError(
-                f"train.divergence_factor must be above 1, or none, found {self.divergence_factor}"
-            )
-        if self.seed >= 2**32:
-            raise ConfigError(f"train.seed must be below 2**32, found {self.seed}")
-        if not all(0 <= beta < 1 for beta in self.betas):
-            raise ConfigError(f"train.betas must be at least 0 and below 1, found {self.betas}")
+            self._check(name, value is None or value > 0, "above 0")
+        factor = self.divergence_factor
+        self._check("divergence_factor", factor is None or factor > 1, "above 1, or none")
+        self._check("seed", self.seed < 2**32, "below 2**32")
+        self._check("betas", all(0 <= beta < 1 for beta in self.betas), "at least 0 and below 1")
+
+    def _check(self, name: str, valid: bool, bound: str) -> None:
+        if not valid:
+            raise ConfigError(f"train.{name} must be {bound}, found {getattr(self, name)}")
 
     def num_steps(self, batches_per_epoch: int) -> int:
-        """Count the updates in all."""
-        return self.steps or max(1, round(self.epochs * batches_per_epoch / self.accumulate))
+        """Return the total number of updates."""
+        return self.steps or max(1, round(self.epochs * batches_per_epoch / self.grad_accum_steps))

@@ -33,7 +33,7 @@ class Ranks(NamedTuple):
         if num_rows % self.size:
             raise ConfigError(
                 f"{num_rows} rows cannot be shared evenly by {self.size} processes; make "
-                f"stream.rows a multiple of {self.size}"
+                f"stream.batch_size a multiple of {self.size}"
             )
         share = num_rows // self.size
         return range(self.rank * share, (self.rank + 1) * share)

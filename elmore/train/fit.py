@@ -99,7 +99,7 @@ class _Drive:
     ) -> Iterator[Report]:
         config = self.config
         num_steps = config.num_steps(self.trainable.batches_per_epoch)
-        epoch = max(1, round(self.trainable.batches_per_epoch / config.accumulate))
+        epoch = max(1, round(self.trainable.batches_per_epoch / config.grad_accum_steps))
         updates = steps(
             self.trainable,
             self.optimizer,
@@ -194,7 +194,7 @@ class _Drive:
                 if step >= since:
                     self.run.remove(step)
         raise ElmoreError(
-            f"{found}; {self.run.last_good()}; restart with a lower train.rate or train.clip"
+            f"{found}; {self.run.last_good()}; restart with a lower train.lr or train.max_grad_norm"
             f"{advice}; the best model so far, if there is one, is {self.run.best}"
         )
 
@@ -241,7 +241,9 @@ class _Drive:
         carried = gathered(self.ranks, step.carried)
         if self.ranks.first:
             checkpoint = Checkpoint(step.number, self.best, self.stale, self.loss_mean, carried)
-            self.run.save(self.trainable.module, self.optimizer, checkpoint, keep=self.config.keep)
+            self.run.save(
+                self.trainable.module, self.optimizer, checkpoint, keep=self.config.keep_checkpoints
+            )
 
 
 @contextmanager

@@ -94,10 +94,10 @@ def steps(
     numbers = precision.resolve(config, device)
     module = _parallel(trainable.module, ranks)
     weights = [weight for weight in module.parameters() if weight.requires_grad]
-    parts = config.accumulate
+    parts = config.grad_accum_steps
     data = ahead(trainable.batch, range(done * parts, num_steps * parts), pinned=device)
     for step in range(done, num_steps):
-        rate = config.rate * schedule.share(config, step, num_steps)
+        rate = config.lr * schedule.share(config, step, num_steps)
         for group in optimizer.param_groups:
             group["lr"] = rate
         losses, counts, waited = [], [], 0.0
@@ -118,7 +118,7 @@ def steps(
         total = count.clamp(min=1)  # where nothing is predicted, the gradient is 0
         # DDP takes the mean over the processes; what is wanted is the sum.
         _scale_gradients(weights, ranks.size / total.double())
-        norm = nn.utils.clip_grad_norm_(weights, config.clip or float("inf"))
+        norm = nn.utils.clip_grad_norm_(weights, config.max_grad_norm or float("inf"))
         optimizer.step()
         optimizer.zero_grad(set_to_none=True)
         yield Step(step + 1, loss / total, count, norm, rate, waited, carried or {})

@@ -15,8 +15,8 @@ def build(module: nn.Module, config: TrainConfig) -> optim.Optimizer:
     if config.optimizer == "adagrad":
         return optim.Adagrad(
             wanted.values(),
-            lr=config.rate,
-            initial_accumulator_value=config.initial_accumulator,
+            lr=config.lr,
+            initial_accumulator_value=config.adagrad_init,
         )
     hidden = muon.hidden_matrices(module) if config.optimizer == "muon" else []
     others = [weight for weight in wanted.values() if not any(weight is one for one in hidden)]
@@ -31,14 +31,14 @@ def build(module: nn.Module, config: TrainConfig) -> optim.Optimizer:
         return muon.Muon(
             hidden,
             groups,
-            lr=config.rate,
+            lr=config.lr,
             betas=config.betas,
             weight_decay=config.weight_decay,
             fused=on_gpu,
         )
     return optim.AdamW(
         [group for group in groups if group["params"]],
-        lr=config.rate,
+        lr=config.lr,
         betas=config.betas,
         fused=on_gpu,
     )

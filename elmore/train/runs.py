@@ -25,7 +25,7 @@ from elmore import atomic, config, lock, strict_json
 from elmore.errors import ConfigError, DataError
 from elmore.train.divergence import LossMean
 
-FORMAT = 2
+FORMAT = 3  # 1 and 2: keys of the recipe had other names
 _NEW_KEYS = {"divergence_factor", "divergence_window"}  # of format 2, in a section of training
 _NAME = re.compile(r"step-(\d+)")
 _LOCK = "lock"
@@ -267,7 +267,7 @@ def _recipe(path: Path) -> dict[str, Any]:
     found = config.read_json(path)
     config.check_format(found, FORMAT, str(path), unsaid=1)  # the first runs did not say it
     found.pop("format", None)
-    return found
+    return config.rename_old_keys(found, str(path))
 
 
 def _refuse_difference(old: dict[str, Any], new: dict[str, Any], path: Path) -> None:

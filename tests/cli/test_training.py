@@ -147,7 +147,7 @@ def test_tokens_are_scored_as_they_are(trained, tmp_path):
 def test_fine_tuning_prints_perplexity_before_and_after(trained, corpus, tmp_path):
     result = run_elmore(
         "finetune", str(trained[0]), str(corpus.path), "-o", str(tmp_path / "run"), "--json",
-        "--device", "cpu", "--set", "train.steps=4", "--set", "stream.rows=4",
+        "--device", "cpu", "--set", "train.steps=4", "--set", "stream.batch_size=4",
     )  # fmt: skip
     assert result.code == 0, result
     (found,) = json.loads(result.out)
@@ -162,7 +162,7 @@ def test_fine_tuning_prints_perplexity_before_and_after(trained, corpus, tmp_pat
 def test_fine_tuning_a_model_without_a_softmax_says_what_it_learns_first(bare, corpus, tmp_path):
     short = [f"--set={part}.steps=4" for part in ("softmax_train", "train")]
     command = ("finetune", str(bare), str(corpus.path), "-o", str(tmp_path / "run"), *short)
-    result = run_elmore(*command, "--set", "stream.rows=4", "--device", "cpu")
+    result = run_elmore(*command, "--set", "stream.batch_size=4", "--device", "cpu")
     assert result.code == 0, result
     said = [line for line in result.err.splitlines() if ":" not in line or "softmax" in line]
     assert said == [
@@ -206,15 +206,17 @@ def test_a_model_is_not_measured_on_a_shard_that_was_altered(trained, corpus, tm
 @pytest.mark.parametrize(
     ("overrides", "found"),
     [
-        (["stream.rows=1000"], "the text has 3,163 tokens, too few for 1000 rows of 5 steps"),
-        (["train.rat=1"], "train: unknown key 'rat'; did you mean 'rate'?"),
-        (["trian.rate=1"], "unknown key 'trian'; did you mean 'train'?"),
-        (["train.rate"], "'train.rate' is not of the form section.key=value"),
-        (["train.rate=fast"], "train: rate: expected float, found 'fast'"),
-        (["train.rate=-1"], "train.rate must be above 0, found -1.0"),
+        (["stream.batch_size=1000"], "the text has 3,163 tokens, too few for 1000 rows of 5 steps"),
+        (["train.patiense=1"], "train: unknown key 'patiense'; did you mean 'patience'?"),
+        (["train.rate=1"], "train: unknown key 'rate'; did you mean 'lr'?"),
+        (["stream.rows=1"], "stream: unknown key 'rows'; did you mean 'batch_size'?"),
+        (["trian.lr=1"], "unknown key 'trian'; did you mean 'train'?"),
+        (["train.lr"], "'train.lr' is not of the form section.key=value"),
+        (["train.lr=fast"], "train: lr: expected float, found 'fast'"),
+        (["train.lr=-1"], "train.lr must be above 0, found -1.0"),
         (["train.schedule=linear"], "expected one of 'constant', 'cosine', 'inverse_sqrt'"),
         (["train.seed=4294967296"], "train.seed must be below 2**32, found 4294967296"),
-        (["stream.reset=2"], "stream.reset is a probability from 0 to 1, found 2.0"),
+        (["stream.reset_probability=2"], "stream.reset_probability must be from 0 to 1, found 2.0"),
         (["softmax.kind=hierarchical"], "expected one of 'sampled', 'full', 'adaptive'"),
         (["softmax.unique=true", "softmax.num_samples=500"], "must not exceed the 54 words"),
         (["model.lstm.cell_dim=2"], "must not exceed lstm.cell_dim (2)"),
@@ -252,10 +254,10 @@ def test_a_run_that_is_there_already(recipe, corpus, trained):
 def test_a_resume_with_another_recipe_names_what_differs(recipe, corpus, trained):
     before = contents(trained[0])
     said = sentence(
-        pretrain(recipe, corpus.path, trained[0], "train.steps=17", "stream.rows=5",
+        pretrain(recipe, corpus.path, trained[0], "train.steps=17", "stream.batch_size=5",
                  more=("--resume",))
     )  # fmt: skip
-    assert "another recipe (stream.rows 4 -> 5, train.steps 16 -> 17); resume with" in said
+    assert "another recipe (stream.batch_size 4 -> 5, train.steps 16 -> 17); resume with" in said
     assert contents(trained[0]) == before
 
 
@@ -287,7 +289,7 @@ def test_a_loss_that_is_not_a_number_names_the_last_good_checkpoint(
     monkeypatch.setattr(schedule, "share", lambda _, step, __: 1e-33 if step < 9 else 1.0)
     out = tmp_path / "run"
     often = ("train.save_every=1", "train.log_every=1", "train.evaluate_every=100")
-    said = sentence(pretrain(recipe, corpus.path, out, "train.rate=1e30", *often))
+    said = sentence(pretrain(recipe, corpus.path, out, "train.lr=1e30", *often))
     assert "at update 11; " in said
     assert f"the last good checkpoint is {out}/checkpoints/step-00000009; restart with" in said
     assert sorted(path.name for path in (out / "checkpoints").iterdir()) == ["step-00000009"]
@@ -296,8 +298,11 @@ def test_a_loss_that_is_not_a_number_names_the_last_good_checkpoint(
 
 
 def test_a_rate_that_is_absurd_at_once(recipe, corpus, tmp_path):
-    said = sentence(pretrain(recipe, corpus.path, tmp_path / "run", "train.rate=1e30"))
-    assert "; there is no good checkpoint; restart with a lower train.rate or train.clip" in said
+    said = sentence(pretrain(recipe, corpus.path, tmp_path / "run", "train.lr=1e30"))
+    assert (
+        "; there is no good checkpoint; restart with a lower train.lr or train.max_grad_norm"
+        in said
+    )
 
 
 @pytest.mark.parametrize("error", [OSError(28, "No space left on device"), SafetensorError("full")])

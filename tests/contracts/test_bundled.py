@@ -36,7 +36,7 @@ def test_it_is_measured_and_carried_on(tmp_path):
     before = evaluate("english", shards.path, device="cpu")
     assert before.perplexity < 1000
     recipe = config.finetuning(
-        overrides=["stream.rows=2", "stream.steps=8", "train.steps=2", "train.rate=1e-3"]
+        overrides=["stream.batch_size=2", "stream.unroll_steps=8", "train.steps=2", "train.lr=1e-3"]
     )
     list(finetune(["english"], shards.path, tmp_path / "run", recipe, device="cpu"))
     after = evaluate(tmp_path / "run", shards.path, device="cpu")

@@ -26,7 +26,11 @@ NUM_STEPS = 50
 
 def updates(corpus: Corpus, dtype: torch.dtype) -> Iterator[Step]:
     """The recipe as it is, in batches that fit the text."""
-    chosen = ("stream.rows=8", "stream.steps=6", f"train.precision={str(dtype).split('.')[1]}")
+    chosen = (
+        "stream.batch_size=8",
+        "stream.unroll_steps=6",
+        f"train.precision={str(dtype).split('.')[1]}",
+    )
     recipe = config.pretraining("tiny", chosen)
     training = toy_corpus.training(corpus, recipe)
     module = training.module.to(dtype)

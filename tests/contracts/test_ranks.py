@@ -29,8 +29,8 @@ def pretrain(folder, corpus, name: str, ranks: int, *overrides: str) -> list[dic
     "overrides",
     [
         (),
-        ("softmax.kind=full", "train.optimizer=adagrad", "train.clip=0.1"),
-        ("softmax.kind=adaptive", "train.accumulate=2"),
+        ("softmax.kind=full", "train.optimizer=adagrad", "train.max_grad_norm=0.1"),
+        ("softmax.kind=adaptive", "train.grad_accum_steps=2"),
     ],
     ids=["sampled", "full, clipped", "adaptive, accumulated"],
 )
@@ -68,7 +68,7 @@ def test_rows_that_cannot_be_shared_are_refused_by_all(tmp_path, corpus):
     (tmp_path / "recipe.toml").write_text(toy_corpus.RECIPE)
     results = cli_processes.run(
         "pretrain", str(tmp_path / "recipe.toml"), str(corpus.path), "-o", str(tmp_path / "run"),
-        "--device", "cpu", "--set", "stream.rows=3", ranks=2,
+        "--device", "cpu", "--set", "stream.batch_size=3", ranks=2,
     )  # fmt: skip
     for result in results:
         assert result.code == 1, result
@@ -81,7 +81,7 @@ def test_fine_tuning_speaks_once(tmp_path, corpus):
     pretrain(tmp_path, corpus, "run", 1, "train.steps=2")
     command = (
         "finetune", str(tmp_path / "run-1"), str(corpus.path), "-o", str(tmp_path / "tuned"),
-        "--device", "cpu", "--json", "--set", "train.steps=2", "--set", "stream.rows=4",
+        "--device", "cpu", "--json", "--set", "train.steps=2", "--set", "stream.batch_size=4",
     )  # fmt: skip
     first, second = cli_processes.run(*command, ranks=2)
     assert (first.code, second.code) == (0, 0), (first, second)

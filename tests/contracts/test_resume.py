@@ -243,10 +243,8 @@ def test_on_a_gpu_too_where_it_is_deterministic(place, corpus, precision):
 
 def test_another_recipe_is_refused_by_the_keys_that_differ(place, command, whole):
     before = files(whole[1])
-    result = run_elmore(*command("whole-1", "--resume", "--set", "train.rate=0.5"))
+    result = run_elmore(*command("whole-1", "--resume", "--set", "train.lr=0.5"))
     assert result.code == 1
     assert result.err.count("\n") == 1
-    assert (
-        "this run has another recipe (train.rate 0.02 -> 0.5); resume with the same" in result.err
-    )
+    assert "this run has another recipe (train.lr 0.02 -> 0.5); resume with the same" in result.err
     assert files(whole[1]) == before

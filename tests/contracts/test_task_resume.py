@@ -106,7 +106,9 @@ def test_two_processes_share_each_batch(place):
 def test_two_processes_accumulate_uneven_batches_into_one_large_one(place):
     """Sentences differ in length, so each process has other counts in each of three batches."""
     (alone,) = ran(place, "large", *set_all(*CALM, "batch_size=20"))
-    both = ran(place, "uneven", *set_all(*CALM, "batch_size=7", "train.accumulate=3"), ranks=2)
+    both = ran(
+        place, "uneven", *set_all(*CALM, "batch_size=7", "train.grad_accum_steps=3"), ranks=2
+    )
     assert [result.code for result in (alone, *both)] == [0, 0, 0], both
     assert len(losses(place / "large")) == 5
     assert losses(place / "uneven") == pytest.approx(losses(place / "large"), rel=1e-6)

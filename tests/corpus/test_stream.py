@@ -56,21 +56,21 @@ texts = st.builds(
 )
 configs = st.builds(
     StreamConfig,
-    rows=st.integers(1, 4),
-    steps=st.integers(1, 3),
-    reset=st.sampled_from([0.0, 0.3, 1.0]),
-    block=st.sampled_from([0, 1, 5, 16, 1000]),
+    batch_size=st.integers(1, 4),
+    unroll_steps=st.integers(1, 3),
+    reset_probability=st.sampled_from([0.0, 0.3, 1.0]),
+    shuffle_block=st.sampled_from([0, 1, 5, 16, 1000]),
 )
 
 
 @given(texts, configs, st.integers(0, 5), st.integers(0, 60))
 def test_a_window_is_what_the_definition_says(tokens, config, seed, step):
     streams = Streams(tokens, config, seed=seed)
-    B, T = config.rows, config.steps
+    B, T = config.batch_size, config.unroll_steps
     length = tokens.num_tokens // B // T * T
     assert streams.steps_per_epoch == length // T
     epoch, k = divmod(step, length // T)
-    text = virtual(tokens, config.block, seed, epoch)
+    text = virtual(tokens, config.shuffle_block, seed, epoch)
     window = streams.window(step)
     forward, backward = read(window, window.forward), read(window, window.backward)
     for r in range(B):
@@ -85,18 +85,18 @@ def test_a_window_is_what_the_definition_says(tokens, config, seed, step):
                 (window.forward, text[p] == 0),
                 (window.backward, text[q] == 0),
             ):
-                if first or (boundary and config.reset == 1):
+                if first or (boundary and config.reset_probability == 1):
                     assert resets.resets[r, j]
-                elif not boundary or config.reset == 0:
+                elif not boundary or config.reset_probability == 0:
                     assert not resets.resets[r, j]
     assert window.types.tolist() == sorted({*forward.ravel().tolist(), *backward.ravel().tolist()})
 
 
 @given(texts, configs, st.integers(0, 30), st.integers(0, 4))
 def test_the_rows_of_all_ranks_are_the_rows_of_one(tokens, config, step, cut):
-    cut = min(cut, config.rows)
+    cut = min(cut, config.batch_size)
     whole = Streams(tokens, config, seed=3).window(step)
-    for rows in (range(cut), range(cut, config.rows)):
+    for rows in (range(cut), range(cut, config.batch_size)):
         if not rows:
             continue
         part = Streams(tokens, config, seed=3, rows=rows).window(step)
@@ -121,7 +121,7 @@ def test_a_window_depends_on_its_number_alone(tokens, config, steps):
 
 def test_an_epoch_reads_almost_every_token_once():
     tokens = tokens_of([5] * 40)
-    streams = Streams(tokens, StreamConfig(rows=4, steps=3, block=10), seed=1)
+    streams = Streams(tokens, StreamConfig(batch_size=4, unroll_steps=3, shuffle_block=10), seed=1)
     windows = [streams.window(step) for step in range(streams.steps_per_epoch)]
     seen = np.concatenate([read(window, window.forward).ravel() for window in windows])
     words = seen[seen > 1]
@@ -131,8 +131,8 @@ def test_an_epoch_reads_almost_every_token_once():
 
 def test_epochs_and_seeds_have_orders_of_their_own():
     tokens = tokens_of([7] * 60)
-    streams = Streams(tokens, StreamConfig(rows=2, steps=4, block=16), seed=1)
-    other = Streams(tokens, StreamConfig(rows=2, steps=4, block=16), seed=2)
+    streams = Streams(tokens, StreamConfig(batch_size=2, unroll_steps=4, shuffle_block=16), seed=1)
+    other = Streams(tokens, StreamConfig(batch_size=2, unroll_steps=4, shuffle_block=16), seed=2)
     first = streams.window(0).forward.targets
     assert (first != streams.window(streams.steps_per_epoch).forward.targets).any()
     assert (first != other.window(0).forward.targets).any()
@@ -141,7 +141,11 @@ def test_epochs_and_seeds_have_orders_of_their_own():
 def test_resets_are_as_frequent_as_asked_and_drawn_for_each_direction_and_epoch():
     tokens = tokens_of([3] * 20_000)  # a boundary at every fourth position
     B, T = 10, 1000
-    streams = Streams(tokens, StreamConfig(rows=B, steps=T, reset=0.25, block=0), seed=1)
+    streams = Streams(
+        tokens,
+        StreamConfig(batch_size=B, unroll_steps=T, reset_probability=0.25, shuffle_block=0),
+        seed=1,
+    )
     length = streams.steps_per_epoch * T
     drawn: dict[tuple[int, str], set[int]] = {}
     for step in range(2 * streams.steps_per_epoch):
@@ -161,19 +165,21 @@ def test_resets_are_as_frequent_as_asked_and_drawn_for_each_direction_and_epoch(
 
 
 def test_too_little_text_says_what_there_is_and_what_to_lower():
-    found = "12 tokens, too few for 4 rows of 20 steps; lower stream.rows or stream.steps"
+    found = (
+        "12 tokens, too few for 4 rows of 20 steps; lower stream.batch_size or stream.unroll_steps"
+    )
     with pytest.raises(DataError, match=found):
-        Streams(tokens_of([5, 5]), StreamConfig(rows=4, steps=20), seed=0)
+        Streams(tokens_of([5, 5]), StreamConfig(batch_size=4, unroll_steps=20), seed=0)
 
 
 @pytest.mark.parametrize(
     ("options", "found"),
     [
-        ({"rows": 0}, "stream.rows must be at least 1, found 0"),
-        ({"steps": -1}, "stream.steps must be at least 1, found -1"),
-        ({"block": -1}, "stream.block must be at least 0, found -1"),
-        ({"reset": 1.5}, "stream.reset is a probability from 0 to 1, found 1.5"),
-        ({"reset": float("nan")}, "stream.reset is a probability"),
+        ({"batch_size": 0}, "stream.batch_size must be at least 1, found 0"),
+        ({"unroll_steps": -1}, "stream.unroll_steps must be at least 1, found -1"),
+        ({"shuffle_block": -1}, "stream.shuffle_block must be at least 0, found -1"),
+        ({"reset_probability": 1.5}, "stream.reset_probability must be from 0 to 1, found 1.5"),
+        ({"reset_probability": float("nan")}, "stream.reset_probability must be"),
     ],
 )
 def test_a_layout_that_cannot_be_meant(options, found):

@@ -38,7 +38,8 @@ FORMATS = {
     "pooling": pooling.FORMAT,
     "layers": layer_cache.FORMAT,
     "uses": use_store.FORMAT,
-    "printed": 1,  # told by its keys
+    "recipe": 2,  # these two have no number: their keys tell
+    "printed": 1,
     "onnx": 1,  # those of integrations, which cannot be imported without their framework
     "spacy": 1,
     "huggingface": 1,
@@ -48,7 +49,7 @@ FORMATS = {
 TEXTS = ("the old bridge lies near the lake .", "a grey cat waits in Zürich !", "", "two ships")
 TOKENS = tuple(tuple(text.split()) for text in TEXTS)
 SMALL = ("model.lstm.cell_dim=8", "model.lstm.output_dim=4", "train.steps=8", "train.save_every=4")
-RECIPE = (*SMALL, "train.evaluate_every=4", "train.log_every=1", "train.keep=2")
+RECIPE = (*SMALL, "train.evaluate_every=4", "train.log_every=1", "train.keep_checkpoints=2")
 NER = [*toy_tasks.small("ner"), "train.epochs=4"]
 
 
@@ -81,6 +82,11 @@ def run(place: Path) -> None:
     list(pretrain(toy_corpus.recipe(*RECIPE), text, place, device="cpu"))
     shutil.rmtree(runs.Run(place).checkpoints / "step-00000008")
     _without_events(place)
+
+
+def recipe(place: Path) -> None:
+    place.mkdir()
+    (place / "recipe.toml").write_text(toy_corpus.RECIPE)
 
 
 def _without_events(place: Path) -> None:
@@ -216,6 +222,7 @@ def huggingface(place: Path) -> None:
 
 MAKERS: dict[str, Callable[[Path], None]] = {
     "corpus": corpus,
+    "recipe": recipe,
     "run": run,
     "model": model,
     "task": of_task,

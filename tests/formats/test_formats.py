@@ -16,6 +16,7 @@ from elmore.embed.embedder import Embedder
 from elmore.embed.jobs import job, layer_cache
 from elmore.embed.pooling import TextPooling
 from elmore.errors import ConfigError, DataError
+from elmore.lm.config import pretraining
 from elmore.lm.evaluate import evaluate
 from elmore.lm.pretrain import pretrain
 from elmore.probe import report
@@ -84,6 +85,11 @@ def test_a_corpus_holds_the_text_it_was_made_of(place):
     assert found == toy_corpus.sentences(40) + toy_corpus.sentences(6, seed=1)
 
 
+@pytest.mark.parametrize("place", of("recipe"))
+def test_a_recipe_means_what_it_meant(place):
+    assert pretraining(str(place / "recipe.toml")) == toy_corpus.recipe()
+
+
 @pytest.mark.parametrize("place", of("run"))
 @pytest.mark.parametrize("says_its_format", [True, False])
 def test_a_run_goes_on_to_its_end(place, tmp_path, says_its_format):
@@ -133,7 +139,7 @@ def test_a_task_of_the_first_format_goes_on_to_its_end(tmp_path):
     """Its recipe knows the examples by what was read, and the vectors by where they were."""
     data, out, ner = HERE / "task-1" / "data.txt", tmp_path / "run", registry.find_task("ner")
     shutil.copytree(MOVED / "run", out)
-    settings = ["train.epochs=4", "train.keep=2", "train.save_every=6"]
+    settings = ["train.epochs=4", "train.keep_checkpoints=2", "train.save_every=6"]
     recipe = registry.load_recipe(ner, None, [*toy_tasks.small("ner"), *settings])
     how = {"embedder": f"glove:{MOVED / 'vectors.txt'}", "device": "cpu", "resume": True}
     reports = list(tasks.train(ner, recipe, data, data, out, **how))

@@ -119,7 +119,7 @@ def mutate_toml(data: bytes, rng: Random) -> bytes:
         lines.insert(number, lines[number])
     elif kind == 2:
         lines.insert(
-            number, rng.choice(("[more]", "[train.rate]", "[[model]]", "a.b.c = 1", "=", "["))
+            number, rng.choice(("[more]", "[train.lr]", "[[model]]", "a.b.c = 1", "=", "["))
         )
     else:
         lines[number] = f"{lines[number].partition('=')[0]}= {rng.choice(TOML)}"

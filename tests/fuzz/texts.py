@@ -89,7 +89,9 @@ def _read_corpus(place: Path) -> None:
     for split in ("train", "valid", "all"):
         tokens = corpus.split(split)
         spelling.of(tokens)
-        streams = stream.Streams(tokens, stream.StreamConfig(rows=2, steps=5, block=16), seed=0)
+        streams = stream.Streams(
+            tokens, stream.StreamConfig(batch_size=2, unroll_steps=5, shuffle_block=16), seed=0
+        )
         for window in (
             streams.window(0),
             streams.window(7),

@@ -49,7 +49,7 @@ def general(corpus, tmp_path_factory):
     """A model of ours that learned a little."""
     place = tmp_path_factory.mktemp("general") / "run"
     settings = toy_corpus.recipe(
-        "train.steps=40", "train.rate=0.05", "model.dropout=0", "train.evaluate_every=40",
+        "train.steps=40", "train.lr=0.05", "model.dropout=0", "train.evaluate_every=40",
         "train.save_every=40",
     )  # fmt: skip
     list(pretrain(settings, corpus.path, place, device="cpu"))
@@ -58,10 +58,10 @@ def general(corpus, tmp_path_factory):
 
 def recipe(*overrides: str) -> FinetuneConfig:
     table = {
-        "stream": {"rows": 4, "steps": 5, "reset": 1.0},
+        "stream": {"batch_size": 4, "unroll_steps": 5, "reset_probability": 1.0},
         "softmax": {"num_samples": 40},
-        "softmax_train": {"steps": 20, "rate": 0.05, "warmup": 2, "evaluate_every": 10},
-        "train": {"steps": 20, "rate": 0.02, "warmup": 2, "evaluate_every": 10},
+        "softmax_train": {"steps": 20, "lr": 0.05, "warmup_steps": 2, "evaluate_every": 10},
+        "train": {"steps": 20, "lr": 0.02, "warmup_steps": 2, "evaluate_every": 10},
     }
     return config.build(FinetuneConfig, config.override(table, overrides), "a recipe")
 
@@ -217,7 +217,7 @@ def test_a_softmax_that_ended_early_stays_as_it_is_when_resumed(domain, tmp_path
     sources = list(write_bilm(tmp_path / "foreign", settings, bilm_weights(settings, rng)))
     more = (
         "softmax_train.evaluate_every=1", "softmax_train.patience=1", "softmax_train.steps=200",
-        "softmax_train.rate=0.5",
+        "softmax_train.lr=0.5",
     )  # fmt: skip
     ran(sources, domain, tmp_path / "run", *more)
     (last,) = Run(tmp_path / "run" / "softmax").steps()[-1:]
@@ -292,7 +292,7 @@ def test_a_model_of_another_alphabet_learns_a_softmax_too(domain, tmp_path, rng)
 
 def test_too_little_text_leaves_no_run_behind(general, domain, tmp_path):
     with pytest.raises(DataError, match="too few for 4000 rows"):
-        ran([general], domain, tmp_path / "run", "stream.rows=4000")
+        ran([general], domain, tmp_path / "run", "stream.batch_size=4000")
     assert not (tmp_path / "run").exists()
 
 

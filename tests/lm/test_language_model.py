@@ -43,7 +43,13 @@ def loss_of(module: LanguageModel, batches) -> torch.Tensor:
     ids=lambda values: " ".join(value.split("=")[1] for value in values),
 )
 def test_the_gradient_of_every_weight_is_that_of_finite_differences(corpus, softmax):
-    module, batches = small(corpus, "stream.rows=3", "stream.steps=4", "stream.reset=0.7", *softmax)
+    module, batches = small(
+        corpus,
+        "stream.batch_size=3",
+        "stream.unroll_steps=4",
+        "stream.reset_probability=0.7",
+        *softmax,
+    )
     assert batches[1].resets.any()
     loss_of(module, batches).backward()
     rng = np.random.RandomState(1)
@@ -143,8 +149,10 @@ def test_a_batch_that_does_not_fit_keeps_its_own_shape(corpus):
 
 def test_a_carried_state_is_what_one_long_batch_would_have(corpus):
     """Where nothing is set anew, two batches of 5 are one of 10: the values, not the gradient."""
-    module, short = small(corpus, "stream.reset=0", "softmax.kind=full")
-    _, (long, _) = small(corpus, "stream.reset=0", "stream.steps=10", "softmax.kind=full")
+    module, short = small(corpus, "stream.reset_probability=0", "softmax.kind=full")
+    _, (long, _) = small(
+        corpus, "stream.reset_probability=0", "stream.unroll_steps=10", "softmax.kind=full"
+    )
     first = module(short[0], None)
     second = module(short[1], first.carried)
     whole = module(long, None)
@@ -154,7 +162,7 @@ def test_a_carried_state_is_what_one_long_batch_would_have(corpus):
 
 def test_with_a_reset_at_each_sentence_what_is_carried_ends_with_it(corpus):
     """The first token of a sentence is read the same whatever was carried there."""
-    module, (batch, _) = small(corpus, "stream.reset=1")
+    module, (batch, _) = small(corpus, "stream.reset_probability=1")
     _, carried = module.read(batch, None)
     noise = {name: tensor + 1 for name, tensor in carried.items()}
     calm, _ = module.read(batch, None)
@@ -186,7 +194,9 @@ def test_an_unknown_word_keeps_its_letters_and_is_the_unknown_target(corpus):
     assert "日本" not in corpus.vocabulary
     number = list(corpus.types).index("日本")
     window = Streams(
-        corpus.split("train"), StreamConfig(rows=1, steps=3000, block=0), seed=0
+        corpus.split("train"),
+        StreamConfig(batch_size=1, unroll_steps=3000, shuffle_block=0),
+        seed=0,
     ).window(0)
     batch = Batches(corpus.types, ByteAlphabet(), corpus.word_ids(), padding=260).batch(window)
     (unknown,) = corpus.vocabulary.ids(["<UNK>"])
@@ -201,7 +211,7 @@ def test_an_unknown_word_keeps_its_letters_and_is_the_unknown_target(corpus):
 
 
 def test_what_a_gpu_carried_in_bf16_is_taken_up_in_float32(corpus):
-    module, (first, second) = small(corpus, "softmax.kind=full", "stream.reset=0")
+    module, (first, second) = small(corpus, "softmax.kind=full", "stream.reset_probability=0")
     module.float()
     carried = {name: tensor.detach() for name, tensor in module(first, None).carried.items()}
     rounded = {"output": carried["output"].bfloat16(), "cell": carried["cell"]}

@@ -62,7 +62,7 @@ def test_bits_per_character_by_hand(tmp_path):
         tmp_path, "shards", ["b b", "b a"] * 15, ["b zab", "<S> b"], min_count=20
     )
     assert corpus.vocabulary.words == ("<S>", "</S>", "<UNK>", "b")
-    training = toy_corpus.training(corpus, toy_corpus.recipe("stream.rows=1"))
+    training = toy_corpus.training(corpus, toy_corpus.recipe("stream.batch_size=1"))
     torch.nn.init.zeros_(training.module.softmax.weight)
     found = measured(training)
     # 60 words were seen: 45 times b, 15 times a, 60 times the end of a word; each is once more

@@ -30,7 +30,7 @@ def run(corpus, tmp_path_factory):
     """A run to its end, and its reports."""
     place = tmp_path_factory.mktemp("runs") / "run"
     settings = toy_corpus.recipe(
-        "model.dropout=0", "train.steps=60", "train.rate=0.05", "train.evaluate_every=20",
+        "model.dropout=0", "train.steps=60", "train.lr=0.05", "train.evaluate_every=20",
         "card.language=Toy",
     )  # fmt: skip
     return place, list(pretrain(settings, corpus.path, place, device="cpu")), settings
@@ -127,9 +127,13 @@ def test_a_batch_that_does_not_fit_says_what_to_lower(corpus, tmp_path, monkeypa
     monkeypatch.setattr(LanguageModel, method, full)
     with pytest.raises(ConfigError, match="4 rows of 5 tokens do not fit") as error:
         list(pretrain(toy_corpus.recipe(), corpus.path, tmp_path / "run", device="cpu"))
-    assert "(CUDA out of memory); lower stream.rows or stream.steps, and raise" in str(error.value)
+    assert "(CUDA out of memory); lower stream.batch_size or stream.unroll_steps, and raise" in str(
+        error.value
+    )
     monkeypatch.undo()
-    smaller = toy_corpus.recipe("stream.rows=2", "train.steps=1")  # nothing is lost: begun anew
+    smaller = toy_corpus.recipe(
+        "stream.batch_size=2", "train.steps=1"
+    )  # nothing is lost: begun anew
     assert list(pretrain(smaller, corpus.path, tmp_path / "run", device="cpu"))
 
 
@@ -146,8 +150,8 @@ def test_the_same_seed_gives_the_same_run_and_another_another(run, corpus, tmp_p
 def test_early_stopping_keeps_the_best(corpus, tmp_path):
     """At a rate that ruins the model after a while."""
     settings = toy_corpus.recipe(
-        "train.steps=400", "train.evaluate_every=4", "train.patience=3", "train.rate=0.3",
-        "train.schedule=constant", "train.warmup=30",
+        "train.steps=400", "train.evaluate_every=4", "train.patience=3", "train.lr=0.3",
+        "train.schedule=constant", "train.warmup_steps=30",
     )  # fmt: skip
     reports = list(pretrain(settings, corpus.path, tmp_path / "run", device="cpu"))
     assert reports[-1].step < 400
@@ -200,7 +204,7 @@ def test_a_model_of_words_alone_trains_too(corpus, tmp_path):
     [
         (["model.characters=none", "model.words={num_words=3, dim=4}"], "num_words is 3, the voc"),
         (["model.words={num_words=3, dim=4}"], "words and characters cannot be trained"),
-        (["stream.rows=700"], "too few for 700 rows of 5 steps"),
+        (["stream.batch_size=700"], "too few for 700 rows of 5 steps"),
     ],
 )
 def test_what_cannot_be_trained_leaves_nothing_behind(corpus, tmp_path, overrides, found):

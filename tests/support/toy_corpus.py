@@ -94,15 +94,15 @@ output_dim = 6
 num_samples = 40
 
 [stream]
-rows = 4
-steps = 5
-reset = 0.5
-block = 64
+batch_size = 4
+unroll_steps = 5
+reset_probability = 0.5
+shuffle_block = 64
 
 [train]
 steps = 24
-rate = 0.02
-warmup = 4
+lr = 0.02
+warmup_steps = 4
 log_every = 4
 evaluate_every = 8
 save_every = 8

@@ -63,7 +63,7 @@ def write(task: str, path: Path, number: int = 20) -> Path:
 
 def small(task: str) -> list[str]:
     """Say over a task's recipe what makes it small."""
-    return ["batch_size=8", "train.rate=0.02", "train.epochs=30", *_of(task).SMALL]
+    return ["batch_size=8", "train.lr=0.02", "train.epochs=30", *_of(task).SMALL]
 
 
 def typed(task: str, example: Any) -> str:

@@ -78,8 +78,8 @@ batch_size = 4
 
 [train]
 epochs = 20
-rate = 0.1
-warmup = 0
+lr = 0.1
+warmup_steps = 0
 evaluate_every = 0
 save_every = 0
 """

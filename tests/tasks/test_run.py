@@ -315,7 +315,9 @@ def test_small_uneven_batches_make_the_updates_of_a_large_one(tmp_path, bilm):
     """Also the penalty on the mix: it counts once an update, not once a batch."""
     weights = []
     calm = ["model.dropout=0", "elmo.dropout=0", "elmo.penalty=5", "train.precision=float64"]
-    for number, more in enumerate((["batch_size=20"], ["batch_size=7", "train.accumulate=3"])):
+    for number, more in enumerate(
+        (["batch_size=20"], ["batch_size=7", "train.grad_accum_steps=3"])
+    ):
         _, _, out = trained(tmp_path, "pos", *calm, *more, embedder=f"elmo:{bilm}", out=str(number))
         (last,) = (out / "checkpoints").iterdir()
         weights.append(load_file(last / "model.safetensors"))
@@ -324,7 +326,7 @@ def test_small_uneven_batches_make_the_updates_of_a_large_one(tmp_path, bilm):
 
 def test_early_stopping_keeps_the_best(tmp_path):
     reports, data, out = trained(
-        tmp_path, "ner", "train.epochs=40", "train.patience=2", "train.rate=0.01"
+        tmp_path, "ner", "train.epochs=40", "train.patience=2", "train.lr=0.01"
     )
     assert "no better f1 in 2 evaluations" in reports[-1].stopped
     best = max(report.scores["f1"] for report in reports if report.scores)

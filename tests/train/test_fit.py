@@ -31,7 +31,7 @@ def fitted(folder, toy: Toy | None = None, *, resume: bool = False, **config) ->
     run = Run(folder)
     run.begin({}, resume=resume)
     toy = toy or Toy()
-    settings = TrainConfig(**({"rate": 0.05, "warmup": 2} | config))
+    settings = TrainConfig(**({"lr": 0.05, "warmup_steps": 2} | config))
     return list(fits.fit(toy, settings, run, device=CPU, ranks=ALONE, resume=resume))
 
 
@@ -64,7 +64,7 @@ def test_slow_updates_are_told_of_one_by_one(tmp_path, monkeypatch):
 def test_zero_is_once_an_epoch(tmp_path):
     toy = Toy()
     toy.batches_per_epoch = 6
-    reports = fitted(tmp_path, toy, epochs=2, accumulate=2, evaluate_every=0, save_every=0)
+    reports = fitted(tmp_path, toy, epochs=2, grad_accum_steps=2, evaluate_every=0, save_every=0)
     assert [report.step for report in reports] == [3, 6]
     assert len(toy.saved) == 2
     assert Run(tmp_path).steps() == [3, 6]
@@ -277,9 +277,15 @@ class _Spoiled(torch.autograd.Function):
 def test_a_bad_loss_stops_and_names_the_last_good_checkpoint(tmp_path, module, found, last):
     with pytest.raises(ElmoreError, match=found) as error:
         fitted(
-            tmp_path, Toy(module), steps=20, save_every=2, log_every=3, keep=5, divergence_window=3
+            tmp_path,
+            Toy(module),
+            steps=20,
+            save_every=2,
+            log_every=3,
+            keep_checkpoints=5,
+            divergence_window=3,
         )
-    assert "; restart with a lower train.rate or train.clip" in str(error.value)
+    assert "; restart with a lower train.lr or train.max_grad_norm" in str(error.value)
     assert str(error.value).endswith(
         f"; the best model so far, if there is one, is {tmp_path}/best"
     )
@@ -311,14 +317,14 @@ def test_a_run_over_short_and_long_documents_that_gets_no_worse_goes_on(tmp_path
 def test_a_run_that_gets_slowly_worse_is_stopped_and_its_bad_checkpoints_go(tmp_path):
     """Good until update 30, then ten times worse: the mean over 20 soon exceeds 3."""
     script = [(1.0, 5)] * 30 + [(10.0, 5)] * 30
-    config = {"steps": 60, "save_every": 2, "keep": 9, "divergence_window": 20}
+    config = {"steps": 60, "save_every": 2, "keep_checkpoints": 9, "divergence_window": 20}
     with pytest.raises(ElmoreError) as error:
         fitted(tmp_path, Toy(Scripted(script)), **config)
     assert str(error.value) == (
         "the loss diverged: at update 41 its mean over 20 updates is 3.1, and 1 at its best; the "
         f"last good checkpoint is {tmp_path}/checkpoints/step-00000030; restart with a lower "
-        "train.rate or train.clip; if such a loss is expected, raise train.divergence_factor; the "
-        f"best model so far, if there is one, is {tmp_path}/best"
+        "train.lr or train.max_grad_norm; if such a loss is expected, raise "
+        f"train.divergence_factor; the best model so far, if there is one, is {tmp_path}/best"
     )
     assert Run(tmp_path).steps()[-1] == 30
 

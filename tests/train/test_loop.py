@@ -28,8 +28,8 @@ def updates(toy: Toy, config: TrainConfig, num_steps: int, done: int = 0, **more
 def test_an_update_is_gradient_descent_on_the_mean():
     """AdamW's first update tells the sign of a gradient; Adagrad from a huge sum, its size."""
     config = TrainConfig(
-        optimizer="adagrad", initial_accumulator=1e12, rate=1e5, warmup=0, schedule="constant",
-        clip=None,
+        optimizer="adagrad", adagrad_init=1e12, lr=1e5, warmup_steps=0, schedule="constant",
+        max_grad_norm=None,
     )  # fmt: skip
     toy = Toy()
     inputs, targets = toy.batch(0)
@@ -46,11 +46,11 @@ def test_an_update_is_gradient_descent_on_the_mean():
 
 
 def test_the_norm_is_that_before_the_clip_and_the_clip_bounds_the_update():
-    kept = {"optimizer": "adagrad", "initial_accumulator": 1e12, "rate": 1e6, "warmup": 0}
+    shared = {"optimizer": "adagrad", "adagrad_init": 1e12, "lr": 1e6, "warmup_steps": 0}
     free, bound = Toy(), Toy()
     before = free.module.weight.detach().clone()
-    (loose,) = updates(free, TrainConfig(clip=None, **kept), 1)
-    (tight,) = updates(bound, TrainConfig(clip=0.5, **kept), 1)
+    (loose,) = updates(free, TrainConfig(max_grad_norm=None, **shared), 1)
+    (tight,) = updates(bound, TrainConfig(max_grad_norm=0.5, **shared), 1)
     assert_close(loose.norm, tight.norm)
     moved = torch.cat([bound.module.weight.detach() - before, bound.module.bias.detach()])
     assert moved.norm().item() == pytest.approx(0.5, rel=1e-5)
@@ -58,7 +58,7 @@ def test_the_norm_is_that_before_the_clip_and_the_clip_bounds_the_update():
 
 
 def test_rates_follow_the_schedule():
-    config = TrainConfig(rate=0.01, warmup=3, schedule="cosine")
+    config = TrainConfig(lr=0.01, warmup_steps=3, schedule="cosine")
     found = [step.rate for step in updates(Toy(), config, 8)]
     assert found == [0.01 * schedule.share(config, number, 8) for number in range(8)]
 
@@ -78,8 +78,8 @@ def test_accumulated_batches_of_any_size_are_one_large_batch(sizes):
             return tuple(torch.cat(each) for each in zip(*some, strict=True))
 
     small, large = Uneven(Forgetful()), Large(Forgetful())
-    config = {"rate": 0.05, "warmup": 2, "clip": 0.5}
-    found = list(updates(small, TrainConfig(accumulate=3, **config), len(sizes)))
+    config = {"lr": 0.05, "warmup_steps": 2, "max_grad_norm": 0.5}
+    found = list(updates(small, TrainConfig(grad_accum_steps=3, **config), len(sizes)))
     expected = list(updates(large, TrainConfig(**config), len(sizes)))
     assert [step.count.item() for step in found] == [sum(three) for three in sizes]
     for one, other in zip(found, expected, strict=True):
@@ -103,7 +103,7 @@ def test_an_accumulated_gradient_is_divided_once_by_the_count_of_all_batches():
         def batch(self, number):
             return [(11.0, 1), (9.0, 9)][number]
 
-    (step,) = updates(Batches(Uneven()), TrainConfig(accumulate=2), 1)
+    (step,) = updates(Batches(Uneven()), TrainConfig(grad_accum_steps=2), 1)
     assert (step.norm.item(), step.loss.item(), step.count.item()) == (2.0, 2.0, 10)
 
 
@@ -116,7 +116,7 @@ def test_what_is_carried_goes_from_batch_to_batch_also_within_an_update():
             seen.append((carried, outcome.carried))
             return outcome
 
-    list(updates(Toy(Watched()), TrainConfig(accumulate=2), 3))
+    list(updates(Toy(Watched()), TrainConfig(grad_accum_steps=2), 3))
     assert seen[0][0] is None
     assert len(seen) == 6
     for (_, given_), (taken, _) in itertools.pairwise(seen):
@@ -128,7 +128,7 @@ def test_what_is_carried_goes_from_batch_to_batch_also_within_an_update():
 @pytest.mark.parametrize("cut", [1, 4, 7])
 def test_a_loop_that_goes_on_equals_one_that_never_stopped(cut, parts):
     """Bit for bit, with draws: weights, optimiser and what is carried are all there is to know."""
-    config = TrainConfig(rate=0.05, warmup=3, accumulate=parts, seed=5)
+    config = TrainConfig(lr=0.05, warmup_steps=3, grad_accum_steps=parts, seed=5)
     whole, stopped = Toy(Line(dropout=0.5)), Toy(Line(dropout=0.5))
     expected = list(updates(whole, config, 8))
     optimizer = optim.build(stopped.module, config)
@@ -157,7 +157,7 @@ def test_draws_differ_between_updates_parts_and_seeds():
 
     def drawn(seed: int) -> list[float]:
         toy = Toy(Drawing())
-        list(updates(toy, TrainConfig(accumulate=2, seed=seed), 5))
+        list(updates(toy, TrainConfig(grad_accum_steps=2, seed=seed), 5))
         return toy.module.drawn
 
     assert len({*drawn(0), *drawn(1)}) == 20

@@ -22,7 +22,7 @@ class Weights(nn.Module):
 def update(module: nn.Module, optimizer, gradients: list[np.ndarray], config: TrainConfig) -> None:
     for weight, gradient in zip(module.parameters(), gradients, strict=True):
         weight.grad = torch.from_numpy(gradient.copy())
-    nn.utils.clip_grad_norm_(module.parameters(), config.clip or float("inf"))
+    nn.utils.clip_grad_norm_(module.parameters(), config.max_grad_norm or float("inf"))
     optimizer.step()
 
 
@@ -47,7 +47,7 @@ def test_the_original_recipe_makes_the_updates_of_the_paper():
 
 
 def test_adamw_decays_matrices_alone():
-    config = TrainConfig(rate=0.1, weight_decay=0.5, clip=None)
+    config = TrainConfig(lr=0.1, weight_decay=0.5, max_grad_norm=None)
     module = Weights()
     before = [weight.detach().clone() for weight in module.parameters()]
     zeros = [np.zeros(tuple(weight.shape)) for weight in before]
@@ -57,7 +57,7 @@ def test_adamw_decays_matrices_alone():
 
 
 def test_the_first_step_of_adamw_is_the_rate_wherever_there_is_a_gradient():
-    config = TrainConfig(rate=0.1, weight_decay=0.0)
+    config = TrainConfig(lr=0.1, weight_decay=0.0)
     module = Weights()
     before = module.vector.detach().clone()
     update(module, optim.build(module, config), [np.zeros((2, 2)), np.array([3.0, -0.2])], config)
@@ -96,7 +96,7 @@ class Words(nn.Module):
 
 def test_muon_updates_the_matrices_between_layers_and_adamw_the_rest():
     module = Hidden()
-    config = TrainConfig(optimizer="muon", rate=0.01, weight_decay=0.0, clip=None)
+    config = TrainConfig(optimizer="muon", lr=0.01, weight_decay=0.0, max_grad_norm=None)
     optimizer = optim.build(module, config)
     groups = {group["orthogonal"]: [] for group in optimizer.param_groups}
     for group in optimizer.param_groups:
@@ -127,7 +127,7 @@ def test_orthogonalize_keeps_the_singular_vectors(shape):
 
 def test_muon_decays_its_matrices():
     module = Hidden()
-    config = TrainConfig(optimizer="muon", rate=0.1, weight_decay=0.5, clip=None)
+    config = TrainConfig(optimizer="muon", lr=0.1, weight_decay=0.5, max_grad_norm=None)
     before = module.layer.weight.detach().clone()
     zeros = [np.zeros(tuple(w.shape), dtype=np.float32) for w in module.parameters()]
     update(module, optim.build(module, config), zeros, config)

@@ -197,13 +197,13 @@ def test_what_is_not_there_is_not_resumed(tmp_path):
 
 
 def test_another_recipe_is_refused_by_the_keys_that_differ(tmp_path):
-    old = {"train": {"rate": 0.1, "betas": [0.9, 0.99], "steps": None}, "gone": 1, "same": "x"}
-    new = {"train": {"rate": 0.2, "betas": (0.9, 0.99), "steps": None}, "come": 2, "same": "x"}
+    old = {"train": {"lr": 0.1, "betas": [0.9, 0.99], "steps": None}, "gone": 1, "same": "x"}
+    new = {"train": {"lr": 0.2, "betas": (0.9, 0.99), "steps": None}, "come": 2, "same": "x"}
     run = Run(tmp_path / "run")
     run.begin(old, resume=False)
     with pytest.raises(ConfigError, match="this run has another recipe") as error:
         run.begin(new, resume=True)
-    assert "(come None -> 2, gone 1 -> None, train.rate 0.1 -> 0.2)" in str(error.value)
+    assert "(come None -> 2, gone 1 -> None, train.lr 0.1 -> 0.2)" in str(error.value)
 
 
 def test_what_a_kill_left_half_written_is_swept_away(tmp_path):

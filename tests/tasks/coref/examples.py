@@ -5,7 +5,7 @@ from elmore.tasks.coref.document import Document, Mention
 from tests.support.toy_tasks import Typed
 
 SMALL = (
-    "train.rate=0.01",
+    "train.lr=0.01",
     "train.epochs=100",
     "characters.num_filters=16",
     "characters.embedding_dim=8",

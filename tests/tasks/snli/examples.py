@@ -7,7 +7,7 @@ SMALL = (
     "model.dropout=0",
     "model.attention_dropout=0",
     "batch_size=4",
-    "train.rate=0.005",
+    "train.lr=0.005",
 )
 ODD = ("Ann " * 40 + "\tBo", "Bo\tBo", "Bo\t" + "Ann " * 40)
 HEADER = "gold_label\tsentence1\tsentence2\n"

@@ -11,7 +11,7 @@ SMALL = (
     "model.dense_dropout=0",
     "model.integrator_dropout=0",
     "batch_size=4",
-    "train.rate=0.01",
+    "train.lr=0.01",
 )
 ODD = ("Ann " * 40, "Bo")
 
