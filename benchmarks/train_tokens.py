@@ -26,10 +26,10 @@ from elmore.corpus.shards import open_corpus
 from elmore.lm import config
 from elmore.lm.pretrain import alphabet_of, model_of, trained
 from elmore.lm.training import Training
-from elmore.train import optim, precision
-from elmore.train.batches import moved
-from elmore.train.distributed import ALONE
-from elmore.train.loop import steps
+from elmore.train import optimizers, precision
+from elmore.train.distributed import SINGLE_PROCESS
+from elmore.train.loop import run_steps
+from elmore.train.prefetch import to_device
 from elmore.train.runs import Run
 
 WARM_UP = 3  # reports
@@ -59,7 +59,7 @@ def main() -> None:
         alphabet_of(recipe, corpus.vocabulary),
         recipe.stream,
         recipe.train.seed,
-        ALONE,
+        SINGLE_PROCESS,
     )
     numbers = precision.resolve(recipe.train, device)
     training.evaluate = dict  # type: ignore[method-assign] -- the speed of training alone
@@ -68,10 +68,12 @@ def main() -> None:
     print(f"{args.recipe}, {numbers}, {args.rows} x {recipe.stream.unroll_steps}, ", end="")
     print(f"{len(corpus.vocabulary):,} words, {name}, torch {torch.__version__}")
     with tempfile.TemporaryDirectory() as folder:
-        reports = trained(training, recipe.train, Run(Path(folder)), device, ALONE, resume=False)
+        reports = trained(
+            training, recipe.train, Run(Path(folder)), device, SINGLE_PROCESS, resume=False
+        )
         kept = [report.metrics for report in itertools.islice(reports, WARM_UP, None)][:-1]
     speed = statistics.median(metrics["per_second"] for metrics in kept)
-    waiting = statistics.median(metrics["data_share"] for metrics in kept)
+    waiting = statistics.median(metrics["data_fraction"] for metrics in kept)
     print(f"{speed:,.0f} tokens/s; waiting for data {100 * waiting:.2f} %", end="")
     print(f"; {kept[-1].get('gigabytes', 0):.1f} GB")
     shares(training, recipe, device, 1000 * args.rows * recipe.stream.unroll_steps / speed)
@@ -84,8 +86,8 @@ def shares(
 ) -> None:
     """Print where the milliseconds of an update go, each part run alone."""
     model = training.module
-    batch = moved(training.batch(0), device)
-    optimizer = optim.build(model, recipe.train)
+    batch = to_device(training.make_batch(0), device)
+    optimizer = optimizers.build_optimizer(model, recipe.train)
     weights = [weight for weight in model.parameters() if weight.requires_grad]
     width = recipe.model.lstm.output_dim
     states = torch.randn(batch.targets[0].numel(), width, device=device, requires_grad=True)
@@ -107,7 +109,7 @@ def shares(
         optimizer.step()
 
     numbers = precision.resolve(recipe.train, device)
-    with precision.computing(numbers, device):
+    with precision.autocast(numbers, device):
         model(batch, None).loss.backward()
     print("\n| part | ms per update | share |\n|---|---|---|")
     rest = whole
@@ -116,7 +118,7 @@ def shares(
         ("softmax", softmax),
         ("clip and optimiser", update),
     ):
-        with precision.computing(numbers, device):
+        with precision.autocast(numbers, device):
             took = milliseconds(part, device)
         rest -= took
         print(f"| {name} | {took:.1f} | {100 * took / whole:.0f} % |")
@@ -143,8 +145,10 @@ def kernels(
     training: Training, recipe: config.PretrainConfig, device: torch.device, count: int
 ) -> None:
     """Print the kernels (on a CPU, the operators) that took longest, over three updates."""
-    optimizer = optim.build(training.module, recipe.train)
-    made = steps(training, optimizer, recipe.train, num_steps=6, device=device, ranks=ALONE)
+    optimizer = optimizers.build_optimizer(training.module, recipe.train)
+    made = run_steps(
+        training, optimizer, recipe.train, num_steps=6, device=device, dist_env=SINGLE_PROCESS
+    )
     for _ in range(3):
         next(made)
     on_gpu = device.type == "cuda"

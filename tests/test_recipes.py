@@ -13,7 +13,7 @@ from elmore.model.bilm import BiLM
 from elmore.tasks import registry
 from elmore.tasks.embedding.network import Widths
 from elmore.tasks.registry import TASKS
-from elmore.train import optim, schedule
+from elmore.train import optimizers, schedule
 from elmore.train.fit import Report
 from elmore.weights.bundle import without_memory
 from tests.support import toy_corpus
@@ -60,9 +60,9 @@ def test_a_published_size_has_its_published_number_of_parameters(name, count):
 @pytest.mark.parametrize("name", NAMES)
 def test_every_recipe_can_be_optimised_and_ends(name):
     recipe = config.pretraining(name)
-    assert optim.build(built(recipe), recipe.train).param_groups
+    assert optimizers.build_optimizer(built(recipe), recipe.train).param_groups
     total = recipe.train.num_steps(1000)
-    assert 0 < schedule.share(recipe.train, total - 1, total) <= 1
+    assert 0 < schedule.lr_factor(recipe.train, total - 1, total) <= 1
     assert recipe.train.warmup_steps < total
 
 
@@ -103,7 +103,7 @@ def test_the_original_is_trained_as_the_paper_has_it():
     assert recipe.stream.reset_probability == 0
     assert (recipe.softmax.kind, recipe.softmax.num_samples) == ("sampled", 8192)
     assert (train.epochs, train.optimizer, train.lr) == (10, "adagrad", 0.2)
-    assert {schedule.share(train, step, 1000) for step in range(1000)} == {1.0}
+    assert {schedule.lr_factor(train, step, 1000) for step in range(1000)} == {1.0}
     assert recipe.model.dropout == 0.1
     # of the loss itself, not of the loss times 20 steps
     assert train.max_grad_norm == 10 / 20

@@ -57,13 +57,13 @@ def pos(
     from elmore.errors import ConfigError
     from elmore.probe import linear
     from elmore.tasks.embedding import word_vectors
-    from elmore.train.distributed import started
+    from elmore.train.distributed import init_distributed
 
     file = _file_of(vectors)
     if file and (model or layers != "all"):
         raise ConfigError("--vectors are probed instead of a model: no --model and no --layers")
     data = linear.read(train, dev, test, column=column)
-    with started(device) as (_, place):
+    with init_distributed(device) as (_, place):
         if file:
             features = linear.of_words(data, word_vectors.read(file))
         else:
@@ -137,13 +137,13 @@ def wsd(
     from elmore.probe import wordnet as index
     from elmore.probe.sense_data import SenseCorpus
     from elmore.tasks.embedding import word_vectors
-    from elmore.train.distributed import started
+    from elmore.train.distributed import init_distributed
 
     file = _file_of(vectors)
     if file and model:
         raise ConfigError("--vectors are probed instead of a model: no --model")
     learned, tests, known = SenseCorpus(train), [*map(SenseCorpus, test)], index.read(wordnet)
-    with started(device) as (_, place):
+    with init_distributed(device) as (_, place):
         if file:
             source = word_vectors.read(file)
         else:

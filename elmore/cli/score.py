@@ -44,14 +44,14 @@ def score(
     from elmore.lm import scoring
     from elmore.lm.substitutes import substitutes as likely
     from elmore.text.files import Lines
-    from elmore.train.distributed import started
+    from elmore.train.distributed import init_distributed
     from elmore.weights import pretrained
 
     lines = Lines(files or ["-"], errors=errors, column=column)
     bundle = pretrained.load(model)
     _, softmax = scoring.language_model(bundle)
     watched = sys.stdout.isatty()  # then the words themselves are the progress
-    with started(device) as (_, place), showing("scoring") as update:
+    with init_distributed(device) as (_, place), showing("scoring") as update:
         bundle.model.to(place)
         softmax.to(place)
         texts = _texts(lines, tokenized=tokenized, marks=substitutes is not None)

@@ -44,14 +44,14 @@ def end(last: "Report | None", out: Path) -> None:
     """Say how it ended; a run that was told to stop exits as the signal would have it."""
     if last is None:
         _say(f"{out} was finished before: nothing was left to do")
-    elif last.stopped.startswith("SIG"):
+    elif last.stop_reason.startswith("SIG"):
         _say(
-            f"stopped by {last.stopped} after update {last.step}, which is saved; the same command "
-            "with --resume goes on"
+            f"stopped by {last.stop_reason} after update {last.step}, which is saved; continue "
+            "with the same command and --resume"
         )
-        raise typer.Exit(128 + signal.Signals[last.stopped])
-    elif last.stopped:
-        _say(f"stopped at update {last.step}: {last.stopped}")
+        raise typer.Exit(128 + signal.Signals[last.stop_reason])
+    elif last.stop_reason:
+        _say(f"stopped at update {last.step}: {last.stop_reason}")
 
 
 def _say(sentence: str) -> None:
@@ -65,11 +65,11 @@ def _line(report: "Report", of_text: bool) -> str:
         f"{report.step:,} of {report.num_steps:,}",
         f"loss {numbers['loss']:.3f}",
         *([f"perplexity {math.exp(min(numbers['loss'], 50.0)):,.1f}"] if of_text else []),
-        f"rate {numbers['rate']:.2g}",
+        f"lr {numbers['lr']:.2g}",
         f"{numbers['per_second']:,.0f} {report.unit}/s",
     ]
-    if "gigabytes" in numbers:
-        parts.append(f"{numbers['gigabytes']:.1f} GB")
+    if "max_gib" in numbers:
+        parts.append(f"{numbers['max_gib']:.1f} GB")
     return "  ".join(parts)
 
 

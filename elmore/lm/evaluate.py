@@ -9,7 +9,7 @@ from elmore.lm import perplexity
 from elmore.lm.language_model import LanguageModel
 from elmore.lm.perplexity import Perplexity, State
 from elmore.lm.scoring import language_model
-from elmore.train.distributed import started
+from elmore.train.distributed import init_distributed
 from elmore.weights import pretrained
 
 
@@ -33,7 +33,7 @@ def evaluate(
     if split is None:
         split = "valid" if corpus.index["splits"]["valid"]["shards"] else "all"
     tokens = corpus.split(split)
-    with started(device) as (ranks, place):
+    with init_distributed(device) as (dist_env, place):
         network = LanguageModel(bundle.model, softmax).to(place).eval()
         batches, spelling = perplexity.prepared(
             corpus, network, bundle.alphabet, vocabulary, bundle.byte_counts
@@ -45,6 +45,6 @@ def evaluate(
             spelling,
             state=state,
             rows=rows,
-            ranks=ranks,
+            dist_env=dist_env,
             progress=progress,
         )

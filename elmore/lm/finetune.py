@@ -23,7 +23,7 @@ from elmore.lm.training import Training
 from elmore.model import softmax as softmaxes
 from elmore.model.softmax import Softmax
 from elmore.text.vocabulary import ELMO_MARKS, Vocabulary
-from elmore.train.distributed import Ranks, started
+from elmore.train.distributed import DistEnv, init_distributed
 from elmore.train.fit import Report
 from elmore.weights import pretrained
 from elmore.weights.bundle import Bundle
@@ -51,37 +51,39 @@ def finetune(
 ) -> Iterator[Report | Measured]:
     """Train on, and report; last comes the perplexity before and after."""
     with contextlib.ExitStack() as opened:
-        ranks, place = opened.enter_context(started(device))
-        corpus = checked(shards, ranks)
+        dist_env, place = opened.enter_context(init_distributed(device))
+        corpus = checked(shards, dist_env)
         bundle = pretrained.load(*sources)
         described = {**config.as_dict(recipe), "model": [str(source) for source in sources]}
         fresh = bundle.softmax is None
         if fresh:
             bundle = _with_softmax(bundle, corpus, recipe)
         seed = recipe.softmax_train.seed if fresh else recipe.train.seed
-        start = _training(bundle, corpus, recipe, seed, ranks)
-        run = opened.enter_context(begun(out, described, corpus, ranks, resume=resume))
+        start = _training(bundle, corpus, recipe, seed, dist_env)
+        run = opened.enter_context(begun(out, described, corpus, dist_env, resume=resume))
         if fresh:
             there = resume and (out / "softmax" / "recipe.json").is_file()
-            alone = begun(out / "softmax", described, corpus, ranks, resume=there)
+            alone = begun(out / "softmax", described, corpus, dist_env, resume=there)
             opened.enter_context(alone)
             start.module.bilm.requires_grad_(requires_grad=False)
             _log.info("no softmax: one over %d words is learned first", len(start.vocabulary))
-            for report in trained(start, recipe.softmax_train, alone, place, ranks, resume=resume):
+            for report in trained(
+                start, recipe.softmax_train, alone, place, dist_env, resume=resume
+            ):
                 yield report
-                if report.stopped.startswith("SIG"):
+                if report.stop_reason.startswith("SIG"):
                     return
             bundle = _best(bundle, alone.best)
-            start = _training(bundle, corpus, recipe, recipe.train.seed, ranks)
+            start = _training(bundle, corpus, recipe, recipe.train.seed, dist_env)
         num_words = len(bundle.vocabulary or ())
         before = _measured(start, place, None, "before the first update")
         bundle = extended(bundle, corpus)
-        training = _training(bundle, corpus, recipe, recipe.train.seed, ranks)
-        for report in trained(training, recipe.train, run, place, ranks, resume=resume):
+        training = _training(bundle, corpus, recipe, recipe.train.seed, dist_env)
+        for report in trained(training, recipe.train, run, place, dist_env, resume=resume):
             yield report
-            if report.stopped.startswith("SIG"):
+            if report.stop_reason.startswith("SIG"):
                 return
-        best = _training(_best(bundle, run.best), corpus, recipe, recipe.train.seed, ranks)
+        best = _training(_best(bundle, run.best), corpus, recipe, recipe.train.seed, dist_env)
         after = _measured(best, place, _merged(training.vocabulary, num_words), "of the best model")
         yield Measured(before, after, num_words, len(training.vocabulary) - num_words)
 
@@ -127,7 +129,7 @@ def _merged(vocabulary: Vocabulary, num_words: int) -> torch.Tensor:
 
 
 def _training(
-    bundle: Bundle, corpus: Corpus, recipe: FinetuneConfig, seed: int, ranks: Ranks
+    bundle: Bundle, corpus: Corpus, recipe: FinetuneConfig, seed: int, dist_env: DistEnv
 ) -> Training:
     assert bundle.softmax is not None
     assert bundle.vocabulary is not None
@@ -143,7 +145,7 @@ def _training(
         bundle.alphabet,
         recipe.stream,
         seed,
-        ranks,
+        dist_env,
         replace(card, name="", training=described),  # another model now, named like its run
         bundle.byte_counts,
     )

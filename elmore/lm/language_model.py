@@ -18,7 +18,7 @@ from elmore.errors import DataError
 from elmore.lm.batches import Batch
 from elmore.model.bilm import BACKWARD, FORWARD, BiLM, BiLMState
 from elmore.model.softmax import AdaptiveSoftmax, Softmax
-from elmore.train.loop import Carried, Outcome
+from elmore.train.loop import State, StepOutput
 
 
 class Predictions(NamedTuple):
@@ -37,9 +37,9 @@ class LanguageModel(nn.Module):
         self.softmax = softmax
         self._recorded: tuple[Callable[..., Any], list[torch.Size]] | None = None
 
-    def forward(self, batch: Batch, carried: Carried | None) -> Outcome:
+    def forward(self, batch: Batch, state: State | None) -> StepOutput:
         """Give what training minimises; every position of a training batch has its target."""
-        directions, carried = self.read(batch, carried)
+        directions, state = self.read(batch, state)
         losses = [
             self.softmax.loss(
                 self.bilm.dropout(states).flatten(0, 1), targets.flatten(), seed, rare
@@ -49,30 +49,26 @@ class LanguageModel(nn.Module):
             )
         ]
         count = torch.full((), batch.targets[0].numel(), device=batch.targets.device)
-        return Outcome((losses[FORWARD].sum() + losses[BACKWARD].sum()) / 2, count, carried)
+        return StepOutput((losses[FORWARD].sum() + losses[BACKWARD].sum()) / 2, count, state)
 
-    def predictions(
-        self, batch: Batch, carried: Carried | None
-    ) -> tuple[list[Predictions], Carried]:
+    def predictions(self, batch: Batch, state: State | None) -> tuple[list[Predictions], State]:
         """Give what both directions know wherever there is a target."""
-        directions, carried = self.read(batch, carried)
+        directions, state = self.read(batch, state)
         found = []
         for states, targets in zip(directions, batch.targets, strict=True):
             here = targets != ABSENT
             found.append(Predictions(states[here], targets[here]))
-        return found, carried
+        return found, state
 
-    def read(
-        self, batch: Batch, carried: Carried | None
-    ) -> tuple[list[Float[Tensor, "B T D"]], Carried]:
+    def read(self, batch: Batch, state: State | None) -> tuple[list[Float[Tensor, "B T D"]], State]:
         """Give the top layer of each direction, in the order it reads, and what is carried on."""
-        given = self._given(batch, carried)
+        given = self._given(batch, state)
         read: Callable[..., Any] = _Reading(self.bilm)
         if self._recorded is not None and self.training:
             played, shapes = self._recorded
             read = played if shapes == [each.shape for each in given] else read
-        forward, backward, *state = read(*given)
-        return [forward, backward], _rows_first(BiLMState(*state))
+        forward, backward, *end = read(*given)
+        return [forward, backward], _rows_first(BiLMState(*end))
 
     def vectors(self, batch: Batch) -> Float[Tensor, "N D"]:
         """Encode each distinct word of a batch."""
@@ -89,21 +85,21 @@ class LanguageModel(nn.Module):
         played: Any = torch.cuda.make_graphed_callables(_Reading(self.bilm), given)
         self._recorded = played, [each.shape for each in given]
 
-    def _given(self, batch: Batch, carried: Carried | None) -> tuple[Tensor, ...]:
+    def _given(self, batch: Batch, state: State | None) -> tuple[Tensor, ...]:
         """Lay out a batch and a state as tensors and nothing else."""
         like = next(self.bilm.parameters())
         like = like.new_empty(0, dtype=_product_dtype(like))
-        if carried is None:
-            carried = _rows_first(self.bilm.zero_state(batch.index.shape[1], like))
+        if state is None:
+            state = _rows_first(self.bilm.zero_state(batch.index.shape[1], like))
         lstm, rows = self.bilm.config.lstm, batch.index.shape[1]
         widths = zip(BiLMState._fields, (lstm.output_dim, lstm.cell_dim), strict=True)
         shapes = {name: (rows, 2, lstm.num_layers, width) for name, width in widths}
-        if {name: tuple(part.shape) for name, part in carried.items()} != shapes:
+        if {name: tuple(part.shape) for name, part in state.items()} != shapes:
             raise DataError(
                 "the state that the checkpoint carries is not of this model and its rows of text; "
                 "remove the checkpoint to go on from an earlier one"
             )
-        return batch.index, batch.resets, *_state(carried, like), *_spelled(batch)
+        return batch.index, batch.resets, *_state(state, like), *_spelled(batch)
 
 
 class _Reading(nn.Module):
@@ -164,11 +160,11 @@ def _product_dtype(like: Tensor) -> torch.dtype:
     return torch.get_autocast_dtype(device) if torch.is_autocast_enabled(device) else like.dtype
 
 
-def _rows_first(state: BiLMState) -> Carried:
+def _rows_first(state: BiLMState) -> State:
     return {name: part.permute(2, 0, 1, 3) for name, part in state._asdict().items()}
 
 
-def _state(carried: Carried, like: Tensor) -> BiLMState:
+def _state(state: State, like: Tensor) -> BiLMState:
     """Take up what was carried, perhaps by another device in another precision."""
-    output, cell = (carried[name].permute(1, 2, 0, 3) for name in BiLMState._fields)
+    output, cell = (state[name].permute(1, 2, 0, 3) for name in BiLMState._fields)
     return BiLMState(output.to(like.dtype), cell.to(torch.promote_types(like.dtype, torch.float32)))

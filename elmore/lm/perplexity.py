@@ -24,8 +24,8 @@ from elmore.lm.spelling import Spelling
 from elmore.model.softmax import Softmax
 from elmore.text.characters import Alphabet
 from elmore.text.vocabulary import Vocabulary
-from elmore.train.batches import moved
-from elmore.train.distributed import ALONE, Ranks, sum_over
+from elmore.train.distributed import SINGLE_PROCESS, DistEnv, all_reduce_sum
+from elmore.train.prefetch import to_device
 
 State = Literal["sentence", "carried"]
 _ROWS, _STEPS = 64, 64
@@ -52,7 +52,7 @@ def measure(
     *,
     state: State = "sentence",
     rows: int = _ROWS,
-    ranks: Ranks = ALONE,
+    dist_env: DistEnv = SINGLE_PROCESS,
     merged: Int[Tensor, " words"] | None = None,
     progress: Callable[[float, int], None] | None = None,
 ) -> Perplexity:
@@ -60,22 +60,22 @@ def measure(
 
     Words in `merged` count as one, the first of them. Several processes share out the rows.
     """
-    rows = ranks.size * max(1, min(rows, tokens.num_sentences) // ranks.size)
+    rows = dist_env.world_size * max(1, min(rows, tokens.num_sentences) // dist_env.world_size)
     reset = 1.0 if state == "sentence" else 0.0
     windows = reading(tokens, rows=rows, steps=_STEPS, reset=reset)
     device = next(model.parameters()).device
     total = torch.zeros(3, dtype=torch.float64, device=device)
     carried = None
-    for window in _shared(windows, ranks.rows(rows)):
-        batch = moved(batches.batch(window), device)
+    for window in _shared(windows, dist_env.local_rows(rows)):
+        batch = to_device(batches.batch(window), device)
         found, carried = model.predictions(batch, carried)
         for direction, predictions in enumerate(found):
             total[direction] += _nll(model, predictions, merged).double().sum()
         total[2] += len(found[0].targets)
         if progress is not None:
-            done = int(total[2].item()) * ranks.size
+            done = int(total[2].item()) * dist_env.world_size
             progress(min(1.0, done / tokens.num_tokens), done)
-    forward, backward, count = sum_over(ranks, total)
+    forward, backward, count = all_reduce_sum(dist_env, total)
     both = (forward + backward) / 2
     words = spelling.of(tokens)
     bits = both.item() / math.log(2) + words.spelled_bits

@@ -21,7 +21,7 @@ from elmore.text.characters import Alphabet, ByteAlphabet, WordAlphabet
 from elmore.text.vocabulary import Vocabulary
 from elmore.train import precision
 from elmore.train.config import TrainConfig
-from elmore.train.distributed import Ranks, started
+from elmore.train.distributed import DistEnv, init_distributed
 from elmore.train.fit import Report, deterministic, fit
 from elmore.train.runs import Run
 from elmore.weights import pretrained
@@ -38,8 +38,8 @@ def pretrain(
     device: str = "auto",
 ) -> Iterator[Report]:
     """Train as the recipe says, and report; the best model lies in `out / "best"`."""
-    with started(device) as (ranks, place):
-        corpus = checked(shards, ranks)
+    with init_distributed(device) as (dist_env, place):
+        corpus = checked(shards, dist_env)
         start = [str(source) for source in init]
         described = {"recipe": config.as_dict(recipe), **({"from": start} if start else {})}
         training = Training(
@@ -49,28 +49,30 @@ def pretrain(
             alphabet_of(recipe, corpus.vocabulary),
             recipe.stream,
             recipe.train.seed,
-            ranks,
+            dist_env,
             replace(recipe.card, training=described),
         )
         described = {**config.as_dict(recipe), "init": start}
-        with begun(out, described, corpus, ranks, resume=resume) as run:
-            yield from trained(training, recipe.train, run, place, ranks, resume=resume)
+        with begun(out, described, corpus, dist_env, resume=resume) as run:
+            yield from trained(training, recipe.train, run, place, dist_env, resume=resume)
 
 
-def checked(shards: Path, ranks: Ranks) -> Corpus:
+def checked(shards: Path, dist_env: DistEnv) -> Corpus:
     """Open a prepared text; one process looks whether it is whole."""
     corpus = open_corpus(shards)
-    if ranks.first:
+    if dist_env.is_main:
         corpus.verify()
     return corpus
 
 
-def begun(out: Path, recipe: dict[str, Any], corpus: Corpus, ranks: Ranks, *, resume: bool) -> Run:
+def begun(
+    out: Path, recipe: dict[str, Any], corpus: Corpus, dist_env: DistEnv, *, resume: bool
+) -> Run:
     """Make the run folder, or come back to it, and lock it until the run is closed."""
     run = Run(out)
-    if ranks.first:
-        run.begin({**recipe, "corpus": corpus.index["sha256"]}, resume=resume)
-    if ranks.size > 1:
+    if dist_env.is_main:
+        run.create_or_resume({**recipe, "corpus": corpus.index["sha256"]}, resume=resume)
+    if dist_env.world_size > 1:
         dist.barrier()
     return run
 
@@ -80,18 +82,18 @@ def trained(
     settings: TrainConfig,
     run: Run,
     device: torch.device,
-    ranks: Ranks,
+    dist_env: DistEnv,
     *,
     resume: bool,
 ) -> Iterator[Report]:
     """Move everything where it belongs, and train."""
     numbers = precision.resolve(settings, device)
     try:
-        with deterministic(settings), precision.computing(numbers, device, cache=False):
-            training.module.to(device, precision.dtype(numbers)).train()
-            if device.type == "cuda" and _may_record(training, settings, ranks):
+        with deterministic(settings), precision.autocast(numbers, device, cache=False):
+            training.module.to(device, precision.weight_dtype(numbers)).train()
+            if device.type == "cuda" and _may_record(training, settings, dist_env):
                 training.record()
-        yield from fit(training, settings, run, device=device, ranks=ranks, resume=resume)
+        yield from fit(training, settings, run, device=device, dist_env=dist_env, resume=resume)
     except torch.OutOfMemoryError as error:
         raise ConfigError(
             f"{training.stream.batch_size} rows of {training.stream.unroll_steps} tokens do not "
@@ -100,13 +102,13 @@ def trained(
         ) from error
 
 
-def _may_record(training: Training, settings: TrainConfig, ranks: Ranks) -> bool:
+def _may_record(training: Training, settings: TrainConfig, dist_env: DistEnv) -> bool:
     """Frozen weights have no way back to record, and DDP has its own hooks there.
 
     To be deterministic some gradients are added up in ways that cannot be recorded.
     """
     learned = all(weight.requires_grad for weight in training.module.bilm.parameters())
-    one_batch = settings.grad_accum_steps == 1 and ranks.size == 1
+    one_batch = settings.grad_accum_steps == 1 and dist_env.world_size == 1
     return learned and one_batch and not settings.deterministic
 
 

@@ -15,8 +15,8 @@ from elmore.lm.batches import Batch, Room
 from elmore.lm.language_model import LanguageModel
 from elmore.text.characters import Alphabet
 from elmore.text.vocabulary import Vocabulary
-from elmore.train.batches import moved
-from elmore.train.distributed import Ranks
+from elmore.train.distributed import DistEnv
+from elmore.train.prefetch import to_device
 from elmore.weights import folder, warm
 from elmore.weights.bundle import Bundle, Card
 
@@ -34,7 +34,7 @@ class Training:
     alphabet: Alphabet
     stream: StreamConfig
     seed: int
-    ranks: Ranks
+    dist_env: DistEnv
     card: Card = field(default_factory=Card)
     byte_counts: Sequence[int] | None = None
     """Of the text that the vocabulary was counted on; without, of this one."""
@@ -44,7 +44,7 @@ class Training:
     higher_is_better = False
 
     def __post_init__(self) -> None:
-        rows = self.ranks.rows(self.stream.batch_size)
+        rows = self.dist_env.local_rows(self.stream.batch_size)
         tokens = self.corpus.split("train")
         self._streams = Streams(tokens, self.stream, seed=self.seed, rows=rows)
         self.batches_per_epoch = self._streams.steps_per_epoch
@@ -55,7 +55,7 @@ class Training:
         )
         self._room: Room | None = None
 
-    def batch(self, number: int) -> Batch:
+    def make_batch(self, number: int) -> Batch:
         """Give both directions' next tokens; the negatives are the same on every rank."""
         seeds = [np.random.SeedSequence([self.seed, number, way]) for way in (0, 1)]
         first, second = (int(seed.generate_state(1)[0]) for seed in seeds)
@@ -68,7 +68,7 @@ class Training:
         numbers = range(0, self.batches_per_epoch, max(1, self.batches_per_epoch // _LOOKED_AT))
         self._room = self._batches.room(self._streams.window(number) for number in numbers)
         device = next(self.module.parameters()).device
-        self.module.record(moved(self.batch(0), device))
+        self.module.record(to_device(self.make_batch(0), device))
 
     @property
     def has_valid(self) -> bool:
@@ -89,7 +89,7 @@ class Training:
             self.corpus.split("valid"),
             self._spelling,
             rows=_ROWS[next(self.module.parameters()).device.type == "cuda"],
-            ranks=self.ranks,
+            dist_env=self.dist_env,
             merged=merged,
         )
 

@@ -16,7 +16,7 @@ from elmore.tasks.task import Task, TaskConfig
 from elmore.tasks.trained_task import Solver
 from elmore.tasks.training import Training
 from elmore.train import precision
-from elmore.train.distributed import device_of, started
+from elmore.train.distributed import init_distributed, select_device
 from elmore.train.fit import Report, deterministic, fit
 from elmore.train.runs import Run
 
@@ -67,10 +67,10 @@ def train(
     ready: list[Sources] = []
 
     def reported() -> Generator[Report, None, None]:
-        with started(device) as (ranks, place):
+        with init_distributed(device) as (dist_env, place):
             chosen = identity.choose_embedder(embedder, out if resume else None)
             lesson = Lesson(
-                kind(recipe), examples, valid, test=test, embedder=chosen, ranks=ranks,
+                kind(recipe), examples, valid, test=test, embedder=chosen, dist_env=dist_env,
                 device=place,
             )  # fmt: skip
             ready.append(lesson.sources)
@@ -88,27 +88,27 @@ def learn(
     resume: bool = False,
 ) -> Generator[Report, None, None]:
     """Train on a lesson, or on a fraction of its examples."""
-    ranks, place = lesson.ranks, lesson.device
+    dist_env, place = lesson.dist_env, lesson.device
     examples = lesson.seen(Part(fraction, recipe.train.seed))
     with Run(out) as run:
-        if ranks.first:
+        if dist_env.is_main:
             recorded = out / "recipe.json" if resume else None
             described = identity.describe(
                 lesson, recipe, examples, fraction=fraction, recorded=recorded
             )
-            run.begin(described, resume=resume)
+            run.create_or_resume(described, resume=resume)
         lesson.wait()
         solved = _new(lesson, recipe, examples)
         settings, learner = recipe.train, solved.learner
         with deterministic(settings):
             numbers = precision.resolve(settings, place)
-            learner.to(place, precision.dtype(numbers)).train()
+            learner.to(place, precision.weight_dtype(numbers)).train()
         layers = lesson.layers
-        training = Training(solved, examples, layers.train, lesson.held_out, layers.dev, ranks)
+        training = Training(solved, examples, layers.train, lesson.held_out, layers.dev, dist_env)
         epoch = training.batches_per_epoch / settings.grad_accum_steps
         try:
-            reports = fit(training, settings, run, device=place, ranks=ranks, resume=resume)
-            yield from timing.timed(reports, layers, epoch) if ranks.first else reports
+            reports = fit(training, settings, run, device=place, dist_env=dist_env, resume=resume)
+            yield from timing.timed(reports, layers, epoch) if dist_env.is_main else reports
         except torch.OutOfMemoryError as error:
             raise ConfigError(
                 f"batches of {recipe.batch_size} examples do not fit into the memory of the GPU "
@@ -248,7 +248,7 @@ def opened(
     `embedder` is the path of the word vectors or biLM used in training, if moved; `ready` is open
     already, and used if it is the same.
     """
-    where = device_of(device)
+    where = select_device(device)
     solved = checkpoint.load(place, device=str(where), embedder=embedder, ready=ready)
     solved.learner.to(where)
     return solved

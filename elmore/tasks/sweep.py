@@ -21,7 +21,7 @@ from elmore.tasks.embedding.spec import Sources
 from elmore.tasks.run import Reports
 from elmore.tasks.task import Task, TaskConfig
 from elmore.tasks.trained_task import Solver
-from elmore.train.distributed import started
+from elmore.train.distributed import init_distributed
 
 
 class Trial(NamedTuple):
@@ -86,11 +86,11 @@ def train(
     `embedder`, they all take the one that the resumed runs have recorded.
     """
     recipes = [_seeded(recipe, trial.seed) for trial in chosen]
-    with started(device) as (ranks, place):
+    with init_distributed(device) as (dist_env, place):
         begun = [trial for trial in chosen if (out / trial.name / "recipe.json").is_file()]
         resumed = out / begun[0].name if resume and begun else None
         lesson = Lesson(
-            kind(recipe), examples, valid, test=test, ranks=ranks, device=place,
+            kind(recipe), examples, valid, test=test, dist_env=dist_env, device=place,
             embedder=identity.choose_embedder(embedder, resumed),
             parts=[Part(t.fraction, r.train.seed) for t, r in zip(chosen, recipes, strict=True)],
         )  # fmt: skip
@@ -104,7 +104,7 @@ def train(
                 yield Stage(trial, reports)
                 for _ in reports:  # whatever was not followed
                     pass
-            if reports.last and reports.last.stopped.startswith("SIG"):
+            if reports.last and reports.last.stop_reason.startswith("SIG"):
                 return
 
 

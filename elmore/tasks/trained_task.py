@@ -16,8 +16,8 @@ from elmore.tasks.embedding.spec import Sources
 from elmore.tasks.layers.encoders import CharEncoder
 from elmore.tasks.task import Features, Task, TaskConfig, TaskModel
 from elmore.text.characters import ByteAlphabet
-from elmore.train.batches import moved
-from elmore.train.loop import Carried, Outcome
+from elmore.train.loop import State, StepOutput
+from elmore.train.prefetch import to_device
 
 
 class Batch(NamedTuple):
@@ -34,12 +34,12 @@ class Learner(nn.Module):
         super().__init__()
         self.embedding, self.model = embedding, model
 
-    def forward(self, batch: Batch, carried: Carried | None = None) -> Outcome:
+    def forward(self, batch: Batch, carried: State | None = None) -> StepOutput:
         """Give the loss of a batch."""
         total, count = self.model(self._embedded(batch), batch.features)
         # The engine divides by the count over all batches and processes of an update. So a penalty
         # that is multiplied by each one's count is there once an update, however it is divided.
-        return Outcome(total + self.embedding.penalty() * count, count, {})
+        return StepOutput(total + self.embedding.penalty() * count, count, {})
 
     @torch.no_grad()
     def predict(self, batch: Batch) -> list[Any]:
@@ -92,7 +92,7 @@ class Solver:
             for start in range(0, len(order), self.config.batch_size):
                 chosen = order[start : start + self.config.batch_size]
                 batch = self.batch([examples[i] for i in chosen], layers)
-                predictions = self.learner.predict(moved(batch, self.device))
+                predictions = self.learner.predict(to_device(batch, self.device))
                 found |= zip(chosen, predictions, strict=True)
         finally:
             self.learner.train(training)

@@ -10,7 +10,7 @@ from elmore.errors import ConfigError
 from elmore.tasks import checkpoint
 from elmore.tasks.data import batches
 from elmore.tasks.trained_task import Batch, Learner, Solver
-from elmore.train.distributed import Ranks
+from elmore.train.distributed import DistEnv
 
 
 @dataclass
@@ -22,7 +22,7 @@ class Training:
     layers: CachedLayers | None
     valid: Sequence[Any]
     valid_layers: CachedLayers | None
-    ranks: Ranks
+    dist_env: DistEnv
 
     higher_is_better = True
 
@@ -32,9 +32,10 @@ class Training:
         self.unit = self.solver.learner.model.unit
         self.batches_per_epoch = batches.num_batches(len(self.examples), size)
         smallest = len(self.examples) // self.batches_per_epoch
-        if smallest < self.ranks.size:
+        num_processes = self.dist_env.world_size
+        if smallest < num_processes:
             raise ConfigError(
-                f"batches of {smallest} examples cannot be shared by {self.ranks.size} processes; "
+                f"batches of {smallest} examples cannot be shared by {num_processes} processes; "
                 "raise batch_size, or start fewer"
             )
         sentences = [self.solver.task.sentences(example) for example in self.examples]
@@ -46,7 +47,7 @@ class Training:
         """What is trained."""
         return self.solver.learner
 
-    def batch(self, number: int) -> Batch:
+    def make_batch(self, number: int) -> Batch:
         """Give this process's examples of a batch."""
         epoch, place = divmod(number, self.batches_per_epoch)
         dealt = self._dealt
@@ -55,7 +56,7 @@ class Training:
             seed = config.train.seed
             found = batches.epoch(self._lengths, config.batch_size, seed=seed, number=epoch)
             self._dealt = dealt = (epoch, found)
-        chosen = dealt[1][place][self.ranks.rank :: self.ranks.size]
+        chosen = dealt[1][place][self.dist_env.rank :: self.dist_env.world_size]
         return self.solver.batch([self.examples[i] for i in chosen], self.layers, truth=True)
 
     def evaluate(self) -> dict[str, float]:

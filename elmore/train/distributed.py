@@ -1,4 +1,4 @@
-"""Several processes that train one model, as torchrun starts them; one alone needs none of it."""
+"""Data-parallel training in several processes started by torchrun; a single process needs none."""
 
 import os
 import re
@@ -15,53 +15,64 @@ from torch import Tensor
 from elmore.errors import ConfigError, ElmoreError
 
 
-class Ranks(NamedTuple):
-    """Which process this is, and of how many."""
+class DistEnv(NamedTuple):
+    """Rank of this process and number of processes."""
 
     rank: int = 0
-    size: int = 1
-    local: int = 0
-    """Which of this machine's: the number of its GPU."""
+    world_size: int = 1
+    local_rank: int = 0
+    """Rank on this machine, which is the index of its GPU."""
 
     @property
-    def first(self) -> bool:
-        """Whether this is the one that writes."""
+    def is_main(self) -> bool:
+        """Whether this process writes files and reports."""
         return self.rank == 0
 
-    def rows(self, num_rows: int) -> range:
-        """Give this rank's share of rows that are numbered over all of them."""
-        if num_rows % self.size:
+    def local_rows(self, num_rows: int) -> range:
+        """Return the rows of a batch of `num_rows` that belong to this process."""
+        if num_rows % self.world_size:
             raise ConfigError(
-                f"{num_rows} rows cannot be shared evenly by {self.size} processes; make "
-                f"stream.batch_size a multiple of {self.size}"
+                f"{num_rows} rows cannot be divided evenly among {self.world_size} processes; make "
+                f"stream.batch_size a multiple of {self.world_size}"
             )
-        share = num_rows // self.size
+        share = num_rows // self.world_size
         return range(self.rank * share, (self.rank + 1) * share)
 
 
-ALONE = Ranks()
+SINGLE_PROCESS = DistEnv()
 
 
 @contextmanager
-def started(device: str) -> Iterator[tuple[Ranks, torch.device]]:
-    """Join the processes that torchrun started, on this one's device; alone without torchrun."""
-    ranks = Ranks(*(int(os.environ.get(key, default)) for key, default in _VARIABLES))
-    place = device_of(device, ranks)
-    if ranks.size == 1:
-        yield ranks, place
+def init_distributed(device: str) -> Iterator[tuple[DistEnv, torch.device]]:
+    """Join the process group that torchrun describes; without torchrun, run as one process.
+
+    Args:
+        device: `auto`, `cpu`, `cuda` or `cuda:N`.
+
+    Yields:
+        The environment of this process and its device.
+
+    Raises:
+        ElmoreError: Another process of the group died.
+    """
+    variables = (("RANK", "0"), ("WORLD_SIZE", "1"), ("LOCAL_RANK", "0"))
+    env = DistEnv(*(int(os.environ.get(key, default)) for key, default in variables))
+    own_device = select_device(device, env)
+    if env.world_size == 1:
+        yield env, own_device
         return
-    if place.type == "cuda":
-        torch.cuda.set_device(place)
-    backend = "nccl" if place.type == "cuda" else "gloo"
+    if own_device.type == "cuda":
+        torch.cuda.set_device(own_device)
+    backend = "nccl" if own_device.type == "cuda" else "gloo"
     dist.init_process_group(backend, timeout=timedelta(minutes=30))
     group = dist.group.WORLD
     try:
-        yield ranks, place
+        yield env, own_device
     except RuntimeError as error:
         if re.search(r"Connection|NCCL|[Gg]loo|Broken pipe", str(error)):
-            # What failed is still held by the frames it failed in, and holds the group. It must
-            # not be the last to: it would then wait, with Python locked, for threads of the group
-            # that wait for Python.
+            # The frames of the traceback hold the failed work, which holds the process group. If
+            # they were its last owner, its destructor would wait, with the GIL held, for threads
+            # of the group that wait for the GIL.
             traceback.clear_frames(error.__traceback__)
             raise ElmoreError(
                 "another process of this training died; start all of them again with --resume"
@@ -72,51 +83,48 @@ def started(device: str) -> Iterator[tuple[Ranks, torch.device]]:
         del group
 
 
-_VARIABLES = (("RANK", "0"), ("WORLD_SIZE", "1"), ("LOCAL_RANK", "0"))
-
-
-def device_of(name: str, ranks: Ranks = ALONE) -> torch.device:
-    """Give the device of a process: `auto` is a GPU where there is one."""
+def select_device(name: str, env: DistEnv = SINGLE_PROCESS) -> torch.device:
+    """Return the device of a process; `auto` is a GPU if there is one."""
     if name == "auto":
         name = "cuda" if torch.cuda.is_available() else "cpu"
     if name == "cuda":
-        name = f"cuda:{ranks.local}"
+        name = f"cuda:{env.local_rank}"
     match = re.fullmatch(r"cpu|cuda:(\d+)", name)
     if not match:
         raise ConfigError(f"unknown device {name!r}; use auto, cpu or cuda")
     if match[1] is not None and not torch.cuda.is_available():
-        raise ConfigError(f"device {name!r} was asked for, and there is no CUDA GPU here; use cpu")
+        raise ConfigError(f"device {name!r} is not available: there is no CUDA GPU; use cpu")
     if match[1] is not None and int(match[1]) >= torch.cuda.device_count():
         raise ConfigError(
-            f"device {name!r} was asked for, and there are {torch.cuda.device_count()} CUDA GPUs "
-            "here; start no more processes than there are GPUs"
+            f"device {name!r} is not available: there are {torch.cuda.device_count()} CUDA GPUs; "
+            "start no more processes than there are GPUs"
         )
     return torch.device(name)
 
 
-def sum_over(ranks: Ranks, values: Tensor) -> Tensor:
-    """Add up what each process has."""
-    if ranks.size > 1:
+def all_reduce_sum(env: DistEnv, values: Tensor) -> Tensor:
+    """Return the sum of a tensor over all processes."""
+    if env.world_size > 1:
         values = values.clone()
         dist.all_reduce(values)
     return values
 
 
-def gathered(ranks: Ranks, rows: dict[str, Tensor]) -> dict[str, Tensor]:
-    """Put the rows of all processes together, in their order."""
-    if ranks.size == 1:
+def gather_rows(env: DistEnv, rows: dict[str, Tensor]) -> dict[str, Tensor]:
+    """Concatenate the rows of all processes, in rank order."""
+    if env.world_size == 1:
         return rows
     result = {}
     for name, tensor in sorted(rows.items()):
-        parts = [torch.empty_like(tensor) for _ in range(ranks.size)]
+        parts = [torch.empty_like(tensor) for _ in range(env.world_size)]
         dist.all_gather(parts, tensor.contiguous())
         result[name] = torch.cat(parts)
     return result
 
 
-def own_rows(ranks: Ranks, rows: dict[str, Tensor]) -> dict[str, Tensor]:
-    """Take this process's share of rows that were gathered, by however many."""
+def scatter_rows(env: DistEnv, rows: dict[str, Tensor]) -> dict[str, Tensor]:
+    """Return this process's part of gathered rows; the number of processes may have changed."""
     return {
-        name: tensor[ranks.rows(len(tensor)).start : ranks.rows(len(tensor)).stop]
+        name: tensor[env.local_rows(len(tensor)).start : env.local_rows(len(tensor)).stop]
         for name, tensor in rows.items()
     }

@@ -1,4 +1,4 @@
-"""Drive the loop: log, evaluate, keep the best, save, stop early or when asked, resume."""
+"""Run the training loop: log, evaluate, keep the best model, save checkpoints, stop, resume."""
 
 import logging
 import math
@@ -16,33 +16,33 @@ import torch
 from torch import optim
 
 from elmore.errors import DataError, ElmoreError
-from elmore.train import optim as optimizers
 from elmore.train.config import TrainConfig
-from elmore.train.distributed import Ranks, gathered, own_rows, sum_over
+from elmore.train.distributed import DistEnv, all_reduce_sum, gather_rows, scatter_rows
 from elmore.train.divergence import LossMean
-from elmore.train.loop import Step, Trainable, steps
-from elmore.train.runs import Checkpoint, Run
+from elmore.train.loop import State, Step, Trainable, run_steps
+from elmore.train.optimizers import build_optimizer
+from elmore.train.runs import VALID, Checkpoint, Run
 
 _log = logging.getLogger(__name__)
 
-_MOMENT = 2.0  # seconds
-_SILENCE = 5.0  # seconds without a report, where updates are slow
+_SIGNAL_BURST = 2.0  # seconds in which repeated signals count as one
+_MAX_SILENCE = 5.0  # seconds between reports, if updates are slow
 
 
 class Report(NamedTuple):
-    """Where training stands, now and then."""
+    """Progress of a training run."""
 
     step: int
     num_steps: int
     metrics: dict[str, float]
-    """Of the last updates: loss, rate, norm, count, per_second, data_share, gigabytes."""
+    """Since the last report: loss, lr, grad_norm, count, per_second, data_fraction, max_gib."""
     scores: dict[str, float]
-    """Of the held-out data, where it was looked at."""
+    """Scores on held-out data, if it was evaluated."""
     improved: bool
-    stopped: str
-    """Why it ends before its time; empty while it does not."""
+    stop_reason: str
+    """Why training stops early; empty otherwise."""
     unit: str
-    """Of what `count` and `per_second` are numbers."""
+    """What `count` and `per_second` count."""
 
 
 def fit(
@@ -51,151 +51,157 @@ def fit(
     run: Run,
     *,
     device: torch.device,
-    ranks: Ranks,
+    dist_env: DistEnv,
     resume: bool = False,
 ) -> Iterator[Report]:
-    """Train until the end, and say now and then how it goes. The run folder must have begun."""
-    optimizer = optimizers.build(trainable.module, config)
-    start = run.restore(trainable.module, optimizer, device) if resume else None
-    drive = _Drive(trainable, config, run, optimizer, device, ranks)
+    """Train to the end and yield reports; `run` must have been created or resumed."""
+    optimizer = build_optimizer(trainable.module, config)
+    start = run.load_checkpoint(trainable.module, optimizer, device) if resume else None
+    trainer = _Trainer(trainable, config, run, optimizer, device, dist_env)
     if start is not None:
-        drive.best, drive.stale, drive.loss_mean = start.best, start.stale, start.loss_mean
-    if drive.tired:  # it ended early, and resuming does not change that
+        trainer.best_score = start.best_score
+        trainer.evals_since_best = start.evals_since_best
+        trainer.loss_mean = start.loss_mean
+    if trainer.should_stop_early:  # it stopped before, and resuming does not change that
         return
-    done = start.step if start else 0
-    if sum_over(ranks, torch.tensor(float(done), device=device)).item() != done * ranks.size:
+    start_step = start.step if start else 0
+    total = all_reduce_sum(dist_env, torch.tensor(float(start_step), device=device)).item()
+    if total != start_step * dist_env.world_size:
         raise DataError(
-            f"{run.folder}: not every process finds the same checkpoints; all machines must see "
+            f"{run.folder}: the processes see different checkpoints; all machines must share "
             "one run folder"
         )
-    if ranks.first:
-        run.forget_after(done)
-    with deterministic(config), _signals() as asked, _Board(run, done, ranks) as board:
-        for report in drive.reports(done, start.carried if start else None, asked):
-            if ranks.first:
+    if dist_env.is_main:
+        run.truncate_metrics(start_step)
+    with (
+        deterministic(config),
+        _catch_signals() as received,
+        _TensorBoard(run, start_step, dist_env) as board,
+    ):
+        for report in trainer.reports(start_step, start.state if start else None, received):
+            if dist_env.is_main:
                 board.add(report)
             yield report
 
 
 @dataclass
-class _Drive:
+class _Trainer:
     trainable: Trainable
     config: TrainConfig
     run: Run
     optimizer: optim.Optimizer
     device: torch.device
-    ranks: Ranks
-    best: float | None = None
-    stale: int = 0
+    dist_env: DistEnv
+    best_score: float | None = None
+    evals_since_best: int = 0
     loss_mean: LossMean = field(default_factory=LossMean)
 
     @property
-    def tired(self) -> bool:
-        """Whether the score has not become better for too long."""
-        return 0 < self.config.patience <= self.stale
+    def should_stop_early(self) -> bool:
+        return 0 < self.config.patience <= self.evals_since_best
 
     def reports(
-        self, done: int, carried: dict[str, torch.Tensor] | None, asked: list[int]
+        self, start_step: int, state: State | None, received: list[int]
     ) -> Iterator[Report]:
         config = self.config
         num_steps = config.num_steps(self.trainable.batches_per_epoch)
         epoch = max(1, round(self.trainable.batches_per_epoch / config.grad_accum_steps))
-        updates = steps(
+        updates = run_steps(
             self.trainable,
             self.optimizer,
             config,
             num_steps=num_steps,
             device=self.device,
-            ranks=self.ranks,
-            done=done,
-            carried=own_rows(self.ranks, carried) if carried else None,
+            dist_env=self.dist_env,
+            start_step=start_step,
+            state=scatter_rows(self.dist_env, state) if state else None,
         )
         pending: list[Step] = []
-        begun = time.perf_counter()
+        started = time.perf_counter()
         for step in updates:
             pending.append(step)
-            now = step.number
-            last = now == num_steps
-            evaluates = last or now % (config.evaluate_every or epoch) == 0
-            saves = last or now % (config.save_every or epoch) == 0
-            looks = evaluates or saves or now % config.log_every == 0
-            # Several processes must agree to stop: they ask each other only when they all look.
-            silent = time.perf_counter() - begun > _SILENCE
-            if not looks and (self.ranks.size > 1 or not (asked or silent)):
+            last = step.number == num_steps
+            evaluates = last or step.number % (config.evaluate_every or epoch) == 0
+            saves = last or step.number % (config.save_every or epoch) == 0
+            due = evaluates or saves or step.number % config.log_every == 0
+            # Several processes can agree to stop only at steps where all of them synchronise.
+            silent = time.perf_counter() - started > _MAX_SILENCE
+            if not due and (self.dist_env.world_size > 1 or not (received or silent)):
                 continue
-            metrics, records = self._look(pending, begun)
-            scores, improved = self._evaluate(now) if evaluates else ({}, False)
-            if self.ranks.first:
-                records[-1] |= {f"valid_{name}": score for name, score in scores.items()}
-                self.run.log(records)
-            stopped = self._stopped(asked)
-            if saves or stopped:
-                self._save(step)
+            metrics, records = self._sync_metrics(pending, started)
+            scores, improved = self._evaluate(step.number) if evaluates else ({}, False)
+            if self.dist_env.is_main:
+                records[-1] |= {f"{VALID}{name}": score for name, score in scores.items()}
+                self.run.append_metrics(records)
+            stop_reason = self._stop_reason(received)
+            if saves or stop_reason:
+                self._save_checkpoint(step)
             unit = self.trainable.unit
-            yield Report(now, num_steps, metrics, scores, improved, stopped, unit)
-            if stopped:
+            yield Report(step.number, num_steps, metrics, scores, improved, stop_reason, unit)
+            if stop_reason:
                 return
-            pending, begun = [], time.perf_counter()
+            pending, started = [], time.perf_counter()
 
-    def _look(
-        self, pending: list[Step], begun: float
+    def _sync_metrics(
+        self, pending: list[Step], started: float
     ) -> tuple[dict[str, float], list[dict[str, float]]]:
-        """Read the last updates from the device and check them: a summary, and a line for each."""
+        """Copy the last updates from the device and check them; return a summary and records."""
         losses = torch.stack([step.loss for step in pending]).tolist()
-        norms = torch.stack([step.norm.to(step.loss) for step in pending]).tolist()
+        norms = torch.stack([step.grad_norm.to(step.loss) for step in pending]).tolist()
         counts = torch.stack([step.count for step in pending]).tolist()
-        seconds = time.perf_counter() - begun  # the device has caught up only now
-        self._refuse_bad(pending, losses, norms, counts)
+        seconds = time.perf_counter() - started  # after the copies, which wait for the device
+        self._check_updates(pending, losses, norms, counts)
         count = sum(counts)
         metrics = {
             "loss": sum(map(operator.mul, losses, counts)) / max(1, count),
-            "rate": pending[-1].rate,
-            "norm": sum(norms) / len(norms),
+            "lr": pending[-1].lr,
+            "grad_norm": sum(norms) / len(norms),
             "count": count,
             "per_second": count / seconds,
-            "data_share": sum(step.waited for step in pending) / seconds,
+            "data_fraction": sum(step.data_seconds for step in pending) / seconds,
         }
         if self.device.type == "cuda":
-            metrics["gigabytes"] = torch.cuda.max_memory_allocated(self.device) / 2**30
+            metrics["max_gib"] = torch.cuda.max_memory_allocated(self.device) / 2**30
         records = [
-            {"step": s.number, "loss": loss, "rate": s.rate, "norm": norm, "count": number}
+            {"step": s.number, "loss": loss, "lr": s.lr, "grad_norm": norm, "count": number}
             for s, loss, norm, number in zip(pending, losses, norms, counts, strict=True)
         ]
         return metrics, records
 
-    def _refuse_bad(
+    def _check_updates(
         self, pending: list[Step], losses: list[float], norms: list[float], counts: list[float]
     ) -> None:
         for step, loss, norm, count in zip(pending, losses, norms, counts, strict=True):
             if not math.isfinite(loss):
-                self._refuse(step.number - 1, f"the loss is not finite at update {step.number}")
-            self._refuse_divergence(step.number, loss, count)
+                self._fail(step.number - 1, f"the loss is not finite at update {step.number}")
+            self._check_divergence(step.number, loss, count)
             if not math.isfinite(norm):
-                self._refuse(step.number, f"the gradient is not finite at update {step.number}")
+                self._fail(step.number, f"the gradient is not finite at update {step.number}")
 
-    def _refuse_divergence(self, step: int, loss: float, count: float) -> None:
+    def _check_divergence(self, step: int, loss: float, count: float) -> None:
         factor, window = self.config.divergence_factor, self.config.divergence_window
         if factor is None:
             return
-        mean = self.loss_mean.after(step, loss, count, window=window, factor=factor)
+        mean = self.loss_mean.add(step, loss, count, window=window, factor=factor)
         self.loss_mean = mean
         if mean.value > mean.bound(factor):
-            self._refuse(
+            self._fail(
                 mean.last_good_step,
                 f"the loss diverged: at update {step} its mean over {window} updates is "
-                f"{mean.value:.3g}, and {mean.best:.3g} at its best",
+                f"{mean.value:.3g}, its minimum was {mean.best:.3g}",
                 "; if such a loss is expected, raise train.divergence_factor",
             )
 
-    def _refuse(self, since: int, found: str, advice: str = "") -> None:
-        """Stop: the weights after update `since` and later are no good, even if they were saved."""
-        if self.ranks.first:
-            for step in self.run.steps():
-                if step >= since:
-                    self.run.remove(step)
+    def _fail(self, bad_step: int, problem: str, advice: str = "") -> None:
+        """Stop training and remove the checkpoints of update `bad_step` and later."""
+        if self.dist_env.is_main:
+            for step in self.run.checkpoint_steps():
+                if step >= bad_step:
+                    self.run.remove_checkpoint(step)
         raise ElmoreError(
-            f"{found}; {self.run.last_good()}; restart with a lower train.lr or train.max_grad_norm"
-            f"{advice}; the best model so far, if there is one, is {self.run.best}"
+            f"{problem}; {self.run.last_checkpoint_hint()}; restart with a lower train.lr or "
+            f"train.max_grad_norm{advice}; the best model so far, if there is one, is "
+            f"{self.run.best}"
         )
 
     def _evaluate(self, step: int) -> tuple[dict[str, float], bool]:
@@ -207,69 +213,71 @@ class _Drive:
             self.trainable.module.train(training)
         metric = self.trainable.metric
         score = scores.get(metric)
-        if score is not None:  # rounding may differ between processes; what follows must not
-            own = torch.tensor(score if self.ranks.first else 0.0, dtype=torch.float64)
-            score = sum_over(self.ranks, own.to(self.device)).item()
+        if score is not None:  # rounding may differ between processes; the main one decides
+            own = torch.tensor(score if self.dist_env.is_main else 0.0, dtype=torch.float64)
+            score = all_reduce_sum(self.dist_env, own.to(self.device)).item()
         if score is not None and not math.isfinite(score):
-            self._refuse(step, f"the {metric} is not finite after update {step}")
+            self._fail(step, f"the {metric} is not finite after update {step}")
         sign = 1 if self.trainable.higher_is_better else -1
-        improved = score is None or self.best is None or sign * score > sign * self.best
+        best = self.best_score
+        improved = score is None or best is None or sign * score > sign * best
         if improved:
-            self.best, self.stale = score, 0
-            if self.ranks.first:
-                self._keep(scores)
+            self.best_score, self.evals_since_best = score, 0
+            if self.dist_env.is_main:
+                self._save_best(scores)
         else:
-            self.stale += 1
+            self.evals_since_best += 1
         return scores, improved
 
-    def _keep(self, scores: dict[str, float]) -> None:
+    def _save_best(self, scores: dict[str, float]) -> None:
         try:
             self.trainable.save(self.run.best, scores)
         except (OSError, ElmoreError) as error:
-            raise ElmoreError(f"{error}; {self.run.last_good()}") from error
+            raise ElmoreError(f"{error}; {self.run.last_checkpoint_hint()}") from error
 
-    def _stopped(self, asked: list[int]) -> str:
-        number = asked[0] if asked else 0
-        highest = sum_over(self.ranks, torch.tensor(float(number), device=self.device))
+    def _stop_reason(self, received: list[int]) -> str:
+        number = received[0] if received else 0
+        highest = all_reduce_sum(self.dist_env, torch.tensor(float(number), device=self.device))
         if highest.item():
             return signal.Signals(number or signal.SIGTERM).name
-        if self.tired:
-            return f"no better {self.trainable.metric} in {self.stale} evaluations"
+        if self.should_stop_early:
+            return f"no better {self.trainable.metric} in {self.evals_since_best} evaluations"
         return ""
 
-    def _save(self, step: Step) -> None:
-        carried = gathered(self.ranks, step.carried)
-        if self.ranks.first:
-            checkpoint = Checkpoint(step.number, self.best, self.stale, self.loss_mean, carried)
-            self.run.save(
+    def _save_checkpoint(self, step: Step) -> None:
+        state = gather_rows(self.dist_env, step.state)
+        if self.dist_env.is_main:
+            checkpoint = Checkpoint(
+                step.number, self.best_score, self.evals_since_best, self.loss_mean, state
+            )
+            self.run.save_checkpoint(
                 self.trainable.module, self.optimizer, checkpoint, keep=self.config.keep_checkpoints
             )
 
 
 @contextmanager
-def _signals() -> Iterator[list[int]]:
-    """Note SIGTERM and SIGINT instead of dying of them.
+def _catch_signals() -> Iterator[list[int]]:
+    """Collect SIGTERM and SIGINT instead of dying of them.
 
-    Schedulers and torchrun pass the same signal on more than once; a person who presses Ctrl-C
-    again, a moment later, means it.
+    Schedulers and torchrun repeat a signal; a second Ctrl-C some seconds later ends the process.
     """
-    asked: list[int] = []
+    received: list[int] = []
     before: dict[int, Any] = {}
-    since = math.inf
+    first = math.inf
 
-    def note(number: int, frame: FrameType | None) -> None:
-        nonlocal since
-        if number == signal.SIGINT and time.monotonic() - since > _MOMENT:
+    def handle(number: int, frame: FrameType | None) -> None:
+        nonlocal first
+        if number == signal.SIGINT and time.monotonic() - first > _SIGNAL_BURST:
             signal.signal(number, before[number])
             signal.raise_signal(number)
-        since = min(since, time.monotonic())
-        asked.append(number)
+        first = min(first, time.monotonic())
+        received.append(number)
 
-    with suppress(ValueError):  # only the main thread hears signals
+    with suppress(ValueError):  # only the main thread can handle signals
         for number in (signal.SIGTERM, signal.SIGINT):
-            before[number] = signal.signal(number, note)
+            before[number] = signal.signal(number, handle)
     try:
-        yield asked
+        yield received
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)
@@ -277,9 +285,9 @@ def _signals() -> Iterator[list[int]]:
 
 @contextmanager
 def deterministic(config: TrainConfig) -> Iterator[None]:
-    """Have torch do the same each time, where the config asks for it."""
+    """Use deterministic algorithms inside, if the config asks for them."""
     before = torch.are_deterministic_algorithms_enabled()
-    if config.deterministic:  # what cuBLAS asks for, and reads when it is first used
+    if config.deterministic:  # cuBLAS reads this at its first use
         os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")
     torch.use_deterministic_algorithms(config.deterministic or before)
     try:
@@ -288,21 +296,22 @@ def deterministic(config: TrainConfig) -> Iterator[None]:
         torch.use_deterministic_algorithms(before)
 
 
-class _Board:
-    """TensorBoard's file, where the package is installed."""
+class _TensorBoard:
+    """Writes TensorBoard events, if that package is installed."""
 
-    def __init__(self, run: Run, done: int, ranks: Ranks) -> None:
+    def __init__(self, run: Run, start_step: int, dist_env: DistEnv) -> None:
         self.writer: Any = None
-        if not ranks.first:
+        if not dist_env.is_main:
             return
         try:
             from torch.utils.tensorboard import SummaryWriter
         except ImportError:
-            _log.info("tensorboard is not installed; metrics.jsonl has the numbers")
+            _log.info("tensorboard is not installed; the metrics are in metrics.jsonl")
             return
-        self.writer = SummaryWriter(str(run.folder), purge_step=done + 1 if done else None)
+        purge = start_step + 1 if start_step else None
+        self.writer = SummaryWriter(str(run.folder), purge_step=purge)
 
-    def __enter__(self) -> "_Board":
+    def __enter__(self) -> "_TensorBoard":
         return self
 
     def __exit__(self, *error: object) -> None:

@@ -1,10 +1,10 @@
-"""The one loop: batches in, finished updates out. It knows no model, logs nothing, saves nothing.
+"""The training loop: takes batches, yields finished updates. It neither logs nor saves.
 
-What is trained gives the sum of its losses over a batch, the number of things predicted, and
-what it carries to the next batch, rows first (a recurrent state; nothing, for most). An update sums
-the gradients of all its batches and processes, divides them once by the number of things predicted
-in all, and then clips them: how examples are divided into batches makes no difference. Draws are
-seeded anew at each batch by its number, so that where a run was stopped leaves no trace in them.
+A module returns the summed loss of a batch, the number of predictions, and the state to pass to the
+next batch, rows first (a recurrent state; empty for most). An update sums the gradients of its
+batches and processes, divides them once by the total number of predictions, and then clips them, so
+that the way examples are divided into batches makes no difference. The random generator is seeded
+at each batch from its number, so that a resumed run draws the same numbers.
 """
 
 import time
@@ -19,47 +19,48 @@ from torch import Tensor, nn, optim
 from torch.nn.parallel import DistributedDataParallel
 
 from elmore.train import precision, schedule
-from elmore.train.batches import ahead, moved
 from elmore.train.config import TrainConfig
-from elmore.train.distributed import Ranks, sum_over
+from elmore.train.distributed import DistEnv, all_reduce_sum
+from elmore.train.prefetch import prefetch, to_device
 
-Carried = dict[str, Tensor]
+State = dict[str, Tensor]
 
 
-class Outcome(NamedTuple):
-    """What a module makes of a batch."""
+class StepOutput(NamedTuple):
+    """What a module returns for a batch."""
 
     loss: Tensor
-    """Summed over everything predicted."""
+    """Sum over all predictions."""
     count: Tensor
-    carried: Carried
+    """Number of predictions."""
+    state: State
 
 
 class Trainable(Protocol):
-    """Something the engine can train. `module(batch, carried)` gives an `Outcome`."""
+    """Something to train; `module(batch, state)` returns a `StepOutput`."""
 
     batches_per_epoch: int
     unit: str
-    """What is predicted, and counted: tokens, examples, …"""
+    """What `StepOutput.count` counts: tokens, examples, ..."""
     metric: str
-    """The score that decides which weights are best."""
+    """The score that selects the best model."""
     higher_is_better: bool
 
     @property
     def module(self) -> nn.Module:
-        """What is trained."""
+        """The module to train."""
         ...
 
-    def batch(self, number: int) -> Any:  # noqa: ANN401 -- its own kind of batch
-        """Give batch `number`, on the CPU: a matter of the number alone."""
+    def make_batch(self, number: int) -> Any:  # noqa: ANN401 -- its own kind of batch
+        """Return batch `number`, on the CPU; a pure function of the number."""
         ...
 
     def evaluate(self) -> dict[str, float]:
-        """Score the module on held-out data; empty where there is none."""
+        """Score the module on held-out data; empty if there is none."""
         ...
 
     def save(self, destination: Path, scores: dict[str, float]) -> None:
-        """Write the model as others will load it, in place of an earlier one."""
+        """Write the model for use, replacing an earlier one."""
         ...
 
 
@@ -67,86 +68,87 @@ class Step(NamedTuple):
     """A finished update. Reading a tensor waits for the device."""
 
     number: int
-    """Updates so far, this one included."""
+    """Number of updates so far, including this one."""
     loss: Tensor
-    """The mean over everything predicted, by all processes."""
+    """Mean over all predictions of all processes."""
     count: Tensor
-    norm: Tensor
-    """Of all gradients together, before they were clipped."""
-    rate: float
-    waited: float
-    """Seconds without data."""
-    carried: Carried
+    grad_norm: Tensor
+    """Global gradient norm before clipping."""
+    lr: float
+    data_seconds: float
+    """Time spent waiting for data."""
+    state: State
 
 
-def steps(
+def run_steps(
     trainable: Trainable,
     optimizer: optim.Optimizer,
     config: TrainConfig,
     *,
     num_steps: int,
     device: torch.device,
-    ranks: Ranks,
-    done: int = 0,
-    carried: Carried | None = None,
+    dist_env: DistEnv,
+    start_step: int = 0,
+    state: State | None = None,
 ) -> Iterator[Step]:
-    """Make updates `done + 1` to `num_steps`, each when it is asked for."""
-    numbers = precision.resolve(config, device)
-    module = _parallel(trainable.module, ranks)
+    """Make updates `start_step + 1` to `num_steps`, each when it is requested."""
+    resolved = precision.resolve(config, device)
+    module = _wrap_ddp(trainable.module, dist_env)
     weights = [weight for weight in module.parameters() if weight.requires_grad]
     parts = config.grad_accum_steps
-    data = ahead(trainable.batch, range(done * parts, num_steps * parts), pinned=device)
-    for step in range(done, num_steps):
-        rate = config.lr * schedule.share(config, step, num_steps)
+    numbers = range(start_step * parts, num_steps * parts)
+    batches = prefetch(trainable.make_batch, numbers, device=device)
+    for step in range(start_step, num_steps):
+        lr = config.lr * schedule.lr_factor(config, step, num_steps)
         for group in optimizer.param_groups:
-            group["lr"] = rate
-        losses, counts, waited = [], [], 0.0
+            group["lr"] = lr
+        losses, counts, data_seconds = [], [], 0.0
         for part in range(parts):
-            begun = time.perf_counter()
-            batch = next(data)
-            waited += time.perf_counter() - begun
-            batch = moved(batch, device)
-            torch.manual_seed(_seed(config.seed, step, part, ranks.rank))
-            with precision.computing(numbers, device), _gathering(module, part == parts - 1):
-                outcome = module(batch, carried)
-                outcome.loss.backward()
-            carried = {name: tensor.detach() for name, tensor in outcome.carried.items()}
-            losses.append(outcome.loss.detach())
-            counts.append(outcome.count)
-        loss = sum_over(ranks, torch.stack(losses).sum())
-        count = sum_over(ranks, torch.stack(counts).sum())
-        total = count.clamp(min=1)  # where nothing is predicted, the gradient is 0
-        # DDP takes the mean over the processes; what is wanted is the sum.
-        _scale_gradients(weights, ranks.size / total.double())
-        norm = nn.utils.clip_grad_norm_(weights, config.max_grad_norm or float("inf"))
+            started = time.perf_counter()
+            batch = next(batches)
+            data_seconds += time.perf_counter() - started
+            batch = to_device(batch, device)
+            torch.manual_seed(_batch_seed(config.seed, step, part, dist_env.rank))
+            with precision.autocast(resolved, device), _grad_sync(module, part == parts - 1):
+                output = module(batch, state)
+                output.loss.backward()
+            state = {name: tensor.detach() for name, tensor in output.state.items()}
+            losses.append(output.loss.detach())
+            counts.append(output.count)
+        loss = all_reduce_sum(dist_env, torch.stack(losses).sum())
+        count = all_reduce_sum(dist_env, torch.stack(counts).sum())
+        total = count.clamp(min=1)  # without predictions the gradient is 0
+        # DDP averages over the processes; multiply to get the sum.
+        _scale_gradients(weights, dist_env.world_size / total.double())
+        grad_norm = nn.utils.clip_grad_norm_(weights, config.max_grad_norm or float("inf"))
         optimizer.step()
         optimizer.zero_grad(set_to_none=True)
-        yield Step(step + 1, loss / total, count, norm, rate, waited, carried or {})
+        yield Step(step + 1, loss / total, count, grad_norm, lr, data_seconds, state or {})
 
 
 def _scale_gradients(weights: list[nn.Parameter], factor: Tensor) -> None:
     """Scale the summed gradients in place.
 
-    Batches of an update may predict different numbers of things, and each process too, so the
-    count to divide by is known only after the last of them.
+    Batches and processes may make different numbers of predictions, so the divisor is known only
+    after the last batch of an update.
     """
     for weight in weights:
         if weight.grad is not None:
             weight.grad.mul_(factor)
 
 
-def _seed(*numbers: int) -> int:
+def _batch_seed(*numbers: int) -> int:
     return int(np.random.SeedSequence(numbers).generate_state(1, np.uint64)[0] >> 1)
 
 
-def _parallel(module: nn.Module, ranks: Ranks) -> nn.Module:
-    if ranks.size == 1:
+def _wrap_ddp(module: nn.Module, dist_env: DistEnv) -> nn.Module:
+    if dist_env.world_size == 1:
         return module
     return DistributedDataParallel(module, gradient_as_bucket_view=True)
 
 
-def _gathering(module: nn.Module, last: bool) -> Any:  # noqa: ANN401 -- a context
-    """Let the processes add up their gradients at the last batch of an update alone."""
+def _grad_sync(module: nn.Module, last: bool) -> Any:  # noqa: ANN401 -- a context
+    """Let DDP reduce gradients only at the last batch of an update."""
     if last or not isinstance(module, DistributedDataParallel):
         return nullcontext()
     return module.no_sync()

@@ -1,4 +1,4 @@
-"""In which numbers to compute: float32 or float64 throughout, or products in bf16."""
+"""Training precision: float32 or float64 throughout, or matrix products in bf16 (autocast)."""
 
 from contextlib import AbstractContextManager, nullcontext
 from typing import Literal
@@ -11,22 +11,22 @@ Precision = Literal["float32", "bf16", "float64"]
 
 
 def resolve(config: TrainConfig, device: torch.device) -> Precision:
-    """Say what `auto` means on this device."""
+    """Return the configured precision; `auto` is bf16 where the GPU supports it."""
     if config.precision == "auto":
-        quick = device.type == "cuda" and torch.cuda.is_bf16_supported(including_emulation=False)
-        return "bf16" if quick else "float32"
+        bf16 = device.type == "cuda" and torch.cuda.is_bf16_supported(including_emulation=False)
+        return "bf16" if bf16 else "float32"
     return config.precision
 
 
-def dtype(precision: Precision) -> torch.dtype:
-    """Give the type of the weights."""
+def weight_dtype(precision: Precision) -> torch.dtype:
+    """Return the dtype of the weights."""
     return torch.float64 if precision == "float64" else torch.float32
 
 
-def computing(
+def autocast(
     precision: Precision, device: torch.device, *, cache: bool = True
 ) -> AbstractContextManager:
-    """Run what is inside in that precision; `cache`: a weight is cast once for all its uses."""
+    """Return the autocast context of a precision; `cache`: cast each weight once per context."""
     if precision == "bf16":
         return torch.autocast(device.type, torch.bfloat16, cache_enabled=cache)
     return nullcontext()

@@ -1,12 +1,12 @@
-"""The learning rate of an update, as a share of the highest: pure functions of the step."""
+"""Learning rate schedules: pure functions of the step."""
 
 import math
 
 from elmore.train.config import TrainConfig
 
 
-def share(config: TrainConfig, step: int, num_steps: int) -> float:
-    """Give the share for update `step` (the first is 0) of `num_steps`."""
+def lr_factor(config: TrainConfig, step: int, num_steps: int) -> float:
+    """Return the factor of `config.lr` at update `step` (0-based) of `num_steps`."""
     if step < config.warmup_steps:
         return (step + 1) / config.warmup_steps
     if config.schedule == "cosine":

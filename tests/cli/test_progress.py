@@ -80,20 +80,20 @@ def test_times_are_written_as_clocks_are(seconds, shown):
     assert progress.clock(seconds) == shown
 
 
-def report(step, *, stopped="", scores=None, unit="tokens", **metrics):
-    told = {"loss": 2.0, "rate": 0.1, "per_second": 1000.0} | metrics
-    return Report(step, 100, told, scores or {}, bool(scores), stopped, unit)
+def report(step, *, stop_reason="", scores=None, unit="tokens", **metrics):
+    told = {"loss": 2.0, "lr": 0.1, "per_second": 1000.0} | metrics
+    return Report(step, 100, told, scores or {}, bool(scores), stop_reason, unit)
 
 
 def test_what_is_counted_a_second_is_named(screen):
     training.follow("training coref", [report(5, unit="spans")], of_text=False)
-    assert "training coref: 5 of 100  loss 2.000  rate 0.1  1,000 spans/s" in screen.written
+    assert "training coref: 5 of 100  loss 2.000  lr 0.1  1,000 spans/s" in screen.written
 
 
 def test_training_is_told_with_the_memory_it_takes(screen):
-    last = training.follow("training", [report(5, gigabytes=1.25, scores={"f1": 50.0})])
+    last = training.follow("training", [report(5, max_gib=1.25, scores={"f1": 50.0})])
     assert last.step == 5
-    line = "training: 5 of 100  loss 2.000  perplexity 7.4  rate 0.1  1,000 tokens/s  1.2 GB"
+    line = "training: 5 of 100  loss 2.000  perplexity 7.4  lr 0.1  1,000 tokens/s  1.2 GB"
     assert line in screen.written
     assert "update 5: f1 50  (best so far)" in screen.written
     assert screen.written.endswith("\n")
@@ -101,7 +101,7 @@ def test_training_is_told_with_the_memory_it_takes(screen):
 
 def test_of_several_processes_one_speaks(screen, monkeypatch, tmp_path):
     monkeypatch.setenv("RANK", "1")
-    last = training.follow("training", [report(5), report(6, stopped="no better f1")])
+    last = training.follow("training", [report(5), report(6, stop_reason="no better f1")])
     training.end(last, tmp_path)
     assert last.step == 6
     assert screen.written.strip() == ""
@@ -130,7 +130,7 @@ def test_what_comes_between_updates_is_told_by_one_process(screen, monkeypatch, 
 
 def test_a_training_that_a_signal_stopped_exits_as_the_signal_would_have_it(screen, tmp_path):
     with pytest.raises(typer.Exit) as exit_:
-        training.end(report(7, stopped="SIGTERM"), tmp_path)
+        training.end(report(7, stop_reason="SIGTERM"), tmp_path)
     assert exit_.value.exit_code == 128 + 15
     assert "stopped by SIGTERM after update 7, which is saved" in screen.written
-    assert "--resume goes on" in screen.written
+    assert "the same command and --resume" in screen.written

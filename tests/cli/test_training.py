@@ -247,7 +247,7 @@ def test_a_device_that_is_not_there_leaves_nothing_behind(recipe, corpus, tmp_pa
 def test_a_run_that_is_there_already(recipe, corpus, trained):
     before = contents(trained[0])
     said = sentence(pretrain(recipe, corpus.path, trained[0]))
-    assert "exists and is not empty; pass --resume to go on with it, or name another" in said
+    assert "exists and is not empty; pass --resume to continue it, or choose another" in said
     assert contents(trained[0]) == before
 
 
@@ -269,7 +269,7 @@ def test_a_resume_with_another_text_is_another_recipe(recipe, trained, tmp_path)
 
 def test_a_resume_without_a_run(recipe, corpus, tmp_path):
     said = sentence(pretrain(recipe, corpus.path, tmp_path / "run", more=("--resume",)))
-    assert said == f"elmore: {tmp_path}/run: no run to resume there; leave --resume away"
+    assert said == f"elmore: {tmp_path}/run: there is no run to resume; omit --resume"
     assert not (tmp_path / "run").exists()
 
 

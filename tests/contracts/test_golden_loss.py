@@ -15,9 +15,9 @@ import torch
 
 from elmore.corpus.shards import Corpus
 from elmore.lm import config
-from elmore.train import optim
-from elmore.train.distributed import ALONE
-from elmore.train.loop import Step, steps
+from elmore.train import optimizers
+from elmore.train.distributed import SINGLE_PROCESS
+from elmore.train.loop import Step, run_steps
 from tests.support import toy_corpus
 
 STORED = Path(__file__).with_name("golden_loss.txt")
@@ -39,10 +39,12 @@ def updates(corpus: Corpus, dtype: torch.dtype) -> Iterator[Step]:
         for weight in module.parameters():  # vectors and the characters' table are never large
             scale = 0.1 if weight.dim() == 1 else weight[0].numel() ** -0.5
             weight.copy_(torch.from_numpy(scale * rng.standard_normal(tuple(weight.shape))))
-    optimizer = optim.build(module, recipe.train)
+    optimizer = optimizers.build_optimizer(module, recipe.train)
     total = recipe.train.num_steps(training.batches_per_epoch)
     device = torch.device("cpu")
-    return steps(training, optimizer, recipe.train, num_steps=total, device=device, ranks=ALONE)
+    return run_steps(
+        training, optimizer, recipe.train, num_steps=total, device=device, dist_env=SINGLE_PROCESS
+    )
 
 
 def losses(corpus: Corpus, dtype: torch.dtype) -> list[float]:

@@ -40,7 +40,7 @@ def test_two_ranks_follow_one(tmp_path, corpus, overrides):
     for alone, together in zip(one, two, strict=True):
         assert together == pytest.approx(alone, rel=1e-9, abs=0)
     last = f"checkpoints/step-{NUM_STEPS:08}"
-    for kind in ("model", "optimizer", "carried"):
+    for kind in ("model", "optimizer", "recurrent_state"):
         found, expected = (
             load_file(tmp_path / f"run-{ranks}" / last / f"{kind}.safetensors") for ranks in (2, 1)
         )
@@ -72,7 +72,7 @@ def test_rows_that_cannot_be_shared_are_refused_by_all(tmp_path, corpus):
     )  # fmt: skip
     for result in results:
         assert result.code == 1, result
-        assert "3 rows cannot be shared evenly by 2 processes" in result.err
+        assert "3 rows cannot be divided evenly among 2 processes" in result.err
         assert "Traceback" not in result.err
     assert not (tmp_path / "run").exists()
 

@@ -71,7 +71,7 @@ def test_a_run_that_was_never_stopped_has_what_the_others_are_compared_by(whole)
         names = set(files(folder))
         assert {"metrics.jsonl", "recipe.json", "best/model.safetensors"} < names
         for step in (16, 24):
-            for kind in ("model", "optimizer", "carried"):
+            for kind in ("model", "optimizer", "recurrent_state"):
                 assert f"checkpoints/step-{step:08}/{kind}.safetensors" in names
 
 
@@ -114,8 +114,8 @@ def test_told_to_stop_it_saves_says_so_and_goes_on(place, command, whole, times)
     assert result.out == ""
     *_, last = result.err.splitlines()
     assert last == (
-        "elmore: stopped by SIGTERM after update 12, which is saved; the same command with "
-        "--resume goes on"
+        "elmore: stopped by SIGTERM after update 12, which is saved; continue with "
+        "the same command and --resume"
     )
     assert (place / name / "checkpoints" / "step-00000012").is_dir()
     (result,) = cli_processes.run(*command(name, "--resume"))
@@ -167,7 +167,7 @@ def test_two_ranks_become_one(place, command, whole):
     (result,) = cli_processes.run(*command("fewer", *calm, "--resume"))
     assert result.code == 0, result
     final = f"checkpoints/step-{NUM_STEPS:08}"
-    for kind in ("model", "optimizer", "carried"):
+    for kind in ("model", "optimizer", "recurrent_state"):
         found, expected = (
             load_file(place / name / final / f"{kind}.safetensors") for name in ("fewer", "calm-2")
         )

@@ -13,7 +13,7 @@ from elmore.probe import report
 from elmore.tasks import checkpoint, registry
 from elmore.tasks import run as tasks
 from elmore.tasks.registry import TASKS
-from elmore.train import optim
+from elmore.train import optimizers
 from elmore.train.config import TrainConfig
 from elmore.train.divergence import LossMean
 from elmore.train.runs import Checkpoint, Run
@@ -48,7 +48,7 @@ def _read_recipes(place: Path) -> None:
 
 def _toy() -> tuple[Line, torch.optim.Optimizer]:
     module = Line()
-    optimizer = optim.build(module, TrainConfig())
+    optimizer = optimizers.build_optimizer(module, TrainConfig())
     module((torch.ones(2, 3).double(), torch.ones(2).double()), None).loss.backward()
     optimizer.step()
     return module, optimizer
@@ -56,18 +56,18 @@ def _toy() -> tuple[Line, torch.optim.Optimizer]:
 
 def _run(place: Path) -> None:
     run = Run(place / "run")
-    run.begin({"train": {"seed": 1}}, resume=False)
-    run.log([{"step": step, "loss": 1.0, "valid_score": 0.5} for step in (1, 2, 3)])
+    run.create_or_resume({"train": {"seed": 1}}, resume=False)
+    run.append_metrics([{"step": step, "loss": 1.0, "valid_score": 0.5} for step in (1, 2, 3)])
     carried = {"memory": torch.ones(2).double()}
-    run.save(*_toy(), Checkpoint(3, 0.5, 0, LossMean(), carried), keep=1)
+    run.save_checkpoint(*_toy(), Checkpoint(3, 0.5, 0, LossMean(), carried), keep=1)
 
 
 def _resume_run(place: Path) -> None:
     run, (module, optimizer) = Run(place / "run"), _toy()
-    run.begin({"train": {"seed": 1}}, resume=True)
-    found = run.restore(module, optimizer, _CPU)
+    run.create_or_resume({"train": {"seed": 1}}, resume=True)
+    found = run.load_checkpoint(module, optimizer, _CPU)
     optimizer.step()  # the gradient is still there
-    run.forget_after(found.step if found else 0)
+    run.truncate_metrics(found.step if found else 0)
 
 
 def _resume_pretraining(place: Path) -> None:

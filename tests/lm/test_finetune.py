@@ -176,11 +176,11 @@ def test_a_stopped_run_goes_on_in_either_stage(general, domain, tmp_path, rng):
             "train.save_every=4")  # fmt: skip
     _, whole = ran(sources, domain, tmp_path / "whole", *more)
     job = finetune(sources, domain.path, tmp_path / "run", recipe(*more), device="cpu")
-    while not Run(tmp_path / "run" / "softmax").steps():
+    while not Run(tmp_path / "run" / "softmax").checkpoint_steps():
         next(job)
     job.close()
     job = finetune(sources, domain.path, tmp_path / "run", recipe(*more), device="cpu", resume=True)
-    while not Run(tmp_path / "run").steps():
+    while not Run(tmp_path / "run").checkpoint_steps():
         next(job)
     job.close()
     reports, found = ran(sources, domain, tmp_path / "run", *more, resume=True)
@@ -206,7 +206,7 @@ def test_a_signal_ends_either_stage_and_nothing_is_measured(domain, tmp_path, rn
             os.kill(os.getpid(), signal.SIGTERM)
         reports.append(report)
     assert stages == stage
-    assert reports[-1].stopped == "SIGTERM"
+    assert reports[-1].stop_reason == "SIGTERM"
     assert reports[-1].step < 8
     _, found = ran(sources, domain, tmp_path / "run", *more, resume=True)
     assert found == whole
@@ -220,10 +220,10 @@ def test_a_softmax_that_ended_early_stays_as_it_is_when_resumed(domain, tmp_path
         "softmax_train.lr=0.5",
     )  # fmt: skip
     ran(sources, domain, tmp_path / "run", *more)
-    (last,) = Run(tmp_path / "run" / "softmax").steps()[-1:]
+    (last,) = Run(tmp_path / "run" / "softmax").checkpoint_steps()[-1:]
     assert last < 200
     ran(sources, domain, tmp_path / "run", *more, resume=True)
-    assert Run(tmp_path / "run" / "softmax").steps()[-1] == last
+    assert Run(tmp_path / "run" / "softmax").checkpoint_steps()[-1] == last
 
 
 def test_a_folder_in_which_another_process_trains_is_left_alone(domain, tmp_path, rng):

@@ -23,13 +23,13 @@ def small(corpus, *overrides: str):
     with torch.no_grad():
         for weight in module.parameters():
             weight.copy_(torch.from_numpy(0.4 * rng.standard_normal(tuple(weight.shape))))
-    return module, [training.batch(number) for number in (0, 1)]
+    return module, [training.make_batch(number) for number in (0, 1)]
 
 
 def loss_of(module: LanguageModel, batches) -> torch.Tensor:
     """The loss over two batches, with the gradient flowing through what is carried too."""
     first = module(batches[0], None)
-    return first.loss + module(batches[1], first.carried).loss
+    return first.loss + module(batches[1], first.state).loss
 
 
 @pytest.mark.parametrize(
@@ -154,10 +154,10 @@ def test_a_carried_state_is_what_one_long_batch_would_have(corpus):
         corpus, "stream.reset_probability=0", "stream.unroll_steps=10", "softmax.kind=full"
     )
     first = module(short[0], None)
-    second = module(short[1], first.carried)
+    second = module(short[1], first.state)
     whole = module(long, None)
     assert_close(first.loss + second.loss, whole.loss)
-    assert_close(second.carried, whole.carried)
+    assert_close(second.state, whole.state)
 
 
 def test_with_a_reset_at_each_sentence_what_is_carried_ends_with_it(corpus):
@@ -213,12 +213,12 @@ def test_an_unknown_word_keeps_its_letters_and_is_the_unknown_target(corpus):
 def test_what_a_gpu_carried_in_bf16_is_taken_up_in_float32(corpus):
     module, (first, second) = small(corpus, "softmax.kind=full", "stream.reset_probability=0")
     module.float()
-    carried = {name: tensor.detach() for name, tensor in module(first, None).carried.items()}
+    carried = {name: tensor.detach() for name, tensor in module(first, None).state.items()}
     rounded = {"output": carried["output"].bfloat16(), "cell": carried["cell"]}
     found = module(second, rounded)
     again = module(second, {name: tensor.float() for name, tensor in rounded.items()})
     assert_close(found.loss, again.loss, rtol=0, atol=0)
-    assert {tensor.dtype for tensor in found.carried.values()} == {torch.float32}
+    assert {tensor.dtype for tensor in found.state.values()} == {torch.float32}
     assert_close(found.loss, module(second, carried).loss, rtol=1e-2, atol=0)
     assert found.loss != module(second, carried).loss  # it was rounded, and it was read
 
@@ -226,7 +226,7 @@ def test_what_a_gpu_carried_in_bf16_is_taken_up_in_float32(corpus):
 @pytest.mark.parametrize("damage", ["fewer rows", "one part", "another name", "other axes"])
 def test_a_carried_state_of_another_model_is_refused(corpus, damage):
     module, (first, second) = small(corpus)
-    carried = module(first, None).carried
+    carried = module(first, None).state
     carried = {
         "fewer rows": {name: tensor[1:] for name, tensor in carried.items()},
         "one part": {"cell": carried["cell"]},

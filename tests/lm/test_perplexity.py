@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from elmore.errors import ConfigError, DataError
 from elmore.lm import evaluate as evaluation
 from elmore.lm import perplexity, scoring
-from elmore.train.distributed import Ranks
+from elmore.train.distributed import DistEnv
 from elmore.weights import folder
 from tests.support import toy_corpus
 from tests.support.sweeps import pick
@@ -128,14 +128,14 @@ def test_rows_and_ranks_only_share_the_work(learned, rows, size):
     expected = measured(learned)
     totals = []
 
-    def adding(ranks, values):
+    def adding(dist_env, values):
         totals.append(values)
         return torch.stack(totals).sum(dim=0)
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(perplexity, "sum_over", adding)
+        patch.setattr(perplexity, "all_reduce_sum", adding)
         for rank in range(size):
-            found = measured(learned, rows=rows, ranks=Ranks(rank, size))
+            found = measured(learned, rows=rows, dist_env=DistEnv(rank, size))
     assert found == pytest.approx(expected, rel=1e-6)
 
 

@@ -19,7 +19,7 @@ from elmore.lm.config import finetuning, pretraining
 from elmore.lm.language_model import LanguageModel
 from elmore.lm.pretrain import model_of, pretrain
 from elmore.model.softmax import AdaptiveSoftmax
-from elmore.train import optim, runs
+from elmore.train import optimizers, runs
 from elmore.train.runs import Run
 from elmore.weights import pretrained
 from tests.support import toy_corpus
@@ -90,8 +90,8 @@ def test_a_folder_in_which_another_process_trains_is_left_alone(corpus, tmp_path
 def test_each_update_has_its_line(run):
     lines = [json.loads(line) for line in (run[0] / "metrics.jsonl").read_text().splitlines()]
     assert [line["step"] for line in lines] == list(range(1, 61))
-    assert all(line["count"] == 4 * 5 and math.isfinite(line["norm"]) for line in lines)
-    assert Run(run[0]).steps() == [56, 60]
+    assert all(line["count"] == 4 * 5 and math.isfinite(line["grad_norm"]) for line in lines)
+    assert Run(run[0]).checkpoint_steps() == [56, 60]
 
 
 def test_the_line_of_an_evaluated_update_has_its_scores(run):
@@ -155,7 +155,7 @@ def test_early_stopping_keeps_the_best(corpus, tmp_path):
     )  # fmt: skip
     reports = list(pretrain(settings, corpus.path, tmp_path / "run", device="cpu"))
     assert reports[-1].step < 400
-    assert reports[-1].stopped == "no better perplexity in 3 evaluations"
+    assert reports[-1].stop_reason == "no better perplexity in 3 evaluations"
     scores = [report.scores["perplexity"] for report in reports if report.scores]
     assert scores[-4] == min(scores)
     found = evaluation.evaluate(tmp_path / "run", corpus.path, device="cpu")
@@ -169,8 +169,8 @@ def test_without_validation_text_the_last_model_is_kept(tmp_path):
     assert all(report.scores == {} for report in reports)
     bundle = pretrained.load(tmp_path / "run")
     again = toy_corpus.training(corpus, settings).module
-    last = Run(tmp_path / "run").restore(
-        again, optim.build(again, settings.train), torch.device("cpu")
+    last = Run(tmp_path / "run").load_checkpoint(
+        again, optimizers.build_optimizer(again, settings.train), torch.device("cpu")
     )
     assert last is not None
     assert last.step == 5

@@ -11,7 +11,7 @@ from elmore.model.bilm import BiLM
 from elmore.model.config import BiLMConfig, CharCNNConfig, LSTMConfig
 from elmore.model.softmax import Softmax, SoftmaxConfig
 from elmore.text.characters import ByteAlphabet
-from elmore.train.batches import moved
+from elmore.train.prefetch import to_device
 from tests.support import toy_corpus
 
 ROWS, STEPS = 6, 5
@@ -63,10 +63,10 @@ def losses_and_gradients(network: LanguageModel, bf16: bool) -> list[torch.Tenso
     for number, batch in enumerate(batches()):
         torch.manual_seed(number)
         with torch.autocast("cuda", torch.bfloat16, enabled=bf16):
-            outcome = network(moved(batch, torch.device("cuda")), carried)
-        outcome.loss.backward()
-        carried = {name: part.detach() for name, part in outcome.carried.items()}
-        found.append(outcome.loss.detach())
+            output = network(to_device(batch, torch.device("cuda")), carried)
+        output.loss.backward()
+        carried = {name: part.detach() for name, part in output.state.items()}
+        found.append(output.loss.detach())
         found += [weight.grad.clone() for weight in network.parameters()]
         network.zero_grad(set_to_none=True)
     return found
@@ -87,14 +87,14 @@ def test_a_training_that_is_recorded_learns_what_a_launched_one_does(tmp_path, s
             training.record()
         carried, losses = None, []
         for number in range(4):
-            batch = moved(training.batch(number), torch.device("cuda"))
-            outcome = training.module(batch, carried)
-            outcome.loss.backward()
+            batch = to_device(training.make_batch(number), torch.device("cuda"))
+            output = training.module(batch, carried)
+            output.loss.backward()
             losses += [
-                outcome.loss.detach(),
+                output.loss.detach(),
                 *(w.grad.clone() for w in training.module.parameters()),
             ]
-            carried = {name: part.detach() for name, part in outcome.carried.items()}
+            carried = {name: part.detach() for name, part in output.state.items()}
             training.module.zero_grad(set_to_none=True)
         found.append(losses)
     for one, other in zip(*found, strict=True):
@@ -109,7 +109,7 @@ def test_what_is_recorded_trains_as_what_is_launched(dropout, bf16):
     launched = losses_and_gradients(model(dropout), bf16)
     network = model(dropout)
     with torch.autocast("cuda", torch.bfloat16, enabled=bf16, cache_enabled=False):
-        network.record(moved(batches()[0], torch.device("cuda")))
+        network.record(to_device(batches()[0], torch.device("cuda")))
     played = losses_and_gradients(network, bf16)
     for one, other in zip(launched, played, strict=True):
         # Not to the bit: words that stand in several places gather their gradients in any order.

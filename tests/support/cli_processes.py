@@ -166,8 +166,10 @@ def _prepare(kill: KillAt) -> None:
     else:
         # every rank looks and asks, though one alone writes it down in between
         seen: list[int] = []
-        _around(fit._Drive, "_look", after=lambda _, steps, __: seen.append(steps[-1].number))
-        _around(fit._Drive, "_stopped", before=lambda *_: seen[-1] >= kill.step and end())
+        _around(
+            fit._Trainer, "_sync_metrics", after=lambda _, steps, __: seen.append(steps[-1].number)
+        )
+        _around(fit._Trainer, "_stop_reason", before=lambda *_: seen[-1] >= kill.step and end())
 
 
 def _named(step: int, path: Path) -> bool:

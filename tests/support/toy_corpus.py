@@ -19,7 +19,7 @@ from elmore.corpus.shards import Corpus
 from elmore.lm.config import PretrainConfig
 from elmore.lm.pretrain import alphabet_of, model_of
 from elmore.lm.training import Training
-from elmore.train.distributed import ALONE, Ranks
+from elmore.train.distributed import SINGLE_PROCESS, DistEnv
 
 NOUNS = {
     "the": ("river", "bank", "old bridge", "market", "quiet town", "night train"),
@@ -117,7 +117,7 @@ def recipe(*overrides: str) -> PretrainConfig:
 
 
 def training(
-    corpus: Corpus, settings: PretrainConfig | None = None, ranks: Ranks = ALONE
+    corpus: Corpus, settings: PretrainConfig | None = None, dist_env: DistEnv = SINGLE_PROCESS
 ) -> Training:
     """Give a new model of a recipe as something to train."""
     settings = settings or recipe()
@@ -128,5 +128,5 @@ def training(
         alphabet_of(settings, corpus.vocabulary),
         settings.stream,
         settings.train.seed,
-        ranks,
+        dist_env,
     )

@@ -9,7 +9,7 @@ from pathlib import Path
 import torch
 from torch import Tensor, nn
 
-from elmore.train.loop import Outcome
+from elmore.train.loop import StepOutput
 
 
 class Line(nn.Module):
@@ -21,20 +21,24 @@ class Line(nn.Module):
         self.bias = nn.Parameter(torch.zeros(1, dtype=torch.float64))
         self.dropout = nn.Dropout(dropout)
 
-    def forward(self, batch: tuple[Tensor, Tensor], carried: dict[str, Tensor] | None) -> Outcome:
+    def forward(
+        self, batch: tuple[Tensor, Tensor], carried: dict[str, Tensor] | None
+    ) -> StepOutput:
         inputs, targets = batch
         memory = inputs.new_zeros(len(inputs)) if carried is None else carried["memory"]
         found = self.dropout(inputs) @ self.weight + self.bias + memory / 10
         loss = (found - targets).square().sum()
         memory = memory / 2 + found.detach()
-        return Outcome(loss, torch.tensor(float(len(inputs))), {"memory": memory})
+        return StepOutput(loss, torch.tensor(float(len(inputs))), {"memory": memory})
 
 
 class Forgetful(Line):
     """A line that carries nothing, so that each batch may have its own number of rows."""
 
-    def forward(self, batch: tuple[Tensor, Tensor], carried: dict[str, Tensor] | None) -> Outcome:
-        return super().forward(batch, None)._replace(carried={})
+    def forward(
+        self, batch: tuple[Tensor, Tensor], carried: dict[str, Tensor] | None
+    ) -> StepOutput:
+        return super().forward(batch, None)._replace(state={})
 
 
 @dataclass
@@ -52,7 +56,7 @@ class Toy:
     saved: list[dict[str, float]] = field(default_factory=list)
     evaluated: int = 0
 
-    def batch(self, number: int) -> tuple[Tensor, Tensor]:
+    def make_batch(self, number: int) -> tuple[Tensor, Tensor]:
         generator = torch.Generator().manual_seed(number)
         inputs = torch.randn(self.rows, 3, generator=generator, dtype=torch.float64)
         return inputs, inputs @ torch.tensor([0.5, -2.0, 1.0], dtype=torch.float64) + 1

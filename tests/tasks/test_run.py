@@ -21,7 +21,7 @@ from elmore.tasks.coref.model import CorefModel
 from elmore.tasks.data.columns import Tagged
 from elmore.tasks.registry import TASKS
 from elmore.tasks.task import Task
-from elmore.train.distributed import ALONE
+from elmore.train.distributed import SINGLE_PROCESS
 from elmore.weights import folder
 from tests.support import toy_tasks
 
@@ -328,7 +328,7 @@ def test_early_stopping_keeps_the_best(tmp_path):
     reports, data, out = trained(
         tmp_path, "ner", "train.epochs=40", "train.patience=2", "train.lr=0.01"
     )
-    assert "no better f1 in 2 evaluations" in reports[-1].stopped
+    assert "no better f1 in 2 evaluations" in reports[-1].stop_reason
     best = max(report.scores["f1"] for report in reports if report.scores)
     assert run.evaluate(out, data, device="cpu")["f1"] == best
 
@@ -568,7 +568,7 @@ def test_more_processes_than_examples_to_a_batch_are_refused():
     )
     some = [kind(recipe).example("a b", tokenized=True)] * 4
     with pytest.raises(ConfigError, match="batches of 2 examples cannot be shared by 3 processes"):
-        Training(solved, some, None, some, None, ALONE._replace(size=3))
+        Training(solved, some, None, some, None, SINGLE_PROCESS._replace(world_size=3))
 
 
 def test_an_empty_file_is_refused(tmp_path):

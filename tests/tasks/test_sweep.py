@@ -168,7 +168,7 @@ def test_stages_that_nobody_follows_are_trained_all_the_same(tmp_path):
 
 
 def test_folders_of_another_kind_are_refused(tmp_path):
-    with pytest.raises(DataError, match="no run to resume there"):
+    with pytest.raises(DataError, match="there is no run to resume"):
         trained(tmp_path, [Trial(0)], resume=True)
     trained(tmp_path, [Trial(0)])
     with pytest.raises(DataError, match="seed-0 is a run of its own; name another folder"):

@@ -9,36 +9,43 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from elmore.errors import ConfigError, ElmoreError
-from elmore.train.distributed import ALONE, Ranks, gathered, own_rows, started, sum_over
+from elmore.train.distributed import (
+    SINGLE_PROCESS,
+    DistEnv,
+    all_reduce_sum,
+    gather_rows,
+    init_distributed,
+    scatter_rows,
+)
 
 
 @given(st.integers(1, 8), st.integers(1, 5))
 def test_ranks_share_all_rows_in_order(size, share):
-    shares = [Ranks(rank, size).rows(size * share) for rank in range(size)]
+    shares = [DistEnv(rank, size).local_rows(size * share) for rank in range(size)]
     assert [row for rows in shares for row in rows] == list(range(size * share))
     carried = {"state": torch.arange(size * share * 2).reshape(-1, 2)}
-    parts = [own_rows(Ranks(rank, size), carried)["state"] for rank in range(size)]
+    parts = [scatter_rows(DistEnv(rank, size), carried)["state"] for rank in range(size)]
     assert torch.equal(torch.cat(parts), carried["state"])
 
 
 def test_rows_that_cannot_be_shared_evenly_are_refused():
-    with pytest.raises(ConfigError, match="32 rows cannot be shared evenly by 3 processes"):
-        Ranks(0, 3).rows(32)
+    with pytest.raises(ConfigError, match="32 rows cannot be divided evenly among 3 processes"):
+        DistEnv(0, 3).local_rows(32)
 
 
 def test_one_alone_has_everything():
     values = torch.tensor([1.0, 2.0])
-    assert sum_over(ALONE, values) is values
-    assert gathered(ALONE, {"state": values}) == {"state": values}
-    assert ALONE.first
-    assert not Ranks(1, 2).first
+    assert all_reduce_sum(SINGLE_PROCESS, values) is values
+    assert gather_rows(SINGLE_PROCESS, {"state": values}) == {"state": values}
+    assert SINGLE_PROCESS.is_main
+    assert not DistEnv(1, 2).is_main
 
 
 def test_without_torchrun_there_is_one_process(monkeypatch):
     for name in ("RANK", "WORLD_SIZE", "LOCAL_RANK"):
         monkeypatch.delenv(name, raising=False)
-    with started("cpu") as (ranks, device):
-        assert ranks == ALONE
+    with init_distributed("cpu") as (dist_env, device):
+        assert dist_env == SINGLE_PROCESS
         assert device == torch.device("cpu")
 
 
@@ -52,13 +59,13 @@ def test_without_torchrun_there_is_one_process(monkeypatch):
         ("cuda:one", "unknown device 'cuda:one'; use auto, cpu or cuda"),
         pytest.param(
             "cuda",
-            "there is no CUDA GPU here; use cpu",
+            "there is no CUDA GPU; use cpu",
             marks=pytest.mark.skipif(torch.cuda.is_available(), reason="there is one"),
         ),
     ],
 )
 def test_a_device_that_is_not_there_is_refused(name, found):
-    with pytest.raises(ConfigError, match=found), started(name):
+    with pytest.raises(ConfigError, match=found), init_distributed(name):
         pass
 
 
@@ -77,11 +84,11 @@ def test_a_gpu_beyond_those_that_are_there_is_refused(monkeypatch, name, rank, r
     monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
     monkeypatch.setattr(torch.cuda, "device_count", lambda: 2)
     if refused is None:
-        with started(name) as (_, place):
+        with init_distributed(name) as (_, place):
             assert place == torch.device("cuda", 1)
         return
-    found = f"device '{refused}' was asked for, and there are 2 CUDA GPUs here; start no more"
-    with pytest.raises(ConfigError, match=found), started(name):
+    found = f"device '{refused}' is not available: there are 2 CUDA GPUs; start no more"
+    with pytest.raises(ConfigError, match=found), init_distributed(name):
         pass
 
 
@@ -99,7 +106,7 @@ def test_what_lost_its_peer_is_let_go_before_the_group_is(monkeypatch):
         raise RuntimeError("Connection closed by peer")
 
     def training() -> None:
-        with started("cpu"):
+        with init_distributed("cpu"):
             talk()
 
     with pytest.raises(ElmoreError, match="another process of this training died") as raised:

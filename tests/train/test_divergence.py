@@ -15,7 +15,7 @@ def judged(updates, *, window: int = WINDOW, factor: float = FACTOR) -> int | No
     """Give the update at which (loss, count) of each look divergent, if any."""
     mean = LossMean()
     for step, (loss, count) in enumerate(updates, start=1):
-        mean = mean.after(step, loss, count, window=window, factor=factor)
+        mean = mean.add(step, loss, count, window=window, factor=factor)
         if mean.value > mean.bound(factor):
             return step
     return None
@@ -24,7 +24,7 @@ def judged(updates, *, window: int = WINDOW, factor: float = FACTOR) -> int | No
 def test_the_mean_is_geometric_over_updates_and_forgets_by_its_window():
     mean = LossMean()
     for step, (loss, count) in enumerate([(8.0, 1), (2.0, 400), (1.0, 2)], start=1):
-        mean = mean.after(step, loss, count, window=2, factor=FACTOR)
+        mean = mean.add(step, loss, count, window=2, factor=FACTOR)
     weights = (1 / 4, 1 / 2, 1)
     logs = (math.log(8.0), math.log(2.0), math.log(1.0))
     expected = math.exp(sum(map(math.prod, zip(weights, logs, strict=True))) / sum(weights))
@@ -89,6 +89,6 @@ def test_a_loss_that_creeps_up_is_found_out():
 
 
 def test_an_update_without_predictions_changes_no_mean():
-    mean = LossMean().after(1, 2.0, 10, window=1, factor=FACTOR)
-    assert mean.after(2, 0.0, 0, window=10, factor=FACTOR).value == pytest.approx(2.0)
-    assert LossMean().after(1, 0.0, 0, window=1, factor=FACTOR).value == 0.0
+    mean = LossMean().add(1, 2.0, 10, window=1, factor=FACTOR)
+    assert mean.add(2, 0.0, 0, window=10, factor=FACTOR).value == pytest.approx(2.0)
+    assert LossMean().add(1, 0.0, 0, window=1, factor=FACTOR).value == 0.0

@@ -13,9 +13,9 @@ import torch
 from elmore.errors import DataError, ElmoreError
 from elmore.train import fit as fits
 from elmore.train.config import TrainConfig
-from elmore.train.distributed import ALONE
+from elmore.train.distributed import SINGLE_PROCESS
 from elmore.train.fit import Report
-from elmore.train.loop import Outcome
+from elmore.train.loop import StepOutput
 from elmore.train.runs import Run
 from tests.support.toy_training import Forgetful, Line, Toy
 
@@ -24,15 +24,15 @@ CPU = torch.device("cpu")
 
 @pytest.fixture(autouse=True)
 def _patient(monkeypatch):
-    monkeypatch.setattr(fits, "_SILENCE", math.inf)  # for this machine may be paused
+    monkeypatch.setattr(fits, "_MAX_SILENCE", math.inf)  # for this machine may be paused
 
 
 def fitted(folder, toy: Toy | None = None, *, resume: bool = False, **config) -> list[Report]:
     run = Run(folder)
-    run.begin({}, resume=resume)
+    run.create_or_resume({}, resume=resume)
     toy = toy or Toy()
     settings = TrainConfig(**({"lr": 0.05, "warmup_steps": 2} | config))
-    return list(fits.fit(toy, settings, run, device=CPU, ranks=ALONE, resume=resume))
+    return list(fits.fit(toy, settings, run, device=CPU, dist_env=SINGLE_PROCESS, resume=resume))
 
 
 def lines(folder) -> list[dict]:
@@ -45,7 +45,7 @@ def test_it_looks_when_it_is_to_and_at_the_end(tmp_path):
     assert [report.step for report in reports] == [3, 4, 5, 6, 8, 9, 10, 11]
     scores = {report.step: report.scores for report in reports if report.scores}
     assert scores == {4: {"score": 3.0}, 8: {"score": 2.0}, 11: {"score": 4.0}}
-    assert Run(tmp_path).steps() == [10, 11]  # two are kept
+    assert Run(tmp_path).checkpoint_steps() == [10, 11]  # two are kept
     assert [line["step"] for line in lines(tmp_path)] == list(range(1, 12))
     written = {line["step"]: line["valid_score"] for line in lines(tmp_path) if len(line) > 5}
     assert written == {4: 3.0, 8: 2.0, 11: 4.0}
@@ -53,7 +53,7 @@ def test_it_looks_when_it_is_to_and_at_the_end(tmp_path):
 
 
 def test_slow_updates_are_told_of_one_by_one(tmp_path, monkeypatch):
-    monkeypatch.setattr(fits, "_SILENCE", 0.0)
+    monkeypatch.setattr(fits, "_MAX_SILENCE", 0.0)
     reports = fitted(tmp_path, steps=5, log_every=100)
     assert [report.step for report in reports] == [1, 2, 3, 4, 5]
     assert [report.metrics["loss"] for report in reports] == [
@@ -67,15 +67,15 @@ def test_zero_is_once_an_epoch(tmp_path):
     reports = fitted(tmp_path, toy, epochs=2, grad_accum_steps=2, evaluate_every=0, save_every=0)
     assert [report.step for report in reports] == [3, 6]
     assert len(toy.saved) == 2
-    assert Run(tmp_path).steps() == [3, 6]
+    assert Run(tmp_path).checkpoint_steps() == [3, 6]
 
 
 def test_metrics_are_means_over_the_updates_since_the_last_look(tmp_path):
     """The loss over everything that was predicted, so that an update with more counts for more."""
 
     class Uneven(Toy):
-        def batch(self, number):
-            return tuple(each[: 1 + number % 4] for each in super().batch(number))
+        def make_batch(self, number):
+            return tuple(each[: 1 + number % 4] for each in super().make_batch(number))
 
     reports = fitted(tmp_path, Uneven(Forgetful()), steps=10, log_every=4)
     found = lines(tmp_path)
@@ -85,7 +85,7 @@ def test_metrics_are_means_over_the_updates_since_the_last_look(tmp_path):
         mean = sum(loss * number for loss, number in some) / count
         assert report.metrics["loss"] == pytest.approx(mean)
         assert (report.metrics["count"], report.unit) == (count, "rows")
-        assert report.metrics["rate"] == found[last - 1]["rate"]
+        assert report.metrics["lr"] == found[last - 1]["lr"]
 
 
 @pytest.mark.parametrize(("higher", "kept"), [(False, [3.0, 1.0]), (True, [3.0, 4.0])])
@@ -108,8 +108,8 @@ def test_patience_ends_and_resuming_does_not_revive_it(tmp_path):
     toy = Toy(scores=[3.0, 2.0, 2.5, 2.4, 1.0])
     reports = fitted(tmp_path, toy, steps=20, evaluate_every=2, patience=2)
     assert reports[-1].step == 8
-    assert reports[-1].stopped == "no better score in 2 evaluations"
-    assert Run(tmp_path).steps()[-1] == 8
+    assert reports[-1].stop_reason == "no better score in 2 evaluations"
+    assert Run(tmp_path).checkpoint_steps()[-1] == 8
     assert fitted(tmp_path, Toy(), resume=True, steps=20, evaluate_every=2, patience=2) == []
 
 
@@ -117,7 +117,7 @@ def test_impatience_is_forgotten_when_it_gets_better(tmp_path):
     toy = Toy(scores=[3.0, 3.5, 2.0, 2.5, 1.0, 1.0])
     reports = fitted(tmp_path, toy, steps=6, evaluate_every=1, patience=2)
     assert reports[-1].step == 6
-    assert reports[-1].stopped == ""
+    assert reports[-1].stop_reason == ""
 
 
 class KilledError(Exception):
@@ -125,7 +125,7 @@ class KilledError(Exception):
 
 
 def killed(monkeypatch, folder, at: int, **config) -> None:
-    log = Run.log
+    log = Run.append_metrics
 
     def dying(self, records):
         log(self, records)
@@ -133,7 +133,7 @@ def killed(monkeypatch, folder, at: int, **config) -> None:
             raise KilledError
 
     with monkeypatch.context() as patch:
-        patch.setattr(Run, "log", dying)
+        patch.setattr(Run, "append_metrics", dying)
         with pytest.raises(KilledError):
             fitted(folder, Toy(Line(dropout=0.4), scores=[5.0, 6.0, 4.0]), **config)
 
@@ -145,7 +145,7 @@ def test_a_run_that_went_on_equals_one_that_was_never_killed(tmp_path, monkeypat
     fitted(tmp_path / "whole", whole, **config)
     killed(monkeypatch, tmp_path / "run", at, **config)
     resumed = Toy(Line(dropout=0.4), scores=[5.0, 6.0, 4.0])
-    done = max(Run(tmp_path / "run").steps(), default=0)
+    done = max(Run(tmp_path / "run").checkpoint_steps(), default=0)
     resumed.evaluated = done // 4
     fitted(tmp_path / "run", resumed, resume=True, **config)
     assert torch.equal(resumed.module.weight, whole.module.weight)
@@ -166,16 +166,16 @@ def test_a_signal_saves_and_stops_and_handlers_come_back(tmp_path, number):
             return {}
 
     reports = fitted(tmp_path, Signalled(), steps=100, evaluate_every=3, log_every=50)
-    assert reports[-1].stopped == number.name
+    assert reports[-1].stop_reason == number.name
     assert reports[-1].step == 3
-    assert Run(tmp_path).steps() == [3]
+    assert Run(tmp_path).checkpoint_steps() == [3]
     assert signal.getsignal(number) is before
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
 def test_a_signal_that_comes_again_at_once_changes_nothing(tmp_path, monkeypatch, number):
     """Also while the checkpoint is written, which a death would leave half done."""
-    save = Run.save
+    save = Run.save_checkpoint
 
     def saving(*arguments, **more):
         os.kill(os.getpid(), number)
@@ -187,16 +187,16 @@ def test_a_signal_that_comes_again_at_once_changes_nothing(tmp_path, monkeypatch
                 os.kill(os.getpid(), number)
             return {}
 
-    monkeypatch.setattr(Run, "save", saving)
+    monkeypatch.setattr(Run, "save_checkpoint", saving)
     reports = fitted(tmp_path, Signalled(), steps=100, evaluate_every=3)
-    assert (reports[-1].stopped, reports[-1].step) == (number.name, 3)
-    assert Run(tmp_path).steps() == [3]
+    assert (reports[-1].stop_reason, reports[-1].step) == (number.name, 3)
+    assert Run(tmp_path).checkpoint_steps() == [3]
 
 
 def test_an_interrupt_that_comes_again_later_ends_it_and_a_sigterm_does_not(
     tmp_path, monkeypatch, request
 ):
-    monkeypatch.setattr(fits, "_MOMENT", -1.0)  # any time is later
+    monkeypatch.setattr(fits, "_SIGNAL_BURST", -1.0)  # any time is later
     request.addfinalizer(partial(signal.signal, signal.SIGINT, signal.getsignal(signal.SIGINT)))
     before = signal.default_int_handler  # a shell may start what is in the background deaf to it
     signal.signal(signal.SIGINT, before)
@@ -212,11 +212,11 @@ def test_an_interrupt_that_comes_again_later_ends_it_and_a_sigterm_does_not(
 
         if number == signal.SIGTERM:
             *_, last = fitted(tmp_path / "term", Signalled(), steps=100, evaluate_every=3)
-            assert last.stopped == "SIGTERM"
+            assert last.stop_reason == "SIGTERM"
         else:
             with pytest.raises(KeyboardInterrupt):
                 fitted(tmp_path / "int", Signalled(), steps=100, evaluate_every=3)
-            assert Run(tmp_path / "int").steps() == []
+            assert Run(tmp_path / "int").checkpoint_steps() == []
         assert signal.getsignal(signal.SIGINT) is before
 
 
@@ -232,7 +232,7 @@ def test_a_signal_is_heard_at_the_next_update_even_between_looks(tmp_path):
 
     (report,) = fitted(tmp_path, Toy(Signalled()), steps=100, log_every=50, evaluate_every=100)
     assert report.step == 5
-    assert Run(tmp_path).steps() == [5]
+    assert Run(tmp_path).checkpoint_steps() == [5]
     assert [line["step"] for line in lines(tmp_path)] == [1, 2, 3, 4, 5]
 
 
@@ -245,12 +245,12 @@ class Breaking(Line):
 
     def forward(self, batch, carried):
         self.calls += 1
-        outcome = super().forward(batch, carried)
+        output = super().forward(batch, carried)
         if self.calls != self.at:
-            return outcome
+            return output
         if self.gradient:
-            return outcome._replace(loss=_Spoiled.apply(outcome.loss))
-        return outcome._replace(loss=outcome.loss * self.factor)
+            return output._replace(loss=_Spoiled.apply(output.loss))
+        return output._replace(loss=output.loss * self.factor)
 
 
 class _Spoiled(torch.autograd.Function):
@@ -289,7 +289,7 @@ def test_a_bad_loss_stops_and_names_the_last_good_checkpoint(tmp_path, module, f
     assert str(error.value).endswith(
         f"; the best model so far, if there is one, is {tmp_path}/best"
     )
-    assert max(Run(tmp_path).steps(), default=None) == last
+    assert max(Run(tmp_path).checkpoint_steps(), default=None) == last
     if last:
         assert f"the last good checkpoint is {tmp_path}/checkpoints/step-{last:08}" in str(
             error.value
@@ -304,9 +304,9 @@ class Scripted(Forgetful):
         self.script = iter(script)
 
     def forward(self, batch, carried):
-        outcome = super().forward(batch, carried)
+        output = super().forward(batch, carried)
         loss, count = next(self.script)
-        return Outcome(outcome.loss * 0 + loss * count, torch.tensor(count), {})
+        return StepOutput(output.loss * 0 + loss * count, torch.tensor(count), {})
 
 
 def test_a_run_over_short_and_long_documents_that_gets_no_worse_goes_on(tmp_path):
@@ -321,12 +321,12 @@ def test_a_run_that_gets_slowly_worse_is_stopped_and_its_bad_checkpoints_go(tmp_
     with pytest.raises(ElmoreError) as error:
         fitted(tmp_path, Toy(Scripted(script)), **config)
     assert str(error.value) == (
-        "the loss diverged: at update 41 its mean over 20 updates is 3.1, and 1 at its best; the "
+        "the loss diverged: at update 41 its mean over 20 updates is 3.1, its minimum was 1; the "
         f"last good checkpoint is {tmp_path}/checkpoints/step-00000030; restart with a lower "
         "train.lr or train.max_grad_norm; if such a loss is expected, raise "
         f"train.divergence_factor; the best model so far, if there is one, is {tmp_path}/best"
     )
-    assert Run(tmp_path).steps()[-1] == 30
+    assert Run(tmp_path).checkpoint_steps()[-1] == 30
 
 
 def test_without_a_divergence_factor_only_what_is_not_finite_stops_a_run(tmp_path):
@@ -356,7 +356,7 @@ def test_a_score_that_is_not_finite_stops_before_it_is_kept(tmp_path):
     with pytest.raises(ElmoreError, match="the score is not finite after update 4"):
         fitted(tmp_path, toy, steps=20, evaluate_every=2, save_every=2)
     assert toy.saved == [{"score": 2.0}]
-    assert Run(tmp_path).steps() == [2]
+    assert Run(tmp_path).checkpoint_steps() == [2]
 
 
 def test_a_module_is_evaluated_without_dropout_and_then_trained_on(tmp_path):

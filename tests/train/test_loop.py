@@ -9,19 +9,26 @@ from hypothesis import strategies as st
 from torch import nn
 from torch.testing import assert_close
 
-from elmore.train import optim, schedule
+from elmore.train import optimizers, schedule
 from elmore.train.config import TrainConfig
-from elmore.train.distributed import ALONE
-from elmore.train.loop import Outcome, steps
+from elmore.train.distributed import SINGLE_PROCESS
+from elmore.train.loop import StepOutput, run_steps
 from tests.support.toy_training import Forgetful, Line, Toy
 
 CPU = torch.device("cpu")
 
 
-def updates(toy: Toy, config: TrainConfig, num_steps: int, done: int = 0, **more):
-    optimizer = more.pop("optimizer", None) or optim.build(toy.module, config)
-    return steps(
-        toy, optimizer, config, num_steps=num_steps, device=CPU, ranks=ALONE, done=done, **more
+def updates(toy: Toy, config: TrainConfig, num_steps: int, start_step: int = 0, **more):
+    optimizer = more.pop("optimizer", None) or optimizers.build_optimizer(toy.module, config)
+    return run_steps(
+        toy,
+        optimizer,
+        config,
+        num_steps=num_steps,
+        device=CPU,
+        dist_env=SINGLE_PROCESS,
+        start_step=start_step,
+        **more,
     )
 
 
@@ -32,7 +39,7 @@ def test_an_update_is_gradient_descent_on_the_mean():
         max_grad_norm=None,
     )  # fmt: skip
     toy = Toy()
-    inputs, targets = toy.batch(0)
+    inputs, targets = toy.make_batch(0)
     weight = toy.module.weight.detach().clone().requires_grad_()
     loss = (inputs @ weight - targets).square().mean()
     loss.backward()
@@ -51,16 +58,16 @@ def test_the_norm_is_that_before_the_clip_and_the_clip_bounds_the_update():
     before = free.module.weight.detach().clone()
     (loose,) = updates(free, TrainConfig(max_grad_norm=None, **shared), 1)
     (tight,) = updates(bound, TrainConfig(max_grad_norm=0.5, **shared), 1)
-    assert_close(loose.norm, tight.norm)
+    assert_close(loose.grad_norm, tight.grad_norm)
     moved = torch.cat([bound.module.weight.detach() - before, bound.module.bias.detach()])
     assert moved.norm().item() == pytest.approx(0.5, rel=1e-5)
-    assert loose.norm.item() > 0.5
+    assert loose.grad_norm.item() > 0.5
 
 
 def test_rates_follow_the_schedule():
     config = TrainConfig(lr=0.01, warmup_steps=3, schedule="cosine")
-    found = [step.rate for step in updates(Toy(), config, 8)]
-    assert found == [0.01 * schedule.share(config, number, 8) for number in range(8)]
+    found = [step.lr for step in updates(Toy(), config, 8)]
+    assert found == [0.01 * schedule.lr_factor(config, number, 8) for number in range(8)]
 
 
 @given(st.lists(st.lists(st.integers(0, 6), min_size=3, max_size=3), min_size=1, max_size=4))
@@ -68,13 +75,13 @@ def test_accumulated_batches_of_any_size_are_one_large_batch(sizes):
     """The same rows in one batch or one after another, clipped to the same norm."""
 
     class Uneven(Toy):
-        def batch(self, number):
+        def make_batch(self, number):
             rows = sizes[number // 3][number % 3]
-            return tuple(each[:rows] for each in Toy(rows=6).batch(number))
+            return tuple(each[:rows] for each in Toy(rows=6).make_batch(number))
 
     class Large(Uneven):
-        def batch(self, number):
-            some = [super(Large, self).batch(number * 3 + part) for part in range(3)]
+        def make_batch(self, number):
+            some = [super(Large, self).make_batch(number * 3 + part) for part in range(3)]
             return tuple(torch.cat(each) for each in zip(*some, strict=True))
 
     small, large = Uneven(Forgetful()), Large(Forgetful())
@@ -83,7 +90,9 @@ def test_accumulated_batches_of_any_size_are_one_large_batch(sizes):
     expected = list(updates(large, TrainConfig(**config), len(sizes)))
     assert [step.count.item() for step in found] == [sum(three) for three in sizes]
     for one, other in zip(found, expected, strict=True):
-        assert_close((one.loss, one.count, one.norm), (other.loss, other.count, other.norm))
+        assert_close(
+            (one.loss, one.count, one.grad_norm), (other.loss, other.count, other.grad_norm)
+        )
     assert_close(small.module.state_dict(), large.module.state_dict())
 
 
@@ -97,14 +106,14 @@ def test_an_accumulated_gradient_is_divided_once_by_the_count_of_all_batches():
 
         def forward(self, batch, carried):
             gradient, count = batch
-            return Outcome((self.weight * gradient).sum(), torch.tensor(count), {})
+            return StepOutput((self.weight * gradient).sum(), torch.tensor(count), {})
 
     class Batches(Toy):
-        def batch(self, number):
+        def make_batch(self, number):
             return [(11.0, 1), (9.0, 9)][number]
 
     (step,) = updates(Batches(Uneven()), TrainConfig(grad_accum_steps=2), 1)
-    assert (step.norm.item(), step.loss.item(), step.count.item()) == (2.0, 2.0, 10)
+    assert (step.grad_norm.item(), step.loss.item(), step.count.item()) == (2.0, 2.0, 10)
 
 
 def test_what_is_carried_goes_from_batch_to_batch_also_within_an_update():
@@ -112,9 +121,9 @@ def test_what_is_carried_goes_from_batch_to_batch_also_within_an_update():
 
     class Watched(Line):
         def forward(self, batch, carried):
-            outcome = super().forward(batch, carried)
-            seen.append((carried, outcome.carried))
-            return outcome
+            output = super().forward(batch, carried)
+            seen.append((carried, output.state))
+            return output
 
     list(updates(Toy(Watched()), TrainConfig(grad_accum_steps=2), 3))
     assert seen[0][0] is None
@@ -131,10 +140,10 @@ def test_a_loop_that_goes_on_equals_one_that_never_stopped(cut, parts):
     config = TrainConfig(lr=0.05, warmup_steps=3, grad_accum_steps=parts, seed=5)
     whole, stopped = Toy(Line(dropout=0.5)), Toy(Line(dropout=0.5))
     expected = list(updates(whole, config, 8))
-    optimizer = optim.build(stopped.module, config)
+    optimizer = optimizers.build_optimizer(stopped.module, config)
     found = list(itertools.islice(updates(stopped, config, 8, optimizer=optimizer), cut))
     torch.rand(17)  # whoever draws meanwhile leaves no trace
-    found += updates(stopped, config, 8, optimizer=optimizer, done=cut, carried=found[-1].carried)
+    found += updates(stopped, config, 8, optimizer=optimizer, start_step=cut, state=found[-1].state)
     assert [step.number for step in found] == list(range(1, 9))
     for one, other in zip(found, expected, strict=True):
         assert one.loss.item() == other.loss.item()
@@ -153,7 +162,7 @@ def test_draws_differ_between_updates_parts_and_seeds():
 
         def forward(self, batch, carried):
             self.drawn.append(torch.rand(1).item())
-            return Outcome(self.weight.sum(), torch.tensor(1.0), {})
+            return StepOutput(self.weight.sum(), torch.tensor(1.0), {})
 
     def drawn(seed: int) -> list[float]:
         toy = Toy(Drawing())

@@ -13,7 +13,7 @@ from safetensors.torch import load_file, save_file
 from torch.testing import assert_close
 
 from elmore.errors import ConfigError, DataError, ElmoreError
-from elmore.train import optim, runs
+from elmore.train import optimizers, runs
 from elmore.train.config import TrainConfig
 from elmore.train.divergence import LossMean
 from elmore.train.runs import Checkpoint, Run
@@ -24,7 +24,7 @@ CPU = torch.device("cpu")
 
 def trained(kind: str = "adamw") -> tuple[Line, torch.optim.Optimizer]:
     module = Line()
-    optimizer = optim.build(module, TrainConfig(optimizer=kind))
+    optimizer = optimizers.build_optimizer(module, TrainConfig(optimizer=kind))
     for _ in range(3):
         optimizer.zero_grad()
         module((torch.randn(2, 3).double(), torch.randn(2).double()), None).loss.backward()
@@ -33,7 +33,7 @@ def trained(kind: str = "adamw") -> tuple[Line, torch.optim.Optimizer]:
 
 
 def checkpoint(step: int, **more) -> Checkpoint:
-    values = {"best": 1.5, "stale": 2, "carried": {"memory": torch.ones(2)}}
+    values = {"best_score": 1.5, "evals_since_best": 2, "state": {"memory": torch.ones(2)}}
     values["loss_mean"] = LossMean(
         log_sum=4.0, weight=2.5, num_updates=3, best=3.5, last_good_step=3
     )
@@ -43,31 +43,31 @@ def checkpoint(step: int, **more) -> Checkpoint:
 @pytest.mark.parametrize("kind", ["adamw", "adagrad", "muon"])
 def test_everything_comes_back(tmp_path, kind):
     run, (module, optimizer) = Run(tmp_path), trained(kind)
-    place = run.save(module, optimizer, checkpoint(7, best=None), keep=2)
+    place = run.save_checkpoint(module, optimizer, checkpoint(7, best_score=None), keep=2)
     assert place == tmp_path / "checkpoints" / "step-00000007"
     other, again = trained(kind)
-    found = run.restore(other, again, CPU)
+    found = run.load_checkpoint(other, again, CPU)
     assert found is not None
-    assert found._replace(carried={}) == checkpoint(7, best=None, carried={})
-    assert torch.equal(found.carried["memory"], torch.ones(2))
+    assert found._replace(state={}) == checkpoint(7, best_score=None, state={})
+    assert torch.equal(found.state["memory"], torch.ones(2))
     assert_close(other.state_dict(), module.state_dict(), rtol=0, atol=0)
     assert_close(again.state_dict()["state"], optimizer.state_dict()["state"], rtol=0, atol=0)
 
 
 def test_the_newest_is_restored_and_the_oldest_go(tmp_path):
     run, (module, optimizer) = Run(tmp_path), trained()
-    assert run.restore(module, optimizer, CPU) is None
+    assert run.load_checkpoint(module, optimizer, CPU) is None
     for step in (2, 9, 10, 100):
-        run.save(module, optimizer, checkpoint(step), keep=3)
-    assert run.steps() == [9, 10, 100]
-    assert run.restore(module, optimizer, CPU).step == 100
+        run.save_checkpoint(module, optimizer, checkpoint(step), keep=3)
+    assert run.checkpoint_steps() == [9, 10, 100]
+    assert run.load_checkpoint(module, optimizer, CPU).step == 100
 
 
 @pytest.mark.parametrize("error", [OSError(28, "No space left on device"), SafetensorError("full")])
 @pytest.mark.parametrize("calls", [0, 1, 2])
 def test_a_full_disk_leaves_the_checkpoint_before_as_it_was(tmp_path, monkeypatch, calls, error):
     run, (module, optimizer) = Run(tmp_path), trained()
-    run.save(module, optimizer, checkpoint(1), keep=1)
+    run.save_checkpoint(module, optimizer, checkpoint(1), keep=1)
     before = {path: path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()}
     left = iter(range(calls))
 
@@ -80,64 +80,64 @@ def test_a_full_disk_leaves_the_checkpoint_before_as_it_was(tmp_path, monkeypatc
     with pytest.raises(
         DataError, match=r"step-00000002: could not be written .*the last good"
     ) as e:
-        run.save(module, optimizer, checkpoint(2), keep=1)
+        run.save_checkpoint(module, optimizer, checkpoint(2), keep=1)
     assert "step-00000001" in str(e.value)
     assert {path: path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()} == before
-    assert run.restore(*trained(), CPU).step == 1
+    assert run.load_checkpoint(*trained(), CPU).step == 1
 
 
 def test_a_damaged_checkpoint_is_named(tmp_path):
     run, (module, optimizer) = Run(tmp_path), trained()
-    place = run.save(module, optimizer, checkpoint(3), keep=2)
+    place = run.save_checkpoint(module, optimizer, checkpoint(3), keep=2)
     (place / "optimizer.safetensors").write_bytes(b"")
     with pytest.raises(DataError, match="step-00000003: not a readable checkpoint"):
-        run.restore(module, optimizer, CPU)
+        run.load_checkpoint(module, optimizer, CPU)
     shutil.copy(place / "model.safetensors", place / "optimizer.safetensors")
     with pytest.raises(DataError, match="step-00000003: not a readable checkpoint"):
-        run.restore(module, optimizer, CPU)
+        run.load_checkpoint(module, optimizer, CPU)
 
 
 def test_a_checkpoint_of_another_version_is_refused(tmp_path):
     run, (module, optimizer) = Run(tmp_path), trained()
-    place = run.save(module, optimizer, checkpoint(3), keep=2)
+    place = run.save_checkpoint(module, optimizer, checkpoint(3), keep=2)
     state = json.loads((place / "state.json").read_text())
     (place / "state.json").write_text(json.dumps(state | {"format": 99}))
     with pytest.raises(DataError, match="format 99 is newer than this elmore reads"):
-        run.restore(module, optimizer, CPU)
+        run.load_checkpoint(module, optimizer, CPU)
 
 
 def test_a_folder_that_holds_something_is_not_begun_anew(tmp_path):
     run = Run(tmp_path / "run")
     run.folder.mkdir()
-    run.begin({"a": 1}, resume=False)
-    run.save(*trained(), checkpoint(1), keep=1)
+    run.create_or_resume({"a": 1}, resume=False)
+    run.save_checkpoint(*trained(), checkpoint(1), keep=1)
     with pytest.raises(DataError, match="exists and is not empty; pass --resume"):
-        run.begin({"a": 1}, resume=False)
-    run.begin({"a": 1}, resume=True)
-    assert run.steps() == [1]
+        run.create_or_resume({"a": 1}, resume=False)
+    run.create_or_resume({"a": 1}, resume=True)
+    assert run.checkpoint_steps() == [1]
 
 
 @pytest.mark.parametrize("name", ["notes.txt", "best", "softmax", "checkpoints", ".best.abc"])
 def test_beside_a_recipe_nothing_that_is_worth_keeping_is_written_over(tmp_path, name):
     run = Run(tmp_path / "run")
-    run.begin({"a": 1}, resume=False)
+    run.create_or_resume({"a": 1}, resume=False)
     (run.folder / name).mkdir()
     with pytest.raises(DataError, match="exists and is not empty; pass --resume"):
-        run.begin({"a": 2}, resume=False)
+        run.create_or_resume({"a": 2}, resume=False)
     assert json.loads((run.folder / "recipe.json").read_text()) == {"format": runs.FORMAT, "a": 1}
 
 
 def test_a_run_that_saved_nothing_is_begun_anew(tmp_path):
     run = Run(tmp_path / "run")
-    run.begin({"a": 1}, resume=False)
-    run.log([{"step": 1, "loss": 2.0}])
+    run.create_or_resume({"a": 1}, resume=False)
+    run.append_metrics([{"step": 1, "loss": 2.0}])
     for name in (
         "recipe.json.new",
         f".recipe.json.{'0' * 16}.new",
         "events.out.tfevents.1.host.2.3",
     ):
         (run.folder / name).write_bytes(b"half")
-    run.begin({"a": 2}, resume=False)
+    run.create_or_resume({"a": 2}, resume=False)
     assert json.loads((run.folder / "recipe.json").read_text()) == {"format": runs.FORMAT, "a": 2}
     assert not run.metrics.exists()
 
@@ -149,50 +149,50 @@ def test_files_of_somebody_else_are_no_run_that_saved_nothing(tmp_path, files):
     for name, text in files.items():
         (tmp_path / name).write_text(text)
     with pytest.raises(DataError, match="exists and is not empty"):
-        Run(tmp_path).begin({"a": 1}, resume=False)
+        Run(tmp_path).create_or_resume({"a": 1}, resume=False)
     assert {path.name: path.read_text() for path in tmp_path.iterdir()} == files
 
 
 @pytest.mark.parametrize("resume", [False, True])
 def test_one_process_at_a_time_trains_in_a_folder_and_others_read(tmp_path, resume):
     with Run(tmp_path / "run") as run:
-        run.begin({"a": 1}, resume=False)
-        run.log([{"step": 1, "loss": 2.0}])
+        run.create_or_resume({"a": 1}, resume=False)
+        run.append_metrics([{"step": 1, "loss": 2.0}])
         with pytest.raises(
             DataError, match=f"run: process {os.getpid()} on .* at work there since"
         ):
-            Run(run.folder).begin({"a": 1}, resume=resume)
-        run.save(*trained(), checkpoint(1), keep=1)
-        assert Run(run.folder).steps() == [1]
-        assert Run(run.folder).restore(*trained(), CPU).step == 1
+            Run(run.folder).create_or_resume({"a": 1}, resume=resume)
+        run.save_checkpoint(*trained(), checkpoint(1), keep=1)
+        assert Run(run.folder).checkpoint_steps() == [1]
+        assert Run(run.folder).load_checkpoint(*trained(), CPU).step == 1
         assert run.metrics.read_text().count("\n") == 1
-    Run(run.folder).begin({"a": 1}, resume=True)
+    Run(run.folder).create_or_resume({"a": 1}, resume=True)
 
 
 @pytest.mark.parametrize("resume", [False, True])
 def test_the_lock_of_a_run_that_was_killed_is_no_stray_file(tmp_path, resume):
     run = Run(tmp_path / "run")
     if resume:
-        run.begin({"a": 1}, resume=False)
+        run.create_or_resume({"a": 1}, resume=False)
         run.close()
     run.folder.mkdir(exist_ok=True)
     (run.folder / "lock").write_text(' {"pid": 1, "host": "x", "since": "then"}\n')
     with run:
-        run.begin({"a": 1}, resume=resume)
+        run.create_or_resume({"a": 1}, resume=resume)
     assert [path.name for path in run.folder.iterdir()] == ["recipe.json"]
 
 
 def test_a_run_that_is_refused_is_open_to_others(tmp_path):
     run = Run(tmp_path / "run")
-    run.begin({"a": 1}, resume=False)
+    run.create_or_resume({"a": 1}, resume=False)
     with pytest.raises(ConfigError, match="another recipe"):
-        run.begin({"a": 2}, resume=True)
-    Run(run.folder).begin({"a": 1}, resume=True)
+        run.create_or_resume({"a": 2}, resume=True)
+    Run(run.folder).create_or_resume({"a": 1}, resume=True)
 
 
 def test_what_is_not_there_is_not_resumed(tmp_path):
-    with pytest.raises(DataError, match="no run to resume there"):
-        Run(tmp_path / "run").begin({}, resume=True)
+    with pytest.raises(DataError, match="there is no run to resume"):
+        Run(tmp_path / "run").create_or_resume({}, resume=True)
     assert not (tmp_path / "run").exists()
 
 
@@ -200,24 +200,22 @@ def test_another_recipe_is_refused_by_the_keys_that_differ(tmp_path):
     old = {"train": {"lr": 0.1, "betas": [0.9, 0.99], "steps": None}, "gone": 1, "same": "x"}
     new = {"train": {"lr": 0.2, "betas": (0.9, 0.99), "steps": None}, "come": 2, "same": "x"}
     run = Run(tmp_path / "run")
-    run.begin(old, resume=False)
+    run.create_or_resume(old, resume=False)
     with pytest.raises(ConfigError, match="this run has another recipe") as error:
-        run.begin(new, resume=True)
+        run.create_or_resume(new, resume=True)
     assert "(come None -> 2, gone 1 -> None, train.lr 0.1 -> 0.2)" in str(error.value)
 
 
 def test_what_a_kill_left_half_written_is_swept_away(tmp_path):
     run = Run(tmp_path / "run")
-    run.begin({}, resume=False)
-    for name in (".best.abc_0123", "checkpoints/.step-00000010.abc_0123", ".best.mine"):
-        (run.folder / name / "new").mkdir(parents=True)
-        (run.folder / name / "new" / "model.safetensors").write_bytes(b"half")
+    run.create_or_resume({}, resume=False)
+    (run.folder / ".best.mine").mkdir()
     for name in (f".best.{'0' * 16}.new", f"checkpoints/.step-00000010.{'0' * 16}.new"):
         (run.folder / name / "new").mkdir(parents=True)
         (run.folder / name / "lock").touch()
     (run.folder / "notes.txt").write_text("mine")
     with run:
-        run.begin({}, resume=True)
+        run.create_or_resume({}, resume=True)
     assert sorted(path.name for path in run.folder.iterdir()) == [
         ".best.mine",
         "checkpoints",
@@ -227,54 +225,38 @@ def test_what_a_kill_left_half_written_is_swept_away(tmp_path):
     assert list(run.checkpoints.iterdir()) == []
 
 
-@pytest.mark.parametrize("there", [False, True])
-def test_a_best_model_that_a_kill_left_moved_aside_comes_back(tmp_path, there):
-    """The kill came between two renames; one that is there already is the newer."""
-    run = Run(tmp_path / "run")
-    run.begin({}, resume=False)
-    for place, text in ((".best.abc_0123/old", "old"), (".best.abc_0123/new", "half")):
-        (run.folder / place).mkdir(parents=True)
-        (run.folder / place / "model").write_text(text)
-    if there:
-        run.best.mkdir()
-        (run.best / "model").write_text("newer")
-    run.begin({}, resume=True)
-    assert (run.best / "model").read_text() == ("newer" if there else "old")
-    assert list(run.folder.glob(".best.*")) == []
-
-
 @given(st.integers(0, 12), st.integers(0, 12), st.integers(0, 40))
 def test_lines_of_updates_that_come_again_are_forgotten(tmp_path_factory, logged, saved, cut):
     """Also where a kill cut the last line."""
     run = Run(tmp_path_factory.mktemp("run"))
-    run.log([{"step": step, "loss": step / 3} for step in range(1, logged + 1)])
+    run.append_metrics([{"step": step, "loss": step / 3} for step in range(1, logged + 1)])
     text = run.metrics.read_bytes()
     whole = text[: max(0, len(text) - cut)]
     run.metrics.write_bytes(whole)
-    run.forget_after(saved)
+    run.truncate_metrics(saved)
     complete = sum(step <= saved for step in range(1, whole.count(b"\n") + 1))
     lines = [json.loads(line) for line in run.metrics.read_text().splitlines()]
     # a line that lost nothing but its end of line is whole as well
     assert len(lines) in (complete, min(complete + 1, saved))
     assert lines == [{"step": step, "loss": step / 3} for step in range(1, len(lines) + 1)]
-    run.log([{"step": len(lines) + 1, "loss": 0.0}])
+    run.append_metrics([{"step": len(lines) + 1, "loss": 0.0}])
     assert len(run.metrics.read_text().splitlines()) == len(lines) + 1
 
 
 @pytest.mark.parametrize(
     "values",
     [
-        {"step": []}, {"step": "3"}, {"step": 4}, {"stale": None}, {"best": [1]}, {"more": 1},
-        {"loss_mean": "high"}, {"loss_mean": {"log_sum": 10**400}},
+        {"step": []}, {"step": "3"}, {"step": 4}, {"evals_since_best": None}, {"more": 1},
+        {"best_score": [1]}, {"loss_mean": "high"}, {"loss_mean": {"log_sum": 10**400}},
     ],
 )  # fmt: skip
 def test_a_state_with_something_else_in_it_is_named(tmp_path, values):
     run, (module, optimizer) = Run(tmp_path), trained()
-    place = run.save(module, optimizer, checkpoint(3), keep=2)
+    place = run.save_checkpoint(module, optimizer, checkpoint(3), keep=2)
     state = json.loads((place / "state.json").read_text())
     (place / "state.json").write_text(json.dumps(state | values))
     with pytest.raises(ElmoreError, match=r"step-00000003.*state\.json"):
-        run.restore(module, optimizer, CPU)
+        run.load_checkpoint(module, optimizer, CPU)
 
 
 @pytest.mark.parametrize(
@@ -284,7 +266,7 @@ def test_a_damaged_line_of_metrics_is_named(tmp_path, line):
     run = Run(tmp_path)
     run.metrics.write_text(f'{line}\n{{"step": 2, "loss": 1.0}}\n')
     with pytest.raises(DataError, match=r"metrics\.jsonl: line 1: "):
-        run.forget_after(3)
+        run.truncate_metrics(3)
     assert run.metrics.read_text().startswith(line)
 
 
@@ -292,7 +274,7 @@ def test_a_damaged_line_of_metrics_is_named(tmp_path, line):
 @pytest.mark.parametrize("damage", ["shape", "name", "number", "integers"])
 def test_an_optimizer_of_other_weights_is_refused_when_it_is_restored(tmp_path, kind, damage):
     run, (module, optimizer) = Run(tmp_path), trained(kind)
-    place = run.save(module, optimizer, checkpoint(3), keep=2)
+    place = run.save_checkpoint(module, optimizer, checkpoint(3), keep=2)
     path = place / "optimizer.safetensors"
     tensors = load_file(path)
     name = next(name for name, tensor in tensors.items() if tensor.dim())
@@ -303,4 +285,4 @@ def test_an_optimizer_of_other_weights_is_refused_when_it_is_restored(tmp_path, 
         tensors["0.other" if damage == "name" else "99.step"] = tensors.pop(name)
     save_file(tensors, path)
     with pytest.raises(DataError, match="step-00000003: not a readable checkpoint"):
-        run.restore(module, optimizer, CPU)
+        run.load_checkpoint(module, optimizer, CPU)

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from elmore.train.config import TrainConfig
-from elmore.train.schedule import share
+from elmore.train.schedule import lr_factor
 
 KINDS = ("constant", "cosine", "inverse_sqrt")
 
@@ -15,32 +15,32 @@ KINDS = ("constant", "cosine", "inverse_sqrt")
 @pytest.mark.parametrize("kind", KINDS)
 def test_the_rate_rises_evenly_to_its_highest(kind):
     config = TrainConfig(schedule=kind, warmup_steps=4)
-    assert [share(config, step, 100) for step in range(4)] == [0.25, 0.5, 0.75, 1.0]
+    assert [lr_factor(config, step, 100) for step in range(4)] == [0.25, 0.5, 0.75, 1.0]
 
 
 def test_a_constant_rate_stays():
     config = TrainConfig(schedule="constant", warmup_steps=2)
-    assert {share(config, step, 50) for step in range(1, 50)} == {1.0}
+    assert {lr_factor(config, step, 50) for step in range(1, 50)} == {1.0}
 
 
 def test_a_cosine_falls_from_its_highest_to_a_hundredth():
     config = TrainConfig(schedule="cosine", warmup_steps=10)
-    assert share(config, 10, 110) == 1.0
-    assert share(config, 60, 110) == pytest.approx(0.01 + 0.99 / 2)
-    assert share(config, 35, 110) == pytest.approx(0.01 + 0.99 * (1 + math.sqrt(0.5)) / 2)
-    assert share(config, 110, 110) == pytest.approx(0.01)
-    assert share(config, 1000, 110) == pytest.approx(0.01)
+    assert lr_factor(config, 10, 110) == 1.0
+    assert lr_factor(config, 60, 110) == pytest.approx(0.01 + 0.99 / 2)
+    assert lr_factor(config, 35, 110) == pytest.approx(0.01 + 0.99 * (1 + math.sqrt(0.5)) / 2)
+    assert lr_factor(config, 110, 110) == pytest.approx(0.01)
+    assert lr_factor(config, 1000, 110) == pytest.approx(0.01)
 
 
 @pytest.mark.parametrize("warmup", [0, 1, 16])
 def test_an_inverse_square_root_halves_where_the_steps_are_four_times_as_many(warmup):
     config = TrainConfig(schedule="inverse_sqrt", warmup_steps=warmup)
     top = max(1, warmup)
-    assert share(config, top - 1, 10**6) == 1.0
+    assert lr_factor(config, top - 1, 10**6) == 1.0
     for factor in (4, 9, 100):
-        assert share(config, factor * top - 1, 10**6) == pytest.approx(factor**-0.5)
+        assert lr_factor(config, factor * top - 1, 10**6) == pytest.approx(factor**-0.5)
 
 
 @given(st.sampled_from(KINDS), st.integers(0, 50), st.integers(1, 200), st.integers(0, 300))
 def test_no_rate_is_above_the_highest_or_nothing(kind, warmup, num_steps, step):
-    assert 0 < share(TrainConfig(schedule=kind, warmup_steps=warmup), step, num_steps) <= 1
+    assert 0 < lr_factor(TrainConfig(schedule=kind, warmup_steps=warmup), step, num_steps) <= 1

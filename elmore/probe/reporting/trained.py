@@ -159,7 +159,7 @@ def _one(place: Path, name: str) -> Trained:
             f"{place}: holds no metrics.jsonl; expected a folder that 'elmore pretrain', 'elmore "
             "finetune' or 'elmore task train' wrote"
         )
-    records = [record for _, record in run.records()]
+    records = [record for _, record in run.read_metrics()]
     if not records:
         raise DataError(f"{run.metrics}: is empty; the run has not made an update yet")
     recipe = _recipe(place)

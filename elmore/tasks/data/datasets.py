@@ -23,7 +23,7 @@ from elmore.tasks.data.encode import Reader
 from elmore.tasks.embedding import spec
 from elmore.tasks.task import Task
 from elmore.text.files import expand
-from elmore.train.distributed import Ranks
+from elmore.train.distributed import DistEnv
 from elmore.weights import checksums
 
 _log = logging.getLogger(__name__)
@@ -65,7 +65,7 @@ class Lesson:
         dev: Path,
         *,
         embedder: str,
-        ranks: Ranks,
+        dist_env: DistEnv,
         device: torch.device,
         test: Path | None = None,
         parts: Iterable[Part] = (Part(),),
@@ -76,7 +76,7 @@ class Lesson:
         """
         named = spec.parse(embedder)
         self._files = {"train": train, "dev": dev}
-        self.task, self.ranks, self.device = task, ranks, device
+        self.task, self.dist_env, self.device = task, dist_env, device
         self._parts = frozenset(parts)
         self.examples = read(task, train)
         self.labels = task.labels(self.examples)
@@ -98,7 +98,7 @@ class Lesson:
     @cached_property
     def layers(self) -> Layers:
         """Have the layers of both texts on the disk; the first process brings them there."""
-        if not self.ranks.first:
+        if not self.dist_env.is_main:
             self.wait()
         begun = time.perf_counter()
         frozen = self.task.config.elmo.freeze
@@ -110,14 +110,14 @@ class Lesson:
                 for some in (seen, self.held_out)
             )
         )
-        if self.ranks.first:
+        if self.dist_env.is_main:
             self.wait()
             timing.tell_layers(both, time.perf_counter() - begun)
         return both
 
     def wait(self) -> None:
         """Wait for the other processes."""
-        if self.ranks.size > 1:
+        if self.dist_env.world_size > 1:
             dist.barrier()
 
 

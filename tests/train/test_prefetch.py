@@ -9,7 +9,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from elmore.train.batches import DEPTH, ahead, moved
+from elmore.train.prefetch import DEPTH, prefetch, to_device
 
 
 def makers() -> set[threading.Thread]:
@@ -21,7 +21,7 @@ def makers() -> set[threading.Thread]:
 def test_batches_come_in_order_and_each_once(count, first):
     others = makers()
     numbers = range(first, first + count)
-    assert list(ahead(lambda number: number * number, numbers)) == [n * n for n in numbers]
+    assert list(prefetch(lambda number: number * number, numbers)) == [n * n for n in numbers]
     assert makers() <= others
 
 
@@ -31,13 +31,13 @@ def test_several_threads_give_the_same_batches_in_the_same_order():
         return number * number
 
     others = makers()
-    assert list(ahead(make, range(40), num_threads=4)) == [number**2 for number in range(40)]
+    assert list(prefetch(make, range(40), num_threads=4)) == [number**2 for number in range(40)]
     assert makers() <= others
 
 
 def test_batches_are_made_before_they_are_asked_for_but_not_all_of_them():
     made = []
-    batches = ahead(lambda number: made.append(number) or number, range(100))
+    batches = prefetch(lambda number: made.append(number) or number, range(100))
     assert next(batches) == 0
     deadline = time.monotonic() + 10
     while len(made) < DEPTH + 1 and time.monotonic() < deadline:
@@ -54,7 +54,7 @@ def test_an_error_of_the_maker_arrives_where_its_batch_was_awaited():
         return number
 
     others = makers()
-    batches = ahead(make, range(10))
+    batches = prefetch(make, range(10))
     assert [next(batches) for _ in range(3)] == [0, 1, 2]
     with pytest.raises(ValueError, match="batch 3 is broken"):
         next(batches)
@@ -63,7 +63,7 @@ def test_an_error_of_the_maker_arrives_where_its_batch_was_awaited():
 
 def test_the_thread_ends_when_nobody_wants_more():
     others = makers()
-    batches = ahead(lambda number: number, range(10**9))
+    batches = prefetch(lambda number: number, range(10**9))
     next(batches)
     assert len(makers() - others) == 1
     batches.close()
@@ -72,7 +72,7 @@ def test_the_thread_ends_when_nobody_wants_more():
 
 def test_nothing_is_made_before_the_first_is_asked_for():
     made, others = [], makers()
-    batches = ahead(made.append, range(5))
+    batches = prefetch(made.append, range(5))
     time.sleep(0.02)
     assert made == []
     assert makers() <= others
@@ -86,7 +86,7 @@ class Pair(NamedTuple):
 
 def test_every_tensor_of_a_batch_is_moved_and_the_rest_is_kept():
     batch = Pair(torch.ones(2), (3, "x"))
-    found = moved({"pair": batch, "list": [torch.zeros(1), None]}, torch.device("meta"))
+    found = to_device({"pair": batch, "list": [torch.zeros(1), None]}, torch.device("meta"))
     assert type(found["pair"]) is Pair
     assert found["pair"].one.is_meta
     assert found["pair"].other == (3, "x")

@@ -8,7 +8,7 @@ from torch.testing import assert_close
 
 from elmore.errors import ConfigError
 from elmore.lm import config as recipes
-from elmore.train import muon, optim
+from elmore.train import muon, optimizers
 from elmore.train.config import TrainConfig
 
 
@@ -32,7 +32,7 @@ def test_the_original_recipe_makes_the_updates_of_the_paper():
     module, rng = Weights(), np.random.default_rng(0)
     weights = [weight.detach().numpy().copy() for weight in module.parameters()]
     sums = [np.ones_like(weight) for weight in weights]
-    optimizer = optim.build(module, config)
+    optimizer = optimizers.build_optimizer(module, config)
     for scale in (0.01, 0.3, 5.0, 0.1):  # of the third the clip takes most
         gradients = [scale * rng.standard_normal(weight.shape) for weight in weights]
         update(module, optimizer, gradients, config)
@@ -51,7 +51,7 @@ def test_adamw_decays_matrices_alone():
     module = Weights()
     before = [weight.detach().clone() for weight in module.parameters()]
     zeros = [np.zeros(tuple(weight.shape)) for weight in before]
-    update(module, optim.build(module, config), zeros, config)
+    update(module, optimizers.build_optimizer(module, config), zeros, config)
     assert_close(module.matrix.detach(), before[0] * (1 - 0.1 * 0.5))
     assert_close(module.vector.detach(), before[1])
 
@@ -60,7 +60,12 @@ def test_the_first_step_of_adamw_is_the_rate_wherever_there_is_a_gradient():
     config = TrainConfig(lr=0.1, weight_decay=0.0)
     module = Weights()
     before = module.vector.detach().clone()
-    update(module, optim.build(module, config), [np.zeros((2, 2)), np.array([3.0, -0.2])], config)
+    update(
+        module,
+        optimizers.build_optimizer(module, config),
+        [np.zeros((2, 2)), np.array([3.0, -0.2])],
+        config,
+    )
     assert_close(
         module.vector.detach(), before - 0.1 * torch.tensor([1.0, -1.0]), rtol=0, atol=1e-7
     )
@@ -69,11 +74,11 @@ def test_the_first_step_of_adamw_is_the_rate_wherever_there_is_a_gradient():
 def test_frozen_weights_are_left_out_and_none_left_is_refused():
     module = Weights()
     module.matrix.requires_grad_(requires_grad=False)
-    groups = optim.build(module, TrainConfig()).param_groups
+    groups = optimizers.build_optimizer(module, TrainConfig()).param_groups
     assert [weight is module.vector for group in groups for weight in group["params"]] == [True]
     module.vector.requires_grad_(requires_grad=False)
     with pytest.raises(ConfigError, match="every weight is frozen"):
-        optim.build(module, TrainConfig())
+        optimizers.build_optimizer(module, TrainConfig())
 
 
 class Hidden(nn.Module):
@@ -97,7 +102,7 @@ class Words(nn.Module):
 def test_muon_updates_the_matrices_between_layers_and_adamw_the_rest():
     module = Hidden()
     config = TrainConfig(optimizer="muon", lr=0.01, weight_decay=0.0, max_grad_norm=None)
-    optimizer = optim.build(module, config)
+    optimizer = optimizers.build_optimizer(module, config)
     groups = {group["orthogonal"]: [] for group in optimizer.param_groups}
     for group in optimizer.param_groups:
         groups[group["orthogonal"]] += [id(weight) for weight in group["params"]]
@@ -130,5 +135,5 @@ def test_muon_decays_its_matrices():
     config = TrainConfig(optimizer="muon", lr=0.1, weight_decay=0.5, max_grad_norm=None)
     before = module.layer.weight.detach().clone()
     zeros = [np.zeros(tuple(w.shape), dtype=np.float32) for w in module.parameters()]
-    update(module, optim.build(module, config), zeros, config)
+    update(module, optimizers.build_optimizer(module, config), zeros, config)
     assert_close(module.layer.weight.detach(), before * (1 - 0.1 * 0.5))
