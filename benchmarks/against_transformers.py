@@ -39,7 +39,7 @@ def main() -> None:
         texts = place / "texts.json"
         texts.write_text(json.dumps(read))
         torch.manual_seed(0)
-        original = Bundle(BiLM(config.pretraining("original").model), ByteAlphabet())
+        original = Bundle(BiLM(config.read_pretrain_recipe("original").model), ByteAlphabet())
         folder.save(original, place / "original")
         found = contestants.take_turns(
             {

@@ -60,7 +60,7 @@ def peak(text: Path, out: Path, model: Path, options: list[str]) -> float:
 
 def main() -> None:
     torch.manual_seed(0)
-    shape = config.pretraining("tiny").model
+    shape = config.read_pretrain_recipe("tiny").model
     print("| output | sentences | peak MB | above 10 thousand | target |\n|---|---|---|---|---|")
     with tempfile.TemporaryDirectory() as name:
         place = Path(name)

@@ -40,7 +40,7 @@ def load(args: argparse.Namespace) -> elmore.Embedder:
     if args.recipe == "bundled":
         return elmore.load(**how)
     torch.manual_seed(0)
-    model = BiLM(config.pretraining(args.recipe).model).eval()
+    model = BiLM(config.read_pretrain_recipe(args.recipe).model).eval()
     return elmore.Embedder(Bundle(model, ByteAlphabet()), **how)
 
 

@@ -62,7 +62,7 @@ print(sum(map(len, texts)) / (time.perf_counter() - start))
 
 def write_model(recipe: str, folder: Path) -> None:
     torch.manual_seed(0)
-    shape = config.pretraining(recipe).model
+    shape = config.read_pretrain_recipe(recipe).model
     bilm_tf.write(Bundle(BiLM(shape), ByteAlphabet()), folder)
 
 

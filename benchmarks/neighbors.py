@@ -31,7 +31,7 @@ from elmore import atomic
 from elmore.probe import use_faiss
 from elmore.probe.neighbors import UseIndex
 from elmore.text import sentences
-from elmore.text.marked import Use
+from elmore.text.target_word import WordInContext
 from elmore.text.tokenizers import penn
 
 K = 10
@@ -126,16 +126,16 @@ def data(name: str) -> Path:
     return Path(os.environ["ELMORE_DATA"]) / "corpus" / f"{name}.txt.xz"
 
 
-def drawn(number: int) -> list[Use]:
+def drawn(number: int) -> list[WordInContext]:
     """Draw uses of a text that is not in the index."""
     with lzma.open(data("valid"), "rt", encoding="utf-8") as file:
         spans = [(line, span) for line in file for span in sentences.split(line)]
     chance = random.Random(0)
     tokens = [penn(line[slice(*span)]).words for line, span in chance.sample(spans, number)]
-    return [Use(words, chance.randrange(len(words))) for words in tokens]
+    return [WordInContext(words, chance.randrange(len(words))) for words in tokens]
 
 
-def searched(index: UseIndex, queries: list[Use]) -> dict:
+def searched(index: UseIndex, queries: list[WordInContext]) -> dict:
     """Ask every query each way, and compare."""
     texts = index.embedder.stream([use.tokens for use in queries], layers="top")
     vectors = [s.vectors[use.position] for s, use in zip(texts, queries, strict=True)]

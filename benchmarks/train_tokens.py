@@ -24,8 +24,8 @@ from torch.profiler import ProfilerActivity, profile
 
 from elmore.corpus.shards import open_corpus
 from elmore.lm import config
-from elmore.lm.pretrain import alphabet_of, model_of, trained
-from elmore.lm.training import Training
+from elmore.lm.pretrain import build_alphabet, build_model, train_lm
+from elmore.lm.trainable import LMTrainable
 from elmore.train import optimizers, precision
 from elmore.train.distributed import SINGLE_PROCESS
 from elmore.train.loop import run_steps
@@ -49,14 +49,14 @@ def main() -> None:
         f"train.steps={args.updates}",
         "train.log_every=5",
     ]
-    recipe = config.pretraining(args.recipe, [*settings, *args.set])
+    recipe = config.read_pretrain_recipe(args.recipe, [*settings, *args.set])
     device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
     corpus = open_corpus(args.shards)
-    training = Training(
-        model_of(recipe, corpus.vocabulary, ()),
+    training = LMTrainable(
+        build_model(recipe, corpus.vocabulary, ()),
         corpus,
         corpus.vocabulary,
-        alphabet_of(recipe, corpus.vocabulary),
+        build_alphabet(recipe, corpus.vocabulary),
         recipe.stream,
         recipe.train.seed,
         SINGLE_PROCESS,
@@ -68,21 +68,19 @@ def main() -> None:
     print(f"{args.recipe}, {numbers}, {args.rows} x {recipe.stream.unroll_steps}, ", end="")
     print(f"{len(corpus.vocabulary):,} words, {name}, torch {torch.__version__}")
     with tempfile.TemporaryDirectory() as folder:
-        reports = trained(
-            training, recipe.train, Run(Path(folder)), device, SINGLE_PROCESS, resume=False
-        )
+        reports = train_lm(training, recipe.train, Run(Path(folder)), device, resume=False)
         kept = [report.metrics for report in itertools.islice(reports, WARM_UP, None)][:-1]
     speed = statistics.median(metrics["per_second"] for metrics in kept)
     waiting = statistics.median(metrics["data_fraction"] for metrics in kept)
     print(f"{speed:,.0f} tokens/s; waiting for data {100 * waiting:.2f} %", end="")
-    print(f"; {kept[-1].get('gigabytes', 0):.1f} GB")
+    print(f"; {kept[-1].get('max_gib', 0):.1f} GB")
     shares(training, recipe, device, 1000 * args.rows * recipe.stream.unroll_steps / speed)
     if args.kernels:
         kernels(training, recipe, device, args.kernels)
 
 
 def shares(
-    training: Training, recipe: config.PretrainConfig, device: torch.device, whole: float
+    training: LMTrainable, recipe: config.PretrainConfig, device: torch.device, whole: float
 ) -> None:
     """Print where the milliseconds of an update go, each part run alone."""
     model = training.module
@@ -93,11 +91,11 @@ def shares(
     states = torch.randn(batch.targets[0].numel(), width, device=device, requires_grad=True)
 
     def characters() -> None:
-        out = model.vectors(batch)
+        out = model.encode_words(batch)
         out.backward(torch.ones_like(out))
 
     def reading() -> None:
-        tops, _ = model.read(batch, None)
+        tops, _ = model.run_directions(batch, None)
         sum(top.float().sum() for top in tops).backward()
 
     def softmax() -> None:
@@ -142,7 +140,7 @@ def wait(device: torch.device) -> None:
 
 
 def kernels(
-    training: Training, recipe: config.PretrainConfig, device: torch.device, count: int
+    training: LMTrainable, recipe: config.PretrainConfig, device: torch.device, count: int
 ) -> None:
     """Print the kernels (on a CPU, the operators) that took longest, over three updates."""
     optimizer = optimizers.build_optimizer(training.module, recipe.train)

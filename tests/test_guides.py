@@ -72,7 +72,8 @@ def write_models(place: Path, rng: np.random.Generator) -> None:
     """One of ours to be fine-tuned, and published files."""
     known = Vocabulary(("<S>", "</S>", "<UNK>", *WORDS, "."))
     softmax = Softmax(SoftmaxConfig(), len(known), 32)
-    tiny = Bundle(BiLM(config.pretraining("tiny").model), ByteAlphabet(), known, softmax=softmax)
+    shape = config.read_pretrain_recipe("tiny").model
+    tiny = Bundle(BiLM(shape), ByteAlphabet(), known, softmax=softmax)
     folder.save(tiny, place / "tiny")
     options = bilm_options()
     write_bilm(place, options, bilm_weights(options, rng))

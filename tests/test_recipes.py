@@ -51,7 +51,7 @@ def test_the_help_of_pretrain_lists_every_recipe_in_its_folder(monkeypatch):
     ("name", "count"), [("small", 13_593_296), ("medium", 28_027_728), ("original", 93_600_848)]
 )
 def test_a_published_size_has_its_published_number_of_parameters(name, count):
-    model = built(config.pretraining(name))
+    model = built(config.read_pretrain_recipe(name))
     assert num_parameters(model.bilm) == count
     width = model.bilm.config.lstm.output_dim
     assert num_parameters(model.softmax) == NUM_WORDS * (width + 1)
@@ -59,7 +59,7 @@ def test_a_published_size_has_its_published_number_of_parameters(name, count):
 
 @pytest.mark.parametrize("name", NAMES)
 def test_every_recipe_can_be_optimised_and_ends(name):
-    recipe = config.pretraining(name)
+    recipe = config.read_pretrain_recipe(name)
     assert optimizers.build_optimizer(built(recipe), recipe.train).param_groups
     total = recipe.train.num_steps(1000)
     assert 0 < schedule.lr_factor(recipe.train, total - 1, total) <= 1
@@ -92,12 +92,12 @@ def test_tiny_takes_its_steps_as_it_is(tmp_path):
 
 
 def ran(name: str, overrides: tuple[str, ...], corpus, out) -> list[Report]:
-    recipe = config.pretraining(name, overrides)
+    recipe = config.read_pretrain_recipe(name, overrides)
     return list(pretrain(recipe, corpus.path, out, device="cpu"))
 
 
 def test_the_original_is_trained_as_the_paper_has_it():
-    recipe = config.pretraining("original")
+    recipe = config.read_pretrain_recipe("original")
     train = recipe.train
     assert (recipe.stream.batch_size, recipe.stream.unroll_steps) == (3 * 128, 20)
     assert recipe.stream.reset_probability == 0
@@ -111,7 +111,7 @@ def test_the_original_is_trained_as_the_paper_has_it():
 
 
 def test_fine_tuning_has_a_recipe_too():
-    recipe = config.finetuning()
+    recipe = config.read_finetune_recipe()
     for train in (recipe.softmax_train, recipe.train):
         assert train.num_steps(1000) == 3000
     assert recipe.train.lr < recipe.softmax_train.lr

@@ -9,44 +9,47 @@ import typer
 def evaluate(
     model: Annotated[str, typer.Argument(help="a name, a model folder, or a run")],
     shards: Annotated[Path, typer.Argument(help="folder written by `elmore prepare`")],
-    state: Annotated[
-        Literal["sentence", "carried"],
-        typer.Option(help="set anew at each sentence, or carried on through the text"),
-    ] = "sentence",
+    reset_state: Annotated[
+        bool,
+        typer.Option(
+            "--reset-state/--carry-state",
+            help="reset the LSTM state at each sentence, or carry it through the text",
+        ),
+    ] = True,
     split: Annotated[
         Literal["train", "valid", "all"] | None,
-        typer.Option(help="which text", show_default="valid where there is one, else all"),
+        typer.Option(help="part of the corpus", show_default="valid if there is one, else all"),
     ] = None,
-    rows: Annotated[int, typer.Option(help="stretches of the text read side by side")] = 64,
+    batch_size: Annotated[int, typer.Option(help="number of parallel streams")] = 64,
     device: Annotated[str, typer.Option(help="auto, cpu or cuda")] = "auto",
-    json: Annotated[bool, typer.Option("--json", help="the numbers as JSON")] = False,
+    json: Annotated[bool, typer.Option("--json", help="print JSON")] = False,
 ) -> None:
-    """Full-softmax perplexity of a language model on a prepared text."""
-    import json as writer
+    """Full-softmax perplexity of a language model on a prepared corpus."""
+    import json as json_module
 
     from elmore.cli.progress import showing
-    from elmore.cli.training import speaks
+    from elmore.cli.training import is_main_process
     from elmore.lm.evaluate import evaluate as run
 
     with showing("evaluating") as update:
-        found = run(
+        scores = run(
             model,
             shards,
-            state=state,
+            reset_state=reset_state,
             split=split,
-            rows=rows,
+            batch_size=batch_size,
             device=device,
             progress=(lambda fraction, tokens: update(fraction, tokens=tokens))
-            if speaks()
+            if is_main_process()
             else None,
         )
-    if not speaks():
+    if not is_main_process():
         return
     if json:
-        print(writer.dumps(found._asdict()))
+        print(json_module.dumps(scores._asdict()))
         return
     print(
-        f"perplexity {found.perplexity:.2f}  forward {found.forward:.2f}  backward "
-        f"{found.backward:.2f}  bits per character {found.bits_per_character:.3f}  tokens "
-        f"{found.tokens:,}  unknown words {100 * found.oov:.2f} %"
+        f"perplexity {scores.perplexity:.2f}  forward {scores.forward:.2f}  backward "
+        f"{scores.backward:.2f}  bits per character {scores.bits_per_character:.3f}  tokens "
+        f"{scores.tokens:,}  unknown words {100 * scores.oov:.2f} %"
     )

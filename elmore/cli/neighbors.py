@@ -56,7 +56,7 @@ def neighbors(
     from elmore.embed.embedder import load
     from elmore.errors import ConfigError
     from elmore.probe.neighbors import UseIndex
-    from elmore.text import marked
+    from elmore.text import target_word
     from elmore.text.tokenizers import penn, whitespace
 
     is_index = Path(corpus).is_dir()
@@ -65,7 +65,7 @@ def neighbors(
     if append and not (is_index or index):
         raise ConfigError("--append adds to an index that you keep: name it with --index")
     tokenizer = whitespace if tokenized else penn
-    uses = [marked.use(query, tokenizer) for query in queries or []]
+    uses = [target_word.parse_target(query, tokenizer) for query in queries or []]
     with showing_download() as progress:
         elmo = load(model, device=device, precision=precision, progress=progress)
     if layers and layer:
@@ -120,7 +120,7 @@ def _print(queries: list[str], results: "list[list[Neighbor]]", *, as_json: bool
     import json
 
     from elmore.cli.tables import print_table
-    from elmore.text.marked import shown
+    from elmore.text.target_word import format_target
 
     if as_json:
         pairs = zip(queries, results, strict=True)
@@ -136,7 +136,7 @@ def _print(queries: list[str], results: "list[list[Neighbor]]", *, as_json: bool
             {
                 "similarity": f"{use.similarity:.3f}",
                 "line": use.line,
-                "use": shown(use.tokens, use.position),
+                "use": format_target(use.tokens, use.position),
             }
             for use in uses
         ]

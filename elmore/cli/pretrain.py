@@ -1,4 +1,4 @@
-"""elmore pretrain RECIPE SHARDS -o RUN: train a biLM from nothing."""
+"""elmore pretrain RECIPE SHARDS -o RUN: train a biLM from scratch."""
 
 from pathlib import Path
 from typing import Annotated
@@ -15,19 +15,20 @@ def pretrain(
     shards: Annotated[Path, typer.Argument(help="folder written by `elmore prepare`")],
     out: Annotated[Path, typer.Option("-o", "--out", help="the run folder")],
     settings: Annotated[
-        list[str] | None, typer.Option("--set", help="section.key=value, over the recipe")
+        list[str] | None,
+        typer.Option("--set", help="section.key=value, replaces a value of the recipe"),
     ] = None,
     init: Annotated[
-        list[str] | None, typer.Option(help="start from this model's weights, with a new optimiser")
+        list[str] | None, typer.Option(help="start from this model's weights, with a new optimizer")
     ] = None,
-    resume: Annotated[bool, typer.Option("--resume", help="go on with an unfinished run")] = False,
+    resume: Annotated[bool, typer.Option("--resume", help="continue an unfinished run")] = False,
     device: Annotated[str, typer.Option(help="auto, cpu or cuda")] = "auto",
 ) -> None:
-    """Train a language model on a prepared text; the same command runs under torchrun."""
-    from elmore.cli.training import end, follow
+    """Train a language model on a prepared corpus; also runs under torchrun."""
+    from elmore.cli.training import report_end, watch
     from elmore.lm import config
     from elmore.lm.pretrain import pretrain as run
 
-    chosen = config.pretraining(recipe, settings or [])
-    reports = run(chosen, shards, out, init=init or [], resume=resume, device=device)
-    end(follow("pretraining", reports), out)
+    chosen = config.read_pretrain_recipe(recipe, settings or [])
+    reports = run(chosen, shards, out, init=init or (), resume=resume, device=device)
+    report_end(watch("pretraining", reports), out)

@@ -1,6 +1,6 @@
 """elmore score MODEL TEXT: per-token log-probabilities of both directions, and substitutes."""
 
-import json as writer
+import json as json_module
 import sys
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Annotated, Literal
@@ -11,87 +11,92 @@ if TYPE_CHECKING:
     from elmore.lm.scoring import Scores
     from elmore.lm.substitutes import Substitutes
     from elmore.text.files import Lines
-    from elmore.text.marked import Marked
+    from elmore.text.target_word import TargetWords
 
 
 def score(
     model: Annotated[str, typer.Argument(help="a name, a model folder, or a run")],
     files: Annotated[
         list[str] | None,
-        typer.Argument(help="text, .jsonl or .parquet, also packed; - or nothing for stdin"),
+        typer.Argument(help="text, .jsonl or .parquet, may be compressed; - or none for stdin"),
     ] = None,
     substitutes: Annotated[
         int | None,
-        typer.Option(min=1, help="so many words for the place of each, or of a word in [brackets]"),
+        typer.Option(min=1, help="predict N words for each token, or only for those in [brackets]"),
     ] = None,
     tokenized: Annotated[
-        bool, typer.Option("--tokenized", help="the input is split on spaces already")
+        bool, typer.Option("--tokenized", help="the input is already split on spaces")
     ] = False,
-    column: Annotated[str, typer.Option(help="of .jsonl and .parquet input")] = "text",
+    column: Annotated[str, typer.Option(help="text column of .jsonl and .parquet")] = "text",
     errors: Annotated[
-        Literal["strict", "replace"], typer.Option(help="what to do with invalid UTF-8")
+        Literal["strict", "replace"], typer.Option(help="how to treat invalid UTF-8")
     ] = "strict",
     device: Annotated[str, typer.Option(help="auto, cpu or cuda")] = "auto",
-    json: Annotated[bool, typer.Option("--json", help="one JSON object a line")] = False,
+    json: Annotated[bool, typer.Option("--json", help="print one JSON object per line")] = False,
 ) -> None:
-    """Say how likely each word was: natural logarithms, given what precedes and what follows.
+    """Log-probability of each word, given the words before it and given the words after it.
 
-    One word a line: the word, forward, backward, and ? where the softmax does not know it (it is
-    scored as <UNK>). An empty line ends a text. With --substitutes three lines follow a word: what
-    the forward, the backward and both directions together find likely there.
+    One word per line: the word, forward, backward (natural logarithms), and ? if the softmax does
+    not know it (it is scored as <UNK>). An empty line ends a text. With --substitutes three more
+    lines follow a word: the predictions of the forward direction, the backward direction, and both.
     """
     from elmore.cli.progress import showing
     from elmore.lm import scoring
-    from elmore.lm.substitutes import substitutes as likely
+    from elmore.lm.substitutes import predict_substitutes
     from elmore.text.files import Lines
     from elmore.train.distributed import init_distributed
     from elmore.weights import pretrained
 
     lines = Lines(files or ["-"], errors=errors, column=column)
     bundle = pretrained.load(model)
-    _, softmax = scoring.language_model(bundle)
-    watched = sys.stdout.isatty()  # then the words themselves are the progress
-    with init_distributed(device) as (_, place), showing("scoring") as update:
-        bundle.model.to(place)
-        softmax.to(place)
-        texts = _texts(lines, tokenized=tokenized, marks=substitutes is not None)
-        for number, (words, places) in enumerate(texts):
-            (found,) = scoring.score(bundle, [words])
-            others = None
+    _, softmax = scoring.require_softmax(bundle)
+    shows_progress = not sys.stdout.isatty()  # on a terminal the output shows it
+    with init_distributed(device) as (_, own_device), showing("scoring") as update:
+        bundle.model.to(own_device)
+        softmax.to(own_device)
+        texts = _texts(lines, tokenized=tokenized, has_targets=substitutes is not None)
+        for number, (words, positions) in enumerate(texts):
+            (scores,) = scoring.score(bundle, [words])
+            predicted = None
             if substitutes:
-                others = list(likely(bundle, words, places or None, count=substitutes))
-            if not watched:
+                predicted = list(
+                    predict_substitutes(bundle, words, positions or None, count=substitutes)
+                )
+            if shows_progress:
                 update(lines.fraction, lines=number)
-            print(_json(number, found, others) if json else _plain(found, others or []))
+            print(
+                _json_line(number, scores, predicted) if json else _plain(scores, predicted or [])
+            )
 
 
-def _texts(lines: "Lines", *, tokenized: bool, marks: bool) -> "Iterator[Marked]":
-    """Give the words of each text, and the places of those in brackets, if brackets are marks."""
-    from elmore.text import marked, tokenizers
+def _texts(lines: "Lines", *, tokenized: bool, has_targets: bool) -> "Iterator[TargetWords]":
+    """Yield the words of each text, and the positions of those in brackets if `has_targets`."""
+    from elmore.text import target_word, tokenizers
 
-    cut = tokenizers.whitespace if tokenized else tokenizers.penn
+    tokenizer = tokenizers.whitespace if tokenized else tokenizers.penn
     for line in lines:
         if not isinstance(line, str):
-            yield marked.Marked(line, [])
-        elif marks:
-            yield marked.read(line, cut)
+            yield target_word.TargetWords(line, [])
+        elif has_targets:
+            yield target_word.parse_targets(line, tokenizer)
         else:
-            yield marked.Marked(cut(line).words, [])
+            yield target_word.TargetWords(tokenizer(line).words, [])
 
 
-def _json(number: int, found: "Scores", others: "list[Substitutes] | None") -> str:
-    row = {"line": number, **{key: list(value) for key, value in found._asdict().items()}}
-    if others is not None:
-        row["substitutes"] = [other._asdict() for other in others]
-    return writer.dumps(row, ensure_ascii=False)
+def _json_line(number: int, scores: "Scores", predicted: "list[Substitutes] | None") -> str:
+    row = {"line": number, **{key: list(value) for key, value in scores._asdict().items()}}
+    if predicted is not None:
+        row["substitutes"] = [each._asdict() for each in predicted]
+    return json_module.dumps(row, ensure_ascii=False)
 
 
-def _plain(found: "Scores", others: "list[Substitutes]") -> str:
-    after = {other.place: other for other in others}
+def _plain(scores: "Scores", predicted: "list[Substitutes]") -> str:
+    by_position = {each.position: each for each in predicted}
     lines = []
-    for place, (word, forward, backward, known) in enumerate(zip(*found, strict=True)):
+    for i, (word, forward, backward, known) in enumerate(zip(*scores, strict=True)):
         lines.append(f"{word}\t{forward:.4f}\t{backward:.4f}{'' if known else chr(9) + '?'}")
-        for way in ("forward", "backward", "both") if place in after else ():
-            words = "  ".join(f"{word} {value:.2f}" for word, value in getattr(after[place], way))
-            lines.append(f"\t{way}\t{words}")
+        for direction in ("forward", "backward", "both") if i in by_position else ():
+            ranked = getattr(by_position[i], direction)
+            words = "  ".join(f"{word} {value:.2f}" for word, value in ranked)
+            lines.append(f"\t{direction}\t{words}")
     return "\n".join([*lines, ""])

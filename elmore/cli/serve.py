@@ -130,9 +130,9 @@ def serve(
 def _opened(folder: Path, embedder: "Embedder") -> "Uses":
     from elmore.probe.neighbors import UseIndex
     from elmore.serve.engine import Uses
-    from elmore.text import marked
+    from elmore.text import target_word
 
-    return Uses(UseIndex.open(folder, embedder), marked.use)
+    return Uses(UseIndex.open(folder, embedder), target_word.parse_target)
 
 
 def _token(file: Path | None) -> str | None:

@@ -99,13 +99,13 @@ class _Asked(NamedTuple):
 
 
 def _train_once(asked: _Asked, how: dict[str, Any], as_json: bool) -> None:
-    from elmore.cli.training import end, follow, speaks
+    from elmore.cli.training import is_main_process, report_end, watch
     from elmore.tasks import run
 
     kind, out = asked.kind, asked.out
     reports = run.train(*asked, **how)
-    end(follow(f"training {kind.name}", reports, of_text=False), out)
-    if not speaks():
+    report_end(watch(f"training {kind.name}", reports, show_perplexity=False), out)
+    if not is_main_process():
         return
     best = run.opened(out, how["device"], ready=reports.sources)
     found = {"dev": best.scores}
@@ -123,7 +123,7 @@ def _train_once(asked: _Asked, how: dict[str, Any], as_json: bool) -> None:
 
 
 def _train_often(asked: _Asked, trials: list["Trial"], how: dict[str, Any], as_json: bool) -> None:
-    from elmore.cli.training import end, follow, speaks
+    from elmore.cli.training import is_main_process, report_end, watch
     from elmore.tasks import sweep
 
     sources = None
@@ -131,8 +131,8 @@ def _train_often(asked: _Asked, trials: list["Trial"], how: dict[str, Any], as_j
         for trial, reports in stages:
             sources = reports.sources
             what = f"training {asked.kind.name}, {trial.name}"
-            end(follow(what, reports, of_text=False), asked.out / trial.name)
-    if speaks():
+            report_end(watch(what, reports, show_perplexity=False), asked.out / trial.name)
+    if is_main_process():
         summary = sweep.summarise(
             asked.out, trials, how["test"], device=how["device"], ready=sources
         )

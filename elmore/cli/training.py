@@ -1,4 +1,4 @@
-"""Training as a person likes to watch it: one line that changes, a line for each evaluation."""
+"""Show the progress of training: one line that is rewritten, and a line for each evaluation."""
 
 import logging
 import math
@@ -17,33 +17,35 @@ from elmore.cli.progress import clock, showing_line
 if TYPE_CHECKING:
     from elmore.train.fit import Report
 
-_HEARD = ("elmore.lm.finetune", "elmore.tasks.timing", "elmore.weights.fetch")
+_LOGGERS = ("elmore.lm.finetune", "elmore.tasks.timing", "elmore.weights.fetch")
 
 
-def speaks() -> bool:
-    """Tell whether this is the one process of several that speaks."""
+def is_main_process() -> bool:
+    """Return whether this process of a distributed run prints."""
     return os.environ.get("RANK", "0") == "0"
 
 
-def follow(what: str, reports: Iterable["Report"], *, of_text: bool = True) -> "Report | None":
-    """Show reports as they come; the last one comes back. `of_text`: the loss has a perplexity."""
+def watch(
+    what: str, reports: Iterable["Report"], *, show_perplexity: bool = True
+) -> "Report | None":
+    """Print reports as they come, and return the last one."""
     report = None
-    with showing_line() as (change, say), _heard(say):
-        left = _Left()
+    with showing_line() as (change, say), _forward_logs(say):
+        remaining = _RemainingTime()
         for report in reports:
-            if not speaks():
+            if not is_main_process():
                 continue
-            change(f"{what}: {_line(report, of_text)}  {left.after(report)}")
+            change(f"{what}: {_line(report, show_perplexity)}  {remaining.after(report)}")
             if report.scores:
                 scores = "  ".join(f"{name} {value:.4g}" for name, value in report.scores.items())
                 say(f"update {report.step}: {scores}{'  (best so far)' if report.improved else ''}")
     return report
 
 
-def end(last: "Report | None", out: Path) -> None:
-    """Say how it ended; a run that was told to stop exits as the signal would have it."""
+def report_end(last: "Report | None", out: Path) -> None:
+    """Print why training stopped; exit with 128 + N after signal N."""
     if last is None:
-        _say(f"{out} was finished before: nothing was left to do")
+        _say(f"{out} is already finished: there is nothing to do")
     elif last.stop_reason.startswith("SIG"):
         _say(
             f"stopped by {last.stop_reason} after update {last.step}, which is saved; continue "
@@ -55,16 +57,16 @@ def end(last: "Report | None", out: Path) -> None:
 
 
 def _say(sentence: str) -> None:
-    if speaks():
+    if is_main_process():
         print(f"elmore: {sentence}", file=sys.stderr)
 
 
-def _line(report: "Report", of_text: bool) -> str:
+def _line(report: "Report", show_perplexity: bool) -> str:
     numbers = report.metrics
     parts = [
         f"{report.step:,} of {report.num_steps:,}",
         f"loss {numbers['loss']:.3f}",
-        *([f"perplexity {math.exp(min(numbers['loss'], 50.0)):,.1f}"] if of_text else []),
+        *([f"perplexity {math.exp(min(numbers['loss'], 50.0)):,.1f}"] if show_perplexity else []),
         f"lr {numbers['lr']:.2g}",
         f"{numbers['per_second']:,.0f} {report.unit}/s",
     ]
@@ -74,10 +76,10 @@ def _line(report: "Report", of_text: bool) -> str:
 
 
 @contextmanager
-def _heard(say: Callable[[str], None]) -> Iterator[None]:
-    """Say what takes its time between two updates, as some parts of the library log it."""
-    loggers, handler = [logging.getLogger(name) for name in _HEARD], logging.Handler()
-    handler.emit = lambda record: say(record.getMessage()) if speaks() else None
+def _forward_logs(say: Callable[[str], None]) -> Iterator[None]:
+    """Print what these modules log, such as slow steps between two updates."""
+    loggers, handler = [logging.getLogger(name) for name in _LOGGERS], logging.Handler()
+    handler.emit = lambda record: say(record.getMessage()) if is_main_process() else None
     before = [(logger.level, logger.propagate) for logger in loggers]
     for logger in loggers:
         logger.addHandler(handler)
@@ -92,19 +94,19 @@ def _heard(say: Callable[[str], None]) -> Iterator[None]:
             logger.propagate = propagate
 
 
-class _Left:
-    """The time left, from the speed since this process began."""
+class _RemainingTime:
+    """Estimates the remaining time from the speed since this process started."""
 
     def __init__(self) -> None:
         import time
 
         self._now = time.monotonic
-        self._begun: tuple[int, float] | None = None
+        self._started: tuple[int, float] | None = None
 
     def after(self, report: "Report") -> str:
-        if self._begun is None or report.step < self._begun[0]:  # of another stage
-            self._begun = (report.step, self._now())
+        if self._started is None or report.step < self._started[0]:  # a new stage
+            self._started = (report.step, self._now())
             return ""
-        step, begun = self._begun
-        rate = (self._now() - begun) / max(1, report.step - step)
-        return f"{clock(rate * (report.num_steps - report.step))} left"
+        step, started = self._started
+        seconds = (self._now() - started) / max(1, report.step - step)
+        return f"{clock(seconds * (report.num_steps - report.step))} left"

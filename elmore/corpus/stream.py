@@ -1,9 +1,9 @@
-"""A corpus as batches: B rows, each reading its own stretch of the text, T tokens at a time.
+"""Batches for truncated backpropagation through time: B parallel streams of T tokens per batch.
 
-Row r reads the tokens [r * length, (r + 1) * length) of the epoch, forward from the left and
-backward from the right; its state is carried from one batch to the next. In each epoch the text is
-shuffled in blocks of whole sentences. Every batch is a pure function of its number, which makes
-resuming exact, and every row one of its own, whoever reads the others.
+Stream r consists of the tokens [r * length, (r + 1) * length) of the epoch, read forward from the
+left and backward from the right; its state carries over from one batch to the next. In each epoch
+the text is shuffled in blocks of whole sentences. Every batch is a pure function of its number,
+which makes resuming exact, and every row is independent of the others.
 """
 
 import hashlib
@@ -17,8 +17,8 @@ from jaxtyping import Bool, Float64, Int64
 from elmore.corpus.shards import BOUNDARY, END, Tokens
 from elmore.errors import ConfigError, DataError
 
-ABSENT = -1
-"""The target where there is none."""
+NO_TARGET = -1
+"""The target at positions where there is nothing to predict."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -26,7 +26,7 @@ class StreamConfig:
     """How a corpus is divided into batches."""
 
     batch_size: int = 128
-    """B: number of parallel streams of text, over all ranks."""
+    """B: number of parallel streams of text, over all processes."""
     unroll_steps: int = 20
     """T: tokens of each stream in a batch: steps of truncated backpropagation through time."""
     reset_probability: float = 0.0
@@ -47,190 +47,178 @@ class StreamConfig:
 
 
 class Direction(NamedTuple):
-    """What one direction reads, and what it is to predict."""
+    """The inputs and targets of one direction."""
 
     index: Int64[np.ndarray, "B T"]
-    """Which of the window's types is read."""
+    """Which of the batch's types is the input."""
     targets: Int64[np.ndarray, "B T"]
-    """The word type that follows (or, backward, precedes); `ABSENT` where there is none."""
+    """The word type that follows (backward: precedes), or `NO_TARGET`."""
     resets: Bool[np.ndarray, "B T"]
-    """Where the state is set anew before the token is read."""
+    """Where the state is reset before the input."""
 
 
-class Window(NamedTuple):
-    """A batch: the distinct word types that are read, and both directions."""
+class TBPTTBatch(NamedTuple):
+    """The distinct word types of a batch, and both directions."""
 
     types: Int64[np.ndarray, " N"]
     forward: Direction
     backward: Direction
 
 
-class Streams:
-    """The batches of endless training; this rank's rows of them."""
+class TBPTTDataset:
+    """The training batches of a text, endless; of each batch the given rows."""
 
     def __init__(
         self, tokens: Tokens, config: StreamConfig, *, seed: int, rows: range | None = None
     ) -> None:
         self._tokens, self._config, self._seed = tokens, config, seed
-        self.steps_per_epoch = tokens.num_tokens // config.batch_size // config.unroll_steps
-        self._length = self.steps_per_epoch * config.unroll_steps
+        self.batches_per_epoch = tokens.num_tokens // config.batch_size // config.unroll_steps
+        self._length = self.batches_per_epoch * config.unroll_steps
         if not self._length:
             raise DataError(
                 f"the text has {tokens.num_tokens:,} tokens, too few for {config.batch_size} rows "
                 f"of {config.unroll_steps} steps; lower stream.batch_size or stream.unroll_steps, "
                 "or prepare more text"
             )
-        mine = range(config.batch_size) if rows is None else rows
-        self._begins = np.array(mine, np.int64)[:, None] * self._length  # (B, 1)
-        self._cuts = _cuts(tokens, config.shuffle_block)
-        self._memo: tuple[int, _Layout] | None = None
+        own = range(config.batch_size) if rows is None else rows
+        self._starts = np.array(own, np.int64)[:, None] * self._length  # (B, 1)
+        self._block_bounds = _block_bounds(tokens, config.shuffle_block)
+        self._cached_order: tuple[int, _BlockOrder] | None = None
 
-    def window(self, step: int) -> Window:
-        """Give the batch of a step, counted from 0 over all epochs."""
-        epoch, number = divmod(step, self.steps_per_epoch)
-        layout = self._layout(epoch)
-        offsets = number * self._config.unroll_steps + np.arange(self._config.unroll_steps + 1)
-        ahead = self._begins + offsets  # (B, T + 1)
-        behind = self._begins + self._length - offsets
-        forward = self._tokens.take(layout.places(ahead))
-        backward = self._tokens.take(layout.places(behind))
-        jump = number == 0  # from wherever the row was in the epoch before
-        return _window(
-            forward,
-            backward,
-            self._resets(forward, ahead, epoch, "forward", jump),
-            self._resets(backward, behind, epoch, "backward", jump),
+    def batch(self, number: int) -> TBPTTBatch:
+        """Return a batch by its number, counted from 0 over all epochs."""
+        epoch, step = divmod(number, self.batches_per_epoch)
+        order = self._block_order(epoch)
+        offsets = step * self._config.unroll_steps + np.arange(self._config.unroll_steps + 1)
+        positions = self._starts + offsets, self._starts + self._length - offsets  # (B, T + 1)
+        forward, backward = (self._tokens.take(order.in_text(each)) for each in positions)
+        resets = _resets(
+            (forward, backward),
+            positions,
+            self._config.reset_probability,
+            key=f"{self._seed} {epoch} ",
+            first=step == 0,  # the previous batch ended elsewhere in the text
         )
+        return _tbptt_batch(forward, backward, resets)
 
-    def _resets(
-        self,
-        tokens: Int64[np.ndarray, "B T+1"],
-        positions: Int64[np.ndarray, "B T+1"],
-        epoch: int,
-        direction: str,
-        jump: bool,
-    ) -> Bool[np.ndarray, "B T"]:
-        key = f"{self._seed} {epoch} {direction}"
-        resets = _resets(tokens[:, :-1], positions[:, :-1], self._config.reset_probability, key)
-        resets[:, 0] |= jump
-        return resets
-
-    def _layout(self, epoch: int) -> "_Layout":
-        memo = self._memo  # read once: other threads may be in another epoch
-        if memo is None or memo[0] != epoch:
-            memo = self._memo = (epoch, _Layout.shuffled(self._cuts, [self._seed, epoch]))
-        return memo[1]
+    def _block_order(self, epoch: int) -> "_BlockOrder":
+        cached = self._cached_order  # read once: another thread may be in another epoch
+        if cached is None or cached[0] != epoch:
+            order = _BlockOrder.shuffled(self._block_bounds, [self._seed, epoch])
+            cached = self._cached_order = (epoch, order)
+        return cached[1]
 
 
-class _Layout(NamedTuple):
-    """The text in another order: where each block starts now, and how far it was moved."""
+class _BlockOrder(NamedTuple):
+    """A permutation of the blocks of a text."""
 
-    begins: Int64[np.ndarray, " blocks"]
-    moved: Int64[np.ndarray, " blocks"]
+    starts: Int64[np.ndarray, " blocks"]
+    """Where each block starts in the new order."""
+    shifts: Int64[np.ndarray, " blocks"]
+    """What to add to its positions to get positions in the text."""
 
     @classmethod
-    def shuffled(cls, cuts: Int64[np.ndarray, " blocks+1"], seed: list[int]) -> "_Layout":
-        order = np.random.default_rng(seed).permutation(len(cuts) - 1)
-        begins = np.cumsum(np.append(0, np.diff(cuts)[order][:-1]))
-        return cls(begins, cuts[:-1][order] - begins)
+    def shuffled(cls, bounds: Int64[np.ndarray, " blocks+1"], seed: list[int]) -> "_BlockOrder":
+        order = np.random.default_rng(seed).permutation(len(bounds) - 1)
+        starts = np.cumsum(np.append(0, np.diff(bounds)[order][:-1]))
+        return cls(starts, bounds[:-1][order] - starts)
 
-    def places(self, positions: Int64[np.ndarray, "B T"]) -> Int64[np.ndarray, "B T"]:
-        """Say where in the text positions of this order lie.
+    def in_text(self, positions: Int64[np.ndarray, "B T"]) -> Int64[np.ndarray, "B T"]:
+        """Return where positions of the new order are in the text.
 
-        Where a block ends a sentence starts, or the text ends: a boundary either way, so the
-        position after the last needs no care.
+        A block is followed by the start of a sentence or the end of the text, which are both
+        boundaries, so the position after the last one needs no special case.
         """
-        return positions + self.moved[np.searchsorted(self.begins, positions, "right") - 1]
+        return positions + self.shifts[np.searchsorted(self.starts, positions, "right") - 1]
 
 
-def _cuts(tokens: Tokens, block: int) -> Int64[np.ndarray, " blocks+1"]:
-    """Cut the text at the first sentence start after every so many tokens."""
+def _block_bounds(tokens: Tokens, block: int) -> Int64[np.ndarray, " blocks+1"]:
+    """Return the first sentence start after every `block` tokens."""
     if not block:
         return np.array([0, tokens.num_tokens])
     starts = tokens.first_starts(np.arange(0, tokens.num_tokens, block))
     return np.unique(np.append(starts, tokens.num_tokens))
 
 
-def reading(tokens: Tokens, *, rows: int, steps: int, reset: float = 1.0) -> Iterator[Window]:
-    """Give windows in which each token is a target once in each direction, for evaluation.
+def eval_batches(
+    tokens: Tokens, *, batch_size: int, unroll_steps: int, reset_probability: float = 1.0
+) -> Iterator[TBPTTBatch]:
+    """Yield batches in which each token is a target exactly once per direction.
 
-    The rows read runs of whole sentences of about the same length; a row that has come to its end
-    has no targets any more.
+    Each row runs over whole sentences, about the same number of tokens; a row that is finished has
+    no targets.
     """
-    goals = np.arange(rows + 1) * tokens.num_tokens // rows
-    cuts = tokens.first_starts(goals)
-    begins, ends = cuts[:-1, None], cuts[1:, None]
-    for first in range(0, int((ends - begins).max()), steps):
-        offsets = first + np.arange(steps + 1)
-        ahead = np.minimum(begins + offsets, ends)  # (B, T + 1)
-        behind = np.maximum(ends - offsets, begins)
-        forward, backward = tokens.take(ahead), tokens.take(behind)
-        resets = [
-            _resets(read[:, :-1], positions[:, :-1], reset, key)
-            for read, positions, key in (
-                (forward, ahead, "forward"),
-                (backward, behind, "backward"),
-            )
-        ]
-        for each in resets:
-            each[:, 0] |= first == 0
-        absent = begins + offsets[:-1] >= ends
-        window = _window(forward, backward, *resets)
-        window.forward.targets[absent] = ABSENT
-        window.backward.targets[absent] = ABSENT
-        yield window
+    bounds = tokens.first_starts(np.arange(batch_size + 1) * tokens.num_tokens // batch_size)
+    starts, ends = bounds[:-1, None], bounds[1:, None]
+    for first in range(0, int((ends - starts).max()), unroll_steps):
+        offsets = first + np.arange(unroll_steps + 1)
+        # (B, T + 1)
+        positions = np.minimum(starts + offsets, ends), np.maximum(ends - offsets, starts)
+        forward, backward = map(tokens.take, positions)
+        resets = _resets(
+            (forward, backward), positions, reset_probability, key="", first=first == 0
+        )
+        batch = _tbptt_batch(forward, backward, resets)
+        finished = starts + offsets[:-1] >= ends
+        batch.forward.targets[finished] = NO_TARGET
+        batch.backward.targets[finished] = NO_TARGET
+        yield batch
 
 
-def _window(
+def _tbptt_batch(
     forward: Int64[np.ndarray, "B T+1"],
     backward: Int64[np.ndarray, "B T+1"],
-    forward_resets: Bool[np.ndarray, "B T"],
-    backward_resets: Bool[np.ndarray, "B T"],
-) -> Window:
-    """Make a batch of the tokens each direction comes by, in the order it does.
+    resets: list[Bool[np.ndarray, "B T"]],
+) -> TBPTTBatch:
+    """Build a batch from the tokens of each direction, in its own order.
 
-    A boundary opens what lies ahead and closes what lies behind: an input is read as the mark a
-    direction starts a sentence with, a target as the one it ends it with.
+    A boundary is one token in the corpus: as an input it is the mark that starts a sentence in that
+    direction, as a target the mark that ends it.
     """
-    read = np.stack([forward[:, :-1], np.where(backward == BOUNDARY, END, backward)[:, :-1]])
+    inputs = np.stack([forward[:, :-1], np.where(backward == BOUNDARY, END, backward)[:, :-1]])
     targets = np.where(forward == BOUNDARY, END, forward)[:, 1:], backward[:, 1:].copy()
-    types, index = _distinct(read)
-    return Window(
-        types,
-        Direction(index[0], targets[0], forward_resets),
-        Direction(index[1], targets[1], backward_resets),
-    )
+    types, index = _unique(inputs)
+    return TBPTTBatch(types, *map(Direction, index, targets, resets))
 
 
-def _distinct(
+def _unique(
     numbers: Int64[np.ndarray, "..."],
 ) -> tuple[Int64[np.ndarray, " N"], Int64[np.ndarray, "..."]]:
-    """Give the distinct numbers, sorted, and which of them stands where.
+    """Return `np.unique(numbers, return_inverse=True)`, without sorting.
 
-    It is `np.unique`, without sorting (2.2 ms of it for 1024 x 20 tokens, two Neoverse-N1 cores).
+    Sorting takes 2.2 ms for 1024 x 20 tokens on two Neoverse-N1 cores.
     """
     seen = np.zeros(numbers.max() + 1, bool)
     seen[numbers] = True
     distinct = np.flatnonzero(seen)
-    place = np.empty(len(seen), np.int64)
-    place[distinct] = np.arange(len(distinct))
-    return distinct, place[numbers]
+    inverse = np.empty(len(seen), np.int64)
+    inverse[distinct] = np.arange(len(distinct))
+    return distinct, inverse[numbers]
 
 
 def _resets(
-    tokens: Int64[np.ndarray, "B T"],
-    positions: Int64[np.ndarray, "B T"],
-    reset: float,
+    tokens: tuple[np.ndarray, np.ndarray],
+    positions: tuple[np.ndarray, np.ndarray],
+    probability: float,
+    *,
     key: str,
-) -> Bool[np.ndarray, "B T"]:
-    """Draw at which boundaries the state is set anew: by chance, but the same one each time."""
-    if not reset:
-        return np.zeros(tokens.shape, bool)
-    return (tokens == BOUNDARY) & (_chance(positions, key) < reset)
+    first: bool,
+) -> list[Bool[np.ndarray, "B T"]]:
+    """Draw at which boundaries each direction resets its state; always at the start if `first`."""
+    resets = []
+    for direction, inputs, where in zip(("forward", "backward"), tokens, positions, strict=True):
+        reset = inputs[:, :-1] == BOUNDARY
+        if probability:
+            reset &= hash_uniform(where[:, :-1], key + direction) < probability
+        else:
+            reset[:] = False
+        reset[:, 0] |= first
+        resets.append(reset)
+    return resets
 
 
-def _chance(positions: Int64[np.ndarray, "B T"], key: str) -> Float64[np.ndarray, "B T"]:
-    """Hash positions to numbers from 0 to below 1 (the finaliser of splitmix64)."""
+def hash_uniform(positions: Int64[np.ndarray, "B T"], key: str) -> Float64[np.ndarray, "B T"]:
+    """Hash positions to numbers in [0, 1), with the finaliser of splitmix64."""
     start = int.from_bytes(hashlib.blake2b(key.encode(), digest_size=8).digest())
     bits = positions.astype(np.uint64) * np.uint64(0x9E3779B97F4A7C15) + np.uint64(start)
     bits = (bits ^ (bits >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)

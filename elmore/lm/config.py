@@ -1,4 +1,4 @@
-"""A recipe: the model, its softmax, the layout of the text and the training, in one."""
+"""Recipes of pretraining and fine-tuning: model, softmax, batches and training settings."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -15,38 +15,48 @@ from elmore.weights.bundle import Card
 
 @dataclass(frozen=True, kw_only=True)
 class PretrainConfig:
-    """Everything `elmore pretrain` needs to know but the text."""
+    """Settings of `elmore pretrain`, apart from the corpus."""
 
     model: BiLMConfig = field(default_factory=BiLMConfig)
     softmax: SoftmaxConfig = field(default_factory=SoftmaxConfig)
     stream: StreamConfig = field(default_factory=StreamConfig)
     train: TrainConfig = field(default_factory=TrainConfig)
     card: Card = field(default_factory=Card)
-    """What to say of the model: its language, licence, data."""
+    """For the model card: language, licence, data."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class FinetuneConfig:
-    """Everything `elmore finetune` needs to know but the model and the text."""
+    """Settings of `elmore finetune`, apart from the model and the corpus."""
 
     softmax: SoftmaxConfig = field(default_factory=SoftmaxConfig)
-    """Of a model that comes without; others keep their own."""
+    """For a model without a softmax; others keep theirs."""
     stream: StreamConfig = field(default_factory=StreamConfig)
     softmax_train: TrainConfig = field(default_factory=TrainConfig)
-    """A new softmax alone, before everything together."""
+    """For training a new softmax, with the biLM frozen, before the whole model."""
     train: TrainConfig = field(default_factory=TrainConfig)
 
 
-def pretraining(recipe: str, overrides: Sequence[str] = ()) -> PretrainConfig:
-    """Read a recipe: one of ours by its name, or a file."""
-    ours = recipes.list_recipes("bilm")
-    path = ours.get(recipe, Path(recipe))
-    if recipe not in ours and not path.is_file():
-        raise ConfigError(f"{recipe}: no such recipe; name a file, or one of {', '.join(ours)}")
+def read_pretrain_recipe(recipe: str, overrides: Sequence[str] = ()) -> PretrainConfig:
+    """Read a recipe for pretraining.
+
+    Args:
+        recipe: A name such as `tiny`, or the path of a TOML file.
+        overrides: `section.key=value` strings that replace values of the recipe.
+
+    Raises:
+        ConfigError: There is no such recipe, or a key or value is not valid.
+    """
+    packaged = recipes.list_recipes("bilm")
+    path = packaged.get(recipe, Path(recipe))
+    if recipe not in packaged and not path.is_file():
+        raise ConfigError(f"{recipe}: no such recipe; name a file, or one of {', '.join(packaged)}")
     return config.read(PretrainConfig, path, overrides)
 
 
-def finetuning(recipe: str | None = None, overrides: Sequence[str] = ()) -> FinetuneConfig:
-    """Read a recipe for fine-tuning: a file, or ours."""
+def read_finetune_recipe(
+    recipe: str | None = None, overrides: Sequence[str] = ()
+) -> FinetuneConfig:
+    """Read a recipe for fine-tuning: a TOML file, or the packaged one; see above for the rest."""
     path = Path(recipe) if recipe else recipes.FOLDER / "finetune.toml"
     return config.read(FinetuneConfig, path, overrides)

@@ -1,7 +1,7 @@
-"""Carry on with a model on another text: a domain, a task's own sentences.
+"""Continue training a model on another text, such as the text of a domain.
 
-A model with a softmax keeps it, and gets the new words of the text beside its own. Published
-weights come without: then a softmax over the words of the text is learned first, alone.
+A model with a softmax keeps it, extended by the new words of the text. Published weights have none:
+then a softmax over the words of the text is trained first, with the biLM frozen.
 """
 
 import contextlib
@@ -18,8 +18,8 @@ from elmore import config
 from elmore.corpus.shards import Corpus
 from elmore.lm.config import FinetuneConfig
 from elmore.lm.language_model import LanguageModel
-from elmore.lm.pretrain import begun, checked, trained
-from elmore.lm.training import Training
+from elmore.lm.pretrain import open_run, open_verified_corpus, train_lm
+from elmore.lm.trainable import LMTrainable
 from elmore.model import softmax as softmaxes
 from elmore.model.softmax import Softmax
 from elmore.text.vocabulary import ELMO_MARKS, Vocabulary
@@ -31,8 +31,8 @@ from elmore.weights.bundle import Bundle
 _log = logging.getLogger(__name__)
 
 
-class Measured(NamedTuple):
-    """What came of it, on the words the model began with; None without validation text."""
+class PerplexityChange(NamedTuple):
+    """Perplexity on the original vocabulary before and after; None without validation text."""
 
     before: float | None
     after: float | None
@@ -48,61 +48,76 @@ def finetune(
     *,
     resume: bool = False,
     device: str = "auto",
-) -> Iterator[Report | Measured]:
-    """Train on, and report; last comes the perplexity before and after."""
-    with contextlib.ExitStack() as opened:
-        dist_env, place = opened.enter_context(init_distributed(device))
-        corpus = checked(shards, dist_env)
+) -> Iterator[Report | PerplexityChange]:
+    """Fine-tune a model and yield reports; the last item is the perplexity before and after.
+
+    Args:
+        sources: The model, as for `elmore.load`.
+        shards: A folder written by `elmore prepare`.
+        out: The run folder; the best model is written to `out / "best"`.
+        recipe: Training settings, from `elmore.lm.config.read_finetune_recipe`.
+        resume: Continue the run in `out`.
+        device: `auto`, `cpu` or `cuda`.
+    """
+    with contextlib.ExitStack() as stack:
+        dist_env, own_device = stack.enter_context(init_distributed(device))
+        corpus = open_verified_corpus(shards, dist_env)
         bundle = pretrained.load(*sources)
-        described = {**config.as_dict(recipe), "model": [str(source) for source in sources]}
-        fresh = bundle.softmax is None
-        if fresh:
-            bundle = _with_softmax(bundle, corpus, recipe)
-        seed = recipe.softmax_train.seed if fresh else recipe.train.seed
-        start = _training(bundle, corpus, recipe, seed, dist_env)
-        run = opened.enter_context(begun(out, described, corpus, dist_env, resume=resume))
-        if fresh:
-            there = resume and (out / "softmax" / "recipe.json").is_file()
-            alone = begun(out / "softmax", described, corpus, dist_env, resume=there)
-            opened.enter_context(alone)
+        saved_recipe = {**config.as_dict(recipe), "model": [str(source) for source in sources]}
+        needs_softmax = bundle.softmax is None
+        if needs_softmax:
+            bundle = _add_softmax(bundle, corpus, recipe)
+        seed = recipe.softmax_train.seed if needs_softmax else recipe.train.seed
+        start = _build_trainable(bundle, corpus, recipe, seed, dist_env)
+        run = stack.enter_context(open_run(out, saved_recipe, corpus, dist_env, resume=resume))
+        if needs_softmax:
+            exists = resume and (out / "softmax" / "recipe.json").is_file()
+            first = stack.enter_context(
+                open_run(out / "softmax", saved_recipe, corpus, dist_env, resume=exists)
+            )
             start.module.bilm.requires_grad_(requires_grad=False)
-            _log.info("no softmax: one over %d words is learned first", len(start.vocabulary))
-            for report in trained(
-                start, recipe.softmax_train, alone, place, dist_env, resume=resume
-            ):
+            _log.info(
+                "the model has no softmax: training one over %d words first", len(start.vocabulary)
+            )
+            for report in train_lm(start, recipe.softmax_train, first, own_device, resume=resume):
                 yield report
                 if report.stop_reason.startswith("SIG"):
                     return
-            bundle = _best(bundle, alone.best)
-            start = _training(bundle, corpus, recipe, recipe.train.seed, dist_env)
+            bundle = _load_best(bundle, first.best)
+            start = _build_trainable(bundle, corpus, recipe, recipe.train.seed, dist_env)
         num_words = len(bundle.vocabulary or ())
-        before = _measured(start, place, None, "before the first update")
-        bundle = extended(bundle, corpus)
-        training = _training(bundle, corpus, recipe, recipe.train.seed, dist_env)
-        for report in trained(training, recipe.train, run, place, dist_env, resume=resume):
+        before = _measure(start, own_device, None, "before the first update")
+        bundle = extend_vocabulary(bundle, corpus)
+        trainable = _build_trainable(bundle, corpus, recipe, recipe.train.seed, dist_env)
+        for report in train_lm(trainable, recipe.train, run, own_device, resume=resume):
             yield report
             if report.stop_reason.startswith("SIG"):
                 return
-        best = _training(_best(bundle, run.best), corpus, recipe, recipe.train.seed, dist_env)
-        after = _measured(best, place, _merged(training.vocabulary, num_words), "of the best model")
-        yield Measured(before, after, num_words, len(training.vocabulary) - num_words)
+        best_bundle = _load_best(bundle, run.best)
+        best = _build_trainable(best_bundle, corpus, recipe, recipe.train.seed, dist_env)
+        unknown_ids = _unknown_group(trainable.vocabulary, num_words)
+        after = _measure(best, own_device, unknown_ids, "of the best model")
+        yield PerplexityChange(before, after, num_words, len(trainable.vocabulary) - num_words)
 
 
-def _with_softmax(bundle: Bundle, corpus: Corpus, recipe: FinetuneConfig) -> Bundle:
-    """Give a model a new softmax over the words of the text, or over those of its own table."""
+def _add_softmax(bundle: Bundle, corpus: Corpus, recipe: FinetuneConfig) -> Bundle:
+    """Return the model with a new softmax over the words of the text."""
     torch.manual_seed(recipe.softmax_train.seed)
     vocabulary = corpus.vocabulary
     if bundle.config.words is not None and bundle.vocabulary is not None:
-        vocabulary = bundle.vocabulary  # it looks words up in a table, and that stays
+        vocabulary = bundle.vocabulary  # the model's word embeddings fix it
     softmax = softmaxes.build(recipe.softmax, len(vocabulary), bundle.config.lstm.output_dim)
     return replace(bundle, vocabulary=vocabulary, softmax=softmax, options=None)
 
 
-def extended(bundle: Bundle, corpus: Corpus) -> Bundle:
-    """Add the words of a text to a softmax: each there as its share of `<UNK>`, by its count."""
+def extend_vocabulary(bundle: Bundle, corpus: Corpus) -> Bundle:
+    """Add the new words of a corpus to a softmax.
+
+    Each new word starts with a share of the probability of `<UNK>`, in proportion to its count.
+    """
     old, softmax = bundle.vocabulary, bundle.softmax
     if not isinstance(softmax, Softmax) or old is None or bundle.config.words is not None:
-        _log.warning("this model's words are fixed: new ones of the text count as unknown")
+        _log.warning("the vocabulary of this model is fixed: new words count as unknown")
         return bundle
     new = [word for word in corpus.vocabulary.words if word not in old and word not in ELMO_MARKS]
     if not new:
@@ -110,35 +125,36 @@ def extended(bundle: Bundle, corpus: Corpus) -> Bundle:
     vocabulary = Vocabulary((*old.words, *new), old.marks)
     ids = corpus.word_ids(vocabulary)
     counts = np.bincount(ids, corpus.counts, len(vocabulary))
-    (unknown,) = old.ids([old.marks.unknown])
-    group = torch.tensor([int(unknown), *range(len(old), len(vocabulary))])
-    shares = torch.from_numpy(counts)[group] + 1
+    group = _unknown_group(vocabulary, len(old))
+    unknown_id = group[:1]
+    group_counts = torch.from_numpy(counts)[group] + 1
     weight, bias = softmax.weight.detach().cpu(), softmax.bias.detach().cpu()
-    bigger = Softmax(softmax.config, len(vocabulary), weight.shape[1])
+    extended = Softmax(softmax.config, len(vocabulary), weight.shape[1])
     with torch.no_grad():
-        bigger.weight[: len(old)], bigger.bias[: len(old)] = weight, bias
-        bigger.weight[group] = weight[unknown]
-        bigger.bias[group] = bias[unknown] + (shares / shares.sum()).log().to(bias.dtype)
-    return replace(bundle, vocabulary=vocabulary, softmax=bigger)
+        extended.weight[: len(old)], extended.bias[: len(old)] = weight, bias
+        extended.weight[group] = weight[unknown_id]
+        shares = (group_counts / group_counts.sum()).log().to(bias.dtype)
+        extended.bias[group] = bias[unknown_id] + shares
+    return replace(bundle, vocabulary=vocabulary, softmax=extended)
 
 
-def _merged(vocabulary: Vocabulary, num_words: int) -> torch.Tensor:
-    """Give the words that counted as `<UNK>` before: itself, and those that are new."""
-    unknown = int(vocabulary.ids([vocabulary.marks.unknown])[0])
-    return torch.tensor([unknown, *range(num_words, len(vocabulary))])
+def _unknown_group(vocabulary: Vocabulary, num_words: int) -> torch.Tensor:
+    """Return the ids that counted as `<UNK>` before: itself, then the words added to the first."""
+    (unknown_id,) = vocabulary.ids([vocabulary.marks.unknown])
+    return torch.tensor([int(unknown_id), *range(num_words, len(vocabulary))])
 
 
-def _training(
+def _build_trainable(
     bundle: Bundle, corpus: Corpus, recipe: FinetuneConfig, seed: int, dist_env: DistEnv
-) -> Training:
+) -> LMTrainable:
     assert bundle.softmax is not None
     assert bundle.vocabulary is not None
     card = bundle.card
-    described = {
+    provenance = {
         "recipe": config.as_dict(recipe),
         "from": card.training or card.name or card.source,
     }
-    return Training(
+    return LMTrainable(
         LanguageModel(bundle.model, bundle.softmax).requires_grad_(),
         corpus,
         bundle.vocabulary,
@@ -146,23 +162,23 @@ def _training(
         recipe.stream,
         seed,
         dist_env,
-        replace(card, name="", training=described),  # another model now, named like its run
+        replace(card, name="", training=provenance),  # a new model, named after its run
         bundle.byte_counts,
     )
 
 
-def _measured(
-    training: Training, device: torch.device, merged: torch.Tensor | None, which: str
+def _measure(
+    trainable: LMTrainable, device: torch.device, merged_ids: torch.Tensor | None, which: str
 ) -> float | None:
-    if not training.has_valid:
+    if not trainable.has_valid:
         return None
     _log.info("measuring the perplexity %s", which)
-    training.module.to(device).eval()
-    words = None if merged is None else merged.to(device)
-    return training.perplexity(words).perplexity
+    trainable.module.to(device).eval()
+    ids = None if merged_ids is None else merged_ids.to(device)
+    return trainable.perplexity(ids).perplexity
 
 
-def _best(bundle: Bundle, folder: Path) -> Bundle:
-    """Take the weights of a finished run into a bundle of the same shape."""
-    found = pretrained.load(folder)
-    return replace(bundle, model=found.model, softmax=found.softmax)
+def _load_best(bundle: Bundle, folder: Path) -> Bundle:
+    """Return a bundle with the weights of a finished run."""
+    best = pretrained.load(folder)
+    return replace(bundle, model=best.model, softmax=best.softmax)

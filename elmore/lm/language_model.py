@@ -1,6 +1,6 @@
-"""A biLM and its softmax: how likely each word is after those before it, and before those after.
+"""A biLM with its softmax: the probability of each word given the words before or after it.
 
-    loss = sum over directions, positions of -log P(word | what that direction has read) / 2
+    loss = sum over directions and positions of -log P(word | context of that direction) / 2
 
 Shapes: N distinct words, B rows, T tokens, D width of one direction, H cell width, L LSTM layers,
 M positions.
@@ -13,7 +13,7 @@ import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
-from elmore.corpus.stream import ABSENT
+from elmore.corpus.stream import NO_TARGET
 from elmore.errors import DataError
 from elmore.lm.batches import Batch
 from elmore.model.bilm import BACKWARD, FORWARD, BiLM, BiLMState
@@ -22,24 +22,24 @@ from elmore.train.loop import State, StepOutput
 
 
 class Predictions(NamedTuple):
-    """Where one direction predicts: what it knows there, and the word that came."""
+    """The top states of one direction that predict a word, and those words."""
 
     states: Float[Tensor, "M D"]
     targets: Int[Tensor, " M"]
 
 
 class LanguageModel(nn.Module):
-    """Both directions share the words' vectors and the softmax, and never look at each other."""
+    """A biLM and the softmax that both directions share."""
 
     def __init__(self, bilm: BiLM, softmax: Softmax | AdaptiveSoftmax) -> None:
         super().__init__()
         self.bilm = bilm
         self.softmax = softmax
-        self._recorded: tuple[Callable[..., Any], list[torch.Size]] | None = None
+        self._cuda_graph: tuple[Callable[..., Any], list[torch.Size]] | None = None
 
     def forward(self, batch: Batch, state: State | None) -> StepOutput:
-        """Give what training minimises; every position of a training batch has its target."""
-        directions, state = self.read(batch, state)
+        """Return the training loss; every position of a training batch has a target."""
+        directions, state = self.run_directions(batch, state)
         losses = [
             self.softmax.loss(
                 self.bilm.dropout(states).flatten(0, 1), targets.flatten(), seed, rare
@@ -52,41 +52,43 @@ class LanguageModel(nn.Module):
         return StepOutput((losses[FORWARD].sum() + losses[BACKWARD].sum()) / 2, count, state)
 
     def predictions(self, batch: Batch, state: State | None) -> tuple[list[Predictions], State]:
-        """Give what both directions know wherever there is a target."""
-        directions, state = self.read(batch, state)
-        found = []
+        """Return the states of both directions at the positions that have a target."""
+        directions, state = self.run_directions(batch, state)
+        predictions = []
         for states, targets in zip(directions, batch.targets, strict=True):
-            here = targets != ABSENT
-            found.append(Predictions(states[here], targets[here]))
-        return found, state
+            present = targets != NO_TARGET
+            predictions.append(Predictions(states[present], targets[present]))
+        return predictions, state
 
-    def read(self, batch: Batch, state: State | None) -> tuple[list[Float[Tensor, "B T D"]], State]:
-        """Give the top layer of each direction, in the order it reads, and what is carried on."""
-        given = self._given(batch, state)
-        read: Callable[..., Any] = _Reading(self.bilm)
-        if self._recorded is not None and self.training:
-            played, shapes = self._recorded
-            read = played if shapes == [each.shape for each in given] else read
-        forward, backward, *end = read(*given)
+    def run_directions(
+        self, batch: Batch, state: State | None
+    ) -> tuple[list[Float[Tensor, "B T D"]], State]:
+        """Return the top layer of each direction, in its own order, and the final state."""
+        inputs = self._graph_inputs(batch, state)
+        run: Callable[..., Any] = _BiLMForward(self.bilm)
+        if self._cuda_graph is not None and self.training:
+            graph, shapes = self._cuda_graph
+            run = graph if shapes == [each.shape for each in inputs] else run
+        forward, backward, *end = run(*inputs)
         return [forward, backward], _rows_first(BiLMState(*end))
 
-    def vectors(self, batch: Batch) -> Float[Tensor, "N D"]:
-        """Encode each distinct word of a batch."""
-        return _Reading(self.bilm).vectors(_spelled(batch))
+    def encode_words(self, batch: Batch) -> Float[Tensor, "N D"]:
+        """Return the vector of each distinct word of a batch."""
+        return _BiLMForward(self.bilm).encode_words(_word_tensors(batch))
 
-    def record(self, batch: Batch) -> None:
-        """Record all below the softmax for batches of this shape, to be played back in training.
+    def capture_cuda_graph(self, batch: Batch) -> None:
+        """Capture everything below the softmax as a CUDA graph for batches of this shape.
 
-        Its many small kernels take the CPU longer to launch than the GPU to run. What is recorded
-        are those kernels, so the results are the same. Gradients lie in the recording's own memory
-        until the next batch: they must not be added up over several.
+        Launching its many small kernels takes the CPU longer than running them takes the GPU. The
+        kernels are the same, and so are the results. Gradients live in memory of the graph until
+        the next batch, so they cannot be accumulated over several batches.
         """
-        given = self._given(batch, None)
-        played: Any = torch.cuda.make_graphed_callables(_Reading(self.bilm), given)
-        self._recorded = played, [each.shape for each in given]
+        inputs = self._graph_inputs(batch, None)
+        graph: Any = torch.cuda.make_graphed_callables(_BiLMForward(self.bilm), inputs)
+        self._cuda_graph = graph, [each.shape for each in inputs]
 
-    def _given(self, batch: Batch, state: State | None) -> tuple[Tensor, ...]:
-        """Lay out a batch and a state as tensors and nothing else."""
+    def _graph_inputs(self, batch: Batch, state: State | None) -> tuple[Tensor, ...]:
+        """Return a batch and a state as a flat tuple of tensors."""
         like = next(self.bilm.parameters())
         like = like.new_empty(0, dtype=_product_dtype(like))
         if state is None:
@@ -96,14 +98,14 @@ class LanguageModel(nn.Module):
         shapes = {name: (rows, 2, lstm.num_layers, width) for name, width in widths}
         if {name: tuple(part.shape) for name, part in state.items()} != shapes:
             raise DataError(
-                "the state that the checkpoint carries is not of this model and its rows of text; "
-                "remove the checkpoint to go on from an earlier one"
+                "the recurrent state in the checkpoint does not fit this model and batch size; "
+                "delete the checkpoint to resume from an earlier one"
             )
-        return batch.index, batch.resets, *_state(state, like), *_spelled(batch)
+        return batch.index, batch.resets, *_bilm_state(state, like), *_word_tensors(batch)
 
 
-class _Reading(nn.Module):
-    """From spelled words to the top of both stacks: tensors in, tensors out."""
+class _BiLMForward(nn.Module):
+    """From encoded words to the top of both LSTM stacks; takes and returns only tensors."""
 
     def __init__(self, bilm: BiLM) -> None:
         super().__init__()
@@ -115,19 +117,19 @@ class _Reading(nn.Module):
         resets: Bool[Tensor, "2 B T"],
         output: Float[Tensor, "2 L B D"],
         cell: Float[Tensor, "2 L B H"],
-        *spelled: Int[Tensor, "..."],
+        *words: Int[Tensor, "..."],
     ) -> tuple[Tensor, ...]:
-        """Give the top of each direction and the state they end in."""
-        vectors = self.vectors(spelled)
-        words = vectors.index_select(0, index.flatten()).view(*index.shape, -1)  # (2, B, T, D)
-        words = words.to(output.dtype)
-        state, zero = BiLMState(output, cell), self.bilm.zero_state(index.shape[1], words)
+        """Return the top layer of each direction and the final state."""
+        vectors = self.encode_words(words)
+        inputs = vectors.index_select(0, index.flatten()).view(*index.shape, -1)  # (2, B, T, D)
+        inputs = inputs.to(output.dtype)
+        state, zero = BiLMState(output, cell), self.bilm.zero_state(index.shape[1], inputs)
         mask = torch.ones_like(resets[0])
         tops, ends = [], []
         for direction in (FORWARD, BACKWARD):
             outputs, end = self.bilm.run_direction(
                 direction,
-                words[direction],
+                inputs[direction],
                 mask,
                 state.direction(direction),
                 resets[direction],
@@ -137,25 +139,25 @@ class _Reading(nn.Module):
             ends.append(end)
         return *tops, *BiLMState.stack(*ends)
 
-    def vectors(self, spelled: Sequence[Int[Tensor, "..."]]) -> Float[Tensor, "N D"]:
+    def encode_words(self, words: Sequence[Int[Tensor, "..."]]) -> Float[Tensor, "N D"]:
         """Encode each distinct word once, for both directions."""
         encode = self.bilm.tokens
         if encode.words is None:
-            found = [encode(characters, None) for characters in spelled]
+            vectors = [encode(characters, None) for characters in words]
         elif encode.characters is None:
-            found = [encode(None, words) for words in spelled]
+            vectors = [encode(None, word_ids) for word_ids in words]
         else:
-            found = [encode(*both) for both in zip(spelled[::2], spelled[1::2], strict=True)]
-        # A frequent word gathers the gradients of all its places: that sum wants full precision.
-        return torch.cat(found).to(next(self.bilm.parameters()).dtype)
+            vectors = [encode(*both) for both in zip(words[::2], words[1::2], strict=True)]
+        # A frequent word sums the gradients of all its positions, which needs full precision.
+        return torch.cat(vectors).to(next(self.bilm.parameters()).dtype)
 
 
-def _spelled(batch: Batch) -> list[Int[Tensor, "..."]]:
-    return [ids for words in batch.spelled for ids in words if ids is not None]
+def _word_tensors(batch: Batch) -> list[Int[Tensor, "..."]]:
+    return [ids for words in batch.words for ids in words if ids is not None]
 
 
 def _product_dtype(like: Tensor) -> torch.dtype:
-    """Say in which precision matrix products are made here."""
+    """Return the dtype of matrix products under the current autocast."""
     device = like.device.type
     return torch.get_autocast_dtype(device) if torch.is_autocast_enabled(device) else like.dtype
 
@@ -164,7 +166,7 @@ def _rows_first(state: BiLMState) -> State:
     return {name: part.permute(2, 0, 1, 3) for name, part in state._asdict().items()}
 
 
-def _state(state: State, like: Tensor) -> BiLMState:
-    """Take up what was carried, perhaps by another device in another precision."""
+def _bilm_state(state: State, like: Tensor) -> BiLMState:
+    """Return a state as the biLM takes it; it may come from another device or precision."""
     output, cell = (state[name].permute(1, 2, 0, 3) for name in BiLMState._fields)
     return BiLMState(output.to(like.dtype), cell.to(torch.promote_types(like.dtype, torch.float32)))

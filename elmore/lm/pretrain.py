@@ -1,4 +1,4 @@
-"""Train a biLM from nothing, or from the weights of another, on a prepared text."""
+"""Train a biLM from scratch, or from the weights of another, on a prepared corpus."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
@@ -13,7 +13,7 @@ from elmore.corpus.shards import Corpus, open_corpus
 from elmore.errors import ConfigError
 from elmore.lm.config import PretrainConfig
 from elmore.lm.language_model import LanguageModel
-from elmore.lm.training import Training
+from elmore.lm.trainable import LMTrainable
 from elmore.model import softmax as softmaxes
 from elmore.model.bilm import BiLM
 from elmore.model.softmax import Softmax
@@ -37,38 +37,51 @@ def pretrain(
     resume: bool = False,
     device: str = "auto",
 ) -> Iterator[Report]:
-    """Train as the recipe says, and report; the best model lies in `out / "best"`."""
-    with init_distributed(device) as (dist_env, place):
-        corpus = checked(shards, dist_env)
-        start = [str(source) for source in init]
-        described = {"recipe": config.as_dict(recipe), **({"from": start} if start else {})}
-        training = Training(
-            model_of(recipe, corpus.vocabulary, init),
+    """Train a biLM and yield reports; the best model is written to `out / "best"`.
+
+    Args:
+        recipe: Model and training settings, from `elmore.lm.config.read_pretrain_recipe`.
+        shards: A folder written by `elmore prepare`.
+        out: The run folder.
+        init: A model to take the initial weights from, as for `elmore.load`.
+        resume: Continue the run in `out`.
+        device: `auto`, `cpu` or `cuda`.
+
+    Raises:
+        ConfigError: The recipe does not fit the corpus, the device or the run to resume.
+        DataError: The corpus or the run folder cannot be used.
+    """
+    with init_distributed(device) as (dist_env, own_device):
+        corpus = open_verified_corpus(shards, dist_env)
+        sources = [str(source) for source in init]
+        provenance = {"recipe": config.as_dict(recipe), **({"from": sources} if sources else {})}
+        trainable = LMTrainable(
+            build_model(recipe, corpus.vocabulary, init),
             corpus,
             corpus.vocabulary,
-            alphabet_of(recipe, corpus.vocabulary),
+            build_alphabet(recipe, corpus.vocabulary),
             recipe.stream,
             recipe.train.seed,
             dist_env,
-            replace(recipe.card, training=described),
+            replace(recipe.card, training=provenance),
         )
-        described = {**config.as_dict(recipe), "init": start}
-        with begun(out, described, corpus, dist_env, resume=resume) as run:
-            yield from trained(training, recipe.train, run, place, dist_env, resume=resume)
+        saved_recipe = {**config.as_dict(recipe), "init": sources}
+        with open_run(out, saved_recipe, corpus, dist_env, resume=resume) as run:
+            yield from train_lm(trainable, recipe.train, run, own_device, resume=resume)
 
 
-def checked(shards: Path, dist_env: DistEnv) -> Corpus:
-    """Open a prepared text; one process looks whether it is whole."""
+def open_verified_corpus(shards: Path, dist_env: DistEnv) -> Corpus:
+    """Open a prepared corpus; the main process verifies its checksums."""
     corpus = open_corpus(shards)
     if dist_env.is_main:
         corpus.verify()
     return corpus
 
 
-def begun(
+def open_run(
     out: Path, recipe: dict[str, Any], corpus: Corpus, dist_env: DistEnv, *, resume: bool
 ) -> Run:
-    """Make the run folder, or come back to it, and lock it until the run is closed."""
+    """Create or resume a run folder, and lock it until the run is closed."""
     run = Run(out)
     if dist_env.is_main:
         run.create_or_resume({**recipe, "corpus": corpus.index["sha256"]}, resume=resume)
@@ -77,90 +90,95 @@ def begun(
     return run
 
 
-def trained(
-    training: Training,
+def train_lm(
+    trainable: LMTrainable,
     settings: TrainConfig,
     run: Run,
     device: torch.device,
-    dist_env: DistEnv,
     *,
     resume: bool,
 ) -> Iterator[Report]:
-    """Move everything where it belongs, and train."""
-    numbers = precision.resolve(settings, device)
+    """Move the model to its device, capture a CUDA graph if possible, and train."""
+    resolved = precision.resolve(settings, device)
     try:
-        with deterministic(settings), precision.autocast(numbers, device, cache=False):
-            training.module.to(device, precision.weight_dtype(numbers)).train()
-            if device.type == "cuda" and _may_record(training, settings, dist_env):
-                training.record()
-        yield from fit(training, settings, run, device=device, dist_env=dist_env, resume=resume)
+        with deterministic(settings), precision.autocast(resolved, device, cache=False):
+            trainable.module.to(device, precision.weight_dtype(resolved)).train()
+            if device.type == "cuda" and _can_capture_graph(trainable, settings):
+                trainable.capture_cuda_graph()
+        yield from fit(
+            trainable, settings, run, device=device, dist_env=trainable.dist_env, resume=resume
+        )
     except torch.OutOfMemoryError as error:
         raise ConfigError(
-            f"{training.stream.batch_size} rows of {training.stream.unroll_steps} tokens do not "
+            f"{trainable.stream.batch_size} rows of {trainable.stream.unroll_steps} tokens do not "
             f"fit into GPU memory ({str(error).split('.')[0]}); lower stream.batch_size or "
             "stream.unroll_steps, and raise train.grad_accum_steps instead"
         ) from error
 
 
-def _may_record(training: Training, settings: TrainConfig, dist_env: DistEnv) -> bool:
-    """Frozen weights have no way back to record, and DDP has its own hooks there.
+def _can_capture_graph(trainable: LMTrainable, settings: TrainConfig) -> bool:
+    """Return whether training may run as a CUDA graph.
 
-    To be deterministic some gradients are added up in ways that cannot be recorded.
+    Frozen weights have no backward pass to capture, DDP has hooks there, and some deterministic
+    kernels cannot be captured.
     """
-    learned = all(weight.requires_grad for weight in training.module.bilm.parameters())
-    one_batch = settings.grad_accum_steps == 1 and dist_env.world_size == 1
-    return learned and one_batch and not settings.deterministic
+    all_trained = all(weight.requires_grad for weight in trainable.module.bilm.parameters())
+    one_batch = settings.grad_accum_steps == 1 and trainable.dist_env.world_size == 1
+    return all_trained and one_batch and not settings.deterministic
 
 
-def alphabet_of(recipe: PretrainConfig, vocabulary: Vocabulary) -> Alphabet:
-    """Say how the model of a recipe spells words."""
+def build_alphabet(recipe: PretrainConfig, vocabulary: Vocabulary) -> Alphabet:
+    """Return the alphabet of a recipe's model."""
     characters, words = recipe.model.characters, recipe.model.words
     if characters is None:
         if words is not None and words.num_words != len(vocabulary):
             raise ConfigError(
-                f"model.words.num_words is {words.num_words}, the vocabulary of the text has "
-                f"{len(vocabulary)} words; they must agree"
+                f"model.words.num_words is {words.num_words}, the vocabulary of the corpus has "
+                f"{len(vocabulary)} words; they must be equal"
             )
         return WordAlphabet(vocabulary)
     if words is not None:
-        raise ConfigError("a model that reads words and characters cannot be trained from nothing")
+        raise ConfigError("a model that reads words and characters cannot be trained from scratch")
     return ByteAlphabet(characters.max_characters)
 
 
-def model_of(
+def build_model(
     recipe: PretrainConfig, vocabulary: Vocabulary, init: Sequence[str | Path]
 ) -> LanguageModel:
-    """Build the model of a recipe, with new weights or those of another model."""
+    """Build the model of a recipe, with random weights or those of another model."""
     torch.manual_seed(recipe.train.seed)
     model = LanguageModel(
         BiLM(recipe.model),
         softmaxes.build(recipe.softmax, len(vocabulary), recipe.model.lstm.output_dim),
     )
     if init:
-        _start_from(model, vocabulary, pretrained.load(*init))
+        _copy_weights(model, vocabulary, pretrained.load(*init))
     return model
 
 
-def _start_from(model: LanguageModel, vocabulary: Vocabulary, bundle: Bundle) -> None:
-    """Take over the weights of another model, and of its softmax the words both know."""
+def _copy_weights(model: LanguageModel, vocabulary: Vocabulary, bundle: Bundle) -> None:
+    """Copy the weights of another model, and of its softmax the words that both have."""
     ours, theirs = config.as_dict(model.bilm.config), config.as_dict(bundle.config)
-    differs = [key for key in ours if ours[key] != theirs[key] and key != "dropout"]
-    if differs:
+    differing = [key for key in ours if ours[key] != theirs[key] and key != "dropout"]
+    if differing:
+        key = differing[0]
         raise ConfigError(
-            f"--init: that model has another shape (model.{differs[0]}: {theirs[differs[0]]}, the "
-            f"recipe asks for {ours[differs[0]]}); use its own recipe"
+            f"--init: that model has another shape (model.{key}: {theirs[key]}, the recipe has "
+            f"{ours[key]}); use its own recipe"
         )
     if model.bilm.config.words is not None and bundle.vocabulary != vocabulary:
         raise ConfigError(
-            "--init: that model has a table of other words; prepare the text with its list of "
-            "words (--vocabulary)"
+            "--init: that model has embeddings of other words; prepare the text with its "
+            "vocabulary (--vocabulary)"
         )
     model.bilm.load_state_dict(bundle.model.state_dict())
     old, new = bundle.softmax, model.softmax
     if not (isinstance(old, Softmax) and isinstance(new, Softmax) and bundle.vocabulary):
         return
-    known = [word for word in vocabulary.words if word in bundle.vocabulary]
-    here, there = (torch.from_numpy(words.ids(known)) for words in (vocabulary, bundle.vocabulary))
+    shared = [word for word in vocabulary.words if word in bundle.vocabulary]
+    new_ids, old_ids = (
+        torch.from_numpy(words.ids(shared)) for words in (vocabulary, bundle.vocabulary)
+    )
     with torch.no_grad():
-        new.weight[here] = old.weight[there]
-        new.bias[here] = old.bias[there]
+        new.weight[new_ids] = old.weight[old_ids]
+        new.bias[new_ids] = old.bias[old_ids]

@@ -1,4 +1,4 @@
-"""What a language model says of each word: how likely it was.
+"""Log-probabilities of words under a language model.
 
 Shapes: T tokens of a sentence, D width of one direction.
 """
@@ -17,7 +17,7 @@ from elmore.text.characters import check_tokens
 from elmore.text.vocabulary import Vocabulary
 from elmore.weights.bundle import Bundle
 
-_PADDED = 4096  # tokens of a batch, padding included
+_MAX_PADDED = 4096  # tokens of a batch, padding included
 
 
 class Scores(NamedTuple):
@@ -25,25 +25,29 @@ class Scores(NamedTuple):
 
     tokens: list[str]
     forward: Float[np.ndarray, " T"]
-    """Given all that stands before."""
+    """Given all tokens before."""
     backward: Float[np.ndarray, " T"]
-    """Given all that stands after."""
+    """Given all tokens after."""
     known: list[bool]
-    """Whether the softmax knows the word; others are scored as `<UNK>`."""
+    """Whether the softmax knows the word; unknown words are scored as `<UNK>`."""
 
 
 def score(bundle: Bundle, sentences: Iterable[Sequence[str]]) -> Iterator[Scores]:
-    """Score tokenised sentences, each on its own, one after another."""
+    """Score tokenized sentences one by one."""
     for sentence in sentences:
-        yield from score_together(bundle, [sentence])
+        yield from score_batch(bundle, [sentence])
 
 
-def score_together(bundle: Bundle, sentences: Sequence[Sequence[str]]) -> list[Scores]:
-    """Score tokenised sentences, each on its own, side by side: quicker where there are several."""
-    vocabulary, softmax = language_model(bundle)
-    found = [Scores([], np.zeros(0), np.zeros(0), [])] * len(sentences)
-    for group in _alike(sentences):
-        # A word that is written like a mark is an unknown word, as it is in a prepared text.
+def score_batch(bundle: Bundle, sentences: Sequence[Sequence[str]]) -> list[Scores]:
+    """Score tokenized sentences together, which is faster; each is scored independently.
+
+    Raises:
+        DataError: The model has no softmax.
+    """
+    vocabulary, softmax = require_softmax(bundle)
+    scores = [Scores([], np.zeros(0), np.zeros(0), [])] * len(sentences)
+    for group in _group_by_length(sentences):
+        # A word that is spelled like a mark is an unknown word, as in a prepared corpus.
         words = [
             [
                 vocabulary.marks.unknown if word in vocabulary.marks else word
@@ -53,24 +57,24 @@ def score_together(bundle: Bundle, sentences: Sequence[Sequence[str]]) -> list[S
         ]
         targets = torch.from_numpy(vocabulary.ids([word for part in words for word in part]))
         with torch.no_grad():
-            pairs = around(bundle, [sentences[i] for i in group])
+            pairs = context_states(bundle, [sentences[i] for i in group])
             forward, backward = (
                 -softmax.nll(states, targets.to(states.device)).cpu().double().numpy()
                 for states in map(torch.cat, zip(*pairs, strict=True))
             )
         ends = np.cumsum([len(part) for part in words])[:-1]
-        scores = zip(np.split(forward, ends), np.split(backward, ends), strict=True)
-        for i, part, (before, after) in zip(group, words, scores, strict=True):
+        split = zip(np.split(forward, ends), np.split(backward, ends), strict=True)
+        for i, part, (before, after) in zip(group, words, split, strict=True):
             known = [word in vocabulary and word not in vocabulary.marks for word in part]
-            found[i] = Scores(list(sentences[i]), before, after, known)
-    return found
+            scores[i] = Scores(list(sentences[i]), before, after, known)
+    return scores
 
 
-def _alike(sentences: Sequence[Sequence[str]]) -> Iterator[list[int]]:
-    """Put sentences of like length together, so that a batch is small and little of it padding."""
+def _group_by_length(sentences: Sequence[Sequence[str]]) -> Iterator[list[int]]:
+    """Group sentences of similar length, so that batches are small and have little padding."""
     group: list[int] = []
     for i in sorted(range(len(sentences)), key=lambda i: len(sentences[i])):
-        if group and (len(group) + 1) * (len(sentences[i]) + 2) > _PADDED:
+        if group and (len(group) + 1) * (len(sentences[i]) + 2) > _MAX_PADDED:
             yield group
             group = []
         if len(sentences[i]):
@@ -79,24 +83,28 @@ def _alike(sentences: Sequence[Sequence[str]]) -> Iterator[list[int]]:
         yield group
 
 
-def language_model(bundle: Bundle) -> tuple[Vocabulary, Softmax | AdaptiveSoftmax]:
-    """Give what predicts words; many models have only what reads them."""
+def require_softmax(bundle: Bundle) -> tuple[Vocabulary, Softmax | AdaptiveSoftmax]:
+    """Return the vocabulary and softmax of a model.
+
+    Raises:
+        DataError: The model has none.
+    """
     if bundle.softmax is None or bundle.vocabulary is None:
         name = bundle.card.name or "this model"
         raise DataError(
-            f"{name} has no softmax, so it cannot say how likely words are; published weights come "
-            "without: learn one with 'elmore finetune'"
+            f"{name} has no softmax, so it cannot compute word probabilities; published weights "
+            "come without one: train it with 'elmore finetune'"
         )
     return bundle.vocabulary, bundle.softmax
 
 
-def around(
+def context_states(
     bundle: Bundle, sentences: Sequence[Sequence[str]]
 ) -> Iterator[tuple[Float[Tensor, "T D"], Float[Tensor, "T D"]]]:
-    """Give for each token what stands before it and what after, as the top layers know them."""
+    """Yield for each sentence the top states before and after each token."""
     for sentence in sentences:
         check_tokens(sentence)
     stack, _ = bundle.run(sentences)
     for states, sentence in zip(stack.states[-1], sentences, strict=True):
-        forward, backward = states[: len(sentence) + 2].chunk(2, dim=1)  # boundaries included
+        forward, backward = states[: len(sentence) + 2].chunk(2, dim=1)  # includes <S> and </S>
         yield forward[:-2], backward[2:]

@@ -1,10 +1,9 @@
-"""Which words a language model would have put in the place of another.
+"""The words that a language model predicts at a position of a sentence.
 
-The forward direction knows what stands before the place, the backward one what stands after; each
-has an opinion of its own. The product of their probabilities, over all words but the marks, is the
-opinion of both.
+The forward direction predicts from the tokens before the position, the backward one from those
+after it. `both` is the product of their probabilities, normalised over all words but the marks.
 
-Shapes: P places, V words.
+Shapes: P positions, V words.
 """
 
 from collections.abc import Iterator, Sequence
@@ -15,65 +14,75 @@ from jaxtyping import Float
 from torch import Tensor
 
 from elmore.errors import ConfigError, DataError
-from elmore.lm.scoring import around, language_model
+from elmore.lm.scoring import context_states, require_softmax
 from elmore.text.vocabulary import Vocabulary
 from elmore.weights.bundle import Bundle
 
-_AT_ONCE = 64  # places, whose opinions of every word are held at a time
+_CHUNK = 64  # positions, whose distributions over all words are held at a time
 
-Likely = list[tuple[str, float]]
-"""Words with the natural logarithms of their probabilities, the likeliest first."""
+RankedWords = list[tuple[str, float]]
+"""Words with the natural logarithms of their probabilities, most probable first."""
 
 
 class Substitutes(NamedTuple):
-    """The likeliest words in one place."""
+    """The most probable words at one position."""
 
-    place: int
-    forward: Likely
-    """Their probabilities are those that `scoring.score` gives."""
-    backward: Likely
-    both: Likely
+    position: int
+    forward: RankedWords
+    """With the probabilities that `scoring.score` returns."""
+    backward: RankedWords
+    both: RankedWords
     """These sum to one over all words but the marks."""
 
 
-def substitutes(
+def predict_substitutes(
     bundle: Bundle,
     sentence: Sequence[str],
-    places: Sequence[int] | None = None,
+    positions: Sequence[int] | None = None,
     *,
     count: int = 10,
 ) -> Iterator[Substitutes]:
-    """Give the likeliest words in some places of a tokenised sentence, or in every place."""
+    """Yield the most probable words at positions of a tokenized sentence.
+
+    Args:
+        bundle: A model with a softmax.
+        sentence: The tokens.
+        positions: Positions of tokens, negative ones from the end; by default all.
+        count: Number of words per position.
+
+    Raises:
+        DataError: The model has no softmax, or a position is outside the sentence.
+    """
     if count < 1:
         raise ConfigError(f"the number of substitutes must be at least 1, found {count}")
-    vocabulary, softmax = language_model(bundle)
-    wanted = list(range(len(sentence)) if places is None else places)
-    for place in wanted:
-        if not -len(sentence) <= place < len(sentence):
-            raise DataError(f"place {place} is outside a sentence of {len(sentence)} tokens")
+    vocabulary, softmax = require_softmax(bundle)
+    wanted = list(range(len(sentence)) if positions is None else positions)
+    for position in wanted:
+        if not -len(sentence) <= position < len(sentence):
+            raise DataError(f"position {position} is outside a sentence of {len(sentence)} tokens")
     if not wanted:
         return
     with torch.no_grad():
-        (states,) = around(bundle, [sentence])
-        for first in range(0, len(wanted), _AT_ONCE):
-            some = wanted[first : first + _AT_ONCE]
-            forward, backward = (softmax.log_probs(way[some]) for way in states)  # (P, V)
-            listed = (
-                _likeliest(vocabulary, forward, count),
-                _likeliest(vocabulary, backward, count),
-                _likeliest(vocabulary, forward + backward, count, evened=True),
+        (states,) = context_states(bundle, [sentence])
+        for first in range(0, len(wanted), _CHUNK):
+            chunk = wanted[first : first + _CHUNK]
+            forward, backward = (softmax.log_probs(direction[chunk]) for direction in states)
+            ranked = (
+                _rank_words(vocabulary, forward, count),
+                _rank_words(vocabulary, backward, count),
+                _rank_words(vocabulary, forward + backward, count, normalize=True),
             )
-            for place, *three in zip(some, *listed, strict=True):
-                yield Substitutes(place % len(sentence), *three)
+            for position, *three in zip(chunk, *ranked, strict=True):
+                yield Substitutes(position % len(sentence), *three)
 
 
-def _likeliest(
-    vocabulary: Vocabulary, opinion: Float[Tensor, "P V"], count: int, *, evened: bool = False
-) -> list[Likely]:
-    """Give the first words of each place, never a mark; `evened`: they are to sum to one."""
-    marks = torch.from_numpy(vocabulary.ids(vocabulary.marks)).to(opinion.device)
-    words = opinion.index_fill(1, marks, -torch.inf)
-    if evened:
+def _rank_words(
+    vocabulary: Vocabulary, log_probs: Float[Tensor, "P V"], count: int, *, normalize: bool = False
+) -> list[RankedWords]:
+    """Return the most probable words of each position, without marks."""
+    marks = torch.from_numpy(vocabulary.ids(vocabulary.marks)).to(log_probs.device)
+    words = log_probs.index_fill(1, marks, -torch.inf)
+    if normalize:
         words = words.log_softmax(dim=1)
     best = words.topk(min(count, len(vocabulary) - len(vocabulary.marks)), dim=1)
     return [

@@ -81,7 +81,7 @@ class Engine:
         """Score the texts of all works together; one result for each."""
         assert kind == SCORE  # the one kind that does not flow
         texts = [words for work in works for words in work]
-        found = iter(scoring.score_together(self.embedder.bundle, texts))
+        found = iter(scoring.score_batch(self.embedder.bundle, texts))
         return [list(islice(found, len(work))) for work in works]
 
     def join(self, works: Mapping[int, Reading | Search]) -> None:

@@ -86,12 +86,12 @@ def report(step, *, stop_reason="", scores=None, unit="tokens", **metrics):
 
 
 def test_what_is_counted_a_second_is_named(screen):
-    training.follow("training coref", [report(5, unit="spans")], of_text=False)
+    training.watch("training coref", [report(5, unit="spans")], show_perplexity=False)
     assert "training coref: 5 of 100  loss 2.000  lr 0.1  1,000 spans/s" in screen.written
 
 
 def test_training_is_told_with_the_memory_it_takes(screen):
-    last = training.follow("training", [report(5, max_gib=1.25, scores={"f1": 50.0})])
+    last = training.watch("training", [report(5, max_gib=1.25, scores={"f1": 50.0})])
     assert last.step == 5
     line = "training: 5 of 100  loss 2.000  perplexity 7.4  lr 0.1  1,000 tokens/s  1.2 GB"
     assert line in screen.written
@@ -101,8 +101,8 @@ def test_training_is_told_with_the_memory_it_takes(screen):
 
 def test_of_several_processes_one_speaks(screen, monkeypatch, tmp_path):
     monkeypatch.setenv("RANK", "1")
-    last = training.follow("training", [report(5), report(6, stop_reason="no better f1")])
-    training.end(last, tmp_path)
+    last = training.watch("training", [report(5), report(6, stop_reason="no better f1")])
+    training.report_end(last, tmp_path)
     assert last.step == 6
     assert screen.written.strip() == ""
 
@@ -117,20 +117,20 @@ def test_what_comes_between_updates_is_told_by_one_process(screen, monkeypatch, 
         log.info("%s takes its time", name)
         yield report(5)
 
-    training.follow("training", reports())
+    training.watch("training", reports())
     assert screen.written.lstrip("\r").startswith(f"{name} takes its time")
     assert "training: 5 of 100" in screen.written
     assert not log.isEnabledFor(logging.INFO)
     assert (log.handlers, log.propagate) == ([], True)
     monkeypatch.setenv("RANK", "1")
     screen.written = ""
-    training.follow("training", reports())
+    training.watch("training", reports())
     assert screen.written.strip() == ""
 
 
 def test_a_training_that_a_signal_stopped_exits_as_the_signal_would_have_it(screen, tmp_path):
     with pytest.raises(typer.Exit) as exit_:
-        training.end(report(7, stop_reason="SIGTERM"), tmp_path)
+        training.report_end(report(7, stop_reason="SIGTERM"), tmp_path)
     assert exit_.value.exit_code == 128 + 15
     assert "stopped by SIGTERM after update 7, which is saved" in screen.written
     assert "the same command and --resume" in screen.written

@@ -130,7 +130,7 @@ def test_several_seeds_give_means_and_deviations(tmp_path, data):
     summary = json.loads((run / "summary.json").read_text())
     again = train(tmp_path, data, "--seeds", "2", "--test", test, "--resume", "--json")
     assert json.loads(again.out) == summary
-    assert again.err.count("was finished before: nothing was left to do") == 2
+    assert again.err.count("is already finished: there is nothing to do") == 2
     scored = json.loads(run_elmore("task", "evaluate", str(run), test, "--json").out)
     assert scored["summary"][0]["scores"]["data"] == summary["summary"][0]["scores"]["test"]
     assert run_elmore("task", "evaluate", str(run), test).out == f"data{tested[4:]}\n"
@@ -323,7 +323,7 @@ def test_a_resumed_run_reads_the_recorded_embedder_unless_another_is_named(
     loaded = count(monkeypatch, spec, "load_embedder")
     done = train(tmp_path, data, *more, "--resume", epochs=1, embedder=None)
     assert done.code == 0, done.err
-    assert "was finished before: nothing was left to do" in done.err
+    assert "is already finished: there is nothing to do" in done.err
     assert loaded == []
     named = f"glove:{toy_tasks.vectors(tmp_path / 'vectors.txt')}"
     done = train(tmp_path, data, *more, "--resume", epochs=1, embedder=named)

@@ -101,7 +101,7 @@ def test_evaluate_knows_states_and_splits(trained, corpus):
     command = ("evaluate", str(out), str(corpus.path), "--json", "--device", "cpu")
     sentences, carried, train = (
         json.loads(run_elmore(*command, *more).out)
-        for more in ((), ("--state", "carried"), ("--split", "train"))
+        for more in ((), ("--carry-state",), ("--split", "train"))
     )
     assert carried["tokens"] == sentences["tokens"]
     assert carried["perplexity"] != sentences["perplexity"]
@@ -286,7 +286,7 @@ def test_a_loss_that_is_not_a_number_names_the_last_good_checkpoint(
     recipe, corpus, tmp_path, monkeypatch
 ):
     """The rate is harmless for nine updates; what the tenth did shows at the next."""
-    monkeypatch.setattr(schedule, "share", lambda _, step, __: 1e-33 if step < 9 else 1.0)
+    monkeypatch.setattr(schedule, "lr_factor", lambda _, step, __: 1e-33 if step < 9 else 1.0)
     out = tmp_path / "run"
     often = ("train.save_every=1", "train.log_every=1", "train.evaluate_every=100")
     said = sentence(pretrain(recipe, corpus.path, out, "train.lr=1e30", *often))
@@ -348,7 +348,7 @@ def test_a_model_without_a_softmax_cannot_say_how_likely_words_are(bare, corpus,
     (tmp_path / "text.txt").write_text("a storm\n")
     other = corpus.path if command == "evaluate" else tmp_path / "text.txt"
     said = sentence(run_elmore(command, str(bare), str(other), "--device", "cpu"))
-    assert "has no softmax, so it cannot say how likely words are" in said
+    assert "has no softmax, so it cannot compute word probabilities" in said
     assert "'elmore finetune'" in said
 
 
@@ -374,7 +374,7 @@ def test_a_run_that_has_no_model_yet(recipe, corpus, tmp_path, monkeypatch):
         ("pretrain", "tiny", "shards"),
         ("finetune", "model", "shards"),
         ("evaluate", "model"),
-        ("evaluate", "model", "shards", "--state", "lost"),
+        ("evaluate", "model", "shards", "--state", "carried"),
     ],
 )
 def test_what_is_missing_or_misspelled_is_a_matter_of_usage(command):

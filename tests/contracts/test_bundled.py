@@ -6,7 +6,7 @@ import pytest
 from elmore.lm import config, scoring
 from elmore.lm.evaluate import evaluate
 from elmore.lm.finetune import finetune
-from elmore.lm.substitutes import substitutes
+from elmore.lm.substitutes import predict_substitutes
 from elmore.weights import pretrained
 from tests.support import toy_corpus
 
@@ -26,7 +26,7 @@ def test_it_knows_which_word_comes(english):
 
 def test_it_names_what_could_stand_in_a_place(english):
     sentence = ["The", "team", "won", "the", "match", "against", "Spain", "."]
-    (found,) = substitutes(english, sentence, [4])
+    (found,) = predict_substitutes(english, sentence, [4])
     assert {"game", "match"} <= {word for word, _ in found.both}
 
 
@@ -35,7 +35,7 @@ def test_it_is_measured_and_carried_on(tmp_path):
     shards = toy_corpus.prepare_corpus(tmp_path, "shards", text, valid=text[:2])
     before = evaluate("english", shards.path, device="cpu")
     assert before.perplexity < 1000
-    recipe = config.finetuning(
+    recipe = config.read_finetune_recipe(
         overrides=["stream.batch_size=2", "stream.unroll_steps=8", "train.steps=2", "train.lr=1e-3"]
     )
     list(finetune(["english"], shards.path, tmp_path / "run", recipe, device="cpu"))

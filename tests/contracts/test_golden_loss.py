@@ -31,7 +31,7 @@ def updates(corpus: Corpus, dtype: torch.dtype) -> Iterator[Step]:
         "stream.unroll_steps=6",
         f"train.precision={str(dtype).split('.')[1]}",
     )
-    recipe = config.pretraining("tiny", chosen)
+    recipe = config.read_pretrain_recipe("tiny", chosen)
     training = toy_corpus.training(corpus, recipe)
     module = training.module.to(dtype)
     rng = np.random.RandomState(0)

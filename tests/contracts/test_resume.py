@@ -127,7 +127,7 @@ def test_a_finished_run_is_left_alone(place, command, whole):
     before = files(whole[1])
     (result,) = cli_processes.run(*command("whole-1", "--resume"))
     assert result.code == 0
-    assert result.err == f"elmore: {whole[1]} was finished before: nothing was left to do\n"
+    assert result.err == f"elmore: {whole[1]} is already finished: there is nothing to do\n"
     assert files(whole[1]) == before
 
 

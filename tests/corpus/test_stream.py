@@ -1,4 +1,4 @@
-"""Streams against their definition: one array, cut into blocks, shuffled, read in rows."""
+"""TBPTTDataset against their definition: one array, cut into blocks, shuffled, read in rows."""
 
 from itertools import combinations, pairwise
 
@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from elmore.corpus.shards import Tokens
-from elmore.corpus.stream import ABSENT, StreamConfig, Streams, reading
+from elmore.corpus.stream import NO_TARGET, StreamConfig, TBPTTDataset, eval_batches
 from elmore.errors import ConfigError, DataError
 
 
@@ -65,13 +65,13 @@ configs = st.builds(
 
 @given(texts, configs, st.integers(0, 5), st.integers(0, 60))
 def test_a_window_is_what_the_definition_says(tokens, config, seed, step):
-    streams = Streams(tokens, config, seed=seed)
+    streams = TBPTTDataset(tokens, config, seed=seed)
     B, T = config.batch_size, config.unroll_steps
     length = tokens.num_tokens // B // T * T
-    assert streams.steps_per_epoch == length // T
+    assert streams.batches_per_epoch == length // T
     epoch, k = divmod(step, length // T)
     text = virtual(tokens, config.shuffle_block, seed, epoch)
-    window = streams.window(step)
+    window = streams.batch(step)
     forward, backward = read(window, window.forward), read(window, window.backward)
     for r in range(B):
         for j in range(T):
@@ -95,11 +95,11 @@ def test_a_window_is_what_the_definition_says(tokens, config, seed, step):
 @given(texts, configs, st.integers(0, 30), st.integers(0, 4))
 def test_the_rows_of_all_ranks_are_the_rows_of_one(tokens, config, step, cut):
     cut = min(cut, config.batch_size)
-    whole = Streams(tokens, config, seed=3).window(step)
+    whole = TBPTTDataset(tokens, config, seed=3).batch(step)
     for rows in (range(cut), range(cut, config.batch_size)):
         if not rows:
             continue
-        part = Streams(tokens, config, seed=3, rows=rows).window(step)
+        part = TBPTTDataset(tokens, config, seed=3, rows=rows).batch(step)
         for name in ("forward", "backward"):
             one, all_ = getattr(part, name), getattr(whole, name)
             np.testing.assert_array_equal(read(part, one), read(whole, all_)[rows])
@@ -110,9 +110,9 @@ def test_the_rows_of_all_ranks_are_the_rows_of_one(tokens, config, step, cut):
 @given(texts, configs, st.lists(st.integers(0, 50), min_size=1, max_size=8))
 def test_a_window_depends_on_its_number_alone(tokens, config, steps):
     """Whatever was asked before: that is what makes a resumed run exact."""
-    streams = Streams(tokens, config, seed=0)
+    streams = TBPTTDataset(tokens, config, seed=0)
     for step in steps:
-        old, new = streams.window(step), Streams(tokens, config, seed=0).window(step)
+        old, new = streams.batch(step), TBPTTDataset(tokens, config, seed=0).batch(step)
         for one, other in zip(
             (old.types, *old[1], *old[2]), (new.types, *new[1], *new[2]), strict=True
         ):
@@ -121,8 +121,10 @@ def test_a_window_depends_on_its_number_alone(tokens, config, steps):
 
 def test_an_epoch_reads_almost_every_token_once():
     tokens = tokens_of([5] * 40)
-    streams = Streams(tokens, StreamConfig(batch_size=4, unroll_steps=3, shuffle_block=10), seed=1)
-    windows = [streams.window(step) for step in range(streams.steps_per_epoch)]
+    streams = TBPTTDataset(
+        tokens, StreamConfig(batch_size=4, unroll_steps=3, shuffle_block=10), seed=1
+    )
+    windows = [streams.batch(step) for step in range(streams.batches_per_epoch)]
     seen = np.concatenate([read(window, window.forward).ravel() for window in windows])
     words = seen[seen > 1]
     assert len(words) == len(set(words.tolist()))
@@ -131,26 +133,30 @@ def test_an_epoch_reads_almost_every_token_once():
 
 def test_epochs_and_seeds_have_orders_of_their_own():
     tokens = tokens_of([7] * 60)
-    streams = Streams(tokens, StreamConfig(batch_size=2, unroll_steps=4, shuffle_block=16), seed=1)
-    other = Streams(tokens, StreamConfig(batch_size=2, unroll_steps=4, shuffle_block=16), seed=2)
-    first = streams.window(0).forward.targets
-    assert (first != streams.window(streams.steps_per_epoch).forward.targets).any()
-    assert (first != other.window(0).forward.targets).any()
+    streams = TBPTTDataset(
+        tokens, StreamConfig(batch_size=2, unroll_steps=4, shuffle_block=16), seed=1
+    )
+    other = TBPTTDataset(
+        tokens, StreamConfig(batch_size=2, unroll_steps=4, shuffle_block=16), seed=2
+    )
+    first = streams.batch(0).forward.targets
+    assert (first != streams.batch(streams.batches_per_epoch).forward.targets).any()
+    assert (first != other.batch(0).forward.targets).any()
 
 
 def test_resets_are_as_frequent_as_asked_and_drawn_for_each_direction_and_epoch():
     tokens = tokens_of([3] * 20_000)  # a boundary at every fourth position
     B, T = 10, 1000
-    streams = Streams(
+    streams = TBPTTDataset(
         tokens,
         StreamConfig(batch_size=B, unroll_steps=T, reset_probability=0.25, shuffle_block=0),
         seed=1,
     )
-    length = streams.steps_per_epoch * T
+    length = streams.batches_per_epoch * T
     drawn: dict[tuple[int, str], set[int]] = {}
-    for step in range(2 * streams.steps_per_epoch):
-        epoch, k = divmod(step, streams.steps_per_epoch)
-        window = streams.window(step)
+    for step in range(2 * streams.batches_per_epoch):
+        epoch, k = divmod(step, streams.batches_per_epoch)
+        window = streams.batch(step)
         for r, j in np.argwhere(window.forward.resets):
             drawn.setdefault((epoch, "f"), set()).add(r * length + k * T + j)
         for r, j in np.argwhere(window.backward.resets):
@@ -169,7 +175,7 @@ def test_too_little_text_says_what_there_is_and_what_to_lower():
         "12 tokens, too few for 4 rows of 20 steps; lower stream.batch_size or stream.unroll_steps"
     )
     with pytest.raises(DataError, match=found):
-        Streams(tokens_of([5, 5]), StreamConfig(batch_size=4, unroll_steps=20), seed=0)
+        TBPTTDataset(tokens_of([5, 5]), StreamConfig(batch_size=4, unroll_steps=20), seed=0)
 
 
 @pytest.mark.parametrize(
@@ -192,14 +198,16 @@ def test_reading_makes_every_token_a_target_once_in_each_direction(tokens, rows,
     text = everything(tokens)
     forward: list[list[tuple[int, int]]] = [[] for _ in range(rows)]
     backward: list[list[tuple[int, int]]] = [[] for _ in range(rows)]
-    for number, window in enumerate(reading(tokens, rows=rows, steps=steps, reset=reset)):
+    for number, window in enumerate(
+        eval_batches(tokens, batch_size=rows, unroll_steps=steps, reset_probability=reset)
+    ):
         for pairs, direction in ((forward, window.forward), (backward, window.backward)):
             assert direction.targets.shape == (rows, steps)
             inputs = read(window, direction)
             boundary = inputs == (0 if direction is window.forward else 1)
             wanted = boundary & bool(reset)
             wanted[:, 0] |= number == 0
-            present = direction.targets != ABSENT
+            present = direction.targets != NO_TARGET
             np.testing.assert_array_equal(direction.resets[present], wanted[present])
             for r, j in np.argwhere(present):
                 pairs[r].append((int(inputs[r, j]), int(direction.targets[r, j])))

@@ -39,7 +39,7 @@ FORMATS = {
     "layers": layer_cache.FORMAT,
     "uses": use_store.FORMAT,
     "recipe": 2,  # these two have no number: their keys tell
-    "printed": 1,
+    "printed": 2,
     "onnx": 1,  # those of integrations, which cannot be imported without their framework
     "spacy": 1,
     "huggingface": 1,

@@ -16,7 +16,7 @@ from elmore.embed.embedder import Embedder
 from elmore.embed.jobs import job, layer_cache
 from elmore.embed.pooling import TextPooling
 from elmore.errors import ConfigError, DataError
-from elmore.lm.config import pretraining
+from elmore.lm.config import read_pretrain_recipe
 from elmore.lm.evaluate import evaluate
 from elmore.lm.pretrain import pretrain
 from elmore.probe import report
@@ -87,7 +87,7 @@ def test_a_corpus_holds_the_text_it_was_made_of(place):
 
 @pytest.mark.parametrize("place", of("recipe"))
 def test_a_recipe_means_what_it_meant(place):
-    assert pretraining(str(place / "recipe.toml")) == toy_corpus.recipe()
+    assert read_pretrain_recipe(str(place / "recipe.toml")) == toy_corpus.recipe()
 
 
 @pytest.mark.parametrize("place", of("run"))
@@ -150,8 +150,9 @@ def test_a_task_of_the_first_format_goes_on_to_its_end(tmp_path):
         list(tasks.train(ner, recipe, other, other, out, **how))
 
 
-def test_what_was_printed_and_trained_is_reported():
-    files = [path for path in (HERE / "printed-1").iterdir() if path.suffix == ".json"]
+@pytest.mark.parametrize("place", of("printed"))
+def test_what_was_printed_and_trained_is_reported(place):
+    files = [path for path in place.iterdir() if path.suffix == ".json"]
     places = [HERE / "run-1", HERE / "task-1" / "run", HERE / "summary-1" / "summary.json"]
     assert len(files) == 4
     assert "<html" in report.build([*places, *files]).html

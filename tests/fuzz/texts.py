@@ -17,7 +17,7 @@ from elmore.corpus.prepare import prepare
 from elmore.embed import pooling
 from elmore.embed.jobs import job, layer_cache
 from elmore.embed.jobs.journal import text_digest
-from elmore.lm.spelling import Spelling
+from elmore.lm.unknown_word_cost import UnknownWordCost
 from elmore.text.files import Lines
 from elmore.text.vocabulary import Vocabulary
 from tests.formats import make
@@ -85,17 +85,17 @@ def _read_corpus(place: Path) -> None:
     targets = corpus.word_ids()
     list(corpus.types)
     assert corpus.counts.shape
-    spelling = Spelling(corpus.types, targets, 2, corpus.byte_counts.tolist())
+    spelling = UnknownWordCost(corpus.types, targets, 2, corpus.byte_counts.tolist())
     for split in ("train", "valid", "all"):
         tokens = corpus.split(split)
-        spelling.of(tokens)
-        streams = stream.Streams(
+        spelling.count(tokens)
+        streams = stream.TBPTTDataset(
             tokens, stream.StreamConfig(batch_size=2, unroll_steps=5, shuffle_block=16), seed=0
         )
         for window in (
-            streams.window(0),
-            streams.window(7),
-            *stream.reading(tokens, rows=3, steps=50),
+            streams.batch(0),
+            streams.batch(7),
+            *stream.eval_batches(tokens, batch_size=3, unroll_steps=50),
         ):
             targets[window.types]
 

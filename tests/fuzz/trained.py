@@ -40,8 +40,8 @@ def _recipes(place: Path) -> None:
 
 def _read_recipes(place: Path) -> None:
     for path in sorted((*place.glob("bilm/*.toml"), place / "small.toml")):
-        lm_config.pretraining(str(path))
-    lm_config.finetuning(str(place / "finetune.toml"))
+        lm_config.read_pretrain_recipe(str(path))
+    lm_config.read_finetune_recipe(str(place / "finetune.toml"))
     for name in TASKS:
         registry.load_recipe(registry.find_task(name), place / "tasks" / f"{name}.toml")
 

@@ -17,7 +17,7 @@ from elmore.errors import DataError
 from elmore.lm import finetune as finetuning
 from elmore.lm import perplexity
 from elmore.lm.config import FinetuneConfig
-from elmore.lm.finetune import Measured, extended, finetune
+from elmore.lm.finetune import PerplexityChange, extend_vocabulary, finetune
 from elmore.lm.language_model import LanguageModel
 from elmore.lm.pretrain import pretrain
 from elmore.model.softmax import AdaptiveSoftmax
@@ -70,32 +70,34 @@ def ran(sources, domain, out, *overrides, **options):
     *reports, last = finetune(
         sources, domain.path, out, recipe(*overrides), device="cpu", **options
     )
-    assert isinstance(last, Measured)
+    assert isinstance(last, PerplexityChange)
     return reports, last
 
 
 def measured(bundle, corpus, merged=None) -> perplexity.Perplexity:
     model = LanguageModel(bundle.model, bundle.softmax).eval()
-    batches, spelling = perplexity.prepared(
+    batches, spelling = perplexity.build_encoders(
         corpus, model, bundle.alphabet, bundle.vocabulary, bundle.byte_counts
     )
-    return perplexity.measure(model, batches, corpus.split("valid"), spelling, merged=merged)
+    return perplexity.measure_perplexity(
+        model, batches, corpus.split("valid"), spelling, merged_ids=merged
+    )
 
 
 def test_new_words_are_put_after_the_old_ones(general, domain):
     old = pretrained.load(general)
-    new = extended(old, domain)
+    new = extend_vocabulary(old, domain)
     assert new.vocabulary.words[: len(old.vocabulary)] == old.vocabulary.words
     added = new.vocabulary.words[len(old.vocabulary) :]
     expected = [word for word in domain.vocabulary.words if word not in old.vocabulary]
     assert list(added) == [word for word in expected if word not in ELMO_MARKS]
     assert {"lesions", "liver"} < set(added)
-    assert extended(new, domain) is new
+    assert extend_vocabulary(new, domain) is new
 
 
 def test_old_words_keep_their_chances_and_new_ones_share_that_of_unknown_words(general, domain):
     old = pretrained.load(general)
-    new = extended(old, domain)
+    new = extend_vocabulary(old, domain)
     states = torch.randn(7, 6)
     with torch.no_grad():
         before, after = (bundle.softmax.log_probs(states).exp() for bundle in (old, new))
@@ -113,8 +115,8 @@ def test_old_words_keep_their_chances_and_new_ones_share_that_of_unknown_words(g
 
 def test_before_any_update_the_merged_perplexity_is_the_old_one(general, domain):
     old = pretrained.load(general)
-    new = extended(old, domain)
-    merged = finetuning._merged(new.vocabulary, len(old.vocabulary))
+    new = extend_vocabulary(old, domain)
+    merged = finetuning._unknown_group(new.vocabulary, len(old.vocabulary))
     assert len(merged) == 1 + len(new.vocabulary) - len(old.vocabulary)
     before, after = measured(old, domain), measured(new, domain, merged)
     assert after.perplexity == pytest.approx(before.perplexity, rel=1e-5)
@@ -129,7 +131,7 @@ def test_a_model_of_ours_gets_better_on_the_words_it_knew(general, domain, tmp_p
     assert found.num_words == len(old.vocabulary)
     best = pretrained.load(tmp_path / "run")
     assert len(best.vocabulary) == found.num_words + found.new_words
-    merged = finetuning._merged(best.vocabulary, found.num_words)
+    merged = finetuning._unknown_group(best.vocabulary, found.num_words)
     assert found.after == pytest.approx(measured(best, domain, merged).perplexity, rel=1e-6)
     assert best.byte_counts == old.byte_counts  # of the text its vocabulary was counted on
     assert best.card.training["from"] == old.card.training

@@ -5,9 +5,9 @@ import pytest
 import torch
 from torch.testing import assert_close
 
-from elmore.corpus.stream import Direction, StreamConfig, Streams, Window
+from elmore.corpus.stream import Direction, StreamConfig, TBPTTBatch, TBPTTDataset
 from elmore.errors import DataError
-from elmore.lm.batches import Batches
+from elmore.lm.batches import BatchEncoder
 from elmore.lm.language_model import LanguageModel
 from elmore.model.bilm import BACKWARD, FORWARD
 from elmore.text.characters import ByteAlphabet
@@ -71,7 +71,7 @@ def test_both_directions_share_all_but_their_lstms(corpus):
     module, (batch, _) = small(corpus)
     for direction, other in ((FORWARD, "backward_layers"), (BACKWARD, "forward_layers")):
         module.zero_grad()
-        tops, _ = module.read(batch, None)
+        tops, _ = module.run_directions(batch, None)
         tops[direction].sum().backward()
         touched = {name for name, weight in module.named_parameters() if weight.grad is not None}
         assert not any(other in name for name in touched)
@@ -81,7 +81,7 @@ def test_both_directions_share_all_but_their_lstms(corpus):
 def test_the_loss_is_half_the_sum_of_both_directions_at_every_position(corpus):
     module, (batch, _) = small(corpus, "softmax.kind=full")
     found = module(batch, None)
-    tops, _ = module.read(batch, None)
+    tops, _ = module.run_directions(batch, None)
     expected = 0.0
     for direction in (FORWARD, BACKWARD):
         logits = tops[direction] @ module.softmax.weight.T + module.softmax.bias
@@ -95,7 +95,7 @@ def test_the_loss_is_half_the_sum_of_both_directions_at_every_position(corpus):
 
 def spelling(batch) -> list[tuple[int, ...]]:
     """The letters of the distinct words, in the order of their numbers."""
-    rows = [row for some in batch.spelled for row in some.characters.tolist()]
+    rows = [row for some in batch.words for row in some.characters.tolist()]
     return [tuple(letter for letter in row if letter != 260) for row in rows]
 
 
@@ -110,13 +110,13 @@ def test_words_of_all_lengths_are_encoded_as_they_are_alone(corpus):
     """However they are put together, and up to the width of the model and beyond."""
     module, _ = small(corpus)
     types = ["<S>", "</S>", *("x" * length for length in (1, 49, 7, 8, 12, 30, 18, 48, 60, 11))]
-    batches = Batches(types, ByteAlphabet(), np.zeros(len(types), np.int64), padding=260)
+    batches = BatchEncoder(types, ByteAlphabet(), np.zeros(len(types), np.int64), padding_id=260)
     rng = np.random.RandomState(0)
     index = rng.permutation(len(types)).reshape(3, 4)
     way = Direction(index, np.zeros_like(index), np.zeros(index.shape, bool))
-    batch = batches.batch(Window(np.arange(len(types)), way, way))
+    batch = batches.encode(TBPTTBatch(np.arange(len(types)), way, way))
     with torch.no_grad():
-        found = module.vectors(batch)[batch.index]
+        found = module.encode_words(batch)[batch.index]
         for row, column in np.ndindex(3, 4):
             ids, _ = ByteAlphabet().encode([types[index[row, column]]])
             alone = module.bilm.tokens(torch.from_numpy(ids), None)[0]
@@ -127,22 +127,22 @@ def test_words_of_all_lengths_are_encoded_as_they_are_alone(corpus):
 def test_batches_of_one_shape_say_what_those_of_their_own_shape_say(corpus):
     training = toy_corpus.training(corpus, toy_corpus.recipe("model.dropout=0"))
     module = training.module.double()
-    windows = [training._streams.window(number) for number in range(8)]
-    room = training._batches.room(windows)
+    windows = [training._dataset.batch(number) for number in range(8)]
+    room = training._encoder.padding_sizes(windows)
     shapes = set()
     for window in windows:
-        plain, roomy = (training._batches.batch(window, (1, 2), some) for some in (None, room))
-        shapes.add(tuple(words.characters.shape for words in roomy.spelled))
-        assert sum(len(words.characters) for words in roomy.spelled) == sum(room)
+        plain, roomy = (training._encoder.encode(window, (1, 2), some) for some in (None, room))
+        shapes.add(tuple(words.characters.shape for words in roomy.words))
+        assert sum(len(words.characters) for words in roomy.words) == sum(room)
         assert_close(module(roomy, None).loss, module(plain, None).loss)
     assert len(shapes) == 1
 
 
 def test_a_batch_that_does_not_fit_keeps_its_own_shape(corpus):
     training = toy_corpus.training(corpus, toy_corpus.recipe())
-    window = training._streams.window(0)
-    plain, tight = (training._batches.batch(window, (0, 0), some) for some in (None, (1, 1, 1, 1)))
-    for one, other in zip(plain.spelled, tight.spelled, strict=True):
+    window = training._dataset.batch(0)
+    plain, tight = (training._encoder.encode(window, (0, 0), some) for some in (None, (1, 1, 1, 1)))
+    for one, other in zip(plain.words, tight.words, strict=True):
         assert_close(one.characters, other.characters)
     assert_close(plain.index, tight.index)
 
@@ -163,10 +163,10 @@ def test_a_carried_state_is_what_one_long_batch_would_have(corpus):
 def test_with_a_reset_at_each_sentence_what_is_carried_ends_with_it(corpus):
     """The first token of a sentence is read the same whatever was carried there."""
     module, (batch, _) = small(corpus, "stream.reset_probability=1")
-    _, carried = module.read(batch, None)
+    _, carried = module.run_directions(batch, None)
     noise = {name: tensor + 1 for name, tensor in carried.items()}
-    calm, _ = module.read(batch, None)
-    loud, _ = module.read(batch, noise)
+    calm, _ = module.run_directions(batch, None)
+    loud, _ = module.run_directions(batch, noise)
     for direction in (FORWARD, BACKWARD):
         since = batch.resets[direction].long().cumsum(dim=1) > 0
         assert since.any()
@@ -193,12 +193,14 @@ def test_dropout_acts_on_the_input_of_each_layer_and_on_what_the_softmax_sees(co
 def test_an_unknown_word_keeps_its_letters_and_is_the_unknown_target(corpus):
     assert "日本" not in corpus.vocabulary
     number = list(corpus.types).index("日本")
-    window = Streams(
+    window = TBPTTDataset(
         corpus.split("train"),
         StreamConfig(batch_size=1, unroll_steps=3000, shuffle_block=0),
         seed=0,
-    ).window(0)
-    batch = Batches(corpus.types, ByteAlphabet(), corpus.word_ids(), padding=260).batch(window)
+    ).batch(0)
+    batch = BatchEncoder(corpus.types, ByteAlphabet(), corpus.word_ids(), padding_id=260).encode(
+        window
+    )
     (unknown,) = corpus.vocabulary.ids(["<UNK>"])
     spelled, words = (258, *"日本".encode(), 259), spelling(batch)
     for direction in (0, 1):
@@ -233,5 +235,5 @@ def test_a_carried_state_of_another_model_is_refused(corpus, damage):
         "another name": {**carried, "more": carried["cell"]},
         "other axes": {name: tensor.flatten(1) for name, tensor in carried.items()},
     }[damage]
-    with pytest.raises(DataError, match="the state that the checkpoint carries is not of this"):
+    with pytest.raises(DataError, match="the recurrent state in the checkpoint does not fit this"):
         module(second, carried)

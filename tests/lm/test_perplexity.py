@@ -33,8 +33,8 @@ def learned(corpus):
 
 def measured(training, **options):
     tokens = training.corpus.split("valid")
-    return perplexity.measure(
-        training.module, training._batches, tokens, training._spelling, **options
+    return perplexity.measure_perplexity(
+        training.module, training._encoder, tokens, training._unknown_word_cost, **options
     )
 
 
@@ -45,11 +45,11 @@ def valid_sentences(corpus) -> list[list[str]]:
     return [[types[number] for number in stream[a + 1 : b]] for a, b in pairwise(cuts)]
 
 
-@pytest.mark.parametrize("state", ["sentence", "carried"])
-def test_a_model_without_opinions_is_as_perplexed_as_there_are_words(corpus, state):
+@pytest.mark.parametrize("reset_state", [True, False])
+def test_a_model_without_opinions_is_as_perplexed_as_there_are_words(corpus, reset_state):
     training = toy_corpus.training(corpus)
     torch.nn.init.zeros_(training.module.softmax.weight)
-    found = measured(training, state=state)
+    found = measured(training, reset_state=reset_state)
     num_words = len(corpus.vocabulary)
     for value in (found.forward, found.backward, found.perplexity):
         assert value == pytest.approx(num_words, rel=1e-6)
@@ -81,7 +81,7 @@ def test_bits_per_character_by_hand(tmp_path):
 
 def test_without_byte_counts_every_byte_costs_the_same(corpus, learned):
     free = replace(learned, byte_counts=[0] * 257)
-    words = free._spelling.of(corpus.split("valid"))
+    words = free._unknown_word_cost.count(corpus.split("valid"))
     bytes_ = sum(
         len(word.encode()) + 1
         for sentence in valid_sentences(corpus)
@@ -89,7 +89,7 @@ def test_without_byte_counts_every_byte_costs_the_same(corpus, learned):
         if word not in corpus.vocabulary
     )
     assert words.unknown == 2
-    assert words.spelled_bits == pytest.approx(bytes_ * math.log2(257))
+    assert words.unknown_bits == pytest.approx(bytes_ * math.log2(257))
 
 
 def sentence_by_sentence(training) -> tuple[float, float]:
@@ -117,7 +117,7 @@ def test_with_the_state_set_anew_it_is_the_sum_of_the_sentences(learned):
 
 
 def test_a_carried_state_gives_something_else(learned):
-    assert measured(learned, state="carried").forward != pytest.approx(
+    assert measured(learned, reset_state=False).forward != pytest.approx(
         measured(learned).forward, rel=1e-3
     )
 
@@ -135,14 +135,14 @@ def test_rows_and_ranks_only_share_the_work(learned, rows, size):
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(perplexity, "all_reduce_sum", adding)
         for rank in range(size):
-            found = measured(learned, rows=rows, dist_env=DistEnv(rank, size))
+            found = measured(learned, batch_size=rows, dist_env=DistEnv(rank, size))
     assert found == pytest.approx(expected, rel=1e-6)
 
 
 def test_words_that_are_merged_count_as_one(corpus, learned):
     """By hand: the probability of any of them is the sum of theirs."""
     merged = torch.tensor([2, 5, 9, 30])
-    found = measured(learned, merged=merged)
+    found = measured(learned, merged_ids=merged)
     bundle = learned.bundle({})
     _, end, _ = bundle.vocabulary.ids(bundle.vocabulary.marks)
     total = 0.0
@@ -178,8 +178,8 @@ def test_a_model_folder_is_measured_as_it_was_in_training(corpus, learned, tmp_p
 
 def test_what_cannot_be_measured_is_refused(corpus, learned, tmp_path):
     learned.save(tmp_path / "model", {})
-    with pytest.raises(ConfigError, match="rows must be at least 1"):
-        evaluation.evaluate(tmp_path / "model", corpus.path, rows=0)
+    with pytest.raises(ConfigError, match="batch_size must be at least 1"):
+        evaluation.evaluate(tmp_path / "model", corpus.path, batch_size=0)
     bare = replace(learned.bundle({}), softmax=None, vocabulary=None)
     folder.save(bare, tmp_path / "bare")
     with pytest.raises(DataError, match="has no softmax"):

@@ -15,9 +15,9 @@ import elmore
 from elmore import config, lock
 from elmore.errors import ConfigError, DataError
 from elmore.lm import evaluate as evaluation
-from elmore.lm.config import finetuning, pretraining
+from elmore.lm.config import read_finetune_recipe, read_pretrain_recipe
 from elmore.lm.language_model import LanguageModel
-from elmore.lm.pretrain import model_of, pretrain
+from elmore.lm.pretrain import build_model, pretrain
 from elmore.model.softmax import AdaptiveSoftmax
 from elmore.train import optimizers, runs
 from elmore.train.runs import Run
@@ -220,9 +220,9 @@ def test_init_takes_the_weights_and_the_words_both_know(run, corpus, tmp_path):
     )
     words = other.vocabulary
     bundle = pretrained.load(place)
-    found = model_of(settings, words, [place])
+    found = build_model(settings, words, [place])
     assert_close(found.bilm.state_dict(), bundle.model.state_dict(), rtol=0, atol=0)
-    new = model_of(settings, words, [])
+    new = build_model(settings, words, [])
     for number, word in enumerate(words.words):
         if word in bundle.vocabulary:
             expected = bundle.softmax.weight[int(bundle.vocabulary.ids([word])[0])]
@@ -272,7 +272,7 @@ def test_init_of_a_table_of_other_words_is_refused(corpus, tmp_path):
     other = toy_corpus.prepare_corpus(tmp_path, "shards", lines, min_count=6)
     assert len(other.vocabulary) == words
     with pytest.raises(ConfigError, match="--init: that model has a table of other words"):
-        model_of(settings, other.vocabulary, [tmp_path / "run"])
+        build_model(settings, other.vocabulary, [tmp_path / "run"])
 
 
 def test_a_model_in_float64_is_saved_and_used(corpus, tmp_path):
@@ -286,6 +286,6 @@ def test_a_model_in_float64_is_saved_and_used(corpus, tmp_path):
 
 def test_recipes_that_are_not_there_are_named(tmp_path):
     with pytest.raises(ConfigError, match="huge: no such recipe; name a file, or one of english"):
-        pretraining("huge")
+        read_pretrain_recipe("huge")
     with pytest.raises(ConfigError, match="no such recipe"):
-        finetuning(str(tmp_path / "none.toml"))
+        read_finetune_recipe(str(tmp_path / "none.toml"))

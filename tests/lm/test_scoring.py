@@ -8,7 +8,7 @@ import torch
 
 from elmore.errors import DataError
 from elmore.lm import scoring
-from elmore.lm.scoring import score, score_together
+from elmore.lm.scoring import score, score_batch
 from elmore.weights.bundle import Bundle
 from tests.support import toy_corpus
 
@@ -74,20 +74,20 @@ def test_sentences_side_by_side_score_as_they_do_alone(bundle, monkeypatch):
     sentences[3:3] = [[], ["</S>"], ["storm"] * 30]
     alone = list(score(bundle, sentences))
     for most in (50, 4096):
-        monkeypatch.setattr(scoring, "_PADDED", most)
-        for one, other in zip(score_together(bundle, sentences), alone, strict=True):
+        monkeypatch.setattr(scoring, "_MAX_PADDED", most)
+        for one, other in zip(score_batch(bundle, sentences), alone, strict=True):
             assert (one.tokens, one.known) == (other.tokens, other.known)
             np.testing.assert_allclose(one.forward, other.forward, rtol=0, atol=1e-5)
             np.testing.assert_allclose(one.backward, other.backward, rtol=0, atol=1e-5)
 
 
 def test_one_long_sentence_does_not_make_a_batch_of_padding(bundle, monkeypatch):
-    monkeypatch.setattr(scoring, "_PADDED", 60)
+    monkeypatch.setattr(scoring, "_MAX_PADDED", 60)
     shapes = []
     watching = bundle.model.register_forward_hook(
         lambda model, given, found: shapes.append(found[0].mask.shape)
     )
-    score_together(bundle, [["a"]] * 30 + [["a"] * 40])
+    score_batch(bundle, [["a"]] * 30 + [["a"] * 40])
     watching.remove()
     assert sorted(map(tuple, shapes)) == [(1, 42), (10, 3), (20, 3)]
 
@@ -99,7 +99,7 @@ def test_an_empty_sentence_has_no_scores(bundle):
 
 
 def test_a_model_without_a_softmax_says_where_to_get_one(bundle):
-    with pytest.raises(DataError, match=r"has no softmax.*learn one with 'elmore finetune'"):
+    with pytest.raises(DataError, match=r"has no softmax.*train it with 'elmore finetune'"):
         next(score(replace(bundle, softmax=None), [["a"]]))
 
 

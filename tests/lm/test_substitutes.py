@@ -9,7 +9,7 @@ import pytest
 
 from elmore.errors import ConfigError, DataError
 from elmore.lm.scoring import score
-from elmore.lm.substitutes import substitutes
+from elmore.lm.substitutes import predict_substitutes
 from elmore.weights import folder
 from elmore.weights.bundle import Bundle
 from tests.lm.test_scoring import prefer
@@ -26,7 +26,7 @@ def bundle(corpus) -> Bundle:
 
 def test_the_word_that_is_preferred_comes_first_and_marks_never(bundle):
     prefer(bundle, "<UNK>", "storm", "</S>", "river")
-    (found,) = substitutes(bundle, ["a", "grey", "cat"], [1], count=5)
+    (found,) = predict_substitutes(bundle, ["a", "grey", "cat"], [1], count=5)
     (first, best), (second, other), *rest = found.both
     assert (first, second) == ("storm", "river")
     assert len(rest) == 3
@@ -40,7 +40,7 @@ def test_the_word_that_is_preferred_comes_first_and_marks_never(bundle):
 
 def test_both_is_the_product_of_the_directions_over_all_words(bundle, corpus):
     sentence = ["two", "ships", "come"]
-    (found,) = substitutes(bundle, sentence, [1], count=10**6)
+    (found,) = predict_substitutes(bundle, sentence, [1], count=10**6)
     both = dict(found.both)
     assert set(both) == set(corpus.vocabulary.words) - MARKS
     assert sum(map(np.exp, both.values())) == pytest.approx(1, rel=1e-5)
@@ -52,7 +52,7 @@ def test_both_is_the_product_of_the_directions_over_all_words(bundle, corpus):
 
 def test_each_direction_gives_a_word_what_the_scores_give_it(bundle):
     sentence = ["two", "ships", "come"]
-    (found,) = substitutes(bundle, sentence, [1], count=10**6)
+    (found,) = predict_substitutes(bundle, sentence, [1], count=10**6)
     for word in ("ships", "the", "storm"):
         (scored,) = score(bundle, [[sentence[0], word, sentence[2]]])
         assert dict(found.forward)[word] == pytest.approx(scored.forward[1], abs=1e-4)
@@ -61,28 +61,28 @@ def test_each_direction_gives_a_word_what_the_scores_give_it(bundle):
 
 def test_every_place_of_a_long_sentence_has_its_substitutes(bundle):
     sentence = ["two", "ships", "come", "."] * 20
-    every = list(substitutes(bundle, sentence, count=2))
-    assert [found.place for found in every] == list(range(80))
-    (alone,) = substitutes(bundle, sentence, [70], count=2)
+    every = list(predict_substitutes(bundle, sentence, count=2))
+    assert [found.position for found in every] == list(range(80))
+    (alone,) = predict_substitutes(bundle, sentence, [70], count=2)
     assert [word for word, _ in alone.both] == [word for word, _ in every[70].both]
-    assert list(substitutes(bundle, sentence, [-10], count=2)) == [alone]
-    assert list(substitutes(bundle, [])) == []
+    assert list(predict_substitutes(bundle, sentence, [-10], count=2)) == [alone]
+    assert list(predict_substitutes(bundle, [])) == []
 
 
 @pytest.mark.parametrize("place", [3, -4])
 def test_a_place_outside_the_sentence_is_refused(bundle, place):
-    with pytest.raises(DataError, match=f"place {place} is outside a sentence of 3 tokens"):
-        list(substitutes(bundle, ["two", "ships", "come"], [place]))
+    with pytest.raises(DataError, match=f"position {place} is outside a sentence of 3 tokens"):
+        list(predict_substitutes(bundle, ["two", "ships", "come"], [place]))
 
 
 def test_no_substitutes_cannot_be_asked_for(bundle):
     with pytest.raises(ConfigError, match="must be at least 1, found 0"):
-        list(substitutes(bundle, ["a"], count=0))
+        list(predict_substitutes(bundle, ["a"], count=0))
 
 
 def test_a_model_without_a_softmax_says_where_to_get_one(bundle):
-    with pytest.raises(DataError, match=r"has no softmax.*learn one with 'elmore finetune'"):
-        list(substitutes(replace(bundle, softmax=None), ["a"]))
+    with pytest.raises(DataError, match=r"has no softmax.*train it with 'elmore finetune'"):
+        list(predict_substitutes(replace(bundle, softmax=None), ["a"]))
 
 
 @pytest.fixture
@@ -103,9 +103,9 @@ def test_the_command_gives_those_of_the_marked_word_or_of_every_word(model, text
     assert done.code == 0, done.err
     marked, plain = map(json.loads, done.out.splitlines())
     assert marked["tokens"] == ["two", "ships", "come", "."]
-    assert [found["place"] for found in marked["substitutes"]] == [1]
-    assert [found["place"] for found in plain["substitutes"]] == [0, 1]
-    (expected,) = substitutes(bundle, marked["tokens"], [1], count=3)
+    assert [found["position"] for found in marked["substitutes"]] == [1]
+    assert [found["position"] for found in plain["substitutes"]] == [0, 1]
+    (expected,) = predict_substitutes(bundle, marked["tokens"], [1], count=3)
     for way in ("forward", "backward", "both"):
         words = [word for word, _ in marked["substitutes"][0][way]]
         assert words == [word for word, _ in getattr(expected, way)]

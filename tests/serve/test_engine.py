@@ -7,7 +7,7 @@ from elmore.embed.flow import Flow
 from elmore.lm import scoring
 from elmore.probe.neighbors import UseIndex
 from elmore.serve.engine import SCORE, Engine, Reading, Search, Uses
-from elmore.text import marked
+from elmore.text import target_word
 from tests.support import toy_corpus
 
 TEXTS = [text.split() for text in toy_corpus.sentences(12, seed=5)]
@@ -46,7 +46,7 @@ def test_gathered_searches_are_read_together_and_found_alone(
     works = [Search(words, len(words) // 2, 3 + number) for number, words in enumerate(TEXTS)]
     joins, join = [], Flow.join
     monkeypatch.setattr(Flow, "join", lambda self, texts: joins.append(1) or join(self, texts))
-    engine = Engine(embedder, Uses(index, marked.use))
+    engine = Engine(embedder, Uses(index, target_word.parse_target))
     engine.join(dict(enumerate(works)))
     assert len(joins) == 1
     found = finished(engine, len(works))
@@ -66,7 +66,7 @@ def test_a_search_that_fails_fails_alone(embedder):
         def like(self, vector, tokens, k):
             raise OSError("the index is gone")
 
-    engine = Engine(embedder, Uses(Broken(), marked.use))
+    engine = Engine(embedder, Uses(Broken(), target_word.parse_target))
     engine.join({7: Search(TEXTS[0], 0, 3), 9: Reading(TEXTS[:2], "average")})
     found = finished(engine, 2)
     assert isinstance(found[7], OSError)

@@ -17,8 +17,8 @@ from elmore.corpus.options import Options
 from elmore.corpus.prepare import prepare
 from elmore.corpus.shards import Corpus
 from elmore.lm.config import PretrainConfig
-from elmore.lm.pretrain import alphabet_of, model_of
-from elmore.lm.training import Training
+from elmore.lm.pretrain import build_alphabet, build_model
+from elmore.lm.trainable import LMTrainable
 from elmore.train.distributed import SINGLE_PROCESS, DistEnv
 
 NOUNS = {
@@ -118,14 +118,14 @@ def recipe(*overrides: str) -> PretrainConfig:
 
 def training(
     corpus: Corpus, settings: PretrainConfig | None = None, dist_env: DistEnv = SINGLE_PROCESS
-) -> Training:
+) -> LMTrainable:
     """Give a new model of a recipe as something to train."""
     settings = settings or recipe()
-    return Training(
-        model_of(settings, corpus.vocabulary, []),
+    return LMTrainable(
+        build_model(settings, corpus.vocabulary, []),
         corpus,
         corpus.vocabulary,
-        alphabet_of(settings, corpus.vocabulary),
+        build_alphabet(settings, corpus.vocabulary),
         settings.stream,
         settings.train.seed,
         dist_env,

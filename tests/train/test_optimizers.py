@@ -28,7 +28,7 @@ def update(module: nn.Module, optimizer, gradients: list[np.ndarray], config: Tr
 
 def test_the_original_recipe_makes_the_updates_of_the_paper():
     """Gradients of 20 times the loss, clipped at 10 together, Adagrad from an accumulator of 1."""
-    config = recipes.pretraining("original").train
+    config = recipes.read_pretrain_recipe("original").train
     module, rng = Weights(), np.random.default_rng(0)
     weights = [weight.detach().numpy().copy() for weight in module.parameters()]
     sums = [np.ones_like(weight) for weight in weights]

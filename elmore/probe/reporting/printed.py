@@ -63,9 +63,9 @@ class Neighbors:
 
 @dataclass(frozen=True)
 class Likely:
-    """The likeliest words in one place of a text."""
+    """The most probable words at one position of a text."""
 
-    place: int
+    position: int
     forward: tuple[tuple[str, float], ...]
     backward: tuple[tuple[str, float], ...]
     both: tuple[tuple[str, float], ...]
@@ -129,6 +129,8 @@ def read(path: Path) -> Printed:
     rows = _rows(path)
     for kind in _KINDS:
         if all(isinstance(row, dict) and kind.keys <= row.keys() for row in rows):
+            if kind.cls is Text:
+                _rename_positions(rows)
             if kind.lines:
                 return [_built(kind.cls, row, f"{path}: {n}") for n, row in enumerate(rows, 1)]
             if len(rows) == 1:
@@ -138,6 +140,15 @@ def read(path: Path) -> Printed:
     raise DataError(
         f"{path}: not recognised; expected what one of these printed with --json: {KNOWN}"
     )
+
+
+def _rename_positions(rows: list[Any]) -> None:
+    """Rename `place`, as earlier versions of `elmore score` called a position."""
+    for row in rows:
+        listed = row.get("substitutes")
+        for one in listed if isinstance(listed, list) else ():
+            if isinstance(one, dict) and "place" in one:
+                one["position"] = one.pop("place")
 
 
 def _rows(path: Path) -> list[Any]:

@@ -245,7 +245,7 @@ def _coloured(one: Text) -> str:
 
 def _likely(one: Text, found: Likely) -> dict[str, Cell]:
     ways = {"forward": found.forward, "backward": found.backward, "both": found.both}
-    row: dict[str, Cell] = {"line": one.line, "word": one.tokens[found.place]}
+    row: dict[str, Cell] = {"line": one.line, "word": one.tokens[found.position]}
     for way, words in ways.items():
         row[way] = " · ".join(word for word, _ in words)
     return row

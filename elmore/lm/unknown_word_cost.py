@@ -1,4 +1,4 @@
-"""What unknown words cost: their letters, under a model that knows each byte's frequency alone."""
+"""Bits to spell unknown words under a unigram model of bytes, for bits per character."""
 
 from collections.abc import Sequence
 from typing import NamedTuple
@@ -9,43 +9,44 @@ from jaxtyping import Int
 from elmore.corpus.shards import MARKS, Tokens
 
 
-class Words(NamedTuple):
-    """What bits per character are made of."""
+class WordCounts(NamedTuple):
+    """Counts over a text that bits per character are computed from."""
 
-    count: int
+    words: int
     unknown: int
     characters: int
-    spelled_bits: float
+    unknown_bits: float
+    """Bits to spell the unknown words."""
 
 
-class Spelling:
-    """What each type of a corpus costs to spell, and whether the softmax knows it."""
+class UnknownWordCost:
+    """Whether the softmax knows each type of a corpus, and the bits to spell those it does not."""
 
     def __init__(
         self,
         types: Sequence[str],
         targets: Int[np.ndarray, " types"],
-        unknown: int,
+        unknown_id: int,
         byte_counts: Sequence[int] | None,
     ) -> None:
         counts = np.zeros(257) if byte_counts is None else np.asarray(byte_counts, dtype=float)
-        bits = -np.log2((counts + 1) / (counts + 1).sum())
-        self.known = targets != unknown
+        bits = -np.log2((counts + 1) / (counts + 1).sum())  # the last is the end of a word
+        self.known = targets != unknown_id
         self.characters = np.fromiter((len(word) + 1 for word in types), np.int64, len(types))
         self.bits = np.zeros(len(types))
         for number in np.flatnonzero(~self.known):
             letters = np.frombuffer(types[int(number)].encode(), np.uint8)
             self.bits[number] = bits[letters].sum() + bits[256]
 
-    def of(self, tokens: Tokens) -> Words:
-        """Count over a text."""
+    def count(self, tokens: Tokens) -> WordCounts:
+        """Count the words of a text."""
         counts = np.zeros(len(self.known), dtype=np.int64)
         for first in range(0, tokens.num_tokens, 1 << 20):
             positions = np.arange(first, min(first + (1 << 20), tokens.num_tokens))
             counts += np.bincount(tokens.take(positions), minlength=len(counts))
-        counts[: len(MARKS)] = 0  # they are no words of the text
+        counts[: len(MARKS)] = 0  # <S> and </S> are not words
         unknown = counts * ~self.known
-        return Words(
+        return WordCounts(
             int(counts.sum()),
             int(unknown.sum()),
             int((counts * self.characters).sum()),

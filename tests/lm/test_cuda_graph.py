@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 import torch
 
-from elmore.corpus.stream import Direction, Window
-from elmore.lm.batches import Batches
+from elmore.corpus.stream import Direction, TBPTTBatch
+from elmore.lm.batches import BatchEncoder
 from elmore.lm.language_model import LanguageModel
 from elmore.model.bilm import BiLM
 from elmore.model.config import BiLMConfig, CharCNNConfig, LSTMConfig
@@ -43,7 +43,9 @@ def model(dropout: float) -> LanguageModel:
 
 def batches() -> list:
     rng = np.random.default_rng(0)
-    maker = Batches(TYPES, ByteAlphabet(), np.arange(len(TYPES)), padding=ByteAlphabet.padding)
+    maker = BatchEncoder(
+        TYPES, ByteAlphabet(), np.arange(len(TYPES)), padding_id=ByteAlphabet.padding
+    )
     found = []
     for _ in range(4):
         ways = [
@@ -54,7 +56,7 @@ def batches() -> list:
             )
             for _ in range(2)
         ]
-        found.append(maker.batch(Window(np.arange(len(TYPES)), *ways)))
+        found.append(maker.encode(TBPTTBatch(np.arange(len(TYPES)), *ways)))
     return found
 
 
@@ -84,7 +86,7 @@ def test_a_training_that_is_recorded_learns_what_a_launched_one_does(tmp_path, s
         training = toy_corpus.training(corpus, settings)
         training.module.cuda().train()
         if recorded:
-            training.record()
+            training.capture_cuda_graph()
         carried, losses = None, []
         for number in range(4):
             batch = to_device(training.make_batch(number), torch.device("cuda"))
@@ -109,7 +111,7 @@ def test_what_is_recorded_trains_as_what_is_launched(dropout, bf16):
     launched = losses_and_gradients(model(dropout), bf16)
     network = model(dropout)
     with torch.autocast("cuda", torch.bfloat16, enabled=bf16, cache_enabled=False):
-        network.record(to_device(batches()[0], torch.device("cuda")))
+        network.capture_cuda_graph(to_device(batches()[0], torch.device("cuda")))
     played = losses_and_gradients(network, bf16)
     for one, other in zip(launched, played, strict=True):
         # Not to the bit: words that stand in several places gather their gradients in any order.
