@@ -10,7 +10,8 @@ from elmore.errors import ConfigError, DataError, ElmoreError, WeightsError
 
 if TYPE_CHECKING:
     from elmore.embed.elmo import Elmo
-    from elmore.embed.embedder import Embedder, load
+    from elmore.embed.embedder import Embedder
+    from elmore.embed.loading import load
     from elmore.model.bilm import BiLM
     from elmore.model.config import BiLMConfig
     from elmore.model.mix import SavedMix, ScalarMix
@@ -38,7 +39,7 @@ _HOMES = {
     "Embedder": "elmore.embed.embedder",
     "SavedMix": "elmore.model.mix",
     "ScalarMix": "elmore.model.mix",
-    "load": "elmore.embed.embedder",
+    "load": "elmore.embed.loading",
 }
 
 

@@ -52,8 +52,8 @@ def embed(
 ) -> None:
     """Embed every line of a text: vectors of its words, or one vector for all."""
     from elmore.cli.progress import showing, showing_download
-    from elmore.embed.embedder import load
     from elmore.embed.jobs import job as jobs
+    from elmore.embed.loading import load
     from elmore.errors import ConfigError
     from elmore.text.files import Lines
 

@@ -53,7 +53,7 @@ def neighbors(
     Without a query the index is built, and its folder printed.
     """
     from elmore.cli.progress import showing, showing_download
-    from elmore.embed.embedder import load
+    from elmore.embed.loading import load
     from elmore.errors import ConfigError
     from elmore.probe.neighbors import UseIndex
     from elmore.text import target_word

@@ -53,7 +53,7 @@ def pos(
     """
     from elmore.cli.progress import showing, showing_download
     from elmore.cli.tables import print_table
-    from elmore.embed.embedder import load
+    from elmore.embed.loading import load
     from elmore.errors import ConfigError
     from elmore.probe import linear
     from elmore.tasks.embedding import word_vectors
@@ -131,7 +131,7 @@ def wsd(
 
     from elmore.cli.progress import showing, showing_download
     from elmore.cli.tables import print_table
-    from elmore.embed.embedder import load
+    from elmore.embed.loading import load
     from elmore.errors import ConfigError
     from elmore.probe import senses
     from elmore.probe import wordnet as index

@@ -162,7 +162,7 @@ def _print_clusters(drawn: "UseMap") -> None:
 
 def _loaded(model: str | None, device: str) -> "Embedder":
     from elmore.cli.progress import showing_download
-    from elmore.embed.embedder import load
+    from elmore.embed.loading import load
 
     with showing_download() as progress:
         return load(*([model] if model else []), device=device, progress=progress)

@@ -81,7 +81,7 @@ def serve(
     of every request.
     """
     from elmore.cli.progress import showing_download
-    from elmore.embed.embedder import load
+    from elmore.embed.loading import load
     from elmore.errors import ConfigError
 
     try:

@@ -4,9 +4,9 @@ Shapes: L layers (the token layer is one of them), T tokens, D width of one dire
 """
 
 import itertools
+import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
-from pathlib import Path
+from dataclasses import replace
 from typing import Any, Literal, Self
 
 import numpy as np
@@ -14,63 +14,59 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from elmore.embed import pooling, sizes
-from elmore.embed.alignment import pool_to_spans
-from elmore.embed.bulk import Bulk
-from elmore.embed.outputs import LayerChoice, check_layers, select_layers
+from elmore.embed import packed, pooling
+from elmore.embed.outputs import (
+    EmbeddedText,
+    LayerChoice,
+    check_layers,
+    join_segments,
+    select_layers,
+)
 from elmore.embed.pooling import Pool, TextPooling
+from elmore.embed.runtime import Runtime
 from elmore.embed.stateful import StatefulRows
-from elmore.embed.tokenized import Text, TokenizedText, num_padded, tokenize_text, windows
+from elmore.embed.tokenized import Text, TokenizedText, tokenize_text
 from elmore.errors import ConfigError, DataError
 from elmore.model.bilm import BiLMState
 from elmore.model.layer_stack import LayerStack
 from elmore.model.precision import Precision, weights_version, with_precision
 from elmore.text.tokenizers import Tokenizer, penn
-from elmore.weights import pretrained, warm
+from elmore.weights import warm
 from elmore.weights.bundle import Bundle
 
 DType = Literal["float32", "float16"]
 _DTYPES = {"float32": torch.float32, "float16": torch.float16}
 
-_FEW, _SMALL = 64, 2048  # texts, padded tokens: up to here one batch is quicker than lanes
-
-
-@dataclass(frozen=True)
-class EmbeddedText:
-    """One embedded text."""
-
-    tokens: list[str]
-    vectors: Float[np.ndarray, "*L T 2*D"]
-    """(tokens, width); with layers="all" (layers, tokens, width)."""
-    offsets: list[tuple[int, int]] | None = None
-    """Where each token stands in the string, when a string was given."""
-
-    def pool_to_spans(self, spans: Sequence[tuple[int, int]]) -> Float[np.ndarray, "*L S 2*D"]:
-        """Give vectors for another tokenisation of the same string, told by its offsets.
-
-        Each is the mean of our tokens that it overlaps, weighted by the characters they share.
-        """
-        if self.offsets is None:
-            raise DataError(
-                "there is nothing to align with: tokens were given, or the tokenizer rewrote them"
-            )
-        return pool_to_spans(self.offsets, self.vectors, spans)
+_FEW, _SMALL = 64, 2048  # texts, tokens: up to here rows need not have a fixed number
 
 
 class Embedder:
-    """A model that reads text: the same sentence gives the same vector, always.
+    """A model that turns text into vectors; the same sentence always gets the same vector.
 
-    No state outlives a call, and neighbours in a batch do not touch each other. Only `stateful`
-    breaks that promise: each call is then one batch, and starts where the rows of the call before
-    stopped, as in AllenNLP and bilm-tf. `precision="fast"` multiplies in bf16 or int8, whichever
-    a device is quick at, and elsewhere is exact and says so in the log. `token_budget`
-    bounds the tokens that are held at a time (16,384, and on a GPU 262,144), `cache_megabytes` the
-    word vectors that are kept for words that come again.
+    No recurrent state is kept between calls, and texts of one call do not influence each other.
+    What depends on a word alone is cached between calls, which changes no bit of a result. Several
+    threads may share an embedder; it can be pickled and copied.
 
     The embedder has a network of its own: freezing, moving, converting or loading a state dict into
     it does not change the bundle that was given. Their weights share memory until then, so the
-    embedder follows a bundle that learns in place, and any other in-place write to
+    embedder follows a bundle that is trained in place, and any other in-place write to
     `embedder.bundle` writes into both.
+
+    Args:
+        bundle: Network, alphabet and what belongs to them.
+        device: "cpu", "cuda", or "auto" for a GPU where there is one.
+        precision: "exact" is float32. "fast" multiplies in bf16 or int8, whichever the device is
+            quick at; elsewhere it is exact, and a warning says so.
+        initial_state: LSTM state before the first token: zeros, or the stored warm-up state.
+        stateful: Start each call from the state in which the rows of the last one ended, as
+            AllenNLP and bilm-tf do; each call is then one batch.
+        tokenizer: Splits strings into words.
+        token_budget: Tokens that are held at a time, by default 16,384, and 262,144 on a GPU.
+        cache_megabytes: Memory for cached word vectors and gate inputs, by default 448, and 1,256
+            on a GPU; the caches grow with the words they meet.
+
+    Raises:
+        ConfigError: An argument is impossible, or the device cannot be used.
     """
 
     def __init__(
@@ -83,13 +79,13 @@ class Embedder:
         stateful: bool = False,
         tokenizer: Tokenizer = penn,
         token_budget: int | None = None,
-        cache_megabytes: float = 256,
+        cache_megabytes: float | None = None,
     ) -> None:
         if initial_state not in ("zero", "warm"):
             raise ConfigError(f"initial_state must be 'zero' or 'warm', found {initial_state!r}")
         if precision not in ("exact", "fast"):
             raise ConfigError(f"precision must be 'exact' or 'fast', found {precision!r}")
-        if (token_budget is not None and token_budget < 1) or cache_megabytes < 0:
+        if (token_budget is not None and token_budget < 1) or (cache_megabytes or 0) < 0:
             raise ConfigError(
                 f"token_budget must be at least 1 and cache_megabytes not negative, found "
                 f"{token_budget} and {cache_megabytes}"
@@ -100,68 +96,102 @@ class Embedder:
         self.cache_megabytes = cache_megabytes
         self.initial_state = initial_state
         self.precision: Precision = precision
-        self._carried = StatefulRows() if stateful else None
-        self._start = None
-        self._prepared: tuple[object, Bundle] | None = None
-        if initial_state == "warm":
-            self._start = warm.warmed(bundle).warm_state
+        self._stateful_rows = StatefulRows() if stateful else None
+        self._start = warm.warmed(bundle).warm_state if initial_state == "warm" else None
+        self._reset_runtime()
         self.to(device)
 
     @property
     def device(self) -> torch.device:
-        """Where the model is."""
+        """Device of the model."""
         return next(self.bundle.model.parameters()).device
 
     @property
     def is_fast(self) -> bool:
-        """Whether numbers are less than exact: fast was asked for, and is quicker here."""
-        return self._running is not self.bundle
+        """Whether less than float32 is used: "fast" was asked for, and is quicker here."""
+        return self._inference_bundle is not self.bundle
 
     @property
     def num_layers(self) -> int:
-        """L + 1: how many layers `layers="all"` gives."""
+        """L + 1: number of layers that `layers="all"` returns."""
         return self.bundle.config.num_layers
 
     @property
     def width(self) -> int:
-        """2D: how wide a vector is."""
+        """2D: width of a vector."""
         return self.bundle.config.width
 
     def to(self, device: str | torch.device) -> Self:
-        """Move the model; "auto" is a GPU where there is one.
+        """Move the model, and drop everything that was computed from its weights.
 
-        With `precision="fast"` the weights are always prepared again, even where the model already
-        is on that device. Call `embedder.to(embedder.device)` after writes that torch does not
-        count, such as `weight.data.mul_(0.5)`.
+        Call `embedder.to(embedder.device)` after writes that torch does not count, such as
+        `weight.data.mul_(0.5)`.
+
+        Args:
+            device: "cpu", "cuda", a torch device, or "auto" for a GPU where there is one.
+
+        Raises:
+            ConfigError: The device cannot be used.
         """
         if device == "auto":
             device = "cuda" if torch.cuda.is_available() else "cpu"
         try:
             self.bundle.model.to(device)
-        except (RuntimeError, AssertionError) as error:  # torch has no family for it
+        except (RuntimeError, AssertionError) as error:  # torch has no class of its own for it
             reason = str(error).splitlines()[0]
             raise ConfigError(f"device {str(device)!r} cannot be used here: {reason}") from error
-        self._prepared = None
-        _ = self._running  # what is to be said of the precision is said now
+        self._reset_runtime()
+        _ = self._inference_bundle  # so that a warning about the precision is logged now
         return self
 
+    def _reset_runtime(self) -> None:
+        self._lock = threading.RLock()
+        self._version: object = None
+        self._inference: Bundle | None = None
+        self._runtime: Runtime | None = None
+
+    def _drop_stale(self) -> None:
+        """Drop what was computed from weights that have changed since."""
+        version = weights_version(self.bundle.model)
+        if version != self._version:
+            self._version, self._inference, self._runtime = version, None, None
+
     @property
-    def _running(self) -> Bundle:
-        """The bundle that runs; it is prepared again after its weights have changed."""
+    def _inference_bundle(self) -> Bundle:
+        """The bundle in the precision that was asked for."""
         if self.precision == "exact":
             return self.bundle
-        found, weights = self._prepared, weights_version(self.bundle.model)
-        if found is None or found[0] != weights:
-            model = with_precision(self.bundle.model, self.precision)
-            running = self.bundle
-            if model is not running.model:
-                running = replace(running, model=model)
-            found = self._prepared = weights, running
-        return found[1]
+        with self._lock:
+            self._drop_stale()
+            if self._inference is None:
+                model = with_precision(self.bundle.model, self.precision)
+                same = model is self.bundle.model
+                self._inference = self.bundle if same else replace(self.bundle, model=model)
+            return self._inference
+
+    @property
+    def runtime(self) -> Runtime:
+        """What every call shares: built on first use, and again after the weights have changed."""
+        with self._lock:
+            self._drop_stale()
+            if self._runtime is None:
+                self._runtime = Runtime(
+                    self._inference_bundle,
+                    self._initial_state(1),
+                    token_budget=self.token_budget,
+                    cache_megabytes=self.cache_megabytes,
+                )
+            return self._runtime
 
     def __getstate__(self) -> dict[str, Any]:
-        """Leave out prepared weights: another machine may need others."""
-        return {**self.__dict__, "_prepared": None}
+        """Leave out what is computed from the weights: another machine may need something else."""
+        computed = ("_lock", "_version", "_inference", "_runtime")
+        return {key: value for key, value in self.__dict__.items() if key not in computed}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        """Restore a pickled or copied embedder."""
+        self.__dict__.update(state)
+        self._reset_runtime()
 
     def embed(
         self,
@@ -171,12 +201,23 @@ class Embedder:
         split_sentences: bool = False,
         dtype: DType = "float32",
     ) -> list[EmbeddedText]:
-        """Embed each text as one sequence; the results are in the order of the input.
+        """Embed each text as one sequence.
 
-        With `split_sentences` the sentences of a string run each on their own; its result is still
-        one, with the tokens of all of them.
+        Args:
+            texts: Strings, or lists of tokens.
+            layers: "average", "all", "top", the number of a layer, or a saved mix.
+            split_sentences: Run the sentences of a string each on their own; the result for a
+                string is still one, with the tokens of all its sentences.
+            dtype: Type of the numbers returned.
+
+        Returns:
+            One result per text, in the order of the input.
+
+        Raises:
+            DataError: Something in `texts` is not a text.
+            ConfigError: The model has no such layers.
         """
-        return list(self._each(texts, layers, split_sentences, dtype))
+        return list(self._run(texts, layers, split_sentences, dtype))
 
     def stream(
         self,
@@ -186,19 +227,38 @@ class Embedder:
         split_sentences: bool = False,
         dtype: DType = "float32",
     ) -> Iterator[EmbeddedText]:
-        """Embed input that does not fit in memory: results come one by one, in its order."""
-        if self._carried is not None:
-            raise ConfigError("a stateful embedder knows batches, not streams; call embed")
-        return self._bulk(self._ready(texts, layers, split_sentences, dtype), layers, dtype)
+        """Embed input that does not fit in memory; arguments and results are those of `embed`.
+
+        Returns:
+            An iterator over the results, in the order of the input.
+        """
+        if self._stateful_rows is not None:
+            raise ConfigError("a stateful embedder runs batches, not streams; call embed")
+        return self._run_packed(
+            self._tokenize(texts, layers, split_sentences, dtype), layers, dtype
+        )
 
     def encode(
         self, texts: Iterable[Text], *, pool: Pool = "mean", layers: LayerChoice = "average"
     ) -> Float[np.ndarray, "N 2*D"]:
-        """Give one vector per text: the mean or maximum of its tokens, or a learned pooling."""
+        """Return one vector per text.
+
+        Args:
+            texts: Strings, or lists of tokens.
+            pool: "mean" or "max" over the tokens, or a pooling from `learn_pooling`.
+            layers: As in `embed`, but for "all".
+
+        Returns:
+            Vectors (texts, width); zeros for a text without words.
+
+        Raises:
+            ConfigError: `layers` is "all", or the model has no such layers.
+        """
         if layers == "all":
-            raise ConfigError("encode gives one vector per text: layers='all' has no place in it")
-        sentences = self._each(texts, layers)
-        vectors = [pooling.pool(found.tokens, found.vectors, pool) for found in sentences]
+            raise ConfigError("encode returns one vector per text: layers='all' is not possible")
+        vectors = [
+            pooling.pool(text.tokens, text.vectors, pool) for text in self._run(texts, layers)
+        ]
         return np.stack(vectors) if vectors else np.zeros((0, self.width), np.float32)
 
     def learn_pooling(
@@ -209,13 +269,19 @@ class Embedder:
         remove: int = 3,
         layers: LayerChoice = "average",
     ) -> TextPooling:
-        """Learn from a sample how to pool: rare words weigh more, common directions are removed.
+        """Learn from a sample of texts how to pool token vectors into text vectors.
 
-        Plain means of ELMo vectors are all alike, because a few directions are shared by all of
-        them; without these, texts that mean the same come nearer to each other than others.
+        The means of ELMo vectors of any two texts are similar, because all of them share a few
+        strong directions. Without these directions, similarity follows meaning more closely.
+
+        Args:
+            sample: Texts like those that will be pooled.
+            weighted: Whether rare words weigh more than frequent ones.
+            remove: Number of directions to remove.
+            layers: As in `encode`, to which the result is given.
         """
-        sentences = self.embed(sample, layers=layers)
-        pairs = [(found.tokens, found.vectors) for found in sentences]
+        texts = self.embed(sample, layers=layers)
+        pairs = [(text.tokens, text.vectors) for text in texts]
         return pooling.learn(pairs, weighted=weighted, remove=remove)
 
     def similarity(
@@ -226,16 +292,39 @@ class Embedder:
         pool: Pool = "mean",
         layers: LayerChoice = "average",
     ) -> Float[np.ndarray, "N M"]:
-        """Give the cosine of every text of `a` with every text of `b`; vectors may be given too."""
+        """Return the cosine of every text of `a` with every text of `b`.
+
+        Args:
+            a: Texts, or their vectors.
+            b: Texts, or their vectors.
+            pool: As in `encode`, and so is `layers`.
+
+        Returns:
+            Cosines (texts of a, texts of b).
+        """
         first, second = (
             side if isinstance(side, np.ndarray) else self.encode(side, pool=pool, layers=layers)
             for side in (a, b)
         )
         return pooling.cosine(first, second)
 
-    def _ready(
+    def run(self, sentences: Sequence[Sequence[str]], *, training: bool = False) -> LayerStack:
+        """Run tokenised sentences as one padded batch, with gradients where they are enabled.
+
+        Args:
+            sentences: Tokens of each sentence; boundary tokens are added.
+            training: Whether dropout is applied, whatever mode the network is in.
+        """
+        start = self._initial_state(len(sentences))
+        stack, state = self._inference_bundle.run(sentences, start, training=training)
+        if self._stateful_rows is not None:
+            self._stateful_rows.store(state)
+        return stack
+
+    def _tokenize(
         self, texts: Iterable[Text], layers: LayerChoice, split_sentences: bool, dtype: DType
     ) -> Iterator[TokenizedText]:
+        """Check the arguments of a call, and return an iterator over its tokenised texts."""
         if isinstance(texts, str):
             raise DataError(f"a list of texts is expected; pass [{texts[:30]!r}] for one")
         check_layers(layers, self.num_layers)
@@ -245,86 +334,56 @@ class Embedder:
             tokenize_text(text, self.tokenizer, split_sentences=split_sentences) for text in texts
         )
 
-    def _each(
+    def _run(
         self,
         texts: Iterable[Text],
         layers: LayerChoice,
         split_sentences: bool = False,
         dtype: DType = "float32",
     ) -> Iterator[EmbeddedText]:
-        """Run little text as one batch, more of it through the lanes."""
-        ready = self._ready(texts, layers, split_sentences, dtype)
-        few = list(ready if self._carried is not None else itertools.islice(ready, _FEW + 1))
-        if self._carried is None and (len(few) > _FEW or num_padded(few) > _SMALL):
-            return self._bulk(itertools.chain(few, ready), layers, dtype)
-        found = self._batch(
-            [part for text in few for part in text.segments], _chosen(layers, dtype)
-        )
-        return (self._sentence(text, found, layers, dtype) for text in few)
+        tokenized = self._tokenize(texts, layers, split_sentences, dtype)
+        if self._stateful_rows is not None:
+            return self._run_stateful(list(tokenized), layers, dtype)
+        few = list(itertools.islice(tokenized, _FEW + 1))
+        many = len(few) > _FEW or sum(text.num_tokens for text in few) > _SMALL
+        return self._run_packed(itertools.chain(few, tokenized), layers, dtype, fixed_shapes=many)
+
+    def _run_packed(
+        self,
+        texts: Iterable[TokenizedText],
+        layers: LayerChoice,
+        dtype: DType,
+        *,
+        fixed_shapes: bool = True,
+    ) -> Iterator[EmbeddedText]:
+        select, empty = _selector(layers, dtype), self._empty(layers, dtype)
+        results = packed.embed_texts(self.runtime, texts, select, fixed_shapes=fixed_shapes)
+        return (join_segments(text, arrays, empty) for text, arrays in results)
 
     @torch.no_grad()
-    def _batch(
-        self, parts: list[list[str]], choose: Callable[[Tensor], Tensor]
-    ) -> Iterator[np.ndarray]:
-        """Run few sentences side by side, padded."""
-        if not parts:
-            return
-        stack = self.run(parts).without_boundaries()
-        for row, words in enumerate(parts):
-            yield choose(stack.states[:, row, : len(words)]).cpu().numpy()
-
-    def _bulk(
-        self, texts: Iterable[TokenizedText], layers: LayerChoice, dtype: DType
+    def _run_stateful(
+        self, texts: list[TokenizedText], layers: LayerChoice, dtype: DType
     ) -> Iterator[EmbeddedText]:
-        """Run any number of sentences, a window at a time."""
-        bulk = self.bulk()
-        # Each has a part, if an empty one: so no text is held for long before its turn, or after.
-        each = (text if text.segments else text._replace(segments=[[]]) for text in texts)
-        given, ahead = itertools.tee(each)
-        parts = (
-            [part for text in window for part in text.segments]
-            for window in windows(ahead, bulk.token_budget)
+        """Run all segments as the rows of one padded batch."""
+        segments = [segment for text in texts for segment in text.segments]
+        select, empty = _selector(layers, dtype), self._empty(layers, dtype)
+        if not segments:
+            return iter([join_segments(text, [], empty) for text in texts])
+        states = self.run(segments).without_boundaries().states
+        rows = (
+            select(states[:, row, : len(segment)]).cpu().numpy()
+            for row, segment in enumerate(segments)
         )
-        found = bulk.run(parts, _chosen(layers, dtype))
-        for text in given:
-            yield self._sentence(text, found, layers, dtype)
-
-    def bulk(self) -> Bulk:
-        """Give what runs tokenised sentences in bulk; it keeps the vectors of words it has met."""
-        return Bulk(
-            self._running,
-            self._starting_state(1),
-            token_budget=self.token_budget or sizes.of(self.device).tokens,
-            cache_megabytes=self.cache_megabytes,
+        return iter(
+            [join_segments(text, [next(rows) for _ in text.segments], empty) for text in texts]
         )
 
-    def _sentence(
-        self, text: TokenizedText, found: Iterator[np.ndarray], layers: LayerChoice, dtype: DType
-    ) -> EmbeddedText:
-        """Take what was chosen for a text's parts from `found`, and keep a copy."""
-        chosen = [next(found) for _ in text.segments]
-        tokens = list(itertools.chain.from_iterable(text.segments))
-        if len(chosen) == 1:
-            vectors = chosen[0].copy()
-        elif chosen:
-            vectors = np.concatenate(chosen, axis=-2)
-        else:
-            shape = (self.num_layers, 0, self.width) if layers == "all" else (0, self.width)
-            vectors = np.zeros(shape, dtype)
-        return EmbeddedText(tokens, vectors, text.offsets)
+    def _empty(self, layers: LayerChoice, dtype: DType) -> Float[np.ndarray, "*L 0 2*D"]:
+        """Return the vectors of a text without words."""
+        shape = (self.num_layers, 0, self.width) if layers == "all" else (0, self.width)
+        return np.zeros(shape, dtype)
 
-    def run(self, sentences: Sequence[Sequence[str]], *, training: bool = False) -> LayerStack:
-        """Run one batch of tokenised sentences; boundaries are in what comes back.
-
-        Without `training` there is no dropout, whatever mode the network is in.
-        """
-        start = self._starting_state(len(sentences))
-        stack, state = self._running.run(sentences, start, training=training)
-        if self._carried is not None:
-            self._carried.store(state)
-        return stack
-
-    def _starting_state(self, num_sentences: int) -> BiLMState:
+    def _initial_state(self, num_sentences: int) -> BiLMState:
         model = self.bundle.model
         like = next(model.parameters())
         if self._start is None:
@@ -332,41 +391,8 @@ class Embedder:
         else:
             rows = (part.to(like).expand(-1, -1, num_sentences, -1) for part in self._start)
             start = BiLMState(*rows)
-        return start if self._carried is None else self._carried.load(start)
+        return start if self._stateful_rows is None else self._stateful_rows.load(start)
 
 
-def _chosen(layers: LayerChoice, dtype: DType) -> Callable[[Tensor], Tensor]:
+def _selector(layers: LayerChoice, dtype: DType) -> Callable[[Tensor], Tensor]:
     return lambda states: select_layers(states, layers).to(_DTYPES[dtype])
-
-
-def load(
-    *sources: str | Path,
-    vocabulary: str | Path | None = None,
-    device: str = "auto",
-    precision: Precision = "exact",
-    max_layer: int | None = None,
-    initial_state: Literal["zero", "warm"] = "zero",
-    stateful: bool = False,
-    tokenizer: Tokenizer = penn,
-    token_budget: int | None = None,
-    progress: Callable[[int, int | None], Any] | None = None,
-) -> Embedder:
-    """Load a model, ready to embed.
-
-    `sources` is nothing (the bundled English model), a name that `elmore models` lists, a folder of
-    ours, a zip, an ELMoForManyLangs folder, a torch state_dict of AllenNLP's Elmo, a checkpoint of
-    bilm-tf, a module of TF-Hub, or options.json and weights.hdf5. `vocabulary` is for foreign
-    models that read words instead of characters, and for the softmax of a checkpoint.
-    """
-    bundle = pretrained.load(*sources, vocabulary=vocabulary, progress=progress)
-    if max_layer is not None:
-        bundle = bundle.up_to_layer(max_layer)
-    return Embedder(
-        bundle,
-        device=device,
-        precision=precision,
-        initial_state=initial_state,
-        stateful=stateful,
-        tokenizer=tokenizer,
-        token_budget=token_budget,
-    )

@@ -1,8 +1,11 @@
-"""Which of the layers: all of them, one, their average, or a trained mix.
+"""What embedding returns: the choice of layers, and the tokens of a text with their vectors.
 
-Shapes: L layers (the token layer is one of them), T tokens, D width.
+Shapes: L layers (the token layer is one of them), T tokens, D width of one direction, S spans.
 """
 
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import chain
 from typing import Literal, cast
 
 import numpy as np
@@ -10,15 +13,60 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from elmore.embed.transfer import sent
-from elmore.errors import ConfigError
+from elmore.embed.alignment import pool_to_spans
+from elmore.embed.device import to_device
+from elmore.embed.tokenized import TokenizedText
+from elmore.errors import ConfigError, DataError
 from elmore.model.mix import SavedMix, token_norm
 
 LayerChoice = Literal["average", "all", "top"] | int | SavedMix
 
 
+@dataclass(frozen=True)
+class EmbeddedText:
+    """The tokens of one text and their vectors."""
+
+    tokens: list[str]
+    vectors: Float[np.ndarray, "*L T 2*D"]
+    """(tokens, width); with layers="all" (layers, tokens, width)."""
+    offsets: list[tuple[int, int]] | None = None
+    """Start and end of each token in the string, when a string was given."""
+
+    def pool_to_spans(self, spans: Sequence[tuple[int, int]]) -> Float[np.ndarray, "*L S 2*D"]:
+        """Return vectors for another tokenisation of the same string.
+
+        The vector of a span is the mean of the tokens that it overlaps, weighted by the number of
+        characters they share.
+
+        Args:
+            spans: Start and end of each token of the other tokenisation, in characters.
+
+        Returns:
+            One vector per span; zeros for a span that overlaps no token.
+
+        Raises:
+            DataError: There are no offsets, or a span is impossible.
+        """
+        if self.offsets is None:
+            raise DataError(
+                "there is nothing to align with: tokens were given, or the tokenizer rewrote them"
+            )
+        return pool_to_spans(self.offsets, self.vectors, spans)
+
+
+def join_segments(
+    text: TokenizedText,
+    arrays: Sequence[Float[np.ndarray, "*L T 2*D"]],
+    empty: Float[np.ndarray, "*L 0 2*D"],
+) -> EmbeddedText:
+    """Join the vectors of a text's segments, in memory of their own; `empty` is for no segment."""
+    one = len(arrays) == 1
+    vectors = arrays[0].copy() if one else np.concatenate([empty, *arrays], axis=-2)
+    return EmbeddedText(list(chain.from_iterable(text.segments)), vectors, text.offsets)
+
+
 def parse_layers(name: str) -> LayerChoice:
-    """Read a choice as it is written on a command line."""
+    """Parse a choice of layers as it is written on a command line."""
     if name in ("average", "all", "top"):
         return cast("LayerChoice", name)
     if name.isdecimal():
@@ -27,7 +75,7 @@ def parse_layers(name: str) -> LayerChoice:
 
 
 def check_layers(layers: LayerChoice, num_layers: int) -> None:
-    """Refuse what a model of that many layers cannot give."""
+    """Raise ConfigError if a model with that many layers cannot return these."""
     if isinstance(layers, SavedMix):
         if len(layers.weights) != num_layers:
             raise ConfigError(
@@ -43,14 +91,14 @@ def check_layers(layers: LayerChoice, num_layers: int) -> None:
 
 
 def select_layers(
-    states: Float[Tensor, "L *rest D"], layers: LayerChoice
-) -> Float[Tensor, "*rest D"] | Float[Tensor, "L *rest D"]:
-    """Give one vector per token, or the whole stack with "all"."""
+    states: Float[Tensor, "L *rest 2*D"], layers: LayerChoice
+) -> Float[Tensor, "*rest 2*D"] | Float[Tensor, "L *rest 2*D"]:
+    """Return one vector per token, or with "all" the whole stack."""
     if isinstance(layers, SavedMix):
-        (weights,) = sent([np.array(layers.weights, dtype=np.float32)], states.device)
-        shares = weights.softmax(dim=0)
-        evened = token_norm(states) if layers.layer_norm else states
-        return layers.gamma * torch.tensordot(shares, evened, dims=1)
+        (weights,) = to_device([np.array(layers.weights, dtype=np.float32)], states.device)
+        layer_weights = weights.softmax(dim=0)
+        normalized = token_norm(states) if layers.layer_norm else states
+        return layers.gamma * torch.tensordot(layer_weights, normalized, dims=1)
     if layers == "all":
         return states
     if layers == "average":

@@ -13,7 +13,7 @@ from typing import Any
 
 import torch
 
-from elmore.embed.embedder import load
+from elmore.embed.loading import load
 from elmore.embed.outputs import check_layers, parse_layers
 from elmore.errors import MissingPackageError
 

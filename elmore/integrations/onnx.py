@@ -21,7 +21,7 @@ import torch
 from jaxtyping import Float, Int
 
 from elmore import __version__, atomic
-from elmore.embed.lanes import after_boundary
+from elmore.embed.runtime import state_after_boundary_token
 from elmore.errors import ConfigError, MissingPackageError, WeightsError
 from elmore.model.bilm import BiLM, BiLMState
 from elmore.text.characters import (
@@ -164,7 +164,9 @@ def _file(
     alphabet, model = bundle.alphabet, bundle.model
     parts = alphabet.encode([alphabet.begin, alphabet.end])
     begin, end = model.tokens(*(None if ids is None else torch.from_numpy(ids) for ids in parts))
-    proto = Network(bundle.config, weights, after_boundary(model, begin, end, start)).proto(name)
+    proto = Network(
+        bundle.config, weights, state_after_boundary_token(model, begin, end, start)
+    ).proto(name)
     facts = {
         "format": FORMAT,
         "elmore": __version__,

@@ -28,8 +28,9 @@ import numpy as np
 from jaxtyping import Float
 
 from elmore.embed import pooling
-from elmore.embed.embedder import Embedder, load
+from elmore.embed.embedder import Embedder
 from elmore.embed.jobs.job import model_digest
+from elmore.embed.loading import load
 from elmore.embed.outputs import LayerChoice, check_layers
 from elmore.embed.pooling import Pool
 from elmore.embed.tokenized import Text

@@ -11,8 +11,8 @@ from typing import Any, NamedTuple, Protocol
 import numpy as np
 from jaxtyping import Float
 
+from elmore.embed.continuous import ActiveSequence, ContinuousBatcher
 from elmore.embed.embedder import Embedder
-from elmore.embed.flow import Flow, Row
 from elmore.embed.outputs import LayerChoice, select_layers
 from elmore.lm import scoring
 from elmore.lm.scoring import Scores
@@ -64,8 +64,8 @@ class Engine:
 
     def __init__(self, embedder: Embedder, uses: Uses | None = None) -> None:
         self.embedder, self.uses = embedder, uses
-        self._flow = Flow(embedder)
-        self._reading: dict[int, tuple[Reading | Search, list[Row]]] = {}
+        self._batch = ContinuousBatcher(embedder.runtime)
+        self._reading: dict[int, tuple[Reading | Search, list[ActiveSequence]]] = {}
 
     @property
     def can_score(self) -> bool:
@@ -89,25 +89,25 @@ class Engine:
         texts = [
             [work.tokens] if isinstance(work, Search) else work.texts for work in works.values()
         ]
-        for (number, work), rows in zip(works.items(), self._flow.join(texts), strict=True):
+        for (number, work), rows in zip(works.items(), self._batch.add(texts), strict=True):
             self._reading[number] = work, rows
 
     def leave(self, numbers: Sequence[int]) -> None:
         """Read no more for these."""
         gone = [self._reading.pop(number)[1] for number in numbers if number in self._reading]
-        self._flow.leave([row for rows in gone for row in rows])
+        self._batch.cancel([row for rows in gone for row in rows])
 
     def advance(self) -> dict[int, Any]:
         """Read on a little; give the results, or what they failed of, of what is read by now."""
-        self._flow.advance()
+        self._batch.step()
         done = [
             number
             for number, (_, rows) in self._reading.items()
-            if not any(row.left for row in rows)
+            if not any(row.num_left for row in rows)
         ]
         return {number: self._result(*self._reading.pop(number)) for number in done}
 
-    def _result(self, work: Reading | Search, rows: list[Row]) -> Any:  # noqa: ANN401
+    def _result(self, work: Reading | Search, rows: list[ActiveSequence]) -> Any:  # noqa: ANN401
         try:
             if isinstance(work, Reading):
                 return [_vectors(row, work.layers) for row in rows]
@@ -118,7 +118,7 @@ class Engine:
             return error
 
 
-def _vectors(row: Row, layers: LayerChoice) -> Float[np.ndarray, "*L T D"]:
+def _vectors(row: ActiveSequence, layers: LayerChoice) -> Float[np.ndarray, "*L T D"]:
     chosen = select_layers(row.layers, layers).float().cpu()
     if chosen.untyped_storage().nbytes() > chosen.nbytes:  # one layer would keep all in memory
         chosen = chosen.clone()

@@ -6,7 +6,7 @@ import sys
 
 import pytest
 
-from elmore.embed import embedder
+from elmore.embed.loading import load as load_embedder
 from elmore.tasks.embedding import spec, word_vectors
 from tests.support import toy_tasks
 from tests.support.cli_runner import run_elmore
@@ -298,7 +298,7 @@ def test_a_task_nobody_knows_and_a_run_that_is_none(tmp_path, data):
 def test_the_model_that_comes_with_the_package_is_read_unless_another_is_named(
     tmp_path, data, monkeypatch
 ):
-    small = embedder.load(str(toy_tasks.bilm(tmp_path / "bilm")), device="cpu")
+    small = load_embedder(str(toy_tasks.bilm(tmp_path / "bilm")), device="cpu")
     asked = []
 
     def load(*names, **options):

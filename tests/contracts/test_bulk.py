@@ -9,9 +9,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import elmore
-from elmore.embed import driven, lanes, sizes
+from elmore.embed import device, packed
 from elmore.embed.tokenized import TokenizedText
-from elmore.model.bilm import BACKWARD, BiLM
+from elmore.model.bilm import BiLM
 from tests.support.fake_checkpoints import bilm_options, bilm_weights, many_langs, write_bilm
 from tests.support.sweeps import pick
 
@@ -65,15 +65,15 @@ def test_company_changes_no_bit_for_any_number_of_threads(tmp_path, threads, dim
 
 @pytest.mark.parametrize("threads", [1, 2, 3, 5, 6, 7, 8])
 @pytest.mark.parametrize("width", [10, 50, 125, 1000, 1024, 4096])
-def test_the_same_lane_gets_the_same_bits_wherever_it_stands(threads, width):
+def test_the_same_row_gets_the_same_bits_wherever_it_stands(threads, width):
     """What torch works on element by element is cut where no element is computed otherwise."""
     before = torch.get_num_threads()
     torch.set_num_threads(threads)
     try:
         for at_least in (4, 6, 12, 24, 48, 96):
-            rows = lanes.even_rows(at_least, width)
+            rows = device.rows_for_bitwise_stability(at_least, width)
             assert at_least <= rows < at_least + 64 * threads
-            same = torch.randn(4 * width, 1).expand(-1, rows).contiguous()  # lanes are columns
+            same = torch.randn(4 * width, 1).expand(-1, rows).contiguous()  # rows are columns here
             i, f, g, o = same.chunk(4)
             found = torch.sigmoid(o) * torch.tanh(torch.sigmoid(f) + torch.sigmoid(i) * g.tanh())
             assert (found == found[:, :1]).all()
@@ -82,13 +82,13 @@ def test_the_same_lane_gets_the_same_bits_wherever_it_stands(threads, width):
 
 
 def test_a_window_is_filled_and_nothing_runs_alone(elmo, monkeypatch):
-    run, counts = lanes.run, []
+    run, counts = packed._run_packed, []
 
-    def counting(model, words, text, lengths, *rest):
+    def counting(runtime, known, text, lengths, *rest):
         counts.append(len(lengths))
-        return run(model, words, text, lengths, *rest)
+        return run(runtime, known, text, lengths, *rest)
 
-    monkeypatch.setattr(lanes, "run", counting)
+    monkeypatch.setattr(packed, "_run_packed", counting)
     bits(elmo, [["the", "bank", "of"]] * 400, token_budget=512)
     assert counts == [102, 102, 98, 98]
 
@@ -103,7 +103,7 @@ def test_bulk_agrees_with_a_single_call(elmo, texts):
 
 
 @pytest.mark.parametrize("start", ["zero", "warm"])
-def test_many_texts_in_one_call_go_through_the_lanes_and_agree(tmp_path, start):
+def test_many_texts_in_one_call_agree_with_single_calls(tmp_path, start):
     elmo = embedder(tmp_path, initial_state=start)
     texts = [["the", "bank"] * n for n in range(60)]
     for found, text in zip(elmo.embed(texts, layers="top"), texts, strict=True):
@@ -133,49 +133,16 @@ def test_a_very_long_sentence_works(tmp_path):
     np.testing.assert_allclose(long.vectors[:, :100, :8], start, rtol=0, atol=1e-5)
 
 
-def test_a_plan_reads_each_word_once_in_either_direction():
-    rng = np.random.default_rng(0)
-    lengths = rng.integers(1, 60, 400).tolist()
-    plan = lanes.plan(lengths, sizes.CPU.lanes, 8)
-    offsets = np.concatenate([[0], np.cumsum(lengths)])
-    for grid in (plan.forward, plan.backward):
-        assert sorted(grid[grid != lanes.IDLE]) == [*range(sum(lengths))]
-    for lane in range(sizes.CPU.lanes):  # one after another: up by one ahead, down by one behind
-        starts = plan.starts[1:, lane]
-        for grid, step in ((plan.forward, 1), (plan.backward, -1)):
-            column = grid[:, lane]
-            within = ~starts & (column[1:] != lanes.IDLE)
-            assert (np.diff(column)[within] == step).all()
-    assert plan.starts.sum() == len(lengths)
-    busy = (plan.forward != lanes.IDLE).any(axis=1).sum()
-    assert sum(lengths) / (busy * sizes.CPU.lanes) > 0.98
-    assert sorted(plan.forward[plan.starts]) == offsets[:-1].tolist()
-    assert sorted(plan.backward[plan.starts]) == (offsets[1:] - 1).tolist()
-
-
-@pytest.mark.parametrize("room", [0, 400])
-def test_the_room_for_driven_words_changes_no_bit(elmo, monkeypatch, room):
+@pytest.mark.parametrize("num_bytes", [0, 400])
+def test_the_room_for_gate_inputs_changes_no_bit(elmo, monkeypatch, num_bytes):
     rng = np.random.default_rng(2)
     texts = [list(rng.choice(WORDS, rng.integers(0, 30))) for _ in range(80)]
     expected = bits(elmo, texts)
-    monkeypatch.setattr(sizes, "CPU", sizes.CPU._replace(room=room))
+    monkeypatch.setattr(device, "CPU", device.CPU._replace(projection_bytes=num_bytes))
     assert bits(elmo, texts) == expected
 
 
-@pytest.mark.parametrize("room", [0, 400, 1e6])
-def test_driven_words_are_those_of_the_model(elmo, monkeypatch, room):
-    monkeypatch.setattr(sizes, "CPU", sizes.CPU._replace(room=room))
-    model = elmo.bundle.model
-    words = torch.randn(300, model.config.lstm.output_dim)
-    stretches = np.random.default_rng(0).zipf(1.3, (5, 400)) % 300
-    with torch.no_grad():
-        found = driven.DrivenWords(model, BACKWARD, words, stretches)
-        for number, stretch in enumerate(stretches):
-            expected = words[stretch] @ model.backward_layers[0].input.T
-            torch.testing.assert_close(found(number), expected)
-
-
-def test_a_word_that_comes_again_is_driven_once(elmo, monkeypatch):
+def test_a_word_that_recurs_is_projected_once_also_in_later_calls(elmo, monkeypatch):
     project, shapes = BiLM.project_inputs, []
 
     def counting(model, direction, vectors):
@@ -183,8 +150,11 @@ def test_a_word_that_comes_again_is_driven_once(elmo, monkeypatch):
         return project(model, direction, vectors)
 
     monkeypatch.setattr(BiLM, "project_inputs", counting)
-    bits(elmo, [["the", "bank", "of"]] * 2000)
-    assert shapes == [sizes.CPU.driven] * 2
+    other = elmore.Embedder(elmo.bundle)
+    for _ in range(2):
+        list(other.stream([["the", "bank", "of"]] * 2000))
+    other.embed([["of", "the"]])
+    assert shapes == [device.CPU.projection_block] * 2
 
 
 @pytest.mark.parametrize("text", ["Two words. And more.", ""])
@@ -196,10 +166,10 @@ def test_no_more_texts_are_held_than_of_two_windows(elmo, text):
         for number, _ in enumerate(found)
         if number % 100 == 99
     )
-    assert most <= 80 + 57 + 1  # the last is what `tee` holds at a time
+    assert most <= 80 + 1
 
 
-def test_empty_sentences_alone_need_no_lane(elmo):
+def test_empty_sentences_alone_need_no_row(elmo):
     found = list(elmo.stream([[]] * 100, layers="all"))
     assert [sentence.vectors.shape for sentence in found] == [
         (elmo.num_layers, 0, elmo.width)
@@ -208,19 +178,19 @@ def test_empty_sentences_alone_need_no_lane(elmo):
 
 def test_a_gpu_that_runs_out_of_memory_goes_on_with_less(elmo, monkeypatch, caplog):
     """No GPU is needed to see it: the error is raised where one would raise it."""
-    run, asked = lanes.run, []
+    run, asked = packed._run_packed, []
 
-    def small(model, words, text, *rest):
+    def small(runtime, known, text, *rest):
         asked.append(len(text))
         if len(text) > 100:
             raise torch.OutOfMemoryError("CUDA out of memory")
-        return run(model, words, text, *rest)
+        return run(runtime, known, text, *rest)
 
     texts = [["the", "bank"] * 5] * 100
     expected = bits(elmo, texts)
-    monkeypatch.setattr(lanes, "run", small)
+    monkeypatch.setattr(packed, "_run_packed", small)
     assert bits(elmo, texts) == expected
     assert max(asked) > 100
-    assert "going on with" in caplog.text
+    assert "continuing with" in caplog.text
     with pytest.raises(elmore.DataError, match="a sentence of 202 tokens does not fit"):
         bits(elmo, [["a"] * 200])

@@ -1,11 +1,14 @@
 """The same vectors on a GPU: run there with `pytest -m gpu`."""
 
+from concurrent.futures import ThreadPoolExecutor
+
 import numpy as np
 import pytest
 import torch
 
 import elmore
-from elmore.embed.flow import Flow
+from elmore.embed import packed
+from elmore.embed.continuous import ContinuousBatcher
 from tests.support.fake_checkpoints import bilm_options, bilm_weights, write_bilm
 
 pytestmark = [
@@ -95,7 +98,7 @@ def test_a_gpu_that_runs_out_of_memory_goes_on_with_less(tmp_path, rng, caplog):
         found = [sentence.vectors for sentence in elmo.stream(texts)]
     finally:
         torch.cuda.set_per_process_memory_fraction(1.0)
-    assert "going on with" in caplog.text
+    assert "continuing with" in caplog.text
     for a, b in zip(found, expected, strict=True):
         np.testing.assert_allclose(a, b, rtol=0, atol=1e-5)
 
@@ -111,29 +114,40 @@ def test_windows_that_are_read_ahead_come_in_order_and_whole(tmp_path, rng, laye
         assert alone.vectors.tobytes() == sentence.vectors.tobytes()
 
 
-def test_a_window_is_begun_without_waiting_for_the_gpu(tmp_path, rng):
+def test_a_batch_is_launched_without_waiting_for_the_gpu(tmp_path, rng):
     elmo = load(tmp_path, rng, precision="fast")
-    bulk, texts = elmo.bulk(), [text for text in many(rng) if text]
-    list(bulk.run([texts, texts], torch.clone))  # its words are known, and its kernels built
+    runtime, texts = elmo.runtime, [text for text in many(rng) if text]
+    for _ in range(2):  # the words are cached, and the kernels compiled
+        packed.Batch(runtime, texts, torch.clone, fixed_shapes=True)
     torch.cuda.set_sync_debug_mode("error")
     try:
-        next(bulk._begun(texts, torch.clone))
+        packed.Batch(runtime, texts, torch.clone, fixed_shapes=True)
     finally:
         torch.cuda.set_sync_debug_mode("default")
+
+
+def test_threads_share_the_graphs_and_caches_of_an_embedder(tmp_path, rng):
+    elmo = load(tmp_path, rng, precision="fast", token_budget=2000)
+    texts = many(rng, 600)
+    expected = [text.vectors.tobytes() for text in elmo.stream(texts)]
+    with ThreadPoolExecutor(4) as pool:
+        parts = [texts[begin : begin + 150] for begin in range(0, 600, 150)]
+        found = pool.map(lambda part: [text.vectors.tobytes() for text in elmo.stream(part)], parts)
+    assert [one for part in found for one in part] == expected
 
 
 @pytest.mark.parametrize("precision", ["exact", "fast"])
 def test_texts_that_come_and_go_get_their_own_vectors(tmp_path, rng, precision):
     elmo = load(tmp_path, rng, precision=precision)
     texts = many(rng, 700)  # more than are read at a time
-    flow, rows = Flow(elmo), []
+    batch, rows = ContinuousBatcher(elmo.runtime), []
     for begin in range(0, len(texts), 350):
-        rows += flow.join([texts[begin : begin + 350]])[0]
-        flow.advance()
-    flow.leave(rows[100:120])
+        rows += batch.add([texts[begin : begin + 350]])[0]
+        batch.step()
+    batch.cancel(rows[100:120])
     rows, texts = rows[:100] + rows[120:], texts[:100] + texts[120:]
-    while any(row.left for row in rows):
-        flow.advance()
+    while any(row.num_left for row in rows):
+        batch.step()
     near = 1e-5 if precision == "exact" else 2e-2
     for row, expected in zip(rows, elmo.stream(texts, layers="all"), strict=True):
         found = row.layers.float().cpu().numpy()

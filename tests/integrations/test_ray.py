@@ -11,9 +11,10 @@ import pytest
 import torch
 from pyarrow import parquet
 
-from elmore.embed.embedder import Embedder, load
+from elmore.embed.embedder import Embedder
 from elmore.embed.jobs import job as jobs
 from elmore.embed.jobs import ray as ray_job
+from elmore.embed.loading import load
 from elmore.errors import ConfigError, DataError
 from elmore.text.tokenizers import penn
 from elmore.weights import folder

@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 from torch import Tensor
 from torch.testing import assert_close
 
-from elmore.embed.embedder import load
-from elmore.embed.flow import Flow
+from elmore.embed.continuous import ContinuousBatcher
+from elmore.embed.loading import load
 from elmore.model.bf16 import BiLMWithLayers
 from elmore.model.config import LSTMConfig
 from elmore.model.lstm import panels
@@ -202,9 +202,10 @@ def test_numbers_that_c_does_not_know_go_another_way(monkeypatch):
 
 
 @in_bytes
-def test_a_flow_of_bytes_reads_what_the_embedder_does(monkeypatch):
+def test_a_batch_of_bytes_reads_what_the_embedder_does(monkeypatch):
     elmo = load(device="cpu")
-    flow, texts = Flow(elmo), [["The", "bank", "of", "the", "river"], ["It", "rains"], ["Go"] * 9]
+    batch = ContinuousBatcher(elmo.runtime)
+    texts = [["The", "bank", "of", "the", "river"], ["It", "rains"], ["Go"] * 9]
     run, calls = panels.run, []
 
     def look(*args, **how):
@@ -212,9 +213,9 @@ def test_a_flow_of_bytes_reads_what_the_embedder_does(monkeypatch):
         return run(*args, **how)
 
     monkeypatch.setattr(panels, "run", look)
-    (rows,) = flow.join([texts])
-    while any(row.left for row in rows):
-        flow.advance()
+    (rows,) = batch.add([texts])
+    while any(row.num_left for row in rows):
+        batch.step()
     read = len(calls)
     assert read
     for row, sentence in zip(rows, elmo.embed(texts, layers="all"), strict=True):

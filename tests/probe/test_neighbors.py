@@ -1,7 +1,7 @@
 import numpy as np
 import pytest
 
-from elmore.embed.embedder import load
+from elmore.embed.loading import load
 from elmore.errors import ConfigError, DataError
 from elmore.probe.neighbors import Neighbor, UseIndex
 from tests.support import toy_tasks

@@ -3,7 +3,7 @@ import sys
 import numpy as np
 import pytest
 
-from elmore.embed.embedder import load
+from elmore.embed.loading import load
 from elmore.probe import use_faiss, use_store
 from elmore.probe.neighbors import UseIndex
 from tests.support import toy_corpus, toy_tasks

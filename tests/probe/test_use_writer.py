@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from elmore import lock
-from elmore.embed.embedder import load
+from elmore.embed.loading import load
 from elmore.errors import DataError
 from elmore.probe import use_store, use_writer
 from elmore.probe.neighbors import UseIndex

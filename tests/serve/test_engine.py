@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from elmore.embed.flow import Flow
+from elmore.embed.continuous import ContinuousBatcher
 from elmore.lm import scoring
 from elmore.probe.neighbors import UseIndex
 from elmore.serve.engine import SCORE, Engine, Reading, Search, Uses
@@ -44,11 +44,13 @@ def test_gathered_searches_are_read_together_and_found_alone(
     text.write_text("".join(f"{line}\n" for line in toy_corpus.sentences(60)))
     index = UseIndex.build(tmp_path / "uses", embedder, [text], layers=layers, tokenized=True)
     works = [Search(words, len(words) // 2, 3 + number) for number, words in enumerate(TEXTS)]
-    joins, join = [], Flow.join
-    monkeypatch.setattr(Flow, "join", lambda self, texts: joins.append(1) or join(self, texts))
+    calls, add = [], ContinuousBatcher.add
+    monkeypatch.setattr(
+        ContinuousBatcher, "add", lambda self, texts: calls.append(1) or add(self, texts)
+    )
     engine = Engine(embedder, Uses(index, target_word.parse_target))
     engine.join(dict(enumerate(works)))
-    assert len(joins) == 1
+    assert len(calls) == 1
     found = finished(engine, len(works))
     for number, work in enumerate(works):
         uses = found[number]

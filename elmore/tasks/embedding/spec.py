@@ -8,8 +8,8 @@ from functools import cached_property
 from pathlib import Path
 
 from elmore.embed.embedder import Embedder
-from elmore.embed.embedder import load as load_embedder
 from elmore.embed.jobs.job import model_digest
+from elmore.embed.loading import load as load_embedder
 from elmore.errors import ConfigError, ElmoreError
 from elmore.tasks.embedding import stored_vectors, word_vectors
 from elmore.tasks.embedding.word_vectors import WordVectors

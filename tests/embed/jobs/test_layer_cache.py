@@ -4,8 +4,9 @@ import numpy as np
 import pytest
 
 from elmore import lock
-from elmore.embed.embedder import Embedder, load
+from elmore.embed.embedder import Embedder
 from elmore.embed.jobs import layer_cache
+from elmore.embed.loading import load
 from elmore.errors import DataError
 from elmore.weights import pretrained, warm
 from tests.support import toy_tasks

@@ -3,8 +3,8 @@ import pytest
 import torch
 from torch.testing import assert_close
 
-from elmore.embed.embedder import load
 from elmore.embed.jobs.layer_cache import CachedLayers
+from elmore.embed.loading import load
 from elmore.errors import ConfigError
 from elmore.tasks.data.encode import Reader, known_words
 from elmore.tasks.embedding.network import (

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import torch
 
-from elmore.embed.transfer import Fetched, pack, packed_size, sent, unpacked
+from elmore.embed.device import PinnedFetch, buffer_size, fill_buffer, split_buffer, to_device
 
 ARRAYS = [
     np.arange(7),
@@ -22,18 +22,18 @@ def assert_same(found: list[torch.Tensor]) -> None:
 
 
 def test_arrays_are_found_again_in_what_they_were_packed_into():
-    packed = torch.empty(packed_size(ARRAYS), dtype=torch.uint8)
-    pack(ARRAYS, packed.numpy())
-    assert_same(unpacked(packed, ARRAYS))
+    packed = torch.empty(buffer_size(ARRAYS), dtype=torch.uint8)
+    fill_buffer(ARRAYS, packed.numpy())
+    assert_same(split_buffer(packed, ARRAYS))
 
 
 def test_a_cpu_takes_them_as_they_are():
-    assert_same(sent(ARRAYS, torch.device("cpu")))
+    assert_same(to_device(ARRAYS, torch.device("cpu")))
 
 
 def test_what_is_at_home_is_not_copied():
     tensor = torch.randn(3)
-    assert np.shares_memory(Fetched(tensor).numpy(), tensor.numpy())
+    assert np.shares_memory(PinnedFetch(tensor).numpy(), tensor.numpy())
 
 
 @pytest.mark.gpu
@@ -42,8 +42,8 @@ def test_they_travel_to_a_gpu_and_home_again_while_it_is_busy():
     busy = torch.randn(4096, 4096, device="cuda")
     for _ in range(20):
         busy = busy @ busy
-    found = sent(ARRAYS, busy.device)
+    found = to_device(ARRAYS, busy.device)
     assert all(tensor.is_cuda for tensor in found)
-    home = Fetched(found[0] + 1)
+    home = PinnedFetch(found[0] + 1)
     assert_same(found)
     np.testing.assert_array_equal(home.numpy(), ARRAYS[0] + 1)

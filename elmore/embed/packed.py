@@ -1,0 +1,295 @@
+"""Embed texts in packed batches: a bounded number of tokens at a time, results in input order.
+
+A window of texts is packed into rows (`packing.py`), which run through the LSTMs in chunks of time
+steps. Rows contain words only: each sentence starts from the state after its boundary token.
+
+Shapes: S steps, B rows, K chunks of M = steps * rows words, N distinct words, T words in all,
+D width of one direction, L LSTM layers, G = 4H gates.
+"""
+
+import logging
+import math
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from itertools import chain
+from typing import NamedTuple
+
+import numpy as np
+import torch
+from jaxtyping import Bool, Float, Int
+from torch import Tensor
+
+from elmore.embed.device import PinnedFetch, rows_for_bitwise_stability, to_device
+from elmore.embed.packing import IDLE, PackedPlan, pack_sequences, split_windows
+from elmore.embed.runtime import Runtime
+from elmore.embed.tokenized import TokenizedText
+from elmore.embed.word_tables import MISSING
+from elmore.errors import DataError
+from elmore.model.bilm import BACKWARD, FORWARD
+
+_log = logging.getLogger(__name__)
+
+MIN_ROWS = 4
+SHORT = 256  # words: up to this length a sentence shares all rows, from here on fewer and fewer
+
+Select = Callable[[Tensor], Tensor]
+"""Selects from layers (L+1, T, 2D) what is to leave the device."""
+
+
+def embed_texts(
+    runtime: Runtime, texts: Iterable[TokenizedText], select: Select, *, fixed_shapes: bool = True
+) -> Iterator[tuple[TokenizedText, list[Float[np.ndarray, "*L T 2*D"]]]]:
+    """Yield each text with what is selected of the layers of its segments.
+
+    The arrays are views of a window, to be copied by the caller. A GPU runs one window ahead, so an
+    error in the texts may be raised before vectors that are already computed are yielded.
+    """
+    ahead = 1 if runtime.device.type == "cuda" else 0
+    running: deque[tuple[list[TokenizedText], list[Batch]]] = deque()
+    for window in split_windows(texts, runtime.token_budget):
+        segments = [segment for text in window for segment in text.segments]
+        running.append((window, list(_launch(runtime, segments, select, fixed_shapes))))
+        if len(running) > ahead:
+            yield from _collect(*running.popleft())
+    for started in running:
+        yield from _collect(*started)
+
+
+def _collect(
+    window: list[TokenizedText], batches: list["Batch"]
+) -> Iterator[tuple[TokenizedText, list[np.ndarray]]]:
+    arrays = chain.from_iterable(batch.arrays() for batch in batches)
+    for text in window:
+        yield text, [next(arrays) for _ in text.segments]
+
+
+def _launch(
+    runtime: Runtime, segments: Sequence[Sequence[str]], select: Select, fixed_shapes: bool
+) -> Iterator["Batch"]:
+    """Run segments, as many at a time as the token budget allows; halve it if memory runs out."""
+    begin = 0
+    while begin < len(segments):
+        end, tokens = begin, 0
+        while end < len(segments) and (
+            end == begin or tokens + len(segments[end]) + 2 <= runtime.token_budget
+        ):
+            tokens += len(segments[end]) + 2
+            end += 1
+        try:
+            with runtime.exclusive():
+                part = segments[begin:end]
+                batch = Batch(runtime, part, select, fixed_shapes=fixed_shapes)
+        except torch.OutOfMemoryError as error:
+            if end - begin == 1:
+                raise DataError(
+                    f"a sentence of {tokens} tokens does not fit into the memory of the GPU; split "
+                    "it, or use device='cpu'"
+                ) from error
+            runtime.halve_token_budget(tokens)
+            _log.warning(
+                "out of memory with %d tokens at a time; continuing with %d",
+                tokens,
+                runtime.token_budget,
+            )
+            continue
+        begin = end
+        yield batch
+
+
+class Batch:
+    """Segments that a device has been told to run; nothing waits for it until `arrays`."""
+
+    @torch.no_grad()
+    def __init__(
+        self,
+        runtime: Runtime,
+        segments: Sequence[Sequence[str]],
+        select: Select,
+        *,
+        fixed_shapes: bool,
+    ) -> None:
+        numbers: dict[str, int] = {}
+        words = (numbers.setdefault(word, len(numbers)) for segment in segments for word in segment)
+        self._lengths = np.fromiter(map(len, segments), np.int64, len(segments))
+        text = np.fromiter(words, np.int64, self._lengths.sum())
+        known = _Words(list(numbers), runtime.token_vectors(list(numbers)))
+        shape = (runtime.config.num_layers, 0, runtime.config.width)
+        self._empty = select(torch.empty(shape, dtype=known.vectors.dtype)).numpy()
+        self._rows = _rows_by_length(self._lengths, runtime)
+        self._fetches = {}
+        for rows in np.unique(self._rows[self._rows > 0]).tolist():
+            alike = self._rows == rows
+            lengths = self._lengths[alike]
+            part = text[np.repeat(alike, self._lengths)]
+            fewest = -(-len(part) // int(lengths.max()))  # no more steps than the longest has words
+            used = rows if fixed_shapes else min(rows, fewest)
+            layers = _run_packed(runtime, known, part, lengths, used, fixed_shapes)
+            self._fetches[rows] = PinnedFetch(select(layers))
+
+    def arrays(self) -> Iterator[Float[np.ndarray, "*L T 2*D"]]:
+        """Yield the array of each segment, once the device is done."""
+        fetched = {rows: fetch.numpy() for rows, fetch in self._fetches.items()}
+        done = dict.fromkeys(fetched, 0)
+        for rows, length in zip(self._rows.tolist(), self._lengths.tolist(), strict=True):
+            if not length:
+                yield self._empty
+                continue
+            begin, done[rows] = done[rows], done[rows] + length
+            yield fetched[rows][..., begin : begin + length, :]
+
+
+def _rows_by_length(lengths: Int[np.ndarray, " n"], runtime: Runtime) -> Int[np.ndarray, " n"]:
+    """Return the number of rows in which to pack each sentence, 0 for an empty one.
+
+    It depends on the sentence's own length alone. Long ones get fewer rows, or most rows would wait
+    for the longest: each doubling of the length halves them.
+    """
+    distinct, inverse = np.unique(lengths, return_inverse=True)
+    rows = [num_rows(length, runtime) if length else 0 for length in distinct.tolist()]
+    return np.array(rows, dtype=np.int64)[inverse]
+
+
+def num_rows(length: int, runtime: Runtime) -> int:
+    """Return the number of rows for sentences of this length."""
+    doublings = max(0, math.ceil(math.log2(length / SHORT)))
+    rows = max(MIN_ROWS, runtime.limits.max_rows >> doublings)
+    if runtime.device.type != "cpu":
+        return rows
+    return rows_for_bitwise_stability(rows, runtime.config.lstm.cell_dim)
+
+
+class _Words(NamedTuple):
+    """The distinct words of a batch."""
+
+    words: list[str]
+    vectors: Float[Tensor, "N D"]
+
+
+def _run_packed(
+    runtime: Runtime,
+    known: _Words,
+    text: Int[np.ndarray, " T"],
+    lengths: Int[np.ndarray, " n"],
+    num_rows: int,
+    fixed_shapes: bool,
+) -> Float[Tensor, "L+1 T 2*D"]:
+    """Return all layers of sentences that follow each other in `text`, as numbers of words.
+
+    A GPU is only told what to do: nothing here waits for it.
+    """
+    limits, vectors = runtime.limits, known.vectors
+    chunk = limits.chunk_steps * max(1, limits.max_rows // num_rows)
+    if not fixed_shapes:
+        chunk = min(chunk, -(-len(text) // num_rows))
+    plan = pack_sequences(lengths, num_rows, chunk)
+    on_device = _DevicePlan.of(plan, chunk, runtime.device)
+    width = vectors.shape[1]
+    layers = vectors.new_empty(runtime.config.num_layers, len(text), 2 * width)
+    (numbers,) = to_device([text], runtime.device)
+    layers[0] = vectors[numbers].repeat(1, 2)
+    initial = runtime.reset_rows(num_rows)
+    for direction, grid in ((FORWARD, plan.forward), (BACKWARD, plan.backward)):
+        half = slice(direction * width, (direction + 1) * width)
+        # An idle row reads any word; its outputs are not used.
+        table = _ProjectionTable(
+            runtime, direction, known, text[grid.reshape(-1, chunk * num_rows)]
+        )
+        states = reset_states = initial.direction(direction)
+        for number, (active, home) in enumerate(
+            zip(on_device.active, on_device.homes[direction], strict=True)
+        ):
+            gate_inputs = table(number).unflatten(0, (chunk, num_rows)).transpose(0, 1)
+            mask = on_device.any_active[number].expand(num_rows, -1)
+            outputs, states = runtime.run_direction(
+                direction, gate_inputs, mask, states, on_device.starts[number], reset_states
+            )
+            for layer, output in enumerate(outputs, start=1):
+                layers[layer, home, half] = output.transpose(0, 1).flatten(0, 1)[active]
+    return layers
+
+
+class _DevicePlan(NamedTuple):
+    """A plan on the device, in K chunks."""
+
+    starts: Bool[Tensor, "K B s"]
+    any_active: Bool[Tensor, "K s"]
+    """Whether any row reads a word."""
+    active: Sequence[Int[Tensor, " t"]]
+    """For each chunk: the cells (steps first) in which a word is read, in either direction."""
+    homes: Sequence[Sequence[Int[Tensor, " t"]]]
+    """For each direction and chunk: the positions of these words in the text."""
+
+    @classmethod
+    def of(cls, plan: PackedPlan, chunk: int, device: torch.device) -> "_DevicePlan":
+        num_rows = plan.starts.shape[1]
+        starts = plan.starts.reshape(-1, chunk, num_rows).swapaxes(1, 2)
+        active = (plan.forward != IDLE).reshape(-1, chunk * num_rows)
+        any_active = active.reshape(-1, chunk, num_rows).any(axis=2)
+        homes = (grid.reshape(active.shape)[active] for grid in (plan.forward, plan.backward))
+        arrays = [starts, any_active, active.nonzero()[1], *homes]
+        starts, any_active, *lists = to_device(list(map(np.ascontiguousarray, arrays)), device)
+        stops = np.cumsum(np.count_nonzero(active, axis=1)).tolist()[:-1]
+        cells, *homes = (each.tensor_split(stops) for each in lists)
+        return cls(starts, any_active, cells, homes)
+
+
+class _ProjectionTable:
+    """Gate inputs of the words of a batch: a row for each of its most frequent words.
+
+    Behind these rows is room for the other words of one chunk, which are projected when the chunk
+    is run. All indices are worked out beforehand, so that no chunk waits for a GPU.
+    """
+
+    def __init__(
+        self, runtime: Runtime, direction: int, known: _Words, chunks: Int[np.ndarray, "K M"]
+    ) -> None:
+        self._cache, self._vectors = runtime.projections[direction], known.vectors
+        gates = 4 * runtime.config.lstm.cell_dim
+        max_kept = int(runtime.limits.projection_bytes / (gates * known.vectors.element_size()))
+        plan = _TablePlan.of(chunks, len(known.words), max_kept)
+        self._num_kept = len(plan.frequent)
+        size = chunks.shape[1]
+        self._table = known.vectors.new_empty(self._num_kept + size, gates)
+        self._out = known.vectors.new_empty(size, gates)  # new memory in each chunk costs time
+        stops = np.cumsum([len(numbers) for numbers in plan.others]).tolist()
+        frequent, others, self._rows = to_device(
+            [plan.frequent, np.concatenate(plan.others), plan.rows], runtime.device
+        )
+        self._others = others.tensor_split(stops[:-1])
+
+        def missing(at: list[int]) -> Tensor:
+            (positions,) = to_device([np.array(at)], runtime.device)
+            return known.vectors[frequent[positions]]
+
+        words = [known.words[number] for number in plan.frequent.tolist()]
+        self._cache(words, missing, out=self._table[: self._num_kept])
+
+    def __call__(self, chunk: int) -> Float[Tensor, "M G"]:
+        """Return the gate inputs of a chunk; the next call overwrites them."""
+        others = self._others[chunk]
+        if len(others):
+            rows = slice(self._num_kept, self._num_kept + len(others))
+            self._table[rows] = self._cache.project(self._vectors[others])
+        return torch.index_select(self._table, 0, self._rows[chunk], out=self._out)
+
+
+class _TablePlan(NamedTuple):
+    frequent: Int[np.ndarray, " n"]
+    others: list[Int[np.ndarray, " n"]]
+    """For each chunk."""
+    rows: Int[np.ndarray, "K M"]
+    """Rows of the table: the frequent words, then the other words of the chunk."""
+
+    @classmethod
+    def of(cls, chunks: Int[np.ndarray, "K M"], num_words: int, max_kept: int) -> "_TablePlan":
+        counts = np.bincount(chunks.reshape(-1), minlength=num_words)
+        frequent = np.argsort(-counts, kind="stable")[: min(max_kept, np.count_nonzero(counts))]
+        row_of = np.full(num_words, MISSING)
+        row_of[frequent] = np.arange(len(frequent))
+        rows = row_of[chunks]
+        seldom = rows == MISSING
+        chunk = seldom.nonzero()[0]
+        asked, inverse = np.unique(chunk * num_words + chunks[seldom], return_inverse=True)
+        begins = np.searchsorted(asked, num_words * np.arange(len(chunks)))
+        rows[seldom] = len(frequent) + inverse - begins[chunk]
+        return cls(frequent, np.split(asked % num_words, begins[1:]), rows)

@@ -1,0 +1,104 @@
+"""Pack sequences of different lengths into a rectangle of rows and time steps, without torch.
+
+Each row reads one sequence after another and resets its state where the next begins, so almost
+nothing is padding. Sequences are placed by best-fit decreasing: the longest first, each into the
+row where it leaves the least room.
+
+Shapes: S steps, B rows, n sequences.
+"""
+
+from bisect import bisect_left, insort
+from collections.abc import Iterable, Iterator, Sequence
+from typing import NamedTuple
+
+import numpy as np
+from jaxtyping import Bool, Int
+
+from elmore.embed.tokenized import TokenizedText
+
+IDLE = -1
+
+
+class PackedPlan(NamedTuple):
+    """The position in the text that each row reads at each step, `IDLE` for none."""
+
+    forward: Int[np.ndarray, "S B"]
+    backward: Int[np.ndarray, "S B"]
+    """The same places as `forward`, each sequence from its end to its beginning."""
+    starts: Bool[np.ndarray, "S B"]
+    """Where a sequence begins, in either direction."""
+
+
+def pack_sequences(
+    lengths: Sequence[int] | Int[np.ndarray, " n"], num_rows: int, chunk: int
+) -> PackedPlan:
+    """Place sequences, none of them empty, into the fewest multiples of `chunk` steps."""
+    counts = np.asarray(lengths)
+    needed = max(int(counts.max()), -(-int(counts.sum()) // num_rows))
+    while (firsts := best_fit_decreasing(counts, num_rows, needed)) is None:
+        needed += max(1, needed // 100)
+    steps = chunk * -(-needed // chunk)
+    ends = np.cumsum(counts)
+    positions = np.arange(ends[-1])
+    within = positions - np.repeat(ends - counts, counts)
+    cells = np.repeat(firsts, counts) + within * num_rows
+    forward, backward = np.full((2, steps * num_rows), IDLE, dtype=np.int64)
+    forward[cells] = positions
+    backward[cells] = np.repeat(ends - 1, counts) - within
+    starts = np.zeros(steps * num_rows, dtype=bool)
+    starts[firsts] = True
+    return PackedPlan(*(grid.reshape(steps, num_rows) for grid in (forward, backward, starts)))
+
+
+def best_fit_decreasing(
+    lengths: Int[np.ndarray, " n"], num_rows: int, num_steps: int
+) -> Int[np.ndarray, " n"] | None:
+    """Return the first cell (step * num_rows + row) of each sequence; None if they do not fit."""
+    # The free steps of a row and its number are one integer, which is quicker to compare than two.
+    free = list(range(num_steps * num_rows, num_steps * num_rows + num_rows))
+    order = np.argsort(-lengths, kind="stable")
+    taken = []
+    for size in (lengths[order] * num_rows).tolist():
+        tightest = bisect_left(free, size)
+        if tightest == num_rows:
+            return None
+        room = free.pop(tightest)
+        taken.append(room)
+        insort(free, room - size)
+    steps_left, row = np.divmod(taken, num_rows)
+    firsts = np.empty(len(lengths), dtype=np.int64)
+    firsts[order] = (num_steps - steps_left) * num_rows + row
+    return firsts
+
+
+def split_windows(texts: Iterable[TokenizedText], budget: int) -> Iterator[list[TokenizedText]]:
+    """Split a stream of texts into windows of at most `budget` tokens, or one longer text.
+
+    The last two windows share what is left, because a window that is nearly empty takes almost as
+    long as a full one.
+    """
+    before: list[TokenizedText] = []
+    window: list[TokenizedText] = []
+    held = 0
+    for text in texts:
+        size = text.num_tokens
+        if window and (held + size > budget or len(window) >= budget):
+            if before:
+                yield before
+            before, window, held = window, [], 0
+        window.append(text)
+        held += size
+    if before:
+        cut = _even_cut([text.num_tokens for text in before], held)
+        yield before[:cut]
+        window = [*before[cut:], *window]
+    yield window
+
+
+def _even_cut(sizes: Sequence[int], after: int) -> int:
+    """Return how many texts stay, when the last ones move to a next window of size `after`."""
+    cut, left = len(sizes), sum(sizes)
+    while cut > 1 and after + sizes[cut - 1] <= left - sizes[cut - 1]:
+        cut -= 1
+        after, left = after + sizes[cut], left - sizes[cut]
+    return cut

@@ -1,0 +1,83 @@
+"""Runtime: a model ready to run on one device, with what is worth keeping between calls.
+
+Shapes: L LSTM layers, D width of one direction, H cell width.
+"""
+
+import threading
+from contextlib import AbstractContextManager, nullcontext
+
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+from elmore.embed.device import CUDAGraphRunner, limits_for
+from elmore.embed.word_tables import ProjectionCache, TokenVectorCache
+from elmore.model.bilm import BACKWARD, FORWARD, BiLM, BiLMState
+from elmore.weights.bundle import Bundle
+
+
+class Runtime:
+    """What every way of embedding shares: model, caches, CUDA graphs and limits.
+
+    An embedder has one for as long as its weights stay as they are. Several threads may use it.
+    `cache_megabytes` bounds the caches: four sevenths are for token vectors, and the rest for the
+    gate inputs of both directions. They grow with the words that they meet.
+    """
+
+    def __init__(
+        self,
+        bundle: Bundle,
+        start: BiLMState,
+        *,
+        token_budget: int | None = None,
+        cache_megabytes: float | None = None,
+    ) -> None:
+        self.model, self.alphabet, self.config = bundle.model, bundle.alphabet, bundle.config
+        self.device = start.output.device
+        self.limits = limits_for(self.device)
+        self.token_budget = token_budget or self.limits.window_tokens
+        megabytes = self.limits.cache_megabytes if cache_megabytes is None else cache_megabytes
+        self.token_vectors = TokenVectorCache(
+            self.model, self.alphabet, megabytes=megabytes * 4 / 7
+        )
+        self.projections = [
+            ProjectionCache(self.model, direction, megabytes=megabytes * 3 / 14)
+            for direction in (FORWARD, BACKWARD)
+        ]
+        with torch.no_grad():
+            begin, end = self.token_vectors([self.alphabet.begin, self.alphabet.end])
+            self.reset_state = state_after_boundary_token(self.model, begin, end, start)
+        self.run_direction = CUDAGraphRunner(self.model)
+        self._lock = threading.Lock()
+
+    def exclusive(self) -> AbstractContextManager[object]:
+        """Return a lock for the use of CUDA graphs, whose outputs the next call overwrites."""
+        return self._lock if self.device.type == "cuda" else nullcontext()
+
+    def halve_token_budget(self, tokens: int) -> None:
+        """Go on with windows half as large, after a GPU ran out of memory with `tokens` tokens."""
+        self.token_budget = tokens // 2
+        self.run_direction = CUDAGraphRunner(self.model)
+        torch.cuda.empty_cache()
+
+    def reset_rows(self, num_rows: int) -> BiLMState:
+        """Return the state in which sentences begin, for a number of rows."""
+        return BiLMState(*(part.expand(-1, -1, num_rows, -1) for part in self.reset_state))
+
+
+def state_after_boundary_token(
+    model: BiLM, begin: Float[Tensor, " D"], end: Float[Tensor, " D"], start: BiLMState
+) -> BiLMState:
+    """Return the state of one row after the boundary token that each direction reads first.
+
+    Every sentence begins with the same `<S>`, so the state after it is computed once and used as
+    the reset state; packed rows never contain boundary tokens.
+    """
+    mask = torch.ones(1, 1, dtype=torch.bool, device=begin.device)
+    ends = [
+        model.run_direction(
+            direction, token[None, None], mask, start.direction(direction), training=False
+        )[1]
+        for direction, token in ((FORWARD, begin), (BACKWARD, end))
+    ]
+    return BiLMState.stack(*ends)

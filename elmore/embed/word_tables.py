@@ -1,0 +1,222 @@
+"""Caches of what depends on a word alone: its token vector, and its input projections.
+
+There is no list of known words: a word that is not in a cache is computed like any other, and gets
+the same bits. The caches are bounded (least recently used words are dropped first) and may be used
+by several threads.
+
+Shapes: N words, R rows of a table of width W, C characters, D width of one direction, G = 4H gates.
+"""
+
+import threading
+from collections import OrderedDict
+from collections.abc import Callable, Iterator, Sequence
+from itertools import islice
+
+import numpy as np
+import torch
+from jaxtyping import Float, Int
+from torch import Tensor
+
+from elmore.embed.device import limits_for, rows_for_bitwise_stability, to_device
+from elmore.model.bilm import BiLM
+from elmore.text.characters import Alphabet
+
+MISSING = -1
+WIDTHS = (6, 9, 12, 16, 24)  # columns of character blocks; longer words take all columns
+_MAX_LETTERS = 100  # a longer word takes more memory than its vector, and hardly recurs
+
+
+class LRUTable:
+    """Map from words to the rows of a tensor that grows up to `capacity` rows.
+
+    When it is full, the least recently used words give up their rows.
+    """
+
+    def __init__(self, capacity: int, empty: Float[Tensor, "0 W"]) -> None:
+        self.capacity = capacity
+        self.table = empty
+        self._rows: OrderedDict[str, int] = OrderedDict()
+
+    def __len__(self) -> int:
+        """Return the number of words."""
+        return len(self._rows)
+
+    def lookup(self, words: Sequence[str]) -> Int[np.ndarray, " N"]:
+        """Return the row of each word, or `MISSING`, and mark the words as used."""
+        rows = [self._rows.get(word, MISSING) for word in words]
+        for word, row in zip(words, rows, strict=True):
+            if row != MISSING:
+                self._rows.move_to_end(word)
+        return np.array(rows, dtype=np.int64)
+
+    def insert(self, words: Sequence[str], values: Float[Tensor, "N W"]) -> None:
+        """Insert distinct words that are not in the table, as many as it can hold."""
+        self._grow(len(self._rows) + len(words))
+        num_rows, used = len(self.table), len(self._rows)
+        words = words[:num_rows]
+        free = range(used, min(num_rows, used + len(words)))
+        evicted = list(islice(self._rows, len(words) - len(free)))
+        rows = [*free, *(self._rows[word] for word in evicted)]
+        (index,) = to_device([np.array(rows, dtype=np.int64)], self.table.device)
+        self.table[index] = values[:num_rows]
+        for word in evicted:  # only now: the lines above may run out of memory
+            del self._rows[word]
+        self._rows.update(zip(words, rows, strict=True))
+
+    def _grow(self, needed: int) -> None:
+        """Enlarge the table, up to its capacity or to what a GPU has left."""
+        old = self.table
+        if needed <= len(old) or len(old) == self.capacity:
+            return
+        try:
+            size = min(self.capacity, max(needed, 2 * len(old)))
+            table = old.new_empty(size, old.shape[1])
+        except torch.OutOfMemoryError:
+            self.capacity = len(old)
+            return
+        table[: len(old)] = old
+        self.table = table
+
+
+class WordCache:
+    """A thread-safe LRU cache of one vector per word."""
+
+    def __init__(self, megabytes: float, empty: Float[Tensor, "0 W"]) -> None:
+        row_bytes = empty.element_size() * empty.shape[1]
+        self._lru = LRUTable(int(megabytes * 1e6 / row_bytes), empty)
+        self._lock = threading.Lock()
+
+    @torch.no_grad()
+    def gather(
+        self,
+        words: Sequence[str],
+        compute: Callable[[list[int]], Float[Tensor, "n W"]],
+        out: Float[Tensor, "N W"] | None = None,
+    ) -> Float[Tensor, "N W"]:
+        """Return a copy of the vectors of words, which may repeat.
+
+        `compute` is called at most once, without the lock, with the positions in `words` of the
+        distinct words that are missing; it returns their vectors.
+        """
+        with self._lock:
+            rows, table = self._lru.lookup(words), self._lru.table
+            found = (rows != MISSING).nonzero()[0]
+            if len(found) == len(rows):
+                (index,) = to_device([rows], table.device)
+                return torch.index_select(table, 0, index, out=out)
+            vectors = table.new_empty(len(rows), table.shape[1]) if out is None else out
+            here, there = to_device([found, rows[found]], table.device)
+            vectors[here] = table[there]
+        missing = (rows == MISSING).nonzero()[0].tolist()
+        numbers: dict[str, int] = {}
+        repeated = [numbers.setdefault(words[i], len(numbers)) for i in missing]
+        positions = [missing[n] for n in np.unique(repeated, return_index=True)[1].tolist()]
+        computed = compute(positions)
+        here, there = to_device([np.array(missing), np.array(repeated)], vectors.device)
+        vectors[here] = computed[there]
+        self._insert(list(numbers), computed)
+        return vectors
+
+    def _insert(self, words: list[str], values: Float[Tensor, "n W"]) -> None:
+        with self._lock:
+            absent = self._lru.lookup(words) == MISSING  # another thread may have been quicker
+            short = np.array([len(word) <= _MAX_LETTERS for word in words])
+            chosen = (absent & short).nonzero()[0]
+            (index,) = to_device([chosen], values.device)
+            self._lru.insert([words[i] for i in chosen.tolist()], values[index])
+
+
+class TokenVectorCache:
+    """The token layer (layer 0) of a model as a function of words.
+
+    Characters are encoded in blocks of fixed shape, filled up with words of the same block: so the
+    bits of a word's vector do not depend on which words are encoded with it.
+    """
+
+    def __init__(self, model: BiLM, alphabet: Alphabet, *, megabytes: float = 256) -> None:
+        self.model = model
+        self.alphabet = alphabet
+        self._like = next(model.parameters())
+        self._cache = WordCache(megabytes, self._like.new_empty(0, model.config.lstm.output_dim))
+
+    def __call__(self, words: Sequence[str]) -> Float[Tensor, "N D"]:
+        """Return the token vectors of words."""
+        return self._cache.gather(words, lambda at: self._encode([words[i] for i in at]))
+
+    def _encode(self, words: list[str]) -> Float[Tensor, "N D"]:
+        characters, ids = self.alphabet.encode(words)
+        config, device = self.model.config, self._like.device
+        size = limits_for(device).cnn_block
+        if device.type == "cpu":
+            width = config.characters.num_filters if config.characters else 1
+            size = rows_for_bitwise_stability(size, width)
+        vectors = self._like.new_empty(len(words), config.lstm.output_dim)
+        for rows, columns in self._groups(characters, len(words)):
+            for start in range(0, len(rows), size):
+                block = rows[start : start + size]
+                full = np.resize(block, size)
+                letters = None if characters is None else self._cut(characters[full], columns)
+                numbers = None if ids is None else self._tensor(ids[full])
+                encoded = self.model.tokens(letters, numbers)
+                vectors[self._tensor(block)] = encoded[: len(block)]
+        return vectors
+
+    def _groups(
+        self, characters: Int[np.ndarray, "N C"] | None, num_words: int
+    ) -> Iterator[tuple[Int[np.ndarray, " n"], int]]:
+        """Yield the words that fit each width: the fewest columns of `WIDTHS` that hold a word."""
+        config = self.model.config.characters
+        if characters is None or config is None:
+            yield np.arange(num_words), 0
+            return
+        lengths = (characters != config.padding_id).sum(axis=1)
+        widths = np.array(
+            [*(w for w in WIDTHS if w < config.max_characters), config.max_characters]
+        )
+        columns = widths[np.searchsorted(widths, lengths)]
+        for width in np.unique(columns):
+            yield (columns == width).nonzero()[0], int(width)
+
+    def _cut(self, characters: Int[np.ndarray, "n C"], columns: int) -> Int[Tensor, "n c"]:
+        config = self.model.config.characters
+        assert config is not None
+        fitted = np.full((len(characters), columns), config.padding_id, dtype=np.int64)
+        shared = min(columns, characters.shape[1])
+        fitted[:, :shared] = characters[:, :shared]
+        return self._tensor(fitted)
+
+    def _tensor(self, array: np.ndarray) -> Tensor:
+        return to_device([array], self._like.device)[0]
+
+
+class ProjectionCache:
+    """Gate inputs W_x x of words in the first LSTM layer of one direction.
+
+    They depend on the word alone, and are a quarter of all the arithmetic of a biLM. Words are
+    projected in blocks of fixed shape, for the same reason as in `TokenVectorCache`.
+    """
+
+    def __init__(self, model: BiLM, direction: int, *, megabytes: float) -> None:
+        self._model, self._direction = model, direction
+        self._like = next(model.parameters())
+        self._block = limits_for(self._like.device).projection_block
+        self._cache = WordCache(megabytes, self._like.new_empty(0, 4 * model.config.lstm.cell_dim))
+
+    def __call__(
+        self,
+        words: Sequence[str],
+        vectors: Callable[[list[int]], Float[Tensor, "n D"]],
+        out: Float[Tensor, "N G"] | None = None,
+    ) -> Float[Tensor, "N G"]:
+        """Return the gate inputs of words; `vectors` returns token vectors by position."""
+        return self._cache.gather(words, lambda at: self.project(vectors(at)), out)
+
+    def project(self, vectors: Float[Tensor, "N D"]) -> Float[Tensor, "N G"]:
+        """Return the gate inputs of token vectors, in whole blocks."""
+        gate_inputs = self._like.new_empty(len(vectors), 4 * self._model.config.lstm.cell_dim)
+        for begin in range(0, len(vectors), self._block):
+            block = vectors[begin : begin + self._block]
+            full = block.repeat(-(-self._block // len(block)), 1)[: self._block]
+            projected = self._model.project_inputs(self._direction, full[None])[0]
+            gate_inputs[begin : begin + len(block)] = projected[: len(block)]
+        return gate_inputs

@@ -1,0 +1,167 @@
+"""Texts that come and go get the vectors that each would get alone."""
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from numpy.testing import assert_allclose
+
+import elmore
+from elmore.embed import device, word_tables
+from elmore.embed.continuous import ContinuousBatcher
+from tests.support.fake_checkpoints import bilm_options, bilm_weights, write_bilm
+from tests.support.sweeps import pick
+
+words = st.lists(st.sampled_from(["the", "bank", "of", "naïve", "x" * 60, "日本"]), max_size=19)
+MOST = device.CPU.max_concurrent
+arrivals = st.lists(st.lists(words, max_size=12), max_size=6)
+
+
+@pytest.fixture(scope="module")
+def elmo(tmp_path_factory):
+    settings = bilm_options(dim=40, projection_dim=16)
+    weights = bilm_weights(settings, np.random.default_rng(0))
+    return elmore.load(*write_bilm(tmp_path_factory.mktemp("model"), settings, weights))
+
+
+def finish(batch, rows, turns=1000):
+    while any(row.num_left for row in rows):
+        assert (turns := turns - 1)
+        batch.step()
+
+
+def assert_read(elmo, texts, rows):
+    for text, row in zip(texts, rows, strict=True):
+        expected = elmo.embed([text], layers="all")[0].vectors
+        assert row.layers.shape == expected.shape
+        assert_allclose(row.layers.numpy(), expected, rtol=0, atol=1e-5)
+
+
+@given(arrivals)
+@settings(max_examples=pick(6, 15), deadline=None)
+def test_who_joins_while_others_are_read_gets_its_own_vectors(elmo, asked):
+    batch, rows = ContinuousBatcher(elmo.runtime), []
+    for texts in asked:
+        rows += batch.add([texts])[0]
+        batch.step()
+    finish(batch, rows)
+    assert_read(elmo, [text for texts in asked for text in texts], rows)
+
+
+@pytest.mark.parametrize("number", [1, 8, 9, MOST, MOST + 1, 120])
+def test_few_and_many_rows_change_nothing(elmo, number):
+    texts = [["bank", "of"] * (1 + place % 7) for place in range(number)]
+    batch = ContinuousBatcher(elmo.runtime)
+    (rows,) = batch.add([texts])
+    finish(batch, rows)
+    assert_read(elmo, texts, rows)
+
+
+def test_a_short_text_does_not_wait_for_the_end_of_a_long_one(elmo):
+    batch = ContinuousBatcher(elmo.runtime)
+    ((long,),) = batch.add([[["bank"] * 300]])
+    batch.step()
+    ((short,),) = batch.add([[["the", "bank"]]])
+    finish(batch, [short])
+    assert long.num_left > 250
+    finish(batch, [long])
+    assert_read(elmo, [["bank"] * 300, ["the", "bank"]], [long, short])
+
+
+def test_the_first_come_are_read_while_others_wait(elmo):
+    batch = ContinuousBatcher(elmo.runtime)
+    (rows,) = batch.add([[["bank"] * 40] * (MOST + 12)])
+    batch.step()
+    assert [row.num_done > 0 for row in rows] == [True] * MOST + [False] * 12
+
+
+def test_a_lane_whose_text_ends_goes_on_with_the_next_that_waits(elmo):
+    texts = [["bank"] * (3 if place == 5 else 40) for place in range(MOST)]
+    texts += [["of", "the"], ["the", "naïve", "bank"] * 3, ["of"] * 9]
+    batch = ContinuousBatcher(elmo.runtime)
+    (rows,) = batch.add([texts])
+    batch.step()  # eight steps, of which the sixth lane has five left, and then three
+    assert [row.num_done for row in rows[MOST:]] == [2, 3, 0]
+    assert rows[5].num_left == rows[MOST].num_left == 0
+    finish(batch, rows)
+    assert_read(elmo, texts, rows)
+
+
+def test_who_leaves_a_crowd_takes_nobody_elses_place(elmo):
+    texts = [["bank", "of", "the"] * (1 + place % 5) for place in range(70)]
+    batch = ContinuousBatcher(elmo.runtime)
+    (rows,) = batch.add([texts])
+    batch.step()
+    batch.cancel([rows[3], rows[40], rows[69]])
+    stay = [place for place in range(70) if place not in (3, 40, 69)]
+    finish(batch, [rows[place] for place in stay])
+    assert_read(elmo, [texts[place] for place in stay], [rows[place] for place in stay])
+
+
+def test_more_words_than_are_cached_change_nothing(elmo, monkeypatch):
+    monkeypatch.setattr(device, "CPU", device.CPU._replace(max_concurrent=2, chunk_steps=2))
+    elmo = elmore.Embedder(elmo.bundle, device="cpu", cache_megabytes=0.01)
+    texts = [[f"word{place}{number}" for number in range(9)] for place in range(5)]
+    batch = ContinuousBatcher(elmo.runtime)
+    (rows,) = batch.add([texts])
+    finish(batch, rows)
+    assert_read(elmo, texts, rows)
+
+
+def test_who_leaves_is_read_no_more_and_the_others_are(elmo):
+    texts = [["the"] * 30, ["bank"] * 30, ["of"] * 30]
+    batch = ContinuousBatcher(elmo.runtime)
+    (rows,) = batch.add([texts])
+    batch.step()
+    batch.cancel([rows[1]])
+    read = rows[1].num_done
+    finish(batch, [rows[0], rows[2]])
+    assert rows[1].num_done == read < 30
+    assert_read(elmo, [texts[0], texts[2]], [rows[0], rows[2]])
+    batch.cancel(rows)  # nobody is there any more
+
+
+def test_nothing_is_read_of_nothing(elmo):
+    batch = ContinuousBatcher(elmo.runtime)
+    batch.step()
+    assert batch.add([]) == []
+    assert batch.add([[]]) == [[]]
+    (rows,) = batch.add([[[], []]])
+    batch.step()
+    assert_read(elmo, [[], []], rows)
+
+
+def test_a_later_request_is_not_kept_behind_all_of_one_that_has_many(elmo):
+    batch = ContinuousBatcher(elmo.runtime)
+    (many,) = batch.add([[["bank"] * 8] * (4 * MOST)])
+    batch.step()
+    (few, others) = batch.add([[["the", "bank"]], [["of"] * 8] * 2])
+    finish(batch, few)
+    assert sum(row.num_done > 0 for row in many) <= 2 * MOST
+    finish(batch, [*many, *others])
+    assert_read(elmo, [["of"] * 8] * 2, others)
+
+
+def test_a_failure_half_way_spoils_nothing(elmo, monkeypatch):
+    texts = [["bank", "of", "the"] * 6, ["naïve"] * 20, ["the", "日本"] * 9]
+    batch = ContinuousBatcher(elmo.runtime)
+    (rows,) = batch.add([texts])
+    batch.step()
+    for name in ("lookup", "insert"):
+        with monkeypatch.context() as patched:
+            patched.setattr(word_tables.LRUTable, name, no_memory)
+            with pytest.raises(MemoryError):
+                batch.add([[["new"]]])
+    ((new,),) = batch.add([[["new", "bank"]]])
+    for where, name in ((word_tables.LRUTable, "lookup"), (batch._model, "run_direction")):
+        with monkeypatch.context() as patched:
+            patched.setattr(where, name, no_memory)
+            with pytest.raises(MemoryError):
+                batch.step()
+    batch.cancel([rows[1]])
+    finish(batch, [rows[0], rows[2], new])
+    assert_read(elmo, [texts[0], texts[2], ["new", "bank"]], [rows[0], rows[2], new])
+
+
+def no_memory(*_, **__):
+    raise MemoryError

@@ -1,0 +1,170 @@
+"""Caches of words: bounded, shared by threads, and the same vectors whatever they hold."""
+
+from concurrent.futures import ThreadPoolExecutor
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+
+from elmore.embed.word_tables import MISSING, LRUTable, ProjectionCache, TokenVectorCache
+from elmore.model.bilm import BACKWARD, FORWARD, BiLM
+from elmore.model.config import BiLMConfig, CharCNNConfig, LSTMConfig, WordsConfig
+from elmore.text.characters import ByteAlphabet, WordAlphabet
+from elmore.text.vocabulary import Vocabulary
+
+LSTM = LSTMConfig(cell_dim=16, output_dim=8)
+ROW = 4 * LSTM.output_dim / 1e6  # megabytes of a vector
+WORDS = [f"word-{number}" for number in range(40)]
+
+
+@pytest.fixture
+def model() -> BiLM:
+    characters = CharCNNConfig(filters=((1, 8), (3, 8)), num_highways=1)
+    return BiLM(BiLMConfig(characters=characters, lstm=LSTM)).eval()
+
+
+@pytest.fixture
+def encoded(model, monkeypatch) -> list[str]:
+    """The words that were encoded from their letters, in order."""
+    seen: list[str] = []
+    encode = TokenVectorCache._encode
+
+    def counting(self, words):
+        seen.extend(words)
+        return encode(self, words)
+
+    monkeypatch.setattr(TokenVectorCache, "_encode", counting)
+    return seen
+
+
+def definition(model, words) -> torch.Tensor:
+    characters, _ = ByteAlphabet().encode(words)
+    with torch.no_grad():
+        return model.tokens(torch.from_numpy(characters), None)
+
+
+def test_what_is_cached_is_not_encoded_again(model, encoded):
+    vectors = TokenVectorCache(model, ByteAlphabet())
+    first = vectors(WORDS)
+    torch.testing.assert_close(first, definition(model, WORDS))
+    assert torch.equal(vectors(WORDS[::-1]), first.flip(0))
+    assert encoded == WORDS
+
+
+def test_the_least_recently_used_word_is_dropped_first(model, encoded):
+    vectors = TokenVectorCache(model, ByteAlphabet(), megabytes=3.5 * ROW)
+    for words in (["a", "b", "c"], ["a"], ["d"], ["a", "c", "d"], ["b"]):
+        torch.testing.assert_close(vectors(words), definition(model, words))
+    assert encoded == ["a", "b", "c", "d", "b"]
+
+
+def test_a_word_of_many_letters_is_not_cached(model, encoded):
+    vectors = TokenVectorCache(model, ByteAlphabet())
+    for _ in range(2):
+        vectors(["x" * 101, "y"])
+    assert encoded == ["x" * 101, "y", "x" * 101]
+
+
+def test_a_gpu_without_room_for_a_larger_table_goes_on_with_the_one_it_has(
+    model, encoded, monkeypatch
+):
+    """No GPU is needed to see it: the error is raised where one would raise it."""
+    vectors = TokenVectorCache(model, ByteAlphabet())
+    vectors(WORDS[:10])
+    new_empty = torch.Tensor.new_empty
+
+    def small(like, rows, *rest, **more):
+        if rows > 10:
+            raise torch.OutOfMemoryError("CUDA out of memory")
+        return new_empty(like, rows, *rest, **more)
+
+    monkeypatch.setattr(torch.Tensor, "new_empty", small)
+    for begin in (0, 10, 20):
+        words = WORDS[begin : begin + 10]
+        torch.testing.assert_close(vectors(words), definition(model, words))
+    vectors(WORDS[20:30])
+    assert encoded == WORDS[:30]
+
+
+def test_words_of_a_table_need_no_letters():
+    words = Vocabulary(("<S>", "</S>", "<UNK>", "a", "b"))
+    config = BiLMConfig(
+        characters=None,
+        words=WordsConfig(num_words=len(words), dim=LSTM.output_dim),
+        projection=False,
+        lstm=LSTM,
+    )
+    model = BiLM(config).eval()
+    found = TokenVectorCache(model, WordAlphabet(words))(["b", "unheard", "a"])
+    with torch.no_grad():
+        torch.testing.assert_close(found, model.tokens(None, torch.tensor([4, 2, 3])))
+
+
+def test_a_word_may_be_asked_for_twice_and_is_encoded_once(model, encoded):
+    vectors = TokenVectorCache(model, ByteAlphabet())
+    words = ["b", "a", "b", "c", "a"]
+    for _ in range(2):
+        torch.testing.assert_close(vectors(words), definition(model, words))
+        words = ["d", *words]
+    assert encoded == ["b", "a", "c", "d"]
+
+
+@pytest.mark.parametrize("megabytes", [0, 20 * ROW, 100])
+def test_threads_get_the_vectors_that_one_thread_gets(model, megabytes):
+    vectors = TokenVectorCache(model, ByteAlphabet(), megabytes=megabytes)
+    expected = TokenVectorCache(model, ByteAlphabet())(WORDS)
+    chosen = [np.random.default_rng(seed).permutation(len(WORDS))[:15] for seed in range(40)]
+    with ThreadPoolExecutor(4) as pool:
+        found = pool.map(lambda at: vectors([WORDS[i] for i in at]), chosen)
+        for at, each in zip(chosen, found, strict=True):
+            assert torch.equal(each, expected[at])
+
+
+@pytest.mark.parametrize("direction", [FORWARD, BACKWARD])
+def test_gate_inputs_are_the_input_projection_of_each_word(model, direction):
+    vectors = torch.randn(len(WORDS), LSTM.output_dim)
+    cache = ProjectionCache(model, direction, megabytes=1)
+    asked = []
+
+    def lookup(at):
+        asked.extend(at)
+        return vectors[at]
+
+    layer = model.stacks[direction][0]
+    with torch.no_grad():
+        expected = vectors @ layer.input.T
+    for _ in range(2):
+        torch.testing.assert_close(cache(WORDS, lookup), expected)
+    out = torch.empty(len(WORDS), 4 * LSTM.cell_dim)
+    assert cache(WORDS, lookup, out=out).data_ptr() == out.data_ptr()
+    torch.testing.assert_close(out, expected)
+    assert asked == list(range(len(WORDS)))
+
+
+def value(word: str) -> list[float]:
+    return [float(ord(word))]
+
+
+@given(st.integers(0, 5), st.lists(st.lists(st.sampled_from("abcdefgh"), unique=True, max_size=5)))
+def test_a_row_of_the_table_is_that_of_its_word(capacity, calls):
+    lru = LRUTable(capacity, torch.empty(0, 1))
+    for words in calls:
+        before = lru.lookup(words)
+        new = [word for word, row in zip(words, before, strict=True) if row == MISSING]
+        lru.insert(new, torch.tensor([value(word) for word in new]).reshape(-1, 1))
+        rows = lru.lookup(words)
+        for word, row in zip(words, rows.tolist(), strict=True):
+            assert row == MISSING or lru.table[row].tolist() == value(word)
+        if len(words) <= capacity:
+            assert (rows != MISSING).all()
+        assert len(lru) <= capacity
+
+
+def test_a_full_table_replaces_the_least_recently_used_word():
+    lru = LRUTable(2, torch.empty(0, 1))
+    lru.insert("ab", torch.tensor([value("a"), value("b")]))
+    lru.lookup("a")
+    lru.insert("c", torch.tensor([value("c")]))
+    assert (lru.lookup("abc") == MISSING).tolist() == [False, True, False]
