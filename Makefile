@@ -60,7 +60,7 @@ at_hand = $(firstword $(wildcard $(HOME)/.pyenv/versions/3.$(1).*/bin/python) $(
 OTHERS := $(foreach minor,12 13 14,$(if $(call at_hand,$(minor)),$(minor)))
 
 test-pythons: $(VENV)/integrations $(OTHERS:%=$(VENV)/python3.%/ready)
-	$(BIN)/python -m pytest tests/integrations/test_package.py -k other_pythons
+	ELMORE_FULL=1 $(BIN)/python -m pytest tests/integrations/test_package.py -k other_pythons
 
 lint: $(VENV)/extras
 	$(BIN)/ruff check .

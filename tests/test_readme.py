@@ -2,14 +2,13 @@
 
 import json
 import re
-import subprocess
-import sys
 import tomllib
 from pathlib import Path
 
 import pytest
 
 from tests.support import doc_blocks
+from tests.support.scripts import run_script
 
 ROOT = Path(__file__).parent.parent
 README = (ROOT / "README.md").read_text(encoding="utf-8")
@@ -55,21 +54,6 @@ def test_every_block_on_the_first_page_of_integrations_is_run():
     assert len(every) > 5
 
 
-@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
-def test_links_lead_somewhere(page):
-    text = page.read_text(encoding="utf-8")
-    for target in re.findall(r"\]\(([^)\s]+)\)", text):
-        path, _, part = target.partition("#")
-        if "://" in target:
-            continue
-        there = page.parent / path if path else page
-        assert there.exists(), target
-        if part:
-            headings = re.findall(r"^#+ (.*)$", there.read_text(encoding="utf-8"), re.MULTILINE)
-            anchors = [re.sub(r"[^\w -]", "", line.lower()).replace(" ", "-") for line in headings]
-            assert part in anchors, target
-
-
 def test_the_commands_of_the_readme_are_targets_of_the_makefile():
     makefile = (ROOT / "Makefile").read_text()
     commands = re.findall(r"^make (\S+)", README, flags=re.MULTILINE)
@@ -80,7 +64,7 @@ def test_the_commands_of_the_readme_are_targets_of_the_makefile():
 
 def test_the_picture_of_the_readme_is_what_its_script_draws(tmp_path):
     drawn = tmp_path / "again.svg"
-    run("docs/figures/one_word.py", str(drawn))
+    run_script("docs/figures/one_word.py", str(drawn))
     places = [dots(path) for path in (drawn, ROOT / "docs/figures/one_word.svg")]
     assert len(places[0]) == len(places[1])
     for there, here in zip(*places, strict=True):
@@ -121,33 +105,26 @@ def test_every_file_of_the_tree_in_the_readme_exists():
         assert (ROOT / "elmore" / name).exists(), name
 
 
-def run(*command: str) -> str:
-    done = subprocess.run(
-        [sys.executable, *command], cwd=ROOT, capture_output=True, text=True, check=True
-    )
-    return done.stdout
-
-
 def test_the_demo_tells_the_senses_of_a_word_apart():
-    shown = run("examples/two_senses.py")
+    shown = run_script("examples/two_senses.py")
     told_apart = shown.count("nearest use of each: 1 → 2, 2 → 1, 3 → 4, 4 → 3")
     assert told_apart == shown.count("nearest use of each") == 4
-    assert "BANK" in run("examples/two_senses.py", "bank", "the bank .", "a bank of sand")
+    assert "BANK" in run_script("examples/two_senses.py", "bank", "the bank .", "a bank of sand")
 
 
 def test_similar_sentences_are_ranked_with_and_without_a_learned_pooling():
-    shown = run("examples/text_similarity.py")
+    shown = run_script("examples/text_similarity.py")
     assert "plain mean" in shown
     assert "learned pooling" in shown
 
 
 def test_a_file_is_embedded_in_bulk_and_searched():
-    shown = run("examples/bulk_embedding.py")
+    shown = run_script("examples/bulk_embedding.py")
     assert "The orchestra played in the old theatre ." in shown
 
 
 def test_vectors_feed_a_classifier():
-    shown = run("examples/scikit_learn.py").split()
+    shown = run_script("examples/scikit_learn.py").split()
     assert (shown[0], shown[7]) == ("praise", "blame")
 
 
@@ -157,11 +134,11 @@ def test_a_squad_file_is_divided_by_articles(tmp_path):
     source, division = tmp_path / "all.json", tmp_path / "split.json"
     source.write_text(json.dumps({"version": "1.1", "data": articles}))
     division.write_text(json.dumps({"train": ["c", "a"], "test": ["b"]}))
-    shown = run("examples/split_squad.py", str(source), str(division), str(tmp_path / "out"))
+    shown = run_script("examples/split_squad.py", str(source), str(division), str(tmp_path / "out"))
     assert shown == "train  2 articles, 4 questions\ntest  1 articles, 2 questions\n"
     found = json.loads((tmp_path / "out" / "train.json").read_text())
     assert found == {"version": "1.1", "data": [articles[2], articles[0]]}
 
 
 def test_code_written_for_allennlp_runs():
-    assert "(2, 3, 512)" in run("examples/from_allennlp.py")
+    assert "(2, 3, 512)" in run_script("examples/from_allennlp.py")

@@ -1,26 +1,20 @@
 """The notebook for teaching runs as a script, and shows what its text says it shows."""
 
 import re
-import subprocess
-import sys
 from pathlib import Path
 
-import pytest
+from tests.support.scripts import run_script
 
 ROOT = Path(__file__).parent.parent
 SCRIPT = ROOT / "examples/teach/elmo_in_an_afternoon.py"
 
 
-@pytest.mark.timeout(600)  # 15 s of one core; a busy machine takes its time
 def test_the_afternoon_ends_with_a_tagger_that_knows_its_fish():
-    done = subprocess.run([sys.executable, SCRIPT], capture_output=True, text=True, cwd=ROOT)
-    assert done.returncode == 0, done.stderr
-    right = dict(re.findall(r"^(.+): .* words, (\S+)% of fish", done.stdout, flags=re.MULTILINE))
+    shown = run_script("examples/teach/elmo_in_an_afternoon.py")
+    right = dict(re.findall(r"^(.+): .* words, (\S+)% of fish", shown, flags=re.MULTILINE))
     assert 40 < float(right["letters alone"]) < 65
     assert float(right["the mix"]) > 95
-    apart = re.findall(
-        r"verb and noun (\S+)", done.stdout
-    )  # three layers of ours, three of the real
+    apart = re.findall(r"verb and noun (\S+)", shown)  # three layers of ours, three of the real
     assert apart[0] == apart[3] == "1.00"
     assert float(apart[2]) < 0.8
     assert float(apart[5]) < 0.8

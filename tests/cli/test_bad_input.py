@@ -6,7 +6,6 @@ import os
 import pickle
 import resource
 import subprocess
-import sys
 import zipfile
 from pathlib import Path
 
@@ -499,24 +498,16 @@ def test_what_the_target_format_cannot_say(tmp_path, rng):
 def test_a_write_that_hits_a_limit_leaves_no_trace(files, tmp_path, to):
     """The file may grow to 20 kB and no further: what a full disk does, for any user."""
 
-    def limited() -> None:
-        resource.setrlimit(resource.RLIMIT_FSIZE, (20_000, 20_000))
-
     dest = tmp_path / "place" / "out"
-    code = (
-        "import signal, elmore.cli\n"
-        "signal.signal(signal.SIGXFSZ, signal.SIG_IGN)\n"
-        "elmore.cli.main()"
-    )
-    done = subprocess.run(
-        [sys.executable, "-c", code, "convert", *map(str, files), str(dest), "--to", to],
-        preexec_fn=limited,
-        capture_output=True,
-        text=True,
-    )
-    assert done.returncode == 1
-    assert done.stderr.startswith("elmore: ")
-    assert done.stderr.count("\n") == 1, done.stderr
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (20_000, before[1]))
+    try:
+        done = run_elmore("convert", *map(str, files), str(dest), "--to", to)
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
+    assert done.code == 1
+    assert done.err.startswith("elmore: ")
+    assert done.err.count("\n") == 1, done.err
     assert list(dest.parent.iterdir()) == []
 
 

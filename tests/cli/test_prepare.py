@@ -267,7 +267,8 @@ def test_a_write_that_hits_a_limit_is_one_sentence_and_the_job_goes_on(tmp_path)
     )
     assert done.returncode == 1
     assert "File too large; make room and go on with --resume" in done.stderr
-    assert done.stderr.count("\n") == 1, done.stderr
+    told = [line for line in done.stderr.splitlines() if not line.startswith("preparing: ")]
+    assert len(told) == 1, done.stderr  # but for the progress, on a machine that takes its time
     assert not out.exists()
     subprocess.run(command(path, out, "--resume"), cwd=ROOT, check=True, capture_output=True)
     open_corpus(out).verify()

@@ -5,11 +5,13 @@ Used by tests/cli and by every test that needs what a command prints.
 
 import contextlib
 import io
+import math
 import sys
 from typing import NamedTuple
 from unittest import mock
 
 from elmore import cli
+from elmore.cli import progress
 
 
 class Result(NamedTuple):
@@ -19,10 +21,14 @@ class Result(NamedTuple):
 
 
 def run_elmore(*arguments: str) -> Result:
-    """Give what `elmore ARGUMENTS` prints and exits with."""
+    """Return what `elmore ARGUMENTS` prints and its exit code.
+
+    It shows no progress, which depends on the time a command takes.
+    """
     out, err = io.StringIO(), io.StringIO()
     with (
         mock.patch.object(sys, "argv", ["elmore", *arguments]),
+        mock.patch.object(progress, "_PIPE", math.inf),
         contextlib.redirect_stdout(out),
         contextlib.redirect_stderr(err),
     ):
