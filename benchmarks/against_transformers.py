@@ -1,11 +1,12 @@
-"""How many words a second, and how many times those of a transformer? On a CPU.
+"""Measure words per second on a CPU, for elmore and for transformer encoders.
 
     python benchmarks/against_transformers.py [--sentences 256] [--rounds 3] [--precision exact]
 
-elmore with the bundled model and with random weights of the original size, against encoders from
-transformers of the sizes of MiniLM and BERT-base with random weights, which get one piece for each
-word, batches of 32 sorted by length, and need no tokenizer. They take turns (`contestants.py`); the
-median of the rounds counts. The text is the first of $ELMORE_DATA/corpus/valid.txt.xz.
+elmore runs the bundled model and random weights of the original size. The transformers have the
+sizes of MiniLM and BERT-base and random weights; they get one piece per word, so they need no
+tokenizer, in batches of 32 sorted by length. The models take turns (`contestants.py`), and the
+result is the median over the rounds. The text is the beginning of
+$ELMORE_DATA/corpus/valid.txt.xz.
 """
 
 import argparse

@@ -1,18 +1,18 @@
-"""Through how many files of elmore does a call go?
+"""Count the files of elmore that one call passes through.
 
     python benchmarks/code_path.py [PATH ...] [--list] [--package DIR]
 
 The paths are `embed-one` (one sentence, Python), `embed-many` (70 sentences, Python),
 `embed-command` (`elmore embed`, 70 lines), `task-train` (`elmore task train ner`, two updates on
-word vectors) and `serve` (`POST /embed` to a running server). Each runs in a process of its own
-with `sys.setprofile`, once to warm up (imports, caches on disk, compiled code) and once counted.
-`--list` names the files; `--package` measures another checkout, for a comparison.
+word vectors) and `serve` (`POST /embed` to a running server). Each path runs in a process of its
+own with `sys.setprofile`: once to warm up (imports, caches on disk, compiled code) and once to
+count. `--list` names the files; `--package` measures another checkout, for comparison.
 
     files   files of the package in which at least one function was called
-    moves   calls from a function of one file into a function of another, the nearest caller inside
-            the package counting as the caller; resuming a generator or coroutine is not a call
-    links   distinct (caller's file, called file) pairs
-    depth   most stack frames of the package at once
+    moves   calls from a function of one file to a function of another; the caller is the nearest
+            one inside the package; resuming a generator or coroutine is not a call
+    links   distinct (calling file, called file) pairs
+    depth   largest number of stack frames of the package
 
 Module bodies are not counted, so imports are not moves.
 """

@@ -1,8 +1,8 @@
-"""Who is measured against whom, and how they take turns: what the contests here share.
+"""Start the models that a benchmark compares, and let them take turns.
 
-Each contestant is a process of its own that loads its model, reads the text once to be warm, and
-then waits. In every round each is asked in turn for the seconds of some runs, so that whatever else
-the machine does meets all alike. Others' packages are installed into an environment of their own,
+Each model is a process of its own. It loads its weights, embeds the text once to warm up, and then
+waits. In every round each process is asked in turn for the seconds of some runs, so other load on
+the machine affects all of them alike. Packages of others are installed into their own environment,
 with the same torch.
 """
 

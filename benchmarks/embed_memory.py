@@ -1,10 +1,11 @@
-"""Does memory grow with the input? Peaks of `elmore embed` for short and long input.
+"""Measure whether the memory of `elmore embed` grows with the input.
 
     python benchmarks/embed_memory.py
 
-300 thousand distinct real sentences with --pool mean to parquet, and 100 thousand with vectors per
-token to hdf5, each against 10 thousand of the same: the peaks may differ by 300 MB. A tiny model
-will do, since this is about memory. The text is $ELMORE_DATA/corpus/train-00.txt.xz and following.
+Compares the peak for 300 thousand distinct real sentences (--pool mean, parquet) and for 100
+thousand (one vector per token, hdf5) with the peak for 10 thousand of the same. They may differ by
+300 MB. The model is tiny, because its size does not matter here. The text is
+$ELMORE_DATA/corpus/train-00.txt.xz and following.
 """
 
 import lzma

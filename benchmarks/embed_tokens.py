@@ -1,13 +1,13 @@
-"""How many tokens a second, from a text to averages in memory, and does a longer text cost more?
+"""Measure tokens per second from a text to pooled vectors in memory, for short and long texts.
 
     python benchmarks/embed_tokens.py [--recipe original] [--device cuda] [--precision fast]
                                       [--tokens 10000 100000 1000000] [--rounds 3]
                                       [--token-budget 16384]
 
-Random weights of a recipe's size, or the model of the package (`--recipe bundled`). The text is
-that of $ELMORE_DATA/corpus/valid.txt.xz, cut into sentences and tokens beforehand, again and again
-where it is too short. Vectors are float16 averages of the layers, and are let go as they come:
-nothing is written. The lengths take turns; the median of the rounds counts.
+The weights are random with the size of a recipe, or those of the bundled model
+(`--recipe bundled`). The text is $ELMORE_DATA/corpus/valid.txt.xz, tokenized beforehand and
+repeated if it is too short. The vectors are float16 averages of the layers; nothing is written.
+The lengths take turns, and the result is the median over the rounds.
 """
 
 import argparse

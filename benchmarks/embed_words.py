@@ -1,13 +1,14 @@
-"""How many words a second, and how many times a peer's? Original and small size, on a CPU.
+"""Measure words per second on a CPU, and compare with simple-elmo-pytorch.
 
     python benchmarks/embed_words.py [--sentences 192] [--peer-sentences 192] [--rounds 3]
 
-The peer is simple-elmo-pytorch (AllenNLP's code underneath) at its defaults, installed by this
-script into an environment of its own with the same torch, with the same random weights and the same
-real sentences. Each measurement is a process of its own, ours in both precisions and the peer's in
-turn; the median of the rounds counts. Bulk is all sentences at once; single is one call per
-sentence, a tenth of them. The text is the first sentences of $ELMORE_DATA/corpus/valid.txt.xz; the
-peer may be given the first of these alone, since none of its words costs less for being known.
+The peer is simple-elmo-pytorch (AllenNLP's code) at its defaults. This script installs it into its
+own environment with the same torch, and gives it the same random weights (original and small size)
+and the same real sentences. Each measurement is a process of its own: elmore in both precisions and
+the peer take turns, and the result is the median over the rounds. "Bulk" embeds all sentences in
+one call; "single" makes one call per sentence, for a tenth of them. The text is the beginning of
+$ELMORE_DATA/corpus/valid.txt.xz. `--peer-sentences` gives the peer fewer of them, which does not
+change its speed because it caches no words.
 """
 
 import argparse

@@ -1,7 +1,7 @@
-"""Trainings that are the cells of a table: several at once, each kept as soon as it is there.
+"""Train the cells of a table, several at once, and store each result as soon as it is done.
 
-A file of results is JSON: the name of a cell, and what came of it. What it holds is not run again,
-so that a grid that was stopped goes on.
+A file of results is JSON: it maps the name of a cell to its result. Cells that the file already
+holds are not run again, so a stopped grid can be continued.
 """
 
 import contextlib

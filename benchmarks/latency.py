@@ -1,10 +1,10 @@
-"""How long does one sentence take? 20 words, warm, with the bundled model, on a CPU.
+"""Measure the latency of one sentence of 20 words on a CPU, with the bundled model, warm.
 
     python benchmarks/latency.py [--rounds 10] [--runs 30] [--precision exact]
 
-Against simple-elmo-pytorch (AllenNLP's code underneath) at its defaults with the same weights, and
-encoders from transformers of the sizes of MiniLM and BERT-base with random weights, which get one
-piece for each word and need no tokenizer. They take turns (`contestants.py`). The text is the first
+Compares with simple-elmo-pytorch (AllenNLP's code) at its defaults with the same weights, and with
+transformer encoders of the sizes of MiniLM and BERT-base with random weights, which get one piece
+per word and need no tokenizer. The models take turns (`contestants.py`). The text is the first
 sentence of 20 words in $ELMORE_DATA/corpus/valid.txt.xz.
 """
 

@@ -1,9 +1,9 @@
-"""How long does a full-size model take to load, and how much memory? (93.6 M random weights)
+"""Measure the time and memory to load a full-size model (93.6 M random weights).
 
     python benchmarks/load_model.py
 
 Each load runs in a fresh process after `import torch`; the file is in the page cache, as after a
-download. Memory is the peak above what the process held after importing torch.
+download. Memory is the peak above the memory of the process after importing torch.
 """
 
 import json

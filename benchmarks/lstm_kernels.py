@@ -1,13 +1,13 @@
-"""How many tokens a second go through the LSTMs in training, forward and backward, per kernel?
+"""Measure the training speed of each LSTM kernel in tokens per second, forward and backward.
 
     python benchmarks/lstm_kernels.py                                           # on a GPU
     python benchmarks/lstm_kernels.py --sizes tiny mini small --batches 32 128  # on a CPU
 
-Two layers of two directions with both clips, without softmax, encoder and optimiser. On a GPU the
-matmuls are in bfloat16 under autocast, and cuDNN's nn.LSTM with projection, all in bfloat16, stands
-beside them as the yardstick: it cannot clip. Captured in a CUDA graph, a step costs no launches. On
-a CPU all is float32. A token counts once for both directions. The kernels take turns; the median of
-the rounds counts.
+Runs two layers in two directions with both clips, without softmax, encoder and optimizer. On a GPU
+the matmuls run in bfloat16 under autocast. cuDNN's nn.LSTM with projection, all in bfloat16, is the
+reference, although it cannot clip. A step captured in a CUDA graph has no launch cost. On a CPU
+everything is float32. A token counts once for both directions. The kernels take turns, and the
+result is the median over the rounds.
 """
 
 import argparse

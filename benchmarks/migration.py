@@ -1,11 +1,11 @@
-"""What differs in the numbers when code moves to elmore from another package, and how much?
+"""Measure how vectors change when code moves to elmore from another package.
 
     python benchmarks/migration.py
 
-Measured on the tiny models in $ELMORE_FIXTURES, which AllenNLP, bilm-tf and ELMoForManyLangs made,
-or whose vectors they did: 30 sentences that those ran as 10 batches of 3. Every line is the largest
-difference of one number in the vectors; unless named, the model is AllenNLP's. `docs/migrate` says
-what the lines mean. On the published models the same differences are of another size.
+Uses the tiny models in $ELMORE_FIXTURES, with vectors computed by AllenNLP, bilm-tf and
+ELMoForManyLangs: 30 sentences in 10 batches of 3. Every line is the largest absolute difference of
+any vector element; lines without a model name use AllenNLP's model. `docs/migrate` explains the
+lines. The published models have the same differences, but of another size.
 """
 
 import json

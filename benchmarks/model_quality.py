@@ -1,12 +1,12 @@
-"""How good is a model? Perplexity, parts of speech, senses, names, and the uses of a word.
+"""Measure the quality of a model: perplexity, parts of speech, senses, names, uses of a word.
 
     python benchmarks/model_quality.py RESULTS.json [--model english] [--cells pos wsd ...] [--page]
 
-Every number is one `elmore` command (printed beside it), or `uses` below. Next to the model stand,
-in the same probes, GloVe 50d and an untrained model of the same shape. Cells that RESULTS.json
-holds already are not computed again; `--page` prints the page from it. The data are those of
-$ELMORE_DATA. All of it takes an hour and a half on two slow cores; perplexity, probes and names of
-the model alone half of that.
+Every number is one `elmore` command (printed next to it), or comes from `uses` below. The same
+probes run on GloVe 50d and on an untrained model of the same shape. Cells that RESULTS.json already
+holds are not computed again; `--page` prints the page from it. The data are in $ELMORE_DATA. All
+cells take an hour and a half on two slow cores; perplexity, probes and names of the model alone
+take half of that.
 """
 
 import argparse

@@ -1,13 +1,14 @@
-"""What does an index of a million uses cost, how quick is it, and what does faiss miss?
+"""Measure an index of a million uses: its cost, its speed, and the recall of faiss.
 
     python benchmarks/neighbors.py RESULTS.json --index FOLDER [--uses 1000000] [--queries 500]
     python benchmarks/neighbors.py RESULTS.json --page
 
-An index of the top layer of the bundled model over the beginning of $ELMORE_DATA/corpus/train-00;
-the queries are uses in corpus/valid, drawn once. Recall is the share of the ten exact neighbours
-that faiss finds. A query's time is that of the search alone; `with the sentence` is the whole of
-`UseIndex.search`, which embeds it first. FOLDER keeps the text and the index, and a run that was
-stopped goes on; the seconds of building are then those of the last run. Set nothing else to work.
+The index holds the top layer of the bundled model for the beginning of
+$ELMORE_DATA/corpus/train-00. The queries are uses in corpus/valid, sampled once. Recall is the
+fraction of the ten exact neighbours that faiss finds. The time of a query is that of the search
+alone; `with the sentence` includes embedding the sentence of the query. FOLDER keeps the text and
+the index, so a stopped run continues; the seconds of building are then those of the last run. Run
+nothing else at the same time.
 """
 
 import argparse

@@ -1,18 +1,26 @@
-"""The tables and figures of the paper (Peters et al., 2018), on open data.
+"""Reproduce the tables and figures of the paper (Peters et al., 2018) on open data.
 
     python benchmarks/paper.py table1 RESULTS.json [--tasks snli srl] [--at-once 8] [--small]
     python benchmarks/paper.py page RESULTS.json [--at-once 16] > PAGE.md
     python benchmarks/paper.py figures RESULTS.json FOLDER
 
-`tune` trains every trial of paper.toml for both columns; the tables take the best of each by its
-dev score, or the first where it was not tuned. `table1` has every task with no vectors, with GloVe
-and with GloVe and ELMo; `table2` which layers, and lambda; `table3` where ELMo goes; `figure1` how
-much data it takes; `longer` what GloVe gains from longer training; `finetuned` what a biLM is
-worth that has read the task's text; `table5` senses and `table6` parts of speech per layer. Figure
-2 and the cost come with Table 1. Every cell is one `elmore` command, kept in RESULTS.json as soon
-as it is done and not run again; `page` prints what is there, and says what is missing; `figures`
-draws it. The data are those of $ELMORE_DATA. For a GPU, where all of it takes some hours; with
---small on two cores, where it takes days.
+    tune       train every setting of paper.toml for both columns; the tables use the best one on
+               the dev set, or the first one if the task was not tuned
+    table1     every task without vectors, with GloVe, with GloVe and ELMo; also gives Figure 2 and
+               the cost
+    table2     which layers, and lambda
+    table3     where ELMo goes
+    table5     word senses per layer
+    table6     parts of speech per layer
+    figure1    how much data it takes
+    longer     GloVe alone, trained three times longer
+    finetuned  with a biLM fine-tuned on the text of the task
+    page       print all results so far, with missing ones marked
+    figures    draw the figures
+
+Every cell is one `elmore` command. Its result is stored in RESULTS.json as soon as it is done and
+not computed again. The data are in $ELMORE_DATA. On a GPU everything takes some hours; on two
+cores, with --small, it takes days.
 """
 
 import argparse

@@ -1,4 +1,4 @@
-"""What the runs of benchmarks/paper.py cost: seconds, updates, hours of a table."""
+"""Sum up the cost of the runs of benchmarks/paper.py: seconds, updates, hours per table."""
 
 from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple

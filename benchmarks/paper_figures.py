@@ -1,8 +1,9 @@
-"""The figures of benchmarks/paper.py: SVG on white, the same bytes from the same results.
+"""Draw the figures of benchmarks/paper.py: the same results give the same bytes of SVG.
 
-`paper_table1.svg` has the errors before and after, `paper_figure1.svg` scores against the share of
-the examples, `paper_figure2.svg` what the layers weigh. What is missing is left out, and named
-where it would stand. Narrow enough for a phone; colours of Okabe and Ito, markers that differ too.
+`paper_table1.svg` shows the errors with GloVe and with GloVe and ELMo, `paper_figure1.svg` the
+score against the fraction of the training examples, `paper_figure2.svg` the layer weights. Missing
+results are marked as missing. The figures are narrow enough for a phone; they use the colours of
+Okabe and Ito, and different markers too.
 """
 
 import io

@@ -1,4 +1,4 @@
-"""What was found for the cells of benchmarks/paper.py: what its page and its figures both read."""
+"""Look up results of benchmarks/paper.py, for its page and its figures."""
 
 import statistics
 from collections.abc import Sequence

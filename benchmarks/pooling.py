@@ -1,10 +1,11 @@
-"""How good is one vector for a whole text? Entailment pairs of SNLI against shuffled ones.
+"""Measure text vectors: tell SNLI's entailment pairs from shuffled ones.
 
     python benchmarks/pooling.py [--model english]
 
-The first 1,000 entailment pairs of the dev set ($ELMORE_DATA/tasks/snli); each premise meets the
-hypothesis of another pair too. Printed are the area under the curve of the cosine, and how often
-the right hypothesis is the nearest of all 1,000. What is learned is learned on other premises.
+Uses the first 1,000 entailment pairs of the dev set ($ELMORE_DATA/tasks/snli), and pairs each
+premise with the hypothesis of another pair too. Prints the area under the ROC curve of the cosine,
+and how often the right hypothesis is the nearest of all 1,000. The pooling is fitted on other
+premises.
 """
 
 import argparse

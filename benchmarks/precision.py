@@ -1,12 +1,12 @@
-"""How far is fast from exact, and how much faster? With the bundled model, on this device.
+"""Compare the precisions `fast` and `exact`: error, speed and task scores, on this device.
 
     python benchmarks/precision.py [--sentences 256] [--probes] [--names RUN] [--bf16]
 
-Printed are the cosines of every token's vector in each layer, the speed of both in bulk, and where
-asked the scores of the probes for parts of speech and senses, and of a run of `elmore task train
-ner`, in percent with either. Where the device has no units for bf16 or int8, or with --emulate, the
-rounding of bf16 is emulated, which says nothing of speed; with --bf16 a CPU that has units for it
-uses them. The data are those of $ELMORE_DATA.
+Prints the cosine between the two vectors of every token in each layer, and the bulk speed of both,
+with the bundled model. On request it also prints the scores, in percent, of the probes for parts of
+speech and senses (--probes) and of a run of `elmore task train ner` (--names). If the device has no
+units for bf16 or int8, or with --emulate, the rounding of bf16 is emulated; speed then means
+nothing. With --bf16 a CPU with bf16 units uses them. The data are in $ELMORE_DATA.
 """
 
 import argparse

@@ -1,12 +1,12 @@
-"""What does a corpus cost, and does it stay so as the text grows? Time, memory and disk.
+"""Measure the time, memory and disk of `elmore prepare` as the text grows.
 
     python benchmarks/prepare_scale.py [--files 1 2 4 6] [--workers 2] [--megabytes 20]
 
-`elmore prepare` on the first 1, 2, 4 and 6 files of $ELMORE_DATA/corpus/train-*.txt.xz, raw, and on
-the same text tokenised, as a plain file with a sentence on each line. Peak memory is that of all
-processes together: the sum of what each has held at most. Disk is what the corpus takes; at work it
-takes as much again for the journal (`disk at work`). Time and disk per million words may grow by
-10 % from the least text to the most. --megabytes takes only the beginning of each file.
+Prepares the first 1, 2, 4 and 6 files of $ELMORE_DATA/corpus/train-*.txt.xz as raw text, and the
+same text tokenized, as a plain file with one sentence per line. Peak memory is the sum of the peaks
+of all processes. Disk is the size of the corpus; while the command runs, its journal takes as much
+again (`disk at work`). Time and disk per million words may grow by 10 % from the smallest to the
+largest text. --megabytes takes only the beginning of each file.
 """
 
 import argparse

@@ -1,16 +1,19 @@
-"""Does `elmore serve` hold under load? Latency, throughput, errors and memory, on loopback.
+"""Measure `elmore serve` under load on loopback: latency, throughput, errors and memory.
 
     python benchmarks/serve_load.py RESULTS.json [--clients 64] [--seconds 60] [--page]
 
-The server is a process of its own, and this one its clients. In turn: the bulk rate of
-`Embedder.encode` in a third process; many clients, each with its next request as soon as it has its
-answer; then in rounds one client alone and arrivals by chance, at half the rate that the many
-reached; the bulk rate again. Latencies are compared within a round, and the median of the rounds
-is given: others may use the machine, and do so for seconds. Every request asks /encode for
-sentences of $ELMORE_DATA/corpus/valid.txt.xz, or of the lines of `--text`: the same ones that are
-read in bulk. Both sides read all of them once before they are timed, and keep the vectors of words
-they have met, so neither is the one that meets new words. CPU-seconds and memory of the server are
-those of /proc. `--page` prints the page of RESULTS.json.
+The server is a process of its own; this process runs the clients. The steps are:
+
+1. the bulk rate of `Embedder.encode`, in a third process;
+2. many clients, each sending its next request as soon as it has its response;
+3. in rounds, one client alone, then random arrivals at half the rate of step 2;
+4. the bulk rate again.
+
+Latencies are compared within a round, and the result is the median over the rounds, because other
+programs may use the machine for seconds at a time. Every request asks /encode for sentences of
+$ELMORE_DATA/corpus/valid.txt.xz or of the lines of `--text`, the same ones as in bulk. Both sides
+embed all of them once before timing, so both start with a warm word cache. CPU seconds and memory
+of the server come from /proc. `--page` prints the page of RESULTS.json.
 """
 
 import argparse

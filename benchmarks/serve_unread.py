@@ -1,11 +1,11 @@
-"""What do clients cost `elmore serve` that ask for large answers and never read them?
+"""Measure what `elmore serve` spends on clients that never read their large responses.
 
     python benchmarks/serve_unread.py RESULTS.json [--clients 8] [--tokens 2000] [--seconds 40]
 
-The server is a process of its own. Each client asks /embed for all layers of as many tokens, with a
-small receive buffer, and reads nothing. The resident memory of the server is sampled from /proc,
-from before the clients come until the end; a client that does read asks for one sentence meanwhile.
-Further words on the command line go to `elmore serve`, as in `-- --max-unsent-bytes 100000000`.
+The server is a process of its own. Each client asks /embed for all layers of that many tokens, with
+a small receive buffer, and reads nothing. Meanwhile another client asks for one sentence and reads
+it. The resident memory of the server is sampled from /proc, from before the first client until the
+end. Further arguments go to `elmore serve`, as in `-- --max-unsent-bytes 100000000`.
 """
 
 import argparse

@@ -1,9 +1,9 @@
-"""How long until the first vector? The bundled model, beside the bare import of torch.
+"""Measure the time to the first vector of the bundled model, next to `import torch` alone.
 
     python benchmarks/start_up.py [--rounds 5]
 
-Medians over interleaved rounds, each in a process of its own. Targets: `elmore.load()` under one
-second, `elmore embed` of a short file at most 3 s more than `python -c "import torch"`.
+Prints medians over interleaved rounds, each in a process of its own. Targets: `elmore.load()` under
+one second, `elmore embed` of a short file at most 3 s more than `python -c "import torch"`.
 """
 
 import argparse

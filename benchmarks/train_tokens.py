@@ -1,13 +1,13 @@
-"""How many tokens a second does pretraining make, end to end, and where does the time go?
+"""Measure the end-to-end speed of pretraining in tokens per second, and where the time goes.
 
     python benchmarks/train_tokens.py SHARDS [--recipe original] [--rows 1024] [--updates 60]
 
-SHARDS is a folder written by `elmore prepare`, of real text with a vocabulary of 200,000 words or
-more. A token is one position, counted once for both directions. Data loading, optimiser and
-logging are in: the updates are made by the same code that `elmore pretrain` drives, into a
-temporary run folder. The first updates, which compile, are left out; the median of the reports
-counts. For the share of each part it is run alone on the same batch, forth and back; what the parts
-do not explain is the rest. `--kernels N` lists the N kernels that took longest.
+SHARDS is a folder written by `elmore prepare` from real text, with a vocabulary of 200,000 words or
+more. A token is one position, counted once for both directions. The time includes data loading,
+optimizer and logging: the updates run through the code of `elmore pretrain`, in a temporary run
+folder. The first updates, which compile, are not counted; the result is the median of the reports.
+To measure a part, it runs alone on the same batch, forward and backward; "rest" is the time that
+the parts do not explain. `--kernels N` lists the N slowest kernels.
 """
 
 import argparse

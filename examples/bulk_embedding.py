@@ -1,8 +1,8 @@
-"""Embed a file of any size, one vector a line, and search it.
+"""Embed a file of any size, one vector per line, and search it.
 
     python examples/bulk_embedding.py [TEXT] [QUERY]
 
-The command does the work: it holds little in memory, and goes on with --resume after any stop.
+`elmore embed` does the work: it needs little memory, and --resume continues a stopped job.
 """
 
 import subprocess

@@ -1,8 +1,8 @@
-"""Code written for AllenNLP, with one line changed: the import.
+"""Run code written for AllenNLP with one line changed: the import.
 
     python examples/from_allennlp.py
 
-Pass your own options.json and weights.hdf5; here they are the bundled English model's.
+Pass your own options.json and weights.hdf5; this script uses those of the bundled English model.
 """
 
 import tempfile

@@ -1,4 +1,4 @@
-"""Train a tagger with Hugging Face's Trainer on top of ELMo: who does something to whom?
+"""Train a tagger with Hugging Face's Trainer on ELMo: who does something to whom?
 
 pip install "elmore[hf]"
 python examples/huggingface_trainer.py

@@ -1,4 +1,4 @@
-"""From sentences to vectors with numpy and onnxruntime alone: no torch, no elmore.
+"""Compute vectors with numpy and onnxruntime only: no torch, no elmore.
 
 elmore export english english.onnx
 python examples/onnx_without_torch.py english.onnx "I left it at the bank ." "So it goes ."

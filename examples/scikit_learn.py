@@ -1,4 +1,4 @@
-"""ELMo vectors as features of a scikit-learn classifier: is a sentence praise or blame?
+"""Use ELMo vectors as features of a scikit-learn classifier: is a sentence praise or blame?
 
 python examples/scikit_learn.py
 """

@@ -1,9 +1,10 @@
-"""Divide a SQuAD file by articles: files for training, for choosing and for testing.
+"""Split a SQuAD file by articles into train, dev and test files.
 
     python examples/split_squad.py dev-v1.1.json split.json OUT
 
-`split.json` says which titles go where: {"train": ["Oxygen", ...], "dev": [...], "test": [...]}.
-OUT gets a file of each name, such as train.json. Packed files (.xz, .gz, ...) are read as well.
+`split.json` maps a part to the titles of its articles: {"train": ["Oxygen", ...], "dev": [...],
+"test": [...]}. OUT gets one file per part, such as train.json. The input may be compressed (.xz,
+.gz, ...).
 """
 
 import json

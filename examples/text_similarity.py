@@ -1,8 +1,8 @@
-"""How alike are two texts? Plain means are all alike; a learned pooling spreads them out.
+"""Rank sentences by their cosine with a query, with plain means and with a learned pooling.
 
     python examples/text_similarity.py [QUERY SENTENCE...]
 
-It ranks sentences by their cosine with a query, before and after the correction.
+Plain means are all similar to each other; a learned pooling separates them.
 """
 
 import sys

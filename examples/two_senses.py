@@ -1,4 +1,4 @@
-"""One word, two senses: the same letters, another vector in each sentence.
+"""Show that one word has different vectors for its two senses.
 
     python examples/two_senses.py [WORD SENTENCE...]
 
