@@ -7,9 +7,11 @@ BIN := $(VENV)/bin
 INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check --no-compile -c constraints.txt
 
 # A thread for each worker, and none that spins while it waits: they would keep each other from work.
-# Where much fails there is no use in waiting for the rest.
+# Three for two cores, as tests wait for servers, disks and other processes. Where much fails there
+# is no use in waiting for the rest.
 APART := OMP_NUM_THREADS=1 OMP_WAIT_POLICY=passive
-PYTEST := $(APART) $(BIN)/python -m pytest -n 2 --maxfail 5
+WORKERS ?= 3
+PYTEST := $(APART) $(BIN)/python -m pytest -n $(WORKERS) --maxfail 5
 
 # The tests that fail first when something breaks: contracts on small shapes, a training of each
 # kind (language model, fine-tuning, task), a server, the formats on disk.
