@@ -31,7 +31,7 @@ demo: $(VENV)/core
 	$(BIN)/python examples/two_senses.py
 
 quick: lint types
-	$(PYTEST) --dist worksteal $(QUICK)
+	$(PYTEST) --dist worksteal -m "not slow" $(QUICK)
 
 test: lint types docs suite
 

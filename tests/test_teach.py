@@ -3,12 +3,15 @@
 import re
 from pathlib import Path
 
+import pytest
+
 from tests.support.scripts import run_script
 
 ROOT = Path(__file__).parent.parent
 SCRIPT = ROOT / "examples/teach/elmo_in_an_afternoon.py"
 
 
+@pytest.mark.slow
 def test_the_afternoon_ends_with_a_tagger_that_knows_its_fish():
     shown = run_script("examples/teach/elmo_in_an_afternoon.py")
     right = dict(re.findall(r"^(.+): .* words, (\S+)% of fish", shown, flags=re.MULTILINE))

@@ -532,6 +532,7 @@ def test_a_full_disk_is_one_sentence_and_the_job_goes_on_elsewhere(tmp_path, mod
         subprocess.run(["umount", disk], check=True)
 
 
+@pytest.mark.slow
 def test_ten_kills_lose_double_and_change_nothing(tmp_path, model):
     """Real processes, killed with SIGKILL here and there in their work, and resumed."""
     path, out = tmp_path / "text.txt", tmp_path / "out.hdf5"

@@ -30,6 +30,7 @@ def test_it_names_what_could_stand_in_a_place(english):
     assert {"game", "match"} <= {word for word, _ in found.both}
 
 
+@pytest.mark.slow
 def test_it_is_measured_and_carried_on(tmp_path):
     text = ["The river rose by two metres .", "A red rose stood on the table ."] * 20
     shards = toy_corpus.prepare_corpus(tmp_path, "shards", text, valid=text[:2])

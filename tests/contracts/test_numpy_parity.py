@@ -97,6 +97,7 @@ def test_the_clips_bind_in_the_drawn_models(rng):
         assert np.abs(one.vectors - other.vectors).max() > 1e-3
 
 
+@pytest.mark.slow
 def test_a_chaotic_model_is_as_near_to_float64_as_plain_float32_is():
     """With huge weights rounding grows without bound: compare how far both float32 runs stray.
 

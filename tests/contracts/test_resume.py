@@ -203,6 +203,7 @@ def torchrun(folder: Path, *arguments: str) -> subprocess.CompletedProcess:
     )
 
 
+@pytest.mark.slow
 def test_under_torchrun_a_rank_that_dies_ends_all_and_the_run_goes_on(place, command, whole):
     done = torchrun(place, "dying", *command("torchrun"))
     assert done.returncode == 1, done.stderr

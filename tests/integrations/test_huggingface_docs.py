@@ -1,20 +1,16 @@
 """What docs/integrations/huggingface.md and its example show is run."""
 
 import re
-import subprocess
-import sys
-from pathlib import Path
 
 import pytest
 
 from tests.support import doc_blocks
+from tests.support.scripts import run_script
 
 pytest.importorskip("transformers", reason="transformers is not installed: make test-integrations")
 pytest.importorskip(
     "sentence_transformers", reason="sentence-transformers is not there: make test-integrations"
 )
-
-ROOT = Path(__file__).parents[2]
 
 
 @pytest.mark.parametrize("block", doc_blocks.integration_blocks("huggingface.md"))
@@ -24,11 +20,5 @@ def test_the_page_runs(block, tmp_path, monkeypatch):
 
 
 def test_a_tagger_is_trained_with_trainer():
-    done = subprocess.run(
-        [sys.executable, "examples/huggingface_trainer.py"],
-        cwd=ROOT,
-        capture_output=True,
-        text=True,
-        check=True,
-    )
-    assert re.search(r"farmer +who\n.*met +other\n.* a +other\n.*neighbour +whom\n", done.stdout)
+    shown = run_script("examples/huggingface_trainer.py")
+    assert re.search(r"farmer +who\n.*met +other\n.* a +other\n.*neighbour +whom\n", shown)

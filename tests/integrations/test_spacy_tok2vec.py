@@ -299,6 +299,7 @@ def accuracy(train, test, config: dict, epochs: int) -> float:
     return nlp.evaluate(list(told(test)))["tag_acc"]
 
 
+@pytest.mark.slow
 def test_a_tagger_is_better_on_it_than_on_spacys_own_layer(data_folder):
     """Universal tags of the English Web Treebank; the page tells of 100 sentences, a full run."""
     read = [

@@ -8,6 +8,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 from elmore.serve.limits import Limits
 from elmore.weights import folder
 from tests.support import toy_corpus
@@ -17,6 +19,7 @@ from tests.support.sweeps import pick
 ROOT = Path(__file__).parents[2]
 
 
+@pytest.mark.slow
 def test_thirty_two_clients_are_served_without_an_error_in_flat_memory(bundle, tmp_path):
     folder.save(bundle, tmp_path / "model")
     (tmp_path / "text").write_text("".join(f"{line}\n" for line in toy_corpus.sentences(400)))

@@ -1,6 +1,6 @@
 """Run a script of the repository in this process: another would import torch again.
 
-Used by tests/test_readme and tests/test_teach.
+Used by tests/test_readme, tests/test_teach and integrations/test_huggingface_docs.
 """
 
 import contextlib
