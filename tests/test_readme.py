@@ -62,6 +62,15 @@ def test_the_commands_of_the_readme_are_targets_of_the_makefile():
         assert re.search(rf"^{command}:", makefile, flags=re.MULTILINE), command
 
 
+def test_make_quick_names_tests_that_are_there():
+    makefile = (ROOT / "Makefile").read_text()
+    (listed,) = re.findall(r"^QUICK := \$\(addprefix tests/, ([^)]*)\)", makefile, re.MULTILINE)
+    names = listed.replace("\\\n", " ").split()
+    assert len(names) > 20
+    for name in names:
+        assert (ROOT / "tests" / name).exists(), name
+
+
 def test_the_picture_of_the_readme_is_what_its_script_draws(tmp_path):
     drawn = tmp_path / "again.svg"
     run_script("docs/figures/one_word.py", str(drawn))
