@@ -105,8 +105,9 @@ def test_the_citation_is_under_the_licence_of_the_software():
     assert model in line
 
 
-def test_every_file_of_the_tree_in_the_readme_exists():
-    tree = re.search(r"```text\nelmore/\n(.*?)```", README, flags=re.DOTALL)
+def test_every_file_of_the_tree_in_contributing_exists():
+    contributing = (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8")
+    tree = re.search(r"```text\nelmore/\n(.*?)```", contributing, flags=re.DOTALL)
     assert tree
     names = re.findall(r"^  (\S+?)/? {2,}", tree[1], flags=re.MULTILINE)
     assert len(names) > 5

@@ -102,10 +102,10 @@ class Elmo(nn.Module):
         """Give the numbers of each mix: what `embed(layers=...)` and a model folder take."""
         return [mix.saved() for mix in self.mixes if isinstance(mix, ScalarMix)]
 
-    def shares(self) -> list[dict[str, float | list[float]]]:
-        """Say what the layers weigh now: for each mix, the shares (they sum to one) and gamma."""
+    def layer_weights(self) -> list[dict[str, float | list[float]]]:
+        """Return the current softmax-normalised layer weights and gamma of each mix."""
         mixes = [mix for mix in self.mixes if isinstance(mix, ScalarMix)]
         return [
-            {"shares": mix.normalized_weights().tolist(), "gamma": mix.gamma.item()}
+            {"weights": mix.normalized_weights().tolist(), "gamma": mix.gamma.item()}
             for mix in mixes
         ]

@@ -315,12 +315,12 @@ def test_the_token_norm_keeps_the_promise_of_sameness(embedder):
     assert_close(together[1, :1], alone[0])
 
 
-def test_the_penalty_sums_over_the_mixes_and_shares_say_what_weighs(embedder):
+def test_the_penalty_sums_over_the_mixes_and_layer_weights_are_normalized(embedder):
     mixer = elmore.Elmo(embedder, num_mixes=2)
     with torch.no_grad():
         mixer.mixes[0].weights.copy_(torch.tensor([1.0, 2.0, 3.0]))
         mixer.mixes[1].gamma.fill_(0.5)
     assert_close(mixer.penalty(0.001), torch.tensor(0.014))
-    first, second = mixer.shares()
-    assert first["shares"] == pytest.approx(np.exp([1, 2, 3]) / np.exp([1, 2, 3]).sum())
-    assert second == {"shares": pytest.approx([1 / 3] * 3), "gamma": 0.5}
+    first, second = mixer.layer_weights()
+    assert first["weights"] == pytest.approx(np.exp([1, 2, 3]) / np.exp([1, 2, 3]).sum())
+    assert second == {"weights": pytest.approx([1 / 3] * 3), "gamma": 0.5}
