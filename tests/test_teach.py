@@ -15,7 +15,7 @@ SCRIPT = ROOT / "examples/teach/elmo_in_an_afternoon.py"
 def test_the_afternoon_ends_with_a_tagger_that_knows_its_fish():
     shown = run_script("examples/teach/elmo_in_an_afternoon.py")
     right = dict(re.findall(r"^(.+): .* words, (\S+)% of fish", shown, flags=re.MULTILINE))
-    assert 40 < float(right["letters alone"]) < 65
+    assert 40 < float(right["characters alone"]) < 65
     assert float(right["the mix"]) > 95
     apart = re.findall(r"verb and noun (\S+)", shown)  # three layers of ours, three of the real
     assert apart[0] == apart[3] == "1.00"
