@@ -1,10 +1,10 @@
 """Build the documentation site: python docs/build_site.py, into build/site.
 
-The pages of docs/ read well where they are, so they are written for that: links lead to files of
-the repository, and equations are TeX. A site has only its own pages and should need neither a
-network nor a script to show an equation. So the pages are copied first: what they link to outside
-docs/ comes along, equations become MathML, and zensical makes the site of the copy. A warning of
-zensical's fails the build, and so does a link within the site that leads nowhere.
+The pages of docs/ are written to be read in the repository: links lead to its files, and equations
+are TeX. The site has only its own pages, and shows equations without network and without scripts.
+So this script copies the pages, adds the files outside docs/ that they link to, converts equations
+to MathML, and runs zensical on the copy. A warning of zensical and a broken link within the site
+make the build fail.
 """
 
 import os

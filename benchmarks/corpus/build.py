@@ -4,14 +4,14 @@
         --held-out valid.txt.xz [--already train-*.txt.xz] [--json counts.json]
 
 CLONES has a clone, bare or not, of each repository in `sources.toml`, as `owner/name`,
-`owner/name.git` or `name`; the file says which commit is read, which files, and under what licence.
-OUT gets `train-NN.txt.xz`: one paragraph a line, a blank line between documents, the same mix in
-each file.
+`owner/name.git` or `name`; that file lists the commit, the files and the licence of each. OUT gets
+`train-NN.txt.xz`: one paragraph per line, a blank line between documents, the same mix of sources
+in each file.
 
-What is not English prose is left out (`paragraphs.py`); then paragraphs and documents that are, or
-nearly are, in text before them or in the files of --already; then paragraphs that share a 13-gram
-with an evaluation text or with a file of --held-out (`overlap.py`). The same clones, files and seed
-make the same corpus.
+The script removes, in this order: text that is not English prose (`paragraphs.py`); paragraphs and
+documents that duplicate, or nearly duplicate, earlier text or a file of --already; paragraphs that
+share a 13-gram with an evaluation text or with a file of --held-out (`overlap.py`). The same
+clones, files and seed give the same corpus.
 """
 
 import argparse

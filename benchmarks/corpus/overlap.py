@@ -1,4 +1,4 @@
-"""Which text is there already, and which shares a 13-gram with an evaluation text."""
+"""Find duplicate text, and text that shares a 13-gram with an evaluation text."""
 
 import hashlib
 import lzma

@@ -1,4 +1,4 @@
-"""What is a paragraph of English prose, and what is a list, a table, markup or another language."""
+"""Tell paragraphs of English prose from lists, tables, markup and other languages."""
 
 import html
 import re

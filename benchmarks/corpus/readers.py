@@ -1,4 +1,4 @@
-"""From the bytes of a file to documents: lists of paragraphs, not yet tidied or judged."""
+"""Parse the bytes of a file into documents: lists of paragraphs, not yet cleaned or filtered."""
 
 import gzip
 import re

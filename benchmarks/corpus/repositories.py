@@ -1,4 +1,4 @@
-"""What the sources are (`sources.toml`), and how their files are read out of clones."""
+"""Read the list of sources (`sources.toml`), and their files from the clones."""
 
 import fnmatch
 import hashlib

@@ -1,4 +1,4 @@
-"""From documents to `train-NN.txt.xz` files of the same mix, and back to lines."""
+"""Write documents to `train-NN.txt.xz` files with the same mix of sources, and read their lines."""
 
 import heapq
 import lzma

@@ -1,10 +1,10 @@
-"""Draw docs/figures/one_word.svg: a word in many sentences, layer by layer.
+"""Draw docs/figures/one_word.svg: one word in many sentences, layer by layer.
 
     python docs/figures/one_word.py docs/figures/one_word.svg
 
-Every dot is the word "play" in one sentence, read by the bundled model. A panel shows the vectors
-of a layer, all made equally long, on their two main directions; all panels have one scale. The
-senses only colour the dots.
+Every dot is the word "play" in one sentence, embedded by the bundled model. A panel shows the unit
+vectors of one layer, projected on their first two principal components; all panels have the same
+scale. The senses only colour the dots.
 """
 
 import argparse

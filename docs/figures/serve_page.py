@@ -1,8 +1,8 @@
-"""Draw docs/figures/serve_page.png: the page of `elmore serve`, as a browser shows it.
+"""Draw docs/figures/serve_page.png: the page of `elmore serve` in a browser.
 
     python docs/figures/serve_page.py docs/figures/serve_page.png [--dark] [--phone] [--url URL]
 
-Without an address it serves the bundled model itself. It needs playwright and a chromium.
+Without --url it serves the bundled model itself. It needs playwright and chromium.
 """
 
 import argparse

@@ -1,9 +1,9 @@
-"""Draw docs/figures/uses_*.svg and context.svg: senses on a map, and what context does.
+"""Draw docs/figures/uses_*.svg (senses on a map) and context.svg (what context does).
 
     python docs/figures/uses.py docs/figures
 
-by the commands that docs/results.md names, with the bundled model. The annotated uses and the text
-are found through ELMORE_DATA. It takes some minutes of one core; `--only head context` draws these.
+Runs the commands of docs/results.md with the bundled model, on the data in ELMORE_DATA. It takes
+some minutes on one core; `--only head context` draws only these.
 """
 
 import argparse
