@@ -154,7 +154,9 @@ def uses(source: str) -> dict:
     Over pairs of uses in the first documents of SemCor, drawn once; one half is a coin.
     """
     words = (
-        word_vectors.read(source.removeprefix("glove:")) if source.startswith("glove:") else None
+        word_vectors.read_word_vectors(source.removeprefix("glove:"))
+        if source.startswith("glove:")
+        else None
     )
     sentences, seen = [], set()
     for sentence in SenseCorpus(f"{DATA}/tasks/wsd/Training_Corpora/SemCor"):

@@ -265,7 +265,7 @@ def _training(cell: Cell, asked: Asked) -> Job:
     out = asked.place / "runs" / cell.name.replace(" ", "-").replace(",", "").replace("/", "-")
     shutil.rmtree(out, ignore_errors=True)  # of one that was stopped
     splits = zip(("train", "dev", "test"), _files(cell.task, asked), strict=True)
-    part = [] if cell.fraction == 1 else [f"--fractions={cell.fraction:g}"]
+    part = [] if cell.fraction == 1 else [f"--train-fractions={cell.fraction:g}"]
     words = [
         "task", "train", cell.task, *(f"--{split}={path}" for split, path in splits),
         f"--embedder={_embedder(cell.vectors, asked)}", *(f"--set={s}" for s in cell.settings),
@@ -282,7 +282,7 @@ def _training(cell: Cell, asked: Asked) -> Job:
             "dev": scores["dev"][kind.metric],
             "test": scores["test"][kind.metric],
             "scores": scores["test"],
-            "layers": printed.get("layers", {}),
+            "layers": printed.get("layer_weights", {}),
             "curve": [[line["step"], line[name]] for line in lines if name in line],
         }
 
@@ -321,7 +321,9 @@ def _finetuning(task: str, asked: Asked) -> Job:
         kind = tasks.find_task(task)
         reader = kind(tasks.load_recipe(kind))
         for split, path in zip(("train", "dev"), _files(task, asked), strict=False):
-            lines = (" ".join(s) for e in reader.read(Path(path)) for s in reader.sentences(e))
+            lines = (
+                " ".join(s) for e in reader.read_examples(Path(path)) for s in reader.sentences(e)
+            )
             text = asked.place / f"{task}-{split}.txt"
             text.write_text("".join(f"{line}\n" for line in lines if line), encoding="utf-8")
         words = asked.place / "vocabulary.txt"

@@ -57,7 +57,8 @@ def mixes(chosen: Chosen, task: str) -> dict[str, list[list[float]]]:
     found: dict[str, list[list[float]]] = {}
     for cell in seeds(chosen, task, "glove+elmo"):
         for place, mix in chosen.found.get(cell.name, {"layers": {}})["layers"].items():
-            found.setdefault(place, []).append([*mix["shares"], mix["gamma"]])
+            weights = mix["weights"] if "weights" in mix else mix["shares"]  # of earlier results
+            found.setdefault(place, []).append([*weights, mix["gamma"]])
     return found
 
 

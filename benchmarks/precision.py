@@ -27,7 +27,7 @@ from elmore.embed.embedder import Embedder
 from elmore.model import fast, int8, precision
 from elmore.probe import linear, senses, wordnet
 from elmore.probe.sense_data import SenseCorpus
-from elmore.tasks import run
+from elmore.tasks.checkpoint import load_task
 from elmore.tasks.embedding import spec
 
 DATA = Path(os.environ.get("ELMORE_DATA", "data")) / "tasks"
@@ -80,7 +80,7 @@ def word_senses(elmo: Embedder) -> Iterator[tuple[str, float]]:
 def names(place: Path, elmo: Embedder) -> Iterator[tuple[str, float]]:
     opened = partial(elmore.load, precision=elmo.precision)
     with mock.patch.object(spec, "load_embedder", opened):
-        scores = run.evaluate(place, DATA / "ner" / "emerging.test.annotated")
+        scores = load_task(place).evaluate(DATA / "ner" / "emerging.test.annotated")
     yield "NER, f1", scores["f1"]
 
 

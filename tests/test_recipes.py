@@ -122,6 +122,6 @@ def test_fine_tuning_has_a_recipe_too():
 def test_every_task_has_a_recipe_that_is_read_whole_and_ends(name):
     kind = registry.find_task(name)
     recipe = registry.load_recipe(kind)
-    assert kind(recipe).model(Widths(8, 4), ["O"])
+    assert kind(recipe).build_head(Widths(8, 4), ["O"])
     assert recipe.train.patience > 0  # the score decides when it is enough
     assert (recipe.train.evaluate_every, recipe.train.save_every) == (0, 0)  # once an epoch

@@ -65,7 +65,7 @@ def pos(
     data = linear.read(train, dev, test, column=column)
     with init_distributed(device) as (_, place):
         if file:
-            features = linear.of_words(data, word_vectors.read(file))
+            features = linear.of_words(data, word_vectors.read_word_vectors(file))
         else:
             with showing_download() as progress:
                 elmo = load(*([model] if model else []), device=str(place), progress=progress)
@@ -145,7 +145,7 @@ def wsd(
     learned, tests, known = SenseCorpus(train), [*map(SenseCorpus, test)], index.read(wordnet)
     with init_distributed(device) as (_, place):
         if file:
-            source = word_vectors.read(file)
+            source = word_vectors.read_word_vectors(file)
         else:
             with showing_download() as progress:
                 source = load(*([model] if model else []), device=str(place), progress=progress)

@@ -19,9 +19,9 @@ def report(
 ) -> None:
     """Show curves, perplexities, layer weights, probes, maps, neighbours and surprise on one page.
 
-    RUN is a folder of pretrain, finetune or task train (also with --seeds and --fractions), or the
-    --json of probe pos, probe wsd, probe context, probe uses, neighbors, score or evaluate. The
-    page needs no network, and no other file.
+    RUN is a folder of pretrain, finetune or task train (also with --num-seeds and
+    --train-fractions), or the --json of probe pos, probe wsd, probe context, probe uses, neighbors,
+    score or evaluate. The page needs no network, and no other file.
     """
     from elmore.probe import report as reports
 

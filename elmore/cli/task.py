@@ -1,11 +1,12 @@
-"""elmore task train, evaluate, predict: what vectors are worth to a task."""
+"""elmore task train, evaluate, predict."""
 
-import json as writer
+import json as json_module
 import os
+import re
 from collections.abc import Iterator
-from contextlib import closing
+from contextlib import suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -13,9 +14,9 @@ from elmore.tasks import DEFAULT_EMBEDDER
 from elmore.tasks.registry import task_names
 
 if TYPE_CHECKING:
-    from elmore.tasks.aggregate import Summary
-    from elmore.tasks.sweep import Trial
+    from elmore.tasks.sweep import Summary
     from elmore.tasks.task import Task, TaskConfig
+    from elmore.tasks.trained_task import TrainedTask
 
 task = typer.Typer(
     name="task",
@@ -25,163 +26,190 @@ task = typer.Typer(
 )
 
 _MOVED_EMBEDDER = (
-    "path of the word vectors or biLM used in training, if moved: glove:FILE, elmo:MODEL"
+    "new place of the word vectors or the biLM used in training, if moved: glove:FILE, elmo:MODEL"
 )
 
 
 @task.command()
 def train(
     name: Annotated[str, typer.Argument(help=", ".join(task_names()))],
-    train: Annotated[Path, typer.Option(help="examples to learn from")],
+    train: Annotated[Path, typer.Option(help="training examples")],
     dev: Annotated[Path, typer.Option(help="examples to choose the best weights by")],
     out: Annotated[Path | None, typer.Option("-o", "--out", help="the run folder")] = None,
     test: Annotated[Path | None, typer.Option(help="examples to score at the end")] = None,
     embedder: Annotated[
         str | None,
         typer.Option(
-            help="elmo: (the model of the package), elmo:MODEL, none, glove:FILE (word2vec:, "
-            "fasttext:), or both with +, as in glove:FILE+elmo:; with --resume, the default is the "
-            "one the run has recorded",
+            help="elmo: (the bundled model), elmo:MODEL, none, glove:FILE (also word2vec:, "
+            "fasttext:), or both joined by +, as in glove:FILE+elmo:; with --resume, the default "
+            "is the one that the run has recorded",
             show_default=DEFAULT_EMBEDDER,
         ),
     ] = None,
     recipe: Annotated[
-        Path | None, typer.Option(help="a .toml file instead of the task's own")
+        Path | None, typer.Option(help="a .toml file instead of the task's own recipe")
     ] = None,
     settings: Annotated[
-        list[str] | None, typer.Option("--set", help="section.key=value, over the recipe")
+        list[str] | None, typer.Option("--set", help="section.key=value, replaces the recipe's")
     ] = None,
-    seeds: Annotated[
-        int | None, typer.Option(help="train so often, and give mean and deviation")
+    num_seeds: Annotated[
+        int | None,
+        typer.Option(
+            help="number of runs with different seeds; prints mean and standard deviation"
+        ),
     ] = None,
-    fractions: Annotated[
-        str | None, typer.Option(help="of the training examples, as in 0.01,0.1,1")
+    train_fractions: Annotated[
+        str | None,
+        typer.Option(help="fractions of the training examples to train on, as in 0.01,0.1,1"),
     ] = None,
-    resume: Annotated[bool, typer.Option("--resume", help="go on with an unfinished run")] = False,
+    resume: Annotated[bool, typer.Option("--resume", help="continue an unfinished run")] = False,
     check: Annotated[
-        bool, typer.Option("--check", help="only say what is odd about the files; write nothing")
+        bool, typer.Option("--check", help="only report problems in the files; write nothing")
     ] = False,
     device: Annotated[str, typer.Option(help="auto, cpu or cuda")] = "auto",
-    json: Annotated[bool, typer.Option("--json", help="the result as JSON")] = False,
+    json: Annotated[bool, typer.Option("--json", help="print the result as JSON")] = False,
 ) -> None:
-    """Train a task on the model that comes with the package, or on what --embedder names."""
+    """Train a task on the bundled model, or on what --embedder names."""
     from elmore.errors import ConfigError
-    from elmore.tasks import registry as tasks
+    from elmore.tasks.registry import find_task, load_recipe
 
-    kind = tasks.find_task(name)
-    chosen = tasks.load_recipe(kind, recipe, settings or [])
+    task_class = find_task(name)
+    chosen = load_recipe(task_class, recipe, settings or [])
     if check:
         files = {"train": train, "dev": dev, "test": test}
         named = {split: path for split, path in files.items() if path is not None}
-        _look_over(kind(chosen), named, DEFAULT_EMBEDDER if embedder is None else embedder, json)
+        _validate(task_class(chosen), named, embedder or DEFAULT_EMBEDDER, json)
         return
     if out is None:
         raise ConfigError("name the run folder with -o, or pass --check")
-    asked = _Asked(kind, chosen, train, dev, out)
-    how = {"test": test, "embedder": embedder, "resume": resume, "device": device}
-    if seeds is None and fractions is None:
-        _train_once(asked, how, json)
+    options = {"test": test, "embedder": embedder, "resume": resume, "device": device}
+    if num_seeds is None and train_fractions is None:
+        _train_once(task_class, chosen, (train, dev, out), options, json)
     else:
-        from elmore.tasks import sweep
-
-        parts = [] if fractions is None else _numbers(fractions)
-        _train_often(asked, sweep.trials(chosen, seeds=seeds, fractions=parts), how, json)
-
-
-class _Asked(NamedTuple):
-    """What is to be trained on what, and where it goes."""
-
-    kind: "type[Task]"
-    recipe: "TaskConfig"
-    train: Path
-    dev: Path
-    out: Path
+        fractions = [] if train_fractions is None else _parse_fractions(train_fractions)
+        sweep = {"num_seeds": num_seeds, "fractions": fractions}
+        _train_sweep(task_class, chosen, (train, dev, out), options, sweep, json)
 
 
-def _train_once(asked: _Asked, how: dict[str, Any], as_json: bool) -> None:
-    from elmore.cli.training import is_main_process, report_end, watch
-    from elmore.tasks import run
+def _train_once(
+    task_class: "type[Task]",
+    recipe: "TaskConfig",
+    paths: tuple[Path, Path, Path],
+    options: dict[str, Any],
+    as_json: bool,
+) -> None:
+    from elmore.cli.training import is_main_process, printing_reports, report_end
+    from elmore.tasks.train import TrainingStoppedError, train
 
-    kind, out = asked.kind, asked.out
-    reports = run.train(*asked, **how)
-    report_end(watch(f"training {kind.name}", reports, show_perplexity=False), out)
-    if not is_main_process():
-        return
-    best = run.opened(out, how["device"], ready=reports.sources)
-    found = {"dev": best.scores}
-    if how["test"]:
-        found["test"] = run.scored(best, how["test"], keep=True)
-    shares = best.learner.embedding.shares()
-    if as_json:
-        layers = {place: share._asdict() for place, share in shares.items()}
-        print(_dumped({**found, **({"layers": layers} if layers else {})}))
-        return
-    for split, scores in found.items():
-        print(f"{split}  {_line(scores)}")
-    for place, (weights, gamma) in shares.items():
-        print(f"layers at {place}  {' '.join(f'{w:.3f}' for w in weights)}  gamma {gamma:.3f}")
-
-
-def _train_often(asked: _Asked, trials: list["Trial"], how: dict[str, Any], as_json: bool) -> None:
-    from elmore.cli.training import is_main_process, report_end, watch
-    from elmore.tasks import sweep
-
-    sources = None
-    with closing(sweep.train(*asked, trials, **how)) as stages:
-        for trial, reports in stages:
-            sources = reports.sources
-            what = f"training {asked.kind.name}, {trial.name}"
-            report_end(watch(what, reports, show_perplexity=False), asked.out / trial.name)
-    if is_main_process():
-        summary = sweep.summarise(
-            asked.out, trials, how["test"], device=how["device"], ready=sources
+    trained = None
+    # after a signal, `report_end` exits as the signal asks for
+    with printing_reports(show_perplexity=False) as printer, suppress(TrainingStoppedError):
+        trained = train(
+            task_class,
+            recipe,
+            *paths,
+            **options,
+            on_report=lambda report: printer.add(f"training {task_class.name}", report),
         )
+    report_end(printer.last, paths[2])
+    if trained is not None and is_main_process():
+        _print_trained(trained, options["test"], as_json)
+
+
+def _print_trained(trained: "TrainedTask", test: Path | None, as_json: bool) -> None:
+    scores = {"dev": trained.scores}
+    if test is not None:
+        scores["test"] = trained.evaluate(test, cache_layers=True)
+    layer_weights = trained.layer_weights()
+    if as_json:
+        layers = {place: numbers._asdict() for place, numbers in layer_weights.items()}
+        _print_json({**scores, **({"layer_weights": layers} if layers else {})})
+        return
+    for split, found in scores.items():
+        print(f"{split}  {_format_scores(found)}")
+    for place, (weights, gamma) in layer_weights.items():
+        numbers = " ".join(f"{weight:.3f}" for weight in weights)
+        print(f"layer weights at {place}  {numbers}  gamma {gamma:.3f}")
+
+
+def _train_sweep(
+    task_class: "type[Task]",
+    recipe: "TaskConfig",
+    paths: tuple[Path, Path, Path],
+    options: dict[str, Any],
+    sweep: dict[str, Any],
+    as_json: bool,
+) -> None:
+    from elmore.cli.training import is_main_process, printing_reports, report_end
+    from elmore.tasks.sweep import list_trials, train_sweep
+    from elmore.tasks.train import TrainingStoppedError
+
+    trials, summary = list_trials(recipe, **sweep), None
+    # after a signal, `report_end` exits as the signal asks for
+    with printing_reports(show_perplexity=False) as printer, suppress(TrainingStoppedError):
+        summary = train_sweep(
+            task_class,
+            recipe,
+            *paths,
+            trials,
+            **options,
+            on_report=lambda trial, report: printer.add(
+                f"training {task_class.name}, {trial.name}", report
+            ),
+        )
+    report_end(printer.last, paths[2])
+    if summary is not None and is_main_process():
         _print_summary(summary, as_json)
 
 
-def _look_over(task: "Task", files: dict[str, Path], embedder: str, as_json: bool) -> None:
+def _validate(task: "Task", files: dict[str, Path], embedder: str, as_json: bool) -> None:
     from elmore.cli.tables import print_table
-    from elmore.tasks.data.validate import look_over
+    from elmore.tasks.data.validate import validate_files
 
-    findings = look_over(task, files, embedder=embedder)
-    rows = [finding._asdict() for finding in findings]
+    rows = [finding._asdict() for finding in validate_files(task, files, embedder=embedder)]
     for row in [] if as_json else rows:
-        odd, advice = row.pop("odd"), row.pop("advice")
-        row[""] = f"! {advice}" if odd else ""
+        suspicious, advice = row.pop("suspicious"), row.pop("advice")
+        row[""] = f"! {advice}" if suspicious else ""
     print_table(rows, as_json=as_json)
 
 
-def _numbers(text: str) -> list[float]:
+def _parse_fractions(text: str) -> list[float]:
     from elmore.errors import ConfigError
 
     try:
-        return [float(part) for part in text.split(",")]
+        return [float(part) for part in re.split(r"[,\s]+", text)]
     except ValueError as error:
         raise ConfigError(
-            f"--fractions: expected numbers with commas between them, as 0.01,0.1,1, found {text!r}"
+            f"--train-fractions: expected numbers separated by commas, as 0.01,0.1,1, found "
+            f"{text!r}"
         ) from error
 
 
 @task.command()
 def evaluate(
     run: Annotated[Path, typer.Argument(help="folder written by `elmore task train`")],
-    data: Annotated[Path, typer.Argument(help="examples to score on")],
+    data: Annotated[Path, typer.Argument(help="examples to score")],
     predictions: Annotated[
-        Path | None, typer.Option(help="a file for what was predicted, in the task's format")
+        Path | None, typer.Option(help="write the predictions to this file, in the task's format")
     ] = None,
     embedder: Annotated[str | None, typer.Option(help=_MOVED_EMBEDDER)] = None,
     device: Annotated[str, typer.Option(help="auto, cpu or cuda")] = "auto",
-    json: Annotated[bool, typer.Option("--json", help="the scores as JSON")] = False,
+    json: Annotated[bool, typer.Option("--json", help="print the scores as JSON")] = False,
 ) -> None:
-    """Score a trained task on other examples; where several were trained, every one."""
-    from elmore.tasks import checkpoint, sweep
-    from elmore.tasks.run import evaluate as measure
+    """Score a trained task on other examples; for a sweep, score every run of it."""
+    from elmore.tasks.checkpoint import find_runs, load_task
 
-    if predictions is None and checkpoint.runs_within(run):
-        _print_summary(sweep.evaluate(run, data, device=device, embedder=embedder), json)
+    if predictions is None and find_runs(run):
+        from elmore.tasks.sweep import evaluate_sweep
+
+        _print_summary(evaluate_sweep(run, data, device=device, embedder=embedder), json)
         return
-    scores = measure(run, data, device=device, predictions=predictions, embedder=embedder)
-    print(_dumped(scores) if json else _line(scores))
+    trained = load_task(run, device=device, embedder=embedder)
+    scores = trained.evaluate(data, predictions=predictions)
+    if json:
+        _print_json(scores)
+    else:
+        print(_format_scores(scores))
 
 
 @task.command()
@@ -189,68 +217,72 @@ def predict(
     run: Annotated[Path, typer.Argument(help="folder written by `elmore task train`")],
     texts: Annotated[
         list[str] | None,
-        typer.Argument(help="each an example; - or nothing: stdin, an example a line"),
+        typer.Argument(help="one per example; - or nothing reads stdin, one example per line"),
     ] = None,
     tokenized: Annotated[
-        bool, typer.Option("--tokenized", help="the input is split on spaces already")
+        bool, typer.Option("--tokenized", help="the tokens are separated by spaces already")
     ] = False,
     embedder: Annotated[str | None, typer.Option(help=_MOVED_EMBEDDER)] = None,
     device: Annotated[str, typer.Option(help="auto, cpu or cuda")] = "auto",
-    json: Annotated[bool, typer.Option("--json", help="one JSON object a line")] = False,
+    json: Annotated[bool, typer.Option("--json", help="print one JSON object per line")] = False,
 ) -> None:
-    """Predict for texts, those that are typed or the lines of stdin.
+    """Predict for the given texts, or for the lines of stdin.
 
-    A line of stdin is an example; of a task whose examples are documents, the lines up to a blank
-    one are.
+    If the examples of the task are documents, a blank line separates them.
     """
     from elmore.errors import ConfigError
-    from elmore.tasks.run import opened, predicted
+    from elmore.tasks.checkpoint import load_task
 
     for text in texts or []:
-        # unlike Path.is_file, this takes a text that is too long for a name for none
+        # unlike Path.is_file, this does not fail on a text that is too long for a file name
         if text != "-" and os.path.isfile(text):  # noqa: PTH113
-            raise ConfigError(f"{text} is a file, and a text was expected; pass it by < {text}")
-    solved = opened(run, device, embedder=embedder)
-    for found in predicted(solved, _texts(texts or ["-"], solved.task), tokenized=tokenized):
-        print(_dumped(found.data) if json else found.line)
+            raise ConfigError(f"{text} is a file, expected a text; pass the file by < {text}")
+    trained = load_task(run, device=device, embedder=embedder)
+    located = _located_texts(texts or ["-"], trained.task)
+    for prediction in trained.predict_located(located, tokenized=tokenized):
+        if json:
+            _print_json(prediction.data)
+        else:
+            print(prediction.line)
 
 
-def _texts(texts: list[str], task: "Task") -> Iterator[tuple[str, str]]:
-    """Give what was typed, and where a - stands what the task makes of stdin; both with a place."""
+def _located_texts(texts: list[str], task: "Task") -> Iterator[tuple[str, str]]:
+    """Yield each text with its position; a - stands for the texts of stdin."""
     from elmore.text.files import Lines
 
     for number, text in enumerate(texts, start=1):
         if text == "-":
             lines = enumerate(Lines(["-"]), start=1)
-            yield from task.texts((f"stdin, line {place}", str(line)) for place, line in lines)
+            yield from task.split_texts((f"stdin, line {row}", str(line)) for row, line in lines)
         else:
             yield f"text {number}", text
 
 
-def _line(scores: dict[str, float]) -> str:
+def _format_scores(scores: dict[str, float]) -> str:
     return "  ".join(f"{name} {value:.2f}" for name, value in scores.items())
 
 
 def _print_summary(summary: "Summary", as_json: bool) -> None:
-    """Give a line for each split, or, of several fractions, a table of the score that counts."""
+    """Print a line per split, or for several fractions a table of the deciding score."""
     from elmore.cli.tables import print_table
-    from elmore.tasks.aggregate import shown
+    from elmore.tasks.sweep import format_mean_std
 
     if as_json:
-        print(_dumped(summary))
+        _print_json(summary)
     elif "fraction" in summary["summary"][0]:
         rows = []
         for part in summary["summary"]:
             names = {"fraction": "fraction", "examples": "examples", "num_runs": "runs"}
             row = {names[key]: part[key] for key in names}
             for split, scores in part["scores"].items():
-                row[f"{split} {summary['metric']}"] = shown(scores[summary["metric"]])
+                row[f"{split} {summary['metric']}"] = format_mean_std(scores[summary["metric"]])
             rows.append(row)
         print_table(rows, as_json=False)
     else:
         for split, scores in summary["summary"][0]["scores"].items():
-            print(f"{split}  {'  '.join(f'{k} {shown(v)}' for k, v in scores.items())}")
+            line = "  ".join(f"{name} {format_mean_std(score)}" for name, score in scores.items())
+            print(f"{split}  {line}")
 
 
-def _dumped(data: object) -> str:
-    return writer.dumps(data, ensure_ascii=False)
+def _print_json(data: object) -> None:
+    print(json_module.dumps(data, ensure_ascii=False))

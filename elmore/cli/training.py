@@ -17,7 +17,12 @@ from elmore.cli.progress import clock, showing_line
 if TYPE_CHECKING:
     from elmore.train.fit import Report
 
-_LOGGERS = ("elmore.lm.finetune", "elmore.tasks.timing", "elmore.weights.fetch")
+_LOGGERS = (
+    "elmore.lm.finetune",
+    "elmore.tasks.data.datasets",
+    "elmore.tasks.train",
+    "elmore.weights.fetch",
+)
 
 
 def is_main_process() -> bool:
@@ -25,25 +30,50 @@ def is_main_process() -> bool:
     return os.environ.get("RANK", "0") == "0"
 
 
+class ReportPrinter:
+    """Prints reports: one line that is rewritten, and a line for each evaluation."""
+
+    def __init__(
+        self, change: Callable[[str], None], say: Callable[[str], None], *, show_perplexity: bool
+    ) -> None:
+        self._change, self._say, self._show_perplexity = change, say, show_perplexity
+        self._remaining = _RemainingTime()
+        self.last: Report | None = None
+
+    def add(self, what: str, report: "Report") -> None:
+        """Print a report of the training that `what` describes."""
+        self.last = report
+        if not is_main_process():
+            return
+        line = _line(report, self._show_perplexity)
+        self._change(f"{what}: {line}  {self._remaining.after(report)}")
+        if report.scores:
+            scores = "  ".join(f"{name} {value:.4g}" for name, value in report.scores.items())
+            best = "  (best so far)" if report.improved else ""
+            self._say(f"update {report.step}: {scores}{best}")
+        if report.stop_reason and not report.stop_reason.startswith("SIG"):
+            self._say(f"stopped at update {report.step}: {report.stop_reason}")
+
+
+@contextmanager
+def printing_reports(*, show_perplexity: bool = True) -> Iterator[ReportPrinter]:
+    """Yield a printer of reports, and print what the library logs in between."""
+    with showing_line() as (change, say), _forward_logs(say):
+        yield ReportPrinter(change, say, show_perplexity=show_perplexity)
+
+
 def watch(
     what: str, reports: Iterable["Report"], *, show_perplexity: bool = True
 ) -> "Report | None":
     """Print reports as they come, and return the last one."""
-    report = None
-    with showing_line() as (change, say), _forward_logs(say):
-        remaining = _RemainingTime()
+    with printing_reports(show_perplexity=show_perplexity) as printer:
         for report in reports:
-            if not is_main_process():
-                continue
-            change(f"{what}: {_line(report, show_perplexity)}  {remaining.after(report)}")
-            if report.scores:
-                scores = "  ".join(f"{name} {value:.4g}" for name, value in report.scores.items())
-                say(f"update {report.step}: {scores}{'  (best so far)' if report.improved else ''}")
-    return report
+            printer.add(what, report)
+    return printer.last
 
 
 def report_end(last: "Report | None", out: Path) -> None:
-    """Print why training stopped; exit with 128 + N after signal N."""
+    """Exit with 128 + N after signal N; say so if there was nothing to train."""
     if last is None:
         _say(f"{out} is already finished: there is nothing to do")
     elif last.stop_reason.startswith("SIG"):
@@ -52,8 +82,6 @@ def report_end(last: "Report | None", out: Path) -> None:
             "with the same command and --resume"
         )
         raise typer.Exit(128 + signal.Signals[last.stop_reason])
-    elif last.stop_reason:
-        _say(f"stopped at update {last.step}: {last.stop_reason}")
 
 
 def _say(sentence: str) -> None:

@@ -21,7 +21,7 @@ from torch.nn import functional
 
 from elmore.embed.embedder import Embedder
 from elmore.embed.outputs import check_layers, parse_layers
-from elmore.tasks.data.columns import Tagged
+from elmore.tasks.data.columns import TaggedSentence
 from elmore.tasks.embedding.word_vectors import WordVectors
 from elmore.tasks.pos import data as pos
 
@@ -47,9 +47,9 @@ class Examples(NamedTuple):
 class Splits(NamedTuple):
     """The text to learn from, to choose the best round by, and to be tested on."""
 
-    train: list[Tagged]
-    dev: list[Tagged]
-    test: list[Tagged]
+    train: list[TaggedSentence]
+    dev: list[TaggedSentence]
+    test: list[TaggedSentence]
 
     def tags(self) -> list[list[str]]:
         """Give the tags of each, one per token."""
@@ -66,7 +66,7 @@ class Splits(NamedTuple):
 
 @dataclass(frozen=True)
 class Scores:
-    """Shares of tokens whose label was told."""
+    """LayerWeights of tokens whose label was told."""
 
     dev: float
     test: float
@@ -96,7 +96,7 @@ class LayerScores:
 
 def read(train: Path, dev: Path, test: Path, *, column: Literal["xpos", "upos"] = "xpos") -> Splits:
     """Read the three CoNLL-U files."""
-    return Splits(*(pos.read(path, column=column) for path in (train, dev, test)))
+    return Splits(*(pos.read_conllu(path, column=column) for path in (train, dev, test)))
 
 
 def of_words(data: Splits, vectors: WordVectors) -> dict[str, list[np.ndarray]]:

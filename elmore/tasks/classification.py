@@ -1,5 +1,7 @@
 """What tasks that give each example one label have in common.
 
+To add a classifier, subclass `ClassificationTask` and `ClassifierHead`: `sst` and `snli` show how.
+
 Shapes: N examples, K labels.
 """
 
@@ -12,62 +14,66 @@ from jaxtyping import Float
 from torch import Tensor
 from torch.nn import functional
 
-from elmore.tasks.embedding.network import Embedded
+from elmore.tasks.embedding.network import PaddedTokens
 from elmore.tasks.metrics import accuracy
-from elmore.tasks.task import Features, Loss, Task, TaskModel
+from elmore.tasks.task import Features, Loss, Task, TaskHead
 
 
 @dataclass(frozen=True)
-class Labelled:
-    """An example of which one label is true; it is empty where nobody knows."""
+class LabeledExample:
+    """An example with one gold label, which is empty if it is not known."""
 
     label: str
 
 
-class Classifier(TaskModel):
+class ClassifierHead(TaskHead):
     """A network that scores each label of an example."""
 
     def __init__(self, labels: list[str]) -> None:
         super().__init__()
-        self.names = labels
+        self.labels = labels
 
     @abstractmethod
-    def scores(self, embedded: Embedded) -> Float[Tensor, "N K"]:
-        """Give a score for each label of each example."""
+    def logits(self, embedded: PaddedTokens) -> Float[Tensor, "N K"]:
+        """Return the logits of each label."""
 
-    def forward(self, embedded: Embedded, features: Features) -> Loss:
-        """Give minus the log-probability of the labels."""
+    def forward(self, embedded: PaddedTokens, features: Features) -> Loss:
+        """Return the cross-entropy of the gold labels."""
         labels = features["labels"]
-        total = functional.cross_entropy(self.scores(embedded), labels, reduction="sum")
+        total = functional.cross_entropy(self.logits(embedded), labels, reduction="sum")
         return Loss(total, torch.full((), len(labels), device=labels.device))
 
-    def predict(self, embedded: Embedded, features: Features) -> list[str]:
-        """Give the likeliest label of each example."""
-        return [self.names[best] for best in self.scores(embedded).argmax(dim=-1).tolist()]
+    def predict(self, embedded: PaddedTokens, features: Features) -> list[str]:
+        """Return the most likely label of each example."""
+        return [self.labels[best] for best in self.logits(embedded).argmax(dim=-1).tolist()]
 
 
-class Classification(Task):
-    """The part of a `Task` that is the same for every classifier."""
+class ClassificationTask(Task):
+    """A task that gives each example one label."""
 
     metric = "accuracy"
 
-    closed_labels = True
+    closed_label_set = True
 
-    def truth(self, example: Labelled) -> list[str]:
-        """Give the one label."""
+    def gold_labels(self, example: LabeledExample) -> list[str]:
+        """Return its one label."""
         return [example.label]
 
-    def labels(self, examples: Sequence[Labelled]) -> list[str]:
-        """Give every label of the training examples."""
+    def collect_labels(self, examples: Sequence[LabeledExample]) -> list[str]:
+        """Return all labels of the training examples."""
         return sorted({example.label for example in examples})
 
-    def features(self, examples: Sequence[Labelled], labels: list[str], *, truth: bool) -> Features:
-        """Give the labels as numbers (N,)."""
-        if not truth:
+    def make_features(
+        self, examples: Sequence[LabeledExample], labels: list[str], *, with_gold: bool
+    ) -> Features:
+        """Return the gold labels as numbers (N,)."""
+        if not with_gold:
             return {}
         number = {label: i for i, label in enumerate(labels)}
         return {"labels": torch.tensor([number[example.label] for example in examples])}
 
-    def score(self, examples: Sequence[Labelled], predictions: Sequence[str]) -> dict[str, float]:
-        """Count labels that are right."""
+    def score(
+        self, examples: Sequence[LabeledExample], predictions: Sequence[str]
+    ) -> dict[str, float]:
+        """Return the accuracy."""
         return accuracy.score([example.label for example in examples], predictions)

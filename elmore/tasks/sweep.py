@@ -1,198 +1,260 @@
-"""A task trained several times: with several seeds, on several fractions of its examples.
+"""Train a task several times: with several seeds, on several fractions of its examples.
 
-RUN/seed-0, RUN/seed-1, …             one run each, as `run.train` makes them
-RUN/fraction-0.1/seed-0, …            of each fraction, where some are named
-RUN/summary.json                      every score, their means and deviations
+RUN/seed-0, RUN/seed-1, …             one run each, as `train` makes them
+RUN/fraction-0.1/seed-0, …            for each fraction, if fractions are given
+RUN/summary.json                      all scores, their means and standard deviations
 """
 
 import json
-from collections.abc import Generator, Iterable, Iterator, Sequence
-from contextlib import closing
+import statistics
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from elmore import atomic, config
 from elmore.errors import ConfigError, DataError
-from elmore.tasks import aggregate, checkpoint, identity, run
-from elmore.tasks.aggregate import Scored, Summary
-from elmore.tasks.data.datasets import Lesson, Part
-from elmore.tasks.embedding.spec import Sources
-from elmore.tasks.run import Reports
+from elmore.tasks.checkpoint import find_runs, load_task
+from elmore.tasks.data.datasets import Subset, TaskDatasets
 from elmore.tasks.task import Task, TaskConfig
-from elmore.tasks.trained_task import Solver
+from elmore.tasks.train import choose_embedder, train_on
+from elmore.tasks.trained_task import TrainedTask
 from elmore.train.distributed import init_distributed
+from elmore.train.fit import Report
+
+FORMAT = 1
+Summary = dict[str, Any]
+"""As JSON: `metric`, all `runs`, and a `summary` of each fraction, or of all runs."""
 
 
 class Trial(NamedTuple):
-    """One of several trainings."""
+    """One run of a sweep."""
 
     seed: int | None = None
-    """None for that of the recipe, where no number of seeds was asked for."""
+    """None for the seed of the recipe, where no number of seeds was given."""
     fraction: float | None = None
 
     @property
     def name(self) -> str:
-        """Where it lies in the folder of them all."""
+        """Its folder within that of the sweep."""
         parts = [] if self.fraction is None else [f"fraction-{self.fraction:g}"]
         parts += [] if self.seed is None else [f"seed-{self.seed}"]
         return "/".join(parts)
 
 
-class Stage(NamedTuple):
-    """A training that is about to begin."""
+class RunScores(NamedTuple):
+    """The scores of one run."""
 
-    trial: Trial
-    reports: Reports
-    """Of its progress; without any, it was finished before."""
+    run: str
+    metric: str
+    """The score by which its weights were chosen."""
+    fraction: float | None
+    examples: int | None
+    """Number of training examples."""
+    seed: int
+    scores: dict[str, dict[str, float]]
+    """Scores by split."""
 
 
-def trials(
-    recipe: TaskConfig, *, seeds: int | None = None, fractions: Sequence[float] = ()
+def list_trials(
+    recipe: TaskConfig, *, num_seeds: int | None = None, fractions: Sequence[float] = ()
 ) -> list[Trial]:
-    """Give every fraction with every seed, from that of the recipe on."""
-    if seeds is not None and seeds < 1:
-        raise ConfigError(f"the number of seeds must be at least 1, found {seeds}")
+    """Return every combination of fraction and seed; seeds count up from that of the recipe.
+
+    Raises:
+        ConfigError: a number is out of range, or a run would be trained twice.
+    """
+    if num_seeds is not None and num_seeds < 1:
+        raise ConfigError(f"the number of seeds must be at least 1, found {num_seeds}")
     for fraction in fractions:
         if not 0 < fraction <= 1:
             raise ConfigError(f"a fraction must be above 0 and at most 1, found {fraction:g}")
     first = recipe.train.seed
-    numbers = [None] if seeds is None else range(first, first + seeds)
-    found = [Trial(seed, fraction) for fraction in fractions or [None] for seed in numbers]
-    names = [trial.name for trial in found]
-    twice = [name for name in names if names.count(name) > 1]
-    if twice:
-        raise ConfigError(f"{twice[0].partition('/')[0]} would be trained twice; name it once")
-    return found
+    seeds = [None] if num_seeds is None else range(first, first + num_seeds)
+    trials = [Trial(seed, fraction) for fraction in fractions or [None] for seed in seeds]
+    names = [trial.name for trial in trials]
+    repeated = [name for name in names if names.count(name) > 1]
+    if repeated:
+        raise ConfigError(f"{repeated[0].partition('/')[0]} would be trained twice; name it once")
+    return trials
 
 
-def train(
-    kind: type[Task],
+def train_sweep(
+    task_class: type[Task],
     recipe: TaskConfig,
-    examples: Path,
-    valid: Path,
+    train: Path,
+    dev: Path,
     out: Path,
-    chosen: Sequence[Trial],
+    trials: Sequence[Trial],
     *,
     test: Path | None = None,
     embedder: str | None = None,
     resume: bool = False,
     device: str = "auto",
-) -> Generator[Stage, None, None]:
-    """Train one trial after another, on examples that are read once and layers computed once.
+    on_report: Callable[[Trial, Report], None] | None = None,
+) -> Summary:
+    """Train all trials, one after another, and write summary.json.
 
-    Follow the reports of each stage. A signal that stops one ends them all; with `resume` those
-    that are finished stay as they are, one that is not goes on, and the others begin. Without
-    `embedder`, they all take the one that the resumed runs have recorded.
+    Examples are read once, and biLM layers are computed once, for all of them. With `resume`,
+    finished runs stay as they are, an unfinished one continues, and the others start; without
+    `embedder`, they use the one that the first of them has recorded.
+
+    Args:
+        task_class: the task, from `registry.find_task`.
+        recipe: its settings; each trial replaces the seed.
+        train: training examples.
+        dev: examples to choose the best weights by.
+        out: folder of the sweep.
+        trials: the runs, from `list_trials`.
+        test: examples to score at the end.
+        embedder: as for `train`.
+        resume: continue an unfinished sweep.
+        device: `auto`, `cpu` or `cuda`.
+        on_report: called with each progress report.
+
+    Returns:
+        The contents of summary.json: scores of all runs, means and standard deviations.
+
+    Raises:
+        TrainingStoppedError: SIGINT or SIGTERM arrived; the current run was saved.
     """
-    recipes = [_seeded(recipe, trial.seed) for trial in chosen]
+    recipes = [_with_seed(recipe, trial.seed) for trial in trials]
     with init_distributed(device) as (dist_env, place):
-        begun = [trial for trial in chosen if (out / trial.name / "recipe.json").is_file()]
-        resumed = out / begun[0].name if resume and begun else None
-        lesson = Lesson(
-            kind(recipe), examples, valid, test=test, dist_env=dist_env, device=place,
-            embedder=identity.choose_embedder(embedder, resumed),
-            parts=[Part(t.fraction, r.train.seed) for t, r in zip(chosen, recipes, strict=True)],
-        )  # fmt: skip
-        _refuse_folder(out, begun, resume=resume)
-        lesson.wait()  # until every process has seen what is there
-        for trial, own in zip(chosen, recipes, strict=True):
-            goes_on = resume and trial in begun
-            place = out / trial.name
-            learned = run.learn(lesson, own, place, fraction=trial.fraction, resume=goes_on)
-            with closing(Reports(learned, [lesson.sources])) as reports:
-                yield Stage(trial, reports)
-                for _ in reports:  # whatever was not followed
-                    pass
-            if reports.last and reports.last.stop_reason.startswith("SIG"):
-                return
+        existing = [trial for trial in trials if (out / trial.name / "recipe.json").is_file()]
+        resumed = out / existing[0].name if resume and existing else None
+        subsets = [Subset(t.fraction, r.train.seed) for t, r in zip(trials, recipes, strict=True)]
+        datasets = TaskDatasets(
+            task_class(recipe),
+            train,
+            dev,
+            test=test,
+            embedder=choose_embedder(embedder, resumed),
+            dist_env=dist_env,
+            device=place,
+            subsets=subsets,
+        )
+        _check_folder(out, existing, resume=resume)
+        datasets.wait()  # until every process has looked at the folder
+        scores = []
+        for trial, own in zip(trials, recipes, strict=True):
+            trained = train_on(
+                datasets,
+                own,
+                out / trial.name,
+                fraction=trial.fraction,
+                resume=resume and trial in existing,
+                on_report=_reporter(trial, on_report),
+            )
+            by_split = {"dev": trained.scores}
+            if test is not None and dist_env.is_main:
+                by_split["test"] = trained.evaluate(test, cache_layers=True)
+            scores.append(_run_scores(trained, out, trial.name, by_split))
+        summary = summarize(scores)
+        if dist_env.is_main:
+            text = json.dumps(summary, indent=2, ensure_ascii=False)
+            atomic.write(out / "summary.json", f"{text}\n".encode("utf-8", "replace"))
+    return summary
 
 
-def _seeded(recipe: TaskConfig, seed: int | None) -> TaskConfig:
+def _reporter(
+    trial: Trial, on_report: Callable[[Trial, Report], None] | None
+) -> Callable[[Report], None] | None:
+    return None if on_report is None else lambda report: on_report(trial, report)
+
+
+def _with_seed(recipe: TaskConfig, seed: int | None) -> TaskConfig:
     return recipe if seed is None else replace(recipe, train=replace(recipe.train, seed=seed))
 
 
-def _refuse_folder(out: Path, begun: Sequence[Trial], *, resume: bool) -> None:
+def _check_folder(out: Path, existing: Sequence[Trial], *, resume: bool) -> None:
     if (out / "recipe.json").is_file():
-        raise DataError(f"{out} is a run of its own; name another folder for several")
-    if resume and not begun:
-        raise DataError(f"{out}: no run to resume there; leave --resume away")
-    if begun and not resume:
+        raise DataError(f"{out}: is a single run; name another folder for a sweep")
+    if resume and not existing:
+        raise DataError(f"{out}: there is no run to resume; leave out --resume")
+    if existing and not resume:
         raise DataError(
-            f"{out} holds runs already ({min(trial.name for trial in begun)}); pass --resume to go "
-            "on with them, or name another folder"
+            f"{out}: holds runs already ({min(trial.name for trial in existing)}); pass --resume "
+            "to continue them, or name another folder"
         )
 
 
-def summarise(
-    out: Path,
-    chosen: Sequence[Trial],
-    test: Path | None = None,
-    *,
-    device: str = "auto",
-    ready: Sources | None = None,
+def evaluate_sweep(
+    folder: Path, data: Path, *, device: str = "auto", embedder: str | None = None
 ) -> Summary:
-    """Give the scores of all trials with their means and deviations, and write summary.json.
+    """Score every run of a sweep on a file.
 
-    `ready` is what they were trained with, where that is open already.
+    Args:
+        folder: of the sweep.
+        data: examples.
+        device: `auto`, `cpu` or `cuda`.
+        embedder: new place of the word vectors or the biLM used in training, if moved.
     """
-    names = [trial.name for trial in chosen]
-    solvers = _opened(out, names, device, ready=ready)
-    found = aggregate.summary(
-        [
-            score._replace(scores={"dev": solved.scores, **score.scores})
-            for solved, score in _scored(solvers, "test", test)
-        ]
-    )
-    text = json.dumps(found, indent=2, ensure_ascii=False)
-    atomic.write(out / "summary.json", f"{text}\n".encode("utf-8", "replace"))
-    return found
-
-
-def evaluate(
-    out: Path, data: Path, *, device: str = "auto", embedder: str | None = None
-) -> Summary:
-    """Score every trained run of a folder on a file.
-
-    `embedder` is the path of the word vectors or biLM used in training, if moved.
-    """
-    names = checkpoint.runs_within(out)
+    names = find_runs(folder)
     if not names:
-        raise ConfigError(f"{out}: no trained runs there; name a folder of several")
-    solvers = _opened(out, names, device, embedder=embedder)
-    return aggregate.summary([score for _, score in _scored(solvers, "data", data)])
+        raise ConfigError(f"{folder}: no trained runs found; name the folder of a sweep")
+    return summarize(list(_score_runs(folder, names, data, device, embedder)))
 
 
-def _opened(
-    out: Path,
-    names: Sequence[str],
-    device: str,
-    *,
-    embedder: str | None = None,
-    ready: Sources | None = None,
-) -> Iterator[tuple[Path, str, Solver]]:
-    """Open one run after another; what several were trained with is read once."""
+def _score_runs(
+    folder: Path, names: Iterable[str], data: Path, device: str, embedder: str | None
+) -> Iterator[RunScores]:
+    embedders = None
     for name in names:
-        solved = run.opened(out / name, device, embedder=embedder, ready=ready)
-        ready = solved.sources
-        yield out / name, name, solved
+        trained = load_task(folder / name, device=device, embedder=embedder, embedders=embedders)
+        embedders = trained.embedders  # opened once for all runs
+        scores = trained.evaluate(data, cache_layers=True)
+        yield _run_scores(trained, folder, name, {"data": scores})
 
 
-def _scored(
-    solvers: Iterable[tuple[Path, str, Solver]], split: str, data: Path | None
-) -> Iterator[tuple[Solver, Scored]]:
-    for place, name, solved in solvers:
-        described = config.read_json(place / "recipe.json").get("data", {})
-        # several runs read the file: its layers are kept
-        scores = {} if data is None else {split: run.scored(solved, data, keep=True)}
-        yield (
-            solved,
-            Scored(
-                run=name,
-                metric=solved.task.metric,
-                fraction=described.get("fraction"),
-                examples=described.get("examples"),
-                seed=solved.config.train.seed,
-                scores=scores,
-            ),
-        )
+def _run_scores(
+    trained: TrainedTask, folder: Path, name: str, scores: dict[str, dict[str, float]]
+) -> RunScores:
+    described = config.read_json(folder / name / "recipe.json").get("data", {})
+    return RunScores(
+        run=name,
+        metric=trained.task.metric,
+        fraction=described.get("fraction"),
+        examples=described.get("examples"),
+        seed=trained.task.config.train.seed,
+        scores=scores,
+    )
+
+
+def summarize(runs: Sequence[RunScores]) -> Summary:
+    """Aggregate the scores of runs, separately for each fraction."""
+    fractions = dict.fromkeys(run.fraction for run in runs)
+    return {
+        "format": FORMAT,
+        "metric": runs[0].metric,
+        "runs": [_row(one, run=one.run, seed=one.seed, scores=one.scores) for one in runs],
+        "summary": [_aggregate([r for r in runs if r.fraction == f]) for f in fractions],
+    }
+
+
+def _aggregate(runs: Sequence[RunScores]) -> dict[str, Any]:
+    scores = {split: mean_std([run.scores[split] for run in runs]) for split in runs[0].scores}
+    return _row(runs[0], num_runs=len(runs), scores=scores)
+
+
+def _row(one: RunScores, **more: object) -> dict[str, Any]:
+    """Add fraction and number of examples, if there are fractions."""
+    if one.fraction is None:
+        return more
+    return {"fraction": one.fraction, "examples": one.examples, **more}
+
+
+def mean_std(scores: Sequence[dict[str, float]]) -> dict[str, dict[str, float | None]]:
+    """Return mean and sample standard deviation of each score that all runs have."""
+    result: dict[str, dict[str, float | None]] = {}
+    for name in scores[0]:
+        if all(name in some for some in scores):
+            values = [some[name] for some in scores]
+            deviation = statistics.stdev(values) if len(values) > 1 else None
+            result[name] = {"mean": statistics.fmean(values), "deviation": deviation}
+    return result
+
+
+def format_mean_std(score: dict[str, float | None]) -> str:
+    """Format a mean and its standard deviation, as in `90.12 ± 0.34`."""
+    deviation = score["deviation"]
+    return f"{score['mean']:.2f}" + ("" if deviation is None else f" ± {deviation:.2f}")

@@ -1,6 +1,8 @@
-"""What tasks that give each token a tag have in common.
+"""What tasks that tag each token have in common.
 
-Shapes: B sentences, T tokens.
+To add a task that tags tokens, subclass `TaggingTask`: `ner` and `pos` show how.
+
+Shapes: B sentences, T tokens, K labels.
 """
 
 from collections.abc import Iterator, Sequence
@@ -9,11 +11,12 @@ from typing import Any
 
 import numpy as np
 import torch
-from torch import nn
+from jaxtyping import Float
+from torch import Tensor, nn
 
 from elmore.errors import ConfigError
-from elmore.tasks.data.columns import Tagged
-from elmore.tasks.embedding.network import Embedded, Widths
+from elmore.tasks.data.columns import TaggedSentence
+from elmore.tasks.embedding.network import PaddedTokens, Widths
 from elmore.tasks.layers.encoders import BiLSTM, VariationalDropout
 from elmore.tasks.task import Features, Task
 
@@ -26,7 +29,7 @@ class TaggerConfig:
     """Width of one direction."""
     num_layers: int = 2
     dropout: float = 0.5
-    """On what goes into the encoder, between its layers, and on what comes out."""
+    """On the input of the encoder, between its layers, and on its output."""
 
     def __post_init__(self) -> None:
         if self.hidden_dim < 1 or self.num_layers < 1 or not 0 <= self.dropout < 1:
@@ -37,38 +40,40 @@ class TaggerConfig:
 
 
 class TagScores(nn.Module):
-    """A biLSTM and a score for each label of each token."""
+    """A biLSTM with a linear layer: the logits of each label of each token."""
 
     def __init__(self, config: TaggerConfig, widths: Widths, num_labels: int) -> None:
         super().__init__()
         self.dropout = VariationalDropout(config.dropout)
         self.encoder = BiLSTM(widths.input, config.hidden_dim, config.num_layers, config.dropout)
-        self.scores = nn.Linear(self.encoder.output_dim + widths.above, num_labels)
+        self.scores = nn.Linear(self.encoder.output_dim + widths.output, num_labels)
 
-    def forward(self, embedded: Embedded) -> torch.Tensor:
-        """Give scores (B, T, K)."""
+    def forward(self, embedded: PaddedTokens) -> Float[Tensor, "B T K"]:
+        """Return the logits."""
         states = self.encoder(self.dropout(embedded.vectors), embedded.mask)
-        return self.scores(self.dropout(torch.cat([states, embedded.above], dim=-1)))
+        return self.scores(self.dropout(torch.cat([states, embedded.output_elmo], dim=-1)))
 
 
-class Tagging(Task):
-    """The part of a `Task` that is the same for every tagger."""
+class TaggingTask(Task):
+    """A task that tags each token of a sentence."""
 
-    def example(self, text: str, *, tokenized: bool = False) -> Tagged:
-        """Make an example without tags."""
-        return Tagged(self.tokenize(text, tokenized=tokenized), [])
+    def example_from_text(self, text: str, *, tokenized: bool = False) -> TaggedSentence:
+        """Return an example without tags."""
+        return TaggedSentence(self.tokenize(text, tokenized=tokenized), [])
 
-    def sentences(self, example: Tagged) -> list[list[str]]:
-        """Give the one sentence there is."""
+    def sentences(self, example: TaggedSentence) -> list[list[str]]:
+        """Return its one sentence."""
         return [example.tokens]
 
-    def labels(self, examples: Sequence[Tagged]) -> list[str]:
-        """Give every tag of the training examples."""
+    def collect_labels(self, examples: Sequence[TaggedSentence]) -> list[str]:
+        """Return all tags of the training examples."""
         return sorted({tag for example in examples for tag in example.tags})
 
-    def features(self, examples: Sequence[Tagged], labels: list[str], *, truth: bool) -> Features:
-        """Give the tags as numbers (B, T)."""
-        if not truth:
+    def make_features(
+        self, examples: Sequence[TaggedSentence], labels: list[str], *, with_gold: bool
+    ) -> Features:
+        """Return the gold tags as numbers (B, T)."""
+        if not with_gold:
             return {}
         number = {label: i for i, label in enumerate(labels)}
         tags = np.zeros((len(examples), max(len(e.tokens) for e in examples)), dtype=np.int64)
@@ -76,18 +81,21 @@ class Tagging(Task):
             row[: len(example.tags)] = [number[tag] for tag in example.tags]
         return {"tags": torch.from_numpy(tags)}
 
-    def as_json(self, example: Tagged, prediction: list[str]) -> dict[str, Any]:
-        """Give tokens and tags."""
+    def to_dict(self, example: TaggedSentence, prediction: list[str]) -> dict[str, Any]:
+        """Return tokens and tags."""
         return {"tokens": example.tokens, "tags": prediction}
 
-    def truth(self, example: Tagged) -> list[str]:
-        """Give the tag of each token."""
+    def gold_labels(self, example: TaggedSentence) -> list[str]:
+        """Return the tag of each token."""
         return example.tags
 
-    def written(
-        self, examples: Sequence[Tagged], predictions: Sequence[list[str]], ending: str = ""
+    def prediction_lines(
+        self,
+        examples: Sequence[TaggedSentence],
+        predictions: Sequence[list[str]],
+        suffix: str = "",
     ) -> Iterator[str]:
-        """Give columns as conlleval reads them: token, tag, predicted tag."""
+        """Yield the columns that conlleval reads: token, gold tag, predicted tag."""
         for example, prediction in zip(examples, predictions, strict=True):
             for row in zip(example.tokens, example.tags, prediction, strict=True):
                 yield " ".join(row)

@@ -1,4 +1,8 @@
-"""What a task is to the engine: its examples, its labels, its model, its score."""
+"""What a task is: how it reads examples, builds its network, scores and prints predictions.
+
+A task of your own subclasses `Task` (or `TaggingTask`, `ClassificationTask`), and `registry` says
+how the command line finds it.
+"""
 
 import json
 import re
@@ -17,15 +21,15 @@ from elmore.text.tokenizers import penn
 from elmore.train.config import TrainConfig
 
 Features = dict[str, Tensor]
-"""What a model needs of a batch beside the words of its sentences; the truth, in training."""
+"""Tensors that a head needs beside the embedded tokens: gold labels, spans, speakers."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class TaskConfig:
-    """What every recipe for a task may say; a task adds sections of its own."""
+    """Sections that every task recipe has; a task adds its own."""
 
     batch_size: int = 32
-    """Examples to a batch, over all processes."""
+    """Examples per batch, summed over all processes."""
     words: WordsConfig = field(default_factory=WordsConfig)
     characters: CharactersConfig | None = None
     elmo: ElmoConfig = field(default_factory=ElmoConfig)
@@ -37,110 +41,117 @@ class TaskConfig:
 
 
 class Loss(NamedTuple):
-    """A sum over everything predicted, and how much that was."""
+    """The loss summed over all predictions, and the number of predictions."""
 
     total: Float[Tensor, ""]
     count: Int[Tensor, ""]
 
 
-class TaskModel(nn.Module, ABC):
-    """The network above the embedding, with two ways through it.
+class TaskHead(nn.Module, ABC):
+    """The network above the embedding.
 
-    The rows of `embedded` are the sentences of the first example, then those of the second, … A
-    model of long texts is given their tokens, in the same order.
+    Row i of the embedded batch is sentence i, counted over the examples: all sentences of the
+    first example, then all of the second, and so on.
     """
 
-    takes_tokens: ClassVar[bool] = False
-    """Whether it is such a model."""
+    takes_packed: ClassVar[bool] = False
+    """Whether it gets `PackedTokens` (for long texts) instead of `PaddedTokens`."""
     unit: ClassVar[str] = "examples"
-    """What the count of its `Loss` is a number of."""
+    """What `Loss.count` counts, for messages."""
 
     @abstractmethod
     def forward(self, embedded: Any, features: Features) -> Loss:  # noqa: ANN401 -- either
-        """Compare with the truth."""
+        """Return the loss of a batch whose features include the gold labels."""
 
     @abstractmethod
     def predict(self, embedded: Any, features: Features) -> list[Any]:  # noqa: ANN401
-        """Give a prediction for each example: plain data, as JSON has it."""
+        """Return a prediction for each example, as JSON data."""
 
 
 class Task(ABC):
-    """One task, as a recipe has it. An example is whatever `read` makes of a file."""
+    """One task with its recipe. An example is whatever `read_examples` returns."""
 
     name: ClassVar[str]
     metric: ClassVar[str]
-    """The score that decides which weights are best; more is better."""
+    """The score by which the best weights are chosen; higher is better."""
     config_class: ClassVar[type[TaskConfig]]
-    closed_labels: ClassVar[bool] = False
-    """Whether a label that the training examples have not is a slip, rather than a rare one."""
+    closed_label_set: ClassVar[bool] = False
+    """Whether a label that no training example has is an error instead of a warning."""
 
-    def __init__(self, config: Any) -> None:  # noqa: ANN401 -- of its `config_class`
+    def __init__(self, config: Any) -> None:  # noqa: ANN401 -- an instance of `config_class`
         self.config = config
 
     @abstractmethod
-    def read(self, path: Path) -> list[Any]:
+    def read_examples(self, path: Path) -> list[Any]:
         """Read the examples of a file."""
 
-    def training(self, examples: list[Any]) -> list[Any]:
-        """Make what is trained on of what was read for it: all of it, as it is, unless said."""
+    def training_examples(self, examples: list[Any]) -> list[Any]:
+        """Return the examples to train on, made from those that were read; by default the same."""
         return examples
 
-    def texts(self, lines: Iterable[tuple[str, str]]) -> Iterator[tuple[str, str]]:
-        """Make texts of lines, both with their place, for messages: a line a text, unless said."""
+    def split_texts(self, lines: Iterable[tuple[str, str]]) -> Iterator[tuple[str, str]]:
+        """Group lines into texts, each with its position for messages; by default one per line."""
         yield from lines
 
     def tokenize(self, text: str, *, tokenized: bool = False) -> list[str]:
-        """Split a text into tokens: those of a file that holds text, and what a person types.
+        """Split a text into tokens, the same way for files and for prediction.
 
-        Where they are set apart already, it is by tabs if there is one and by spaces otherwise, as
-        in a column file: a no-break space may be part of a token.
+        Args:
+            text: the text.
+            tokenized: the tokens are separated already, by tabs if there is one and by spaces
+                otherwise, as in a column file: a no-break space may be part of a token.
         """
         if tokenized:
             return re.findall(r"[^\t\r\n]+" if "\t" in text else r"[^ \r\n]+", text)
         return penn(text).words
 
     @abstractmethod
-    def example(self, text: str, *, tokenized: bool = False) -> Any:  # noqa: ANN401
-        """Make an example without truth of what a person typed, as `tokenize` splits it."""
+    def example_from_text(self, text: str, *, tokenized: bool = False) -> Any:  # noqa: ANN401
+        """Return an example without gold labels, made from a text as `tokenize` splits it."""
 
     @abstractmethod
     def sentences(self, example: Any) -> list[list[str]]:  # noqa: ANN401
-        """Give the tokens of its sentences: one for most tasks, two for pairs, more for texts."""
+        """Return the tokens of its sentences: one for most tasks, two for pairs, more for texts."""
 
     @abstractmethod
-    def labels(self, examples: Sequence[Any]) -> list[str]:
-        """Fix the labels, from the training examples."""
+    def collect_labels(self, examples: Sequence[Any]) -> list[str]:
+        """Return the label set, collected from the training examples."""
 
     @abstractmethod
-    def model(self, widths: Widths, labels: list[str]) -> TaskModel:
-        """Build the network, for vectors of these widths."""
+    def build_head(self, widths: Widths, labels: list[str]) -> TaskHead:
+        """Build the network for token vectors of these widths."""
 
     @abstractmethod
-    def features(self, examples: Sequence[Any], labels: list[str], *, truth: bool) -> Features:
-        """Give the rest of a batch; the truth only in training."""
+    def make_features(
+        self, examples: Sequence[Any], labels: list[str], *, with_gold: bool
+    ) -> Features:
+        """Return the tensors of a batch beside its tokens; gold labels only on request."""
 
     @abstractmethod
     def score(self, examples: Sequence[Any], predictions: Sequence[Any]) -> dict[str, float]:
-        """Compare predictions with the truth; `metric` is one of the scores."""
+        """Compare predictions with the gold labels; `metric` is one of the scores."""
 
     @abstractmethod
-    def show(self, example: Any, prediction: Any) -> str:  # noqa: ANN401
-        """Write a prediction for a person, on one line."""
+    def format_text(self, example: Any, prediction: Any) -> str:  # noqa: ANN401
+        """Format a prediction on one line, for reading."""
 
     @abstractmethod
-    def as_json(self, example: Any, prediction: Any) -> dict[str, Any]:  # noqa: ANN401
-        """Write a prediction for a program."""
+    def to_dict(self, example: Any, prediction: Any) -> dict[str, Any]:  # noqa: ANN401
+        """Return a prediction as JSON data."""
 
-    def truth(self, example: Any) -> Iterable[str]:  # noqa: ANN401
-        """Give the labels of one example, each as often as it is there, to be looked over."""
-        return self.labels([example])
+    def gold_labels(self, example: Any) -> Iterable[str]:  # noqa: ANN401
+        """Yield the gold labels of an example, one per occurrence."""
+        return self.collect_labels([example])
 
-    def written(
-        self, examples: Sequence[Any], predictions: Sequence[Any], ending: str = ""
+    def prediction_lines(
+        self, examples: Sequence[Any], predictions: Sequence[Any], suffix: str = ""
     ) -> Iterator[str]:
-        """Give the lines of a file of predictions, as other programs read them: JSON, if any.
+        """Yield the lines of a predictions file in the standard format of the task.
 
-        A task that has several formats chooses by the ending of the file's name, as in `.conllu`.
+        Args:
+            examples: what was predicted for.
+            predictions: one for each example.
+            suffix: of the file's name, such as `.conllu`, where a task has several formats.
         """
         for example, prediction in zip(examples, predictions, strict=True):
-            yield json.dumps(self.as_json(example, prediction), ensure_ascii=False)
+            yield json.dumps(self.to_dict(example, prediction), ensure_ascii=False)

@@ -1,144 +1,267 @@
-"""A task with all it takes to solve it: recipe, labels, how it reads, and the network."""
+"""A task with its labels and its network: what `train` returns and `checkpoint` saves and loads."""
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
 import torch
 from jaxtyping import Int
-from torch import Tensor, nn
+from torch import nn
 
+from elmore import atomic
+from elmore.embed.jobs import layer_cache
 from elmore.embed.jobs.layer_cache import CachedLayers
-from elmore.tasks.data.encode import UNKNOWN, Read, Reader
-from elmore.tasks.embedding.network import Embedded, Embedding, Tokens, WordTable
-from elmore.tasks.embedding.spec import Sources
+from elmore.errors import DataError
+from elmore.tasks.data.datasets import read_examples
+from elmore.tasks.data.encode import UNKNOWN, BatchEncoder, EncodedBatch
+from elmore.tasks.embedding.network import Embedding, LayerWeights, WordTable
+from elmore.tasks.embedding.spec import OpenEmbedders
 from elmore.tasks.layers.encoders import CharEncoder
-from elmore.tasks.task import Features, Task, TaskConfig, TaskModel
+from elmore.tasks.task import Features, Task, TaskHead
 from elmore.text.characters import ByteAlphabet
 from elmore.train.loop import State, StepOutput
 from elmore.train.prefetch import to_device
 
+_CHUNK_EXAMPLES, _CHUNK_TOKENS = 256, 16384  # predicted at a time: bounds the memory of the layers
+
 
 class Batch(NamedTuple):
-    """Some examples, ready for the network."""
+    """Encoded examples, ready for the network."""
 
-    read: Read
+    encoded: EncodedBatch
     features: Features
 
 
-class Learner(nn.Module):
-    """The embedding and the task's own network, as the engine trains them."""
+class TaskNetwork(nn.Module):
+    """The embedding and the head of a task, with the signature that the training loop expects."""
 
-    def __init__(self, embedding: Embedding, model: TaskModel) -> None:
+    def __init__(self, embedding: Embedding, model: TaskHead) -> None:
         super().__init__()
         self.embedding, self.model = embedding, model
 
-    def forward(self, batch: Batch, carried: State | None = None) -> StepOutput:
-        """Give the loss of a batch."""
-        total, count = self.model(self._embedded(batch), batch.features)
-        # The engine divides by the count over all batches and processes of an update. So a penalty
-        # that is multiplied by each one's count is there once an update, however it is divided.
+    def forward(self, batch: Batch, state: State | None = None) -> StepOutput:
+        """Return the loss of a batch."""
+        total, count = self.model(self._embed(batch), batch.features)
+        # The loop divides by the count over all batches and processes of an update, so a penalty
+        # that each multiplies by its own count is there exactly once.
         return StepOutput(total + self.embedding.penalty() * count, count, {})
 
     @torch.no_grad()
     def predict(self, batch: Batch) -> list[Any]:
-        """Give a prediction for each example."""
-        return self.model.predict(self._embedded(batch), batch.features)
+        """Return a prediction for each example."""
+        return self.model.predict(self._embed(batch), batch.features)
 
-    def _embedded(self, batch: Batch) -> Embedded | Tokens:
-        tokens = self.embedding(batch.read)
-        return tokens if self.model.takes_tokens else tokens.side_by_side()
+    def _embed(self, batch: Batch) -> Any:  # noqa: ANN401 -- PackedTokens or PaddedTokens
+        tokens = self.embedding(batch.encoded)
+        return tokens if self.model.takes_packed else tokens.to_padded()
+
+
+class Prediction(NamedTuple):
+    """What was predicted for a text."""
+
+    example: Any
+    prediction: Any
+    line: str
+    """The prediction on one line, for reading."""
+    data: dict[str, Any]
+    """The prediction as JSON data."""
 
 
 @dataclass
-class Solver:
-    """What `train` makes and `evaluate` and `predict` use."""
+class TrainedTask:
+    """A task, its label set, its embedders and its network."""
 
     task: Task
-    config: TaskConfig
     labels: list[str]
     words: list[str] | None
-    """Those with a learned vector; None where vectors came ready-made or not at all."""
-    sources: Sources
-    reader: Reader
-    learner: Learner
-    scores: dict[str, float]
-    """On the held-out examples it was chosen by."""
+    """Words with a learned vector; None with pretrained vectors or a biLM."""
+    embedders: OpenEmbedders
+    encoder: BatchEncoder
+    network: TaskNetwork
+    scores: dict[str, float] = field(default_factory=dict)
+    """Scores on the dev examples by which these weights were chosen."""
 
     @property
     def device(self) -> torch.device:
-        """Where the network is."""
-        return next(self.learner.parameters()).device
+        """The device of the network."""
+        return next(self.network.parameters()).device
 
-    def sentences(self, examples: Sequence[Any]) -> list[list[str]]:
-        """Give the sentences of some examples, one after another."""
-        return [sentence for example in examples for sentence in self.task.sentences(example)]
+    def layer_weights(self) -> dict[str, LayerWeights]:
+        """Return the learned weights of the biLM's layers, at `input`, `output` or both."""
+        return self.network.embedding.layer_weights()
 
-    def batch(
-        self, examples: Sequence[Any], layers: CachedLayers | None, *, truth: bool = False
-    ) -> Batch:
-        """Make a batch, on the CPU."""
-        read = self.reader.read(self.sentences(examples), layers)
-        return Batch(read, self.task.features(examples, self.labels, truth=truth))
+    def evaluate(
+        self, data: Path, *, cache_layers: bool = False, predictions: Path | None = None
+    ) -> dict[str, float]:
+        """Score the task on a file.
 
-    def predict(self, examples: Sequence[Any], layers: CachedLayers | None) -> list[Any]:
-        """Predict for examples whose layers are there, in their order."""
-        training = self.learner.training
-        found: dict[int, Any] = {}
-        order = np.argsort([self._length(example) for example in examples], kind="stable").tolist()
-        self.learner.eval()
+        Args:
+            data: examples in a format of the task.
+            cache_layers: keep the biLM's layers on disk, for the next time this file is scored.
+            predictions: a file to write the predictions to, in the standard format of the task.
+
+        Raises:
+            DataError: the examples cannot be read, or the predictions cannot be written there.
+        """
+        if predictions is not None:
+            _check_predictions_path(predictions, data)
+        task = self.task
+        examples = read_examples(task, data, self.labels)
+        found = list(self._predict_file(examples, cache_layers=cache_layers))
+        if predictions is not None:
+            lines = task.prediction_lines(examples, found, predictions.suffix)
+            text = "".join(f"{line}\n" for line in lines)
+            atomic.write(predictions, text.encode("utf-8", "replace"))
+        return task.score(examples, found)
+
+    def predict(self, texts: Iterable[str], *, tokenized: bool = False) -> Iterator[Prediction]:
+        """Predict for any number of texts, in their order.
+
+        Args:
+            texts: one per example; a task of pairs has a tab between the two parts.
+            tokenized: tokens are separated by spaces already.
+
+        Raises:
+            DataError: a text is not an example of the task; its position is named, from 1.
+        """
+        located = ((f"text {number}", text) for number, text in enumerate(texts, start=1))
+        return self.predict_located(located, tokenized=tokenized)
+
+    def predict_located(
+        self, texts: Iterable[tuple[str, str]], *, tokenized: bool = False
+    ) -> Iterator[Prediction]:
+        """Predict for texts that come with their position, such as `stdin, line 3`."""
+        task = self.task
+        for chunk in self._chunks(_make_example(task, *text, tokenized) for text in texts):
+            predictions = self.predict_examples(chunk, self._compute_layers(chunk))
+            for example, found in zip(chunk, predictions, strict=True):
+                line, data = task.format_text(example, found), task.to_dict(example, found)
+                yield Prediction(example, found, line, data)
+
+    def predict_examples(
+        self, examples: Sequence[Any], layers: CachedLayers | None = None
+    ) -> list[Any]:
+        """Predict for examples whose biLM layers are in `layers`, if there is a frozen biLM."""
+        sentences = [self.task.sentences(example) for example in examples]
+        lengths = [max(map(len, found), default=0) for found in sentences]
+        order = np.argsort(lengths, kind="stable").tolist()
+        size, training = self.task.config.batch_size, self.network.training
+        predictions: dict[int, Any] = {}
+        self.network.eval()
         try:
-            for start in range(0, len(order), self.config.batch_size):
-                chosen = order[start : start + self.config.batch_size]
-                batch = self.batch([examples[i] for i in chosen], layers)
-                predictions = self.learner.predict(to_device(batch, self.device))
-                found |= zip(chosen, predictions, strict=True)
+            for start in range(0, len(order), size):
+                rows = order[start : start + size]
+                batch = self.make_batch(
+                    [examples[i] for i in rows], [sentences[i] for i in rows], layers
+                )
+                predicted = self.network.predict(to_device(batch, self.device))
+                predictions |= zip(rows, predicted, strict=True)
         finally:
-            self.learner.train(training)
-        return [found[i] for i in range(len(examples))]
+            self.network.train(training)
+        return [predictions[i] for i in range(len(examples))]
 
-    def _length(self, example: Any) -> int:  # noqa: ANN401 -- of whatever task
-        return max(map(len, self.task.sentences(example)), default=0)
+    def make_batch(
+        self,
+        examples: Sequence[Any],
+        sentences: Iterable[list[list[str]]],
+        layers: CachedLayers | None,
+        *,
+        with_gold: bool = False,
+    ) -> Batch:
+        """Encode examples, whose sentences were split already, on the CPU."""
+        encoded = self.encoder.encode([s for found in sentences for s in found], layers)
+        return Batch(encoded, self.task.make_features(examples, self.labels, with_gold=with_gold))
+
+    def _predict_file(self, examples: Sequence[Any], *, cache_layers: bool) -> Iterator[Any]:
+        elmo = self.encoder.frozen_elmo
+        if elmo is not None:
+            load = layer_cache.load_or_compute if cache_layers else layer_cache.load
+            layers = load(elmo, self._sentences(examples))
+            if layers is None:  # not on disk: compute and drop them chunk by chunk
+                for chunk in self._chunks(examples):
+                    yield from self.predict_examples(chunk, self._compute_layers(chunk))
+                return
+            yield from self.predict_examples(examples, layers)
+        else:
+            yield from self.predict_examples(examples)
+
+    def _compute_layers(self, examples: Sequence[Any]) -> CachedLayers | None:
+        elmo = self.encoder.frozen_elmo
+        return None if elmo is None else layer_cache.compute(elmo, self._sentences(examples))
+
+    def _sentences(self, examples: Iterable[Any]) -> Iterator[list[str]]:
+        return (sentence for example in examples for sentence in self.task.sentences(example))
+
+    def _chunks(self, examples: Iterable[Any]) -> Iterator[list[Any]]:
+        """Group examples into lists whose layers fit into memory."""
+        chunk: list[Any] = []
+        num_tokens = 0
+        for example in examples:
+            chunk.append(example)
+            num_tokens += sum(map(len, self.task.sentences(example)))
+            if len(chunk) >= _CHUNK_EXAMPLES or num_tokens >= _CHUNK_TOKENS:
+                yield chunk
+                chunk, num_tokens = [], 0
+        if chunk:
+            yield chunk
 
 
 def build(
-    task: Task, config: TaskConfig, labels: list[str], words: list[str] | None, sources: Sources
-) -> Solver:
-    """Put a solver together, with new weights."""
-    table, ids = None, None
-    if sources.vectors is not None:
-        matrix = torch.from_numpy(sources.vectors.matrix)
+    task: Task, labels: list[str], words: list[str] | None, embedders: OpenEmbedders
+) -> TrainedTask:
+    """Build a task with new weights, drawn from torch's random generator.
+
+    Args:
+        task: the task, with its recipe.
+        labels: its label set.
+        words: words that get a learned vector; None with pretrained vectors or a biLM.
+        embedders: word vectors and biLM, if any.
+    """
+    config = task.config
+    table, word_ids = None, None
+    if embedders.vectors is not None:
+        matrix = torch.from_numpy(embedders.vectors.matrix)
         if not config.words.freeze:
-            matrix = matrix.clone()  # what was loaded stays as it is
+            matrix = matrix.clone()  # the loaded vectors must not change
         table = WordTable(matrix, freeze=config.words.freeze, dropout=0.0)
-        ids = sources.vectors.ids
+        word_ids = embedders.vectors.ids
     elif words is not None:
         vectors = torch.empty(max(1, len(words)), config.words.dim).uniform_(-0.1, 0.1)
         table = WordTable(vectors, freeze=False, dropout=config.words.dropout)
-        ids = _Rows(words)
+        word_ids = _Vocabulary(words)
     characters, alphabet = None, None
     if config.characters is not None:
         sizes = config.characters
         characters = CharEncoder(sizes.embedding_dim, sizes.num_filters, sizes.width)
         alphabet = ByteAlphabet()
-    embedding = Embedding(table, characters, sources.elmo, config.elmo)
-    reader = Reader(ids, alphabet, sources.elmo if config.elmo.freeze else None)
-    learner = Learner(embedding, task.model(embedding.widths, labels))
-    return Solver(task, config, labels, words, sources, reader, learner, {})
+    embedding = Embedding(table, characters, embedders.elmo, config.elmo)
+    encoder = BatchEncoder(word_ids, alphabet, embedders.elmo if config.elmo.freeze else None)
+    network = TaskNetwork(embedding, task.build_head(embedding.widths, labels))
+    return TrainedTask(task, labels, words, embedders, encoder, network)
 
 
-class _Rows:
-    """Words as rows of a table."""
+class _Vocabulary:
+    """Maps words to rows of a learned table."""
 
     def __init__(self, words: Sequence[str]) -> None:
         self._rows = {word: row for row, word in enumerate(words)}
 
     def __call__(self, tokens: Sequence[str]) -> Int[np.ndarray, " T"]:
-        found = [self._rows.get(token, UNKNOWN) for token in tokens]
-        return np.array(found, dtype=np.int64)
+        return np.array([self._rows.get(token, UNKNOWN) for token in tokens], dtype=np.int64)
 
 
-def trained_tensors(solver: Solver) -> dict[str, Tensor]:
-    """Give what training has made: nothing of a frozen biLM or of ready-made vectors."""
-    return {name: tensor.contiguous() for name, tensor in solver.learner.state_dict().items()}
+def _make_example(task: Task, position: str, text: str, tokenized: bool) -> Any:  # noqa: ANN401
+    try:
+        return task.example_from_text(text, tokenized=tokenized)
+    except DataError as error:
+        raise DataError(f"{position}: {error}") from error
+
+
+def _check_predictions_path(predictions: Path, data: Path) -> None:
+    """Refuse a path that cannot be written, before anything is predicted."""
+    if predictions.is_dir() or not predictions.parent.is_dir():
+        raise DataError(f"{predictions}: expected the name of a file in an existing folder")
+    if predictions.exists() and data.exists() and predictions.samefile(data):
+        raise DataError(f"{predictions}: this is the file of examples; choose another name")

@@ -50,11 +50,12 @@ def test_train_evaluate_and_predict(tmp_path, data):
     dev, test, layers = done.out.splitlines()
     assert dev.startswith("dev  f1 ")
     assert test.removeprefix("test") == dev.removeprefix("dev")
-    shares = [
-        float(share) for share in layers.removeprefix("layers at input  ").split("  ")[0].split()
+    weights = [
+        float(weight)
+        for weight in layers.removeprefix("layer weights at input  ").split("  ")[0].split()
     ]
-    assert len(shares) == 3
-    assert sum(shares) == pytest.approx(1, abs=0.002)
+    assert len(weights) == 3
+    assert sum(weights) == pytest.approx(1, abs=0.002)
     assert "perplexity" not in done.err
 
     run = str(tmp_path / "run")
@@ -68,11 +69,11 @@ def test_train_evaluate_and_predict(tmp_path, data):
     assert json.loads(line)["tokens"] == ["a", "b.", "c"]
 
 
-@pytest.mark.parametrize("more", [(), ("--seeds", "2")])
+@pytest.mark.parametrize("more", [(), ("--num-seeds", "2")])
 def test_what_is_trained_with_is_read_and_hashed_once(tmp_path, data, monkeypatch, more):
     read, hashed = (
-        count(monkeypatch, word_vectors, "read"),
-        count(monkeypatch, spec, "vectors_digest"),
+        count(monkeypatch, word_vectors, "read_word_vectors"),
+        count(monkeypatch, spec, "hash_vectors"),
     )
     loaded = count(monkeypatch, spec, "load_embedder")
     known = count(monkeypatch, spec, "model_digest")
@@ -99,7 +100,9 @@ def count(monkeypatch, module, name):
 
 def test_a_run_is_scored_with_a_biLM_that_lies_elsewhere(tmp_path, data):
     bilm = toy_tasks.bilm(tmp_path / "bilm")
-    assert train(tmp_path, data, "--embedder", f"elmo:{bilm}", "--seeds", "2", epochs=1).code == 0
+    assert (
+        train(tmp_path, data, "--embedder", f"elmo:{bilm}", "--num-seeds", "2", epochs=1).code == 0
+    )
     run, place = tmp_path / "run", bilm.rename(tmp_path / "elsewhere")
     for command in (("evaluate", str(run), data), ("predict", str(run / "seed-0"), "Bo left.")):
         lost = run_elmore("task", *command)
@@ -115,22 +118,22 @@ def test_a_training_prints_its_scores_and_layers_as_json(tmp_path, data):
     done = train(tmp_path, data, "--embedder", f"elmo:{bilm}", "--test", data, "--json")
     assert done.code == 0, done.err
     found = json.loads(done.out)
-    assert list(found) == ["dev", "test", "layers"]
+    assert list(found) == ["dev", "test", "layer_weights"]
     assert found["dev"] == found["test"]
-    assert sum(found["layers"]["input"]["shares"]) == pytest.approx(1)
+    assert sum(found["layer_weights"]["input"]["weights"]) == pytest.approx(1)
 
 
 def test_several_seeds_give_means_and_deviations(tmp_path, data):
     test = str(toy_tasks.write("ner", tmp_path / "test.txt", 5))
-    done = train(tmp_path, data, "--seeds", "2", "--test", test)
+    done = train(tmp_path, data, "--num-seeds", "2", "--test", test)
     assert done.code == 0, done.err
     dev, tested = done.out.splitlines()
     assert re.match(r"dev  f1 \d+\.\d\d ± \d+\.\d\d  precision ", dev)
     run = tmp_path / "run"
     summary = json.loads((run / "summary.json").read_text())
-    again = train(tmp_path, data, "--seeds", "2", "--test", test, "--resume", "--json")
+    again = train(tmp_path, data, "--num-seeds", "2", "--test", test, "--resume", "--json")
     assert json.loads(again.out) == summary
-    assert again.err.count("is already finished: there is nothing to do") == 2
+    assert again.err.count("is already finished: there is nothing to do") == 1
     scored = json.loads(run_elmore("task", "evaluate", str(run), test, "--json").out)
     assert scored["summary"][0]["scores"]["data"] == summary["summary"][0]["scores"]["test"]
     assert run_elmore("task", "evaluate", str(run), test).out == f"data{tested[4:]}\n"
@@ -140,12 +143,12 @@ def test_several_seeds_give_means_and_deviations(tmp_path, data):
     ):
         asked = run_elmore("task", *command)
         assert asked.code == 1
-        assert f"2 trained runs lie there; name one, as {run / 'seed-0'}" in asked.err
+        assert f"holds 2 trained runs; name one of them, as {run / 'seed-0'}" in asked.err
     assert run_elmore("task", "predict", str(run / "seed-1"), "Ann left.").code == 0
 
 
 def test_fractions_make_a_table(tmp_path, data):
-    done = train(tmp_path, data, "--fractions", "0.01,0.5", "--seeds", "2")
+    done = train(tmp_path, data, "--train-fractions", "0.01,0.5", "--num-seeds", "2")
     assert done.code == 0, done.err
     head, first, second = (line.split("\t") for line in done.out.splitlines())
     assert head == ["fraction", "examples", "runs", "dev f1"]
@@ -155,7 +158,7 @@ def test_fractions_make_a_table(tmp_path, data):
     assert (tmp_path / "run" / "fraction-0.01" / "seed-1" / "best").is_dir()
 
 
-def test_check_says_what_is_odd_and_writes_nothing(tmp_path, data):
+def test_check_reports_what_is_suspicious_and_writes_nothing(tmp_path, data):
     before = sorted(tmp_path.rglob("*"))
     files = ("--train", data, "--dev", data, "--check")
     done = run_elmore("task", "train", "ner", *files)
@@ -164,9 +167,9 @@ def test_check_says_what_is_odd_and_writes_nothing(tmp_path, data):
     assert rows[0] == ["split", "what", "found", ""]
     assert ["train", "examples", "20", ""] in rows
     (leak,) = [row for row in rows if row[1] == "texts that are in train"]
-    assert leak[3].startswith("! these are scored from memory")
+    assert leak[3].startswith("! the model has seen these in training")
     found = json.loads(run_elmore("task", "train", "ner", *files, "--json").out)
-    assert {row["what"]: row["odd"] for row in found}["texts that are in train"] is True
+    assert {row["what"]: row["suspicious"] for row in found}["texts that are in train"] is True
     assert sorted(tmp_path.rglob("*")) == before
     done = run_elmore("task", "train", "ner", "--train", data, "--dev", "none", "--check")
     assert (done.code, done.out) == (1, "")
@@ -193,7 +196,7 @@ def test_a_file_where_a_text_belongs_is_pointed_out(tmp_path, data):
     text.write_text("Ann left .")
     found = run_elmore("task", "predict", str(tmp_path / "run"), str(text))
     assert found.code == 1
-    assert f"{text} is a file, and a text was expected" in found.err
+    assert f"{text} is a file, expected a text" in found.err
 
 
 def test_lines_of_stdin_are_predicted(tmp_path, data, monkeypatch):
@@ -269,12 +272,12 @@ def test_a_long_text_is_a_text(tmp_path, name):
         (["--dev", "missing.conll"], "missing.conll"),
         (["--test", "missing.conll"], "missing.conll"),
         (["--resume"], "there is no run to resume"),
-        (["--resume", "--seeds", "2"], "there is no run to resume"),
-        (["--seeds", "0"], "number of seeds must be at least 1"),
-        (["--seeds", "2", "--set", "train.seed=4294967295"], "train.seed must be below"),
-        (["--fractions", "0.1;1"], "--fractions: expected numbers with commas between them"),
-        (["--fractions", "1,2"], "at most 1, found 2"),
-        (["--fractions", ""], "--fractions: expected numbers"),
+        (["--resume", "--num-seeds", "2"], "there is no run to resume"),
+        (["--num-seeds", "0"], "number of seeds must be at least 1"),
+        (["--num-seeds", "2", "--set", "train.seed=4294967295"], "train.seed must be below"),
+        (["--train-fractions", "0.1;1"], "--train-fractions: expected numbers separated by commas"),
+        (["--train-fractions", "1,2"], "at most 1, found 2"),
+        (["--train-fractions", ""], "--train-fractions: expected numbers"),
         (["--set", "data.encoding=latin-99"], "data.encoding: expected a name such as"),
     ],
 )
@@ -292,7 +295,7 @@ def test_a_task_nobody_knows_and_a_run_that_is_none(tmp_path, data):
     assert (done.code, done.err) == (1, "elmore: no task 'nre'; did you mean 'ner'?\n")
     done = run_elmore("task", "evaluate", str(tmp_path), data)
     assert done.code == 1
-    assert "no trained task there" in done.err
+    assert "no trained task found" in done.err
 
 
 def test_the_model_that_comes_with_the_package_is_read_unless_another_is_named(
@@ -308,14 +311,14 @@ def test_the_model_that_comes_with_the_package_is_read_unless_another_is_named(
     monkeypatch.setattr(spec, "load_embedder", load)
     done = train(tmp_path, data, embedder=None)
     assert done.code == 0, done.err
-    assert "layers at input" in done.out
+    assert "layer weights at input" in done.out
     assert set(asked) == {()}
     recipe = json.loads((tmp_path / "run" / "recipe.json").read_text())
     assert recipe["embedder"]["specification"] == "elmo:"
     assert "[default: (elmo:)]" in run_elmore("task", "train", "--help").out
 
 
-@pytest.mark.parametrize("more", [(), ("--seeds", "2")])
+@pytest.mark.parametrize("more", [(), ("--num-seeds", "2")])
 def test_a_resumed_run_reads_the_recorded_embedder_unless_another_is_named(
     tmp_path, data, monkeypatch, more
 ):

@@ -5,9 +5,10 @@ from pathlib import Path
 import pytest
 import torch
 
-from elmore.tasks import checkpoint, registry, run, trained_task
-from elmore.tasks.data import encode
-from elmore.tasks.embedding import spec
+from elmore.tasks import registry, trained_task
+from elmore.tasks.checkpoint import load_task, save_task
+from elmore.tasks.data.encode import build_vocabulary
+from elmore.tasks.embedding.spec import open_embedders, parse_spec
 from elmore.tasks.registry import TASKS
 from tests.support import toy_tasks
 from tests.support.toy_tasks import Typed
@@ -18,32 +19,33 @@ CASES = [(name, case) for name in TASKS for case in toy_tasks.typed_files(name)]
 def untrained(place: Path, name: str, case: Typed) -> Path:
     """Save a network with random weights, in which every token of the file counts."""
     kind = registry.find_task(name)
-    recipe = registry.load_recipe(kind, None, [*toy_tasks.small(name), *case.settings])
+    task = kind(registry.load_recipe(kind, None, [*toy_tasks.small(name), *case.settings]))
     (place / "data.txt").write_text(case.file, encoding="utf-8")
-    read = kind(recipe).read(place / "data.txt")
-    words = encode.known_words((s for e in read for s in kind(recipe).sentences(e)), min_count=1)
-    labels = kind(recipe).labels(read)
-    made = trained_task.build(kind(recipe), recipe, labels, words, spec.opened(spec.parse("none")))
+    read = task.read_examples(place / "data.txt")
+    words = build_vocabulary((s for e in read for s in task.sentences(e)), min_count=1)
+    none = open_embedders(parse_spec("none"))
+    made = trained_task.build(task, task.collect_labels(read), words, none)
     with torch.no_grad():
-        for weights in made.learner.parameters():
+        for weights in made.network.parameters():
             weights.normal_(generator=torch.Generator().manual_seed(weights.numel()))
-    checkpoint.save(made, place / "run")
+    save_task(made, place / "run")
     return place / "run"
 
 
 @pytest.mark.parametrize(("name", "case"), CASES, ids=[name for name, _ in CASES])
 def test_predicting_the_texts_of_a_file_is_evaluating_it(tmp_path, name, case):
     place, data = untrained(tmp_path, name, case), tmp_path / "data.txt"
-    scores = run.evaluate(place, data, device="cpu")
-    predicted = list(run.predict(place, case.texts, tokenized=case.tokenized, device="cpu"))
-    solved = run.opened(place, "cpu")
-    gold, found = solved.task.read(data), [prediction.found for prediction in predicted]
-    again = (case.score or solved.task.score)(gold, found)
+    trained = load_task(place, device="cpu")
+    scores = trained.evaluate(data)
+    predicted = list(trained.predict(case.texts, tokenized=case.tokenized))
+    task = trained.task
+    gold, found = task.read_examples(data), [prediction.prediction for prediction in predicted]
+    again = (case.score or task.score)(gold, found)
     assert again
     assert again == {name: scores[name] for name in again}
-    assert case.compared(found) == case.compared(solved.predict(gold, None))
-    tokens = [solved.task.sentences(prediction.example) for prediction in predicted]
-    assert tokens == [solved.task.sentences(example) for example in gold]
+    assert case.compared(found) == case.compared(trained.predict_examples(gold))
+    tokens = [task.sentences(prediction.example) for prediction in predicted]
+    assert tokens == [task.sentences(example) for example in gold]
 
 
 def test_every_task_has_such_a_file():

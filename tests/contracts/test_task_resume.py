@@ -61,7 +61,7 @@ def test_killed_and_resumed(place, whole, kill):
 
 
 def test_several_seeds_survive_a_kill_and_a_signal_ends_them_all(place):
-    (result,) = ran(place, "seeds", "--seeds", "2", "--set", "train.epochs=2")
+    (result,) = ran(place, "seeds", "--num-seeds", "2", "--set", "train.epochs=2")
     assert result.code == 0, result
     expected = files(place / "seeds")
     assert {name.partition("/")[0] for name in expected} == {"seed-0", "seed-1", "summary.json"}
@@ -69,7 +69,7 @@ def test_several_seeds_survive_a_kill_and_a_signal_ends_them_all(place):
         ("seeds-killed", KillAt(4), -signal.SIGKILL),
         ("seeds-asked", KillAt(4, signal.SIGTERM), 128 + signal.SIGTERM),
     ):
-        few = ("--seeds", "2", "--set", "train.epochs=2")
+        few = ("--num-seeds", "2", "--set", "train.epochs=2")
         (result,) = ran(place, name, *few, kill=kill)
         assert result.code == code, result
         assert not (place / name / "seed-1").exists()
@@ -115,7 +115,7 @@ def test_two_processes_accumulate_uneven_batches_into_one_large_one(place):
 
 
 def test_two_processes_train_several(place):
-    results = ran(place, "both", "--seeds", "2", "--set", "train.epochs=1", ranks=2)
+    results = ran(place, "both", "--num-seeds", "2", "--set", "train.epochs=1", ranks=2)
     assert [result.code for result in results] == [0, 0], results
     assert [result.out.count("dev  f1") for result in results] == [1, 0]
     assert (place / "both" / "seed-1" / "best").is_dir()

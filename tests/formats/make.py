@@ -18,8 +18,8 @@ from elmore.embed.jobs import job, journal, layer_cache, writers
 from elmore.lm.pretrain import pretrain
 from elmore.probe import use_store
 from elmore.probe.neighbors import UseIndex
-from elmore.tasks import aggregate, checkpoint, registry
-from elmore.tasks import run as tasks
+from elmore.tasks import checkpoint, registry, sweep
+from elmore.tasks.train import train as train_task
 from elmore.train import runs
 from elmore.weights import folder, pretrained, warm
 from tests.support import toy_corpus, toy_tasks
@@ -32,7 +32,7 @@ FORMATS = {
     "model": folder.FORMAT,
     "run": runs.FORMAT,
     "task": checkpoint.FORMAT,
-    "summary": aggregate.FORMAT,
+    "summary": sweep.FORMAT,
     "embeddings": writers.FORMAT,
     "journal": journal.FORMAT,
     "pooling": pooling.FORMAT,
@@ -102,10 +102,11 @@ def of_task(place: Path) -> None:
         data = toy_tasks.write("ner", made / "data.txt")
         vectors, bilm = toy_tasks.vectors(Path(aside) / "x.txt"), toy_tasks.bilm(made / "bilm")
         recipe, embedder = registry.load_recipe(ner, None, NER), f"glove:{vectors}+elmo:{bilm}"
-        list(tasks.train(ner, recipe, data, data, made / "run", embedder=embedder, device="cpu"))
+        options = {"embedder": embedder, "device": "cpu"}
+        trained = train_task(ner, recipe, data, data, made / "run", **options)
         shutil.rmtree(made / "run" / "checkpoints")
         _without_events(made)
-        scores = tasks.evaluate(made / "run", data, device="cpu")
+        scores = trained.evaluate(data)
         (made / "scores.json").write_text(json.dumps(scores))
         shutil.copytree(made, place)
 
@@ -114,9 +115,9 @@ def summary(place: Path) -> None:
     place.mkdir()
     scores = [{"dev": {"f1": 80.0 + seed}} for seed in range(2)]
     scored = [
-        aggregate.Scored(f"seed-{n}", "f1", None, None, n, one) for n, one in enumerate(scores)
+        sweep.RunScores(f"seed-{n}", "f1", None, None, n, one) for n, one in enumerate(scores)
     ]
-    (place / "summary.json").write_text(json.dumps(aggregate.summary(scored)))
+    (place / "summary.json").write_text(json.dumps(sweep.summarize(scored)))
 
 
 def embedder() -> Embedder:

@@ -22,7 +22,8 @@ from elmore.lm.pretrain import pretrain
 from elmore.probe import report
 from elmore.probe.neighbors import UseIndex
 from elmore.tasks import registry
-from elmore.tasks import run as tasks
+from elmore.tasks.checkpoint import load_task
+from elmore.tasks.train import train as train_task
 from elmore.weights import pretrained
 from tests.formats import make
 from tests.support import toy_corpus, toy_tasks
@@ -116,7 +117,9 @@ def test_a_run_is_measured_as_it_was(place):
 @pytest.mark.parametrize("place", of("task"))
 def test_a_task_scores_as_it_did(place):
     said = json.loads((place / "scores.json").read_text())
-    assert tasks.evaluate(place / "run", place / "data.txt", device="cpu") == pytest.approx(said)
+    assert load_task(place / "run", device="cpu").evaluate(place / "data.txt") == pytest.approx(
+        said
+    )
 
 
 MOVED = HERE / "task-1" / "moved"
@@ -126,13 +129,13 @@ def test_a_task_of_the_first_format_is_read_with_its_vectors_where_they_were_or_
     data, out = HERE / "task-1" / "data.txt", tmp_path / "run"
     shutil.copytree(MOVED / "run", out)
     with pytest.raises(ConfigError, match=r"/before/vectors\.txt.*; name its new place with --emb"):
-        tasks.evaluate(out, data, device="cpu")
+        load_task(out, device="cpu").evaluate(data)
     path, vectors = out / "best" / "config.json", MOVED / "vectors.txt"
     expected = json.loads(path.read_text())["scores"]
-    found = tasks.evaluate(out, data, device="cpu", embedder=f"glove:{vectors}")
+    found = load_task(out, device="cpu", embedder=f"glove:{vectors}").evaluate(data)
     assert found == pytest.approx(expected)
     path.write_text(path.read_text().replace("/before/vectors.txt", str(vectors)))
-    assert tasks.evaluate(out, data, device="cpu") == found
+    assert load_task(out, device="cpu").evaluate(data) == found
 
 
 def test_a_task_of_the_first_format_goes_on_to_its_end(tmp_path):
@@ -142,12 +145,13 @@ def test_a_task_of_the_first_format_goes_on_to_its_end(tmp_path):
     settings = ["train.epochs=4", "train.keep_checkpoints=2", "train.save_every=6"]
     recipe = registry.load_recipe(ner, None, [*toy_tasks.small("ner"), *settings])
     how = {"embedder": f"glove:{MOVED / 'vectors.txt'}", "device": "cpu", "resume": True}
-    reports = list(tasks.train(ner, recipe, data, data, out, **how))
+    reports = []
+    train_task(ner, recipe, data, data, out, **how, on_report=reports.append)
     assert reports[-1].step == reports[-1].num_steps == 12
     other = tmp_path / "other.txt"
     other.write_text(data.read_text().replace("Ann", "Eve"))
     with pytest.raises(ConfigError, match=r"another recipe \(data\.dev .*data\.train"):
-        list(tasks.train(ner, recipe, other, other, out, **how))
+        train_task(ner, recipe, other, other, out, **how)
 
 
 @pytest.mark.parametrize("place", of("printed"))

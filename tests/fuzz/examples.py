@@ -53,10 +53,10 @@ def _read(kind: str):
     def read(place: Path) -> None:
         (path,) = place.iterdir()
         solver = found(registry.load_recipe(found))
-        read_ones = solver.read(path)
-        labels = solver.labels(read_ones)
-        solver.features(read_ones, labels, truth=True)
-        validate.look_over(solver, {"train": path, "dev": path})
+        read_ones = solver.read_examples(path)
+        labels = solver.collect_labels(read_ones)
+        solver.make_features(read_ones, labels, with_gold=True)
+        validate.validate_files(solver, {"train": path, "dev": path})
 
     return read
 
@@ -77,8 +77,8 @@ def _snli_lines() -> str:
 def _framed(form):
     def make(place: Path) -> None:
         toy_tasks.write("srl", place / "props.txt", 4)
-        found = srl.read(place / "props.txt", form="conll2005")
-        srl.write(place / "props.txt", found, form)
+        found = srl.read_srl(place / "props.txt", form="conll2005")
+        srl.write_srl(place / "props.txt", found, form)
 
     return make
 
@@ -101,7 +101,7 @@ def _vectors(place: Path) -> None:
 def _read_vectors(place: Path) -> None:
     for path in sorted(place.iterdir()):
         if path.name != "f.words.txt":
-            word_vectors.read(path).lookup(["the", "none"])
+            word_vectors.read_word_vectors(path).lookup(["the", "none"])
 
 
 def _of(kind: str, name: str, text: str | None = None, modules: tuple[str, ...] = ()) -> Reader:

@@ -39,7 +39,7 @@ OWN = {
     "elmore.probe.use_faiss": "tests/probe/test_use_faiss.py tries what faiss cannot read",
     "elmore.serve.metrics": "reads /proc",
     "elmore.serve.page": "reads files of the package",
-    "elmore.tasks.identity": "matches what config read, which is covered",
+    "elmore.tasks.train": "matches what config read, which is covered",
     "elmore.tasks.sweep": "reads recipe.json through config, which is covered",
     "elmore.weights.catalogue": "reads files of the package",
 }

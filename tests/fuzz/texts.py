@@ -54,7 +54,7 @@ def _text(place: Path) -> None:
 
 def _prepare(place: Path) -> None:
     names = [str(place / "plain.txt")]
-    check.look_over(names, Options())
+    check.validate_files(names, Options())
     prepare(
         names, place / "out", Options(valid_share=0.2), num_workers=1,
         vocabulary=place / "vocabulary.txt"

@@ -11,7 +11,7 @@ from elmore.lm import config as lm_config
 from elmore.lm.pretrain import pretrain
 from elmore.probe import report
 from elmore.tasks import checkpoint, registry
-from elmore.tasks import run as tasks
+from elmore.tasks.checkpoint import load_task
 from elmore.tasks.registry import TASKS
 from elmore.train import optimizers
 from elmore.train.config import TrainConfig
@@ -131,8 +131,8 @@ def _solver(place: Path) -> None:
 
 
 def _predict(place: Path) -> None:
-    list(tasks.predict(place / "run", ["Ann saw Rome .", ""], device="cpu"))
-    checkpoint.runs_within(place)
+    list(load_task(place / "run", device="cpu").predict(["Ann saw Rome .", ""]))
+    checkpoint.find_runs(place)
 
 
 READERS = (
@@ -151,7 +151,7 @@ READERS = (
     ),
     Reader(
         "trained task",
-        ("elmore.tasks.checkpoint", "elmore.tasks.embedding.stored_vectors"),
+        ("elmore.tasks.checkpoint", "elmore.tasks.embedding.word_vectors"),
         _solver,
         _predict,
     ),

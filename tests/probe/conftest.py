@@ -48,12 +48,10 @@ def _train(place: Path, out: Path) -> None:
     recipe = registry.load_recipe(
         ner, None, [*toy_tasks.small("ner"), "train.epochs=2", "elmo.where=both"]
     )
-    trials = sweep.trials(recipe, seeds=2, fractions=[0.5, 1.0])
+    trials = sweep.list_trials(recipe, num_seeds=2, fractions=[0.5, 1.0])
     bilm = f"elmo:{toy_tasks.bilm(place / 'bilm')}"
-    stages = sweep.train(ner, recipe, data, data, out, trials, embedder=bilm, device="cpu")
-    for _, reports in stages:
-        list(reports)
-    sweep.summarise(out, trials, data, device="cpu")
+    options = {"test": data, "embedder": bilm, "device": "cpu"}
+    sweep.train_sweep(ner, recipe, data, data, out, trials, **options)
 
 
 def _printed(place: Path, model: Path) -> dict[str, str]:

@@ -15,7 +15,7 @@ from tests.support import toy_tasks
 from tests.support.cli_runner import run_elmore
 
 
-class Placed:
+class TextWithOffsets:
     """Layer 0 knows the word alone, layer 1 its place too, layer 2 only the sentence."""
 
     num_layers, width = 3, 4
@@ -46,13 +46,13 @@ TEXT = [line.split() for line in ("a b a", "b a c", "c c b", "d a", "e")]
 def every_use():
     """(word, vectors of the layers) of each token."""
     for number, words in enumerate(TEXT):
-        vectors = Placed().vectors(words, number)
+        vectors = TextWithOffsets().vectors(words, number)
         for place, word in enumerate(words):
             yield word, vectors[:, place]
 
 
 def test_self_similarity_is_the_mean_over_pairs_of_uses_then_over_words():
-    found = context.measure(Placed(), TEXT, least=3)
+    found = context.measure(TextWithOffsets(), TEXT, least=3)
     for layer in range(3):
         of_words = []
         for word in "abc":  # d and e have too few uses
@@ -64,7 +64,7 @@ def test_self_similarity_is_the_mean_over_pairs_of_uses_then_over_words():
 
 
 def test_anisotropy_is_the_mean_cosine_of_uses_of_different_words():
-    found = context.measure(Placed(), TEXT, least=3)
+    found = context.measure(TextWithOffsets(), TEXT, least=3)
     pairs = [(x, y) for (v, x), (w, y) in combinations(every_use(), 2) if v != w]
     for layer, one in enumerate(found.layers):
         expected = np.mean([cosine(x[layer], y[layer]) for x, y in pairs])
@@ -75,11 +75,11 @@ def test_anisotropy_is_the_mean_cosine_of_uses_of_different_words():
 
 
 def test_intra_sentence_similarity_compares_words_with_the_mean_of_their_sentence():
-    found = context.measure(Placed(), TEXT, least=3)
+    found = context.measure(TextWithOffsets(), TEXT, least=3)
     for layer, one in enumerate(found.layers):
         of_sentences = []
         for number, words in enumerate(TEXT[:-1]):  # a lone word is its own mean
-            vectors = Placed().vectors(words, number)[layer]
+            vectors = TextWithOffsets().vectors(words, number)[layer]
             mean = vectors.mean(axis=0)
             of_sentences.append(np.mean([cosine(word, mean) for word in vectors]))
         assert one.intra_sentence == pytest.approx(np.mean(of_sentences), abs=1e-5)
@@ -87,22 +87,25 @@ def test_intra_sentence_similarity_compares_words_with_the_mean_of_their_sentenc
 
 
 def test_sentences_that_come_again_count_once():
-    once = context.measure(Placed(), TEXT, least=3)
-    assert context.measure(Placed(), TEXT + TEXT[:1], least=3) == once
+    once = context.measure(TextWithOffsets(), TEXT, least=3)
+    assert context.measure(TextWithOffsets(), TEXT + TEXT[:1], least=3) == once
 
 
 def test_words_are_sorted_by_what_the_top_layer_does_to_them():
-    found = context.measure(Placed(), TEXT, least=2, num_sentences=4)
+    found = context.measure(TextWithOffsets(), TEXT, least=2, num_sentences=4)
     assert len(found.steadiest) == len(found.most_changed) == 1
     (steady,), (changed,) = found.steadiest, found.most_changed
     assert steady.self_similarity_corrected[-1] > changed.self_similarity_corrected[-1]
 
 
 def test_fewer_words_and_sentences_can_be_drawn_and_the_seed_decides_which():
-    few = context.measure(Placed(), TEXT, least=3, num_words=1)
+    few = context.measure(TextWithOffsets(), TEXT, least=3, num_words=1)
     assert few.num_words == 1
-    assert few == context.measure(Placed(), iter(TEXT), least=3, num_words=1)
-    assert context.measure(Placed(), TEXT, least=2, num_sentences=3, seed=1).num_sentences == 3
+    assert few == context.measure(TextWithOffsets(), iter(TEXT), least=3, num_words=1)
+    assert (
+        context.measure(TextWithOffsets(), TEXT, least=2, num_sentences=3, seed=1).num_sentences
+        == 3
+    )
 
 
 @pytest.mark.parametrize(
@@ -115,13 +118,13 @@ def test_fewer_words_and_sentences_can_be_drawn_and_the_seed_decides_which():
 )
 def test_too_little_text_is_one_sentence(text, options, message):
     with pytest.raises(DataError, match=message):
-        context.measure(Placed(), text, **options)
+        context.measure(TextWithOffsets(), text, **options)
 
 
 @pytest.mark.parametrize("options", [{"least": 1}, {"num_words": 0}, {"num_sentences": 0}])
 def test_numbers_that_cannot_be_meant_are_refused(options):
     with pytest.raises(ConfigError, match="at least"):
-        context.measure(Placed(), TEXT, **options)
+        context.measure(TextWithOffsets(), TEXT, **options)
 
 
 @given(st.integers(0, 40), st.integers(1, 50), st.integers(0, 5))
@@ -194,4 +197,4 @@ def test_draws_of_one_word_alone_cannot_be_compared(monkeypatch):
     monkeypatch.setattr(context, "_RANDOM_USES", 2)
     text = [["a"] * number for number in range(2, 60)] + [["b"]]
     with pytest.raises(DataError, match="the uses drawn are all of 'a'; give more text"):
-        context.measure(Placed(), text, least=2)
+        context.measure(TextWithOffsets(), text, least=2)

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 import elmore
 from elmore.probe import linear
 from elmore.probe.linear import Examples, LayerScores, Splits, classify
-from elmore.tasks.data.columns import Tagged
+from elmore.tasks.data.columns import TaggedSentence
 from elmore.tasks.embedding.word_vectors import WordVectors
 from elmore.weights import folder
 from tests.support.cli_runner import run_elmore
@@ -29,7 +29,9 @@ def clusters(size, rng, noise=0.1):
 
 
 def tagged(*sentences):
-    return [Tagged(line.split(), [TAG[word] for word in line.split()]) for line in sentences]
+    return [
+        TaggedSentence(line.split(), [TAG[word] for word in line.split()]) for line in sentences
+    ]
 
 
 SPLITS = Splits(
@@ -58,7 +60,7 @@ def test_the_random_tags_of_words_never_seen_are_not_told(rng):
 
     def text(first):
         words = [f"w{first + i}" for i in range(300)]
-        return [Tagged(words, ["NN" if i % 4 else "VB" for i in range(300)])]
+        return [TaggedSentence(words, ["NN" if i % 4 else "VB" for i in range(300)])]
 
     data = Splits(text(0), text(1000), text(2000))
     layers = {"words": [rng.normal(size=(300, 100)).astype(np.float32) for _ in data]}
@@ -112,7 +114,7 @@ def test_a_control_tag_belongs_to_the_word_and_comes_from_the_training_tags(seed
 
 def test_control_tags_are_drawn_as_often_as_the_training_text_has_them():
     words = [f"w{i}" for i in range(4000)]
-    train = [Tagged(words, ["NN"] * 3000 + ["VB"] * 1000)]
+    train = [TaggedSentence(words, ["NN"] * 3000 + ["VB"] * 1000)]
     drawn, *_ = Splits(train, train, train).control_tags(0)
     assert drawn.count("NN") / 4000 == pytest.approx(3 / 4, abs=0.03)
     assert drawn != Splits(train, train, train).control_tags(1)[0]
@@ -125,7 +127,7 @@ def test_selectivity_is_what_the_true_tags_have_over_the_random_ones():
 
 def test_word_vectors_are_looked_up_in_lower_case_and_unknown_words_are_zero():
     vectors = WordVectors({"the": 0, "cat": 1}, np.array([[1, 2], [3, 4]], np.float32))
-    train = [Tagged(["The", "cat"], ["DT", "NN"]), Tagged(["zyx"], ["NN"])]
+    train = [TaggedSentence(["The", "cat"], ["DT", "NN"]), TaggedSentence(["zyx"], ["NN"])]
     found = linear.of_words(Splits(train, train[:1], train[1:]), vectors)["words"]
     assert [one.tolist() for one in found] == [[[1, 2], [3, 4], [0, 0]], [[1, 2], [3, 4]], [[0, 0]]]
 

@@ -9,7 +9,7 @@ import pytest
 from elmore.errors import DataError
 from elmore.probe import plots, report
 from elmore.probe.reporting import findings, printed, trained
-from elmore.probe.use_map import Placed, UseMap
+from elmore.probe.use_map import TextWithOffsets, UseMap
 from tests.support.cli_runner import run_elmore
 
 UPDATES = "".join(json.dumps({"step": n, "loss": 9.0 - n}) + "\n" for n in (1, 2))
@@ -158,7 +158,7 @@ def test_a_place_that_is_taken_is_refused_first(tmp_path, out, plots_at, message
 
 def on_map(num_senses, variance):
     placed = [
-        Placed(("the", "word"), 1, 2, f"word%1:0{n}:00::", 0, float(n), float(n))
+        TextWithOffsets(("the", "word"), 1, 2, f"word%1:0{n}:00::", 0, float(n), float(n))
         for n in range(num_senses)
     ]
     return UseMap("word", "2", "tsne", variance, num_senses, 1, None, None, None, tuple(placed))

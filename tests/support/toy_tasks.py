@@ -13,15 +13,19 @@ import torch
 
 from elmore.model.bilm import BiLM
 from elmore.model.config import BiLMConfig, CharCNNConfig, LSTMConfig
+from elmore.tasks.registry import find_task, load_recipe
+from elmore.tasks.train import train as train_task
+from elmore.tasks.trained_task import TrainedTask
 from elmore.text.characters import ByteAlphabet
+from elmore.train.fit import Report
 from elmore.weights import folder
 from elmore.weights.bundle import Bundle
 
 
 class Typed(NamedTuple):
-    """A file with what is hard about its kind, and the texts that say the same.
+    """A file with the difficult cases of its format, and its examples as texts.
 
-    These are the raw texts where a file holds such, its tokens where it holds tokens.
+    The texts are raw if the file holds raw text, tokenized if it holds tokens.
     """
 
     file: str
@@ -29,16 +33,16 @@ class Typed(NamedTuple):
     tokenized: bool = False
     settings: Sequence[str] = ()
     score: Callable[[Sequence[Any], Sequence[Any]], dict[str, float]] | None = None
-    """In place of the task's own, where that needs more than a text."""
+    """Replaces the task's own score if that needs more than a text."""
     compared: Callable[[Sequence[Any]], list[Any]] = list
-    """What of the predictions does not need it."""
+    """Selects what of the predictions does not need more than a text."""
 
 
 PEOPLE, PLACES, VERBS = ("Ann Lee", "Bo", "Cy Young Jr."), ("Rome", "New York"), ("saw", "left")
 
 
 def sentences(number: int = 20) -> list[list[tuple[str, str, str]]]:
-    """Give (word, name tag, part of speech) of made-up sentences, all different."""
+    """Return (word, name tag, part of speech) of made-up sentences, all different."""
     found = []
     for i in range(number):
         person, place = PEOPLE[i % 3], PLACES[i // 3 % 2]
@@ -62,33 +66,61 @@ def write(task: str, path: Path, number: int = 20) -> Path:
 
 
 def small(task: str) -> list[str]:
-    """Say over a task's recipe what makes it small."""
+    """Return settings that make the recipe of a task small."""
     return ["batch_size=8", "train.lr=0.02", "train.epochs=30", *_of(task).SMALL]
 
 
 def typed(task: str, example: Any) -> str:
-    """Write an example as a person types it, its tokens set apart."""
+    """Return an example as a user types it, its tokens separated by spaces."""
     own = getattr(_of(task), "typed", None)
     return own(example) if own else " ".join(example.tokens)
 
 
 def typed_files(task: str) -> Sequence[Typed]:
-    """Give files for which a person can type the same."""
+    """Return files whose examples a user can type as texts."""
     return _of(task).TYPED
 
 
 def odd(task: str) -> tuple[str, ...]:
-    """Give texts that a person might type, unlike the examples."""
+    """Return texts that a user might type, unlike the examples."""
     return getattr(_of(task), "ODD", ("Ann " * 40, "", "Bo"))
 
 
 def other_scores(task: str) -> tuple[str, ...]:
-    """Name what becomes perfect as well, beside the score that decides."""
+    """Return the names of scores that become perfect as well, beside the deciding one."""
     return getattr(_of(task), "SCORES", ())
 
 
 def _of(task: str) -> ModuleType:
     return importlib.import_module(f"tests.tasks.{task}.examples")
+
+
+class Trained(NamedTuple):
+    """A small training that has ended."""
+
+    task: TrainedTask
+    reports: list[Report]
+    data: Path
+    """Its training and dev examples."""
+    out: Path
+
+
+def train(
+    place: Path,
+    name: str = "ner",
+    *more: str,
+    embedder: str = "none",
+    out: str = "run",
+    **options: Any,
+) -> Trained:
+    """Train a task for two epochs, unless `more` says otherwise, in a folder."""
+    kind = find_task(name)
+    data = write(name, place / f"{name}.txt")
+    recipe = load_recipe(kind, None, [*small(name), "train.epochs=2", *more])
+    reports: list[Report] = []
+    options = {"embedder": embedder, "device": "cpu", "on_report": reports.append, **options}
+    task = train_task(kind, recipe, data, data, place / out, **options)
+    return Trained(task, reports, data, place / out)
 
 
 def vectors(path: Path, dim: int = 8) -> Path:

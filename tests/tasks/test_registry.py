@@ -1,7 +1,9 @@
-"""A task is a folder and a line: here one is added that the package does not know."""
+"""Tasks are found by name, those of other packages too: here one is installed by pip."""
 
 import json
+import os
 import re
+import subprocess
 import sys
 from pathlib import Path
 
@@ -13,6 +15,7 @@ from elmore.tasks import registry
 from elmore.tasks.registry import TASKS
 from tests.support.cli_runner import run_elmore
 
+PLAIN = ("--embedder", "none", "--set", "words.min_count=1", "--set", "words.dropout=0")
 TASK = '''
 """Classify texts as questions or answers: each line has a label, a tab and a text."""
 
@@ -20,13 +23,13 @@ from dataclasses import dataclass, field
 
 import torch
 
-from elmore.tasks.classification import Classification, Classifier, Labelled
+from elmore.tasks.classification import ClassificationTask, ClassifierHead, LabeledExample
 from elmore.tasks.layers.pooling import masked_mean
 from elmore.tasks.task import TaskConfig
 
 
 @dataclass(frozen=True)
-class Text(Labelled):
+class Text(LabeledExample):
     tokens: list[str]
 
 
@@ -40,36 +43,36 @@ class ToyConfig(TaskConfig):
     model: ToyModelConfig = field(default_factory=ToyModelConfig)
 
 
-class ToyModel(Classifier):
+class ToyModel(ClassifierHead):
     def __init__(self, config, widths, labels):
         super().__init__(labels)
         self.output = torch.nn.Linear(widths.input, len(labels), bias=config.bias)
 
-    def scores(self, embedded):
+    def logits(self, embedded):
         return self.output(masked_mean(embedded.vectors, embedded.mask))
 
 
-class Toy(Classification):
+class Toy(ClassificationTask):
     name = "toy"
     config_class = ToyConfig
 
-    def read(self, path):
+    def read_examples(self, path):
         lines = path.read_text().splitlines()
         return [Text(label, self.tokenize(text)) for label, text in (s.split("\\t") for s in lines)]
 
-    def example(self, text, *, tokenized=False):
+    def example_from_text(self, text, *, tokenized=False):
         return Text("", self.tokenize(text, tokenized=tokenized))
 
     def sentences(self, example):
         return [example.tokens]
 
-    def model(self, widths, labels):
+    def build_head(self, widths, labels):
         return ToyModel(self.config.model, widths, labels)
 
-    def show(self, example, prediction):
+    def format_text(self, example, prediction):
         return f"{prediction}: {' '.join(example.tokens)}"
 
-    def as_json(self, example, prediction):
+    def to_dict(self, example, prediction):
         return {"tokens": example.tokens, "label": prediction}
 
 '''
@@ -86,62 +89,126 @@ save_every = 0
 TEXTS = "question\tWho left?\nanswer\tAnn left.\nquestion\tWho saw it?\nanswer\tBo saw it.\n"
 
 
+PROJECT = """
+[build-system]
+requires = ["hatchling"]
+build-backend = "hatchling.build"
+
+[project]
+name = "toy-task"
+version = "1"
+
+[project.entry-points."elmore.tasks"]
+toy = "toy_task.task:Toy"
+broken = "toy_task.task:Missing"
+other = "toy_task.task:Toy"
+
+[tool.hatch.build.targets.wheel]
+packages = ["toy_task"]
+"""
+
+
+@pytest.fixture(scope="module")
+def site(tmp_path_factory) -> Path:
+    """A folder into which pip has installed a package with a task."""
+    source, site = tmp_path_factory.mktemp("source"), tmp_path_factory.mktemp("site")
+    (source / "toy_task").mkdir()
+    (source / "pyproject.toml").write_text(PROJECT)
+    (source / "toy_task" / "__init__.py").touch()
+    (source / "toy_task" / "task.py").write_text(TASK)
+    (source / "toy_task" / "recipe.toml").write_text(RECIPE)
+    pip = [sys.executable, "-m", "pip", "install", "--quiet", "--no-deps", "--no-index"]
+    command = [*pip, "--no-build-isolation", "--target", str(site), str(source)]
+    done = subprocess.run(command, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    return site
+
+
 @pytest.fixture
-def data(tmp_path, monkeypatch):
-    """A file of the toy task, which is there for the time of a test."""
-    folder = tmp_path / "toy_of_a_test"
-    folder.mkdir()
-    (folder / "task.py").write_text(TASK)
-    (folder / "recipe.toml").write_text(RECIPE)
+def installed(site, monkeypatch):
+    """Make the package importable for the time of a test."""
+    monkeypatch.syspath_prepend(site)
+    yield
+    for name in [name for name in sys.modules if name.partition(".")[0] == "toy_task"]:
+        sys.modules.pop(name)
+
+
+@pytest.fixture
+def data(tmp_path) -> str:
     (tmp_path / "data.tsv").write_text(TEXTS)
-    monkeypatch.syspath_prepend(tmp_path)
-    monkeypatch.setitem(TASKS, "toy", "toy_of_a_test.task:Toy")
-    yield str(tmp_path / "data.tsv")
-    for name in ("toy_of_a_test", "toy_of_a_test.task"):
-        sys.modules.pop(name, None)
+    return str(tmp_path / "data.tsv")
 
 
-def said(*arguments: str) -> str:
+def output_of(*arguments: str) -> str:
     done = run_elmore(*arguments)
     assert done.code == 0, done.err
     return done.out
 
 
-def test_a_folder_and_a_line_are_trained_scored_predicted_checked_and_reported(tmp_path, data):
-    run, files = str(tmp_path / "run"), ("--train", data, "--dev", data)
-    plain = ("--embedder", "none", "--set", "words.min_count=1", "--set", "words.dropout=0")
-    checked = said("task", "train", "toy", *files, "--embedder", "none", "--check")
-    assert "train\tlabels\t2: question 2, answer 2\t" in checked
-    trained = said("task", "train", "toy", *files, "--test", data, *plain, "-o", run)
+def test_the_command_line_trains_a_task_of_an_installed_package(tmp_path, site, data):
+    path = os.pathsep.join([str(site), *filter(None, [os.environ.get("PYTHONPATH")])])
+    environment = {**os.environ, "PYTHONPATH": path, "COLUMNS": "300"}
+
+    def elmore(*arguments: str) -> str:
+        command = [sys.executable, "-m", "elmore", "task", *arguments]
+        done = subprocess.run(command, env=environment, capture_output=True, text=True)
+        assert done.returncode == 0, done.stderr
+        return done.stdout
+
+    assert f"{', '.join(TASKS)}, broken, other, toy" in elmore("train", "--help")
+    files = ("--train", data, "--dev", data, "--test", data, "-o", str(tmp_path / "run"))
+    trained = elmore("train", "toy", *files, *PLAIN)
     assert trained.splitlines() == ["dev  accuracy 100.00", "test  accuracy 100.00"]
-    assert json.loads(said("task", "evaluate", run, data, "--json")) == {"accuracy": 100.0}
+
+
+def test_such_a_task_is_checked_scored_predicted_and_reported(tmp_path, installed, data):
+    run, files = str(tmp_path / "run"), ("--train", data, "--dev", data)
+    checked = output_of("task", "train", "toy", *files, "--embedder", "none", "--check")
+    assert "train\tlabels\t2: question 2, answer 2\t" in checked
+    output_of("task", "train", "toy", *files, *PLAIN, "-o", run)
+    assert json.loads(output_of("task", "evaluate", run, data, "--json")) == {"accuracy": 100.0}
     texts = [line.partition("\t")[2] for line in TEXTS.splitlines()]
-    shown = said("task", "predict", run, *texts).splitlines()
+    shown = output_of("task", "predict", run, *texts).splitlines()
     assert shown[:2] == ["question: Who left ?", "answer: Ann left ."]
     assert [line.partition(":")[0] for line in shown] == ["question", "answer"] * 2
     page = tmp_path / "report.html"
-    said("report", run, "-o", str(page))
+    output_of("report", run, "-o", str(page))
     assert "toy" in page.read_text()
 
 
-def test_a_task_without_a_recipe_in_its_folder_is_refused(tmp_path, data):
-    (tmp_path / "toy_of_a_test" / "recipe.toml").unlink()
-    with pytest.raises(ConfigError, match=r"toy_of_a_test/recipe\.toml: no such recipe"):
-        registry.load_recipe(registry.find_task("toy"))
+def test_a_task_without_a_recipe_beside_it_is_refused(installed, monkeypatch, tmp_path):
+    toy = registry.find_task("toy")
+    monkeypatch.setattr("inspect.getfile", lambda kind: str(tmp_path / "task.py"))
+    with pytest.raises(ConfigError, match=r"recipe\.toml: no such recipe"):
+        registry.load_recipe(toy)
 
 
-def test_the_help_lists_every_task(monkeypatch):
-    monkeypatch.setenv("COLUMNS", "300")
-    assert ", ".join(TASKS) in said("task", "train", "--help")
+def test_an_entry_point_that_leads_nowhere_or_to_another_name_is_one_sentence(installed):
+    with pytest.raises(ConfigError, match=r"task 'broken': toy_task.task:Missing cannot be loaded"):
+        registry.find_task("broken")
+    with pytest.raises(ConfigError, match=r"task 'other': expected a subclass of .*Task with the"):
+        registry.find_task("other")
+
+
+def test_a_package_cannot_take_the_name_of_a_built_in_task(installed, monkeypatch):
+    monkeypatch.setitem(TASKS, "toy", "elmore.tasks.ner.task:NER")
+    with pytest.raises(ConfigError, match=r"entry point 'toy' = .* has the name of a built-in"):
+        registry.find_task("ner")
+
+
+def test_an_unknown_task_is_named():
+    with pytest.raises(ConfigError, match=r"^no task 'nerd'; did you mean 'ner'\?$"):
+        registry.find_task("nerd")
 
 
 @pytest.mark.parametrize("name", TASKS)
 def test_a_task_is_known_by_its_name_to_its_folder_alone(name):
     assert registry.find_task(name).name == name
-    room, own = Path(registry.__file__).parent, Path(registry.__file__).parent / name
-    others = [path for path in room.rglob("*.py") if own not in path.parents]
+    room = Path(registry.__file__).parent
+    others = [path for path in room.rglob("*.py") if room / name not in path.parents]
     others.append(Path(cli.__file__).parent / "task.py")
-    word = re.compile(rf"\b{name}\b")
+    # a docstring may point to a task as an example
+    word = re.compile(rf"(?<!`)\b{name}\b")
     knowing = [path for path in others if word.search(path.read_text(encoding="utf-8"))]
     assert knowing == [room / "registry.py"]
 

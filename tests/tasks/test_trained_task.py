@@ -1,10 +1,16 @@
+import json
+
 import pytest
 import torch
 from torch.testing import assert_close
 
+from elmore.errors import DataError
 from elmore.tasks import registry, trained_task
-from elmore.tasks.embedding import spec
+from elmore.tasks.coref.document import ordered
+from elmore.tasks.coref.model import CorefHead
+from elmore.tasks.embedding.spec import open_embedders, parse_spec
 from elmore.tasks.registry import TASKS
+from elmore.tasks.task import Task
 from tests.support import toy_tasks
 
 UNITS = {
@@ -16,33 +22,39 @@ UNITS = {
 }
 
 
+def without_embedders():
+    return open_embedders(parse_spec("none"), device="cpu")
+
+
 @pytest.mark.parametrize("name", TASKS)
 def test_losses_counts_and_gradients_of_batches_add_up_and_say_what_is_counted(tmp_path, name):
     """Every task gives sums, so the engine may accumulate batches of any size."""
     kind = registry.find_task(name)
-    recipe = registry.load_recipe(kind, None, toy_tasks.small(name))
-    job = kind(recipe)
-    found = job.training(job.read(toy_tasks.write(name, tmp_path / "data.txt")))
-    labels = job.labels(found)
+    job = kind(registry.load_recipe(kind, None, toy_tasks.small(name)))
+    read = job.read_examples(toy_tasks.write(name, tmp_path / "data.txt"))
+    found = job.training_examples(read)
     words = sorted({word for e in found for sentence in job.sentences(e) for word in sentence})
     torch.manual_seed(0)
-    none = spec.opened(spec.parse("none"), device="cpu")
-    solved = trained_task.build(job, recipe, labels, words, none)
-    solved.learner.to(torch.float64).eval()
+    trained = trained_task.build(job, job.collect_labels(found), words, without_embedders())
+    trained.network.to(torch.float64).eval()
 
     def summed(*parts):
-        solved.learner.zero_grad()
-        outcomes = [solved.learner(solved.batch(part, None, truth=True)) for part in parts]
+        trained.network.zero_grad()
+        batches = [
+            trained.make_batch(part, map(job.sentences, part), None, with_gold=True)
+            for part in parts
+        ]
+        outcomes = [trained.network(batch) for batch in batches]
         loss, count = (sum(outcome[i] for outcome in outcomes) for i in (0, 1))
         loss.backward()
         gradients = {
             name: weight.grad.clone()
-            for name, weight in solved.learner.named_parameters()
+            for name, weight in trained.network.named_parameters()
             if weight.grad is not None
         }
         return loss.detach(), count, gradients
 
-    unit = solved.learner.model.unit
+    unit = trained.network.model.unit
     assert unit == UNITS.get(name, "examples")
     if unit in ("tokens", "questions", "examples"):
         tokens = sum(len(sentence) for example in found for sentence in job.sentences(example))
@@ -54,15 +66,114 @@ def test_losses_counts_and_gradients_of_batches_add_up_and_say_what_is_counted(t
 
 def test_a_prediction_that_fails_leaves_the_network_in_training(monkeypatch):
     kind = registry.find_task("ner")
-    recipe = registry.load_recipe(kind, None, toy_tasks.small("ner"))
-    none = spec.opened(spec.parse("none"), device="cpu")
-    solved = trained_task.build(kind(recipe), recipe, ["O"], ["Ann"], none)
-    solved.learner.train()
+    task = kind(registry.load_recipe(kind, None, toy_tasks.small("ner")))
+    trained = trained_task.build(task, ["O"], ["Ann"], without_embedders())
+    trained.network.train()
 
     def full(batch):
         raise torch.OutOfMemoryError
 
-    monkeypatch.setattr(solved.learner, "predict", full)
+    monkeypatch.setattr(trained.network, "predict", full)
     with pytest.raises(torch.OutOfMemoryError):
-        solved.predict([solved.task.example("Ann left", tokenized=True)], None)
-    assert solved.learner.training
+        trained.predict_examples([task.example_from_text("Ann left", tokenized=True)])
+    assert trained.network.training
+
+
+@pytest.mark.parametrize("name", TASKS)
+def test_what_is_predicted_does_not_depend_on_the_company(shared_run, name):
+    run = shared_run(name, "both")
+    read = run.task.task.read_examples(run.data)
+    texts = [*(toy_tasks.typed(name, example) for example in read), *toy_tasks.odd(name)]
+    together = [p.prediction for p in run.task.predict(texts, tokenized=True)]
+    for text, expected in zip(texts, together, strict=True):
+        (alone,) = run.task.predict([text], tokenized=True)
+        assert alone.prediction == expected
+    assert "" not in texts or together[texts.index("")] == []
+
+
+def test_scoring_a_text_once_keeps_no_layers_and_needs_none_kept(
+    tmp_path, shared_run, cache, monkeypatch
+):
+    trained = shared_run("ner", "elmo").task
+    other = toy_tasks.write("ner", tmp_path / "other.txt", 13)
+    expected = trained.evaluate(other, cache_layers=True)
+    (kept,) = cache.rglob("*.npy")
+    assert trained.evaluate(other) == expected
+    kept.unlink()
+    monkeypatch.setattr(trained_task, "_CHUNK_EXAMPLES", 4)
+    assert trained.evaluate(other) == expected
+    monkeypatch.setattr(trained_task, "_CHUNK_TOKENS", 1)
+    assert trained.evaluate(other) == expected
+    assert not list(cache.rglob("*.npy"))
+
+
+def test_predictions_are_written_in_columns_that_conlleval_reads(tmp_path, shared_run):
+    run, path = shared_run(), tmp_path / "predicted.txt"
+    scores = run.task.evaluate(run.data, predictions=path)
+    kind = registry.find_task("ner")
+    task, gold_task = (
+        kind(registry.load_recipe(kind, None, settings)) for settings in ([], ["data.column=1"])
+    )
+    gold = gold_task.read_examples(path)
+    assert gold == task.read_examples(run.data)
+    assert task.score(gold, [example.tags for example in task.read_examples(path)]) == scores
+    assert path.read_text().startswith("Ann B-person ")
+
+
+def test_predicted_clusters_are_written_as_the_name_says_and_read_again(
+    tmp_path, shared_run, monkeypatch
+):
+    run = shared_run("coref", "both")
+    clusters = [[[0, 0, 2], [1, 0, 1]]]
+    monkeypatch.setattr(
+        CorefHead, "predict", lambda self, embedded, features: [clusters] * len(features["rows"])
+    )
+    coref = run.task.task
+    gold = coref.read_examples(run.data)
+    for name, start in (("found.conllu", "# newdoc id = story0"), ("found", "#begin document (")):
+        scores = run.task.evaluate(run.data, predictions=tmp_path / name)
+        assert (tmp_path / name).read_text().startswith(start)
+        found = coref.read_examples(tmp_path / name)
+        assert [document.sentences for document in found] == [d.sentences for d in gold]
+        assert [document.clusters for document in found] == [ordered(clusters)] * 2
+        assert coref.score(gold, [clusters] * 2) == scores
+
+
+def test_predictions_of_a_task_without_a_format_are_lines_of_json(shared_run):
+    run = shared_run("pos")
+    read = run.task.task.read_examples(run.data)
+    found = run.task.predict_examples(read)
+    lines = list(Task.prediction_lines(run.task.task, read, found))
+    assert [json.loads(line)["tags"] for line in lines] == found
+    assert len(lines) == 20
+
+
+def test_a_place_for_predictions_is_checked_first(tmp_path, copied_run, shared_run):
+    data, _ = copied_run()
+    before = data.read_bytes()
+    for place, message in (
+        (data, "this is the file of examples"),
+        (tmp_path, "expected the name of a file"),
+        (tmp_path / "none" / "x", "expected the name of a file"),
+    ):
+        with pytest.raises(DataError, match=message):
+            shared_run().task.evaluate(data, predictions=place)
+    assert data.read_bytes() == before
+
+
+def test_raw_text_is_tokenized(shared_run):
+    (found,) = shared_run().task.predict(["Bo left (Rome)."])
+    assert found.data["tokens"] == ["Bo", "left", "(", "Rome", ")", "."]
+
+
+def test_a_text_that_is_no_example_is_named_by_its_number(shared_run):
+    with pytest.raises(DataError, match="text 2: expected a premise and a hypothesis"):
+        list(shared_run("snli", "both").task.predict(["a\tb", "c"]))
+
+
+def test_predictions_are_formatted_for_reading():
+    ner, pos = (registry.find_task(name) for name in ("ner", "pos"))
+    tagged = ner(registry.load_recipe(ner)).example_from_text("Ann Lee left Rome", tokenized=True)
+    shown = ner.format_text(None, tagged, ["B-person", "I-person", "O", "B-location"])
+    assert shown == "[Ann Lee PERSON] left [Rome LOCATION]"
+    assert pos.format_text(None, tagged, ["A", "B", "C", "D"]) == "Ann/A Lee/B left/C Rome/D"

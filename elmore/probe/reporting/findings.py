@@ -11,7 +11,7 @@ from elmore.probe.reporting import printed, trained
 from elmore.probe.reporting.printed import Layer, Neighbors, Perplexities, Senses, Text
 from elmore.probe.reporting.trained import Several, Trained
 from elmore.probe.use_map import UseMap
-from elmore.tasks.aggregate import Summary
+from elmore.tasks.sweep import Summary
 
 Kind = TypeVar("Kind")
 Named = dict[str, Kind]

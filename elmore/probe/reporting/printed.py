@@ -9,7 +9,7 @@ from elmore.errors import ConfigError, DataError
 from elmore.probe.context import Context
 from elmore.probe.reporting.trained import checked_summary
 from elmore.probe.use_map import UseMap
-from elmore.tasks.aggregate import Summary
+from elmore.tasks.sweep import Summary
 
 KNOWN = "probe pos, probe wsd, probe context, probe uses, neighbors, score, evaluate, task evaluate"
 

@@ -14,8 +14,8 @@ from safetensors import SafetensorError, safe_open
 
 from elmore import config
 from elmore.errors import ConfigError, DataError
-from elmore.tasks import aggregate, checkpoint, registry
-from elmore.tasks.aggregate import Scored, Summary
+from elmore.tasks import checkpoint, registry, sweep
+from elmore.tasks.sweep import RunScores, Summary
 from elmore.train.runs import VALID, Run
 
 _MIX = re.compile(r"embedding\.(?:mixes\.)?(\w+)\.mix\.weights")
@@ -65,7 +65,7 @@ class Several:
 
 def read(place: Path, name: str) -> list[Trained] | Several:
     """Read a run folder, or the folder of several runs."""
-    within = checkpoint.runs_within(place)
+    within = checkpoint.find_runs(place)
     if not within:
         found = [_one(place, name)]
         if (place / "softmax" / "metrics.jsonl").is_file():  # fine-tuning learned it first
@@ -83,7 +83,7 @@ def read(place: Path, name: str) -> list[Trained] | Several:
 
 def checked_summary(data: dict[str, Any], where: str) -> Summary:
     """Refuse what is not a summary of runs as `task train` and `task evaluate` write it."""
-    config.check_format(data, aggregate.FORMAT, where, unsaid=1)
+    config.check_format(data, sweep.FORMAT, where, unsaid=1)
     try:
         found = config.build(_Summary, data, where, unknown="ignore")
     except ConfigError as error:
@@ -224,5 +224,7 @@ def _summary(runs: list[Trained], names: list[str]) -> Summary:
     for run, name in zip(runs, names, strict=True):
         best = run.best()
         scores = {"dev": best[1] if best else {}}
-        scored.append(Scored(name, run.metric, run.fraction, run.examples, run.seed or 0, scores))
-    return aggregate.summary(scored)
+        scored.append(
+            RunScores(name, run.metric, run.fraction, run.examples, run.seed or 0, scores)
+        )
+    return sweep.summarize(scored)

@@ -8,8 +8,8 @@ from elmore.probe import plots
 from elmore.probe.reporting.findings import Findings
 from elmore.probe.reporting.page import Cell, Number, Section
 from elmore.probe.reporting.trained import Several, Trained
-from elmore.tasks import aggregate
-from elmore.tasks.aggregate import Summary
+from elmore.tasks import sweep
+from elmore.tasks.sweep import Summary
 
 _SMALL = 5.0  # numbers that stay below have a digit more
 
@@ -43,7 +43,7 @@ def _several_row(name: str, many: Several) -> dict[str, Cell]:
     largest = max(parts, key=lambda part: part.get("fraction") or 1.0)
     split = "test" if "test" in largest["scores"] else "dev"
     score = largest["scores"][split].get(metric)
-    best = f"{metric} {aggregate.shown(score)} on {split}" if score else "no score"
+    best = f"{metric} {sweep.format_mean_std(score)} on {split}" if score else "no score"
     what = f"{many.task}, {embedder(many.runs[0])}: {len(many.runs)} runs"
     return {"run": name, "best": best, "what": what, "updates": many.runs[-1].steps[-1]}
 
@@ -165,7 +165,7 @@ def _summary_rows(one: Summary) -> list[dict[str, Cell]]:
         row["runs"] = part["num_runs"]
         for split, scores in part["scores"].items():
             for name, score in scores.items():
-                row[f"{split} {_plain(name)}"] = Number(score["mean"], aggregate.shown(score))
+                row[f"{split} {_plain(name)}"] = Number(score["mean"], sweep.format_mean_std(score))
         rows.append(row)
     return rows
 

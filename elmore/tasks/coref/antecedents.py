@@ -21,10 +21,10 @@ _NEVER = -1e30  # not infinity, whose gradient is no number
 _BUCKETS = (2, 3, 4, 5, 8, 16, 32, 64)  # distances, in spans, at which a new one begins
 
 
-def looked_back_at(
+def candidate_antecedents(
     num_spans: int, most: int, device: torch.device
 ) -> tuple[Int[Tensor, "M A"], Bool[Tensor, "M A"]]:
-    """Give the spans before each span, the nearest first, and which of these there are."""
+    """Return the spans before each span, the nearest first, and which of these there are."""
     back = torch.arange(1, max(1, min(most, num_spans - 1)) + 1, device=device)
     earlier = torch.arange(num_spans, device=device)[:, None] - back
     return earlier.clamp(min=0), earlier >= 0
@@ -70,13 +70,13 @@ class PairScore(nn.Module):
         return torch.cat(found)
 
 
-def with_none(
+def antecedent_scores(
     mention: Float[Tensor, " M"],
     pair: Float[Tensor, "M A"],
     earlier: Int[Tensor, "M A"],
     there: Bool[Tensor, "M A"],
 ) -> Float[Tensor, "M C"]:
-    """Give s(i, j) for none, in front, and for the spans looked back at."""
+    """Return s(i, j) for none, in front, and for the spans looked back at."""
     scores = (mention[:, None] + mention[earlier] + pair).masked_fill(~there, _NEVER)
     return torch.cat([scores.new_zeros(len(scores), 1), scores], dim=1)
 
@@ -87,7 +87,7 @@ def loss(
     earlier: Int[Tensor, "M A"],
     there: Bool[Tensor, "M A"],
 ) -> Float[Tensor, ""]:
-    """Give minus the log of the sum of P over all true antecedents, summed over spans.
+    """Return minus the log of the sum of P over all true antecedents, summed over spans.
 
     A span of no cluster (0), or the first of its cluster that is in sight, goes back to none.
     """

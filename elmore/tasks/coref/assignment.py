@@ -7,14 +7,14 @@ import numpy as np
 from jaxtyping import Float
 
 
-def best_pairs(worth: Float[np.ndarray, "N M"]) -> list[tuple[int, int]]:
+def maximize_assignment(worth: Float[np.ndarray, "N M"]) -> list[tuple[int, int]]:
     """Pair each row or each column, whichever are fewer, so that the sum of worths is greatest.
 
     Rows enter one by one. Each takes a column along the cheapest chain of exchanges, and prices on
     rows and columns keep every reduced cost at zero or above, so that chain is a shortest path.
     """
     if worth.shape[0] > worth.shape[1]:
-        return sorted((row, column) for column, row in best_pairs(worth.T))
+        return sorted((row, column) for column, row in maximize_assignment(worth.T))
     num_rows, num_columns = worth.shape
     costs = -worth.astype(np.float64)
     row_price, column_price = np.zeros(num_rows), np.zeros(num_columns)

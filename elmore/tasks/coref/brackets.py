@@ -9,7 +9,7 @@ import logging
 from typing import Literal, NamedTuple
 
 from elmore.errors import DataError
-from elmore.tasks.coref.document import Bracketed, Cluster, Document, crossing, widest_first
+from elmore.tasks.coref.document import Bracketed, Cluster, Document, by_start_then_length, crossing
 
 Unbalanced = Literal["refuse", "drop"]
 
@@ -57,7 +57,7 @@ class Brackets:
             self._found.append((number, Bracketed(entity, start, end, opened)))
 
     def mentions(self) -> list[Bracketed]:
-        """Give the mentions of a sentence that has ended, as they were opened."""
+        """Return the mentions of a sentence that has ended, as they were opened."""
         for opened in self._open.values():
             for _, entity, pieces, _, where in opened:
                 opening, closing = _pair(entity, pieces)
@@ -74,7 +74,7 @@ class Brackets:
 
 
 def _pair(entity: str, pieces: str) -> tuple[str, str]:
-    """Give the two brackets of a mention as a file has them."""
+    """Return the two brackets of a mention as a file has them."""
     if pieces == "1":
         return f"({entity}", f"{entity})"
     return f"({entity}[1/{pieces}]", f"{entity}[{pieces}/{pieces}])"
@@ -89,7 +89,7 @@ class Marks(NamedTuple):
     """Of mentions of this one token."""
 
     def written(self) -> list[str]:
-        """Give them as they stand in a file."""
+        """Return them as they stand in a file."""
         return [
             *(f"{entity})" for entity in self.closing),
             *(f"({entity}" for entity in self.opening),
@@ -98,14 +98,16 @@ class Marks(NamedTuple):
 
 
 def marks(document: Document) -> list[list[Marks]]:
-    """Give the brackets of a document, for each token of each sentence."""
+    """Return the brackets of a document, for each token of each sentence."""
     found = [[Marks([], [], []) for _ in sentence] for sentence in document.sentences]
     spans = []
     for entity, cluster in enumerate(document.clusters, start=1):
         _refuse_crossing(cluster, document)
         spans += [(mention, entity) for mention in cluster]
     # the longer first, so that brackets which open at one place nest
-    for (sentence, start, end), entity in sorted(spans, key=lambda span: widest_first(span[0])):
+    for (sentence, start, end), entity in sorted(
+        spans, key=lambda span: by_start_then_length(span[0])
+    ):
         row = found[sentence]
         if end - start == 1:
             row[start].alone.append(entity)

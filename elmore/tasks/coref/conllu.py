@@ -12,7 +12,7 @@ from collections.abc import Iterable, Iterator
 from elmore.errors import DataError
 from elmore.tasks.coref.brackets import Brackets, Marks, Unbalanced, marks
 from elmore.tasks.coref.document import Assembly, Block, Document
-from elmore.tasks.data.conllu import columns
+from elmore.tasks.data.conllu import parse_line
 
 _COMMENT = re.compile(r"#\s*(newdoc|speaker|global\.Entity)(?:\s+id)?\s*(?:=\s*(.*?))?\s*")
 _BRACKET = re.compile(r"(\()?([^()]+)(\))?")
@@ -46,7 +46,7 @@ def read(found: Iterable[Block], *, unbalanced: Unbalanced = "refuse") -> Iterat
 
 
 def _comment(line: str) -> tuple[str, str]:
-    """Give what a comment says, if it is one of those that matter."""
+    """Return what a comment says, if it is one of those that matter."""
     match = _COMMENT.fullmatch(line)
     return (match[1], match[2] or "") if match else ("", "")
 
@@ -75,7 +75,7 @@ class _Sentence:
         self.brackets = Brackets(unbalanced)
 
     def add(self, where: str, line: str, place: int) -> None:
-        fields = columns(where, line)
+        fields = parse_line(where, line)
         start = len(self.tokens)
         if fields[0].isdecimal():
             self.tokens.append(fields[1])
@@ -104,7 +104,7 @@ class _Sentence:
 
 
 def _name(inside: str, place: int) -> str:
-    """Give the entity of a bracket; one that closes may say the entity alone."""
+    """Return the entity of a bracket; one that closes may say the entity alone."""
     fields = inside.split("-")
     return fields[place] if place < len(fields) else fields[0]
 

@@ -37,15 +37,15 @@ class Document:
     """Files of CoNLL-2012 divide long documents."""
 
 
-def widest_first(mention: Mention) -> tuple[int, int, int]:
+def by_start_then_length(mention: Mention) -> tuple[int, int, int]:
     """Sort mentions by their place, the longer first of those that start at one."""
     return mention.sentence, mention.start, -mention.end
 
 
 def crossing(mentions: Iterable[Mention]) -> tuple[Mention, Mention] | None:
-    """Give two that overlap, neither inside the other, if there are any."""
+    """Return two that overlap, neither inside the other, if there are any."""
     around: list[Mention] = []  # those that the next may lie in, the innermost last
-    for mention in sorted(mentions, key=widest_first):
+    for mention in sorted(mentions, key=by_start_then_length):
         while around and (
             around[-1].sentence != mention.sentence or around[-1].end <= mention.start
         ):
@@ -57,11 +57,11 @@ def crossing(mentions: Iterable[Mention]) -> tuple[Mention, Mention] | None:
 
 
 def ordered(clusters: Iterable[Iterable[Sequence[int]]]) -> list[Cluster]:
-    """Give clusters, and the mentions in each, in the order of the text."""
+    """Return clusters, and the mentions in each, in the order of the text."""
     return sorted(sorted(Mention(*mention) for mention in cluster) for cluster in clusters)
 
 
-def without_singletons(clusters: Iterable[Cluster]) -> list[Cluster]:
+def drop_singletons(clusters: Iterable[Cluster]) -> list[Cluster]:
     """Leave out what is mentioned once, as OntoNotes does: it corefers with nothing."""
     return [cluster for cluster in clusters if len(cluster) > 1]
 
@@ -118,7 +118,7 @@ class Assembly:
         self._speakers.append(speaker)
 
     def document(self) -> Document:
-        """Give the whole."""
+        """Return the whole."""
         if not self._sentences:
             raise DataError(f"{self.where}: document {self.name!r} is empty; expected sentences")
         clusters = ordered(filter(None, self._entities.values()))

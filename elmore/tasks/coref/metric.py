@@ -17,7 +17,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from elmore.tasks.coref.assignment import best_pairs
+from elmore.tasks.coref.assignment import maximize_assignment
 from elmore.tasks.metrics.prf import percent
 
 Clusters = Sequence[Sequence[Hashable]]
@@ -47,7 +47,7 @@ class Counted(NamedTuple):
 
     @property
     def f1(self) -> float:
-        """Give the harmonic mean of both."""
+        """Return the harmonic mean of both."""
         both = self.precision + self.recall
         return 2 * self.precision * self.recall / both if both else 0.0
 
@@ -92,7 +92,7 @@ def ceafe(truth: Clusters, guess: Clusters) -> Counted:
                 overlaps[row, number[mention]] += 1
     sizes = np.array([len(c) for c in truth])[:, None] + np.array([len(c) for c in guess])
     alike = 2 * overlaps / sizes
-    total = float(sum(alike[pair] for pair in best_pairs(alike)))
+    total = float(sum(alike[pair] for pair in maximize_assignment(alike)))
     return Counted(total, len(truth), total, len(guess))
 
 
@@ -108,7 +108,7 @@ def _numbers(clusters: Clusters) -> dict[Hashable, int]:
 
 
 def _links(clusters: Clusters, others: Clusters) -> tuple[int, int]:
-    """Give the links of clusters that the others keep, and all links."""
+    """Return the links of clusters that the others keep, and all links."""
     number = _numbers(others)
     right = total = 0
     for cluster in clusters:
@@ -120,7 +120,7 @@ def _links(clusters: Clusters, others: Clusters) -> tuple[int, int]:
 
 
 def _shares(clusters: Clusters, others: Clusters) -> tuple[float, int]:
-    """Give the shares of mentions, and the number of mentions."""
+    """Return the shares of mentions, and the number of mentions."""
     number = _numbers(others)
     right, total = 0.0, 0
     for cluster in clusters:

@@ -28,10 +28,10 @@ from elmore.tasks.coref import antecedents
 from elmore.tasks.coref.antecedents import PairScore
 from elmore.tasks.coref.config import CorefModelConfig
 from elmore.tasks.coref.span_vectors import Score, SpanVectors
-from elmore.tasks.coref.spans import candidates, linked, pruned
-from elmore.tasks.embedding.network import Tokens, Widths
+from elmore.tasks.coref.spans import candidates, clusters_from_antecedents, prune_spans
+from elmore.tasks.embedding.network import PackedTokens, Widths
 from elmore.tasks.layers.encoders import BiLSTM, VariationalDropout
-from elmore.tasks.task import Features, Loss, TaskModel
+from elmore.tasks.task import Features, Loss, TaskHead
 
 _STARTS = 4096  # tokens whose spans are scored at a time
 
@@ -60,10 +60,10 @@ class Linked(NamedTuple):
     there: Bool[Tensor, "M A"]
 
 
-class CorefModel(TaskModel):
+class CorefHead(TaskHead):
     """Clusters of two mentions and more, which never cross one another."""
 
-    takes_tokens = True
+    takes_packed = True
     unit = "spans"
 
     def __init__(self, config: CorefModelConfig, widths: Widths, max_tokens: int) -> None:
@@ -72,12 +72,12 @@ class CorefModel(TaskModel):
         self.input_dropout = VariationalDropout(config.input_dropout)
         self.dropout = VariationalDropout(config.dropout)
         self.encoder = BiLSTM(widths.input, config.hidden_dim, config.num_layers, config.dropout)
-        self.spans = SpanVectors(config, self.encoder.output_dim + widths.above, widths.input)
+        self.spans = SpanVectors(config, self.encoder.output_dim + widths.output, widths.input)
         self.mention = Score(config.score_dim, config.dropout)
         self.pair = PairScore(config, self.spans.output_dim)
 
-    def forward(self, embedded: Tokens, features: Features) -> Loss:
-        """Give the loss, counted by the spans that are kept.
+    def forward(self, embedded: PackedTokens, features: Features) -> Loss:
+        """Return the loss, counted by the spans that are kept.
 
         Of a document beyond `max_tokens`, training sees a run of sentences that is drawn anew.
         """
@@ -87,7 +87,7 @@ class CorefModel(TaskModel):
             if not len(text.states):
                 continue
             true = self._true(text, mentions)
-            found = self.linked(text, true)
+            found = self.score_antecedents(text, true)
             clusters = [true.get(span, 0) for span in found.spans]
             labels = torch.tensor(clusters, device=total.device)
             total = total + antecedents.loss(found.scores, labels, found.earlier, found.there)
@@ -95,11 +95,11 @@ class CorefModel(TaskModel):
             count += len(clusters)
         return Loss(total, torch.tensor(count, device=total.device))
 
-    def predict(self, embedded: Tokens, features: Features) -> list[list[list[list[int]]]]:
-        """Give clusters of mentions, as sentence, first token and the one after the last."""
+    def predict(self, embedded: PackedTokens, features: Features) -> list[list[list[list[int]]]]:
+        """Return clusters of mentions, as sentence, first token and the one after the last."""
         return [self._clusters(text) for text in self.texts(embedded, features)]
 
-    def texts(self, embedded: Tokens, features: Features) -> Iterator[Text]:
+    def texts(self, embedded: PackedTokens, features: Features) -> Iterator[Text]:
         """Encode a batch, and give its documents one by one."""
         lengths = embedded.mask.sum(dim=1).tolist()
         starts = list(accumulate(lengths, initial=0))
@@ -111,11 +111,13 @@ class CorefModel(TaskModel):
         chosen = [row for rows in runs for row in rows]
         tokens = [torch.arange(starts[row], starts[row] + lengths[row]) for row in chosen]
         index = torch.cat([torch.arange(0), *tokens]).to(embedded.mask.device)
-        inputs, above = (part.index_select(0, index) for part in (embedded.vectors, embedded.above))
+        inputs, above = (
+            part.index_select(0, index) for part in (embedded.vectors, embedded.output_elmo)
+        )
         sizes = torch.tensor([lengths[row] for row in chosen], dtype=torch.long)
-        inputs = self.input_dropout.of_tokens(inputs, sizes)
-        encoded = self.encoder.of_tokens(inputs, sizes)
-        states = self.dropout.of_tokens(torch.cat([encoded, above], dim=-1), sizes)
+        inputs = self.input_dropout.forward_packed(inputs, sizes)
+        encoded = self.encoder.forward_packed(inputs, sizes)
+        states = self.dropout.forward_packed(torch.cat([encoded, above], dim=-1), sizes)
         done = 0
         for rows, here in zip(runs, sizes.split([len(rows) for rows in runs]), strict=True):
             end = done + int(here.sum())
@@ -129,28 +131,30 @@ class CorefModel(TaskModel):
         num_tokens = len(text.states)
         with torch.no_grad():  # what is kept is scored again
             pieces = [
-                self.mention(self.spans.first_of_all(text.states, text.inputs, begin, end))
+                self.mention(
+                    self.spans.mention_hidden_all_spans(text.states, text.inputs, begin, end)
+                )
                 for begin in range(0, num_tokens, _STARTS)
                 for end in (min(begin + _STARTS, num_tokens),)
             ]
         scores = torch.cat(pieces).cpu().numpy()
         allowed = candidates(text.lengths, self.config.max_width)
-        return pruned(scores, allowed, max(1, int(self.config.spans_per_token * num_tokens)))
+        return prune_spans(scores, allowed, max(1, int(self.config.spans_per_token * num_tokens)))
 
-    def linked(self, text: Text, also: Iterable[tuple[int, int]] = ()) -> Linked:
+    def score_antecedents(self, text: Text, also: Iterable[tuple[int, int]] = ()) -> Linked:
         """Score what each kept span, and each of some more, goes back to."""
         kept = sorted({*self.kept(text), *also})
         spans = torch.tensor(kept, device=text.states.device)
         vectors = self.spans(text.states, text.inputs, spans)
         mention = self.mention(self.spans.first(vectors))
         most = self.config.max_antecedents
-        earlier, there = antecedents.looked_back_at(len(kept), most, spans.device)
+        earlier, there = antecedents.candidate_antecedents(len(kept), most, spans.device)
         pair = self.pair(vectors, text.speakers[spans[:, 0]], earlier)
-        scores = antecedents.with_none(mention, pair, earlier, there)
+        scores = antecedents.antecedent_scores(mention, pair, earlier, there)
         return Linked(kept, mention, scores, earlier, there)
 
     def _true(self, text: Text, mentions: list[list[int]]) -> dict[tuple[int, int], int]:
-        """Give the clusters of the true mentions that can be found, by first and last token."""
+        """Return the clusters of the true mentions that can be found, by first and last token."""
         before = dict(zip(text.rows, accumulate(text.lengths, initial=0), strict=False))
         length = dict(zip(text.rows, text.lengths, strict=True))
         return {
@@ -162,7 +166,7 @@ class CorefModel(TaskModel):
     def _clusters(self, text: Text) -> list[list[list[int]]]:
         if not len(text.states):
             return []
-        found = self.linked(text)
+        found = self.score_antecedents(text)
         best = found.scores.argmax(dim=1)
         # of column 0, which is none, the first; it is not used
         chosen = found.earlier.gather(1, (best - 1).clamp(min=0)[:, None]).squeeze(1)
@@ -173,7 +177,9 @@ class CorefModel(TaskModel):
             [places[start][0] - first, places[start][1], places[end][1] + 1]
             for start, end in found.spans
         ]
-        return [[mentions[number] for number in cluster] for cluster in linked(links)]
+        return [
+            [mentions[number] for number in cluster] for cluster in clusters_from_antecedents(links)
+        ]
 
 
 def _mention_loss(scores: Float[Tensor, " M"], true: Bool[Tensor, " M"]) -> Float[Tensor, ""]:
@@ -183,7 +189,7 @@ def _mention_loss(scores: Float[Tensor, " M"], true: Bool[Tensor, " M"]) -> Floa
 
 
 def _places(text: Text) -> list[tuple[int, int]]:
-    """Give the row and the column of each token."""
+    """Return the row and the column of each token."""
     rows = zip(text.rows, text.lengths, strict=True)
     return [(row, column) for row, length in rows for column in range(length)]
 

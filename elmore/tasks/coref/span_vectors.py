@@ -28,7 +28,7 @@ class Score(nn.Module):
         self.dropout = nn.Dropout(dropout)
 
     def forward(self, first: Float[Tensor, "*some H"]) -> Float[Tensor, "*some"]:
-        """Give a score, in float32 at least."""
+        """Return a score, in float32 at least."""
         second = self.hidden(self.dropout(first.relu()))
         score = self.out(self.dropout(second.relu())).squeeze(-1)
         return score.to(torch.promote_types(score.dtype, torch.float32))
@@ -56,7 +56,7 @@ class SpanVectors(nn.Module):
         inputs: Float[Tensor, "T I"],
         spans: Int[Tensor, "M 2"],
     ) -> Float[Tensor, "M G"]:
-        """Give the vectors of some spans, each a first and a last token."""
+        """Return the vectors of some spans, each a first and a last token."""
         start, end = spans.unbind(dim=1)
         tokens = start[:, None] + torch.arange(self.max_width, device=spans.device)
         inside = tokens <= end[:, None]
@@ -66,14 +66,14 @@ class SpanVectors(nn.Module):
         heads = torch.cat([(share[:, None] @ inputs[those]).squeeze(1) for share, those in pieces])
         return torch.cat([states[start], states[end], heads, self.widths(end - start)], dim=-1)
 
-    def first_of_all(
+    def mention_hidden_all_spans(
         self,
         states: Float[Tensor, "T S"],
         inputs: Float[Tensor, "T I"],
         begin: int,
         end: int,
     ) -> Float[Tensor, "N W H"]:
-        """Give `first(forward(...))` for the spans of every width that start in [begin, end).
+        """Return `first(forward(...))` for the spans of every width that start in [begin, end).
 
         Of spans that leave the text, what is given means nothing.
         """
@@ -82,7 +82,7 @@ class SpanVectors(nn.Module):
         here = slice(begin, end + self.max_width - 1)
 
         def windows(tokens: Tensor) -> Tensor:
-            """Give (N, W, D): each token and those after it."""
+            """Return (N, W, D): each token and those after it."""
             return functional.pad(tokens, (0, 0, 0, past)).unfold(0, self.max_width, 1).mT
 
         logits = windows(self.attention(states[here])).mT.expand(-1, self.max_width, -1)

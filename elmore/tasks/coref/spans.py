@@ -15,7 +15,7 @@ def candidates(lengths: Sequence[int], max_width: int) -> Bool[np.ndarray, "T W"
     return np.array(room, dtype=np.int64)[:, None] >= np.arange(1, max_width + 1)
 
 
-def pruned(
+def prune_spans(
     scores: Float[np.ndarray, "T W"], allowed: Bool[np.ndarray, "T W"], number: int
 ) -> list[tuple[int, int]]:
     """Keep the best stretches, as first and last token, in the order of the text.
@@ -43,7 +43,7 @@ def pruned(
     return sorted(kept)
 
 
-def linked(antecedents: Sequence[int]) -> list[list[int]]:
+def clusters_from_antecedents(antecedents: Sequence[int]) -> list[list[int]]:
     """Follow each one's antecedent, -1 for none, to clusters of two and more."""
     cluster: dict[int, list[int]] = {}
     for number, antecedent in enumerate(antecedents):

@@ -9,9 +9,9 @@ import torch
 
 from elmore.tasks.coref import conll2012, conllu, data, metric
 from elmore.tasks.coref.config import CorefConfig
-from elmore.tasks.coref.document import Document, Mention, ordered, without_singletons
-from elmore.tasks.coref.model import CorefModel
-from elmore.tasks.data.columns import parted
+from elmore.tasks.coref.document import Document, Mention, drop_singletons, ordered
+from elmore.tasks.coref.model import CorefHead
+from elmore.tasks.data.columns import split_blocks
 from elmore.tasks.embedding.network import Widths
 from elmore.tasks.task import Features, Task
 from elmore.text import sentences
@@ -29,16 +29,16 @@ class Coref(Task):
 
     config: CorefConfig
 
-    def read(self, path: Path) -> list[Document]:
+    def read_examples(self, path: Path) -> list[Document]:
         """Read a file of CoNLL-U or CoNLL-2012."""
-        return data.read(path, unbalanced=self.config.data.unbalanced)
+        return data.read_documents(path, unbalanced=self.config.data.unbalanced)
 
-    def texts(self, lines: Iterable[tuple[str, str]]) -> Iterator[tuple[str, str]]:
+    def split_texts(self, lines: Iterable[tuple[str, str]]) -> Iterator[tuple[str, str]]:
         """Take lines up to a blank one for a document."""
-        for block in parted(lines):
+        for block in split_blocks(lines):
             yield block[0][0], "\n".join(line for _, line in block)
 
-    def example(self, text: str, *, tokenized: bool = False) -> Document:
+    def example_from_text(self, text: str, *, tokenized: bool = False) -> Document:
         """Split a text into sentences and these into tokens.
 
         In a text that is tokenized already each line is a sentence, and a tab ends the name of its
@@ -53,19 +53,21 @@ class Coref(Task):
         return Document([tokens for _, tokens in found], [who for who, _ in found], [])
 
     def sentences(self, example: Document) -> list[list[str]]:
-        """Give the sentences of the document."""
+        """Return the sentences of the document."""
         return example.sentences
 
-    def labels(self, examples: Sequence[Document]) -> list[str]:
-        """Give none: a cluster is of its document alone."""
+    def collect_labels(self, examples: Sequence[Document]) -> list[str]:
+        """Return none: a cluster is of its document alone."""
         return []
 
-    def model(self, widths: Widths, labels: list[str]) -> CorefModel:
+    def build_head(self, widths: Widths, labels: list[str]) -> CorefHead:
         """Build the network."""
-        return CorefModel(self.config.model, widths, self.config.data.max_tokens)
+        return CorefHead(self.config.model, widths, self.config.data.max_tokens)
 
-    def features(self, examples: Sequence[Document], labels: list[str], *, truth: bool) -> Features:
-        """Give the number of rows of each document, and the speaker of each, 0 for unknown.
+    def make_features(
+        self, examples: Sequence[Document], labels: list[str], *, with_gold: bool
+    ) -> Features:
+        """Return the number of rows of each document, and the speaker of each, 0 for unknown.
 
         The truth is `mentions`: row, first and last token, and cluster, from 1; what is mentioned
         once is none.
@@ -77,23 +79,23 @@ class Coref(Task):
             rows = len(speakers)
             numbers = {"": 0}
             speakers += [numbers.setdefault(name, len(numbers)) for name in example.speakers]
-            for cluster in without_singletons(example.clusters):
+            for cluster in drop_singletons(example.clusters):
                 clusters += 1
                 mentions += [(rows + m.sentence, m.start, m.end - 1, clusters) for m in cluster]
         found = {
             "rows": torch.tensor([len(example.sentences) for example in examples]),
             "speakers": torch.tensor(speakers, dtype=torch.long),
         }
-        if truth:
+        if with_gold:
             found["mentions"] = torch.tensor(mentions, dtype=torch.long).reshape(-1, 4)
         return found
 
     def score(self, examples: Sequence[Document], predictions: Sequence[Found]) -> dict[str, float]:
         """Compare clusters of two mentions and more."""
-        gold = [without_singletons(example.clusters) for example in examples]
-        return metric.score(gold, [without_singletons(ordered(found)) for found in predictions])
+        gold = [drop_singletons(example.clusters) for example in examples]
+        return metric.score(gold, [drop_singletons(ordered(found)) for found in predictions])
 
-    def show(self, example: Document, prediction: Found) -> str:
+    def format_text(self, example: Document, prediction: Found) -> str:
         """Put mentions in brackets, with the numbers of their clusters."""
         words = [list(sentence) for sentence in example.sentences]
         clusters = enumerate(ordered(prediction), start=1)
@@ -103,8 +105,8 @@ class Coref(Task):
             words[sentence][end - 1] += f" {number}]"
         return " ".join(word for sentence in words for word in sentence)
 
-    def as_json(self, example: Document, prediction: Found) -> dict[str, Any]:
-        """Give the sentences, and clusters of mentions with their words."""
+    def to_dict(self, example: Document, prediction: Found) -> dict[str, Any]:
+        """Return the sentences, and clusters of mentions with their words."""
         clusters = [
             [
                 {**m._asdict(), "text": " ".join(example.sentences[m.sentence][m.start : m.end])}
@@ -114,11 +116,11 @@ class Coref(Task):
         ]
         return {"sentences": example.sentences, "clusters": clusters}
 
-    def written(
-        self, examples: Sequence[Document], predictions: Sequence[Found], ending: str = ""
+    def prediction_lines(
+        self, examples: Sequence[Document], predictions: Sequence[Found], suffix: str = ""
     ) -> Iterator[str]:
-        """Give CoNLL-U for `.conllu`, else CoNLL-2012, which the reference scorer reads."""
-        form = conllu if ending == ".conllu" else conll2012
+        """Return CoNLL-U for `.conllu`, else CoNLL-2012, which the reference scorer reads."""
+        form = conllu if suffix == ".conllu" else conll2012
         pairs = zip(examples, predictions, strict=True)
         return form.lines(replace(doc, clusters=ordered(found)) for doc, found in pairs)
 

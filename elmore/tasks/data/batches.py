@@ -1,27 +1,31 @@
-"""Which examples make a batch: a matter of the seed, the epoch and the number alone."""
+"""Divide examples into batches: a pure function of the seed and the epoch."""
 
 from collections.abc import Sequence
 
 import numpy as np
 
-_POOL = 50  # batches that are sorted together: alike in length, and still different each epoch
+_POOL = (
+    50  # batches that are sorted by length together: similar lengths, yet other batches each epoch
+)
 
 
-def num_batches(num_examples: int, size: int) -> int:
-    """Count the batches of an epoch."""
-    return max(1, -(-num_examples // size))
+def num_batches(num_examples: int, batch_size: int) -> int:
+    """Return the number of batches of an epoch."""
+    return max(1, -(-num_examples // batch_size))
 
 
-def epoch(lengths: Sequence[int], size: int, *, seed: int, number: int) -> list[list[int]]:
-    """Deal all examples out to the batches of an epoch.
+def epoch_batches(
+    lengths: Sequence[int], batch_size: int, *, seed: int, epoch: int
+) -> list[list[int]]:
+    """Return the batches of an epoch, as indices of examples.
 
-    Each has about the same number of examples, so none is left with hardly any.
+    Batches differ in size by one at most, so none is left with hardly any examples.
     """
-    draws = np.random.default_rng([seed, number])
-    order = draws.permutation(len(lengths))
+    rng = np.random.default_rng([seed, epoch])
+    order = rng.permutation(len(lengths))
     sizes = np.asarray(lengths)
-    count = num_batches(len(lengths), size)
+    count = num_batches(len(lengths), batch_size)
     pools = np.array_split(order, -(-count // _POOL))
-    alike = [pool[sizes[pool].argsort(kind="stable")] for pool in pools]
-    batches = np.array_split(np.concatenate(alike), count)
-    return [batches[i].tolist() for i in draws.permutation(count)]
+    by_length = [pool[sizes[pool].argsort(kind="stable")] for pool in pools]
+    batches = np.array_split(np.concatenate(by_length), count)
+    return [batches[i].tolist() for i in rng.permutation(count)]

@@ -1,7 +1,4 @@
-"""Sentences whose every token has a tag, and the column files they are kept in.
-
-A column file has a token a line, its fields side by side, and a blank line after each sentence.
-"""
+"""Column files: one token per line with its fields, and a blank line after each sentence."""
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
@@ -9,30 +6,33 @@ from pathlib import Path
 
 from elmore.text.files import expand, numbered
 
+Block = list[tuple[str, str]]
+"""Lines up to a blank one, each with its position `file:line` for messages."""
+
 
 @dataclass(frozen=True)
-class Tagged:
-    """A sentence: as many tags as tokens."""
+class TaggedSentence:
+    """A sentence with one tag per token."""
 
     tokens: list[str]
     tags: list[str]
 
 
-def blocks(path: str | Path, *, encoding: str = "utf-8") -> Iterator[list[tuple[str, str]]]:
-    """Give the lines of files between blank ones, each with its place, `file:line`."""
+def read_blocks(path: str | Path, *, encoding: str = "utf-8") -> Iterator[Block]:
+    """Yield the blocks of a file, or of all files that a pattern matches."""
     for name in expand([str(path)]):
-        yield from parted(numbered(name, encoding=encoding))
+        yield from split_blocks(numbered(name, encoding=encoding))
 
 
-def parted(lines: Iterable[tuple[str, str]]) -> Iterator[list[tuple[str, str]]]:
-    """Give the lines between blank ones, each with its place, for messages.
+def split_blocks(lines: Iterable[tuple[str, str]]) -> Iterator[Block]:
+    """Group lines, each with its position, into blocks.
 
-    A line of nothing but blanks and tabs is blank: some files end their sentences with these.
+    A line of spaces and tabs is blank: some files end their sentences with these.
     """
-    block: list[tuple[str, str]] = []
-    for place, line in lines:
+    block: Block = []
+    for position, line in lines:
         if line.strip(" \t"):
-            block.append((place, line))
+            block.append((position, line))
         elif block:
             yield block
             block = []
@@ -40,11 +40,11 @@ def parted(lines: Iterable[tuple[str, str]]) -> Iterator[list[tuple[str, str]]]:
         yield block
 
 
-def paired(
+def pair_tags(
     gold: Sequence[Sequence[str]], predicted: Sequence[Sequence[str]]
 ) -> Iterator[tuple[Sequence[str], Sequence[str]]]:
-    """Give the true tags of each sentence beside as many predicted ones."""
-    for place, (truth, guess) in enumerate(zip(gold, predicted, strict=True)):
+    """Yield the gold and the predicted tags of each sentence, which must be equally many."""
+    for number, (truth, guess) in enumerate(zip(gold, predicted, strict=True)):
         if len(truth) != len(guess):
-            raise ValueError(f"sentence {place} has {len(truth)} tags and {len(guess)} predicted")
+            raise ValueError(f"sentence {number} has {len(truth)} tags and {len(guess)} predicted")
         yield truth, guess

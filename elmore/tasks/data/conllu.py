@@ -1,30 +1,28 @@
-"""A line of CoNLL-U: ten columns, tabs between them, first a number and a word."""
+"""Lines of CoNLL-U: ten columns separated by tabs, the first two a number and a word."""
 
 import re
 
 from elmore.errors import DataError
 
 _NUM_COLUMNS = 10
-_NUMBER = re.compile(r"\d+([-.]\d+)?")
+_ID = re.compile(r"\d+([-.]\d+)?")
 
 
-def columns(where: str, line: str) -> list[str]:
-    """Give the columns of a line, the number and the word of which are as they should be.
+def parse_line(where: str, line: str) -> list[str]:
+    """Return the columns of a line, after checking the ID and the word.
 
-    The number of a word is 3; 3-4 is what stands for two of them in the text (`don't`), and 8.1 an
-    empty node, which nobody wrote.
+    The ID of a word is an integer, such as 3; 3-4 is a multiword token (`don't`), and 8.1 an empty
+    node, which is not in the text.
     """
     fields = line.split("\t")
     if len(fields) != _NUM_COLUMNS:
         raise DataError(
-            f"{where}: a line of CoNLL-U has {_NUM_COLUMNS} columns, tabs between them, found "
+            f"{where}: expected {_NUM_COLUMNS} columns of CoNLL-U, separated by tabs, found "
             f"{len(fields)} in {line[:40]!r}"
         )
     number, word = fields[:2]
-    if not _NUMBER.fullmatch(number):
-        raise DataError(
-            f"{where}: expected the number of a word, such as 3, 3-4 or 8.1, found {number!r}"
-        )
+    if not _ID.fullmatch(number):
+        raise DataError(f"{where}: expected an ID such as 3, 3-4 or 8.1, found {number!r}")
     if not word:
         raise DataError(f"{where}: the second column, the word, is empty")
     return fields

@@ -1,10 +1,10 @@
-"""Sentences to the tensors of a batch, on the CPU: word ids, spellings, cached layers.
+"""Encode sentences as the tensors of a batch, on the CPU: word ids, character ids, biLM layers.
 
-Tokens stand one after another, without room for those that are not there: of a thousand sentences
-one may be a hundred times as long as the others.
+Tokens are stored packed (no padding), because one very long sentence would otherwise dominate
+memory.
 
-Shapes: B sentences, T tokens of the longest, S of all, N distinct words, C characters, L layers,
-D width.
+Shapes: B sentences, T tokens of the longest, S tokens of all, N distinct words, C characters,
+L layers, D width.
 """
 
 from collections import Counter
@@ -18,81 +18,70 @@ from jaxtyping import Bool, Float16, Int
 from torch import Tensor
 
 from elmore.embed.embedder import Embedder
-from elmore.embed.jobs import layer_cache
 from elmore.embed.jobs.layer_cache import CachedLayers
 from elmore.text.characters import ByteAlphabet
 
 UNKNOWN = -1
+"""The id of a word without a vector."""
 
 
-class Read(NamedTuple):
-    """The tokens of a batch of sentences, whatever of them is asked for."""
+class EncodedBatch(NamedTuple):
+    """The tokens of a batch of sentences; a part that the network does not use is None."""
 
     mask: Bool[Tensor, "B T"]
-    """Where they stand when sentences lie side by side."""
-    places: Int[Tensor, " S"]
-    """The same as numbers, counted through from the first sentence to the last."""
+    """True where a token is, when sentences are padded."""
+    flat_index: Int[Tensor, " S"]
+    """Position of each token in the flattened mask."""
     words: Int[Tensor, " S"] | None
-    """Rows of a table, -1 for an unknown word."""
+    """Rows of the word table, or UNKNOWN."""
     index: Int[Tensor, " S"] | None
-    """Which of the distinct words it is."""
+    """Which row of `characters` each token has."""
     characters: Int[Tensor, "N C"] | None
     layers: Float16[Tensor, "L S D"] | None
+    """Layers of a frozen biLM."""
     sentences: list[list[str]]
-    """The tokens themselves, for a biLM that is trained along."""
+    """The tokens themselves, for a biLM that is fine-tuned."""
 
 
-def known_words(sentences: Iterable[Sequence[str]], *, min_count: int) -> list[str]:
-    """Give the words worth a vector of their own, the most frequent first."""
+def build_vocabulary(sentences: Iterable[Sequence[str]], *, min_count: int) -> list[str]:
+    """Return the words that occur at least `min_count` times, most frequent first."""
     counts = Counter(word for sentence in sentences for word in sentence)
     return [word for word, count in counts.most_common() if count >= min_count]
 
 
 @dataclass(frozen=True)
-class Reader:
-    """How a task's sentences are read. Without words, an alphabet or a biLM, these are left out."""
+class BatchEncoder:
+    """Turns sentences into tensors. Parts that are None are left out of the batch."""
 
-    ids: Callable[[Sequence[str]], Int[np.ndarray, " T"]] | None = None
+    word_ids: Callable[[Sequence[str]], Int[np.ndarray, " T"]] | None = None
     alphabet: ByteAlphabet | None = None
-    elmo: Embedder | None = None
-    """A frozen biLM: its layers are read, not learned."""
+    frozen_elmo: Embedder | None = None
+    """A biLM whose layers are inputs, not weights."""
 
-    def cached(self, sentences: Iterable[Sequence[str]]) -> CachedLayers | None:
-        """Have the layers of a text on the disk, for many passes."""
-        return None if self.elmo is None else layer_cache.load_or_compute(self.elmo, sentences)
-
-    def found(self, sentences: Iterable[Sequence[str]]) -> CachedLayers | None:
-        """Have them from the disk, if they are there."""
-        return None if self.elmo is None else layer_cache.load(self.elmo, sentences)
-
-    def computed(self, sentences: Iterable[Sequence[str]]) -> CachedLayers | None:
-        """Have them in memory, for one pass over a few sentences."""
-        return None if self.elmo is None else layer_cache.compute(self.elmo, sentences)
-
-    def read(self, sentences: list[list[str]], layers: CachedLayers | None) -> Read:
-        """Make a batch of sentences whose layers are there."""
+    def encode(self, sentences: list[list[str]], layers: CachedLayers | None) -> EncodedBatch:
+        """Encode a batch of sentences, whose biLM layers are in `layers` if there is a biLM."""
         lengths = [len(sentence) for sentence in sentences]
         mask = np.arange(max(lengths, default=0)) < np.array(lengths)[:, None]
         tokens = [word for sentence in sentences for word in sentence]
         words = index = characters = None
-        if self.ids is not None:
-            words = self.ids(tokens)
+        if self.word_ids is not None:
+            words = self.word_ids(tokens)
         if self.alphabet is not None:
-            numbers = {"": 0}  # for there may be no other
-            found = [numbers.setdefault(token, len(numbers)) for token in tokens]
-            index = np.array(found, dtype=np.int64)
+            numbers = {"": 0}  # so that there is a row even without a token
+            rows = [numbers.setdefault(token, len(numbers)) for token in tokens]
+            index = np.array(rows, dtype=np.int64)
             characters, _ = self.alphabet.encode(list(numbers))
         states = None if layers is None else layers.of(sentences)
-        return Read(
+        return EncodedBatch(
             torch.from_numpy(mask),
             torch.from_numpy(np.flatnonzero(mask)),
-            _tensor(words),
-            _tensor(index),
-            _tensor(characters),
-            _tensor(states),
+            _to_tensor(words),
+            _to_tensor(index),
+            _to_tensor(characters),
+            _to_tensor(states),
             sentences,
         )
 
 
-def _tensor(array: np.ndarray | None) -> Tensor | None:
+def _to_tensor(array: np.ndarray | None) -> Tensor | None:
     return None if array is None else torch.from_numpy(array)

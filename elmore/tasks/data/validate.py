@@ -1,6 +1,6 @@
-"""Look the examples of a task over before hours are spent on them: what is odd, and what to do.
+"""Validate the files of a task before training: counts, and what looks suspicious.
 
-It knows no task but through `sentences` and `truth`, so it serves all of them.
+It uses a task only through `sentences` and `gold_labels`, so it works for all of them.
 """
 
 from collections import Counter
@@ -9,66 +9,69 @@ from pathlib import Path
 from typing import NamedTuple
 
 from elmore.tasks import DEFAULT_EMBEDDER
-from elmore.tasks.data import datasets
-from elmore.tasks.embedding import spec, word_vectors
-from elmore.tasks.embedding.spec import Specification
+from elmore.tasks.data.datasets import read_examples
+from elmore.tasks.embedding import word_vectors
+from elmore.tasks.embedding.spec import EmbedderSpec, parse_spec
 from elmore.tasks.task import Task
 
-LONG_SENTENCE = 400
-"""In tokens: a batch is as long as its longest sentence."""
-_SHOWN = 12  # labels at most, to a line
-_TOLERATED = 0.05  # of the examples
-_RARE = 0.3  # of the words: from here on it looks like another language
+MAX_SENTENCE_TOKENS = 400
+"""A longer sentence is suspicious: a batch is padded to its longest sentence."""
+_MAX_LABELS = 12  # listed on a line
+_MAX_REPEATED = 0.05  # of the examples
+_MAX_RARE = 0.3  # of the words: above, it is probably another language
 
 
 class Finding(NamedTuple):
-    """One thing looked at."""
+    """The result of one check."""
 
     split: str
     what: str
     found: str
-    odd: bool = False
+    suspicious: bool = False
     advice: str = ""
 
 
 class _Split:
-    """The examples of a file, and what is asked about them more than once."""
+    """The examples of a file, with what several checks need."""
 
     def __init__(self, task: Task, name: str, path: Path) -> None:
         self.name = name
-        self.examples = datasets.read(task, path)
+        self.examples = read_examples(task, path)
         self.sentences = [task.sentences(example) for example in self.examples]
         self.texts = [tuple(map(tuple, found)) for found in self.sentences]
-        self.labels = [Counter(task.truth(example)) for example in self.examples]
+        self.labels = [Counter(task.gold_labels(example)) for example in self.examples]
         self.counts = Counter(label for found in self.labels for label in found.elements())
         self.words = Counter(w for found in self.sentences for s in found for w in s)
 
-    def share(self, count: int) -> str:
-        """Write a number of examples."""
+    def format_count(self, count: int) -> str:
+        """Format a number of examples with its percentage."""
         return f"{count:,} ({100 * count / len(self.examples):.1f} %)" if count else "none"
 
 
-def look_over(
+def validate_files(
     task: Task, files: Mapping[str, Path], *, embedder: str = DEFAULT_EMBEDDER
 ) -> list[Finding]:
-    """Say what files of examples are like, and what of it is odd; the first is the training's.
+    """Check the files of a task.
 
-    Of the embedder, word vectors are opened; a biLM has a vector for any word.
+    Args:
+        task: the task, with its recipe.
+        files: a file for each split, the training split first.
+        embedder: an embedder spec; its word vectors are read to find unknown words.
     """
-    named = spec.parse(embedder)
+    spec = parse_spec(embedder)
     splits = [_Split(task, name, path) for name, path in files.items()]
-    vocabulary = _vocabulary(named, splits[0], task.config.words.min_count)
-    found: list[Finding] = []
+    vocabulary = _find_vocabulary(spec, splits[0], task.config.words.min_count)
+    findings: list[Finding] = []
     for split in splits:
-        found += _of_one(split)
+        findings += _check_split(split)
         if split is not splits[0]:
-            found += _of_two(split, splits[0])
+            findings += _compare_splits(split, splits[0])
         if vocabulary is not None:
-            found.append(_words(split, vocabulary))
-    return found
+            findings.append(_check_words(split, vocabulary))
+    return findings
 
 
-def _of_one(split: _Split) -> Iterator[Finding]:
+def _check_split(split: _Split) -> Iterator[Finding]:
     lengths = [len(sentence) for found in split.sentences for sentence in found]
     longest = max(lengths, default=0)
     number = next((n for n, some in enumerate(split.sentences, 1) if longest in map(len, some)), 0)
@@ -80,45 +83,45 @@ def _of_one(split: _Split) -> Iterator[Finding]:
         split.name,
         "longest sentence",
         f"{longest:,} tokens, in example {number}",
-        longest > LONG_SENTENCE,
-        "a batch is as long as its longest sentence; is there a break missing?",
+        longest > MAX_SENTENCE_TOKENS,
+        "a batch is padded to its longest sentence; is a sentence break missing?",
     )
     labels = split.counts
     if labels:
-        shown = ", ".join(f"{label} {count:,}" for label, count in labels.most_common(_SHOWN))
-        more = f" and {len(labels) - _SHOWN:,} more" if len(labels) > _SHOWN else ""
+        listed = ", ".join(f"{label} {count:,}" for label, count in labels.most_common(_MAX_LABELS))
+        more = f" and {len(labels) - _MAX_LABELS:,} more" if len(labels) > _MAX_LABELS else ""
         yield Finding(
             split.name,
             "labels",
-            f"{len(labels):,}: {shown}{more}",
+            f"{len(labels):,}: {listed}{more}",
             len(labels) == 1,
-            "there is nothing to tell apart; is it the right column?",
+            "all examples have the same label; is it the right column?",
         )
     yield Finding(
         split.name,
         "empty examples",
-        split.share(empty),
+        split.format_count(empty),
         empty > 0,
-        "there is no word to learn from or to be scored by",
+        "an example without words cannot be learned from or scored",
     )
     yield Finding(
         split.name,
         "repeated examples",
-        split.share(repeated),
-        repeated > _TOLERATED * len(split.examples),
-        "they weigh more than others; drop them if they should not",
+        split.format_count(repeated),
+        repeated > _MAX_REPEATED * len(split.examples),
+        "repeated examples weigh more than others; remove them if that is not intended",
     )
 
 
-def _of_two(split: _Split, train: _Split) -> Iterator[Finding]:
+def _compare_splits(split: _Split, train: _Split) -> Iterator[Finding]:
     seen = set(train.texts)
     leaked = [number for number, text in enumerate(split.texts, 1) if text in seen]
     yield Finding(
         split.name,
         f"texts that are in {train.name}",
-        split.share(len(leaked)) + (f", first example {leaked[0]}" if leaked else ""),
-        len(leaked) > _TOLERATED * len(split.examples),
-        "these are scored from memory; is it the same file, or the same source?",
+        split.format_count(len(leaked)) + (f", first example {leaked[0]}" if leaked else ""),
+        len(leaked) > _MAX_REPEATED * len(split.examples),
+        "the model has seen these in training; is it the same file, or the same source?",
     )
     unknown = [
         (number, label)
@@ -129,10 +132,10 @@ def _of_two(split: _Split, train: _Split) -> Iterator[Finding]:
     first = f", first {unknown[0][1]} in example {unknown[0][0]}" if unknown else ""
     yield Finding(
         split.name,
-        f"labels that {train.name} has not",
+        f"labels that are not in {train.name}",
         f"{len({label for _, label in unknown}):,}{first}" if unknown else "none",
         bool(unknown),
-        "no model can find these; are they written alike in both files?",
+        "no model can predict these; are they spelled the same in both files?",
     )
 
 
@@ -140,32 +143,33 @@ class _Vocabulary(NamedTuple):
     """Which words have a vector of their own."""
 
     missing: str
-    """What those are that have none."""
+    """What a word without one is called."""
     advice: str
-    has: Callable[[str], bool]
+    contains: Callable[[str], bool]
 
 
-def _vocabulary(named: Specification, train: _Split, min_count: int) -> _Vocabulary | None:
-    """Know the words of a file of vectors, or of the training; a biLM has a vector for any."""
-    if named.glove is not None:
-        vectors = word_vectors.read(named.glove)
+def _find_vocabulary(spec: EmbedderSpec, train: _Split, min_count: int) -> _Vocabulary | None:
+    """Return the words of a vector file or of the training text; a biLM knows every word."""
+    if spec.glove is not None:
+        vectors = word_vectors.read_word_vectors(spec.glove)
         return _Vocabulary(
             "words without a vector",
-            "is it the language of the vectors, and split alike?",
+            "are the vectors of the same language, and the words tokenized the same way?",
             lambda word: bool(vectors.ids([word])[0] != word_vectors.UNKNOWN),
         )
-    if named.elmo is not None:
+    if spec.elmo is not None:
         return None
     return _Vocabulary(
         f"words too rare in {train.name}",
-        "take ready-made vectors, or a biLM",
+        "use pretrained word vectors, or a biLM",
         lambda word: train.words[word] >= min_count,
     )
 
 
-def _words(split: _Split, vocabulary: _Vocabulary) -> Finding:
-    missing = Counter({w: n for w, n in split.words.items() if not vocabulary.has(w)})
-    share = missing.total() / max(1, split.words.total())
-    shown = ", ".join(word for word, _ in missing.most_common(5))
-    found = f"{100 * share:.1f} %, such as {shown}" if missing else "none"
-    return Finding(split.name, vocabulary.missing, found, share > _RARE, vocabulary.advice)
+def _check_words(split: _Split, vocabulary: _Vocabulary) -> Finding:
+    missing = Counter({w: n for w, n in split.words.items() if not vocabulary.contains(w)})
+    fraction = missing.total() / max(1, split.words.total())
+    listed = ", ".join(word for word, _ in missing.most_common(5))
+    found = f"{100 * fraction:.1f} %, such as {listed}" if missing else "none"
+    suspicious = fraction > _MAX_RARE
+    return Finding(split.name, vocabulary.missing, found, suspicious, vocabulary.advice)

@@ -1,11 +1,11 @@
-"""The bottom of every task model: a batch of sentences to one vector per token.
+"""The bottom of every task network: a batch of sentences to one vector per token.
 
-Side by side stand, as the embedder and the recipe have it, a word vector (ready-made or learned), a
-vector of the word's characters, and a learned mix of a biLM's layers. A mix of its own may also
-stand above the task's encoder, beside what comes out of it.
+The vector of a token concatenates, as embedder and recipe ask, a word vector (pretrained or
+learned), the output of a character CNN, and a learned mix of a biLM's layers. A second mix can be
+concatenated to the output of the task's encoder (Peters et al., 2018, section 3.3).
 
-Shapes: B sentences, T tokens of the longest, S of all, N distinct words, V words, L layers, D
-width, E width above.
+Shapes: B sentences, T tokens of the longest, S tokens of all, N distinct words, V words, L layers,
+D width, E width of the mix at the output.
 """
 
 import copy
@@ -20,8 +20,8 @@ from torch.nn import functional
 from elmore.embed.embedder import Embedder
 from elmore.errors import ConfigError
 from elmore.model.mix import ScalarMix
-from elmore.tasks.data.encode import Read
-from elmore.tasks.layers.encoders import CharEncoder, laid_out
+from elmore.tasks.data.encode import EncodedBatch
+from elmore.tasks.layers.encoders import CharEncoder, pad_packed
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -29,13 +29,13 @@ class WordsConfig:
     """Word vectors."""
 
     dim: int = 50
-    """Of learned ones; those of a file have their own width."""
+    """Width of learned vectors; those of a file have their own."""
     min_count: int = 2
-    """A word of the training text gets a vector of its own from here on."""
+    """How often a word must occur in the training text to get a learned vector."""
     dropout: float = 0.1
-    """Share of the words taken for unknown in training, where vectors are learned from nothing."""
+    """Fraction of words replaced by the unknown word in training, for learned vectors only."""
     freeze: bool = True
-    """Vectors of a file stay as they are."""
+    """Do not train the vectors of a file."""
 
     def __post_init__(self) -> None:
         if self.dim < 1 or self.min_count < 1 or not 0 <= self.dropout < 1:
@@ -47,7 +47,7 @@ class WordsConfig:
 
 @dataclass(frozen=True, kw_only=True)
 class CharactersConfig:
-    """A small convolution over the characters of each word, learned with the task."""
+    """A small character CNN, trained with the task."""
 
     embedding_dim: int = 16
     num_filters: int = 128
@@ -63,19 +63,19 @@ class CharactersConfig:
 
 @dataclass(frozen=True, kw_only=True)
 class ElmoConfig:
-    """How a biLM's layers come in."""
+    """Where and how the layers of a biLM are mixed in."""
 
     where: Literal["input", "output", "both"] = "input"
-    """Beside the word vectors, beside what the task's encoder makes of them, or both."""
+    """At the input or the output of the task's encoder, or both."""
     dropout: float = 0.5
     layer_norm: bool = False
-    """Even each layer's vector out before mixing."""
+    """Normalise each layer's vectors before mixing."""
     last_only: bool = False
-    """The top layer alone instead of a mix of all."""
+    """Use the top layer alone instead of a mix of all layers."""
     penalty: float = 0.001
-    """The paper's lambda: a strong one keeps the mix at the plain average."""
+    """The paper's lambda: a large value keeps the mix close to the average."""
     freeze: bool = True
-    """Without, the biLM is trained with the task."""
+    """Do not train the biLM."""
 
     def __post_init__(self) -> None:
         if not 0 <= self.dropout < 1 or self.penalty < 0:
@@ -85,55 +85,56 @@ class ElmoConfig:
             )
 
 
-class Embedded(NamedTuple):
-    """What most task models work on, sentences side by side: zero where the mask is false."""
+class PaddedTokens(NamedTuple):
+    """What most heads get: one row per sentence, zero where the mask is false."""
 
     vectors: Float[Tensor, "B T D"]
     mask: Bool[Tensor, "B T"]
-    above: Float[Tensor, "B T E"]
-    """To stand beside what comes out of the task's encoder; E is 0 where nothing is to."""
+    output_elmo: Float[Tensor, "B T E"]
+    """To be concatenated to the output of the task's encoder; E is 0 without a mix there."""
 
 
-class Tokens(NamedTuple):
-    """The same with one token after another, and nothing where none is."""
+class PackedTokens(NamedTuple):
+    """The same without padding: the tokens of all sentences one after another."""
 
     vectors: Float[Tensor, "S D"]
     mask: Bool[Tensor, "B T"]
-    above: Float[Tensor, "S E"]
-    places: Int[Tensor, " S"]
-    """Where they are in the mask, counted through row by row."""
+    output_elmo: Float[Tensor, "S E"]
+    flat_index: Int[Tensor, " S"]
+    """Position of each token in the flattened mask."""
 
-    def side_by_side(self) -> Embedded:
-        """Lay sentences out in rows as long as the longest."""
-        vectors, above = (
-            laid_out(part, self.places, self.mask.shape) for part in (self.vectors, self.above)
+    def to_padded(self) -> PaddedTokens:
+        """Pad each sentence to the length of the longest."""
+        vectors, output_elmo = (
+            pad_packed(part, self.flat_index, self.mask.shape)
+            for part in (self.vectors, self.output_elmo)
         )
-        return Embedded(vectors, self.mask, above)
+        return PaddedTokens(vectors, self.mask, output_elmo)
 
 
 class Widths(NamedTuple):
-    """Of the vectors that a task model gets."""
+    """Widths D and E of the vectors that a head gets."""
 
     input: int
-    above: int = 0
+    output: int = 0
 
 
-class Shares(NamedTuple):
-    """A mix in numbers one can print."""
+class LayerWeights(NamedTuple):
+    """The numbers of a scalar mix."""
 
-    shares: list[float]
-    """Of each layer; they sum to one."""
+    weights: list[float]
+    """Softmax-normalised weight of each layer."""
     gamma: float
 
 
 class WordTable(nn.Module):
-    """A vector per known word, learned or frozen, and a learned one for all others.
+    """A vector for each known word, and a learned one for unknown words.
 
-    A frozen table comes from a file and does not go into another: it is no part of the state.
+    A frozen table is not part of the state dict: checkpoints keep one copy of the file's vectors.
     """
 
     vectors: Tensor
-    rows_are_lookups = True  # for optimisers: a row is the vector of one word
+    rows_are_lookups = True  # for optimizers: a row is the vector of one word
 
     def __init__(self, vectors: Float[Tensor, "V D"], *, freeze: bool, dropout: float) -> None:
         super().__init__()
@@ -146,16 +147,16 @@ class WordTable(nn.Module):
         self.width = vectors.shape[1]
 
     def forward(self, ids: Int[Tensor, " S"]) -> Float[Tensor, "S D"]:
-        """Look words up; -1 is unknown."""
+        """Look up words; -1 is an unknown word."""
         known = ids >= 0
         if self.training and self.dropout:
             known = known & (torch.rand(ids.shape, device=ids.device) >= self.dropout)
-        found = functional.embedding(ids.clamp(min=0), self.vectors)
-        return torch.where(known[:, None], found, self.unknown)
+        vectors = functional.embedding(ids.clamp(min=0), self.vectors)
+        return torch.where(known[:, None], vectors, self.unknown)
 
 
-class Layers(nn.Module):
-    """A biLM's layers: those of the cache, or of a copy of the biLM that is trained along."""
+class BiLMLayers(nn.Module):
+    """The layers of a biLM: cached ones, or those of a copy of the biLM that is fine-tuned."""
 
     def __init__(self, elmo: Embedder, *, freeze: bool) -> None:
         super().__init__()
@@ -164,18 +165,18 @@ class Layers(nn.Module):
             self._tuned = copy.deepcopy(elmo)
             self.bilm = self._tuned.bundle.model.requires_grad_(True)
 
-    def forward(self, read: Read) -> Float[Tensor, "L S D"]:
-        """Give the layers of a batch."""
+    def forward(self, batch: EncodedBatch) -> Float[Tensor, "L S D"]:
+        """Return the layers of each token."""
         if self._tuned is not None:
-            stack = self._tuned.run(read.sentences, training=self.bilm.training)
+            stack = self._tuned.run(batch.sentences, training=self.bilm.training)
             states = stack.without_boundaries().states
-            return states.flatten(1, 2).index_select(1, read.places)
-        assert read.layers is not None
-        return read.layers
+            return states.flatten(1, 2).index_select(1, batch.flat_index)
+        assert batch.layers is not None
+        return batch.layers
 
 
-class Mix(nn.Module):
-    """A learned mix of layers, for one place of a task model."""
+class LayerMix(nn.Module):
+    """A learned mix of the layers, with the recipe's dropout and penalty."""
 
     def __init__(self, config: ElmoConfig, num_layers: int) -> None:
         super().__init__()
@@ -188,21 +189,21 @@ class Mix(nn.Module):
         self.strength = config.penalty
 
     def forward(self, layers: Float[Tensor, "L S D"]) -> Float[Tensor, "S D"]:
-        """Mix the layers of a batch."""
-        one_row = layers[:, None].to(self.mix.gamma.dtype)  # a token is mixed by itself
+        """Mix the layers of each token."""
+        one_row = layers[:, None].to(self.mix.gamma.dtype)  # (L, 1, S, D)
         return self.dropout(self.mix(one_row).squeeze(0))
 
     def penalty(self) -> Float[Tensor, ""]:
-        """Give lambda * sum(w^2) over the weights of the mix."""
+        """Return lambda * sum(w^2) over the weights of the mix."""
         return self.mix.penalty(self.strength)
 
-    def shares(self) -> Shares:
-        """Say what the layers weigh now."""
-        return Shares(self.mix.normalized_weights().tolist(), self.mix.gamma.item())
+    def layer_weights(self) -> LayerWeights:
+        """Return the current weights."""
+        return LayerWeights(self.mix.normalized_weights().tolist(), self.mix.gamma.item())
 
 
 class Embedding(nn.Module):
-    """Words, characters and layers side by side."""
+    """Word vectors, character CNN and mixed layers, concatenated."""
 
     def __init__(
         self,
@@ -213,10 +214,10 @@ class Embedding(nn.Module):
     ) -> None:
         super().__init__()
         self.words, self.characters = words, characters
-        self.layers = None if elmo is None else Layers(elmo, freeze=config.freeze)
+        self.layers = None if elmo is None else BiLMLayers(elmo, freeze=config.freeze)
         places = ("input", "output") if config.where == "both" else (config.where,)
         self.mixes = nn.ModuleDict(
-            {place: Mix(config, elmo.num_layers) for place in places} if elmo else {}
+            {place: LayerMix(config, elmo.num_layers) for place in places} if elmo else {}
         )
         mixed = dict.fromkeys(self.mixes, elmo.width) if elmo else {}
         self.widths = Widths(
@@ -231,35 +232,36 @@ class Embedding(nn.Module):
         )
         if not self.widths.input:
             raise ConfigError(
-                "nothing is left to read: the biLM comes in at the output alone; name word vectors "
-                'beside it, as in glove:FILE+elmo:MODEL, or set elmo.where to "both"'
+                "the network has no input: elmo.where puts the biLM at the output alone; add word "
+                'vectors, as in glove:FILE+elmo:MODEL, or set elmo.where to "both"'
             )
 
-    def forward(self, read: Read) -> Tokens:
-        """Give a vector per token."""
+    def forward(self, batch: EncodedBatch) -> PackedTokens:
+        """Return the vectors of each token."""
         parts = []
         if self.words is not None:
-            assert read.words is not None
-            parts.append(self.words(read.words))
+            assert batch.words is not None
+            parts.append(self.words(batch.words))
         if self.characters is not None:
-            assert read.index is not None
-            assert read.characters is not None
-            parts.append(functional.embedding(read.index, self.characters(read.characters)))
+            assert batch.index is not None
+            assert batch.characters is not None
+            parts.append(functional.embedding(batch.index, self.characters(batch.characters)))
         mixed: dict[str, Tensor] = {}
         if self.layers is not None:
-            layers = self.layers(read)
+            layers = self.layers(batch)
             mixed = {place: mix(layers) for place, mix in self.mixes.items()}
         parts += [mixed["input"]] if "input" in mixed else []
         vectors = torch.cat(parts, dim=-1)
-        return Tokens(vectors, read.mask, mixed.get("output", vectors[:, :0]), read.places)
+        output_elmo = mixed.get("output", vectors[:, :0])
+        return PackedTokens(vectors, batch.mask, output_elmo, batch.flat_index)
 
     def penalty(self) -> Float[Tensor, ""] | int:
-        """Give what is added to the loss of an update, whatever its size."""
+        """Return the penalty to add to the loss once per update."""
         return sum(mix.penalty() for mix in self._mixes().values())
 
-    def shares(self) -> dict[str, Shares]:
-        """Say what the layers of the biLM weigh now, at each place where they come in."""
-        return {place: mix.shares() for place, mix in self._mixes().items()}
+    def layer_weights(self) -> dict[str, LayerWeights]:
+        """Return the current weights of the biLM's layers, at `input`, `output` or both."""
+        return {place: mix.layer_weights() for place, mix in self._mixes().items()}
 
-    def _mixes(self) -> dict[str, Mix]:
-        return {place: mix for place, mix in self.mixes.items() if isinstance(mix, Mix)}
+    def _mixes(self) -> dict[str, LayerMix]:
+        return {place: mix for place, mix in self.mixes.items() if isinstance(mix, LayerMix)}

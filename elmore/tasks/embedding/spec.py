@@ -1,4 +1,4 @@
-"""What `--embedder` names: ready-made word vectors, a biLM, both, or neither."""
+"""The `--embedder` option: word vectors, a biLM, both, or neither."""
 
 import hashlib
 import re
@@ -11,7 +11,7 @@ from elmore.embed.embedder import Embedder
 from elmore.embed.jobs.job import model_digest
 from elmore.embed.loading import load as load_embedder
 from elmore.errors import ConfigError, ElmoreError
-from elmore.tasks.embedding import stored_vectors, word_vectors
+from elmore.tasks.embedding import word_vectors
 from elmore.tasks.embedding.word_vectors import WordVectors
 
 _ELMO = r"elmo(?::(?P<{}>.*))?"
@@ -19,17 +19,17 @@ _FORMS = re.compile(
     rf"none|(?:glove|word2vec|fasttext):(?P<glove>.+?)(?:\+{_ELMO.format('beside')})?|{_ELMO.format('alone')}"
 )
 
-_WRITTEN = {"glove": "glove:FILE", "elmo": "elmo:MODEL"}
+_OPTIONS = {"glove": "glove:FILE", "elmo": "elmo:MODEL"}
 
 
 @dataclass(frozen=True, kw_only=True)
-class Specification:
-    """Names alone: nothing of it has been opened."""
+class EmbedderSpec:
+    """Paths and names only: nothing has been opened."""
 
     glove: str | None = None
     """A file of word vectors."""
     elmo: str | None = None
-    """A model; empty for the one that comes with the package."""
+    """A model; empty for the bundled one."""
 
     def __str__(self) -> str:
         parts = [f"glove:{self.glove}"] if self.glove is not None else []
@@ -37,112 +37,122 @@ class Specification:
         return "+".join(parts) or "none"
 
 
-def parse(text: str) -> Specification:
-    """Read `none`, `glove:FILE`, `elmo:MODEL` or `glove:FILE+elmo:MODEL`.
+def parse_spec(text: str) -> EmbedderSpec:
+    """Parse `none`, `glove:FILE`, `elmo:MODEL` or `glove:FILE+elmo:MODEL`.
 
-    `word2vec:FILE` and `fasttext:FILE` are other words for `glove:FILE`: the file says what it is.
-    Paths become absolute ones, so that a run is found to be the same from anywhere.
+    `word2vec:FILE` and `fasttext:FILE` mean the same as `glove:FILE`: the format is detected from
+    the file. Paths become absolute, so that a run can be resumed from another folder.
+
+    Raises:
+        ConfigError: the text has none of these forms.
     """
     match = _FORMS.fullmatch(text)
     if not match:
         raise ConfigError(
             f"embedder {text!r}: expected none, glove:FILE, elmo:MODEL or glove:FILE+elmo:MODEL "
-            "(word2vec:FILE and fasttext:FILE are read alike)"
+            "(word2vec:FILE and fasttext:FILE mean the same as glove:FILE)"
         )
     model = match["beside"] if match["beside"] is not None else match["alone"]
-    asked = model is not None or "elmo" in (text, text.rpartition("+")[2])
+    has_elmo = model is not None or "elmo" in (text, text.rpartition("+")[2])
     glove = match["glove"]
-    return Specification(
+    return EmbedderSpec(
         glove=None if glove is None else str(Path(glove).absolute()),
-        elmo=_absolute_place(model or "") if asked else None,
+        elmo=_absolute_if_path(model or "") if has_elmo else None,
     )
 
 
-def _absolute_place(model: str) -> str:
+def _absolute_if_path(model: str) -> str:
     return str(Path(model).absolute()) if model and Path(model).exists() else model
 
 
 @dataclass(frozen=True)
-class Sources:
-    """What was named, opened."""
+class OpenEmbedders:
+    """The word vectors and the biLM of a spec, in memory."""
 
-    specification: Specification
+    spec: EmbedderSpec
     vectors: WordVectors | None = None
     elmo: Embedder | None = None
     copies: list[Path] = field(default_factory=list)
-    """Folders of trained tasks that hold these word vectors."""
+    """Folders of trained tasks that hold a copy of these word vectors."""
 
     @cached_property
     def digests(self) -> dict[str, str]:
-        """Return the sha256 of the word vectors and of the biLM."""
-        found = {}
+        """The sha256 of the word vectors and of the biLM, under `glove` and `elmo`."""
+        digests = {}
         if self.vectors is not None:
-            found["glove"] = vectors_digest(self.vectors)
+            digests["glove"] = hash_vectors(self.vectors)
         if self.elmo is not None:
-            found["elmo"] = model_digest(self.elmo.bundle)
-        return found
+            digests["elmo"] = model_digest(self.elmo.bundle)
+        return digests
 
 
-def vectors_digest(vectors: WordVectors) -> str:
+def hash_vectors(vectors: WordVectors) -> str:
     """Return the sha256 of the words and numbers of word vectors."""
     digest = hashlib.sha256("\n".join(vectors.words).encode("utf-8", "replace"))
     digest.update(vectors.matrix.data)
     return digest.hexdigest()
 
 
-def opened(specification: Specification, *, device: str = "auto") -> Sources:
-    """Open what was named."""
+def open_embedders(spec: EmbedderSpec, *, device: str = "auto") -> OpenEmbedders:
+    """Read the word vectors of a spec and load its biLM."""
     vectors = elmo = None
-    if specification.glove is not None:
-        stored = Path(specification.glove).name == stored_vectors.NAME
-        vectors = (stored_vectors.load if stored else word_vectors.read)(Path(specification.glove))
-    if specification.elmo is not None:
-        names = [specification.elmo] if specification.elmo else []
-        elmo = load_embedder(*names, device=device)
-    return Sources(specification, vectors, elmo)
+    if spec.glove is not None:
+        is_copy = Path(spec.glove).name == word_vectors.COPY_NAME
+        read = word_vectors.load_copy if is_copy else word_vectors.read_word_vectors
+        vectors = read(Path(spec.glove))
+    if spec.elmo is not None:
+        elmo = load_embedder(*([spec.elmo] if spec.elmo else []), device=device)
+    return OpenEmbedders(spec, vectors, elmo)
 
 
-def reopened(
-    specification: Specification,
+def reopen_embedders(
+    spec: EmbedderSpec,
     digests: dict[str, str],
-    where: Path,
+    config_path: Path,
     *,
-    elmo_copies: Sequence[str] = (),
+    other_elmos: Sequence[str] = (),
     device: str = "auto",
-) -> Sources:
-    """Open what a run was trained with, and nothing else.
+) -> OpenEmbedders:
+    """Open the embedders of a trained task, and check that they are the same.
 
-    `elmo_copies` are places to try if the biLM of the specification is gone or another one.
+    Args:
+        spec: where the task recorded them.
+        digests: their sha256, as the task recorded it.
+        config_path: the file that recorded it, for messages.
+        other_elmos: places to try if the biLM of the spec is missing or another one.
+        device: `auto`, `cpu` or `cuda`.
+
+    Raises:
+        ConfigError: one of them is missing or has changed.
     """
-    vectors = _open_part(Specification(glove=specification.glove), "glove", where, device).vectors
-    problems = []
-    for model in dict.fromkeys([specification.elmo, *elmo_copies]):
-        named = replace(specification, elmo=model)
+    vectors = _open_part(EmbedderSpec(glove=spec.glove), "glove", config_path, device).vectors
+    errors = []
+    for model in dict.fromkeys([spec.elmo, *other_elmos]):
         try:
-            elmo = _open_part(Specification(elmo=model), "elmo", where, device).elmo
-            return _check_digests(Sources(named, vectors, elmo), digests, where)
+            elmo = _open_part(EmbedderSpec(elmo=model), "elmo", config_path, device).elmo
+            found = OpenEmbedders(replace(spec, elmo=model), vectors, elmo)
+            _check_digests(found, digests, config_path)
+            return found
         except ConfigError as error:
-            problems.append(error)
-    raise problems[0]
+            errors.append(error)
+    raise errors[0]
 
 
-def _check_digests(sources: Sources, digests: dict[str, str], where: Path) -> Sources:
-    found = sources.digests
-    changed = [name for name in found if found[name] != digests.get(name)]
+def _check_digests(found: OpenEmbedders, digests: dict[str, str], config_path: Path) -> None:
+    changed = [name for name, digest in found.digests.items() if digest != digests.get(name)]
     if changed:
-        name = getattr(sources.specification, changed[0]) or "the model of the package"
+        name = getattr(found.spec, changed[0]) or "the bundled model"
         raise ConfigError(
-            f"{where}: {name} is not what it was when this run was trained; put the old one back, "
-            f"name it with --embedder {_WRITTEN[changed[0]]}, or train anew"
+            f"{config_path}: {name} is not the one this task was trained with; restore it, name "
+            f"its new place with --embedder {_OPTIONS[changed[0]]}, or train the task again"
         )
-    return sources
 
 
-def _open_part(named: Specification, kind: str, where: Path, device: str) -> Sources:
+def _open_part(spec: EmbedderSpec, kind: str, config_path: Path, device: str) -> OpenEmbedders:
     try:
-        return opened(named, device=device)
+        return open_embedders(spec, device=device)
     except (ElmoreError, OSError) as error:
         raise ConfigError(
-            f"{where}: what it was trained with cannot be opened ({error}); name its new place "
-            f"with --embedder {_WRITTEN[kind]}"
+            f"{config_path}: an embedder of this task cannot be opened ({error}); name its new "
+            f"place with --embedder {_OPTIONS[kind]}"
         ) from error

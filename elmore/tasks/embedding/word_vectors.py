@@ -1,15 +1,22 @@
-"""Ready-made vectors of words: GloVe, word2vec, fastText.
+"""Pretrained word vectors: GloVe, word2vec, fastText.
 
-As text (`.txt`, `.vec`, packed or not), a word and its numbers a line, with or without a first line
-that says how many words of what width; as word2vec's binary file (`.bin`, `.bin.gz`), where that
-line stands and then, for each word, its bytes, a blank and its numbers in float32; or as a matrix
-`X.npy` (`X.f16.npy`) with its words, one a line and in the same order, in `X.words.txt`.
+Formats that are read:
+
+- text (`.txt`, `.vec`, compressed or not): a word and its numbers per line, with or without a first
+  line that gives the number of words and the width;
+- word2vec's binary format (`.bin`, `.bin.gz`): that first line, then for each word its bytes, a
+  space and its numbers in float32;
+- a matrix `X.npy` (`X.f16.npy`) with its words, one per line in the same order, in `X.words.txt`;
+- `vectors.safetensors`, the copy inside a trained task: the matrix (V, D) and, as the bytes of a
+  JSON list, the word of each row, or null for a row that is never looked up because its word
+  occurred before. It holds the same vectors, to the bit.
 
 Shapes: V words, D width, T tokens.
 """
 
 import gzip
 import io
+import json
 import zlib
 from array import array
 from collections.abc import Iterator, Sequence
@@ -19,21 +26,24 @@ from pathlib import Path
 
 import numpy as np
 from jaxtyping import Float, Int
+from safetensors import SafetensorError
+from safetensors.numpy import load_file, save_file
 
-from elmore import npy
-from elmore.errors import DataError
+from elmore import npy, strict_json
+from elmore.errors import DataError, WeightsError
 from elmore.numbers import whole_number
 from elmore.text.files import Lines, expand
 
 UNKNOWN = -1
+COPY_NAME = "vectors.safetensors"
 
-_FASTTEXT = (793712314).to_bytes(4, "little")  # what a model of fastText opens with
-_LONGEST = 10_000  # bytes of a word
+_FASTTEXT_MAGIC = (793712314).to_bytes(4, "little")  # first bytes of a fastText model
+_MAX_WORD_BYTES = 10_000
 
 
 @dataclass(frozen=True, eq=False)
 class WordVectors:
-    """Words and their vectors. A word unknown as it is written is looked up in lower case."""
+    """Words and their vectors. A word that is unknown as written is looked up in lower case."""
 
     words: dict[str, int]
     """The row of each word."""
@@ -45,21 +55,50 @@ class WordVectors:
         return self.matrix.shape[1]
 
     def ids(self, tokens: Sequence[str]) -> Int[np.ndarray, " T"]:
-        """Give the row of each token, -1 where it has none."""
+        """Return the row of each token, or UNKNOWN."""
         words = self.words
-        found = (words.get(token, words.get(token.lower(), UNKNOWN)) for token in tokens)
-        return np.fromiter(found, dtype=np.int64, count=len(tokens))
+        ids = (words.get(token, words.get(token.lower(), UNKNOWN)) for token in tokens)
+        return np.fromiter(ids, dtype=np.int64, count=len(tokens))
 
     def lookup(self, tokens: Sequence[str]) -> Float[np.ndarray, "T D"]:
-        """Give the vector of each token, zeros where it has none."""
+        """Return the vector of each token, zeros for unknown ones."""
         ids = self.ids(tokens)
         vectors = np.zeros((len(tokens), self.dim), dtype=np.float32)
         vectors[ids != UNKNOWN] = self.matrix[ids[ids != UNKNOWN]]
         return vectors
 
 
-def read(path: str | Path) -> WordVectors:
-    """Read the vectors of a file; of a word that comes twice, the first."""
+def save_copy(vectors: WordVectors, path: Path) -> None:
+    """Write word vectors to `vectors.safetensors`."""
+    words: list[str | None] = [None] * len(vectors.matrix)
+    for word, row in vectors.words.items():
+        words[row] = word
+    encoded = np.frombuffer(json.dumps(words, ensure_ascii=False).encode(), dtype=np.uint8)
+    matrix = np.ascontiguousarray(vectors.matrix, dtype=np.float32)
+    save_file({"matrix": matrix, "words": encoded}, path)
+
+
+def load_copy(path: Path) -> WordVectors:
+    """Read word vectors that `save_copy` wrote."""
+    try:
+        tensors = load_file(path)
+        matrix = tensors["matrix"]
+        words = strict_json.loads(tensors["words"].tobytes().decode())
+        fits = matrix.ndim == 2 and matrix.dtype == np.float32 and len(words) == len(matrix)
+    except (OSError, SafetensorError, ValueError, KeyError, TypeError) as error:
+        raise WeightsError(f"{path}: not readable word vectors ({error})") from error
+    if not fits or not isinstance(words, list):
+        raise WeightsError(f"{path}: expected a float32 matrix and a word for each of its rows")
+    rows = {word: row for row, word in enumerate(words) if isinstance(word, str)}
+    return WordVectors(rows, matrix)
+
+
+def read_word_vectors(path: str | Path) -> WordVectors:
+    """Read a file of word vectors; if a word occurs twice, its first vector counts.
+
+    Raises:
+        DataError: the file is missing, damaged or in none of the formats.
+    """
     name, *more = expand([str(path)])
     if more:
         raise DataError(f"{path}: expected one file of vectors, found {len(more) + 1}")
@@ -73,7 +112,7 @@ def read(path: str | Path) -> WordVectors:
         wrong = np.flatnonzero(~np.isfinite(matrix.sum(axis=1, dtype=np.float64)))
     if len(wrong):
         raise DataError(
-            f"{name}: the vector of {words[wrong[0]]!r} has an element that is no number"
+            f"{name}: the vector of {words[wrong[0]]!r} has an element that is not a finite number"
         )
     rows: dict[str, int] = {}
     for row, word in enumerate(words):
@@ -86,17 +125,17 @@ def _read_matrix(name: str) -> tuple[list[str], Float[np.ndarray, "V D"]]:
     matrix = npy.read(path)
     if matrix.ndim != 2 or matrix.dtype.kind != "f":
         raise DataError(
-            f"{path}: expected a matrix of floats, a row a word, found shape {matrix.shape} of "
+            f"{path}: expected a matrix of floats, one row per word, found shape {matrix.shape} of "
             f"{matrix.dtype}"
         )
     beside = path.with_name(path.name.removesuffix(".npy").removesuffix(".f16") + ".words.txt")
     if not beside.exists():
-        raise DataError(f"{path}: its words are missing; expected them in {beside}, one a line")
+        raise DataError(f"{path}: its words are missing; expected them in {beside}, one per line")
     words = list(_strings(str(beside)))
     if len(words) != len(matrix):
         raise DataError(
             f"{beside}: {len(words)} words for the {len(matrix)} rows of {path.name}; "
-            "are the two of the same vectors?"
+            "do the two files belong together?"
         )
     return words, matrix.astype(np.float32, copy=False)
 
@@ -105,7 +144,7 @@ def _read_text(name: str) -> tuple[list[str], Float[np.ndarray, "V D"]]:
     lines = enumerate(_strings(name), start=1)
     first = next(lines, None)
     if first is None:
-        raise DataError(f"{name}: empty; expected a word and its numbers a line")
+        raise DataError(f"{name}: empty; expected a word and its numbers per line")
     header = _header(first[1])
     dim = header[1] if header else _width(first[1])
     if dim < 1:
@@ -118,7 +157,7 @@ def _read_text(name: str) -> tuple[list[str], Float[np.ndarray, "V D"]]:
         numbers.extend(vector)
     if header and len(words) != header[0]:
         raise DataError(
-            f"{name}: line 1 promises {header[0]} words, found {len(words)}; is it cut short?"
+            f"{name}: line 1 announces {header[0]} words, found {len(words)}; is it truncated?"
         )
     return words, np.frombuffer(numbers, dtype=np.float32).reshape(-1, dim)
 
@@ -129,13 +168,13 @@ def _read_binary(name: str) -> tuple[list[str], Float[np.ndarray, "V D"]]:
     try:
         with gzip.open(name) if name.endswith(".gz") else Path(name).open("rb") as file:
             start = file.readline(100)
-            if start.startswith(_FASTTEXT):
-                raise DataError(
-                    f"{name}: a model of fastText, not a file of vectors; take the .vec beside it"
-                )
+            if start.startswith(_FASTTEXT_MAGIC):
+                raise DataError(f"{name}: a fastText model, not word vectors; pass its .vec file")
             header = _header(start.decode("ascii", "replace"))
             if header is None or header[1] < 1:
-                raise DataError(f"{name}: expected the number of words and their width at first")
+                raise DataError(
+                    f"{name}: expected a first line with the number of words and their width"
+                )
             count, dim = header
             while len(words) < count and (word := _word(file)):
                 words.append(word.decode())
@@ -143,38 +182,38 @@ def _read_binary(name: str) -> tuple[list[str], Float[np.ndarray, "V D"]]:
     except UnicodeDecodeError as error:
         raise DataError(f"{name}: word {len(words) + 1} is not UTF-8 ({error})") from error
     except (EOFError, OSError, zlib.error) as error:
-        raise DataError(f"{name}: damaged or cut short ({error}); get it again") from error
+        raise DataError(f"{name}: damaged or truncated ({error}); download it again") from error
     if len(words) != count or len(numbers) != 4 * dim * count:
         raise DataError(
-            f"{name}: {count} words of width {dim} were promised, and it ends in word "
-            f"{len(words)}; is it cut short?"
+            f"{name}: line 1 announces {count} words of width {dim}, and the file ends in word "
+            f"{len(words)}; is it truncated?"
         )
     return words, np.frombuffer(numbers, dtype="<f4").reshape(-1, dim)
 
 
 def _word(file: io.BufferedIOBase) -> bytes:
-    """Read up to the next blank; a line break before the word belongs to none."""
-    found = bytearray()
-    while (byte := file.read(1)) and byte != b" " and len(found) <= _LONGEST:
-        found += byte
-    return bytes(found).lstrip(b"\n") if byte == b" " else b""
+    """Read a word up to the next space, without the line break before it."""
+    word = bytearray()
+    while (byte := file.read(1)) and byte != b" " and len(word) <= _MAX_WORD_BYTES:
+        word += byte
+    return bytes(word).lstrip(b"\n") if byte == b" " else b""
 
 
 def _width(line: str) -> int:
-    """Count the numbers behind a word, which may hold blanks and may be a number."""
+    """Count the numbers after a word; the word may contain spaces, and may be a number."""
     fields = line.rstrip(" ").split(" ")
     return sum(1 for _ in takewhile(_is_number, reversed(fields[1:])))
 
 
 def _header(line: str) -> tuple[int, int] | None:
-    """Give the number of words and the width, where a file opens with them."""
+    """Return the number of words and the width, if the line has them."""
     fields = line.split()
     numbers = [number for number in map(whole_number, fields) if number is not None]
     return (numbers[0], numbers[1]) if len(fields) == len(numbers) == 2 else None
 
 
 def _entry(where: str, line: str, dim: int) -> tuple[str, list[float]]:
-    """Split from the right: a word may hold blanks, a number may not."""
+    """Split a line from the right, because a word may contain spaces."""
     word, *numbers = line.rstrip(" ").rsplit(" ", dim)
     last = word.rpartition(" ")[2]
     if len(numbers) != dim or (last != word and _is_number(last)):

@@ -1,14 +1,14 @@
-"""A deep LSTM whose layers read in turn forwards and backwards, with highways (He et al., 2017).
+"""A deep LSTM whose layers alternate in direction, with highways (He et al., 2017).
 
-    x_l   what layer l reads: the output of the one below, in the other order
+    x_l   input of layer l: the output of the layer below, reversed
     out_l = r * lstm_l(x_l) + (1 - r) * (W x_l + b),   r = sigmoid(W' x_l + b')
 
-As in the paper, layer 1 reads a sentence from its front and layer 2 the outputs of layer 1 from
-their end, so each layer costs one direction and two of them see the whole sentence; weights start
-orthogonal. Unlike there, the highway stands outside the recurrence: its gate r sees the input of
-its layer but not the state before it, what the next step remembers is the plain state of the LSTM,
-and dropout falls between layers instead of on that state. So each layer is one call of torch's own
-LSTM, and no loop over time is left to Python.
+As in the paper, layer 1 runs forwards over a sentence and layer 2 backwards over the outputs of
+layer 1, so each layer costs one direction and two layers see the whole sentence; weights are
+initialised orthogonally. Unlike in the paper, the highway is outside the recurrence: its gate r
+depends on the input of the layer but not on the previous state, the recurrent state is the plain
+LSTM state, and dropout is applied between layers instead of to that state. So each layer is one
+call of torch's own LSTM, without a Python loop over time.
 
 Shapes: B sentences, T tokens, I input width, O output width.
 """
@@ -17,14 +17,14 @@ import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
-from elmore.tasks.layers.encoders import VariationalDropout, moved
+from elmore.tasks.layers.encoders import VariationalDropout, gather_tokens
 
 
 class AlternatingLSTM(nn.Module):
-    """Layers of LSTMs in turning directions, the first forwards, with variational dropout between.
+    """LSTM layers of alternating direction, the first forwards, with variational dropout between.
 
-    A sentence is the front of its row in the mask. Behind it the output is zero, and what lies
-    there, or how much of it, changes nothing.
+    The mask must be true for a prefix of each row. The output is zero after it, and padding does
+    not change the output.
     """
 
     def __init__(
@@ -40,33 +40,33 @@ class AlternatingLSTM(nn.Module):
             if weight.dim() == 2:
                 for gate in weight.data.chunk(4):
                     nn.init.orthogonal_(gate)
-            else:  # the forget gate, second of the four, starts open; it has two biases
+            else:  # open the forget gate, the second of four, which has two biases
                 nn.init.zeros_(weight)
                 weight.data.chunk(4)[1].fill_(1.0 if "bias_ih" in name else 0.0)
 
     def forward(
         self, x: Float[Tensor, "B T I"], mask: Bool[Tensor, "B T"]
     ) -> Float[Tensor, "B T O"]:
-        """Read each sentence up to its end."""
+        """Encode the sentences."""
         if not x.numel():
             return x.new_zeros(*mask.shape, self.output_dim)
-        places = _turned_places(mask)
+        index = _reversal_index(mask)
         for number, (layer, highway) in enumerate(zip(self.layers, self.highways, strict=True)):
             if number:
-                x = moved(self.dropout(x), places)
+                x = gather_tokens(self.dropout(x), index)
             gate, carried = highway(x).chunk(2, dim=-1)
-            # What lies behind a sentence comes last in both orders: it needs no packing.
+            # Padding comes last in both directions, so sentences need not be packed.
             x = torch.lerp(carried, layer(x)[0], gate.sigmoid())
         if len(self.layers) % 2 == 0:
-            x = moved(x, places)
+            x = gather_tokens(x, index)
         return x.masked_fill(~mask[:, :, None], 0.0)
 
 
-def _turned_places(mask: Bool[Tensor, "B T"]) -> Int[Tensor, " BT"]:
-    """Say where in all rows each token is found when its sentence is turned round."""
+def _reversal_index(mask: Bool[Tensor, "B T"]) -> Int[Tensor, " BT"]:
+    """Return the index that reverses each sentence, in the flattened rows."""
     num_sentences, num_tokens = mask.shape
     token = torch.arange(num_tokens, device=mask.device)
     lengths = mask.sum(dim=1, keepdim=True)
-    turned = torch.where(mask, lengths - 1 - token, token)
+    reversed_token = torch.where(mask, lengths - 1 - token, token)
     first = num_tokens * torch.arange(num_sentences, device=mask.device)
-    return (first[:, None] + turned).flatten()
+    return (first[:, None] + reversed_token).flatten()

@@ -2,7 +2,7 @@
 
     S[i, j] = u . h[i] + v . q[j] + (w * h[i]) . q[j]
 
-(Seo et al., 2017, as Clark and Gardner, 2018, have it.)
+(Seo et al., 2017, with the changes of Clark and Gardner, 2018.)
 
 Shapes: B pairs, T tokens of the passage, J of the question, D width, O output width.
 """
@@ -11,11 +11,11 @@ import torch
 from jaxtyping import Bool, Float
 from torch import Tensor, nn
 
-from elmore.tasks.layers.attention import lowered, masked_softmax
+from elmore.tasks.layers.attention import mask_scores, masked_softmax
 
 
 class Trilinear(nn.Module):
-    """How well each token of one text goes with each of another."""
+    """Trilinear similarity of each token of one text with each token of another."""
 
     def __init__(self, width: int) -> None:
         super().__init__()
@@ -26,16 +26,17 @@ class Trilinear(nn.Module):
     def forward(
         self, left: Float[Tensor, "B T D"], right: Float[Tensor, "B J D"]
     ) -> Float[Tensor, "B T J"]:
-        """Give the scores S."""
+        """Return the similarities S."""
         product = (left * self.both) @ right.transpose(1, 2)
         return product + self.left(left) + self.right(right).transpose(1, 2)
 
 
 class BiAttention(nn.Module):
-    """Each token of the passage with what the question says of it: [h; c; h * c; k * c].
+    """Attention between passage and question in both directions: [h; c; h * c; k * c].
 
-    c[i] is the question as token i attends to it; k, one for all tokens, is the passage as the
-    question attends to it, through the token of the question that suits each best.
+    c[i] is the question as token i of the passage attends to it. k, the same for all tokens, is the
+    passage as the question attends to it: the weight of token i is its highest similarity with any
+    token of the question.
     """
 
     def __init__(self, width: int) -> None:
@@ -50,18 +51,18 @@ class BiAttention(nn.Module):
         passage_mask: Bool[Tensor, "B T"],
         question_mask: Bool[Tensor, "B J"],
     ) -> Float[Tensor, "B T O"]:
-        """Attend both ways."""
+        """Return the passage with both attentions."""
         scores = self.scores(passage, question)
-        asked = question_mask[:, None, :].expand_as(scores)
-        attended = masked_softmax(scores, asked).to(question.dtype) @ question  # (B, T, D)
-        best = lowered(scores, asked).amax(dim=2)
-        shares = masked_softmax(best, passage_mask).to(passage.dtype)
-        whole = shares[:, None, :] @ passage  # (B, 1, D)
-        return torch.cat([passage, attended, passage * attended, whole * attended], dim=-1)
+        mask = question_mask[:, None, :].expand_as(scores)
+        attended = masked_softmax(scores, mask).to(question.dtype) @ question  # (B, T, D)
+        best = mask_scores(scores, mask).amax(dim=2)
+        weights = masked_softmax(best, passage_mask).to(passage.dtype)
+        summary = weights[:, None, :] @ passage  # (B, 1, D)
+        return torch.cat([passage, attended, passage * attended, summary * attended], dim=-1)
 
 
 class SelfAttention(nn.Module):
-    """Each token of a passage with what the others say of it: [h; c; h * c]."""
+    """Attention of a passage to itself: [h; c; h * c]."""
 
     def __init__(self, width: int) -> None:
         super().__init__()
@@ -71,7 +72,7 @@ class SelfAttention(nn.Module):
     def forward(
         self, passage: Float[Tensor, "B T D"], mask: Bool[Tensor, "B T"]
     ) -> Float[Tensor, "B T O"]:
-        """Attend to all tokens but oneself."""
+        """Let each token attend to all others."""
         scores = self.scores(passage, passage)
         itself = torch.eye(mask.shape[1], dtype=torch.bool, device=mask.device)
         others = (mask[:, None, :] & ~itself).expand_as(scores)

@@ -19,16 +19,17 @@ _FORBIDDEN = -1e30
 
 
 class CRF(nn.Module):
-    """How well labels follow one another, learned; and the best path through a sentence.
+    """A linear-chain CRF: learned transition scores, negative log-likelihood, Viterbi decoding.
 
-    Untrained, all that may follow follows equally well. `allowed` says what may (rows from, columns
-    to, the last two start and end): other paths are neither decoded nor part of the sum, and one of
-    them as the truth is refused. Some path must be allowed at every length. A sentence is the front
-    of its row in the mask; an empty one has one path, of no labels and probability 1.
+    Transition scores start at zero. `allowed` restricts transitions (rows from, columns to, the
+    last two are start and end): forbidden paths are neither decoded nor part of the partition
+    function, and a gold path that takes one raises an error. Some path must be allowed at every
+    length. The mask must be true for a prefix of each row; an empty sentence has one path, without
+    labels and with probability 1.
     """
 
     allowed: Tensor | None
-    rows_are_lookups = True  # for optimisers: a row is the scores of one label
+    rows_are_lookups = True  # for optimizers: a row is the scores of one label
 
     def __init__(self, num_labels: int, allowed: Bool[Tensor, "S S"] | None = None) -> None:
         super().__init__()
@@ -40,7 +41,7 @@ class CRF(nn.Module):
             )
         self.num_labels = num_labels
         self.transitions = nn.Parameter(torch.zeros(num_states, num_states))
-        self.register_buffer("allowed", allowed, persistent=False)  # the labels say it already
+        self.register_buffer("allowed", allowed, persistent=False)  # the labels determine it
 
     def forward(
         self,
@@ -48,8 +49,8 @@ class CRF(nn.Module):
         labels: Int[Tensor, "B T"],
         mask: Bool[Tensor, "B T"],
     ) -> Float[Tensor, " B"]:
-        """Give minus the log-probability of the labels of each sentence."""
-        scores = _widened(scores)
+        """Return the negative log-likelihood of the labels of each sentence."""
+        scores = _to_float32(scores)
         if not scores.shape[1]:
             return scores.sum(dim=(1, 2))
         return self.log_partition(scores, mask) - self._path_score(scores, labels, mask)
@@ -57,17 +58,17 @@ class CRF(nn.Module):
     def log_partition(
         self, scores: Float[Tensor, "B T K"], mask: Bool[Tensor, "B T"]
     ) -> Float[Tensor, " B"]:
-        """Give the log of the sum over all paths, for sentences of at least one column."""
-        scores = _widened(scores)
+        """Return the log of the partition function; there must be at least one column."""
+        scores = _to_float32(scores)
         between, start, end = _split(self._transitions())
-        total = start + scores[:, 0]  # (B, K): over all paths up to here that end in each label
+        total = start + scores[:, 0]  # (B, K): over all paths up to here, by their last label
         for t in range(1, scores.shape[1]):
             longer = (total[:, :, None] + between).logsumexp(dim=1) + scores[:, t]
             total = torch.where(mask[:, t, None], longer, total)
         return (total + end).logsumexp(dim=1).masked_fill(~mask[:, 0], 0.0)
 
     def decode(self, scores: Float[Tensor, "B T K"], mask: Bool[Tensor, "B T"]) -> list[list[int]]:
-        """Give the best path of each sentence."""
+        """Return the best path of each sentence."""
         return viterbi(scores, mask, self._transitions())
 
     def _path_score(
@@ -77,12 +78,14 @@ class CRF(nn.Module):
         mask: Bool[Tensor, "B T"],
     ) -> Float[Tensor, " B"]:
         start, end = self.num_labels, self.num_labels + 1
-        framed = nn.functional.pad(labels.masked_fill(~mask, end), (1, 1), value=end)  # (B, T + 2)
-        framed[:, 0] = start
-        leaving, entering = framed[:, :-1], framed[:, 1:]
-        real = torch.cat([mask[:, :1], mask], dim=1)  # not what leaves the end, or an empty row
+        padded = nn.functional.pad(labels.masked_fill(~mask, end), (1, 1), value=end)  # (B, T + 2)
+        padded[:, 0] = start
+        leaving, entering = padded[:, :-1], padded[:, 1:]
+        real = torch.cat(
+            [mask[:, :1], mask], dim=1
+        )  # without what leaves the end, and without empty rows
         if self.allowed is not None and bool((real & ~self.allowed[leaving, entering]).any()):
-            raise ValueError("the true labels of a sentence take a transition that is forbidden")
+            raise ValueError("the gold labels of a sentence take a forbidden transition")
         moves = self._transitions()[leaving, entering].masked_fill(~real, 0.0)
         stays = scores.gather(2, labels.masked_fill(~mask, 0)[:, :, None]).squeeze(2)
         return moves.sum(dim=1) + stays.masked_fill(~mask, 0.0).sum(dim=1)
@@ -97,19 +100,19 @@ class CRF(nn.Module):
 def viterbi(
     scores: Float[Tensor, "B T K"], mask: Bool[Tensor, "B T"], transitions: Float[Tensor, "S S"]
 ) -> list[list[int]]:
-    """Give the best path of each sentence, the front of its row (Viterbi, 1967)."""
+    """Return the best path of each sentence (Viterbi, 1967)."""
     if not scores.shape[1]:
         return [[] for _ in scores]
-    scores = _widened(scores)
-    between, start, end = _split(_widened(transitions))
+    scores = _to_float32(scores)
+    between, start, end = _split(_to_float32(transitions))
     stay = torch.arange(scores.shape[2], device=scores.device)
     best = start + scores[:, 0]
-    pointers = []  # for each later token and its label: the label before, on the best path
+    pointers = []  # for each later token and label, the previous label on the best path
     for t in range(1, scores.shape[1]):
         longer, pointer = (best[:, :, None] + between).max(dim=1)
         inside = mask[:, t, None]
         best = torch.where(inside, longer + scores[:, t], best)
-        pointers.append(torch.where(inside, pointer, stay))  # past the end, none moves
+        pointers.append(torch.where(inside, pointer, stay))  # padding keeps the label
     path = [(best + end).argmax(dim=1)]
     for pointer in reversed(pointers):
         path.append(pointer.gather(1, path[-1][:, None]).squeeze(1))
@@ -117,21 +120,21 @@ def viterbi(
     return [row[:length] for row, length in zip(rows, mask.sum(dim=1).tolist(), strict=True)]
 
 
-def constraints(allowed: Bool[Tensor, "S S"]) -> Float[Tensor, "S S"]:
-    """Give transitions of which all that are allowed are equally good."""
+def transition_scores(allowed: Bool[Tensor, "S S"]) -> Float[Tensor, "S S"]:
+    """Return transition scores: 0 if allowed, very low if not."""
     return torch.zeros(allowed.shape, device=allowed.device).masked_fill(~allowed, _FORBIDDEN)
 
 
 def _split(
     transitions: Float[Tensor, "S S"],
 ) -> tuple[Float[Tensor, "K K"], Float[Tensor, " K"], Float[Tensor, " K"]]:
-    """Give what is between labels, from the start, and to the end."""
+    """Return the transitions between labels, from the start, and to the end."""
     k = len(transitions) - 2
     return transitions[:k, :k], transitions[k, :k], transitions[:k, k + 1]
 
 
 def bio_transitions(labels: Sequence[str]) -> Bool[Tensor, "S S"]:
-    """Say what may follow what in BIO: an I- only its own B- or I-, anything else everything."""
+    """Return the allowed transitions of BIO: an I- only follows a B- or I- of its type."""
     for label in labels:
         if label != "O" and label[:2] not in ("B-", "I-"):
             raise ValueError(f"expected labels such as O, B-person and I-person, found {label!r}")
@@ -147,5 +150,5 @@ def bio_transitions(labels: Sequence[str]) -> Bool[Tensor, "S S"]:
     return allowed
 
 
-def _widened(scores: Float[Tensor, "*shape"]) -> Float[Tensor, "*shape"]:
+def _to_float32(scores: Float[Tensor, "*shape"]) -> Float[Tensor, "*shape"]:
     return scores.to(torch.promote_types(scores.dtype, torch.float32))

@@ -1,4 +1,7 @@
-"""From a vector per token to one that knows its neighbours, and from letters to a vector.
+"""Sentence encoders: variational dropout, biLSTM, character CNN.
+
+Padded sentences are (B, T, D) with a mask that is true for a prefix of each row; packed ones are
+(S, D), all tokens one after another.
 
 Shapes: B sentences, T tokens, S tokens of all sentences, I input width, O output width, D width, N
 words, C characters, F filters.
@@ -13,14 +16,11 @@ from torch.nn.utils.rnn import PackedSequence
 from elmore.model.char_cnn import CharCNN
 from elmore.model.config import CharCNNConfig
 
-_ROOM = 2**17  # tokens of a batch, with those that are not there: one long sentence makes many
+_MAX_PADDED = 2**17  # tokens of a padded batch; one long sentence can make it much larger
 
 
 class VariationalDropout(nn.Module):
-    """Dropout that draws once a sentence: an element is gone at every token, or at none.
-
-    (Gal and Ghahramani, 2016.)
-    """
+    """Dropout with the same mask for all tokens of a sentence (Gal and Ghahramani, 2016)."""
 
     def __init__(self, rate: float) -> None:
         super().__init__()
@@ -29,27 +29,26 @@ class VariationalDropout(nn.Module):
         self.rate = rate
 
     def forward(self, x: Float[Tensor, "B T D"]) -> Float[Tensor, "B T D"]:
-        """Drop in training, and scale the rest up to make good for it."""
+        """Drop elements of padded sentences, in training only."""
         if not self.training or not self.rate:
             return x
-        kept = functional.dropout(x.new_ones(x.shape[0], 1, x.shape[2]), self.rate)
-        return x * kept
+        mask = functional.dropout(x.new_ones(x.shape[0], 1, x.shape[2]), self.rate)
+        return x * mask
 
-    def of_tokens(
+    def forward_packed(
         self, x: Float[Tensor, "S D"], lengths: Int[Tensor, " B"]
     ) -> Float[Tensor, "S D"]:
-        """Do so with sentences of these lengths, one after another."""
+        """Drop elements of packed sentences of these lengths."""
         if not self.training or not self.rate:
             return x
-        kept = functional.dropout(x.new_ones(len(lengths), x.shape[1]), self.rate)
-        return x * kept.repeat_interleave(lengths.to(x.device), dim=0, output_size=len(x))
+        mask = functional.dropout(x.new_ones(len(lengths), x.shape[1]), self.rate)
+        return x * mask.repeat_interleave(lengths.to(x.device), dim=0, output_size=len(x))
 
 
 class BiLSTM(nn.Module):
-    """Layers of LSTMs, each reading a sentence both ways, with variational dropout between them.
+    """Bidirectional LSTM layers, with variational dropout between them.
 
-    A sentence is the front of its row in the mask. Behind it the output is zero, and what lies
-    there, or how much of it, changes nothing.
+    The output is zero after the end of a sentence, and padding does not change it.
     """
 
     def __init__(
@@ -71,68 +70,71 @@ class BiLSTM(nn.Module):
     def forward(
         self, x: Float[Tensor, "B T I"], mask: Bool[Tensor, "B T"]
     ) -> Float[Tensor, "B T O"]:
-        """Read each sentence up to its end."""
-        if x.is_cuda and 0 < mask.numel() <= _ROOM:
-            return self._twice(x, mask)
+        """Encode padded sentences."""
+        if x.is_cuda and 0 < mask.numel() <= _MAX_PADDED:
+            return self._forward_padded(x, mask)
         lengths = mask.sum(dim=1).cpu()
-        places = (torch.arange(mask.shape[1]) < lengths[:, None]).flatten().nonzero().flatten()
-        places = places.to(x.device)
-        read = self.of_tokens(x.flatten(0, 1).index_select(0, places), lengths)
-        return laid_out(read, places, mask.shape)
+        index = (torch.arange(mask.shape[1]) < lengths[:, None]).flatten().nonzero().flatten()
+        index = index.to(x.device)
+        packed = self.forward_packed(x.flatten(0, 1).index_select(0, index), lengths)
+        return pad_packed(packed, index, mask.shape)
 
-    def _twice(
+    def _forward_padded(
         self, x: Float[Tensor, "B T I"], mask: Bool[Tensor, "B T"]
     ) -> Float[Tensor, "B T O"]:
-        """Read all rows to the end, once for each direction: a GPU is slow at rows of any length.
+        """Run padded rows without packing, which is slow on a GPU, once for each direction.
 
-        A direction is right where it has read a sentence before what is no part of it: the forward
-        one where sentences begin at the left, the backward one where they end at the right.
+        A direction must see a sentence before its padding. So the forward direction is taken from
+        a run over sentences aligned to the left, the backward one from sentences aligned to the
+        right.
         """
         num_rows, width = mask.shape
         step = torch.arange(width, device=mask.device)
-        behind = width - mask.sum(dim=1, keepdim=True)  # so much is there behind the end
+        padding = width - mask.sum(dim=1, keepdim=True)
         first = width * torch.arange(num_rows, device=mask.device)[:, None]
-        rightwards = (first + (step - behind).clamp(min=0)).flatten()
-        back = (first + (step + behind).clamp(max=width - 1)).flatten()
+        to_right = (first + (step - padding).clamp(min=0)).flatten()
+        to_left = (first + (step + padding).clamp(max=width - 1)).flatten()
         for number, layer in enumerate(self.layers):
             if number:
                 x = self.dropout(x)
             forward, _ = layer(x)[0].chunk(2, dim=2)
-            _, backward = layer(moved(x, rightwards))[0].chunk(2, dim=2)
-            x = torch.cat([forward, moved(backward, back)], dim=2)
+            _, backward = layer(gather_tokens(x, to_right))[0].chunk(2, dim=2)
+            x = torch.cat([forward, gather_tokens(backward, to_left)], dim=2)
         return x.masked_fill(~mask[:, :, None], 0.0)
 
-    def of_tokens(
+    def forward_packed(
         self, x: Float[Tensor, "S I"], lengths: Int[Tensor, " B"]
     ) -> Float[Tensor, "S O"]:
-        """Read sentences of these lengths, one after another; the lengths are on the CPU."""
+        """Encode packed sentences of these lengths, which are on the CPU."""
         if not len(x):
             return x.new_zeros(0, self.output_dim)
         order, sizes = _packed_order(lengths)
         order = order.to(x.device)
         for number, layer in enumerate(self.layers):
             if number:
-                x = self.dropout.of_tokens(x, lengths)
-            found = layer(PackedSequence(x.index_select(0, order), sizes))[0].data
-            x = torch.empty_like(found).index_copy(0, order, found)
+                x = self.dropout.forward_packed(x, lengths)
+            output = layer(PackedSequence(x.index_select(0, order), sizes))[0].data
+            x = torch.empty_like(output).index_copy(0, order, output)
         return x
 
 
-def moved(x: Float[Tensor, "B T D"], places: Int[Tensor, " BT"]) -> Float[Tensor, "B T D"]:
-    """Give for each token that of another place, counted through row by row."""
-    return x.flatten(0, 1).index_select(0, places).view_as(x)
-
-
-def laid_out(
-    tokens: Float[Tensor, "S D"], places: Int[Tensor, " S"], shape: torch.Size
+def gather_tokens(
+    x: Float[Tensor, "B T D"], flat_index: Int[Tensor, " BT"]
 ) -> Float[Tensor, "B T D"]:
-    """Put tokens where they stand when sentences lie side by side, and zeros elsewhere."""
-    room = tokens.new_zeros(shape.numel(), tokens.shape[1])
-    return room.index_copy(0, places, tokens).unflatten(0, shape)
+    """Permute tokens: position i of the flattened result is position flat_index[i] of `x`."""
+    return x.flatten(0, 1).index_select(0, flat_index).view_as(x)
+
+
+def pad_packed(
+    tokens: Float[Tensor, "S D"], flat_index: Int[Tensor, " S"], shape: torch.Size
+) -> Float[Tensor, "B T D"]:
+    """Pad packed tokens with zeros; `flat_index` has their positions in the flattened rows."""
+    padded = tokens.new_zeros(shape.numel(), tokens.shape[1])
+    return padded.index_copy(0, flat_index, tokens).unflatten(0, shape)
 
 
 def _packed_order(lengths: Int[Tensor, " B"]) -> tuple[Int[Tensor, " S"], Int[Tensor, " T"]]:
-    """Sort tokens as a packed sequence has them: all first ones, of the longest sentence first."""
+    """Return the order of tokens in a PackedSequence, and its batch sizes."""
     rank = torch.empty_like(lengths)
     rank[lengths.argsort(descending=True, stable=True)] = torch.arange(len(lengths))
     starts = lengths.cumsum(0) - lengths
@@ -142,9 +144,9 @@ def _packed_order(lengths: Int[Tensor, " B"]) -> tuple[Int[Tensor, " S"], Int[Te
 
 
 class CharEncoder(CharCNN):
-    """A small character CNN for taggers: words spelled in ELMo's byte alphabet to vectors.
+    """A small character CNN over ELMo's byte alphabet.
 
-    The widths are those of the paper's tagger of names (Peters et al., 2018).
+    The default widths are those of the NER model of Peters et al. (2018).
     """
 
     def __init__(

@@ -1,4 +1,4 @@
-"""A dense layer that picks its own shape of activation (Goodfellow et al., 2013).
+"""Maxout: a dense layer with a learned, piecewise linear activation (Goodfellow et al., 2013).
 
     output[i] = max_p (weight[i, p] . x + bias[i, p])
 
@@ -10,7 +10,7 @@ from torch import Tensor, nn
 
 
 class Maxout(nn.Module):
-    """The largest of `pool_size` linear functions, for each element of the output."""
+    """Each output element is the maximum of `pool_size` linear functions."""
 
     def __init__(self, input_dim: int, output_dim: int, pool_size: int) -> None:
         super().__init__()
@@ -18,5 +18,5 @@ class Maxout(nn.Module):
         self.pieces = nn.Linear(input_dim, output_dim * pool_size)
 
     def forward(self, x: Float[Tensor, "*batch I"]) -> Float[Tensor, "*batch O"]:
-        """Compute all and keep the largest."""
+        """Apply the layer."""
         return self.pieces(x).unflatten(-1, (self.output_dim, -1)).amax(dim=-1)

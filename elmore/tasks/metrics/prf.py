@@ -1,50 +1,50 @@
-"""What was true, what was guessed and what of it is right: precision, recall and their mean."""
+"""Precision, recall and F1 over labelled spans."""
 
 from collections import Counter
 from collections.abc import Callable, Iterable
 
 
-class Tally:
-    """Counts by kind; scores are in percent, and 0 where nothing is to be counted."""
+class PrecisionRecallF1:
+    """Counts gold, predicted and correct items by type; scores are in percent, 0 for no items."""
 
     def __init__(self) -> None:
-        self.true: Counter[str] = Counter()
-        self.guessed: Counter[str] = Counter()
-        self.right: Counter[str] = Counter()
+        self.gold: Counter[str] = Counter()
+        self.predicted: Counter[str] = Counter()
+        self.correct: Counter[str] = Counter()
 
-    def add(self, true: Iterable[tuple], guessed: Iterable[tuple]) -> None:
-        """Count things whose kind stands first in them, each of them once."""
-        true, guessed = set(true), set(guessed)
-        for counter, some in (
-            (self.true, true),
-            (self.guessed, guessed),
-            (self.right, true & guessed),
+    def add(self, gold: Iterable[tuple], predicted: Iterable[tuple]) -> None:
+        """Count items, tuples whose first element is their type; equal items count once."""
+        gold, predicted = set(gold), set(predicted)
+        for counter, items in (
+            (self.gold, gold),
+            (self.predicted, predicted),
+            (self.correct, gold & predicted),
         ):
-            counter.update(item[0] for item in some)
+            counter.update(item[0] for item in items)
 
     @property
-    def kinds(self) -> list[str]:
-        """What there is or was guessed."""
-        return sorted(self.true | self.guessed)
+    def types(self) -> list[str]:
+        """All types of gold and predicted items."""
+        return sorted(self.gold | self.predicted)
 
-    def f1(self, chosen: Callable[[str], bool] = lambda kind: True) -> float:
-        """Give the harmonic mean of precision and recall over some kinds."""
-        right, guessed, true = (
-            sum(number for kind, number in counter.items() if chosen(kind))
-            for counter in (self.right, self.guessed, self.true)
+    def f1(self, includes: Callable[[str], bool] = lambda kind: True) -> float:
+        """Return F1 over the types for which `includes` is true."""
+        correct, predicted, gold = (
+            sum(number for kind, number in counter.items() if includes(kind))
+            for counter in (self.correct, self.predicted, self.gold)
         )
-        return percent(2 * right, guessed + true)
+        return percent(2 * correct, predicted + gold)
 
     def scores(self) -> dict[str, float]:
-        """Give f1, precision and recall over all kinds."""
-        right = self.right.total()
+        """Return f1, precision and recall over all types."""
+        correct = self.correct.total()
         return {
             "f1": self.f1(),
-            "precision": percent(right, self.guessed.total()),
-            "recall": percent(right, self.true.total()),
+            "precision": percent(correct, self.predicted.total()),
+            "recall": percent(correct, self.gold.total()),
         }
 
 
 def percent(part: int | float, whole: int | float) -> float:
-    """Give a share in percent; 0 of nothing."""
+    """Return a ratio in percent; 0 if the whole is 0."""
     return 100 * part / whole if whole else 0.0

@@ -1,31 +1,31 @@
-"""Names in text, from the column files of CoNLL-2002 and -2003, WNUT-17 and their kin.
+"""Column files with BIO tags: CoNLL-2002 and -2003, WNUT-17, and the chunks of CoNLL-2000.
 
-Chunks are names, too, as far as these files go: those of CoNLL-2000 are read alike.
-
-Whatever letters the tags of a file have, they become BIO on reading.
+Whatever prefixes the tags of a file have, they are converted to BIO.
 """
 
 import re
 from pathlib import Path
 
 from elmore.errors import DataError
-from elmore.tasks.data.columns import Tagged, blocks
+from elmore.tasks.data.columns import TaggedSentence, read_blocks
 from elmore.tasks.metrics.bio import TAG, to_bio
 
 
-def read(path: str | Path, *, column: int = -1, encoding: str = "utf-8") -> list[Tagged]:
+def read_conll(
+    path: str | Path, *, column: int = -1, encoding: str = "utf-8"
+) -> list[TaggedSentence]:
     """Read the sentences of a file: the token in its first column, the tag in the given one.
 
-    Columns are set apart by tabs where a line has one, by blanks otherwise, and all lines have as
-    many. Left out are the `-DOCSTART-` lines and the comments: lines that open with "# " and have
-    no tag in that column.
+    Columns are separated by tabs if a line has one, otherwise by spaces, and all lines have the
+    same number of them. Skipped are `-DOCSTART-` lines and comments: lines that start with "# " and
+    have no tag in that column.
     """
     sentences = []
     width = 0
-    for block in blocks(path, encoding=encoding):
+    for block in read_blocks(path, encoding=encoding):
         tokens, tags = [], []
         for where, line in block:
-            fields = _fields(where, line, column)
+            fields = _split_fields(where, line, column)
             if fields is None:
                 continue
             width = width or len(fields)
@@ -37,14 +37,14 @@ def read(path: str | Path, *, column: int = -1, encoding: str = "utf-8") -> list
             tokens.append(fields[0])
             tags.append(fields[column].strip(" "))
         if tokens:
-            sentences.append(Tagged(tokens, to_bio(tags)))
+            sentences.append(TaggedSentence(tokens, to_bio(tags)))
     if not sentences:
         raise DataError(f"{path}: no sentence found; expected lines of a token and its tag")
     return sentences
 
 
-def _fields(where: str, line: str, column: int) -> list[str] | None:
-    """Give the columns of a line, or None where it holds neither token nor tag."""
+def _split_fields(where: str, line: str, column: int) -> list[str] | None:
+    """Return the columns of a line, or None if it is to be skipped."""
     line = line.rstrip(" \t")
     # Not `split()`: a no-break space may be part of a token.
     fields = line.split("\t") if "\t" in line else re.split(" +", line)
@@ -54,8 +54,8 @@ def _fields(where: str, line: str, column: int) -> list[str] | None:
         return None
     if len(fields) < 2 or tag is None:
         raise DataError(
-            f"{where}: expected a token, its tag in column {column} (from 0, or from the end), "
-            f"found {len(fields)} column{'s' * (len(fields) > 1)} in {line[:40]!r}"
+            f"{where}: expected a token and its tag in column {column} (counted from 0, or from "
+            f"the end), found {len(fields)} column{'s' * (len(fields) > 1)} in {line[:40]!r}"
         )
     if not is_tag:
         raise DataError(

@@ -1,19 +1,19 @@
-"""How many names were found: precision, recall and F1 over names, as conlleval counts them."""
+"""Precision, recall and F1 over names, as conlleval counts them."""
 
 from collections.abc import Sequence
 
-from elmore.tasks.data.columns import paired
-from elmore.tasks.metrics.bio import spans
-from elmore.tasks.metrics.prf import Tally
+from elmore.tasks.data.columns import pair_tags
+from elmore.tasks.metrics.bio import extract_spans
+from elmore.tasks.metrics.prf import PrecisionRecallF1
 
 
 def score(gold: Sequence[Sequence[str]], predicted: Sequence[Sequence[str]]) -> dict[str, float]:
-    """Give f1, precision and recall in percent, and the f1 of each type as `f1_person`.
+    """Return f1, precision and recall in percent, and the f1 of each type as `f1_person`.
 
-    A name counts when its first token, its last and its type are all right. Where nothing is there
-    to be counted, the score is 0.
+    A name is correct if its first token, its last token and its type are. A score is 0 if there
+    is nothing to count.
     """
-    names = Tally()
-    for truth, guess in paired(gold, predicted):
-        names.add(*([(kind, *place) for *place, kind in spans(tags)] for tags in (truth, guess)))
-    return names.scores() | {f"f1_{kind}": names.f1(kind.__eq__) for kind in names.kinds}
+    names = PrecisionRecallF1()
+    for tags in pair_tags(gold, predicted):
+        names.add(*([(kind, *span) for *span, kind in extract_spans(own)] for own in tags))
+    return names.scores() | {f"f1_{kind}": names.f1(kind.__eq__) for kind in names.types}

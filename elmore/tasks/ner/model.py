@@ -1,28 +1,28 @@
-"""A biLSTM-CRF that finds names (Lample et al., 2016; Peters et al., 2018, appendix A)."""
+"""A biLSTM-CRF for named entities (Lample et al., 2016; Peters et al., 2018, appendix A)."""
 
-from elmore.tasks.embedding.network import Embedded, Widths
+from elmore.tasks.embedding.network import PaddedTokens, Widths
 from elmore.tasks.layers.crf import CRF, bio_transitions
 from elmore.tasks.tagging import TaggerConfig, TagScores
-from elmore.tasks.task import Features, Loss, TaskModel
+from elmore.tasks.task import Features, Loss, TaskHead
 
 
-class NERModel(TaskModel):
-    """Tags that make names: an I- never stands where no name of its type is open."""
+class NERHead(TaskHead):
+    """Predicts valid BIO tags: an I- only follows a B- or I- of its type."""
 
     unit = "tokens"
 
     def __init__(self, config: TaggerConfig, widths: Widths, labels: list[str]) -> None:
         super().__init__()
-        self.names = labels
+        self.labels = labels
         self.tagger = TagScores(config, widths, len(labels))
         self.crf = CRF(len(labels), bio_transitions(labels))
 
-    def forward(self, embedded: Embedded, features: Features) -> Loss:
-        """Give minus the log-probability of the tags, which are counted by token."""
-        found = self.crf(self.tagger(embedded), features["tags"], embedded.mask)
-        return Loss(found.sum(), embedded.mask.sum())
+    def forward(self, embedded: PaddedTokens, features: Features) -> Loss:
+        """Return the negative log-likelihood of the gold tags, and the number of tokens."""
+        losses = self.crf(self.tagger(embedded), features["tags"], embedded.mask)
+        return Loss(losses.sum(), embedded.mask.sum())
 
-    def predict(self, embedded: Embedded, features: Features) -> list[list[str]]:
-        """Give the best tags of each sentence."""
+    def predict(self, embedded: PaddedTokens, features: Features) -> list[list[str]]:
+        """Return the best tag sequence of each sentence."""
         paths = self.crf.decode(self.tagger(embedded), embedded.mask)
-        return [[self.names[label] for label in path] for path in paths]
+        return [[self.labels[label] for label in path] for path in paths]

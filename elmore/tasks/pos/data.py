@@ -1,47 +1,46 @@
 """Parts of speech, from the CoNLL-U files of Universal Dependencies.
 
-A line has ten columns: a number, the word, its lemma, its universal tag (UPOS), the language's own
-tag (XPOS, for English that of the Penn treebank), its features such as `Number=Sing|Person=3`, and
-four more.
+The columns: ID, word, lemma, universal tag (UPOS), tag of the language's own treebank (XPOS, for
+English that of the Penn treebank), features such as `Number=Sing|Person=3`, and four more.
 """
 
 from pathlib import Path
 from typing import Literal
 
 from elmore.errors import DataError
-from elmore.tasks.data.columns import Tagged, blocks
-from elmore.tasks.data.conllu import columns
+from elmore.tasks.data.columns import TaggedSentence, read_blocks
+from elmore.tasks.data.conllu import parse_line
 
 Column = Literal["xpos", "upos", "feats"]
 _COLUMNS = {"upos": 3, "xpos": 4, "feats": 5}
 
 
-def read(path: str | Path, *, column: Column = "xpos") -> list[Tagged]:
-    """Read the sentences of a file, as the words that have tags; features make one tag together.
+def read_conllu(path: str | Path, *, column: Column = "xpos") -> list[TaggedSentence]:
+    """Read the sentences of a file; the features of a word together are one tag.
 
-    So `don't`, written 3-4, is its two words, and an empty node such as 8.1, which nobody wrote, is
-    none.
+    Only words with an integer ID are tokens: a multiword token such as `don't` (3-4) is its two
+    words, and an empty node (8.1) is skipped.
     """
     sentences = []
-    for block in blocks(path):
-        rows = [row for where, line in block if (row := _row(where, line, column))]
+    for block in read_blocks(path):
+        rows = [row for where, line in block if (row := _parse_row(where, line, column))]
         if rows:
             tokens, tags = zip(*rows, strict=True)
-            sentences.append(Tagged(list(tokens), list(tags)))
+            sentences.append(TaggedSentence(list(tokens), list(tags)))
     if not sentences:
         raise DataError(f"{path}: no sentence found; expected the lines of a CoNLL-U file")
     return sentences
 
 
-def _row(where: str, line: str, column: Column) -> tuple[str, str] | None:
-    """Give word and tag, or None for a line that holds neither."""
+def _parse_row(where: str, line: str, column: Column) -> tuple[str, str] | None:
+    """Return word and tag, or None for a line without them."""
     if line.startswith("#"):
         return None
-    fields = columns(where, line)
+    fields = parse_line(where, line)
     if not fields[0].isdecimal():
         return None
     word, tag = fields[1], fields[_COLUMNS[column]]
-    if not tag or (tag == "_" and column != "feats"):  # a word may well have no features
+    if not tag or (tag == "_" and column != "feats"):  # a word may have no features
         other = "xpos" if column == "upos" else "upos"
         raise DataError(f"{where}: {word!r} has no {column} tag; does the file have {other} tags?")
     return word, tag

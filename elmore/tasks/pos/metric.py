@@ -1,14 +1,14 @@
-"""How many words got their tag."""
+"""Accuracy over words."""
 
 from collections.abc import Sequence
 
-from elmore.tasks.data.columns import paired
+from elmore.tasks.data.columns import pair_tags
 from elmore.tasks.metrics import accuracy
 
 
 def score(gold: Sequence[Sequence[str]], predicted: Sequence[Sequence[str]]) -> dict[str, float]:
-    """Give the accuracy over words, in percent; 0 where there are none."""
-    pairs = list(paired(gold, predicted))
+    """Return the accuracy over words in percent; 0 if there are none."""
+    pairs = list(pair_tags(gold, predicted))
     return accuracy.score(
         [t for truth, _ in pairs for t in truth], [t for _, g in pairs for t in g]
     )

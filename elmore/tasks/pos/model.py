@@ -1,32 +1,32 @@
-"""A biLSTM that tags each token by itself."""
+"""A biLSTM that classifies each token independently."""
 
 from torch.nn import functional
 
-from elmore.tasks.embedding.network import Embedded, Widths
+from elmore.tasks.embedding.network import PaddedTokens, Widths
 from elmore.tasks.tagging import TaggerConfig, TagScores
-from elmore.tasks.task import Features, Loss, TaskModel
+from elmore.tasks.task import Features, Loss, TaskHead
 
 
-class POSModel(TaskModel):
-    """The likeliest tag of each token, whatever its neighbours get."""
+class POSHead(TaskHead):
+    """Predicts the most likely tag of each token."""
 
     unit = "tokens"
 
     def __init__(self, config: TaggerConfig, widths: Widths, labels: list[str]) -> None:
         super().__init__()
-        self.names = labels
+        self.labels = labels
         self.tagger = TagScores(config, widths, len(labels))
 
-    def forward(self, embedded: Embedded, features: Features) -> Loss:
-        """Give minus the log-probability of the tags."""
-        inside = embedded.mask
-        scores = self.tagger(embedded)[inside]
-        total = functional.cross_entropy(scores, features["tags"][inside], reduction="sum")
-        return Loss(total, inside.sum())
+    def forward(self, embedded: PaddedTokens, features: Features) -> Loss:
+        """Return the cross-entropy of the gold tags."""
+        mask = embedded.mask
+        scores = self.tagger(embedded)[mask]
+        total = functional.cross_entropy(scores, features["tags"][mask], reduction="sum")
+        return Loss(total, mask.sum())
 
-    def predict(self, embedded: Embedded, features: Features) -> list[list[str]]:
-        """Give the tags of each sentence."""
+    def predict(self, embedded: PaddedTokens, features: Features) -> list[list[str]]:
+        """Return the tags of each sentence."""
         best = self.tagger(embedded).argmax(dim=-1).tolist()
         lengths = embedded.mask.sum(dim=1).tolist()
         rows = zip(best, lengths, strict=True)
-        return [[self.names[label] for label in row[:length]] for row, length in rows]
+        return [[self.labels[label] for label in row[:length]] for row, length in rows]

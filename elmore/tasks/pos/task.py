@@ -1,14 +1,14 @@
-"""Parts of speech: noun, verb, … for each word."""
+"""Part-of-speech tagging."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from elmore.tasks.data.columns import Tagged
+from elmore.tasks.data.columns import TaggedSentence
 from elmore.tasks.embedding.network import Widths
 from elmore.tasks.pos import data, metric
-from elmore.tasks.pos.model import POSModel
-from elmore.tasks.tagging import TaggerConfig, Tagging
+from elmore.tasks.pos.model import POSHead
+from elmore.tasks.tagging import TaggerConfig, TaggingTask
 from elmore.tasks.task import TaskConfig
 
 
@@ -17,18 +17,18 @@ class POSData:
     """Which tags to read."""
 
     column: data.Column = "xpos"
-    """Those of the language's own treebank, the universal ones, or the features."""
+    """Tags of the language's own treebank, universal tags, or features."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class POSConfig(TaskConfig):
-    """A recipe for parts of speech."""
+    """The recipe for parts of speech."""
 
     data: POSData = field(default_factory=POSData)
     model: TaggerConfig = field(default_factory=TaggerConfig)
 
 
-class POS(Tagging):
+class POS(TaggingTask):
     """Tag the words of a sentence."""
 
     name = "pos"
@@ -37,20 +37,20 @@ class POS(Tagging):
 
     config: POSConfig
 
-    def read(self, path: Path) -> list[Tagged]:
+    def read_examples(self, path: Path) -> list[TaggedSentence]:
         """Read a CoNLL-U file."""
-        return data.read(path, column=self.config.data.column)
+        return data.read_conllu(path, column=self.config.data.column)
 
-    def model(self, widths: Widths, labels: list[str]) -> POSModel:
-        """Build the tagger."""
-        return POSModel(self.config.model, widths, labels)
+    def build_head(self, widths: Widths, labels: list[str]) -> POSHead:
+        """Build the biLSTM."""
+        return POSHead(self.config.model, widths, labels)
 
     def score(
-        self, examples: Sequence[Tagged], predictions: Sequence[list[str]]
+        self, examples: Sequence[TaggedSentence], predictions: Sequence[list[str]]
     ) -> dict[str, float]:
-        """Count tokens that are right."""
+        """Return the accuracy over tokens."""
         return metric.score([example.tags for example in examples], predictions)
 
-    def show(self, example: Tagged, prediction: list[str]) -> str:
-        """Write each tag behind its word."""
+    def format_text(self, example: TaggedSentence, prediction: list[str]) -> str:
+        """Write each tag after its word."""
         return " ".join(f"{w}/{t}" for w, t in zip(example.tokens, prediction, strict=True))

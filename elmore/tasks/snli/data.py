@@ -16,7 +16,7 @@ from typing import NamedTuple
 
 from elmore import strict_json
 from elmore.errors import DataError
-from elmore.tasks.classification import Labelled
+from elmore.tasks.classification import LabeledExample
 from elmore.text.files import expand, numbered
 from elmore.text.tokenizers import penn
 
@@ -37,7 +37,7 @@ _log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
-class Pair(Labelled):
+class SentencePair(LabeledExample):
     """Two sentences, and what the second is to the first."""
 
     premise: list[str]
@@ -51,12 +51,12 @@ class _Row(NamedTuple):
     hypothesis: str
 
 
-def read(
+def read_pairs(
     path: str | Path,
     *,
     labels: Sequence[str] = LABELS,
     tokenize: Callable[[str], list[str]] | None = None,
-) -> list[Pair]:
+) -> list[SentencePair]:
     """Read the pairs of a file; those whose annotators did not agree are left out.
 
     Labels count in lower case; `tokenize` is used in place of `words`.
@@ -77,7 +77,7 @@ def read(
         if not (premise and hypothesis):
             which = "second" if premise else "first"
             raise DataError(f"{row.where}: the {which} sentence is empty, expected words")
-        pairs.append(Pair(label, premise, hypothesis))
+        pairs.append(SentencePair(label, premise, hypothesis))
     if undecided:
         _log.info("%s: left out %d pairs without a gold label", path, undecided)
     if not pairs:

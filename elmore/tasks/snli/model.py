@@ -18,8 +18,8 @@ from jaxtyping import Float
 from torch import Tensor, nn
 
 from elmore.errors import ConfigError
-from elmore.tasks.classification import Classifier
-from elmore.tasks.embedding.network import Embedded, Widths
+from elmore.tasks.classification import ClassifierHead
+from elmore.tasks.embedding.network import PaddedTokens, Widths
 from elmore.tasks.layers.attention import attend
 from elmore.tasks.layers.encoders import BiLSTM, VariationalDropout
 from elmore.tasks.layers.pooling import masked_max, masked_mean
@@ -45,7 +45,7 @@ class ESIMConfig:
             )
 
 
-class ESIM(Classifier):
+class ESIM(ClassifierHead):
     """One label for a pair of sentences."""
 
     def __init__(self, config: ESIMConfig, widths: Widths, labels: list[str]) -> None:
@@ -55,7 +55,7 @@ class ESIM(Classifier):
         self.encoder = BiLSTM(widths.input, hidden)
         self.projection = nn.Sequential(
             nn.Dropout(config.attention_dropout),
-            nn.Linear(4 * (self.encoder.output_dim + widths.above), hidden),
+            nn.Linear(4 * (self.encoder.output_dim + widths.output), hidden),
             nn.ReLU(),
         )
         self.composition = BiLSTM(hidden, hidden)
@@ -67,11 +67,11 @@ class ESIM(Classifier):
             nn.Linear(hidden, len(labels)),
         )
 
-    def scores(self, embedded: Embedded) -> Float[Tensor, "N K"]:
-        """Give a score for each label of each pair."""
+    def logits(self, embedded: PaddedTokens) -> Float[Tensor, "N K"]:
+        """Return a score for each label of each pair."""
         mask = embedded.mask
         encoded = self.encoder(self.dropout(embedded.vectors), mask)
-        x = torch.cat([encoded, embedded.above], dim=-1)
+        x = torch.cat([encoded, embedded.output_elmo], dim=-1)
         attended = attend(x, _others(x), _others(mask))
         compared = torch.cat([x, attended, x - attended, x * attended], dim=-1)
         z = self.composition(self.dropout(self.projection(compared)), mask)

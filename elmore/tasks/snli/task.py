@@ -5,10 +5,10 @@ from pathlib import Path
 from typing import Any
 
 from elmore.errors import DataError
-from elmore.tasks.classification import Classification
+from elmore.tasks.classification import ClassificationTask
 from elmore.tasks.embedding.network import Widths
 from elmore.tasks.snli import data
-from elmore.tasks.snli.data import Pair
+from elmore.tasks.snli.data import SentencePair
 from elmore.tasks.snli.model import ESIM, ESIMConfig
 from elmore.tasks.task import TaskConfig
 
@@ -31,7 +31,7 @@ class SNLIConfig(TaskConfig):
     model: ESIMConfig = field(default_factory=ESIMConfig)
 
 
-class SNLI(Classification):
+class SNLI(ClassificationTask):
     """Label a pair of sentences."""
 
     name = "snli"
@@ -39,9 +39,9 @@ class SNLI(Classification):
 
     config: SNLIConfig
 
-    def read(self, path: Path) -> list[Pair]:
+    def read_examples(self, path: Path) -> list[SentencePair]:
         """Read a table of pairs."""
-        return data.read(path, labels=self.config.data.labels, tokenize=self.tokenize)
+        return data.read_pairs(path, labels=self.config.data.labels, tokenize=self.tokenize)
 
     def tokenize(self, text: str, *, tokenized: bool = False) -> list[str]:
         """Split a sentence into tokens, of a file or typed; `data.tokenized` says of both."""
@@ -49,7 +49,7 @@ class SNLI(Classification):
             return text.split()
         return data.words(text)
 
-    def example(self, text: str, *, tokenized: bool = False) -> Pair:
+    def example_from_text(self, text: str, *, tokenized: bool = False) -> SentencePair:
         """Make an example without a label of two sentences with a tab between them."""
         parts = text.split("\t")
         if len(parts) != 2:
@@ -58,21 +58,21 @@ class SNLI(Classification):
                 f"{len(parts) - 1} tabs in {text[:40]!r}"
             )
         premise, hypothesis = (self.tokenize(part, tokenized=tokenized) for part in parts)
-        return Pair("", premise, hypothesis)
+        return SentencePair("", premise, hypothesis)
 
-    def sentences(self, example: Pair) -> list[list[str]]:
-        """Give premise and hypothesis."""
+    def sentences(self, example: SentencePair) -> list[list[str]]:
+        """Return premise and hypothesis."""
         return [example.premise, example.hypothesis]
 
-    def model(self, widths: Widths, labels: list[str]) -> ESIM:
+    def build_head(self, widths: Widths, labels: list[str]) -> ESIM:
         """Build the network."""
         return ESIM(self.config.model, widths, labels)
 
-    def show(self, example: Pair, prediction: str) -> str:
+    def format_text(self, example: SentencePair, prediction: str) -> str:
         """Write the label before the two sentences."""
         return "\t".join([prediction, " ".join(example.premise), " ".join(example.hypothesis)])
 
-    def as_json(self, example: Pair, prediction: str) -> dict[str, Any]:
-        """Give all three under the names of SNLI, so that `read` reads it again."""
+    def to_dict(self, example: SentencePair, prediction: str) -> dict[str, Any]:
+        """Return all three under the names of SNLI, so that `read` reads it again."""
         premise, hypothesis = " ".join(example.premise), " ".join(example.hypothesis)
         return {"gold_label": prediction, "sentence1": premise, "sentence2": hypothesis}

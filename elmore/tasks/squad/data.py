@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 
 from elmore import strict_json
 from elmore.errors import DataError
-from elmore.tasks.squad.offsets import Placed, place
+from elmore.tasks.squad.offsets import TextWithOffsets, place
 from elmore.text.files import Lines, expand
 
 _NAMES = {str: "a text", int: "a whole number", list: "a list", bool: "true or false"}
@@ -38,8 +38,8 @@ class Question:
     """A question, a passage, and the answers that people gave; none where a user asks."""
 
     id: str | None
-    passage: Placed
-    question: Placed
+    passage: TextWithOffsets
+    question: TextWithOffsets
     answers: list[Answer]
 
 
@@ -71,7 +71,7 @@ class _Place:
 _Where = str | _Place
 
 
-def read(path: str | Path) -> list[Question]:
+def read_squad(path: str | Path) -> list[Question]:
     """Read the questions of a file, or of all files that a pattern names."""
     found: list[Question] = []
     num_unanswerable = 0
@@ -117,7 +117,7 @@ def _tell_unanswerable(path: str | Path, count: int, num_answerable: int) -> Non
         )
 
 
-def _is_wider(passage: Placed, answer: Answer) -> bool:
+def _is_wider(passage: TextWithOffsets, answer: Answer) -> bool:
     return passage.cut(answer.first, answer.last) != answer.text.strip()
 
 
@@ -186,7 +186,7 @@ def _known_by(asked: object, where: str) -> tuple[str, str]:
 
 
 def _question(
-    asked: object, passage: Placed, where: _Where, *, may_lack_answers: bool = False
+    asked: object, passage: TextWithOffsets, where: _Where, *, may_lack_answers: bool = False
 ) -> Question | None:
     question = _placed(asked, "question", where)
     assert isinstance(asked, dict)
@@ -206,7 +206,7 @@ def _question(
 
 
 def _given(asked: dict[str, Any], where: _Where) -> list[tuple[str, int]]:
-    """Give the answers of a question and where they start, however they are written."""
+    """Return the answers of a question and where they start, however they are written."""
     if "answers" not in asked:
         return [(_field(asked, "answer", str, where), _field(asked, "answer_start", int, where))]
     answers = asked["answers"]
@@ -226,7 +226,7 @@ def _given(asked: dict[str, Any], where: _Where) -> list[tuple[str, int]]:
     ]
 
 
-def _answer(text: str, start: int, passage: Placed, where: _Where) -> Answer:
+def _answer(text: str, start: int, passage: TextWithOffsets, where: _Where) -> Answer:
     found = passage.text[start : start + len(text)] if start >= 0 else ""
     if found != text:
         raise DataError(
@@ -240,7 +240,7 @@ def _answer(text: str, start: int, passage: Placed, where: _Where) -> Answer:
     return Answer(text, *passage.tokens(start, start + len(text)))
 
 
-def _placed(table: object, key: str, where: _Where) -> Placed:
+def _placed(table: object, key: str, where: _Where) -> TextWithOffsets:
     found = place(_field(table, key, str, where))
     if not found.words:
         raise DataError(f"{where}: the {key} is empty, expected words")

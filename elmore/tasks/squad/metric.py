@@ -15,7 +15,7 @@ _PUNCTUATION = str.maketrans("", "", string.punctuation)
 
 
 def score(expected: Sequence[Sequence[str]], found: Sequence[str]) -> dict[str, float]:
-    """Give f1 and exact_match in percent, for each question's expected answers and the one found.
+    """Return f1 and exact_match in percent, for each question's expected answers and the one found.
 
     They are 0 where there is no question.
     """
@@ -28,7 +28,7 @@ def score(expected: Sequence[Sequence[str]], found: Sequence[str]) -> dict[str, 
 
 
 def overlap(answer: str, guess: str) -> float:
-    """Give the F1 of the words of two texts, from 0 to 1."""
+    """Return the F1 of the words of two texts, from 0 to 1."""
     true, guessed = normalized(answer).split(), normalized(guess).split()
     if not true or not guessed:
         return float(true == guessed)

@@ -15,11 +15,11 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
 from elmore.errors import ConfigError
-from elmore.tasks.embedding.network import Embedded, Tokens, Widths
+from elmore.tasks.embedding.network import PackedTokens, PaddedTokens, Widths
 from elmore.tasks.layers.bidaf import BiAttention, SelfAttention
 from elmore.tasks.layers.encoders import BiLSTM, VariationalDropout
 from elmore.tasks.squad.spans import best_spans, windows
-from elmore.tasks.task import Features, Loss, TaskModel
+from elmore.tasks.task import Features, Loss, TaskHead
 
 _AT_ONCE = 32  # windows that are read together, where there are more of them than examples
 
@@ -51,10 +51,10 @@ class SquadModelConfig:
             )
 
 
-class SquadModel(TaskModel):
+class SquadHead(TaskHead):
     """Bidirectional attention, self-attention, and a span."""
 
-    takes_tokens = True
+    takes_packed = True
     unit = "questions"
 
     def __init__(self, config: SquadModelConfig, widths: Widths) -> None:
@@ -63,7 +63,7 @@ class SquadModel(TaskModel):
         width = 2 * config.hidden_dim
         self.dropout = VariationalDropout(config.dropout)
         self.encoder = BiLSTM(widths.input, config.hidden_dim)
-        self.attention = BiAttention(width + widths.above)
+        self.attention = BiAttention(width + widths.output)
         self.merged = nn.Linear(self.attention.output_dim, width)
         self.reader = BiLSTM(width, config.hidden_dim)
         self.self_attention = SelfAttention(width)
@@ -73,8 +73,8 @@ class SquadModel(TaskModel):
         self.end_reader = BiLSTM(2 * width, config.hidden_dim)
         self.end = nn.Linear(width, 1)
 
-    def forward(self, embedded: Tokens, features: Features) -> Loss:
-        """Give minus the log of what all acceptable spans get together, counted by question."""
+    def forward(self, embedded: PackedTokens, features: Features) -> Loss:
+        """Return minus the log of what all acceptable spans get together, counted by question."""
         passages, questions = _pairs(embedded)
         rows = torch.arange(len(passages), device=passages.starts.device)
         seen = passages.cut(rows, features["windows"], self.window)
@@ -82,8 +82,8 @@ class SquadModel(TaskModel):
         losses = span_losses(starts, ends, seen.mask, features["spans"])
         return Loss(losses.sum(), torch.tensor(len(losses), device=losses.device))
 
-    def predict(self, embedded: Tokens, features: Features) -> list[list[int]]:
-        """Give the first token and the last of each answer."""
+    def predict(self, embedded: PackedTokens, features: Features) -> list[list[int]]:
+        """Return the first token and the last of each answer."""
         passages, questions = _pairs(embedded)
         lengths = passages.lengths.tolist()
         places = [
@@ -106,7 +106,7 @@ class SquadModel(TaskModel):
         return [found[row][1] for row in range(len(lengths))]
 
     def scores(
-        self, passages: Embedded, questions: Embedded
+        self, passages: PaddedTokens, questions: PaddedTokens
     ) -> tuple[Float[Tensor, "B T"], Float[Tensor, "B T"]]:
         """Score each token of the passages as the first of the answer, and as the last."""
         mask = passages.mask
@@ -124,9 +124,9 @@ class SquadModel(TaskModel):
             self.end(self.dropout(lasts)).squeeze(-1),
         )
 
-    def _encoded(self, texts: Embedded) -> Float[Tensor, "B T D"]:
+    def _encoded(self, texts: PaddedTokens) -> Float[Tensor, "B T D"]:
         states = self.encoder(self.dropout(texts.vectors), texts.mask)
-        return self.dropout(torch.cat([states, texts.above], dim=-1))
+        return self.dropout(torch.cat([states, texts.output_elmo], dim=-1))
 
 
 def span_losses(
@@ -135,7 +135,7 @@ def span_losses(
     mask: Bool[Tensor, "B T"],
     spans: Int[Tensor, "B N 2"],
 ) -> Float[Tensor, " B"]:
-    """Give -log sum over the spans of p(first) p(last); a span of -1 is none."""
+    """Return -log sum over the spans of p(first) p(last); a span of -1 is none."""
     chances = []
     for scores, places in zip((starts, ends), spans.clamp(min=0).unbind(dim=2), strict=True):
         exact = scores.to(torch.promote_types(scores.dtype, torch.float32))
@@ -149,7 +149,7 @@ class _Texts:
     """Some of the texts of a batch."""
 
     vectors: Float[Tensor, "S D"]
-    above: Float[Tensor, "S E"]
+    output_elmo: Float[Tensor, "S E"]
     starts: Int[Tensor, " B"]
     """Where each has its first token."""
     lengths: Int[Tensor, " B"]
@@ -157,11 +157,11 @@ class _Texts:
     def __len__(self) -> int:
         return len(self.starts)
 
-    def whole(self, rows: Int[Tensor, " W"]) -> Embedded:
+    def whole(self, rows: Int[Tensor, " W"]) -> PaddedTokens:
         return self.cut(rows, torch.zeros_like(rows), len(self.vectors))
 
-    def cut(self, rows: Int[Tensor, " W"], begins: Int[Tensor, " W"], most: int) -> Embedded:
-        """Give so many tokens of some, from where each begins, or as many as there are."""
+    def cut(self, rows: Int[Tensor, " W"], begins: Int[Tensor, " W"], most: int) -> PaddedTokens:
+        """Return so many tokens of some, from where each begins, or as many as there are."""
         left = self.lengths[rows] - begins
         place = torch.arange(min(most, int(left.amax())), device=rows.device)
         mask = place < left[:, None]
@@ -169,17 +169,17 @@ class _Texts:
         index = index.clamp(max=len(self.vectors) - 1)
         vectors, above = (
             part.index_select(0, index.flatten()).unflatten(0, index.shape) * mask[:, :, None]
-            for part in (self.vectors, self.above)
+            for part in (self.vectors, self.output_elmo)
         )
-        return Embedded(vectors, mask, above)
+        return PaddedTokens(vectors, mask, above)
 
 
-def _pairs(tokens: Tokens) -> tuple[_Texts, _Texts]:
-    """Give the passages and the questions."""
+def _pairs(tokens: PackedTokens) -> tuple[_Texts, _Texts]:
+    """Return the passages and the questions."""
     lengths = tokens.mask.sum(dim=1)
     starts = lengths.cumsum(0) - lengths
     passages, questions = (
-        _Texts(tokens.vectors, tokens.above, starts[first::2], lengths[first::2])
+        _Texts(tokens.vectors, tokens.output_elmo, starts[first::2], lengths[first::2])
         for first in (0, 1)
     )
     return passages, questions

@@ -12,7 +12,7 @@ from elmore.text.tokenizers import Tokenizer, penn, tokenize
 
 
 @dataclass(frozen=True)
-class Placed:
+class TextWithOffsets:
     """A text, its words, and where in the text each is."""
 
     text: str
@@ -21,22 +21,22 @@ class Placed:
     ends: list[int]
 
     def tokens(self, start: int, end: int) -> tuple[int, int]:
-        """Give the span that holds the characters; those are not all whitespace."""
+        """Return the span that holds the characters; those are not all whitespace."""
         first = bisect_right(self.ends, start)  # the first that ends behind the start
         last = bisect_left(self.starts, end) - 1
         return first, last
 
     def characters(self, first: int, last: int) -> tuple[int, int]:
-        """Give the stretch from the first token's start to the last one's end."""
+        """Return the stretch from the first token's start to the last one's end."""
         return self.starts[first], self.ends[last]
 
     def cut(self, first: int, last: int) -> str:
-        """Give the text of a span, just as it is written."""
+        """Return the text of a span, just as it is written."""
         start, end = self.characters(first, last)
         return self.text[start:end]
 
 
-def place(text: str, tokenizer: Tokenizer = penn) -> Placed:
+def place(text: str, tokenizer: Tokenizer = penn) -> TextWithOffsets:
     """Tokenize a text; words that a tokenizer rewrote are refused, for they have no place in it."""
     words, offsets = tokenize(text, tokenizer)
     if len(offsets) != len(words):
@@ -44,4 +44,6 @@ def place(text: str, tokenizer: Tokenizer = penn) -> Placed:
             f"the tokenizer rewrote words of {text[:40]!r}, expected words of the text itself: an "
             "answer is a stretch of it"
         )
-    return Placed(text, words, [start for start, _ in offsets], [end for _, end in offsets])
+    return TextWithOffsets(
+        text, words, [start for start, _ in offsets], [end for _, end in offsets]
+    )

@@ -55,7 +55,7 @@ def windows(length: int, window: int) -> list[int]:
 
 
 def window_of(answers: Sequence[Span], length: int, window: int) -> tuple[int, list[Span]]:
-    """Give the first window that holds an answer, and the answers as they stand in it.
+    """Return the first window that holds an answer, and the answers as they stand in it.
 
     An answer that none holds, since it is longer than half of one, opens a window of its own; of
     one that is longer still, the front is kept.

@@ -13,7 +13,7 @@ from elmore.errors import DataError
 from elmore.tasks.embedding.network import Widths
 from elmore.tasks.squad import data, metric
 from elmore.tasks.squad.data import Question
-from elmore.tasks.squad.model import SquadModel, SquadModelConfig
+from elmore.tasks.squad.model import SquadHead, SquadModelConfig
 from elmore.tasks.squad.offsets import place
 from elmore.tasks.squad.spans import window_of
 from elmore.tasks.task import Features, Task, TaskConfig
@@ -35,15 +35,15 @@ class Squad(Task):
 
     config: SquadConfig
 
-    def read(self, path: Path) -> list[Question]:
+    def read_examples(self, path: Path) -> list[Question]:
         """Read SQuAD's JSON, or JSON lines."""
-        return data.read(path)
+        return data.read_squad(path)
 
     def tokenize(self, text: str, *, tokenized: bool = False) -> list[str]:
         """Split a question or a passage into tokens, of a file or typed."""
         return text.split() if tokenized else place(text).words
 
-    def example(self, text: str, *, tokenized: bool = False) -> Question:
+    def example_from_text(self, text: str, *, tokenized: bool = False) -> Question:
         """Make an example of a question, a tab and a passage."""
         tokenizer = partial(self.tokenize, tokenized=tokenized)
         question, passage = (place(part, tokenizer) for part in text.partition("\t")[::2])
@@ -55,24 +55,26 @@ class Squad(Task):
         return Question(None, passage, question, [])
 
     def sentences(self, example: Question) -> list[list[str]]:
-        """Give the passage, as one sentence, and the question."""
+        """Return the passage, as one sentence, and the question."""
         return [example.passage.words, example.question.words]
 
-    def labels(self, examples: Sequence[Question]) -> list[str]:
-        """Give the two things a token is scored as."""
+    def collect_labels(self, examples: Sequence[Question]) -> list[str]:
+        """Return the two things a token is scored as."""
         return ["start", "end"]
 
-    def truth(self, example: Question) -> list[str]:
-        """Give nothing: an answer is no label."""
+    def gold_labels(self, example: Question) -> list[str]:
+        """Return nothing: an answer is no label."""
         return []
 
-    def model(self, widths: Widths, labels: list[str]) -> SquadModel:
+    def build_head(self, widths: Widths, labels: list[str]) -> SquadHead:
         """Build the network."""
-        return SquadModel(self.config.model, widths)
+        return SquadHead(self.config.model, widths)
 
-    def features(self, examples: Sequence[Question], labels: list[str], *, truth: bool) -> Features:
-        """Give where the window over each passage starts (B), and the answers in it (B, N, 2)."""
-        if not truth:
+    def make_features(
+        self, examples: Sequence[Question], labels: list[str], *, with_gold: bool
+    ) -> Features:
+        """Return where the window over each passage starts (B), and the answers in it (B, N, 2)."""
+        if not with_gold:
             return {}
         starts, found = [], []
         for example in examples:
@@ -94,12 +96,12 @@ class Squad(Task):
         found = [example.passage.cut(*prediction) for example, prediction in pairs]
         return metric.score([[a.text for a in example.answers] for example in examples], found)
 
-    def show(self, example: Question, prediction: list[int]) -> str:
-        """Give the answer, on one line."""
+    def format_text(self, example: Question, prediction: list[int]) -> str:
+        """Return the answer, on one line."""
         return " ".join(example.passage.cut(*prediction).split())
 
-    def as_json(self, example: Question, prediction: list[int]) -> dict[str, Any]:
-        """Give the answer just as the passage has it, and its place there in characters."""
+    def to_dict(self, example: Question, prediction: list[int]) -> dict[str, Any]:
+        """Return the answer just as the passage has it, and its place there in characters."""
         start, end = example.passage.characters(*prediction)
         return {
             **({} if example.id is None else {"id": example.id}),

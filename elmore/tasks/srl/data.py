@@ -20,8 +20,8 @@ from typing import Literal, NamedTuple
 
 from elmore import atomic
 from elmore.errors import DataError
-from elmore.tasks.data.columns import blocks
-from elmore.tasks.srl.props import to_cells, to_tags
+from elmore.tasks.data.columns import read_blocks
+from elmore.tasks.srl.props import tags_to_cells, to_tags
 
 Format = Literal["propbank", "conll2012", "conll2005"]
 
@@ -39,7 +39,7 @@ class Frame:
 
 
 @dataclass(frozen=True)
-class Framed:
+class SRLExample:
     """A sentence and its frames; none where nobody has looked for them."""
 
     tokens: list[str]
@@ -66,17 +66,17 @@ class _Row(NamedTuple):
     fields: list[str]
 
 
-def read(
+def read_srl(
     path: str | Path,
     *,
     form: Format | Literal["auto"] = "auto",
     predicates: Literal["all", "verbs"] = "all",
-) -> list[Framed]:
+) -> list[SRLExample]:
     """Read the sentences of a file, those without a predicate too.
 
     `verbs` leaves out predicates whose tag is no VB; those of CoNLL-2005 are all verbs.
     """
-    text = list(blocks(path))
+    text = list(read_blocks(path))
     form = _seen(text) if form == "auto" else form
     sentences = []
     for block in text:
@@ -111,12 +111,14 @@ def _fields(line: str, *, tabs: bool) -> list[str]:
     return re.split("[\t ]+", line.strip("\t "))
 
 
-def _sentence(rows: Sequence[_Row], form: Format, predicates: Literal["all", "verbs"]) -> Framed:
+def _sentence(
+    rows: Sequence[_Row], form: Format, predicates: Literal["all", "verbs"]
+) -> SRLExample:
     columns = _columns(rows, form)
     frames = list(_frames(rows, columns))
     if predicates == "verbs" and columns.tag is not None:
         frames = [f for f in frames if rows[f.predicate].fields[columns.tag].startswith("VB")]
-    return Framed([row.fields[columns.word] for row in rows], frames)
+    return SRLExample([row.fields[columns.word] for row in rows], frames)
 
 
 def _columns(rows: Sequence[_Row], form: Format) -> _Columns:
@@ -192,7 +194,7 @@ def _check_verb(tags: Sequence[str], predicate: int, places: Sequence[str], colu
         )
 
 
-def write(path: Path, sentences: Sequence[Framed], form: Format = "conll2005") -> None:
+def write_srl(path: Path, sentences: Sequence[SRLExample], form: Format = "conll2005") -> None:
     """Write sentences; what a form has columns for and nobody knows is written as - or *."""
     text = "\n".join(
         "".join("\t".join(fields) + "\n" for fields in _lines(number, sentence, form))
@@ -203,12 +205,12 @@ def write(path: Path, sentences: Sequence[Framed], form: Format = "conll2005") -
     atomic.write(path, text.encode("utf-8", "replace"))
 
 
-def _lines(number: int, sentence: Framed, form: Format) -> Iterator[list[str]]:
+def _lines(number: int, sentence: SRLExample, form: Format) -> Iterator[list[str]]:
     odd = [word for word in sentence.tokens if not word or re.search(r"[\t\n ]", word)]
     if odd:
         raise DataError(f"a column file cannot hold a word with blanks in it, found {odd[0]!r}")
     senses = {frame.predicate: frame.sense for frame in sentence.frames}
-    cells = [to_cells(frame.tags) for frame in sentence.frames]
+    cells = [tags_to_cells(frame.tags) for frame in sentence.frames]
     for i, word in enumerate(sentence.tokens):
         sense = senses.get(i, "-")
         lemma, _, roleset = sense.rpartition(".")

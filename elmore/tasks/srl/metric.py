@@ -9,8 +9,8 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from elmore.tasks.metrics.bio import spans
-from elmore.tasks.metrics.prf import Tally
+from elmore.tasks.metrics.bio import extract_spans
+from elmore.tasks.metrics.prf import PrecisionRecallF1
 from elmore.tasks.srl.data import Frame
 
 Argument = tuple[str, tuple[tuple[int, int], ...]]
@@ -24,10 +24,10 @@ _NUMBERED = re.compile(r"A(RG)?[0-9A]")
 
 
 def arguments(tags: Sequence[str]) -> set[Argument]:
-    """Give the arguments of a predicate."""
+    """Return the arguments of a predicate."""
     found: list[tuple[str, list[tuple[int, int]]]] = []
     latest: dict[str, list[tuple[int, int]]] = {}
-    for first, after, label in spans(tags):
+    for first, after, label in extract_spans(tags):
         kind = label.removeprefix("C-")
         if kind != label and kind in latest:
             latest[kind].append((first, after))
@@ -47,16 +47,16 @@ def score(
     is about which tokens are predicates; `end_to_end_f1` about arguments of predicates that had to
     be found, those of a wrong one counting as wrong.
     """
-    roles = Tally()
+    roles = PrecisionRecallF1()
     for truth, guess in zip(gold, predicted, strict=True):
         given = {frame["predicate"]: frame["tags"] for frame in guess if frame["given"]}
         for frame in truth:
             roles.add(arguments(frame.tags), arguments(given[frame.predicate]))
     scores = roles.scores()
-    for kind in filter(_NUMBERED.fullmatch, roles.kinds):
+    for kind in filter(_NUMBERED.fullmatch, roles.types):
         scores[f"f1_{kind}"] = roles.f1(kind.__eq__)
     for name, chosen in _GROUPS.items():
-        if any(map(chosen, roles.kinds)):
+        if any(map(chosen, roles.types)):
             scores[f"f1_{name}"] = roles.f1(chosen)
     return scores | score_found(gold, predicted)
 
@@ -65,7 +65,7 @@ def score_found(
     gold: Sequence[Sequence[Frame]], predicted: Sequence[Sequence[Mapping[str, Any]]]
 ) -> dict[str, float]:
     """Compare the frames of predicates that were found: the scores of text without any given."""
-    whole, predicates = Tally(), Tally()
+    whole, predicates = PrecisionRecallF1(), PrecisionRecallF1()
     for truth, guess in zip(gold, predicted, strict=True):
         found = {frame["predicate"]: frame["tags"] for frame in guess if frame["found"]}
         true = {frame.predicate: arguments(frame.tags) for frame in truth}

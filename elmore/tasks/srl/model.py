@@ -16,11 +16,11 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from elmore.errors import ConfigError
-from elmore.tasks.embedding.network import Embedded, Widths
+from elmore.tasks.embedding.network import PaddedTokens, Widths
 from elmore.tasks.layers.alternating import AlternatingLSTM
-from elmore.tasks.layers.crf import bio_transitions, constraints, viterbi
+from elmore.tasks.layers.crf import bio_transitions, transition_scores, viterbi
 from elmore.tasks.layers.encoders import BiLSTM, VariationalDropout
-from elmore.tasks.task import Features, Loss, TaskModel
+from elmore.tasks.task import Features, Loss, TaskHead
 
 UNLABELLED = -100
 """Stands for a label where there is none."""
@@ -58,13 +58,13 @@ class PredicateFinder(nn.Module):
         self.encoder = BiLSTM(input_dim, hidden_dim)
         self.scores = nn.Linear(self.encoder.output_dim, 1)
 
-    def forward(self, embedded: Embedded) -> Float[Tensor, "B T"]:
-        """Give scores; above zero, a token is rather a predicate than not."""
+    def forward(self, embedded: PaddedTokens) -> Float[Tensor, "B T"]:
+        """Return scores; above zero, a token is rather a predicate than not."""
         states = self.encoder(self.dropout(embedded.vectors), embedded.mask)
         return self.scores(self.dropout(states)).squeeze(-1)
 
 
-class SRLModel(TaskModel):
+class SRLHead(TaskHead):
     """A frame for each predicate that is given, and for each that is found."""
 
     unit = "decisions"
@@ -73,7 +73,7 @@ class SRLModel(TaskModel):
 
     def __init__(self, config: SRLModelConfig, widths: Widths, labels: list[str]) -> None:
         super().__init__()
-        self.names = labels
+        self.labels = labels
         self.finder = PredicateFinder(widths.input, config.finder_dim, config.dropout)
         self.indicator = nn.Embedding(2, config.indicator_dim)
         nn.init.xavier_uniform_(self.indicator.weight)  # torch's own is so wide that words drown
@@ -84,12 +84,12 @@ class SRLModel(TaskModel):
             config.dropout,
         )
         self.dropout = VariationalDropout(config.dropout)
-        self.scores = nn.Linear(self.encoder.output_dim + widths.above, len(labels))
-        allowed = constraints(bio_transitions(labels))
+        self.scores = nn.Linear(self.encoder.output_dim + widths.output, len(labels))
+        allowed = transition_scores(bio_transitions(labels))
         self.register_buffer("transitions", allowed, persistent=False)
 
-    def forward(self, embedded: Embedded, features: Features) -> Loss:
-        """Give minus the log-probability of all labels and of which tokens are predicates.
+    def forward(self, embedded: PaddedTokens, features: Features) -> Loss:
+        """Return the negative log-likelihood of all labels and of which tokens are predicates.
 
         Every decision counts the same: a label of a token for a predicate, and whether it is one.
         """
@@ -105,8 +105,8 @@ class SRLModel(TaskModel):
         )
         return Loss(labelling + finding, (tags != UNLABELLED).sum() + inside.sum())
 
-    def predict(self, embedded: Embedded, features: Features) -> list[list[dict[str, Any]]]:
-        """Give the frames of each sentence: of predicates that are given, and of those found."""
+    def predict(self, embedded: PaddedTokens, features: Features) -> list[list[dict[str, Any]]]:
+        """Return the frames of each sentence: of predicates that are given, and of those found."""
         found = (self.finder(embedded) > 0) & embedded.mask
         given = torch.zeros_like(found)
         given[features["rows"], features["predicates"]] = True
@@ -125,13 +125,13 @@ class SRLModel(TaskModel):
                     "predicate": predicate,
                     "given": was_given[row][predicate],
                     "found": was_found[row][predicate],
-                    "tags": [self.names[label] for label in path],
+                    "tags": [self.labels[label] for label in path],
                 }
             )
         return frames
 
     def _labels(
-        self, embedded: Embedded, rows: Int[Tensor, " F"], predicates: Int[Tensor, " F"]
+        self, embedded: PaddedTokens, rows: Int[Tensor, " F"], predicates: Int[Tensor, " F"]
     ) -> Float[Tensor, "F T K"]:
         """Score the labels of each token for some predicates, by sentence and token."""
         vectors, mask, above = (part.index_select(0, rows) for part in embedded)
@@ -141,5 +141,5 @@ class SRLModel(TaskModel):
 
 
 def _marked(predicates: Int[Tensor, " F"], mask: Bool[Tensor, "F T"]) -> Int[Tensor, "F T"]:
-    """Give 1 at the predicate and 0 elsewhere."""
+    """Return 1 at the predicate and 0 elsewhere."""
     return (torch.arange(mask.shape[1], device=mask.device) == predicates[:, None]).long()

@@ -15,7 +15,7 @@ import re
 from collections.abc import Sequence
 
 from elmore.errors import DataError
-from elmore.tasks.metrics.bio import spans
+from elmore.tasks.metrics.bio import extract_spans
 
 _CELL = re.compile(r"(?:\((?P<label>[^()*\s]+))?\*(?P<close>\)?)")
 
@@ -57,10 +57,10 @@ def to_tags(cells: Sequence[str], places: Sequence[str]) -> list[str]:
     return tags
 
 
-def to_cells(tags: Sequence[str]) -> list[str]:
+def tags_to_cells(tags: Sequence[str]) -> list[str]:
     """Write a column."""
     cells = ["*"] * len(tags)
-    for first, after, label in spans(tags):
+    for first, after, label in extract_spans(tags):
         cells[first] = f"({label}*"
         cells[after - 1] += ")"
     return cells

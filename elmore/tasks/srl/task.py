@@ -9,10 +9,10 @@ import numpy as np
 import torch
 
 from elmore.tasks.embedding.network import Widths
-from elmore.tasks.metrics.bio import spans
+from elmore.tasks.metrics.bio import extract_spans
 from elmore.tasks.srl import data, metric
-from elmore.tasks.srl.data import Framed
-from elmore.tasks.srl.model import UNLABELLED, SRLModel, SRLModelConfig
+from elmore.tasks.srl.data import SRLExample
+from elmore.tasks.srl.model import UNLABELLED, SRLHead, SRLModelConfig
 from elmore.tasks.task import Features, Task, TaskConfig
 
 
@@ -43,37 +43,39 @@ class SRL(Task):
 
     config: SRLConfig
 
-    def read(self, path: Path) -> list[Framed]:
+    def read_examples(self, path: Path) -> list[SRLExample]:
         """Read a file of props."""
         asked = self.config.data
-        return data.read(path, form=asked.format, predicates=asked.predicates)
+        return data.read_srl(path, form=asked.format, predicates=asked.predicates)
 
-    def example(self, text: str, *, tokenized: bool = False) -> Framed:
+    def example_from_text(self, text: str, *, tokenized: bool = False) -> SRLExample:
         """Make an example whose predicates are still to be found."""
-        return Framed(self.tokenize(text, tokenized=tokenized), [])
+        return SRLExample(self.tokenize(text, tokenized=tokenized), [])
 
-    def sentences(self, example: Framed) -> list[list[str]]:
-        """Give the one sentence there is, however many its predicates."""
+    def sentences(self, example: SRLExample) -> list[list[str]]:
+        """Return the one sentence there is, however many its predicates."""
         return [example.tokens]
 
-    def labels(self, examples: Sequence[Framed]) -> list[str]:
-        """Give every tag of the training examples."""
+    def collect_labels(self, examples: Sequence[SRLExample]) -> list[str]:
+        """Return every tag of the training examples."""
         return sorted({"O"}.union(*(frame.tags for e in examples for frame in e.frames)))
 
-    def truth(self, example: Framed) -> list[str]:
-        """Give the tags of all frames."""
+    def gold_labels(self, example: SRLExample) -> list[str]:
+        """Return the tags of all frames."""
         return [tag for frame in example.frames for tag in frame.tags]
 
-    def model(self, widths: Widths, labels: list[str]) -> SRLModel:
+    def build_head(self, widths: Widths, labels: list[str]) -> SRLHead:
         """Build the network."""
-        return SRLModel(self.config.model, widths, labels)
+        return SRLHead(self.config.model, widths, labels)
 
-    def features(self, examples: Sequence[Framed], labels: list[str], *, truth: bool) -> Features:
+    def make_features(
+        self, examples: Sequence[SRLExample], labels: list[str], *, with_gold: bool
+    ) -> Features:
         """Say which predicates stand where (F), in training their tags (F, T) and all (B, T)."""
         frames = [(row, frame) for row, e in enumerate(examples) for frame in e.frames]
         rows = [row for row, _ in frames]
         predicates = [frame.predicate for _, frame in frames]
-        if not truth:
+        if not with_gold:
             return {"rows": _tensor(rows), "predicates": _tensor(predicates)}
         number = {label: i for i, label in enumerate(labels)}
         longest = max(len(example.tokens) for example in examples)
@@ -92,36 +94,36 @@ class SRL(Task):
         }
 
     def score(
-        self, examples: Sequence[Framed], predictions: Sequence[list[dict[str, Any]]]
+        self, examples: Sequence[SRLExample], predictions: Sequence[list[dict[str, Any]]]
     ) -> dict[str, float]:
         """Count arguments that are right in label and extent."""
         return metric.score([example.frames for example in examples], predictions)
 
-    def show(self, example: Framed, prediction: list[dict[str, Any]]) -> str:
+    def format_text(self, example: SRLExample, prediction: list[dict[str, Any]]) -> str:
         """Write the sentence once for each predicate, its arguments in brackets."""
         shown = []
         for frame in prediction:
             words = list(example.tokens)
             predicate = words[frame["predicate"]]
-            for first, after, label in spans(_tags(frame)):
+            for first, after, label in extract_spans(_tags(frame)):
                 words[first] = f"[{words[first]}"
                 words[after - 1] += f" {label}]"
             shown.append(f"{predicate}: {' '.join(words)}")
         return "; ".join(shown) or " ".join(example.tokens)
 
-    def as_json(self, example: Framed, prediction: list[dict[str, Any]]) -> dict[str, Any]:
-        """Give tokens, and for each predicate its place and the tags."""
+    def to_dict(self, example: SRLExample, prediction: list[dict[str, Any]]) -> dict[str, Any]:
+        """Return tokens, and for each predicate its place and the tags."""
         frames = [{"predicate": f["predicate"], "tags": _tags(f)} for f in prediction]
         return {"tokens": example.tokens, "frames": frames}
 
 
 def _tags(frame: Mapping[str, Any]) -> list[str]:
-    """Give the tags of a frame that was predicted, where a V is of its predicate or is none.
+    """Return the tags of a frame that was predicted, where a V is of its predicate or is none.
 
     Decoding does not see to it; no score looks at a V.
     """
     tags, predicate = list(frame["tags"]), frame["predicate"]
-    for first, after, label in spans(tags):
+    for first, after, label in extract_spans(tags):
         if label == "V" and not first <= predicate < after:
             tags[first:after] = ["O"] * (after - first)
     if tags[predicate] == "O":

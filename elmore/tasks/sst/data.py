@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Literal, NoReturn
 
 from elmore.errors import DataError
-from elmore.tasks.classification import Labelled
+from elmore.tasks.classification import LabeledExample
 from elmore.text.files import numbered
 
 FIVE = ("very negative", "negative", "neutral", "positive", "very positive")
@@ -29,7 +29,7 @@ _BRACKETS = {"-LRB-": "(", "-RRB-": ")", "-LSB-": "[", "-RSB-": "]", "-LCB-": "{
 
 
 @dataclass(frozen=True)
-class Rated(Labelled):
+class SentimentExample(LabeledExample):
     """A sentence, and those of its phrases that have a label."""
 
     tokens: list[str]
@@ -37,7 +37,7 @@ class Rated(Labelled):
     """First token, the token after the last, label; the whole is none of them."""
 
 
-def read(path: str | Path, *, classes: Literal[5, 2] = 5) -> list[Rated]:
+def read_trees(path: str | Path, *, classes: Literal[5, 2] = 5) -> list[SentimentExample]:
     """Read the sentences of a file; of two classes, neutral is neither and left out."""
     names = _NAMES[classes]
     sentences, found = [], False
@@ -48,24 +48,24 @@ def read(path: str | Path, *, classes: Literal[5, 2] = 5) -> list[Rated]:
         tokens, phrases = _tree(where, line)
         named = [(first, after, names[x]) for first, after, x in phrases[:-1] if x in names]
         if phrases[-1][2] in names:
-            sentences.append(Rated(names[phrases[-1][2]], tokens, tuple(named)))
+            sentences.append(SentimentExample(names[phrases[-1][2]], tokens, tuple(named)))
     if not sentences:
         what = "neutral sentences alone" if found else "no sentence"
         raise DataError(f"{path}: {what} found; expected a tree a line, as in (3 (2 It) (4 works))")
     return sentences
 
 
-def with_phrases(sentences: Sequence[Rated]) -> list[Rated]:
-    """Give the sentences, then their phrases, lone words too; what is the same is there once."""
+def add_phrases(sentences: Sequence[SentimentExample]) -> list[SentimentExample]:
+    """Return the sentences, then their phrases, lone words too; what is the same is there once."""
     found = {(tuple(sentence.tokens), sentence.label): None for sentence in sentences}
     for sentence in sentences:
         for first, after, label in sentence.phrases:
             found[tuple(sentence.tokens[first:after]), label] = None
-    return [Rated(label, list(tokens)) for tokens, label in found]
+    return [SentimentExample(label, list(tokens)) for tokens, label in found]
 
 
 def _tree(where: str, line: str) -> tuple[list[str], list[tuple[int, int, str]]]:
-    """Give words and phrases, the whole last."""
+    """Return words and phrases, the whole last."""
     tokens: list[str] = []
     phrases: list[tuple[int, int, str]] = []
     begun: list[tuple[int, str]] = []  # of the phrases still open: first token, label
@@ -91,10 +91,10 @@ def _tree(where: str, line: str) -> tuple[list[str], list[tuple[int, int, str]]]
             f"{where}: {len(begun)} bracket{'s' * (len(begun) > 1)} never closed; expected a whole "
             "tree on a line"
         )
-    return [unescape(token) for token in tokens], phrases
+    return [unescape_token(token) for token in tokens], phrases
 
 
-def unescape(token: str) -> str:
+def unescape_token(token: str) -> str:
     """Undo what the treebank wrote for a bracket, a slash or a star."""
     return _BRACKETS.get(token, token.replace("\\/", "/").replace("\\*", "*"))
 

@@ -15,8 +15,8 @@ from jaxtyping import Float
 from torch import Tensor, nn
 
 from elmore.errors import ConfigError
-from elmore.tasks.classification import Classifier
-from elmore.tasks.embedding.network import Embedded, Widths
+from elmore.tasks.classification import ClassifierHead
+from elmore.tasks.embedding.network import PaddedTokens, Widths
 from elmore.tasks.layers.attention import attend, masked_softmax
 from elmore.tasks.layers.encoders import BiLSTM
 from elmore.tasks.layers.maxout import Maxout
@@ -61,7 +61,7 @@ class BCNConfig:
             )
 
 
-class BCN(Classifier):
+class BCN(ClassifierHead):
     """One label for a sentence."""
 
     def __init__(self, config: BCNConfig, widths: Widths, labels: list[str]) -> None:
@@ -73,7 +73,7 @@ class BCN(Classifier):
             nn.Dropout(config.dense_dropout),
         )
         self.encoder = BiLSTM(config.hidden_dim, config.hidden_dim)
-        self.integrator = BiLSTM(3 * (self.encoder.output_dim + widths.above), config.hidden_dim)
+        self.integrator = BiLSTM(3 * (self.encoder.output_dim + widths.output), config.hidden_dim)
         self.integrator_dropout = nn.Dropout(config.integrator_dropout)
         width = self.integrator.output_dim
         self.attention = nn.Linear(width, 1, bias=False)  # a bias would move all scores alike
@@ -83,11 +83,11 @@ class BCN(Classifier):
             layers += [Maxout(dims[i], dims[i + 1], config.pool_size), nn.Dropout(rate)]
         self.output = nn.Sequential(*layers, Maxout(dims[-1], len(labels), config.pool_size))
 
-    def scores(self, embedded: Embedded) -> Float[Tensor, "N K"]:
-        """Give a score for each label of each sentence."""
+    def logits(self, embedded: PaddedTokens) -> Float[Tensor, "N K"]:
+        """Return a score for each label of each sentence."""
         mask = embedded.mask
         encoded = self.encoder(self.dense(embedded.vectors), mask)
-        x = torch.cat([encoded, embedded.above], dim=-1)
+        x = torch.cat([encoded, embedded.output_elmo], dim=-1)
         attended = attend(x, x, mask)
         compared = torch.cat([x, x - attended, x * attended], dim=-1)
         y = self.integrator_dropout(self.integrator(compared, mask))

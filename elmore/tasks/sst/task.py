@@ -5,10 +5,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
 
-from elmore.tasks.classification import Classification, Labelled
+from elmore.tasks.classification import ClassificationTask, LabeledExample
 from elmore.tasks.embedding.network import Widths
 from elmore.tasks.sst import data
-from elmore.tasks.sst.data import Rated
+from elmore.tasks.sst.data import SentimentExample
 from elmore.tasks.sst.model import BCN, BCNConfig
 from elmore.tasks.task import TaskConfig
 
@@ -31,7 +31,7 @@ class SSTConfig(TaskConfig):
     model: BCNConfig = field(default_factory=BCNConfig)
 
 
-class SST(Classification):
+class SST(ClassificationTask):
     """Rate a sentence."""
 
     name = "sst"
@@ -39,40 +39,40 @@ class SST(Classification):
 
     config: SSTConfig
 
-    def read(self, path: Path) -> list[Rated]:
+    def read_examples(self, path: Path) -> list[SentimentExample]:
         """Read the sentences of a file of trees."""
-        return data.read(path, classes=self.config.data.classes)
+        return data.read_trees(path, classes=self.config.data.classes)
 
-    def training(self, examples: list[Rated]) -> list[Rated]:
+    def training_examples(self, examples: list[SentimentExample]) -> list[SentimentExample]:
         """Add the phrases, where the recipe wants them."""
-        return data.with_phrases(examples) if self.config.data.phrases else examples
+        return data.add_phrases(examples) if self.config.data.phrases else examples
 
     def tokenize(self, text: str, *, tokenized: bool = False) -> list[str]:
         """Split a text into tokens; those of the treebank are read as its trees are."""
         tokens = super().tokenize(text, tokenized=tokenized)
-        return [data.unescape(token) for token in tokens] if tokenized else tokens
+        return [data.unescape_token(token) for token in tokens] if tokenized else tokens
 
-    def example(self, text: str, *, tokenized: bool = False) -> Rated:
+    def example_from_text(self, text: str, *, tokenized: bool = False) -> SentimentExample:
         """Make an example without a label."""
-        return Rated("", self.tokenize(text, tokenized=tokenized))
+        return SentimentExample("", self.tokenize(text, tokenized=tokenized))
 
-    def sentences(self, example: Rated) -> list[list[str]]:
-        """Give the one sentence there is."""
+    def sentences(self, example: SentimentExample) -> list[list[str]]:
+        """Return the one sentence there is."""
         return [example.tokens]
 
-    def labels(self, examples: Sequence[Labelled]) -> list[str]:
-        """Give all there are, from the most negative on."""
+    def collect_labels(self, examples: Sequence[LabeledExample]) -> list[str]:
+        """Return all there are, from the most negative on."""
         return list(data.CLASSES[self.config.data.classes])
 
-    def model(self, widths: Widths, labels: list[str]) -> BCN:
+    def build_head(self, widths: Widths, labels: list[str]) -> BCN:
         """Build the network."""
         return BCN(self.config.model, widths, labels)
 
-    def show(self, example: Rated, prediction: str) -> str:
+    def format_text(self, example: SentimentExample, prediction: str) -> str:
         """Write the label before the sentence."""
         return f"{prediction}\t{' '.join(example.tokens)}"
 
-    def as_json(self, example: Rated, prediction: str) -> dict[str, Any]:
-        """Give tokens and label, in words and as the number that the treebank has for it."""
+    def to_dict(self, example: SentimentExample, prediction: str) -> dict[str, Any]:
+        """Return tokens and label, in words and as the number that the treebank has for it."""
         number = data.CLASSES[self.config.data.classes].index(prediction)
         return {"tokens": example.tokens, "label": prediction, "number": number}

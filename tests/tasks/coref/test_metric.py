@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from elmore.tasks.coref import metric
-from elmore.tasks.coref.assignment import best_pairs
+from elmore.tasks.coref.assignment import maximize_assignment
 
 # The example of the scorer's paper (Pradhan et al., 2014), where e is missed and h, i are invented
 KEY = ["abc", "defg"]
@@ -118,7 +118,7 @@ def test_the_best_pairs_are_the_best_of_all_that_can_be_made(num_rows, num_colum
         sum(turned[row, column] for row, column in enumerate(columns))
         for columns in itertools.permutations(range(turned.shape[1]), len(turned))
     )
-    pairs = best_pairs(worth)
+    pairs = maximize_assignment(worth)
     assert sum(worth[pair] for pair in pairs) == best
     assert len({row for row, _ in pairs}) == len({column for _, column in pairs}) == len(turned)
 
@@ -128,4 +128,4 @@ def test_the_best_pairs_are_worth_what_scipy_finds(rng):
     for size in ((1, 1), (3, 7), (30, 20), (60, 60)):
         worth = rng.random(size) * (rng.random(size) < 0.3)
         expected = worth[optimize.linear_sum_assignment(worth, maximize=True)].sum()
-        assert sum(worth[pair] for pair in best_pairs(worth)) == pytest.approx(expected)
+        assert sum(worth[pair] for pair in maximize_assignment(worth)) == pytest.approx(expected)

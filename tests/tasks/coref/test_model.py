@@ -9,12 +9,12 @@ from torch.testing import assert_close
 from elmore.errors import ConfigError
 from elmore.tasks import registry
 from elmore.tasks.coref import antecedents, span_vectors
-from elmore.tasks.coref.antecedents import PairScore, looked_back_at
+from elmore.tasks.coref.antecedents import PairScore, candidate_antecedents
 from elmore.tasks.coref.config import CorefModelConfig
 from elmore.tasks.coref.document import Document, Mention
-from elmore.tasks.coref.model import CorefModel
+from elmore.tasks.coref.model import CorefHead
 from elmore.tasks.coref.span_vectors import SpanVectors
-from elmore.tasks.embedding.network import Tokens, Widths
+from elmore.tasks.embedding.network import PackedTokens, Widths
 from tests.support.largest_tensor import Largest
 
 WIDTHS = Widths(6, 2)
@@ -40,22 +40,22 @@ def document(*lengths: int, clusters=(), speakers=None) -> Document:
     return Document(sentences, speakers or [""] * len(lengths), found)
 
 
-def embedded(documents: list[Document], vectors: torch.Tensor | None = None) -> Tokens:
+def embedded(documents: list[Document], vectors: torch.Tensor | None = None) -> PackedTokens:
     """Random vectors, one for each token."""
     lengths = torch.tensor([len(s) for d in documents for s in d.sentences], dtype=torch.long)
     mask = torch.arange(max(lengths.tolist(), default=0)) < lengths[:, None]
     if vectors is None:
         vectors = torch.randn(int(mask.sum()), sum(WIDTHS))
     parts = vectors.split(list(WIDTHS), dim=1)
-    return Tokens(parts[0], mask, parts[1], mask.flatten().nonzero().flatten())
+    return PackedTokens(parts[0], mask, parts[1], mask.flatten().nonzero().flatten())
 
 
-def features(documents: list[Document], *, truth: bool = True):
-    return coref().features(documents, [], truth=truth)
+def features(documents: list[Document], *, with_gold: bool = True):
+    return coref().make_features(documents, [], with_gold=with_gold)
 
 
-def model(config: CorefModelConfig = SMALL, max_tokens: int = 1000) -> CorefModel:
-    return CorefModel(config, WIDTHS, max_tokens).eval()
+def model(config: CorefModelConfig = SMALL, max_tokens: int = 1000) -> CorefHead:
+    return CorefHead(config, WIDTHS, max_tokens).eval()
 
 
 TWO = [
@@ -86,7 +86,7 @@ def test_a_spans_head_is_a_mean_by_attention_over_its_tokens(monkeypatch, at_a_t
 def test_all_spans_at_once_are_as_each_by_itself(begin, end):
     spans = SpanVectors(SMALL, 8, 6)
     states, inputs = torch.randn(7, 8), torch.randn(7, 6)
-    found = spans.first_of_all(states, inputs, begin, end)
+    found = spans.mention_hidden_all_spans(states, inputs, begin, end)
     for start, width in itertools.product(range(begin, end), range(SMALL.max_width)):
         if start + width < 7:
             span = torch.tensor([(start, start + width)])
@@ -97,7 +97,7 @@ def test_all_spans_at_once_are_as_each_by_itself(begin, end):
 def test_a_pair_is_scored_by_both_their_product_distance_and_speakers():
     pairs = PairScore(SMALL, 6).eval()
     vectors, speakers = torch.randn(12, 6), torch.tensor([0, 1, 1, 2, 0, 2, 1, 1, 2, 0, 1, 2])
-    earlier, there = looked_back_at(12, 10, vectors.device)
+    earlier, there = candidate_antecedents(12, 10, vectors.device)
     found = pairs(vectors, speakers, earlier)
     buckets = [0, 1, 2, 3, 4, 4, 4, 5, 5, 5]  # of 1, 2, 3, 4, 5, 6, 7, 8, 9, 10 spans away
     for i, k in itertools.product(range(12), range(10)):
@@ -116,7 +116,7 @@ def test_a_pair_is_scored_by_both_their_product_distance_and_speakers():
 def test_pairs_scored_some_at_a_time_are_as_all_at_once(monkeypatch):
     pairs = PairScore(SMALL, 6).eval()
     vectors, speakers = torch.randn(9, 6), torch.ones(9, dtype=torch.long)
-    earlier, _ = looked_back_at(9, 4, vectors.device)
+    earlier, _ = candidate_antecedents(9, 4, vectors.device)
     expected = pairs(vectors, speakers, earlier)
     monkeypatch.setattr(antecedents, "_PAIRS", 8)
     assert_close(pairs(vectors, speakers, earlier), expected)
@@ -126,9 +126,9 @@ def test_pairs_scored_some_at_a_time_are_as_all_at_once(monkeypatch):
 def test_the_loss_is_that_of_all_antecedents_written_out(most):
     clusters = [1, 0, 2, 1, 2, 1]
     mention = torch.randn(6)
-    earlier, there = looked_back_at(6, most, mention.device)
+    earlier, there = candidate_antecedents(6, most, mention.device)
     pair = torch.randn(earlier.shape)
-    scores = antecedents.with_none(mention, pair, earlier, there)
+    scores = antecedents.antecedent_scores(mention, pair, earlier, there)
     found = antecedents.loss(scores, torch.tensor(clusters), earlier, there)
     expected = 0.0
     for i in range(6):
@@ -143,9 +143,9 @@ def test_the_loss_is_that_of_all_antecedents_written_out(most):
 
 
 def test_a_lone_span_can_only_go_back_to_none():
-    earlier, there = looked_back_at(1, 5, torch.device("cpu"))
+    earlier, there = candidate_antecedents(1, 5, torch.device("cpu"))
     mention = torch.ones(1, requires_grad=True)
-    scores = antecedents.with_none(mention, torch.zeros(1, 1), earlier, there)
+    scores = antecedents.antecedent_scores(mention, torch.zeros(1, 1), earlier, there)
     found = antecedents.loss(scores, torch.tensor([3]), earlier, there)
     found.backward()
     assert found == 0
@@ -155,9 +155,9 @@ def test_a_lone_span_can_only_go_back_to_none():
 
 def test_predicted_clusters_follow_the_best_antecedents():
     net = model().requires_grad_(False)
-    batch, wanted = embedded(TWO), features(TWO, truth=False)
+    batch, wanted = embedded(TWO), features(TWO, with_gold=False)
     for text, found in zip(net.texts(batch, wanted), net.predict(batch, wanted), strict=True):
-        linked = net.linked(text)
+        linked = net.score_antecedents(text)
         places = [
             (r - text.rows[0], c)
             for r, n in zip(text.rows, text.lengths, strict=True)
@@ -178,12 +178,12 @@ def test_company_changes_nothing():
     net = model()
     vectors = torch.randn(19, sum(WIDTHS))
     batch = embedded(TWO, vectors)
-    together = net.predict(batch, features(TWO, truth=False))
+    together = net.predict(batch, features(TWO, with_gold=False))
     loss = net(batch, features(TWO))
     apart = []
     for one, own in zip(TWO, (vectors[:10], vectors[10:]), strict=True):
         alone = embedded([one], own)
-        assert net.predict(alone, features([one], truth=False)) == [together[len(apart)]]
+        assert net.predict(alone, features([one], with_gold=False)) == [together[len(apart)]]
         apart.append(net(alone, features([one])))
     assert_close(loss.total, apart[0].total + apart[1].total)
     assert loss.count == apart[0].count + apart[1].count
@@ -192,20 +192,20 @@ def test_company_changes_nothing():
 def test_nothing_is_found_in_nothing():
     net = model()
     some = [document(), document(3), document()]
-    found = net.predict(embedded(some), features(some, truth=False))
+    found = net.predict(embedded(some), features(some, with_gold=False))
     assert (found[0], found[2]) == ([], [])
-    assert net.predict(embedded([document()]), features([document()], truth=False)) == [[]]
+    assert net.predict(embedded([document()]), features([document()], with_gold=False)) == [[]]
 
 
 @pytest.mark.parametrize("dtype", [torch.float64, torch.bfloat16])
 def test_other_numbers_do(dtype):
     net = model().to(dtype).train()
     batch = embedded(TWO)
-    batch = batch._replace(vectors=batch.vectors.to(dtype), above=batch.above.to(dtype))
+    batch = batch._replace(vectors=batch.vectors.to(dtype), output_elmo=batch.output_elmo.to(dtype))
     loss = net(batch, features(TWO))
     loss.total.backward()
     assert all(p.grad is not None and p.grad.isfinite().all() for p in net.parameters())
-    assert len(net.eval().predict(batch, features(TWO, truth=False))) == 2
+    assert len(net.eval().predict(batch, features(TWO, with_gold=False))) == 2
 
 
 def test_true_mentions_are_kept_in_training_whatever_their_score():
@@ -264,7 +264,7 @@ def test_a_document_of_20000_tokens_is_read_in_little_memory(lengths):
     batch = embedded([long])
     with Largest() as largest:
         with torch.no_grad():
-            (found,) = net.predict(batch, features([long], truth=False))
+            (found,) = net.predict(batch, features([long], with_gold=False))
         loss = net.train()(batch, features([long]))
         loss.total.backward()
     assert all(0 <= row < len(lengths) for cluster in found for row, _, _ in cluster)
@@ -288,8 +288,8 @@ def test_a_prediction_is_shown_on_one_line_and_told_to_programs():
     some = Document([["Ann", "'s", "dog", "left", "."], ["She", "saw", "it"]], ["", ""], [])
     found = [[[0, 0, 3], [1, 2, 3]], [[0, 0, 2], [1, 0, 1]]]
     task_ = coref()
-    assert task_.show(some, found) == "[[Ann 's 1] dog 2] left . [She 1] saw [it 2]"
-    told = task_.as_json(some, found)
+    assert task_.format_text(some, found) == "[[Ann 's 1] dog 2] left . [She 1] saw [it 2]"
+    told = task_.to_dict(some, found)
     assert told["sentences"] == some.sentences
     assert told["clusters"][0] == [
         {"sentence": 0, "start": 0, "end": 2, "text": "Ann 's"},
@@ -299,7 +299,7 @@ def test_a_prediction_is_shown_on_one_line_and_told_to_programs():
 
 def test_predictions_are_written_as_the_reference_scorer_reads_them():
     some = Document([["Ann", "Lee"], ["She"]], ["Bo", ""], [], "d", 2)
-    lines = list(coref().written([some], [[[[0, 0, 2], [1, 0, 1]]]]))
+    lines = list(coref().prediction_lines([some], [[[[0, 0, 2], [1, 0, 1]]]]))
     assert lines == [
         "#begin document (d); part 002",
         "d\t2\t0\tAnn\t-\t*\t-\t-\t-\tBo\t*\t(1",
@@ -313,18 +313,18 @@ def test_predictions_are_written_as_the_reference_scorer_reads_them():
 
 def test_raw_text_is_cut_into_sentences_and_tokens():
     pytest.importorskip("sentencex")
-    made = coref().example("Ann left. She\nsaw it.\n\nBo did, too.")
+    made = coref().example_from_text("Ann left. She\nsaw it.\n\nBo did, too.")
     ann, she, bo = ["Ann", "left", "."], ["She", "saw", "it", "."], ["Bo", "did", ",", "too", "."]
     assert made.sentences == [ann, she, bo]
     assert made.speakers == ["", "", ""]
-    assert coref().example("  ").sentences == []
+    assert coref().example_from_text("  ").sentences == []
 
 
 def test_a_line_of_tokens_is_a_sentence_and_a_tab_ends_its_speaker():
-    made = coref().example("Mr. Lee left\nAnn Lee\tI did not !\n\n ?\n", tokenized=True)
+    made = coref().example_from_text("Mr. Lee left\nAnn Lee\tI did not !\n\n ?\n", tokenized=True)
     assert made.sentences == [["Mr.", "Lee", "left"], ["I", "did", "not", "!"], ["?"]]
     assert made.speakers == ["", "Ann Lee", ""]
-    assert coref().example("  ", tokenized=True).sentences == []
+    assert coref().example_from_text("  ", tokenized=True).sentences == []
 
 
 def test_scores_leave_out_what_is_mentioned_once():

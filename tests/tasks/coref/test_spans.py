@@ -2,7 +2,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from elmore.tasks.coref.spans import candidates, linked, pruned
+from elmore.tasks.coref.spans import candidates, clusters_from_antecedents, prune_spans
 
 
 def test_candidates_end_in_their_sentence():
@@ -40,13 +40,13 @@ def test_pruning_takes_the_best_that_do_not_cross(lengths, max_width, number, se
     draws = np.random.default_rng(seed)
     allowed = candidates(lengths, max_width)
     scores = draws.integers(-3, 4, allowed.shape).astype(np.float32)  # many are equal
-    assert pruned(scores, allowed, number) == naive(scores, allowed, number)
+    assert prune_spans(scores, allowed, number) == naive(scores, allowed, number)
 
 
 def test_of_two_that_cross_the_better_stays():
     scores = np.zeros((4, 3), np.float32)
     scores[0, 2], scores[1, 2] = 1.0, 2.0  # 0..2 and 1..3
-    kept = pruned(scores, candidates([4], 3), 100)
+    kept = prune_spans(scores, candidates([4], 3), 100)
     assert (1, 3) in kept
     assert (0, 2) not in kept
     assert not any(cross(one, other) for one in kept for other in kept)
@@ -67,6 +67,6 @@ def joined(antecedents):
 @given(st.lists(st.integers(0, 8), max_size=9))
 def test_clusters_are_those_of_a_naive_linker(draws):
     antecedents = [draw % (place + 1) - 1 for place, draw in enumerate(draws)]
-    found = linked(antecedents)
+    found = clusters_from_antecedents(antecedents)
     assert sorted(tuple(sorted(cluster)) for cluster in found) == joined(antecedents)
     assert all(cluster == sorted(cluster) for cluster in found)

@@ -3,16 +3,17 @@ import pytest
 import torch
 from torch.testing import assert_close
 
+from elmore.embed.jobs import layer_cache
 from elmore.embed.jobs.layer_cache import CachedLayers
 from elmore.embed.loading import load
 from elmore.errors import ConfigError
-from elmore.tasks.data.encode import Reader, known_words
+from elmore.tasks.data.encode import BatchEncoder, build_vocabulary
 from elmore.tasks.embedding.network import (
+    BiLMLayers,
     CharactersConfig,
     ElmoConfig,
     Embedding,
-    Layers,
-    Mix,
+    LayerMix,
     Widths,
     WordsConfig,
     WordTable,
@@ -31,8 +32,9 @@ def elmo(bilm):
     return load(bilm, device="cpu")
 
 
-def read(reader: Reader, sentences=SENTENCES):
-    return reader.read(sentences, reader.computed(sentences))
+def encode(encoder: BatchEncoder, sentences=SENTENCES):
+    elmo = encoder.frozen_elmo
+    return encoder.encode(sentences, layer_cache.compute(elmo, sentences) if elmo else None)
 
 
 def test_unknown_words_share_one_learned_vector_and_the_table_is_no_state():
@@ -55,14 +57,14 @@ def test_in_training_some_words_are_taken_for_unknown():
 
 
 def test_words_are_known_from_their_second_time_on():
-    assert known_words([["b", "a", "b"], ["b", "a", "c"]], min_count=2) == ["b", "a"]
+    assert build_vocabulary([["b", "a", "b"], ["b", "a", "c"]], min_count=2) == ["b", "a"]
 
 
 def test_an_untrained_mix_is_the_average_of_the_layers(elmo):
-    reader = Reader(elmo=elmo)
-    tokens = Embedding(None, None, elmo, ElmoConfig(dropout=0.0))(read(reader))
-    vectors, mask, above = tokens.side_by_side()
-    assert above.shape == (2, 5, 0)
+    reader = BatchEncoder(frozen_elmo=elmo)
+    tokens = Embedding(None, None, elmo, ElmoConfig(dropout=0.0))(encode(reader))
+    vectors, mask, output_elmo = tokens.to_padded()
+    assert output_elmo.shape == (2, 5, 0)
     for row, sentence in enumerate(elmo.embed(SENTENCES)):
         length = len(sentence.tokens)
         expected = torch.from_numpy(sentence.vectors)
@@ -74,9 +76,11 @@ def test_an_untrained_mix_is_the_average_of_the_layers(elmo):
 def test_a_batch_has_no_room_for_tokens_that_are_not_there(elmo):
     """A thousand short sentences and one of 2,000 tokens: side by side they were two million."""
     sentences = [["a", "b"]] * 1000 + [["c"] * 2000]
-    reader = Reader(lambda tokens: np.zeros(len(tokens), dtype=np.int64), ByteAlphabet(), elmo)
+    reader = BatchEncoder(
+        lambda tokens: np.zeros(len(tokens), dtype=np.int64), ByteAlphabet(), elmo
+    )
     layers = CachedLayers([("a", "b"), ("c",) * 2000], np.zeros((2002, 3, elmo.width), np.float16))
-    batch = reader.read(sentences, layers)
+    batch = reader.encode(sentences, layers)
     words = WordTable(torch.ones(1, 4), freeze=True, dropout=0.0)
     embedding = Embedding(words, CharEncoder(4, 6), elmo, ElmoConfig(where="both"))
     with Largest() as largest:
@@ -89,16 +93,16 @@ def test_a_frozen_bilm_is_no_state_and_its_mix_is_learned(elmo):
     embedding = Embedding(None, None, elmo, ElmoConfig())
     weights, gamma = "mixes.input.mix.weights", "mixes.input.mix.gamma"
     assert set(embedding.state_dict()) == {weights, gamma}
-    embedding(read(Reader(elmo=elmo))).vectors.sum().backward()
+    embedding(encode(BatchEncoder(frozen_elmo=elmo))).vectors.sum().backward()
     assert embedding.get_parameter(weights).grad is not None
     assert all(weight.grad is None for weight in elmo.bundle.model.parameters())
 
 
 def test_a_bilm_that_is_trained_along_is_a_copy_and_part_of_the_state(elmo):
-    layers = Layers(elmo, freeze=False).eval()
+    layers = BiLMLayers(elmo, freeze=False).eval()
     assert any(name.startswith("bilm.") for name in layers.state_dict())
-    before = Layers(elmo, freeze=True)(read(Reader(elmo=elmo))).float()
-    batch = Reader().read(SENTENCES, None)
+    before = BiLMLayers(elmo, freeze=True)(encode(BatchEncoder(frozen_elmo=elmo))).float()
+    batch = BatchEncoder().encode(SENTENCES, None)
     assert batch.layers is None
     found = layers(batch)
     assert_close(found, before, rtol=1e-3, atol=1e-3)
@@ -122,30 +126,30 @@ def test_each_place_has_a_mix_of_its_own(elmo, where):
     words = WordTable(torch.ones(1, 4), freeze=True, dropout=0.0)
     embedding = Embedding(words, None, elmo, ElmoConfig(where=where, dropout=0.0))
     places = ["input", "output"] if where == "both" else [where]
-    assert list(embedding.shares()) == places
+    assert list(embedding.layer_weights()) == places
     width = {place: elmo.width * (place in places) for place in ("input", "output")}
     assert embedding.widths == Widths(4 + width["input"], width["output"])
-    reader = Reader(lambda tokens: np.zeros(len(tokens), dtype=np.int64), elmo=elmo)
+    reader = BatchEncoder(lambda tokens: np.zeros(len(tokens), dtype=np.int64), frozen_elmo=elmo)
     with torch.no_grad():
         for place, gamma in zip(places, (2.0, 3.0), strict=False):
             embedding.get_parameter(f"mixes.{place}.mix.gamma").fill_(gamma)
-    found = embedding(read(reader))
-    assert (found.vectors.shape[1], found.above.shape[1]) == embedding.widths
-    plain = Mix(ElmoConfig(dropout=0.0), elmo.num_layers)(read(reader).layers)
-    parts = {"input": found.vectors[:, 4:], "output": found.above}
+    found = embedding(encode(reader))
+    assert (found.vectors.shape[1], found.output_elmo.shape[1]) == embedding.widths
+    plain = LayerMix(ElmoConfig(dropout=0.0), elmo.num_layers)(encode(reader).layers)
+    parts = {"input": found.vectors[:, 4:], "output": found.output_elmo}
     for place, gamma in zip(places, (2.0, 3.0), strict=False):
         assert_close(parts[place], gamma * plain)
 
 
 def test_a_bilm_at_the_output_alone_leaves_nothing_to_read(elmo):
-    with pytest.raises(ConfigError, match="nothing is left to read"):
+    with pytest.raises(ConfigError, match="the network has no input"):
         Embedding(None, None, elmo, ElmoConfig(where="output"))
 
 
 def test_a_word_has_the_same_characters_vector_wherever_it_stands():
     embedding = Embedding(None, CharEncoder(4, 6), None, ElmoConfig())
-    reader = Reader(alphabet=ByteAlphabet())
-    vectors = embedding(read(reader, [["cat", "a"], ["the", "cat"]])).vectors
+    reader = BatchEncoder(alphabet=ByteAlphabet())
+    vectors = embedding(encode(reader, [["cat", "a"], ["the", "cat"]])).vectors
     assert vectors.shape == (4, 6)
     assert_close(vectors[0], vectors[3])
     assert not torch.equal(vectors[0], vectors[1])

@@ -2,7 +2,7 @@ import pytest
 
 from elmore.errors import ConfigError
 from elmore.tasks.embedding import spec
-from elmore.tasks.embedding.spec import Specification
+from elmore.tasks.embedding.spec import EmbedderSpec
 from tests.support import toy_tasks
 
 
@@ -24,42 +24,44 @@ from tests.support import toy_tasks
     ],
 )
 def test_what_may_be_written(text, glove, elmo):
-    found = spec.parse(text)
-    assert found == Specification(glove=glove, elmo=elmo)
-    assert spec.parse(str(found)) == found
+    found = spec.parse_spec(text)
+    assert found == EmbedderSpec(glove=glove, elmo=elmo)
+    assert spec.parse_spec(str(found)) == found
 
 
 @pytest.mark.parametrize("text", ["", "glove", "glove:", "elmo small", "bert:x", "none+elmo:", "x"])
 def test_anything_else_is_refused_in_one_sentence(text):
     with pytest.raises(ConfigError, match=r"^embedder '.*': expected none, glove:FILE, elmo:MODEL"):
-        spec.parse(text)
+        spec.parse_spec(text)
 
 
 def test_paths_are_found_from_anywhere(tmp_path, monkeypatch, bilm):
     monkeypatch.chdir(tmp_path)
-    found = spec.parse("glove:vectors.txt+elmo:bilm")
-    assert found == Specification(glove=str(tmp_path / "vectors.txt"), elmo=str(bilm))
+    found = spec.parse_spec("glove:vectors.txt+elmo:bilm")
+    assert found == EmbedderSpec(glove=str(tmp_path / "vectors.txt"), elmo=str(bilm))
 
 
 def test_what_a_run_was_trained_with_is_known_again(tmp_path, vectors, bilm):
-    named = spec.parse(f"glove:{vectors}+elmo:{bilm}")
-    digests = spec.opened(named, device="cpu").digests
+    named = spec.parse_spec(f"glove:{vectors}+elmo:{bilm}")
+    digests = spec.open_embedders(named, device="cpu").digests
     where = tmp_path / "config.json"
-    assert spec.reopened(named, digests, where, device="cpu").elmo is not None
+    assert spec.reopen_embedders(named, digests, where, device="cpu").elmo is not None
     vectors.write_text(vectors.read_text().replace(".", "", 1))
-    with pytest.raises(ConfigError, match=r"vectors\.txt is not what it was when this run was"):
-        spec.reopened(named, digests, where, device="cpu")
+    with pytest.raises(
+        ConfigError, match=r"vectors\.txt is not the one this task was trained with"
+    ):
+        spec.reopen_embedders(named, digests, where, device="cpu")
     vectors.unlink()
     with pytest.raises(
-        ConfigError, match=r"config\.json: what it was trained with cannot be opened"
+        ConfigError, match=r"config\.json: an embedder of this task cannot be opened"
     ):
-        spec.reopened(named, digests, where, device="cpu")
+        spec.reopen_embedders(named, digests, where, device="cpu")
 
 
 def test_another_model_in_the_same_place_is_noticed(tmp_path, bilm):
-    named = spec.parse(f"elmo:{bilm}")
-    digests = spec.opened(named, device="cpu").digests
+    named = spec.parse_spec(f"elmo:{bilm}")
+    digests = spec.open_embedders(named, device="cpu").digests
     for path in toy_tasks.bilm(tmp_path / "other", seed=1).iterdir():
         path.replace(bilm / path.name)
-    with pytest.raises(ConfigError, match="is not what it was"):
-        spec.reopened(named, digests, tmp_path, device="cpu")
+    with pytest.raises(ConfigError, match="is not the one this task"):
+        spec.reopen_embedders(named, digests, tmp_path, device="cpu")

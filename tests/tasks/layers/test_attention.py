@@ -1,4 +1,4 @@
-"""Shares of tokens that are there."""
+"""LayerWeights of tokens that are there."""
 
 import math
 

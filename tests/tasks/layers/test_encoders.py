@@ -59,7 +59,7 @@ def test_reading_twice_gives_the_same_vectors_and_gradients(num_layers, device):
     lstm = lstm.to(device).train()  # a GPU gives no gradients else; there is no dropout
     there = x.detach().to(device).requires_grad_()
     with torch.backends.cudnn.flags(allow_tf32=False):
-        twice = lstm._twice(there, mask.to(device))
+        twice = lstm._forward_padded(there, mask.to(device))
         (found,) = torch.autograd.grad((twice * drawn.to(device)).sum(), there)
     assert_close(twice.cpu(), once)
     assert_close(found.cpu(), expected)
@@ -117,20 +117,20 @@ def test_tokens_one_after_another_get_the_same_vectors(num_layers):
         for layer in lstm.layers if len(sentence) else ():
             sentence, _ = layer(sentence)
         alone.append(sentence.reshape(-1, 6))
-    apart, together = torch.cat(alone), lstm.of_tokens(x, lengths)
+    apart, together = torch.cat(alone), lstm.forward_packed(x, lengths)
     assert_close(together, apart)
     drawn = torch.randn_like(apart)
     gradients = [torch.autograd.grad((found * drawn).sum(), x)[0] for found in (together, apart)]
     assert_close(*gradients)
-    assert lstm.of_tokens(x[:0], torch.tensor([0, 0])).shape == (0, 6)
+    assert lstm.forward_packed(x[:0], torch.tensor([0, 0])).shape == (0, 6)
 
 
 def test_of_tokens_too_an_element_is_dropped_for_a_whole_sentence():
     lengths = torch.tensor([3, 0, 4])
-    dropped = VariationalDropout(0.5).of_tokens(torch.ones(7, 32), lengths)
+    dropped = VariationalDropout(0.5).forward_packed(torch.ones(7, 32), lengths)
     assert set(dropped.unique().tolist()) == {0.0, 2.0}
     first, _, last = dropped.split(lengths.tolist())
     assert (first == first[0]).all()
     assert (last == last[0]).all()
     assert not torch.equal(first[0], last[0])
-    assert VariationalDropout(0.5).eval().of_tokens(dropped, lengths) is dropped
+    assert VariationalDropout(0.5).eval().forward_packed(dropped, lengths) is dropped

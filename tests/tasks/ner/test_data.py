@@ -7,9 +7,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from elmore.errors import DataError
-from elmore.tasks.data.columns import Tagged
-from elmore.tasks.metrics.bio import spans, to_bio
-from elmore.tasks.ner.data import read
+from elmore.tasks.data.columns import TaggedSentence
+from elmore.tasks.metrics.bio import extract_spans, to_bio
+from elmore.tasks.ner.data import read_conll
 
 
 def file(tmp_path: Path, text: str, name: str = "names.conll") -> Path:
@@ -20,26 +20,29 @@ def file(tmp_path: Path, text: str, name: str = "names.conll") -> Path:
 
 def test_two_columns_with_tabs_are_read(tmp_path):
     path = file(tmp_path, "Ann\tB-person\nran\tO\n\nRun\tO\n\n")
-    assert read(path) == [Tagged(["Ann", "ran"], ["B-person", "O"]), Tagged(["Run"], ["O"])]
+    assert read_conll(path) == [
+        TaggedSentence(["Ann", "ran"], ["B-person", "O"]),
+        TaggedSentence(["Run"], ["O"]),
+    ]
 
 
 def test_four_columns_with_blanks_are_read_and_documents_left_out(tmp_path):
     lines = "-DOCSTART- -X- -X- O\n\nEU NNP B-NP I-ORG\nrejects VBZ B-VP O\n\n-DOCSTART- -X- O O\n"
-    assert read(file(tmp_path, lines)) == [Tagged(["EU", "rejects"], ["B-ORG", "O"])]
+    assert read_conll(file(tmp_path, lines)) == [TaggedSentence(["EU", "rejects"], ["B-ORG", "O"])]
 
 
 def test_another_column_may_hold_the_tags(tmp_path):
     path = file(tmp_path, "EU NNP B-NP I-ORG\nrejects VBZ B-VP O\n")
-    assert read(path, column=2)[0].tags == ["B-NP", "B-VP"]
-    assert read(path, column=-2) == read(path, column=2)
+    assert read_conll(path, column=2)[0].tags == ["B-NP", "B-VP"]
+    assert read_conll(path, column=-2) == read_conll(path, column=2)
 
 
 def test_chunks_are_read_as_names_are(tmp_path):
     """As in CoNLL-2000."""
     text = "Confidence NN B-NP\nin IN B-PP\nthe DT B-NP\npound NN I-NP\n. . O\n"
-    (found,) = read(file(tmp_path, text))
+    (found,) = read_conll(file(tmp_path, text))
     assert found.tags == ["B-NP", "B-PP", "B-NP", "I-NP", "O"]
-    assert spans(found.tags) == [(0, 1, "NP"), (1, 2, "PP"), (2, 4, "NP")]
+    assert extract_spans(found.tags) == [(0, 1, "NP"), (1, 2, "PP"), (2, 4, "NP")]
 
 
 def test_latin_1_is_read_where_it_is_said(tmp_path):
@@ -47,45 +50,45 @@ def test_latin_1_is_read_where_it_is_said(tmp_path):
     path = tmp_path / "ned.train"
     text = "-DOCSTART- -DOCSTART- O\nZoë N B-PER\nzag V O\n\nSão N B-LOC\nPaulo N I-LOC\n"
     path.write_bytes(text.encode("latin-1"))
-    assert [found.tokens for found in read(path, encoding="latin-1")] == [
+    assert [found.tokens for found in read_conll(path, encoding="latin-1")] == [
         ["Zoë", "zag"],
         ["São", "Paulo"],
     ]
     with pytest.raises(DataError, match=r"line 2 is not UTF-8 .* data.encoding=latin-1"):
-        read(path)
+        read_conll(path)
 
 
 def test_documents_and_comments_need_not_have_as_many_columns(tmp_path):
     path = file(tmp_path, "-DOCSTART- O\n\n# about a\na b c O\n")
-    assert read(path) == [Tagged(["a"], ["O"])]
+    assert read_conll(path) == [TaggedSentence(["a"], ["O"])]
 
 
 def test_the_last_sentence_needs_no_blank_line(tmp_path):
-    assert len(read(file(tmp_path, "a\tO\n\nb\tO"))) == 2
+    assert len(read_conll(file(tmp_path, "a\tO\n\nb\tO"))) == 2
 
 
 @pytest.mark.parametrize("between", ["\n", "\t\n", "  \n", "\n\n\n", "\r\n", "\t\t\n \n"])
 def test_a_line_of_blanks_ends_a_sentence(tmp_path, between):
-    assert len(read(file(tmp_path, f"a\tO\n{between}b\tO\n"))) == 2
+    assert len(read_conll(file(tmp_path, f"a\tO\n{between}b\tO\n"))) == 2
 
 
 def test_trailing_tabs_are_no_column(tmp_path):
-    assert read(file(tmp_path, "Ann\tB-person\t\n"))[0].tags == ["B-person"]
+    assert read_conll(file(tmp_path, "Ann\tB-person\t\n"))[0].tags == ["B-person"]
 
 
 def test_a_no_break_space_belongs_to_its_token(tmp_path):
-    assert read(file(tmp_path, "a\xa0b O\n\x85\tO\n"))[0].tokens == ["a\xa0b", "\x85"]
+    assert read_conll(file(tmp_path, "a\xa0b O\n\x85\tO\n"))[0].tokens == ["a\xa0b", "\x85"]
 
 
 def test_comments_are_left_out_and_hashes_that_are_tokens_kept(tmp_path):
     lines = "# id 7 domain=en\n# id 8\tdomain=en\n#\n#\tO\n# O\n#tag\tB-person\n"
-    assert read(file(tmp_path, lines))[0].tokens == ["#", "#", "#tag"]
+    assert read_conll(file(tmp_path, lines))[0].tokens == ["#", "#", "#tag"]
 
 
 def test_a_packed_file_is_read(tmp_path):
     path = tmp_path / "names.conll.gz"
     path.write_bytes(gzip.compress(b"Ann\tB-person\n"))
-    assert read(path)[0].tokens == ["Ann"]
+    assert read_conll(path)[0].tokens == ["Ann"]
 
 
 @pytest.mark.parametrize(
@@ -104,17 +107,17 @@ def test_a_packed_file_is_read(tmp_path):
 )
 def test_a_bad_line_is_named(tmp_path, text, message):
     with pytest.raises(DataError, match=message):
-        read(file(tmp_path, text))
+        read_conll(file(tmp_path, text))
 
 
 def test_a_column_that_is_not_there_is_named(tmp_path):
     with pytest.raises(DataError, match=r":1: .* in column 3 .* found 2 columns"):
-        read(file(tmp_path, "a O\n"), column=3)
+        read_conll(file(tmp_path, "a O\n"), column=3)
 
 
 def test_a_missing_file_is_named(tmp_path):
     with pytest.raises(DataError, match=r"none\.conll: cannot be read"):
-        read(tmp_path / "none.conll")
+        read_conll(tmp_path / "none.conll")
 
 
 @pytest.mark.parametrize(
@@ -147,18 +150,18 @@ def test_bio_is_well_formed_stays_as_it_is_and_has_the_same_names(tags):
         assert tag[0] in "BIO"
         assert tag[0] != "I" or before in (tag, "B" + tag[1:])
     assert to_bio(bio) == bio
-    assert spans(tags) == spans(bio)
+    assert extract_spans(tags) == extract_spans(bio)
     assert [tag[2:] for tag in bio] == [tag[2:] for tag in tags]
 
 
 def test_names_are_from_first_token_to_the_one_after_the_last():
-    assert spans(["B-A", "I-A", "O", "I-B", "B-B", "I-A"]) == [
+    assert extract_spans(["B-A", "I-A", "O", "I-B", "B-B", "I-A"]) == [
         (0, 2, "A"),
         (3, 4, "B"),
         (4, 5, "B"),
         (5, 6, "A"),
     ]
-    assert spans([]) == []
+    assert extract_spans([]) == []
 
 
 @pytest.mark.parametrize(
@@ -172,7 +175,7 @@ def test_names_are_from_first_token_to_the_one_after_the_last():
 def test_wnut_17_is_read_whole(name, num_sentences, num_tokens, num_names):
     if "ELMORE_DATA" not in os.environ:
         pytest.skip("ELMORE_DATA is not set: WNUT-17 is not here")
-    sentences = read(Path(os.environ["ELMORE_DATA"]) / "tasks" / "ner" / name)
+    sentences = read_conll(Path(os.environ["ELMORE_DATA"]) / "tasks" / "ner" / name)
     assert len(sentences) == num_sentences
     assert sum(len(sentence.tokens) for sentence in sentences) == num_tokens
-    assert sum(len(spans(sentence.tags)) for sentence in sentences) == num_names
+    assert sum(len(extract_spans(sentence.tags)) for sentence in sentences) == num_names

@@ -10,10 +10,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from elmore.errors import DataError
-from elmore.tasks.snli.data import Pair, read, words
+from elmore.tasks.snli.data import SentencePair, read_pairs, words
 
 HEADER = "gold_label\tsentence1\tsentence2\n"
-PAIR = Pair("entailment", ["A", "man", "runs", "."], ["He", "moves"])
+PAIR = SentencePair("entailment", ["A", "man", "runs", "."], ["He", "moves"])
 
 
 def file(tmp_path: Path, text: str, name: str = "pairs.tsv") -> Path:
@@ -24,13 +24,13 @@ def file(tmp_path: Path, text: str, name: str = "pairs.tsv") -> Path:
 
 def test_three_columns_are_read_and_tokenised(tmp_path):
     path = file(tmp_path, HEADER + "entailment\tA man runs.\tHe moves\n\n")
-    assert read(path) == [PAIR]
+    assert read_pairs(path) == [PAIR]
 
 
 def test_tokenised_text_is_split_at_spaces_alone(tmp_path):
     path = file(tmp_path, HEADER + "neutral\tA man runs.\t( He )\n")
-    assert read(path, tokenize=str.split) == [
-        Pair("neutral", ["A", "man", "runs."], ["(", "He", ")"])
+    assert read_pairs(path, tokenize=str.split) == [
+        SentencePair("neutral", ["A", "man", "runs."], ["(", "He", ")"])
     ]
 
 
@@ -41,7 +41,7 @@ def test_the_table_of_the_release_is_read_with_or_without_its_last_columns(tmp_p
     row = ["entailment", "( x )", "( x )", "(ROOT x)", "(ROOT x)", "A man runs.", "He moves"]
     row += ["34", "34r1e", "entailment"]
     lines = ["\t".join(line) for line in (names, [*row, "", "", "", ""], row)]
-    assert read(file(tmp_path, "\n".join(lines))) == [PAIR, PAIR]
+    assert read_pairs(file(tmp_path, "\n".join(lines))) == [PAIR, PAIR]
 
 
 @pytest.mark.parametrize(
@@ -58,7 +58,7 @@ def test_the_table_of_the_release_is_read_with_or_without_its_last_columns(tmp_p
     ],
 )
 def test_sick_is_read_in_both_its_forms(tmp_path, header, line):
-    assert read(file(tmp_path, f"{header}\r\n{line}\r\n")) == [PAIR]
+    assert read_pairs(file(tmp_path, f"{header}\r\n{line}\r\n")) == [PAIR]
 
 
 @pytest.mark.parametrize("name", ["pairs.jsonl", "pairs.jsonl.gz"])
@@ -68,28 +68,30 @@ def test_jsonl_is_read_packed_or_not(tmp_path, name):
     text = (json.dumps(row) + "\n\n") * 2
     path = tmp_path / name
     path.write_bytes(gzip.compress(text.encode()) if name.endswith(".gz") else text.encode())
-    assert read(path) == [PAIR, PAIR]
+    assert read_pairs(path) == [PAIR, PAIR]
 
 
 def test_several_files_have_a_header_each(tmp_path):
     for name in ("a.tsv", "b.tsv"):
         file(tmp_path, HEADER + "entailment\tA man runs.\tHe moves\n", name)
-    assert read(tmp_path / "*.tsv") == [PAIR, PAIR]
+    assert read_pairs(tmp_path / "*.tsv") == [PAIR, PAIR]
 
 
 def test_pairs_without_a_gold_label_are_left_out_and_counted(tmp_path, caplog):
     caplog.set_level(logging.INFO)
     row = "\tA man runs.\tHe moves\n"
     path = file(tmp_path, f"{HEADER}-{row}entailment{row}-{row}")
-    assert read(path) == [PAIR]
+    assert read_pairs(path) == [PAIR]
     assert "left out 2 pairs without a gold label" in caplog.text
     with pytest.raises(DataError, match=r"pairs\.tsv: no pair with a label found"):
-        read(file(tmp_path, f"{HEADER}-{row}"))
+        read_pairs(file(tmp_path, f"{HEADER}-{row}"))
 
 
 def test_other_labels_can_be_named(tmp_path):
     path = file(tmp_path, HEADER + "not_entailment\ta\tb\n")
-    assert read(path, labels=("not_entailment", "x")) == [Pair("not_entailment", ["a"], ["b"])]
+    assert read_pairs(path, labels=("not_entailment", "x")) == [
+        SentencePair("not_entailment", ["a"], ["b"])
+    ]
 
 
 @pytest.mark.parametrize(
@@ -108,7 +110,7 @@ def test_other_labels_can_be_named(tmp_path):
 )
 def test_a_bad_line_is_named(tmp_path, text, message):
     with pytest.raises(DataError, match=message):
-        read(file(tmp_path, text))
+        read_pairs(file(tmp_path, text))
 
 
 @pytest.mark.parametrize(
@@ -126,13 +128,13 @@ def test_a_bad_line_is_named(tmp_path, text, message):
 def test_a_bad_object_is_named(tmp_path, line, message):
     good = '{"gold_label": "neutral", "sentence1": "a", "sentence2": "b"}'
     with pytest.raises(DataError, match=message):
-        read(file(tmp_path, f"{good}\n{line}\n", "pairs.jsonl"))
+        read_pairs(file(tmp_path, f"{good}\n{line}\n", "pairs.jsonl"))
 
 
 def test_a_table_of_another_kind_is_named(tmp_path):
     (tmp_path / "pairs.parquet").write_bytes(b"")
     with pytest.raises(DataError, match=r"pairs\.parquet: expected lines of text, found a table"):
-        read(tmp_path / "pairs.parquet")
+        read_pairs(tmp_path / "pairs.parquet")
 
 
 @pytest.mark.parametrize("text", ["The women 's hats", "He 's here", "They 'll go", "WE 'RE"])
@@ -158,10 +160,10 @@ def test_snli_is_read_whole(name, number, counts):
     if "ELMORE_DATA" not in os.environ:
         pytest.skip("ELMORE_DATA is not set: SNLI is not here")
     path = Path(os.environ["ELMORE_DATA"]) / "tasks" / "snli" / f"{name}.tsv.xz"
-    pairs = read(path, tokenize=str.split)
+    pairs = read_pairs(path, tokenize=str.split)
     assert len(pairs) == number
     found = Counter(pair.label for pair in pairs)
     assert tuple(found[x] for x in ("contradiction", "entailment", "neutral")) == counts
     if name != "snli_train_subset":  # the others have been tokenised by somebody else
-        changed = sum(a != b for a, b in zip(pairs, read(path), strict=True))
+        changed = sum(a != b for a, b in zip(pairs, read_pairs(path), strict=True))
         assert changed < 0.003 * len(pairs)

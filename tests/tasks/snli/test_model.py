@@ -5,7 +5,7 @@ from hypothesis import strategies as st
 from torch.testing import assert_close
 
 from elmore.errors import ConfigError
-from elmore.tasks.embedding.network import Embedded, Widths
+from elmore.tasks.embedding.network import PaddedTokens, Widths
 from elmore.tasks.snli.model import ESIM, ESIMConfig
 from tests.support.toy_embeddings import WIDTHS, embedded, rows
 
@@ -17,10 +17,10 @@ def esim(widths: Widths = WIDTHS) -> ESIM:
     return ESIM(ESIMConfig(hidden_dim=5), widths, LABELS)
 
 
-def by_definition(model: ESIM, first: Embedded, second: Embedded) -> torch.Tensor:
+def by_definition(model: ESIM, first: PaddedTokens, second: PaddedTokens) -> torch.Tensor:
     """The scores of one pair without padding, token by token."""
     sides = [
-        torch.cat([model.encoder.layers[0](side.vectors)[0][0], side.above[0]], dim=-1)
+        torch.cat([model.encoder.layers[0](side.vectors)[0][0], side.output_elmo[0]], dim=-1)
         for side in (first, second)
     ]
     pooled = []
@@ -43,7 +43,7 @@ def by_definition(model: ESIM, first: Embedded, second: Embedded) -> torch.Tenso
 def test_the_scores_are_those_of_the_definition(widths):
     model, some = esim(widths).eval(), embedded([4, 3], widths)
     expected = by_definition(model, rows(some, 0, 1), rows(some, 1, 2))
-    assert_close(model.scores(some)[0], expected)
+    assert_close(model.logits(some)[0], expected)
 
 
 @given(
@@ -53,24 +53,24 @@ def test_the_scores_are_those_of_the_definition(widths):
 def test_neither_padding_nor_company_changes_a_score(lengths, padding):
     model = esim().eval()
     some = embedded([length for pair in lengths for length in pair], padding=padding)
-    found = model.scores(some)
+    found = model.logits(some)
     assert found.shape == (len(lengths), 3)
     for n in range(len(lengths)):
-        assert_close(found[n : n + 1], model.scores(rows(some, 2 * n, 2 * n + 2)))
+        assert_close(found[n : n + 1], model.logits(rows(some, 2 * n, 2 * n + 2)))
 
 
 @pytest.mark.parametrize("lengths", [[0, 3], [3, 0], [0, 0]])
 def test_empty_sentences_have_scores_too(lengths):
     model = esim().eval()
-    found = model.scores(embedded([*lengths, 2, 2]))
+    found = model.logits(embedded([*lengths, 2, 2]))
     assert found.isfinite().all()
-    assert_close(found[:1], model.scores(embedded(lengths)))
+    assert_close(found[:1], model.logits(embedded(lengths)))
 
 
 def test_premise_and_hypothesis_are_not_the_same():
     model, some = esim().eval(), embedded([4, 3])
-    swapped = Embedded(*(part.flip(0) for part in some))
-    assert not torch.allclose(model.scores(some), model.scores(swapped))
+    swapped = PaddedTokens(*(part.flip(0) for part in some))
+    assert not torch.allclose(model.logits(some), model.logits(swapped))
 
 
 def test_every_weight_learns():
@@ -86,15 +86,15 @@ def test_every_weight_learns():
 
 def test_products_in_bf16_score_about_the_same():
     model, some = esim().eval(), embedded([3, 5, 2, 2])
-    expected = model.scores(some)
+    expected = model.logits(some)
     with torch.autocast("cpu", torch.bfloat16):
-        assert_close(model.scores(some).float(), expected, atol=0.05, rtol=0.05)
+        assert_close(model.logits(some).float(), expected, atol=0.05, rtol=0.05)
 
 
 def test_all_in_bf16_stays_there():
     some = embedded([3, 5, 0, 2])
-    halved = Embedded(some.vectors.bfloat16(), some.mask, some.above.bfloat16())
-    found = esim().eval().bfloat16().scores(halved)
+    halved = PaddedTokens(some.vectors.bfloat16(), some.mask, some.output_elmo.bfloat16())
+    found = esim().eval().bfloat16().logits(halved)
     assert found.dtype == torch.bfloat16
     assert found.isfinite().all()
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from elmore.errors import DataError
-from elmore.tasks.squad.data import read
+from elmore.tasks.squad.data import read_squad
 
 CONTEXT = "Ann Lee left Rome in 1999. She never came back."
 GOOD = {
@@ -34,7 +34,7 @@ def file(tmp_path: Path, text: str, name: str = "questions.json") -> Path:
 
 
 def test_squad_is_read(tmp_path):
-    (found,) = read(file(tmp_path, squad(GOOD)))
+    (found,) = read_squad(file(tmp_path, squad(GOOD)))
     assert found.id == "q1"
     assert found.question.words == ["Who", "left", "?"]
     assert found.passage.text == CONTEXT
@@ -52,7 +52,7 @@ def test_squad_is_read(tmp_path):
 )
 def test_lines_are_read_whatever_the_file_is_called(tmp_path, name, answers):
     line = json.dumps({"context": CONTEXT, "question": "When?", **answers})
-    found = read(file(tmp_path, f"\n{line}\n\n{line}\n", name))
+    found = read_squad(file(tmp_path, f"\n{line}\n\n{line}\n", name))
     assert [question.answers for question in found] == [[("1999", 5, 5)]] * 2
     assert found[0].id is None
 
@@ -75,7 +75,7 @@ def test_unanswerable_questions_of_squad_2_are_left_out_and_counted(tmp_path, ca
     answerable = {**GOOD, "is_impossible": False}
     unmarked = {"id": "q3", "question": "Why?", "answers": []}
     path = file(tmp_path, second(answerable, UNANSWERABLE, unmarked))
-    (found,) = read(path)
+    (found,) = read_squad(path)
     assert found.id == "q1"
     (warning,) = [record.getMessage() for record in caplog.records]
     assert warning == (
@@ -86,7 +86,7 @@ def test_unanswerable_questions_of_squad_2_are_left_out_and_counted(tmp_path, ca
 
 def test_a_line_that_is_marked_as_unanswerable_is_left_out(tmp_path, caplog):
     lines = [LINE, {"context": CONTEXT, **UNANSWERABLE}]
-    (found,) = read(file(tmp_path, "\n".join(map(json.dumps, lines))))
+    (found,) = read_squad(file(tmp_path, "\n".join(map(json.dumps, lines))))
     assert found.question.text == "When?"
     assert "1 of 2 questions have no answer" in caplog.text
 
@@ -96,17 +96,17 @@ def test_squad_2_without_an_answerable_question_is_refused(tmp_path):
         r"questions\.json: SQuAD 2\.0, where none of 1 questions has an answer in its passage;"
     )
     with pytest.raises(DataError, match=message):
-        read(file(tmp_path, second(UNANSWERABLE)))
+        read_squad(file(tmp_path, second(UNANSWERABLE)))
 
 
 def test_an_answerable_file_of_squad_2_is_read_in_silence(tmp_path, caplog):
-    assert len(read(file(tmp_path, second({**GOOD, "is_impossible": False})))) == 1
+    assert len(read_squad(file(tmp_path, second({**GOOD, "is_impossible": False})))) == 1
     assert not caplog.records
 
 
 def test_a_file_written_over_many_lines_is_read(tmp_path):
     text = json.dumps(json.loads(squad(GOOD)), indent=1)
-    assert len(read(file(tmp_path, text))) == 1
+    assert len(read_squad(file(tmp_path, text))) == 1
 
 
 @pytest.mark.parametrize("suffix", [".json.xz", ".jsonl.xz"])
@@ -114,24 +114,24 @@ def test_a_packed_file_is_read(tmp_path, suffix):
     path = tmp_path / f"questions{suffix}"
     text = squad(GOOD) if suffix == ".json.xz" else json.dumps(LINE)
     path.write_bytes(lzma.compress(text.encode()))
-    assert len(read(path)) == 1
+    assert len(read_squad(path)) == 1
 
 
 def test_a_pattern_names_several_files(tmp_path):
     file(tmp_path, squad(GOOD), "a.json")
     file(tmp_path, json.dumps(LINE), "b.jsonl")
-    assert [question.id for question in read(tmp_path / "*.json*")] == ["q1", None]
+    assert [question.id for question in read_squad(tmp_path / "*.json*")] == ["q1", None]
 
 
 def test_questions_on_a_passage_share_it(tmp_path):
-    one, two = read(file(tmp_path, squad(GOOD, without(GOOD, "id"))))
+    one, two = read_squad(file(tmp_path, squad(GOOD, without(GOOD, "id"))))
     assert one.passage is two.passage
 
 
 def test_an_answer_inside_a_token_is_widened_and_counted(tmp_path, caplog):
     inside = {"question": "?", "answers": [{"text": "om", "answer_start": 14}]}
     with caplog.at_level(logging.INFO, "elmore"):
-        _, found = read(file(tmp_path, squad(GOOD, inside)))
+        _, found = read_squad(file(tmp_path, squad(GOOD, inside)))
     assert found.answers == [("om", 3, 3)]
     assert found.passage.cut(3, 3) == "Rome"
     assert "1 of 3 answers begin or end inside a token" in caplog.text
@@ -140,7 +140,7 @@ def test_an_answer_inside_a_token_is_widened_and_counted(tmp_path, caplog):
 def test_blanks_around_an_answer_do_not_widen_it(tmp_path, caplog):
     spaced = {"question": "?", "answers": [{"text": " Rome ", "answer_start": 12}]}
     with caplog.at_level(logging.INFO, "elmore"):
-        (found,) = read(file(tmp_path, squad(spaced)))
+        (found,) = read_squad(file(tmp_path, squad(spaced)))
     assert found.answers == [(" Rome ", 3, 3)]
     assert not caplog.records
 
@@ -219,7 +219,7 @@ def answered(**answer) -> str:
 )
 def test_what_is_wrong_is_named(tmp_path, text, message):
     with pytest.raises(DataError, match=message):
-        read(file(tmp_path, text))
+        read_squad(file(tmp_path, text))
 
 
 def test_an_id_of_another_file_is_named(tmp_path):
@@ -228,7 +228,7 @@ def test_an_id_of_another_file_is_named(tmp_path):
     with pytest.raises(
         DataError, match=r"b\.json:1: question 'q1' has the id of another, .*a\.json:1"
     ):
-        read(tmp_path / "?.json")
+        read_squad(tmp_path / "?.json")
 
 
 @pytest.mark.parametrize("ascii_only", [True, False])
@@ -246,7 +246,7 @@ def test_a_question_is_found_on_its_line(tmp_path, ascii_only):
     with pytest.raises(
         DataError, match=rf"questions\.json:{line}: question 'é/2': the passage has"
     ):
-        read(file(tmp_path, text))
+        read_squad(file(tmp_path, text))
 
 
 def test_a_question_without_an_id_is_found_by_its_words(tmp_path):
@@ -255,20 +255,20 @@ def test_a_question_without_an_id_is_found_by_its_words(tmp_path):
     lines = enumerate(text.splitlines(), start=1)
     _, line = [number for number, row in lines if '"question"' in row]
     with pytest.raises(DataError, match=rf"questions\.json:{line}: question .*: no answers"):
-        read(file(tmp_path, text))
+        read_squad(file(tmp_path, text))
 
 
 def test_a_question_that_is_not_found_by_its_id_is_named_all_the_same(tmp_path):
     text = squad({**GOOD, "answers": []}).replace('"q1"', r'"\u00711"')  # q1, written otherwise
     with pytest.raises(DataError, match=r"questions\.json: question 'q1': no answers"):
-        read(file(tmp_path, text))
+        read_squad(file(tmp_path, text))
 
 
 def test_a_missing_file_and_a_table_are_named(tmp_path):
     with pytest.raises(DataError, match=r"none\.json: cannot be read"):
-        read(tmp_path / "none.json")
+        read_squad(tmp_path / "none.json")
     with pytest.raises(DataError, match=r"t\.parquet: expected SQuAD's JSON"):
-        read(file(tmp_path, "", "t.parquet"))
+        read_squad(file(tmp_path, "", "t.parquet"))
 
 
 @pytest.mark.parametrize(
@@ -285,7 +285,7 @@ def test_the_real_files_are_read_whole(
     if "ELMORE_DATA" not in os.environ:
         pytest.skip("ELMORE_DATA is not set: SQuAD is not here")
     with caplog.at_level(logging.INFO, "elmore"):
-        questions = read(Path(os.environ["ELMORE_DATA"]) / "tasks" / "squad" / name)
+        questions = read_squad(Path(os.environ["ELMORE_DATA"]) / "tasks" / "squad" / name)
     assert f" {num_widened} of {num_answers} answers begin or end inside a token" in caplog.text
     assert len(questions) == num_questions
     assert len({question.passage.text for question in questions}) == num_passages

@@ -5,23 +5,23 @@ import torch
 from torch.testing import assert_close
 
 from elmore.errors import ConfigError
-from elmore.tasks.embedding.network import Embedded, Tokens, Widths
-from elmore.tasks.squad.model import SquadModel, SquadModelConfig, span_losses
+from elmore.tasks.embedding.network import PackedTokens, PaddedTokens, Widths
+from elmore.tasks.squad.model import SquadHead, SquadModelConfig, span_losses
 from elmore.tasks.squad.spans import best_spans
 from tests.support.largest_tensor import Largest
 
 
-def model(**settings) -> SquadModel:
+def model(**settings) -> SquadHead:
     torch.manual_seed(1)
     chosen = {"hidden_dim": 4, "dropout": 0.3, "max_span": 2, "window": 6} | settings
-    built = SquadModel(SquadModelConfig(**chosen), Widths(3, 2)).eval()
+    built = SquadHead(SquadModelConfig(**chosen), Widths(3, 2)).eval()
     with torch.no_grad():
         for weight in built.parameters():
             weight.mul_(3)  # so that scores differ
     return built
 
 
-def tokens(*lengths: int, seed: int = 0) -> Tokens:
+def tokens(*lengths: int, seed: int = 0) -> PackedTokens:
     """Passages and questions in turn, each with vectors of its own."""
     rows = []
     for row, length in enumerate(lengths):
@@ -29,25 +29,25 @@ def tokens(*lengths: int, seed: int = 0) -> Tokens:
         rows.append(torch.randn(length, 5, generator=draw))
     both = torch.cat(rows)
     mask = torch.arange(max(lengths)) < torch.tensor(lengths)[:, None]
-    return Tokens(both[:, :3], mask, both[:, 3:], mask.flatten().nonzero().flatten())
+    return PackedTokens(both[:, :3], mask, both[:, 3:], mask.flatten().nonzero().flatten())
 
 
-def pair(texts: Tokens, row: int) -> Tokens:
+def pair(texts: PackedTokens, row: int) -> PackedTokens:
     """Give the passage and the question of one row alone."""
     mask = texts.mask[2 * row : 2 * row + 2]
     width = int(mask.sum(dim=1).max())
     here = slice(int(texts.mask[: 2 * row].sum()), int(texts.mask[: 2 * row + 2].sum()))
     mask = mask[:, :width]
     places = mask.flatten().nonzero().flatten()
-    return Tokens(texts.vectors[here], mask, texts.above[here], places)
+    return PackedTokens(texts.vectors[here], mask, texts.output_elmo[here], places)
 
 
-def embedded(*lengths: int, seed: int = 0) -> Embedded:
-    return tokens(*lengths, seed=seed).side_by_side()
+def embedded(*lengths: int, seed: int = 0) -> PaddedTokens:
+    return tokens(*lengths, seed=seed).to_padded()
 
 
-def some(texts: Embedded, *rows: int, width: int | None = None) -> Embedded:
-    return Embedded(*(part[list(rows), :width] for part in texts))
+def some(texts: PaddedTokens, *rows: int, width: int | None = None) -> PaddedTokens:
+    return PaddedTokens(*(part[list(rows), :width] for part in texts))
 
 
 def test_the_loss_is_of_all_acceptable_spans_together():
@@ -112,10 +112,10 @@ def test_a_long_passage_is_answered_from_the_best_window():
     network = model()
     for seed in range(5):
         given = tokens(17, 3, seed=seed)
-        texts = given.side_by_side()
+        texts = given.to_padded()
         candidates = []
         for start in (0, 3, 6, 9, 12):
-            passage = Embedded(*(part[:1, start : start + 6] for part in texts))
+            passage = PaddedTokens(*(part[:1, start : start + 6] for part in texts))
             scores = network.scores(passage, some(texts, 1, width=3))
             best = best_spans(*scores, passage.mask, 2)
             candidates.append(
@@ -172,7 +172,7 @@ def test_one_long_passage_makes_no_room_beside_short_ones():
 def test_it_runs_in_any_numbers_and_learns(dtype):
     network = model().to(dtype).train()
     texts = tokens(7, 3, 2, 6)
-    texts = texts._replace(vectors=texts.vectors.to(dtype), above=texts.above.to(dtype))
+    texts = texts._replace(vectors=texts.vectors.to(dtype), output_elmo=texts.output_elmo.to(dtype))
     features = {"windows": torch.tensor([1, 0]), "spans": torch.tensor([[[0, 1]], [[1, 1]]])}
     network(texts, features).total.backward()
     for name, weight in network.named_parameters():

@@ -2,10 +2,12 @@ import json
 
 import pytest
 
+from elmore.embed.jobs import layer_cache
+from elmore.embed.loading import load
 from elmore.errors import DataError
-from elmore.tasks import registry, run, trained_task
-from elmore.tasks.embedding import spec
-from elmore.tasks.squad.data import read
+from elmore.tasks import registry
+from elmore.tasks.squad.data import read_squad
+from elmore.tasks.train import train
 from tests.support import toy_tasks
 from tests.tasks.squad.examples import text
 
@@ -16,7 +18,7 @@ def squad(*overrides: str):
 
 
 def test_a_typed_line_is_question_tab_passage():
-    asked = squad().example("Who left?\tAnn left.\tBo stayed.", tokenized=True)
+    asked = squad().example_from_text("Who left?\tAnn left.\tBo stayed.", tokenized=True)
     assert squad().sentences(asked) == [["Ann", "left.", "Bo", "stayed."], ["Who", "left?"]]
     assert asked.passage.text == "Ann left.\tBo stayed."
 
@@ -24,24 +26,24 @@ def test_a_typed_line_is_question_tab_passage():
 @pytest.mark.parametrize("line", ["Who left? Ann left.", "Who left?\t", "\tAnn left.", " \t ", ""])
 def test_a_line_without_both_is_refused(line):
     with pytest.raises(DataError, match=r"^expected a question, a tab and the passage"):
-        squad().example(line, tokenized=True)
+        squad().example_from_text(line, tokenized=True)
 
 
 def test_an_answer_is_shown_on_a_line_and_given_as_it_is_written(tmp_path):
     path = tmp_path / "q.jsonl"
     answer = {"answer": "Ann\n Lee", "answer_start": 0}
     path.write_text(json.dumps({"id": "7", "context": "Ann\n Lee ran", "question": "?", **answer}))
-    (asked,) = read(path)
-    assert squad().show(asked, [0, 1]) == "Ann Lee"
-    assert squad().as_json(asked, [0, 1]) == {
+    (asked,) = read_squad(path)
+    assert squad().format_text(asked, [0, 1]) == "Ann Lee"
+    assert squad().to_dict(asked, [0, 1]) == {
         "id": "7",
         "question": "?",
         "answer": "Ann\n Lee",
         "start": 0,
         "end": 8,
     }
-    typed = squad().example("?\tAnn ran", tokenized=True)
-    assert "id" not in squad().as_json(typed, [0, 0])
+    typed = squad().example_from_text("?\tAnn ran", tokenized=True)
+    assert "id" not in squad().to_dict(typed, [0, 0])
 
 
 def test_the_truth_goes_along_in_training_alone(tmp_path):
@@ -57,16 +59,16 @@ def test_the_truth_goes_along_in_training_alone(tmp_path):
     ]
     path.write_text("\n".join(map(json.dumps, lines)))
     asked = squad("model.max_span=2", "model.window=4")
-    found = asked.features(asked.read(path), [], truth=True)
+    found = asked.make_features(asked.read_examples(path), [], with_gold=True)
     assert found["windows"].tolist() == [4, 0]
     assert found["spans"].tolist() == [[[2, 3], [-1, -1]], [[0, 1], [1, 1]]]
-    assert asked.features(asked.read(path), [], truth=False) == {}
+    assert asked.make_features(asked.read_examples(path), [], with_gold=False) == {}
 
 
 def test_scores_are_of_the_text_of_the_spans(tmp_path):
     path = tmp_path / "q.json"
     path.write_text(text(3))
-    asked = squad().read(path)
+    asked = squad().read_examples(path)
     assert len(asked) == 3
     truth = [[a.first, a.last] for question in asked for a in question.answers]
     assert squad().score(asked, truth) == {"f1": 100, "exact_match": 100}
@@ -80,10 +82,9 @@ def test_a_passage_with_several_questions_is_read_by_the_bilm_once(tmp_path, bil
     path = tmp_path / "q.json"
     path.write_text(text(20))
     asked = squad(*toy_tasks.small("squad"))
-    opened = spec.opened(spec.parse(f"elmo:{bilm}"), device="cpu")
-    solved = trained_task.build(asked, asked.config, [], None, opened)
-    layers = solved.reader.cached(solved.sentences(asked.read(path)))
-    assert layers is not None
+    examples = asked.read_examples(path)
+    sentences = (sentence for example in examples for sentence in asked.sentences(example))
+    layers = layer_cache.load_or_compute(load(bilm, device="cpu"), sentences)
     assert len(layers) == 10 + 2  # passages and questions
 
 
@@ -105,13 +106,11 @@ def test_windows_are_learned_from_and_predicted_over(tmp_path):
     path = tmp_path / "q.jsonl"
     path.write_text("\n".join(map(json.dumps, asked)))
     kind = registry.find_task("squad")
-    small = [*toy_tasks.small("squad"), "model.window=8", "model.max_span=3", "train.patience=0"]
+    small = [*toy_tasks.small("squad"), "model.window=8", "model.max_span=3", "train.epochs=15"]
     recipe = registry.load_recipe(kind, None, small)
-    plain = {"embedder": "none", "device": "cpu"}
-    for report in run.train(kind, recipe, path, path, tmp_path / "run", **plain):
-        if report.scores.get("f1") == 100:
-            break
+    trained = train(kind, recipe, path, path, tmp_path / "run", embedder="none", device="cpu")
+    assert trained.scores["f1"] == 100
     line = f"What did Ann see ?\t{'so it goes on ' * 50} and then Ann saw Rome ."
-    (found,) = run.predict(tmp_path / "run", [line], tokenized=True, device="cpu")
+    (found,) = trained.predict([line], tokenized=True)
     assert found.data["answer"] == found.line == "Rome"
     assert line.partition("\t")[2][found.data["start"] : found.data["end"]] == "Rome"

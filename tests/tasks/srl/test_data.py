@@ -6,11 +6,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from elmore.errors import DataError
-from elmore.tasks.srl.data import Frame, Framed, read, write
+from elmore.tasks.srl.data import Frame, SRLExample, read_srl, write_srl
 
 FORMS = ["propbank", "conll2012", "conll2005"]
 
-ANN = Framed(
+ANN = SRLExample(
     ["Ann", "Lee", "left", "to", "rest", "."],
     [
         Frame(2, "leave.01", ["B-ARG0", "I-ARG0", "B-V", "B-ARGM-PRP", "I-ARGM-PRP", "O"]),
@@ -63,36 +63,36 @@ def file(tmp_path: Path, text: str, name: str = "props.conll") -> Path:
     return path
 
 
-def bare(sentence: Framed) -> Framed:
+def bare(sentence: SRLExample) -> SRLExample:
     """Without senses, of which CoNLL-2005 has but lemmas."""
-    return Framed(sentence.tokens, [Frame(f.predicate, "", f.tags) for f in sentence.frames])
+    return SRLExample(sentence.tokens, [Frame(f.predicate, "", f.tags) for f in sentence.frames])
 
 
 @pytest.mark.parametrize("form", ["auto", "propbank"])
 def test_the_columns_of_propbank_are_read_and_sentences_without_a_predicate_kept(tmp_path, form):
-    assert read(file(tmp_path, PROPBANK), form=form) == [ANN, Framed(["#"], [])]
+    assert read_srl(file(tmp_path, PROPBANK), form=form) == [ANN, SRLExample(["#"], [])]
 
 
 @pytest.mark.parametrize("form", ["auto", "conll2012"])
 def test_conll_2012_is_read_and_a_word_with_a_sense_alone_is_no_predicate(tmp_path, form):
-    assert read(file(tmp_path, CONLL2012), form=form) == [ANN, Framed(["Memory"], [])]
+    assert read_srl(file(tmp_path, CONLL2012), form=form) == [ANN, SRLExample(["Memory"], [])]
 
 
 @pytest.mark.parametrize("form", ["auto", "conll2005"])
 def test_conll_2005_is_read_with_or_without_more_columns(tmp_path, form):
-    found = read(file(tmp_path, CONLL2005), form=form)
-    assert list(map(bare, found)) == [bare(ANN), Framed(["#"], [])]
+    found = read_srl(file(tmp_path, CONLL2005), form=form)
+    assert list(map(bare, found)) == [bare(ANN), SRLExample(["#"], [])]
     assert [frame.sense for frame in found[0].frames] == ["leave", "rest"]
     rows = (line.split() for line in CONLL2005.splitlines())
     pasted = "".join(f"{w[0]}\t{'   '.join(w[3:])}  \n" if w else "\n" for w in rows)
-    assert read(file(tmp_path, pasted), form=form) == found
+    assert read_srl(file(tmp_path, pasted), form=form) == found
 
 
 def test_verbs_are_the_predicates_that_are_tagged_so(tmp_path):
     for text in (PROPBANK, CONLL2012):
-        (first, _) = read(file(tmp_path, text), predicates="verbs")
-        assert first == Framed(ANN.tokens, ANN.frames[:1])
-    assert len(read(file(tmp_path, CONLL2005), predicates="verbs")[0].frames) == 2
+        (first, _) = read_srl(file(tmp_path, text), predicates="verbs")
+        assert first == SRLExample(ANN.tokens, ANN.frames[:1])
+    assert len(read_srl(file(tmp_path, CONLL2005), predicates="verbs")[0].frames) == 2
 
 
 words = st.text(st.characters(categories=["L", "N", "P", "S"]), min_size=1, max_size=6)
@@ -121,17 +121,19 @@ def drawn(draw) -> tuple[list[str], list[tuple[int, str, list[str]]]]:
 @pytest.mark.parametrize("form", FORMS)
 @given(several=st.lists(drawn(), min_size=1, max_size=3))
 def test_what_is_written_is_read_back(tmp_path_factory, form, several):
-    sentences = [Framed(tokens, [Frame(*frame) for frame in frames]) for tokens, frames in several]
+    sentences = [
+        SRLExample(tokens, [Frame(*frame) for frame in frames]) for tokens, frames in several
+    ]
     path = tmp_path_factory.getbasetemp() / f"{form}.conll"
-    write(path, sentences, form)
-    assert read(path, form=form) == sentences
-    assert read(path) == sentences
+    write_srl(path, sentences, form)
+    assert read_srl(path, form=form) == sentences
+    assert read_srl(path) == sentences
 
 
 @pytest.mark.parametrize("form", FORMS)
 def test_a_word_that_columns_cannot_hold_is_not_written(tmp_path, form):
     with pytest.raises(DataError, match="a word with blanks in it, found 'a b'"):
-        write(tmp_path / "x", [Framed(["a b"], [])], form)
+        write_srl(tmp_path / "x", [SRLExample(["a b"], [])], form)
     assert not (tmp_path / "x").exists()
 
 
@@ -179,17 +181,17 @@ def test_a_word_that_columns_cannot_hold_is_not_written(tmp_path, form):
 )
 def test_bad_files_are_refused_by_line(tmp_path, text, message):
     with pytest.raises(DataError, match=message):
-        read(file(tmp_path, text))
+        read_srl(file(tmp_path, text))
 
 
 @pytest.mark.parametrize("form", FORMS)
 def test_a_column_whose_verb_is_not_its_predicate_is_refused_in_every_form(tmp_path, form):
     path, (leave, rest) = tmp_path / "props.conll", ANN.frames
     swapped = [Frame(2, "leave.01", rest.tags), Frame(4, "rest.01", leave.tags)]
-    write(path, [Framed(ANN.tokens, swapped)], form)
+    write_srl(path, [SRLExample(ANN.tokens, swapped)], form)
     first = 2 if form == "conll2012" else 1  # the line of the first word
     with pytest.raises(DataError) as refused:
-        read(path)
+        read_srl(path)
     column = {"propbank": 9, "conll2012": 12, "conll2005": 3}[form]
     assert str(refused.value) == (
         f"{path}:{first + 2}: column {column}, of leave.01, has its (V*) elsewhere, at "
@@ -197,32 +199,34 @@ def test_a_column_whose_verb_is_not_its_predicate_is_refused_in_every_form(tmp_p
         "predicates"
     )
     twice = Frame(2, "leave.01", [*leave.tags[:5], "B-V"])
-    write(path, [Framed(ANN.tokens, [twice])], form)
+    write_srl(path, [SRLExample(ANN.tokens, [twice])], form)
     with pytest.raises(
         DataError,
         match=rf"conll:{first + 5}: column {column}, of leave\.01, has a second \(V\*\), after "
         rf"that of .*conll:{first + 2}; expected one, and \(C-V\*\) for a further part",
     ):
-        read(path)
+        read_srl(path)
 
 
 @pytest.mark.parametrize("form", FORMS)
 @pytest.mark.parametrize("tag", ["I-V", "B-C-V"])
 def test_a_predicate_may_be_marked_on_a_later_part_of_it(tmp_path, form, tag):
-    flip = Framed(["They", "flip", "flopped"], [Frame(2, "flipflop.01", ["B-ARG0", "B-V", tag])])
-    write(tmp_path / "props.conll", [flip], form)
-    assert read(tmp_path / "props.conll") == [flip]
+    flip = SRLExample(
+        ["They", "flip", "flopped"], [Frame(2, "flipflop.01", ["B-ARG0", "B-V", tag])]
+    )
+    write_srl(tmp_path / "props.conll", [flip], form)
+    assert read_srl(tmp_path / "props.conll") == [flip]
 
 
 def test_another_form_than_the_file_has_is_refused(tmp_path):
     with pytest.raises(DataError, match=r"conll:2: 10 columns, expected 12 .* is data\.format rig"):
-        read(file(tmp_path, PROPBANK), form="conll2012")
+        read_srl(file(tmp_path, PROPBANK), form="conll2012")
     with pytest.raises(DataError, match=r"conll:1: 6 columns, expected 8"):
-        read(file(tmp_path, CONLL2005), form="propbank")
+        read_srl(file(tmp_path, CONLL2005), form="propbank")
     with pytest.raises(
         DataError, match=r"conll:2: the .* these predicates: left, rest; argument columns: 6"
     ):
-        read(file(tmp_path, CONLL2012), form="propbank")
+        read_srl(file(tmp_path, CONLL2012), form="propbank")
 
 
 @pytest.mark.parametrize(
@@ -233,6 +237,6 @@ def test_the_propbank_of_the_web_treebank_is_read_whole(name, num_sentences, num
     if "ELMORE_DATA" not in os.environ:
         pytest.skip("ELMORE_DATA is not set: PropBank on the English Web Treebank is not here")
     folder = Path(os.environ["ELMORE_DATA"]) / "tasks" / "srl"
-    sentences = read(folder / f"ewt-propbank-{name}.gold_conll.xz")
+    sentences = read_srl(folder / f"ewt-propbank-{name}.gold_conll.xz")
     assert len(sentences) == num_sentences
     assert sum(len(sentence.frames) for sentence in sentences) == num_predicates

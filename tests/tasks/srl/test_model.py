@@ -6,16 +6,16 @@ from torch.testing import assert_close
 
 from elmore.errors import ConfigError
 from elmore.tasks import registry
-from elmore.tasks.embedding.network import Embedded, Widths
-from elmore.tasks.srl.data import Frame, Framed
-from elmore.tasks.srl.model import UNLABELLED, SRLModel, SRLModelConfig
+from elmore.tasks.embedding.network import PaddedTokens, Widths
+from elmore.tasks.srl.data import Frame, SRLExample
+from elmore.tasks.srl.model import UNLABELLED, SRLHead, SRLModelConfig
 
 LABELS = ["B-A0", "B-V", "I-A0", "O"]
 SMALL = SRLModelConfig(hidden_dim=6, num_layers=2, indicator_dim=3, finder_dim=4)
 EXAMPLES = [
-    Framed(["a", "b", "c", "d"], [Frame(1, "b.01", ["B-A0", "B-V", "B-A0", "I-A0"])]),
-    Framed(["e"], []),
-    Framed(
+    SRLExample(["a", "b", "c", "d"], [Frame(1, "b.01", ["B-A0", "B-V", "B-A0", "I-A0"])]),
+    SRLExample(["e"], []),
+    SRLExample(
         ["a", "b", "c"],
         [Frame(0, "a.01", ["B-V", "O", "O"]), Frame(2, "c.01", ["B-A0", "I-A0", "B-V"])],
     ),
@@ -27,24 +27,24 @@ def solver():
     return kind(registry.load_recipe(kind))
 
 
-def built(above: int = 0) -> SRLModel:
-    return SRLModel(SMALL, Widths(5, above), LABELS).eval()
+def built(above: int = 0) -> SRLHead:
+    return SRLHead(SMALL, Widths(5, above), LABELS).eval()
 
 
-def embedded(lengths, above: int = 0, seed: int = 1) -> Embedded:
+def embedded(lengths, above: int = 0, seed: int = 1) -> PaddedTokens:
     torch.manual_seed(seed)
     mask = torch.arange(max(lengths)) < torch.tensor(lengths)[:, None]
     shape = (*mask.shape, 5 + above)
     vectors = torch.randn(shape) * mask[:, :, None]
-    return Embedded(vectors[:, :, :5], mask, vectors[:, :, 5:])
+    return PaddedTokens(vectors[:, :, :5], mask, vectors[:, :, 5:])
 
 
-def cut(whole: Embedded, row: int, length: int) -> Embedded:
-    return Embedded(*(part[row : row + 1, :length] for part in whole))
+def cut(whole: PaddedTokens, row: int, length: int) -> PaddedTokens:
+    return PaddedTokens(*(part[row : row + 1, :length] for part in whole))
 
 
-def features(examples=EXAMPLES, *, truth: bool = True):
-    return solver().features(examples, LABELS, truth=truth)
+def features(examples=EXAMPLES, *, with_gold: bool = True):
+    return solver().make_features(examples, LABELS, with_gold=with_gold)
 
 
 def test_features_are_a_row_for_each_predicate():
@@ -54,7 +54,7 @@ def test_features_are_a_row_for_each_predicate():
     assert found["is_predicate"].int().tolist() == [[0, 1, 0, 0], [0, 0, 0, 0], [1, 0, 1, 0]]
     none = UNLABELLED
     assert found["tags"].tolist() == [[0, 1, 0, 2], [1, 3, 3, none], [0, 2, 1, none]]
-    assert set(features(truth=False)) == {"rows", "predicates"}
+    assert set(features(with_gold=False)) == {"rows", "predicates"}
 
 
 def test_the_loss_is_the_sum_over_each_sentence_by_itself():
@@ -115,7 +115,7 @@ def test_labels_are_those_of_the_best_path_that_is_bio():
 def test_frames_are_those_given_and_those_found():
     model, whole = built(), embedded([4, 1, 3])
     found = model.finder(whole) > 0
-    frames = model.predict(whole, features(truth=False))
+    frames = model.predict(whole, features(with_gold=False))
     for row, (example, some) in enumerate(zip(EXAMPLES, frames, strict=True)):
         places = {frame["predicate"] for frame in some if frame["found"]}
         assert places == {i for i in range(len(example.tokens)) if found[row, i]}
@@ -129,7 +129,7 @@ def test_raw_text_gets_frames_for_what_is_found_alone():
     model, whole = built(), embedded([4, 1, 3])
     with torch.no_grad():
         model.finder.scores.bias.fill_(100.0)
-    nothing = features([Framed(e.tokens, []) for e in EXAMPLES], truth=False)
+    nothing = features([SRLExample(e.tokens, []) for e in EXAMPLES], with_gold=False)
     places = [[f["predicate"] for f in some] for some in model.predict(whole, nothing)]
     assert places == [[0, 1, 2, 3], [0], [0, 1, 2]]
     with torch.no_grad():
@@ -141,36 +141,36 @@ def test_padding_company_and_pieces_change_nothing(monkeypatch):
     from elmore.tasks.srl import model as module
 
     model, whole = built(), embedded([4, 1, 3])
-    together = model.predict(whole, features(truth=False))
+    together = model.predict(whole, features(with_gold=False))
     for row, example in enumerate(EXAMPLES):
         alone = model.predict(
-            cut(whole, row, len(example.tokens)), features([example], truth=False)
+            cut(whole, row, len(example.tokens)), features([example], with_gold=False)
         )
         assert alone == together[row : row + 1]
     monkeypatch.setattr(module, "_AT_ONCE", 1)
-    assert model.predict(whole, features(truth=False)) == together
+    assert model.predict(whole, features(with_gold=False)) == together
 
 
 def test_layers_above_the_encoder_are_looked_at():
     model, whole = built(above=2), embedded([4, 1, 3], above=2)
-    other = whole._replace(above=whole.above + 1)
+    other = whole._replace(output_elmo=whole.output_elmo + 1)
     rows = torch.tensor([0])
     assert (model._labels(whole, rows, rows) - model._labels(other, rows, rows)).abs().max() > 1e-3
     assert model(whole, features()).total.isfinite()
 
 
 def test_a_sentence_of_no_tokens_has_no_frames():
-    nothing = Embedded(
+    nothing = PaddedTokens(
         torch.zeros(1, 0, 5), torch.zeros(1, 0, dtype=torch.bool), torch.zeros(1, 0, 0)
     )
-    assert built().predict(nothing, features([Framed([], [])], truth=False)) == [[]]
+    assert built().predict(nothing, features([SRLExample([], [])], with_gold=False)) == [[]]
 
 
 def test_bfloat16_will_do():
     model, whole = built().bfloat16(), embedded([4, 1, 3])
-    rounded = Embedded(whole.vectors.bfloat16(), whole.mask, whole.above.bfloat16())
+    rounded = PaddedTokens(whole.vectors.bfloat16(), whole.mask, whole.output_elmo.bfloat16())
     model(rounded, features()).total.backward()
-    assert len(model.predict(rounded, features(truth=False))) == 3
+    assert len(model.predict(rounded, features(with_gold=False))) == 3
 
 
 @pytest.mark.parametrize("wrong", [{"num_layers": 0}, {"dropout": 1.0}, {"finder_dim": 0}])
@@ -189,22 +189,22 @@ def test_impossible_sizes_are_refused(wrong):
 )
 def test_the_v_of_a_frame_is_its_predicates_own(tags, told):
     srl = solver()
-    example = srl.example("Ann left off to rest", tokenized=True)
+    example = srl.example_from_text("Ann left off to rest", tokenized=True)
     found = [{"predicate": 1, "given": False, "found": True, "tags": tags.split()}]
     frame = {"predicate": 1, "tags": told.split()}
-    assert srl.as_json(example, found)["frames"] == [frame]
-    assert srl.show(example, found) == srl.show(example, [frame])
+    assert srl.to_dict(example, found)["frames"] == [frame]
+    assert srl.format_text(example, found) == srl.format_text(example, [frame])
 
 
 def test_frames_are_shown_on_one_line():
     srl = solver()
-    example = srl.example("Ann Lee left to rest", tokenized=True)
-    assert example == Framed(["Ann", "Lee", "left", "to", "rest"], [])
+    example = srl.example_from_text("Ann Lee left to rest", tokenized=True)
+    assert example == SRLExample(["Ann", "Lee", "left", "to", "rest"], [])
     leave = {"predicate": 2, "tags": ["B-A0", "I-A0", "B-V", "B-AM-PRP", "I-AM-PRP"]}
     rest = {"predicate": 4, "tags": ["B-A0", "I-A0", "O", "O", "B-V"]}
-    assert srl.show(example, [leave, rest]) == (
+    assert srl.format_text(example, [leave, rest]) == (
         "left: [Ann Lee A0] [left V] [to rest AM-PRP]; rest: [Ann Lee A0] left to [rest V]"
     )
-    assert srl.show(example, []) == "Ann Lee left to rest"
+    assert srl.format_text(example, []) == "Ann Lee left to rest"
     found = [{"given": False, "found": True, **leave}]
-    assert srl.as_json(example, found) == {"tokens": example.tokens, "frames": [leave]}
+    assert srl.to_dict(example, found) == {"tokens": example.tokens, "frames": [leave]}

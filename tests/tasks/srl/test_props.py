@@ -3,7 +3,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from elmore.errors import DataError
-from elmore.tasks.srl.props import to_cells, to_tags
+from elmore.tasks.srl.props import tags_to_cells, to_tags
 
 LABELS = ["V", "A0", "ARG1", "ARGM-TMP", "C-A0", "R-ARG1", "C-R-A1", "C-V"]
 
@@ -16,7 +16,7 @@ def test_brackets_are_bio_tags():
     cells = ["(A0*", "*", "*)", "*", "(V*)", "(A1*)", "(A1*)", "(C-A0*)", "*"]
     tags = ["B-A0", "I-A0", "I-A0", "O", "B-V", "B-A1", "B-A1", "B-C-A0", "O"]
     assert tags_of(cells) == tags
-    assert to_cells(tags) == cells
+    assert tags_to_cells(tags) == cells
 
 
 @st.composite
@@ -34,7 +34,7 @@ def columns(draw) -> list[str]:
 
 @given(columns())
 def test_what_is_read_is_written_as_it_was(cells):
-    assert to_cells(tags_of(cells)) == cells
+    assert tags_to_cells(tags_of(cells)) == cells
 
 
 @pytest.mark.parametrize(

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from elmore.errors import DataError
-from elmore.tasks.sst.data import FIVE, Rated, read, with_phrases
+from elmore.tasks.sst.data import FIVE, SentimentExample, add_phrases, read_trees
 
 TREE = r"(3 (2 It) (4 (2 's) (4 (0 -LRB-) (1 a\/b))))"
 
@@ -20,7 +20,7 @@ def file(tmp_path: Path, text: str, name: str = "trees.txt") -> Path:
 
 
 def test_a_tree_is_its_words_its_label_and_its_phrases(tmp_path):
-    (found,) = read(file(tmp_path, TREE + "\n"))
+    (found,) = read_trees(file(tmp_path, TREE + "\n"))
     assert found.tokens == ["It", "'s", "(", "a/b"]
     assert found.label == "positive"
     assert Counter(found.phrases) == Counter(
@@ -37,32 +37,32 @@ def test_a_tree_is_its_words_its_label_and_its_phrases(tmp_path):
 
 def test_of_two_classes_neutral_is_left_out_of_sentences_and_phrases(tmp_path):
     path = file(tmp_path, TREE + "\n(2 (0 bad) (4 good))\n(0 (2 so) (1 so))\n")
-    first, second = read(path, classes=2)
+    first, second = read_trees(path, classes=2)
     assert (first.label, second.label) == ("positive", "negative")
     assert {label for _, _, label in first.phrases} == {"negative", "positive"}
     assert second.phrases == ((1, 2, "negative"),)
     with pytest.raises(DataError, match=r"trees\.txt: neutral sentences alone found"):
-        read(file(tmp_path, "(2 so)\n"), classes=2)
+        read_trees(file(tmp_path, "(2 so)\n"), classes=2)
 
 
 @pytest.mark.parametrize(
     "escaped", [("-LRB-", "("), ("-RRB-", ")"), ("\\*\\*", "**"), ("``", "``")]
 )
 def test_what_the_treebank_escaped_is_undone(tmp_path, escaped):
-    assert read(file(tmp_path, f"(2 {escaped[0]})"))[0].tokens == [escaped[1]]
+    assert read_trees(file(tmp_path, f"(2 {escaped[0]})"))[0].tokens == [escaped[1]]
 
 
 def test_blank_lines_and_packed_files_are_read(tmp_path):
     path = tmp_path / "trees.txt.xz"
     path.write_bytes(lzma.compress(b"(1 a)\n\n  \n( 3 (2 b)\t(2 c) )\r\n"))
-    assert [(e.label, e.tokens) for e in read(path)] == [
+    assert [(e.label, e.tokens) for e in read_trees(path)] == [
         ("negative", ["a"]),
         ("positive", ["b", "c"]),
     ]
 
 
 def test_a_no_break_space_belongs_to_its_word(tmp_path):
-    assert read(file(tmp_path, "(2 (2 8\xa01\\/2) (2 men))"))[0].tokens == ["8\xa01/2", "men"]
+    assert read_trees(file(tmp_path, "(2 (2 8\xa01\\/2) (2 men))"))[0].tokens == ["8\xa01/2", "men"]
 
 
 @pytest.mark.parametrize(
@@ -85,12 +85,12 @@ def test_a_no_break_space_belongs_to_its_word(tmp_path):
 )
 def test_a_bad_line_is_named(tmp_path, text, message):
     with pytest.raises(DataError, match=message):
-        read(file(tmp_path, text))
+        read_trees(file(tmp_path, text))
 
 
 def test_phrases_come_after_the_sentences_and_each_once(tmp_path):
     path = file(tmp_path, "(3 (2 a) (4 (2 a) (4 b)))\n(1 (2 a) (0 b))\n(4 (2 a) (4 b))\n")
-    assert [(e.label, e.tokens) for e in with_phrases(read(path))] == [
+    assert [(e.label, e.tokens) for e in add_phrases(read_trees(path))] == [
         ("positive", ["a", "a", "b"]),
         ("negative", ["a", "b"]),
         ("very positive", ["a", "b"]),  # a sentence, and a phrase of the first
@@ -98,7 +98,7 @@ def test_phrases_come_after_the_sentences_and_each_once(tmp_path):
         ("very positive", ["b"]),
         ("very negative", ["b"]),
     ]
-    assert all(not example.phrases for example in with_phrases(read(path)))
+    assert all(not example.phrases for example in add_phrases(read_trees(path)))
 
 
 words = st.text(st.characters(codec="utf-8", exclude_characters="() \t\n\r\\\ufeff"), min_size=1)
@@ -126,7 +126,7 @@ def phrases(tree) -> list[tuple[str, list[str]]]:
 
 @given(trees)
 def test_every_phrase_is_read_as_it_was_written(tmp_path_factory, tree):
-    (found,) = read(file(tmp_path_factory.mktemp("trees"), written(tree)))
+    (found,) = read_trees(file(tmp_path_factory.mktemp("trees"), written(tree)))
     (label, tokens), *rest = phrases(tree)
     assert (found.label, found.tokens) == (label, tokens)
     cut = [(label, found.tokens[first:after]) for first, after, label in found.phrases]
@@ -145,13 +145,17 @@ def test_the_treebank_is_read_whole(name, counts):
     if "ELMORE_DATA" not in os.environ:
         pytest.skip("ELMORE_DATA is not set: the Stanford Sentiment Treebank is not here")
     path = Path(os.environ["ELMORE_DATA"]) / "tasks" / "sst" / f"{name}.txt.xz"
-    found = Counter(example.label for example in read(path))
+    found = Counter(example.label for example in read_trees(path))
     assert tuple(found[label] for label in FIVE) == counts
     assert found.total() == {"train": 8544, "dev": 1101, "test": 2210}[name]
-    two = Counter(example.label for example in read(path, classes=2))
+    two = Counter(example.label for example in read_trees(path, classes=2))
     assert two == {"negative": counts[0] + counts[1], "positive": counts[3] + counts[4]}
     assert two.total() == {"train": 6920, "dev": 872, "test": 1821}[name]
 
 
 def test_an_example_is_known_by_what_it_holds():
-    assert Rated("neutral", ["a"]) == Rated("neutral", ["a"]) != Rated("positive", ["a"])
+    assert (
+        SentimentExample("neutral", ["a"])
+        == SentimentExample("neutral", ["a"])
+        != SentimentExample("positive", ["a"])
+    )

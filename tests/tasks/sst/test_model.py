@@ -5,7 +5,7 @@ from hypothesis import strategies as st
 from torch.testing import assert_close
 
 from elmore.errors import ConfigError
-from elmore.tasks.embedding.network import Embedded, Widths
+from elmore.tasks.embedding.network import PaddedTokens, Widths
 from elmore.tasks.sst.model import BCN, BCNConfig
 from tests.support.toy_embeddings import WIDTHS, embedded, rows
 
@@ -18,11 +18,11 @@ def bcn(widths: Widths = WIDTHS, config: BCNConfig = CONFIG) -> BCN:
     return BCN(config, widths, LABELS)
 
 
-def by_definition(model: BCN, sentence: Embedded) -> torch.Tensor:
+def by_definition(model: BCN, sentence: PaddedTokens) -> torch.Tensor:
     """The scores of one sentence without padding, token by token."""
     linear = model.dense[1]
     dense = (sentence.vectors[0] @ linear.weight.T + linear.bias).clamp(min=0)
-    x = torch.cat([model.encoder.layers[0](dense[None])[0][0], sentence.above[0]], dim=-1)
+    x = torch.cat([model.encoder.layers[0](dense[None])[0][0], sentence.output_elmo[0]], dim=-1)
     compared = []
     for token in x:
         shares = torch.stack([token @ other for other in x]).softmax(dim=0)
@@ -42,22 +42,22 @@ def by_definition(model: BCN, sentence: Embedded) -> torch.Tensor:
 @pytest.mark.parametrize("widths", [WIDTHS, Widths(6)])
 def test_the_scores_are_those_of_the_definition(widths):
     model, some = bcn(widths).eval(), embedded([4], widths)
-    assert_close(model.scores(some)[0], by_definition(model, some))
+    assert_close(model.logits(some)[0], by_definition(model, some))
 
 
 @given(st.lists(st.integers(1, 6), min_size=1, max_size=4), st.integers(0, 3))
 def test_neither_padding_nor_company_changes_a_score(lengths, padding):
     model, some = bcn().eval(), embedded(lengths, padding=padding)
-    found = model.scores(some)
+    found = model.logits(some)
     for row in range(len(lengths)):
-        assert_close(found[row : row + 1], model.scores(rows(some, row, row + 1)))
+        assert_close(found[row : row + 1], model.logits(rows(some, row, row + 1)))
 
 
 def test_an_empty_sentence_has_scores_too():
     model = bcn().eval()
-    found = model.scores(embedded([0, 3]))
+    found = model.logits(embedded([0, 3]))
     assert found.isfinite().all()
-    assert_close(found[:1], model.scores(embedded([0])))
+    assert_close(found[:1], model.logits(embedded([0])))
 
 
 def test_every_weight_learns():
@@ -74,7 +74,7 @@ def test_every_weight_learns():
 
 def test_the_loss_is_the_surprise_at_the_labels_and_the_likeliest_is_predicted():
     model, some = bcn().eval(), embedded([3, 5, 1])
-    shares = model.scores(some).softmax(dim=-1)
+    shares = model.logits(some).softmax(dim=-1)
     total, count = model(some, {"labels": torch.tensor([2, 0, 1])})
     assert_close(total, -(shares[0, 2].log() + shares[1, 0].log() + shares[2, 1].log()))
     assert count == 3
@@ -83,15 +83,15 @@ def test_the_loss_is_the_surprise_at_the_labels_and_the_likeliest_is_predicted()
 
 def test_products_in_bf16_score_about_the_same():
     model, some = bcn().eval(), embedded([3, 5])
-    expected = model.scores(some)
+    expected = model.logits(some)
     with torch.autocast("cpu", torch.bfloat16):
-        assert_close(model.scores(some).float(), expected, atol=0.05, rtol=0.05)
+        assert_close(model.logits(some).float(), expected, atol=0.05, rtol=0.05)
 
 
 def test_all_in_bf16_stays_there():
     some = embedded([3, 5, 0])
-    halved = Embedded(some.vectors.bfloat16(), some.mask, some.above.bfloat16())
-    found = bcn().eval().bfloat16().scores(halved)
+    halved = PaddedTokens(some.vectors.bfloat16(), some.mask, some.output_elmo.bfloat16())
+    found = bcn().eval().bfloat16().logits(halved)
     assert found.dtype == torch.bfloat16
     assert found.isfinite().all()
 
@@ -112,4 +112,4 @@ def test_impossible_sizes_are_refused(wrong, message):
 
 def test_without_layers_between_the_last_maxout_reads_the_pools():
     config = BCNConfig(hidden_dim=5, maxout_dims=(), maxout_dropouts=())
-    assert bcn(config=config).scores(embedded([2])).shape == (1, 3)
+    assert bcn(config=config).logits(embedded([2])).shape == (1, 3)
