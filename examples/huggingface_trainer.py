@@ -48,11 +48,11 @@ def main() -> None:
         Trainer(model, settings, train_dataset=examples, data_collator=collator).train()
 
     batch = tokenizer(NEW, return_tensors="pt").to(model.device)
-    found = model.eval()(**batch).logits[0].argmax(dim=-1).tolist()
-    for word, label in zip(batch.tokens(), found, strict=True):
+    predicted = model.eval()(**batch).logits[0].argmax(dim=-1).tolist()
+    for word, label in zip(batch.tokens(), predicted, strict=True):
         print(f"  {word:10} {LABELS[label]}")
-    shares = ", ".join(f"{share:.2f}" for share in model.elmo.mix.normalized_weights().tolist())
-    print(f"  layers weigh {shares}")
+    weights = ", ".join(f"{weight:.2f}" for weight in model.elmo.mix.normalized_weights().tolist())
+    print(f"  layer weights {weights}")
 
 
 if __name__ == "__main__":

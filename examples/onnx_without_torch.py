@@ -12,20 +12,20 @@ import onnxruntime
 
 
 def embed(session, sentences):
-    """Give every layer of tokenised sentences: (layers, sentences, tokens, width)."""
-    facts = json.loads(session.get_modelmeta().custom_metadata_map["elmore"])["alphabet"]
-    assert facts["kind"] == "bytes", "this model spells words in another way than by bytes"
+    """Return all layers of tokenized sentences: (layers, sentences, tokens, width)."""
+    alphabet = json.loads(session.get_modelmeta().custom_metadata_map["elmore"])["alphabet"]
+    assert alphabet["kind"] == "bytes", "this example supports only models that read bytes"
 
-    def spell(word):
-        mark = facts["marks"].get(word)
-        letters = word.encode("utf-8", "ignore")[: facts["max_characters"] - 2]
+    def encode(word):
+        mark = alphabet["marks"].get(word)
+        letters = word.encode("utf-8", "ignore")[: alphabet["max_characters"] - 2]
         letters = list(letters) if mark is None else [mark]
-        return [facts["begin_word"], *letters, facts["end_word"]]
+        return [alphabet["begin_word"], *letters, alphabet["end_word"]]
 
     words = sorted({word for sentence in sentences for word in sentence})
-    spelled = [spell(word) for word in words]
-    characters = np.full((len(words), max(map(len, spelled), default=0)), facts["padding"])
-    for row, letters in zip(characters, spelled, strict=True):
+    encoded = [encode(word) for word in words]
+    characters = np.full((len(words), max(map(len, encoded), default=0)), alphabet["padding"])
+    for row, letters in zip(characters, encoded, strict=True):
         row[: len(letters)] = letters
     index = np.full((len(sentences), max(map(len, sentences), default=0)), -1)
     for row, sentence in zip(index, sentences, strict=True):

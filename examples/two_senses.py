@@ -40,15 +40,15 @@ USES = {
 SHADES = " ░▒▓█"
 
 
-def uses(elmo: elmore.Embedder, word: str, sentences: list[str]) -> np.ndarray:
-    """The vector of the word in each sentence, of length one."""
-    found = [s.vectors[s.tokens.index(word)] for s in elmo.embed(sentences, layers="top")]
-    vectors = np.stack(found)
+def embed_uses(elmo: elmore.Embedder, word: str, sentences: list[str]) -> np.ndarray:
+    """Return the unit vector of the word in each sentence."""
+    embedded = elmo.embed(sentences, layers="top")
+    vectors = np.stack([text.vectors[text.tokens.index(word)] for text in embedded])
     return vectors / np.linalg.norm(vectors, axis=1, keepdims=True)
 
 
 def show(elmo: elmore.Embedder, word: str, sentences: list[str]) -> None:
-    vectors = uses(elmo, word, sentences)
+    vectors = embed_uses(elmo, word, sentences)
     similarity = vectors @ vectors.T
     others = similarity[~np.eye(len(vectors), dtype=bool)]
     low, high = others.min(), others.max()
@@ -70,7 +70,7 @@ def shade(value: float, low: float, high: float) -> str:
 
 def main() -> None:
     elmo = elmore.load()
-    print("How alike are the uses of a word? Cosine of its vectors (top layer):")
+    print("How similar are the uses of a word? Cosine of its vectors (top layer):")
     if len(sys.argv) > 2:
         show(elmo, sys.argv[1], sys.argv[2:])
         return
