@@ -14,43 +14,63 @@ def embed(
     files: Annotated[
         list[str] | None,
         typer.Argument(
-            help="text, .jsonl or .parquet, also .gz .xz .bz2 .zst; patterns; - for stdin"
+            help="text, .jsonl or .parquet files, also .gz .xz .bz2 .zst; patterns; - is stdin"
         ),
     ] = None,
     out: Annotated[
         Path | None,
-        typer.Option("-o", "--out", help=".hdf5, .parquet, .npz, .jsonl; without: stdout"),
+        typer.Option(
+            "-o",
+            "--out",
+            help="output file: .hdf5, .parquet, .npz or .jsonl; default: text on stdout",
+        ),
     ] = None,
-    model: Annotated[list[str] | None, typer.Option(help="a name, a folder, a zip …")] = None,
-    layers: Annotated[str, typer.Option(help="average, all, top, or a number")] = "average",
+    model: Annotated[list[str] | None, typer.Option(help="name, folder or zip of a model")] = None,
+    layers: Annotated[
+        str, typer.Option(help="average, all, top, or the number of a layer")
+    ] = "average",
     tokenized: Annotated[
-        bool, typer.Option("--tokenized", help="the input is split on spaces already")
+        bool, typer.Option("--tokenized", help="the input is already tokenised, split it on spaces")
     ] = False,
-    split: Annotated[bool, typer.Option("--split", help="sentences run on their own")] = False,
+    split: Annotated[
+        bool, typer.Option("--split", help="run each sentence of a line on its own")
+    ] = False,
     pool: Annotated[Literal["mean", "max"] | None, typer.Option(help="one vector per line")] = None,
-    dtype: Annotated[Literal["float32", "float16"], typer.Option(help="of vectors")] = "float32",
+    dtype: Annotated[
+        Literal["float32", "float16"], typer.Option(help="type of the numbers")
+    ] = "float32",
     precision: Annotated[
-        Literal["exact", "fast"], typer.Option(help="fast: bf16 or int8 where quicker")
+        Literal["exact", "fast"], typer.Option(help="fast: bf16 or int8 where that is quicker")
     ] = "exact",
     device: Annotated[str, typer.Option(help="auto, cpu or cuda")] = "auto",
     engine: Annotated[
         Literal["local", "ray"], typer.Option(help="this machine, or a Ray cluster")
     ] = "local",
-    initial_state: Annotated[Literal["zero", "warm"], typer.Option(help="to start from")] = "zero",
+    initial_state: Annotated[
+        Literal["zero", "warm"],
+        typer.Option(help="LSTM state before the first token: zeros, or the stored warm-up state"),
+    ] = "zero",
     token_budget: Annotated[
-        int | None, typer.Option(help="tokens held at a time; by default what suits the device")
+        int | None,
+        typer.Option(help="tokens held in memory at a time; the default depends on the device"),
     ] = None,
-    column: Annotated[str, typer.Option(help="of .jsonl and .parquet input")] = "text",
+    column: Annotated[
+        str, typer.Option(help="name of the text column of .jsonl and .parquet input")
+    ] = "text",
     errors: Annotated[
-        Literal["strict", "replace"], typer.Option(help="what to do with invalid UTF-8")
+        Literal["strict", "replace"], typer.Option(help="invalid UTF-8: stop, or replace it")
     ] = "strict",
-    resume: Annotated[bool, typer.Option("--resume", help="go on with an unfinished job")] = False,
+    resume: Annotated[bool, typer.Option("--resume", help="continue an unfinished job")] = False,
     overwrite: Annotated[bool, typer.Option("--overwrite", help="replace OUT")] = False,
     sentence_index: Annotated[
-        bool, typer.Option("--sentence-index/--no-sentence-index", help="in .hdf5 and .npz")
+        bool,
+        typer.Option(
+            "--sentence-index/--no-sentence-index",
+            help="write sentence_to_index into .hdf5 and .npz",
+        ),
     ] = True,
 ) -> None:
-    """Embed every line of a text: vectors of its words, or one vector for all."""
+    """Embed every line of a text: one vector per token, or with --pool one per line."""
     from elmore.cli.progress import showing, showing_download
     from elmore.embed.jobs import job as jobs
     from elmore.embed.loading import load
@@ -58,9 +78,9 @@ def embed(
     from elmore.text.files import Lines
 
     if engine == "ray" and (out is None or resume):
-        raise ConfigError("--engine ray writes a file, and from its start: -o, and no --resume")
+        raise ConfigError("--engine ray writes a whole file: pass -o, and not --resume")
     if out is None and (resume or overwrite):
-        raise ConfigError("--resume and --overwrite are about a file; name it with -o")
+        raise ConfigError("--resume and --overwrite need an output file; pass -o")
     _refuse_input(out, files or [])
     lines = Lines(files or ["-"], errors=errors, column=column)
     with showing_download() as progress:
@@ -112,23 +132,23 @@ def embed(
                     progress=progress_,
                 )
     except KeyboardInterrupt as error:
-        again = "" if engine == "ray" else "; the same command with --resume goes on"
+        again = "" if engine == "ray" else "; run the same command with --resume to continue"
         print(f"elmore: stopped{again}", file=sys.stderr)
         raise typer.Exit(130) from error
     print(out)
 
 
 def _refuse_input(out: Path | None, files: list[str]) -> None:
-    """Refuse to write over what is read."""
+    """Raise ConfigError if the output file is an input file."""
     from elmore.errors import ConfigError
 
     for name in files:
         if out is not None and out.exists() and Path(name).exists() and out.samefile(name):
-            raise ConfigError(f"{out} is the input too; pass another name")
+            raise ConfigError(f"{out} is an input file; pass another name")
 
 
 def _print(tokens: "list[str]", vectors: "np.ndarray", *, pooled: bool) -> None:
-    """Print a line of numbers, or a line per word and an empty one after them."""
+    """Print a line of numbers, or one line per token followed by an empty line."""
     if pooled:
         print(*(f"{value:.6g}" for value in vectors))
         return

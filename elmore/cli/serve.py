@@ -11,13 +11,13 @@ from elmore.serve.limits import Limits
 
 if TYPE_CHECKING:
     from elmore.embed.embedder import Embedder
-    from elmore.serve.engine import Uses
+    from elmore.serve.engine import NeighborSearch
 
 TOKEN = "ELMORE_TOKEN"  # noqa: S105 -- the name of the variable
 _USUAL = Limits()
 
 
-def _most(about: str) -> Any:  # noqa: ANN401 -- typer's own
+def _limit(about: str) -> Any:  # noqa: ANN401 -- typer's own
     return typer.Option(min=1, help=about, rich_help_panel="Limits")
 
 
@@ -28,57 +28,64 @@ def _seconds(about: str) -> Any:  # noqa: ANN401 -- typer's own
 def serve(
     model: Annotated[
         list[str] | None,
-        typer.Argument(help="a name, a folder, a zip …", show_default="the bundled English model"),
+        typer.Argument(
+            help="name, folder or zip of a model", show_default="the bundled English model"
+        ),
     ] = None,
-    host: Annotated[str, typer.Option(help="0.0.0.0 to let other machines in, with a token")] = (
+    host: Annotated[str, typer.Option(help="0.0.0.0 for other machines too, with a token")] = (
         "127.0.0.1"
     ),
-    port: Annotated[int, typer.Option(min=0, max=65535, help="0 for any that is free")] = 8000,
+    port: Annotated[int, typer.Option(min=0, max=65535, help="0 for any free port")] = 8000,
     index: Annotated[
-        Path | None, typer.Option(help="uses of words, for /neighbors; see elmore neighbors")
+        Path | None,
+        typer.Option(help="index of word uses for /neighbors, built by elmore neighbors"),
     ] = None,
     precision: Annotated[
-        Literal["exact", "fast"], typer.Option(help="fast: bf16 or int8 where quicker")
+        Literal["exact", "fast"], typer.Option(help="fast: bf16 or int8 where that is quicker")
     ] = "exact",
     device: Annotated[str, typer.Option(help="auto, cpu or cuda")] = "auto",
     token_file: Annotated[
         Path | None,
-        typer.Option(help=f"a file with the token to ask for; or set {TOKEN}", show_default="none"),
+        typer.Option(
+            help=f"file with the token that clients must send; or set {TOKEN}", show_default="none"
+        ),
     ] = None,
     no_token: Annotated[
-        bool, typer.Option("--no-token", help="let other machines in without a token")
+        bool, typer.Option("--no-token", help="serve other machines without a token")
     ] = False,
-    max_body_bytes: Annotated[int, _most("of the body of a request")] = _USUAL.body_bytes,
-    max_texts: Annotated[int, _most("in a request")] = _USUAL.texts,
-    max_tokens: Annotated[int, _most("in all texts of a request")] = _USUAL.tokens,
+    max_body_bytes: Annotated[int, _limit("bytes of a request body")] = _USUAL.body_bytes,
+    max_texts: Annotated[int, _limit("texts of a request")] = _USUAL.texts,
+    max_tokens: Annotated[int, _limit("tokens of all texts of a request")] = _USUAL.tokens,
     max_queue_tokens: Annotated[
-        int, _most("that wait; above that, requests are refused")
+        int, _limit("tokens in the queue; above that, requests get 429")
     ] = _USUAL.queue_tokens,
     max_unsent_bytes: Annotated[
-        int, _most("of answers that are not sent yet; above that, requests are refused")
+        int, _limit("bytes of unsent responses; above that, requests get 503")
     ] = _USUAL.unsent_bytes,
-    max_connections: Annotated[int, _most("at a time")] = _USUAL.connections,
-    body_seconds: Annotated[float, _seconds("for a client to send a body")] = _USUAL.body_seconds,
-    answer_seconds: Annotated[
-        float, _seconds("from the end of a body to the answer")
-    ] = _USUAL.answer_seconds,
+    max_connections: Annotated[int, _limit("open connections")] = _USUAL.connections,
+    body_seconds: Annotated[
+        float, _seconds("time for a client to send a body")
+    ] = _USUAL.body_seconds,
+    response_seconds: Annotated[
+        float, _seconds("time from the end of a body to the response")
+    ] = _USUAL.response_seconds,
     delivery_seconds: Annotated[
-        float, _seconds("for a client to take all of its answer; then it is cut off")
+        float, _seconds("time for a client to receive all of its response")
     ] = _USUAL.delivery_seconds,
     idle_seconds: Annotated[
-        float, _seconds("that a connection without a request is kept")
+        float, _seconds("time after which an idle connection is closed")
     ] = _USUAL.idle_seconds,
-    end_seconds: Annotated[
-        float, _seconds("for clients to take their answers when the server ends")
-    ] = _USUAL.end_seconds,
+    shutdown_seconds: Annotated[
+        float, _seconds("time for clients to receive their responses at shutdown")
+    ] = _USUAL.shutdown_seconds,
     hang_seconds: Annotated[
-        float, _seconds("of one piece of work after which /health says that the worker hangs")
+        float, _seconds("time in one call after which /health reports the worker as hung")
     ] = _USUAL.hang_seconds,
 ) -> None:
-    """Answer over HTTP: vectors, scores and neighbours, and a page at / to explore them.
+    """Serve vectors, scores and neighbours over HTTP, and a page at / to explore them.
 
-    Ctrl-C or SIGTERM ends it: what was accepted is still answered. A line of JSON on stderr tells
-    of every request.
+    Ctrl-C or SIGTERM shuts it down after the accepted requests are answered. Every request is
+    logged to stderr as a line of JSON.
     """
     from elmore.cli.progress import showing_download
     from elmore.embed.loading import load
@@ -97,46 +104,47 @@ def serve(
         unsent_bytes=max_unsent_bytes,
         connections=max_connections,
         body_seconds=body_seconds,
-        answer_seconds=answer_seconds,
+        response_seconds=response_seconds,
         delivery_seconds=delivery_seconds,
         idle_seconds=idle_seconds,
-        end_seconds=end_seconds,
+        shutdown_seconds=shutdown_seconds,
         hang_seconds=hang_seconds,
     )
-    if hang_seconds < answer_seconds:
+    if hang_seconds < response_seconds:
         raise ConfigError(
-            f"--hang-seconds {hang_seconds:g} is less than --answer-seconds {answer_seconds:g}: a "
-            "worker would count as hung while clients still wait for it; raise --hang-seconds"
+            f"--hang-seconds {hang_seconds:g} is less than --response-seconds "
+            f"{response_seconds:g}: a worker would count as hung while clients still wait for it; "
+            "raise --hang-seconds"
         )
     token = _token(token_file)
     if token is not None and no_token:
         place = token_file or TOKEN
         raise ConfigError(f"--no-token, but {place} holds a token; leave one of them out")
     loopback_only = token is None and not no_token
-    with server.listening(host, port, loopback_only=loopback_only) as found:
+    with server.bind_socket(host, port, loopback_only=loopback_only) as found:
         with showing_download() as progress:
             embedder = load(*(model or []), device=device, precision=precision, progress=progress)
         if embedder.bundle.softmax is not None:
             embedder.bundle.softmax.to(embedder.device)
         uses = None if index is None else _opened(index, embedder)
         application = app.create(engine.Engine(embedder, uses), limits=limits, token=token)
-        logs.to_stderr()
-        print(f"listening on {server.address(found)}", file=sys.stderr, flush=True)
-        # The thread that reads lends Python out often; by default it waits 5 ms to have it back.
+        logs.log_to_stderr()
+        print(f"listening on {server.base_url(found)}", file=sys.stderr, flush=True)
+        # The worker thread releases the GIL often, and would wait 5 ms by default to get it back.
         sys.setswitchinterval(0.0005)
-        server.run(server.server(application, limits), found)
+        server.serve(server.make_server(application, limits), found)
 
 
-def _opened(folder: Path, embedder: "Embedder") -> "Uses":
+def _opened(folder: Path, embedder: "Embedder") -> "NeighborSearch":
     from elmore.probe.neighbors import UseIndex
-    from elmore.serve.engine import Uses
+    from elmore.serve.engine import NeighborSearch
     from elmore.text import target_word
 
-    return Uses(UseIndex.open(folder, embedder), target_word.parse_target)
+    return NeighborSearch(UseIndex.open(folder, embedder), target_word.parse_target)
 
 
 def _token(file: Path | None) -> str | None:
-    """Read the token from a file or the environment: a command line can be seen by all."""
+    """Return the token from a file or the environment; a command line is visible to all users."""
     from elmore.errors import ConfigError
 
     if file is None and TOKEN not in os.environ:
@@ -145,5 +153,7 @@ def _token(file: Path | None) -> str | None:
     found = file.read_text(encoding="utf-8", errors="replace") if file else os.environ[TOKEN]
     token = found.strip()
     if not token.isascii() or not token.isprintable() or len(token) < 8 or " " in token:
-        raise ConfigError(f"{place}: a token has 8 letters or more, ASCII and without spaces")
+        raise ConfigError(
+            f"{place}: a token must have at least 8 printable ASCII characters and no spaces"
+        )
     return token

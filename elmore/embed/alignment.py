@@ -1,10 +1,10 @@
-"""Vectors for another tokenisation of the same string: its tokens are given as character spans.
+"""Pool token vectors to the spans of another tokenisation of the same string.
 
     vector(span) = sum_t shared(span, t) vectors[t] / sum_t shared(span, t)
 
 where shared counts the characters that the span and our token t have in common.
 
-Shapes: T tokens, S spans, P pairs of a span and a token that meet, D width.
+Shapes: T tokens, S spans, P pairs of a span and a token that overlap, D width.
 """
 
 from collections.abc import Sequence
@@ -15,7 +15,7 @@ from jaxtyping import Float, Int
 from elmore.errors import DataError
 
 Span = tuple[int, int]
-"""Where something starts and ends in a string: in characters, end exclusive."""
+"""Start and end in a string, in characters; the end is exclusive."""
 
 
 def pool_to_spans(
@@ -25,34 +25,34 @@ def pool_to_spans(
     *,
     length: int | None = None,
 ) -> Float[np.ndarray, "*L S D"]:
-    """Give one vector per span: the mean of the tokens it meets, by how much it shares of each.
+    """Return one vector per span: the mean of its tokens, weighted by shared characters.
 
-    Spans may overlap, leave gaps and come in any order. One that meets no token (whitespace, or
-    nothing at all) gets zeros; one that is exactly a token gets that token's vector to the bit.
-    `length` is that of the string: where it is given, a span that reaches past it is refused.
+    Spans may overlap, leave gaps and be in any order. A span that overlaps no token (whitespace, or
+    an empty span) gets zeros; a span that is exactly a token gets the token's vector to the bit.
+    `length` is the length of the string; if it is given, a span that ends after it is an error.
     """
     tokens, wanted = _edges(offsets), _edges(spans)
     if vectors.ndim < 2 or vectors.shape[-2] != len(tokens):
-        raise DataError(f"{len(tokens)} offsets do not go with vectors of shape {vectors.shape}")
+        raise DataError(f"{len(tokens)} offsets do not match vectors of shape {vectors.shape}")
     if (tokens[:, 0] > tokens[:, 1]).any() or (tokens[:-1, 1] > tokens[1:, 0]).any():
-        raise DataError("the offsets of tokens must ascend and not overlap")
+        raise DataError("the offsets of tokens must be ascending and not overlap")
     _check(wanted, length)
     starts, ends = wanted.T
     first = np.searchsorted(tokens[:, 1], starts, side="right")
-    num_met = np.maximum(np.searchsorted(tokens[:, 0], ends, side="left") - first, 0)  # (S,)
-    before = np.cumsum(num_met) - num_met  # pairs of the spans before
-    span_of = np.repeat(np.arange(len(wanted)), num_met)  # (P,)
+    num_overlaps = np.maximum(np.searchsorted(tokens[:, 0], ends, side="left") - first, 0)  # (S,)
+    before = np.cumsum(num_overlaps) - num_overlaps  # pairs of earlier spans
+    span_of = np.repeat(np.arange(len(wanted)), num_overlaps)  # (P,)
     token_of = np.arange(len(span_of)) + (first - before)[span_of]  # (P,)
     shared = np.minimum(ends[span_of], tokens[token_of, 1])
     shared -= np.maximum(starts[span_of], tokens[token_of, 0])  # (P,)
     totals = np.bincount(span_of, weights=shared, minlength=len(wanted))  # (S,)
-    found = np.zeros((*vectors.shape[:-2], len(wanted), vectors.shape[-1]), dtype=vectors.dtype)
-    met = (num_met > 0).nonzero()[0]
-    if len(met):
+    pooled = np.zeros((*vectors.shape[:-2], len(wanted), vectors.shape[-1]), dtype=vectors.dtype)
+    nonempty = (num_overlaps > 0).nonzero()[0]
+    if len(nonempty):
         parts = vectors[..., token_of, :].astype(np.float64) * shared[:, None]  # (*L, P, D)
-        sums = np.add.reduceat(parts, before[met], axis=-2)
-        found[..., met, :] = sums / np.maximum(totals[met], 1)[:, None]
-    return found
+        sums = np.add.reduceat(parts, before[nonempty], axis=-2)
+        pooled[..., nonempty, :] = sums / np.maximum(totals[nonempty], 1)[:, None]
+    return pooled
 
 
 def _edges(spans: Sequence[Span]) -> Int[np.ndarray, "S 2"]:
@@ -70,7 +70,7 @@ def _check(spans: Int[np.ndarray, "S 2"], length: int | None) -> None:
     for wrong, what in (
         (reversed_, "ends before it starts"),
         (negative, "starts before the string"),
-        (past, f"reaches past the string, which has {length} characters"),
+        (past, f"ends after the string, which has {length} characters"),
     ):
         if wrong.any():
             number = int(wrong.argmax())

@@ -25,13 +25,25 @@ class Mixed(NamedTuple):
 
 
 class Elmo(nn.Module):
-    """Several learned mixes over one run of the biLM.
+    """One or more learned mixes of the layers of a biLM, as a module of a task model.
 
-    With `freeze` the network is the embedder's own, stays as it is, and has no dropout even in
-    training. Without, a copy of it is fine-tuned with the task: `mixer.embedder` embeds with that
-    copy, which shares no memory with the embedder given. Loading a state dict into a frozen module
-    changes its embedder, but not the bundle that embedder was built on. `weights` fixes the
-    mixes instead of learning them; the rest is told by `ScalarMix`.
+    With `freeze` the network is the embedder's own, is not trained, and has no dropout. Without it,
+    a copy is fine-tuned with the task: `mixer.embedder` embeds with that copy, which shares no
+    memory with the embedder given. Loading a state dict into a frozen module changes its embedder,
+    but not the bundle that the embedder was built on.
+
+    Args:
+        embedder: The model.
+        num_mixes: Number of mixes, each with weights of its own.
+        dropout: Dropout on the mixed vectors.
+        layer_norm: Normalisation of the layers, see `ScalarMix`.
+        last_only: Start as the last layer instead of the average.
+        weights: Fixed weights of the layers, instead of learned ones.
+        freeze: Whether the biLM stays as it is.
+        keep_boundaries: Whether the vectors of the boundary tokens are returned too.
+
+    Raises:
+        ConfigError: `num_mixes` is not positive, or a fast embedder is to be fine-tuned.
     """
 
     def __init__(
@@ -73,7 +85,7 @@ class Elmo(nn.Module):
         self.train(self.training)
 
     def forward(self, sentences: Sequence[Sequence[str]]) -> Mixed:
-        """Mix the layers of a batch of tokenised sentences."""
+        """Return the mixed vectors of a batch of tokenised sentences."""
         with torch.set_grad_enabled(torch.is_grad_enabled() and not self.freeze):
             stack = self.embedder.run(sentences, training=self.bilm.training and not self.freeze)
         inner = stack if self.keep_boundaries else stack.without_boundaries()
@@ -84,22 +96,22 @@ class Elmo(nn.Module):
         assert isinstance(mix, ScalarMix)
         if mix.layer_norm != "allennlp" or self.keep_boundaries:
             return mix(*inner)
-        return mix(*stack)[:, 1:-1]  # its statistics count the boundaries
+        return mix(*stack)[:, 1:-1]  # its statistics include the boundary tokens
 
     def train(self, mode: bool = True) -> Self:
-        """Switch dropout on or off; a frozen biLM has none either way."""
+        """Set training mode; a frozen biLM has no dropout in either mode."""
         super().train(mode)
         if self.freeze:
             self.bilm.eval()
         return self
 
     def penalty(self, strength: float) -> Float[Tensor, ""]:
-        """Give the paper's lambda * sum(w^2) over the weights of all mixes."""
+        """Return strength * sum(w^2) over the weights of all mixes (the paper's lambda)."""
         mixes = [mix for mix in self.mixes if isinstance(mix, ScalarMix)]
         return torch.stack([mix.penalty(strength) for mix in mixes]).sum()
 
     def saved(self) -> list[SavedMix]:
-        """Give the numbers of each mix: what `embed(layers=...)` and a model folder take."""
+        """Return the parameters of each mix, for `embed(layers=...)` and for a model folder."""
         return [mix.saved() for mix in self.mixes if isinstance(mix, ScalarMix)]
 
     def layer_weights(self) -> list[dict[str, float | list[float]]]:

@@ -1,15 +1,15 @@
-"""One vector per text: a mean or a maximum of its token vectors, or a mean that was corrected.
+"""Pool token vectors into one vector per text: mean, maximum, or a corrected mean.
 
-Contextual vectors share a few strong directions, so the plain means of any two texts look alike.
-`TextPooling` weighs words by how rare they are (SIF: Arora et al., 2017), then takes away what all
-texts have in common: their mean, and the directions they vary in most (Mu and Viswanath, 2018).
+Contextual vectors share a few strong directions, so the plain means of any two texts are similar.
+`TextPooling` gives rare words more weight (SIF: Arora et al., 2017), then removes what all texts
+have in common: their mean, and the directions of largest variance (Mu and Viswanath, 2018).
 
     weight(word) = a / (a + p(word))
     average      = sum_t weight(word_t) vectors[t] / sum_t weight(word_t)
     centred      = average - mean
     pooled       = centred - components.T @ components @ centred
 
-All of it is learned from a sample beforehand: a text's vector never depends on the texts around it.
+All of it is learned from a sample beforehand: a text's vector does not depend on other texts.
 
 Shapes: T tokens, D width, k components, n and m texts.
 """
@@ -30,28 +30,28 @@ from jaxtyping import Float
 from elmore import atomic, config, npy, strict_json
 from elmore.errors import ConfigError, DataError, ElmoreError
 
-BLOCK = 256  # texts that are added to the covariance at a time
+BLOCK = 256  # texts per update of the covariance
 FORMAT = 1
-NEGLIGIBLE = 1e-10  # of all variation: rounding, not a direction
+NEGLIGIBLE = 1e-10  # fraction of the variance that is rounding error
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class TextPooling:
-    """What was learned from a sample of texts (see `learn`); the same text, the same vector."""
+    """A pooling learned from a sample of texts; see `Embedder.learn_pooling`."""
 
     frequencies: dict[str, float]
-    """The share of each word among all tokens; when empty, every word weighs the same."""
+    """Relative frequency of each word; if empty, all words have the same weight."""
     mean: Float[np.ndarray, " D"]
     components: Float[np.ndarray, "k D"]
-    """Orthonormal directions that are taken away; there may be none."""
+    """Orthonormal directions to remove; there may be none."""
     smoothing: float = 1e-3
-    """a: a word with this share weighs a half; a word the sample did not hold weighs 1."""
+    """a: a word of this frequency has weight 1/2, a word that is not in the sample 1."""
 
     def __post_init__(self) -> None:
         if not 0 < self.smoothing < math.inf:
             raise DataError(f"smoothing must be above 0 and finite, found {self.smoothing!r}")
-        if not all(0 <= share <= 1 for share in self.frequencies.values()):
-            raise DataError("the shares of words must be between 0 and 1")
+        if not all(0 <= frequency <= 1 for frequency in self.frequencies.values()):
+            raise DataError("the frequencies of words must be between 0 and 1")
         if self.mean.ndim != 1 or self.components.shape[1:] != self.mean.shape:
             shapes = f"{self.mean.shape} and {self.components.shape}"
             raise DataError(f"expected a mean (D,) and components (k, D), found {shapes}")
@@ -59,12 +59,12 @@ class TextPooling:
             raise DataError("mean and components must be finite")
 
     def correct(self, average: Float[np.ndarray, " D"]) -> Float[np.ndarray, " D"]:
-        """Take away the mean and the components."""
+        """Remove the mean and the components from a vector."""
         centred = average - self.mean
         return centred - (self.components @ centred) @ self.components
 
     def save(self, path: str | Path) -> None:
-        """Write one .npz file, aside first: it is complete or absent. Nothing in it is pickled."""
+        """Write one .npz file; it is complete or absent, and contains no pickle."""
         path = Path(path)
         words = {"format": FORMAT, "smoothing": self.smoothing, "frequencies": self.frequencies}
         text = np.frombuffer(json.dumps(words).encode(), dtype=np.uint8)
@@ -78,22 +78,22 @@ class TextPooling:
 
     @classmethod
     def load(cls, path: str | Path) -> Self:
-        """Read what `save` wrote."""
+        """Load a pooling that `save` wrote."""
         try:
             arrays = npy.read_archive(Path(path), ("words", "mean", "components"))
             words = strict_json.parse(arrays.pop("words").tobytes(), "words")
-            said = config.build(_Words, words, "words")
+            metadata = config.build(_Words, words, "words")
             config.check_format(words, FORMAT, "words")
             if any(array.dtype.kind != "f" for array in arrays.values()):
                 raise DataError("mean and components must be floating-point numbers")
-            return cls(frequencies=said.frequencies, smoothing=said.smoothing, **arrays)
+            return cls(frequencies=metadata.frequencies, smoothing=metadata.smoothing, **arrays)
         except ElmoreError as error:
             raise DataError(f"{path}: not a readable pooling ({error})") from error
 
 
 @dataclass(frozen=True, kw_only=True)
 class _Words:
-    """What a saved pooling says besides its arrays."""
+    """The metadata of a saved pooling."""
 
     format: int
     smoothing: float
@@ -106,7 +106,7 @@ Pool = Literal["mean", "max"] | TextPooling
 def pool(
     tokens: Sequence[str], vectors: Float[np.ndarray, "T D"], how: Pool
 ) -> Float[np.ndarray, " D"]:
-    """Give one float32 vector for a text; the zero vector for an empty one, corrected or not."""
+    """Return one float32 vector for a text, zeros for an empty one."""
     if not isinstance(how, TextPooling) and how not in ("mean", "max"):
         raise ConfigError(f"pool={how!r}: expected 'mean', 'max' or a TextPooling")
     _check(tokens, vectors)
@@ -114,7 +114,7 @@ def pool(
     if isinstance(how, TextPooling) and len(how.mean) != width:
         raise DataError(
             f"this pooling was learned for width {len(how.mean)}, the vectors have width {width}; "
-            "learn one with the model that is used"
+            "learn one with this model"
         )
     if len(tokens) == 0:
         pooled = np.zeros(width)
@@ -136,10 +136,10 @@ def learn(
 ) -> TextPooling:
     """Learn a pooling from a sample of texts, each given as its tokens and their vectors.
 
-    Words are counted before the first text can be averaged, so the sample is read twice: what can
-    be read again costs no more memory than a (D, D) sum, an iterator is first made a list.
-    `weighted=False` lets every word weigh the same. `remove` directions are taken away besides the
-    mean, or fewer where the sample varies in fewer. Empty texts teach nothing.
+    The sample is iterated twice, because words are counted before the first text can be averaged:
+    an iterator is made a list first, anything else needs no more memory than a (D, D) matrix. With
+    `weighted=False` all words have the same weight. Up to `remove` directions are removed besides
+    the mean; fewer if the sample varies in fewer. Empty texts are skipped.
     """
     if remove < 0 or not 0 < smoothing < math.inf:
         raise ConfigError(f"expected remove >= 0 and smoothing > 0, found {remove} and {smoothing}")
@@ -161,9 +161,9 @@ def learn(
         sums = sums + block.sum(axis=0)
         products = products + block.T @ block  # (D, D)
     if num_texts < 2:
-        raise DataError(f"a pooling is learned from 2 texts or more with words, found {num_texts}")
+        raise DataError(f"a pooling needs at least 2 texts with words, found {num_texts}")
     if not np.isfinite(products).all():
-        raise DataError("a pooling is learned from finite vectors; some of these are inf or nan")
+        raise DataError("a pooling needs finite vectors; some of these are inf or nan")
     mean = sums / num_texts
     variances, directions = np.linalg.eigh(products / num_texts - np.outer(mean, mean))  # ascending
     least = NEGLIGIBLE * np.trace(products) / num_texts
@@ -174,14 +174,14 @@ def learn(
 
 
 def cosine(a: Float[np.ndarray, "n D"], b: Float[np.ndarray, "m D"]) -> Float[np.ndarray, "n m"]:
-    """Compare each row of a with each row of b, from -1 to 1; a zero vector is like nothing: 0."""
+    """Return the cosine of each row of a with each row of b; 0 for a zero vector."""
     if a.ndim != 2 or b.ndim != 2 or a.shape[1] != b.shape[1]:
         raise DataError(f"expected (texts, width) of one width, found {a.shape} and {b.shape}")
-    similarity = _of_length_one(a) @ _of_length_one(b).T
+    similarity = _normalize(a) @ _normalize(b).T
     return np.clip(similarity, -1, 1, out=similarity)
 
 
-def _of_length_one(vectors: Float[np.ndarray, "n D"]) -> Float[np.ndarray, "n D"]:
+def _normalize(vectors: Float[np.ndarray, "n D"]) -> Float[np.ndarray, "n D"]:
     lengths = np.linalg.norm(vectors.astype(np.float64), axis=1, keepdims=True)
     return (vectors / np.where(lengths > 0, lengths, 1)).astype(np.float32)
 
@@ -192,8 +192,8 @@ def _average(
     frequencies: dict[str, float],
     smoothing: float,
 ) -> Float[np.ndarray, " D"]:
-    shares = np.array([frequencies.get(word, 0.0) for word in tokens])
-    weights = smoothing / (smoothing + shares)  # (T,)
+    frequency = np.array([frequencies.get(word, 0.0) for word in tokens])
+    weights = smoothing / (smoothing + frequency)  # (T,)
     return weights @ vectors.astype(np.float64) / weights.sum()
 
 

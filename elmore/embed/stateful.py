@@ -1,8 +1,8 @@
-"""The state that AllenNLP and bilm-tf carry from batch to batch, for those who must match them.
+"""The LSTM state that AllenNLP and bilm-tf carry from batch to batch, to reproduce their vectors.
 
-It belongs to the row number in the batch, not to a sentence: row 3 of a batch starts where row 3 of
-the batch before stopped. A smaller batch leaves the rows it does not use as they were; a larger one
-starts its new rows from zero.
+The state belongs to a row of the batch, not to a sentence: row 3 starts in the state in which row 3
+of the last batch ended. A smaller batch leaves the other rows unchanged; the additional rows of a
+larger batch start from the initial state.
 """
 
 import torch
@@ -11,24 +11,24 @@ from elmore.model.bilm import BiLMState
 
 
 class StatefulRows:
-    """What each row remembers. The one thing in the house that keeps a state, because asked to."""
+    """The states of the rows after the last batch."""
 
     def __init__(self) -> None:
         self.rows: BiLMState | None = None
 
     def load(self, start: BiLMState) -> BiLMState:
-        """Give the state to run with: remembered rows first, then those of `start`."""
+        """Return the stored rows, and for further rows those of `start`."""
         if self.rows is None:
             return start
-        kept = min(start.cell.shape[2], self.rows.cell.shape[2])
+        shared = min(start.cell.shape[2], self.rows.cell.shape[2])
         pairs = zip(self.rows, start, strict=True)
         joined = [
-            torch.cat([old[:, :, :kept].to(new), new[:, :, kept:]], dim=2) for old, new in pairs
+            torch.cat([old[:, :, :shared].to(new), new[:, :, shared:]], dim=2) for old, new in pairs
         ]
         return BiLMState(*joined)
 
     def store(self, state: BiLMState) -> None:
-        """Remember what the rows of a batch ended with."""
+        """Store the final states of the rows of a batch."""
         if self.rows is not None:
             used = state.cell.shape[2]
             pairs = zip(state, self.rows, strict=True)

@@ -156,9 +156,9 @@ class UseIndex:
             )
         kept = self._kept(layer)
         (embedded,) = self.embedder.embed([tokens], layers=parse_layers(kept))
-        return self.like(embedded.vectors[position], tokens, k, word=word, layer=kept)
+        return self.search_vector(embedded.vectors[position], tokens, k, word=word, layer=kept)
 
-    def like(
+    def search_vector(
         self,
         vector: Float[np.ndarray, " D"],
         tokens: list[str],

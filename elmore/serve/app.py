@@ -1,7 +1,7 @@
-"""The routes: each reads its request, puts the work into the queue, and writes the answer.
+"""The routes: each parses its request, queues the work, and returns the response.
 
-No name and no path from a request reaches the disk: the model, the index and the page are read
-before the first request comes.
+No name and no path of a request reaches the disk: the model, the index and the page are loaded
+before the first request.
 """
 
 import asyncio
@@ -18,32 +18,32 @@ from elmore import __version__
 from elmore.embed.outputs import LayerChoice
 from elmore.embed.pooling import pool
 from elmore.errors import ElmoreError
-from elmore.serve import answers, openapi, page, pieces, refusals, schemas
-from elmore.serve.answers import Answer
+from elmore.serve import chunks, errors, openapi, page, responses, schemas
 from elmore.serve.batcher import Batcher
-from elmore.serve.door import Door
-from elmore.serve.engine import EMBED, SCORE, SEARCH, Engine, Reading, Search
-from elmore.serve.health import examine, touch
+from elmore.serve.engine import EMBED, SCORE, SEARCH, EmbedWork, Engine, SearchWork
+from elmore.serve.health import check_health, probe_device
 from elmore.serve.limits import Limits
 from elmore.serve.metrics import Metrics
+from elmore.serve.middleware import AuthAndLimits
+from elmore.serve.responses import Payload
+from elmore.serve.send_budget import SMALL_BYTES, SendBudget
 from elmore.serve.streaming import StreamedResponse, wait_for_disconnect
-from elmore.serve.texts import read_texts
-from elmore.serve.unsent import SMALL_BYTES, UnsentBytes
+from elmore.serve.texts import tokenize_texts
 
 _NUMBER_BYTES = 4  # float32
 
 
 def create(engine: Engine, *, limits: Limits | None = None, token: str | None = None) -> FastAPI:
-    """Give the app for a model; with a token, only who sends it is served."""
+    """Return the app for a model; with a token, clients must send it."""
     limits = limits or Limits()
     batcher = Batcher(
         engine,
         token_budget=limits.batch_tokens,
-        room=limits.queue_tokens,
-        told=lambda batch: metrics.batch(batch),
+        max_queue_tokens=limits.queue_tokens,
+        on_batch=lambda batch: metrics.batch(batch),
         hang_seconds=limits.hang_seconds,
     )
-    unsent = UnsentBytes(limits.unsent_bytes)
+    unsent = SendBudget(limits.unsent_bytes)
     metrics = Metrics(lambda: batcher.waiting, lambda: unsent.reserved)
 
     @asynccontextmanager
@@ -61,170 +61,172 @@ def create(engine: Engine, *, limits: Limits | None = None, token: str | None = 
         redirect_slashes=False,
         responses=openapi.GENERAL,
     )
-    refusals.install(app)
-    desk = _Desk(engine, batcher, limits)
-    _add_model(app, desk)
-    _add_language(app, desk)
+    errors.install_handlers(app)
+    handler = RequestHandler(engine, batcher, limits)
+    _add_embedding(app, handler)
+    _add_words(app, handler)
     _add_state(app, engine, batcher, metrics)
-    page.add(app)
-    open_to_all = {"/", "/health", "/openapi.json", *page.FILES}
+    page.add_page(app)
+    public_paths = {"/", "/health", "/openapi.json", *page.FILES}
     app.add_middleware(
-        Door,
+        AuthAndLimits,
         limits=limits,
         metrics=metrics,
         unsent=unsent,
         token=token,
         routes={route.path for route in app.routes if isinstance(route, Route)},
-        open_to_all=open_to_all,
+        public_paths=public_paths,
     )
     if token:
-        openapi.ask_for_token(app, open_to_all)
+        openapi.require_token(app, public_paths)
     return app
 
 
-class _Desk:
-    """Takes work from a request to the queue and its result back."""
+class RequestHandler:
+    """Queues the work of a request, and makes a response of its result."""
 
     def __init__(self, engine: Engine, batcher: Batcher, limits: Limits) -> None:
         self.engine, self.batcher, self.limits = engine, batcher, limits
         self.texts_request = schemas.texts_request(limits.texts)
 
     async def tokens(self, request: Request, texts: Sequence[str | list[str]]) -> list[list[str]]:
-        """Read the texts of a request, and note how much it asks for."""
-        found = await read_texts(texts, self.engine.embedder.tokenizer, self.limits.tokens)
-        noted = {"texts": len(found), "tokens": sum(map(len, found))}
-        request.scope["noted"] |= noted
+        """Tokenise the texts of a request, and log how many there are."""
+        found = await tokenize_texts(texts, self.engine.embedder.tokenizer, self.limits.tokens)
+        counts = {"texts": len(found), "tokens": sum(map(len, found))}
+        request.scope["log_fields"] |= counts
         return found
 
     async def result(self, request: Request, kind: str, work: Any, tokens: int) -> Any:  # noqa: ANN401
-        """Wait for the result; give up when the client went away or the time is over."""
-        size = tokens + 2  # for a request without a text is work too
+        """Wait for the result, until the client disconnects or the time is over."""
+        size = tokens + 2  # an empty request is work too
         job = asyncio.ensure_future(self.batcher.submit(kind, work, size))
         gone = asyncio.ensure_future(wait_for_disconnect(request.receive))
         try:
             await asyncio.wait(
                 {job, gone},
-                timeout=self.limits.answer_seconds,
+                timeout=self.limits.response_seconds,
                 return_when=asyncio.FIRST_COMPLETED,
             )
             if job.done():
                 return job.result()
             if gone.done():
-                raise refusals.ClientGone
-            seconds = self.limits.answer_seconds
-            sentence = f"there was no answer within {seconds:g} seconds; try again, or ask for less"
+                raise errors.ClientDisconnected
+            seconds = self.limits.response_seconds
+            sentence = f"no result within {seconds:g} seconds; retry, or send fewer texts"
             raise HTTPException(503, sentence, {"Retry-After": "10"})
         finally:
             job.cancel()
             gone.cancel()
 
     def reserve(self, request: Request, num_bytes: int) -> None:
-        """Reserve room for an answer with so many bytes of numbers, or refuse the request."""
-        extra = 0 if num_bytes <= SMALL_BYTES else 4 * pieces.PIECE_BYTES  # two are on their way
-        request.scope["unsent"].resize(num_bytes + extra)
+        """Reserve memory for a response with so many bytes of numbers, or raise HTTPException."""
+        extra = 0 if num_bytes <= SMALL_BYTES else 4 * chunks.CHUNK_BYTES  # buffers
+        request.scope["reservation"].resize(num_bytes + extra)
 
-    def answer(self, num_bytes: int, found: Answer) -> Response:
-        """Give an answer with so many bytes of numbers: at once if it is small, else in pieces."""
+    def respond(self, num_bytes: int, payload: Payload) -> Response:
+        """Return a response: at once if it is small, else in chunks."""
         if num_bytes > SMALL_BYTES:
-            return StreamedResponse(found)
-        return Response(found.body, headers=found.headers, media_type=found.form)
+            return StreamedResponse(payload)
+        return Response(payload.body, headers=payload.headers, media_type=payload.media_type)
 
-    def json(self, request: Request, value: Any) -> Response:  # noqa: ANN401 -- what JSON can say
-        """Give an answer that is not about vectors."""
-        body = pieces.dump_json(value)
+    def json(self, request: Request, value: Any) -> Response:  # noqa: ANN401 -- any JSON value
+        """Return a JSON response without vectors."""
+        body = chunks.dump_json(value)
         self.reserve(request, len(body))
-        return Response(body, media_type=answers.JSON)
+        return Response(body, media_type=responses.JSON)
 
 
-def _form(request: Request) -> answers.Form:
-    form = answers.chosen(request.headers.get("accept", ""))
-    if form is None:
-        known = ", ".join(answers.FORMS)
-        raise HTTPException(406, f"the header Accept names none of what there is: {known}")
-    return form
+def _media_type(request: Request) -> responses.MediaType:
+    media_type = responses.negotiate(request.headers.get("accept", ""))
+    if media_type is None:
+        known = ", ".join(responses.MEDIA_TYPES)
+        raise HTTPException(406, f"the header Accept allows none of the available types: {known}")
+    return media_type
 
 
-def _add_model(app: FastAPI, desk: _Desk) -> None:
-    """Add what gives vectors."""
-    embedder = desk.engine.embedder
-    embed_request = schemas.embed_request(embedder.num_layers, desk.limits.texts)
-    texts_request = desk.texts_request
+def _add_embedding(app: FastAPI, handler: RequestHandler) -> None:
+    """Add the routes that return vectors."""
+    embedder = handler.engine.embedder
+    embed_request = schemas.embed_request(embedder.num_layers, handler.limits.texts)
+    texts_request = handler.texts_request
 
-    async def read(
+    async def run(
         request: Request, texts: Sequence[str | list[str]], layers: LayerChoice
     ) -> tuple[list[list[str]], list[np.ndarray]]:
-        words = await desk.tokens(request, texts)
+        words = await handler.tokens(request, texts)
         num_tokens = sum(map(len, words))
         num_layers = embedder.num_layers if layers == "all" else 1
-        desk.reserve(request, num_tokens * num_layers * embedder.width * _NUMBER_BYTES)
+        handler.reserve(request, num_tokens * num_layers * embedder.width * _NUMBER_BYTES)
         size = num_tokens + 2 * len(words)
-        return words, await desk.result(request, EMBED, Reading(words, layers), size)
+        return words, await handler.result(request, EMBED, EmbedWork(words, layers), size)
 
     @app.post(
         "/embed",
-        response_model=schemas.EmbedAnswer,
-        responses={**openapi.binary(schemas.EmbedAnswer), **openapi.WORK},
+        response_model=schemas.EmbedResponse,
+        responses={**openapi.binary(schemas.EmbedResponse), **openapi.WORK},
     )
     async def embed(request: Request, body: embed_request) -> Response:  # type: ignore[valid-type]
-        """Give the vectors of every word."""
-        form = _form(request)
-        words, vectors = await read(request, body.texts, body.layers)
+        """Return the vectors of every token."""
+        media_type = _media_type(request)
+        words, vectors = await run(request, body.texts, body.layers)
         every = (embedder.num_layers,) if body.layers == "all" else ()
         nothing = np.zeros((*every, 0, embedder.width), np.float32)
         size = sum(array.nbytes for array in vectors)
-        return desk.answer(size, answers.embedded(words, vectors, nothing, form))
+        return handler.respond(size, responses.embed_response(words, vectors, nothing, media_type))
 
     @app.post(
         "/encode",
-        response_model=schemas.EncodeAnswer,
-        responses={**openapi.binary(schemas.EncodeAnswer), **openapi.WORK},
+        response_model=schemas.EncodeResponse,
+        responses={**openapi.binary(schemas.EncodeResponse), **openapi.WORK},
     )
     async def encode(request: Request, body: texts_request) -> Response:  # type: ignore[valid-type]
-        """Give one vector for each text: the mean of its words, over all layers."""
-        form = _form(request)
-        words, vectors = await read(request, body.texts, "average")
+        """Return one vector per text: the mean over its tokens and over all layers."""
+        media_type = _media_type(request)
+        words, vectors = await run(request, body.texts, "average")
         pairs = zip(words, vectors, strict=True)
         rows = [pool(tokens, array, "mean") for tokens, array in pairs]
         joined = np.stack(rows) if rows else np.zeros((0, embedder.width), np.float32)
-        desk.reserve(request, joined.nbytes)  # and no longer for every word
-        return desk.answer(joined.nbytes, answers.encoded(words, joined, form))
+        handler.reserve(request, joined.nbytes)  # no longer for every token
+        return handler.respond(joined.nbytes, responses.encode_response(words, joined, media_type))
 
 
-def _add_language(app: FastAPI, desk: _Desk) -> None:
-    """Add what speaks of words."""
-    texts_request = desk.texts_request
+def _add_words(app: FastAPI, handler: RequestHandler) -> None:
+    """Add the routes about words: scores and neighbours."""
+    texts_request = handler.texts_request
 
-    @app.post("/score", response_model=schemas.ScoreAnswer, responses=openapi.WORK | openapi.LACK)
+    @app.post(
+        "/score", response_model=schemas.ScoreResponse, responses=openapi.WORK | openapi.UNAVAILABLE
+    )
     async def score(request: Request, body: texts_request) -> Response:  # type: ignore[valid-type]
-        """Say how likely each word was, given what precedes and what follows."""
-        if not desk.engine.can_score:
+        """Return the log-probability of each token, given the tokens before it and after it."""
+        if not handler.engine.can_score:
             raise HTTPException(
                 409,
-                "this model has no softmax, so it cannot say how likely words are; serve one that "
+                "this model has no softmax, so it cannot score words; serve one that "
                 "'elmore pretrain' or 'elmore finetune' made",
             )
-        words = await desk.tokens(request, body.texts)
+        words = await handler.tokens(request, body.texts)
         size = sum(len(each) + 2 for each in words)
-        found = await desk.result(request, SCORE, words, size)
+        found = await handler.result(request, SCORE, words, size)
         sentences = [
             {
                 "tokens": each.tokens,
-                "forward": np.round(each.forward, pieces.DIGITS).tolist(),
-                "backward": np.round(each.backward, pieces.DIGITS).tolist(),
+                "forward": np.round(each.forward, chunks.DIGITS).tolist(),
+                "backward": np.round(each.backward, chunks.DIGITS).tolist(),
                 "known": list(each.known),
             }
             for each in found
         ]
-        return desk.json(request, {"sentences": sentences})
+        return handler.json(request, {"sentences": sentences})
 
     @app.post(
         "/neighbors",
-        response_model=schemas.NeighborsAnswer,
-        responses=openapi.WORK | openapi.LACK,
+        response_model=schemas.NeighborsResponse,
+        responses=openapi.WORK | openapi.UNAVAILABLE,
     )
     async def neighbors(request: Request, body: schemas.NeighborsRequest) -> Response:
-        """Give the uses of a word in the index that are nearest to this one."""
-        uses = desk.engine.uses
+        """Return the uses of a word in the index that are nearest to this one."""
+        uses = handler.engine.uses
         if uses is None:
             raise HTTPException(
                 409, "this server has no index of uses; start it with 'elmore serve --index FOLDER'"
@@ -233,9 +235,9 @@ def _add_language(app: FastAPI, desk: _Desk) -> None:
             tokens, position = uses.mark(body.text)
         except ElmoreError as error:
             raise HTTPException(422, f"text: {error}") from error
-        await desk.tokens(request, [tokens])
-        search = Search(tokens, position, body.k)
-        found = await desk.result(request, SEARCH, search, len(tokens) + 2)
+        await handler.tokens(request, [tokens])
+        search = SearchWork(tokens, position, body.k)
+        found = await handler.result(request, SEARCH, search, len(tokens) + 2)
         neighbors_ = [
             {
                 "word": use.word,
@@ -246,13 +248,13 @@ def _add_language(app: FastAPI, desk: _Desk) -> None:
             }
             for use in found
         ]
-        return desk.json(request, {"word": tokens[position], "neighbors": neighbors_})
+        return handler.json(request, {"word": tokens[position], "neighbors": neighbors_})
 
 
 def _add_state(app: FastAPI, engine: Engine, batcher: Batcher, metrics: Metrics) -> None:
-    """Add what tells of the server itself."""
+    """Add the routes about the server itself."""
     device = str(engine.embedder.device)
-    served = schemas.Served(
+    served = schemas.ServerInfo(
         model=engine.embedder.bundle.card.name or "unnamed",
         width=engine.embedder.width,
         layers=engine.embedder.num_layers,
@@ -265,17 +267,17 @@ def _add_state(app: FastAPI, engine: Engine, batcher: Batcher, metrics: Metrics)
         "/health", response_model=schemas.Health, responses={503: {"model": schemas.Unhealthy}}
     )
     async def health() -> Response:
-        """Say what runs here, and whether worker and device still answer."""
-        found = await examine(batcher, device, lambda: touch(device))
-        told = schemas.Health(
+        """Return what is served, and whether worker and device still respond."""
+        found = await check_health(batcher, device, lambda: probe_device(device))
+        body = schemas.Health(
             status="ok" if found.problem is None else "unhealthy",
             worker=schemas.Worker(state=found.worker, busy_seconds=round(found.busy_seconds, 3)),
             device=schemas.Device(name=device, state=found.device),
             **served.model_dump(),
         ).model_dump()
         if found.problem is None:
-            return JSONResponse(told)
-        return JSONResponse({"detail": found.problem, **told}, 503)
+            return JSONResponse(body)
+        return JSONResponse({"detail": found.problem, **body}, 503)
 
     @app.get(
         "/metrics",
@@ -283,5 +285,5 @@ def _add_state(app: FastAPI, engine: Engine, batcher: Batcher, metrics: Metrics)
         responses={200: {"content": {"text/plain": {"schema": {"type": "string"}}}}},
     )
     async def metrics_() -> Response:
-        """Give what Prometheus reads."""
+        """Return the metrics in the text format of Prometheus."""
         return Response(metrics.text(), media_type="text/plain; version=0.0.4")

@@ -1,13 +1,13 @@
-"""Concurrent requests, brought together for one worker thread.
+"""Batch concurrent requests for one worker thread.
 
-Work of most kinds runs in batches: all that wait and are of one kind, the first come first, up to a
-budget of tokens; before a lone one runs, others have a moment to join it. Work that flows need not
-wait for a batch to end: it joins what is under way, which advances a little at a time, and each is
-answered when it is done itself. Batches run between these turns.
+Most kinds of work run in batches: all waiting requests of one kind, in order of arrival, up to a
+token budget; a single request waits a moment for others. Kinds that support continuous batching
+join a running batch, which advances a few steps at a time, and each request is answered as soon as
+it is complete. Other batches run between those steps.
 
-The queue is bounded: who comes when it is full is told when to come again. Who went away is not
-computed any more. The event loop never waits for the model. A worker that has died is not replaced:
-who waits for it is told so, and so is whoever comes.
+The queue is bounded: when it is full, a request is rejected with a time to retry. Requests whose
+client has disconnected are dropped. The event loop never waits for the model. A worker that has
+died is not replaced: all waiting and all later requests fail.
 """
 
 import asyncio
@@ -21,48 +21,48 @@ from typing import Any, NamedTuple, Protocol
 from elmore.serve.worker import WorkerDied, WorkerThread
 
 _log = logging.getLogger(__name__)
-_SHARE = 0.15  # of the time of a batch that the next may wait to be joined
+_WAIT_FRACTION = 0.15  # of the duration of the last batch: how long the next may wait
 
 
-class QueueFull(Exception):  # noqa: N818 -- it is an answer, not a fault
-    """There is no room for this much more."""
+class QueueFull(Exception):  # noqa: N818 -- a response, not a fault
+    """The queue has no room for this request."""
 
     def __init__(self, seconds: int) -> None:
-        super().__init__(f"come again in {seconds} s")
+        super().__init__(f"retry in {seconds} s")
         self.seconds = seconds
 
 
 class Batch(NamedTuple):
-    """What is told of a finished batch, or of a turn of what flows."""
+    """Statistics of a finished batch, or of one step of the continuous batch."""
 
     tokens: int
-    """Of all requests that were in it."""
+    """Of all requests in the batch."""
     done: int
-    """Tokens of those that it finished."""
+    """Tokens of the requests that are complete."""
     seconds: float
 
 
 class Worker(Protocol):
-    """What does the work. Only one thread calls it, but for `flows`."""
+    """Does the work. Only the worker thread calls it, except `supports_continuous_batching`."""
 
-    def flows(self, kind: Hashable) -> bool:
-        """Say whether work of this kind flows."""
+    def supports_continuous_batching(self, kind: Hashable) -> bool:
+        """Return whether work of this kind joins the continuous batch."""
         ...
 
     def run(self, kind: Hashable, works: Sequence[Any]) -> Sequence[Any]:
-        """Do all the work of one kind that is in a batch; one result for each, in order."""
+        """Run a batch of work of one kind; return one result for each, in order."""
         ...
 
-    def join(self, works: Mapping[int, Any]) -> None:
-        """Let numbered work flow with what is under way."""
+    def add(self, works: Mapping[int, Any]) -> None:
+        """Add numbered work to the continuous batch."""
         ...
 
-    def advance(self) -> Mapping[int, Any]:
-        """Go on a little; give the results (or the exceptions) of what is done by now."""
+    def step(self) -> Mapping[int, Any]:
+        """Run a few steps; return the results (or exceptions) of the work that is complete."""
         ...
 
-    def leave(self, numbers: Sequence[int]) -> None:
-        """Forget work, where it is under way."""
+    def abort(self, numbers: Sequence[int]) -> None:
+        """Remove work from the continuous batch, if it is in it."""
         ...
 
 
@@ -74,19 +74,20 @@ class _Job(NamedTuple):
 
 
 def _fail(jobs: Iterable[_Job], error: Exception) -> None:
-    """Raise an error to all who still wait for these jobs."""
+    """Fail the jobs that are not done."""
     for job in jobs:
         if not job.result.done():
             job.result.set_exception(error)
 
 
 class Batcher:
-    """One queue, one worker.
+    """One queue, one worker thread.
 
-    `patience` is how long, in seconds, a request waits for another to join its batch; `room` how
-    many tokens may be in the queue; `token_budget` how many in a batch, or under way where they
-    flow. It is used as `async with`: leaving it finishes what was accepted, but does not wait for
-    a worker that has been at one call for more than `hang_seconds`, as `clock` tells them.
+    `token_budget` bounds the tokens of a batch and of the continuous batch, `max_queue_tokens`
+    those of the queue. A request waits up to `max_wait_s` seconds for others to join its batch.
+    `on_batch` is called with the statistics of each batch. Use it as `async with`: on exit it
+    finishes the accepted requests, but does not wait for a worker that has been in one call for
+    more than `hang_seconds`, measured by `clock`.
     """
 
     def __init__(
@@ -94,50 +95,51 @@ class Batcher:
         worker: Worker,
         *,
         token_budget: int = 4096,
-        room: int = 32768,
-        patience: float = 0.004,
-        told: Callable[[Batch], None] = lambda batch: None,
+        max_queue_tokens: int = 32768,
+        max_wait_s: float = 0.004,
+        on_batch: Callable[[Batch], None] = lambda batch: None,
         hang_seconds: float = 120,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        self.token_budget, self.room, self.patience = token_budget, room, patience
+        self.token_budget, self.max_queue_tokens = token_budget, max_queue_tokens
+        self.max_wait_s = max_wait_s
         self.hang_seconds = hang_seconds
         self._died: WorkerDied | None = None
-        self._worker, self._told = worker, told
+        self._worker, self._on_batch = worker, on_batch
         self._queue: deque[_Job] = deque()
-        self._flowing: dict[int, _Job] = {}
+        self._running: dict[int, _Job] = {}
         self._numbers = count()
         self._arrived = asyncio.Event()
         self._closing = False
-        self._last = Batch(0, 0, 0.0)  # of those that do not flow
-        self._rate = 1000.0  # tokens a second, as it was of late
+        self._last = Batch(0, 0, 0.0)  # the continuous batch does not count
+        self._rate = 1000.0  # tokens per second, moving average
         self._clock = clock
 
     @property
     def waiting(self) -> int:
-        """How many tokens are in the queue."""
+        """Number of tokens in the queue."""
         return sum(job.tokens for job in self._queue if not job.result.done())
 
     @property
     def died(self) -> WorkerDied | None:
-        """What the worker has died of, if it has."""
+        """Why the worker died, or None."""
         if self._died is None and not self._closing and not self._thread.alive:
-            self._give_up(WorkerDied("its thread is gone"))
+            self._fail_all(WorkerDied("its thread has ended"))
         return self._died
 
     @property
     def busy(self) -> bool:
-        """Whether the worker is at a call."""
+        """Whether the worker is in a call."""
         return self._thread.busy
 
     @property
     def busy_seconds(self) -> float:
-        """How long the worker has been at its call."""
+        """How long the worker has been in its current call."""
         return self._thread.busy_seconds
 
     async def __aenter__(self) -> "Batcher":
         self._thread = WorkerThread(clock=self._clock)
-        self._task = asyncio.create_task(self._work_until_the_end())
+        self._task = asyncio.create_task(self._run_loop())
         return self
 
     async def __aexit__(self, *_: object) -> None:
@@ -153,75 +155,79 @@ class Batcher:
         self._thread.close()
 
     async def run(self, call: Callable[[], Any]) -> Any:  # noqa: ANN401 -- whatever it returns
-        """Run something else in the thread of the worker, between its work."""
+        """Run a function in the worker thread, between batches."""
         try:
             return await self._thread.run(call)
         except WorkerDied as died:
-            self._give_up(died)
+            self._fail_all(died)
             raise
 
     async def submit(self, kind: Hashable, work: Any, tokens: int) -> Any:  # noqa: ANN401
-        """Give the result of the work, or raise what it raised; cancelled, it is left undone."""
+        """Queue work and return its result, or raise its exception; if cancelled, drop the work."""
         if self.died is not None:
             raise self.died
         waiting = self.waiting
-        if self._closing or (waiting and waiting + tokens > self.room):
+        if self._closing or (waiting and waiting + tokens > self.max_queue_tokens):
             raise QueueFull(min(60, 1 + int(waiting / self._rate)))
         result = asyncio.get_running_loop().create_future()
         self._queue.append(_Job(kind, work, tokens, result))
         self._arrived.set()
         return await result
 
-    async def _work_until_the_end(self) -> None:
+    async def _run_loop(self) -> None:
         try:
             await self._work()
         except WorkerDied as died:
-            self._give_up(died)
+            self._fail_all(died)
         except Exception as error:
             died = WorkerDied(type(error).__name__)
             died.__cause__ = error
-            self._give_up(died)
+            self._fail_all(died)
 
-    def _give_up(self, died: WorkerDied) -> None:
-        """Tell all who wait that nobody works any more."""
+    def _fail_all(self, died: WorkerDied) -> None:
+        """Fail all jobs: the worker is dead."""
         if self._died is None:
             self._died = died
             _log.error("the worker has died", exc_info=died.__cause__ or died)
-        _fail((*self._queue, *self._flowing.values()), died)
+        _fail((*self._queue, *self._running.values()), died)
         self._queue.clear()
-        self._flowing.clear()
+        self._running.clear()
 
     async def _work(self) -> None:
         idle = True
-        while self._queue or self._flowing or not self._closing:
-            if not self._queue and not self._flowing:
+        while self._queue or self._running or not self._closing:
+            if not self._queue and not self._running:
                 self._arrived.clear()
                 await self._arrived.wait()
                 idle = True
-            await self._flow()
-            if self._queue and not self._flowing and not self._worker.flows(self._queue[0].kind):
-                await self._give_company(self.token_budget if idle else self._last.tokens)
+            await self._continue_batch()
+            if (
+                self._queue
+                and not self._running
+                and not self._worker.supports_continuous_batching(self._queue[0].kind)
+            ):
+                await self._wait_for_more(self.token_budget if idle else self._last.tokens)
             idle = not await self._batch() and idle
 
-    async def _give_company(self, expected: int) -> None:
-        """Wait while more comes: who was answered together asks again together.
+    async def _wait_for_more(self, expected: int) -> None:
+        """Wait up to max(max_wait_s, 15 % of the last batch's duration) for more requests.
 
-        Not for more than is expected, not for long beside the work of the batch before, and not
-        while something could flow.
+        Clients that were answered together send their next requests together, so these are batched
+        again. Do not wait for more than `expected` tokens, nor while continuous work is waiting.
         """
-        end = time.monotonic() + max(self.patience, _SHARE * self._last.seconds)
+        end = time.monotonic() + max(self.max_wait_s, _WAIT_FRACTION * self._last.seconds)
         while not self._closing and self.waiting < expected:
-            if self._worker.flows(self._queue[-1].kind):
+            if self._worker.supports_continuous_batching(self._queue[-1].kind):
                 return
             self._arrived.clear()
-            left = min(self.patience, end - time.monotonic())
+            left = min(self.max_wait_s, end - time.monotonic())
             try:
                 await asyncio.wait_for(self._arrived.wait(), max(0, left))
             except TimeoutError:
                 return
 
     def _take(self, wanted: Callable[[Hashable], bool], held: int = 0) -> list[_Job]:
-        """Take what is wanted, the first come first, until the budget is full."""
+        """Remove the wanted jobs from the queue, in order of arrival, up to the token budget."""
         taken: list[_Job] = []
         left: deque[_Job] = deque()
         full = False
@@ -240,32 +246,41 @@ class Batcher:
         return taken
 
     async def _batch(self) -> bool:
-        """Run a batch of the kind of the first that does not flow; say whether there was one."""
-        kinds = (job.kind for job in self._queue if not self._worker.flows(job.kind))
+        """Run a batch of the first kind that is not continuous; return whether there was one."""
+        kinds = (
+            job.kind
+            for job in self._queue
+            if not self._worker.supports_continuous_batching(job.kind)
+        )
         first = next(kinds, None)
         batch = dict(enumerate(self._take(lambda kind: kind == first)))
         if not batch:
             return False
         works = [job.work for job in batch.values()]
-        self._last = await self._answered(batch, lambda: self._outcomes(first, works))
+        self._last = await self._run_and_resolve(batch, lambda: self._run_batch(first, works))
         return True
 
-    async def _flow(self) -> None:
-        """Drop who went away from what flows, let who waits join it, and go on a little."""
-        gone = [number for number, job in self._flowing.items() if job.result.done()]
+    async def _continue_batch(self) -> None:
+        """Remove cancelled jobs from the continuous batch, add waiting ones, run a few steps."""
+        gone = [number for number, job in self._running.items() if job.result.done()]
         for number in gone:
-            del self._flowing[number]
-        held = sum(job.tokens for job in self._flowing.values())
-        new = {next(self._numbers): job for job in self._take(self._worker.flows, held)}
-        self._flowing |= new
-        if gone or self._flowing:
-            works = {number: job.work for number, job in self._flowing.items()}
-            await self._answered(self._flowing, lambda: self._turn(works, list(new), gone))
+            del self._running[number]
+        held = sum(job.tokens for job in self._running.values())
+        new = {
+            next(self._numbers): job
+            for job in self._take(self._worker.supports_continuous_batching, held)
+        }
+        self._running |= new
+        if gone or self._running:
+            works = {number: job.work for number, job in self._running.items()}
+            await self._run_and_resolve(
+                self._running, lambda: self._step_all(works, list(new), gone)
+            )
 
-    async def _answered(
+    async def _run_and_resolve(
         self, jobs: dict[int, _Job], work: Callable[[], Mapping[int, Any]]
     ) -> Batch:
-        """Do work in the thread, and take the jobs out that it has done."""
+        """Run a function in the worker thread, and resolve the jobs that it completed."""
         start = time.monotonic()
         tokens = sum(job.tokens for job in jobs.values())
         try:
@@ -282,36 +297,38 @@ class Batcher:
                 _fail([job], outcome)
             elif not job.result.done():
                 job.result.set_result(outcome)
-        self._told(batch)
+        self._on_batch(batch)
         return batch
 
-    # What follows runs in the thread.
+    # The methods below run in the worker thread.
 
-    def _outcomes(self, kind: Hashable, works: list[Any]) -> dict[int, Any]:
-        """Run the batch; where it fails, each alone, so that only the culprit is told."""
+    def _run_batch(self, kind: Hashable, works: list[Any]) -> dict[int, Any]:
+        """Run a batch; if it fails, run each job alone, so that only the faulty one fails."""
         try:
             return dict(enumerate(self._worker.run(kind, works)))
         except Exception as error:
             if len(works) == 1:
                 return {0: error}
-            return {i: self._outcomes(kind, [work])[0] for i, work in enumerate(works)}
+            return {i: self._run_batch(kind, [work])[0] for i, work in enumerate(works)}
 
-    def _turn(self, works: dict[int, Any], new: list[int], gone: list[int]) -> Mapping[int, Any]:
-        """Go on with all that flows; where that fails, with each alone."""
+    def _step_all(
+        self, works: dict[int, Any], new: list[int], gone: list[int]
+    ) -> Mapping[int, Any]:
+        """Advance the continuous batch; if it fails, run each job alone."""
         try:
-            self._worker.leave(gone)
-            self._worker.join({number: works[number] for number in new})
-            return self._worker.advance()
+            self._worker.abort(gone)
+            self._worker.add({number: works[number] for number in new})
+            return self._worker.step()
         except Exception:
-            self._worker.leave(list(works))
-            return {number: self._alone(number, work) for number, work in works.items()}
+            self._worker.abort(list(works))
+            return {number: self._run_alone(number, work) for number, work in works.items()}
 
-    def _alone(self, number: int, work: Any) -> Any:  # noqa: ANN401
+    def _run_alone(self, number: int, work: Any) -> Any:  # noqa: ANN401
         try:
-            self._worker.join({number: work})
-            while not (done := self._worker.advance()):
+            self._worker.add({number: work})
+            while not (done := self._worker.step()):
                 pass
             return done[number]
         except Exception as error:
-            self._worker.leave([number])
+            self._worker.abort([number])
             return error

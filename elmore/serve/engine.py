@@ -1,7 +1,7 @@
-"""What the worker does with the model.
+"""What the worker thread runs: the model, and an index of word uses.
 
-Who wants vectors, or uses near to one, joins the texts that are being read, and is answered when
-its own are. What is to be scored is one run of the model for all requests in a batch.
+Requests for vectors and for neighbours join a continuous batch; each is complete when its own texts
+are. Requests for scores are one run of the model for all requests of a batch.
 """
 
 from collections.abc import Callable, Hashable, Mapping, Sequence
@@ -22,37 +22,37 @@ EMBED, SCORE, SEARCH = "embed", "score", "search"
 
 
 class Index(Protocol):
-    """An index of the uses of words, as `elmore neighbors` builds it."""
+    """An index of the uses of words, built by `elmore neighbors`."""
 
     @property
     def layer(self) -> LayerChoice:
         """The layer whose vectors are compared."""
         ...
 
-    def like(
+    def search_vector(
         self, vector: Float[np.ndarray, " D"], tokens: list[str], k: int
     ) -> Sequence[Neighbor]:
-        """Give the uses nearest to a word with this vector, in this sentence."""
+        """Return the uses nearest to a word with this vector in this sentence."""
         ...
 
 
-class Uses(NamedTuple):
-    """An index, and how a query for it is read."""
+class NeighborSearch(NamedTuple):
+    """An index, and the parser of its queries."""
 
     index: Index
     mark: Callable[[str], tuple[list[str], int]]
-    """Reads "the [play] was …": the tokens, and which of them is marked."""
+    """Parses "the [play] was …" into the tokens and the position of the marked one."""
 
 
-class Reading(NamedTuple):
-    """Texts to be read, and which of the layers are wanted."""
+class EmbedWork(NamedTuple):
+    """Tokenised texts to embed."""
 
     texts: list[list[str]]
     layers: LayerChoice
 
 
-class Search(NamedTuple):
-    """A use to compare with others."""
+class SearchWork(NamedTuple):
+    """A word in a sentence whose nearest uses are wanted."""
 
     tokens: list[str]
     position: int
@@ -60,66 +60,67 @@ class Search(NamedTuple):
 
 
 class Engine:
-    """A model, and an index where there is one. One thread at a time works with it."""
+    """A model and perhaps an index; one thread at a time may call it."""
 
-    def __init__(self, embedder: Embedder, uses: Uses | None = None) -> None:
+    def __init__(self, embedder: Embedder, uses: NeighborSearch | None = None) -> None:
         self.embedder, self.uses = embedder, uses
         self._batch = ContinuousBatcher(embedder.runtime)
-        self._reading: dict[int, tuple[Reading | Search, list[ActiveSequence]]] = {}
+        self._requests: dict[int, tuple[EmbedWork | SearchWork, list[ActiveSequence]]] = {}
 
     @property
     def can_score(self) -> bool:
-        """Whether the model says how likely words are."""
+        """Whether the model has a softmax."""
         bundle = self.embedder.bundle
         return bundle.softmax is not None and bundle.vocabulary is not None
 
-    def flows(self, kind: Hashable) -> bool:
-        """Say whether work of this kind joins what is being read."""
+    def supports_continuous_batching(self, kind: Hashable) -> bool:
+        """Return whether work of this kind joins the continuous batch."""
         return kind != SCORE
 
     def run(self, kind: Hashable, works: Sequence[list[list[str]]]) -> list[list[Scores]]:
-        """Score the texts of all works together; one result for each."""
-        assert kind == SCORE  # the one kind that does not flow
+        """Score the texts of all requests together; return one result for each."""
+        assert kind == SCORE  # the one kind that is not continuous
         texts = [words for work in works for words in work]
         found = iter(scoring.score_batch(self.embedder.bundle, texts))
         return [list(islice(found, len(work))) for work in works]
 
-    def join(self, works: Mapping[int, Reading | Search]) -> None:
-        """Begin to read what numbered works are about."""
+    def add(self, works: Mapping[int, EmbedWork | SearchWork]) -> None:
+        """Add the texts of numbered requests to the continuous batch."""
         texts = [
-            [work.tokens] if isinstance(work, Search) else work.texts for work in works.values()
+            [work.tokens] if isinstance(work, SearchWork) else work.texts for work in works.values()
         ]
         for (number, work), rows in zip(works.items(), self._batch.add(texts), strict=True):
-            self._reading[number] = work, rows
+            self._requests[number] = work, rows
 
-    def leave(self, numbers: Sequence[int]) -> None:
-        """Read no more for these."""
-        gone = [self._reading.pop(number)[1] for number in numbers if number in self._reading]
+    def abort(self, numbers: Sequence[int]) -> None:
+        """Remove requests from the continuous batch."""
+        gone = [self._requests.pop(number)[1] for number in numbers if number in self._requests]
         self._batch.cancel([row for rows in gone for row in rows])
 
-    def advance(self) -> dict[int, Any]:
-        """Read on a little; give the results, or what they failed of, of what is read by now."""
+    def step(self) -> dict[int, Any]:
+        """Run a few steps; return the results (or exceptions) of the complete requests."""
         self._batch.step()
         done = [
             number
-            for number, (_, rows) in self._reading.items()
+            for number, (_, rows) in self._requests.items()
             if not any(row.num_left for row in rows)
         ]
-        return {number: self._result(*self._reading.pop(number)) for number in done}
+        return {number: self._result(*self._requests.pop(number)) for number in done}
 
-    def _result(self, work: Reading | Search, rows: list[ActiveSequence]) -> Any:  # noqa: ANN401
+    def _result(self, work: EmbedWork | SearchWork, rows: list[ActiveSequence]) -> Any:  # noqa: ANN401
         try:
-            if isinstance(work, Reading):
+            if isinstance(work, EmbedWork):
                 return [_vectors(row, work.layers) for row in rows]
             assert self.uses is not None
             index = self.uses.index
-            return index.like(_vectors(rows[0], index.layer)[work.position], work.tokens, work.k)
+            vector = _vectors(rows[0], index.layer)[work.position]
+            return index.search_vector(vector, work.tokens, work.k)
         except Exception as error:
             return error
 
 
-def _vectors(row: ActiveSequence, layers: LayerChoice) -> Float[np.ndarray, "*L T D"]:
-    chosen = select_layers(row.layers, layers).float().cpu()
-    if chosen.untyped_storage().nbytes() > chosen.nbytes:  # one layer would keep all in memory
-        chosen = chosen.clone()
-    return chosen.numpy()
+def _vectors(sequence: ActiveSequence, layers: LayerChoice) -> Float[np.ndarray, "*L T D"]:
+    selected = select_layers(sequence.layers, layers).float().cpu()
+    if selected.untyped_storage().nbytes() > selected.nbytes:  # a view keeps all layers in memory
+        selected = selected.clone()
+    return selected.numpy()

@@ -1,4 +1,4 @@
-"""How much one request, one connection, and all together may ask for."""
+"""Limits of one request, of one connection, and of all of them together."""
 
 import math
 from dataclasses import asdict, dataclass
@@ -10,35 +10,35 @@ MIN_UNSENT_BYTES = 1 << 16
 
 @dataclass(frozen=True, kw_only=True)
 class Limits:
-    """Sizes, and seconds of patience; `elmore serve` has an option for most of them."""
+    """Sizes and timeouts; `elmore serve` has an option for most of them."""
 
     body_bytes: int = 1 << 20
     body_seconds: float = 20
-    """To send a body in."""
+    """Time for a client to send a body."""
     header_seconds: float = 10
-    """To send the headers in."""
-    answer_seconds: float = 120
-    """From the end of the body to the answer."""
+    """Time for a client to send the headers."""
+    response_seconds: float = 120
+    """Time from the end of the request body to the response."""
     send_seconds: float = 30
-    """In which a client takes a next part of its answer."""
+    """Time for a client to receive a next part of its response."""
     delivery_seconds: float = 300
-    """In which a client takes all of its answer."""
+    """Time for a client to receive all of its response."""
     idle_seconds: float = 30
-    """That a connection without a request is kept."""
-    end_seconds: float = 150
-    """In which the server ends: time for an answer, and for it to be taken."""
+    """Time after which a connection without a request is closed."""
+    shutdown_seconds: float = 150
+    """Time for the server to shut down: to respond, and for clients to receive it."""
     hang_seconds: float = 120
-    """Of one piece of work after which the worker counts as hung: nobody waits for its answer."""
+    """Time in one call after which the worker counts as hung; requests time out earlier."""
     texts: int = 256
-    """In a request."""
+    """Texts of a request."""
     tokens: int = 8192
-    """In all texts of a request."""
+    """Tokens of all texts of a request."""
     queue_tokens: int = 32768
     batch_tokens: int = 4096
     unsent_bytes: int = 256 << 20
-    """Of all answers that are being computed or sent, as numbers: 4 bytes each."""
+    """Bytes of all responses that are being computed or sent, 4 for each number."""
     connections: int = 900
-    """Fewer than the 1,024 files that a process may commonly have open."""
+    """Less than 1,024, the usual limit of open files of a process."""
 
     def __post_init__(self) -> None:
         for name, value in asdict(self).items():
@@ -49,5 +49,5 @@ class Limits:
         if self.unsent_bytes < MIN_UNSENT_BYTES:
             raise ConfigError(
                 f"limits.unsent_bytes: found {self.unsent_bytes}, expected {MIN_UNSENT_BYTES} or "
-                "more: the answer to one sentence would not fit"
+                "more: the response to one sentence would not fit"
             )

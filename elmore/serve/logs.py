@@ -1,7 +1,7 @@
-"""One JSON object a line on stderr, for machines to read; never a word of what users sent.
+"""Log one JSON object per line to stderr; never any text that users sent.
 
-An error that nobody expected is told by its type and the places it came through. Its message stays
-out, because it may quote the text.
+An unexpected error is logged with its type and the end of its traceback. Its message is left out,
+because it may quote the text.
 """
 
 import json
@@ -12,10 +12,10 @@ from pathlib import Path
 
 
 class JSONLines(logging.Formatter):
-    """A record as JSON: time, level, what happened, and what `extra={"fields": …}` says."""
+    """Formats a record as JSON: time, level, event, and the fields of `extra={"fields": …}`."""
 
     def format(self, record: logging.LogRecord) -> str:
-        """Write one line."""
+        """Return one line."""
         clock = time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(record.created))
         line = {
             "time": f"{clock}.{int(record.msecs):03}Z",
@@ -24,19 +24,19 @@ class JSONLines(logging.Formatter):
             **getattr(record, "fields", {}),
         }
         if record.exc_info and record.exc_info[1]:
-            line |= described(record.exc_info[1])
+            line |= describe_error(record.exc_info[1])
         return json.dumps(line)
 
 
-def described(error: BaseException) -> dict[str, object]:
-    """Say what an error is and where it came from, without its message."""
+def describe_error(error: BaseException) -> dict[str, object]:
+    """Return the type of an error and the end of its traceback, without its message."""
     frames = traceback.extract_tb(error.__traceback__)[-6:]
     places = [f"{Path(frame.filename).name}:{frame.lineno} {frame.name}" for frame in frames]
     return {"error": type(error).__name__, "through": places}
 
 
-def to_stderr() -> None:
-    """Send everything there as JSON: each request, and of others what went wrong."""
+def log_to_stderr() -> None:
+    """Log as JSON to stderr: every request, and warnings of all other modules."""
     handler = logging.StreamHandler()
     handler.setFormatter(JSONLines())
     root = logging.getLogger()

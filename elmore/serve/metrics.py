@@ -1,4 +1,4 @@
-"""What the server has done, counted, and written as Prometheus reads it."""
+"""Count what the server does, in the text format of Prometheus."""
 
 import bisect
 import os
@@ -15,7 +15,7 @@ _STATM = Path("/proc/self/statm")
 
 
 class Histogram:
-    """How many were at most so large."""
+    """A histogram with fixed buckets."""
 
     def __init__(self, bounds: tuple[float, ...]) -> None:
         self.bounds = bounds
@@ -23,12 +23,12 @@ class Histogram:
         self.sum = 0.0
 
     def add(self, value: float) -> None:
-        """Count one."""
+        """Count one value."""
         self.counts[bisect.bisect_left(self.bounds, value)] += 1
         self.sum += value
 
     def lines(self, name: str, labels: str = "") -> Iterator[str]:
-        """Write it: every bucket holds those below it too."""
+        """Yield its lines; buckets are cumulative."""
         total = 0
         comma = "," if labels else ""
         for bound, count in zip([*map(str, self.bounds), "+Inf"], self.counts, strict=True):
@@ -40,7 +40,7 @@ class Histogram:
 
 
 class Metrics:
-    """Counters of one server; only its event loop touches them."""
+    """Counters of one server; only its event loop uses them."""
 
     def __init__(self, waiting: Callable[[], int], unsent: Callable[[], int]) -> None:
         self.requests: Counter[tuple[str, int]] = Counter()
@@ -52,25 +52,25 @@ class Metrics:
         self._waiting, self._unsent = waiting, unsent
 
     def request(self, route: str, status: int, seconds: float) -> None:
-        """Count a request that is answered; 499 is who went away before."""
+        """Count a finished request; status 499 means that the client disconnected."""
         self.requests[route, status] += 1
         self.seconds.setdefault(route, Histogram(SECONDS)).add(seconds)
 
     def batch(self, batch: Batch) -> None:
-        """Count what the model has read."""
+        """Count a batch of the model."""
         self.tokens += batch.done
         self.batch_tokens.add(batch.tokens)
         self.batch_seconds.add(batch.seconds)
 
     def text(self) -> str:
-        """Write all of it."""
+        """Return all metrics."""
         return "".join(f"{line}\n" for line in self._lines())
 
     def _lines(self) -> Iterator[str]:
         yield from _about("elmore_requests_total", "counter", "Requests by route and status.")
         for (route, status), count in sorted(self.requests.items()):
             yield f'elmore_requests_total{{route="{route}",status="{status}"}} {count}'
-        yield from _about("elmore_request_seconds", "histogram", "Until the answer is sent.")
+        yield from _about("elmore_request_seconds", "histogram", "Until the response is sent.")
         for route, found in sorted(self.seconds.items()):
             yield from found.lines("elmore_request_seconds", f'route="{route}"')
         yield from _about(
@@ -78,14 +78,14 @@ class Metrics:
         )
         yield from self.batch_tokens.lines("elmore_batch_tokens")
         yield from _about(
-            "elmore_batch_seconds", "histogram", "Time of the model for a batch or a turn."
+            "elmore_batch_seconds", "histogram", "Time of the model for a batch or a step."
         )
         yield from self.batch_seconds.lines("elmore_batch_seconds")
         for name, kind, about, value in (
             ("elmore_tokens_total", "counter", "Tokens of finished work.", self.tokens),
             ("elmore_requests_in_flight", "gauge", "Requests not answered yet.", self.in_flight),
-            ("elmore_queue_tokens", "gauge", "Tokens that wait.", self._waiting()),
-            ("elmore_unsent_bytes", "gauge", "Reserved for answers not sent yet.", self._unsent()),
+            ("elmore_queue_tokens", "gauge", "Tokens in the queue.", self._waiting()),
+            ("elmore_unsent_bytes", "gauge", "Reserved for unsent responses.", self._unsent()),
             ("process_cpu_seconds_total", "counter", "User and system.", time.process_time()),
             ("process_resident_memory_bytes", "gauge", "Memory.", _resident()),
         ):
@@ -98,7 +98,7 @@ def _about(name: str, kind: str, text: str) -> tuple[str, str]:
 
 
 def _resident() -> int:
-    """Give the bytes in memory; 0 where the system does not say."""
+    """Return the resident memory in bytes; 0 where the system does not report it."""
     try:
         return int(_STATM.read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
     except OSError:

@@ -1,4 +1,4 @@
-"""The page at `/`: three files that come with the package, read once."""
+"""The page at `/`: three files of the package, read once."""
 
 from importlib import resources
 
@@ -11,12 +11,12 @@ FILES = {
 }
 POLICY = (
     "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; img-src 'self' "
-    "data:; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
+    "data:; base-uri 'none'; media_type-action 'none'; frame-ancestors 'none'"
 )
 
 
-def add(app: FastAPI) -> None:
-    """Add the page and what it is made of."""
+def add_page(app: FastAPI) -> None:
+    """Add the routes of the page and its files."""
     for path, (name, kind) in FILES.items():
         _add(app, path, resources.files("elmore.serve").joinpath(name).read_bytes(), kind)
 

@@ -1,4 +1,4 @@
-"""What a request may say and what an answer is, as pydantic and OpenAPI know it."""
+"""Requests and responses as pydantic models, from which the OpenAPI document is made."""
 
 from typing import Annotated, Literal
 
@@ -6,7 +6,7 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, create_model
 
 MAX_CHARACTERS = 20_000
 MAX_TOKENS = 2048
-"""Of one text; a batch of the model is at least as large."""
+"""Tokens of one text; a batch of the model is at least as large."""
 MAX_NEIGHBORS = 100
 
 String = Annotated[str, Field(max_length=MAX_CHARACTERS)]
@@ -22,11 +22,11 @@ Texts = Annotated[
 
 
 def _whole(value: object) -> object:
-    """Take 1.0 for 1: in JSON they are the same number."""
+    """Accept 1.0 for 1: in JSON they are the same number."""
     return int(value) if isinstance(value, float) and value.is_integer() else value
 
 
-Whole = BeforeValidator(_whole)  # behind the bounds, or OpenAPI does not tell of them
+Whole = BeforeValidator(_whole)  # after the bounds, or the OpenAPI document lacks them
 
 
 class _Request(BaseModel):
@@ -34,16 +34,16 @@ class _Request(BaseModel):
 
 
 class EmbedRequest(_Request):
-    """Texts whose words get vectors."""
+    """Texts to embed."""
 
     texts: Texts
     layers: Literal["average", "all", "top"] | int = "average"
 
 
 def embed_request(num_layers: int, max_texts: int) -> type[EmbedRequest]:
-    """Give the request as a model of so many layers takes it."""
+    """Return the request type of a model with this many layers."""
     layer = Annotated[int, Field(ge=0, lt=num_layers), Whole]
-    about = "the mean of the layers, all of them, the last, or one by its number"
+    about = "the mean of all layers, all layers, the last one, or one by its number"
     choice = Annotated[Literal["average", "all", "top"] | layer, Field(description=about)]
     return create_model(
         "EmbedRequest",
@@ -61,7 +61,7 @@ class TextsRequest(_Request):
 
 
 def texts_request(max_texts: int) -> type[TextsRequest]:
-    """Give the request with at most so many texts."""
+    """Return the request type with a limit of texts."""
     return create_model(
         "TextsRequest",
         __base__=TextsRequest,
@@ -78,7 +78,7 @@ class NeighborsRequest(_Request):
 
 
 class EmbeddedSentence(BaseModel):
-    """Words and their vectors."""
+    """Tokens and their vectors."""
 
     tokens: list[str]
     vectors: Annotated[
@@ -87,35 +87,37 @@ class EmbeddedSentence(BaseModel):
     ]
 
 
-class EmbedAnswer(BaseModel):
-    """A sentence for each text, in order."""
+class EmbedResponse(BaseModel):
+    """One sentence per text, in order."""
 
     sentences: list[EmbeddedSentence]
 
 
-class EncodeAnswer(BaseModel):
-    """A vector for each text, in order."""
+class EncodeResponse(BaseModel):
+    """One vector per text, in order."""
 
     vectors: list[list[float]]
 
 
 class ScoredSentence(BaseModel):
-    """Words, and natural logarithms of how likely each was."""
+    """Tokens and their log-probabilities (natural logarithm)."""
 
     tokens: list[str]
-    forward: Annotated[list[float], Field(description="given all that stands before")]
-    backward: Annotated[list[float], Field(description="given all that stands after")]
-    known: Annotated[list[bool], Field(description="others are scored as <UNK>")]
+    forward: Annotated[list[float], Field(description="given all tokens before")]
+    backward: Annotated[list[float], Field(description="given all tokens after")]
+    known: Annotated[
+        list[bool], Field(description="in the vocabulary; other words are scored as <UNK>")
+    ]
 
 
-class ScoreAnswer(BaseModel):
-    """A sentence for each text, in order."""
+class ScoreResponse(BaseModel):
+    """One sentence per text, in order."""
 
     sentences: list[ScoredSentence]
 
 
 class Use(BaseModel):
-    """A word in a sentence of the corpus."""
+    """A word in a sentence of the indexed text."""
 
     word: str
     tokens: list[str]
@@ -124,43 +126,43 @@ class Use(BaseModel):
     line: int
 
 
-class NeighborsAnswer(BaseModel):
-    """The nearest first."""
+class NeighborsResponse(BaseModel):
+    """Uses of words, the nearest first."""
 
     word: str
     neighbors: list[Use]
 
 
-class Served(BaseModel):
-    """What runs here."""
+class ServerInfo(BaseModel):
+    """The model and what the server can do."""
 
     model: str
     width: int
     layers: int
-    index: Annotated[bool, Field(description="whether /neighbors answers")]
-    scores: Annotated[bool, Field(description="whether /score answers")]
+    index: Annotated[bool, Field(description="whether /neighbors is available")]
+    scores: Annotated[bool, Field(description="whether /score is available")]
     version: str
 
 
 class Worker(BaseModel):
-    """The thread that works with the model."""
+    """The thread that runs the model."""
 
     state: Literal["idle", "busy", "hung", "dead"]
-    busy_seconds: Annotated[float, Field(description="that it has been at one piece of work")]
+    busy_seconds: Annotated[float, Field(description="time in the current call")]
 
 
 class Device(BaseModel):
-    """What the model runs on."""
+    """The device of the model."""
 
     name: str
     state: Annotated[
         Literal["ok", "failed", "unknown"],
-        Field(description="unknown while the worker does not answer"),
+        Field(description="unknown while the worker does not respond"),
     ]
 
 
-class Health(Served):
-    """What runs here, and how it is."""
+class Health(ServerInfo):
+    """The model, and the state of worker and device."""
 
     status: Literal["ok", "unhealthy"]
     worker: Worker
@@ -168,13 +170,13 @@ class Health(Served):
 
 
 class Problem(BaseModel):
-    """Why there is no other answer: one sentence."""
+    """An error, in one sentence."""
 
     detail: str
 
 
 class Unhealthy(Problem):
-    """What is wrong; with too many connections, only that."""
+    """What is wrong; with too many connections, only `detail`."""
 
     status: Literal["unhealthy"] = "unhealthy"
     worker: Worker | None = None

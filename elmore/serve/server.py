@@ -1,4 +1,4 @@
-"""A socket to listen on, and a uvicorn that ends well."""
+"""Bind the socket, and run uvicorn until a signal ends it."""
 
 import ipaddress
 import math
@@ -16,10 +16,10 @@ _BACKLOG = 2048
 _GRACE = 5  # seconds
 
 
-def listening(host: str, port: int, *, loopback_only: bool = False) -> socket.socket:
-    """Take the address before the model is loaded: a port in use is told at once.
+def bind_socket(host: str, port: int, *, loopback_only: bool = False) -> socket.socket:
+    """Bind the address before the model is loaded, so that a port in use is reported at once.
 
-    Who comes early waits at the door. With `loopback_only`, an address that other machines can
+    Early clients wait in the backlog. With `loopback_only`, an address that other machines can
     reach is refused.
     """
     try:
@@ -28,10 +28,10 @@ def listening(host: str, port: int, *, loopback_only: bool = False) -> socket.so
         )[0]
         if loopback_only and not ipaddress.ip_address(address[0]).is_loopback:
             raise ConfigError(
-                f"--host {host} lets other machines in, and there is no token; set ELMORE_TOKEN or "
-                "--token-file, or say --no-token to serve everybody"
+                f"--host {host} can be reached by other machines, and there is no token; set "
+                "ELMORE_TOKEN or --token-file, or pass --no-token to serve everybody"
             )
-        found = socket.socket(family, kind, protocol)  # asyncio sends at once where it knows TCP
+        found = socket.socket(family, kind, protocol)  # with the protocol, asyncio sets TCP_NODELAY
         try:
             found.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
             found.bind(address)
@@ -42,19 +42,19 @@ def listening(host: str, port: int, *, loopback_only: bool = False) -> socket.so
     except OSError as error:
         reason = getattr(error, "strerror", None) or error
         raise ConfigError(
-            f"{host}:{port} cannot be listened on ({reason}); choose with --host and --port"
+            f"cannot listen on {host}:{port} ({reason}); choose another --host or --port"
         ) from error
     return found
 
 
-def address(found: socket.socket) -> str:
-    """Give the address of a socket as a browser takes it."""
+def base_url(found: socket.socket) -> str:
+    """Return the URL of a bound socket."""
     host, port, *_ = found.getsockname()
     return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
 
 
-def server(app: FastAPI, limits: Limits) -> uvicorn.Server:
-    """Give a server for the app."""
+def make_server(app: FastAPI, limits: Limits) -> uvicorn.Server:
+    """Return a uvicorn server for the app."""
     config = uvicorn.Config(
         app,
         http=bind_protocol(limits, lambda: found.should_exit),
@@ -64,8 +64,8 @@ def server(app: FastAPI, limits: Limits) -> uvicorn.Server:
         access_log=False,
         server_header=False,
         timeout_keep_alive=limits.idle_seconds,  # type: ignore[arg-type]
-        # Connections are cut off before; this is for work that goes on without one.
-        timeout_graceful_shutdown=math.ceil(limits.end_seconds) + _GRACE,
+        # Connections are closed earlier; this is for work that continues without one.
+        timeout_graceful_shutdown=math.ceil(limits.shutdown_seconds) + _GRACE,
         backlog=_BACKLOG,
         h11_max_incomplete_event_size=32768,
     )
@@ -73,11 +73,11 @@ def server(app: FastAPI, limits: Limits) -> uvicorn.Server:
     return found
 
 
-def run(found: uvicorn.Server, listener: socket.socket) -> None:
-    """Serve until SIGINT or SIGTERM comes, which is a good end.
+def serve(found: uvicorn.Server, listener: socket.socket) -> None:
+    """Serve until SIGINT or SIGTERM, and return normally then.
 
-    When uvicorn has ended it sends itself the signal again, for whoever listened before. That is
-    us, so the process does not die of it.
+    uvicorn raises the signal again when it has shut down, for the handler that was installed
+    before. That handler is ours, so the process does not die from it.
     """
 
     def end(*_: object) -> None:

@@ -1,4 +1,4 @@
-"""The texts of a request as tokens, within the limits."""
+"""Tokenise the texts of a request, within the limits."""
 
 import asyncio
 from collections.abc import Sequence
@@ -10,13 +10,13 @@ from elmore.errors import ElmoreError
 from elmore.serve.schemas import MAX_TOKENS
 from elmore.text.tokenizers import Tokenizer
 
-_SHORT = 10_000  # characters that are read at once; more in a thread
+_SHORT = 10_000  # characters that are tokenised at once; more in a thread
 
 
-async def read_texts(
+async def tokenize_texts(
     texts: Sequence[str | list[str]], tokenizer: Tokenizer, most: int
 ) -> list[list[str]]:
-    """Tokenise strings, take tokens as they are, and refuse what is too much."""
+    """Return the tokens of each text; raise HTTPException (413, 422) for what is not allowed."""
     if sum(len(text) for text in texts if isinstance(text, str)) > _SHORT:
         found = await asyncio.to_thread(_tokens, texts, tokenizer)
     else:

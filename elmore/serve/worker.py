@@ -1,6 +1,6 @@
-"""The one thread that works with the model, watched from outside.
+"""The one thread that runs the model, and its state as seen from outside.
 
-A thread that hangs in the device cannot be stopped, so it is a daemon: the process ends without it.
+A thread that hangs in the device cannot be stopped, so it is a daemon: the process exits anyway.
 """
 
 import asyncio
@@ -14,27 +14,27 @@ from typing import Any
 
 
 class WorkerDied(Exception):  # noqa: N818 -- it says what happened
-    """The worker will do no more; the message is the name of what it died of."""
+    """The worker has ended; the message is the type of the exception that ended it."""
 
 
 class WorkerThread:
-    """Does calls one after another, for an event loop that waits for none of them."""
+    """Runs calls one after another, without blocking the event loop."""
 
     def __init__(self, *, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
         self._calls: SimpleQueue[tuple[Callable[[], Any], Future] | None] = SimpleQueue()
-        self._since: deque[float] = deque()  # when each call that is not done was handed over
+        self._since: deque[float] = deque()  # when each unfinished call was submitted
         self._thread = threading.Thread(target=self._work, name="model", daemon=True)
         self._thread.start()
 
     @property
     def alive(self) -> bool:
-        """Whether there is a thread."""
+        """Whether the thread is running."""
         return self._thread.is_alive()
 
     @property
     def busy_seconds(self) -> float:
-        """How long the oldest call has taken so far; 0 if there is none."""
+        """How long the oldest unfinished call has taken so far; 0 if there is none."""
         try:
             return self._clock() - self._since[0]
         except IndexError:  # the thread has just finished it
@@ -42,14 +42,14 @@ class WorkerThread:
 
     @property
     def busy(self) -> bool:
-        """Whether there is a call that is not done."""
+        """Whether there is an unfinished call."""
         return bool(self._since)
 
     async def run(self, call: Callable[[], Any]) -> Any:  # noqa: ANN401 -- whatever it returns
-        """Give what the call returns, or raise what it raised.
+        """Return the result of the call, or raise its exception.
 
         Raises:
-            WorkerDied: If it raised what is meant to end a process or a thread, as SystemExit is.
+            WorkerDied: The call raised an exception that ends a thread, such as SystemExit.
         """
         future: Future = Future()
         self._since.append(self._clock())
@@ -57,7 +57,7 @@ class WorkerThread:
         return await asyncio.wrap_future(future)
 
     def close(self) -> None:
-        """End the thread when it has done what it was given; wait for it if it is idle."""
+        """End the thread after its last call; wait for that only if it is idle."""
         self._calls.put(None)
         if not self.busy:
             self._thread.join()
@@ -67,7 +67,7 @@ class WorkerThread:
             pass
 
     def _do_next(self) -> bool:
-        """Do the next call; say whether there was one. What it held is free when it returns."""
+        """Run the next call; return False at the end. The call is not referenced afterwards."""
         item = self._calls.get()
         if item is None:
             return False
@@ -80,7 +80,7 @@ class WorkerThread:
         except BaseException as raised:
             result, error = None, WorkerDied(type(raised).__name__)
             error.__cause__ = raised
-        self._since.popleft()  # before anybody is told
+        self._since.popleft()  # before the result is visible
         if wanted and error is not None:
             future.set_exception(error)
         elif wanted:

@@ -298,7 +298,7 @@ def test_an_output_that_exists_is_left_alone_unless_told(tmp_path, text, model):
         (["--layers", "first"], "expected average, all, top or a number"),
         (["--layers", "all", "--pool", "mean"], "one vector per line"),
         (["--device", "cuda:9"], "cannot be used here"),
-        (["-o", "out.txt"], "the ending says the format; expected one of .hdf5"),
+        (["-o", "out.txt"], "the suffix must be one of .hdf5"),
     ],
 )
 def test_options_that_cannot_be_meant(text, model, arguments, found):
@@ -320,7 +320,7 @@ def half_done(tmp_path, text, model, *arguments):
         with mock.patch.object(journal.PartWriter, "close", stopping):
             result = embed(text, "-o", tmp_path / "out.npz", *arguments, model=model)
     assert result.code == 130
-    assert result.err == "elmore: stopped; the same command with --resume goes on\n"
+    assert result.err == "elmore: stopped; run the same command with --resume to continue\n"
     assert (tmp_path / "out.npz.parts" / "part-00000.json").exists()
     assert not (tmp_path / "out.npz").exists()
 
@@ -372,7 +372,7 @@ def test_the_input_is_never_the_output(tmp_path, model):
     path = tmp_path / "text.jsonl"
     path.write_text('{"text": "dear to somebody"}\n')
     sentence = refused(path, "-o", path, "--overwrite", model=model)
-    assert "is the input too" in sentence
+    assert "is an input file" in sentence
     assert "dear" in path.read_text()
 
 

@@ -117,7 +117,7 @@ def test_long_texts_do_not_take_long():
     [
         ((4, 3), r"span 1 \(4, 3\) ends before it starts"),
         ((-2, 1), r"span 1 \(-2, 1\) starts before the string"),
-        ((9, 11), r"span 1 \(9, 11\) reaches past the string, which has 10 characters"),
+        ((9, 11), r"span 1 \(9, 11\) ends after the string, which has 10 characters"),
     ],
 )
 def test_impossible_spans_are_named(span, match):
@@ -132,7 +132,7 @@ def test_what_is_no_list_of_spans_is_refused(spans):
 
 
 def test_offsets_that_do_not_go_with_the_vectors_are_refused():
-    with pytest.raises(DataError, match=r"3 offsets do not go with vectors of shape \(4, 2\)"):
+    with pytest.raises(DataError, match=r"3 offsets do not match vectors of shape \(4, 2\)"):
         pool_to_spans(OFFSETS[:3], VECTORS, [])
-    with pytest.raises(DataError, match="must ascend and not overlap"):
+    with pytest.raises(DataError, match="must be ascending and not overlap"):
         pool_to_spans(OFFSETS[::-1], VECTORS, [])

@@ -241,7 +241,7 @@ def test_a_damaged_file_is_refused_or_reads_the_same(rng, tmp_path):
 
 @pytest.mark.parametrize("sample", [[], [(["a"], np.ones((1, 2)))], [([], np.ones((0, 2)))] * 5])
 def test_too_few_texts_are_refused(sample):
-    with pytest.raises(DataError, match=r"2 texts or more with words, found [01]"):
+    with pytest.raises(DataError, match=r"at least 2 texts with words, found [01]"):
         learn(sample)
 
 

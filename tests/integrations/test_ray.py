@@ -150,7 +150,7 @@ def test_lines_that_kill_every_worker_are_named(tmp_path, elmo, monkeypatch):
             os.kill(os.getpid(), signal.SIGKILL)
         return penn(text)
 
-    monkeypatch.setattr(ray_job, "_TRIES", 2)
+    monkeypatch.setattr(ray_job, "_MAX_TRIES", 2)
     elmo = Embedder(elmo.bundle, device="cpu", tokenizer=deadly)
     with pytest.raises(DataError, match=r"lines 3 to 4: 2 workers died of them"):
         ray_job.run_on_ray(
@@ -180,7 +180,7 @@ def test_no_lines_give_no_rows(tmp_path, elmo):
 
 @pytest.mark.parametrize("name", ["out.hdf5", "out.jsonl", "out"])
 def test_only_parquet_is_written(tmp_path, elmo, name):
-    with pytest.raises(ConfigError, match=r"expected a name in \.parquet"):
+    with pytest.raises(ConfigError, match=r"expected a name that ends in \.parquet"):
         ray_job.run_on_ray(elmo, LINES, tmp_path / name, describe(elmo))
     assert not list(tmp_path.glob("out*"))
 

@@ -26,19 +26,19 @@ class Worker:
         self.under_way: dict[int, list[int]] = {}
         self.turns: list[list[int]] = []
 
-    def flows(self, kind):
+    def supports_continuous_batching(self, kind):
         return kind == "flow"
 
-    def join(self, works):
+    def add(self, works):
         if any(work < 0 for work in works.values()):
             raise ValueError("a negative number")
         self.under_way |= {number: [work, work] for number, work in works.items()}
 
-    def leave(self, numbers):
+    def abort(self, numbers):
         for number in numbers:
             self.under_way.pop(number, None)
 
-    def advance(self):
+    def step(self):
         self.turns.append([work for work, _ in self.under_way.values()])
         assert self.gate.wait(30)
         if len(self.under_way) > 1 and any(work == 13 for work, _ in self.under_way.values()):
@@ -46,7 +46,7 @@ class Worker:
         for turns in self.under_way.values():
             turns[1] -= 1
         done = {number: 2 * work for number, (work, left) in self.under_way.items() if left == 0}
-        self.leave(done)
+        self.abort(done)
         return done
 
     def run(self, kind, works):
@@ -69,7 +69,7 @@ def test_everyone_gets_their_own_result_and_no_batch_is_over_budget_or_mixed(ask
     worker = Worker()
 
     async def run():
-        async with Batcher(worker, token_budget=50, patience=0.001) as batcher:
+        async with Batcher(worker, token_budget=50, max_wait_s=0.001) as batcher:
             return await asyncio.gather(*(batcher.submit(kind, n, n) for kind, n in asked))
 
     assert asyncio.run(run()) == [2 * number for _, number in asked]
@@ -83,7 +83,7 @@ def test_what_waits_while_the_worker_is_busy_runs_together_in_the_order_it_came(
     worker = Worker(held=True)
 
     async def run():
-        async with Batcher(worker, token_budget=100, patience=0) as batcher:
+        async with Batcher(worker, token_budget=100, max_wait_s=0) as batcher:
             first = await submit_all(batcher, [1])
             while not worker.batches:
                 await asyncio.sleep(0.001)
@@ -99,7 +99,7 @@ def test_the_loop_is_free_while_the_worker_works():
     async def run():
         worker = Worker()
         worker.run = lambda kind, works: time.sleep(0.3) or works
-        async with Batcher(worker, patience=0) as batcher:
+        async with Batcher(worker, max_wait_s=0) as batcher:
             (job,) = await submit_all(batcher, [1])
             turns = 0
             while not job.done():
@@ -114,7 +114,7 @@ def test_a_full_queue_refuses_and_says_when_to_come_again():
     worker = Worker(held=True)
 
     async def run():
-        async with Batcher(worker, token_budget=10, room=20, patience=0) as batcher:
+        async with Batcher(worker, token_budget=10, max_queue_tokens=20, max_wait_s=0) as batcher:
             first = await submit_all(batcher, [10])
             while not worker.batches:
                 await asyncio.sleep(0.001)
@@ -130,7 +130,7 @@ def test_a_full_queue_refuses_and_says_when_to_come_again():
 
 def test_a_request_larger_than_the_room_is_taken_when_nobody_waits():
     async def run():
-        async with Batcher(Worker(), token_budget=10, room=20, patience=0) as batcher:
+        async with Batcher(Worker(), token_budget=10, max_queue_tokens=20, max_wait_s=0) as batcher:
             return await batcher.submit("a", 50, 50)
 
     assert asyncio.run(run()) == 100
@@ -140,7 +140,7 @@ def test_who_went_away_is_not_computed():
     worker = Worker(held=True)
 
     async def run():
-        async with Batcher(worker, patience=0) as batcher:
+        async with Batcher(worker, max_wait_s=0) as batcher:
             first = await submit_all(batcher, [1])
             while not worker.batches:
                 await asyncio.sleep(0.001)
@@ -157,7 +157,7 @@ def test_who_went_away_is_not_computed():
 
 def test_one_that_fails_fails_alone():
     async def run():
-        async with Batcher(Worker(), patience=0.01) as batcher:
+        async with Batcher(Worker(), max_wait_s=0.01) as batcher:
             jobs = await submit_all(batcher, [4, -1, 5])
             return await asyncio.gather(*jobs, return_exceptions=True)
 
@@ -170,7 +170,7 @@ def test_leaving_finishes_what_was_accepted_and_takes_no_more():
     worker = Worker(held=True)
 
     async def run():
-        batcher = Batcher(worker, token_budget=3, patience=0)
+        batcher = Batcher(worker, token_budget=3, max_wait_s=0)
         async with batcher:
             jobs = await submit_all(batcher, [1, 2, 3])
             threading.Timer(0.1, worker.gate.set).start()
@@ -183,7 +183,7 @@ def test_leaving_finishes_what_was_accepted_and_takes_no_more():
 
 def test_a_lone_request_waits_no_longer_than_the_patience():
     async def run():
-        async with Batcher(Worker(), patience=0.05) as batcher:
+        async with Batcher(Worker(), max_wait_s=0.05) as batcher:
             start = time.monotonic()
             await batcher.submit("a", 1, 1)
             return time.monotonic() - start
@@ -202,7 +202,7 @@ def test_what_flows_is_done_beside_what_does_not_and_within_the_budget(asked):
     worker = Worker()
 
     async def run():
-        async with Batcher(worker, token_budget=50, patience=0.001) as batcher:
+        async with Batcher(worker, token_budget=50, max_wait_s=0.001) as batcher:
             return await asyncio.gather(*(batcher.submit(kind, n, n) for kind, n in asked))
 
     assert asyncio.run(run()) == [2 * number for _, number in asked]
@@ -214,7 +214,7 @@ def test_who_flows_joins_what_is_under_way_and_is_answered_before_its_end():
     worker = Worker(held=True)
 
     async def run():
-        async with Batcher(worker, patience=0) as batcher:
+        async with Batcher(worker, max_wait_s=0) as batcher:
             (long,) = await submit_all(batcher, [500], "flow")
             await first_turn(worker)
             (short,) = await submit_all(batcher, [2], "flow")
@@ -232,7 +232,7 @@ def test_who_flows_and_went_away_is_dropped_under_way():
     worker = Worker(held=True)
 
     async def run():
-        async with Batcher(worker, patience=0) as batcher:
+        async with Batcher(worker, max_wait_s=0) as batcher:
             gone, there = await submit_all(batcher, [400, 3], "flow")
             await first_turn(worker)
             gone.cancel()
@@ -264,7 +264,7 @@ def test_a_large_one_that_flows_is_not_overtaken_for_ever():
     worker = Worker(held=True)
 
     async def run():
-        async with Batcher(worker, token_budget=10, patience=0) as batcher:
+        async with Batcher(worker, token_budget=10, max_wait_s=0) as batcher:
             jobs = await submit_all(batcher, [3, 9, 2], "flow")
             await first_turn(worker)
             worker.gate.set()
@@ -278,11 +278,11 @@ def test_leaving_finishes_what_flows_and_nobody_is_busy_when_idle():
     worker = Worker()
 
     async def run():
-        batcher = Batcher(worker, patience=0)
+        batcher = Batcher(worker, max_wait_s=0)
         async with batcher:
             jobs = await submit_all(batcher, [30, 20], "flow")
         turns = len(worker.turns)
-        async with Batcher(worker, patience=0):
+        async with Batcher(worker, max_wait_s=0):
             await asyncio.sleep(0.05)
         assert len(worker.turns) == turns
         return [job.result() for job in jobs]
@@ -294,7 +294,7 @@ def test_what_is_told_counts_every_token_once():
     told = []
 
     async def run():
-        async with Batcher(Worker(), told=told.append) as batcher:
+        async with Batcher(Worker(), on_batch=told.append) as batcher:
             asked = [(kind, n) for kind in ("a", "flow") for n in (3, 5)]
             await asyncio.gather(*(batcher.submit(kind, n, n) for kind, n in asked))
 

@@ -11,11 +11,11 @@ import numpy as np
 import pyarrow
 import pytest
 
-from elmore.serve import answers, pieces
-from elmore.serve.answers import ARROW, FORMS, NPY
+from elmore.serve import chunks, responses
 from elmore.serve.limits import Limits
-from elmore.serve.protocol import Patient
-from elmore.serve.unsent import SMALL_BYTES
+from elmore.serve.protocol import TimeoutH11Protocol
+from elmore.serve.responses import ARROW, MEDIA_TYPES, NPY
+from elmore.serve.send_budget import SMALL_BYTES
 from tests.support.live_server import Slow, engine_of, read_all, read_one, run_server, wait_until
 
 HEAD = b"POST /encode HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\n"
@@ -171,13 +171,13 @@ def test_who_takes_its_answer_for_ever_is_cut_off(embedder):
 
 def test_an_answer_is_computed_no_faster_than_it_is_taken(embedder, monkeypatch):
     computed = []
-    dump = pieces.dump_array
+    dump = chunks.dump_array
 
     def counted(array):
         computed.append(array.nbytes)
         return dump(array)
 
-    monkeypatch.setattr(pieces, "dump_array", counted)
+    monkeypatch.setattr(chunks, "dump_array", counted)
     with run_server(engine_of(embedder)) as client, ask_and_do_not_read(client) as lazy:
         wait_until(lambda: computed)
         for _ in range(20):  # others are served while it waits
@@ -197,7 +197,7 @@ def test_unsent_answers_over_the_budget_are_503_and_small_ones_are_still_given(e
         refused = client.post("/embed", LARGE)
         assert refused.status == 503
         assert refused.headers["Retry-After"] == "10"
-        assert "answers that other clients have not taken yet fill" in refused.detail
+        assert "responses that other clients have not received yet take" in refused.detail
         assert client.post("/encode", {"texts": ["a"]}).status == 200
         for connection in lazy:
             connection.close()
@@ -211,26 +211,28 @@ def test_an_answer_that_never_fits_into_the_budget_is_413(embedder):
     assert "send the texts in several requests, or ask for fewer layers" in answer.detail
 
 
-@pytest.mark.parametrize("form", FORMS)
-def test_a_large_answer_is_the_same_in_pieces(embedder, client, form):
+@pytest.mark.parametrize("media_type", MEDIA_TYPES)
+def test_a_large_answer_is_the_same_in_pieces(embedder, client, media_type):
     texts = ["two ships wait ."] * 200
-    answer = client.post("/embed", {"texts": texts, "layers": "all"}, Accept=form)
+    answer = client.post("/embed", {"texts": texts, "layers": "all"}, Accept=media_type)
     found = embedder.embed(texts, layers="all")
-    expected = answers.embedded(
+    expected = responses.embed_response(
         [each.tokens for each in found],
         [each.vectors for each in found],
         np.zeros((3, 0, 12), np.float32),
-        form,
+        media_type,
     )
     assert len(answer.body) == len(expected.body) > SMALL_BYTES
-    np.testing.assert_allclose(read(answer.body, form), read(expected.body, form), atol=1e-5)
+    np.testing.assert_allclose(
+        read(answer.body, media_type), read(expected.body, media_type), atol=1e-5
+    )
 
 
-def read(body: bytes, form: str) -> np.ndarray:
+def read(body: bytes, media_type: str) -> np.ndarray:
     """Read the vectors of an answer."""
-    if form == NPY:
+    if media_type == NPY:
         return np.load(io.BytesIO(body), allow_pickle=False)
-    if form == ARROW:
+    if media_type == ARROW:
         rows = pyarrow.ipc.open_stream(body).read_all().to_pylist()
         return np.array([[row[f"layer_{number}"] for number in range(3)] for row in rows])
     return np.array([sentence["vectors"] for sentence in json.loads(body)["sentences"]])
@@ -254,7 +256,7 @@ def test_who_takes_its_answer_slowly_gets_all_of_it(embedder):
 
 
 def test_who_does_not_take_its_answer_does_not_keep_the_server_from_ending(embedder):
-    limits = Limits(send_seconds=600, end_seconds=1.5)
+    limits = Limits(send_seconds=600, shutdown_seconds=1.5)
     with run_server(engine_of(embedder), limits=limits) as client:
         lazy = ask_and_do_not_read(client)
         wait_until(lambda: client.metric("elmore_unsent_bytes"))
@@ -337,14 +339,14 @@ def test_one_connection_too_many_is_503_in_one_sentence(embedder):
 def test_answers_leave_at_once(embedder, monkeypatch):
     """Else the body of an answer waits for the client to have acknowledged its headers, 40 ms."""
     found = []
-    made = Patient.connection_made
+    made = TimeoutH11Protocol.connection_made
 
     def watched(self, transport):
         made(self, transport)
         socket_ = transport.get_extra_info("socket")
         found.append(socket_.getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY))
 
-    monkeypatch.setattr(Patient, "connection_made", watched)
+    monkeypatch.setattr(TimeoutH11Protocol, "connection_made", watched)
     with run_server(engine_of(embedder)) as client:
         assert client.get("/health").status == 200
     assert all(found)

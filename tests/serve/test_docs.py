@@ -33,7 +33,7 @@ def test_the_commands_of_the_page_run(client, tmp_path):
 def test_the_limits_on_the_page_are_those_of_the_code():
     from elmore.serve import schemas
     from elmore.serve.limits import Limits
-    from elmore.serve.unsent import UnsentBytes
+    from elmore.serve.send_budget import SendBudget
 
     limits = Limits()
     for number in (
@@ -48,19 +48,19 @@ def test_the_limits_on_the_page_are_those_of_the_code():
     for seconds in (
         limits.header_seconds,
         limits.body_seconds,
-        limits.answer_seconds,
+        limits.response_seconds,
         limits.send_seconds,
         limits.delivery_seconds,
         limits.idle_seconds,
-        limits.end_seconds,
+        limits.shutdown_seconds,
         limits.hang_seconds,
     ):
         assert f" {seconds:g} s" in PAGE
     assert f"{limits.connections} connections" in PAGE
     assert limits.body_bytes == 1 << 20
     assert limits.unsent_bytes == 256 << 20
-    assert UnsentBytes(limits.unsent_bytes).largest == 224 << 20
-    assert limits.end_seconds == limits.answer_seconds + limits.send_seconds
+    assert SendBudget(limits.unsent_bytes).largest == 224 << 20
+    assert limits.shutdown_seconds == limits.response_seconds + limits.send_seconds
 
 
 def test_every_route_on_the_page_is_there(client):

@@ -6,7 +6,7 @@ import pytest
 from elmore.embed.continuous import ContinuousBatcher
 from elmore.lm import scoring
 from elmore.probe.neighbors import UseIndex
-from elmore.serve.engine import SCORE, Engine, Reading, Search, Uses
+from elmore.serve.engine import SCORE, EmbedWork, Engine, NeighborSearch, SearchWork
 from elmore.text import target_word
 from tests.support import toy_corpus
 
@@ -16,7 +16,7 @@ TEXTS = [text.split() for text in toy_corpus.sentences(12, seed=5)]
 def finished(engine, number):
     found = {}
     while len(found) < number:
-        found |= engine.advance()
+        found |= engine.step()
     return found
 
 
@@ -43,13 +43,13 @@ def test_gathered_searches_are_read_together_and_found_alone(
     text = tmp_path / "text.txt"
     text.write_text("".join(f"{line}\n" for line in toy_corpus.sentences(60)))
     index = UseIndex.build(tmp_path / "uses", embedder, [text], layers=layers, tokenized=True)
-    works = [Search(words, len(words) // 2, 3 + number) for number, words in enumerate(TEXTS)]
+    works = [SearchWork(words, len(words) // 2, 3 + number) for number, words in enumerate(TEXTS)]
     calls, add = [], ContinuousBatcher.add
     monkeypatch.setattr(
         ContinuousBatcher, "add", lambda self, texts: calls.append(1) or add(self, texts)
     )
-    engine = Engine(embedder, Uses(index, target_word.parse_target))
-    engine.join(dict(enumerate(works)))
+    engine = Engine(embedder, NeighborSearch(index, target_word.parse_target))
+    engine.add(dict(enumerate(works)))
     assert len(calls) == 1
     found = finished(engine, len(works))
     for number, work in enumerate(works):
@@ -65,11 +65,11 @@ def test_a_search_that_fails_fails_alone(embedder):
     class Broken:
         layer = "top"
 
-        def like(self, vector, tokens, k):
+        def search_vector(self, vector, tokens, k):
             raise OSError("the index is gone")
 
-    engine = Engine(embedder, Uses(Broken(), target_word.parse_target))
-    engine.join({7: Search(TEXTS[0], 0, 3), 9: Reading(TEXTS[:2], "average")})
+    engine = Engine(embedder, NeighborSearch(Broken(), target_word.parse_target))
+    engine.add({7: SearchWork(TEXTS[0], 0, 3), 9: EmbedWork(TEXTS[:2], "average")})
     found = finished(engine, 2)
     assert isinstance(found[7], OSError)
     for vectors, text in zip(found[9], TEXTS, strict=False):
@@ -79,9 +79,9 @@ def test_a_search_that_fails_fails_alone(embedder):
 
 def test_who_leaves_is_not_answered(embedder):
     engine = Engine(embedder)
-    engine.join({1: Reading([["a"] * 50], "top"), 2: Reading([["a"] * 40, []], "all")})
-    engine.advance()
-    engine.leave([1, 3])
+    engine.add({1: EmbedWork([["a"] * 50], "top"), 2: EmbedWork([["a"] * 40, []], "all")})
+    engine.step()
+    engine.abort([1, 3])
     found = finished(engine, 1)
     assert list(found) == [2]
     assert [each.shape for each in found[2]] == [(3, 40, 12), (3, 0, 12)]

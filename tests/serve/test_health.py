@@ -9,7 +9,7 @@ import pytest
 
 from elmore.serve import health
 from elmore.serve.batcher import Batcher
-from elmore.serve.health import Condition, examine
+from elmore.serve.health import HealthStatus, check_health
 from elmore.serve.limits import Limits
 from elmore.serve.worker import WorkerDied
 from tests.serve.test_batcher import Worker
@@ -21,7 +21,7 @@ def run(check, worker=None):
     clock = [0.0]
 
     async def watched():
-        batcher = Batcher(worker or Worker(), patience=0, hang_seconds=60, clock=lambda: clock[0])
+        batcher = Batcher(worker or Worker(), max_wait_s=0, hang_seconds=60, clock=lambda: clock[0])
         async with batcher:
             return await check(batcher, clock)
 
@@ -32,9 +32,11 @@ def test_an_idle_worker_is_asked_whether_its_device_answers():
     asked = []
 
     async def check(batcher, clock):
-        return await examine(batcher, "cpu", lambda: asked.append(threading.current_thread().name))
+        return await check_health(
+            batcher, "cpu", lambda: asked.append(threading.current_thread().name)
+        )
 
-    assert run(check) == Condition("idle", 0.0, "ok", None)
+    assert run(check) == HealthStatus("idle", 0.0, "ok", None)
     assert asked == ["model"]
 
 
@@ -43,11 +45,11 @@ def test_a_device_that_fails_is_named_without_its_message():
         raise RuntimeError("secret words")
 
     async def check(batcher, clock):
-        return await examine(batcher, "cuda:0", broken)
+        return await check_health(batcher, "cuda:0", broken)
 
     found = run(check)
     assert (found.worker, found.device) == ("idle", "failed")
-    assert found.problem == "cuda:0 does not compute any more (RuntimeError); restart the server"
+    assert found.problem == "cuda:0 has failed (RuntimeError); restart the server"
 
 
 def test_a_worker_that_is_busy_is_well_until_it_takes_too_long():
@@ -58,18 +60,18 @@ def test_a_worker_that_is_busy_is_well_until_it_takes_too_long():
         while not worker.batches:
             await asyncio.sleep(0)
         clock[0] = 59.0
-        busy = await examine(batcher, "cpu", lambda: None)
+        busy = await check_health(batcher, "cpu", lambda: None)
         clock[0] = 61.0
-        hung = await examine(batcher, "cpu", lambda: None)
+        hung = await check_health(batcher, "cpu", lambda: None)
         worker.gate.set()
         await job
-        return busy, hung, await examine(batcher, "cpu", lambda: None)
+        return busy, hung, await check_health(batcher, "cpu", lambda: None)
 
     busy, hung, after = run(check, worker)
-    assert busy == Condition("busy", 59.0, "ok", None)
+    assert busy == HealthStatus("busy", 59.0, "ok", None)
     assert hung[:3] == ("hung", 61.0, "unknown")
-    assert "at one piece of work on cpu for 61 s, more than 60" in hung.problem
-    assert after == Condition("idle", 0.0, "ok", None)
+    assert "in one call on cpu for 61 s, more than 60" in hung.problem
+    assert after == HealthStatus("idle", 0.0, "ok", None)
 
 
 def test_a_device_that_hangs_while_nobody_asks_for_work_is_noticed(monkeypatch):
@@ -77,9 +79,9 @@ def test_a_device_that_hangs_while_nobody_asks_for_work_is_noticed(monkeypatch):
     gate = threading.Event()
 
     async def check(batcher, clock):
-        first = await examine(batcher, "cuda:0", lambda: gate.wait(30))
+        first = await check_health(batcher, "cuda:0", lambda: gate.wait(30))
         clock[0] = 100.0
-        second = await examine(batcher, "cuda:0", lambda: None)
+        second = await check_health(batcher, "cuda:0", lambda: None)
         gate.set()
         return first.worker, second.worker
 
@@ -105,7 +107,7 @@ class Dying(Worker):
     def run(self, kind, works):
         raise SystemExit
 
-    def advance(self):
+    def step(self):
         raise SystemExit
 
 
@@ -116,7 +118,7 @@ def test_who_waits_for_a_worker_that_dies_is_told_and_so_is_who_comes_later(kind
         found = await asyncio.gather(*jobs, return_exceptions=True)
         with pytest.raises(WorkerDied, match="SystemExit"):
             await batcher.submit(kind, 1, 1)
-        return found, await examine(batcher, "cpu", lambda: None)
+        return found, await check_health(batcher, "cpu", lambda: None)
 
     found, condition = run(check, Dying())
     assert [type(each) for each in found] == [WorkerDied] * 3
@@ -129,11 +131,11 @@ def test_a_fault_beside_the_work_is_the_death_of_the_worker():
         raise ZeroDivisionError
 
     async def check():
-        async with Batcher(Worker(), told=told) as batcher:
+        async with Batcher(Worker(), on_batch=told) as batcher:
             assert await batcher.submit("a", 1, 1) == 2  # its own work was done
             for _ in range(10):
                 await asyncio.sleep(0)
-            return await examine(batcher, "cpu", lambda: None)
+            return await check_health(batcher, "cpu", lambda: None)
 
     assert asyncio.run(check()).worker == "dead"
 
@@ -141,11 +143,11 @@ def test_a_fault_beside_the_work_is_the_death_of_the_worker():
 def test_a_thread_that_is_gone_is_noticed():
     async def check(batcher, clock):
         batcher._thread.close()
-        return await examine(batcher, "cpu", lambda: None)
+        return await check_health(batcher, "cpu", lambda: None)
 
     found = run(check)
     assert found.worker == "dead"
-    assert "its thread is gone" in found.problem
+    assert "its thread has ended" in found.problem
 
 
 def test_a_hung_worker_is_503_with_its_reason_and_well_again_afterwards(embedder):
@@ -162,7 +164,7 @@ def test_a_hung_worker_is_503_with_its_reason_and_well_again_afterwards(embedder
         wait_until(lambda: client.get("/health").status == 200)
     found = answer.json
     assert found["status"] == "unhealthy"
-    assert "the worker has been at one piece of work on cpu for" in found["detail"]
+    assert "the worker has been in one call on cpu for" in found["detail"]
     assert found["worker"]["state"] == "hung"
     assert found["worker"]["busy_seconds"] > 0.05
     assert found["device"] == {"name": "cpu", "state": "unknown"}
@@ -171,7 +173,7 @@ def test_a_hung_worker_is_503_with_its_reason_and_well_again_afterwards(embedder
 
 def test_a_dead_worker_is_503_for_health_and_for_work_and_the_server_still_ends(embedder, caplog):
     class Dead(Slow):
-        def join(self, works):
+        def add(self, works):
             raise SystemExit("secret words")
 
     with run_server(Dead(engine_of(embedder))) as client:

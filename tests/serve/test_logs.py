@@ -1,7 +1,7 @@
 import json
 import logging
 
-from elmore.serve.logs import JSONLines, to_stderr
+from elmore.serve.logs import JSONLines, log_to_stderr
 from tests.support.live_server import Slow, engine_of, run_server
 
 
@@ -22,8 +22,8 @@ def test_no_request_leaves_its_text_in_the_log(embedder, caplog):
         def run(self, kind, works):
             raise RuntimeError(f"cannot read {works}")
 
-        def join(self, works):
-            self.inner.join(works)
+        def add(self, works):
+            self.inner.add(works)
 
     caplog.set_level(logging.DEBUG)
     with run_server(Broken(engine_of(embedder))) as client:
@@ -46,7 +46,7 @@ def test_requests_and_what_went_wrong_elsewhere_go_to_stderr(capsys):
     root, ours = logging.getLogger(), logging.getLogger("elmore.serve")
     before = root.handlers[:], root.level, ours.level
     try:
-        to_stderr()
+        log_to_stderr()
         ours.info("request")
         logging.getLogger("others").info("chatter")
         logging.getLogger("others").warning("trouble")

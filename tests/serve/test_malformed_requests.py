@@ -120,7 +120,7 @@ def test_giant_bodies_are_413_declared_or_not(small):
     body = json.dumps({"texts": ["a" * (5 * LIMIT)]}).encode()
     declared = small.post("/encode", body)
     assert declared.status == 413
-    assert f"a body may have {LIMIT} bytes" in sentence(declared)
+    assert f"the body exceeds the limit of {LIMIT} bytes" in sentence(declared)
     chunk = b"%x\r\n%b\r\n" % (len(body), body)
     head = HEAD + b"Connection: close\r\nTransfer-Encoding: chunked\r\n\r\n"
     answer = small.raw(head + chunk + b"0\r\n\r\n")
@@ -143,14 +143,14 @@ def test_a_giant_that_asks_first_is_refused_before_it_sends(small):
 def test_a_slow_body_is_408(small):
     answer = small.raw(HEAD + b'Content-Length: 20\r\n\r\n{"te')
     assert answer.startswith(b"HTTP/1.1 408")
-    assert b"the body did not come within 2 seconds" in answer
+    assert b"the body was not received within 2 seconds" in answer
 
 
 def test_slow_headers_are_408(small):
     start = time.monotonic()
     answer = small.raw(b"POST /encode HTTP/1.1\r\nHo")
     assert answer.startswith(b"HTTP/1.1 408")
-    assert b"the headers did not come within 2 seconds" in answer
+    assert b"the headers were not received within 2 seconds" in answer
     assert time.monotonic() - start < 20
 
 
@@ -169,7 +169,7 @@ def test_slow_headers_of_a_second_request_are_408_too(small):
 def test_what_is_no_http_is_400(client, data):
     answer = client.raw(data)
     assert answer.startswith(b"HTTP/1.1 400")
-    assert b'{"detail": "this is no HTTP/1.1' in answer
+    assert b'{"detail": "not valid HTTP/1.1' in answer
 
 
 def test_headers_without_end_are_400(client):
@@ -203,13 +203,13 @@ def test_other_paths_are_404_and_reach_no_file(client, path):
 def test_another_method_is_405_and_names_the_right_one(client):
     answer = client.get("/embed")
     assert (answer.status, answer.headers["Allow"]) == (405, "POST")
-    assert sentence(answer) == "this route does not take GET, it takes POST"
+    assert sentence(answer) == "this route does not accept GET, only POST"
     assert client.send("DELETE", "/health").status == 405
 
 
 def test_an_unexpected_fault_is_500_in_one_sentence(embedder):
     class Broken(Slow):
-        def join(self, works):
+        def add(self, works):
             raise RuntimeError("secret words")
 
     with run_server(Broken(engine_of(embedder))) as client:

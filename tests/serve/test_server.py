@@ -5,7 +5,7 @@ import pytest
 from fastapi import HTTPException
 
 from elmore.serve import server
-from elmore.serve.texts import read_texts
+from elmore.serve.texts import tokenize_texts
 
 
 @pytest.mark.parametrize(
@@ -21,11 +21,11 @@ def test_an_address_is_written_as_a_browser_takes_it(family, host, shown):
             found.bind((host, 0))
         except OSError:
             pytest.skip(f"this machine has no {host}")
-        assert server.address(found) == shown.format(found.getsockname()[1])
+        assert server.base_url(found) == shown.format(found.getsockname()[1])
 
 
 def test_a_tokenizer_that_fails_is_told_to_who_asked():
     with pytest.raises(HTTPException) as refused:
-        asyncio.run(read_texts(["a b"], lambda text: text, 10))
+        asyncio.run(tokenize_texts(["a b"], lambda text: text, 10))
     assert refused.value.status_code == 422
     assert "texts: the tokenizer gave 'a b', expected a list of words" in refused.value.detail

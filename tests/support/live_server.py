@@ -22,11 +22,11 @@ import numpy as np
 from elmore.embed.embedder import Embedder
 from elmore.errors import DataError
 from elmore.serve import app, server
-from elmore.serve.engine import Engine, Uses
+from elmore.serve.engine import Engine, NeighborSearch
 from elmore.serve.limits import Limits
 
 
-class Answer(NamedTuple):
+class Payload(NamedTuple):
     status: int
     headers: http.client.HTTPMessage
     body: bytes
@@ -47,7 +47,7 @@ class Client(NamedTuple):
     def url(self) -> str:
         return f"http://127.0.0.1:{self.port}"
 
-    def send(self, method: str, path: str, body: Any = None, **headers: str) -> Answer:
+    def send(self, method: str, path: str, body: Any = None, **headers: str) -> Payload:
         """Send one request; a body that is no bytes is sent as JSON."""
         named = {name.replace("_", "-"): value for name, value in headers.items()}
         if body is not None and not isinstance(body, bytes):
@@ -58,14 +58,14 @@ class Client(NamedTuple):
         try:
             connection.request(method, path, body, named)
             answer = connection.getresponse()
-            return Answer(answer.status, answer.headers, answer.read())
+            return Payload(answer.status, answer.headers, answer.read())
         finally:
             connection.close()
 
-    def get(self, path: str, **headers: str) -> Answer:
+    def get(self, path: str, **headers: str) -> Payload:
         return self.send("GET", path, **headers)
 
-    def post(self, path: str, body: Any, **headers: str) -> Answer:
+    def post(self, path: str, body: Any, **headers: str) -> Payload:
         return self.send("POST", path, body, **headers)
 
     def raw(self, data: bytes, *, timeout: float = 30) -> bytes:
@@ -110,9 +110,9 @@ def run_server(
 ) -> Iterator[Client]:
     """Serve in a thread; it must end well."""
     limits = limits or Limits()
-    listening = server.listening("127.0.0.1", 0)
+    listening = server.bind_socket("127.0.0.1", 0)
     application = app.create(engine, limits=limits, token=token)
-    running = server.server(application, limits)
+    running = server.make_server(application, limits)
     thread = threading.Thread(target=lambda: asyncio.run(running.serve(sockets=[listening])))
     thread.start()
     try:
@@ -182,7 +182,7 @@ class SmallIndex:
     LINES = (["two", "ships", "wait", "."], ["a", "storm", "comes", "."])
     layer = "top"
 
-    def like(self, vector: np.ndarray, tokens: list[str], k: int) -> list[Use]:
+    def search_vector(self, vector: np.ndarray, tokens: list[str], k: int) -> list[Use]:
         uses = [
             Use(word, words, place, 0.5, line)
             for line, words in enumerate(self.LINES)
@@ -200,7 +200,7 @@ def mark(text: str) -> tuple[list[str], int]:
 
 
 def engine_of(embedder: Embedder, *, index: bool = False) -> Engine:
-    return Engine(embedder, Uses(SmallIndex(), mark) if index else None)
+    return Engine(embedder, NeighborSearch(SmallIndex(), mark) if index else None)
 
 
 class Slow:
@@ -208,8 +208,9 @@ class Slow:
 
     def __init__(self, engine: Engine) -> None:
         self.inner, self.embedder, self.uses = engine, engine.embedder, engine.uses
-        self.can_score, self.flows = engine.can_score, engine.flows
-        self.advance, self.leave = engine.advance, engine.leave
+        self.can_score = engine.can_score
+        self.supports_continuous_batching = engine.supports_continuous_batching
+        self.step, self.abort = engine.step, engine.abort
         self.gate = threading.Event()
         self.batches: list[int] = []
 
@@ -217,10 +218,10 @@ class Slow:
         self.wait(len(works))
         return self.inner.run(kind, works)
 
-    def join(self, works: Any) -> None:
+    def add(self, works: Any) -> None:
         if works:
             self.wait(len(works))
-        self.inner.join(works)
+        self.inner.add(works)
 
     def wait(self, num_works: int) -> None:
         self.batches.append(num_works)

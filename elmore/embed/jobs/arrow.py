@@ -1,6 +1,6 @@
-"""Rows of vectors as an Arrow table: what a parquet file of ours holds, and what is sent as Arrow.
+"""Rows of vectors as Arrow record batches, for parquet files and Arrow streams.
 
-`line`, `tokens`, and `vectors`, or a column for each layer. pyarrow is imported when it is used.
+The columns are `line`, `tokens`, and `vectors` or one per layer. pyarrow is imported when needed.
 """
 
 from collections.abc import Sequence
@@ -14,25 +14,25 @@ from elmore.embed.jobs.journal import Row
 
 @dataclass(frozen=True, kw_only=True)
 class Layout:
-    """Which columns there are."""
+    """The columns of a table."""
 
     width: int
     num_layers: int | None = None
-    """A column for each of so many layers; None for one column, `vectors`."""
+    """Number of columns `layer_0`, …; None for one column `vectors`."""
     pooled: bool = False
-    """One vector for each row, not one for each token."""
+    """One vector per row instead of one per token."""
     dtype: str = "float32"
 
     @property
     def names(self) -> list[str]:
-        """The columns of vectors."""
+        """Names of the columns of vectors."""
         if self.num_layers is None:
             return ["vectors"]
         return [f"layer_{number}" for number in range(self.num_layers)]
 
 
 def schema(layout: Layout) -> Any:  # noqa: ANN401 -- Arrow's own
-    """Give the names and types of the columns."""
+    """Return the names and types of the columns."""
     import pyarrow
 
     number = pyarrow.float16() if layout.dtype == "float16" else pyarrow.float32()
@@ -43,7 +43,7 @@ def schema(layout: Layout) -> Any:  # noqa: ANN401 -- Arrow's own
 
 
 def batch(rows: Sequence[Row], layout: Layout) -> Any:  # noqa: ANN401 -- Arrow's own
-    """Give the rows as one record batch."""
+    """Return rows as one record batch."""
     import pyarrow
 
     kinds = schema(layout)
@@ -76,5 +76,5 @@ def _vectors(parts: list[np.ndarray], layout: Layout, kind: Any) -> Any:  # noqa
 
 
 def _printable(tokens: list[str]) -> list[str]:
-    """Half characters have no UTF-8, and a table is UTF-8."""
+    """Replace lone surrogates, which UTF-8 cannot encode."""
     return [token.encode("utf-8", "replace").decode() for token in tokens]

@@ -1,4 +1,4 @@
-"""A long embedding job: from lines of text to one file, resumable after anything.
+"""A long embedding job: from lines of text to one file, resumable after an interruption.
 
 Results are journalled in parts (`journal.py`). At the end the output file is assembled from them
 under a temporary name and renamed when it is complete.
@@ -29,11 +29,11 @@ from elmore.model.precision import Precision
 from elmore.weights.bundle import Bundle
 
 Progress = Callable[[int, int], None]
-"""Called with the lines and the tokens done so far."""
+"""Called with the number of lines and of tokens that are done."""
 
 
 def model_digest(bundle: Bundle) -> str:
-    """Know a model again: its shape, how it spells, and every weight."""
+    """Return a hash of a model: its config, its alphabet and all weights."""
     digest = hashlib.sha256(json.dumps(config.as_dict(bundle.config)).encode())
     digest.update(repr(bundle.alphabet).encode("utf-8", "backslashreplace"))
     for name, weight in sorted(bundle.model.state_dict().items()):
@@ -48,9 +48,9 @@ def describe_job(
     precision: Precision | None = None,
     **choices: Any,  # noqa: ANN401 -- the fields of EmbedJob
 ) -> EmbedJob:
-    """Say what a job is, and refuse what it cannot be.
+    """Return the description of a job, or raise ConfigError if it is impossible.
 
-    Its precision is the one of the embedder, unless others will embed in its place.
+    Its precision is that of the embedder, unless other processes will embed.
     """
     bundle = embedder.bundle
     job = EmbedJob(
@@ -62,7 +62,7 @@ def describe_job(
     )
     check_layers(parse_layers(job.layers), job.num_layers)
     if job.pool and job.layers == "all":
-        raise ConfigError("pooling gives one vector per line: layers 'all' has no place in it")
+        raise ConfigError("pooling returns one vector per line: layers 'all' is not possible")
     return job
 
 
@@ -77,59 +77,59 @@ def run_job(
     sentence_index: bool = True,
     progress: Progress = lambda lines, tokens: None,
 ) -> None:
-    """Embed lines into `out`, whose ending says the format; see `EmbedJob` for what decides it."""
+    """Embed lines into the file `out`, whose suffix is the format."""
     writer = writer_for(out)
     folder = out.with_name(f"{out.name}.parts")
     _refuse_taken(out, folder, resume=resume, overwrite=overwrite)
     out.parent.mkdir(parents=True, exist_ok=True)
-    parts = EmbedJournal(folder, job, anew=overwrite and not resume)
+    journal = EmbedJournal(folder, job, anew=overwrite and not resume)
     try:
-        _fill(parts, embedder, iter(lines), progress)
-        refuse_full_disk(out, 1.05 * parts.num_bytes())  # HDF5 cannot close a file on a full disk
-        aside = folder / f"result{out.suffix}"
-        with writer(aside, job, sentence_index=sentence_index) as file:
-            for row in parts.rows():
+        _fill(journal, embedder, iter(lines), progress)
+        refuse_full_disk(out, 1.05 * journal.num_bytes())  # HDF5 cannot close a file on a full disk
+        temporary = folder / f"result{out.suffix}"
+        with writer(temporary, job, sentence_index=sentence_index) as file:
+            for row in journal.rows():
                 file.write(row)
-        atomic.replace(aside, out)
-        parts.remove()
+        atomic.replace(temporary, out)
+        journal.remove()
     except BaseException:
-        if parts.is_empty and folder.exists():
-            parts.remove()  # nothing to resume, and the next try may be another job
+        if journal.is_empty and folder.exists():
+            journal.remove()  # nothing to resume, and the next run may be another job
         raise
     finally:
-        parts.close()
+        journal.close()
 
 
 def _refuse_taken(out: Path, folder: Path, *, resume: bool, overwrite: bool) -> None:
     if out.is_dir():
         raise DataError(f"{out} is a folder; pass the name of a file")
     if os.path.lexists(out) and not out.is_file():
-        raise DataError(f"{out} exists and is no file; pass another name")
+        raise DataError(f"{out} exists and is not a file; pass another name")
     EmbedJournal.refuse_foreign(folder)
     refuse_taken(out, folder, taken=out.exists(), resume=resume, overwrite=overwrite)
 
 
 def _fill(
-    parts: EmbedJournal, embedder: Embedder, lines: Iterator[Text], progress: Progress
+    journal: EmbedJournal, embedder: Embedder, lines: Iterator[Text], progress: Progress
 ) -> None:
-    """Write the parts that are missing."""
+    """Embed the lines after the finished parts."""
     number = num_lines = num_tokens = 0
-    for manifest in parts.finished():
-        again = list(itertools.islice(lines, len(manifest["texts"])))
-        if text_digest(again) != manifest["input"]:
+    for manifest in journal.finished():
+        texts = list(itertools.islice(lines, len(manifest["texts"])))
+        if text_digest(texts) != manifest["input"]:
             raise DataError(
-                f"{parts.folder}: the input changed: lines {num_lines + 1} to "
+                f"{journal.folder}: the input changed: lines {num_lines + 1} to "
                 f"{num_lines + len(manifest['texts'])} are not what was embedded; start over with "
                 "--overwrite"
             )
         number += 1
-        num_lines += len(again)
+        num_lines += len(texts)
         num_tokens += sum(map(len, manifest["tokens"]))
-    progress(num_lines, num_tokens)  # once: what was done before is not this run's speed
+    progress(num_lines, num_tokens)  # once: earlier runs do not count as the speed of this one
     part: PartWriter | None = None
     try:
-        for text, tokens, vectors in embed_lines(embedder, lines, parts.job):
-            part = part or parts.begin(number, num_lines)
+        for text, tokens, vectors in embed_lines(embedder, lines, journal.job):
+            part = part or journal.begin(number, num_lines)
             part.add(text, tokens, vectors)
             num_lines += 1
             num_tokens += len(tokens)
@@ -148,16 +148,16 @@ def _fill(
 def embed_lines(
     embedder: Embedder, lines: Iterable[Text], job: EmbedJob
 ) -> Iterator[tuple[Text, list[str], Shaped[np.ndarray, "..."]]]:
-    """Give each line with its tokens and its vectors, as the job wants them."""
+    """Yield each line with its tokens and the vectors that the job asks for."""
     waiting: deque[Text] = deque()
 
-    def passed_on() -> Iterator[Text]:
+    def read() -> Iterator[Text]:
         for line in lines:
             waiting.append(line)
             yield line.split() if job.tokenized and isinstance(line, str) else line
 
     for sentence in embedder.stream(
-        passed_on(), layers=parse_layers(job.layers), split_sentences=job.split
+        read(), layers=parse_layers(job.layers), split_sentences=job.split
     ):
         vectors = sentence.vectors
         if job.pool is not None:

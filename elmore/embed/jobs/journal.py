@@ -1,7 +1,7 @@
-"""The parts of a long embedding job, each complete on disk with its checksum or absent.
+"""The journal of an embedding job: finished parts, each complete on disk or absent.
 
-A part is two files: `part-00012.bin`, the vectors one after another, and `part-00012.json`, written
-last: the texts, their tokens, and the checksums of both files' contents.
+A part is two files: `part-00012.bin`, the concatenated vectors, and its manifest `part-00012.json`,
+written last: the texts, their tokens, and checksums of both.
 """
 
 import contextlib
@@ -29,10 +29,10 @@ MAX_TOKENS = 32768
 
 @dataclass(frozen=True, kw_only=True)
 class EmbedJob:
-    """What decides the result: two runs of the same job on the same text give the same file."""
+    """Everything that determines the result: the same job on the same text gives the same file."""
 
     model: str
-    """A digest of the network and its alphabet."""
+    """Hash of the network and its alphabet."""
     layers: str
     pool: Literal["mean", "max"] | None
     dtype: str
@@ -40,7 +40,7 @@ class EmbedJob:
     split: bool
     initial_state: str
     precision: str
-    """`fast` only where that is not exact."""
+    """`fast` only where that differs from exact."""
     errors: str
     column: str
     num_layers: int
@@ -49,7 +49,7 @@ class EmbedJob:
 
 
 class Row(NamedTuple):
-    """One line of the input, done."""
+    """The result of one line of the input."""
 
     line: int
     text: Text
@@ -58,24 +58,24 @@ class Row(NamedTuple):
 
 
 class EmbedJournal(Journal[EmbedJob]):
-    """The folder of one job. One process at a time works in it."""
+    """The folder of one job; one process at a time may use it."""
 
     FILES = re.compile(r"part-\d+\.(bin|json|json\.new)|result\.\w+")
-    FOLDERS = frozenset({"shards", "model", "results", "tries"})  # of a job on a cluster
+    FOLDERS = frozenset({"shards", "model", "results", "tries"})  # of a Ray job
 
     def finished(self) -> Iterator[dict]:
-        """Give the manifests of the finished parts from the first on, as far as they are sound."""
+        """Yield the manifests of finished parts up to the first damaged one; delete the rest."""
         number = num_lines = 0
         while (manifest := self._manifest(number, num_lines)) is not None:
             yield manifest
             number, num_lines = number + 1, num_lines + len(manifest["texts"])
-        for path in self.own_files():  # what a kill left behind
+        for path in self.own_files():  # left by a killed process
             found = re.match(r"part-(\d+)\.", path.name)
             if found and int(found[1]) >= number:
                 path.unlink()
 
     def _manifest(self, number: int, first: int) -> dict | None:
-        """Give the manifest of a part that begins at a line; None where the two do not fit."""
+        """Return the manifest of a part that starts at line `first`; None if it is damaged."""
         with contextlib.suppress(FileNotFoundError, ValueError):
             manifest = strict_json.loads(self._path(number, "json").read_bytes())
             if not _is_manifest(manifest) or manifest["first"] != first:
@@ -102,7 +102,7 @@ class EmbedJournal(Journal[EmbedJob]):
         return PartWriter(self._path(number, "bin"), self._path(number, "json"), first_line)
 
     def rows(self) -> Iterator[Row]:
-        """Give all that is done, in order, a part at a time in memory."""
+        """Yield all results in order, with one part at a time in memory."""
         number = 0
         while self._path(number, "json").exists():
             manifest = strict_json.loads(self._path(number, "json").read_bytes())
@@ -125,7 +125,7 @@ class EmbedJournal(Journal[EmbedJob]):
         return (self.job.num_layers, *one) if self.job.layers == "all" else one
 
     def num_bytes(self) -> int:
-        """How much the vectors take."""
+        """Return the size of all vectors."""
         return sum(path.stat().st_size for path in self.folder.glob("part-*.bin"))
 
     @property
@@ -135,7 +135,7 @@ class EmbedJournal(Journal[EmbedJob]):
 
 
 class PartWriter:
-    """A part being written; nothing of it counts until it is closed."""
+    """Writes one part, which does not exist for a reader until it is closed."""
 
     def __init__(self, vectors: Path, manifest: Path, first_line: int) -> None:
         self._vectors_path, self._manifest_path = vectors, manifest
@@ -157,11 +157,11 @@ class PartWriter:
 
     @property
     def is_full(self) -> bool:
-        """Whether it should be closed: a matter of the text alone, so that all runs cut alike."""
+        """Whether to close it; depends on the text alone, so that all runs have the same parts."""
         return len(self._texts) >= MAX_LINES or self._num_tokens >= MAX_TOKENS
 
     def close(self) -> None:
-        """Finish the part: the manifest, written last, makes it count."""
+        """Finish the part by writing its manifest."""
         self._file.flush()
         os.fsync(self._file.fileno())
         self._file.close()
@@ -176,12 +176,12 @@ class PartWriter:
         atomic.write(self._manifest_path, json.dumps(manifest).encode())
 
     def abandon(self) -> None:
-        """Give up: the file is left for the next run to delete."""
+        """Close the file without a manifest; the next run deletes it."""
         self._file.close()
 
 
 def _is_manifest(manifest: object) -> bool:
-    """Tell a manifest from other JSON: what it says is what `PartWriter.close` writes."""
+    """Return whether a JSON value has the structure that `PartWriter.close` writes."""
     if not isinstance(manifest, dict) or type(manifest.get("first")) is not int:
         return False
     texts, tokens = manifest.get("texts"), manifest.get("tokens")
@@ -200,5 +200,5 @@ def _is_tokens(value: object) -> bool:
 
 
 def text_digest(texts: list) -> str:
-    """Know texts again."""
+    """Return a hash of texts."""
     return hashlib.sha256(json.dumps(texts).encode()).hexdigest()

@@ -1,8 +1,8 @@
-"""The layers of a frozen model, computed once for a text and then read from the disk.
+"""A cache on disk of the layers of a frozen model, computed once for a text.
 
-A file holds all layers of each distinct sentence in float16, as .npy writes an array, and after it
-the sha256 of all that. Its name says which model, which text and which format; it is written aside
-and renamed, so it is whole or absent, and what a disk has spoiled since is computed anew.
+A file holds all layers of each distinct sentence in float16, in the format of .npy, followed by the
+sha256 of it. Its name is a hash of model and text, and a format number. It is written under a
+temporary name and renamed, so it is complete or absent; a damaged file is computed again.
 
 Shapes: L layers (the token layer is one of them), S tokens in all, D width.
 """
@@ -31,7 +31,7 @@ _log = logging.getLogger(__name__)
 
 
 class CachedLayers:
-    """The layers of some sentences, on the disk."""
+    """The layers of a set of sentences, mapped from disk."""
 
     def __init__(
         self,
@@ -39,12 +39,12 @@ class CachedLayers:
         states: Float16[np.ndarray, "S L D"],
         seconds: float | None = None,
     ) -> None:
-        """Take distinct sentences and their tokens' layers, one sentence after another.
+        """Take distinct sentences and the layers of all their tokens, concatenated.
 
-        `seconds` is what it took to compute them; None where they were found.
+        `seconds` is how long it took to compute them, or None if they were in the cache.
         """
         ends = np.cumsum([len(sentence) for sentence in sentences]).tolist()
-        self._places = {
+        self._spans = {
             sentence: slice(end - len(sentence), end)
             for sentence, end in zip(sentences, ends, strict=True)
         }
@@ -53,19 +53,19 @@ class CachedLayers:
 
     @property
     def num_bytes(self) -> int:
-        """How much room they take."""
+        """Size of the layers."""
         return self._states.nbytes
 
     def __len__(self) -> int:
-        return len(self._places)
+        return len(self._spans)
 
     def of(self, sentences: Sequence[Sequence[str]]) -> Float16[np.ndarray, "L S D"]:
-        """Give the layers of sentences, one after another."""
+        """Return the layers of sentences, concatenated."""
         _, num_layers, width = self._states.shape
         layers = np.empty((num_layers, sum(map(len, sentences)), width), np.float16)
         done = 0
         for sentence in sentences:
-            states = self._states[self._places[tuple(sentence)]]
+            states = self._states[self._spans[tuple(sentence)]]
             layers[:, done : done + len(states)] = states.transpose(1, 0, 2)
             done += len(states)
         return layers
@@ -74,39 +74,39 @@ class CachedLayers:
 def load_or_compute(
     embedder: Embedder, sentences: Iterable[Sequence[str]], folder: Path | None = None
 ) -> CachedLayers:
-    """Give the layers of sentences: from the disk, or computed now and kept there.
+    """Return the layers of sentences from the cache, or compute and store them.
 
-    `folder` is `layers` in the user's cache unless another is named. Of several processes that ask
-    for the same, one computes while the others wait.
+    `folder` is by default `layers` in the user's cache. If several processes need the same file,
+    one computes it while the others wait.
     """
-    distinct, path, shape = _place(embedder, sentences, folder)
+    distinct, path, shape = _locate(embedder, sentences, folder)
     seconds = None
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        if not _is_whole(path, shape):  # outside the lock: many can check one file at a time
+        if not _is_intact(path, shape):  # outside the lock: many can check one file at a time
             with lock.acquire(path.with_name(f"{path.name}.lock"), wait=True):
-                if not _is_whole(path, shape):
+                if not _is_intact(path, shape):
                     begun = time.perf_counter()
                     _build(embedder, distinct, path, shape)
                     seconds = time.perf_counter() - begun
     except OSError as error:
         raise DataError(
-            f"{path}: the layers of the text could not be kept there ({error.strerror or error}); "
-            "set ELMORE_CACHE to a folder with room"
+            f"{path}: the layers of the text could not be stored ({error.strerror or error}); "
+            "set ELMORE_CACHE to a folder with free space"
         ) from error
-    return CachedLayers(distinct, _mapped(path, shape), seconds)
+    return CachedLayers(distinct, _map(path, shape), seconds)
 
 
 def load(
     embedder: Embedder, sentences: Iterable[Sequence[str]], folder: Path | None = None
 ) -> CachedLayers | None:
-    """Give the layers of sentences where they are on the disk, and None where they are not."""
-    distinct, path, shape = _place(embedder, sentences, folder)
-    return CachedLayers(distinct, _mapped(path, shape)) if _is_whole(path, shape) else None
+    """Return the layers of sentences from the cache, or None if they are not in it."""
+    distinct, path, shape = _locate(embedder, sentences, folder)
+    return CachedLayers(distinct, _map(path, shape)) if _is_intact(path, shape) else None
 
 
 def compute(embedder: Embedder, sentences: Iterable[Sequence[str]]) -> CachedLayers:
-    """Compute the layers of sentences that fit in memory, to the same bits."""
+    """Return the layers of sentences, computed in memory, with the same bits."""
     distinct = sorted({tuple(sentence) for sentence in sentences})
     embedded = embedder.stream(distinct, layers="all", dtype="float16")
     states = [sentence.vectors.transpose(1, 0, 2) for sentence in embedded]
@@ -115,7 +115,7 @@ def compute(embedder: Embedder, sentences: Iterable[Sequence[str]]) -> CachedLay
 
 
 def cache_key(embedder: Embedder, distinct: Iterable[Sequence[str]]) -> str:
-    """Name the layers that a model gives to distinct sentences."""
+    """Return the name under which the layers of distinct sentences are cached."""
     text = hashlib.sha256()
     for sentence in distinct:
         text.update(json.dumps(sentence).encode() + b"\n")
@@ -128,10 +128,10 @@ def cache_key(embedder: Embedder, distinct: Iterable[Sequence[str]]) -> str:
     return f"{model.hexdigest()[:32]}-{text.hexdigest()[:32]}"
 
 
-def _place(
+def _locate(
     embedder: Embedder, sentences: Iterable[Sequence[str]], folder: Path | None
 ) -> tuple[list[tuple[str, ...]], Path, tuple[int, int, int]]:
-    """Give the distinct sentences, where their layers belong, and their shape."""
+    """Return the distinct sentences, the path of their layers, and the shape of those."""
     distinct = sorted({tuple(sentence) for sentence in sentences})
     folder = cache.folder() / "layers" if folder is None else folder
     shape = (sum(map(len, distinct)), embedder.num_layers, embedder.width)
@@ -145,11 +145,11 @@ def _build(
     embedder: Embedder, distinct: Sequence[Sequence[str]], path: Path, shape: tuple[int, int, int]
 ) -> None:
     if path.exists():
-        _log.warning("%s is damaged, and is computed anew", path)
+        _log.warning("%s is damaged and is computed again", path)
     path.with_suffix(".part").unlink(missing_ok=True)  # of a killed build of elmore 0.1
     with atomic.file(path) as file:
         _write(embedder, distinct, file, shape)
-    _log.info("kept the layers of %d tokens in %s", shape[0], path)
+    _log.info("stored the layers of %d tokens in %s", shape[0], path)
 
 
 def _write(
@@ -177,8 +177,8 @@ def _header(shape: tuple[int, int, int]) -> bytes:
     return header.getvalue()
 
 
-def _is_whole(path: Path, shape: tuple[int, int, int]) -> bool:
-    """Tell whether a file is there, of that shape, and as it was written."""
+def _is_intact(path: Path, shape: tuple[int, int, int]) -> bool:
+    """Return whether a file exists, has this shape, and matches its checksum."""
     if not path.is_file():
         return False
     size = len(_header(shape)) + 2 * int(np.prod(shape))
@@ -190,7 +190,7 @@ def _is_whole(path: Path, shape: tuple[int, int, int]) -> bool:
         return not left and file.read() == digest.digest()
 
 
-def _mapped(path: Path, shape: tuple[int, int, int]) -> Float16[np.ndarray, "S L D"]:
-    if not shape[0]:  # nothing can be mapped of an empty text
+def _map(path: Path, shape: tuple[int, int, int]) -> Float16[np.ndarray, "S L D"]:
+    if not shape[0]:  # an empty file cannot be mapped
         return np.zeros(shape, np.float16)
     return np.memmap(path, "<f2", mode="r", offset=len(_header(shape)), shape=shape)

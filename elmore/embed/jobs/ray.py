@@ -1,8 +1,8 @@
-"""The same job on a Ray cluster, through Ray Data: parquet in, parquet out.
+"""The same job on a Ray cluster, by Ray Data: parquet in, parquet out.
 
-The lines are cut into shards in `OUT.parts`; actors that load the model once embed them, in any
-order; the results are put in order into one file, by the writer of the local job. `OUT` must lie
-where every node of the cluster sees it, and elmore be installed on each.
+The lines are split into shards in `OUT.parts`; actors that load the model once embed them in any
+order; the results are written in order into one file, by the writer of the local job. `OUT` must
+be in a folder that every node of the cluster shares, and elmore must be installed on each node.
 """
 
 import contextlib
@@ -31,8 +31,8 @@ from elmore.weights import warm
 
 SHARD_LINES = 2048
 _SHARD_CHARACTERS = 1 << 20
-_PIECE_BYTES = 32 << 20  # of vectors that travel together
-_TRIES = 8  # of a shard whose workers die
+_BLOCK_BYTES = 32 << 20  # of vectors per block of results
+_MAX_TRIES = 8  # of a shard whose workers die
 
 
 def run_on_ray(
@@ -47,14 +47,16 @@ def run_on_ray(
     overwrite: bool = False,
     progress: Progress = lambda lines, tokens: None,
 ) -> None:
-    """Embed lines into the parquet file `out` on the cluster that `RAY_ADDRESS` names, or here.
+    """Embed lines into the parquet file `out`, on the cluster at `RAY_ADDRESS` or on this machine.
 
-    `workers` is one for each GPU where there are any, else as many as the CPUs have room for. What
-    a worker that dies leaves undone, another does.
+    By default there is one worker per GPU, or without GPUs as many as the CPUs allow. If a worker
+    dies, another one takes over its shard.
     """
     out = out.absolute()
     if out.suffix != ".parquet":
-        raise ConfigError(f"{out}: the ray engine writes parquet; expected a name in .parquet")
+        raise ConfigError(
+            f"{out}: the ray engine writes parquet; expected a name that ends in .parquet"
+        )
     if workers is not None and workers < 1:
         raise ConfigError(f"workers must be at least 1, found {workers}")
     folder = out.with_name(f"{out.name}.parts")
@@ -62,33 +64,33 @@ def run_on_ray(
     for path in (out, folder):
         if path.exists() and not overwrite:
             raise DataError(f"{path} exists already; pass another name, or --overwrite")
-    with _connected() as ray:
+    with _connect() as ray:
         parts = EmbedJournal(folder, job, anew=True)
         try:
-            num_lines = _cut(lines, folder / "shards", shard_lines)
+            num_lines = _write_shards(lines, folder / "shards", shard_lines)
             is_warm = job.initial_state == "warm"
             bundle = warm.warmed(embedder.bundle) if is_warm else embedder.bundle
             model_folder.save(bundle, folder / "model")
             if num_lines:
-                _embed(ray, folder, job, embedder, *_share(ray, workers, device))
+                _embed(ray, folder, job, embedder, *_divide(ray, workers, device))
             _assemble(folder, out, job, num_lines, progress)
         finally:
-            parts.remove()  # a job that failed starts over: nothing here is worth keeping
+            parts.remove()  # a failed job starts over, so nothing is kept
 
 
 @contextlib.contextmanager
-def _connected() -> Iterator[Any]:
-    """Give Ray, connected and quiet; what was not connected before is not afterwards."""
+def _connect() -> Iterator[Any]:
+    """Connect to Ray, without its log messages; disconnect afterwards if we connected."""
     try:
-        import pyarrow  # noqa: F401 -- Ray alone is not enough
+        import pyarrow  # noqa: F401 -- required by Ray Data
         import ray
         import ray.data
     except ImportError as error:
         raise DataError(f"the ray engine needs {error.name}: pip install 'elmore[ray]'") from error
     log = logging.getLogger("ray.data")
     level, ours = log.level, not ray.is_initialized()
-    log.setLevel(logging.CRITICAL)  # what fails is raised
-    with contextlib.redirect_stdout(sys.stderr):  # Ray warns on stdout, where results go
+    log.setLevel(logging.CRITICAL)  # failures are raised
+    with contextlib.redirect_stdout(sys.stderr):  # Ray prints warnings to stdout, where results go
         try:
             if ours:
                 _start(ray)
@@ -100,7 +102,7 @@ def _connected() -> Iterator[Any]:
 
 
 def _start(ray: Any) -> None:  # noqa: ANN401 -- a module
-    os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")  # nobody asked to tell anybody
+    os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")  # no telemetry
     try:
         ray.init(include_dashboard=False, log_to_driver=False, logging_level=logging.ERROR)
     except ConnectionError as error:
@@ -108,11 +110,11 @@ def _start(ray: Any) -> None:  # noqa: ANN401 -- a module
         raise DataError(f"no Ray at {where}: {str(error).splitlines()[0]}") from error
 
 
-def _cut(lines: Iterable[Text], folder: Path, shard_lines: int) -> int:
-    """Write lines as shards of `line` and `text`, and give their number.
+def _write_shards(lines: Iterable[Text], folder: Path, shard_lines: int) -> int:
+    """Write lines as shards of `line` and `text`, and return the number of lines.
 
-    A text is there as JSON: it may be a list of tokens, or hold half characters, which a table
-    would not take.
+    Texts are written as JSON: a text may be a list of tokens, or contain lone surrogates, which
+    parquet cannot store.
     """
     from pyarrow import array, parquet, table
 
@@ -135,8 +137,8 @@ def _cut(lines: Iterable[Text], folder: Path, shard_lines: int) -> int:
     return first
 
 
-def _share(ray: Any, workers: int | None, device: str) -> tuple[int, dict[str, float]]:  # noqa: ANN401
-    """Divide the cluster up: how many workers, and a GPU or the CPUs of its threads for each."""
+def _divide(ray: Any, workers: int | None, device: str) -> tuple[int, dict[str, float]]:  # noqa: ANN401
+    """Return the number of workers, and the GPU or the CPUs for each."""
     have = ray.cluster_resources()
     gpus = 0 if device == "cpu" else int(have.get("GPU", 0))
     if gpus:
@@ -156,7 +158,7 @@ def _embed(
     workers: int,
     each: dict[str, float],
 ) -> None:
-    """Embed every shard; the results are in `results`, a file or more for each, in any order."""
+    """Embed every shard into files in `results`, in any order."""
     shards = [{"path": str(path)} for path in sorted((folder / "shards").iterdir())]
     options = {
         "device": "cuda" if "num_gpus" in each else "cpu",
@@ -167,18 +169,18 @@ def _embed(
     }
     context = copy.deepcopy(ray.data.DataContext.get_current())
     context.enable_progress_bars = context.print_on_execution_start = False
-    context.raise_original_map_exception = True  # it would keep ours to itself
+    context.raise_original_map_exception = True  # else Ray hides our own exceptions
     try:
         with ray.data.DataContext.current(context):
             ray.data.from_items(shards, override_num_blocks=len(shards)).map_batches(
-                Worker,  # Ray Data starts it again when it dies, and what it had begun
-                fn_constructor_args=(folder, job, torch.get_num_threads(), _TRIES, options),
+                Worker,  # Ray Data restarts it, and its shard, when it dies
+                fn_constructor_args=(folder, job, torch.get_num_threads(), _MAX_TRIES, options),
                 batch_size=1,
                 compute=ray.data.ActorPoolStrategy(size=workers),
                 **each,
             ).write_parquet(
                 str(folder / "results"),
-                ray_remote_args={"num_cpus": 0},  # the workers may hold every CPU to the end
+                ray_remote_args={"num_cpus": 0},  # the workers may hold all CPUs to the end
                 concurrency=workers,
                 compression="none",
                 use_dictionary=False,
@@ -186,14 +188,14 @@ def _embed(
     except ray.exceptions.RayError as error:
         cause = getattr(error, "cause", None)
         if isinstance(cause, ElmoreError):
-            raise type(cause)(str(cause).splitlines()[0]) from error  # Ray adds advice
+            raise type(cause)(str(cause).splitlines()[0]) from error  # without Ray's advice
         if isinstance(error, ray.exceptions.RayTaskError):
             raise
-        raise DataError(f"the Ray cluster gave up: {str(error).splitlines()[0]}") from error
+        raise DataError(f"the Ray cluster failed: {str(error).splitlines()[0]}") from error
 
 
 class Worker:
-    """An actor: loads the model once and embeds one shard after another."""
+    """A Ray actor that loads the model once and embeds shards."""
 
     def __init__(
         self, folder: Path, job: EmbedJob, num_threads: int, max_tries: int, options: dict[str, Any]
@@ -204,13 +206,13 @@ class Worker:
         self._embedder = Embedder(model_folder.load(folder / "model"), **options)
 
     def __call__(self, batch: dict[str, Any]) -> Iterator[Any]:
-        """Give a shard's lines with their tokens, as JSON, and their vectors, as bytes."""
+        """Yield the lines of a shard with their tokens as JSON and their vectors as bytes."""
         from pyarrow import parquet
 
         path = Path(batch["path"].item())
         shard = parquet.read_table(path, partitioning=None)
         numbers = shard["line"].to_pylist()
-        self._refuse_deadly(path.stem, numbers)
+        self._count_try(path.stem, numbers)
         texts = map(json.loads, shard["text"].to_pylist())
         rows: list[tuple[int, str, bytes]] = []
         held = 0
@@ -218,14 +220,14 @@ class Worker:
         for line, (_, tokens, vectors) in zip(numbers, found, strict=True):
             rows.append((line, json.dumps(tokens), vectors.tobytes()))
             held += vectors.nbytes
-            if held >= _PIECE_BYTES:
+            if held >= _BLOCK_BYTES:
                 yield _table(rows)
                 rows, held = [], 0
         if rows:
             yield _table(rows)
 
-    def _refuse_deadly(self, shard: str, lines: list[int]) -> None:
-        """Count who begins a shard: Ray gives one that kills its workers to others for ever."""
+    def _count_try(self, shard: str, lines: list[int]) -> None:
+        """Count the tries of a shard: Ray would restart one that kills its workers for ever."""
         self._tries.mkdir(exist_ok=True)
         with (self._tries / shard).open("ab") as file:
             file.write(b".")
@@ -233,7 +235,7 @@ class Worker:
             if file.tell() > self._max_tries:
                 raise DataError(
                     f"lines {lines[0] + 1} to {lines[-1] + 1}: {self._max_tries} workers died of "
-                    "them; is there memory enough for the longest?"
+                    "them; is there enough memory for the longest line?"
                 )
 
 
@@ -246,7 +248,7 @@ def _table(rows: list[tuple[int, str, bytes]]) -> Any:  # noqa: ANN401 -- Arrow'
 
 
 def _assemble(folder: Path, out: Path, job: EmbedJob, num_lines: int, progress: Progress) -> None:
-    """Write the rows of all results by their lines, few at a time in memory."""
+    """Write the rows of all results in the order of their lines, a few at a time in memory."""
     from pyarrow import parquet
 
     groups = []
@@ -254,14 +256,14 @@ def _assemble(folder: Path, out: Path, job: EmbedJob, num_lines: int, progress: 
         metadata = parquet.read_metadata(path)
         for i in range(metadata.num_row_groups):
             groups.append((metadata.row_group(i).column(0).statistics.min, path, i))
-    aside = folder / "result.parquet"
+    temporary = folder / "result.parquet"
     done = num_tokens = 0
-    with ParquetWriter(aside, job, sentence_index=False) as writer:
+    with ParquetWriter(temporary, job, sentence_index=False) as writer:
         for _, path, i in sorted(groups):
             with parquet.ParquetFile(path) as file:
                 for batch in file.iter_batches(64, row_groups=[i]):
                     for line, tokens, data in zip(*(c.to_pylist() for c in batch), strict=True):
-                        if line != done:  # what was done twice is there twice
+                        if line != done:  # a shard that was restarted is there twice
                             continue
                         row = _row(line, json.loads(tokens), data, job)
                         writer.write(row)
@@ -269,8 +271,10 @@ def _assemble(folder: Path, out: Path, job: EmbedJob, num_lines: int, progress: 
                         num_tokens += len(row.tokens)
                         progress(done, num_tokens)
     if done != num_lines:
-        raise DataError(f"{out}: line {done + 1} of {num_lines} never came back from the cluster")
-    atomic.replace(aside, out)
+        raise DataError(
+            f"{out}: line {done + 1} of {num_lines} is missing in the results of the cluster"
+        )
+    atomic.replace(temporary, out)
 
 
 def _row(line: int, tokens: list[str], data: bytes, job: EmbedJob) -> Row:

@@ -1,10 +1,9 @@
-"""Files of vectors: one small class for each format, row by row, in bounded memory.
+"""Writers of vector files: one class per format, row by row, in bounded memory.
 
-The layouts are those of `allennlp elmo` and bilm-tf (hdf5, npz), of a table (parquet), and of lines
-of JSON. `sentence_to_index` leads from a sentence to its line; of equal sentences the last counts.
-The number of our format stands where no reader of those layouts trips over it: in an attribute of
-the HDF5 file, in the comment of the zip, in the metadata of the table. Lines of JSON have no such
-place.
+HDF5 and npz have the layout of `allennlp elmo` and bilm-tf. `sentence_to_index` maps a sentence to
+its line; of equal sentences the last one counts. Our format number is where other readers ignore
+it: in an attribute of the HDF5 file, in the comment of the zip, in the metadata of the parquet
+file. JSON Lines has no such place.
 """
 
 import io
@@ -32,7 +31,7 @@ _ROW_GROUP_BYTES = 32 << 20
 
 
 class Writer(Protocol):
-    """Takes rows in order; what it wrote is complete when the `with` block ends well."""
+    """Writes rows in order; the file is complete when the `with` block ends without an error."""
 
     def __init__(self, path: Path, job: EmbedJob, *, sentence_index: bool) -> None: ...
     def __enter__(self) -> Self: ...
@@ -48,7 +47,7 @@ class Writer(Protocol):
 
 
 def writer_for(path: Path) -> type[Writer]:
-    """Choose by the ending of the name; refuse what cannot be written here, before it is made."""
+    """Return the writer for the suffix of a path, or raise an error if it cannot be used here."""
     writers: dict[str, type[Writer]] = {
         ".hdf5": HDF5Writer,
         ".h5": HDF5Writer,
@@ -58,7 +57,7 @@ def writer_for(path: Path) -> type[Writer]:
     }
     if path.suffix not in writers:
         endings = ", ".join(writers)
-        raise ConfigError(f"{path}: the ending says the format; expected one of {endings}")
+        raise ConfigError(f"{path}: the suffix must be one of {endings}")
     if path.suffix == ".parquet":
         _parquet(path)
     return writers[path.suffix]
@@ -73,7 +72,7 @@ def _parquet(path: Path) -> ModuleType:
 
 
 class _SentenceIndex:
-    """One JSON object, gathered on disk: it may be as large as the text."""
+    """The JSON object `sentence_to_index`, built on disk: it may be as large as the text."""
 
     def __init__(self, wanted: bool) -> None:
         self._file: IO[bytes] | None = tempfile.TemporaryFile() if wanted else None  # noqa: SIM115
@@ -95,7 +94,7 @@ class _SentenceIndex:
         return text
 
     def copy_to(self, archive: zipfile.ZipFile) -> None:
-        """Write it as an array of one string of bytes, a piece at a time."""
+        """Copy it into an archive as an array of one byte string, in chunks."""
         if self._file is None:
             return
         self._file.write(b"}" if self._file.tell() else b"{}")
@@ -112,12 +111,12 @@ class _SentenceIndex:
 
 
 def _member(name: str) -> zipfile.ZipInfo:
-    """A fixed date: the same job gives the same bytes."""
+    """Return a member with a fixed date, so that the same job gives the same bytes."""
     return zipfile.ZipInfo(f"{name}.npy", (1980, 1, 1, 0, 0, 0))
 
 
 class HDF5Writer:
-    """A dataset per line, named by its number."""
+    """HDF5: a dataset per line, named by its number."""
 
     def __init__(self, path: Path, job: EmbedJob, *, sentence_index: bool) -> None:
         self._path = path
@@ -129,32 +128,32 @@ class HDF5Writer:
         return self
 
     def __exit__(self, kind: Any, error: Any, at: Any) -> None:  # noqa: ANN401
-        with self._explained() if kind is None else suppress(OSError, RuntimeError):
+        with self._explain_errors() if kind is None else suppress(OSError, RuntimeError):
             text = self._index.take() if kind is None else None
             if text is not None:
-                kept = self._file.create_dataset(INDEX, (1,), dtype=h5py.string_dtype())
-                kept[0] = text
+                dataset = self._file.create_dataset(INDEX, (1,), dtype=h5py.string_dtype())
+                dataset[0] = text
             self._index.close()
             self._file.close()
 
     def write(self, row: Row) -> None:
         """Write one dataset."""
-        with self._explained():
+        with self._explain_errors():
             self._file.create_dataset(str(row.line), data=row.vectors)
         self._index.add(row)
 
     @contextmanager
-    def _explained(self) -> Iterator[None]:
+    def _explain_errors(self) -> Iterator[None]:
         try:
             yield
         except (OSError, RuntimeError) as error:
             raise DataError(
-                f"{self._path}: could not be written ({error}); make room and go on with --resume"
+                f"{self._path}: could not be written ({error}); free disk space and pass --resume"
             ) from error
 
 
 class NPZWriter:
-    """The same names in a zip of numpy arrays; `numpy.load` opens it."""
+    """npz: the same names in a zip of numpy arrays."""
 
     def __init__(self, path: Path, job: EmbedJob, *, sentence_index: bool) -> None:
         self._zip = zipfile.ZipFile(path, "w", zipfile.ZIP_STORED, allowZip64=True)
@@ -182,7 +181,7 @@ class NPZWriter:
 
 
 class ParquetWriter:
-    """A row per line: `line`, `tokens`, and `vectors`, or a column for each layer."""
+    """parquet: a row per line; see `arrow.py` for the columns."""
 
     def __init__(self, path: Path, job: EmbedJob, *, sentence_index: bool) -> None:
         self._layout = arrow.Layout(
@@ -191,9 +190,9 @@ class ParquetWriter:
             pooled=job.pool is not None,
             dtype=job.dtype,
         )
-        told = {"elmore_format": str(FORMAT)}
+        metadata = {"elmore_format": str(FORMAT)}
         self._file = _parquet(path).ParquetWriter(
-            path, arrow.schema(self._layout).with_metadata(told)
+            path, arrow.schema(self._layout).with_metadata(metadata)
         )
         self._rows: list[Row] = []
         self._held = 0
@@ -207,7 +206,7 @@ class ParquetWriter:
         self._file.close()
 
     def write(self, row: Row) -> None:
-        """Hold a row until its group is full."""
+        """Buffer a row until its row group is full."""
         self._rows.append(row)
         self._held += row.vectors.nbytes + sum(len(token) + 64 for token in row.tokens)
         if len(self._rows) >= _ROW_GROUP or self._held >= _ROW_GROUP_BYTES:
@@ -220,7 +219,7 @@ class ParquetWriter:
 
 
 class JSONLinesWriter:
-    """A line of JSON per line: `line`, `tokens`, `vectors`."""
+    """JSON Lines: `line`, `tokens`, `vectors`."""
 
     def __init__(self, path: Path, job: EmbedJob, *, sentence_index: bool) -> None:
         self._file = path.open("w", encoding="utf-8")
@@ -234,5 +233,5 @@ class JSONLinesWriter:
     def write(self, row: Row) -> None:
         """Write one line."""
         vectors = row.vectors.astype(float).tolist()
-        found = {"line": row.line, "tokens": row.tokens, "vectors": vectors}
-        self._file.write(json.dumps(found) + "\n")
+        record = {"line": row.line, "tokens": row.tokens, "vectors": vectors}
+        self._file.write(json.dumps(record) + "\n")

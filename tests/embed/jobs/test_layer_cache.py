@@ -50,7 +50,7 @@ def test_the_file_is_an_array_that_numpy_opens(elmo, tmp_path):
 
 
 @pytest.mark.parametrize("damage", ["cut", "flipped", "longer", "empty"])
-def test_a_damaged_file_is_computed_anew(elmo, tmp_path, runs, damage):
+def test_a_damaged_file_is_computed_again(elmo, tmp_path, runs, damage):
     before = layer_cache.load_or_compute(elmo, SENTENCES, tmp_path / "cache").of(SENTENCES)
     (path,) = (tmp_path / "cache").glob("*.npy")
     data = bytearray(path.read_bytes())
@@ -99,7 +99,7 @@ def test_layers_in_memory_are_those_on_the_disk_bit_for_bit(elmo, tmp_path):
 
 
 def test_layers_that_another_process_computes_are_waited_for(elmo, tmp_path, runs):
-    _, path, _ = layer_cache._place(elmo, SENTENCES, tmp_path / "cache")
+    _, path, _ = layer_cache._locate(elmo, SENTENCES, tmp_path / "cache")
     held = lock.acquire(path.with_name(f"{path.name}.lock"))
     told = logging.Handler()
     told.emit = lambda record: held.release() if "at work there" in record.getMessage() else None
@@ -146,5 +146,5 @@ def test_empty_sentences_and_no_sentences_have_no_layers(elmo, tmp_path):
 
 def test_a_place_that_cannot_be_written_is_named(elmo, tmp_path):
     (tmp_path / "file").write_text("")
-    with pytest.raises(DataError, match=r"could not be kept there .*; set ELMORE_CACHE"):
+    with pytest.raises(DataError, match=r"could not be stored .*; set ELMORE_CACHE"):
         layer_cache.load_or_compute(elmo, SENTENCES, tmp_path / "file")

@@ -1,8 +1,7 @@
-"""What stands at the door: who may come in, how large and how slow a body may be.
+"""ASGI middleware: authentication, limits of request bodies, metrics and the request log.
 
-An ASGI middleware around the app. A request is over for it when its answer is sent: until then the
-bytes of the answer stay reserved. It also counts and logs every request by the name of its route,
-never by its path: a path is the user's text too.
+A request ends for it when its response is sent; until then the bytes of the response stay reserved.
+Requests are counted and logged by route, never by path, because a path may contain user text.
 """
 
 import hmac
@@ -14,10 +13,10 @@ from typing import Any
 
 from fastapi import HTTPException
 
+from elmore.serve.errors import CLIENT_CLOSED_REQUEST, ClientDisconnected, error_response
 from elmore.serve.limits import Limits
 from elmore.serve.metrics import Metrics
-from elmore.serve.refusals import WENT_AWAY, ClientGone, refused
-from elmore.serve.unsent import Reservation, UnsentBytes
+from elmore.serve.send_budget import Reservation, SendBudget
 
 Scope = MutableMapping[str, Any]
 Message = MutableMapping[str, Any]
@@ -25,19 +24,19 @@ Receive = Callable[[], Awaitable[Message]]
 Send = Callable[[Message], Awaitable[None]]
 App = Callable[[Scope, Receive, Send], Awaitable[None]]
 
-CROWDED = "crowded"
-"""In the state of a connection that is one too many."""
+OVER_LIMIT = "over_limit"
+"""Key in the state of a connection above the limit."""
 
 _log = logging.getLogger(__name__)
-_SAFE = (
+_SECURITY_HEADERS = (
     (b"x-content-type-options", b"nosniff"),
     (b"referrer-policy", b"no-referrer"),
     (b"cache-control", b"no-store"),
 )
 
 
-class Door:
-    """Let in what may come in; answer all else with one sentence."""
+class AuthAndLimits:
+    """Passes permitted requests to the app; answers all others with one sentence."""
 
     def __init__(
         self,
@@ -45,57 +44,57 @@ class Door:
         *,
         limits: Limits,
         metrics: Metrics,
-        unsent: UnsentBytes,
+        unsent: SendBudget,
         token: str | None,
         routes: set[str],
-        open_to_all: set[str],
+        public_paths: set[str],
     ) -> None:
         self.app, self.limits, self.metrics, self.unsent = app, limits, metrics, unsent
         self._token = token.encode() if token else None
-        self._routes, self._open = routes, open_to_all
+        self._routes, self._open = routes, public_paths
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Answer one request, and note that it was answered."""
+        """Handle one request, then count and log it."""
         if scope["type"] != "http":
             await self.app(scope, receive, send)
             return
         start = time.perf_counter()
-        answer = _Sending(send)
-        status = WENT_AWAY
-        scope["noted"], scope["unsent"] = {}, Reservation(self.unsent)
+        sender = _ResponseSender(send)
+        status = CLIENT_CLOSED_REQUEST
+        scope["log_fields"], scope["reservation"] = {}, Reservation(self.unsent)
         self.metrics.in_flight += 1
         try:
-            await self._enter(scope, receive, answer)
-            status = answer.status if answer.complete else WENT_AWAY
+            await self._handle(scope, receive, sender)
+            status = sender.status if sender.complete else CLIENT_CLOSED_REQUEST
         except Exception:
             status = 500
             raise
         finally:
             self.metrics.in_flight -= 1
-            scope["unsent"].release()
-            self._note(scope, status, time.perf_counter() - start)
+            scope["reservation"].release()
+            self._record(scope, status, time.perf_counter() - start)
 
-    def _note(self, scope: Scope, status: int, seconds: float) -> None:
+    def _record(self, scope: Scope, status: int, seconds: float) -> None:
         route = scope["path"] if scope["path"] in self._routes else "unknown"
         self.metrics.request(route, status, seconds)
         fields = {"method": scope["method"], "route": route, "status": status}
-        fields |= {"ms": round(1000 * seconds, 1), **scope["noted"]}
+        fields |= {"ms": round(1000 * seconds, 1), **scope["log_fields"]}
         _log.info("request", extra={"fields": fields})
 
-    async def _enter(self, scope: Scope, receive: Receive, send: Send) -> None:
-        body = _Body(receive, self.limits)
+    async def _handle(self, scope: Scope, receive: Receive, send: Send) -> None:
+        body = _LimitedBody(receive, self.limits)
         try:
             self._check(scope)
-        except HTTPException as refusal:
-            await refused(refusal)(scope, body, send)
+        except HTTPException as error:
+            await error_response(error)(scope, body, send)
             return
         await self.app(scope, body, send)
 
     def _check(self, scope: Scope) -> None:
-        """Refuse what needs no look at the body."""
+        """Raise HTTPException for what the headers alone decide."""
         headers = dict(scope["headers"])
-        if CROWDED in scope.get("state", {}):
-            sentence = "too many connections are open already; come again in a second"
+        if OVER_LIMIT in scope.get("state", {}):
+            sentence = "too many open connections; retry in a second"
             raise HTTPException(503, sentence, {"Retry-After": "1"})
         if self._token and scope["path"] not in self._open:
             _check_token(headers.get(b"authorization", b""), self._token)
@@ -104,29 +103,29 @@ class Door:
             raise _too_large(self.limits.body_bytes)
 
 
-class _Sending:
-    """The messages of an answer, which end when the client has taken all of it."""
+class _ResponseSender:
+    """Sends a response; it is complete when the client has received all of it."""
 
     def __init__(self, send: Send) -> None:
         self._send = send
-        self.status = WENT_AWAY
+        self.status = CLIENT_CLOSED_REQUEST
         self.complete = False
 
     async def __call__(self, message: Message) -> None:
         if message["type"] == "http.response.start":
             self.status = message["status"]
-            message["headers"] = [*message.get("headers", []), *_SAFE]
+            message["headers"] = [*message.get("headers", []), *_SECURITY_HEADERS]
             await self._send(message)
             return
         if message.get("body"):
             await self._send({**message, "more_body": True})
-        if not message.get("more_body", False):  # this waits until what was sent is taken
+        if not message.get("more_body", False):  # this waits until the client has received the rest
             await self._send({"type": message["type"], "body": b"", "more_body": False})
             self.complete = True
 
 
-class _Body:
-    """The messages of a request's body, counted and timed while they come."""
+class _LimitedBody:
+    """Receives a request body, within its limits of size and time."""
 
     def __init__(self, receive: Receive, limits: Limits) -> None:
         self._receive, self._limits = receive, limits
@@ -135,16 +134,16 @@ class _Body:
         self._complete = False
 
     async def __call__(self) -> Message:
-        if self._complete:  # what comes now is that the client went away
+        if self._complete:  # the only message left is a disconnect
             return await self._receive()
         try:
             async with timeout(self._end - time.monotonic()):
                 message = await self._receive()
         except TimeoutError as error:
-            sentence = f"the body did not come within {self._limits.body_seconds:g} seconds"
+            sentence = f"the body was not received within {self._limits.body_seconds:g} seconds"
             raise HTTPException(408, sentence) from error
         if message["type"] == "http.disconnect":
-            raise ClientGone
+            raise ClientDisconnected
         self._complete = not message.get("more_body", False)
         self._bytes += len(message.get("body", b""))
         if self._bytes > self._limits.body_bytes:
@@ -153,9 +152,7 @@ class _Body:
 
 
 def _too_large(most: int) -> HTTPException:
-    sentence = (
-        f"a body may have {most} bytes, this one has more; send the texts in several requests"
-    )
+    sentence = f"the body exceeds the limit of {most} bytes; send the texts in several requests"
     return HTTPException(413, sentence)
 
 
@@ -165,6 +162,6 @@ def _check_token(given: bytes, expected: bytes) -> None:
     if scheme.lower() != b"bearer" or not right:
         raise HTTPException(
             401,
-            "this server asks for a token: send the header 'Authorization: Bearer TOKEN'",
+            "this server requires a token: send the header 'Authorization: Bearer TOKEN'",
             {"WWW-Authenticate": "Bearer"},
         )

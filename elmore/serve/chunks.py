@@ -1,7 +1,7 @@
-"""Bodies as pieces of bounded size, each computed when it is asked for.
+"""Serialise response bodies in chunks of bounded size, each computed when it is needed.
 
-A body of vectors may be hundreds of megabytes. Written piece by piece, no more of it exists than
-the client is about to take. What is written refers to the arrays and does not join or copy them.
+A body of vectors may have hundreds of megabytes; in chunks, no more of it is in memory than the
+client is about to receive. Arrays are neither joined nor copied.
 
 Shapes: L layers, T tokens, D width.
 """
@@ -17,36 +17,36 @@ from jaxtyping import Float
 from elmore.embed.jobs import arrow
 from elmore.embed.jobs.journal import Row
 
-PIECE_BYTES = 1 << 16
+CHUNK_BYTES = 1 << 16
 BATCH_BYTES = 1 << 20
-"""Of vectors in one record batch of an Arrow stream; a larger text is a batch by itself."""
-DIGITS = 7  # after the point: float32 has no more for numbers around one
+"""Size of vectors in one record batch of an Arrow stream; a larger text is a batch of its own."""
+DIGITS = 7  # after the point: float32 has no more for numbers near 1
 
 
-def gather(parts: Iterable[Any]) -> Iterator[bytes]:
-    """Join small parts and split large ones: pieces of PIECE_BYTES and less than twice that.
+def rechunk(parts: Iterable[Any]) -> Iterator[bytes]:
+    """Join small parts and split large ones into chunks of CHUNK_BYTES to twice that.
 
-    Only the last piece may be smaller. A part is anything with a buffer of bytes.
+    Only the last chunk may be smaller. A part is anything with a buffer of bytes.
     """
     held = bytearray()
     for part in parts:
         view = memoryview(part)
-        for start in range(0, len(view), PIECE_BYTES):
-            held += view[start : start + PIECE_BYTES]
-            if len(held) >= PIECE_BYTES:
+        for start in range(0, len(view), CHUNK_BYTES):
+            held += view[start : start + CHUNK_BYTES]
+            if len(held) >= CHUNK_BYTES:
                 yield bytes(held)
                 held = bytearray()
     if held:
         yield bytes(held)
 
 
-def dump_json(value: Any) -> bytes:  # noqa: ANN401 -- whatever JSON can say
-    """Write JSON; half characters stay escaped."""
+def dump_json(value: Any) -> bytes:  # noqa: ANN401 -- any JSON value
+    """Return JSON; lone surrogates stay escaped."""
     return json.dumps(value, allow_nan=False).encode()
 
 
 def dump_array(array: Float[np.ndarray, "..."]) -> Iterator[bytes]:
-    """Write an array as JSON lists, row by row: one call for all would stop every other thread."""
+    """Yield an array as JSON lists, row by row: one call for all would block other threads."""
     if array.ndim == 1:
         yield json.dumps(np.round(array.astype(np.float64), DIGITS).tolist()).encode()
         return
@@ -60,7 +60,7 @@ def dump_array(array: Float[np.ndarray, "..."]) -> Iterator[bytes]:
 def dump_sentences(
     tokens: Sequence[list[str]], vectors: Sequence[Float[np.ndarray, "*L T D"]]
 ) -> Iterator[bytes]:
-    """Write what /embed answers as JSON."""
+    """Yield the JSON body of /embed."""
     yield b'{"sentences": ['
     for number, (words, array) in enumerate(zip(tokens, vectors, strict=True)):
         yield b", " if number else b""
@@ -71,7 +71,7 @@ def dump_sentences(
 
 
 def npy_header(shape: tuple[int, ...]) -> bytes:
-    """Write the beginning of a numpy file of float32."""
+    """Return the header of a .npy file of float32."""
     found = io.BytesIO()
     described = {"descr": "<f4", "fortran_order": False, "shape": shape}
     np.lib.format.write_array_header_1_0(found, described)
@@ -79,13 +79,13 @@ def npy_header(shape: tuple[int, ...]) -> bytes:
 
 
 def array_bytes(arrays: Iterable[Float[np.ndarray, "..."]]) -> Iterator[np.ndarray]:
-    """Give the numbers of arrays as a numpy file has them, one array after another."""
+    """Yield the data of arrays as in a .npy file, one array after another."""
     for array in arrays:
         yield np.ascontiguousarray(array, "<f4").reshape(-1).view(np.uint8)
 
 
 def arrow_stream(rows: Sequence[Row], layout: arrow.Layout) -> Iterator[Any]:
-    """Write rows as record batches of some BATCH_BYTES."""
+    """Yield an Arrow stream of rows, in record batches of about BATCH_BYTES."""
     import pyarrow
 
     sink = _Sink()
@@ -110,7 +110,7 @@ def _batches(rows: Sequence[Row]) -> Iterator[list[Row]]:
 
 
 class _Sink(io.RawIOBase):
-    """A file that keeps what is written until it is taken."""
+    """A file whose contents are taken out as they are written."""
 
     def __init__(self) -> None:
         self._parts: list[Any] = []
@@ -123,6 +123,6 @@ class _Sink(io.RawIOBase):
         return len(data)
 
     def take(self) -> list[Any]:
-        """Give what was written since it was last asked for."""
+        """Return what was written since the last call."""
         parts, self._parts = self._parts, []
         return parts

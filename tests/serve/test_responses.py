@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 
 from elmore.embed.jobs.arrow import Layout
 from elmore.embed.jobs.journal import Row
-from elmore.serve import answers, pieces
-from elmore.serve.answers import ARROW, JSON, NPY
+from elmore.serve import chunks, responses
+from elmore.serve.responses import ARROW, JSON, NPY
 
 TOKENS = [["a", "bank"], [], ["x"]]
 VECTORS = [np.arange(8, dtype=np.float32).reshape(2, 4), np.zeros((0, 4), np.float32)]
@@ -21,7 +21,7 @@ NOTHING = np.zeros((0, 4), np.float32)
 
 
 @pytest.mark.parametrize(
-    ("accept", "form"),
+    ("accept", "media_type"),
     [
         ("", JSON),
         ("*/*", JSON),
@@ -41,17 +41,17 @@ NOTHING = np.zeros((0, 4), np.float32)
         ("nonsense", None),
     ],
 )
-def test_the_form_that_is_liked_best_is_chosen(accept, form):
-    assert answers.chosen(accept) == form
+def test_the_form_that_is_liked_best_is_chosen(accept, media_type):
+    assert responses.negotiate(accept) == media_type
 
 
 @given(st.text(max_size=60))
 def test_any_header_gives_a_form_or_none(accept):
-    assert answers.chosen(accept) in (*answers.FORMS, None)
+    assert responses.negotiate(accept) in (*responses.MEDIA_TYPES, None)
 
 
 def test_json_holds_tokens_and_vectors():
-    found = json.loads(answers.embedded(TOKENS, VECTORS, NOTHING, JSON).body)["sentences"]
+    found = json.loads(responses.embed_response(TOKENS, VECTORS, NOTHING, JSON).body)["sentences"]
     assert [sentence["tokens"] for sentence in found] == TOKENS
     for sentence, vectors in zip(found, VECTORS, strict=True):
         assert sentence["vectors"] == vectors.tolist()
@@ -59,14 +59,14 @@ def test_json_holds_tokens_and_vectors():
 
 def test_json_is_exact_to_seven_digits(rng):
     vectors = rng.normal(size=(3, 64)).astype(np.float32)
-    found = json.loads(answers.encoded([[]] * 3, vectors, JSON).body)["vectors"]
+    found = json.loads(responses.encode_response([[]] * 3, vectors, JSON).body)["vectors"]
     np.testing.assert_allclose(found, vectors, rtol=0, atol=1e-7)
 
 
 def test_a_numpy_file_holds_all_tokens_and_its_header_parts_them():
-    answer = answers.embedded(TOKENS, VECTORS, NOTHING, NPY)
+    answer = responses.embed_response(TOKENS, VECTORS, NOTHING, NPY)
     array = np.load(io.BytesIO(answer.body), allow_pickle=False)
-    lengths = [int(number) for number in answer.headers[answers.LENGTHS].split(",")]
+    lengths = [int(number) for number in answer.headers[responses.LENGTHS].split(",")]
     assert lengths == [2, 0, 1]
     parts = np.split(array, np.cumsum(lengths)[:-1], axis=-2)
     for part, vectors in zip(parts, VECTORS, strict=True):
@@ -75,12 +75,12 @@ def test_a_numpy_file_holds_all_tokens_and_its_header_parts_them():
 
 def test_a_numpy_file_of_all_layers_is_layers_by_tokens_by_width():
     stacks = [np.stack([vectors, vectors + 1]) for vectors in VECTORS]
-    answer = answers.embedded(TOKENS, stacks, np.zeros((2, 0, 4), np.float32), NPY)
+    answer = responses.embed_response(TOKENS, stacks, np.zeros((2, 0, 4), np.float32), NPY)
     assert np.load(io.BytesIO(answer.body)).shape == (2, 3, 4)
 
 
 def test_arrow_has_the_columns_of_our_parquet_files():
-    table = pyarrow.ipc.open_stream(answers.embedded(TOKENS, VECTORS, NOTHING, ARROW).body)
+    table = pyarrow.ipc.open_stream(responses.embed_response(TOKENS, VECTORS, NOTHING, ARROW).body)
     rows = table.read_all().to_pylist()
     assert [row["line"] for row in rows] == [0, 1, 2]
     assert [row["tokens"] for row in rows] == TOKENS
@@ -89,48 +89,53 @@ def test_arrow_has_the_columns_of_our_parquet_files():
 
 def test_arrow_of_all_layers_has_a_column_for_each():
     stacks = [np.stack([vectors, vectors + 1]) for vectors in VECTORS]
-    answer = answers.embedded(TOKENS, stacks, np.zeros((2, 0, 4), np.float32), ARROW)
+    answer = responses.embed_response(TOKENS, stacks, np.zeros((2, 0, 4), np.float32), ARROW)
     rows = pyarrow.ipc.open_stream(answer.body).read_all().to_pylist()
     assert rows[0]["layer_1"] == (VECTORS[0] + 1).tolist()
 
 
 def test_one_vector_for_each_text_in_every_form():
     vectors = np.arange(8, dtype=np.float32).reshape(2, 4)
-    npy, arrow = (answers.encoded(TOKENS[:2], vectors, form).body for form in (NPY, ARROW))
+    npy, arrow = (
+        responses.encode_response(TOKENS[:2], vectors, media_type).body
+        for media_type in (NPY, ARROW)
+    )
     np.testing.assert_array_equal(np.load(io.BytesIO(npy)), vectors)
     rows = pyarrow.ipc.open_stream(arrow).read_all().to_pylist()
     assert [row["vectors"] for row in rows] == vectors.tolist()
 
 
-@pytest.mark.parametrize("form", answers.FORMS)
-def test_no_text_is_an_answer_too(form):
-    assert answers.embedded([], [], NOTHING, form).body
-    assert answers.encoded([], NOTHING, form).body
+@pytest.mark.parametrize("media_type", responses.MEDIA_TYPES)
+def test_no_text_is_an_answer_too(media_type):
+    assert responses.embed_response([], [], NOTHING, media_type).body
+    assert responses.encode_response([], NOTHING, media_type).body
 
 
 def test_half_characters_are_written_in_every_form():
     tokens = [["\ud800"]]
-    for form in answers.FORMS:
-        assert answers.embedded(tokens, [np.zeros((1, 4), np.float32)], NOTHING, form).body
+    for media_type in responses.MEDIA_TYPES:
+        assert responses.embed_response(
+            tokens, [np.zeros((1, 4), np.float32)], NOTHING, media_type
+        ).body
 
 
-@pytest.mark.parametrize("form", answers.FORMS)
-def test_a_long_answer_comes_in_pieces_of_bounded_size(form, monkeypatch, rng):
-    monkeypatch.setattr(pieces, "PIECE_BYTES", 100)
-    monkeypatch.setattr(pieces, "BATCH_BYTES", 500)
+@pytest.mark.parametrize("media_type", responses.MEDIA_TYPES)
+def test_a_long_answer_comes_in_pieces_of_bounded_size(media_type, monkeypatch, rng):
+    monkeypatch.setattr(chunks, "CHUNK_BYTES", 100)
+    monkeypatch.setattr(chunks, "BATCH_BYTES", 500)
     vectors = [rng.normal(size=(2, n, 4)).astype(np.float32) for n in (1, 0, 60, 3, 3)]
     tokens = [["word"] * array.shape[1] for array in vectors]
-    answer = answers.embedded(tokens, vectors, np.zeros((2, 0, 4), np.float32), form)
-    *found, last = answer.pieces()
+    answer = responses.embed_response(tokens, vectors, np.zeros((2, 0, 4), np.float32), media_type)
+    *found, last = answer.chunks()
     assert len(found) > 5
     assert all(100 <= len(piece) < 200 for piece in found)
     assert len(last) < 200
-    if form == NPY:
+    if media_type == NPY:
         saved = io.BytesIO()
         np.save(saved, np.concatenate(vectors, axis=1))
         assert answer.body == saved.getvalue()
         assert answer.headers["Content-Length"] == str(len(answer.body))
-    elif form == ARROW:
+    elif media_type == ARROW:
         table = pyarrow.ipc.open_stream(answer.body).read_all()
         assert table.column("layer_1").to_pylist() == [array[1].tolist() for array in vectors]
         assert [len(each) for each in table.column("line").chunks] == [2, 1, 2]
@@ -144,9 +149,9 @@ def test_a_long_answer_comes_in_pieces_of_bounded_size(form, monkeypatch, rng):
 def test_what_is_written_refers_to_the_arrays():
     """No copy of a long text is made, neither as a numpy file nor as Arrow."""
     vectors = np.zeros((1 << 16, 4), np.float32)
-    (numbers,) = pieces.array_bytes([vectors])
+    (numbers,) = chunks.array_bytes([vectors])
     assert np.shares_memory(numbers, vectors)
     row = Row(0, "", ["a"] * len(vectors), vectors)
-    parts = pieces.arrow_stream([row], Layout(width=4))
+    parts = chunks.arrow_stream([row], Layout(width=4))
     largest = max((np.frombuffer(part, np.uint8) for part in parts), key=len)
     assert np.shares_memory(largest, vectors)

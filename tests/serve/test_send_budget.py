@@ -7,12 +7,12 @@ from fastapi import HTTPException
 from hypothesis import given
 from hypothesis import strategies as st
 
-from elmore.serve.unsent import SMALL_BYTES, Reservation, UnsentBytes
+from elmore.serve.send_budget import SMALL_BYTES, Reservation, SendBudget
 
 
 @given(st.lists(st.tuples(st.integers(0, 3), st.integers(0, 1_200_000)), max_size=40))
 def test_what_is_reserved_is_never_more_than_the_budget(steps):
-    unsent = UnsentBytes(1_000_000)
+    unsent = SendBudget(1_000_000)
     held = [Reservation(unsent) for _ in range(4)]
     sizes = [0] * 4
     for number, size in steps:
@@ -26,7 +26,7 @@ def test_what_is_reserved_is_never_more_than_the_budget(steps):
 
 
 def test_what_can_never_fit_is_413_and_what_does_not_fit_now_503():
-    unsent = UnsentBytes(1_000_000)
+    unsent = SendBudget(1_000_000)
     Reservation(unsent).resize(600_000)
     for size, status in ((900_000, 413), (400_000, 503)):
         with pytest.raises(HTTPException) as refusal:
@@ -35,7 +35,7 @@ def test_what_can_never_fit_is_413_and_what_does_not_fit_now_503():
 
 
 def test_large_answers_leave_an_eighth_to_small_ones():
-    unsent = UnsentBytes(16 * SMALL_BYTES)
+    unsent = SendBudget(16 * SMALL_BYTES)
     Reservation(unsent).resize(14 * SMALL_BYTES)
     with pytest.raises(HTTPException) as refusal:
         Reservation(unsent).resize(SMALL_BYTES + 1)
