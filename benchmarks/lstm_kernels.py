@@ -18,8 +18,8 @@ from collections.abc import Callable
 import torch
 from torch import Tensor, nn
 
-from elmore.model.lstm import reference, training
-from elmore.model.lstm.reference import LSTMState, LSTMWeights
+from elmore.model.lstm import backends
+from elmore.model.lstm.call import Call, LSTMState, LSTMWeights
 
 SIZES = {  # cell width, output width: those of the recipes
     "tiny": (128, 32),
@@ -39,7 +39,7 @@ def weights(cell_dim: int, output_dim: int) -> list[Tensor]:
     return [weight.requires_grad_() for weight in drawn]
 
 
-def ours(kernel: Callable, inputs: Tensor, cell_dim: int) -> Callable[[], None]:
+def ours(backend: str, inputs: Tensor, cell_dim: int) -> Callable[[], None]:
     batch, num_tokens, output_dim = inputs.shape
     mask = torch.ones(batch, num_tokens, dtype=torch.bool, device=DEVICE)
     start = LSTMState(inputs.new_zeros(batch, output_dim), inputs.new_zeros(batch, cell_dim))
@@ -55,7 +55,8 @@ def ours(kernel: Callable, inputs: Tensor, cell_dim: int) -> Callable[[], None]:
                 for weight in layer:
                     weight.grad = None
                 with torch.autocast("cuda", torch.bfloat16, enabled=DEVICE.type == "cuda"):
-                    hidden, _ = kernel(hidden, mask, start, LSTMWeights(*layer), **OPTIONS)
+                    call = Call.checked(hidden, mask, start, LSTMWeights(*layer), **OPTIONS)
+                    hidden, _ = backends.run(call, backend)
             hidden.backward(torch.ones_like(hidden))
 
     return step
@@ -108,11 +109,11 @@ def measure(size: str, batch: int, args: argparse.Namespace) -> None:
     cell_dim, output_dim = SIZES[size]
     inputs = torch.randn(batch, args.tokens, output_dim, device=DEVICE, requires_grad=True)
     contestants = {
-        "reference": ours(reference.run, inputs, cell_dim),
-        "by hand": ours(training.run, inputs, cell_dim),
+        "reference": ours("reference", inputs, cell_dim),
+        "training": ours("training", inputs, cell_dim),
     }
     if DEVICE.type == "cuda":
-        contestants["by hand, captured"] = captured(ours(training.run, inputs, cell_dim))
+        contestants["training, captured"] = captured(ours("training", inputs, cell_dim))
         contestants["cuDNN, no clips"] = cudnn(inputs, cell_dim)
     for step in contestants.values():
         seconds(step, 2)  # the first time compiles and allocates

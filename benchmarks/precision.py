@@ -24,7 +24,8 @@ import torch
 
 import elmore
 from elmore.embed.embedder import Embedder
-from elmore.model import fast, int8, precision
+from elmore.model import native
+from elmore.model.lstm import eager
 from elmore.probe import linear, senses, wordnet
 from elmore.probe.sense_data import SenseCorpus
 from elmore.tasks.checkpoint import load_task
@@ -39,10 +40,10 @@ def emulate() -> None:
     def multiply(rows: torch.Tensor, weight: torch.Tensor) -> torch.Tensor:
         return (rows.float() @ weight.float().T).to(torch.bfloat16)
 
-    mock.patch.object(precision, "has_native_bf16", return_value=True).start()
-    mock.patch.object(int8, "works", return_value=False).start()
-    mock.patch.object(fast, "packed", return_value=None).start()
-    mock.patch.object(fast, "multiply", multiply).start()
+    mock.patch.object(eager, "has_native_bf16", return_value=True).start()
+    mock.patch.object(native, "has_int8_dot", return_value=False).start()
+    mock.patch.object(eager, "pack_bf16", return_value=None).start()
+    mock.patch.object(eager, "multiply_bf16", multiply).start()
 
 
 def cosines(a: np.ndarray, b: np.ndarray) -> np.ndarray:
@@ -94,12 +95,12 @@ def main() -> None:
     args = parser.parse_args()
     texts = list(itertools.islice(contestants.real_sentences(), args.sentences))
     exact = elmore.load()
-    has_units = precision.has_native_bf16(exact.device) or int8.works(exact.device)
+    has_units = eager.has_native_bf16(exact.device) or native.has_int8_dot()
     emulated = args.emulate or not has_units
     if emulated:
         emulate()
     elif args.bf16:
-        mock.patch.object(int8, "works", return_value=False).start()
+        mock.patch.object(native, "has_int8_dot", return_value=False).start()
     quick = elmore.load(precision="fast")
     where = torch.cuda.get_device_name() if exact.device.type == "cuda" else "CPU"
     print(f"{where}, torch {torch.__version__}, {sum(map(len, texts))} tokens\n")

@@ -14,7 +14,7 @@ import elmore
 PACKAGE = Path(elmore.__file__).parent
 MAX_LINES = 400
 
-GROUND = {"errors", "config", "atomic", "lock", "journal", "cache", "compiled", "recipes"}
+GROUND = {"errors", "config", "atomic", "lock", "journal", "cache", "native_build", "recipes"}
 GROUND |= {"strict_json", "npy", "numbers"}  # readers of what is not trusted
 MAY_IMPORT = {
     "text": set(),

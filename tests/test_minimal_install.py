@@ -39,7 +39,7 @@ CORE = {
     "lock",
     "journal",
     "cache",
-    "compiled",
+    "native_build",
     "text",
     "corpus",
     "model",

@@ -24,7 +24,6 @@ from torch import Tensor
 from elmore.embed.device import to_device
 from elmore.embed.runtime import Runtime
 from elmore.model.bilm import BACKWARD, FORWARD, BiLMState
-from elmore.model.stored import with_bytes
 
 _MIN_STEPS = 4  # fewer steps per call cost more than rows that idle meanwhile
 _ROWS_PER_STEP = 8  # the more rows, the sooner one of them ends: one step more for so many rows
@@ -80,7 +79,7 @@ class ContinuousBatcher:
     def __init__(self, runtime: Runtime) -> None:
         self._runtime = runtime
         self._limits = runtime.limits
-        self._model = with_bytes(runtime.model)
+        self._model = runtime.model
         self._active: list[ActiveSequence] = []  # those that have started come first
         self._rows: dict[ActiveSequence, int] = {}  # of those
         self._state = runtime.reset_rows(0)  # of the rows

@@ -15,9 +15,8 @@ import torch
 from jaxtyping import Bool, Float
 from torch import Tensor
 
-from elmore.model.bf16 import BiLMWithLayers
 from elmore.model.bilm import BiLM
-from elmore.model.lstm.reference import LSTMState
+from elmore.model.lstm.call import LSTMState
 
 _ALIGNMENT = 16  # bytes
 _EAGER_RUNS = 2  # runs of a shape before it is captured: a little text is not worth a capture
@@ -179,8 +178,7 @@ class CUDAGraphRunner:
         key = direction, gate_inputs.shape
         parts = (part for state in (*states, *reset_states) for part in state)
         inputs = [gate_inputs, mask, reset_mask, *parts]
-        # The exact kernel reads the mask on the host, which a graph cannot do.
-        capturable = gate_inputs.is_cuda and isinstance(self._model, BiLMWithLayers)
+        capturable = gate_inputs.is_cuda
         num_runs = self._num_runs[key] = self._num_runs.get(key, 0) + 1
         if not capturable or num_runs <= _EAGER_RUNS:
             return self._run(direction, inputs)

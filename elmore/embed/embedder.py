@@ -109,7 +109,7 @@ class Embedder:
     @property
     def is_fast(self) -> bool:
         """Whether less than float32 is used: "fast" was asked for, and is quicker here."""
-        return self._inference_bundle is not self.bundle
+        return self._inference_bundle.model.is_fast
 
     @property
     def num_layers(self) -> int:

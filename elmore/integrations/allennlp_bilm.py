@@ -17,7 +17,7 @@ from torch import Tensor, nn
 from elmore.embed.stateful import StatefulRows
 from elmore.errors import ConfigError, DataError
 from elmore.model.bilm import BiLMState
-from elmore.model.lstm.reference import GATES
+from elmore.model.lstm.call import GATES
 from elmore.model.padding import as_bool
 from elmore.model.unique_words import index_unique_words
 from elmore.text.characters import ByteAlphabet

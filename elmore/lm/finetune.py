@@ -155,7 +155,7 @@ def _build_trainable(
         "from": card.training or card.name or card.source,
     }
     return LMTrainable(
-        LanguageModel(bundle.model, bundle.softmax).requires_grad_(),
+        LanguageModel(bundle.model.requires_grad_(), bundle.softmax).requires_grad_(),
         corpus,
         bundle.vocabulary,
         bundle.alphabet,

@@ -1,17 +1,19 @@
 """The bidirectional language model of ELMo (Peters et al., 2018): the file to read first.
 
-Words become vectors without context (layer 0). Two stacks of LSTMs read them, one from the left
-and one from the right, and never look at each other. Layer l of a token is what both say of it:
+The token encoder makes context-free vectors (layer 0). Two stacks of LSTMs run over them, one from
+the left and one from the right, independently. Layer l of a token concatenates both:
 
     layers[0] = [token ; token]
     layers[l] = [forward_l ; backward_l]                              l = 1 .. L
     forward_l = LSTM_l(forward_(l-1)) + forward_(l-1) if l > 1        the skip connection
 
 Shapes: N distinct words, C characters, B sentences, T tokens, D width of one direction,
-H cell width, L LSTM layers, G = 4H gates, I = D, or G where words are driven.
+H cell width, L LSTM layers, G = 4H gates, I = D, or G where the vectors are gate inputs.
 """
 
-from itertools import chain
+import copy
+from collections.abc import Iterator
+from dataclasses import replace
 from typing import NamedTuple
 
 import torch
@@ -21,38 +23,40 @@ from torch.nn import functional
 
 from elmore.model.config import BiLMConfig
 from elmore.model.layer_stack import LayerStack
-from elmore.model.lstm.layer import BACKENDS, ProjectedLSTM
-from elmore.model.lstm.reference import LSTMState, StateReset
+from elmore.model.lstm.backends import BACKENDS, Need, select_backend
+from elmore.model.lstm.call import LSTMState, StateReset
+from elmore.model.lstm.layer import ProjectedLSTM
 from elmore.model.padding import as_bool
+from elmore.model.quantize import Int8Rows
 from elmore.model.token_encoder import TokenEncoder
 
-FORWARD, BACKWARD = 0, 1  # the directions, in every order of two
+FORWARD, BACKWARD = 0, 1  # the index of a direction, wherever there are two
 
 
 class BiLMState(NamedTuple):
-    """What both stacks remember: direction (forward, backward), layer, sentence."""
+    """The recurrent state of both stacks: direction (forward, backward), layer, sentence."""
 
     output: Float[Tensor, "2 L B D"]
     cell: Float[Tensor, "2 L B H"]
 
     def direction(self, direction: int) -> list[LSTMState]:
-        """Give what the layers of one direction remember."""
+        """Return the states of the layers of one direction."""
         pairs = zip(self.output[direction], self.cell[direction], strict=True)
         return [LSTMState(output, cell) for output, cell in pairs]
 
     @classmethod
     def stack(cls, *directions: list[LSTMState]) -> "BiLMState":
-        """Put the states of all layers together, forward first."""
+        """Stack the states of all layers, forward first."""
         outputs = [torch.stack([state.output for state in states]) for states in directions]
         cells = [torch.stack([state.cell for state in states]) for states in directions]
         return cls(torch.stack(outputs), torch.stack(cells))
 
 
 class BiLM(nn.Module):
-    """Training, fine-tuning and embedding all run this one network.
+    """The network that training, fine-tuning and embedding run.
 
-    It keeps no state: it starts from zeros or from the state it is given, and gives back the new
-    one. The same sentence gets the same layers, whatever stands beside it in the batch.
+    It keeps no state: a call starts from zeros or from the given state, and returns the new one.
+    The layers of a sentence do not depend on the other sentences of the batch.
 
     `training` switches dropout on or off for one call; None follows `train()` and `eval()`. So one
     thread may embed with a network that another thread trains.
@@ -80,7 +84,7 @@ class BiLM(nn.Module):
         *,
         training: bool | None = None,
     ) -> tuple[LayerStack, BiLMState]:
-        """Run sentences of distinct words: `index` says which word is where, negative for none."""
+        """Run a batch of distinct words: `index` says which is where, -1 for padding."""
         mask = index >= 0
         vectors = self.tokens(characters, words)[index.clamp(min=0)] * mask[:, :, None]  # (B, T, D)
         return self.contextualize(vectors, mask, state, training=training)
@@ -93,9 +97,9 @@ class BiLM(nn.Module):
         *,
         training: bool | None = None,
     ) -> tuple[LayerStack, BiLMState]:
-        """Run both stacks over token vectors; a row's tokens stand at its left.
+        """Run both stacks over token vectors, which are aligned to the left of each row.
 
-        The mask may hold numbers, 1 where a token is; the mask of the result is bool.
+        The mask may hold numbers, 1 for a token; the mask of the result is bool.
         """
         mask = as_bool(mask)
         state = state or self.zero_state(len(mask), vectors)
@@ -113,20 +117,71 @@ class BiLM(nn.Module):
         ]
         return LayerStack(torch.stack(layers), mask), BiLMState.stack(ahead, behind)
 
+    @property
+    def lstm_layers(self) -> Iterator[ProjectedLSTM]:
+        """The layers of both stacks."""
+        for stack in self.stacks:
+            for layer in stack:
+                assert isinstance(layer, ProjectedLSTM)
+                yield layer
+
     def use_backend(self, name: str) -> None:
-        """Read by a kernel of `lstm.BACKENDS`; "auto" is the quickest that will do."""
+        """Run every layer by a backend of `backends.BACKENDS`, or choose by "auto"."""
         if name not in ("auto", *BACKENDS):
-            raise ValueError(f"no kernel {name!r}; expected auto or one of {', '.join(BACKENDS)}")
-        for layer in chain(*self.stacks):
-            assert isinstance(layer, ProjectedLSTM)
-            layer.kernel = name
+            raise ValueError(f"no backend {name!r}; expected auto or one of {', '.join(BACKENDS)}")
+        for layer in self.lstm_layers:
+            layer.backend = name
+
+    @property
+    def is_fast(self) -> bool:
+        """Whether inference runs in less than float32, here and with these weights."""
+        layer = next(self.lstm_layers)
+        with torch.no_grad():
+            need = Need.of(layer.weights.tensors, layer.precision)
+        return select_backend(need, layer.backend).precision == "fast"
+
+    @property
+    def num_parameters(self) -> int:
+        """The number of weights, those in int8 included."""
+        rows = (module for module in self.modules() if isinstance(module, Int8Rows))
+        counts = [weight.numel() for weight in self.parameters()]
+        return sum(counts) + sum(each.numbers.numel() for each in rows)
+
+    @property
+    def lstm_matrices(self) -> set[str]:
+        """The names of the matrices that may be in int8, as `state_dict` has them."""
+        names = {"input", "recurrent"} | ({"projection"} if self.config.lstm.projection else set())
+        layers = [
+            layer for layer, module in self.named_modules() if isinstance(module, ProjectedLSTM)
+        ]
+        return {f"{layer}.{name}" for layer in layers for name in names}
+
+    def quantize(self, name: str, rows: Int8Rows) -> None:
+        """Hold the matrix of that name as int8 rows, as they are in a file."""
+        layer, _, matrix = name.rpartition(".")
+        module = self.get_submodule(layer)
+        assert isinstance(module, ProjectedLSTM)
+        module.quantize(matrix, rows)
+
+    def truncate(self, num_layers: int) -> None:
+        """Drop the LSTM layers above the first `num_layers`."""
+        self.config = replace(self.config, lstm=replace(self.config.lstm, num_layers=num_layers))
+        self.forward_layers = self.forward_layers[:num_layers]
+        self.backward_layers = self.backward_layers[:num_layers]
+
+    def requires_grad_(self, requires_grad: bool = True) -> "BiLM":
+        """Switch training on or off; weights in int8 become parameters before they are trained."""
+        if requires_grad:
+            for layer in self.lstm_layers:
+                layer.dequantize()
+        return super().requires_grad_(requires_grad)
 
     def project_inputs(
         self, direction: int, vectors: Float[Tensor, "B T D"]
     ) -> Float[Tensor, "B T G"]:
-        """Give what words alone say to the first layer of a stack, wherever they stand.
+        """Return the gate inputs of the first layer of a stack: they depend on the word alone.
 
-        `read` takes it in place of the vectors; there is no dropout on it.
+        `run_direction` takes them in place of the vectors, with `projected`; without dropout.
         """
         first = self.stacks[direction][0]
         assert isinstance(first, ProjectedLSTM)
@@ -144,22 +199,23 @@ class BiLM(nn.Module):
         projected: bool = False,
         training: bool | None = None,
     ) -> tuple[list[Float[Tensor, "B T D"]], list[LSTMState]]:
-        """Run one stack over tokens in the order in which it reads them.
+        """Run one stack over tokens in the order of its direction.
 
-        Where `reset_mask` is true another sentence begins, from `reset_states`. What comes back is
-        the output of each LSTM layer and the state it ended in.
+        Where `reset_mask` is true the state is replaced by `reset_states` before the step: another
+        sentence begins. With `projected` the vectors are gate inputs, from `project_inputs`.
+        Returns the outputs and the final state of every LSTM layer.
         """
         outputs, ends = [], []
         inputs = vectors
-        drops = self.dropout.training if training is None else training
+        dropout = self.dropout.training if training is None else training
         for number, layer in enumerate(self.stacks[direction]):
             is_projected = projected and number == 0
             if not is_projected:
-                inputs = functional.dropout(inputs, self.dropout.p, drops)
-            resets = None
+                inputs = functional.dropout(inputs, self.dropout.p, dropout)
+            reset = None
             if reset_mask is not None and reset_states is not None:
-                resets = StateReset(reset_mask, reset_states[number])
-            hidden, end = layer(inputs, mask, states[number], resets, projected=is_projected)
+                reset = StateReset(reset_mask, reset_states[number])
+            hidden, end = layer(inputs, mask, states[number], reset, projected=is_projected)
             if number > 0 and self.config.lstm.skip_connections:
                 hidden = hidden + inputs
             outputs.append(hidden)
@@ -168,7 +224,7 @@ class BiLM(nn.Module):
         return outputs, ends
 
     def zero_state(self, num_sentences: int, like: Tensor) -> BiLMState:
-        """Give the state of someone who has read nothing."""
+        """Return the all-zero initial state of `num_sentences` rows."""
         lstm = self.config.lstm
         shape = (2, lstm.num_layers, num_sentences)
         return BiLMState(
@@ -181,10 +237,17 @@ def _stack(config: BiLMConfig) -> nn.ModuleList:
 
 
 def _flip(mask: Bool[Tensor, "B T"]) -> Int[Tensor, "B T"]:
-    """Give the positions that reverse each sentence within its own length; padding stays put."""
+    """Return the positions that reverse each sentence within its length; padding stays put."""
     positions = torch.arange(mask.shape[1], device=mask.device).expand_as(mask)
     return torch.where(mask, mask.sum(dim=1, keepdim=True) - 1 - positions, positions)
 
 
 def _pick(vectors: Float[Tensor, "B T D"], positions: Int[Tensor, "B T"]) -> Float[Tensor, "B T D"]:
     return vectors.gather(1, positions[:, :, None].expand_as(vectors))
+
+
+def share_weights(model: BiLM) -> BiLM:
+    """Return a copy of a network whose weights are the same objects."""
+    shared = [module for module in model.modules() if isinstance(module, Int8Rows)]
+    same = {id(each): each for each in (*model.parameters(), *shared)}
+    return copy.deepcopy(model, same)

@@ -1,27 +1,32 @@
-"""Characters to one vector per word (Kim et al., 2016): convolutions, max over time, highways.
+"""The character CNN (Kim et al., 2016): convolutions, max over time, highway layers.
 
     y = highways(activation(max over positions of (conv_w * characters)))   for each width w
 
 Shapes: N words, C characters, E character width, F filters.
 """
 
+from collections.abc import Callable
+from itertools import chain
+
 import torch
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 from torch.nn import functional
 
+from elmore.model import native
 from elmore.model.config import CharCNNConfig
 from elmore.model.highway import Highway
+from elmore.model.packed_weights import PackedWeights
 
 _BLOCK = {"cpu": 1024, "cuda": 16384}  # words at a time: bounds the memory, changes no value
 
 
 class CharCNN(nn.Module):
-    """Spelled words to vectors, each word on its own.
+    """Encode each word from its characters alone.
 
-    The columns given may stop after the longest word: padding up to the full width is understood.
-    Windows of padding alone take part in the maximum, as they did in training. They are all equal,
-    so one is enough: `longest word + widest filter` columns give the same maxima as the full width.
+    The ids may end after the longest word: padding up to the full width is implied. Windows of
+    padding alone take part in the maximum, as they did in training. They are all equal, so one is
+    enough: `longest word + widest filter` columns give the same maxima as the full width.
     """
 
     def __init__(self, config: CharCNNConfig) -> None:
@@ -34,11 +39,11 @@ class CharCNN(nn.Module):
         self.highways = nn.ModuleList(
             Highway(config.num_filters) for _ in range(config.num_highways)
         )
-        self.activation = torch.relu if config.activation == "relu" else torch.tanh
+        self._packed = PackedWeights()
         self.reset_parameters()
 
     def reset_parameters(self) -> None:
-        """Draw new characters and filters, as in the original training."""
+        """Initialise embedding and filters as in the original training."""
         nn.init.uniform_(self.embedding.weight, -1, 1)
         for (width, _), convolution in zip(self.config.filters, self.convolutions, strict=True):
             assert isinstance(convolution, nn.Conv1d)
@@ -50,34 +55,71 @@ class CharCNN(nn.Module):
             nn.init.zeros_(convolution.bias)
 
     def forward(self, characters: Int[Tensor, "N C"]) -> Float[Tensor, "N F"]:
-        """Encode words, in blocks."""
+        """Return one vector per word."""
         config = self.config
         full = min(config.max_characters, characters.shape[1] + config.widest_filter)
         characters = functional.pad(
             characters, (0, full - characters.shape[1]), value=config.padding_id
         )
-        blocks = characters.split(_BLOCK.get(characters.device.type, 1024))
-        return torch.cat([self._encode(block) for block in blocks])
-
-    def _encode(self, characters: Int[Tensor, "N C"]) -> Float[Tensor, "N F"]:
-        spelled = self.embedding(characters)  # (N, C, E)
-        words = torch.cat([_pooled(spelled, filters) for filters in self.convolutions], dim=1)
-        words = self.activation(words)
+        if self._is_native(characters):
+            words = self._convolve_natively(characters)
+        else:
+            blocks = characters.split(_BLOCK.get(characters.device.type, 1024))
+            words = torch.cat([self._convolve(block) for block in blocks])
         for highway in self.highways:
             words = highway(words)
         return words
 
+    def _is_native(self, characters: Int[Tensor, "N C"]) -> bool:
+        """Return whether the native library runs this; it does not check ids by itself."""
+        weights = (self.embedding.weight, *chain.from_iterable(map(_weights, self.convolutions)))
+        if not native.reads(*weights) or not characters.numel():
+            return False
+        low, high = torch.aminmax(characters)
+        return bool(low >= 0) and bool(high < self.config.num_ids)
 
-def _pooled(spelled: Float[Tensor, "N C E"], filters: nn.Module) -> Float[Tensor, "N n"]:
-    """Give the maximum of each filter over a word.
+    def _convolve_natively(self, characters: Int[Tensor, "N C"]) -> Float[Tensor, "N F"]:
+        weights = [_weights(filters) for filters in self.convolutions]
+        banks, bias = self._packed.get(
+            "banks", list(chain.from_iterable(weights)), lambda: _pack(weights)
+        )
+        words = native.run_char_cnn(self.embedding.weight, characters.long(), banks, bias)
+        return words.relu_() if self.config.activation == "relu" else native.run_tanh(words)
 
-    A convolution is a product with every window of letters. So few channels are quicker that way,
-    forth and back, than by a convolution's own kernels, on a CPU and on a GPU.
-    """
+    def _convolve(self, characters: Int[Tensor, "N C"]) -> Float[Tensor, "N F"]:
+        embedded = self.embedding(characters)  # (N, C, E)
+        words = torch.cat([_pool(embedded, filters) for filters in self.convolutions], dim=1)
+        return torch.relu(words) if self.config.activation == "relu" else torch.tanh(words)
+
+    def _apply(self, fn: Callable, recurse: bool = True) -> "CharCNN":
+        self._packed.clear()
+        return super()._apply(fn, recurse)
+
+
+def _weights(filters: nn.Module) -> tuple[Float[Tensor, "n E width"], Float[Tensor, " n"]]:
+    """Return the filters of a convolution and their bias."""
     assert isinstance(filters, nn.Conv1d)
     assert filters.bias is not None
-    windows = spelled.unfold(1, filters.kernel_size[0], 1).flatten(2)  # (N, positions, E * width)
-    found = functional.linear(windows, filters.weight.flatten(1))
-    # Where nothing is learned the place of a maximum is not asked for, which is quicker.
-    largest = found.max(dim=1).values if found.requires_grad else found.amax(dim=1)
-    return largest + filters.bias
+    return filters.weight, filters.bias
+
+
+def _pack(
+    weights: list[tuple[Tensor, Tensor]],
+) -> tuple[list[native.PackedMatrix], Float[Tensor, " F"]]:
+    # A window in memory is letter after letter; a filter of Conv1d has all letters of a channel.
+    banks = [native.pack(weight.transpose(1, 2).flatten(1)) for weight, _ in weights]
+    return banks, torch.cat([bias for _, bias in weights])
+
+
+def _pool(embedded: Float[Tensor, "N C E"], filters: nn.Module) -> Float[Tensor, "N n"]:
+    """Return the maximum of each filter over a word.
+
+    A convolution is a product with every window of characters. With so few channels that is
+    faster than the convolution kernels, forward and backward, on a CPU and on a GPU.
+    """
+    weight, bias = _weights(filters)
+    windows = embedded.unfold(1, weight.shape[2], 1).flatten(2)  # (N, positions, E * width)
+    products = functional.linear(windows, weight.flatten(1))
+    # Without a gradient the position of the maximum is not needed, which is faster.
+    largest = products.max(dim=1).values if products.requires_grad else products.amax(dim=1)
+    return largest + bias

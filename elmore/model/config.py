@@ -1,4 +1,4 @@
-"""The shape of a biLM, as plain values. Everything unsaid is the original ELMo."""
+"""The configuration of a biLM. The defaults are those of the original ELMo."""
 
 from dataclasses import dataclass, field
 from typing import Literal
@@ -6,7 +6,7 @@ from typing import Literal
 from elmore.errors import ConfigError
 
 _MAX_FLOAT32 = 3.4028234663852886e38
-_LARGEST = 10**9  # no size is near it, and torch cannot count much further
+_LARGEST = 10**9  # far above any size, and near the limit of torch
 
 
 def _positive(section: str, **values: int) -> None:
@@ -17,14 +17,14 @@ def _positive(section: str, **values: int) -> None:
 
 @dataclass(frozen=True, kw_only=True)
 class CharCNNConfig:
-    """Characters to one vector per word (Kim et al., 2016)."""
+    """The character CNN (Kim et al., 2016)."""
 
     num_ids: int = 261
-    """Rows of the character table."""
+    """Rows of the character embedding."""
     padding_id: int = 260
-    """The id that fills a word up to its full width: an ordinary row of the table, learned."""
+    """The id that pads a word to its full width; its embedding is trained like any other."""
     max_characters: int = 50
-    """C: width of a full word, its two marks included."""
+    """C: ids of a full word, including the two boundary ids."""
     embedding_dim: int = 16
     """E: width of a character vector."""
     filters: tuple[tuple[int, int], ...] = (
@@ -74,13 +74,13 @@ class CharCNNConfig:
 
     @property
     def widest_filter(self) -> int:
-        """How many characters the widest convolution sees at once."""
+        """Width of the widest filter, in characters."""
         return max(width for width, _ in self.filters)
 
 
 @dataclass(frozen=True, kw_only=True)
 class WordsConfig:
-    """A table of word vectors: vocabulary models, and the word half of ELMoForManyLangs."""
+    """A word embedding: of vocabulary models, and the word half of ELMoForManyLangs."""
 
     num_words: int
     dim: int
@@ -99,13 +99,13 @@ class LSTMConfig:
     output_dim: int = 512
     """D: width of the projected state and of the input, half of an ELMo vector."""
     projection: bool = True
-    """Without it the output is as wide as the cell, and `output_clip` has nothing to act on."""
+    """Without it the output is as wide as the cell, and `output_clip` is unused."""
     cell_clip: float | None = 3.0
     """Clamp the memory cell to [-cell_clip, cell_clip] at each step."""
     output_clip: float | None = 3.0
-    """Clamp the projected state likewise."""
+    """Clamp the projected output to [-output_clip, output_clip]."""
     forget_bias: float = 1.0
-    """Added to the forget gate at run time; 0.0 where the stored bias holds it already."""
+    """Added to the bias of the forget gate; 0.0 where the stored bias includes it."""
     skip_connections: bool = True
     """From the second layer on, a layer adds its input to its output."""
 
@@ -144,7 +144,7 @@ class BiLMConfig:
     characters: CharCNNConfig | None = field(default_factory=CharCNNConfig)
     words: WordsConfig | None = None
     projection: bool = True
-    """Narrow the token vector to `lstm.output_dim`; without it the two widths must agree."""
+    """Project the token vector to `lstm.output_dim`; without it the two widths must be equal."""
     lstm: LSTMConfig = field(default_factory=LSTMConfig)
     dropout: float = 0.1
     """On the input of each LSTM layer, in training."""
@@ -162,7 +162,7 @@ class BiLMConfig:
 
     @property
     def token_dim(self) -> int:
-        """Width of a token vector before its projection: word vector first, then filters."""
+        """Width of a token vector before the projection: word embedding, then filters."""
         words = self.words.dim if self.words else 0
         return words + (self.characters.num_filters if self.characters else 0)
 

@@ -1,4 +1,4 @@
-"""What a biLM gives for a batch: the token layer and every LSTM layer, both directions.
+"""The output of a biLM for a batch: the token layer and every LSTM layer, both directions.
 
 Shapes: L LSTM layers, B sentences, T tokens, D width of one direction.
 """

@@ -1,8 +1,8 @@
-"""The log of a sum over many words, without the logits of all positions and words at once.
+"""Log-sum-exp over many words, without the logits of all positions and words at once.
 
-    total[m] = log sum_j exp(states[m] . rows[j] + offsets[j])        j: all words but the own
+    total[m] = log sum_j exp(states[m] . rows[j] + offsets[j])        j: all words but the target
 
-What is kept is one number per position; backward computes the logits again, tile by tile.
+One number per position is saved; backward recomputes the logits, tile by tile.
 
 Shapes: M positions, D width, n words summed over.
 """
@@ -18,7 +18,7 @@ from torch.nn import functional
 
 from elmore.model import softmax_kernels
 
-_EVEN = 64  # words: a GPU multiplies matrices of other widths at a fraction of the speed
+_MULTIPLE = 64  # words: a GPU multiplies matrices of other widths at a fraction of the speed
 
 
 def log_sum_others(
@@ -30,7 +30,7 @@ def log_sum_others(
     *,
     chunk: int,
 ) -> Float[Tensor, " M"]:
-    """Give log sum_j exp(states . rows[j] + offsets[j]) over the words that are not the target.
+    """Return log sum_j exp(states . rows[j] + offsets[j]) over the words that are not the target.
 
     Where every word is the target the sum is empty and its log is -inf. Under autocast the matrix
     products are in its precision and everything else in float32.
@@ -39,12 +39,12 @@ def log_sum_others(
     device = states.device.type
     if dtype == torch.float32 and torch.is_autocast_enabled(device):
         dtype = torch.get_autocast_dtype(device)
-    with torch.autocast(device, enabled=False):  # from here on every precision is chosen by name
+    with torch.autocast(device, enabled=False):  # from here on every type is explicit
         return _LogSumOthers.apply(states, rows, offsets, words, targets.contiguous(), dtype, chunk)
 
 
 class _LogSumOthers(torch.autograd.Function):
-    """The words are the outer loop, so that a row is read, and its gradient finished, once."""
+    """The outer loop is over words, so that each row is read and its gradient summed once."""
 
     @staticmethod
     def forward(
@@ -59,7 +59,7 @@ class _LogSumOthers(torch.autograd.Function):
     ) -> Float[Tensor, " M"]:
         ctx.num_words = len(rows)
         if states.is_cuda:
-            rows, offsets, words = _evened(rows, offsets, words)
+            rows, offsets, words = _pad_words(rows, offsets, words)
         positions, columns = ctx.tiles = _tiles(len(states), len(rows), chunk)
         low = states.to(dtype)
         sums = []
@@ -84,40 +84,42 @@ class _LogSumOthers(torch.autograd.Function):
         (grad,) = grads
         states, rows, offsets, words, targets, total = ctx.saved_tensors
         dtype, (positions, columns) = ctx.dtype, ctx.tiles
-        total = total.masked_fill(total == -math.inf, 0)  # an empty sum has no shares
+        total = total.masked_fill(total == -math.inf, 0)  # an empty sum has no gradient
         low = states.to(dtype)
-        pushed = (states * grad[:, None]).to(dtype)  # (M, D): less work than on the shares
-        pushing = grad[:, None].to(dtype)
-        to_states, to_rows, to_offsets = (
+        scaled_states = (states * grad[:, None]).to(
+            dtype
+        )  # (M, D): less work than scaling the probabilities
+        scale = grad[:, None].to(dtype)
+        states_grad, rows_grad, offsets_grad = (
             torch.zeros_like(x, dtype=total.dtype) if needed else None
             for x, needed in zip((states, rows, offsets), ctx.needs_input_grad, strict=False)
         )
         for column in columns:
             few, offset, word = rows[column].to(dtype), offsets[column], words[column]
             for at in positions:
-                shares = softmax_kernels.shares(
+                probs = softmax_kernels.probabilities(
                     _product(low[at], few.T), offset, word, targets[at], total[at], dtype
                 )
-                if to_states is not None:
-                    to_states[at] += _product(shares, few)
-                if to_rows is not None:
-                    to_rows[column] += _product(shares.T, pushed[at])
-                if to_offsets is not None:
-                    to_offsets[column] += _product(shares.T, pushing[at]).squeeze(1)
-        if to_states is not None:
-            to_states = to_states.mul_(grad[:, None]).to(states.dtype)
-        if to_rows is not None:
-            to_rows = to_rows[: ctx.num_words]
-        if to_offsets is not None:
-            to_offsets = to_offsets[: ctx.num_words]
-        return to_states, to_rows, to_offsets, None, None, None, None
+                if states_grad is not None:
+                    states_grad[at] += _product(probs, few)
+                if rows_grad is not None:
+                    rows_grad[column] += _product(probs.T, scaled_states[at])
+                if offsets_grad is not None:
+                    offsets_grad[column] += _product(probs.T, scale[at]).squeeze(1)
+        if states_grad is not None:
+            states_grad = states_grad.mul_(grad[:, None]).to(states.dtype)
+        if rows_grad is not None:
+            rows_grad = rows_grad[: ctx.num_words]
+        if offsets_grad is not None:
+            offsets_grad = offsets_grad[: ctx.num_words]
+        return states_grad, rows_grad, offsets_grad, None, None, None, None
 
 
-def _evened(
+def _pad_words(
     rows: Float[Tensor, "n D"], offsets: Float[Tensor, " n"], words: Int[Tensor, " n"]
 ) -> tuple[Tensor, Tensor, Tensor]:
-    """Add words that never come, up to an even number."""
-    missing = -len(rows) % _EVEN
+    """Pad to a multiple of `_MULTIPLE` with words of probability zero."""
+    missing = -len(rows) % _MULTIPLE
     if not missing:
         return rows, offsets, words
     return (
@@ -131,15 +133,15 @@ def _product(left: Float[Tensor, "m k"], right: Float[Tensor, "k l"]) -> Float[T
     """Multiply in the precision of the factors; the result is in float32 at least."""
     wide = torch.promote_types(left.dtype, torch.float32)
     if wide != left.dtype and left.is_cuda:
-        return torch.mm(left, right, out_dtype=wide)  # the sums are never rounded
+        return torch.mm(left, right, out_dtype=wide)  # sums stay in float32
     return (left @ right).to(wide)
 
 
 def _tiles(num_positions: int, num_words: int, chunk: int) -> tuple[list[slice], list[slice]]:
-    """Cut both sides into tiles of `chunk` logits at most, as square as they can be."""
+    """Split positions and words into tiles of at most `chunk` logits, as square as possible."""
     height = max(1, min(num_positions, math.isqrt(chunk)))
     width = min(num_words, chunk // height)
-    width -= width % _EVEN if width > _EVEN and width < num_words else 0
+    width -= width % _MULTIPLE if width > _MULTIPLE and width < num_words else 0
     height = max(1, min(num_positions, chunk // width))
     return _cut(num_positions, height), _cut(num_words, width)
 

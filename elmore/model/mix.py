@@ -20,27 +20,33 @@ _EPSILON = {"token": 1e-5, "allennlp": 1e-13, "bilm-tf": 1e-12}
 
 
 def token_norm(layers: Float[Tensor, "... D"]) -> Float[Tensor, "... D"]:
-    """Even each vector out on its own: mean 0, variance 1."""
+    """Normalise each vector to mean 0 and variance 1."""
     return functional.layer_norm(layers, layers.shape[-1:], eps=_EPSILON["token"])
 
 
 class SavedMix(NamedTuple):
-    """The numbers of a trained mix: what goes into a file, and what `embed` mixes with."""
+    """The values of a trained mix, as files hold them."""
 
     weights: tuple[float, ...]
     gamma: float
     layer_norm: bool = False
-    """Whether each vector is normalised on its own first ("token")."""
+    """Whether each vector is normalised first ("token")."""
 
 
 class ScalarMix(nn.Module):
-    """One learned weight per layer, and one learned scale for their sum.
+    """A learned weighted sum of the layers, times a learned scale.
 
-    It starts as the plain average of the layers, so an untrained mix is already a usable vector.
-    `layer_norm` evens the layers out before they are mixed: "token" normalises each vector on its
-    own; "allennlp" and "bilm-tf" take one mean and one variance per layer over all unmasked
-    elements of the batch, as those releases do, so there a vector depends on its neighbours.
-    With `last_only` the top layer alone is scaled, and there are no weights to learn.
+    It starts as the plain average of the layers, so an untrained mix is usable.
+
+    Args:
+        num_layers: L, the number of layers to mix.
+        layer_norm: Normalise the layers first. "token" normalises each vector; "allennlp" and
+            "bilm-tf" use one mean and variance per layer over all unmasked elements of the batch,
+            as those releases do, so a vector then depends on its batch.
+        last_only: Scale the top layer alone; there are no weights to learn.
+        weights: Initial weights, before the softmax; zeros by default.
+        gamma: Initial scale.
+        trainable: Whether weights and scale are trained.
     """
 
     def __init__(
@@ -72,7 +78,7 @@ class ScalarMix(nn.Module):
     def forward(
         self, layers: Float[Tensor, "L B T D"], mask: Shaped[Tensor, "B T"] | None = None
     ) -> Float[Tensor, "B T D"]:
-        """Mix; the mask is needed for the batch-wide norms alone."""
+        """Return the weighted sum; only the batch-wide norms need the mask."""
         if len(layers) != self.num_layers:
             raise ValueError(
                 f"this mix was built for {self.num_layers} layers and was given {len(layers)}"
@@ -80,15 +86,15 @@ class ScalarMix(nn.Module):
         if self.last_only:
             layers = layers[-1:]
         if self.layer_norm:
-            layers = self._normalized(layers, mask)
+            layers = self._normalize(layers, mask)
         return self.gamma * torch.einsum("l,lbtd->btd", self.normalized_weights(), layers)
 
     def normalized_weights(self) -> Float[Tensor, " L"]:
-        """Give what each layer weighs: positive, summing to one."""
+        """Return softmax(weights): positive, summing to one."""
         return self.weights.softmax(dim=0) if len(self.weights) else self.gamma.new_ones(1)
 
     def saved(self) -> SavedMix:
-        """Give the numbers of this mix, to embed with later."""
+        """Return the values of this mix, to save them."""
         if self.layer_norm in ("allennlp", "bilm-tf"):
             raise ValueError(f"a mix with layer_norm={self.layer_norm!r} depends on its batch")
         weights = self.weights.tolist()
@@ -97,10 +103,10 @@ class ScalarMix(nn.Module):
         return SavedMix(tuple(weights), self.gamma.item(), self.layer_norm == "token")
 
     def penalty(self, strength: float) -> Float[Tensor, ""]:
-        """Give the paper's lambda * sum(w^2): a strong one keeps the mix at the plain average."""
+        """Return lambda * sum(w^2), as in the paper; a large lambda keeps the plain average."""
         return strength * self.weights.square().sum()
 
-    def _normalized(
+    def _normalize(
         self, layers: Float[Tensor, "L B T D"], mask: Shaped[Tensor, "B T"] | None
     ) -> Float[Tensor, "L B T D"]:
         if self.layer_norm == "token":

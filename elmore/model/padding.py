@@ -21,7 +21,7 @@ def as_bool(mask: Shaped[Tensor, "*shape"]) -> Bool[Tensor, "*shape"]:
     if mask.dtype == torch.bool:
         return mask
     found = mask == 1
-    if not (found | (mask == 0)).all():  # a GPU is asked here, but only for masks of numbers
+    if not (found | (mask == 0)).all():  # this synchronises a GPU, for masks of numbers only
         raise DataError(
             f"a padding mask must be bool, or 1 where a token is and 0 where none is; found other "
             f"numbers in one of {mask.dtype}, so pass the comparison that is true for tokens"
@@ -34,7 +34,7 @@ def check_shape(
 ) -> None:
     """Refuse a mask that does not have one element for each token.
 
-    Some kernels would broadcast it, or read past its end.
+    Backends would broadcast it, or read past its end.
 
     Raises:
         DataError: The shape of the mask is not (B, T).

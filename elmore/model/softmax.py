@@ -1,14 +1,14 @@
-"""Which word comes next: the full, the sampled and the adaptive softmax over V words.
+"""Next-word losses: the full, the sampled and the adaptive softmax over V words.
 
-    nll[m] = log(exp(own[m]) + sum_k exp(logits[m, k])) - own[m]        k: all words but the own
+    nll[m] = log(exp(own[m]) + sum_k exp(logits[m, k])) - own[m]        k: all words but the target
 
-`own` is the logit of the word that came. The full softmax sums over all other words. The sampled
-one (Jean et al., 2015) sums over n drawn words, each weighed by 1 / (n P): its sum has the full
-one as its mean. A draw that hits the own word does not count, for that word is there already.
-The adaptive one (Grave et al., 2017) is exact and cheap: rare words share a place among the
-frequent ones, and only where that place came are they told apart, in fewer dimensions.
+`own` is the logit of the target. The full softmax sums over all other words. The sampled one (Jean
+et al., 2015) sums over n drawn words, each weighted by 1 / (n P): its expectation is the full sum.
+Draws of the target itself are masked. The adaptive one (Grave et al., 2017) is exact and cheap:
+rare words share one entry per tail among the frequent words, and each tail is a softmax of its own
+in fewer dimensions.
 
-The sum over the others is `log_sum.py`'s, which never holds the logits of all positions and words.
+`log_sum.py` sums over the other words; it never holds the logits of all positions and words.
 
 Shapes: M positions, D width, V words, n words summed over.
 """
@@ -30,22 +30,22 @@ _LARGEST = 10**9
 _NARROWING = 4  # each tail of the adaptive softmax is this much narrower than the one before
 
 Rare = tuple[Int[Tensor, " _"], ...]
-"""For each tail of an adaptive softmax, the positions at which one of its words comes."""
+"""For each tail of an adaptive softmax, the positions whose target is one of its words."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class SoftmaxConfig:
-    """How the next word is learned; to be measured it always takes an exact softmax."""
+    """The training loss; evaluation always uses the exact softmax."""
 
     kind: Literal["sampled", "full", "adaptive"] = "sampled"
     num_samples: int = 8192
-    """n: negatives in one call, the same for all its positions."""
+    """n: negatives of one call, shared by all positions."""
     unique: bool = False
-    """TensorFlow's sampler: distinct negatives with its own correction."""
+    """Use TensorFlow's sampler: distinct negatives, with its correction."""
     cutoffs: tuple[int, ...] = ()
-    """Adaptive: where each tail begins, in rising order; empty takes V/20 and V/4."""
+    """Adaptive: the first word of each tail, in ascending order; empty means V/20 and V/4."""
     chunk: int = 2**26
-    """Logits at a time: bounds the memory, and changes no result but by rounding."""
+    """Logits computed at a time: bounds the memory; results differ by rounding only."""
 
     def __post_init__(self) -> None:
         if self.kind not in ("sampled", "full", "adaptive"):
@@ -65,7 +65,7 @@ class SoftmaxConfig:
 class Softmax(nn.Module):
     """The full softmax, and the sampled one over the same weights.
 
-    Words are numbered by falling count: the negatives are drawn by rank.
+    Words are sorted by descending count: the negatives are drawn by rank.
     """
 
     rows_are_lookups = True  # for optimisers: a row is the vector of one word
@@ -84,19 +84,19 @@ class Softmax(nn.Module):
         self.reset_parameters()
 
     def reset_parameters(self) -> None:
-        """Draw new weights at the scale of the original."""
+        """Initialise the weights at the scale of the original."""
         nn.init.normal_(self.weight, std=self.weight.shape[1] ** -0.5)
         nn.init.zeros_(self.bias)
 
     def rare(self, targets: Int[Tensor, " M"]) -> Rare:
-        """Say where rare words come, for those who tell them apart; here nobody does."""
+        """Return the positions of rare targets; this softmax has no tails."""
         del targets
         return ()
 
     def loss(
         self, states: Float[Tensor, "M D"], targets: Int[Tensor, " M"], seed: int, rare: Rare = ()
     ) -> Float[Tensor, " M"]:
-        """Give what training minimises; `seed` alone decides the negatives, on every rank alike."""
+        """Return the training loss; the negatives depend on `seed` alone, on every rank alike."""
         del rare
         if self.config.kind != "sampled":
             return self.nll(states, targets)
@@ -105,13 +105,13 @@ class Softmax(nn.Module):
         if not self.config.unique:
             words, num_draws = sampling.draw(num_samples, num_words, generator)
             counts = sampling.expected_counts(words, num_words, num_draws)
-            return self.against(states, targets, words, -counts.log())
+            return self.loss_against(states, targets, words, -counts.log())
         words, num_draws = sampling.draw_unique(num_samples, num_words, generator)
         counts = sampling.expected_unique(torch.cat([words, targets]), num_words, num_draws)
         corrections, own = (-counts.log()).split([len(words), len(targets)])
-        return self.against(states, targets, words, corrections, own)
+        return self.loss_against(states, targets, words, corrections, own)
 
-    def against(
+    def loss_against(
         self,
         states: Float[Tensor, "M D"],
         targets: Int[Tensor, " M"],
@@ -119,7 +119,7 @@ class Softmax(nn.Module):
         corrections: Float[Tensor, " n"],
         own_corrections: Float[Tensor, " M"] | None = None,
     ) -> Float[Tensor, " M"]:
-        """Give the loss against these words alone; corrections are added to the logits."""
+        """Return the loss against these words; corrections are added to the logits."""
         # one selection, so that backward fills one dense gradient, and by index_add
         chosen = torch.cat([words, targets])
         sizes = [len(words), len(targets)]
@@ -133,9 +133,9 @@ class Softmax(nn.Module):
         return -functional.logsigmoid(own - others)
 
     def nll(self, states: Float[Tensor, "M D"], targets: Int[Tensor, " M"]) -> Float[Tensor, " M"]:
-        """Give the exact negative log-likelihood of each target; gradients flow."""
+        """Return the exact negative log-likelihood of each target, with gradients."""
         if not torch.is_grad_enabled():
-            return self._nll_alone(states, targets)
+            return self._nll_no_grad(states, targets)
         own_rows, own_biases = (x.index_select(0, targets) for x in (self.weight, self.bias))
         own = (states * own_rows).sum(dim=1) + own_biases
         words = torch.arange(self.num_words, device=targets.device)
@@ -144,10 +144,10 @@ class Softmax(nn.Module):
         )
         return -functional.logsigmoid(own - others)
 
-    def _nll_alone(
+    def _nll_no_grad(
         self, states: Float[Tensor, "M D"], targets: Int[Tensor, " M"]
     ) -> Float[Tensor, " M"]:
-        """Do the same where nothing is learned, in fewer passes over the logits."""
+        """Return the same without gradients, in fewer passes over the logits."""
         rows = max(1, self.config.chunk // self.num_words)
         parts = zip(states.split(rows), targets.split(rows), strict=True)
         return torch.cat(
@@ -161,15 +161,15 @@ class Softmax(nn.Module):
         return functional.linear(states.to(self.weight.dtype), self.weight, self.bias)
 
     def log_probs(self, states: Float[Tensor, "M D"]) -> Float[Tensor, "M V"]:
-        """Give the log-probability of every word."""
+        """Return the log-probability of every word."""
         logits = self._logits(states)
         return _precise(logits).log_softmax(dim=1)
 
 
 class AdaptiveSoftmax(nn.Module):
-    """Frequent words and one place per tail in the head; each tail tells its own words apart.
+    """The head has the frequent words and one entry per tail; a tail has its own softmax.
 
-    It is exact: what it learns by is what it is measured by.
+    It is exact: training and evaluation use the same loss.
     """
 
     def __init__(self, config: SoftmaxConfig, num_words: int, dim: int) -> None:
@@ -180,8 +180,8 @@ class AdaptiveSoftmax(nn.Module):
                 f"{list(config.cutoffs)}"
             )
         self.config = config
-        shares = {num_words // 20, num_words // 4} - {0}
-        self.cutoffs = config.cutoffs or tuple(sorted(shares))
+        default = {num_words // 20, num_words // 4} - {0}
+        self.cutoffs = config.cutoffs or tuple(sorted(default))
         ends = (*self.cutoffs, num_words)
         self.num_frequent = ends[0]
         self.head = Softmax(config, self.num_frequent + len(self.cutoffs), dim)
@@ -191,52 +191,52 @@ class AdaptiveSoftmax(nn.Module):
         )
 
     def rare(self, targets: Int[Tensor, " M"]) -> Rare:
-        """Say where the words of each tail come; on a GPU that has to wait for it."""
+        """Return the positions whose target is in each tail; on a GPU this synchronises."""
         tails = self._tails(targets)
         return tuple(
             (tails == number).nonzero().squeeze(1) for number in range(1, len(self.tails) + 1)
         )
 
     def _tails(self, targets: Int[Tensor, " M"]) -> Int[Tensor, " M"]:
-        """Give the tail of each word, counted from 1; 0 for a frequent word."""
+        """Return the tail of each word, counted from 1; 0 for a frequent word."""
         return torch.stack([targets >= cutoff for cutoff in self.cutoffs]).sum(dim=0)
 
     def loss(
         self, states: Float[Tensor, "M D"], targets: Int[Tensor, " M"], seed: int, rare: Rare = ()
     ) -> Float[Tensor, " M"]:
-        """Give what training minimises; nothing is drawn, so `seed` decides nothing."""
+        """Return the training loss; nothing is drawn, so `seed` is unused."""
         del seed
         return self.nll(states, targets, rare)
 
     def nll(
         self, states: Float[Tensor, "M D"], targets: Int[Tensor, " M"], rare: Rare = ()
     ) -> Float[Tensor, " M"]:
-        """Give the exact negative log-likelihood of each target; gradients flow.
+        """Return the exact negative log-likelihood of each target, with gradients.
 
-        `rare` is what `rare(targets)` says, by those who knew it before.
+        `rare` may hold the result of `rare(targets)`, computed before.
         """
         tails = self._tails(targets)
-        places = torch.where(tails == 0, targets, self.num_frequent - 1 + tails)
-        nll = self.head.nll(states, places)
+        entries = torch.where(tails == 0, targets, self.num_frequent - 1 + tails)
+        nll = self.head.nll(states, entries)
         parts = zip(self.cutoffs, self.tails, rare or self.rare(targets), strict=True)
         for begin, tail, here in parts:
-            # where no word is of this tail its gradient is zero, not absent: ranks must agree
+            # a tail without targets has a zero gradient, not none: all ranks must have one
             nll = nll.index_add(
                 0, here, tail(states.index_select(0, here), targets.index_select(0, here) - begin)
             )
         return nll
 
     def log_probs(self, states: Float[Tensor, "M D"]) -> Float[Tensor, "M V"]:
-        """Give the log-probability of every word."""
-        frequent, *places = self.head.log_probs(states).split(
+        """Return the log-probability of every word."""
+        frequent, *entries = self.head.log_probs(states).split(
             [self.num_frequent] + [1] * len(self.tails), dim=1
         )
-        pairs = zip(places, self.tails, strict=True)
-        return torch.cat([frequent, *(place + tail(states) for place, tail in pairs)], dim=1)
+        pairs = zip(entries, self.tails, strict=True)
+        return torch.cat([frequent, *(entry + tail(states) for entry, tail in pairs)], dim=1)
 
 
 class _Tail(nn.Module):
-    """A softmax over some rare words, from fewer dimensions."""
+    """A softmax over rare words, in fewer dimensions."""
 
     def __init__(self, config: SoftmaxConfig, num_words: int, dim: int, width: int) -> None:
         super().__init__()
@@ -247,7 +247,7 @@ class _Tail(nn.Module):
     def forward(
         self, states: Float[Tensor, "M D"], targets: Int[Tensor, " M"] | None = None
     ) -> Float[Tensor, " M"] | Float[Tensor, "M V"]:
-        """Give the nll of the targets, or without them the log-probability of every word."""
+        """Return the nll of the targets, or without targets the log-probability of every word."""
         states = self.projection(states)
         return (
             self.softmax.log_probs(states) if targets is None else self.softmax.nll(states, targets)
@@ -259,5 +259,5 @@ def _precise(logits: Float[Tensor, "M V"]) -> Float[Tensor, "M V"]:
 
 
 def build(config: SoftmaxConfig, num_words: int, dim: int) -> Softmax | AdaptiveSoftmax:
-    """Make the softmax that the config asks for."""
+    """Return the softmax of a config."""
     return (AdaptiveSoftmax if config.kind == "adaptive" else Softmax)(config, num_words, dim)

@@ -1,11 +1,11 @@
-"""What `softmax.py` does with a tile of products element by element; on a GPU each is one kernel.
+"""The element-wise parts of `log_sum.py` over a tile of products; on a GPU each is one kernel.
 
-    logits = product + offsets, -inf where the word is the position's own
+    logits = product + offsets, -inf where the word is the target
     log_sum = log sum_k exp(logits[:, k])
-    shares = exp(logits - total)
+    probs = exp(logits - total)
 
-In plain torch each of these passes over the tile many times, and on a GPU the passes are most of
-the cost. A row is summed by one program alone, so the bits are the same each time.
+In plain torch each of these makes many passes over the tile, and on a GPU the passes are most of
+the cost. One program sums a whole row, so results are reproducible.
 
 Shapes: m positions, k words.
 """
@@ -25,7 +25,7 @@ try:
     import triton
     from triton import jit
     from triton import language as tl
-except ModuleNotFoundError:  # it comes with torch for GPUs; without it plain torch does the same
+except ModuleNotFoundError:  # it comes with torch for GPUs; without it plain torch is used
     triton = None
 
     def jit(kernel):
@@ -41,7 +41,7 @@ def log_sum(
     words: Int[Tensor, " k"],
     targets: Int[Tensor, " m"],
 ) -> Float[Tensor, " m"]:
-    """Give the log of each position's sum over one tile; the product is used up."""
+    """Return the log-sum-exp of each position over one tile; the product is overwritten."""
     if not triton or not product.is_cuda:
         return _logits(product, offsets, words, targets).logsumexp(dim=1)
     result = torch.empty_like(product[:, 0])
@@ -51,7 +51,7 @@ def log_sum(
     return result
 
 
-def shares(
+def probabilities(
     product: Float[Tensor, "m k"],
     offsets: Float[Tensor, " k"],
     words: Int[Tensor, " k"],
@@ -59,12 +59,12 @@ def shares(
     total: Float[Tensor, " m"],
     dtype: torch.dtype,
 ) -> Float[Tensor, "m k"]:
-    """Give what part of its position's whole sum each word is; the product is used up."""
+    """Return exp(logits - total), the softmax probabilities; the product is overwritten."""
     if not triton or not product.is_cuda:
         return _logits(product, offsets, words, targets).sub_(total[:, None]).exp_().to(dtype)
     rows, width = product.shape
     result = torch.empty_like(product, dtype=dtype)
-    _shares[rows, triton.cdiv(width, BLOCK)](
+    _probabilities[rows, triton.cdiv(width, BLOCK)](
         product, offsets, words, targets, total, result, width, block=BLOCK, num_warps=8
     )
     return result
@@ -100,14 +100,14 @@ def _log_sum(product, offsets, words, targets, result, width, block: tl.constexp
 
 @jit
 @no_type_check
-def _shares(product, offsets, words, targets, totals, result, width, block: tl.constexpr):
+def _probabilities(product, offsets, words, targets, totals, result, width, block: tl.constexpr):
     row = tl.program_id(0).to(tl.int64)
     begin = tl.program_id(1) * block
     target = tl.load(targets + row)
     logits = _tile(product + row * width, offsets, words, target, begin, width, block)
     columns = begin + tl.arange(0, block)
-    part = tl.exp(logits - tl.load(totals + row))
-    tl.store(result + row * width + columns, part, columns < width)
+    probs = tl.exp(logits - tl.load(totals + row))
+    tl.store(result + row * width + columns, probs, columns < width)
 
 
 @jit

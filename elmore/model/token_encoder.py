@@ -1,4 +1,4 @@
-"""Words to the vectors the LSTMs read: by their characters, by a table, or both side by side.
+"""Context-free word vectors: a character CNN, a word embedding table, or both concatenated.
 
 Shapes: N words, C characters, D output width.
 """
@@ -9,10 +9,11 @@ from torch import Tensor, nn
 
 from elmore.model.char_cnn import CharCNN
 from elmore.model.config import BiLMConfig
+from elmore.model.linear import Linear
 
 
 class TokenEncoder(nn.Module):
-    """Context-free word vectors; the word table stands before the characters, then a projection."""
+    """The input layer of the LSTMs: [word embedding ; character CNN], then a projection."""
 
     def __init__(self, config: BiLMConfig) -> None:
         super().__init__()
@@ -21,12 +22,12 @@ class TokenEncoder(nn.Module):
         )
         self.characters = CharCNN(config.characters) if config.characters else None
         self.projection = (
-            nn.Linear(config.token_dim, config.lstm.output_dim) if config.projection else None
+            Linear(config.token_dim, config.lstm.output_dim) if config.projection else None
         )
         self.reset_parameters()
 
     def reset_parameters(self) -> None:
-        """Draw a new projection, as in the original training."""
+        """Initialise the projection as in the original training."""
         if self.projection is not None:
             nn.init.normal_(self.projection.weight, std=self.projection.in_features**-0.5)
             nn.init.zeros_(self.projection.bias)
@@ -34,7 +35,7 @@ class TokenEncoder(nn.Module):
     def forward(
         self, characters: Int[Tensor, "N C"] | None, words: Int[Tensor, " N"] | None
     ) -> Float[Tensor, "N D"]:
-        """Encode distinct words from whichever ids this model reads."""
+        """Encode distinct words from the ids this model uses: characters, words or both."""
         parts = []
         if self.words is not None:
             assert words is not None, "this model embeds words and was given no word ids"

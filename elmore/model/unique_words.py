@@ -1,6 +1,6 @@
-"""Words spelled out in a tensor, to the distinct ones and an index: what a `BiLM` reads.
+"""Find the distinct words in a tensor of character ids, so that each is encoded once.
 
-For callers that have tensors and no strings. No word goes through the convolutions twice.
+For callers that have tensors and no strings.
 
 Shapes: B sentences, T tokens, C ids per word, N distinct words.
 """
@@ -15,7 +15,7 @@ from elmore.model.padding import as_bool
 def index_unique_words(
     ids: Int[Tensor, "B T C"], mask: Shaped[Tensor, "B T"], marks: Int[Tensor, "2 C"]
 ) -> tuple[Int[Tensor, "B T+2"], Int[Tensor, "N C"]]:
-    """Number the distinct words where the mask is true; the two marks begin and end a sentence."""
+    """Return an index of the distinct words, with boundary words added, and their ids."""
     mask = as_bool(mask)
     spelled = torch.cat([marks, ids[mask]])  # (2 + tokens, C)
     words, number = torch.unique(spelled, dim=0, return_inverse=True)

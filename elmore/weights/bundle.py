@@ -97,7 +97,7 @@ class Bundle:
         weights = {
             id(weight): nn.Parameter(weight.detach(), requires_grad=False)
             for weight in self.model.parameters()
-        }
+        } | {id(buffer): buffer for buffer in self.model.buffers()}
         model = copy.deepcopy(self.model, weights).eval()
         model.register_load_state_dict_pre_hook(_unshare_memory)
         return replace(self, model=model)
@@ -107,10 +107,8 @@ class Bundle:
         most = self.config.lstm.num_layers
         if not isinstance(max_layer, int) or not 1 <= max_layer <= most:
             raise ConfigError(f"max_layer must be between 1 and {most}, found {max_layer!r}")
-        config = replace(self.config, lstm=replace(self.config.lstm, num_layers=max_layer))
-        model = empty_model(config)
-        kept = self.model.state_dict()
-        model.load_state_dict({name: kept[name] for name in model.state_dict()}, assign=True)
+        model = self.sharing_weights().model
+        model.truncate(max_layer)
         state = self.warm_state
         if state is not None:
             state = BiLMState(state.output[:, :max_layer], state.cell[:, :max_layer])

@@ -20,7 +20,7 @@ def facts(bundle: Bundle) -> dict[str, Any]:
         "training data": bundle.card.data or "unknown",
         "source": bundle.card.source or "trained with elmore",
         "reads": " and ".join(part for part in reads if part),
-        "parameters": sum(weight.numel() for weight in bundle.model.parameters()),
+        "parameters": bundle.model.num_parameters,
         "layers": config.num_layers,
         "vector width": config.width,
         "filters": characters.num_filters if characters else 0,

@@ -15,13 +15,14 @@ from elmore.errors import ConfigError, DataError, WeightsError
 from elmore.model.bilm import BiLM, BiLMState
 from elmore.model.config import BiLMConfig, CharCNNConfig
 from elmore.model.mix import SavedMix
+from elmore.model.quantize import Int8Rows
 from elmore.model.softmax import AdaptiveSoftmax, Softmax, SoftmaxConfig
 from elmore.model.softmax import build as build_softmax
 from elmore.text.characters import Alphabet, ByteAlphabet, Lexicon, WordAlphabet
 from elmore.text.vocabulary import ELMO_MARKS, MANY_LANGS_MARKS, Vocabulary
 from elmore.weights.bundle import Bundle, Card, check_weights, empty_model, without_memory
 from elmore.weights.card import page
-from elmore.weights.storage import Storage, packed, stored, unpacked
+from elmore.weights.storage import Storage, int8_rows, packed, stored, unpacked
 
 FORMAT = 3  # since 2: the softmax, the bytes of the text, how it was trained; since 3: int8
 FILES = frozenset({"config.json", "model.safetensors", "vocabulary.txt", "README.md"})
@@ -220,20 +221,28 @@ def _load_weights(
             if any(name.startswith(_WARM) for name in names):
                 expected |= _warm_names(model)
             _check_names(set(names), set(expected), path)
+            rows = {
+                name: _checked_rows(int8_rows(file.get_tensor, name, scale, str(path)), name, path)
+                for name, scale in names.items()
+                if scale is not None and name in model.lstm_matrices
+            }
             found = {
                 name: _checked(unpacked(file.get_tensor, name, scale, str(path)), name, path)
                 for name, scale in names.items()
+                if name not in rows
             }
     except (OSError, SafetensorError) as error:
         raise WeightsError(f"{path}: not a readable safetensors file ({error})") from error
-    for name, tensor in found.items():
+    for name, tensor in (found | rows).items():
         if tensor.shape != expected[name].shape:
             raise WeightsError(
                 f"{path}: {name} has shape {tuple(tensor.shape)}, config.json asks for "
                 f"{tuple(expected[name].shape)}; are they of the same model?"
             )
     warm, words = _part(found, _WARM), _part(found, _SOFTMAX)
-    model.load_state_dict(found, assign=True)
+    model.load_state_dict(found, assign=True, strict=False)
+    for name, matrix in rows.items():
+        model.quantize(name, matrix)
     if softmax is not None:
         softmax.load_state_dict(words, assign=True)
         softmax.eval()
@@ -261,6 +270,11 @@ def _check_names(found: set[str], expected: set[str], path: Path) -> None:
             f"{path}: {others[0]} has no place in the network of config.json; are they of the same "
             "model?"
         )
+
+
+def _checked_rows(rows: Int8Rows, name: str, path: Path) -> Int8Rows:
+    check_weights(rows.scales, f"{path}: {name}")
+    return rows
 
 
 def _checked(tensor: Tensor, name: str, path: Path) -> Tensor:

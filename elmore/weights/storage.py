@@ -13,6 +13,7 @@ from jaxtyping import Float, Int8
 from torch import Tensor
 
 from elmore.errors import WeightsError
+from elmore.model.quantize import Int8Rows
 
 Storage = Literal["float32", "float16", "int8"]
 
@@ -49,18 +50,21 @@ def stored(names: set[str]) -> dict[str, str | None]:
 def unpacked(
     get: Callable[[str], Tensor], name: str, scale: str | None, where: str
 ) -> Float[Tensor, "..."] | Tensor:
-    """Give one tensor of a file as it is, or as float32 where it has a scale."""
-    numbers = get(name)
+    """Return one tensor of a file as it is, or as float32 where it has a scale."""
     if scale is None:
-        return numbers
-    scales = get(scale)
+        return get(name)
+    return int8_rows(get, name, scale, where).dense().view(get(name).shape)
+
+
+def int8_rows(get: Callable[[str], Tensor], name: str, scale: str, where: str) -> Int8Rows:
+    """Return one tensor of a file, rows of int8 and their scales, as a matrix."""
+    numbers, scales = get(name), get(scale)
     if numbers.dtype != torch.int8 or numbers.dim() < 2 or scales.shape != numbers.shape[:1]:
         raise WeightsError(
             f"{where}: {name} is {numbers.dtype} of shape {tuple(numbers.shape)} and its scale has "
             f"shape {tuple(scales.shape)}; expected rows of int8 and one scale for each"
         )
-    rows = numbers.flatten(1).to(torch.float32) * scales.to(torch.float32)[:, None]
-    return rows.view(numbers.shape)
+    return Int8Rows(numbers.flatten(1), scales.to(torch.float32))
 
 
 def rounded(

@@ -15,7 +15,7 @@ from elmore.embed.embedder import Embedder
 from elmore.embed.jobs import job as jobs
 from elmore.embed.jobs import journal, layer_cache
 from elmore.errors import ConfigError, DataError
-from elmore.model import int8
+from elmore.model import native
 from elmore.text import sentences
 from elmore.text.tokenizers import penn
 from elmore.weights import warm
@@ -27,7 +27,7 @@ GPU = [
     pytest.mark.skipif(not torch.cuda.is_available(), reason="this machine has no CUDA device"),
 ]
 BYTES = pytest.mark.skipif(
-    not int8.works(torch.device("cpu")), reason="this CPU has no dot products of bytes"
+    not native.has_int8_dot(), reason="this CPU has no dot products of bytes"
 )
 numbers = pytest.mark.parametrize(
     ("device", "give"),
@@ -136,11 +136,11 @@ def test_without_units_fast_is_exact_to_the_bit_and_says_so(monkeypatch, small, 
 
 def test_fast_that_cannot_be_built_is_exact_and_says_why(monkeypatch, small, caplog):
     simulated_bf16.take_units(monkeypatch)
-    monkeypatch.setattr(int8.compiled, "why_missing", lambda *_: "there is no C compiler 'cc' here")
+    monkeypatch.setattr(native, "why_missing", lambda: "there is no C compiler 'cc' here")
     assert not elmore.load(small, device="cpu", precision="fast").is_fast
     assert caplog.messages == [
-        "precision 'fast' is exact here: no units for bf16 on device 'cpu', and int8.c is not "
-        "used: there is no C compiler 'cc' here"
+        "precision 'fast' is exact here: no units for bf16 on device 'cpu', and the native "
+        "library is not used: there is no C compiler 'cc' here"
     ]
 
 
@@ -191,14 +191,15 @@ def test_a_fast_model_is_mixed_frozen_and_not_fine_tuned(monkeypatch, small):
 
 
 def test_kept_layers_are_those_of_one_precision(monkeypatch, small):
-    exact = elmore.load(small, device="cpu")
+    def key(precision: str) -> str:
+        elmo = elmore.load(small, device="cpu", precision=precision)
+        return layer_cache.cache_key(elmo, [["a"]])
+
     with monkeypatch.context() as patch:
         simulated_bf16.give_units(patch)
-        fast = elmore.load(small, device="cpu", precision="fast")
+        fast = key("fast")
     simulated_bf16.take_units(monkeypatch)
-    same = elmore.load(small, device="cpu", precision="fast")
-    keys = [layer_cache.cache_key(elmo, [["a"]]) for elmo in (exact, fast, same)]
-    assert keys[0] == keys[2] != keys[1]
+    assert key("exact") == key("fast") != fast
 
 
 def test_a_job_is_not_resumed_in_another_precision(monkeypatch, small, tmp_path):

@@ -11,7 +11,7 @@ from torch import nn
 from torch.testing import assert_close
 
 import elmore
-from elmore.model import int8
+from elmore.model import native
 from tests.support import numpy_elmo, simulated_bf16
 from tests.support.fake_checkpoints import bilm_options, bilm_weights, write_bilm
 
@@ -131,7 +131,7 @@ PRECISIONS = [
         lambda patch: None,
         id="int8",
         marks=pytest.mark.skipif(
-            not int8.works(torch.device("cpu")), reason="this CPU has no dot products of bytes"
+            not native.has_int8_dot(), reason="this CPU has no dot products of bytes"
         ),
     ),
 ]

@@ -27,7 +27,7 @@ PARSERS = {
 """Functions of modules that read what a file holds."""
 OWN = {
     "elmore.atomic": "syncs what it wrote",
-    "elmore.compiled": "reads sources of the package, and locks",
+    "elmore.native_build": "reads sources of the package",
     "elmore.corpus.writer": "writes, and reads back what it wrote in this process",
     "elmore.embed.jobs.ray": "reads shards that the same job wrote into its own folder",
     "elmore.embed.jobs.writers": "writes",

@@ -8,42 +8,30 @@ import torch
 from torch.testing import assert_close
 
 from elmore.errors import DataError
-from elmore.model import bf16, int8
 from elmore.model.bilm import BiLM
 from elmore.model.config import BiLMConfig, LSTMConfig, WordsConfig
-from elmore.model.lstm import panels
-from elmore.model.lstm.layer import BACKENDS, ProjectedLSTM
-from elmore.model.lstm.reference import LSTMState, StateReset
+from elmore.model.lstm.backends import BACKENDS
+from elmore.model.lstm.call import LSTMState, StateReset
+from elmore.model.lstm.layer import ProjectedLSTM
 from elmore.model.mix import ScalarMix
 from elmore.model.padding import as_bool
-from elmore.model.stored import StoredLSTM, stored
 from elmore.model.unique_words import index_unique_words
+from tests.support import simulated_bf16
 
 CONFIG = LSTMConfig(num_layers=1, cell_dim=16, output_dim=8)
 pytestmark = pytest.mark.filterwarnings("ignore:mkldnn_matmul failed")  # no bfloat16 in this CPU
 
 
-def layer_of(kind: str) -> ProjectedLSTM:
-    """Build a layer of one kind over the same weights, which are bytes and scales."""
+def layer_of(backend: str, monkeypatch: pytest.MonkeyPatch) -> ProjectedLSTM:
+    """Build a layer that runs by one backend; bf16 is simulated."""
     torch.manual_seed(0)
     layer = ProjectedLSTM(CONFIG).requires_grad_(False)
-    for weight in (layer.input, layer.recurrent, layer.projection):
-        weight.copy_(torch.randint(-127, 128, weight.shape) / 256)
-        weight[:, 0] = 127 / 256
-    if kind in BACKENDS:
-        layer.kernel = kind
-        return layer
-    if kind == "bf16":
-        return bf16.BF16LSTM(layer)
-    if kind == "int8":
-        if not int8.works(torch.device("cpu")):
-            pytest.skip("this CPU has no dot products of bytes, or no compiler")
-        return int8.Int8LSTM(layer)
-    if not panels.available():
-        pytest.skip("no C compiler is here, or no vectors")
-    found = stored(layer)
-    assert found is not None
-    return StoredLSTM(layer, found)
+    if backend == "eager_bf16":
+        simulated_bf16.give_units(monkeypatch)
+    elif not BACKENDS[backend].available(torch.device("cpu")):
+        pytest.skip(f"this machine has no {backend}")
+    layer.backend, layer.precision = backend, "fast"
+    return layer
 
 
 def mask_of(rows: int) -> torch.Tensor:
@@ -52,9 +40,9 @@ def mask_of(rows: int) -> torch.Tensor:
 
 @pytest.mark.parametrize("rows", [3, 12])
 @pytest.mark.parametrize("dtype", [torch.long, torch.uint8, torch.float], ids=str)
-@pytest.mark.parametrize("kind", [*BACKENDS, "bf16", "int8", "stored"])
-def test_a_mask_of_ones_and_zeros_is_the_mask_in_every_layer(kind, dtype, rows):
-    layer, inputs = layer_of(kind), torch.randn(rows, 4, 8)
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_a_mask_of_ones_and_zeros_is_the_mask_in_every_layer(backend, dtype, rows, monkeypatch):
+    layer, inputs = layer_of(backend, monkeypatch), torch.randn(rows, 4, 8)
     state = LSTMState(torch.randn(rows, 8), torch.randn(rows, 16))
     mask, starts = mask_of(rows), torch.rand(rows, 4) < 0.3
     outputs, end = layer(inputs, mask, state, StateReset(starts, state))
@@ -64,9 +52,9 @@ def test_a_mask_of_ones_and_zeros_is_the_mask_in_every_layer(kind, dtype, rows):
     assert not found[~mask].any()
 
 
-@pytest.mark.parametrize("kind", [*BACKENDS, "bf16", "int8", "stored"])
-def test_numbers_that_are_no_mask_are_refused_by_every_layer(kind):
-    layer, inputs = layer_of(kind), torch.randn(3, 4, 8)
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_numbers_that_are_no_mask_are_refused_by_every_layer(backend, monkeypatch):
+    layer, inputs = layer_of(backend, monkeypatch), torch.randn(3, 4, 8)
     state = LSTMState(torch.zeros(3, 8), torch.zeros(3, 16))
     added = torch.where(mask_of(3), 0.0, -torch.inf)  # as attention has it
     with pytest.raises(DataError, match="bool, or 1 where a token is and 0 where none is; found"):
@@ -81,15 +69,15 @@ def _no_type_checks(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.usefixtures("_no_type_checks")
 @pytest.mark.parametrize("shape", [(3, 5), (3, 3), (1, 4), (3, 1), (4,), (3, 4, 1)], ids=str)
-@pytest.mark.parametrize("kind", [*BACKENDS, "bf16", "int8", "stored"])
-def test_a_mask_of_another_shape_is_refused_by_every_layer(kind, shape):
-    layer, inputs = layer_of(kind), torch.randn(3, 4, 8)
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_a_mask_of_another_shape_is_refused_by_every_layer(backend, shape, monkeypatch):
+    layer, inputs = layer_of(backend, monkeypatch), torch.randn(3, 4, 8)
     state = LSTMState(torch.zeros(3, 8), torch.zeros(3, 16))
     wrong = torch.ones(shape, dtype=torch.bool)
     expected = rf"must have the shape \(3, 4\).* found {re.escape(str(shape))}"
     with pytest.raises(DataError, match=f"a padding mask {expected}"):
         layer(inputs, wrong, state)
-    with pytest.raises(DataError, match=f"a mask of resets {expected}"):
+    with pytest.raises(DataError, match=f"a reset mask {expected}"):
         layer(inputs, mask_of(3), state, StateReset(wrong, state))
 
 

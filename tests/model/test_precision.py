@@ -1,84 +1,68 @@
-import platform
+import logging
 
 import pytest
 import torch
 
-from elmore.model import int8, precision
-from elmore.model.bf16 import BF16LSTM
+from elmore.model import native, precision
 from elmore.model.bilm import BiLM
 from elmore.model.config import BiLMConfig, LSTMConfig, WordsConfig
-
-CPU = torch.device("cpu")
-
-
-@pytest.fixture
-def answers(monkeypatch) -> dict[str, bool]:
-    """What torch says of a CPU from elsewhere; nothing unless a test says it."""
-    found: dict[str, bool] = {}
-    names = ("_is_amx_tile_supported", "_is_avx512_bf16_supported")
-    for name in names:
-        monkeypatch.setattr(torch.cpu, name, lambda name=name: found[name], raising=False)
-        found[name] = False
-    monkeypatch.setattr(
-        torch.ops.mkldnn,
-        "_is_mkldnn_bf16_supported",
-        lambda: found["_is_mkldnn_bf16_supported"],
-        raising=False,
-    )
-    found["_is_mkldnn_bf16_supported"] = False
-    monkeypatch.setattr(torch.backends.mkldnn, "is_available", lambda: True)
-    monkeypatch.setattr(platform, "machine", lambda: "x86_64")
-    return found
+from elmore.model.lstm import eager
+from elmore.model.lstm.backends import Need, select_backend
 
 
-@pytest.mark.parametrize("name", ["_is_amx_tile_supported", "_is_avx512_bf16_supported"])
-def test_an_intel_or_amd_cpu_has_units_if_it_has_amx_or_bf16(answers, name):
-    assert not precision.has_native_bf16(CPU)
-    answers[name] = True
-    assert precision.has_native_bf16(CPU)
-
-
-def test_bf16_that_onednn_emulates_is_not_a_unit(answers):
-    answers["_is_mkldnn_bf16_supported"] = True
-    assert not precision.has_native_bf16(CPU)
-
-
-def test_an_arm_cpu_has_units_if_onednn_uses_them(answers, monkeypatch):
-    monkeypatch.setattr(platform, "machine", lambda: "aarch64")
-    assert not precision.has_native_bf16(CPU)
-    answers["_is_mkldnn_bf16_supported"] = True
-    assert precision.has_native_bf16(CPU)
-
-
-def test_units_nobody_uses_do_not_count(answers, monkeypatch):
-    answers["_is_amx_tile_supported"] = True
-    monkeypatch.setattr(torch.backends.mkldnn, "is_available", lambda: False)
-    assert not precision.has_native_bf16(CPU)
-
-
-def test_a_question_torch_no_longer_answers_is_a_no(answers):
-    answers.clear()
-
-    def gone() -> bool:
-        raise AttributeError
-
-    torch.cpu._is_amx_tile_supported = gone  # the fixture puts it back
-    torch.cpu._is_avx512_bf16_supported = gone
-    assert not precision.has_native_bf16(CPU)
-
-
-@pytest.mark.parametrize("kind", ["mps", "meta"])
-def test_other_devices_have_none_that_were_tried(kind):
-    assert not precision.has_native_bf16(torch.device(kind))
-
-
-@pytest.mark.parametrize("bytes_work", [True, False])
-def test_a_cpu_that_has_both_multiplies_bytes(monkeypatch, bytes_work):
-    if not int8.works(CPU):
-        pytest.skip("this CPU has no dot products of bytes, or no compiler")
-    monkeypatch.setattr(precision, "has_native_bf16", lambda device: True)
-    monkeypatch.setattr(int8, "works", lambda device: bytes_work)
+def network() -> BiLM:
     lstm = LSTMConfig(num_layers=1, cell_dim=8, output_dim=8)
-    model = BiLM(BiLMConfig(characters=None, words=WordsConfig(num_words=3, dim=8), lstm=lstm))
-    chosen = precision.with_precision(model, "fast").forward_layers[0]
-    assert isinstance(chosen, int8.Int8LSTM if bytes_work else BF16LSTM)
+    words = WordsConfig(num_words=3, dim=8)
+    return BiLM(BiLMConfig(characters=None, words=words, lstm=lstm)).eval()
+
+
+def layers(model: BiLM) -> torch.Tensor:
+    with torch.no_grad():
+        return model(torch.tensor([[0, 1, 2, 1]]), words=torch.arange(3))[0].states
+
+
+@pytest.mark.parametrize("has_dot", [True, False])
+def test_a_cpu_that_has_both_multiplies_in_int8(monkeypatch, has_dot):
+    monkeypatch.setattr(eager, "has_native_bf16", lambda device: True)
+    monkeypatch.setattr(native, "has_int8_dot", lambda: has_dot)
+    layer = precision.with_precision(network(), "fast").forward_layers[0]
+    with torch.no_grad():
+        need = Need.of(layer.weights.tensors, layer.precision)
+    assert select_backend(need).name == ("native_int8" if has_dot else "eager_bf16")
+
+
+def test_a_fast_network_has_the_weights_of_the_model_and_follows_it():
+    model = network().requires_grad_(False)
+    fast = precision.with_precision(model, "fast")
+    if not fast.is_fast:
+        pytest.skip("this CPU has neither int8 nor bf16 units")
+    assert precision.with_precision(model, "exact") is model
+    before, exact = layers(fast), layers(model)
+    assert (before != exact).any()
+    assert (before - exact).abs().max() < 0.02
+    model.forward_layers[0].recurrent.mul_(1.5)
+    changed, exact = layers(fast), layers(model)
+    assert (changed != before).any()
+    assert (changed - exact).abs().max() < 0.02
+    model.double()
+    assert not fast.is_fast
+    assert torch.equal(layers(fast), layers(model))
+
+
+def test_weights_of_another_type_are_exact_and_that_is_said(caplog):
+    with caplog.at_level(logging.WARNING):
+        assert not precision.with_precision(network().double(), "fast").is_fast
+    assert caplog.messages == [
+        "precision 'fast' is exact here: it is for float32 weights, and these are torch.float64"
+    ]
+
+
+def test_a_version_changes_with_the_weights():
+    model = network().requires_grad_(False)
+    before = precision.weights_version(model)
+    assert precision.weights_version(model) == before
+    model.backward_layers[0].bias.add_(1)
+    after = precision.weights_version(model)
+    assert after != before
+    model.double()
+    assert precision.weights_version(model) != after

@@ -68,7 +68,7 @@ def test_the_estimated_normalizer_has_the_full_one_as_its_mean(num_samples):
     mean = sum(
         chance
         * estimated_normalizer(
-            module.against(states, targets, words, corrections), states, targets, module
+            module.loss_against(states, targets, words, corrections), states, targets, module
         )
         for words, corrections, chance in every_draw(5, num_samples)
     )
@@ -95,7 +95,7 @@ def test_the_bias_of_the_gradient_shrinks_with_every_draw():
     for num_samples in (1, 2, 3):
         mean = [torch.zeros_like(part) for part in exact]
         for words, corrections, chance in every_draw(5, num_samples):
-            loss = module.against(states, targets, words, corrections)
+            loss = module.loss_against(states, targets, words, corrections)
             for total, part in zip(mean, gradients(loss, states, module), strict=True):
                 total += chance * part
         biases.append(distance(mean, exact))
@@ -130,7 +130,7 @@ def test_against_every_other_word_once_it_is_the_full_softmax():
         wanted = torch.full_like(targets, target)
         logits = states @ module.weight.T + module.bias
         expected = functional.cross_entropy(logits, wanted, reduction="none")
-        found = module.against(states, wanted, others, torch.zeros(11))
+        found = module.loss_against(states, wanted, others, torch.zeros(11))
         assert_close(found, expected, **EXACT)
         assert_close(gradients(found, states, module), gradients(expected, states, module), **EXACT)
 
@@ -139,10 +139,10 @@ def test_draws_that_hit_the_target_never_count():
     module, (states, _) = softmax(), batch()
     targets = torch.full((7,), 3)
     words, corrections = torch.tensor([1, 5, 5, 0]), torch.tensor([0.5, -1.0, -1.0, 2.0])
-    expected = module.against(states, targets, words, corrections)
+    expected = module.loss_against(states, targets, words, corrections)
     hit = torch.tensor([1, 3, 5, 3, 5, 0, 3])
     more = torch.tensor([0.5, 9.0, -1.0, 0.0, -1.0, 2.0, 50.0])
-    found = module.against(states, targets, hit, more)
+    found = module.loss_against(states, targets, hit, more)
     assert_close(found, expected, **EXACT)
     assert_close(gradients(found, states, module), gradients(expected, states, module), **EXACT)
 
@@ -150,7 +150,7 @@ def test_draws_that_hit_the_target_never_count():
 def test_against_hits_alone_nothing_is_lost_and_nothing_learned():
     module, (states, _) = softmax(), batch()
     targets = torch.full((7,), 3)
-    found = module.against(states, targets, torch.tensor([3, 3]), torch.zeros(2))
+    found = module.loss_against(states, targets, torch.tensor([3, 3]), torch.zeros(2))
     assert_close(found, torch.zeros_like(found))
     for part in gradients(found, states, module):
         assert_close(part, torch.zeros_like(part))
@@ -436,7 +436,7 @@ def test_a_gpu_computes_what_a_cpu_computes(kind):
         )
         loss = module.nll(x, y)
         if kind == "sampled":
-            loss = module.against(x, y, words.to(device), torch.zeros(5, device=device))
+            loss = module.loss_against(x, y, words.to(device), torch.zeros(5, device=device))
         pairs.append([loss, *gradients(loss, x, module)])
     for a, b in zip(*pairs, strict=True):
         assert_close(b.cpu(), a, **EXACT)

@@ -1,12 +1,13 @@
 """Simulate a CPU with (or without) bf16 matrix units, on any CPU.
 
-Used by contracts/test_exact_and_fast, embed/test_elmo and model/test_bf16.
+Used by contracts/test_exact_and_fast, embed/test_elmo and model/lstm/test_eager.
 """
 
 import pytest
 import torch
 
-from elmore.model import bf16, precision
+from elmore.model import native
+from elmore.model.lstm import eager
 
 
 def multiply(rows: torch.Tensor, weight: torch.Tensor) -> torch.Tensor:
@@ -18,13 +19,13 @@ def multiply(rows: torch.Tensor, weight: torch.Tensor) -> torch.Tensor:
 
 def give_units(patch: pytest.MonkeyPatch) -> None:
     """Let every device have matrix units, and none dot products of bytes."""
-    patch.setattr(precision, "has_native_bf16", lambda device: True)
-    patch.setattr(precision.int8, "works", lambda device: False)
-    patch.setattr(bf16, "packed", lambda weight: None)
-    patch.setattr(bf16, "multiply", multiply)
+    patch.setattr(eager, "has_native_bf16", lambda device: True)
+    patch.setattr(native, "has_int8_dot", lambda: False)
+    patch.setattr(eager, "pack_bf16", lambda weight: None)
+    patch.setattr(eager, "multiply_bf16", multiply)
 
 
 def take_units(patch: pytest.MonkeyPatch) -> None:
     """Let no device have any, nor dot products of bytes."""
-    patch.setattr(precision, "has_native_bf16", lambda device: False)
-    patch.setattr(precision.int8, "works", lambda device: False)
+    patch.setattr(eager, "has_native_bf16", lambda device: False)
+    patch.setattr(native, "has_int8_dot", lambda: False)

@@ -1,143 +1,183 @@
-"""The projected LSTM where nothing is learned: each step works in the memory of the one before.
+"""The projected LSTM as a loop of torch operations without gradients, for any device and type.
 
-The equations are those of `reference.py`. On a CPU much of a small layer's time goes into the
-element-wise work between the matmuls; here it makes no new tensors, and a tanh, three times as slow
-as a sigmoid, is 2 sigmoid(2x) - 1. Outputs lie row by row, gates and cells in columns: so every
-product has a weight on its left and something small on its right, which is quickest.
+Buffers are allocated before the loop and nothing waits for the device, so a CUDA graph can capture
+it. The products are a parameter: in the type of the weights, or with both factors in bf16 and
+everything else in float32 (precision "fast" on devices with bf16 matrix units). A GPU returns a
+product of bf16 factors in float32; oneDNN, on a CPU, rounds it too.
 
-Shapes: B sentences, T tokens, I input width, D output width, H cell width, G = 4H gates;
-I = G where inputs are driven.
+Shapes: B rows, T tokens, I input width, D output width, H cell width, G = 4H gates; a product has
+M rows, X wide, and makes them Y wide.
 """
 
+import platform
 from collections.abc import Callable
 from typing import NamedTuple
 
 import torch
-from jaxtyping import Bool, Float, Int
+from jaxtyping import Float
 from torch import Tensor
 
-from elmore.model.lstm import reference
-from elmore.model.lstm.reference import LSTMState, LSTMWeights, StateReset
+from elmore.model.lstm import training
+from elmore.model.lstm.call import Call, LSTMState, LSTMWeights, Result, bias_with_forget
+from elmore.model.packed_weights import PackedWeights
 
-COLUMNS = 96  # of a product of inputs, at least: more are hardly quicker and take more memory
-
-
-Step = Callable[[Tensor, Tensor, Tensor, Tensor, Tensor, float | None], None]
-"""The element-wise part of a step, as `step` is."""
+_CHUNK_ROWS = 4096  # inputs multiplied together: bounds the memory of their gate inputs
 
 
-class Parts(NamedTuple):
-    """What a layer is made of, as whatever multiplies does it."""
+class Products(NamedTuple):
+    """The matrix products of a layer, and its bias with that of the forget gate."""
 
-    project_inputs: Callable[[Tensor], Tensor]
-    """Inputs (B, T, I) to what they say to the gates, in columns (T, G, B)."""
-    advance: Callable[[Tensor, Tensor, Tensor, Tensor], object]
-    """One step: from outputs (B, D) and what the inputs say (G, B) cells (H, B) become new ones,
-    and the last (H, B) what these show."""
-    project: Callable[[Tensor, Tensor], object] | None
-    """What cells show (H, B) into outputs (B, D); None where that is the same."""
-
-
-def step(
-    gates: Float[Tensor, "G B"],
-    driven: Float[Tensor, "G B"],
-    bias: Float[Tensor, " G"],
-    cell: Float[Tensor, "H B"],
-    hidden: Float[Tensor, "H B"],
-    cell_clip: float | None,
-) -> None:
-    """Make `cell` the new one, and `hidden` what it shows; the gates are used up."""
-    i, f, g, o = gates.add_(driven).add_(bias[:, None]).chunk(4)  # (H, B)
-    g.mul_(2)
-    gates.sigmoid_()
-    cell.mul_(f).sub_(i).addcmul_(i, g, value=2)
-    if cell_clip is not None:
-        cell.clamp_(-cell_clip, cell_clip)
-    torch.mul(cell, 2, out=hidden).sigmoid_().mul_(2).sub_(1).mul_(o)
+    input: Callable[[Tensor], Tensor]
+    recurrent: Callable[[Tensor], Tensor]
+    projection: Callable[[Tensor], Tensor] | None
+    bias: Float[Tensor, " G"]
+    dtype: torch.dtype
+    """Of the factors."""
 
 
-def run(
-    inputs: Float[Tensor, "B T I"],
-    mask: Bool[Tensor, "B T"],
-    state: LSTMState,
+def exact_products(weights: LSTMWeights, packed: PackedWeights, forget_bias: float) -> Products:
+    """Return the products in the type of the weights."""
+    return _products(weights, packed, forget_bias, _ExactLinear, weights.bias.dtype)
+
+
+def bf16_products(weights: LSTMWeights, packed: PackedWeights, forget_bias: float) -> Products:
+    """Return the products with both factors in bf16."""
+    return _products(weights, packed, forget_bias, BF16Linear, torch.bfloat16)
+
+
+def _products(
     weights: LSTMWeights,
-    *,
+    packed: PackedWeights,
     forget_bias: float,
-    cell_clip: float | None,
-    output_clip: float | None,
-    resets: StateReset | None = None,
-    step: Step = step,
-) -> tuple[Float[Tensor, "B T D"], LSTMState]:
-    """Read each row from left to right; the state after its last token comes back."""
-    _, recurrent, _, projection = weights
-    bias = reference.bias_with_forget(weights.bias, forget_bias)
-    gates = bias.new_empty(len(bias), len(inputs))
+    linear: Callable[[Tensor], Callable[[Tensor], Tensor]],
+    dtype: torch.dtype,
+) -> Products:
+    def make() -> Products:
+        dense = weights.dense()
+        return Products(
+            linear(dense.input),
+            linear(dense.recurrent),
+            None if dense.projection is None else linear(dense.projection),
+            bias_with_forget(dense.bias.detach(), forget_bias),
+            dtype,
+        )
 
-    def advance(output: Tensor, driven: Tensor, cell: Tensor, hidden: Tensor) -> None:
-        torch.mm(recurrent, output.T, out=gates)
-        step(gates, driven, bias, cell, hidden, cell_clip)
-
-    def project(hidden: Float[Tensor, "H B"], output: Float[Tensor, "B D"]) -> None:
-        assert projection is not None
-        torch.mm(hidden.T, projection.T, out=output)
-
-    parts = Parts(
-        lambda inputs: reference.project_inputs(inputs, weights.input).permute(1, 2, 0),
-        advance,
-        None if projection is None else project,
-    )
-    return read(inputs, mask, state, parts, output_clip, resets)
+    return packed.get((linear, forget_bias), weights.tensors, make)
 
 
 @torch.no_grad()
-def read(
-    inputs: Float[Tensor, "B T I"],
-    mask: Bool[Tensor, "B T"],
-    state: LSTMState,
-    parts: Parts,
-    output_clip: float | None,
-    resets: StateReset | None,
-) -> tuple[Float[Tensor, "B T D"], LSTMState]:
-    """Do so, whatever the parts are."""
-    everyone_reads, someone_reads = mask.all(dim=0).tolist(), mask.any(dim=0).tolist()
-    starting = _starting(resets, len(everyone_reads))
-    output = state.output.contiguous()
-    cell = state.cell.T.clone(memory_format=torch.contiguous_format)
-    outputs = output.new_empty(len(everyone_reads), *output.shape)  # (T, B, D)
-    hidden = torch.empty_like(cell)
-    span, driven = max(1, COLUMNS // max(1, len(inputs))), inputs
-    for number, new_output in enumerate(outputs):
-        if number % span == 0:
-            driven = parts.project_inputs(inputs[:, number : number + span])
-        at = starting[number]
-        if resets is not None and at is not None:
-            output = output.clone()  # it may be what the layer shows
-            output[at] = resets.state.output[at]
-            cell[:, at] = resets.state.cell.T[:, at]
-        if not someone_reads[number]:
-            new_output.zero_()
-            continue
-        old_cell = None if everyone_reads[number] else cell.clone()
-        parts.advance(output, driven[number % span], cell, hidden)
-        if parts.project is None:
-            new_output.copy_(hidden.T)
-        else:
-            parts.project(hidden, new_output)
-            if output_clip is not None:
-                new_output.clamp_(-output_clip, output_clip)
-        if old_cell is None:
-            output = new_output
-        else:
-            alive = mask[:, number]
-            output = torch.where(alive[:, None], new_output, output)
-            cell = torch.where(alive, cell, old_cell)
-            new_output.mul_(alive[:, None])
-    return outputs.transpose(0, 1), LSTMState(output.clone(), cell.T)
+def project_inputs(inputs: Float[Tensor, "B T I"], products: Products) -> Float[Tensor, "B T G"]:
+    """Return the gate inputs W_x x."""
+    return products.input(inputs.flatten(0, 1)).unflatten(0, inputs.shape[:2])
 
 
-def _starting(resets: StateReset | None, num_steps: int) -> list[Int[Tensor, " n"] | None]:
-    """Name the rows that start at each step, None for none."""
-    if resets is None:
-        return [None] * num_steps
-    rows = [column.nonzero().flatten() for column in resets.mask.T]
-    return [row if len(row) else None for row in rows]
+@torch.no_grad()
+def run(call: Call, products: Products) -> Result:
+    """Run each row from left to right; return the outputs and the state after the last token."""
+    with torch.cuda.device_of(call.inputs), torch.autocast(call.inputs.device.type, enabled=False):
+        return _run(call, products)
+
+
+def _run(call: Call, products: Products) -> Result:
+    kernels = training.pointwise_kernels(call.inputs.device)
+    active = training.flags_by_step(call.mask, at_end=True)
+    state, to = call.state, call.state if call.reset is None else call.reset.state
+    starts = torch.zeros_like(active)
+    if call.reset is not None:
+        starts = training.flags_by_step(call.reset.mask, at_end=False)
+    to = LSTMState(*(part.contiguous() for part in to))
+    output, cell = (torch.where(starts[0], *pair) for pair in zip(to, state, strict=True))
+    output = output.to(products.dtype)  # only products read it
+    hidden_dtype = cell.dtype if products.projection is None else products.dtype
+    hidden = torch.empty_like(cell, dtype=hidden_dtype)
+    num_rows, num_steps = call.mask.shape
+    outputs = cell.new_empty(num_steps, num_rows, output.shape[1])
+    chunk = max(1, _CHUNK_ROWS // max(1, num_rows))
+    gate_inputs = call.inputs.transpose(0, 1)
+    for step in range(num_steps):
+        if not call.projected and step % chunk == 0:
+            gate_inputs = project_inputs(
+                call.inputs[:, step : step + chunk].transpose(0, 1), products
+            )
+        here = gate_inputs[step if call.projected else step % chunk]
+        flags = active[step], starts[step + 1]
+        gates = products.recurrent(output).add_(here)
+        kernels.cell_step(gates, products.bias, cell, *flags, to.cell, call.cell_clip, hidden, cell)
+        projected, clip = hidden, None
+        if products.projection is not None:
+            projected, clip = products.projection(hidden), call.output_clip
+        kernels.output_step(projected, output, *flags, to.output, clip, outputs[step], output)
+    return outputs.transpose(0, 1), LSTMState(output.to(cell.dtype), cell)
+
+
+class _ExactLinear:
+    """x -> x W' in the type of the weight."""
+
+    def __init__(self, weight: Float[Tensor, "Y X"]) -> None:
+        self._weight = weight.detach()
+
+    def __call__(self, rows: Float[Tensor, "M X"]) -> Float[Tensor, "M Y"]:
+        """Multiply."""
+        return rows @ self._weight.T
+
+
+class BF16Linear:
+    """x -> x W' with both factors in bf16; the weight is rounded once, and packed on a CPU."""
+
+    def __init__(self, weight: Float[Tensor, "Y X"]) -> None:
+        rounded = weight.detach().to(torch.bfloat16)
+        packed = pack_bf16(rounded)
+        self._is_packed = packed is not None
+        self._weight = rounded if packed is None else packed
+
+    def __call__(self, rows: Float[Tensor, "M X"]) -> Float[Tensor, "M Y"]:
+        """Multiply; the result is in float32."""
+        multiply = multiply_packed_bf16 if self._is_packed else multiply_bf16
+        return multiply(rows.to(torch.bfloat16), self._weight).float()
+
+
+def multiply_bf16(rows: Float[Tensor, "M X"], weight: Float[Tensor, "Y X"]) -> Float[Tensor, "M Y"]:
+    """Multiply rows with a weight that is not packed; a GPU does not round the result."""
+    if rows.is_cuda:
+        return torch.mm(rows, weight.T, out_dtype=torch.float32)
+    return rows @ weight.T
+
+
+def pack_bf16(weight: Float[Tensor, "Y X"]) -> Tensor | None:
+    """Lay out a weight as oneDNN multiplies with it, or return None.
+
+    Otherwise it would do so at every step. The function is private to torch and may be missing.
+    """
+    if weight.device.type != "cpu":
+        return None
+    try:
+        packed = torch.ops.mkldnn._reorder_linear_weight(weight)
+        multiply_packed_bf16(weight[:1], packed)
+    except (AttributeError, RuntimeError, TypeError):
+        return None
+    return packed
+
+
+def multiply_packed_bf16(rows: Float[Tensor, "M X"], weight: Tensor) -> Float[Tensor, "M Y"]:
+    """Multiply rows with a packed weight; the result is in their precision."""
+    return torch.ops.mkldnn._linear_pointwise(rows, weight, None, "none", [], "")
+
+
+def has_native_bf16(device: torch.device) -> bool:
+    """Return whether a device multiplies matrices faster in bf16 than in float32."""
+    if device.type == "cuda":
+        return torch.cuda.is_bf16_supported(including_emulation=False)
+    if device.type != "cpu" or not torch.backends.mkldnn.is_available():
+        return False
+    if platform.machine().lower() in ("aarch64", "arm64"):  # elsewhere this is true of emulation
+        return _probe_private(torch.ops.mkldnn, "_is_mkldnn_bf16_supported")
+    names = ("_is_amx_tile_supported", "_is_avx512_bf16_supported")
+    return any(_probe_private(torch.cpu, name) for name in names)
+
+
+def _probe_private(where: object, name: str) -> bool:
+    """Call a private function of torch; where it is missing, the answer is no."""
+    try:
+        return bool(getattr(where, name)())
+    except (AttributeError, RuntimeError):
+        return False

@@ -1,30 +1,45 @@
 """One layer of one direction: the weights of a projected LSTM, state in and state out.
 
-Shapes: B sentences, T tokens, D input and output width, H cell width,
-G = 4H gates, I = D, or G where inputs are driven.
+Shapes: B rows, T tokens, D input and output width, H cell width, G = 4H gates, I = D, or G where
+the inputs are gate inputs.
 """
 
-from types import ModuleType
+from collections.abc import Callable
+from typing import Any
 
 import torch
-from jaxtyping import Bool, Float, Shaped
+from jaxtyping import Float, Shaped
 from torch import Tensor, nn
 
+from elmore.errors import DataError
 from elmore.model.config import LSTMConfig
-from elmore.model.lstm import eager, in_c, reference, training
-from elmore.model.lstm.reference import GATES, LSTMState, LSTMWeights, StateReset
-from elmore.model.padding import as_bool, check_shape
+from elmore.model.linear import Precision
+from elmore.model.lstm import backends
+from elmore.model.lstm.call import GATES, Call, LSTMState, LSTMWeights, StateReset
+from elmore.model.packed_weights import PackedWeights
+from elmore.model.quantize import Int8Rows
 
-BACKENDS = {"reference": reference, "training": training, "eager": eager, "in_c": in_c}
+_MATRICES = ("input", "recurrent", "projection")
 
 
 class ProjectedLSTM(nn.Module):
-    """Nothing is remembered between calls: what to start from is given, what is left comes back."""
+    """Keeps no state between calls: the state is passed in and returned.
+
+    A matrix is a parameter, or `Int8Rows` as a file holds them. `state_dict` has both as dense
+    tensors of the same names, and loading one makes every matrix a parameter. `precision` "fast"
+    allows less than float32; it changes nothing where gradients are asked for.
+    """
+
+    input: nn.Parameter | Int8Rows
+    recurrent: nn.Parameter | Int8Rows
+    projection: nn.Parameter | Int8Rows | None
 
     def __init__(self, config: LSTMConfig) -> None:
         super().__init__()
         self.config = config
-        self.kernel = "auto"  # or a name in BACKENDS
+        self.backend = "auto"  # or a name in backends.BACKENDS
+        self.precision: Precision = "exact"
+        self._packed = PackedWeights()
         num_rows = len(GATES) * config.cell_dim
         self.input = nn.Parameter(torch.empty(num_rows, config.output_dim))
         self.recurrent = nn.Parameter(torch.empty(num_rows, config.output_dim))
@@ -37,76 +52,87 @@ class ProjectedLSTM(nn.Module):
         self.reset_parameters()
 
     def reset_parameters(self) -> None:
-        """Draw new weights at Glorot scale; input and recurrent rows count as one matrix."""
+        """Initialise the weights at Glorot scale; input and recurrent count as one matrix."""
+        self.dequantize()
         fan = 2 * self.config.output_dim + len(GATES) * self.config.cell_dim
         bound = (6 / fan) ** 0.5
         for weight in (self.input, self.recurrent):
+            assert isinstance(weight, nn.Parameter)
             nn.init.uniform_(weight, -bound, bound)
         nn.init.zeros_(self.bias)
-        if self.projection is not None:
+        if isinstance(self.projection, nn.Parameter):
             nn.init.xavier_uniform_(self.projection)
 
     @property
-    def _weights(self) -> LSTMWeights:
+    def weights(self) -> LSTMWeights:
+        """The weights, as backends take them."""
         return LSTMWeights(self.input, self.recurrent, self.bias, self.projection)
 
+    def quantize(self, name: str, rows: Int8Rows) -> None:
+        """Hold the matrix of that name as int8 rows; it is then no parameter.
+
+        Raises:
+            DataError: The shape is that of another matrix.
+        """
+        if name not in _MATRICES or rows.shape != getattr(self, name).shape:
+            raise DataError(f"an LSTM layer has no matrix {name} of shape {tuple(rows.shape)}")
+        delattr(self, name)
+        setattr(self, name, rows)
+
+    def dequantize(self) -> None:
+        """Make every matrix a parameter of floats, so that it can be trained."""
+        for name in _MATRICES:
+            weight = getattr(self, name)
+            if isinstance(weight, Int8Rows):
+                delattr(self, name)
+                setattr(self, name, nn.Parameter(weight.dense(), requires_grad=False))
+
     def project_inputs(self, inputs: Float[Tensor, "B T D"]) -> Float[Tensor, "B T G"]:
-        """Give what the inputs alone say to the gates: the part that needs no state."""
-        return reference.project_inputs(inputs, self.input)
+        """Return the gate inputs W_x x: the part that does not depend on the state."""
+        return backends.project_inputs(
+            inputs, self.weights, self._packed, self.precision, self.backend
+        )
 
     def forward(
         self,
         inputs: Float[Tensor, "B T I"],
         mask: Shaped[Tensor, "B T"],
         state: LSTMState,
-        resets: StateReset | None = None,
+        reset: StateReset | None = None,
         *,
         projected: bool = False,
     ) -> tuple[Float[Tensor, "B T D"], LSTMState]:
-        """Read each sentence from left to right; the inputs may be what `drive` made of them.
+        """Run each row from left to right; with `projected` the inputs are gate inputs.
 
         Raises:
-            DataError: A mask is not (B, T), or holds other numbers than 0 and 1.
+            DataError: Shapes, types or devices do not fit, or a mask holds other numbers than 0
+                and 1.
         """
-        check_shape(mask, inputs)
-        if resets is not None:
-            check_shape(resets.mask, inputs, "a mask of resets")
-            resets = resets._replace(mask=as_bool(resets.mask))
-        return self._read(inputs, as_bool(mask), state, resets, projected=projected)
-
-    def _read(
-        self,
-        inputs: Float[Tensor, "B T I"],
-        mask: Bool[Tensor, "B T"],
-        state: LSTMState,
-        resets: StateReset | None,
-        *,
-        projected: bool,
-    ) -> tuple[Float[Tensor, "B T D"], LSTMState]:
-        """Run the recurrence with this layer's kernel."""
-        weights = self._weights._replace(input=None) if projected else self._weights
-        kernel = BACKENDS.get(self.kernel) or _quickest(inputs, *state, *weights)
-        return kernel.run(
+        call = Call.checked(
             inputs,
             mask,
             state,
-            weights,
+            self.weights,
+            reset,
+            projected=projected,
             forget_bias=self.config.forget_bias,
             cell_clip=self.config.cell_clip,
             output_clip=self.config.output_clip,
-            resets=resets,
+            precision=self.precision,
+            packed=self._packed,
         )
+        return backends.run(call, self.backend)
 
+    def _apply(self, fn: Callable, recurse: bool = True) -> "ProjectedLSTM":
+        self._packed.clear()
+        return super()._apply(fn, recurse)
 
-def _quickest(*tensors: Tensor | None) -> ModuleType:
-    """Choose by hand where a GPU learns, and in place where a CPU does not; else the definition.
-
-    In place is quicker in C, where that is to be had.
-    """
-    learns = torch.is_grad_enabled() and any(t is not None and t.requires_grad for t in tensors)
-    if any(t is not None and t.is_cuda for t in tensors):
-        return training if learns else reference
-    if learns or torch.is_autocast_enabled("cpu"):
-        return reference
-    single = all(t is None or t.dtype == torch.float for t in tensors)
-    return in_c if single and in_c.available() else eager
+    def _load_from_state_dict(
+        self,
+        state_dict: dict[str, Any],
+        prefix: str,
+        *args: Any,  # noqa: ANN401
+        **kwargs: Any,  # noqa: ANN401
+    ) -> None:
+        self.dequantize()  # a state dict has dense tensors
+        super()._load_from_state_dict(state_dict, prefix, *args, **kwargs)

@@ -1,14 +1,14 @@
-"""What a step does element by element, forth and back, in plain torch; `triton.py` has it fused.
+"""The element-wise parts of a step, forward and backward, in torch; `triton.py` fuses them.
 
-A step of one layer is two matmuls with something between and something behind:
+A step of one layer is two matmuls, each followed by an element-wise part:
 
-    gates -> cell_step -> hidden -> projection -> output_step -> what the next step reads
+    gates -> cell_step -> hidden -> projection -> output_step -> the next step
 
-Results are written into the tensors given last. A row that is not `alive` has no token here: its
-output is zero and its state stays. A row that is `fresh` starts a sentence at the next step: the
-state it hands on is `to`.
+Results are written into the tensors given last. Where `mask` is false there is no token: the output
+is zero and the state is kept. Where `reset_mask` is true a sentence starts at the next step: the
+state that is passed on is `reset_to`.
 
-Shapes: B sentences, D output width, H cell width, G = 4H rows of gates. Flags are (B, 1).
+Shapes: B rows, D output width, H cell width, G = 4H rows of gates. Flags are (B, 1).
 """
 
 import torch
@@ -20,56 +20,56 @@ def cell_step(
     gates: Float[Tensor, "B G"],
     bias: Float[Tensor, " G"],
     cell: Float[Tensor, "B H"],
-    alive: Bool[Tensor, "B 1"],
-    fresh: Bool[Tensor, "B 1"],
-    to: Float[Tensor, "B H"],
+    mask: Bool[Tensor, "B 1"],
+    reset_mask: Bool[Tensor, "B 1"],
+    reset_to: Float[Tensor, "B H"],
     clip: float | None,
     hidden: Float[Tensor, "B H"],
     next_cell: Float[Tensor, "B H"],
 ) -> None:
-    """Let the gates, still without bias, act on the cell."""
+    """Update the cell from the gates, which come without their bias."""
     i, f, g, o = _activate(gates, bias)
     new_cell = _clamp(torch.addcmul(f * cell, i, g), clip)
     hidden.copy_(o * torch.tanh(new_cell))
-    next_cell.copy_(torch.where(fresh, to, torch.where(alive, new_cell, cell)))
+    next_cell.copy_(torch.where(reset_mask, reset_to, torch.where(mask, new_cell, cell)))
 
 
 def output_step(
     projected: Float[Tensor, "B D"],
     output: Float[Tensor, "B D"],
-    alive: Bool[Tensor, "B 1"],
-    fresh: Bool[Tensor, "B 1"],
-    to: Float[Tensor, "B D"],
+    mask: Bool[Tensor, "B 1"],
+    reset_mask: Bool[Tensor, "B 1"],
+    reset_to: Float[Tensor, "B D"],
     clip: float | None,
-    shown: Float[Tensor, "B D"],
+    masked: Float[Tensor, "B D"],
     next_output: Float[Tensor, "B D"],
 ) -> None:
-    """Clip the projection: what the layer shows, and what the next step reads of it."""
+    """Clip the projection; write the masked output and the output of the next step."""
     new_output = _clamp(projected, clip)
-    shown.copy_(new_output * alive)
-    next_output.copy_(torch.where(fresh, to, torch.where(alive, new_output, output)))
+    masked.copy_(new_output * mask)
+    next_output.copy_(torch.where(reset_mask, reset_to, torch.where(mask, new_output, output)))
 
 
 def output_gradient(
-    shown_grad: Float[Tensor, "B D"],
+    masked_grad: Float[Tensor, "B D"],
     next_grad: Float[Tensor, "B D"],
     projected: Float[Tensor, "B D"],
-    alive: Bool[Tensor, "B 1"],
-    next_alive: Bool[Tensor, "B 1"],
-    fresh: Bool[Tensor, "B 1"],
+    mask: Bool[Tensor, "B 1"],
+    next_mask: Bool[Tensor, "B 1"],
+    reset_mask: Bool[Tensor, "B 1"],
     clip: float | None,
-    waiting: Float[Tensor, "B D"],
+    carried_grad: Float[Tensor, "B D"],
     projected_grad: Float[Tensor, "B D"],
 ) -> None:
-    """Undo `output_step`.
+    """Compute the gradient of `output_step`.
 
-    `next_grad` is what came back through the matmul of the next step. What comes back to a row
-    that rests there does so around it: it lies `waiting`, and is replaced by what waits here.
+    `next_grad` comes through the matmul of the next step. The gradient of a row without a token
+    there bypasses it in `carried_grad`, which is updated.
     """
-    returned = next_grad + torch.where(next_alive, 0, waiting)
-    waiting.copy_(torch.where(fresh, 0, returned))
-    passes = alive if clip is None else alive & (projected.abs() <= clip)
-    projected_grad.copy_(torch.where(passes, shown_grad + waiting, 0))
+    returned = next_grad + torch.where(next_mask, 0, carried_grad)
+    carried_grad.copy_(torch.where(reset_mask, 0, returned))
+    passes = mask if clip is None else mask & (projected.abs() <= clip)
+    projected_grad.copy_(torch.where(passes, masked_grad + carried_grad, 0))
 
 
 def cell_gradient(
@@ -77,29 +77,29 @@ def cell_gradient(
     bias: Float[Tensor, " G"],
     cell: Float[Tensor, "B H"],
     hidden_grad: Float[Tensor, "B H"],
-    alive: Bool[Tensor, "B 1"],
-    fresh: Bool[Tensor, "B 1"],
+    mask: Bool[Tensor, "B 1"],
+    reset_mask: Bool[Tensor, "B 1"],
     clip: float | None,
     cell_grad: Float[Tensor, "B H"],
     gates_grad: Float[Tensor, "B G"],
 ) -> None:
-    """Undo `cell_step`: `cell_grad` is that of the next cell, and becomes that of this one."""
+    """Compute the gradient of `cell_step`; `cell_grad` is updated to that of this cell."""
     i, f, g, o = _activate(gates, bias)
     new_cell = torch.addcmul(f * cell, i, g)
     squashed = torch.tanh(_clamp(new_cell, clip))
-    handed_on = torch.where(fresh, 0, cell_grad)
+    handed_on = torch.where(reset_mask, 0, cell_grad)
     grad = torch.addcmul(handed_on, hidden_grad * o, 1 - squashed**2)
-    passes = alive if clip is None else alive & (new_cell.abs() <= clip)
+    passes = mask if clip is None else mask & (new_cell.abs() <= clip)
     grad = torch.where(passes, grad, 0)
     parts = (
         grad * g * i * (1 - i),
         grad * cell * f * (1 - f),
         grad * i * (1 - g**2),
-        hidden_grad * squashed * o * (1 - o),  # zero where nobody is alive, as hidden_grad is
+        hidden_grad * squashed * o * (1 - o),  # zero where nobody is mask, as hidden_grad is
     )
     for part, into in zip(parts, gates_grad.chunk(4, dim=1), strict=True):
         into.copy_(part)
-    cell_grad.copy_(torch.where(alive, grad * f, handed_on))
+    cell_grad.copy_(torch.where(mask, grad * f, handed_on))
 
 
 def _activate(

@@ -1,7 +1,7 @@
-"""`pointwise.py` for a GPU, each function one kernel: see there what they mean.
+"""`pointwise.py` for a GPU: each function is one kernel.
 
-A program works on a block of one row. The arithmetic is in the precision of the cell, whatever the
-matmuls had; every element is written by one program alone, so the bits are the same each time.
+A program computes a block of one row, in the precision of the cell. One program writes each
+element, so results are reproducible.
 """
 
 # ruff: noqa: ANN001, ANN202 -- a kernel takes pointers, which have no Python type
@@ -19,7 +19,7 @@ try:
 except ModuleNotFoundError:  # it comes with torch for GPUs; without it nothing here is called
 
     def jit(kernel: Any) -> Any:  # noqa: ANN401
-        """Leave a kernel as it is."""
+        """Return the kernel unchanged."""
         return kernel
 
 
@@ -30,39 +30,39 @@ def cell_step(
     gates: Float[Tensor, "B G"],
     bias: Float[Tensor, " G"],
     cell: Float[Tensor, "B H"],
-    alive: Bool[Tensor, "B 1"],
-    fresh: Bool[Tensor, "B 1"],
-    to: Float[Tensor, "B H"],
+    mask: Bool[Tensor, "B 1"],
+    reset_mask: Bool[Tensor, "B 1"],
+    reset_to: Float[Tensor, "B H"],
     clip: float | None,
     hidden: Float[Tensor, "B H"],
     next_cell: Float[Tensor, "B H"],
 ) -> None:
-    """Let the gates, still without bias, act on the cell."""
+    """Update the cell from the gates, which come without their bias."""
     rows, width = cell.shape
     _cell_step[rows, -(-width // BLOCK)](
-        gates, bias, cell, alive, fresh, to, hidden, next_cell, width, clip, BLOCK
+        gates, bias, cell, mask, reset_mask, reset_to, hidden, next_cell, width, clip, BLOCK
     )
 
 
 def output_step(
     projected: Float[Tensor, "B D"],
     output: Float[Tensor, "B D"],
-    alive: Bool[Tensor, "B 1"],
-    fresh: Bool[Tensor, "B 1"],
-    to: Float[Tensor, "B D"],
+    mask: Bool[Tensor, "B 1"],
+    reset_mask: Bool[Tensor, "B 1"],
+    reset_to: Float[Tensor, "B D"],
     clip: float | None,
-    shown: Float[Tensor, "B D"],
+    masked: Float[Tensor, "B D"],
     next_output: Float[Tensor, "B D"],
 ) -> None:
-    """Clip the projection: what the layer shows, and what the next step reads of it."""
+    """Clip the projection; write the masked output and the output of the next step."""
     rows, width = projected.shape
     _output_step[rows, -(-width // BLOCK)](
         projected,
         output,
-        alive,
-        fresh,
-        to,
-        shown,
+        mask,
+        reset_mask,
+        reset_to,
+        masked,
         next_output,
         output.stride(0),
         width,
@@ -72,26 +72,26 @@ def output_step(
 
 
 def output_gradient(
-    shown_grad: Float[Tensor, "B D"],
+    masked_grad: Float[Tensor, "B D"],
     next_grad: Float[Tensor, "B D"],
     projected: Float[Tensor, "B D"],
-    alive: Bool[Tensor, "B 1"],
-    next_alive: Bool[Tensor, "B 1"],
-    fresh: Bool[Tensor, "B 1"],
+    mask: Bool[Tensor, "B 1"],
+    next_mask: Bool[Tensor, "B 1"],
+    reset_mask: Bool[Tensor, "B 1"],
     clip: float | None,
-    waiting: Float[Tensor, "B D"],
+    carried_grad: Float[Tensor, "B D"],
     projected_grad: Float[Tensor, "B D"],
 ) -> None:
-    """Undo `output_step`."""
+    """Compute the gradient of `output_step`."""
     rows, width = projected.shape
     _output_gradient[rows, -(-width // BLOCK)](
-        shown_grad,
+        masked_grad,
         next_grad,
         projected,
-        alive,
-        next_alive,
-        fresh,
-        waiting,
+        mask,
+        next_mask,
+        reset_mask,
+        carried_grad,
         projected_grad,
         next_grad.stride(0),
         width,
@@ -105,16 +105,16 @@ def cell_gradient(
     bias: Float[Tensor, " G"],
     cell: Float[Tensor, "B H"],
     hidden_grad: Float[Tensor, "B H"],
-    alive: Bool[Tensor, "B 1"],
-    fresh: Bool[Tensor, "B 1"],
+    mask: Bool[Tensor, "B 1"],
+    reset_mask: Bool[Tensor, "B 1"],
     clip: float | None,
     cell_grad: Float[Tensor, "B H"],
     gates_grad: Float[Tensor, "B G"],
 ) -> None:
-    """Undo `cell_step`: `cell_grad` is that of the next cell, and becomes that of this one."""
+    """Compute the gradient of `cell_step`; `cell_grad` is updated to that of this cell."""
     rows, width = cell.shape
     _cell_gradient[rows, -(-width // BLOCK)](
-        gates, bias, cell, hidden_grad, alive, fresh, cell_grad, gates_grad, width, clip, BLOCK
+        gates, bias, cell, hidden_grad, mask, reset_mask, cell_grad, gates_grad, width, clip, BLOCK
     )
 
 
@@ -124,9 +124,9 @@ def _cell_step(
     gates,
     bias,
     cell,
-    alive,
-    fresh,
-    to,
+    mask,
+    reset_mask,
+    reset_to,
     hidden,
     next_cell,
     width,
@@ -139,9 +139,9 @@ def _cell_step(
     i, f, g, o = _activate(gates, bias, row, columns, inside, width, before.dtype)
     new = _clamp(f * before + i * g, clip)
     tl.store(hidden + here, o * _tanh(new), inside)
-    carried = tl.where(tl.load(alive + row), new, before)
-    if tl.load(fresh + row):
-        carried = tl.load(to + here, inside)
+    carried = tl.where(tl.load(mask + row), new, before)
+    if tl.load(reset_mask + row):
+        carried = tl.load(reset_to + here, inside)
     tl.store(next_cell + here, carried, inside)
 
 
@@ -150,10 +150,10 @@ def _cell_step(
 def _output_step(
     projected,
     output,
-    alive,
-    fresh,
-    to,
-    shown,
+    mask,
+    reset_mask,
+    reset_to,
+    masked,
     next_output,
     stride,
     width,
@@ -163,25 +163,25 @@ def _output_step(
     row, columns, inside = _place(width, block)
     here = row * width + columns
     new = _clamp(tl.load(projected + here, inside), clip)
-    is_alive = tl.load(alive + row)
-    tl.store(shown + here, tl.where(is_alive, new, 0), inside)
+    is_alive = tl.load(mask + row)
+    tl.store(masked + here, tl.where(is_alive, new, 0), inside)
     there = row * stride + columns  # beside the inputs, in a wider row
     carried = tl.where(is_alive, new, tl.load(output + there, inside))
-    if tl.load(fresh + row):
-        carried = tl.load(to + here, inside)
+    if tl.load(reset_mask + row):
+        carried = tl.load(reset_to + here, inside)
     tl.store(next_output + there, carried, inside)
 
 
 @jit
 @no_type_check
 def _output_gradient(
-    shown_grad,
+    masked_grad,
     next_grad,
     projected,
-    alive,
-    next_alive,
-    fresh,
-    waiting,
+    mask,
+    next_mask,
+    reset_mask,
+    carried_grad,
     projected_grad,
     stride,
     width,
@@ -190,15 +190,15 @@ def _output_gradient(
 ):
     row, columns, inside = _place(width, block)
     here = row * width + columns
-    waited = tl.load(waiting + here, inside)
+    waited = tl.load(carried_grad + here, inside)
     returned = tl.load(next_grad + row * stride + columns, inside).to(waited.dtype)
-    returned += tl.where(tl.load(next_alive + row), 0, waited)
-    returned = tl.where(tl.load(fresh + row), 0, returned)
-    tl.store(waiting + here, returned, inside)
-    grad = tl.load(shown_grad + here, inside).to(waited.dtype) + returned
+    returned += tl.where(tl.load(next_mask + row), 0, waited)
+    returned = tl.where(tl.load(reset_mask + row), 0, returned)
+    tl.store(carried_grad + here, returned, inside)
+    grad = tl.load(masked_grad + here, inside).to(waited.dtype) + returned
     if clip is not None:
         grad = tl.where(_within(tl.load(projected + here, inside), clip), grad, 0)
-    tl.store(projected_grad + here, tl.where(tl.load(alive + row), grad, 0), inside)
+    tl.store(projected_grad + here, tl.where(tl.load(mask + row), grad, 0), inside)
 
 
 @jit
@@ -208,8 +208,8 @@ def _cell_gradient(
     bias,
     cell,
     hidden_grad,
-    alive,
-    fresh,
+    mask,
+    reset_mask,
     cell_grad,
     gates_grad,
     width,
@@ -222,8 +222,8 @@ def _cell_gradient(
     i, f, g, o = _activate(gates, bias, row, columns, inside, width, before.dtype)
     new = f * before + i * g
     squashed = _tanh(_clamp(new, clip))
-    is_alive = tl.load(alive + row)
-    handed_on = tl.where(tl.load(fresh + row), 0, tl.load(cell_grad + here, inside))
+    is_alive = tl.load(mask + row)
+    handed_on = tl.where(tl.load(reset_mask + row), 0, tl.load(cell_grad + here, inside))
     from_hidden = tl.load(hidden_grad + here, inside).to(before.dtype)
     grad = tl.where(is_alive, handed_on + from_hidden * o * (1 - squashed * squashed), 0)
     if clip is not None:

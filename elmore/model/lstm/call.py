@@ -1,0 +1,173 @@
+"""One call of a projected LSTM layer: what every backend is given, validated once.
+
+Shapes: B rows, T tokens, I input width, D output width, H cell width, G = 4H gates;
+I = G where the inputs are gate inputs.
+"""
+
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+import torch
+from jaxtyping import Bool, Float
+from torch import Tensor
+
+from elmore.errors import DataError
+from elmore.model.linear import Precision
+from elmore.model.packed_weights import PackedWeights
+from elmore.model.padding import as_bool, check_shape
+from elmore.model.quantize import Int8Rows, dense
+
+GATES = ("input", "forget", "candidate", "output")  # the order of the rows of every weight
+
+
+class DenseWeights(NamedTuple):
+    """`LSTMWeights` with every matrix as a tensor of floats."""
+
+    input: Float[Tensor, "4*H I"]
+    recurrent: Float[Tensor, "4*H D"]
+    bias: Float[Tensor, " 4*H"]
+    projection: Float[Tensor, "D H"] | None
+
+
+class LSTMWeights(NamedTuple):
+    """The weights of a layer; rows are the gates, in the order of `GATES`, H each."""
+
+    input: Float[Tensor, "4*H I"] | Int8Rows
+    recurrent: Float[Tensor, "4*H D"] | Int8Rows
+    bias: Float[Tensor, " 4*H"]
+    projection: Float[Tensor, "D H"] | Int8Rows | None
+
+    def dense(self) -> DenseWeights:
+        """Return all matrices as tensors of floats."""
+        projection = None if self.projection is None else dense(self.projection)
+        return DenseWeights(dense(self.input), dense(self.recurrent), self.bias, projection)
+
+    @property
+    def tensors(self) -> list[Tensor]:
+        """The tensors that hold these weights."""
+        found = []
+        for weight in self:
+            if isinstance(weight, Int8Rows):
+                found += [weight.numbers, weight.scales]
+            elif weight is not None:
+                found.append(weight)
+        return found
+
+
+class LSTMState(NamedTuple):
+    """The recurrent state of one layer of one direction."""
+
+    output: Float[Tensor, "B D"]
+    cell: Float[Tensor, "B H"]
+
+
+class StateReset(NamedTuple):
+    """Where the state is reset before a step, and to what."""
+
+    mask: Bool[Tensor, "B T"]
+    state: LSTMState
+
+
+Result = tuple[Float[Tensor, "B T D"], LSTMState]
+
+
+def is_autocast(device: torch.device) -> bool:
+    """Return whether autocast is on for a device."""
+    kind = device.type
+    return torch.amp.is_autocast_available(kind) and torch.is_autocast_enabled(kind)
+
+
+def bias_with_forget(bias: Float[Tensor, " G"], forget_bias: float) -> Float[Tensor, " G"]:
+    """Return the bias with `forget_bias` added to that of the forget gate."""
+    parts = zip(GATES, bias.chunk(4), strict=True)
+    return torch.cat([part + forget_bias if gate == "forget" else part for gate, part in parts])
+
+
+@dataclass(frozen=True, eq=False)
+class Call:
+    """Inputs, state, weights and settings of one call.
+
+    With `projected` the inputs are gate inputs, W_x x. `packed` caches the forms of the weights
+    that backends make.
+    """
+
+    inputs: Float[Tensor, "B T I"]
+    mask: Bool[Tensor, "B T"]
+    state: LSTMState
+    weights: LSTMWeights
+    reset: StateReset | None = None
+    projected: bool = False
+    forget_bias: float = 0.0
+    cell_clip: float | None = None
+    output_clip: float | None = None
+    precision: Precision = "exact"
+    packed: PackedWeights = field(default_factory=PackedWeights)
+
+    @classmethod
+    def checked(
+        cls,
+        inputs: Float[Tensor, "B T I"],
+        mask: Tensor,
+        state: LSTMState,
+        weights: LSTMWeights,
+        reset: StateReset | None = None,
+        **settings: object,
+    ) -> "Call":
+        """Make a call from masks of any type, and validate it.
+
+        Raises:
+            DataError: Shapes, types or devices do not fit each other, or a mask holds other
+                numbers than 0 and 1.
+        """
+        check_shape(mask, inputs)
+        if reset is not None:
+            check_shape(reset.mask, inputs, "a reset mask")
+            reset = reset._replace(mask=as_bool(reset.mask))
+        call = cls(inputs, as_bool(mask), state, weights, reset, **settings)  # pyrefly: ignore
+        call.validate()
+        return call
+
+    def validate(self) -> None:
+        """Refuse tensors that do not fit each other: native code would read past their ends.
+
+        Raises:
+            DataError: Shapes, types or devices do not fit each other.
+        """
+        num_rows, (num_gates, width) = len(self.mask), self.weights.recurrent.shape
+        expected: dict[str, tuple[int, ...]] = {
+            "inputs": (*self.mask.shape, num_gates if self.projected else self._input_width),
+            "the output state": (num_rows, width),
+            "the cell state": (num_rows, num_gates // len(GATES)),
+        }
+        given = [self.inputs, *self.state]
+        if self.reset is not None:
+            expected["the reset mask"] = tuple(self.mask.shape)
+            expected["the output to reset to"] = expected["the output state"]
+            expected["the cell to reset to"] = expected["the cell state"]
+            given += [self.reset.mask, *self.reset.state]
+        for (name, shape), tensor in zip(expected.items(), given, strict=True):
+            if tuple(tensor.shape) != shape:
+                raise DataError(f"{name} must have the shape {shape}, found {tuple(tensor.shape)}")
+        self._check_types(dict(zip(expected, given, strict=True)))
+
+    @property
+    def _input_width(self) -> int:
+        return self.weights.input.shape[1]
+
+    def _check_types(self, given: dict[str, Tensor]) -> None:
+        bias = self.weights.bias
+        autocast = is_autocast(bias.device)
+        for name, tensor in {"the mask": self.mask, **given}.items():
+            wanted = torch.bool if name.endswith("mask") else bias.dtype
+            is_mixed = tensor.dtype != wanted and not (autocast and tensor.is_floating_point())
+            if is_mixed or tensor.device != bias.device:
+                raise DataError(
+                    f"{name} must be {wanted} on {bias.device} as the weights are, found "
+                    f"{tensor.dtype} on {tensor.device}; convert it, or move the model"
+                )
+
+    @property
+    def floats(self) -> list[Tensor]:
+        """All tensors of numbers that the result depends on."""
+        resets = [] if self.reset is None else [*self.reset.state]
+        return [self.inputs, *self.state, *resets, *self.weights.tensors]

@@ -1,0 +1,85 @@
+/* The kernels for one instruction set: compiled once for each, with ISA as its name. */
+
+#include <stdlib.h>
+
+#include "lstm.h"
+
+static void multiply(const product *call) {
+    const matrix *w = &call->weight;
+#pragma omp parallel num_threads(call->threads)
+    {
+        const activations rows =
+            prepare_rows(w, call->rows, call->num_rows, call->room, call->scales);
+        multiply_rows(w, rows, call->num_rows, call->out);
+    }
+}
+
+/* The largest value of each filter of a bank over all windows of a word. Windows overlap in memory: one
+   starts an embedding after the other. A NaN is larger than any number. */
+static void pool_bank(const matrix *bank, const float *word, int64_t stride, int64_t positions,
+                      const float *bias, float *out) {
+    for (int64_t panel = 0; panel < panels_per_part(bank); panel++) {
+        float best[PANEL], values[MAX_ROWS][PANEL];
+        const int64_t begin = panel * PANEL, here = smaller(PANEL, bank->height - begin);
+        for (int64_t first = 0; first < positions; first += MAX_ROWS) {
+            const int64_t count = smaller(MAX_ROWS, positions - first);
+            memset(values, 0, sizeof *values * (size_t)count);
+            add_panel(bank, panel, (activations){word + first * stride, 0, stride, K_BLOCK}, count, values);
+            if (!first) memcpy(best, values[0], sizeof best);
+            for (int64_t r = 0; r < count; r++)
+#pragma omp simd
+                for (int i = 0; i < PANEL; i++) {
+                    const float value = values[r][i];
+                    best[i] = value > best[i] || value != value ? value : best[i];
+                }
+        }
+        for (int64_t i = 0; i < here; i++) out[begin + i] = best[i] + bias[begin + i];
+    }
+}
+
+static void run_char_cnn(const char_cnn_call *call) {
+    const int64_t dim = call->embedding_dim, length = call->num_characters;
+#pragma omp parallel num_threads(call->threads)
+    {
+        float *word = malloc(sizeof(float) * (size_t)(length * dim + 1));
+#pragma omp for schedule(dynamic)
+        for (int64_t n = 0; n < call->num_words; n++) {
+            for (int64_t c = 0; c < length; c++)
+                memcpy(word + c * dim, call->embedding + call->characters[n * length + c] * dim,
+                       sizeof(float) * (size_t)dim);
+            float *out = call->out + n * call->num_filters;
+            const float *bias = call->bias;
+            for (int64_t b = 0; b < call->num_banks; b++) {
+                const matrix *bank = call->banks + b;
+                pool_bank(bank, word, dim, length - bank->width / dim + 1, bias, out);
+                out += bank->height, bias += bank->height;
+            }
+        }
+        free(word);
+    }
+}
+
+static void run_highway(const highway_call *call) {
+#pragma omp parallel for simd schedule(static) num_threads(call->threads)
+    for (int64_t i = 0; i < call->count; i++) {
+        const float gate = sigmoid_of(call->gate[i]), transform = call->transform[i];
+        const float open = transform < 0 ? 0 : transform; /* relu; a NaN stays */
+        call->out[i] = gate * open + (1 - gate) * call->x[i];
+    }
+}
+
+static void run_tanh(const tanh_call *call) {
+#pragma omp parallel for simd schedule(static) num_threads(call->threads)
+    for (int64_t i = 0; i < call->count; i++) call->values[i] = tanh_of(call->values[i]);
+}
+
+const kernel_table ISA = {
+    .panel_rows = PANEL,
+    .has_int8_dot = HAS_INT8_DOT,
+    .u8_offset = U8_OFFSET,
+    .multiply = multiply,
+    .run_lstm = run_lstm,
+    .run_char_cnn = run_char_cnn,
+    .run_highway = run_highway,
+    .run_tanh = run_tanh,
+};

@@ -1,0 +1,92 @@
+/* What Python passes to the library, and the table of functions each instruction set provides.
+
+   The structures are mirrored in elmore/model/native.py and elmore/model/lstm/native.py, which check their
+   sizes. Letters: B rows, S steps, D output width, H cells, M and K height and width of a matrix. */
+
+#ifndef ELMORE_KERNELS_H
+#define ELMORE_KERNELS_H
+
+#include <stdint.h>
+
+enum { FLOAT32 = 0, INT8_WEIGHTS = 1, INT8_DYNAMIC = 2 };
+
+/* A weight (M, K) packed into panels of `panel_rows` of its rows.
+
+   The M rows are in `parts` equal parts (the four gates, or one); the first panel of every part comes
+   first, then the second of every part. Rows that fill up the last panel of a part are zero. A panel has
+   for each column k its rows side by side; INT8_DYNAMIC four columns of a row at a time. */
+typedef struct {
+    const void *data; /* null: there is no such weight */
+    const float *scales; /* (panels, panel_rows): of int8 rows */
+    const int32_t *corrections; /* (panels, panel_rows): what INT8_DYNAMIC sums begin with */
+    int64_t height, width, parts, kind;
+} matrix;
+
+/* out (B, M) = rows (B, K) weight^T. */
+typedef struct {
+    matrix weight;
+    const float *rows;
+    float *out;
+    float *room; /* (B, K in whole blocks of 64) */
+    float *scales; /* room (B), for INT8_DYNAMIC */
+    int64_t num_rows, threads;
+} product;
+
+/* S steps of a projected LSTM; elmore/model/lstm/reference.py defines a step. */
+typedef struct {
+    matrix input; /* null: `inputs` are gate inputs W_x x */
+    matrix recurrent, projection; /* a null projection: outputs are the hidden values, D = H */
+    const float *bias; /* (4H), with the forget bias */
+    const float *inputs; /* (S, B, K) dense, or (S, B, 4H) by the strides */
+    int64_t step_stride, row_stride;
+    const uint8_t *mask; /* (S, B) */
+    const uint8_t *reset_mask; /* (S, B), or null */
+    const float *reset_output, *reset_cell; /* (B, D), (B, H) */
+    float *output, *cell; /* (B, D), (B, H): the state, updated */
+    float *outputs; /* (S, B, D): zero where the mask is */
+    float *hidden; /* room (B, H) */
+    float *gate_inputs; /* room (chunk * B, 4H), where there is an input weight and chunk > 1 */
+    float *room; /* (chunk * B, the widest of K and H in whole blocks of 64) */
+    float *state_room; /* (B, D in whole blocks of 64) */
+    float *scales, *state_scales; /* room (chunk * B) and (B), for INT8_DYNAMIC */
+    int64_t num_steps, num_rows, num_cells, width;
+    int64_t chunk; /* steps whose inputs are multiplied together; 1: with the state of their step */
+    int64_t threads;
+    float cell_clip, output_clip; /* infinity: none */
+} lstm_call;
+
+/* Maxima over time of convolutions, one bank of filters (M, filter width * E) after another. */
+typedef struct {
+    const matrix *banks;
+    const float *bias; /* (F) */
+    const float *embedding; /* (ids, E) */
+    const int64_t *characters; /* (B, C) */
+    float *out; /* (B, F) */
+    int64_t num_banks, num_words, num_characters, embedding_dim, num_filters, threads;
+} char_cnn_call;
+
+/* out = sigmoid(gate) relu(transform) + (1 - sigmoid(gate)) x, element by element. */
+typedef struct {
+    const float *gate, *transform, *x;
+    float *out;
+    int64_t count, threads;
+} highway_call;
+
+/* values = tanh(values). */
+typedef struct {
+    float *values;
+    int64_t count, threads;
+} tanh_call;
+
+typedef struct {
+    int64_t panel_rows; /* of FLOAT32, INT8_WEIGHTS and INT8_DYNAMIC */
+    int64_t has_int8_dot; /* whether there is INT8_DYNAMIC */
+    int64_t u8_offset; /* a correction is - u8_offset times the sum of the row's numbers */
+    void (*multiply)(const product *);
+    void (*run_lstm)(const lstm_call *);
+    void (*run_char_cnn)(const char_cnn_call *);
+    void (*run_highway)(const highway_call *);
+    void (*run_tanh)(const tanh_call *);
+} kernel_table;
+
+#endif

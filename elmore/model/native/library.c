@@ -1,0 +1,43 @@
+/* The one library: kernels for several instruction sets, of which it runs those the CPU has. */
+
+#include "kernels.h"
+
+#define EXPORT __attribute__((visibility("default")))
+
+#if defined(__aarch64__)
+#include <sys/auxv.h>
+extern const kernel_table elmore_neon, elmore_dotprod;
+static const kernel_table *select_kernels(void) {
+    return getauxval(AT_HWCAP) >> 20 & 1 ? &elmore_dotprod : &elmore_neon;
+}
+#elif defined(__x86_64__)
+extern const kernel_table elmore_avx2, elmore_avx512, elmore_vnni;
+static const kernel_table *select_kernels(void) {
+    __builtin_cpu_init();
+#define HAS(feature) __builtin_cpu_supports(feature)
+    if (HAS("avx512f") && HAS("avx512bw") && HAS("avx512vl") && HAS("avx512dq"))
+        return HAS("avx512vnni") ? &elmore_vnni : &elmore_avx512;
+    return HAS("avx2") && HAS("fma") ? &elmore_avx2 : 0;
+}
+#else
+static const kernel_table *select_kernels(void) { return 0; }
+#endif
+
+/* The sizes of the structures, in the order of kernels.h: Python compares them with its own. */
+EXPORT int64_t elmore_struct_size(int64_t number) {
+    const int64_t sizes[] = {sizeof(matrix),        sizeof(product),      sizeof(lstm_call),
+                             sizeof(char_cnn_call), sizeof(highway_call), sizeof(tanh_call)};
+    return sizes[number];
+}
+
+EXPORT int64_t elmore_panel_rows(void) { /* 0: no kernels for this CPU */
+    const kernel_table *table = select_kernels();
+    return table ? table->panel_rows : 0;
+}
+EXPORT int64_t elmore_has_int8_dot(void) { return select_kernels()->has_int8_dot; }
+EXPORT int64_t elmore_u8_offset(void) { return select_kernels()->u8_offset; }
+EXPORT void elmore_multiply(const product *call) { select_kernels()->multiply(call); }
+EXPORT void elmore_run_lstm(const lstm_call *call) { select_kernels()->run_lstm(call); }
+EXPORT void elmore_run_char_cnn(const char_cnn_call *call) { select_kernels()->run_char_cnn(call); }
+EXPORT void elmore_run_highway(const highway_call *call) { select_kernels()->run_highway(call); }
+EXPORT void elmore_run_tanh(const tanh_call *call) { select_kernels()->run_tanh(call); }

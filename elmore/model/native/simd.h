@@ -1,0 +1,83 @@
+/* Vectors of floats and ints, as wide as the instruction set this file is compiled for. */
+
+#ifndef ELMORE_SIMD_H
+#define ELMORE_SIMD_H
+
+#include <stdint.h>
+
+#if defined(__aarch64__)
+#include <arm_neon.h>
+#define WIDE 4
+#elif defined(__AVX512F__) && defined(__AVX512BW__)
+#include <immintrin.h>
+#define WIDE 16
+#elif defined(__AVX2__) && defined(__FMA__)
+#include <immintrin.h>
+#define WIDE 8
+#else
+#error "compile for AVX2 with FMA, AVX-512 or aarch64"
+#endif
+
+typedef float floats __attribute__((vector_size(4 * WIDE)));
+typedef int32_t ints __attribute__((vector_size(4 * WIDE)));
+typedef float unaligned_floats __attribute__((vector_size(4 * WIDE), aligned(4), may_alias));
+typedef int32_t unaligned_ints __attribute__((vector_size(4 * WIDE), aligned(1), may_alias));
+
+#define FORCE_INLINE static inline __attribute__((always_inline))
+
+/* Unroll completely, so that what the loop indexes can stay in registers. */
+#define UNROLL(i, n) _Pragma("GCC unroll 8") for (int i = 0; i < n; i++)
+
+FORCE_INLINE floats load(const float *from) { return *(const unaligned_floats *)from; }
+FORCE_INLINE void store(float *to, floats all) { *(unaligned_floats *)to = all; }
+FORCE_INLINE floats splat(float one) { return one - (floats){0}; }
+FORCE_INLINE ints load_ints(const void *from) { return *(const unaligned_ints *)from; }
+FORCE_INLINE void store_ints(void *to, ints all) { *(unaligned_ints *)to = all; }
+
+FORCE_INLINE floats multiply_add(floats a, floats b, floats sum) {
+#if defined(__aarch64__)
+    return vfmaq_f32(sum, a, b);
+#elif WIDE == 16
+    return _mm512_fmadd_ps(a, b, sum);
+#else
+    return _mm256_fmadd_ps(a, b, sum);
+#endif
+}
+
+/* WIDE int8 numbers as floats. */
+FORCE_INLINE floats load_int8(const int8_t *from) {
+#if defined(__aarch64__)
+    int32_t four;
+    __builtin_memcpy(&four, from, sizeof four);
+    const int16x8_t half = vmovl_s8(vreinterpret_s8_s32(vdup_n_s32(four)));
+    return vcvtq_f32_s32(vmovl_s16(vget_low_s16(half)));
+#elif WIDE == 16
+    return _mm512_cvtepi32_ps(_mm512_cvtepi8_epi32(_mm_loadu_si128((const void *)from)));
+#else
+    return _mm256_cvtepi32_ps(_mm256_cvtepi8_epi32(_mm_loadl_epi64((const void *)from)));
+#endif
+}
+
+/* Sums of four products of int8 numbers each. x86 takes one factor without a sign, so there U8_OFFSET is
+   added to the activations, and sums begin with what that adds too much. Either way they are exact. */
+#if defined(__ARM_FEATURE_DOTPROD)
+#define HAS_INT8_DOT 1
+enum { U8_OFFSET = 0 };
+FORCE_INLINE ints dot_add(ints sum, int32_t four_activations, ints weights) {
+    return vdotq_s32(sum, (int8x16_t)weights, vreinterpretq_s8_s32(vdupq_n_s32(four_activations)));
+}
+#elif defined(__AVX512VNNI__) && WIDE == 16
+#define HAS_INT8_DOT 1
+enum { U8_OFFSET = 128 };
+FORCE_INLINE ints dot_add(ints sum, int32_t four_activations, ints weights) {
+    return (ints)_mm512_dpbusd_epi32((__m512i)sum, _mm512_set1_epi32(four_activations),
+                                     (__m512i)weights);
+}
+#else
+#define HAS_INT8_DOT 0
+enum { U8_OFFSET = 0 };
+#endif
+
+static inline int64_t smaller(int64_t a, int64_t b) { return a < b ? a : b; }
+
+#endif

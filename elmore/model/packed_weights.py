@@ -1,0 +1,50 @@
+"""Packed forms of weights, made on first use and again when the weights have changed."""
+
+from collections.abc import Callable, Hashable, Sequence
+from typing import TypeVar
+
+import torch
+from torch import Tensor
+
+Form = TypeVar("Form")
+
+
+class PackedWeights:
+    """A cache of what is made from weights: panels for C, matrices in bf16.
+
+    An entry is made again when its weights were moved, converted, replaced or written to. Writes
+    that torch does not count are not seen: through `weight.data`, and to tensors created in
+    inference mode. Modules call `clear` when they are moved or converted. Copies and pickles are
+    empty: another machine may need other forms.
+    """
+
+    def __init__(self) -> None:
+        self._forms: dict[Hashable, tuple[object, object]] = {}
+
+    def get(
+        self, name: Hashable, weights: Sequence[Tensor | None], make: Callable[[], Form]
+    ) -> Form:
+        """Return the form of this name, made of these weights."""
+        version = [None if weight is None else tensor_version(weight) for weight in weights]
+        entry = self._forms.get(name)
+        if entry is None or entry[0] != version:
+            with torch.no_grad():
+                entry = self._forms[name] = version, make()
+        return entry[1]  # pyrefly: ignore[bad-return]
+
+    def clear(self) -> None:
+        """Forget all forms."""
+        self._forms.clear()
+
+    def __deepcopy__(self, memo: object) -> "PackedWeights":
+        return PackedWeights()
+
+    def __reduce__(self) -> tuple[type, tuple[()]]:
+        return PackedWeights, ()
+
+
+def tensor_version(weight: Tensor) -> tuple[object, ...]:
+    """Return a value that changes when a tensor is replaced or written to."""
+    # a tensor that was created in inference mode has no version
+    count = weight.is_inference() or weight._version
+    return weight.data_ptr(), weight.dtype, weight.device, weight.shape, count

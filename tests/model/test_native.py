@@ -1,0 +1,122 @@
+"""The native products: right, and with the same bits for a row in any batch."""
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from torch.testing import assert_close
+
+from elmore.model import native
+from elmore.model.char_cnn import CharCNN
+from elmore.model.config import CharCNNConfig
+from elmore.model.highway import Highway
+from elmore.model.linear import Linear
+from elmore.model.quantize import quantize_rows
+from tests.support.sweeps import pick
+
+pytestmark = pytest.mark.skipif(not native.available(), reason="there is no native library here")
+dot = pytest.mark.skipif(not native.has_int8_dot(), reason="this CPU has no int8 dot products")
+KINDS = ["float32", "int8 weights", pytest.param("int8 dynamic", marks=dot)]
+
+
+def packed(weight: torch.Tensor, kind: str, parts: int) -> native.PackedMatrix:
+    if kind == "int8 dynamic":
+        return native.pack_dynamic(weight, parts=parts)
+    return native.pack(weight if kind == "float32" else quantize_rows(weight), parts=parts)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@given(st.integers(1, 110), st.integers(1, 90), st.integers(1, 300), st.sampled_from([1, 4]))
+@settings(max_examples=pick(15, 60), deadline=None)
+def test_a_product_is_that_of_the_weight_and_of_each_row_alone(
+    kind, num_rows, height, width, parts
+):
+    weight, rows = torch.randn(parts * height, width), torch.randn(num_rows, width)
+    rows[0] = 0
+    matrix = packed(weight, kind, parts)
+    found = native.multiply(matrix, rows)
+    weight = weight if kind == "float32" else quantize_rows(weight).dense()
+    expected = rows.double() @ weight.T.double()
+    if kind == "int8 dynamic":
+        rounded = quantize_rows(rows).dense()
+        expected = rounded.double() @ weight.T.double()
+    # A quotient that ends in a half may be rounded either way: one part in 127 of one element.
+    atol = 0.05 * width**0.5 if kind == "int8 dynamic" else 1e-4
+    assert_close(found.double(), expected, rtol=1e-5, atol=atol)
+    for row in {0, num_rows // 2, num_rows - 1}:
+        assert torch.equal(native.multiply(matrix, rows[row : row + 1])[0], found[row])
+    assert torch.equal(native.multiply(matrix, rows.flip(0)).flip(0), found)
+
+
+@dot
+@pytest.mark.parametrize("value", [torch.nan, torch.inf])
+def test_a_row_with_a_number_that_is_none_is_nan_in_int8(value):
+    rows = torch.randn(3, 8)
+    rows[1, 2] = value
+    found = native.multiply(native.pack_dynamic(torch.randn(16, 8)), rows)
+    assert found.isnan().all(dim=1).tolist() == [False, True, False]
+
+
+@pytest.mark.parametrize("precision", ["exact", "fast"])
+def test_a_linear_layer_is_near_torch_and_follows_its_weights(precision):
+    layer, rows = Linear(40, 30), torch.randn(9, 40)
+    layer.precision = precision
+    expected = torch.nn.functional.linear(rows, layer.weight, layer.bias)
+    assert torch.equal(layer(rows), expected)  # there is a gradient
+    with torch.no_grad():
+        for _ in range(2):
+            expected = torch.nn.functional.linear(rows, layer.weight, layer.bias)
+            found = layer(rows)
+            assert_close(found, expected, rtol=0, atol=1e-5 if precision == "exact" else 0.05)
+            assert torch.equal(layer(rows[4:5])[0], found[4])
+            layer.weight.mul_(2)
+        assert layer.double()(rows.double()).dtype == torch.double
+
+
+def test_a_highway_is_that_of_torch_and_of_each_row_alone():
+    layer, x = Highway(37), 3 * torch.randn(11, 37)
+    expected = layer(x)
+    with torch.no_grad():
+        found = layer(x)
+        assert_close(found, expected, rtol=0, atol=3e-6)
+        assert all(torch.equal(layer(x[i : i + 1])[0], found[i]) for i in range(11))
+
+
+def test_tanh_has_the_same_bits_at_any_place():
+    values = 4 * torch.randn(1, 77)
+    found = native.run_tanh(values)
+    assert_close(found, values.tanh(), rtol=0, atol=1e-6)
+    assert torch.equal(native.run_tanh(values[:, 5:])[0], found[0, 5:])
+
+
+@pytest.mark.parametrize("activation", ["relu", "tanh"])
+def test_a_word_is_encoded_as_by_torch_in_any_batch_and_width(activation):
+    config = CharCNNConfig(
+        num_ids=30,
+        padding_id=29,
+        max_characters=20,
+        embedding_dim=5,
+        filters=((1, 4), (2, 70), (3, 7)),
+        activation=activation,
+        num_highways=1,
+    )
+    encoder = CharCNN(config)
+    words = torch.full((60, 12), 29)
+    for number, word in enumerate(words):
+        length = 1 + number % 12
+        word[:length] = torch.randint(0, 29, (length,))
+    expected = encoder(words)
+    with torch.no_grad():
+        found = encoder(words)
+        assert_close(found, expected, rtol=0, atol=1e-5)
+        for number in (0, 7, 40):
+            alone = words[number : number + 1, : 1 + number % 12]
+            assert torch.equal(encoder(alone)[0], found[number])
+        encoder.embedding.weight[3] = torch.nan
+        assert encoder(torch.tensor([[1, 3], [1, 2]])).isnan().all(dim=1).tolist() == [True, False]
+
+
+def test_ids_that_do_not_exist_are_refused_as_by_torch():
+    encoder = CharCNN(CharCNNConfig())
+    with torch.no_grad(), pytest.raises(IndexError):
+        encoder(torch.tensor([[1, 5000]]))
