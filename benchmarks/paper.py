@@ -200,7 +200,7 @@ def table2(asked: Asked) -> list[Cell]:
 def table3(asked: Asked) -> list[Cell]:
     """At the input, at the output of the encoder, or both."""
     return [
-        asked.cell(task, "glove+elmo", f"elmo.where={where}", seed=seed)
+        asked.cell(task, "glove+elmo", f"elmo.insert_at={where}", seed=seed)
         for task in asked.of("squad", "snli", "srl")
         for where in ("input", "both", "output")
         for seed in SEEDS

@@ -162,7 +162,7 @@ def _table3(chosen: Chosen, tasks: Tasks) -> Iterator[str]:
     places = ("input", "both", "output")
     yield from _head("Table 3: where ELMo goes (dev score)", "table3", "task", *places, "the paper")
     for task, there in PAPER3.items():
-        groups = [seeds(chosen, task, "glove+elmo", f"elmo.where={place}") for place in places]
+        groups = [seeds(chosen, task, "glove+elmo", f"elmo.insert_at={place}") for place in places]
         yield _against(chosen, tasks[task]["title"], groups, there)
 
 

@@ -41,8 +41,14 @@ RENAMED_KEYS: dict[str, dict[str, str]] = {
         "reset": "reset_probability",
         "block": "shuffle_block",
     },
+    "elmo": {"where": "insert_at"},
 }
 """Keys of earlier versions by section, old to new; files that have them are still read."""
+
+RENAMED_VALUES: dict[tuple[str, str], dict[str, str]] = {
+    ("data", "unbalanced"): {"refuse": "error", "drop": "skip"},
+}
+"""Values of earlier versions by section and key, old to new."""
 
 
 def read(cls: type[Config], path: Path, overrides: Sequence[str] = ()) -> Config:
@@ -58,7 +64,7 @@ def read(cls: type[Config], path: Path, overrides: Sequence[str] = ()) -> Config
 
 
 def rename_old_keys(table: Mapping[str, Any], where: str) -> dict[str, Any]:
-    """Return a recipe in which the keys of earlier versions have their present names."""
+    """Return a recipe in which keys and values of earlier versions have their present names."""
     result = dict(table)
     for section, names in RENAMED_KEYS.items():
         values = result.get(section)
@@ -69,6 +75,10 @@ def rename_old_keys(table: Mapping[str, Any], where: str) -> dict[str, Any]:
                 raise ConfigError(
                     f"{where}: {section}: {key!r} is the old name of {names[key]!r}; keep one"
                 )
+    for (section, key), values in RENAMED_VALUES.items():
+        settings = result.get(section)
+        if isinstance(settings, dict) and isinstance(settings.get(key), str):
+            result[section] = {**settings, key: values.get(settings[key], settings[key])}
     return result
 
 

@@ -115,6 +115,13 @@ def test_keys_of_earlier_versions_have_their_present_names():
     }
 
 
+def test_values_of_earlier_versions_get_their_present_names():
+    earlier = {"data": {"unbalanced": "drop"}, "elmo": {"where": "both"}}
+    renamed = {"data": {"unbalanced": "skip"}, "elmo": {"insert_at": "both"}}
+    assert config.rename_old_keys(earlier, "here") == renamed
+    assert config.rename_old_keys(renamed, "here") == renamed
+
+
 def test_a_key_under_its_old_and_its_new_name_is_refused():
     table = {"train": {"rate": 0.1, "lr": 0.2}}
     with pytest.raises(ConfigError, match="here: train: 'rate' is the old name of 'lr'; keep one"):

@@ -42,7 +42,7 @@ def task_names() -> list[str]:
 
 
 def find_task(name: str) -> "type[Task]":
-    """Return the class of a task.
+    """Return the class of a task; an installed package cannot replace one of this package.
 
     Args:
         name: a name of `task_names()`.
@@ -50,14 +50,14 @@ def find_task(name: str) -> "type[Task]":
     Raises:
         ConfigError: there is no such task, or its package cannot be imported.
     """
+    if name in TASKS:  # without reading the metadata of all packages
+        module, _, attribute = TASKS[name].partition(":")
+        return getattr(importlib.import_module(module), attribute)
     installed = _installed()
-    if name not in TASKS and name not in installed:
+    if name not in installed:
         names = task_names()
         hint = config.suggest(name, names) or f"known tasks: {', '.join(names)}"
         raise ConfigError(f"no task {name!r}; {hint}")
-    if name in TASKS:
-        module, _, attribute = TASKS[name].partition(":")
-        return getattr(importlib.import_module(module), attribute)
     return _load(installed[name])
 
 
@@ -79,15 +79,7 @@ def load_recipe(
 
 
 def _installed() -> dict[str, metadata.EntryPoint]:
-    """Return entry points by name; a name of this package's own tasks cannot be taken."""
-    found = {point.name: point for point in metadata.entry_points(group=GROUP)}
-    taken = next((point for name, point in found.items() if name in TASKS), None)
-    if taken is not None:
-        raise ConfigError(
-            f"entry point {taken.name!r} = {taken.value!r} in the group {GROUP!r} has the name of "
-            "a built-in task; uninstall its package, or give its task another name"
-        )
-    return found
+    return {point.name: point for point in metadata.entry_points(group=GROUP)}
 
 
 def _load(point: metadata.EntryPoint) -> "type[Task]":

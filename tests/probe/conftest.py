@@ -46,7 +46,7 @@ def _train(place: Path, out: Path) -> None:
     ner = registry.find_task("ner")
     data = toy_tasks.write("ner", place / "ner.txt")
     recipe = registry.load_recipe(
-        ner, None, [*toy_tasks.small("ner"), "train.epochs=2", "elmo.where=both"]
+        ner, None, [*toy_tasks.small("ner"), "train.epochs=2", "elmo.insert_at=both"]
     )
     trials = sweep.list_trials(recipe, num_seeds=2, fractions=[0.5, 1.0])
     bilm = f"elmo:{toy_tasks.bilm(place / 'bilm')}"

@@ -6,7 +6,7 @@ from torch.testing import assert_close
 
 from elmore.errors import DataError
 from elmore.tasks import registry, trained_task
-from elmore.tasks.coref.document import ordered
+from elmore.tasks.coref.document import sort_clusters
 from elmore.tasks.coref.model import CorefHead
 from elmore.tasks.embedding.spec import open_embedders, parse_spec
 from elmore.tasks.registry import TASKS
@@ -135,7 +135,7 @@ def test_predicted_clusters_are_written_as_the_name_says_and_read_again(
         assert (tmp_path / name).read_text().startswith(start)
         found = coref.read_examples(tmp_path / name)
         assert [document.sentences for document in found] == [d.sentences for d in gold]
-        assert [document.clusters for document in found] == [ordered(clusters)] * 2
+        assert [document.clusters for document in found] == [sort_clusters(clusters)] * 2
         assert coref.score(gold, [clusters] * 2) == scores
 
 

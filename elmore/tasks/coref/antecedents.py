@@ -1,12 +1,12 @@
-"""Which earlier span a span goes back to, or none.
+"""Antecedent scores (Lee et al., 2017).
 
-    s(i, j) = m(i) + m(j) + a(i, j),   s(i, none) = 0
-    P(j)    = softmax of s(i, ·) over none and the earlier spans
+    s(i, j) = m(i) + m(j) + a(i, j),   s(i, epsilon) = 0
+    P(j)    = softmax of s(i, ·) over the dummy antecedent epsilon and the candidates
 
-m says how much of a mention a span is, a how well two go together.
+m is the mention score of a span, a the antecedent score of a pair of spans.
 
-Shapes: M spans in the order of the text, A earlier ones that each looks back at, C = 1 + A choices,
-the first of which is none, G width of a span's vector.
+Shapes: M spans in the order of the text, A candidate antecedents of each, C = 1 + A choices, the
+first of which is epsilon, G width of a span representation.
 """
 
 import torch
@@ -16,22 +16,22 @@ from torch import Tensor, nn
 from elmore.tasks.coref.config import CorefModelConfig
 from elmore.tasks.coref.span_vectors import Score
 
-_PAIRS = 1 << 14  # scored at a time
-_NEVER = -1e30  # not infinity, whose gradient is no number
-_BUCKETS = (2, 3, 4, 5, 8, 16, 32, 64)  # distances, in spans, at which a new one begins
+_PAIRS = 1 << 14  # pairs scored at a time
+_NEVER = -1e30  # not -inf, whose gradient is nan
+_BUCKETS = (2, 3, 4, 5, 8, 16, 32, 64)  # distances, in spans, at which a new bucket begins
 
 
 def candidate_antecedents(
     num_spans: int, most: int, device: torch.device
 ) -> tuple[Int[Tensor, "M A"], Bool[Tensor, "M A"]]:
-    """Return the spans before each span, the nearest first, and which of these there are."""
+    """Return the spans before each span, the nearest first, and a mask of existing ones."""
     back = torch.arange(1, max(1, min(most, num_spans - 1)) + 1, device=device)
     earlier = torch.arange(num_spans, device=device)[:, None] - back
     return earlier.clamp(min=0), earlier >= 0
 
 
 class PairScore(nn.Module):
-    """How well two spans go together: of both, of their product, distance and speakers."""
+    """The antecedent score a(i, j): from both spans, their product, distance and speakers."""
 
     def __init__(self, config: CorefModelConfig, span_dim: int) -> None:
         super().__init__()
@@ -49,7 +49,7 @@ class PairScore(nn.Module):
         speakers: Int[Tensor, " M"],
         earlier: Int[Tensor, "M A"],
     ) -> Float[Tensor, "M A"]:
-        """Score each span with the ones before it, the nearest first; speaker 0 is unknown."""
+        """Score each span with its candidate antecedents; speaker 0 is unknown."""
         num_earlier = earlier.shape[1]
         buckets = torch.tensor(_BUCKETS, device=spans.device)
         away = torch.arange(1, num_earlier + 1, device=spans.device)
@@ -76,7 +76,7 @@ def antecedent_scores(
     earlier: Int[Tensor, "M A"],
     there: Bool[Tensor, "M A"],
 ) -> Float[Tensor, "M C"]:
-    """Return s(i, j) for none, in front, and for the spans looked back at."""
+    """Return s(i, j) for the dummy antecedent, which comes first, and for all candidates."""
     scores = (mention[:, None] + mention[earlier] + pair).masked_fill(~there, _NEVER)
     return torch.cat([scores.new_zeros(len(scores), 1), scores], dim=1)
 
@@ -87,9 +87,10 @@ def loss(
     earlier: Int[Tensor, "M A"],
     there: Bool[Tensor, "M A"],
 ) -> Float[Tensor, ""]:
-    """Return minus the log of the sum of P over all true antecedents, summed over spans.
+    """Return the negative log of the summed P of all gold antecedents, summed over spans.
 
-    A span of no cluster (0), or the first of its cluster that is in sight, goes back to none.
+    The gold antecedent of a span without a cluster (0), or without an earlier candidate of its
+    cluster, is epsilon.
     """
     right = there & (clusters[:, None] == clusters[earlier]) & (clusters[:, None] > 0)
     right = torch.cat([~right.any(dim=1, keepdim=True), right], dim=1)

@@ -1,4 +1,7 @@
-"""The best way to pair rows with columns (Kuhn, 1955; as shortest paths: Jonker, Volgenant, 1987).
+"""The assignment problem (Kuhn, 1955), by shortest augmenting paths (Jonker, Volgenant, 1987).
+
+SciPy's `linear_sum_assignment` does the same; it is not used because SciPy is not a requirement of
+the core package, and coreference alone would need it.
 
 Shapes: N rows, M columns.
 """
@@ -7,16 +10,16 @@ import numpy as np
 from jaxtyping import Float
 
 
-def maximize_assignment(worth: Float[np.ndarray, "N M"]) -> list[tuple[int, int]]:
-    """Pair each row or each column, whichever are fewer, so that the sum of worths is greatest.
+def maximize_assignment(scores: Float[np.ndarray, "N M"]) -> list[tuple[int, int]]:
+    """Return pairs of rows and columns, each used once at most, with the greatest sum of scores.
 
-    Rows enter one by one. Each takes a column along the cheapest chain of exchanges, and prices on
-    rows and columns keep every reduced cost at zero or above, so that chain is a shortest path.
+    Rows are added one by one along the shortest augmenting path. Dual prices of rows and columns
+    keep all reduced costs at zero or above.
     """
-    if worth.shape[0] > worth.shape[1]:
-        return sorted((row, column) for column, row in maximize_assignment(worth.T))
-    num_rows, num_columns = worth.shape
-    costs = -worth.astype(np.float64)
+    if scores.shape[0] > scores.shape[1]:
+        return sorted((row, column) for column, row in maximize_assignment(scores.T))
+    num_rows, num_columns = scores.shape
+    costs = -scores.astype(np.float64)
     row_price, column_price = np.zeros(num_rows), np.zeros(num_columns)
     owner = np.full(num_columns, -1)
     for entering in range(num_rows):

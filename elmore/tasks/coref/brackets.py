@@ -1,17 +1,23 @@
 """Mentions as brackets around tokens: `(7` opens one of entity 7, `7)` closes it, `(7)` is both.
 
-Brackets are matched by entity, so that those of two may cross. Of one entity the last that was
-opened is closed first, so two of its mentions that cross cannot be written; but in the brackets of
-a mention in pieces, which have their own numbers, a file may say so (`document` refuses them).
+Brackets are matched by entity, so mentions of two entities may cross. Of one entity, the last that
+was opened is closed first, so two crossing mentions of it cannot be written, except as
+discontinuous mentions, whose parts are numbered (`document` refuses these).
 """
 
 import logging
 from typing import Literal, NamedTuple
 
 from elmore.errors import DataError
-from elmore.tasks.coref.document import Bracketed, Cluster, Document, by_start_then_length, crossing
+from elmore.tasks.coref.document import (
+    Bracketed,
+    Cluster,
+    Document,
+    by_start_then_length,
+    find_crossing,
+)
 
-Unbalanced = Literal["refuse", "drop"]
+Unbalanced = Literal["error", "skip"]
 
 _log = logging.getLogger(__name__)
 
@@ -25,56 +31,56 @@ class _Opened(NamedTuple):
 
 
 class Brackets:
-    """The mentions of one sentence, while its brackets come in.
+    """Collects the mentions of a sentence from its brackets.
 
-    A bracket without its other half is refused, or left out with a warning. Of a mention in pieces,
-    what opens the first and what closes the last belong together; `pieces` says how many there are.
+    A bracket without its counterpart is an error, or skipped with a warning. A discontinuous
+    mention goes from the start of its first part to the end of its last; `pieces` is their number.
     """
 
-    def __init__(self, unbalanced: Unbalanced = "refuse") -> None:
+    def __init__(self, unbalanced: Unbalanced = "error") -> None:
         self._unbalanced = unbalanced
         self._open: dict[tuple[str, str], list[_Opened]] = {}
         self._found: list[tuple[int, Bracketed]] = []
         self._count = 0
 
     def open(self, entity: str, start: int, where: str, pieces: str = "1") -> None:
-        """Take an opening bracket before token `start`."""
+        """Add an opening bracket before token `start`."""
         opened = _Opened(self._count, entity, pieces, start, where)
         self._open.setdefault((entity, pieces), []).append(opened)
         self._count += 1
 
     def close(self, entity: str, end: int, where: str, pieces: str = "1") -> None:
-        """Take a closing bracket behind token `end - 1`."""
+        """Add a closing bracket after token `end - 1`."""
         if not self._open.get((entity, pieces)):
             opening, closing = _pair(entity, pieces)
-            self._complain(
+            self._report(
                 f"{where}: {closing!r} closes a mention that is not open; expected {opening!r} "
                 "before it in the sentence"
             )
             return
         number, _, _, start, opened = self._open[entity, pieces].pop()
-        if start < end:  # not of a node that nobody wrote
+        if start < end:  # not of an empty node
             self._found.append((number, Bracketed(entity, start, end, opened)))
 
     def mentions(self) -> list[Bracketed]:
-        """Return the mentions of a sentence that has ended, as they were opened."""
+        """Return the mentions at the end of a sentence, in the order of their opening brackets."""
         for opened in self._open.values():
             for _, entity, pieces, _, where in opened:
                 opening, closing = _pair(entity, pieces)
-                self._complain(
+                self._report(
                     f"{where}: {opening!r} is still open at the end of the sentence; expected "
                     f"{closing!r} on a later line"
                 )
         return [mention for _, mention in sorted(self._found)]
 
-    def _complain(self, message: str) -> None:
-        if self._unbalanced == "refuse":
+    def _report(self, message: str) -> None:
+        if self._unbalanced == "error":
             raise DataError(message)
-        _log.warning("%s; it is left out", message)
+        _log.warning("%s; it is skipped", message)
 
 
 def _pair(entity: str, pieces: str) -> tuple[str, str]:
-    """Return the two brackets of a mention as a file has them."""
+    """Return the two brackets of a mention as they are written."""
     if pieces == "1":
         return f"({entity}", f"{entity})"
     return f"({entity}[1/{pieces}]", f"{entity}[{pieces}/{pieces}])"
@@ -86,10 +92,10 @@ class Marks(NamedTuple):
     closing: list[int]
     opening: list[int]
     alone: list[int]
-    """Of mentions of this one token."""
+    """Entities of mentions of this one token."""
 
-    def written(self) -> list[str]:
-        """Return them as they stand in a file."""
+    def to_list(self) -> list[str]:
+        """Return the brackets as they are written."""
         return [
             *(f"{entity})" for entity in self.closing),
             *(f"({entity}" for entity in self.opening),
@@ -104,7 +110,7 @@ def marks(document: Document) -> list[list[Marks]]:
     for entity, cluster in enumerate(document.clusters, start=1):
         _refuse_crossing(cluster, document)
         spans += [(mention, entity) for mention in cluster]
-    # the longer first, so that brackets which open at one place nest
+    # longer mentions first, so that brackets that open at the same token nest
     for (sentence, start, end), entity in sorted(
         spans, key=lambda span: by_start_then_length(span[0])
     ):
@@ -118,7 +124,7 @@ def marks(document: Document) -> list[list[Marks]]:
 
 
 def _refuse_crossing(cluster: Cluster, document: Document) -> None:
-    pair = crossing(cluster)
+    pair = find_crossing(cluster)
     if pair:
         tokens = document.sentences[pair[0].sentence]
         words = [" ".join(tokens[mention.start : mention.end])[:40] for mention in pair]

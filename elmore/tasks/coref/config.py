@@ -1,4 +1,4 @@
-"""What a recipe for coreference may say."""
+"""The recipe for coreference."""
 
 from dataclasses import dataclass, field
 from typing import Literal
@@ -9,12 +9,12 @@ from elmore.tasks.task import TaskConfig
 
 @dataclass(frozen=True, kw_only=True)
 class CorefData:
-    """What is read, and how much of it at a time."""
+    """The format of the files, and the length of training examples."""
 
     max_tokens: int = 1000
-    """Of a longer document, training sees a run of sentences of so many, another each time."""
-    unbalanced: Literal["refuse", "drop"] = "refuse"
-    """What is done about a bracket without its other half; dropped, there is a warning."""
+    """Training uses a random run of sentences of a longer document, another each time."""
+    unbalanced: Literal["error", "skip"] = "error"
+    """A bracket without its counterpart is an error, or skipped with a warning."""
 
     def __post_init__(self) -> None:
         if self.max_tokens < 1:
@@ -26,23 +26,23 @@ class CorefModelConfig:
     """The network above the embedding (Lee et al., 2017)."""
 
     hidden_dim: int = 200
-    """Of the biLSTM, one direction."""
+    """Width of one direction of the biLSTM."""
     num_layers: int = 1
     score_dim: int = 150
-    """Of the two hidden layers of each score."""
+    """Width of the two hidden layers of each score."""
     feature_dim: int = 20
-    """Of what stands for a width, a distance, a speaker."""
+    """Width of the embeddings of span width, distance and speaker."""
     input_dropout: float = 0.5
     dropout: float = 0.2
-    """In and above the biLSTM, and in the scores."""
+    """In and after the biLSTM, and in the scores."""
     max_width: int = 15
-    """Tokens of a mention, at most; longer ones are not found."""
+    """Tokens of the longest mention that can be predicted."""
     spans_per_token: float = 0.4
-    """How many spans are kept."""
+    """Number of spans to keep, per token."""
     max_antecedents: int = 100
-    """How many kept spans each looks back at."""
+    """Candidate antecedents of each span."""
     mention_loss: float = 1.0
-    """What it weighs that a kept span is a true mention or not; the paper has it at 0."""
+    """Weight of a loss on whether a kept span is a gold mention; 0 in the paper."""
 
     def __post_init__(self) -> None:
         sizes = ("hidden_dim", "num_layers", "score_dim", "feature_dim")
@@ -63,7 +63,7 @@ class CorefModelConfig:
 
 @dataclass(frozen=True, kw_only=True)
 class CorefConfig(TaskConfig):
-    """A recipe for coreference; an example, of which a batch has so many, is a document."""
+    """The recipe for coreference; an example is a document."""
 
     batch_size: int = 1
     data: CorefData = field(default_factory=CorefData)

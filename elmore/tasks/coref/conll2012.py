@@ -1,7 +1,7 @@
-"""Coreference in the columns of CoNLL-2012 (Pradhan et al., 2012), as OntoNotes comes in it.
+"""Coreference in the columns of CoNLL-2012 (Pradhan et al., 2012), the format of OntoNotes.
 
-`#begin document (name); part 000` opens a document. Columns have blanks between them: the word is
-the fourth, its speaker the tenth, and the last one holds brackets such as `(12|(3)|4)`, or `-`.
+`#begin document (name); part 000` begins a document. Columns are separated by spaces: the word is
+the fourth, its speaker the tenth, and the last one has brackets such as `(12|(3)|4)`, or `-`.
 """
 
 import re
@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator
 from elmore.errors import DataError
 from elmore.numbers import whole_number
 from elmore.tasks.coref.brackets import Brackets, Unbalanced, marks
-from elmore.tasks.coref.document import Assembly, Block, Document
+from elmore.tasks.coref.document import Block, Document, DocumentBuilder
 
 BEGIN = "#begin document"
 _HEAD = re.compile(r"#begin document \((.*)\)(?:; part (\d+))?\s*")
@@ -19,9 +19,11 @@ _WORD, _SPEAKER = 3, 9
 _MIN_COLUMNS = 12
 
 
-def read(found: Iterable[Block], *, unbalanced: Unbalanced = "refuse") -> Iterator[Document]:
-    """Read documents; the speaker of a sentence is that of its first word."""
-    document: Assembly | None = None
+def parse_conll2012(
+    found: Iterable[Block], *, unbalanced: Unbalanced = "error"
+) -> Iterator[Document]:
+    """Parse documents; the speaker of a sentence is that of its first word."""
+    document: DocumentBuilder | None = None
     for block in found:
         rows: list[tuple[str, list[str]]] = []
         for where, line in block:
@@ -38,14 +40,14 @@ def read(found: Iterable[Block], *, unbalanced: Unbalanced = "refuse") -> Iterat
         yield document.document()
 
 
-def _begun(where: str, line: str) -> Assembly:
+def _begun(where: str, line: str) -> DocumentBuilder:
     match = _HEAD.fullmatch(line)
     part = whole_number(match[2] or "0") if match else None
     if match is None or part is None:
         raise DataError(
             f"{where}: expected '#begin document (name); part 000', found {line[:60]!r}"
         )
-    return Assembly(where, match[1], part)
+    return DocumentBuilder(where, match[1], part)
 
 
 def _row(where: str, line: str, rows: list[tuple[str, list[str]]]) -> tuple[str, list[str]]:
@@ -64,7 +66,7 @@ def _row(where: str, line: str, rows: list[tuple[str, list[str]]]) -> tuple[str,
 
 
 def _finish(
-    document: Assembly | None, rows: list[tuple[str, list[str]]], unbalanced: Unbalanced
+    document: DocumentBuilder | None, rows: list[tuple[str, list[str]]], unbalanced: Unbalanced
 ) -> None:
     """Add a sentence to its document."""
     if not rows:
@@ -92,14 +94,14 @@ def _finish(
     document.add(tokens, "" if speaker in ("-", "_", "*") else speaker, brackets.mentions())
 
 
-def lines(documents: Iterable[Document]) -> Iterator[str]:
-    """Write documents: words, speakers and entities, and nothing in the other columns.
+def format_conll2012(documents: Iterable[Document]) -> Iterator[str]:
+    """Yield the lines of documents: words, speakers and entities, with the other columns empty.
 
-    A blank in the name of a document or a speaker becomes `_`; one in a word is refused.
+    A space in the name of a document or a speaker becomes `_`; one in a word is an error.
     """
     for document in documents:
         yield f"{BEGIN} ({document.name}); part {document.part:03}"
-        name = _joined(document.name)
+        name = _without_spaces(document.name)
         rows = zip(document.sentences, document.speakers, marks(document), strict=True)
         for tokens, speaker, brackets in rows:
             for place, (word, here) in enumerate(zip(tokens, brackets, strict=True)):
@@ -109,10 +111,12 @@ def lines(documents: Iterable[Document]) -> Iterator[str]:
                         "have blanks between them; write CoNLL-U instead"
                     )
                 before = [name, str(document.part), str(place), word, "-", "*", "-", "-", "-"]
-                yield "\t".join([*before, _joined(speaker), "*", "|".join(here.written()) or "-"])
+                yield "\t".join(
+                    [*before, _without_spaces(speaker), "*", "|".join(here.to_list()) or "-"]
+                )
             yield ""
         yield "#end document"
 
 
-def _joined(name: str) -> str:
+def _without_spaces(name: str) -> str:
     return re.sub("[ \t\n]+", "_", name) or "-"

@@ -1,9 +1,9 @@
-"""Coreference in CoNLL-U, as GUM, OntoGUM and CorefUD have it: `Entity=` in the last column.
+"""Coreference in CoNLL-U, as in GUM, OntoGUM and CorefUD: `Entity=` in the last column.
 
-`# newdoc id = …` opens a document, `# speaker = …` stands above a sentence. The value of `Entity`
-is a row of brackets, such as `3)(5-person(8-place)`: an entity, and what more is known of it, which
-`# global.Entity = eid-etype-…` describes. A mention in pieces, `(3[1/2]` … `3[2/2])`, is read as
-the stretch from its first token to its last.
+`# newdoc id = …` begins a document, `# speaker = …` precedes a sentence. The value of `Entity` is a
+sequence of brackets, such as `3)(5-person(8-place)`: an entity with further fields, which the line
+`# global.Entity = eid-etype-…` names. A discontinuous mention, `(3[1/2]` … `3[2/2])`, is read as
+the span from its first token to its last.
 """
 
 import re
@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator
 
 from elmore.errors import DataError
 from elmore.tasks.coref.brackets import Brackets, Marks, Unbalanced, marks
-from elmore.tasks.coref.document import Assembly, Block, Document
+from elmore.tasks.coref.document import Block, Document, DocumentBuilder
 from elmore.tasks.data.conllu import parse_line
 
 _COMMENT = re.compile(r"#\s*(newdoc|speaker|global\.Entity)(?:\s+id)?\s*(?:=\s*(.*?))?\s*")
@@ -19,10 +19,10 @@ _BRACKET = re.compile(r"(\()?([^()]+)(\))?")
 _PIECE = re.compile(r"(.*)\[(\d+)/(\d+)\]")
 
 
-def read(found: Iterable[Block], *, unbalanced: Unbalanced = "refuse") -> Iterator[Document]:
-    """Read documents, as the words that have lines: of `don't`, written 3-4, two."""
-    document: Assembly | None = None
-    place = 0  # of the entity's name, in what an opening bracket says
+def parse_conllu(found: Iterable[Block], *, unbalanced: Unbalanced = "error") -> Iterator[Document]:
+    """Parse documents; of a multiword token such as `don't` (3-4), the two words are read."""
+    document: DocumentBuilder | None = None
+    place = 0  # which field of an opening bracket is the entity's name
     for block in found:
         sentence = _Sentence(unbalanced)
         for where, line in block:
@@ -30,11 +30,11 @@ def read(found: Iterable[Block], *, unbalanced: Unbalanced = "refuse") -> Iterat
             if said == "newdoc":
                 if document:
                     yield document.document()
-                document, place = Assembly(where, value), 0
+                document, place = DocumentBuilder(where, value), 0
             elif said == "speaker":
                 sentence.speaker = value
             elif said == "global.Entity":
-                place = _place(value)
+                place = _entity_field(value)
             elif not line.startswith("#"):
                 sentence.add(where, line, place)
         if sentence.tokens:
@@ -46,12 +46,12 @@ def read(found: Iterable[Block], *, unbalanced: Unbalanced = "refuse") -> Iterat
 
 
 def _comment(line: str) -> tuple[str, str]:
-    """Return what a comment says, if it is one of those that matter."""
+    """Return key and value of a comment, if it is one of those that are used."""
     match = _COMMENT.fullmatch(line)
     return (match[1], match[2] or "") if match else ("", "")
 
 
-def _begun(document: Assembly | None, where: str) -> Assembly:
+def _begun(document: DocumentBuilder | None, where: str) -> DocumentBuilder:
     if document is None:
         raise DataError(
             f"{where}: a sentence before the first document; expected a line such as "
@@ -60,14 +60,14 @@ def _begun(document: Assembly | None, where: str) -> Assembly:
     return document
 
 
-def _place(described: str) -> int:
-    """Say which field of a bracket is the entity's name; the first unless it is said."""
+def _entity_field(described: str) -> int:
+    """Return which field of a bracket is the entity's name; by default the first."""
     fields = described.split("-")
     return next((fields.index(name) for name in ("eid", "GRP") if name in fields), 0)
 
 
 class _Sentence:
-    """A sentence whose lines come in."""
+    """Collects the lines of a sentence."""
 
     def __init__(self, unbalanced: Unbalanced) -> None:
         self.tokens: list[str] = []
@@ -82,10 +82,10 @@ class _Sentence:
         for note in fields[-1].split("|"):
             name, _, value = note.partition("=")
             if name == "Entity":
-                self._take(where, value, place, start)
+                self._add_brackets(where, value, place, start)
 
-    def _take(self, where: str, value: str, place: int, start: int) -> None:
-        """Take the brackets of a word; those of a node that nobody wrote go around the next."""
+    def _add_brackets(self, where: str, value: str, place: int, start: int) -> None:
+        """Add the brackets of a word; those of an empty node go around the next word."""
         found = list(_BRACKET.finditer(value))
         whole = bool(found) and "".join(match[0] for match in found) == value
         names = [_name(match[2], place) for match in found]
@@ -104,13 +104,13 @@ class _Sentence:
 
 
 def _name(inside: str, place: int) -> str:
-    """Return the entity of a bracket; one that closes may say the entity alone."""
+    """Return the entity of a bracket; a closing one may have no other field."""
     fields = inside.split("-")
     return fields[place] if place < len(fields) else fields[0]
 
 
-def lines(documents: Iterable[Document]) -> Iterator[str]:
-    """Write documents: words and entities, and nothing in the columns between."""
+def format_conllu(documents: Iterable[Document]) -> Iterator[str]:
+    """Yield the lines of documents: words and entities, with the columns between empty."""
     for document in documents:
         name = document.name if not document.part else f"{document.name}_{document.part}"
         yield f"# newdoc id = {name}"
@@ -128,5 +128,5 @@ def lines(documents: Iterable[Document]) -> Iterator[str]:
 
 
 def _entity(here: Marks) -> str:
-    found = "".join(here.written())
+    found = "".join(here.to_list())
     return f"Entity={found}" if found else "_"

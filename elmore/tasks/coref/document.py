@@ -1,4 +1,4 @@
-"""A text and what its phrases refer to."""
+"""Documents, mentions and clusters."""
 
 import logging
 from collections.abc import Iterable, Sequence
@@ -11,40 +11,40 @@ _log = logging.getLogger(__name__)
 
 
 class Mention(NamedTuple):
-    """A stretch of a sentence."""
+    """A span of a sentence."""
 
     sentence: int
     start: int
     end: int
-    """The token after its last."""
+    """The token after the last."""
 
 
 Cluster = list[Mention]
-"""The mentions of one thing, in the order of the text."""
+"""The mentions of one entity, in the order of the text."""
 
 
 @dataclass(frozen=True)
 class Document:
-    """Sentences, and the clusters of mentions in them. No mention is in two clusters."""
+    """Sentences and clusters of mentions; no mention is in two clusters."""
 
     sentences: list[list[str]]
     speakers: list[str]
-    """Of each sentence; empty where nobody knows."""
+    """Speaker of each sentence; empty if unknown."""
     clusters: list[Cluster]
     """In the order of their first mentions."""
     name: str = ""
     part: int = 0
-    """Files of CoNLL-2012 divide long documents."""
+    """Number of the part of a document that CoNLL-2012 divides."""
 
 
 def by_start_then_length(mention: Mention) -> tuple[int, int, int]:
-    """Sort mentions by their place, the longer first of those that start at one."""
+    """Return a sort key: by first token, longer mentions first."""
     return mention.sentence, mention.start, -mention.end
 
 
-def crossing(mentions: Iterable[Mention]) -> tuple[Mention, Mention] | None:
-    """Return two that overlap, neither inside the other, if there are any."""
-    around: list[Mention] = []  # those that the next may lie in, the innermost last
+def find_crossing(mentions: Iterable[Mention]) -> tuple[Mention, Mention] | None:
+    """Return two mentions that overlap without one containing the other, if any."""
+    around: list[Mention] = []  # mentions that may contain the next one, the innermost last
     for mention in sorted(mentions, key=by_start_then_length):
         while around and (
             around[-1].sentence != mention.sentence or around[-1].end <= mention.start
@@ -56,32 +56,32 @@ def crossing(mentions: Iterable[Mention]) -> tuple[Mention, Mention] | None:
     return None
 
 
-def ordered(clusters: Iterable[Iterable[Sequence[int]]]) -> list[Cluster]:
-    """Return clusters, and the mentions in each, in the order of the text."""
+def sort_clusters(clusters: Iterable[Iterable[Sequence[int]]]) -> list[Cluster]:
+    """Sort clusters, and the mentions in each, by their order in the text."""
     return sorted(sorted(Mention(*mention) for mention in cluster) for cluster in clusters)
 
 
 def drop_singletons(clusters: Iterable[Cluster]) -> list[Cluster]:
-    """Leave out what is mentioned once, as OntoNotes does: it corefers with nothing."""
+    """Drop clusters of one mention, which OntoNotes does not annotate."""
     return [cluster for cluster in clusters if len(cluster) > 1]
 
 
 Block = list[tuple[str, str]]
-"""Lines of a file up to a blank one, each with its place for messages."""
+"""Lines of a file up to a blank one, each with its position for messages."""
 
 
 class Bracketed(NamedTuple):
-    """A mention as a file has it."""
+    """A mention as a file marks it."""
 
     entity: str
     start: int
     end: int
     where: str
-    """The line that opens it."""
+    """Position of its opening bracket."""
 
 
-class Assembly:
-    """A document whose sentences come in one after another."""
+class DocumentBuilder:
+    """Builds a document from its sentences."""
 
     def __init__(self, where: str, name: str, part: int = 0) -> None:
         self.where, self.name, self.part = where, name, part
@@ -93,8 +93,8 @@ class Assembly:
     def add(self, tokens: list[str], speaker: str, mentions: Iterable[Bracketed]) -> None:
         """Add a sentence.
 
-        Of a stretch that is said to be two things, the one whose bracket opens first counts: a
-        model, and every score, gives it one cluster.
+        If a span is marked as two entities, the one whose bracket opens first counts, because a
+        mention has one cluster in models and metrics.
         """
         by_entity: dict[str, dict[Mention, str]] = {}
         for entity, start, end, where in mentions:
@@ -113,41 +113,43 @@ class Assembly:
             by_entity.setdefault(entity, {})[mention] = where
             if mention not in cluster:
                 cluster.append(mention)
-        _look_for_crossings(tokens, by_entity)
+        _check_crossings(tokens, by_entity)
         self._sentences.append(tokens)
         self._speakers.append(speaker)
 
     def document(self) -> Document:
-        """Return the whole."""
+        """Return the document."""
         if not self._sentences:
             raise DataError(f"{self.where}: document {self.name!r} is empty; expected sentences")
-        clusters = ordered(filter(None, self._entities.values()))
+        clusters = sort_clusters(filter(None, self._entities.values()))
         return Document(self._sentences, self._speakers, clusters, self.name, self.part)
 
 
-def _look_for_crossings(tokens: list[str], by_entity: dict[str, dict[Mention, str]]) -> None:
-    """Refuse mentions of one entity that cross, and warn of others that do.
+def _check_crossings(tokens: list[str], by_entity: dict[str, dict[Mention, str]]) -> None:
+    """Refuse crossing mentions of one entity, and warn of others.
 
-    Those of different ones are true now and then (OntoGUM has four such pairs); of one, they are a
-    slip, and could not be written again.
+    Mentions of different entities do cross now and then (OntoGUM has four such pairs); of one
+    entity, it is an annotation error and could not be written again.
     """
     for places in by_entity.values():
-        pair = crossing(places)
+        pair = find_crossing(places)
         if pair:
             raise DataError(
-                f"{_told(pair, places, tokens)}, and both are one entity; expected its mentions "
-                "inside one another or apart"
+                f"{_describe_crossing(pair, places, tokens)}, and both are one entity; expected "
+                "its mentions inside one another or apart"
             )
     places = {mention: where for found in by_entity.values() for mention, where in found.items()}
-    pair = crossing(places)
+    pair = find_crossing(places)
     if pair:
         _log.warning(
             "%s; expected mentions inside one another or apart; both are kept, but none that cross "
             "are predicted",
-            _told(pair, places, tokens),
+            _describe_crossing(pair, places, tokens),
         )
 
 
-def _told(pair: tuple[Mention, Mention], places: dict[Mention, str], tokens: list[str]) -> str:
+def _describe_crossing(
+    pair: tuple[Mention, Mention], places: dict[Mention, str], tokens: list[str]
+) -> str:
     first, second = (" ".join(tokens[mention.start : mention.end])[:40] for mention in pair)
     return f"{places[pair[1]]}: {second!r} crosses {first!r}, which {places[pair[0]]} opens"

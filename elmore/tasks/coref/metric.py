@@ -1,14 +1,14 @@
-"""How like the true clusters the found ones are: MUC, B3, CEAFe, and their mean.
+"""MUC, B3, CEAFe, and the mean of their F1.
 
-As the reference scorer has it (Pradhan et al., 2014): what is counted is added up over documents,
-and nothing is done about mentions that only one side has.
+As in the reference scorer (Pradhan et al., 2014), counts are summed over documents, and mentions
+that only one side has are not adjusted.
 
-    MUC    links: a cluster of n mentions has n - 1, less one for each further piece that the other
-           side's clusters cut it into (Vilain et al., 1995)
-    B3     mentions: the share of a mention's cluster that its other cluster has too (Bagga and
-           Baldwin, 1998)
-    CEAFe  clusters: how alike the two sides are, 2 |K & R| / (|K| + |R|), each cluster paired
-           with one of the other side, at best (Luo, 2005)
+    MUC    links: a cluster of n mentions has n - 1 links, minus one for each further part that
+           the other side's clusters split it into (Vilain et al., 1995)
+    B3     mentions: the fraction of a mention's cluster that its cluster on the other side has
+           (Bagga and Baldwin, 1998)
+    CEAFe  clusters: the similarity 2 |K & R| / (|K| + |R|) under the best one-to-one alignment
+           (Luo, 2005)
 """
 
 from collections import Counter
@@ -24,7 +24,7 @@ Clusters = Sequence[Sequence[Hashable]]
 
 
 class Counted(NamedTuple):
-    """What is right of what there is, on both sides."""
+    """Correct and total counts of gold and predicted items."""
 
     true_right: float = 0.0
     true: float = 0.0
@@ -32,17 +32,17 @@ class Counted(NamedTuple):
     found: float = 0.0
 
     def plus(self, other: "Counted") -> "Counted":
-        """Add two documents up."""
+        """Add the counts of another document."""
         return Counted(*(a + b for a, b in zip(self, other, strict=True)))
 
     @property
     def recall(self) -> float:
-        """In percent; 0 where there is nothing."""
+        """In percent; 0 if there is nothing."""
         return percent(self.true_right, self.true)
 
     @property
     def precision(self) -> float:
-        """In percent; 0 where there is nothing."""
+        """In percent; 0 if there is nothing."""
         return percent(self.found_right, self.found)
 
     @property
@@ -53,10 +53,10 @@ class Counted(NamedTuple):
 
 
 def score(gold: Iterable[Clusters], predicted: Iterable[Clusters]) -> dict[str, float]:
-    """Compare the clusters of documents, in percent.
+    """Return scores in percent.
 
-    `average` is the mean of the F1 of `muc`, `b3` and `ceafe`; `mentions` says how many true
-    mentions were found, whatever their cluster.
+    `average` is the mean F1 of `muc`, `b3` and `ceafe`; `mentions` scores the detection of
+    mentions, whatever their cluster.
     """
     counters = {"muc": muc, "b3": b3, "ceafe": ceafe, "mentions": mentions}
     sums = dict.fromkeys(counters, Counted())
@@ -78,12 +78,12 @@ def muc(truth: Clusters, guess: Clusters) -> Counted:
 
 
 def b3(truth: Clusters, guess: Clusters) -> Counted:
-    """Count mentions, each by the share of its cluster that is right."""
-    return Counted(*_shares(truth, guess), *_shares(guess, truth))
+    """Count mentions, each by the fraction of its cluster that is correct."""
+    return Counted(*_overlaps(truth, guess), *_overlaps(guess, truth))
 
 
 def ceafe(truth: Clusters, guess: Clusters) -> Counted:
-    """Count clusters, each by how like it is to the one it is paired with."""
+    """Count clusters, each by its similarity with the cluster it is aligned to."""
     overlaps = np.zeros((len(truth), len(guess)))
     number = _numbers(guess)
     for row, cluster in enumerate(truth):
@@ -97,7 +97,7 @@ def ceafe(truth: Clusters, guess: Clusters) -> Counted:
 
 
 def mentions(truth: Clusters, guess: Clusters) -> Counted:
-    """Count mentions that are in any cluster of both."""
+    """Count mentions that are in any cluster of both sides."""
     true, found = set(_numbers(truth)), set(_numbers(guess))
     both = len(true & found)
     return Counted(both, len(true), both, len(found))
@@ -108,7 +108,7 @@ def _numbers(clusters: Clusters) -> dict[Hashable, int]:
 
 
 def _links(clusters: Clusters, others: Clusters) -> tuple[int, int]:
-    """Return the links of clusters that the others keep, and all links."""
+    """Return the number of links that the other side has, and of all links."""
     number = _numbers(others)
     right = total = 0
     for cluster in clusters:
@@ -119,8 +119,8 @@ def _links(clusters: Clusters, others: Clusters) -> tuple[int, int]:
     return right, total
 
 
-def _shares(clusters: Clusters, others: Clusters) -> tuple[float, int]:
-    """Return the shares of mentions, and the number of mentions."""
+def _overlaps(clusters: Clusters, others: Clusters) -> tuple[float, int]:
+    """Return the summed fractions of mentions, and the number of mentions."""
     number = _numbers(others)
     right, total = 0.0, 0
     for cluster in clusters:

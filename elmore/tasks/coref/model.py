@@ -1,15 +1,15 @@
-"""Mentions, and which earlier one each goes back to, learned together (Lee et al., 2017).
+"""End-to-end coreference resolution (Lee et al., 2017).
 
-A biLSTM reads each sentence. All spans of a document up to some width are scored as mentions; the
-best are kept, and each looks back at the nearest of them. What is learned is that a span goes back
-to any that is truly of its cluster, or to none.
+A biLSTM encodes each sentence. All spans up to a width get a mention score; the best are kept, and
+each is compared with the nearest spans before it. The loss is the marginal log-likelihood of all
+gold antecedents, or of the dummy antecedent.
 
-Beyond the paper, true mentions are all kept in training, and the score of a mention also learns by
-itself what is one (`mention_loss`). Otherwise a mention that is not kept teaches nothing, and with
-few documents the model settles where none is kept.
+Unlike in the paper, all gold mentions are kept in training, and the mention score has a loss of its
+own (`mention_loss`). Otherwise a mention that is pruned gives no gradient, and with few documents
+the model ends up pruning all of them.
 
-Spans are scored a piece of the text at a time, and pairs some at a time, so that in prediction
-memory grows with the tokens, and with the kept spans times `max_antecedents`, by a number each.
+Spans and pairs are scored in chunks, so the memory of prediction grows with the number of tokens,
+and with the number of kept spans times `max_antecedents`, by one number each.
 
 Shapes: T tokens of a document, S width of what the encoder gives, I of its input, M spans, A
 earlier ones that each looks back at, C = 1 + A choices.
@@ -28,7 +28,7 @@ from elmore.tasks.coref import antecedents
 from elmore.tasks.coref.antecedents import PairScore
 from elmore.tasks.coref.config import CorefModelConfig
 from elmore.tasks.coref.span_vectors import Score, SpanVectors
-from elmore.tasks.coref.spans import candidates, clusters_from_antecedents, prune_spans
+from elmore.tasks.coref.spans import candidate_spans, clusters_from_antecedents, prune_spans
 from elmore.tasks.embedding.network import PackedTokens, Widths
 from elmore.tasks.layers.encoders import BiLSTM, VariationalDropout
 from elmore.tasks.task import Features, Loss, TaskHead
@@ -37,31 +37,31 @@ _STARTS = 4096  # tokens whose spans are scored at a time
 
 
 class Text(NamedTuple):
-    """A document, or a run of its sentences: one token after another."""
+    """A document, or a run of its sentences, packed."""
 
     states: Float[Tensor, "T S"]
     inputs: Float[Tensor, "T I"]
     speakers: Int[Tensor, " T"]
     rows: range
-    """Its sentences in the batch."""
+    """Rows of its sentences in the batch."""
     lengths: list[int]
-    """Of these, in tokens."""
+    """Lengths of the sentences."""
 
 
-class Linked(NamedTuple):
-    """The spans kept of a document, and how well each goes back to none and to those before."""
+class AntecedentScores(NamedTuple):
+    """The kept spans of a document, and the scores of their candidate antecedents."""
 
     spans: list[tuple[int, int]]
     """First and last token."""
     mention: Float[Tensor, " M"]
-    """How much of a mention each is."""
+    """Mention scores."""
     scores: Float[Tensor, "M C"]
     earlier: Int[Tensor, "M A"]
     there: Bool[Tensor, "M A"]
 
 
 class CorefHead(TaskHead):
-    """Clusters of two mentions and more, which never cross one another."""
+    """Predicts clusters of two or more mentions, which never cross."""
 
     takes_packed = True
     unit = "spans"
@@ -77,9 +77,9 @@ class CorefHead(TaskHead):
         self.pair = PairScore(config, self.spans.output_dim)
 
     def forward(self, embedded: PackedTokens, features: Features) -> Loss:
-        """Return the loss, counted by the spans that are kept.
+        """Return the loss, and the number of kept spans.
 
-        Of a document beyond `max_tokens`, training sees a run of sentences that is drawn anew.
+        Of a document longer than `max_tokens`, a random run of sentences is used.
         """
         total, count = embedded.vectors.new_zeros(()), 0
         mentions = features["mentions"].tolist()
@@ -96,18 +96,18 @@ class CorefHead(TaskHead):
         return Loss(total, torch.tensor(count, device=total.device))
 
     def predict(self, embedded: PackedTokens, features: Features) -> list[list[list[list[int]]]]:
-        """Return clusters of mentions, as sentence, first token and the one after the last."""
+        """Return clusters of mentions: sentence, first token, the token after the last."""
         return [self._clusters(text) for text in self.texts(embedded, features)]
 
     def texts(self, embedded: PackedTokens, features: Features) -> Iterator[Text]:
-        """Encode a batch, and give its documents one by one."""
+        """Encode a batch and yield its documents."""
         lengths = embedded.mask.sum(dim=1).tolist()
         starts = list(accumulate(lengths, initial=0))
         bounds = pairwise(accumulate(features["rows"].tolist(), initial=0))
         runs = [range(*bound) for bound in bounds]
         if self.training:
             lengths = [min(length, self.max_tokens) for length in lengths]
-            runs = [_run(rows, lengths, self.max_tokens) for rows in runs]
+            runs = [_sample_run(rows, lengths, self.max_tokens) for rows in runs]
         chosen = [row for rows in runs for row in rows]
         tokens = [torch.arange(starts[row], starts[row] + lengths[row]) for row in chosen]
         index = torch.cat([torch.arange(0), *tokens]).to(embedded.mask.device)
@@ -126,10 +126,10 @@ class CorefHead(TaskHead):
             yield Text(states[done:end], inputs[done:end], speakers, rows, here.tolist())
             done = end
 
-    def kept(self, text: Text) -> list[tuple[int, int]]:
-        """Choose the spans that look most like mentions, as first and last token."""
+    def select_spans(self, text: Text) -> list[tuple[int, int]]:
+        """Return the spans with the best mention scores, as first and last token."""
         num_tokens = len(text.states)
-        with torch.no_grad():  # what is kept is scored again
+        with torch.no_grad():  # kept spans are scored again, with gradients
             pieces = [
                 self.mention(
                     self.spans.mention_hidden_all_spans(text.states, text.inputs, begin, end)
@@ -138,12 +138,14 @@ class CorefHead(TaskHead):
                 for end in (min(begin + _STARTS, num_tokens),)
             ]
         scores = torch.cat(pieces).cpu().numpy()
-        allowed = candidates(text.lengths, self.config.max_width)
+        allowed = candidate_spans(text.lengths, self.config.max_width)
         return prune_spans(scores, allowed, max(1, int(self.config.spans_per_token * num_tokens)))
 
-    def score_antecedents(self, text: Text, also: Iterable[tuple[int, int]] = ()) -> Linked:
+    def score_antecedents(
+        self, text: Text, also: Iterable[tuple[int, int]] = ()
+    ) -> AntecedentScores:
         """Score what each kept span, and each of some more, goes back to."""
-        kept = sorted({*self.kept(text), *also})
+        kept = sorted({*self.select_spans(text), *also})
         spans = torch.tensor(kept, device=text.states.device)
         vectors = self.spans(text.states, text.inputs, spans)
         mention = self.mention(self.spans.first(vectors))
@@ -151,10 +153,10 @@ class CorefHead(TaskHead):
         earlier, there = antecedents.candidate_antecedents(len(kept), most, spans.device)
         pair = self.pair(vectors, text.speakers[spans[:, 0]], earlier)
         scores = antecedents.antecedent_scores(mention, pair, earlier, there)
-        return Linked(kept, mention, scores, earlier, there)
+        return AntecedentScores(kept, mention, scores, earlier, there)
 
     def _true(self, text: Text, mentions: list[list[int]]) -> dict[tuple[int, int], int]:
-        """Return the clusters of the true mentions that can be found, by first and last token."""
+        """Return the clusters of predictable gold mentions, by first and last token."""
         before = dict(zip(text.rows, accumulate(text.lengths, initial=0), strict=False))
         length = dict(zip(text.rows, text.lengths, strict=True))
         return {
@@ -168,7 +170,7 @@ class CorefHead(TaskHead):
             return []
         found = self.score_antecedents(text)
         best = found.scores.argmax(dim=1)
-        # of column 0, which is none, the first; it is not used
+        # for column 0, the dummy antecedent, any index will do: it is not used
         chosen = found.earlier.gather(1, (best - 1).clamp(min=0)[:, None]).squeeze(1)
         links = torch.where(best > 0, chosen, -1).tolist()
         places = _places(text)
@@ -183,21 +185,22 @@ class CorefHead(TaskHead):
 
 
 def _mention_loss(scores: Float[Tensor, " M"], true: Bool[Tensor, " M"]) -> Float[Tensor, ""]:
-    """Take a score for the log-odds of being a mention."""
+    """Return the binary cross-entropy of mention scores."""
     target = true.to(scores.dtype)
     return functional.binary_cross_entropy_with_logits(scores, target, reduction="sum")
 
 
 def _places(text: Text) -> list[tuple[int, int]]:
-    """Return the row and the column of each token."""
+    """Return row and column of each token."""
     rows = zip(text.rows, text.lengths, strict=True)
     return [(row, column) for row, length in rows for column in range(length)]
 
 
-def _run(rows: range, lengths: list[int], max_tokens: int) -> range:
-    """Draw sentences that follow one another, of so many tokens in all, or the one there is.
+def _sample_run(rows: range, lengths: list[int], max_tokens: int) -> range:
+    """Draw consecutive sentences of at most `max_tokens` tokens, or a single longer one.
 
-    None starts so late that more would fit in. The engine seeds the draw by the step.
+    The start is drawn so that the run is as long as possible. The training loop seeds the random
+    generator for each step.
     """
     totals = list(accumulate((lengths[row] for row in rows), initial=0))
     if totals[-1] <= max_tokens:

@@ -1,6 +1,6 @@
-"""Which stretches of a text may be mentions, and which of them are mentions of one thing.
+"""Candidate spans, pruning, and clusters from antecedents.
 
-Shapes: T tokens of a document, W widths a stretch may have.
+Shapes: T tokens of a document, W widths of spans.
 """
 
 from collections.abc import Sequence
@@ -9,8 +9,8 @@ import numpy as np
 from jaxtyping import Bool, Float
 
 
-def candidates(lengths: Sequence[int], max_width: int) -> Bool[np.ndarray, "T W"]:
-    """Say of each first token and each width, from 1, whether the stretch ends in its sentence."""
+def candidate_spans(lengths: Sequence[int], max_width: int) -> Bool[np.ndarray, "T W"]:
+    """Return for each first token and width, from 1, whether the span ends in its sentence."""
     room = [left for length in lengths for left in range(length, 0, -1)]
     return np.array(room, dtype=np.int64)[:, None] >= np.arange(1, max_width + 1)
 
@@ -18,17 +18,16 @@ def candidates(lengths: Sequence[int], max_width: int) -> Bool[np.ndarray, "T W"
 def prune_spans(
     scores: Float[np.ndarray, "T W"], allowed: Bool[np.ndarray, "T W"], number: int
 ) -> list[tuple[int, int]]:
-    """Keep the best stretches, as first and last token, in the order of the text.
+    """Return the best spans, as first and last token, in the order of the text.
 
-    From the best on, each that crosses none that is kept already is kept, up to a number; of two
-    that cross (overlap, with neither inside the other), the better one stays. Equal scores go to
-    the earlier and the shorter.
+    Spans are taken from the best score on, up to a number; one that crosses (overlaps without
+    nesting) a span that was taken is dropped. Ties go to the earlier and the shorter span.
     """
     num_tokens, max_width = scores.shape
     first = np.flatnonzero(allowed)
     order = first[np.argsort(-scores.ravel()[first], kind="stable")]
-    furthest = list(range(num_tokens))  # the last token of the widest kept that starts here
-    nearest = list(range(num_tokens))  # the first token of the widest kept that ends here
+    furthest = list(range(num_tokens))  # last token of the widest kept span that starts here
+    nearest = list(range(num_tokens))  # first token of the widest kept span that ends here
     kept = []
     for place in order.tolist():
         if len(kept) == number:
@@ -44,7 +43,7 @@ def prune_spans(
 
 
 def clusters_from_antecedents(antecedents: Sequence[int]) -> list[list[int]]:
-    """Follow each one's antecedent, -1 for none, to clusters of two and more."""
+    """Return clusters of two or more spans, from the antecedent of each, or -1."""
     cluster: dict[int, list[int]] = {}
     for number, antecedent in enumerate(antecedents):
         if antecedent < 0:

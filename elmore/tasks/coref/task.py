@@ -1,4 +1,4 @@
-"""Coreference: which phrases of a text speak of the same thing."""
+"""Coreference resolution: which phrases of a text refer to the same entity."""
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
@@ -7,16 +7,18 @@ from typing import Any
 
 import torch
 
-from elmore.tasks.coref import conll2012, conllu, data, metric
+from elmore.tasks.coref import data, metric
 from elmore.tasks.coref.config import CorefConfig
-from elmore.tasks.coref.document import Document, Mention, drop_singletons, ordered
+from elmore.tasks.coref.conll2012 import format_conll2012
+from elmore.tasks.coref.conllu import format_conllu
+from elmore.tasks.coref.document import Document, Mention, drop_singletons, sort_clusters
 from elmore.tasks.coref.model import CorefHead
 from elmore.tasks.data.columns import split_blocks
 from elmore.tasks.embedding.network import Widths
 from elmore.tasks.task import Features, Task
 from elmore.text import sentences
 
-Found = list[list[list[int]]]
+Clusters = list[list[list[int]]]
 """Clusters of mentions: sentence, first token, the token after the last."""
 
 
@@ -34,18 +36,18 @@ class Coref(Task):
         return data.read_documents(path, unbalanced=self.config.data.unbalanced)
 
     def split_texts(self, lines: Iterable[tuple[str, str]]) -> Iterator[tuple[str, str]]:
-        """Take lines up to a blank one for a document."""
+        """Group the lines up to a blank one into a document."""
         for block in split_blocks(lines):
             yield block[0][0], "\n".join(line for _, line in block)
 
     def example_from_text(self, text: str, *, tokenized: bool = False) -> Document:
-        """Split a text into sentences and these into tokens.
+        """Split a text into sentences and tokens.
 
-        In a text that is tokenized already each line is a sentence, and a tab ends the name of its
-        speaker, if the line has one.
+        In a tokenized text each line is a sentence, and a tab ends the name of its speaker, if the
+        line has one.
         """
         if tokenized:
-            spoken = [_spoken(line) for line in text.split("\n")]
+            spoken = [_split_speaker(line) for line in text.split("\n")]
         else:
             spoken = [("", text[start:end]) for start, end in sentences.split(text)]
         split = [(who, self.tokenize(said, tokenized=tokenized)) for who, said in spoken]
@@ -57,7 +59,7 @@ class Coref(Task):
         return example.sentences
 
     def collect_labels(self, examples: Sequence[Document]) -> list[str]:
-        """Return none: a cluster is of its document alone."""
+        """Return nothing: clusters are not labels."""
         return []
 
     def build_head(self, widths: Widths, labels: list[str]) -> CorefHead:
@@ -67,10 +69,9 @@ class Coref(Task):
     def make_features(
         self, examples: Sequence[Document], labels: list[str], *, with_gold: bool
     ) -> Features:
-        """Return the number of rows of each document, and the speaker of each, 0 for unknown.
+        """Return the number of sentences of each document, and the speaker of each, 0 if unknown.
 
-        The truth is `mentions`: row, first and last token, and cluster, from 1; what is mentioned
-        once is none.
+        Gold `mentions` are row, first token, last token and cluster, from 1, without singletons.
         """
         speakers: list[int] = []
         mentions: list[tuple[int, int, int, int]] = []
@@ -90,48 +91,50 @@ class Coref(Task):
             found["mentions"] = torch.tensor(mentions, dtype=torch.long).reshape(-1, 4)
         return found
 
-    def score(self, examples: Sequence[Document], predictions: Sequence[Found]) -> dict[str, float]:
-        """Compare clusters of two mentions and more."""
+    def score(
+        self, examples: Sequence[Document], predictions: Sequence[Clusters]
+    ) -> dict[str, float]:
+        """Score clusters of two or more mentions."""
         gold = [drop_singletons(example.clusters) for example in examples]
-        return metric.score(gold, [drop_singletons(ordered(found)) for found in predictions])
+        return metric.score(gold, [drop_singletons(sort_clusters(found)) for found in predictions])
 
-    def format_text(self, example: Document, prediction: Found) -> str:
-        """Put mentions in brackets, with the numbers of their clusters."""
+    def format_text(self, example: Document, prediction: Clusters) -> str:
+        """Put mentions in brackets, with the number of their cluster."""
         words = [list(sentence) for sentence in example.sentences]
-        clusters = enumerate(ordered(prediction), start=1)
+        clusters = enumerate(sort_clusters(prediction), start=1)
         spans = [(mention, number) for number, cluster in clusters for mention in cluster]
         for (sentence, start, end), number in sorted(spans, key=_innermost):
             words[sentence][start] = f"[{words[sentence][start]}"
             words[sentence][end - 1] += f" {number}]"
         return " ".join(word for sentence in words for word in sentence)
 
-    def to_dict(self, example: Document, prediction: Found) -> dict[str, Any]:
+    def to_dict(self, example: Document, prediction: Clusters) -> dict[str, Any]:
         """Return the sentences, and clusters of mentions with their words."""
         clusters = [
             [
                 {**m._asdict(), "text": " ".join(example.sentences[m.sentence][m.start : m.end])}
                 for m in cluster
             ]
-            for cluster in ordered(prediction)
+            for cluster in sort_clusters(prediction)
         ]
         return {"sentences": example.sentences, "clusters": clusters}
 
     def prediction_lines(
-        self, examples: Sequence[Document], predictions: Sequence[Found], suffix: str = ""
+        self, examples: Sequence[Document], predictions: Sequence[Clusters], suffix: str = ""
     ) -> Iterator[str]:
-        """Return CoNLL-U for `.conllu`, else CoNLL-2012, which the reference scorer reads."""
-        form = conllu if suffix == ".conllu" else conll2012
+        """Yield CoNLL-U for `.conllu`, otherwise CoNLL-2012, which the reference scorer reads."""
+        form = format_conllu if suffix == ".conllu" else format_conll2012
         pairs = zip(examples, predictions, strict=True)
-        return form.lines(replace(doc, clusters=ordered(found)) for doc, found in pairs)
+        return form(replace(doc, clusters=sort_clusters(found)) for doc, found in pairs)
 
 
-def _spoken(line: str) -> tuple[str, str]:
+def _split_speaker(line: str) -> tuple[str, str]:
     """Return the speaker of a line, if it names one, and the rest of the line."""
     speaker, tab, said = line.partition("\t")
     return (speaker, said) if tab else ("", line)
 
 
 def _innermost(span: tuple[Mention, int]) -> tuple[int, int]:
-    """Sort the shorter first, so that brackets which close at one place nest."""
+    """Return a sort key: shorter mentions first, so that brackets nest."""
     mention, number = span
     return mention.end - mention.start, number

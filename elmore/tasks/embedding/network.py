@@ -65,7 +65,7 @@ class CharactersConfig:
 class ElmoConfig:
     """Where and how the layers of a biLM are mixed in."""
 
-    where: Literal["input", "output", "both"] = "input"
+    insert_at: Literal["input", "output", "both"] = "input"
     """At the input or the output of the task's encoder, or both."""
     dropout: float = 0.5
     layer_norm: bool = False
@@ -215,7 +215,8 @@ class Embedding(nn.Module):
         super().__init__()
         self.words, self.characters = words, characters
         self.layers = None if elmo is None else BiLMLayers(elmo, freeze=config.freeze)
-        places = ("input", "output") if config.where == "both" else (config.where,)
+        at = config.insert_at
+        places = ("input", "output") if at == "both" else (at,)
         self.mixes = nn.ModuleDict(
             {place: LayerMix(config, elmo.num_layers) for place in places} if elmo else {}
         )
@@ -232,8 +233,8 @@ class Embedding(nn.Module):
         )
         if not self.widths.input:
             raise ConfigError(
-                "the network has no input: elmo.where puts the biLM at the output alone; add word "
-                'vectors, as in glove:FILE+elmo:MODEL, or set elmo.where to "both"'
+                "the network has no input: elmo.insert_at puts the biLM at the output alone; add "
+                'word vectors, as in glove:FILE+elmo:MODEL, or set elmo.insert_at to "both"'
             )
 
     def forward(self, batch: EncodedBatch) -> PackedTokens:

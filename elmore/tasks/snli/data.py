@@ -1,7 +1,7 @@
-"""Pairs of sentences and whether one follows from the other: SNLI, MultiNLI, SICK and their kin.
+"""Sentence pairs for natural language inference: SNLI, MultiNLI, SICK and similar files.
 
-A file is a table with tabs between its columns and their names in the first line, or `.jsonl`, an
-object a line with the same names. Which names are whose:
+A file is a table with columns separated by tabs and their names in the first line, or `.jsonl` with
+one object per line and the same names:
 
     SNLI, MultiNLI    gold_label, sentence1, sentence2
     SICK              entailment_label or entailment_judgment, sentence_A, sentence_B
@@ -38,7 +38,7 @@ _log = logging.getLogger(__name__)
 
 @dataclass(frozen=True)
 class SentencePair(LabeledExample):
-    """Two sentences, and what the second is to the first."""
+    """Premise, hypothesis and their relation."""
 
     premise: list[str]
     hypothesis: list[str]
@@ -57,11 +57,14 @@ def read_pairs(
     labels: Sequence[str] = LABELS,
     tokenize: Callable[[str], list[str]] | None = None,
 ) -> list[SentencePair]:
-    """Read the pairs of a file; those whose annotators did not agree are left out.
+    """Read the pairs of a file; those without a gold label are skipped.
 
-    Labels count in lower case; `tokenize` is used in place of `words`.
+    Args:
+        path: a file, or a pattern.
+        labels: the labels that may occur, in lower case.
+        tokenize: replaces `tokenize_pair_text`.
     """
-    cut = tokenize or words
+    cut = tokenize or tokenize_pair_text
     pairs, undecided = [], 0
     for row in _rows(path):
         label = row.label.lower()
@@ -87,8 +90,8 @@ def read_pairs(
     return pairs
 
 
-def words(text: str) -> list[str]:
-    """Tokenize text, raw or tokenized already: the words are the same."""
+def tokenize_pair_text(text: str) -> list[str]:
+    """Tokenize a text; raw or already tokenized, the result is the same."""
     return penn(_APART.sub("", text)).words
 
 
@@ -130,7 +133,7 @@ def _table(lines: Iterable[tuple[str, str]]) -> Iterator[_Row]:
 
 
 def _columns(where: str, names: list[str]) -> tuple[str, str, str]:
-    """Say which columns to read."""
+    """Return the names of the columns to read."""
     for columns in _COLUMNS:
         if all(name in names for name in columns):
             return columns

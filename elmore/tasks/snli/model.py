@@ -27,14 +27,14 @@ from elmore.tasks.layers.pooling import masked_max, masked_mean
 
 @dataclass(frozen=True, kw_only=True)
 class ESIMConfig:
-    """One width for all of it."""
+    """Width and dropout rates."""
 
     hidden_dim: int = 300
-    """Of dense layers, and of each direction of the LSTMs."""
+    """Width of dense layers, and of each direction of the LSTMs."""
     dropout: float = 0.5
-    """On what goes into an LSTM, and into the last two dense layers."""
+    """On the input of the LSTMs and of the last two dense layers."""
     attention_dropout: float = 0.5
-    """On what comes out of the attention."""
+    """On the output of the attention."""
 
     def __post_init__(self) -> None:
         rates = (self.dropout, self.attention_dropout)
@@ -46,7 +46,7 @@ class ESIMConfig:
 
 
 class ESIM(ClassifierHead):
-    """One label for a pair of sentences."""
+    """Predicts one label for a pair of sentences."""
 
     def __init__(self, config: ESIMConfig, widths: Widths, labels: list[str]) -> None:
         super().__init__(labels)
@@ -68,7 +68,7 @@ class ESIM(ClassifierHead):
         )
 
     def logits(self, embedded: PaddedTokens) -> Float[Tensor, "N K"]:
-        """Return a score for each label of each pair."""
+        """Return the logits of each label."""
         mask = embedded.mask
         encoded = self.encoder(self.dropout(embedded.vectors), mask)
         x = torch.cat([encoded, embedded.output_elmo], dim=-1)
@@ -80,5 +80,5 @@ class ESIM(ClassifierHead):
 
 
 def _others(rows: Tensor) -> Tensor:
-    """Put the other sentence of the pair in the place of each."""
+    """Swap the two sentences of each pair."""
     return rows.unflatten(0, (-1, 2)).flip(1).flatten(0, 1)

@@ -1,4 +1,4 @@
-"""Entailment: whether a sentence follows from another, contradicts it, or neither."""
+"""Natural language inference: entailment, contradiction or neutral."""
 
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -15,24 +15,24 @@ from elmore.tasks.task import TaskConfig
 
 @dataclass(frozen=True, kw_only=True)
 class SNLIData:
-    """How to read pairs."""
+    """The format of the files."""
 
     labels: tuple[str, ...] = data.LABELS
-    """What may stand in a file, in lower case; the model gets those of the training examples."""
+    """Labels that may occur in a file, in lower case."""
     tokenized: bool = False
-    """Words are set apart by spaces already, in files and in what is predicted for."""
+    """Tokens are separated by spaces already, in files and in prediction."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class SNLIConfig(TaskConfig):
-    """A recipe for entailment."""
+    """The recipe for natural language inference."""
 
     data: SNLIData = field(default_factory=SNLIData)
     model: ESIMConfig = field(default_factory=ESIMConfig)
 
 
 class SNLI(ClassificationTask):
-    """Label a pair of sentences."""
+    """Classify a pair of sentences."""
 
     name = "snli"
     config_class = SNLIConfig
@@ -44,13 +44,13 @@ class SNLI(ClassificationTask):
         return data.read_pairs(path, labels=self.config.data.labels, tokenize=self.tokenize)
 
     def tokenize(self, text: str, *, tokenized: bool = False) -> list[str]:
-        """Split a sentence into tokens, of a file or typed; `data.tokenized` says of both."""
+        """Split a sentence into tokens; `data.tokenized` holds for files and prediction."""
         if tokenized or self.config.data.tokenized:
             return text.split()
-        return data.words(text)
+        return data.tokenize_pair_text(text)
 
     def example_from_text(self, text: str, *, tokenized: bool = False) -> SentencePair:
-        """Make an example without a label of two sentences with a tab between them."""
+        """Return an example without a label, from two sentences separated by a tab."""
         parts = text.split("\t")
         if len(parts) != 2:
             raise DataError(
@@ -73,6 +73,6 @@ class SNLI(ClassificationTask):
         return "\t".join([prediction, " ".join(example.premise), " ".join(example.hypothesis)])
 
     def to_dict(self, example: SentencePair, prediction: str) -> dict[str, Any]:
-        """Return all three under the names of SNLI, so that `read` reads it again."""
+        """Return label and sentences under the names of SNLI."""
         premise, hypothesis = " ".join(example.premise), " ".join(example.hypothesis)
         return {"gold_label": prediction, "sentence1": premise, "sentence2": hypothesis}

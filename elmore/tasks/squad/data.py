@@ -1,9 +1,9 @@
-"""Questions whose answers are stretches of a passage, from SQuAD 1.1 and files of its kind.
+"""Questions whose answers are spans of a passage: SQuAD 1.1 and similar files.
 
-A file is the JSON of SQuAD 1.1 (articles, their paragraphs, the questions on each), or it has a
-question to a line, as JSON with `context`, `question` and either `answer` and `answer_start`, or
-`answers`. An `id` may be missing. Of SQuAD 2.0, questions that its passage does not answer are left
-out: they have `is_impossible`, or no answers in a file that says version 2.
+A file is the JSON of SQuAD 1.1 (articles, paragraphs, questions), or JSON lines with one question
+each, with `context`, `question` and either `answer` and `answer_start`, or
+`answers`. An `id` may be missing. Unanswerable questions
+of SQuAD 2.0 are skipped: they have `is_impossible`, or no answers in a file of version 2.
 """
 
 import json
@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 
 from elmore import strict_json
 from elmore.errors import DataError
-from elmore.tasks.squad.offsets import TextWithOffsets, place
+from elmore.tasks.squad.offsets import TextWithOffsets, tokenize_with_offsets
 from elmore.text.files import Lines, expand
 
 _NAMES = {str: "a text", int: "a whole number", list: "a list", bool: "true or false"}
@@ -26,7 +26,7 @@ _log = logging.getLogger(__name__)
 
 
 class Answer(NamedTuple):
-    """What a person answered, and the span of tokens that holds it."""
+    """A gold answer and its span: first and last token."""
 
     text: str
     first: int
@@ -35,7 +35,7 @@ class Answer(NamedTuple):
 
 @dataclass(frozen=True)
 class Question:
-    """A question, a passage, and the answers that people gave; none where a user asks."""
+    """A question, its passage and the gold answers; none in prediction."""
 
     id: str | None
     passage: TextWithOffsets
@@ -45,17 +45,16 @@ class Question:
 
 @dataclass(frozen=True)
 class _Place:
-    """Where a question is, for messages.
+    """The position of a question, for messages.
 
-    What is read of JSON knows no lines: the id, or the question, is looked for in them once there
-    is a message.
+    Parsed JSON has no line numbers, so the line is searched for when a message is written.
     """
 
     key: str
-    """What it is known by: `id`, or `question`."""
+    """The key that identifies it: `id`, or `question`."""
     value: str
     before: int
-    """How many others of the file are known by the same."""
+    """How many earlier questions of the file have the same value."""
     file: str
     lines: Sequence[str]
 
@@ -72,7 +71,7 @@ _Where = str | _Place
 
 
 def read_squad(path: str | Path) -> list[Question]:
-    """Read the questions of a file, or of all files that a pattern names."""
+    """Read the questions of a file, or of all files that a pattern matches."""
     found: list[Question] = []
     num_unanswerable = 0
     places: dict[str, _Where] = {}
@@ -122,7 +121,7 @@ def _is_wider(passage: TextWithOffsets, answer: Answer) -> bool:
 
 
 def _questions(name: str) -> Iterator[tuple[Question | None, _Where]]:
-    """Yield the questions of a file and their places; None for one that has no answer."""
+    """Yield the questions of a file and their positions; None for an unanswerable one."""
     if name.endswith(".parquet"):
         raise DataError(f"{name}: expected SQuAD's JSON, or JSON lines, found a table")
     lines = [str(line) for line in Lines([name], column=None)]
@@ -139,7 +138,7 @@ def _questions(name: str) -> Iterator[tuple[Question | None, _Where]]:
 
 
 def _is_a_question(line: str) -> bool:
-    """Tell the first of many objects from the start, or the whole, of a single one."""
+    """Return whether a line is a question of JSON lines, not the start of SQuAD's JSON."""
     try:
         found = strict_json.loads(line)
     except ValueError:
@@ -148,7 +147,7 @@ def _is_a_question(line: str) -> bool:
 
 
 def _parsed(text: str, name: str, line: int = 1) -> Any:  # noqa: ANN401 -- whatever JSON can say
-    """Read JSON that begins at a line of a file."""
+    """Parse JSON that begins at a line of a file."""
     try:
         return strict_json.loads(text)
     except ValueError as error:
@@ -206,7 +205,7 @@ def _question(
 
 
 def _given(asked: dict[str, Any], where: _Where) -> list[tuple[str, int]]:
-    """Return the answers of a question and where they start, however they are written."""
+    """Return the answers of a question and their first characters, in any of the formats."""
     if "answers" not in asked:
         return [(_field(asked, "answer", str, where), _field(asked, "answer_start", int, where))]
     answers = asked["answers"]
@@ -241,7 +240,7 @@ def _answer(text: str, start: int, passage: TextWithOffsets, where: _Where) -> A
 
 
 def _placed(table: object, key: str, where: _Where) -> TextWithOffsets:
-    found = place(_field(table, key, str, where))
+    found = tokenize_with_offsets(_field(table, key, str, where))
     if not found.words:
         raise DataError(f"{where}: the {key} is empty, expected words")
     return found

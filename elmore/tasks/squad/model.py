@@ -1,8 +1,8 @@
-"""Where in a passage the answer to a question stands (Clark and Gardner, 2018; Seo et al., 2017).
+"""BiDAF with self-attention (Clark and Gardner, 2018; Seo et al., 2017).
 
-Both texts are read by one encoder; each token of the passage is seen in the light of the question,
-then of the other tokens; two readers on top score it as the first and as the last of the answer.
-The recurrent layers are LSTMs where the paper has GRUs.
+One encoder runs over passage and question; the passage attends to the question, then to itself; two
+biLSTMs on top score each token as the first and as the last of the answer. The recurrent layers are
+LSTMs, not GRUs as in the paper.
 
 Shapes: B examples, T tokens of the passage, J of the question, N answers, W windows, S tokens of a
 batch.
@@ -18,25 +18,25 @@ from elmore.errors import ConfigError
 from elmore.tasks.embedding.network import PackedTokens, PaddedTokens, Widths
 from elmore.tasks.layers.bidaf import BiAttention, SelfAttention
 from elmore.tasks.layers.encoders import BiLSTM, VariationalDropout
-from elmore.tasks.squad.spans import best_spans, windows
+from elmore.tasks.squad.spans import best_spans, window_starts
 from elmore.tasks.task import Features, Loss, TaskHead
 
-_AT_ONCE = 32  # windows that are read together, where there are more of them than examples
+_AT_ONCE = 32  # windows per batch, if there are more windows than examples
 
 
 @dataclass(frozen=True, kw_only=True)
 class SquadModelConfig:
-    """The network, and how much of a passage it sees."""
+    """The network, and the window over long passages."""
 
     hidden_dim: int = 90
     """Width of one direction."""
     dropout: float = 0.2
-    """On what goes into each layer."""
+    """On the input of each layer."""
     max_span: int = 17
-    """Tokens of the longest answer it gives."""
+    """Tokens of the longest answer that is predicted."""
     window: int = 400
-    """Tokens of a passage that are read together. Over a longer one windows overlap by half: in
-    training the first that holds an answer is read, in prediction all are."""
+    """Tokens of a passage that are encoded together. Windows over a longer passage overlap by half:
+    in training the first that contains an answer is used, in prediction all of them."""
 
     def __post_init__(self) -> None:
         if self.hidden_dim < 1 or self.max_span < 1 or not 0 <= self.dropout < 1:
@@ -52,7 +52,7 @@ class SquadModelConfig:
 
 
 class SquadHead(TaskHead):
-    """Bidirectional attention, self-attention, and a span."""
+    """Predicts the span of the answer."""
 
     takes_packed = True
     unit = "questions"
@@ -74,7 +74,7 @@ class SquadHead(TaskHead):
         self.end = nn.Linear(width, 1)
 
     def forward(self, embedded: PackedTokens, features: Features) -> Loss:
-        """Return minus the log of what all acceptable spans get together, counted by question."""
+        """Return the negative log of the summed probability of all gold spans."""
         passages, questions = _pairs(embedded)
         rows = torch.arange(len(passages), device=passages.starts.device)
         seen = passages.cut(rows, features["windows"], self.window)
@@ -83,13 +83,13 @@ class SquadHead(TaskHead):
         return Loss(losses.sum(), torch.tensor(len(losses), device=losses.device))
 
     def predict(self, embedded: PackedTokens, features: Features) -> list[list[int]]:
-        """Return the first token and the last of each answer."""
+        """Return the first and the last token of each answer."""
         passages, questions = _pairs(embedded)
         lengths = passages.lengths.tolist()
         places = [
             (row, start)
             for row, length in enumerate(lengths)
-            for start in windows(length, self.window)
+            for start in window_starts(length, self.window)
         ]
         found: dict[int, tuple[float, list[int]]] = {}
         size = max(len(lengths), _AT_ONCE)
@@ -108,7 +108,7 @@ class SquadHead(TaskHead):
     def scores(
         self, passages: PaddedTokens, questions: PaddedTokens
     ) -> tuple[Float[Tensor, "B T"], Float[Tensor, "B T"]]:
-        """Score each token of the passages as the first of the answer, and as the last."""
+        """Return logits of each token of the passages as first and as last of the answer."""
         mask = passages.mask
         encoded = [self._encoded(texts) for texts in (passages, questions)]
         attended = self.attention(*encoded, mask, questions.mask)
@@ -135,7 +135,7 @@ def span_losses(
     mask: Bool[Tensor, "B T"],
     spans: Int[Tensor, "B N 2"],
 ) -> Float[Tensor, " B"]:
-    """Return -log sum over the spans of p(first) p(last); a span of -1 is none."""
+    """Return -log sum over the gold spans of p(first) p(last); a span of -1 is padding."""
     chances = []
     for scores, places in zip((starts, ends), spans.clamp(min=0).unbind(dim=2), strict=True):
         exact = scores.to(torch.promote_types(scores.dtype, torch.float32))
@@ -146,12 +146,12 @@ def span_losses(
 
 @dataclass(frozen=True)
 class _Texts:
-    """Some of the texts of a batch."""
+    """The passages, or the questions, of a batch, packed."""
 
     vectors: Float[Tensor, "S D"]
     output_elmo: Float[Tensor, "S E"]
     starts: Int[Tensor, " B"]
-    """Where each has its first token."""
+    """Index of the first token of each."""
     lengths: Int[Tensor, " B"]
 
     def __len__(self) -> int:
@@ -161,11 +161,13 @@ class _Texts:
         return self.cut(rows, torch.zeros_like(rows), len(self.vectors))
 
     def cut(self, rows: Int[Tensor, " W"], begins: Int[Tensor, " W"], most: int) -> PaddedTokens:
-        """Return so many tokens of some, from where each begins, or as many as there are."""
+        """Return at most `most` tokens of some texts, each from its own start, padded."""
         left = self.lengths[rows] - begins
         place = torch.arange(min(most, int(left.amax())), device=rows.device)
         mask = place < left[:, None]
-        index = (self.starts[rows] + begins)[:, None] + place  # behind the end it is another's
+        index = (self.starts[rows] + begins)[
+            :, None
+        ] + place  # after the end, it points into another text
         index = index.clamp(max=len(self.vectors) - 1)
         vectors, above = (
             part.index_select(0, index.flatten()).unflatten(0, index.shape) * mask[:, :, None]
@@ -175,7 +177,7 @@ class _Texts:
 
 
 def _pairs(tokens: PackedTokens) -> tuple[_Texts, _Texts]:
-    """Return the passages and the questions."""
+    """Split a batch into passages and questions."""
     lengths = tokens.mask.sum(dim=1)
     starts = lengths.cumsum(0) - lengths
     passages, questions = (

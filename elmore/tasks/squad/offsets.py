@@ -1,7 +1,6 @@
-"""Characters to tokens and back.
+"""Convert between character offsets and tokens.
 
-A span of tokens goes from its first token to its last, that one included; a stretch of characters
-from its start to its end, as slices do.
+A span of tokens includes its last token; a range of characters excludes its end, as slices do.
 """
 
 from bisect import bisect_left, bisect_right
@@ -13,7 +12,7 @@ from elmore.text.tokenizers import Tokenizer, penn, tokenize
 
 @dataclass(frozen=True)
 class TextWithOffsets:
-    """A text, its words, and where in the text each is."""
+    """A text, its tokens, and their character offsets."""
 
     text: str
     words: list[str]
@@ -21,23 +20,23 @@ class TextWithOffsets:
     ends: list[int]
 
     def tokens(self, start: int, end: int) -> tuple[int, int]:
-        """Return the span that holds the characters; those are not all whitespace."""
+        """Return the span of tokens that covers a range of characters, not all whitespace."""
         first = bisect_right(self.ends, start)  # the first that ends behind the start
         last = bisect_left(self.starts, end) - 1
         return first, last
 
     def characters(self, first: int, last: int) -> tuple[int, int]:
-        """Return the stretch from the first token's start to the last one's end."""
+        """Return the range of characters of a span."""
         return self.starts[first], self.ends[last]
 
     def cut(self, first: int, last: int) -> str:
-        """Return the text of a span, just as it is written."""
+        """Return the text of a span, as it is written."""
         start, end = self.characters(first, last)
         return self.text[start:end]
 
 
-def place(text: str, tokenizer: Tokenizer = penn) -> TextWithOffsets:
-    """Tokenize a text; words that a tokenizer rewrote are refused, for they have no place in it."""
+def tokenize_with_offsets(text: str, tokenizer: Tokenizer = penn) -> TextWithOffsets:
+    """Tokenize a text; a tokenizer that rewrites words is refused, because it loses offsets."""
     words, offsets = tokenize(text, tokenizer)
     if len(offsets) != len(words):
         raise DataError(

@@ -1,4 +1,4 @@
-"""Which tokens of a passage: windows over a long one, and the best span of scores.
+"""Windows over long passages, and the best span of scores.
 
 Shapes: B passages, T tokens, S tokens a span may have.
 """
@@ -29,13 +29,13 @@ def best_spans(
     mask: Bool[Tensor, "B T"],
     max_span: int,
 ) -> Best:
-    """Maximise the sum of a start's and an end's score, the end at most `max_span - 1` later.
+    """Return the span with the highest sum of start and end score, of at most `max_span` tokens.
 
-    Every passage has a token.
+    Every passage must have a token.
     """
-    # In float32 at least: a coarse sum would make many spans equal.
+    # At least float32: in a coarser type, many sums would be equal.
     dtype = torch.promote_types(starts.dtype, torch.float32)
-    # Behind the end no span ends, and so none starts.
+    # No span ends in the padding, so none starts there.
     absent = float("-inf")
     ends = ends.to(dtype).masked_fill(~mask, absent)
     ends = functional.pad(ends, (0, max_span - 1), value=absent)
@@ -45,22 +45,22 @@ def best_spans(
     return Best(first, first + place % max_span, score)
 
 
-def windows(length: int, window: int) -> list[int]:
-    """Say where windows over a passage start: the next half a window later, until all is seen.
+def window_starts(length: int, window: int) -> list[int]:
+    """Return the starts of windows that overlap by half and cover a passage.
 
-    So each span of up to half a window is whole in one of them.
+    So each span of up to half a window lies completely in one of them.
     """
     stride = window // 2
     return [0, *range(stride, length - window + stride, stride)]
 
 
-def window_of(answers: Sequence[Span], length: int, window: int) -> tuple[int, list[Span]]:
-    """Return the first window that holds an answer, and the answers as they stand in it.
+def window_with_answer(answers: Sequence[Span], length: int, window: int) -> tuple[int, list[Span]]:
+    """Return the start of the first window with an answer, and the answers relative to it.
 
-    An answer that none holds, since it is longer than half of one, opens a window of its own; of
-    one that is longer still, the front is kept.
+    If no window contains an answer, because it is longer than half a window, the window starts with
+    the answer, and the answer is cut to its length.
     """
-    for start in windows(length, window):
+    for start in window_starts(length, window):
         inside = [(a - start, b - start) for a, b in answers if start <= a and b < start + window]
         if inside:
             return start, sorted(set(inside))

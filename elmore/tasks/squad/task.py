@@ -1,4 +1,4 @@
-"""Questions on a passage, whose answers are stretches of it."""
+"""Extractive question answering."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -14,20 +14,20 @@ from elmore.tasks.embedding.network import Widths
 from elmore.tasks.squad import data, metric
 from elmore.tasks.squad.data import Question
 from elmore.tasks.squad.model import SquadHead, SquadModelConfig
-from elmore.tasks.squad.offsets import place
-from elmore.tasks.squad.spans import window_of
+from elmore.tasks.squad.offsets import tokenize_with_offsets
+from elmore.tasks.squad.spans import window_with_answer
 from elmore.tasks.task import Features, Task, TaskConfig
 
 
 @dataclass(frozen=True, kw_only=True)
 class SquadConfig(TaskConfig):
-    """A recipe for questions."""
+    """The recipe for question answering."""
 
     model: SquadModelConfig = field(default_factory=SquadModelConfig)
 
 
 class Squad(Task):
-    """Find the answer to a question in a passage."""
+    """Answer a question with a span of a passage."""
 
     name = "squad"
     metric = "f1"
@@ -40,13 +40,15 @@ class Squad(Task):
         return data.read_squad(path)
 
     def tokenize(self, text: str, *, tokenized: bool = False) -> list[str]:
-        """Split a question or a passage into tokens, of a file or typed."""
-        return text.split() if tokenized else place(text).words
+        """Split a question or a passage into tokens."""
+        return text.split() if tokenized else tokenize_with_offsets(text).words
 
     def example_from_text(self, text: str, *, tokenized: bool = False) -> Question:
-        """Make an example of a question, a tab and a passage."""
+        """Return an example from a question, a tab and a passage."""
         tokenizer = partial(self.tokenize, tokenized=tokenized)
-        question, passage = (place(part, tokenizer) for part in text.partition("\t")[::2])
+        question, passage = (
+            tokenize_with_offsets(part, tokenizer) for part in text.partition("\t")[::2]
+        )
         if not question.words or not passage.words:
             raise DataError(
                 f"expected a question, a tab and the passage that answers it, found {text[:40]!r}; "
@@ -59,11 +61,11 @@ class Squad(Task):
         return [example.passage.words, example.question.words]
 
     def collect_labels(self, examples: Sequence[Question]) -> list[str]:
-        """Return the two things a token is scored as."""
+        """Return what a token is scored as."""
         return ["start", "end"]
 
     def gold_labels(self, example: Question) -> list[str]:
-        """Return nothing: an answer is no label."""
+        """Return nothing: an answer is not a label."""
         return []
 
     def build_head(self, widths: Widths, labels: list[str]) -> SquadHead:
@@ -73,14 +75,14 @@ class Squad(Task):
     def make_features(
         self, examples: Sequence[Question], labels: list[str], *, with_gold: bool
     ) -> Features:
-        """Return where the window over each passage starts (B), and the answers in it (B, N, 2)."""
+        """Return the start of the window over each passage (B), and the answers in it (B, N, 2)."""
         if not with_gold:
             return {}
         starts, found = [], []
         for example in examples:
             answers = [(answer.first, answer.last) for answer in example.answers]
             length = len(example.passage.words)
-            start, inside = window_of(answers, length, self.config.model.window)
+            start, inside = window_with_answer(answers, length, self.config.model.window)
             starts.append(start)
             found.append(inside)
         spans = np.full((len(found), max(map(len, found)), 2), -1)
@@ -91,7 +93,7 @@ class Squad(Task):
     def score(
         self, examples: Sequence[Question], predictions: Sequence[list[int]]
     ) -> dict[str, float]:
-        """Compare answers as SQuAD's own script does."""
+        """Return f1 and exact match."""
         pairs = zip(examples, predictions, strict=True)
         found = [example.passage.cut(*prediction) for example, prediction in pairs]
         return metric.score([[a.text for a in example.answers] for example in examples], found)
@@ -101,7 +103,7 @@ class Squad(Task):
         return " ".join(example.passage.cut(*prediction).split())
 
     def to_dict(self, example: Question, prediction: list[int]) -> dict[str, Any]:
-        """Return the answer just as the passage has it, and its place there in characters."""
+        """Return the answer as it is written, and its range of characters."""
         start, end = example.passage.characters(*prediction)
         return {
             **({} if example.id is None else {"id": example.id}),

@@ -1,15 +1,15 @@
-"""Predicates and their arguments, from the column files they are kept in.
+"""Column files of predicates and their arguments.
 
-A sentence has a line a token; a column marks the predicates, and each has an argument column, in
-the order of the predicates (`props`). Three such forms are read and written; which one a file is in
-is seen from its first line:
+A file has one token per line. One column marks the predicates, and each predicate has a column of
+arguments, in the order of the predicates (`props`). Three formats are read and written; the format
+of a file is detected from its first line:
 
 - `propbank`, the gold_conll of PropBank's releases: document, sentence, number, word, tag, parse,
   lemma, roleset, then the arguments.
 - `conll2012`: document, part, number, word, tag, parse, lemma, roleset number, sense, speaker,
   names, then the arguments, and coreference last.
 - `conll2005`: the word first, anything or nothing between, then the targets (a lemma or -) and the
-  arguments: the props of the task with their words pasted before them.
+  arguments: the props files of the shared task, pasted to their words.
 """
 
 import re
@@ -21,26 +21,26 @@ from typing import Literal, NamedTuple
 from elmore import atomic
 from elmore.errors import DataError
 from elmore.tasks.data.columns import read_blocks
-from elmore.tasks.srl.props import tags_to_cells, to_tags
+from elmore.tasks.srl.props import cells_to_tags, tags_to_cells
 
 Format = Literal["propbank", "conll2012", "conll2005"]
 
 
 @dataclass(frozen=True)
 class Frame:
-    """A predicate and what it makes of its sentence."""
+    """A predicate and its arguments."""
 
     predicate: int
-    """Which token it is."""
+    """Index of its token."""
     sense: str
-    """As the file has it: a roleset such as `leave.01`, or a lemma."""
+    """As in the file: a roleset such as `leave.01`, or a lemma."""
     tags: list[str]
-    """BIO, a tag a token; the predicate itself is V."""
+    """BIO tags, one per token; the predicate itself is V."""
 
 
 @dataclass(frozen=True)
 class SRLExample:
-    """A sentence and its frames; none where nobody has looked for them."""
+    """A sentence and its frames; none in prediction."""
 
     tokens: list[str]
     frames: list[Frame]
@@ -50,11 +50,11 @@ class _Columns(NamedTuple):
     word: int
     tag: int | None
     senses: tuple[int, ...]
-    """The last of them is - where no predicate stands."""
+    """The last of them is - for a token that is not a predicate."""
     arguments: int
-    """The first of them."""
+    """The first argument column."""
     behind: int
-    """How many follow the last of them."""
+    """How many columns follow the arguments."""
 
 
 _PROPBANK = _Columns(word=3, tag=4, senses=(7,), arguments=8, behind=0)
@@ -72,18 +72,22 @@ def read_srl(
     form: Format | Literal["auto"] = "auto",
     predicates: Literal["all", "verbs"] = "all",
 ) -> list[SRLExample]:
-    """Read the sentences of a file, those without a predicate too.
+    """Read the sentences of a file, including those without a predicate.
 
-    `verbs` leaves out predicates whose tag is no VB; those of CoNLL-2005 are all verbs.
+    Args:
+        path: a file, or a pattern.
+        form: its format.
+        predicates: `verbs` skips predicates whose tag does not start with VB; those of CoNLL-2005
+            are all verbs.
     """
     text = list(read_blocks(path))
-    form = _seen(text) if form == "auto" else form
+    form = _detect_format(text) if form == "auto" else form
     sentences = []
     for block in text:
-        # in the other two, a line opens with the name of a document
+        # in the other formats, a line starts with the name of a document
         lines = [item for item in block if form == "conll2005" or not item[1].startswith("#")]
         if lines:
-            # props that were pasted to their words have a tab there and blanks elsewhere
+            # props pasted to their words have a tab there and spaces elsewhere
             tabs = form != "conll2005"
             rows = [_Row(where, _fields(line, tabs=tabs)) for where, line in lines]
             sentences.append(_sentence(rows, form, predicates))
@@ -92,8 +96,8 @@ def read_srl(
     return sentences
 
 
-def _seen(text: Sequence[Sequence[tuple[str, str]]]) -> Format:
-    """Tell the form of a file by the first line that is no comment."""
+def _detect_format(text: Sequence[Sequence[tuple[str, str]]]) -> Format:
+    """Return the format of a file, from its first line that is not a comment."""
     if text and text[0][0][1].startswith("#begin document"):
         return "conll2012"
     lines = (line for block in text for _, line in block if not line.startswith("#"))
@@ -122,7 +126,7 @@ def _sentence(
 
 
 def _columns(rows: Sequence[_Row], form: Format) -> _Columns:
-    """Say what stands where, in lines that are all as long."""
+    """Return the column layout of a sentence, whose lines must be equally long."""
     where, first = rows[0]
     for row in rows:
         if len(row.fields) != len(first):
@@ -131,7 +135,7 @@ def _columns(rows: Sequence[_Row], form: Format) -> _Columns:
                 f"{len(first)}; expected the same in each of its lines"
             )
     if form == "conll2005":
-        return _of_2005(rows)
+        return _columns_of_2005(rows)
     columns = _PROPBANK if form == "propbank" else _CONLL2012
     least = columns.arguments + columns.behind
     if len(first) < least:
@@ -142,8 +146,8 @@ def _columns(rows: Sequence[_Row], form: Format) -> _Columns:
     return columns
 
 
-def _of_2005(rows: Sequence[_Row]) -> _Columns:
-    """Find the targets: the last column without brackets."""
+def _columns_of_2005(rows: Sequence[_Row]) -> _Columns:
+    """Find the column of targets: the last one without brackets."""
     width = len(rows[0].fields)
     plain = [c for c in range(width) if not any(set(row.fields[c]) & set("(*)") for row in rows)]
     target = plain[-1] if plain else 0
@@ -168,14 +172,14 @@ def _frames(rows: Sequence[_Row], columns: _Columns) -> Iterator[Frame]:
         )
     places = [row.where for row in rows]
     for column, predicate in enumerate(found, start=columns.arguments):
-        tags = to_tags([row.fields[column] for row in rows], places)
+        tags = cells_to_tags([row.fields[column] for row in rows], places)
         sense = ".".join(rows[predicate].fields[i] for i in columns.senses)
         _check_verb(tags, predicate, places, f"column {column + 1}, of {sense},")
         yield Frame(predicate, sense, tags)
 
 
 def _check_verb(tags: Sequence[str], predicate: int, places: Sequence[str], column: str) -> None:
-    """Refuse a column that is not its predicate's: one without (V*), with two, or elsewhere."""
+    """Refuse a column whose (V*) is missing, repeated, or not at its predicate."""
     verbs = [place for place, tag in zip(places, tags, strict=True) if tag == "B-V"]
     if not verbs:
         raise DataError(
@@ -186,7 +190,7 @@ def _check_verb(tags: Sequence[str], predicate: int, places: Sequence[str], colu
             f"{verbs[1]}: {column} has a second (V*), after that of {verbs[0]}; expected one, and "
             "(C-V*) for a further part of it"
         )
-    # a later part may be where the predicate is marked: (V*) flip (C-V*) flopped, flipflop.01
+    # the mark may be at a later part of the predicate: (V*) flip (C-V*) flopped, flipflop.01
     if tags[predicate].partition("-")[2] not in ("V", "C-V"):
         raise DataError(
             f"{places[predicate]}: {column} has its (V*) elsewhere, at {verbs[0]}; expected it on "
@@ -195,7 +199,7 @@ def _check_verb(tags: Sequence[str], predicate: int, places: Sequence[str], colu
 
 
 def write_srl(path: Path, sentences: Sequence[SRLExample], form: Format = "conll2005") -> None:
-    """Write sentences; what a form has columns for and nobody knows is written as - or *."""
+    """Write sentences; unknown columns are filled with - or *."""
     text = "\n".join(
         "".join("\t".join(fields) + "\n" for fields in _lines(number, sentence, form))
         for number, sentence in enumerate(sentences)

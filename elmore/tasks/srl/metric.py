@@ -1,8 +1,8 @@
-"""How many arguments were found, counted as the scorer of CoNLL-2005 (srl-eval) counts them.
+"""Precision, recall and F1 over arguments, as the scorer of CoNLL-2005 (srl-eval) counts them.
 
-An argument is right when its label and all its parts are: a C-A1 belongs to the last A1 before it,
-and both must be right for the one argument they are. A C-A1 that continues nothing is an A1, an
-R-A1 is an argument of its own, and V, the predicate, is none.
+An argument is correct if its label and all its parts are: a C-A1 continues the last A1 before it,
+and both together are one argument. A C-A1 that continues nothing is an A1, an R-A1 is an argument
+of its own, and V, the predicate, is not an argument.
 """
 
 import re
@@ -14,7 +14,7 @@ from elmore.tasks.metrics.prf import PrecisionRecallF1
 from elmore.tasks.srl.data import Frame
 
 Argument = tuple[str, tuple[tuple[int, int], ...]]
-"""A label and its parts: first token and the one after the last."""
+"""A label and its parts: first token and the token after the last."""
 
 _GROUPS: dict[str, Callable[[str], bool]] = {
     "modifiers": lambda kind: kind.startswith(("AM-", "ARGM-")),
@@ -23,8 +23,8 @@ _GROUPS: dict[str, Callable[[str], bool]] = {
 _NUMBERED = re.compile(r"A(RG)?[0-9A]")
 
 
-def arguments(tags: Sequence[str]) -> set[Argument]:
-    """Return the arguments of a predicate."""
+def extract_arguments(tags: Sequence[str]) -> set[Argument]:
+    """Return the arguments of a predicate from its BIO tags."""
     found: list[tuple[str, list[tuple[int, int]]]] = []
     latest: dict[str, list[tuple[int, int]]] = {}
     for first, after, label in extract_spans(tags):
@@ -40,38 +40,38 @@ def arguments(tags: Sequence[str]) -> set[Argument]:
 def score(
     gold: Sequence[Sequence[Frame]], predicted: Sequence[Sequence[Mapping[str, Any]]]
 ) -> dict[str, float]:
-    """Compare the frames of each sentence, in percent; 0 where nothing is to be counted.
+    """Return scores in percent; 0 if there is nothing to count.
 
-    `f1`, `precision`, `recall` and what follows them by label (each numbered argument, all
-    modifiers together, all references together) are with the true predicates given. `predicate_f1`
-    is about which tokens are predicates; `end_to_end_f1` about arguments of predicates that had to
-    be found, those of a wrong one counting as wrong.
+    `f1`, `precision`, `recall` and the f1 by label (each numbered argument, all modifiers, all
+    references) are for given gold predicates. `predicate_f1` is about which tokens are predicates;
+    `end_to_end_f1` is about the arguments of predicted predicates, where those of a wrong predicate
+    are wrong.
     """
     roles = PrecisionRecallF1()
     for truth, guess in zip(gold, predicted, strict=True):
         given = {frame["predicate"]: frame["tags"] for frame in guess if frame["given"]}
         for frame in truth:
-            roles.add(arguments(frame.tags), arguments(given[frame.predicate]))
+            roles.add(extract_arguments(frame.tags), extract_arguments(given[frame.predicate]))
     scores = roles.scores()
     for kind in filter(_NUMBERED.fullmatch, roles.types):
         scores[f"f1_{kind}"] = roles.f1(kind.__eq__)
     for name, chosen in _GROUPS.items():
         if any(map(chosen, roles.types)):
             scores[f"f1_{name}"] = roles.f1(chosen)
-    return scores | score_found(gold, predicted)
+    return scores | score_end_to_end(gold, predicted)
 
 
-def score_found(
+def score_end_to_end(
     gold: Sequence[Sequence[Frame]], predicted: Sequence[Sequence[Mapping[str, Any]]]
 ) -> dict[str, float]:
-    """Compare the frames of predicates that were found: the scores of text without any given."""
+    """Score frames of predicted predicates, as for text without gold predicates."""
     whole, predicates = PrecisionRecallF1(), PrecisionRecallF1()
     for truth, guess in zip(gold, predicted, strict=True):
         found = {frame["predicate"]: frame["tags"] for frame in guess if frame["found"]}
-        true = {frame.predicate: arguments(frame.tags) for frame in truth}
+        true = {frame.predicate: extract_arguments(frame.tags) for frame in truth}
         whole.add(
             {(*item, predicate) for predicate, items in true.items() for item in items},
-            {(*item, place) for place, tags in found.items() for item in arguments(tags)},
+            {(*item, place) for place, tags in found.items() for item in extract_arguments(tags)},
         )
         predicates.add({("V", place) for place in true}, {("V", place) for place in found})
     return {"predicate_f1": predicates.f1(), "end_to_end_f1": whole.f1()}

@@ -1,8 +1,8 @@
-"""Labels for the arguments of each predicate (He et al., 2017), and which tokens are predicates.
+"""Semantic role labelling with a deep alternating LSTM (He et al., 2017).
 
-A deep alternating LSTM reads the sentence once for each predicate, which an indicator marks, and
-scores the labels of each token by itself; only in decoding must they be BIO. Beside it a shallow
-biLSTM, which reads the sentence once, says which tokens are predicates, for text where nobody has.
+The LSTM runs over the sentence once for each predicate, which an indicator embedding marks, and
+classifies each token independently; decoding enforces BIO. A shallow biLSTM predicts which tokens
+are predicates, for text without gold predicates.
 
 Shapes: B sentences, T tokens, F frames: a predicate and its sentence.
 """
@@ -23,23 +23,23 @@ from elmore.tasks.layers.encoders import BiLSTM, VariationalDropout
 from elmore.tasks.task import Features, Loss, TaskHead
 
 UNLABELLED = -100
-"""Stands for a label where there is none."""
-_AT_ONCE = 1 << 15  # tokens of frames that are predicted together: bounds the memory
+"""Label of padding, which the loss ignores."""
+_AT_ONCE = 1 << 15  # tokens of frames per batch of prediction: bounds the memory
 
 
 @dataclass(frozen=True, kw_only=True)
 class SRLModelConfig:
-    """The labeller, and the finder of predicates beside it."""
+    """The labelling network and the predicate classifier."""
 
     hidden_dim: int = 300
     num_layers: int = 8
-    """Every other one reads backwards."""
+    """Directions alternate, the first layer runs forwards."""
     dropout: float = 0.1
-    """On what goes into the encoder, between its layers, and on what comes out."""
+    """On the input of the encoder, between its layers, and on its output."""
     indicator_dim: int = 100
-    """Of the vector that tells the predicate from other tokens."""
+    """Width of the embedding that marks the predicate."""
     finder_dim: int = 100
-    """Width of one direction of the biLSTM that finds predicates."""
+    """Width of one direction of the biLSTM that classifies predicates."""
 
     def __post_init__(self) -> None:
         for name in ("hidden_dim", "num_layers", "indicator_dim", "finder_dim"):
@@ -50,7 +50,7 @@ class SRLModelConfig:
 
 
 class PredicateFinder(nn.Module):
-    """A score for each token to be a predicate."""
+    """Classifies each token as a predicate or not."""
 
     def __init__(self, input_dim: int, hidden_dim: int, dropout: float) -> None:
         super().__init__()
@@ -59,13 +59,13 @@ class PredicateFinder(nn.Module):
         self.scores = nn.Linear(self.encoder.output_dim, 1)
 
     def forward(self, embedded: PaddedTokens) -> Float[Tensor, "B T"]:
-        """Return scores; above zero, a token is rather a predicate than not."""
+        """Return logits; above zero, a token is a predicate."""
         states = self.encoder(self.dropout(embedded.vectors), embedded.mask)
         return self.scores(self.dropout(states)).squeeze(-1)
 
 
 class SRLHead(TaskHead):
-    """A frame for each predicate that is given, and for each that is found."""
+    """Predicts a frame for each gold predicate and for each predicted one."""
 
     unit = "decisions"
 
@@ -76,7 +76,9 @@ class SRLHead(TaskHead):
         self.labels = labels
         self.finder = PredicateFinder(widths.input, config.finder_dim, config.dropout)
         self.indicator = nn.Embedding(2, config.indicator_dim)
-        nn.init.xavier_uniform_(self.indicator.weight)  # torch's own is so wide that words drown
+        nn.init.xavier_uniform_(
+            self.indicator.weight
+        )  # torch's default is so large that it would dominate the words
         self.encoder = AlternatingLSTM(
             widths.input + config.indicator_dim,
             config.hidden_dim,
@@ -89,9 +91,10 @@ class SRLHead(TaskHead):
         self.register_buffer("transitions", allowed, persistent=False)
 
     def forward(self, embedded: PaddedTokens, features: Features) -> Loss:
-        """Return the negative log-likelihood of all labels and of which tokens are predicates.
+        """Return the loss of the argument labels and of the predicate classifier.
 
-        Every decision counts the same: a label of a token for a predicate, and whether it is one.
+        Every decision has the same weight: the label of a token for a predicate, and whether a
+        token is a predicate.
         """
         tags = features["tags"]
         scores = self._labels(embedded, features["rows"], features["predicates"])
@@ -106,7 +109,7 @@ class SRLHead(TaskHead):
         return Loss(labelling + finding, (tags != UNLABELLED).sum() + inside.sum())
 
     def predict(self, embedded: PaddedTokens, features: Features) -> list[list[dict[str, Any]]]:
-        """Return the frames of each sentence: of predicates that are given, and of those found."""
+        """Return the frames of each sentence, for gold and predicted predicates."""
         found = (self.finder(embedded) > 0) & embedded.mask
         given = torch.zeros_like(found)
         given[features["rows"], features["predicates"]] = True
@@ -133,13 +136,13 @@ class SRLHead(TaskHead):
     def _labels(
         self, embedded: PaddedTokens, rows: Int[Tensor, " F"], predicates: Int[Tensor, " F"]
     ) -> Float[Tensor, "F T K"]:
-        """Score the labels of each token for some predicates, by sentence and token."""
+        """Return the logits of each token for some predicates, given by sentence and token."""
         vectors, mask, above = (part.index_select(0, rows) for part in embedded)
-        marked = self.indicator(_marked(predicates, mask))
+        marked = self.indicator(_mark_predicate(predicates, mask))
         states = self.encoder(self.dropout(torch.cat([vectors, marked], dim=-1)), mask)
         return self.scores(self.dropout(torch.cat([states, above], dim=-1)))
 
 
-def _marked(predicates: Int[Tensor, " F"], mask: Bool[Tensor, "F T"]) -> Int[Tensor, "F T"]:
+def _mark_predicate(predicates: Int[Tensor, " F"], mask: Bool[Tensor, "F T"]) -> Int[Tensor, "F T"]:
     """Return 1 at the predicate and 0 elsewhere."""
     return (torch.arange(mask.shape[1], device=mask.device) == predicates[:, None]).long()

@@ -1,14 +1,14 @@
-"""The argument columns of CoNLL-2005 and its kin, as BIO tags and back.
+"""Convert the argument columns of CoNLL-2005 to BIO tags and back.
 
-A column is one predicate's view of a sentence: brackets round each argument, and a star a token.
+A column has the arguments of one predicate: brackets around each, and a star per token.
 
     Ann   (A0*     B-A0
     Lee      *)    I-A0
     left   (V*)    B-V
     .        *     O
 
-A later part of an argument is a C- (continuation) of it, and a word that refers to one an R-; both
-stay as they are, as in `B-C-A1`.
+A later part of an argument has the label C-A1 (continuation), a word that refers to one R-A1; both
+are kept, as in `B-C-A1`.
 """
 
 import re
@@ -20,8 +20,8 @@ from elmore.tasks.metrics.bio import extract_spans
 _CELL = re.compile(r"(?:\((?P<label>[^()*\s]+))?\*(?P<close>\)?)")
 
 
-def to_tags(cells: Sequence[str], places: Sequence[str]) -> list[str]:
-    """Read a column; `places` says for each cell where it stands, for messages."""
+def cells_to_tags(cells: Sequence[str], places: Sequence[str]) -> list[str]:
+    """Convert a column to tags; `places` has the position of each cell, for messages."""
     tags: list[str] = []
     opened, inside = "", ""  # where, and what
     for cell, where in zip(cells, places, strict=True):
@@ -58,7 +58,7 @@ def to_tags(cells: Sequence[str], places: Sequence[str]) -> list[str]:
 
 
 def tags_to_cells(tags: Sequence[str]) -> list[str]:
-    """Write a column."""
+    """Convert tags to a column."""
     cells = ["*"] * len(tags)
     for first, after, label in extract_spans(tags):
         cells[first] = f"({label}*"

@@ -1,4 +1,4 @@
-"""Semantic roles: who did what to whom, for each predicate of a sentence."""
+"""Semantic role labelling: who did what to whom, for each predicate of a sentence."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -18,17 +18,17 @@ from elmore.tasks.task import Features, Task, TaskConfig
 
 @dataclass(frozen=True, kw_only=True)
 class SRLData:
-    """What to read of a file."""
+    """The format of the files."""
 
     format: Literal["auto", "propbank", "conll2012", "conll2005"] = "auto"
-    """`auto` sees it from the first line."""
+    """`auto` detects it from the first line."""
     predicates: Literal["all", "verbs"] = "all"
-    """Also nouns and adjectives, where the file has them, or what is tagged VB alone."""
+    """All predicates, or only those tagged VB."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class SRLConfig(TaskConfig):
-    """A recipe for semantic roles."""
+    """The recipe for semantic roles."""
 
     data: SRLData = field(default_factory=SRLData)
     model: SRLModelConfig = field(default_factory=SRLModelConfig)
@@ -49,11 +49,11 @@ class SRL(Task):
         return data.read_srl(path, form=asked.format, predicates=asked.predicates)
 
     def example_from_text(self, text: str, *, tokenized: bool = False) -> SRLExample:
-        """Make an example whose predicates are still to be found."""
+        """Return an example without predicates."""
         return SRLExample(self.tokenize(text, tokenized=tokenized), [])
 
     def sentences(self, example: SRLExample) -> list[list[str]]:
-        """Return the one sentence there is, however many its predicates."""
+        """Return its one sentence."""
         return [example.tokens]
 
     def collect_labels(self, examples: Sequence[SRLExample]) -> list[str]:
@@ -71,7 +71,7 @@ class SRL(Task):
     def make_features(
         self, examples: Sequence[SRLExample], labels: list[str], *, with_gold: bool
     ) -> Features:
-        """Say which predicates stand where (F), in training their tags (F, T) and all (B, T)."""
+        """Return rows and tokens of gold predicates (F), their tags (F, T), and a mask (B, T)."""
         frames = [(row, frame) for row, e in enumerate(examples) for frame in e.frames]
         rows = [row for row, _ in frames]
         predicates = [frame.predicate for _, frame in frames]
@@ -81,8 +81,8 @@ class SRL(Task):
         longest = max(len(example.tokens) for example in examples)
         is_predicate = np.zeros((len(examples), longest), dtype=bool)
         is_predicate[rows, predicates] = True
-        # Processes that train together wait for one another's gradients, of all weights: where no
-        # frame is, one without a label is read.
+        # In distributed training every weight needs a gradient, so a batch without frames gets one
+        # without labels.
         tags = np.full((max(1, len(frames)), longest), UNLABELLED)
         for row, (_, frame) in zip(tags, frames, strict=False):
             row[: len(frame.tags)] = [number[tag] for tag in frame.tags]
@@ -96,7 +96,7 @@ class SRL(Task):
     def score(
         self, examples: Sequence[SRLExample], predictions: Sequence[list[dict[str, Any]]]
     ) -> dict[str, float]:
-        """Count arguments that are right in label and extent."""
+        """Return precision, recall and F1 over arguments."""
         return metric.score([example.frames for example in examples], predictions)
 
     def format_text(self, example: SRLExample, prediction: list[dict[str, Any]]) -> str:
@@ -112,15 +112,15 @@ class SRL(Task):
         return "; ".join(shown) or " ".join(example.tokens)
 
     def to_dict(self, example: SRLExample, prediction: list[dict[str, Any]]) -> dict[str, Any]:
-        """Return tokens, and for each predicate its place and the tags."""
+        """Return tokens, and for each predicate its index and the tags."""
         frames = [{"predicate": f["predicate"], "tags": _tags(f)} for f in prediction]
         return {"tokens": example.tokens, "frames": frames}
 
 
 def _tags(frame: Mapping[str, Any]) -> list[str]:
-    """Return the tags of a frame that was predicted, where a V is of its predicate or is none.
+    """Return the tags of a predicted frame with V at its predicate and nowhere else.
 
-    Decoding does not see to it; no score looks at a V.
+    Decoding does not enforce this; no score depends on V.
     """
     tags, predicate = list(frame["tags"]), frame["predicate"]
     for first, after, label in extract_spans(tags):

@@ -1,9 +1,9 @@
-r"""Sentiment, from the trees of the Stanford Sentiment Treebank, one a line.
+r"""The trees of the Stanford Sentiment Treebank, one per line.
 
     (3 (2 It) (4 (2 's) (4 lovely)))
 
-Each phrase has a label from 0, very negative, to 4, very positive; that of the whole sentence is
-the outermost. What the treebank wrote for brackets, slashes and stars (-LRB-, \/, \*) is undone.
+Each phrase has a label from 0, very negative, to 4, very positive; the outermost is that of the
+sentence. The treebank's escapes of brackets, slashes and stars (-LRB-, \/, \*) are undone.
 """
 
 import re
@@ -30,22 +30,22 @@ _BRACKETS = {"-LRB-": "(", "-RRB-": ")", "-LSB-": "[", "-RSB-": "]", "-LCB-": "{
 
 @dataclass(frozen=True)
 class SentimentExample(LabeledExample):
-    """A sentence, and those of its phrases that have a label."""
+    """A sentence and its labelled phrases."""
 
     tokens: list[str]
     phrases: tuple[tuple[int, int, str], ...] = ()
-    """First token, the token after the last, label; the whole is none of them."""
+    """First token, the token after the last, label; without the whole sentence."""
 
 
 def read_trees(path: str | Path, *, classes: Literal[5, 2] = 5) -> list[SentimentExample]:
-    """Read the sentences of a file; of two classes, neutral is neither and left out."""
+    """Read the sentences of a file; with two classes, neutral ones are skipped."""
     names = _NAMES[classes]
     sentences, found = [], False
     for where, line in numbered(path):
         if not line.strip(" \t"):
             continue
         found = True
-        tokens, phrases = _tree(where, line)
+        tokens, phrases = _parse_tree(where, line)
         named = [(first, after, names[x]) for first, after, x in phrases[:-1] if x in names]
         if phrases[-1][2] in names:
             sentences.append(SentimentExample(names[phrases[-1][2]], tokens, tuple(named)))
@@ -56,7 +56,7 @@ def read_trees(path: str | Path, *, classes: Literal[5, 2] = 5) -> list[Sentimen
 
 
 def add_phrases(sentences: Sequence[SentimentExample]) -> list[SentimentExample]:
-    """Return the sentences, then their phrases, lone words too; what is the same is there once."""
+    """Return the sentences, then their phrases, single words included, without duplicates."""
     found = {(tuple(sentence.tokens), sentence.label): None for sentence in sentences}
     for sentence in sentences:
         for first, after, label in sentence.phrases:
@@ -64,8 +64,8 @@ def add_phrases(sentences: Sequence[SentimentExample]) -> list[SentimentExample]
     return [SentimentExample(label, list(tokens)) for tokens, label in found]
 
 
-def _tree(where: str, line: str) -> tuple[list[str], list[tuple[int, int, str]]]:
-    """Return words and phrases, the whole last."""
+def _parse_tree(where: str, line: str) -> tuple[list[str], list[tuple[int, int, str]]]:
+    """Return the words and the phrases, the whole sentence last."""
     tokens: list[str] = []
     phrases: list[tuple[int, int, str]] = []
     begun: list[tuple[int, str]] = []  # of the phrases still open: first token, label
@@ -95,7 +95,7 @@ def _tree(where: str, line: str) -> tuple[list[str], list[tuple[int, int, str]]]
 
 
 def unescape_token(token: str) -> str:
-    """Undo what the treebank wrote for a bracket, a slash or a star."""
+    """Undo the treebank's escape of a bracket, a slash or a star."""
     return _BRACKETS.get(token, token.replace("\\/", "/").replace("\\*", "*"))
 
 

@@ -4,8 +4,8 @@
     y       = integrator([x; x - a; x * a])            a: the sentence as each token attends to it
     scores  = maxout(... [max y; mean y; min y; sum_t softmax(v . y)[t] y[t]])
 
-As in AllenNLP's, whose scores the paper gives, the maxout layers come without batch norm: so
-company in a batch changes nothing.
+As in AllenNLP's implementation, on which the paper's scores are based, the maxout layers have no
+batch norm, so a prediction does not depend on the rest of the batch.
 """
 
 from dataclasses import dataclass
@@ -25,20 +25,20 @@ from elmore.tasks.layers.pooling import masked_max, masked_mean
 
 @dataclass(frozen=True, kw_only=True)
 class BCNConfig:
-    """Sizes and dropouts, from the bottom to the top."""
+    """Sizes and dropout rates, from the bottom to the top."""
 
     dropout: float = 0.5
-    """On the vectors of the tokens."""
+    """On the token vectors."""
     hidden_dim: int = 300
     """Width of the dense layer, and of each direction of encoder and integrator."""
     dense_dropout: float = 0.25
     integrator_dropout: float = 0.1
     maxout_dims: tuple[int, ...] = (1200, 600)
-    """Of the layers below the last, which is as wide as there are labels."""
+    """Widths of the maxout layers below the last, which has one output per label."""
     maxout_dropouts: tuple[float, ...] = (0.2, 0.3)
-    """On what each of them gives."""
+    """On the output of each of them."""
     pool_size: int = 4
-    """Linear pieces that each element of a maxout layer is the largest of."""
+    """Number of linear functions per output element of a maxout layer."""
 
     def __post_init__(self) -> None:
         dropouts = (
@@ -62,7 +62,7 @@ class BCNConfig:
 
 
 class BCN(ClassifierHead):
-    """One label for a sentence."""
+    """Predicts one label for a sentence."""
 
     def __init__(self, config: BCNConfig, widths: Widths, labels: list[str]) -> None:
         super().__init__(labels)
@@ -84,14 +84,14 @@ class BCN(ClassifierHead):
         self.output = nn.Sequential(*layers, Maxout(dims[-1], len(labels), config.pool_size))
 
     def logits(self, embedded: PaddedTokens) -> Float[Tensor, "N K"]:
-        """Return a score for each label of each sentence."""
+        """Return the logits of each label."""
         mask = embedded.mask
         encoded = self.encoder(self.dense(embedded.vectors), mask)
         x = torch.cat([encoded, embedded.output_elmo], dim=-1)
         attended = attend(x, x, mask)
         compared = torch.cat([x, x - attended, x * attended], dim=-1)
         y = self.integrator_dropout(self.integrator(compared, mask))
-        shares = masked_softmax(self.attention(y).squeeze(-1), mask)  # (B, T)
-        weighed = (shares[:, None].to(y.dtype) @ y).squeeze(1)
-        pooled = [masked_max(y, mask), masked_mean(y, mask), -masked_max(-y, mask), weighed]
+        weights = masked_softmax(self.attention(y).squeeze(-1), mask)  # (B, T)
+        attended_sum = (weights[:, None].to(y.dtype) @ y).squeeze(1)
+        pooled = [masked_max(y, mask), masked_mean(y, mask), -masked_max(-y, mask), attended_sum]
         return self.output(torch.cat(pooled, dim=-1))

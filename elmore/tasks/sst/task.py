@@ -1,4 +1,4 @@
-"""Sentiment: how much a sentence likes what it speaks of."""
+"""Sentiment: how positive a sentence is."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -15,24 +15,24 @@ from elmore.tasks.task import TaskConfig
 
 @dataclass(frozen=True, kw_only=True)
 class SSTData:
-    """What of the trees to learn."""
+    """What to read from the trees."""
 
     classes: Literal[5, 2] = 5
-    """Two: negative and positive, without what is neutral."""
+    """5, or 2: negative and positive, without neutral sentences."""
     phrases: bool = False
-    """Train on every phrase that has a label, not on sentences alone."""
+    """Also train on the labelled phrases of each sentence."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class SSTConfig(TaskConfig):
-    """A recipe for sentiment."""
+    """The recipe for sentiment."""
 
     data: SSTData = field(default_factory=SSTData)
     model: BCNConfig = field(default_factory=BCNConfig)
 
 
 class SST(ClassificationTask):
-    """Rate a sentence."""
+    """Classify the sentiment of a sentence."""
 
     name = "sst"
     config_class = SSTConfig
@@ -44,24 +44,24 @@ class SST(ClassificationTask):
         return data.read_trees(path, classes=self.config.data.classes)
 
     def training_examples(self, examples: list[SentimentExample]) -> list[SentimentExample]:
-        """Add the phrases, where the recipe wants them."""
+        """Add the phrases if the recipe asks for them."""
         return data.add_phrases(examples) if self.config.data.phrases else examples
 
     def tokenize(self, text: str, *, tokenized: bool = False) -> list[str]:
-        """Split a text into tokens; those of the treebank are read as its trees are."""
+        """Split a text into tokens; escapes of the treebank are undone if it is tokenized."""
         tokens = super().tokenize(text, tokenized=tokenized)
         return [data.unescape_token(token) for token in tokens] if tokenized else tokens
 
     def example_from_text(self, text: str, *, tokenized: bool = False) -> SentimentExample:
-        """Make an example without a label."""
+        """Return an example without a label."""
         return SentimentExample("", self.tokenize(text, tokenized=tokenized))
 
     def sentences(self, example: SentimentExample) -> list[list[str]]:
-        """Return the one sentence there is."""
+        """Return its one sentence."""
         return [example.tokens]
 
     def collect_labels(self, examples: Sequence[LabeledExample]) -> list[str]:
-        """Return all there are, from the most negative on."""
+        """Return all classes, the most negative first."""
         return list(data.CLASSES[self.config.data.classes])
 
     def build_head(self, widths: Widths, labels: list[str]) -> BCN:
@@ -73,6 +73,6 @@ class SST(ClassificationTask):
         return f"{prediction}\t{' '.join(example.tokens)}"
 
     def to_dict(self, example: SentimentExample, prediction: str) -> dict[str, Any]:
-        """Return tokens and label, in words and as the number that the treebank has for it."""
+        """Return tokens and label, as a name and as the treebank's number."""
         number = data.CLASSES[self.config.data.classes].index(prediction)
         return {"tokens": example.tokens, "label": prediction, "number": number}

@@ -2,17 +2,17 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from elmore.tasks.coref.spans import candidates, clusters_from_antecedents, prune_spans
+from elmore.tasks.coref.spans import candidate_spans, clusters_from_antecedents, prune_spans
 
 
 def test_candidates_end_in_their_sentence():
-    allowed = candidates([3, 1], 2)
+    allowed = candidate_spans([3, 1], 2)
     spans = [(start, start + width) for start, width in np.argwhere(allowed).tolist()]
     assert spans == [(0, 0), (0, 1), (1, 1), (1, 2), (2, 2), (3, 3)]
 
 
 def test_no_sentence_has_no_candidates():
-    assert candidates([], 3).shape == (0, 3)
+    assert candidate_spans([], 3).shape == (0, 3)
 
 
 def cross(one, other):
@@ -38,7 +38,7 @@ def naive(scores, allowed, number):
 )
 def test_pruning_takes_the_best_that_do_not_cross(lengths, max_width, number, seed):
     draws = np.random.default_rng(seed)
-    allowed = candidates(lengths, max_width)
+    allowed = candidate_spans(lengths, max_width)
     scores = draws.integers(-3, 4, allowed.shape).astype(np.float32)  # many are equal
     assert prune_spans(scores, allowed, number) == naive(scores, allowed, number)
 
@@ -46,7 +46,7 @@ def test_pruning_takes_the_best_that_do_not_cross(lengths, max_width, number, se
 def test_of_two_that_cross_the_better_stays():
     scores = np.zeros((4, 3), np.float32)
     scores[0, 2], scores[1, 2] = 1.0, 2.0  # 0..2 and 1..3
-    kept = prune_spans(scores, candidates([4], 3), 100)
+    kept = prune_spans(scores, candidate_spans([4], 3), 100)
     assert (1, 3) in kept
     assert (0, 2) not in kept
     assert not any(cross(one, other) for one in kept for other in kept)

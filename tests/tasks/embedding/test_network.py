@@ -82,7 +82,7 @@ def test_a_batch_has_no_room_for_tokens_that_are_not_there(elmo):
     layers = CachedLayers([("a", "b"), ("c",) * 2000], np.zeros((2002, 3, elmo.width), np.float16))
     batch = reader.encode(sentences, layers)
     words = WordTable(torch.ones(1, 4), freeze=True, dropout=0.0)
-    embedding = Embedding(words, CharEncoder(4, 6), elmo, ElmoConfig(where="both"))
+    embedding = Embedding(words, CharEncoder(4, 6), elmo, ElmoConfig(insert_at="both"))
     with Largest() as largest:
         found = embedding(batch)
     assert len(found.vectors) == 4000
@@ -112,7 +112,7 @@ def test_a_bilm_that_is_trained_along_is_a_copy_and_part_of_the_state(elmo):
 
 
 def test_the_penalty_is_lambda_times_the_squares(elmo):
-    embedding = Embedding(None, None, elmo, ElmoConfig(penalty=0.1, where="both"))
+    embedding = Embedding(None, None, elmo, ElmoConfig(penalty=0.1, insert_at="both"))
     with torch.no_grad():
         embedding.get_parameter("mixes.input.mix.weights")[:] = torch.tensor([1.0, 2.0, -1.0])
         embedding.get_parameter("mixes.output.mix.weights")[:] = torch.tensor([0.0, 1.0, 0.0])
@@ -124,7 +124,7 @@ def test_the_penalty_is_lambda_times_the_squares(elmo):
 @pytest.mark.parametrize("where", ["input", "output", "both"])
 def test_each_place_has_a_mix_of_its_own(elmo, where):
     words = WordTable(torch.ones(1, 4), freeze=True, dropout=0.0)
-    embedding = Embedding(words, None, elmo, ElmoConfig(where=where, dropout=0.0))
+    embedding = Embedding(words, None, elmo, ElmoConfig(insert_at=where, dropout=0.0))
     places = ["input", "output"] if where == "both" else [where]
     assert list(embedding.layer_weights()) == places
     width = {place: elmo.width * (place in places) for place in ("input", "output")}
@@ -143,7 +143,7 @@ def test_each_place_has_a_mix_of_its_own(elmo, where):
 
 def test_a_bilm_at_the_output_alone_leaves_nothing_to_read(elmo):
     with pytest.raises(ConfigError, match="the network has no input"):
-        Embedding(None, None, elmo, ElmoConfig(where="output"))
+        Embedding(None, None, elmo, ElmoConfig(insert_at="output"))
 
 
 def test_a_word_has_the_same_characters_vector_wherever_it_stands():

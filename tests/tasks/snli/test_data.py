@@ -10,7 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from elmore.errors import DataError
-from elmore.tasks.snli.data import SentencePair, read_pairs, words
+from elmore.tasks.snli.data import SentencePair, read_pairs, tokenize_pair_text
+from tests.support.sweeps import pick
 
 HEADER = "gold_label\tsentence1\tsentence2\n"
 PAIR = SentencePair("entailment", ["A", "man", "runs", "."], ["He", "moves"])
@@ -139,22 +140,26 @@ def test_a_table_of_another_kind_is_named(tmp_path):
 
 @pytest.mark.parametrize("text", ["The women 's hats", "He 's here", "They 'll go", "WE 'RE"])
 def test_a_clitic_set_apart_is_one_word(text):
-    assert words(text) == text.split()
-    assert words(text.replace(" '", "'")) == text.split()
+    assert tokenize_pair_text(text) == text.split()
+    assert tokenize_pair_text(text.replace(" '", "'")) == text.split()
 
 
 @given(st.text(st.sampled_from("ab'’s .,-n t")))
 def test_words_hold_all_of_a_text_but_its_blanks(text):
-    assert "".join(words(text)) == "".join(text.split())
+    assert "".join(tokenize_pair_text(text)) == "".join(text.split())
 
 
 @pytest.mark.parametrize(
     ("name", "number", "counts"),
-    [  # contradiction, entailment, neutral
-        ("snli_train_subset", 75439, (18790, 30158, 26491)),
-        ("snli_dev", 9842, (3278, 3329, 3235)),
-        ("snli_test", 9824, (3237, 3368, 3219)),
-    ],
+    # contradiction, entailment, neutral
+    pick(
+        [("snli_dev", 9842, (3278, 3329, 3235))],
+        [
+            ("snli_train_subset", 75439, (18790, 30158, 26491)),
+            ("snli_dev", 9842, (3278, 3329, 3235)),
+            ("snli_test", 9824, (3237, 3368, 3219)),
+        ],
+    ),
 )
 def test_snli_is_read_whole(name, number, counts):
     if "ELMORE_DATA" not in os.environ:

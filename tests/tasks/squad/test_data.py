@@ -8,6 +8,7 @@ import pytest
 
 from elmore.errors import DataError
 from elmore.tasks.squad.data import read_squad
+from tests.support.sweeps import pick
 
 CONTEXT = "Ann Lee left Rome in 1999. She never came back."
 GOOD = {
@@ -273,11 +274,15 @@ def test_a_missing_file_and_a_table_are_named(tmp_path):
 
 @pytest.mark.parametrize(
     ("name", "num_questions", "num_passages", "num_answers", "num_widened"),
-    [  # the numbers of its README, those of "text" and "context" keys, and that of docs/tasks.md
-        ("dev-v1.1.reconstructed.json.xz", 10570, 2067, 34726, 485),
-        ("squad_train_subset_4000q.json.xz", 4000, 800, 4000, 42),
-        ("qa_zre_subset.jsonl.xz", 6061, 5507, 6061, 61),
-    ],
+    # the numbers of its README, those of "text" and "context" keys, and that of docs/tasks.md
+    pick(
+        [("squad_train_subset_4000q.json.xz", 4000, 800, 4000, 42)],
+        [
+            ("dev-v1.1.reconstructed.json.xz", 10570, 2067, 34726, 485),
+            ("squad_train_subset_4000q.json.xz", 4000, 800, 4000, 42),
+            ("qa_zre_subset.jsonl.xz", 6061, 5507, 6061, 61),
+        ],
+    ),
 )
 def test_the_real_files_are_read_whole(
     name, num_questions, num_passages, num_answers, num_widened, caplog

@@ -2,14 +2,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from elmore.tasks.squad.metric import normalized, overlap, score
+from elmore.tasks.squad.metric import normalize, overlap, score
 
 
 def test_case_punctuation_articles_and_blanks_do_not_count():
-    assert normalized("The  U.S. -- an Ally!") == "us ally"
-    assert normalized("theatre a b") == "theatre b"
-    assert normalized("«Ann»") == "«ann»"  # the script knows the marks of ASCII alone
-    assert normalized("the") == ""
+    assert normalize("The  U.S. -- an Ally!") == "us ally"
+    assert normalize("theatre a b") == "theatre b"
+    assert normalize("«Ann»") == "«ann»"  # the script knows the marks of ASCII alone
+    assert normalize("the") == ""
 
 
 def test_the_overlap_counts_each_word_as_often_as_both_have_it():

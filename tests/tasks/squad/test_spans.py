@@ -3,7 +3,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from elmore.tasks.squad.spans import best_spans, window_of, windows
+from elmore.tasks.squad.spans import best_spans, window_starts, window_with_answer
 
 rows = st.integers(1, 9).flatmap(
     lambda n: st.tuples(*[st.lists(st.integers(-5, 5), min_size=n, max_size=n)] * 2)
@@ -40,7 +40,7 @@ def test_scores_in_half_precision_are_added_in_full():
 
 @given(st.integers(1, 60), st.integers(2, 12))
 def test_each_span_of_half_a_window_is_whole_in_a_window(length, window):
-    starts = windows(length, window)
+    starts = window_starts(length, window)
     assert starts[0] == 0
     assert length <= window or all(start < length for start in starts)
     assert (len(starts) == 1) == (length <= window)
@@ -50,9 +50,9 @@ def test_each_span_of_half_a_window_is_whole_in_a_window(length, window):
 
 
 def test_windows_overlap_by_half():
-    assert windows(10, 4) == [0, 2, 4, 6]
-    assert windows(9, 4) == [0, 2, 4, 6]
-    assert windows(5, 5) == windows(0, 5) == [0]
+    assert window_starts(10, 4) == [0, 2, 4, 6]
+    assert window_starts(9, 4) == [0, 2, 4, 6]
+    assert window_starts(5, 5) == window_starts(0, 5) == [0]
 
 
 @pytest.mark.parametrize(
@@ -66,4 +66,4 @@ def test_windows_overlap_by_half():
     ],
 )
 def test_in_training_the_first_window_with_an_answer_is_read(answers, expected):
-    assert window_of(answers, 10, 4) == expected
+    assert window_with_answer(answers, 10, 4) == expected

@@ -20,7 +20,7 @@ TYPED = (
         "Ann\t-\t(A0*)\t*\nleft\tleave\t(V*)\t*\nto\t-\t(A1*\t*\nrest\trest\t*)\t(V*)\n\nU.S.\t-\n",
         ("Ann left to rest", "U.S."),
         tokenized=True,
-        score=lambda gold, found: metric.score_found([e.frames for e in gold], found),
+        score=lambda gold, found: metric.score_end_to_end([e.frames for e in gold], found),
         compared=lambda found: [
             [(frame["predicate"], frame["tags"]) for frame in frames if frame["found"]]
             for frames in found

@@ -3,7 +3,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from elmore.tasks.srl.data import Frame
-from elmore.tasks.srl.metric import arguments, score
+from elmore.tasks.srl.metric import extract_arguments, score
 
 TAGS = ["O", "B-V", "B-A0", "I-A0", "B-C-A0", "B-R-A0", "B-AM-TMP", "I-AM-TMP", "B-C-V"]
 
@@ -18,7 +18,7 @@ def guess(tags: str, predicate: int = 0, *, given: bool = True, found: bool = Tr
 
 def test_a_continuation_is_part_of_the_last_argument_it_continues():
     tags = "B-A1 I-A1 B-V B-C-A1 O B-A1 B-C-A1 B-C-V B-R-A1"
-    assert arguments(tags.split()) == {
+    assert extract_arguments(tags.split()) == {
         ("A1", ((0, 2), (3, 4))),
         ("A1", ((5, 6), (6, 7))),
         ("R-A1", ((8, 9),)),
@@ -26,7 +26,7 @@ def test_a_continuation_is_part_of_the_last_argument_it_continues():
 
 
 def test_a_continuation_of_nothing_is_an_argument():
-    assert arguments(["B-C-A1", "B-V", "B-C-A1"]) == {("A1", ((0, 1), (2, 3)))}
+    assert extract_arguments(["B-C-A1", "B-V", "B-C-A1"]) == {("A1", ((0, 1), (2, 3)))}
 
 
 def test_a_label_is_right_with_its_bounds_alone():
@@ -101,6 +101,6 @@ def test_nothing_scores_zero():
 def test_the_truth_scores_a_hundred_wherever_there_are_arguments(sentences):
     gold = [[Frame(0, "go.01", tags)] for tags in sentences]
     scores = score(gold, [[guess(" ".join(tags))] for tags in sentences])
-    expected = 100 if any(map(arguments, sentences)) else 0
+    expected = 100 if any(map(extract_arguments, sentences)) else 0
     assert scores["f1"] == scores["precision"] == scores["recall"] == expected
     assert scores["predicate_f1"] == 100

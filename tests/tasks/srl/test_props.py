@@ -3,13 +3,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from elmore.errors import DataError
-from elmore.tasks.srl.props import tags_to_cells, to_tags
+from elmore.tasks.srl.props import cells_to_tags, tags_to_cells
 
 LABELS = ["V", "A0", "ARG1", "ARGM-TMP", "C-A0", "R-ARG1", "C-R-A1", "C-V"]
 
 
 def tags_of(cells: list[str]) -> list[str]:
-    return to_tags(cells, [f"x:{i}" for i in range(1, len(cells) + 1)])
+    return cells_to_tags(cells, [f"x:{i}" for i in range(1, len(cells) + 1)])
 
 
 def test_brackets_are_bio_tags():

@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 
 from elmore.errors import DataError
 from elmore.tasks.sst.data import FIVE, SentimentExample, add_phrases, read_trees
+from tests.support.sweeps import pick
 
 TREE = r"(3 (2 It) (4 (2 's) (4 (0 -LRB-) (1 a\/b))))"
 
@@ -135,11 +136,15 @@ def test_every_phrase_is_read_as_it_was_written(tmp_path_factory, tree):
 
 @pytest.mark.parametrize(
     ("name", "counts"),
-    [  # the published numbers of sentences of each label, from very negative on
-        ("train", (1092, 2218, 1624, 2322, 1288)),
-        ("dev", (139, 289, 229, 279, 165)),
-        ("test", (279, 633, 389, 510, 399)),
-    ],
+    # the published numbers of sentences of each label, from very negative on
+    pick(
+        [("dev", (139, 289, 229, 279, 165))],
+        [
+            ("train", (1092, 2218, 1624, 2322, 1288)),
+            ("dev", (139, 289, 229, 279, 165)),
+            ("test", (279, 633, 389, 510, 399)),
+        ],
+    ),
 )
 def test_the_treebank_is_read_whole(name, counts):
     if "ELMORE_DATA" not in os.environ:
