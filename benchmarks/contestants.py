@@ -86,7 +86,7 @@ def ours(*sources: object, precision: str = "exact") -> Contestant:
 
 def simple_elmo(python: Path, bundle: Bundle, folder: Path) -> Contestant:
     """Give the peer at its defaults with the weights of a model of ours."""
-    bilm_tf.write(bundle, folder)
+    bilm_tf.write_bilm_tf(bundle, folder)
     return Contestant(SIMPLE_ELMO, python, (folder / "options.json", folder / "weights.hdf5"))
 
 
@@ -110,7 +110,8 @@ def real_sentences() -> Iterator[list[str]]:
     path = Path(os.environ["ELMORE_DATA"]) / "corpus" / "valid.txt.xz"
     with lzma.open(path, "rt", encoding="utf-8") as file:
         for line in file:
-            yield from (penn(line[start:end]).words for start, end in sentences.split(line))
+            spans = sentences.split_sentences(line)
+            yield from (penn(line[start:end]).words for start, end in spans)
 
 
 def take_turns(

@@ -46,7 +46,7 @@ def distinct_sentences() -> Iterator[str]:
     for path in sorted(Path(os.environ["ELMORE_DATA"]).glob("corpus/train-*.txt.xz")):
         with lzma.open(path, "rt", encoding="utf-8") as file:
             for line in file:
-                for start, end in sentences.split(line):
+                for start, end in sentences.split_sentences(line):
                     text = line[start:end].replace("\n", " ")
                     if hash(text) not in seen:
                         seen.add(hash(text))

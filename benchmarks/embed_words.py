@@ -64,7 +64,7 @@ print(sum(map(len, texts)) / (time.perf_counter() - start))
 def write_model(recipe: str, folder: Path) -> None:
     torch.manual_seed(0)
     shape = config.read_pretrain_recipe(recipe).model
-    bilm_tf.write(Bundle(BiLM(shape), ByteAlphabet()), folder)
+    bilm_tf.write_bilm_tf(Bundle(BiLM(shape), ByteAlphabet()), folder)
 
 
 def measure(python: Path, code: str, folder: Path, texts: Path, *how: str) -> float:

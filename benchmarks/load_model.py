@@ -64,7 +64,7 @@ def main() -> None:
     print("|---|---|---|---|---|")
     with tempfile.TemporaryDirectory() as name:
         place, bundle = Path(name), Bundle(model, ByteAlphabet())
-        bilm_tf.write(bundle, place / "theirs")
+        bilm_tf.write_bilm_tf(bundle, place / "theirs")
         folder.save(bundle, place / "ours")
         theirs = (place / "theirs" / "options.json", place / "theirs" / "weights.hdf5")
         for what, sources in (("weights.hdf5", theirs), ("folder", (place / "ours",))):

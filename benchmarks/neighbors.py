@@ -130,7 +130,7 @@ def data(name: str) -> Path:
 def drawn(number: int) -> list[WordInContext]:
     """Draw uses of a text that is not in the index."""
     with lzma.open(data("valid"), "rt", encoding="utf-8") as file:
-        spans = [(line, span) for line in file for span in sentences.split(line)]
+        spans = [(line, span) for line in file for span in sentences.split_sentences(line)]
     chance = random.Random(0)
     tokens = [penn(line[slice(*span)]).words for line, span in chance.sample(spans, number)]
     return [WordInContext(words, chance.randrange(len(words))) for words in tokens]

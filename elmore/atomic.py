@@ -1,8 +1,8 @@
-"""Write files and folders that are complete or absent: first aside, then renamed.
+"""Write files and folders atomically: under a temporary name, then renamed.
 
-Whatever stops a writer (a full disk, an error, a kill), the name asked for never holds a part. Each
-writer has a temporary name of its own in the same folder, `.NAME.0123456789abcdef.new`, and keeps
-it locked: what a killed writer leaves is not locked, and the next writer of NAME removes it.
+Whatever stops a writer (a full disk, an error, a kill), the destination is complete or absent. Each
+writer has its own temporary name in the same folder, `.NAME.0123456789abcdef.new`, and keeps it
+locked: the leftover of a killed writer is not locked, and the next writer of NAME removes it.
 """
 
 import contextlib
@@ -22,8 +22,8 @@ from filelock import lock_descriptor
 
 from elmore.errors import ElmoreError
 
-_LOCK = "lock"  # in a temporary folder, beside what it is about
-_MAX_CHARACTERS = 50  # of a name that its temporary names repeat: they may have 255 bytes
+_LOCK = "lock"  # in a temporary folder, beside its content
+_MAX_NAME = 50  # characters of a name in its temporary names, which may have 255 bytes
 
 
 @contextmanager
@@ -33,32 +33,39 @@ def folder(
     replaces: Set[str] = frozenset(),
     is_ours: Callable[[Path], bool] = lambda folder: True,
 ) -> Iterator[Path]:
-    """Give an empty folder to fill; it takes its name when the block ends well.
+    """Yield an empty folder that is renamed to `destination` when the block succeeds.
 
-    The name must be free or an empty folder. A folder that holds nothing but files named in
-    `replaces` is replaced if `is_ours` knows it; anything else is somebody's, and refused.
+    Args:
+        destination: Must not exist, or be an empty folder, or one that may be replaced.
+        replaces: Names of files; an existing folder with only such files is replaced.
+        is_ours: Further condition for replacing a folder.
+
+    Raises:
+        ElmoreError: The destination exists and may not be replaced.
     """
     destination = Path(os.path.abspath(destination))  # noqa: PTH100 -- a link is not followed
-    sweep(destination)
-    _refuse_taken(destination, replaces, is_ours)
+    remove_leftovers(destination)
+    _check_destination(destination, replaces, is_ours)
     destination.parent.mkdir(parents=True, exist_ok=True)
-    with _temporary_folder(destination) as aside:
-        new = aside / "new"
+    with _temporary_folder(destination) as tmp:
+        new = tmp / "new"
         new.mkdir()
         yield new
         for path in (new, *new.rglob("*")):
-            _finish(path, like=aside if path.is_dir() else aside / _LOCK)
-        with _alone(destination):
-            _refuse_taken(destination, replaces, is_ours)  # by somebody who came meanwhile
+            _finish(path, like=tmp if path.is_dir() else tmp / _LOCK)
+        with _explain_race(destination):
+            _check_destination(
+                destination, replaces, is_ours
+            )  # another process may have created it meanwhile
             if destination.exists():
-                destination.rename(aside / "old")  # it goes back if the next line fails
+                destination.rename(tmp / "old")  # moved back if the next line fails
             new.rename(destination)
         sync(destination.parent)
 
 
 @contextmanager
-def _alone(destination: Path) -> Iterator[None]:
-    """Say in a sentence that a folder came or went between two steps of a writer."""
+def _explain_race(destination: Path) -> Iterator[None]:
+    """Explain that another process changed the destination between two steps."""
     try:
         yield
     except OSError as error:
@@ -71,96 +78,93 @@ def _alone(destination: Path) -> Iterator[None]:
 
 @contextmanager
 def file(path: Path) -> Iterator[BinaryIO]:
-    """Give an empty file to fill; it takes its name when the block ends well.
+    """Yield an empty file that is renamed to `path` when the block succeeds.
 
-    A file of that name is replaced at once and whole; the new one has its permissions. What a
-    symbolic link names is replaced, not the link.
+    An existing file is replaced atomically, and its permissions are kept. If `path` is a symbolic
+    link, its target is replaced.
     """
     path = path.resolve() if path.is_symlink() else path
-    sweep(path)
+    remove_leftovers(path)
     new = _temporary_file(path)
-    aside = Path(new.name)
+    tmp = Path(new.name)
     with new:
         try:
             yield new
             new.flush()
-            if os.name == "nt":  # Windows renames no open file
+            if os.name == "nt":  # Windows cannot rename an open file
                 new.close()
-            replace(aside, path)
+            replace(tmp, path)
         except BaseException:
-            aside.unlink(missing_ok=True)
+            tmp.unlink(missing_ok=True)
             raise
 
 
 def write(path: Path, data: bytes) -> None:
-    """Write a file; one of that name is replaced at once and whole."""
+    """Write a file atomically, replacing an existing one."""
     with file(path) as new:
         new.write(data)
 
 
-def replace(aside: Path, path: Path) -> None:
-    """Give a finished file its name, for good when this returns.
-
-    What a symbolic link names is replaced, not the link, also on another disk.
-    """
+def replace(tmp: Path, path: Path) -> None:
+    """Rename a finished file, durably; it may replace the target of a link on another disk."""
     path = path.resolve() if path.is_symlink() else path
     if path.exists() and not path.is_file():
-        raise ElmoreError(f"{path} exists and is no file; pass another name")
+        raise ElmoreError(f"{path} exists and is not a file; pass another name")
     with contextlib.suppress(FileNotFoundError):
-        shutil.copymode(path, aside)
-    sync(aside)
+        shutil.copymode(path, tmp)
+    sync(tmp)
     try:
-        aside.replace(path)
+        tmp.replace(path)
     except OSError as error:
         if error.errno != errno.EXDEV:
             raise
-        with aside.open("rb") as found, file(path) as new:
+        with tmp.open("rb") as found, file(path) as new:
             shutil.copyfileobj(found, new)
-        aside.unlink()
+        tmp.unlink()
     sync(path.parent)
 
 
 def remove(path: Path) -> None:
-    """Delete a folder: it loses its name at once, and a kill leaves no half of it."""
-    with _temporary_folder(path) as aside:
-        path.rename(aside / "deleted")
+    """Delete a folder atomically: it is renamed first, so that a kill leaves no part of it."""
+    with _temporary_folder(path) as tmp:
+        path.rename(tmp / "deleted")
         sync(path.parent)
 
 
-def sweep(path: Path) -> None:
-    """Remove what killed writers of a name left beside it.
+def remove_leftovers(path: Path) -> None:
+    """Remove temporary files of killed writers of a name.
 
-    A folder that was moved away to be replaced, when the kill came, returns to its name.
+    A folder that a killed writer had moved away to replace it is moved back.
     """
-    if os.name == "nt":  # there a writer has to let go of its file before it can rename it
+    if os.name == "nt":  # there a writer has to close its file before it can rename it
         return
     name = re.compile(f"{re.escape(_temporary_start(path.name))}[0-9a-f]{{16}}\\.new", re.DOTALL)
-    with contextlib.suppress(OSError):  # a parent that is not there has no leftovers
+    with contextlib.suppress(OSError):  # the parent does not exist
         for entry in list(os.scandir(path.parent)):
             if name.fullmatch(entry.name):
-                _sweep_one(Path(entry.path), path)
+                _remove_leftover(Path(entry.path), path)
 
 
 def is_temporary(name: str) -> bool:
-    """Tell whether a name is one that writers use until they are done."""
+    """Return whether a name is a temporary name of a writer."""
     return re.fullmatch(r"\..+\.[0-9a-f]{16}\.new", name, re.DOTALL) is not None
 
 
-def _sweep_one(aside: Path, path: Path) -> None:
-    is_folder = aside.is_dir()
+def _remove_leftover(tmp: Path, path: Path) -> None:
+    is_folder = tmp.is_dir()
     try:
-        descriptor = os.open(aside / _LOCK if is_folder else aside, os.O_RDWR)
-    except OSError:  # it is gone, or empty still, or another user's
+        descriptor = os.open(tmp / _LOCK if is_folder else tmp, os.O_RDWR)
+    except OSError:  # it is gone, or still empty, or owned by another user
         with contextlib.suppress(OSError):
-            aside.rmdir()
+            tmp.rmdir()
         return
     try:
         if not lock_descriptor(descriptor, blocking=False):
-            return  # its writer lives
+            return  # its writer is alive
         if is_folder:
-            _remove_folder(aside, path)
+            _remove_folder(tmp, path)
         else:
-            aside.unlink(missing_ok=True)
+            tmp.unlink(missing_ok=True)
     except OSError:  # a disk without locks
         return
     finally:
@@ -168,7 +172,7 @@ def _sweep_one(aside: Path, path: Path) -> None:
 
 
 def _temporary_start(name: str) -> str:
-    if len(name) > _MAX_CHARACTERS:
+    if len(name) > _MAX_NAME:
         name = f"{name[:20]}-{hashlib.sha256(os.fsencode(name)).hexdigest()[:16]}"
     return f".{name}."
 
@@ -180,7 +184,7 @@ def _temporary_name(path: Path) -> Path:
 def _temporary_file(path: Path) -> BinaryIO:
     while True:
         new = _temporary_name(path).open("xb")
-        if _locked(new):
+        if _try_lock(new):
             return new
         new.close()
 
@@ -188,69 +192,71 @@ def _temporary_file(path: Path) -> BinaryIO:
 @contextmanager
 def _temporary_folder(destination: Path) -> Iterator[Path]:
     while True:
-        aside = _temporary_name(destination)
-        aside.mkdir()
+        tmp = _temporary_name(destination)
+        tmp.mkdir()
         try:
-            holder = (aside / _LOCK).open("xb")
-        except FileNotFoundError:  # it was swept away before it had its lock
+            holder = (tmp / _LOCK).open("xb")
+        except FileNotFoundError:  # another writer removed it before it was locked
             continue
-        if _locked(holder):
+        if _try_lock(holder):
             break
         holder.close()
     with holder:
         try:
-            yield aside
+            yield tmp
         finally:
-            _remove_folder(aside, destination)
+            _remove_folder(tmp, destination)
 
 
-def _locked(new: BinaryIO) -> bool:
-    """Lock a new temporary file; False where it was swept away before it had its lock."""
-    with contextlib.suppress(OSError):  # some network disks know no locks
+def _try_lock(new: BinaryIO) -> bool:
+    """Lock a new temporary file; False if another writer removed it before it was locked."""
+    with contextlib.suppress(OSError):  # some network disks have no locks
         lock_descriptor(new.fileno())
     return os.fstat(new.fileno()).st_nlink > 0
 
 
-def _remove_folder(aside: Path, destination: Path) -> None:
-    """Remove a temporary folder; what was moved there and not replaced goes back first.
+def _remove_folder(tmp: Path, destination: Path) -> None:
+    """Remove a temporary folder, after moving back what it should have replaced.
 
-    Its lock goes last: without it, nobody could tell what a kill leaves from another's folder.
+    Its lock is removed last, since it identifies the folder if this process is killed.
     """
-    if (aside / "old").exists() and not os.path.lexists(destination):
-        (aside / "old").rename(destination)
+    if (tmp / "old").exists() and not os.path.lexists(destination):
+        (tmp / "old").rename(destination)
     with contextlib.suppress(OSError):
-        for path in aside.iterdir():
+        for path in tmp.iterdir():
             if path.is_symlink():
                 path.unlink()
             elif path.name != _LOCK:
                 shutil.rmtree(path, ignore_errors=True)
-        if os.listdir(aside) == [_LOCK]:  # noqa: PTH208 -- names are all it takes
-            (aside / _LOCK).unlink()
-            aside.rmdir()
+        if os.listdir(tmp) == [_LOCK]:  # noqa: PTH208 -- names are all it takes
+            (tmp / _LOCK).unlink()
+            tmp.rmdir()
 
 
-def _refuse_taken(destination: Path, replaces: Set[str], is_ours: Callable[[Path], bool]) -> None:
+def _check_destination(
+    destination: Path, replaces: Set[str], is_ours: Callable[[Path], bool]
+) -> None:
     if not os.path.lexists(destination):
         return
     if destination.is_symlink() or not destination.is_dir():
-        raise ElmoreError(f"{destination} exists and is no folder; pass another name")
-    found = sorted(path.name for path in destination.iterdir())
-    others = [name for name in found if name not in replaces]
+        raise ElmoreError(f"{destination} exists and is not a folder; pass another name")
+    names = sorted(path.name for path in destination.iterdir())
+    others = [name for name in names if name not in replaces]
     if others and replaces:
         raise ElmoreError(
-            f"{destination} holds {others[0]!r}, which is not ours to replace; pass another name"
+            f"{destination} contains {others[0]!r}, which elmore did not write; pass another name"
         )
     if others:
         raise ElmoreError(f"{destination} exists already; pass another name, or --overwrite")
-    if found and not is_ours(destination):
+    if names and not is_ours(destination):
         raise ElmoreError(
-            f"{destination} holds {found[0]!r} and was not written by elmore, so it is not ours to "
-            "replace; pass another name"
+            f"{destination} contains {names[0]!r} and was not written by elmore, so it is not "
+            "replaced; pass another name"
         )
 
 
 def _finish(path: Path, like: Path) -> None:
-    """Make it last, and readable as what a user writes is: some libraries make files private."""
+    """Sync to disk, and set the default permissions: some libraries create private files."""
     path.chmod(stat.S_IMODE(like.stat().st_mode))
     sync(path)
 

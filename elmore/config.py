@@ -1,7 +1,7 @@
-"""Frozen dataclasses from TOML or JSON, strictly: every key known, every value of its type.
+"""Build frozen dataclasses from TOML or JSON, with strict keys and types.
 
-A recipe says only what differs from the defaults that stand beside each field; the resolved whole
-is what gets saved. `section.key=value` overrides a recipe from the command line.
+A recipe contains only what differs from the defaults of the fields; runs save it with all defaults
+filled in. `section.key=value` on the command line overrides a recipe.
 """
 
 import dataclasses
@@ -51,8 +51,8 @@ RENAMED_VALUES: dict[tuple[str, str], dict[str, str]] = {
 """Values of earlier versions by section and key, old to new."""
 
 
-def read(cls: type[Config], path: Path, overrides: Sequence[str] = ()) -> Config:
-    """Read a recipe: the file, then the overrides, then the strict check."""
+def read_recipe(cls: type[Config], path: Path, overrides: Sequence[str] = ()) -> Config:
+    """Read a TOML recipe, apply overrides, and build the config."""
     try:
         text = path.read_text(encoding="utf-8")
         table = tomllib.loads(text)
@@ -60,7 +60,7 @@ def read(cls: type[Config], path: Path, overrides: Sequence[str] = ()) -> Config
         raise ConfigError(f"{path}: no such recipe") from error
     except (OSError, ValueError, RecursionError) as error:
         raise ConfigError(f"{path}: not a readable TOML file ({error})") from error
-    return build(cls, override(rename_old_keys(table, str(path)), overrides), str(path))
+    return build(cls, apply_overrides(rename_old_keys(table, str(path)), overrides), str(path))
 
 
 def rename_old_keys(table: Mapping[str, Any], where: str) -> dict[str, Any]:
@@ -82,8 +82,8 @@ def rename_old_keys(table: Mapping[str, Any], where: str) -> dict[str, Any]:
     return result
 
 
-def override(table: Mapping[str, Any], assignments: Sequence[str]) -> dict[str, Any]:
-    """Apply `section.key=value` strings; values are written as in TOML, bare words are strings."""
+def apply_overrides(table: Mapping[str, Any], assignments: Sequence[str]) -> dict[str, Any]:
+    """Apply `section.key=value` strings; values are TOML, and bare words are strings."""
     result = {
         key: dict(value) if isinstance(value, dict) else value for key, value in table.items()
     }
@@ -92,12 +92,12 @@ def override(table: Mapping[str, Any], assignments: Sequence[str]) -> dict[str, 
         *sections, key = name.strip().split(".")
         if not equals or not key:
             raise ConfigError(f"{assignment!r} is not of the form section.key=value")
-        place = result
+        target = result
         for section in sections:
-            place = place.setdefault(section, {})
-            if not isinstance(place, dict):
+            target = target.setdefault(section, {})
+            if not isinstance(target, dict):
                 raise ConfigError(f"{assignment!r}: {section!r} is a value, not a section")
-        place[key] = _toml_value(value.strip())
+        target[key] = _toml_value(value.strip())
     return result
 
 
@@ -106,21 +106,21 @@ def check_format(
     newest: int,
     where: str,
     *,
-    unsaid: int | None = None,
-    family: type[ElmoreError] = DataError,
+    default: int | None = None,
+    error: type[ElmoreError] = DataError,
 ) -> None:
-    """Refuse a file of a later version, or of none; `unsaid` is what files without a number are."""
-    found = table.get("format", unsaid)
-    if type(found) is not int or found < 1:
-        raise family(f"{where}: format is {found!r}, expected a number from 1 to {newest}")
-    if found > newest:
-        raise family(
-            f"{where}: format {found} is newer than this elmore reads ({newest}); upgrade elmore"
+    """Raise `error` unless the format number is known; `default` is for files without one."""
+    number = table.get("format", default)
+    if type(number) is not int or number < 1:
+        raise error(f"{where}: format is {number!r}, expected a number from 1 to {newest}")
+    if number > newest:
+        raise error(
+            f"{where}: format {number} is newer than this elmore reads ({newest}); upgrade elmore"
         )
 
 
 def read_json(path: Path) -> dict[str, Any]:
-    """Read a file that holds one JSON object."""
+    """Read a file with one JSON object."""
     try:
         data = strict_json.loads(path.read_text(encoding="utf-8"))
     except (OSError, ValueError) as error:
@@ -130,13 +130,13 @@ def read_json(path: Path) -> dict[str, Any]:
     return data
 
 
-def says_format(path: Path) -> bool:
-    """Tell whether a file is one that elmore wrote to read again: it says a format's number."""
+def has_format(path: Path) -> bool:
+    """Return whether a JSON file has a format number, as the files of elmore do."""
     try:
-        found = read_json(path).get("format")
+        number = read_json(path).get("format")
     except ConfigError:
         return False
-    return type(found) is int and found >= 1
+    return type(number) is int and number >= 1
 
 
 def suggest(name: str, known: Iterable[str], renamed: str | None = None) -> str:
@@ -145,7 +145,7 @@ def suggest(name: str, known: Iterable[str], renamed: str | None = None) -> str:
     return f"did you mean {close[0]!r}?" if close else ""
 
 
-def _toml_value(value: str) -> Any:  # noqa: ANN401 -- whatever TOML can say
+def _toml_value(value: str) -> Any:  # noqa: ANN401 -- any TOML value
     try:
         return tomllib.loads(f"value = {value}")["value"]
     except (ValueError, RecursionError):
@@ -155,12 +155,12 @@ def _toml_value(value: str) -> Any:  # noqa: ANN401 -- whatever TOML can say
 def build(
     cls: type[Config], data: object, where: str, *, unknown: Literal["refuse", "ignore"] = "refuse"
 ) -> Config:
-    """Make a `cls` from plain data; `where` leads every error message.
+    """Build a `cls` from plain data; error messages start with `where`.
 
-    Keys that `cls` does not know are refused, or left out here and in every section.
+    Unknown keys raise ConfigError, or are ignored, here and in every section.
     """
     if not isinstance(data, Mapping):
-        raise ConfigError(f"{where}: expected a section of keys, found {shown(data)}")
+        raise ConfigError(f"{where}: expected a section of keys, found {short_repr(data)}")
     convert = _Converter(unknown)
     hints = typing.get_type_hints(cls)
     names = [field.name for field in dataclasses.fields(cls)]
@@ -173,7 +173,7 @@ def build(
             hint = (
                 suggest(str(key), names, section.get(str(key))) or f"known keys: {', '.join(names)}"
             )
-            raise ConfigError(f"{where}: unknown key {shown(key)}; {hint}")
+            raise ConfigError(f"{where}: unknown key {short_repr(key)}; {hint}")
     missing = [
         field.name
         for field in dataclasses.fields(cls)
@@ -190,7 +190,7 @@ def build(
 
 
 class _Converter:
-    """Plain data to the type that a field is annotated with."""
+    """Converts plain data to the annotated type of a field."""
 
     def __init__(self, unknown: Literal["refuse", "ignore"]) -> None:
         self._unknown: Literal["refuse", "ignore"] = unknown
@@ -206,10 +206,10 @@ class _Converter:
         if origin is tuple and isinstance(value, list | tuple):
             return self._items(options, value, where)
         if origin is dict and isinstance(value, dict):
-            return {k: self(options[1], v, f"{where}: {shown(k)}") for k, v in value.items()}
+            return {k: self(options[1], v, f"{where}: {short_repr(k)}") for k, v in value.items()}
         if value in options if origin is Literal else type(value) is hint:
             return value
-        raise ConfigError(f"{where}: expected {_named(hint)}, found {shown(value)}")
+        raise ConfigError(f"{where}: expected {_type_name(hint)}, found {short_repr(value)}")
 
     def _optional(self, options: tuple, value: object, where: str) -> Any:  # noqa: ANN401
         (hint,) = (option for option in options if option is not types.NoneType)
@@ -220,13 +220,13 @@ class _Converter:
             options = options[:1] * len(values)
         if len(options) != len(values):
             raise ConfigError(
-                f"{where}: expected {len(options)} items, found {shown(list(values))}"
+                f"{where}: expected {len(options)} items, found {short_repr(list(values))}"
             )
         pairs = zip(options, values, strict=True)
         return tuple(self(hint, item, f"{where}[{i}]") for i, (hint, item) in enumerate(pairs))
 
 
-def _named(hint: Any) -> str:  # noqa: ANN401 -- any annotated type
+def _type_name(hint: Any) -> str:  # noqa: ANN401 -- any annotated type
     origin = typing.get_origin(hint)
     if origin is Literal:
         return f"one of {', '.join(map(repr, typing.get_args(hint)))}"
@@ -234,20 +234,20 @@ def _named(hint: Any) -> str:  # noqa: ANN401 -- any annotated type
 
 
 def _number(hint: type[int] | type[float], value: object, where: str) -> float:
-    """Take what 64 bits hold: an int for either, and a finite float."""
-    kinds = (int,) if hint is int else (int, float)
-    if type(value) not in kinds:  # not isinstance: True is no int here
-        raise ConfigError(f"{where}: expected {hint.__name__}, found {shown(value)}")
+    """Convert an int or finite float that fits into 64 bits."""
+    types_ = (int,) if hint is int else (int, float)
+    if type(value) not in types_:  # not isinstance: True is an int
+        raise ConfigError(f"{where}: expected {hint.__name__}, found {short_repr(value)}")
     number = typing.cast("float", value)
     if type(value) is int and not -(2**63) <= value < 2**63:
-        raise ConfigError(f"{where}: expected a number of 64 bits, found {shown(value)}")
+        raise ConfigError(f"{where}: expected a 64-bit number, found {short_repr(value)}")
     if not math.isfinite(number):
         raise ConfigError(f"{where}: expected a finite number, found {value}")
     return hint(number)
 
 
-def shown(value: object) -> str:
-    """Write a value for a message; of a long one, the beginning."""
+def short_repr(value: object) -> str:
+    """Return the repr of a value for a message, truncated if long."""
     if type(value) is int and value.bit_length() > 128:
         return f"a number of {value.bit_length()} bits"
     text = repr(value)
@@ -255,7 +255,7 @@ def shown(value: object) -> str:
 
 
 def as_dict(config: Any) -> dict[str, Any]:  # noqa: ANN401 -- any dataclass
-    """Give the plain data that `build` takes back: lists for tuples, None kept."""
+    """Return plain data that `build` accepts, with lists for tuples."""
 
     def plain(value: object) -> object:
         if isinstance(value, dict):

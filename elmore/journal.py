@@ -1,7 +1,7 @@
-"""The journal of a long job: a folder of finished parts that one process at a time works in.
+"""The journal of a long job: a folder of finished parts, used by one process at a time.
 
-`job.json` says what the job is, so that it is only ever resumed as the same. What a part is, and
-how one knows that it is whole, is for the room that writes it to say.
+`job.json` describes the job, so that it is resumed only with the same settings. Subclasses define
+what a part is and how to check it.
 """
 
 import json
@@ -9,9 +9,10 @@ import logging
 import os
 import re
 import shutil
-from collections.abc import Collection
-from dataclasses import asdict, fields
+from collections.abc import Mapping
+from dataclasses import asdict
 from pathlib import Path
+from types import MappingProxyType
 from typing import TYPE_CHECKING, ClassVar, Generic, TypeVar
 
 from elmore import atomic, config, lock
@@ -29,125 +30,128 @@ Job = TypeVar("Job", bound="DataclassInstance")
 class Journal(Generic[Job]):
     """The folder of one job.
 
-    It is known as ours by the number of a format in `job.json`, and nothing is deleted in it that
-    is not named as a file or folder of ours.
+    A journal is recognised by the format number in `job.json`; only files and folders with known
+    names are ever deleted.
     """
 
     FILES: ClassVar[re.Pattern[str]]
-    """The names of the files that a job of this kind writes into its journal."""
+    """Names of the files in this kind of journal."""
     FOLDERS: ClassVar[frozenset[str]]
-    """The names of the folders likewise."""
+    """Names of the folders."""
+    MAY_DIFFER: ClassVar[frozenset[str]] = frozenset()
+    """Fields of a job that do not change the result."""
+    RENAMED_KEYS: ClassVar[Mapping[str, str]] = MappingProxyType({})
+    """Keys of earlier formats of `job.json`, old to new."""
 
-    def __init__(
-        self, folder: Path, job: Job, *, anew: bool = False, may_differ: Collection[str] = ()
-    ) -> None:
-        """Open a journal, or begin it; `may_differ` are fields of a job that change no result."""
+    def __init__(self, folder: Path, job: Job, *, restart: bool = False) -> None:
+        """Open or create a journal; `restart` deletes the parts of an earlier job."""
         self.folder = folder
         self.job = job
-        atomic.sweep(folder)
-        self.refuse_foreign(folder)
+        atomic.remove_leftovers(folder)
+        self.check_folder(folder)
         self._lock = lock.acquire(folder / _LOCK)
         try:
-            if anew or not (folder / _JOB).exists():
-                self._empty()
-            self._refuse_another_job(may_differ)
+            if restart or not (folder / _JOB).exists():
+                self._delete_parts()
+            self._check_same_job()
         except BaseException:
             self.close()
             raise
 
     @classmethod
-    def refuse_foreign(cls, folder: Path) -> None:
-        """Refuse a folder that is not a journal of ours, or in which a stranger's file lies."""
+    def check_folder(cls, folder: Path) -> None:
+        """Raise DataError for a folder that is not a journal, or that has other files in it."""
         if not os.path.lexists(folder):
             return
-        cure = "move it away, or pass another name for the result"
+        action = "move it away, or pass another name for the result"
         if folder.is_symlink() or not folder.is_dir():
-            raise DataError(f"{folder} exists and is no folder of ours; {cure}")
-        found = sorted(folder.iterdir())
-        for path in found:
-            if not cls._is_ours(path):
-                raise DataError(f"{folder} holds {path.name!r}, which is not ours; {cure}")
-        content = [path for path in found if path.name != _LOCK and not _is_temporary(path)]
-        if content and not config.says_format(folder / _JOB):
+            raise DataError(f"{folder} exists and is not a journal of elmore; {action}")
+        paths = sorted(folder.iterdir())
+        for path in paths:
+            if not cls._is_known(path):
+                raise DataError(f"{folder} contains {path.name!r}, which is not ours; {action}")
+        content = [path for path in paths if path.name != _LOCK and not _is_temporary(path)]
+        if content and not config.has_format(folder / _JOB):
             raise DataError(
-                f"{folder}: {_JOB} is missing, damaged or not ours, so nothing there is deleted; "
-                f"{cure}"
+                f"{folder}: {_JOB} is missing, damaged or not ours, so nothing is deleted; {action}"
             )
 
     @classmethod
-    def _is_ours(cls, path: Path) -> bool:
-        name, of_a_file = path.name, cls.FILES.fullmatch(path.name)
+    def _is_known(cls, path: Path) -> bool:
         if path.is_symlink():
             return False
         if path.is_dir():
-            return name in cls.FOLDERS or _is_temporary(path)
-        if name == _LOCK:
+            return path.name in cls.FOLDERS or _is_temporary(path)
+        if path.name == _LOCK:
             return lock.is_lock(path)
-        return bool(of_a_file) or name in (_JOB, f"{_JOB}.new") or _is_temporary(path)
+        known = path.name in (_JOB, f"{_JOB}.new") or cls.FILES.fullmatch(path.name)
+        return bool(known) or _is_temporary(path)
 
     def own_files(self) -> list[Path]:
-        """Give what the journal holds of ours, and nothing that came there otherwise."""
-        return sorted(path for path in self.folder.iterdir() if self._is_ours(path))
+        """Return the files and folders of the journal, without foreign ones."""
+        return sorted(path for path in self.folder.iterdir() if self._is_known(path))
 
-    def _empty(self) -> None:
-        """Delete the parts of another job; what says which job it was goes last."""
+    def _delete_parts(self) -> None:
+        """Delete the parts, and `job.json` last, since it identifies the folder."""
         for path in self.own_files():
             if path.is_dir():
                 shutil.rmtree(path, ignore_errors=True)
             elif path.name not in (_LOCK, _JOB):
-                path.unlink(missing_ok=True)  # a worker that outlived its run may be at it too
+                path.unlink(missing_ok=True)  # a worker that outlived its run may delete it too
         (self.folder / _JOB).unlink(missing_ok=True)
 
-    def _refuse_another_job(self, may_differ: Collection[str]) -> None:
+    def _check_same_job(self) -> None:
         path = self.folder / _JOB
         if not path.exists():
             atomic.write(path, json.dumps(asdict(self.job), indent=2).encode())
             return
-        found = config.read_json(path)
-        wanted = {field.name: getattr(self.job, field.name) for field in fields(self.job)}
-        differ = [
-            f"{name} was {found.get(name)!r} and is {value!r}"
-            for name, value in wanted.items()
-            if name not in may_differ and found.get(name) != value
+        saved = config.read_json(path)
+        saved = {self.RENAMED_KEYS.get(key, key): value for key, value in saved.items()}
+        differing = [
+            f"{name} was {saved.get(name)!r} and is {value!r}"
+            for name, value in vars(self.job).items()
+            if name not in self.MAY_DIFFER and saved.get(name) != value
         ]
-        if differ:
+        if differing:
             raise DataError(
-                f"{self.folder}: begun as another job: {', '.join(differ)}; resume it as it was, "
-                "or start over with --overwrite"
+                f"{self.folder}: this is another job: {', '.join(differing)}; resume it with the "
+                "same settings, or start again with --overwrite"
             )
 
     def close(self) -> None:
-        """Let others in."""
+        """Release the lock."""
         self._lock.release()
 
     def remove(self) -> None:
-        """Delete the journal, when the result has its name; a stranger's files stay there."""
-        if os.name == "nt":  # Windows renames no folder of which a file is open
+        """Delete the journal after the result is written; keep foreign files."""
+        if os.name == "nt":  # Windows cannot rename a folder with an open file
             self.close()
-        if all(map(self._is_ours, self.folder.iterdir())):
+        if all(map(self._is_known, self.folder.iterdir())):
             atomic.remove(self.folder)
         else:
-            _log.warning("%s: what is not ours there was left alone", self.folder)
-            self._empty()
+            _log.warning("%s: files that are not ours were left there", self.folder)
+            self._delete_parts()
         self.close()
 
 
-def refuse_taken(out: Path, folder: Path, *, taken: bool, resume: bool, overwrite: bool) -> None:
-    """Refuse to begin where a result is, or an unfinished job, unless it is said what is meant."""
+def check_output_free(
+    out: Path, folder: Path, *, exists: bool, resume: bool, overwrite: bool
+) -> None:
+    """Raise DataError if a result or an unfinished job exists and neither option covers it."""
     if folder.exists() and not (resume or overwrite):
-        raise DataError(f"{folder}: an unfinished job; go on with --resume, or --overwrite it")
-    if taken and not overwrite and not (resume and folder.exists()):
-        unfinished = ", and no unfinished job is beside it" if resume else ""
+        raise DataError(f"{folder}: an unfinished job; pass --resume to continue, or --overwrite")
+    if exists and not overwrite and not (resume and folder.exists()):
+        unfinished = ", and there is no unfinished job beside it" if resume else ""
         raise DataError(f"{out} exists already{unfinished}; pass another name, or --overwrite")
 
 
-def refuse_full_disk(out: Path, needed: float) -> None:
-    """Look before the result is written: the parts stay beside it until it is whole."""
+def check_disk_space(out: Path, needed: float) -> None:
+    """Raise DataError if the result does not fit on the disk beside the parts."""
     free = shutil.disk_usage(out.parent).free
     if free < needed:
         raise DataError(
             f"{out}: no space left: {needed / 1e6:.0f} MB are needed and {free / 1e6:.0f} MB are "
-            "free; make room and go on with --resume"
+            "free; free some space and continue with --resume"
         )
 
 

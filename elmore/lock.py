@@ -1,7 +1,7 @@
-"""Lock a folder or file against a second writer, and say who holds the lock.
+"""Lock a folder or file against a second writer, with a note on the holder.
 
-The operating system lets go of a lock when its holder dies, however it dies, so a lock file that a
-killed process leaves behind blocks nobody. Readers take no lock.
+The operating system releases a lock when its holder dies, so a lock file that a killed process
+leaves behind blocks nobody. Readers take no lock.
 """
 
 import contextlib
@@ -19,12 +19,12 @@ from filelock import lock_descriptor
 from elmore import strict_json
 from elmore.errors import DataError
 
-_MAX_BYTES = 1000  # of a note; a longer file is somebody else's
+_MAX_BYTES = 1000  # of a note; a longer file is not a lock file
 _log = logging.getLogger(__name__)
 
 
 class Holder(NamedTuple):
-    """Who holds a lock."""
+    """The process that holds a lock."""
 
     pid: int
     host: str
@@ -33,22 +33,22 @@ class Holder(NamedTuple):
     def __str__(self) -> str:
         if self._has_ended():
             return f"process {self.pid} has ended, but a process it started still holds the lock"
-        return f"process {self.pid} on {self.host} has been at work there since {self.since}"
+        return f"process {self.pid} on {self.host} has been working there since {self.since}"
 
     def _has_ended(self) -> bool:
         if os.name == "nt" or self.host != socket.gethostname():
             return False
         try:
-            os.kill(self.pid, 0)  # it sends nothing
+            os.kill(self.pid, 0)  # only checks that the process exists
         except ProcessLookupError:
             return True
-        except (OSError, OverflowError):  # another user's, or no number of a process
+        except (OSError, OverflowError):  # another user's process, or not a process id
             return False
         return False
 
 
 class Lock:
-    """A lock that this process holds until `release`, until nothing refers to it, or its end."""
+    """A lock held until `release`, garbage collection or the end of the process."""
 
     def __init__(self, path: Path, descriptor: int) -> None:
         self.release = weakref.finalize(self, _release, path, descriptor, os.getpid())
@@ -61,49 +61,49 @@ class Lock:
 
 
 def acquire(path: Path, *, wait: bool = False) -> Lock:
-    """Take the lock whose file is `path`; its folder is made where it is missing.
+    """Acquire the lock file `path`; missing parent folders are created.
 
     Args:
-        path: the lock file; it is deleted when the lock is released.
-        wait: whether to wait while another process holds it.
+        path: The lock file; it is deleted when the lock is released.
+        wait: Wait while another process holds it.
 
     Raises:
-        DataError: if another process holds it and `wait` is false, or if the file is no lock.
+        DataError: Another process holds it and `wait` is false, or the file is not a lock.
     """
     while True:
         path.parent.mkdir(parents=True, exist_ok=True)
         flags = os.O_RDWR | os.O_CREAT | getattr(os, "O_NOFOLLOW", 0)
         try:
             descriptor = os.open(path, flags, 0o666)
-        except FileNotFoundError:  # whoever held it has just deleted the folder
+        except FileNotFoundError:  # its last holder has just deleted the folder
             continue
         except OSError:
             if path.is_symlink() or path.is_dir():
-                raise _foreign(path) from None
+                raise _not_a_lock(path) from None
             raise
         try:
-            _take(descriptor, path, wait=wait)
+            _lock(descriptor, path, wait=wait)
             if _is_current(descriptor, path):
                 if not is_lock(path):
-                    raise _foreign(path)
-                _sign(descriptor)
+                    raise _not_a_lock(path)
+                _write_note(descriptor)
                 return Lock(path, descriptor)
         except BaseException:
             os.close(descriptor)
             raise
-        os.close(descriptor)  # of a file that its holder deleted while it let go
+        os.close(descriptor)  # its last holder deleted the file while releasing it
 
 
 def is_lock(path: Path) -> bool:
-    """Tell whether a file is a lock file of ours, held or left behind."""
+    """Return whether a file is a lock file of elmore, held or left behind."""
     return path.is_file() and (not path.stat().st_size or holder(path) is not None)
 
 
 def holder(path: Path) -> Holder | None:
-    """Say who took a lock last; None where that is not to be read."""
+    """Return the last holder of a lock; None if the file has no valid note."""
     try:
         with path.open("rb") as file:
-            file.seek(1)  # Windows lets nobody else read the first byte of a lock that is held
+            file.seek(1)  # on Windows the first byte of a held lock cannot be read
             found = strict_json.loads(file.read(_MAX_BYTES))
         known = Holder(found["pid"], found["host"], found["since"])
     except (OSError, ValueError, TypeError, KeyError):
@@ -112,19 +112,19 @@ def holder(path: Path) -> Holder | None:
     return known if all(isinstance(value, kind) for value, kind in kinds) else None
 
 
-def _take(descriptor: int, path: Path, *, wait: bool) -> None:
+def _lock(descriptor: int, path: Path, *, wait: bool) -> None:
     try:
         if lock_descriptor(descriptor, blocking=False):
             return
-    except OSError as error:  # some network disks know no locks
+    except OSError as error:  # some network disks have no locks
         _log.warning(
-            "%s: locks do not work there (%s), so nothing keeps a second process from writing at "
-            "the same time; start only one",
+            "%s: file locks do not work there (%s), so a second process could write at the same "
+            "time; start only one",
             path.parent,
             error.strerror or error,
         )
         return
-    found = holder(path) or "another process is at work there"
+    found = holder(path) or "another process is working there"
     if not wait:
         raise DataError(f"{path.parent}: {found}; wait until it is done, or pass another name")
     _log.warning("%s: %s; waiting until it is done", path, found)
@@ -132,31 +132,31 @@ def _take(descriptor: int, path: Path, *, wait: bool) -> None:
 
 
 def _is_current(descriptor: int, path: Path) -> bool:
-    """Tell whether a name still is that of an open file."""
+    """Return whether a path still refers to an open file."""
     try:
         return os.path.samestat(os.fstat(descriptor), path.stat(follow_symlinks=False))
     except FileNotFoundError:
         return False
 
 
-def _foreign(path: Path) -> DataError:
+def _not_a_lock(path: Path) -> DataError:
     return DataError(f"{path}: not a lock file of elmore; move it away")
 
 
-def _sign(descriptor: int) -> None:
+def _write_note(descriptor: int) -> None:
     since = datetime.now(UTC).strftime("%Y-%m-%d %H:%M:%S UTC")
     note = Holder(os.getpid(), socket.gethostname(), since)._asdict()
     os.ftruncate(descriptor, 0)
     os.lseek(descriptor, 0, os.SEEK_SET)
     try:
         os.write(descriptor, f" {json.dumps(note)}\n".encode())
-    except OSError:  # a full disk: it is held all the same
+    except OSError:  # a full disk: the lock is held anyway
         os.ftruncate(descriptor, 0)
 
 
 def _release(path: Path, descriptor: int, pid: int) -> None:
-    if os.getpid() == pid:  # a fork has the lock of its parent, and leaves it alone
-        with contextlib.suppress(OSError):  # Windows deletes no open file
+    if os.getpid() == pid:  # a forked child must not release its parent's lock
+        with contextlib.suppress(OSError):  # Windows cannot delete an open file
             if _is_current(descriptor, path):
                 path.unlink()
     os.close(descriptor)

@@ -119,7 +119,7 @@ def _cached(sources: Path) -> Path:
     texts = [path.read_bytes() for path in sorted(sources.glob("*.[ch]"))]
     settings = map(str.encode, (platform.machine(), *_FLAGS, *_LINK, repr(_instruction_sets())))
     digest = _digest(b"\0".join([*texts, version, *settings]))
-    folder = cache.folder() / "native"
+    folder = cache.cache_dir() / "native"
     damaged = []
     for path in sorted(folder.glob(f"elmore-{digest}-*.so")):
         if _is_intact(path):

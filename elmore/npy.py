@@ -1,9 +1,9 @@
-"""Arrays in `.npy` and `.npz` files, read without trusting what their headers say.
+"""Read arrays from untrusted `.npy` and `.npz` files.
 
-numpy evaluates a header as Python, and allocates what it promises. Here a header is matched
-against the few forms that plain numbers need, and its size is compared with that of the file
-before anything is allocated or mapped. An `.npz` must be stored without compression, as
-`numpy.savez` does, so that no file is larger inside than outside.
+numpy evaluates a header as Python, and allocates the size it declares. Here a header must have one
+of the few forms of plain numbers, and its size is compared with that of the file before anything is
+allocated or mapped. An `.npz` must be uncompressed, as `numpy.savez` writes it, so that no member
+is larger than the file.
 """
 
 import math
@@ -22,9 +22,9 @@ from jaxtyping import Shaped
 from elmore.errors import DataError
 
 _MAGIC = b"\x93NUMPY"
-_LONGEST = 1 << 16  # bytes of a header
-_MOST_AXES = 32
-_LARGEST = 1 << 60  # numbers of an array: numpy counts its bytes in 63 bits
+_MAX_HEADER = 1 << 16  # bytes
+_MAX_AXES = 32
+_MAX_NUMBERS = 1 << 60  # of an array: numpy counts its bytes in 63 bits
 _ITEM = re.compile(
     r"""\s*['"](?:
         (?P<descr>descr)['"]\s*:\s*['"](?P<kind>[<>|=]?(?:b1|[iu][1248]|f[248]))['"]
@@ -34,7 +34,7 @@ _ITEM = re.compile(
     re.VERBOSE,
 )
 _SIZE = re.compile(r"[0-9]{1,18}")
-_DAMAGE = (  # of a zip
+_ZIP_ERRORS = (  # of a damaged zip
     OSError,
     ValueError,
     KeyError,
@@ -50,97 +50,99 @@ class _Header(NamedTuple):
     dtype: np.dtype
     order: Literal["C", "F"]
     shape: tuple[int, ...]
-    begin: int
-    """Where the numbers start."""
+    offset: int
+    """Where the data starts."""
 
     @property
     def num_bytes(self) -> int:
         return math.prod(self.shape) * self.dtype.itemsize
 
 
-def read(path: Path) -> Shaped[np.ndarray, "..."]:
+def read_npy(path: Path) -> Shaped[np.ndarray, "..."]:
     """Read the array of an `.npy` file into memory."""
-    with _opened(path) as file:
-        header = _checked_header(file, os.fstat(file.fileno()).st_size, str(path))
+    with _open(path) as file:
+        header = _read_header(file, os.fstat(file.fileno()).st_size, str(path))
         numbers = np.fromfile(file, header.dtype, math.prod(header.shape))
     return numbers.reshape(header.shape, order=header.order)
 
 
-def mapped(path: Path) -> Shaped[np.ndarray, "..."]:
-    """Map the array of an `.npy` file: nothing of it is read before it is asked for."""
-    with _opened(path) as file:
-        header = _checked_header(file, os.fstat(file.fileno()).st_size, str(path))
+def map_npy(path: Path) -> Shaped[np.ndarray, "..."]:
+    """Memory-map the array of an `.npy` file."""
+    with _open(path) as file:
+        header = _read_header(file, os.fstat(file.fileno()).st_size, str(path))
         if not header.num_bytes:
             return np.zeros(header.shape, header.dtype)
-        numbers = np.memmap(file, header.dtype, "r", header.begin, header.shape, header.order)
+        numbers = np.memmap(file, header.dtype, "r", header.offset, header.shape, header.order)
     return numbers.view(np.ndarray)
 
 
-def read_archive(path: Path, names: Sequence[str]) -> dict[str, Shaped[np.ndarray, "..."]]:
-    """Read some arrays of an `.npz` file, each to its end, so that its checksum is compared."""
-    with _opened(path) as file:
+def read_npz(path: Path, names: Sequence[str]) -> dict[str, Shaped[np.ndarray, "..."]]:
+    """Read arrays of an `.npz` file completely, which also checks their checksums."""
+    with _open(path) as file:
         try:
             with zipfile.ZipFile(file) as archive:
-                return {name: _member(archive, f"{name}.npy", path) for name in names}
+                return {name: _read_member(archive, f"{name}.npy", path) for name in names}
         except DataError:
             raise
-        except _DAMAGE as error:
+        except _ZIP_ERRORS as error:
             raise DataError(f"{path}: not a readable .npz file ({error})") from error
 
 
-def _member(archive: zipfile.ZipFile, name: str, path: Path) -> Shaped[np.ndarray, "..."]:
+def _read_member(archive: zipfile.ZipFile, name: str, path: Path) -> Shaped[np.ndarray, "..."]:
     member = archive.getinfo(name)
     if member.compress_type != zipfile.ZIP_STORED or member.flag_bits & 0x1:
-        raise ValueError(f"{name} is compressed or encrypted, expected it as numpy.savez writes it")
+        raise ValueError(f"{name} is compressed or encrypted, expected an uncompressed member")
     if member.file_size > path.stat().st_size:
-        raise ValueError(f"{name} says that it is larger than the file")
+        raise ValueError(f"{name} claims to be larger than the file")
     with archive.open(member) as file:
-        header = _checked_header(file, member.file_size, f"{path}: {name}")
+        header = _read_header(file, member.file_size, f"{path}: {name}")
         data = file.read()
     numbers = np.frombuffer(data, header.dtype, math.prod(header.shape))
     return numbers.reshape(header.shape, order=header.order)
 
 
-def _opened(path: Path) -> IO[bytes]:
+def _open(path: Path) -> IO[bytes]:
     try:
         return path.open("rb")
     except OSError as error:
         raise DataError(f"{path}: cannot be read ({error.strerror or error})") from error
 
 
-def _checked_header(file: IO[bytes], size: int, where: str) -> _Header:
+def _read_header(file: IO[bytes], size: int, where: str) -> _Header:
     try:
-        header = _header(file)
-        if header.begin + header.num_bytes > size:
+        header = _parse_header(file)
+        if header.offset + header.num_bytes > size:
             raise ValueError(
-                f"cut short: {size:,} bytes, and shape {header.shape} of {header.dtype} needs "
-                f"{header.begin + header.num_bytes:,}"
+                f"truncated: {size:,} bytes, and shape {header.shape} of {header.dtype} needs "
+                f"{header.offset + header.num_bytes:,}"
             )
     except (ValueError, OSError, EOFError, zlib.error, zipfile.BadZipFile) as error:
         raise DataError(f"{where}: not a readable array ({error})") from error
     return header
 
 
-def _header(file: IO[bytes]) -> _Header:
+def _parse_header(file: IO[bytes]) -> _Header:
     start = file.read(len(_MAGIC) + 2)
     if start[: len(_MAGIC)] != _MAGIC or len(start) < len(_MAGIC) + 2:
-        raise ValueError("it does not begin as an .npy file does")
+        raise ValueError("it does not start like an .npy file")
     width = {1: 2, 2: 4, 3: 4}.get(start[len(_MAGIC)])
     if width is None:
-        raise ValueError(f"version {start[len(_MAGIC)]} of the .npy format is not known")
-    said = file.read(width)
-    length = int.from_bytes(said, "little")
-    text = file.read(min(length, _LONGEST))
-    if len(said) < width or len(text) < length:
-        raise ValueError("its header is cut short")
-    found = _fields(text.decode("latin-1"))
+        raise ValueError(f"version {start[len(_MAGIC)]} of the .npy format is unknown")
+    size = file.read(width)
+    length = int.from_bytes(size, "little")
+    text = file.read(min(length, _MAX_HEADER))
+    if len(size) < width or len(text) < length:
+        raise ValueError("its header is truncated")
+    found = _parse_fields(text.decode("latin-1"))
     numbers = [number.strip().removesuffix("L") for number in found["sizes"].split(",")]
-    sizes = numbers[:-1] if not numbers[-1] else numbers  # (3,) and () end so
-    if len(sizes) > _MOST_AXES or not all(_SIZE.fullmatch(number) for number in sizes):
+    sizes = numbers[:-1] if not numbers[-1] else numbers  # the last one is empty in (3,) and ()
+    if len(sizes) > _MAX_AXES or not all(_SIZE.fullmatch(number) for number in sizes):
         raise ValueError(f"its header has the shape ({found['sizes'][:40]})")
     shape = tuple(map(int, sizes))
-    if math.prod(max(1, size) for size in shape) >= _LARGEST:  # an axis of 0 hides the others
-        raise ValueError(f"its header has the shape {shape}, which no array can have")
+    if (
+        math.prod(max(1, size) for size in shape) >= _MAX_NUMBERS
+    ):  # an axis of 0 would hide the others
+        raise ValueError(f"its header has the shape {shape}, which is too large")
     return _Header(
         np.dtype(found["kind"]),
         "F" if found["fortran"] == "True" else "C",
@@ -149,8 +151,8 @@ def _header(file: IO[bytes]) -> _Header:
     )
 
 
-def _fields(text: str) -> dict[str, str]:
-    """Give what a header says of kind, order and shape, each of them once."""
+def _parse_fields(text: str) -> dict[str, str]:
+    """Return dtype, order and shape of a header, each of which must occur once."""
     text = text.strip()
     is_table = text.startswith("{") and text.endswith("}")
     inside = text[1:-1].rstrip().removesuffix(",")
@@ -158,10 +160,10 @@ def _fields(text: str) -> dict[str, str]:
     at = 0
     while is_table and at < len(inside):
         item = _ITEM.match(inside, at)
-        said = {name: value for name, value in item.groupdict().items() if value} if item else {}
-        if not said or said.keys() & found.keys():
+        new = {name: value for name, value in item.groupdict().items() if value} if item else {}
+        if not new or new.keys() & found.keys():
             break
-        found |= {"sizes": ""} | said if "shape" in said else said
+        found |= {"sizes": ""} | new if "shape" in new else new
         at = item.end() if item else at
     if at < len(inside) or not {"kind", "fortran", "sizes"} <= found.keys():
         raise ValueError(f"its header is {text[:80]!r}, expected plain numbers")

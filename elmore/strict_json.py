@@ -1,7 +1,7 @@
-"""JSON from outside: parsed within bounds, and refused with a ValueError alone.
+"""Parse untrusted JSON: bounded nesting, and no exception but ValueError.
 
-`json.loads` also gives up with a RecursionError, and what it accepts just below that limit makes
-every later `repr` or recursive walk fail instead. So nesting is bounded here, far below it.
+`json.loads` may raise RecursionError, and data just below that limit makes every later `repr` or
+recursive walk fail instead. So nesting is limited here, far below it.
 """
 
 import json
@@ -10,14 +10,14 @@ from typing import Any
 from elmore.errors import DataError, ElmoreError
 
 MAX_DEPTH = 64
-"""How deep arrays and objects may nest; no file of ours comes near."""
+"""Maximum nesting of arrays and objects."""
 
 
-def loads(data: str | bytes) -> Any:  # noqa: ANN401 -- whatever JSON can say
+def loads(data: str | bytes) -> Any:  # noqa: ANN401 -- any JSON value
     """Parse JSON.
 
     Raises:
-        ValueError: if it is no JSON, not UTF-8, or nested deeper than `MAX_DEPTH`.
+        ValueError: It is not JSON, not UTF-8, or nested deeper than `MAX_DEPTH`.
     """
     too_deep = f"nested deeper than {MAX_DEPTH} levels"
     try:
@@ -30,12 +30,12 @@ def loads(data: str | bytes) -> Any:  # noqa: ANN401 -- whatever JSON can say
     return found
 
 
-def parse(data: str | bytes, where: str, *, family: type[ElmoreError] = DataError) -> Any:  # noqa: ANN401 -- whatever JSON can say
-    """Parse JSON, or refuse it in one sentence that `where` leads."""
+def parse(data: str | bytes, where: str, *, error: type[ElmoreError] = DataError) -> Any:  # noqa: ANN401 -- any JSON value
+    """Parse JSON; errors are of type `error`, with a message that starts with `where`."""
     try:
         return loads(data)
-    except ValueError as error:
-        raise family(f"{where}: not readable as JSON ({error})") from error
+    except ValueError as problem:
+        raise error(f"{where}: not readable as JSON ({problem})") from problem
 
 
 def _is_too_deep(data: object) -> bool:

@@ -15,7 +15,7 @@ from elmore.weights.convert import bilm_tf
 
 def main() -> None:
     with tempfile.TemporaryDirectory() as place:
-        bilm_tf.write(pretrained.load(), Path(place) / "model")
+        bilm_tf.write_bilm_tf(pretrained.load(), Path(place) / "model")
         options_file, weight_file = f"{place}/model/options.json", f"{place}/model/weights.hdf5"
 
         # From here on, nothing knows that AllenNLP is gone.

@@ -67,7 +67,7 @@ def test_what_is_somebody_elses_is_never_replaced(tmp_path):
     (tmp_path / "home").mkdir()
     (tmp_path / "home" / "photos").mkdir()
     with (
-        pytest.raises(ElmoreError, match="holds 'photos', which is not ours to replace"),
+        pytest.raises(ElmoreError, match="contains 'photos', which elmore did not write"),
         atomic.folder(tmp_path / "home", replaces={"config.json"}),
     ):
         pass
@@ -78,7 +78,7 @@ def test_a_folder_with_names_like_ours_is_replaced_only_where_it_is_known(tmp_pa
     (tmp_path / "out").mkdir()
     (tmp_path / "out" / "README.md").write_text("mine")
     with (
-        pytest.raises(ElmoreError, match=r"holds 'README\.md' and was not written by elmore"),
+        pytest.raises(ElmoreError, match=r"contains 'README\.md' and was not written by elmore"),
         atomic.folder(
             tmp_path / "out", replaces={"README.md"}, is_ours=lambda place: place.name == "in"
         ),
@@ -97,7 +97,7 @@ def test_what_is_no_folder_is_left_alone(tmp_path, kind):
     else:
         place.symlink_to(tmp_path if kind == "link" else tmp_path / "nowhere")
     with (
-        pytest.raises(ElmoreError, match="exists and is no folder"),
+        pytest.raises(ElmoreError, match="exists and is not a folder"),
         atomic.folder(place, replaces={"a"}),
     ):
         pass
@@ -226,7 +226,7 @@ def test_what_a_killed_writer_of_a_folder_leaves_is_removed_by_the_next(tmp_path
     killed(tmp_path / "out", IN_A_FOLDER + KILL)
     with atomic.folder(tmp_path / "out") as other:  # one that lives
         (other / "a").write_text("x")
-        atomic.sweep(tmp_path / "out")
+        atomic.remove_leftovers(tmp_path / "out")
     assert (tmp_path / "out" / "a").read_text() == "x"
     assert [path.name for path in tmp_path.iterdir()] == ["out"]
 
@@ -236,7 +236,7 @@ def test_a_folder_that_a_kill_left_moved_away_comes_back(tmp_path):
     (tmp_path / "out" / "a").write_text("old")
     killed(tmp_path / "out", IN_A_SWAP)
     assert not (tmp_path / "out").exists()
-    atomic.sweep(tmp_path / "out")
+    atomic.remove_leftovers(tmp_path / "out")
     assert (tmp_path / "out" / "a").read_text() == "old"
     assert [path.name for path in tmp_path.iterdir()] == ["out"]
 
@@ -249,7 +249,7 @@ def test_a_folder_is_deleted_at_once_also_by_a_process_that_is_killed(tmp_path):
             tmp_path / "out", f"atomic.shutil.rmtree = lambda *_, **__: {KILL}; atomic.remove(path)"
         )
         assert not (tmp_path / "out").exists()
-    atomic.sweep(tmp_path / "out")
+    atomic.remove_leftovers(tmp_path / "out")
     assert list(tmp_path.iterdir()) == []
 
 
@@ -282,7 +282,7 @@ def test_a_deletion_that_stops_anywhere_is_finished_by_the_next(tmp_path, monkey
         else:
             with atomic.folder(out, replaces={"a", "b"}) as new:
                 (new / "a").write_text("new")
-    atomic.sweep(out)
+    atomic.remove_leftovers(out)
     assert [path.name for path in tmp_path.iterdir()] == ["out"] * (kind == "replace")
     assert kind == "remove" or (out / "a").read_text() == "new"
 
@@ -300,7 +300,7 @@ def test_what_is_no_plain_file_is_not_replaced_by_one(tmp_path):
     os.mkfifo(tmp_path / "pipe")
     (tmp_path / "folder").mkdir()
     for name in ("pipe", "folder"):
-        with pytest.raises(ElmoreError, match=f"{name} exists and is no file"):
+        with pytest.raises(ElmoreError, match=f"{name} exists and is not a file"):
             atomic.write(tmp_path / name, b"x")
     assert (tmp_path / "pipe").is_fifo()
     assert sorted(path.name for path in tmp_path.iterdir()) == ["folder", "pipe"]

@@ -81,28 +81,30 @@ def test_a_missing_key_is_named():
 def test_an_override_wins_over_the_file(tmp_path):
     path = tmp_path / "recipe.toml"
     path.write_text('name = "x"\n[inner]\nwidth = 5\n')
-    made = config.read(Outer, path, ["inner.width=7", "inner.clip=none", "kind=b", "on=true"])
+    made = config.read_recipe(
+        Outer, path, ["inner.width=7", "inner.clip=none", "kind=b", "on=true"]
+    )
     assert made == Outer(name="x", inner=Inner(width=7, clip=None), kind="b", on=True)
 
 
 def test_an_override_may_open_a_section():
-    assert config.override({}, ["inner.width=7"]) == {"inner": {"width": 7}}
+    assert config.apply_overrides({}, ["inner.width=7"]) == {"inner": {"width": 7}}
 
 
 @pytest.mark.parametrize("assignment", ["inner.width", "=3", "inner.=3"])
 def test_an_override_of_another_form_is_refused(assignment):
     with pytest.raises(ConfigError, match="not of the form"):
-        config.override({}, [assignment])
+        config.apply_overrides({}, [assignment])
 
 
 def test_an_override_into_a_value_is_refused():
     with pytest.raises(ConfigError, match="'name' is a value, not a section"):
-        config.override({"name": "x"}, ["name.part=3"])
+        config.apply_overrides({"name": "x"}, ["name.part=3"])
 
 
 def test_an_override_does_not_touch_what_it_was_given():
     table = {"inner": {"width": 1}}
-    config.override(table, ["inner.width=2"])
+    config.apply_overrides(table, ["inner.width=2"])
     assert table == {"inner": {"width": 1}}
 
 
@@ -131,7 +133,7 @@ def test_a_key_under_its_old_and_its_new_name_is_refused():
 def test_a_file_that_is_not_toml_is_named(tmp_path):
     path = tmp_path / "recipe.toml"
     with pytest.raises(ConfigError, match=r"recipe\.toml: no such recipe"):
-        config.read(Outer, path)
+        config.read_recipe(Outer, path)
     path.write_text("name =")
     with pytest.raises(ConfigError, match=r"recipe\.toml: not a readable TOML file"):
-        config.read(Outer, path)
+        config.read_recipe(Outer, path)

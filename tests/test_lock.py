@@ -34,7 +34,7 @@ def test_a_second_process_is_refused_and_told_who_is_there(tmp_path):
     job = other(tmp_path / "deep" / "lock")
     since = r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d UTC"
     sentence = (
-        f"deep: process {job.pid} on {socket.gethostname()} has been at work there since {since}; "
+        f"deep: process {job.pid} on {socket.gethostname()} has been working there since {since}; "
         "wait until it is done, or pass another name"
     )
     for _ in range(2):  # who is refused does not take the holder's name away
@@ -148,4 +148,4 @@ def test_where_locks_do_not_work_nobody_is_kept_away_but_warned(tmp_path, monkey
         pass
     (warning,) = caplog.records
     assert warning.levelname == "WARNING"
-    assert "locks do not work there (Function not implemented), so nothing keeps" in caplog.text
+    assert "locks do not work there (Function not implemented), so a second process" in caplog.text

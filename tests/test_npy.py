@@ -43,7 +43,7 @@ def test_what_numpy_writes_is_read_and_mapped(tmp_path_factory, data, kind, shap
     array = np.asfortranarray(array) if fortran else array
     path = tmp_path_factory.mktemp("npy") / "array.npy"
     path.write_bytes(written(array))
-    for found in (npy.read(path), npy.mapped(path)):
+    for found in (npy.read_npy(path), npy.map_npy(path)):
         assert found.dtype == array.dtype
         np.testing.assert_array_equal(found, array)
 
@@ -53,7 +53,7 @@ def test_other_writers_are_read_too(tmp_path, version):
     path = tmp_path / "array.npy"
     header = '{"shape":(2L, 1L), "descr":"<i2","fortran_order":False}\n'
     path.write_bytes(with_header(header, b"\1\0\2\0", version))
-    np.testing.assert_array_equal(npy.read(path), np.array([[1], [2]], np.int16))
+    np.testing.assert_array_equal(npy.read_npy(path), np.array([[1], [2]], np.int16))
 
 
 HEADER = "{'descr': '<f4', 'fortran_order': False, 'shape': (2,), }"
@@ -90,14 +90,14 @@ HEADER = "{'descr': '<f4', 'fortran_order': False, 'shape': (2,), }"
 def test_what_is_no_array_is_one_sentence(tmp_path, data):
     path = tmp_path / "array.npy"
     path.write_bytes(data)
-    for reader in (npy.read, npy.mapped):
+    for reader in (npy.read_npy, npy.map_npy):
         with pytest.raises(DataError, match=r"array\.npy: not a readable array \("):
             reader(path)
 
 
 def test_a_file_that_is_not_there_is_named(tmp_path):
     with pytest.raises(DataError, match=r"none\.npy: cannot be read \(No such file"):
-        npy.read(tmp_path / "none.npy")
+        npy.read_npy(tmp_path / "none.npy")
 
 
 def archive(path, compression=zipfile.ZIP_STORED, **members: bytes) -> None:
@@ -109,7 +109,7 @@ def archive(path, compression=zipfile.ZIP_STORED, **members: bytes) -> None:
 def test_an_archive_gives_the_arrays_asked_for(tmp_path):
     path = tmp_path / "arrays.npz"
     np.savez(path, a=np.arange(3), b=np.ones((2, 2), np.float32), other=np.zeros(1))
-    found = npy.read_archive(path, ["a", "b"])
+    found = npy.read_npz(path, ["a", "b"])
     np.testing.assert_array_equal(found["a"], np.arange(3))
     np.testing.assert_array_equal(found["b"], np.ones((2, 2)))
 
@@ -133,4 +133,4 @@ def test_an_archive_that_cannot_be_meant_is_one_sentence(tmp_path, said):
         damage = {"damaged": data.replace(b"\x40", b"\x41"), "cut": data[:-30], "no zip": b"?"}
         path.write_bytes(damage[said])
     with pytest.raises(DataError, match=r"arrays\.npz"):
-        npy.read_archive(path, ["a"])
+        npy.read_npz(path, ["a"])

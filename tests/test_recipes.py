@@ -15,7 +15,7 @@ from elmore.tasks.embedding.network import Widths
 from elmore.tasks.registry import TASKS
 from elmore.train import optimizers, schedule
 from elmore.train.fit import Report
-from elmore.weights.bundle import without_memory
+from elmore.weights.bundle import on_meta_device
 from tests.support import toy_corpus
 from tests.support.cli_runner import run_elmore
 
@@ -25,7 +25,7 @@ NUM_WORDS = 200_000
 
 def built(recipe: PretrainConfig, num_words: int = NUM_WORDS) -> LanguageModel:
     """The model of a recipe, without memory."""
-    with without_memory():
+    with on_meta_device():
         return LanguageModel(
             BiLM(recipe.model),
             softmax.build(recipe.softmax, num_words, recipe.model.lstm.output_dim),

@@ -36,4 +36,4 @@ def test_breadth_is_no_depth():
 
 def test_the_family_is_the_callers():
     with pytest.raises(ConfigError, match=r"^there"):
-        strict_json.parse("{", "there", family=ConfigError)
+        strict_json.parse("{", "there", error=ConfigError)

@@ -1,6 +1,7 @@
-"""The command line: one file per verb, imported only when it is called.
+"""The command line: one module per command, imported only when it runs.
 
-Results go to stdout, everything else to stderr. What a user can mend is one sentence and exit 1.
+Results go to stdout, everything else to stderr. An error that the user can fix is one sentence and
+exit status 1.
 """
 
 import importlib
@@ -34,8 +35,8 @@ COMMANDS = (
 )
 
 
-class _Verbs(TyperGroup):
-    """The verbs as a group; their files load nothing heavy, so even `--help` may open them all."""
+class _Commands(TyperGroup):
+    """Loads commands on demand; their modules import nothing heavy, so that `--help` is fast."""
 
     def list_commands(self, ctx: object) -> list[str]:
         return list(COMMANDS)
@@ -43,17 +44,17 @@ class _Verbs(TyperGroup):
     def get_command(self, ctx: object, cmd_name: str) -> Any:  # noqa: ANN401 -- click's own type
         if cmd_name not in COMMANDS:
             return None
-        verb = getattr(importlib.import_module(f"elmore.cli.{cmd_name}"), cmd_name)
-        if isinstance(verb, typer.Typer):  # a verb with verbs of its own
-            return typer.main.get_group(verb)
+        command = getattr(importlib.import_module(f"elmore.cli.{cmd_name}"), cmd_name)
+        if isinstance(command, typer.Typer):  # a group of commands
+            return typer.main.get_group(command)
         app = typer.Typer(add_completion=False)
-        app.command(name=cmd_name)(verb)
+        app.command(name=cmd_name)(command)
         return typer.main.get_command(app)
 
 
 def _root() -> Any:  # noqa: ANN401 -- click's own type
     app = typer.Typer(
-        cls=_Verbs,
+        cls=_Commands,
         name="elmore",
         add_completion=False,
         no_args_is_help=True,
@@ -65,7 +66,7 @@ def _root() -> Any:  # noqa: ANN401 -- click's own type
         version: bool = typer.Option(
             False, "--version", callback=_show_version, is_eager=True, help="Show the version."
         ),
-        verbose: bool = typer.Option(False, "--verbose", "-v", help="Say more on stderr."),
+        verbose: bool = typer.Option(False, "--verbose", "-v", help="Log more on stderr."),
     ) -> None:
         """Deep contextualized word representations (ELMo)."""
         level = logging.INFO if verbose else logging.WARNING
@@ -74,8 +75,8 @@ def _root() -> Any:  # noqa: ANN401 -- click's own type
     return typer.main.get_command(app)
 
 
-def _show_version(wanted: bool) -> None:
-    if wanted:
+def _show_version(requested: bool) -> None:
+    if requested:
         print(f"elmore {__version__}")
         raise typer.Exit
 
@@ -84,16 +85,16 @@ def main() -> None:
     """Run the command line."""
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
-            stream.reconfigure(errors="backslashreplace")  # a terminal may know only ASCII
+            stream.reconfigure(errors="backslashreplace")  # the terminal may support only ASCII
     try:
         _root()(prog_name="elmore")
     except ElmoreError as error:
-        _stop(str(error))
+        _exit_with(str(error))
     except OSError as error:
-        place = f"{error.filename}: " if error.filename else ""
-        _stop(f"{place}{error.strerror or error}")
+        prefix = f"{error.filename}: " if error.filename else ""
+        _exit_with(f"{prefix}{error.strerror or error}")
 
 
-def _stop(sentence: str) -> None:
+def _exit_with(sentence: str) -> None:
     print(f"elmore: {' '.join(sentence.split())}", file=sys.stderr)
     sys.exit(1)

@@ -27,7 +27,7 @@ def convert(
     overwrite: Annotated[bool, typer.Option("--overwrite", help="replace DEST")] = False,
 ) -> None:
     """Turn foreign weights into a model folder, or a model back into foreign weights."""
-    from elmore.cli.progress import showing_download
+    from elmore.cli.progress import show_download
     from elmore.errors import ElmoreError
     from elmore.weights import folder, pretrained, warm
     from elmore.weights.convert import bilm_tf
@@ -35,14 +35,14 @@ def convert(
     for path in (Path(name).resolve() for name in source if Path(name).exists()):
         if path.is_relative_to(dest.resolve()):
             raise ElmoreError(f"{dest} holds the source {path.name!r}; pass another destination")
-    with showing_download() as progress:
+    with show_download() as progress:
         bundle = pretrained.load(*source, vocabulary=vocabulary, progress=progress)
     if to == "allennlp":
         if storage != "float32":
             raise ElmoreError(
                 f"--storage {storage} is for model folders; --to allennlp has float32"
             )
-        bilm_tf.write(bundle, dest, overwrite=overwrite)
+        bilm_tf.write_bilm_tf(bundle, dest, overwrite=overwrite)
     else:
-        folder.save(warm.warmed(bundle), dest, overwrite=overwrite, storage=storage)
+        folder.save(warm.add_warm_state(bundle), dest, overwrite=overwrite, storage=storage)
     print(dest)

@@ -71,7 +71,7 @@ def embed(
     ] = True,
 ) -> None:
     """Embed every line of a text: one vector per token, or with --pool one per line."""
-    from elmore.cli.progress import showing, showing_download
+    from elmore.cli.progress import show_download, show_progress
     from elmore.embed.jobs import job as jobs
     from elmore.embed.loading import load
     from elmore.errors import ConfigError
@@ -83,7 +83,7 @@ def embed(
         raise ConfigError("--resume and --overwrite need an output file; pass -o")
     _refuse_input(out, files or [])
     lines = Lines(files or ["-"], errors=errors, column=column)
-    with showing_download() as progress:
+    with show_download() as progress:
         elmo = load(
             *(model or []),
             device="cpu" if engine == "ray" else device,
@@ -109,7 +109,7 @@ def embed(
             _print(tokens, vectors, pooled=pool is not None)
         return
     try:
-        with showing("embedding") as update:
+        with show_progress("embedding") as update:
 
             def progress_(done: int, tokens: int) -> None:
                 update(lines.fraction, lines=done, tokens=tokens)

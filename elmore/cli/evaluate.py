@@ -27,11 +27,11 @@ def evaluate(
     """Full-softmax perplexity of a language model on a prepared corpus."""
     import json as json_module
 
-    from elmore.cli.progress import showing
+    from elmore.cli.progress import show_progress
     from elmore.cli.training import is_main_process
     from elmore.lm.evaluate import evaluate as run
 
-    with showing("evaluating") as update:
+    with show_progress("evaluating") as update:
         scores = run(
             model,
             shards,

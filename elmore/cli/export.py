@@ -27,11 +27,11 @@ def export(
     Sentences and tokens may be any number; all layers come out. docs/integrations/onnx.md says
     what goes in, examples/onnx_without_torch.py does it.
     """
-    from elmore.cli.progress import showing_download
+    from elmore.cli.progress import show_download
     from elmore.integrations import onnx
     from elmore.weights import pretrained
 
-    with showing_download() as progress:
+    with show_download() as progress:
         bundle = pretrained.load(*model, vocabulary=vocabulary, progress=progress)
     report = onnx.export(
         bundle, out, storage=storage, initial_state=initial_state, overwrite=overwrite

@@ -21,14 +21,18 @@ def info(
 
     from elmore.weights import card, catalogue, checksums, pretrained
 
-    by_name = len(model) == 1 and not Path(model[0]).exists() and model[0] in catalogue.known()
-    if by_name and catalogue.state(model[0]) == "remote":
-        facts = asdict(catalogue.entry(model[0])) | {"state": "not downloaded yet"}
+    by_name = (
+        len(model) == 1 and not Path(model[0]).exists() and model[0] in catalogue.known_models()
+    )
+    if by_name and catalogue.model_status(model[0]) == "remote":
+        facts = asdict(catalogue.find_model(model[0])) | {"state": "not downloaded yet"}
     else:
         bundle = pretrained.load(*model, vocabulary=vocabulary)
-        digests = {path.name: checksums.digest(path) for path in pretrained.files(*model)}
-        facts = card.facts(bundle) | {"sha256": digests}
+        digests = {
+            path.name: checksums.file_sha256(path) for path in pretrained.model_files(*model)
+        }
+        facts = card.model_facts(bundle) | {"sha256": digests}
     if json:
         print(dumps(facts, indent=2, ensure_ascii=False))
     else:
-        print(card.lines(facts))
+        print(card.format_facts(facts))

@@ -18,8 +18,8 @@ def models(
             "language": entry.language,
             "licence": entry.licence,
             "training data": entry.data,
-            "state": catalogue.state(name),
+            "state": catalogue.model_status(name),
         }
-        for name, entry in catalogue.known().items()
+        for name, entry in catalogue.known_models().items()
     ]
     print_table(rows, as_json=json)

@@ -52,7 +52,7 @@ def neighbors(
     The first call reads the text and keeps an index of every word in it; later ones only look.
     Without a query the index is built, and its folder printed.
     """
-    from elmore.cli.progress import showing, showing_download
+    from elmore.cli.progress import show_download, show_progress
     from elmore.embed.loading import load
     from elmore.errors import ConfigError
     from elmore.probe.neighbors import UseIndex
@@ -66,13 +66,13 @@ def neighbors(
         raise ConfigError("--append adds to an index that you keep: name it with --index")
     tokenizer = whitespace if tokenized else penn
     uses = [target_word.parse_target(query, tokenizer) for query in queries or []]
-    with showing_download() as progress:
+    with show_download() as progress:
         elmo = load(model, device=device, precision=precision, progress=progress)
     if layers and layer:
         _check_layers(layer, layers, elmo.num_layers)
     how: dict[str, Any] = {"tokenized": tokenized, "column": column, "errors": errors}
     try:
-        with showing("reading") as update:
+        with show_progress("reading") as update:
             how["progress"] = lambda done, lines, words: update(done, sentences=lines, uses=words)
             if is_index:
                 found = UseIndex.open(corpus, elmo)

@@ -1,4 +1,4 @@
-"""elmore prepare TEXT -o SHARDS: text to a corpus that a model can be trained on."""
+"""elmore prepare TEXT -o SHARDS: prepare text as a corpus for training."""
 
 import sys
 from pathlib import Path
@@ -17,74 +17,76 @@ def prepare(
             help="text, .jsonl or .parquet, also .gz .xz .bz2 .zst; patterns; - for stdin"
         ),
     ],
-    out: Annotated[
-        Path | None, typer.Option("-o", "--out", help="the folder to write, a new one")
-    ] = None,
+    out: Annotated[Path | None, typer.Option("-o", "--out", help="the folder to write")] = None,
     tokenized: Annotated[
-        bool, typer.Option("--tokenized", help="each line is a sentence, split on spaces already")
+        bool, typer.Option("--tokenized", help="each line is a sentence, already split on spaces")
     ] = False,
-    wrapped: Annotated[
-        bool, typer.Option("--wrapped", help="a sentence may go on in the next line")
+    hard_wrapped: Annotated[
+        bool, typer.Option("--hard-wrapped", help="a sentence may continue on the next line")
     ] = False,
-    language: Annotated[str, typer.Option(help="whose abbreviations to know: en, de …")] = "en",
+    language: Annotated[str, typer.Option(help="language of the abbreviations: en, de …")] = "en",
     valid: Annotated[list[str] | None, typer.Option(help="a file of validation text")] = None,
-    valid_share: Annotated[
-        float, typer.Option(help="of the documents (a blank line ends one) for validation")
+    valid_fraction: Annotated[
+        float,
+        typer.Option(help="fraction of the documents for validation; a blank line ends one"),
     ] = 0.0,
     vocabulary: Annotated[
-        Path | None, typer.Option(help="keep this list of words (a file, or a folder with one)")
+        Path | None, typer.Option(help="use this vocabulary (a file, or a folder with one)")
     ] = None,
     vocabulary_size: Annotated[
-        int | None, typer.Option(help="words at most, by falling count", show_default="200000")
+        int | None, typer.Option(help="maximum number of words, by count", show_default="200000")
     ] = None,
     min_count: Annotated[
-        int | None, typer.Option(help="of a word in the vocabulary", show_default="1")
+        int | None, typer.Option(help="minimum count of a word in the vocabulary", show_default="1")
     ] = None,
-    column: Annotated[str, typer.Option(help="of .jsonl and .parquet input")] = "text",
+    column: Annotated[str, typer.Option(help="text column of .jsonl and .parquet")] = "text",
     errors: Annotated[
-        Literal["strict", "replace"], typer.Option(help="what to do with invalid UTF-8")
+        Literal["strict", "replace"], typer.Option(help="how to treat invalid UTF-8")
     ] = "strict",
     workers: Annotated[
-        int | None, typer.Option(help="processes at work", show_default="one per core")
+        int | None, typer.Option(help="number of processes", show_default="one per core")
     ] = None,
-    resume: Annotated[bool, typer.Option("--resume", help="go on with an unfinished job")] = False,
+    resume: Annotated[bool, typer.Option("--resume", help="continue an unfinished job")] = False,
     overwrite: Annotated[bool, typer.Option("--overwrite", help="replace OUT")] = False,
     check: Annotated[
-        bool, typer.Option("--check", help="only say what is odd about the text; write nothing")
+        bool,
+        typer.Option(
+            "--check", help="only report what is suspicious about the text; write nothing"
+        ),
     ] = False,
-    json: Annotated[bool, typer.Option("--json", help="the table as JSON")] = False,
+    json: Annotated[bool, typer.Option("--json", help="print the table as JSON")] = False,
 ) -> None:
-    """Prepare text for training: sentences, words, counts, a vocabulary, memory-mapped shards."""
-    from elmore.cli.progress import showing
+    """Prepare text for training: split it into sentences and words, and write a corpus folder."""
+    from elmore.cli.progress import show_progress
     from elmore.cli.tables import print_table
-    from elmore.corpus.options import Options
+    from elmore.corpus.options import PrepareOptions
     from elmore.errors import ConfigError
 
-    cut = {"vocabulary_size": vocabulary_size, "min_count": min_count}
-    asked = {name: value for name, value in cut.items() if value is not None}
-    if vocabulary and asked:
-        raise ConfigError("--vocabulary is kept as it is: no --vocabulary-size or --min-count")
-    options = Options(
+    limits = {"vocabulary_size": vocabulary_size, "min_count": min_count}
+    limits = {name: value for name, value in limits.items() if value is not None}
+    if vocabulary and limits:
+        raise ConfigError("--vocabulary cannot be combined with --vocabulary-size or --min-count")
+    options = PrepareOptions(
         tokenized=tokenized,
-        wrapped=wrapped,
+        hard_wrapped=hard_wrapped,
         language=language,
         column=column,
         errors=errors,
-        valid_share=valid_share,
-        **asked,
+        valid_fraction=valid_fraction,
+        **limits,
     )
     if check:
-        from elmore.corpus.check import look_over
+        from elmore.corpus.lint import lint_corpus
 
-        rows = [finding._asdict() for finding in look_over([*files, *(valid or [])], options)]
-        print_table(rows if json else _drawn(rows), as_json=json)
+        rows = [finding._asdict() for finding in lint_corpus([*files, *(valid or [])], options)]
+        print_table(rows if json else _format_findings(rows), as_json=json)
         return
     if out is None:
-        raise ConfigError("name the folder to write with -o, or pass --check")
+        raise ConfigError("pass the folder to write with -o, or --check")
     from elmore.corpus.prepare import prepare as run
 
     try:
-        with showing("preparing") as update:
+        with show_progress("preparing") as update:
             corpus = run(
                 files,
                 out,
@@ -99,24 +101,24 @@ def prepare(
                 ),
             )
     except KeyboardInterrupt as error:
-        print("elmore: stopped; the same command with --resume goes on", file=sys.stderr)
+        print("elmore: stopped; continue with the same command and --resume", file=sys.stderr)
         raise typer.Exit(130) from error
     if vocabulary_size and len(corpus.vocabulary) - 3 < vocabulary_size:
         print(
-            f"elmore: fewer than {vocabulary_size} words occur often enough: the vocabulary is all "
-            "of them",
+            f"elmore: fewer than {vocabulary_size} words are frequent enough: the vocabulary "
+            "contains all of them",
             file=sys.stderr,
         )
     print_table(_summary(corpus), as_json=json)
 
 
-def _drawn(rows: list[dict]) -> list[dict]:
-    """What is odd and what to do about it, for a person."""
+def _format_findings(rows: list[dict]) -> list[dict]:
+    """Return the findings as rows of a table, with advice for the suspicious ones."""
     return [
         {
             "what": row["what"],
             "found": row["found"],
-            "": f"! {row['advice']}" if row["odd"] else "",
+            "": f"! {row['advice']}" if row["suspicious"] else "",
         }
         for row in rows
     ]

@@ -51,7 +51,7 @@ def pos(
     The control gives every word a random tag: a probe that learns those too has learned words by
     heart. Selectivity is the accuracy on the true tags less that on the random ones.
     """
-    from elmore.cli.progress import showing, showing_download
+    from elmore.cli.progress import show_download, show_progress
     from elmore.cli.tables import print_table
     from elmore.embed.loading import load
     from elmore.errors import ConfigError
@@ -67,13 +67,13 @@ def pos(
         if file:
             features = linear.of_words(data, word_vectors.read_word_vectors(file))
         else:
-            with showing_download() as progress:
+            with show_download() as progress:
                 elmo = load(*([model] if model else []), device=str(place), progress=progress)
-            with showing("embedding") as update:
+            with show_progress("embedding") as update:
                 features = linear.of_model(
                     data, elmo, layers, lambda done, tokens: update(done, tokens=tokens)
                 )
-        with showing("probing") as update:
+        with show_progress("probing") as update:
             rows = linear.probe(
                 data,
                 features,
@@ -129,7 +129,7 @@ def wsd(
     import json as writer
     from dataclasses import asdict
 
-    from elmore.cli.progress import showing, showing_download
+    from elmore.cli.progress import show_download, show_progress
     from elmore.cli.tables import print_table
     from elmore.embed.loading import load
     from elmore.errors import ConfigError
@@ -147,9 +147,9 @@ def wsd(
         if file:
             source = word_vectors.read_word_vectors(file)
         else:
-            with showing_download() as progress:
+            with show_download() as progress:
                 source = load(*([model] if model else []), device=str(place), progress=progress)
-        with showing("reading senses") as update:
+        with show_progress("reading senses") as update:
             found = senses.probe(
                 source,
                 learned,

@@ -1,4 +1,4 @@
-"""Progress on stderr: one line that changes on a terminal, a plain line now and then in a pipe."""
+"""Progress on stderr: one line that is rewritten on a terminal, or lines now and then in a pipe."""
 
 import math
 import sys
@@ -7,84 +7,36 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 Update = Callable[..., None]
-_TERMINAL, _PIPE = 0.1, 5.0  # seconds between two updates
+_TERMINAL, _PIPE = 0.1, 5.0  # seconds between two writes
 
 
-@contextmanager
-def showing(what: str) -> Iterator[Update]:
-    """Give `update(fraction, lines=120, tokens=3456)`: the rate shown is that of the last count.
+class StatusLine:
+    """A line that is rewritten on a terminal, and printed now and then in a pipe."""
 
-    `fraction` is how much is done, 0 to 1, or None where nobody knows; it gives the time left.
-    """
-    terminal = sys.stderr.isatty()
-    meter = _Meter(what)
+    def __init__(self, last_write: float = -math.inf) -> None:
+        self._terminal = sys.stderr.isatty()
+        self._every = _TERMINAL if self._terminal else _PIPE
+        self._last_write = last_write
+        self._written = False
 
-    def update(fraction: float | None, **counts: float) -> None:
-        line = meter.line(fraction, counts, every=_TERMINAL if terminal else _PIPE)
-        if line:
-            end = "" if terminal else "\n"
-            print(f"\r{line}\033[K" if terminal else line, end=end, file=sys.stderr, flush=True)
+    @property
+    def is_due(self) -> bool:
+        """Whether enough time has passed since the last write."""
+        return time.monotonic() - self._last_write >= self._every
 
-    try:
-        yield update
-    finally:
-        if terminal and meter.shown:
-            print(file=sys.stderr)
+    def write(self, line: str) -> None:
+        """Replace the line, unless it was written just before."""
+        if self.is_due:
+            self._last_write, self._written = time.monotonic(), True
+            _print(f"\r{line}\033[K" if self._terminal else f"{line}\n")
 
+    def say(self, line: str) -> None:
+        """Print a line that stays."""
+        _print(f"\r{line}\033[K\n" if self._terminal else f"{line}\n")
 
-class _Meter:
-    """When to show a line, and what it says."""
-
-    def __init__(self, what: str) -> None:
-        self.what = what
-        self.shown = False
-        self._begun = self._last = time.monotonic()
-        self._first: tuple[float, float] | None = None
-
-    def line(self, fraction: float | None, counts: dict[str, float], *, every: float) -> str:
-        now = time.monotonic()
-        *_, (unit, last) = counts.items()
-        if self._first is None:  # what a resumed job finds done is not its own speed
-            self._first = (last, fraction or 0.0)
-        if now - self._last < every:
-            return ""
-        self._last, self.shown = now, True
-        seconds = now - self._begun
-        rate = (last - self._first[0]) / seconds
-        parts = [f"{self.what}:", *(f"{value:,.0f} {name}" for name, value in counts.items())]
-        parts.append(f"{rate:,.0f} {unit}/s")
-        if fraction and fraction > self._first[1]:
-            left = seconds * (1 - fraction) / (fraction - self._first[1])
-            parts.append(f"{100 * fraction:.0f} %, {clock(left)} left")
-        return "  ".join(parts)
-
-
-def clock(seconds: float) -> str:
-    """Write a time as hours, minutes and seconds."""
-    hours, rest = divmod(int(seconds), 3600)
-    return f"{hours}:{rest // 60:02}:{rest % 60:02}" if hours else f"{rest // 60}:{rest % 60:02}"
-
-
-@contextmanager
-def showing_line() -> Iterator[tuple[Callable[[str], None], Callable[[str], None]]]:
-    """Give `change(line)` for the line that changes, and `say(line)` for those that stay."""
-    terminal = sys.stderr.isatty()
-    last = -math.inf
-
-    def change(line: str) -> None:
-        nonlocal last
-        now = time.monotonic()
-        if now - last >= (_TERMINAL if terminal else _PIPE):
-            last = now
-            _print(f"\r{line}\033[K" if terminal else f"{line}\n")
-
-    def say(line: str) -> None:
-        _print(f"\r{line}\033[K\n" if terminal else f"{line}\n")
-
-    try:
-        yield change, say
-    finally:
-        if terminal and last > -math.inf:
+    def close(self) -> None:
+        """End the line."""
+        if self._terminal and self._written:
             _print("\n")
 
 
@@ -93,7 +45,55 @@ def _print(text: str) -> None:
 
 
 @contextmanager
-def showing_download() -> Iterator[Callable[[int, int | None], None]]:
-    """Give a function of the bytes that are here and the bytes in all."""
-    with showing("downloading") as update:
+def show_status() -> Iterator[StatusLine]:
+    """Yield a status line."""
+    status = StatusLine()
+    try:
+        yield status
+    finally:
+        status.close()
+
+
+@contextmanager
+def show_progress(what: str) -> Iterator[Update]:
+    """Yield `update(fraction, lines=120, tokens=3456)`, which shows the rate of the last count.
+
+    `fraction` is the part that is done, for the time left; None if unknown. Nothing is shown for
+    what takes less than a moment.
+    """
+    start = time.monotonic()
+    status = StatusLine(last_write=start)
+    first: tuple[float, float] | None = None
+
+    def update(fraction: float | None, **counts: float) -> None:
+        nonlocal first
+        *_, (unit, count) = counts.items()
+        if first is None:  # what a resumed job finds done does not count for the rate
+            first = (count, fraction or 0.0)
+        if not status.is_due:
+            return
+        seconds = time.monotonic() - start
+        parts = [f"{what}:", *(f"{value:,.0f} {name}" for name, value in counts.items())]
+        parts.append(f"{(count - first[0]) / seconds:,.0f} {unit}/s")
+        if fraction and fraction > first[1]:
+            left = seconds * (1 - fraction) / (fraction - first[1])
+            parts.append(f"{100 * fraction:.0f} %, {clock(left)} left")
+        status.write("  ".join(parts))
+
+    try:
+        yield update
+    finally:
+        status.close()
+
+
+@contextmanager
+def show_download() -> Iterator[Callable[[int, int | None], None]]:
+    """Yield a function of the bytes received and the total number of bytes."""
+    with show_progress("downloading") as update:
         yield lambda done, total: update(done / total if total else None, MB=done / 1e6)
+
+
+def clock(seconds: float) -> str:
+    """Format a duration as hours, minutes and seconds."""
+    hours, rest = divmod(int(seconds), 3600)
+    return f"{hours}:{rest // 60:02}:{rest % 60:02}" if hours else f"{rest // 60}:{rest % 60:02}"

@@ -40,7 +40,7 @@ def score(
     not know it (it is scored as <UNK>). An empty line ends a text. With --substitutes three more
     lines follow a word: the predictions of the forward direction, the backward direction, and both.
     """
-    from elmore.cli.progress import showing
+    from elmore.cli.progress import show_progress
     from elmore.lm import scoring
     from elmore.lm.substitutes import predict_substitutes
     from elmore.text.files import Lines
@@ -51,7 +51,7 @@ def score(
     bundle = pretrained.load(model)
     _, softmax = scoring.require_softmax(bundle)
     shows_progress = not sys.stdout.isatty()  # on a terminal the output shows it
-    with init_distributed(device) as (_, own_device), showing("scoring") as update:
+    with init_distributed(device) as (_, own_device), show_progress("scoring") as update:
         bundle.model.to(own_device)
         softmax.to(own_device)
         texts = _texts(lines, tokenized=tokenized, has_targets=substitutes is not None)

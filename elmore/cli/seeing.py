@@ -45,7 +45,7 @@ def context(
     The self-similarity of a word form is the mean cosine of its uses; that of random uses of
     different words is subtracted, since vectors may all be alike (Ethayarajh, 2019).
     """
-    from elmore.cli.progress import showing
+    from elmore.cli.progress import show_progress
     from elmore.cli.tables import print_table
     from elmore.probe import context as measures
     from elmore.probe import sample
@@ -53,7 +53,7 @@ def context(
 
     lines = Lines(corpus, column=column, errors=errors)
     elmo = _loaded(model, device)
-    with showing("embedding") as update:
+    with show_progress("embedding") as update:
         found = measures.measure(
             elmo,
             sample.tokenized(lines, ready=tokenized, split=split),
@@ -105,7 +105,7 @@ def uses(
     json: Json = False,
 ) -> None:
     """Every use of a word in a text: clustered, and drawn by sense where senses are known."""
-    from elmore.cli.progress import showing
+    from elmore.cli.progress import show_progress
     from elmore.embed.outputs import check_layers, parse_layers
     from elmore.probe import plots, use_map
     from elmore.probe import uses as found_uses
@@ -126,7 +126,7 @@ def uses(
     )
     elmo = _loaded(model, device)
     check_layers(chosen, elmo.num_layers)
-    with showing("embedding") as update:
+    with show_progress("embedding") as update:
         vectors = use_map.vectors_of(
             elmo, found, chosen, lambda done, count: update(done, uses=count)
         )
@@ -161,8 +161,8 @@ def _print_clusters(drawn: "UseMap") -> None:
 
 
 def _loaded(model: str | None, device: str) -> "Embedder":
-    from elmore.cli.progress import showing_download
+    from elmore.cli.progress import show_download
     from elmore.embed.loading import load
 
-    with showing_download() as progress:
+    with show_download() as progress:
         return load(*([model] if model else []), device=device, progress=progress)

@@ -87,7 +87,7 @@ def serve(
     Ctrl-C or SIGTERM shuts it down after the accepted requests are answered. Every request is
     logged to stderr as a line of JSON.
     """
-    from elmore.cli.progress import showing_download
+    from elmore.cli.progress import show_download
     from elmore.embed.loading import load
     from elmore.errors import ConfigError
 
@@ -122,7 +122,7 @@ def serve(
         raise ConfigError(f"--no-token, but {place} holds a token; leave one of them out")
     loopback_only = token is None and not no_token
     with server.bind_socket(host, port, loopback_only=loopback_only) as found:
-        with showing_download() as progress:
+        with show_download() as progress:
             embedder = load(*(model or []), device=device, precision=precision, progress=progress)
         if embedder.bundle.softmax is not None:
             embedder.bundle.softmax.to(embedder.device)

@@ -1,4 +1,4 @@
-"""Tables of results on stdout: drawn for a person, tab-separated for a pipe, or JSON."""
+"""Print tables of results: formatted on a terminal, tab-separated in a pipe, or as JSON."""
 
 import json
 import sys
@@ -6,7 +6,7 @@ from typing import Any
 
 
 def print_table(rows: list[dict[str, Any]], *, as_json: bool) -> None:
-    """Print rows that share their keys."""
+    """Print rows that have the same keys."""
     if as_json:
         print(json.dumps(rows, indent=2, ensure_ascii=False))
     elif sys.stdout.isatty():
@@ -16,7 +16,9 @@ def print_table(rows: list[dict[str, Any]], *, as_json: bool) -> None:
 
         table = Table(*rows[0], box=None, pad_edge=False, header_style="bold")
         for row in rows:
-            table.add_row(*(Text(str(value)) for value in row.values()))  # [play] is no markup
+            table.add_row(
+                *(Text(str(value)) for value in row.values())
+            )  # Text: [play] is not markup
         Console().print(table)
     else:
         print("\t".join(rows[0]))

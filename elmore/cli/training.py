@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 import typer
 
-from elmore.cli.progress import clock, showing_line
+from elmore.cli.progress import StatusLine, clock, show_status
 
 if TYPE_CHECKING:
     from elmore.train.fit import Report
@@ -33,10 +33,8 @@ def is_main_process() -> bool:
 class ReportPrinter:
     """Prints reports: one line that is rewritten, and a line for each evaluation."""
 
-    def __init__(
-        self, change: Callable[[str], None], say: Callable[[str], None], *, show_perplexity: bool
-    ) -> None:
-        self._change, self._say, self._show_perplexity = change, say, show_perplexity
+    def __init__(self, status: StatusLine, *, show_perplexity: bool) -> None:
+        self._status, self._show_perplexity = status, show_perplexity
         self._remaining = _RemainingTime()
         self.last: Report | None = None
 
@@ -46,20 +44,20 @@ class ReportPrinter:
         if not is_main_process():
             return
         line = _line(report, self._show_perplexity)
-        self._change(f"{what}: {line}  {self._remaining.after(report)}")
+        self._status.write(f"{what}: {line}  {self._remaining.after(report)}")
         if report.scores:
             scores = "  ".join(f"{name} {value:.4g}" for name, value in report.scores.items())
             best = "  (best so far)" if report.improved else ""
-            self._say(f"update {report.step}: {scores}{best}")
+            self._status.say(f"update {report.step}: {scores}{best}")
         if report.stop_reason and not report.stop_reason.startswith("SIG"):
-            self._say(f"stopped at update {report.step}: {report.stop_reason}")
+            self._status.say(f"stopped at update {report.step}: {report.stop_reason}")
 
 
 @contextmanager
 def printing_reports(*, show_perplexity: bool = True) -> Iterator[ReportPrinter]:
     """Yield a printer of reports, and print what the library logs in between."""
-    with showing_line() as (change, say), _forward_logs(say):
-        yield ReportPrinter(change, say, show_perplexity=show_perplexity)
+    with show_status() as status, _forward_logs(status.say):
+        yield ReportPrinter(status, show_perplexity=show_perplexity)
 
 
 def watch(

@@ -1,7 +1,7 @@
-"""Text files cut into blocks, the pieces of work of `elmore prepare`.
+"""Split text files into blocks, the units of work of `elmore prepare`.
 
 A document ends at a blank line, at the end of its file, and, in a table, with its row. Where a
-block ends is a matter of the text alone, so that every run cuts alike, however many workers it has.
+block ends depends on the text only, so that any number of workers produces the same blocks.
 """
 
 import hashlib
@@ -11,18 +11,18 @@ from itertools import chain
 from pathlib import Path
 from typing import NamedTuple
 
-from elmore.corpus.options import Options
+from elmore.corpus.options import PrepareOptions
 from elmore.errors import DataError
-from elmore.text.files import STDIN, Lines, expand
+from elmore.text.files import STDIN, Lines, expand_patterns
 from elmore.text.sentences import SURROGATE
 
 MAX_CHARACTERS = 2 << 20
-"""A block ends with the document that fills it, and in a document at twice the size."""
+"""A block ends with the document that reaches this size, or inside a document at twice it."""
 _TABLES = {".jsonl", ".parquet"}
 
 
-class Run(NamedTuple):
-    """Lines of the same kind."""
+class LineRun(NamedTuple):
+    """Consecutive lines of the same split and tokenization."""
 
     split: str
     tokenized: bool
@@ -30,16 +30,16 @@ class Run(NamedTuple):
 
 
 class Block(NamedTuple):
-    """Some documents, or a piece of a long one."""
+    """Some documents, or a part of a long one."""
 
     number: int
     where: str
-    """Where its first line stands."""
+    """File and number of its first line."""
     num_lines: int
-    runs: tuple[Run, ...]
+    runs: tuple[LineRun, ...]
 
     def digest(self) -> str:
-        """Know the text again."""
+        """Return a checksum of the text."""
         digest = hashlib.sha256()
         for run in self.runs:
             digest.update(f"{run.split} {run.tokenized} {len(run.text)}\n".encode())
@@ -48,28 +48,27 @@ class Block(NamedTuple):
 
 
 class Line(NamedTuple):
-    """A line of text, or a row of a table, and how it stands in the whole."""
+    """A line of text, or a row of a table."""
 
     name: str
     number: int
     text: str
     tokenized: bool
-    """Whether it is a sentence whose words stand between spaces."""
-    opens: bool
-    """Whether a document starts with it."""
+    """Whether it is a sentence that is already split on spaces."""
+    starts_document: bool
     valid: bool
-    """Whether it is of the validation files."""
+    """Whether it comes from a validation file."""
 
 
-class Text:
-    """The training files and the validation files, opened one after another."""
+class TextSource:
+    """The lines of the training files and then of the validation files."""
 
-    def __init__(self, names: Sequence[str], valid: Sequence[str], options: Options) -> None:
+    def __init__(self, names: Sequence[str], valid: Sequence[str], options: PrepareOptions) -> None:
         self._options = options
-        self.train, self.valid = expand(names), expand(valid)
+        self.train, self.valid = expand_patterns(names), expand_patterns(valid)
         for name in self.valid:
             if os.path.realpath(name) in map(os.path.realpath, self.train):
-                raise DataError(f"{name} is given as training text and as --valid; choose one")
+                raise DataError(f"{name} is both training text and --valid; choose one")
         self._lines = [
             Lines([name], errors=options.errors, column=options.column)
             for name in (*self.train, *self.valid)
@@ -79,12 +78,12 @@ class Text:
 
     @property
     def size(self) -> int | None:
-        """How many bytes the files hold; None where nobody knows."""
+        """Size of the files in bytes; None if unknown (stdin)."""
         return None if None in self._sizes else sum(size or 0 for size in self._sizes)
 
     @property
     def fraction(self) -> float | None:
-        """How much of the bytes has been read, 0 to 1; None where nobody knows."""
+        """Fraction of the bytes that has been read; None if unknown."""
         here = self._lines[self._now].fraction
         if not self.size:
             return None
@@ -99,33 +98,33 @@ class Text:
             yield from read(name, lines, now >= len(self.train))
 
     def _plain(self, name: str, lines: Lines, valid: bool) -> Iterator[Line]:
-        opens = True
+        starts_document = True
         for number, text in enumerate(lines, start=1):
             assert isinstance(text, str)
             if not text or text.isspace():
-                opens = True
+                starts_document = True
             else:
-                yield Line(name, number, text, self._options.tokenized, opens, valid)
-                opens = False
+                yield Line(name, number, text, self._options.tokenized, starts_document, valid)
+                starts_document = False
 
     def _rows(self, name: str, lines: Lines, valid: bool) -> Iterator[Line]:
         for number, item in enumerate(lines, start=1):
             tokenized = self._options.tokenized or not isinstance(item, str)
-            # Whitespace in a token ends it, so that a word is the same in every format.
+            # Split tokens that contain whitespace, so that words are the same in every format.
             text = item if isinstance(item, str) else " ".join(chain(*map(str.split, item)))
-            if half := SURROGATE.search(text):  # JSON can say what UTF-8 cannot
+            if half := SURROGATE.search(text):  # JSON escapes can encode lone surrogates
                 if self._options.errors == "strict":
                     raise DataError(
-                        f"{name}: line {number} is not Unicode: half a character "
-                        f"({half[0]!r}); pass --errors replace to go on"
+                        f"{name}: line {number} is not valid Unicode: lone surrogate "
+                        f"{half[0]!r}; pass --errors replace to replace it"
                     )
                 text = SURROGATE.sub("\ufffd", text)
             if text and not text.isspace():
                 yield Line(name, number, text, tokenized, True, valid)
 
 
-def describe(names: Sequence[str]) -> list[list[str | int | None]]:
-    """Say what files are read: the name of each without its place, and its size."""
+def describe_inputs(names: Sequence[str]) -> list[list[str | int | None]]:
+    """Return the base name and size of each file."""
     return [[Path(name).name, _size(name)] for name in names]
 
 
@@ -133,34 +132,35 @@ def _size(name: str) -> int | None:
     return None if name == STDIN else Path(name).stat().st_size
 
 
-def cut(text: Text, valid_share: float) -> Iterator[Block]:
-    """Give the blocks; a share of the documents is set aside for validation."""
+def split_blocks(text: TextSource, valid_fraction: float) -> Iterator[Block]:
+    """Yield the blocks; a fraction of the documents is assigned to validation."""
     number = num_documents = 0
     split = "train"
-    block = _Block(number)
+    block = _BlockBuilder(number)
     for line in text:
-        if block.size >= (MAX_CHARACTERS if line.opens else 2 * MAX_CHARACTERS):
+        if block.size >= (MAX_CHARACTERS if line.starts_document else 2 * MAX_CHARACTERS):
             yield block.close()
             number += 1
-            block = _Block(number)
-        if line.opens:
-            split = "valid" if line.valid or _drawn(num_documents, line, valid_share) else "train"
+            block = _BlockBuilder(number)
+        if line.starts_document:
+            valid = line.valid or _is_validation(num_documents, line, valid_fraction)
+            split = "valid" if valid else "train"
             num_documents += 1
         block.add(line, split)
     if block.size:
         yield block.close()
 
 
-def _drawn(number: int, line: Line, share: float) -> bool:
-    """Draw a document by chance that is the same in every run: its number and first line."""
-    if not share:
+def _is_validation(number: int, line: Line, fraction: float) -> bool:
+    """Decide by a hash of a document's number and first line, so that every run agrees."""
+    if not fraction:
         return False
     first = f"{number}\n{line.text}".encode()
-    return int.from_bytes(hashlib.blake2b(first, digest_size=8).digest()) < share * 2**64
+    return int.from_bytes(hashlib.blake2b(first, digest_size=8).digest()) < fraction * 2**64
 
 
-class _Block:
-    """A block being filled."""
+class _BlockBuilder:
+    """Collects the lines of a block."""
 
     def __init__(self, number: int) -> None:
         self._number = number
@@ -173,13 +173,13 @@ class _Block:
         if not self._runs or self._runs[-1][0] != kind:
             self._runs.append((kind, []))
         lines = self._runs[-1][1]
-        if line.opens and lines:
-            lines.append("")  # a blank line ends a sentence, whatever
+        if line.starts_document and lines:
+            lines.append("")  # a blank line always ends a sentence
         lines.append(line.text)
         self._where = self._where or f"{line.name} line {line.number}"
         self._num_lines += 1
         self.size += len(line.text) + 1
 
     def close(self) -> Block:
-        runs = (Run(*kind, "\n".join(lines).encode()) for kind, lines in self._runs)
+        runs = (LineRun(*kind, "\n".join(lines).encode()) for kind, lines in self._runs)
         return Block(self._number, self._where, self._num_lines, tuple(runs))

@@ -1,4 +1,4 @@
-"""What index.json of a corpus says, checked before anything is done with it."""
+"""The schema of a corpus's index.json."""
 
 import re
 from dataclasses import dataclass
@@ -8,11 +8,11 @@ from elmore import config
 from elmore.errors import ConfigError, DataError
 
 NUM_BYTE_COUNTS = 257
-OURS = re.compile(
+CORPUS_FILES = re.compile(
     r"index\.json|vocabulary\.txt|counts\.npy|types\.utf8|types\.offsets\.npy"
     r"|(train|valid)-[0-9]{5}\.(tokens|sentences)\.npy"
 )
-"""The names of the files of a corpus."""
+"""Names of the files of a corpus."""
 
 
 @dataclass(frozen=True)
@@ -53,19 +53,19 @@ class _Index:
     def __post_init__(self) -> None:
         if len(self.byte_counts) != NUM_BYTE_COUNTS or min(self.byte_counts) < 0:
             raise ConfigError(f"byte_counts: expected {NUM_BYTE_COUNTS} counts")
-        foreign = [name for name in self.files if not OURS.fullmatch(name)]
+        foreign = [name for name in self.files if not CORPUS_FILES.fullmatch(name)]
         if foreign:
-            raise ConfigError(f"files: {foreign[0][:80]!r} is no file of a corpus")
+            raise ConfigError(f"files: {foreign[0][:80]!r} is not a file of a corpus")
         for split in (self.splits.train, self.splits.valid):
             for name in (
                 name for shard in split.shards for name in (shard.tokens, shard.sentences)
             ):
                 if name not in self.files:
-                    raise ConfigError(f"splits: {name[:80]!r} is none of its files")
+                    raise ConfigError(f"splits: {name[:80]!r} is not one of its files")
 
 
-def check(index: dict[str, Any], where: str) -> None:
-    """Refuse an index that is not as `elmore prepare` writes it; later keys are let be."""
+def check_index(index: dict[str, Any], where: str) -> None:
+    """Raise DataError for an index that `elmore prepare` cannot have written; ignore new keys."""
     try:
         config.build(_Index, index, where, unknown="ignore")
     except ConfigError as error:

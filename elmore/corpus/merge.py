@@ -1,7 +1,6 @@
-"""Finished parts to one corpus: words counted over all, numbered by count, streams renumbered.
+"""Merge finished parts into a corpus: count the words, number them by count, renumber the text.
 
-The parts are read one after another. What grows with the text is only the table of its distinct
-words, some 200 bytes each.
+Parts are read one by one. Memory grows only with the distinct words, about 200 bytes each.
 """
 
 import logging
@@ -16,60 +15,60 @@ import numpy as np
 from jaxtyping import Int64
 
 from elmore.corpus import shards
-from elmore.corpus.options import Options
-from elmore.corpus.parts import Parts
-from elmore.corpus.writer import Writer
+from elmore.corpus.journal import PrepareJournal
+from elmore.corpus.options import PrepareOptions
+from elmore.corpus.writer import CorpusWriter
 from elmore.errors import DataError
 from elmore.text.vocabulary import ELMO_MARKS, Vocabulary
 
 SHARD_TOKENS = 1 << 26
-"""A shard ends with the part that fills it: 256 MB."""
+"""A shard ends with the part that reaches this size: 256 MB."""
 
 _log = logging.getLogger(__name__)
 
 
-def merge(
-    parts: Parts,
-    notes: Sequence[dict[str, Any]],
+def merge_parts(
+    journal: PrepareJournal,
+    manifests: Sequence[dict[str, Any]],
     folder: Path,
     vocabulary: Vocabulary | None,
     progress: Callable[[float], None],
 ) -> None:
-    """Write the corpus of the parts into a folder; a given vocabulary is kept as it is."""
-    types = _Types()
-    for number in range(len(notes)):
-        types.add(*parts.words(number))
-        progress(0.5 * number / len(notes))
-    types.order()
-    vocabulary = vocabulary or types.vocabulary(parts.job)
-    writer = Writer(folder)
-    byte_counts = writer.types(types, types.counts)
-    writer.vocabulary(vocabulary)
+    """Write the corpus into a folder, with the given vocabulary or a new one."""
+    types = _TypeCounts()
+    for number in range(len(manifests)):
+        types.add(*journal.words(number))
+        progress(0.5 * number / len(manifests))
+    types.sort_by_count()
+    vocabulary = vocabulary or types.vocabulary(journal.job)
+    writer = CorpusWriter(folder)
+    byte_counts = writer.write_types(types, types.counts)
+    writer.write_vocabulary(vocabulary)
     known = shards.word_ids(types, vocabulary) != vocabulary.ids([vocabulary.marks.unknown])
     unknown = {"train": 0, "valid": 0}
 
     def pieces(numbers: Sequence[int], split: str) -> Iterator[Int64[np.ndarray, " N"]]:
         for number in numbers:
-            final = types.numbers(parts.words(number)[0])
-            stream = final[parts.stream(number, split)]
+            final = types.numbers(journal.words(number)[0])
+            stream = final[journal.stream(number, split)]
             unknown[split] += int(np.count_nonzero(~known[stream]))
             yield stream
-            progress(0.5 + 0.5 * number / len(notes))
+            progress(0.5 + 0.5 * number / len(manifests))
 
     for split in ("train", "valid"):
-        lengths = [note[split] for note in notes]
-        for numbers in _grouped(lengths):
-            writer.shard(split, pieces(numbers, split), sum(lengths[i] for i in numbers))
-    writer.finish(
+        lengths = [manifest[split] for manifest in manifests]
+        for numbers in _group_into_shards(lengths):
+            writer.write_shard(split, pieces(numbers, split), sum(lengths[i] for i in numbers))
+    writer.write_index(
         unknown=unknown,
         num_types=len(types.counts),
         byte_counts=byte_counts,
-        provenance=asdict(parts.job),
+        provenance=asdict(journal.job),
     )
 
 
-def _grouped(lengths: Sequence[int]) -> Iterator[list[int]]:
-    """Say which parts go into one shard."""
+def _group_into_shards(lengths: Sequence[int]) -> Iterator[list[int]]:
+    """Yield the numbers of the parts of each shard."""
     group: list[int] = []
     size = 0
     for number, length in enumerate(lengths):
@@ -83,8 +82,8 @@ def _grouped(lengths: Sequence[int]) -> Iterator[list[int]]:
         yield group
 
 
-class _Types:
-    """The distinct words of all parts: first as they come, then by falling count."""
+class _TypeCounts:
+    """The distinct words of all parts: first in order of appearance, then by count."""
 
     def __init__(self) -> None:
         self._numbers: defaultdict[str, int] = defaultdict()
@@ -95,7 +94,7 @@ class _Types:
         self._num_sentences = 0
 
     def add(self, words: list[str], counts: Int64[np.ndarray, " words+1"]) -> None:
-        """Count the words of a part."""
+        """Add the counts of a part."""
         numbers = self._provisional(words)
         if len(self._numbers) > len(self.counts):
             self.counts = np.concatenate([self.counts, np.zeros(len(self._numbers), np.int64)])
@@ -105,8 +104,8 @@ class _Types:
     def _provisional(self, words: list[str]) -> Int64[np.ndarray, " words"]:
         return np.fromiter(map(self._numbers.__getitem__, words), np.int64, len(words))
 
-    def order(self) -> None:
-        """Number the words by falling count, equals as strings are ordered; the marks first."""
+    def sort_by_count(self) -> None:
+        """Number the words by decreasing count, ties by string; the marks come first."""
         words = sorted(self._numbers)
         numbers = self._provisional(words)
         order = np.argsort(-self.counts[numbers], kind="stable")
@@ -120,17 +119,17 @@ class _Types:
         return chain(shards.MARKS, self._words)
 
     def numbers(self, words: list[str]) -> Int64[np.ndarray, " words+1"]:
-        """Give the final number of each number of a part."""
+        """Return the final number of each number of a part."""
         return np.append(shards.BOUNDARY, self._final[self._provisional(words)])
 
-    def vocabulary(self, options: Options) -> Vocabulary:
-        """Cut the list of words by size and by count."""
+    def vocabulary(self, options: PrepareOptions) -> Vocabulary:
+        """Return the words that are frequent enough, up to the maximum size."""
         frequent = int(np.count_nonzero(self.counts[len(shards.MARKS) :] >= options.min_count))
         if not frequent:
             most = int(self.counts[len(shards.MARKS) :].max(initial=0))
             raise DataError(
                 f"no word occurs {options.min_count} times or more (the most frequent one "
-                f"{most} times); start over with a lower --min-count and --overwrite"
+                f"{most} times); start again with a lower --min-count and --overwrite"
             )
         if frequent < options.vocabulary_size:
             _log.info(

@@ -1,4 +1,4 @@
-"""What decides how text becomes a corpus."""
+"""Options of `elmore prepare` that decide the content of a corpus."""
 
 from dataclasses import dataclass
 from typing import Literal
@@ -7,33 +7,33 @@ from elmore.errors import ConfigError
 
 
 @dataclass(frozen=True, kw_only=True)
-class Options:
-    """How to read the text and where to cut its vocabulary."""
+class PrepareOptions:
+    """How to read the text and how to limit its vocabulary."""
 
     tokenized: bool = False
-    """Each line is a sentence, its words between spaces."""
-    wrapped: bool = False
-    """A line may end within a sentence; without this, it ends one."""
+    """Each line is a sentence, already split on spaces."""
+    hard_wrapped: bool = False
+    """A sentence may continue on the next line; otherwise each line ends one."""
     language: str = "en"
-    """Whose abbreviations do not end a sentence."""
+    """Language whose abbreviations do not end a sentence."""
     column: str = "text"
-    """Where a table holds the text."""
+    """Text column of .jsonl and .parquet files."""
     errors: Literal["strict", "replace"] = "strict"
-    """What to do with what is not UTF-8."""
-    valid_share: float = 0.0
-    """The share of the documents that are set aside for validation."""
+    """How to treat invalid UTF-8."""
+    valid_fraction: float = 0.0
+    """Fraction of the documents to use for validation."""
     vocabulary_size: int = 200_000
-    """How many words the vocabulary may list, its three marks aside."""
+    """Maximum number of words in the vocabulary, without its three marks."""
     min_count: int = 1
-    """How often a word of the vocabulary occurs in the training text at least."""
+    """Minimum count of a word of the vocabulary in the training text."""
 
     def __post_init__(self) -> None:
-        if not 0 <= self.valid_share < 1:
+        if not 0 <= self.valid_fraction < 1:
             raise ConfigError(
-                f"valid_share must be at least 0 and below 1, found {self.valid_share}"
+                f"valid_fraction must be at least 0 and below 1, found {self.valid_fraction}"
             )
         for name in ("vocabulary_size", "min_count"):
             if getattr(self, name) < 1:
                 raise ConfigError(f"{name} must be at least 1, found {getattr(self, name)}")
-        if self.tokenized and self.wrapped:
-            raise ConfigError("tokenized text has a sentence on each line: it cannot be wrapped")
+        if self.tokenized and self.hard_wrapped:
+            raise ConfigError("tokenized text has one sentence per line: it cannot be hard-wrapped")

@@ -1,20 +1,20 @@
-"""A corpus on disk: a stream of word types, memory-mapped, with the words and their counts.
+"""A corpus on disk: a memory-mapped stream of word types, with the words and their counts.
 
     0 w1 ... wn 0 w1 ... wm 0 ...
 
-One number for each word, and one boundary before each sentence. Type 0 is `<S>` and type 1 `</S>`;
-the words follow by falling count. Only a boundary is ever 0: read forward it opens a sentence as an
-input and closes one as a target, read backward the other way round, so that both directions are
-shifts of the same array. The position after the last token counts as a boundary too.
+One number per word, and one boundary before each sentence. Type 0 is `<S>` and type 1 `</S>`; the
+words follow by decreasing count. Only a boundary is 0: in forward order it starts a sentence as an
+input and ends one as a target, in backward order the reverse, so that both directions are shifts of
+the same array. The position after the last token also counts as a boundary.
 
-The folder holds
+The folder contains
 
-    index.json            what there is, the size and sha256 of each file, where it is from
-    types.utf8            the words one after another, and types.offsets.npy where each begins
-    counts.npy            how often each type occurs in the training text (int64)
-    vocabulary.txt        the words a softmax is to know
-    train-00000.tokens.npy, train-00000.sentences.npy ...   the stream (uint32), and where in it
-                          sentences start (int64); `valid-...` likewise
+    index.json            the contents, size and sha256 of each file, and the provenance
+    types.utf8            the words, concatenated; types.offsets.npy: where each begins
+    counts.npy            counts of the types in the training text (int64)
+    vocabulary.txt        the words of the softmax
+    train-00000.tokens.npy, train-00000.sentences.npy ...   the stream (uint32), and the positions
+                          of its sentence starts (int64); `valid-...` likewise
 """
 
 import hashlib
@@ -36,73 +36,77 @@ from elmore.corpus.type_table import TypeTable
 from elmore.errors import DataError
 from elmore.text.vocabulary import ELMO_MARKS, Vocabulary
 
-FORMAT = 1
+FORMAT = 2  # 1: other names of options in the provenance
 INDEX, VOCABULARY, COUNTS = "index.json", "vocabulary.txt", "counts.npy"
 TYPES, OFFSETS = "types.utf8", "types.offsets.npy"
 BOUNDARY = 0
-"""The type that stands before each sentence: `<S>`."""
+"""The type before each sentence: `<S>`."""
 END = 1
-"""The type of `</S>`, which the stream never holds."""
+"""The type of `</S>`, which is never in the stream."""
 MARKS = (ELMO_MARKS.begin, ELMO_MARKS.end)
-"""How the first two types are written."""
+"""The strings of the first two types."""
 
 Split = Literal["train", "valid", "all"]
-_AT_ONCE = 1 << 20
+_CHUNK = 1 << 20
 
 
 def open_corpus(path: Path | str) -> "Corpus":
-    """Open a folder written by `elmore prepare`; files missing or cut short are found at once."""
+    """Open a folder written by `elmore prepare`.
+
+    Raises:
+        DataError: A file is missing or truncated.
+    """
     return Corpus(Path(path))
 
 
 class Corpus:
-    """What `elmore prepare` made: nothing of it is read before it is asked for."""
+    """A prepared corpus; arrays are memory-mapped on first use."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
         self.index = _read_index(path)
-        """What `index.json` says."""
+        """The content of `index.json`."""
         for name, file in self.index["files"].items():
             _check_size(path / name, file["bytes"])
 
     @cached_property
     def types(self) -> TypeTable:
-        """The word types; numbers 0 and 1 are `<S>` and `</S>`, also where the text has such."""
+        """The word types; 0 and 1 are `<S>` and `</S>`."""
         path = self.path / TYPES
         if not path.stat().st_size:
             raise DataError(f"{path}: is empty; prepare the corpus again")
         data = np.memmap(path, np.uint8, "r").view(np.ndarray)
         table = TypeTable(data, self._array(OFFSETS, "<i8"))
-        if len(table) != self.index["num_types"] or not table.is_sound():
+        if len(table) != self.index["num_types"] or not table.is_valid():
             raise DataError(f"{path}: damaged, or its offsets are; prepare the corpus again")
         return table
 
     @cached_property
     def counts(self) -> Int64[np.ndarray, " types"]:
-        """How often each type occurs in the training text; 0 and 1 once for every sentence."""
+        """Counts of the types in the training text; of 0 and 1, the number of sentences."""
         return self._array(COUNTS, "<i8")
 
     @cached_property
     def vocabulary(self) -> Vocabulary:
-        """The words a softmax is to know, by falling count."""
+        """The words of the softmax, by decreasing count."""
         return Vocabulary.read(self.path / VOCABULARY)
 
     @cached_property
     def byte_counts(self) -> Int64[np.ndarray, "257"]:
-        """How often each byte occurs in the words of the training text; last, how many words."""
+        """Counts of the bytes in the words of the training text, then the number of words."""
         return np.array(self.index["byte_counts"], np.int64)
 
     def word_ids(self, vocabulary: Vocabulary | None = None) -> Int64[np.ndarray, " types"]:
-        """Give the id of each type as a target, in this vocabulary or the corpus's own."""
+        """Return the id of each type in a vocabulary, by default the corpus's own."""
         return word_ids(self.types, vocabulary or self.vocabulary)
 
-    def split(self, name: Split) -> "Tokens":
-        """Give the stream of the training text, the validation text, or one after the other."""
+    def split(self, name: Split) -> "TokenStream":
+        """Return the stream of the training text, the validation text, or both."""
         wanted = ("train", "valid") if name == "all" else (name,)
         found = [shard for each in wanted for shard in self.index["splits"][each]["shards"]]
         if not found:
             raise DataError(
-                f"{self.path} has no {name} text; prepare it with --valid FILE or --valid-share"
+                f"{self.path} has no {name} text; prepare it with --valid FILE or --valid-fraction"
             )
         tokens = [self._array(shard["tokens"], "<u4") for shard in found]
         sentences = [self._array(shard["sentences"], "<i8") for shard in found]
@@ -112,10 +116,14 @@ class Corpus:
                     f"{self.path / shard['sentences']}: damaged: not where the sentences of "
                     f"{shard['tokens']} start; prepare the corpus again"
                 )
-        return Tokens(tokens, sentences, self.index["num_types"])
+        return TokenStream(tokens, sentences, self.index["num_types"])
 
     def verify(self) -> None:
-        """Compare every file with its checksum; the first that differs is named."""
+        """Check the sha256 of every file.
+
+        Raises:
+            DataError: A file differs.
+        """
         with ThreadPoolExecutor(min(8, os.cpu_count() or 1)) as pool:
             digests = list(pool.map(self._digest, self.index["files"]))
         for (name, file), found in zip(self.index["files"].items(), digests, strict=True):
@@ -130,7 +138,7 @@ class Corpus:
             return hashlib.file_digest(file, "sha256").hexdigest()
 
     def _array(self, name: str, kind: str) -> Shaped[np.ndarray, " n"]:
-        found = npy.mapped(self.path / name)
+        found = npy.map_npy(self.path / name)
         if found.ndim != 1 or found.dtype != np.dtype(kind):
             raise DataError(
                 f"{self.path / name}: expected a row of {kind}, found shape {found.shape} of "
@@ -139,7 +147,7 @@ class Corpus:
         return found
 
 
-class Tokens:
+class TokenStream:
     """The stream of one split, over all its shards."""
 
     def __init__(
@@ -149,16 +157,16 @@ class Tokens:
         num_types: int,
     ) -> None:
         self._shards, self._sentences, self._num_types = shards, sentences, num_types
-        self._begins = np.cumsum([0, *map(len, shards)])
-        self.num_tokens = int(self._begins[-1])
+        self._offsets = np.cumsum([0, *map(len, shards)])
+        self.num_tokens = int(self._offsets[-1])
         self.num_sentences = sum(map(len, sentences))
         self.num_words = self.num_tokens - self.num_sentences
 
     def take(self, positions: Int[np.ndarray, "..."]) -> Int64[np.ndarray, "..."]:
-        """Give the types at positions of the stream; the one after the last is a boundary."""
+        """Return the types at positions of the stream; the end counts as a boundary."""
         found = np.full(positions.shape, BOUNDARY, np.int64)
         for number, here in self._by_shard(positions):
-            found[here] = self._shards[number][positions[here] - self._begins[number]]
+            found[here] = self._shards[number][positions[here] - self._offsets[number]]
         if found.max(initial=0) >= self._num_types:
             raise DataError(
                 f"the corpus is damaged: its text holds word type {found.max()} of "
@@ -169,39 +177,39 @@ class Tokens:
     def _by_shard(
         self, positions: Int[np.ndarray, "..."]
     ) -> Iterator[tuple[int, Bool[np.ndarray, "..."]]]:
-        """Give each shard that is concerned, and which positions lie in it."""
+        """Yield each shard that has positions, and the mask of those positions."""
         if positions.size and not 0 <= positions.min() <= positions.max() <= self.num_tokens:
             raise IndexError(f"a position outside 0 to {self.num_tokens}")
-        shards = np.searchsorted(self._begins, positions, "right") - 1
+        shards = np.searchsorted(self._offsets, positions, "right") - 1
         present = np.bincount(shards.ravel(), minlength=len(self._shards))
         for number in np.flatnonzero(present[: len(self._shards)]).tolist():
             yield number, shards == number
 
     @property
     def starts(self) -> Int64[np.ndarray, " sentences"]:
-        """Where each sentence starts, that is, where the boundaries lie: 8 bytes a sentence."""
+        """Positions of the boundaries, which start the sentences."""
         if len(self._sentences) == 1:
             return self._sentences[0]
-        pairs = zip(self._sentences, self._begins[:-1], strict=True)
+        pairs = zip(self._sentences, self._offsets[:-1], strict=True)
         return np.concatenate([sentences + begin for sentences, begin in pairs])
 
     def first_starts(self, positions: Int[np.ndarray, " N"]) -> Int64[np.ndarray, " N"]:
-        """Give the first sentence start at or after each position; the end where there is none."""
+        """Return the first sentence start at or after each position, or the end of the text."""
         found = np.full(positions.shape, self.num_tokens, np.int64)
         for number, here in self._by_shard(positions):
-            sentences, (begin, end) = self._sentences[number], self._begins[number : number + 2]
+            sentences, (begin, end) = self._sentences[number], self._offsets[number : number + 2]
             place = np.searchsorted(sentences, positions[here] - begin)
-            # A shard holds whole sentences: after the last of one the next shard starts.
+            # A shard has whole sentences: the last one is followed by the next shard.
             after = place == len(sentences)
             found[here] = np.where(after, end, begin + sentences[np.where(after, 0, place)])
         return found
 
 
 def _are_starts(starts: Int64[np.ndarray, " sentences"], num_tokens: int) -> bool:
-    """Tell whether these can be where the sentences of a stream start, a piece at a time."""
+    """Return whether these are valid sentence starts of a stream."""
     before = -1
-    for first in range(0, len(starts), _AT_ONCE):
-        some = np.concatenate([[before], starts[first : first + _AT_ONCE]])
+    for first in range(0, len(starts), _CHUNK):
+        some = np.concatenate([[before], starts[first : first + _CHUNK]])
         if (np.diff(some) <= 0).any():
             return False
         before = int(some[-1])
@@ -209,16 +217,16 @@ def _are_starts(starts: Int64[np.ndarray, " sentences"], num_tokens: int) -> boo
 
 
 def word_ids(types: Iterable[str], vocabulary: Vocabulary) -> Int64[np.ndarray, " types"]:
-    """Look all types up; a word of the text that is written like a mark is an unknown word."""
+    """Look up all types; a word of the text that is spelled like a mark is unknown."""
     marks, unknown = set(vocabulary.marks), vocabulary.marks.unknown
     words = (unknown if word in marks else word for word in islice(types, len(MARKS), None))
     return vocabulary.ids(chain(vocabulary.marks[: len(MARKS)], words))
 
 
-def digest(index: dict[str, Any]) -> str:
-    """Know an index again: of all it says but this."""
-    said = {key: value for key, value in index.items() if key != "sha256"}
-    return hashlib.sha256(json.dumps(said, sort_keys=True).encode()).hexdigest()
+def index_sha256(index: dict[str, Any]) -> str:
+    """Return the checksum of an index, without its own entry."""
+    content = {key: value for key, value in index.items() if key != "sha256"}
+    return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()
 
 
 def _read_index(path: Path) -> dict[str, Any]:
@@ -231,9 +239,9 @@ def _read_index(path: Path) -> dict[str, Any]:
     if not isinstance(index, dict) or type(index.get("format")) is not int:
         raise DataError(f"{path / INDEX}: not the index of a corpus; run 'elmore prepare'")
     config.check_format(index, FORMAT, str(path / INDEX))
-    if index.get("sha256") != digest(index):
+    if index.get("sha256") != index_sha256(index):
         raise DataError(f"{path / INDEX}: altered or damaged; prepare the corpus again")
-    index_file.check(index, str(path / INDEX))
+    index_file.check_index(index, str(path / INDEX))
     return index
 
 
@@ -245,6 +253,6 @@ def _check_size(path: Path, size: int) -> None:
     if found != size:
         what = "cut short" if found < size else "altered"
         raise DataError(
-            f"{path}: {what}: it holds {found:,} bytes, {INDEX} says {size:,}; copy it again, or "
+            f"{path}: {what}: it has {found:,} bytes, {INDEX} says {size:,}; copy it again, or "
             "prepare the corpus again"
         )

@@ -14,7 +14,7 @@ from typing import NamedTuple
 import numpy as np
 from jaxtyping import Bool, Float64, Int64
 
-from elmore.corpus.shards import BOUNDARY, END, Tokens
+from elmore.corpus.shards import BOUNDARY, END, TokenStream
 from elmore.errors import ConfigError, DataError
 
 NO_TARGET = -1
@@ -69,7 +69,7 @@ class TBPTTDataset:
     """The training batches of a text, endless; of each batch the given rows."""
 
     def __init__(
-        self, tokens: Tokens, config: StreamConfig, *, seed: int, rows: range | None = None
+        self, tokens: TokenStream, config: StreamConfig, *, seed: int, rows: range | None = None
     ) -> None:
         self._tokens, self._config, self._seed = tokens, config, seed
         self.batches_per_epoch = tokens.num_tokens // config.batch_size // config.unroll_steps
@@ -132,7 +132,7 @@ class _BlockOrder(NamedTuple):
         return positions + self.shifts[np.searchsorted(self.starts, positions, "right") - 1]
 
 
-def _block_bounds(tokens: Tokens, block: int) -> Int64[np.ndarray, " blocks+1"]:
+def _block_bounds(tokens: TokenStream, block: int) -> Int64[np.ndarray, " blocks+1"]:
     """Return the first sentence start after every `block` tokens."""
     if not block:
         return np.array([0, tokens.num_tokens])
@@ -141,7 +141,7 @@ def _block_bounds(tokens: Tokens, block: int) -> Int64[np.ndarray, " blocks+1"]:
 
 
 def eval_batches(
-    tokens: Tokens, *, batch_size: int, unroll_steps: int, reset_probability: float = 1.0
+    tokens: TokenStream, *, batch_size: int, unroll_steps: int, reset_probability: float = 1.0
 ) -> Iterator[TBPTTBatch]:
     """Yield batches in which each token is a target exactly once per direction.
 

@@ -1,4 +1,4 @@
-"""The word types of a corpus: strings in one flat file, each read only where it is asked for."""
+"""The word types of a corpus: strings in one memory-mapped file."""
 
 import codecs
 from collections.abc import Iterator, Sequence
@@ -8,29 +8,29 @@ from typing import overload
 import numpy as np
 from jaxtyping import Int64, UInt8
 
-_AT_ONCE = 1 << 16
+_CHUNK = 1 << 16
 
 
 class TypeTable(Sequence[str]):
-    """A list of strings that lies in a memory-mapped file: millions of them cost no memory."""
+    """A list of strings in a memory-mapped file; millions of them take no memory."""
 
     def __init__(
         self, data: UInt8[np.ndarray, " bytes"], offsets: Int64[np.ndarray, " types+1"]
     ) -> None:
         self.data, self.offsets = data, offsets
 
-    def is_sound(self) -> bool:
-        """Tell whether the offsets cut all of the data, and the data is text."""
+    def is_valid(self) -> bool:
+        """Return whether the offsets cover the data, and the data is UTF-8."""
         ends = self.offsets
         if not len(ends) or ends[0] != 0 or ends[-1] != len(self.data) or (np.diff(ends) < 0).any():
             return False
         begins = ends[:-1][np.diff(ends) > 0]
-        if (self.data[begins] & 0xC0 == 0x80).any():  # in the middle of a character
+        if (self.data[begins] & 0xC0 == 0x80).any():  # inside a character
             return False
         decoder = codecs.getincrementaldecoder("utf-8")()
         try:
-            for first in range(0, len(self.data), _AT_ONCE):
-                decoder.decode(self.data[first : first + _AT_ONCE].tobytes())
+            for first in range(0, len(self.data), _CHUNK):
+                decoder.decode(self.data[first : first + _CHUNK].tobytes())
             decoder.decode(b"", final=True)
         except UnicodeDecodeError:
             return False
@@ -52,8 +52,8 @@ class TypeTable(Sequence[str]):
         return self.data[begin:end].tobytes().decode("utf-8")
 
     def __iter__(self) -> Iterator[str]:
-        for first in range(0, len(self), _AT_ONCE):
-            ends = self.offsets[first : first + _AT_ONCE + 1].tolist()
+        for first in range(0, len(self), _CHUNK):
+            ends = self.offsets[first : first + _CHUNK + 1].tolist()
             data = self.data[ends[0] : ends[-1]].tobytes()
             for begin, end in pairwise(ends):
                 yield data[begin - ends[0] : end - ends[0]].decode("utf-8")

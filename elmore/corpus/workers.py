@@ -1,6 +1,6 @@
-"""Work shared out among processes, each at the end of a pipe of its own.
+"""A pool of worker processes, each with its own pipe.
 
-A worker whose pipe closes ends by itself, so that a killed run leaves no process behind.
+A worker exits when its pipe closes, so that a killed run leaves no process behind.
 """
 
 import multiprocessing
@@ -16,37 +16,37 @@ Task = TypeVar("Task")
 Result = TypeVar("Result")
 
 
-def share_out(
+def map_unordered(
     work: Callable[[Task], Result], tasks: Iterable[Task], num_workers: int
 ) -> Iterator[Result]:
-    """Give the result of each task as it comes, in any order; few tasks are held at a time.
+    """Yield the results of tasks in any order, holding only a few tasks at a time.
 
-    With one worker the work is done here. `work` must be importable by name, as for all spawned
-    processes.
+    With one worker the work runs in this process. `work` must be importable by name, as always for
+    spawned processes.
     """
     if num_workers == 1:
         yield from map(work, tasks)
         return
-    crew = None
+    pool = None
     try:
         for task in tasks:
-            crew = crew or _Crew(work, num_workers)
-            yield from crew.results(until_idle=1)
-            crew.give(task)
-        if crew:
-            yield from crew.results(until_idle=num_workers)
+            pool = pool or _WorkerPool(work, num_workers)
+            yield from pool.results(until_idle=1)
+            pool.submit(task)
+        if pool:
+            yield from pool.results(until_idle=num_workers)
     finally:
-        if crew:
-            crew.dismiss()
+        if pool:
+            pool.terminate()
 
 
-class _Crew:
-    """The processes, and who is idle."""
+class _WorkerPool:
+    """The processes, and the pipes of idle and busy ones."""
 
     def __init__(self, work: Callable[[Any], Any], num_workers: int) -> None:
-        spawn = multiprocessing.get_context("spawn")  # forks and threads do not go together
+        spawn = multiprocessing.get_context("spawn")  # fork is not safe with threads
         self._processes: list[BaseProcess] = []
-        self._idle: list[Any] = []  # pipes, which on Windows are of another class
+        self._idle: list[Any] = []  # pipes, of a different class on Windows
         self._busy: list[Any] = []
         for _ in range(num_workers):
             ours, theirs = spawn.Pipe()
@@ -56,8 +56,8 @@ class _Crew:
             self._processes.append(process)
             self._idle.append(ours)
 
-    def give(self, task: object) -> None:
-        """Hand a task to somebody idle."""
+    def submit(self, task: object) -> None:
+        """Send a task to an idle worker."""
         pipe = self._idle.pop()
         self._busy.append(pipe)
         try:
@@ -66,7 +66,7 @@ class _Crew:
             raise _died() from error
 
     def results(self, *, until_idle: int) -> Iterator[Any]:
-        """Give what is done, until so many are idle."""
+        """Yield results until so many workers are idle."""
         while len(self._idle) < until_idle:
             ready: list[Any] = connection.wait(self._busy)
             for pipe in ready:
@@ -80,8 +80,8 @@ class _Crew:
                 self._idle.append(pipe)
                 yield result
 
-    def dismiss(self) -> None:
-        """Send everybody home."""
+    def terminate(self) -> None:
+        """Stop all workers."""
         for pipe in (*self._idle, *self._busy):
             pipe.close()
         for process in self._processes:
@@ -92,13 +92,13 @@ class _Crew:
 
 def _died() -> DataError:
     return DataError(
-        "a worker process died, perhaps for want of memory; go on with --resume and fewer --workers"
+        "a worker process died, perhaps out of memory; continue with --resume and fewer --workers"
     )
 
 
 def _serve(work: Callable[[Any], Any], pipe: Any) -> None:  # noqa: ANN401 -- see above
-    """Do the tasks that come, until nobody sends any."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the one who waits for us
+    """Run tasks until the pipe closes."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the main process handles Ctrl-C
     while True:
         try:
             task = pipe.recv()
@@ -106,7 +106,7 @@ def _serve(work: Callable[[Any], Any], pipe: Any) -> None:  # noqa: ANN401 -- se
             return
         try:
             result = work(task)
-        except Exception as error:  # whatever it is, it is for the one who asked
+        except Exception as error:  # raised in the main process
             result = error
         try:
             pipe.send(result)

@@ -1,4 +1,4 @@
-"""Write the files of a corpus: each array piece by piece, with its checksum as it goes."""
+"""Write the files of a corpus in pieces, computing their checksums on the way."""
 
 import hashlib
 import json
@@ -14,27 +14,27 @@ from jaxtyping import Int64, Shaped
 from elmore.corpus import shards
 from elmore.text.vocabulary import Vocabulary
 
-_AT_ONCE = 1 << 18
+_CHUNK = 1 << 18
 
 
-class Writer:
-    """A folder being filled; `finish` writes the index, which makes it a corpus."""
+class CorpusWriter:
+    """Writes a corpus folder; `write_index` completes it."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
         self._files: dict[str, dict[str, int | str]] = {}
         self._splits: dict[str, list[dict[str, Any]]] = {"train": [], "valid": []}
 
-    def types(self, types: Iterable[str], counts: Int64[np.ndarray, " types"]) -> list[int]:
-        """Write the types by their number, and how often each occurs; give the byte counts."""
+    def write_types(self, types: Iterable[str], counts: Int64[np.ndarray, " types"]) -> list[int]:
+        """Write the types in order and their counts; return the byte counts."""
         words = counts.copy()
-        words[: len(shards.MARKS)] = 0  # they are no words of the text
+        words[: len(shards.MARKS)] = 0  # not words of the text
         lengths = np.zeros(len(counts) + 1, np.int64)
         byte_counts = np.zeros(257, np.int64)
         byte_counts[256] = words.sum()
         rest, first = iter(types), 0
         with self._open(shards.TYPES) as file:
-            while some := [word.encode("utf-8") for word in islice(rest, _AT_ONCE)]:
+            while some := [word.encode("utf-8") for word in islice(rest, _CHUNK)]:
                 data, here = b"".join(some), slice(first, first + len(some))
                 sizes = np.fromiter(map(len, some), np.int64, len(some))
                 occurrences = np.repeat(words[here], sizes).astype(float)  # exact below 2**53
@@ -47,16 +47,18 @@ class Writer:
         self._array(shards.COUNTS, counts)
         return byte_counts.tolist()
 
-    def vocabulary(self, vocabulary: Vocabulary) -> None:
-        """Write the list of words a softmax is to know."""
+    def write_vocabulary(self, vocabulary: Vocabulary) -> None:
+        """Write the words of the softmax."""
         path = self._folder / shards.VOCABULARY
         vocabulary.write(path)
         data = path.read_bytes()
         digest = hashlib.sha256(data).hexdigest()
         self._files[path.name] = {"bytes": len(data), "sha256": digest}
 
-    def shard(self, split: str, pieces: Iterable[Int64[np.ndarray, " N"]], length: int) -> None:
-        """Write the next shard of a split: `length` tokens, piece by piece."""
+    def write_shard(
+        self, split: str, pieces: Iterable[Int64[np.ndarray, " N"]], length: int
+    ) -> None:
+        """Write the next shard of a split, which has `length` tokens."""
         stem = f"{split}-{len(self._splits[split]):05}"
         starts, begin = [], 0
         with self._npy(f"{stem}.tokens.npy", np.uint32, length) as file:
@@ -77,8 +79,8 @@ class Writer:
             }
         )
 
-    def finish(self, *, unknown: dict[str, int], **facts: object) -> None:
-        """Write the index; `unknown` words of each split are those not in the vocabulary."""
+    def write_index(self, *, unknown: dict[str, int], **facts: object) -> None:
+        """Write the index; `unknown` counts the words of each split outside the vocabulary."""
         names = ("num_words", "num_sentences", "num_tokens")
         splits = {
             split: {name: sum(shard[name] for shard in parts) for name in names}
@@ -86,7 +88,7 @@ class Writer:
             for split, parts in self._splits.items()
         }
         index = {"format": shards.FORMAT, **facts, "splits": splits, "files": self._files}
-        index["sha256"] = shards.digest(index)
+        index["sha256"] = shards.index_sha256(index)
         text = json.dumps(index, indent=1, ensure_ascii=False) + "\n"
         (self._folder / shards.INDEX).write_text(text, encoding="utf-8", newline="\n")
 
@@ -95,8 +97,8 @@ class Writer:
             file.write(array.tobytes())
 
     @contextmanager
-    def _npy(self, name: str, dtype: np.typing.DTypeLike, length: int) -> Iterator["_Hashed"]:
-        """Open an array file for its data: what numpy reads, though never whole in memory."""
+    def _npy(self, name: str, dtype: np.typing.DTypeLike, length: int) -> Iterator["_HashingFile"]:
+        """Write the header of a .npy file, and return the file for its data."""
         with self._open(name) as file:
             kind = np.lib.format.dtype_to_descr(np.dtype(dtype).newbyteorder("<"))
             header = {"descr": kind, "fortran_order": False, "shape": (length,)}
@@ -104,15 +106,15 @@ class Writer:
             yield file
 
     @contextmanager
-    def _open(self, name: str) -> Iterator["_Hashed"]:
+    def _open(self, name: str) -> Iterator["_HashingFile"]:
         with (self._folder / name).open("wb") as raw:
-            file = _Hashed(raw)
+            file = _HashingFile(raw)
             yield file
         self._files[name] = {"bytes": file.size, "sha256": file.digest.hexdigest()}
 
 
-class _Hashed:
-    """A file that knows its size and checksum while it is written."""
+class _HashingFile:
+    """A file that tracks its size and checksum."""
 
     def __init__(self, file: IO[bytes]) -> None:
         self._file = file

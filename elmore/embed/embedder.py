@@ -97,7 +97,7 @@ class Embedder:
         self.initial_state = initial_state
         self.precision: Precision = precision
         self._stateful_rows = StatefulRows() if stateful else None
-        self._start = warm.warmed(bundle).warm_state if initial_state == "warm" else None
+        self._start = warm.add_warm_state(bundle).warm_state if initial_state == "warm" else None
         self._reset_runtime()
         self.to(device)
 

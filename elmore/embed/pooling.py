@@ -80,7 +80,7 @@ class TextPooling:
     def load(cls, path: str | Path) -> Self:
         """Load a pooling that `save` wrote."""
         try:
-            arrays = npy.read_archive(Path(path), ("words", "mean", "components"))
+            arrays = npy.read_npz(Path(path), ("words", "mean", "components"))
             words = strict_json.parse(arrays.pop("words").tobytes(), "words")
             metadata = config.build(_Words, words, "words")
             config.check_format(words, FORMAT, "words")

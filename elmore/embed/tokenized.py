@@ -4,8 +4,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
 
 from elmore.errors import DataError
+from elmore.text import sentences
 from elmore.text.characters import check_tokens
-from elmore.text.sentences import split
 from elmore.text.tokenizers import Tokenizer, tokenize
 
 Text = str | Sequence[str]
@@ -32,7 +32,7 @@ def tokenize_text(
     A string is one segment, or with `split_sentences` one for each of its sentences.
     """
     if isinstance(text, str):
-        spans = split(text) if split_sentences else [(0, len(text))]
+        spans = sentences.split_sentences(text) if split_sentences else [(0, len(text))]
         tokenized = [tokenize(text[start:end], tokenizer) for start, end in spans]
         offsets = [
             (start + left, start + right)

@@ -53,7 +53,7 @@ def batch_to_ids(batch: list[list[str]]) -> Int[Tensor, "B T 50"]:
     for row, sentence in zip(ids, batch, strict=True):
         check_tokens(sentence)
         for place, word in zip(row, sentence, strict=False):
-            spelled = alphabet.spell(word)
+            spelled = alphabet.encode_word(word)
             place[:] = alphabet.padding + 1
             place[: len(spelled)] = np.add(spelled, 1)
     return torch.from_numpy(ids)

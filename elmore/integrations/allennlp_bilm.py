@@ -137,7 +137,7 @@ def _load(options_file: str | None, weight_file: str | None) -> Bundle:
 def _name_of(*addresses: str) -> str:
     """Find the model whose files these were, on whichever of AllenNLP's hosts."""
     wanted = [PurePosixPath(address).parts[-2:] for address in addresses]  # folder and file
-    for name, entry in catalogue.known().items():
+    for name, entry in catalogue.known_models().items():
         if [PurePosixPath(address).parts[-2:] for address in entry.files] == wanted:
             return name
     raise ConfigError(

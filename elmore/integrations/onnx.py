@@ -25,7 +25,7 @@ from elmore.embed.runtime import state_after_boundary_token
 from elmore.errors import ConfigError, MissingPackageError, WeightsError
 from elmore.model.bilm import BiLM, BiLMState
 from elmore.text.characters import (
-    ABSENT,
+    NO_TOKEN,
     Alphabet,
     ByteAlphabet,
     Lexicon,
@@ -34,8 +34,8 @@ from elmore.text.characters import (
 )
 from elmore.text.vocabulary import Vocabulary
 from elmore.weights import warm
-from elmore.weights.bundle import Bundle, empty_model
-from elmore.weights.storage import Storage, packed, stored, unpacked
+from elmore.weights.bundle import Bundle, meta_model
+from elmore.weights.storage import Storage, dequantize, match_scales, quantize_state
 
 try:
     import onnxruntime
@@ -96,7 +96,7 @@ def export(
     path = Path(path)
     _refuse(path, overwrite=overwrite)
     bundle = replace(bundle, model=_copied(bundle, bundle.model.state_dict()))
-    weights = packed(bundle.model.state_dict(), storage)
+    weights = quantize_state(bundle.model.state_dict(), storage)
     num_bytes = sum(weight.nbytes for weight in weights.values())
     if num_bytes > _MOST_BYTES:
         raise WeightsError(
@@ -121,7 +121,7 @@ def feed(
     ids = encode_batch(alphabet, sentences)
     index = ids.index[:, 1:-1].copy()  # the boundaries are in the graph already
     for row, sentence in zip(index, sentences, strict=True):
-        row[len(sentence) :] = ABSENT
+        row[len(sentence) :] = NO_TOKEN
     parts = ids._replace(index=index)._asdict()
     return {name: part for name, part in parts.items() if part is not None}
 
@@ -137,22 +137,22 @@ def _refuse(path: Path, *, overwrite: bool) -> None:
 
 def _copied(bundle: Bundle, weights: dict[str, torch.Tensor]) -> BiLM:
     """Give the network with these weights in float32, for reading alone."""
-    model = empty_model(bundle.config)
+    model = meta_model(bundle.config)
     plain = {name: weight.detach().cpu().float() for name, weight in weights.items()}
     model.load_state_dict(plain, assign=True)
     return model.requires_grad_(False).eval()
 
 
 def _unpacked(weights: dict[str, torch.Tensor]) -> dict[str, torch.Tensor]:
-    names = stored(set(weights)).items()
-    return {name: unpacked(weights.__getitem__, name, scale, "ONNX") for name, scale in names}
+    names = match_scales(set(weights)).items()
+    return {name: dequantize(weights.__getitem__, name, scale, "ONNX") for name, scale in names}
 
 
 def _start(bundle: Bundle, initial_state: Literal["zero", "warm"]) -> BiLMState:
     """Give the state of one sentence that nothing was read of, not even its boundary."""
     if initial_state == "zero":
         return bundle.model.zero_state(1, torch.zeros(()))
-    state = warm.warmed(bundle).warm_state
+    state = warm.add_warm_state(bundle).warm_state
     assert state is not None
     return BiLMState(*(part.detach().cpu().float() for part in state))
 

@@ -107,7 +107,7 @@ class DocReader:
             raise DataError(
                 f"{path / _SETTINGS}: not what elmore wrote ({error}); save the pipeline again"
             ) from error
-        config.check_format(settings, FORMAT, str(path / _SETTINGS), unsaid=1)
+        config.check_format(settings, FORMAT, str(path / _SETTINGS), default=1)
         self._is_bundled = digest is not None
         bundle = pretrained.load(*([] if self._is_bundled else [path / _MODEL]))
         if self._is_bundled and model_digest(bundle) != digest:

@@ -51,7 +51,7 @@ def read_pretrain_recipe(recipe: str, overrides: Sequence[str] = ()) -> Pretrain
     path = packaged.get(recipe, Path(recipe))
     if recipe not in packaged and not path.is_file():
         raise ConfigError(f"{recipe}: no such recipe; name a file, or one of {', '.join(packaged)}")
-    return config.read(PretrainConfig, path, overrides)
+    return config.read_recipe(PretrainConfig, path, overrides)
 
 
 def read_finetune_recipe(
@@ -59,4 +59,4 @@ def read_finetune_recipe(
 ) -> FinetuneConfig:
     """Read a recipe for fine-tuning: a TOML file, or the packaged one; see above for the rest."""
     path = Path(recipe) if recipe else recipes.FOLDER / "finetune.toml"
-    return config.read(FinetuneConfig, path, overrides)
+    return config.read_recipe(FinetuneConfig, path, overrides)

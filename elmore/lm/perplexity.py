@@ -16,7 +16,7 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from elmore.corpus.shards import Corpus, Tokens
+from elmore.corpus.shards import Corpus, TokenStream
 from elmore.corpus.stream import Direction, TBPTTBatch, eval_batches
 from elmore.lm.batches import BatchEncoder
 from elmore.lm.language_model import LanguageModel, Predictions
@@ -46,7 +46,7 @@ class Perplexity(NamedTuple):
 def measure_perplexity(
     model: LanguageModel,
     encoder: BatchEncoder,
-    tokens: Tokens,
+    tokens: TokenStream,
     unknown_word_cost: UnknownWordCost,
     *,
     reset_state: bool = True,

@@ -125,4 +125,4 @@ class LMTrainable:
         if not bundle.card.name:
             run_name = destination.absolute().parent.name
             bundle = replace(bundle, card=replace(bundle.card, name=run_name))
-        folder.save(warm.warmed(bundle), destination, overwrite=True)
+        folder.save(warm.add_warm_state(bundle), destination, overwrite=True)

@@ -6,7 +6,7 @@ from typing import NamedTuple
 import numpy as np
 from jaxtyping import Int
 
-from elmore.corpus.shards import MARKS, Tokens
+from elmore.corpus.shards import MARKS, TokenStream
 
 
 class WordCounts(NamedTuple):
@@ -38,7 +38,7 @@ class UnknownWordCost:
             letters = np.frombuffer(types[int(number)].encode(), np.uint8)
             self.bits[number] = bits[letters].sum() + bits[256]
 
-    def count(self, tokens: Tokens) -> WordCounts:
+    def count(self, tokens: TokenStream) -> WordCounts:
         """Count the words of a text."""
         counts = np.zeros(len(self.known), dtype=np.int64)
         for first in range(0, tokens.num_tokens, 1 << 20):

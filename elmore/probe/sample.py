@@ -24,7 +24,7 @@ def tokenized(
         if not isinstance(line, str):
             found = [line]
         elif split:
-            found = [cut(line[start:end]).words for start, end in splitting.split(line)]
+            found = [cut(line[start:end]).words for start, end in splitting.split_sentences(line)]
         else:
             found = [cut(line).words]
         yield from (words for words in found if words)

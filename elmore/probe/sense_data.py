@@ -15,7 +15,7 @@ from xml.parsers import expat
 
 from elmore.errors import DataError
 from elmore.probe.wordnet import POS
-from elmore.text.files import Lines, numbered
+from elmore.text.files import Lines, numbered_lines
 
 _DATA, _KEYS = ".data.xml", ".gold.key.txt"
 _PACKED = ("", ".xz", ".gz")
@@ -182,7 +182,7 @@ def _beside(path: Path, asked: Path) -> Path:
 
 def _read_keys(path: Path) -> dict[str, tuple[str, ...]]:
     keys: dict[str, tuple[str, ...]] = {}
-    for place, line in numbered(path):
+    for place, line in numbered_lines(path):
         id, *senses = line.split() or [""]
         if not senses:
             raise DataError(f"{place}: expected an id and its keys, found {line!r}")

@@ -14,7 +14,7 @@ from elmore.embed.tokenized import tokenize_text
 from elmore.errors import DataError
 from elmore.probe import use_store
 from elmore.probe.use_store import Text
-from elmore.text.files import STDIN, expand
+from elmore.text.files import STDIN, expand_patterns
 from elmore.weights import checksums
 
 
@@ -30,11 +30,11 @@ class Reading:
 
 def text_of(files: Sequence[str], reading: Reading, embedder: Embedder) -> Text:
     """Know a text again, by what is in its files and how they are read."""
-    names = expand([str(name) for name in files])
+    names = expand_patterns([str(name) for name in files])
     if not names or STDIN in names:
         raise DataError("an index is of files, which can be read again after a kill; name some")
     tokenizer = getattr(embedder.tokenizer, "__qualname__", type(embedder.tokenizer).__qualname__)
-    content = [(Path(name).suffixes[-2:], checksums.digest(Path(name))) for name in names]
+    content = [(Path(name).suffixes[-2:], checksums.file_sha256(Path(name))) for name in names]
     said = json.dumps([content, dataclasses.astuple(reading), tokenizer])
     digest = hashlib.sha256(said.encode()).hexdigest()
     return Text(digest=digest, files=tuple(Path(name).name for name in names))
@@ -45,7 +45,7 @@ def kept_place(embedder: Embedder, text: Text, layers: Sequence[str] | None) -> 
     new = use_store.described(embedder, layers or ["top"])
     said = json.dumps([new.model, new.initial_state, text.digest])
     stem = hashlib.sha256(said.encode()).hexdigest()[:32]
-    place = cache.folder() / "uses"
+    place = cache.cache_dir() / "uses"
     for found in sorted(place.glob(f"{stem}-*")):
         if {*new.layers} <= {*found.name.split("-")[1:]}:  # one with more of them will do
             return found

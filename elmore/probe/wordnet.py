@@ -10,7 +10,7 @@ where a sense key is `lemma%type:...` and the type names the part of speech.
 from pathlib import Path
 
 from elmore.errors import DataError
-from elmore.text.files import numbered
+from elmore.text.files import numbered_lines
 
 POS = ("NOUN", "VERB", "ADJ", "ADV")
 _POS_OF_TYPE = {"1": "NOUN", "2": "VERB", "3": "ADJ", "4": "ADV", "5": "ADJ"}  # 5: a satellite
@@ -35,7 +35,7 @@ def read(folder: str | Path) -> WordNet:
     """Read the index of a WordNet folder (the one called `dict`), packed or not."""
     path = _index(Path(folder))
     ranked: dict[tuple[str, str], list[tuple[int, str]]] = {}
-    for place, text in numbered(path):
+    for place, text in numbered_lines(path):
         try:
             key, _, number, _ = text.split()
             lemma, rest = key.split("%")

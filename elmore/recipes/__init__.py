@@ -1,4 +1,4 @@
-"""The recipes that come with the package, found by name; to list them loads nothing heavy."""
+"""The packaged recipes, by name; this module imports nothing heavy."""
 
 from pathlib import Path
 

@@ -84,7 +84,7 @@ def save_task(trained: TrainedTask, folder: Path) -> None:
 
 
 def _is_ours(folder: Path) -> bool:
-    return config.says_format(folder / "config.json")
+    return config.has_format(folder / "config.json")
 
 
 def _embedder_fields(spec: EmbedderSpec, folder: Path) -> dict[str, Any]:
@@ -203,7 +203,7 @@ def _read_settings(path: Path, folder: Path) -> CheckpointConfig:
     data = config.read_json(path)
     if "task" not in data:
         raise ConfigError(f"{path}: not a trained task, but a language model or something else")
-    config.check_format(data, FORMAT, str(path), family=ConfigError)
+    config.check_format(data, FORMAT, str(path), error=ConfigError)
     return config.build(CheckpointConfig, data, str(path))
 
 

@@ -75,7 +75,7 @@ def load_recipe(
         ConfigError: the file is missing, or a key or value in it is not one of the task's.
     """
     own = Path(inspect.getfile(task)).parent / "recipe.toml"
-    return config.read(task.config_class, path or own, overrides)
+    return config.read_recipe(task.config_class, path or own, overrides)
 
 
 def _installed() -> dict[str, metadata.EntryPoint]:

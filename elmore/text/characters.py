@@ -1,7 +1,7 @@
-"""Words to character ids: the byte alphabet of ELMo, the lexicon of ELMoForManyLangs.
+"""Encode words as character ids: the byte alphabet of ELMo, the lexicon of ELMoForManyLangs.
 
-A batch of sentences becomes a `TokenIds`: the ids of each *distinct* word once, and an index that
-says which word stands where. So no word is spelled, or run through a convolution, twice.
+A batch of sentences becomes a `TokenIds`: the ids of each *distinct* word, and an index from
+positions to words. So no word is encoded, or run through the character CNN, twice.
 
 Shapes: N distinct words, C characters, B sentences, T tokens (sentence boundaries included).
 """
@@ -16,21 +16,21 @@ from jaxtyping import Int
 from elmore.errors import DataError
 from elmore.text.vocabulary import Vocabulary
 
-ABSENT = -1  # in an index: no token here, the sentence is over
+NO_TOKEN = -1  # in an index: padding after the end of a sentence
 
 
 class TokenIds(NamedTuple):
-    """A batch of sentences as ids: `characters[index[b, t]]` spells token t of sentence b."""
+    """A batch of sentences: `characters[index[b, t]]` are the ids of token t of sentence b."""
 
     index: Int[np.ndarray, "B T"]
     characters: Int[np.ndarray, "N C"] | None
-    """Columns may stop after the longest word: what is missing is padding."""
+    """Columns may end after the longest word; the rest is padding."""
     words: Int[np.ndarray, " N"] | None
-    """Only for models that embed words as well as, or instead of, their characters."""
+    """Only for models with word embeddings."""
 
 
 class Alphabet(Protocol):
-    """How a model spells words. `encode` takes distinct words, the boundaries among them."""
+    """How a model encodes words; `encode` takes distinct words, including the boundaries."""
 
     begin: str
     end: str
@@ -38,15 +38,15 @@ class Alphabet(Protocol):
     def encode(
         self, words: Sequence[str]
     ) -> tuple[Int[np.ndarray, "N C"] | None, Int[np.ndarray, " N"] | None]:
-        """Give the character ids and the word ids, each None if the model has no use for it."""
+        """Return the character ids and the word ids, each None if the model does not use it."""
         ...
 
 
 def encode_batch(alphabet: Alphabet, sentences: Sequence[Sequence[str]]) -> TokenIds:
-    """Number the distinct words of the sentences, put boundaries around each, and spell them."""
+    """Add boundaries to the sentences, and encode their distinct words."""
     numbers: dict[str, int] = {alphabet.begin: 0, alphabet.end: 1}
     length = 2 + max((len(sentence) for sentence in sentences), default=0)
-    index = np.full((len(sentences), length), ABSENT, dtype=np.int64)
+    index = np.full((len(sentences), length), NO_TOKEN, dtype=np.int64)
     for row, sentence in zip(index, sentences, strict=True):
         check_tokens(sentence)
         row[0] = 0
@@ -56,11 +56,11 @@ def encode_batch(alphabet: Alphabet, sentences: Sequence[Sequence[str]]) -> Toke
 
 
 def check_tokens(sentence: Sequence[str]) -> None:
-    """Refuse what is no list of strings; a lone string would be read letter by letter."""
+    """Raise DataError unless a sentence is a list of strings, such as for a single string."""
     if isinstance(sentence, str | bytes):
         raise DataError(f"expected a list of tokens, found {sentence[:40]!r}")
     try:
-        "".join(sentence)  # the quickest way to look at them all
+        "".join(sentence)  # the fastest way to check them all
     except TypeError:
         for word in sentence:
             if not isinstance(word, str):
@@ -70,10 +70,10 @@ def check_tokens(sentence: Sequence[str]) -> None:
 
 @dataclass(frozen=True)
 class ByteAlphabet:
-    """ELMo's own alphabet: a word is its UTF-8 bytes between two marks, cut to a fixed width.
+    """ELMo's alphabet: the UTF-8 bytes of a word between two marks, truncated to a fixed width.
 
-    Ids are those of training (0 to 260). Published code adds one at prediction to make room for a
-    zero row that stands for absent tokens; here the index says what is absent, so nothing shifts.
+    Ids are those of training (0 to 260). Published code adds one at prediction to have an id for
+    padding tokens; here the index marks padding, so ids are not shifted.
     """
 
     max_characters: int = 50
@@ -83,24 +83,24 @@ class ByteAlphabet:
     num_ids = 261
     begin_sentence, end_sentence, begin_word, end_word, padding = range(256, 261)
 
-    def spell(self, word: str) -> list[int]:
-        """Ids of one word without padding; `<S>` and `</S>` are single marks, as in AllenNLP."""
+    def encode_word(self, word: str) -> list[int]:
+        """Return the ids of a word without padding; `<S>` and `</S>` are single ids."""
         if word == self.begin:
             payload = [self.begin_sentence]
         elif word == self.end:
             payload = [self.end_sentence]
-        else:  # the cut is on bytes, and may fall inside a character: that is how they trained
+        else:  # may truncate inside a character, as in training
             payload = list(word.encode("utf-8", "ignore")[: self.max_characters - 2])
         return [self.begin_word, *payload, self.end_word]
 
     def encode(self, words: Sequence[str]) -> tuple[Int[np.ndarray, "N C"], None]:
-        """Spell each word, padded to the longest of them."""
-        return _pad([self.spell(word) for word in words], self.padding), None
+        """Encode each word, padded to the longest of them."""
+        return _pad([self.encode_word(word) for word in words], self.padding), None
 
 
 @dataclass(frozen=True)
 class WordAlphabet:
-    """For models without characters: a word is a row of the vocabulary, or its `<UNK>`."""
+    """For models without characters: a word is its id in the vocabulary."""
 
     vocabulary: Vocabulary
 
@@ -108,18 +108,18 @@ class WordAlphabet:
     end = "</S>"
 
     def encode(self, words: Sequence[str]) -> tuple[None, Int[np.ndarray, " N"]]:
-        """Look each word up."""
+        """Look up each word."""
         return None, self.vocabulary.ids(words)
 
 
 @dataclass(frozen=True)
 class Lexicon:
-    """ELMoForManyLangs: characters are code points listed by the model, words have ids too."""
+    """The alphabet of ELMoForManyLangs: listed code points, and word ids."""
 
     characters: tuple[str, ...] | None
-    """The character of each id, marks such as `<pad>` included; None for a model without."""
+    """The character of each id, including marks such as `<pad>`; None without characters."""
     vocabulary: Vocabulary | None
-    """The words of the embedding table; None for a model that sees characters alone."""
+    """The words of the embedding table; None without word embeddings."""
     max_characters: int = 50
 
     begin = "<bos>"
@@ -135,21 +135,22 @@ class Lexicon:
     def encode(
         self, words: Sequence[str]
     ) -> tuple[Int[np.ndarray, "N C"] | None, Int[np.ndarray, " N"] | None]:
-        """Cut each word to the width of the table, then look up its characters and the word."""
-        cut = [word[: self.max_characters - 2] for word in words]
-        word_ids = self.vocabulary.ids(cut) if self.vocabulary else None
+        """Truncate each word to the maximum width, then look up its characters and the word."""
+        truncated = [word[: self.max_characters - 2] for word in words]
+        word_ids = self.vocabulary.ids(truncated) if self.vocabulary else None
         if self.characters is None:
             return None, word_ids
         number = {character: i for i, character in enumerate(self.characters)}
-        # Its authors open a word with the id of <eow> and close it with that of <bow>, in training
-        # and after: the weights know nothing else.
+        # The published models begin a word with the id of <eow> and end it with that of <bow>, in
+        # training and in use.
         first, last, unknown = number["<eow>"], number["<bow>"], number["<oov>"]
         spelled = [
-            [first, *(number.get(c, unknown) for c in self._units(word)), last] for word in cut
+            [first, *(number.get(c, unknown) for c in self._symbols(word)), last]
+            for word in truncated
         ]
         return _pad(spelled, number["<pad>"]), word_ids
 
-    def _units(self, word: str) -> Sequence[str]:
+    def _symbols(self, word: str) -> Sequence[str]:
         return [word] if word in (self.begin, self.end) else word
 
 

@@ -1,6 +1,6 @@
-"""Lines of text from files, whatever they are packed in: one item a line, or a row of a table.
+"""Read texts from files: plain text by line, `.jsonl` and `.parquet` by row.
 
-Plain text, `.jsonl` and `.parquet`; the first two also as `.gz`, `.xz`, `.bz2` or `.zst`.
+The first two may be compressed: `.gz`, `.xz`, `.bz2` or `.zst`.
 """
 
 import bz2
@@ -18,11 +18,11 @@ from elmore import strict_json
 from elmore.errors import DataError
 
 STDIN = "-"
-_PACKED = (".gz", ".xz", ".bz2", ".zst")
+_COMPRESSED = (".gz", ".xz", ".bz2", ".zst")
 
 
-def expand(names: Sequence[str]) -> list[str]:
-    """Give the files meant: `*` and `?` as in a shell, each of them there and readable."""
+def expand_patterns(names: Sequence[str]) -> list[str]:
+    """Expand `*` and `?` in file names, and check that each file can be read."""
     found: list[str] = []
     for name in names:
         plain = name == STDIN or Path(name).exists()
@@ -36,8 +36,8 @@ def expand(names: Sequence[str]) -> list[str]:
 
 def _check_readable(path: Path) -> None:
     if path.is_dir():
-        raise DataError(f"{path}: expected a file of text, found a folder")
-    if path.is_fifo():  # whoever writes into it would take this for its reader
+        raise DataError(f"{path}: expected a text file, found a folder")
+    if path.is_fifo():  # opening it would look like a reader to its writer
         return
     try:
         with path.open("rb"):
@@ -47,7 +47,7 @@ def _check_readable(path: Path) -> None:
 
 
 class Lines:
-    """The texts of several files one after another, and how far through them one is."""
+    """Iterates over the texts of files, and tracks the progress."""
 
     def __init__(
         self,
@@ -57,8 +57,8 @@ class Lines:
         column: str | None = "text",
         encoding: str = "utf-8",
     ) -> None:
-        """Name the files, and the column of tables; None: lines of JSON stay as they are."""
-        self.names = expand(names)
+        """Take file names, and the text column of tables; None: do not parse lines of JSON."""
+        self.names = expand_patterns(names)
         self.errors = errors
         self.column = column
         self.encoding = encoding
@@ -68,12 +68,12 @@ class Lines:
 
     @property
     def fraction(self) -> float | None:
-        """How much of the bytes has been read, 0 to 1; None where nobody knows."""
+        """Fraction of the bytes that has been read; None if unknown."""
         if STDIN in self.names or not self._total:
             return None
         try:
             here = self._raw.tell() if self._raw is not None and not self._raw.closed else 0
-        except OSError:  # a pipe has no place
+        except OSError:  # a pipe has no position
             return None
         return min(1.0, (self._done + here) / self._total)
 
@@ -81,32 +81,32 @@ class Lines:
         for name in self.names:
             if name == STDIN:
                 if sys.stdin is None:
-                    raise DataError("standard input is closed; name a file")
-                yield from self._decoded(name, sys.stdin.buffer)
+                    raise DataError("standard input is closed; pass a file")
+                yield from self._decode_lines(name, sys.stdin.buffer)
                 continue
             with Path(name).open("rb") as raw:
                 self._raw = raw
-                yield from self._texts(name, raw)
+                yield from self._read_texts(name, raw)
             self._done += Path(name).stat().st_size
 
-    def _texts(self, name: str, raw: IO[bytes]) -> Iterator[str | list[str]]:
+    def _read_texts(self, name: str, raw: IO[bytes]) -> Iterator[str | list[str]]:
         try:
             if name.endswith(".parquet"):
                 if self.column is None:
                     raise DataError(f"{name}: expected lines of text, found a table")
-                yield from self._rows(name, raw)
+                yield from self._read_parquet(name, raw)
                 return
-            packing = Path(name).suffix if Path(name).suffix in _PACKED else ""
-            lines = self._decoded(name, _unpacked(name, raw, packing))
-            if self.column is not None and name.removesuffix(packing).endswith(".jsonl"):
+            suffix = Path(name).suffix if Path(name).suffix in _COMPRESSED else ""
+            lines = self._decode_lines(name, _decompress(name, raw, suffix))
+            if self.column is not None and name.removesuffix(suffix).endswith(".jsonl"):
                 for number, line in enumerate(lines, start=1):
-                    yield self._field(name, number, line)
+                    yield self._json_field(name, number, line)
             else:
                 yield from lines
         except (EOFError, lzma.LZMAError, zlib.error, OSError) as error:
-            raise DataError(f"{name}: damaged or cut short ({error}); get it again") from error
+            raise DataError(f"{name}: damaged or truncated ({error}); download it again") from error
 
-    def _decoded(self, name: str, file: IO[bytes]) -> Iterator[str]:
+    def _decode_lines(self, name: str, file: IO[bytes]) -> Iterator[str]:
         for number, line in enumerate(file, start=1):
             line = line.removesuffix(b"\n").removesuffix(b"\r")
             if number == 1:
@@ -117,20 +117,20 @@ class Lines:
                 coding = self.encoding.upper()
                 raise DataError(
                     f"{name}: line {number} is not {coding} at its byte {error.start + 1} "
-                    f"({line[error.start : error.start + 1]!r}); mend it, or, where there is "
-                    "such an option, pass --errors replace or --set data.encoding=latin-1"
+                    f"({line[error.start : error.start + 1]!r}); fix it, or, if the command has "
+                    "the option, pass --errors replace or --set data.encoding=latin-1"
                 ) from error
 
-    def _field(self, name: str, number: int, line: str) -> str | list[str]:
+    def _json_field(self, name: str, number: int, line: str) -> str | list[str]:
         try:
             text = strict_json.loads(line)[self.column]
         except (ValueError, TypeError, KeyError) as error:
             raise DataError(
-                f"{name}: line {number} is no JSON object with a {self.column!r}; pass --column"
+                f"{name}: line {number} is not a JSON object with {self.column!r}; pass --column"
             ) from error
-        return _checked(text, f"{name}: line {number}")
+        return _check_text(text, f"{name}: line {number}")
 
-    def _rows(self, name: str, raw: IO[bytes]) -> Iterator[str | list[str]]:
+    def _read_parquet(self, name: str, raw: IO[bytes]) -> Iterator[str | list[str]]:
         try:
             from pyarrow import ArrowException, parquet
         except ImportError as error:
@@ -146,31 +146,31 @@ class Lines:
             for batch in table.iter_batches(1024, columns=[self.column]):
                 for scalar in batch.column(0):
                     number += 1
-                    yield self._cell(scalar, f"{name}: row {number}")
+                    yield self._parquet_cell(scalar, f"{name}: row {number}")
         except (ArrowException, OSError) as error:
             raise DataError(f"{name}: not a readable parquet file ({error})") from error
 
-    def _cell(self, scalar: Any, where: str) -> str | list[str]:  # noqa: ANN401 -- of pyarrow
+    def _parquet_cell(self, scalar: Any, where: str) -> str | list[str]:  # noqa: ANN401 -- of pyarrow
         try:
             value = scalar.as_py()
-        except UnicodeDecodeError as error:  # pyarrow does not look at text when it reads it
+        except UnicodeDecodeError as error:  # pyarrow does not validate text
             if self.errors == "replace":
                 return error.object.decode("utf-8", "replace")
             raise DataError(
-                f"{where} is not UTF-8 at its byte {error.start + 1}; mend it, or pass --errors "
+                f"{where} is not UTF-8 at its byte {error.start + 1}; fix it, or pass --errors "
                 "replace"
             ) from error
-        return _checked("" if value is None else value, where)
+        return _check_text("" if value is None else value, where)
 
 
-def numbered(path: str | Path, *, encoding: str = "utf-8") -> Iterator[tuple[str, str]]:
-    """Give the lines as they are, of .jsonl too, each with its place, `file:line`, for messages."""
-    for name in expand([str(path)]):
+def numbered_lines(path: str | Path, *, encoding: str = "utf-8") -> Iterator[tuple[str, str]]:
+    """Yield `file:line`, for error messages, and the text of each line (not parsed as JSON)."""
+    for name in expand_patterns([str(path)]):
         for number, line in enumerate(Lines([name], column=None, encoding=encoding), 1):
             yield f"{name}:{number}", str(line)
 
 
-def _checked(text: object, where: str) -> str | list[str]:
+def _check_text(text: object, where: str) -> str | list[str]:
     if isinstance(text, str):
         return text
     if isinstance(text, list) and all(isinstance(word, str) for word in text):
@@ -178,45 +178,45 @@ def _checked(text: object, where: str) -> str | list[str]:
     raise DataError(f"{where}: expected a text or a list of tokens, found {str(text)[:40]!r}")
 
 
-def _unpacked(name: str, raw: IO[bytes], packing: str) -> IO[bytes]:
-    if packing == ".zst":
+def _decompress(name: str, raw: IO[bytes], suffix: str) -> IO[bytes]:
+    if suffix == ".zst":
         try:
             import zstandard
         except ImportError as error:
             raise DataError(f"{name}: .zst needs zstandard: pip install 'elmore[embed]'") from error
-        return io.BufferedReader(_Zst(raw, zstandard))
+        return io.BufferedReader(_ZstdReader(raw, zstandard))
     openers: dict[str, Any] = {".gz": gzip.open, ".xz": lzma.open, ".bz2": bz2.open}
-    return openers[packing](raw, "rb") if packing else raw
+    return openers[suffix](raw, "rb") if suffix else raw
 
 
-class _Zst(io.RawIOBase):
-    """The content of a .zst file; unlike the package's own reader it notices one cut short."""
+class _ZstdReader(io.RawIOBase):
+    """Reads a .zst file; unlike zstandard's own reader it raises EOFError for a truncated one."""
 
     def __init__(self, raw: IO[bytes], zstandard: Any) -> None:  # noqa: ANN401 -- the package
         self._raw, self._zstandard = raw, zstandard
         self._frame: Any = None
-        self._packed = self._ready = b""
+        self._compressed = self._ready = b""
 
     def readable(self) -> bool:
         return True
 
     def readinto(self, buffer: Any) -> int:  # noqa: ANN401 -- as io has it
         while not self._ready:
-            self._packed = self._packed or self._raw.read(1 << 16)
-            if not self._packed:
+            self._compressed = self._compressed or self._raw.read(1 << 16)
+            if not self._compressed:
                 if self._frame is not None:
-                    raise EOFError("it ends in the middle of a frame")
+                    raise EOFError("it ends inside a frame")
                 return 0
-            self._unpack()
+            self._decompress()
         size = min(len(buffer), len(self._ready))
         buffer[:size], self._ready = self._ready[:size], self._ready[size:]
         return size
 
-    def _unpack(self) -> None:
+    def _decompress(self) -> None:
         self._frame = self._frame or self._zstandard.ZstdDecompressor().decompressobj()
         try:
-            self._ready = self._frame.decompress(self._packed)
+            self._ready = self._frame.decompress(self._compressed)
         except self._zstandard.ZstdError as error:
             raise EOFError(str(error)) from error
-        self._packed = self._frame.unused_data if self._frame.eof else b""
+        self._compressed = self._frame.unused_data if self._frame.eof else b""
         self._frame = None if self._frame.eof else self._frame

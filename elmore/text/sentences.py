@@ -1,8 +1,7 @@
-"""Raw text to sentences, each given by its place in the text.
+"""Split raw text into sentences, as spans of the text.
 
-Where a sentence ends is for `sentencex` to say. It is shown a text of the same length and its
-answer is used as cuts only, so that a span is a stretch of the text itself and no character but
-whitespace is ever lost.
+`sentencex` decides where a sentence ends. It gets a text of the same length, and its answer is used
+only as positions, so that every span is a part of the text and only whitespace is dropped.
 """
 
 import re
@@ -14,35 +13,38 @@ from elmore.errors import DataError
 # A line break, then nothing but whitespace up to the next one; or the paragraph separator
 BLANK_LINES = re.compile(r"(?:\r\n?+|\n)[^\S\r\n]*+[\r\n]\s*+|\u2029\s*+")
 
-# sentencex never cuts between two quotes or brackets, and takes any two for a pair: one that is
-# left open, or one apostrophe, and pages of text become one sentence. So it gets to see spaces
-# (and in "can't" a letter: the t alone would pass for an initial).
+# sentencex never splits between two quotes or brackets, and pairs any two of them: after an
+# unclosed one, or an apostrophe, pages of text would become one sentence. So they are replaced by
+# spaces (and in "can't" by a letter: a single t would look like an initial).
 MARKS = "\"'`‘’‚‛“”„‟«»‹›(){}"
 HIDDEN = str.maketrans(MARKS, " " * len(MARKS))
 APOSTROPHE = re.compile(r"(?<=\w)['’](?=\w)")
-# The marks in a gap that belong to the sentence before it; “ and « close in some languages
+# The marks in a gap that belong to the sentence before it; some languages close with “ or «
 CLOSING = re.compile(r"(?:[^\s‘“„«‹({]|[‘“«](?=\s))*")
-# How many characters sentencex reads at a time, and how many more before and after them: whether a
-# sentence ends at a full stop depends on the words beside it, and on the brackets around it
+# Characters that sentencex gets at a time, and the context before and after them: whether a
+# sentence ends at a full stop depends on the words and brackets near it
 WINDOW, CONTEXT = 2_000, 500
-SURROGATE = re.compile("[\ud800-\udfff]")  # half a character, which has no UTF-8
+SURROGATE = re.compile("[\ud800-\udfff]")  # lone surrogates have no UTF-8
 
 
-def split(text: str, language: str = "en") -> list[tuple[int, int]]:
-    """Where each sentence starts and ends, without the whitespace around it.
+def split_sentences(text: str, language: str = "en") -> list[tuple[int, int]]:
+    """Return the start and end of each sentence, without surrounding whitespace.
 
-    A blank line always ends a sentence; a single line break does not by itself, since text may be
-    wrapped. `language` is a code such as "en" or "de": it decides which abbreviations are known.
+    A blank line always ends a sentence; a single line break does not, since text may be wrapped.
+
+    Args:
+        text: The text.
+        language: A code such as "en" or "de", for its abbreviations.
     """
     spans, start = [], 0
     for blank in BLANK_LINES.finditer(text):
-        spans += _in_paragraph(text, start, blank.start(), language)
+        spans += _split_paragraph(text, start, blank.start(), language)
         start = blank.end()
-    return spans + _in_paragraph(text, start, len(text), language)
+    return spans + _split_paragraph(text, start, len(text), language)
 
 
-def _in_paragraph(text: str, start: int, end: int, language: str) -> list[tuple[int, int]]:
-    cuts = [start, *(start + cut for cut in _cuts(text[start:end], language)), end]
+def _split_paragraph(text: str, start: int, end: int, language: str) -> list[tuple[int, int]]:
+    cuts = [start, *(start + cut for cut in _sentence_ends(text[start:end], language)), end]
     spans = []
     for left, right in pairwise(cuts):
         piece = text[left:right]
@@ -52,8 +54,8 @@ def _in_paragraph(text: str, start: int, end: int, language: str) -> list[tuple[
     return spans
 
 
-def _cuts(text: str, language: str) -> list[int]:
-    """Where a sentence of the paragraph ends and the next is about to start."""
+def _sentence_ends(text: str, language: str) -> list[int]:
+    """Return the ends of the sentences of a paragraph, but the last."""
     shown = SURROGATE.sub("\ufffd", APOSTROPHE.sub("x", text).translate(HIDDEN))
     cuts = []
     for before, start in pairwise([0, *_boundaries(shown, language)]):
@@ -67,9 +69,9 @@ def _cuts(text: str, language: str) -> list[int]:
 
 
 def _boundaries(shown: str, language: str) -> Iterator[int]:
-    """Yield where each sentence but the first starts, as sentencex finds it.
+    """Yield where each sentence but the first starts, according to sentencex.
 
-    It reads a window at a time: on a text without spaces its time grows with the square.
+    It gets a window at a time, since its time is quadratic on text without spaces.
     """
     try:
         import sentencex

@@ -1,13 +1,13 @@
-"""Raw text to words, with the place of each word in the text.
+"""Split raw text into words, with their offsets.
 
-Whatever a tokenizer here is given, it keeps one promise:
+For any text, the tokenizers here guarantee:
 
-    text[start:end] == word       for every word: its surface is never rewritten
-    ascending, no overlap         each character is in one word at most
-    nothing lost                  each character that is no whitespace is in a word
-    no whitespace inside          ``" ".join(words).split()`` is ``words`` again
+    text[start:end] == word       words are never changed
+    ascending, no overlap         each character is in at most one word
+    nothing lost                  each character that is not whitespace is in a word
+    no whitespace inside          ``" ".join(words).split()`` equals ``words``
 
-Whitespace is what ``str.isspace`` says it is.
+Whitespace is what ``str.isspace`` accepts.
 """
 
 from collections.abc import Callable, Iterable
@@ -19,25 +19,25 @@ from elmore.errors import DataError
 
 
 class Tokens(NamedTuple):
-    """The words of a text, and where each starts and ends (in characters, end exclusive)."""
+    """The words of a text, and their start and end offsets in characters."""
 
     words: list[str]
     offsets: list[tuple[int, int]]
 
 
 Tokenizer = Callable[[str], Iterable]
-"""Gives `Tokens`, a list of strings, or objects that know their `text` and place `idx` (spaCy)."""
+"""Returns `Tokens`, a list of strings, or objects with `text` and offset `idx` (spaCy)."""
 
-# Python takes these four separators for whitespace, Unicode (and `regex`) for controls.
+# Python treats these four separators as whitespace, Unicode (and `regex`) as controls.
 SPACE = r"\s\x1C-\x1F"
 # Soft hyphen, joiners, direction marks: invisible inside a word, so they do not end it. The zero
-# width space is not among them: it says that a word ends.
+# width space is not included: it ends a word.
 INVISIBLE = r"\u00AD\u200C-\u200F\u2060"
 KANA = r"\p{Hiragana}\p{Katakana}\u30FC\uFF70"  # with the long-vowel marks, which have no script
 LETTER = rf"[\p{{L}}--\p{{Han}}{KANA}\p{{Thai}}]"
 ALNUM = rf"[\p{{L}}\p{{N}}--\p{{Han}}{KANA}\p{{Thai}}]"
 RUN = rf"{ALNUM}[\p{{L}}\p{{N}}\p{{M}}{INVISIBLE}--\p{{Han}}{KANA}\p{{Thai}}]*+"
-END = r"(?![\p{L}\p{N}])"  # the word is over
+END = r"(?![\p{L}\p{N}])"  # the end of a word
 CLITIC = rf"['’](?i:s|d|m|ll|re|ve){END}"
 # The dot of an abbreviation: "U.S." and "U.S.Army", not "U.S.A", "a.k.a" or "U.S.-led"
 DOTTED = r"\.(?!\.|-\p{Ll}|[\p{Ll}\p{N}]|\p{Lu}(?!\p{Ll}))"
@@ -46,7 +46,7 @@ PLAIN = rf"""[^{SPACE}<>"“”«»()]"""
 BRACKETED = rf"\({PLAIN}*+\)"
 ADDRESS = rf"(?:{PLAIN}|{BRACKETED})*(?:(?!\p{{P}}){PLAIN}|{BRACKETED})/?"
 
-# A word or number, with what may stand inside it. A dot may where no sentence can have ended:
+# A word or number, with the marks that may be inside it. A dot may be where no sentence can end:
 # "node.js", "v5.2", "U.S.A", "1.HC", but not "end.Next", "5.Next" or "his.45".
 WORD = rf"""{RUN} (?:
     (?: \.(?=\p{{Ll}})
@@ -65,13 +65,13 @@ ABBREVIATIONS = """
     Assn Dept Univ Jan Feb Apr Aug Sep Sept Oct Nov Dec Ala Ariz Calif Colo Conn Fla Ga Kan Ky Md
     Mich Minn Neb Nev Okla Pa Tenn Va Vt Wis Wyo Ph.D vs etc cf viz al approx ca eds bzw usw
 """
-# Words of their own unless a number follows: "No. 5", but "No." is an answer.
+# Abbreviations only before a number: "No. 5", but "No." is an answer.
 BEFORE_NUMBERS = "no nos nr p pp vol vols fig figs art sec ch op mar jun jul est"
 
-# Order matters: the first alternative that matches wins, so the commonest words stand first and
-# what holds a word as its part (an address, an abbreviation) stands before the word. Repeats are
-# possessive or bounded, or end where a word does, wherever a later alternative could scan the same
-# text again: linear time.
+# Order matters: the first alternative that matches wins, so the most common words come first, and
+# what contains a word (an address, an abbreviation) comes before the word. Repeats are possessive
+# or bounded, or end where a word does, wherever a later alternative could scan the same text again,
+# so that the time is linear.
 PENN = regex.compile(
     rf"""
     (?=[^{SPACE}]) (?:
@@ -80,7 +80,7 @@ PENN = regex.compile(
       (?=[CGLWcglw]) (?i: can(?=not{END}) | (?:gon|wan)(?=na{END}) | got(?=ta{END})
                         | (?:lem|gim)(?=me{END}) )
 
-    # Most words and marks, where what follows shows at a glance that nothing else can be meant
+    # Most words and marks, where the next character excludes the alternatives below
     | [A-Za-zÀ-ÖØ-öø-ɏΑ-ωА-я]++ (?=[\s,;!?)\]"”] | ['’]s?\s)
     | [0-9]++ (?=[,;.)]?\s)
     | [,;()"“”] [\p{{M}}\p{{Cf}}]*+
@@ -122,12 +122,12 @@ PENN = regex.compile(
         | [#] (?=\p{{N}}*+[\p{{L}}_]) [\p{{L}}\p{{N}}\p{{M}}_]++
       )
 
-    # Scripts without spaces: a Chinese character, a stretch of kana or Thai
+    # Scripts without spaces: a Chinese character, a run of kana or Thai
     | \p{{Han}}\p{{M}}*+
     | [{KANA}][{KANA}\p{{M}}]*+
     | \p{{Thai}}[\p{{Thai}}\p{{M}}{INVISIBLE}]*+
 
-    # Punctuation: dots, dashes and typewriter quotes in a row; all else one by one
+    # Punctuation: runs of dots, dashes and typewriter quotes; everything else one by one
     | \.{{2,}}+ | …++ | [\-‒–—―]{{2,}}+ | `` | ''
     | \S [\p{{M}}\p{{Cf}}]*+
     )
@@ -139,17 +139,17 @@ PENN = regex.compile(
 
 
 def penn(text: str) -> Tokens:
-    """Words as in the Penn Treebank, for raw text in European languages (others do not fail)."""
-    return _placed(PENN.findall(text), text)
+    """Tokenize raw text as the Penn Treebank does, for European languages (others do not fail)."""
+    return _with_offsets(PENN.findall(text), text)
 
 
 def whitespace(text: str) -> Tokens:
-    """What stands between whitespace, for text that has been tokenized before."""
-    return _placed(text.split(), text)
+    """Split text on whitespace, for text that is already tokenized."""
+    return _with_offsets(text.split(), text)
 
 
-def _placed(words: list[str], text: str) -> Tokens:
-    # Only whitespace lies between words, so a word is where its characters next occur
+def _with_offsets(words: list[str], text: str) -> Tokens:
+    # Only whitespace is between words, so each word starts at its next occurrence
     offsets, end = [], 0
     for word in words:
         start = text.index(word, end)
@@ -159,15 +159,15 @@ def _placed(words: list[str], text: str) -> Tokens:
 
 
 def tokenize(text: str, tokenizer: Tokenizer) -> Tokens:
-    """Tokenize with any tokenizer, and find the place of each word.
+    """Tokenize with any tokenizer, and find the offsets of the words.
 
-    Words that a tokenizer rewrote have no place in the text: the offsets are then left empty.
+    The offsets are empty if the tokenizer changed a word, which is then not in the text.
     """
     found = tokenizer(text)
     if isinstance(found, Tokens):
         return found
     if isinstance(found, str) or not isinstance(found, Iterable):
-        raise DataError(f"the tokenizer gave {str(found)[:40]!r}, expected a list of words")
+        raise DataError(f"the tokenizer returned {str(found)[:40]!r}, expected a list of words")
     words, offsets, end = [], [], 0
     for token in found:
         word = token if isinstance(token, str) else token.text

@@ -1,6 +1,6 @@
-"""The words a softmax knows or a table embeds: one a line, the line number is the id.
+"""The words of a softmax or embedding table: one per line, the line number is the id.
 
-Three of them are marks: the start of a sentence, its end, and any word not in the list.
+Three of them are marks: the start of a sentence, its end, and unknown words.
 """
 
 import gzip
@@ -17,7 +17,7 @@ from elmore.errors import DataError
 
 
 class Marks(NamedTuple):
-    """How a vocabulary writes its three special entries."""
+    """The strings of the three special entries of a vocabulary."""
 
     begin: str
     end: str
@@ -27,13 +27,13 @@ class Marks(NamedTuple):
 ELMO_MARKS = Marks("<S>", "</S>", "<UNK>")
 MANY_LANGS_MARKS = Marks("<bos>", "<eos>", "<oov>")
 
-_MOST_BYTES = 1 << 30  # unpacked: a small .gz could fill the memory
-_SKIPPED = "!!!MAXTERMID"  # a line in some published lists that is not a word
+_MAX_BYTES = 1 << 30  # uncompressed: a small .gz could fill the memory
+_SKIPPED = "!!!MAXTERMID"  # not a word; in some published vocabularies
 
 
 @dataclass(frozen=True)
 class Vocabulary:
-    """An ordered list of distinct words with its three marks, checked when it is made."""
+    """An ordered list of distinct words that contains its three marks."""
 
     words: tuple[str, ...]
     marks: Marks = ELMO_MARKS
@@ -50,7 +50,7 @@ class Vocabulary:
         for mark in self.marks:
             if mark not in number:
                 raise DataError(
-                    f"the vocabulary lacks {mark!r}; it must hold {', '.join(self.marks)}"
+                    f"the vocabulary lacks {mark!r}; it must contain {', '.join(self.marks)}"
                 )
         object.__setattr__(self, "_number", number)
 
@@ -61,17 +61,17 @@ class Vocabulary:
         return word in self._number
 
     def ids(self, words: Iterable[str]) -> Int[np.ndarray, " N"]:
-        """Look words up; those not listed get the id of the mark for unknown words."""
+        """Return the ids of words; unknown words get the id of that mark."""
         unknown = self._number[self.marks.unknown]
         return np.array([self._number.get(word, unknown) for word in words], dtype=np.int64)
 
     def write(self, path: Path) -> None:
-        """Write one word a line; `read` gives the same vocabulary back."""
+        """Write one word per line; `read` returns the same vocabulary."""
         path.write_text("".join(f"{word}\n" for word in self.words), encoding="utf-8", newline="\n")
 
     @classmethod
     def read(cls, path: Path, marks: Marks = ELMO_MARKS) -> "Vocabulary":
-        """Read a list of words, ours or one published with weights (plain or `.gz`)."""
+        """Read a vocabulary file, plain or `.gz`."""
         words = [word for word in _lines(path) if word != _SKIPPED]
         try:
             return cls(tuple(words), marks)
@@ -82,13 +82,13 @@ class Vocabulary:
 def _lines(path: Path) -> Sequence[str]:
     try:
         with gzip.open(path) if path.suffix == ".gz" else path.open("rb") as file:
-            data = file.read(_MOST_BYTES + 1)
-        if len(data) > _MOST_BYTES:
-            raise ValueError(f"it holds more than {_MOST_BYTES >> 20} MB")
+            data = file.read(_MAX_BYTES + 1)
+        if len(data) > _MAX_BYTES:
+            raise ValueError(f"it has more than {_MAX_BYTES >> 20} MB")
         text = data.decode("utf-8")
     except (OSError, EOFError, zlib.error, ValueError) as error:
         raise DataError(f"{path}: not a readable vocabulary ({error})") from error
-    # Not splitlines(): a word may hold any of the other characters that end a line in Unicode.
+    # Not splitlines(): a word may contain other characters that end a line in Unicode.
     lines = text.removeprefix("\ufeff").removesuffix("\n").split("\n") if text else []
     words = [line.strip(" \t\r") for line in lines]
     if "" in words:

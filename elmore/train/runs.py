@@ -117,7 +117,7 @@ class Run:
     def _is_disposable(self) -> bool:
         """Return whether a run failed before it saved anything."""
         names = {path.name for path in self.folder.iterdir()} - {_LOCK}
-        if names & {"recipe.json", self.metrics.name} and not config.says_format(
+        if names & {"recipe.json", self.metrics.name} and not config.has_format(
             self.folder / "recipe.json"
         ):
             return False  # elmore did not write it
@@ -234,9 +234,9 @@ class Run:
 
     def _clean_partial(self) -> None:
         """Remove what a killed process left half written."""
-        atomic.sweep(self.best)
+        atomic.remove_leftovers(self.best)
         for path in self.checkpoints.glob(".step-*"):
-            atomic.sweep(path.with_name(path.name.split(".")[1]))
+            atomic.remove_leftovers(path.with_name(path.name.split(".")[1]))
 
     def _checkpoint_path(self, step: int) -> Path:
         return self.checkpoints / f"step-{step:08}"
@@ -261,7 +261,7 @@ def _dump_json(data: dict[str, Any]) -> bytes:
 
 def _read_recipe(path: Path) -> dict[str, Any]:
     recipe = config.read_json(path)
-    config.check_format(recipe, FORMAT, str(path), unsaid=1)  # the first recipes had no number
+    config.check_format(recipe, FORMAT, str(path), default=1)  # the first recipes had no number
     recipe.pop("format", None)
     return config.rename_old_keys(recipe, str(path))
 
@@ -273,7 +273,9 @@ def _check_same_recipe(old: dict[str, Any], new: dict[str, Any], path: Path) -> 
     keys = [k for k in {**before, **after} if before.get(k) != after.get(k) and k not in added]
     if keys:
         changes = [(key, before.get(key), after.get(key)) for key in sorted(keys)[:5]]
-        shown = ", ".join(f"{k[:80]} {config.shown(a)} -> {config.shown(b)}" for k, a, b in changes)
+        shown = ", ".join(
+            f"{k[:80]} {config.short_repr(a)} -> {config.short_repr(b)}" for k, a, b in changes
+        )
         raise ConfigError(
             f"{path}: this run has another recipe ({shown}); resume with the same one, or start "
             "a new run in another folder"

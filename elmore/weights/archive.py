@@ -1,9 +1,8 @@
-"""Unpack a zip of weights without trusting it.
+"""Unpack an untrusted zip of weights.
 
-An archive comes from an address that anybody may hold by now. What its members are called and how
-large they say they are is judged before a byte is written; how large they turn out to be, while
-they are written. They are written aside and moved into place at the end, so a folder is complete
-or absent.
+An archive may come from an address that has changed hands. The names and declared sizes of its
+members are checked before anything is written, and their real sizes while they are written. The
+folder is complete or absent.
 """
 
 import copy
@@ -21,24 +20,24 @@ from elmore.errors import ElmoreError, WeightsError
 MAX_MEMBERS = 10_000
 MAX_BYTES = 16 << 30
 MAX_RATIO = 100
-"""How many times its own size an archive may grow, above `FREE_BYTES`: weights hardly shrink."""
+"""Maximum growth of an archive above `FREE_BYTES`: weights hardly compress."""
 FREE_BYTES = 100 << 20
 CHUNK = 1 << 20
 
-DAMAGE = (
+ZIP_ERRORS = (
     zipfile.BadZipFile,
     zlib.error,
     lzma.LZMAError,
     struct.error,
     EOFError,
-    RuntimeError,  # NotImplementedError too: a compression zipfile does not know
+    RuntimeError,  # also NotImplementedError: an unknown compression
     ValueError,
     OverflowError,
 )
 
 
 def is_zip(path: Path) -> bool:
-    """Whether the file begins as a zip does; a truncated one still is one."""
+    """Return whether a file starts like a zip, even if it is truncated."""
     if not path.is_file():
         return False
     with path.open("rb") as file:
@@ -46,11 +45,15 @@ def is_zip(path: Path) -> bool:
 
 
 def unpack(archive: Path, into: Path) -> None:
-    """Unpack all of `archive` into the folder `into`, which must be absent or empty; or nothing."""
+    """Unpack an archive into the folder `into`, which must be absent or empty.
+
+    Raises:
+        WeightsError: The archive is damaged or unsafe, or the folder cannot be written.
+    """
     try:
-        with atomic.folder(into) as aside, zipfile.ZipFile(archive) as source:
-            for member in _judged(archive, source.infolist()):
-                _write(archive, source, member, aside)
+        with atomic.folder(into) as tmp, zipfile.ZipFile(archive) as source:
+            for member in _check_members(archive, source.infolist()):
+                _write(archive, source, member, tmp)
     except WeightsError:
         raise
     except ElmoreError as error:
@@ -58,16 +61,16 @@ def unpack(archive: Path, into: Path) -> None:
     except OSError as error:
         raise WeightsError(
             f"{archive} cannot be unpacked into {into}: {error.strerror or error}; "
-            "see that there is room and that you may write there, or get the archive again"
+            "check disk space and permissions, or download the archive again"
         ) from error
-    except DAMAGE as error:
+    except ZIP_ERRORS as error:
         raise WeightsError(
-            f"{archive} is damaged or cut short: {error}; delete it and get it again"
+            f"{archive} is damaged or truncated: {error}; delete it and download it again"
         ) from error
 
 
-def find(folder: Path) -> Path:
-    """Where the files are: many an archive wraps them in a folder, or in folders."""
+def find_content(folder: Path) -> Path:
+    """Return the folder with the files, which may be nested in single folders."""
     while True:
         entries = list(folder.iterdir())
         if len(entries) != 1 or entries[0].is_symlink() or not entries[0].is_dir():
@@ -75,45 +78,45 @@ def find(folder: Path) -> Path:
         folder = entries[0]
 
 
-def _judged(archive: Path, members: list[zipfile.ZipInfo]) -> list[zipfile.ZipInfo]:
-    """The members to write, or a refusal of the whole archive."""
+def _check_members(archive: Path, members: list[zipfile.ZipInfo]) -> list[zipfile.ZipInfo]:
+    """Return the members to write; raise WeightsError for an unsafe archive."""
     if len(members) > MAX_MEMBERS:
         raise WeightsError(
             f"{archive} has {len(members)} members, more than the {MAX_MEMBERS} allowed; "
-            "unpack it by hand if you trust it"
+            "unpack it manually if you trust it"
         )
     wanted = [member for member in members if not _is_clutter(member)]
     total = sum(member.file_size for member in wanted)
     size = archive.stat().st_size
     if total > MAX_BYTES or total > max(FREE_BYTES, MAX_RATIO * size):
         raise WeightsError(
-            f"{archive} has {size} bytes and would unpack to {total}, more than weights do; "
-            "unpack it by hand if you trust it"
+            f"{archive} has {size} bytes and would unpack to {total}, too much for weights; "
+            "unpack it manually if you trust it"
         )
     seen = set()
     for member in wanted:
-        key = str(PurePosixPath(member.filename)).casefold()  # some disks do not tell case apart
-        if problem := _problem(member) or ("is there twice" if key in seen else ""):
-            raise _refusal(archive, member, problem)
+        key = str(PurePosixPath(member.filename)).casefold()  # some disks ignore case
+        if problem := _find_problem(member) or ("occurs twice" if key in seen else ""):
+            raise _member_error(archive, member, problem)
         seen.add(key)
     return wanted
 
 
 def _is_clutter(member: zipfile.ZipInfo) -> bool:
-    """What a Mac adds to every archive."""
+    """Return whether macOS added the member."""
     parts = PurePosixPath(member.filename).parts
     return parts[:1] == ("__MACOSX",) or parts[-1:] == (".DS_Store",)
 
 
-def _problem(member: zipfile.ZipInfo) -> str:
-    name = member.orig_filename  # zipfile cuts the other at a NUL and turns backslashes on Windows
+def _find_problem(member: zipfile.ZipInfo) -> str:
+    name = member.orig_filename  # zipfile changes `filename` at a NUL or backslash
     kind = stat.S_IFMT(member.external_attr >> 16)
     if name.startswith("/"):
         return "has an absolute path"
     if ".." in PurePosixPath(name).parts:
         return "leads out of the folder with '..'"
     if not PurePosixPath(name).parts or re.search(r"[\\\x00-\x1f\x7f]", name):
-        return "has a backslash, a control character or nothing in its name"
+        return "has an empty name, a backslash or a control character in it"
     if ":" in name:
         return "has a drive letter or another ':' in its name"
     if kind not in (0, stat.S_IFREG, stat.S_IFDIR):
@@ -127,10 +130,12 @@ def _write(archive: Path, source: zipfile.ZipFile, member: zipfile.ZipInfo, fold
         target.mkdir(parents=True, exist_ok=True)
         return
     target.parent.mkdir(parents=True, exist_ok=True)
-    greedy = copy.copy(member)
-    greedy.file_size += 1  # zipfile silently stops at this size: one more shows what it would hide
+    longer = copy.copy(member)
+    longer.file_size += (
+        1  # zipfile silently stops at this size; one more byte shows if there is more
+    )
     count = 0
-    with source.open(greedy) as packed, target.open("xb") as file:
+    with source.open(longer) as packed, target.open("xb") as file:
         while chunk := packed.read(CHUNK):
             count += len(chunk)
             if count > member.file_size:
@@ -138,11 +143,13 @@ def _write(archive: Path, source: zipfile.ZipFile, member: zipfile.ZipInfo, fold
             file.write(chunk)
     if count != member.file_size:
         kind = "more" if count > member.file_size else "fewer"
-        raise _refusal(archive, member, f"holds {kind} than the {member.file_size} bytes it says")
+        raise _member_error(
+            archive, member, f"has {kind} than the {member.file_size} bytes it declares"
+        )
 
 
-def _refusal(archive: Path, member: zipfile.ZipInfo, problem: str) -> WeightsError:
+def _member_error(archive: Path, member: zipfile.ZipInfo, problem: str) -> WeightsError:
     return WeightsError(
-        f"{archive}: member {member.orig_filename!r} {problem}, weights have no such member; "
-        "get the archive from its publisher, or unpack it by hand if you trust it"
+        f"{archive}: member {member.orig_filename!r} {problem}; "
+        "download the archive from its publisher, or unpack it manually if you trust it"
     )

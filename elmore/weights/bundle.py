@@ -1,4 +1,4 @@
-"""A model with all it needs to read text: network, alphabet, vocabulary, and what it is."""
+"""A loaded model: network, alphabet, vocabulary, softmax and card."""
 
 import copy
 import sys
@@ -20,32 +20,32 @@ from elmore.model.softmax import AdaptiveSoftmax, Softmax
 from elmore.text.characters import Alphabet, encode_batch
 from elmore.text.vocabulary import Vocabulary
 
-_DTYPES = (torch.float16, torch.bfloat16, torch.float32, torch.float64)  # of weights in files
+_DTYPES = (torch.float16, torch.bfloat16, torch.float32, torch.float64)  # allowed in weight files
 
 
 @dataclass(frozen=True, kw_only=True)
 class Card:
-    """What a person wants to know of a model before using it; empty where nobody said."""
+    """Facts about a model for its users; empty if unknown."""
 
     name: str = ""
     language: str = ""
     licence: str = ""
     data: str = ""
     source: str = ""
-    """The format and the files it came from."""
+    """The original format and files."""
     training: dict | None = None
-    """How it was trained: recipe, text, scores, cost."""
+    """Provenance: recipe, corpus, scores, versions."""
 
     def __post_init__(self) -> None:
         scores = (self.training or {}).get("scores", {})
         values = scores.values() if isinstance(scores, dict) else [None]
         if not all(_is_score(value) for value in values):
-            raise ConfigError("training.scores must be numbers by their names")
+            raise ConfigError("training.scores must map names to numbers")
 
 
 def _is_score(value: object) -> bool:
-    is_whole = type(value) is int and abs(value) <= sys.float_info.max
-    return is_whole or type(value) is float
+    is_int = type(value) is int and abs(value) <= sys.float_info.max
+    return is_int or type(value) is float
 
 
 @dataclass(frozen=True)
@@ -57,18 +57,18 @@ class Bundle:
     vocabulary: Vocabulary | None = None
     card: Card = field(default_factory=Card)
     options: dict[str, Any] | None = None
-    """The options.json it came with, so that it can go back unchanged."""
+    """The original options.json, for exporting it unchanged."""
     warm_state: BiLMState | None = None
     mixes: tuple[SavedMix, ...] = ()
-    """Mixes of its layers that were trained for some task."""
+    """Layer mixes that were trained for a task."""
     softmax: Softmax | AdaptiveSoftmax | None = None
-    """Over the words of the vocabulary; published weights come without."""
+    """Over the words of the vocabulary; published weights have none."""
     byte_counts: tuple[int, ...] | None = None
-    """How often each byte, and the end of a word, was seen in training."""
+    """Counts of the bytes in the training text, and of its words."""
 
     @property
     def config(self) -> BiLMConfig:
-        """The shape of the network."""
+        """The network configuration."""
         return self.model.config
 
     def run(
@@ -78,9 +78,9 @@ class Bundle:
         *,
         training: bool = False,
     ) -> tuple[LayerStack, BiLMState]:
-        """Run one batch of tokenised sentences; boundaries are in what comes back.
+        """Run a batch of tokenized sentences; the result includes the boundaries.
 
-        Without `training` there is no dropout, whatever mode the network is in.
+        Dropout is active only with `training`, whatever mode the network is in.
         """
         device = next(self.model.parameters()).device
         ids = encode_batch(self.alphabet, sentences)
@@ -103,7 +103,11 @@ class Bundle:
         return replace(self, model=model)
 
     def up_to_layer(self, max_layer: int) -> "Bundle":
-        """Drop the LSTM layers above `max_layer`: less work where the top is not wanted."""
+        """Return the model without the LSTM layers above `max_layer`.
+
+        Raises:
+            ConfigError: There is no such layer.
+        """
         most = self.config.lstm.num_layers
         if not isinstance(max_layer, int) or not 1 <= max_layer <= most:
             raise ConfigError(f"max_layer must be between 1 and {most}, found {max_layer!r}")
@@ -112,47 +116,47 @@ class Bundle:
         state = self.warm_state
         if state is not None:
             state = BiLMState(state.output[:, :max_layer], state.cell[:, :max_layer])
-        softmax = self.softmax if max_layer == most else None  # it reads the top
+        softmax = self.softmax if max_layer == most else None  # it is on top of the last layer
         return replace(
             self, model=model.eval(), options=None, warm_state=state, mixes=(), softmax=softmax
         )
 
 
 def _unshare_memory(model: nn.Module, *_: object) -> None:
-    """Move the weights of a network to new memory, so that a load does not write into others."""
+    """Copy the weights of a network, so that loading does not overwrite shared memory."""
     for weight in model.parameters():
         weight.data = weight.data.clone()
 
 
-def empty_model(config: BiLMConfig) -> BiLM:
-    """Build the network without memory for its weights: they are put in afterwards."""
-    with without_memory():
+def meta_model(config: BiLMConfig) -> BiLM:
+    """Build the network on the meta device; load the weights with `assign=True`."""
+    with on_meta_device():
         return BiLM(config)
 
 
 @contextmanager
-def without_memory() -> Iterator[None]:
-    """Build modules without memory for their weights."""
-    with torch.device("meta"), _NoDraws():
+def on_meta_device() -> Iterator[None]:
+    """Build modules on the meta device, without memory for their weights."""
+    with torch.device("meta"), _SkipInit():
         yield
 
 
 def check_weights(tensor: Tensor, where: str) -> None:
-    """Refuse weights that are not plain numbers."""
+    """Raise WeightsError unless weights are dense, finite floats."""
     if tensor.layout != torch.strided or tensor.dtype not in _DTYPES or tensor.is_meta:
         raise WeightsError(
-            f"{where} holds {tensor.dtype}, expected plain float16, bfloat16, float32 or float64"
+            f"{where} has {tensor.dtype}, expected dense float16, bfloat16, float32 or float64"
         )
     if tensor.numel() and not torch.isfinite(torch.stack(torch.aminmax(tensor))).all():
         count = int((~torch.isfinite(tensor)).sum())
         raise WeightsError(
-            f"{where} holds {count} values that are not finite; the file is damaged or its "
-            "training diverged, so get another copy"
+            f"{where} has {count} values that are not finite; the file is damaged or its "
+            "training diverged: use another copy"
         )
 
 
-class _NoDraws(TorchFunctionMode):
-    """Skip normal draws: into no memory they only make torch load its compiler (1.5 s)."""
+class _SkipInit(TorchFunctionMode):
+    """Skips `normal_`, which on the meta device makes torch load its compiler (1.5 s)."""
 
     def __torch_function__(
         self, func: Callable, types: object, args: tuple = (), kwargs: dict[str, Any] | None = None

@@ -6,8 +6,8 @@ from typing import Any
 from elmore.weights.bundle import Bundle
 
 
-def facts(bundle: Bundle) -> dict[str, Any]:
-    """Say what a model is, in the order one asks."""
+def model_facts(bundle: Bundle) -> dict[str, Any]:
+    """Return the facts about a model that `elmore info` prints."""
     config = bundle.config
     characters, lstm = config.characters, config.lstm
     reads = [
@@ -36,21 +36,23 @@ def facts(bundle: Bundle) -> dict[str, Any]:
     }
 
 
-def lines(facts: dict[str, Any]) -> str:
-    """Write the facts for a terminal, one a line."""
+def format_facts(facts: dict[str, Any]) -> str:
+    """Return facts as aligned lines for a terminal."""
     width = max(map(len, facts))
-    shown = []
+    lines = []
     for key, value in facts.items():
-        several = [f"{v}  {k}" for k, v in value.items()] if isinstance(value, dict) else value
-        for number, item in enumerate(several if isinstance(several, list | tuple) else [value]):
-            shown.append(f"{'' if number else key:{width}}  {_shown(item)}")
-    return "\n".join(shown)
+        items = [f"{v}  {k}" for k, v in value.items()] if isinstance(value, dict) else value
+        for number, item in enumerate(items if isinstance(items, list | tuple) else [value]):
+            lines.append(f"{'' if number else key:{width}}  {_format_value(item)}")
+    return "\n".join(lines)
 
 
-def page(bundle: Bundle, name: str, *, usage: str | None = None) -> str:
-    """Write the card as Markdown; `usage` is Python that loads the model, if not as a folder."""
-    usage = usage or _usage(name)
-    rows = "\n".join(f"| {key} | {_shown(value)} |" for key, value in facts(bundle).items())
+def render_card(bundle: Bundle, name: str, *, usage: str | None = None) -> str:
+    """Return the card as Markdown; `usage` is Python code that loads the model."""
+    usage = usage or _default_usage(name)
+    rows = "\n".join(
+        f"| {key} | {_format_value(value)} |" for key, value in model_facts(bundle).items()
+    )
     return f"""# {bundle.card.name or name}
 
 A bidirectional language model for contextual word vectors (ELMo, Peters et al. 2018).
@@ -62,18 +64,18 @@ A bidirectional language model for contextual word vectors (ELMo, Peters et al. 
 ```python
 {usage}
 ```
-{_training(bundle.card.training)}"""
+{_training_section(bundle.card.training)}"""
 
 
-def _usage(name: str) -> str:
+def _default_usage(name: str) -> str:
     return f"""import elmore
 
 elmo = elmore.load("path/to/{name}")
 print(elmo.embed(["A sentence to embed ."])[0].vectors.shape)"""
 
 
-def _training(training: dict[str, Any] | None) -> str:
-    """Say all it takes to train the model again."""
+def _training_section(training: dict[str, Any] | None) -> str:
+    """Return the section on how the model was trained."""
     if not training:
         return ""
     scored = training.get("scores", {})
@@ -85,7 +87,7 @@ def _training(training: dict[str, Any] | None) -> str:
 | on held-out text | {"" if scores else "not measured"} |
 |---|---|
 {scores}
-With this recipe, on the corpus that `elmore prepare` makes of this text:
+With this recipe, on the corpus that `elmore prepare` makes from this text:
 
 ```json
 {json.dumps(rest, indent=2, ensure_ascii=False)}
@@ -93,7 +95,7 @@ With this recipe, on the corpus that `elmore prepare` makes of this text:
 """
 
 
-def _shown(value: object) -> str:
+def _format_value(value: object) -> str:
     if isinstance(value, bool):
         return "yes" if value else "no"
     return f"{value:,}" if isinstance(value, int) else str(value)

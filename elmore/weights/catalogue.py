@@ -1,4 +1,4 @@
-"""The models known by name: what they are and where their files were last said to be."""
+"""The models known by name, and the addresses of their files."""
 
 import json
 import tomllib
@@ -15,7 +15,7 @@ BUNDLED = "english"
 
 @dataclass(frozen=True, kw_only=True)
 class Entry:
-    """A published model; one with no files comes with the package."""
+    """A published model; the bundled one has no files."""
 
     language: str
     licence: str
@@ -24,12 +24,12 @@ class Entry:
     sha256: tuple[str, ...] = ()
 
 
-def known() -> dict[str, Entry]:
-    """Give the models by name, the bundled one first."""
-    room = resources.files("elmore.weights")
-    card = json.loads((room / "bundled" / "config.json").read_text(encoding="utf-8"))["card"]
+def known_models() -> dict[str, Entry]:
+    """Return the models by name, the bundled one first."""
+    package = resources.files("elmore.weights")
+    card = json.loads((package / "bundled" / "config.json").read_text(encoding="utf-8"))["card"]
     bundled = Entry(language=card["language"], licence=card["licence"], data=card["data"])
-    published = tomllib.loads((room / "pretrained.toml").read_text(encoding="utf-8"))
+    published = tomllib.loads((package / "pretrained.toml").read_text(encoding="utf-8"))
     entries = {
         name: config.build(Entry, data, f"pretrained.toml: {name}")
         for name, data in published.items()
@@ -37,20 +37,24 @@ def known() -> dict[str, Entry]:
     return {BUNDLED: bundled} | entries
 
 
-def entry(name: str) -> Entry:
-    """Give one of them, or say which name may have been meant."""
-    entries = known()
+def find_model(name: str) -> Entry:
+    """Return a model by name.
+
+    Raises:
+        WeightsError: There is no such model; the message suggests a similar name.
+    """
+    entries = known_models()
     if name not in entries:
         hint = config.suggest(name, entries) or "'elmore models' lists the names"
         raise WeightsError(f"{name}: no such file or folder, and no model of that name; {hint}")
     return entries[name]
 
 
-def state(name: str) -> str:
-    """Say whether a model is here: bundled, downloaded, or still to be downloaded."""
-    files = entry(name).files
+def model_status(name: str) -> str:
+    """Return `bundled`, `downloaded` or `remote`."""
+    files = find_model(name).files
     if not files:
         return "bundled"
-    place = cache.folder() / name
-    here = all((place / fetch.file_name(url)).is_file() for url in files)
-    return "downloaded" if here else "remote"
+    folder = cache.cache_dir() / name
+    present = all((folder / fetch.file_name(url)).is_file() for url in files)
+    return "downloaded" if present else "remote"

@@ -1,4 +1,4 @@
-"""The sha256 of a file, and the record of it that stands beside the file as `NAME.sha256`."""
+"""The sha256 of a file, and its record in `NAME.sha256` beside the file."""
 
 import contextlib
 import hashlib
@@ -10,19 +10,19 @@ from elmore import atomic
 from elmore.errors import WeightsError
 
 
-def digest(path: Path) -> str:
-    """Give the sha256 of a file."""
+def file_sha256(path: Path) -> str:
+    """Return the sha256 of a file."""
     with path.open("rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 def record_path(path: Path) -> Path:
-    """Say where the record of a file stands."""
+    """Return the path of the record of a file."""
     return path.with_name(f"{path.name}.sha256")
 
 
-def recorded(path: Path) -> str | None:
-    """Give what the file was when it first came, where that is known."""
+def read_record(path: Path) -> str | None:
+    """Return the recorded sha256 of a file; None if there is no record."""
     with contextlib.suppress(FileNotFoundError):
         line = record_path(path).read_text("utf-8", errors="replace")
         if match := re.match(r"[0-9a-fA-F]{64}\b", line):
@@ -30,17 +30,17 @@ def recorded(path: Path) -> str | None:
     return None
 
 
-def record(path: Path, found: str) -> None:
-    """Write the record, in the format of sha256sum."""
-    atomic.write(record_path(path), f"{found}  {path.name}\n".encode())
+def write_record(path: Path, sha256: str) -> None:
+    """Record the sha256 of a file, in the format of sha256sum."""
+    atomic.write(record_path(path), f"{sha256}  {path.name}\n".encode())
 
 
 def verify(folder: Path, names: Iterable[str]) -> None:
-    """Refuse a folder of which some file is not what its record says."""
+    """Raise WeightsError if a file differs from its record."""
     for path in (folder / name for name in names):
-        expected, found = recorded(path), digest(path)
+        expected, found = read_record(path), file_sha256(path)
         if found != expected:
             raise WeightsError(
                 f"{path}: its sha256 is {found}, expected {expected or 'a record beside it'}; the "
-                "file was changed or damaged, so install elmore again"
+                "file was changed or damaged: reinstall elmore"
             )

@@ -1,4 +1,4 @@
-"""Our own format: a folder of config.json, model.safetensors, vocabulary.txt and a model card."""
+"""The model folder: config.json, model.safetensors, vocabulary.txt and a model card."""
 
 import json
 from dataclasses import dataclass, field
@@ -20,20 +20,20 @@ from elmore.model.softmax import AdaptiveSoftmax, Softmax, SoftmaxConfig
 from elmore.model.softmax import build as build_softmax
 from elmore.text.characters import Alphabet, ByteAlphabet, Lexicon, WordAlphabet
 from elmore.text.vocabulary import ELMO_MARKS, MANY_LANGS_MARKS, Vocabulary
-from elmore.weights.bundle import Bundle, Card, check_weights, empty_model, without_memory
-from elmore.weights.card import page
-from elmore.weights.storage import Storage, int8_rows, packed, stored, unpacked
+from elmore.weights.bundle import Bundle, Card, check_weights, meta_model, on_meta_device
+from elmore.weights.card import render_card
+from elmore.weights.storage import Storage, dequantize, int8_rows, match_scales, quantize_state
 
-FORMAT = 3  # since 2: the softmax, the bytes of the text, how it was trained; since 3: int8
+FORMAT = 3  # 2 added softmax, byte counts and provenance; 3 added int8
 FILES = frozenset({"config.json", "model.safetensors", "vocabulary.txt", "README.md"})
 
-_WARM = "warm_state."  # before the names of the starting state, beside the network's own
-_SOFTMAX = "softmax."  # likewise
+_WARM = "warm_state."  # prefix of the tensors of the warm state
+_SOFTMAX = "softmax."  # prefix of the tensors of the softmax
 
 
 @dataclass(frozen=True, kw_only=True)
 class AlphabetConfig:
-    """How words are spelled: by bytes, by the words of vocabulary.txt, or by a lexicon."""
+    """How words are encoded: as bytes, as words of vocabulary.txt, or by a lexicon."""
 
     kind: Literal["bytes", "words", "lexicon"] = "bytes"
     characters: tuple[str, ...] | None = None
@@ -59,13 +59,13 @@ class FolderConfig:
     card: Card = field(default_factory=Card)
     mixes: tuple[MixConfig, ...] = ()
     options: dict | None = None
-    """The options.json the model came with, word for word."""
+    """The original options.json."""
     softmax: SoftmaxConfig | None = None
     byte_counts: tuple[int, ...] | None = None
 
 
-def is_one(folder: Path) -> bool:
-    """Tell whether a folder looks like one of ours."""
+def looks_like_model(folder: Path) -> bool:
+    """Return whether a folder has the files of a model folder."""
     return (folder / "config.json").is_file() and (folder / "model.safetensors").is_file()
 
 
@@ -76,7 +76,17 @@ def save(
     overwrite: bool = False,
     storage: Storage = "float32",
 ) -> None:
-    """Write a model folder, complete or not at all."""
+    """Write a model folder atomically.
+
+    Args:
+        bundle: The model.
+        destination: The folder.
+        overwrite: Replace an existing model folder.
+        storage: Precision of the weights in the file.
+
+    Raises:
+        ElmoreError: The folder exists and may not be replaced, or cannot be written.
+    """
     settings = FolderConfig(
         format=FORMAT,
         model=bundle.config,
@@ -98,22 +108,22 @@ def save(
     with atomic.folder(destination, replaces=replaces, is_ours=is_model_folder) as folder:
         text = json.dumps(config.as_dict(settings), indent=2, ensure_ascii=False)
         (folder / "config.json").write_text(text + "\n", encoding="utf-8")
-        _save_tensors(packed(tensors, storage), folder / "model.safetensors", destination)
+        _save_tensors(quantize_state(tensors, storage), folder / "model.safetensors", destination)
         if bundle.vocabulary:
             bundle.vocabulary.write(folder / "vocabulary.txt")
-        card = page(bundle, destination.name)
+        card = render_card(bundle, destination.name)
         (folder / "README.md").write_text(card, encoding="utf-8", errors="replace")
 
 
 def is_model_folder(folder: Path) -> bool:
-    """Tell whether a folder is one that `save` wrote."""
-    return config.says_format(folder / "config.json")
+    """Return whether `save` wrote a folder."""
+    return config.has_format(folder / "config.json")
 
 
 def _save_tensors(tensors: dict[str, Tensor], path: Path, destination: Path) -> None:
     try:
         save_file(tensors, path, metadata={"format": "pt"})
-    except SafetensorError as error:  # a full disk comes as this, not as an OSError
+    except SafetensorError as error:  # a full disk raises this, not OSError
         raise WeightsError(f"{destination}: could not be written ({error})") from error
 
 
@@ -124,15 +134,19 @@ def _alphabet_config(alphabet: Alphabet) -> AlphabetConfig:
 
 
 def load(folder: Path) -> Bundle:
-    """Open a model folder; the weights stay in the file until they are used."""
-    settings = _settings(folder / "config.json")
-    # Words of a lexicon have its marks; words of a softmax that was learned later have ours.
+    """Load a model folder; the weights are memory-mapped.
+
+    Raises:
+        ElmoreError: A file is missing, damaged or of another model.
+    """
+    settings = _read_settings(folder / "config.json")
+    # The vocabulary of a lexicon has its own marks; that of a softmax trained later has ELMo's.
     of_lexicon = settings.alphabet.kind == "lexicon" and settings.model.words is not None
     marks = MANY_LANGS_MARKS if of_lexicon else ELMO_MARKS
     path = folder / "vocabulary.txt"
     vocabulary = Vocabulary.read(path, marks) if path.exists() else None
-    alphabet = _alphabet(settings, vocabulary, folder)
-    softmax = _empty_softmax(settings, vocabulary, folder)
+    alphabet = _build_alphabet(settings, vocabulary, folder)
+    softmax = _meta_softmax(settings, vocabulary, folder)
     model, warm_state = _load_weights(settings.model, softmax, folder / "model.safetensors")
     return Bundle(
         model,
@@ -147,24 +161,27 @@ def load(folder: Path) -> Bundle:
     )
 
 
-def _settings(path: Path) -> FolderConfig:
+def _read_settings(path: Path) -> FolderConfig:
     data = config.read_json(path)
     if "format" not in data and data.get("model_type") == "elmo":
         raise ConfigError(
             f"{path}: written by transformers; load it with elmore.integrations.huggingface, whose "
-            "save_elmore writes a folder of ours"
+            "save_elmore writes an elmore model folder"
         )
-    config.check_format(data, FORMAT, str(path), family=ConfigError)
+    config.check_format(data, FORMAT, str(path), error=ConfigError)
     return config.build(FolderConfig, data, str(path))
 
 
-def _alphabet(settings: FolderConfig, vocabulary: Vocabulary | None, folder: Path) -> Alphabet:
-    kind, letters = settings.alphabet.kind, settings.alphabet.characters
+def _build_alphabet(
+    settings: FolderConfig, vocabulary: Vocabulary | None, folder: Path
+) -> Alphabet:
+    kind, lexicon = settings.alphabet.kind, settings.alphabet.characters
     characters, words = settings.model.characters, settings.model.words
     fits = {
-        "bytes": words is None and _ids(characters) == (ByteAlphabet.num_ids, ByteAlphabet.padding),
+        "bytes": words is None
+        and _character_ids(characters) == (ByteAlphabet.num_ids, ByteAlphabet.padding),
         "words": words is not None and characters is None,
-        "lexicon": _ids(characters) == _ids_of(letters),
+        "lexicon": _character_ids(characters) == _lexicon_ids(lexicon),
     }
     if not fits[kind]:
         raise ConfigError(
@@ -173,7 +190,7 @@ def _alphabet(settings: FolderConfig, vocabulary: Vocabulary | None, folder: Pat
         )
     if words and len(vocabulary or ()) != words.num_words:
         raise DataError(
-            f"{folder / 'vocabulary.txt'}: holds {len(vocabulary or ())} words, config.json says "
+            f"{folder / 'vocabulary.txt'}: has {len(vocabulary or ())} words, config.json says "
             f"{words.num_words}"
         )
     if kind == "words" and vocabulary:
@@ -182,52 +199,52 @@ def _alphabet(settings: FolderConfig, vocabulary: Vocabulary | None, folder: Pat
     if kind == "bytes":
         return ByteAlphabet(width)
     try:
-        return Lexicon(letters, vocabulary if words else None, width)
+        return Lexicon(lexicon, vocabulary if words else None, width)
     except DataError as error:
         raise DataError(f"{folder / 'config.json'}: {error}") from error
 
 
-def _ids(characters: CharCNNConfig | None) -> tuple[int, int] | None:
+def _character_ids(characters: CharCNNConfig | None) -> tuple[int, int] | None:
     return (characters.num_ids, characters.padding_id) if characters else None
 
 
-def _ids_of(letters: tuple[str, ...] | None) -> tuple[int, int] | None:
+def _lexicon_ids(lexicon: tuple[str, ...] | None) -> tuple[int, int] | None:
     pad = "<pad>"
-    return (len(letters), letters.index(pad) if pad in letters else -1) if letters else None
+    return (len(lexicon), lexicon.index(pad) if pad in lexicon else -1) if lexicon else None
 
 
-def _empty_softmax(
+def _meta_softmax(
     settings: FolderConfig, vocabulary: Vocabulary | None, folder: Path
 ) -> Softmax | AdaptiveSoftmax | None:
     if settings.softmax is None:
         return None
     if vocabulary is None:
-        raise DataError(f"{folder}: config.json has a softmax, and vocabulary.txt is missing")
-    with without_memory():
+        raise DataError(f"{folder}: config.json has a softmax, but vocabulary.txt is missing")
+    with on_meta_device():
         return build_softmax(settings.softmax, len(vocabulary), settings.model.lstm.output_dim)
 
 
 def _load_weights(
     shape: BiLMConfig, softmax: Softmax | AdaptiveSoftmax | None, path: Path
 ) -> tuple[BiLM, BiLMState | None]:
-    """Fill the network and the softmax; the warm state comes back with the network."""
-    model = empty_model(shape)
+    """Load the network, the softmax (in place) and the warm state."""
+    model = meta_model(shape)
     expected = model.state_dict()
     if softmax is not None:
         expected |= {_SOFTMAX + name: tensor for name, tensor in softmax.state_dict().items()}
     try:
         with safe_open(path, framework="pt") as file:
-            names = stored(set(file.keys()))
+            names = match_scales(set(file.keys()))
             if any(name.startswith(_WARM) for name in names):
-                expected |= _warm_names(model)
+                expected |= _warm_state_tensors(model)
             _check_names(set(names), set(expected), path)
             rows = {
-                name: _checked_rows(int8_rows(file.get_tensor, name, scale, str(path)), name, path)
+                name: _check_rows(int8_rows(file.get_tensor, name, scale, str(path)), name, path)
                 for name, scale in names.items()
                 if scale is not None and name in model.lstm_matrices
             }
             found = {
-                name: _checked(unpacked(file.get_tensor, name, scale, str(path)), name, path)
+                name: _check_tensor(dequantize(file.get_tensor, name, scale, str(path)), name, path)
                 for name, scale in names.items()
                 if name not in rows
             }
@@ -239,7 +256,7 @@ def _load_weights(
                 f"{path}: {name} has shape {tuple(tensor.shape)}, config.json asks for "
                 f"{tuple(expected[name].shape)}; are they of the same model?"
             )
-    warm, words = _part(found, _WARM), _part(found, _SOFTMAX)
+    warm, words = _pop_prefix(found, _WARM), _pop_prefix(found, _SOFTMAX)
     model.load_state_dict(found, assign=True, strict=False)
     for name, matrix in rows.items():
         model.quantize(name, matrix)
@@ -249,13 +266,13 @@ def _load_weights(
     return model.eval(), BiLMState(**warm) if warm else None
 
 
-def _part(found: dict[str, Tensor], before: str) -> dict[str, Tensor]:
-    """Take out the tensors whose names begin so."""
-    names = [name for name in found if name.startswith(before)]
-    return {name.removeprefix(before): found.pop(name) for name in names}
+def _pop_prefix(found: dict[str, Tensor], prefix: str) -> dict[str, Tensor]:
+    """Remove and return the tensors whose names have a prefix."""
+    names = [name for name in found if name.startswith(prefix)]
+    return {name.removeprefix(prefix): found.pop(name) for name in names}
 
 
-def _warm_names(model: BiLM) -> dict[str, Tensor]:
+def _warm_state_tensors(model: BiLM) -> dict[str, Tensor]:
     state = model.zero_state(1, torch.empty(0, device="meta"))
     return {_WARM + name: tensor for name, tensor in state._asdict().items()}
 
@@ -267,16 +284,16 @@ def _check_names(found: set[str], expected: set[str], path: Path) -> None:
     others = sorted(found - expected)
     if others:
         raise WeightsError(
-            f"{path}: {others[0]} has no place in the network of config.json; are they of the same "
+            f"{path}: {others[0]} is not part of the network of config.json; are they of the same "
             "model?"
         )
 
 
-def _checked_rows(rows: Int8Rows, name: str, path: Path) -> Int8Rows:
+def _check_rows(rows: Int8Rows, name: str, path: Path) -> Int8Rows:
     check_weights(rows.scales, f"{path}: {name}")
     return rows
 
 
-def _checked(tensor: Tensor, name: str, path: Path) -> Tensor:
+def _check_tensor(tensor: Tensor, name: str, path: Path) -> Tensor:
     check_weights(tensor, f"{path}: {name}")
-    return tensor.to(torch.float32)  # half-precision files are for the disk alone
+    return tensor.to(torch.float32)  # lower precision is used only on disk

@@ -1,4 +1,4 @@
-"""A name or a path to a loaded model, whatever format it is in."""
+"""Load a model by name or path, in any supported format."""
 
 import tempfile
 from dataclasses import replace
@@ -21,64 +21,73 @@ def load(
     vocabulary: str | Path | None = None,
     progress: fetch.Progress | None = None,
 ) -> Bundle:
-    """Load a model: nothing (the bundled one), a name, a folder, a zip, or options and weights."""
+    """Load a model.
+
+    Args:
+        sources: Nothing (the bundled model), a name, a folder, a zip, or options and weights.
+        vocabulary: The vocabulary file of weights that do not include one.
+        progress: Called during a download.
+
+    Raises:
+        WeightsError: The model cannot be found, downloaded or read.
+    """
     if len(sources) > 2:
-        raise WeightsError(f"expected a model, or options and weights; found {len(sources)} names")
+        raise WeightsError(f"expected a model, or options and weights; found {len(sources)} paths")
     words = Path(vocabulary) if vocabulary else None
-    sources = tuple(map(_of_checkpoint, sources))
+    sources = tuple(map(_checkpoint_index, sources))
     if len(sources) == 2:
         return _load_pair(Path(sources[0]), Path(sources[1]), words)
     name = str(sources[0]) if sources else catalogue.BUNDLED
     if sources and Path(name).exists():
         return _load_path(Path(name), words)
-    _refuse_vocabulary(words, name)
+    _check_no_vocabulary(words, name)
     return _load_name(name, progress)
 
 
-def files(*sources: str | Path) -> list[Path]:
-    """Give the files of a model that is here, for their checksums."""
-    sources = tuple(map(_of_checkpoint, sources))
+def model_files(*sources: str | Path) -> list[Path]:
+    """Return the local files of a model."""
+    sources = tuple(map(_checkpoint_index, sources))
     if len(sources) == 2 or Path(sources[0]).exists():
-        places = [_of_run(Path(source)) for source in sources]
+        paths = [_best_of_run(Path(source)) for source in sources]
     else:
-        places = _places(str(sources[0]))
-    return [path for place in places for path in _inside(place) if path.is_file()]
+        paths = _local_paths(str(sources[0]))
+    return [file for path in paths for file in _list_files(path) if file.is_file()]
 
 
-def _inside(place: Path) -> list[Path]:
-    if place.is_dir():
-        return sorted(place.rglob("*") if checkpoint.is_module(place) else place.iterdir())
-    return checkpoint.files(place) if place.suffix == checkpoint.INDEX else [place]
+def _list_files(path: Path) -> list[Path]:
+    if path.is_dir():
+        return sorted(path.rglob("*") if checkpoint.is_module(path) else path.iterdir())
+    return checkpoint.checkpoint_files(path) if path.suffix == checkpoint.INDEX else [path]
 
 
-def _of_checkpoint(source: str | Path) -> str | Path:
-    """Take the name of a TensorFlow checkpoint for its index: there is no file of that name."""
+def _checkpoint_index(source: str | Path) -> str | Path:
+    """Replace the name of a TensorFlow checkpoint, which is not a file, by its index."""
     index = Path(f"{source}{checkpoint.INDEX}")
     return index if index.is_file() and not Path(source).exists() else source
 
 
-def _of_run(place: Path) -> Path:
-    """Give the best checkpoint of a run folder, which is what is meant by it."""
-    return place / "best" if folder.is_one(place / "best") else place
+def _best_of_run(path: Path) -> Path:
+    """Return the best model of a run folder; any other path is returned unchanged."""
+    return path / "best" if folder.looks_like_model(path / "best") else path
 
 
-def _places(name: str) -> list[Path]:
-    """Say where the model of a name is, once it is here."""
+def _local_paths(name: str) -> list[Path]:
+    """Return where the files of a named model are or will be."""
     if name == catalogue.BUNDLED:
         return [Path(str(resources.files("elmore.weights") / "bundled"))]
-    place = cache.folder() / name
-    return [place / fetch.file_name(url) for url in catalogue.entry(name).files]
+    cached = cache.cache_dir() / name
+    return [cached / fetch.file_name(url) for url in catalogue.find_model(name).files]
 
 
 def _load_name(name: str, progress: fetch.Progress | None) -> Bundle:
-    entry = catalogue.entry(name)
+    entry = catalogue.find_model(name)
     digests = entry.sha256 or (None,) * len(entry.files)
     for url, digest in zip(entry.files, digests, strict=True):
-        fetch.fetch(url, cache.folder() / name, sha256=digest, progress=progress)
-    places = _places(name)
+        fetch.fetch(url, cache.cache_dir() / name, sha256=digest, progress=progress)
+    paths = _local_paths(name)
     if name == catalogue.BUNDLED:
-        checksums.verify(places[0], folder.FILES - {"README.md"})
-    bundle = _load_pair(*places) if len(places) == 2 else _load_path(places[0])
+        checksums.verify(paths[0], folder.FILES - {"README.md"})
+    bundle = _load_pair(*paths) if len(paths) == 2 else _load_path(paths[0])
     card = replace(
         bundle.card, name=name, language=entry.language, licence=entry.licence, data=entry.data
     )
@@ -86,15 +95,16 @@ def _load_name(name: str, progress: fetch.Progress | None) -> Bundle:
 
 
 def _load_path(path: Path, vocabulary: Path | None = None) -> Bundle:
-    """Load from one file or folder, told by what it holds."""
+    """Load a file or folder, by its content."""
     if path.is_dir():
         return _load_folder(path, vocabulary, shown=path)
-    if path.suffix in _WEIGHTS:  # torch's own files are zips too
+    if path.suffix in _WEIGHTS:  # torch's files are zips too
         return _load_weights(path, vocabulary)
     if archive.is_zip(path):
-        with tempfile.TemporaryDirectory(prefix="elmore-") as place:
-            archive.unpack(path, Path(place) / path.stem)
-            return _load_folder(archive.find(Path(place) / path.stem), vocabulary, shown=path)
+        with tempfile.TemporaryDirectory(prefix="elmore-") as tmp:
+            archive.unpack(path, Path(tmp) / path.stem)
+            content = archive.find_content(Path(tmp) / path.stem)
+            return _load_folder(content, vocabulary, shown=path)
     raise WeightsError(
         f"{path}: expected a model folder, a zip, weights.hdf5, a torch state_dict or the index of "
         f"a TensorFlow checkpoint; found a file ending in {path.suffix!r}"
@@ -102,15 +112,15 @@ def _load_path(path: Path, vocabulary: Path | None = None) -> Bundle:
 
 
 def _load_folder(path: Path, vocabulary: Path | None, *, shown: Path) -> Bundle:
-    if many_langs.is_one(path):
-        _refuse_vocabulary(vocabulary, str(shown))
-        return many_langs.read(path)
-    path = _of_run(path)
-    if folder.is_one(path):
-        _refuse_vocabulary(vocabulary, str(shown))
+    if many_langs.looks_like_model(path):
+        _check_no_vocabulary(vocabulary, str(shown))
+        return many_langs.read_many_langs(path)
+    path = _best_of_run(path)
+    if folder.looks_like_model(path):
+        _check_no_vocabulary(vocabulary, str(shown))
         return folder.load(path)
     weights = [item for item in sorted(path.iterdir()) if item.suffix in _HDF5 + _TENSORS]
-    if not weights and (index := checkpoint.in_folder(path)):
+    if not weights and (index := checkpoint.find_index(path)):
         weights = [index]
     if len(weights) == 1:
         return _load_weights(weights[0], vocabulary)
@@ -127,10 +137,10 @@ def _load_weights(weights: Path, vocabulary: Path | None) -> Bundle:
     if len(options) == 1:
         return _load_pair(options[0], weights, vocabulary)
     if not options and weights.suffix == checkpoint.INDEX:
-        return checkpoint.read(weights, None, vocabulary)
+        return checkpoint.read_checkpoint(weights, None, vocabulary)
     if not options and weights.suffix in _TENSORS:
-        _refuse_vocabulary(vocabulary, str(weights))
-        return allennlp.read(weights)
+        _check_no_vocabulary(vocabulary, str(weights))
+        return allennlp.read_allennlp(weights)
     raise WeightsError(
         f"{weights}: {len(options)} options files beside it; pass the right one before it"
     )
@@ -144,13 +154,13 @@ def _load_pair(options: Path, weights: Path, vocabulary: Path | None = None) -> 
             found = "a folder" if path.is_dir() else "nothing"
             raise WeightsError(f"{path}: expected a file of options or weights, found {found}")
     if weights.suffix in _TENSORS:
-        _refuse_vocabulary(vocabulary, str(weights))
-        return allennlp.read(weights, options)
+        _check_no_vocabulary(vocabulary, str(weights))
+        return allennlp.read_allennlp(weights, options)
     if weights.suffix == checkpoint.INDEX:
-        return checkpoint.read(weights, options, vocabulary)
-    return bilm_tf.read(options, weights, vocabulary)
+        return checkpoint.read_checkpoint(weights, options, vocabulary)
+    return bilm_tf.read_bilm_tf(options, weights, vocabulary)
 
 
-def _refuse_vocabulary(vocabulary: Path | None, model: str) -> None:
+def _check_no_vocabulary(vocabulary: Path | None, model: str) -> None:
     if vocabulary is not None:
-        raise ConfigError(f"{vocabulary}: {model} takes no vocabulary from outside; leave it away")
+        raise ConfigError(f"{vocabulary}: {model} has its own vocabulary; omit this one")

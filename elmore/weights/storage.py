@@ -1,8 +1,8 @@
-"""How weights lie in a file: as float32, as float16, or as int8 with a scale for each row.
+"""Storage of weights in a file: float32, float16, or int8 with a scale for each row.
 
     weight[r, c] = number[r, c] * scale[r]        numbers from -127 to 127
 
-Small tensors, and those without rows, are worth more than their bytes: they stay in float16.
+Small tensors and vectors stay in float16: quantizing them saves little and loses more.
 """
 
 from collections.abc import Callable
@@ -17,37 +17,39 @@ from elmore.model.quantize import Int8Rows
 
 Storage = Literal["float32", "float16", "int8"]
 
-SCALE = ".scale"  # after the name of a tensor: what its rows are multiplied by
-_LARGE = 2**14  # numbers
-_MOST = 127
-_TRIED = 20  # scales: the largest weight of a row may be cut if the others gain by it
+SCALE = ".scale"  # suffix of the name of a tensor with the scales of another
+_MIN_SIZE = 2**14  # numbers of a tensor that is quantized
+_MAX = 127
+_NUM_SCALES = 20  # to try: clipping the largest weight of a row may reduce the total error
 
 
-def packed(tensors: dict[str, Tensor], storage: Storage) -> dict[str, Tensor]:
-    """Lay out tensors for a file."""
+def quantize_state(tensors: dict[str, Tensor], storage: Storage) -> dict[str, Tensor]:
+    """Convert tensors to the dtype of a storage; int8 tensors get a tensor of scales."""
     if storage == "float32":
         return {name: tensor.contiguous() for name, tensor in tensors.items()}
-    found = {}
+    result = {}
     for name, tensor in tensors.items():
-        in_bytes = storage == "int8" and tensor.dim() > 1 and tensor.numel() >= _LARGE
-        most = torch.finfo(torch.float16).max * (_MOST if in_bytes else 1)
-        if tensor.numel() and not tensor.abs().max() <= most:
-            raise WeightsError(f"{name} holds numbers that {storage} cannot; store it as float32")
-        if in_bytes:
-            numbers, found[name + SCALE] = rounded(tensor.flatten(1))
-            found[name] = numbers.view(tensor.shape)
+        quantize = storage == "int8" and tensor.dim() > 1 and tensor.numel() >= _MIN_SIZE
+        largest = torch.finfo(torch.float16).max * (_MAX if quantize else 1)
+        if tensor.numel() and not tensor.abs().max() <= largest:
+            raise WeightsError(
+                f"{name} has numbers that {storage} cannot represent; store it as float32"
+            )
+        if quantize:
+            numbers, result[name + SCALE] = quantize_rows(tensor.flatten(1))
+            result[name] = numbers.view(tensor.shape)
         else:
-            found[name] = tensor.to(torch.float16).contiguous()
-    return found
+            result[name] = tensor.to(torch.float16).contiguous()
+    return result
 
 
-def stored(names: set[str]) -> dict[str, str | None]:
-    """Tell the tensors of a file from their scales: for each its scale, where it has one."""
+def match_scales(names: set[str]) -> dict[str, str | None]:
+    """Return the tensors of a file, each with the name of its scales or None."""
     scales = {name for name in names if name.endswith(SCALE) and name.removesuffix(SCALE) in names}
     return {name: name + SCALE if name + SCALE in scales else None for name in names - scales}
 
 
-def unpacked(
+def dequantize(
     get: Callable[[str], Tensor], name: str, scale: str | None, where: str
 ) -> Float[Tensor, "..."] | Tensor:
     """Return one tensor of a file as it is, or as float32 where it has a scale."""
@@ -62,23 +64,23 @@ def int8_rows(get: Callable[[str], Tensor], name: str, scale: str, where: str) -
     if numbers.dtype != torch.int8 or numbers.dim() < 2 or scales.shape != numbers.shape[:1]:
         raise WeightsError(
             f"{where}: {name} is {numbers.dtype} of shape {tuple(numbers.shape)} and its scale has "
-            f"shape {tuple(scales.shape)}; expected rows of int8 and one scale for each"
+            f"shape {tuple(scales.shape)}; expected rows of int8 and one scale per row"
         )
     return Int8Rows(numbers.flatten(1), scales.to(torch.float32))
 
 
-def rounded(
+def quantize_rows(
     rows: Float[Tensor, "R C"],
 ) -> tuple[Int8[Tensor, "R C"], Float[Tensor, " R"]]:
-    """Round rows to int8, each by the scale that loses least (in squares) of those tried."""
+    """Quantize rows to int8, each with the scale of the least squared error of those tried."""
     rows = rows.to(torch.float32)
     largest = rows.abs().amax(dim=1)
     best = torch.full_like(largest, torch.inf)
     numbers, scales = torch.zeros_like(rows, dtype=torch.int8), torch.zeros_like(largest)
-    for share in torch.linspace(0.8, 1.0, _TRIED):
-        # the scale as the file will hold it; where a row is nothing but zeros any will do
-        scale = (largest * share / _MOST).to(torch.float16).clamp(min=2**-24).to(torch.float32)
-        tried = (rows / scale[:, None]).round().clamp(-_MOST, _MOST)
+    for fraction in torch.linspace(0.8, 1.0, _NUM_SCALES):
+        # as float16, like in the file; any scale is right for a row of zeros
+        scale = (largest * fraction / _MAX).to(torch.float16).clamp(min=2**-24).to(torch.float32)
+        tried = (rows / scale[:, None]).round().clamp(-_MAX, _MAX)
         loss = (tried * scale[:, None] - rows).square().sum(dim=1)
         better = loss < best
         best = torch.where(better, loss, best)

@@ -1,7 +1,7 @@
-"""A fixed starting state for published weights, which never saw a zero state in training.
+"""A fixed initial state for published weights, which never saw a zero state in training.
 
-The model reads the same few sentences one after another, as it read its training text, and what it
-then remembers is where every sentence starts: one state, the same for all, on any machine.
+It is the state after a few fixed sentences, run one after another with a carried state, as in
+training. Every sentence starts from this one state, on any machine.
 """
 
 from dataclasses import replace
@@ -23,8 +23,8 @@ For more information , see the notes at the end of this page .
 
 
 @torch.no_grad()
-def warmed(bundle: Bundle) -> Bundle:
-    """Give the same model with its warm state, computed unless it is there."""
+def add_warm_state(bundle: Bundle) -> Bundle:
+    """Return the model with its warm state, which is computed if it has none."""
     if bundle.warm_state is not None:
         return bundle
     state = None

@@ -69,7 +69,7 @@ def test_a_truncated_hdf5_file(files, tmp_path, keep):
 def test_a_foreign_hdf5_file(files, tmp_path):
     with h5py.File(files[1], "w") as file:
         file["images"] = np.zeros((3, 3))
-    assert "holds images and no weights of an ELMo model" in refused(*files, dest=tmp_path / "out")
+    assert "has images and no weights of an ELMo model" in refused(*files, dest=tmp_path / "out")
 
 
 def test_a_file_that_is_no_hdf5_at_all(files, tmp_path):
@@ -94,7 +94,7 @@ def test_damaged_bytes_inside_an_hdf5_file_never_end_in_a_traceback(files, tmp_p
         ({"projection_dim": 5}, "has shape"),
         ({"dim": 12}, "has shape"),
         ({"n_layers": 3}, "Cell2/LSTMCell/W_0 is missing"),
-        ({"n_layers": 1}, "has no place in the network"),
+        ({"n_layers": 1}, "is not part of the"),
     ],
 )
 def test_the_options_of_another_model(files, tmp_path, settings, found):
@@ -131,7 +131,7 @@ def test_weights_that_are_not_numbers(files, tmp_path, value):
     with h5py.File(files[1], "a") as file:
         file["RNN_1/RNN/MultiRNNCell/Cell1/LSTMCell/B"][3] = value
     sentence = refused(*files, dest=tmp_path / "out")
-    assert "Cell1/LSTMCell/B holds 1 values that are not finite" in sentence
+    assert "Cell1/LSTMCell/B has 1 values that are not finite" in sentence
 
 
 @pytest.mark.parametrize(
@@ -145,10 +145,10 @@ def test_weights_that_are_not_numbers(files, tmp_path, value):
         ('{"lstm": 3}', "lstm: expected a section of keys, found 3"),
         ("[" * 100_000, "not a readable JSON file"),
         ('{"lstm": {"dim": 10.0, "projection_dim": 6}}', "dim: expected int, found 10.0"),
-        (f'{{"lstm": {{"dim": {10**30}, "projection_dim": 6}}, "n_tokens_vocab": 3}}', "64 bits"),
+        (f'{{"lstm": {{"dim": {10**30}, "projection_dim": 6}}, "n_tokens_vocab": 3}}', "64-bit"),
         (
             f'{{"lstm": {{"dim": 10, "projection_dim": 6, "cell_clip": {10**400}}}}}',
-            "expected a number of 64 bits",
+            "expected a 64-bit number",
         ),
         ('{"lstm": {"dim": 10, "projection_dim": 6, "use_skip_connections": "no"}}', "bool"),
         ('{"lstm": {"dim": 10, "projektion_dim": 6}}', "did you mean 'projection_dim'?"),
@@ -274,7 +274,7 @@ def test_a_many_langs_folder_without_its_configuration(tmp_path, rng):
     (path,) = (tmp_path / "m").glob("cnn_*.json")
     path.unlink()
     sentence = refused(tmp_path / "m", dest=tmp_path / "out")
-    assert "and no such file is beside it; copy the file" in sentence
+    assert "but there is no such file beside it; copy the file" in sentence
     assert path.name in sentence
 
 
@@ -284,7 +284,7 @@ def test_a_many_langs_folder_whose_configuration_has_a_name_no_file_can_have(tmp
     many_langs(tmp_path / "m", rng)
     (tmp_path / "m" / "config.json").write_text(json.dumps({"config_path": name}))
     sentence = refused(tmp_path / "m", dest=tmp_path / "out")
-    assert "and no such file is beside it; copy the file" in sentence
+    assert "but there is no such file beside it; copy the file" in sentence
 
 
 @pytest.mark.parametrize("name", ["char.dic", "word.dic", "config.json"])
@@ -302,7 +302,7 @@ def test_a_vocabulary_for_a_model_that_takes_none(files, tmp_path):
     place = converted(files, tmp_path)
     result = run_elmore("info", str(place), "--vocabulary", str(files[0]))
     assert result.code == 1
-    assert "takes no vocabulary from outside" in result.err
+    assert "has its own vocabulary" in result.err
 
 
 def test_a_strangers_vocabulary_beside_a_model_of_characters_is_no_obstacle(files, tmp_path):
@@ -341,7 +341,7 @@ def test_a_zip_of_something_else(tmp_path):
     [
         (["<S>", "</S>", "a", "b"], "lacks '<UNK>'"),
         (["<S>", "</S>", "<UNK>", "<S>"], "lists '<S>' twice, as word 1 and 4"),
-        (["<S>", "</S>", "<UNK>"], "holds 3 words, the options say n_tokens_vocab 4"),
+        (["<S>", "</S>", "<UNK>"], "has 3 words, the options say n_tokens_vocab 4"),
         (None, "pass its vocabulary file"),
     ],
 )
@@ -391,14 +391,14 @@ def converted(files, tmp_path) -> Path:
         (lambda c: c.pop("format"), "format is None, expected a number"),
         (lambda c: c["model"]["lstm"].update(cell_dim=12), "has shape"),
         (lambda c: c["model"]["lstm"].update(cell_dim=2), "must not exceed lstm.cell_dim (2)"),
-        (lambda c: c["model"]["lstm"].update(num_layers=1), "has no place in the network"),
+        (lambda c: c["model"]["lstm"].update(num_layers=1), "is not part of the"),
         (lambda c: c["model"]["lstm"].update(num_layers=3), "is missing"),
         (lambda c: c["alphabet"].update(kind="runes"), "expected one of 'bytes'"),
         (lambda c: c["model"]["characters"].update(padding_id=0), "does not fit"),
         (lambda c: c["model"].update(words={"num_words": 3, "dim": 2}), "does not fit"),
         (lambda c: c["model"]["lstm"].update(forget_bias=float("nan")), "finite"),
-        (lambda c: c["model"]["lstm"].update(cell_dim=10**30), "expected a number of 64 bits"),
-        (lambda c: c["model"]["lstm"].update(cell_clip=10**400), "expected a number of 64 bits"),
+        (lambda c: c["model"]["lstm"].update(cell_dim=10**30), "expected a 64-bit number"),
+        (lambda c: c["model"]["lstm"].update(cell_clip=10**400), "expected a 64-bit number"),
         (lambda c: c["alphabet"].update(kind="words"), "'words' does not fit model.characters"),
     ],
 )
@@ -417,7 +417,7 @@ def test_a_folder_of_ours_whose_config_was_edited(files, tmp_path, edit, found):
         (lambda t: t.update({"warm_state.cell": torch.zeros(2, 2, 1, 3)}), "has shape"),
         (lambda t: t.update({"tokens.projection.bias": torch.zeros(6).long()}), "torch.int64"),
         (lambda t: t.update({"tokens.projection.bias": torch.full((6,), torch.nan)}), "not finite"),
-        (lambda t: t.update({"more": torch.zeros(6)}), "more has no place"),
+        (lambda t: t.update({"more": torch.zeros(6)}), "more is not part"),
     ],
 )
 def test_a_folder_of_ours_whose_weights_were_changed(files, tmp_path, change, found):
@@ -451,7 +451,7 @@ def test_a_destination_that_holds_something_else_is_never_replaced(files, tmp_pa
     (place / "photo.jpg").write_text("dear to somebody")
     result = run_elmore("convert", *map(str, files), str(place), "--overwrite")
     assert result.code == 1
-    assert "holds 'photo.jpg', which is not ours to replace" in result.err
+    assert "contains 'photo.jpg', which elmore did not write" in result.err
     assert (place / "photo.jpg").exists()
 
 
@@ -465,7 +465,7 @@ def test_a_destination_with_files_named_like_ours_is_not_replaced(files, tmp_pat
     (place / name).write_text('{"architectures": ["BertModel"]}')
     result = run_elmore("convert", *map(str, files), str(place), "--overwrite", "--to", to)
     assert result.code == 1
-    assert f"holds {name!r} and was not written by elmore" in result.err
+    assert f"contains {name!r} and was not written by elmore" in result.err
     assert "BertModel" in (place / name).read_text()
 
 
@@ -481,7 +481,7 @@ def test_a_destination_that_holds_the_source(files, to):
 
 def test_a_destination_that_is_a_file_or_below_one(files, tmp_path):
     (tmp_path / "taken").write_text("x")
-    assert "exists and is no folder" in refused(*files, dest=tmp_path / "taken")
+    assert "exists and is not a folder" in refused(*files, dest=tmp_path / "taken")
     result = run_elmore("convert", *map(str, files), str(tmp_path / "taken" / "out"))
     assert result.code == 1
     assert result.err.count("\n") == 1

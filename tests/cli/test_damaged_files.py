@@ -75,7 +75,7 @@ def test_an_array_of_a_corpus_with_a_header_that_is_no_literal_is_named(tmp_path
     array.write_bytes(data)
     index = json.loads((corpus / "index.json").read_text())
     index["files"][name]["sha256"] = hashlib.sha256(data).hexdigest()
-    index["sha256"] = shards.digest(index)
+    index["sha256"] = shards.index_sha256(index)
     (corpus / "index.json").write_text(json.dumps(index))
     said = refused("evaluate", FORMATS / "run-1", corpus, "--split", "all", "--device", "cpu")
     assert f"{name}: not a readable array" in said
@@ -243,7 +243,7 @@ def test_a_card_with_scores_that_are_no_numbers_is_named(tmp_path, scores):
     table = json.loads((model / "config.json").read_text())
     table["card"]["training"]["scores"] = scores
     (model / "config.json").write_text(json.dumps(table))
-    assert "training.scores must be numbers" in refused("info", model)
+    assert "training.scores must map names to numbers" in refused("info", model)
 
 
 @pytest.mark.parametrize("change", [{"sha256": {"elmo": [1]}}, {"scores": {"f1": "high"}}])

@@ -223,7 +223,7 @@ def refused(*arguments, model) -> str:
 def test_a_missing_file_among_many_is_named_before_anything_is_done(tmp_path, text, model):
     sentence = refused(text, tmp_path / "absent.txt", "-o", tmp_path / "o.npz", model=model)
     assert "absent.txt: cannot be read (No such file or directory)" in sentence
-    assert "expected a file of text, found a folder" in refused(text, tmp_path, model=model)
+    assert "expected a text file, found a folder" in refused(text, tmp_path, model=model)
     assert not list(tmp_path.glob("o.npz*"))
 
 
@@ -240,14 +240,14 @@ def test_invalid_utf8_is_named_by_line_and_byte_and_may_be_replaced(tmp_path, mo
 @pytest.mark.parametrize(
     ("name", "data", "found"),
     [
-        ("a.txt.gz", b"\x1f\x8b\x08\x00 cut", "damaged or cut short"),
-        ("a.txt.xz", lzma.compress(b"line\n" * 99)[:-9], "damaged or cut short"),
-        ("a.txt.gz", b"plain", "damaged or cut short"),
-        ("a.txt.bz2", b"BZh9 nonsense", "damaged or cut short"),
-        ("a.txt.zst", zstandard.compress(b"line\n" * 9999)[:-9], "damaged or cut short"),
-        ("a.txt.zst", b"nonsense", "damaged or cut short"),
-        ("a.jsonl", b'{"body": "x"}\n', "line 1 is no JSON object with a 'text'; pass --column"),
-        ("a.jsonl", b"nonsense\n", "line 1 is no JSON object"),
+        ("a.txt.gz", b"\x1f\x8b\x08\x00 cut", "damaged or truncated"),
+        ("a.txt.xz", lzma.compress(b"line\n" * 99)[:-9], "damaged or truncated"),
+        ("a.txt.gz", b"plain", "damaged or truncated"),
+        ("a.txt.bz2", b"BZh9 nonsense", "damaged or truncated"),
+        ("a.txt.zst", zstandard.compress(b"line\n" * 9999)[:-9], "damaged or truncated"),
+        ("a.txt.zst", b"nonsense", "damaged or truncated"),
+        ("a.jsonl", b'{"body": "x"}\n', "line 1 is not a JSON object with 'text'; pass --column"),
+        ("a.jsonl", b"nonsense\n", "line 1 is not a JSON object"),
         ("a.jsonl", b'{"text": 7}\n', "line 1: expected a text or a list of tokens, found '7'"),
         ("a.parquet", b"PAR1 nonsense", "not a readable parquet file"),
     ],
@@ -327,7 +327,7 @@ def half_done(tmp_path, text, model, *arguments):
 
 def test_ctrl_c_is_one_line_and_the_job_goes_on(tmp_path, text, model):
     half_done(tmp_path, text, model)
-    assert "an unfinished job; go on with --resume" in refused(
+    assert "an unfinished job; pass --resume" in refused(
         text, "-o", tmp_path / "out.npz", model=model
     )
     assert embed(text, "-o", tmp_path / "out.npz", "--resume", model=model).code == 0
@@ -342,7 +342,7 @@ def test_a_resume_with_nothing_begun_begins_and_of_a_finished_job_is_refused(tmp
     assert embed(text, "-o", out, "--resume", model=model).code == 0
     before = out.read_bytes()
     sentence = refused(text, "-o", out, "--resume", model=model)
-    assert "exists already, and no unfinished job is beside it" in sentence
+    assert "exists already, and there is no unfinished job beside it" in sentence
     assert out.read_bytes() == before
 
 
@@ -429,7 +429,7 @@ def contents(folder):
 def test_a_folder_of_somebody_else_where_the_parts_belong_is_left_alone(tmp_path, text, model, how):
     before = photos(tmp_path / "out.jsonl.parts")
     arguments = (text, "-o", tmp_path / "out.jsonl", *([how] if how else []))
-    assert "holds '2019', which is not ours" in refused(*arguments, model=model)
+    assert "contains '2019', which is not ours" in refused(*arguments, model=model)
     assert contents(tmp_path / "out.jsonl.parts") == before
     assert not (tmp_path / "out.jsonl").exists()
 
@@ -440,7 +440,7 @@ def test_a_folder_of_somebody_else_where_the_parts_belong_is_left_alone(tmp_path
     [
         ("part-00000.bin", "job.json is missing, damaged or not ours"),
         ("job.json", "job.json is missing, damaged or not ours"),
-        ("lock", "holds 'lock', which is not ours"),
+        ("lock", "contains 'lock', which is not ours"),
     ],
 )
 def test_files_of_somebody_else_with_names_like_ours_are_left_alone(
@@ -461,7 +461,7 @@ def test_a_stray_file_among_the_parts_is_one_sentence(tmp_path, text, model, how
         stray.mkdir()
     else:
         stray.write_text("dear to somebody")
-    assert f"holds {stray.name!r}, which is not ours" in refused(
+    assert f"contains {stray.name!r}, which is not ours" in refused(
         text, "-o", tmp_path / "out.npz", how, model=model
     )
     assert stray.exists()
@@ -489,7 +489,7 @@ def test_what_is_no_folder_where_the_parts_belong_is_left_alone(tmp_path, text, 
         place.write_text("x")
     else:
         place.symlink_to(tmp_path / ("mine" if kind == "link" else "nowhere"))
-    assert "exists and is no folder of ours" in refused(
+    assert "exists and is not a journal of elmore" in refused(
         text, "-o", tmp_path / "out.npz", "--overwrite", model=model
     )
     assert os.path.lexists(place)
@@ -507,7 +507,7 @@ def test_two_processes_do_not_share_a_job(tmp_path, text, model):
 
     with (tmp_path / "out.npz.parts" / "lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
-        assert "another process is at work there" in refused(
+        assert "another process is working there" in refused(
             text, "-o", tmp_path / "out.npz", "--resume", model=model
         )
 

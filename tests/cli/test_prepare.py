@@ -15,7 +15,7 @@ import pyarrow
 import pyarrow.parquet
 import pytest
 
-from elmore.corpus import blocks, parts
+from elmore.corpus import blocks, journal
 from elmore.corpus.shards import open_corpus
 from tests.support import cli_processes
 from tests.support.cli_processes import ROOT
@@ -68,7 +68,7 @@ def test_a_vocabulary_larger_than_the_text_is_all_its_words(tmp_path, text):
     result = prepare(text, "-o", tmp_path / "out", "--vocabulary-size", 100)
     assert result.code == 0
     assert result.err == (
-        "elmore: fewer than 100 words occur often enough: the vocabulary is all of them\n"
+        "elmore: fewer than 100 words are frequent enough: the vocabulary contains all of them\n"
     )
     assert len(open_corpus(tmp_path / "out").vocabulary) == 15 + 3
 
@@ -94,10 +94,10 @@ def test_check_says_what_is_odd_and_writes_nothing(tmp_path, text):
     shown = prepare(text, "--check")
     assert shown.code == 0
     lines = dict(line.split("\t", 1) for line in shown.out.splitlines())
-    assert "! clean the text" in lines["markup"]
+    assert "! remove it" in lines["markup"]
     assert lines["not UTF-8"] == "none\t"
     rows = json.loads(prepare(text, "--check", "--json", "-o", tmp_path / "out").out)
-    odd = [row["what"] for row in rows if row["odd"]]
+    odd = [row["what"] for row in rows if row["suspicious"]]
     assert odd == ["markup", "marks as words"]
     assert sorted(tmp_path.iterdir()) == before
 
@@ -105,16 +105,16 @@ def test_check_says_what_is_odd_and_writes_nothing(tmp_path, text):
 @pytest.mark.parametrize(
     ("arguments", "found"),
     [
-        ([], "name the folder to write with -o, or pass --check"),
+        ([], "pass the folder to write with -o, or --check"),
         (["-o", "out", "--workers", "0"], "--workers must be at least 1, found 0"),
-        (["-o", "out", "--valid-share", "2"], "valid_share must be at least 0 and below 1"),
+        (["-o", "out", "--valid-fraction", "2"], "valid_fraction must be at least 0 and below 1"),
         (["-o", "out", "--vocabulary-size", "0"], "vocabulary_size must be at least 1"),
         (["-o", "out", "--min-count", "9"], "no word occurs 9 times or more"),
-        (["-o", "out", "--vocabulary", "v", "--min-count", "2"], "kept as it is"),
+        (["-o", "out", "--vocabulary", "v", "--min-count", "2"], "cannot be combined with"),
         (["-o", "out", "--vocabulary", "v.txt"], "v.txt: not a readable vocabulary"),
-        (["-o", "out", "--tokenized", "--wrapped"], "cannot be wrapped"),
+        (["-o", "out", "--tokenized", "--hard-wrapped"], "cannot be hard-wrapped"),
         (["-o", "out", "--valid", "absent.txt"], "absent.txt: cannot be read"),
-        (["-o", "."], "is no name for a new folder"),
+        (["-o", "."], "is not a valid name for a new folder"),
     ],
 )
 def test_options_that_cannot_be_meant(tmp_path, text, monkeypatch, arguments, found):
@@ -130,11 +130,11 @@ def test_no_text_at_all_is_a_matter_of_usage():
 @pytest.mark.parametrize(
     ("name", "data", "found"),
     [
-        ("a.txt", b"", "a.txt: no word in it; expected text to prepare"),
+        ("a.txt", b"", "a.txt: contains no word; expected text to prepare"),
         ("a.txt", "één\nzoë\n".encode("latin-1"), "line 1 is not UTF-8 at its byte 1 (b'\\xe9')"),
         ("a.txt", "The\n".encode("utf-16"), "line 1 is not UTF-8 at its byte 1 (b'\\xff')"),
-        ("a.txt.gz", b"no gzip", "a.txt.gz: damaged or cut short"),
-        ("a.jsonl", b'{"body": "x"}\n', "line 1 is no JSON object with a 'text'; pass --column"),
+        ("a.txt.gz", b"no gzip", "a.txt.gz: damaged or truncated"),
+        ("a.jsonl", b'{"body": "x"}\n', "line 1 is not a JSON object with 'text'; pass --column"),
         ("a.parquet", b"no parquet", "a.parquet: not a readable parquet file"),
     ],
 )
@@ -164,24 +164,22 @@ def test_a_table_without_the_column_names_those_it_has(tmp_path):
 def test_one_file_among_many_that_is_missing_is_named_before_work_begins(tmp_path, text):
     sentence = refused(text, tmp_path / "absent.txt", text, "-o", tmp_path / "out")
     assert "absent.txt: cannot be read (No such file or directory)" in sentence
-    assert "expected a file of text, found a folder" in refused(
-        text, tmp_path, "-o", tmp_path / "out"
-    )
+    assert "expected a text file, found a folder" in refused(text, tmp_path, "-o", tmp_path / "out")
     assert [path.name for path in tmp_path.iterdir()] == ["text.txt"]
 
 
 def test_ctrl_c_is_one_line_and_the_job_goes_on(tmp_path, text):
-    make = parts.make
+    make = journal.write_part
 
     def stopping(*arguments):
         make(*arguments)
         raise KeyboardInterrupt
 
-    with mock.patch.object(parts, "make", stopping):
+    with mock.patch("elmore.corpus.prepare.write_part", stopping):
         result = prepare(text, "-o", tmp_path / "out", "--workers", 1)
     assert (result.code, result.out) == (130, "")
-    assert result.err == "elmore: stopped; the same command with --resume goes on\n"
-    assert "an unfinished job; go on with --resume" in refused(text, "-o", tmp_path / "out")
+    assert result.err == "elmore: stopped; continue with the same command and --resume\n"
+    assert "an unfinished job; pass --resume" in refused(text, "-o", tmp_path / "out")
     assert prepare(text, "-o", tmp_path / "out", "--resume").code == 0
     assert sorted(path.name for path in tmp_path.iterdir()) == ["out", "text.txt"]
 
@@ -192,7 +190,7 @@ def test_two_processes_do_not_share_a_job(tmp_path, text):
     (tmp_path / "out.parts").mkdir()
     with (tmp_path / "out.parts" / "lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
-        assert "another process is at work there" in refused(
+        assert "another process is working there" in refused(
             text, "-o", tmp_path / "out", "--resume"
         )
 
@@ -233,15 +231,15 @@ def test_kills_lose_and_change_nothing_and_leave_no_process(tmp_path):
     """Real processes, killed with SIGKILL here and there in their work, and resumed."""
     path, out, whole = tmp_path / "text.txt", tmp_path / "out", tmp_path / "whole"
     long_text(path, 15_000)
-    once = command(path, whole, "--workers", "1", "--valid-share", "0.1")
+    once = command(path, whole, "--workers", "1", "--valid-fraction", "0.1")
     subprocess.run(once, cwd=ROOT, check=True, capture_output=True)
     assert len(list(whole.glob("train-*.tokens.npy"))) > 5
     chance = random.Random(1)
-    resumed = ["--workers", "2", "--valid-share", "0.1", "--resume"]
+    resumed = ["--workers", "2", "--valid-fraction", "0.1", "--resume"]
     for kill in range(3):
-        stop = f"stop_at(workers._Crew, 'give', {chance.randrange(3, 14)})"
+        stop = f"stop_at(workers._WorkerPool, 'submit', {chance.randrange(3, 14)})"
         if kill == 2:  # at last while it is merged, in the middle of a file
-            stop = "stop_at(writer._Hashed, 'write', 24)"
+            stop = "stop_at(writer._HashingFile, 'write', 24)"
         crew = cli_processes.kill_when_stopped(command(path, out, *resumed, stop=stop))
         assert len(crew) > 2 or kill == 2  # with who cleans up after them
         deadline = time.monotonic() + 200
@@ -266,7 +264,7 @@ def test_a_write_that_hits_a_limit_is_one_sentence_and_the_job_goes_on(tmp_path)
         command(path, out, "--workers", "2"), **tight, capture_output=True, text=True
     )
     assert done.returncode == 1
-    assert "File too large; make room and go on with --resume" in done.stderr
+    assert "File too large; free some space and continue with --resume" in done.stderr
     told = [line for line in done.stderr.splitlines() if not line.startswith("preparing: ")]
     assert len(told) == 1, done.stderr  # but for the progress, on a machine that takes its time
     assert not out.exists()
@@ -289,7 +287,7 @@ def test_a_full_disk_is_one_sentence_and_the_job_goes_on(tmp_path, size):
         with mock.patch.object(blocks, "MAX_CHARACTERS", 20_000):
             sentence = refused(path, "-o", disk / "out", "--workers", "1", "--tokenized")
             assert "o space left" in sentence
-            assert "make room and go on with --resume" in sentence
+            assert "free some space and continue with --resume" in sentence
             assert not (disk / "out").exists()
             subprocess.run(["mount", "-o", "remount,size=20m", disk], check=True)
             result = prepare(path, "-o", disk / "out", "--workers", "1", "--tokenized", "--resume")

@@ -39,7 +39,7 @@ def screen(request, monkeypatch):
 
 
 def test_a_line_tells_counts_speed_and_what_is_left(screen):
-    with progress.showing("embedding") as update:
+    with progress.show_progress("embedding") as update:
         update(0.2, lines=100, tokens=1000)  # what was done before is not this run's speed
         assert screen.written == ""
         screen.now += 10
@@ -50,7 +50,7 @@ def test_a_line_tells_counts_speed_and_what_is_left(screen):
 
 
 def test_where_nobody_knows_the_end_nothing_is_said_of_it(screen):
-    with progress.showing("reading") as update:
+    with progress.show_progress("reading") as update:
         update(None, words=0)
         screen.now += 10
         update(None, words=50)
@@ -59,14 +59,14 @@ def test_where_nobody_knows_the_end_nothing_is_said_of_it(screen):
 
 
 def test_nothing_that_was_quick_is_told(screen):
-    with progress.showing("embedding") as update:
+    with progress.show_progress("embedding") as update:
         update(0.5, lines=1)
         update(1.0, lines=2)
     assert screen.written == ""
 
 
 def test_a_download_is_told_in_megabytes(screen):
-    with progress.showing_download() as update:
+    with progress.show_download() as update:
         update(0, 50_000_000)
         screen.now += 10
         update(25_000_000, 50_000_000)
@@ -108,7 +108,7 @@ def test_of_several_processes_one_speaks(screen, monkeypatch, tmp_path):
 
 
 @pytest.mark.parametrize(
-    "name", ["elmore.lm.finetune", "elmore.tasks.timing", "elmore.weights.fetch"]
+    "name", ["elmore.lm.finetune", "elmore.tasks.train", "elmore.weights.fetch"]
 )
 def test_what_comes_between_updates_is_told_by_one_process(screen, monkeypatch, name):
     log = logging.getLogger(name)

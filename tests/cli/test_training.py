@@ -166,7 +166,7 @@ def test_fine_tuning_a_model_without_a_softmax_says_what_it_learns_first(bare, c
     assert result.code == 0, result
     said = [line for line in result.err.splitlines() if ":" not in line or "softmax" in line]
     assert said == [
-        f"no softmax: one over {len(corpus.vocabulary)} words is learned first",
+        f"the model has no softmax: training one over {len(corpus.vocabulary)} words first",
         "measuring the perplexity before the first update",
         "measuring the perplexity of the best model",
     ]

@@ -71,7 +71,7 @@ def news() -> list[list[str]]:
     with lzma.open(path, "rt", encoding="utf-8") as file:
         while len(found) < 24:
             line = next(file)
-            found += [penn(line[a:b]).words for a, b in sentences.split(line)]
+            found += [penn(line[a:b]).words for a, b in sentences.split_sentences(line)]
     return found[:24]
 
 

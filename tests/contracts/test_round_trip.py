@@ -48,7 +48,7 @@ def test_hdf5_to_ours_to_hdf5_is_bit_identical(settings, seed):
         place = Path(name)
         paths = write_bilm(place, settings | {"n_epochs": 10, "anything": [1, None]}, weights)
         folder.save(pretrained.load(*paths), place / "ours")
-        bilm_tf.write(pretrained.load(place / "ours"), place / "theirs")
+        bilm_tf.write_bilm_tf(pretrained.load(place / "ours"), place / "theirs")
         check_same_files(paths, place / "theirs")
 
 
@@ -56,7 +56,7 @@ def test_hdf5_to_ours_to_hdf5_is_bit_identical(settings, seed):
 def test_published_files_come_back_bit_identical(fixtures, tmp_path, name):
     paths = (fixtures / name / "options.json", fixtures / name / "lm_weights.hdf5")
     folder.save(pretrained.load(*paths), tmp_path / "ours")
-    bilm_tf.write(pretrained.load(tmp_path / "ours"), tmp_path / "theirs")
+    bilm_tf.write_bilm_tf(pretrained.load(tmp_path / "ours"), tmp_path / "theirs")
     check_same_files(paths, tmp_path / "theirs")
 
 
@@ -80,7 +80,7 @@ def make(kind: str, place: Path, rng: np.random.Generator) -> tuple[Path, ...]:
 @pytest.mark.parametrize("kind", ["hdf5", "words", "many-langs", "state_dict"])
 def test_any_family_gives_the_same_vectors_from_our_folder(tmp_path, rng, kind):
     (tmp_path / "theirs").mkdir()
-    bundle = warm.warmed(pretrained.load(*make(kind, tmp_path / "theirs", rng)))
+    bundle = warm.add_warm_state(pretrained.load(*make(kind, tmp_path / "theirs", rng)))
     folder.save(bundle, tmp_path / "ours")
     again = folder.load(tmp_path / "ours")
     assert again.config == bundle.config
@@ -96,14 +96,14 @@ def test_any_family_gives_the_same_vectors_from_our_folder(tmp_path, rng, kind):
 
 def test_a_vocabulary_model_goes_back_with_its_words(tmp_path, rng):
     paths = make("words", tmp_path, rng)
-    bilm_tf.write(pretrained.load(*paths), tmp_path / "back")
+    bilm_tf.write_bilm_tf(pretrained.load(*paths), tmp_path / "back")
     check_same_files(paths, tmp_path / "back")
     assert (tmp_path / "back" / "vocab.txt").read_bytes() == (tmp_path / "vocab.txt").read_bytes()
 
 
 def test_a_model_of_ours_gets_an_options_file_that_says_the_same(tmp_path, rng):
     bundle = pretrained.load(*make("hdf5", tmp_path, rng)).up_to_layer(1)
-    bilm_tf.write(bundle, tmp_path / "out")
+    bilm_tf.write_bilm_tf(bundle, tmp_path / "out")
     options_json = json.loads((tmp_path / "out" / "options.json").read_text())
     assert options_json["lstm"]["n_layers"] == 1
     again = pretrained.load(tmp_path / "out")
@@ -185,5 +185,5 @@ def test_what_hdf5_cannot_say_is_refused_in_one_sentence(tmp_path, rng, kind, re
     (tmp_path / "theirs").mkdir()
     bundle = pretrained.load(*make(kind, tmp_path / "theirs", rng))
     with pytest.raises(elmore.WeightsError, match=f"cannot express {reason}"):
-        bilm_tf.write(bundle, tmp_path / "out")
+        bilm_tf.write_bilm_tf(bundle, tmp_path / "out")
     assert not (tmp_path / "out").exists()

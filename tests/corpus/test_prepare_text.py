@@ -15,8 +15,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from elmore.corpus import blocks, merge, parts
-from elmore.corpus.options import Options
+from elmore.corpus import blocks, journal, merge
+from elmore.corpus.options import PrepareOptions
 from elmore.corpus.prepare import prepare
 from elmore.errors import ConfigError, DataError
 from elmore.text import sentences, tokenizers
@@ -47,7 +47,7 @@ def words_of(corpus, split="train") -> list[list[str]]:
 def made(tmp_path, text: str | bytes, name="text.txt", out="out", workers=1, **options):
     path = tmp_path / name
     path.write_bytes(text if isinstance(text, bytes) else text.encode())
-    return prepare([str(path)], tmp_path / out, Options(**options), num_workers=workers)
+    return prepare([str(path)], tmp_path / out, PrepareOptions(**options), num_workers=workers)
 
 
 def contents(folder) -> dict[str, bytes]:
@@ -69,7 +69,7 @@ def test_the_words_of_a_raw_text_come_back(tmp_path):
     wanted = [
         tokenizers.penn(line[a:b]).words
         for line in RAW.split("\n")
-        for a, b in sentences.split(line)
+        for a, b in sentences.split_sentences(line)
     ]
     assert wanted[0][:3] == ["Dr.", "Smith", "is"]
     assert words_of(made(tmp_path, RAW)) == wanted
@@ -86,7 +86,7 @@ def test_the_words_of_any_tokenized_text_come_back(tmp_path_factory, lines):
         wanted = [words for line in text[1:].split("\n") if (words := line.split())]
     place = tmp_path_factory.mktemp("any")
     if not wanted:
-        with pytest.raises(DataError, match="no word in it"):
+        with pytest.raises(DataError, match="contains no word"):
             made(place, text, tokenized=True)
         return
     assert words_of(made(place, text, tokenized=True)) == wanted
@@ -106,7 +106,7 @@ def test_words_written_like_marks_are_words_and_unknown_as_targets(tmp_path):
 def test_wrapped_lines_are_joined_up_to_a_blank_line(tmp_path):
     text = "It goes on\nin the next line. Then\nit ends\n\nA new one\n"
     ends = ["on in the next line .", "Then it ends", "A new one"]
-    assert [" ".join(words) for words in words_of(made(tmp_path, text, wrapped=True))] == [
+    assert [" ".join(words) for words in words_of(made(tmp_path, text, hard_wrapped=True))] == [
         f"It goes {ends[0]}",
         *ends[1:],
     ]
@@ -117,7 +117,7 @@ def test_wrapped_lines_are_joined_up_to_a_blank_line(tmp_path):
 def test_the_language_decides_which_abbreviations_are_known(tmp_path):
     text = "Das ist z. B. gut. Das auch."
     german = words_of(made(tmp_path, text, language="de"))
-    assert len(german) == len(sentences.split(text, "de")) == 2
+    assert len(german) == len(sentences.split_sentences(text, "de")) == 2
 
 
 PACKED = {
@@ -145,7 +145,7 @@ def test_a_row_of_a_table_is_a_document_and_a_list_of_tokens_a_sentence(tmp_path
     assert words_of(made(tmp_path, gzip.compress(lines.encode()), "a.jsonl.gz", "gz")) == wanted
     table = pyarrow.table({"body": ["One. Two.\n\nThree.", None]})
     pyarrow.parquet.write_table(table, tmp_path / "a.parquet")
-    options = Options(column="body")
+    options = PrepareOptions(column="body")
     corpus = prepare([str(tmp_path / "a.parquet")], tmp_path / "parquet", options, num_workers=1)
     assert words_of(corpus) == wanted[:3]
     assert words_of(made(tmp_path, lines, "a.jsonl", "tok", tokenized=True))[:3] == [
@@ -157,7 +157,7 @@ def test_a_row_of_a_table_is_a_document_and_a_list_of_tokens_a_sentence(tmp_path
 
 def test_half_a_character_in_json_is_refused_or_replaced(tmp_path):
     line = '{"text": "a \\ud83d b"}\n'
-    with pytest.raises(DataError, match="line 1 is not Unicode: half a character"):
+    with pytest.raises(DataError, match="line 1 is not valid Unicode: lone surrogate"):
         made(tmp_path, line, "a.jsonl")
     assert words_of(made(tmp_path, line, "a.jsonl", errors="replace")) == [["a", "\ufffd", "b"]]
 
@@ -165,7 +165,7 @@ def test_half_a_character_in_json_is_refused_or_replaced(tmp_path):
 def test_several_files_follow_each_other_and_end_a_document(tmp_path):
     for name, text in (("a.txt", "It\n"), ("b.txt", "is.\n")):
         (tmp_path / name).write_text(text)
-    corpus = prepare([str(tmp_path / "*.txt")], tmp_path / "out", Options(wrapped=True))
+    corpus = prepare([str(tmp_path / "*.txt")], tmp_path / "out", PrepareOptions(hard_wrapped=True))
     assert words_of(corpus) == [["It"], ["is", "."]]
     assert corpus.index["provenance"]["inputs"] == [["a.txt", 3], ["b.txt", 4]]
 
@@ -174,7 +174,7 @@ def test_several_files_follow_each_other_and_end_a_document(tmp_path):
 def test_any_number_of_workers_gives_the_same_bytes(tmp_path, monkeypatch, tokenized):
     monkeypatch.setattr(blocks, "MAX_CHARACTERS", 500)
     monkeypatch.setattr(merge, "SHARD_TOKENS", 1000)
-    options = {"tokenized": tokenized, "valid_share": 0.2}
+    options = {"tokenized": tokenized, "valid_fraction": 0.2}
     one = made(tmp_path, long_text(), **options)
     two = made(tmp_path, long_text(), out="two", workers=3, **options)
     assert len(one.index["splits"]["train"]["shards"]) > 1
@@ -196,7 +196,7 @@ def documents(num: int) -> str:
 
 def test_validation_text_is_whole_documents(tmp_path, monkeypatch):
     monkeypatch.setattr(blocks, "MAX_CHARACTERS", 300)  # the long ones lie in several blocks
-    corpus = made(tmp_path, documents(300), tokenized=True, valid_share=0.25)
+    corpus = made(tmp_path, documents(300), tokenized=True, valid_fraction=0.25)
     train, valid = (
         {word for words in words_of(corpus, split) for word in words}
         for split in ("train", "valid")
@@ -205,13 +205,13 @@ def test_validation_text_is_whole_documents(tmp_path, monkeypatch):
     assert train | valid == {f"d{i}" for i in range(300)}
     assert 45 < len(valid) < 105  # 75, give or take four standard deviations
     assert {f"d{i}" for i in range(0, 300, 10)} & valid
-    again = made(tmp_path, documents(300), out="more", tokenized=True, valid_share=0.5)
+    again = made(tmp_path, documents(300), out="more", tokenized=True, valid_fraction=0.5)
     assert valid < {word for words in words_of(again, "valid") for word in words}
 
 
 def test_documents_that_begin_alike_are_drawn_one_by_one(tmp_path):
     text = "\n\n".join(f"Chapter\nd{i}" for i in range(40))
-    corpus = made(tmp_path, text, tokenized=True, valid_share=0.5)
+    corpus = made(tmp_path, text, tokenized=True, valid_fraction=0.5)
     assert 5 < corpus.split("valid").num_sentences / 2 < 35
 
 
@@ -227,7 +227,7 @@ def test_counts_and_vocabulary_are_of_the_training_text(tmp_path):
     corpus = prepare(
         [str(tmp_path / "text.txt")],
         tmp_path / "out",
-        Options(tokenized=True),
+        PrepareOptions(tokenized=True),
         valid=[str(tmp_path / "valid.txt")],
     )
     assert list(corpus.types) == ["<S>", "</S>", "a", "b", "x"]
@@ -253,11 +253,16 @@ def test_a_given_vocabulary_is_kept_as_it_is(tmp_path):
     (tmp_path / "text.txt").write_text("a b c\n")
     for number, given_ in enumerate((tmp_path, tmp_path / "vocabulary.txt")):
         out = tmp_path / f"out{number}"
-        corpus = prepare([str(tmp_path / "text.txt")], out, Options(), vocabulary=given_)
+        corpus = prepare([str(tmp_path / "text.txt")], out, PrepareOptions(), vocabulary=given_)
         assert corpus.vocabulary.words == ("c", "<UNK>", "<S>", "zebra", "</S>")
         assert corpus.word_ids().tolist() == [2, 4, 1, 1, 0]
     with pytest.raises(DataError, match="not a readable vocabulary"):
-        prepare([str(tmp_path / "text.txt")], tmp_path / "o", Options(), vocabulary=tmp_path / "x")
+        prepare(
+            [str(tmp_path / "text.txt")],
+            tmp_path / "o",
+            PrepareOptions(),
+            vocabulary=tmp_path / "x",
+        )
 
 
 def test_the_index_says_where_it_is_from_and_not_when(tmp_path):
@@ -273,10 +278,10 @@ def test_the_index_says_where_it_is_from_and_not_when(tmp_path):
 @pytest.mark.parametrize(
     ("text", "options", "found"),
     [
-        ("", {}, r"text\.txt: no word in it"),
-        ("\n \n\t\n", {"tokenized": True}, "no word in it"),
-        ("a b\nc\n", {"valid_share": 0.001}, "drew none of the documents; a blank line ends a"),
-        ("a b\nc\n", {"valid_share": 0.999}, "drew all of the documents"),
+        ("", {}, r"text\.txt: contains no word"),
+        ("\n \n\t\n", {"tokenized": True}, "contains no word"),
+        ("a b\nc\n", {"valid_fraction": 0.001}, "selected none of the documents; a blank "),
+        ("a b\nc\n", {"valid_fraction": 0.999}, "selected all of the documents"),
     ],
 )
 def test_nothing_to_prepare_is_refused_and_leaves_nothing(tmp_path, text, options, found):
@@ -289,27 +294,27 @@ def test_an_empty_validation_file_is_named(tmp_path):
     (tmp_path / "text.txt").write_text("a\n")
     (tmp_path / "valid.txt").write_text("\n")
     names = [str(tmp_path / "text.txt")]
-    with pytest.raises(DataError, match=r"valid\.txt: no word in it; expected validation text"):
-        prepare(names, tmp_path / "out", Options(), valid=[str(tmp_path / "valid.txt")])
-    with pytest.raises(DataError, match="given as training text and as --valid"):
-        prepare(names, tmp_path / "out", Options(), valid=names)
-    with pytest.raises(ConfigError, match="not from both"):
-        prepare(names, tmp_path / "out", Options(valid_share=0.1), valid=["x"])
+    with pytest.raises(DataError, match=r"valid\.txt: contains no word; expected validation text"):
+        prepare(names, tmp_path / "out", PrepareOptions(), valid=[str(tmp_path / "valid.txt")])
+    with pytest.raises(DataError, match="is both training text and --valid"):
+        prepare(names, tmp_path / "out", PrepareOptions(), valid=names)
+    with pytest.raises(ConfigError, match="not both"):
+        prepare(names, tmp_path / "out", PrepareOptions(valid_fraction=0.1), valid=["x"])
 
 
 @pytest.mark.parametrize(
     ("options", "found"),
     [
-        ({"valid_share": 1.0}, "valid_share must be at least 0 and below 1"),
-        ({"valid_share": float("nan")}, "valid_share"),
+        ({"valid_fraction": 1.0}, "valid_fraction must be at least 0 and below 1"),
+        ({"valid_fraction": float("nan")}, "valid_fraction"),
         ({"vocabulary_size": 0}, "vocabulary_size must be at least 1, found 0"),
         ({"min_count": 0}, "min_count must be at least 1, found 0"),
-        ({"tokenized": True, "wrapped": True}, "cannot be wrapped"),
+        ({"tokenized": True, "hard_wrapped": True}, "cannot be hard-wrapped"),
     ],
 )
 def test_options_that_cannot_be_meant(options, found):
     with pytest.raises(ConfigError, match=found):
-        Options(**options)
+        PrepareOptions(**options)
 
 
 class StoppedError(Exception):
@@ -318,7 +323,7 @@ class StoppedError(Exception):
 
 def stop_after(monkeypatch, num_parts: int) -> None:
     """Let only so many parts be finished."""
-    make, count = parts.make, [0]
+    make, count = journal.write_part, [0]
 
     def counted(*arguments):
         if count[0] == num_parts:
@@ -326,7 +331,7 @@ def stop_after(monkeypatch, num_parts: int) -> None:
         count[0] += 1
         return make(*arguments)
 
-    monkeypatch.setattr(parts, "make", counted)
+    monkeypatch.setattr("elmore.corpus.prepare.write_part", counted)
 
 
 def begun(tmp_path, monkeypatch, num_parts=3, **options):
@@ -338,14 +343,27 @@ def begun(tmp_path, monkeypatch, num_parts=3, **options):
     return [str(tmp_path / "text.txt")], tmp_path / "out"
 
 
+def test_a_run_stopped_under_earlier_names_of_options_goes_on(tmp_path, monkeypatch):
+    names, out = begun(tmp_path, monkeypatch)
+    path = tmp_path / "out.parts" / "job.json"
+    job = json.loads(path.read_text())
+    job["wrapped"], job["valid_share"] = job.pop("hard_wrapped"), job.pop("valid_fraction")
+    path.write_text(json.dumps(job | {"format": 1}))
+    corpus = prepare(names, out, PrepareOptions(tokenized=True), resume=True, num_workers=1)
+    corpus.verify()
+
+
 def test_a_stopped_run_goes_on_with_what_is_finished(tmp_path, monkeypatch):
     names, out = begun(tmp_path, monkeypatch)
     assert len(list(tmp_path.glob("out.parts/part-*.npz"))) == 3
     made_now = []
-    make = parts.make
+    make = journal.write_part
     with monkeypatch.context() as patch:
-        patch.setattr(parts, "make", lambda *args: made_now.append(args[2].number) or make(*args))
-        corpus = prepare(names, out, Options(tokenized=True), resume=True, num_workers=1)
+        patch.setattr(
+            "elmore.corpus.prepare.write_part",
+            lambda *args: made_now.append(args[2].number) or make(*args),
+        )
+        corpus = prepare(names, out, PrepareOptions(tokenized=True), resume=True, num_workers=1)
     assert made_now == list(range(3, 3 + len(made_now)))
     assert contents(out) == contents(made(tmp_path, long_text(), out="x", tokenized=True).path)
     corpus.verify()
@@ -354,9 +372,9 @@ def test_a_stopped_run_goes_on_with_what_is_finished(tmp_path, monkeypatch):
 
 def test_an_unfinished_job_is_not_begun_over_by_mistake(tmp_path, monkeypatch):
     names, out = begun(tmp_path, monkeypatch)
-    with pytest.raises(DataError, match=r"out\.parts: an unfinished job; go on with --resume"):
-        prepare(names, out, Options(tokenized=True))
-    corpus = prepare(names, out, Options(), overwrite=True)
+    with pytest.raises(DataError, match=r"out\.parts: an unfinished job; pass --resume"):
+        prepare(names, out, PrepareOptions(tokenized=True))
+    corpus = prepare(names, out, PrepareOptions(), overwrite=True)
     assert corpus.index["provenance"]["tokenized"] is False
 
 
@@ -365,17 +383,15 @@ def test_a_resume_as_another_job_is_refused_saying_what_differs(tmp_path, monkey
     with pytest.raises(
         DataError, match="tokenized was True and is False, min_count was 1 and is 2"
     ):
-        prepare(names, out, Options(min_count=2), resume=True)
+        prepare(names, out, PrepareOptions(min_count=2), resume=True)
     path = tmp_path / "text.txt"
     text = path.read_text()
     path.write_text(text + "more\n")
     with pytest.raises(DataError, match=r"inputs was \[\['text.txt', \d+\]\] and is"):
-        prepare(names, out, Options(tokenized=True), resume=True)
+        prepare(names, out, PrepareOptions(tokenized=True), resume=True)
     path.write_text(text.replace("w1", "v1", 1))  # of the same size
-    with pytest.raises(
-        DataError, match=r"the input changed: what starts at .*text\.txt line \d+ is"
-    ):
-        prepare(names, out, Options(tokenized=True), resume=True)
+    with pytest.raises(DataError, match=r"the input has changed from .*text\.txt line \d+ on"):
+        prepare(names, out, PrepareOptions(tokenized=True), resume=True)
 
 
 def test_invalid_utf_8_found_late_does_not_cost_what_is_done(tmp_path, monkeypatch):
@@ -385,7 +401,7 @@ def test_invalid_utf_8_found_late_does_not_cost_what_is_done(tmp_path, monkeypat
         made(tmp_path, text, tokenized=True)
     done = len(list(tmp_path.glob("out.parts/part-*.npz")))
     assert done > 5
-    options = Options(tokenized=True, errors="replace")
+    options = PrepareOptions(tokenized=True, errors="replace")
     corpus = prepare([str(tmp_path / "text.txt")], tmp_path / "out", options, resume=True)
     assert words_of(corpus)[-1] == ["a", "\ufffd", "b"]
 
@@ -397,7 +413,7 @@ def test_a_damaged_part_is_done_again(tmp_path, monkeypatch, place):
     data = bytearray(path.read_bytes())
     data[int(place * len(data))] ^= 255
     path.write_bytes(data)
-    prepare(names, out, Options(tokenized=True), resume=True, num_workers=1)
+    prepare(names, out, PrepareOptions(tokenized=True), resume=True, num_workers=1)
     assert contents(out) == contents(made(tmp_path, long_text(), out="x", tokenized=True).path)
 
 
@@ -407,7 +423,7 @@ def test_a_job_whose_description_is_damaged_is_left_alone(tmp_path, monkeypatch,
     (tmp_path / "out.parts" / "job.json").write_text("[")
     before = sorted(path.name for path in (tmp_path / "out.parts").iterdir())
     with pytest.raises(DataError, match=r"parts: job\.json is missing, damaged or not ours"):
-        prepare(names, out, Options(tokenized=True), **{how: True})
+        prepare(names, out, PrepareOptions(tokenized=True), **{how: True})
     assert sorted(path.name for path in (tmp_path / "out.parts").iterdir()) == before
 
 
@@ -416,17 +432,19 @@ def test_an_existing_corpus_is_replaced_only_when_told(tmp_path):
     before = contents(corpus.path)
     with pytest.raises(DataError, match="out exists already; pass another name, or --overwrite"):
         made(tmp_path, "x\n")
-    with pytest.raises(DataError, match="exists already, and no unfinished job is beside it"):
-        prepare([str(tmp_path / "text.txt")], corpus.path, Options(), resume=True)
+    with pytest.raises(DataError, match="exists already, and there is no unfinished job beside it"):
+        prepare([str(tmp_path / "text.txt")], corpus.path, PrepareOptions(), resume=True)
     assert contents(corpus.path) == before
-    new = prepare([str(tmp_path / "text.txt")], corpus.path, Options(), overwrite=True)
+    new = prepare([str(tmp_path / "text.txt")], corpus.path, PrepareOptions(), overwrite=True)
     assert words_of(new) == [["x"]]
     (corpus.path / "photo.jpg").write_text("dear to somebody")
-    with pytest.raises(DataError, match=r"holds 'photo\.jpg', which is not ours to replace"):
-        prepare([str(tmp_path / "text.txt")], corpus.path, Options(), overwrite=True)
+    with pytest.raises(DataError, match=r"contains 'photo\.jpg', which elmore did not write"):
+        prepare([str(tmp_path / "text.txt")], corpus.path, PrepareOptions(), overwrite=True)
     assert (corpus.path / "photo.jpg").exists()
-    with pytest.raises(DataError, match="exists and is no folder"):
-        prepare([str(tmp_path / "text.txt")], tmp_path / "text.txt", Options(), overwrite=True)
+    with pytest.raises(DataError, match="exists and is not a folder"):
+        prepare(
+            [str(tmp_path / "text.txt")], tmp_path / "text.txt", PrepareOptions(), overwrite=True
+        )
 
 
 @pytest.mark.parametrize("index", [None, "{}", '{"format": "x"}'])
@@ -436,8 +454,8 @@ def test_a_folder_with_names_like_ours_that_is_no_corpus_is_not_replaced(tmp_pat
     (tmp_path / "out" / "vocabulary.txt").write_text("dear to somebody")
     if index is not None:
         (tmp_path / "out" / "index.json").write_text(index)
-    with pytest.raises(DataError, match="is no corpus of elmore, so it is not ours to replace"):
-        prepare([str(tmp_path / "text.txt")], tmp_path / "out", Options(), overwrite=True)
+    with pytest.raises(DataError, match="is not a corpus of elmore, so it is not replaced"):
+        prepare([str(tmp_path / "text.txt")], tmp_path / "out", PrepareOptions(), overwrite=True)
     assert (tmp_path / "out" / "vocabulary.txt").read_text() == "dear to somebody"
 
 
@@ -446,8 +464,8 @@ def test_a_folder_of_somebody_else_is_no_journal(tmp_path):
     (tmp_path / "out.parts" / "photo.jpg").write_text("dear to somebody")
     (tmp_path / "text.txt").write_text("a\n")
     for how in ({"resume": True}, {"overwrite": True}):
-        with pytest.raises(DataError, match=r"holds 'photo\.jpg', which is not ours"):
-            prepare([str(tmp_path / "text.txt")], tmp_path / "out", Options(), **how)
+        with pytest.raises(DataError, match=r"contains 'photo\.jpg', which is not ours"):
+            prepare([str(tmp_path / "text.txt")], tmp_path / "out", PrepareOptions(), **how)
     assert (tmp_path / "out.parts" / "photo.jpg").exists()
 
 
@@ -455,11 +473,11 @@ def test_a_failed_replacement_leaves_the_old_corpus(tmp_path, monkeypatch):
     corpus = made(tmp_path, "a b\n", tokenized=True)
     before = contents(corpus.path)
     with monkeypatch.context() as patch:
-        patch.setattr(merge, "merge", lambda *_: (_ for _ in ()).throw(StoppedError))
+        patch.setattr(merge, "merge_parts", lambda *_: (_ for _ in ()).throw(StoppedError))
         with pytest.raises(StoppedError):
-            prepare([str(tmp_path / "text.txt")], corpus.path, Options(), overwrite=True)
+            prepare([str(tmp_path / "text.txt")], corpus.path, PrepareOptions(), overwrite=True)
     assert contents(corpus.path) == before
-    prepare([str(tmp_path / "text.txt")], corpus.path, Options(), resume=True).verify()
+    prepare([str(tmp_path / "text.txt")], corpus.path, PrepareOptions(), resume=True).verify()
 
 
 def test_progress_ends_with_everything_done(tmp_path, monkeypatch):
@@ -469,7 +487,7 @@ def test_progress_ends_with_everything_done(tmp_path, monkeypatch):
     corpus = prepare(
         [str(tmp_path / "text.txt")],
         tmp_path / "out",
-        Options(tokenized=True),
+        PrepareOptions(tokenized=True),
         num_workers=1,
         progress=lambda *args: seen.append(args),
     )

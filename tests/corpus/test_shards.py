@@ -8,9 +8,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from elmore.corpus import blocks, merge
-from elmore.corpus.options import Options
+from elmore.corpus.options import PrepareOptions
 from elmore.corpus.prepare import prepare
-from elmore.corpus.shards import Tokens, open_corpus
+from elmore.corpus.shards import TokenStream, open_corpus
 from elmore.errors import DataError
 from elmore.text.vocabulary import Vocabulary
 
@@ -21,7 +21,7 @@ TEXT = "the cat sat\nthe dog sat down\n\nà b\n"
 def corpus(tmp_path):
     (tmp_path / "text.txt").write_text(TEXT)
     (tmp_path / "valid.txt").write_text("the bird\n")
-    options = Options(tokenized=True, min_count=1)
+    options = PrepareOptions(tokenized=True, min_count=1)
     return prepare(
         [str(tmp_path / "text.txt")],
         tmp_path / "out",
@@ -110,7 +110,7 @@ def test_an_altered_file_is_named(corpus, name):
 def test_a_file_cut_short_is_found_at_once(corpus, name):
     path = corpus.path / name
     path.write_bytes(path.read_bytes()[:-1])
-    with pytest.raises(DataError, match=f"{name}: cut short: it holds .* bytes, index.json says"):
+    with pytest.raises(DataError, match=f"{name}: cut short: it has .* bytes, index.json says"):
         open_corpus(corpus.path)
 
 
@@ -143,7 +143,7 @@ def test_an_index_changed_by_hand_is_noticed(corpus):
         ("{", "not a readable JSON file"),
         ("[" * 100_000, "not a readable JSON file"),
         ("[]", "not the index of a corpus"),
-        ('{"format": 2}', r"format 2 is newer than this elmore reads \(1\)"),
+        ('{"format": 3}', r"format 3 is newer than this elmore reads \(2\)"),
         ('{"format": 1}', "altered or damaged"),
     ],
 )
@@ -163,7 +163,7 @@ def test_neither_a_name_that_is_free_nor_a_file_is_a_corpus(tmp_path):
 
 def test_a_split_that_is_not_there_says_how_to_get_one(tmp_path):
     (tmp_path / "text.txt").write_text("a b\n")
-    made = prepare([str(tmp_path / "text.txt")], tmp_path / "out", Options(), num_workers=1)
+    made = prepare([str(tmp_path / "text.txt")], tmp_path / "out", PrepareOptions(), num_workers=1)
     with pytest.raises(DataError, match="has no valid text; prepare it with --valid"):
         made.split("valid")
     assert made.split("all").num_words == 2
@@ -173,7 +173,7 @@ def test_shards_are_of_bounded_size_and_read_as_one(tmp_path, monkeypatch):
     lines = [" ".join(f"w{i * j % 17}" for j in range(1 + i % 9)) for i in range(300)]
     (tmp_path / "text.txt").write_text("\n".join(lines) + "\n")
     monkeypatch.setattr(blocks, "MAX_CHARACTERS", 100)
-    names, options = [str(tmp_path / "text.txt")], Options(tokenized=True)
+    names, options = [str(tmp_path / "text.txt")], PrepareOptions(tokenized=True)
     one = prepare(names, tmp_path / "one", options, num_workers=1).split("train")
     monkeypatch.setattr(merge, "SHARD_TOKENS", 250)
     many = prepare(names, tmp_path / "many", options, num_workers=1)
@@ -189,7 +189,7 @@ def test_shards_are_of_bounded_size_and_read_as_one(tmp_path, monkeypatch):
 @given(st.lists(st.lists(st.integers(1, 5), min_size=1, max_size=6), min_size=1, max_size=4))
 def test_the_first_start_after_a_position_and_tokens_over_several_shards(lengths):
     streams = [np.concatenate([[0] + [2] * n for n in shard]) for shard in lengths]
-    tokens = Tokens(streams, [np.flatnonzero(stream == 0) for stream in streams], 1 << 32)
+    tokens = TokenStream(streams, [np.flatnonzero(stream == 0) for stream in streams], 1 << 32)
     whole = [*np.concatenate(streams).tolist(), 0]
     places = np.arange(len(whole))
     assert tokens.take(places[::-1].reshape(1, -1)).tolist() == [whole[::-1]]

@@ -7,12 +7,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from elmore.corpus.shards import Tokens
+from elmore.corpus.shards import TokenStream
 from elmore.corpus.stream import NO_TARGET, StreamConfig, TBPTTDataset, eval_batches
 from elmore.errors import ConfigError, DataError
 
 
-def tokens_of(lengths: list[int], num_shards: int = 1) -> Tokens:
+def tokens_of(lengths: list[int], num_shards: int = 1) -> TokenStream:
     """Sentences of these lengths, words 2, 3, 4 ..., so that each position is known by its word."""
     cuts = [len(lengths) * i // num_shards for i in range(num_shards + 1)]
     shards, starts, word = [], [], 2
@@ -27,14 +27,14 @@ def tokens_of(lengths: list[int], num_shards: int = 1) -> Tokens:
             word += length
         shards.append(np.array(shard, np.uint32))
         starts.append(np.array(begins, np.int64))
-    return Tokens(shards, starts, 1 << 32)
+    return TokenStream(shards, starts, 1 << 32)
 
 
-def everything(tokens: Tokens) -> list[int]:
+def everything(tokens: TokenStream) -> list[int]:
     return tokens.take(np.arange(tokens.num_tokens)).tolist()
 
 
-def virtual(tokens: Tokens, block: int, seed: int, epoch: int) -> list[int]:
+def virtual(tokens: TokenStream, block: int, seed: int, epoch: int) -> list[int]:
     """The text of one epoch, by the definition, and the boundary after it."""
     text, starts = everything(tokens), tokens.starts.tolist()
     cuts = {0, len(text)}

@@ -25,12 +25,12 @@ def work(task: str) -> str:
 
 @pytest.mark.parametrize("num_workers", [1, 3])
 def test_every_task_is_done_once(num_workers):
-    done = workers.share_out(square, iter(range(40)), num_workers)
+    done = workers.map_unordered(square, iter(range(40)), num_workers)
     assert sorted(done) == [number**2 for number in range(40)]
 
 
 def test_no_task_at_all_starts_nobody():
-    assert list(workers.share_out(square, [], 4)) == []
+    assert list(workers.map_unordered(square, [], 4)) == []
 
 
 def test_few_tasks_are_held_at_a_time():
@@ -41,22 +41,22 @@ def test_few_tasks_are_held_at_a_time():
             taken.append(number)
             yield number
 
-    for done, _ in enumerate(workers.share_out(square, tasks(), 2), start=1):
+    for done, _ in enumerate(workers.map_unordered(square, tasks(), 2), start=1):
         assert len(taken) <= done + 3
 
 
 @pytest.mark.parametrize("num_workers", [1, 2])
 def test_what_goes_wrong_in_a_worker_is_raised_here(num_workers):
     with pytest.raises(DataError, match="the third line is odd"):
-        list(workers.share_out(work, ["a", "b", "refuse"], num_workers))
+        list(workers.map_unordered(work, ["a", "b", "refuse"], num_workers))
     with pytest.raises(OSError, match="No space left") as caught:
-        list(workers.share_out(work, ["full"], num_workers))
+        list(workers.map_unordered(work, ["full"], num_workers))
     assert (caught.value.errno, caught.value.filename) == (28, "part")
 
 
 def test_a_worker_that_dies_is_noticed():
     with pytest.raises(DataError, match="a worker process died"):
-        list(workers.share_out(work, ["a", "die", *"abcd"], 2))
+        list(workers.map_unordered(work, ["a", "die", *"abcd"], 2))
 
 
 def test_an_error_in_the_tasks_themselves_ends_the_workers():
@@ -65,5 +65,5 @@ def test_an_error_in_the_tasks_themselves_ends_the_workers():
         raise DataError("the file is damaged")
 
     with pytest.raises(DataError, match="the file is damaged"):
-        list(workers.share_out(work, tasks(), 2))
+        list(workers.map_unordered(work, tasks(), 2))
     assert not multiprocessing.active_children()

@@ -63,7 +63,7 @@ def corpus(place: Path) -> None:
 def model(place: Path) -> None:
     """A model of the run, with a warm state, in the smallest storage."""
     bundle = pretrained.load(HERE / f"run-{runs.FORMAT}")
-    folder.save(warm.warmed(bundle), place, storage="int8")
+    folder.save(warm.add_warm_state(bundle), place, storage="int8")
     write_vectors(Embedder(pretrained.load(place)), place)
 
 

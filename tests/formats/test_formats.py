@@ -288,9 +288,9 @@ def test_a_model_for_transformers_gives_the_vectors_it_gave(place, expected):
 )
 def test_what_no_version_or_a_later_one_wrote_is_refused(table, said, family):
     with pytest.raises(family, match=f"^{said}$"):
-        config.check_format(table, 2, "here", family=family)
+        config.check_format(table, 2, "here", error=family)
 
 
 def test_old_numbers_and_unsaid_ones_are_taken():
     for table in ({"format": 1}, {"format": 2}, {}):
-        config.check_format(table, 2, "here", unsaid=1)
+        config.check_format(table, 2, "here", default=1)

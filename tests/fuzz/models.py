@@ -31,8 +31,8 @@ _CONVERT = "elmore.weights.convert."
 
 def use(bundle: Bundle) -> None:
     bundle.run([["the", "cat"], ["Zürich"]])
-    card.page(bundle, "model")
-    card.lines(card.facts(bundle))
+    card.render_card(bundle, "model")
+    card.format_facts(card.model_facts(bundle))
 
 
 def load(place: Path) -> None:

@@ -11,8 +11,8 @@ import zstandard
 from pyarrow import parquet
 
 from elmore import npy
-from elmore.corpus import check, shards, stream
-from elmore.corpus.options import Options
+from elmore.corpus import lint, shards, stream
+from elmore.corpus.options import PrepareOptions
 from elmore.corpus.prepare import prepare
 from elmore.embed import pooling
 from elmore.embed.jobs import job, layer_cache
@@ -54,9 +54,9 @@ def _text(place: Path) -> None:
 
 def _prepare(place: Path) -> None:
     names = [str(place / "plain.txt")]
-    check.validate_files(names, Options())
+    lint.lint_corpus(names, PrepareOptions())
     prepare(
-        names, place / "out", Options(valid_share=0.2), num_workers=1,
+        names, place / "out", PrepareOptions(valid_fraction=0.2), num_workers=1,
         vocabulary=place / "vocabulary.txt"
     )  # fmt: skip
 
@@ -107,7 +107,7 @@ def _repair_corpus(place: Path) -> None:
         for name, file in index["files"].items():
             data = (place / name).read_bytes()
             file |= {"bytes": len(data), "sha256": hashlib.sha256(data).hexdigest()}
-        index["sha256"] = shards.digest(index)
+        index["sha256"] = shards.index_sha256(index)
         (place / shards.INDEX).write_text(json.dumps(index))
     except (ValueError, TypeError, KeyError, AttributeError, OSError, RecursionError):
         pass  # damaged beyond that
@@ -122,17 +122,17 @@ def _begun_preparation(place: Path) -> None:
     def killed(*_: object) -> None:
         raise KeyboardInterrupt
 
-    before, merge.merge = merge.merge, killed
+    before, merge.merge_parts = merge.merge_parts, killed
     try:
-        prepare([str(text)], place / "out", Options(), num_workers=1)
+        prepare([str(text)], place / "out", PrepareOptions(), num_workers=1)
     except KeyboardInterrupt:
         pass
     finally:
-        merge.merge = before
+        merge.merge_parts = before
 
 
 def _resume_preparation(place: Path) -> None:
-    prepare([str(place / "text.txt")], place / "out", Options(), num_workers=1, resume=True)
+    prepare([str(place / "text.txt")], place / "out", PrepareOptions(), num_workers=1, resume=True)
 
 
 def _resume_embedding(place: Path) -> None:
@@ -187,8 +187,8 @@ def _arrays(place: Path) -> None:
 
 def _read_arrays(place: Path) -> None:
     for path in place.iterdir():
-        npy.read(path).sum()
-        npy.mapped(path).sum()
+        npy.read_npy(path).sum()
+        npy.map_npy(path).sum()
 
 
 READERS = (
@@ -206,7 +206,7 @@ READERS = (
     ),
     Reader(
         "journal of a preparation",
-        ("elmore.journal", "elmore.corpus.parts"),
+        ("elmore.journal", "elmore.corpus.journal"),
         _begun_preparation,
         _resume_preparation,
     ),

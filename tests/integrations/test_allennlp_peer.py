@@ -67,7 +67,7 @@ def test_the_state_dict_of_a_trained_module_is_read_with_its_mixes(files, tmp_pa
 
 
 def test_what_convert_writes_is_what_they_read(files, tmp_path):
-    bilm_tf.write(pretrained.load(*files), tmp_path / "back")
+    bilm_tf.write_bilm_tf(pretrained.load(*files), tmp_path / "back")
     back = (tmp_path / "back" / "options.json", tmp_path / "back" / "weights.hdf5")
     batch = peer.batch_to_ids(HISTORY[0])
     for a, b in zip(

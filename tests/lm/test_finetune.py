@@ -63,7 +63,7 @@ def recipe(*overrides: str) -> FinetuneConfig:
         "softmax_train": {"steps": 20, "lr": 0.05, "warmup_steps": 2, "evaluate_every": 10},
         "train": {"steps": 20, "lr": 0.02, "warmup_steps": 2, "evaluate_every": 10},
     }
-    return config.build(FinetuneConfig, config.override(table, overrides), "a recipe")
+    return config.build(FinetuneConfig, config.apply_overrides(table, overrides), "a recipe")
 
 
 def ran(sources, domain, out, *overrides, **options):
@@ -233,7 +233,7 @@ def test_a_folder_in_which_another_process_trains_is_left_alone(domain, tmp_path
     sources = list(write_bilm(tmp_path / "foreign", settings, bilm_weights(settings, rng)))
     with (
         lock.acquire(tmp_path / "run" / "lock"),
-        pytest.raises(DataError, match=r"run: process \d+ on .* at work there since"),
+        pytest.raises(DataError, match=r"run: process \d+ on .* working there since"),
     ):
         ran(sources, domain, tmp_path / "run")
     assert list((tmp_path / "run").iterdir()) == []

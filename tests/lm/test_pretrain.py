@@ -51,7 +51,7 @@ def test_a_run_folder_is_a_model(run, corpus):
     best = min(report.scores["perplexity"] for report in reports if report.scores)
     found = evaluation.evaluate(place, corpus.path, device="cpu")
     assert found.perplexity == pytest.approx(best, rel=1e-6)
-    assert all(path.parent == place / "best" for path in pretrained.files(place))
+    assert all(path.parent == place / "best" for path in pretrained.model_files(place))
 
 
 def test_a_run_says_all_it_takes_to_repeat_it(run, corpus):
@@ -77,7 +77,7 @@ def test_a_run_says_all_it_takes_to_repeat_it(run, corpus):
 def test_a_folder_in_which_another_process_trains_is_left_alone(corpus, tmp_path):
     with (
         lock.acquire(tmp_path / "run" / "lock"),
-        pytest.raises(DataError, match=r"run: process \d+ on .* at work there since"),
+        pytest.raises(DataError, match=r"run: process \d+ on .* working there since"),
     ):
         list(
             pretrain(
@@ -271,7 +271,7 @@ def test_init_of_a_table_of_other_words_is_refused(corpus, tmp_path):
     lines = [line.replace("ships", "boats") for line in toy_corpus.sentences(400)]
     other = toy_corpus.prepare_corpus(tmp_path, "shards", lines, min_count=6)
     assert len(other.vocabulary) == words
-    with pytest.raises(ConfigError, match="--init: that model has a table of other words"):
+    with pytest.raises(ConfigError, match="--init: that model has embeddings of other words"):
         build_model(settings, other.vocabulary, [tmp_path / "run"])
 
 

@@ -262,7 +262,7 @@ def test_a_second_writer_is_refused_and_readers_are_not(tmp_path, elmo):
     with lock.acquire(tmp_path / "index" / "index.json.lock"):
         assert len(build_index(tmp_path, elmo)) == len(index)
         assert len(UseIndex.open(tmp_path / "index", elmo)) == len(index)
-        with pytest.raises(DataError, match=f"index: process {os.getpid()} on .* at work there"):
+        with pytest.raises(DataError, match=f"index: process {os.getpid()} on .* working there"):
             index.append([more], tokenized=True)
     assert contents(tmp_path / "index") == before
     index.append([more], tokenized=True)

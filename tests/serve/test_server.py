@@ -28,4 +28,4 @@ def test_a_tokenizer_that_fails_is_told_to_who_asked():
     with pytest.raises(HTTPException) as refused:
         asyncio.run(tokenize_texts(["a b"], lambda text: text, 10))
     assert refused.value.status_code == 422
-    assert "texts: the tokenizer gave 'a b', expected a list of words" in refused.value.detail
+    assert "texts: the tokenizer returned 'a b', expected a list of words" in refused.value.detail

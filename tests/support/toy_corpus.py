@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import TypeVar
 
 from elmore import config
-from elmore.corpus.options import Options
+from elmore.corpus.options import PrepareOptions
 from elmore.corpus.prepare import prepare
 from elmore.corpus.shards import Corpus
 from elmore.lm.config import PretrainConfig
@@ -71,7 +71,7 @@ def prepare_corpus(
     return prepare(
         [str(files["train"])],
         folder / name,
-        Options(tokenized=True, **options),
+        PrepareOptions(tokenized=True, **options),
         valid=[str(files["valid"])] if valid else [],
         num_workers=1,
     )
@@ -112,7 +112,7 @@ save_every = 8
 
 def recipe(*overrides: str) -> PretrainConfig:
     """Give that recipe as `--set` would change it."""
-    table = config.override(tomllib.loads(RECIPE), overrides)
+    table = config.apply_overrides(tomllib.loads(RECIPE), overrides)
     return config.build(PretrainConfig, table, "tests/support/toy_corpus.py")
 
 

@@ -43,7 +43,7 @@ def test_a_training_returns_the_best_weights_and_their_scores(shared_run):
 def test_a_folder_in_which_another_process_trains_is_left_alone(tmp_path):
     with (
         lock.acquire(tmp_path / "run" / "lock"),
-        pytest.raises(DataError, match=r"run: process \d+ on .* at work there since"),
+        pytest.raises(DataError, match=r"run: process \d+ on .* working there since"),
     ):
         toy_tasks.train(tmp_path)
     assert list((tmp_path / "run").iterdir()) == []
@@ -63,7 +63,7 @@ def test_reports_come_as_it_trains_and_an_error_in_their_handler_ends_it_and_fre
         def note(report):
             steps.append(report.step)
             if report.step >= after:
-                with pytest.raises(DataError, match="at work there"):
+                with pytest.raises(DataError, match="working there"):
                     train(kind, recipe, data, data, tmp_path / "run", **PLAIN, resume=True)
                 raise EnoughError
 

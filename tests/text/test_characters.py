@@ -4,7 +4,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from elmore.errors import DataError
-from elmore.text.characters import ABSENT, ByteAlphabet, Lexicon, WordAlphabet, encode_batch
+from elmore.text.characters import NO_TOKEN, ByteAlphabet, Lexicon, WordAlphabet, encode_batch
 from elmore.text.vocabulary import MANY_LANGS_MARKS, Vocabulary
 from tests.support.numpy_elmo import byte_ids
 
@@ -26,20 +26,20 @@ MARKS = ("<bos>", "<eos>", "<oov>", "<pad>", "<bow>", "<eow>")
     ],
 )
 def test_a_word_is_its_bytes_between_two_marks(word, width, ids):
-    assert ByteAlphabet(width).spell(word) == ids
+    assert ByteAlphabet(width).encode_word(word) == ids
 
 
 @given(st.text(max_size=60), st.integers(3, 60))
 def test_any_word_is_spelled_as_the_definition_says(word, width):
-    padded = ByteAlphabet(width).spell(word)
+    padded = ByteAlphabet(width).encode_word(word)
     assert padded + [260] * (width - len(padded)) == byte_ids(word, width)
 
 
 def test_the_cut_falls_on_bytes_even_inside_a_character():
-    spelled = ALPHABET.spell("é" * 30)
+    spelled = ALPHABET.encode_word("é" * 30)
     assert len(spelled) == 50
     assert spelled[1:-1] == list("é".encode() * 24)
-    assert ALPHABET.spell("a" + "é" * 30)[1:-1] == list(b"a" + "é".encode() * 23 + b"\xc3")
+    assert ALPHABET.encode_word("a" + "é" * 30)[1:-1] == list(b"a" + "é".encode() * 23 + b"\xc3")
 
 
 def test_a_batch_numbers_each_distinct_word_once():
@@ -58,7 +58,7 @@ def test_a_batch_numbers_each_distinct_word_once():
 def test_a_batch_can_be_read_back(sentences):
     words, batch = WordsSeen(), sentences
     index = encode_batch(words, batch).index
-    rows = [[words.seen[i] for i in row if i != ABSENT] for row in index]
+    rows = [[words.seen[i] for i in row if i != NO_TOKEN] for row in index]
     assert rows == [["<S>", *sentence, "</S>"] for sentence in batch]
 
 

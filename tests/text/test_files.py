@@ -24,7 +24,7 @@ def test_how_far_one_is_in_a_pipe_nobody_knows(tmp_path):
 
 def test_a_closed_standard_input_is_one_sentence(monkeypatch):
     monkeypatch.setattr(sys, "stdin", None)
-    with pytest.raises(DataError, match="standard input is closed; name a file"):
+    with pytest.raises(DataError, match="standard input is closed; pass a file"):
         list(Lines(["-"]))
 
 

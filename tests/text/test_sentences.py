@@ -5,14 +5,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from elmore.errors import DataError
-from elmore.text.sentences import WINDOW, split
+from elmore.text.sentences import WINDOW, split_sentences
 from tests.support.linear_time import is_linear
 
 pytest.importorskip("sentencex")
 
 
 def sentences(text: str, language: str = "en") -> list[str]:
-    return [text[start:end] for start, end in split(text, language)]
+    return [text[start:end] for start, end in split_sentences(text, language)]
 
 
 @pytest.mark.parametrize(
@@ -63,15 +63,15 @@ def test_abbreviations_are_those_of_the_language():
 
 @pytest.mark.parametrize("text", ["", " ", "\n\n \n", "\u2029"])
 def test_a_text_without_words_has_no_sentences(text: str):
-    assert split(text) == []
+    assert split_sentences(text) == []
 
 
 def test_offsets_count_characters_of_the_raw_text():
-    assert split(" 😀 Hi.  Yes.\n\nNo ") == [(1, 6), (8, 12), (14, 16)]
+    assert split_sentences(" 😀 Hi.  Yes.\n\nNo ") == [(1, 6), (8, 12), (14, 16)]
 
 
 def check(text: str) -> None:
-    spans = split(text)
+    spans = split_sentences(text)
     covered = [place for start, end in spans for place in range(start, end)]
     assert covered == sorted(set(covered))
     assert {place for place, char in enumerate(text) if not char.isspace()} <= set(covered)
@@ -98,10 +98,10 @@ def test_sentences_cover_tricky_text_but_its_whitespace(text: str):
     ],
 )
 def test_split_takes_linear_time_on(unit: str):
-    assert is_linear(split, unit)
+    assert is_linear(split_sentences, unit)
 
 
 def test_a_missing_sentencex_is_named(monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setitem(sys.modules, "sentencex", None)
     with pytest.raises(DataError, match="pip install sentencex"):
-        split("One. Two.")
+        split_sentences("One. Two.")

@@ -192,5 +192,5 @@ def test_penn_takes_linear_time_on(unit: str):
 
 @pytest.mark.parametrize("found", ["a b", 3, None])
 def test_a_tokenizer_that_gives_no_list_of_words_is_refused(found):
-    with pytest.raises(DataError, match=r"the tokenizer gave .*, expected a list of words"):
+    with pytest.raises(DataError, match=r"the tokenizer returned .*, expected a list of words"):
         tokenize("a b", lambda text: found)

@@ -45,7 +45,7 @@ def test_published_lists_are_read_as_they_are(tmp_path):
 @pytest.mark.parametrize(
     ("lines", "message"),
     [
-        (["<S>", "</S>", "the"], "lacks '<UNK>'; it must hold <S>, </S>, <UNK>"),
+        (["<S>", "</S>", "the"], "lacks '<UNK>'; it must contain <S>, </S>, <UNK>"),
         ([], "lacks '<S>'"),
         ([*MARKS, "a", "b", "a"], "lists 'a' twice, as word 4 and 6"),
         ([*MARKS, "", "a"], "line 4 is empty, expected a word on each line"),

@@ -159,7 +159,7 @@ def test_one_process_at_a_time_trains_in_a_folder_and_others_read(tmp_path, resu
         run.create_or_resume({"a": 1}, resume=False)
         run.append_metrics([{"step": 1, "loss": 2.0}])
         with pytest.raises(
-            DataError, match=f"run: process {os.getpid()} on .* at work there since"
+            DataError, match=f"run: process {os.getpid()} on .* working there since"
         ):
             Run(run.folder).create_or_resume({"a": 1}, resume=resume)
         run.save_checkpoint(*trained(), checkpoint(1), keep=1)

@@ -7,7 +7,7 @@ from elmore.weights.bundle import check_weights
 
 @pytest.mark.parametrize("dtype", [torch.float8_e4m3fn, torch.float8_e5m2, torch.int64, torch.bool])
 def test_weights_of_another_type_are_refused(dtype):
-    with pytest.raises(WeightsError, match=f"the bias holds {dtype}, expected plain float16, "):
+    with pytest.raises(WeightsError, match=f"the bias has {dtype}, expected dense float16, "):
         check_weights(torch.ones(3).to(dtype), "the bias")
 
 

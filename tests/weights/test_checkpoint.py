@@ -115,7 +115,7 @@ def test_a_training_run_is_the_model_that_is_dumped_from_it(run, dumped, source)
 def test_the_softmax_comes_along_with_its_words(run, tmp_path, caplog):
     with caplog.at_level(logging.WARNING):
         assert pretrained.load(run).softmax is None
-    assert "its softmax is left out" in caplog.text
+    assert "the softmax is ignored" in caplog.text
     (run / "vocab.txt").write_text("\n".join(WORDS) + "\n")
     folder.save(pretrained.load(run), tmp_path / "ours")
     bundle = folder.load(tmp_path / "ours")
@@ -174,7 +174,7 @@ def test_a_module_of_the_hub_needs_no_options(tmp_path, weights, dumped):
     module = write_module(tmp_path / "hub", module_variables(weights))
     same_network(pretrained.load(module), dumped)
     assert pretrained.load(module).mixes == (elmore.SavedMix((0.0, 0.0, 0.0), 1.0),)
-    names = {path.name for path in pretrained.files(module)}
+    names = {path.name for path in pretrained.model_files(module)}
     assert names == {"saved_model.pb", "tfhub_module.pb", "variables.index",
                      "variables.data-00000-of-00001"}  # fmt: skip
 
@@ -230,12 +230,12 @@ def test_checkpoints_among_which_nothing_chooses(run):
 
 def test_other_peoples_checkpoints(tmp_path, weights):
     index = write_checkpoint(tmp_path / "bert", {"bert/pooler/kernel": np.ones((2, 2))})
-    assert "holds bert/pooler/kernel, no variables of an ELMo model" in refused(index)
+    assert "has bert/pooler/kernel, but no variables of an ELMo model" in refused(index)
     variables = training_variables(weights)
     del variables["lm/RNN_0/rnn/multi_rnn_cell/cell_0/lstm_cell/kernel"]
     assert "not all variables" in refused(write_checkpoint(tmp_path / "half", variables))
     twice = training_variables(weights) | module_variables(weights)
-    assert "holds both" in refused(write_checkpoint(tmp_path / "twice", twice))
+    assert "has both" in refused(write_checkpoint(tmp_path / "twice", twice))
     whole = training_variables(weights)
     whole["lm/char_embed"] = whole["lm/char_embed"].astype(np.int32)
     assert "kind 3, expected floating-point" in refused(write_checkpoint(tmp_path / "int", whole))
@@ -258,7 +258,7 @@ def test_damaged_bytes_never_end_in_anything_but_one_sentence(run, rng):
 
 
 def test_an_hdf5_file_beside_a_checkpoint_is_taken(run, dumped, settings, weights):
-    bilm_tf.write(dumped, run.parent / "dump")
+    bilm_tf.write_bilm_tf(dumped, run.parent / "dump")
     shutil.copy(run.parent / "dump" / "weights.hdf5", run)
     assert "bilm-tf HDF5" in pretrained.load(run).card.source
 
@@ -276,8 +276,8 @@ ONE = np.float32([1, 2])
         (HEADER, entry(ONE, 1, 0), "lm/x is in part 1 of 1"),
         (HEADER, entry(ONE, 0, 0) + field(7, b"slice"), "lm/x is cut into slices"),
         (HEADER, b"\xff" * 12, "a number has no end"),
-        (field(1, b"x"), entry(ONE, 0, 0), "field 1 is no number"),
-        (HEADER, field(1, 1) + field(2, 5), "field 2 is no message"),
+        (field(1, b"x"), entry(ONE, 0, 0), "field 1 is not a number"),
+        (HEADER, field(1, 1) + field(2, 5), "field 2 is not a message"),
     ],
 )
 def test_an_index_that_says_what_cannot_be_is_refused(tmp_path, header, value, found):

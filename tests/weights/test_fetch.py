@@ -367,7 +367,7 @@ def test_a_refusing_server_is_named_with_what_to_do(site, tmp_path, status):
     sentence = refusal(site.address, tmp_path)
     assert f"the server answered {status}" in sentence
     assert sentence.startswith(site.address)
-    assert f"put it at {tmp_path / 'weights.bin'}" in sentence
+    assert f"save it as {tmp_path / 'weights.bin'}" in sentence
     assert len(site.asked) == 1
 
 

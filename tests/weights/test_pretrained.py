@@ -34,7 +34,7 @@ class _Quiet(http.server.SimpleHTTPRequestHandler):
 def known(monkeypatch, tmp_path):
     """Names for the models of the server, and an empty cache."""
     entries = {}
-    monkeypatch.setattr(catalogue, "known", lambda: entries)
+    monkeypatch.setattr(catalogue, "known_models", lambda: entries)
     monkeypatch.setenv("ELMORE_CACHE", str(tmp_path / "cache"))
     return entries
 
@@ -47,9 +47,9 @@ def test_a_model_by_name_is_downloaded_once_and_told_by_its_card(tmp_path, rng, 
     settings = bilm_options()
     paths = write_bilm(tmp_path / "remote", settings, bilm_weights(settings, rng))
     known["klingon"] = entry(f"{server}/options.json", f"{server}/weights.hdf5")
-    assert catalogue.state("klingon") == "remote"
+    assert catalogue.model_status("klingon") == "remote"
     first = elmore.load("klingon")
-    assert catalogue.state("klingon") == "downloaded"
+    assert catalogue.model_status("klingon") == "downloaded"
     assert first.bundle.card.language == "Klingon"
     for path in paths:
         path.unlink()  # from now on the cache must do
@@ -57,7 +57,7 @@ def test_a_model_by_name_is_downloaded_once_and_told_by_its_card(tmp_path, rng, 
     text = [["nuqneH"]]
     np.testing.assert_array_equal(first.embed(text)[0].vectors, again.embed(text)[0].vectors)
     cached = tmp_path / "cache" / "klingon"
-    assert pretrained.files("klingon") == [cached / "options.json", cached / "weights.hdf5"]
+    assert pretrained.model_files("klingon") == [cached / "options.json", cached / "weights.hdf5"]
 
 
 def test_a_zip_by_name_is_the_model_inside(tmp_path, rng, server, known):
@@ -117,8 +117,8 @@ def test_the_bundled_model_needs_no_name():
 
 def test_a_bundled_model_that_was_changed_is_refused(tmp_path, monkeypatch):
     place = tmp_path / "bundled"
-    shutil.copytree(pretrained._places(catalogue.BUNDLED)[0], place)
-    monkeypatch.setattr(pretrained, "_places", lambda name: [place])
+    shutil.copytree(pretrained._local_paths(catalogue.BUNDLED)[0], place)
+    monkeypatch.setattr(pretrained, "_local_paths", lambda name: [place])
     assert elmore.load().width
     for name in ("model.safetensors", "vocabulary.txt"):
         path = place / name
@@ -130,7 +130,7 @@ def test_a_bundled_model_that_was_changed_is_refused(tmp_path, monkeypatch):
 
 
 def test_the_bundled_model_is_small_and_whole():
-    place = pretrained._places(catalogue.BUNDLED)[0]
+    place = pretrained._local_paths(catalogue.BUNDLED)[0]
     assert sum(path.stat().st_size for path in place.iterdir()) <= 32_000_000
     bundle = pretrained.load()
     assert bundle.softmax is not None
@@ -139,5 +139,5 @@ def test_the_bundled_model_is_small_and_whole():
 
 
 def test_more_than_two_sources_are_refused():
-    with pytest.raises(elmore.WeightsError, match="found 3 names"):
+    with pytest.raises(elmore.WeightsError, match="found 3 paths"):
         elmore.load("a", "b", "c")

@@ -8,7 +8,7 @@ from safetensors.torch import load_file, save_file
 
 from elmore.errors import WeightsError
 from elmore.weights import folder
-from elmore.weights.storage import SCALE, packed, rounded, stored, unpacked
+from elmore.weights.storage import SCALE, dequantize, match_scales, quantize_rows, quantize_state
 from tests.support import toy_corpus
 from tests.support.sweeps import pick
 
@@ -20,7 +20,7 @@ def test_a_row_is_off_by_half_a_step_of_its_own_scale_at_most_where_it_is_not_cu
 ):
     weights = torch.randn(rows, columns, generator=torch.Generator().manual_seed(seed))
     weights *= 2.0**magnitude
-    numbers, scales = rounded(weights)
+    numbers, scales = quantize_rows(weights)
     scales = scales.float()
     back = numbers.float() * scales[:, None]
     off = (back - weights).abs()
@@ -35,33 +35,33 @@ def test_a_row_is_off_by_half_a_step_of_its_own_scale_at_most_where_it_is_not_cu
 
 
 def test_a_row_of_zeros_stays_zero():
-    numbers, scales = rounded(torch.zeros(2, 8))
+    numbers, scales = quantize_rows(torch.zeros(2, 8))
     assert (numbers.float() * scales.float()[:, None] == 0).all()
 
 
 def test_what_is_small_or_has_no_rows_stays_in_half_precision():
     tensors = {"bias": torch.randn(20_000), "few": torch.randn(10, 10), "m": torch.randn(128, 128)}
-    found = packed(tensors, "int8")
+    found = quantize_state(tensors, "int8")
     assert {name: tensor.dtype for name, tensor in found.items()} == {
         "bias": torch.float16,
         "few": torch.float16,
         "m": torch.int8,
         "m" + SCALE: torch.float16,
     }
-    assert stored(set(found)) == {"bias": None, "few": None, "m": "m" + SCALE}
+    assert match_scales(set(found)) == {"bias": None, "few": None, "m": "m" + SCALE}
 
 
 @pytest.mark.parametrize("storage", ["float16", "int8"])
 def test_what_half_precision_cannot_hold_is_refused_before_anything_is_written(storage):
     for weights in (torch.tensor([1.0, 1e6]), torch.full((128, 128), 1e9)):
-        with pytest.raises(WeightsError, match=f"w holds numbers that {storage} cannot"):
-            packed({"w": weights}, storage)
+        with pytest.raises(WeightsError, match=f"w has numbers that {storage} cannot"):
+            quantize_state({"w": weights}, storage)
 
 
 def test_kernels_of_three_dimensions_keep_their_shape():
     weights = torch.randn(64, 16, 16)
-    found = packed({"w": weights}, "int8")
-    back = unpacked(found.__getitem__, "w", "w" + SCALE, "file")
+    found = quantize_state({"w": weights}, "int8")
+    back = dequantize(found.__getitem__, "w", "w" + SCALE, "file")
     assert back.shape == weights.shape
     assert (back - weights).abs().max() < 0.05
 

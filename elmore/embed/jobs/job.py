@@ -24,7 +24,7 @@ from elmore.embed.jobs.writers import writer_for
 from elmore.embed.outputs import check_layers, parse_layers
 from elmore.embed.tokenized import Text
 from elmore.errors import ConfigError, DataError
-from elmore.journal import refuse_full_disk, refuse_taken
+from elmore.journal import check_disk_space, check_output_free
 from elmore.model.precision import Precision
 from elmore.weights.bundle import Bundle
 
@@ -82,10 +82,10 @@ def run_job(
     folder = out.with_name(f"{out.name}.parts")
     _refuse_taken(out, folder, resume=resume, overwrite=overwrite)
     out.parent.mkdir(parents=True, exist_ok=True)
-    journal = EmbedJournal(folder, job, anew=overwrite and not resume)
+    journal = EmbedJournal(folder, job, restart=overwrite and not resume)
     try:
         _fill(journal, embedder, iter(lines), progress)
-        refuse_full_disk(out, 1.05 * journal.num_bytes())  # HDF5 cannot close a file on a full disk
+        check_disk_space(out, 1.05 * journal.num_bytes())  # HDF5 cannot close a file on a full disk
         temporary = folder / f"result{out.suffix}"
         with writer(temporary, job, sentence_index=sentence_index) as file:
             for row in journal.rows():
@@ -105,8 +105,8 @@ def _refuse_taken(out: Path, folder: Path, *, resume: bool, overwrite: bool) -> 
         raise DataError(f"{out} is a folder; pass the name of a file")
     if os.path.lexists(out) and not out.is_file():
         raise DataError(f"{out} exists and is not a file; pass another name")
-    EmbedJournal.refuse_foreign(folder)
-    refuse_taken(out, folder, taken=out.exists(), resume=resume, overwrite=overwrite)
+    EmbedJournal.check_folder(folder)
+    check_output_free(out, folder, exists=out.exists(), resume=resume, overwrite=overwrite)
 
 
 def _fill(

@@ -133,7 +133,7 @@ def _locate(
 ) -> tuple[list[tuple[str, ...]], Path, tuple[int, int, int]]:
     """Return the distinct sentences, the path of their layers, and the shape of those."""
     distinct = sorted({tuple(sentence) for sentence in sentences})
-    folder = cache.folder() / "layers" if folder is None else folder
+    folder = cache.cache_dir() / "layers" if folder is None else folder
     shape = (sum(map(len, distinct)), embedder.num_layers, embedder.width)
     key = cache_key(embedder, distinct)
     path, unnumbered = folder / f"{key}.{FORMAT}.npy", folder / f"{key}.npy"

@@ -60,16 +60,16 @@ def run_on_ray(
     if workers is not None and workers < 1:
         raise ConfigError(f"workers must be at least 1, found {workers}")
     folder = out.with_name(f"{out.name}.parts")
-    EmbedJournal.refuse_foreign(folder)
+    EmbedJournal.check_folder(folder)
     for path in (out, folder):
         if path.exists() and not overwrite:
             raise DataError(f"{path} exists already; pass another name, or --overwrite")
     with _connect() as ray:
-        parts = EmbedJournal(folder, job, anew=True)
+        parts = EmbedJournal(folder, job, restart=True)
         try:
             num_lines = _write_shards(lines, folder / "shards", shard_lines)
             is_warm = job.initial_state == "warm"
-            bundle = warm.warmed(embedder.bundle) if is_warm else embedder.bundle
+            bundle = warm.add_warm_state(embedder.bundle) if is_warm else embedder.bundle
             model_folder.save(bundle, folder / "model")
             if num_lines:
                 _embed(ray, folder, job, embedder, *_divide(ray, workers, device))

@@ -44,7 +44,7 @@ class ElmoConfig(PreTrainedConfig):
                 "from_pretrained"
             )
         told = {"format": elmore_format}
-        config.check_format(told, FORMAT, "config.json", family=ConfigError)
+        config.check_format(told, FORMAT, "config.json", error=ConfigError)
         if initial_state not in ("zero", "warm"):
             raise ConfigError(f"initial_state must be 'zero' or 'warm', found {initial_state!r}")
         if layer_norm not in (False, "token"):
@@ -91,4 +91,6 @@ def _shape(bilm: dict[str, Any]) -> BiLMConfig:
 
 def _byte_boundaries() -> list[list[int]]:
     alphabet = ByteAlphabet()
-    return [[id + 1 for id in alphabet.spell(mark)] for mark in (alphabet.begin, alphabet.end)]
+    return [
+        [id + 1 for id in alphabet.encode_word(mark)] for mark in (alphabet.begin, alphabet.end)
+    ]

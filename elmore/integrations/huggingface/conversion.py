@@ -19,7 +19,7 @@ from elmore.model.bilm import BiLMState
 from elmore.model.mix import SavedMix
 from elmore.text.characters import ByteAlphabet
 from elmore.weights import folder, pretrained, warm
-from elmore.weights.bundle import Bundle, Card, empty_model
+from elmore.weights.bundle import Bundle, Card, meta_model
 from elmore.weights.storage import Storage
 
 if TYPE_CHECKING:
@@ -55,7 +55,7 @@ class FromElmore:
         """
         bundle = opened(*sources)
         if initial_state == "warm":
-            bundle = warm.warmed(bundle)
+            bundle = warm.add_warm_state(bundle)
         if mix is not None:
             settings["layer_norm"] = "token" if mix.layer_norm else False
         made_of = ElmoConfig(
@@ -121,7 +121,7 @@ def bundled(model: Any, tokenizer: "ElmoTokenizer | None") -> Bundle:  # any mod
             "this model and this tokenizer are not of one another; pass the tokenizer that was "
             "made or saved with the model"
         )
-    network = empty_model(settings.shape)
+    network = meta_model(settings.shape)
     weights = model.base_model.bilm.state_dict()
     network.load_state_dict({name: _plain(part) for name, part in weights.items()}, assign=True)
     vocabulary = tokenizer.vocabulary if tokenizer is not None else None

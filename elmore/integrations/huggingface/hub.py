@@ -8,7 +8,7 @@ from typing import Any
 from huggingface_hub import HfApi, ModelCard, ModelCardData
 
 from elmore.integrations.huggingface.conversion import described
-from elmore.weights.card import page
+from elmore.weights.card import render_card
 
 _CARD = "README.md"
 _LICENCES = re.compile(r"mit|apache-2\.0|cc0-1\.0|cc-by(-nc)?(-nd|-sa)?-\d\.\d|l?gpl-\d\.\d")
@@ -40,7 +40,7 @@ class WithCard:
             tags=["elmo", "elmore"],
         )
         usage = _USAGE.format(auto=self.auto_class, name=name)
-        return ModelCard(f"---\n{data.to_yaml()}\n---\n\n{page(bundle, name, usage=usage)}")
+        return ModelCard(f"---\n{data.to_yaml()}\n---\n\n{render_card(bundle, name, usage=usage)}")
 
     def save_pretrained(self, save_directory: str | PathLike, *args: Any, **kwargs: Any) -> None:
         """Save as transformers does, and a card beside it."""

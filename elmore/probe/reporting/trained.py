@@ -83,7 +83,7 @@ def read(place: Path, name: str) -> list[Trained] | Several:
 
 def checked_summary(data: dict[str, Any], where: str) -> Summary:
     """Refuse what is not a summary of runs as `task train` and `task evaluate` write it."""
-    config.check_format(data, sweep.FORMAT, where, unsaid=1)
+    config.check_format(data, sweep.FORMAT, where, default=1)
     try:
         found = config.build(_Summary, data, where, unknown="ignore")
     except ConfigError as error:

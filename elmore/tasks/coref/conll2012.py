@@ -8,7 +8,7 @@ import re
 from collections.abc import Iterable, Iterator
 
 from elmore.errors import DataError
-from elmore.numbers import whole_number
+from elmore.numbers import parse_uint
 from elmore.tasks.coref.brackets import Brackets, Unbalanced, marks
 from elmore.tasks.coref.document import Block, Document, DocumentBuilder
 
@@ -42,7 +42,7 @@ def parse_conll2012(
 
 def _begun(where: str, line: str) -> DocumentBuilder:
     match = _HEAD.fullmatch(line)
-    part = whole_number(match[2] or "0") if match else None
+    part = parse_uint(match[2] or "0") if match else None
     if match is None or part is None:
         raise DataError(
             f"{where}: expected '#begin document (name); part 000', found {line[:60]!r}"

@@ -49,7 +49,7 @@ class Coref(Task):
         if tokenized:
             spoken = [_split_speaker(line) for line in text.split("\n")]
         else:
-            spoken = [("", text[start:end]) for start, end in sentences.split(text)]
+            spoken = [("", text[start:end]) for start, end in sentences.split_sentences(text)]
         split = [(who, self.tokenize(said, tokenized=tokenized)) for who, said in spoken]
         found = [(who, tokens) for who, tokens in split if tokens]
         return Document([tokens for _, tokens in found], [who for who, _ in found], [])

@@ -4,7 +4,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from elmore.text.files import expand, numbered
+from elmore.text.files import expand_patterns, numbered_lines
 
 Block = list[tuple[str, str]]
 """Lines up to a blank one, each with its position `file:line` for messages."""
@@ -20,8 +20,8 @@ class TaggedSentence:
 
 def read_blocks(path: str | Path, *, encoding: str = "utf-8") -> Iterator[Block]:
     """Yield the blocks of a file, or of all files that a pattern matches."""
-    for name in expand([str(path)]):
-        yield from split_blocks(numbered(name, encoding=encoding))
+    for name in expand_patterns([str(path)]):
+        yield from split_blocks(numbered_lines(name, encoding=encoding))
 
 
 def split_blocks(lines: Iterable[tuple[str, str]]) -> Iterator[Block]:

@@ -22,7 +22,7 @@ from elmore.embed.jobs.layer_cache import CachedLayers
 from elmore.errors import DataError
 from elmore.tasks.embedding.spec import open_embedders, parse_spec
 from elmore.tasks.task import Task
-from elmore.text.files import expand
+from elmore.text.files import expand_patterns
 from elmore.train.distributed import DistEnv
 from elmore.weights import checksums
 
@@ -201,10 +201,10 @@ def _check_labels(task: Task, examples: Sequence[Any], labels: Sequence[str], pa
 
 def _hash_file(path: Path, examples: Sequence[Any]) -> str:
     """Return the sha256 of a file, or one over all files that a pattern matches."""
-    files = [Path(name) for name in expand([str(path)])]
+    files = [Path(name) for name in expand_patterns([str(path)])]
     if not all(file.is_file() for file in files):  # a pipe cannot be read again
         return hash_examples(examples)
-    digests = [checksums.digest(file) for file in files]
+    digests = [checksums.file_sha256(file) for file in files]
     return (
         digests[0] if len(digests) == 1 else hashlib.sha256("".join(digests).encode()).hexdigest()
     )

@@ -31,8 +31,8 @@ from safetensors.numpy import load_file, save_file
 
 from elmore import npy, strict_json
 from elmore.errors import DataError, WeightsError
-from elmore.numbers import whole_number
-from elmore.text.files import Lines, expand
+from elmore.numbers import parse_uint
+from elmore.text.files import Lines, expand_patterns
 
 UNKNOWN = -1
 COPY_NAME = "vectors.safetensors"
@@ -99,7 +99,7 @@ def read_word_vectors(path: str | Path) -> WordVectors:
     Raises:
         DataError: the file is missing, damaged or in none of the formats.
     """
-    name, *more = expand([str(path)])
+    name, *more = expand_patterns([str(path)])
     if more:
         raise DataError(f"{path}: expected one file of vectors, found {len(more) + 1}")
     kinds = {".npy": _read_matrix, ".bin": _read_binary, ".bin.gz": _read_binary}
@@ -122,7 +122,7 @@ def read_word_vectors(path: str | Path) -> WordVectors:
 
 def _read_matrix(name: str) -> tuple[list[str], Float[np.ndarray, "V D"]]:
     path = Path(name)
-    matrix = npy.read(path)
+    matrix = npy.read_npy(path)
     if matrix.ndim != 2 or matrix.dtype.kind != "f":
         raise DataError(
             f"{path}: expected a matrix of floats, one row per word, found shape {matrix.shape} of "
@@ -208,7 +208,7 @@ def _width(line: str) -> int:
 def _header(line: str) -> tuple[int, int] | None:
     """Return the number of words and the width, if the line has them."""
     fields = line.split()
-    numbers = [number for number in map(whole_number, fields) if number is not None]
+    numbers = [number for number in map(parse_uint, fields) if number is not None]
     return (numbers[0], numbers[1]) if len(fields) == len(numbers) == 2 else None
 
 

@@ -17,7 +17,7 @@ from typing import NamedTuple
 from elmore import strict_json
 from elmore.errors import DataError
 from elmore.tasks.classification import LabeledExample
-from elmore.text.files import expand, numbered
+from elmore.text.files import expand_patterns, numbered_lines
 from elmore.text.tokenizers import penn
 
 LABELS = ("contradiction", "entailment", "neutral")
@@ -96,8 +96,8 @@ def tokenize_pair_text(text: str) -> list[str]:
 
 
 def _rows(path: str | Path) -> Iterator[_Row]:
-    for name in expand([str(path)]):
-        lines = ((where, line) for where, line in numbered(name) if line.strip())
+    for name in expand_patterns([str(path)]):
+        lines = ((where, line) for where, line in numbered_lines(name) if line.strip())
         yield from _objects(lines) if _JSONL.search(name) else _table(lines)
 
 

@@ -18,7 +18,7 @@ from typing import Any, NamedTuple
 from elmore import strict_json
 from elmore.errors import DataError
 from elmore.tasks.squad.offsets import TextWithOffsets, tokenize_with_offsets
-from elmore.text.files import Lines, expand
+from elmore.text.files import Lines, expand_patterns
 
 _NAMES = {str: "a text", int: "a whole number", list: "a list", bool: "true or false"}
 
@@ -75,7 +75,7 @@ def read_squad(path: str | Path) -> list[Question]:
     found: list[Question] = []
     num_unanswerable = 0
     places: dict[str, _Where] = {}
-    for name in expand([str(path)]):
+    for name in expand_patterns([str(path)]):
         for question, where in _questions(name):
             if question is None:
                 num_unanswerable += 1

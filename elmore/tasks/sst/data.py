@@ -14,7 +14,7 @@ from typing import Literal, NoReturn
 
 from elmore.errors import DataError
 from elmore.tasks.classification import LabeledExample
-from elmore.text.files import numbered
+from elmore.text.files import numbered_lines
 
 FIVE = ("very negative", "negative", "neutral", "positive", "very positive")
 TWO = ("negative", "positive")
@@ -41,7 +41,7 @@ def read_trees(path: str | Path, *, classes: Literal[5, 2] = 5) -> list[Sentimen
     """Read the sentences of a file; with two classes, neutral ones are skipped."""
     names = _NAMES[classes]
     sentences, found = [], False
-    for where, line in numbered(path):
+    for where, line in numbered_lines(path):
         if not line.strip(" \t"):
             continue
         found = True

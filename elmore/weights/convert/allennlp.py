@@ -1,7 +1,7 @@
 """The state_dict of AllenNLP's `Elmo` module, alone or inside a larger model.
 
-There the loader has been over the weights already: the forget bias is in the bias, the gates are in
-torch's order, the highway gate is negated, and a zero row stands before the characters.
+AllenNLP has already transformed these weights: the forget bias is included in the bias, the gates
+are in torch's order, the highway gate is negated, and the characters begin with a zero row.
 """
 
 import logging
@@ -33,7 +33,7 @@ _without_zero_row = Transform(
 
 
 def rules(config: BiLMConfig) -> list[Rule]:
-    """Give the table of one model."""
+    """Return the conversion table of a model."""
     assert config.characters
     encoder = "_elmo_lstm._token_embedder"
     found = [Rule(_CHARACTERS, ("tokens.characters.embedding.weight",), _without_zero_row)]
@@ -49,7 +49,7 @@ def rules(config: BiLMConfig) -> list[Rule]:
 
 
 def highway_rules(theirs: str, num_highways: int) -> list[Rule]:
-    """Give the rows for highways in AllenNLP's form."""
+    """Return the rules for highways in AllenNLP's form."""
     ours = "tokens.characters.highways"
     return [
         Rule(
@@ -63,7 +63,7 @@ def highway_rules(theirs: str, num_highways: int) -> list[Rule]:
 
 
 def lstm_rules(prefix: str, num_layers: int) -> list[Rule]:
-    """Give the rows for both stacks in AllenNLP's form."""
+    """Return the rules for both LSTM stacks in AllenNLP's form."""
     parts = {
         "input_linearity.weight": "input",
         "state_linearity.weight": "recurrent",
@@ -71,17 +71,21 @@ def lstm_rules(prefix: str, num_layers: int) -> list[Rule]:
         "state_projection.weight": "projection",
     }
     return [
-        Rule(f"{prefix}{way}_layer_{i}.{theirs}", (f"{way}_layers.{i}.{ours}",), table.same)
-        for way in ("forward", "backward")
+        Rule(
+            f"{prefix}{direction}_layer_{i}.{theirs}",
+            (f"{direction}_layers.{i}.{ours}",),
+            table.same,
+        )
+        for direction in ("forward", "backward")
         for i in range(num_layers)
         for theirs, ours in parts.items()
     ]
 
 
-def read(weights_path: Path, options_path: Path | None = None) -> Bundle:
-    """Load a state_dict; without options.json, what shapes cannot tell is the original's."""
-    tensors = pickles.read(weights_path)
-    prefix = _prefix(tensors, weights_path)
+def read_allennlp(weights_path: Path, options_path: Path | None = None) -> Bundle:
+    """Load a state_dict; without options.json, use the original ELMo's clips and activation."""
+    tensors = pickles.read_state_dict(weights_path)
+    prefix = _find_prefix(tensors, weights_path)
     tensors = Tensors(
         {name.removeprefix(prefix): x for name, x in tensors.items() if name.startswith(prefix)}
     )
@@ -91,19 +95,22 @@ def read(weights_path: Path, options_path: Path | None = None) -> Bundle:
             config, projection=True, lstm=replace(config.lstm, projection=True, forget_bias=0.0)
         )
     else:
-        config = _from_shapes(tensors, weights_path)
+        with _explain_errors(weights_path):
+            config = _config_from_shapes(tensors)
         _log.info(
-            "%s: no options.json given, so clips and activation are the original's", weights_path
+            "%s: no options.json, so clips and activation are those of the original ELMo",
+            weights_path,
         )
-    mixes = _take_mixes(tensors, weights_path)
+    with _explain_errors(weights_path):
+        mixes = _read_mixes(tensors)
     weights = Tensors({name: x for name, x in tensors.items() if _is_weight(name)})
-    model = table.read(config, rules(config), weights, str(weights_path))
+    model = table.build_model(config, rules(config), weights, str(weights_path))
     assert config.characters
     card = Card(source=f"AllenNLP state_dict: {weights_path.name}")
     return Bundle(model, ByteAlphabet(config.characters.max_characters), card=card, mixes=mixes)
 
 
-def _prefix(tensors: Tensors, path: Path) -> str:
+def _find_prefix(tensors: Tensors, path: Path) -> str:
     prefixes = [name.removesuffix(_CHARACTERS) for name in tensors if name.endswith(_CHARACTERS)]
     if len(prefixes) != 1:
         raise WeightsError(
@@ -114,13 +121,13 @@ def _prefix(tensors: Tensors, path: Path) -> str:
 
 
 def _is_weight(name: str) -> bool:
-    """Tell the network from a cache of vectors and from fixed inputs, which some versions save."""
+    """Return whether a tensor is of the network; some versions also save caches and inputs."""
     cached = name.startswith("_elmo_lstm._word_embedding.")
     return name.startswith("_elmo_lstm.") and not cached and not name.endswith("_characters")
 
 
 @contextmanager
-def _explained(path: Path) -> Iterator[None]:
+def _explain_errors(path: Path) -> Iterator[None]:
     try:
         yield
     except (KeyError, IndexError, ValueError, RuntimeError) as error:
@@ -130,12 +137,7 @@ def _explained(path: Path) -> Iterator[None]:
         ) from error
 
 
-def _from_shapes(tensors: Tensors, path: Path) -> BiLMConfig:
-    with _explained(path):
-        return _shape(tensors)
-
-
-def _shape(tensors: Tensors) -> BiLMConfig:
+def _config_from_shapes(tensors: Tensors) -> BiLMConfig:
     encoder, stack = "_elmo_lstm._token_embedder.", "_elmo_lstm._elmo_lstm.forward_layer_"
     num_filters = sum(name.startswith(f"{encoder}char_conv_") for name in tensors) // 2
     convolutions = [tensors[f"{encoder}char_conv_{i}.weight"] for i in range(num_filters)]
@@ -155,12 +157,7 @@ def _shape(tensors: Tensors) -> BiLMConfig:
     return BiLMConfig(characters=characters, lstm=lstm)
 
 
-def _take_mixes(tensors: Tensors, path: Path) -> tuple[SavedMix, ...]:
-    with _explained(path):
-        return _mixes(tensors)
-
-
-def _mixes(tensors: Tensors) -> tuple[SavedMix, ...]:
+def _read_mixes(tensors: Tensors) -> tuple[SavedMix, ...]:
     mixes = []
     while f"scalar_mix_{len(mixes)}.gamma" in tensors:
         name = f"scalar_mix_{len(mixes)}"

@@ -1,7 +1,7 @@
 """The HDF5 weights of bilm-tf, AllenNLP and SeqVec, in both directions.
 
-One file, one layout: what TensorFlow called its variables, matrices as (in, out), the gates in the
-order input, candidate, forget, output, and a forget bias of 1 that is added at run time.
+The datasets have the names of TensorFlow's variables, matrices are (in, out), the gates are in the
+order input, candidate, forget, output, and a forget bias of 1 is added at run time.
 """
 
 import io
@@ -29,7 +29,7 @@ FILES = frozenset({"options.json", "weights.hdf5", "vocab.txt"})
 
 
 def rules(config: BiLMConfig) -> list[Rule]:
-    """Give the table of one model."""
+    """Return the conversion table of a model."""
     found = []
     if config.words:
         found.append(Rule("embedding", ("tokens.words.weight",), table.same))
@@ -59,7 +59,7 @@ def _character_rules(num_highways: int, num_filters: int) -> Iterator[Rule]:
         yield Rule(f"CNN/W_cnn_{i}", (f"{ours}.weight",), table.kernel)
         yield Rule(f"CNN/b_cnn_{i}", (f"{ours}.bias",), table.same)
     for i in range(num_highways):
-        # They call the gate of the transform "carry".
+        # bilm-tf calls the transform gate "carry".
         for theirs, part in (("transform", "transform"), ("carry", "gate")):
             ours = f"tokens.characters.highways.{i}.{part}"
             yield Rule(f"CNN_high_{i}/W_{theirs}", (f"{ours}.weight",), table.transposed)
@@ -83,9 +83,9 @@ class _Datasets:
         dataset = self.found[name]
         if dataset.dtype.kind != "f":
             raise WeightsError(
-                f"{self.path}: {name} holds {dataset.dtype}, expected floating-point numbers"
+                f"{self.path}: {name} has {dataset.dtype}, expected floating-point numbers"
             )
-        with _explained(self.path):
+        with _explain_errors(self.path):
             return torch.from_numpy(dataset.astype("float32")[()])
 
     def shape(self, name: str) -> tuple[int, ...]:
@@ -96,8 +96,8 @@ class _Datasets:
 
 
 @contextmanager
-def _explained(path: Path) -> Iterator[None]:
-    """Say what h5py means; its errors have no family of their own."""
+def _explain_errors(path: Path) -> Iterator[None]:
+    """Convert the errors of h5py, which have no common class."""
     try:
         yield
     except (OSError, RuntimeError, KeyError, ValueError, TypeError) as error:
@@ -113,7 +113,7 @@ def _open(path: Path) -> tuple[h5py.File, _Datasets]:
         if isinstance(item, h5py.Dataset):
             found[name] = item
 
-    with _explained(path):
+    with _explain_errors(path):
         file = h5py.File(path, "r")
         try:
             file.visititems(keep)
@@ -123,91 +123,97 @@ def _open(path: Path) -> tuple[h5py.File, _Datasets]:
         return file, _Datasets(path, found)
 
 
-def read(options_path: Path, weights_path: Path, vocabulary_path: Path | None = None) -> Bundle:
-    """Load published weights with their options; vocabulary models need their word list too."""
+def read_bilm_tf(
+    options_path: Path, weights_path: Path, vocabulary_path: Path | None = None
+) -> Bundle:
+    """Load published weights with their options; word-based models also need a vocabulary."""
     settings = read_json(options_path)
     config = options.to_config(settings, str(options_path))
     if vocabulary_path is None and config.words:
-        vocabulary_path = vocabulary_beside(weights_path)
+        vocabulary_path = find_vocabulary(weights_path)
     vocabulary = Vocabulary.read(vocabulary_path) if vocabulary_path else None
-    alphabet = alphabet_of(config, vocabulary, str(options_path))
+    alphabet = select_alphabet(config, vocabulary, str(options_path))
     file, datasets = _open(weights_path)
     with file:
-        source = _with_usual_names(datasets)
-        model = table.read(config, rules(config), source, str(weights_path))
+        source = _with_standard_names(datasets)
+        model = table.build_model(config, rules(config), source, str(weights_path))
     card = Card(source=f"bilm-tf HDF5: {options_path.name}, {weights_path.name}")
     return Bundle(model, alphabet, vocabulary, card, settings)
 
 
-def vocabulary_beside(weights: Path) -> Path | None:
-    """Find the word list that lies beside weights."""
+def find_vocabulary(weights: Path) -> Path | None:
+    """Return the vocabulary file beside weights; None if there is none."""
     names = ("vocab.txt", "vocab.txt.gz", "vocabulary.txt")
-    places = [weights.with_name(name) for name in names]
-    return next((path for path in places if path.is_file()), None)
+    paths = [weights.with_name(name) for name in names]
+    return next((path for path in paths if path.is_file()), None)
 
 
-def alphabet_of(
+def select_alphabet(
     config: BiLMConfig, vocabulary: Vocabulary | None, where: str
 ) -> ByteAlphabet | WordAlphabet:
-    """Say how a model spells words: by bytes, or by the lines of its word list."""
+    """Return the alphabet of a model: bytes, or the words of its vocabulary."""
     if config.characters:
         return ByteAlphabet(config.characters.max_characters)
     assert config.words
     if vocabulary is None:
         raise ConfigError(
-            f"{where}: this model reads words, not characters; pass its vocabulary file, or "
-            "put it beside the weights as vocab.txt"
+            f"{where}: this model has word embeddings; pass its vocabulary file, or "
+            "save it beside the weights as vocab.txt"
         )
     if len(vocabulary) != config.words.num_words:
         raise ConfigError(
-            f"{where}: the vocabulary holds {len(vocabulary)} words, the options say "
+            f"{where}: the vocabulary has {len(vocabulary)} words, the options say "
             f"n_tokens_vocab {config.words.num_words}; is it the vocabulary of this model?"
         )
     return WordAlphabet(vocabulary)
 
 
-def _with_usual_names(datasets: _Datasets) -> _Datasets:
-    """Dumps of one-layer models leave out a level that every loader expects."""
-    usual = {
+def _with_standard_names(datasets: _Datasets) -> _Datasets:
+    """Add the level that dumps of one-layer models omit."""
+    renamed = {
         name.replace("/RNN/LSTMCell/", "/RNN/MultiRNNCell/Cell0/LSTMCell/"): dataset
         for name, dataset in datasets.found.items()
         if "softmax" not in name
     }
-    return _Datasets(datasets.path, usual)
+    return _Datasets(datasets.path, renamed)
 
 
-def write(bundle: Bundle, destination: Path, *, overwrite: bool = False) -> None:
-    """Write options.json and weights.hdf5 (and vocab.txt), or refuse what they cannot say."""
-    _refuse_inexpressible(bundle)
+def write_bilm_tf(bundle: Bundle, destination: Path, *, overwrite: bool = False) -> None:
+    """Write options.json and weights.hdf5 (and vocab.txt).
+
+    Raises:
+        WeightsError: The format cannot express the model.
+    """
+    _check_expressible(bundle)
     settings = bundle.options
     if settings is None or options.to_config(settings, "options") != bundle.config:
         settings = options.from_config(bundle.config)
     replaces = FILES if overwrite else frozenset()
     with atomic.folder(destination, replaces=replaces, is_ours=_is_bilm_folder) as folder:
         (folder / "options.json").write_text(json.dumps(settings, indent=2) + "\n")
-        (folder / "weights.hdf5").write_bytes(_hdf5(bundle).getbuffer())
+        (folder / "weights.hdf5").write_bytes(_write_hdf5(bundle).getbuffer())
         if bundle.vocabulary:
             bundle.vocabulary.write(folder / "vocab.txt")
 
 
 def _is_bilm_folder(folder: Path) -> bool:
-    """Tell whether a folder is one that `write` wrote, or that could be."""
+    """Return whether a folder may have been written by `write_bilm_tf`."""
     try:
         return "lstm" in read_json(folder / "options.json")
     except ConfigError:
         return False
 
 
-def _hdf5(bundle: Bundle) -> io.BytesIO:
-    """Write the file in memory: on a full disk the HDF5 library cannot even close one."""
+def _write_hdf5(bundle: Bundle) -> io.BytesIO:
+    """Write the file in memory, since on a full disk HDF5 cannot even close a file."""
     buffer = io.BytesIO()
     with h5py.File(buffer, "w") as file:
-        for name, tensor in table.write(bundle.model, rules(bundle.config)):
+        for name, tensor in table.foreign_tensors(bundle.model, rules(bundle.config)):
             file.create_dataset(name, data=tensor.float().numpy())
     return buffer
 
 
-def _refuse_inexpressible(bundle: Bundle) -> None:
+def _check_expressible(bundle: Bundle) -> None:
     config = bundle.config
     lstm, characters = config.lstm, config.characters
     filters = characters.num_filters if characters else lstm.output_dim
@@ -219,9 +225,9 @@ def _refuse_inexpressible(bundle: Bundle) -> None:
         "an LSTM projection between equal widths": lstm.projection
         and lstm.cell_dim == lstm.output_dim,
     }
-    for problem, is_there in problems.items():
-        if is_there:
+    for problem, present in problems.items():
+        if present:
             raise WeightsError(
                 f"the options.json + weights.hdf5 format cannot express {problem}; keep this model "
-                "as a folder of ours"
+                "as an elmore folder"
             )

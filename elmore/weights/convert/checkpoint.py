@@ -1,8 +1,8 @@
-"""Checkpoints of TensorFlow with an ELMo in them: bilm-tf's training, and Google's TF-Hub modules.
+"""TensorFlow checkpoints of ELMo: training runs of bilm-tf, and Google's TF-Hub modules.
 
-Both hold what the HDF5 files hold, under TensorFlow's newer names: read here, those become the
-names of the HDF5 files. Beside it, a training run holds its softmax (and what its optimiser knew,
-which is left alone), a module the mix of its layers.
+Both have the weights of the HDF5 files under newer names, which are mapped to the names of those
+files here. A training run also has a softmax (and the state of its optimizer, which is ignored), a
+module also has a layer mix.
 """
 
 import logging
@@ -21,7 +21,7 @@ from elmore.model.mix import SavedMix
 from elmore.model.softmax import Softmax, SoftmaxConfig
 from elmore.text.characters import ByteAlphabet
 from elmore.text.vocabulary import Vocabulary
-from elmore.weights.bundle import Bundle, Card, check_weights, without_memory
+from elmore.weights.bundle import Bundle, Card, check_weights, on_meta_device
 from elmore.weights.convert import bilm_tf, options, table, tensor_bundle
 from elmore.weights.convert.tensor_bundle import Checkpoint
 
@@ -42,17 +42,17 @@ _MIX = ("aggregation/weights", "aggregation/scaling")
 
 
 def is_module(folder: Path) -> bool:
-    """Tell whether a folder looks like a module of TF-Hub."""
+    """Return whether a folder looks like a TF-Hub module."""
     return (folder / _MODULE).is_file()
 
 
-def in_folder(folder: Path) -> Path | None:
-    """Find the index of a module, or of a training run's last checkpoint."""
+def find_index(folder: Path) -> Path | None:
+    """Return the index of a module, or of the last checkpoint of a training run."""
     if is_module(folder):
         return folder / _MODULE
     found = sorted(folder.glob(f"*{INDEX}"))
     listing = folder / "checkpoint"
-    if len(found) > 1 and listing.is_file():  # their list of checkpoints, the last one first
+    if len(found) > 1 and listing.is_file():  # lists the checkpoints, the last one first
         text = listing.read_text(encoding="utf-8", errors="replace")
         last = re.match(r'model_checkpoint_path: "(?:.*/)?([^/"]+)"', text)
         found = [path for path in found if last and path.stem == last[1]] or found
@@ -64,41 +64,43 @@ def in_folder(folder: Path) -> Path | None:
     return found[0] if found else None
 
 
-def files(index: Path) -> list[Path]:
-    """Give all files of a checkpoint."""
+def checkpoint_files(index: Path) -> list[Path]:
+    """Return all files of a checkpoint."""
     return tensor_bundle.open_index(index).files
 
 
-def read(
+def read_checkpoint(
     index: Path, options_path: Path | None = None, vocabulary_path: Path | None = None
 ) -> Bundle:
-    """Load a checkpoint; without options.json, what shapes cannot tell is the original's.
+    """Load a checkpoint; without options.json, use the original ELMo's clips and activation.
 
-    The softmax of a training run comes along where its vocabulary is here.
+    The softmax of a training run is loaded if its vocabulary is available.
     """
     checkpoint = tensor_bundle.open_index(index)
-    variables = _Variables(checkpoint, _names(checkpoint))
+    variables = _Variables(checkpoint, _map_names(checkpoint))
     if options_path:
         settings, where = read_json(options_path), str(options_path)
     else:
-        settings, where = _from_shapes(variables), str(index)
-        _log.info("%s: no options.json given, so clips and activation are the original's", index)
+        settings, where = _options_from_shapes(variables), str(index)
+        _log.info(
+            "%s: no options.json, so clips and activation are those of the original ELMo", index
+        )
     config = options.to_config(settings, where)
-    vocabulary_path = vocabulary_path or bilm_tf.vocabulary_beside(index)
+    vocabulary_path = vocabulary_path or bilm_tf.find_vocabulary(index)
     vocabulary = Vocabulary.read(vocabulary_path) if vocabulary_path else None
     return Bundle(
-        table.read(config, bilm_tf.rules(config), variables, str(index)),
-        bilm_tf.alphabet_of(config, vocabulary, where),
+        table.build_model(config, bilm_tf.rules(config), variables, str(index)),
+        bilm_tf.select_alphabet(config, vocabulary, where),
         vocabulary,
         Card(source=f"TensorFlow checkpoint: {index.parent.name}/{index.stem}"),
-        _for_prediction(settings),
-        mixes=_mixes(checkpoint),
-        softmax=_softmax(checkpoint, config, vocabulary),
+        _prediction_options(settings),
+        mixes=_read_mixes(checkpoint),
+        softmax=_read_softmax(checkpoint, config, vocabulary),
     )
 
 
-def _names(checkpoint: Checkpoint) -> dict[str, str]:
-    """Give the variables of the network by the names they have in HDF5 files."""
+def _map_names(checkpoint: Checkpoint) -> dict[str, str]:
+    """Map the names of HDF5 files to the variables of the network."""
     found: dict[str, str] = {}
     for name in checkpoint:
         if plain := _PLAIN.fullmatch(name):
@@ -109,11 +111,11 @@ def _names(checkpoint: Checkpoint) -> dict[str, str]:
         else:
             continue
         if usual in found:
-            raise WeightsError(f"{checkpoint.path}: holds both {found[usual]} and {name}")
+            raise WeightsError(f"{checkpoint.path}: has both {found[usual]} and {name}")
         found[usual] = name
     if not found:
         some = ", ".join(sorted(checkpoint)[:3]) or "nothing"
-        raise WeightsError(f"{checkpoint.path}: holds {some}, no variables of an ELMo model")
+        raise WeightsError(f"{checkpoint.path}: has {some}, but no variables of an ELMo model")
     return found
 
 
@@ -135,18 +137,18 @@ class _Variables:
         return tensor[1:] if self._has_mask_row(name) else tensor
 
     def shape(self, name: str) -> tuple[int, ...]:
-        """Give a shape without reading the tensor."""
+        """Return a shape without reading the tensor."""
         shape = self.checkpoint.shape(self.names[name])
         return (shape[0] - 1, *shape[1:]) if self._has_mask_row(name) else shape
 
     def _has_mask_row(self, name: str) -> bool:
-        """For prediction bilm-tf puts a row of zeros before the characters: 262 instead of 261."""
+        """Return whether bilm-tf has prepended a zero row to the 261 characters, for prediction."""
         shape = self.checkpoint.shape(self.names[name])
         return name == "char_embed" and shape[:1] == (ByteAlphabet.num_ids + 1,)
 
 
-def _from_shapes(variables: _Variables) -> dict[str, Any]:
-    """Write the options.json of a model that comes without."""
+def _options_from_shapes(variables: _Variables) -> dict[str, Any]:
+    """Return the options.json of a model without one."""
     cells = [f"RNN_0/RNN/MultiRNNCell/Cell{layer}/LSTMCell/W_0" for layer in range(100)]
     where = variables.checkpoint.path
     try:
@@ -163,12 +165,12 @@ def _from_shapes(variables: _Variables) -> dict[str, Any]:
         }
         if "embedding" in variables:
             return settings | {"n_tokens_vocab": variables.shape("embedding")[0]}
-        return settings | {"char_cnn": _characters(variables)}
+        return settings | {"char_cnn": _character_options(variables)}
     except (KeyError, ValueError, IndexError) as error:
         raise WeightsError(f"{where}: not all variables of an ELMo model ({error})") from error
 
 
-def _characters(variables: _Variables) -> dict[str, Any]:
+def _character_options(variables: _Variables) -> dict[str, Any]:
     count = sum(name.startswith("CNN/W_cnn_") for name in variables)
     kernels = [variables.shape(f"CNN/W_cnn_{i}") for i in range(count)]  # (1, width, in, out)
     return {
@@ -180,16 +182,16 @@ def _characters(variables: _Variables) -> dict[str, Any]:
     }
 
 
-def _for_prediction(settings: dict[str, Any]) -> dict[str, Any]:
-    """Say what bilm-tf's own readers want to hear of dumped weights: 262, not the 261 it trains."""
+def _prediction_options(settings: dict[str, Any]) -> dict[str, Any]:
+    """Return options with 262 characters, which bilm-tf expects for prediction."""
     if not settings.get("char_cnn"):
         return settings
     characters = settings["char_cnn"] | {"n_characters": ByteAlphabet.num_ids + 1}
     return settings | {"char_cnn": characters}
 
 
-def _mixes(checkpoint: Checkpoint) -> tuple[SavedMix, ...]:
-    """Give the mix of a module, trained or as it came: the plain average."""
+def _read_mixes(checkpoint: Checkpoint) -> tuple[SavedMix, ...]:
+    """Return the layer mix of a module; the average if it was not trained."""
     found = [name for name in checkpoint if name.endswith(_MIX)]
     if len(found) != len(_MIX):
         return ()
@@ -197,14 +199,14 @@ def _mixes(checkpoint: Checkpoint) -> tuple[SavedMix, ...]:
     return (SavedMix(tuple(weights), scaling[0]),) if len(scaling) == 1 else ()
 
 
-def _softmax(
+def _read_softmax(
     checkpoint: Checkpoint, config: BiLMConfig, vocabulary: Vocabulary | None
 ) -> Softmax | None:
     if not all(name in checkpoint for name in _SOFTMAX):
         return None
     if vocabulary is None:
         _log.warning(
-            "%s: its softmax is left out, because its words are not known; pass the vocabulary",
+            "%s: the softmax is ignored, because its vocabulary is unknown; pass the vocabulary",
             checkpoint.path,
         )
         return None
@@ -217,7 +219,7 @@ def _softmax(
         )
     for name, tensor in zip(_SOFTMAX, (weight, bias), strict=True):
         check_weights(tensor, f"{checkpoint.path}: {name}")
-    with without_memory():
+    with on_meta_device():
         softmax = Softmax(SoftmaxConfig(), *expected)
     softmax.load_state_dict({"weight": weight, "bias": bias}, assign=True)
     return softmax

@@ -1,6 +1,6 @@
 """ELMoForManyLangs: a folder of two state_dicts, two lexicons and two configurations.
 
-Words and characters side by side; the recurrent half is AllenNLP's, its forget bias in the bias.
+It encodes words and characters; the LSTMs are AllenNLP's, and the bias includes the forget bias.
 """
 
 from dataclasses import dataclass
@@ -10,7 +10,7 @@ from typing import Literal
 from elmore.config import build, read_json
 from elmore.errors import ConfigError, DataError
 from elmore.model.config import BiLMConfig, CharCNNConfig, LSTMConfig, WordsConfig
-from elmore.numbers import whole_number
+from elmore.numbers import parse_uint
 from elmore.text.characters import Lexicon
 from elmore.text.vocabulary import MANY_LANGS_MARKS, Vocabulary
 from elmore.weights.bundle import Bundle, Card
@@ -18,13 +18,13 @@ from elmore.weights.convert import allennlp, pickles, table
 from elmore.weights.convert.table import Rule, Tensors
 
 
-def is_one(folder: Path) -> bool:
-    """Tell whether a folder looks like one of theirs."""
+def looks_like_model(folder: Path) -> bool:
+    """Return whether a folder looks like a model of ELMoForManyLangs."""
     return all((folder / name).is_file() for name in ("token_embedder.pkl", "encoder.pkl"))
 
 
 def rules(config: BiLMConfig) -> list[Rule]:
-    """Give the table of one model."""
+    """Return the conversion table of a model."""
     found = []
     if config.words:
         ours = "tokens.words.weight"
@@ -44,7 +44,7 @@ def rules(config: BiLMConfig) -> list[Rule]:
 
 @dataclass(frozen=True, kw_only=True)
 class EncoderOptions:
-    """Their section "encoder"."""
+    """The section "encoder"."""
 
     name: str
     dim: int
@@ -56,7 +56,7 @@ class EncoderOptions:
 
 @dataclass(frozen=True, kw_only=True)
 class TokenOptions:
-    """Their section "token_embedder"; a width of 0 means that a model goes without."""
+    """The section "token_embedder"; a width of 0 means that the model has none."""
 
     name: str
     word_dim: int
@@ -69,7 +69,7 @@ class TokenOptions:
 
 @dataclass(frozen=True, kw_only=True)
 class Options:
-    """What of their configuration shapes the network."""
+    """The part of the configuration that defines the network."""
 
     encoder: EncoderOptions
     token_embedder: TokenOptions
@@ -78,11 +78,11 @@ class Options:
     def __post_init__(self) -> None:
         for found, known in ((self.token_embedder.name, "cnn"), (self.encoder.name, "elmo")):
             if found.lower() != known:
-                raise ConfigError(f"only {known!r} is known here, found {found!r}")
+                raise ConfigError(f"only {known!r} is supported, found {found!r}")
 
 
-def read(folder: Path) -> Bundle:
-    """Load one of their folders."""
+def read_many_langs(folder: Path) -> Bundle:
+    """Load a model folder of ELMoForManyLangs."""
     path = _settings_path(folder)
     options = build(Options, read_json(path), str(path), unknown="ignore")
     tokens = options.token_embedder
@@ -94,20 +94,22 @@ def read(folder: Path) -> Bundle:
         alphabet = Lexicon(characters, vocabulary, tokens.max_characters_per_token)
     except (ConfigError, DataError) as error:
         raise type(error)(f"{folder}: {error}") from error
-    tensors = pickles.read(folder / "token_embedder.pkl") | pickles.read(folder / "encoder.pkl")
-    model = table.read(config, rules(config), Tensors(tensors), str(folder))
+    tensors = pickles.read_state_dict(folder / "token_embedder.pkl") | pickles.read_state_dict(
+        folder / "encoder.pkl"
+    )
+    model = table.build_model(config, rules(config), Tensors(tensors), str(folder))
     card = Card(source=f"ELMoForManyLangs folder: {folder.name}", licence="MIT")
     return Bundle(model, alphabet, vocabulary, card)
 
 
 def _settings_path(folder: Path) -> Path:
-    """Find the configuration: it is named by a path on its authors' machine."""
+    """Return the path of the configuration; config.json has its path on the authors' machine."""
     named = read_json(folder / "config.json").get("config_path")
     name = PurePosixPath(str(named).replace("\\", "/")).name
     if name in {path.name for path in folder.iterdir() if path.is_file()}:
         return folder / name
     raise ConfigError(
-        f"{folder / 'config.json'}: config_path is {named!r}, and no such file is beside it; "
+        f"{folder / 'config.json'}: config_path is {named!r}, but there is no such file beside it; "
         "copy the file (it comes with ELMoForManyLangs) into the folder"
     )
 
@@ -147,7 +149,7 @@ _SPACE = "\u3000"
 
 
 def _dictionary(path: Path) -> tuple[str, ...]:
-    """Read `entry <tab> id` lines as their package does: an entry of white space is U+3000."""
+    """Read `entry <tab> id` lines as ELMoForManyLangs does: a whitespace entry is U+3000."""
     entries: dict[int, str] = {}
     try:
         lines = path.read_text(encoding="utf-8").split("\n")
@@ -157,7 +159,7 @@ def _dictionary(path: Path) -> tuple[str, ...]:
         if not line.strip():
             continue
         *entry, place = line.strip().split("\t")
-        id = whole_number(place)
+        id = parse_uint(place)
         if len(entry) > 1 or id is None or id in entries:
             raise DataError(
                 f"{path}: line {number} is {line[:80]!r}, expected an entry, a tab and a new id"
@@ -169,7 +171,7 @@ def _dictionary(path: Path) -> tuple[str, ...]:
 
 
 def _distinct(entries: list[str]) -> tuple[str, ...]:
-    """Where several entries are read as one, stripped of white space, the last holds it: a dict."""
+    """Return entries by id; of entries that are equal after stripping, the last one wins."""
     last = {entry: i for i, entry in enumerate(entries)}
     return tuple(
         entry if last[entry] == i else f"<unreadable {i}>" for i, entry in enumerate(entries)

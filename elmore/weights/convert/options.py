@@ -1,4 +1,4 @@
-"""options.json of bilm-tf and AllenNLP, to our configuration and back."""
+"""Convert options.json of bilm-tf and AllenNLP to our configuration and back."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, fields
@@ -12,7 +12,7 @@ from elmore.text.characters import ByteAlphabet
 
 @dataclass(frozen=True, kw_only=True)
 class LSTMOptions:
-    """Their section "lstm"."""
+    """The section "lstm"."""
 
     dim: int
     projection_dim: int
@@ -24,14 +24,14 @@ class LSTMOptions:
 
 @dataclass(frozen=True, kw_only=True)
 class EmbeddingOptions:
-    """Their section "char_cnn.embedding"."""
+    """The section "char_cnn.embedding"."""
 
     dim: int
 
 
 @dataclass(frozen=True, kw_only=True)
 class CharOptions:
-    """Their section "char_cnn"."""
+    """The section "char_cnn"."""
 
     activation: Literal["relu", "tanh"]
     embedding: EmbeddingOptions
@@ -50,7 +50,7 @@ class CharOptions:
 
 @dataclass(frozen=True, kw_only=True)
 class Options:
-    """What of options.json shapes the network; the rest is about their training."""
+    """The part of options.json that defines the network; the rest is about training."""
 
     lstm: LSTMOptions
     char_cnn: CharOptions | None = None
@@ -58,7 +58,7 @@ class Options:
 
 
 def to_config(options: Mapping[str, Any], where: str) -> BiLMConfig:
-    """Take what shapes the network; what only training used is left alone."""
+    """Return the configuration of a network; options of training are ignored."""
     known = [field.name for field in fields(Options)]
     shaping = {key: value for key, value in options.items() if key in known}
     read = config.build(Options, shaping, where)
@@ -102,7 +102,7 @@ def _characters(section: CharOptions) -> CharCNNConfig:
 
 
 def from_config(shape: BiLMConfig) -> dict[str, Any]:
-    """Write options.json anew, for a model that did not come from one."""
+    """Return options.json for a model that was not loaded from one."""
     lstm, characters = shape.lstm, shape.characters
     options: dict[str, Any] = {
         "lstm": {

@@ -1,4 +1,4 @@
-"""torch's own files, tensors only: nothing in a pickle is ever trusted to run."""
+"""Read torch files that contain only tensors; no code in a pickle is ever executed."""
 
 import pickle
 import struct
@@ -24,8 +24,8 @@ _DAMAGE = (  # what the steps of a damaged pickle raise
 )
 
 
-def read(path: Path) -> Tensors:
-    """Read a state_dict saved by `torch.save`, and refuse anything that is more than that."""
+def read_state_dict(path: Path) -> Tensors:
+    """Read a state_dict saved by `torch.save`; raise WeightsError for anything else."""
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # torch explains at length what is refused below

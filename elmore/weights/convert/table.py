@@ -1,7 +1,7 @@
-"""Foreign weights as a table: their name, our names, and a transform that goes both ways.
+"""Tables that map foreign weights to ours: their name, our names, and an invertible transform.
 
-Reading a file and writing it back are the same table used in two directions, so what is read can
-be written again bit for bit. The shapes a file must have come from the table too.
+The same table is used for reading and writing, so that a file can be written back bit for bit. The
+expected shapes of a file also follow from the table.
 """
 
 import math
@@ -14,26 +14,26 @@ from torch import Tensor
 from elmore.errors import WeightsError
 from elmore.model.bilm import BiLM
 from elmore.model.config import BiLMConfig
-from elmore.weights.bundle import check_weights, empty_model
+from elmore.weights.bundle import check_weights, meta_model
 
 Shape = tuple[int, ...]
 
 
 class Transform(NamedTuple):
-    """One foreign tensor to one or more of ours, and back.
+    """Converts one foreign tensor to one or more of ours, and back.
 
-    What is read may be a view whose first axes are still to be flattened: memory for a second copy
-    of the weights is then never needed.
+    `read` may return views whose first axes must still be flattened, which avoids a second copy of
+    the weights in memory.
     """
 
     read: Callable[[Tensor], tuple[Tensor, ...]]
     write: Callable[..., Tensor]
     shape: Callable[..., Shape]
-    """Their shape, from ours."""
+    """Returns the foreign shape, given ours."""
 
 
 class Rule(NamedTuple):
-    """Where a foreign tensor goes."""
+    """Maps a foreign tensor to ours."""
 
     theirs: str
     ours: tuple[str, ...]
@@ -47,22 +47,22 @@ class Source(Protocol):
     def __iter__(self) -> Iterator[str]: ...
     def __getitem__(self, name: str, /) -> Tensor: ...
     def shape(self, name: str) -> Shape:
-        """Give a shape without reading the tensor."""
+        """Return a shape without reading the tensor."""
         ...
 
 
 class Tensors(dict[str, Tensor]):
-    """Foreign tensors that are in memory already."""
+    """Foreign tensors in memory."""
 
     def shape(self, name: str) -> Shape:
-        """Give the shape of one of them."""
+        """Return the shape of a tensor."""
         return tuple(self[name].shape)
 
 
 same = Transform(lambda x: (x,), lambda x: x, lambda shape: shape)
 transposed = Transform(lambda x: (x.T,), lambda x: x.T, lambda shape: shape[::-1])
 
-# TensorFlow keeps a 1-d kernel as (1, width, in, out); torch as (out, in, width). No flip.
+# A 1-d kernel is (1, width, in, out) in TensorFlow, (out, in, width) in torch; it is not flipped.
 kernel = Transform(
     lambda x: (x[0].permute(2, 1, 0),),
     lambda x: x.permute(2, 1, 0)[None],
@@ -71,9 +71,9 @@ kernel = Transform(
 
 
 def _swap_middle_gates(rows: Tensor) -> Tensor:
-    """Take TensorFlow's input, candidate, forget, output to ours, or ours to theirs.
+    """Convert the gate order between TensorFlow (input, candidate, forget, output) and ours.
 
-    As a view, (2, 2, H, ...): the four gates as two by two, transposed.
+    Returns a view (2, 2, H, ...): the four gates as two by two, transposed.
     """
     return rows.unflatten(0, (2, 2, -1)).transpose(0, 1)
 
@@ -84,14 +84,14 @@ gates = Transform(
     lambda shape: shape,
 )
 
-# One matrix for both: rows of the input above those of the recurrent state, gates as columns.
+# One matrix: the rows of the input above those of the recurrent state, gates as columns.
 stacked_gates = Transform(
     lambda x: tuple(_swap_middle_gates(part.T) for part in x.chunk(2)),
     lambda *parts: torch.cat([_swap_middle_gates(part).flatten(0, 2).T for part in parts]),
     lambda inputs, recurrent: (inputs[1] + recurrent[1], inputs[0]),
 )
 
-# AllenNLP and ELMoForManyLangs keep a highway as one layer: the transform, then the negated gate.
+# AllenNLP and ELMoForManyLangs store a highway as one layer: transform, then negated gate.
 highway = Transform(
     lambda x: (x.chunk(2)[0], -x.chunk(2)[1]),
     lambda transform, gate: torch.cat([transform, -gate]),
@@ -99,37 +99,37 @@ highway = Transform(
 )
 
 
-def read(config: BiLMConfig, rules: Sequence[Rule], source: Source, where: str) -> BiLM:
-    """Build the network and fill it from an open file, one tensor at a time."""
-    _refuse_others(rules, source, where)
-    model = empty_model(config)
+def build_model(config: BiLMConfig, rules: Sequence[Rule], source: Source, where: str) -> BiLM:
+    """Build the network, and load its weights from an open file one by one."""
+    _check_no_others(rules, source, where)
+    model = meta_model(config)
     ours = model.state_dict()
     for rule in rules:
         _check_shape(rule, ours, source, where)
     parameters = {name: torch.empty(x.shape) for name, x in ours.items()}
     missing = set(parameters)
-    # Largest first: what is being read is then never held on top of everything else.
+    # Largest first, to reduce the peak memory.
     for rule in sorted(rules, key=lambda rule: -math.prod(source.shape(rule.theirs))):
         foreign = source[rule.theirs]
         check_weights(foreign, f"{where}: {rule.theirs}")
         for name, part in zip(rule.ours, rule.transform.read(foreign), strict=True):
             parameters[name].view(part.shape).copy_(part)
             missing.remove(name)
-    assert not missing, f"the table names no source for {', '.join(missing)}"
+    assert not missing, f"the table has no source for {', '.join(missing)}"
     model.load_state_dict(parameters, assign=True)
     return model.eval()
 
 
-def _refuse_others(rules: Sequence[Rule], source: Source, where: str) -> None:
-    """Weights that the configuration does not account for mean that the two do not belong."""
+def _check_no_others(rules: Sequence[Rule], source: Source, where: str) -> None:
+    """Raise WeightsError for weights that are not in the table."""
     known = {rule.theirs for rule in rules}
     others = [name for name in source if name not in known]
     if others and not any(name in source for name in known):
-        raise WeightsError(f"{where}: holds {others[0]} and no weights of an ELMo model")
+        raise WeightsError(f"{where}: has {others[0]} and no weights of an ELMo model")
     if others:
         raise WeightsError(
-            f"{where}: {others[0]} has no place in the network of the configuration; are they of "
-            "the same model?"
+            f"{where}: {others[0]} is not part of the configured network; are they of the same "
+            "model?"
         )
 
 
@@ -147,8 +147,8 @@ def _check_shape(rule: Rule, ours: Mapping[str, Tensor], source: Source, where: 
         )
 
 
-def write(model: BiLM, rules: Iterable[Rule]) -> Iterable[tuple[str, Tensor]]:
-    """Give the foreign tensors, one at a time."""
+def foreign_tensors(model: BiLM, rules: Iterable[Rule]) -> Iterable[tuple[str, Tensor]]:
+    """Yield the foreign tensors of a model, one by one."""
     ours = model.state_dict()
     for rule in rules:
         yield rule.theirs, rule.transform.write(*(ours[name] for name in rule.ours)).contiguous()

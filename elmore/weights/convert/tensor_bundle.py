@@ -1,4 +1,4 @@
-"""TensorFlow's checkpoints, read without TensorFlow: names, shapes and numbers, nothing to run.
+"""Read TensorFlow checkpoints without TensorFlow: names, shapes and numbers, no code.
 
 `NAME.index` is a sorted table as LevelDB writes it: blocks of keys that say only how they differ
 from the key before, and at the end of the file where the blocks are. A key is the name of a
@@ -28,7 +28,7 @@ _VARINT, _EIGHT_BYTES, _BYTES, _FOUR_BYTES = 0, 1, 2, 5  # how a protocol buffer
 
 
 class _Entry(NamedTuple):
-    """Where a tensor is."""
+    """The location of a tensor."""
 
     kind: int
     shape: tuple[int, ...]
@@ -39,7 +39,7 @@ class _Entry(NamedTuple):
 
 @dataclass(frozen=True)
 class Checkpoint:
-    """The variables of a checkpoint as a `table.Source`; a tensor is read when it is asked for."""
+    """The variables of a checkpoint as a `table.Source`; tensors are read on access."""
 
     path: Path
     """NAME.index."""
@@ -71,7 +71,7 @@ class Checkpoint:
         return torch.from_numpy(found.astype(np.float32, copy=False).reshape(entry.shape))
 
     def shape(self, name: str) -> tuple[int, ...]:
-        """Give a shape without reading the tensor."""
+        """Return a shape without reading the tensor."""
         return self.entries[name].shape
 
     @property
@@ -96,7 +96,7 @@ def _explained(path: Path) -> Iterator[None]:
 
 
 def open_index(path: Path) -> Checkpoint:
-    """Read NAME.index; the tensors stay where they are."""
+    """Read NAME.index, without the tensors."""
     with _explained(path):
         rows = dict(_rows(path.read_bytes()))
         header = _fields(rows.pop(b""))
@@ -122,7 +122,7 @@ def _entry(name: str, value: bytes) -> _Entry:
 
 
 def _rows(data: bytes) -> Iterator[tuple[bytes, bytes]]:
-    """Give the keys and values of a table, in order."""
+    """Yield the keys and values of a table, in order."""
     if not data.endswith(_MAGIC):
         raise ValueError("it does not end as an index does")
     at = len(data) - _FOOTER
@@ -161,7 +161,7 @@ def _place(data: bytes, at: int) -> tuple[int, int]:
 
 
 def _varint(data: bytes, at: int) -> tuple[int, int]:
-    """Read a number of 7 bits a byte, the lowest first; give it and where it ends."""
+    """Read a varint (7 bits per byte, lowest first); return it and its end."""
     value = 0
     for shift in range(0, 64, 7):
         value |= (data[at] & 0x7F) << shift
@@ -172,7 +172,7 @@ def _varint(data: bytes, at: int) -> tuple[int, int]:
 
 
 def _fields(message: bytes) -> dict[int, list]:
-    """Take a protocol buffer apart: the values of each field by its number."""
+    """Parse a protocol buffer into the values of each field by its number."""
     found: dict[int, list] = {}
     at = 0
     while at < len(message):
@@ -192,15 +192,15 @@ def _fields(message: bytes) -> dict[int, list]:
 
 
 def _number(fields: dict[int, list], place: int) -> int:
-    """Give a number; what is 0 is not written."""
+    """Return a number; 0 if it is not present."""
     value = fields.get(place, [0])[-1]
     if not isinstance(value, int):
-        raise TypeError(f"field {place} is no number")
+        raise TypeError(f"field {place} is not a number")
     return value
 
 
 def _message(fields: dict[int, list], place: int) -> bytes:
     value = fields.get(place, [b""])[-1]
     if not isinstance(value, bytes):
-        raise TypeError(f"field {place} is no message")
+        raise TypeError(f"field {place} is not a message")
     return value

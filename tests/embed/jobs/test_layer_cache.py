@@ -27,7 +27,7 @@ def test_layers_are_the_embedders_to_the_rounding_of_float16(elmo, tmp_path):
 
 
 def test_layers_from_another_starting_state_are_others(tmp_path, runs):
-    bundle = warm.warmed(pretrained.load(toy_tasks.bilm(tmp_path / "bilm")))
+    bundle = warm.add_warm_state(pretrained.load(toy_tasks.bilm(tmp_path / "bilm")))
     for state in ("zero", "warm", "warm"):
         elmo = Embedder(bundle, device="cpu", initial_state=state)
         found = layer_cache.load_or_compute(elmo, SENTENCES, tmp_path / "cache").of(SENTENCES[:1])
@@ -102,7 +102,7 @@ def test_layers_that_another_process_computes_are_waited_for(elmo, tmp_path, run
     _, path, _ = layer_cache._locate(elmo, SENTENCES, tmp_path / "cache")
     held = lock.acquire(path.with_name(f"{path.name}.lock"))
     told = logging.Handler()
-    told.emit = lambda record: held.release() if "at work there" in record.getMessage() else None
+    told.emit = lambda record: held.release() if "working there" in record.getMessage() else None
     logging.getLogger("elmore.lock").addHandler(told)  # it lets go when somebody waits
     try:
         layer_cache.load_or_compute(elmo, SENTENCES, tmp_path / "cache")

@@ -86,7 +86,7 @@ def test_a_missing_universal_tag_points_to_the_other_column(tmp_path):
 def test_a_damaged_file_is_named(tmp_path):
     path = tmp_path / "tags.conllu.xz"
     path.write_bytes(lzma.compress(TWO.encode())[:-9])
-    with pytest.raises(DataError, match=r"tags\.conllu\.xz: damaged or cut short"):
+    with pytest.raises(DataError, match=r"tags\.conllu\.xz: damaged or truncated"):
         read_conllu(path)
 
 
