@@ -6,6 +6,7 @@ import re
 import shutil
 import subprocess
 import sys
+import sysconfig
 import tarfile
 import time
 import zipfile
@@ -15,6 +16,7 @@ import numpy as np
 import pytest
 
 import elmore
+from elmore import native_build
 from tests.support.sweeps import pick
 
 pytest.importorskip("hatchling", reason="`make test-integrations` installs hatchling")
@@ -24,7 +26,9 @@ HERE = Path(np.__file__).parents[1]
 PYENV = Path.home() / ".pyenv" / "versions"
 OTHERS = pick([13], [12, 13, 14])
 VERSION = elmore.__version__
-WHEEL = f"elmore-{VERSION}-py3-none-any.whl"
+PLATFORM = sysconfig.get_platform().replace("-", "_").replace(".", "_")
+WHEEL = f"elmore-{VERSION}-py3-none-{PLATFORM}.whl"
+LIBRARY = f"elmore/model/native/{native_build.LIBRARY}"
 ENDINGS = re.compile(r".*\.(py|typed|c|h|css|html|js|toml|md|txt|json|sha256|safetensors)")
 
 
@@ -96,7 +100,9 @@ def test_two_builds_give_the_same_bytes(dist, source, tmp_path):
 
 def test_the_wheel_holds_the_package_and_nothing_else(dist):
     with zipfile.ZipFile(dist / WHEEL) as wheel:
-        names = wheel.namelist()
+        names = set(wheel.namelist())
+    assert LIBRARY in names
+    names.remove(LIBRARY)  # compiled by hatch_build.py
     ours = {path.relative_to(ROOT).as_posix() for path in (ROOT / "elmore").rglob("*")}
     for name in names:
         folder = name.split("/")[0]
@@ -105,7 +111,7 @@ def test_the_wheel_holds_the_package_and_nothing_else(dist):
             assert name in ours
             assert ENDINGS.fullmatch(name), name
     sources = {name for name in ours if name.endswith((".py", ".toml", ".c"))}
-    assert sources <= set(names)
+    assert sources <= names
     for name in ("model.safetensors", "vocabulary.txt", "config.json", "README.md", "LICENSE.txt"):
         assert f"elmore/weights/bundled/{name}" in names
 
@@ -181,6 +187,34 @@ def test_installed_it_embeds_without_the_source_folder(installed, tmp_path):
     version = run(installed / "elmore", "--version", cwd=tmp_path)
     assert version.stdout.split()[-1] == VERSION, version.stderr
     assert_embeds_alike(installed, tmp_path)
+
+
+def test_installed_it_builds_nothing(installed, tmp_path):
+    code = (
+        "import elmore.model.native as native; print(native.available()); "
+        "import elmore; elmore.load().embed(['a b'])"
+    )
+    cache = {"ELMORE_CACHE": str(tmp_path / "cache"), "CC": "no-such-compiler"}
+    done = run(installed / "python", "-c", code, cwd=tmp_path, **cache)
+    assert done.stdout.strip() == "True", done.stderr
+    assert not done.stderr
+    assert not (tmp_path / "cache").exists()
+
+
+def test_without_a_compiler_the_wheel_is_pure_python_and_says_what_is_slower(tmp_path):
+    chosen = (sys.executable, "-m", "hatchling", "build", "-t", "wheel", "-d", tmp_path)
+    done = run(*chosen, cwd=ROOT, CC="no-such-compiler")
+    assert done.returncode == 0, done.stderr
+    assert "no native library in this wheel: there is no C compiler" in done.stdout + done.stderr
+    (wheel,) = tmp_path.iterdir()
+    assert wheel.name == f"elmore-{VERSION}-py3-none-any.whl"
+    programs = over(sys.executable, tmp_path / "venv", wheel)
+    code = "import elmore; print(elmore.load().embed(['a b'])[0].vectors.shape)"
+    environment = {"ELMORE_CACHE": str(tmp_path / "cache"), "CC": "no-such-compiler"}
+    done = run(programs / "python", "-c", code, cwd=tmp_path, **environment)
+    assert done.stdout.strip() == "(2, 512)", done.stderr
+    assert "the native library is not used: there is no C compiler" in done.stderr
+    assert "embedding on a CPU is slower" in done.stderr
 
 
 @pytest.mark.parametrize("minor", OTHERS)
