@@ -55,7 +55,7 @@ def ours(backend: str, inputs: Tensor, cell_dim: int) -> Callable[[], None]:
                 for weight in layer:
                     weight.grad = None
                 with torch.autocast("cuda", torch.bfloat16, enabled=DEVICE.type == "cuda"):
-                    call = Call.checked(hidden, mask, start, LSTMWeights(*layer), **OPTIONS)
+                    call = Call.create(hidden, mask, start, LSTMWeights(*layer), **OPTIONS)
                     hidden, _ = backends.run(call, backend)
             hidden.backward(torch.ones_like(hidden))
 

@@ -137,7 +137,7 @@ class BiLM(nn.Module):
         """Whether inference runs in less than float32, here and with these weights."""
         layer = next(self.lstm_layers)
         with torch.no_grad():
-            need = Need.of(layer.weights.tensors, layer.precision)
+            need = Need.from_tensors(layer.weights.tensors, layer.precision)
         return select_backend(need, layer.backend).precision == "fast"
 
     @property

@@ -73,7 +73,7 @@ class CharCNN(nn.Module):
     def _is_native(self, characters: Int[Tensor, "N C"]) -> bool:
         """Return whether the native library runs this; it does not check ids by itself."""
         weights = (self.embedding.weight, *chain.from_iterable(map(_weights, self.convolutions)))
-        if not native.reads(*weights) or not characters.numel():
+        if not native.supports(*weights) or not characters.numel():
             return False
         low, high = torch.aminmax(characters)
         return bool(low >= 0) and bool(high < self.config.num_ids)

@@ -38,7 +38,7 @@ class Highway(nn.Module):
     def forward(self, x: Float[Tensor, "N F"]) -> Float[Tensor, "N F"]:
         """Return the gated sum of the transformed and the unchanged input."""
         gate, transform = self.gate(x), self.transform(x)
-        if native.reads(gate, transform, x):
+        if native.supports(gate, transform, x):
             return native.run_highway(gate, transform, x)
         gate = torch.sigmoid(gate)
         return gate * torch.relu(transform) + (1 - gate) * x

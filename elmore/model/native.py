@@ -122,8 +122,8 @@ def why_missing() -> str | None:
     return native_build.why_missing(SOURCES)
 
 
-def reads(*tensors: Tensor | None) -> bool:
-    """Return whether the library reads these: float32 on the CPU, outside of autocast and grad."""
+def supports(*tensors: Tensor | None) -> bool:
+    """Return whether the library takes these: float32 on the CPU, without autocast and grad."""
     return (
         all(t is None or (t.is_cpu and t.dtype == torch.float and not _learns(t)) for t in tensors)
         and not torch.is_autocast_enabled("cpu")

@@ -83,7 +83,7 @@ class Case:
         if self.projected:
             precision = "fast" if backend in FAST else "exact"
             inputs = backends.project_inputs(inputs, weights, PackedWeights(), precision, backend)
-        return Call.checked(
+        return Call.create(
             inputs,
             mask,
             LSTMState(output, cell),
@@ -311,7 +311,7 @@ def test_native_cells_bear_any_number_and_have_the_same_bits_at_any_place(clip):
     weights = LSTMWeights(torch.zeros(200, 3), torch.zeros(200, 50), torch.randn(200), None)
     weights.bias[:] = weights.bias.view(4, 50)[:, :1].expand(4, 50).flatten()
     state, mask = LSTMState(torch.zeros(7, 50), cell), torch.ones(7, 1, dtype=torch.bool)
-    call = Call.checked(gates, mask, state, weights, projected=True, cell_clip=clip)
+    call = Call.create(gates, mask, state, weights, projected=True, cell_clip=clip)
     hidden, (_, new) = backends.run(call, "native")
     assert (new == new[0, 0]).all()
     assert (hidden == hidden[0, 0, 0]).all()
@@ -474,7 +474,7 @@ def on_the_edge(backend, device: str) -> list[torch.Tensor]:
 
     def run(output_clip: float | None) -> tuple[torch.Tensor, LSTMState]:
         zeros = one.new_zeros(4, 1)
-        call = Call.checked(
+        call = Call.create(
             one[None],
             one.bool(),
             LSTMState(one, first),

@@ -27,7 +27,7 @@ def test_a_cpu_that_has_both_multiplies_in_int8(monkeypatch, has_dot):
     monkeypatch.setattr(native, "has_int8_dot", lambda: has_dot)
     layer = precision.with_precision(network(), "fast").forward_layers[0]
     with torch.no_grad():
-        need = Need.of(layer.weights.tensors, layer.precision)
+        need = Need.from_tensors(layer.weights.tensors, layer.precision)
     assert select_backend(need).name == ("native_int8" if has_dot else "eager_bf16")
 
 

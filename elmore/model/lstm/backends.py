@@ -33,7 +33,7 @@ class Need(NamedTuple):
     precision: Precision
 
     @classmethod
-    def of(cls, tensors: list[Tensor], precision: Precision) -> "Need":
+    def from_tensors(cls, tensors: list[Tensor], precision: Precision) -> "Need":
         """Return what a call with these tensors needs."""
         device = tensors[0].device
         return cls(
@@ -161,7 +161,7 @@ def run(call: Call, name: str = "auto") -> Result:
     Raises:
         ConfigError: The backend of that name cannot run such a call.
     """
-    need = Need.of(call.floats, call.precision)
+    need = Need.from_tensors(call.floats, call.precision)
     backend = select_backend(need, name)
     if name != "auto" and not _can(backend, need):
         raise ConfigError(
@@ -192,7 +192,7 @@ def project_inputs(
     name: str = "auto",
 ) -> Float[Tensor, "B T G"]:
     """Return the gate inputs W_x x, by the backend that would run a call with them."""
-    backend = select_backend(Need.of([inputs, *weights.tensors], precision), name)
+    backend = select_backend(Need.from_tensors([inputs, *weights.tensors], precision), name)
     return backend.project_inputs(inputs, weights, packed)
 
 

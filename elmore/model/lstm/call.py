@@ -104,7 +104,7 @@ class Call:
     packed: PackedWeights = field(default_factory=PackedWeights)
 
     @classmethod
-    def checked(
+    def create(
         cls,
         inputs: Float[Tensor, "B T I"],
         mask: Tensor,

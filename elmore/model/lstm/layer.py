@@ -108,7 +108,7 @@ class ProjectedLSTM(nn.Module):
             DataError: Shapes, types or devices do not fit, or a mask holds other numbers than 0
                 and 1.
         """
-        call = Call.checked(
+        call = Call.create(
             inputs,
             mask,
             state,
