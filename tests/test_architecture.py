@@ -1,4 +1,4 @@
-"""The floor plan of CONTRIBUTING.md: who may import whom, which rooms there are, how long a file.
+"""The import table of CONTRIBUTING.md: which package may import which, and how long a file may be.
 
 Every import is read wherever it is written, in functions too, so a circle cannot be hidden.
 """
