@@ -13,7 +13,10 @@ def score(gold: Sequence[Sequence[str]], predicted: Sequence[Sequence[str]]) -> 
     A name is correct if its first token, its last token and its type are. A score is 0 if there
     is nothing to count.
     """
+    items: tuple[list[tuple], list[tuple]] = [], []
+    for number, pair in enumerate(pair_tags(gold, predicted)):
+        for found, tags in zip(items, pair, strict=True):
+            found += [(kind, number, *span) for *span, kind in extract_spans(tags)]
     names = PrecisionRecallF1()
-    for tags in pair_tags(gold, predicted):
-        names.add(*([(kind, *span) for *span, kind in extract_spans(own)] for own in tags))
+    names.add(*items)
     return names.scores() | {f"f1_{kind}": names.f1(kind.__eq__) for kind in names.types}

@@ -30,7 +30,7 @@ _COLUMNS = (
 )
 _EXPECTED = "gold_label, sentence1 and sentence2, or those of SICK"
 _JSONL = re.compile(r"\.jsonl(?:\.\w+)?$")
-# A clitic that another tokenizer has set apart; standing alone, its ' could open a quotation.
+# A clitic that another tokenizer has split off; alone, its ' could be read as an opening quote.
 _APART = re.compile(r"(?<=\w) (?=['’](?:s|d|m|ll|re|ve)(?:\s|$))", re.IGNORECASE)
 
 _log = logging.getLogger(__name__)

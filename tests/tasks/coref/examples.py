@@ -33,7 +33,7 @@ _SPOKEN = Document(
 )
 TYPED = (
     Typed(
-        "\n".join(conllu.lines([_SPOKEN])),
+        "\n".join(conllu.format_conllu([_SPOKEN])),
         ("Ann met Mr. Lee .\nAnn Lee\tHe left ! ?\nBo\tShe left .",),
         tokenized=True,
     ),
