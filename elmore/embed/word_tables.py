@@ -58,7 +58,7 @@ class LRUTable:
         evicted = list(islice(self._rows, len(words) - len(free)))
         rows = [*free, *(self._rows[word] for word in evicted)]
         (index,) = to_device([np.array(rows, dtype=np.int64)], self.table.device)
-        self.table[index] = values[:num_rows]
+        self.table.index_copy_(0, index, values[:num_rows])
         for word in evicted:  # only now: the lines above may run out of memory
             del self._rows[word]
         self._rows.update(zip(words, rows, strict=True))
@@ -100,20 +100,20 @@ class WordCache:
         """
         with self._lock:
             rows, table = self._lru.lookup(words), self._lru.table
-            found = (rows != MISSING).nonzero()[0]
-            if len(found) == len(rows):
-                (index,) = to_device([rows], table.device)
-                return torch.index_select(table, 0, index, out=out)
             vectors = table.new_empty(len(rows), table.shape[1]) if out is None else out
-            here, there = to_device([found, rows[found]], table.device)
-            vectors[here] = table[there]
+            if len(table):
+                (index,) = to_device([np.maximum(rows, 0)], table.device)
+                torch.index_select(table, 0, index, out=vectors)  # missing words are set below
         missing = (rows == MISSING).nonzero()[0].tolist()
+        if not missing:
+            return vectors
         numbers: dict[str, int] = {}
         repeated = [numbers.setdefault(words[i], len(numbers)) for i in missing]
         positions = [missing[n] for n in np.unique(repeated, return_index=True)[1].tolist()]
         computed = compute(positions)
         here, there = to_device([np.array(missing), np.array(repeated)], vectors.device)
-        vectors[here] = computed[there]
+        once = len(positions) == len(missing)  # then a copy of all of them is saved
+        vectors.index_copy_(0, here, computed if once else computed[there])
         self._insert(list(numbers), computed)
         return vectors
 
@@ -122,8 +122,10 @@ class WordCache:
             absent = self._lru.lookup(words) == MISSING  # another thread may have been quicker
             short = np.array([len(word) <= _MAX_LETTERS for word in words])
             chosen = (absent & short).nonzero()[0]
-            (index,) = to_device([chosen], values.device)
-            self._lru.insert([words[i] for i in chosen.tolist()], values[index])
+            if len(chosen) < len(words):
+                (index,) = to_device([chosen], values.device)
+                words, values = [words[i] for i in chosen.tolist()], values[index]
+            self._lru.insert(words, values)
 
 
 class TokenVectorCache:
