@@ -3,7 +3,6 @@
 Shapes: L layers (the token layer is one of them), T tokens, D width of one direction.
 """
 
-import itertools
 import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
@@ -36,8 +35,6 @@ from elmore.weights.bundle import Bundle
 
 DType = Literal["float32", "float16"]
 _DTYPES = {"float32": torch.float32, "float16": torch.float16}
-
-_FEW, _SMALL = 64, 2048  # texts, tokens: up to here rows need not have a fixed number
 
 
 class Embedder:
@@ -344,20 +341,13 @@ class Embedder:
         tokenized = self._tokenize(texts, layers, split_sentences, dtype)
         if self._stateful_rows is not None:
             return self._run_stateful(list(tokenized), layers, dtype)
-        few = list(itertools.islice(tokenized, _FEW + 1))
-        many = len(few) > _FEW or sum(text.num_tokens for text in few) > _SMALL
-        return self._run_packed(itertools.chain(few, tokenized), layers, dtype, fixed_shapes=many)
+        return self._run_packed(tokenized, layers, dtype)
 
     def _run_packed(
-        self,
-        texts: Iterable[TokenizedText],
-        layers: LayerChoice,
-        dtype: DType,
-        *,
-        fixed_shapes: bool = True,
+        self, texts: Iterable[TokenizedText], layers: LayerChoice, dtype: DType
     ) -> Iterator[EmbeddedText]:
         select, empty = _selector(layers, dtype), self._empty(layers, dtype)
-        results = packed.embed_texts(self.runtime, texts, select, fixed_shapes=fixed_shapes)
+        results = packed.embed_texts(self.runtime, texts, select)
         return (join_segments(text, arrays, empty) for text, arrays in results)
 
     @torch.no_grad()

@@ -37,7 +37,7 @@ Select = Callable[[Tensor], Tensor]
 
 
 def embed_texts(
-    runtime: Runtime, texts: Iterable[TokenizedText], select: Select, *, fixed_shapes: bool = True
+    runtime: Runtime, texts: Iterable[TokenizedText], select: Select
 ) -> Iterator[tuple[TokenizedText, list[Float[np.ndarray, "*L T 2*D"]]]]:
     """Yield each text with what is selected of the layers of its segments.
 
@@ -48,7 +48,7 @@ def embed_texts(
     running: deque[tuple[list[TokenizedText], list[Batch]]] = deque()
     for window in split_windows(texts, runtime.token_budget):
         segments = [segment for text in window for segment in text.segments]
-        running.append((window, list(_launch(runtime, segments, select, fixed_shapes))))
+        running.append((window, list(_launch(runtime, segments, select))))
         if len(running) > ahead:
             yield from _collect(*running.popleft())
     for started in running:
@@ -64,7 +64,7 @@ def _collect(
 
 
 def _launch(
-    runtime: Runtime, segments: Sequence[Sequence[str]], select: Select, fixed_shapes: bool
+    runtime: Runtime, segments: Sequence[Sequence[str]], select: Select
 ) -> Iterator["Batch"]:
     """Run segments, as many at a time as the token budget allows; halve it if memory runs out."""
     begin = 0
@@ -77,8 +77,7 @@ def _launch(
             end += 1
         try:
             with runtime.exclusive():
-                part = segments[begin:end]
-                batch = Batch(runtime, part, select, fixed_shapes=fixed_shapes)
+                batch = Batch(runtime, segments[begin:end], select)
         except torch.OutOfMemoryError as error:
             if end - begin == 1:
                 raise DataError(
@@ -100,14 +99,7 @@ class Batch:
     """Segments that a device has been told to run; nothing waits for it until `arrays`."""
 
     @torch.no_grad()
-    def __init__(
-        self,
-        runtime: Runtime,
-        segments: Sequence[Sequence[str]],
-        select: Select,
-        *,
-        fixed_shapes: bool,
-    ) -> None:
+    def __init__(self, runtime: Runtime, segments: Sequence[Sequence[str]], select: Select) -> None:
         numbers: dict[str, int] = {}
         words = (numbers.setdefault(word, len(numbers)) for segment in segments for word in segment)
         self._lengths = np.fromiter(map(len, segments), np.int64, len(segments))
@@ -121,9 +113,7 @@ class Batch:
             alike = self._rows == rows
             lengths = self._lengths[alike]
             part = text[np.repeat(alike, self._lengths)]
-            fewest = -(-len(part) // int(lengths.max()))  # no more steps than the longest has words
-            used = rows if fixed_shapes else min(rows, fewest)
-            layers = _run_packed(runtime, known, part, lengths, used, fixed_shapes)
+            layers = _run_packed(runtime, known, part, lengths, rows)
             self._fetches[rows] = PinnedFetch(select(layers))
 
     def arrays(self) -> Iterator[Float[np.ndarray, "*L T 2*D"]]:
@@ -153,7 +143,7 @@ def num_rows(length: int, runtime: Runtime) -> int:
     """Return the number of rows for sentences of this length."""
     doublings = max(0, math.ceil(math.log2(length / SHORT)))
     rows = max(MIN_ROWS, runtime.limits.max_rows >> doublings)
-    if runtime.device.type != "cpu":
+    if runtime.device.type != "cpu" or not runtime.fixed_shapes:
         return rows
     return rows_for_bitwise_stability(rows, runtime.config.lstm.cell_dim)
 
@@ -171,15 +161,16 @@ def _run_packed(
     text: Int[np.ndarray, " T"],
     lengths: Int[np.ndarray, " n"],
     num_rows: int,
-    fixed_shapes: bool,
 ) -> Float[Tensor, "L+1 T 2*D"]:
     """Return all layers of sentences that follow each other in `text`, as numbers of words.
 
     A GPU is only told what to do: nothing here waits for it.
     """
     limits, vectors = runtime.limits, known.vectors
+    if not runtime.fixed_shapes:  # fewer rows, if there are still no more steps than in the longest
+        num_rows = min(num_rows, -(-len(text) // int(lengths.max())))
     chunk = limits.chunk_steps * max(1, limits.max_rows // num_rows)
-    if not fixed_shapes:
+    if not runtime.fixed_shapes:
         chunk = min(chunk, -(-len(text) // num_rows))
     plan = pack_sequences(lengths, num_rows, chunk)
     on_device = _DevicePlan.of(plan, chunk, runtime.device)

@@ -13,6 +13,7 @@ from torch import Tensor
 from elmore.embed.device import CUDAGraphRunner, limits_for
 from elmore.embed.word_tables import ProjectionCache, TokenVectorCache
 from elmore.model.bilm import BACKWARD, FORWARD, BiLM, BiLMState
+from elmore.model.lstm.backends import is_bitwise_stable
 from elmore.weights.bundle import Bundle
 
 
@@ -22,6 +23,10 @@ class Runtime:
     An embedder has one for as long as its weights stay as they are. Several threads may use it.
     `cache_megabytes` bounds the caches: four sevenths are for token vectors, and the rest for the
     gate inputs of both directions. They grow with the words that they meet.
+
+    A sentence gets the same bits alone and in any company. On a CPU with the native library the
+    model guarantees that; elsewhere `fixed_shapes` is true, and every product has a number of rows
+    that does not depend on the company.
     """
 
     def __init__(
@@ -35,13 +40,23 @@ class Runtime:
         self.model, self.alphabet, self.config = bundle.model, bundle.alphabet, bundle.config
         self.device = start.output.device
         self.limits = limits_for(self.device)
+        is_float = start.output.dtype == torch.float32
+        self.fixed_shapes = not (is_float and is_bitwise_stable(self.device))
         self.token_budget = token_budget or self.limits.window_tokens
         megabytes = self.limits.cache_megabytes if cache_megabytes is None else cache_megabytes
         self.token_vectors = TokenVectorCache(
-            self.model, self.alphabet, megabytes=megabytes * 4 / 7
+            self.model,
+            self.alphabet,
+            megabytes=megabytes * 4 / 7,
+            fixed_shapes=self.fixed_shapes,
         )
         self.projections = [
-            ProjectionCache(self.model, direction, megabytes=megabytes * 3 / 14)
+            ProjectionCache(
+                self.model,
+                direction,
+                megabytes=megabytes * 3 / 14,
+                fixed_shapes=self.fixed_shapes,
+            )
             for direction in (FORWARD, BACKWARD)
         ]
         with torch.no_grad():

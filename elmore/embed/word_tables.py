@@ -131,13 +131,17 @@ class WordCache:
 class TokenVectorCache:
     """The token layer (layer 0) of a model as a function of words.
 
-    Characters are encoded in blocks of fixed shape, filled up with words of the same block: so the
-    bits of a word's vector do not depend on which words are encoded with it.
+    The bits of a word's vector do not depend on the words that are encoded with it. Where the model
+    itself does not guarantee that, `fixed_shapes` encodes blocks of fixed shape, filled up with
+    words of the same block.
     """
 
-    def __init__(self, model: BiLM, alphabet: Alphabet, *, megabytes: float = 256) -> None:
+    def __init__(
+        self, model: BiLM, alphabet: Alphabet, *, megabytes: float = 256, fixed_shapes: bool = True
+    ) -> None:
         self.model = model
         self.alphabet = alphabet
+        self._fixed_shapes = fixed_shapes
         self._like = next(model.parameters())
         self._cache = WordCache(megabytes, self._like.new_empty(0, model.config.lstm.output_dim))
 
@@ -149,14 +153,14 @@ class TokenVectorCache:
         characters, ids = self.alphabet.encode(words)
         config, device = self.model.config, self._like.device
         size = limits_for(device).cnn_block
-        if device.type == "cpu":
+        if self._fixed_shapes and device.type == "cpu":
             width = config.characters.num_filters if config.characters else 1
             size = rows_for_bitwise_stability(size, width)
         vectors = self._like.new_empty(len(words), config.lstm.output_dim)
         for rows, columns in self._groups(characters, len(words)):
             for start in range(0, len(rows), size):
                 block = rows[start : start + size]
-                full = np.resize(block, size)
+                full = np.resize(block, size) if self._fixed_shapes else block
                 letters = None if characters is None else self._cut(characters[full], columns)
                 numbers = None if ids is None else self._tensor(ids[full])
                 encoded = self.model.tokens(letters, numbers)
@@ -176,6 +180,8 @@ class TokenVectorCache:
             [*(w for w in WIDTHS if w < config.max_characters), config.max_characters]
         )
         columns = widths[np.searchsorted(widths, lengths)]
+        if not self._fixed_shapes and num_words <= limits_for(self._like.device).cnn_block:
+            columns[:] = columns.max()  # one call is quicker than the columns it adds
         for width in np.unique(columns):
             yield (columns == width).nonzero()[0], int(width)
 
@@ -194,12 +200,15 @@ class TokenVectorCache:
 class ProjectionCache:
     """Gate inputs W_x x of words in the first LSTM layer of one direction.
 
-    They depend on the word alone, and are a quarter of all the arithmetic of a biLM. Words are
-    projected in blocks of fixed shape, for the same reason as in `TokenVectorCache`.
+    They depend on the word alone, and are a quarter of all the arithmetic of a biLM. `fixed_shapes`
+    is that of `TokenVectorCache`.
     """
 
-    def __init__(self, model: BiLM, direction: int, *, megabytes: float) -> None:
+    def __init__(
+        self, model: BiLM, direction: int, *, megabytes: float, fixed_shapes: bool = True
+    ) -> None:
         self._model, self._direction = model, direction
+        self._fixed_shapes = fixed_shapes
         self._like = next(model.parameters())
         self._block = limits_for(self._like.device).projection_block
         self._cache = WordCache(megabytes, self._like.new_empty(0, 4 * model.config.lstm.cell_dim))
@@ -214,7 +223,9 @@ class ProjectionCache:
         return self._cache.gather(words, lambda at: self.project(vectors(at)), out)
 
     def project(self, vectors: Float[Tensor, "N D"]) -> Float[Tensor, "N G"]:
-        """Return the gate inputs of token vectors, in whole blocks."""
+        """Return the gate inputs of token vectors."""
+        if not self._fixed_shapes:
+            return self._model.project_inputs(self._direction, vectors[None])[0]
         gate_inputs = self._like.new_empty(len(vectors), 4 * self._model.config.lstm.cell_dim)
         for begin in range(0, len(vectors), self._block):
             block = vectors[begin : begin + self._block]

@@ -118,10 +118,10 @@ def test_a_batch_is_launched_without_waiting_for_the_gpu(tmp_path, rng):
     elmo = load(tmp_path, rng, precision="fast")
     runtime, texts = elmo.runtime, [text for text in many(rng) if text]
     for _ in range(2):  # the words are cached, and the kernels compiled
-        packed.Batch(runtime, texts, torch.clone, fixed_shapes=True)
+        packed.Batch(runtime, texts, torch.clone)
     torch.cuda.set_sync_debug_mode("error")
     try:
-        packed.Batch(runtime, texts, torch.clone, fixed_shapes=True)
+        packed.Batch(runtime, texts, torch.clone)
     finally:
         torch.cuda.set_sync_debug_mode("default")
 

@@ -71,12 +71,12 @@ def test_a_gpu_without_room_for_a_larger_table_goes_on_with_the_one_it_has(
     model, encoded, monkeypatch
 ):
     """No GPU is needed to see it: the error is raised where one would raise it."""
-    vectors = TokenVectorCache(model, ByteAlphabet())
+    vectors = TokenVectorCache(model, ByteAlphabet(), fixed_shapes=False)
     vectors(WORDS[:10])
     new_empty = torch.Tensor.new_empty
 
     def small(like, rows, *rest, **more):
-        if rows > 10:
+        if rows > 10 and rest == (LSTM.output_dim,):  # a table, not memory of a kernel
             raise torch.OutOfMemoryError("CUDA out of memory")
         return new_empty(like, rows, *rest, **more)
 
