@@ -29,7 +29,7 @@ import elmore
 from elmore import atomic
 from elmore.embed.jobs.job import model_digest
 from elmore.model.bilm import BiLM
-from elmore.probe.sense_data import SenseCorpus
+from elmore.probe.sense_corpus import SenseCorpus
 from elmore.tasks.embedding import word_vectors
 from elmore.weights import folder, pretrained
 

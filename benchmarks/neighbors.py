@@ -29,8 +29,8 @@ import torch
 
 import elmore
 from elmore import atomic
-from elmore.probe import use_faiss
-from elmore.probe.neighbors import UseIndex
+from elmore.probe.neighbors import faiss_search
+from elmore.probe.neighbors.index import OccurrenceIndex
 from elmore.text import sentences
 from elmore.text.target_word import WordInContext
 from elmore.text.tokenizers import penn
@@ -53,7 +53,9 @@ def main() -> None:
         return
     if args.index is None:
         sys.exit("name a folder for the text and the index with --index")
-    use_faiss.MANY = min(use_faiss.MANY, args.uses)  # a small try takes the same way
+    faiss_search.MIN_OCCURRENCES = min(
+        faiss_search.MIN_OCCURRENCES, args.uses
+    )  # a small try takes the same way
     elmo = elmore.load(device="cpu", precision=args.precision)
     index, found = built(elmo, args.index, args.uses)
     found |= {
@@ -71,7 +73,7 @@ def main() -> None:
     print(page(found))
 
 
-def built(elmo: elmore.Embedder, folder: Path, uses: int) -> tuple[UseIndex, dict]:
+def built(elmo: elmore.Embedder, folder: Path, uses: int) -> tuple[OccurrenceIndex, dict]:
     """Build the index, and say what it took."""
     text = beginning(folder, uses)
     stream, spent, begun = elmo.stream, [0.0], time.perf_counter()
@@ -95,7 +97,7 @@ def built(elmo: elmore.Embedder, folder: Path, uses: int) -> tuple[UseIndex, dic
             print(f"{uses:,} uses, {last[0] - begun:.0f} s", file=sys.stderr, flush=True)
 
     elmo.stream = timed
-    index = UseIndex.build(folder / f"index-{uses}", elmo, [text], progress=progress)
+    index = OccurrenceIndex.build(folder / f"index-{uses}", elmo, [text], progress=progress)
     total = time.perf_counter() - begun
     del elmo.stream
     sizes = {path.name: path.stat().st_size for path in index.folder.iterdir()}
@@ -136,12 +138,12 @@ def drawn(number: int) -> list[WordInContext]:
     return [WordInContext(words, chance.randrange(len(words))) for words in tokens]
 
 
-def searched(index: UseIndex, queries: list[WordInContext]) -> dict:
+def searched(index: OccurrenceIndex, queries: list[WordInContext]) -> dict:
     """Ask every query each way, and compare."""
     texts = index.embedder.stream([use.tokens for use in queries], layers="top")
     vectors = [s.vectors[use.position] for s, use in zip(texts, queries, strict=True)]
-    found, quick = asked(vectors, lambda vector: index.nearest(vector, K).rows)
-    exact, slow = asked(vectors, lambda vector: index.nearest(vector, K, exact=True).rows)
+    found, quick = asked(vectors, lambda vector: index.nearest_rows(vector, K).rows)
+    exact, slow = asked(vectors, lambda vector: index.nearest_rows(vector, K, exact=True).rows)
     pairs = zip(found, exact, strict=True)
     shared = [len({*one.tolist()} & {*two.tolist()}) / K for one, two in pairs]
     _, whole = asked(queries, lambda use: index.search(*use, K))

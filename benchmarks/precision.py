@@ -26,8 +26,8 @@ import elmore
 from elmore.embed.embedder import Embedder
 from elmore.model import native
 from elmore.model.lstm import eager
-from elmore.probe import linear, senses, wordnet
-from elmore.probe.sense_data import SenseCorpus
+from elmore.probe import linear_probe, senses, wordnet
+from elmore.probe.sense_corpus import SenseCorpus
 from elmore.tasks.checkpoint import load_task
 from elmore.tasks.embedding import spec
 
@@ -60,19 +60,19 @@ def bulk(elmo: Embedder, texts: list[list[str]]) -> tuple[np.ndarray, float]:
 
 def parts_of_speech(elmo: Embedder) -> Iterator[tuple[str, float]]:
     names = (DATA / "pos" / f"en_ewt-ud-{split}.conllu.xz" for split in ("train", "dev", "test"))
-    data = linear.read(*names)
-    vectors = linear.of_model(data, elmo)
-    for row in linear.probe(data, vectors, control=False, device=elmo.device):
+    data = linear_probe.read_splits(*names)
+    vectors = linear_probe.layer_features(data, elmo)
+    for row in linear_probe.probe_layers(data, vectors, control=False, device=elmo.device):
         yield f"POS, layer {row.layer}", 100 * row.test
 
 
 def word_senses(elmo: Embedder) -> Iterator[tuple[str, float]]:
     place = DATA / "wsd"
-    found = senses.probe(
+    found = senses.probe_senses(
         elmo,
         SenseCorpus(place / "Training_Corpora" / "SemCor"),
         [SenseCorpus(place / "Evaluation_Datasets" / "senseval2")],
-        wordnet.read(place / "wordnet-3.0"),
+        wordnet.read_wordnet(place / "wordnet-3.0"),
     )
     for layer, scores in found.tests["senseval2"].items():
         yield f"WSD, {layer}", 100 * scores["f1"]

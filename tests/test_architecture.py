@@ -4,6 +4,7 @@ Every import is read wherever it is written, in functions too, so a circle canno
 """
 
 import ast
+import graphlib
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -92,6 +93,52 @@ def import_problems(tree: ast.AST, room: str, where: str, package: str) -> list[
         if room == "cli" and other == "integrations" and not where.endswith("export.py"):
             found.append(f"{where}: only cli/export may import integrations")
     return sorted(set(found))
+
+
+def find_circle(package: Path) -> list[str]:
+    """The files of an import circle, the first again at its end; none where there is no circle."""
+    names = {}
+    for path in package.rglob("*.py"):
+        where = path.relative_to(package).with_suffix("")
+        parts = where.parts[:-1] if where.name == "__init__" else where.parts
+        if parts not in ((), ("__main__",)):  # the public face names what is inside
+            names[".".join(["elmore", *parts])] = path
+    graph = {}
+    for name, path in names.items():
+        inside = name if path.stem == "__init__" else name.rpartition(".")[0]
+        found = set(imports(ast.parse(path.read_text(encoding="utf-8")), inside))
+        # `from a import b` names a and a.b: where a.b is a file, a is only the way to it
+        ways = {one.rpartition(".")[0] for one in found & names.keys()}
+        graph[name] = (found & names.keys()) - ways - {name}
+    try:
+        graphlib.TopologicalSorter(graph).prepare()
+    except graphlib.CycleError as error:
+        return error.args[1]
+    return []
+
+
+def test_no_files_import_each_other_in_a_circle():
+    assert find_circle(PACKAGE) == []
+
+
+@pytest.mark.parametrize(
+    "back",
+    [
+        "from elmore.model import lstm",
+        "import elmore.model.lstm",
+        "from .lstm import LSTM",
+        "def f():\n    from elmore.model.lstm import LSTM",
+        "if TYPE_CHECKING:\n    from elmore.model.lstm import LSTM",
+    ],
+)
+def test_a_circle_of_files_in_one_room_is_found(tmp_path, back):
+    package = house(tmp_path, model__bilm="from elmore.model.lstm import LSTM", model__lstm="")
+    assert find_circle(package) == []
+    (package / "model" / "lstm.py").write_text("from elmore.model import cell")
+    (package / "model" / "cell.py").write_text("from elmore.model.bilm import BiLM")
+    assert len(set(find_circle(package))) == 3
+    (package / "model" / "cell.py").write_text(back)
+    assert set(find_circle(package)) == {"elmore.model.cell", "elmore.model.lstm"}
 
 
 def test_the_house_follows_its_plan():

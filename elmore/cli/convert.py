@@ -1,4 +1,4 @@
-"""elmore convert SOURCE... DEST: foreign weights to a model folder, or back."""
+"""elmore convert SOURCE... DEST: convert weights of other libraries to a model folder, or back."""
 
 from pathlib import Path
 from typing import Annotated, Literal
@@ -11,22 +11,24 @@ def convert(
         list[str],
         typer.Argument(help="a name, a folder, a zip, a checkpoint, or options.json and weights"),
     ],
-    dest: Annotated[Path, typer.Argument(help="the folder to write")],
+    dest: Annotated[Path, typer.Argument(help="folder to write")],
     to: Annotated[
         Literal["elmore", "allennlp"],
         typer.Option(help="elmore: a model folder; allennlp: options.json and weights.hdf5"),
     ] = "elmore",
     vocabulary: Annotated[
         Path | None,
-        typer.Option(help="word list of a foreign model that reads words, or has a softmax"),
+        typer.Option(help="vocabulary of an imported model with word ids or a softmax"),
     ] = None,
     storage: Annotated[
         Literal["float32", "float16", "int8"],
-        typer.Option(help="of the weights in a model folder; int8 has a scale for each row"),
+        typer.Option(help="number format in a model folder; int8 has one scale per row"),
     ] = "float32",
-    overwrite: Annotated[bool, typer.Option("--overwrite", help="replace DEST")] = False,
+    overwrite: Annotated[
+        bool, typer.Option("--overwrite", help="replace DEST if it exists")
+    ] = False,
 ) -> None:
-    """Turn foreign weights into a model folder, or a model back into foreign weights."""
+    """Convert weights of AllenNLP, bilm-tf and others to a model folder, or back to AllenNLP."""
     from elmore.cli.progress import show_download
     from elmore.errors import ElmoreError
     from elmore.weights import folder, pretrained, warm

@@ -14,18 +14,22 @@ def export(
     out: Annotated[Path, typer.Argument(help="the file to write, ending in .onnx")],
     storage: Annotated[
         Literal["float32", "float16", "int8"],
-        typer.Option(help="of the weights; they are float32 again in memory"),
+        typer.Option(help="number format of the weights in the file; computation is in float32"),
     ] = "float32",
-    initial_state: Annotated[Literal["zero", "warm"], typer.Option(help="to start from")] = "zero",
+    initial_state: Annotated[
+        Literal["zero", "warm"], typer.Option(help="LSTM state before the first token")
+    ] = "zero",
     vocabulary: Annotated[
-        Path | None, typer.Option(help="word list of a foreign model that reads words")
+        Path | None, typer.Option(help="vocabulary of an imported model that needs one")
     ] = None,
-    overwrite: Annotated[bool, typer.Option("--overwrite", help="replace OUT")] = False,
+    overwrite: Annotated[
+        bool, typer.Option("--overwrite", help="replace OUT if it exists")
+    ] = False,
 ) -> None:
-    """Write a model as ONNX, checked against the original before it is written.
+    """Write a model as an ONNX file, after comparing it with the original.
 
-    Sentences and tokens may be any number; all layers come out. docs/integrations/onnx.md says
-    what goes in, examples/onnx_without_torch.py does it.
+    The graph takes any number of sentences and tokens, and returns all layers.
+    docs/integrations/onnx.md describes its inputs; examples/onnx_without_torch.py runs it.
     """
     from elmore.cli.progress import show_download
     from elmore.integrations import onnx
@@ -36,11 +40,13 @@ def export(
     report = onnx.export(
         bundle, out, storage=storage, initial_state=initial_state, overwrite=overwrite
     )
-    said = f"{report.num_bytes / 1e6:.1f} MB; onnxruntime equals torch to {report.difference:.0e}"
+    message = (
+        f"{report.num_bytes / 1e6:.1f} MB; largest difference from torch {report.difference:.0e}"
+    )
     if storage != "float32":
-        said += (
-            f"; {storage} moved a number by at most {report.rounding:.0e}, "
-            f"and no vector below a cosine of {report.cosine:.6f}"
+        message += (
+            f"; {storage} changed numbers by at most {report.rounding:.0e}, "
+            f"and every vector has a cosine of at least {report.cosine:.6f} with its original"
         )
-    print(said, file=sys.stderr)
+    print(message, file=sys.stderr)
     print(out)

@@ -1,4 +1,4 @@
-"""elmore info MODEL: what a model is."""
+"""elmore info MODEL: describe a model."""
 
 from pathlib import Path
 from typing import Annotated
@@ -11,11 +11,11 @@ def info(
         list[str], typer.Argument(help="a name, a folder, a zip, or options.json and weights.hdf5")
     ],
     vocabulary: Annotated[
-        Path | None, typer.Option(help="word list of a foreign model that reads words")
+        Path | None, typer.Option(help="vocabulary of an imported model that needs one")
     ] = None,
-    json: Annotated[bool, typer.Option("--json", help="as JSON")] = False,
+    json: Annotated[bool, typer.Option("--json", help="print as JSON")] = False,
 ) -> None:
-    """Say what a model is: sizes, layers, licence, training data, checksums."""
+    """Describe a model: sizes, layers, licence, training data, checksums."""
     from dataclasses import asdict
     from json import dumps
 

@@ -1,4 +1,4 @@
-"""elmore models: the models known by name."""
+"""elmore models: list the models that have a name."""
 
 from typing import Annotated
 
@@ -6,9 +6,9 @@ import typer
 
 
 def models(
-    json: Annotated[bool, typer.Option("--json", help="as JSON")] = False,
+    json: Annotated[bool, typer.Option("--json", help="print as JSON")] = False,
 ) -> None:
-    """List the models known by name."""
+    """List the models that can be loaded by name."""
     from elmore.cli.tables import print_table
     from elmore.weights import catalogue
 

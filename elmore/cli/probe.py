@@ -1,11 +1,11 @@
-"""elmore probe pos, wsd, context, uses: what the layers of a model know."""
+"""elmore probe pos, wsd, context, uses: what each layer of a model encodes."""
 
 from pathlib import Path
 from typing import Annotated, Literal
 
 import typer
 
-from elmore.cli.seeing import context, uses
+from elmore.cli.probe_words import context, uses
 
 Model = Annotated[
     str | None,
@@ -18,7 +18,7 @@ Vectors = Annotated[
 
 probe = typer.Typer(
     name="probe",
-    help="Ask what each layer of a model knows.",
+    help="Measure what each layer of a model encodes.",
     add_completion=False,
     no_args_is_help=True,
 )
@@ -28,53 +28,51 @@ probe.command()(uses)
 
 @probe.command()
 def pos(
-    train: Annotated[Path, typer.Option(help="CoNLL-U to learn from, also .gz .xz .bz2 .zst")],
-    dev: Annotated[Path, typer.Option(help="CoNLL-U to choose the best round by")],
-    test: Annotated[Path, typer.Option(help="CoNLL-U that the accuracy is of")],
+    train: Annotated[Path, typer.Option(help="CoNLL-U to train on, also .gz .xz .bz2 .zst")],
+    dev: Annotated[Path, typer.Option(help="CoNLL-U to choose the best epoch by")],
+    test: Annotated[Path, typer.Option(help="CoNLL-U to test on")],
     model: Model = None,
     vectors: Vectors = None,
-    column: Annotated[Literal["xpos", "upos"], typer.Option(help="which tags")] = "xpos",
+    column: Annotated[Literal["xpos", "upos"], typer.Option(help="column of the tags")] = "xpos",
     layers: Annotated[str, typer.Option(help="all and their average, average, or a number")] = (
         "all"
     ),
     control: Annotated[
-        bool, typer.Option("--control/--no-control", help="learn random labels too")
+        bool, typer.Option("--control/--no-control", help="also train on random labels")
     ] = True,
     device: Annotated[str, typer.Option(help="auto, cpu or cuda")] = "auto",
-    seed: Annotated[
-        int, typer.Option(min=0, help="of the order of words and the random labels")
-    ] = 0,
-    json: Annotated[bool, typer.Option("--json", help="the numbers as JSON")] = False,
+    seed: Annotated[int, typer.Option(min=0, help="of the batches and the random labels")] = 0,
+    json: Annotated[bool, typer.Option("--json", help="print the numbers as JSON")] = False,
 ) -> None:
-    """Part-of-speech tags from frozen vectors, by one linear classifier per layer.
+    """Predict part-of-speech tags from frozen vectors, with one linear classifier per layer.
 
-    The control gives every word a random tag: a probe that learns those too has learned words by
-    heart. Selectivity is the accuracy on the true tags less that on the random ones.
+    The control task gives every word type a random tag: a probe that learns those memorizes words.
+    Selectivity is the accuracy on the true tags minus the accuracy on the random ones.
     """
     from elmore.cli.progress import show_download, show_progress
     from elmore.cli.tables import print_table
     from elmore.embed.loading import load
     from elmore.errors import ConfigError
-    from elmore.probe import linear
+    from elmore.probe import linear_probe
     from elmore.tasks.embedding import word_vectors
     from elmore.train.distributed import init_distributed
 
-    file = _file_of(vectors)
+    file = _parse_vectors(vectors)
     if file and (model or layers != "all"):
-        raise ConfigError("--vectors are probed instead of a model: no --model and no --layers")
-    data = linear.read(train, dev, test, column=column)
+        raise ConfigError("--vectors replaces the model: remove --model and --layers")
+    data = linear_probe.read_splits(train, dev, test, column=column)
     with init_distributed(device) as (_, place):
         if file:
-            features = linear.of_words(data, word_vectors.read_word_vectors(file))
+            features = linear_probe.word_vector_features(data, word_vectors.read_word_vectors(file))
         else:
             with show_download() as progress:
                 elmo = load(*([model] if model else []), device=str(place), progress=progress)
             with show_progress("embedding") as update:
-                features = linear.of_model(
+                features = linear_probe.layer_features(
                     data, elmo, layers, lambda done, tokens: update(done, tokens=tokens)
                 )
         with show_progress("probing") as update:
-            rows = linear.probe(
+            rows = linear_probe.probe_layers(
                 data,
                 features,
                 control=control,
@@ -82,12 +80,12 @@ def pos(
                 device=place,
                 progress=lambda done, updates: update(done, updates=updates),
             )
-    found = [row.row() for row in rows]
-    print_table(found if json else [_rounded(row) for row in found], as_json=json)
+    table = [row.row() for row in rows]
+    print_table(table if json else [_format_row(row) for row in table], as_json=json)
 
 
-def _file_of(vectors: str | None) -> str | None:
-    """Read what is said of word vectors."""
+def _parse_vectors(vectors: str | None) -> str | None:
+    """Return the file of --vectors."""
     from elmore.errors import ConfigError
 
     if vectors is None:
@@ -98,7 +96,7 @@ def _file_of(vectors: str | None) -> str | None:
     return file
 
 
-def _rounded(row: dict) -> dict:
+def _format_row(row: dict) -> dict:
     return {
         key: f"{100 * value:.2f}" if isinstance(value, float) else value
         for key, value in row.items()
@@ -108,23 +106,26 @@ def _rounded(row: dict) -> dict:
 @probe.command()
 def wsd(
     train: Annotated[
-        Path, typer.Option(help="X.data.xml or its folder, also packed; its keys lie beside it")
+        Path,
+        typer.Option(help="X.data.xml or its folder, also compressed; its key file is next to it"),
     ],
-    test: Annotated[list[Path], typer.Option(help="likewise; may be given several times")],
+    test: Annotated[list[Path], typer.Option(help="likewise; may be repeated")],
     wordnet: Annotated[Path, typer.Option(help="folder of WordNet 3.0, with index.sense in it")],
     model: Model = None,
     vectors: Vectors = None,
     held_out: Annotated[
-        float, typer.Option(help="share of the training documents that chooses the row")
+        float, typer.Option(help="fraction of the training documents that chooses the row")
     ] = 0.1,
     device: Annotated[str, typer.Option(help="auto, cpu or cuda")] = "auto",
-    seed: Annotated[int, typer.Option(min=0, help="of the documents and the intervals")] = 0,
-    json: Annotated[bool, typer.Option("--json", help="the numbers as JSON")] = False,
+    seed: Annotated[
+        int, typer.Option(min=0, help="of the held-out documents and the intervals")
+    ] = 0,
+    json: Annotated[bool, typer.Option("--json", help="print the numbers as JSON")] = False,
 ) -> None:
-    """Word senses from frozen vectors: the nearest average of a sense's annotated uses.
+    """Disambiguate word senses by the nearest average vector of a sense's annotated instances.
 
-    A lemma without annotated uses gets the first sense of WordNet. The columns called alone are
-    without this fallback. The row marked chosen is the best on held-out training documents.
+    A lemma without annotated instances gets the first sense of WordNet; the columns called alone
+    are without this fallback. The row marked chosen is the best on held-out training documents.
     """
     import json as writer
     from dataclasses import asdict
@@ -134,15 +135,16 @@ def wsd(
     from elmore.embed.loading import load
     from elmore.errors import ConfigError
     from elmore.probe import senses
-    from elmore.probe import wordnet as index
-    from elmore.probe.sense_data import SenseCorpus
+    from elmore.probe.sense_corpus import SenseCorpus
+    from elmore.probe.wordnet import read_wordnet
     from elmore.tasks.embedding import word_vectors
     from elmore.train.distributed import init_distributed
 
-    file = _file_of(vectors)
+    file = _parse_vectors(vectors)
     if file and model:
-        raise ConfigError("--vectors are probed instead of a model: no --model")
-    learned, tests, known = SenseCorpus(train), [*map(SenseCorpus, test)], index.read(wordnet)
+        raise ConfigError("--vectors replaces the model: remove --model")
+    train_corpus, tests = SenseCorpus(train), [*map(SenseCorpus, test)]
+    known = read_wordnet(wordnet)
     with init_distributed(device) as (_, place):
         if file:
             source = word_vectors.read_word_vectors(file)
@@ -150,9 +152,9 @@ def wsd(
             with show_download() as progress:
                 source = load(*([model] if model else []), device=str(place), progress=progress)
         with show_progress("reading senses") as update:
-            found = senses.probe(
+            found = senses.probe_senses(
                 source,
-                learned,
+                train_corpus,
                 tests,
                 known,
                 held_out=held_out,
@@ -174,7 +176,7 @@ def wsd(
 
 def _sense_row(text: str, layer: str, scores: dict[str, float], *, chosen: bool) -> dict:
     columns = {"noun": "f1_noun", "verb": "f1_verb", "adj": "f1_adj", "adv": "f1_adv"} | {
-        f"alone {what}": f"alone_{what}" for what in ("precision", "recall", "f1", "coverage")
+        f"alone {name}": f"alone_{name}" for name in ("precision", "recall", "f1", "coverage")
     }
     return {
         "text": text,

@@ -1,4 +1,4 @@
-"""elmore report RUN... -o report.html: one page to look at."""
+"""elmore report RUN... -o report.html: one HTML page of results."""
 
 from pathlib import Path
 from typing import Annotated
@@ -9,22 +9,22 @@ import typer
 def report(
     runs: Annotated[
         list[Path],
-        typer.Argument(help="run folders, and files that commands printed with --json"),
+        typer.Argument(help="run folders, and files with the --json output of commands"),
     ],
-    out: Annotated[Path, typer.Option("-o", "--out", help="the page, .html")],
+    out: Annotated[Path, typer.Option("-o", "--out", help="page to write, .html")],
     plots: Annotated[
-        Path | None, typer.Option(help="a folder for the figures, as .svg and .png")
+        Path | None, typer.Option(help="folder for the figures, as .svg and .png")
     ] = None,
     title: Annotated[str, typer.Option(help="of the page")] = "What was learned",
 ) -> None:
-    """Show curves, perplexities, layer weights, probes, maps, neighbours and surprise on one page.
+    """Write one page with curves, perplexities, layer weights, probes, maps and neighbours.
 
     RUN is a folder of pretrain, finetune or task train (also with --num-seeds and
     --train-fractions), or the --json of probe pos, probe wsd, probe context, probe uses, neighbors,
-    score or evaluate. The page needs no network, and no other file.
+    score or evaluate. The page is self-contained.
     """
     from elmore.probe import report as reports
 
-    reports.check(out, plots, runs)
+    reports.check_paths(out, plots, runs)
     reports.write(reports.build(runs, title), out, plots)
     print(out)

@@ -136,11 +136,11 @@ def serve(
 
 
 def _opened(folder: Path, embedder: "Embedder") -> "NeighborSearch":
-    from elmore.probe.neighbors import UseIndex
+    from elmore.probe.neighbors.index import OccurrenceIndex
     from elmore.serve.engine import NeighborSearch
     from elmore.text import target_word
 
-    return NeighborSearch(UseIndex.open(folder, embedder), target_word.parse_target)
+    return NeighborSearch(OccurrenceIndex.open(folder, embedder), target_word.parse_target)
 
 
 def _token(file: Path | None) -> str | None:

@@ -1,14 +1,13 @@
-"""AllenNLP's ELMo by its own names: change the import, keep the code.
+"""A drop-in replacement for AllenNLP's ELMo: change the import, keep the code.
 
     from elmore.integrations.allennlp import Elmo, ElmoEmbedder, ScalarMix, batch_to_ids
 
-Arguments, results and state are those of AllenNLP 2 (`ElmoEmbedder`: 0.9, the last to have it).
-That includes what `elmore.Elmo` does away with: row b of a batch starts where row b of the batch
-before stopped, so the same sentence gives another vector the second time. To forget:
+Arguments, results and state are those of AllenNLP 2 (`ElmoEmbedder`: 0.9, the last version with
+it). Unlike `elmore.Elmo`, the LSTMs are stateful: row b of a batch starts from the final state of
+row b of the batch before, so a sentence gets another vector the second time. To reset the state:
 `elmo._elmo_lstm._elmo_lstm.reset_states()`.
 
-Files may be paths, or the addresses AllenNLP had them at. Where both are None, it is the English
-model that comes with elmore.
+Files may be paths or AllenNLP's own URLs. If both are None, the bundled English model is used.
 
 Shapes: L layers (the token layer is one of them), B sentences, T tokens, D width of one direction.
 """
@@ -46,21 +45,32 @@ _FORMATS = {
 
 
 def batch_to_ids(batch: list[list[str]]) -> Int[Tensor, "B T 50"]:
-    """Spell tokenised sentences, one above the ids of training; zeros where a sentence is over."""
+    """Convert tokenized sentences to character ids, shifted by one; 0 is padding.
+
+    Returns:
+        Ids for `Elmo`, of shape (sentences, tokens, 50).
+    """
     alphabet = ByteAlphabet()
     longest = max(map(len, batch), default=0)
     ids = np.zeros((len(batch), longest, alphabet.max_characters), dtype=np.int64)
     for row, sentence in zip(ids, batch, strict=True):
         check_tokens(sentence)
-        for place, word in zip(row, sentence, strict=False):
-            spelled = alphabet.encode_word(word)
-            place[:] = alphabet.padding + 1
-            place[: len(spelled)] = np.add(spelled, 1)
+        for word_ids, word in zip(row, sentence, strict=False):
+            characters = alphabet.encode_word(word)
+            word_ids[:] = alphabet.padding + 1
+            word_ids[: len(characters)] = np.add(characters, 1)
     return torch.from_numpy(ids)
 
 
 class ScalarMix(nn.Module):
-    """The mix of `elmore.model.mix` with AllenNLP's parameters: each weight is one of its own."""
+    """The scalar mix with AllenNLP's parameters: each layer weight is a separate parameter.
+
+    Args:
+        mixture_size: number of layers.
+        do_layer_norm: normalize each layer before mixing.
+        initial_scalar_parameters: initial weights before the softmax; default: zeros.
+        trainable: whether the weights and the scale are trained.
+    """
 
     def __init__(
         self,
@@ -70,15 +80,15 @@ class ScalarMix(nn.Module):
         trainable: bool = True,
     ) -> None:
         super().__init__()
-        start = initial_scalar_parameters
-        if start is None:
-            start = [0.0] * mixture_size
-        if len(start) != mixture_size:
-            raise ConfigError(f"this mix has {mixture_size} weights and was given {len(start)}")
+        initial = initial_scalar_parameters
+        if initial is None:
+            initial = [0.0] * mixture_size
+        if len(initial) != mixture_size:
+            raise ConfigError(f"this mix has {mixture_size} weights and was given {len(initial)}")
         self.mixture_size = mixture_size
         self.do_layer_norm = do_layer_norm
         self.scalar_parameters = nn.ParameterList(
-            nn.Parameter(torch.tensor([float(weight)]), trainable) for weight in start
+            nn.Parameter(torch.tensor([float(weight)]), trainable) for weight in initial
         )
         self.gamma = nn.Parameter(torch.ones(1), trainable)
 
@@ -87,7 +97,7 @@ class ScalarMix(nn.Module):
         tensors: Sequence[Float[Tensor, "*rest D"]],
         mask: Shaped[Tensor, "*rest"] | None = None,
     ) -> Float[Tensor, "*rest D"]:
-        """Mix tensors of one shape, whatever it is; the mask is needed for the layer norm alone."""
+        """Mix tensors of equal shape; the mask is used by the layer norm only."""
         layers = torch.stack(list(tensors))
         flat = layers.reshape(len(layers), 1, -1, layers.shape[-1])  # (L, 1, positions, D)
         inside = None if mask is None else as_bool(mask).reshape(1, -1)
@@ -100,13 +110,25 @@ class ScalarMix(nn.Module):
 
 
 class Elmo(nn.Module):
-    """Learned mixes of the layers of one biLM, from tensors of character ids.
+    """Trained mixes of the layers of a biLM, from character ids.
 
-    The mixes learn unless `scalar_mix_parameters` fix them; the biLM learns with `requires_grad`.
-    `vocab_to_cache` and `word_inputs` are taken and change nothing: equal words of a batch are
-    computed once anyway. With `module`, a biLM of your own runs instead: it has `num_layers` and
-    gives `activations` and `mask`, boundaries included. The state_dict has AllenNLP's names, so a
-    checkpoint from there can be loaded here, and one from here there.
+    The state_dict has AllenNLP's names, so checkpoints can be exchanged in both directions.
+
+    Args:
+        options_file: options.json, or None for the bundled model.
+        weight_file: weights.hdf5, or None for the bundled model.
+        num_output_representations: number of mixes.
+        requires_grad: whether the biLM is trained.
+        do_layer_norm: normalize each layer before mixing.
+        dropout: dropout on the mixed vectors.
+        vocab_to_cache: accepted without effect: equal words of a batch are computed once anyway.
+        keep_sentence_boundaries: return the vectors of `<S>` and `</S>` too.
+        scalar_mix_parameters: fixed layer weights; default: trained ones.
+        module: a biLM to use instead of the files. It has `num_layers` and returns `activations`
+            and `mask`, boundaries included.
+
+    Raises:
+        ConfigError: the arguments contradict each other.
     """
 
     def __init__(
@@ -130,8 +152,8 @@ class Elmo(nn.Module):
         if module is None:
             module = _ElmoBiLm(options_file, weight_file, requires_grad, vocab_to_cache)
         elif options_file is not None or weight_file is not None:
-            raise ConfigError("module stands in for the files; pass None for both of them")
-        bilm: Any = module  # theirs may be anything with these names
+            raise ConfigError("module replaces the files; pass None for both of them")
+        bilm: Any = module  # anything with these attributes
         self._elmo_lstm = bilm
         self._has_cached_vocab = vocab_to_cache is not None
         self._keep_sentence_boundaries = keep_sentence_boundaries
@@ -147,24 +169,24 @@ class Elmo(nn.Module):
             self.add_module(f"scalar_mix_{number}", scalar_mix)
 
     def get_output_dim(self) -> int:
-        """Say how wide a vector is: 2D."""
+        """Return 2D, the width of a vector."""
         return self._elmo_lstm.get_output_dim()
 
     def forward(
         self, inputs: Int[Tensor, "*B T 50"], word_inputs: Tensor | None = None
     ) -> dict[str, Any]:
-        """Give `elmo_representations`, one (*B, T, 2D) per mix, and their `mask` (*B, T)."""
+        """Return `elmo_representations`, one (*B, T, 2D) per mix, and their `mask` (*B, T)."""
         if word_inputs is not None and not self._has_cached_vocab:
-            _log.warning("word_inputs are of no use without vocab_to_cache, and are left aside")
+            _log.warning("word_inputs are ignored without vocab_to_cache")
         leading = inputs.shape[:-2]
         if inputs.dim() > 3:
             inputs = inputs.flatten(0, -3)
-        found = self._elmo_lstm(inputs, word_inputs)
-        outer = as_bool(found["mask"])  # boundaries included
+        output = self._elmo_lstm(inputs, word_inputs)
+        outer = as_bool(output["mask"])  # boundaries included
         mask = outer if self._keep_sentence_boundaries else outer[:, 2:]
         representations = []
         for number in range(self._num_mixes):
-            mixed = self.get_submodule(f"scalar_mix_{number}")(found["activations"], outer)
+            mixed = self.get_submodule(f"scalar_mix_{number}")(output["activations"], outer)
             if not self._keep_sentence_boundaries:
                 mixed = mixed[:, 1:-1] * mask[:, :, None]
             mixed = self._dropout(mixed)
@@ -176,7 +198,16 @@ class Elmo(nn.Module):
 
 
 class ElmoEmbedder:
-    """All layers of tokenised sentences as arrays; every call goes on from the state before it."""
+    """Embed tokenized sentences as arrays of all layers; the state carries over between calls.
+
+    Args:
+        options_file: options.json, or None for the bundled model.
+        weight_file: weights.hdf5, or None for the bundled model.
+        cuda_device: number of a GPU; -1 is the CPU.
+
+    Raises:
+        ConfigError: there is no such GPU.
+    """
 
     def __init__(
         self,
@@ -186,8 +217,7 @@ class ElmoEmbedder:
     ) -> None:
         if cuda_device >= torch.cuda.device_count():
             raise ConfigError(
-                f"cuda_device={cuda_device}: {torch.cuda.device_count()} GPUs are here; -1 is the "
-                "CPU"
+                f"cuda_device={cuda_device}: found {torch.cuda.device_count()} GPUs; -1 is the CPU"
             )
         self.cuda_device = cuda_device
         self.elmo_bilm = _ElmoBiLm(options_file, weight_file)
@@ -198,9 +228,9 @@ class ElmoEmbedder:
     def batch_to_embeddings(
         self, batch: list[list[str]]
     ) -> tuple[Float[Tensor, "B L T 2*D"], Bool[Tensor, "B T"]]:
-        """Embed one batch; zeros where a sentence is over."""
-        found = self.elmo_bilm(batch_to_ids(batch))
-        stack = LayerStack(torch.stack(found["activations"]), found["mask"]).without_boundaries()
+        """Embed one batch; padding is zero. Returns the vectors and the mask."""
+        output = self.elmo_bilm(batch_to_ids(batch))
+        stack = LayerStack(torch.stack(output["activations"]), output["mask"]).without_boundaries()
         return stack.states.transpose(0, 1), stack.mask
 
     def embed_sentence(self, sentence: list[str]) -> Float[np.ndarray, "L T 2*D"]:
@@ -208,7 +238,7 @@ class ElmoEmbedder:
         return self.embed_batch([sentence])[0]
 
     def embed_batch(self, batch: list[list[str]]) -> list[Float[np.ndarray, "L T 2*D"]]:
-        """Embed one batch; a lone empty sentence leaves the state as it was."""
+        """Embed one batch; a single empty sentence does not change the state."""
         if batch == [[]]:
             empty = (self.elmo_bilm.num_layers, 0, self.elmo_bilm.get_output_dim())
             return [np.zeros(empty, np.float32)]
@@ -219,7 +249,7 @@ class ElmoEmbedder:
     def embed_sentences(
         self, sentences: Iterable[list[str]], batch_size: int = 64
     ) -> Iterator[Float[np.ndarray, "L T 2*D"]]:
-        """Embed sentences as they come, `batch_size` at a time."""
+        """Embed a stream of sentences, `batch_size` at a time."""
         if batch_size < 1:
             raise ConfigError(f"batch_size must be at least 1, found {batch_size}")
         waiting = iter(sentences)
@@ -235,11 +265,18 @@ class ElmoEmbedder:
         forget_sentences: bool = False,
         use_sentence_keys: bool = False,
     ) -> None:
-        """Embed lines of tokens that stand apart by spaces, into an HDF5 file.
+        """Embed lines of space-separated tokens into an HDF5 file.
 
-        A dataset is named by the number of its line, from "0", or by the line itself with
-        `use_sentence_keys`. `output_format` is "all", "top" or "average" of the layers. Unless told
-        otherwise, `sentence_to_index` holds one JSON object that gives the number of each line.
+        Args:
+            input_file: the lines.
+            output_file_path: the file to write.
+            output_format: "all", "top" or "average" of the layers.
+            batch_size: lines per batch.
+            forget_sentences: omit `sentence_to_index`, a JSON object from line to dataset name.
+            use_sentence_keys: name datasets by their line instead of its number, from "0".
+
+        Raises:
+            DataError: a line is empty, or appears twice with `use_sentence_keys`.
         """
         if output_format not in _FORMATS:
             kinds = ", ".join(map(repr, _FORMATS))
@@ -258,7 +295,7 @@ class ElmoEmbedder:
 
 def _check_lines(lines: list[str], keys: list[str]) -> None:
     if "" in lines:
-        raise DataError(f"line {lines.index('') + 1} is empty; remove it, for it has no vectors")
+        raise DataError(f"line {lines.index('') + 1} is empty and has no vectors; remove it")
     if len(set(keys)) < len(keys):
-        ((twice, _),) = Counter(keys).most_common(1)
-        raise DataError(f"{twice!r} stands there twice; leave use_sentence_keys away")
+        ((duplicate, _),) = Counter(keys).most_common(1)
+        raise DataError(f"{duplicate!r} appears twice; do not pass use_sentence_keys")

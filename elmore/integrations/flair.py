@@ -1,12 +1,12 @@
-"""ELMo vectors for Flair: an embedding like its others, to stack and to train taggers on.
+"""ELMo embeddings for Flair, to stack with others and to train taggers on.
 
     from elmore.integrations.flair import ElmoEmbeddings
 
     ElmoEmbeddings().embed(Sentence("I left it at the bank ."))
 
-The biLM is frozen, and Flair keeps the vectors of a token as it keeps those of its own word
-embeddings. A saved Flair model holds the name of the biLM, not its weights: import this file before
-you load one.
+The biLM is frozen, and Flair stores the vectors of a token like those of static word embeddings. A
+saved Flair model holds the name of the biLM, not its weights: import this module before you load
+one.
 """
 
 from typing import Any
@@ -25,7 +25,7 @@ try:
 except ImportError as error:
     raise MissingPackageError(
         f"elmore.integrations.flair needs {error.name}: pip install flair, as "
-        "docs/integrations/flair.md tells"
+        "docs/integrations/flair.md describes"
     ) from error
 
 __all__ = ["ElmoEmbeddings"]
@@ -33,10 +33,12 @@ __all__ = ["ElmoEmbeddings"]
 
 @register_embeddings
 class ElmoEmbeddings(TokenEmbeddings):
-    """A vector for every token of a sentence.
+    """Embed every token of a sentence.
 
-    `model` is what `elmore.load` takes. `layers` is "average", "top", a number, or "all": then the
-    layers of a token stand one after another, as in Flair's own ELMoEmbeddings of old.
+    Args:
+        model: what `elmore.load` takes; default: the bundled model.
+        layers: "average", "top", a number, or "all": the layers of a token concatenated, as in
+            Flair's former ELMoEmbeddings.
     """
 
     embeddings_name = "elmore.ElmoEmbeddings"
@@ -52,15 +54,15 @@ class ElmoEmbeddings(TokenEmbeddings):
 
     @property
     def embedding_length(self) -> int:
-        """How wide a vector is."""
+        """Width of a vector."""
         stacked = self._elmo.num_layers if self._layers == "all" else 1
         return stacked * self._elmo.width
 
     def _add_embeddings_internal(self, sentences: list[Sentence]) -> list[Sentence]:
         texts = [[token.text for token in sentence] for sentence in sentences]
         results = self._elmo.embed(texts, layers=self._layers)
-        for sentence, found in zip(sentences, results, strict=True):
-            vectors = torch.from_numpy(found.vectors).to(flair.device)
+        for sentence, embedded in zip(sentences, results, strict=True):
+            vectors = torch.from_numpy(embedded.vectors).to(flair.device)
             if self._layers == "all":
                 vectors = vectors.transpose(0, 1).flatten(1)  # (T, L * 2D)
             for token, vector in zip(sentence, vectors, strict=True):
@@ -68,12 +70,12 @@ class ElmoEmbeddings(TokenEmbeddings):
         return sentences
 
     def to_params(self) -> dict[str, Any]:
-        """Say how to make the same again."""
+        """Return the arguments that rebuild this embedding."""
         return {"model": list(self._model), "layers": self._layers, "name": self.name}
 
     @classmethod
     def from_params(cls, params: dict[str, Any]) -> "ElmoEmbeddings":
-        """Make it again."""
+        """Rebuild an embedding from `to_params`."""
         embeddings = cls(*params["model"], layers=params["layers"])
         embeddings.name = params["name"]  # a stack renames its parts
         return embeddings

@@ -1,10 +1,10 @@
-"""ELMo in Keras 3 models, on any of its backends: the biLM reads, Keras learns the mix.
+"""ELMo in Keras 3 models, on any backend: elmore computes the layers, Keras trains their mix.
 
     layers = embed(elmo, texts)                                  # (texts, tokens, layers, width)
     mixed = ElmoMix()(keras.Input((None, *layers.shape[2:])))    # (texts, tokens, width)
 
-The biLM is frozen and stays outside the Keras model, so that it reads each text once and not in
-every epoch, and a saved model is small. What the layers weigh is learned with the task:
+The biLM is frozen and stays outside the Keras model: each text is embedded once and not in every
+epoch, and a saved model is small. The layer weights are trained with the task:
 
     mixed = gamma * sum_l softmax(weights)[l] * layers[l]         (Peters et al., 2018, eq. 1)
 
@@ -36,24 +36,38 @@ __all__ = ["ElmoBatches", "ElmoMix", "embed"]
 def embed(
     elmo: Embedder, texts: Iterable[Text], *, length: int | None = None, dtype: DType = "float32"
 ) -> Float[np.ndarray, "B T L 2*D"]:
-    """Give every layer of every token, zeros where a text is over.
+    """Return every layer of every token, padded with zeros.
 
-    All texts are as long as the longest, or cut and filled to `length`.
+    Args:
+        elmo: the model.
+        texts: strings or lists of tokens.
+        length: pad and truncate all texts to this length; default: the longest text.
+        dtype: of the result.
     """
-    found = elmo.embed(texts, layers="all", dtype=dtype)
+    embedded = elmo.embed(texts, layers="all", dtype=dtype)
     if length is None:
-        length = max((len(sentence.tokens) for sentence in found), default=0)
-    layers = np.zeros((len(found), length, elmo.num_layers, elmo.width), dtype)
-    for row, sentence in zip(layers, found, strict=True):
+        length = max((len(sentence.tokens) for sentence in embedded), default=0)
+    layers = np.zeros((len(embedded), length, elmo.num_layers, elmo.width), dtype)
+    for row, sentence in zip(layers, embedded, strict=True):
         vectors = sentence.vectors[:, :length].swapaxes(0, 1)  # (T, L, 2D)
         row[: len(vectors)] = vectors
     return layers
 
 
 class ElmoBatches(keras.utils.PyDataset):
-    """Texts that are read when their batch is due, for `fit`, where all layers are too many.
+    """Batches for `fit` that are embedded on demand, when all layers do not fit into memory.
 
-    With labels a batch is a pair. A text is read again in each epoch.
+    A text is embedded again in each epoch.
+
+    Args:
+        elmo: the model.
+        texts: strings or lists of tokens.
+        labels: one per text; a batch is then a pair.
+        batch_size: texts per batch.
+        length: pad and truncate texts to this length; default: the longest of each batch.
+
+    Raises:
+        DataError: there are more or fewer labels than texts.
     """
 
     def __init__(
@@ -83,9 +97,9 @@ class ElmoBatches(keras.utils.PyDataset):
 
 @keras.saving.register_keras_serializable("elmore")
 class ElmoMix(keras.layers.Layer):
-    """One learned weight per layer and one learned scale; tokens that are all zero are masked.
+    """Scalar mix: one trained weight per layer and one trained scale; padding is masked.
 
-    It starts as the plain average of the layers. The mask goes on to recurrent and pooling layers.
+    An untrained mix is the average of the layers. The mask is passed on to later layers.
     """
 
     def __init__(self, **options: Any) -> None:  # noqa: ANN401 -- those of every Keras layer
@@ -93,7 +107,7 @@ class ElmoMix(keras.layers.Layer):
         self.supports_masking = True
 
     def build(self, shape: tuple[int | None, ...]) -> None:
-        """Make a weight for each layer."""
+        """Create one weight per layer."""
         if len(shape) != 4:
             raise ConfigError(f"expected layers (texts, tokens, layers, width), found {shape}")
         self.layer_weights = self.add_weight((shape[2],), initializer="zeros", name="weights")
@@ -101,17 +115,17 @@ class ElmoMix(keras.layers.Layer):
 
     def call(self, layers: Any) -> Any:  # noqa: ANN401 -- a tensor of Keras's backend
         """Mix the layers of each token."""
-        shares = keras.ops.softmax(self.layer_weights)
-        return self.gamma * keras.ops.einsum("l,btld->btd", shares, layers)
+        layer_weights = keras.ops.softmax(self.layer_weights)
+        return self.gamma * keras.ops.einsum("l,btld->btd", layer_weights, layers)
 
     def compute_mask(self, layers: Any, previous: Any = None) -> Any:  # noqa: ANN401
-        """Say which tokens there are."""
+        """Return a mask of the tokens that are not padding."""
         return keras.ops.any(keras.ops.not_equal(layers, 0), axis=(2, 3))
 
     def compute_output_shape(self, shape: tuple[int | None, ...]) -> tuple[int | None, ...]:
-        """Say what comes out."""
+        """Return (texts, tokens, width)."""
         return (shape[0], shape[1], shape[3])
 
-    def shares(self) -> list[float]:
-        """Say what the layers weigh now: numbers that sum to one."""
+    def normalized_weights(self) -> list[float]:
+        """Return the current layer weights; they sum to one."""
         return keras.ops.convert_to_numpy(keras.ops.softmax(self.layer_weights)).tolist()

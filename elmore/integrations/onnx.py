@@ -1,10 +1,10 @@
-"""Models as ONNX files: for any runtime, without torch or elmore.
+"""Export models as ONNX files, for any runtime without torch or elmore.
 
     export(elmore.load().bundle, Path("english.onnx"))
 
-A file is built, run by onnxruntime beside torch on sentences of several shapes, and only then
-written. What goes in and out is told by `onnx_graph`, how words become ids by the file itself: its
-metadata has JSON under the name "elmore".
+The file is written only after onnxruntime and torch agree on sentences of several shapes.
+`onnx_graph` describes inputs and outputs. The metadata "elmore" of the file is JSON that describes
+how words become ids.
 
 Shapes: N distinct words, L layers (the token layer is one of them), B sentences, T tokens, D width
 of one direction.
@@ -49,10 +49,10 @@ except ImportError as error:
 
 __all__ = ["Report", "export", "feed"]
 
-FORMAT = 1  # of the metadata, and of what goes in and out
-TOLERANCE = 1e-5  # absolute, and relative for what is larger than 1
+FORMAT = 1  # of the metadata, the inputs and the outputs
+TOLERANCE = 1e-5  # absolute, and relative for values above 1
 
-_MOST_BYTES = 2**31 - 2**20  # a file is one protocol buffer, and those end at 2 GiB
+_MAX_BYTES = 2**31 - 2**20  # a file is one protocol buffer, which is limited to 2 GiB
 _WORDS = (
     "The",
     "bank",
@@ -67,21 +67,21 @@ _WORDS = (
     "n't",
     ".",
 )
-_SHAPES = ((1,), (4, 0, 9, 1), (0,), (23, 17, 2, 23, 11))  # lengths of sentences, batch by batch
+_SHAPES = ((1,), (4, 0, 9, 1), (0,), (23, 17, 2, 23, 11))  # sentence lengths of the test batches
 
 Layers = Float[np.ndarray, "L B T 2*D"]
 
 
 class Report(NamedTuple):
-    """What was written, and what was measured before."""
+    """Size of the file, and the measured differences."""
 
     num_bytes: int
     difference: float
-    """The largest between onnxruntime and torch, both with the weights as they are stored."""
+    """Largest difference between onnxruntime and torch, both with the stored weights."""
     rounding: float
-    """The largest between the weights as they are stored and as they were; 0 in float32."""
+    """Largest difference between vectors of stored and original weights; 0 in float32."""
     cosine: float
-    """The smallest of a word's vectors by the two: 1 where nothing was rounded."""
+    """Smallest cosine between these vectors; 1 in float32."""
 
 
 def export(
@@ -92,41 +92,60 @@ def export(
     initial_state: Literal["zero", "warm"] = "zero",
     overwrite: bool = False,
 ) -> Report:
-    """Write a model as an ONNX file that gives all its layers, if onnxruntime agrees with torch."""
+    """Write a model as an ONNX file that returns all its layers.
+
+    Args:
+        bundle: the model, such as `elmore.load().bundle`.
+        path: the file to write, ending in .onnx.
+        storage: number format of the weights in the file.
+        initial_state: LSTM state before the first token: zeros, or the stored warm-up state.
+        overwrite: replace an existing file.
+
+    Returns:
+        The size of the file and the measured differences.
+
+    Raises:
+        ConfigError: the path cannot be written.
+        WeightsError: the model is too large, or onnxruntime and torch differ.
+    """
     path = Path(path)
-    _refuse(path, overwrite=overwrite)
-    bundle = replace(bundle, model=_copied(bundle, bundle.model.state_dict()))
+    _check_path(path, overwrite=overwrite)
+    bundle = replace(bundle, model=_copy_model(bundle, bundle.model.state_dict()))
     weights = quantize_state(bundle.model.state_dict(), storage)
     num_bytes = sum(weight.nbytes for weight in weights.values())
-    if num_bytes > _MOST_BYTES:
+    if num_bytes > _MAX_BYTES:
         raise WeightsError(
-            f"{path}: the weights take {num_bytes / 1e9:.1f} GB, and an ONNX file ends at 2.1 GB; "
-            "store them smaller, as float16 or int8"
+            f"{path}: the weights take {num_bytes / 1e9:.1f} GB, and an ONNX file is limited to "
+            "2.1 GB; pass storage float16 or int8"
         )
-    as_stored = replace(bundle, model=_copied(bundle, _unpacked(weights)))
-    start = _start(as_stored, initial_state)
-    data = _file(as_stored, weights, start, name=bundle.card.name or path.stem, storage=storage)
-    expected = list(_by_torch(as_stored, start))
-    difference = _checked(list(_by_onnxruntime(data, bundle.alphabet)), expected, path)
-    was = list(_by_torch(bundle, _start(bundle, initial_state)))
+    stored_bundle = replace(bundle, model=_copy_model(bundle, _dequantize(weights)))
+    state = _initial_state(stored_bundle, initial_state)
+    data = _build_file(
+        stored_bundle, weights, state, name=bundle.card.name or path.stem, storage=storage
+    )
+    expected = list(_run_torch(stored_bundle, state))
+    difference = _check_difference(list(_run_onnxruntime(data, bundle.alphabet)), expected, path)
+    original = list(_run_torch(bundle, _initial_state(bundle, initial_state)))
     path.parent.mkdir(parents=True, exist_ok=True)
     atomic.write(path, data)
-    return Report(len(data), difference, _apart(expected, was), _cosine(expected, was))
+    return Report(
+        len(data), difference, _max_difference(expected, original), _min_cosine(expected, original)
+    )
 
 
 def feed(
     alphabet: Alphabet, sentences: Sequence[Sequence[str]]
 ) -> dict[str, Int[np.ndarray, "..."]]:
-    """Give what a session takes for tokenised sentences, without boundaries."""
+    """Return the inputs of an onnxruntime session for tokenized sentences."""
     ids = encode_batch(alphabet, sentences)
-    index = ids.index[:, 1:-1].copy()  # the boundaries are in the graph already
+    index = ids.index[:, 1:-1].copy()  # the graph has the boundaries built in
     for row, sentence in zip(index, sentences, strict=True):
         row[len(sentence) :] = NO_TOKEN
     parts = ids._replace(index=index)._asdict()
     return {name: part for name, part in parts.items() if part is not None}
 
 
-def _refuse(path: Path, *, overwrite: bool) -> None:
+def _check_path(path: Path, *, overwrite: bool) -> None:
     if path.suffix != ".onnx":
         raise ConfigError(f"{path}: expected a name that ends in .onnx")
     if path.is_dir():
@@ -135,21 +154,21 @@ def _refuse(path: Path, *, overwrite: bool) -> None:
         raise ConfigError(f"{path} exists already; pass another name, or --overwrite")
 
 
-def _copied(bundle: Bundle, weights: dict[str, torch.Tensor]) -> BiLM:
-    """Give the network with these weights in float32, for reading alone."""
+def _copy_model(bundle: Bundle, weights: dict[str, torch.Tensor]) -> BiLM:
+    """Return the network with these weights in float32, for inference only."""
     model = meta_model(bundle.config)
     plain = {name: weight.detach().cpu().float() for name, weight in weights.items()}
     model.load_state_dict(plain, assign=True)
     return model.requires_grad_(False).eval()
 
 
-def _unpacked(weights: dict[str, torch.Tensor]) -> dict[str, torch.Tensor]:
+def _dequantize(weights: dict[str, torch.Tensor]) -> dict[str, torch.Tensor]:
     names = match_scales(set(weights)).items()
     return {name: dequantize(weights.__getitem__, name, scale, "ONNX") for name, scale in names}
 
 
-def _start(bundle: Bundle, initial_state: Literal["zero", "warm"]) -> BiLMState:
-    """Give the state of one sentence that nothing was read of, not even its boundary."""
+def _initial_state(bundle: Bundle, initial_state: Literal["zero", "warm"]) -> BiLMState:
+    """Return the LSTM state of one sentence before its boundary token."""
     if initial_state == "zero":
         return bundle.model.zero_state(1, torch.zeros(()))
     state = warm.add_warm_state(bundle).warm_state
@@ -157,10 +176,10 @@ def _start(bundle: Bundle, initial_state: Literal["zero", "warm"]) -> BiLMState:
     return BiLMState(*(part.detach().cpu().float() for part in state))
 
 
-def _file(
+def _build_file(
     bundle: Bundle, weights: dict[str, torch.Tensor], start: BiLMState, *, name: str, storage: str
 ) -> bytes:
-    """Build the graph and say in its metadata what it is."""
+    """Build the graph and its metadata."""
     alphabet, model = bundle.alphabet, bundle.model
     parts = alphabet.encode([alphabet.begin, alphabet.end])
     begin, end = model.tokens(*(None if ids is None else torch.from_numpy(ids) for ids in parts))
@@ -176,15 +195,15 @@ def _file(
         "storage": storage,
         "layers": bundle.config.num_layers,
         "width": bundle.config.width,
-        "alphabet": _spelling(alphabet),
+        "alphabet": _describe_alphabet(alphabet),
         "mixes": [mix._asdict() for mix in bundle.mixes],
     }
     helper.set_model_props(proto, {"elmore": json.dumps(facts)})
     return proto.SerializeToString()
 
 
-def _spelling(alphabet: Alphabet) -> dict[str, Any]:
-    """Say how words become ids; see `elmore.text.characters` for what the ids mean."""
+def _describe_alphabet(alphabet: Alphabet) -> dict[str, Any]:
+    """Describe how words become ids; `elmore.text.characters` explains the ids."""
     if isinstance(alphabet, ByteAlphabet):
         return {
             "kind": "bytes",
@@ -198,23 +217,23 @@ def _spelling(alphabet: Alphabet) -> dict[str, Any]:
             },
         }
     if isinstance(alphabet, WordAlphabet):
-        return {"kind": "words", **_listed(alphabet.vocabulary)}
+        return {"kind": "words", **_describe_vocabulary(alphabet.vocabulary)}
     assert isinstance(alphabet, Lexicon)
     facts: dict[str, Any] = {"kind": "lexicon", "max_characters": alphabet.max_characters}
     if alphabet.characters is not None:
         number = {character: i for i, character in enumerate(alphabet.characters)}
         facts |= {
-            "begin_word": number["<eow>"],  # its authors' order
+            "begin_word": number["<eow>"],  # in the order of its authors
             "end_word": number["<bow>"],
             "padding": number["<pad>"],
             "unknown_character": number["<oov>"],
             "characters": list(alphabet.characters),
             "marks": {mark: number[mark] for mark in (alphabet.begin, alphabet.end)},
         }
-    return facts | _listed(alphabet.vocabulary)
+    return facts | _describe_vocabulary(alphabet.vocabulary)
 
 
-def _listed(vocabulary: Vocabulary | None) -> dict[str, Any]:
+def _describe_vocabulary(vocabulary: Vocabulary | None) -> dict[str, Any]:
     if vocabulary is None:
         return {}
     unknown = vocabulary.words.index(vocabulary.marks.unknown)
@@ -222,15 +241,15 @@ def _listed(vocabulary: Vocabulary | None) -> dict[str, Any]:
 
 
 def _samples() -> Iterator[list[list[str]]]:
-    """Give batches of sentences of several shapes: long words, foreign letters, empty rows."""
+    """Yield test batches of several shapes, with long words, other scripts and empty rows."""
     for lengths in _SHAPES:
         yield [
-            [_WORDS[(3 * row + 5 * place) % len(_WORDS)] for place in range(length)]
+            [_WORDS[(3 * row + 5 * position) % len(_WORDS)] for position in range(length)]
             for row, length in enumerate(lengths)
         ]
 
 
-def _by_torch(bundle: Bundle, start: BiLMState) -> Iterator[Layers]:
+def _run_torch(bundle: Bundle, start: BiLMState) -> Iterator[Layers]:
     for sentences in _samples():
         state = BiLMState(*(part.expand(-1, -1, len(sentences), -1) for part in start))
         with torch.no_grad():
@@ -238,37 +257,43 @@ def _by_torch(bundle: Bundle, start: BiLMState) -> Iterator[Layers]:
         yield stack.without_boundaries().states.numpy()
 
 
-def _by_onnxruntime(data: bytes, alphabet: Alphabet) -> Iterator[Layers]:
+def _run_onnxruntime(data: bytes, alphabet: Alphabet) -> Iterator[Layers]:
     session = onnxruntime.InferenceSession(data, providers=["CPUExecutionProvider"])
     for sentences in _samples():
         yield session.run(["layers"], feed(alphabet, sentences))[0]
 
 
-def _checked(found: list[Layers], expected: list[Layers], path: Path) -> float:
-    """Give the largest difference; refuse one that is more than rounding in another order."""
+def _check_difference(found: list[Layers], expected: list[Layers], path: Path) -> float:
+    """Return the largest difference; raise an error if it exceeds the tolerance."""
     for ours, theirs in zip(found, expected, strict=True):
         close = ours.shape == theirs.shape and np.allclose(ours, theirs, TOLERANCE, TOLERANCE)
         if not close:
-            apart = f"{_apart([ours], [theirs]):.1e}" if ours.shape == theirs.shape else "shapes"
+            difference = (
+                f"{_max_difference([ours], [theirs]):.1e}"
+                if ours.shape == theirs.shape
+                else "shapes"
+            )
             raise WeightsError(
                 f"{path}: not written, since onnxruntime {onnxruntime.__version__} and torch "
-                f"{torch.__version__} differ by {apart}, more than {TOLERANCE:.0e}; try other "
+                f"{torch.__version__} differ by {difference}, more than {TOLERANCE:.0e}; try other "
                 "versions of them"
             )
-    return _apart(found, expected)
+    return _max_difference(found, expected)
 
 
-def _apart(some: list[Layers], others: list[Layers]) -> float:
+def _max_difference(some: list[Layers], others: list[Layers]) -> float:
     pairs = zip(some, others, strict=True)
     return max(float(np.abs(a - b).max(initial=0)) for a, b in pairs)
 
 
-def _cosine(some: list[Layers], others: list[Layers]) -> float:
-    """Give the smallest cosine of two vectors of a word, over all layers."""
+def _min_cosine(some: list[Layers], others: list[Layers]) -> float:
+    """Return the smallest cosine of two vectors of a word, over all layers."""
     smallest = 1.0
     for pair in zip(some, others, strict=True):
         a, b = (layers.astype(np.float64) for layers in pair)
         lengths = np.linalg.norm(a, axis=-1) * np.linalg.norm(b, axis=-1)
-        there = lengths > 0  # where a sentence is over there is no vector
-        smallest = min(smallest, ((a * b).sum(axis=-1)[there] / lengths[there]).min(initial=1.0))
+        is_token = lengths > 0  # padding has no vector
+        smallest = min(
+            smallest, ((a * b).sum(axis=-1)[is_token] / lengths[is_token]).min(initial=1.0)
+        )
     return float(smallest)

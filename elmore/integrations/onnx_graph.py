@@ -1,13 +1,12 @@
 """A biLM as an ONNX graph of standard operators (opset 18), node by node.
 
-    index (B, T)        which word stands where, -1 where a sentence is over
-    characters (N, C)   each distinct word's letters      } those of the two
-    words (N)           each distinct word's number       } that the model reads
+    index (B, T)        the word at each position, -1 for padding
+    characters (N, C)   characters of each distinct word    } one or both of them,
+    words (N)           id of each distinct word            } as the model needs
     layers (L+1, B, T, 2D)
 
-Boundaries are not in the graph: what a direction remembers of the one it begins with is the state
-it starts from, and nobody gets the vector of the one it ends with. Where a row is over, its LSTMs
-go on reading nothing in particular, and what they say of it is made zero at the end.
+Boundary tokens are not in the graph: the state after the first one is the initial state, and the
+vector of the last one is not returned. The LSTMs also run over padding; its output is set to zero.
 
 Shapes: N distinct words, C characters, E character width, F filters, B sentences, T tokens,
 D width of one direction, H cell width, L LSTM layers. Inside, time comes before sentences.
@@ -26,24 +25,24 @@ from elmore.model.lstm.call import bias_with_forget
 from elmore.weights.storage import SCALE
 
 OPSET = 18
-_IR_VERSION = 8  # what came with the opset: readers of that age take the file
+_IR_VERSION = 8  # the version of the opset, so that old runtimes accept the file
 
 
 class _Nodes:
-    """Operators of one graph in the order they run; a value is known by its name."""
+    """The operators of a graph in topological order; values are identified by name."""
 
     def __init__(self, prefix: str = "") -> None:
         self.nodes: list[onnx.NodeProto] = []
         self._prefix = prefix
 
     def op(self, kind: str, *inputs: str, name: str = "", **attributes: object) -> str:
-        """Add an operator of one result, and give the name of that."""
+        """Add an operator with one output and return the name of the output."""
         output = name or f"{self._prefix}{kind}_{len(self.nodes)}"
         self.nodes.append(helper.make_node(kind, inputs, [output], output, **attributes))
         return output
 
     def split(self, value: str, count: int) -> list[str]:
-        """Cut the last axis into equal parts."""
+        """Split the last axis into equal parts."""
         name = f"{self._prefix}Split_{len(self.nodes)}"
         outputs = [f"{name}.{number}" for number in range(count)]
         attributes = {"axis": -1, "num_outputs": count}
@@ -52,10 +51,10 @@ class _Nodes:
 
 
 class Network(_Nodes):
-    """The graph of one model: its operators and its weights as they lie in the file."""
+    """The graph of one model: its operators and its stored weights."""
 
     def __init__(self, config: BiLMConfig, weights: dict[str, Tensor], start: BiLMState) -> None:
-        """Build it; `weights` are packed for a file, `start` is the state of one sentence."""
+        """Build it; `weights` are in storage format, `start` is the state of one sentence."""
         super().__init__()
         self.config = config
         self.initializers: dict[str, onnx.TensorProto] = {}
@@ -64,7 +63,7 @@ class Network(_Nodes):
         self._build()
 
     def proto(self, name: str) -> onnx.ModelProto:
-        """Give it as what a file holds."""
+        """Return the ONNX model."""
         config, integer, real = self.config, TensorProto.INT64, TensorProto.FLOAT
         inputs = [helper.make_tensor_value_info("index", integer, ["batch", "time"])]
         if config.characters is not None:
@@ -93,7 +92,7 @@ class Network(_Nodes):
         return self._constant(np.array(values, np.int64))
 
     def _weight(self, name: str) -> str:
-        """Give a weight in float32 from what is stored; runtimes do that once, when they load."""
+        """Add a stored weight and its conversion to float32, which runtimes do once at loading."""
         stored = self._packed[name]
         value = self._constant(stored.numpy(), name)
         if stored.dtype == torch.float32:
@@ -110,7 +109,7 @@ class Network(_Nodes):
         return self.op("Gemm", inputs, weight, bias, transB=1)
 
     def _build(self) -> None:
-        index, time = self._a_step_at_least()
+        index, time = self._pad_to_one_step()
         exists = self.op("GreaterOrEqual", index, self._integers(0))
         lengths = self.op(
             "ReduceSum",
@@ -118,17 +117,19 @@ class Network(_Nodes):
             self._integers(1),
             keepdims=0,
         )
-        ahead = self.op("Transpose", index, perm=[1, 0])  # (T, B)
-        behind = self.op("ReverseSequence", ahead, lengths)  # each row within its own length
+        forward_index = self.op("Transpose", index, perm=[1, 0])  # (T, B)
+        backward_index = self.op(
+            "ReverseSequence", forward_index, lengths
+        )  # each row within its own length
         # -1 is the last row, whose vector is zero
-        nothing = self._constant(np.zeros((1, self.config.lstm.output_dim), np.float32))
-        words = self.op("Concat", self._tokens(), nothing, axis=0)  # (N+1, D)
-        tokens = self.op("Gather", words, ahead)  # (T, B, D)
+        zero = self._constant(np.zeros((1, self.config.lstm.output_dim), np.float32))
+        words = self.op("Concat", self._tokens(), zero, axis=0)  # (N+1, D)
+        tokens = self.op("Gather", words, forward_index)  # (T, B, D)
         pairs = zip(
-            self._direction("forward", words, ahead),
+            self._direction("forward", words, forward_index),
             (
                 self.op("ReverseSequence", hidden, lengths)
-                for hidden in self._direction("backward", words, behind)
+                for hidden in self._direction("backward", words, backward_index)
             ),
             strict=True,
         )
@@ -142,16 +143,16 @@ class Network(_Nodes):
         stack = self.op("Mul", stack, self.op("Unsqueeze", mask, self._integers(2)))
         self.op("Slice", stack, self._integers(0), time, self._integers(2), name="layers")
 
-    def _a_step_at_least(self) -> tuple[str, str]:
-        """Give the index, with a step of nothing if it has no other, and how many it came with."""
+    def _pad_to_one_step(self) -> tuple[str, str]:
+        """Return the index, padded to at least one step, and its original number of steps."""
         batch, time = (self.op("Shape", "index", start=n, end=n + 1) for n in (0, 1))
         missing = self.op("Max", self.op("Sub", self._integers(1), time), self._integers(0))
         shape = self.op("Concat", batch, missing, axis=0)
-        nothing = self.op("Expand", self._integers(-1), shape)
-        return self.op("Concat", "index", nothing, axis=1), time
+        padding = self.op("Expand", self._integers(-1), shape)
+        return self.op("Concat", "index", padding, axis=1), time
 
     def _tokens(self) -> str:
-        """Give the context-free vector of each distinct word, (N, D)."""
+        """Return the context-independent vector of each distinct word, (N, D)."""
         parts = []
         if self.config.words is not None:
             parts.append(self.op("Gather", self._weight("tokens.words.weight"), "words"))
@@ -161,23 +162,23 @@ class Network(_Nodes):
         return self._linear(joined, "tokens.projection") if self.config.projection else joined
 
     def _characters(self, config: CharCNNConfig) -> str:
-        """Give the vectors of spelled words, (N, F); see `CharCNN` on how far they are padded."""
+        """Return the character CNN vector of each distinct word, (N, F); padded as in `CharCNN`."""
         count = self.op("Shape", "characters", start=0, end=1)
         width = self._integers(config.widest_filter)
         shape = self.op("Concat", count, width, axis=0)
         padding = self.op("Expand", self._integers(config.padding_id), shape)
         padded = self.op("Concat", "characters", padding, axis=1)
-        zero, one, most = (self._integers(n) for n in (0, 1, config.max_characters))
-        full = self.op("Slice", padded, zero, most, one)
-        spelled = self.op("Gather", self._weight("tokens.characters.embedding.weight"), full)
-        spelled = self.op("Transpose", spelled, perm=[0, 2, 1])  # (N, E, C)
-        found = []
+        zero, one, maximum = (self._integers(n) for n in (0, 1, config.max_characters))
+        full = self.op("Slice", padded, zero, maximum, one)
+        embedded = self.op("Gather", self._weight("tokens.characters.embedding.weight"), full)
+        embedded = self.op("Transpose", embedded, perm=[0, 2, 1])  # (N, E, C)
+        pooled = []
         for number in range(len(config.filters)):
             name = f"tokens.characters.convolutions.{number}"
             filters = [self._weight(f"{name}.{part}") for part in ("weight", "bias")]
-            windows = self.op("Conv", spelled, *filters)  # (N, filters, positions)
-            found.append(self.op("ReduceMax", windows, self._integers(2), keepdims=0))
-        words = self.op("Concat", *found, axis=1)
+            windows = self.op("Conv", embedded, *filters)  # (N, filters, positions)
+            pooled.append(self.op("ReduceMax", windows, self._integers(2), keepdims=0))
+        words = self.op("Concat", *pooled, axis=1)
         words = self.op("Relu" if config.activation == "relu" else "Tanh", words)
         for number in range(config.num_highways):
             name = f"tokens.characters.highways.{number}"
@@ -186,20 +187,24 @@ class Network(_Nodes):
             words = self.op("Add", words, self.op("Mul", gate, self.op("Sub", changed, words)))
         return words
 
-    def _direction(self, name: str, words: str, places: str) -> list[str]:
-        """Give the output of each LSTM layer of one direction, (T, B, D), as it reads."""
-        batch = self.op("Shape", places, start=1, end=2)
+    def _direction(self, name: str, words: str, positions: str) -> list[str]:
+        """Return the output of each LSTM layer of one direction, (T, B, D), in its own order."""
+        batch = self.op("Shape", positions, start=1, end=2)
         outputs: list[str] = []
         for number in range(self.config.lstm.num_layers):
             layer = f"{name}_layers.{number}"
             weight = self._weight(f"{layer}.input")
-            if not outputs:  # what a word says to the first layer it says wherever it stands
-                driven = self.op("Gemm", words, weight, self._bias(layer), transB=1)  # (N+1, 4H)
-                hidden = self._lstm(layer, self.op("Gather", driven, places), batch)
+            if not outputs:  # computed once per distinct word
+                gate_inputs = self.op(
+                    "Gemm", words, weight, self._bias(layer), transB=1
+                )  # (N+1, 4H)
+                hidden = self._lstm(layer, self.op("Gather", gate_inputs, positions), batch)
             else:
                 columns = self.op("Transpose", weight, perm=[1, 0])
-                driven = self.op("Add", self.op("MatMul", outputs[-1], columns), self._bias(layer))
-                hidden = self._lstm(layer, driven, batch)
+                gate_inputs = self.op(
+                    "Add", self.op("MatMul", outputs[-1], columns), self._bias(layer)
+                )
+                hidden = self._lstm(layer, gate_inputs, batch)
                 if self.config.lstm.skip_connections:
                     hidden = self.op("Add", hidden, outputs[-1])
             outputs.append(hidden)
@@ -210,8 +215,8 @@ class Network(_Nodes):
         whole = bias_with_forget(bias, self.config.lstm.forget_bias)
         return self._constant(whole.numpy(), f"{layer}.bias")
 
-    def _lstm(self, layer: str, driven: str, batch: str) -> str:
-        """Read from the first token to the last; `driven` is (T, B, 4H)."""
+    def _lstm(self, layer: str, gate_inputs: str, batch: str) -> str:
+        """Run from the first token to the last; `gate_inputs` is (T, B, 4H)."""
         direction, number = layer.split("_layers.")
         state = self._start.direction(BACKWARD if direction == "backward" else FORWARD)[int(number)]
         starts = []
@@ -229,7 +234,9 @@ class Network(_Nodes):
         )
         outputs = [f"{layer}.end.output", f"{layer}.end.cell", layer]
         attributes = {"body": body, "num_scan_inputs": 1}
-        self.nodes.append(helper.make_node("Scan", [*starts, driven], outputs, layer, **attributes))
+        self.nodes.append(
+            helper.make_node("Scan", [*starts, gate_inputs], outputs, layer, **attributes)
+        )
         return layer
 
     def _clip(self, limit: float | None) -> tuple[str, str] | None:
@@ -247,10 +254,10 @@ def _cell(
     cell_clip: tuple[str, str] | None,
     output_clip: tuple[str, str] | None,
 ) -> onnx.GraphProto:
-    """Give one step of `lstm.reference`: state in, state out; its weights lie outside."""
+    """Return one step of `lstm.reference` as a subgraph; its weights are in the outer graph."""
     body = _Nodes(f"{layer}/")
-    output, cell, driven = (f"{layer}/{name}" for name in ("output", "cell", "driven"))
-    gates = body.op("Gemm", output, recurrent, driven, transB=1)
+    output, cell, gate_inputs = (f"{layer}/{name}" for name in ("output", "cell", "gate_inputs"))
+    gates = body.op("Gemm", output, recurrent, gate_inputs, transB=1)
     i, f, g, o = body.split(gates, 4)
     kept = body.op("Mul", body.op("Sigmoid", f), cell)
     new_cell = body.op("Add", kept, body.op("Mul", body.op("Sigmoid", i), body.op("Tanh", g)))
@@ -261,14 +268,14 @@ def _cell(
         new_output = body.op("Gemm", new_output, projection, transB=1)
         if output_clip is not None:
             new_output = body.op("Clip", new_output, *output_clip)
-    said = body.op("Identity", new_output)
+    scan_output = body.op("Identity", new_output)
     widths = {
         output: config.output_dim,
         cell: config.cell_dim,
-        driven: 4 * config.cell_dim,
+        gate_inputs: 4 * config.cell_dim,
         new_output: config.output_dim,
         new_cell: config.cell_dim,
-        said: config.output_dim,
+        scan_output: config.output_dim,
     }
     ports = [
         helper.make_tensor_value_info(name, TensorProto.FLOAT, ["batch", width])

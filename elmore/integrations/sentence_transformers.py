@@ -1,4 +1,4 @@
-"""elmore inside sentence-transformers: the module that makes vectors of words.
+"""elmore in sentence-transformers: the module that computes token embeddings.
 
     from sentence_transformers import SentenceTransformer
     from sentence_transformers.sentence_transformer.modules import Pooling
@@ -7,8 +7,8 @@
     model = SentenceTransformer(modules=[elmo, Pooling(elmo.get_embedding_dimension())])
     model.encode(["A text .", "Another ."])
 
-What it saves is what `elmore.integrations.huggingface` saves. sentence-transformers loads modules
-that are not its own only when told to: `SentenceTransformer(path, trust_remote_code=True)`.
+It saves the files of `elmore.integrations.huggingface`. sentence-transformers loads third-party
+modules only with `SentenceTransformer(path, trust_remote_code=True)`.
 """
 
 from collections.abc import Sequence
@@ -27,16 +27,21 @@ except ImportError as error:
 from torch import Tensor
 
 from elmore.integrations.huggingface import ElmoModel, ElmoTokenizer
-from elmore.integrations.huggingface.conversion import Source, opened
+from elmore.integrations.huggingface.source import Source, resolve_source
 
-_ENDLESS = 10**9  # more words than that is no limit
+_UNLIMITED = 10**9  # as transformers encodes "no limit"
 
 
 class ElmoModule(InputModule):
-    """Texts to `token_embeddings`, the mix of the layers, for `Pooling` and what comes after.
+    """Compute `token_embeddings`, the scalar mix of the layers, for `Pooling` and later modules.
 
-    `sources` is what `elmore.load` takes; nothing is the bundled model. The settings are those of
-    `ElmoModel.from_elmore`: with `freeze=False` the biLM is trained too, else the mix alone.
+    Args:
+        sources: what `elmore.load` takes; default: the bundled model.
+        max_seq_length: truncate texts to this many words; default: no limit.
+        model: a model to use instead of `sources`.
+        tokenizer: its tokenizer.
+        settings: keyword arguments of `ElmoModel.from_elmore`; `freeze=False` trains the biLM too,
+            otherwise only the mix is trained.
     """
 
     def __init__(
@@ -49,7 +54,7 @@ class ElmoModule(InputModule):
     ) -> None:
         super().__init__()
         if model is None or tokenizer is None:
-            bundle = opened(*sources)
+            bundle = resolve_source(*sources)
             model = model or ElmoModel.from_elmore(bundle, **settings)
             tokenizer = tokenizer or ElmoTokenizer.from_elmore(bundle)
         self.model = model
@@ -59,30 +64,30 @@ class ElmoModule(InputModule):
 
     @property
     def max_seq_length(self) -> int | None:
-        """How many words of a text are read; None for all of them."""
+        """Number of words after which texts are truncated; None for no limit."""
         length = self.tokenizer.model_max_length
-        return length if length < _ENDLESS else None
+        return length if length < _UNLIMITED else None
 
     @max_seq_length.setter
     def max_seq_length(self, length: int | None) -> None:
-        self.tokenizer.model_max_length = _ENDLESS if length is None else length
+        self.tokenizer.model_max_length = _UNLIMITED if length is None else length
 
     def get_embedding_dimension(self) -> int:
-        """Say how wide a vector is."""
+        """Return the width of a vector."""
         return self.model.config.hidden_size
 
     def preprocess(
         self,
         inputs: Sequence[str | Sequence[str]],
         prompt: str | None = None,
-        **kwargs: Any,  # theirs
+        **kwargs: Any,  # of sentence-transformers
     ) -> dict[str, Any]:
-        """Spell the words of texts; lists of words are taken as they are."""
+        """Tokenize texts; lists of words are taken as they are."""
         texts = [(prompt or "") + text if isinstance(text, str) else text for text in inputs]
-        found = self.tokenizer(texts, padding=True, truncation=True, return_tensors="pt")
+        features = self.tokenizer(texts, padding=True, truncation=True, return_tensors="pt")
         if prompt:
-            found["prompt_length"] = len(self.tokenizer.tokenize(prompt))
-        return dict(found)
+            features["prompt_length"] = len(self.tokenizer.tokenize(prompt))
+        return dict(features)
 
     def forward(self, features: dict[str, Any], **kwargs: Any) -> dict[str, Tensor | Any]:
         """Add `token_embeddings` to the features of a batch."""
@@ -90,13 +95,13 @@ class ElmoModule(InputModule):
         return {**features, "token_embeddings": out.mixed, "attention_mask": out.mask.long()}
 
     def get_config_dict(self) -> dict[str, Any]:
-        """Say in short what this is."""
+        """Return a short description for `repr`."""
         return {"max_seq_length": self.max_seq_length, "width": self.get_embedding_dimension()}
 
     def save(
         self, output_path: str, *args: Any, safe_serialization: bool = True, **kwargs: Any
     ) -> None:
-        """Save model and tokenizer as transformers has them."""
+        """Save model and tokenizer in the format of transformers."""
         self.model.save_pretrained(output_path)
         self.tokenizer.save_pretrained(output_path)
 
@@ -110,10 +115,10 @@ class ElmoModule(InputModule):
         revision: str | None = None,
         local_files_only: bool = False,
         model_kwargs: dict[str, Any] | None = None,
-        **kwargs: Any,  # theirs
+        **kwargs: Any,  # of sentence-transformers
     ) -> Self:
-        """Load from a folder or the hub; `model_kwargs` are those of `from_pretrained`."""
-        place: dict[str, Any] = {
+        """Load from a folder or the hub; `model_kwargs` are passed to `from_pretrained`."""
+        location: dict[str, Any] = {
             "subfolder": subfolder,
             "token": token,
             "cache_dir": cache_folder,
@@ -121,6 +126,6 @@ class ElmoModule(InputModule):
             "local_files_only": local_files_only,
         }
         return cls(
-            model=ElmoModel.from_pretrained(model_name_or_path, **place, **(model_kwargs or {})),
-            tokenizer=ElmoTokenizer.from_pretrained(model_name_or_path, **place),
+            model=ElmoModel.from_pretrained(model_name_or_path, **location, **(model_kwargs or {})),
+            tokenizer=ElmoTokenizer.from_pretrained(model_name_or_path, **location),
         )

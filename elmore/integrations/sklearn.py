@@ -1,4 +1,4 @@
-"""ElmoVectorizer: texts to features, by the conventions of scikit-learn.
+"""ElmoVectorizer: a scikit-learn transformer from texts to features.
 
     make_pipeline(ElmoVectorizer(), StandardScaler(), LogisticRegression()).fit(texts, labels)
 
@@ -41,23 +41,23 @@ Embedded = tuple[list[str], Float[np.ndarray, "T F"]]
 
 
 class ElmoVectorizer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
-    """One vector per text, the same whatever other texts there are.
+    """Embed each text as one vector, independently of the other texts.
 
-    Texts are strings, or lists of tokens. A table of strings, a DataFrame or an array (N, columns),
-    gives the features of each column side by side.
+    Texts are strings or lists of tokens. For a table of strings (a DataFrame or an array of shape
+    (N, columns)), the features of the columns are concatenated.
 
-    Parameters
-    ----------
-    model : what `elmore.load` takes: a name, a path, or a pair of options and weights. It alone is
-        pickled and cloned, and the weights are loaded where they are needed. An Embedder may be
-        given too: it is shared by clones, pickled whole, and brings what is set below `remove`.
-    layers : "average", "top", a number, a saved mix, or "all": every layer, side by side
-    pool : "mean", "max", a TextPooling, or "learned": `fit` learns from its texts how to weigh
-        words by how rare they are, and which common directions to take away
-    remove : how many directions "learned" takes away, besides the mean
-    split_sentences : let the sentences of a string run each on their own
-    precision, device, token_budget : as in `elmore.load`
-
+    Args:
+        model: what `elmore.load` takes: a name, a path, or a pair of options and weights. Only this
+            is pickled and cloned; the weights are loaded when needed. An `Embedder` is accepted
+            too: clones share it, pickles contain it, and the options below `remove` are its own.
+        layers: "average", "top", a number, a saved mix, or "all": every layer, concatenated.
+        pool: "mean", "max", a `TextPooling`, or "learned": `fit` learns word weights by frequency
+            and the common directions to remove.
+        remove: number of directions that "learned" removes, besides the mean.
+        split_sentences: embed the sentences of a string separately.
+        precision: as in `elmore.load`.
+        device: as in `elmore.load`.
+        token_budget: as in `elmore.load`.
     """
 
     def __init__(
@@ -81,46 +81,46 @@ class ElmoVectorizer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEsti
         self.device = device
         self.token_budget = token_budget
 
-    def fit(self, X: Any, y: object = None) -> Self:  # noqa: ANN401, N803 -- their names
-        """Load the model, and learn a pooling where that is asked for."""
-        self._fit(self._columns(X, reset=True), wanted=False)
+    def fit(self, X: Any, y: object = None) -> Self:  # noqa: ANN401, N803 -- scikit-learn's names
+        """Load the model, and learn a pooling if `pool` is "learned"."""
+        self._fit(self._columns(X, reset=True), transform=False)
         return self
 
     def fit_transform(self, X: Any, y: object = None) -> Float[np.ndarray, "N F"]:  # noqa: ANN401, N803
-        """Do both, and embed only once."""
-        return self._fit(self._columns(X, reset=True), wanted=True)
+        """Fit and transform, embedding the texts only once."""
+        return self._fit(self._columns(X, reset=True), transform=True)
 
     def transform(self, X: Any) -> Float[np.ndarray, "N F"]:  # noqa: ANN401, N803
-        """Give the features of each text."""
+        """Return the features of each text."""
         check_is_fitted(self)
         columns = self._columns(X, reset=False)
         if len(columns) != len(self.poolings_):
             raise DataError(
-                f"this was fitted on {len(self.poolings_)} columns of texts, and is given "
+                f"this vectorizer was fitted on {len(self.poolings_)} columns of texts, found "
                 f"{len(columns)}"
             )
         pairs = zip(columns, self.poolings_, strict=True)
-        return self._side_by_side([_pooled(self._embedded(texts), how) for texts, how in pairs])
+        return self._concatenate([_pool(self._embed(texts), how) for texts, how in pairs])
 
-    def _fit(self, columns: list[list[Text]], *, wanted: bool) -> Float[np.ndarray, "N F"]:
-        """Learn from each column; give its features too, where they are wanted."""
+    def _fit(self, columns: list[list[Text]], *, transform: bool) -> Float[np.ndarray, "N F"]:
+        """Fit each column, and with `transform` return its features too."""
         self._loaded = self._load()
         check_layers(self.layers, self._loaded.num_layers)
         self.digest_ = model_digest(self._loaded.bundle)
         self.poolings_, blocks = [], []
         for texts in columns:
-            embedded = self._embedded(texts)
+            embedded = self._embed(texts)
             how = self.pool
             if how == "learned":
                 embedded = list(embedded)
                 how = pooling.learn(embedded, remove=self.remove)
             self.poolings_.append(how)
-            blocks.append(_pooled(embedded if wanted else (), how))
-        return self._side_by_side(blocks)
+            blocks.append(_pool(embedded if transform else (), how))
+        return self._concatenate(blocks)
 
     @property
     def _width(self) -> int:
-        """How many features a text has."""
+        """Number of features of a text."""
         embedder = self.embedder_
         return embedder.width * (embedder.num_layers if self.layers == "all" else 1)
 
@@ -128,20 +128,20 @@ class ElmoVectorizer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEsti
     def _n_features_out(self) -> int:
         return self._width * len(self.poolings_)
 
-    def _side_by_side(self, blocks: list[list[np.ndarray]]) -> Float[np.ndarray, "N F"]:
-        nothing = np.zeros((0, self._width), np.float32)
-        return np.hstack([np.stack(block) if block else nothing for block in blocks])
+    def _concatenate(self, blocks: list[list[np.ndarray]]) -> Float[np.ndarray, "N F"]:
+        empty = np.zeros((0, self._width), np.float32)
+        return np.hstack([np.stack(block) if block else empty for block in blocks])
 
     @property
     def embedder_(self) -> Embedder:
-        """The model; after unpickling it is loaded when first needed, and has to be the same."""
+        """The model; after unpickling it is loaded at first access and must be the same."""
         check_is_fitted(self, "poolings_")
         if "_loaded" not in self.__dict__:
             loaded = self._load()
             if model_digest(loaded.bundle) != self.digest_:
                 raise WeightsError(
-                    f"{self.model}: the weights are not those this vectorizer was fitted with; "
-                    "fit it again, or put the old ones back"
+                    f"{self.model}: this vectorizer was fitted with other weights; "
+                    "fit it again, or restore the old weights"
                 )
             self._loaded = loaded
         return self._loaded
@@ -157,19 +157,19 @@ class ElmoVectorizer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEsti
             token_budget=self.token_budget,
         )
 
-    def _embedded(self, texts: list[Text]) -> Iterator[Embedded]:
-        # Not `embed`, of which a text may get other last bits beside others.
+    def _embed(self, texts: list[Text]) -> Iterator[Embedded]:
+        # Not `embed`: its last bits may depend on the other texts.
         stream = self.embedder_.stream
-        for found in stream(texts, layers=self.layers, split_sentences=self.split_sentences):
-            vectors = found.vectors
+        for sentence in stream(texts, layers=self.layers, split_sentences=self.split_sentences):
+            vectors = sentence.vectors
             if self.layers == "all":
-                vectors = vectors.transpose(1, 0, 2).reshape(len(found.tokens), self._width)
-            yield found.tokens, vectors
+                vectors = vectors.transpose(1, 0, 2).reshape(len(sentence.tokens), self._width)
+            yield sentence.tokens, vectors
 
     def _columns(self, X: Any, *, reset: bool) -> list[list[Text]]:  # noqa: ANN401, N803
-        """Give the texts of each column; what is no table has one."""
+        """Return the texts of each column; anything but a table has one column."""
         if isinstance(X, str):
-            raise DataError(f"a list of texts is expected; pass [{X[:30]!r}] for one")
+            raise DataError(f"expected a list of texts, found a string; pass [{X[:30]!r}] for one")
         if hasattr(X, "__array__") or hasattr(X, "toarray"):
             table = validate_data(
                 self, X, reset=reset, dtype=None, ensure_2d=False, ensure_all_finite=False
@@ -177,25 +177,25 @@ class ElmoVectorizer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEsti
             columns = [table] if table.ndim == 1 else list(table.T)
         else:
             columns = [np.fromiter(X, dtype=object)]
-        return [[_checked(text, row) for row, text in enumerate(texts)] for texts in columns]
+        return [[_check_text(text, row) for row, text in enumerate(texts)] for texts in columns]
 
     def __getstate__(self) -> dict[str, Any]:
-        """Leave the weights out: they come with the model again."""
+        """Leave the weights out; they are loaded again by the model name."""
         state = cast("dict[str, Any]", super().__getstate__())
         return {name: part for name, part in state.items() if name != "_loaded"}
 
     def __sklearn_clone__(self) -> Self:
-        """Share an Embedder instead of copying its weights."""
+        """Return a clone that shares an Embedder instead of copying its weights."""
         settings = self.get_params(deep=False)
         shared = {"model": settings.pop("model")}
         copy = type(self)(**shared, **{key: clone(settings[key], safe=False) for key in settings})
-        for name in ("_sklearn_output_config", "_metadata_request"):  # as their own clone does
+        for name in ("_sklearn_output_config", "_metadata_request"):  # as scikit-learn's clone does
             if name in self.__dict__:
                 setattr(copy, name, clone(self.__dict__[name], safe=False))
         return copy
 
-    def __sklearn_tags__(self) -> Any:  # noqa: ANN401 -- theirs
-        """Say what it takes."""
+    def __sklearn_tags__(self) -> Any:  # noqa: ANN401 -- scikit-learn's type
+        """Describe the accepted input."""
         tags = super().__sklearn_tags__()
         tags.input_tags.one_d_array = True
         tags.input_tags.string = True
@@ -203,11 +203,11 @@ class ElmoVectorizer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEsti
         return tags
 
 
-def _pooled(embedded: Iterable[Embedded], how: Pool) -> list[Float[np.ndarray, " F"]]:
+def _pool(embedded: Iterable[Embedded], how: Pool) -> list[Float[np.ndarray, " F"]]:
     return [pooling.pool(tokens, vectors, how) for tokens, vectors in embedded]
 
 
-def _checked(text: Any, row: int) -> Text:  # noqa: ANN401 -- that is the question
+def _check_text(text: Any, row: int) -> Text:  # noqa: ANN401 -- anything a user may pass
     if isinstance(text, str):
         return str(text)  # numpy's strings too
     if isinstance(text, list | tuple):

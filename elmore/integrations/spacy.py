@@ -1,8 +1,8 @@
 """`nlp.add_pipe("elmore")`: contextual vectors for spaCy's own tokens.
 
-The component fills `Doc.tensor`, one row for each token, and answers `vector`, `has_vector` and
-`similarity` of Docs, Spans and Tokens from it. spaCy finds it, and the layer of `spacy_tok2vec`, by
-the entry points of this package: nothing has to be imported.
+The component fills `Doc.tensor`, one row per token, and sets the hooks for `vector`, `has_vector`
+and `similarity` of Docs, Spans and Tokens. spaCy finds it, and the layer of `spacy_tok2vec`, by the
+entry points of this package: nothing has to be imported.
 
 Shapes: T tokens of a Doc, D width.
 """
@@ -14,7 +14,7 @@ from typing import Any, Literal
 from elmore.errors import ConfigError, DataError, MissingPackageError
 
 try:
-    import spacy  # noqa: F401 -- for the sentence below
+    import spacy  # noqa: F401 -- for the error message below
 except ImportError as error:
     raise MissingPackageError(
         "elmore.integrations.spacy needs spaCy: pip install 'elmore[spacy]'"
@@ -29,22 +29,22 @@ from spacy.util import SimpleFrozenList
 
 from elmore.embed import pooling
 from elmore.embed.outputs import LayerChoice, parse_layers
-from elmore.integrations.spacy_reader import DocReader
+from elmore.integrations.spacy_embedder import DocEmbedder
 from elmore.model.mix import SavedMix
 from elmore.weights import catalogue
 
 Part = Doc | Span | Token
-"""What spaCy gives vectors to."""
+"""Objects of spaCy that have vectors."""
 
 
 class ElmoComponent(Pipe):
-    """Vectors for the tokens of a Doc, in context; whitespace has none, and zeros in the tensor."""
+    """Contextual vectors for the tokens of a Doc; whitespace has zeros and no vector."""
 
     def __init__(
-        self, reader: DocReader, layers: LayerChoice, *, name: str, batch_tokens: int
+        self, embedder: DocEmbedder, layers: LayerChoice, *, name: str, batch_tokens: int
     ) -> None:
         self.name = name
-        self.reader = reader
+        self.embedder = embedder
         self.layers = layers
         self.batch_tokens = batch_tokens
 
@@ -54,52 +54,52 @@ class ElmoComponent(Pipe):
         return doc
 
     def pipe(self, stream: Iterable[Doc], *, batch_size: int = 1000) -> Iterator[Doc]:
-        """Fill the tensors of many: up to `batch_size` Docs at a time, or `batch_tokens` tokens."""
+        """Fill the tensors of many Docs; a batch has `batch_size` Docs or `batch_tokens` tokens."""
         handle = self.get_error_handler()
         for docs in _batches(stream, batch_size, self.batch_tokens):
             try:
                 self._fill(docs)
-            except Exception as error:  # whose handler decides
+            except Exception as error:  # the handler of the pipeline decides
                 handle(self.name, self, docs, error)
             else:
                 yield from docs
 
     def _fill(self, docs: list[Doc]) -> None:
-        for doc, vectors in zip(docs, self.reader.read(docs, self.layers), strict=True):
+        for doc, vectors in zip(docs, self.embedder.embed(docs, self.layers), strict=True):
             doc.tensor = vectors
-            # No norms: spaCy has them from the vectors, and mistakes one hook of a Span.
+            # No hook for norms: spaCy computes them itself, and calls that of a Span wrongly.
             for hooks in (doc.user_hooks, doc.user_span_hooks, doc.user_token_hooks):
                 hooks.update(vector=vector, has_vector=has_vector, similarity=similarity)
 
     def initialize(
         self, get_examples: Callable[[], Iterable[Any]], *, nlp: Language | None = None
     ) -> None:
-        """Load the model now, so that a wrong name is told before training begins."""
-        _ = self.reader.embedder
+        """Load the model now, so that a wrong name is reported before training begins."""
+        _ = self.embedder.embedder
 
     def to_disk(self, path: str | Path, *, exclude: Iterable[str] = SimpleFrozenList()) -> None:
-        """Save the weights, unless they are those of the package or `exclude` names "model"."""
+        """Save the weights, unless the model is the bundled one or `exclude` has "model"."""
         if "model" not in exclude:
-            self.reader.to_disk(Path(path))
+            self.embedder.to_disk(Path(path))
 
     def from_disk(
         self, path: str | Path, *, exclude: Iterable[str] = SimpleFrozenList()
     ) -> "ElmoComponent":
-        """Take the weights that were saved."""
+        """Load saved weights."""
         if "model" not in exclude:
-            self.reader.from_disk(Path(path))
+            self.embedder.from_disk(Path(path))
         return self
 
     def to_bytes(self, *, exclude: Iterable[str] = SimpleFrozenList()) -> bytes:
-        """Do as `to_disk`, into bytes."""
-        return b"" if "model" in exclude else self.reader.to_bytes()
+        """Return what `to_disk` saves as bytes."""
+        return b"" if "model" in exclude else self.embedder.to_bytes()
 
     def from_bytes(
         self, data: bytes, *, exclude: Iterable[str] = SimpleFrozenList()
     ) -> "ElmoComponent":
-        """Take the weights that `to_bytes` gave."""
+        """Load what `to_bytes` returned."""
         if data and "model" not in exclude:
-            self.reader.from_bytes(data)
+            self.embedder.from_bytes(data)
         return self
 
 
@@ -125,43 +125,53 @@ def component(
     device: str,
     batch_tokens: int,
 ) -> ElmoComponent:
-    """Make the component.
+    """Build the component.
 
-    `model` is what `elmore.load` takes: a name, a path, or a list of options and weights. `mix`,
-    where it is given, takes the place of `layers`: weights, gamma and layer_norm of a trained mix.
+    Args:
+        nlp: the pipeline.
+        name: name of the component in it.
+        model: what `elmore.load` takes: a name, a path, or a list of options and weights.
+        layers: "average", "top" or a number.
+        mix: weights, gamma and layer_norm of a trained mix, instead of `layers`.
+        precision: "exact" or "fast".
+        device: "auto", "cpu" or "cuda".
+        batch_tokens: tokens per batch.
+
+    Raises:
+        ConfigError: layers or mix are invalid.
     """
     chosen = parse_layers(layers) if isinstance(layers, str) else layers
     if chosen == "all":
         raise ConfigError("layers='all': a tensor has one vector per token; name one layer or mix")
     if mix is not None:
-        chosen = _mix(mix)
-    reader = DocReader(model, device=device, precision=precision, batch_tokens=batch_tokens)
-    return ElmoComponent(reader, chosen, name=name, batch_tokens=batch_tokens)
+        chosen = _parse_mix(mix)
+    embedder = DocEmbedder(model, device=device, precision=precision, batch_tokens=batch_tokens)
+    return ElmoComponent(embedder, chosen, name=name, batch_tokens=batch_tokens)
 
 
-def _mix(numbers: dict[str, Any]) -> SavedMix:
+def _parse_mix(numbers: dict[str, Any]) -> SavedMix:
     if "weights" not in numbers or not set(numbers) <= set(SavedMix._fields):
         raise ConfigError(
-            f"mix: expected weights, and if need be gamma and layer_norm; found {numbers!r}"
+            f"mix: expected weights, and optionally gamma and layer_norm; found {numbers!r}"
         )
     weights = tuple(float(weight) for weight in numbers["weights"])
     return SavedMix(weights, numbers.get("gamma", 1.0), numbers.get("layer_norm", False))
 
 
-def _batches(docs: Iterable[Doc], most_docs: int, most_tokens: int) -> Iterator[list[Doc]]:
-    batch, held = [], 0
+def _batches(docs: Iterable[Doc], max_docs: int, max_tokens: int) -> Iterator[list[Doc]]:
+    batch, num_tokens = [], 0
     for doc in docs:
-        if batch and (len(batch) >= most_docs or held + len(doc) > most_tokens):
+        if batch and (len(batch) >= max_docs or num_tokens + len(doc) > max_tokens):
             yield batch
-            batch, held = [], 0
+            batch, num_tokens = [], 0
         batch.append(doc)
-        held += len(doc)
+        num_tokens += len(doc)
     if batch:
         yield batch
 
 
 def vector(part: Part) -> Float[np.ndarray, " D"]:
-    """Give a token's row of the tensor, or the mean over the words of a Span or Doc."""
+    """Return the tensor row of a Token, or the mean over the words of a Span or Doc."""
     if isinstance(part, Token):
         return part.doc.tensor[part.i]
     rows = part.doc.tensor[part.start : part.end] if isinstance(part, Span) else part.tensor
@@ -170,16 +180,16 @@ def vector(part: Part) -> Float[np.ndarray, " D"]:
 
 
 def has_vector(part: Part) -> bool:
-    """Tell whether there is anything but whitespace in it."""
+    """Return whether it holds anything but whitespace."""
     return bool(vector(part).any())
 
 
 def similarity(part: Part, other: Part) -> float:
-    """Give the cosine of two vectors; 0 where there is nothing to compare."""
+    """Return the cosine of two vectors; 0 if one of them is zero."""
     first, second = part.vector, other.vector
     if first.shape != second.shape:
         raise DataError(
-            f"vectors of width {first.size} and {second.size} cannot be compared; send both texts "
-            "through the same pipeline"
+            f"vectors of width {first.size} and {second.size} cannot be compared; process both "
+            "texts with the same pipeline"
         )
     return float(pooling.cosine(first[None], second[None])[0, 0])

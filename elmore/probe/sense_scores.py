@@ -1,10 +1,10 @@
-"""Scores of word senses, as the scorer of Raganato et al. (2017) counts, and how sure they are."""
+"""Scores of word senses with confidence intervals, counted as in Raganato et al. (2017)."""
 
 from collections.abc import Sequence
 
 import numpy as np
 
-from elmore.probe.sense_data import Instance
+from elmore.probe.sense_corpus import Instance
 from elmore.probe.wordnet import POS
 
 Scores = dict[str, float]
@@ -12,41 +12,44 @@ Scores = dict[str, float]
 _RESAMPLES = 10_000
 
 
-def score(uses: Sequence[Instance], answers: Sequence[str | None], *, seed: int = 0) -> Scores:
-    """Count an answer as right if it is any of the gold keys; None is no answer.
+def score_senses(
+    instances: Sequence[Instance], answers: Sequence[str | None], *, seed: int = 0
+) -> Scores:
+    """Score answers; an answer is correct if it is any of the gold keys, and None is no answer.
 
-    All are shares: precision is of those answered, recall of all, coverage is how many were
-    answered; `f1_low` and `f1_high` are a 95 % interval by a bootstrap over the uses, `f1_noun` and
-    so on the F1 of a part of speech.
+    Returns:
+        Fractions: `precision` of the answered, `recall` of all, `coverage` (how many were
+        answered), `f1`, its 95 % bootstrap interval `f1_low` and `f1_high`, and `f1_noun` and so on
+        per part of speech.
     """
-    pairs = list(zip(uses, answers, strict=True))
-    right, told, total = _counts(pairs)
-    # A use is right, wrong or unanswered, so drawing uses anew is drawing those three numbers.
-    shares = np.array([right, told - right, total - told]) / total
-    drawn = np.random.default_rng(seed).multinomial(total, shares, size=_RESAMPLES)
+    pairs = list(zip(instances, answers, strict=True))
+    correct, answered, total = _counts(pairs)
+    # Resampling instances is resampling the counts of correct, wrong and unanswered ones.
+    fractions = np.array([correct, answered - correct, total - answered]) / total
+    drawn = np.random.default_rng(seed).multinomial(total, fractions, size=_RESAMPLES)
     drawn_f1 = 2 * drawn[:, 0] / (drawn[:, 0] + drawn[:, 1] + total)
     low, high = np.quantile(drawn_f1, (0.025, 0.975)).tolist()
-    found = {
-        "f1": _f1(right, told, total),
+    scores = {
+        "f1": _f1(correct, answered, total),
         "f1_low": low,
         "f1_high": high,
-        "precision": right / max(1, told),
-        "recall": right / total,
-        "coverage": told / total,
+        "precision": correct / max(1, answered),
+        "recall": correct / total,
+        "coverage": answered / total,
     }
     for pos in POS:
         of_pos = [pair for pair in pairs if pair[0].pos == pos]
         if of_pos:
-            found[f"f1_{pos.lower()}"] = _f1(*_counts(of_pos))
-    return found
+            scores[f"f1_{pos.lower()}"] = _f1(*_counts(of_pos))
+    return scores
 
 
 def _counts(pairs: Sequence[tuple[Instance, str | None]]) -> tuple[int, int, int]:
-    """Give how many are right, answered, and all."""
-    right = sum(answer in use.keys for use, answer in pairs)
-    return right, sum(answer is not None for _, answer in pairs), len(pairs)
+    """Return the numbers of correct, answered and all instances."""
+    correct = sum(answer in instance.keys for instance, answer in pairs)
+    return correct, sum(answer is not None for _, answer in pairs), len(pairs)
 
 
-def _f1(right: int, told: int, total: int) -> float:
-    """Give 2PR / (P + R), where P = right / told and R = right / total."""
-    return 2 * right / (told + total)
+def _f1(correct: int, answered: int, total: int) -> float:
+    """Return 2PR / (P + R), where P = correct / answered and R = correct / total."""
+    return 2 * correct / (answered + total)

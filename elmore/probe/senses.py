@@ -1,15 +1,15 @@
-"""Word senses by nearest neighbour (Peters et al., 2018, section 5.3).
+"""Word-sense disambiguation by nearest neighbour (Peters et al., 2018, section 5.3).
 
-The vectors of all uses of a sense in annotated text are averaged; a new use gets the sense of its
-lemma whose average has the highest cosine with it. A lemma that the annotated text does not hold
-gets the first sense of WordNet, or no answer: both are scored.
+The vectors of all annotated instances of a sense are averaged. A new instance gets the sense of its
+lemma whose average has the highest cosine with it. A lemma that is not in the annotated text gets
+its first sense in WordNet, or no answer: both variants are scored.
 
-Besides each layer there are `average`, the mean of the layers, and `1+2`, the sum of the LSTM's
-layers after each is scaled to length one, so that the longer does not outweigh the other. Each also
-stands there `centred`: less the mean of all annotated uses. Vectors of a biLM share a few large
-directions, which make all of them alike and hide what differs.
+Besides each layer, the table has `average`, the mean of the layers, and `1+2`, the sum of the LSTM
+layers after each is scaled to unit length, so that the longer one does not dominate. Each row also
+exists `centred`, with the mean of all annotated instances subtracted: the vectors of a biLM share a
+few large components, which make all of them similar and hide the differences.
 
-Shapes: L layers, R sums kept per sense, S senses, N uses, T words, D width.
+Shapes: L layers, R vectors per instance, S senses, N instances, T words, D width.
 """
 
 import itertools
@@ -22,9 +22,9 @@ from jaxtyping import Float, Shaped
 
 from elmore.embed.embedder import Embedder
 from elmore.errors import ConfigError, DataError
-from elmore.probe.cosine import unit
-from elmore.probe.sense_data import Instance, SenseCorpus, Sentence
-from elmore.probe.sense_scores import Scores, score
+from elmore.probe.cosine import normalize
+from elmore.probe.sense_corpus import Instance, SenseCorpus, Sentence
+from elmore.probe.sense_scores import Scores, score_senses
 from elmore.probe.wordnet import WordNet
 from elmore.tasks.embedding.word_vectors import WordVectors
 
@@ -32,30 +32,36 @@ FIRST_SENSE = "first sense"
 CENTRED = " centred"
 
 Progress = Callable[[float, int], None]
-"""What is done, 0 to 1, and how many words that was."""
+"""Called with the fraction done, 0 to 1, and the number of words read."""
 
-_SAME = 1e-5  # cosines nearer than this are rounding: the sense that WordNet lists first is taken
+_TIE = 1e-5  # cosines closer than this differ by rounding: the first sense in WordNet wins
 
 
 @dataclass(frozen=True)
-class Senses:
-    """What the probe found: for each row (a layer or a mix of them) its scores.
+class SenseResults:
+    """The scores of each row: a layer, or a combination of layers.
 
-    `f1` and the other scores of `sense_scores` are with the first sense as fallback, `alone_f1` and
-    so on without it.
+    `f1` and the other scores of `sense_scores` fall back on the first sense; `alone_f1` and so on
+    do not.
     """
 
     chosen: str | None
-    """The row that is best on the held-out documents; None where nothing was held out."""
+    """The best row on the held-out documents; None if nothing was held out."""
     held_out: dict[str, Scores]
-    """Of documents of the training text, learned from the others."""
+    """Scores on held-out training documents, learned from the others."""
     tests: dict[str, dict[str, Scores]]
-    """Of each test set, learned from all documents."""
+    """Scores on each test set, learned from all training documents."""
     num_uses: int
     num_senses: int
 
+    def __post_init__(self) -> None:
+        for table in (self.held_out, *self.tests.values()):
+            for layer, scores in table.items():
+                if not {"f1", "f1_low", "f1_high"} <= set(scores):
+                    raise ConfigError(f"{layer!r}: expected scores with f1, f1_low and f1_high")
 
-def probe(
+
+def probe_senses(
     source: Embedder | WordVectors,
     train: SenseCorpus,
     tests: Sequence[SenseCorpus],
@@ -65,84 +71,93 @@ def probe(
     seed: int = 0,
     name: str = "words",
     progress: Progress | None = None,
-) -> Senses:
-    """Learn senses from one text, and score what each layer tells about others.
+) -> SenseResults:
+    """Learn sense averages from one corpus, and score each layer on others.
 
-    `held_out` of the training documents choose the best row. One pass is made over the training
-    text, and what it keeps is a sum per sense and the vectors of the held-out uses. `name` is that
-    of the only layer of word vectors.
+    The training corpus is embedded once; only one sum per sense and the vectors of the held-out
+    instances are kept.
+
+    Args:
+        source: a model, or word vectors.
+        train: corpus with the annotated instances to average.
+        tests: corpora to score.
+        wordnet: the order of senses, for the fallback and for ties.
+        held_out: fraction of the training documents that chooses the best row.
+        seed: of the held-out documents and the confidence intervals.
+        name: row name of word vectors.
+        progress: called after each sentence.
     """
     if not 0 <= held_out < 1:
         raise ConfigError(f"held_out must be at least 0 and below 1, found {held_out}")
     names = [test.name for test in tests]
     if len(set(names)) < len(names):
-        raise ConfigError(f"test sets must have names of their own, found {', '.join(names)}")
+        raise ConfigError(f"test sets must have different names, found {', '.join(names)}")
     survey = _survey(train)
-    apart = _drawn(survey.documents, held_out, seed)
+    held_out_documents = _sample_documents(survey.documents, held_out, seed)
     num_words = survey.num_words + sum(_survey(test).num_words for test in tests)
-    layers = _Layers(source, name, _Watch(progress, num_words))
+    layers = _Layers(source, name, _ProgressCounter(progress, num_words))
 
-    rest, held = (_Sums(survey.senses, layers) for _ in range(2))
-    kept = _Uses()
-    for document, use, vectors in layers.uses(train):
-        if document in apart:
-            held.add(use, vectors)
-            kept.add(use, vectors.astype(np.float16))
+    averages, held = (_SenseSums(survey.senses, layers) for _ in range(2))
+    dev = _Instances()
+    for document, instance, vectors in layers.instances(train):
+        if document in held_out_documents:
+            held.add(instance, vectors)
+            dev.add(instance, vectors.astype(np.float16))
         else:
-            rest.add(use, vectors)
-    chosen, apart_scores = None, {}
-    if apart:
-        apart_scores = _table(layers.rows, rest, kept, wordnet, seed)
-        rows = [row for row in apart_scores if row != FIRST_SENSE]
-        chosen = max(rows, key=lambda row: apart_scores[row]["f1"])
-        rest.merge(held)
-    found = {}
+            averages.add(instance, vectors)
+    chosen, dev_scores = None, {}
+    if held_out_documents:
+        dev_scores = _score_rows(layers.rows, averages, dev, wordnet, seed)
+        rows = [row for row in dev_scores if row != FIRST_SENSE]
+        chosen = max(rows, key=lambda row: dev_scores[row]["f1"])
+        averages.merge(held)
+    test_scores = {}
     for test in tests:
-        uses = _Uses()
-        for _, use, vectors in layers.uses(test):
-            uses.add(use, vectors)
-        found[test.name] = _table(layers.rows, rest, uses, wordnet, seed)
-    return Senses(chosen, apart_scores, found, survey.num_uses, len(survey.senses))
+        instances = _Instances()
+        for _, instance, vectors in layers.instances(test):
+            instances.add(instance, vectors)
+        test_scores[test.name] = _score_rows(layers.rows, averages, instances, wordnet, seed)
+    return SenseResults(chosen, dev_scores, test_scores, survey.num_instances, len(survey.senses))
 
 
 class _Survey(NamedTuple):
     documents: list[str]
     senses: dict[tuple[str, str, str], int]
-    """A number for each lemma, part of speech and key."""
-    num_uses: int
+    """An id for each lemma, part of speech and key."""
+    num_instances: int
     num_words: int
 
 
 def _survey(corpus: SenseCorpus) -> _Survey:
-    """Read a corpus once, so that what is wrong with it is said before a model runs for long."""
+    """Read a corpus once, so that errors in it appear before the model runs for long."""
     documents: dict[str, None] = {}
     senses: dict[tuple[str, str, str], int] = {}
-    num_uses = num_words = 0
+    num_instances = num_words = 0
     for sentence in corpus:
         documents[sentence.document] = None
-        num_uses += len(sentence.instances)
+        num_instances += len(sentence.instances)
         num_words += len(sentence.words)
-        for use in sentence.instances:
-            for key in use.keys:
-                senses.setdefault((use.lemma, use.pos, key), len(senses))
-    if not num_uses:
+        for instance in sentence.instances:
+            for key in instance.keys:
+                senses.setdefault((instance.lemma, instance.pos, key), len(senses))
+    if not num_instances:
         raise DataError(f"{corpus.path}: holds no annotated instance")
-    return _Survey(list(documents), senses, num_uses, num_words)
+    return _Survey(list(documents), senses, num_instances, num_words)
 
 
-def _drawn(documents: list[str], share: float, seed: int) -> set[str]:
-    """Draw the documents to hold out: whole ones, for sentences of one document are alike."""
-    if not share:
+def _sample_documents(documents: list[str], fraction: float, seed: int) -> set[str]:
+    """Draw whole documents to hold out, because sentences of one document are similar."""
+    if not fraction:
         return set()
     if len(documents) < 2:
         raise ConfigError("one document cannot be split to hold out a part; pass --held-out 0")
-    number = min(max(1, round(share * len(documents))), len(documents) - 1)
+    number = min(max(1, round(fraction * len(documents))), len(documents) - 1)
     order = np.random.default_rng(seed).permutation(len(documents))
-    return {documents[place] for place in order[:number]}
+    return {documents[position] for position in order[:number]}
 
 
-class _Watch:
-    """Counts words for whoever watches."""
+class _ProgressCounter:
+    """Count words and report progress."""
 
     def __init__(self, progress: Progress | None, total: int) -> None:
         self._progress, self._total, self._done = progress, total, 0
@@ -154,21 +169,23 @@ class _Watch:
 
 
 class _Layers:
-    """Where vectors come from, and which rows the table has.
+    """The source of vectors, and the rows of the table.
 
-    `rows` has for each row its shares of the R vectors per use: the layers, and where the model has
-    several LSTM layers their sum at equal length.
+    An instance has R vectors: its layers and, if there are several LSTM layers, the sum of their
+    unit vectors. `rows` maps the name of a row to its weights over these R vectors.
     """
 
-    def __init__(self, source: Embedder | WordVectors, name: str, watch: _Watch) -> None:
-        self._source, self._watch = source, watch
+    def __init__(
+        self, source: Embedder | WordVectors, name: str, counter: _ProgressCounter
+    ) -> None:
+        self._source, self._counter = source, counter
         if isinstance(source, WordVectors):
             self.width, names = source.dim, [name]
         else:
             self.width, names = source.width, [str(layer) for layer in range(source.num_layers)]
         num_layers = len(names)
-        self._even = num_layers > 2
-        if self._even:
+        self._add_unit_sum = num_layers > 2
+        if self._add_unit_sum:
             names = [*names, "+".join(names[1:])]
         self.num_sums = len(names)
         self.rows = dict(zip(names, np.eye(len(names), dtype=np.float32), strict=True))
@@ -176,15 +193,17 @@ class _Layers:
             of_layers = np.arange(len(names)) < num_layers
             self.rows["average"] = (of_layers / num_layers).astype(np.float32)
 
-    def uses(self, corpus: SenseCorpus) -> Iterator[tuple[str, Instance, Float[np.ndarray, "R D"]]]:
-        """Give each use with its document and vectors; those of several words are their mean."""
+    def instances(
+        self, corpus: SenseCorpus
+    ) -> Iterator[tuple[str, Instance, Float[np.ndarray, "R D"]]]:
+        """Yield each instance with its document and vectors, averaged over its words."""
         for sentence, layers in self._stream(corpus):
-            for use in sentence.instances:
-                vectors = layers[:, use.start : use.end].mean(axis=1)
-                if self._even:
-                    vectors = np.concatenate([vectors, unit(vectors[1:]).sum(axis=0)[None]])
-                yield sentence.document, use, vectors
-            self._watch.add(len(sentence.words))
+            for instance in sentence.instances:
+                vectors = layers[:, instance.start : instance.end].mean(axis=1)
+                if self._add_unit_sum:
+                    vectors = np.concatenate([vectors, normalize(vectors[1:]).sum(axis=0)[None]])
+                yield sentence.document, instance, vectors
+            self._counter.add(len(sentence.words))
 
     def _stream(self, corpus: SenseCorpus) -> Iterator[tuple[Sentence, Float[np.ndarray, "L T D"]]]:
         if isinstance(self._source, WordVectors):
@@ -197,88 +216,90 @@ class _Layers:
             yield sentence, embedded.vectors
 
 
-class _Sums:
-    """The sum of the vectors of each sense, and how many they are."""
+class _SenseSums:
+    """The sum of the vectors of each sense, and their number."""
 
     def __init__(self, senses: dict[tuple[str, str, str], int], layers: _Layers) -> None:
         self.senses = senses
         self.counts = np.zeros(len(senses), dtype=np.int64)
-        # Pages of zeros that nobody writes to cost nothing: few senses are in held-out documents.
+        # Untouched pages of zeros use no memory: few senses occur in the held-out documents.
         self.vectors = np.zeros((len(senses), layers.num_sums, layers.width), dtype=np.float32)
 
-    def add(self, use: Instance, vectors: Float[np.ndarray, "R D"]) -> None:
-        """Count a use for each of its keys."""
-        for key in use.keys:
-            number = self.senses[use.lemma, use.pos, key]
+    def add(self, instance: Instance, vectors: Float[np.ndarray, "R D"]) -> None:
+        """Add an instance to each of its senses."""
+        for key in instance.keys:
+            number = self.senses[instance.lemma, instance.pos, key]
             self.vectors[number] += vectors
             self.counts[number] += 1
 
-    def merge(self, other: "_Sums") -> None:
-        """Take in the uses of another."""
+    def merge(self, other: "_SenseSums") -> None:
+        """Add the sums of another."""
         (seen,) = other.counts.nonzero()
         self.vectors[seen] += other.vectors[seen]
         self.counts += other.counts
 
     def candidates(self, wordnet: WordNet) -> dict[tuple[str, str], list[tuple[str, int]]]:
-        """Give the senses seen of each lemma, in WordNet's order."""
-        found: dict[tuple[str, str], list[tuple[str, int]]] = {}
+        """Return the observed senses of each lemma, in WordNet order."""
+        candidates: dict[tuple[str, str], list[tuple[str, int]]] = {}
         for (lemma, pos, key), number in self.senses.items():
             if self.counts[number]:
-                found.setdefault((lemma, pos), []).append((key, number))
-        for named, seen in found.items():
-            place = {key: place for place, key in enumerate(wordnet.senses(*named))}
-            seen.sort(key=lambda sense: place.get(sense[0], len(place)))
-        return found
+                candidates.setdefault((lemma, pos), []).append((key, number))
+        for lemma, senses in candidates.items():
+            rank = {key: rank for rank, key in enumerate(wordnet.senses(*lemma))}
+            senses.sort(key=lambda sense: rank.get(sense[0], len(rank)))
+        return candidates
 
 
-class _Uses:
-    """Uses to be told, with their vectors."""
+class _Instances:
+    """Instances to disambiguate, with their vectors."""
 
     def __init__(self) -> None:
         self.instances: list[Instance] = []
         self.vectors: list[Shaped[np.ndarray, "R D"]] = []
 
-    def add(self, use: Instance, vectors: Shaped[np.ndarray, "R D"]) -> None:
-        self.instances.append(use)
+    def add(self, instance: Instance, vectors: Shaped[np.ndarray, "R D"]) -> None:
+        self.instances.append(instance)
         self.vectors.append(vectors)
 
 
-def _table(
-    rows: dict[str, np.ndarray], sums: _Sums, uses: _Uses, wordnet: WordNet, seed: int
+def _score_rows(
+    rows: dict[str, np.ndarray], sums: _SenseSums, test: _Instances, wordnet: WordNet, seed: int
 ) -> dict[str, Scores]:
     """Score the first sense, each row, and each row centred."""
-    firsts = [wordnet.first(use.lemma, use.pos) for use in uses.instances]
-    table = {FIRST_SENSE: score(uses.instances, firsts, seed=seed)}
+    firsts = [wordnet.first_sense(one.lemma, one.pos) for one in test.instances]
+    table = {FIRST_SENSE: score_senses(test.instances, firsts, seed=seed)}
     candidates = sums.candidates(wordnet)
-    for row, shares in rows.items():
-        known = np.einsum("r,srd->sd", shares, sums.vectors)
-        averages = known / np.maximum(1, sums.counts)[:, None]
-        vectors = np.stack([shares @ use.astype(np.float32) for use in uses.vectors])  # (N, D)
-        for suffix, centre in (("", 0.0), (CENTRED, known.sum(axis=0) / sums.counts.sum())):
-            near = _nearest(unit(averages - centre), unit(vectors - centre), uses, candidates)
-            filled = [told or first for told, first in zip(near, firsts, strict=True)]
-            alone = score(uses.instances, near, seed=seed)
-            table[row + suffix] = score(uses.instances, filled, seed=seed) | {
-                f"alone_{what}": value for what, value in alone.items()
+    for row, weights in rows.items():
+        totals = np.einsum("r,srd->sd", weights, sums.vectors)
+        averages = totals / np.maximum(1, sums.counts)[:, None]
+        vectors = np.stack([weights @ one.astype(np.float32) for one in test.vectors])  # (N, D)
+        for suffix, centre in (("", 0.0), (CENTRED, totals.sum(axis=0) / sums.counts.sum())):
+            answers = _nearest_senses(
+                normalize(averages - centre), normalize(vectors - centre), test, candidates
+            )
+            with_fallback = [answer or first for answer, first in zip(answers, firsts, strict=True)]
+            alone = score_senses(test.instances, answers, seed=seed)
+            table[row + suffix] = score_senses(test.instances, with_fallback, seed=seed) | {
+                f"alone_{name}": value for name, value in alone.items()
             }
     return table
 
 
-def _nearest(
+def _nearest_senses(
     averages: Float[np.ndarray, "S D"],
     vectors: Float[np.ndarray, "N D"],
-    uses: _Uses,
+    test: _Instances,
     candidates: dict[tuple[str, str], list[tuple[str, int]]],
 ) -> list[str | None]:
-    """Give each use the sense of its lemma with the nearest average, None to a lemma not seen."""
-    answers: list[str | None] = [None] * len(uses.instances)
-    places: dict[tuple[str, str], list[int]] = {}
-    for place, use in enumerate(uses.instances):
-        places.setdefault((use.lemma, use.pos), []).append(place)
-    for named in places.keys() & candidates.keys():
-        keys, numbers = zip(*candidates[named], strict=True)
-        cosines = vectors[places[named]] @ averages[list(numbers)].T
-        best = (cosines >= cosines.max(axis=1, keepdims=True) - _SAME).argmax(axis=1)
-        for place, sense in zip(places[named], best, strict=True):
-            answers[place] = keys[sense]
+    """Return the sense with the nearest average per instance; None for an unseen lemma."""
+    answers: list[str | None] = [None] * len(test.instances)
+    rows_of: dict[tuple[str, str], list[int]] = {}
+    for row, instance in enumerate(test.instances):
+        rows_of.setdefault((instance.lemma, instance.pos), []).append(row)
+    for lemma in rows_of.keys() & candidates.keys():
+        keys, numbers = zip(*candidates[lemma], strict=True)
+        cosines = vectors[rows_of[lemma]] @ averages[list(numbers)].T
+        best = (cosines >= cosines.max(axis=1, keepdims=True) - _TIE).argmax(axis=1)
+        for row, sense in zip(rows_of[lemma], best, strict=True):
+            answers[row] = keys[sense]
     return answers

@@ -16,7 +16,7 @@ from elmore.embed.embedder import Embedder
 from elmore.embed.outputs import LayerChoice, select_layers
 from elmore.lm import scoring
 from elmore.lm.scoring import Scores
-from elmore.probe.neighbors import Neighbor
+from elmore.probe.neighbors.index import Neighbor
 
 EMBED, SCORE, SEARCH = "embed", "score", "search"
 

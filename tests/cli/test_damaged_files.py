@@ -12,7 +12,7 @@ import pytest
 from elmore.corpus import shards
 from elmore.embed.jobs import job as embedding
 from elmore.errors import DataError, ElmoreError
-from elmore.probe.neighbors import UseIndex
+from elmore.probe.neighbors.index import OccurrenceIndex
 from tests.formats import make
 from tests.support import toy_tasks
 from tests.support.cli_runner import run_elmore
@@ -217,7 +217,7 @@ def replace_column(index: Path, name: str, data: bytes) -> None:
 def test_a_damaged_table_of_an_index_of_uses_is_named(index, name, data):
     replace_column(index, name, data)
     with pytest.raises(DataError, match=str(index)):
-        UseIndex.open(index, make.embedder())
+        OccurrenceIndex.open(index, make.embedder())
 
 
 @pytest.mark.parametrize(
@@ -227,7 +227,7 @@ def test_a_manifest_that_cannot_be_meant_is_named(index, change):
     manifest = json.loads((index / "index.json").read_text())
     (index / "index.json").write_text(json.dumps(manifest | change))
     with pytest.raises(ElmoreError, match=r"index\.json: "):
-        UseIndex.open(index, make.embedder())
+        OccurrenceIndex.open(index, make.embedder())
 
 
 def test_a_sentence_that_quotes_a_long_line_is_cut_in_its_middle():

@@ -97,10 +97,10 @@ def test_several_queries_are_a_table_each_under_the_query(model, text):
 def test_fewer_uses_than_asked_for_are_said_to_be_all(model, text):
     found = neighbors(model, text, "the [play]", "--word", "play")
     assert (found.code, len(found.out.splitlines())) == (0, 3)
-    assert found.err == "the [play]: 2 of 10 neighbours, there are no more\n"
+    assert found.err == "the [play]: only 2 of 10 neighbours exist\n"
     alone = neighbors(model, text, "[they] play a game", "--word", "they")
     assert (alone.code, alone.out) == (0, "")
-    assert "0 of 10" in alone.err
+    assert "only 0 of 10" in alone.err
 
 
 def test_an_index_is_built_in_a_folder_and_added_to(model, text, tmp_path):
@@ -128,7 +128,7 @@ def test_what_cannot_be_meant_is_one_sentence(model, text, tmp_path):
     assert "cannot be read" in refused(model, tmp_path / "nothing.txt", "the [play]")
     empty = tmp_path / "empty.txt"
     empty.write_text("\n\n")
-    assert "there is no word in it" in refused(model, empty, "the [play]")
+    assert "holds no words" in refused(model, empty, "the [play]")
     (tmp_path / "folder").mkdir()
     assert "holds no index.json" in refused(model, tmp_path / "folder", "the [play]")
     assert "layers 0 to 2" in refused(model, text, "the [play]", "--layer", "7")
@@ -140,7 +140,7 @@ def test_an_index_is_asked_with_the_model_that_made_it(model, text, tmp_path):
     other = str(toy_tasks.bilm(tmp_path / "other", seed=1))
     assert "an index of another model" in refused(other, index, "the [play]")
     assert "is an index already" in refused(model, index, "--layers", "all")
-    assert "keeps 2" in refused(model, index, "the [play]", "--layer", "1")
+    assert "stores 2" in refused(model, index, "the [play]", "--layer", "1")
 
 
 def test_raw_text_and_raw_queries_are_tokenised_alike(model, tmp_path):
@@ -159,18 +159,18 @@ def test_a_stop_says_how_to_go_on(model, text, monkeypatch):
 
     monkeypatch.setattr(Embedder, "stream", stopped)
     found = neighbors(model, text, "the [play]")
-    assert (found.code, found.err) == (130, "elmore: stopped; the same command goes on\n")
+    assert (found.code, found.err) == (130, "elmore: stopped; run the same command to resume\n")
 
 
 def test_a_marked_word_that_the_text_does_not_hold_is_said_to_be_absent(model, text):
     found = neighbors(model, text, "the [zebra] was long", "-k", "2")
     assert found.code == 0
-    assert found.err == "'zebra' is not in the text: these are uses of other words\n"
+    assert found.err == "'zebra' does not occur in the text; results are other words\n"
     assert len(found.out.splitlines()) == 3
 
 
 def test_a_layer_that_is_not_to_be_kept_is_refused_before_anything_is_read(model, text, cache):
     said = refused(model, text, "the [play]", "--layers", "0,1", "--layer", "top")
-    assert said == "elmore: --layer top: uses are compared by it, so --layers must name it"
+    assert said == "elmore: --layer top: --layers must include the layer to search"
     assert not (cache / "uses").exists()
     assert neighbors(model, text, "the [play]", "--layers", "0,1", "--layer", "1").code == 0

@@ -16,8 +16,8 @@ from elmore.embed import pooling
 from elmore.embed.embedder import Embedder
 from elmore.embed.jobs import job, journal, layer_cache, writers
 from elmore.lm.pretrain import pretrain
-from elmore.probe import use_store
-from elmore.probe.neighbors import UseIndex
+from elmore.probe.neighbors import storage
+from elmore.probe.neighbors.index import OccurrenceIndex
 from elmore.tasks import checkpoint, registry, sweep
 from elmore.tasks.train import train as train_task
 from elmore.train import runs
@@ -37,7 +37,7 @@ FORMATS = {
     "journal": journal.FORMAT,
     "pooling": pooling.FORMAT,
     "layers": layer_cache.FORMAT,
-    "uses": use_store.FORMAT,
+    "uses": storage.FORMAT,
     "recipe": 2,  # these two have no number: their keys tell
     "printed": 2,
     "onnx": 1,  # those of integrations, which cannot be imported without their framework
@@ -181,7 +181,7 @@ def uses(place: Path) -> None:
     with tempfile.TemporaryDirectory() as aside:
         text = Path(aside) / "text.txt"
         text.write_text("\n".join(TEXTS), encoding="utf-8")
-        UseIndex.build(place, embedder(), [text], tokenized=True)
+        OccurrenceIndex.build(place, embedder(), [text], tokenized=True)
 
 
 def printed(place: Path) -> None:
@@ -209,9 +209,9 @@ def onnx(place: Path) -> None:
 
 
 def spacy(place: Path) -> None:
-    from elmore.integrations.spacy_reader import DocReader
+    from elmore.integrations.spacy_embedder import DocEmbedder
 
-    DocReader(str(HERE / "model-1")).to_disk(place)
+    DocEmbedder(str(HERE / "model-1")).to_disk(place)
 
 
 def huggingface(place: Path) -> None:

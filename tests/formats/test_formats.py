@@ -20,7 +20,7 @@ from elmore.lm.config import read_pretrain_recipe
 from elmore.lm.evaluate import evaluate
 from elmore.lm.pretrain import pretrain
 from elmore.probe import report
-from elmore.probe.neighbors import UseIndex
+from elmore.probe.neighbors.index import OccurrenceIndex
 from elmore.tasks import registry
 from elmore.tasks.checkpoint import load_task
 from elmore.tasks.train import train as train_task
@@ -227,12 +227,12 @@ def test_cached_layers_are_found(place, tmp_path, elmo, expected, has_number):
 @pytest.mark.parametrize("place", of("uses"))
 def test_an_index_of_uses_is_opened_and_searched(place, tmp_path, elmo):
     shutil.copytree(place, tmp_path / "index")
-    index = UseIndex.open(tmp_path / "index", elmo)
+    index = OccurrenceIndex.open(tmp_path / "index", elmo)
     (vectors,) = elmo.embed([make.TOKENS[1]], layers="top")
-    ((row,), (similarity,)) = index.nearest(vectors.vectors[2], 1)
+    ((row,), (similarity,)) = index.nearest_rows(vectors.vectors[2], 1)
     assert similarity == pytest.approx(1, abs=1e-3)
-    assert index.use(int(row)).word == "cat"
-    assert index.use(int(row)).tokens == list(make.TOKENS[1])
+    assert index.occurrence(int(row)).word == "cat"
+    assert index.occurrence(int(row)).tokens == list(make.TOKENS[1])
 
 
 @pytest.mark.parametrize("place", of("onnx"))
@@ -251,13 +251,13 @@ def test_an_onnx_file_gives_the_layers_it_gave(place, elmo, expected):
 @pytest.mark.parametrize("place", of("spacy"))
 def test_a_model_in_a_pipeline_of_spacy_gives_the_vectors_it_gave(place, expected):
     spacy = pytest.importorskip("spacy", reason="spaCy is not installed")
-    from elmore.integrations import spacy_reader
+    from elmore.integrations import spacy_embedder
 
-    assert make.FORMATS["spacy"] == spacy_reader.FORMAT
-    reader = spacy_reader.DocReader("a path that leads nowhere")
+    assert make.FORMATS["spacy"] == spacy_embedder.FORMAT
+    reader = spacy_embedder.DocEmbedder("a path that leads nowhere")
     reader.from_disk(place)
     doc = spacy.tokens.Doc(spacy.blank("en").vocab, words=make.TOKENS[0])
-    close(reader.read([doc], "all")[0], expected[0])
+    close(reader.embed([doc], "all")[0], expected[0])
 
 
 @pytest.mark.parametrize("place", of("huggingface"))

@@ -7,19 +7,19 @@ from pathlib import Path
 import numpy as np
 
 from elmore.probe import wordnet
-from elmore.probe.neighbors import UseIndex
-from elmore.probe.sense_data import SenseCorpus
-from elmore.probe.wordnet_files import described
+from elmore.probe.neighbors.index import OccurrenceIndex
+from elmore.probe.sense_corpus import SenseCorpus
+from elmore.probe.wordnet import describe_sense
 from tests.fuzz.reader import Reader
 from tests.fuzz.texts import _elmo, copy
 from tests.support.sense_corpus import write_corpus, write_wordnet
 
 
 def _search(place: Path) -> None:
-    index = UseIndex.open(place, _elmo())
-    found = index.nearest(np.ones(8, np.float32), 3)
+    index = OccurrenceIndex.open(place, _elmo())
+    found = index.nearest_rows(np.ones(8, np.float32), 3)
     for row in range(min(20, len(index))) if hasattr(index, "__len__") else found.rows:
-        index.use(int(row))
+        index.occurrence(int(row))
     (place / "more.txt").write_text("a lake\n")
     index.append([place / "more.txt"], tokenized=True)
 
@@ -53,24 +53,28 @@ def _senses(place: Path) -> None:
 
 
 def _read_senses(place: Path) -> None:
-    found = wordnet.read(place / "dict")
+    found = wordnet.read_wordnet(place / "dict")
     for sentence in SenseCorpus(place / "text.data.xml"):
         for use in sentence.instances:
             for key in (*use.keys, *found.senses(use.lemma, use.pos)):
-                described(key)
+                describe_sense(key)
 
 
 READERS = (
     Reader(
         "index of uses",
-        ("elmore.probe.use_store", "elmore.probe.use_columns", "elmore.probe.use_writer"),
+        (
+            "elmore.probe.neighbors.storage",
+            "elmore.probe.neighbors.columns",
+            "elmore.probe.neighbors.writer",
+        ),
         copy("uses-1"),
         _search,
         _repair,
     ),
     Reader(
         "senses",
-        ("elmore.probe.sense_data", "elmore.probe.wordnet"),
+        ("elmore.probe.sense_corpus", "elmore.probe.wordnet"),
         _senses,
         _read_senses,
         share=2,

@@ -141,13 +141,17 @@ READERS = (
     Reader("pretraining", ("elmore.train.runs",), copy("run-1"), _resume_pretraining, share=0.1),
     Reader(
         "report of runs",
-        ("elmore.probe.reporting.trained", "elmore.probe.reporting.findings"),
+        ("elmore.probe.reporting.load_runs", "elmore.probe.reporting.inputs"),
         _reported,
         _build_report,
         share=0.5,
     ),
     Reader(
-        "report of results", ("elmore.probe.reporting.printed",), _printed, _report_printed, share=2
+        "report of results",
+        ("elmore.probe.reporting.load_results",),
+        _printed,
+        _report_printed,
+        share=2,
     ),
     Reader(
         "trained task",

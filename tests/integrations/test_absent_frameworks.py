@@ -14,7 +14,7 @@ from elmore.errors import ElmoreError
 from tests.support.cli_runner import run_elmore
 
 NEEDED = {  # integration: what it imports, what that is called, what installs it
-    "flair": ("flair", "flair", "flair, as docs/integrations/flair.md tells"),
+    "flair": ("flair", "flair", "flair, as docs/integrations/flair.md describes"),
     "huggingface": ("transformers", "transformers", "'elmore[hf]'"),
     "keras": ("keras", "keras", "keras, and set KERAS_BACKEND=torch"),
     "onnx": ("onnxruntime", "onnxruntime", "'elmore[onnx]'"),
@@ -22,7 +22,12 @@ NEEDED = {  # integration: what it imports, what that is called, what installs i
     "sklearn": ("sklearn", "scikit-learn", "'elmore[sklearn]'"),
     "spacy": ("spacy", "spaCy", "'elmore[spacy]'"),
 }
-OF_OTHERS = {"allennlp_bilm", "onnx_graph", "spacy_reader", "spacy_tok2vec"}  # nobody imports them
+OF_OTHERS = {
+    "allennlp_bilm",
+    "onnx_graph",
+    "spacy_embedder",
+    "spacy_tok2vec",
+}  # nobody imports them
 FREE = {"allennlp"}  # it needs nothing
 
 

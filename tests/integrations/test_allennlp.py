@@ -186,7 +186,7 @@ def test_a_mask_resets_some_rows_alone(files):
     found, kept = representation(module, batch), representation(fresh, batch)
     assert_close(found[0], kept[0])
     assert_close(found[1], first[1])
-    with pytest.raises(DataError, match="2 rows are remembered, the mask to reset has 3"):
+    with pytest.raises(DataError, match="the state has 2 rows, the mask to reset has 3"):
         module._elmo_lstm._elmo_lstm.reset_states(torch.ones(3, dtype=torch.bool))
 
 
@@ -460,7 +460,7 @@ def test_sentences_are_forgotten_or_are_the_keys_when_asked(files, tmp_path):
     ("lines", "options", "message"),
     [
         (["a", " ", "b"], {}, "line 2 is empty"),
-        (["a", "b", "a"], {"use_sentence_keys": True}, "'a' stands there twice"),
+        (["a", "b", "a"], {"use_sentence_keys": True}, "'a' appears twice"),
         (["a"], {"batch_size": 0}, "batch_size must be at least 1, found 0"),
         (["a"], {"output_format": "mean"}, "'all', 'top', 'average', found 'mean'"),
     ],
@@ -496,7 +496,7 @@ def test_a_gpu_gives_the_same_and_takes_the_state_along(files):
         (lambda ids: ids[0], "expected ids from batch_to_ids"),
         (lambda ids: ids.float(), "found torch.float32"),
         (lambda ids: ids.masked_fill(ids == 261, 262), "between 1 and 261, found 67 to 262"),
-        (lambda ids: ids.masked_fill(ids == 261, 0), "zeros fill whole tokens alone"),
+        (lambda ids: ids.masked_fill(ids == 261, 0), "0 is for padding tokens only"),
         (lambda ids: ids.flip(1), "pad sentences on the right"),
     ],
 )
@@ -517,7 +517,7 @@ def test_files_that_do_not_fit_are_refused(files, tmp_path, rng):
     options = bilm_options(char_cnn=None) | {"n_tokens_vocab": len(words)}
     place = write_bilm(tmp_path / "words", options, bilm_weights(options, rng, num_words=4))
     (tmp_path / "words" / "vocab.txt").write_text("\n".join(words) + "\n")
-    with pytest.raises(ConfigError, match="does not read bytes"):
+    with pytest.raises(ConfigError, match="for byte alphabets only"):
         Elmo(*map(str, place), 1)
 
 
@@ -532,7 +532,7 @@ def test_their_addresses_lead_to_the_model_of_that_name(files, monkeypatch):
         stem = f"https://{host}/models/elmo/{directory}/elmo_{directory}"
         Elmo(f"{stem}_options.json", f"{stem}_weights.hdf5", 1)
     assert asked == [("small",)] * 2
-    with pytest.raises(ConfigError, match="no model known by name"):
+    with pytest.raises(ConfigError, match="no named model"):
         Elmo("https://a.org/options.json", "https://a.org/weights.hdf5", 1)
 
 

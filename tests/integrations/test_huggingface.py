@@ -258,7 +258,7 @@ def test_a_sentence_without_words_has_no_vectors():
 @pytest.mark.parametrize(
     ("ids", "said"),
     [
-        ([["The", "bank"]], "as ElmoTokenizer makes it with return_tensors='pt', found a list"),
+        ([["The", "bank"]], "as ElmoTokenizer returns it with return_tensors='pt', found a list"),
         (torch.ones(2, 3, dtype=torch.long), r"found torch.int64 of shape \(2, 3\)"),
         (torch.ones(1, 1, 51, dtype=torch.long), r"\(sentences, words, 50\)"),
         (torch.full((1, 2, 50), 262), "between 1 and 261 where a word is, found 257 to 262"),
@@ -283,7 +283,7 @@ def test_settings_that_cannot_be_meant_are_refused(tmp_path):
 
 def test_a_folder_of_elmores_own_is_told_from_one_of_transformers(tmp_path):
     ElmoModel(ElmoConfig(bilm=SMALL)).save_elmore(tmp_path / "folder")
-    with pytest.raises(ConfigError, match="use from_elmore in place of from_pretrained"):
+    with pytest.raises(ConfigError, match="call from_elmore instead of from_pretrained"):
         ElmoModel.from_pretrained(tmp_path / "folder")
     ElmoModel.from_elmore(tmp_path / "folder").save_pretrained(tmp_path / "theirs")
     with pytest.raises(ConfigError, match="written by transformers; load it with"):
@@ -293,7 +293,7 @@ def test_a_folder_of_elmores_own_is_told_from_one_of_transformers(tmp_path):
 def test_a_foreign_tokenizer_is_refused(tmp_path, rng):
     many_langs(tmp_path / "model", rng)
     model = ElmoModel.from_elmore(tmp_path / "model")
-    with pytest.raises(ConfigError, match="not of one another"):
+    with pytest.raises(ConfigError, match="the tokenizer does not fit this model"):
         model.save_elmore(tmp_path / "folder")
     assert not (tmp_path / "folder").exists()
 
@@ -399,7 +399,7 @@ class TestTheTokenizer:
     @pytest.mark.parametrize(
         ("text", "choices", "said"),
         [
-            ("a", {"text_pair": "b"}, "no pairs"),
+            ("a", {"text_pair": "b"}, "text pairs"),
             ("a b", {"is_split_into_words": True}, "expects lists of words, found 'a b'"),
             ([["a", 3]], {}, "found 3"),
             ([None], {}, "found 'None'"),

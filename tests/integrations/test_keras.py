@@ -61,7 +61,7 @@ def test_a_new_mix_is_the_average_and_masks_what_is_over(elmo):
         np.testing.assert_allclose(row[: len(found.tokens)], found.vectors, atol=1e-5)
     mask = keras.ops.convert_to_numpy(mix.compute_mask(layers))
     assert mask.sum(axis=1).tolist() == [len(text) for text in TEXTS]
-    assert mix.shares() == pytest.approx([1 / 3] * 3)
+    assert mix.normalized_weights() == pytest.approx([1 / 3] * 3)
 
 
 def test_a_weighed_mix_is_that_of_the_paper(elmo):
@@ -72,7 +72,7 @@ def test_a_weighed_mix_is_that_of_the_paper(elmo):
     shares = np.exp([1.0, 0.0, -1.0]) / np.exp([1.0, 0.0, -1.0]).sum()
     found = keras.ops.convert_to_numpy(mix(layers))
     np.testing.assert_allclose(found, 2 * np.tensordot(layers, shares, ([2], [0])), atol=1e-5)
-    assert mix.shares() == pytest.approx(shares.tolist(), abs=1e-6)
+    assert mix.normalized_weights() == pytest.approx(shares.tolist(), abs=1e-6)
 
 
 def test_padding_does_not_reach_the_model(elmo):
@@ -90,7 +90,7 @@ def test_the_mix_learns_with_the_task_and_is_saved(tmp_path):
     model, layers = classifier(elmo), embed(elmo, texts)
     model.fit(layers, labels, epochs=20, verbose=0)
     assert model.evaluate(layers, labels, verbose=0)[1] == 1.0
-    assert model.get_layer("mix").shares() != pytest.approx([1 / 3] * 3, abs=1e-4)
+    assert model.get_layer("mix").normalized_weights() != pytest.approx([1 / 3] * 3, abs=1e-4)
     model.save(tmp_path / "model.keras")
     again = keras.models.load_model(tmp_path / "model.keras")
     np.testing.assert_allclose(

@@ -155,7 +155,7 @@ def test_a_similarity_warns_of_nothing(folder):
 
 def test_a_doc_of_another_pipeline_is_not_compared(folder):
     doc = pipeline(folder)("The play")
-    with pytest.raises(DataError, match="send both texts through the same pipeline"):
+    with pytest.raises(DataError, match="process both texts with the same pipeline"):
         doc.similarity(spacy.blank("en")("The play"))
 
 
@@ -200,7 +200,7 @@ def test_the_bundled_model_is_not_saved_but_known_again(tmp_path):
     loaded = spacy.load(tmp_path)
     np.testing.assert_allclose(loaded(TEXTS[0]).tensor, nlp(TEXTS[0]).tensor, atol=1e-5)
     (tmp_path / "elmore/elmore.json").write_text('{"bundled": "of another release"}')
-    with pytest.raises(WeightsError, match="install the elmore it was made with"):
+    with pytest.raises(WeightsError, match="of another elmore version; install that version"):
         spacy.load(tmp_path)
     (tmp_path / "elmore/elmore.json").write_text("[]")
     with pytest.raises(DataError, match="save the pipeline again"):

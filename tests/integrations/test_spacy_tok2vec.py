@@ -197,10 +197,10 @@ def test_a_text_is_read_once_while_there_is_room(folder, monkeypatch, megabytes,
     nlp, model = spacy.blank("en"), layer(folder, cache_megabytes=megabytes)
     docs, read = docs_of(nlp), []
     model.initialize(docs)
-    reader = model.shims[0].reader
-    whole = reader.read
+    reader = model.shims[0].embedder
+    whole = reader.embed
     monkeypatch.setattr(
-        reader, "read", lambda docs, layers: read.extend(docs) or whole(list(docs), layers)
+        reader, "embed", lambda docs, layers: read.extend(docs) or whole(list(docs), layers)
     )
     first = model.begin_update(docs)[0]
     for found in (model.begin_update(docs[::-1])[0], model.predict(docs[::-1])):
@@ -214,7 +214,7 @@ def test_nothing_is_kept_where_nothing_is_trained(folder):
     nlp, model = spacy.blank("en"), layer(folder)
     model.initialize(docs_of(nlp))
     model.predict(docs_of(nlp))
-    assert not model.shims[0]._kept
+    assert not model.shims[0]._cache
 
 
 def test_a_cache_below_nothing_is_refused(folder):

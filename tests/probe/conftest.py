@@ -10,7 +10,7 @@ from unittest import mock
 import pytest
 
 from elmore.lm.pretrain import pretrain
-from elmore.probe import linear, report, senses
+from elmore.probe import linear_probe, report, senses
 from elmore.tasks import registry, sweep
 from tests.support import toy_corpus, toy_tasks
 from tests.support.cli_runner import run_elmore
@@ -71,10 +71,10 @@ def _printed(place: Path, model: Path) -> dict[str, str]:
         assert done.code == 0, done.err
         return done.out
 
-    layers = [linear.LayerScores(str(n), 0.8 + n / 100, 0.79, 0.5) for n in range(3)]
+    layers = [linear_probe.LayerScores(str(n), 0.8 + n / 100, 0.79, 0.5) for n in range(3)]
     scores = {"f1": 0.7, "f1_low": 0.65, "f1_high": 0.75}
     table = {"first sense": scores, "2": scores | {"f1": 0.72}}
-    known = senses.Senses("2", table, {"senseval2": table}, 120, 34)
+    known = senses.SenseResults("2", table, {"senseval2": table}, 120, 34)
     near = {"word": "play", "tokens": ["the", "<play>", "ended"], "position": 1, "line": 7}
     queries = [{"query": "the [play] was sold out", "neighbors": [near | {"similarity": 0.875}]}]
     few = place / "few.txt"

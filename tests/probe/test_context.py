@@ -15,7 +15,7 @@ from tests.support import toy_tasks
 from tests.support.cli_runner import run_elmore
 
 
-class TextWithOffsets:
+class PositionEmbedder:
     """Layer 0 knows the word alone, layer 1 its place too, layer 2 only the sentence."""
 
     num_layers, width = 3, 4
@@ -46,13 +46,13 @@ TEXT = [line.split() for line in ("a b a", "b a c", "c c b", "d a", "e")]
 def every_use():
     """(word, vectors of the layers) of each token."""
     for number, words in enumerate(TEXT):
-        vectors = TextWithOffsets().vectors(words, number)
+        vectors = PositionEmbedder().vectors(words, number)
         for place, word in enumerate(words):
             yield word, vectors[:, place]
 
 
 def test_self_similarity_is_the_mean_over_pairs_of_uses_then_over_words():
-    found = context.measure(TextWithOffsets(), TEXT, least=3)
+    found = context.measure_contextuality(PositionEmbedder(), TEXT, min_uses=3)
     for layer in range(3):
         of_words = []
         for word in "abc":  # d and e have too few uses
@@ -64,7 +64,7 @@ def test_self_similarity_is_the_mean_over_pairs_of_uses_then_over_words():
 
 
 def test_anisotropy_is_the_mean_cosine_of_uses_of_different_words():
-    found = context.measure(TextWithOffsets(), TEXT, least=3)
+    found = context.measure_contextuality(PositionEmbedder(), TEXT, min_uses=3)
     pairs = [(x, y) for (v, x), (w, y) in combinations(every_use(), 2) if v != w]
     for layer, one in enumerate(found.layers):
         expected = np.mean([cosine(x[layer], y[layer]) for x, y in pairs])
@@ -75,11 +75,11 @@ def test_anisotropy_is_the_mean_cosine_of_uses_of_different_words():
 
 
 def test_intra_sentence_similarity_compares_words_with_the_mean_of_their_sentence():
-    found = context.measure(TextWithOffsets(), TEXT, least=3)
+    found = context.measure_contextuality(PositionEmbedder(), TEXT, min_uses=3)
     for layer, one in enumerate(found.layers):
         of_sentences = []
         for number, words in enumerate(TEXT[:-1]):  # a lone word is its own mean
-            vectors = TextWithOffsets().vectors(words, number)[layer]
+            vectors = PositionEmbedder().vectors(words, number)[layer]
             mean = vectors.mean(axis=0)
             of_sentences.append(np.mean([cosine(word, mean) for word in vectors]))
         assert one.intra_sentence == pytest.approx(np.mean(of_sentences), abs=1e-5)
@@ -87,23 +87,27 @@ def test_intra_sentence_similarity_compares_words_with_the_mean_of_their_sentenc
 
 
 def test_sentences_that_come_again_count_once():
-    once = context.measure(TextWithOffsets(), TEXT, least=3)
-    assert context.measure(TextWithOffsets(), TEXT + TEXT[:1], least=3) == once
+    once = context.measure_contextuality(PositionEmbedder(), TEXT, min_uses=3)
+    assert context.measure_contextuality(PositionEmbedder(), TEXT + TEXT[:1], min_uses=3) == once
 
 
 def test_words_are_sorted_by_what_the_top_layer_does_to_them():
-    found = context.measure(TextWithOffsets(), TEXT, least=2, num_sentences=4)
+    found = context.measure_contextuality(PositionEmbedder(), TEXT, min_uses=2, num_sentences=4)
     assert len(found.steadiest) == len(found.most_changed) == 1
     (steady,), (changed,) = found.steadiest, found.most_changed
     assert steady.self_similarity_corrected[-1] > changed.self_similarity_corrected[-1]
 
 
 def test_fewer_words_and_sentences_can_be_drawn_and_the_seed_decides_which():
-    few = context.measure(TextWithOffsets(), TEXT, least=3, num_words=1)
+    few = context.measure_contextuality(PositionEmbedder(), TEXT, min_uses=3, max_words=1)
     assert few.num_words == 1
-    assert few == context.measure(TextWithOffsets(), iter(TEXT), least=3, num_words=1)
+    assert few == context.measure_contextuality(
+        PositionEmbedder(), iter(TEXT), min_uses=3, max_words=1
+    )
     assert (
-        context.measure(TextWithOffsets(), TEXT, least=2, num_sentences=3, seed=1).num_sentences
+        context.measure_contextuality(
+            PositionEmbedder(), TEXT, min_uses=2, num_sentences=3, seed=1
+        ).num_sentences
         == 3
     )
 
@@ -111,25 +115,25 @@ def test_fewer_words_and_sentences_can_be_drawn_and_the_seed_decides_which():
 @pytest.mark.parametrize(
     ("text", "options", "message"),
     [
-        ([["just", "one", "line"]], {}, "no word form is there 5 times or more in 1 different"),
-        ([], {}, "no word form is there"),
-        ([["a", "a"], ["a"]], {"least": 2}, "'a' is the only word form of the text"),
+        ([["just", "one", "line"]], {}, "no word form occurs 5 times or more in 1 distinct"),
+        ([], {}, "no word form occurs"),
+        ([["a", "a"], ["a"]], {"min_uses": 2}, "'a' is the only word form of the text"),
     ],
 )
 def test_too_little_text_is_one_sentence(text, options, message):
     with pytest.raises(DataError, match=message):
-        context.measure(TextWithOffsets(), text, **options)
+        context.measure_contextuality(PositionEmbedder(), text, **options)
 
 
-@pytest.mark.parametrize("options", [{"least": 1}, {"num_words": 0}, {"num_sentences": 0}])
+@pytest.mark.parametrize("options", [{"min_uses": 1}, {"max_words": 0}, {"num_sentences": 0}])
 def test_numbers_that_cannot_be_meant_are_refused(options):
-    with pytest.raises(ConfigError, match="at least"):
-        context.measure(TextWithOffsets(), TEXT, **options)
+    with pytest.raises(ConfigError, match=r"at least|expected min_uses"):
+        context.measure_contextuality(PositionEmbedder(), TEXT, **options)
 
 
 @given(st.integers(0, 40), st.integers(1, 50), st.integers(0, 5))
 def test_a_draw_keeps_the_order_and_never_more_than_asked(total, number, seed):
-    found, seen = sample.drawn(range(total), number, seed)
+    found, seen = sample.reservoir_sample(range(total), number, seed)
     assert seen == total
     assert found == sorted(set(found))
     assert len(found) == min(total, number)
@@ -139,18 +143,20 @@ def test_a_draw_keeps_the_order_and_never_more_than_asked(total, number, seed):
 def test_every_item_has_the_same_chance_to_be_drawn():
     counts = np.zeros(10)
     for seed in range(2000):
-        counts[sample.drawn(range(10), 3, seed)[0]] += 1
+        counts[sample.reservoir_sample(range(10), 3, seed)[0]] += 1
     assert abs(counts / 2000 - 0.3).max() < 0.04  # four deviations of such a share
 
 
 def test_text_is_cut_as_asked():
     lines = ["It rains. He's out.", "", ["ready", "made"]]
-    whole, ready = sample.tokenized(lines)
+    whole, ready = sample.tokenize_lines(lines)
     assert whole[-4:] == ["He", "'s", "out", "."]
     assert ready == ["ready", "made"]
-    cut = list(sample.tokenized(lines, split=True))
+    cut = list(sample.tokenize_lines(lines, split=True))
     assert cut == [["It", "rains", "."], ["He", "'s", "out", "."], ["ready", "made"]]
-    assert list(sample.tokenized(lines[:1], ready=True)) == [["It", "rains.", "He's", "out."]]
+    assert list(sample.tokenize_lines(lines[:1], tokenized=True)) == [
+        ["It", "rains.", "He's", "out."]
+    ]
 
 
 @pytest.fixture
@@ -176,7 +182,7 @@ def test_the_command_prints_a_row_for_each_layer(files):
 
 def test_the_commands_json_has_every_digit(files):
     text, model = files
-    command = ("probe", "context", text, "--model", model, "--least", "3", "--json")
+    command = ("probe", "context", text, "--model", model, "--min-uses", "3", "--json")
     found = json.loads(run_elmore(*command).out)
     assert found["num_words"] == 5
     assert found["layers"][1]["self_similarity"] == pytest.approx(
@@ -189,12 +195,12 @@ def test_the_command_refuses_a_corpus_of_one_line(files, tmp_path):
     (tmp_path / "one.txt").write_text("only one line here\n")
     done = run_elmore("probe", "context", str(tmp_path / "one.txt"), "--model", files[1])
     assert (done.code, done.out) == (1, "")
-    assert "give more text, or pass a lower --least" in done.err
+    assert "give more text, or pass a lower --min-uses" in done.err
     assert done.err.count("\n") == 1
 
 
 def test_draws_of_one_word_alone_cannot_be_compared(monkeypatch):
-    monkeypatch.setattr(context, "_RANDOM_USES", 2)
+    monkeypatch.setattr(context, "_RANDOM_OCCURRENCES", 2)
     text = [["a"] * number for number in range(2, 60)] + [["b"]]
-    with pytest.raises(DataError, match="the uses drawn are all of 'a'; give more text"):
-        context.measure(TextWithOffsets(), text, least=2)
+    with pytest.raises(DataError, match="the sampled occurrences are all of 'a'; give more text"):
+        context.measure_contextuality(PositionEmbedder(), text, min_uses=2)

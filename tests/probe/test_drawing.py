@@ -8,12 +8,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from elmore.probe.drawing import axes, files
-from elmore.probe.drawing.canvas import LIGHT, SERIES, SHAPES, Box, Canvas, outline
+from elmore.probe.drawing.canvas import LIGHT, SERIES, SHAPES, Canvas, Rect, marker_outline
 
 
 @given(st.text(max_size=40), st.floats(20, 300))
 def test_a_label_that_is_too_long_is_cut_to_its_place_and_says_so(text, width):
-    found = axes.fitted(text, width, 12)
+    found = axes.truncate_text(text, width, 12)
     if axes.text_width(text, 12) <= width:
         assert found == text
     else:
@@ -23,11 +23,11 @@ def test_a_label_that_is_too_long_is_cut_to_its_place_and_says_so(text, width):
 
 
 def test_every_series_has_a_shape_of_its_own():
-    corners = {shape: outline(shape, 4.0) for shape in SHAPES}
+    corners = {shape: marker_outline(shape, 4.0) for shape in SHAPES}
     assert len(SHAPES) == len(SERIES) == len({tuple(found) for found in corners.values()})
     assert [shape for shape, found in corners.items() if not found] == ["circle"]
-    across, down = zip(*corners["bar"], strict=True)
-    assert max(across) - min(across) > max(down) - min(down)
+    x_axis, down = zip(*corners["bar"], strict=True)
+    assert max(x_axis) - min(x_axis) > max(down) - min(down)
 
 
 def test_a_box_has_its_colour_in_the_png_and_only_where_it_is():
@@ -36,8 +36,8 @@ def test_a_box_has_its_colour_in_the_png_and_only_where_it_is():
     from matplotlib.image import imread
 
     canvas = Canvas(100, 50, "a box")
-    canvas.add(Box(50, 0, 50, 50, "c0"))
-    pixels = imread(io.BytesIO(files.png(canvas)))[..., :3]
+    canvas.add(Rect(50, 0, 50, 50, "c0"))
+    pixels = imread(io.BytesIO(files.render_png(canvas)))[..., :3]
     height, width, _ = pixels.shape
     box, rest = pixels[height // 2, 3 * width // 4], pixels[height // 2, width // 4]
     np.testing.assert_allclose(box, to_rgb(LIGHT["c0"]), atol=0.01)

@@ -14,7 +14,7 @@ from safetensors.numpy import load_file
 from elmore.errors import ConfigError, DataError
 from elmore.probe import plots, report
 from elmore.probe.drawing import axes
-from elmore.probe.reporting import findings, printed, trained
+from elmore.probe.reporting import inputs, load_results, load_runs
 from tests.support.cli_runner import run_elmore
 
 
@@ -94,7 +94,7 @@ def test_curves_have_a_point_for_each_evaluation(reported):
 def test_layer_weights_are_the_softmax_of_what_was_learned(reported):
     run = reported.ner / "fraction-1" / "seed-0"
     weights = load_file(run / "best" / "model.safetensors")
-    (one,) = trained.read(run, "run")
+    (one,) = load_runs.load_run_folder(run, "run")
     assert set(one.mixes) == {"input", "output"}
     for place, shares in one.mixes.items():
         learned = weights[f"embedding.mixes.{place}.mix.weights"].astype(np.float64)
@@ -119,9 +119,15 @@ def test_every_kind_of_result_has_its_figure(reported):
         f"surprise_score_{number}" for number in range(4)
     }
     html = reported.report.html
-    for title in ("Nearest uses", "Surprise", "Probes", "Sample efficiency", "Senses on a map"):
+    for title in (
+        "Nearest occurrences",
+        "Surprisal",
+        "Probes",
+        "Sample efficiency",
+        "Senses on a map",
+    ):
         assert f"<h2>{title}</h2>" in html
-    assert "120 annotated uses of 34 senses" in html
+    assert "120 annotated instances of 34 senses" in html
     assert 0.875 in Numbers(html).values
 
 
@@ -143,7 +149,7 @@ def test_surprise_is_minus_the_binary_logarithm(reported):
 def test_runs_that_were_stopped_before_their_summary_are_put_together(reported, tmp_path):
     shutil.copytree(reported.ner, tmp_path / "ner")
     (tmp_path / "ner" / "summary.json").unlink()
-    found = findings.gather([tmp_path / "ner"]).several["ner"]
+    found = inputs.load_inputs([tmp_path / "ner"]).sweeps["ner"]
     whole = json.loads((reported.ner / "summary.json").read_text())
     for part, expected in zip(found.summary["summary"], whole["summary"], strict=True):
         assert part["examples"] == expected["examples"]
@@ -155,7 +161,7 @@ def test_a_line_that_a_kill_cut_short_is_left_out(reported, tmp_path):
     shutil.copytree(reported.language, tmp_path / "run")
     with (tmp_path / "run" / "metrics.jsonl").open("a") as file:
         file.write('{"step": 25, "lo')
-    (run,) = trained.read(tmp_path / "run", "run")
+    (run,) = load_runs.load_run_folder(tmp_path / "run", "run")
     assert run.steps == list(range(1, 25))
 
 
@@ -169,7 +175,7 @@ def test_a_run_without_held_out_text_shows_its_loss_alone(reported, tmp_path):
 
 
 def test_long_losses_are_means_of_stretches():
-    run = trained.Trained("r", None, "perplexity", list(range(1, 1001)), [1.0, 3.0] * 500, [])
+    run = load_runs.TrainingRun("r", None, "perplexity", list(range(1, 1001)), [1.0, 3.0] * 500, [])
     figure = plots.training_loss("loss", [run])
     (path,) = [
         node for node in ElementTree.fromstring(figure.svg()).iter() if node.get("data-series")
@@ -191,7 +197,7 @@ def bad_run(tmp_path, **files):
     ("files", "message"),
     [
         ({}, "run: holds no metrics.jsonl; expected a folder that 'elmore pretrain'"),
-        ({"metrics__jsonl": ""}, "metrics.jsonl: is empty; the run has not made an update yet"),
+        ({"metrics__jsonl": ""}, "metrics.jsonl: is empty; the run has not finished a step yet"),
         ({"metrics__jsonl": "{}\n{}\n"}, "metrics.jsonl: line 1: expected a JSON object with"),
         ({"metrics__jsonl": "[1]\n"}, "metrics.jsonl: line 1: expected"),
         (
@@ -208,16 +214,16 @@ def test_a_folder_that_is_no_run_is_refused_by_name(tmp_path, files, message):
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("", "found neither JSON nor lines of it"),
+        ("", "found neither JSON nor JSON Lines"),
         ("[]", "odd.json: not recognised"),
-        ("not json", "found neither JSON nor lines of it"),
-        ('{"some": "thing"}', "odd.json: not recognised; expected what one of these printed"),
+        ("not json", "found neither JSON nor JSON Lines"),
+        ('{"some": "thing"}', "odd.json: not recognised; expected the --json output of one of"),
         ('[{"layer": "0"}]', "not recognised"),
         ('[{"layer": "0", "test": "high", "dev": 1}]', "test: expected float, found 'high'"),
         ('{"query": "a [b]", "neighbors": [{"word": "b"}]}', "missing key 'tokens'"),
         (
             '{"line": 0, "tokens": ["a"], "forward": [], "backward": [-1], "known": [true]}',
-            "as many tokens as numbers of each kind",
+            "expected as many forward, backward and known values as tokens",
         ),
     ],
 )
@@ -225,9 +231,9 @@ def test_a_file_that_is_no_result_is_refused_by_name(tmp_path, text, message):
     path = tmp_path / "odd.json"
     path.write_text(text)
     with pytest.raises(DataError, match=re.escape(message)):
-        printed.read(path)
+        load_results.load_result(path)
     with pytest.raises(DataError, match=re.escape(str(path))):
-        printed.read(path)
+        load_results.load_result(path)
 
 
 def test_neighbours_may_come_a_line_each_and_with_more_keys(tmp_path):
@@ -235,20 +241,20 @@ def test_neighbours_may_come_a_line_each_and_with_more_keys(tmp_path):
     path = tmp_path / "near.json"
     row = json.dumps({"query": "a [b]", "neighbors": [near], "model": "m"})
     path.write_text(f"{row}\n{row}\n")
-    found = printed.read(path)
+    found = load_results.load_result(path)
     assert [one.query for one in found] == ["a [b]"] * 2
     assert found[0].neighbors[0].line == 3
 
 
 def test_results_of_one_name_are_told_apart_and_one_named_twice_is_refused(tmp_path):
     paths = [tmp_path / "a" / "run", tmp_path / "b" / "run"]
-    assert findings.names(paths) == ["a/run", "b/run"]
-    assert findings.names([tmp_path / "x.json", tmp_path / "y"]) == ["x", "y"]
-    assert findings.names([tmp_path / "x.json", tmp_path / "x"]) == ["x.json", "x"]
+    assert inputs.short_names(paths) == ["a/run", "b/run"]
+    assert inputs.short_names([tmp_path / "x.json", tmp_path / "y"]) == ["x", "y"]
+    assert inputs.short_names([tmp_path / "x.json", tmp_path / "x"]) == ["x.json", "x"]
     with pytest.raises(DataError, match="run is named twice; name it once"):
-        findings.names([paths[0], paths[0]])
+        inputs.short_names([paths[0], paths[0]])
     with pytest.raises(DataError, match="nowhere: no such file or folder"):
-        findings.gather([tmp_path / "nowhere"])
+        inputs.load_inputs([tmp_path / "nowhere"])
 
 
 def test_the_command_writes_the_page_and_its_figures(reported, tmp_path):
@@ -272,9 +278,9 @@ def test_the_command_writes_the_page_and_its_figures(reported, tmp_path):
 @pytest.mark.parametrize(
     ("out", "message"),
     [
-        ("page.txt", "expected a name that ends in .html"),
-        ("nowhere/page.html", "in a folder that is there"),
-        (".", "expected the name of a file"),
+        ("page.txt", "expected a file name that ends in .html"),
+        ("nowhere/page.html", "in an existing folder"),
+        (".", "expected a file name"),
     ],
 )
 def test_a_place_that_cannot_be_written_is_refused_first(tmp_path, out, message):
@@ -290,9 +296,9 @@ def test_ticks_are_round_and_lie_on_the_axis():
     assert axes.Axis(52, 74.6, "").ticks() == [55, 60, 65, 70]
     assert axes.Axis(8, 1300, "", log=True).ticks() == [10, 20, 50, 100, 200, 500, 1000]
     assert axes.Axis(-0.15, 2.15, "", whole=True).ticks() == [0, 1, 2]
-    assert axes.around([5.0], "").ticks()
-    assert axes.around([], "").ticks()
-    assert [axes.shown(value) for value in (0.25, 5000, 20000, 1.5e6)] == [
+    assert axes.axis_for([5.0], "").ticks()
+    assert axes.axis_for([], "").ticks()
+    assert [axes.format_tick(value) for value in (0.25, 5000, 20000, 1.5e6)] == [
         "0.25",
         "5000",
         "20k",

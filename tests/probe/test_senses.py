@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 
 from elmore.errors import ConfigError, DataError
 from elmore.probe import senses, wordnet
-from elmore.probe.sense_data import Instance, SenseCorpus
-from elmore.probe.sense_scores import score
+from elmore.probe.sense_corpus import Instance, SenseCorpus
+from elmore.probe.sense_scores import score_senses
 from elmore.tasks.embedding.word_vectors import WordVectors
 from tests.support.cli_runner import run_elmore
 from tests.support.sense_corpus import write_corpus, write_wordnet
@@ -55,7 +55,7 @@ def bank(place, keys, pos="NOUN"):
 @pytest.fixture
 def known(tmp_path):
     ordered = [(RIVER, 1), (MONEY, 2), (TILT, 1), (OAR, 1), (QUICK, 1), (FAST, 2)]
-    return wordnet.read(write_wordnet(tmp_path / "wordnet", *ordered))
+    return wordnet.read_wordnet(write_wordnet(tmp_path / "wordnet", *ordered))
 
 
 def corpora(tmp_path, train, test):
@@ -67,7 +67,7 @@ def corpora(tmp_path, train, test):
 
 def probed(train, test, known, source=None, **options):
     options = {"held_out": 0} | options
-    found = senses.probe(source or FakeEmbedder(), train, [test], known, **options)
+    found = senses.probe_senses(source or FakeEmbedder(), train, [test], known, **options)
     return found, found.tests["test"]
 
 
@@ -216,8 +216,8 @@ def test_what_cannot_be_meant_is_refused(tmp_path, known):
         probed(train, train, known, held_out=1.0)
     with pytest.raises(ConfigError, match="one document cannot be split"):
         probed(train, train, known, held_out=0.1)
-    with pytest.raises(ConfigError, match="names of their own, found train, train"):
-        senses.probe(FakeEmbedder(), train, [train, train], known)
+    with pytest.raises(ConfigError, match="different names, found train, train"):
+        senses.probe_senses(FakeEmbedder(), train, [train, train], known)
     with pytest.raises(DataError, match=r"test\.data\.xml: holds no annotated instance"):
         probed(train, test, known)
 
@@ -227,7 +227,7 @@ def use(right: str) -> Instance:
 
 
 def test_the_interval_of_a_score_is_that_of_a_binomial():
-    found = score([use("a")] * 400, ["a"] * 300 + ["b"] * 100)
+    found = score_senses([use("a")] * 400, ["a"] * 300 + ["b"] * 100)
     wide = 1.96 * (0.75 * 0.25 / 400) ** 0.5
     assert found["f1"] == 0.75
     assert found["f1_low"] == pytest.approx(0.75 - wide, abs=0.006)
@@ -236,7 +236,7 @@ def test_the_interval_of_a_score_is_that_of_a_binomial():
 
 @given(st.lists(st.sampled_from(["a", "b", None]), min_size=1, max_size=50), st.integers(0, 3))
 def test_scores_agree_with_their_definitions(answers, seed):
-    found = score([use("a")] * len(answers), answers, seed=seed)
+    found = score_senses([use("a")] * len(answers), answers, seed=seed)
     told = [answer for answer in answers if answer]
     precision = told.count("a") / len(told) if told else 0.0
     recall = told.count("a") / len(answers)
@@ -246,7 +246,7 @@ def test_scores_agree_with_their_definitions(answers, seed):
     assert found["f1"] == pytest.approx(2 * precision * recall / both if both else 0.0)
     assert found["f1_low"] <= found["f1"] + 1e-9
     assert found["f1_high"] >= found["f1"] - 1e-9
-    assert found == score([use("a")] * len(answers), answers, seed=seed)
+    assert found == score_senses([use("a")] * len(answers), answers, seed=seed)
 
 
 @pytest.fixture
@@ -312,11 +312,11 @@ def real():
 
 
 def test_the_first_sense_baseline_is_that_of_the_literature(real):
-    index = wordnet.read(real / "wordnet-3.0")
+    index = wordnet.read_wordnet(real / "wordnet-3.0")
     for name, expected, size in (("senseval2", 66.8, 2282), ("semeval2007", 55.2, 455)):
         corpus = SenseCorpus(real / "Evaluation_Datasets" / name)
         uses = [use for sentence in corpus for use in sentence.instances]
         assert len(uses) == size
-        found = score(uses, [index.first(use.lemma, use.pos) for use in uses])
+        found = score_senses(uses, [index.first_sense(use.lemma, use.pos) for use in uses])
         assert 100 * found["f1"] == pytest.approx(expected, abs=0.1)
         assert found["coverage"] == 1.0

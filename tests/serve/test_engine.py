@@ -5,7 +5,7 @@ import pytest
 
 from elmore.embed.continuous import ContinuousBatcher
 from elmore.lm import scoring
-from elmore.probe.neighbors import UseIndex
+from elmore.probe.neighbors.index import OccurrenceIndex
 from elmore.serve.engine import SCORE, EmbedWork, Engine, NeighborSearch, SearchWork
 from elmore.text import target_word
 from tests.support import toy_corpus
@@ -42,7 +42,9 @@ def test_gathered_searches_are_read_together_and_found_alone(
 ):
     text = tmp_path / "text.txt"
     text.write_text("".join(f"{line}\n" for line in toy_corpus.sentences(60)))
-    index = UseIndex.build(tmp_path / "uses", embedder, [text], layers=layers, tokenized=True)
+    index = OccurrenceIndex.build(
+        tmp_path / "uses", embedder, [text], layers=layers, tokenized=True
+    )
     works = [SearchWork(words, len(words) // 2, 3 + number) for number, words in enumerate(TEXTS)]
     calls, add = [], ContinuousBatcher.add
     monkeypatch.setattr(

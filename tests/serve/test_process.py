@@ -8,7 +8,7 @@ from dataclasses import replace
 import pytest
 
 from elmore.embed.embedder import Embedder
-from elmore.probe.neighbors import UseIndex
+from elmore.probe.neighbors.index import OccurrenceIndex
 from elmore.serve import logs, server
 from elmore.serve.limits import Limits
 from tests.support import toy_corpus
@@ -25,7 +25,7 @@ def test_an_index_that_elmore_neighbors_built_is_served(bundle, model, tmp_path)
     with Process(model, "--index", str(place)) as running:
         found = Client(running.port).post("/neighbors", query).json
         refused = Client(running.port).post("/neighbors", {"text": "two small birds"})
-    index = UseIndex.open(place, Embedder(bundle))
+    index = OccurrenceIndex.open(place, Embedder(bundle))
     expected = index.search(["two", "small", "birds", "wait", "."], 2, 4)
     assert found["word"] == "birds"
     assert [(use["tokens"], use["position"], use["line"]) for use in found["neighbors"]] == [

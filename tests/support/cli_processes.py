@@ -4,7 +4,7 @@ They are forked from a process that has imported torch already, which saves seco
 goes to files; several ranks find each other through torchrun's environment variables.
 
 Used by the tests that kill and resume: cli/test_embed, cli/test_prepare, contracts/test_ranks,
-contracts/test_resume, contracts/test_task_resume, probe/test_use_writer.
+contracts/test_resume, contracts/test_task_resume, probe/neighbors/test_writer.
 """
 
 import contextlib

@@ -1,9 +1,9 @@
 """A small text and its index of uses.
 
-Used by probe/test_neighbors and probe/test_use_writer.
+Used by probe/neighbors/test_index and probe/neighbors/test_writer.
 """
 
-from elmore.probe.neighbors import UseIndex
+from elmore.probe.neighbors.index import OccurrenceIndex
 
 LINES = ["the play was good .", "", "they play a game", "a good game was on", "the end"]
 
@@ -15,7 +15,7 @@ def write_text(path, lines=LINES):
 
 def build_index(tmp_path, elmo, name="index", lines=LINES, **choices):
     file = write_text(tmp_path / f"{name}.txt", lines)
-    return UseIndex.build(tmp_path / name, elmo, [file], tokenized=True, **choices)
+    return OccurrenceIndex.build(tmp_path / name, elmo, [file], tokenized=True, **choices)
 
 
 def contents(folder):

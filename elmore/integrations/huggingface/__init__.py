@@ -7,8 +7,8 @@
     out = model(**tokenizer(["I left it at the bank ."], return_tensors="pt"))
     out.mixed                                        # (sentences, words, width)
 
-To import this is to ask for it: the classes are then known to `AutoConfig`, `AutoTokenizer`,
-`AutoModel` and the Auto classes of the two heads. Nothing inside elmore imports it.
+Importing this package registers its classes with `AutoConfig`, `AutoTokenizer`, `AutoModel` and the
+Auto classes of the two heads. Nothing inside elmore imports it.
 """
 
 from elmore.errors import MissingPackageError
@@ -25,8 +25,9 @@ from elmore.integrations.huggingface.heads import (
     ElmoForSequenceClassification,
     ElmoForTokenClassification,
 )
-from elmore.integrations.huggingface.model import ElmoModel, ElmoOutput, ElmoPreTrainedModel
+from elmore.integrations.huggingface.model import ElmoModel, ElmoOutput
 from elmore.integrations.huggingface.pipeline import ElmoTokenClassificationPipeline
+from elmore.integrations.huggingface.pretrained import ElmoPreTrainedModel
 from elmore.integrations.huggingface.tokenizer import ElmoTokenizer
 
 __all__ = [

@@ -1,4 +1,4 @@
-"""ElmoConfig: the shape of a biLM and what is done with its layers, as transformers keeps it."""
+"""ElmoConfig: the shape of a biLM and of the scalar mix, as a transformers configuration."""
 
 from collections.abc import Sequence
 from typing import Any, Literal
@@ -15,12 +15,22 @@ FORMAT = 1
 
 
 class ElmoConfig(PreTrainedConfig):
-    """config.json of a model for transformers.
+    """config.json of a transformers model.
 
-    `bilm` is the network, `boundaries` the ids of `<S>` and `</S>` as `input_ids` has them. With
-    `freeze` the biLM learns nothing and has no dropout. `layer_norm` and `last_only` are those of
-    `ScalarMix`, `classifier_dropout` stands before the linear layer of a head. `card` says what
-    the model is, as in a folder of elmore's; `elmore_format` is the version of all this.
+    Args:
+        bilm: the network.
+        boundaries: rows of `input_ids` for `<S>` and `</S>`.
+        initial_state: LSTM state before the first token: zeros, or the stored warm-up state.
+        freeze: keep the biLM fixed and without dropout.
+        layer_norm: as in `ScalarMix`.
+        last_only: as in `ScalarMix`.
+        classifier_dropout: dropout before the linear layer of a head.
+        card: metadata of the model, as in an elmore folder.
+        elmore_format: format number of this file.
+        kwargs: settings of transformers.
+
+    Raises:
+        ConfigError: a value is invalid, or the file belongs to an elmore model folder.
     """
 
     model_type = "elmo"
@@ -36,11 +46,11 @@ class ElmoConfig(PreTrainedConfig):
         classifier_dropout: float = 0.5,
         card: dict[str, Any] | None = None,
         elmore_format: int = FORMAT,
-        **kwargs: Any,  # whatever transformers knows
+        **kwargs: Any,  # settings of transformers
     ) -> None:
         if "model" in kwargs and "alphabet" in kwargs:
             raise ConfigError(
-                "this config.json is of a folder of elmore's own; use from_elmore in place of "
+                "this config.json belongs to an elmore model folder; call from_elmore instead of "
                 "from_pretrained"
             )
         told = {"format": elmore_format}
@@ -64,22 +74,22 @@ class ElmoConfig(PreTrainedConfig):
 
     @property
     def shape(self) -> BiLMConfig:
-        """The network, as elmore knows it."""
+        """The network as elmore's own configuration."""
         return _shape(self.bilm)
 
     @property
     def hidden_size(self) -> int:
-        """2D: how wide a vector is."""
+        """2D: width of a vector."""
         return self.shape.width
 
     @property
     def num_hidden_layers(self) -> int:
-        """L: how many LSTM layers there are above the token layer."""
+        """Number of LSTM layers, without the token layer."""
         return self.shape.lstm.num_layers
 
     @property
     def num_columns(self) -> int:
-        """How many ids spell a word: its row in the word table, if there is one, then letters."""
+        """C: ids per word: its row in the word table, if there is one, and its characters."""
         shape = self.shape
         letters = shape.characters.max_characters if shape.characters else 0
         return letters + (shape.words is not None)

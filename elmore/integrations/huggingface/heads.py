@@ -1,4 +1,4 @@
-"""One linear layer over the mix: a label for each word, or for each text.
+"""Classification heads: one linear layer over the mix, per word or per text.
 
 Shapes: B sentences, T words, C ids per word, K labels.
 """
@@ -11,12 +11,13 @@ from transformers.modeling_outputs import SequenceClassifierOutput, TokenClassif
 from transformers.utils import can_return_tuple
 
 from elmore.integrations.huggingface.config import ElmoConfig
-from elmore.integrations.huggingface.model import ElmoModel, ElmoPreTrainedModel
+from elmore.integrations.huggingface.model import ElmoModel
+from elmore.integrations.huggingface.pretrained import ElmoPreTrainedModel
 from elmore.tasks.layers.pooling import masked_mean
 
 
 class _Head(ElmoPreTrainedModel):
-    """A biLM with its mix, and a linear layer above."""
+    """ElmoModel with a linear classifier."""
 
     def __init__(self, config: ElmoConfig) -> None:
         super().__init__(config)
@@ -29,7 +30,7 @@ class _Head(ElmoPreTrainedModel):
 
 
 class ElmoForTokenClassification(_Head):
-    """A label for each word: names, parts of speech."""
+    """Predict a label for each word, such as named entities or parts of speech."""
 
     auto_class = "AutoModelForTokenClassification"
     pipeline_tag = "token-classification"
@@ -41,9 +42,9 @@ class ElmoForTokenClassification(_Head):
         attention_mask: Int[Tensor, "B T"] | None = None,
         labels: Int[Tensor, "B T"] | None = None,
         output_hidden_states: bool | None = None,
-        **kwargs: Any,  # what Trainer passes along to the loss
+        **kwargs: Any,  # passed to the loss by Trainer
     ) -> TokenClassifierOutput:
-        """Give `logits` (B, T, K), and the loss over the labels that are not -100."""
+        """Return `logits` (B, T, K), and the loss over the labels that are not -100."""
         out = self.elmo(input_ids, attention_mask, output_hidden_states, return_dict=True)
         logits = self.classifier(self.dropout(out.mixed))
         loss = None
@@ -53,7 +54,7 @@ class ElmoForTokenClassification(_Head):
 
 
 class ElmoForSequenceClassification(_Head):
-    """A label, several, or a number for each text, from the mean of its words."""
+    """Predict a label, several labels or a number for each text, from the mean of its words."""
 
     auto_class = "AutoModelForSequenceClassification"
     pipeline_tag = "text-classification"
@@ -65,9 +66,9 @@ class ElmoForSequenceClassification(_Head):
         attention_mask: Int[Tensor, "B T"] | None = None,
         labels: Int[Tensor, " B"] | Float[Tensor, "B K"] | None = None,
         output_hidden_states: bool | None = None,
-        **kwargs: Any,  # what Trainer passes along to the loss
+        **kwargs: Any,  # passed to the loss by Trainer
     ) -> SequenceClassifierOutput:
-        """Give `logits` (B, K), and the loss that `config.problem_type` asks for."""
+        """Return `logits` (B, K), and the loss selected by `config.problem_type`."""
         out = self.elmo(input_ids, attention_mask, output_hidden_states, return_dict=True)
         logits = self.classifier(self.dropout(masked_mean(out.mixed, out.mask)))
         loss = None

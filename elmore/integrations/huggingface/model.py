@@ -1,9 +1,9 @@
-"""ElmoModel: the biLM and a mix of its layers, as a model of transformers.
+"""ElmoModel: the biLM and a scalar mix of its layers, as a transformers model.
 
-`input_ids` spells each word in a row: first its row in the word table, where the model has one,
-then its letters, all one above the ids of training. So 0 fills what a short word or sentence
-leaves empty, and the ids of AllenNLP's `batch_to_ids` will do as well. Boundaries are put around
-each sentence here, and taken away again: position t is word t, in `labels` too.
+Each word is a row of `input_ids`: its row in the word table, if the model has one, then its
+characters, all shifted by one so that 0 is padding. The ids of AllenNLP's `batch_to_ids` have this
+form too. The model adds sentence boundaries and removes them again: position t is word t, in
+`labels` too.
 
 Shapes: L layers (the token layer is one of them), B sentences, T words, C ids per word, D width of
 one direction.
@@ -17,55 +17,34 @@ import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 from torch.nn import functional
-from transformers import PreTrainedModel
 from transformers.utils import ModelOutput, can_return_tuple
 
-from elmore.errors import DataError
+from elmore.errors import ConfigError, DataError
 from elmore.integrations.huggingface.config import ElmoConfig
-from elmore.integrations.huggingface.conversion import FromElmore
-from elmore.integrations.huggingface.hub import WithCard
+from elmore.integrations.huggingface.pretrained import ElmoPreTrainedModel
 from elmore.model.bilm import BiLM, BiLMState
-from elmore.model.mix import ScalarMix
+from elmore.model.mix import SavedMix, ScalarMix
 from elmore.model.padding import as_bool
 from elmore.model.unique_words import index_unique_words
+from elmore.weights.bundle import Bundle
 
 
 @dataclass
 class ElmoOutput(ModelOutput):
-    """What `ElmoModel` gives; everything is zero where no word is."""
+    """Output of `ElmoModel`; vectors of padding are zero."""
 
     last_hidden_state: Float[Tensor, "B T 2*D"] | None = None
     """The top layer."""
     mixed: Float[Tensor, "B T 2*D"] | None = None
-    """The learned mix of all layers: their plain average before any training."""
+    """Scalar mix of all layers; an untrained mix is their average."""
     hidden_states: tuple[Float[Tensor, "B T 2*D"], ...] | None = None
     """All layers, the token layer first; with `output_hidden_states=True`."""
     mask: Bool[Tensor, "B T"] | None = None
-    """Where words are."""
-
-
-class ElmoPreTrainedModel(FromElmore, WithCard, PreTrainedModel):
-    """What all models here share: how to be made, filled, saved and described."""
-
-    config_class = ElmoConfig
-    base_model_prefix = "elmo"
-    main_input_name = "input_ids"
-
-    @torch.no_grad()
-    def _init_weights(self, module: nn.Module) -> None:
-        """Draw what a file should have filled and did not: transformers leaves it as memory was."""
-        if isinstance(module, ScalarMix):
-            nn.init.zeros_(module.weights)
-            nn.init.ones_(module.gamma)
-        elif isinstance(module, ElmoModel) and module.warm_output is not None:
-            nn.init.zeros_(module.warm_output)
-            nn.init.zeros_(module.warm_cell)
-        elif hasattr(module, "reset_parameters"):
-            module.reset_parameters()
+    """True where there is a word."""
 
 
 class ElmoModel(ElmoPreTrainedModel):
-    """Spelled words in, layers and their mix out."""
+    """The biLM and the scalar mix of its layers, from character ids."""
 
     def __init__(self, config: ElmoConfig) -> None:
         super().__init__(config)
@@ -78,9 +57,24 @@ class ElmoModel(ElmoPreTrainedModel):
         self.register_buffer("warm_output", start.output if start else None)
         self.register_buffer("warm_cell", start.cell if start else None)
         for weight in self.parameters():
-            weight._is_hf_initialized = not weight.is_meta  # as elmore draws it, if it did
+            weight._is_hf_initialized = not weight.is_meta  # initialized by elmore's own modules
         self.post_init()
         self.train(self.training)
+
+    @torch.no_grad()
+    def load_bundle(self, bundle: Bundle, mix: SavedMix | None) -> None:
+        """Copy the weights of an elmore model, its warm-up state and optionally a saved mix."""
+        self.bilm.load_state_dict(bundle.model.state_dict())
+        if self.warm_output is not None and bundle.warm_state is not None:
+            self.warm_output.copy_(bundle.warm_state.output)
+            self.warm_cell.copy_(bundle.warm_state.cell)
+        if mix is not None:
+            if len(mix.weights) != len(self.mix.weights):
+                raise ConfigError(
+                    f"this mix has {len(mix.weights)} weights, the model {len(self.mix.weights)}"
+                )
+            self.mix.weights.copy_(torch.tensor(mix.weights))
+            self.mix.gamma.fill_(mix.gamma)
 
     @can_return_tuple
     def forward(
@@ -88,13 +82,23 @@ class ElmoModel(ElmoPreTrainedModel):
         input_ids: Int[Tensor, "B T C"],
         attention_mask: Int[Tensor, "B T"] | None = None,
         output_hidden_states: bool | None = None,
-        **kwargs: Any,  # what transformers may pass along
+        **kwargs: Any,  # ignored; transformers may pass more
     ) -> ElmoOutput:
-        """Run a batch; the mask is 1 where a word is, and may be left out."""
+        """Run a batch.
+
+        Args:
+            input_ids: from `ElmoTokenizer`.
+            attention_mask: 1 where there is a word; default: where any id is not 0.
+            output_hidden_states: whether to return all layers.
+            kwargs: ignored.
+
+        Raises:
+            DataError: the ids have a wrong shape or range, or padding precedes a word.
+        """
         mask = self._mask(input_ids, attention_mask)
-        index, characters, words = self._encoded(input_ids, mask)
-        with self._gradient():
-            stack, _ = self.bilm(index, characters, words, self._start(len(mask)))
+        index, characters, words = self._encode(input_ids, mask)
+        with self._grad_mode():
+            stack, _ = self.bilm(index, characters, words, self._initial_state(len(mask)))
         states = stack.without_boundaries().states
         if output_hidden_states is None:
             output_hidden_states = self.config.output_hidden_states
@@ -106,9 +110,9 @@ class ElmoModel(ElmoPreTrainedModel):
         )
 
     def train(self, mode: bool = True) -> Self:
-        """Switch dropout on or off; a frozen biLM has none, and learns nothing either way.
+        """Set training mode; a frozen biLM stays in evaluation mode, without gradients.
 
-        transformers gives every weight it loads a gradient, and calls this when it has.
+        transformers sets `requires_grad` on every weight it loads, and then calls this method.
         """
         super().train(mode)
         if self.config.freeze:
@@ -116,14 +120,14 @@ class ElmoModel(ElmoPreTrainedModel):
         return self
 
     def get_input_embeddings(self) -> nn.Module | None:
-        """Give the table of letters, or of words where a model has no letters."""
+        """Return the character embedding, or the word embedding of a model without characters."""
         tokens = self.bilm.tokens
         return tokens.characters.embedding if tokens.characters is not None else tokens.words
 
-    def _gradient(self) -> AbstractContextManager:
+    def _grad_mode(self) -> AbstractContextManager:
         return torch.set_grad_enabled(torch.is_grad_enabled() and not self.config.freeze)
 
-    def _start(self, num_sentences: int) -> BiLMState | None:
+    def _initial_state(self, num_sentences: int) -> BiLMState | None:
         if self.warm_output is None:
             return None
         rows = (
@@ -134,28 +138,28 @@ class ElmoModel(ElmoPreTrainedModel):
     def _mask(
         self, ids: Int[Tensor, "B T C"], attention_mask: Int[Tensor, "B T"] | None
     ) -> Bool[Tensor, "B T"]:
-        most = self.config.num_columns
+        num_columns = self.config.num_columns
         if not isinstance(ids, Tensor):
             raise DataError(
-                "input_ids must be a tensor, as ElmoTokenizer makes it with "
+                "input_ids must be a tensor, as ElmoTokenizer returns it with "
                 f"return_tensors='pt', found a {type(ids).__name__}"
             )
-        if ids.dim() != 3 or ids.shape[2] > most or ids.is_floating_point():
+        if ids.dim() != 3 or ids.shape[2] > num_columns or ids.is_floating_point():
             raise DataError(
-                f"input_ids must be whole numbers of shape (sentences, words, {most}), as "
-                f"ElmoTokenizer makes them, found {ids.dtype} of shape {tuple(ids.shape)}"
+                f"input_ids must be integers of shape (sentences, words, {num_columns}), as "
+                f"ElmoTokenizer returns them, found {ids.dtype} of shape {tuple(ids.shape)}"
             )
         mask = (ids != 0).any(dim=2)
         if attention_mask is not None:
             mask = mask & as_bool(attention_mask)
         if (mask[:, 1:] & ~mask[:, :-1]).any():
-            raise DataError("a word stands after padding; pad sentences on the right")
+            raise DataError("a word follows padding; pad sentences on the right")
         return mask
 
-    def _encoded(
+    def _encode(
         self, ids: Int[Tensor, "B T C"], mask: Bool[Tensor, "B T"]
     ) -> tuple[Int[Tensor, "B T+2"], Int[Tensor, "N C"] | None, Int[Tensor, " N"] | None]:
-        """Give the index of a batch, and the letters and the rows of its distinct words."""
+        """Return the index of a batch, and the characters and table rows of its distinct words."""
         shape, marks = self.config.shape, self.config.boundaries
         width = max(ids.shape[2], *map(len, marks))
         ids = functional.pad(ids, (0, width - ids.shape[2]))
@@ -165,18 +169,18 @@ class ElmoModel(ElmoPreTrainedModel):
         characters, words = rows, None
         if shape.words is not None:
             words, characters = rows[:, 0], rows[:, 1:]
-            _check(words, shape.words.num_words)
+            _check_range(words, shape.words.num_words)
         if shape.characters is None:
             return index, None, words
         characters = characters.where(characters >= 0, shape.characters.padding_id)
-        _check(characters, shape.characters.num_ids)
+        _check_range(characters, shape.characters.num_ids)
         return index, characters, words
 
 
-def _check(ids: Tensor, count: int) -> None:
-    """Refuse what is in no table: a GPU would not say what is wrong."""
+def _check_range(ids: Tensor, count: int) -> None:
+    """Raise an error for ids outside a table; on a GPU the lookup would crash without a reason."""
     if not 0 <= ids.min() <= ids.max() < count:
         raise DataError(
             f"input_ids must be between 1 and {count} where a word is, found {int(ids.min()) + 1} "
-            f"to {int(ids.max()) + 1}; are tokenizer and model of one another?"
+            f"to {int(ids.max()) + 1}; does the tokenizer belong to the model?"
         )

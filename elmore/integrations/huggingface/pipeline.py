@@ -1,7 +1,7 @@
 """`pipeline("token-classification", ..., pipeline_class=ElmoTokenClassificationPipeline)`.
 
-The pipeline of transformers takes a token for one number and asks which word that is; here a token
-is a word, and where it stands in the text is known.
+The pipeline of transformers expects one id per token and looks up its text. Here a token is a word,
+and its span in the text is known.
 """
 
 from collections.abc import Sequence
@@ -11,7 +11,7 @@ from transformers import TokenClassificationPipeline
 
 
 class ElmoTokenClassificationPipeline(TokenClassificationPipeline):
-    """Strings or words in, labelled spans out; every way of grouping them is theirs."""
+    """Token classification of strings or words; grouping works as in transformers."""
 
     def gather_pre_entities(
         self,
@@ -24,15 +24,15 @@ class ElmoTokenClassificationPipeline(TokenClassificationPipeline):
         word_ids: Sequence[int | None] | None = None,
         word_to_chars_map: Sequence[tuple[int, int]] | None = None,
     ) -> list[dict[str, Any]]:
-        """Say of each word where it is and what its scores are."""
-        found = []
+        """Return the span and the scores of each word."""
+        entities = []
         for index, (start, end) in enumerate(offset_mapping.tolist()):
             if special_tokens_mask[index]:
                 continue
             number = word_ids[index] if word_ids else None
             if number is not None and word_to_chars_map:
                 start, end = word_to_chars_map[number]
-            found.append(
+            entities.append(
                 {
                     "word": sentence[start:end],
                     "scores": scores[index],
@@ -42,4 +42,4 @@ class ElmoTokenClassificationPipeline(TokenClassificationPipeline):
                     "is_subword": False,
                 }
             )
-        return found
+        return entities

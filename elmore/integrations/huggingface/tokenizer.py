@@ -1,7 +1,7 @@
-"""ElmoTokenizer: strings or words to the ids of their letters, with the manners of transformers.
+"""ElmoTokenizer: convert strings or words to character ids, with the interface of transformers.
 
-A word is a row of ids (see `spelling`), of the same width everywhere, so that words, sentences and
-batches stack as they are. There are no special tokens: position t is word t.
+A word is a row of ids (see `char_ids`). All rows have the same width, so words, sentences and
+batches can be stacked. There are no special tokens: position t is word t.
 
 Shapes: B texts, T words, C ids per word.
 """
@@ -15,9 +15,9 @@ from transformers import BatchEncoding, PreTrainedTokenizerBase
 
 from elmore.embed.tokenized import Text, tokenize_text
 from elmore.errors import ConfigError, DataError
-from elmore.integrations.huggingface import spelling
-from elmore.integrations.huggingface.conversion import Source, opened
-from elmore.integrations.huggingface.words import Words
+from elmore.integrations.huggingface import char_ids
+from elmore.integrations.huggingface.encoding import WordEncoding
+from elmore.integrations.huggingface.source import Source, resolve_source
 from elmore.text.characters import ByteAlphabet, Lexicon, WordAlphabet
 from elmore.text.tokenizers import penn, whitespace
 from elmore.text.vocabulary import ELMO_MARKS, MANY_LANGS_MARKS, Vocabulary
@@ -26,16 +26,26 @@ _SPLITTERS = {"penn": penn, "whitespace": whitespace}
 
 
 class ElmoTokenizer(PreTrainedTokenizerBase):
-    """Splits strings as `elmore.load` does, takes words as they are, and spells both.
+    """Split strings as `elmore.load` does, take words as they are, and encode their characters.
 
-    `kind` is "bytes" for ELMo's own alphabet, "words" for a model with a vocabulary alone,
-    "lexicon" for ELMoForManyLangs, with its `characters`; `splitter` is "penn" or "whitespace".
+    Args:
+        vocabulary_file: word list, for kinds "words" and "lexicon".
+        kind: "bytes" for ELMo's own alphabet, "words" for a model with a vocabulary only, "lexicon"
+            for ELMoForManyLangs.
+        characters: the characters of a lexicon.
+        max_characters: ids per word.
+        splitter: how strings are split into words, "penn" or "whitespace".
+        vocabulary: the words, instead of a file.
+        kwargs: settings of transformers.
+
+    Raises:
+        ConfigError: the settings contradict each other.
     """
 
-    vocab_files_names = {"vocabulary_file": "vocabulary.txt"}  # noqa: RUF012 -- theirs
-    model_input_names = ["input_ids", "attention_mask"]  # noqa: RUF012 -- theirs
+    vocab_files_names = {"vocabulary_file": "vocabulary.txt"}  # noqa: RUF012 -- as in transformers
+    model_input_names = ["input_ids", "attention_mask"]  # noqa: RUF012 -- as in transformers
     is_fast = True
-    """In their sense: offsets and word ids are to be had."""
+    """As transformers means it: offsets and word ids are available."""
 
     def __init__(
         self,
@@ -46,26 +56,31 @@ class ElmoTokenizer(PreTrainedTokenizerBase):
         max_characters: int = 50,
         splitter: Literal["penn", "whitespace"] = "penn",
         vocabulary: Vocabulary | None = None,
-        **kwargs: Any,  # whatever transformers knows
+        **kwargs: Any,  # settings of transformers
     ) -> None:
         if splitter not in _SPLITTERS:
             raise ConfigError(f"splitter must be 'penn' or 'whitespace', found {splitter!r}")
         if kwargs.get("padding_side", "right") != "right":
-            raise ConfigError("padding_side must be 'right': a biLM reads words from the first on")
+            raise ConfigError("padding_side must be 'right': a biLM needs the words first")
         if vocabulary_file is not None and vocabulary is None and kind != "bytes":
             marks = MANY_LANGS_MARKS if kind == "lexicon" else ELMO_MARKS
             vocabulary = Vocabulary.read(Path(vocabulary_file), marks)
         letters = list(characters) if characters else None
         self.vocabulary = vocabulary
-        self.alphabet = spelling.build(kind, letters, max_characters, vocabulary)
+        self.alphabet = char_ids.build_alphabet(kind, letters, max_characters, vocabulary)
         self.splitter = splitter
         saved = {"kind": kind, "max_characters": max_characters, "splitter": splitter}
         super().__init__(**saved, characters=letters, **({"pad_token": "<pad>"} | kwargs))
 
     @classmethod
     def from_elmore(cls, *sources: Source, **settings: Any) -> Self:
-        """Take the alphabet of a model of elmore's; without a name, of the bundled one."""
-        alphabet = opened(*sources).alphabet
+        """Build the tokenizer of an elmore model.
+
+        Args:
+            sources: whatever `elmore.load` takes, or an `Embedder`; default: the bundled model.
+            settings: keyword arguments of the tokenizer, such as `splitter`.
+        """
+        alphabet = resolve_source(*sources).alphabet
         if isinstance(alphabet, ByteAlphabet):
             return cls(max_characters=alphabet.max_characters, **settings)
         if isinstance(alphabet, WordAlphabet):
@@ -84,7 +99,7 @@ class ElmoTokenizer(PreTrainedTokenizerBase):
         text: Text | Sequence[Text],
         text_pair: object = None,
         *,
-        padding_strategy: Any,  # an enumeration of theirs
+        padding_strategy: Any,  # an enumeration of transformers
         truncation_strategy: Any,  # likewise
         max_length: int | None = None,
         is_split_into_words: bool = False,
@@ -94,29 +109,31 @@ class ElmoTokenizer(PreTrainedTokenizerBase):
         **returned: Any,  # return_offsets_mapping and the like
     ) -> BatchEncoding:
         if text_pair is not None:
-            raise DataError("ELMo knows no pairs of texts; encode each on its own")
+            raise DataError("ELMo does not encode text pairs; encode each text separately")
         if return_overflowing_tokens:
-            raise DataError("no words overflow: ELMo reads texts of any length")
+            raise DataError(
+                "return_overflowing_tokens is not supported: ELMo takes texts of any length"
+            )
         is_one = _is_one(text, is_split_into_words)
         cut = None if truncation_strategy.value == "do_not_truncate" else max_length
         texts = [cast("Text", text)] if is_one else text
-        found = [self._words(each, cut) for each in texts]
-        data = self._columns(found, returned)
+        encodings = [self._split(each, cut) for each in texts]
+        data = self._columns(encodings, returned)
         if padding_strategy.value != "do_not_pad":
             longest = padding_strategy.value == "longest"
-            data = self._padded(data, None if longest else max_length, pad_to_multiple_of)
-            found = [
-                words.padded(len(rows), str(self.pad_token))
-                for words, rows in zip(found, data["input_ids"], strict=True)
+            data = self._pad(data, None if longest else max_length, pad_to_multiple_of)
+            encodings = [
+                one.pad(len(rows), str(self.pad_token))
+                for one, rows in zip(encodings, data["input_ids"], strict=True)
             ]
         if is_one and return_tensors is None:
             data = {key: values[0] for key, values in data.items()}
-        return self._encoding(data, return_tensors, found)
+        return self._batch_encoding(data, return_tensors, encodings)
 
     def pad(
         self,
         encoded_inputs: Any,  # a batch, as a list of texts or a dict of columns
-        padding: Any = True,  # as theirs
+        padding: Any = True,  # as in transformers
         max_length: int | None = None,
         pad_to_multiple_of: int | None = None,
         padding_side: str | None = None,
@@ -124,11 +141,11 @@ class ElmoTokenizer(PreTrainedTokenizerBase):
         return_tensors: str | None = None,
         verbose: bool = True,
     ) -> BatchEncoding:
-        """Add words that are not there, so that a batch can be stacked: what collators call."""
+        """Pad a batch so that it can be stacked; data collators call this."""
         if not isinstance(encoded_inputs, Mapping):
             keys = encoded_inputs[0] if encoded_inputs else ("input_ids",)
             encoded_inputs = {key: [each[key] for each in encoded_inputs] for key in keys}
-        data = {key: [_listed(each) for each in column] for key, column in encoded_inputs.items()}
+        data = {key: [_to_list(each) for each in column] for key, column in encoded_inputs.items()}
         strategy, _, max_length, _ = self._get_padding_truncation_strategies(
             padding, max_length=max_length, verbose=False
         )
@@ -136,44 +153,44 @@ class ElmoTokenizer(PreTrainedTokenizerBase):
             data.setdefault("attention_mask", [[1] * len(rows) for rows in data["input_ids"]])
         if strategy.value != "do_not_pad":
             longest = strategy.value == "longest"
-            data = self._padded(data, None if longest else max_length, pad_to_multiple_of)
-        return self._encoding(data, return_tensors)
+            data = self._pad(data, None if longest else max_length, pad_to_multiple_of)
+        return self._batch_encoding(data, return_tensors)
 
-    def _words(self, text: Text, cut: int | None) -> Words:
+    def _split(self, text: Text, cut: int | None) -> WordEncoding:
         tokenized = tokenize_text(text, _SPLITTERS[self.splitter])
         tokens = [word for segment in tokenized.segments for word in segment]
         offsets = tokenized.offsets or [(0, len(word)) for word in tokens]
         kept = slice(-cut, None) if cut and self.truncation_side == "left" else slice(cut)
         numbers: list[int | None] = list(range(len(tokens)))
-        return Words(tokens[kept], offsets[kept], numbers[kept])
+        return WordEncoding(tokens[kept], offsets[kept], numbers[kept])
 
-    def _columns(self, found: list[Words], returned: dict[str, Any]) -> dict[str, list]:
-        sizes = [len(words.tokens) for words in found]
-        data: dict[str, list] = {"input_ids": self._spelled([words.tokens for words in found])}
+    def _columns(self, encodings: list[WordEncoding], returned: dict[str, Any]) -> dict[str, list]:
+        sizes = [len(one.tokens) for one in encodings]
+        data: dict[str, list] = {"input_ids": self._encode([one.tokens for one in encodings])}
         if returned.get("return_attention_mask") is not False:
             data["attention_mask"] = [[1] * size for size in sizes]
         if returned.get("return_special_tokens_mask"):
             data["special_tokens_mask"] = [[0] * size for size in sizes]
         if returned.get("return_offsets_mapping"):
-            data["offset_mapping"] = [words.offsets for words in found]
+            data["offset_mapping"] = [one.offsets for one in encodings]
         if returned.get("return_length"):
             data["length"] = sizes
         return data
 
-    def _spelled(self, sentences: list[list[str]]) -> list[list[list[int]]]:
+    def _encode(self, sentences: list[list[str]]) -> list[list[list[int]]]:
         number: dict[str, int] = {}
         index = [[number.setdefault(word, len(number)) for word in words] for words in sentences]
-        rows = spelling.rows(self.alphabet, list(number))
+        rows = char_ids.encode_words(self.alphabet, list(number))
         return [rows[words].tolist() if words else [] for words in index]
 
-    def _padded(
+    def _pad(
         self, data: dict[str, list], length: int | None, multiple: int | None
     ) -> dict[str, list]:
         if length is None:
             length = max(map(len, data["input_ids"]), default=0)
         length = -(-length // multiple) * multiple if multiple else length
         fill = {
-            "input_ids": [0] * spelling.num_columns(self.alphabet),
+            "input_ids": [0] * char_ids.num_columns(self.alphabet),
             "attention_mask": 0,
             "special_tokens_mask": 1,
             "offset_mapping": (0, 0),
@@ -185,60 +202,63 @@ class ElmoTokenizer(PreTrainedTokenizerBase):
             for key, column in data.items()
         }
 
-    def _encoding(
-        self, data: dict[str, Any], tensors: str | None, found: list[Words] | None = None
+    def _batch_encoding(
+        self,
+        data: dict[str, Any],
+        tensors: str | None,
+        encodings: list[WordEncoding] | None = None,
     ) -> BatchEncoding:
         if tensors is not None:
-            data = {key: self._stacked(key, column) for key, column in data.items()}
-        return BatchEncoding(data, encoding=found, tensor_type=tensors, n_sequences=1)
+            data = {key: self._stack(key, column) for key, column in data.items()}
+        return BatchEncoding(data, encoding=encodings, tensor_type=tensors, n_sequences=1)
 
-    def _stacked(self, key: str, column: list) -> Any:  # as it came, where it cannot
-        """Make one array of equal sentences; also of empty ones, which have no shape of their own.
+    def _stack(self, key: str, column: list) -> Any:  # as it came, where it cannot
+        """Stack sentences of equal length; empty ones too, which have no shape of their own.
 
-        Unequal ones are left for transformers, which says that padding is wanted.
+        Unequal ones are returned as they are; transformers then asks for padding.
         """
         if key not in ("input_ids", "attention_mask", "special_tokens_mask", "offset_mapping"):
             return column
         if len(set(map(len, column))) > 1:
             return column
-        inner = {"input_ids": [spelling.num_columns(self.alphabet)], "offset_mapping": [2]}
+        inner = {"input_ids": [char_ids.num_columns(self.alphabet)], "offset_mapping": [2]}
         shape = [len(column), len(column[0]) if column else 0, *inner.get(key, [])]
         return np.array(column, dtype=np.int64).reshape(shape)
 
     def tokenize(self, text: str, pair: str | None = None, **ignored: Any) -> list[str]:
         """Split a string into words."""
-        return self._words(text, None).tokens
+        return self._split(text, None).tokens
 
     def convert_tokens_to_ids(self, tokens: str | list[str]) -> Any:  # 0, a row, or rows
-        """Spell a word, or several; what pads has the id 0."""
+        """Return the row of a word, or the rows of several; padding has the id 0."""
         if isinstance(tokens, str):
             padding = tokens == self.pad_token
-            return 0 if padding else spelling.rows(self.alphabet, [tokens])[0].tolist()
+            return 0 if padding else char_ids.encode_words(self.alphabet, [tokens])[0].tolist()
         return [self.convert_tokens_to_ids(token) for token in tokens]
 
     def convert_ids_to_tokens(self, ids: Any, skip_special_tokens: bool = False) -> Any:
-        """Read a row, or rows; 0 is what pads."""
-        ids = _listed(ids)
+        """Return the word of a row, or the words of several; 0 is padding."""
+        ids = _to_list(ids)
         if isinstance(ids, int):
             return self.pad_token
         if ids and isinstance(ids[0], int):
-            return spelling.word(self.alphabet, ids) if any(ids) else self.pad_token
+            return char_ids.decode_word(self.alphabet, ids) if any(ids) else self.pad_token
         words = [self.convert_ids_to_tokens(row) for row in ids]
         return [word for word in words if not skip_special_tokens or word != self.pad_token]
 
     def decode(self, token_ids: Any, skip_special_tokens: bool = False, **ignored: Any) -> Any:
-        """Read a text, or the texts of a batch, with blanks between words."""
-        ids = _listed(token_ids)
+        """Return the text of `input_ids`, or the texts of a batch, with spaces between words."""
+        ids = _to_list(token_ids)
         if ids and ids[0] and isinstance(ids[0][0], list):
             return [self.decode(text, skip_special_tokens) for text in ids]
         return " ".join(self.convert_ids_to_tokens(ids, skip_special_tokens))
 
     def convert_tokens_to_string(self, tokens: list[str]) -> str:
-        """Put blanks between words."""
+        """Join words with spaces."""
         return " ".join(tokens)
 
     def save_vocabulary(self, save_directory: str, filename_prefix: str | None = None) -> tuple:
-        """Write the words of a word table, if there is one."""
+        """Write the vocabulary, if there is one."""
         if self.vocabulary is None:
             return ()
         before = f"{filename_prefix}-" if filename_prefix else ""
@@ -247,13 +267,13 @@ class ElmoTokenizer(PreTrainedTokenizerBase):
         return (str(path),)
 
     def _upload_modified_files(self, working_dir: str, *args: Any, **kwargs: Any) -> Any:
-        """Leave the card to the model: transformers would put an empty one in its place."""
+        """Upload no card: transformers would upload an empty one over that of the model."""
         (Path(working_dir) / "README.md").unlink(missing_ok=True)
         return super()._upload_modified_files(working_dir, *args, **kwargs)
 
     @property
     def vocab_size(self) -> int:
-        """How many words are known by themselves; the others are known by their letters."""
+        """Size of the word vocabulary; 0 for a model with characters only."""
         return len(self.vocabulary) if self.vocabulary else 0
 
     def __len__(self) -> int:
@@ -263,23 +283,23 @@ class ElmoTokenizer(PreTrainedTokenizerBase):
         return True
 
     def get_vocab(self) -> dict[str, int]:
-        """Give the words of the word table; none for a model that reads letters alone."""
+        """Return the word vocabulary; empty for a model with characters only."""
         words = self.vocabulary.words if self.vocabulary else ()
         return {word: number for number, word in enumerate(words)}
 
     @property
     def added_tokens_decoder(self) -> dict[int, Any]:
-        """Nothing can be added: there is no table that could grow."""
+        """Always empty: tokens cannot be added."""
         return {}
 
     @property
     def added_tokens_encoder(self) -> dict[str, int]:
-        """Nothing, likewise."""
+        """Always empty: tokens cannot be added."""
         return {}
 
 
 def _is_one(text: Text | Sequence[Text], is_split: bool) -> bool:
-    """Tell one text from several."""
+    """Return whether `text` is a single text."""
     if is_split and isinstance(text, str):
         raise DataError(f"is_split_into_words=True expects lists of words, found {text[:40]!r}")
     if isinstance(text, str):
@@ -287,5 +307,5 @@ def _is_one(text: Text | Sequence[Text], is_split: bool) -> bool:
     return is_split and not (len(text) and not isinstance(text[0], str))
 
 
-def _listed(values: Any) -> Any:  # a tensor, an array, or a list already
+def _to_list(values: Any) -> Any:  # a tensor, an array, or a list already
     return values.tolist() if hasattr(values, "tolist") else values

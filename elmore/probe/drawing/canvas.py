@@ -1,8 +1,8 @@
-"""Lines, dots, boxes and words on a canvas, and the canvas as SVG.
+"""A canvas of polylines, markers, rectangles and text, rendered as SVG.
 
-A colour is named by its role, not by its value, so that one drawing serves a light and a dark page:
-`style` says what the roles look like in each. The eight colours of series are told apart with any
-kind of colour blindness (after Okabe and Ito), and series differ in the shape of their dots too.
+A shape has a colour role instead of a colour, so that one drawing fits light and dark pages:
+`stylesheet` defines the roles in each. The eight colours of series can be distinguished with any
+colour blindness (after Okabe and Ito), and series also differ in the shape of their markers.
 """
 
 from collections.abc import Callable, Iterable
@@ -44,12 +44,12 @@ DARK = {
 }
 SERIES = tuple(role for role in LIGHT if role[1:].isdecimal())
 SHAPES = ("circle", "square", "triangle", "diamond", "down", "cross", "pentagon", "bar")
-"""Of the dots of as many series."""
+"""Marker shapes of the series."""
 
 _FONT = "system-ui, -apple-system, 'Segoe UI', Roboto, 'Liberation Sans', sans-serif"
 
 
-class Stroke(NamedTuple):
+class Polyline(NamedTuple):
     """A line through points."""
 
     points: list[tuple[float, float]]
@@ -60,20 +60,20 @@ class Stroke(NamedTuple):
     opacity: float = 1.0
 
 
-class Dot(NamedTuple):
-    """A mark at a point; the note shows when one points at it."""
+class Marker(NamedTuple):
+    """A marker at a point, with an optional tooltip."""
 
     x: float
     y: float
     role: str
     shape: str = "circle"
     size: float = 3.5
-    note: str = ""
+    tooltip: str = ""
     series: str = ""
     opacity: float = 1.0
 
 
-class Box(NamedTuple):
+class Rect(NamedTuple):
     """A filled rectangle."""
 
     x: float
@@ -82,12 +82,12 @@ class Box(NamedTuple):
     height: float
     role: str
     opacity: float = 1.0
-    note: str = ""
+    tooltip: str = ""
     series: str = ""
 
 
-class Words(NamedTuple):
-    """A line of text, at its baseline."""
+class Text(NamedTuple):
+    """A line of text; `y` is its baseline."""
 
     x: float
     y: float
@@ -96,16 +96,16 @@ class Words(NamedTuple):
     size: float = 12.0
     anchor: Anchor = "start"
     bold: bool = False
-    upright: bool = False
-    """Turned to be read from below."""
+    vertical: bool = False
+    """Rotated by 90 degrees, from bottom to top."""
 
 
-Shape = Stroke | Dot | Box | Words
+Shape = Polyline | Marker | Rect | Text
 
 
 @dataclass
 class Canvas:
-    """A drawing; a pixel is the unit."""
+    """A drawing with pixels as units."""
 
     width: float
     height: float
@@ -113,26 +113,26 @@ class Canvas:
     shapes: list[Shape] = field(default_factory=list)
 
     def add(self, *shapes: Shape) -> None:
-        """Draw above what is there."""
+        """Add shapes on top of the others."""
         self.shapes.extend(shapes)
 
-    def svg(self, *, alone: bool = False) -> str:
-        """Give it as SVG: for a page that has `style`, or alone, as a file."""
+    def svg(self, *, standalone: bool = False) -> str:
+        """Return SVG for a page that includes `stylesheet`, or a standalone file."""
         size = f"{self.width:g} {self.height:g}"
         head = f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {size}" role="img"'
-        if alone:
+        if standalone:
             head += f' width="{self.width:g}" height="{self.height:g}"'
-        parts = [f"{head} aria-label={quoteattr(printable(self.title))}>"]
-        if alone:
-            parts.append(f"<title>{escape(printable(self.title))}</title>")
-            parts.append(f"<style>{style()}</style>")
+        parts = [f"{head} aria-label={quoteattr(strip_invalid_xml(self.title))}>"]
+        if standalone:
+            parts.append(f"<title>{escape(strip_invalid_xml(self.title))}</title>")
+            parts.append(f"<style>{stylesheet()}</style>")
             parts.append('<rect width="100%" height="100%" class="f-surface"/>')
-        parts += [_DRAWN[type(shape)](shape) for shape in self.shapes]
+        parts += [_RENDERERS[type(shape)](shape) for shape in self.shapes]
         return "\n".join([*parts, "</svg>"])
 
 
-def style() -> str:
-    """Say in CSS what the roles look like, on light and on dark pages; print is light."""
+def stylesheet() -> str:
+    """Return the CSS of the colour roles, for light and dark pages; print is light."""
     dark = _rules(DARK)
     return (
         f"svg text{{font-family:{_FONT};stroke:none}}svg path.s{{fill:none}}"
@@ -147,14 +147,14 @@ def _rules(palette: dict[str, str]) -> str:
     return "".join(rules)
 
 
-def printable(text: str) -> str:
-    """Leave out what XML cannot hold: controls and half characters."""
+def strip_invalid_xml(text: str) -> str:
+    """Remove characters that XML does not allow: controls and surrogates."""
     kept = (c for c in text if c in "\t\n" or (c >= " " and not "\ud800" <= c <= "\udfff"))
     return "".join(c for c in kept if c not in "\ufffe\uffff")
 
 
-def outline(shape: str, size: float) -> list[tuple[float, float]]:
-    """Give the corners of a mark around the origin; a circle has none."""
+def marker_outline(shape: str, size: float) -> list[tuple[float, float]]:
+    """Return the corners of a marker around the origin; a circle has none."""
     big, thin = size * 1.25, size * 0.35
     corners = {
         "square": [(-1, -1), (1, -1), (1, 1), (-1, 1)],
@@ -180,47 +180,55 @@ def _pairs(points: Iterable[tuple[float, float]]) -> str:
     return "L".join(f"{_number(x)} {_number(y)}" for x, y in points)
 
 
-def _seen(shape: Dot | Box | Stroke) -> str:
-    """Give the attributes that shapes share."""
-    series = f" data-series={quoteattr(printable(shape.series))}" if shape.series else ""
+def _shared_attributes(shape: Marker | Rect | Polyline) -> str:
+    """Return the attributes that all shapes have."""
+    series = f" data-series={quoteattr(strip_invalid_xml(shape.series))}" if shape.series else ""
     faint = f' opacity="{_number(shape.opacity)}"' if shape.opacity < 1 else ""
     return series + faint
 
 
-def _closed(name: str, rest: str, note: str) -> str:
-    if not note:
+def _element(name: str, rest: str, tooltip: str) -> str:
+    if not tooltip:
         return f"<{name} {rest}/>"
-    return f"<{name} {rest}><title>{escape(printable(note))}</title></{name}>"
+    return f"<{name} {rest}><title>{escape(strip_invalid_xml(tooltip))}</title></{name}>"
 
 
-def _stroke(one: Stroke) -> str:
+def _polyline(one: Polyline) -> str:
     dashes = f' stroke-dasharray="{one.dashes}"' if one.dashes else ""
-    look = f'stroke-width="{_number(one.width)}" stroke-linejoin="round"{dashes}{_seen(one)}'
-    return f'<path class="s s-{one.role}" {look} d="M{_pairs(one.points)}"/>'
+    look = f'stroke-width="{_number(one.width)}" stroke-linejoin="round"{dashes}'
+    shared = _shared_attributes(one)
+    return f'<path class="s s-{one.role}" {look}{shared} d="M{_pairs(one.points)}"/>'
 
 
-def _dot(one: Dot) -> str:
-    look = f'class="dot f-{one.role}"{_seen(one)}'
-    corners = outline(one.shape, one.size)
+def _marker(one: Marker) -> str:
+    look = f'class="dot f-{one.role}"{_shared_attributes(one)}'
+    corners = marker_outline(one.shape, one.size)
     if not corners:
         place = f'cx="{_number(one.x)}" cy="{_number(one.y)}" r="{_number(one.size)}"'
-        return _closed("circle", f"{look} {place}", one.note)
+        return _element("circle", f"{look} {place}", one.tooltip)
     moved = _pairs((one.x + x, one.y + y) for x, y in corners)
-    return _closed("path", f'{look} d="M{moved}Z"', one.note)
+    return _element("path", f'{look} d="M{moved}Z"', one.tooltip)
 
 
-def _box(one: Box) -> str:
+def _rect(one: Rect) -> str:
     place = f'x="{_number(one.x)}" y="{_number(one.y)}"'
     size = f'width="{_number(one.width)}" height="{_number(one.height)}"'
-    return _closed("rect", f'class="f-{one.role}"{_seen(one)} {place} {size}', one.note)
+    return _element(
+        "rect", f'class="f-{one.role}"{_shared_attributes(one)} {place} {size}', one.tooltip
+    )
 
 
-def _words(one: Words) -> str:
+def _text(one: Text) -> str:
     x, y = _number(one.x), _number(one.y)
-    turn = f' transform="rotate(-90 {x} {y})"' if one.upright else ""
+    turn = f' transform="rotate(-90 {x} {y})"' if one.vertical else ""
     look = f'class="f-{one.role}" font-size="{_number(one.size)}" text-anchor="{one.anchor}"'
     bold = ' font-weight="600"' if one.bold else ""
-    return f'<text x="{x}" y="{y}" {look}{bold}{turn}>{escape(printable(one.text))}</text>'
+    return f'<text x="{x}" y="{y}" {look}{bold}{turn}>{escape(strip_invalid_xml(one.text))}</text>'
 
 
-_DRAWN: dict[type, Callable[[Any], str]] = {Stroke: _stroke, Dot: _dot, Box: _box, Words: _words}
+_RENDERERS: dict[type, Callable[[Any], str]] = {
+    Polyline: _polyline,
+    Marker: _marker,
+    Rect: _rect,
+    Text: _text,
+}

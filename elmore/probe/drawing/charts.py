@@ -1,36 +1,44 @@
-"""Four kinds of charts: curves, rows of dots, a map of points, a heat map.
+"""Four kinds of charts: line chart, dot plot, scatter plot, heat map.
 
-All are 440 wide: two fit side by side on a desk, and on a phone the text is still readable.
+All are 440 pixels wide: two fit side by side on a desktop, and text is readable on a phone.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import NamedTuple
 
-from elmore.probe.drawing.axes import SMALL, Axis, Plane, around, fitted, lower_ticks, text_width
+from elmore.probe.drawing.axes import (
+    SMALL,
+    Axis,
+    PlotArea,
+    axis_for,
+    draw_x_ticks,
+    text_width,
+    truncate_text,
+)
 from elmore.probe.drawing.canvas import (
     SERIES,
     SHAPES,
-    Box,
     Canvas,
-    Dot,
-    Stroke,
-    Words,
+    Marker,
+    Polyline,
+    Rect,
+    Text,
 )
 
 WIDTH = 440.0
 _TOP = 34.0  # below the title
 _LEFT, _RIGHT = 62.0, 14.0
-_BELOW = 44.0  # numbers and the name of the lower axis
-_ENTRY = 18.0  # the height of a line of the legend
+_BELOW = 44.0  # ticks and label of the x axis
+_LEGEND_LINE = 18.0
 
 
 class Point(NamedTuple):
-    """A place on a curve or in a row, what is said of it, and how far it may be off."""
+    """A data point, its tooltip, and an optional interval."""
 
     x: float
     y: float
-    note: str = ""
+    tooltip: str = ""
     low: float | None = None
     high: float | None = None
 
@@ -41,164 +49,165 @@ class Series:
 
     name: str
     points: Sequence[Point]
-    look: int = 0
-    """Which colour and shape; from the ninth on they come again, dashed."""
-    dots: bool = True
-    listed: bool = True
-    """Whether the legend names it."""
+    style_index: int = 0
+    """Selects colour and shape; from the ninth on they repeat, dashed. Negative: grey."""
+    markers: bool = True
+    in_legend: bool = True
+    """Whether the legend lists it."""
 
     @property
     def role(self) -> str:
-        """Its colour; a negative look is the colour of all others."""
-        return SERIES[self.look % len(SERIES)] if self.look >= 0 else "other"
+        """Colour role."""
+        return SERIES[self.style_index % len(SERIES)] if self.style_index >= 0 else "other"
 
     @property
     def shape(self) -> str:
-        """Its mark."""
-        return SHAPES[self.look % len(SHAPES)] if self.look >= 0 else "circle"
+        """Marker shape."""
+        return SHAPES[self.style_index % len(SHAPES)] if self.style_index >= 0 else "circle"
 
     @property
     def dashes(self) -> str:
-        """Its line."""
-        return "" if self.look < len(SERIES) else "6 4"
+        """Dash pattern of the line."""
+        return "" if self.style_index < len(SERIES) else "6 4"
 
 
-def curves(
+def line_chart(
     title: str,
-    across: Axis,
-    up: Axis,
+    x_axis: Axis,
+    y_axis: Axis,
     series: Sequence[Series],
     *,
     height: float = 230.0,
 ) -> Canvas:
-    """Draw lines through points, left to right."""
-    plane = Plane(_LEFT, _TOP, WIDTH - _LEFT - _RIGHT, height, across, up)
-    canvas = _titled(title, _TOP + height + _BELOW, series)
-    plane.draw(canvas)
+    """Draw lines through points."""
+    area = PlotArea(_LEFT, _TOP, WIDTH - _LEFT - _RIGHT, height, x_axis, y_axis)
+    canvas = _titled_canvas(title, _TOP + height + _BELOW, series)
+    area.draw(canvas)
     for one in series:
-        places = [(plane.x(point.x), plane.y(point.y)) for point in one.points]
+        places = [(area.x(point.x), area.y(point.y)) for point in one.points]
         if len(places) > 1:
-            canvas.add(Stroke(places, one.role, 1.8, one.dashes, one.name))
+            canvas.add(Polyline(places, one.role, 1.8, one.dashes, one.name))
         for point, (x, y) in zip(one.points, places, strict=True):
             if point.low is not None and point.high is not None:
-                ends = [(x, plane.y(point.low)), (x, plane.y(point.high))]
-                canvas.add(Stroke(ends, one.role, 1.4))
-            if one.dots:
-                canvas.add(Dot(x, y, one.role, one.shape, 3.5, point.note, one.name))
+                ends = [(x, area.y(point.low)), (x, area.y(point.high))]
+                canvas.add(Polyline(ends, one.role, 1.4))
+            if one.markers:
+                canvas.add(Marker(x, y, one.role, one.shape, 3.5, point.tooltip, one.name))
     return canvas
 
 
-def rows(
-    title: str, names: Sequence[str], across: Axis, series: Sequence[Series], *, step: float = 24.0
+def dot_plot(
+    title: str, names: Sequence[str], x_axis: Axis, series: Sequence[Series], *, step: float = 24.0
 ) -> Canvas:
-    """Draw a row for each name, and dots on it: a point's `y` is the number of its row."""
+    """Draw one row per name with markers on it; the `y` of a point is its row."""
     room = min(150.0, max((text_width(name, 12) for name in names), default=0.0))
     left, height = room + 24, step * len(names)
-    plane = Plane(left, _TOP, WIDTH - left - 20, height, across, Axis(len(names) - 0.5, -0.5, ""))
-    canvas = _titled(title, _TOP + height + _BELOW, series)
-    lower_ticks(canvas, plane, across.ticks())
-    right, bottom = plane.left + plane.width, plane.top + plane.height
+    area = PlotArea(left, _TOP, WIDTH - left - 20, height, x_axis, Axis(len(names) - 0.5, -0.5, ""))
+    canvas = _titled_canvas(title, _TOP + height + _BELOW, series)
+    draw_x_ticks(canvas, area, x_axis.ticks())
+    right, bottom = area.left + area.width, area.top + area.height
     for number, name in enumerate(names):
-        y = plane.y(number)
-        canvas.add(Stroke([(left, y), (right, y)], "grid"))
-        canvas.add(Words(left - 8, y + 4, fitted(name, room, 12), "ink", 12, "end"))
+        y = area.y(number)
+        canvas.add(Polyline([(left, y), (right, y)], "grid"))
+        canvas.add(Text(left - 8, y + 4, truncate_text(name, room, 12), "ink", 12, "end"))
     middle = (left + right) / 2
-    canvas.add(Words(middle, bottom + 34, across.label, "muted", SMALL, "middle"))
+    canvas.add(Text(middle, bottom + 34, x_axis.label, "muted", SMALL, "middle"))
     for one in series:
         for point in one.points:
-            x, y = plane.x(point.x), plane.y(point.y)
+            x, y = area.x(point.x), area.y(point.y)
             if point.low is not None and point.high is not None:
-                ends = [(plane.x(point.low), y), (plane.x(point.high), y)]
-                canvas.add(Stroke(ends, one.role, 1.4))
-            canvas.add(Dot(x, y, one.role, one.shape, 4.5, point.note, one.name))
+                ends = [(area.x(point.low), y), (area.x(point.high), y)]
+                canvas.add(Polyline(ends, one.role, 1.4))
+            canvas.add(Marker(x, y, one.role, one.shape, 4.5, point.tooltip, one.name))
     return canvas
 
 
-def scatter(
-    title: str, across: str, up: str, series: Sequence[Series], *, height: float = 330.0
+def scatter_plot(
+    title: str, x_label: str, y_label: str, series: Sequence[Series], *, height: float = 330.0
 ) -> Canvas:
-    """Draw points of a plane whose numbers mean nothing by themselves."""
+    """Draw points without ticks, for coordinates that have no unit."""
     every = [point for one in series for point in one.points]
-    plane = Plane(
+    area = PlotArea(
         30,
         _TOP,
         WIDTH - 30 - _RIGHT,
         height,
-        around([point.x for point in every], across),
-        around([point.y for point in every], up),
+        axis_for([point.x for point in every], x_label),
+        axis_for([point.y for point in every], y_label),
     )
-    canvas = _titled(title, _TOP + height + 28, series)
-    plane.draw(canvas, ticks=False)
-    for one in sorted(series, key=lambda one: one.look >= 0):  # the others below
-        for x, y, note, _, _ in one.points:
+    canvas = _titled_canvas(title, _TOP + height + 28, series)
+    area.draw(canvas, ticks=False)
+    for one in sorted(series, key=lambda one: one.style_index >= 0):  # grey points below the others
+        for x, y, tooltip, _, _ in one.points:
             canvas.add(
-                Dot(plane.x(x), plane.y(y), one.role, one.shape, 4.2, note, one.name, opacity=0.8)
+                Marker(
+                    area.x(x), area.y(y), one.role, one.shape, 4.2, tooltip, one.name, opacity=0.8
+                )
             )
     return canvas
 
 
 @dataclass(frozen=True)
-class Heat:
-    """A row of a heat map: shares from 0 to 1."""
+class HeatmapRow:
+    """A row of a heat map: values from 0 to 1."""
 
     name: str
-    shares: Sequence[float]
-    notes: Sequence[str] = field(default_factory=list)
+    values: Sequence[float]
 
 
-def heat(title: str, columns: Sequence[str], lines: Sequence[Heat], label: str) -> Canvas:
-    """Draw a box for each share: the more, the fuller its colour; the number stands in it."""
+def heatmap(title: str, columns: Sequence[str], lines: Sequence[HeatmapRow], label: str) -> Canvas:
+    """Draw a cell per value: the higher, the stronger its colour; the number is inside."""
     step = 30.0
     room = min(210.0, max((text_width(line.name, 12) for line in lines), default=0.0))
     left = room + 18
     width = (WIDTH - left - _RIGHT) / max(1, len(columns))
     canvas = Canvas(WIDTH, _TOP + 20 + step * len(lines) + 30, title)
-    canvas.add(Words(12, 20, title, "ink", 14, bold=True))
+    canvas.add(Text(12, 20, title, "ink", 14, bold=True))
     for number, column in enumerate(columns):
         middle = left + width * (number + 0.5)
-        canvas.add(Words(middle, _TOP + 12, column, "muted", SMALL, "middle"))
+        canvas.add(Text(middle, _TOP + 12, column, "muted", SMALL, "middle"))
     for row, line in enumerate(lines):
         y = _TOP + 20 + step * row
-        name = fitted(line.name, room, 12)
-        canvas.add(Words(left - 8, y + step / 2 + 4, name, "ink", 12, "end"))
-        for number, share in enumerate(line.shares):
+        name = truncate_text(line.name, room, 12)
+        canvas.add(Text(left - 8, y + step / 2 + 4, name, "ink", 12, "end"))
+        for number, value in enumerate(line.values):
             x = left + width * number
-            faint = 0.04 + 0.7 * min(1.0, max(0.0, share))
-            note = f"{line.name}, {columns[number]}: {share:.4f}"
+            opacity = 0.04 + 0.7 * min(1.0, max(0.0, value))
+            tooltip = f"{line.name}, {columns[number]}: {value:.4f}"
             canvas.add(
-                Box(x + 1, y + 1, width - 2, step - 2, "c0", faint, note, line.name),
-                Words(x + width / 2, y + step / 2 + 4, f"{share:.2f}", "ink", 12, "middle"),
+                Rect(x + 1, y + 1, width - 2, step - 2, "c0", opacity, tooltip, line.name),
+                Text(x + width / 2, y + step / 2 + 4, f"{value:.2f}", "ink", 12, "middle"),
             )
-    canvas.add(Words(WIDTH - _RIGHT, canvas.height - 12, label, "muted", SMALL, "end"))
+    canvas.add(Text(WIDTH - _RIGHT, canvas.height - 12, label, "muted", SMALL, "end"))
     return canvas
 
 
-def _titled(title: str, height: float, series: Sequence[Series]) -> Canvas:
-    """Make a canvas with its title above and its legend below."""
-    entries = _legend([one for one in series if one.listed])
+def _titled_canvas(title: str, height: float, series: Sequence[Series]) -> Canvas:
+    """Return a canvas with a title above and a legend below."""
+    entries = _layout_legend([one for one in series if one.in_legend])
     lines = 1 + max((line for _, line, _ in entries), default=-1)
-    canvas = Canvas(WIDTH, height + _ENTRY * lines + (0 if lines else 2), title)
-    canvas.add(Words(12, 20, fitted(title, WIDTH - 24, 14), "ink", 14, bold=True))
+    canvas = Canvas(WIDTH, height + _LEGEND_LINE * lines + (0 if lines else 2), title)
+    canvas.add(Text(12, 20, truncate_text(title, WIDTH - 24, 14), "ink", 14, bold=True))
     for x, line, one in entries:
-        y = height + _ENTRY * line + 8
-        if one.dashes or not one.dots:  # dashes tell apart what shares a colour and a shape
-            canvas.add(Stroke([(x, y - 4), (x + 16, y - 4)], one.role, 1.8, one.dashes))
-        if one.dots:
-            canvas.add(Dot(x + 8, y - 4, one.role, one.shape, 4))
-        name = fitted(one.name, WIDTH - 60, SMALL)
-        canvas.add(Words(x + 22, y, name, "ink", SMALL))
+        y = height + _LEGEND_LINE * line + 8
+        if one.dashes or not one.markers:  # dashes distinguish series of equal colour and shape
+            canvas.add(Polyline([(x, y - 4), (x + 16, y - 4)], one.role, 1.8, one.dashes))
+        if one.markers:
+            canvas.add(Marker(x + 8, y - 4, one.role, one.shape, 4))
+        name = truncate_text(one.name, WIDTH - 60, SMALL)
+        canvas.add(Text(x + 22, y, name, "ink", SMALL))
     return canvas
 
 
-def _legend(series: Sequence[Series]) -> list[tuple[float, int, Series]]:
-    """Say where each entry begins, and in which line; a lone series needs none."""
+def _layout_legend(series: Sequence[Series]) -> list[tuple[float, int, Series]]:
+    """Return the x position and line of each entry; a single series needs no legend."""
     if len(series) < 2:
         return []
-    found, x, line = [], 30.0, 0
+    entries, x, line = [], 30.0, 0
     for one in series:
         width = 22 + min(text_width(one.name, SMALL), WIDTH - 60) + 16
         if x > 30 and x + width > WIDTH - 8:
             x, line = 30.0, line + 1
-        found.append((x, line, one))
+        entries.append((x, line, one))
         x += width
-    return found
+    return entries

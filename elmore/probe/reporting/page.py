@@ -1,152 +1,128 @@
-"""A page of HTML that needs nothing else: tables, figures, sections, one style.
+"""A report as one self-contained HTML page: sections of tables, figures and coloured words.
 
-It asks the network for nothing, and its policy forbids that it ever does.
+The template page.html escapes all text. Its content security policy forbids network access.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from html import escape
-from importlib import resources
+from typing import Any
+
+import jinja2
+from markupsafe import Markup
 
 import elmore
 from elmore.probe.drawing import canvas
-from elmore.probe.drawing.canvas import Canvas, printable
+from elmore.probe.drawing.canvas import Canvas, strip_invalid_xml
 
-_POLICY = "default-src 'none'; style-src 'unsafe-inline'; img-src data:"
-_LONG = 40  # letters of a cell, which then is not made narrow
-_MANY = 25  # rows of a table, from which on one opens it to see them
+_MANY_ROWS = 25  # longer tables are folded
 
 
 @dataclass(frozen=True)
 class Number:
-    """A number as it is shown; the page holds it to the last digit."""
+    """A number and its formatted text; the page contains both."""
 
     value: float
-    shown: str
+    text: str
 
 
-Cell = str | int | Number | None
+@dataclass(frozen=True)
+class Highlight:
+    """A word in bold, and the text around it."""
+
+    before: str
+    word: str
+    after: str
+
+
+@dataclass(frozen=True)
+class ColouredWord:
+    """A word on a coloured background, with a tooltip."""
+
+    text: str
+    opacity: float
+    tooltip: str
+
+
+Cell = str | int | Number | Highlight | None
+Rows = Sequence[Mapping[str, Cell]]
+
+
+@dataclass(frozen=True)
+class Table:
+    """A table; a long one is folded, or any one with `fold`."""
+
+    caption: str
+    rows: Rows
+    fold: bool = False
+
+    @property
+    def is_folded(self) -> bool:
+        """Whether the rows are hidden until the reader opens the table."""
+        return self.fold or len(self.rows) > _MANY_ROWS
+
+    @property
+    def columns(self) -> dict[str, bool]:
+        """The keys of all rows, and whether a column holds only numbers."""
+        keys = dict.fromkeys(key for row in self.rows for key in row)
+        return {
+            key: all(isinstance(row.get(key), int | Number | None) for row in self.rows)
+            for key in keys
+        }
 
 
 @dataclass
 class Section:
-    """A part of the page, and the figures in it."""
+    """A part of the page, and the figures in it by file name."""
 
     title: str
-    parts: list[str] = field(default_factory=list)
+    blocks: list[dict[str, Any]] = field(default_factory=list)
     figures: dict[str, Canvas] = field(default_factory=dict)
 
     @property
     def anchor(self) -> str:
-        """Where links to it lead."""
+        """The target of links to this section."""
         return "-".join(self.title.lower().split())
 
-    def say(self, words: str) -> None:
+    def add_paragraph(self, text: str) -> None:
         """Add a paragraph."""
-        self.parts.append(f"<p>{text(words)}</p>")
+        self.blocks.append({"kind": "paragraph", "text": text})
 
-    def head(self, words: str) -> None:
+    def add_heading(self, text: str) -> None:
         """Add a heading within the section."""
-        self.parts.append(f"<h3>{text(words)}</h3>")
+        self.blocks.append({"kind": "heading", "text": text})
 
-    def html(self, written: str) -> None:
-        """Add what is written in HTML already."""
-        self.parts.append(written)
+    def add_words(self, words: Sequence[ColouredWord]) -> None:
+        """Add a paragraph of coloured words."""
+        self.blocks.append({"kind": "words", "words": words})
 
-    def draw(self, **figures: Canvas) -> None:
-        """Add figures side by side, each by the name of its file."""
+    def add_table(self, caption: str, rows: Rows, *, fold: bool = False) -> None:
+        """Add a table."""
+        self.blocks.append({"kind": "table", "table": Table(caption, rows, fold)})
+
+    def add_figures(self, figures: Mapping[str, Canvas], *tables: Table) -> None:
+        """Add figures and tables side by side, where the page is wide enough."""
         self.figures.update(figures)
-        drawn = "".join(f"<figure>{figure.svg()}</figure>" for figure in figures.values())
-        self.parts.append(f'<div class="figures">{drawn}</div>')
-
-    def beside(
-        self, name: str, figure: Canvas, caption: str, rows: Sequence[Mapping[str, Cell]]
-    ) -> None:
-        """Add a figure with its numbers beside it, where the page is wide enough."""
-        self.figures[name] = figure
-        drawn = f"<figure>{figure.svg()}</figure>{_folded(caption, rows)}"
-        self.parts.append(f'<div class="figures">{drawn}</div>')
-
-    def tables(self, tables: Mapping[str, Sequence[Mapping[str, Cell]]]) -> None:
-        """Add tables side by side, each under its caption."""
-        drawn = "".join(_folded(caption, rows) for caption, rows in tables.items())
-        self.parts.append(f'<div class="figures">{drawn}</div>')
-
-    def table(
-        self, caption: str, rows: Sequence[Mapping[str, Cell]], *, fold: bool = False
-    ) -> None:
-        """Add a table; a long one is folded, or any with `fold`."""
-        self.parts.append(_folded(caption, rows, fold=fold))
+        self.blocks.append({"kind": "figures", "figures": figures.values(), "tables": tables})
 
 
-def _folded(caption: str, rows: Sequence[Mapping[str, Cell]], *, fold: bool = False) -> str:
-    drawn = table(caption, rows)
-    if len(rows) <= _MANY and not fold:
-        return drawn
-    return f"<details><summary>{text(caption)}: {len(rows)} rows</summary>{drawn}</details>"
-
-
-def text(words: str) -> str:
-    """Write words so that nothing in them is HTML."""
-    return escape(printable(words))
-
-
-def table(caption: str, rows: Sequence[Mapping[str, Cell]]) -> str:
-    """Write rows that share their keys; numbers stand at the right."""
-    columns = list(dict.fromkeys(key for row in rows for key in row))
-    numeric = {key for key in columns if all(_is_number(row.get(key)) for row in rows)}
-    head = "".join(_cell("th", key, key in numeric, ' scope="col"') for key in columns)
-    body = "".join(
-        "<tr>" + "".join(_cell("td", row.get(key), key in numeric) for key in columns) + "</tr>"
-        for row in rows
+def render(title: str, summary: Table, others: str, sections: Sequence[Section]) -> str:
+    """Return the page: a summary table, a line about other inputs, and the sections."""
+    environment = jinja2.Environment(
+        loader=jinja2.PackageLoader("elmore.probe", "reporting"),
+        autoescape=True,
+        finalize=_strip,
+        keep_trailing_newline=True,
     )
-    return (
-        f'<div class="scroll"><table><caption>{text(caption)}</caption>'
-        f"<thead><tr>{head}</tr></thead><tbody>{body}</tbody></table></div>"
+    return environment.get_template("page.html").render(
+        title=title,
+        summary=summary,
+        others=others,
+        sections=sections,
+        stylesheet=canvas.stylesheet(),
+        version=elmore.__version__,
     )
 
 
-def _is_number(cell: Cell) -> bool:
-    return cell is None or isinstance(cell, int | Number)
-
-
-def _cell(tag: str, cell: Cell, right: bool, more: str = "") -> str:
-    look = ' class="number"' if right else ""
-    if isinstance(cell, str) and len(cell) > _LONG:
-        look = ' class="text"'
-    if isinstance(cell, Number):
-        inside = f'<data value="{cell.value!r}">{text(cell.shown)}</data>'
-    else:
-        inside = "" if cell is None else text(f"{cell:,}" if isinstance(cell, int) else cell)
-    return f"<{tag}{look}{more}>{inside}</{tag}>"
-
-
-def whole(title: str, lead: Iterable[str], sections: Sequence[Section]) -> str:
-    """Put the page together."""
-    links = "".join(f'<a href="#{one.anchor}">{text(one.title)}</a>' for one in sections)
-    written = "".join(
-        f'<section id="{one.anchor}"><h2>{text(one.title)}</h2>{"".join(one.parts)}</section>'
-        for one in sections
-    )
-    style = (
-        resources.files("elmore.probe.reporting").joinpath("page.css").read_text(encoding="utf-8")
-    )
-    return f"""<!doctype html>
-<html lang="en">
-<head>
-<meta charset="utf-8">
-<meta http-equiv="Content-Security-Policy" content="{_POLICY}">
-<meta name="viewport" content="width=device-width, initial-scale=1">
-<meta name="color-scheme" content="light dark">
-<link rel="icon" href="data:,">
-<title>{text(title)}</title>
-<style>{style}{canvas.style()}</style>
-</head>
-<body>
-<header><h1>{text(title)}</h1>{"".join(lead)}</header>
-<nav aria-label="sections">{links}</nav>
-<main>{written}</main>
-<footer>elmore {elmore.__version__}</footer>
-</body>
-</html>
-"""
+def _strip(value: Any) -> Any:  # noqa: ANN401 -- any value of a template expression
+    is_text = isinstance(value, str) and not isinstance(value, Markup)
+    return strip_invalid_xml(value) if is_text else value

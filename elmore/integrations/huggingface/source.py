@@ -1,0 +1,22 @@
+"""Load the elmore model that a transformers model or tokenizer is made from."""
+
+from pathlib import Path
+
+from elmore.embed.embedder import Embedder
+from elmore.weights import pretrained
+from elmore.weights.bundle import Bundle
+
+Source = str | Path | Embedder | Bundle
+
+
+def resolve_source(*sources: Source) -> Bundle:
+    """Return a loaded model.
+
+    Args:
+        sources: whatever `elmore.load` takes, or a single `Embedder` or `Bundle`.
+    """
+    if len(sources) == 1 and isinstance(sources[0], Embedder):
+        return sources[0].bundle
+    if len(sources) == 1 and isinstance(sources[0], Bundle):
+        return sources[0]
+    return pretrained.load(*(str(source) for source in sources))

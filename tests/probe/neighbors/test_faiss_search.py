@@ -1,0 +1,149 @@
+import sys
+
+import numpy as np
+import pytest
+
+from elmore.embed.loading import load
+from elmore.probe.neighbors import faiss_search, storage
+from elmore.probe.neighbors.index import OccurrenceIndex
+from tests.support import toy_corpus, toy_tasks
+
+QUERIES = [line.split() for line in toy_corpus.sentences(30, seed=5)]
+
+
+@pytest.fixture(scope="module")
+def elmo(tmp_path_factory):
+    return load(toy_tasks.bilm(tmp_path_factory.mktemp("model") / "bilm"), device="cpu")
+
+
+@pytest.fixture(scope="module")
+def text(tmp_path_factory):
+    path = tmp_path_factory.mktemp("text") / "text.txt"
+    path.write_text("\n".join(toy_corpus.sentences(500)))
+    return path
+
+
+@pytest.fixture
+def faiss(monkeypatch):
+    """Make a few thousand uses many."""
+    monkeypatch.setattr(faiss_search, "MIN_OCCURRENCES", 1000)
+    return pytest.importorskip("faiss")
+
+
+def built(folder, elmo, text):
+    return OccurrenceIndex.build(folder, elmo, [text], tokenized=True)
+
+
+def recall(index) -> float:
+    """Say how many of the ten nearest are found, by their similarity: many uses are equals here."""
+    shares = []
+    for row in range(0, len(index), 97):
+        vector = np.asarray(index._columns.vectors("2")[row], np.float32)
+        found, exact = (index.nearest_rows(vector, 10, exact=exact) for exact in (False, True))
+        shares.append((found.similarities >= exact.similarities[-1] - 1e-6).mean())
+    return float(np.mean(shares))
+
+
+def test_most_of_the_nearest_are_found_and_their_similarity_is_exact(
+    tmp_path, elmo, text, faiss, monkeypatch
+):
+    index = built(tmp_path / "index", elmo, text)
+    assert (tmp_path / "index" / "layer-2.faiss").is_file()
+    monkeypatch.setattr(faiss_search, "_NPROBE", 8)  # of 128 lists
+    index = OccurrenceIndex.open(tmp_path / "index", elmo)
+    assert recall(index) > 0.9
+    for query in QUERIES[:2]:
+        for use in index.search(query, 0, 5):
+            assert use.tokens != query
+            (exact,) = (
+                one.similarity
+                for one in index.search(query, 0, len(index), word=use.word)
+                if one[1:3] == use[1:3] and one.line == use.line
+            )
+            assert use.similarity == pytest.approx(exact, abs=1e-6)
+
+
+def test_what_is_appended_is_found_too(tmp_path, elmo, text, faiss):
+    index = built(tmp_path / "index", elmo, text)
+    more = tmp_path / "more.txt"
+    more.write_text("the zebra sleeps near the lake\n")
+    index.append([more], tokenized=True)
+    (entry,) = storage.read_manifest(tmp_path / "index").approximate
+    assert entry.uses == len(index)
+    zebra = len(index) - 5
+    assert index.occurrence(zebra).word == "zebra"
+    vector = np.asarray(index._columns.vectors("2")[zebra], np.float32)
+    assert index.nearest_rows(vector, 1).rows == [zebra]
+
+
+def test_who_asks_for_all_uses_gets_all(tmp_path, elmo, text, faiss):
+    index = built(tmp_path / "index", elmo, text)
+    assert len(index.search(["it"], 0, 2 * len(index))) == len(index)
+
+
+def test_few_uses_need_no_faiss(tmp_path, elmo, text):
+    index = built(tmp_path / "index", elmo, text)
+    assert not (tmp_path / "index" / "layer-2.faiss").exists()
+    assert len(index.search(QUERIES[0], 0)) == 10
+
+
+def test_without_faiss_all_uses_are_looked_at_and_one_line_says_so(
+    tmp_path, elmo, text, faiss, monkeypatch, caplog
+):
+    exact = built(tmp_path / "exact", elmo, text)
+    expected = exact.nearest_rows(np.ones(elmo.width, np.float32), 10, exact=True)
+    monkeypatch.setitem(sys.modules, "faiss", None)
+    with caplog.at_level("WARNING"):
+        index = OccurrenceIndex.open(tmp_path / "exact", elmo)
+        for _ in range(3):
+            found = index.nearest_rows(np.ones(elmo.width, np.float32), 10)
+    assert found.rows.tolist() == expected.rows.tolist()
+    (line,) = caplog.messages
+    assert "for faster search: pip install 'elmore[index]'" in line
+
+
+def test_an_index_built_without_faiss_gets_it_when_the_command_is_given_again(
+    tmp_path, elmo, text, faiss, monkeypatch, caplog
+):
+    with monkeypatch.context() as patch:
+        patch.setitem(sys.modules, "faiss", None)
+        built(tmp_path / "index", elmo, text)
+    assert "faiss is not installed" in caplog.text
+    assert not (tmp_path / "index" / "layer-2.faiss").exists()
+    built(tmp_path / "index", elmo, text)
+    assert (tmp_path / "index" / "layer-2.faiss").is_file()
+
+
+def test_a_faiss_file_cut_short_is_not_used_and_made_anew_by_the_same_command(
+    tmp_path, elmo, text, faiss, caplog
+):
+    built(tmp_path / "index", elmo, text)
+    path = tmp_path / "index" / "layer-2.faiss"
+    data = path.read_bytes()
+    path.write_bytes(data[:-100])
+    index = OccurrenceIndex.open(tmp_path / "index", elmo)
+    assert len(index.search(QUERIES[0], 0)) == 10
+    assert "layer-2.faiss: missing or truncated; searching exactly" in caplog.text
+    built(tmp_path / "index", elmo, text)
+    assert path.stat().st_size == len(data)
+
+
+def test_there_are_about_twice_the_root_of_the_uses_many_lists():
+    assert [faiss_search.num_lists(number) for number in (1000, 200_000, 1_000_000)] == [
+        64,
+        1024,
+        2048,
+    ]
+
+
+@pytest.mark.parametrize("damage", [b"\0", b"\xff", b"Ix"])
+def test_a_file_that_faiss_cannot_read_is_passed_over(tmp_path, elmo, text, faiss, caplog, damage):
+    index = built(tmp_path / "index", elmo, text)
+    vector = np.asarray(index._columns.vectors("2")[3], np.float32)
+    expected = index.nearest_rows(vector, 5, exact=True)
+    path = tmp_path / "index" / "layer-2.faiss"
+    size = path.stat().st_size
+    path.write_bytes((damage * size)[:size])
+    found = OccurrenceIndex.open(tmp_path / "index", elmo).nearest_rows(vector, 5)
+    np.testing.assert_array_equal(found.rows, expected.rows)
+    assert "layer-2.faiss: damaged; searching exactly" in caplog.text

@@ -1,0 +1,180 @@
+import numpy as np
+import pytest
+
+from elmore.embed.loading import load
+from elmore.errors import ConfigError, DataError
+from elmore.probe.neighbors.index import Neighbor, OccurrenceIndex
+from tests.support import toy_tasks
+from tests.support.toy_index import LINES, build_index, write_text
+
+
+@pytest.fixture(scope="module")
+def model(tmp_path_factory):
+    return toy_tasks.bilm(tmp_path_factory.mktemp("model") / "bilm")
+
+
+@pytest.fixture(scope="module")
+def elmo(model):
+    return load(model, device="cpu")
+
+
+def naive(elmo, lines, tokens, position, *, word=None, layer=2) -> list[tuple[float, int, int]]:
+    """Every use by its cosine, from the definition: (cosine, line, position)."""
+
+    def vectors(words):
+        stack = elmo.embed([words], layers="all")[0].vectors
+        chosen = stack.mean(axis=0) if layer == "average" else stack[layer]
+        return chosen / np.linalg.norm(chosen, axis=1, keepdims=True)
+
+    query = vectors(tokens)[position]
+    found = [
+        (float(vector @ query), number, place)
+        for number, words in enumerate(line.split() for line in lines)
+        if words and words != tokens
+        for place, vector in enumerate(vectors(words))
+        if word is None or words[place] == word
+    ]
+    return sorted(found, reverse=True)
+
+
+@pytest.mark.parametrize("layer", [0, 1, 2, "average"])
+@pytest.mark.parametrize("word", [None, "play"])
+def test_the_nearest_uses_are_those_of_the_highest_cosine(tmp_path, elmo, layer, word):
+    index = build_index(tmp_path, elmo, layers=["all", "average"])
+    tokens = ["the", "play", "was", "long"]
+    found = index.search(tokens, 1, 8, word=word, layer=layer)
+    expected = naive(elmo, LINES, tokens, 1, word=word, layer=layer)
+    cosines = {(line, place): cosine for cosine, line, place in expected}
+    highest = [cosine for cosine, *_ in expected][:8]
+    np.testing.assert_allclose([use.similarity for use in found], highest, atol=1e-3)
+    assert len({(use.line, use.position) for use in found}) == len(found)
+    for use in found:
+        assert use.similarity == pytest.approx(cosines[use.line, use.position], abs=1e-3)
+        assert use.tokens == LINES[use.line].split()
+        assert use.word == use.tokens[use.position]
+        assert word in (None, use.word)
+
+
+def test_the_sentence_that_is_asked_for_is_not_its_own_neighbour(tmp_path, elmo):
+    index = build_index(tmp_path, elmo, lines=[*LINES, LINES[0]])
+    found = index.search(LINES[0].split(), 1, 100)
+    assert {use.line for use in found} == {2, 3, 4}
+    assert len(found) == 11
+
+
+def test_a_use_is_given_by_its_number_in_the_text(tmp_path, elmo):
+    index = build_index(tmp_path, elmo)
+    assert index.occurrence(1) == Neighbor("play", LINES[0].split(), 1, 1.0, 0)
+    assert index.occurrence(len(index) - 1) == Neighbor("end", ["the", "end"], 1, 1.0, 4)
+    assert (len(index), index.num_sentences, index.layers) == (16, 4, ("2",))
+
+
+def test_raw_text_is_split_into_sentences_and_tokens(tmp_path, elmo):
+    pytest.importorskip("sentencex")
+    file = write_text(tmp_path / "raw.txt", ["It's a play. They left.", "", "Good!"])
+    index = OccurrenceIndex.build(tmp_path / "index", elmo, [file])
+    found = [(use.line, use.tokens) for use in map(index.occurrence, [0, 5, 8])]
+    assert found == [
+        (0, ["It", "'s", "a", "play", "."]),
+        (0, ["They", "left", "."]),
+        (2, ["Good", "!"]),
+    ]
+
+
+@pytest.mark.parametrize("name", ["layer-2.f16", "words.i32", "sentences.i64", "words.jsonl"])
+@pytest.mark.parametrize("gone", [True, False])
+def test_an_index_cut_short_is_refused_by_name(tmp_path, elmo, name, gone):
+    build_index(tmp_path, elmo)
+    path = tmp_path / "index" / name
+    data = path.read_bytes()
+    path.write_bytes(data[:-1])
+    if gone:
+        path.unlink()
+    with pytest.raises(DataError, match=rf"{name}: truncated: \d+ bytes, expected {len(data)}"):
+        OccurrenceIndex.open(tmp_path / "index", elmo)
+
+
+@pytest.mark.parametrize("name", ["words.i32", "sentences.i64", "words.jsonl"])
+def test_a_damaged_column_is_refused_by_name(tmp_path, elmo, name):
+    build_index(tmp_path, elmo)
+    path = tmp_path / "index" / name
+    data = bytearray(path.read_bytes())
+    data[2] ^= 1
+    path.write_bytes(data)
+    with pytest.raises(DataError, match=f"{name}: damaged"):
+        OccurrenceIndex.open(tmp_path / "index", elmo)
+
+
+def test_an_index_of_another_model_is_refused_and_both_are_named(tmp_path, elmo, model):
+    index = build_index(tmp_path, elmo)
+    other = load(toy_tasks.bilm(tmp_path / "other", seed=1), device="cpu")
+    with pytest.raises(DataError, match=r"index: an index of another model: built with .*searched"):
+        OccurrenceIndex.open(index.folder, other)
+    with pytest.raises(DataError, match="an index of another model"):
+        OccurrenceIndex.build(index.folder, other, [tmp_path / "index.txt"], tokenized=True)
+    with pytest.raises(DataError, match="initial state 'warm'"):
+        OccurrenceIndex.open(index.folder, load(model, device="cpu", initial_state="warm"))
+
+
+def test_a_layer_that_is_not_kept_is_refused(tmp_path, elmo):
+    index = build_index(tmp_path, elmo)
+    with pytest.raises(ConfigError, match=r"layer 1: .* stores 2"):
+        index.search(["a"], 0, layer=1)
+    with pytest.raises(DataError, match="stores layers 2, asked for average"):
+        build_index(tmp_path, elmo, layers=["average"])
+    with pytest.raises(ConfigError, match="layers 0 to 2"):
+        build_index(tmp_path, elmo, "new", layers=["3"])
+    assert index.search(["a"], 0, layer="top") == index.search(["a"], 0, layer=2)
+
+
+def test_a_query_that_cannot_be_is_refused(tmp_path, elmo):
+    index = build_index(tmp_path, elmo)
+    with pytest.raises(DataError, match=r"'Play': does not occur among the 16 .*; there is 'play'"):
+        index.search(["Play"], 0, word="Play")
+    with pytest.raises(DataError, match=r"does not occur among the 16 occurrences of [^;]*$"):
+        index.search(["it"], 0, word="zebra")
+    with pytest.raises(DataError, match="position 1 is not in a sentence of 1 tokens"):
+        index.search(["it"], 1)
+    with pytest.raises(ConfigError, match="k=0"):
+        index.search(["it"], 0, 0)
+    with pytest.raises(DataError, match="expected a list of tokens"):
+        index.search("it", 0)
+
+
+def test_a_corpus_of_one_line_works_and_has_no_other_use_than_its_own(tmp_path, elmo):
+    index = build_index(tmp_path, elmo, lines=["the play was good"])
+    assert len(index.search(["a", "play"], 1, 10)) == 4
+    assert index.search(["the", "play", "was", "good"], 1, 10) == []
+    assert index.search(["the", "play", "was", "good"], 1, 10, word="play") == []
+
+
+@pytest.mark.parametrize(
+    ("content", "said"),
+    [
+        ('{"format": 9}', "format 9 is newer than this elmore reads"),
+        ("{}", "format is None, expected a number"),
+        ('{"format": 1}', "missing key 'model'"),
+        ("{", "not a readable JSON file"),
+    ],
+)
+def test_a_manifest_that_cannot_be_read_is_named(tmp_path, elmo, content, said):
+    build_index(tmp_path, elmo)
+    (tmp_path / "index" / "index.json").write_text(content)
+    with pytest.raises((DataError, ConfigError), match=rf"index\.json: .*{said}"):
+        OccurrenceIndex.open(tmp_path / "index", elmo)
+
+
+def test_the_top_layer_is_compared_by_when_nothing_is_said(tmp_path, elmo):
+    index = build_index(tmp_path, elmo, layers=["top", "1", "average"])
+    query = ["the", "play"], 1, 3
+    assert index.search(*query) == index.search(*query, layer="top")
+    assert index.search(*query) != index.search(*query, layer="average")
+    without = build_index(tmp_path, elmo, "other", layers=["0", "1"])
+    assert without.search(*query) == without.search(*query, layer=1)
+
+
+def test_an_index_knows_its_words_as_they_are_written_and_its_layer(tmp_path, elmo):
+    index = build_index(tmp_path, elmo, layers=["0"])
+    assert "play" in index
+    assert "Play" not in index
+    assert index.layer == 0
