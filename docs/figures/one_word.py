@@ -14,7 +14,7 @@ import numpy as np
 
 import elmore
 from elmore.probe.drawing import files
-from elmore.probe.drawing.canvas import SERIES, SHAPES, Canvas, Dot, Stroke, Words
+from elmore.probe.drawing.canvas import SERIES, SHAPES, Canvas, Marker, Polyline, Text
 
 WORD = "play"
 SENSES = {
@@ -84,23 +84,25 @@ def draw(uses: np.ndarray) -> Canvas:
     number = sum(map(len, SENSES.values()))
     width = 2 * EDGE + len(LAYERS) * (PANEL + GAP) - GAP
     canvas = Canvas(width, TOP + PANEL + 40, f"“{WORD}” in {number} sentences, layer by layer")
-    canvas.add(Words(EDGE, 24, canvas.title, size=17, bold=True))
+    canvas.add(Text(EDGE, 24, canvas.title, size=17, bold=True))
     maps = [plane(layer) for layer in uses]
     scale = 0.44 * PANEL / max(np.abs(points).max() for points in maps)
     for panel, (name, points) in enumerate(zip(LAYERS, maps, strict=True)):
         left = EDGE + panel * (PANEL + GAP)
         corners = [(0, 0), (PANEL, 0), (PANEL, PANEL), (0, PANEL), (0, 0)]
-        canvas.add(Stroke([(left + x, TOP + y) for x, y in corners], "grid"))
-        canvas.add(Words(left, TOP - 8, name, "muted", 15))
+        canvas.add(Polyline([(left + x, TOP + y) for x, y in corners], "grid"))
+        canvas.add(Text(left, TOP - 8, name, "muted", 15))
         rest = iter(points)
         for look, (sense, sentences) in enumerate(SENSES.items()):
             for sentence, (x, y) in zip(sentences, rest, strict=False):
                 place = left + PANEL / 2 + scale * x, TOP + PANEL / 2 - scale * y
                 role, shape = SERIES[look], SHAPES[look]
-                canvas.add(Dot(*place, role, shape, 5.5, sentence, sense, 0.85))
+                canvas.add(Marker(*place, role, shape, 5.5, sentence, sense, 0.85))
     for look, sense in enumerate(SENSES):
         x, y = EDGE + 6 + look * 160, TOP + PANEL + 27
-        canvas.add(Dot(x, y - 5, SERIES[look], SHAPES[look], 5.5), Words(x + 14, y, sense, size=15))
+        canvas.add(
+            Marker(x, y - 5, SERIES[look], SHAPES[look], 5.5), Text(x + 14, y, sense, size=15)
+        )
     return canvas
 
 

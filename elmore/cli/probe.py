@@ -5,12 +5,8 @@ from typing import Annotated, Literal
 
 import typer
 
-from elmore.cli.probe_words import context, uses
+from elmore.cli.probe_words import Device, Json, Model, context, load_model, uses
 
-Model = Annotated[
-    str | None,
-    typer.Option(help="a name, a folder, a zip …", show_default="the bundled English model"),
-]
 Vectors = Annotated[
     str | None,
     typer.Option(help="glove:FILE, word vectors to probe instead of a model; .txt or .npy"),
@@ -40,18 +36,17 @@ def pos(
     control: Annotated[
         bool, typer.Option("--control/--no-control", help="also train on random labels")
     ] = True,
-    device: Annotated[str, typer.Option(help="auto, cpu or cuda")] = "auto",
+    device: Device = "auto",
     seed: Annotated[int, typer.Option(min=0, help="of the batches and the random labels")] = 0,
-    json: Annotated[bool, typer.Option("--json", help="print the numbers as JSON")] = False,
+    json: Json = False,
 ) -> None:
     """Predict part-of-speech tags from frozen vectors, with one linear classifier per layer.
 
     The control task gives every word type a random tag: a probe that learns those memorizes words.
     Selectivity is the accuracy on the true tags minus the accuracy on the random ones.
     """
-    from elmore.cli.progress import show_download, show_progress
+    from elmore.cli.progress import show_progress
     from elmore.cli.tables import print_table
-    from elmore.embed.loading import load
     from elmore.errors import ConfigError
     from elmore.probe import linear_probe
     from elmore.tasks.embedding import word_vectors
@@ -65,8 +60,7 @@ def pos(
         if file:
             features = linear_probe.word_vector_features(data, word_vectors.read_word_vectors(file))
         else:
-            with show_download() as progress:
-                elmo = load(*([model] if model else []), device=str(place), progress=progress)
+            elmo = load_model(model, str(place))
             with show_progress("embedding") as update:
                 features = linear_probe.layer_features(
                     data, elmo, layers, lambda done, tokens: update(done, tokens=tokens)
@@ -116,11 +110,11 @@ def wsd(
     held_out: Annotated[
         float, typer.Option(help="fraction of the training documents that chooses the row")
     ] = 0.1,
-    device: Annotated[str, typer.Option(help="auto, cpu or cuda")] = "auto",
+    device: Device = "auto",
     seed: Annotated[
         int, typer.Option(min=0, help="of the held-out documents and the intervals")
     ] = 0,
-    json: Annotated[bool, typer.Option("--json", help="print the numbers as JSON")] = False,
+    json: Json = False,
 ) -> None:
     """Disambiguate word senses by the nearest average vector of a sense's annotated instances.
 
@@ -130,9 +124,8 @@ def wsd(
     import json as writer
     from dataclasses import asdict
 
-    from elmore.cli.progress import show_download, show_progress
+    from elmore.cli.progress import show_progress
     from elmore.cli.tables import print_table
-    from elmore.embed.loading import load
     from elmore.errors import ConfigError
     from elmore.probe import senses
     from elmore.probe.sense_corpus import SenseCorpus
@@ -146,11 +139,7 @@ def wsd(
     train_corpus, tests = SenseCorpus(train), [*map(SenseCorpus, test)]
     known = read_wordnet(wordnet)
     with init_distributed(device) as (_, place):
-        if file:
-            source = word_vectors.read_word_vectors(file)
-        else:
-            with show_download() as progress:
-                source = load(*([model] if model else []), device=str(place), progress=progress)
+        source = word_vectors.read_word_vectors(file) if file else load_model(model, str(place))
         with show_progress("reading senses") as update:
             found = senses.probe_senses(
                 source,

@@ -53,7 +53,7 @@ def context(
     from elmore.text.files import Lines
 
     lines = Lines(corpus, column=column, errors=errors)
-    elmo = _load(model, device)
+    elmo = load_model(model, device)
     with show_progress("embedding") as update:
         found = context.measure_contextuality(
             elmo,
@@ -131,7 +131,7 @@ def uses(
         column=column,
         errors=errors,
     )
-    elmo = _load(model, device)
+    elmo = load_model(model, device)
     check_layers(chosen, elmo.num_layers)
     with show_progress("embedding") as update:
         vectors = occurrence_map.embed_occurrences(
@@ -170,7 +170,8 @@ def _print_clusters(drawn: "OccurrenceMap") -> None:
     print(sections_probes.describe_clusters(drawn))
 
 
-def _load(model: str | None, device: str) -> "Embedder":
+def load_model(model: str | None, device: str) -> "Embedder":
+    """Load a model, or the bundled one, and show the progress of a download."""
     from elmore.cli.progress import show_download
     from elmore.embed.loading import load
 

@@ -53,20 +53,7 @@ FORMAT = 1  # of the metadata, the inputs and the outputs
 TOLERANCE = 1e-5  # absolute, and relative for values above 1
 
 _MAX_BYTES = 2**31 - 2**20  # a file is one protocol buffer, which is limited to 2 GiB
-_WORDS = (
-    "The",
-    "bank",
-    "of",
-    "the",
-    "river",
-    "naïve",
-    "日本語",
-    "x" * 80,
-    "<S>",
-    "can",
-    "n't",
-    ".",
-)
+_WORDS = ("The bank of the river naïve 日本語 " + "x" * 80 + " <S> can n't .").split()
 _SHAPES = ((1,), (4, 0, 9, 1), (0,), (23, 17, 2, 23, 11))  # sentence lengths of the test batches
 
 Layers = Float[np.ndarray, "L B T 2*D"]

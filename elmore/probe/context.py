@@ -88,19 +88,8 @@ def measure_contextuality(
 ) -> Contextuality:
     """Sample sentences and measure every word form that occurs often enough.
 
-    Duplicate sentences are dropped, because occurrences in identical contexts are equal.
-
-    Args:
-        elmo: the model to measure.
-        sentences: tokenized sentences.
-        num_sentences: number of sentences to sample.
-        max_words: word forms to measure at most; more are sampled.
-        min_uses: occurrences that a word form must have.
-        seed: of the sampling.
-        progress: called after each sentence.
-
-    Raises:
-        DataError: the sample holds too few words to compare.
+    Duplicate sentences are dropped, because occurrences in identical contexts are equal. If more
+    than `max_words` forms occur `min_uses` times, they are sampled too.
     """
     if min_uses < 2 or max_words < 1:
         raise ConfigError(

@@ -99,15 +99,8 @@ def map_occurrences(
 ) -> OccurrenceMap:
     """Cluster occurrences and place them on a plane.
 
-    Args:
-        word: the word that occurs.
-        occurrences: where it occurs.
-        vectors: their vectors, from `embed_occurrences`.
-        layers: name of the layer, for the title.
-        method: how the plane is chosen.
-        num_clusters: None selects the number with the best silhouette.
-        num_found: occurrences in the text, if these are a sample.
-        seed: of k-means and t-SNE.
+    Without `num_clusters` the best silhouette selects it. `layers` is the layer that the title
+    names, `num_found` the number of occurrences in the text, if these are a sample.
     """
     points, variance = _principal_components(vectors)
     clusters, silhouette = _cluster(points, num_clusters, seed)

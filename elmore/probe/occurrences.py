@@ -39,13 +39,7 @@ def find_occurrences(
     """Draw at most `max_uses` occurrences of a word.
 
     `tokenized` and `split` apply to plain text: it is split on spaces only, and its lines are cut
-    into sentences.
-
-    Returns:
-        The sample, and how many occurrences the text holds.
-
-    Raises:
-        DataError: the word occurs fewer than two times.
+    into sentences. Returns the sample, and the number of occurrences in the text.
     """
     names = list(corpora)
 

@@ -34,12 +34,7 @@ class Report:
 
 
 def build(sources: Sequence[Path], title: str = "What was learned") -> Report:
-    """Load run folders and --json output, and build the page.
-
-    Args:
-        sources: run folders and JSON files.
-        title: of the page.
-    """
+    """Load run folders and --json output, and build the page."""
     inputs = load_inputs(sources)
     parts = [part for make in _SECTIONS if (part := make(inputs)) is not None]
     figures: dict[str, Canvas] = {}

@@ -6,6 +6,7 @@ from typing import TypeVar
 import numpy as np
 
 from elmore.errors import ConfigError
+from elmore.text.sentences import split_sentences
 from elmore.text.tokenizers import penn, whitespace
 
 Item = TypeVar("Item")
@@ -23,9 +24,7 @@ def tokenize_lines(
         if not isinstance(line, str):
             sentences = [line]
         elif split:
-            sentences = [
-                tokenizer(line[start:end]).words for start, end in splitting.split_sentences(line)
-            ]
+            sentences = [tokenizer(line[start:end]).words for start, end in split_sentences(line)]
         else:
             sentences = [tokenizer(line).words]
         yield from (words for words in sentences if words)
@@ -34,8 +33,7 @@ def tokenize_lines(
 def reservoir_sample(items: Iterable[Item], size: int, seed: int) -> tuple[list[Item], int]:
     """Draw a uniform sample in one pass (Vitter, 1985, algorithm R).
 
-    Returns:
-        The sample in its original order, and the number of items seen.
+    Returns the sample in its original order, and the number of items seen.
     """
     if size < 1:
         raise ConfigError(f"the sample size must be at least 1, found {size}")

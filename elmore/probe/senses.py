@@ -74,18 +74,9 @@ def probe_senses(
 ) -> SenseResults:
     """Learn sense averages from one corpus, and score each layer on others.
 
-    The training corpus is embedded once; only one sum per sense and the vectors of the held-out
-    instances are kept.
-
-    Args:
-        source: a model, or word vectors.
-        train: corpus with the annotated instances to average.
-        tests: corpora to score.
-        wordnet: the order of senses, for the fallback and for ties.
-        held_out: fraction of the training documents that chooses the best row.
-        seed: of the held-out documents and the confidence intervals.
-        name: row name of word vectors.
-        progress: called after each sentence.
+    `held_out` is the fraction of the training documents that chooses the best row, `name` the row
+    of word vectors. The training corpus is embedded once; only one sum per sense and the vectors of
+    the held-out instances are kept.
     """
     if not 0 <= held_out < 1:
         raise ConfigError(f"held_out must be at least 0 and below 1, found {held_out}")

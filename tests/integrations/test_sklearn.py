@@ -256,7 +256,9 @@ def test_praise_is_told_from_blame_better_than_by_counting_words():
     place = Path(os.environ["ELMORE_DATA"]) / "tasks/sst"
     train, test = (
         [read[i] for i in range(0, len(read), len(read) // 300)][:300]
-        for read in (data.read(place / f"{part}.txt.xz", classes=2) for part in ("train", "test"))
+        for read in (
+            data.read_trees(place / f"{part}.txt.xz", classes=2) for part in ("train", "test")
+        )
     )
 
     def score(*steps) -> float:

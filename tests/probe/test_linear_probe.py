@@ -225,7 +225,7 @@ def test_an_empty_file_and_a_missing_one_are_refused(files, tmp_path):
     [
         (["--layers", "3"], "this model has layers 0 to 2"),
         (["--layers", "lowest"], "'lowest': expected"),
-        (["--vectors", "glove:x.txt"], "instead of a model"),
+        (["--vectors", "glove:x.txt"], "replaces the model"),
         (["--device", "abacus"], "unknown device 'abacus'"),
     ],
 )

@@ -125,11 +125,7 @@ class FaissLayer:
 
     @classmethod
     def open(cls, columns: Columns, layer: str) -> "FaissLayer | None":
-        """Open the faiss file of a layer.
-
-        Returns:
-            None if exact search is to be used; for a large index a warning says why.
-        """
+        """Open the faiss file of a layer; None means exact search, and a warning says why."""
         manifest = columns.manifest
         if manifest.num_occurrences < MIN_OCCURRENCES:
             return None

@@ -65,10 +65,7 @@ def build_index(
     """Build the index of a text, resume an interrupted build, or append a text.
 
     What is stored already is not embedded again. `layers` defaults to those of an existing index,
-    else to the top layer.
-
-    Returns:
-        The folder of the index.
+    else to the top layer. Returns the folder of the index.
     """
     text = identify_text(files, options, embedder)
     folder = folder or default_folder(embedder, text, layers)
