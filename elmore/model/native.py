@@ -25,7 +25,7 @@ from elmore.model.quantize import Int8Rows, quantize_rows
 
 SOURCES = Path(__file__).parent / "native"
 FLOAT32, INT8_WEIGHTS, INT8_DYNAMIC = range(3)  # kinds of packed weights, as in kernels.h
-_K_BLOCK = 128  # columns, as in panels.h
+_K_BLOCK = 64  # columns, as in panels.h
 _MIN_THREADED = 2**18  # multiplications, some microseconds: fewer do not pay for another thread
 
 

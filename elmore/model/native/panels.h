@@ -1,8 +1,9 @@
 /* Products of packed weights with rows of activations.
 
    A panel is read from its beginning to its end, for as many rows at a time as there are registers for their
-   sums. Every element of a result is summed over k in ascending order, in one chain of fused multiply-adds,
-   whatever stands in the other rows and however many there are: so a row has the same bits in any batch. */
+   sums. Every element of a result is summed in one order, whatever stands in the other rows and however
+   many there are: chains of K_BLOCK fused multiply-adds, whose sums are added in turn. So a row has the
+   same bits in any batch. */
 
 #ifndef ELMORE_PANELS_H
 #define ELMORE_PANELS_H
@@ -17,7 +18,7 @@ enum {
     PANEL = VECTORS * WIDE,
     GROUP = WIDE == 8 ? 5 : 6, /* rows whose sums fit into registers */
     MAX_ROWS = 8 * GROUP, /* that share a block of columns while it is in the L1 cache */
-    K_BLOCK = 128,
+    K_BLOCK = 64,
     PREFETCH = 16384, /* bytes, for a single group of rows */
     LINE = 64
 };
@@ -80,7 +81,7 @@ FORCE_INLINE void add_group(const char *panel, int64_t columns, const float *row
         return;
     }
     floats sum[VECTORS][GROUP], column[VECTORS];
-    UNROLL(v, VECTORS) UNROLL(r, R) sum[v][r] = load(sums[r] + v * WIDE);
+    UNROLL(v, VECTORS) UNROLL(r, R) sum[v][r] = (floats){0}; /* blocks are summed apart: less rounding */
     for (int64_t k = 0; k < columns; k++) {
         prefetch(&ahead);
         if (kind == INT8_WEIGHTS) {
@@ -95,7 +96,10 @@ FORCE_INLINE void add_group(const char *panel, int64_t columns, const float *row
             UNROLL(v, VECTORS) sum[v][r] = multiply_add(column[v], one, sum[v][r]);
         }
     }
-    UNROLL(v, VECTORS) UNROLL(r, R) store(sums[r] + v * WIDE, sum[v][r]);
+    UNROLL(v, VECTORS) UNROLL(r, R) {
+        float *total = sums[r] + v * WIDE;
+        store(total, load(total) + sum[v][r]);
+    }
 }
 
 #define CASE(R)                                                                                   \
