@@ -27,6 +27,9 @@ settings.load_profile(pick("sample", "full"))
 
 
 def pytest_sessionstart(session: pytest.Session) -> None:
+    from elmore.model import native
+
+    native.available()  # built once, in the user's cache, before tests set caches of their own
     terminal = session.config.pluginmanager.get_plugin("terminalreporter")
     if terminal is not None:  # workers have none
         session.config.pluginmanager.register(_AtOnce(terminal))
