@@ -28,7 +28,8 @@ from elmore.embed.tokenized import Text, TokenizedText, tokenize_text
 from elmore.errors import ConfigError, DataError
 from elmore.model.bilm import BiLMState
 from elmore.model.layer_stack import LayerStack
-from elmore.model.precision import Precision, weights_version, with_precision
+from elmore.model.packed_weights import weights_version
+from elmore.model.precision import Precision, with_precision
 from elmore.text.tokenizers import Tokenizer, penn
 from elmore.weights import warm
 from elmore.weights.bundle import Bundle

@@ -4,7 +4,7 @@ from collections.abc import Callable, Hashable, Sequence
 from typing import TypeVar
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 Form = TypeVar("Form")
 
@@ -48,3 +48,13 @@ def tensor_version(weight: Tensor) -> tuple[object, ...]:
     # a tensor that was created in inference mode has no version
     count = weight.is_inference() or weight._version
     return weight.data_ptr(), weight.dtype, weight.device, weight.shape, count
+
+
+def weights_version(model: nn.Module) -> object:
+    """Return a value that changes when weights are moved, converted, replaced or written to.
+
+    What was computed from the weights is valid while it stays the same. It does not change on
+    writes that torch does not count: through `weight.data`, and to tensors created in inference
+    mode.
+    """
+    return [tensor_version(weight) for weight in (*model.parameters(), *model.buffers())]

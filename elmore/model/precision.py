@@ -8,7 +8,6 @@ from elmore.model import native
 from elmore.model.bilm import BiLM, share_weights
 from elmore.model.linear import Linear, Precision
 from elmore.model.lstm.layer import ProjectedLSTM
-from elmore.model.packed_weights import tensor_version
 
 _log = logging.getLogger(__name__)
 
@@ -28,16 +27,6 @@ def with_precision(model: BiLM, precision: Precision) -> BiLM:
     if not fast.is_fast:
         _log.warning("precision 'fast' is exact here: %s", _why_exact(model))
     return fast
-
-
-def weights_version(model: BiLM) -> object:
-    """Return a value that changes when weights are moved, converted, replaced or written to.
-
-    What was computed from the weights is valid while it stays the same. It does not change on
-    writes that torch does not count: through `weight.data`, and to tensors created in inference
-    mode.
-    """
-    return [tensor_version(weight) for weight in (*model.parameters(), *model.buffers())]
 
 
 def _why_exact(model: BiLM) -> str:

@@ -3,7 +3,7 @@ import logging
 import pytest
 import torch
 
-from elmore.model import native, precision
+from elmore.model import native, packed_weights, precision
 from elmore.model.bilm import BiLM
 from elmore.model.config import BiLMConfig, LSTMConfig, WordsConfig
 from elmore.model.lstm import eager
@@ -59,10 +59,10 @@ def test_weights_of_another_type_are_exact_and_that_is_said(caplog):
 
 def test_a_version_changes_with_the_weights():
     model = network().requires_grad_(False)
-    before = precision.weights_version(model)
-    assert precision.weights_version(model) == before
+    before = packed_weights.weights_version(model)
+    assert packed_weights.weights_version(model) == before
     model.backward_layers[0].bias.add_(1)
-    after = precision.weights_version(model)
+    after = packed_weights.weights_version(model)
     assert after != before
     model.double()
-    assert precision.weights_version(model) != after
+    assert packed_weights.weights_version(model) != after
