@@ -158,7 +158,7 @@ class ElmoVectorizer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEsti
         )
 
     def _embed(self, texts: list[Text]) -> Iterator[Embedded]:
-        # Not `embed`: its last bits may depend on the other texts.
+        # `stream`, so that not all vectors are in memory at once.
         stream = self.embedder_.stream
         for sentence in stream(texts, layers=self.layers, split_sentences=self.split_sentences):
             vectors = sentence.vectors
