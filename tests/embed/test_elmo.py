@@ -87,7 +87,8 @@ def test_embedding_in_one_thread_leaves_dropout_to_another_that_trains(embedder)
 
     mixer.bilm.tokens.register_forward_hook(wait_for_training)
     with ThreadPoolExecutor(2) as pool:
-        few, many = (pool.submit(mixer.embedder.embed, BATCH[:1] * n) for n in (1, 70))
+        texts = ([[f"new{n}"], *BATCH[:1] * n] for n in (1, 70))  # a word that is not cached
+        few, many = (pool.submit(mixer.embedder.embed, batch) for batch in texts)
         inside.wait(60)  # both are in the middle of it
         assert mixer.bilm.training
         assert mixer.bilm.dropout.training
