@@ -18,10 +18,10 @@ PYTEST := $(APART) $(BIN)/python -m pytest -n $(WORKERS) --maxfail 5
 QUICK := $(addprefix tests/, \
   test_architecture.py test_atomic.py test_config.py test_docs.py test_lock.py test_strict_json.py \
   cli/test_cli.py cli/test_embed.py contracts/test_exact_and_fast.py contracts/test_golden_loss.py \
-  contracts/test_kernels.py contracts/test_order.py contracts/test_published_vectors.py \
+  contracts/test_backends.py contracts/test_order.py contracts/test_published_vectors.py \
   contracts/test_round_trip.py corpus embed/test_elmo.py embed/test_embedder.py formats \
   lm/test_finetune.py lm/test_pretrain.py model/test_bilm.py model/test_mix.py model/test_softmax.py \
-  serve/test_app.py serve/test_batcher.py tasks/test_run.py text train weights/test_checkpoint.py \
+  serve/test_app.py serve/test_batcher.py tasks/test_train.py text train weights/test_checkpoint.py \
   weights/test_folder.py)
 
 .PHONY: demo quick test test-full test-integrations test-flair test-keras test-pythons

@@ -293,8 +293,8 @@ def test_an_output_that_exists_is_left_alone_unless_told(tmp_path, text, model):
     ("arguments", "found"),
     [
         (["--layers", "7"], "this model has layers 0 to 2"),
-        (["--resume"], "name it with -o"),
-        (["--overwrite"], "name it with -o"),
+        (["--resume"], "need an output file; pass -o"),
+        (["--overwrite"], "need an output file; pass -o"),
         (["--layers", "first"], "expected average, all, top or a number"),
         (["--layers", "all", "--pool", "mean"], "one vector per line"),
         (["--device", "cuda:9"], "cannot be used here"),

@@ -80,7 +80,7 @@ def tagged():
     if not folder:
         pytest.skip("ELMORE_DATA is not set: the treebank is not here")
     place = Path(folder) / "tasks" / "pos"
-    sentences = data.read(place / "en_ewt-ud-dev.conllu.xz", column="upos")
+    sentences = data.read_conllu(place / "en_ewt-ud-dev.conllu.xz", column="upos")
     kept = [sentence for sentence in sentences if 4 <= len(sentence.tokens) <= 12][:200]
     tags = sorted({tag for sentence in kept for tag in sentence.tags})
     spelled = ElmoTokenizer()([sentence.tokens for sentence in kept], is_split_into_words=True)

@@ -303,7 +303,7 @@ def accuracy(train, test, config: dict, epochs: int) -> float:
 def test_a_tagger_is_better_on_it_than_on_spacys_own_layer(data_folder):
     """Universal tags of the English Web Treebank; the page tells of 100 sentences, a full run."""
     read = [
-        data.read(data_folder / f"tasks/pos/en_ewt-ud-{part}.conllu.xz", column="upos")
+        data.read_conllu(data_folder / f"tasks/pos/en_ewt-ud-{part}.conllu.xz", column="upos")
         for part in ("train", "test")
     ]
     train, test = read[0][::120][: pick(40, 100)], read[1][::20][: pick(30, 80)]
