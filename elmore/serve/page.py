@@ -11,7 +11,7 @@ FILES = {
 }
 POLICY = (
     "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; img-src 'self' "
-    "data:; base-uri 'none'; media_type-action 'none'; frame-ancestors 'none'"
+    "data:; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
 )
 
 

@@ -293,7 +293,7 @@ def test_the_command_runs_the_bundled_model(command):
     ("more", "sentence"),
     [
         (["--vectors", "word2vec:x"], "--vectors 'word2vec:x': expected glove:FILE"),
-        (["--model", "x"], "--vectors are probed replaces the model"),
+        (["--model", "x"], "--vectors replaces the model"),
         (["--held-out", "2"], "held_out must be at least 0 and below 1, found 2.0"),
     ],
 )

@@ -78,7 +78,7 @@ def test_tokens_are_chips_and_a_repeated_word_is_picked_first(visit, embedder):
     assert visit.chips() == [word for words in tokens for word in words]
     picked = visit.page.locator(".chip[aria-pressed=true]")
     assert picked.all_inner_texts() == ["bridge"]
-    assert visit.page.get_by_role("heading", name="NeighborSearch of “bridge”").is_visible()
+    assert visit.page.get_by_role("heading", name="Uses of “bridge”").is_visible()
 
 
 def test_the_uses_of_a_word_are_compared_by_the_cosine_of_the_mean_layer(visit, embedder):
@@ -106,7 +106,7 @@ def test_a_click_picks_another_word_and_finds_its_neighbours(visit):
     visit.read()
     before = visit.heat()
     visit.page.locator(".chip", has_text="ships").click()
-    visit.page.get_by_role("heading", name="NeighborSearch of “ships”").wait_for()
+    visit.page.get_by_role("heading", name="Uses of “ships”").wait_for()
     visit.page.get_by_text("The uses nearest to this “ships”").wait_for()
     assert visit.page.locator("#neighbors li").count() == 8
     assert "two ships wait ." in visit.page.locator("#neighbors li .words").first.inner_text()
