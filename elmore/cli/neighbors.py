@@ -19,7 +19,7 @@ def neighbors(
         ),
     ],
     queries: Annotated[
-        list[str] | None, typer.Argument(metavar="QUERY...", help='"the [play] was sold out"')
+        list[str] | None, typer.Argument(metavar="QUERY...", help=r'"the \[play] was sold out"')
     ] = None,
     k: Annotated[int, typer.Option("-k", min=1, help="number of results per query")] = 10,
     word: Annotated[str | None, typer.Option(help="only occurrences of this word")] = None,

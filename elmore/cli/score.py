@@ -22,7 +22,9 @@ def score(
     ] = None,
     substitutes: Annotated[
         int | None,
-        typer.Option(min=1, help="predict N words for each token, or only for those in [brackets]"),
+        typer.Option(
+            min=1, help=r"predict N words for each token, or only for those in \[brackets]"
+        ),
     ] = None,
     tokenized: Annotated[
         bool, typer.Option("--tokenized", help="the input is already split on spaces")

@@ -37,7 +37,7 @@ class Elmo(nn.Module):
         num_mixes: Number of mixes, each with weights of its own.
         dropout: Dropout on the mixed vectors.
         layer_norm: Normalisation of the layers, see `ScalarMix`.
-        last_only: Start as the last layer instead of the average.
+        last_only: Use the top layer alone, scaled by gamma; there are no layer weights to learn.
         weights: Fixed weights of the layers, instead of learned ones.
         freeze: Whether the biLM stays as it is.
         keep_boundaries: Whether the vectors of the boundary tokens are returned too.

@@ -1,4 +1,7 @@
-"""Padding masks: true where a token is, false where none is.
+"""Validate padding masks: true where a token is, false where none is.
+
+The LSTM backends apply them: on a CPU `native/lstm.h` (`update_cells`) and `lstm/reference.py`,
+elsewhere `lstm/pointwise.py` and `lstm/triton.py`.
 
 Shapes: B sentences, T tokens.
 """

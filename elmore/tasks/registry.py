@@ -4,7 +4,7 @@ A package adds a task with an entry point in the group `elmore.tasks`, whose nam
 and whose object is its `Task` class, with a `recipe.toml` beside the module of the class:
 
     [project.entry-points."elmore.tasks"]
-    chunks = "my_package.chunks:Chunks"
+    supersenses = "my_package.supersenses:Supersenses"
 
 Nothing of a task is imported before it is asked for.
 """

@@ -21,6 +21,13 @@ def python(code: str) -> subprocess.CompletedProcess:
     return subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
 
 
+@pytest.mark.parametrize(
+    ("command", "example"), [("neighbors", "the [play] was sold out"), ("score", "in [brackets]")]
+)
+def test_help_shows_brackets_and_does_not_take_them_for_markup(command, example):
+    assert example in run_elmore(command, "--help").out
+
+
 def test_help_loads_nothing_that_takes_its_time():
     code = (
         "import sys, elmore.cli\n"

@@ -1,7 +1,8 @@
 """The projected LSTM in native code: without gradients, on a CPU.
 
-Every row gets the same bits in any batch. The weights are packed once: float32, or int8 rows as a
-file holds them, both exact; or int8 with activations quantized at run time, for precision "fast".
+The padding mask is applied in `model/native/lstm.h`. Every row gets the same bits in any batch. The
+weights are packed once: float32, or int8 rows as a file holds them, both exact; or int8 with
+activations quantized at run time, for precision "fast".
 
 Shapes: B rows, T tokens, I input width, D output width, H cell width, G = 4H gates.
 """

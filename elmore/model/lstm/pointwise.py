@@ -95,7 +95,7 @@ def cell_gradient(
         grad * g * i * (1 - i),
         grad * cell * f * (1 - f),
         grad * i * (1 - g**2),
-        hidden_grad * squashed * o * (1 - o),  # zero where nobody is mask, as hidden_grad is
+        hidden_grad * squashed * o * (1 - o),  # zero where the mask is false, as hidden_grad is
     )
     for part, into in zip(parts, gates_grad.chunk(4, dim=1), strict=True):
         into.copy_(part)

@@ -43,7 +43,7 @@ typedef struct {
     const uint8_t *reset_mask; /* (S, B), or null */
     const float *reset_output, *reset_cell; /* (B, D), (B, H) */
     float *output, *cell; /* (B, D), (B, H): the state, updated */
-    float *outputs; /* (S, B, D): zero where the mask is */
+    float *outputs; /* (S, B, D): zero where the mask is 0 */
     float *hidden; /* room (B, H) */
     float *gate_inputs; /* room (chunk * B, 4H), where there is an input weight and chunk > 1 */
     float *room; /* (chunk * B, the widest of K and H in whole blocks of 64) */
