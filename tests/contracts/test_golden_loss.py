@@ -58,7 +58,10 @@ def text(folder: Path) -> Corpus:
     )
 
 
-@pytest.mark.parametrize(("dtype", "tolerance"), [(torch.float64, 1e-8), (torch.float32, 1e-3)])
+@pytest.mark.parametrize(
+    ("dtype", "tolerance"),
+    [pytest.param(torch.float64, 1e-8, marks=pytest.mark.slow), (torch.float32, 1e-3)],
+)
 def test_the_first_losses_are_the_stored_ones(tmp_path, dtype, tolerance):
     expected = [float(line) for line in STORED.read_text().split()]
     found = losses(text(tmp_path), dtype)

@@ -131,6 +131,7 @@ def _embedded(elmo, texts):
     return elmo.embed(texts)
 
 
+@pytest.mark.slow
 def test_workers_of_a_data_loader_may_embed(elmo):
     texts = ["the bank", "a river", "of money"]
     loader = DataLoader(

@@ -248,6 +248,7 @@ def test_an_onnx_file_gives_the_layers_it_gave(place, elmo, expected):
     close(layers[:, 0, : len(make.TOKENS[0])], expected[0])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("place", of("spacy"))
 def test_a_model_in_a_pipeline_of_spacy_gives_the_vectors_it_gave(place, expected):
     spacy = pytest.importorskip("spacy", reason="spaCy is not installed")
@@ -260,6 +261,7 @@ def test_a_model_in_a_pipeline_of_spacy_gives_the_vectors_it_gave(place, expecte
     close(reader.embed([doc], "all")[0], expected[0])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("place", of("huggingface"))
 def test_a_model_for_transformers_gives_the_vectors_it_gave(place, expected):
     pytest.importorskip("transformers", reason="transformers is not installed")

@@ -149,6 +149,7 @@ def foreign(request, tmp_path, rng):
     return list(write_bilm(tmp_path / "foreign", settings, bilm_weights(settings, rng)))
 
 
+@pytest.mark.slow
 def test_weights_without_a_softmax_first_learn_one_alone(foreign, domain, tmp_path):
     reports, found = ran(foreign, domain, tmp_path / "run")
     old = pretrained.load(*foreign).model.state_dict()
@@ -170,6 +171,7 @@ def test_weights_without_a_softmax_first_learn_one_alone(foreign, domain, tmp_pa
     assert np.isfinite(elmo.embed(["two cysts heal ."])[0].vectors).all()
 
 
+@pytest.mark.slow
 def test_a_stopped_run_goes_on_in_either_stage(general, domain, tmp_path, rng):
     """A run that ends after each stage's first checkpoint, twice resumed, equals a whole one."""
     settings = bilm_options()
@@ -194,6 +196,7 @@ def test_a_stopped_run_goes_on_in_either_stage(general, domain, tmp_path, rng):
     assert (reports, again) == ([], whole)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("stage", [0, 1], ids=["the softmax", "all of it"])
 def test_a_signal_ends_either_stage_and_nothing_is_measured(domain, tmp_path, rng, stage):
     settings = bilm_options()

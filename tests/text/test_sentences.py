@@ -90,6 +90,7 @@ def test_sentences_cover_tricky_text_but_its_whitespace(text: str):
     check(text)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "unit",
     [

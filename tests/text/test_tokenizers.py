@@ -185,6 +185,7 @@ REPEATED += " http:// http://. http://( http://(a 👍\u200d I.\xa0 [-1"
 MIXED = "é中 aの яก n中 中é' é中́"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("unit", [" ", *REPEATED.split(" "), *MIXED.split(" ")])
 def test_penn_takes_linear_time_on(unit: str):
     assert is_linear(penn, unit)
