@@ -16,7 +16,7 @@ from elmore.lm.language_model import LanguageModel
 from elmore.lm.trainable import LMTrainable
 from elmore.model import softmax as softmaxes
 from elmore.model.bilm import BiLM
-from elmore.model.softmax import Softmax
+from elmore.model.softmax import AdaptiveSoftmax, Softmax
 from elmore.text.characters import Alphabet, ByteAlphabet, WordAlphabet
 from elmore.text.vocabulary import Vocabulary
 from elmore.train import precision
@@ -157,7 +157,10 @@ def build_model(
 
 
 def _copy_weights(model: LanguageModel, vocabulary: Vocabulary, bundle: Bundle) -> None:
-    """Copy the weights of another model, and of its softmax the words that both have."""
+    """Copy the weights of another model, and of its softmax the words that both have.
+
+    An adaptive softmax is copied only if both have the same vocabulary and cutoffs.
+    """
     ours, theirs = config.as_dict(model.bilm.config), config.as_dict(bundle.config)
     differing = [key for key in ours if ours[key] != theirs[key] and key != "dropout"]
     if differing:
@@ -173,6 +176,11 @@ def _copy_weights(model: LanguageModel, vocabulary: Vocabulary, bundle: Bundle) 
         )
     model.bilm.load_state_dict(bundle.model.state_dict())
     old, new = bundle.softmax, model.softmax
+    if isinstance(old, AdaptiveSoftmax) and isinstance(new, AdaptiveSoftmax):
+        # the place of a word there depends on its rank, so only equal vocabularies can share it
+        if bundle.vocabulary == vocabulary and old.cutoffs == new.cutoffs:
+            new.load_state_dict(old.state_dict())
+        return
     if not (isinstance(old, Softmax) and isinstance(new, Softmax) and bundle.vocabulary):
         return
     shared = [word for word in vocabulary.words if word in bundle.vocabulary]

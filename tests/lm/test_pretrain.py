@@ -232,6 +232,22 @@ def test_init_takes_the_weights_and_the_words_both_know(run, corpus, tmp_path):
         assert torch.equal(found.softmax.weight[number], expected), word
 
 
+def test_init_takes_an_adaptive_softmax_with_the_same_vocabulary_and_cutoffs(corpus, tmp_path):
+    adaptive = ["model.dropout=0", "train.steps=2", "softmax.kind=adaptive"]
+    place = tmp_path / "run"
+    list(pretrain(toy_corpus.recipe(*adaptive), corpus.path, place, device="cpu"))
+    trained = pretrained.load(place).softmax
+    for cutoffs, equal in ((trained.cutoffs, True), ((3,), False)):
+        settings = toy_corpus.recipe(*adaptive, f"softmax.cutoffs={list(cutoffs)}")
+        new = build_model(settings, corpus.vocabulary, [place]).softmax
+        assert torch.equal(new.head.weight[:2], trained.head.weight[:2]) is equal
+        ours, theirs = (softmax.tails[-1].softmax.weight[-1] for softmax in (new, trained))
+        assert torch.equal(ours, theirs) is equal
+    other = toy_corpus.prepare_corpus(tmp_path, "shards", ["two choirs come ."] * 20)
+    new = build_model(toy_corpus.recipe(*adaptive), other.vocabulary, [place]).softmax
+    assert not torch.equal(new.head.weight[:1], trained.head.weight[:1])
+
+
 def test_init_keeps_nothing_but_weights(run, corpus, tmp_path):
     place, _, settings = run
     first = next(pretrain(settings, corpus.path, tmp_path / "new", init=[place], device="cpu"))
