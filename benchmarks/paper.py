@@ -187,7 +187,7 @@ def table1(asked: Asked) -> list[Cell]:
 
 
 def table2(asked: Asked) -> list[Cell]:
-    """The last layer alone, or all of them, held to their average by lambda or not."""
+    """Compare the last layer alone with all layers, for a large and a small lambda."""
     choices = ("elmo.last_only=true", "elmo.penalty=1.0", "elmo.penalty=0.001")
     return [
         asked.cell(task, "glove+elmo", choice, seed=seed)
@@ -198,7 +198,7 @@ def table2(asked: Asked) -> list[Cell]:
 
 
 def table3(asked: Asked) -> list[Cell]:
-    """At the input, at the output of the encoder, or both."""
+    """Insert ELMo at the input, at the output of the encoder, or at both."""
     return [
         asked.cell(task, "glove+elmo", f"elmo.insert_at={where}", seed=seed)
         for task in asked.of("squad", "snli", "srl")
@@ -208,7 +208,7 @@ def table3(asked: Asked) -> list[Cell]:
 
 
 def longer(asked: Asked) -> list[Cell]:
-    """Is it only that the run without ELMo is too short?"""
+    """Train longer without ELMo, to see whether those runs were only too short."""
     return [asked.longer(task, seed) for task in asked.of(*LONGER_TASKS) for seed in SEEDS]
 
 

@@ -139,7 +139,7 @@ def _figure1(figure: Any, chosen: Chosen, tasks: dict[str, Any]) -> None:  # noq
 
 
 def _figure2(figure: Any, chosen: Chosen, tasks: dict[str, Any]) -> None:  # noqa: ANN401
-    """A row for each task, the shares of the layers at the input and at the output."""
+    """Draw a row per task: the layer weights at the input and at the output."""
     panels = figure.subplots(ncols=2, sharey=True)
     found = {task: mixes(chosen, task) for task in tasks}
     image = None

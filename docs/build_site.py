@@ -118,7 +118,7 @@ class _Page(HTMLParser):
         self.feed(text)
 
     def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        """Called for every tag."""
+        """Collect the links and the ids of a tag."""
         for name, value in attrs:
             if name in ("href", "src"):
                 self.links.append(value or "")

@@ -64,7 +64,7 @@ PANEL, GAP, EDGE, TOP = 212, 12, 8, 60
 
 
 def vectors() -> np.ndarray:
-    """The word in every sentence: (layers, uses, width)."""
+    """Return the vectors of the word in every sentence: (layers, occurrences, width)."""
     sentences = [sentence.split() for sense in SENSES.values() for sentence in sense]
     found = elmore.load(device="cpu").embed(sentences, layers="all")
     uses = np.stack([one.vectors[:, one.tokens.index(WORD)] for one in found], axis=1)
@@ -72,7 +72,7 @@ def vectors() -> np.ndarray:
 
 
 def plane(uses: np.ndarray) -> np.ndarray:
-    """The same on their two main directions: (uses, 2)."""
+    """Project one layer onto its two main directions: (occurrences, 2)."""
     centred = uses - uses.mean(axis=0)
     directions = np.linalg.svd(centred, full_matrices=False)[2][:2]
     turned = directions * np.sign(directions.sum(axis=1, keepdims=True))  # either sign is right

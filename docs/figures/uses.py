@@ -17,7 +17,7 @@ WORDS = ("head", "present", "light", "plant", "line")
 
 
 def commands(name: str, data: Path, place: Path) -> list[list[str]]:
-    """What `elmore` is told, so that the figure of this name is in a folder in the end."""
+    """Return the arguments of the `elmore` commands that write a figure into a folder."""
     if name in WORDS:
         corpus = data / "tasks/wsd/Training_Corpora/SemCor"
         return [["probe", "uses", name, str(corpus), "-o", str(place / f"uses_{name}.svg")]]

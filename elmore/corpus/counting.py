@@ -25,7 +25,7 @@ class CountedBlock(NamedTuple):
 
 
 def count_block(block: Block, options: PrepareOptions) -> CountedBlock:
-    """Number the words of a block in order of appearance, and count them."""
+    """Assign ids to the words of a block in order of appearance, and count them."""
     numbers: defaultdict[str | None, int] = defaultdict()
     numbers.default_factory = numbers.__len__
     number = numbers.__getitem__

@@ -105,7 +105,7 @@ class _TypeCounts:
         return np.fromiter(map(self._numbers.__getitem__, words), np.int64, len(words))
 
     def sort_by_count(self) -> None:
-        """Number the words by decreasing count, ties by string; the marks come first."""
+        """Assign ids by decreasing count, ties by string; the special tokens come first."""
         words = sorted(self._numbers)
         numbers = self._provisional(words)
         order = np.argsort(-self.counts[numbers], kind="stable")

@@ -85,7 +85,14 @@ class Elmo(nn.Module):
         self.train(self.training)
 
     def forward(self, sentences: Sequence[Sequence[str]]) -> Mixed:
-        """Return the mixed vectors of a batch of tokenised sentences."""
+        """Return the mixed vectors of a batch.
+
+        Args:
+            sentences: Tokens of each sentence; boundary tokens are added.
+
+        Returns:
+            One tensor (B, T, 2D) per mix, and the mask (B, T) of the tokens.
+        """
         with torch.set_grad_enabled(torch.is_grad_enabled() and not self.freeze):
             stack = self.embedder.run(sentences, training=self.bilm.training and not self.freeze)
         inner = stack if self.keep_boundaries else stack.without_boundaries()
@@ -99,19 +106,34 @@ class Elmo(nn.Module):
         return mix(*stack)[:, 1:-1]  # its statistics include the boundary tokens
 
     def train(self, mode: bool = True) -> Self:
-        """Set training mode; a frozen biLM has no dropout in either mode."""
+        """Set training mode; a frozen biLM has no dropout in either mode.
+
+        Args:
+            mode: Whether dropout is applied.
+
+        Returns:
+            The module itself.
+        """
         super().train(mode)
         if self.freeze:
             self.bilm.eval()
         return self
 
     def penalty(self, strength: float) -> Float[Tensor, ""]:
-        """Return strength * sum(w^2) over the weights of all mixes (the paper's lambda)."""
+        """Return strength * sum(w^2) over the weights of all mixes, to be added to the loss.
+
+        Args:
+            strength: The paper's lambda.
+        """
         mixes = [mix for mix in self.mixes if isinstance(mix, ScalarMix)]
         return torch.stack([mix.penalty(strength) for mix in mixes]).sum()
 
     def saved(self) -> list[SavedMix]:
-        """Return the parameters of each mix, for `embed(layers=...)` and for a model folder."""
+        """Return the parameters of each mix, for `embed(layers=...)` and for a model folder.
+
+        Raises:
+            ValueError: `layer_norm` is "allennlp" or "bilm-tf", which depend on the batch.
+        """
         return [mix.saved() for mix in self.mixes if isinstance(mix, ScalarMix)]
 
     def layer_weights(self) -> list[dict[str, float | list[float]]]:

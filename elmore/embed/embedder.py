@@ -3,27 +3,30 @@
 Shapes: L layers (the token layer is one of them), T tokens, D width of one direction.
 """
 
+import logging
 import threading
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from typing import Any, Literal, Self
 
 import numpy as np
 import torch
 from jaxtyping import Float
-from torch import Tensor
 
 from elmore.embed import packed, pooling
 from elmore.embed.outputs import (
+    DTYPES,
+    DType,
     EmbeddedText,
     LayerChoice,
     check_layers,
+    empty_vectors,
     join_segments,
-    select_layers,
+    layer_selector,
 )
 from elmore.embed.pooling import Pool, TextPooling
 from elmore.embed.runtime import Runtime
-from elmore.embed.stateful import StatefulRows
+from elmore.embed.stateful import StatefulRows, run_as_batch
 from elmore.embed.tokenized import Text, TokenizedText, tokenize_text
 from elmore.errors import ConfigError, DataError
 from elmore.model.bilm import BiLMState
@@ -34,8 +37,7 @@ from elmore.text.tokenizers import Tokenizer, penn
 from elmore.weights import warm
 from elmore.weights.bundle import Bundle
 
-DType = Literal["float32", "float16"]
-_DTYPES = {"float32": torch.float32, "float16": torch.float16}
+_log = logging.getLogger(__name__)
 
 
 class Embedder:
@@ -128,6 +130,9 @@ class Embedder:
         Args:
             device: "cpu", "cuda", a torch device, or "auto" for a GPU where there is one.
 
+        Returns:
+            The embedder itself.
+
         Raises:
             ConfigError: The device cannot be used.
         """
@@ -139,7 +144,8 @@ class Embedder:
             reason = str(error).splitlines()[0]
             raise ConfigError(f"device {str(device)!r} cannot be used here: {reason}") from error
         self._reset_runtime()
-        _ = self._inference_bundle  # so that a warning about the precision is logged now
+        precision = "fast" if self.is_fast else "exact"  # a warning says where they differ
+        _log.info("embedding on device %s in %s precision", self.device, precision)
         return self
 
     def _reset_runtime(self) -> None:
@@ -225,16 +231,24 @@ class Embedder:
         split_sentences: bool = False,
         dtype: DType = "float32",
     ) -> Iterator[EmbeddedText]:
-        """Embed input that does not fit in memory; arguments and results are those of `embed`.
+        """Embed input that does not fit in memory; the results are those of `embed`.
+
+        Args:
+            texts: Strings, or lists of tokens; they are taken from the iterable as needed.
+            layers: As in `embed`.
+            split_sentences: As in `embed`.
+            dtype: As in `embed`.
 
         Returns:
             An iterator over the results, in the order of the input.
+
+        Raises:
+            DataError: Something in `texts` is not a text.
+            ConfigError: The model has no such layers, or is stateful.
         """
         if self._stateful_rows is not None:
             raise ConfigError("a stateful embedder runs batches, not streams; call embed")
-        return self._run_packed(
-            self._tokenize(texts, layers, split_sentences, dtype), layers, dtype
-        )
+        return self._run(texts, layers, split_sentences, dtype)
 
     def encode(
         self, texts: Iterable[Text], *, pool: Pool = "mean", layers: LayerChoice = "average"
@@ -250,6 +264,7 @@ class Embedder:
             Vectors (texts, width); zeros for a text without words.
 
         Raises:
+            DataError: Something in `texts` is not a text, or the pooling has another width.
             ConfigError: `layers` is "all", or the model has no such layers.
         """
         if layers == "all":
@@ -277,6 +292,13 @@ class Embedder:
             weighted: Whether rare words weigh more than frequent ones.
             remove: Number of directions to remove.
             layers: As in `encode`, to which the result is given.
+
+        Returns:
+            A pooling for `encode(pool=...)`.
+
+        Raises:
+            DataError: The sample has fewer than two texts with words.
+            ConfigError: `remove` is negative, or the model has no such layers.
         """
         texts = self.embed(sample, layers=layers)
         pairs = [(text.tokens, text.vectors) for text in texts]
@@ -295,10 +317,15 @@ class Embedder:
         Args:
             a: Texts, or their vectors.
             b: Texts, or their vectors.
-            pool: As in `encode`, and so is `layers`.
+            pool: As in `encode`.
+            layers: As in `encode`.
 
         Returns:
             Cosines (texts of a, texts of b).
+
+        Raises:
+            DataError: The vectors of `a` and `b` differ in width.
+            ConfigError: `layers` is "all", or the model has no such layers.
         """
         first, second = (
             side if isinstance(side, np.ndarray) else self.encode(side, pool=pool, layers=layers)
@@ -312,6 +339,9 @@ class Embedder:
         Args:
             sentences: Tokens of each sentence; boundary tokens are added.
             training: Whether dropout is applied, whatever mode the network is in.
+
+        Returns:
+            Every layer of every token, the boundary tokens included.
         """
         start = self._initial_state(len(sentences))
         stack, state = self._inference_bundle.run(sentences, start, training=training)
@@ -326,7 +356,7 @@ class Embedder:
         if isinstance(texts, str):
             raise DataError(f"a list of texts is expected; pass [{texts[:30]!r}] for one")
         check_layers(layers, self.num_layers)
-        if dtype not in _DTYPES:
+        if dtype not in DTYPES:
             raise ConfigError(f"dtype must be 'float32' or 'float16', found {dtype!r}")
         return (
             tokenize_text(text, self.tokenizer, split_sentences=split_sentences) for text in texts
@@ -340,39 +370,13 @@ class Embedder:
         dtype: DType = "float32",
     ) -> Iterator[EmbeddedText]:
         tokenized = self._tokenize(texts, layers, split_sentences, dtype)
+        select = layer_selector(layers, dtype)
         if self._stateful_rows is not None:
-            return self._run_stateful(list(tokenized), layers, dtype)
-        return self._run_packed(tokenized, layers, dtype)
-
-    def _run_packed(
-        self, texts: Iterable[TokenizedText], layers: LayerChoice, dtype: DType
-    ) -> Iterator[EmbeddedText]:
-        select, empty = _selector(layers, dtype), self._empty(layers, dtype)
-        results = packed.embed_texts(self.runtime, texts, select)
+            results = run_as_batch(self.run, list(tokenized), select)
+        else:
+            results = packed.embed_texts(self.runtime, tokenized, select)
+        empty = empty_vectors(layers, self.num_layers, self.width, dtype)
         return (join_segments(text, arrays, empty) for text, arrays in results)
-
-    @torch.no_grad()
-    def _run_stateful(
-        self, texts: list[TokenizedText], layers: LayerChoice, dtype: DType
-    ) -> Iterator[EmbeddedText]:
-        """Run all segments as the rows of one padded batch."""
-        segments = [segment for text in texts for segment in text.segments]
-        select, empty = _selector(layers, dtype), self._empty(layers, dtype)
-        if not segments:
-            return iter([join_segments(text, [], empty) for text in texts])
-        states = self.run(segments).without_boundaries().states
-        rows = (
-            select(states[:, row, : len(segment)]).cpu().numpy()
-            for row, segment in enumerate(segments)
-        )
-        return iter(
-            [join_segments(text, [next(rows) for _ in text.segments], empty) for text in texts]
-        )
-
-    def _empty(self, layers: LayerChoice, dtype: DType) -> Float[np.ndarray, "*L 0 2*D"]:
-        """Return the vectors of a text without words."""
-        shape = (self.num_layers, 0, self.width) if layers == "all" else (0, self.width)
-        return np.zeros(shape, dtype)
 
     def _initial_state(self, num_sentences: int) -> BiLMState:
         model = self.bundle.model
@@ -383,7 +387,3 @@ class Embedder:
             rows = (part.to(like).expand(-1, -1, num_sentences, -1) for part in self._start)
             start = BiLMState(*rows)
         return start if self._stateful_rows is None else self._stateful_rows.load(start)
-
-
-def _selector(layers: LayerChoice, dtype: DType) -> Callable[[Tensor], Tensor]:
-    return lambda states: select_layers(states, layers).to(_DTYPES[dtype])

@@ -3,7 +3,7 @@
 Shapes: L layers (the token layer is one of them), T tokens, D width of one direction, S spans.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from itertools import chain
 from typing import Literal, cast
@@ -20,6 +20,8 @@ from elmore.errors import ConfigError, DataError
 from elmore.model.mix import SavedMix, token_norm
 
 LayerChoice = Literal["average", "all", "top"] | int | SavedMix
+DType = Literal["float32", "float16"]
+DTYPES = {"float32": torch.float32, "float16": torch.float16}
 
 
 @dataclass(frozen=True)
@@ -104,3 +106,15 @@ def select_layers(
     if layers == "average":
         return states.mean(dim=0)
     return states[-1 if layers == "top" else layers]
+
+
+def layer_selector(layers: LayerChoice, dtype: DType) -> Callable[[Tensor], Tensor]:
+    """Return a function from all layers to the chosen ones, in the type that is returned."""
+    return lambda states: select_layers(states, layers).to(DTYPES[dtype])
+
+
+def empty_vectors(
+    layers: LayerChoice, num_layers: int, width: int, dtype: DType
+) -> Float[np.ndarray, "*L 0 2*D"]:
+    """Return the vectors of a text without words."""
+    return np.zeros((num_layers, 0, width) if layers == "all" else (0, width), dtype)

@@ -59,12 +59,26 @@ class TextPooling:
             raise DataError("mean and components must be finite")
 
     def correct(self, average: Float[np.ndarray, " D"]) -> Float[np.ndarray, " D"]:
-        """Remove the mean and the components from a vector."""
+        """Remove the mean and the components from a vector.
+
+        Args:
+            average: The weighted average of the vectors of a text.
+
+        Returns:
+            The pooled vector.
+        """
         centred = average - self.mean
         return centred - (self.components @ centred) @ self.components
 
     def save(self, path: str | Path) -> None:
-        """Write one .npz file; it is complete or absent, and contains no pickle."""
+        """Write one .npz file; it is complete or absent, and contains no pickle.
+
+        Args:
+            path: The file to write; missing folders are made.
+
+        Raises:
+            DataError: The file cannot be written.
+        """
         path = Path(path)
         words = {"format": FORMAT, "smoothing": self.smoothing, "frequencies": self.frequencies}
         text = np.frombuffer(json.dumps(words).encode(), dtype=np.uint8)
@@ -78,7 +92,17 @@ class TextPooling:
 
     @classmethod
     def load(cls, path: str | Path) -> Self:
-        """Load a pooling that `save` wrote."""
+        """Load a pooling that `save` wrote.
+
+        Args:
+            path: The file.
+
+        Returns:
+            The pooling.
+
+        Raises:
+            DataError: The file is missing or damaged, or something else wrote it.
+        """
         try:
             arrays = npy.read_npz(Path(path), ("words", "mean", "components"))
             words = strict_json.parse(arrays.pop("words").tobytes(), "words")

@@ -47,8 +47,14 @@ _FORMATS = {
 def batch_to_ids(batch: list[list[str]]) -> Int[Tensor, "B T 50"]:
     """Convert tokenized sentences to character ids, shifted by one; 0 is padding.
 
+    Args:
+        batch: The tokens of each sentence.
+
     Returns:
         Ids for `Elmo`, of shape (sentences, tokens, 50).
+
+    Raises:
+        DataError: A sentence is not a list of strings.
     """
     alphabet = ByteAlphabet()
     longest = max(map(len, batch), default=0)
@@ -66,10 +72,13 @@ class ScalarMix(nn.Module):
     """The scalar mix with AllenNLP's parameters: each layer weight is a separate parameter.
 
     Args:
-        mixture_size: number of layers.
-        do_layer_norm: normalize each layer before mixing.
-        initial_scalar_parameters: initial weights before the softmax; default: zeros.
-        trainable: whether the weights and the scale are trained.
+        mixture_size: Number of layers.
+        do_layer_norm: Normalize each layer before mixing.
+        initial_scalar_parameters: Initial weights before the softmax; default: zeros.
+        trainable: Whether the weights and the scale are trained.
+
+    Raises:
+        ConfigError: There are more or fewer initial weights than layers.
     """
 
     def __init__(
@@ -97,7 +106,15 @@ class ScalarMix(nn.Module):
         tensors: Sequence[Float[Tensor, "*rest D"]],
         mask: Shaped[Tensor, "*rest"] | None = None,
     ) -> Float[Tensor, "*rest D"]:
-        """Mix tensors of equal shape; the mask is used by the layer norm only."""
+        """Mix tensors of equal shape.
+
+        Args:
+            tensors: One tensor per layer.
+            mask: True for a token; only the layer norm uses it.
+
+        Returns:
+            The weighted sum, of the shape of one tensor.
+        """
         layers = torch.stack(list(tensors))
         flat = layers.reshape(len(layers), 1, -1, layers.shape[-1])  # (L, 1, positions, D)
         inside = None if mask is None else as_bool(mask).reshape(1, -1)
@@ -115,20 +132,20 @@ class Elmo(nn.Module):
     The state_dict has AllenNLP's names, so checkpoints can be exchanged in both directions.
 
     Args:
-        options_file: options.json, or None for the bundled model.
-        weight_file: weights.hdf5, or None for the bundled model.
-        num_output_representations: number of mixes.
-        requires_grad: whether the biLM is trained.
-        do_layer_norm: normalize each layer before mixing.
-        dropout: dropout on the mixed vectors.
-        vocab_to_cache: accepted without effect: equal words of a batch are computed once anyway.
-        keep_sentence_boundaries: return the vectors of `<S>` and `</S>` too.
-        scalar_mix_parameters: fixed layer weights; default: trained ones.
-        module: a biLM to use instead of the files. It has `num_layers` and returns `activations`
+        options_file: The options.json, or None for the bundled model.
+        weight_file: The weights.hdf5, or None for the bundled model.
+        num_output_representations: Number of mixes.
+        requires_grad: Whether the biLM is trained.
+        do_layer_norm: Normalize each layer before mixing.
+        dropout: Dropout on the mixed vectors.
+        vocab_to_cache: Accepted without effect: equal words of a batch are computed once anyway.
+        keep_sentence_boundaries: Return the vectors of `<S>` and `</S>` too.
+        scalar_mix_parameters: Fixed layer weights; default: trained ones.
+        module: A biLM to use instead of the files. It has `num_layers` and returns `activations`
             and `mask`, boundaries included.
 
     Raises:
-        ConfigError: the arguments contradict each other.
+        ConfigError: The arguments contradict each other.
     """
 
     def __init__(
@@ -175,7 +192,12 @@ class Elmo(nn.Module):
     def forward(
         self, inputs: Int[Tensor, "*B T 50"], word_inputs: Tensor | None = None
     ) -> dict[str, Any]:
-        """Return `elmo_representations`, one (*B, T, 2D) per mix, and their `mask` (*B, T)."""
+        """Return `elmo_representations`, one (*B, T, 2D) per mix, and their `mask` (*B, T).
+
+        Args:
+            inputs: Character ids from `batch_to_ids`.
+            word_inputs: Accepted without effect, like `vocab_to_cache`.
+        """
         if word_inputs is not None and not self._has_cached_vocab:
             _log.warning("word_inputs are ignored without vocab_to_cache")
         leading = inputs.shape[:-2]
@@ -201,12 +223,12 @@ class ElmoEmbedder:
     """Embed tokenized sentences as arrays of all layers; the state carries over between calls.
 
     Args:
-        options_file: options.json, or None for the bundled model.
-        weight_file: weights.hdf5, or None for the bundled model.
-        cuda_device: number of a GPU; -1 is the CPU.
+        options_file: The options.json, or None for the bundled model.
+        weight_file: The weights.hdf5, or None for the bundled model.
+        cuda_device: Number of a GPU; -1 is the CPU.
 
     Raises:
-        ConfigError: there is no such GPU.
+        ConfigError: There is no such GPU.
     """
 
     def __init__(
@@ -228,17 +250,38 @@ class ElmoEmbedder:
     def batch_to_embeddings(
         self, batch: list[list[str]]
     ) -> tuple[Float[Tensor, "B L T 2*D"], Bool[Tensor, "B T"]]:
-        """Embed one batch; padding is zero. Returns the vectors and the mask."""
+        """Embed one batch as padded tensors.
+
+        Args:
+            batch: The tokens of each sentence.
+
+        Returns:
+            The vectors, zero for padding, and the mask.
+        """
         output = self.elmo_bilm(batch_to_ids(batch))
         stack = LayerStack(torch.stack(output["activations"]), output["mask"]).without_boundaries()
         return stack.states.transpose(0, 1), stack.mask
 
     def embed_sentence(self, sentence: list[str]) -> Float[np.ndarray, "L T 2*D"]:
-        """Embed a batch of one sentence."""
+        """Embed a batch of one sentence.
+
+        Args:
+            sentence: Its tokens.
+
+        Returns:
+            All layers of the sentence.
+        """
         return self.embed_batch([sentence])[0]
 
     def embed_batch(self, batch: list[list[str]]) -> list[Float[np.ndarray, "L T 2*D"]]:
-        """Embed one batch; a single empty sentence does not change the state."""
+        """Embed one batch; a single empty sentence does not change the state.
+
+        Args:
+            batch: The tokens of each sentence.
+
+        Returns:
+            All layers of each sentence.
+        """
         if batch == [[]]:
             empty = (self.elmo_bilm.num_layers, 0, self.elmo_bilm.get_output_dim())
             return [np.zeros(empty, np.float32)]
@@ -249,7 +292,18 @@ class ElmoEmbedder:
     def embed_sentences(
         self, sentences: Iterable[list[str]], batch_size: int = 64
     ) -> Iterator[Float[np.ndarray, "L T 2*D"]]:
-        """Embed a stream of sentences, `batch_size` at a time."""
+        """Embed a stream of sentences.
+
+        Args:
+            sentences: The tokens of each sentence.
+            batch_size: Sentences per batch.
+
+        Returns:
+            An iterator over all layers of each sentence.
+
+        Raises:
+            ConfigError: `batch_size` is not positive.
+        """
         if batch_size < 1:
             raise ConfigError(f"batch_size must be at least 1, found {batch_size}")
         waiting = iter(sentences)
@@ -268,15 +322,16 @@ class ElmoEmbedder:
         """Embed lines of space-separated tokens into an HDF5 file.
 
         Args:
-            input_file: the lines.
-            output_file_path: the file to write.
+            input_file: The lines.
+            output_file_path: The file to write.
             output_format: "all", "top" or "average" of the layers.
-            batch_size: lines per batch.
-            forget_sentences: omit `sentence_to_index`, a JSON object from line to dataset name.
-            use_sentence_keys: name datasets by their line instead of its number, from "0".
+            batch_size: Lines per batch.
+            forget_sentences: Omit `sentence_to_index`, a JSON object from line to dataset name.
+            use_sentence_keys: Name datasets by their line instead of its number, from "0".
 
         Raises:
-            DataError: a line is empty, or appears twice with `use_sentence_keys`.
+            ConfigError: `output_format` is unknown.
+            DataError: A line is empty, or appears twice with `use_sentence_keys`.
         """
         if output_format not in _FORMATS:
             kinds = ", ".join(map(repr, _FORMATS))

@@ -36,9 +36,13 @@ class ElmoEmbeddings(TokenEmbeddings):
     """Embed every token of a sentence.
 
     Args:
-        model: what `elmore.load` takes; default: the bundled model.
+        model: What `elmore.load` takes; default: the bundled model.
         layers: "average", "top", a number, or "all": the layers of a token concatenated, as in
             Flair's former ELMoEmbeddings.
+
+    Raises:
+        ConfigError: The model has no such layers.
+        WeightsError: The model cannot be loaded.
     """
 
     embeddings_name = "elmore.ElmoEmbeddings"

@@ -18,7 +18,8 @@ from typing import Any
 import numpy as np
 from jaxtyping import Float
 
-from elmore.embed.embedder import DType, Embedder
+from elmore.embed.embedder import Embedder
+from elmore.embed.outputs import DType
 from elmore.embed.tokenized import Text
 from elmore.errors import ConfigError, DataError, MissingPackageError
 
@@ -39,10 +40,16 @@ def embed(
     """Return every layer of every token, padded with zeros.
 
     Args:
-        elmo: the model.
-        texts: strings or lists of tokens.
-        length: pad and truncate all texts to this length; default: the longest text.
-        dtype: of the result.
+        elmo: The model.
+        texts: Strings or lists of tokens.
+        length: Pad and truncate all texts to this length; default: the longest text.
+        dtype: Type of the numbers returned.
+
+    Returns:
+        An array (texts, tokens, layers, width).
+
+    Raises:
+        DataError: Something in `texts` is not a text.
     """
     embedded = elmo.embed(texts, layers="all", dtype=dtype)
     if length is None:
@@ -60,14 +67,14 @@ class ElmoBatches(keras.utils.PyDataset):
     A text is embedded again in each epoch.
 
     Args:
-        elmo: the model.
-        texts: strings or lists of tokens.
-        labels: one per text; a batch is then a pair.
-        batch_size: texts per batch.
-        length: pad and truncate texts to this length; default: the longest of each batch.
+        elmo: The model.
+        texts: Strings or lists of tokens.
+        labels: One per text; a batch is then a pair.
+        batch_size: Texts per batch.
+        length: Pad and truncate texts to this length; default: the longest of each batch.
 
     Raises:
-        DataError: there are more or fewer labels than texts.
+        DataError: There are more or fewer labels than texts.
     """
 
     def __init__(
@@ -100,6 +107,9 @@ class ElmoMix(keras.layers.Layer):
     """Scalar mix: one trained weight per layer and one trained scale; padding is masked.
 
     An untrained mix is the average of the layers. The mask is passed on to later layers.
+
+    Args:
+        options: Those of every Keras layer, such as `name`.
     """
 
     def __init__(self, **options: Any) -> None:  # noqa: ANN401 -- those of every Keras layer

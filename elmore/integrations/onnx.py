@@ -82,18 +82,18 @@ def export(
     """Write a model as an ONNX file that returns all its layers.
 
     Args:
-        bundle: the model, such as `elmore.load().bundle`.
-        path: the file to write, ending in .onnx.
-        storage: number format of the weights in the file.
+        bundle: The model, such as `elmore.load().bundle`.
+        path: The file to write, ending in .onnx.
+        storage: Number format of the weights in the file.
         initial_state: LSTM state before the first token: zeros, or the stored warm-up state.
-        overwrite: replace an existing file.
+        overwrite: Replace an existing file.
 
     Returns:
         The size of the file and the measured differences.
 
     Raises:
-        ConfigError: the path cannot be written.
-        WeightsError: the model is too large, or onnxruntime and torch differ.
+        ConfigError: The path cannot be written.
+        WeightsError: The model is too large, or onnxruntime and torch differ.
     """
     path = Path(path)
     _check_path(path, overwrite=overwrite)
@@ -123,7 +123,15 @@ def export(
 def feed(
     alphabet: Alphabet, sentences: Sequence[Sequence[str]]
 ) -> dict[str, Int[np.ndarray, "..."]]:
-    """Return the inputs of an onnxruntime session for tokenized sentences."""
+    """Return the inputs of an onnxruntime session.
+
+    Args:
+        alphabet: That of the model, such as `elmore.load().bundle.alphabet`.
+        sentences: The tokens of each sentence.
+
+    Returns:
+        One array per input of the graph, by its name.
+    """
     ids = encode_batch(alphabet, sentences)
     index = ids.index[:, 1:-1].copy()  # the graph has the boundaries built in
     for row, sentence in zip(index, sentences, strict=True):

@@ -51,10 +51,15 @@ class _Nodes:
 
 
 class Network(_Nodes):
-    """The graph of one model: its operators and its stored weights."""
+    """The graph of one model: its operators and its stored weights.
+
+    Args:
+        config: Shape of the network.
+        weights: Its weights in storage format.
+        start: LSTM state of one sentence before its first token.
+    """
 
     def __init__(self, config: BiLMConfig, weights: dict[str, Tensor], start: BiLMState) -> None:
-        """Build it; `weights` are in storage format, `start` is the state of one sentence."""
         super().__init__()
         self.config = config
         self.initializers: dict[str, onnx.TensorProto] = {}

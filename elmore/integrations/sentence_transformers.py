@@ -36,12 +36,16 @@ class ElmoModule(InputModule):
     """Compute `token_embeddings`, the scalar mix of the layers, for `Pooling` and later modules.
 
     Args:
-        sources: what `elmore.load` takes; default: the bundled model.
-        max_seq_length: truncate texts to this many words; default: no limit.
-        model: a model to use instead of `sources`.
-        tokenizer: its tokenizer.
-        settings: keyword arguments of `ElmoModel.from_elmore`; `freeze=False` trains the biLM too,
+        sources: What `elmore.load` takes; default: the bundled model.
+        max_seq_length: Truncate texts to this many words; default: no limit.
+        model: A model to use instead of `sources`.
+        tokenizer: Its tokenizer.
+        settings: Keyword arguments of `ElmoModel.from_elmore`; `freeze=False` trains the biLM too,
             otherwise only the mix is trained.
+
+    Raises:
+        ConfigError: A setting is invalid.
+        WeightsError: The model cannot be loaded.
     """
 
     def __init__(

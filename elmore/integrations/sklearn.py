@@ -47,17 +47,17 @@ class ElmoVectorizer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEsti
     (N, columns)), the features of the columns are concatenated.
 
     Args:
-        model: what `elmore.load` takes: a name, a path, or a pair of options and weights. Only this
+        model: What `elmore.load` takes: a name, a path, or a pair of options and weights. Only this
             is pickled and cloned; the weights are loaded when needed. An `Embedder` is accepted
             too: clones share it, pickles contain it, and the options below `remove` are its own.
         layers: "average", "top", a number, a saved mix, or "all": every layer, concatenated.
         pool: "mean", "max", a `TextPooling`, or "learned": `fit` learns word weights by frequency
             and the common directions to remove.
-        remove: number of directions that "learned" removes, besides the mean.
-        split_sentences: embed the sentences of a string separately.
-        precision: as in `elmore.load`.
-        device: as in `elmore.load`.
-        token_budget: as in `elmore.load`.
+        remove: Number of directions that "learned" removes, besides the mean.
+        split_sentences: Embed the sentences of a string separately.
+        precision: As in `elmore.load`.
+        device: As in `elmore.load`.
+        token_budget: As in `elmore.load`.
     """
 
     def __init__(

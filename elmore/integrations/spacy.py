@@ -38,7 +38,14 @@ Part = Doc | Span | Token
 
 
 class ElmoComponent(Pipe):
-    """Contextual vectors for the tokens of a Doc; whitespace has zeros and no vector."""
+    """Contextual vectors for the tokens of a Doc; whitespace has zeros and no vector.
+
+    Args:
+        embedder: The model.
+        layers: As in `Embedder.embed`, but for "all".
+        name: Name of the component in its pipeline.
+        batch_tokens: Tokens per batch.
+    """
 
     def __init__(
         self, embedder: DocEmbedder, layers: LayerChoice, *, name: str, batch_tokens: int
@@ -128,17 +135,20 @@ def component(
     """Build the component.
 
     Args:
-        nlp: the pipeline.
-        name: name of the component in it.
-        model: what `elmore.load` takes: a name, a path, or a list of options and weights.
+        nlp: The pipeline.
+        name: Name of the component in it.
+        model: What `elmore.load` takes: a name, a path, or a list of options and weights.
         layers: "average", "top" or a number.
-        mix: weights, gamma and layer_norm of a trained mix, instead of `layers`.
+        mix: Weights, gamma and layer_norm of a trained mix, instead of `layers`.
         precision: "exact" or "fast".
         device: "auto", "cpu" or "cuda".
-        batch_tokens: tokens per batch.
+        batch_tokens: Tokens per batch.
+
+    Returns:
+        The component; the model is loaded when it is first needed.
 
     Raises:
-        ConfigError: layers or mix are invalid.
+        ConfigError: Layers or mix are invalid.
     """
     chosen = parse_layers(layers) if isinstance(layers, str) else layers
     if chosen == "all":
@@ -171,7 +181,11 @@ def _batches(docs: Iterable[Doc], max_docs: int, max_tokens: int) -> Iterator[li
 
 
 def vector(part: Part) -> Float[np.ndarray, " D"]:
-    """Return the tensor row of a Token, or the mean over the words of a Span or Doc."""
+    """Return the tensor row of a Token, or the mean over the words of a Span or Doc.
+
+    Args:
+        part: The Doc, Span or Token.
+    """
     if isinstance(part, Token):
         return part.doc.tensor[part.i]
     rows = part.doc.tensor[part.start : part.end] if isinstance(part, Span) else part.tensor
@@ -180,12 +194,24 @@ def vector(part: Part) -> Float[np.ndarray, " D"]:
 
 
 def has_vector(part: Part) -> bool:
-    """Return whether it holds anything but whitespace."""
+    """Return whether a Doc, Span or Token is more than whitespace.
+
+    Args:
+        part: The Doc, Span or Token.
+    """
     return bool(vector(part).any())
 
 
 def similarity(part: Part, other: Part) -> float:
-    """Return the cosine of two vectors; 0 if one of them is zero."""
+    """Return the cosine of two vectors; 0 if one of them is zero.
+
+    Args:
+        part: A Doc, Span or Token.
+        other: Another.
+
+    Raises:
+        DataError: The vectors differ in width.
+    """
     first, second = part.vector, other.vector
     if first.shape != second.shape:
         raise DataError(

@@ -37,7 +37,14 @@ _MODEL = "model"
 
 
 class DocEmbedder:
-    """A model that embeds Docs by spaCy's tokens, and by its sentences where they are set."""
+    """A model that embeds Docs by spaCy's tokens, and by its sentences where they are set.
+
+    Args:
+        model: What `elmore.load` takes: a name, a path, or a list of options and weights.
+        device: "auto", "cpu" or "cuda".
+        precision: "exact" or "fast".
+        batch_tokens: Tokens per batch.
+    """
 
     def __init__(
         self,
@@ -69,7 +76,12 @@ class DocEmbedder:
         self._embedder = Embedder(replace(bundle, softmax=None), **self._options)
 
     def embed(self, docs: Iterable[Doc], layers: LayerChoice) -> list[Float[np.ndarray, "*L T D"]]:
-        """Return a vector for each token of each Doc; whitespace tokens get zeros."""
+        """Return a vector for each token of each Doc; whitespace tokens get zeros.
+
+        Args:
+            docs: The Docs.
+            layers: As in `Embedder.embed`.
+        """
         if os.getpid() != self._process:  # `n_process=2` forks, and threads do not survive a fork
             torch.set_num_threads(1)
             self._process = os.getpid()
@@ -89,7 +101,11 @@ class DocEmbedder:
         return rows
 
     def to_disk(self, path: Path) -> None:
-        """Write the weights, or the digest of the bundled model, into a folder."""
+        """Write the weights, or the digest of the bundled model, into a folder.
+
+        Args:
+            path: The folder; it is made if missing.
+        """
         path.mkdir(parents=True, exist_ok=True)
         bundle = self.embedder.bundle
         digest = model_digest(bundle) if self._is_bundled else None
@@ -100,9 +116,12 @@ class DocEmbedder:
     def from_disk(self, path: Path) -> None:
         """Load the model that `to_disk` wrote, whatever the config says.
 
+        Args:
+            path: The folder.
+
         Raises:
-            DataError: the folder is not one that `to_disk` wrote.
-            WeightsError: it needs the bundled model of another version.
+            DataError: The folder is not one that `to_disk` wrote.
+            WeightsError: It needs the bundled model of another version.
         """
         try:
             settings = strict_json.loads((path / _SETTINGS).read_bytes())
@@ -130,7 +149,15 @@ class DocEmbedder:
         return srsly.msgpack_dumps(files)
 
     def from_bytes(self, data: bytes) -> None:
-        """Load the model that `to_bytes` returned."""
+        """Load the model that `to_bytes` returned.
+
+        Args:
+            data: The bytes.
+
+        Raises:
+            DataError: These are not bytes that `to_bytes` returned.
+            WeightsError: They need the bundled model of another version.
+        """
         files = srsly.msgpack_loads(data)
         with tempfile.TemporaryDirectory(prefix="elmore-") as temporary:
             (Path(temporary) / _MODEL).mkdir()

@@ -36,14 +36,17 @@ def tok2vec(
     """Build the layer: Docs in, one vector per token out.
 
     Args:
-        model: what `elmore.load` takes.
-        width: project the vectors to this width; default: the width of the model. Before an
+        model: What `elmore.load` takes.
+        width: Project the vectors to this width; default: the width of the model. Before an
             encoder, pass the width of the encoder.
         precision: "exact" or "fast".
         device: "auto", "cpu" or "cuda".
-        batch_tokens: tokens per batch.
-        cache_megabytes: memory for biLM layers during training, so that a text is embedded once and
+        batch_tokens: Tokens per batch.
+        cache_megabytes: Memory for biLM layers during training, so that a text is embedded once and
             not in every epoch.
+
+    Returns:
+        The layer; the model is loaded when it is initialized.
 
     Raises:
         ConfigError: `cache_megabytes` is negative.
@@ -63,7 +66,12 @@ def tok2vec(
 
 
 class FrozenBiLM(Shim):
-    """The biLM as a thinc shim: saved with the layer, never trained."""
+    """The biLM as a thinc shim: saved with the layer, never trained.
+
+    Args:
+        embedder: The model.
+        cache_megabytes: Memory for layers of training texts.
+    """
 
     def __init__(self, embedder: DocEmbedder, cache_megabytes: float) -> None:
         super().__init__(embedder)
@@ -73,7 +81,12 @@ class FrozenBiLM(Shim):
         self._free_bytes: float | None = None  # None before training
 
     def layers(self, docs: list[Doc], is_train: bool) -> list[Float[np.ndarray, "L T D"]]:
-        """Return the layers of each Doc, from the cache where possible."""
+        """Return the layers of each Doc, from the cache where possible.
+
+        Args:
+            docs: The Docs.
+            is_train: Whether the layers are cached for the next epoch.
+        """
         if is_train and self._free_bytes is None:
             self._free_bytes = self.cache_megabytes * 1e6
         if not self._free_bytes and not self._cache:
@@ -124,7 +137,13 @@ def _key(doc: Doc) -> tuple:
 
 
 def init(model: Tok2Vec, X: Any = None, Y: Any = None) -> None:  # noqa: ANN401, N803 -- thinc's names
-    """Load the biLM and initialize the mix to the average of its layers."""
+    """Load the biLM and initialize the mix to the average of its layers.
+
+    Args:
+        model: The layer.
+        X: Sample input of thinc; not used.
+        Y: Sample output of thinc; not used.
+    """
     embedder = cast("FrozenBiLM", model.shims[0]).embedder.embedder
     model.set_dim("nO", embedder.width)
     model.set_param("weights", model.ops.alloc1f(embedder.num_layers))
@@ -134,7 +153,16 @@ def init(model: Tok2Vec, X: Any = None, Y: Any = None) -> None:  # noqa: ANN401,
 def forward(
     model: Tok2Vec, docs: list[Doc], is_train: bool
 ) -> tuple[list[Floats2d], Callable[[list[Floats2d]], list]]:
-    """Mix the layers of each Doc; the gradient stops at the weights of the mix."""
+    """Mix the layers of each Doc; the gradient stops at the weights of the mix.
+
+    Args:
+        model: The layer.
+        docs: The Docs.
+        is_train: Whether the layers of the biLM are cached.
+
+    Returns:
+        One array (tokens, width) per Doc, and the function that propagates gradients.
+    """
     xp = model.ops.xp
     arrays = cast("FrozenBiLM", model.shims[0]).layers(docs, is_train)
     layers: list[Floats3d] = [model.ops.asarray(part) for part in arrays]

@@ -60,6 +60,9 @@ class BiLM(nn.Module):
 
     `training` switches dropout on or off for one call; None follows `train()` and `eval()`. So one
     thread may embed with a network that another thread trains.
+
+    Args:
+        config: Shape of the network.
     """
 
     def __init__(self, config: BiLMConfig) -> None:
@@ -84,7 +87,18 @@ class BiLM(nn.Module):
         *,
         training: bool | None = None,
     ) -> tuple[LayerStack, BiLMState]:
-        """Run a batch of distinct words: `index` says which is where, -1 for padding."""
+        """Run a batch of sentences, given as their distinct words.
+
+        Args:
+            index: Which distinct word is at each position; -1 is padding, right of the tokens.
+            characters: Character ids of each distinct word.
+            words: Vocabulary ids of the distinct words, for a model with word vectors.
+            state: Recurrent state to start from; zeros by default.
+            training: Whether dropout is applied; None follows `train()` and `eval()`.
+
+        Returns:
+            All layers of the batch, and the recurrent state after the last token of each sentence.
+        """
         mask = index >= 0
         vectors = self.tokens(characters, words)[index.clamp(min=0)] * mask[:, :, None]  # (B, T, D)
         return self.contextualize(vectors, mask, state, training=training)
@@ -97,9 +111,16 @@ class BiLM(nn.Module):
         *,
         training: bool | None = None,
     ) -> tuple[LayerStack, BiLMState]:
-        """Run both stacks over token vectors, which are aligned to the left of each row.
+        """Run both stacks over token vectors.
 
-        The mask may hold numbers, 1 for a token; the mask of the result is bool.
+        Args:
+            vectors: Layer 0, aligned to the left of each row.
+            mask: True or 1 for a token; the mask of the result is bool.
+            state: Recurrent state to start from; zeros by default.
+            training: Whether dropout is applied; None follows `train()` and `eval()`.
+
+        Returns:
+            All layers of the batch, and the recurrent state after the last token of each sentence.
         """
         mask = as_bool(mask)
         state = state or self.zero_state(len(mask), vectors)
@@ -126,7 +147,14 @@ class BiLM(nn.Module):
                 yield layer
 
     def use_backend(self, name: str) -> None:
-        """Run every layer by a backend of `backends.BACKENDS`, or choose by "auto"."""
+        """Run every layer by one backend.
+
+        Args:
+            name: A key of `backends.BACKENDS`, or "auto" to choose the best for each call.
+
+        Raises:
+            ValueError: There is no such backend.
+        """
         if name not in ("auto", *BACKENDS):
             raise ValueError(f"no backend {name!r}; expected auto or one of {', '.join(BACKENDS)}")
         for layer in self.lstm_layers:
@@ -157,20 +185,36 @@ class BiLM(nn.Module):
         return {f"{layer}.{name}" for layer in layers for name in names}
 
     def quantize(self, name: str, rows: Int8Rows) -> None:
-        """Hold the matrix of that name as int8 rows, as they are in a file."""
+        """Hold a matrix as int8 rows, as they are in a file.
+
+        Args:
+            name: Name of the matrix in `state_dict`, one of `lstm_matrices`.
+            rows: Its int8 numbers and scales.
+        """
         layer, _, matrix = name.rpartition(".")
         module = self.get_submodule(layer)
         assert isinstance(module, ProjectedLSTM)
         module.quantize(matrix, rows)
 
     def truncate(self, num_layers: int) -> None:
-        """Drop the LSTM layers above the first `num_layers`."""
+        """Drop the upper LSTM layers.
+
+        Args:
+            num_layers: Number of LSTM layers to keep.
+        """
         self.config = replace(self.config, lstm=replace(self.config.lstm, num_layers=num_layers))
         self.forward_layers = self.forward_layers[:num_layers]
         self.backward_layers = self.backward_layers[:num_layers]
 
     def requires_grad_(self, requires_grad: bool = True) -> "BiLM":
-        """Switch training on or off; weights in int8 become parameters before they are trained."""
+        """Switch training on or off; weights in int8 become parameters before they are trained.
+
+        Args:
+            requires_grad: Whether the weights are trained.
+
+        Returns:
+            The network itself.
+        """
         if requires_grad:
             for layer in self.lstm_layers:
                 layer.dequantize()
@@ -182,6 +226,10 @@ class BiLM(nn.Module):
         """Return the gate inputs of the first layer of a stack: they depend on the word alone.
 
         `run_direction` takes them in place of the vectors, with `projected`; without dropout.
+
+        Args:
+            direction: `FORWARD` or `BACKWARD`.
+            vectors: Layer 0.
         """
         first = self.stacks[direction][0]
         assert isinstance(first, ProjectedLSTM)
@@ -201,9 +249,18 @@ class BiLM(nn.Module):
     ) -> tuple[list[Float[Tensor, "B T D"]], list[LSTMState]]:
         """Run one stack over tokens in the order of its direction.
 
-        Where `reset_mask` is true the state is replaced by `reset_states` before the step: another
-        sentence begins. With `projected` the vectors are gate inputs, from `project_inputs`.
-        Returns the outputs and the final state of every LSTM layer.
+        Args:
+            direction: `FORWARD` or `BACKWARD`.
+            vectors: Layer 0, or with `projected` the gate inputs from `project_inputs`.
+            mask: True or 1 for a token.
+            states: Initial state of each layer.
+            reset_mask: True where another sentence begins: the state is replaced before the step.
+            reset_states: State of each layer to replace it by.
+            projected: Whether the vectors are gate inputs.
+            training: Whether dropout is applied; None follows `train()` and `eval()`.
+
+        Returns:
+            The outputs and the final state of every LSTM layer.
         """
         outputs, ends = [], []
         inputs = vectors
@@ -224,7 +281,12 @@ class BiLM(nn.Module):
         return outputs, ends
 
     def zero_state(self, num_sentences: int, like: Tensor) -> BiLMState:
-        """Return the all-zero initial state of `num_sentences` rows."""
+        """Return the all-zero initial state.
+
+        Args:
+            num_sentences: Number of rows.
+            like: A tensor of the device and dtype to use.
+        """
         lstm = self.config.lstm
         shape = (2, lstm.num_layers, num_sentences)
         return BiLMState(

@@ -16,6 +16,6 @@ class LayerStack(NamedTuple):
     mask: Bool[Tensor, "B T"]
 
     def without_boundaries(self) -> "LayerStack":
-        """Drop the first and the last token of every sentence."""
+        """Return the stack without the first and the last token of every sentence."""
         mask = self.mask[:, 2:]  # a position is inside if the one after next still exists
         return LayerStack(self.states[:, :, 1:-1] * mask[:, :, None], mask)

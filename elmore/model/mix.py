@@ -47,6 +47,9 @@ class ScalarMix(nn.Module):
         weights: Initial weights, before the softmax; zeros by default.
         gamma: Initial scale.
         trainable: Whether weights and scale are trained.
+
+    Raises:
+        ValueError: `layer_norm` is unknown, or `weights` is not one number per layer.
     """
 
     def __init__(
@@ -78,7 +81,15 @@ class ScalarMix(nn.Module):
     def forward(
         self, layers: Float[Tensor, "L B T D"], mask: Shaped[Tensor, "B T"] | None = None
     ) -> Float[Tensor, "B T D"]:
-        """Return the weighted sum; only the batch-wide norms need the mask."""
+        """Return the weighted sum of the layers.
+
+        Args:
+            layers: All layers of a batch, the token layer first.
+            mask: True or 1 for a token; only "allennlp" and "bilm-tf" need it.
+
+        Raises:
+            ValueError: There are more or fewer layers than weights, or a mask is missing.
+        """
         if len(layers) != self.num_layers:
             raise ValueError(
                 f"this mix was built for {self.num_layers} layers and was given {len(layers)}"
@@ -94,7 +105,11 @@ class ScalarMix(nn.Module):
         return self.weights.softmax(dim=0) if len(self.weights) else self.gamma.new_ones(1)
 
     def saved(self) -> SavedMix:
-        """Return the values of this mix, to save them."""
+        """Return the values of this mix, to save them.
+
+        Raises:
+            ValueError: `layer_norm` is "allennlp" or "bilm-tf", which depend on the batch.
+        """
         if self.layer_norm in ("allennlp", "bilm-tf"):
             raise ValueError(f"a mix with layer_norm={self.layer_norm!r} depends on its batch")
         weights = self.weights.tolist()
@@ -103,7 +118,11 @@ class ScalarMix(nn.Module):
         return SavedMix(tuple(weights), self.gamma.item(), self.layer_norm == "token")
 
     def penalty(self, strength: float) -> Float[Tensor, ""]:
-        """Return lambda * sum(w^2), as in the paper; a large lambda keeps the plain average."""
+        """Return strength * sum(w^2), to be added to the loss.
+
+        Args:
+            strength: The paper's lambda; a large one keeps the plain average of the layers.
+        """
         return strength * self.weights.square().sum()
 
     def _normalize(

@@ -117,6 +117,12 @@ def test_a_device_that_is_not_there_is_refused(elmo, device):
         elmo.to(device)
 
 
+def test_device_and_precision_are_logged(elmo, caplog):
+    with caplog.at_level("INFO", logger="elmore.embed"):
+        elmore.Embedder(elmo.bundle, device="cpu")
+    assert "embedding on device cpu in exact precision" in caplog.text
+
+
 def test_threads_may_share_an_embedder(elmo):
     texts = [["the", "bank"] * n for n in range(1, 9)]
     expected = [elmo.embed([text])[0].vectors for text in texts]

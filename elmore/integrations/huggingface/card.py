@@ -20,7 +20,14 @@ out = model(**tokenizer(["A sentence to embed ."], return_tensors="pt"))"""
 
 
 def build_card(bundle: Bundle, name: str, *, auto_class: str, pipeline_tag: str) -> ModelCard:
-    """Return a card that describes the model and shows how to load it by name."""
+    """Return a card that describes the model and shows how to load it.
+
+    Args:
+        bundle: The model.
+        name: Its name on the hub, or of its folder.
+        auto_class: The class of transformers that loads it, such as "AutoModel".
+        pipeline_tag: The hub's name of the task.
+    """
     licence = bundle.card.licence.lower()
     data = ModelCardData(
         library_name="transformers",

@@ -19,7 +19,17 @@ from elmore.text.vocabulary import Vocabulary
 def build_alphabet(
     kind: str, letters: Sequence[str] | None, width: int, vocabulary: Vocabulary | None
 ) -> Alphabet:
-    """Return the alphabet of a tokenizer of kind "bytes", "words" or "lexicon"."""
+    """Return the alphabet of a tokenizer.
+
+    Args:
+        kind: "bytes", "words" or "lexicon".
+        letters: The characters of a lexicon.
+        width: Maximum number of ids per word.
+        vocabulary: The words, for kinds "words" and "lexicon".
+
+    Raises:
+        ConfigError: The kind is unknown, or lacks its characters or words.
+    """
     if kind == "bytes":
         return ByteAlphabet(width)
     if kind == "words" and vocabulary is not None:
@@ -33,12 +43,21 @@ def build_alphabet(
 
 
 def num_columns(alphabet: Alphabet) -> int:
-    """Return C, the number of ids per word."""
+    """Return C, the number of ids per word.
+
+    Args:
+        alphabet: The alphabet of the model.
+    """
     return _num_characters(alphabet) + (_vocabulary(alphabet) is not None)
 
 
 def encode_words(alphabet: Alphabet, words: Sequence[str]) -> Int[np.ndarray, "N C"]:
-    """Return one row of ids per word."""
+    """Return one row of ids per word.
+
+    Args:
+        alphabet: The alphabet of the model.
+        words: The words.
+    """
     rows = np.zeros((len(words), num_columns(alphabet)), dtype=np.int64)
     if not words:
         return rows
@@ -53,13 +72,22 @@ def encode_words(alphabet: Alphabet, words: Sequence[str]) -> Int[np.ndarray, "N
 
 
 def boundary_ids(alphabet: Alphabet) -> list[list[int]]:
-    """Return the rows of `<S>` and `</S>`, without padding."""
+    """Return the rows of `<S>` and `</S>`, without padding.
+
+    Args:
+        alphabet: The alphabet of the model.
+    """
     marks = encode_words(alphabet, [alphabet.begin, alphabet.end])
     return [row[: int(row.nonzero()[0].max()) + 1].tolist() for row in marks]
 
 
 def decode_word(alphabet: Alphabet, row: Sequence[int]) -> str:
-    """Return the word of a row; truncated and unknown characters are lost."""
+    """Return the word of a row; truncated and unknown characters are lost.
+
+    Args:
+        alphabet: The alphabet of the model.
+        row: The ids of the word.
+    """
     ids = [id - 1 for id in row if id > 0]
     vocabulary = _vocabulary(alphabet)
     if isinstance(alphabet, ByteAlphabet):

@@ -18,19 +18,19 @@ class ElmoConfig(PreTrainedConfig):
     """config.json of a transformers model.
 
     Args:
-        bilm: the network.
-        boundaries: rows of `input_ids` for `<S>` and `</S>`.
+        bilm: The network.
+        boundaries: Rows of `input_ids` for `<S>` and `</S>`.
         initial_state: LSTM state before the first token: zeros, or the stored warm-up state.
-        freeze: keep the biLM fixed and without dropout.
-        layer_norm: as in `ScalarMix`.
-        last_only: as in `ScalarMix`.
-        classifier_dropout: dropout before the linear layer of a head.
-        card: metadata of the model, as in an elmore folder.
-        elmore_format: format number of this file.
-        kwargs: settings of transformers.
+        freeze: Keep the biLM fixed and without dropout.
+        layer_norm: As in `ScalarMix`.
+        last_only: As in `ScalarMix`.
+        classifier_dropout: Dropout before the linear layer of a head.
+        card: Metadata of the model, as in an elmore folder.
+        elmore_format: Format number of this file.
+        kwargs: Settings of transformers.
 
     Raises:
-        ConfigError: a value is invalid, or the file belongs to an elmore model folder.
+        ConfigError: A value is invalid, or the file belongs to an elmore model folder.
     """
 
     model_type = "elmo"
@@ -53,8 +53,7 @@ class ElmoConfig(PreTrainedConfig):
                 "this config.json belongs to an elmore model folder; call from_elmore instead of "
                 "from_pretrained"
             )
-        told = {"format": elmore_format}
-        config.check_format(told, FORMAT, "config.json", error=ConfigError)
+        config.check_format({"format": elmore_format}, FORMAT, "config.json", error=ConfigError)
         if initial_state not in ("zero", "warm"):
             raise ConfigError(f"initial_state must be 'zero' or 'warm', found {initial_state!r}")
         if layer_norm not in (False, "token"):

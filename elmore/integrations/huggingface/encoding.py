@@ -18,16 +18,30 @@ class WordEncoding(NamedTuple):
         return [None if number is None else 0 for number in self.word_ids]
 
     def char_to_token(self, char_index: int, sequence: int = 0) -> int | None:
-        """Return the word that contains a character of the string."""
+        """Return the index of the word that contains a character; None for a space.
+
+        Args:
+            char_index: Index of the character in the string.
+            sequence: Always 0: there are no text pairs.
+        """
         matches = (i for i, (start, end) in enumerate(self.offsets) if start <= char_index < end)
         return next(matches, None)
 
     def token_to_chars(self, token_index: int) -> tuple[int, int] | None:
-        """Return the character span of a word; None for padding."""
+        """Return the character span of a word; None for padding.
+
+        Args:
+            token_index: Index of the word.
+        """
         return None if self.word_ids[token_index] is None else self.offsets[token_index]
 
     def pad(self, length: int, pad_token: str) -> "WordEncoding":
-        """Return a copy padded to a length."""
+        """Return a padded copy.
+
+        Args:
+            length: Number of words after padding.
+            pad_token: The word to pad with.
+        """
         count = max(0, length - len(self.tokens))
         return WordEncoding(
             self.tokens + [pad_token] * count,

@@ -44,7 +44,11 @@ class ElmoOutput(ModelOutput):
 
 
 class ElmoModel(ElmoPreTrainedModel):
-    """The biLM and the scalar mix of its layers, from character ids."""
+    """The biLM and the scalar mix of its layers, from character ids.
+
+    Args:
+        config: Shape of the biLM and of the mix.
+    """
 
     def __init__(self, config: ElmoConfig) -> None:
         super().__init__(config)
@@ -63,7 +67,15 @@ class ElmoModel(ElmoPreTrainedModel):
 
     @torch.no_grad()
     def load_bundle(self, bundle: Bundle, mix: SavedMix | None) -> None:
-        """Copy the weights of an elmore model, its warm-up state and optionally a saved mix."""
+        """Copy the weights of an elmore model and its warm-up state.
+
+        Args:
+            bundle: The elmore model.
+            mix: Values of the mix; None leaves the mix as it is.
+
+        Raises:
+            ConfigError: The mix does not have one weight per layer.
+        """
         self.bilm.load_state_dict(bundle.model.state_dict())
         if self.warm_output is not None and bundle.warm_state is not None:
             self.warm_output.copy_(bundle.warm_state.output)
@@ -87,13 +99,16 @@ class ElmoModel(ElmoPreTrainedModel):
         """Run a batch.
 
         Args:
-            input_ids: from `ElmoTokenizer`.
+            input_ids: From `ElmoTokenizer`.
             attention_mask: 1 where there is a word; default: where any id is not 0.
-            output_hidden_states: whether to return all layers.
-            kwargs: ignored.
+            output_hidden_states: Whether to return all layers.
+            kwargs: Ignored.
+
+        Returns:
+            The top layer, the mix, and all layers if they were asked for.
 
         Raises:
-            DataError: the ids have a wrong shape or range, or padding precedes a word.
+            DataError: The ids have a wrong shape or range, or padding precedes a word.
         """
         mask = self._mask(input_ids, attention_mask)
         index, characters, words = self._encode(input_ids, mask)

@@ -51,16 +51,16 @@ class ElmoPreTrainedModel(PreTrainedModel):
         """Build a model with the biLM of an elmore model.
 
         Args:
-            sources: whatever `elmore.load` takes, or an `Embedder`; default: the bundled model.
-            mix: initial values of the scalar mix, such as one saved with an elmore model.
+            sources: What `elmore.load` takes, or an `Embedder`; default: the bundled model.
+            mix: Initial values of the scalar mix, such as one saved with an elmore model.
             initial_state: LSTM state before the first token: zeros, or the stored warm-up state.
-            settings: keyword arguments of `ElmoConfig`, such as `num_labels` or `freeze`.
+            settings: Keyword arguments of `ElmoConfig`, such as `num_labels` or `freeze`.
 
         Returns:
             The model in evaluation mode. A classification head is initialized randomly.
 
         Raises:
-            ConfigError: the mix does not have one weight per layer.
+            ConfigError: The mix does not have one weight per layer.
         """
         bundle = resolve_source(*sources)
         if initial_state == "warm":
@@ -85,11 +85,14 @@ class ElmoPreTrainedModel(PreTrainedModel):
         """Return the biLM and its mix as an elmore model, with copied weights (float32, CPU).
 
         Args:
-            alphabet: that of the tokenizer; default: ELMo's bytes.
-            vocabulary: that of the tokenizer, if it has one.
+            alphabet: That of the tokenizer; default: ELMo's bytes.
+            vocabulary: That of the tokenizer, if it has one.
+
+        Returns:
+            The elmore model.
 
         Raises:
-            ConfigError: the alphabet is not the one that the model was made with.
+            ConfigError: The alphabet is not the one that the model was made with.
         """
         alphabet = alphabet or ByteAlphabet()
         if boundary_ids(alphabet) != self.config.boundaries:
@@ -130,17 +133,24 @@ class ElmoPreTrainedModel(PreTrainedModel):
         """Write the biLM and its mix as a folder that `elmore.load` takes.
 
         Args:
-            destination: the folder to write.
-            tokenizer: the tokenizer of this model; may be omitted for ELMo's bytes.
-            overwrite: replace an existing folder.
-            storage: number format of the weights.
+            destination: The folder to write.
+            tokenizer: The tokenizer of this model; may be omitted for ELMo's bytes.
+            overwrite: Replace an existing folder.
+            storage: Number format of the weights.
+
+        Raises:
+            ConfigError: The tokenizer does not fit this model, or the folder exists.
         """
         alphabet = tokenizer.alphabet if tokenizer is not None else None
         bundle = self.to_bundle(alphabet, tokenizer.vocabulary if tokenizer is not None else None)
         folder.save(bundle, Path(destination), overwrite=overwrite, storage=storage)
 
     def model_card(self, name: str) -> ModelCard:
-        """Return a card that describes this model and shows how to load it by name."""
+        """Return a card that describes this model and shows how to load it.
+
+        Args:
+            name: Name of the model on the hub, or of its folder.
+        """
         elmo: Any = self.base_model
         bundle = self._as_bundle(elmo.bilm, ByteAlphabet())  # the card does not show the alphabet
         return build_card(bundle, name, auto_class=self.auto_class, pipeline_tag=self.pipeline_tag)

@@ -13,7 +13,14 @@ def resolve_source(*sources: Source) -> Bundle:
     """Return a loaded model.
 
     Args:
-        sources: whatever `elmore.load` takes, or a single `Embedder` or `Bundle`.
+        sources: What `elmore.load` takes, or a single `Embedder` or `Bundle`.
+
+    Returns:
+        The network, its alphabet and what belongs to them.
+
+    Raises:
+        ConfigError: There is no model of this name.
+        WeightsError: The files are damaged, or not of a known format.
     """
     if len(sources) == 1 and isinstance(sources[0], Embedder):
         return sources[0].bundle

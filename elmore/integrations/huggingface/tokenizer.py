@@ -29,17 +29,17 @@ class ElmoTokenizer(PreTrainedTokenizerBase):
     """Split strings as `elmore.load` does, take words as they are, and encode their characters.
 
     Args:
-        vocabulary_file: word list, for kinds "words" and "lexicon".
+        vocabulary_file: Word list, for kinds "words" and "lexicon".
         kind: "bytes" for ELMo's own alphabet, "words" for a model with a vocabulary only, "lexicon"
             for ELMoForManyLangs.
-        characters: the characters of a lexicon.
-        max_characters: ids per word.
-        splitter: how strings are split into words, "penn" or "whitespace".
-        vocabulary: the words, instead of a file.
-        kwargs: settings of transformers.
+        characters: The characters of a lexicon.
+        max_characters: Ids per word.
+        splitter: How strings are split into words, "penn" or "whitespace".
+        vocabulary: The words, instead of a file.
+        kwargs: Settings of transformers.
 
     Raises:
-        ConfigError: the settings contradict each other.
+        ConfigError: The settings contradict each other.
     """
 
     vocab_files_names = {"vocabulary_file": "vocabulary.txt"}  # noqa: RUF012 -- as in transformers
@@ -77,8 +77,15 @@ class ElmoTokenizer(PreTrainedTokenizerBase):
         """Build the tokenizer of an elmore model.
 
         Args:
-            sources: whatever `elmore.load` takes, or an `Embedder`; default: the bundled model.
-            settings: keyword arguments of the tokenizer, such as `splitter`.
+            sources: What `elmore.load` takes, or an `Embedder`; default: the bundled model.
+            settings: Keyword arguments of the tokenizer, such as `splitter`.
+
+        Returns:
+            The tokenizer.
+
+        Raises:
+            ConfigError: There is no such model, or a setting is invalid.
+            WeightsError: The files are damaged, or not of a known format.
         """
         alphabet = resolve_source(*sources).alphabet
         if isinstance(alphabet, ByteAlphabet):
