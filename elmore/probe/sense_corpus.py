@@ -4,7 +4,9 @@
     <wf lemma="the" pos="DET">The</wf>
     <instance id="d0.s0.t0" lemma="art" pos="NOUN">art</instance> ...
 
-and for each instance a line of the key file: its id, then its gold sense keys.
+and for each instance a line of the key file: its id, then its gold sense keys. Words are returned
+as training text has them: units such as `such_as` are split, and the quotes and brackets of
+treebanks (`` '' -LRB-) are plain ones.
 """
 
 from collections.abc import Iterator
@@ -16,6 +18,7 @@ from xml.parsers import expat
 from elmore.errors import DataError
 from elmore.probe.wordnet import POS
 from elmore.text.files import Lines, numbered_lines
+from elmore.text.treebank import plain_punctuation
 
 _DATA, _KEYS = ".data.xml", ".gold.key.txt"
 _COMPRESSIONS = ("", ".xz", ".gz")
@@ -130,11 +133,10 @@ class _Reader:
     def _word(self, name: str) -> None:
         if self._sentence is None:
             raise self._error(f"<{name}> is outside a sentence")
-        # "took place" and "such_as" are one unit here but several words in training text, so they
-        # are split. Everything else, such as the quotes `` and '', is kept.
+        # "took place" and "such_as" are one unit here but several words in training text.
         words = self._text.replace("_", " ").split() or self._text.split()
         start = len(self._sentence.words)
-        self._sentence.words.extend(words)
+        self._sentence.words.extend(map(plain_punctuation, words))
         if name == "instance":
             if not words:
                 raise self._error(f"instance {self._attribute('id')!r} has no text")

@@ -15,7 +15,7 @@ Shapes: L layers, R vectors per instance, S senses, N instances, T words, D widt
 import itertools
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 import numpy as np
 from jaxtyping import Float, Shaped
@@ -53,6 +53,8 @@ class SenseResults:
     """Scores on each test set, learned from all training documents."""
     num_uses: int
     num_senses: int
+    punctuation: Literal["treebank", "plain"] = "treebank"
+    """The quotes and brackets of the corpora as given (`` '' -LRB-, in old results), or plain."""
 
     def __post_init__(self) -> None:
         for table in (self.held_out, *self.tests.values()):
@@ -108,7 +110,14 @@ def probe_senses(
         for _, instance, vectors in layers.instances(test):
             instances.add(instance, vectors)
         test_scores[test.name] = _score_rows(layers.rows, averages, instances, wordnet, seed)
-    return SenseResults(chosen, dev_scores, test_scores, survey.num_instances, len(survey.senses))
+    return SenseResults(
+        chosen,
+        dev_scores,
+        test_scores,
+        survey.num_instances,
+        len(survey.senses),
+        punctuation="plain",
+    )
 
 
 class _Survey(NamedTuple):

@@ -16,7 +16,7 @@ def test_words_uses_documents_and_keys_are_read(tmp_path):
     assert first.words == ["The", "art", "."]
     assert first.instances == [Instance("d0.s0.t1", "art", "NOUN", 1, 2, ("art%1:09:00::",))]
     assert (first.document, second.document) == ("d0", "d1")
-    assert second.words == ["``", "A", "good", "''"]
+    assert second.words == ['"', "A", "good", '"']
     assert second.instances[0].lemma == "good"
     assert second.instances[0].keys == ("good%3:00:01::", "good%3:00:02::")
 
@@ -28,6 +28,13 @@ def test_units_of_several_words_become_those_words(tmp_path):
     (sentence,) = SenseCorpus(path)
     assert sentence.words == ["New", "York", "took", "place", "in", "fact", "_"]
     assert [(use.start, use.end) for use in sentence.instances] == [(2, 4), (4, 6)]
+
+
+def test_treebank_quotes_and_brackets_are_read_as_plain_ones(tmp_path):
+    words = ["``", "-LRB-", ART, "-RRB-", "''", "rock_``_roll", "'s"]
+    (sentence,) = SenseCorpus(write_corpus(tmp_path, "x", [[words]]))
+    assert sentence.words == ['"', "(", "art", ")", '"', "rock", '"', "roll", "'s"]
+    assert (sentence.instances[0].start, sentence.instances[0].end) == (2, 3)
 
 
 def test_sentences_without_a_use_are_left_out(tmp_path):

@@ -280,6 +280,7 @@ def test_the_command_shows_every_row_and_marks_the_chosen(command):
 
 def test_the_command_gives_json(command):
     found = json.loads(run_elmore(*command, "--json").out)
+    assert found["punctuation"] == "plain"
     assert found["chosen"] == "glove"
     assert found["tests"]["test"]["glove"]["f1_noun"] == 1.0
 

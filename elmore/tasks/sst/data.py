@@ -15,6 +15,7 @@ from typing import Literal, NoReturn
 from elmore.errors import DataError
 from elmore.tasks.classification import LabeledExample
 from elmore.text.files import numbered_lines
+from elmore.text.treebank import BRACKETS
 
 FIVE = ("very negative", "negative", "neutral", "positive", "very positive")
 TWO = ("negative", "positive")
@@ -25,7 +26,6 @@ _NAMES: dict[int, dict[str, str]] = {
     2: {"0": "negative", "1": "negative", "3": "positive", "4": "positive"},
 }
 _PIECES = re.compile(r"(?P<open>\()[ \t]*(?P<label>[^() \t]*)|(?P<close>\))|(?P<word>[^() \t]+)")
-_BRACKETS = {"-LRB-": "(", "-RRB-": ")", "-LSB-": "[", "-RSB-": "]", "-LCB-": "{", "-RCB-": "}"}
 
 
 @dataclass(frozen=True)
@@ -96,7 +96,7 @@ def _parse_tree(where: str, line: str) -> tuple[list[str], list[tuple[int, int, 
 
 def unescape_token(token: str) -> str:
     """Undo the treebank's escape of a bracket, a slash or a star."""
-    return _BRACKETS.get(token, token.replace("\\/", "/").replace("\\*", "*"))
+    return BRACKETS.get(token, token.replace("\\/", "/").replace("\\*", "*"))
 
 
 def _refuse_outside(where: str, text: str, *, after: bool) -> NoReturn:
