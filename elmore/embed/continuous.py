@@ -109,16 +109,16 @@ class ContinuousBatcher:
 
     def cancel(self, sequences: Collection[ActiveSequence]) -> None:
         """Remove sequences from the batch; those that are not in it are ignored."""
-        gone = set(sequences)
-        self._active = [one for one in self._active if one not in gone]
-        self._rows = {one: row for one, row in self._rows.items() if one not in gone}
+        canceled = set(sequences)
+        self._active = [one for one in self._active if one not in canceled]
+        self._rows = {one: row for one, row in self._rows.items() if one not in canceled}
 
     def step(self) -> None:
         """Run a few time steps, and remove the sequences that are complete."""
         if not self._active:
             return
-        most = self._limits.max_concurrent
-        running, waiting = self._active[:most], self._active[most:]
+        max_rows = self._limits.max_concurrent
+        running, waiting = self._active[:max_rows], self._active[max_rows:]
         steps = self._limits.chunk_steps
         if not waiting:
             left = [sequence.num_left for sequence in running]
@@ -151,14 +151,14 @@ class ContinuousBatcher:
         num_rows = before.output.shape[2]
         each = [(one.step + np.arange(one.num_tokens)) * num_rows + one.row for one in segments]
         cells = np.concatenate(each)
-        firsts = [
+        first_cells = [
             cell[0] for cell, one in zip(each, segments, strict=True) if not one.sequence.num_done
         ]
-        active, starts = np.zeros((2, steps * num_rows), dtype=bool)
-        active[cells] = starts[firsts] = True
+        mask, reset_mask = np.zeros((2, steps * num_rows), dtype=bool)
+        mask[cells] = reset_mask[first_cells] = True
         index = np.zeros(steps * num_rows, dtype=np.int64)  # idle cells read any word
         index[cells] = np.arange(len(cells))
-        grids = [grid.reshape(steps, num_rows) for grid in (active, starts, index)]
+        grids = [grid.reshape(steps, num_rows) for grid in (mask, reset_mask, index)]
         mask, reset_mask, index = to_device(grids, before.output.device)
         reset, ends = self._runtime.reset_rows(num_rows), []
         for direction in (FORWARD, BACKWARD):
@@ -169,7 +169,7 @@ class ContinuousBatcher:
                 gate_inputs.transpose(0, 1),
                 mask.T,
                 before.direction(direction),
-                reset_mask.T if firsts else None,
+                reset_mask.T if first_cells else None,
                 reset.direction(direction),
                 projected=True,
                 training=False,

@@ -96,7 +96,7 @@ def _launch(
 
 
 class Batch:
-    """Segments that a device has been told to run; nothing waits for it until `arrays`."""
+    """Segments whose computation has been launched; only `arrays` waits for the device."""
 
     @torch.no_grad()
     def __init__(self, runtime: Runtime, segments: Sequence[Sequence[str]], select: Select) -> None:
@@ -164,7 +164,7 @@ def _run_packed(
 ) -> Float[Tensor, "L+1 T 2*D"]:
     """Return all layers of sentences that follow each other in `text`, as numbers of words.
 
-    A GPU is only told what to do: nothing here waits for it.
+    On a GPU everything is launched asynchronously.
     """
     limits, vectors = runtime.limits, known.vectors
     if not runtime.fixed_shapes:  # fewer rows, if there are still no more steps than in the longest
@@ -186,49 +186,50 @@ def _run_packed(
             runtime, direction, known, text[grid.reshape(-1, chunk * num_rows)]
         )
         states = reset_states = initial.direction(direction)
-        for number, (active, home) in enumerate(
-            zip(on_device.active, on_device.homes[direction], strict=True)
+        for number, (active, position) in enumerate(
+            zip(on_device.active, on_device.positions[direction], strict=True)
         ):
             gate_inputs = table(number).unflatten(0, (chunk, num_rows)).transpose(0, 1)
             mask = on_device.any_active[number].expand(num_rows, -1)
             outputs, states = runtime.run_direction(
-                direction, gate_inputs, mask, states, on_device.starts[number], reset_states
+                direction, gate_inputs, mask, states, on_device.first_steps[number], reset_states
             )
             for layer, output in enumerate(outputs, start=1):
-                layers[layer, home, half] = output.transpose(0, 1).flatten(0, 1)[active]
+                layers[layer, position, half] = output.transpose(0, 1).flatten(0, 1)[active]
     return layers
 
 
 class _DevicePlan(NamedTuple):
     """A plan on the device, in K chunks."""
 
-    starts: Bool[Tensor, "K B s"]
+    first_steps: Bool[Tensor, "K B s"]
+    """True at the first step of each sentence, where the state is reset."""
     any_active: Bool[Tensor, "K s"]
     """Whether any row reads a word."""
     active: Sequence[Int[Tensor, " t"]]
     """For each chunk: the cells (steps first) in which a word is read, in either direction."""
-    homes: Sequence[Sequence[Int[Tensor, " t"]]]
+    positions: Sequence[Sequence[Int[Tensor, " t"]]]
     """For each direction and chunk: the positions of these words in the text."""
 
     @classmethod
     def of(cls, plan: PackedPlan, chunk: int, device: torch.device) -> "_DevicePlan":
-        num_rows = plan.starts.shape[1]
-        starts = plan.starts.reshape(-1, chunk, num_rows).swapaxes(1, 2)
+        num_rows = plan.first_steps.shape[1]
+        first_steps = plan.first_steps.reshape(-1, chunk, num_rows).swapaxes(1, 2)
         active = (plan.forward != IDLE).reshape(-1, chunk * num_rows)
         any_active = active.reshape(-1, chunk, num_rows).any(axis=2)
-        homes = (grid.reshape(active.shape)[active] for grid in (plan.forward, plan.backward))
-        arrays = [starts, any_active, active.nonzero()[1], *homes]
-        starts, any_active, *lists = to_device(list(map(np.ascontiguousarray, arrays)), device)
+        positions = (grid.reshape(active.shape)[active] for grid in (plan.forward, plan.backward))
+        arrays = [first_steps, any_active, active.nonzero()[1], *positions]
+        first_steps, any_active, *lists = to_device(list(map(np.ascontiguousarray, arrays)), device)
         stops = np.cumsum(np.count_nonzero(active, axis=1)).tolist()[:-1]
-        cells, *homes = (each.tensor_split(stops) for each in lists)
-        return cls(starts, any_active, cells, homes)
+        cells, *positions = (each.tensor_split(stops) for each in lists)
+        return cls(first_steps, any_active, cells, positions)
 
 
 class _ProjectionTable:
     """Gate inputs of the words of a batch: a row for each of its most frequent words.
 
-    Behind these rows is room for the other words of one chunk, which are projected when the chunk
-    is run. All indices are worked out beforehand, so that no chunk waits for a GPU.
+    Further rows hold the other words of one chunk, which are projected when the chunk is run. All
+    indices are computed beforehand, so that no chunk waits for a GPU.
     """
 
     def __init__(
@@ -236,51 +237,51 @@ class _ProjectionTable:
     ) -> None:
         self._cache, self._vectors = runtime.projections[direction], known.vectors
         gates = 4 * runtime.config.lstm.cell_dim
-        max_kept = int(runtime.limits.projection_bytes / (gates * known.vectors.element_size()))
-        plan = _TablePlan.of(chunks, len(known.words), max_kept)
-        self._num_kept = len(plan.frequent)
+        max_frequent = int(runtime.limits.projection_bytes / (gates * known.vectors.element_size()))
+        plan = _TablePlan.of(chunks, len(known.words), max_frequent)
+        self._num_frequent = len(plan.frequent)
         size = chunks.shape[1]
-        self._table = known.vectors.new_empty(self._num_kept + size, gates)
+        self._table = known.vectors.new_empty(self._num_frequent + size, gates)
         self._out = known.vectors.new_empty(size, gates)  # new memory in each chunk costs time
-        stops = np.cumsum([len(numbers) for numbers in plan.others]).tolist()
-        frequent, others, self._rows = to_device(
-            [plan.frequent, np.concatenate(plan.others), plan.rows], runtime.device
+        stops = np.cumsum([len(numbers) for numbers in plan.rare]).tolist()
+        frequent, rare, self._rows = to_device(
+            [plan.frequent, np.concatenate(plan.rare), plan.rows], runtime.device
         )
-        self._others = others.tensor_split(stops[:-1])
+        self._rare = rare.tensor_split(stops[:-1])
 
         def missing(at: list[int]) -> Tensor:
             (positions,) = to_device([np.array(at)], runtime.device)
             return known.vectors[frequent[positions]]
 
         words = [known.words[number] for number in plan.frequent.tolist()]
-        self._cache(words, missing, out=self._table[: self._num_kept])
+        self._cache(words, missing, out=self._table[: self._num_frequent])
 
     def __call__(self, chunk: int) -> Float[Tensor, "M G"]:
         """Return the gate inputs of a chunk; the next call overwrites them."""
-        others = self._others[chunk]
-        if len(others):
-            rows = slice(self._num_kept, self._num_kept + len(others))
-            self._table[rows] = self._cache.project(self._vectors[others])
+        rare = self._rare[chunk]
+        if len(rare):
+            rows = slice(self._num_frequent, self._num_frequent + len(rare))
+            self._table[rows] = self._cache.project(self._vectors[rare])
         return torch.index_select(self._table, 0, self._rows[chunk], out=self._out)
 
 
 class _TablePlan(NamedTuple):
     frequent: Int[np.ndarray, " n"]
-    others: list[Int[np.ndarray, " n"]]
+    rare: list[Int[np.ndarray, " n"]]
     """For each chunk."""
     rows: Int[np.ndarray, "K M"]
     """Rows of the table: the frequent words, then the other words of the chunk."""
 
     @classmethod
-    def of(cls, chunks: Int[np.ndarray, "K M"], num_words: int, max_kept: int) -> "_TablePlan":
+    def of(cls, chunks: Int[np.ndarray, "K M"], num_words: int, max_frequent: int) -> "_TablePlan":
         counts = np.bincount(chunks.reshape(-1), minlength=num_words)
-        frequent = np.argsort(-counts, kind="stable")[: min(max_kept, np.count_nonzero(counts))]
+        frequent = np.argsort(-counts, kind="stable")[: min(max_frequent, np.count_nonzero(counts))]
         row_of = np.full(num_words, MISSING)
         row_of[frequent] = np.arange(len(frequent))
         rows = row_of[chunks]
-        seldom = rows == MISSING
-        chunk = seldom.nonzero()[0]
-        asked, inverse = np.unique(chunk * num_words + chunks[seldom], return_inverse=True)
-        begins = np.searchsorted(asked, num_words * np.arange(len(chunks)))
-        rows[seldom] = len(frequent) + inverse - begins[chunk]
-        return cls(frequent, np.split(asked % num_words, begins[1:]), rows)
+        is_rare = rows == MISSING
+        chunk = is_rare.nonzero()[0]
+        distinct, inverse = np.unique(chunk * num_words + chunks[is_rare], return_inverse=True)
+        begins = np.searchsorted(distinct, num_words * np.arange(len(chunks)))
+        rows[is_rare] = len(frequent) + inverse - begins[chunk]
+        return cls(frequent, np.split(distinct % num_words, begins[1:]), rows)

@@ -2,7 +2,7 @@
 
 Each row reads one sequence after another and resets its state where the next begins, so almost
 nothing is padding. Sequences are placed by best-fit decreasing: the longest first, each into the
-row where it leaves the least room.
+row where it leaves the fewest steps free.
 
 Shapes: S steps, B rows, n sequences.
 """
@@ -24,9 +24,9 @@ class PackedPlan(NamedTuple):
 
     forward: Int[np.ndarray, "S B"]
     backward: Int[np.ndarray, "S B"]
-    """The same places as `forward`, each sequence from its end to its beginning."""
-    starts: Bool[np.ndarray, "S B"]
-    """Where a sequence begins, in either direction."""
+    """The same cells as `forward`, with each sequence reversed."""
+    first_steps: Bool[np.ndarray, "S B"]
+    """True at the first step of each sequence, in either direction."""
 
 
 def pack_sequences(
@@ -35,19 +35,19 @@ def pack_sequences(
     """Place sequences, none of them empty, into the fewest multiples of `chunk` steps."""
     counts = np.asarray(lengths)
     needed = max(int(counts.max()), -(-int(counts.sum()) // num_rows))
-    while (firsts := best_fit_decreasing(counts, num_rows, needed)) is None:
+    while (first_cells := best_fit_decreasing(counts, num_rows, needed)) is None:
         needed += max(1, needed // 100)
     steps = chunk * -(-needed // chunk)
     ends = np.cumsum(counts)
     positions = np.arange(ends[-1])
     within = positions - np.repeat(ends - counts, counts)
-    cells = np.repeat(firsts, counts) + within * num_rows
+    cells = np.repeat(first_cells, counts) + within * num_rows
     forward, backward = np.full((2, steps * num_rows), IDLE, dtype=np.int64)
     forward[cells] = positions
     backward[cells] = np.repeat(ends - 1, counts) - within
-    starts = np.zeros(steps * num_rows, dtype=bool)
-    starts[firsts] = True
-    return PackedPlan(*(grid.reshape(steps, num_rows) for grid in (forward, backward, starts)))
+    first_steps = np.zeros(steps * num_rows, dtype=bool)
+    first_steps[first_cells] = True
+    return PackedPlan(*(grid.reshape(steps, num_rows) for grid in (forward, backward, first_steps)))
 
 
 def best_fit_decreasing(
@@ -62,13 +62,13 @@ def best_fit_decreasing(
         tightest = bisect_left(free, size)
         if tightest == num_rows:
             return None
-        room = free.pop(tightest)
-        taken.append(room)
-        insort(free, room - size)
+        best = free.pop(tightest)
+        taken.append(best)
+        insort(free, best - size)
     steps_left, row = np.divmod(taken, num_rows)
-    firsts = np.empty(len(lengths), dtype=np.int64)
-    firsts[order] = (num_steps - steps_left) * num_rows + row
-    return firsts
+    first_cells = np.empty(len(lengths), dtype=np.int64)
+    first_cells[order] = (num_steps - steps_left) * num_rows + row
+    return first_cells
 
 
 def split_windows(texts: Iterable[TokenizedText], budget: int) -> Iterator[list[TokenizedText]]:
@@ -79,17 +79,17 @@ def split_windows(texts: Iterable[TokenizedText], budget: int) -> Iterator[list[
     """
     before: list[TokenizedText] = []
     window: list[TokenizedText] = []
-    held = 0
+    num_tokens = 0
     for text in texts:
         size = text.num_tokens
-        if window and (held + size > budget or len(window) >= budget):
+        if window and (num_tokens + size > budget or len(window) >= budget):
             if before:
                 yield before
-            before, window, held = window, [], 0
+            before, window, num_tokens = window, [], 0
         window.append(text)
-        held += size
+        num_tokens += size
     if before:
-        cut = _even_cut([text.num_tokens for text in before], held)
+        cut = _even_cut([text.num_tokens for text in before], num_tokens)
         yield before[:cut]
         window = [*before[cut:], *window]
     yield window

@@ -41,7 +41,7 @@ class Matrix(ctypes.Structure):
 class _Product(ctypes.Structure):
     _fields_ = (
         ("weight", Matrix),
-        *((name, ctypes.c_void_p) for name in ("rows", "out", "room", "scales")),
+        *((name, ctypes.c_void_p) for name in ("rows", "out", "scratch", "scales")),
         *((name, ctypes.c_int64) for name in ("num_rows", "threads")),
     )
 
@@ -55,7 +55,7 @@ class LSTMCall(ctypes.Structure):
         *((name, ctypes.c_int64) for name in ("step_stride", "row_stride")),
         *((name, ctypes.c_void_p) for name in ("mask", "reset_mask", "reset_output", "reset_cell")),
         *((name, ctypes.c_void_p) for name in ("output", "cell", "outputs", "hidden")),
-        *((name, ctypes.c_void_p) for name in ("gate_inputs", "room", "state_room")),
+        *((name, ctypes.c_void_p) for name in ("gate_inputs", "scratch", "state_scratch")),
         *((name, ctypes.c_void_p) for name in ("scales", "state_scales")),
         *((name, ctypes.c_int64) for name in ("num_steps", "num_rows", "num_cells", "width")),
         *((name, ctypes.c_int64) for name in ("chunk", "threads")),
@@ -205,10 +205,10 @@ def multiply(weight: PackedMatrix, rows: Float[Tensor, "B X"]) -> Float[Tensor, 
     assert rows.shape[1] == weight.width
     rows = rows.contiguous()
     out = rows.new_empty(len(rows), weight.height)
-    room, scales = working_memory(rows, len(rows), weight.width)
+    scratch, scales = working_memory(rows, len(rows), weight.width)
     call = _Product(
         weight.structure,
-        *map(address, (rows, out, room, scales)),
+        *map(address, (rows, out, scratch, scales)),
         len(rows),
         num_threads_for(len(rows) * weight.height * weight.width),
     )

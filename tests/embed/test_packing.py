@@ -45,13 +45,13 @@ def test_a_plan_reads_each_word_once_in_either_direction():
     for grid in (plan.forward, plan.backward):
         assert sorted(grid[grid != IDLE]) == [*range(sum(lengths))]
     for row in range(ROWS):  # one after another: up by one ahead, down by one behind
-        starts = plan.starts[1:, row]
+        starts = plan.first_steps[1:, row]
         for grid, step in ((plan.forward, 1), (plan.backward, -1)):
             column = grid[:, row]
             within = ~starts & (column[1:] != IDLE)
             assert (np.diff(column)[within] == step).all()
-    assert plan.starts.sum() == len(lengths)
+    assert plan.first_steps.sum() == len(lengths)
     active = (plan.forward != IDLE).any(axis=1).sum()
     assert sum(lengths) / (active * ROWS) > 0.98
-    assert sorted(plan.forward[plan.starts]) == offsets[:-1].tolist()
-    assert sorted(plan.backward[plan.starts]) == (offsets[1:] - 1).tolist()
+    assert sorted(plan.forward[plan.first_steps]) == offsets[:-1].tolist()
+    assert sorted(plan.backward[plan.first_steps]) == (offsets[1:] - 1).tolist()

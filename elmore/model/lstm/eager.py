@@ -80,13 +80,15 @@ def run(call: Call, products: Products) -> Result:
 
 def _run(call: Call, products: Products) -> Result:
     kernels = training.pointwise_kernels(call.inputs.device)
-    active = training.flags_by_step(call.mask, at_end=True)
-    state, to = call.state, call.state if call.reset is None else call.reset.state
-    starts = torch.zeros_like(active)
+    mask = training.flags_by_step(call.mask, at_end=True)
+    reset_state = call.state if call.reset is None else call.reset.state
+    reset_mask = torch.zeros_like(mask)
     if call.reset is not None:
-        starts = training.flags_by_step(call.reset.mask, at_end=False)
-    to = LSTMState(*(part.contiguous() for part in to))
-    output, cell = (torch.where(starts[0], *pair) for pair in zip(to, state, strict=True))
+        reset_mask = training.flags_by_step(call.reset.mask, at_end=False)
+    reset_state = LSTMState(*(part.contiguous() for part in reset_state))
+    output, cell = (
+        torch.where(reset_mask[0], *pair) for pair in zip(reset_state, call.state, strict=True)
+    )
     output = output.to(products.dtype)  # only products read it
     hidden_dtype = cell.dtype if products.projection is None else products.dtype
     hidden = torch.empty_like(cell, dtype=hidden_dtype)
@@ -99,14 +101,18 @@ def _run(call: Call, products: Products) -> Result:
             gate_inputs = project_inputs(
                 call.inputs[:, step : step + chunk].transpose(0, 1), products
             )
-        here = gate_inputs[step if call.projected else step % chunk]
-        flags = active[step], starts[step + 1]
-        gates = products.recurrent(output).add_(here)
-        kernels.cell_step(gates, products.bias, cell, *flags, to.cell, call.cell_clip, hidden, cell)
+        step_inputs = gate_inputs[step if call.projected else step % chunk]
+        flags = mask[step], reset_mask[step + 1]
+        gates = products.recurrent(output).add_(step_inputs)
+        kernels.cell_step(
+            gates, products.bias, cell, *flags, reset_state.cell, call.cell_clip, hidden, cell
+        )
         projected, clip = hidden, None
         if products.projection is not None:
             projected, clip = products.projection(hidden), call.output_clip
-        kernels.output_step(projected, output, *flags, to.output, clip, outputs[step], output)
+        kernels.output_step(
+            projected, output, *flags, reset_state.output, clip, outputs[step], output
+        )
     return outputs.transpose(0, 1), LSTMState(output.to(cell.dtype), cell)
 
 

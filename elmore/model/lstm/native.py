@@ -62,8 +62,8 @@ def run(call: Call, *, dynamic: bool = False) -> Result:
             gate_inputs = output.new_empty(chunk * num_rows, 4 * num_cells)
     outputs, hidden = output.new_empty(num_steps, num_rows, width), torch.zeros_like(cell)
     widest = max(num_cells, inputs.shape[2])
-    room, scales = native.working_memory(output, chunk * num_rows, widest)
-    state_room, state_scales = native.working_memory(output, num_rows, width)
+    scratch, scales = native.working_memory(output, chunk * num_rows, widest)
+    state_scratch, state_scales = native.working_memory(output, num_rows, width)
     masks = [call.mask.T.contiguous(), None, None, None]
     if call.reset is not None:
         masks[1] = call.reset.mask.T.contiguous()
@@ -75,7 +75,7 @@ def run(call: Call, *, dynamic: bool = False) -> Result:
             *strides,
             *map(address, masks),
             *map(address, (output, cell, outputs, hidden)),
-            *map(address, (gate_inputs, room, state_room, scales, state_scales)),
+            *map(address, (gate_inputs, scratch, state_scratch, scales, state_scales)),
             *(num_steps, num_rows, num_cells, width, chunk),
             native.num_threads_for(num_rows * num_cells * 4 * width),
             *(math.inf if clip is None else clip for clip in (call.cell_clip, call.output_clip)),

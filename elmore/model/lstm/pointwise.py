@@ -87,8 +87,8 @@ def cell_gradient(
     i, f, g, o = _activate(gates, bias)
     new_cell = torch.addcmul(f * cell, i, g)
     squashed = torch.tanh(_clamp(new_cell, clip))
-    handed_on = torch.where(reset_mask, 0, cell_grad)
-    grad = torch.addcmul(handed_on, hidden_grad * o, 1 - squashed**2)
+    next_grad = torch.where(reset_mask, 0, cell_grad)
+    grad = torch.addcmul(next_grad, hidden_grad * o, 1 - squashed**2)
     passes = mask if clip is None else mask & (new_cell.abs() <= clip)
     grad = torch.where(passes, grad, 0)
     parts = (
@@ -99,7 +99,7 @@ def cell_gradient(
     )
     for part, into in zip(parts, gates_grad.chunk(4, dim=1), strict=True):
         into.copy_(part)
-    cell_grad.copy_(torch.where(mask, grad * f, handed_on))
+    cell_grad.copy_(torch.where(mask, grad * f, next_grad))
 
 
 def _activate(

@@ -133,7 +133,7 @@ def _cell_step(
     clip: tl.constexpr,
     block: tl.constexpr,
 ):
-    row, columns, inside = _place(width, block)
+    row, columns, inside = _row_and_columns(width, block)
     here = row * width + columns
     before = tl.load(cell + here, inside)
     i, f, g, o = _activate(gates, bias, row, columns, inside, width, before.dtype)
@@ -160,13 +160,13 @@ def _output_step(
     clip: tl.constexpr,
     block: tl.constexpr,
 ):
-    row, columns, inside = _place(width, block)
+    row, columns, inside = _row_and_columns(width, block)
     here = row * width + columns
     new = _clamp(tl.load(projected + here, inside), clip)
-    is_alive = tl.load(mask + row)
-    tl.store(masked + here, tl.where(is_alive, new, 0), inside)
+    is_token = tl.load(mask + row)
+    tl.store(masked + here, tl.where(is_token, new, 0), inside)
     there = row * stride + columns  # beside the inputs, in a wider row
-    carried = tl.where(is_alive, new, tl.load(output + there, inside))
+    carried = tl.where(is_token, new, tl.load(output + there, inside))
     if tl.load(reset_mask + row):
         carried = tl.load(reset_to + here, inside)
     tl.store(next_output + there, carried, inside)
@@ -188,14 +188,14 @@ def _output_gradient(
     clip: tl.constexpr,
     block: tl.constexpr,
 ):
-    row, columns, inside = _place(width, block)
+    row, columns, inside = _row_and_columns(width, block)
     here = row * width + columns
-    waited = tl.load(carried_grad + here, inside)
-    returned = tl.load(next_grad + row * stride + columns, inside).to(waited.dtype)
-    returned += tl.where(tl.load(next_mask + row), 0, waited)
+    bypassed = tl.load(carried_grad + here, inside)
+    returned = tl.load(next_grad + row * stride + columns, inside).to(bypassed.dtype)
+    returned += tl.where(tl.load(next_mask + row), 0, bypassed)
     returned = tl.where(tl.load(reset_mask + row), 0, returned)
     tl.store(carried_grad + here, returned, inside)
-    grad = tl.load(masked_grad + here, inside).to(waited.dtype) + returned
+    grad = tl.load(masked_grad + here, inside).to(bypassed.dtype) + returned
     if clip is not None:
         grad = tl.where(_within(tl.load(projected + here, inside), clip), grad, 0)
     tl.store(projected_grad + here, tl.where(tl.load(mask + row), grad, 0), inside)
@@ -216,16 +216,16 @@ def _cell_gradient(
     clip: tl.constexpr,
     block: tl.constexpr,
 ):
-    row, columns, inside = _place(width, block)
+    row, columns, inside = _row_and_columns(width, block)
     here = row * width + columns
     before = tl.load(cell + here, inside)
     i, f, g, o = _activate(gates, bias, row, columns, inside, width, before.dtype)
     new = f * before + i * g
     squashed = _tanh(_clamp(new, clip))
-    is_alive = tl.load(mask + row)
-    handed_on = tl.where(tl.load(reset_mask + row), 0, tl.load(cell_grad + here, inside))
+    is_token = tl.load(mask + row)
+    next_grad = tl.where(tl.load(reset_mask + row), 0, tl.load(cell_grad + here, inside))
     from_hidden = tl.load(hidden_grad + here, inside).to(before.dtype)
-    grad = tl.where(is_alive, handed_on + from_hidden * o * (1 - squashed * squashed), 0)
+    grad = tl.where(is_token, next_grad + from_hidden * o * (1 - squashed * squashed), 0)
     if clip is not None:
         grad = tl.where(_within(new, clip), grad, 0)
     gate = gates_grad + row * 4 * width + columns
@@ -233,12 +233,12 @@ def _cell_gradient(
     tl.store(gate + width, grad * before * f * (1 - f), inside)
     tl.store(gate + 2 * width, grad * i * (1 - g * g), inside)
     tl.store(gate + 3 * width, from_hidden * squashed * o * (1 - o), inside)
-    tl.store(cell_grad + here, tl.where(is_alive, grad * f, handed_on), inside)
+    tl.store(cell_grad + here, tl.where(is_token, grad * f, next_grad), inside)
 
 
 @jit
 @no_type_check
-def _place(width, block: tl.constexpr):
+def _row_and_columns(width, block: tl.constexpr):
     columns = tl.program_id(1) * block + tl.arange(0, block)
     return tl.program_id(0).to(tl.int64), columns, columns < width
 

@@ -9,7 +9,7 @@ static void multiply(const product *call) {
 #pragma omp parallel num_threads(call->threads)
     {
         const activations rows =
-            prepare_rows(w, call->rows, call->num_rows, call->room, call->scales);
+            prepare_rows(w, call->rows, call->num_rows, call->scratch, call->scales);
         multiply_rows(w, rows, call->num_rows, call->out);
     }
 }

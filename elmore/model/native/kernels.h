@@ -27,8 +27,8 @@ typedef struct {
     matrix weight;
     const float *rows;
     float *out;
-    float *room; /* (B, K in whole blocks of 64) */
-    float *scales; /* room (B), for INT8_DYNAMIC */
+    float *scratch; /* (B, K in whole blocks of 64) */
+    float *scales; /* scratch (B), for INT8_DYNAMIC */
     int64_t num_rows, threads;
 } product;
 
@@ -44,11 +44,11 @@ typedef struct {
     const float *reset_output, *reset_cell; /* (B, D), (B, H) */
     float *output, *cell; /* (B, D), (B, H): the state, updated */
     float *outputs; /* (S, B, D): zero where the mask is 0 */
-    float *hidden; /* room (B, H) */
-    float *gate_inputs; /* room (chunk * B, 4H), where there is an input weight and chunk > 1 */
-    float *room; /* (chunk * B, the widest of K and H in whole blocks of 64) */
-    float *state_room; /* (B, D in whole blocks of 64) */
-    float *scales, *state_scales; /* room (chunk * B) and (B), for INT8_DYNAMIC */
+    float *hidden; /* scratch (B, H) */
+    float *gate_inputs; /* scratch (chunk * B, 4H), where there is an input weight and chunk > 1 */
+    float *scratch; /* (chunk * B, the widest of K and H in whole blocks of 64) */
+    float *state_scratch; /* (B, D in whole blocks of 64) */
+    float *scales, *state_scales; /* scratch (chunk * B) and (B), for INT8_DYNAMIC */
     int64_t num_steps, num_rows, num_cells, width;
     int64_t chunk; /* steps whose inputs are multiplied together; 1: with the state of their step */
     int64_t threads;

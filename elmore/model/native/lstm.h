@@ -106,9 +106,9 @@ static void run_step(const lstm_call *call, int64_t step, const float *gate_inpu
     }
     if (!gate_inputs)
         inputs = prepare_rows(&call->input, call->inputs + step * num_rows * call->input.width,
-                              num_rows, call->room, call->scales);
+                              num_rows, call->scratch, call->scales);
     const activations output = prepare_rows(&call->recurrent, call->output, num_rows,
-                                            call->state_room, call->state_scales);
+                                            call->state_scratch, call->state_scales);
     const int64_t cell_panels = (call->num_cells + PANEL - 1) / PANEL;
     const int64_t output_panels = (call->width + PANEL - 1) / PANEL;
 #pragma omp for schedule(dynamic)
@@ -116,7 +116,7 @@ static void run_step(const lstm_call *call, int64_t step, const float *gate_inpu
         for (int64_t first = 0; first < num_rows; first += MAX_ROWS)
             update_cells(call, output, gate_inputs, row_stride, inputs, mask, first, panel);
     if (projection->data)
-        hidden = prepare_rows(projection, call->hidden, num_rows, call->room, call->scales);
+        hidden = prepare_rows(projection, call->hidden, num_rows, call->scratch, call->scales);
 #pragma omp for schedule(dynamic)
     for (int64_t panel = 0; panel < output_panels; panel++)
         for (int64_t first = 0; first < num_rows; first += MAX_ROWS)
@@ -136,7 +136,7 @@ static void run_lstm(const lstm_call *call) {
             if (step % call->chunk == 0) { /* the input weight is read once for a chunk of steps */
                 const int64_t rows = smaller(call->chunk, call->num_steps - step) * num_rows;
                 const float *from = call->inputs + step * num_rows * input->width;
-                const activations all = prepare_rows(input, from, rows, call->room, call->scales);
+                const activations all = prepare_rows(input, from, rows, call->scratch, call->scales);
                 multiply_rows(input, all, rows, call->gate_inputs);
             }
             run_step(call, step, call->gate_inputs + step % call->chunk * num_rows * dense, dense);

@@ -226,9 +226,9 @@ static void quantize(const float *row, int64_t width, float by, int8_t *to) {
 }
 
 /* In a parallel region: the rows as `w` takes them. Few float rows are read where they are. Others are copied
-   into `room`, all rows of a block of columns together: rows at a stride that is a power of two would drive
+   into `scratch`, all rows of a block of columns together: rows at a stride that is a power of two would drive
    each other out of the L1 cache. */
-static activations prepare_rows(const matrix *w, const float *rows, int64_t count, float *room,
+static activations prepare_rows(const matrix *w, const float *rows, int64_t count, float *scratch,
                                 float *scales) {
     const int dynamic = w->kind == INT8_DYNAMIC;
     const int64_t per_block = dynamic ? 4 * K_BLOCK : K_BLOCK; /* numbers */
@@ -240,14 +240,14 @@ static activations prepare_rows(const matrix *w, const float *rows, int64_t coun
         if (dynamic) scales[r] = find_scale(row, w->width, &by);
         for (int64_t first = 0; first < w->width; first += per_block) {
             const int64_t here = smaller(per_block, w->width - first);
-            float *to = room + (first / per_block * count + r) * K_BLOCK;
+            float *to = scratch + (first / per_block * count + r) * K_BLOCK;
             if (dynamic)
                 quantize(row + first, here, by, (int8_t *)to);
             else
                 memcpy(to, row + first, sizeof(float) * (size_t)here);
         }
     }
-    return (activations){room, dynamic ? scales : 0, K_BLOCK, count * K_BLOCK};
+    return (activations){scratch, dynamic ? scales : 0, K_BLOCK, count * K_BLOCK};
 }
 
 static int64_t panels_per_part(const matrix *w) {
