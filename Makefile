@@ -3,7 +3,9 @@
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
-# Modules are compiled when they are first imported: most of these packages' never are.
+# Modules are compiled when they are first imported: most of these packages' never are. Their
+# bytecode must then be kept, or every process compiles all of torch again.
+export PYTHONDONTWRITEBYTECODE :=
 INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check --no-compile -c constraints.txt
 
 # A thread for each worker, and none that spins while it waits: they would keep each other from work.

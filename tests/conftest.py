@@ -15,6 +15,10 @@ from tests.support.sweeps import pick
 if TYPE_CHECKING:
     from elmore.corpus.shards import Corpus
 
+# Of minutes in all; they start other processes, or train. One worker gets all of them, in this
+# order, and others take from the end of its list what it has not begun.
+LONGEST = ("test_ray.py", "test_package.py", "test_resume.py", "test_guides.py")
+
 for _name, _examples in (("sample", 20), ("full", 100)):
     settings.register_profile(
         _name,
@@ -33,6 +37,12 @@ def pytest_sessionstart(session: pytest.Session) -> None:
     terminal = session.config.pluginmanager.get_plugin("terminalreporter")
     if terminal is not None:  # workers have none
         session.config.pluginmanager.register(_AtOnce(terminal))
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Start with the files of the longest tests, so that no worker waits for them at the end."""
+    places = {name: place for place, name in enumerate(LONGEST)}
+    items.sort(key=lambda item: places.get(item.path.name, len(places)))
 
 
 class _AtOnce:
