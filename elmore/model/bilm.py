@@ -26,6 +26,7 @@ from elmore.model.layer_stack import LayerStack
 from elmore.model.lstm.backends import BACKENDS, Need, select_backend
 from elmore.model.lstm.call import LSTMState, StateReset
 from elmore.model.lstm.layer import ProjectedLSTM
+from elmore.model.packed_weights import PackedWeights
 from elmore.model.padding import as_bool
 from elmore.model.quantize import Int8Rows
 from elmore.model.token_encoder import TokenEncoder
@@ -309,7 +310,12 @@ def _pick(vectors: Float[Tensor, "B T D"], positions: Int[Tensor, "B T"]) -> Flo
 
 
 def share_weights(model: BiLM) -> BiLM:
-    """Return a copy of a network whose weights are the same objects."""
-    shared = [module for module in model.modules() if isinstance(module, Int8Rows)]
+    """Return a copy of a network whose weights and packed forms of them are the same objects."""
+    shared = [
+        part
+        for module in model.modules()
+        for part in (module, *vars(module).values())
+        if isinstance(part, Int8Rows | PackedWeights)
+    ]
     same = {id(each): each for each in (*model.parameters(), *shared)}
     return copy.deepcopy(model, same)

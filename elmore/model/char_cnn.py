@@ -64,6 +64,7 @@ class CharCNN(nn.Module):
         if self._is_native(characters):
             words = self._convolve_natively(characters)
         else:
+            self._packed.clear()  # in training, an update may follow that torch does not count
             blocks = characters.split(_BLOCK.get(characters.device.type, 1024))
             words = torch.cat([self._convolve(block) for block in blocks])
         for highway in self.highways:

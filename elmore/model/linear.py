@@ -27,6 +27,7 @@ class Linear(nn.Linear):
     def forward(self, input: Float[Tensor, "B X"]) -> Float[Tensor, "B Y"]:
         """Return input W' + b."""
         if not native.supports(input, self.weight, self.bias):
+            self._packed.clear()  # in training, an update may follow that torch does not count
             return functional.linear(input, self.weight, self.bias)
         dynamic = self.precision == "fast" and native.has_int8_dot()
         pack = native.pack_dynamic if dynamic else native.pack

@@ -13,9 +13,9 @@ class PackedWeights:
     """A cache of what is made from weights: panels for C, matrices in bf16.
 
     An entry is made again when its weights were moved, converted, replaced or written to. Writes
-    that torch does not count are not seen: through `weight.data`, and to tensors created in
-    inference mode. Modules call `clear` when they are moved or converted. Copies and pickles are
-    empty: another machine may need other forms.
+    that torch does not count are not seen: through `weight.data`, to tensors created in inference
+    mode, and by fused optimizers. So modules call `clear` when they are moved, converted or run
+    with gradients. Copies and pickles are empty: another machine may need other forms.
     """
 
     def __init__(self) -> None:

@@ -122,6 +122,8 @@ def run_steps(
         _scale_gradients(weights, dist_env.world_size / total.double())
         grad_norm = nn.utils.clip_grad_norm_(weights, config.max_grad_norm or float("inf"))
         optimizer.step()
+        # Fused optimizers do not count their writes, on which caches of weights rely.
+        torch.autograd.graph.increment_version(weights)
         optimizer.zero_grad(set_to_none=True)
         yield Step(step + 1, loss / total, count, grad_norm, lr, data_seconds, state or {})
 

@@ -1,3 +1,4 @@
+import copy
 import dataclasses
 
 import pytest
@@ -8,6 +9,7 @@ from elmore.errors import ConfigError
 from elmore.model.bilm import BiLM, BiLMState
 from elmore.model.config import BiLMConfig, CharCNNConfig, LSTMConfig, WordsConfig
 from elmore.model.lstm.layer import LSTMState, ProjectedLSTM
+from elmore.model.precision import with_precision
 
 SMALL = LSTMConfig(cell_dim=7, output_dim=4, cell_clip=0.4, output_clip=0.3)
 
@@ -144,3 +146,25 @@ def test_blocks_of_words_give_what_one_block_gives(monkeypatch):
 def test_a_shape_that_cannot_be_is_refused_with_the_reason(make, message):
     with pytest.raises(ConfigError, match=message):
         make()
+
+
+@pytest.mark.parametrize("precision", ["exact", "fast"])
+def test_inference_after_an_update_by_a_fused_optimizer_uses_the_new_weights(precision):
+    """Torch does not count such writes, so a cache of packed weights could outlive them."""
+    characters = CharCNNConfig(embedding_dim=3, filters=((1, 4), (2, 5)), num_highways=1)
+    lstm = dataclasses.replace(SMALL, output_dim=32, cell_dim=64)
+    model = BiLM(BiLMConfig(characters=characters, lstm=lstm)).eval()
+    network = with_precision(model, precision)
+    ids, index = torch.randint(0, 200, (6, 7)), torch.tensor([[0, 3, 2, 5]])
+    optimizer = torch.optim.AdamW(model.parameters(), lr=0.1, fused=True)
+
+    def infer(model: BiLM) -> torch.Tensor:
+        with torch.no_grad():
+            return model(index, ids, None)[0].states
+
+    before = infer(network)
+    model(index, ids, None)[0].states.square().sum().backward()
+    optimizer.step()
+    after = infer(network)
+    assert not torch.equal(after, before)
+    assert torch.equal(after, infer(with_precision(copy.deepcopy(model), precision)))

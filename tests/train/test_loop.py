@@ -171,3 +171,15 @@ def test_draws_differ_between_updates_parts_and_seeds():
 
     assert len({*drawn(0), *drawn(1)}) == 20
     assert drawn(0) == drawn(0)
+
+
+@pytest.mark.parametrize("fused", [False, True])
+def test_every_update_raises_the_version_of_the_weights(fused):
+    """Torch does not count the writes of fused optimizers; caches of weights need the count."""
+    toy = Toy()
+    optimizer = torch.optim.AdamW(toy.module.parameters(), fused=fused)
+    versions = [toy.module.weight._version]
+    for _ in updates(toy, TrainConfig(warmup_steps=0), 3, optimizer=optimizer):
+        versions.append(toy.module.weight._version)
+    assert versions == sorted(set(versions))
+    assert len(versions) == 4

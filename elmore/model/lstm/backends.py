@@ -168,6 +168,8 @@ def run(call: Call, name: str = "auto") -> Result:
             f"the backend {name!r} cannot run on {need.device} with "
             f"{', '.join(sorted(map(str, need.dtypes)))} here; use 'auto'"
         )
+    if need.grad:
+        call.packed.clear()  # an update may follow that torch does not count
     return backend.run(call)
 
 
