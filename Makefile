@@ -84,20 +84,26 @@ docs: $(VENV)/docs
 # They get no dependencies of their own; what they need is here already.
 PEERS := simple-elmo-pytorch torchmetrics lightning-utilities
 
+# The pip that Python brings takes twice the time to resolve versions.
+define NEW_VENV
+$(PYTHON) -m venv $(VENV)
+$(INSTALL) --upgrade pip
+endef
+
 # All that .venv can hold, by one resolution of versions instead of four.
 EVERYTHING := test,docs,ray,hf,spacy,sklearn,onnx
 
 setup: $(VENV)/everything
 
 $(VENV)/everything: pyproject.toml constraints.txt
-	$(PYTHON) -m venv $(VENV)
+	$(NEW_VENV)
 	$(INSTALL) hatchling -e ".[$(EVERYTHING)]"
 	$(INSTALL) --no-deps $(PEERS)
 	touch $(VENV)/core $(VENV)/extras $(VENV)/docs $(VENV)/integrations $@
 
 # A file in .venv stands for what is installed there, so a second call has nothing to do.
 $(VENV)/core: pyproject.toml constraints.txt
-	$(PYTHON) -m venv $(VENV)
+	$(NEW_VENV)
 	$(INSTALL) -e .
 	touch $@
 
