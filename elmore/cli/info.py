@@ -21,11 +21,12 @@ def info(
 
     from elmore.weights import card, catalogue, checksums, pretrained
 
-    by_name = (
-        len(model) == 1 and not Path(model[0]).exists() and model[0] in catalogue.known_models()
-    )
-    if by_name and catalogue.model_status(model[0]) == "remote":
-        facts = asdict(catalogue.find_model(model[0])) | {"state": "not downloaded yet"}
+    by_name = len(model) == 1 and not Path(model[0]).exists()
+    entry = catalogue.known_models().get(model[0]) if by_name else None
+    status = catalogue.model_status(model[0], entry) if entry else ""
+    if entry and status == "remote":
+        facts = {key: value for key, value in asdict(entry).items() if value}
+        facts |= {"state": "not downloaded yet"}
     else:
         bundle = pretrained.load(*model, vocabulary=vocabulary)
         digests = {

@@ -1,14 +1,21 @@
-"""elmore models: list the models that have a name."""
+"""elmore models, elmore models package: the models that have a name, and a package of a model."""
 
+from pathlib import Path
 from typing import Annotated
 
 import typer
 
+models = typer.Typer(name="models", add_completion=False, invoke_without_command=True)
 
-def models(
+
+@models.callback()
+def list_models(
+    context: typer.Context,
     json: Annotated[bool, typer.Option("--json", help="print as JSON")] = False,
 ) -> None:
-    """List the models that can be loaded by name."""
+    """List the models that can be loaded by name: bundled, installed or published."""
+    if context.invoked_subcommand is not None:
+        return
     from elmore.cli.tables import print_table
     from elmore.weights import catalogue
 
@@ -18,8 +25,36 @@ def models(
             "language": entry.language,
             "licence": entry.licence,
             "training data": entry.data,
-            "state": catalogue.model_status(name),
+            "state": catalogue.model_status(name, entry),
         }
         for name, entry in catalogue.known_models().items()
     ]
     print_table(rows, as_json=json)
+
+
+@models.command()
+def package(
+    model: Annotated[str, typer.Argument(help="a model folder, a run, or a name")],
+    out: Annotated[Path, typer.Option("-o", "--out", help="folder for the wheel")],
+    name: Annotated[
+        str | None,
+        typer.Option(help="name for elmore.load", show_default="that of the card or folder"),
+    ] = None,
+    version: Annotated[str, typer.Option(help="version of the package")] = "1.0.0",
+    source: Annotated[
+        bool, typer.Option("--source", help="write the source of the package, OUT/NAME, instead")
+    ] = False,
+    overwrite: Annotated[
+        bool, typer.Option("--overwrite", help="replace the wheel or source if it exists")
+    ] = False,
+) -> None:
+    """Make a package of a model: a wheel that pip installs, so that its name loads it.
+
+    The wheel is called elmore_model_NAME-VERSION-py3-none-any.whl.
+    """
+    from elmore.weights.packaging import package_model
+
+    path = package_model(
+        model, out, name=name, version=version, as_source=source, overwrite=overwrite
+    )
+    print(path)

@@ -1,35 +1,62 @@
-"""The models known by name, and the addresses of their files."""
+"""The models known by name: the bundled one, model packages, and published files."""
 
+import contextlib
 import json
 import tomllib
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from importlib import resources
 
 from elmore import cache, config
-from elmore.errors import WeightsError
-from elmore.weights import fetch
+from elmore.errors import ElmoreError, WeightsError
+from elmore.weights import fetch, packages
+from elmore.weights.packages import ModelPackage
 
 BUNDLED = "english"
 """The model that comes with the package."""
 
+_CARD_KEYS = ("language", "licence", "data")
+
 
 @dataclass(frozen=True, kw_only=True)
 class Entry:
-    """A published model; the bundled one has no files."""
+    """A model with a name; it has files to download, or a package, or is the bundled one."""
 
     language: str
     licence: str
     data: str
     files: tuple[str, ...] = ()
     sha256: tuple[str, ...] = ()
+    package: str = ""
+    """The distribution that has the model."""
+    installed: tuple[ModelPackage, ...] = ()
+    """The installed packages that register the name."""
+
+    @property
+    def claims(self) -> list[str]:
+        """Everything that has the name, in words; several are a conflict."""
+        packages = [f"the package {package}" for package in self.installed]
+        if self.package:
+            return packages
+        return [f"the {'published' if self.files else 'bundled'} model", *packages]
 
 
 def known_models() -> dict[str, Entry]:
-    """Return the models by name, the bundled one first."""
-    package = resources.files("elmore.weights")
-    card = json.loads((package / "bundled" / "config.json").read_text(encoding="utf-8"))["card"]
-    bundled = Entry(language=card["language"], licence=card["licence"], data=card["data"])
-    published = tomllib.loads((package / "pretrained.toml").read_text(encoding="utf-8"))
+    """Return the models by name: the bundled one, those listed by elmore, and those installed."""
+    entries = listed_models()
+    for name, found in packages.installed_packages().items():
+        if name in entries and not entries[name].package:
+            entries[name] = replace(entries[name], installed=tuple(found))
+        else:
+            entries[name] = _package_entry(found)
+    return entries
+
+
+def listed_models() -> dict[str, Entry]:
+    """Return the models that elmore itself lists, the bundled one first."""
+    resource = resources.files("elmore.weights")
+    card = json.loads((resource / "bundled" / "config.json").read_text(encoding="utf-8"))["card"]
+    bundled = Entry(**{key: card[key] for key in _CARD_KEYS})
+    published = tomllib.loads((resource / "pretrained.toml").read_text(encoding="utf-8"))
     entries = {
         name: config.build(Entry, data, f"pretrained.toml: {name}")
         for name, data in published.items()
@@ -37,24 +64,54 @@ def known_models() -> dict[str, Entry]:
     return {BUNDLED: bundled} | entries
 
 
+def _package_entry(found: list[ModelPackage]) -> Entry:
+    """Return the entry of an installed package; what its card does not say is unknown."""
+    card = None
+    with contextlib.suppress(ElmoreError):  # loading the model says what is wrong
+        card = config.read_json(packages.package_folder(found[0]) / "config.json").get("card")
+    values = [card.get(key) if isinstance(card, dict) else None for key in _CARD_KEYS]
+    language, licence, data = (v if isinstance(v, str) and v else "unknown" for v in values)
+    return Entry(
+        language=language,
+        licence=licence,
+        data=data,
+        package=found[0].distribution,
+        installed=tuple(found),
+    )
+
+
 def find_model(name: str) -> Entry:
     """Return a model by name.
 
     Raises:
-        WeightsError: There is no such model; the message suggests a similar name.
+        WeightsError: There is no such model (the message suggests a similar name), several packages
+            register it, or its package is not installed.
     """
     entries = known_models()
     if name not in entries:
         hint = config.suggest(name, entries) or "'elmore models' lists the names"
         raise WeightsError(f"{name}: no such file or folder, and no model of that name; {hint}")
-    return entries[name]
+    entry = entries[name]
+    if len(entry.claims) > 1:
+        raise WeightsError(
+            f"{name}: the name of {' and of '.join(entry.claims)}; uninstall a package"
+        )
+    if not entry.claims:
+        raise WeightsError(
+            f"{name}: this model is a package that is not installed; run: "
+            f"pip install {entry.package}"
+        )
+    return entry
 
 
-def model_status(name: str) -> str:
-    """Return `bundled`, `downloaded` or `remote`."""
-    files = find_model(name).files
-    if not files:
+def model_status(name: str, entry: Entry) -> str:
+    """Return `bundled`, `downloaded`, `remote`, `installed`, `not installed` or `conflict`."""
+    if len(entry.claims) > 1:
+        return "conflict"
+    if entry.package:
+        return "installed" if entry.installed else "not installed"
+    if not entry.files:
         return "bundled"
     folder = cache.cache_dir() / name
-    present = all((folder / fetch.file_name(url)).is_file() for url in files)
+    present = all((folder / fetch.file_name(url)).is_file() for url in entry.files)
     return "downloaded" if present else "remote"

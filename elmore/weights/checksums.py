@@ -35,12 +35,14 @@ def write_record(path: Path, sha256: str) -> None:
     atomic.write(record_path(path), f"{sha256}  {path.name}\n".encode())
 
 
-def verify(folder: Path, names: Iterable[str]) -> None:
-    """Raise WeightsError if a file differs from its record."""
+def verify(folder: Path, names: Iterable[str], *, advice: str) -> None:
+    """Raise WeightsError, which ends in `advice`, if a file is missing or not as recorded."""
     for path in (folder / name for name in names):
+        if not path.is_file():
+            raise WeightsError(f"{path}: the file is missing; {advice}")
         expected, found = read_record(path), file_sha256(path)
         if found != expected:
             raise WeightsError(
                 f"{path}: its sha256 is {found}, expected {expected or 'a record beside it'}; the "
-                "file was changed or damaged: reinstall elmore"
+                f"file was changed or damaged: {advice}"
             )

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from elmore import cache
 from elmore.errors import ConfigError, WeightsError
-from elmore.weights import archive, catalogue, checksums, fetch, folder
+from elmore.weights import archive, catalogue, checksums, fetch, folder, packages
 from elmore.weights.bundle import Bundle
 from elmore.weights.convert import allennlp, bilm_tf, checkpoint, many_langs
 
@@ -46,12 +46,30 @@ def load(
 
 def model_files(*sources: str | Path) -> list[Path]:
     """Return the local files of a model."""
-    sources = tuple(map(_checkpoint_index, sources))
-    if len(sources) == 2 or Path(sources[0]).exists():
-        paths = [_best_of_run(Path(source)) for source in sources]
-    else:
-        paths = _local_paths(str(sources[0]))
+    paths = _resolve_paths(*map(_checkpoint_index, sources))
     return [file for path in paths for file in _list_files(path) if file.is_file()]
+
+
+def model_folder(source: str | Path) -> Path:
+    """Return the model folder of a name or path, which may be a run.
+
+    Raises:
+        WeightsError: There is no such model, or it has another format.
+    """
+    (path,) = paths if len(paths := _resolve_paths(source)) == 1 else (Path(source),)
+    if not folder.looks_like_model(path):
+        raise WeightsError(
+            f"{source}: expected a model folder with config.json and model.safetensors; convert it "
+            f"first: elmore convert {source} FOLDER"
+        )
+    return path
+
+
+def _resolve_paths(*sources: str | Path) -> list[Path]:
+    """Return the files or folder of a model."""
+    if len(sources) == 2 or Path(sources[0]).exists():
+        return [_best_of_run(Path(source)) for source in sources]
+    return _local_paths(str(sources[0]), catalogue.find_model(str(sources[0])))
 
 
 def _list_files(path: Path) -> list[Path]:
@@ -71,12 +89,13 @@ def _best_of_run(path: Path) -> Path:
     return path / "best" if folder.looks_like_model(path / "best") else path
 
 
-def _local_paths(name: str) -> list[Path]:
+def _local_paths(name: str, entry: catalogue.Entry) -> list[Path]:
     """Return where the files of a named model are or will be."""
-    if name == catalogue.BUNDLED:
+    if entry.installed:
+        return [packages.package_folder(entry.installed[0])]
+    if not entry.files:
         return [Path(str(resources.files("elmore.weights") / "bundled"))]
-    cached = cache.cache_dir() / name
-    return [cached / fetch.file_name(url) for url in catalogue.find_model(name).files]
+    return [cache.cache_dir() / name / fetch.file_name(url) for url in entry.files]
 
 
 def _load_name(name: str, progress: fetch.Progress | None) -> Bundle:
@@ -84,14 +103,22 @@ def _load_name(name: str, progress: fetch.Progress | None) -> Bundle:
     digests = entry.sha256 or (None,) * len(entry.files)
     for url, digest in zip(entry.files, digests, strict=True):
         fetch.fetch(url, cache.cache_dir() / name, sha256=digest, progress=progress)
-    paths = _local_paths(name)
-    if name == catalogue.BUNDLED:
-        checksums.verify(paths[0], folder.FILES - {"README.md"})
+    paths = _local_paths(name, entry)
+    if not entry.files:
+        _verify_checksums(paths[0], entry.package or "elmore")
     bundle = _load_pair(*paths) if len(paths) == 2 else _load_path(paths[0])
-    card = replace(
-        bundle.card, name=name, language=entry.language, licence=entry.licence, data=entry.data
-    )
+    card = replace(bundle.card, name=name)
+    if not entry.installed:  # the card of a package is its own
+        card = replace(card, language=entry.language, licence=entry.licence, data=entry.data)
     return replace(bundle, card=card)
+
+
+def _verify_checksums(path: Path, distribution: str) -> None:
+    """Compare the files of an installed model with their checksums."""
+    names = folder.FILES - {"README.md"}
+    if not checksums.record_path(path / "vocabulary.txt").exists():  # a model without a word list
+        names -= {"vocabulary.txt"}
+    checksums.verify(path, sorted(names), advice=f"reinstall {distribution}")
 
 
 def _load_path(path: Path, vocabulary: Path | None = None) -> Bundle:

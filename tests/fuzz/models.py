@@ -1,6 +1,7 @@
 """Readers of models: our own folders, and those of other packages."""
 
 import shutil
+import sys
 import zipfile
 from pathlib import Path
 
@@ -8,7 +9,7 @@ import numpy as np
 import torch
 
 from elmore.text.vocabulary import Vocabulary
-from elmore.weights import card, fetch, folder, pretrained
+from elmore.weights import card, catalogue, checksums, fetch, folder, packaging, pretrained
 from elmore.weights.bundle import Bundle
 from tests.fuzz.reader import FORMATS, Reader
 from tests.support.fake_checkpoints import (
@@ -24,6 +25,7 @@ from tests.support.tensorflow_checkpoints import (
     write_checkpoint,
     write_module,
 )
+from tests.support.toy_packages import install, save_model
 
 WORDS = ["<S>", "</S>", "<UNK>", "the", "cat", "Zürich"]
 _CONVERT = "elmore.weights.convert."
@@ -117,6 +119,27 @@ def _fetch(place: Path) -> None:
         fetch.fetch(source.as_uri(), place / cache)
 
 
+def _install_package(place: Path) -> None:
+    install(save_model(place / "model"), place)
+    for name in ("model", "wheels"):
+        shutil.rmtree(place / name)
+
+
+def _load_package(place: Path) -> None:
+    sys.path.insert(0, str(place))
+    try:
+        use(pretrained.load("toy"))
+        catalogue.known_models()
+    finally:
+        sys.path.remove(str(place))
+
+
+def _write_checksums(place: Path) -> None:
+    for name in ("config.json", "model.safetensors"):
+        path = place / "elmore_model_toy" / name
+        checksums.write_record(path, checksums.file_sha256(path))
+
+
 READERS = (
     *(
         Reader(
@@ -151,6 +174,19 @@ READERS = (
     ),
     Reader(
         "zip of a model", ("elmore.weights.archive",), _zip, lambda place: load(place / "model.zip")
+    ),
+    Reader(
+        "package of a model",
+        ("elmore.weights.catalogue", "elmore.weights.checksums"),
+        _install_package,
+        _load_package,
+        _write_checksums,
+    ),
+    Reader(
+        "model to package",
+        ("elmore.weights.packaging", "elmore.weights.wheel"),
+        save_model,
+        lambda place: packaging.package_model(place, place / "dist", name="toy"),
     ),
     Reader(
         "download", ("elmore.weights.fetch", "elmore.weights.checksums"), _begun_download, _fetch

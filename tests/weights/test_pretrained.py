@@ -47,9 +47,9 @@ def test_a_model_by_name_is_downloaded_once_and_told_by_its_card(tmp_path, rng, 
     settings = bilm_options()
     paths = write_bilm(tmp_path / "remote", settings, bilm_weights(settings, rng))
     known["klingon"] = entry(f"{server}/options.json", f"{server}/weights.hdf5")
-    assert catalogue.model_status("klingon") == "remote"
+    assert catalogue.model_status("klingon", known["klingon"]) == "remote"
     first = elmore.load("klingon")
-    assert catalogue.model_status("klingon") == "downloaded"
+    assert catalogue.model_status("klingon", known["klingon"]) == "downloaded"
     assert first.bundle.card.language == "Klingon"
     for path in paths:
         path.unlink()  # from now on the cache must do
@@ -117,8 +117,8 @@ def test_the_bundled_model_needs_no_name():
 
 def test_a_bundled_model_that_was_changed_is_refused(tmp_path, monkeypatch):
     place = tmp_path / "bundled"
-    shutil.copytree(pretrained._local_paths(catalogue.BUNDLED)[0], place)
-    monkeypatch.setattr(pretrained, "_local_paths", lambda name: [place])
+    shutil.copytree(pretrained.model_folder(catalogue.BUNDLED), place)
+    monkeypatch.setattr(pretrained, "_local_paths", lambda name, entry: [place])
     assert elmore.load().width
     for name in ("model.safetensors", "vocabulary.txt"):
         path = place / name
@@ -130,7 +130,7 @@ def test_a_bundled_model_that_was_changed_is_refused(tmp_path, monkeypatch):
 
 
 def test_the_bundled_model_is_small_and_whole():
-    place = pretrained._local_paths(catalogue.BUNDLED)[0]
+    place = pretrained.model_folder(catalogue.BUNDLED)
     assert sum(path.stat().st_size for path in place.iterdir()) <= 32_000_000
     bundle = pretrained.load()
     assert bundle.softmax is not None

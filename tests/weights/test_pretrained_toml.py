@@ -9,11 +9,14 @@ import pytest
 MODELS = tomllib.loads(
     resources.files("elmore.weights").joinpath("pretrained.toml").read_text("utf-8")
 )
+PACKAGES = [name for name, entry in MODELS.items() if "package" in entry]
+FILES = [name for name in MODELS if name not in PACKAGES]
 MANY_LANGS = {name: entry for name, entry in MODELS.items() if name.startswith("many-langs-")}
 
 
 def test_every_published_model_is_listed():
     named = {
+        "english-large",
         "small",
         "medium",
         "original",
@@ -31,14 +34,21 @@ def test_every_published_model_is_listed():
 @pytest.mark.parametrize("name", MODELS)
 def test_an_entry_has_its_keys_and_no_other(name):
     entry = MODELS[name]
-    assert entry.keys() - {"sha256"} == {"language", "licence", "data", "files"}
+    home = "package" if name in PACKAGES else "files"
+    assert entry.keys() - {"sha256"} == {"language", "licence", "data", home}
     for key in ("language", "licence", "data"):
         assert entry[key]
         assert entry[key] == entry[key].strip()
-    assert entry["licence"] in ("Apache-2.0", "MIT", "see publisher")
+    assert entry["licence"] in ("Apache-2.0", "CC-BY-SA-4.0", "MIT", "see publisher")
 
 
-@pytest.mark.parametrize("name", MODELS)
+def test_a_package_is_called_after_its_model():
+    assert {name: MODELS[name]["package"] for name in PACKAGES} == {
+        "english-large": "elmore-model-english-large"
+    }
+
+
+@pytest.mark.parametrize("name", FILES)
 def test_the_files_of_an_entry_are_options_and_weights_or_one_zip(name):
     addresses = [urlsplit(url) for url in MODELS[name]["files"]]
     assert all(parts.scheme in ("http", "https") and parts.hostname for parts in addresses)
@@ -46,7 +56,7 @@ def test_the_files_of_an_entry_are_options_and_weights_or_one_zip(name):
     assert endings in ([".json", ".hdf5"], [".zip"])
 
 
-@pytest.mark.parametrize("name", MODELS)
+@pytest.mark.parametrize("name", FILES)
 def test_a_sha256_where_given_is_one_per_file(name):
     sums = MODELS[name].get("sha256")
     assert sums is None or len(sums) == len(MODELS[name]["files"])
@@ -59,7 +69,7 @@ def test_names_are_plain_and_differ_by_more_than_case():
 
 
 def test_no_two_models_share_a_weight_file():
-    weights = [entry["files"][-1] for entry in MODELS.values()]
+    weights = [MODELS[name]["files"][-1] for name in FILES]
     assert len(set(weights)) == len(weights)
 
 

@@ -1,0 +1,61 @@
+"""Installed model packages: distributions that register a model by an entry point.
+
+    [project.entry-points."elmore.models"]
+    english-large = "elmore_model_english_large"
+
+The name is that of the model, the value a package whose folder is a model folder with checksums.
+The folder is located without importing the package: none of its code runs.
+"""
+
+import importlib.util
+from importlib import metadata
+from pathlib import Path
+from typing import NamedTuple
+
+from elmore.errors import WeightsError
+
+GROUP = "elmore.models"
+
+
+class ModelPackage(NamedTuple):
+    """An installed distribution that registers a model."""
+
+    distribution: str
+    version: str
+    module: str
+
+    def __str__(self) -> str:
+        return f"{self.distribution} {self.version}"
+
+
+def installed_packages() -> dict[str, list[ModelPackage]]:
+    """Return the installed packages of each model name; several packages are a conflict."""
+    found: dict[str, dict[str, ModelPackage]] = {}
+    for distribution in metadata.distributions():
+        try:
+            points = distribution.entry_points.select(group=GROUP)
+            for point in points:
+                package = ModelPackage(distribution.name, distribution.version, point.value)
+                # One further down the path is hidden by the first.
+                found.setdefault(point.name, {}).setdefault(package.distribution, package)
+        except (TypeError, ValueError, LookupError, AttributeError, OSError):
+            continue  # damaged metadata, of any package on this machine
+    return {name: list(packages.values()) for name, packages in found.items()}
+
+
+def package_folder(package: ModelPackage) -> Path:
+    """Return the folder of a model package.
+
+    Raises:
+        WeightsError: The package that was registered is not there.
+    """
+    places = None
+    if package.module.isidentifier():  # finding a submodule would import its parents
+        spec = importlib.util.find_spec(package.module)
+        places = spec.submodule_search_locations if spec else None
+    if not places:
+        raise WeightsError(
+            f"{package} registers the package {package.module[:80]!r} as a model, but there is no "
+            f"such package; reinstall {package.distribution}"
+        )
+    return Path(next(iter(places)))

@@ -1,0 +1,143 @@
+"""Models that other distributions install: found by name, checked, and never imported."""
+
+import json
+import sys
+
+import pytest
+
+import elmore
+from elmore.errors import WeightsError
+from elmore.weights import catalogue, packages, pretrained
+from tests.support.cli_runner import run_elmore
+from tests.support.toy_packages import install, rename_distribution, save_model
+
+
+@pytest.fixture
+def target(tmp_path, monkeypatch):
+    """A folder of installed packages."""
+    place = tmp_path / "site"
+    place.mkdir()
+    monkeypatch.syspath_prepend(place)
+    return place
+
+
+@pytest.fixture
+def toy(tmp_path, target):
+    """The folder of an installed model."""
+    return install(save_model(tmp_path / "model"), target)
+
+
+def status(name):
+    return catalogue.model_status(name, catalogue.known_models()[name])
+
+
+def test_an_installed_model_is_found_by_its_name(toy):
+    elmo = elmore.load("toy")
+    assert elmo.bundle.card.name == "toy"
+    assert elmo.bundle.card.licence == "MIT"
+    assert pretrained.model_folder("toy") == toy
+    assert status("toy") == "installed"
+    facts = json.loads(run_elmore("info", "toy", "--json").out)
+    assert facts["language"] == "Klingon"
+    assert "model.safetensors" in facts["sha256"]
+    rows = {row["name"]: row for row in json.loads(run_elmore("models", "--json").out)}
+    assert rows["toy"]["state"] == "installed"
+    assert rows["toy"]["training data"] == "letters"
+
+
+def test_no_code_of_a_package_runs(toy):
+    (toy / "__init__.py").write_text("raise SystemExit('it ran')")
+    assert elmore.load("toy").width
+    assert "elmore_model_toy" not in sys.modules
+
+
+@pytest.mark.parametrize("name", ["config.json", "model.safetensors"])
+def test_a_changed_file_is_refused(toy, name):
+    path = toy / name
+    whole = path.read_bytes()
+    path.write_bytes(whole[:-2] + bytes([whole[-2] ^ 1]) + whole[-1:])
+    with pytest.raises(WeightsError, match=rf"{name}: its sha256 .*: reinstall elmore-model-toy"):
+        elmore.load("toy")
+
+
+def test_a_missing_file_is_refused(toy):
+    (toy / "model.safetensors").unlink()
+    with pytest.raises(WeightsError, match="the file is missing; reinstall elmore-model-toy"):
+        elmore.load("toy")
+
+
+def test_a_file_without_its_checksum_is_refused(toy):
+    (toy / "model.safetensors.sha256").unlink()
+    with pytest.raises(WeightsError, match="expected a record beside it"):
+        elmore.load("toy")
+
+
+def test_two_packages_with_one_name_are_both_named_and_neither_is_loaded(tmp_path, target):
+    install(save_model(tmp_path / "model"), target)
+    rename_distribution(target, "elmore-model-toy", "toys-of-another")
+    install(save_model(tmp_path / "other"), target, version="2.0")
+    both = "toy: the name of the package .* and of the package .*; uninstall a package"
+    with pytest.raises(WeightsError, match=both) as refused:
+        elmore.load("toy")
+    assert "elmore-model-toy 2.0" in str(refused.value)
+    assert "toys-of-another 1.0.0" in str(refused.value)
+    assert status("toy") == "conflict"
+    assert elmore.load("english").width
+
+
+def test_a_package_cannot_take_the_name_of_the_bundled_or_a_published_model(tmp_path, target):
+    install(save_model(tmp_path / "model"), target)
+    (points,) = target.glob("*.dist-info/entry_points.txt")
+    for name, kind in (("english", "bundled"), ("original", "published")):
+        points.write_text(f"[{packages.GROUP}]\n{name} = elmore_model_toy\n")
+        words = f"{name}: the name of the {kind} model and of the package elmore-model-toy 1.0.0"
+        with pytest.raises(WeightsError, match=words):
+            elmore.load(name)
+        assert status(name) == "conflict"
+
+
+def test_an_earlier_entry_of_the_path_hides_a_later_one(tmp_path, monkeypatch):
+    for number in (1, 2):
+        place = tmp_path / f"site{number}"
+        model = save_model(tmp_path / f"model{number}", data=f"text {number}")
+        install(model, place, version=f"{number}.0")
+        monkeypatch.syspath_prepend(place)
+    assert catalogue.find_model("toy").data == "text 2"
+
+
+@pytest.mark.parametrize(
+    "value", ["elmore_model_gone", "elmore_model.toy", "toy:load", "a b", "os"]
+)
+def test_an_entry_point_without_its_package_is_one_sentence(tmp_path, target, value):
+    install(save_model(tmp_path / "model"), target)
+    (points,) = target.glob("*.dist-info/entry_points.txt")
+    points.write_text(f"[{packages.GROUP}]\ntoy = {value}\n")
+    with pytest.raises(WeightsError, match=r"elmore-model-toy 1\.0\.0 registers the package"):
+        elmore.load("toy")
+    assert catalogue.known_models()["toy"].language == "unknown"
+
+
+@pytest.mark.parametrize(
+    "text", [b"[elmore.models]\nno value\n", b"\xff\xfe", b"[", b"= =\n", b"[elmore.models]\nx=\n"]
+)
+def test_damaged_metadata_of_one_package_hides_no_other(toy, target, text):
+    broken = target / "broken-1.0.dist-info"
+    broken.mkdir()
+    (broken / "entry_points.txt").write_bytes(text)
+    assert elmore.load("toy").width
+    assert elmore.load().width
+
+
+def test_a_package_with_a_damaged_card_is_still_listed(toy):
+    (toy / "config.json").write_text("{")
+    assert catalogue.known_models()["toy"].licence == "unknown"
+    with pytest.raises(WeightsError, match="reinstall elmore-model-toy"):
+        elmore.load("toy")
+
+
+def test_a_known_model_that_is_not_installed_is_named_with_its_command():
+    assert status("english-large") == "not installed"
+    for command in ("info", "embed --model"):
+        found = run_elmore(*command.split(), "english-large")
+        assert found.code == 1
+        assert "run: pip install elmore-model-english-large" in found.err
