@@ -118,8 +118,8 @@ def replace(tmp: Path, path: Path) -> None:
     except OSError as error:
         if error.errno != errno.EXDEV:
             raise
-        with tmp.open("rb") as found, file(path) as new:
-            shutil.copyfileobj(found, new)
+        with tmp.open("rb") as source, file(path) as new:
+            shutil.copyfileobj(source, new)
         tmp.unlink()
     sync(path.parent)
 

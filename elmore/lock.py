@@ -104,8 +104,8 @@ def holder(path: Path) -> Holder | None:
     try:
         with path.open("rb") as file:
             file.seek(1)  # on Windows the first byte of a held lock cannot be read
-            found = strict_json.loads(file.read(_MAX_BYTES))
-        known = Holder(found["pid"], found["host"], found["since"])
+            content = strict_json.loads(file.read(_MAX_BYTES))
+        known = Holder(content["pid"], content["host"], content["since"])
     except (OSError, ValueError, TypeError, KeyError):
         return None
     kinds = zip(known, (int, str, str), strict=True)
@@ -124,10 +124,10 @@ def _lock(descriptor: int, path: Path, *, wait: bool) -> None:
             error.strerror or error,
         )
         return
-    found = holder(path) or "another process is working there"
+    owner = holder(path) or "another process is working there"
     if not wait:
-        raise DataError(f"{path.parent}: {found}; wait until it is done, or pass another name")
-    _log.warning("%s: %s; waiting until it is done", path, found)
+        raise DataError(f"{path.parent}: {owner}; wait until it is done, or pass another name")
+    _log.warning("%s: %s; waiting until it is done", path, owner)
     lock_descriptor(descriptor)
 
 

@@ -98,11 +98,11 @@ def _load(sources: Path) -> ctypes.CDLL:
     if os.environ.get(FORBID) == "0":
         raise NativeBuildError(f"{FORBID}=0 forbids it")
     try:
-        found = sources / LIBRARY if (sources / LIBRARY).is_file() else _cached(sources)
+        library_path = sources / LIBRARY if (sources / LIBRARY).is_file() else _cached(sources)
     except OSError as error:
         raise NativeBuildError(f"it could not be built ({error})") from error
     try:
-        return ctypes.CDLL(str(found))
+        return ctypes.CDLL(str(library_path))
     except OSError as error:
         raise NativeBuildError(f"it is there but cannot be loaded ({error})") from error
 
@@ -151,10 +151,10 @@ def _compiler() -> str:
 
 def _instruction_sets() -> dict[str, tuple[str, ...]]:
     machine = platform.machine().lower()
-    found = _INSTRUCTION_SETS.get(_ALIASES.get(machine, machine))
-    if found is None:
+    sets = _INSTRUCTION_SETS.get(_ALIASES.get(machine, machine))
+    if sets is None:
         raise NativeBuildError(f"it has no kernels for {machine}")
-    return found
+    return sets
 
 
 def _run(command: list[str]) -> bytes:

@@ -133,19 +133,19 @@ def _parse_header(file: IO[bytes]) -> _Header:
     text = file.read(min(length, _MAX_HEADER))
     if len(size) < width or len(text) < length:
         raise ValueError("its header is truncated")
-    found = _parse_fields(text.decode("latin-1"))
-    numbers = [number.strip().removesuffix("L") for number in found["sizes"].split(",")]
+    fields = _parse_fields(text.decode("latin-1"))
+    numbers = [number.strip().removesuffix("L") for number in fields["sizes"].split(",")]
     sizes = numbers[:-1] if not numbers[-1] else numbers  # the last one is empty in (3,) and ()
     if len(sizes) > _MAX_AXES or not all(_SIZE.fullmatch(number) for number in sizes):
-        raise ValueError(f"its header has the shape ({found['sizes'][:40]})")
+        raise ValueError(f"its header has the shape ({fields['sizes'][:40]})")
     shape = tuple(map(int, sizes))
     if (
         math.prod(max(1, size) for size in shape) >= _MAX_NUMBERS
     ):  # an axis of 0 would hide the others
         raise ValueError(f"its header has the shape {shape}, which is too large")
     return _Header(
-        np.dtype(found["kind"]),
-        "F" if found["fortran"] == "True" else "C",
+        np.dtype(fields["kind"]),
+        "F" if fields["fortran"] == "True" else "C",
         shape,
         len(start) + width + length,
     )
@@ -156,15 +156,15 @@ def _parse_fields(text: str) -> dict[str, str]:
     text = text.strip()
     is_table = text.startswith("{") and text.endswith("}")
     inside = text[1:-1].rstrip().removesuffix(",")
-    found: dict[str, str] = {}
+    fields: dict[str, str] = {}
     at = 0
     while is_table and at < len(inside):
         item = _ITEM.match(inside, at)
         new = {name: value for name, value in item.groupdict().items() if value} if item else {}
-        if not new or new.keys() & found.keys():
+        if not new or new.keys() & fields.keys():
             break
-        found |= {"sizes": ""} | new if "shape" in new else new
+        fields |= {"sizes": ""} | new if "shape" in new else new
         at = item.end() if item else at
-    if at < len(inside) or not {"kind", "fortran", "sizes"} <= found.keys():
+    if at < len(inside) or not {"kind", "fortran", "sizes"} <= fields.keys():
         raise ValueError(f"its header is {text[:80]!r}, expected plain numbers")
-    return found
+    return fields

@@ -21,13 +21,13 @@ def loads(data: str | bytes) -> Any:  # noqa: ANN401 -- any JSON value
     """
     too_deep = f"nested deeper than {MAX_DEPTH} levels"
     try:
-        found = json.loads(data)
+        value = json.loads(data)
     except RecursionError as error:
         raise ValueError(too_deep) from error
     opening = (b"[", b"{") if isinstance(data, bytes) else ("[", "{")
-    if sum(map(data.count, opening)) > MAX_DEPTH and _is_too_deep(found):
+    if sum(map(data.count, opening)) > MAX_DEPTH and _is_too_deep(value):
         raise ValueError(too_deep)
-    return found
+    return value
 
 
 def parse(data: str | bytes, where: str, *, error: type[ElmoreError] = DataError) -> Any:  # noqa: ANN401 -- any JSON value

@@ -79,22 +79,22 @@ def neighbors(
                 done, sentences=lines, uses=words
             )
             if is_index:
-                found = OccurrenceIndex.open(corpus, elmo)
+                opened_index = OccurrenceIndex.open(corpus, elmo)
             else:
                 stored = layers or layer
                 names = stored.split(",") if stored else None
-                found = OccurrenceIndex.build(index, elmo, [corpus], layers=names, **options)
+                opened_index = OccurrenceIndex.build(index, elmo, [corpus], layers=names, **options)
             if append:
-                found.append(append, **options)
+                opened_index.append(append, **options)
     except KeyboardInterrupt as error:
         print("elmore: stopped; run the same command to resume", file=sys.stderr)
         raise typer.Exit(130) from error
     if not targets:
-        print(found.folder)
+        print(opened_index.folder)
         return
     if word is None:
-        _warn_absent([tokens[position] for tokens, position in targets], found)
-    results = [found.search(*target, k, word=word, layer=layer) for target in targets]
+        _warn_absent([tokens[position] for tokens, position in targets], opened_index)
+    results = [opened_index.search(*target, k, word=word, layer=layer) for target in targets]
     _print(queries or [], results, as_json=json)
     _warn_few(queries or [], results, k)
 

@@ -56,11 +56,11 @@ def pos(
     if file and (model or layers != "all"):
         raise ConfigError("--vectors replaces the model: remove --model and --layers")
     data = linear_probe.read_splits(train, dev, test, column=column)
-    with init_distributed(device) as (_, place):
+    with init_distributed(device) as (_, local_device):
         if file:
             features = linear_probe.word_vector_features(data, word_vectors.read_word_vectors(file))
         else:
-            elmo = load_model(model, str(place))
+            elmo = load_model(model, str(local_device))
             with show_progress("embedding") as update:
                 features = linear_probe.layer_features(
                     data, elmo, layers, lambda done, tokens: update(done, tokens=tokens)
@@ -71,7 +71,7 @@ def pos(
                 features,
                 control=control,
                 seed=seed,
-                device=place,
+                device=local_device,
                 progress=lambda done, updates: update(done, updates=updates),
             )
     table = [row.row() for row in rows]
@@ -138,10 +138,12 @@ def wsd(
         raise ConfigError("--vectors replaces the model: remove --model")
     train_corpus, tests = SenseCorpus(train), [*map(SenseCorpus, test)]
     known = read_wordnet(wordnet)
-    with init_distributed(device) as (_, place):
-        source = word_vectors.read_word_vectors(file) if file else load_model(model, str(place))
+    with init_distributed(device) as (_, local_device):
+        source = (
+            word_vectors.read_word_vectors(file) if file else load_model(model, str(local_device))
+        )
         with show_progress("reading senses") as update:
-            found = senses.probe_senses(
+            results = senses.probe_senses(
                 source,
                 train_corpus,
                 tests,
@@ -152,11 +154,11 @@ def wsd(
                 progress=lambda done, words: update(done, words=words),
             )
     if json:
-        print(writer.dumps(asdict(found), indent=2))
+        print(writer.dumps(asdict(results), indent=2))
     else:
-        tables = {"held out": found.held_out} | found.tests
+        tables = {"held out": results.held_out} | results.tests
         rows = [
-            _sense_row(text, layer, scores, chosen=layer == found.chosen)
+            _sense_row(text, layer, scores, chosen=layer == results.chosen)
             for text, table in tables.items()
             for layer, scores in table.items()
         ]

@@ -55,7 +55,7 @@ def context(
     lines = Lines(corpus, column=column, errors=errors)
     elmo = load_model(model, device)
     with show_progress("embedding") as update:
-        found = context.measure_contextuality(
+        results = context.measure_contextuality(
             elmo,
             sample.tokenize_lines(lines, tokenized=tokenized, split=split),
             num_sentences=sentences,
@@ -65,7 +65,7 @@ def context(
             progress=lambda done, tokens: update(done, tokens=tokens),
         )
     if json:
-        print(writer.dumps(asdict(found), indent=2, ensure_ascii=False))
+        print(writer.dumps(asdict(results), indent=2, ensure_ascii=False))
         return
     print_table(
         [
@@ -77,7 +77,7 @@ def context(
                 "self - random": f"{layer.self_similarity_corrected:.3f}",
                 "intra - random": f"{layer.intra_sentence_corrected:.3f}",
             }
-            for layer in found.layers
+            for layer in results.layers
         ],
         as_json=False,
     )
@@ -121,7 +121,7 @@ def uses(
     if out is not None:
         files.check_path(out)
     chosen = parse_layers(layers)
-    found, total = occurrences.find_occurrences(
+    occurrence_list, total = occurrences.find_occurrences(
         word,
         corpus,
         max_uses=max_uses,
@@ -135,11 +135,11 @@ def uses(
     check_layers(chosen, elmo.num_layers)
     with show_progress("embedding") as update:
         vectors = occurrence_map.embed_occurrences(
-            elmo, found, chosen, lambda done, count: update(done, uses=count)
+            elmo, occurrence_list, chosen, lambda done, count: update(done, uses=count)
         )
     drawn = occurrence_map.map_occurrences(
         word,
-        found,
+        occurrence_list,
         vectors,
         layers=str(elmo.num_layers - 1) if layers == "top" else layers,
         method=method,

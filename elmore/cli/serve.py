@@ -118,24 +118,24 @@ def serve(
         )
     token = _token(token_file)
     if token is not None and no_token:
-        place = token_file or TOKEN
-        raise ConfigError(f"--no-token, but {place} holds a token; leave one of them out")
+        token_source = token_file or TOKEN
+        raise ConfigError(f"--no-token, but {token_source} holds a token; leave one of them out")
     loopback_only = token is None and not no_token
-    with server.bind_socket(host, port, loopback_only=loopback_only) as found:
+    with server.bind_socket(host, port, loopback_only=loopback_only) as listener:
         with show_download() as progress:
             embedder = load(*(model or []), device=device, precision=precision, progress=progress)
         if embedder.bundle.softmax is not None:
             embedder.bundle.softmax.to(embedder.device)
-        uses = None if index is None else _opened(index, embedder)
+        uses = None if index is None else _open_index(index, embedder)
         application = app.create(engine.Engine(embedder, uses), limits=limits, token=token)
         logs.log_to_stderr()
-        print(f"listening on {server.base_url(found)}", file=sys.stderr, flush=True)
+        print(f"listening on {server.base_url(listener)}", file=sys.stderr, flush=True)
         # The worker thread releases the GIL often, and would wait 5 ms by default to get it back.
         sys.setswitchinterval(0.0005)
-        server.serve(server.make_server(application, limits), found)
+        server.serve(server.make_server(application, limits), listener)
 
 
-def _opened(folder: Path, embedder: "Embedder") -> "NeighborSearch":
+def _open_index(folder: Path, embedder: "Embedder") -> "NeighborSearch":
     from elmore.probe.neighbors.index import OccurrenceIndex
     from elmore.serve.engine import NeighborSearch
     from elmore.text import target_word
@@ -149,11 +149,11 @@ def _token(file: Path | None) -> str | None:
 
     if file is None and TOKEN not in os.environ:
         return None
-    place = str(file) if file else TOKEN
-    found = file.read_text(encoding="utf-8", errors="replace") if file else os.environ[TOKEN]
-    token = found.strip()
+    source = str(file) if file else TOKEN
+    content = file.read_text(encoding="utf-8", errors="replace") if file else os.environ[TOKEN]
+    token = content.strip()
     if not token.isascii() or not token.isprintable() or len(token) < 8 or " " in token:
         raise ConfigError(
-            f"{place}: a token must have at least 8 printable ASCII characters and no spaces"
+            f"{source}: a token must have at least 8 printable ASCII characters and no spaces"
         )
     return token

@@ -122,14 +122,14 @@ def _print_trained(trained: "TrainedTask", test: Path | None, as_json: bool) -> 
         scores["test"] = trained.evaluate(test, cache_layers=True)
     layer_weights = trained.layer_weights()
     if as_json:
-        layers = {place: numbers._asdict() for place, numbers in layer_weights.items()}
+        layers = {insert_at: numbers._asdict() for insert_at, numbers in layer_weights.items()}
         _print_json({**scores, **({"layer_weights": layers} if layers else {})})
         return
-    for split, found in scores.items():
-        print(f"{split}  {_format_scores(found)}")
-    for place, (weights, gamma) in layer_weights.items():
+    for split, split_scores in scores.items():
+        print(f"{split}  {_format_scores(split_scores)}")
+    for insert_at, (weights, gamma) in layer_weights.items():
         numbers = " ".join(f"{weight:.3f}" for weight in weights)
-        print(f"layer weights at {place}  {numbers}  gamma {gamma:.3f}")
+        print(f"layer weights at {insert_at}  {numbers}  gamma {gamma:.3f}")
 
 
 def _train_sweep(

@@ -73,16 +73,16 @@ def watch(
 def report_end(last: "Report | None", out: Path) -> None:
     """Exit with 128 + N after signal N; say so if there was nothing to train."""
     if last is None:
-        _say(f"{out} is already finished: there is nothing to do")
+        _print_line(f"{out} is already finished: there is nothing to do")
     elif last.stop_reason.startswith("SIG"):
-        _say(
+        _print_line(
             f"stopped by {last.stop_reason} after update {last.step}, which is saved; continue "
             "with the same command and --resume"
         )
         raise typer.Exit(128 + signal.Signals[last.stop_reason])
 
 
-def _say(sentence: str) -> None:
+def _print_line(sentence: str) -> None:
     if is_main_process():
         print(f"elmore: {sentence}", file=sys.stderr)
 
@@ -102,10 +102,10 @@ def _line(report: "Report", show_perplexity: bool) -> str:
 
 
 @contextmanager
-def _forward_logs(say: Callable[[str], None]) -> Iterator[None]:
+def _forward_logs(write_line: Callable[[str], None]) -> Iterator[None]:
     """Print what these modules log, such as slow steps between two updates."""
     loggers, handler = [logging.getLogger(name) for name in _LOGGERS], logging.Handler()
-    handler.emit = lambda record: say(record.getMessage()) if is_main_process() else None
+    handler.emit = lambda record: write_line(record.getMessage()) if is_main_process() else None
     before = [(logger.level, logger.propagate) for logger in loggers]
     for logger in loggers:
         logger.addHandler(handler)

@@ -77,15 +77,19 @@ def lint_corpus(names: Sequence[str], options: PrepareOptions) -> list[Finding]:
     Raises:
         DataError: There is no word in the files.
     """
-    whole, sample, size = _LineStatistics(), [], 0
+    statistics, sample, size = _LineStatistics(), [], 0
     for line in TextSource(names, [], replace(options, errors="replace")):
-        whole.add(line)
+        statistics.add(line)
         if size < SAMPLE:
             sample.append(line)
             size += len(line.text)
-    if not whole.num_words:
+    if not statistics.num_words:
         raise DataError(f"{', '.join(names)}: contains no word; expected text to prepare")
-    return [*whole.findings(), *_layout_findings(sample, options), *_word_findings(sample, options)]
+    return [
+        *statistics.findings(),
+        *_layout_findings(sample, options),
+        *_word_findings(sample, options),
+    ]
 
 
 class _LineStatistics:
@@ -119,7 +123,7 @@ class _LineStatistics:
         one = self._num_documents == 1 and self._num_lines > 1
         width = self._num_characters / self.num_words
         repeated = self._repeats.fraction
-        found = [
+        results = [
             Finding("lines", f"{self._num_lines:,}"),
             Finding(
                 "documents",
@@ -145,11 +149,11 @@ class _LineStatistics:
         advice["long words"] = f"words of {LONG_WORD} characters or more; is it text?"
         for name, action in advice.items():
             fraction = self._times[name] / self._num_lines
-            shown = "none"
+            value = "none"
             if fraction:
-                shown = f"{100 * fraction:.2g} % of lines, first in {self._first[name]}"
-            found.append(Finding(name, shown, fraction > _TOLERATED.get(name, 0), action))
-        return found
+                value = f"{100 * fraction:.2g} % of lines, first in {self._first[name]}"
+            results.append(Finding(name, value, fraction > _TOLERATED.get(name, 0), action))
+        return results
 
 
 class _RepeatedLines:
@@ -165,8 +169,8 @@ class _RepeatedLines:
             self._seen[code] += 1
         if len(self._seen) > _MAX_HASHES:
             self._mask = 2 * self._mask + 1
-            kept = {code: n for code, n in self._seen.items() if code & self._mask == 0}
-            self._seen = Counter(kept)
+            sampled = {code: n for code, n in self._seen.items() if code & self._mask == 0}
+            self._seen = Counter(sampled)
 
     @property
     def fraction(self) -> float:
@@ -191,8 +195,8 @@ def _layout_findings(sample: list[Line], options: PrepareOptions) -> list[Findin
     ]
     broken = sum(inside) / max(1, len(inside))
     letters = {name: len(pattern.findall(text)) for name, pattern in _SCRIPTS.items()}
-    shares = Counter({name: n / max(1, sum(letters.values())) for name, n in letters.items()})
-    scripts = [(name, share) for name, share in shares.most_common() if share >= 0.005]
+    fractions = Counter({name: n / max(1, sum(letters.values())) for name, n in letters.items()})
+    scripts = [(name, fraction) for name, fraction in fractions.most_common() if fraction >= 0.005]
     return [
         Finding(
             "punctuation on its own",
@@ -208,7 +212,8 @@ def _layout_findings(sample: list[Line], options: PrepareOptions) -> list[Findin
         ),
         Finding(
             "scripts",
-            ", ".join(f"{name} {100 * share:.0f} %" for name, share in scripts) or "none known",
+            ", ".join(f"{name} {100 * fraction:.0f} %" for name, fraction in scripts)
+            or "none known",
             len(scripts) > 1 and scripts[1][1] > 0.05,
             "several languages in one text? they will share one vocabulary",
         ),
@@ -226,11 +231,11 @@ def _word_findings(sample: list[Line], options: PrepareOptions) -> list[Finding]
             lengths.append(len(words))
     long = sum(length > LONG_SENTENCE for length in lengths)
     once = sum(n == 1 for n in counts.values()) / len(counts)
-    share = f"{100 * long / len(lengths):.2g} % over {LONG_SENTENCE}"
+    long_fraction = f"{100 * long / len(lengths):.2g} % over {LONG_SENTENCE}"
     return [
         Finding(
             "words per sentence",
-            f"{sum(lengths) / len(lengths):.1f}, longest {max(lengths):,}, {share}",
+            f"{sum(lengths) / len(lengths):.1f}, longest {max(lengths):,}, {long_fraction}",
             long > 0.001 * len(lengths),
             "are there line breaks or full stops between sentences?",
         ),

@@ -102,15 +102,15 @@ class Corpus:
 
     def split(self, name: Split) -> "TokenStream":
         """Return the stream of the training text, the validation text, or both."""
-        wanted = ("train", "valid") if name == "all" else (name,)
-        found = [shard for each in wanted for shard in self.index["splits"][each]["shards"]]
-        if not found:
+        splits = ("train", "valid") if name == "all" else (name,)
+        shards = [shard for each in splits for shard in self.index["splits"][each]["shards"]]
+        if not shards:
             raise DataError(
                 f"{self.path} has no {name} text; prepare it with --valid FILE or --valid-fraction"
             )
-        tokens = [self._array(shard["tokens"], "<u4") for shard in found]
-        sentences = [self._array(shard["sentences"], "<i8") for shard in found]
-        for shard, stream, starts in zip(found, tokens, sentences, strict=True):
+        tokens = [self._array(shard["tokens"], "<u4") for shard in shards]
+        sentences = [self._array(shard["sentences"], "<i8") for shard in shards]
+        for shard, stream, starts in zip(shards, tokens, sentences, strict=True):
             if not _are_starts(starts, len(stream)):
                 raise DataError(
                     f"{self.path / shard['sentences']}: damaged: not where the sentences of "
@@ -126,8 +126,8 @@ class Corpus:
         """
         with ThreadPoolExecutor(min(8, os.cpu_count() or 1)) as pool:
             digests = list(pool.map(self._digest, self.index["files"]))
-        for (name, file), found in zip(self.index["files"].items(), digests, strict=True):
-            if found != file["sha256"]:
+        for (name, file), digest in zip(self.index["files"].items(), digests, strict=True):
+            if digest != file["sha256"]:
                 raise DataError(
                     f"{self.path / name}: altered or damaged: its sha256 is not the one in "
                     f"{INDEX}; copy it again, or prepare the corpus again"
@@ -138,13 +138,13 @@ class Corpus:
             return hashlib.file_digest(file, "sha256").hexdigest()
 
     def _array(self, name: str, kind: str) -> Shaped[np.ndarray, " n"]:
-        found = npy.map_npy(self.path / name)
-        if found.ndim != 1 or found.dtype != np.dtype(kind):
+        array = npy.map_npy(self.path / name)
+        if array.ndim != 1 or array.dtype != np.dtype(kind):
             raise DataError(
-                f"{self.path / name}: expected a row of {kind}, found shape {found.shape} of "
-                f"{found.dtype.str}; prepare the corpus again"
+                f"{self.path / name}: expected a row of {kind}, found shape {array.shape} of "
+                f"{array.dtype.str}; prepare the corpus again"
             )
-        return found
+        return array
 
 
 class TokenStream:
@@ -164,15 +164,15 @@ class TokenStream:
 
     def take(self, positions: Int[np.ndarray, "..."]) -> Int64[np.ndarray, "..."]:
         """Return the types at positions of the stream; the end counts as a boundary."""
-        found = np.full(positions.shape, BOUNDARY, np.int64)
+        words = np.full(positions.shape, BOUNDARY, np.int64)
         for number, here in self._by_shard(positions):
-            found[here] = self._shards[number][positions[here] - self._offsets[number]]
-        if found.max(initial=0) >= self._num_types:
+            words[here] = self._shards[number][positions[here] - self._offsets[number]]
+        if words.max(initial=0) >= self._num_types:
             raise DataError(
-                f"the corpus is damaged: its text holds word type {found.max()} of "
+                f"the corpus is damaged: its text holds word type {words.max()} of "
                 f"{self._num_types}; prepare it again"
             )
-        return found
+        return words
 
     def _by_shard(
         self, positions: Int[np.ndarray, "..."]
@@ -195,14 +195,14 @@ class TokenStream:
 
     def first_starts(self, positions: Int[np.ndarray, " N"]) -> Int64[np.ndarray, " N"]:
         """Return the first sentence start at or after each position, or the end of the text."""
-        found = np.full(positions.shape, self.num_tokens, np.int64)
+        starts = np.full(positions.shape, self.num_tokens, np.int64)
         for number, here in self._by_shard(positions):
             sentences, (begin, end) = self._sentences[number], self._offsets[number : number + 2]
-            place = np.searchsorted(sentences, positions[here] - begin)
+            index = np.searchsorted(sentences, positions[here] - begin)
             # A shard has whole sentences: the last one is followed by the next shard.
-            after = place == len(sentences)
-            found[here] = np.where(after, end, begin + sentences[np.where(after, 0, place)])
-        return found
+            after = index == len(sentences)
+            starts[here] = np.where(after, end, begin + sentences[np.where(after, 0, index)])
+        return starts
 
 
 def _are_starts(starts: Int64[np.ndarray, " sentences"], num_tokens: int) -> bool:
@@ -247,12 +247,12 @@ def _read_index(path: Path) -> dict[str, Any]:
 
 def _check_size(path: Path, size: int) -> None:
     try:
-        found = path.stat().st_size
+        actual = path.stat().st_size
     except OSError as error:
         raise DataError(f"{path}: missing; copy it again, or prepare the corpus again") from error
-    if found != size:
-        what = "cut short" if found < size else "altered"
+    if actual != size:
+        damage = "cut short" if actual < size else "altered"
         raise DataError(
-            f"{path}: {what}: it has {found:,} bytes, {INDEX} says {size:,}; copy it again, or "
+            f"{path}: {damage}: it has {actual:,} bytes, {INDEX} says {size:,}; copy it again, or "
             "prepare the corpus again"
         )

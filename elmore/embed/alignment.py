@@ -31,22 +31,22 @@ def pool_to_spans(
     an empty span) gets zeros; a span that is exactly a token gets the token's vector to the bit.
     `length` is the length of the string; if it is given, a span that ends after it is an error.
     """
-    tokens, wanted = _edges(offsets), _edges(spans)
+    tokens, targets = _edges(offsets), _edges(spans)
     if vectors.ndim < 2 or vectors.shape[-2] != len(tokens):
         raise DataError(f"{len(tokens)} offsets do not match vectors of shape {vectors.shape}")
     if (tokens[:, 0] > tokens[:, 1]).any() or (tokens[:-1, 1] > tokens[1:, 0]).any():
         raise DataError("the offsets of tokens must be ascending and not overlap")
-    _check(wanted, length)
-    starts, ends = wanted.T
+    _check(targets, length)
+    starts, ends = targets.T
     first = np.searchsorted(tokens[:, 1], starts, side="right")
     num_overlaps = np.maximum(np.searchsorted(tokens[:, 0], ends, side="left") - first, 0)  # (S,)
     before = np.cumsum(num_overlaps) - num_overlaps  # pairs of earlier spans
-    span_of = np.repeat(np.arange(len(wanted)), num_overlaps)  # (P,)
+    span_of = np.repeat(np.arange(len(targets)), num_overlaps)  # (P,)
     token_of = np.arange(len(span_of)) + (first - before)[span_of]  # (P,)
     shared = np.minimum(ends[span_of], tokens[token_of, 1])
     shared -= np.maximum(starts[span_of], tokens[token_of, 0])  # (P,)
-    totals = np.bincount(span_of, weights=shared, minlength=len(wanted))  # (S,)
-    pooled = np.zeros((*vectors.shape[:-2], len(wanted), vectors.shape[-1]), dtype=vectors.dtype)
+    totals = np.bincount(span_of, weights=shared, minlength=len(targets))  # (S,)
+    pooled = np.zeros((*vectors.shape[:-2], len(targets), vectors.shape[-1]), dtype=vectors.dtype)
     nonempty = (num_overlaps > 0).nonzero()[0]
     if len(nonempty):
         parts = vectors[..., token_of, :].astype(np.float64) * shared[:, None]  # (*L, P, D)
@@ -67,11 +67,11 @@ def _edges(spans: Sequence[Span]) -> Int[np.ndarray, "S 2"]:
 def _check(spans: Int[np.ndarray, "S 2"], length: int | None) -> None:
     reversed_, negative = spans[:, 0] > spans[:, 1], spans[:, 0] < 0
     past = spans[:, 1] > (np.inf if length is None else length)
-    for wrong, what in (
+    for wrong, problem in (
         (reversed_, "ends before it starts"),
         (negative, "starts before the string"),
         (past, f"ends after the string, which has {length} characters"),
     ):
         if wrong.any():
             number = int(wrong.argmax())
-            raise DataError(f"span {number} {tuple(spans[number].tolist())} {what}")
+            raise DataError(f"span {number} {tuple(spans[number].tolist())} {problem}")

@@ -110,9 +110,9 @@ class Batch:
         self._rows = _rows_by_length(self._lengths, runtime)
         self._fetches = {}
         for rows in np.unique(self._rows[self._rows > 0]).tolist():
-            alike = self._rows == rows
-            lengths = self._lengths[alike]
-            part = text[np.repeat(alike, self._lengths)]
+            selected = self._rows == rows
+            lengths = self._lengths[selected]
+            part = text[np.repeat(selected, self._lengths)]
             layers = _run_packed(runtime, known, part, lengths, rows)
             self._fetches[rows] = PinnedFetch(select(layers))
 

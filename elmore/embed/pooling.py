@@ -191,9 +191,9 @@ def learn(
     mean = sums / num_texts
     variances, directions = np.linalg.eigh(products / num_texts - np.outer(mean, mean))  # ascending
     least = NEGLIGIBLE * np.trace(products) / num_texts
-    kept = [i for i in range(len(mean))[::-1][:remove] if variances[i] > least]
+    removed = [i for i in range(len(mean))[::-1][:remove] if variances[i] > least]
     return TextPooling(
-        frequencies=frequencies, mean=mean, components=directions.T[kept], smoothing=smoothing
+        frequencies=frequencies, mean=mean, components=directions.T[removed], smoothing=smoothing
     )
 
 

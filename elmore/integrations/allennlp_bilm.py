@@ -42,8 +42,8 @@ class Memory(StatefulRows):
         num_rows = self.rows.cell.shape[2]
         if len(mask) != num_rows:
             raise DataError(f"the state has {num_rows} rows, the mask to reset has {len(mask)}")
-        kept = ~as_bool(mask).to(self.rows.cell.device)[:, None]
-        self.rows = BiLMState(*(part * kept for part in self.rows))
+        unchanged = ~as_bool(mask).to(self.rows.cell.device)[:, None]
+        self.rows = BiLMState(*(part * unchanged for part in self.rows))
 
     @property
     def _states(self) -> tuple[Tensor, Tensor] | None:
@@ -136,9 +136,9 @@ def _load(options_file: str | None, weight_file: str | None) -> Bundle:
 
 def _find_name(*addresses: str) -> str:
     """Return the model with these files, on any of AllenNLP's hosts."""
-    wanted = [PurePosixPath(address).parts[-2:] for address in addresses]  # folder and file
+    suffixes = [PurePosixPath(address).parts[-2:] for address in addresses]  # folder and file
     for name, entry in catalogue.known_models().items():
-        if [PurePosixPath(address).parts[-2:] for address in entry.files] == wanted:
+        if [PurePosixPath(address).parts[-2:] for address in entry.files] == suffixes:
             return name
     raise ConfigError(
         f"{addresses[-1]}: no named model has these files; download them and pass paths"

@@ -258,9 +258,9 @@ def _run_onnxruntime(data: bytes, alphabet: Alphabet) -> Iterator[Layers]:
         yield session.run(["layers"], feed(alphabet, sentences))[0]
 
 
-def _check_difference(found: list[Layers], expected: list[Layers], path: Path) -> float:
+def _check_difference(outputs: list[Layers], expected: list[Layers], path: Path) -> float:
     """Return the largest difference; raise an error if it exceeds the tolerance."""
-    for ours, theirs in zip(found, expected, strict=True):
+    for ours, theirs in zip(outputs, expected, strict=True):
         close = ours.shape == theirs.shape and np.allclose(ours, theirs, TOLERANCE, TOLERANCE)
         if not close:
             difference = (
@@ -273,18 +273,18 @@ def _check_difference(found: list[Layers], expected: list[Layers], path: Path) -
                 f"{torch.__version__} differ by {difference}, more than {TOLERANCE:.0e}; try other "
                 "versions of them"
             )
-    return _max_difference(found, expected)
+    return _max_difference(outputs, expected)
 
 
-def _max_difference(some: list[Layers], others: list[Layers]) -> float:
-    pairs = zip(some, others, strict=True)
+def _max_difference(first: list[Layers], second: list[Layers]) -> float:
+    pairs = zip(first, second, strict=True)
     return max(float(np.abs(a - b).max(initial=0)) for a, b in pairs)
 
 
-def _min_cosine(some: list[Layers], others: list[Layers]) -> float:
+def _min_cosine(first: list[Layers], second: list[Layers]) -> float:
     """Return the smallest cosine of two vectors of a word, over all layers."""
     smallest = 1.0
-    for pair in zip(some, others, strict=True):
+    for pair in zip(first, second, strict=True):
         a, b = (layers.astype(np.float64) for layers in pair)
         lengths = np.linalg.norm(a, axis=-1) * np.linalg.norm(b, axis=-1)
         is_token = lengths > 0  # padding has no vector

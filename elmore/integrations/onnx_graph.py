@@ -217,8 +217,8 @@ class Network(_Nodes):
 
     def _bias(self, layer: str) -> str:
         bias = self._packed[f"{layer}.bias"].float()
-        whole = bias_with_forget(bias, self.config.lstm.forget_bias)
-        return self._constant(whole.numpy(), f"{layer}.bias")
+        total = bias_with_forget(bias, self.config.lstm.forget_bias)
+        return self._constant(total.numpy(), f"{layer}.bias")
 
     def _lstm(self, layer: str, gate_inputs: str, batch: str) -> str:
         """Run from the first token to the last; `gate_inputs` is (T, B, 4H)."""
@@ -264,8 +264,8 @@ def _cell(
     output, cell, gate_inputs = (f"{layer}/{name}" for name in ("output", "cell", "gate_inputs"))
     gates = body.op("Gemm", output, recurrent, gate_inputs, transB=1)
     i, f, g, o = body.split(gates, 4)
-    kept = body.op("Mul", body.op("Sigmoid", f), cell)
-    new_cell = body.op("Add", kept, body.op("Mul", body.op("Sigmoid", i), body.op("Tanh", g)))
+    remembered = body.op("Mul", body.op("Sigmoid", f), cell)
+    new_cell = body.op("Add", remembered, body.op("Mul", body.op("Sigmoid", i), body.op("Tanh", g)))
     if cell_clip is not None:
         new_cell = body.op("Clip", new_cell, *cell_clip)
     new_output = body.op("Mul", body.op("Sigmoid", o), body.op("Tanh", new_cell))

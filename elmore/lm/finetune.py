@@ -133,8 +133,8 @@ def extend_vocabulary(bundle: Bundle, corpus: Corpus) -> Bundle:
     with torch.no_grad():
         extended.weight[: len(old)], extended.bias[: len(old)] = weight, bias
         extended.weight[group] = weight[unknown_id]
-        shares = (group_counts / group_counts.sum()).log().to(bias.dtype)
-        extended.bias[group] = bias[unknown_id] + shares
+        log_fractions = (group_counts / group_counts.sum()).log().to(bias.dtype)
+        extended.bias[group] = bias[unknown_id] + log_fractions
     return replace(bundle, vocabulary=vocabulary, softmax=extended)
 
 

@@ -56,16 +56,16 @@ def predict_substitutes(
     if count < 1:
         raise ConfigError(f"the number of substitutes must be at least 1, found {count}")
     vocabulary, softmax = require_softmax(bundle)
-    wanted = list(range(len(sentence)) if positions is None else positions)
-    for position in wanted:
+    indices = list(range(len(sentence)) if positions is None else positions)
+    for position in indices:
         if not -len(sentence) <= position < len(sentence):
             raise DataError(f"position {position} is outside a sentence of {len(sentence)} tokens")
-    if not wanted:
+    if not indices:
         return
     with torch.no_grad():
         (states,) = context_states(bundle, [sentence])
-        for first in range(0, len(wanted), _CHUNK):
-            chunk = wanted[first : first + _CHUNK]
+        for first in range(0, len(indices), _CHUNK):
+            chunk = indices[first : first + _CHUNK]
             forward, backward = (softmax.log_probs(direction[chunk]) for direction in states)
             ranked = (
                 _rank_words(vocabulary, forward, count),

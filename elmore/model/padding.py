@@ -23,13 +23,13 @@ def as_bool(mask: Shaped[Tensor, "*shape"]) -> Bool[Tensor, "*shape"]:
     """
     if mask.dtype == torch.bool:
         return mask
-    found = mask == 1
-    if not (found | (mask == 0)).all():  # this synchronises a GPU, for masks of numbers only
+    result = mask == 1
+    if not (result | (mask == 0)).all():  # this synchronises a GPU, for masks of numbers only
         raise DataError(
             f"a padding mask must be bool, or 1 where a token is and 0 where none is; found other "
             f"numbers in one of {mask.dtype}, so pass the comparison that is true for tokens"
         )
-    return found
+    return result
 
 
 def check_shape(

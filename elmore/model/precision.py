@@ -31,9 +31,9 @@ def with_precision(model: BiLM, precision: Precision) -> BiLM:
 
 def _why_exact(model: BiLM) -> str:
     device = next(model.parameters()).device
-    others = {weight.dtype for weight in model.parameters()} - {torch.float}
-    if others:
-        names = ", ".join(sorted(map(str, others)))
+    other_dtypes = {weight.dtype for weight in model.parameters()} - {torch.float}
+    if other_dtypes:
+        names = ", ".join(sorted(map(str, other_dtypes)))
         return f"it is for float32 weights, and these are {names}"
     missing = native.why_missing() if device.type == "cpu" else None
     units = "bf16 or int8" if missing is None else "bf16"

@@ -129,8 +129,8 @@ class Softmax(nn.Module):
         if own_corrections is not None:
             own = own + own_corrections.to(own.dtype)
         offsets = biases + corrections.to(biases.dtype)
-        others = log_sum_others(states, rows, offsets, words, targets, chunk=self.config.chunk)
-        return -functional.logsigmoid(own - others)
+        log_sum = log_sum_others(states, rows, offsets, words, targets, chunk=self.config.chunk)
+        return -functional.logsigmoid(own - log_sum)
 
     def nll(self, states: Float[Tensor, "M D"], targets: Int[Tensor, " M"]) -> Float[Tensor, " M"]:
         """Return the exact negative log-likelihood of each target, with gradients."""
@@ -139,10 +139,10 @@ class Softmax(nn.Module):
         own_rows, own_biases = (x.index_select(0, targets) for x in (self.weight, self.bias))
         own = (states * own_rows).sum(dim=1) + own_biases
         words = torch.arange(self.num_words, device=targets.device)
-        others = log_sum_others(
+        log_sum = log_sum_others(
             states, self.weight, self.bias, words, targets, chunk=self.config.chunk
         )
-        return -functional.logsigmoid(own - others)
+        return -functional.logsigmoid(own - log_sum)
 
     def _nll_no_grad(
         self, states: Float[Tensor, "M D"], targets: Int[Tensor, " M"]

@@ -115,19 +115,19 @@ def layer_features(
     data: Splits, elmo: Embedder, layers: str = "all", progress: Progress | None = None
 ) -> dict[str, list[np.ndarray]]:
     """Return the vectors of every token in the chosen layers; "all" adds their average."""
-    wanted = parse_layers(layers)
-    check_layers(wanted, elmo.num_layers)
+    choice = parse_layers(layers)
+    check_layers(choice, elmo.num_layers)
     names = [layers]
-    if wanted == "all":
+    if choice == "all":
         names = [*map(str, range(elmo.num_layers)), "average"]
     sizes = [sum(len(sentence.tokens) for sentence in split) for split in data]
     features = [np.empty((len(names), size, elmo.width), np.float16) for size in sizes]
     done = 0
     for split, vectors in zip(data, features, strict=True):
         begin = 0
-        for sentence in elmo.stream((one.tokens for one in split), layers=wanted):
+        for sentence in elmo.stream((one.tokens for one in split), layers=choice):
             end = begin + len(sentence.tokens)
-            if wanted == "all":
+            if choice == "all":
                 vectors[:-1, begin:end] = sentence.vectors
                 vectors[-1, begin:end] = sentence.vectors.mean(axis=0)
             else:

@@ -154,11 +154,11 @@ def _principal_components(
     left, singular, _ = np.linalg.svd(centred, full_matrices=False)
     largest = left[np.abs(left).argmax(axis=0), np.arange(left.shape[1])]
     left *= np.sign(largest)  # the sign of a component is arbitrary: make it reproducible
-    kept = slice(0, max(2, min(_COMPONENTS, len(singular))))
-    points = (left * singular)[:, kept]
+    leading = slice(0, max(2, min(_COMPONENTS, len(singular))))
+    points = (left * singular)[:, leading]
     variance = np.square(singular) / max(np.square(singular).sum(), np.finfo(np.float64).tiny)
     missing = max(0, 2 - points.shape[1])  # two occurrences have only one component
-    return np.pad(points, ((0, 0), (0, missing))), np.pad(variance[kept], (0, missing))
+    return np.pad(points, ((0, 0), (0, missing))), np.pad(variance[leading], (0, missing))
 
 
 def _cluster(

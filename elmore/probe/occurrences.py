@@ -67,10 +67,10 @@ def _is_annotated(name: str) -> bool:
 
 
 def _scan_text(word: str, sentences: Iterable[list[str]]) -> Iterator[Occurrence]:
-    wanted = word.casefold()
+    target = word.casefold()
     for tokens in sentences:
         for position, token in enumerate(tokens):
-            if token.casefold() == wanted:
+            if token.casefold() == target:
                 yield Occurrence(tokens, position, position + 1)
 
 

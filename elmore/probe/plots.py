@@ -59,13 +59,13 @@ def held_out(title: str, runs: Sequence[TrainingRun], unit: str) -> Canvas:
 def _means(steps: Sequence[int], values: Sequence[float]) -> list[Point]:
     """Return means over consecutive updates."""
     size = max(1, math.ceil(len(steps) / _LOSS_POINTS))
-    found = []
+    points = []
     for first in range(0, len(steps), size):
-        some, at = values[first : first + size], steps[first : first + size]
-        mean = sum(some) / len(some)
+        block, at = values[first : first + size], steps[first : first + size]
+        mean = sum(block) / len(block)
         if math.isfinite(mean):
-            found.append(Point(sum(at) / len(at), mean))
-    return found
+            points.append(Point(sum(at) / len(at), mean))
+    return points
 
 
 def layer_weights(lines: Sequence[tuple[str, Sequence[float]]]) -> Canvas:
@@ -116,9 +116,9 @@ def parts_of_speech(title: str, layers: Sequence[LayerScores]) -> Canvas:
     return dot_plot(title, [_layer(one.layer) for one in layers], x_axis, series)
 
 
-def senses(title: str, found: SenseResults) -> Canvas:
+def senses(title: str, results: SenseResults) -> Canvas:
     """Draw the F1 of each row on each text, with its confidence interval."""
-    tables = {**({"held out": found.held_out} if found.held_out else {}), **found.tests}
+    tables = {**({"held out": results.held_out} if results.held_out else {}), **results.tests}
     names = list(dict.fromkeys(row for table in tables.values() for row in table))
     series = []
     for style_index, (text, table) in enumerate(tables.items()):
@@ -136,15 +136,15 @@ def senses(title: str, found: SenseResults) -> Canvas:
         series.append(Series(text, points, style_index))
     ends = [end for one in series for p in one.points for end in (p.low, p.high) if end is not None]
     x_axis = axis_for(ends, "F1 (%), with its 95 % interval")
-    chosen = [f"{_layer(name)} *" if name == found.chosen else _layer(name) for name in names]
-    return dot_plot(title, chosen, x_axis, series, step=max(28, 9 * len(tables)))
+    row_names = [f"{_layer(name)} *" if name == results.chosen else _layer(name) for name in names]
+    return dot_plot(title, row_names, x_axis, series, step=max(28, 9 * len(tables)))
 
 
 def _layer(name: str) -> str:
     return f"layer {name}" if name[:1].isdecimal() else name
 
 
-def context(title: str, found: Contextuality) -> Canvas:
+def context(title: str, results: Contextuality) -> Canvas:
     """Draw the mean similarities of each layer."""
     kinds = {
         "occurrences of one word": "self_similarity",
@@ -156,58 +156,73 @@ def context(title: str, found: Contextuality) -> Canvas:
     for style_index, (name, key) in enumerate(kinds.items()):
         points = [
             Point(layer.layer, getattr(layer, key), f"{name}, layer {layer.layer}: {value:.3f}")
-            for layer in found.layers
+            for layer in results.layers
             for value in [getattr(layer, key)]
         ]
         series.append(Series(name, points, style_index))
     values = [point.y for one in series for point in one.points]
-    x_axis = Axis(-0.15, len(found.layers) - 0.85, "layer (0 has no context)", whole=True)
+    x_axis = Axis(-0.15, len(results.layers) - 0.85, "layer (0 has no context)", whole=True)
     return line_chart(title, x_axis, axis_for(values, "mean cosine", zero=True), series)
 
 
-def occurrence_map(found: OccurrenceMap) -> Canvas:
+def occurrence_map(result: OccurrenceMap) -> Canvas:
     """Draw the occurrences of a word, coloured by sense if annotated, else by cluster."""
-    sensed = any(use.sense for use in found.uses)
+    has_senses = any(occurrence.sense for occurrence in result.uses)
     groups: dict[str, list[MappedOccurrence]] = {}
-    for use in found.uses:
-        groups.setdefault((use.sense or "") if sensed else str(use.cluster), []).append(use)
+    for occurrence in result.uses:
+        groups.setdefault(
+            (occurrence.sense or "") if has_senses else str(occurrence.cluster), []
+        ).append(occurrence)
     counted = Counter({name: len(group) for name, group in groups.items() if name})
-    kept = [name for name, _ in counted.most_common(len(SERIES) - 1 if sensed else len(SERIES))]
-    if len(counted) == len(kept) + 1:  # a single remaining group gets a colour of its own
-        kept = [name for name, _ in counted.most_common()]
+    largest = [
+        name for name, _ in counted.most_common(len(SERIES) - 1 if has_senses else len(SERIES))
+    ]
+    if len(counted) == len(largest) + 1:  # a single remaining group gets a colour of its own
+        largest = [name for name, _ in counted.most_common()]
     series = []
-    for style_index, name in enumerate(kept):
-        called = describe_sense(name) if sensed else f"cluster {int(name) + 1}"
-        points = [_point(use) for use in groups[name]]
-        series.append(Series(f"{called}: {len(points)}", points, style_index))
-    rest = [use for name, group in groups.items() if name not in kept for use in group]
+    for style_index, name in enumerate(largest):
+        label = describe_sense(name) if has_senses else f"cluster {int(name) + 1}"
+        points = [_point(occurrence) for occurrence in groups[name]]
+        series.append(Series(f"{label}: {len(points)}", points, style_index))
+    rest = [
+        occurrence for name, group in groups.items() if name not in largest for occurrence in group
+    ]
     if rest:
-        called = "other senses" if sensed else "other clusters"
-        series.append(Series(f"{called}: {len(rest)}", [_point(use) for use in rest], -1))
-    if found.variance is None:
+        label = "other senses" if has_senses else "other clusters"
+        series.append(
+            Series(f"{label}: {len(rest)}", [_point(occurrence) for occurrence in rest], -1)
+        )
+    if result.variance is None:
         axes = ("t-SNE, first dimension", "t-SNE, second dimension")
     else:
         names = ("first component", "second component")
-        shares = zip(names, found.variance, strict=True)
-        axes = tuple(f"{name} ({100 * share:.0f} % of the variance)" for name, share in shares)
-    what = "senses" if sensed else "clusters"
-    title = f"{len(found.uses)} uses of “{found.word}”, layer {found.layers}, by {what}"
+        pairs = zip(names, result.variance, strict=True)
+        axes = tuple(f"{name} ({100 * fraction:.0f} % of the variance)" for name, fraction in pairs)
+    kind = "senses" if has_senses else "clusters"
+    title = f"{len(result.uses)} uses of “{result.word}”, layer {result.layers}, by {kind}"
     return scatter_plot(title, axes[0], axes[1], series)
 
 
-def _point(use: MappedOccurrence) -> Point:
-    return Point(use.x, use.y, f"{format_occurrence(use)}\n{use.sense or ''}".strip())
+def _point(occurrence: MappedOccurrence) -> Point:
+    return Point(
+        occurrence.x,
+        occurrence.y,
+        f"{format_occurrence(occurrence)}\n{occurrence.sense or ''}".strip(),
+    )
 
 
-def format_occurrence(use: MappedOccurrence, context: int = 12) -> str:
+def format_occurrence(occurrence: MappedOccurrence, context: int = 12) -> str:
     """Return an occurrence in brackets with the words around it."""
-    first, last = max(0, use.start - context), min(len(use.tokens), use.end + context)
+    first, last = (
+        max(0, occurrence.start - context),
+        min(len(occurrence.tokens), occurrence.end + context),
+    )
     parts = [
         *(["…"] if first else []),
-        *use.tokens[first : use.start],
-        f"[{' '.join(use.tokens[use.start : use.end])}]",
-        *use.tokens[use.end : last],
-        *(["…"] if last < len(use.tokens) else []),
+        *occurrence.tokens[first : occurrence.start],
+        f"[{' '.join(occurrence.tokens[occurrence.start : occurrence.end])}]",
+        *occurrence.tokens[occurrence.end : last],
+        *(["…"] if last < len(occurrence.tokens) else []),
     ]
     return " ".join(parts)
 

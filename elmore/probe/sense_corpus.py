@@ -165,10 +165,10 @@ class _Reader:
 def _find_data(path: Path) -> Path:
     if not path.is_dir():
         return _find_file(path, path) if path.name.endswith(_DATA) else path
-    found = sorted(inside for inside in path.iterdir() if _DATA in inside.name)
-    if len(found) != 1:
-        raise DataError(f"{path}: expected one file named X{_DATA} in it, found {len(found)}")
-    return found[0]
+    candidates = sorted(inside for inside in path.iterdir() if _DATA in inside.name)
+    if len(candidates) != 1:
+        raise DataError(f"{path}: expected one file named X{_DATA} in it, found {len(candidates)}")
+    return candidates[0]
 
 
 def _find_file(path: Path, requested: Path) -> Path:
@@ -182,11 +182,11 @@ def _find_file(path: Path, requested: Path) -> Path:
 
 def _read_keys(path: Path) -> dict[str, tuple[str, ...]]:
     keys: dict[str, tuple[str, ...]] = {}
-    for place, line in numbered_lines(path):
+    for where, line in numbered_lines(path):
         id, *senses = line.split() or [""]
         if not senses:
-            raise DataError(f"{place}: expected an id and its keys, found {line!r}")
+            raise DataError(f"{where}: expected an id and its keys, found {line!r}")
         if id in keys:
-            raise DataError(f"{place}: {id!r} has keys already")
+            raise DataError(f"{where}: {id!r} has keys already")
         keys[id] = tuple(dict.fromkeys(senses))
     return keys

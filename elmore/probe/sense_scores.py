@@ -23,19 +23,19 @@ def score_senses(
         per part of speech.
     """
     pairs = list(zip(instances, answers, strict=True))
-    correct, answered, total = _counts(pairs)
+    correct, num_answered, total = _counts(pairs)
     # Resampling instances is resampling the counts of correct, wrong and unanswered ones.
-    fractions = np.array([correct, answered - correct, total - answered]) / total
+    fractions = np.array([correct, num_answered - correct, total - num_answered]) / total
     drawn = np.random.default_rng(seed).multinomial(total, fractions, size=_RESAMPLES)
     drawn_f1 = 2 * drawn[:, 0] / (drawn[:, 0] + drawn[:, 1] + total)
     low, high = np.quantile(drawn_f1, (0.025, 0.975)).tolist()
     scores = {
-        "f1": _f1(correct, answered, total),
+        "f1": _f1(correct, num_answered, total),
         "f1_low": low,
         "f1_high": high,
-        "precision": correct / max(1, answered),
+        "precision": correct / max(1, num_answered),
         "recall": correct / total,
-        "coverage": answered / total,
+        "coverage": num_answered / total,
     }
     for pos in POS:
         of_pos = [pair for pair in pairs if pair[0].pos == pos]
@@ -50,6 +50,6 @@ def _counts(pairs: Sequence[tuple[Instance, str | None]]) -> tuple[int, int, int
     return correct, sum(answer is not None for _, answer in pairs), len(pairs)
 
 
-def _f1(correct: int, answered: int, total: int) -> float:
+def _f1(correct: int, num_answered: int, total: int) -> float:
     """Return 2PR / (P + R), where P = correct / answered and R = correct / total."""
-    return 2 * correct / (answered + total)
+    return 2 * correct / (num_answered + total)

@@ -90,11 +90,11 @@ def probe_senses(
     num_words = survey.num_words + sum(_survey(test).num_words for test in tests)
     layers = _Layers(source, name, _ProgressCounter(progress, num_words))
 
-    averages, held = (_SenseSums(survey.senses, layers) for _ in range(2))
+    averages, held_out_sums = (_SenseSums(survey.senses, layers) for _ in range(2))
     dev = _Instances()
     for document, instance, vectors in layers.instances(train):
         if document in held_out_documents:
-            held.add(instance, vectors)
+            held_out_sums.add(instance, vectors)
             dev.add(instance, vectors.astype(np.float16))
         else:
             averages.add(instance, vectors)
@@ -103,7 +103,7 @@ def probe_senses(
         dev_scores = _score_rows(layers.rows, averages, dev, wordnet, seed)
         rows = [row for row in dev_scores if row != FIRST_SENSE]
         chosen = max(rows, key=lambda row: dev_scores[row]["f1"])
-        averages.merge(held)
+        averages.merge(held_out_sums)
     test_scores = {}
     for test in tests:
         instances = _Instances()
@@ -211,8 +211,8 @@ class _Layers:
                 yield sentence, self._source.lookup(sentence.words)[None]
             return
         here, there = itertools.tee(corpus)  # which holds as many sentences as the embedder does
-        found = self._source.stream((sentence.words for sentence in there), layers="all")
-        for sentence, embedded in zip(here, found, strict=True):
+        results = self._source.stream((sentence.words for sentence in there), layers="all")
+        for sentence, embedded in zip(here, results, strict=True):
             yield sentence, embedded.vectors
 
 
@@ -234,8 +234,8 @@ class _SenseSums:
 
     def merge(self, other: "_SenseSums") -> None:
         """Add the sums of another."""
-        (seen,) = other.counts.nonzero()
-        self.vectors[seen] += other.vectors[seen]
+        (senses,) = other.counts.nonzero()
+        self.vectors[senses] += other.vectors[senses]
         self.counts += other.counts
 
     def candidates(self, wordnet: WordNet) -> dict[tuple[str, str], list[tuple[str, int]]]:

@@ -47,7 +47,7 @@ def read_wordnet(folder: str | Path) -> WordNet:
     """Read index.sense, compressed or not, of a WordNet folder (the one called `dict`)."""
     path = _find_index(Path(folder))
     ranked: dict[tuple[str, str], list[tuple[int, str]]] = {}
-    for place, text in numbered_lines(path):
+    for where, text in numbered_lines(path):
         try:
             key, _, number, _ = text.split()
             lemma, rest = key.split("%")
@@ -55,7 +55,7 @@ def read_wordnet(folder: str | Path) -> WordNet:
             ranked.setdefault(lemma_pos, []).append((int(number), key))
         except (ValueError, KeyError) as error:
             raise DataError(
-                f"{place}: expected a sense key and three numbers, found {text[:60]!r}"
+                f"{where}: expected a sense key and three numbers, found {text[:60]!r}"
             ) from error
     if not ranked:
         raise DataError(f"{path}: holds no senses; is it WordNet's index.sense?")

@@ -91,32 +91,32 @@ class RequestHandler:
 
     async def tokens(self, request: Request, texts: Sequence[str | list[str]]) -> list[list[str]]:
         """Tokenise the texts of a request, and log how many there are."""
-        found = await tokenize_texts(texts, self.engine.embedder.tokenizer, self.limits.tokens)
-        counts = {"texts": len(found), "tokens": sum(map(len, found))}
+        tokens = await tokenize_texts(texts, self.engine.embedder.tokenizer, self.limits.tokens)
+        counts = {"texts": len(tokens), "tokens": sum(map(len, tokens))}
         request.scope["log_fields"] |= counts
-        return found
+        return tokens
 
     async def result(self, request: Request, kind: str, work: Any, tokens: int) -> Any:  # noqa: ANN401
         """Wait for the result, until the client disconnects or the time is over."""
         size = tokens + 2  # an empty request is work too
         job = asyncio.ensure_future(self.batcher.submit(kind, work, size))
-        gone = asyncio.ensure_future(wait_for_disconnect(request.receive))
+        disconnected = asyncio.ensure_future(wait_for_disconnect(request.receive))
         try:
             await asyncio.wait(
-                {job, gone},
+                {job, disconnected},
                 timeout=self.limits.response_seconds,
                 return_when=asyncio.FIRST_COMPLETED,
             )
             if job.done():
                 return job.result()
-            if gone.done():
+            if disconnected.done():
                 raise errors.ClientDisconnected
             seconds = self.limits.response_seconds
             sentence = f"no result within {seconds:g} seconds; retry, or send fewer texts"
             raise HTTPException(503, sentence, {"Retry-After": "10"})
         finally:
             job.cancel()
-            gone.cancel()
+            disconnected.cancel()
 
     def reserve(self, request: Request, num_bytes: int) -> None:
         """Reserve memory for a response with so many bytes of numbers, or raise HTTPException."""
@@ -207,7 +207,7 @@ def _add_words(app: FastAPI, handler: RequestHandler) -> None:
             )
         words = await handler.tokens(request, body.texts)
         size = sum(len(each) + 2 for each in words)
-        found = await handler.result(request, SCORE, words, size)
+        scores = await handler.result(request, SCORE, words, size)
         sentences = [
             {
                 "tokens": each.tokens,
@@ -215,7 +215,7 @@ def _add_words(app: FastAPI, handler: RequestHandler) -> None:
                 "backward": np.round(each.backward, chunks.DIGITS).tolist(),
                 "known": list(each.known),
             }
-            for each in found
+            for each in scores
         ]
         return handler.json(request, {"sentences": sentences})
 
@@ -237,7 +237,7 @@ def _add_words(app: FastAPI, handler: RequestHandler) -> None:
             raise HTTPException(422, f"text: {error}") from error
         await handler.tokens(request, [tokens])
         search = SearchWork(tokens, position, body.k)
-        found = await handler.result(request, SEARCH, search, len(tokens) + 2)
+        result = await handler.result(request, SEARCH, search, len(tokens) + 2)
         neighbors_ = [
             {
                 "word": use.word,
@@ -246,7 +246,7 @@ def _add_words(app: FastAPI, handler: RequestHandler) -> None:
                 "similarity": round(float(use.similarity), 6),
                 "line": int(use.line),
             }
-            for use in found
+            for use in result
         ]
         return handler.json(request, {"word": tokens[position], "neighbors": neighbors_})
 
@@ -268,16 +268,16 @@ def _add_state(app: FastAPI, engine: Engine, batcher: Batcher, metrics: Metrics)
     )
     async def health() -> Response:
         """Return what is served, and whether worker and device still respond."""
-        found = await check_health(batcher, device, lambda: probe_device(device))
+        state = await check_health(batcher, device, lambda: probe_device(device))
         body = schemas.Health(
-            status="ok" if found.problem is None else "unhealthy",
-            worker=schemas.Worker(state=found.worker, busy_seconds=round(found.busy_seconds, 3)),
-            device=schemas.Device(name=device, state=found.device),
+            status="ok" if state.problem is None else "unhealthy",
+            worker=schemas.Worker(state=state.worker, busy_seconds=round(state.busy_seconds, 3)),
+            device=schemas.Device(name=device, state=state.device),
             **served.model_dump(),
         ).model_dump()
-        if found.problem is None:
+        if state.problem is None:
             return JSONResponse(body)
-        return JSONResponse({"detail": found.problem, **body}, 503)
+        return JSONResponse({"detail": state.problem, **body}, 503)
 
     @app.get(
         "/metrics",

@@ -226,7 +226,7 @@ class Batcher:
             except TimeoutError:
                 return
 
-    def _take(self, wanted: Callable[[Hashable], bool], held: int = 0) -> list[_Job]:
+    def _take(self, accepts: Callable[[Hashable], bool], num_tokens: int = 0) -> list[_Job]:
         """Remove the wanted jobs from the queue, in order of arrival, up to the token budget."""
         taken: list[_Job] = []
         left: deque[_Job] = deque()
@@ -234,14 +234,14 @@ class Batcher:
         for job in self._queue:
             if job.result.done():
                 continue
-            if full or not wanted(job.kind):
+            if full or not accepts(job.kind):
                 left.append(job)
-            elif held and held + job.tokens > self.token_budget:
+            elif num_tokens and num_tokens + job.tokens > self.token_budget:
                 full = True
                 left.append(job)
             else:
                 taken.append(job)
-                held += job.tokens
+                num_tokens += job.tokens
         self._queue = left
         return taken
 
@@ -262,19 +262,19 @@ class Batcher:
 
     async def _continue_batch(self) -> None:
         """Remove cancelled jobs from the continuous batch, add waiting ones, run a few steps."""
-        gone = [number for number, job in self._running.items() if job.result.done()]
-        for number in gone:
+        canceled = [number for number, job in self._running.items() if job.result.done()]
+        for number in canceled:
             del self._running[number]
-        held = sum(job.tokens for job in self._running.values())
+        num_tokens = sum(job.tokens for job in self._running.values())
         new = {
             next(self._numbers): job
-            for job in self._take(self._worker.supports_continuous_batching, held)
+            for job in self._take(self._worker.supports_continuous_batching, num_tokens)
         }
         self._running |= new
-        if gone or self._running:
+        if canceled or self._running:
             works = {number: job.work for number, job in self._running.items()}
             await self._run_and_resolve(
-                self._running, lambda: self._step_all(works, list(new), gone)
+                self._running, lambda: self._step_all(works, list(new), canceled)
             )
 
     async def _run_and_resolve(
@@ -312,11 +312,11 @@ class Batcher:
             return {i: self._run_batch(kind, [work])[0] for i, work in enumerate(works)}
 
     def _step_all(
-        self, works: dict[int, Any], new: list[int], gone: list[int]
+        self, works: dict[int, Any], new: list[int], canceled: list[int]
     ) -> Mapping[int, Any]:
         """Advance the continuous batch; if it fails, run each job alone."""
         try:
-            self._worker.abort(gone)
+            self._worker.abort(canceled)
             self._worker.add({number: works[number] for number in new})
             return self._worker.step()
         except Exception:

@@ -28,16 +28,16 @@ def rechunk(parts: Iterable[Any]) -> Iterator[bytes]:
 
     Only the last chunk may be smaller. A part is anything with a buffer of bytes.
     """
-    held = bytearray()
+    buffer = bytearray()
     for part in parts:
         view = memoryview(part)
         for start in range(0, len(view), CHUNK_BYTES):
-            held += view[start : start + CHUNK_BYTES]
-            if len(held) >= CHUNK_BYTES:
-                yield bytes(held)
-                held = bytearray()
-    if held:
-        yield bytes(held)
+            buffer += view[start : start + CHUNK_BYTES]
+            if len(buffer) >= CHUNK_BYTES:
+                yield bytes(buffer)
+                buffer = bytearray()
+    if buffer:
+        yield bytes(buffer)
 
 
 def dump_json(value: Any) -> bytes:  # noqa: ANN401 -- any JSON value
@@ -72,10 +72,10 @@ def dump_sentences(
 
 def npy_header(shape: tuple[int, ...]) -> bytes:
     """Return the header of a .npy file of float32."""
-    found = io.BytesIO()
-    described = {"descr": "<f4", "fortran_order": False, "shape": shape}
-    np.lib.format.write_array_header_1_0(found, described)
-    return found.getvalue()
+    buffer = io.BytesIO()
+    header = {"descr": "<f4", "fortran_order": False, "shape": shape}
+    np.lib.format.write_array_header_1_0(buffer, header)
+    return buffer.getvalue()
 
 
 def array_bytes(arrays: Iterable[Float[np.ndarray, "..."]]) -> Iterator[np.ndarray]:

@@ -81,8 +81,8 @@ class Engine:
         """Score the texts of all requests together; return one result for each."""
         assert kind == SCORE  # the one kind that is not continuous
         texts = [words for work in works for words in work]
-        found = iter(scoring.score_batch(self.embedder.bundle, texts))
-        return [list(islice(found, len(work))) for work in works]
+        scores = iter(scoring.score_batch(self.embedder.bundle, texts))
+        return [list(islice(scores, len(work))) for work in works]
 
     def add(self, works: Mapping[int, EmbedWork | SearchWork]) -> None:
         """Add the texts of numbered requests to the continuous batch."""
@@ -94,8 +94,8 @@ class Engine:
 
     def abort(self, numbers: Sequence[int]) -> None:
         """Remove requests from the continuous batch."""
-        gone = [self._requests.pop(number)[1] for number in numbers if number in self._requests]
-        self._batch.cancel([row for rows in gone for row in rows])
+        canceled = [self._requests.pop(number)[1] for number in numbers if number in self._requests]
+        self._batch.cancel([row for rows in canceled for row in rows])
 
     def step(self) -> dict[int, Any]:
         """Run a few steps; return the results (or exceptions) of the complete requests."""

@@ -39,7 +39,7 @@ def install_handlers(app: FastAPI) -> None:
             detail = "no such route; see /openapi.json"
         elif error.status_code == 405:
             allowed = (error.headers or {}).get("Allow", "another method")
-            detail = f"this route does not accept {_shown(request.method)}, only {allowed}"
+            detail = f"this route does not accept {_safe_name(request.method)}, only {allowed}"
         return error_response(HTTPException(error.status_code, detail, dict(error.headers or {})))
 
     @app.exception_handler(RequestValidationError)
@@ -72,37 +72,39 @@ def install_handlers(app: FastAPI) -> None:
 
 
 def _reason(error: dict[str, Any]) -> str:
-    place = error.get("loc", ())
-    where = f" at character {place[-1]}" if place and isinstance(place[-1], int) else ""
+    location = error.get("loc", ())
+    where = f" at character {location[-1]}" if location and isinstance(location[-1], int) else ""
     reason = error.get("ctx", {}).get("error", "it cannot be parsed")
     return f"{str(reason).lower()}{where}"
 
 
 def _sentence(errors: Sequence[dict[str, Any]]) -> str:
     """Return where, what was expected (by each side of a union) and what was found."""
-    where = _place(errors[0])
-    here = [error for error in errors if _place(error) == where]
+    where = _location(errors[0])
+    here = [error for error in errors if _location(error) == where]
     expected = ", or ".join(error["msg"][0].lower() + error["msg"][1:] for error in here)
     found = here[0].get("input")
-    shown = "" if isinstance(found, dict | list) else f", found {quoted(found)}"
-    return f"{where}: {expected}{shown}"
+    ending = "" if isinstance(found, dict | list) else f", found {quoted(found)}"
+    return f"{where}: {expected}{ending}"
 
 
-def _place(error: dict[str, Any]) -> str:
+def _location(error: dict[str, Any]) -> str:
     """Return a key of the body and indices of its lists, without pydantic's names of unions."""
-    _, *places = error["loc"]
-    if not places:
+    _, *location = error["loc"]
+    if not location:
         return "body"
-    key, *inside = places
-    return ".".join([_shown(str(key)), *(str(part) for part in inside if isinstance(part, int))])
+    key, *inside = location
+    return ".".join(
+        [_safe_name(str(key)), *(str(part) for part in inside if isinstance(part, int))]
+    )
 
 
-def _shown(name: str) -> str:
+def _safe_name(name: str) -> str:
     """Return a name as it is if it looks like one, else quoted."""
     return name if re.fullmatch(r"\w{1,40}", name, re.ASCII) else quoted(name)
 
 
 def quoted(value: object) -> str:
     """Return the beginning of a value on one line."""
-    written = ascii(value[: _MAX_QUOTED + 1] if isinstance(value, str) else value)
-    return written if len(written) <= _MAX_QUOTED + 2 else f"{written[:_MAX_QUOTED]}..."
+    text = ascii(value[: _MAX_QUOTED + 1] if isinstance(value, str) else value)
+    return text if len(text) <= _MAX_QUOTED + 2 else f"{text[:_MAX_QUOTED]}..."

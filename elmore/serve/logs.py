@@ -31,8 +31,8 @@ class JSONLines(logging.Formatter):
 def describe_error(error: BaseException) -> dict[str, object]:
     """Return the type of an error and the end of its traceback, without its message."""
     frames = traceback.extract_tb(error.__traceback__)[-6:]
-    places = [f"{Path(frame.filename).name}:{frame.lineno} {frame.name}" for frame in frames]
-    return {"error": type(error).__name__, "through": places}
+    frames_text = [f"{Path(frame.filename).name}:{frame.lineno} {frame.name}" for frame in frames]
+    return {"error": type(error).__name__, "through": frames_text}
 
 
 def log_to_stderr() -> None:

@@ -71,8 +71,8 @@ class Metrics:
         for (route, status), count in sorted(self.requests.items()):
             yield f'elmore_requests_total{{route="{route}",status="{status}"}} {count}'
         yield from _about("elmore_request_seconds", "histogram", "Until the response is sent.")
-        for route, found in sorted(self.seconds.items()):
-            yield from found.lines("elmore_request_seconds", f'route="{route}"')
+        for route, histogram in sorted(self.seconds.items()):
+            yield from histogram.lines("elmore_request_seconds", f'route="{route}"')
         yield from _about(
             "elmore_batch_tokens", "histogram", "Tokens of requests that ran together."
         )

@@ -10,13 +10,13 @@ from elmore.serve.schemas import Problem
 
 
 def _problem(description: str, **headers: str) -> dict[str, Any]:
-    found: dict[str, Any] = {"model": Problem, "description": description}
+    response: dict[str, Any] = {"model": Problem, "description": description}
     if headers:
-        found["headers"] = {
+        response["headers"] = {
             name.replace("_", "-"): {"schema": {"type": "string"}, "description": about}
             for name, about in headers.items()
         }
-    return found
+    return response
 
 
 GENERAL: dict[int | str, dict[str, Any]] = {
@@ -43,12 +43,12 @@ def binary(model: type[BaseModel]) -> dict[int | str, dict[str, Any]]:
 
 def require_token(app: FastAPI, public_paths: set[str]) -> None:
     """Mark the routes that require the token."""
-    found = app.openapi()
-    found.setdefault("components", {})["securitySchemes"] = {
+    document = app.openapi()
+    document.setdefault("components", {})["securitySchemes"] = {
         "token": {"type": "http", "scheme": "bearer"}
     }
     problem = {"$ref": "#/components/schemas/Problem"}
-    for path, methods in found["paths"].items():
+    for path, methods in document["paths"].items():
         if path not in public_paths:
             for operation in methods.values():
                 operation["security"] = [{"token": []}]

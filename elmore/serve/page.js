@@ -99,7 +99,7 @@ function drawSliders() {
   }));
 }
 
-function shares() {
+function layerWeights() {
   const weights = [...document.querySelectorAll("#sliders input")].map((input) => Number(input.value));
   const total = weights.reduce((sum, each) => sum + each, 0);
   return weights.map((each) => (total ? each / total : 1 / weights.length));
@@ -108,8 +108,8 @@ function shares() {
 function mixed({ s, t }, mix) {
   const layers = state.sentences[s].layers;
   const vector = new Float64Array(layers[0][t].length);
-  mix.forEach((share, layer) => {
-    if (share) layers[layer][t].forEach((value, i) => { vector[i] += share * value; });
+  mix.forEach((weight, layer) => {
+    if (weight) layers[layer][t].forEach((value, i) => { vector[i] += weight * value; });
   });
   return vector;
 }
@@ -152,7 +152,7 @@ function drawSentences() {
 const chipAt = ({ s, t }) => document.querySelector(`.chip[data-s="${s}"][data-t="${t}"]`);
 
 function draw() {
-  const mix = shares();
+  const mix = layerWeights();
   document.querySelectorAll("#sliders output").forEach((output, layer) => {
     output.textContent = `${Math.round(100 * mix[layer])} %`;
   });

@@ -102,8 +102,8 @@ class TimeoutH11Protocol(H11Protocol):
         """Start the timeout for headers."""
         transport.set_write_buffer_limits(high=0)  # so that pause_writing reports every unsent byte
         if _NOTSENT_LOWAT is not None:  # and the system does not buffer megabytes
-            found = transport.get_extra_info("socket")
-            found.setsockopt(socket.IPPROTO_TCP, _NOTSENT_LOWAT, _MIN_PROGRESS)
+            connection = transport.get_extra_info("socket")
+            connection.setsockopt(socket.IPPROTO_TCP, _NOTSENT_LOWAT, _MIN_PROGRESS)
         super().connection_made(LingeringTransport(transport, self))  # type: ignore[arg-type]
         if len(self.connections) > self.limits.connections:
             self.app_state = {**self.app_state, OVER_LIMIT: True}

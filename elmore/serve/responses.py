@@ -42,17 +42,17 @@ def negotiate(accept: str) -> MediaType | None:
 
     The highest q wins, exact types beat wildcards, ties go to the first listed.
     """
-    asked: dict[str, float] = {}
+    accepted: dict[str, float] = {}
     for part in (accept or "*/*").split(","):
         kind, *parameters = (piece.strip().lower() for piece in part.split(";"))
-        asked.setdefault(kind, _quality(parameters))
-    named = [media_type for kind in asked for media_type in MEDIA_TYPES if media_type == kind]
-    best, most = None, 0.0
+        accepted.setdefault(kind, _quality(parameters))
+    named = [media_type for kind in accepted for media_type in MEDIA_TYPES if media_type == kind]
+    best, highest = None, 0.0
     for media_type in (*named, *MEDIA_TYPES):
-        kinds = (kind for kind in (media_type, "application/*", "*/*") if kind in asked)
-        quality = asked.get(next(kinds, ""), 0.0)
-        if quality > most:
-            best, most = media_type, quality
+        kinds = (kind for kind in (media_type, "application/*", "*/*") if kind in accepted)
+        quality = accepted.get(next(kinds, ""), 0.0)
+        if quality > highest:
+            best, highest = media_type, quality
     return best
 
 

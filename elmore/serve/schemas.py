@@ -21,12 +21,12 @@ Texts = Annotated[
 ]
 
 
-def _whole(value: object) -> object:
+def _check_integer(value: object) -> object:
     """Accept 1.0 for 1: in JSON they are the same number."""
     return int(value) if isinstance(value, float) and value.is_integer() else value
 
 
-Whole = BeforeValidator(_whole)  # after the bounds, or the OpenAPI document lacks them
+Integer = BeforeValidator(_check_integer)  # after the bounds, or the OpenAPI document lacks them
 
 
 class _Request(BaseModel):
@@ -42,7 +42,7 @@ class EmbedRequest(_Request):
 
 def embed_request(num_layers: int, max_texts: int) -> type[EmbedRequest]:
     """Return the request type of a model with this many layers."""
-    layer = Annotated[int, Field(ge=0, lt=num_layers), Whole]
+    layer = Annotated[int, Field(ge=0, lt=num_layers), Integer]
     about = "the mean of all layers, all layers, the last one, or one by its number"
     choice = Annotated[Literal["average", "all", "top"] | layer, Field(description=about)]
     return create_model(
@@ -74,7 +74,7 @@ class NeighborsRequest(_Request):
     """A sentence with one word in brackets."""
 
     text: Annotated[str, Field(max_length=MAX_CHARACTERS, examples=["the [play] was a success ."])]
-    k: Annotated[int, Field(ge=1, le=MAX_NEIGHBORS, description="how many"), Whole] = 10
+    k: Annotated[int, Field(ge=1, le=MAX_NEIGHBORS, description="how many"), Integer] = 10
 
 
 class EmbeddedSentence(BaseModel):
@@ -116,7 +116,7 @@ class ScoreResponse(BaseModel):
     sentences: list[ScoredSentence]
 
 
-class Use(BaseModel):
+class Occurrence(BaseModel):
     """A word in a sentence of the indexed text."""
 
     word: str
@@ -130,7 +130,7 @@ class NeighborsResponse(BaseModel):
     """Uses of words, the nearest first."""
 
     word: str
-    neighbors: list[Use]
+    neighbors: list[Occurrence]
 
 
 class ServerInfo(BaseModel):

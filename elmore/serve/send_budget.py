@@ -39,8 +39,8 @@ class SendBudget:
                 f"the response would have {total} bytes of numbers, the limit is {self.largest}; "
                 "send the texts in several requests, or ask for fewer layers",
             )
-        room = self.limit if total <= SMALL_BYTES else self.largest
-        if self.reserved + more > room:
+        limit = self.limit if total <= SMALL_BYTES else self.largest
+        if self.reserved + more > limit:
             raise HTTPException(
                 503,
                 f"responses that other clients have not received yet take {self.reserved} of "

@@ -31,25 +31,27 @@ def bind_socket(host: str, port: int, *, loopback_only: bool = False) -> socket.
                 f"--host {host} can be reached by other machines, and there is no token; set "
                 "ELMORE_TOKEN or --token-file, or pass --no-token to serve everybody"
             )
-        found = socket.socket(family, kind, protocol)  # with the protocol, asyncio sets TCP_NODELAY
+        listener = socket.socket(
+            family, kind, protocol
+        )  # with the protocol, asyncio sets TCP_NODELAY
         try:
-            found.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-            found.bind(address)
-            found.listen(_BACKLOG)
+            listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            listener.bind(address)
+            listener.listen(_BACKLOG)
         except OSError:
-            found.close()
+            listener.close()
             raise
     except OSError as error:
         reason = getattr(error, "strerror", None) or error
         raise ConfigError(
             f"cannot listen on {host}:{port} ({reason}); choose another --host or --port"
         ) from error
-    return found
+    return listener
 
 
-def base_url(found: socket.socket) -> str:
+def base_url(listener: socket.socket) -> str:
     """Return the URL of a bound socket."""
-    host, port, *_ = found.getsockname()
+    host, port, *_ = listener.getsockname()
     return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
 
 
@@ -57,7 +59,7 @@ def make_server(app: FastAPI, limits: Limits) -> uvicorn.Server:
     """Return a uvicorn server for the app."""
     config = uvicorn.Config(
         app,
-        http=bind_protocol(limits, lambda: found.should_exit),
+        http=bind_protocol(limits, lambda: server.should_exit),
         ws="none",
         lifespan="on",
         log_config=None,
@@ -69,11 +71,11 @@ def make_server(app: FastAPI, limits: Limits) -> uvicorn.Server:
         backlog=_BACKLOG,
         h11_max_incomplete_event_size=32768,
     )
-    found = uvicorn.Server(config)
-    return found
+    server = uvicorn.Server(config)
+    return server
 
 
-def serve(found: uvicorn.Server, listener: socket.socket) -> None:
+def serve(server: uvicorn.Server, listener: socket.socket) -> None:
     """Serve until SIGINT or SIGTERM, and return normally then.
 
     uvicorn raises the signal again when it has shut down, for the handler that was installed
@@ -81,12 +83,12 @@ def serve(found: uvicorn.Server, listener: socket.socket) -> None:
     """
 
     def end(*_: object) -> None:
-        found.should_exit = True
+        server.should_exit = True
 
-    wanted = (signal.SIGINT, signal.SIGTERM)
-    before = {number: signal.signal(number, end) for number in wanted}
+    signals = (signal.SIGINT, signal.SIGTERM)
+    before = {number: signal.signal(number, end) for number in signals}
     try:
-        found.run(sockets=[listener])
+        server.run(sockets=[listener])
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)

@@ -32,15 +32,15 @@ class StreamedResponse(Response):
         """Send the response."""
         start = {"type": "http.response.start", "status": self.status_code}
         await send({**start, "headers": self.raw_headers})
-        gone = asyncio.ensure_future(wait_for_disconnect(receive))
+        disconnected = asyncio.ensure_future(wait_for_disconnect(receive))
         try:
             chunks = self._chunks()
-            while not gone.done() and (chunk := await asyncio.to_thread(_next, chunks)):
+            while not disconnected.done() and (chunk := await asyncio.to_thread(_next, chunks)):
                 await send({"type": "http.response.body", "body": chunk, "more_body": True})
-            if not gone.done():
+            if not disconnected.done():
                 await send({"type": "http.response.body", "body": b"", "more_body": False})
         finally:
-            gone.cancel()
+            disconnected.cancel()
 
 
 def _next(chunks: Iterator[bytes]) -> bytes:

@@ -18,23 +18,23 @@ async def tokenize_texts(
 ) -> list[list[str]]:
     """Return the tokens of each text; raise HTTPException (413, 422) for what is not allowed."""
     if sum(len(text) for text in texts if isinstance(text, str)) > _SHORT:
-        found = await asyncio.to_thread(_tokens, texts, tokenizer)
+        tokens = await asyncio.to_thread(_tokens, texts, tokenizer)
     else:
-        found = _tokens(texts, tokenizer)
-    for number, words in enumerate(found):
+        tokens = _tokens(texts, tokenizer)
+    for number, words in enumerate(tokens):
         if len(words) > MAX_TOKENS:
             raise HTTPException(
                 413,
                 f"texts.{number}: {len(words)} tokens, a text may have {MAX_TOKENS}; split it into "
                 "sentences",
             )
-    total = sum(map(len, found))
+    total = sum(map(len, tokens))
     if total > most:
         raise HTTPException(
             413,
             f"texts: {total} tokens, a request may have {most}; send them in several requests",
         )
-    return found
+    return tokens
 
 
 def _tokens(texts: Sequence[str | list[str]], tokenizer: Tokenizer) -> list[list[str]]:

@@ -72,17 +72,17 @@ class WorkerThread:
         if item is None:
             return False
         call, future = item
-        wanted = future.set_running_or_notify_cancel()
+        is_pending = future.set_running_or_notify_cancel()
         try:
-            result, error = call() if wanted else None, None
+            result, error = call() if is_pending else None, None
         except Exception as raised:
             result, error = None, raised
         except BaseException as raised:
             result, error = None, WorkerDied(type(raised).__name__)
             error.__cause__ = raised
         self._since.popleft()  # before the result is visible
-        if wanted and error is not None:
+        if is_pending and error is not None:
             future.set_exception(error)
-        elif wanted:
+        elif is_pending:
             future.set_result(result)
         return True

@@ -133,7 +133,7 @@ def load_task(
         ConfigError: there is no trained task, or its embedders are missing or have changed.
         WeightsError: the weights are damaged.
     """
-    place = select_device(device)
+    torch_device = select_device(device)
     best = folder / "best" if (folder / "best" / "config.json").is_file() else folder
     path = best / "config.json"
     settings = _read_settings(path, folder)
@@ -143,7 +143,7 @@ def load_task(
     if embedders is None or embedders.digests != settings.sha256:
         spec, other_elmos = _locate_embedders(settings, best, embedder)
         embedders = reopen_embedders(
-            spec, settings.sha256, path, other_elmos=other_elmos, device=str(place)
+            spec, settings.sha256, path, other_elmos=other_elmos, device=str(torch_device)
         )
     words = None if settings.words is None else list(settings.words)
     try:
@@ -152,7 +152,7 @@ def load_task(
         raise ConfigError(f"{path}: {error}") from error
     trained.scores = settings.scores
     _load_weights(trained, best / "model.safetensors")
-    trained.network.to(place)
+    trained.network.to(torch_device)
     return trained
 
 

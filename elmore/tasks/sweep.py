@@ -119,7 +119,7 @@ def train_sweep(
         TrainingStoppedError: SIGINT or SIGTERM arrived; the current run was saved.
     """
     recipes = [_with_seed(recipe, trial.seed) for trial in trials]
-    with init_distributed(device) as (dist_env, place):
+    with init_distributed(device) as (dist_env, local_device):
         existing = [trial for trial in trials if (out / trial.name / "recipe.json").is_file()]
         resumed = out / existing[0].name if resume and existing else None
         subsets = [Subset(t.fraction, r.train.seed) for t, r in zip(trials, recipes, strict=True)]
@@ -130,7 +130,7 @@ def train_sweep(
             test=test,
             embedder=choose_embedder(embedder, resumed),
             dist_env=dist_env,
-            device=place,
+            device=local_device,
             subsets=subsets,
         )
         _check_folder(out, existing, resume=resume)
@@ -209,12 +209,12 @@ def _score_runs(
 def _run_scores(
     trained: TrainedTask, folder: Path, name: str, scores: dict[str, dict[str, float]]
 ) -> RunScores:
-    described = config.read_json(folder / name / "recipe.json").get("data", {})
+    data = config.read_json(folder / name / "recipe.json").get("data", {})
     return RunScores(
         run=name,
         metric=trained.task.metric,
-        fraction=described.get("fraction"),
-        examples=described.get("examples"),
+        fraction=data.get("fraction"),
+        examples=data.get("examples"),
         seed=trained.task.config.train.seed,
         scores=scores,
     )

@@ -73,7 +73,7 @@ def train(
         DataError: examples cannot be read, or the run folder is in use.
         TrainingStoppedError: SIGINT or SIGTERM arrived; the run was saved.
     """
-    with init_distributed(device) as (dist_env, place):
+    with init_distributed(device) as (dist_env, local_device):
         datasets = TaskDatasets(
             task_class(recipe),
             train,
@@ -81,7 +81,7 @@ def train(
             test=test,
             embedder=choose_embedder(embedder, out if resume else None),
             dist_env=dist_env,
-            device=place,
+            device=local_device,
         )
         return train_on(datasets, recipe, out, resume=resume, on_report=on_report)
 
@@ -100,9 +100,9 @@ def train_on(
     examples = datasets.training_examples(Subset(fraction, recipe.train.seed))
     with Run(out) as run:
         if dist_env.is_main:
-            recorded = out / "recipe.json" if resume else None
-            described = _describe_run(datasets, recipe, examples, fraction, recorded)
-            run.create_or_resume(described, resume=resume)
+            recipe_path = out / "recipe.json" if resume else None
+            description = _describe_run(datasets, recipe, examples, fraction, recipe_path)
+            run.create_or_resume(description, resume=resume)
         datasets.wait()
         training = _new_task(datasets, recipe, examples)
         with deterministic(recipe.train):
@@ -144,8 +144,8 @@ def _follow(
         if on_report is not None:
             on_report(report)
     if len(marks) == 2 and datasets.layers.train is not None and datasets.dist_env.is_main:
-        (first, begun), (last, ended) = marks
-        epoch = (ended - begun) / (last - first) * trainable.updates_per_epoch
+        (first, start_time), (last, end_time) = marks
+        epoch = (end_time - start_time) / (last - first) * trainable.updates_per_epoch
         saved = datasets.layers.seconds
         if saved:
             _log.info("an epoch took %.1f s; the biLM in each would add %.1f s", epoch, saved)
@@ -189,7 +189,7 @@ class TaskTrainable:
             )
         self._layers: CachedLayers | None = self.datasets.layers.train
         self._sentences = [task.sentences(example) for example in self.examples]
-        self._lengths = [max(map(len, found), default=0) for found in self._sentences]
+        self._lengths = [max(map(len, sentences), default=0) for sentences in self._sentences]
         self._epoch: tuple[int, list[list[int]]] | None = None
 
     @property
@@ -244,7 +244,7 @@ def _describe_run(
     recipe: TaskConfig,
     examples: Sequence[Any],
     fraction: float | None,
-    recorded: Path | None,
+    recipe_path: Path | None,
 ) -> dict[str, Any]:
     """Describe a run as recipe.json records it, for `--resume` to compare.
 
@@ -253,7 +253,7 @@ def _describe_run(
     described as it is there: an embedder that was moved, and examples that an earlier version
     identified by their parsed form.
     """
-    before = config.read_json(recorded) if recorded and recorded.is_file() else {}
+    before = config.read_json(recipe_path) if recipe_path and recipe_path.is_file() else {}
     settings, embedders = config.as_dict(recipe), datasets.embedders
     spec = str(embedders.spec)
     match before.get("embedder"):

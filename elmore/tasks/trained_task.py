@@ -109,12 +109,12 @@ class TrainedTask:
             _check_predictions_path(predictions, data)
         task = self.task
         examples = read_examples(task, data, self.labels)
-        found = list(self._predict_file(examples, cache_layers=cache_layers))
+        predicted = list(self._predict_file(examples, cache_layers=cache_layers))
         if predictions is not None:
-            lines = task.prediction_lines(examples, found, predictions.suffix)
+            lines = task.prediction_lines(examples, predicted, predictions.suffix)
             text = "".join(f"{line}\n" for line in lines)
             atomic.write(predictions, text.encode("utf-8", "replace"))
-        return task.score(examples, found)
+        return task.score(examples, predicted)
 
     def predict(self, texts: Iterable[str], *, tokenized: bool = False) -> Iterator[Prediction]:
         """Predict for any number of texts, in their order.
@@ -136,16 +136,19 @@ class TrainedTask:
         task = self.task
         for chunk in self._chunks(_make_example(task, *text, tokenized) for text in texts):
             predictions = self.predict_examples(chunk, self._compute_layers(chunk))
-            for example, found in zip(chunk, predictions, strict=True):
-                line, data = task.format_text(example, found), task.to_dict(example, found)
-                yield Prediction(example, found, line, data)
+            for example, prediction in zip(chunk, predictions, strict=True):
+                line, data = (
+                    task.format_text(example, prediction),
+                    task.to_dict(example, prediction),
+                )
+                yield Prediction(example, prediction, line, data)
 
     def predict_examples(
         self, examples: Sequence[Any], layers: CachedLayers | None = None
     ) -> list[Any]:
         """Predict for examples whose biLM layers are in `layers`, if there is a frozen biLM."""
         sentences = [self.task.sentences(example) for example in examples]
-        lengths = [max(map(len, found), default=0) for found in sentences]
+        lengths = [max(map(len, texts), default=0) for texts in sentences]
         order = np.argsort(lengths, kind="stable").tolist()
         size, training = self.task.config.batch_size, self.network.training
         predictions: dict[int, Any] = {}
@@ -171,7 +174,7 @@ class TrainedTask:
         with_gold: bool = False,
     ) -> Batch:
         """Encode examples, whose sentences were split already, on the CPU."""
-        encoded = self.encoder.encode([s for found in sentences for s in found], layers)
+        encoded = self.encoder.encode([s for texts in sentences for s in texts], layers)
         return Batch(encoded, self.task.make_features(examples, self.labels, with_gold=with_gold))
 
     def _predict_file(self, examples: Sequence[Any], *, cache_layers: bool) -> Iterator[Any]:

@@ -23,15 +23,15 @@ _COMPRESSED = (".gz", ".xz", ".bz2", ".zst")
 
 def expand_patterns(names: Sequence[str]) -> list[str]:
     """Expand `*` and `?` in file names, and check that each file can be read."""
-    found: list[str] = []
+    paths: list[str] = []
     for name in names:
         plain = name == STDIN or Path(name).exists()
         matches = [] if plain else sorted(glob.glob(name, recursive=True))  # noqa: PTH207 -- absolute ones too
         for match in matches or [name]:
             if match != STDIN:
                 _check_readable(Path(match))
-            found.append(match)
-    return found
+            paths.append(match)
+    return paths
 
 
 def _check_readable(path: Path) -> None:

@@ -56,10 +56,10 @@ def _split_paragraph(text: str, start: int, end: int, language: str) -> list[tup
 
 def _sentence_ends(text: str, language: str) -> list[int]:
     """Return the ends of the sentences of a paragraph, but the last."""
-    shown = SURROGATE.sub("\ufffd", APOSTROPHE.sub("x", text).translate(HIDDEN))
+    masked = SURROGATE.sub("\ufffd", APOSTROPHE.sub("x", text).translate(HIDDEN))
     cuts = []
-    for before, start in pairwise([0, *_boundaries(shown, language)]):
-        gap = text[before + len(shown[before:start].rstrip()) : start]
+    for before, start in pairwise([0, *_boundaries(masked, language)]):
+        gap = text[before + len(masked[before:start].rstrip()) : start]
         if gap.strip() and text[start].islower():  # "What?" he said
             continue
         closing = CLOSING.match(gap)
@@ -68,7 +68,7 @@ def _sentence_ends(text: str, language: str) -> list[int]:
     return cuts
 
 
-def _boundaries(shown: str, language: str) -> Iterator[int]:
+def _boundaries(text: str, language: str) -> Iterator[int]:
     """Yield where each sentence but the first starts, according to sentencex.
 
     It gets a window at a time, since its time is quadratic on text without spaces.
@@ -81,14 +81,14 @@ def _boundaries(shown: str, language: str) -> Iterator[int]:
         ) from error
 
     done = 0
-    while done < len(shown):
+    while done < len(text):
         first, last = max(0, done - CONTEXT), done + WINDOW + CONTEXT
-        window = shown[first:last]
+        window = text[first:last]
         # compiled and without stubs: pyrefly sees no names in it
-        found = sentencex.get_sentence_boundaries(  # pyrefly: ignore[missing-attribute]
+        boundaries = sentencex.get_sentence_boundaries(  # pyrefly: ignore[missing-attribute]
             language, window
         )
-        end = len(shown) if last >= len(shown) else done + WINDOW
-        starts = (first + boundary["start_index"] for boundary in found)
+        end = len(text) if last >= len(text) else done + WINDOW
+        starts = (first + boundary["start_index"] for boundary in boundaries)
         yield from (start for start in starts if done < start <= end)
         done = end

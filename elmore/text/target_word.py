@@ -75,8 +75,10 @@ def _strip_brackets(text: str) -> tuple[str, int, int]:
         raise DataError(f"{_quoted(text)}: no word is marked; {_EXAMPLE}")
     kinds = "".join(kind for kind, _ in brackets)
     if kinds != "[]":
-        several = kinds == "[]" * (len(kinds) // 2)
-        problem = f"{len(kinds) // 2} words are marked" if several else "the brackets do not match"
+        has_several = kinds == "[]" * (len(kinds) // 2)
+        problem = (
+            f"{len(kinds) // 2} words are marked" if has_several else "the brackets do not match"
+        )
         raise DataError(
             rf"{_quoted(text)}: {problem}; {_EXAMPLE}, and write \[ for a literal bracket"
         )

@@ -163,13 +163,13 @@ def tokenize(text: str, tokenizer: Tokenizer) -> Tokens:
 
     The offsets are empty if the tokenizer changed a word, which is then not in the text.
     """
-    found = tokenizer(text)
-    if isinstance(found, Tokens):
-        return found
-    if isinstance(found, str) or not isinstance(found, Iterable):
-        raise DataError(f"the tokenizer returned {str(found)[:40]!r}, expected a list of words")
+    tokens = tokenizer(text)
+    if isinstance(tokens, Tokens):
+        return tokens
+    if isinstance(tokens, str) or not isinstance(tokens, Iterable):
+        raise DataError(f"the tokenizer returned {str(tokens)[:40]!r}, expected a list of words")
     words, offsets, end = [], [], 0
-    for token in found:
+    for token in tokens:
         word = token if isinstance(token, str) else token.text
         start = text.find(word, end) if isinstance(token, str) else token.idx
         end = start + len(word)

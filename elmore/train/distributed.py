@@ -35,8 +35,8 @@ class DistEnv(NamedTuple):
                 f"{num_rows} rows cannot be divided evenly among {self.world_size} processes; make "
                 f"stream.batch_size a multiple of {self.world_size}"
             )
-        share = num_rows // self.world_size
-        return range(self.rank * share, (self.rank + 1) * share)
+        num_local = num_rows // self.world_size
+        return range(self.rank * num_local, (self.rank + 1) * num_local)
 
 
 SINGLE_PROCESS = DistEnv()

@@ -35,8 +35,8 @@ class Muon(optim.AdamW):
         fused: bool,
     ) -> None:
         hidden = {"params": list(matrices), "orthogonal": True, "weight_decay": weight_decay}
-        others = [{"orthogonal": False, **group} for group in adamw_groups if group["params"]]
-        super().__init__([hidden, *others], lr=lr, betas=betas, fused=fused)
+        adamw = [{"orthogonal": False, **group} for group in adamw_groups if group["params"]]
+        super().__init__([hidden, *adamw], lr=lr, betas=betas, fused=fused)
 
     @torch.no_grad()
     def step(self, closure: None = None) -> None:  # pyrefly: ignore

@@ -15,10 +15,10 @@ def build_optimizer(module: nn.Module, config: TrainConfig) -> optim.Optimizer:
     if config.optimizer == "adagrad":
         return optim.Adagrad(trainable, lr=config.lr, initial_accumulator_value=config.adagrad_init)
     hidden = muon.hidden_matrices(module) if config.optimizer == "muon" else []
-    others = [weight for weight in trainable if not any(weight is one for one in hidden)]
+    other_weights = [weight for weight in trainable if not any(weight is one for one in hidden)]
     groups = [
-        {"params": [weight for weight in others if weight.dim() > 1]},
-        {"params": [weight for weight in others if weight.dim() <= 1], "weight_decay": 0.0},
+        {"params": [weight for weight in other_weights if weight.dim() > 1]},
+        {"params": [weight for weight in other_weights if weight.dim() <= 1], "weight_decay": 0.0},
     ]
     groups = [{"weight_decay": config.weight_decay, **group} for group in groups if group["params"]]
     fused = trainable[0].is_cuda

@@ -213,8 +213,8 @@ class Run:
         """Drop the lines of updates after `step`, which will be made again."""
         if not self.metrics.is_file():
             return
-        kept = [line + "\n" for line, record in self.read_metrics() if record["step"] <= step]
-        atomic.write(self.metrics, "".join(kept).encode())
+        lines = [line + "\n" for line, record in self.read_metrics() if record["step"] <= step]
+        atomic.write(self.metrics, "".join(lines).encode())
 
     def read_metrics(self) -> Iterator[tuple[str, dict[str, Any]]]:
         """Yield the lines of metrics.jsonl with their records, which have at least step and loss.

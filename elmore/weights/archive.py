@@ -85,21 +85,21 @@ def _check_members(archive: Path, members: list[zipfile.ZipInfo]) -> list[zipfil
             f"{archive} has {len(members)} members, more than the {MAX_MEMBERS} allowed; "
             "unpack it manually if you trust it"
         )
-    wanted = [member for member in members if not _is_clutter(member)]
-    total = sum(member.file_size for member in wanted)
+    files = [member for member in members if not _is_clutter(member)]
+    total = sum(member.file_size for member in files)
     size = archive.stat().st_size
     if total > MAX_BYTES or total > max(FREE_BYTES, MAX_RATIO * size):
         raise WeightsError(
             f"{archive} has {size} bytes and would unpack to {total}, too much for weights; "
             "unpack it manually if you trust it"
         )
-    seen = set()
-    for member in wanted:
+    names = set()
+    for member in files:
         key = str(PurePosixPath(member.filename)).casefold()  # some disks ignore case
-        if problem := _find_problem(member) or ("occurs twice" if key in seen else ""):
+        if problem := _find_problem(member) or ("occurs twice" if key in names else ""):
             raise _member_error(archive, member, problem)
-        seen.add(key)
-    return wanted
+        names.add(key)
+    return files
 
 
 def _is_clutter(member: zipfile.ZipInfo) -> bool:

@@ -243,21 +243,21 @@ def _load_weights(
                 for name, scale in names.items()
                 if scale is not None and name in model.lstm_matrices
             }
-            found = {
+            tensors = {
                 name: _check_tensor(dequantize(file.get_tensor, name, scale, str(path)), name, path)
                 for name, scale in names.items()
                 if name not in rows
             }
     except (OSError, SafetensorError) as error:
         raise WeightsError(f"{path}: not a readable safetensors file ({error})") from error
-    for name, tensor in (found | rows).items():
+    for name, tensor in (tensors | rows).items():
         if tensor.shape != expected[name].shape:
             raise WeightsError(
                 f"{path}: {name} has shape {tuple(tensor.shape)}, config.json asks for "
                 f"{tuple(expected[name].shape)}; are they of the same model?"
             )
-    warm, words = _pop_prefix(found, _WARM), _pop_prefix(found, _SOFTMAX)
-    model.load_state_dict(found, assign=True, strict=False)
+    warm, words = _pop_prefix(tensors, _WARM), _pop_prefix(tensors, _SOFTMAX)
+    model.load_state_dict(tensors, assign=True, strict=False)
     for name, matrix in rows.items():
         model.quantize(name, matrix)
     if softmax is not None:
@@ -266,10 +266,10 @@ def _load_weights(
     return model.eval(), BiLMState(**warm) if warm else None
 
 
-def _pop_prefix(found: dict[str, Tensor], prefix: str) -> dict[str, Tensor]:
+def _pop_prefix(tensors: dict[str, Tensor], prefix: str) -> dict[str, Tensor]:
     """Remove and return the tensors whose names have a prefix."""
-    names = [name for name in found if name.startswith(prefix)]
-    return {name.removeprefix(prefix): found.pop(name) for name in names}
+    names = [name for name in tensors if name.startswith(prefix)]
+    return {name.removeprefix(prefix): tensors.pop(name) for name in names}
 
 
 def _warm_state_tensors(model: BiLM) -> dict[str, Tensor]:
@@ -281,10 +281,10 @@ def _check_names(found: set[str], expected: set[str], path: Path) -> None:
     missing = sorted(expected - found)
     if missing:
         raise WeightsError(f"{path}: {missing[0]} is missing; is config.json of the same model?")
-    others = sorted(found - expected)
-    if others:
+    unknown = sorted(found - expected)
+    if unknown:
         raise WeightsError(
-            f"{path}: {others[0]} is not part of the network of config.json; are they of the same "
+            f"{path}: {unknown[0]} is not part of the network of config.json; are they of the same "
             "model?"
         )
 

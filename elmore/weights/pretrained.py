@@ -151,10 +151,10 @@ def _load_folder(path: Path, vocabulary: Path | None, *, shown: Path) -> Bundle:
         weights = [index]
     if len(weights) == 1:
         return _load_weights(weights[0], vocabulary)
-    found = ", ".join(sorted(item.name for item in path.iterdir())[:6]) or "nothing"
+    listing = ", ".join(sorted(item.name for item in path.iterdir())[:6]) or "nothing"
     raise WeightsError(
-        f"{shown}: found {found}; expected config.json and model.safetensors, one file of weights "
-        "with its options, a TensorFlow checkpoint, or encoder.pkl and token_embedder.pkl"
+        f"{shown}: found {listing}; expected config.json and model.safetensors, one file of "
+        "weights with its options, a TensorFlow checkpoint, or encoder.pkl and token_embedder.pkl"
     )
 
 

@@ -70,8 +70,8 @@ class EmbedJournal(Journal[EmbedJob]):
             yield manifest
             number, num_lines = number + 1, num_lines + len(manifest["texts"])
         for path in self.own_files():  # left by a killed process
-            found = re.match(r"part-(\d+)\.", path.name)
-            if found and int(found[1]) >= number:
+            match = re.match(r"part-(\d+)\.", path.name)
+            if match and int(match[1]) >= number:
                 path.unlink()
 
     def _manifest(self, number: int, first: int) -> dict | None:

@@ -86,9 +86,9 @@ def load_or_compute(
         if not _is_intact(path, shape):  # outside the lock: many can check one file at a time
             with lock.acquire(path.with_name(f"{path.name}.lock"), wait=True):
                 if not _is_intact(path, shape):
-                    begun = time.perf_counter()
+                    start_time = time.perf_counter()
                     _build(embedder, distinct, path, shape)
-                    seconds = time.perf_counter() - begun
+                    seconds = time.perf_counter() - start_time
     except OSError as error:
         raise DataError(
             f"{path}: the layers of the text could not be stored ({error.strerror or error}); "
@@ -171,10 +171,10 @@ def _write(
 
 
 def _header(shape: tuple[int, int, int]) -> bytes:
-    header = io.BytesIO()
-    described = {"descr": "<f2", "fortran_order": False, "shape": shape}
-    np.lib.format.write_array_header_1_0(header, described)
-    return header.getvalue()
+    buffer = io.BytesIO()
+    header = {"descr": "<f2", "fortran_order": False, "shape": shape}
+    np.lib.format.write_array_header_1_0(buffer, header)
+    return buffer.getvalue()
 
 
 def _is_intact(path: Path, shape: tuple[int, int, int]) -> bool:

@@ -123,11 +123,11 @@ def _write_shards(lines: Iterable[Text], folder: Path, shard_lines: int) -> int:
     first = 0
     for number in itertools.count():
         shard: list[str] = []
-        held = 0
+        num_tokens = 0
         for text in itertools.islice(texts, shard_lines):
             shard.append(json.dumps(text if isinstance(text, str) else list(text)))
-            held += len(shard[-1])
-            if held >= _SHARD_CHARACTERS:
+            num_tokens += len(shard[-1])
+            if num_tokens >= _SHARD_CHARACTERS:
                 break
         if not shard:
             break
@@ -145,9 +145,9 @@ def _divide(ray: Any, workers: int | None, device: str) -> tuple[int, dict[str, 
         return workers or gpus, {"num_gpus": 1}
     cpus = int(have.get("CPU", 1))
     largest = max(int(node["Resources"].get("CPU", 0)) for node in ray.nodes() if node["Alive"])
-    wanted = max(1, min(torch.get_num_threads(), largest))
-    workers = workers or max(1, cpus // wanted)
-    return workers, {"num_cpus": max(1, min(wanted, cpus // workers))}
+    num_workers = max(1, min(torch.get_num_threads(), largest))
+    workers = workers or max(1, cpus // num_workers)
+    return workers, {"num_cpus": max(1, min(num_workers, cpus // workers))}
 
 
 def _embed(
@@ -215,14 +215,14 @@ class Worker:
         self._count_try(path.stem, numbers)
         texts = map(json.loads, shard["text"].to_pylist())
         rows: list[tuple[int, str, bytes]] = []
-        held = 0
-        found = embed_lines(self._embedder, texts, self._job)
-        for line, (_, tokens, vectors) in zip(numbers, found, strict=True):
+        num_bytes = 0
+        results = embed_lines(self._embedder, texts, self._job)
+        for line, (_, tokens, vectors) in zip(numbers, results, strict=True):
             rows.append((line, json.dumps(tokens), vectors.tobytes()))
-            held += vectors.nbytes
-            if held >= _BLOCK_BYTES:
+            num_bytes += vectors.nbytes
+            if num_bytes >= _BLOCK_BYTES:
                 yield _table(rows)
-                rows, held = [], 0
+                rows, num_bytes = [], 0
         if rows:
             yield _table(rows)
 

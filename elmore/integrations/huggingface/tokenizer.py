@@ -167,9 +167,9 @@ class ElmoTokenizer(PreTrainedTokenizerBase):
         tokenized = tokenize_text(text, _SPLITTERS[self.splitter])
         tokens = [word for segment in tokenized.segments for word in segment]
         offsets = tokenized.offsets or [(0, len(word)) for word in tokens]
-        kept = slice(-cut, None) if cut and self.truncation_side == "left" else slice(cut)
+        span = slice(-cut, None) if cut and self.truncation_side == "left" else slice(cut)
         numbers: list[int | None] = list(range(len(tokens)))
-        return WordEncoding(tokens[kept], offsets[kept], numbers[kept])
+        return WordEncoding(tokens[span], offsets[span], numbers[span])
 
     def _columns(self, encodings: list[WordEncoding], returned: dict[str, Any]) -> dict[str, list]:
         sizes = [len(one.tokens) for one in encodings]

@@ -45,13 +45,13 @@ class LSTMWeights(NamedTuple):
     @property
     def tensors(self) -> list[Tensor]:
         """The tensors that hold these weights."""
-        found = []
+        tensors = []
         for weight in self:
             if isinstance(weight, Int8Rows):
-                found += [weight.numbers, weight.scales]
+                tensors += [weight.numbers, weight.scales]
             elif weight is not None:
-                found.append(weight)
-        return found
+                tensors.append(weight)
+        return tensors
 
 
 class LSTMState(NamedTuple):
@@ -139,30 +139,30 @@ class Call:
             "the output state": (num_rows, width),
             "the cell state": (num_rows, num_gates // len(GATES)),
         }
-        given = [self.inputs, *self.state]
+        tensors = [self.inputs, *self.state]
         if self.reset is not None:
             expected["the reset mask"] = tuple(self.mask.shape)
             expected["the output to reset to"] = expected["the output state"]
             expected["the cell to reset to"] = expected["the cell state"]
-            given += [self.reset.mask, *self.reset.state]
-        for (name, shape), tensor in zip(expected.items(), given, strict=True):
+            tensors += [self.reset.mask, *self.reset.state]
+        for (name, shape), tensor in zip(expected.items(), tensors, strict=True):
             if tuple(tensor.shape) != shape:
                 raise DataError(f"{name} must have the shape {shape}, found {tuple(tensor.shape)}")
-        self._check_types(dict(zip(expected, given, strict=True)))
+        self._check_types(dict(zip(expected, tensors, strict=True)))
 
     @property
     def _input_width(self) -> int:
         return self.weights.input.shape[1]
 
-    def _check_types(self, given: dict[str, Tensor]) -> None:
+    def _check_types(self, tensors: dict[str, Tensor]) -> None:
         bias = self.weights.bias
         autocast = is_autocast(bias.device)
-        for name, tensor in {"the mask": self.mask, **given}.items():
-            wanted = torch.bool if name.endswith("mask") else bias.dtype
-            is_mixed = tensor.dtype != wanted and not (autocast and tensor.is_floating_point())
+        for name, tensor in {"the mask": self.mask, **tensors}.items():
+            expected = torch.bool if name.endswith("mask") else bias.dtype
+            is_mixed = tensor.dtype != expected and not (autocast and tensor.is_floating_point())
             if is_mixed or tensor.device != bias.device:
                 raise DataError(
-                    f"{name} must be {wanted} on {bias.device} as the weights are, found "
+                    f"{name} must be {expected} on {bias.device} as the weights are, found "
                     f"{tensor.dtype} on {tensor.device}; convert it, or move the model"
                 )
 

@@ -31,8 +31,10 @@ class Axis:
 
     def ticks(self) -> list[float]:
         """Return round numbers between the ends."""
-        found = _log_ticks(self.low, self.high) if self.log else _linear_ticks(self.low, self.high)
-        whole = [tick for tick in found if not self.whole or float(tick).is_integer()]
+        candidates = (
+            _log_ticks(self.low, self.high) if self.log else _linear_ticks(self.low, self.high)
+        )
+        whole = [tick for tick in candidates if not self.whole or float(tick).is_integer()]
         return whole or [self.low, self.high]
 
 
@@ -57,9 +59,9 @@ def axis_for(
 
 
 def _linear_ticks(low: float, high: float) -> list[float]:
-    rough = (high - low) / 5
-    power = 10.0 ** math.floor(math.log10(rough))
-    step = next(step * power for step in (1, 2, 2.5, 5, 10) if step * power >= rough * 0.999)
+    raw_step = (high - low) / 5
+    power = 10.0 ** math.floor(math.log10(raw_step))
+    step = next(step * power for step in (1, 2, 2.5, 5, 10) if step * power >= raw_step * 0.999)
     first, last = math.ceil(low / step - 1e-9), math.floor(high / step + 1e-9)
     return [round(number * step, 12) for number in range(first, last + 1)]
 
@@ -70,8 +72,8 @@ def _log_ticks(low: float, high: float) -> list[float]:
         return [tick for tick in _linear_ticks(low, high) if tick > 0]
     steps = (1, 2, 5) if decades < _MANY_DECADES else (1,)
     powers = range(math.floor(math.log10(low)), math.ceil(math.log10(high)) + 1)
-    found = [step * 10.0**power for power in powers for step in steps]
-    return [tick for tick in found if low <= tick <= high]
+    ticks = [step * 10.0**power for power in powers for step in steps]
+    return [tick for tick in ticks if low <= tick <= high]
 
 
 def format_tick(value: float) -> str:

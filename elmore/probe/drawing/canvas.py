@@ -149,8 +149,8 @@ def _rules(palette: dict[str, str]) -> str:
 
 def strip_invalid_xml(text: str) -> str:
     """Remove characters that XML does not allow: controls and surrogates."""
-    kept = (c for c in text if c in "\t\n" or (c >= " " and not "\ud800" <= c <= "\udfff"))
-    return "".join(c for c in kept if c not in "\ufffe\uffff")
+    valid = (c for c in text if c in "\t\n" or (c >= " " and not "\ud800" <= c <= "\udfff"))
+    return "".join(c for c in valid if c not in "\ufffe\uffff")
 
 
 def marker_outline(shape: str, size: float) -> list[tuple[float, float]]:
@@ -204,26 +204,28 @@ def _marker(one: Marker) -> str:
     look = f'class="dot f-{one.role}"{_shared_attributes(one)}'
     corners = marker_outline(one.shape, one.size)
     if not corners:
-        place = f'cx="{_number(one.x)}" cy="{_number(one.y)}" r="{_number(one.size)}"'
-        return _element("circle", f"{look} {place}", one.tooltip)
-    moved = _pairs((one.x + x, one.y + y) for x, y in corners)
-    return _element("path", f'{look} d="M{moved}Z"', one.tooltip)
+        position = f'cx="{_number(one.x)}" cy="{_number(one.y)}" r="{_number(one.size)}"'
+        return _element("circle", f"{look} {position}", one.tooltip)
+    outline = _pairs((one.x + x, one.y + y) for x, y in corners)
+    return _element("path", f'{look} d="M{outline}Z"', one.tooltip)
 
 
 def _rect(one: Rect) -> str:
-    place = f'x="{_number(one.x)}" y="{_number(one.y)}"'
+    position = f'x="{_number(one.x)}" y="{_number(one.y)}"'
     size = f'width="{_number(one.width)}" height="{_number(one.height)}"'
     return _element(
-        "rect", f'class="f-{one.role}"{_shared_attributes(one)} {place} {size}', one.tooltip
+        "rect", f'class="f-{one.role}"{_shared_attributes(one)} {position} {size}', one.tooltip
     )
 
 
 def _text(one: Text) -> str:
     x, y = _number(one.x), _number(one.y)
-    turn = f' transform="rotate(-90 {x} {y})"' if one.vertical else ""
+    rotation = f' transform="rotate(-90 {x} {y})"' if one.vertical else ""
     look = f'class="f-{one.role}" font-size="{_number(one.size)}" text-anchor="{one.anchor}"'
     bold = ' font-weight="600"' if one.bold else ""
-    return f'<text x="{x}" y="{y}" {look}{bold}{turn}>{escape(strip_invalid_xml(one.text))}</text>'
+    return (
+        f'<text x="{x}" y="{y}" {look}{bold}{rotation}>{escape(strip_invalid_xml(one.text))}</text>'
+    )
 
 
 _RENDERERS: dict[type, Callable[[Any], str]] = {

@@ -84,10 +84,10 @@ def line_chart(
     canvas = _titled_canvas(title, _TOP + height + _BELOW, series)
     area.draw(canvas)
     for one in series:
-        places = [(area.x(point.x), area.y(point.y)) for point in one.points]
-        if len(places) > 1:
-            canvas.add(Polyline(places, one.role, 1.8, one.dashes, one.name))
-        for point, (x, y) in zip(one.points, places, strict=True):
+        positions = [(area.x(point.x), area.y(point.y)) for point in one.points]
+        if len(positions) > 1:
+            canvas.add(Polyline(positions, one.role, 1.8, one.dashes, one.name))
+        for point, (x, y) in zip(one.points, positions, strict=True):
             if point.low is not None and point.high is not None:
                 ends = [(x, area.y(point.low)), (x, area.y(point.high))]
                 canvas.add(Polyline(ends, one.role, 1.4))
@@ -100,8 +100,8 @@ def dot_plot(
     title: str, names: Sequence[str], x_axis: Axis, series: Sequence[Series], *, step: float = 24.0
 ) -> Canvas:
     """Draw one row per name with markers on it; the `y` of a point is its row."""
-    room = min(150.0, max((text_width(name, 12) for name in names), default=0.0))
-    left, height = room + 24, step * len(names)
+    label_width = min(150.0, max((text_width(name, 12) for name in names), default=0.0))
+    left, height = label_width + 24, step * len(names)
     area = PlotArea(left, _TOP, WIDTH - left - 20, height, x_axis, Axis(len(names) - 0.5, -0.5, ""))
     canvas = _titled_canvas(title, _TOP + height + _BELOW, series)
     draw_x_ticks(canvas, area, x_axis.ticks())
@@ -109,7 +109,7 @@ def dot_plot(
     for number, name in enumerate(names):
         y = area.y(number)
         canvas.add(Polyline([(left, y), (right, y)], "grid"))
-        canvas.add(Text(left - 8, y + 4, truncate_text(name, room, 12), "ink", 12, "end"))
+        canvas.add(Text(left - 8, y + 4, truncate_text(name, label_width, 12), "ink", 12, "end"))
     middle = (left + right) / 2
     canvas.add(Text(middle, bottom + 34, x_axis.label, "muted", SMALL, "middle"))
     for one in series:
@@ -158,8 +158,8 @@ class HeatmapRow:
 def heatmap(title: str, columns: Sequence[str], lines: Sequence[HeatmapRow], label: str) -> Canvas:
     """Draw a cell per value: the higher, the stronger its colour; the number is inside."""
     step = 30.0
-    room = min(210.0, max((text_width(line.name, 12) for line in lines), default=0.0))
-    left = room + 18
+    label_width = min(210.0, max((text_width(line.name, 12) for line in lines), default=0.0))
+    left = label_width + 18
     width = (WIDTH - left - _RIGHT) / max(1, len(columns))
     canvas = Canvas(WIDTH, _TOP + 20 + step * len(lines) + 30, title)
     canvas.add(Text(12, 20, title, "ink", 14, bold=True))
@@ -168,7 +168,7 @@ def heatmap(title: str, columns: Sequence[str], lines: Sequence[HeatmapRow], lab
         canvas.add(Text(middle, _TOP + 12, column, "muted", SMALL, "middle"))
     for row, line in enumerate(lines):
         y = _TOP + 20 + step * row
-        name = truncate_text(line.name, room, 12)
+        name = truncate_text(line.name, label_width, 12)
         canvas.add(Text(left - 8, y + step / 2 + 4, name, "ink", 12, "end"))
         for number, value in enumerate(line.values):
             x = left + width * number

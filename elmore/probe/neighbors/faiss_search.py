@@ -60,9 +60,9 @@ def update_faiss_files(folder: Path) -> None:
                 faiss.write_index(_extend(faiss, path if before else None, vectors), new.name)
             entry = Approximate(layer=layer, uses=len(vectors), bytes=path.stat().st_size)
             current = storage.read_manifest(folder)  # includes a text that is being appended
-            others = tuple(one for one in current.approximate if one.layer != layer)
+            other_layers = tuple(one for one in current.approximate if one.layer != layer)
             storage.write_manifest(
-                folder, dataclasses.replace(current, approximate=(*others, entry))
+                folder, dataclasses.replace(current, approximate=(*other_layers, entry))
             )
             _log.info("%s: %d occurrences in %d lists", path, len(vectors), num_lists(len(vectors)))
 

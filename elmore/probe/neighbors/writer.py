@@ -118,11 +118,11 @@ def _manifest_with(
         return dataclasses.replace(new, texts=(text,))
     manifest = storage.read_manifest(folder)
     storage.check_same_model(folder, manifest, embedder)
-    wanted = storage.resolve_layers(layers or manifest.layers, embedder.num_layers)
-    if not {*wanted} <= {*manifest.layers}:
+    layer_names = storage.resolve_layers(layers or manifest.layers, embedder.num_layers)
+    if not {*layer_names} <= {*manifest.layers}:
         raise DataError(
-            f"{folder}: stores layers {', '.join(manifest.layers)}, asked for {', '.join(wanted)}; "
-            "pass another folder for those"
+            f"{folder}: stores layers {', '.join(manifest.layers)}, asked for "
+            f"{', '.join(layer_names)}; pass another folder for those"
         )
     manifest = dataclasses.replace(  # a text without a single part leaves no trace
         manifest, texts=tuple(one for one in manifest.texts if one.whole or one.parts)

@@ -16,7 +16,7 @@ from elmore.probe.senses import SenseResults
 from elmore.tasks.sweep import Summary
 
 Kind = TypeVar("Kind")
-Named = dict[str, Kind]
+KindByName = dict[str, Kind]
 """Inputs by the name of their file or folder."""
 
 
@@ -25,15 +25,15 @@ class ReportInputs:
     """Everything that a report shows."""
 
     runs: list[TrainingRun] = field(default_factory=list)
-    sweeps: Named[Sweep] = field(default_factory=dict)
-    summaries: Named[Summary] = field(default_factory=dict)
-    perplexities: Named[Perplexity] = field(default_factory=dict)
-    parts_of_speech: Named[list[LayerScores]] = field(default_factory=dict)
-    senses: Named[SenseResults] = field(default_factory=dict)
-    contexts: Named[Contextuality] = field(default_factory=dict)
-    maps: Named[OccurrenceMap] = field(default_factory=dict)
-    neighbors: Named[list[NeighborQuery]] = field(default_factory=dict)
-    texts: Named[list[ScoredText]] = field(default_factory=dict)
+    sweeps: KindByName[Sweep] = field(default_factory=dict)
+    summaries: KindByName[Summary] = field(default_factory=dict)
+    perplexities: KindByName[Perplexity] = field(default_factory=dict)
+    parts_of_speech: KindByName[list[LayerScores]] = field(default_factory=dict)
+    senses: KindByName[SenseResults] = field(default_factory=dict)
+    contexts: KindByName[Contextuality] = field(default_factory=dict)
+    maps: KindByName[OccurrenceMap] = field(default_factory=dict)
+    neighbors: KindByName[list[NeighborQuery]] = field(default_factory=dict)
+    texts: KindByName[list[ScoredText]] = field(default_factory=dict)
 
     @property
     def language_models(self) -> list[TrainingRun]:

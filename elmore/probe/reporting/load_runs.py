@@ -63,21 +63,23 @@ class Sweep:
     summary: Summary
 
 
-def load_run_folder(place: Path, name: str) -> list[TrainingRun] | Sweep:
+def load_run_folder(folder: Path, name: str) -> list[TrainingRun] | Sweep:
     """Load a run folder, or the folder of a sweep."""
-    within = checkpoint.find_runs(place)
+    within = checkpoint.find_runs(folder)
     if not within:
-        runs = [_load_run(place, name)]
-        if (place / "softmax" / "metrics.jsonl").is_file():  # written by fine-tuning
-            runs.append(_load_run(place / "softmax", f"{name}/softmax"))
+        runs = [_load_run(folder, name)]
+        if (folder / "softmax" / "metrics.jsonl").is_file():  # written by fine-tuning
+            runs.append(_load_run(folder / "softmax", f"{name}/softmax"))
         return runs
-    runs = [_load_run(place / inside, f"{name}/{inside}") for inside in within]
+    runs = [_load_run(folder / inside, f"{name}/{inside}") for inside in within]
     kind = runs[0].task
     if kind is None:
-        raise DataError(f"{place}: holds several runs, but they are not of a task")
-    written = place / "summary.json"
-    if written.is_file():
-        return Sweep(name, kind, runs, check_summary(config.read_json(written), str(written)))
+        raise DataError(f"{folder}: holds several runs, but they are not of a task")
+    summary_path = folder / "summary.json"
+    if summary_path.is_file():
+        return Sweep(
+            name, kind, runs, check_summary(config.read_json(summary_path), str(summary_path))
+        )
     return Sweep(name, kind, runs, _summary(runs, within))
 
 
@@ -85,23 +87,23 @@ def check_summary(data: dict[str, Any], where: str) -> Summary:
     """Return the summary of a sweep after checking that it has the expected keys and types."""
     config.check_format(data, sweep.FORMAT, where, default=1)
     try:
-        found = config.build(_Summary, data, where, unknown="ignore")
+        summary = config.build(_Summary, data, where, unknown="ignore")
     except ConfigError as error:
         raise DataError(
             f"{where}: expected means and deviations of runs, as 'task train' writes them "
             f"({str(error).removeprefix(f'{where}: ')})"
         ) from error
     kinds = {frozenset(part) & {"fraction", "examples"} for part in data["summary"]}
-    if not any(part.scores for part in found.summary) or len(kinds) > 1 or len(*kinds) == 1:
+    if not any(part.scores for part in summary.summary) or len(kinds) > 1 or len(*kinds) == 1:
         raise DataError(
             f"{where}: expected means and deviations of runs, as 'task train' writes them"
         )
-    parts = zip(data["summary"], config.as_dict(found)["summary"], strict=True)
-    return {**data, "summary": [{**said, "scores": part["scores"]} for said, part in parts]}
+    parts = zip(data["summary"], config.as_dict(summary)["summary"], strict=True)
+    return {**data, "summary": [{**row, "scores": part["scores"]} for row, part in parts]}
 
 
 @dataclass(frozen=True)
-class _Spread:
+class _MeanAndDeviation:
     """Mean and standard deviation of a score."""
 
     mean: float
@@ -113,7 +115,7 @@ class _Part:
     """The runs of one training fraction, or all runs."""
 
     num_runs: int
-    scores: dict[str, dict[str, _Spread]]
+    scores: dict[str, dict[str, _MeanAndDeviation]]
     fraction: float = 1.0
     examples: int = 0
 
@@ -152,17 +154,17 @@ class _Recipe:
     train: _TrainOfRun = field(default_factory=_TrainOfRun)
 
 
-def _load_run(place: Path, name: str) -> TrainingRun:
-    run = Run(place)
+def _load_run(folder: Path, name: str) -> TrainingRun:
+    run = Run(folder)
     if not run.metrics.is_file():
         raise DataError(
-            f"{place}: holds no metrics.jsonl; expected a folder that 'elmore pretrain', 'elmore "
+            f"{folder}: holds no metrics.jsonl; expected a folder that 'elmore pretrain', 'elmore "
             "finetune' or 'elmore task train' wrote"
         )
     records = [record for _, record in run.read_metrics()]
     if not records:
         raise DataError(f"{run.metrics}: is empty; the run has not finished a step yet")
-    recipe = _recipe(place)
+    recipe = _recipe(folder)
     kind = recipe.task
     evaluations = [(record["step"], _scores(record)) for record in records if _scores(record)]
     return TrainingRun(
@@ -176,7 +178,7 @@ def _load_run(place: Path, name: str) -> TrainingRun:
         recipe.train.seed,
         recipe.data.fraction,
         recipe.data.examples,
-        _mixes(place / "best" / "model.safetensors") if kind else {},
+        _mixes(folder / "best" / "model.safetensors") if kind else {},
     )
 
 
@@ -184,8 +186,8 @@ def _scores(record: dict[str, Any]) -> dict[str, float]:
     return {k.removeprefix(VALID): v for k, v in record.items() if k.startswith(VALID)}
 
 
-def _recipe(place: Path) -> _Recipe:
-    path = place / "recipe.json"
+def _recipe(folder: Path) -> _Recipe:
+    path = folder / "recipe.json"
     data = config.read_json(path) if path.is_file() else {}
     return config.build(_Recipe, data, str(path), unknown="ignore")
 

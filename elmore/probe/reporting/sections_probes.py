@@ -212,7 +212,7 @@ def surprise(inputs: ReportInputs) -> Section | None:
                 )
             ],
         )
-        substitutes = [(one, place) for one in filled for place in one.substitutes]
+        substitutes = [(one, gap) for one in filled for gap in one.substitutes]
         if substitutes:
             section.add_table("Substitutes", [_substitutes_row(*pair) for pair in substitutes])
     return section if inputs.texts else None
@@ -230,9 +230,13 @@ def _coloured_words(one: ScoredText) -> list[ColouredWord]:
     return words
 
 
-def _substitutes_row(one: ScoredText, found: Substitutes) -> dict[str, Cell]:
-    ways = {"forward": found.forward, "backward": found.backward, "both": found.both}
-    row: dict[str, Cell] = {"line": one.line, "word": one.tokens[found.position]}
+def _substitutes_row(one: ScoredText, substitutes: Substitutes) -> dict[str, Cell]:
+    ways = {
+        "forward": substitutes.forward,
+        "backward": substitutes.backward,
+        "both": substitutes.both,
+    }
+    row: dict[str, Cell] = {"line": one.line, "word": one.tokens[substitutes.position]}
     for way, words in ways.items():
         row[way] = " · ".join(word for word, _ in words)
     return row

@@ -31,9 +31,9 @@ def summary(inputs: ReportInputs) -> list[dict[str, Cell]]:
 
 def _best_row(run: TrainingRun) -> dict[str, Cell]:
     best = run.best()
-    shown = f"{run.metric} {best[1][run.metric]:.2f} at update {best[0]:,}" if best else "no score"
-    what = f"{run.task}, {embedder_name(run)}" if run.task else "language model"
-    return {"run": run.name, "best": shown, "what": what, "updates": run.steps[-1]}
+    score = f"{run.metric} {best[1][run.metric]:.2f} at update {best[0]:,}" if best else "no score"
+    description = f"{run.task}, {embedder_name(run)}" if run.task else "language model"
+    return {"run": run.name, "best": score, "what": description, "updates": run.steps[-1]}
 
 
 def _sweep_row(name: str, sweep: Sweep) -> dict[str, Cell]:
@@ -43,8 +43,8 @@ def _sweep_row(name: str, sweep: Sweep) -> dict[str, Cell]:
     split = "test" if "test" in largest["scores"] else "dev"
     score = largest["scores"][split].get(metric)
     best = f"{metric} {format_mean_std(score)} on {split}" if score else "no score"
-    what = f"{sweep.task}, {embedder_name(sweep.runs[0])}: {len(sweep.runs)} runs"
-    return {"run": name, "best": best, "what": what, "updates": sweep.runs[-1].steps[-1]}
+    description = f"{sweep.task}, {embedder_name(sweep.runs[0])}: {len(sweep.runs)} runs"
+    return {"run": name, "best": best, "what": description, "updates": sweep.runs[-1].steps[-1]}
 
 
 def embedder_name(run: TrainingRun) -> str:
@@ -52,8 +52,8 @@ def embedder_name(run: TrainingRun) -> str:
     parts = re.split(r"\+(?=\w+:)", run.embedder) if run.embedder else ["none"]
     named = []
     for part in parts:
-        kind, _, place = part.partition(":")
-        short = place.rstrip("/").rpartition("/")[2]
+        kind, _, source = part.partition(":")
+        short = source.rstrip("/").rpartition("/")[2]
         named.append(f"{kind}:{short}" if short else kind)
     return " + ".join(named)
 
@@ -174,18 +174,22 @@ def layer_weights(inputs: ReportInputs) -> Section | None:
     lines: list[tuple[str, list[float]]] = []
     rows: list[dict[str, Cell]] = []
     for run in inputs.task_runs:
-        for place, weights in run.mixes.items():
-            row: dict[str, Cell] = {"task": run.task, "place": place, "run": run.name}
+        for insert_at, weights in run.mixes.items():
+            row: dict[str, Cell] = {"task": run.task, "place": insert_at, "run": run.name}
             rows.append(row | {f"layer {i}": format_number(s, 3) for i, s in enumerate(weights)})
     for run in inputs.runs:
-        lines += [(f"{run.task}, {place}: {run.name}", mix) for place, mix in run.mixes.items()]
+        lines += [
+            (f"{run.task}, {insert_at}: {run.name}", mix) for insert_at, mix in run.mixes.items()
+        ]
     for name, sweep in inputs.sweeps.items():
         most = max(run.fraction or 1.0 for run in sweep.runs)
         full = [run for run in sweep.runs if (run.fraction or 1.0) == most]
-        for place in full[0].mixes:
-            columns = zip(*(run.mixes[place] for run in full if place in run.mixes), strict=True)
+        for insert_at in full[0].mixes:
+            columns = zip(
+                *(run.mixes[insert_at] for run in full if insert_at in run.mixes), strict=True
+            )
             lines.append(
-                (f"{sweep.task}, {place}: {name}", [fmean(weights) for weights in columns])
+                (f"{sweep.task}, {insert_at}: {name}", [fmean(weights) for weights in columns])
             )
     if not rows:
         return None

@@ -55,19 +55,19 @@ class PairScore(nn.Module):
         away = torch.arange(1, num_earlier + 1, device=spans.device)
         distances = self.distances(torch.bucketize(away, buckets, right=True))  # (A, features)
         as_later, as_earlier = self.later(spans), self.earlier(spans)
-        found = []
+        scores = []
         for rows in torch.arange(len(spans), device=spans.device).split(
             max(1, _PAIRS // num_earlier)
         ):
-            others, said = earlier[rows], speakers[rows, None]
-            same = 1 + (said == speakers[others]).long()
-            same = same.masked_fill((said == 0) | (speakers[others] == 0), 0)
+            candidates, speaker = earlier[rows], speakers[rows, None]
+            same = 1 + (speaker == speakers[candidates]).long()
+            same = same.masked_fill((speaker == 0) | (speakers[candidates] == 0), 0)
             features = [distances.expand(len(rows), -1, -1), self.speakers(same)]
-            first = as_later[rows, None] + as_earlier[others]
+            first = as_later[rows, None] + as_earlier[candidates]
             first = first + self.features(torch.cat(features, dim=-1))
-            first = first + self.product(spans[rows, None] * spans[others])
-            found.append(self.score(first))
-        return torch.cat(found)
+            first = first + self.product(spans[rows, None] * spans[candidates])
+            scores.append(self.score(first))
+        return torch.cat(scores)
 
 
 def antecedent_scores(

@@ -22,7 +22,7 @@ Unbalanced = Literal["error", "skip"]
 _log = logging.getLogger(__name__)
 
 
-class _Opened(NamedTuple):
+class _OpenBracket(NamedTuple):
     number: int
     entity: str
     pieces: str
@@ -39,14 +39,14 @@ class Brackets:
 
     def __init__(self, unbalanced: Unbalanced = "error") -> None:
         self._unbalanced = unbalanced
-        self._open: dict[tuple[str, str], list[_Opened]] = {}
+        self._open: dict[tuple[str, str], list[_OpenBracket]] = {}
         self._found: list[tuple[int, Bracketed]] = []
         self._count = 0
 
     def open(self, entity: str, start: int, where: str, pieces: str = "1") -> None:
         """Add an opening bracket before token `start`."""
-        opened = _Opened(self._count, entity, pieces, start, where)
-        self._open.setdefault((entity, pieces), []).append(opened)
+        bracket = _OpenBracket(self._count, entity, pieces, start, where)
+        self._open.setdefault((entity, pieces), []).append(bracket)
         self._count += 1
 
     def close(self, entity: str, end: int, where: str, pieces: str = "1") -> None:
@@ -58,14 +58,14 @@ class Brackets:
                 "before it in the sentence"
             )
             return
-        number, _, _, start, opened = self._open[entity, pieces].pop()
+        number, _, _, start, opened_at = self._open[entity, pieces].pop()
         if start < end:  # not of an empty node
-            self._found.append((number, Bracketed(entity, start, end, opened)))
+            self._found.append((number, Bracketed(entity, start, end, opened_at)))
 
     def mentions(self) -> list[Bracketed]:
         """Return the mentions at the end of a sentence, in the order of their opening brackets."""
-        for opened in self._open.values():
-            for _, entity, pieces, _, where in opened:
+        for brackets in self._open.values():
+            for _, entity, pieces, _, where in brackets:
                 opening, closing = _pair(entity, pieces)
                 self._report(
                     f"{where}: {opening!r} is still open at the end of the sentence; expected "
@@ -105,7 +105,7 @@ class Marks(NamedTuple):
 
 def marks(document: Document) -> list[list[Marks]]:
     """Return the brackets of a document, for each token of each sentence."""
-    found = [[Marks([], [], []) for _ in sentence] for sentence in document.sentences]
+    rows = [[Marks([], [], []) for _ in sentence] for sentence in document.sentences]
     spans = []
     for entity, cluster in enumerate(document.clusters, start=1):
         _refuse_crossing(cluster, document)
@@ -114,13 +114,13 @@ def marks(document: Document) -> list[list[Marks]]:
     for (sentence, start, end), entity in sorted(
         spans, key=lambda span: by_start_then_length(span[0])
     ):
-        row = found[sentence]
+        row = rows[sentence]
         if end - start == 1:
             row[start].alone.append(entity)
         else:
             row[start].opening.append(entity)
             row[end - 1].closing.insert(0, entity)
-    return found
+    return rows
 
 
 def _refuse_crossing(cluster: Cluster, document: Document) -> None:

@@ -20,11 +20,11 @@ _MIN_COLUMNS = 12
 
 
 def parse_conll2012(
-    found: Iterable[Block], *, unbalanced: Unbalanced = "error"
+    blocks: Iterable[Block], *, unbalanced: Unbalanced = "error"
 ) -> Iterator[Document]:
     """Parse documents; the speaker of a sentence is that of its first word."""
     document: DocumentBuilder | None = None
-    for block in found:
+    for block in blocks:
         rows: list[tuple[str, list[str]]] = []
         for where, line in block:
             if not line.startswith("#"):
@@ -34,13 +34,13 @@ def parse_conll2012(
                 rows = []
                 if document:
                     yield document.document()
-                document = _begun(where, line) if line.startswith(BEGIN) else None
+                document = _begin_document(where, line) if line.startswith(BEGIN) else None
         _finish(document, rows, unbalanced)
     if document:
         yield document.document()
 
 
-def _begun(where: str, line: str) -> DocumentBuilder:
+def _begin_document(where: str, line: str) -> DocumentBuilder:
     match = _HEAD.fullmatch(line)
     part = parse_uint(match[2] or "0") if match else None
     if match is None or part is None:
@@ -104,13 +104,13 @@ def format_conll2012(documents: Iterable[Document]) -> Iterator[str]:
         name = _without_spaces(document.name)
         rows = zip(document.sentences, document.speakers, marks(document), strict=True)
         for tokens, speaker, brackets in rows:
-            for place, (word, here) in enumerate(zip(tokens, brackets, strict=True)):
+            for number, (word, here) in enumerate(zip(tokens, brackets, strict=True)):
                 if not word or re.search("[ \t\n]", word):
                     raise DataError(
                         f"{document.name}: {word!r} cannot be a word of CoNLL-2012, whose columns "
                         "have blanks between them; write CoNLL-U instead"
                     )
-                before = [name, str(document.part), str(place), word, "-", "*", "-", "-", "-"]
+                before = [name, str(document.part), str(number), word, "-", "*", "-", "-", "-"]
                 yield "\t".join(
                     [*before, _without_spaces(speaker), "*", "|".join(here.to_list()) or "-"]
                 )

@@ -19,26 +19,28 @@ _BRACKET = re.compile(r"(\()?([^()]+)(\))?")
 _PIECE = re.compile(r"(.*)\[(\d+)/(\d+)\]")
 
 
-def parse_conllu(found: Iterable[Block], *, unbalanced: Unbalanced = "error") -> Iterator[Document]:
+def parse_conllu(
+    blocks: Iterable[Block], *, unbalanced: Unbalanced = "error"
+) -> Iterator[Document]:
     """Parse documents; of a multiword token such as `don't` (3-4), the two words are read."""
     document: DocumentBuilder | None = None
-    place = 0  # which field of an opening bracket is the entity's name
-    for block in found:
+    entity_field = 0  # which field of an opening bracket is the entity's name
+    for block in blocks:
         sentence = _Sentence(unbalanced)
         for where, line in block:
-            said, value = _comment(line)
-            if said == "newdoc":
+            key, value = _comment(line)
+            if key == "newdoc":
                 if document:
                     yield document.document()
-                document, place = DocumentBuilder(where, value), 0
-            elif said == "speaker":
+                document, entity_field = DocumentBuilder(where, value), 0
+            elif key == "speaker":
                 sentence.speaker = value
-            elif said == "global.Entity":
-                place = _entity_field(value)
+            elif key == "global.Entity":
+                entity_field = _entity_field(value)
             elif not line.startswith("#"):
-                sentence.add(where, line, place)
+                sentence.add(where, line, entity_field)
         if sentence.tokens:
-            _begun(document, block[0][0]).add(
+            _require_document(document, block[0][0]).add(
                 sentence.tokens, sentence.speaker, sentence.brackets.mentions()
             )
     if document:
@@ -51,7 +53,7 @@ def _comment(line: str) -> tuple[str, str]:
     return (match[1], match[2] or "") if match else ("", "")
 
 
-def _begun(document: DocumentBuilder | None, where: str) -> DocumentBuilder:
+def _require_document(document: DocumentBuilder | None, where: str) -> DocumentBuilder:
     if document is None:
         raise DataError(
             f"{where}: a sentence before the first document; expected a line such as "
@@ -60,9 +62,9 @@ def _begun(document: DocumentBuilder | None, where: str) -> DocumentBuilder:
     return document
 
 
-def _entity_field(described: str) -> int:
+def _entity_field(names: str) -> int:
     """Return which field of a bracket is the entity's name; by default the first."""
-    fields = described.split("-")
+    fields = names.split("-")
     return next((fields.index(name) for name in ("eid", "GRP") if name in fields), 0)
 
 
@@ -74,7 +76,7 @@ class _Sentence:
         self.speaker = ""
         self.brackets = Brackets(unbalanced)
 
-    def add(self, where: str, line: str, place: int) -> None:
+    def add(self, where: str, line: str, entity_field: int) -> None:
         fields = parse_line(where, line)
         start = len(self.tokens)
         if fields[0].isdecimal():
@@ -82,19 +84,19 @@ class _Sentence:
         for note in fields[-1].split("|"):
             name, _, value = note.partition("=")
             if name == "Entity":
-                self._add_brackets(where, value, place, start)
+                self._add_brackets(where, value, entity_field, start)
 
-    def _add_brackets(self, where: str, value: str, place: int, start: int) -> None:
+    def _add_brackets(self, where: str, value: str, entity_field: int, start: int) -> None:
         """Add the brackets of a word; those of an empty node go around the next word."""
-        found = list(_BRACKET.finditer(value))
-        whole = bool(found) and "".join(match[0] for match in found) == value
-        names = [_name(match[2], place) for match in found]
-        if not (whole and all(names) and all(match[1] or match[3] for match in found)):
+        matches = list(_BRACKET.finditer(value))
+        is_complete = bool(matches) and "".join(match[0] for match in matches) == value
+        names = [_name(match[2], entity_field) for match in matches]
+        if not (is_complete and all(names) and all(match[1] or match[3] for match in matches)):
             raise DataError(
                 f"{where}: expected brackets such as '(3', '3)' or '(3)' after 'Entity=', found "
                 f"{value!r}"
             )
-        for match, name in zip(found, names, strict=True):
+        for match, name in zip(matches, names, strict=True):
             piece = _PIECE.fullmatch(name)
             name, number, pieces = piece.groups() if piece else (name, "1", "1")
             if match[1] and number == "1":
@@ -103,10 +105,10 @@ class _Sentence:
                 self.brackets.close(name, len(self.tokens), where, pieces)
 
 
-def _name(inside: str, place: int) -> str:
+def _name(inside: str, entity_field: int) -> str:
     """Return the entity of a bracket; a closing one may have no other field."""
     fields = inside.split("-")
-    return fields[place] if place < len(fields) else fields[0]
+    return fields[entity_field] if entity_field < len(fields) else fields[0]
 
 
 def format_conllu(documents: Iterable[Document]) -> Iterator[str]:
@@ -120,13 +122,13 @@ def format_conllu(documents: Iterable[Document]) -> Iterator[str]:
             yield f"# sent_id = {name}-{number}"
             if speaker:
                 yield f"# speaker = {speaker}"
-            for place, (token, here) in enumerate(zip(tokens, brackets, strict=True), start=1):
+            for position, (token, here) in enumerate(zip(tokens, brackets, strict=True), start=1):
                 if not token or "\t" in token or "\n" in token:
                     raise DataError(f"{name}: {token!r} cannot be a word of CoNLL-U")
-                yield "\t".join([str(place), token, *"_______", _entity(here)])
+                yield "\t".join([str(position), token, *"_______", _entity(here)])
             yield ""
 
 
 def _entity(here: Marks) -> str:
-    found = "".join(here.to_list())
-    return f"Entity={found}" if found else "_"
+    brackets = "".join(here.to_list())
+    return f"Entity={brackets}" if brackets else "_"

@@ -22,10 +22,10 @@ def read_documents(path: str | Path, *, unbalanced: Unbalanced = "error") -> lis
     A bracket without its counterpart is an error that names file and line; with `skip` it is
     skipped with a warning.
     """
-    found = list(read_blocks(path))
-    begins = any(line.startswith(BEGIN) for block in found[:1] for _, line in block)
+    blocks = list(read_blocks(path))
+    begins = any(line.startswith(BEGIN) for block in blocks[:1] for _, line in block)
     parse = parse_conll2012 if begins else parse_conllu
-    documents = list(parse(found, unbalanced=unbalanced))
+    documents = list(parse(blocks, unbalanced=unbalanced))
     if not documents:
         raise DataError(
             f"{path}: no document found; expected CoNLL-U with '# newdoc id = name' or CoNLL-2012 "

@@ -131,25 +131,27 @@ def _check_crossings(tokens: list[str], by_entity: dict[str, dict[Mention, str]]
     Mentions of different entities do cross now and then (OntoGUM has four such pairs); of one
     entity, it is an annotation error and could not be written again.
     """
-    for places in by_entity.values():
-        pair = find_crossing(places)
+    for locations in by_entity.values():
+        pair = find_crossing(locations)
         if pair:
             raise DataError(
-                f"{_describe_crossing(pair, places, tokens)}, and both are one entity; expected "
+                f"{_describe_crossing(pair, locations, tokens)}, and both are one entity; expected "
                 "its mentions inside one another or apart"
             )
-    places = {mention: where for found in by_entity.values() for mention, where in found.items()}
-    pair = find_crossing(places)
+    locations = {
+        mention: where for mentions in by_entity.values() for mention, where in mentions.items()
+    }
+    pair = find_crossing(locations)
     if pair:
         _log.warning(
             "%s; expected mentions inside one another or apart; both are kept, but none that cross "
             "are predicted",
-            _describe_crossing(pair, places, tokens),
+            _describe_crossing(pair, locations, tokens),
         )
 
 
 def _describe_crossing(
-    pair: tuple[Mention, Mention], places: dict[Mention, str], tokens: list[str]
+    pair: tuple[Mention, Mention], locations: dict[Mention, str], tokens: list[str]
 ) -> str:
     first, second = (" ".join(tokens[mention.start : mention.end])[:40] for mention in pair)
-    return f"{places[pair[1]]}: {second!r} crosses {first!r}, which {places[pair[0]]} opens"
+    return f"{locations[pair[1]]}: {second!r} crosses {first!r}, which {locations[pair[0]]} opens"

@@ -26,10 +26,10 @@ Clusters = Sequence[Sequence[Hashable]]
 class Counted(NamedTuple):
     """Correct and total counts of gold and predicted items."""
 
-    true_right: float = 0.0
-    true: float = 0.0
-    found_right: float = 0.0
-    found: float = 0.0
+    gold_correct: float = 0.0
+    num_gold: float = 0.0
+    predicted_correct: float = 0.0
+    num_predicted: float = 0.0
 
     def plus(self, other: "Counted") -> "Counted":
         """Add the counts of another document."""
@@ -38,12 +38,12 @@ class Counted(NamedTuple):
     @property
     def recall(self) -> float:
         """In percent; 0 if there is nothing."""
-        return percent(self.true_right, self.true)
+        return percent(self.gold_correct, self.num_gold)
 
     @property
     def precision(self) -> float:
         """In percent; 0 if there is nothing."""
-        return percent(self.found_right, self.found)
+        return percent(self.predicted_correct, self.num_predicted)
 
     @property
     def f1(self) -> float:
@@ -60,9 +60,9 @@ def score(gold: Iterable[Clusters], predicted: Iterable[Clusters]) -> dict[str, 
     """
     counters = {"muc": muc, "b3": b3, "ceafe": ceafe, "mentions": mentions}
     sums = dict.fromkeys(counters, Counted())
-    for truth, guess in zip(gold, predicted, strict=True):
+    for gold_clusters, predicted_clusters in zip(gold, predicted, strict=True):
         for name, counter in counters.items():
-            sums[name] = sums[name].plus(counter(truth, guess))
+            sums[name] = sums[name].plus(counter(gold_clusters, predicted_clusters))
     names = ("muc", "b3", "ceafe")
     scores = {"average": sum(sums[name].f1 for name in names) / len(names)}
     for name, counted in sums.items():
@@ -72,35 +72,35 @@ def score(gold: Iterable[Clusters], predicted: Iterable[Clusters]) -> dict[str, 
     return scores
 
 
-def muc(truth: Clusters, guess: Clusters) -> Counted:
+def muc(gold: Clusters, predicted: Clusters) -> Counted:
     """Count links."""
-    return Counted(*_links(truth, guess), *_links(guess, truth))
+    return Counted(*_links(gold, predicted), *_links(predicted, gold))
 
 
-def b3(truth: Clusters, guess: Clusters) -> Counted:
+def b3(gold: Clusters, predicted: Clusters) -> Counted:
     """Count mentions, each by the fraction of its cluster that is correct."""
-    return Counted(*_overlaps(truth, guess), *_overlaps(guess, truth))
+    return Counted(*_overlaps(gold, predicted), *_overlaps(predicted, gold))
 
 
-def ceafe(truth: Clusters, guess: Clusters) -> Counted:
+def ceafe(gold: Clusters, predicted: Clusters) -> Counted:
     """Count clusters, each by its similarity with the cluster it is aligned to."""
-    overlaps = np.zeros((len(truth), len(guess)))
-    number = _numbers(guess)
-    for row, cluster in enumerate(truth):
+    overlaps = np.zeros((len(gold), len(predicted)))
+    number = _numbers(predicted)
+    for row, cluster in enumerate(gold):
         for mention in cluster:
             if mention in number:
                 overlaps[row, number[mention]] += 1
-    sizes = np.array([len(c) for c in truth])[:, None] + np.array([len(c) for c in guess])
-    alike = 2 * overlaps / sizes
-    total = float(sum(alike[pair] for pair in maximize_assignment(alike)))
-    return Counted(total, len(truth), total, len(guess))
+    sizes = np.array([len(c) for c in gold])[:, None] + np.array([len(c) for c in predicted])
+    similarity = 2 * overlaps / sizes
+    total = float(sum(similarity[pair] for pair in maximize_assignment(similarity)))
+    return Counted(total, len(gold), total, len(predicted))
 
 
-def mentions(truth: Clusters, guess: Clusters) -> Counted:
+def mentions(gold: Clusters, predicted: Clusters) -> Counted:
     """Count mentions that are in any cluster of both sides."""
-    true, found = set(_numbers(truth)), set(_numbers(guess))
-    both = len(true & found)
-    return Counted(both, len(true), both, len(found))
+    gold_mentions, predicted_mentions = set(_numbers(gold)), set(_numbers(predicted))
+    both = len(gold_mentions & predicted_mentions)
+    return Counted(both, len(gold_mentions), both, len(predicted_mentions))
 
 
 def _numbers(clusters: Clusters) -> dict[Hashable, int]:

@@ -86,12 +86,12 @@ class CorefHead(TaskHead):
         for text in self.texts(embedded, features):
             if not len(text.states):
                 continue
-            true = self._true(text, mentions)
-            found = self.score_antecedents(text, true)
-            clusters = [true.get(span, 0) for span in found.spans]
+            gold = self._true(text, mentions)
+            scored = self.score_antecedents(text, gold)
+            clusters = [gold.get(span, 0) for span in scored.spans]
             labels = torch.tensor(clusters, device=total.device)
-            total = total + antecedents.loss(found.scores, labels, found.earlier, found.there)
-            total = total + self.config.mention_loss * _mention_loss(found.mention, labels > 0)
+            total = total + antecedents.loss(scored.scores, labels, scored.earlier, scored.there)
+            total = total + self.config.mention_loss * _mention_loss(scored.mention, labels > 0)
             count += len(clusters)
         return Loss(total, torch.tensor(count, device=total.device))
 
@@ -111,13 +111,13 @@ class CorefHead(TaskHead):
         chosen = [row for rows in runs for row in rows]
         tokens = [torch.arange(starts[row], starts[row] + lengths[row]) for row in chosen]
         index = torch.cat([torch.arange(0), *tokens]).to(embedded.mask.device)
-        inputs, above = (
+        inputs, output_elmo = (
             part.index_select(0, index) for part in (embedded.vectors, embedded.output_elmo)
         )
         sizes = torch.tensor([lengths[row] for row in chosen], dtype=torch.long)
         inputs = self.input_dropout.forward_packed(inputs, sizes)
         encoded = self.encoder.forward_packed(inputs, sizes)
-        states = self.dropout.forward_packed(torch.cat([encoded, above], dim=-1), sizes)
+        states = self.dropout.forward_packed(torch.cat([encoded, output_elmo], dim=-1), sizes)
         done = 0
         for rows, here in zip(runs, sizes.split([len(rows) for rows in runs]), strict=True):
             end = done + int(here.sum())
@@ -142,18 +142,20 @@ class CorefHead(TaskHead):
         return prune_spans(scores, allowed, max(1, int(self.config.spans_per_token * num_tokens)))
 
     def score_antecedents(
-        self, text: Text, also: Iterable[tuple[int, int]] = ()
+        self, text: Text, extra: Iterable[tuple[int, int]] = ()
     ) -> AntecedentScores:
         """Score what each kept span, and each of some more, goes back to."""
-        kept = sorted({*self.select_spans(text), *also})
-        spans = torch.tensor(kept, device=text.states.device)
+        selected = sorted({*self.select_spans(text), *extra})
+        spans = torch.tensor(selected, device=text.states.device)
         vectors = self.spans(text.states, text.inputs, spans)
         mention = self.mention(self.spans.first(vectors))
-        most = self.config.max_antecedents
-        earlier, there = antecedents.candidate_antecedents(len(kept), most, spans.device)
+        max_antecedents = self.config.max_antecedents
+        earlier, there = antecedents.candidate_antecedents(
+            len(selected), max_antecedents, spans.device
+        )
         pair = self.pair(vectors, text.speakers[spans[:, 0]], earlier)
         scores = antecedents.antecedent_scores(mention, pair, earlier, there)
-        return AntecedentScores(kept, mention, scores, earlier, there)
+        return AntecedentScores(selected, mention, scores, earlier, there)
 
     def _true(self, text: Text, mentions: list[list[int]]) -> dict[tuple[int, int], int]:
         """Return the clusters of predictable gold mentions, by first and last token."""
@@ -168,16 +170,16 @@ class CorefHead(TaskHead):
     def _clusters(self, text: Text) -> list[list[list[int]]]:
         if not len(text.states):
             return []
-        found = self.score_antecedents(text)
-        best = found.scores.argmax(dim=1)
+        scored = self.score_antecedents(text)
+        best = scored.scores.argmax(dim=1)
         # for column 0, the dummy antecedent, any index will do: it is not used
-        chosen = found.earlier.gather(1, (best - 1).clamp(min=0)[:, None]).squeeze(1)
+        chosen = scored.earlier.gather(1, (best - 1).clamp(min=0)[:, None]).squeeze(1)
         links = torch.where(best > 0, chosen, -1).tolist()
-        places = _places(text)
+        positions = _token_positions(text)
         first = text.rows.start
         mentions = [
-            [places[start][0] - first, places[start][1], places[end][1] + 1]
-            for start, end in found.spans
+            [positions[start][0] - first, positions[start][1], positions[end][1] + 1]
+            for start, end in scored.spans
         ]
         return [
             [mentions[number] for number in cluster] for cluster in clusters_from_antecedents(links)
@@ -190,7 +192,7 @@ def _mention_loss(scores: Float[Tensor, " M"], true: Bool[Tensor, " M"]) -> Floa
     return functional.binary_cross_entropy_with_logits(scores, target, reduction="sum")
 
 
-def _places(text: Text) -> list[tuple[int, int]]:
+def _token_positions(text: Text) -> list[tuple[int, int]]:
     """Return row and column of each token."""
     rows = zip(text.rows, text.lengths, strict=True)
     return [(row, column) for row, length in rows for column in range(length)]

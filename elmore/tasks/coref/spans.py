@@ -11,8 +11,8 @@ from jaxtyping import Bool, Float
 
 def candidate_spans(lengths: Sequence[int], max_width: int) -> Bool[np.ndarray, "T W"]:
     """Return for each first token and width, from 1, whether the span ends in its sentence."""
-    room = [left for length in lengths for left in range(length, 0, -1)]
-    return np.array(room, dtype=np.int64)[:, None] >= np.arange(1, max_width + 1)
+    num_left = [left for length in lengths for left in range(length, 0, -1)]
+    return np.array(num_left, dtype=np.int64)[:, None] >= np.arange(1, max_width + 1)
 
 
 def prune_spans(
@@ -28,18 +28,18 @@ def prune_spans(
     order = first[np.argsort(-scores.ravel()[first], kind="stable")]
     furthest = list(range(num_tokens))  # last token of the widest kept span that starts here
     nearest = list(range(num_tokens))  # first token of the widest kept span that ends here
-    kept = []
-    for place in order.tolist():
-        if len(kept) == number:
+    selected = []
+    for index in order.tolist():
+        if len(selected) == number:
             break
-        start, width = divmod(place, max_width)
+        start, width = divmod(index, max_width)
         end = start + width
         if width and (max(furthest[start + 1 : end + 1]) > end or min(nearest[start:end]) < start):
             continue
         furthest[start] = max(furthest[start], end)
         nearest[end] = min(nearest[end], start)
-        kept.append((start, end))
-    return sorted(kept)
+        selected.append((start, end))
+    return sorted(selected)
 
 
 def clusters_from_antecedents(antecedents: Sequence[int]) -> list[list[int]]:

@@ -50,9 +50,16 @@ class Coref(Task):
             spoken = [_split_speaker(line) for line in text.split("\n")]
         else:
             spoken = [("", text[start:end]) for start, end in sentences.split_sentences(text)]
-        split = [(who, self.tokenize(said, tokenized=tokenized)) for who, said in spoken]
-        found = [(who, tokens) for who, tokens in split if tokens]
-        return Document([tokens for _, tokens in found], [who for who, _ in found], [])
+        split = [
+            (speaker, self.tokenize(text_part, tokenized=tokenized))
+            for speaker, text_part in spoken
+        ]
+        tokenized_lines = [(speaker, tokens) for speaker, tokens in split if tokens]
+        return Document(
+            [tokens for _, tokens in tokenized_lines],
+            [speaker for speaker, _ in tokenized_lines],
+            [],
+        )
 
     def sentences(self, example: Document) -> list[list[str]]:
         """Return the sentences of the document."""
@@ -83,20 +90,22 @@ class Coref(Task):
             for cluster in drop_singletons(example.clusters):
                 clusters += 1
                 mentions += [(rows + m.sentence, m.start, m.end - 1, clusters) for m in cluster]
-        found = {
+        features = {
             "rows": torch.tensor([len(example.sentences) for example in examples]),
             "speakers": torch.tensor(speakers, dtype=torch.long),
         }
         if with_gold:
-            found["mentions"] = torch.tensor(mentions, dtype=torch.long).reshape(-1, 4)
-        return found
+            features["mentions"] = torch.tensor(mentions, dtype=torch.long).reshape(-1, 4)
+        return features
 
     def score(
         self, examples: Sequence[Document], predictions: Sequence[Clusters]
     ) -> dict[str, float]:
         """Score clusters of two or more mentions."""
         gold = [drop_singletons(example.clusters) for example in examples]
-        return metric.score(gold, [drop_singletons(sort_clusters(found)) for found in predictions])
+        return metric.score(
+            gold, [drop_singletons(sort_clusters(clusters)) for clusters in predictions]
+        )
 
     def format_text(self, example: Document, prediction: Clusters) -> str:
         """Put mentions in brackets, with the number of their cluster."""
@@ -123,15 +132,17 @@ class Coref(Task):
         self, examples: Sequence[Document], predictions: Sequence[Clusters], suffix: str = ""
     ) -> Iterator[str]:
         """Yield CoNLL-U for `.conllu`, otherwise CoNLL-2012, which the reference scorer reads."""
-        form = format_conllu if suffix == ".conllu" else format_conll2012
+        format_documents = format_conllu if suffix == ".conllu" else format_conll2012
         pairs = zip(examples, predictions, strict=True)
-        return form(replace(doc, clusters=sort_clusters(found)) for doc, found in pairs)
+        return format_documents(
+            replace(doc, clusters=sort_clusters(clusters)) for doc, clusters in pairs
+        )
 
 
 def _split_speaker(line: str) -> tuple[str, str]:
     """Return the speaker of a line, if it names one, and the rest of the line."""
-    speaker, tab, said = line.partition("\t")
-    return (speaker, said) if tab else ("", line)
+    speaker, tab, speech = line.partition("\t")
+    return (speaker, speech) if tab else ("", line)
 
 
 def _innermost(span: tuple[Mention, int]) -> tuple[int, int]:

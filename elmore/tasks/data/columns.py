@@ -44,7 +44,9 @@ def pair_tags(
     gold: Sequence[Sequence[str]], predicted: Sequence[Sequence[str]]
 ) -> Iterator[tuple[Sequence[str], Sequence[str]]]:
     """Yield the gold and the predicted tags of each sentence, which must be equally many."""
-    for number, (truth, guess) in enumerate(zip(gold, predicted, strict=True)):
-        if len(truth) != len(guess):
-            raise ValueError(f"sentence {number} has {len(truth)} tags and {len(guess)} predicted")
-        yield truth, guess
+    for number, (gold_tags, predicted_tags) in enumerate(zip(gold, predicted, strict=True)):
+        if len(gold_tags) != len(predicted_tags):
+            raise ValueError(
+                f"sentence {number} has {len(gold_tags)} tags and {len(predicted_tags)} predicted"
+            )
+        yield gold_tags, predicted_tags

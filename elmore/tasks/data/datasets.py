@@ -147,12 +147,12 @@ class TaskDatasets:
 
 
 def _log_layer_cache(caches: LayerCaches, seconds: float) -> None:
-    found = [cache for cache in caches if cache is not None]
-    num_computed = sum(cache.seconds is not None for cache in found)
-    how = "computed" if num_computed == len(found) else "computed in part"
+    used = [cache for cache in caches if cache is not None]
+    num_computed = sum(cache.seconds is not None for cache in used)
+    how = "computed" if num_computed == len(used) else "computed in part"
     how = how if num_computed else "found in the cache"
-    size = sum(cache.num_bytes for cache in found) / 1e6
-    number = f"{sum(map(len, found)):,}"
+    size = sum(cache.num_bytes for cache in used) / 1e6
+    number = f"{sum(map(len, used)):,}"
     _log.info("layers of %s sentences: %s, %.1f s, %.0f MB", number, how, seconds, size)
 
 

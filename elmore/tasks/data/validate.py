@@ -38,10 +38,10 @@ class _Split:
         self.name = name
         self.examples = read_examples(task, path)
         self.sentences = [task.sentences(example) for example in self.examples]
-        self.texts = [tuple(map(tuple, found)) for found in self.sentences]
+        self.texts = [tuple(map(tuple, sentences)) for sentences in self.sentences]
         self.labels = [Counter(task.gold_labels(example)) for example in self.examples]
-        self.counts = Counter(label for found in self.labels for label in found.elements())
-        self.words = Counter(w for found in self.sentences for s in found for w in s)
+        self.counts = Counter(label for sentences in self.labels for label in sentences.elements())
+        self.words = Counter(w for sentences in self.sentences for s in sentences for w in s)
 
     def format_count(self, count: int) -> str:
         """Format a number of examples with its percentage."""
@@ -72,7 +72,7 @@ def validate_files(
 
 
 def _check_split(split: _Split) -> Iterator[Finding]:
-    lengths = [len(sentence) for found in split.sentences for sentence in found]
+    lengths = [len(sentence) for sentences in split.sentences for sentence in sentences]
     longest = max(lengths, default=0)
     number = next((n for n, some in enumerate(split.sentences, 1) if longest in map(len, some)), 0)
     empty = sum(not some or not all(some) for some in split.sentences)
@@ -114,8 +114,8 @@ def _check_split(split: _Split) -> Iterator[Finding]:
 
 
 def _compare_splits(split: _Split, train: _Split) -> Iterator[Finding]:
-    seen = set(train.texts)
-    leaked = [number for number, text in enumerate(split.texts, 1) if text in seen]
+    train_texts = set(train.texts)
+    leaked = [number for number, text in enumerate(split.texts, 1) if text in train_texts]
     yield Finding(
         split.name,
         f"texts that are in {train.name}",
@@ -170,6 +170,6 @@ def _check_words(split: _Split, vocabulary: _Vocabulary) -> Finding:
     missing = Counter({w: n for w, n in split.words.items() if not vocabulary.contains(w)})
     fraction = missing.total() / max(1, split.words.total())
     listed = ", ".join(word for word, _ in missing.most_common(5))
-    found = f"{100 * fraction:.1f} %, such as {listed}" if missing else "none"
+    listing = f"{100 * fraction:.1f} %, such as {listed}" if missing else "none"
     suspicious = fraction > _MAX_RARE
-    return Finding(split.name, vocabulary.missing, found, suspicious, vocabulary.advice)
+    return Finding(split.name, vocabulary.missing, listing, suspicious, vocabulary.advice)

@@ -216,9 +216,9 @@ class Embedding(nn.Module):
         self.words, self.characters = words, characters
         self.layers = None if elmo is None else BiLMLayers(elmo, freeze=config.freeze)
         at = config.insert_at
-        places = ("input", "output") if at == "both" else (at,)
+        positions = ("input", "output") if at == "both" else (at,)
         self.mixes = nn.ModuleDict(
-            {place: LayerMix(config, elmo.num_layers) for place in places} if elmo else {}
+            {position: LayerMix(config, elmo.num_layers) for position in positions} if elmo else {}
         )
         mixed = dict.fromkeys(self.mixes, elmo.width) if elmo else {}
         self.widths = Widths(
@@ -250,7 +250,7 @@ class Embedding(nn.Module):
         mixed: dict[str, Tensor] = {}
         if self.layers is not None:
             layers = self.layers(batch)
-            mixed = {place: mix(layers) for place, mix in self.mixes.items()}
+            mixed = {position: mix(layers) for position, mix in self.mixes.items()}
         parts += [mixed["input"]] if "input" in mixed else []
         vectors = torch.cat(parts, dim=-1)
         output_elmo = mixed.get("output", vectors[:, :0])
@@ -262,7 +262,7 @@ class Embedding(nn.Module):
 
     def layer_weights(self) -> dict[str, LayerWeights]:
         """Return the current weights of the biLM's layers, at `input`, `output` or both."""
-        return {place: mix.layer_weights() for place, mix in self._mixes().items()}
+        return {position: mix.layer_weights() for position, mix in self._mixes().items()}
 
     def _mixes(self) -> dict[str, LayerMix]:
-        return {place: mix for place, mix in self.mixes.items() if isinstance(mix, LayerMix)}
+        return {position: mix for position, mix in self.mixes.items() if isinstance(mix, LayerMix)}

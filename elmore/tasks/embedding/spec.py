@@ -130,18 +130,18 @@ def reopen_embedders(
     for model in dict.fromkeys([spec.elmo, *other_elmos]):
         try:
             elmo = _open_part(EmbedderSpec(elmo=model), "elmo", config_path, device).elmo
-            found = OpenEmbedders(replace(spec, elmo=model), vectors, elmo)
-            _check_digests(found, digests, config_path)
-            return found
+            embedders = OpenEmbedders(replace(spec, elmo=model), vectors, elmo)
+            _check_digests(embedders, digests, config_path)
+            return embedders
         except ConfigError as error:
             errors.append(error)
     raise errors[0]
 
 
-def _check_digests(found: OpenEmbedders, digests: dict[str, str], config_path: Path) -> None:
-    changed = [name for name, digest in found.digests.items() if digest != digests.get(name)]
+def _check_digests(embedders: OpenEmbedders, digests: dict[str, str], config_path: Path) -> None:
+    changed = [name for name, digest in embedders.digests.items() if digest != digests.get(name)]
     if changed:
-        name = getattr(found.spec, changed[0]) or "the bundled model"
+        name = getattr(embedders.spec, changed[0]) or "the bundled model"
         raise ConfigError(
             f"{config_path}: {name} is not the one this task was trained with; restore it, name "
             f"its new place with --embedder {_OPTIONS[changed[0]]}, or train the task again"

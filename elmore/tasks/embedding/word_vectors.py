@@ -217,8 +217,8 @@ def _entry(where: str, line: str, dim: int) -> tuple[str, list[float]]:
     word, *numbers = line.rstrip(" ").rsplit(" ", dim)
     last = word.rpartition(" ")[2]
     if len(numbers) != dim or (last != word and _is_number(last)):
-        found = len(numbers) if len(numbers) != dim else "more"
-        raise DataError(f"{where}: expected a word and {dim} numbers, found {found}")
+        num_found = len(numbers) if len(numbers) != dim else "more"
+        raise DataError(f"{where}: expected a word and {dim} numbers, found {num_found}")
     try:
         return word, [float(number) for number in numbers]
     except ValueError as error:

@@ -75,6 +75,6 @@ class SelfAttention(nn.Module):
         """Let each token attend to all others."""
         scores = self.scores(passage, passage)
         itself = torch.eye(mask.shape[1], dtype=torch.bool, device=mask.device)
-        others = (mask[:, None, :] & ~itself).expand_as(scores)
-        attended = masked_softmax(scores, others).to(passage.dtype) @ passage
+        other_tokens = (mask[:, None, :] & ~itself).expand_as(scores)
+        attended = masked_softmax(scores, other_tokens).to(passage.dtype) @ passage
         return torch.cat([passage, attended, passage * attended], dim=-1)

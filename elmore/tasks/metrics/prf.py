@@ -45,6 +45,6 @@ class PrecisionRecallF1:
         }
 
 
-def percent(part: int | float, whole: int | float) -> float:
+def percent(part: int | float, total: int | float) -> float:
     """Return a ratio in percent; 0 if the whole is 0."""
-    return 100 * part / whole if whole else 0.0
+    return 100 * part / total if total else 0.0

@@ -15,8 +15,8 @@ def score(gold: Sequence[Sequence[str]], predicted: Sequence[Sequence[str]]) -> 
     """
     items: tuple[list[tuple], list[tuple]] = [], []
     for number, pair in enumerate(pair_tags(gold, predicted)):
-        for found, tags in zip(items, pair, strict=True):
-            found += [(kind, number, *span) for *span, kind in extract_spans(tags)]
+        for spans, tags in zip(items, pair, strict=True):
+            spans += [(kind, number, *span) for *span, kind in extract_spans(tags)]
     names = PrecisionRecallF1()
     names.add(*items)
     return names.scores() | {f"f1_{kind}": names.f1(kind.__eq__) for kind in names.types}

@@ -10,5 +10,5 @@ def score(gold: Sequence[Sequence[str]], predicted: Sequence[Sequence[str]]) -> 
     """Return the accuracy over words in percent; 0 if there are none."""
     pairs = list(pair_tags(gold, predicted))
     return accuracy.score(
-        [t for truth, _ in pairs for t in truth], [t for _, g in pairs for t in g]
+        [t for gold_tags, _ in pairs for t in gold_tags], [t for _, g in pairs for t in g]
     )

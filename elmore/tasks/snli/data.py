@@ -31,7 +31,7 @@ _COLUMNS = (
 _EXPECTED = "gold_label, sentence1 and sentence2, or those of SICK"
 _JSONL = re.compile(r"\.jsonl(?:\.\w+)?$")
 # A clitic that another tokenizer has split off; alone, its ' could be read as an opening quote.
-_APART = re.compile(r"(?<=\w) (?=['’](?:s|d|m|ll|re|ve)(?:\s|$))", re.IGNORECASE)
+_SPLIT_CLITIC = re.compile(r"(?<=\w) (?=['’](?:s|d|m|ll|re|ve)(?:\s|$))", re.IGNORECASE)
 
 _log = logging.getLogger(__name__)
 
@@ -92,7 +92,7 @@ def read_pairs(
 
 def tokenize_pair_text(text: str) -> list[str]:
     """Tokenize a text; raw or already tokenized, the result is the same."""
-    return penn(_APART.sub("", text)).words
+    return penn(_SPLIT_CLITIC.sub("", text)).words
 
 
 def _rows(path: str | Path) -> Iterator[_Row]:
@@ -109,27 +109,27 @@ def _objects(lines: Iterable[tuple[str, str]]) -> Iterator[_Row]:
             raise DataError(f"{where}: expected a JSON object, found {line[:40]!r}") from error
         if not isinstance(fields, dict):
             raise DataError(f"{where}: expected a JSON object, found {line[:40]!r}")
-        found = [fields[name] for name in _columns(where, list(fields))]
-        if not all(isinstance(field, str) for field in found):
-            raise DataError(f"{where}: expected three texts, found {str(found)[:80]}")
-        yield _Row(where, *found)
+        row = [fields[name] for name in _columns(where, list(fields))]
+        if not all(isinstance(field, str) for field in row):
+            raise DataError(f"{where}: expected three texts, found {str(row)[:80]}")
+        yield _Row(where, *row)
 
 
 def _table(lines: Iterable[tuple[str, str]]) -> Iterator[_Row]:
-    places: list[int] | None = None
+    columns: list[int] | None = None
     num_columns = 0
     for where, line in lines:
         fields = [field.strip(" ") for field in line.split("\t")]
-        if places is None:
-            places, num_columns = [fields.index(n) for n in _columns(where, fields)], len(fields)
+        if columns is None:
+            columns, num_columns = [fields.index(n) for n in _columns(where, fields)], len(fields)
             continue
         # Some releases leave out the last columns, the labels of single annotators.
-        if not max(places) < len(fields) <= num_columns:
+        if not max(columns) < len(fields) <= num_columns:
             raise DataError(
                 f"{where}: expected {num_columns} columns, as the first line names them, found "
                 f"{len(fields)} in {line[:40]!r}"
             )
-        yield _Row(where, *(fields[place] for place in places))
+        yield _Row(where, *(fields[column] for column in columns))
 
 
 def _columns(where: str, names: list[str]) -> tuple[str, str, str]:

@@ -44,7 +44,7 @@ class Question:
 
 
 @dataclass(frozen=True)
-class _Place:
+class _QuestionLocation:
     """The position of a question, for messages.
 
     Parsed JSON has no line numbers, so the line is searched for when a message is written.
@@ -59,48 +59,48 @@ class _Place:
     lines: Sequence[str]
 
     def __str__(self) -> str:
-        written = {json.dumps(self.value), json.dumps(self.value, ensure_ascii=False)}
-        said = re.compile(rf'"{self.key}"\s*:\s*({"|".join(map(re.escape, written))})')
+        encodings = {json.dumps(self.value), json.dumps(self.value, ensure_ascii=False)}
+        pattern = re.compile(rf'"{self.key}"\s*:\s*({"|".join(map(re.escape, encodings))})')
         numbered = enumerate(self.lines, start=1)
-        found = [number for number, text in numbered for _ in said.findall(text)]
-        line = f":{found[self.before]}" if self.before < len(found) else ""
+        numbers = [number for number, text in numbered for _ in pattern.findall(text)]
+        line = f":{numbers[self.before]}" if self.before < len(numbers) else ""
         return f"{self.file}{line}: question {self.value!r}"
 
 
-_Where = str | _Place
+_Location = str | _QuestionLocation
 
 
 def read_squad(path: str | Path) -> list[Question]:
     """Read the questions of a file, or of all files that a pattern matches."""
-    found: list[Question] = []
+    questions: list[Question] = []
     num_unanswerable = 0
-    places: dict[str, _Where] = {}
+    locations: dict[str, _Location] = {}
     for name in expand_patterns([str(path)]):
         for question, where in _questions(name):
             if question is None:
                 num_unanswerable += 1
                 continue
-            if question.id in places:
-                first = places[question.id]
+            if question.id in locations:
+                first = locations[question.id]
                 raise DataError(f"{where} has the id of another, {first}; expected an id once")
             if question.id is not None:
-                places[question.id] = where
-            found.append(question)
-    _tell_unanswerable(path, num_unanswerable, len(found))
-    if not found:
+                locations[question.id] = where
+            questions.append(question)
+    _report_unanswerable(path, num_unanswerable, len(questions))
+    if not questions:
         raise DataError(f"{path}: no question found; expected SQuAD's JSON, or JSON lines")
-    widened = sum(_is_wider(q.passage, answer) for q in found for answer in q.answers)
+    widened = sum(_is_wider(q.passage, answer) for q in questions for answer in q.answers)
     if widened:
         _log.info(
             "%s: %d of %d answers begin or end inside a token and are widened to whole ones",
             path,
             widened,
-            sum(len(question.answers) for question in found),
+            sum(len(question.answers) for question in questions),
         )
-    return found
+    return questions
 
 
-def _tell_unanswerable(path: str | Path, count: int, num_answerable: int) -> None:
+def _report_unanswerable(path: str | Path, count: int, num_answerable: int) -> None:
     if count and not num_answerable:
         raise DataError(
             f"{path}: SQuAD 2.0, where none of {count} questions has an answer in its passage; "
@@ -120,7 +120,7 @@ def _is_wider(passage: TextWithOffsets, answer: Answer) -> bool:
     return passage.cut(answer.first, answer.last) != answer.text.strip()
 
 
-def _questions(name: str) -> Iterator[tuple[Question | None, _Where]]:
+def _questions(name: str) -> Iterator[tuple[Question | None, _Location]]:
     """Yield the questions of a file and their positions; None for an unanswerable one."""
     if name.endswith(".parquet"):
         raise DataError(f"{name}: expected SQuAD's JSON, or JSON lines, found a table")
@@ -128,87 +128,87 @@ def _questions(name: str) -> Iterator[tuple[Question | None, _Where]]:
     if _is_a_question(next((line for line in lines if line.strip()), "")):
         for number, line in enumerate(lines, start=1):
             if line.strip():
-                where, asked = f"{name}:{number}", _parsed(line, name, number)
-                passage = _placed(asked, "context", where)
-                key, value = _known_by(asked, where)
-                named = f"{where}: question {value!r}" if key == "id" else where
-                yield _question(asked, passage, named), named
+                where, record = f"{name}:{number}", _parse_json(line, name, number)
+                passage = _tokenize_field(record, "context", where)
+                key, value = _identify(record, where)
+                location = f"{where}: question {value!r}" if key == "id" else where
+                yield _question(record, passage, location), location
     elif lines:
-        yield from _of_articles(_parsed("\n".join(lines), name), name, lines)
+        yield from _read_articles(_parse_json("\n".join(lines), name), name, lines)
 
 
 def _is_a_question(line: str) -> bool:
     """Return whether a line is a question of JSON lines, not the start of SQuAD's JSON."""
     try:
-        found = strict_json.loads(line)
+        value = strict_json.loads(line)
     except ValueError:
         return False
-    return isinstance(found, dict) and "data" not in found
+    return isinstance(value, dict) and "data" not in value
 
 
-def _parsed(text: str, name: str, line: int = 1) -> Any:  # noqa: ANN401 -- whatever JSON can say
+def _parse_json(text: str, name: str, line: int = 1) -> Any:  # noqa: ANN401 -- whatever JSON can say
     """Parse JSON that begins at a line of a file."""
     try:
         return strict_json.loads(text)
     except ValueError as error:
-        found = str(error)
+        reason = str(error)
         if isinstance(error, json.JSONDecodeError):
-            line, found = line + error.lineno - 1, f"{error.msg} at column {error.colno}"
+            line, reason = line + error.lineno - 1, f"{error.msg} at column {error.colno}"
         raise DataError(
-            f"{name}:{line}: not readable as JSON ({found}); expected the whole of SQuAD's JSON, "
+            f"{name}:{line}: not readable as JSON ({reason}); expected the whole of SQuAD's JSON, "
             "or an object a line"
         ) from error
 
 
-def _of_articles(
-    whole: object, name: str, lines: Sequence[str]
-) -> Iterator[tuple[Question | None, _Where]]:
-    may_lack_answers = isinstance(whole, dict) and str(whole.get("version")).startswith("v2")
-    seen: Counter[tuple[str, str]] = Counter()
-    for number, article in enumerate(_field(whole, "data", list, name)):
+def _read_articles(
+    document: object, name: str, lines: Sequence[str]
+) -> Iterator[tuple[Question | None, _Location]]:
+    may_lack_answers = isinstance(document, dict) and str(document.get("version")).startswith("v2")
+    counts: Counter[tuple[str, str]] = Counter()
+    for number, article in enumerate(_field(document, "data", list, name)):
         where = f"{name}: data[{number}]"
-        for place_in, paragraph in enumerate(_field(article, "paragraphs", list, where)):
-            inside = f"{where}.paragraphs[{place_in}]"
-            passage = _placed(paragraph, "context", inside)
-            for position, asked in enumerate(_field(paragraph, "qas", list, inside)):
+        for index, paragraph in enumerate(_field(article, "paragraphs", list, where)):
+            inside = f"{where}.paragraphs[{index}]"
+            passage = _tokenize_field(paragraph, "context", inside)
+            for position, record in enumerate(_field(paragraph, "qas", list, inside)):
                 within = f"{inside}.qas[{position}]"
-                known = _known_by(asked, within)
-                place_of = _Place(*known, seen[known], name, lines)
-                question = _question(asked, passage, place_of, may_lack_answers=may_lack_answers)
-                yield question, place_of
-                seen.update((key, asked[key]) for key in ("id", "question") if asked.get(key))
+                key_value = _identify(record, within)
+                location = _QuestionLocation(*key_value, counts[key_value], name, lines)
+                question = _question(record, passage, location, may_lack_answers=may_lack_answers)
+                yield question, location
+                counts.update((key, record[key]) for key in ("id", "question") if record.get(key))
 
 
-def _known_by(asked: object, where: str) -> tuple[str, str]:
-    key = "id" if isinstance(asked, dict) and asked.get("id") is not None else "question"
-    return key, _field(asked, key, str, where)
+def _identify(record: object, where: str) -> tuple[str, str]:
+    key = "id" if isinstance(record, dict) and record.get("id") is not None else "question"
+    return key, _field(record, key, str, where)
 
 
 def _question(
-    asked: object, passage: TextWithOffsets, where: _Where, *, may_lack_answers: bool = False
+    record: object, passage: TextWithOffsets, where: _Location, *, may_lack_answers: bool = False
 ) -> Question | None:
-    question = _placed(asked, "question", where)
-    assert isinstance(asked, dict)
-    name = None if asked.get("id") is None else _field(asked, "id", str, where)
-    if "is_impossible" in asked and _field(asked, "is_impossible", bool, where):
+    question = _tokenize_field(record, "question", where)
+    assert isinstance(record, dict)
+    name = None if record.get("id") is None else _field(record, "id", str, where)
+    if "is_impossible" in record and _field(record, "is_impossible", bool, where):
         return None
-    given = _given(asked, where)
-    if not given and may_lack_answers:
+    answer_starts = _answers(record, where)
+    if not answer_starts and may_lack_answers:
         return None
-    if not given:
+    if not answer_starts:
         raise DataError(
             f"{where}: no answers; expected at least one, a stretch of the passage, or "
             "'is_impossible' as in SQuAD 2.0"
         )
-    answers = [_answer(text, start, passage, where) for text, start in given]
+    answers = [_answer(text, start, passage, where) for text, start in answer_starts]
     return Question(name, passage, question, answers)
 
 
-def _given(asked: dict[str, Any], where: _Where) -> list[tuple[str, int]]:
+def _answers(record: dict[str, Any], where: _Location) -> list[tuple[str, int]]:
     """Return the answers of a question and their first characters, in any of the formats."""
-    if "answers" not in asked:
-        return [(_field(asked, "answer", str, where), _field(asked, "answer_start", int, where))]
-    answers = asked["answers"]
+    if "answers" not in record:
+        return [(_field(record, "answer", str, where), _field(record, "answer_start", int, where))]
+    answers = record["answers"]
     if isinstance(answers, dict):  # two lists side by side, as Hugging Face's copies have them
         columns = [_field(answers, key, list, where) for key in ("text", "answer_start")]
         if len(columns[0]) != len(columns[1]):
@@ -218,14 +218,14 @@ def _given(asked: dict[str, Any], where: _Where) -> list[tuple[str, int]]:
             )
         pairs = zip(*columns, strict=True)
         answers = [{"text": text, "answer_start": start} for text, start in pairs]
-        asked = {"answers": answers}
+        record = {"answers": answers}
     return [
         (_field(answer, "text", str, where), _field(answer, "answer_start", int, where))
-        for answer in _field(asked, "answers", list, where)
+        for answer in _field(record, "answers", list, where)
     ]
 
 
-def _answer(text: str, start: int, passage: TextWithOffsets, where: _Where) -> Answer:
+def _answer(text: str, start: int, passage: TextWithOffsets, where: _Location) -> Answer:
     found = passage.text[start : start + len(text)] if start >= 0 else ""
     if found != text:
         raise DataError(
@@ -239,14 +239,14 @@ def _answer(text: str, start: int, passage: TextWithOffsets, where: _Where) -> A
     return Answer(text, *passage.tokens(start, start + len(text)))
 
 
-def _placed(table: object, key: str, where: _Where) -> TextWithOffsets:
-    found = tokenize_with_offsets(_field(table, key, str, where))
-    if not found.words:
+def _tokenize_field(table: object, key: str, where: _Location) -> TextWithOffsets:
+    tokens = tokenize_with_offsets(_field(table, key, str, where))
+    if not tokens.words:
         raise DataError(f"{where}: the {key} is empty, expected words")
-    return found
+    return tokens
 
 
-def _field(table: object, key: str, kind: type, where: _Where) -> Any:  # noqa: ANN401 -- a `kind`
+def _field(table: object, key: str, kind: type, where: _Location) -> Any:  # noqa: ANN401 -- a `kind`
     if not isinstance(table, dict):
         raise DataError(f"{where}: expected an object with {key!r}, found {str(table)[:40]!r}")
     if key not in table:

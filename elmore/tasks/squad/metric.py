@@ -14,13 +14,13 @@ _ARTICLE = re.compile(r"\b(a|an|the)\b")
 _PUNCTUATION = str.maketrans("", "", string.punctuation)
 
 
-def score(expected: Sequence[Sequence[str]], found: Sequence[str]) -> dict[str, float]:
+def score(expected: Sequence[Sequence[str]], predicted: Sequence[str]) -> dict[str, float]:
     """Return f1 and exact_match in percent; 0 if there are no questions."""
     overlaps = hits = 0.0
-    for answers, guess in zip(expected, found, strict=True):
+    for answers, guess in zip(expected, predicted, strict=True):
         overlaps += max(overlap(answer, guess) for answer in answers)
         hits += any(normalize(answer) == normalize(guess) for answer in answers)
-    count = max(1, len(found))
+    count = max(1, len(predicted))
     return {"f1": 100 * overlaps / count, "exact_match": 100 * hits / count}
 
 

@@ -21,7 +21,7 @@ from elmore.tasks.layers.encoders import BiLSTM, VariationalDropout
 from elmore.tasks.squad.spans import best_spans, window_starts
 from elmore.tasks.task import Features, Loss, TaskHead
 
-_AT_ONCE = 32  # windows per batch, if there are more windows than examples
+_MIN_BATCH = 32  # windows per batch, if there are more windows than examples
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -77,33 +77,33 @@ class SquadHead(TaskHead):
         """Return the negative log of the summed probability of all gold spans."""
         passages, questions = _pairs(embedded)
         rows = torch.arange(len(passages), device=passages.starts.device)
-        seen = passages.cut(rows, features["windows"], self.window)
-        starts, ends = self.scores(seen, questions.whole(rows))
-        losses = span_losses(starts, ends, seen.mask, features["spans"])
+        window = passages.cut(rows, features["windows"], self.window)
+        starts, ends = self.scores(window, questions.whole(rows))
+        losses = span_losses(starts, ends, window.mask, features["spans"])
         return Loss(losses.sum(), torch.tensor(len(losses), device=losses.device))
 
     def predict(self, embedded: PackedTokens, features: Features) -> list[list[int]]:
         """Return the first and the last token of each answer."""
         passages, questions = _pairs(embedded)
         lengths = passages.lengths.tolist()
-        places = [
+        windows = [
             (row, start)
             for row, length in enumerate(lengths)
             for start in window_starts(length, self.window)
         ]
-        found: dict[int, tuple[float, list[int]]] = {}
-        size = max(len(lengths), _AT_ONCE)
-        for begun in range(0, len(places), size):
-            some = places[begun : begun + size]
-            rows, starts = torch.tensor(some, device=passages.starts.device).unbind(dim=1)
-            seen = passages.cut(rows, starts, self.window)
-            scores = self.scores(seen, questions.whole(rows))
-            best = best_spans(*scores, seen.mask, self.max_span)
-            spans = zip(some, *(part.tolist() for part in best), strict=True)
+        answers: dict[int, tuple[float, list[int]]] = {}
+        size = max(len(lengths), _MIN_BATCH)
+        for first_window in range(0, len(windows), size):
+            batch = windows[first_window : first_window + size]
+            rows, starts = torch.tensor(batch, device=passages.starts.device).unbind(dim=1)
+            window = passages.cut(rows, starts, self.window)
+            scores = self.scores(window, questions.whole(rows))
+            best = best_spans(*scores, window.mask, self.max_span)
+            spans = zip(batch, *(part.tolist() for part in best), strict=True)
             for (row, start), first, last, score in spans:
-                if row not in found or score > found[row][0]:
-                    found[row] = score, [start + first, start + last]
-        return [found[row][1] for row in range(len(lengths))]
+                if row not in answers or score > answers[row][0]:
+                    answers[row] = score, [start + first, start + last]
+        return [answers[row][1] for row in range(len(lengths))]
 
     def scores(
         self, passages: PaddedTokens, questions: PaddedTokens
@@ -136,11 +136,15 @@ def span_losses(
     spans: Int[Tensor, "B N 2"],
 ) -> Float[Tensor, " B"]:
     """Return -log sum over the gold spans of p(first) p(last); a span of -1 is padding."""
-    chances = []
-    for scores, places in zip((starts, ends), spans.clamp(min=0).unbind(dim=2), strict=True):
+    log_probabilities = []
+    for scores, positions in zip((starts, ends), spans.clamp(min=0).unbind(dim=2), strict=True):
         exact = scores.to(torch.promote_types(scores.dtype, torch.float32))
-        chances.append(exact.masked_fill(~mask, -1e30).log_softmax(dim=1).gather(1, places))
-    together = (chances[0] + chances[1]).masked_fill(spans[:, :, 0] < 0, float("-inf"))
+        log_probabilities.append(
+            exact.masked_fill(~mask, -1e30).log_softmax(dim=1).gather(1, positions)
+        )
+    together = (log_probabilities[0] + log_probabilities[1]).masked_fill(
+        spans[:, :, 0] < 0, float("-inf")
+    )
     return -together.logsumexp(dim=1)
 
 
@@ -160,20 +164,22 @@ class _Texts:
     def whole(self, rows: Int[Tensor, " W"]) -> PaddedTokens:
         return self.cut(rows, torch.zeros_like(rows), len(self.vectors))
 
-    def cut(self, rows: Int[Tensor, " W"], begins: Int[Tensor, " W"], most: int) -> PaddedTokens:
+    def cut(
+        self, rows: Int[Tensor, " W"], begins: Int[Tensor, " W"], max_tokens: int
+    ) -> PaddedTokens:
         """Return at most `most` tokens of some texts, each from its own start, padded."""
         left = self.lengths[rows] - begins
-        place = torch.arange(min(most, int(left.amax())), device=rows.device)
-        mask = place < left[:, None]
+        offset = torch.arange(min(max_tokens, int(left.amax())), device=rows.device)
+        mask = offset < left[:, None]
         index = (self.starts[rows] + begins)[
             :, None
-        ] + place  # after the end, it points into another text
+        ] + offset  # after the end, it points into another text
         index = index.clamp(max=len(self.vectors) - 1)
-        vectors, above = (
+        vectors, output_elmo = (
             part.index_select(0, index.flatten()).unflatten(0, index.shape) * mask[:, :, None]
             for part in (self.vectors, self.output_elmo)
         )
-        return PaddedTokens(vectors, mask, above)
+        return PaddedTokens(vectors, mask, output_elmo)
 
 
 def _pairs(tokens: PackedTokens) -> tuple[_Texts, _Texts]:

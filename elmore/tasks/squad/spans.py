@@ -40,9 +40,9 @@ def best_spans(
     ends = ends.to(dtype).masked_fill(~mask, absent)
     ends = functional.pad(ends, (0, max_span - 1), value=absent)
     sums = starts.to(dtype)[:, :, None] + ends.unfold(1, max_span, 1)  # (B, T, S)
-    score, place = sums.flatten(1).max(dim=1)
-    first = place // max_span
-    return Best(first, first + place % max_span, score)
+    score, index = sums.flatten(1).max(dim=1)
+    first = index // max_span
+    return Best(first, first + index % max_span, score)
 
 
 def window_starts(length: int, window: int) -> list[int]:

@@ -78,15 +78,15 @@ class Squad(Task):
         """Return the start of the window over each passage (B), and the answers in it (B, N, 2)."""
         if not with_gold:
             return {}
-        starts, found = [], []
+        starts, windows = [], []
         for example in examples:
             answers = [(answer.first, answer.last) for answer in example.answers]
             length = len(example.passage.words)
             start, inside = window_with_answer(answers, length, self.config.model.window)
             starts.append(start)
-            found.append(inside)
-        spans = np.full((len(found), max(map(len, found)), 2), -1)
-        for row, inside in zip(spans, found, strict=True):
+            windows.append(inside)
+        spans = np.full((len(windows), max(map(len, windows)), 2), -1)
+        for row, inside in zip(spans, windows, strict=True):
             row[: len(inside)] = inside
         return {"windows": torch.tensor(starts), "spans": torch.from_numpy(spans)}
 
@@ -95,8 +95,8 @@ class Squad(Task):
     ) -> dict[str, float]:
         """Return f1 and exact match."""
         pairs = zip(examples, predictions, strict=True)
-        found = [example.passage.cut(*prediction) for example, prediction in pairs]
-        return metric.score([[a.text for a in example.answers] for example in examples], found)
+        predicted = [example.passage.cut(*prediction) for example, prediction in pairs]
+        return metric.score([[a.text for a in example.answers] for example in examples], predicted)
 
     def format_text(self, example: Question, prediction: list[int]) -> str:
         """Return the answer, on one line."""

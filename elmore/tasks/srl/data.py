@@ -161,29 +161,29 @@ def _columns_of_2005(rows: Sequence[_Row]) -> _Columns:
 
 
 def _frames(rows: Sequence[_Row], columns: _Columns) -> Iterator[Frame]:
-    found = [i for i, row in enumerate(rows) if row.fields[columns.senses[-1]] != "-"]
+    predicates = [i for i, row in enumerate(rows) if row.fields[columns.senses[-1]] != "-"]
     where, fields = rows[0]
     number = len(fields) - columns.arguments - columns.behind
-    if number != len(found):
-        marked = ", ".join(rows[i].fields[columns.word] for i in found) or "none"
+    if number != len(predicates):
+        marked = ", ".join(rows[i].fields[columns.word] for i in predicates) or "none"
         raise DataError(
             f"{where}: the sentence has these predicates: {marked}; argument columns: {number}; "
             "expected one for each"
         )
-    places = [row.where for row in rows]
-    for column, predicate in enumerate(found, start=columns.arguments):
-        tags = cells_to_tags([row.fields[column] for row in rows], places)
+    locations = [row.where for row in rows]
+    for column, predicate in enumerate(predicates, start=columns.arguments):
+        tags = cells_to_tags([row.fields[column] for row in rows], locations)
         sense = ".".join(rows[predicate].fields[i] for i in columns.senses)
-        _check_verb(tags, predicate, places, f"column {column + 1}, of {sense},")
+        _check_verb(tags, predicate, locations, f"column {column + 1}, of {sense},")
         yield Frame(predicate, sense, tags)
 
 
-def _check_verb(tags: Sequence[str], predicate: int, places: Sequence[str], column: str) -> None:
+def _check_verb(tags: Sequence[str], predicate: int, locations: Sequence[str], column: str) -> None:
     """Refuse a column whose (V*) is missing, repeated, or not at its predicate."""
-    verbs = [place for place, tag in zip(places, tags, strict=True) if tag == "B-V"]
+    verbs = [location for location, tag in zip(locations, tags, strict=True) if tag == "B-V"]
     if not verbs:
         raise DataError(
-            f"{places[predicate]}: {column} has arguments and no predicate; expected a (V*)"
+            f"{locations[predicate]}: {column} has arguments and no predicate; expected a (V*)"
         )
     if len(verbs) > 1:
         raise DataError(
@@ -193,8 +193,8 @@ def _check_verb(tags: Sequence[str], predicate: int, places: Sequence[str], colu
     # the mark may be at a later part of the predicate: (V*) flip (C-V*) flopped, flipflop.01
     if tags[predicate].partition("-")[2] not in ("V", "C-V"):
         raise DataError(
-            f"{places[predicate]}: {column} has its (V*) elsewhere, at {verbs[0]}; expected it on "
-            "the predicate here, and columns in the order of their predicates"
+            f"{locations[predicate]}: {column} has its (V*) elsewhere, at {verbs[0]}; expected it "
+            "on the predicate here, and columns in the order of their predicates"
         )
 
 
@@ -210,18 +210,18 @@ def write_srl(path: Path, sentences: Sequence[SRLExample], form: Format = "conll
 
 
 def _lines(number: int, sentence: SRLExample, form: Format) -> Iterator[list[str]]:
-    odd = [word for word in sentence.tokens if not word or re.search(r"[\t\n ]", word)]
-    if odd:
-        raise DataError(f"a column file cannot hold a word with blanks in it, found {odd[0]!r}")
+    invalid = [word for word in sentence.tokens if not word or re.search(r"[\t\n ]", word)]
+    if invalid:
+        raise DataError(f"a column file cannot hold a word with blanks in it, found {invalid[0]!r}")
     senses = {frame.predicate: frame.sense for frame in sentence.frames}
     cells = [tags_to_cells(frame.tags) for frame in sentence.frames]
     for i, word in enumerate(sentence.tokens):
         sense = senses.get(i, "-")
         lemma, _, roleset = sense.rpartition(".")
         arguments = [column[i] for column in cells]
-        begun = ["-", str(number), str(i), word, "-", "*", lemma or sense]
+        fields = ["-", str(number), str(i), word, "-", "*", lemma or sense]
         yield {
-            "propbank": [*begun, sense, *arguments],
-            "conll2012": [*begun, roleset, "-", "-", "*", *arguments, "-"],
+            "propbank": [*fields, sense, *arguments],
+            "conll2012": [*fields, roleset, "-", "-", "*", *arguments, "-"],
             "conll2005": [word, sense, *arguments],
         }[form]

@@ -25,7 +25,7 @@ _NUMBERED = re.compile(r"A(RG)?[0-9A]")
 
 def extract_arguments(tags: Sequence[str]) -> set[Argument]:
     """Return the arguments of a predicate from its BIO tags."""
-    found: list[tuple[str, list[tuple[int, int]]]] = []
+    arguments: list[tuple[str, list[tuple[int, int]]]] = []
     latest: dict[str, list[tuple[int, int]]] = {}
     for first, after, label in extract_spans(tags):
         kind = label.removeprefix("C-")
@@ -33,8 +33,8 @@ def extract_arguments(tags: Sequence[str]) -> set[Argument]:
             latest[kind].append((first, after))
         else:
             latest[kind] = [(first, after)]
-            found.append((kind, latest[kind]))
-    return {(kind, tuple(parts)) for kind, parts in found if kind != "V"}
+            arguments.append((kind, latest[kind]))
+    return {(kind, tuple(parts)) for kind, parts in arguments if kind != "V"}
 
 
 def score(
@@ -48,10 +48,14 @@ def score(
     are wrong.
     """
     roles = PrecisionRecallF1()
-    for truth, guess in zip(gold, predicted, strict=True):
-        given = {frame["predicate"]: frame["tags"] for frame in guess if frame["given"]}
-        for frame in truth:
-            roles.add(extract_arguments(frame.tags), extract_arguments(given[frame.predicate]))
+    for gold_frames, predicted_frames in zip(gold, predicted, strict=True):
+        tags_by_predicate = {
+            frame["predicate"]: frame["tags"] for frame in predicted_frames if frame["given"]
+        }
+        for frame in gold_frames:
+            roles.add(
+                extract_arguments(frame.tags), extract_arguments(tags_by_predicate[frame.predicate])
+            )
     scores = roles.scores()
     for kind in filter(_NUMBERED.fullmatch, roles.types):
         scores[f"f1_{kind}"] = roles.f1(kind.__eq__)
@@ -65,13 +69,21 @@ def score_end_to_end(
     gold: Sequence[Sequence[Frame]], predicted: Sequence[Sequence[Mapping[str, Any]]]
 ) -> dict[str, float]:
     """Score frames of predicted predicates, as for text without gold predicates."""
-    whole, predicates = PrecisionRecallF1(), PrecisionRecallF1()
-    for truth, guess in zip(gold, predicted, strict=True):
-        found = {frame["predicate"]: frame["tags"] for frame in guess if frame["found"]}
-        true = {frame.predicate: extract_arguments(frame.tags) for frame in truth}
-        whole.add(
-            {(*item, predicate) for predicate, items in true.items() for item in items},
-            {(*item, place) for place, tags in found.items() for item in extract_arguments(tags)},
+    arguments, predicates = PrecisionRecallF1(), PrecisionRecallF1()
+    for gold_frames, predicted_frames in zip(gold, predicted, strict=True):
+        predicted_tags = {
+            frame["predicate"]: frame["tags"] for frame in predicted_frames if frame["found"]
+        }
+        gold_arguments = {frame.predicate: extract_arguments(frame.tags) for frame in gold_frames}
+        arguments.add(
+            {(*item, predicate) for predicate, items in gold_arguments.items() for item in items},
+            {
+                (*item, index)
+                for index, tags in predicted_tags.items()
+                for item in extract_arguments(tags)
+            },
         )
-        predicates.add({("V", place) for place in true}, {("V", place) for place in found})
-    return {"predicate_f1": predicates.f1(), "end_to_end_f1": whole.f1()}
+        predicates.add(
+            {("V", index) for index in gold_arguments}, {("V", index) for index in predicted_tags}
+        )
+    return {"predicate_f1": predicates.f1(), "end_to_end_f1": arguments.f1()}

@@ -24,7 +24,7 @@ from elmore.tasks.task import Features, Loss, TaskHead
 
 UNLABELLED = -100
 """Label of padding, which the loss ignores."""
-_AT_ONCE = 1 << 15  # tokens of frames per batch of prediction: bounds the memory
+_BATCH_TOKENS = 1 << 15  # tokens of frames per batch of prediction: bounds the memory
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -102,26 +102,26 @@ class SRLHead(TaskHead):
             scores.flatten(0, 1).float(), tags.flatten(), ignore_index=UNLABELLED, reduction="sum"
         )
         inside = embedded.mask
-        truth = features["is_predicate"][inside].float()
+        gold = features["is_predicate"][inside].float()
         finding = functional.binary_cross_entropy_with_logits(
-            self.finder(embedded)[inside].float(), truth, reduction="sum"
+            self.finder(embedded)[inside].float(), gold, reduction="sum"
         )
         return Loss(labelling + finding, (tags != UNLABELLED).sum() + inside.sum())
 
     def predict(self, embedded: PaddedTokens, features: Features) -> list[list[dict[str, Any]]]:
         """Return the frames of each sentence, for gold and predicted predicates."""
-        found = (self.finder(embedded) > 0) & embedded.mask
-        given = torch.zeros_like(found)
-        given[features["rows"], features["predicates"]] = True
-        rows, predicates = (given | found).nonzero(as_tuple=True)
+        is_found = (self.finder(embedded) > 0) & embedded.mask
+        is_given = torch.zeros_like(is_found)
+        is_given[features["rows"], features["predicates"]] = True
+        rows, predicates = (is_given | is_found).nonzero(as_tuple=True)
         paths: list[list[int]] = []
-        size = max(1, _AT_ONCE // max(1, found.shape[1]))
+        size = max(1, _BATCH_TOKENS // max(1, is_found.shape[1]))
         for some, marked in zip(rows.split(size), predicates.split(size), strict=True):
             scores = self._labels(embedded, some, marked)
             paths += viterbi(scores, embedded.mask[some], self.transitions)
         frames: list[list[dict[str, Any]]] = [[] for _ in embedded.mask]
         which = zip(rows.tolist(), predicates.tolist(), paths, strict=True)
-        was_given, was_found = given.tolist(), found.tolist()
+        was_given, was_found = is_given.tolist(), is_found.tolist()
         for row, predicate, path in which:
             frames[row].append(
                 {
@@ -137,10 +137,10 @@ class SRLHead(TaskHead):
         self, embedded: PaddedTokens, rows: Int[Tensor, " F"], predicates: Int[Tensor, " F"]
     ) -> Float[Tensor, "F T K"]:
         """Return the logits of each token for some predicates, given by sentence and token."""
-        vectors, mask, above = (part.index_select(0, rows) for part in embedded)
+        vectors, mask, output_elmo = (part.index_select(0, rows) for part in embedded)
         marked = self.indicator(_mark_predicate(predicates, mask))
         states = self.encoder(self.dropout(torch.cat([vectors, marked], dim=-1)), mask)
-        return self.scores(self.dropout(torch.cat([states, above], dim=-1)))
+        return self.scores(self.dropout(torch.cat([states, output_elmo], dim=-1)))
 
 
 def _mark_predicate(predicates: Int[Tensor, " F"], mask: Bool[Tensor, "F T"]) -> Int[Tensor, "F T"]:

@@ -20,29 +20,29 @@ from elmore.tasks.metrics.bio import extract_spans
 _CELL = re.compile(r"(?:\((?P<label>[^()*\s]+))?\*(?P<close>\)?)")
 
 
-def cells_to_tags(cells: Sequence[str], places: Sequence[str]) -> list[str]:
+def cells_to_tags(cells: Sequence[str], locations: Sequence[str]) -> list[str]:
     """Convert a column to tags; `places` has the position of each cell, for messages."""
     tags: list[str] = []
-    opened, inside = "", ""  # where, and what
-    for cell, where in zip(cells, places, strict=True):
-        found = _CELL.fullmatch(cell)
-        if not found:
+    opened_at, inside = "", ""  # where, and what
+    for cell, where in zip(cells, locations, strict=True):
+        match = _CELL.fullmatch(cell)
+        if not match:
             raise DataError(
                 f"{where}: expected *, (LABEL*, *) or (LABEL*) in an argument column, found "
                 f"{cell!r}; arguments may not lie inside one another"
             )
-        label = found["label"]
+        label = match["label"]
         if label and inside:
             raise DataError(
-                f"{where}: {cell!r} opens inside ({inside}*, which {opened} opened and nothing has "
-                "closed; expected arguments one after another"
+                f"{where}: {cell!r} opens inside ({inside}*, which {opened_at} opened and nothing "
+                "has closed; expected arguments one after another"
             )
         if label:
-            opened, inside = where, label
+            opened_at, inside = where, label
             tags.append(f"B-{label}")
         else:
             tags.append(f"I-{inside}" if inside else "O")
-        if found["close"]:
+        if match["close"]:
             if not inside:
                 raise DataError(
                     f"{where}: {cell!r} closes an argument, and none is open; expected (LABEL* "
@@ -51,7 +51,7 @@ def cells_to_tags(cells: Sequence[str], places: Sequence[str]) -> list[str]:
             inside = ""
     if inside:
         raise DataError(
-            f"{opened}: ({inside}* is not closed by the end of its sentence; expected *) on a "
+            f"{opened_at}: ({inside}* is not closed by the end of its sentence; expected *) on a "
             "later line"
         )
     return tags

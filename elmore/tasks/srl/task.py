@@ -45,8 +45,8 @@ class SRL(Task):
 
     def read_examples(self, path: Path) -> list[SRLExample]:
         """Read a file of props."""
-        asked = self.config.data
-        return data.read_srl(path, form=asked.format, predicates=asked.predicates)
+        settings = self.config.data
+        return data.read_srl(path, form=settings.format, predicates=settings.predicates)
 
     def example_from_text(self, text: str, *, tokenized: bool = False) -> SRLExample:
         """Return an example without predicates."""
@@ -101,15 +101,15 @@ class SRL(Task):
 
     def format_text(self, example: SRLExample, prediction: list[dict[str, Any]]) -> str:
         """Write the sentence once for each predicate, its arguments in brackets."""
-        shown = []
+        lines = []
         for frame in prediction:
             words = list(example.tokens)
             predicate = words[frame["predicate"]]
             for first, after, label in extract_spans(_tags(frame)):
                 words[first] = f"[{words[first]}"
                 words[after - 1] += f" {label}]"
-            shown.append(f"{predicate}: {' '.join(words)}")
-        return "; ".join(shown) or " ".join(example.tokens)
+            lines.append(f"{predicate}: {' '.join(words)}")
+        return "; ".join(lines) or " ".join(example.tokens)
 
     def to_dict(self, example: SRLExample, prediction: list[dict[str, Any]]) -> dict[str, Any]:
         """Return tokens, and for each predicate its index and the tags."""

@@ -40,37 +40,39 @@ class SentimentExample(LabeledExample):
 def read_trees(path: str | Path, *, classes: Literal[5, 2] = 5) -> list[SentimentExample]:
     """Read the sentences of a file; with two classes, neutral ones are skipped."""
     names = _NAMES[classes]
-    sentences, found = [], False
+    sentences, any_sentence = [], False
     for where, line in numbered_lines(path):
         if not line.strip(" \t"):
             continue
-        found = True
+        any_sentence = True
         tokens, phrases = _parse_tree(where, line)
         named = [(first, after, names[x]) for first, after, x in phrases[:-1] if x in names]
         if phrases[-1][2] in names:
             sentences.append(SentimentExample(names[phrases[-1][2]], tokens, tuple(named)))
     if not sentences:
-        what = "neutral sentences alone" if found else "no sentence"
-        raise DataError(f"{path}: {what} found; expected a tree a line, as in (3 (2 It) (4 works))")
+        content = "neutral sentences alone" if any_sentence else "no sentence"
+        raise DataError(
+            f"{path}: {content} found; expected a tree a line, as in (3 (2 It) (4 works))"
+        )
     return sentences
 
 
 def add_phrases(sentences: Sequence[SentimentExample]) -> list[SentimentExample]:
     """Return the sentences, then their phrases, single words included, without duplicates."""
-    found = {(tuple(sentence.tokens), sentence.label): None for sentence in sentences}
+    distinct = {(tuple(sentence.tokens), sentence.label): None for sentence in sentences}
     for sentence in sentences:
         for first, after, label in sentence.phrases:
-            found[tuple(sentence.tokens[first:after]), label] = None
-    return [SentimentExample(label, list(tokens)) for tokens, label in found]
+            distinct[tuple(sentence.tokens[first:after]), label] = None
+    return [SentimentExample(label, list(tokens)) for tokens, label in distinct]
 
 
 def _parse_tree(where: str, line: str) -> tuple[list[str], list[tuple[int, int, str]]]:
     """Return the words and the phrases, the whole sentence last."""
     tokens: list[str] = []
     phrases: list[tuple[int, int, str]] = []
-    begun: list[tuple[int, str]] = []  # of the phrases still open: first token, label
+    open_phrases: list[tuple[int, str]] = []  # first token, label
     for piece in _PIECES.finditer(line):
-        if not begun and (phrases or not piece["open"]):
+        if not open_phrases and (phrases or not piece["open"]):
             _refuse_outside(where, line[piece.start() :], after=bool(phrases))
         if piece["open"]:
             if piece["label"] not in _NAMES[5]:
@@ -78,18 +80,19 @@ def _parse_tree(where: str, line: str) -> tuple[list[str], list[tuple[int, int, 
                     f"{where}: expected a label from 0 to 4 after a bracket, found "
                     f"{piece['label']!r}"
                 )
-            begun.append((len(tokens), piece["label"]))
+            open_phrases.append((len(tokens), piece["label"]))
         elif piece["close"]:
-            first, label = begun.pop()
+            first, label = open_phrases.pop()
             if first == len(tokens):
                 raise DataError(f"{where}: the phrase ({label}) has no words")
             phrases.append((first, len(tokens), label))
         else:
             tokens.append(piece["word"])
-    if begun:
+    if open_phrases:
+        count = len(open_phrases)
         raise DataError(
-            f"{where}: {len(begun)} bracket{'s' * (len(begun) > 1)} never closed; expected a whole "
-            "tree on a line"
+            f"{where}: {count} bracket{'s' * (count > 1)} never closed; expected a whole tree on a "
+            "line"
         )
     return [unescape_token(token) for token in tokens], phrases
 
@@ -102,8 +105,8 @@ def unescape_token(token: str) -> str:
 def _refuse_outside(where: str, text: str, *, after: bool) -> NoReturn:
     if text.startswith(")"):
         raise DataError(f"{where}: a bracket is closed that was never opened")
-    place = "after" if after else "before"
+    side = "after" if after else "before"
     raise DataError(
-        f"{where}: found {text[:40]!r} {place} the tree; expected one tree on a line and nothing "
+        f"{where}: found {text[:40]!r} {side} the tree; expected one tree on a line and nothing "
         "else, as in (3 (2 It) (4 works))"
     )

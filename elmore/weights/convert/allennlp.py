@@ -36,16 +36,16 @@ def rules(config: BiLMConfig) -> list[Rule]:
     """Return the conversion table of a model."""
     assert config.characters
     encoder = "_elmo_lstm._token_embedder"
-    found = [Rule(_CHARACTERS, ("tokens.characters.embedding.weight",), _without_zero_row)]
+    rules = [Rule(_CHARACTERS, ("tokens.characters.embedding.weight",), _without_zero_row)]
     for i in range(len(config.characters.filters)):
         for part in ("weight", "bias"):
             ours = f"tokens.characters.convolutions.{i}.{part}"
-            found.append(Rule(f"{encoder}.char_conv_{i}.{part}", (ours,), table.same))
-    found += highway_rules(f"{encoder}._highways._layers", config.characters.num_highways)
+            rules.append(Rule(f"{encoder}.char_conv_{i}.{part}", (ours,), table.same))
+    rules += highway_rules(f"{encoder}._highways._layers", config.characters.num_highways)
     for part in ("weight", "bias"):
         ours = f"tokens.projection.{part}"
-        found.append(Rule(f"{encoder}._projection.{part}", (ours,), table.same))
-    return found + lstm_rules("_elmo_lstm._elmo_lstm.", config.lstm.num_layers)
+        rules.append(Rule(f"{encoder}._projection.{part}", (ours,), table.same))
+    return rules + lstm_rules("_elmo_lstm._elmo_lstm.", config.lstm.num_layers)
 
 
 def highway_rules(theirs: str, num_highways: int) -> list[Rule]:

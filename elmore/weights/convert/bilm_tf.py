@@ -30,26 +30,26 @@ FILES = frozenset({"options.json", "weights.hdf5", "vocab.txt"})
 
 def rules(config: BiLMConfig) -> list[Rule]:
     """Return the conversion table of a model."""
-    found = []
+    rules = []
     if config.words:
-        found.append(Rule("embedding", ("tokens.words.weight",), table.same))
+        rules.append(Rule("embedding", ("tokens.words.weight",), table.same))
     if config.characters:
-        found.extend(
+        rules.extend(
             _character_rules(config.characters.num_highways, len(config.characters.filters))
         )
     if config.projection:
-        found.append(Rule("CNN_proj/W_proj", ("tokens.projection.weight",), table.transposed))
-        found.append(Rule("CNN_proj/b_proj", ("tokens.projection.bias",), table.same))
+        rules.append(Rule("CNN_proj/W_proj", ("tokens.projection.weight",), table.transposed))
+        rules.append(Rule("CNN_proj/b_proj", ("tokens.projection.bias",), table.same))
     for number, direction in enumerate(("forward", "backward")):
         for layer in range(config.lstm.num_layers):
             theirs = f"RNN_{number}/RNN/MultiRNNCell/Cell{layer}/LSTMCell"
             ours = f"{direction}_layers.{layer}"
             both = (f"{ours}.input", f"{ours}.recurrent")
-            found.append(Rule(f"{theirs}/W_0", both, table.stacked_gates))
-            found.append(Rule(f"{theirs}/B", (f"{ours}.bias",), table.gates))
+            rules.append(Rule(f"{theirs}/W_0", both, table.stacked_gates))
+            rules.append(Rule(f"{theirs}/B", (f"{ours}.bias",), table.gates))
             if config.lstm.projection:
-                found.append(Rule(f"{theirs}/W_P_0", (f"{ours}.projection",), table.transposed))
-    return found
+                rules.append(Rule(f"{theirs}/W_P_0", (f"{ours}.projection",), table.transposed))
+    return rules
 
 
 def _character_rules(num_highways: int, num_filters: int) -> Iterator[Rule]:
@@ -107,11 +107,11 @@ def _explain_errors(path: Path) -> Iterator[None]:
 
 
 def _open(path: Path) -> tuple[h5py.File, _Datasets]:
-    found: dict[str, h5py.Dataset] = {}
+    datasets: dict[str, h5py.Dataset] = {}
 
     def keep(name: str, item: object) -> None:
         if isinstance(item, h5py.Dataset):
-            found[name] = item
+            datasets[name] = item
 
     with _explain_errors(path):
         file = h5py.File(path, "r")
@@ -120,7 +120,7 @@ def _open(path: Path) -> tuple[h5py.File, _Datasets]:
         except BaseException:
             file.close()
             raise
-        return file, _Datasets(path, found)
+        return file, _Datasets(path, datasets)
 
 
 def read_bilm_tf(

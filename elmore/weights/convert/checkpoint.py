@@ -50,18 +50,18 @@ def find_index(folder: Path) -> Path | None:
     """Return the index of a module, or of the last checkpoint of a training run."""
     if is_module(folder):
         return folder / _MODULE
-    found = sorted(folder.glob(f"*{INDEX}"))
+    indices = sorted(folder.glob(f"*{INDEX}"))
     listing = folder / "checkpoint"
-    if len(found) > 1 and listing.is_file():  # lists the checkpoints, the last one first
+    if len(indices) > 1 and listing.is_file():  # lists the checkpoints, the last one first
         text = listing.read_text(encoding="utf-8", errors="replace")
         last = re.match(r'model_checkpoint_path: "(?:.*/)?([^/"]+)"', text)
-        found = [path for path in found if last and path.stem == last[1]] or found
-    if len(found) > 1:
+        indices = [path for path in indices if last and path.stem == last[1]] or indices
+    if len(indices) > 1:
         raise WeightsError(
-            f"{folder}: found {len(found)} checkpoints, {found[0].name} among them; pass the one "
-            "you want"
+            f"{folder}: found {len(indices)} checkpoints, {indices[0].name} among them; pass the "
+            "one you want"
         )
-    return found[0] if found else None
+    return indices[0] if indices else None
 
 
 def checkpoint_files(index: Path) -> list[Path]:
@@ -101,7 +101,7 @@ def read_checkpoint(
 
 def _map_names(checkpoint: Checkpoint) -> dict[str, str]:
     """Map the names of HDF5 files to the variables of the network."""
-    found: dict[str, str] = {}
+    names: dict[str, str] = {}
     for name in checkpoint:
         if plain := _PLAIN.fullmatch(name):
             usual = plain[1]
@@ -110,13 +110,13 @@ def _map_names(checkpoint: Checkpoint) -> dict[str, str]:
             usual = f"{layer}/{_PARTS[cell[3]]}"
         else:
             continue
-        if usual in found:
-            raise WeightsError(f"{checkpoint.path}: has both {found[usual]} and {name}")
-        found[usual] = name
-    if not found:
+        if usual in names:
+            raise WeightsError(f"{checkpoint.path}: has both {names[usual]} and {name}")
+        names[usual] = name
+    if not names:
         some = ", ".join(sorted(checkpoint)[:3]) or "nothing"
         raise WeightsError(f"{checkpoint.path}: has {some}, but no variables of an ELMo model")
-    return found
+    return names
 
 
 @dataclass(frozen=True)
@@ -192,10 +192,10 @@ def _prediction_options(settings: dict[str, Any]) -> dict[str, Any]:
 
 def _read_mixes(checkpoint: Checkpoint) -> tuple[SavedMix, ...]:
     """Return the layer mix of a module; the average if it was not trained."""
-    found = [name for name in checkpoint if name.endswith(_MIX)]
-    if len(found) != len(_MIX):
+    mix_names = [name for name in checkpoint if name.endswith(_MIX)]
+    if len(mix_names) != len(_MIX):
         return ()
-    scaling, weights = (checkpoint[name].flatten().tolist() for name in sorted(found))
+    scaling, weights = (checkpoint[name].flatten().tolist() for name in sorted(mix_names))
     return (SavedMix(tuple(weights), scaling[0]),) if len(scaling) == 1 else ()
 
 

@@ -25,21 +25,21 @@ def looks_like_model(folder: Path) -> bool:
 
 def rules(config: BiLMConfig) -> list[Rule]:
     """Return the conversion table of a model."""
-    found = []
+    rules = []
     if config.words:
         ours = "tokens.words.weight"
-        found.append(Rule("word_emb_layer.embedding.weight", (ours,), table.same))
+        rules.append(Rule("word_emb_layer.embedding.weight", (ours,), table.same))
     if config.characters:
         ours = "tokens.characters.embedding.weight"
-        found.append(Rule("char_emb_layer.embedding.weight", (ours,), table.same))
+        rules.append(Rule("char_emb_layer.embedding.weight", (ours,), table.same))
         for i in range(len(config.characters.filters)):
             for part in ("weight", "bias"):
                 ours = f"tokens.characters.convolutions.{i}.{part}"
-                found.append(Rule(f"convolutions.{i}.{part}", (ours,), table.same))
-        found += allennlp.highway_rules("highways._layers", config.characters.num_highways)
+                rules.append(Rule(f"convolutions.{i}.{part}", (ours,), table.same))
+        rules += allennlp.highway_rules("highways._layers", config.characters.num_highways)
     for part in ("weight", "bias"):
-        found.append(Rule(f"projection.{part}", (f"tokens.projection.{part}",), table.same))
-    return found + allennlp.lstm_rules("", config.lstm.num_layers)
+        rules.append(Rule(f"projection.{part}", (f"tokens.projection.{part}",), table.same))
+    return rules + allennlp.lstm_rules("", config.lstm.num_layers)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -158,8 +158,8 @@ def _dictionary(path: Path) -> tuple[str, ...]:
     for number, line in enumerate(lines, start=1):
         if not line.strip():
             continue
-        *entry, place = line.strip().split("\t")
-        id = parse_uint(place)
+        *entry, last = line.strip().split("\t")
+        id = parse_uint(last)
         if len(entry) > 1 or id is None or id in entries:
             raise DataError(
                 f"{path}: line {number} is {line[:80]!r}, expected an entry, a tab and a new id"

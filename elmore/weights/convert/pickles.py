@@ -29,7 +29,7 @@ def read_state_dict(path: Path) -> Tensors:
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # torch explains at length what is refused below
-            found = torch.load(path, map_location="cpu", weights_only=True)
+            loaded = torch.load(path, map_location="cpu", weights_only=True)
     except pickle.UnpicklingError as error:
         raise WeightsError(
             f"{path}: refused, because unpickling it could run code; expected a state_dict of "
@@ -40,6 +40,6 @@ def read_state_dict(path: Path) -> Tensors:
         raise WeightsError(
             f"{path}: not a readable file of torch tensors ({reason}); is the download complete?"
         ) from error
-    if not isinstance(found, dict) or not all(torch.is_tensor(value) for value in found.values()):
+    if not isinstance(loaded, dict) or not all(torch.is_tensor(value) for value in loaded.values()):
         raise WeightsError(f"{path}: expected a state_dict, names to tensors; found something else")
-    return Tensors({str(name): tensor for name, tensor in found.items()})
+    return Tensors({str(name): tensor for name, tensor in loaded.items()})

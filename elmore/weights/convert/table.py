@@ -123,12 +123,12 @@ def build_model(config: BiLMConfig, rules: Sequence[Rule], source: Source, where
 def _check_no_others(rules: Sequence[Rule], source: Source, where: str) -> None:
     """Raise WeightsError for weights that are not in the table."""
     known = {rule.theirs for rule in rules}
-    others = [name for name in source if name not in known]
-    if others and not any(name in source for name in known):
-        raise WeightsError(f"{where}: has {others[0]} and no weights of an ELMo model")
-    if others:
+    unused = [name for name in source if name not in known]
+    if unused and not any(name in source for name in known):
+        raise WeightsError(f"{where}: has {unused[0]} and no weights of an ELMo model")
+    if unused:
         raise WeightsError(
-            f"{where}: {others[0]} is not part of the configured network; are they of the same "
+            f"{where}: {unused[0]} is not part of the configured network; are they of the same "
             "model?"
         )
 

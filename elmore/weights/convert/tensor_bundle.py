@@ -67,8 +67,8 @@ class Checkpoint:
             path = self.files[1 + entry.part]
             if path.stat().st_size < entry.begin + entry.size:
                 raise ValueError(f"{path.name} ends before {name} does")
-            found = np.fromfile(path, kind, count, offset=entry.begin)
-        return torch.from_numpy(found.astype(np.float32, copy=False).reshape(entry.shape))
+            numbers = np.fromfile(path, kind, count, offset=entry.begin)
+        return torch.from_numpy(numbers.astype(np.float32, copy=False).reshape(entry.shape))
 
     def shape(self, name: str) -> tuple[int, ...]:
         """Return a shape without reading the tensor."""
@@ -118,7 +118,7 @@ def _entry(name: str, value: bytes) -> _Entry:
         raise ValueError(f"{name} is cut into slices, which is not read here")
     sizes = [_fields(size) for size in _fields(_message(fields, 2)).get(2, ())]
     shape = tuple(_number(size, 1) for size in sizes)
-    return _Entry(_number(fields, 1), shape, *(_number(fields, place) for place in (3, 4, 5)))
+    return _Entry(_number(fields, 1), shape, *(_number(fields, field) for field in (3, 4, 5)))
 
 
 def _rows(data: bytes) -> Iterator[tuple[bytes, bytes]]:
@@ -129,8 +129,8 @@ def _rows(data: bytes) -> Iterator[tuple[bytes, bytes]]:
     for _ in range(2):  # past the place of the block about blocks
         _, at = _varint(data, at)
     end = 0
-    for _, place in _block(data, *_place(data, at)):
-        begin, size = _place(place, 0)
+    for _, handle in _block(data, *_block_handle(data, at)):
+        begin, size = _block_handle(handle, 0)
         if begin < end:  # each block once, so that the work is bounded by the file
             raise ValueError("its blocks overlap")
         end = begin + size
@@ -155,7 +155,7 @@ def _block(data: bytes, begin: int, size: int) -> Iterator[tuple[bytes, bytes]]:
         yield key, block[at - length : at]
 
 
-def _place(data: bytes, at: int) -> tuple[int, int]:
+def _block_handle(data: bytes, at: int) -> tuple[int, int]:
     begin, at = _varint(data, at)
     return begin, _varint(data, at)[0]
 
@@ -173,7 +173,7 @@ def _varint(data: bytes, at: int) -> tuple[int, int]:
 
 def _fields(message: bytes) -> dict[int, list]:
     """Parse a protocol buffer into the values of each field by its number."""
-    found: dict[int, list] = {}
+    fields: dict[int, list] = {}
     at = 0
     while at < len(message):
         tag, at = _varint(message, at)
@@ -187,20 +187,20 @@ def _fields(message: bytes) -> dict[int, list]:
                 raise ValueError("a field cannot be read")
             value = message[at : at + length]
             at += length
-        found.setdefault(tag >> 3, []).append(value)
-    return found
+        fields.setdefault(tag >> 3, []).append(value)
+    return fields
 
 
-def _number(fields: dict[int, list], place: int) -> int:
+def _number(fields: dict[int, list], field: int) -> int:
     """Return a number; 0 if it is not present."""
-    value = fields.get(place, [0])[-1]
+    value = fields.get(field, [0])[-1]
     if not isinstance(value, int):
-        raise TypeError(f"field {place} is not a number")
+        raise TypeError(f"field {field} is not a number")
     return value
 
 
-def _message(fields: dict[int, list], place: int) -> bytes:
-    value = fields.get(place, [b""])[-1]
+def _message(fields: dict[int, list], field: int) -> bytes:
+    value = fields.get(field, [b""])[-1]
     if not isinstance(value, bytes):
-        raise TypeError(f"field {place} is not a message")
+        raise TypeError(f"field {field} is not a message")
     return value

@@ -147,7 +147,7 @@ def test_padding_company_and_pieces_change_nothing(monkeypatch):
             cut(whole, row, len(example.tokens)), features([example], with_gold=False)
         )
         assert alone == together[row : row + 1]
-    monkeypatch.setattr(module, "_AT_ONCE", 1)
+    monkeypatch.setattr(module, "_BATCH_TOKENS", 1)
     assert model.predict(whole, features(with_gold=False)) == together
 
 
