@@ -131,7 +131,7 @@ def test_no_files_import_each_other_in_a_circle():
         "if TYPE_CHECKING:\n    from elmore.model.lstm import LSTM",
     ],
 )
-def test_a_circle_of_files_in_one_room_is_found(tmp_path, back):
+def test_an_import_cycle_inside_one_package_is_found(tmp_path, back):
     package = house(tmp_path, model__bilm="from elmore.model.lstm import LSTM", model__lstm="")
     assert find_circle(package) == []
     (package / "model" / "lstm.py").write_text("from elmore.model import cell")
@@ -141,11 +141,11 @@ def test_a_circle_of_files_in_one_room_is_found(tmp_path, back):
     assert set(find_circle(package)) == {"elmore.model.cell", "elmore.model.lstm"}
 
 
-def test_the_house_follows_its_plan():
+def test_imports_follow_the_table_and_files_are_short():
     assert problems(PACKAGE) == []
 
 
-def test_the_plan_only_points_down():
+def test_the_import_table_has_no_cycle():
     """No circle in the table itself: each room may be placed above all it imports."""
     placed: set[str] = set()
     while len(placed) < len(MAY_IMPORT):
@@ -179,11 +179,11 @@ def test_an_upward_import_is_refused_wherever_it_is_written(tmp_path, line):
     assert "model must not import" in problem
 
 
-def test_torch_is_refused_in_the_text_room(tmp_path):
+def test_torch_is_refused_in_the_text_package(tmp_path):
     assert problems(house(tmp_path, text__words="def f():\n    import torch"))
 
 
-def test_the_ground_imports_no_room(tmp_path):
+def test_base_modules_import_no_package(tmp_path):
     assert problems(house(tmp_path, errors="from elmore.text import tokenizers"))
 
 
@@ -192,7 +192,7 @@ def test_a_catch_all_is_refused(tmp_path, name):
     assert problems(house(tmp_path, **{name: "x = 1"}))
 
 
-def test_a_room_the_plan_does_not_name_is_refused(tmp_path):
+def test_a_package_missing_from_the_import_table_is_refused(tmp_path):
     assert problems(house(tmp_path, extra__thing="x = 1")) == [
         "extra/thing.py: the plan has no room 'extra'"
     ]

@@ -21,13 +21,13 @@ def test_a_folder_takes_its_name_when_it_is_complete(tmp_path):
     assert [path.name for path in (tmp_path / "deep").iterdir()] == ["out"]
 
 
-def test_a_failure_leaves_nothing(tmp_path):
+def test_a_failure_leaves_no_files(tmp_path):
     with pytest.raises(ZeroDivisionError), atomic.folder(tmp_path / "out") as aside:
         (aside / "a").write_text(str(1 / 0))
     assert list(tmp_path.iterdir()) == []
 
 
-def test_a_failure_leaves_what_was_there(tmp_path):
+def test_a_failure_leaves_existing_files_intact(tmp_path):
     (tmp_path / "out").mkdir()
     (tmp_path / "out" / "old").write_text("x")
     with pytest.raises(RuntimeError), atomic.folder(tmp_path / "out", replaces={"old"}):
@@ -36,7 +36,7 @@ def test_a_failure_leaves_what_was_there(tmp_path):
     assert len(list(tmp_path.iterdir())) == 1
 
 
-def test_what_exists_is_replaced_only_when_told(tmp_path):
+def test_existing_files_are_replaced_only_with_overwrite(tmp_path):
     (tmp_path / "out").mkdir()
     (tmp_path / "out" / "old").write_text("x")
     with pytest.raises(ElmoreError, match="exists already"), atomic.folder(tmp_path / "out"):
@@ -54,7 +54,7 @@ def test_an_empty_folder_may_be_filled(tmp_path):
     assert (tmp_path / "out" / "a").exists()
 
 
-def test_what_is_written_can_be_read_by_others(tmp_path):
+def test_written_files_are_readable_by_other_users(tmp_path):
     before = os.umask(0o027)
     with atomic.folder(tmp_path / "out") as aside:
         (aside / "a").touch(mode=0o600)
@@ -63,7 +63,7 @@ def test_what_is_written_can_be_read_by_others(tmp_path):
     assert mode(tmp_path / "out" / "a") == 0o640
 
 
-def test_what_is_somebody_elses_is_never_replaced(tmp_path):
+def test_other_programs_files_are_never_replaced(tmp_path):
     (tmp_path / "home").mkdir()
     (tmp_path / "home" / "photos").mkdir()
     with (
@@ -88,7 +88,7 @@ def test_a_folder_with_names_like_ours_is_replaced_only_where_it_is_known(tmp_pa
 
 
 @pytest.mark.parametrize("kind", ["file", "fifo", "link", "dangling"])
-def test_what_is_no_folder_is_left_alone(tmp_path, kind):
+def test_a_path_that_is_not_a_folder_is_left_alone(tmp_path, kind):
     place = tmp_path / "out"
     if kind == "file":
         place.write_text("x")
@@ -210,7 +210,7 @@ def killed(path, block):
     assert job.returncode == -signal.SIGKILL
 
 
-def test_what_a_killed_writer_leaves_is_removed_by_the_next(tmp_path):
+def test_files_of_a_killed_writer_are_removed_by_the_next(tmp_path):
     atomic.write(tmp_path / "file", b"old")
     for _ in range(2):
         killed(tmp_path / "file", IN_A_FILE + KILL)
@@ -222,7 +222,7 @@ def test_what_a_killed_writer_leaves_is_removed_by_the_next(tmp_path):
     assert [path.name for path in tmp_path.iterdir()] == ["file"]
 
 
-def test_what_a_killed_writer_of_a_folder_leaves_is_removed_by_the_next(tmp_path):
+def test_a_folder_of_a_killed_writer_is_removed_by_the_next(tmp_path):
     killed(tmp_path / "out", IN_A_FOLDER + KILL)
     with atomic.folder(tmp_path / "out") as other:  # one that lives
         (other / "a").write_text("x")
@@ -231,7 +231,7 @@ def test_what_a_killed_writer_of_a_folder_leaves_is_removed_by_the_next(tmp_path
     assert [path.name for path in tmp_path.iterdir()] == ["out"]
 
 
-def test_a_folder_that_a_kill_left_moved_away_comes_back(tmp_path):
+def test_a_folder_moved_away_by_a_killed_process_is_restored(tmp_path):
     (tmp_path / "out").mkdir()
     (tmp_path / "out" / "a").write_text("old")
     killed(tmp_path / "out", IN_A_SWAP)
@@ -288,7 +288,7 @@ def test_a_deletion_that_stops_anywhere_is_finished_by_the_next(tmp_path, monkey
 
 
 @pytest.mark.parametrize("name", [".file.new", ".file.mine.new", "file.new", ".files.0.new"])
-def test_what_only_looks_like_a_temporary_name_is_left_alone(tmp_path, name):
+def test_files_with_similar_names_to_temporary_ones_are_left_alone(tmp_path, name):
     (tmp_path / name).write_text("mine")
     atomic.write(tmp_path / "file", b"x")
     with atomic.folder(tmp_path / "out"):
@@ -296,7 +296,7 @@ def test_what_only_looks_like_a_temporary_name_is_left_alone(tmp_path, name):
     assert (tmp_path / name).read_text() == "mine"
 
 
-def test_what_is_no_plain_file_is_not_replaced_by_one(tmp_path):
+def test_a_special_file_is_not_replaced(tmp_path):
     os.mkfifo(tmp_path / "pipe")
     (tmp_path / "folder").mkdir()
     for name in ("pipe", "folder"):
@@ -334,7 +334,7 @@ def test_a_folder_that_another_made_meanwhile_is_not_replaced(tmp_path):
 
 
 @pytest.mark.parametrize("step", ["out", "new"])
-def test_two_writers_of_a_folder_at_the_same_time_are_one_sentence(tmp_path, monkeypatch, step):
+def test_two_writers_of_a_folder_are_reported_in_one_sentence(tmp_path, monkeypatch, step):
     (tmp_path / "out").mkdir()
     (tmp_path / "out" / "a").write_text("old")
     rename = Path.rename

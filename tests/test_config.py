@@ -30,7 +30,7 @@ def build(**data) -> Outer:
     return config.build(Outer, {"name": "x"} | data, "recipe.toml")
 
 
-def test_what_is_unsaid_is_the_default():
+def test_missing_keys_have_their_default():
     assert build() == Outer(name="x")
 
 
@@ -40,7 +40,7 @@ def test_sections_lists_and_numbers_become_what_the_fields_say():
     assert isinstance(made.inner.clip, float)
 
 
-def test_none_is_null_or_the_word():
+def test_none_is_read_from_null_or_the_string_none():
     assert build(inner={"clip": "none"}).inner.clip is None
     assert build(inner=None).inner is None
 
@@ -68,7 +68,7 @@ def test_plain_data_comes_back_the_same():
         ({"inner": {"width": 0}}, "recipe.toml: inner: width must be at least 1, found 0"),
     ],
 )
-def test_what_is_wrong_is_said_with_its_place(data, message):
+def test_an_invalid_value_is_named_with_its_location(data, message):
     with pytest.raises(ConfigError, match=message):
         build(**data)
 

@@ -30,7 +30,7 @@ def other(path, end="held.release()"):
     return job
 
 
-def test_a_second_process_is_refused_and_told_who_is_there(tmp_path):
+def test_a_second_process_is_refused_and_the_owner_is_named(tmp_path):
     job = other(tmp_path / "deep" / "lock")
     since = r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d UTC"
     sentence = (
@@ -56,7 +56,7 @@ def test_the_lock_of_a_process_that_was_killed_blocks_nobody(tmp_path):
     assert not (tmp_path / "lock").exists()
 
 
-def test_who_waits_has_its_turn(tmp_path, caplog):
+def test_a_waiting_process_gets_the_lock_in_turn(tmp_path, caplog):
     job = other(tmp_path / "lock")
     code = (
         "import sys; from pathlib import Path; from elmore import lock\n"
@@ -105,7 +105,7 @@ def test_a_lock_goes_with_its_folder_and_another_may_begin_there(tmp_path):
 @pytest.mark.parametrize(
     "text", ["dear", ' {"pid": "x"}', " [1]", " {}", " 1", "é" * 2000, " " + "[" * 2000]
 )
-def test_a_file_of_somebody_else_is_not_made_a_lock(tmp_path, text):
+def test_another_programs_file_is_not_used_as_a_lock(tmp_path, text):
     (tmp_path / "lock").write_text(text)
     assert not lock.is_lock(tmp_path / "lock")
     with pytest.raises(DataError, match="not a lock file of elmore; move it away"):
@@ -114,7 +114,7 @@ def test_a_file_of_somebody_else_is_not_made_a_lock(tmp_path, text):
 
 
 @pytest.mark.parametrize("kind", ["folder", "link", "dangling", "loop"])
-def test_what_is_no_file_is_not_made_a_lock(tmp_path, kind):
+def test_a_path_that_is_not_a_file_is_not_used_as_a_lock(tmp_path, kind):
     path = tmp_path / "lock"
     if kind == "folder":
         path.mkdir()
@@ -126,7 +126,7 @@ def test_what_is_no_file_is_not_made_a_lock(tmp_path, kind):
     assert not (tmp_path / "dangling").exists()
 
 
-def test_a_child_that_still_holds_the_lock_of_a_process_that_ended_is_told(tmp_path):
+def test_a_child_that_still_holds_the_lock_of_an_ended_process_is_named(tmp_path):
     job = other(tmp_path / "lock", "if os.fork(): os._exit(0)\nsys.stdin.readline()")
     job.stdin.write(b"\n")
     job.stdin.flush()
@@ -139,7 +139,7 @@ def test_a_child_that_still_holds_the_lock_of_a_process_that_ended_is_told(tmp_p
         pass
 
 
-def test_where_locks_do_not_work_nobody_is_kept_away_but_warned(tmp_path, monkeypatch, caplog):
+def test_without_working_locks_there_is_only_a_warning(tmp_path, monkeypatch, caplog):
     def failing(*_, **__):
         raise OSError(38, "Function not implemented")
 

@@ -64,7 +64,7 @@ def test_the_hub_is_required_only_where_it_is_used():
     assert any(name.startswith("huggingface") for name in project["optional-dependencies"]["hf"])
 
 
-def test_every_core_room_imports_and_reads_without_any_extra():
+def test_every_core_package_imports_and_reads_without_any_extra():
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
     core = {package(requirement) for requirement in project["dependencies"]}
     extras = {package(r) for group in project["optional-dependencies"].values() for r in group}

@@ -51,7 +51,7 @@ def test_it_is_built_once_and_again_when_it_changes(fresh, monkeypatch):
 
 @needs_a_compiler
 @pytest.mark.parametrize("damage", [lambda data: b"", lambda data: data[:-1], bytes.upper])
-def test_a_library_that_was_damaged_is_built_again_and_that_is_said(fresh, caplog, damage):
+def test_a_damaged_library_is_rebuilt_with_a_warning(fresh, caplog, damage):
     path = source(fresh)
     assert native_build.load(path).answer() == 42
     (built,) = (fresh / "cache" / "native").iterdir()
@@ -84,7 +84,7 @@ def a_link_to_itself(path):
 
 @needs_a_compiler
 @pytest.mark.parametrize("put", [a_dangling_link, a_folder, a_link_to_itself])
-def test_a_name_that_cannot_be_read_is_built_again_and_that_is_said(fresh, caplog, put):
+def test_an_unloadable_cache_entry_is_rebuilt_with_a_warning(fresh, caplog, put):
     path = source(fresh)
     assert native_build.load(path).answer() == 42
     (built,) = (fresh / "cache" / "native").iterdir()
@@ -102,7 +102,7 @@ def test_a_name_that_cannot_be_read_is_built_again_and_that_is_said(fresh, caplo
 
 
 @needs_a_compiler
-def test_a_library_that_was_built_but_cannot_be_loaded_is_said_to_be_so(fresh, monkeypatch):
+def test_a_built_library_that_cannot_be_loaded_is_reported(fresh, monkeypatch):
     def refuse(name):
         raise OSError("not allowed here")
 
@@ -127,14 +127,14 @@ def test_why_a_library_is_missing_can_be_asked(fresh, monkeypatch):
 
 
 @needs_a_compiler
-def test_what_cannot_be_built_is_not_there_and_leaves_nothing(fresh, caplog):
+def test_a_failed_build_leaves_no_library_and_no_files(fresh, caplog):
     with caplog.at_level(logging.INFO):
         assert native_build.load(source(fresh, "int answer(void) {")) is None
     assert "the native library is not used: it could not be built" in caplog.text
     assert list((fresh / "cache" / "native").iterdir()) == []
 
 
-def test_without_a_compiler_or_where_it_must_not_be_it_is_not_there(fresh, monkeypatch):
+def test_without_a_compiler_or_when_disabled_there_is_no_library(fresh, monkeypatch):
     monkeypatch.setenv("CC", "no-such-compiler")
     assert native_build.load(source(fresh)) is None
     monkeypatch.delenv("CC")
@@ -145,7 +145,7 @@ def test_without_a_compiler_or_where_it_must_not_be_it_is_not_there(fresh, monke
 
 
 @needs_a_compiler
-def test_a_cache_that_cannot_be_written_is_no_failure(fresh):
+def test_a_cache_that_cannot_be_written_causes_no_error(fresh):
     (fresh / "cache").write_text("a file where a folder belongs")
     assert native_build.load(source(fresh)) is None
 
@@ -169,7 +169,7 @@ def test_two_builds_have_the_same_bytes(fresh):
 
 
 @needs_a_compiler
-def test_a_build_says_what_is_happening_once(fresh, caplog):
+def test_a_build_is_announced_once(fresh, caplog):
     folder = source(fresh)
     native_build.load(folder)
     native_build.load.cache_clear()

@@ -38,7 +38,7 @@ def with_header(text: str, data: bytes = b"", version: int = 1) -> bytes:
     arrays.array_shapes(min_dims=0, max_dims=3, min_side=0),
     st.booleans(),
 )
-def test_what_numpy_writes_is_read_and_mapped(tmp_path_factory, data, kind, shape, fortran):
+def test_files_of_numpy_are_read_and_mapped(tmp_path_factory, data, kind, shape, fortran):
     array = data.draw(arrays.arrays(np.dtype(kind), shape))
     array = np.asfortranarray(array) if fortran else array
     path = tmp_path_factory.mktemp("npy") / "array.npy"
@@ -87,7 +87,7 @@ HEADER = "{'descr': '<f4', 'fortran_order': False, 'shape': (2,), }"
     ],
     ids=range(22),
 )
-def test_what_is_no_array_is_one_sentence(tmp_path, data):
+def test_an_invalid_array_is_reported_in_one_sentence(tmp_path, data):
     path = tmp_path / "array.npy"
     path.write_bytes(data)
     for reader in (npy.read_npy, npy.map_npy):
@@ -117,7 +117,7 @@ def test_an_archive_gives_the_arrays_asked_for(tmp_path):
 @pytest.mark.parametrize(
     "said", ["compressed", "absent", "no array", "promises more", "damaged", "cut", "no zip"]
 )
-def test_an_archive_that_cannot_be_meant_is_one_sentence(tmp_path, said):
+def test_an_invalid_archive_is_reported_in_one_sentence(tmp_path, said):
     path = tmp_path / "arrays.npz"
     if said == "compressed":  # where a small file could fill the memory
         archive(path, zipfile.ZIP_DEFLATED, a=written(np.zeros(1000)))

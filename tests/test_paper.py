@@ -77,7 +77,7 @@ def row(page: str, section: str, *starts: str) -> list[str]:
     return [cell.strip() for cell in line.strip("|").split("|")][len(starts) :]
 
 
-def test_a_page_of_nothing_says_that_all_is_missing(page):
+def test_a_page_without_results_says_that_all_is_missing(page):
     shown = page()
     assert row(shown, "Table 1", "SNLI") == [*["missing"] * 4, "88.0 to 88.7", "5.8 %"]
     assert row(shown, "Figure 1", "PropBank", "GloVe + ELMo") == ["missing"] * 4
@@ -109,7 +109,7 @@ def test_other_scores_of_the_same_runs_have_rows_of_their_own(asked, page):
     assert row(shown, "Other scores", "SQuAD, exact match") == ["missing"] * 3
 
 
-def test_shares_of_the_examples_are_found_under_their_own_settings(asked, page):
+def test_runs_on_fractions_of_the_data_have_their_own_settings(asked, page):
     keep(asked, asked.fraction("srl", "glove", 0.01, 0), 18.0)
     keep(asked, asked.fraction("srl", "glove", 1.0, 0), 59.0)
     found = row(page(), "Figure 1", "PropBank", "GloVe |")
@@ -188,7 +188,7 @@ def coordinates(picture: Path) -> list[float]:
     return [float(found) for found in re.findall(r"-?\d+\.\d+", picture.read_text("utf-8"))]
 
 
-def test_figures_want_a_folder(printed, tmp_path, capsys):
+def test_figures_need_a_folder(printed, tmp_path, capsys):
     with pytest.raises(SystemExit):
         printed("figures", str(tmp_path / "none.json"))
     assert "say the folder" in capsys.readouterr().err

@@ -115,7 +115,7 @@ def test_every_file_of_the_tree_in_contributing_exists():
         assert (ROOT / "elmore" / name).exists(), name
 
 
-def test_the_demo_tells_the_senses_of_a_word_apart():
+def test_the_demo_separates_the_senses_of_a_word():
     shown = run_script("examples/two_senses.py")
     told_apart = shown.count("nearest use of each: 1 → 2, 2 → 1, 3 → 4, 4 → 3")
     assert told_apart == shown.count("nearest use of each") == 4

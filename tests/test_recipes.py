@@ -84,7 +84,7 @@ def test_every_recipe_takes_a_step_when_it_is_made_narrow(corpus, tmp_path, name
     assert reports[-1].scores["perplexity"] > 1
 
 
-def test_tiny_takes_its_steps_as_it_is(tmp_path):
+def test_the_tiny_recipe_trains_unchanged(tmp_path):
     text = toy_corpus.prepare_corpus(tmp_path, "shards", toy_corpus.sentences(120))
     (first,) = ran("tiny", ("train.steps=2",), text, tmp_path / "run")
     assert first.num_steps == 2

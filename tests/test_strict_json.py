@@ -11,7 +11,7 @@ from elmore.errors import ConfigError, DataError
     ["", "{", "[" * 100_000, "nought", '"\x00', "9" * 5000, b"\xff\xfe\xfd", b'"\xc3"', "1 2"],
     ids=lambda text: repr(text)[:12],
 )
-def test_what_is_no_json_is_a_value_error(text):
+def test_text_that_is_not_json_is_a_value_error(text):
     with pytest.raises(ValueError, match=r"."):
         strict_json.loads(text)
     with pytest.raises(DataError, match=r"^here: not readable as JSON"):

@@ -337,7 +337,7 @@ def test_a_clone_that_is_not_there_is_named(corpus, tmp_path):
         corpus.repositories.find_clone(tmp_path, "ann/wiki")
 
 
-def test_a_file_that_is_stored_elsewhere_is_passed_over(read):
+def test_a_git_lfs_pointer_is_skipped(read):
     assert read("congress", b"version https://git-lfs.github.com/spec/v1\n") == []
 
 

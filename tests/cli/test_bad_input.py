@@ -72,7 +72,7 @@ def test_a_foreign_hdf5_file(files, tmp_path):
     assert "has images and no weights of an ELMo model" in refused(*files, dest=tmp_path / "out")
 
 
-def test_a_file_that_is_no_hdf5_at_all(files, tmp_path):
+def test_a_file_that_is_not_hdf5_is_refused(files, tmp_path):
     files[1].write_text("<html>404</html>")
     assert "not a readable HDF5 file" in refused(*files, dest=tmp_path / "out")
 
@@ -156,7 +156,7 @@ def test_weights_that_are_not_numbers(files, tmp_path, value):
         ('{"lstm": {"dim": 10, "projection_dim": 6}}', "nor 'n_tokens_vocab' is there"),
     ],
 )
-def test_options_that_cannot_be_meant(files, tmp_path, text, found):
+def test_invalid_options_are_refused(files, tmp_path, text, found):
     files[0].write_text(text)
     assert found in refused(*files, dest=tmp_path / "out")
 
@@ -171,7 +171,7 @@ def test_options_that_cannot_be_meant(files, tmp_path, text, found):
         ("max_characters_per_token", 2, "max_characters (2)"),
     ],
 )
-def test_character_options_that_cannot_be_meant(files, tmp_path, key, value, found):
+def test_invalid_character_options_are_refused(files, tmp_path, key, value, found):
     options = json.loads(files[0].read_text())
     options["char_cnn"][key] = value
     files[0].write_text(json.dumps(options))
@@ -258,7 +258,7 @@ def test_a_state_dict_that_is_not_whole(tmp_path, rng, change):
         ("token_embedder", "max_characters_per_token", None),
     ],
 )
-def test_a_many_langs_configuration_that_cannot_be_meant(tmp_path, rng, section, key, value):
+def test_an_invalid_many_langs_configuration_is_refused(tmp_path, rng, section, key, value):
     (tmp_path / "m").mkdir()
     many_langs(tmp_path / "m", rng)
     (path,) = (tmp_path / "m").glob("cnn_*.json")
@@ -305,7 +305,7 @@ def test_a_vocabulary_for_a_model_that_takes_none(files, tmp_path):
     assert "has its own vocabulary" in result.err
 
 
-def test_a_strangers_vocabulary_beside_a_model_of_characters_is_no_obstacle(files, tmp_path):
+def test_an_unrelated_vocabulary_beside_a_character_model_is_ignored(files, tmp_path):
     (files[0].parent / "vocab.txt").write_text("[PAD]\n[UNK]\n")
     assert converted(files, tmp_path).is_dir()
 
@@ -358,7 +358,7 @@ def test_a_directory_where_a_file_is_expected(files, tmp_path):
     assert "expected a file of options or weights, found a folder" in sentence
 
 
-def test_a_file_that_is_not_there(files, tmp_path):
+def test_a_missing_file_is_refused(files, tmp_path):
     sentence = refused(files[0], tmp_path / "absent.hdf5", dest=tmp_path / "out")
     assert "absent.hdf5: expected a file of options or weights, found nothing" in sentence
 
@@ -437,7 +437,7 @@ def test_a_folder_of_ours_whose_weights_were_cut(files, tmp_path, size):
     assert "model.safetensors: not a readable safetensors file" in sentence
 
 
-def test_a_destination_that_is_taken_is_left_alone_unless_told(files, tmp_path):
+def test_an_existing_destination_is_replaced_only_with_overwrite(files, tmp_path):
     place = converted(files, tmp_path)
     assert "ours exists already" in refused(*files, dest=place)
     assert "vocab" not in refused(*files, dest=place, to="allennlp")
@@ -487,7 +487,7 @@ def test_a_destination_that_is_a_file_or_below_one(files, tmp_path):
     assert result.err.count("\n") == 1
 
 
-def test_what_the_target_format_cannot_say(tmp_path, rng):
+def test_models_that_the_target_format_cannot_express_are_refused(tmp_path, rng):
     (tmp_path / "m").mkdir()
     many_langs(tmp_path / "m", rng)
     sentence = refused(tmp_path / "m", dest=tmp_path / "out", to="allennlp")
@@ -539,7 +539,7 @@ def test_weights_among_several_options(files, tmp_path):
     assert "2 options files beside it; pass the right one before it" in sentence
 
 
-def test_a_storage_that_foreign_weights_do_not_have(files, tmp_path):
+def test_a_storage_type_that_foreign_formats_lack_is_refused(files, tmp_path):
     before = contents(tmp_path)
     command = ("convert", *map(str, files), str(tmp_path / "out"), "--to", "allennlp")
     result = run_elmore(*command, "--storage", "int8")

@@ -58,7 +58,7 @@ def test_the_version_is_the_packages():
     assert run_elmore("--version") == (0, f"elmore {__version__}\n", "")
 
 
-def test_usage_is_exit_two():
+def test_a_usage_error_exits_with_two():
     assert run_elmore("convert").code == 2
     assert run_elmore("sing").code == 2
     assert run_elmore("convert", "a", "b", "--to", "onnx").code == 2
@@ -111,7 +111,7 @@ def test_a_terminal_that_knows_only_ascii_is_no_obstacle():
     assert "Norwegian Bokm\\xe5l" in done.stdout
 
 
-def test_a_reader_that_has_seen_enough_is_no_error_to_speak_of():
+def test_a_closed_pipe_causes_no_error_message():
     code = "import sys, elmore.cli; sys.argv = ['elmore', 'models']; elmore.cli.main()"
     running = subprocess.Popen(
         [sys.executable, "-c", code], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
@@ -122,7 +122,7 @@ def test_a_reader_that_has_seen_enough_is_no_error_to_speak_of():
     running.stderr.close()
 
 
-def test_convert_and_back_through_the_command_line(files, tmp_path):
+def test_convert_survives_a_round_trip_on_the_command_line(files, tmp_path):
     ours, back = str(tmp_path / "ours"), str(tmp_path / "back")
     assert run_elmore("convert", *files, ours) == (0, f"{ours}\n", "")
     names = {path.name for path in (tmp_path / "ours").iterdir()}
@@ -131,7 +131,7 @@ def test_convert_and_back_through_the_command_line(files, tmp_path):
     assert json.loads((tmp_path / "back/options.json").read_text()) == bilm_options()
 
 
-def test_the_card_of_a_converted_model_tells_how_to_load_it(files, tmp_path):
+def test_the_card_of_a_converted_model_shows_how_to_load_it(files, tmp_path):
     run_elmore("convert", *files, str(tmp_path / "ours"))
     card = (tmp_path / "ours" / "README.md").read_text()
     assert 'elmore.load("path/to/ours")' in card

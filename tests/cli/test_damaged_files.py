@@ -167,7 +167,7 @@ NOTES = ["[]", "3", '{"content": []}', '{"first": 0, "texts": 1, "tokens": {}}',
 
 
 @pytest.mark.parametrize("text", NOTES, ids=range(len(NOTES)))
-def test_a_part_whose_note_is_other_json_is_done_again(tmp_path, text):
+def test_a_part_whose_metadata_is_other_json_is_computed_again(tmp_path, text):
     job = Path(shutil.copytree(FORMATS / "journal-1", tmp_path / "job"))
     (job / "vectors.jsonl.parts" / "part-00000.json").write_text(text)
     elmo = make.embedder()
@@ -223,7 +223,7 @@ def test_a_damaged_table_of_an_index_of_uses_is_named(index, name, data):
 @pytest.mark.parametrize(
     "change", [{"layers": ["../../etc/passwd"]}, {"width": 0}, {"width": 2**70}, {"texts": [3]}]
 )
-def test_a_manifest_that_cannot_be_meant_is_named(index, change):
+def test_an_invalid_manifest_is_named(index, change):
     manifest = json.loads((index / "index.json").read_text())
     (index / "index.json").write_text(json.dumps(manifest | change))
     with pytest.raises(ElmoreError, match=r"index\.json: "):

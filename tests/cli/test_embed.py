@@ -252,7 +252,7 @@ def test_invalid_utf8_is_named_by_line_and_byte_and_may_be_replaced(tmp_path, mo
         ("a.parquet", b"PAR1 nonsense", "not a readable parquet file"),
     ],
 )
-def test_a_damaged_input_file_is_one_sentence(tmp_path, model, name, data, found):
+def test_a_damaged_input_file_is_reported_in_one_sentence(tmp_path, model, name, data, found):
     (tmp_path / name).write_bytes(data)
     assert found in refused(tmp_path / name, "-o", tmp_path / "o.npz", model=model)
 
@@ -264,7 +264,7 @@ def test_a_table_without_the_column_names_those_it_has(tmp_path, model):
     )
 
 
-def test_a_token_of_ten_megabytes_and_control_characters_are_words_like_others(tmp_path, model):
+def test_a_token_of_ten_megabytes_and_control_characters_are_ordinary_words(tmp_path, model):
     path = tmp_path / "text.txt"
     path.write_text("x" * 10_000_000 + " \x00\x07 end\n")
     assert embed(path, "-o", tmp_path / "o.npz", "--tokenized", model=model).code == 0
@@ -280,7 +280,7 @@ def test_a_missing_package_is_named_before_the_text_is_read(tmp_path, text, mode
     assert sorted(path.name for path in tmp_path.iterdir()) == ["text.txt"]
 
 
-def test_an_output_that_exists_is_left_alone_unless_told(tmp_path, text, model):
+def test_an_existing_output_is_replaced_only_with_overwrite(tmp_path, text, model):
     out = tmp_path / "out.npz"
     out.write_text("dear to somebody")
     assert "out.npz exists already" in refused(text, "-o", out, model=model)
@@ -301,7 +301,7 @@ def test_an_output_that_exists_is_left_alone_unless_told(tmp_path, text, model):
         (["-o", "out.txt"], "the suffix must be one of .hdf5"),
     ],
 )
-def test_options_that_cannot_be_meant(text, model, arguments, found):
+def test_invalid_options_are_refused(text, model, arguments, found):
     assert found in refused(text, *arguments, model=model)
 
 
@@ -325,7 +325,7 @@ def half_done(tmp_path, text, model, *arguments):
     assert not (tmp_path / "out.npz").exists()
 
 
-def test_ctrl_c_is_one_line_and_the_job_goes_on(tmp_path, text, model):
+def test_ctrl_c_prints_one_line_and_the_job_can_be_resumed(tmp_path, text, model):
     half_done(tmp_path, text, model)
     assert "an unfinished job; pass --resume" in refused(
         text, "-o", tmp_path / "out.npz", model=model
@@ -337,7 +337,7 @@ def test_ctrl_c_is_one_line_and_the_job_goes_on(tmp_path, text, model):
     assert not list(tmp_path.glob("out.npz.*"))
 
 
-def test_a_resume_with_nothing_begun_begins_and_of_a_finished_job_is_refused(tmp_path, text, model):
+def test_resume_starts_a_new_job_and_refuses_a_finished_one(tmp_path, text, model):
     out = tmp_path / "out.npz"
     assert embed(text, "-o", out, "--resume", model=model).code == 0
     before = out.read_bytes()
@@ -381,7 +381,7 @@ def test_an_output_that_is_a_folder_is_refused_at_once(tmp_path, text, model):
     assert "is a folder" in refused(text, "-o", tmp_path / "out.npz", model=model)
 
 
-def test_a_byte_order_mark_is_no_word(tmp_path, model):
+def test_a_byte_order_mark_is_not_a_word(tmp_path, model):
     path = tmp_path / "text.txt"
     path.write_bytes(b"\xef\xbb\xbfThe bank\r\nof\n")
     assert embed(path, "-o", tmp_path / "o.parquet", model=model).code == 0
@@ -389,7 +389,7 @@ def test_a_byte_order_mark_is_no_word(tmp_path, model):
     assert table["tokens"].to_pylist() == [["The", "bank"], ["of"]]
 
 
-def test_a_resume_as_another_job_is_refused_saying_what_differs(tmp_path, text, model):
+def test_resuming_with_other_options_is_refused_and_names_them(tmp_path, text, model):
     half_done(tmp_path, text, model)
     again = (text, "-o", tmp_path / "out.npz", "--resume")
     assert "layers was 'average' and is 'top'" in refused(*again, "--layers", "top", model=model)
@@ -405,7 +405,7 @@ def test_a_resume_as_another_job_is_refused_saying_what_differs(tmp_path, text, 
     assert "the input changed: lines 1 to 2" in refused(*again, model=model)
 
 
-def test_a_damaged_part_is_done_again(tmp_path, text, model):
+def test_a_damaged_part_is_computed_again(tmp_path, text, model):
     half_done(tmp_path, text, model)
     with (tmp_path / "out.npz.parts" / "part-00000.bin").open("r+b") as file:
         file.write(b"\xff\xff")
@@ -426,7 +426,7 @@ def contents(folder):
 
 
 @pytest.mark.parametrize("how", ["--resume", "--overwrite", None])
-def test_a_folder_of_somebody_else_where_the_parts_belong_is_left_alone(tmp_path, text, model, how):
+def test_another_programs_folder_at_the_path_of_the_parts_is_left_alone(tmp_path, text, model, how):
     before = photos(tmp_path / "out.jsonl.parts")
     arguments = (text, "-o", tmp_path / "out.jsonl", *([how] if how else []))
     assert "contains '2019', which is not ours" in refused(*arguments, model=model)
@@ -443,7 +443,7 @@ def test_a_folder_of_somebody_else_where_the_parts_belong_is_left_alone(tmp_path
         ("lock", "contains 'lock', which is not ours"),
     ],
 )
-def test_files_of_somebody_else_with_names_like_ours_are_left_alone(
+def test_other_files_with_names_like_ours_are_left_alone(
     tmp_path, text, model, how, name, sentence
 ):
     (tmp_path / "out.npz.parts").mkdir()
@@ -454,7 +454,7 @@ def test_files_of_somebody_else_with_names_like_ours_are_left_alone(
 
 @pytest.mark.parametrize("how", ["--resume", "--overwrite"])
 @pytest.mark.parametrize("name", ["part-one", "notes.txt", "part-00001.bin/"])
-def test_a_stray_file_among_the_parts_is_one_sentence(tmp_path, text, model, how, name):
+def test_a_stray_file_among_the_parts_is_reported_in_one_sentence(tmp_path, text, model, how, name):
     half_done(tmp_path, text, model)
     stray = tmp_path / "out.npz.parts" / name
     if name.endswith("/"):
@@ -482,7 +482,7 @@ def test_a_stray_file_that_comes_during_the_job_stays(tmp_path, text, model):
 
 
 @pytest.mark.parametrize("kind", ["file", "link", "dangling"])
-def test_what_is_no_folder_where_the_parts_belong_is_left_alone(tmp_path, text, model, kind):
+def test_a_file_at_the_path_of_the_parts_is_left_alone(tmp_path, text, model, kind):
     place = tmp_path / "out.npz.parts"
     (tmp_path / "mine").mkdir()
     if kind == "file":
@@ -495,7 +495,7 @@ def test_what_is_no_folder_where_the_parts_belong_is_left_alone(tmp_path, text, 
     assert os.path.lexists(place)
 
 
-def test_a_folder_named_as_the_parts_once_were_when_done_is_left_alone(tmp_path, text, model):
+def test_a_folder_with_the_former_name_of_finished_parts_is_left_alone(tmp_path, text, model):
     before = photos(tmp_path / "out.npz.parts.done")
     assert embed(text, "-o", tmp_path / "out.npz", model=model).code == 0
     assert contents(tmp_path / "out.npz.parts.done") == before
@@ -514,7 +514,9 @@ def test_two_processes_do_not_share_a_job(tmp_path, text, model):
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="mounting a small disk needs root")
 @pytest.mark.parametrize("ending", ["hdf5", "parquet", "npz", "jsonl"])
-def test_a_full_disk_is_one_sentence_and_the_job_goes_on_elsewhere(tmp_path, model, ending):
+def test_a_full_disk_is_reported_in_one_sentence_and_the_job_can_be_resumed_elsewhere(
+    tmp_path, model, ending
+):
     path = tmp_path / "text.txt"
     path.write_text("some words to embed here , and more of them .\n" * 400)
     disk = tmp_path / "disk"
@@ -533,7 +535,7 @@ def test_a_full_disk_is_one_sentence_and_the_job_goes_on_elsewhere(tmp_path, mod
 
 
 @pytest.mark.slow
-def test_ten_kills_lose_double_and_change_nothing(tmp_path, model):
+def test_ten_kills_lose_no_token_duplicate_none_and_change_no_result(tmp_path, model):
     """Real processes, killed with SIGKILL here and there in their work, and resumed."""
     path, out = tmp_path / "text.txt", tmp_path / "out.hdf5"
     words = ["the", "bank", "of", "a", "river", "and", "money", "日本"]

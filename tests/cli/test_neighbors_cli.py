@@ -43,7 +43,7 @@ def refused(model: str, *arguments: str) -> str:
     return line
 
 
-def test_the_nearest_uses_are_a_table_of_sentences_with_the_word_marked(model, text):
+def test_neighbors_prints_a_table_of_sentences_with_the_word_marked(model, text):
     found = neighbors(model, text, "the [play] was long", "-k", "3")
     head, *rows = [line.split("\t") for line in found.out.splitlines()]
     assert (found.code, found.err) == (0, "")
@@ -94,7 +94,7 @@ def test_several_queries_are_a_table_each_under_the_query(model, text):
     assert len(lines) == 7
 
 
-def test_fewer_uses_than_asked_for_are_said_to_be_all(model, text):
+def test_a_search_says_when_there_are_fewer_occurrences_than_k(model, text):
     found = neighbors(model, text, "the [play]", "--word", "play")
     assert (found.code, len(found.out.splitlines())) == (0, 3)
     assert found.err == "the [play]: only 2 of 10 neighbours exist\n"
@@ -120,7 +120,7 @@ def test_the_layer_is_the_one_that_is_kept(model, text, cache):
     assert not (folder / "layer-2.f16").exists()
 
 
-def test_what_cannot_be_meant_is_one_sentence(model, text, tmp_path):
+def test_invalid_input_is_reported_in_one_sentence(model, text, tmp_path):
     assert "no word is marked" in refused(model, text, "the play")
     assert "2 words are marked" in refused(model, text, "[the] [play]")
     assert "'zebra'" in refused(model, text, "the [zebra]", "--word", "zebra")
@@ -153,7 +153,7 @@ def test_raw_text_and_raw_queries_are_tokenised_alike(model, tmp_path):
     assert uses == {"They ca n't [play] .", "It 's a [play] ."}
 
 
-def test_a_stop_says_how_to_go_on(model, text, monkeypatch):
+def test_a_stopped_run_says_how_to_resume(model, text, monkeypatch):
     def stopped(*_, **__):
         raise KeyboardInterrupt
 
@@ -169,7 +169,7 @@ def test_a_marked_word_that_the_text_does_not_hold_is_said_to_be_absent(model, t
     assert len(found.out.splitlines()) == 3
 
 
-def test_a_layer_that_is_not_to_be_kept_is_refused_before_anything_is_read(model, text, cache):
+def test_a_layer_that_will_not_be_stored_is_refused_before_the_text_is_read(model, text, cache):
     said = refused(model, text, "the [play]", "--layers", "0,1", "--layer", "top")
     assert said == "elmore: --layer top: --layers must include the layer to search"
     assert not (cache / "uses").exists()

@@ -88,7 +88,7 @@ def test_text_comes_from_a_pipe(tmp_path):
     assert open_corpus(tmp_path / "out").index["provenance"]["inputs"] == [["-", None]]
 
 
-def test_check_says_what_is_odd_and_writes_nothing(tmp_path, text):
+def test_check_reports_suspicious_text_and_writes_nothing(tmp_path, text):
     before = sorted(tmp_path.iterdir())
     Path(text).write_text(TEXT + "<br> <S>\n")
     shown = prepare(text, "--check")
@@ -117,7 +117,7 @@ def test_check_says_what_is_odd_and_writes_nothing(tmp_path, text):
         (["-o", "."], "is not a valid name for a new folder"),
     ],
 )
-def test_options_that_cannot_be_meant(tmp_path, text, monkeypatch, arguments, found):
+def test_invalid_options_are_refused(tmp_path, text, monkeypatch, arguments, found):
     monkeypatch.chdir(tmp_path)
     assert found in refused(text, *arguments)
     assert not (tmp_path / "out").exists()
@@ -138,13 +138,15 @@ def test_no_text_at_all_is_a_matter_of_usage():
         ("a.parquet", b"no parquet", "a.parquet: not a readable parquet file"),
     ],
 )
-def test_text_that_cannot_be_read_is_one_sentence_and_leaves_nothing(tmp_path, name, data, found):
+def test_unreadable_text_is_reported_in_one_sentence_and_leaves_no_files(
+    tmp_path, name, data, found
+):
     (tmp_path / name).write_bytes(data)
     assert found in refused(tmp_path / name, "-o", tmp_path / "out")
     assert [path.name for path in tmp_path.iterdir()] == [name]
 
 
-def test_what_is_not_utf_8_may_be_replaced(tmp_path):
+def test_invalid_utf_8_may_be_replaced(tmp_path):
     (tmp_path / "a.txt").write_bytes(b"na\xefve\n")
     assert (
         prepare(
@@ -168,7 +170,7 @@ def test_one_file_among_many_that_is_missing_is_named_before_work_begins(tmp_pat
     assert [path.name for path in tmp_path.iterdir()] == ["text.txt"]
 
 
-def test_ctrl_c_is_one_line_and_the_job_goes_on(tmp_path, text):
+def test_ctrl_c_prints_one_line_and_the_job_can_be_resumed(tmp_path, text):
     make = journal.write_part
 
     def stopping(*arguments):
@@ -227,7 +229,7 @@ def is_running(pid: int) -> bool:
 
 
 @pytest.mark.skipif(not Path("/proc/self/task").exists(), reason="needs /proc")
-def test_kills_lose_and_change_nothing_and_leave_no_process(tmp_path):
+def test_kills_lose_no_line_change_no_vector_and_leave_no_process(tmp_path):
     """Real processes, killed with SIGKILL here and there in their work, and resumed."""
     path, out, whole = tmp_path / "text.txt", tmp_path / "out", tmp_path / "whole"
     long_text(path, 15_000)
@@ -251,7 +253,7 @@ def test_kills_lose_and_change_nothing_and_leave_no_process(tmp_path):
     assert sorted(p.name for p in tmp_path.iterdir()) == ["out", "text.txt", "whole"]
 
 
-def test_a_write_that_hits_a_limit_is_one_sentence_and_the_job_goes_on(tmp_path):
+def test_a_write_that_hits_a_limit_is_reported_and_the_job_can_be_resumed(tmp_path):
     """No file may grow beyond 60 kB: what a full disk does, for any user."""
     path, out = tmp_path / "text.txt", tmp_path / "out"
     long_text(path, 3000)
@@ -274,7 +276,7 @@ def test_a_write_that_hits_a_limit_is_one_sentence_and_the_job_goes_on(tmp_path)
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="mounting a small disk needs root")
 @pytest.mark.parametrize("size", ["40k", "300k"])
-def test_a_full_disk_is_one_sentence_and_the_job_goes_on(tmp_path, size):
+def test_a_full_disk_is_reported_in_one_sentence_and_the_job_can_be_resumed(tmp_path, size):
     path, disk = tmp_path / "text.txt", tmp_path / "disk"
     long_text(path, 3000)
     disk.mkdir()

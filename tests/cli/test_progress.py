@@ -38,7 +38,7 @@ def screen(request, monkeypatch):
     return found
 
 
-def test_a_line_tells_counts_speed_and_what_is_left(screen):
+def test_a_progress_line_has_counts_speed_and_time_left(screen):
     with progress.show_progress("embedding") as update:
         update(0.2, lines=100, tokens=1000)  # what was done before is not this run's speed
         assert screen.written == ""
@@ -49,7 +49,7 @@ def test_a_line_tells_counts_speed_and_what_is_left(screen):
     assert screen.written == (f"\r{line}\033[K\n" if screen.isatty() else f"{line}\n")
 
 
-def test_where_nobody_knows_the_end_nothing_is_said_of_it(screen):
+def test_an_unknown_total_shows_no_time_left(screen):
     with progress.show_progress("reading") as update:
         update(None, words=0)
         screen.now += 10
@@ -58,14 +58,14 @@ def test_where_nobody_knows_the_end_nothing_is_said_of_it(screen):
     assert "left" not in screen.written
 
 
-def test_nothing_that_was_quick_is_told(screen):
+def test_quick_steps_are_not_logged(screen):
     with progress.show_progress("embedding") as update:
         update(0.5, lines=1)
         update(1.0, lines=2)
     assert screen.written == ""
 
 
-def test_a_download_is_told_in_megabytes(screen):
+def test_a_download_is_reported_in_megabytes(screen):
     with progress.show_download() as update:
         update(0, 50_000_000)
         screen.now += 10
@@ -85,12 +85,12 @@ def report(step, *, stop_reason="", scores=None, unit="tokens", **metrics):
     return Report(step, 100, told, scores or {}, bool(scores), stop_reason, unit)
 
 
-def test_what_is_counted_a_second_is_named(screen):
+def test_the_unit_of_speed_is_named(screen):
     training.watch("training coref", [report(5, unit="spans")], show_perplexity=False)
     assert "training coref: 5 of 100  loss 2.000  lr 0.1  1,000 spans/s" in screen.written
 
 
-def test_training_is_told_with_the_memory_it_takes(screen):
+def test_training_logs_its_memory(screen):
     last = training.watch("training", [report(5, max_gib=1.25, scores={"f1": 50.0})])
     assert last.step == 5
     line = "training: 5 of 100  loss 2.000  perplexity 7.4  lr 0.1  1,000 tokens/s  1.2 GB"
@@ -99,7 +99,7 @@ def test_training_is_told_with_the_memory_it_takes(screen):
     assert screen.written.endswith("\n")
 
 
-def test_of_several_processes_one_speaks(screen, monkeypatch, tmp_path):
+def test_only_the_main_process_prints(screen, monkeypatch, tmp_path):
     monkeypatch.setenv("RANK", "1")
     last = training.watch("training", [report(5), report(6, stop_reason="no better f1")])
     training.report_end(last, tmp_path)
@@ -110,7 +110,7 @@ def test_of_several_processes_one_speaks(screen, monkeypatch, tmp_path):
 @pytest.mark.parametrize(
     "name", ["elmore.lm.finetune", "elmore.tasks.train", "elmore.weights.fetch"]
 )
-def test_what_comes_between_updates_is_told_by_one_process(screen, monkeypatch, name):
+def test_evaluation_between_updates_is_logged_by_one_process(screen, monkeypatch, name):
     log = logging.getLogger(name)
 
     def reports():
@@ -128,7 +128,7 @@ def test_what_comes_between_updates_is_told_by_one_process(screen, monkeypatch, 
     assert screen.written.strip() == ""
 
 
-def test_a_training_that_a_signal_stopped_exits_as_the_signal_would_have_it(screen, tmp_path):
+def test_training_stopped_by_a_signal_exits_with_the_code_of_the_signal(screen, tmp_path):
     with pytest.raises(typer.Exit) as exit_:
         training.report_end(report(7, stop_reason="SIGTERM"), tmp_path)
     assert exit_.value.exit_code == 128 + 15

@@ -70,7 +70,7 @@ def test_train_evaluate_and_predict(tmp_path, data):
 
 
 @pytest.mark.parametrize("more", [(), ("--num-seeds", "2")])
-def test_what_is_trained_with_is_read_and_hashed_once(tmp_path, data, monkeypatch, more):
+def test_training_data_is_read_and_hashed_once(tmp_path, data, monkeypatch, more):
     read, hashed = (
         count(monkeypatch, word_vectors, "read_word_vectors"),
         count(monkeypatch, spec, "hash_vectors"),
@@ -113,7 +113,7 @@ def test_a_run_is_scored_with_a_biLM_that_lies_elsewhere(tmp_path, data):
         assert found.code == 0, found.err
 
 
-def test_a_training_prints_its_scores_and_layers_as_json(tmp_path, data):
+def test_training_prints_its_scores_and_layer_weights_as_json(tmp_path, data):
     bilm = toy_tasks.bilm(tmp_path / "bilm")
     done = train(tmp_path, data, "--embedder", f"elmo:{bilm}", "--test", data, "--json")
     assert done.code == 0, done.err
@@ -176,7 +176,7 @@ def test_check_reports_what_is_suspicious_and_writes_nothing(tmp_path, data):
     assert "none: cannot be read" in done.err
 
 
-def test_what_layers_cost_is_said(tmp_path, data):
+def test_the_cost_of_layers_is_logged(tmp_path, data):
     done = train(tmp_path, data, "--embedder", f"elmo:{toy_tasks.bilm(tmp_path / 'bilm')}")
     assert "layers of 40 sentences: computed in part" in done.err
     assert "an epoch took" in done.err
@@ -218,7 +218,7 @@ def test_lines_of_a_document_belong_together(tmp_path, monkeypatch):
     assert second == ["Cy Young saw it ."]
 
 
-def test_a_line_that_is_no_example_is_named(tmp_path, monkeypatch):
+def test_a_line_that_is_not_an_example_is_named(tmp_path, monkeypatch):
     run = trained(tmp_path, "squad")
     piped(monkeypatch, "Who left?\tAnn left Rome.\nShe saw New York, too.\n")
     said = run_elmore("task", "predict", run)
@@ -281,7 +281,7 @@ def test_a_long_text_is_a_text(tmp_path, name):
         (["--set", "data.encoding=latin-99"], "data.encoding: expected a name such as"),
     ],
 )
-def test_what_cannot_be_meant_is_one_sentence(tmp_path, data, more, sentence):
+def test_invalid_input_is_reported_in_one_sentence(tmp_path, data, more, sentence):
     done = train(tmp_path, data, *more)
     assert done.code == 1
     assert done.err.startswith("elmore: ")
@@ -290,7 +290,7 @@ def test_what_cannot_be_meant_is_one_sentence(tmp_path, data, more, sentence):
     assert not (tmp_path / "run").exists()
 
 
-def test_a_task_nobody_knows_and_a_run_that_is_none(tmp_path, data):
+def test_an_unknown_task_and_a_folder_without_a_run_are_refused(tmp_path, data):
     done = run_elmore("task", "train", "nre", "--train", data, "--dev", data, "-o", "x")
     assert (done.code, done.err) == (1, "elmore: no task 'nre'; did you mean 'ner'?\n")
     done = run_elmore("task", "evaluate", str(tmp_path), data)
@@ -298,9 +298,7 @@ def test_a_task_nobody_knows_and_a_run_that_is_none(tmp_path, data):
     assert "no trained task found" in done.err
 
 
-def test_the_model_that_comes_with_the_package_is_read_unless_another_is_named(
-    tmp_path, data, monkeypatch
-):
+def test_the_bundled_model_is_used_unless_another_is_named(tmp_path, data, monkeypatch):
     small = load_embedder(str(toy_tasks.bilm(tmp_path / "bilm")), device="cpu")
     asked = []
 
@@ -334,7 +332,7 @@ def test_a_resumed_run_reads_the_recorded_embedder_unless_another_is_named(
     assert "embedder" in done.err
 
 
-def test_a_training_needs_a_folder(data):
+def test_training_needs_an_output_folder(data):
     done = run_elmore("task", "train", "ner", "--train", data, "--dev", data)
     assert (done.code, done.err) == (1, "elmore: name the run folder with -o, or pass --check\n")
 

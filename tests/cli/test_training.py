@@ -172,7 +172,7 @@ def test_fine_tuning_a_model_without_a_softmax_says_what_it_learns_first(bare, c
     ]
 
 
-def test_shards_that_were_never_prepared(recipe, tmp_path):
+def test_a_folder_without_shards_is_refused(recipe, tmp_path):
     (tmp_path / "shards").mkdir()
     said = sentence(pretrain(recipe, tmp_path / "shards", tmp_path / "run"))
     assert said == f"elmore: {tmp_path}/shards holds no index.json; run 'elmore prepare' first"
@@ -222,9 +222,7 @@ def test_a_model_is_not_measured_on_a_shard_that_was_altered(trained, corpus, tm
         (["model.lstm.cell_dim=2"], "must not exceed lstm.cell_dim (2)"),
     ],
 )
-def test_settings_that_cannot_be_meant_leave_nothing_behind(
-    recipe, corpus, tmp_path, overrides, found
-):
+def test_invalid_settings_leave_no_files(recipe, corpus, tmp_path, overrides, found):
     assert found in sentence(pretrain(recipe, corpus.path, tmp_path / "run", *overrides))
     assert not (tmp_path / "run").exists()
 
@@ -297,7 +295,7 @@ def test_a_loss_that_is_not_a_number_names_the_last_good_checkpoint(
     assert [line["step"] for line in lines] == list(range(1, 11))
 
 
-def test_a_rate_that_is_absurd_at_once(recipe, corpus, tmp_path):
+def test_an_absurd_learning_rate_is_detected_at_once(recipe, corpus, tmp_path):
     said = sentence(pretrain(recipe, corpus.path, tmp_path / "run", "train.lr=1e30"))
     assert (
         "; there is no good checkpoint; restart with a lower train.lr or train.max_grad_norm"
@@ -352,7 +350,7 @@ def test_a_model_without_a_softmax_cannot_say_how_likely_words_are(bare, corpus,
     assert "'elmore finetune'" in said
 
 
-def test_a_text_without_the_split_that_is_asked_for(trained, tmp_path):
+def test_a_text_without_the_requested_split_is_refused(trained, tmp_path):
     other = toy_corpus.prepare_corpus(tmp_path, "shards", toy_corpus.sentences(50))
     command = ("evaluate", str(trained[0]), str(other.path), "--device", "cpu")
     assert run_elmore(*command).code == 0  # then all of it is meant
@@ -377,7 +375,7 @@ def test_a_run_that_has_no_model_yet(recipe, corpus, tmp_path, monkeypatch):
         ("evaluate", "model", "shards", "--state", "carried"),
     ],
 )
-def test_what_is_missing_or_misspelled_is_a_matter_of_usage(command):
+def test_missing_and_misspelled_options_are_usage_errors(command):
     assert run_elmore(*command).code == 2
 
 

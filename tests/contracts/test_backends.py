@@ -493,7 +493,7 @@ def on_the_edge(backend, device: str) -> list[torch.Tensor]:
 
 @trained
 @everywhere
-def test_what_lies_on_the_edge_of_a_clip_passes_its_gradient(backend, device):
+def test_a_value_at_the_edge_of_a_clip_passes_its_gradient(backend, device):
     squashed = math.tanh(1.5)
     first, projection = on_the_edge(backend, device)
     assert first.item() == pytest.approx(0.5 * (1 + (1 - squashed**2)))  # by cell and output
@@ -531,7 +531,7 @@ def test_a_start_that_is_learned_gets_its_gradient(backend):
 
 @trained
 @everywhere
-def test_the_way_back_can_be_gone_twice_and_bits_never_change(backend, device):
+def test_backward_can_run_twice_with_the_same_bits(backend, device):
     case = WIDE[0]
     leaves, mask, resets, wanted = case.draw(torch.float, device)
     leaves = [leaf.requires_grad_() for leaf in leaves]
@@ -558,7 +558,7 @@ def test_a_backend_never_waits_for_the_gpu(backend, device):
 
 
 @trained
-def test_precision_is_that_of_the_way_forth_wherever_the_way_back_is_called(backend):
+def test_the_backward_pass_uses_the_precision_of_the_forward_pass(backend):
     case = NARROW
     leaves, mask, resets, wanted = case.draw(torch.float, "cpu")
     leaves = [leaf.requires_grad_() for leaf in leaves]
@@ -590,7 +590,7 @@ def test_the_table_chooses_by_device_and_gradient(monkeypatch, device, learning,
     assert calls == [chosen]
 
 
-def test_what_native_code_does_not_know_goes_another_way():
+def test_unsupported_calls_fall_back_to_another_backend():
     layer = ProjectedLSTM(LSTMConfig(cell_dim=7, output_dim=4)).double()
     inputs, mask = torch.randn(2, 3, 4).double(), torch.ones(2, 3, dtype=torch.bool)
     state = LSTMState(inputs.new_zeros(2, 4), inputs.new_zeros(2, 7))

@@ -49,7 +49,7 @@ def test_budget_order_and_cache_change_no_bit(elmo, texts, random, budget, cache
 @pytest.mark.parametrize(
     ("dim", "width"), [(40, 8), (40, 10), *pick([(300, 10)], [(1000, 64), (1000, 10)])]
 )
-def test_company_changes_no_bit_for_any_number_of_threads(tmp_path, threads, dim, width):
+def test_other_texts_change_no_bit_for_any_number_of_threads(tmp_path, threads, dim, width):
     elmo = embedder(tmp_path, dim, width)
     rng = np.random.default_rng(1)
     texts = [list(rng.choice(WORDS, rng.integers(0, 30))) for _ in range(pick(50, 80))]
@@ -134,7 +134,7 @@ def test_a_very_long_sentence_works(tmp_path):
 
 
 @pytest.mark.parametrize("num_bytes", [0, 400])
-def test_the_room_for_gate_inputs_changes_no_bit(elmo, monkeypatch, num_bytes):
+def test_the_memory_for_gate_inputs_changes_no_bit(elmo, monkeypatch, num_bytes):
     rng = np.random.default_rng(2)
     texts = [list(rng.choice(WORDS, rng.integers(0, 30))) for _ in range(80)]
     expected = bits(elmo, texts)
@@ -176,7 +176,7 @@ def test_empty_sentences_alone_need_no_row(elmo):
     ] * 100
 
 
-def test_a_gpu_that_runs_out_of_memory_goes_on_with_less(elmo, monkeypatch, caplog):
+def test_a_gpu_that_runs_out_of_memory_continues_with_smaller_batches(elmo, monkeypatch, caplog):
     """No GPU is needed to see it: the error is raised where one would raise it."""
     run, asked = packed._run_packed, []
 

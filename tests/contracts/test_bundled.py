@@ -18,20 +18,20 @@ def english():
     return pretrained.load()
 
 
-def test_it_knows_which_word_comes(english):
+def test_the_trained_model_predicts_the_next_word(english):
     (right, wrong) = scoring.score(english, [WORDS, WORDS[::-1]])
     assert np.mean(right.forward) > np.mean(wrong.forward) + 1
     assert np.mean(right.backward) > np.mean(wrong.backward) + 1
 
 
-def test_it_names_what_could_stand_in_a_place(english):
+def test_the_bundled_model_predicts_plausible_substitutes(english):
     sentence = ["The", "team", "won", "the", "match", "against", "Spain", "."]
     (found,) = predict_substitutes(english, sentence, [4])
     assert {"game", "match"} <= {word for word, _ in found.both}
 
 
 @pytest.mark.slow
-def test_it_is_measured_and_carried_on(tmp_path):
+def test_the_bundled_model_is_evaluated_and_fine_tuned(tmp_path):
     text = ["The river rose by two metres .", "A red rose stood on the table ."] * 20
     shards = toy_corpus.prepare_corpus(tmp_path, "shards", text, valid=text[:2])
     before = evaluate("english", shards.path, device="cpu")

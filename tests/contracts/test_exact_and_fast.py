@@ -106,7 +106,7 @@ def test_every_layer_of_real_text_is_near_to_exact(monkeypatch, english, text, d
 
 
 @numbers
-def test_company_changes_no_bit_of_fast_either(monkeypatch, small, device, give):
+def test_other_texts_change_no_bit_in_fast_precision(monkeypatch, small, device, give):
     give(monkeypatch)
     elmo = elmore.load(small, device=device, precision="fast")
     texts = many(100)
@@ -144,7 +144,7 @@ def test_fast_that_cannot_be_built_is_exact_and_says_why(monkeypatch, small, cap
     ]
 
 
-def test_exact_is_what_nobody_asked_for_and_says_nothing(monkeypatch, small, caplog):
+def test_exact_is_the_default_and_logs_no_warning(monkeypatch, small, caplog):
     simulated_bf16.give_units(monkeypatch)
     elmo = elmore.load(small, device="cpu")
     assert elmo.precision == "exact"
@@ -163,7 +163,7 @@ def test_the_model_that_was_given_stays_exact(monkeypatch, small):
         np.testing.assert_array_equal(a, b)
 
 
-def test_a_fast_embedder_is_pickled_and_remembers_its_rows(monkeypatch, small):
+def test_a_fast_stateful_embedder_keeps_its_state_when_pickled(monkeypatch, small):
     simulated_bf16.give_units(monkeypatch)
     elmo = elmore.load(small, device="cpu", precision="fast")
     again = pickle.loads(pickle.dumps(elmo))
@@ -175,7 +175,7 @@ def test_a_fast_embedder_is_pickled_and_remembers_its_rows(monkeypatch, small):
     assert np.abs(first - second).max() > 1e-4
 
 
-def test_a_precision_that_is_none_is_refused(small):
+def test_an_unknown_precision_is_refused(small):
     with pytest.raises(ConfigError, match="precision must be 'exact' or 'fast', found 'half'"):
         elmore.load(small, precision="half")
 
@@ -190,7 +190,7 @@ def test_a_fast_model_is_mixed_frozen_and_not_fine_tuned(monkeypatch, small):
         elmore.Elmo(elmo, freeze=False)
 
 
-def test_kept_layers_are_those_of_one_precision(monkeypatch, small):
+def test_cached_layers_belong_to_one_precision(monkeypatch, small):
     def key(precision: str) -> str:
         elmo = elmore.load(small, device="cpu", precision=precision)
         return layer_cache.cache_key(elmo, [["a"]])

@@ -98,7 +98,7 @@ def test_the_clips_bind_in_the_drawn_models(rng):
 
 
 @pytest.mark.slow
-def test_a_chaotic_model_is_as_near_to_float64_as_plain_float32_is():
+def test_a_model_with_large_weights_is_as_close_to_float64_as_plain_float32():
     """With huge weights rounding grows without bound: compare how far both float32 runs stray.
 
     Where a single run ends up is chance, for either of them: a ratio of two such numbers can be

@@ -45,7 +45,7 @@ def test_no_state_survives_a_call(elmo):
     np.testing.assert_array_equal(elmo.embed(text)[0].vectors, first)
 
 
-def test_a_warm_start_is_another_vector_and_the_same_every_time(elmo):
+def test_the_warm_state_changes_vectors_and_is_always_the_same(elmo):
     text = [["the", "bank"], ["of", "the", "bank"]]
     warm = elmore.Embedder(elmo.bundle, initial_state="warm")
     cold, first, second = elmo.embed(text), warm.embed(text), warm.embed(text[::-1])[::-1]
@@ -54,7 +54,7 @@ def test_a_warm_start_is_another_vector_and_the_same_every_time(elmo):
         assert b.vectors.tobytes() == c.vectors.tobytes()
 
 
-def test_stateful_is_the_one_that_remembers(elmo):
+def test_only_stateful_carries_the_state(elmo):
     remembering = elmore.Embedder(elmo.bundle, stateful=True)
     text = [["the", "bank"]]
     first, second = (remembering.embed(text)[0].vectors for _ in range(2))

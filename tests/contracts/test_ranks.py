@@ -54,7 +54,7 @@ def test_two_ranks_follow_one(tmp_path, corpus, overrides):
     assert scores[1] == pytest.approx(scores[0], rel=1e-9)
 
 
-def test_two_ranks_measure_what_one_does_and_one_of_them_speaks(tmp_path, corpus):
+def test_two_ranks_measure_what_one_does_and_one_of_them_prints(tmp_path, corpus):
     pretrain(tmp_path, corpus, "run", 1, "train.steps=2")
     command = ("evaluate", str(tmp_path / "run-1"), str(corpus.path), "--json", "--device", "cpu")
     (alone,) = cli_processes.run(*command)
@@ -77,7 +77,7 @@ def test_rows_that_cannot_be_shared_are_refused_by_all(tmp_path, corpus):
     assert not (tmp_path / "run").exists()
 
 
-def test_fine_tuning_speaks_once(tmp_path, corpus):
+def test_fine_tuning_prints_once(tmp_path, corpus):
     pretrain(tmp_path, corpus, "run", 1, "train.steps=2")
     command = (
         "finetune", str(tmp_path / "run-1"), str(corpus.path), "-o", str(tmp_path / "tuned"),
@@ -91,7 +91,7 @@ def test_fine_tuning_speaks_once(tmp_path, corpus):
     assert second.out == ""
 
 
-def test_what_one_rank_refuses_ends_the_others_too(tmp_path, corpus):
+def test_an_error_of_one_rank_ends_the_others_too(tmp_path, corpus):
     """The folder is looked at by one; nobody waits for it for ever."""
     (tmp_path / "recipe.toml").write_text(toy_corpus.RECIPE)
     (tmp_path / "run").mkdir()

@@ -66,7 +66,7 @@ def assert_same(run: Path, whole: Path) -> None:
     assert [line["step"] for line in lines if "valid_perplexity" in line] == [8, 16, 24]
 
 
-def test_a_run_that_was_never_stopped_has_what_the_others_are_compared_by(whole):
+def test_an_uninterrupted_run_is_the_reference(whole):
     for folder in whole.values():
         names = set(files(folder))
         assert {"metrics.jsonl", "recipe.json", "best/model.safetensors"} < names
@@ -107,7 +107,7 @@ def test_a_run_may_be_killed_again_and_again(place, command, whole):
 
 
 @pytest.mark.parametrize("times", [1, 2], ids=["once", "twice, as torchrun does"])
-def test_told_to_stop_it_saves_says_so_and_goes_on(place, command, whole, times):
+def test_a_stop_signal_saves_a_checkpoint_and_the_run_can_be_resumed(place, command, whole, times):
     name = f"told-{times}"
     (result,) = cli_processes.run(*command(name), kill=KillAt(11, signal.SIGTERM, times=times))
     assert result.code == 128 + signal.SIGTERM
@@ -131,7 +131,7 @@ def test_a_finished_run_is_left_alone(place, command, whole):
     assert files(whole[1]) == before
 
 
-def test_two_ranks_are_told_to_stop_and_go_on(place, command, whole):
+def test_two_ranks_are_stopped_and_resumed(place, command, whole):
     """One alone hears it, and tells the other."""
     results = cli_processes.run(
         *command("two-told"), ranks=2, kill=KillAt(12, signal.SIGTERM, rank=1)
@@ -145,7 +145,7 @@ def test_two_ranks_are_told_to_stop_and_go_on(place, command, whole):
 
 
 @pytest.mark.parametrize("rank", [0, 1])
-def test_when_one_rank_dies_the_other_stops_and_the_run_goes_on(place, command, whole, rank):
+def test_when_one_rank_dies_the_other_stops_and_the_run_can_be_resumed(place, command, whole, rank):
     name = f"two-killed-{rank}"
     results = cli_processes.run(*command(name), ranks=2, kill=KillAt(13, rank=rank))
     assert results[rank].code == -signal.SIGKILL
@@ -204,7 +204,7 @@ def torchrun(folder: Path, *arguments: str) -> subprocess.CompletedProcess:
 
 
 @pytest.mark.slow
-def test_under_torchrun_a_rank_that_dies_ends_all_and_the_run_goes_on(place, command, whole):
+def test_under_torchrun_a_rank_that_dies_ends_all_and_the_run_can_be_resumed(place, command, whole):
     done = torchrun(place, "dying", *command("torchrun"))
     assert done.returncode == 1, done.stderr
     assert "Signal 9 (SIGKILL)" in done.stderr

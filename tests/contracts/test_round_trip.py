@@ -101,7 +101,7 @@ def test_a_vocabulary_model_goes_back_with_its_words(tmp_path, rng):
     assert (tmp_path / "back" / "vocab.txt").read_bytes() == (tmp_path / "vocab.txt").read_bytes()
 
 
-def test_a_model_of_ours_gets_an_options_file_that_says_the_same(tmp_path, rng):
+def test_an_elmore_model_gets_an_equivalent_options_file(tmp_path, rng):
     bundle = pretrained.load(*make("hdf5", tmp_path, rng)).up_to_layer(1)
     bilm_tf.write_bilm_tf(bundle, tmp_path / "out")
     options_json = json.loads((tmp_path / "out" / "options.json").read_text())
@@ -181,7 +181,7 @@ def test_half_precision_folders_are_for_the_disk_alone(tmp_path, rng):
     ("kind", "reason"),
     [("many-langs", "words and characters side by side"), ("state_dict", "a forget bias of 0.0")],
 )
-def test_what_hdf5_cannot_say_is_refused_in_one_sentence(tmp_path, rng, kind, reason):
+def test_models_that_hdf5_cannot_express_are_refused_in_one_sentence(tmp_path, rng, kind, reason):
     (tmp_path / "theirs").mkdir()
     bundle = pretrained.load(*make(kind, tmp_path / "theirs", rng))
     with pytest.raises(elmore.WeightsError, match=f"cannot express {reason}"):

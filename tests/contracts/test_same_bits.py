@@ -45,7 +45,7 @@ def alone(elmo: Embedder, each: list[list[str]], **choices) -> list[bytes]:
 @pytest.mark.parametrize(
     "count", [*pick([1, 2, 9, 48, 97], [*range(1, 20), 48, 64, 65, 96, 97, 130]), 300]
 )
-def test_company_changes_no_bit(elmo, count):
+def test_other_texts_in_the_batch_change_no_bit(elmo, count):
     each = texts(count, longest=12)
     other = Embedder(elmo.bundle, device="cpu")  # without a cache from other tests
     together = bits(other.embed(each, layers="all"))
@@ -61,7 +61,7 @@ def test_the_choice_of_layers_changes_no_bit_of_that(elmo, layers):
 
 
 @pytest.mark.parametrize("precision", ["exact", "fast"])
-def test_company_and_threads_change_no_bit_of_the_bundled_model(threads, precision):
+def test_other_texts_and_threads_change_no_bit_of_the_bundled_model(threads, precision):
     elmo = elmore.load(device="cpu", precision=precision)
     each = texts(70, longest=12)
     together = bits(elmo.embed(each))
@@ -80,7 +80,7 @@ def test_budget_and_cache_change_no_bit(elmo):
         assert bits(other.embed(each)) == expected
 
 
-def test_a_long_sentence_has_the_bits_of_its_own(elmo):
+def test_a_long_sentence_has_the_same_bits_alone(elmo):
     each = [["the", "bank"] * 700, *texts(40), ["a"] * 300]
     together = bits(elmo.embed(each))
     assert alone(elmo, [each[0], each[-1]]) == [together[0], together[-1]]

@@ -26,7 +26,7 @@ def odd(tmp_path, text: str | bytes, **options) -> dict[str, str]:
     }
 
 
-def test_a_fine_text_has_nothing_odd(tmp_path):
+def test_a_clean_text_has_nothing_suspicious(tmp_path):
     assert odd(tmp_path, FINE) == {}
 
 
@@ -50,7 +50,7 @@ def test_a_fine_text_has_nothing_odd(tmp_path):
         ("words per sentence", FINE + "\n" + "on and on " * 200, "longest 600"),
     ],
 )
-def test_what_is_odd_is_named_with_advice(tmp_path, what, text, found):
+def test_suspicious_text_is_named_with_advice(tmp_path, what, text, found):
     assert found in odd(tmp_path, text)[what]
 
 
@@ -84,6 +84,6 @@ def test_only_the_beginning_is_looked_at_closely_but_all_is_read(tmp_path, monke
     assert set(odd(tmp_path, text)) == {"markup"}
 
 
-def test_nothing_to_look_at_is_refused(tmp_path):
+def test_an_empty_report_is_refused(tmp_path):
     with pytest.raises(DataError, match="contains no word"):
         odd(tmp_path, "\n\n")

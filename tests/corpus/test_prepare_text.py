@@ -312,7 +312,7 @@ def test_an_empty_validation_file_is_named(tmp_path):
         ({"tokenized": True, "hard_wrapped": True}, "cannot be hard-wrapped"),
     ],
 )
-def test_options_that_cannot_be_meant(options, found):
+def test_invalid_options_are_refused(options, found):
     with pytest.raises(ConfigError, match=found):
         PrepareOptions(**options)
 
@@ -343,7 +343,7 @@ def begun(tmp_path, monkeypatch, num_parts=3, **options):
     return [str(tmp_path / "text.txt")], tmp_path / "out"
 
 
-def test_a_run_stopped_under_earlier_names_of_options_goes_on(tmp_path, monkeypatch):
+def test_a_run_with_earlier_option_names_is_resumed(tmp_path, monkeypatch):
     names, out = begun(tmp_path, monkeypatch)
     path = tmp_path / "out.parts" / "job.json"
     job = json.loads(path.read_text())
@@ -353,7 +353,7 @@ def test_a_run_stopped_under_earlier_names_of_options_goes_on(tmp_path, monkeypa
     corpus.verify()
 
 
-def test_a_stopped_run_goes_on_with_what_is_finished(tmp_path, monkeypatch):
+def test_a_stopped_job_is_resumed_from_its_finished_parts(tmp_path, monkeypatch):
     names, out = begun(tmp_path, monkeypatch)
     assert len(list(tmp_path.glob("out.parts/part-*.npz"))) == 3
     made_now = []
@@ -370,7 +370,7 @@ def test_a_stopped_run_goes_on_with_what_is_finished(tmp_path, monkeypatch):
     assert sorted(path.name for path in tmp_path.iterdir()) == ["out", "text.txt", "x"]
 
 
-def test_an_unfinished_job_is_not_begun_over_by_mistake(tmp_path, monkeypatch):
+def test_an_unfinished_job_is_not_restarted_by_mistake(tmp_path, monkeypatch):
     names, out = begun(tmp_path, monkeypatch)
     with pytest.raises(DataError, match=r"out\.parts: an unfinished job; pass --resume"):
         prepare(names, out, PrepareOptions(tokenized=True))
@@ -378,7 +378,7 @@ def test_an_unfinished_job_is_not_begun_over_by_mistake(tmp_path, monkeypatch):
     assert corpus.index["provenance"]["tokenized"] is False
 
 
-def test_a_resume_as_another_job_is_refused_saying_what_differs(tmp_path, monkeypatch):
+def test_resuming_with_other_options_is_refused_and_names_them(tmp_path, monkeypatch):
     names, out = begun(tmp_path, monkeypatch)
     with pytest.raises(
         DataError, match="tokenized was True and is False, min_count was 1 and is 2"
@@ -407,7 +407,7 @@ def test_invalid_utf_8_found_late_does_not_cost_what_is_done(tmp_path, monkeypat
 
 
 @pytest.mark.parametrize("place", [0.1, 0.5, 0.9])
-def test_a_damaged_part_is_done_again(tmp_path, monkeypatch, place):
+def test_a_damaged_part_is_computed_again(tmp_path, monkeypatch, place):
     names, out = begun(tmp_path, monkeypatch)
     path = next(tmp_path.glob("out.parts/part-*.npz"))
     data = bytearray(path.read_bytes())
@@ -427,7 +427,7 @@ def test_a_job_whose_description_is_damaged_is_left_alone(tmp_path, monkeypatch,
     assert sorted(path.name for path in (tmp_path / "out.parts").iterdir()) == before
 
 
-def test_an_existing_corpus_is_replaced_only_when_told(tmp_path):
+def test_an_existing_corpus_is_replaced_only_with_overwrite(tmp_path):
     corpus = made(tmp_path, "a b\n\nc\n", tokenized=True, vocabulary_size=1)
     before = contents(corpus.path)
     with pytest.raises(DataError, match="out exists already; pass another name, or --overwrite"):
@@ -459,7 +459,7 @@ def test_a_folder_with_names_like_ours_that_is_no_corpus_is_not_replaced(tmp_pat
     assert (tmp_path / "out" / "vocabulary.txt").read_text() == "dear to somebody"
 
 
-def test_a_folder_of_somebody_else_is_no_journal(tmp_path):
+def test_another_programs_folder_is_not_a_journal(tmp_path):
     (tmp_path / "out.parts").mkdir()
     (tmp_path / "out.parts" / "photo.jpg").write_text("dear to somebody")
     (tmp_path / "text.txt").write_text("a\n")

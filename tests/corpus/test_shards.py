@@ -121,7 +121,7 @@ def test_a_missing_file_is_named(corpus, name):
         open_corpus(corpus.path)
 
 
-def test_an_array_that_is_none_is_named(corpus):
+def test_an_invalid_array_is_named(corpus):
     path = corpus.path / "train-00000.tokens.npy"
     path.write_bytes(bytes(path.stat().st_size))
     with pytest.raises(DataError, match=r"tokens\.npy: not a readable array"):

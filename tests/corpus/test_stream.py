@@ -188,7 +188,7 @@ def test_too_little_text_says_what_there_is_and_what_to_lower():
         ({"reset_probability": float("nan")}, "stream.reset_probability must be"),
     ],
 )
-def test_a_layout_that_cannot_be_meant(options, found):
+def test_an_invalid_layout_is_refused(options, found):
     with pytest.raises(ConfigError, match=found):
         StreamConfig(**options)
 

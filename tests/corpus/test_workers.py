@@ -46,7 +46,7 @@ def test_few_tasks_are_held_at_a_time():
 
 
 @pytest.mark.parametrize("num_workers", [1, 2])
-def test_what_goes_wrong_in_a_worker_is_raised_here(num_workers):
+def test_an_error_in_a_worker_is_raised_in_the_caller(num_workers):
     with pytest.raises(DataError, match="the third line is odd"):
         list(workers.map_unordered(work, ["a", "b", "refuse"], num_workers))
     with pytest.raises(OSError, match="No space left") as caught:

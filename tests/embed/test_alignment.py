@@ -126,7 +126,7 @@ def test_impossible_spans_are_named(span, match):
 
 
 @pytest.mark.parametrize("spans", [[(0.5, 1.0)], [0, 1], [(0, 1, 2)], [("a", "b")]])
-def test_what_is_no_list_of_spans_is_refused(spans):
+def test_a_value_that_is_not_a_list_of_spans_is_refused(spans):
     with pytest.raises(DataError, match="pairs of whole numbers"):
         pool_to_spans(OFFSETS, VECTORS, spans)
 

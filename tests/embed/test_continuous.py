@@ -39,7 +39,7 @@ def assert_read(elmo, texts, rows):
 
 @given(arrivals)
 @settings(max_examples=pick(6, 15), deadline=None)
-def test_who_joins_while_others_are_read_gets_its_own_vectors(elmo, asked):
+def test_a_sequence_added_to_a_running_batch_gets_its_own_vectors(elmo, asked):
     batch, rows = ContinuousBatcher(elmo.runtime), []
     for texts in asked:
         rows += batch.add([texts])[0]
@@ -68,14 +68,14 @@ def test_a_short_text_does_not_wait_for_the_end_of_a_long_one(elmo):
     assert_read(elmo, [["bank"] * 300, ["the", "bank"]], [long, short])
 
 
-def test_the_first_come_are_read_while_others_wait(elmo):
+def test_the_first_requests_run_while_later_ones_wait(elmo):
     batch = ContinuousBatcher(elmo.runtime)
     (rows,) = batch.add([[["bank"] * 40] * (MOST + 12)])
     batch.step()
     assert [row.num_done > 0 for row in rows] == [True] * MOST + [False] * 12
 
 
-def test_a_lane_whose_text_ends_goes_on_with_the_next_that_waits(elmo):
+def test_a_row_whose_text_ends_continues_with_the_next_waiting_one(elmo):
     texts = [["bank"] * (3 if place == 5 else 40) for place in range(MOST)]
     texts += [["of", "the"], ["the", "naïve", "bank"] * 3, ["of"] * 9]
     batch = ContinuousBatcher(elmo.runtime)
@@ -87,7 +87,7 @@ def test_a_lane_whose_text_ends_goes_on_with_the_next_that_waits(elmo):
     assert_read(elmo, texts, rows)
 
 
-def test_who_leaves_a_crowd_takes_nobody_elses_place(elmo):
+def test_canceling_a_waiting_sequence_does_not_affect_others(elmo):
     texts = [["bank", "of", "the"] * (1 + place % 5) for place in range(70)]
     batch = ContinuousBatcher(elmo.runtime)
     (rows,) = batch.add([texts])
@@ -108,7 +108,7 @@ def test_more_words_than_are_cached_change_nothing(elmo, monkeypatch):
     assert_read(elmo, texts, rows)
 
 
-def test_who_leaves_is_read_no_more_and_the_others_are(elmo):
+def test_a_canceled_sequence_stops_and_the_others_continue(elmo):
     texts = [["the"] * 30, ["bank"] * 30, ["of"] * 30]
     batch = ContinuousBatcher(elmo.runtime)
     (rows,) = batch.add([texts])
@@ -121,7 +121,7 @@ def test_who_leaves_is_read_no_more_and_the_others_are(elmo):
     batch.cancel(rows)  # nobody is there any more
 
 
-def test_nothing_is_read_of_nothing(elmo):
+def test_empty_texts_and_requests_are_supported(elmo):
     batch = ContinuousBatcher(elmo.runtime)
     batch.step()
     assert batch.add([]) == []
@@ -131,7 +131,7 @@ def test_nothing_is_read_of_nothing(elmo):
     assert_read(elmo, [[], []], rows)
 
 
-def test_a_later_request_is_not_kept_behind_all_of_one_that_has_many(elmo):
+def test_a_later_request_does_not_wait_for_all_texts_of_a_large_one(elmo):
     batch = ContinuousBatcher(elmo.runtime)
     (many,) = batch.add([[["bank"] * 8] * (4 * MOST)])
     batch.step()
@@ -142,7 +142,7 @@ def test_a_later_request_is_not_kept_behind_all_of_one_that_has_many(elmo):
     assert_read(elmo, [["of"] * 8] * 2, others)
 
 
-def test_a_failure_half_way_spoils_nothing(elmo, monkeypatch):
+def test_a_failure_half_way_leaves_existing_files_intact(elmo, monkeypatch):
     texts = [["bank", "of", "the"] * 6, ["naïve"] * 20, ["the", "日本"] * 9]
     batch = ContinuousBatcher(elmo.runtime)
     (rows,) = batch.add([texts])

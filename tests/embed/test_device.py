@@ -27,18 +27,18 @@ def test_arrays_are_found_again_in_what_they_were_packed_into():
     assert_same(split_buffer(packed, ARRAYS))
 
 
-def test_a_cpu_takes_them_as_they_are():
+def test_a_cpu_uses_the_arrays_without_a_copy():
     assert_same(to_device(ARRAYS, torch.device("cpu")))
 
 
-def test_what_is_at_home_is_not_copied():
+def test_arrays_on_the_same_device_are_not_copied():
     tensor = torch.randn(3)
     assert np.shares_memory(PinnedFetch(tensor).numpy(), tensor.numpy())
 
 
 @pytest.mark.gpu
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="this machine has no CUDA device")
-def test_they_travel_to_a_gpu_and_home_again_while_it_is_busy():
+def test_arrays_are_copied_to_a_busy_gpu_and_back():
     busy = torch.randn(4096, 4096, device="cuda")
     for _ in range(20):
         busy = busy @ busy

@@ -141,7 +141,7 @@ precisions = pytest.mark.parametrize(("precision", "give"), PRECISIONS)
 
 @precisions
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.half, torch.double], ids=str)
-def test_a_converted_module_reads_in_its_new_numbers(monkeypatch, files, precision, give, dtype):
+def test_a_converted_module_computes_in_its_new_dtype(monkeypatch, files, precision, give, dtype):
     give(monkeypatch)
     expected = elmore.Elmo(elmore.load(*files[0], device="cpu")).eval()(BATCH).mixes[0]
     mixer = elmore.Elmo(elmore.load(*files[0], device="cpu", precision=precision)).eval()
@@ -162,7 +162,7 @@ def test_a_converted_module_reads_in_its_new_numbers(monkeypatch, files, precisi
 @pytest.mark.gpu
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="this machine has no CUDA device")
 @pytest.mark.parametrize("precision", ["exact", "fast"])
-def test_a_module_reads_on_a_gpu_and_back_on_the_cpu_after_it_moved(files, precision):
+def test_a_module_runs_on_a_gpu_and_back_on_the_cpu_after_moves(files, precision):
     mixer = elmore.Elmo(elmore.load(*files[0], device="cpu", precision=precision)).eval()
     expected, close = mixer(BATCH).mixes[0], {"rtol": 0.03, "atol": 0.03}
     moved = mixer.to("cuda")(BATCH)
@@ -175,7 +175,7 @@ def test_a_module_reads_on_a_gpu_and_back_on_the_cpu_after_it_moved(files, preci
 
 
 @precisions
-def test_a_module_reads_by_the_weights_it_has_now(monkeypatch, files, precision, give):
+def test_a_module_runs_with_its_current_weights(monkeypatch, files, precision, give):
     give(monkeypatch)
     mixer = elmore.Elmo(elmore.load(*files[0], device="cpu", precision=precision)).eval()
     before = mixer(BATCH).mixes[0]
@@ -259,7 +259,7 @@ def test_a_mix_that_depends_on_its_batch_cannot_be_saved(embedder):
         elmore.Elmo(embedder, layer_norm="allennlp").saved()
 
 
-def test_no_mix_at_all_is_refused(embedder):
+def test_zero_mixes_are_refused(embedder):
     with pytest.raises(elmore.ConfigError, match="num_mixes must be at least 1"):
         elmore.Elmo(embedder, num_mixes=0)
 

@@ -94,7 +94,7 @@ def test_tokens_that_are_not_strings_are_refused(elmo):
 
 
 @pytest.mark.parametrize("texts", [[None], [b"abc"], [["a", None]], [[b"a"]], [7], [{"text": "a"}]])
-def test_what_is_no_text_is_refused(elmo, texts):
+def test_a_value_that_is_not_text_is_refused(elmo, texts):
     with pytest.raises(DataError, match="expected"):
         elmo.embed(texts)
 
@@ -207,7 +207,7 @@ def test_a_tokenizer_that_gives_no_words_is_refused(elmo, tokenizer):
 
 
 @pytest.mark.parametrize("kwargs", [{"token_budget": 0}, {"cache_megabytes": -1}])
-def test_budgets_that_cannot_be_are_refused(elmo, kwargs):
+def test_invalid_budgets_are_refused(elmo, kwargs):
     with pytest.raises(ConfigError, match="token_budget must be at least 1"):
         elmore.Embedder(elmo.bundle, **kwargs)
 

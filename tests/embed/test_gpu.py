@@ -59,7 +59,7 @@ def many(rng, count: int = 400) -> list[list[str]]:
     ]
 
 
-def test_bulk_on_a_gpu_is_that_of_the_cpu_and_the_same_bits_in_any_company(tmp_path, rng):
+def test_bulk_on_a_gpu_equals_the_cpu_and_has_the_same_bits_in_any_batch(tmp_path, rng):
     elmo = load(tmp_path, rng, device="cpu")
     texts = many(rng)
     expected = list(elmo.stream(texts, layers="all"))
@@ -72,7 +72,7 @@ def test_bulk_on_a_gpu_is_that_of_the_cpu_and_the_same_bits_in_any_company(tmp_p
         assert a.vectors.tobytes() == b.vectors.tobytes()
 
 
-def test_a_recording_changes_no_bit(tmp_path, rng):
+def test_a_cuda_graph_changes_no_bit(tmp_path, rng):
     elmo = load(tmp_path, rng, precision="fast")
     texts = many(rng, 4000)
     found = list(elmo.stream(texts, layers="all"))
@@ -82,7 +82,7 @@ def test_a_recording_changes_no_bit(tmp_path, rng):
         assert alone.vectors.tobytes() == sentence.vectors.tobytes()
 
 
-def test_a_gpu_that_runs_out_of_memory_goes_on_with_less(tmp_path, rng, caplog):
+def test_a_gpu_that_runs_out_of_memory_continues_with_smaller_batches(tmp_path, rng, caplog):
     settings = bilm_options(dim=512, projection_dim=128, filters=[[1, 64], [3, 128]])
     paths = write_bilm(tmp_path, settings, bilm_weights(settings, rng))
     texts = many(rng, 16000)
@@ -104,7 +104,7 @@ def test_a_gpu_that_runs_out_of_memory_goes_on_with_less(tmp_path, rng, caplog):
 
 
 @pytest.mark.parametrize("layers", ["average", "all", 1])
-def test_windows_that_are_read_ahead_come_in_order_and_whole(tmp_path, rng, layers):
+def test_prefetched_windows_are_complete_and_in_order(tmp_path, rng, layers):
     elmo = load(tmp_path, rng, precision="fast", token_budget=1500)
     texts = [*many(rng), ["the", "bank"] * 400, *many(rng)]  # of other numbers of lanes too
     found = list(elmo.stream(texts, layers=layers))
@@ -137,7 +137,7 @@ def test_threads_share_the_graphs_and_caches_of_an_embedder(tmp_path, rng):
 
 
 @pytest.mark.parametrize("precision", ["exact", "fast"])
-def test_texts_that_come_and_go_get_their_own_vectors(tmp_path, rng, precision):
+def test_sequences_that_join_and_leave_get_their_own_vectors(tmp_path, rng, precision):
     elmo = load(tmp_path, rng, precision=precision)
     texts = many(rng, 700)  # more than are read at a time
     batch, rows = ContinuousBatcher(elmo.runtime), []

@@ -25,7 +25,7 @@ def test_the_last_two_windows_share_what_is_left():
     assert [len(window) for window in split_windows(texts, 100)] == [10, 6, 5]
 
 
-def test_a_window_goes_out_while_the_next_but_one_is_read():
+def test_a_window_is_yielded_while_a_later_one_is_read():
     taken = []
 
     def texts():

@@ -36,7 +36,7 @@ def texts(draw, width=3):
     return tokens, draw(arrays(np.float32, (len(tokens), width), elements=NUMBERS))
 
 
-def test_mean_and_max_are_what_they_say():
+def test_mean_and_max_match_their_definitions():
     vectors = np.array([[1, -5], [3, 1], [2, 1]], np.float32)
     assert_array_equal(pool(["a", "b", "c"], vectors, "mean"), [2, -1])
     assert_array_equal(pool(["a", "b", "c"], vectors, "max"), [3, 1])
@@ -100,7 +100,7 @@ def test_no_more_directions_are_removed_than_the_sample_varies_in():
     assert_allclose(np.abs(learned.components), [[1, 0, 0]], atol=1e-12)
 
 
-def test_an_iterator_teaches_what_its_list_teaches(rng):
+def test_learning_from_an_iterator_equals_learning_from_its_list(rng):
     sample = random_texts(rng, num_texts=600)  # more than one block
     once, again = learn(iter(sample), remove=2), learn(sample, remove=2)
     assert once.frequencies == again.frequencies
@@ -121,14 +121,14 @@ def test_the_sample_has_mean_zero_and_no_text_has_anything_along_the_components(
 
 
 @given(st.lists(texts(), max_size=4), texts(), st.lists(texts(), max_size=4))
-def test_a_text_has_one_vector_whatever_is_pooled_before_and_after(before, text, after):
+def test_the_vector_of_a_text_does_not_depend_on_other_texts(before, text, after):
     learned = learn([(["the", "bank"], np.eye(2, 3)), (["the"], np.ones((1, 3)))], remove=1)
     for how in ("mean", "max", learned):
         together = [pool(*each, how) for each in (*before, text, *after)]
         assert_array_equal(together[len(before)], pool(*text, how))
 
 
-def test_the_correction_tells_related_texts_from_unrelated_ones(rng):
+def test_the_correction_separates_related_from_unrelated_texts(rng):
     """All tokens share one strong direction of varying strength, as ELMo's do."""
     common = rng.normal(size=50)
 
@@ -154,7 +154,7 @@ def test_the_correction_tells_related_texts_from_unrelated_ones(rng):
     assert related.min() > unrelated.max()
 
 
-def test_what_is_saved_is_what_is_loaded(rng, tmp_path):
+def test_a_saved_model_is_loaded_unchanged(rng, tmp_path):
     learned = learn([*random_texts(rng), (["naïve\ud800"], np.ones((1, 5)))], remove=2)
     path = tmp_path / "new" / "pooling.of.mine"
     learned.save(path)
@@ -167,7 +167,7 @@ def test_what_is_saved_is_what_is_loaded(rng, tmp_path):
     assert [other.name for other in path.parent.iterdir()] == [path.name]
 
 
-def test_a_save_that_fails_leaves_what_was_there(rng, tmp_path, monkeypatch):
+def test_a_failed_save_leaves_existing_files_intact(rng, tmp_path, monkeypatch):
     path = tmp_path / "pooling.npz"
     plain(2).save(path)
 
@@ -268,7 +268,7 @@ def test_impossible_options_are_refused(rng, options):
         {"mean": np.array([np.inf, 0])},
     ],
 )
-def test_a_pooling_that_cannot_be_is_refused(changes):
+def test_an_invalid_pooling_is_refused(changes):
     with pytest.raises(DataError):
         replace(plain(2), **changes)
 

@@ -45,7 +45,7 @@ def definition(model, words) -> torch.Tensor:
         return model.tokens(torch.from_numpy(characters), None)
 
 
-def test_what_is_cached_is_not_encoded_again(model, encoded):
+def test_cached_words_are_not_encoded_again(model, encoded):
     vectors = TokenVectorCache(model, ByteAlphabet())
     first = vectors(WORDS)
     torch.testing.assert_close(first, definition(model, WORDS))
@@ -67,9 +67,7 @@ def test_a_word_of_many_letters_is_not_cached(model, encoded):
     assert encoded == ["x" * 101, "y", "x" * 101]
 
 
-def test_a_gpu_without_room_for_a_larger_table_goes_on_with_the_one_it_has(
-    model, encoded, monkeypatch
-):
+def test_a_gpu_without_memory_for_a_larger_table_keeps_the_present_one(model, encoded, monkeypatch):
     """No GPU is needed to see it: the error is raised where one would raise it."""
     vectors = TokenVectorCache(model, ByteAlphabet(), fixed_shapes=False)
     vectors(WORDS[:10])
@@ -102,7 +100,7 @@ def test_words_of_a_table_need_no_letters():
         torch.testing.assert_close(found, model.tokens(None, torch.tensor([4, 2, 3])))
 
 
-def test_a_word_may_be_asked_for_twice_and_is_encoded_once(model, encoded):
+def test_a_word_requested_twice_is_encoded_once(model, encoded):
     vectors = TokenVectorCache(model, ByteAlphabet())
     words = ["b", "a", "b", "c", "a"]
     for _ in range(2):

@@ -87,13 +87,13 @@ def test_a_corpus_holds_the_text_it_was_made_of(place):
 
 
 @pytest.mark.parametrize("place", of("recipe"))
-def test_a_recipe_means_what_it_meant(place):
+def test_an_old_recipe_keeps_its_meaning(place):
     assert read_pretrain_recipe(str(place / "recipe.toml")) == toy_corpus.recipe()
 
 
 @pytest.mark.parametrize("place", of("run"))
 @pytest.mark.parametrize("says_its_format", [True, False])
-def test_a_run_goes_on_to_its_end(place, tmp_path, says_its_format):
+def test_a_stopped_run_is_resumed_to_its_end(place, tmp_path, says_its_format):
     out = tmp_path / "run"
     shutil.copytree(place, out)
     if not says_its_format:  # as the first recipes did not
@@ -108,7 +108,7 @@ def test_a_run_goes_on_to_its_end(place, tmp_path, says_its_format):
 
 
 @pytest.mark.parametrize("place", of("run"))
-def test_a_run_is_measured_as_it_was(place):
+def test_a_run_keeps_its_perplexity(place):
     said = json.loads((HERE / "printed-1" / "evaluate.json").read_text())
     found = evaluate(str(place), HERE / "corpus-1", device="cpu")
     assert found.forward == pytest.approx(said["forward"], rel=1e-4)
@@ -138,7 +138,7 @@ def test_a_task_of_the_first_format_is_read_with_its_vectors_where_they_were_or_
     assert load_task(out, device="cpu").evaluate(data) == found
 
 
-def test_a_task_of_the_first_format_goes_on_to_its_end(tmp_path):
+def test_a_task_of_the_first_format_is_resumed_to_its_end(tmp_path):
     """Its recipe knows the examples by what was read, and the vectors by where they were."""
     data, out, ner = HERE / "task-1" / "data.txt", tmp_path / "run", registry.find_task("ner")
     shutil.copytree(MOVED / "run", out)
@@ -155,7 +155,7 @@ def test_a_task_of_the_first_format_goes_on_to_its_end(tmp_path):
 
 
 @pytest.mark.parametrize("place", of("printed"))
-def test_what_was_printed_and_trained_is_reported(place):
+def test_printed_results_and_runs_are_reported(place):
     files = [path for path in place.iterdir() if path.suffix == ".json"]
     places = [HERE / "run-1", HERE / "task-1" / "run", HERE / "summary-1" / "summary.json"]
     assert len(files) == 4
@@ -186,7 +186,7 @@ def test_a_table_of_vectors_says_its_format_and_holds_the_vectors(place, expecte
 
 
 @pytest.mark.parametrize("place", of("journal"))
-def test_a_job_that_was_killed_goes_on(place, tmp_path, elmo):
+def test_a_killed_job_can_be_resumed(place, tmp_path, elmo):
     shutil.copytree(place, tmp_path / "job")
     out = tmp_path / "job" / "vectors.jsonl"
     done = []
@@ -288,7 +288,7 @@ def test_a_model_for_transformers_gives_the_vectors_it_gave(place, expected):
         ({"format": 3}, r"here: format 3 is newer than this elmore reads \(2\); upgrade elmore"),
     ],
 )
-def test_what_no_version_or_a_later_one_wrote_is_refused(table, said, family):
+def test_unknown_and_later_format_numbers_are_refused(table, said, family):
     with pytest.raises(family, match=f"^{said}$"):
         config.check_format(table, 2, "here", error=family)
 

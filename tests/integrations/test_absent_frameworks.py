@@ -54,7 +54,7 @@ def test_each_integration_is_asked():
 
 
 @pytest.mark.parametrize("integration", NEEDED)
-def test_what_is_absent_is_named_with_what_installs_it(without, integration):
+def test_a_missing_package_is_named_with_its_install_command(without, integration):
     _, called, installed_by = NEEDED[integration]
     name = without(integration)
     with pytest.raises(ImportError) as found:  # as of any import that fails
@@ -63,7 +63,7 @@ def test_what_is_absent_is_named_with_what_installs_it(without, integration):
     assert str(found.value) == f"{name} needs {called}: pip install {installed_by}"
 
 
-def test_export_without_its_extra_is_one_sentence(without, tmp_path):
+def test_export_without_its_extra_is_reported_in_one_sentence(without, tmp_path):
     without("onnx")
     done = run_elmore("export", "english", str(tmp_path / "model.onnx"))
     assert (done.code, done.out) == (1, "")

@@ -137,7 +137,7 @@ def test_nothing_has_an_empty_tensor(batch, shape):
 
 
 @pytest.mark.parametrize("batch", ["a b", ["a b"], [["a", 3]]])
-def test_what_is_not_tokenised_is_refused(batch):
+def test_text_that_is_not_tokenised_is_refused(batch):
     with pytest.raises(DataError, match="expected"):
         batch_to_ids(batch)
 
@@ -145,7 +145,7 @@ def test_what_is_not_tokenised_is_refused(batch):
 # Elmo
 
 
-def test_what_comes_back_has_their_keys_shapes_and_types(files):
+def test_results_have_allennlps_keys_shapes_and_types(files):
     module = elmo(files, 2)
     found = module(batch_to_ids(HISTORY[0]))
     assert set(found) == {"elmo_representations", "mask"}
@@ -258,7 +258,7 @@ def test_more_dimensions_in_front_come_back(files):
 
 
 @pytest.mark.parametrize("batch", [[], [[]], [[], []]])
-def test_a_batch_of_nothing_gives_nothing(files, batch):
+def test_an_empty_batch_has_an_empty_result(files, batch):
     found = elmo(files)(batch_to_ids(batch))
     assert found["elmo_representations"][0].shape == (len(batch), 0, 12)
     assert found["mask"].shape == (len(batch), 0)
@@ -295,7 +295,7 @@ def test_cached_words_change_nothing(files, caplog):
     assert "vocab_to_cache" in caplog.text
 
 
-def test_a_module_of_ones_own_stands_in_for_the_bilm(files):
+def test_a_custom_module_replaces_the_bilm(files):
     own = allennlp._ElmoBiLm(*files)
     module = Elmo(None, None, 1, module=own).eval()
     assert module._elmo_lstm is own
@@ -324,7 +324,7 @@ def test_the_state_dict_has_their_names_and_values(files, weights):
         assert_close(found[name], tensor, rtol=0, atol=1e-6)
 
 
-def test_a_checkpoint_of_theirs_is_loaded_inside_a_larger_model(files, weights, tmp_path):
+def test_an_allennlp_checkpoint_is_loaded_inside_a_larger_model(files, weights, tmp_path):
     other = bilm_weights(OPTIONS, np.random.default_rng(1), scale=2.0)
     place = write_bilm(tmp_path / "other", OPTIONS, other)
     theirs = allennlp_state_dict(OPTIONS, weights, prefix="elmo.")
@@ -465,7 +465,7 @@ def test_sentences_are_forgotten_or_are_the_keys_when_asked(files, tmp_path):
         (["a"], {"output_format": "mean"}, "'all', 'top', 'average', found 'mean'"),
     ],
 )
-def test_what_cannot_be_written_leaves_no_file(files, tmp_path, lines, options, message):
+def test_a_failed_write_leaves_no_file(files, tmp_path, lines, options, message):
     path = tmp_path / "out.hdf5"
     with pytest.raises(ElmoreError, match=message):
         ElmoEmbedder(*files).embed_file(lines, str(path), **options)
@@ -474,7 +474,7 @@ def test_what_cannot_be_written_leaves_no_file(files, tmp_path, lines, options, 
 
 @pytest.mark.gpu
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="this machine has no CUDA device")
-def test_a_gpu_gives_the_same_and_takes_the_state_along(files):
+def test_a_gpu_has_the_same_results_and_moves_the_state(files):
     device, module = ElmoEmbedder(*files, cuda_device=0), elmo(files)
     expected = ElmoEmbedder(*files)
     for batch in HISTORY:

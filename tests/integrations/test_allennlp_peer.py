@@ -66,7 +66,7 @@ def test_the_state_dict_of_a_trained_module_is_read_with_its_mixes(files, tmp_pa
         np.testing.assert_allclose(sentence.vectors, vectors, rtol=0, atol=1e-5)
 
 
-def test_what_convert_writes_is_what_they_read(files, tmp_path):
+def test_simple_elmo_reads_what_convert_writes(files, tmp_path):
     bilm_tf.write_bilm_tf(pretrained.load(*files), tmp_path / "back")
     back = (tmp_path / "back" / "options.json", tmp_path / "back" / "weights.hdf5")
     batch = peer.batch_to_ids(HISTORY[0])

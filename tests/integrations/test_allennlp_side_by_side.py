@@ -50,7 +50,7 @@ def same(theirs, ours) -> None:
 
 
 @pytest.mark.parametrize("batch", HISTORY)
-def test_both_spell_alike(batch):
+def test_both_have_the_same_character_ids(batch):
     assert torch.equal(allennlp.batch_to_ids(batch), peer.batch_to_ids(batch))
 
 
@@ -81,7 +81,7 @@ def test_both_take_more_dimensions(files):
         same(theirs(ids), ours(ids))
 
 
-def test_both_remember_the_same_and_forget_the_same(files):
+def test_both_carry_and_reset_the_same_state(files):
     theirs, ours = both(files)
     resets = [None, torch.tensor([True, False, False, True]), None]
     for batch, reset in zip(HISTORY[:3], resets, strict=True):
@@ -94,7 +94,7 @@ def test_both_remember_the_same_and_forget_the_same(files):
             memory.reset_states(reset)
 
 
-def test_a_training_step_moves_both_alike(files):
+def test_a_training_step_changes_both_models_equally(files):
     theirs, ours = both(files, requires_grad=True)
     for batch in HISTORY[:2]:
         for module in (theirs, ours):
@@ -113,7 +113,7 @@ def test_a_training_step_moves_both_alike(files):
         assert not torch.equal(expected[name], moved[name]), name
 
 
-def test_a_checkpoint_goes_there_and_comes_back(files):
+def test_a_checkpoint_survives_a_round_trip(files):
     theirs, ours = both(files)
     with torch.no_grad():
         for parameter in theirs.parameters():

@@ -58,7 +58,7 @@ def test_all_layers_stand_one_after_another(model):
     np.testing.assert_allclose(vectors(sentence), np.concatenate(found, axis=1), atol=1e-5)
 
 
-def test_company_and_a_second_call_change_nothing(model):
+def test_other_texts_and_a_second_call_change_nothing(model):
     embeddings = ElmoEmbeddings(*model)
     alone, together = Sentence(TEXTS[0]), sentences()
     embeddings.embed(alone)

@@ -94,7 +94,7 @@ def test_vectors_are_those_of_the_embedder_also_after_saving(elmo, tmp_path):
         assert torch.equal(tensor, again.state_dict()[name]), name
 
 
-def test_a_model_comes_back_from_transformers_as_it_went(elmo, tmp_path):
+def test_a_model_survives_a_round_trip_through_transformers(elmo, tmp_path):
     mix = SavedMix((0.5, -1.0, 2.0), 1.5, layer_norm=True)
     model = ElmoModel.from_elmore(elmo, mix=mix, initial_state="warm")
     model.save_elmore(tmp_path / "folder", ElmoTokenizer.from_elmore(elmo))
@@ -130,7 +130,7 @@ def test_the_bundled_model_needs_no_name():
     assert_the_vectors_of(elmo, ElmoModel.from_elmore(), ElmoTokenizer.from_elmore())
 
 
-def test_a_model_drawn_anew_is_drawn_as_elmore_draws_it():
+def test_a_randomly_initialized_model_uses_elmores_initialization():
     torch.manual_seed(3)
     state = ElmoModel(ElmoConfig(bilm=SMALL)).bilm.state_dict()
     assert (state["tokens.characters.highways.0.gate.bias"] == -2).all()
@@ -198,7 +198,7 @@ class TestAHead:
             assert torch.equal(tensor, model.elmo.bilm.state_dict()[name]), name
         assert model.classifier.weight.std() > 0
 
-    def test_half_the_bits_will_do(self, kind, auto, labels, tmp_path):
+    def test_half_precision_is_supported(self, kind, auto, labels, tmp_path):
         model = kind(ElmoConfig(bilm=SMALL, num_labels=3)).eval()
         model.save_pretrained(tmp_path)
         small = kind.from_pretrained(tmp_path, dtype=torch.bfloat16)
@@ -265,12 +265,12 @@ def test_a_sentence_without_words_has_no_vectors():
         (torch.tensor([[[0], [5]]]), "pad sentences on the right"),
     ],
 )
-def test_ids_that_cannot_be_meant_are_refused(ids, said):
+def test_invalid_ids_are_refused(ids, said):
     with pytest.raises(DataError, match=said):
         ElmoModel(ElmoConfig(bilm=SMALL))(ids)
 
 
-def test_settings_that_cannot_be_meant_are_refused(tmp_path):
+def test_invalid_settings_are_refused(tmp_path):
     with pytest.raises(ConfigError, match="initial_state must be 'zero' or 'warm', found 'cold'"):
         ElmoConfig(initial_state="cold")
     with pytest.raises(ConfigError, match="layer_norm must be False or 'token'"):
@@ -281,7 +281,7 @@ def test_settings_that_cannot_be_meant_are_refused(tmp_path):
         ElmoModel.from_elmore(mix=SavedMix((0.0, 1.0), 1.0))
 
 
-def test_a_folder_of_elmores_own_is_told_from_one_of_transformers(tmp_path):
+def test_an_elmore_folder_is_distinguished_from_a_transformers_folder(tmp_path):
     ElmoModel(ElmoConfig(bilm=SMALL)).save_elmore(tmp_path / "folder")
     with pytest.raises(ConfigError, match="call from_elmore instead of from_pretrained"):
         ElmoModel.from_pretrained(tmp_path / "folder")
@@ -372,7 +372,7 @@ class TestTheTokenizer:
         assert batch["attention_mask"].tolist() == [[1, 1, 1], [1, 0, 0]]
         assert batch["labels"].tolist() == [1, 1]
 
-    def test_what_was_spelled_can_be_read(self, elmo):
+    def test_encoded_words_can_be_decoded(self, elmo):
         tokenizer = ElmoTokenizer.from_elmore(elmo)
         found = padded(tokenizer, ["the the .", "the"])["input_ids"]
         assert tokenizer.decode(found, skip_special_tokens=True) == ["the the .", "the"]
@@ -406,11 +406,11 @@ class TestTheTokenizer:
             ("a", {"return_overflowing_tokens": True}, "any length"),
         ],
     )
-    def test_what_cannot_be_spelled_is_refused(self, text, choices, said):
+    def test_invalid_texts_are_refused(self, text, choices, said):
         with pytest.raises(DataError, match=said):
             self.tokenizer(text, **choices)
 
-    def test_settings_that_cannot_be_meant_are_refused(self, tmp_path):
+    def test_invalid_settings_are_refused(self, tmp_path):
         with pytest.raises(ConfigError, match="splitter must be"):
             ElmoTokenizer(splitter="bpe")
         with pytest.raises(ConfigError, match="padding_side must be 'right'"):
@@ -458,7 +458,7 @@ class TestPipelines:
             assert one["score"] == pytest.approx(choose(text)[0]["score"], abs=1e-5)
 
 
-def test_what_transformers_asks_of_every_model_and_tokenizer_is_answered(elmo):
+def test_the_interface_of_transformers_is_complete(elmo):
     model, tokenizer = ElmoModel.from_elmore(elmo), ElmoTokenizer.from_elmore(elmo)
     known = elmo.bundle.alphabet
     words = getattr(known, "vocabulary", None)

@@ -105,7 +105,7 @@ def test_words_are_tagged_better_with_elmore_than_without(tagged, tmp_path):
     assert scores["with"] > 0.8 > 0.65 > scores["without"]
 
 
-def test_a_frozen_bilm_stays_and_the_mix_moves_whether_frozen_or_not(tmp_path):
+def test_training_changes_the_mix_and_leaves_a_frozen_bilm_unchanged(tmp_path):
     train = [
         {"input_ids": ElmoTokenizer()("a b c")["input_ids"], "labels": [0, 1, 2]},
         {"input_ids": ElmoTokenizer()("b a")["input_ids"], "labels": [1, 0]},
@@ -119,7 +119,7 @@ def test_a_frozen_bilm_stays_and_the_mix_moves_whether_frozen_or_not(tmp_path):
             assert torch.equal(tensor, before[name]) is stays, name
 
 
-def test_a_checkpoint_is_carried_on_and_the_best_one_loaded(tmp_path):
+def test_training_resumes_from_a_checkpoint_and_the_best_one_is_loaded(tmp_path):
     tokenizer = ElmoTokenizer()
     train = [
         {"input_ids": tokenizer(text)["input_ids"], "labels": label}

@@ -53,7 +53,7 @@ def test_layers_are_the_embedders_and_zero_where_a_text_is_over(elmo):
     assert embed(elmo, TEXTS, dtype="float16").dtype == np.float16
 
 
-def test_a_new_mix_is_the_average_and_masks_what_is_over(elmo):
+def test_an_untrained_mix_is_the_average_with_padding_masked(elmo):
     layers = embed(elmo, TEXTS)
     mix = ElmoMix()
     mixed = keras.ops.convert_to_numpy(mix(layers))
@@ -64,7 +64,7 @@ def test_a_new_mix_is_the_average_and_masks_what_is_over(elmo):
     assert mix.normalized_weights() == pytest.approx([1 / 3] * 3)
 
 
-def test_a_weighed_mix_is_that_of_the_paper(elmo):
+def test_a_weighted_mix_is_that_of_the_paper(elmo):
     layers = embed(elmo, TEXTS)
     mix = ElmoMix()
     mix.build(layers.shape)
@@ -109,7 +109,7 @@ def test_batches_are_read_when_they_are_due(elmo):
     assert model.predict(ElmoBatches(elmo, TEXTS, batch_size=3), verbose=0).shape == (4, 1)
 
 
-def test_what_does_not_fit_is_one_sentence(elmo):
+def test_mismatched_inputs_are_reported_in_one_sentence(elmo):
     with pytest.raises(DataError, match="4 texts have 1 labels"):
         ElmoBatches(elmo, TEXTS, [1])
     with pytest.raises(ConfigError, match=r"expected layers \(texts, tokens, layers, width\)"):

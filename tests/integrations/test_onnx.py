@@ -114,7 +114,7 @@ def english(tmp_path_factory) -> tuple[Embedder, Path]:
 
 
 @pytest.mark.parametrize("storage", ["float16", "int8"])
-def test_the_page_tells_sizes_and_rounding(english, tmp_path, storage):
+def test_the_page_states_sizes_and_rounding(english, tmp_path, storage):
     report = exporting.export(english[0].bundle, tmp_path / "english.onnx", storage=storage)
     page = PAGE.read_text(encoding="utf-8")
     row = next(line for line in page.splitlines() if line.startswith(f"| `{storage}`"))
@@ -233,7 +233,7 @@ def test_unusable_names_are_refused_before_any_work(tmp_path, bundle):
             exporting.export(replace(bundle, model=None), tmp_path / name)  # pyrefly: ignore
 
 
-def test_a_model_that_no_file_can_hold_is_told_so(tmp_path, bundle, monkeypatch):
+def test_a_model_too_large_for_a_file_is_refused(tmp_path, bundle, monkeypatch):
     monkeypatch.setattr(exporting, "_MAX_BYTES", 1000)
     with pytest.raises(WeightsError, match="pass storage float16 or int8"):
         exporting.export(bundle, tmp_path / "model.onnx")

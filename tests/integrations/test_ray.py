@@ -118,7 +118,7 @@ def test_the_command_of_the_page_gives_the_rows_of_the_local_engine(tmp_path, el
 
 
 @pytest.mark.usefixtures("cluster")
-def test_a_killed_worker_is_replaced_and_its_lines_are_done(tmp_path, elmo):
+def test_a_killed_worker_is_replaced_and_its_lines_are_embedded(tmp_path, elmo):
     job = describe(elmo, pool="mean")
     jobs.run_job(elmo, LINES, tmp_path / "local.parquet", job)
     at_work = tmp_path / "at_work"
@@ -180,7 +180,7 @@ def test_only_parquet_is_written(tmp_path, elmo, name):
 
 
 @pytest.mark.usefixtures("cluster")
-def test_what_is_there_is_only_replaced_when_asked(tmp_path, elmo):
+def test_existing_output_is_replaced_only_with_overwrite(tmp_path, elmo):
     out = tmp_path / "out.parquet"
     out.write_text("precious")
     with pytest.raises(DataError, match="exists already"):

@@ -236,7 +236,7 @@ def test_an_embedder_is_shared_by_clones(elmo):
         ([["a", 2]], "expected tokens that are strings, found 2"),
     ],
 )
-def test_what_is_no_text_is_refused_in_a_sentence(folder, texts, sentence):
+def test_a_value_that_is_not_text_is_refused_in_one_sentence(folder, texts, sentence):
     with pytest.raises(DataError, match=sentence):
         ElmoVectorizer(folder).fit_transform(texts)
 
@@ -244,12 +244,12 @@ def test_what_is_no_text_is_refused_in_a_sentence(folder, texts, sentence):
 @pytest.mark.parametrize(
     "wrong", [{"layers": 3}, {"layers": "best"}, {"pool": "median"}, {"precision": "exakt"}]
 )
-def test_what_cannot_be_meant_is_refused(folder, wrong):
+def test_invalid_input_is_refused(folder, wrong):
     with pytest.raises(ConfigError, match=re.escape(str(*wrong.values()))):
         ElmoVectorizer(folder, **wrong).fit_transform(TEXTS)
 
 
-def test_praise_is_told_from_blame_better_than_by_counting_words():
+def test_sentiment_is_classified_better_than_by_word_counts():
     """Films of the Stanford Sentiment Treebank, from 300 sentences."""
     if "ELMORE_DATA" not in os.environ:
         pytest.skip("ELMORE_DATA is not set: the sentences about films are not here")

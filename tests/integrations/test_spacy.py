@@ -72,14 +72,14 @@ def test_sentences_that_are_set_run_on_their_own(folder, elmo):
 
 
 @pytest.mark.parametrize(("batch_size", "batch_tokens"), [(1, 16384), (3, 20), (None, 1)])
-def test_a_pipe_gives_each_doc_what_it_gets_alone(folder, elmo, batch_size, batch_tokens):
+def test_a_pipe_has_the_same_vectors_as_single_docs(folder, elmo, batch_size, batch_tokens):
     docs = list(pipeline(folder, batch_tokens=batch_tokens).pipe(TEXTS, batch_size=batch_size))
     assert [doc.text for doc in docs] == TEXTS
     for doc in docs:
         assert_filled(doc, elmo)
 
 
-def test_context_goes_along(folder):
+def test_context_is_kept(folder):
     found = list(pipeline(folder).pipe([("one", 1), ("two", 2)], as_tuples=True))
     assert [(doc.text, number, len(doc.tensor)) for doc, number in found] == [
         ("one", 1, 1),
@@ -207,7 +207,7 @@ def test_the_bundled_model_is_not_saved_but_known_again(tmp_path):
         spacy.load(tmp_path)
 
 
-def test_what_is_saved_can_leave_the_weights_out(folder, tmp_path):
+def test_a_pipeline_can_be_saved_without_the_weights(folder, tmp_path):
     component = pipeline(folder).get_pipe("elmore")
     component.to_disk(tmp_path / "elmore", exclude=["model"])
     assert not (tmp_path / "elmore").exists()
@@ -224,12 +224,12 @@ def test_what_is_saved_can_leave_the_weights_out(folder, tmp_path):
         ({"mix": {"weights": [1, 2, 3], "gama": 1.0}}, "mix: expected weights"),
     ],
 )
-def test_a_config_that_cannot_be_meant_is_refused_at_once(folder, config, sentence):
+def test_an_invalid_config_is_refused_when_it_is_built(folder, config, sentence):
     with pytest.raises(ConfigError, match=sentence):
         pipeline(folder, **config)
 
 
-def test_what_the_model_cannot_give_is_refused_when_it_is_loaded(folder):
+def test_unsupported_layers_are_refused_when_the_model_is_loaded(folder):
     with pytest.raises(ConfigError, match="layers 0 to 2"):
         pipeline(folder, layers=3)("text")
     with pytest.raises(WeightsError, match="no-such-model"):

@@ -158,7 +158,7 @@ def test_a_component_learns_on_it_and_is_loaded_without_the_model(folder, tmp_pa
     assert [marks(again(doc)) for doc in docs_of(again)] == found
 
 
-def test_components_may_listen_to_one_layer(folder):
+def test_components_may_share_one_layer(folder):
     nlp = spacy.blank("en")
     nlp.add_pipe(
         "tok2vec", config={"model": {"@architectures": "elmore.Tok2Vec.v1", "model": folder}}
@@ -193,7 +193,9 @@ def test_it_may_stand_below_an_encoder_of_spacy(folder):
 
 
 @pytest.mark.parametrize(("megabytes", "num_read"), [(1000, 2), (0, 8)])
-def test_a_text_is_read_once_while_there_is_room(folder, monkeypatch, megabytes, num_read):
+def test_a_text_is_embedded_once_while_the_cache_has_space(
+    folder, monkeypatch, megabytes, num_read
+):
     nlp, model = spacy.blank("en"), layer(folder, cache_megabytes=megabytes)
     docs, read = docs_of(nlp), []
     model.initialize(docs)
@@ -210,14 +212,14 @@ def test_a_text_is_read_once_while_there_is_room(folder, monkeypatch, megabytes,
     assert len(read) == num_read
 
 
-def test_nothing_is_kept_where_nothing_is_trained(folder):
+def test_nothing_is_cached_for_prediction_alone(folder):
     nlp, model = spacy.blank("en"), layer(folder)
     model.initialize(docs_of(nlp))
     model.predict(docs_of(nlp))
     assert not model.shims[0]._cache
 
 
-def test_a_cache_below_nothing_is_refused(folder):
+def test_a_negative_cache_size_is_refused(folder):
     with pytest.raises(ConfigError, match="must not be negative"):
         layer(folder, cache_megabytes=-1)
 

@@ -77,7 +77,7 @@ def losses_and_gradients(network: LanguageModel, bf16: bool) -> list[torch.Tenso
 @pytest.mark.gpu
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device: pytest -m gpu")
 @pytest.mark.parametrize("softmax", ["sampled", "adaptive"])
-def test_a_training_that_is_recorded_learns_what_a_launched_one_does(tmp_path, softmax):
+def test_training_with_a_cuda_graph_learns_what_eager_training_does(tmp_path, softmax):
     """With batches of one shape, and the rare words found beforehand."""
     corpus = toy_corpus.prepare_corpus(tmp_path, "toy", toy_corpus.sentences(300))
     found = []
@@ -107,7 +107,7 @@ def test_a_training_that_is_recorded_learns_what_a_launched_one_does(tmp_path, s
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device: pytest -m gpu")
 @pytest.mark.parametrize("bf16", [False, True])
 @pytest.mark.parametrize("dropout", [0.0, 0.3])
-def test_what_is_recorded_trains_as_what_is_launched(dropout, bf16):
+def test_a_cuda_graph_trains_as_eager_execution_does(dropout, bf16):
     launched = losses_and_gradients(model(dropout), bf16)
     network = model(dropout)
     with torch.autocast("cuda", torch.bfloat16, enabled=bf16, cache_enabled=False):

@@ -95,7 +95,7 @@ def test_new_words_are_put_after_the_old_ones(general, domain):
     assert extend_vocabulary(new, domain) is new
 
 
-def test_old_words_keep_their_chances_and_new_ones_share_that_of_unknown_words(general, domain):
+def test_old_words_keep_their_probability_and_new_words_divide_that_of_unk(general, domain):
     old = pretrained.load(general)
     new = extend_vocabulary(old, domain)
     states = torch.randn(7, 6)
@@ -123,7 +123,7 @@ def test_before_any_update_the_merged_perplexity_is_the_old_one(general, domain)
     assert measured(new, domain).perplexity > 1.01 * before.perplexity
 
 
-def test_a_model_of_ours_gets_better_on_the_words_it_knew(general, domain, tmp_path):
+def test_fine_tuning_an_elmore_model_improves_the_words_it_knew(general, domain, tmp_path):
     reports, found = ran([general], domain, tmp_path / "run")
     old = pretrained.load(general)
     assert found.before == pytest.approx(measured(old, domain).perplexity, rel=1e-6)
@@ -172,7 +172,7 @@ def test_weights_without_a_softmax_first_learn_one_alone(foreign, domain, tmp_pa
 
 
 @pytest.mark.slow
-def test_a_stopped_run_goes_on_in_either_stage(general, domain, tmp_path, rng):
+def test_a_stopped_run_is_resumed_in_either_stage(general, domain, tmp_path, rng):
     """A run that ends after each stage's first checkpoint, twice resumed, equals a whole one."""
     settings = bilm_options()
     sources = list(write_bilm(tmp_path / "foreign", settings, bilm_weights(settings, rng)))

@@ -160,7 +160,7 @@ def test_a_carried_state_is_what_one_long_batch_would_have(corpus):
     assert_close(second.state, whole.state)
 
 
-def test_with_a_reset_at_each_sentence_what_is_carried_ends_with_it(corpus):
+def test_with_a_reset_at_each_sentence_no_state_is_carried(corpus):
     """The first token of a sentence is read the same whatever was carried there."""
     module, (batch, _) = small(corpus, "stream.reset_probability=1")
     _, carried = module.run_directions(batch, None)
@@ -212,7 +212,7 @@ def test_an_unknown_word_keeps_its_letters_and_is_the_unknown_target(corpus):
         assert (batch.targets[direction][targets] == unknown).all()
 
 
-def test_what_a_gpu_carried_in_bf16_is_taken_up_in_float32(corpus):
+def test_a_bf16_state_from_a_gpu_continues_in_float32(corpus):
     module, (first, second) = small(corpus, "softmax.kind=full", "stream.reset_probability=0")
     module.float()
     carried = {name: tensor.detach() for name, tensor in module(first, None).state.items()}

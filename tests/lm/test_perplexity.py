@@ -46,7 +46,7 @@ def valid_sentences(corpus) -> list[list[str]]:
 
 
 @pytest.mark.parametrize("reset_state", [True, False])
-def test_a_model_without_opinions_is_as_perplexed_as_there_are_words(corpus, reset_state):
+def test_the_perplexity_of_a_model_of_zeros_is_the_vocabulary_size(corpus, reset_state):
     training = toy_corpus.training(corpus)
     torch.nn.init.zeros_(training.module.softmax.weight)
     found = measured(training, reset_state=reset_state)
@@ -108,7 +108,7 @@ def sentence_by_sentence(training) -> tuple[float, float]:
     return tuple(totals)
 
 
-def test_with_the_state_set_anew_it_is_the_sum_of_the_sentences(learned):
+def test_with_a_reset_at_each_sentence_the_loss_is_the_sum_over_sentences(learned):
     found = measured(learned)
     forward, backward = sentence_by_sentence(learned)
     assert math.log(found.forward) == pytest.approx(-forward / found.tokens, rel=1e-6)
@@ -116,7 +116,7 @@ def test_with_the_state_set_anew_it_is_the_sum_of_the_sentences(learned):
     assert found.perplexity == pytest.approx(math.sqrt(found.forward * found.backward))
 
 
-def test_a_carried_state_gives_something_else(learned):
+def test_carrying_the_state_changes_the_perplexity(learned):
     assert measured(learned, reset_state=False).forward != pytest.approx(
         measured(learned).forward, rel=1e-3
     )
@@ -157,7 +157,7 @@ def test_words_that_are_merged_count_as_one(corpus, learned):
     assert found.forward < measured(learned).forward
 
 
-def test_hopeless_models_are_infinitely_perplexed(corpus):
+def test_a_model_that_excludes_a_word_has_infinite_perplexity(corpus):
     training = toy_corpus.training(corpus)
     with torch.no_grad():
         training.module.softmax.bias[0] = 1e6
@@ -176,7 +176,7 @@ def test_a_model_folder_is_measured_as_it_was_in_training(corpus, learned, tmp_p
     assert everything.tokens == corpus.split("all").num_tokens
 
 
-def test_what_cannot_be_measured_is_refused(corpus, learned, tmp_path):
+def test_invalid_evaluations_are_refused(corpus, learned, tmp_path):
     learned.save(tmp_path / "model", {})
     with pytest.raises(ConfigError, match="batch_size must be at least 1"):
         evaluation.evaluate(tmp_path / "model", corpus.path, batch_size=0)

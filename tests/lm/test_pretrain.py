@@ -54,7 +54,7 @@ def test_a_run_folder_is_a_model(run, corpus):
     assert all(path.parent == place / "best" for path in pretrained.model_files(place))
 
 
-def test_a_run_says_all_it_takes_to_repeat_it(run, corpus):
+def test_a_run_records_all_that_is_needed_to_repeat_it(run, corpus):
     place, _, settings = run
     recipe = config.read_json(place / "recipe.json")
     assert recipe.pop("corpus") == corpus.index["sha256"]
@@ -118,7 +118,7 @@ def test_a_model_is_named_like_its_run_unless_the_recipe_names_it(run, corpus, t
 
 
 @pytest.mark.parametrize("method", ["to", "forward"])
-def test_a_batch_that_does_not_fit_says_what_to_lower(corpus, tmp_path, monkeypatch, method):
+def test_a_batch_that_does_not_fit_names_the_option_to_lower(corpus, tmp_path, monkeypatch, method):
     """Before the first update, where the model is moved and recorded, and in it."""
 
     def full(*_):
@@ -207,7 +207,7 @@ def test_a_model_of_words_alone_trains_too(corpus, tmp_path):
         (["stream.batch_size=700"], "too few for 700 rows of 5 steps"),
     ],
 )
-def test_what_cannot_be_trained_leaves_nothing_behind(corpus, tmp_path, overrides, found):
+def test_invalid_training_settings_leave_no_files(corpus, tmp_path, overrides, found):
     with pytest.raises((ConfigError, DataError), match=found):
         next(pretrain(toy_corpus.recipe(*overrides), corpus.path, tmp_path / "run", device="cpu"))
     assert not (tmp_path / "run").exists()
@@ -255,7 +255,7 @@ def test_init_keeps_nothing_but_weights(run, corpus, tmp_path):
     assert first.metrics["loss"] < math.log(len(corpus.vocabulary))
 
 
-def test_what_a_run_began_from_is_part_of_its_recipe(run, corpus, tmp_path):
+def test_the_initial_model_is_part_of_the_recipe(run, corpus, tmp_path):
     settings = toy_corpus.recipe("model.dropout=0", "train.steps=2")
     out = tmp_path / "new"
     list(pretrain(settings, corpus.path, out, init=[run[0]], device="cpu"))

@@ -28,7 +28,7 @@ def prefer(bundle: Bundle, *words: str) -> None:
             softmax.bias[int(bundle.vocabulary.ids([word])[0])] = 10.0 * number
 
 
-def test_a_model_without_opinions_gives_every_word_the_same_chance(bundle, corpus):
+def test_a_model_of_zeros_gives_every_word_the_same_probability(bundle, corpus):
     prefer(bundle)
     (found,) = score(bundle, [["two", "ships", "xylophone", "."]])
     expected = np.full(4, -np.log(len(corpus.vocabulary)))
@@ -69,7 +69,7 @@ def test_a_word_that_is_written_like_a_mark_is_unknown(bundle):
     np.testing.assert_array_equal(one.backward, other.backward)
 
 
-def test_sentences_side_by_side_score_as_they_do_alone(bundle, monkeypatch):
+def test_sentences_of_a_batch_score_as_they_do_alone(bundle, monkeypatch):
     sentences = [line.split() for line in toy_corpus.sentences(10, seed=2)]
     sentences[3:3] = [[], ["</S>"], ["storm"] * 30]
     alone = list(score(bundle, sentences))

@@ -70,7 +70,7 @@ def test_every_place_of_a_long_sentence_has_its_substitutes(bundle):
 
 
 @pytest.mark.parametrize("place", [3, -4])
-def test_a_place_outside_the_sentence_is_refused(bundle, place):
+def test_a_position_outside_the_sentence_is_refused(bundle, place):
     with pytest.raises(DataError, match=f"position {place} is outside a sentence of 3 tokens"):
         list(predict_substitutes(bundle, ["two", "ships", "come"], [place]))
 
@@ -111,7 +111,7 @@ def test_the_command_gives_those_of_the_marked_word_or_of_every_word(model, text
         assert words == [word for word, _ in getattr(expected, way)]
 
 
-def test_the_command_prints_a_line_of_words_for_each_opinion(model, text):
+def test_the_command_prints_a_line_of_substitutes_for_each_direction(model, text):
     plain = run_elmore("score", model, text).out.splitlines()
     assert plain[1].split("\t")[0] == "["  # without the option a bracket is a word like others
     lines = run_elmore("score", model, text, "--substitutes", "2").out.splitlines()

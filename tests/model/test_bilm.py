@@ -143,7 +143,7 @@ def test_blocks_of_words_give_what_one_block_gives(monkeypatch):
         (lambda: WordsConfig(num_words=0, dim=3), "words.num_words must be between 1 and"),
     ],
 )
-def test_a_shape_that_cannot_be_is_refused_with_the_reason(make, message):
+def test_an_impossible_shape_is_refused_with_the_reason(make, message):
     with pytest.raises(ConfigError, match=message):
         make()
 

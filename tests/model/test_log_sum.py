@@ -24,7 +24,7 @@ def test_gradients_are_those_of_finite_differences(chunk):
 
 
 @pytest.mark.parametrize("frozen", [0, 1, 2])
-def test_what_is_frozen_gets_no_gradient_and_the_others_keep_theirs(frozen):
+def test_frozen_weights_get_no_gradient_and_others_keep_theirs(frozen):
     *inputs, words, targets = sum_inputs()
     inputs[frozen].requires_grad_(False)
     assert torch.autograd.gradcheck(lambda *x: log_sum_others(*x, words, targets, chunk=8), inputs)

@@ -50,7 +50,7 @@ def test_a_product_is_that_of_the_weight_and_of_each_row_alone(
 
 @dot
 @pytest.mark.parametrize("value", [torch.nan, torch.inf])
-def test_a_row_with_a_number_that_is_none_is_nan_in_int8(value):
+def test_a_row_with_a_nan_is_nan_in_int8(value):
     rows = torch.randn(3, 8)
     rows[1, 2] = value
     found = native.multiply(native.pack_dynamic(torch.randn(16, 8)), rows)

@@ -53,7 +53,7 @@ def test_a_mask_of_ones_and_zeros_is_the_mask_in_every_layer(backend, dtype, row
 
 
 @pytest.mark.parametrize("backend", BACKENDS)
-def test_numbers_that_are_no_mask_are_refused_by_every_layer(backend, monkeypatch):
+def test_other_numbers_than_0_and_1_are_refused_as_a_mask(backend, monkeypatch):
     layer, inputs = layer_of(backend, monkeypatch), torch.randn(3, 4, 8)
     state = LSTMState(torch.zeros(3, 8), torch.zeros(3, 16))
     added = torch.where(mask_of(3), 0.0, -torch.inf)  # as attention has it

@@ -22,7 +22,7 @@ def layers(model: BiLM) -> torch.Tensor:
 
 
 @pytest.mark.parametrize("has_dot", [True, False])
-def test_a_cpu_that_has_both_multiplies_in_int8(monkeypatch, has_dot):
+def test_a_cpu_with_int8_and_bf16_units_multiplies_in_int8(monkeypatch, has_dot):
     monkeypatch.setattr(eager, "has_native_bf16", lambda device: True)
     monkeypatch.setattr(native, "has_int8_dot", lambda: has_dot)
     layer = precision.with_precision(network(), "fast").forward_layers[0]

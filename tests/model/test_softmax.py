@@ -123,7 +123,7 @@ def distance(found: list[torch.Tensor], expected: list[torch.Tensor]) -> float:
     return math.sqrt(sum(((a - b) ** 2).sum().item() for a, b in pairs))
 
 
-def test_against_every_other_word_once_it_is_the_full_softmax():
+def test_sampling_every_other_word_once_is_the_full_softmax():
     module, (states, targets) = softmax(), batch()
     for target in range(12):
         others = torch.tensor([word for word in range(12) if word != target]).flip(0)
@@ -147,7 +147,7 @@ def test_draws_that_hit_the_target_never_count():
     assert_close(gradients(found, states, module), gradients(expected, states, module), **EXACT)
 
 
-def test_against_hits_alone_nothing_is_lost_and_nothing_learned():
+def test_sampling_only_the_target_has_no_loss_and_no_gradient():
     module, (states, _) = softmax(), batch()
     targets = torch.full((7,), 3)
     found = module.loss_against(states, targets, torch.tensor([3, 3]), torch.zeros(2))
@@ -329,7 +329,7 @@ def test_adaptive_probabilities_sum_to_one_and_are_what_is_scored(cutoffs):
     assert torch.equal(module.loss(states, targets, 5), found)
 
 
-def test_adaptive_takes_the_places_of_rare_words_from_those_who_know_them():
+def test_nll_uses_the_given_rows_of_rare_words():
     module, (states, targets) = softmax(kind="adaptive", cutoffs=(4, 8)), batch()
     rare = module.rare(targets)
     assert [targets[here].min().item() >= 4 for here in rare] == [True, True]
@@ -379,7 +379,7 @@ def test_a_tail_that_is_not_met_has_a_gradient_of_zeros():
         ({"cutoffs": (0, 5)}, "softmax.cutoffs must rise from at least 1"),
     ],
 )
-def test_a_config_that_cannot_be_meant_is_refused(config, message):
+def test_an_invalid_config_is_refused(config, message):
     with pytest.raises(ConfigError, match=message):
         SoftmaxConfig(**config)
 

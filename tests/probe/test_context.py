@@ -120,19 +120,19 @@ def test_fewer_words_and_sentences_can_be_drawn_and_the_seed_decides_which():
         ([["a", "a"], ["a"]], {"min_uses": 2}, "'a' is the only word form of the text"),
     ],
 )
-def test_too_little_text_is_one_sentence(text, options, message):
+def test_too_little_text_is_reported_in_one_sentence(text, options, message):
     with pytest.raises(DataError, match=message):
         context.measure_contextuality(PositionEmbedder(), text, **options)
 
 
 @pytest.mark.parametrize("options", [{"min_uses": 1}, {"max_words": 0}, {"num_sentences": 0}])
-def test_numbers_that_cannot_be_meant_are_refused(options):
+def test_invalid_numbers_are_refused(options):
     with pytest.raises(ConfigError, match=r"at least|expected min_uses"):
         context.measure_contextuality(PositionEmbedder(), TEXT, **options)
 
 
 @given(st.integers(0, 40), st.integers(1, 50), st.integers(0, 5))
-def test_a_draw_keeps_the_order_and_never_more_than_asked(total, number, seed):
+def test_a_sample_keeps_the_order_and_never_exceeds_its_size(total, number, seed):
     found, seen = sample.reservoir_sample(range(total), number, seed)
     assert seen == total
     assert found == sorted(set(found))

@@ -41,11 +41,11 @@ SPLITS = Splits(
 )
 
 
-def test_classes_that_a_plane_separates_are_all_told(rng):
+def test_linearly_separable_classes_are_all_predicted(rng):
     assert fit_classifier(clusters(300, rng), clusters(60, rng), clusters(60, rng)).test == 1.0
 
 
-def test_labels_that_the_vectors_do_not_tell_stay_near_the_majority(rng):
+def test_labels_unrelated_to_the_vectors_stay_near_the_majority_baseline(rng):
     def noise(size):
         labels = rng.choice(["common", "rare"], size=size, p=[0.8, 0.2])
         return Examples(rng.normal(size=(size, 4)).astype(np.float32), labels.tolist())
@@ -55,7 +55,7 @@ def test_labels_that_the_vectors_do_not_tell_stay_near_the_majority(rng):
     assert fit_classifier(train, dev, test).test == pytest.approx(majority, abs=0.02)
 
 
-def test_the_random_tags_of_words_never_seen_are_not_told(rng):
+def test_random_tags_of_unseen_words_are_not_predicted(rng):
     """Each word is a vector of its own: what the control learns by heart ends with the text."""
 
     def text(first):
@@ -74,7 +74,7 @@ def test_the_same_seed_gives_the_same_scores(rng):
     assert fit_classifier(*splits, seed=3) == fit_classifier(*splits, seed=3)
 
 
-def test_an_accuracy_is_the_share_of_the_tokens_that_are_told(rng):
+def test_accuracy_is_the_fraction_of_correct_tokens(rng):
     train, dev = clusters(300, rng), clusters(60, rng)
     points = np.array([[0, 0, 7], [0, 0, 7], [1, 0, 7], [0, 1, 7]], np.float16)
     test = Examples(points, ["a", "b", "b", "c"])  # the second is labelled as another corner is
@@ -229,11 +229,11 @@ def test_an_empty_file_and_a_missing_one_are_refused(files, tmp_path):
         (["--device", "abacus"], "unknown device 'abacus'"),
     ],
 )
-def test_options_that_cannot_be_meant_are_refused(files, model, arguments, sentence):
+def test_invalid_options_are_refused(files, model, arguments, sentence):
     assert sentence in refused(*files, "--model", model, *arguments)
 
 
-def test_a_seed_below_zero_is_a_matter_of_usage(files, model):
+def test_a_negative_seed_is_a_usage_error(files, model):
     assert run_elmore("probe", "pos", *files, "--model", model, "--seed", "-1").code == 2
 
 

@@ -100,7 +100,7 @@ def test_the_same_seed_gives_the_same_map(method):
 
 
 @pytest.mark.parametrize("number", [2, 3])
-def test_few_uses_and_uses_that_are_all_the_same_make_one_cluster(number):
+def test_few_or_equal_occurrences_form_one_cluster(number):
     same = occurrence_map.map_occurrences(
         "w", some_uses([0] * number), np.ones((number, 4)), layers="0"
     )
@@ -118,14 +118,14 @@ def test_two_kinds_of_uses_that_are_each_the_same_are_two_clusters():
 
 
 @pytest.mark.parametrize("method", ["pca", "tsne"])
-def test_uses_that_are_all_the_same_lie_in_one_place(method):
+def test_equal_occurrences_have_equal_coordinates(method):
     drawn = occurrence_map.map_occurrences(
         "w", some_uses([0] * 6), np.ones((6, 4)), layers="0", method=method
     )
     assert {(placed.x, placed.y) for placed in drawn.uses} == {(0.0, 0.0)}
 
 
-def test_what_cannot_be_drawn_is_refused():
+def test_too_few_occurrences_are_refused():
     points, corners = blobs(3)
     with pytest.raises(ConfigError, match="--clusters 9: only 3 occurrences differ"):
         occurrence_map.map_occurrences("w", some_uses(corners), points, layers="2", num_clusters=9)
@@ -133,7 +133,7 @@ def test_what_cannot_be_drawn_is_refused():
         occurrence_map.map_occurrences("w", some_uses(corners), points, layers="2", method="tsne")
 
 
-def test_a_use_of_several_tokens_is_their_mean():
+def test_an_occurrence_of_several_tokens_is_their_mean():
     class Embedder:
         def stream(self, texts, *, layers):
             for words in texts:
@@ -162,14 +162,14 @@ def annotated(tmp_path):
     return str(write_corpus(tmp_path, "uses", [sentences]))
 
 
-def test_uses_are_found_in_plain_text_whatever_their_case(text):
+def test_occurrences_are_found_in_plain_text_whatever_their_case(text):
     found, total = occurrences.find_occurrences("bank", [text], max_uses=10)
     assert total == 2
     assert [use.tokens[use.start] for use in found] == ["bank", "BANK"]
     assert all(use.sense is None for use in found)
 
 
-def test_uses_are_found_in_annotated_text_in_any_inflection(annotated, text):
+def test_occurrences_are_found_in_annotated_text_in_any_inflection(annotated, text):
     found, total = occurrences.find_occurrences("Bank", [annotated, text], max_uses=10)
     assert [use.sense for use in found] == [RIVER, MONEY, RIVER, MONEY, MONEY, None, None]
     assert total == 7
@@ -256,7 +256,7 @@ def test_the_command_refuses_in_one_sentence(annotated, tmp_path, more, message)
     assert done.err.count("\n") == 1
 
 
-def test_what_is_not_installed_is_named(monkeypatch):
+def test_a_missing_package_is_named(monkeypatch):
     points, corners = blobs(4, 4)
     found = occurrence_map.map_occurrences("w", some_uses(corners), points, layers="2")
     for name in [name for name in sys.modules if name.split(".")[0] in ("sklearn", "matplotlib")]:

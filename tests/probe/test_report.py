@@ -64,7 +64,7 @@ def test_the_page_holds_nothing_that_lies_elsewhere(reported):
     assert re.findall(r"https?://(?!www\.w3\.org/2000/svg)", html) == []
 
 
-def test_text_of_others_is_never_html(reported):
+def test_untrusted_text_is_never_html(reported):
     assert "&lt;b&gt;&amp;amp;" in reported.report.html
     assert "<mark>&lt;play&gt;</mark>" in reported.report.html
     assert "<b>" not in reported.report.html
@@ -174,7 +174,7 @@ def test_a_run_without_held_out_text_shows_its_loss_alone(reported, tmp_path):
     assert "no score" in made.html
 
 
-def test_long_losses_are_means_of_stretches():
+def test_long_loss_curves_are_means_of_intervals():
     run = load_runs.TrainingRun("r", None, "perplexity", list(range(1, 1001)), [1.0, 3.0] * 500, [])
     figure = plots.training_loss("loss", [run])
     (path,) = [
@@ -227,7 +227,7 @@ def test_a_folder_that_is_no_run_is_refused_by_name(tmp_path, files, message):
         ),
     ],
 )
-def test_a_file_that_is_no_result_is_refused_by_name(tmp_path, text, message):
+def test_a_file_without_results_is_refused_by_name(tmp_path, text, message):
     path = tmp_path / "odd.json"
     path.write_text(text)
     with pytest.raises(DataError, match=re.escape(message)):
@@ -283,7 +283,7 @@ def test_the_command_writes_the_page_and_its_figures(reported, tmp_path):
         (".", "expected a file name"),
     ],
 )
-def test_a_place_that_cannot_be_written_is_refused_first(tmp_path, out, message):
+def test_a_path_that_cannot_be_written_is_refused_first(tmp_path, out, message):
     done = run_elmore("report", str(tmp_path / "no run"), "-o", str(tmp_path / out))
     assert (done.code, done.out) == (1, "")
     assert message in done.err

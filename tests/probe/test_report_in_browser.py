@@ -47,7 +47,7 @@ def opened(browser, reported):
         yield open_page
 
 
-def test_it_opens_without_a_word_and_asks_for_nothing(opened, reported):
+def test_the_page_opens_without_errors_or_requests(opened, reported):
     page = opened()
     assert page.said == []
     assert page.asked == [reported.page.as_uri()]

@@ -83,7 +83,7 @@ def test_several_runs_of_language_models_are_refused(reported, tmp_path):
         {"summary": [{"scores": {"dev": {"f1": {"mean": 3.0}}}}]},
     ],
 )
-def test_what_is_no_summary_of_runs_is_refused(summary):
+def test_a_file_that_is_not_a_summary_of_runs_is_refused(summary):
     with pytest.raises(DataError, match="here: expected means and deviations of runs"):
         load_runs.check_summary(summary, "here")
 
@@ -107,7 +107,7 @@ def test_senses_without_an_interval_are_refused(tmp_path):
         load_results.load_result(path)
 
 
-def test_a_file_that_is_no_text_is_named(tmp_path):
+def test_a_file_that_is_not_text_is_named(tmp_path):
     (tmp_path / "odd.json").write_bytes(b"\xff\xfe\xff")
     with pytest.raises(DataError, match=r"odd.json: cannot be read \(.*utf-8"):
         load_results.load_result(tmp_path / "odd.json")
@@ -152,7 +152,7 @@ def test_long_cells_are_let_be_wide(tmp_path):
         ("page.html", "in.html", "in.html: expected a folder for the figures, found a file"),
     ],
 )
-def test_a_place_that_is_taken_is_refused_first(tmp_path, out, plots_at, message):
+def test_an_existing_path_is_refused_first(tmp_path, out, plots_at, message):
     (tmp_path / "in.html").write_text(json.dumps(MEASURED))
     more = ["--plots", str(tmp_path / plots_at)] if plots_at else []
     done = run_elmore("report", str(tmp_path / "in.html"), "-o", str(tmp_path / out), *more)
@@ -178,7 +178,7 @@ def test_a_map_without_directions_says_that_its_axes_have_no_unit():
 
 
 @pytest.mark.parametrize(("num_senses", "others"), [(8, False), (9, True)])
-def test_a_sense_that_alone_is_left_over_has_its_own_place(num_senses, others):
+def test_a_single_remaining_sense_has_its_own_colour(num_senses, others):
     assert ("other senses" in plots.occurrence_map(on_map(num_senses, (0.5, 0.2))).svg()) is others
 
 

@@ -37,7 +37,7 @@ def test_treebank_quotes_and_brackets_are_read_as_plain_ones(tmp_path):
     assert (sentence.instances[0].start, sentence.instances[0].end) == (2, 3)
 
 
-def test_sentences_without_a_use_are_left_out(tmp_path):
+def test_sentences_without_an_occurrence_are_left_out(tmp_path):
     path = write_corpus(tmp_path, "x", [[["No", "use"], ["Some", ART]]])
     assert [sentence.words for sentence in SenseCorpus(path)] == [["Some", "art"]]
 

@@ -94,7 +94,7 @@ def test_long_vectors_do_not_outweigh_short_ones_in_the_even_sum(tmp_path, known
     assert [rows[row]["f1"] for row in ("1", "2", "average", "1+2")] == [1.0, 1.0, 1.0, 0.0]
 
 
-def test_layers_that_tell_nothing_leave_the_order_of_wordnet(tmp_path, known):
+def test_layers_without_information_fall_back_to_the_order_of_wordnet(tmp_path, known):
     train = [[[bank("east", MONEY)], [bank("north", RIVER)]]]
     test = [[[bank("east", MONEY), bank("north", RIVER)]]]
     _, rows = probed(*corpora(tmp_path, train, test), known)
@@ -109,7 +109,7 @@ def test_only_senses_that_were_seen_are_answered(tmp_path, known):
     assert rows["1"]["coverage"] == rows["1"]["alone_coverage"] == 1.0
 
 
-def test_a_use_with_several_keys_is_learned_for_each_and_right_with_any(tmp_path, known):
+def test_an_occurrence_with_several_keys_counts_for_each_of_them(tmp_path, known):
     # Both averages hold the shared use: MONEY is (4, 0), RIVER is (4, 0) and (0, 1) -> (2, 0.5).
     train = [[[bank("east", f"{MONEY} {RIVER}")], [bank("north", RIVER)]]]
     test = [[[bank("east", MONEY)], [bank("eastish", f"{RIVER} {MONEY}")], [bank("east", RIVER)]]]
@@ -136,7 +136,7 @@ def test_a_lemma_not_seen_gets_the_first_sense_or_no_answer(tmp_path, known):
     assert "alone_f1" not in rows["first sense"]
 
 
-def test_centring_takes_away_what_all_uses_share(tmp_path, known):
+def test_centring_removes_what_all_occurrences_share(tmp_path, known):
     # The mean of all uses is (2, 0.5). Less it, MONEY (4, 0) lies at (2, -0.5), RIVER (0, 1) at
     # (-2, 0.5), and (1, 1) at (-1, 0.5): nearer to RIVER. Without, (1, 1) is as near to both, and
     # then the first sense is taken, which is RIVER too.
@@ -152,7 +152,7 @@ def test_centring_takes_away_what_all_uses_share(tmp_path, known):
     assert (rows["1"]["f1"], rows["1 centred"]["f1"]) == (0.0, 1.0)
 
 
-def test_a_use_of_several_words_is_the_mean_of_their_vectors(tmp_path, known):
+def test_an_occurrence_of_several_words_is_the_mean_of_their_vectors(tmp_path, known):
     # (4, 0) and (0, 1) give (2, 0.5), nearest to MONEY; the last word alone would be RIVER.
     train = [[[bank("east", MONEY)], [bank("north", RIVER)]]]
     test = [[[("bank-east bank-north", "bank", "NOUN", MONEY)]]]
@@ -176,7 +176,7 @@ def test_documents_are_held_out_to_choose_and_learned_from_for_the_tests(tmp_pat
     assert (found.num_uses, found.num_senses) == (5, 3)
 
 
-def test_what_is_held_out_does_not_change_the_scores_of_the_tests(tmp_path, known):
+def test_holding_out_documents_does_not_change_test_scores(tmp_path, known):
     train = [[[bank("east", MONEY)]], [[bank("north", RIVER)]], [[bank("northeast", RIVER)]]]
     test = [[[bank("eastish", MONEY), bank("northish", RIVER)]]]
     pair = corpora(tmp_path, train, test)
@@ -210,7 +210,7 @@ def test_progress_ends_with_every_word(tmp_path, known):
     assert seen == [(0.5, 2), (1.0, 4)]
 
 
-def test_what_cannot_be_meant_is_refused(tmp_path, known):
+def test_invalid_input_is_refused(tmp_path, known):
     train, test = corpora(tmp_path, [[[bank("east", MONEY)]]], [[["none"]]])
     with pytest.raises(ConfigError, match="held_out must be at least 0"):
         probed(train, train, known, held_out=1.0)
@@ -298,7 +298,7 @@ def test_the_command_runs_the_bundled_model(command):
         (["--held-out", "2"], "held_out must be at least 0 and below 1, found 2.0"),
     ],
 )
-def test_options_that_cannot_be_meant_are_one_sentence(command, more, sentence):
+def test_invalid_options_are_reported_in_one_sentence(command, more, sentence):
     shown = run_elmore(*command, *more)
     assert shown.code == 1
     assert sentence in shown.err

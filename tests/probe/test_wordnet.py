@@ -56,7 +56,7 @@ def test_a_folder_without_an_index_is_named(tmp_path):
 @pytest.mark.parametrize(
     "line", ["good 0 1 0", "good%9:00:00:: 0 1 0", "good%3:00:01:: 0 one 0", "good%3:00:01::"]
 )
-def test_a_line_that_is_no_sense_is_named(tmp_path, line):
+def test_a_line_that_is_not_a_sense_is_named(tmp_path, line):
     (tmp_path / "index.sense").write_text(f"well%4:02:00:: 0 1 0\n{line}\n")
     with pytest.raises(DataError, match=r"index\.sense:2: expected a sense key"):
         wordnet.read_wordnet(tmp_path)

@@ -17,7 +17,7 @@ EXACT = {"rtol": 0, "atol": 1e-5}
 TEXTS = ["Two ships can't wait .", ["a", "storm"], "", "the river " * 40]
 
 
-def test_embed_gives_the_vectors_of_the_embedder(client, embedder):
+def test_embed_returns_the_vectors_of_the_embedder(client, embedder):
     found = client.post("/embed", {"texts": TEXTS}).json["sentences"]
     for sentence, expected in zip(found, embedder.embed(TEXTS), strict=True):
         assert sentence["tokens"] == expected.tokens
@@ -111,7 +111,7 @@ def test_neighbors_gives_uses_with_their_sentences(client):
     assert len(found["neighbors"]) == 3
 
 
-def test_a_query_without_a_marked_word_is_told_how_to_mark_one(client):
+def test_a_query_without_a_marked_word_explains_how_to_mark_one(client):
     answer = client.post("/neighbors", {"text": "two ships"})
     assert (answer.status, answer.detail[:20]) == (422, "text: mark one word,")
 
@@ -148,7 +148,7 @@ def test_a_layer_the_model_does_not_have_is_refused(client):
     assert "layers: input should be" in answer.detail
 
 
-def test_a_full_queue_is_429_with_a_time_to_come_again(embedder):
+def test_a_full_queue_is_429_with_retry_after(embedder):
     slow = Slow(engine_of(embedder))
     limits = Limits(queue_tokens=20, batch_tokens=64)
     with run_server(slow, limits=limits) as client, ThreadPoolExecutor(2) as pool:
@@ -164,7 +164,7 @@ def test_a_full_queue_is_429_with_a_time_to_come_again(embedder):
     assert "retry" in refused.detail
 
 
-def test_who_waits_too_long_is_told_so(embedder):
+def test_a_request_that_waits_too_long_is_refused(embedder):
     slow = Slow(engine_of(embedder))
     with run_server(slow, limits=Limits(response_seconds=0.2)) as client:
         answer = client.post("/encode", {"texts": ["a"]})
@@ -187,7 +187,7 @@ def test_a_text_of_too_many_tokens_is_named(client):
     assert "texts.1: 3000 tokens, a text may have 2048" in answer.detail
 
 
-def test_only_who_has_the_token_is_served(embedder):
+def test_only_clients_with_the_token_are_served(embedder):
     secret = "correct-horse"
     with run_server(engine_of(embedder), token=secret) as client:
         for header in ({}, {"Authorization": "Bearer wrong"}, {"Authorization": f"Basic {secret}"}):

@@ -65,7 +65,7 @@ async def submit_all(batcher, works, kind="a"):
 
 @given(st.lists(st.tuples(st.sampled_from("ab"), st.integers(1, 40)), max_size=30))
 @settings(max_examples=pick(8, 40))
-def test_everyone_gets_their_own_result_and_no_batch_is_over_budget_or_mixed(asked):
+def test_each_request_gets_its_own_result_and_no_batch_exceeds_the_budget(asked):
     worker = Worker()
 
     async def run():
@@ -79,7 +79,7 @@ def test_everyone_gets_their_own_result_and_no_batch_is_over_budget_or_mixed(ask
     assert sum(len(works) for _, works in worker.batches) == len(asked)
 
 
-def test_what_waits_while_the_worker_is_busy_runs_together_in_the_order_it_came():
+def test_requests_that_wait_for_a_busy_worker_run_together_in_order():
     worker = Worker(held=True)
 
     async def run():
@@ -110,7 +110,7 @@ def test_the_loop_is_free_while_the_worker_works():
     assert asyncio.run(run()) > 10
 
 
-def test_a_full_queue_refuses_and_says_when_to_come_again():
+def test_a_full_queue_refuses_and_says_when_to_retry():
     worker = Worker(held=True)
 
     async def run():
@@ -128,7 +128,7 @@ def test_a_full_queue_refuses_and_says_when_to_come_again():
     assert asyncio.run(run()) == [20, 20, 20]
 
 
-def test_a_request_larger_than_the_room_is_taken_when_nobody_waits():
+def test_a_request_larger_than_the_queue_is_accepted_when_it_is_empty():
     async def run():
         async with Batcher(Worker(), token_budget=10, max_queue_tokens=20, max_wait_s=0) as batcher:
             return await batcher.submit("a", 50, 50)
@@ -136,7 +136,7 @@ def test_a_request_larger_than_the_room_is_taken_when_nobody_waits():
     assert asyncio.run(run()) == 100
 
 
-def test_who_went_away_is_not_computed():
+def test_a_disconnected_request_is_not_computed():
     worker = Worker(held=True)
 
     async def run():
@@ -155,7 +155,7 @@ def test_who_went_away_is_not_computed():
     assert worker.batches == [("a", [1]), ("a", [3])]
 
 
-def test_one_that_fails_fails_alone():
+def test_a_failed_request_does_not_affect_the_others():
     async def run():
         async with Batcher(Worker(), max_wait_s=0.01) as batcher:
             jobs = await submit_all(batcher, [4, -1, 5])
@@ -166,7 +166,7 @@ def test_one_that_fails_fails_alone():
     assert isinstance(bad, ValueError)
 
 
-def test_leaving_finishes_what_was_accepted_and_takes_no_more():
+def test_closing_finishes_accepted_requests_and_refuses_new_ones():
     worker = Worker(held=True)
 
     async def run():
@@ -181,7 +181,7 @@ def test_leaving_finishes_what_was_accepted_and_takes_no_more():
     assert asyncio.run(run()) == [2, 4, 6]
 
 
-def test_a_lone_request_waits_no_longer_than_the_patience():
+def test_a_single_request_waits_no_longer_than_max_wait_s():
     async def run():
         async with Batcher(Worker(), max_wait_s=0.05) as batcher:
             start = time.monotonic()
@@ -198,7 +198,7 @@ async def first_turn(worker):
 
 @given(st.lists(st.tuples(st.sampled_from(["a", "flow"]), st.integers(1, 40)), max_size=30))
 @settings(max_examples=pick(8, 40))
-def test_what_flows_is_done_beside_what_does_not_and_within_the_budget(asked):
+def test_continuous_and_other_requests_run_side_by_side_within_the_budget(asked):
     worker = Worker()
 
     async def run():
@@ -210,7 +210,7 @@ def test_what_flows_is_done_beside_what_does_not_and_within_the_budget(asked):
     assert not worker.under_way
 
 
-def test_who_flows_joins_what_is_under_way_and_is_answered_before_its_end():
+def test_a_request_joins_the_running_batch_and_is_answered_before_its_end():
     worker = Worker(held=True)
 
     async def run():
@@ -228,7 +228,7 @@ def test_who_flows_joins_what_is_under_way_and_is_answered_before_its_end():
     assert worker.turns[:4] == [[500], [500, 2], [500, 2], [500]]
 
 
-def test_who_flows_and_went_away_is_dropped_under_way():
+def test_a_running_request_of_a_disconnected_client_is_canceled():
     worker = Worker(held=True)
 
     async def run():
@@ -245,7 +245,7 @@ def test_who_flows_and_went_away_is_dropped_under_way():
 
 
 @pytest.mark.parametrize(("culprit", "fate"), [(-1, "ValueError"), (13, "int")])
-def test_one_that_fails_in_the_flow_fails_alone(culprit, fate):
+def test_a_failed_running_request_does_not_affect_the_others(culprit, fate):
     worker = Worker()
 
     async def run():
@@ -260,7 +260,7 @@ def test_one_that_fails_in_the_flow_fails_alone(culprit, fate):
     assert not worker.under_way
 
 
-def test_a_large_one_that_flows_is_not_overtaken_for_ever():
+def test_a_large_running_request_is_not_overtaken_forever():
     worker = Worker(held=True)
 
     async def run():
@@ -274,7 +274,7 @@ def test_a_large_one_that_flows_is_not_overtaken_for_ever():
     assert worker.turns[:4] == [[3], [3], [3], [9]]
 
 
-def test_leaving_finishes_what_flows_and_nobody_is_busy_when_idle():
+def test_closing_finishes_running_requests_and_leaves_the_worker_idle():
     worker = Worker()
 
     async def run():
@@ -290,7 +290,7 @@ def test_leaving_finishes_what_flows_and_nobody_is_busy_when_idle():
     assert asyncio.run(run()) == [60, 40]
 
 
-def test_what_is_told_counts_every_token_once():
+def test_reported_statistics_count_every_token_once():
     told = []
 
     async def run():

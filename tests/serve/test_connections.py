@@ -58,7 +58,7 @@ def waiting(client) -> bool:
 # Half-closed.
 
 
-def test_who_says_no_more_is_answered(client):
+def test_a_client_that_stops_sending_is_answered(client):
     for request in (REQUEST, b"GET /health HTTP/1.1\r\nHost: x\r\n\r\n"):
         with client.connected() as half:
             half.sendall(request)
@@ -68,7 +68,7 @@ def test_who_says_no_more_is_answered(client):
         assert json.loads(answer.partition(b"\r\n\r\n")[2])
 
 
-def test_who_says_no_more_while_its_request_waits_is_answered(embedder):
+def test_a_client_that_stops_sending_while_it_waits_is_answered(embedder):
     with busy(embedder) as (client, slow), client.connected() as half:
         half.sendall(REQUEST)
         wait_until(lambda: waiting(client))
@@ -82,14 +82,14 @@ def test_who_says_no_more_while_its_request_waits_is_answered(embedder):
     assert last.endswith(b"]]}")
 
 
-def test_all_of_several_requests_are_answered_to_who_says_no_more(client):
+def test_pipelined_requests_are_answered_to_a_client_that_stops_sending(client):
     with client.connected() as half:
         half.sendall(3 * REQUEST)
         half.shutdown(socket.SHUT_WR)
         assert read_all(half).count(b"HTTP/1.1 200") == 3
 
 
-def test_who_goes_away_is_dropped_before_it_is_computed(embedder):
+def test_a_disconnected_request_is_dropped_before_it_is_computed(embedder):
     with busy(embedder) as (client, slow):
         with client.connected() as connection:
             connection.sendall(REQUEST)
@@ -107,7 +107,7 @@ def test_who_goes_away_is_dropped_before_it_is_computed(embedder):
         (b"GET /health HTTP/1.1\r\nHo", b"the headers ended before they were complete"),
     ],
 )
-def test_what_ends_too_early_is_400_for_whoever_listens(client, start, said):
+def test_a_truncated_request_is_400(client, start, said):
     with client.connected() as half:
         half.sendall(start)
         half.shutdown(socket.SHUT_WR)
@@ -116,7 +116,7 @@ def test_what_ends_too_early_is_400_for_whoever_listens(client, start, said):
     assert said in answer
 
 
-def test_who_goes_away_in_the_middle_of_a_body_is_counted_as_gone(embedder):
+def test_a_disconnect_inside_a_body_is_counted(embedder):
     with run_server(engine_of(embedder)) as client:
         with client.connected() as connection:
             connection.sendall(HEAD + b"Content-Length: 500\r\n\r\n{")
@@ -145,7 +145,7 @@ GONE = 'elmore_requests_total{route="/embed",status="499"}'
 
 
 @pytest.mark.parametrize("patience", ["send_seconds", "delivery_seconds"])
-def test_an_answer_that_nobody_takes_is_let_go(embedder, patience):
+def test_a_response_that_nobody_receives_is_dropped(embedder, patience):
     with run_server(engine_of(embedder), limits=Limits(**{patience: 0.5})) as client:
         with ask_and_do_not_read(client) as lazy:
             wait_until(lambda: client.metric(GONE))
@@ -155,7 +155,7 @@ def test_an_answer_that_nobody_takes_is_let_go(embedder, patience):
         assert client.metric("elmore_unsent_bytes") == 0
 
 
-def test_who_takes_its_answer_for_ever_is_cut_off(embedder):
+def test_a_client_that_receives_forever_is_cut_off(embedder):
     limits = Limits(send_seconds=600, delivery_seconds=0.5)
     with (
         run_server(engine_of(embedder), limits=limits) as client,
@@ -169,7 +169,7 @@ def test_who_takes_its_answer_for_ever_is_cut_off(embedder):
     assert not rest.endswith(b"0\r\n\r\n")
 
 
-def test_an_answer_is_computed_no_faster_than_it_is_taken(embedder, monkeypatch):
+def test_a_response_is_computed_no_faster_than_it_is_received(embedder, monkeypatch):
     computed = []
     dump = chunks.dump_array
 
@@ -238,7 +238,7 @@ def read(body: bytes, media_type: str) -> np.ndarray:
     return np.array([sentence["vectors"] for sentence in json.loads(body)["sentences"]])
 
 
-def test_who_takes_its_answer_slowly_gets_all_of_it(embedder):
+def test_a_slow_client_gets_its_complete_response(embedder):
     with (
         run_server(engine_of(embedder), limits=Limits(send_seconds=1)) as client,
         ask_and_do_not_read(client) as slow,
@@ -255,7 +255,7 @@ def test_who_takes_its_answer_slowly_gets_all_of_it(embedder):
     assert answer.count(b'"tokens"') == 200
 
 
-def test_who_does_not_take_its_answer_does_not_keep_the_server_from_ending(embedder):
+def test_a_client_that_does_not_receive_does_not_block_shutdown(embedder):
     limits = Limits(send_seconds=600, shutdown_seconds=1.5)
     with run_server(engine_of(embedder), limits=limits) as client:
         lazy = ask_and_do_not_read(client)
@@ -278,7 +278,7 @@ def test_who_does_not_take_its_answer_does_not_keep_the_server_from_ending(embed
     ],
 )
 @pytest.mark.parametrize("length", [b"Content-Length: 1900", b"Transfer-Encoding: chunked"])
-def test_who_still_sends_when_it_is_answered_is_told_goodbye_and_cut_off(
+def test_a_client_that_sends_after_its_response_gets_a_lingering_close(
     small, head, expected, length
 ):
     if expected == 413:
@@ -336,7 +336,7 @@ def test_one_connection_too_many_is_503_in_one_sentence(embedder):
     assert list(json.loads(body)) == ["detail"]
 
 
-def test_answers_leave_at_once(embedder, monkeypatch):
+def test_responses_are_sent_at_once(embedder, monkeypatch):
     """Else the body of an answer waits for the client to have acknowledged its headers, 40 ms."""
     found = []
     made = TimeoutH11Protocol.connection_made

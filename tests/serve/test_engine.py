@@ -37,7 +37,7 @@ def test_scores_of_gathered_requests_are_one_run_of_the_model(embedder):
 
 
 @pytest.mark.parametrize("layers", [["top"], ["average"], ["0", "1"]])
-def test_gathered_searches_are_read_together_and_found_alone(
+def test_batched_searches_embed_together_and_search_separately(
     embedder, tmp_path, monkeypatch, layers
 ):
     text = tmp_path / "text.txt"
@@ -63,7 +63,7 @@ def test_gathered_searches_are_read_together_and_found_alone(
         assert len(uses) == work.k
 
 
-def test_a_search_that_fails_fails_alone(embedder):
+def test_a_failed_search_does_not_affect_the_others(embedder):
     class Broken:
         layer = "top"
 
@@ -79,7 +79,7 @@ def test_a_search_that_fails_fails_alone(embedder):
         np.testing.assert_allclose(vectors, expected, rtol=0, atol=1e-5)
 
 
-def test_who_leaves_is_not_answered(embedder):
+def test_a_canceled_request_is_not_answered(embedder):
     engine = Engine(embedder)
     engine.add({1: EmbedWork([["a"] * 50], "top"), 2: EmbedWork([["a"] * 40, []], "all")})
     engine.step()

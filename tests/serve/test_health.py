@@ -28,7 +28,7 @@ def run(check, worker=None):
     return asyncio.run(watched())
 
 
-def test_an_idle_worker_is_asked_whether_its_device_answers():
+def test_an_idle_worker_probes_its_device():
     asked = []
 
     async def check(batcher, clock):
@@ -52,7 +52,7 @@ def test_a_device_that_fails_is_named_without_its_message():
     assert found.problem == "cuda:0 has failed (RuntimeError); restart the server"
 
 
-def test_a_worker_that_is_busy_is_well_until_it_takes_too_long():
+def test_a_busy_worker_is_healthy_until_it_takes_too_long():
     worker = Worker(held=True)
 
     async def check(batcher, clock):
@@ -112,7 +112,7 @@ class Dying(Worker):
 
 
 @pytest.mark.parametrize("kind", ["a", "flow"])
-def test_who_waits_for_a_worker_that_dies_is_told_and_so_is_who_comes_later(kind):
+def test_waiting_and_later_requests_are_told_that_the_worker_died(kind):
     async def check(batcher, clock):
         jobs = [asyncio.ensure_future(batcher.submit(each, 1, 1)) for each in (kind, "b", "flow")]
         found = await asyncio.gather(*jobs, return_exceptions=True)
@@ -126,7 +126,7 @@ def test_who_waits_for_a_worker_that_dies_is_told_and_so_is_who_comes_later(kind
     assert condition.problem == "the worker has died (SystemExit); restart the server"
 
 
-def test_a_fault_beside_the_work_is_the_death_of_the_worker():
+def test_an_error_outside_a_call_ends_the_worker():
     def told(batch):
         raise ZeroDivisionError
 
@@ -140,7 +140,7 @@ def test_a_fault_beside_the_work_is_the_death_of_the_worker():
     assert asyncio.run(check()).worker == "dead"
 
 
-def test_a_thread_that_is_gone_is_noticed():
+def test_an_ended_thread_is_noticed():
     async def check(batcher, clock):
         batcher._thread.close()
         return await check_health(batcher, "cpu", lambda: None)
@@ -150,7 +150,7 @@ def test_a_thread_that_is_gone_is_noticed():
     assert "its thread has ended" in found.problem
 
 
-def test_a_hung_worker_is_503_with_its_reason_and_well_again_afterwards(embedder):
+def test_a_hung_worker_is_503_with_its_reason_until_it_recovers(embedder):
     slow = Slow(engine_of(embedder))
     with (
         run_server(slow, limits=Limits(hang_seconds=0.05)) as client,

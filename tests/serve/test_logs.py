@@ -5,7 +5,7 @@ from elmore.serve.logs import JSONLines, log_to_stderr
 from tests.support.live_server import Slow, engine_of, run_server
 
 
-def test_a_line_is_json_and_an_error_is_told_without_its_message(caplog):
+def test_a_log_line_is_json_and_has_no_error_message(caplog):
     try:
         raise ValueError("the user's own words")
     except ValueError:
@@ -42,7 +42,7 @@ def test_no_request_leaves_its_text_in_the_log(embedder, caplog):
     assert requests[-1]["route"] == "unknown"
 
 
-def test_requests_and_what_went_wrong_elsewhere_go_to_stderr(capsys):
+def test_requests_and_unexpected_errors_are_logged_to_stderr(capsys):
     root, ours = logging.getLogger(), logging.getLogger("elmore.serve")
     before = root.handlers[:], root.level, ours.level
     try:

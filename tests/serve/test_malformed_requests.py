@@ -38,7 +38,7 @@ def sentence(answer) -> str:
 @pytest.mark.parametrize(
     "body", [b"", b"{", b"nonsense", b'{"texts": ["a"]', b"\xff\xfe", b'{"texts": ["a\x00"]}']
 )
-def test_what_is_no_json_is_400_or_422(client, body):
+def test_a_body_that_is_not_json_is_400_or_422(client, body):
     answer = client.post("/encode", body)
     assert answer.status in (400, 422)
     assert sentence(answer)
@@ -85,7 +85,7 @@ def test_a_key_that_is_not_known_is_named_whatever_it_is(client, key, named):
     assert sentence(answer) == f"{named}: extra inputs are not permitted, found 1"
 
 
-def test_what_was_sent_is_quoted_on_one_line_and_cut(client):
+def test_input_is_quoted_on_one_line_and_truncated(client):
     answer = client.post("/encode", {"texts": "a\n" * 5000})
     assert answer.status == 422
     assert sentence(answer).startswith(r"texts: input should be a valid list, found 'a\na\n")
@@ -95,7 +95,7 @@ def test_what_was_sent_is_quoted_on_one_line_and_cut(client):
     assert len(sentence(answer)) < 100
 
 
-def test_deep_and_huge_numbers_do_no_harm(client):
+def test_deep_nesting_and_huge_numbers_are_refused(client):
     assert client.post("/encode", b"[" * 100_000).status in (400, 422)
     assert client.post("/neighbors", b'{"text": "[a]", "k": %b}' % (b"9" * 5000)).status in (
         400,
@@ -104,19 +104,19 @@ def test_deep_and_huge_numbers_do_no_harm(client):
     assert client.post("/neighbors", b'{"text": "[a]", "k": NaN}').status == 422
 
 
-def test_a_body_that_is_not_said_to_be_json_is_415(client):
+def test_a_body_without_a_json_content_type_is_415(client):
     answer = client.post("/encode", {"texts": ["a"]}, Content_Type="text/plain")
     assert answer.status == 415
     assert "Content-Type: application/json" in sentence(answer)
 
 
-def test_a_form_of_answer_that_is_not_there_is_406(client):
+def test_an_unknown_media_type_is_406(client):
     answer = client.post("/embed", {"texts": ["a"]}, Accept="image/png")
     assert answer.status == 406
     assert "application/x-npy" in sentence(answer)
 
 
-def test_giant_bodies_are_413_declared_or_not(small):
+def test_huge_bodies_are_413_declared_or_not(small):
     body = json.dumps({"texts": ["a" * (5 * LIMIT)]}).encode()
     declared = small.post("/encode", body)
     assert declared.status == 413
@@ -135,7 +135,7 @@ def test_a_body_that_never_ends_is_cut_off(small):
             list(itertools.islice(endless, 200_000))
 
 
-def test_a_giant_that_asks_first_is_refused_before_it_sends(small):
+def test_a_huge_request_with_expect_100_continue_is_refused_before_its_body(small):
     head = HEAD + b"Content-Length: 100000000\r\nExpect: 100-continue\r\n\r\n"
     assert small.raw(head).startswith(b"HTTP/1.1 413")
 
@@ -166,7 +166,7 @@ def test_slow_headers_of_a_second_request_are_408_too(small):
     "data",
     [b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03", b"hello\r\n\r\n"],
 )
-def test_what_is_no_http_is_400(client, data):
+def test_a_request_that_is_not_http_is_400(client, data):
     answer = client.raw(data)
     assert answer.startswith(b"HTTP/1.1 400")
     assert b'{"detail": "not valid HTTP/1.1' in answer

@@ -38,7 +38,7 @@ def test_counts_are_written_as_prometheus_reads_them():
     assert "elmore_batch_tokens_sum 40.000000" in lines
 
 
-def test_the_server_tells_its_memory_and_its_time(client):
+def test_the_server_reports_its_memory_and_its_time(client):
     client.post("/encode", {"texts": ["a storm"]})
     answer = client.get("/metrics")
     assert answer.headers["Content-Type"].startswith("text/plain; version=0.0.4")
@@ -48,7 +48,7 @@ def test_the_server_tells_its_memory_and_its_time(client):
     assert client.metric('elmore_requests_total{route="/encode"') >= 1
 
 
-def test_what_is_refused_at_the_door_is_counted_by_its_route(embedder):
+def test_requests_refused_by_the_middleware_are_counted_by_route(embedder):
     right = {"Authorization": "Bearer correct-horse"}
     limits = Limits(body_bytes=50)
     with run_server(engine_of(embedder), limits=limits, token="correct-horse") as client:

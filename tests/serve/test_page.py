@@ -81,7 +81,7 @@ def test_tokens_are_chips_and_a_repeated_word_is_picked_first(visit, embedder):
     assert visit.page.get_by_role("heading", name="Uses of “bridge”").is_visible()
 
 
-def test_the_uses_of_a_word_are_compared_by_the_cosine_of_the_mean_layer(visit, embedder):
+def test_occurrences_are_compared_by_the_cosine_of_the_mean_layer(visit, embedder):
     visit.read()
     first, second = (each.vectors for each in embedder.embed(SENTENCES.splitlines()[:2]))
     a, b = first[2], second[1]
@@ -146,7 +146,7 @@ def test_a_screen_reader_hears_similarity_and_surprise(visit, client):
     assert visit.page.get_by_role("group", name="Sentence 3").get_by_role("button").count() == 6
 
 
-def test_what_a_user_types_is_never_taken_for_markup(visit):
+def test_user_input_is_never_treated_as_markup(visit):
     visit.read("<img src=x onerror=alert(1)> [bank] \\ bank\nthe <b>bank</b>")
     assert visit.page.locator("#sentences img, #sentences b").count() == 0
     assert "bank" in visit.chips()

@@ -37,7 +37,7 @@ def test_an_index_that_elmore_neighbors_built_is_served(bundle, model, tmp_path)
     assert "no word is marked" in refused.detail
 
 
-def test_a_port_in_use_is_one_sentence(model):
+def test_a_port_in_use_is_reported_in_one_sentence(model):
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))
         taken.listen()
@@ -46,14 +46,14 @@ def test_a_port_in_use_is_one_sentence(model):
     assert "cannot listen on" in found.err
 
 
-def test_a_host_that_is_not_ours_is_one_sentence(model):
+def test_a_host_of_another_machine_is_reported_in_one_sentence(model):
     found = run_elmore("serve", model, "--host", "192.0.2.1", "--port", "0", "--no-token")
     assert found.code == 1
     assert "choose another --host or --port" in found.err
 
 
 @pytest.mark.parametrize("token", ["short", "with spaces in it", "ünïcödë-token"])
-def test_a_poor_token_is_refused(model, token, tmp_path, monkeypatch):
+def test_a_weak_token_is_refused(model, token, tmp_path, monkeypatch):
     monkeypatch.setenv("ELMORE_TOKEN", token)
     assert "ELMORE_TOKEN: a token must have at least 8" in run_elmore("serve", model).err
     file = tmp_path / "token"
@@ -63,7 +63,7 @@ def test_a_poor_token_is_refused(model, token, tmp_path, monkeypatch):
     assert f"{file}: a token must" in found.err
 
 
-def test_a_token_that_is_no_text_is_refused(model, tmp_path):
+def test_a_token_that_is_not_text_is_refused(model, tmp_path):
     file = tmp_path / "token"
     file.write_bytes(b"\xff\xfe12345678")
     found = run_elmore("serve", model, "--token-file", str(file))
@@ -86,7 +86,7 @@ def test_loopback_needs_no_token(host):
     assert "no-such-model" in found.err
 
 
-def test_other_machines_are_let_in_with_a_token_or_when_it_is_said(monkeypatch):
+def test_other_machines_are_served_with_a_token_or_an_explicit_option(monkeypatch):
     arguments = ("serve", "no-such-model", "--host", "0.0.0.0", "--port", "0")
     assert "no-such-model" in run_elmore(*arguments, "--no-token").err
     monkeypatch.setenv("ELMORE_TOKEN", "long-enough")
@@ -143,7 +143,7 @@ def test_a_limit_that_limits_nothing_is_refused(value):
     )
 
 
-def test_a_worker_is_not_hung_while_clients_wait_for_it():
+def test_a_worker_that_waits_for_clients_is_not_hung():
     found = run_elmore("serve", "no-such-model", "--response-seconds", "600")
     assert found.code == 1
     assert "--hang-seconds 120 is less than --response-seconds 600" in found.err

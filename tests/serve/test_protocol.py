@@ -30,7 +30,7 @@ def test_a_uvicorn_that_lacks_something_is_refused_by_name(monkeypatch):
         protocol.bind_protocol(Limits(), lambda: False)
 
 
-def test_a_uvicorn_of_another_build_is_one_sentence(monkeypatch):
+def test_an_incompatible_uvicorn_is_reported_in_one_sentence(monkeypatch):
     forget_serve(monkeypatch)
     monkeypatch.setitem(sys.modules, "uvicorn.protocols.http.h11_impl", None)
     found = run_elmore("serve", "no-such-model")

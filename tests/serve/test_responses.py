@@ -41,7 +41,7 @@ NOTHING = np.zeros((0, 4), np.float32)
         ("nonsense", None),
     ],
 )
-def test_the_form_that_is_liked_best_is_chosen(accept, media_type):
+def test_the_media_type_with_the_highest_quality_is_chosen(accept, media_type):
     assert responses.negotiate(accept) == media_type
 
 
@@ -146,7 +146,7 @@ def test_a_long_answer_comes_in_pieces_of_bounded_size(media_type, monkeypatch, 
             np.testing.assert_allclose(found, array, rtol=0, atol=1e-7)
 
 
-def test_what_is_written_refers_to_the_arrays():
+def test_written_chunks_share_memory_with_the_arrays():
     """No copy of a long text is made, neither as a numpy file nor as Arrow."""
     vectors = np.zeros((1 << 16, 4), np.float32)
     (numbers,) = chunks.array_bytes([vectors])

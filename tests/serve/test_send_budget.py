@@ -11,7 +11,7 @@ from elmore.serve.send_budget import SMALL_BYTES, Reservation, SendBudget
 
 
 @given(st.lists(st.tuples(st.integers(0, 3), st.integers(0, 1_200_000)), max_size=40))
-def test_what_is_reserved_is_never_more_than_the_budget(steps):
+def test_reservations_never_exceed_the_budget(steps):
     unsent = SendBudget(1_000_000)
     held = [Reservation(unsent) for _ in range(4)]
     sizes = [0] * 4
@@ -25,7 +25,7 @@ def test_what_is_reserved_is_never_more_than_the_budget(steps):
     assert unsent.reserved == 0
 
 
-def test_what_can_never_fit_is_413_and_what_does_not_fit_now_503():
+def test_a_response_above_the_limit_is_413_and_above_the_free_budget_503():
     unsent = SendBudget(1_000_000)
     Reservation(unsent).resize(600_000)
     for size, status in ((900_000, 413), (400_000, 503)):

@@ -24,7 +24,7 @@ def test_an_address_is_written_as_a_browser_takes_it(family, host, shown):
         assert server.base_url(found) == shown.format(found.getsockname()[1])
 
 
-def test_a_tokenizer_that_fails_is_told_to_who_asked():
+def test_an_error_of_the_tokenizer_is_returned_to_its_request():
     with pytest.raises(HTTPException) as refused:
         asyncio.run(tokenize_texts(["a b"], lambda text: text, 10))
     assert refused.value.status_code == 422

@@ -100,7 +100,7 @@ class Load:
 
 
 @pytest.mark.parametrize("after", [40, 333])
-def test_every_request_that_was_read_is_answered_and_nobody_gets_half_an_answer(model, after):
+def test_every_accepted_request_gets_a_complete_response(model, after):
     async def run(running):
         load = Load(running.port)
         await load.run(running, after)
@@ -131,7 +131,7 @@ async def shut(port: int) -> None:
         await asyncio.sleep(0.01)
 
 
-def test_what_is_on_its_way_when_the_end_begins_is_answered_and_who_is_idle_is_let_go(model):
+def test_shutdown_answers_running_requests_and_closes_idle_connections(model):
     async def run(running):
         pairs = [await asyncio.open_connection("127.0.0.1", running.port) for _ in range(3)]
         (begun, sending), (late, asking), (idle, _) = pairs

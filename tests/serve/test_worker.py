@@ -35,7 +35,7 @@ def test_calls_return_and_raise_what_they_do():
 
 
 @pytest.mark.parametrize("kind", [SystemExit, KeyboardInterrupt, GeneratorExit])
-def test_what_would_end_a_process_is_told_as_the_death_of_the_worker(kind):
+def test_an_exit_in_the_worker_is_reported_as_its_death(kind):
     async def check(thread, clock):
         def end():
             raise kind
@@ -64,7 +64,7 @@ def test_busy_seconds_are_those_of_the_oldest_call():
     run(check)
 
 
-def test_a_call_that_nobody_waits_for_is_not_done():
+def test_a_canceled_call_is_not_run():
     async def check(thread, clock):
         gate, done = threading.Event(), []
         first = asyncio.ensure_future(thread.run(lambda: gate.wait(30)))

@@ -65,7 +65,7 @@ def test_vectors_of_a_file_may_be_learned_on(tmp_path, vectors):
     assert score(run.out, run.data) == run.task.scores
 
 
-def test_damage_is_one_sentence(copied_run):
+def test_damage_is_reported_in_one_sentence(copied_run):
     _, out = copied_run()
     path, described = out / "best" / "model.safetensors", out / "best" / "config.json"
     tensors, text = load_file(path), described.read_text()
@@ -103,7 +103,7 @@ def test_word_vectors_go_with_the_folder(tmp_path, shared_run):
     assert str(run.out.parent) not in (moved / "config.json").read_text()
 
 
-def test_a_bilm_goes_along_or_is_named_again(tmp_path, bilm, vectors):
+def test_a_bilm_is_saved_with_the_task_or_named_when_loading(tmp_path, bilm, vectors):
     run = toy_tasks.train(tmp_path, out="a/run", embedder=f"glove:{vectors}+elmo:{bilm}")
     expected = run.task.scores
     alone = Path(shutil.move(run.out, tmp_path / "b"))

@@ -183,7 +183,7 @@ def test_a_task_without_a_recipe_beside_it_is_refused(installed, monkeypatch, tm
         registry.load_recipe(toy)
 
 
-def test_an_entry_point_that_leads_nowhere_or_to_another_name_is_one_sentence(installed):
+def test_an_invalid_entry_point_is_reported_in_one_sentence(installed):
     with pytest.raises(ConfigError, match=r"task 'broken': toy_task.task:Missing cannot be loaded"):
         registry.find_task("broken")
     with pytest.raises(ConfigError, match=r"task 'other': expected a subclass of .*Task with the"):

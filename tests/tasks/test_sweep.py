@@ -56,13 +56,13 @@ def test_every_fraction_comes_with_every_seed_from_that_of_the_recipe_on():
         ({"fractions": [0.1, 0.1], "num_seeds": 2}, "fraction-0.1 would be trained twice"),
     ],
 )
-def test_what_cannot_be_trained_is_one_sentence(asked, message):
+def test_invalid_training_settings_are_reported_in_one_sentence(asked, message):
     with pytest.raises(ConfigError, match=message):
         list_trials(recipe(), **asked)
 
 
 @given(st.integers(1, 200), st.floats(0.001, 1), st.floats(0.001, 1), st.integers(0, 9))
-def test_a_smaller_part_lies_within_a_larger_one(number, first, second, seed):
+def test_a_smaller_fraction_is_a_subset_of_a_larger_one(number, first, second, seed):
     some = list(range(number))
     small, large = (Subset(share, seed).of(some) for share in sorted((first, second)))
     assert set(small) <= set(large)
@@ -71,11 +71,11 @@ def test_a_smaller_part_lies_within_a_larger_one(number, first, second, seed):
     assert Subset(1.0, seed).of(some) == Subset(None, seed).of(some) == some
 
 
-def test_parts_are_drawn_anew_with_each_seed():
+def test_each_seed_draws_its_own_subsets():
     assert Subset(0.1, 0).of(range(100)) != Subset(0.1, 1).of(range(100))
 
 
-def test_each_of_several_is_the_run_it_would_be_alone(tmp_path, bilm, runs):
+def test_each_run_of_a_sweep_equals_a_single_run(tmp_path, bilm, runs):
     """Also on all of the examples; and the biLM reads the text once for all of them."""
     chosen = [Trial(3), Trial(4), Trial(4, 1.0), Trial(4, 0.5)]
     found = trained(tmp_path, chosen, "train.seed=3", embedder=f"elmo:{bilm}")
@@ -146,7 +146,7 @@ def test_deviations_are_those_of_samples_and_one_run_has_none():
     assert sweep.mean_std([{"f1": 1.0}]) == {"f1": {"mean": 1.0, "deviation": None}}
 
 
-def test_what_is_finished_stays_and_what_is_missing_begins(tmp_path):
+def test_finished_runs_are_kept_and_missing_ones_start(tmp_path):
     trained(tmp_path, [Trial(0)])
     out = tmp_path / "several"
     weights = out / "seed-0" / "best" / "model.safetensors"

@@ -31,7 +31,7 @@ def ner(*more):
     return kind, registry.load_recipe(kind, None, [*toy_tasks.small("ner"), *more])
 
 
-def test_a_training_returns_the_best_weights_and_their_scores(shared_run):
+def test_train_returns_the_best_weights_and_their_scores(shared_run):
     run = shared_run()
     best = max(report.scores["f1"] for report in run.reports if report.scores)
     assert run.task.scores["f1"] == best
@@ -49,7 +49,7 @@ def test_a_folder_in_which_another_process_trains_is_left_alone(tmp_path):
     assert list((tmp_path / "run").iterdir()) == []
 
 
-def test_reports_come_as_it_trains_and_an_error_in_their_handler_ends_it_and_frees_the_folder(
+def test_an_error_in_the_report_handler_ends_training_and_releases_the_folder(
     tmp_path,
 ):
     kind, recipe = ner("train.epochs=3")
@@ -141,7 +141,7 @@ def test_a_type_of_names_that_training_never_saw_is_refused_before_it(tmp_path, 
         shared_run().task.evaluate(bad)
 
 
-def test_a_name_may_go_on_though_none_did_in_training(tmp_path):
+def test_a_name_may_have_a_continuation_tag_unseen_in_training(tmp_path):
     (tmp_path / "short.txt").write_text("Ann\tB-person\n\n" * 4)
     (tmp_path / "long.txt").write_text("Ann\tB-person\nLee\tI-person\n")
     kind, recipe = ner("train.epochs=1")
@@ -231,9 +231,7 @@ def test_other_data_or_another_embedder_is_not_resumed(copied_run, tmp_path, vec
         train(kind, recipe, data, data, out, embedder="none", **options)
 
 
-def test_a_run_goes_on_with_vectors_that_were_moved_but_not_with_data_read_otherwise(
-    copied_run, shared_run, tmp_path
-):
+def test_a_run_resumes_with_moved_vectors_but_not_with_other_data(copied_run, shared_run, tmp_path):
     data, out = copied_run("ner", "glove")
     moved = toy_tasks.vectors(tmp_path / "moved.txt")
     reports = []
@@ -264,7 +262,7 @@ def test_examples_are_known_by_the_bytes_of_their_file_not_by_their_class(copied
     assert reports == []
 
 
-def test_what_came_through_a_pipe_is_known_by_what_was_read(tmp_path):
+def test_piped_input_is_identified_by_its_content(tmp_path):
     def piped(text):
         place = tmp_path / "pipe"
         os.mkfifo(place)
@@ -287,7 +285,7 @@ def test_what_came_through_a_pipe_is_known_by_what_was_read(tmp_path):
         piped(text.replace("Ann", "Eve"))
 
 
-def test_a_batch_too_large_for_the_gpu_is_one_sentence(tmp_path, monkeypatch):
+def test_a_batch_too_large_for_the_gpu_is_reported_in_one_sentence(tmp_path, monkeypatch):
     def full(*_, **__):
         raise torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 20.00 GiB.")
         yield
@@ -298,7 +296,9 @@ def test_a_batch_too_large_for_the_gpu_is_one_sentence(tmp_path, monkeypatch):
         toy_tasks.train(tmp_path)
 
 
-def test_a_disk_that_fills_while_the_weights_are_written_is_one_sentence(tmp_path, monkeypatch):
+def test_a_disk_that_fills_while_the_weights_are_written_is_reported_in_one_sentence(
+    tmp_path, monkeypatch
+):
     def full(*_, **__):
         raise SafetensorError("No space left on device")
 

@@ -80,7 +80,7 @@ def test_a_prediction_that_fails_leaves_the_network_in_training(monkeypatch):
 
 
 @pytest.mark.parametrize("name", TASKS)
-def test_what_is_predicted_does_not_depend_on_the_company(shared_run, name):
+def test_predictions_do_not_depend_on_other_texts(shared_run, name):
     run = shared_run(name, "both")
     read = run.task.task.read_examples(run.data)
     texts = [*(toy_tasks.typed(name, example) for example in read), *toy_tasks.odd(name)]
@@ -148,7 +148,7 @@ def test_predictions_of_a_task_without_a_format_are_lines_of_json(shared_run):
     assert len(lines) == 20
 
 
-def test_a_place_for_predictions_is_checked_first(tmp_path, copied_run, shared_run):
+def test_the_path_for_predictions_is_checked_first(tmp_path, copied_run, shared_run):
     data, _ = copied_run()
     before = data.read_bytes()
     for place, message in (

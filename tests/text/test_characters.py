@@ -112,7 +112,7 @@ def test_a_lexicon_without_its_marks_is_refused():
 
 
 @pytest.mark.parametrize("word", [3, None, b"x", ["a"]])
-def test_a_token_that_is_no_string_is_named(word):
+def test_a_token_that_is_not_a_string_is_named(word):
     with pytest.raises(DataError, match="expected tokens that are strings, found"):
         encode_batch(ALPHABET, [["a", word]])
 

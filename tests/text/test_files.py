@@ -11,7 +11,7 @@ from elmore.text.files import Lines
 
 
 @pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="there are no named pipes here")
-def test_how_far_one_is_in_a_pipe_nobody_knows(tmp_path):
+def test_a_pipe_has_no_known_length(tmp_path):
     (tmp_path / "a.txt").write_text("one\ntwo\n")
     os.mkfifo(tmp_path / "b")
     writer = threading.Thread(target=lambda: (tmp_path / "b").write_text("three\n"))
@@ -22,7 +22,7 @@ def test_how_far_one_is_in_a_pipe_nobody_knows(tmp_path):
     assert found == [("one", False), ("two", False), ("three", True)]
 
 
-def test_a_closed_standard_input_is_one_sentence(monkeypatch):
+def test_a_closed_standard_input_is_reported_in_one_sentence(monkeypatch):
     monkeypatch.setattr(sys, "stdin", None)
     with pytest.raises(DataError, match="standard input is closed; pass a file"):
         list(Lines(["-"]))

@@ -66,7 +66,7 @@ def test_a_backslash_makes_a_bracket_a_bracket():
 
 
 @given(tokens, st.data())
-def test_a_use_that_is_shown_is_read_again(words, data):
+def test_a_formatted_occurrence_is_parsed_again(words, data):
     position = data.draw(st.integers(0, len(words) - 1))
     assert target_word.parse_target(
         target_word.format_target(words, position), whitespace
@@ -89,7 +89,7 @@ def test_a_use_that_is_shown_is_read_again(words, data):
         ("they were [play]ing", "'play' is only a part of the token 'playing'"),
     ],
 )
-def test_what_marks_no_one_word_is_one_sentence(text, said):
+def test_a_query_that_marks_no_single_word_is_reported_in_one_sentence(text, said):
     with pytest.raises(DataError) as refused:
         target_word.parse_target(text)
     assert said in str(refused.value)
@@ -97,7 +97,7 @@ def test_what_marks_no_one_word_is_one_sentence(text, said):
 
 
 @pytest.mark.parametrize("text", ["word " * 4000, f"[{'a b ' * 4000}]", f"[{'a' * 9000}]b"])
-def test_a_long_sentence_is_not_repeated_in_what_is_said_of_it(text):
+def test_a_long_sentence_is_not_repeated_in_its_error_message(text):
     with pytest.raises(DataError) as refusal:
         target_word.parse_target(text)
     assert str(refusal.value).startswith(repr(text[:80])[:-1] + "...': ")

@@ -26,7 +26,7 @@ def test_ids_are_line_numbers_and_the_marks_may_stand_anywhere(tmp_path):
 
 
 @given(st.lists(word, unique=True, max_size=20))
-def test_what_is_written_is_read_again(tmp_path_factory, words):
+def test_written_files_are_read_again(tmp_path_factory, words):
     words = [word for word in words if word not in (*MARKS, "!!!MAXTERMID")]
     vocabulary = Vocabulary((*MARKS, *words))
     path = tmp_path_factory.mktemp("v") / "vocabulary.txt"
@@ -51,7 +51,7 @@ def test_published_lists_are_read_as_they_are(tmp_path):
         ([*MARKS, "", "a"], "line 4 is empty, expected a word on each line"),
     ],
 )
-def test_a_list_that_cannot_be_meant_is_refused_by_name(tmp_path, lines, message):
+def test_an_invalid_list_is_refused_by_name(tmp_path, lines, message):
     with pytest.raises(DataError, match=rf"vocab\.txt: .*{message}"):
         Vocabulary.read(written(tmp_path, lines))
 

@@ -24,7 +24,7 @@ from elmore.train.config import TrainConfig
         ({"betas": (0.9, 1.0)}, "train.betas must be at least 0 and below 1"),
     ],
 )
-def test_what_cannot_be_meant_is_refused(values, found):
+def test_invalid_input_is_refused(values, found):
     with pytest.raises(ConfigError, match=found):
         TrainConfig(**values)
 

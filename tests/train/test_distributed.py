@@ -33,7 +33,7 @@ def test_rows_that_cannot_be_shared_evenly_are_refused():
         DistEnv(0, 3).local_rows(32)
 
 
-def test_one_alone_has_everything():
+def test_a_single_process_has_all_rows():
     values = torch.tensor([1.0, 2.0])
     assert all_reduce_sum(SINGLE_PROCESS, values) is values
     assert gather_rows(SINGLE_PROCESS, {"state": values}) == {"state": values}
@@ -92,7 +92,7 @@ def test_a_gpu_beyond_those_that_are_there_is_refused(monkeypatch, name, rank, r
         pass
 
 
-def test_what_lost_its_peer_is_let_go_before_the_group_is(monkeypatch):
+def test_objects_of_a_failed_run_are_freed_before_the_process_group(monkeypatch):
     """Held longer, it would tear the group down from within, which can wait for itself forever."""
     held: list[weakref.ref] = []
     left: list[object] = []

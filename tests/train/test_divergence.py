@@ -35,7 +35,7 @@ def test_the_mean_is_geometric_over_updates_and_forgets_by_its_window():
 
 @pytest.mark.parametrize("seed", range(3))
 @pytest.mark.parametrize("share", [0.002, 0.005, 0.01, 0.02, 0.05, 0.3])
-def test_a_healthy_run_over_short_and_long_documents_goes_on(seed, share):
+def test_a_healthy_run_over_short_and_long_documents_is_not_stopped(seed, share):
     """A long one has 60 times the spans, and each of them a loss that is 20 times higher."""
     draw = random.Random(seed)
 
@@ -49,7 +49,7 @@ def test_a_healthy_run_over_short_and_long_documents_goes_on(seed, share):
 
 
 @pytest.mark.parametrize("spike", [50.0, 2e4, 1e9])
-def test_a_spike_now_and_then_is_healthy(spike):
+def test_an_occasional_loss_spike_is_healthy(spike):
     assert judged((spike if n % 900 == 500 else 2.0, 100) for n in range(2000)) is None
 
 
@@ -77,12 +77,12 @@ def test_a_memorised_batch_makes_no_other_loss_look_divergent():
     ],
     ids=["explodes", "is far worse", "is worse", "explodes early", "is worse early", "at once"],
 )
-def test_a_run_that_diverges_is_found_out(good, before, after, at):
+def test_a_diverging_run_is_detected(good, before, after, at):
     """`at` is where the weighted mean of both logarithms exceeds that of the best by log 3."""
     assert judged([(before, 10)] * good + [(after, 10)] * 600) == at
 
 
-def test_a_loss_that_creeps_up_is_found_out():
+def test_a_slowly_rising_loss_is_detected():
     step = judged((2.0 * 1.01 ** max(0, n - 300), 10) for n in range(2000))
     assert step is not None
     assert 300 + 110 < step < 300 + 350  # 1.01^111 = 3; a mean over 200 comes after it

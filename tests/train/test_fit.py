@@ -39,7 +39,7 @@ def lines(folder) -> list[dict]:
     return [json.loads(line) for line in (folder / "metrics.jsonl").read_text().splitlines()]
 
 
-def test_it_looks_when_it_is_to_and_at_the_end(tmp_path):
+def test_it_evaluates_at_its_interval_and_at_the_end(tmp_path):
     toy = Toy(scores=[3.0, 2.0, 4.0])
     reports = fitted(tmp_path, toy, steps=11, log_every=3, evaluate_every=4, save_every=5)
     assert [report.step for report in reports] == [3, 4, 5, 6, 8, 9, 10, 11]
@@ -52,7 +52,7 @@ def test_it_looks_when_it_is_to_and_at_the_end(tmp_path):
     assert {report.num_steps for report in reports} == {11}
 
 
-def test_slow_updates_are_told_of_one_by_one(tmp_path, monkeypatch):
+def test_slow_updates_are_reported_one_by_one(tmp_path, monkeypatch):
     monkeypatch.setattr(fits, "_MAX_SILENCE", 0.0)
     reports = fitted(tmp_path, steps=5, log_every=100)
     assert [report.step for report in reports] == [1, 2, 3, 4, 5]
@@ -61,7 +61,7 @@ def test_slow_updates_are_told_of_one_by_one(tmp_path, monkeypatch):
     ]
 
 
-def test_zero_is_once_an_epoch(tmp_path):
+def test_an_interval_of_zero_is_once_per_epoch(tmp_path):
     toy = Toy()
     toy.batches_per_epoch = 6
     reports = fitted(tmp_path, toy, epochs=2, grad_accum_steps=2, evaluate_every=0, save_every=0)
@@ -104,7 +104,7 @@ def test_without_held_out_data_the_newest_is_the_best(tmp_path):
     assert (tmp_path / "best" / "weight.txt").read_text() == str(toy.module.weight.tolist())
 
 
-def test_patience_ends_and_resuming_does_not_revive_it(tmp_path):
+def test_early_stopping_ends_a_run_also_when_it_is_resumed(tmp_path):
     toy = Toy(scores=[3.0, 2.0, 2.5, 2.4, 1.0])
     reports = fitted(tmp_path, toy, steps=20, evaluate_every=2, patience=2)
     assert reports[-1].step == 8
@@ -113,7 +113,7 @@ def test_patience_ends_and_resuming_does_not_revive_it(tmp_path):
     assert fitted(tmp_path, Toy(), resume=True, steps=20, evaluate_every=2, patience=2) == []
 
 
-def test_impatience_is_forgotten_when_it_gets_better(tmp_path):
+def test_patience_restarts_when_the_score_improves(tmp_path):
     toy = Toy(scores=[3.0, 3.5, 2.0, 2.5, 1.0, 1.0])
     reports = fitted(tmp_path, toy, steps=6, evaluate_every=1, patience=2)
     assert reports[-1].step == 6
@@ -139,7 +139,7 @@ def killed(monkeypatch, folder, at: int, **config) -> None:
 
 
 @pytest.mark.parametrize("at", [2, 6, 9, 12])
-def test_a_run_that_went_on_equals_one_that_was_never_killed(tmp_path, monkeypatch, at):
+def test_a_resumed_run_equals_an_uninterrupted_one(tmp_path, monkeypatch, at):
     config = {"steps": 12, "save_every": 3, "evaluate_every": 4, "log_every": 2}
     whole = Toy(Line(dropout=0.4), scores=[5.0, 6.0, 4.0])
     fitted(tmp_path / "whole", whole, **config)
@@ -220,7 +220,7 @@ def test_an_interrupt_that_comes_again_later_ends_it_and_a_sigterm_does_not(
         assert signal.getsignal(signal.SIGINT) is before
 
 
-def test_a_signal_is_heard_at_the_next_update_even_between_looks(tmp_path):
+def test_a_signal_stops_at_the_next_update_even_between_evaluations(tmp_path):
     class Signalled(Line):
         calls = 0
 
@@ -309,7 +309,7 @@ class Scripted(Forgetful):
         return StepOutput(output.loss * 0 + loss * count, torch.tensor(count), {})
 
 
-def test_a_run_over_short_and_long_documents_that_gets_no_worse_goes_on(tmp_path):
+def test_a_run_over_short_and_long_documents_that_does_not_diverge_continues(tmp_path):
     script = [(0.3, 5), (0.3, 5), (6.0, 300)] * 20
     assert fitted(tmp_path, Toy(Scripted(script)), steps=60, divergence_window=10)[-1].step == 60
 

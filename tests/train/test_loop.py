@@ -116,7 +116,7 @@ def test_an_accumulated_gradient_is_divided_once_by_the_count_of_all_batches():
     assert (step.grad_norm.item(), step.loss.item(), step.count.item()) == (2.0, 2.0, 10)
 
 
-def test_what_is_carried_goes_from_batch_to_batch_also_within_an_update():
+def test_the_recurrent_state_is_carried_between_batches_of_an_update():
     seen = []
 
     class Watched(Line):
@@ -135,7 +135,7 @@ def test_what_is_carried_goes_from_batch_to_batch_also_within_an_update():
 
 @pytest.mark.parametrize("parts", [1, 2])
 @pytest.mark.parametrize("cut", [1, 4, 7])
-def test_a_loop_that_goes_on_equals_one_that_never_stopped(cut, parts):
+def test_a_resumed_loop_equals_an_uninterrupted_one(cut, parts):
     """Bit for bit, with draws: weights, optimiser and what is carried are all there is to know."""
     config = TrainConfig(lr=0.05, warmup_steps=3, grad_accum_steps=parts, seed=5)
     whole, stopped = Toy(Line(dropout=0.5)), Toy(Line(dropout=0.5))

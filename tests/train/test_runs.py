@@ -106,7 +106,7 @@ def test_a_checkpoint_of_another_version_is_refused(tmp_path):
         run.load_checkpoint(module, optimizer, CPU)
 
 
-def test_a_folder_that_holds_something_is_not_begun_anew(tmp_path):
+def test_a_folder_with_files_is_not_restarted(tmp_path):
     run = Run(tmp_path / "run")
     run.folder.mkdir()
     run.create_or_resume({"a": 1}, resume=False)
@@ -127,7 +127,7 @@ def test_beside_a_recipe_nothing_that_is_worth_keeping_is_written_over(tmp_path,
     assert json.loads((run.folder / "recipe.json").read_text()) == {"format": runs.FORMAT, "a": 1}
 
 
-def test_a_run_that_saved_nothing_is_begun_anew(tmp_path):
+def test_a_run_without_checkpoints_is_restarted(tmp_path):
     run = Run(tmp_path / "run")
     run.create_or_resume({"a": 1}, resume=False)
     run.append_metrics([{"step": 1, "loss": 2.0}])
@@ -145,7 +145,7 @@ def test_a_run_that_saved_nothing_is_begun_anew(tmp_path):
 @pytest.mark.parametrize(
     "files", [{"metrics.jsonl": "mine"}, {"recipe.json": '{"eggs": 3}', "metrics.jsonl": ""}]
 )
-def test_files_of_somebody_else_are_no_run_that_saved_nothing(tmp_path, files):
+def test_other_files_are_not_a_run_without_checkpoints(tmp_path, files):
     for name, text in files.items():
         (tmp_path / name).write_text(text)
     with pytest.raises(DataError, match="exists and is not empty"):
@@ -190,7 +190,7 @@ def test_a_run_that_is_refused_is_open_to_others(tmp_path):
     Run(run.folder).create_or_resume({"a": 1}, resume=True)
 
 
-def test_what_is_not_there_is_not_resumed(tmp_path):
+def test_a_missing_run_is_not_resumed(tmp_path):
     with pytest.raises(DataError, match="there is no run to resume"):
         Run(tmp_path / "run").create_or_resume({}, resume=True)
     assert not (tmp_path / "run").exists()
@@ -206,7 +206,7 @@ def test_another_recipe_is_refused_by_the_keys_that_differ(tmp_path):
     assert "(come None -> 2, gone 1 -> None, train.lr 0.1 -> 0.2)" in str(error.value)
 
 
-def test_what_a_kill_left_half_written_is_swept_away(tmp_path):
+def test_partial_files_of_a_killed_run_are_removed(tmp_path):
     run = Run(tmp_path / "run")
     run.create_or_resume({}, resume=False)
     (run.folder / ".best.mine").mkdir()

@@ -91,7 +91,7 @@ def test_an_unpacked_folder_is_as_readable_as_any_other(tmp_path):
     assert (tmp_path / "out").stat().st_mode == (tmp_path / "plain").stat().st_mode
 
 
-def test_what_a_mac_adds_is_left_out(tmp_path):
+def test_files_that_macos_adds_are_left_out(tmp_path):
     clutter = [("__MACOSX/._a", b"x"), (".DS_Store", b"x"), ("deep/.DS_Store", b"x")]
     unpack(write(tmp_path, packed(("deep/a", b"1"), *clutter)), tmp_path / "out")
     assert files(tmp_path / "out") == {"deep/a": b"1"}
@@ -224,7 +224,7 @@ WHOLE = packed(("a/b.json", b"{}" * 40), ("a/c.bin", bytes(300)), ("d", b"stored
 
 @settings(max_examples=pick(30, 150), deadline=None)
 @given(st.lists(st.tuples(st.integers(0, len(WHOLE) - 1), st.integers(0, 255)), max_size=4))
-def test_whatever_bytes_are_changed_the_folder_is_whole_or_absent(changes):
+def test_after_any_change_of_bytes_the_folder_is_complete_or_absent(changes):
     data = bytearray(WHOLE)
     for place, value in changes:
         data[place] = value

@@ -102,7 +102,7 @@ def test_every_tensor_of_a_checkpoint_is_read(tmp_path, rng, rows_per_block, num
 
 
 @pytest.mark.parametrize("source", ["folder", "index", "name", "pair"])
-def test_a_training_run_is_the_model_that_is_dumped_from_it(run, dumped, source):
+def test_a_training_run_loads_as_the_model_exported_from_it(run, dumped, source):
     sources = {
         "folder": [run],
         "index": [run / "model.ckpt-10.index"],
@@ -132,7 +132,7 @@ def test_a_vocabulary_of_another_model_is_refused(run):
         pretrained.load(run, vocabulary=run / "other.txt")
 
 
-def test_a_checkpoint_is_dumped_with_the_262_that_prediction_wants(run, settings, weights):
+def test_a_checkpoint_is_exported_with_262_characters_for_prediction(run, settings, weights):
     result = run_elmore("convert", str(run), str(run.parent / "out"), "--to", "allennlp")
     assert result.code == 0, result.err
     out = run.parent / "out"
@@ -210,7 +210,7 @@ def refused(*sources: object) -> str:
     return str(caught.value)
 
 
-def test_what_is_not_a_whole_checkpoint_is_refused_in_one_sentence(run, tmp_path):
+def test_an_incomplete_checkpoint_is_refused_in_one_sentence(run, tmp_path):
     index = run / "model.ckpt-10.index"
     data = run / "model.ckpt-10.data-00000-of-00001"
     whole = data.read_bytes()
@@ -280,7 +280,7 @@ ONE = np.float32([1, 2])
         (HEADER, field(1, 1) + field(2, 5), "field 2 is not a message"),
     ],
 )
-def test_an_index_that_says_what_cannot_be_is_refused(tmp_path, header, value, found):
+def test_an_inconsistent_index_is_refused(tmp_path, header, value, found):
     (tmp_path / "m.index").write_bytes(table([(b"", header), (b"lm/x", value)], 20))
     with pytest.raises(elmore.WeightsError, match="not a readable TensorFlow checkpoint") as caught:
         tensor_bundle.open_index(tmp_path / "m.index")

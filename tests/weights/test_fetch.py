@@ -149,7 +149,7 @@ def test_a_file_comes_whole_and_its_sha256_is_recorded(site, tmp_path):
     assert not list(path.parent.glob("*.part*"))
 
 
-def test_a_cached_file_is_not_asked_for_again(site, tmp_path):
+def test_a_cached_file_is_not_downloaded_again(site, tmp_path):
     fetch(site.address, tmp_path)
     fetch(site.address, tmp_path, sha256=digest(BODY).upper())
     assert site.asked == [None]
@@ -162,7 +162,7 @@ def test_progress_grows_to_the_whole_length(site, tmp_path):
     assert seen[-1] == (len(BODY), len(BODY))
 
 
-def test_a_dropped_connection_is_carried_on_within_one_call(site, tmp_path):
+def test_a_dropped_connection_is_resumed_within_one_call(site, tmp_path):
     site.cuts = [100_000, 50_000]
     assert fetch(site.address, tmp_path).read_bytes() == BODY
     assert site.asked == [None, "bytes=100000-", "bytes=150000-"]
@@ -182,7 +182,7 @@ def test_wherever_the_connection_drops_the_file_is_whole(cuts, ranges, has_versi
         stop(server)
 
 
-def test_a_body_that_stays_short_is_an_error_and_its_part_is_carried_on_later(site, tmp_path):
+def test_a_truncated_body_is_an_error_and_its_download_is_resumed_later(site, tmp_path):
     site.cuts = [70_000] + [0] * (module.TRIES - 1)
     sentence = refusal(site.address, tmp_path)
     assert "after 70000 of 300000 bytes" in sentence
@@ -194,7 +194,7 @@ def test_a_body_that_stays_short_is_an_error_and_its_part_is_carried_on_later(si
 
 
 @pytest.mark.parametrize("headers", [{"ETag": '"one"'}, {}])
-def test_a_part_that_is_already_whole_needs_no_request(site, tmp_path, monkeypatch, headers):
+def test_a_complete_partial_download_needs_no_request(site, tmp_path, monkeypatch, headers):
     site.headers = headers
 
     def killed(*_):
@@ -223,14 +223,14 @@ def test_a_part_of_a_file_that_changed_its_length_is_not_spliced(site, tmp_path)
     assert fetch(site.address, tmp_path).read_bytes() == OTHER[:200_000]
 
 
-def test_a_part_longer_than_the_file_at_the_server_starts_anew(site, tmp_path):
+def test_a_partial_download_longer_than_the_file_is_restarted(site, tmp_path):
     leave_a_part(site, tmp_path, 100_000)
     site.body = OTHER[:50_000]
     assert fetch(site.address, tmp_path).read_bytes() == OTHER[:50_000]
     assert site.asked == ["bytes=100000-", None]
 
 
-def test_a_partial_answer_from_another_place_is_not_spliced(site, tmp_path):
+def test_a_partial_response_from_another_offset_is_not_appended(site, tmp_path):
     leave_a_part(site, tmp_path, 100_000)
     site.shift = 10
     assert fetch(site.address, tmp_path).read_bytes() == BODY
@@ -244,13 +244,13 @@ def test_a_server_that_ignores_ranges_is_read_from_the_start(site, tmp_path):
     assert site.sent == [len(BODY)]
 
 
-def test_a_part_from_another_address_is_not_carried_on(site, tmp_path):
+def test_a_partial_download_from_another_address_is_not_resumed(site, tmp_path):
     leave_a_part(site, tmp_path, 100_000)
     assert fetch(site.address.replace("models", "other"), tmp_path).read_bytes() == BODY
     assert site.asked == [None]
 
 
-def test_a_part_whose_note_is_damaged_starts_anew(site, tmp_path):
+def test_a_partial_download_with_a_damaged_record_is_restarted(site, tmp_path):
     leave_a_part(site, tmp_path, 100_000)
     (tmp_path / "weights.bin.part.json").write_text('{"url": ')
     assert fetch(site.address, tmp_path).read_bytes() == BODY
@@ -266,14 +266,14 @@ def test_a_part_whose_note_is_damaged_starts_anew(site, tmp_path):
         ({}, None),
     ],
 )
-def test_a_part_is_carried_on_only_when_its_version_can_be_proved(site, tmp_path, headers, asked):
+def test_a_partial_download_is_resumed_only_with_a_proven_version(site, tmp_path, headers, asked):
     site.headers = headers
     leave_a_part(site, tmp_path, 100_000)
     assert fetch(site.address, tmp_path).read_bytes() == BODY
     assert site.asked == [asked]
 
 
-def test_a_killed_process_is_carried_on_by_the_next(site, tmp_path):
+def test_the_work_of_a_killed_process_is_resumed_by_the_next(site, tmp_path):
     site.stall_after = 200_000
     script = (
         "import sys; from pathlib import Path; from elmore.weights.fetch import fetch\n"
@@ -300,7 +300,7 @@ def test_a_killed_process_is_carried_on_by_the_next(site, tmp_path):
     assert site.sent[-1] == len(BODY) - kept
 
 
-def test_a_file_that_is_being_brought_is_waited_for_and_not_brought_twice(site, tmp_path):
+def test_a_file_that_another_process_downloads_is_waited_for(site, tmp_path):
     site.stall_after = 0
     paths = []
     callers = [

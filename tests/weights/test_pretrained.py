@@ -43,7 +43,7 @@ def entry(*files: str) -> catalogue.Entry:
     return catalogue.Entry(language="Klingon", licence="MIT", data="letters", files=files)
 
 
-def test_a_model_by_name_is_downloaded_once_and_told_by_its_card(tmp_path, rng, server, known):
+def test_a_model_by_name_is_downloaded_once_and_described_by_its_card(tmp_path, rng, server, known):
     settings = bilm_options()
     paths = write_bilm(tmp_path / "remote", settings, bilm_weights(settings, rng))
     known["klingon"] = entry(f"{server}/options.json", f"{server}/weights.hdf5")
@@ -84,7 +84,7 @@ def test_a_changed_file_in_the_cache_is_noticed(tmp_path, rng, server, known):
         elmore.load("klingon")
 
 
-def test_a_dead_address_is_one_sentence(known):
+def test_a_dead_address_is_reported_in_one_sentence(known):
     known["gone"] = entry("http://127.0.0.1:9/options.json", "http://127.0.0.1:9/weights.hdf5")
     with pytest.raises(
         elmore.WeightsError, match=r"127\.0\.0\.1:9/options\.json cannot be downloaded"

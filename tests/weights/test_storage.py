@@ -39,7 +39,7 @@ def test_a_row_of_zeros_stays_zero():
     assert (numbers.float() * scales.float()[:, None] == 0).all()
 
 
-def test_what_is_small_or_has_no_rows_stays_in_half_precision():
+def test_small_tensors_and_vectors_stay_in_half_precision():
     tensors = {"bias": torch.randn(20_000), "few": torch.randn(10, 10), "m": torch.randn(128, 128)}
     found = quantize_state(tensors, "int8")
     assert {name: tensor.dtype for name, tensor in found.items()} == {
@@ -52,7 +52,7 @@ def test_what_is_small_or_has_no_rows_stays_in_half_precision():
 
 
 @pytest.mark.parametrize("storage", ["float16", "int8"])
-def test_what_half_precision_cannot_hold_is_refused_before_anything_is_written(storage):
+def test_values_too_large_for_half_precision_are_refused_before_writing(storage):
     for weights in (torch.tensor([1.0, 1e6]), torch.full((128, 128), 1e9)):
         with pytest.raises(WeightsError, match=f"w has numbers that {storage} cannot"):
             quantize_state({"w": weights}, storage)
@@ -78,7 +78,7 @@ def corpus(tmp_path_factory):
     return toy_corpus.prepare_corpus(folder, "toy", toy_corpus.sentences(200))
 
 
-def test_a_model_folder_in_bytes_is_a_quarter_and_says_nearly_the_same(bundle, tmp_path):
+def test_an_int8_model_folder_is_a_quarter_as_large_and_nearly_as_accurate(bundle, tmp_path):
     folder.save(bundle, tmp_path / "whole")
     folder.save(bundle, tmp_path / "bytes", storage="int8")
     sizes = [(tmp_path / name / "model.safetensors").stat().st_size for name in ("whole", "bytes")]

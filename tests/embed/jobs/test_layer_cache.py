@@ -63,7 +63,7 @@ def test_a_damaged_file_is_computed_again(elmo, tmp_path, runs, damage):
     np.testing.assert_array_equal(after, before)
 
 
-def test_what_a_killed_build_left_is_not_trusted(elmo, tmp_path, runs, monkeypatch):
+def test_files_of_a_killed_build_are_not_used(elmo, tmp_path, runs, monkeypatch):
     def killed(self, texts, **choices):
         yield from list(stream(self, texts, **choices))[:1]
         raise KeyboardInterrupt
@@ -121,7 +121,7 @@ def test_layers_on_the_disk_are_read_while_another_holds_their_lock(elmo, tmp_pa
     assert runs == [3]
 
 
-def test_what_is_on_the_disk_is_found_and_nothing_else_is_written(elmo, tmp_path, runs):
+def test_cached_layers_on_disk_are_found_and_nothing_is_written(elmo, tmp_path, runs):
     assert layer_cache.load(elmo, SENTENCES, tmp_path / "cache") is None
     assert not (tmp_path / "cache").exists()
     kept = layer_cache.load_or_compute(elmo, SENTENCES, tmp_path / "cache")
@@ -144,7 +144,7 @@ def test_empty_sentences_and_no_sentences_have_no_layers(elmo, tmp_path):
     assert layer_cache.compute(elmo, []).of([]).shape == (3, 0, 16)
 
 
-def test_a_place_that_cannot_be_written_is_named(elmo, tmp_path):
+def test_a_path_that_cannot_be_written_is_named(elmo, tmp_path):
     (tmp_path / "file").write_text("")
     with pytest.raises(DataError, match=r"could not be stored .*; set ELMORE_CACHE"):
         layer_cache.load_or_compute(elmo, SENTENCES, tmp_path / "file")

@@ -9,7 +9,7 @@ from elmore.errors import DataError
 
 
 @pytest.mark.parametrize("overwrite", [False, True])
-def test_a_folder_of_somebody_else_where_the_parts_belong_is_left_alone(tmp_path, overwrite):
+def test_another_programs_folder_at_the_path_of_the_parts_is_left_alone(tmp_path, overwrite):
     elmo = elmore.load()
     job = describe_job(
         elmo, layers="top", pool=None, dtype="float32", tokenized=True, split=False,

@@ -55,7 +55,7 @@ def test_units_nobody_uses_do_not_count(answers, monkeypatch):
     assert not eager.has_native_bf16(CPU)
 
 
-def test_a_question_torch_no_longer_answers_is_a_no(answers):
+def test_a_private_function_missing_from_torch_counts_as_false(answers):
     answers.clear()
 
     def gone() -> bool:

@@ -37,7 +37,7 @@ def outputs(layer: ProjectedLSTM, dtype: torch.dtype = torch.float) -> torch.Ten
 
 @kinds
 @precisions
-def test_copies_and_pickles_give_the_same_bits(int8, precision):
+def test_copies_and_pickles_have_the_same_bits(int8, precision):
     layer = layer_of(int8=int8, precision=precision)
     expected = outputs(layer)
     for other in (copy.deepcopy(layer), pickle.loads(pickle.dumps(layer))):

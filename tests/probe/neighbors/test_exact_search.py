@@ -52,7 +52,7 @@ def test_more_rows_than_a_block_are_searched_as_well(monkeypatch):
     )
 
 
-def test_of_equals_the_first_comes_first():
+def test_ties_go_to_the_first():
     stored = np.ones((6, 4), np.float16) / 2
     found = exact_search.search(stored, np.ones(4, np.float32) / 2, 3, exclude=np.array([1]))
     assert found.rows.tolist() == [0, 2, 3]

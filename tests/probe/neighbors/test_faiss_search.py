@@ -63,7 +63,7 @@ def test_most_of_the_nearest_are_found_and_their_similarity_is_exact(
             assert use.similarity == pytest.approx(exact, abs=1e-6)
 
 
-def test_what_is_appended_is_found_too(tmp_path, elmo, text, faiss):
+def test_appended_text_is_found_too(tmp_path, elmo, text, faiss):
     index = built(tmp_path / "index", elmo, text)
     more = tmp_path / "more.txt"
     more.write_text("the zebra sleeps near the lake\n")
@@ -76,18 +76,18 @@ def test_what_is_appended_is_found_too(tmp_path, elmo, text, faiss):
     assert index.nearest_rows(vector, 1).rows == [zebra]
 
 
-def test_who_asks_for_all_uses_gets_all(tmp_path, elmo, text, faiss):
+def test_k_may_be_the_number_of_all_occurrences(tmp_path, elmo, text, faiss):
     index = built(tmp_path / "index", elmo, text)
     assert len(index.search(["it"], 0, 2 * len(index))) == len(index)
 
 
-def test_few_uses_need_no_faiss(tmp_path, elmo, text):
+def test_few_occurrences_need_no_faiss(tmp_path, elmo, text):
     index = built(tmp_path / "index", elmo, text)
     assert not (tmp_path / "index" / "layer-2.faiss").exists()
     assert len(index.search(QUERIES[0], 0)) == 10
 
 
-def test_without_faiss_all_uses_are_looked_at_and_one_line_says_so(
+def test_without_faiss_the_search_is_exact_and_says_so(
     tmp_path, elmo, text, faiss, monkeypatch, caplog
 ):
     exact = built(tmp_path / "exact", elmo, text)
@@ -114,7 +114,7 @@ def test_an_index_built_without_faiss_gets_it_when_the_command_is_given_again(
     assert (tmp_path / "index" / "layer-2.faiss").is_file()
 
 
-def test_a_faiss_file_cut_short_is_not_used_and_made_anew_by_the_same_command(
+def test_a_truncated_faiss_file_is_ignored_and_rebuilt_by_the_same_command(
     tmp_path, elmo, text, faiss, caplog
 ):
     built(tmp_path / "index", elmo, text)
@@ -128,7 +128,7 @@ def test_a_faiss_file_cut_short_is_not_used_and_made_anew_by_the_same_command(
     assert path.stat().st_size == len(data)
 
 
-def test_there_are_about_twice_the_root_of_the_uses_many_lists():
+def test_the_number_of_lists_is_about_twice_the_root_of_the_occurrences():
     assert [faiss_search.num_lists(number) for number in (1000, 200_000, 1_000_000)] == [
         64,
         1024,

@@ -39,7 +39,7 @@ def naive(elmo, lines, tokens, position, *, word=None, layer=2) -> list[tuple[fl
 
 @pytest.mark.parametrize("layer", [0, 1, 2, "average"])
 @pytest.mark.parametrize("word", [None, "play"])
-def test_the_nearest_uses_are_those_of_the_highest_cosine(tmp_path, elmo, layer, word):
+def test_the_nearest_occurrences_have_the_highest_cosine(tmp_path, elmo, layer, word):
     index = build_index(tmp_path, elmo, layers=["all", "average"])
     tokens = ["the", "play", "was", "long"]
     found = index.search(tokens, 1, 8, word=word, layer=layer)
@@ -62,7 +62,7 @@ def test_the_sentence_that_is_asked_for_is_not_its_own_neighbour(tmp_path, elmo)
     assert len(found) == 11
 
 
-def test_a_use_is_given_by_its_number_in_the_text(tmp_path, elmo):
+def test_an_occurrence_is_numbered_by_its_position_in_the_text(tmp_path, elmo):
     index = build_index(tmp_path, elmo)
     assert index.occurrence(1) == Neighbor("play", LINES[0].split(), 1, 1.0, 0)
     assert index.occurrence(len(index) - 1) == Neighbor("end", ["the", "end"], 1, 1.0, 4)
@@ -116,7 +116,7 @@ def test_an_index_of_another_model_is_refused_and_both_are_named(tmp_path, elmo,
         OccurrenceIndex.open(index.folder, load(model, device="cpu", initial_state="warm"))
 
 
-def test_a_layer_that_is_not_kept_is_refused(tmp_path, elmo):
+def test_a_layer_that_is_not_stored_is_refused(tmp_path, elmo):
     index = build_index(tmp_path, elmo)
     with pytest.raises(ConfigError, match=r"layer 1: .* stores 2"):
         index.search(["a"], 0, layer=1)
@@ -127,7 +127,7 @@ def test_a_layer_that_is_not_kept_is_refused(tmp_path, elmo):
     assert index.search(["a"], 0, layer="top") == index.search(["a"], 0, layer=2)
 
 
-def test_a_query_that_cannot_be_is_refused(tmp_path, elmo):
+def test_an_invalid_query_is_refused(tmp_path, elmo):
     index = build_index(tmp_path, elmo)
     with pytest.raises(DataError, match=r"'Play': does not occur among the 16 .*; there is 'play'"):
         index.search(["Play"], 0, word="Play")
@@ -141,7 +141,7 @@ def test_a_query_that_cannot_be_is_refused(tmp_path, elmo):
         index.search("it", 0)
 
 
-def test_a_corpus_of_one_line_works_and_has_no_other_use_than_its_own(tmp_path, elmo):
+def test_a_corpus_of_one_line_has_no_other_occurrences(tmp_path, elmo):
     index = build_index(tmp_path, elmo, lines=["the play was good"])
     assert len(index.search(["a", "play"], 1, 10)) == 4
     assert index.search(["the", "play", "was", "good"], 1, 10) == []

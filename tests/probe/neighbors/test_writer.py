@@ -41,7 +41,7 @@ def jsonl(path, sentences):
 
 @given(texts, texts, st.integers(1, 12))
 @settings(max_examples=pick(4, 8))
-def test_a_text_that_is_appended_is_as_good_as_built_with(tmp_path_factory, elmo, one, two, size):
+def test_an_appended_text_is_searched_like_the_first(tmp_path_factory, elmo, one, two, size):
     place = tmp_path_factory.mktemp("append")
     first, second = jsonl(place / "1.jsonl", one), jsonl(place / "2.jsonl", two)
     with pytest.MonkeyPatch.context() as patch:
@@ -59,7 +59,7 @@ def test_a_text_that_is_appended_is_as_good_as_built_with(tmp_path_factory, elmo
     assert places == [(tokens, at) for tokens in one + two for at in range(len(tokens))]
 
 
-def test_who_has_an_index_open_sees_what_was_there_and_appends_see_more(tmp_path, elmo):
+def test_an_open_index_does_not_change_when_text_is_appended(tmp_path, elmo):
     index = build_index(tmp_path, elmo)
     other = OccurrenceIndex.open(tmp_path / "index", elmo)
     more = write_text(tmp_path / "more.txt", ["a new play"])
@@ -70,15 +70,13 @@ def test_who_has_an_index_open_sees_what_was_there_and_appends_see_more(tmp_path
     assert len(other.search(["it"], 0, 100)) == 19
 
 
-def test_what_is_built_is_not_built_again(tmp_path, elmo, monkeypatch):
+def test_a_built_library_is_not_rebuilt(tmp_path, elmo, monkeypatch):
     before = build_index(tmp_path, elmo)
     monkeypatch.setattr(type(elmo), "stream", None)
     assert len(build_index(tmp_path, elmo)) == len(before)
 
 
-def test_without_a_folder_the_index_is_in_the_cache_and_more_layers_will_do(
-    tmp_path, elmo, monkeypatch
-):
+def test_without_a_folder_the_index_is_cached_and_may_have_more_layers(tmp_path, elmo, monkeypatch):
     monkeypatch.setenv("ELMORE_CACHE", str(tmp_path / "cache"))
     file = write_text(tmp_path / "a.txt")
     every = OccurrenceIndex.build(None, elmo, [file], tokenized=True, layers=["all"])
@@ -123,7 +121,7 @@ def _prepare_death(moment, number):
     setattr(owner, name, changed)
 
 
-def test_kills_lose_and_change_nothing(tmp_path, model, elmo):
+def test_kills_lose_no_line_and_change_no_vector(tmp_path, model, elmo):
     """Real processes end by SIGKILL in a part, before what makes it count, and after.
 
     All of it in processes of one kind: the last bits of a vector depend on their threads.
@@ -189,9 +187,7 @@ def test_an_unfinished_append_leaves_what_was_there_in_use(tmp_path, elmo, monke
 
 
 @pytest.mark.parametrize("damage", ["flipped", "cut", "gone"])
-def test_a_part_that_the_disk_has_spoiled_is_done_again(
-    tmp_path, elmo, monkeypatch, damage, caplog
-):
+def test_a_part_damaged_on_disk_is_computed_again(tmp_path, elmo, monkeypatch, damage, caplog):
     file = stopped(tmp_path, elmo, monkeypatch)
     path = tmp_path / "index" / "layer-2.f16"
     data = bytearray(path.read_bytes())
@@ -233,7 +229,7 @@ def test_a_text_without_a_word_is_refused_and_leaves_nothing(tmp_path, elmo):
     assert len(OccurrenceIndex.open(tmp_path / "index", elmo)) == 16
 
 
-def test_a_text_that_was_mended_is_read_from_its_start(tmp_path, elmo):
+def test_a_corrected_text_is_read_from_its_start(tmp_path, elmo):
     path = tmp_path / "bad.txt"
     path.write_bytes(b"good\n\xff\n")
     with pytest.raises(DataError, match=r"bad\.txt: line 2 is not UTF-8"):

@@ -62,7 +62,7 @@ def test_brackets_are_mentions_by_entity(tmp_path):
     ]
 
 
-def test_conll2012_says_the_same(tmp_path):
+def test_conll2012_and_conllu_have_the_same_documents(tmp_path):
     text = conll2012("Ann/(7 and her/(7)|(9 dog/9)|7) left .", "She/(7) saw it/(9) .")
     (document,) = read_documents(tmp_path, text)
     assert (document.name, document.part) == ("nw/d", 3)
@@ -112,7 +112,7 @@ def test_a_mention_that_lacks_a_piece_is_named(tmp_path):
     )
 
 
-def test_what_more_a_bracket_says_is_passed_over(tmp_path):
+def test_additional_fields_of_a_bracket_are_ignored(tmp_path):
     text = conllu("Ann/(person-3-giv:act(new-4) Lee/person-3) she/(person-3-acc)")
     described = text.replace("\n", "\n# global.Entity = etype-GRP-infstat\n", 1)
     (document,) = read_documents(tmp_path, described)
@@ -121,7 +121,7 @@ def test_what_more_a_bracket_says_is_passed_over(tmp_path):
     assert read_documents(tmp_path, text)[0].clusters == [[Mention(0, 0, 2), Mention(0, 2, 3)]]
 
 
-def test_a_mention_in_pieces_is_the_stretch_they_lie_in(tmp_path):
+def test_a_discontinuous_mention_is_the_span_of_all_its_pieces(tmp_path):
     text = conllu("in/(e1[1/2]) or out/(e1[2/2]-x of/ it/e1[2/2]) it/(e1)")
     (document,) = read_documents(tmp_path, text)
     assert document.clusters == [[Mention(0, 0, 5), Mention(0, 5, 6)]]
@@ -155,7 +155,7 @@ def test_documents_end_where_the_next_begins(tmp_path):
     assert [d.sentences for d in read_documents(tmp_path, text)] == [[["a", "b"]], [["c", "d"]]]
 
 
-def test_a_stretch_in_two_entities_is_of_the_first_and_there_is_a_warning(tmp_path, caplog):
+def test_a_span_in_two_entities_belongs_to_the_first_with_a_warning(tmp_path, caplog):
     (document,) = read_documents(tmp_path, conllu("a/(1(2 b/2)1) c/(2) d/(1)"))
     assert document.clusters == [[Mention(0, 0, 2), Mention(0, 3, 4)], [Mention(0, 2, 3)]]
     (message,) = caplog.messages
@@ -183,7 +183,7 @@ def test_unbalanced_brackets_can_be_dropped(tmp_path, caplog, written):
 
 
 @pytest.mark.parametrize("entity", ["3", "()", "(3))", "((3)", ")3(", "(-x)"])
-def test_what_are_no_brackets_is_named(tmp_path, entity):
+def test_invalid_brackets_are_named(tmp_path, entity):
     message = refused(tmp_path, conllu(f"a b/{entity}"))
     assert message == (
         f":3: expected brackets such as '(3', '3)' or '(3)' after 'Entity=', found {entity!r}"
@@ -257,7 +257,7 @@ def parts(draw) -> tuple[list[list[str]], list[str], list[Spans]]:
 
 @pytest.mark.parametrize("form", FORMATS)
 @given(made=st.lists(parts(), min_size=1, max_size=3))
-def test_what_is_written_is_read_again(tmp_path_factory, form, made):
+def test_written_files_are_read_again(tmp_path_factory, form, made):
     written = [Document(tokens, said, sort_clusters(found), "some") for tokens, said, found in made]
     path = tmp_path_factory.getbasetemp() / f"written.{form}"
     data.write_documents(path, written, form)
@@ -265,7 +265,7 @@ def test_what_is_written_is_read_again(tmp_path_factory, form, made):
 
 
 @pytest.mark.parametrize("form", FORMATS)
-def test_what_cannot_be_written_is_named_and_nothing_is_left(tmp_path, form):
+def test_a_failed_write_is_named_and_leaves_no_files(tmp_path, form):
     path = tmp_path / "file.txt"
     crossing = Document([list("abcd")], [""], [[Mention(0, 0, 3), Mention(0, 1, 4)]], "d")
     with pytest.raises(DataError, match=r"'a b c' and 'b c d' in sentence 0 .* are one entity"):

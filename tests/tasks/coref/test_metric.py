@@ -96,7 +96,7 @@ clusterings = st.lists(st.integers(0, 4), min_size=1, max_size=9).map(
 
 
 @given(clusterings)
-def test_the_truth_is_worth_a_hundred(clusters):
+def test_gold_predictions_score_100(clusters):
     scores = metric.score([clusters], [[cluster[::-1] for cluster in clusters[::-1]]])
     assert set(scores.values()) == ({100.0} if clusters else {0.0})
 

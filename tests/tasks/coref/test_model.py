@@ -83,7 +83,7 @@ def test_a_spans_head_is_a_mean_by_attention_over_its_tokens(monkeypatch, at_a_t
 
 
 @pytest.mark.parametrize(("begin", "end"), [(0, 7), (0, 4), (3, 7), (6, 7)])
-def test_all_spans_at_once_are_as_each_by_itself(begin, end):
+def test_all_spans_at_once_have_the_vectors_of_single_spans(begin, end):
     spans = SpanVectors(SMALL, 8, 6)
     states, inputs = torch.randn(7, 8), torch.randn(7, 6)
     found = spans.mention_hidden_all_spans(states, inputs, begin, end)
@@ -142,7 +142,7 @@ def test_the_loss_is_that_of_all_antecedents_written_out(most):
     assert_close(found, torch.tensor(expected))
 
 
-def test_a_lone_span_can_only_go_back_to_none():
+def test_a_single_span_has_only_the_dummy_antecedent():
     earlier, there = candidate_antecedents(1, 5, torch.device("cpu"))
     mention = torch.ones(1, requires_grad=True)
     scores = antecedents.antecedent_scores(mention, torch.zeros(1, 1), earlier, there)
@@ -174,7 +174,7 @@ def test_predicted_clusters_follow_the_best_antecedents():
         assert sorted(distinct.values()) == sorted(found)
 
 
-def test_company_changes_nothing():
+def test_other_texts_in_the_batch_change_nothing():
     net = model()
     vectors = torch.randn(19, sum(WIDTHS))
     batch = embedded(TWO, vectors)
@@ -189,7 +189,7 @@ def test_company_changes_nothing():
     assert loss.count == apart[0].count + apart[1].count
 
 
-def test_nothing_is_found_in_nothing():
+def test_an_empty_document_has_no_clusters():
     net = model()
     some = [document(), document(3), document()]
     found = net.predict(embedded(some), features(some, with_gold=False))
@@ -198,7 +198,7 @@ def test_nothing_is_found_in_nothing():
 
 
 @pytest.mark.parametrize("dtype", [torch.float64, torch.bfloat16])
-def test_other_numbers_do(dtype):
+def test_other_dtypes_are_supported(dtype):
     net = model().to(dtype).train()
     batch = embedded(TWO)
     batch = batch._replace(vectors=batch.vectors.to(dtype), output_elmo=batch.output_elmo.to(dtype))
@@ -216,7 +216,7 @@ def test_true_mentions_are_kept_in_training_whatever_their_score():
     assert true <= loss.count <= true + len(TWO)
 
 
-def test_what_is_mentioned_once_or_too_wide_is_no_truth():
+def test_singletons_and_wide_mentions_are_not_gold():
     lone = document(6, clusters=[[(0, 0, 1)], [(0, 2, 3), (0, 0, 6)]])
     assert features([lone])["mentions"].tolist() == [[0, 2, 2, 1], [0, 0, 5, 1]]
     net = model()
@@ -284,7 +284,7 @@ def test_sizes_that_make_no_sense_are_refused():
             coref(setting)
 
 
-def test_a_prediction_is_shown_on_one_line_and_told_to_programs():
+def test_a_prediction_is_formatted_on_one_line_and_as_json():
     some = Document([["Ann", "'s", "dog", "left", "."], ["She", "saw", "it"]], ["", ""], [])
     found = [[[0, 0, 3], [1, 2, 3]], [[0, 0, 2], [1, 0, 1]]]
     task_ = coref()
@@ -333,7 +333,7 @@ def test_scores_leave_out_what_is_mentioned_once():
     np.testing.assert_equal(coref().score([gold], [[]])["average"], 0.0)
 
 
-def test_a_document_without_a_word_costs_nothing():
+def test_a_document_without_words_adds_no_loss():
     whole, empty = document(3, 2, clusters=[[(0, 0, 1), (1, 0, 1)]]), document()
     vectors = torch.randn(5, sum(WIDTHS))
     net = model()

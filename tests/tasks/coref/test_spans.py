@@ -43,7 +43,7 @@ def test_pruning_takes_the_best_that_do_not_cross(lengths, max_width, number, se
     assert prune_spans(scores, allowed, number) == naive(scores, allowed, number)
 
 
-def test_of_two_that_cross_the_better_stays():
+def test_of_two_crossing_spans_the_better_is_kept():
     scores = np.zeros((4, 3), np.float32)
     scores[0, 2], scores[1, 2] = 1.0, 2.0  # 0..2 and 1..3
     kept = prune_spans(scores, candidate_spans([4], 3), 100)

@@ -51,17 +51,17 @@ def test_a_label_that_train_has_not_is_named(tmp_path):
     assert ("train", "labels that are not in train") not in found
 
 
-def test_a_file_with_one_label_alone_is_odd(tmp_path):
+def test_a_file_with_a_single_label_is_suspicious(tmp_path):
     assert findings(tmp_path, "a\tO\n", "a\tO\n")["train", "labels"].suspicious
 
 
-def test_very_long_sentences_are_odd(tmp_path):
+def test_very_long_sentences_are_suspicious(tmp_path):
     found = findings(tmp_path, ANN + "a\tO\n" * 401, ANN)
     assert found["train", "longest sentence"].found == "401 tokens, in example 2"
     assert found["train", "longest sentence"].suspicious
 
 
-def test_words_without_a_vector_are_shared_out(tmp_path, vectors):
+def test_words_without_a_vector_are_counted(tmp_path, vectors):
     found = findings(
         tmp_path, ANN + "Bo\tO\nBo\tO\n\n", "Rome\tO\n", embedder=f"glove:{vectors}+elmo:"
     )
@@ -91,7 +91,7 @@ def test_empty_examples_are_counted(tmp_path, monkeypatch):
 
 
 @pytest.mark.parametrize("name", TASKS)
-def test_every_task_is_looked_over(tmp_path, name):
+def test_every_task_is_validated(tmp_path, name):
     text = toy_tasks.write(name, tmp_path / "text").read_text()
     found = findings(tmp_path, text, text, name=name)
     assert found["train", "examples"].found == ("2" if name == "coref" else "20")
@@ -99,7 +99,7 @@ def test_every_task_is_looked_over(tmp_path, name):
     assert found["dev", "texts that are in train"].suspicious
 
 
-def test_a_bad_file_is_refused_as_ever(tmp_path):
+def test_a_bad_file_is_refused(tmp_path):
     with pytest.raises(DataError, match="dev:1: expected O or a tag"):
         findings(tmp_path, ANN, "a\tb\n")
     with pytest.raises(DataError, match="dev: no sentence found"):

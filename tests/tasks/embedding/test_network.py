@@ -73,7 +73,7 @@ def test_an_untrained_mix_is_the_average_of_the_layers(elmo):
         assert not vectors[row, length:].any()
 
 
-def test_a_batch_has_no_room_for_tokens_that_are_not_there(elmo):
+def test_a_batch_is_stored_without_padding(elmo):
     """A thousand short sentences and one of 2,000 tokens: side by side they were two million."""
     sentences = [["a", "b"]] * 1000 + [["c"] * 2000]
     reader = BatchEncoder(
@@ -89,7 +89,7 @@ def test_a_batch_has_no_room_for_tokens_that_are_not_there(elmo):
     assert largest.numel <= 4000 * 3 * elmo.width  # the layers
 
 
-def test_a_frozen_bilm_is_no_state_and_its_mix_is_learned(elmo):
+def test_a_frozen_bilm_is_not_in_the_state_dict_and_its_mix_is_trained(elmo):
     embedding = Embedding(None, None, elmo, ElmoConfig())
     weights, gamma = "mixes.input.mix.weights", "mixes.input.mix.gamma"
     assert set(embedding.state_dict()) == {weights, gamma}
@@ -98,7 +98,7 @@ def test_a_frozen_bilm_is_no_state_and_its_mix_is_learned(elmo):
     assert all(weight.grad is None for weight in elmo.bundle.model.parameters())
 
 
-def test_a_bilm_that_is_trained_along_is_a_copy_and_part_of_the_state(elmo):
+def test_a_fine_tuned_bilm_is_a_copy_and_part_of_the_state_dict(elmo):
     layers = BiLMLayers(elmo, freeze=False).eval()
     assert any(name.startswith("bilm.") for name in layers.state_dict())
     before = BiLMLayers(elmo, freeze=True)(encode(BatchEncoder(frozen_elmo=elmo))).float()
@@ -122,7 +122,7 @@ def test_the_penalty_is_lambda_times_the_squares(elmo):
 
 
 @pytest.mark.parametrize("where", ["input", "output", "both"])
-def test_each_place_has_a_mix_of_its_own(elmo, where):
+def test_each_insertion_point_has_its_own_mix(elmo, where):
     words = WordTable(torch.ones(1, 4), freeze=True, dropout=0.0)
     embedding = Embedding(words, None, elmo, ElmoConfig(insert_at=where, dropout=0.0))
     places = ["input", "output"] if where == "both" else [where]
@@ -141,7 +141,7 @@ def test_each_place_has_a_mix_of_its_own(elmo, where):
         assert_close(parts[place], gamma * plain)
 
 
-def test_a_bilm_at_the_output_alone_leaves_nothing_to_read(elmo):
+def test_a_bilm_at_the_output_alone_is_refused_without_other_inputs(elmo):
     with pytest.raises(ConfigError, match="the network has no input"):
         Embedding(None, None, elmo, ElmoConfig(insert_at="output"))
 
@@ -166,7 +166,7 @@ def test_a_word_has_the_same_characters_vector_wherever_it_stands():
         (CharactersConfig, {"width": 51}, "found 16, 128 and 51"),
     ],
 )
-def test_sizes_that_cannot_be_are_refused(cls, settings, found):
+def test_invalid_sizes_are_refused(cls, settings, found):
     with pytest.raises(ConfigError, match=found):
         cls(**settings)
 

@@ -23,7 +23,7 @@ from tests.support import toy_tasks
         ("fasttext:/a/b.vec+elmo:small", "/a/b.vec", "small"),
     ],
 )
-def test_what_may_be_written(text, glove, elmo):
+def test_a_spec_survives_a_round_trip(text, glove, elmo):
     found = spec.parse_spec(text)
     assert found == EmbedderSpec(glove=glove, elmo=elmo)
     assert spec.parse_spec(str(found)) == found
@@ -41,7 +41,7 @@ def test_paths_are_found_from_anywhere(tmp_path, monkeypatch, bilm):
     assert found == EmbedderSpec(glove=str(tmp_path / "vectors.txt"), elmo=str(bilm))
 
 
-def test_what_a_run_was_trained_with_is_known_again(tmp_path, vectors, bilm):
+def test_changed_word_vectors_are_detected(tmp_path, vectors, bilm):
     named = spec.parse_spec(f"glove:{vectors}+elmo:{bilm}")
     digests = spec.open_embedders(named, device="cpu").digests
     where = tmp_path / "config.json"

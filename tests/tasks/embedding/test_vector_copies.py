@@ -45,7 +45,7 @@ def as_bytes(text: str) -> np.ndarray:
         {"matrix": np.zeros(2, np.float32), "words": as_bytes('["a", "b"]')},
     ],
 )
-def test_what_is_no_file_of_vectors_is_refused(tmp_path, tensors):
+def test_a_file_without_vectors_is_refused(tmp_path, tensors):
     save_file(tensors, tmp_path / "x")
     with pytest.raises(
         WeightsError, match=r"x: (not readable word vectors|expected a float32 matrix)"

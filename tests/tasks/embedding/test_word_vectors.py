@@ -176,7 +176,7 @@ def test_a_matrix_without_words_is_named(tmp_path):
         read_word_vectors(tmp_path / "v.f16.npy")
 
 
-def test_what_is_no_matrix_at_all_is_named(tmp_path):
+def test_a_file_that_is_not_a_matrix_is_named(tmp_path):
     with pytest.raises(DataError, match=r"v\.npy: not a readable array"):
         read_word_vectors(file(tmp_path, "hello", "v.npy"))
     with pytest.raises(DataError, match=r"none\.txt: cannot be read"):
@@ -193,7 +193,7 @@ def test_the_glove_subset_is_read():
     assert king @ queen > king @ table
 
 
-def test_a_pattern_that_means_several_files_is_refused(tmp_path):
+def test_a_pattern_that_matches_several_files_is_refused(tmp_path):
     for name in "ab":
         (tmp_path / f"{name}.txt").write_text("a 1 2\n")
     with pytest.raises(DataError, match="expected one file of vectors, found 2"):

@@ -54,7 +54,7 @@ def test_a_layer_is_its_definition():
 
 
 @pytest.mark.parametrize("num_layers", [1, 2, 3])
-def test_padding_and_company_change_nothing(num_layers):
+def test_padding_and_other_texts_change_nothing(num_layers):
     encoder = AlternatingLSTM(4, 6, num_layers, dropout=0.5).double().eval()
     x, mask = torch.randn(4, 5, 4).double(), mask_of()
     found = encoder(x, mask)
@@ -75,7 +75,7 @@ def test_gradients_stay_inside_the_sentences():
 
 
 @pytest.mark.parametrize("shape", [(0, 5), (2, 0)])
-def test_nothing_to_read_is_read(shape):
+def test_an_empty_batch_is_supported(shape):
     encoder = AlternatingLSTM(4, 6, 2)
     found = encoder(torch.zeros(*shape, 4), torch.zeros(shape, dtype=torch.bool))
     assert found.shape == (*shape, 6)
@@ -89,6 +89,6 @@ def test_layers_start_orthogonal_and_remembering():
     assert_close(layer.bias_ih_l0 + layer.bias_hh_l0, torch.eye(4)[1].repeat_interleave(6))
 
 
-def test_bfloat16_will_do():
+def test_bfloat16_is_supported():
     encoder = AlternatingLSTM(4, 6, 2).bfloat16()
     assert encoder(torch.randn(4, 5, 4).bfloat16(), mask_of()).dtype == torch.bfloat16

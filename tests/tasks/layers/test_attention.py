@@ -11,7 +11,7 @@ from elmore.tasks.layers.attention import attend, masked_softmax
 
 
 @given(st.integers(0, 5), st.integers(0, 1000))
-def test_shares_are_those_of_what_is_there_alone(length, seed):
+def test_masked_softmax_is_the_softmax_of_the_unmasked_scores(length, seed):
     torch.manual_seed(seed)
     scores = 10 * torch.randn(2, 5)
     mask = torch.arange(5) < torch.tensor([[length], [5]])
@@ -21,7 +21,7 @@ def test_shares_are_those_of_what_is_there_alone(length, seed):
     assert_close(found[1], scores[1].softmax(dim=-1))
 
 
-def test_where_nothing_is_there_nothing_is_shared_nor_learned():
+def test_a_fully_masked_row_has_zero_weights_and_gradients():
     scores = torch.randn(3, 4, requires_grad=True)
     found = masked_softmax(scores, torch.zeros(3, 4, dtype=torch.bool))
     assert not found.any()

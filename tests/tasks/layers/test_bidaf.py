@@ -66,7 +66,7 @@ def test_attention_to_oneself_is_that_of_plain_loops():
     assert_close(found[1, 0], torch.tensor([-1.0, 1.0, 0.0, 0.0, 0.0, 0.0]))
 
 
-def test_what_lies_behind_the_end_changes_nothing():
+def test_padding_values_change_nothing():
     attention, alone = BiAttention(2), SelfAttention(2)
     other_h, other_q = H.clone(), Q.clone()
     other_h[1, 1:], other_q[1, 1:] = -70.0, 50.0

@@ -115,13 +115,13 @@ def test_no_score_is_large_enough_to_break_a_constraint():
 
 
 @pytest.mark.parametrize("labels", [[2, 0], [0, 2], [1, 4], [3, 2]])
-def test_a_forbidden_truth_is_refused(labels):
+def test_a_forbidden_gold_path_is_refused(labels):
     crf = CRF(5, bio_transitions(BIO))
     with pytest.raises(ValueError, match="forbidden"):
         crf(torch.zeros(1, 2, 5), torch.tensor([labels]), full(2))
 
 
-def test_what_lies_behind_a_sentence_is_not_its_truth():
+def test_labels_of_padding_are_not_checked():
     crf = CRF(5, bio_transitions(BIO))
     mask = torch.tensor([[True, False]])
     assert crf(torch.zeros(1, 2, 5), torch.tensor([[0, 2]]), mask).isfinite().all()

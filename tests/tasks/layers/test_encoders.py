@@ -65,7 +65,7 @@ def test_reading_twice_gives_the_same_vectors_and_gradients(num_layers, device):
     assert_close(found.cpu(), expected)
 
 
-def test_every_token_hears_from_both_ends():
+def test_every_output_depends_on_both_ends():
     lstm, mask = BiLSTM(2, 3, 1), mask_of([5], 5)
     x = torch.randn(1, 5, 2, requires_grad=True)
     lstm(x, mask)[0, 2].sum().backward()
@@ -83,7 +83,7 @@ def test_dropout_acts_between_layers_in_training_alone():
 
 
 @pytest.mark.parametrize(("num_sentences", "width"), [(0, 4), (2, 0), (2, 3)])
-def test_nothing_to_read_gives_zeros(num_sentences, width):
+def test_an_all_zero_mask_gives_zeros(num_sentences, width):
     mask = torch.zeros(num_sentences, width, dtype=torch.bool)
     out = BiLSTM(5, 3, 2)(torch.randn(num_sentences, width, 5), mask)
     assert out.shape == (num_sentences, width, 6)
@@ -125,7 +125,7 @@ def test_tokens_one_after_another_get_the_same_vectors(num_layers):
     assert lstm.forward_packed(x[:0], torch.tensor([0, 0])).shape == (0, 6)
 
 
-def test_of_tokens_too_an_element_is_dropped_for_a_whole_sentence():
+def test_packed_dropout_drops_an_element_for_a_whole_sentence():
     lengths = torch.tensor([3, 0, 4])
     dropped = VariationalDropout(0.5).forward_packed(torch.ones(7, 32), lengths)
     assert set(dropped.unique().tolist()) == {0.0, 2.0}

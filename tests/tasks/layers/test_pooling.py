@@ -18,7 +18,7 @@ def test_only_what_is_there_is_pooled(lengths, seed):
         assert_close(masked_mean(x, mask)[row].tolist(), [sum(c) / len(c) for c in columns])
 
 
-def test_what_is_not_there_learns_nothing():
+def test_padding_gets_no_gradient():
     x = torch.randn(2, 3, 4, requires_grad=True)
     mask = torch.tensor([[True, False, False], [False, False, False]])
     (masked_max(x, mask) + masked_mean(x, mask)).sum().backward()
@@ -27,7 +27,7 @@ def test_what_is_not_there_learns_nothing():
     assert not x.grad[1].any()
 
 
-def test_half_the_bits_are_enough():
+def test_half_precision_is_supported():
     x = torch.randn(2, 3, 4, dtype=torch.bfloat16)
     mask = torch.tensor([[True, True, False], [False, False, False]])
     for pooled in (masked_max(x, mask), masked_mean(x, mask)):

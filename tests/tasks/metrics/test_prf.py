@@ -18,6 +18,6 @@ def test_scores_are_those_of_the_definition():
     assert counts.f1("place".__eq__) == 0
 
 
-def test_a_share_of_nothing_is_zero():
+def test_a_percentage_of_nothing_is_zero():
     assert PrecisionRecallF1().scores() == {"f1": 0, "precision": 0, "recall": 0}
     assert percent(0, 0) == 0

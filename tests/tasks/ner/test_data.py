@@ -45,7 +45,7 @@ def test_chunks_are_read_as_names_are(tmp_path):
     assert extract_spans(found.tags) == [(0, 1, "NP"), (1, 2, "PP"), (2, 4, "NP")]
 
 
-def test_latin_1_is_read_where_it_is_said(tmp_path):
+def test_latin_1_is_read_where_it_is_declared(tmp_path):
     """As in CoNLL-2002, whose Dutch part has documents, too."""
     path = tmp_path / "ned.train"
     text = "-DOCSTART- -DOCSTART- O\nZoë N B-PER\nzag V O\n\nSão N B-LOC\nPaulo N I-LOC\n"

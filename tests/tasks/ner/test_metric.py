@@ -21,7 +21,7 @@ def test_a_name_counts_when_its_bounds_and_type_are_right():
     )
 
 
-def test_the_truth_scores_a_hundred():
+def test_gold_predictions_score_100():
     gold = [["B-a", "I-a", "O"], []]
     assert score(gold, gold) == {"f1": 100, "precision": 100, "recall": 100, "f1_a": 100}
 

@@ -139,13 +139,13 @@ def test_a_table_of_another_kind_is_named(tmp_path):
 
 
 @pytest.mark.parametrize("text", ["The women 's hats", "He 's here", "They 'll go", "WE 'RE"])
-def test_a_clitic_set_apart_is_one_word(text):
+def test_a_detached_clitic_is_one_word(text):
     assert tokenize_pair_text(text) == text.split()
     assert tokenize_pair_text(text.replace(" '", "'")) == text.split()
 
 
 @given(st.text(st.sampled_from("ab'’s .,-n t")))
-def test_words_hold_all_of_a_text_but_its_blanks(text):
+def test_words_cover_a_text_except_for_whitespace(text):
     assert "".join(tokenize_pair_text(text)) == "".join(text.split())
 
 

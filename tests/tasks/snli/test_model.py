@@ -50,7 +50,7 @@ def test_the_scores_are_those_of_the_definition(widths):
     st.lists(st.tuples(st.integers(1, 6), st.integers(1, 6)), min_size=1, max_size=3),
     st.integers(0, 3),
 )
-def test_neither_padding_nor_company_changes_a_score(lengths, padding):
+def test_neither_padding_nor_other_texts_change_a_score(lengths, padding):
     model = esim().eval()
     some = embedded([length for pair in lengths for length in pair], padding=padding)
     found = model.logits(some)

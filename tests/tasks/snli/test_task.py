@@ -18,7 +18,7 @@ def test_two_sentences_are_typed_with_a_tab_between_them():
 
 
 @pytest.mark.parametrize(("text", "count"), [("A man runs.", 0), ("a\tb\tc", 2), ("", 0)])
-def test_anything_else_is_one_sentence(text, count):
+def test_anything_else_is_reported_in_one_sentence(text, count):
     with pytest.raises(DataError, match=rf"a tab between them, found {count} tabs in '"):
         snli().example_from_text(text, tokenized=True)
 

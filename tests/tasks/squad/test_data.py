@@ -218,7 +218,7 @@ def answered(**answer) -> str:
         ),
     ],
 )
-def test_what_is_wrong_is_named(tmp_path, text, message):
+def test_invalid_values_are_named(tmp_path, text, message):
     with pytest.raises(DataError, match=message):
         read_squad(file(tmp_path, text))
 

@@ -25,7 +25,7 @@ def test_the_best_of_the_expected_answers_counts_each_time():
     assert found == pytest.approx({"f1": 100 * (1 + 2 / 3) / 2, "exact_match": 50})
 
 
-def test_nothing_scores_zero():
+def test_no_examples_score_zero():
     assert score([], []) == {"f1": 0, "exact_match": 0}
 
 
@@ -33,7 +33,7 @@ words = st.lists(st.sampled_from(["a", "The", "Rome", "rome!", "U.S.", "-", "x"]
 
 
 @given(st.lists(words, min_size=1), words)
-def test_one_more_expected_answer_never_hurts_and_the_truth_is_perfect(answers, guess):
+def test_another_gold_answer_never_lowers_the_score_and_gold_scores_100(answers, guess):
     fewer, more = score([answers], [guess]), score([[*answers, guess]], [guess])
     assert more == {"f1": 100, "exact_match": 100}
     assert 0 <= fewer["exact_match"] <= fewer["f1"] <= 100

@@ -78,7 +78,7 @@ def test_the_loss_of_bfloat16_and_its_gradient_are_finite():
     assert losses[1].item() == 0  # of one token there is one span
 
 
-def test_company_and_padding_change_no_score():
+def test_other_texts_and_padding_change_no_score():
     network, texts = model(), embedded(5, 3, 2, 6, 6, 1)
     passages, questions = some(texts, 0, 2, 4), some(texts, 1, 3, 5)
     together = network.scores(passages, questions)
@@ -88,7 +88,7 @@ def test_company_and_padding_change_no_score():
             assert_close(a[row, :length], b[0], rtol=1e-4, atol=1e-5)
 
 
-def test_company_changes_no_prediction_and_no_loss():
+def test_other_examples_change_no_prediction_and_no_loss():
     network, texts = model(), tokens(5, 3, 2, 6, 14, 1)
     features = {
         "windows": torch.tensor([0, 0, 6]),
@@ -125,7 +125,7 @@ def test_a_long_passage_is_answered_from_the_best_window():
         assert network.predict(given, {}) == [[first, last]]
 
 
-def test_in_training_the_window_is_all_that_is_seen():
+def test_in_training_only_the_window_is_used():
     network, texts = model(), tokens(17, 3)
     features = {"windows": torch.tensor([9]), "spans": torch.tensor([[[1, 2]]])}
     vectors = texts.vectors.clone()
@@ -154,7 +154,7 @@ def test_no_attention_is_wider_than_a_window():
     assert sum(shape[0] for shape in widest) == 799
 
 
-def test_one_long_passage_makes_no_room_beside_short_ones():
+def test_one_long_passage_does_not_pad_short_ones():
     """44 passages of 120 tokens each, as long as one of 20,000, would be 900,000 tokens."""
     network, texts = model(), tokens(*[120, 9] * 44, 20_000, 9)
     features = {

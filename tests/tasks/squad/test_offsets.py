@@ -22,7 +22,7 @@ def test_any_span_of_any_text_comes_back_from_its_characters(text, data):
 
 
 @given(texts, st.data())
-def test_a_stretch_is_held_by_the_fewest_tokens_that_hold_it(text, data):
+def test_a_character_span_maps_to_the_fewest_tokens_that_cover_it(text, data):
     start = data.draw(st.integers(0, len(text)))
     end = data.draw(st.integers(start, len(text)))
     assume(text[start:end].strip())

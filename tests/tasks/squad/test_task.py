@@ -46,7 +46,7 @@ def test_an_answer_is_shown_on_a_line_and_given_as_it_is_written(tmp_path):
     assert "id" not in squad().to_dict(typed, [0, 0])
 
 
-def test_the_truth_goes_along_in_training_alone(tmp_path):
+def test_gold_features_exist_in_training_only(tmp_path):
     path = tmp_path / "q.jsonl"
     context = "a b c d e f g h"
     lines = [

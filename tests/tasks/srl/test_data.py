@@ -121,7 +121,7 @@ def drawn(draw) -> tuple[list[str], list[tuple[int, str, list[str]]]]:
 
 @pytest.mark.parametrize("form", FORMS)
 @given(several=st.lists(drawn(), min_size=1, max_size=3))
-def test_what_is_written_is_read_back(tmp_path_factory, form, several):
+def test_written_files_are_read_back(tmp_path_factory, form, several):
     sentences = [
         SRLExample(tokens, [Frame(*frame) for frame in frames]) for tokens, frames in several
     ]

@@ -69,7 +69,7 @@ def test_rare_numbered_labels_count_and_are_not_listed():
     assert [name for name in scores if name.startswith("f1_")] == []
 
 
-def test_predicates_that_had_to_be_found_are_counted_apart():
+def test_predicted_predicates_are_scored_separately():
     # given, both predicates have their two arguments right: f1 100.
     # found are 0 and, wrongly, 2: predicates 2 * 1 / (2 + 2) = 1/2; of their arguments 1 is right
     # of 2 guessed (A0 of 0, A0 of 2) and 2 true: 2 * 1 / (2 + 2) = 1/2
@@ -92,13 +92,13 @@ def test_the_same_argument_of_another_predicate_is_another():
     assert (scores["f1"], scores["end_to_end_f1"]) == (0, 0)
 
 
-def test_nothing_scores_zero():
+def test_no_examples_score_zero():
     nothing = {"f1": 0, "precision": 0, "recall": 0, "predicate_f1": 0, "end_to_end_f1": 0}
     assert score([], []) == score([[]], [[]]) == nothing
 
 
 @given(st.lists(st.lists(st.sampled_from(TAGS), min_size=1, max_size=7), min_size=1, max_size=4))
-def test_the_truth_scores_a_hundred_wherever_there_are_arguments(sentences):
+def test_gold_predictions_score_100_wherever_there_are_arguments(sentences):
     gold = [[Frame(0, "go.01", tags)] for tags in sentences]
     scores = score(gold, [[guess(" ".join(tags))] for tags in sentences])
     expected = 100 if any(map(extract_arguments, sentences)) else 0

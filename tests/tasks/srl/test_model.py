@@ -137,7 +137,7 @@ def test_raw_text_gets_frames_for_what_is_found_alone():
     assert model.predict(whole, nothing) == [[], [], []]
 
 
-def test_padding_company_and_pieces_change_nothing(monkeypatch):
+def test_padding_other_texts_and_chunks_change_nothing(monkeypatch):
     from elmore.tasks.srl import model as module
 
     model, whole = built(), embedded([4, 1, 3])
@@ -151,7 +151,7 @@ def test_padding_company_and_pieces_change_nothing(monkeypatch):
     assert model.predict(whole, features(with_gold=False)) == together
 
 
-def test_layers_above_the_encoder_are_looked_at():
+def test_layers_at_the_output_of_the_encoder_are_used():
     model, whole = built(above=2), embedded([4, 1, 3], above=2)
     other = whole._replace(output_elmo=whole.output_elmo + 1)
     rows = torch.tensor([0])
@@ -166,7 +166,7 @@ def test_a_sentence_of_no_tokens_has_no_frames():
     assert built().predict(nothing, features([SRLExample([], [])], with_gold=False)) == [[]]
 
 
-def test_bfloat16_will_do():
+def test_bfloat16_is_supported():
     model, whole = built().bfloat16(), embedded([4, 1, 3])
     rounded = PaddedTokens(whole.vectors.bfloat16(), whole.mask, whole.output_elmo.bfloat16())
     model(rounded, features()).total.backward()

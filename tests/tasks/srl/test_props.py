@@ -33,7 +33,7 @@ def columns(draw) -> list[str]:
 
 
 @given(columns())
-def test_what_is_read_is_written_as_it_was(cells):
+def test_documents_survive_a_round_trip(cells):
     assert tags_to_cells(tags_of(cells)) == cells
 
 

@@ -49,7 +49,7 @@ def test_of_two_classes_neutral_is_left_out_of_sentences_and_phrases(tmp_path):
 @pytest.mark.parametrize(
     "escaped", [("-LRB-", "("), ("-RRB-", ")"), ("\\*\\*", "**"), ("``", "``")]
 )
-def test_what_the_treebank_escaped_is_undone(tmp_path, escaped):
+def test_escapes_of_the_treebank_are_undone(tmp_path, escaped):
     assert read_trees(file(tmp_path, f"(2 {escaped[0]})"))[0].tokens == [escaped[1]]
 
 

@@ -46,7 +46,7 @@ def test_the_scores_are_those_of_the_definition(widths):
 
 
 @given(st.lists(st.integers(1, 6), min_size=1, max_size=4), st.integers(0, 3))
-def test_neither_padding_nor_company_changes_a_score(lengths, padding):
+def test_neither_padding_nor_other_texts_change_a_score(lengths, padding):
     model, some = bcn().eval(), embedded(lengths, padding=padding)
     found = model.logits(some)
     for row in range(len(lengths)):
