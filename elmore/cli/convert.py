@@ -5,28 +5,25 @@ from typing import Annotated, Literal
 
 import typer
 
+from elmore.cli.options import MODEL, Overwrite, Vocabulary
+
 
 def convert(
     source: Annotated[
         list[str],
-        typer.Argument(help="a name, a folder, a zip, a checkpoint, or options.json and weights"),
+        typer.Argument(help=f"{MODEL} Also ELMoForManyLangs, bilm-tf checkpoints and TF-Hub."),
     ],
-    dest: Annotated[Path, typer.Argument(help="folder to write")],
+    dest: Annotated[Path, typer.Argument(help="Folder to write.")],
     to: Annotated[
         Literal["elmore", "allennlp"],
-        typer.Option(help="elmore: a model folder; allennlp: options.json and weights.hdf5"),
+        typer.Option(help="Write a model folder, or options.json and weights.hdf5 (allennlp)."),
     ] = "elmore",
-    vocabulary: Annotated[
-        Path | None,
-        typer.Option(help="vocabulary of an imported model with word ids or a softmax"),
-    ] = None,
+    vocabulary: Vocabulary = None,
     storage: Annotated[
         Literal["float32", "float16", "int8"],
-        typer.Option(help="number format in a model folder; int8 has one scale per row"),
+        typer.Option(help="Number format in a model folder; int8 has one scale per row."),
     ] = "float32",
-    overwrite: Annotated[
-        bool, typer.Option("--overwrite", help="replace DEST if it exists")
-    ] = False,
+    overwrite: Overwrite = False,
 ) -> None:
     """Convert weights of AllenNLP, bilm-tf and others to a model folder, or back to AllenNLP."""
     from elmore.cli.progress import show_download

@@ -6,67 +6,68 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
+from elmore.cli.options import (
+    Column,
+    DefaultFiles,
+    Device,
+    Errors,
+    InitialState,
+    ModelsOption,
+    Overwrite,
+    Precision,
+    Resume,
+    Tokenized,
+)
+
 if TYPE_CHECKING:
     import numpy as np
 
 
 def embed(
-    files: Annotated[
-        list[str] | None,
-        typer.Argument(
-            help="text, .jsonl or .parquet files, also .gz .xz .bz2 .zst; patterns; - is stdin"
-        ),
-    ] = None,
+    files: DefaultFiles = None,
     out: Annotated[
         Path | None,
         typer.Option(
             "-o",
             "--out",
-            help="output file: .hdf5, .parquet, .npz or .jsonl; default: text on stdout",
+            help="Output file: .hdf5, .parquet, .npz or .jsonl.",
+            show_default="text on stdout",
         ),
     ] = None,
-    model: Annotated[list[str] | None, typer.Option(help="name, folder or zip of a model")] = None,
+    model: ModelsOption = None,
     layers: Annotated[
-        str, typer.Option(help="average, all, top, or the number of a layer")
+        str, typer.Option(help="Layers: average, all, top, or the number of a layer.")
     ] = "average",
-    tokenized: Annotated[
-        bool, typer.Option("--tokenized", help="the input is already tokenised, split it on spaces")
-    ] = False,
+    tokenized: Tokenized = False,
     split: Annotated[
-        bool, typer.Option("--split", help="run each sentence of a line on its own")
+        bool, typer.Option("--split", help="Embed each sentence of a line on its own.")
     ] = False,
-    pool: Annotated[Literal["mean", "max"] | None, typer.Option(help="one vector per line")] = None,
+    pool: Annotated[
+        Literal["mean", "max"] | None,
+        typer.Option(help="Return one vector per line: the mean or maximum of its tokens."),
+    ] = None,
     dtype: Annotated[
-        Literal["float32", "float16"], typer.Option(help="type of the numbers")
+        Literal["float32", "float16"], typer.Option(help="Number format of the output.")
     ] = "float32",
-    precision: Annotated[
-        Literal["exact", "fast"], typer.Option(help="fast: bf16 or int8 where that is quicker")
-    ] = "exact",
-    device: Annotated[str, typer.Option(help="auto, cpu or cuda")] = "auto",
+    precision: Precision = "exact",
+    device: Device = "auto",
     engine: Annotated[
-        Literal["local", "ray"], typer.Option(help="this machine, or a Ray cluster")
+        Literal["local", "ray"], typer.Option(help="Use this machine, or a Ray cluster.")
     ] = "local",
-    initial_state: Annotated[
-        Literal["zero", "warm"],
-        typer.Option(help="LSTM state before the first token: zeros, or the stored warm-up state"),
-    ] = "zero",
+    initial_state: InitialState = "zero",
     token_budget: Annotated[
         int | None,
-        typer.Option(help="tokens held in memory at a time; the default depends on the device"),
+        typer.Option(help="Tokens held in memory at a time.", show_default="depends on the device"),
     ] = None,
-    column: Annotated[
-        str, typer.Option(help="name of the text column of .jsonl and .parquet input")
-    ] = "text",
-    errors: Annotated[
-        Literal["strict", "replace"], typer.Option(help="invalid UTF-8: stop, or replace it")
-    ] = "strict",
-    resume: Annotated[bool, typer.Option("--resume", help="continue an unfinished job")] = False,
-    overwrite: Annotated[bool, typer.Option("--overwrite", help="replace OUT")] = False,
+    column: Column = "text",
+    errors: Errors = "strict",
+    resume: Resume = False,
+    overwrite: Overwrite = False,
     sentence_index: Annotated[
         bool,
         typer.Option(
             "--sentence-index/--no-sentence-index",
-            help="write sentence_to_index into .hdf5 and .npz",
+            help="Write sentence_to_index into .hdf5 and .npz.",
         ),
     ] = True,
 ) -> None:

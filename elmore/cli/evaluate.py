@@ -1,30 +1,31 @@
 """elmore evaluate MODEL SHARDS: perplexity, forward and backward."""
 
-from pathlib import Path
 from typing import Annotated, Literal
 
 import typer
 
+from elmore.cli.options import Device, Json, ModelArgument, Shards
+
 
 def evaluate(
-    model: Annotated[str, typer.Argument(help="a name, a model folder, or a run")],
-    shards: Annotated[Path, typer.Argument(help="folder written by `elmore prepare`")],
+    model: ModelArgument,
+    shards: Shards,
     reset_state: Annotated[
         bool,
         typer.Option(
             "--reset-state/--carry-state",
-            help="reset the LSTM state at each sentence, or carry it through the text",
+            help="Reset the LSTM state at each sentence, or carry it through the text.",
         ),
     ] = True,
     split: Annotated[
         Literal["train", "valid", "all"] | None,
-        typer.Option(help="part of the corpus", show_default="valid if there is one, else all"),
+        typer.Option(help="Part of the corpus.", show_default="valid if there is one, else all"),
     ] = None,
-    batch_size: Annotated[int, typer.Option(help="number of parallel streams")] = 64,
-    device: Annotated[str, typer.Option(help="auto, cpu or cuda")] = "auto",
-    json: Annotated[bool, typer.Option("--json", help="print JSON")] = False,
+    batch_size: Annotated[int, typer.Option(help="Number of parallel streams.")] = 64,
+    device: Device = "auto",
+    json: Json = False,
 ) -> None:
-    """Full-softmax perplexity of a language model on a prepared corpus."""
+    """Measure the full-softmax perplexity of a language model on a prepared corpus."""
     import json as json_module
 
     from elmore.cli.progress import show_progress

@@ -6,25 +6,19 @@ from typing import Annotated, Literal
 
 import typer
 
+from elmore.cli.options import InitialState, ModelsArgument, Overwrite, Vocabulary
+
 
 def export(
-    model: Annotated[
-        list[str], typer.Argument(help="a name, a folder, a zip, or options.json and weights.hdf5")
-    ],
-    out: Annotated[Path, typer.Argument(help="the file to write, ending in .onnx")],
+    model: ModelsArgument,
+    out: Annotated[Path, typer.Argument(help="File to write, ending in .onnx.")],
     storage: Annotated[
         Literal["float32", "float16", "int8"],
-        typer.Option(help="number format of the weights in the file; computation is in float32"),
+        typer.Option(help="Number format of the weights in the file; computation is in float32."),
     ] = "float32",
-    initial_state: Annotated[
-        Literal["zero", "warm"], typer.Option(help="LSTM state before the first token")
-    ] = "zero",
-    vocabulary: Annotated[
-        Path | None, typer.Option(help="vocabulary of an imported model that needs one")
-    ] = None,
-    overwrite: Annotated[
-        bool, typer.Option("--overwrite", help="replace OUT if it exists")
-    ] = False,
+    initial_state: InitialState = "zero",
+    vocabulary: Vocabulary = None,
+    overwrite: Overwrite = False,
 ) -> None:
     """Write a model as an ONNX file, after comparing it with the original.
 

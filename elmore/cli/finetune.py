@@ -1,29 +1,27 @@
 """elmore finetune MODEL SHARDS -o RUN: continue training any model, foreign ones included."""
 
 from collections.abc import Iterator
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
+
+from elmore.cli.options import Device, Json, ModelArgument, Resume, RunFolder, Settings, Shards
 
 if TYPE_CHECKING:
     from elmore.train.fit import Report
 
 
 def finetune(
-    model: Annotated[str, typer.Argument(help="a name, a folder, a zip, weights.hdf5 …")],
-    shards: Annotated[Path, typer.Argument(help="folder written by `elmore prepare`")],
-    out: Annotated[Path, typer.Option("-o", "--out", help="the run folder")],
+    model: ModelArgument,
+    shards: Shards,
+    out: RunFolder,
     recipe: Annotated[
-        str | None, typer.Option(help="a .toml file instead of the default recipe")
+        str | None, typer.Option(help="Recipe file (.toml) instead of the default one.")
     ] = None,
-    settings: Annotated[
-        list[str] | None,
-        typer.Option("--set", help="section.key=value, replaces a value of the recipe"),
-    ] = None,
-    resume: Annotated[bool, typer.Option("--resume", help="continue an unfinished run")] = False,
-    device: Annotated[str, typer.Option(help="auto, cpu or cuda")] = "auto",
-    json: Annotated[bool, typer.Option("--json", help="print the result as JSON")] = False,
+    settings: Settings = None,
+    resume: Resume = False,
+    device: Device = "auto",
+    json: Json = False,
 ) -> None:
     """Fine-tune a model on a prepared corpus; print its perplexity before and after."""
     from elmore.cli.tables import print_table

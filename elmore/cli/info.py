@@ -1,19 +1,14 @@
 """elmore info MODEL: describe a model."""
 
 from pathlib import Path
-from typing import Annotated
 
-import typer
+from elmore.cli.options import Json, ModelsArgument, Vocabulary
 
 
 def info(
-    model: Annotated[
-        list[str], typer.Argument(help="a name, a folder, a zip, or options.json and weights.hdf5")
-    ],
-    vocabulary: Annotated[
-        Path | None, typer.Option(help="vocabulary of an imported model that needs one")
-    ] = None,
-    json: Annotated[bool, typer.Option("--json", help="print as JSON")] = False,
+    model: ModelsArgument,
+    vocabulary: Vocabulary = None,
+    json: Json = False,
 ) -> None:
     """Describe a model: sizes, layers, licence, training data, checksums."""
     from dataclasses import asdict

@@ -5,13 +5,15 @@ from typing import Annotated
 
 import typer
 
+from elmore.cli.options import Json, ModelArgument, Overwrite
+
 models = typer.Typer(name="models", add_completion=False, invoke_without_command=True)
 
 
 @models.callback()
 def list_models(
     context: typer.Context,
-    json: Annotated[bool, typer.Option("--json", help="print as JSON")] = False,
+    json: Json = False,
 ) -> None:
     """List the models that can be loaded by name: bundled, installed or published."""
     if context.invoked_subcommand is not None:
@@ -34,19 +36,17 @@ def list_models(
 
 @models.command()
 def package(
-    model: Annotated[str, typer.Argument(help="a model folder, a run, or a name")],
-    out: Annotated[Path, typer.Option("-o", "--out", help="folder for the wheel")],
+    model: ModelArgument,
+    out: Annotated[Path, typer.Option("-o", "--out", help="Folder for the wheel.")],
     name: Annotated[
         str | None,
-        typer.Option(help="name for elmore.load", show_default="that of the card or folder"),
+        typer.Option(help="Name for elmore.load.", show_default="that of the card or folder"),
     ] = None,
-    version: Annotated[str, typer.Option(help="version of the package")] = "1.0.0",
+    version: Annotated[str, typer.Option(help="Version of the package.")] = "1.0.0",
     source: Annotated[
-        bool, typer.Option("--source", help="write the source of the package, OUT/NAME, instead")
+        bool, typer.Option("--source", help="Write the source of the package, OUT/NAME, instead.")
     ] = False,
-    overwrite: Annotated[
-        bool, typer.Option("--overwrite", help="replace the wheel or source if it exists")
-    ] = False,
+    overwrite: Overwrite = False,
 ) -> None:
     """Make a package of a model: a wheel that pip installs, so that its name loads it.
 

@@ -2,52 +2,49 @@
 
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
+
+from elmore.cli.options import Column, Device, Errors, Json, ModelArgument, Precision, Tokenized
 
 if TYPE_CHECKING:
     from elmore.probe.neighbors.index import Neighbor, OccurrenceIndex
 
 
 def neighbors(
-    model: Annotated[str, typer.Argument(help="a name (english is the bundled one), a folder …")],
+    model: ModelArgument,
     corpus: Annotated[
         str,
         typer.Argument(
-            help="text, .jsonl or .parquet, also compressed; a glob pattern; or an index folder"
+            help="Text, .jsonl or .parquet, also .gz .xz .bz2 .zst; a pattern; or an index folder."
         ),
     ],
     queries: Annotated[
-        list[str] | None, typer.Argument(metavar="QUERY...", help=r'"the \[play] was sold out"')
+        list[str] | None,
+        typer.Argument(metavar="QUERY", help=r'Example: "the \[play] was sold out".'),
     ] = None,
-    k: Annotated[int, typer.Option("-k", min=1, help="number of results per query")] = 10,
-    word: Annotated[str | None, typer.Option(help="only occurrences of this word")] = None,
+    k: Annotated[int, typer.Option("-k", min=1, help="Number of results per query.")] = 10,
+    word: Annotated[str | None, typer.Option(help="Search only occurrences of this word.")] = None,
     layer: Annotated[
-        str | None, typer.Option(help="layer to search: top, average, a number")
+        str | None, typer.Option(help="Layer to search: top, average, or a number.")
     ] = None,
     layers: Annotated[
         str | None,
-        typer.Option(help="layers to store when building: all, or a list such as 1,2,average"),
+        typer.Option(help="Layers to store when building: all, or a list such as 1,2,average."),
     ] = None,
     index: Annotated[
-        Path | None, typer.Option(help="folder for the index; default: the cache")
+        Path | None, typer.Option(help="Folder of the index.", show_default="in the cache")
     ] = None,
     append: Annotated[
-        list[str] | None, typer.Option(help="text to add to the index; may be repeated")
+        list[str] | None, typer.Option(help="Text to add to the index; may be repeated.")
     ] = None,
-    tokenized: Annotated[
-        bool, typer.Option("--tokenized", help="split text and queries on spaces only")
-    ] = False,
-    column: Annotated[str, typer.Option(help="text column of .jsonl and .parquet input")] = "text",
-    errors: Annotated[
-        Literal["strict", "replace"], typer.Option(help="what to do with invalid UTF-8")
-    ] = "strict",
-    precision: Annotated[
-        Literal["exact", "fast"], typer.Option(help="fast: bf16 or int8 where faster")
-    ] = "exact",
-    device: Annotated[str, typer.Option(help="auto, cpu or cuda")] = "auto",
-    json: Annotated[bool, typer.Option("--json", help="print the results as JSON")] = False,
+    tokenized: Tokenized = False,
+    column: Column = "text",
+    errors: Errors = "strict",
+    precision: Precision = "exact",
+    device: Device = "auto",
+    json: Json = False,
 ) -> None:
     """Find the word occurrences of a text that are nearest to a word in your sentence.
 

@@ -2,59 +2,65 @@
 
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import TYPE_CHECKING, Annotated
 
 import typer
+
+from elmore.cli.options import Column, Errors, Files, Json, Overwrite, Resume
 
 if TYPE_CHECKING:
     from elmore.corpus.shards import Corpus
 
 
 def prepare(
-    files: Annotated[
-        list[str],
-        typer.Argument(
-            help="text, .jsonl or .parquet, also .gz .xz .bz2 .zst; patterns; - for stdin"
-        ),
-    ],
-    out: Annotated[Path | None, typer.Option("-o", "--out", help="the folder to write")] = None,
+    files: Files,
+    out: Annotated[
+        Path | None,
+        typer.Option("-o", "--out", help="Folder to write; required unless --check is given."),
+    ] = None,
     tokenized: Annotated[
-        bool, typer.Option("--tokenized", help="each line is a sentence, already split on spaces")
+        bool,
+        typer.Option(
+            "--tokenized", help="Each line is a tokenised sentence: split it on spaces only."
+        ),
     ] = False,
     hard_wrapped: Annotated[
-        bool, typer.Option("--hard-wrapped", help="a sentence may continue on the next line")
+        bool, typer.Option("--hard-wrapped", help="A sentence may continue on the next line.")
     ] = False,
-    language: Annotated[str, typer.Option(help="language of the abbreviations: en, de …")] = "en",
-    valid: Annotated[list[str] | None, typer.Option(help="a file of validation text")] = None,
+    language: Annotated[str, typer.Option(help="Language of the abbreviations: en, de …")] = "en",
+    valid: Annotated[
+        list[str] | None, typer.Option(help="File of validation text; may be repeated.")
+    ] = None,
     valid_fraction: Annotated[
         float,
-        typer.Option(help="fraction of the documents for validation; a blank line ends one"),
+        typer.Option(
+            help="Fraction of the documents for validation; a blank line ends a document."
+        ),
     ] = 0.0,
     vocabulary: Annotated[
-        Path | None, typer.Option(help="use this vocabulary (a file, or a folder with one)")
+        Path | None, typer.Option(help="Use this vocabulary: a file, or a folder with one.")
     ] = None,
     vocabulary_size: Annotated[
-        int | None, typer.Option(help="maximum number of words, by count", show_default="200000")
+        int | None, typer.Option(help="Maximum number of words, by count.", show_default="200000")
     ] = None,
     min_count: Annotated[
-        int | None, typer.Option(help="minimum count of a word in the vocabulary", show_default="1")
+        int | None,
+        typer.Option(help="Minimum count of a word in the vocabulary.", show_default="1"),
     ] = None,
-    column: Annotated[str, typer.Option(help="text column of .jsonl and .parquet")] = "text",
-    errors: Annotated[
-        Literal["strict", "replace"], typer.Option(help="how to treat invalid UTF-8")
-    ] = "strict",
+    column: Column = "text",
+    errors: Errors = "strict",
     workers: Annotated[
-        int | None, typer.Option(help="number of processes", show_default="one per core")
+        int | None, typer.Option(help="Number of processes.", show_default="one per core")
     ] = None,
-    resume: Annotated[bool, typer.Option("--resume", help="continue an unfinished job")] = False,
-    overwrite: Annotated[bool, typer.Option("--overwrite", help="replace OUT")] = False,
+    resume: Resume = False,
+    overwrite: Overwrite = False,
     check: Annotated[
         bool,
         typer.Option(
-            "--check", help="only report what is suspicious about the text; write nothing"
+            "--check", help="Only report what is suspicious about the text; write nothing."
         ),
     ] = False,
-    json: Annotated[bool, typer.Option("--json", help="print the table as JSON")] = False,
+    json: Json = False,
 ) -> None:
     """Prepare text for training: split it into sentences and words, and write a corpus folder."""
     from elmore.cli.progress import show_progress

@@ -1,28 +1,27 @@
 """elmore pretrain RECIPE SHARDS -o RUN: train a biLM from scratch."""
 
-from pathlib import Path
 from typing import Annotated
 
 import typer
 
 from elmore import recipes
+from elmore.cli.options import MODEL, Device, Resume, RunFolder, Settings, Shards
 
 
 def pretrain(
     recipe: Annotated[
-        str, typer.Argument(help=f"{', '.join(recipes.list_recipes('bilm'))}, or a .toml file")
+        str,
+        typer.Argument(help=f"Recipe: {', '.join(recipes.list_recipes('bilm'))}, or a .toml file."),
     ],
-    shards: Annotated[Path, typer.Argument(help="folder written by `elmore prepare`")],
-    out: Annotated[Path, typer.Option("-o", "--out", help="the run folder")],
-    settings: Annotated[
-        list[str] | None,
-        typer.Option("--set", help="section.key=value, replaces a value of the recipe"),
-    ] = None,
+    shards: Shards,
+    out: RunFolder,
+    settings: Settings = None,
     init: Annotated[
-        list[str] | None, typer.Option(help="start from this model's weights, with a new optimizer")
+        list[str] | None,
+        typer.Option(help=f"Start from the weights of a model, with a new optimizer. {MODEL}"),
     ] = None,
-    resume: Annotated[bool, typer.Option("--resume", help="continue an unfinished run")] = False,
-    device: Annotated[str, typer.Option(help="auto, cpu or cuda")] = "auto",
+    resume: Resume = False,
+    device: Device = "auto",
 ) -> None:
     """Train a language model on a prepared corpus; also runs under torchrun."""
     from elmore.cli.training import report_end, watch

@@ -5,11 +5,12 @@ from typing import Annotated, Literal
 
 import typer
 
-from elmore.cli.probe_words import Device, Json, Model, context, load_model, uses
+from elmore.cli.options import Device, Json, ModelOption, Seed
+from elmore.cli.probe_words import context, load_model, uses
 
 Vectors = Annotated[
     str | None,
-    typer.Option(help="glove:FILE, word vectors to probe instead of a model; .txt or .npy"),
+    typer.Option(help="Word vectors to probe instead of a model: glove:FILE, with .txt or .npy."),
 ]
 
 probe = typer.Typer(
@@ -24,20 +25,20 @@ probe.command()(uses)
 
 @probe.command()
 def pos(
-    train: Annotated[Path, typer.Option(help="CoNLL-U to train on, also .gz .xz .bz2 .zst")],
-    dev: Annotated[Path, typer.Option(help="CoNLL-U to choose the best epoch by")],
-    test: Annotated[Path, typer.Option(help="CoNLL-U to test on")],
-    model: Model = None,
+    train: Annotated[Path, typer.Option(help="CoNLL-U file to train on, also .gz .xz .bz2 .zst.")],
+    dev: Annotated[Path, typer.Option(help="CoNLL-U file to choose the best epoch by.")],
+    test: Annotated[Path, typer.Option(help="CoNLL-U file to test on.")],
+    model: ModelOption = None,
     vectors: Vectors = None,
-    column: Annotated[Literal["xpos", "upos"], typer.Option(help="column of the tags")] = "xpos",
-    layers: Annotated[str, typer.Option(help="all and their average, average, or a number")] = (
-        "all"
-    ),
+    column: Annotated[Literal["xpos", "upos"], typer.Option(help="Column of the tags.")] = "xpos",
+    layers: Annotated[
+        str, typer.Option(help="Layers: all and their average, average, or a number.")
+    ] = ("all"),
     control: Annotated[
-        bool, typer.Option("--control/--no-control", help="also train on random labels")
+        bool, typer.Option("--control/--no-control", help="Also train on random labels.")
     ] = True,
     device: Device = "auto",
-    seed: Annotated[int, typer.Option(min=0, help="of the batches and the random labels")] = 0,
+    seed: Seed = 0,
     json: Json = False,
 ) -> None:
     """Predict part-of-speech tags from frozen vectors, with one linear classifier per layer.
@@ -101,19 +102,21 @@ def _format_row(row: dict) -> dict:
 def wsd(
     train: Annotated[
         Path,
-        typer.Option(help="X.data.xml or its folder, also compressed; its key file is next to it"),
+        typer.Option(
+            help="Annotated X.data.xml or its folder, also compressed; its keys lie beside it."
+        ),
     ],
-    test: Annotated[list[Path], typer.Option(help="likewise; may be repeated")],
-    wordnet: Annotated[Path, typer.Option(help="folder of WordNet 3.0, with index.sense in it")],
-    model: Model = None,
+    test: Annotated[
+        list[Path], typer.Option(help="Annotated text to test on, like --train; may be repeated.")
+    ],
+    wordnet: Annotated[Path, typer.Option(help="Folder of WordNet 3.0, with index.sense in it.")],
+    model: ModelOption = None,
     vectors: Vectors = None,
     held_out: Annotated[
-        float, typer.Option(help="fraction of the training documents that chooses the row")
+        float, typer.Option(help="Fraction of the training documents that chooses the row.")
     ] = 0.1,
     device: Device = "auto",
-    seed: Annotated[
-        int, typer.Option(min=0, help="of the held-out documents and the intervals")
-    ] = 0,
+    seed: Seed = 0,
     json: Json = False,
 ) -> None:
     """Disambiguate word senses by the nearest average vector of a sense's annotated instances.

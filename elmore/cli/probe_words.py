@@ -7,39 +7,32 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
+from elmore.cli.options import Column, Device, Errors, Files, Json, ModelOption, Seed, Tokenized
+
 if TYPE_CHECKING:
     from elmore.embed.embedder import Embedder
     from elmore.probe.occurrence_map import OccurrenceMap
     from elmore.probe.reporting.page import Cell
 
-Model = Annotated[
-    str | None,
-    typer.Option(help="a name, a folder, a zip …", show_default="the bundled English model"),
-]
-Tokenized = Annotated[bool, typer.Option("--tokenized", help="split lines on spaces only")]
-Split = Annotated[bool, typer.Option("--split", help="split lines into sentences")]
-Column = Annotated[str, typer.Option(help="text column of .jsonl and .parquet input")]
-Errors = Annotated[Literal["strict", "replace"], typer.Option(help="what to do with invalid UTF-8")]
-Device = Annotated[str, typer.Option(help="auto, cpu or cuda")]
-Json = Annotated[bool, typer.Option("--json", help="print the numbers as JSON")]
+Split = Annotated[bool, typer.Option("--split", help="Split lines into sentences.")]
 
 
 def context(
-    corpus: Annotated[
-        list[str], typer.Argument(help="text, .jsonl or .parquet, also compressed; - for stdin")
-    ],
-    model: Model = None,
-    sentences: Annotated[int, typer.Option(min=1, help="number of sentences to sample")] = 2000,
+    corpus: Files,
+    model: ModelOption = None,
+    sentences: Annotated[int, typer.Option(min=1, help="Number of sentences to sample.")] = 2000,
     min_uses: Annotated[
-        int, typer.Option(min=2, help="measure word forms with this many occurrences or more")
+        int, typer.Option(min=2, help="Measure word forms with this many occurrences or more.")
     ] = 5,
-    max_words: Annotated[int, typer.Option(min=1, help="measure at most this many forms")] = 5000,
+    max_words: Annotated[
+        int, typer.Option(min=1, help="Measure at most this many word forms.")
+    ] = 5000,
     tokenized: Tokenized = False,
     split: Split = False,
     column: Column = "text",
     errors: Errors = "strict",
     device: Device = "auto",
-    seed: Annotated[int, typer.Option(min=0, help="of the sampling")] = 0,
+    seed: Seed = 0,
     json: Json = False,
 ) -> None:
     """Measure how much the vector of a word depends on its context, layer by layer.
@@ -84,32 +77,32 @@ def context(
 
 
 def uses(
-    word: Annotated[
-        str, typer.Argument(help="a token of plain text, or a lemma of annotated text")
-    ],
+    word: Annotated[str, typer.Argument(help="Token of plain text, or lemma of annotated text.")],
     corpus: Annotated[
         list[str],
-        typer.Argument(help="text, also compressed, or sense-annotated: X.data.xml or its folder"),
+        typer.Argument(help="Text, also compressed, or sense-annotated: X.data.xml or its folder."),
     ],
     out: Annotated[
-        Path | None, typer.Option("-o", "--out", help="draw the map: .svg or .png")
+        Path | None, typer.Option("-o", "--out", help="Draw the map: .svg or .png.")
     ] = None,
-    model: Model = None,
-    layers: Annotated[str, typer.Option(help="average, top, or a number")] = "top",
+    model: ModelOption = None,
+    layers: Annotated[str, typer.Option(help="Layer: average, top, or a number.")] = "top",
     method: Annotated[
-        Literal["pca", "tsne"], typer.Option(help="projection onto the area")
+        Literal["pca", "tsne"], typer.Option(help="Projection onto the plane.")
     ] = "pca",
     clusters: Annotated[
         int | None,
-        typer.Option(min=1, help="number of clusters", show_default="best silhouette of 2 to 8"),
+        typer.Option(min=1, help="Number of clusters.", show_default="best silhouette of 2 to 8"),
     ] = None,
-    max_uses: Annotated[int, typer.Option(min=2, help="sample at most this many")] = 500,
+    max_uses: Annotated[
+        int, typer.Option(min=2, help="Sample at most this many occurrences.")
+    ] = 500,
     tokenized: Tokenized = False,
     split: Split = False,
     column: Column = "text",
     errors: Errors = "strict",
     device: Device = "auto",
-    seed: Annotated[int, typer.Option(min=0, help="of the sampling and the clusters")] = 0,
+    seed: Seed = 0,
     json: Json = False,
 ) -> None:
     """Cluster the occurrences of a word, and draw them by sense where senses are annotated."""

@@ -9,13 +9,15 @@ import typer
 def report(
     runs: Annotated[
         list[Path],
-        typer.Argument(help="run folders, and files with the --json output of commands"),
+        typer.Argument(
+            metavar="RUN", help="Run folder, or file with the --json output of a command."
+        ),
     ],
-    out: Annotated[Path, typer.Option("-o", "--out", help="page to write, .html")],
+    out: Annotated[Path, typer.Option("-o", "--out", help="Page to write: .html.")],
     plots: Annotated[
-        Path | None, typer.Option(help="folder for the figures, as .svg and .png")
+        Path | None, typer.Option(help="Folder for the figures, as .svg and .png.")
     ] = None,
-    title: Annotated[str, typer.Option(help="of the page")] = "What was learned",
+    title: Annotated[str, typer.Option(help="Title of the page.")] = "What was learned",
 ) -> None:
     """Write one page with curves, perplexities, layer weights, probes, maps and neighbours.
 

@@ -3,9 +3,11 @@
 import json as json_module
 import sys
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import TYPE_CHECKING, Annotated
 
 import typer
+
+from elmore.cli.options import Column, DefaultFiles, Device, Errors, Json, ModelArgument, Tokenized
 
 if TYPE_CHECKING:
     from elmore.lm.scoring import Scores
@@ -15,28 +17,21 @@ if TYPE_CHECKING:
 
 
 def score(
-    model: Annotated[str, typer.Argument(help="a name, a model folder, or a run")],
-    files: Annotated[
-        list[str] | None,
-        typer.Argument(help="text, .jsonl or .parquet, may be compressed; - or none for stdin"),
-    ] = None,
+    model: ModelArgument,
+    files: DefaultFiles = None,
     substitutes: Annotated[
         int | None,
         typer.Option(
-            min=1, help=r"predict N words for each token, or only for those in \[brackets]"
+            min=1, help=r"Predict N words for each token, or only for those in \[brackets]."
         ),
     ] = None,
-    tokenized: Annotated[
-        bool, typer.Option("--tokenized", help="the input is already split on spaces")
-    ] = False,
-    column: Annotated[str, typer.Option(help="text column of .jsonl and .parquet")] = "text",
-    errors: Annotated[
-        Literal["strict", "replace"], typer.Option(help="how to treat invalid UTF-8")
-    ] = "strict",
-    device: Annotated[str, typer.Option(help="auto, cpu or cuda")] = "auto",
-    json: Annotated[bool, typer.Option("--json", help="print one JSON object per line")] = False,
+    tokenized: Tokenized = False,
+    column: Column = "text",
+    errors: Errors = "strict",
+    device: Device = "auto",
+    json: Json = False,
 ) -> None:
-    """Log-probability of each word, given the words before it and given the words after it.
+    """Print the log-probability of each word, given the words before it and those after it.
 
     One word per line: the word, forward, backward (natural logarithms), and ? if the softmax does
     not know it (it is scored as <UNK>). An empty line ends a text. With --substitutes three more

@@ -3,10 +3,11 @@
 import os
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from elmore.cli.options import DefaultModelArgument, Device, Precision
 from elmore.serve.limits import Limits
 
 if TYPE_CHECKING:
@@ -26,60 +27,60 @@ def _seconds(about: str) -> Any:  # noqa: ANN401 -- typer's own
 
 
 def serve(
-    model: Annotated[
-        list[str] | None,
-        typer.Argument(
-            help="name, folder or zip of a model", show_default="the bundled English model"
+    model: DefaultModelArgument = None,
+    host: Annotated[
+        str,
+        typer.Option(
+            help="Address to listen on; 0.0.0.0 serves other machines too and needs a token."
         ),
-    ] = None,
-    host: Annotated[str, typer.Option(help="0.0.0.0 for other machines too, with a token")] = (
-        "127.0.0.1"
-    ),
-    port: Annotated[int, typer.Option(min=0, max=65535, help="0 for any free port")] = 8000,
+    ] = ("127.0.0.1"),
+    port: Annotated[
+        int, typer.Option(min=0, max=65535, help="Port to listen on; 0 takes any free port.")
+    ] = 8000,
     index: Annotated[
         Path | None,
-        typer.Option(help="index of word uses for /neighbors, built by elmore neighbors"),
+        typer.Option(help="Index for /neighbors, built by `elmore neighbors`."),
     ] = None,
-    precision: Annotated[
-        Literal["exact", "fast"], typer.Option(help="fast: bf16 or int8 where that is quicker")
-    ] = "exact",
-    device: Annotated[str, typer.Option(help="auto, cpu or cuda")] = "auto",
+    precision: Precision = "exact",
+    device: Device = "auto",
     token_file: Annotated[
         Path | None,
         typer.Option(
-            help=f"file with the token that clients must send; or set {TOKEN}", show_default="none"
+            help=f"File with the token that clients must send; or set {TOKEN}.", show_default="none"
         ),
     ] = None,
     no_token: Annotated[
-        bool, typer.Option("--no-token", help="serve other machines without a token")
+        bool, typer.Option("--no-token", help="Serve other machines without a token.")
     ] = False,
-    max_body_bytes: Annotated[int, _limit("bytes of a request body")] = _USUAL.body_bytes,
-    max_texts: Annotated[int, _limit("texts of a request")] = _USUAL.texts,
-    max_tokens: Annotated[int, _limit("tokens of all texts of a request")] = _USUAL.tokens,
+    max_body_bytes: Annotated[int, _limit("Maximum bytes of a request body.")] = _USUAL.body_bytes,
+    max_texts: Annotated[int, _limit("Maximum texts of a request.")] = _USUAL.texts,
+    max_tokens: Annotated[int, _limit("Maximum tokens of all texts of a request.")] = _USUAL.tokens,
     max_queue_tokens: Annotated[
-        int, _limit("tokens in the queue; above that, requests get 429")
+        int, _limit("Maximum tokens in the queue; above it, requests get 429.")
     ] = _USUAL.queue_tokens,
     max_unsent_bytes: Annotated[
-        int, _limit("bytes of unsent responses; above that, requests get 503")
+        int, _limit("Maximum bytes of unsent responses; above it, requests get 503.")
     ] = _USUAL.unsent_bytes,
-    max_connections: Annotated[int, _limit("open connections")] = _USUAL.connections,
+    max_connections: Annotated[
+        int, _limit("Maximum number of open connections.")
+    ] = _USUAL.connections,
     body_seconds: Annotated[
-        float, _seconds("time for a client to send a body")
+        float, _seconds("Time for a client to send a body.")
     ] = _USUAL.body_seconds,
     response_seconds: Annotated[
-        float, _seconds("time from the end of a body to the response")
+        float, _seconds("Time from the end of a body to the response.")
     ] = _USUAL.response_seconds,
     delivery_seconds: Annotated[
-        float, _seconds("time for a client to receive all of its response")
+        float, _seconds("Time for a client to receive all of its response.")
     ] = _USUAL.delivery_seconds,
     idle_seconds: Annotated[
-        float, _seconds("time after which an idle connection is closed")
+        float, _seconds("Time after which an idle connection is closed.")
     ] = _USUAL.idle_seconds,
     shutdown_seconds: Annotated[
-        float, _seconds("time for clients to receive their responses at shutdown")
+        float, _seconds("Time for clients to receive their responses at shutdown.")
     ] = _USUAL.shutdown_seconds,
     hang_seconds: Annotated[
-        float, _seconds("time in one call after which /health reports the worker as hung")
+        float, _seconds("Time in one call after which /health reports the worker as hung.")
     ] = _USUAL.hang_seconds,
 ) -> None:
     """Serve vectors, scores and neighbours over HTTP, and a page at / to explore them.

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from elmore.cli.options import Device, Json, Resume, Settings, Tokenized
 from elmore.tasks import DEFAULT_EMBEDDER
 from elmore.tasks.registry import task_names
 
@@ -26,48 +27,49 @@ task = typer.Typer(
 )
 
 _MOVED_EMBEDDER = (
-    "new place of the word vectors or the biLM used in training, if moved: glove:FILE, elmo:MODEL"
+    "New path of the word vectors or the biLM of training, if moved: glove:FILE, elmo:MODEL."
 )
 
 
 @task.command()
 def train(
-    name: Annotated[str, typer.Argument(help=", ".join(task_names()))],
-    train: Annotated[Path, typer.Option(help="training examples")],
-    dev: Annotated[Path, typer.Option(help="examples to choose the best weights by")],
-    out: Annotated[Path | None, typer.Option("-o", "--out", help="the run folder")] = None,
-    test: Annotated[Path | None, typer.Option(help="examples to score at the end")] = None,
+    name: Annotated[str, typer.Argument(help=f"Task: {', '.join(task_names())}.")],
+    train: Annotated[Path, typer.Option(help="Training examples.")],
+    dev: Annotated[Path, typer.Option(help="Examples to choose the best weights by.")],
+    out: Annotated[
+        Path | None,
+        typer.Option("-o", "--out", help="Run folder to write; required unless --check is given."),
+    ] = None,
+    test: Annotated[Path | None, typer.Option(help="Examples to score at the end.")] = None,
     embedder: Annotated[
         str | None,
         typer.Option(
-            help="elmo: (the bundled model), elmo:MODEL, none, glove:FILE (also word2vec:, "
-            "fasttext:), or both joined by +, as in glove:FILE+elmo:; with --resume, the default "
-            "is the one that the run has recorded",
+            help="Input vectors: elmo: (the bundled model), elmo:MODEL, none, glove:FILE (also "
+            "word2vec:, fasttext:), or both joined by +, as in glove:FILE+elmo:. With --resume, "
+            "the default is what the run has recorded.",
             show_default=DEFAULT_EMBEDDER,
         ),
     ] = None,
     recipe: Annotated[
-        Path | None, typer.Option(help="a .toml file instead of the task's own recipe")
+        Path | None, typer.Option(help="Recipe file (.toml) instead of the task's own one.")
     ] = None,
-    settings: Annotated[
-        list[str] | None, typer.Option("--set", help="section.key=value, replaces the recipe's")
-    ] = None,
+    settings: Settings = None,
     num_seeds: Annotated[
         int | None,
         typer.Option(
-            help="number of runs with different seeds; prints mean and standard deviation"
+            help="Number of runs with different seeds; prints mean and standard deviation."
         ),
     ] = None,
     train_fractions: Annotated[
         str | None,
-        typer.Option(help="fractions of the training examples to train on, as in 0.01,0.1,1"),
+        typer.Option(help="Fractions of the training examples to train on, as in 0.01,0.1,1."),
     ] = None,
-    resume: Annotated[bool, typer.Option("--resume", help="continue an unfinished run")] = False,
+    resume: Resume = False,
     check: Annotated[
-        bool, typer.Option("--check", help="only report problems in the files; write nothing")
+        bool, typer.Option("--check", help="Only report problems in the files; write nothing.")
     ] = False,
-    device: Annotated[str, typer.Option(help="auto, cpu or cuda")] = "auto",
-    json: Annotated[bool, typer.Option("--json", help="print the result as JSON")] = False,
+    device: Device = "auto",
+    json: Json = False,
 ) -> None:
     """Train a task on the bundled model, or on what --embedder names."""
     from elmore.errors import ConfigError
@@ -187,14 +189,14 @@ def _parse_fractions(text: str) -> list[float]:
 
 @task.command()
 def evaluate(
-    run: Annotated[Path, typer.Argument(help="folder written by `elmore task train`")],
-    data: Annotated[Path, typer.Argument(help="examples to score")],
+    run: Annotated[Path, typer.Argument(help="Folder written by `elmore task train`.")],
+    data: Annotated[Path, typer.Argument(help="Examples to score.")],
     predictions: Annotated[
-        Path | None, typer.Option(help="write the predictions to this file, in the task's format")
+        Path | None, typer.Option(help="File for the predictions, in the task's format.")
     ] = None,
     embedder: Annotated[str | None, typer.Option(help=_MOVED_EMBEDDER)] = None,
-    device: Annotated[str, typer.Option(help="auto, cpu or cuda")] = "auto",
-    json: Annotated[bool, typer.Option("--json", help="print the scores as JSON")] = False,
+    device: Device = "auto",
+    json: Json = False,
 ) -> None:
     """Score a trained task on other examples; for a sweep, score every run of it."""
     from elmore.tasks.checkpoint import find_runs, load_task
@@ -214,17 +216,15 @@ def evaluate(
 
 @task.command()
 def predict(
-    run: Annotated[Path, typer.Argument(help="folder written by `elmore task train`")],
+    run: Annotated[Path, typer.Argument(help="Folder written by `elmore task train`.")],
     texts: Annotated[
         list[str] | None,
-        typer.Argument(help="one per example; - or nothing reads stdin, one example per line"),
+        typer.Argument(help="Texts, one per example; - or none reads stdin, one example per line."),
     ] = None,
-    tokenized: Annotated[
-        bool, typer.Option("--tokenized", help="the tokens are separated by spaces already")
-    ] = False,
+    tokenized: Tokenized = False,
     embedder: Annotated[str | None, typer.Option(help=_MOVED_EMBEDDER)] = None,
-    device: Annotated[str, typer.Option(help="auto, cpu or cuda")] = "auto",
-    json: Annotated[bool, typer.Option("--json", help="print one JSON object per line")] = False,
+    device: Device = "auto",
+    json: Json = False,
 ) -> None:
     """Predict for the given texts, or for the lines of stdin.
 

@@ -1,0 +1,56 @@
+"""Arguments and options that several commands share, so that their help says the same."""
+
+from pathlib import Path
+from typing import Annotated, Literal
+
+import typer
+
+MODEL = (
+    "A name from `elmore models`, a model or run folder, a zip, or weights.hdf5 with options.json "
+    "beside it."
+)
+_FILES = "Text, .jsonl or .parquet, also .gz .xz .bz2 .zst; patterns such as '*.txt'; - is stdin."
+_BUNDLED = "the bundled English model"
+
+ModelArgument = Annotated[str, typer.Argument(help=MODEL)]
+ModelsArgument = Annotated[list[str], typer.Argument(help=MODEL)]
+DefaultModelArgument = Annotated[
+    list[str] | None, typer.Argument(help=MODEL, show_default=_BUNDLED)
+]
+ModelOption = Annotated[str | None, typer.Option(help=MODEL, show_default=_BUNDLED)]
+ModelsOption = Annotated[
+    list[str] | None,
+    typer.Option(help=f"{MODEL} Give it twice to name both files.", show_default=_BUNDLED),
+]
+Vocabulary = Annotated[
+    Path | None, typer.Option(help="Vocabulary of an imported model with word ids or a softmax.")
+]
+InitialState = Annotated[
+    Literal["zero", "warm"],
+    typer.Option(help="LSTM state before the first token: zeros, or the stored warm-up state."),
+]
+Precision = Annotated[
+    Literal["exact", "fast"], typer.Option(help="Use bf16 or int8 (fast) where that is quicker.")
+]
+Device = Annotated[str, typer.Option(help="Device: auto, cpu or cuda.")]
+Seed = Annotated[int, typer.Option(min=0, help="Seed of everything random.")]
+
+Files = Annotated[list[str], typer.Argument(help=_FILES)]
+DefaultFiles = Annotated[list[str] | None, typer.Argument(help=_FILES, show_default="stdin")]
+Tokenized = Annotated[
+    bool, typer.Option("--tokenized", help="The input is tokenised: split it on spaces only.")
+]
+Column = Annotated[str, typer.Option(help="Text column of .jsonl and .parquet input.")]
+Errors = Annotated[
+    Literal["strict", "replace"], typer.Option(help="Stop at invalid UTF-8, or replace it.")
+]
+
+Shards = Annotated[Path, typer.Argument(help="Folder written by `elmore prepare`.")]
+RunFolder = Annotated[Path, typer.Option("-o", "--out", help="Run folder to write.")]
+Settings = Annotated[
+    list[str] | None,
+    typer.Option("--set", help="Replace a value of the recipe: section.key=value."),
+]
+Resume = Annotated[bool, typer.Option("--resume", help="Continue an unfinished job or run.")]
+Overwrite = Annotated[bool, typer.Option("--overwrite", help="Replace existing output.")]
+Json = Annotated[bool, typer.Option("--json", help="Print JSON.")]
