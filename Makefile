@@ -3,17 +3,16 @@
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
-# Modules are compiled when they are first imported: most of these packages' never are. Their
-# bytecode must then be kept, or every process compiles all of torch again.
+# Bytecode is compiled at the first import, not at installation, because most modules of these
+# packages are never imported. It must be kept, or every process compiles all of torch again.
 export PYTHONDONTWRITEBYTECODE :=
 INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check --no-compile -c constraints.txt
 
-# A thread for each worker, and none that spins while it waits: they would keep each other from work.
-# Three for two cores, as tests wait for servers, disks and other processes. Where much fails there
-# is no use in waiting for the rest.
-APART := OMP_NUM_THREADS=1 OMP_WAIT_POLICY=passive
+# One thread per worker, without spinning, so that workers do not slow each other down. Three workers
+# for two cores, because tests wait for servers, disks and other processes. Five failures end a run.
+ONE_THREAD := OMP_NUM_THREADS=1 OMP_WAIT_POLICY=passive
 WORKERS ?= 3
-PYTEST := $(APART) $(BIN)/python -m pytest -n $(WORKERS) --maxfail 5
+PYTEST := $(ONE_THREAD) $(BIN)/python -m pytest -n $(WORKERS) --maxfail 5
 
 # The tests that fail first when something breaks: contracts on small shapes, a training of each
 # kind (language model, fine-tuning, task), a server, the formats on disk.
@@ -40,18 +39,18 @@ test: lint types docs suite
 suite: $(VENV)/extras
 	$(PYTEST) --dist worksteal --ignore tests/integrations
 
-# Other people's packages take their time to install. A file is one worker's: one Ray is enough for
-# two cores. Some formats are of these packages.
+# Integrations are separate, because their packages take long to install. Each test file runs on one
+# worker, so that only one Ray cluster runs at a time. Some formats need these packages.
 test-integrations: $(VENV)/integrations test-flair test-keras
 	$(PYTEST) --dist loadfile tests/integrations tests/formats
 
 test-flair: $(VENV)/flair/ready
-	$(APART) $(VENV)/flair/bin/python -m pytest tests/integrations/test_flair.py
+	$(ONE_THREAD) $(VENV)/flair/bin/python -m pytest tests/integrations/test_flair.py
 
 test-keras: $(VENV)/keras/ready
-	$(APART) $(VENV)/keras/bin/python -m pytest tests/integrations/test_keras.py
+	$(ONE_THREAD) $(VENV)/keras/bin/python -m pytest tests/integrations/test_keras.py
 
-# All of it, each test once, after `make setup`: what .ci/run does. Flair and Keras are apart.
+# Every test once, after `make setup`: what .ci/run does. Flair and Keras are separate targets.
 ci: lint types docs
 	$(PYTEST) --dist worksteal
 
@@ -59,11 +58,11 @@ ci: lint types docs
 test-full: $(VENV)/integrations
 	ELMORE_FULL=1 $(PYTEST) --timeout 1800 --dist worksteal
 
-# The wheel on other Pythons, those of them that are at hand; each has its own torch, up to 5 GB.
-at_hand = $(firstword $(wildcard $(HOME)/.pyenv/versions/3.$(1).*/bin/python) $(shell command -v python3.$(1)))
-OTHERS := $(foreach minor,12 13 14,$(if $(call at_hand,$(minor)),$(minor)))
+# The wheel on every other installed Python; each gets its own torch, up to 5 GB.
+find_python = $(firstword $(wildcard $(HOME)/.pyenv/versions/3.$(1).*/bin/python) $(shell command -v python3.$(1)))
+OTHER_PYTHONS := $(foreach minor,12 13 14,$(if $(call find_python,$(minor)),$(minor)))
 
-test-pythons: $(VENV)/integrations $(OTHERS:%=$(VENV)/python3.%/ready)
+test-pythons: $(VENV)/integrations $(OTHER_PYTHONS:%=$(VENV)/python3.%/ready)
 	ELMORE_FULL=1 $(BIN)/python -m pytest tests/integrations/test_package.py -k other_pythons
 
 lint: $(VENV)/extras
@@ -73,24 +72,24 @@ lint: $(VENV)/extras
 types: $(VENV)/extras
 	$(BIN)/pyrefly check --python-interpreter-path $(BIN)/python
 
-# The same bytes from the same commit, whenever it is built: every file in them has one date.
+# A commit always gives the same bytes: every file has the same date.
 dist: $(VENV)/integrations
 	$(BIN)/python -m hatchling build -d dist
 
-# Into build/site; a warning fails it.
+# Writes build/site; a warning is an error.
 docs: $(VENV)/docs
 	$(BIN)/python docs/build_site.py
 
-# They get no dependencies of their own; what they need is here already.
+# Installed without dependencies, which .venv has already.
 PEERS := simple-elmo-pytorch torchmetrics lightning-utilities
 
-# The pip that Python brings takes twice the time to resolve versions.
+# The pip bundled with Python takes twice as long to resolve versions.
 define NEW_VENV
 $(PYTHON) -m venv $(VENV)
 $(INSTALL) --upgrade pip
 endef
 
-# All that .venv can hold, by one resolution of versions instead of four.
+# All extras of .venv, with one resolution of versions instead of four.
 EVERYTHING := test,docs,ray,hf,spacy,sklearn,onnx
 
 setup: $(VENV)/everything
@@ -101,7 +100,7 @@ $(VENV)/everything: pyproject.toml constraints.txt
 	$(INSTALL) --no-deps $(PEERS)
 	touch $(VENV)/core $(VENV)/extras $(VENV)/docs $(VENV)/integrations $@
 
-# A file in .venv stands for what is installed there, so a second call has nothing to do.
+# A marker file in .venv records what is installed, so a second call does nothing.
 $(VENV)/core: pyproject.toml constraints.txt
 	$(NEW_VENV)
 	$(INSTALL) -e .
@@ -120,7 +119,7 @@ $(VENV)/integrations: $(VENV)/extras
 	$(INSTALL) hatchling -e ".[ray,hf,spacy,sklearn,onnx]"
 	touch $@
 
-# Flair and Keras have environments of their own, laid over .venv: what they lack is found there.
+# Flair and Keras have separate environments on top of .venv, where other packages are found.
 PACKAGES := import sysconfig; print(sysconfig.get_path("purelib"))
 
 define over_venv
@@ -139,9 +138,9 @@ $(VENV)/keras/ready: $(VENV)/integrations
 	$(@D)/bin/python -m pip install --quiet --disable-pip-version-check --no-compile -c constraints.txt keras
 	touch $@
 
-# What elmore depends on, without elmore: the test brings the wheel.
+# The requirements of elmore, without elmore: the test installs the wheel.
 $(VENV)/python3.%/ready: $(VENV)/integrations
-	$(call at_hand,$*) -m venv $(@D)
+	$(call find_python,$*) -m venv $(@D)
 	$(@D)/bin/python -m pip install --quiet --disable-pip-version-check -c constraints.txt .
 	$(@D)/bin/python -m pip uninstall --quiet --yes elmore
 	touch $@
