@@ -9,7 +9,6 @@ F filters.
 """
 
 import ctypes
-import math
 from collections.abc import Sequence
 from functools import cache
 from pathlib import Path
@@ -25,7 +24,6 @@ from elmore.model.quantize import Int8Rows, quantize_rows
 
 SOURCES = Path(__file__).parent / "native"
 FLOAT32, INT8_WEIGHTS, INT8_DYNAMIC = range(3)  # kinds of packed weights, as in kernels.h
-_K_BLOCK = 64  # columns, as in panels.h
 _MIN_THREADED = 2**18  # multiplications, some microseconds: fewer do not pay for another thread
 
 
@@ -41,7 +39,7 @@ class Matrix(ctypes.Structure):
 class _Product(ctypes.Structure):
     _fields_ = (
         ("weight", Matrix),
-        *((name, ctypes.c_void_p) for name in ("rows", "out", "scratch", "scales")),
+        *((name, ctypes.c_void_p) for name in ("rows", "out")),
         *((name, ctypes.c_int64) for name in ("num_rows", "threads")),
     )
 
@@ -52,14 +50,19 @@ class LSTMCall(ctypes.Structure):
     _fields_ = (
         *((name, Matrix) for name in ("input", "recurrent", "projection")),
         *((name, ctypes.c_void_p) for name in ("bias", "inputs")),
-        *((name, ctypes.c_int64) for name in ("step_stride", "row_stride")),
-        *((name, ctypes.c_void_p) for name in ("mask", "reset_mask", "reset_output", "reset_cell")),
-        *((name, ctypes.c_void_p) for name in ("output", "cell", "outputs", "hidden")),
-        *((name, ctypes.c_void_p) for name in ("gate_inputs", "scratch", "state_scratch")),
-        *((name, ctypes.c_void_p) for name in ("scales", "state_scales")),
+        *((name, ctypes.c_int64) for name in ("input_step", "input_row")),
+        ("mask", ctypes.c_void_p),
+        *((name, ctypes.c_int64) for name in ("mask_step", "mask_row")),
+        ("reset_mask", ctypes.c_void_p),
+        *((name, ctypes.c_int64) for name in ("reset_step", "reset_row")),
+        *((name, ctypes.c_void_p) for name in ("reset_output", "reset_cell")),
+        *((name, ctypes.c_int64) for name in ("reset_output_row", "reset_cell_row")),
+        *((name, ctypes.c_void_p) for name in ("first_output", "first_cell")),
+        *((name, ctypes.c_int64) for name in ("first_output_row", "first_cell_row")),
+        *((name, ctypes.c_void_p) for name in ("output", "cell", "outputs")),
         *((name, ctypes.c_int64) for name in ("num_steps", "num_rows", "num_cells", "width")),
-        *((name, ctypes.c_int64) for name in ("chunk", "threads")),
-        *((name, ctypes.c_float) for name in ("cell_clip", "output_clip")),
+        *((name, ctypes.c_int64) for name in ("skip", "threads")),
+        *((name, ctypes.c_float) for name in ("forget_bias", "cell_clip", "output_clip")),
     )
 
 
@@ -99,11 +102,18 @@ def _library() -> ctypes.CDLL | None:
     library.elmore_struct_size.argtypes = [ctypes.c_int64]
     calls = ("multiply", "run_lstm", "run_char_cnn", "run_highway", "run_tanh")
     for name, structure in zip(calls, _STRUCTURES[1:], strict=True):
-        getattr(library, f"elmore_{name}").argtypes = [ctypes.POINTER(structure)]
-        getattr(library, f"elmore_{name}").restype = None
+        function = getattr(library, f"elmore_{name}")
+        function.argtypes = [ctypes.POINTER(structure)]
+        function.restype = None if name in ("run_highway", "run_tanh") else _check_memory
+    library.elmore_run_lstm.argtypes = [ctypes.POINTER(LSTMCall), ctypes.c_int64]
     sizes = [library.elmore_struct_size(number) for number in range(len(_STRUCTURES))]
     assert sizes == [ctypes.sizeof(structure) for structure in _STRUCTURES], "kernels.h differs"
     return library if library.elmore_panel_rows() else None
+
+
+def _check_memory(has_failed: int) -> None:
+    if has_failed:
+        raise MemoryError("there is no memory left for the native library to work in")
 
 
 def available() -> bool:
@@ -205,10 +215,9 @@ def multiply(weight: PackedMatrix, rows: Float[Tensor, "B X"]) -> Float[Tensor, 
     assert rows.shape[1] == weight.width
     rows = rows.contiguous()
     out = rows.new_empty(len(rows), weight.height)
-    scratch, scales = working_memory(rows, len(rows), weight.width)
     call = _Product(
         weight.structure,
-        *map(address, (rows, out, scratch, scales)),
+        *map(address, (rows, out)),
         len(rows),
         num_threads_for(len(rows) * weight.height * weight.width),
     )
@@ -216,19 +225,11 @@ def multiply(weight: PackedMatrix, rows: Float[Tensor, "B X"]) -> Float[Tensor, 
     return out
 
 
-def working_memory(
-    like: Tensor, num_rows: int, width: int
-) -> tuple[Float[Tensor, " n"], Float[Tensor, " m"]]:
-    """Return memory for prepared rows, in whole blocks of columns, and for a scale of each."""
-    padded = _K_BLOCK * math.ceil(width / _K_BLOCK)
-    return like.new_empty(num_rows * padded), like.new_empty(num_rows)
-
-
-def run_lstm(call: LSTMCall) -> None:
-    """Run the recurrence; `elmore.model.lstm.native` makes the call."""
+def run_lstm(layers: "ctypes.Array[LSTMCall]") -> None:
+    """Run layers one after another; `elmore.model.lstm.native` makes the calls."""
     library = _library()
     assert library is not None
-    library.elmore_run_lstm(call)
+    library.elmore_run_lstm(layers, len(layers))
 
 
 @torch.no_grad()

@@ -8,19 +8,145 @@ Shapes: B rows, T tokens, I input width, D output width, H cell width, G = 4H ga
 """
 
 import math
+from collections.abc import Sequence
 
 import torch
-from jaxtyping import Float
+from jaxtyping import Bool, Float
 from torch import Tensor
 
 from elmore.model import native
-from elmore.model.lstm.call import GATES, Call, LSTMState, LSTMWeights, Result, bias_with_forget
-from elmore.model.native import LSTMCall, Matrix, PackedMatrix, address
+from elmore.model.config import LSTMConfig
+from elmore.model.lstm.call import GATES, Call, LSTMState, LSTMWeights, Result
+from elmore.model.native import LSTMCall, Matrix
 from elmore.model.packed_weights import PackedWeights
-from elmore.model.quantize import Int8Rows
 
-_CHUNK_ROWS = 96  # inputs multiplied together: the input weight is read from memory once for them
-_MIN_CHUNK = 3  # steps: fewer are multiplied with the state, and their gate inputs never stored
+
+class PackedLayer:
+    """The weights of a layer as the library takes them, and a call with all that they decide."""
+
+    def __init__(self, weights: LSTMWeights, *, dynamic: bool) -> None:
+        pack = native.pack_dynamic if dynamic else native.pack
+        self.input = pack(weights.input, parts=len(GATES))
+        recurrent = pack(weights.recurrent, parts=len(GATES))
+        projection = None if weights.projection is None else pack(weights.projection)
+        bias = weights.bias.detach().contiguous()
+        self._tensors = self.input, recurrent, projection, bias  # pointers do not keep them alive
+        self.input_structure = self.input.structure
+        self.call = LSTMCall(
+            recurrent=recurrent.structure,
+            projection=Matrix() if projection is None else projection.structure,
+            bias=bias.data_ptr(),
+            num_cells=len(bias) // len(GATES),
+            width=recurrent.width,
+        )
+
+    @classmethod
+    def cached(cls, weights: LSTMWeights, packed: PackedWeights, *, dynamic: bool) -> "PackedLayer":
+        """Return the packed form of weights, made where `packed` does not hold it."""
+        make = lambda: cls(weights, dynamic=dynamic)  # noqa: E731
+        return packed.get(("native", dynamic), weights.tensors, make)
+
+    def project_inputs(self, inputs: Float[Tensor, "B T I"]) -> Float[Tensor, "B T G"]:
+        """Return the gate inputs W_x x."""
+        return native.multiply(self.input, inputs.flatten(0, 1)).unflatten(0, inputs.shape[:2])
+
+
+class NativeStack:
+    """The layers of one direction, ready to run in one native call.
+
+    It stays valid while their weights do not change.
+    """
+
+    def __init__(
+        self,
+        layers: Sequence[PackedLayer],
+        settings: LSTMConfig | Call,
+        *,
+        skip_connections: bool = False,
+    ) -> None:
+        self._layers = layers
+        self.project_inputs = layers[0].project_inputs
+        self._calls = [LSTMCall.from_buffer_copy(layer.call) for layer in layers]
+        for call in self._calls:
+            call.forget_bias = settings.forget_bias
+            call.cell_clip = math.inf if settings.cell_clip is None else settings.cell_clip
+            call.output_clip = math.inf if settings.output_clip is None else settings.output_clip
+        for call in self._calls[1:]:
+            call.skip = skip_connections
+
+    @torch.no_grad()
+    def __call__(
+        self,
+        inputs: Float[Tensor, "B T I"],
+        mask: Bool[Tensor, "B T"],
+        states: Sequence[LSTMState],
+        reset_mask: Bool[Tensor, "B T"] | None = None,
+        reset_states: Sequence[LSTMState] | None = None,
+        *,
+        projected: bool = True,
+    ) -> tuple[list[Float[Tensor, "B T D"]], list[LSTMState]]:
+        """Run each row from left to right; with `projected` the inputs are gate inputs.
+
+        Returns:
+            The outputs and the state after the last token, of every layer.
+        """
+        self._assert_fit(inputs, mask, states, projected=projected)
+        (num_rows, num_steps), first = mask.shape, self._calls[0]
+        width, num_cells = first.width, first.num_cells
+        threads = native.num_threads_for(num_rows * num_cells * 4 * width)
+        outputs = inputs.new_empty(len(self._calls), num_steps, num_rows, width)
+        ends = [
+            LSTMState(inputs.new_empty(num_rows, width), inputs.new_empty(num_rows, num_cells))
+            for _ in self._calls
+        ]
+        used = [inputs := _with_dense_rows(inputs)]  # kept until the call returns
+        calls = (LSTMCall * len(self._calls))(*self._calls)
+        for number, call in enumerate(calls):
+            if number > 0 or not projected:
+                call.input = self._layers[number].input_structure
+            call.inputs = inputs.data_ptr()
+            call.input_row, call.input_step, _ = inputs.stride()
+            call.mask = mask.data_ptr()
+            call.mask_row, call.mask_step = mask.stride()
+            output, cell = map(_with_dense_rows, states[number])
+            call.first_output, call.first_output_row = output.data_ptr(), output.stride(0)
+            call.first_cell, call.first_cell_row = cell.data_ptr(), cell.stride(0)
+            used += [output, cell]
+            if reset_mask is not None and reset_states is not None:
+                output, cell = map(_with_dense_rows, reset_states[number])
+                call.reset_mask = reset_mask.data_ptr()
+                call.reset_row, call.reset_step = reset_mask.stride()
+                call.reset_output, call.reset_output_row = output.data_ptr(), output.stride(0)
+                call.reset_cell, call.reset_cell_row = cell.data_ptr(), cell.stride(0)
+                used += [output, cell]
+            call.output, call.cell = (part.data_ptr() for part in ends[number])
+            call.outputs = outputs[number].data_ptr()
+            call.num_steps, call.num_rows, call.threads = num_steps, num_rows, threads
+            inputs = outputs[number].transpose(0, 1)
+        native.run_lstm(calls)
+        return [layer.transpose(0, 1) for layer in outputs], ends
+
+    def _assert_fit(
+        self, inputs: Tensor, mask: Tensor, states: Sequence[LSTMState], *, projected: bool
+    ) -> None:
+        """Check what native code would read past the end of."""
+        call = self._calls[0]
+        width = 4 * call.num_cells if projected else self._layers[0].input.width
+        assert inputs.shape == (*mask.shape, width)
+        assert mask.dtype == torch.bool
+        assert inputs.dtype == torch.float32
+        sizes = [(len(mask), call.width), (len(mask), call.num_cells)]
+        assert [part.shape for state in states for part in state] == sizes * len(self._calls)
+
+
+@torch.no_grad()
+def run(call: Call, *, dynamic: bool = False) -> Result:
+    """Run each row from left to right; return the outputs and the state after the last token."""
+    layer = PackedLayer.cached(call.weights, call.packed, dynamic=dynamic)
+    stack = NativeStack([layer], call)
+    reset = (None, None) if call.reset is None else (call.reset.mask, [call.reset.state])
+    outputs, ends = stack(call.inputs, call.mask, [call.state], *reset, projected=call.projected)
+    return outputs[0], ends[0]
 
 
 def project_inputs(
@@ -31,69 +157,9 @@ def project_inputs(
     dynamic: bool = False,
 ) -> Float[Tensor, "B T G"]:
     """Return the gate inputs W_x x."""
-    weight = _pack(weights, "input", packed, dynamic=dynamic)
-    assert weight is not None
-    return native.multiply(weight, inputs.flatten(0, 1)).unflatten(0, inputs.shape[:2])
+    return PackedLayer.cached(weights, packed, dynamic=dynamic).project_inputs(inputs)
 
 
-@torch.no_grad()
-def run(call: Call, *, dynamic: bool = False) -> Result:
-    """Run each row from left to right; return the outputs and the state after the last token."""
-    (num_rows, num_steps), weights = call.mask.shape, call.weights
-    names = ("recurrent", "projection") if call.projected else ("input", "recurrent", "projection")
-    matrices = {name: _pack(weights, name, call.packed, dynamic=dynamic) for name in names}
-    bias = call.packed.get(
-        ("bias", call.forget_bias),
-        [weights.bias],
-        lambda: bias_with_forget(weights.bias, call.forget_bias).contiguous(),
-    )
-    output, cell = (part.clone(memory_format=torch.contiguous_format) for part in call.state)
-    width, num_cells = output.shape[1], cell.shape[1]
-    inputs, strides, chunk = call.inputs, (0, 0), 1
-    gate_inputs = None
-    if call.projected:
-        inputs = inputs if inputs.stride(2) == 1 else inputs.contiguous()
-        strides = inputs.stride(1), inputs.stride(0)
-    else:
-        inputs = inputs.transpose(0, 1).contiguous()
-        chunk = min(num_steps, _CHUNK_ROWS // max(1, num_rows))
-        chunk = chunk if chunk >= _MIN_CHUNK else 1
-        if chunk > 1:
-            gate_inputs = output.new_empty(chunk * num_rows, 4 * num_cells)
-    outputs, hidden = output.new_empty(num_steps, num_rows, width), torch.zeros_like(cell)
-    widest = max(num_cells, inputs.shape[2])
-    scratch, scales = native.working_memory(output, chunk * num_rows, widest)
-    state_scratch, state_scales = native.working_memory(output, num_rows, width)
-    masks = [call.mask.T.contiguous(), None, None, None]
-    if call.reset is not None:
-        masks[1] = call.reset.mask.T.contiguous()
-        masks[2:] = [part.contiguous() for part in call.reset.state]
-    native.run_lstm(
-        LSTMCall(
-            *(_structure(matrices.get(name)) for name in ("input", "recurrent", "projection")),
-            *map(address, (bias, inputs)),
-            *strides,
-            *map(address, masks),
-            *map(address, (output, cell, outputs, hidden)),
-            *map(address, (gate_inputs, scratch, state_scratch, scales, state_scales)),
-            *(num_steps, num_rows, num_cells, width, chunk),
-            native.num_threads_for(num_rows * num_cells * 4 * width),
-            *(math.inf if clip is None else clip for clip in (call.cell_clip, call.output_clip)),
-        )
-    )
-    return outputs.transpose(0, 1), LSTMState(output, cell)
-
-
-def _structure(packed: PackedMatrix | None) -> Matrix:
-    return Matrix() if packed is None else packed.structure
-
-
-def _pack(
-    weights: LSTMWeights, name: str, packed: PackedWeights, *, dynamic: bool
-) -> PackedMatrix | None:
-    weight, parts = getattr(weights, name), 1 if name == "projection" else len(GATES)
-    if weight is None:
-        return None
-    tensors = [*weight.buffers()] if isinstance(weight, Int8Rows) else [weight]
-    pack = native.pack_dynamic if dynamic else native.pack
-    return packed.get((name, dynamic), tensors, lambda: pack(weight, parts=parts))
+def _with_dense_rows(rows: Tensor) -> Tensor:
+    """Return the tensor with its last dimension contiguous; the others may have any stride."""
+    return rows if rows.stride(-1) == 1 else rows.contiguous()

@@ -1,17 +1,22 @@
 /* The kernels for one instruction set: compiled once for each, with ISA as its name. */
 
-#include <stdlib.h>
+#include <omp.h>
 
 #include "lstm.h"
 
-static void multiply(const product *call) {
+static int64_t multiply(const product *call) {
     const matrix *w = &call->weight;
+    const int64_t sizes[] = {blocked_size(w->width, call->num_rows), call->num_rows};
+    float *scratch[2];
+    if (!allocate(sizes, 2, scratch)) return 1;
 #pragma omp parallel num_threads(call->threads)
     {
-        const activations rows =
-            prepare_rows(w, call->rows, call->num_rows, call->scratch, call->scales);
+        const step_rows all = {call->rows, 0, w->width, call->num_rows};
+        const activations rows = prepare_rows(w, all, call->num_rows, scratch[0], scratch[1]);
         multiply_rows(w, rows, call->num_rows, call->out);
     }
+    free(scratch[0]);
+    return 0;
 }
 
 /* The largest value of each filter of a bank over all windows of a word. Windows overlap in memory: one
@@ -19,12 +24,12 @@ static void multiply(const product *call) {
 static void pool_bank(const matrix *bank, const float *word, int64_t stride, int64_t positions,
                       const float *bias, float *out) {
     for (int64_t panel = 0; panel < panels_per_part(bank); panel++) {
-        float best[PANEL], values[MAX_ROWS][PANEL];
+        ALIGNED float best[PANEL], values[MAX_ROWS][PANEL];
         const int64_t begin = panel * PANEL, here = smaller(PANEL, bank->height - begin);
         for (int64_t first = 0; first < positions; first += MAX_ROWS) {
             const int64_t count = smaller(MAX_ROWS, positions - first);
-            memset(values, 0, sizeof *values * (size_t)count);
-            add_panel(bank, panel, (activations){word + first * stride, 0, stride, K_BLOCK}, count, values);
+            multiply_panel(bank, panel, dense_rows(word + first * stride, stride), count,
+                           (destination){.data = values[0], .stride = PANEL});
             if (!first) memcpy(best, values[0], sizeof best);
             for (int64_t r = 0; r < count; r++)
 #pragma omp simd
@@ -37,11 +42,14 @@ static void pool_bank(const matrix *bank, const float *word, int64_t stride, int
     }
 }
 
-static void run_char_cnn(const char_cnn_call *call) {
+static int64_t run_char_cnn(const char_cnn_call *call) {
     const int64_t dim = call->embedding_dim, length = call->num_characters;
+    const int64_t sizes[] = {length * dim * call->threads};
+    float *words;
+    if (!allocate(sizes, 1, &words)) return 1;
 #pragma omp parallel num_threads(call->threads)
     {
-        float *word = malloc(sizeof(float) * (size_t)(length * dim + 1));
+        float *word = words + omp_get_thread_num() * length * dim;
 #pragma omp for schedule(dynamic)
         for (int64_t n = 0; n < call->num_words; n++) {
             for (int64_t c = 0; c < length; c++)
@@ -55,8 +63,9 @@ static void run_char_cnn(const char_cnn_call *call) {
                 out += bank->height, bias += bank->height;
             }
         }
-        free(word);
     }
+    free(words);
+    return 0;
 }
 
 static void run_highway(const highway_call *call) {

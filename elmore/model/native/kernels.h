@@ -1,7 +1,7 @@
 /* What Python passes to the library, and the table of functions each instruction set provides.
 
-   The structures are mirrored in elmore/model/native.py and elmore/model/lstm/native.py, which check their
-   sizes. Letters: B rows, S steps, D output width, H cells, M and K height and width of a matrix. */
+   The structures are mirrored in elmore/model/native.py, which checks their sizes. Letters: B rows, S steps,
+   D output width, H cells, M and K height and width of a matrix. */
 
 #ifndef ELMORE_KERNELS_H
 #define ELMORE_KERNELS_H
@@ -27,31 +27,31 @@ typedef struct {
     matrix weight;
     const float *rows;
     float *out;
-    float *scratch; /* (B, K in whole blocks of 64) */
-    float *scales; /* scratch (B), for INT8_DYNAMIC */
     int64_t num_rows, threads;
 } product;
 
-/* S steps of a projected LSTM; elmore/model/lstm/reference.py defines a step. */
+/* S steps of a projected LSTM; elmore/model/lstm/reference.py defines a step. Rows and steps of what is read
+   may lie anywhere, and a stride may be 0. */
 typedef struct {
     matrix input; /* null: `inputs` are gate inputs W_x x */
     matrix recurrent, projection; /* a null projection: outputs are the hidden values, D = H */
-    const float *bias; /* (4H), with the forget bias */
-    const float *inputs; /* (S, B, K) dense, or (S, B, 4H) by the strides */
-    int64_t step_stride, row_stride;
+    const float *bias; /* (4H) */
+    const float *inputs; /* (S, B, K), or (S, B, 4H) */
+    int64_t input_step, input_row; /* strides */
     const uint8_t *mask; /* (S, B) */
+    int64_t mask_step, mask_row;
     const uint8_t *reset_mask; /* (S, B), or null */
+    int64_t reset_step, reset_row;
     const float *reset_output, *reset_cell; /* (B, D), (B, H) */
-    float *output, *cell; /* (B, D), (B, H): the state, updated */
+    int64_t reset_output_row, reset_cell_row;
+    const float *first_output, *first_cell; /* (B, D), (B, H): the state before the first step */
+    int64_t first_output_row, first_cell_row;
+    float *output, *cell; /* (B, D), (B, H): the state after the last step */
     float *outputs; /* (S, B, D): zero where the mask is 0 */
-    float *hidden; /* scratch (B, H) */
-    float *gate_inputs; /* scratch (chunk * B, 4H), where there is an input weight and chunk > 1 */
-    float *scratch; /* (chunk * B, the widest of K and H in whole blocks of 64) */
-    float *state_scratch; /* (B, D in whole blocks of 64) */
-    float *scales, *state_scales; /* scratch (chunk * B) and (B), for INT8_DYNAMIC */
     int64_t num_steps, num_rows, num_cells, width;
-    int64_t chunk; /* steps whose inputs are multiplied together; 1: with the state of their step */
+    int64_t skip; /* whether the inputs are added to the outputs */
     int64_t threads;
+    float forget_bias; /* added to the bias of the forget gate */
     float cell_clip, output_clip; /* infinity: none */
 } lstm_call;
 
@@ -82,9 +82,10 @@ typedef struct {
     int64_t panel_rows; /* of FLOAT32, INT8_WEIGHTS and INT8_DYNAMIC */
     int64_t has_int8_dot; /* whether there is INT8_DYNAMIC */
     int64_t u8_offset; /* a correction is - u8_offset times the sum of the row's numbers */
-    void (*multiply)(const product *);
-    void (*run_lstm)(const lstm_call *);
-    void (*run_char_cnn)(const char_cnn_call *);
+    /* These return 0, or 1 if memory ran out. */
+    int64_t (*multiply)(const product *);
+    int64_t (*run_lstm)(const lstm_call *, int64_t num_layers);
+    int64_t (*run_char_cnn)(const char_cnn_call *);
     void (*run_highway)(const highway_call *);
     void (*run_tanh)(const tanh_call *);
 } kernel_table;

@@ -36,8 +36,12 @@ EXPORT int64_t elmore_panel_rows(void) { /* 0: no kernels for this CPU */
 }
 EXPORT int64_t elmore_has_int8_dot(void) { return select_kernels()->has_int8_dot; }
 EXPORT int64_t elmore_u8_offset(void) { return select_kernels()->u8_offset; }
-EXPORT void elmore_multiply(const product *call) { select_kernels()->multiply(call); }
-EXPORT void elmore_run_lstm(const lstm_call *call) { select_kernels()->run_lstm(call); }
-EXPORT void elmore_run_char_cnn(const char_cnn_call *call) { select_kernels()->run_char_cnn(call); }
+EXPORT int64_t elmore_multiply(const product *call) { return select_kernels()->multiply(call); }
+EXPORT int64_t elmore_run_lstm(const lstm_call *layers, int64_t num_layers) {
+    return select_kernels()->run_lstm(layers, num_layers);
+}
+EXPORT int64_t elmore_run_char_cnn(const char_cnn_call *call) {
+    return select_kernels()->run_char_cnn(call);
+}
 EXPORT void elmore_run_highway(const highway_call *call) { select_kernels()->run_highway(call); }
 EXPORT void elmore_run_tanh(const tanh_call *call) { select_kernels()->run_tanh(call); }

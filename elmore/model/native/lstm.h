@@ -6,142 +6,229 @@
 #include "cell.h"
 #include "panels.h"
 
-/* Add the bias, and what the gate inputs are or the input weight makes of `inputs`. */
-static void begin_gate(const lstm_call *call, const float *gate_inputs, int64_t row_stride,
-                       activations inputs, int64_t count, int64_t cell, int gate,
-                       float to[][PANEL]) {
-    const int64_t at = gate * call->num_cells + cell, here = smaller(PANEL, call->num_cells - cell);
-    memset(to, 0, sizeof *to * (size_t)count);
-    if (inputs.data)
-        add_panel(&call->input, 4 * (cell / PANEL) + gate, inputs, count, to);
-    else
-        for (int64_t r = 0; r < count; r++) {
-            const float *from = gate_inputs + r * row_stride + at;
-            memcpy(to[r], from, sizeof(float) * (size_t)here);
-            /* the next gate, or the next cells: no CPU foresees such a stride */
-            const float *next = from + (gate < 3 ? call->num_cells : PANEL - 3 * call->num_cells);
-            for (int i = 0; i < PANEL; i += LINE / 4) __builtin_prefetch(next + i);
-        }
-    for (int64_t r = 0; r < count; r++) {
-        int64_t i = 0;
-        for (; i + WIDE <= here; i += WIDE) store(to[r] + i, load(to[r] + i) + load(call->bias + at + i));
-        for (; i < here; i++) to[r][i] += call->bias[at + i];
-    }
+enum {
+    FORGET = 1, /* of the gates input, forget, candidate, output */
+    CHUNK_ROWS = 96, /* inputs multiplied together: the input weight is read from memory once for them */
+    MIN_CHUNK = 3 /* steps: the inputs of fewer are multiplied with the state, and gate inputs not stored */
+};
+
+/* Scratch memory of a call. States and hidden values are blocked rows: what a panel writes is contiguous, and
+   the next product reads it as it is. */
+typedef struct {
+    int64_t chunk; /* steps whose inputs are multiplied together */
+    float *output, *cell, *hidden; /* (B, D), (B, H), (B, H) */
+    float *gate_inputs; /* (chunk * B, 4H), where the chunk has several steps */
+    float *inputs, *input_scales; /* prepared for the input weight */
+    float *quantized, *scales; /* states or hidden values */
+} lstm_scratch;
+
+FORCE_INLINE int is_active(const lstm_call *call, int64_t step, int64_t row) {
+    return call->mask[step * call->mask_step + row * call->mask_row];
 }
 
-/* The gates of the cells of a panel, and from them new cells and hidden values, in rows from `first` on.
-   The gate inputs are given at `row_stride`, or come from `inputs`. */
-static void update_cells(const lstm_call *call, activations output, const float *gate_inputs,
-                         int64_t row_stride, activations inputs, const uint8_t *mask, int64_t first,
+FORCE_INLINE step_rows step_inputs(const lstm_call *call, int64_t step) {
+    return (step_rows){call->inputs + step * call->input_step, call->input_step, call->input_row,
+                       call->num_rows};
+}
+
+/* The gates of the cells of a panel, and from them new cells and hidden values, in rows from `first` on, from
+   gate inputs or from prepared inputs. */
+static void update_cells(const lstm_call *call, const lstm_scratch *scratch, activations output,
+                         step_rows gate_inputs, activations inputs, int64_t step, int64_t first,
                          int64_t panel) {
-    float gates[4][MAX_ROWS][PANEL];
+    ALIGNED float gates[4][MAX_ROWS][PANEL], bias[PANEL];
     const int64_t count = smaller(MAX_ROWS, call->num_rows - first), cell = panel * PANEL;
     const int64_t here = smaller(PANEL, call->num_cells - cell);
     for (int gate = 0; gate < 4; gate++) {
-        begin_gate(call, gate_inputs ? gate_inputs + first * row_stride : 0, row_stride,
-                   inputs.data ? from_row(inputs, first) : inputs, count, cell, gate, gates[gate]);
-        add_panel(&call->recurrent, 4 * panel + gate, from_row(output, first), count, gates[gate]);
+        const int64_t at = gate * call->num_cells + cell;
+        destination to = {gates[gate][0], gates[gate][0], bias, PANEL, PANEL};
+        for (int64_t i = 0; i < PANEL; i++)
+            bias[i] = i < here ? call->bias[at + i] + (gate == FORGET ? call->forget_bias : 0) : 0;
+        if (inputs.data)
+            multiply_panel(&call->input, 4 * panel + gate, from_row(inputs, first), count,
+                           (destination){.data = to.data, .stride = PANEL});
+        else if (here == PANEL) {
+            to.base = gate_inputs.data + first * gate_inputs.row + at;
+            to.base_stride = gate_inputs.row;
+        } else
+            for (int64_t r = 0; r < count; r++) {
+                memset(gates[gate][r], 0, sizeof *gates[gate]);
+                memcpy(gates[gate][r], gate_inputs.data + (first + r) * gate_inputs.row + at,
+                       sizeof(float) * (size_t)here);
+            }
+        multiply_panel(&call->recurrent, 4 * panel + gate, from_row(output, first), count, to);
     }
-    for (int64_t r = 0; r < count; r++) {
-        if (!mask[first + r]) continue;
-        const int64_t at = (first + r) * call->num_cells + cell;
+    const float clip = call->cell_clip;
+    int64_t at = (cell / K_BLOCK * call->num_rows + first) * K_BLOCK + cell % K_BLOCK;
+    for (int64_t r = 0; r < count; r++, at += K_BLOCK) {
+        if (!is_active(call, step, first + r)) continue;
         const float *i = gates[0][r], *f = gates[1][r], *g = gates[2][r], *o = gates[3][r];
-        const float clip = call->cell_clip;
-        float cells[PANEL] = {0}, hidden[PANEL]; /* a whole panel, or the compiler makes no vectors */
-        memcpy(cells, call->cell + at, sizeof(float) * (size_t)here);
+        float *cells = scratch->cell + at, *hidden = scratch->hidden + at;
 #pragma omp simd
         for (int n = 0; n < PANEL; n++)
             hidden[n] = lstm_cell(i[n], f[n], g[n], o[n], cells + n, clip);
-        memcpy(call->cell + at, cells, sizeof(float) * (size_t)here);
-        memcpy(call->hidden + at, hidden, sizeof(float) * (size_t)here);
     }
+}
+
+/* Write columns of an output: the state where the row is active, else zero; with a skip connection, plus the
+   input. */
+static void write_output(const lstm_call *call, const lstm_scratch *scratch, int64_t step, int64_t row,
+                         int64_t begin, int64_t count) {
+    float *to = call->outputs + (step * call->num_rows + row) * call->width + begin;
+    const float *input = find_row(step_inputs(call, step), row) + begin;
+    if (is_active(call, step, row))
+        for (int64_t k = begin; k < begin + count; k += K_BLOCK)
+            memcpy(to + k - begin,
+                   scratch->output + (k / K_BLOCK * call->num_rows + row) * K_BLOCK + k % K_BLOCK,
+                   sizeof(float) * (size_t)smaller(K_BLOCK, begin + count - k));
+    else
+        memset(to, 0, sizeof(float) * (size_t)count);
+    if (call->skip)
+        for (int64_t i = 0; i < count; i++) to[i] += input[i];
 }
 
 /* The outputs of a panel, in rows from `first` on, from the hidden values. */
-static void project(const lstm_call *call, activations hidden, int64_t step, int64_t first,
-                    int64_t panel) {
-    float results[MAX_ROWS][PANEL];
+static void project(const lstm_call *call, const lstm_scratch *scratch, activations hidden, int64_t step,
+                    int64_t first, int64_t panel) {
+    ALIGNED float results[MAX_ROWS][PANEL];
     const int64_t count = smaller(MAX_ROWS, call->num_rows - first), begin = panel * PANEL;
-    const int64_t here = smaller(PANEL, call->width - begin), row = step * call->num_rows + first;
-    if (call->projection.data) {
-        memset(results, 0, sizeof *results * (size_t)count);
-        add_panel(&call->projection, panel, from_row(hidden, first), count, results);
-    }
-    for (int64_t r = 0; r < count; r++) {
-        float *output = call->output + (first + r) * call->width + begin;
-        float *to = call->outputs + (row + r) * call->width + begin;
-        for (int64_t i = 0; i < here; i++) {
-            if (!call->mask[row + r])
-                to[i] = 0;
-            else if (call->projection.data)
-                to[i] = output[i] = clampf(results[r][i], call->output_clip);
-            else /* without a projection there is no output clip */
-                to[i] = output[i] = call->hidden[(first + r) * call->num_cells + begin + i];
+    const float clip = call->output_clip;
+    if (call->projection.data)
+        multiply_panel(&call->projection, panel, from_row(hidden, first), count,
+                       (destination){.data = results[0], .stride = PANEL});
+    int64_t at = (begin / K_BLOCK * call->num_rows + first) * K_BLOCK + begin % K_BLOCK;
+    for (int64_t r = 0; r < count; r++, at += K_BLOCK) {
+        float *output = scratch->output + at;
+        if (is_active(call, step, first + r)) {
+            if (call->projection.data) {
+#pragma omp simd
+                for (int i = 0; i < PANEL; i++) output[i] = clampf(results[r][i], clip);
+            } else /* without a projection there is no output clip */
+                memcpy(output, scratch->hidden + at, sizeof *results);
         }
+        write_output(call, scratch, step, first + r, begin, smaller(PANEL, call->width - begin));
     }
 }
 
-static void reset_row(const lstm_call *call, int64_t row) {
-    const int64_t output = row * call->width, cell = row * call->num_cells;
-    memcpy(call->output + output, call->reset_output + output, sizeof(float) * (size_t)call->width);
-    memcpy(call->cell + cell, call->reset_cell + cell, sizeof(float) * (size_t)call->num_cells);
+static void set_state(const lstm_call *call, const lstm_scratch *scratch, int64_t row, const float *output,
+                      const float *cell) {
+    copy_row_to_blocks(output, call->width, call->num_rows, row, scratch->output);
+    copy_row_to_blocks(cell, call->num_cells, call->num_rows, row, scratch->cell);
+}
+
+/* In a parallel region: blocked rows as `w` takes them. */
+static activations prepare_blocks(const matrix *w, const float *blocks, int64_t count,
+                                  const lstm_scratch *scratch) {
+    const activations rows = blocked_rows(blocks, count);
+    if (w->kind != INT8_DYNAMIC) return rows;
+#pragma omp for schedule(static)
+    for (int64_t r = 0; r < count; r++)
+        scratch->scales[r] = quantize_row(from_row(rows, r), w->width, count, r, scratch->quantized);
+    activations quantized = blocked_rows(scratch->quantized, count);
+    quantized.scales = scratch->scales;
+    return quantized;
 }
 
 /* In a parallel region: one step, from its gate inputs, or from the inputs of a step. */
-static void run_step(const lstm_call *call, int64_t step, const float *gate_inputs, int64_t row_stride) {
-    const uint8_t *mask = call->mask + step * call->num_rows;
-    const matrix *projection = &call->projection;
+static void run_step(const lstm_call *call, const lstm_scratch *scratch, int64_t step,
+                     step_rows gate_inputs) {
     const int64_t num_rows = call->num_rows;
-    activations inputs = {0}, hidden = {0};
+    activations inputs = {0};
     if (call->reset_mask) {
 #pragma omp for schedule(static)
         for (int64_t row = 0; row < num_rows; row++)
-            if (call->reset_mask[step * num_rows + row]) reset_row(call, row);
+            if (call->reset_mask[step * call->reset_step + row * call->reset_row])
+                set_state(call, scratch, row, call->reset_output + row * call->reset_output_row,
+                          call->reset_cell + row * call->reset_cell_row);
     }
-    if (!memchr(mask, 1, (size_t)num_rows)) { /* every thread sees it */
+    int any_active = 0; /* the same in every thread */
+    for (int64_t row = 0; row < num_rows && !any_active; row++) any_active = is_active(call, step, row);
+    if (!any_active) {
 #pragma omp for schedule(static)
-        for (int64_t i = 0; i < num_rows * call->width; i++)
-            call->outputs[step * num_rows * call->width + i] = 0;
+        for (int64_t row = 0; row < num_rows; row++) write_output(call, scratch, step, row, 0, call->width);
         return;
     }
-    if (!gate_inputs)
-        inputs = prepare_rows(&call->input, call->inputs + step * num_rows * call->input.width,
-                              num_rows, call->scratch, call->scales);
-    const activations output = prepare_rows(&call->recurrent, call->output, num_rows,
-                                            call->state_scratch, call->state_scales);
+    if (!gate_inputs.data)
+        inputs = prepare_rows(&call->input, step_inputs(call, step), num_rows, scratch->inputs,
+                              scratch->input_scales);
+    const activations output = prepare_blocks(&call->recurrent, scratch->output, num_rows, scratch);
     const int64_t cell_panels = (call->num_cells + PANEL - 1) / PANEL;
     const int64_t output_panels = (call->width + PANEL - 1) / PANEL;
 #pragma omp for schedule(dynamic)
     for (int64_t panel = 0; panel < cell_panels; panel++)
         for (int64_t first = 0; first < num_rows; first += MAX_ROWS)
-            update_cells(call, output, gate_inputs, row_stride, inputs, mask, first, panel);
-    if (projection->data)
-        hidden = prepare_rows(projection, call->hidden, num_rows, call->scratch, call->scales);
+            update_cells(call, scratch, output, gate_inputs, inputs, step, first, panel);
+    activations hidden = {0};
+    if (call->projection.data)
+        hidden = prepare_blocks(&call->projection, scratch->hidden, num_rows, scratch);
 #pragma omp for schedule(dynamic)
     for (int64_t panel = 0; panel < output_panels; panel++)
         for (int64_t first = 0; first < num_rows; first += MAX_ROWS)
-            project(call, hidden, step, first, panel);
+            project(call, scratch, hidden, step, first, panel);
 }
 
-static void run_lstm(const lstm_call *call) {
+/* In a parallel region. */
+static void run_steps(const lstm_call *call, const lstm_scratch *scratch) {
     const matrix *input = &call->input;
-    const int64_t num_rows = call->num_rows, dense = 4 * call->num_cells;
-#pragma omp parallel num_threads(call->threads)
+    const int64_t num_rows = call->num_rows, gates = 4 * call->num_cells;
+#pragma omp for schedule(static)
+    for (int64_t row = 0; row < num_rows; row++)
+        set_state(call, scratch, row, call->first_output + row * call->first_output_row,
+                  call->first_cell + row * call->first_cell_row);
     for (int64_t step = 0; step < call->num_steps; step++) {
+        const int64_t in_chunk = step % scratch->chunk;
         if (!input->data)
-            run_step(call, step, call->inputs + step * call->step_stride, call->row_stride);
-        else if (call->chunk == 1)
-            run_step(call, step, 0, 0);
+            run_step(call, scratch, step, step_inputs(call, step));
+        else if (scratch->chunk == 1)
+            run_step(call, scratch, step, (step_rows){0});
         else {
-            if (step % call->chunk == 0) { /* the input weight is read once for a chunk of steps */
-                const int64_t rows = smaller(call->chunk, call->num_steps - step) * num_rows;
-                const float *from = call->inputs + step * num_rows * input->width;
-                const activations all = prepare_rows(input, from, rows, call->scratch, call->scales);
-                multiply_rows(input, all, rows, call->gate_inputs);
+            if (in_chunk == 0) {
+                const int64_t count = smaller(scratch->chunk, call->num_steps - step) * num_rows;
+                const activations rows = prepare_rows(input, step_inputs(call, step), count,
+                                                      scratch->inputs, scratch->input_scales);
+                multiply_rows(input, rows, count, scratch->gate_inputs);
             }
-            run_step(call, step, call->gate_inputs + step % call->chunk * num_rows * dense, dense);
+            run_step(call, scratch, step,
+                     (step_rows){scratch->gate_inputs + in_chunk * num_rows * gates, 0, gates, num_rows});
         }
     }
+#pragma omp for schedule(static)
+    for (int64_t row = 0; row < num_rows; row++) {
+        copy_row_from_blocks(scratch->output, call->width, num_rows, row, call->output + row * call->width);
+        copy_row_from_blocks(scratch->cell, call->num_cells, num_rows, row,
+                             call->cell + row * call->num_cells);
+    }
+}
+
+static int64_t run_layer(const lstm_call *call) {
+    enum { PARTS = 8 };
+    const int64_t rows = call->num_rows;
+    int64_t chunk = smaller(call->num_steps, CHUNK_ROWS / (rows ? rows : 1));
+    if (!call->input.data || chunk < MIN_CHUNK) chunk = 1;
+    const int64_t inputs = call->input.data ? chunk * rows : 0;
+    const int64_t output = blocked_size(call->width, rows), cell = blocked_size(call->num_cells, rows);
+    const int64_t sizes[PARTS] = {
+        output, cell, cell, chunk > 1 ? 4 * inputs * call->num_cells : 0,
+        blocked_size(call->input.width, inputs), inputs, output > cell ? output : cell, rows,
+    };
+    float *parts[PARTS];
+    if (!allocate(sizes, PARTS, parts)) return 1;
+    memset(parts[0], 0, sizeof(float) * (size_t)output); /* what fills up blocks is read, though not used */
+    memset(parts[1], 0, sizeof(float) * (size_t)cell);
+    memset(parts[2], 0, sizeof(float) * (size_t)cell);
+    const lstm_scratch scratch = {chunk,    parts[0], parts[1], parts[2], parts[3],
+                                  parts[4], parts[5], parts[6], parts[7]};
+#pragma omp parallel num_threads(call->threads)
+    run_steps(call, &scratch);
+    free(parts[0]);
+    return 0;
+}
+
+/* Layer after layer; return 0, or 1 if memory ran out. */
+static int64_t run_lstm(const lstm_call *layers, int64_t num_layers) {
+    for (int64_t layer = 0; layer < num_layers; layer++)
+        if (run_layer(layers + layer)) return 1;
+    return 0;
 }
 
 #endif

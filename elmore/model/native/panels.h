@@ -8,6 +8,7 @@
 #ifndef ELMORE_PANELS_H
 #define ELMORE_PANELS_H
 
+#include <stdlib.h>
 #include <string.h>
 
 #include "kernels.h"
@@ -17,8 +18,8 @@ enum {
     VECTORS = WIDE == 8 ? 2 : 4, /* of a panel */
     PANEL = VECTORS * WIDE,
     GROUP = WIDE == 8 ? 5 : 6, /* rows whose sums fit into registers */
-    MAX_ROWS = 8 * GROUP, /* that share a block of columns while it is in the L1 cache */
-    K_BLOCK = 64,
+    MAX_ROWS = 16 * GROUP, /* that share a block of columns while it is in the L1 cache */
+    K_BLOCK = 64, /* a multiple of PANEL */
     PREFETCH = 16384, /* bytes, for a single group of rows */
     LINE = 64
 };
@@ -30,6 +31,17 @@ typedef struct {
     const float *scales; /* of the rows, for INT8_DYNAMIC */
     int64_t row_stride, block_stride;
 } activations;
+
+/* Rows as they lie in a matrix. */
+FORCE_INLINE activations dense_rows(const float *rows, int64_t width) {
+    return (activations){rows, 0, width, K_BLOCK};
+}
+
+/* All rows of a block of columns together: rows at a stride that is a power of two would drive each other
+   out of the L1 cache. */
+FORCE_INLINE activations blocked_rows(const float *blocks, int64_t count) {
+    return (activations){blocks, 0, K_BLOCK, count * K_BLOCK};
+}
 
 FORCE_INLINE activations from_row(activations all, int64_t row) {
     all.data += row * all.row_stride;
@@ -45,45 +57,80 @@ FORCE_INLINE int64_t column_bytes(int64_t kind) {
     return kind == INT8_WEIGHTS ? PANEL : (int64_t)sizeof(float) * PANEL;
 }
 
-/* The memory that a group prefetches while it computes: `per_column` cache lines for each column. */
+/* Where the product of a panel goes: result = base + bias + product, of each row PANEL numbers. */
 typedef struct {
-    const char *next;
-    int per_column;
-} prefetcher;
+    float *data;
+    const float *base; /* null: zero */
+    const float *bias; /* (PANEL), the same for every row; null: zero */
+    int64_t stride, base_stride;
+} destination;
 
-FORCE_INLINE void prefetch(prefetcher *ahead) {
-    __builtin_prefetch(ahead->next);
-    if (ahead->per_column > 1) __builtin_prefetch(ahead->next + LINE);
-    if (ahead->per_column > 2) {
-        __builtin_prefetch(ahead->next + 2 * LINE);
-        __builtin_prefetch(ahead->next + 3 * LINE);
-    }
-    ahead->next += ahead->per_column * LINE;
+FORCE_INLINE destination to_rows(destination all, int64_t row) {
+    all.data += row * all.stride;
+    if (all.base) all.base += row * all.base_stride;
+    return all;
 }
 
-/* Add to the sums of R rows what some columns of a panel contribute. `kind` and R are known to the
-   compiler. Sums are floats, or ints for INT8_DYNAMIC, in the same memory. */
-FORCE_INLINE void add_group(const char *panel, int64_t columns, const float *rows, int64_t stride,
-                            prefetcher ahead, float sums[][PANEL], const int kind, const int R) {
+/* A block of columns of a panel, for one group of rows. */
+typedef struct {
+    const char *panel;
+    int64_t columns;
+    const float *rows;
+    int64_t stride;
+    const char *ahead; /* what to prefetch, and how far to go from column to column */
+    int64_t step;
+    destination to;
+    const float *scales; /* (PANEL), of int8 weights */
+    const int32_t *corrections; /* (PANEL); and the rest for INT8_DYNAMIC: */
+    const float *row_scales;
+    int32_t (*sums)[PANEL]; /* of the blocks before, and for those to come */
+    int is_first, is_last;
+} group_product;
+
+FORCE_INLINE floats load_base(const group_product *call, int r, int v) {
+    const destination *to = &call->to;
+    floats base = to->base ? load(to->base + r * to->base_stride + v * WIDE) : (floats){0};
+    return to->bias ? base + load(to->bias + v * WIDE) : base;
+}
+
+/* `kind`, R and `lines` are known to the compiler: the weights, the rows of the group, and the cache lines to
+   prefetch per column. */
+FORCE_INLINE void add_group(const group_product *call, const int kind, const int R, const int lines) {
+    const char *panel = call->panel, *ahead = call->ahead;
+    const float *rows = call->rows;
+    const int64_t stride = call->stride, columns = call->columns;
+    const int64_t step = lines > 1 ? lines * LINE : call->step;
+    const destination to = call->to;
+    if (to.base && to.base != to.data) /* it comes from memory: no CPU foresees such a stride */
+        UNROLL(r, R) UNROLL(i, 4 * PANEL / LINE)
+        __builtin_prefetch((const char *)(to.base + r * to.base_stride) + i * LINE);
     if (kind == INT8_DYNAMIC) {
 #if HAS_INT8_DOT
         const int32_t *fours = (const int32_t *)rows;
         ints sum[VECTORS][GROUP], column[VECTORS];
-        UNROLL(v, VECTORS) UNROLL(r, R) sum[v][r] = load_ints(sums[r] + v * WIDE);
-        for (int64_t k = 0; k < columns; k++, panel += 4 * PANEL) {
-            prefetch(&ahead);
+        UNROLL(v, VECTORS) UNROLL(r, R)
+        sum[v][r] = load_ints((call->is_first ? call->corrections : call->sums[r]) + v * WIDE);
+        for (int64_t k = 0; k < columns; k++, panel += 4 * PANEL, ahead += step) {
+            UNROLL(i, lines) __builtin_prefetch(ahead + i * LINE);
             UNROLL(v, VECTORS) column[v] = load_ints(panel + 4 * WIDE * v);
             UNROLL(r, R)
             UNROLL(v, VECTORS) sum[v][r] = dot_add(sum[v][r], fours[r * stride + k], column[v]);
         }
-        UNROLL(v, VECTORS) UNROLL(r, R) store_ints(sums[r] + v * WIDE, sum[v][r]);
+        if (!call->is_last) {
+            UNROLL(v, VECTORS) UNROLL(r, R) store_ints(call->sums[r] + v * WIDE, sum[v][r]);
+            return;
+        }
+        UNROLL(r, R) UNROLL(v, VECTORS)
+        store(to.data + r * to.stride + v * WIDE,
+              load_base(call, r, v) + __builtin_convertvector(sum[v][r], floats) *
+                                          (load(call->scales + v * WIDE) * splat(call->row_scales[r])));
 #endif
         return;
     }
     floats sum[VECTORS][GROUP], column[VECTORS];
     UNROLL(v, VECTORS) UNROLL(r, R) sum[v][r] = (floats){0}; /* blocks are summed apart: less rounding */
-    for (int64_t k = 0; k < columns; k++) {
-        prefetch(&ahead);
+    for (int64_t k = 0; k < columns; k++, ahead += step) {
+        UNROLL(i, lines) __builtin_prefetch(ahead + i * LINE);
         if (kind == INT8_WEIGHTS) {
             UNROLL(v, VECTORS) column[v] = load_int8((const int8_t *)panel + v * WIDE);
             panel += PANEL;
@@ -96,108 +143,104 @@ FORCE_INLINE void add_group(const char *panel, int64_t columns, const float *row
             UNROLL(v, VECTORS) sum[v][r] = multiply_add(column[v], one, sum[v][r]);
         }
     }
-    UNROLL(v, VECTORS) UNROLL(r, R) {
-        float *total = sums[r] + v * WIDE;
-        store(total, load(total) + sum[v][r]);
+    UNROLL(r, R) UNROLL(v, VECTORS) {
+        const floats base = load_base(call, r, v);
+        store(to.data + r * to.stride + v * WIDE,
+              call->scales ? multiply_add(sum[v][r], load(call->scales + v * WIDE), base) : base + sum[v][r]);
     }
 }
 
-#define CASE(R)                                                                                   \
-    case R: add_group(panel, columns, rows, stride, ahead, sums, kind, R); break;
-
-FORCE_INLINE void add_rows(const char *panel, int64_t columns, const float *rows, int64_t stride,
-                           prefetcher ahead, int64_t count, float sums[][PANEL], const int kind) {
-    switch (count) {
-        CASE(1)
-        CASE(2)
-        CASE(3)
-        CASE(4)
-        CASE(5)
-#if WIDE != 8
-        CASE(6)
+#define CASE(R, kind, lines)                                                                      \
+    case R: add_group(call, kind, R, lines); break;
+#if WIDE == 8
+#define CASE_6(kind, lines)
+#else
+#define CASE_6(kind, lines) CASE(6, kind, lines)
 #endif
+#define DEFINE_ADD(name, kind, lines)                                                             \
+    static void name(const group_product *call, int64_t num_rows) {                               \
+        switch (num_rows) {                                                                       \
+            CASE(1, kind, lines)                                                                  \
+            CASE(2, kind, lines)                                                                  \
+            CASE(3, kind, lines)                                                                  \
+            CASE(4, kind, lines)                                                                  \
+            CASE(5, kind, lines)                                                                  \
+            CASE_6(kind, lines)                                                                   \
+        }                                                                                         \
     }
-}
 
+/* A single group prefetches all lines of the columns ahead, of several groups each a part. */
+DEFINE_ADD(add_float32, FLOAT32, 1)
+DEFINE_ADD(add_float32_alone, FLOAT32, 4 * PANEL / LINE)
+DEFINE_ADD(add_int8_weights, INT8_WEIGHTS, 1)
+DEFINE_ADD(add_int8_dynamic, INT8_DYNAMIC, 1)
+DEFINE_ADD(add_int8_dynamic_alone, INT8_DYNAMIC, 4 * PANEL / LINE)
+
+#undef DEFINE_ADD
+#undef CASE_6
 #undef CASE
 
-static void add_float32(const char *panel, int64_t columns, const float *rows, int64_t stride,
-                        prefetcher ahead, int64_t count, float sums[][PANEL]) {
-    add_rows(panel, columns, rows, stride, ahead, count, sums, FLOAT32);
-}
+typedef void (*add_function)(const group_product *, int64_t);
 
-static void add_int8_weights(const char *panel, int64_t columns, const float *rows, int64_t stride,
-                             prefetcher ahead, int64_t count, float sums[][PANEL]) {
-    add_rows(panel, columns, rows, stride, ahead, count, sums, INT8_WEIGHTS);
+static add_function select_add(int64_t kind, int alone) {
+    if (kind == INT8_WEIGHTS) return add_int8_weights;
+    if (kind == INT8_DYNAMIC) return alone ? add_int8_dynamic_alone : add_int8_dynamic;
+    return alone ? add_float32_alone : add_float32;
 }
-
-static void add_int8_dynamic(const char *panel, int64_t columns, const float *rows, int64_t stride,
-                             prefetcher ahead, int64_t count, float sums[][PANEL]) {
-    add_rows(panel, columns, rows, stride, ahead, count, sums, INT8_DYNAMIC);
-}
-
-typedef void (*add_function)(const char *, int64_t, const float *, int64_t, prefetcher, int64_t,
-                             float[][PANEL]);
 
 /* Where at least so many groups of rows share int8 weights, these become floats once for all of them. */
 enum { SHARED = 3 };
 
-/* Add to `to` the product of one panel with at most MAX_ROWS rows. */
-static void add_panel(const matrix *w, int64_t number, activations from, int64_t count,
-                      float to[][PANEL]) {
+/* The product of one panel with at most MAX_ROWS rows. */
+static void multiply_panel(const matrix *w, int64_t number, activations from, int64_t count,
+                           destination to) {
     const int64_t columns = num_columns(w), bytes = column_bytes(w->kind);
     const char *panel = (const char *)w->data + number * columns * bytes;
     const int64_t groups = (count + GROUP - 1) / GROUP;
     const int widen = w->kind == INT8_WEIGHTS && groups >= SHARED;
-    const add_function add = w->kind == INT8_DYNAMIC            ? add_int8_dynamic
-                             : w->kind == INT8_WEIGHTS && !widen ? add_int8_weights
-                                                                 : add_float32;
-    float sums[MAX_ROWS][PANEL], widened[K_BLOCK * PANEL];
-    if (w->kind == INT8_DYNAMIC && w->corrections)
-        for (int64_t r = 0; r < count; r++)
-            memcpy(sums[r], w->corrections + number * PANEL, sizeof *sums);
-    else
-        memset(sums, 0, sizeof *sums * (size_t)count);
-    /* One group prefetches a fixed distance ahead, several share the next block among them. */
-    const int64_t lines = K_BLOCK * bytes / groups / LINE;
-    const int per_column = lines > 2 * K_BLOCK ? 4 : lines > K_BLOCK ? 2 : 1;
-    for (int64_t block = 0; block * K_BLOCK < columns; block++, panel += K_BLOCK * bytes) {
-        const int64_t here = smaller(K_BLOCK, columns - block * K_BLOCK);
-        const float *rows = from.data + block * from.block_stride;
-        if (widen)
-            for (int64_t k = 0; k < here * PANEL; k += WIDE)
+    const add_function add = select_add(widen ? FLOAT32 : w->kind, groups == 1);
+    ALIGNED float widened[K_BLOCK * PANEL];
+    ALIGNED int32_t sums[MAX_ROWS][PANEL];
+    group_product call = {
+        .stride = from.row_stride,
+        .step = groups == 1 ? bytes : bytes / groups,
+        .scales = w->scales ? w->scales + number * PANEL : 0,
+        .corrections = w->corrections ? w->corrections + number * PANEL : 0,
+    };
+    for (int64_t first = 0; first < columns; first += K_BLOCK, panel += K_BLOCK * bytes) {
+        call.columns = smaller(K_BLOCK, columns - first);
+        call.is_first = first == 0;
+        call.is_last = first + K_BLOCK >= columns;
+        call.panel = panel;
+        if (widen) {
+            for (int64_t k = 0; k < call.columns * PANEL; k += WIDE)
                 store(widened + k, load_int8((const int8_t *)panel + k));
+            call.panel = (const char *)widened;
+        }
         for (int64_t group = 0; group < groups; group++) {
             const int64_t begin = group * count / groups, end = (group + 1) * count / groups;
-            const char *next = groups == 1 ? panel + PREFETCH : panel + K_BLOCK * bytes + group * lines * LINE;
-            add(widen ? (const char *)widened : panel, here, rows + begin * from.row_stride,
-                from.row_stride, (prefetcher){next, per_column}, end - begin, sums + begin);
+            call.rows = from.data + first / K_BLOCK * from.block_stride + begin * from.row_stride;
+            call.row_scales = from.scales + begin;
+            call.sums = sums + begin;
+            call.ahead = panel + (groups == 1 ? PREFETCH : K_BLOCK * bytes + group * (K_BLOCK * bytes / groups));
+            call.to = to_rows(to, begin);
+            add(&call, end - begin);
         }
+        if (w->kind != INT8_DYNAMIC) to = (destination){to.data, to.data, 0, to.stride, to.stride};
     }
-    const float *scales = w->scales ? w->scales + number * PANEL : 0;
-    for (int64_t r = 0; r < count; r++)
-        UNROLL(v, VECTORS) {
-            float *one = to[r] + v * WIDE, *sum = sums[r] + v * WIDE;
-            if (w->kind == FLOAT32)
-                store(one, load(one) + load(sum));
-            else if (w->kind == INT8_WEIGHTS)
-                store(one, multiply_add(load(sum), load(scales + v * WIDE), load(one)));
-            else
-                store(one, load(one) + __builtin_convertvector(load_ints(sum), floats) *
-                                           (load(scales + v * WIDE) * splat(from.scales[r])));
-        }
 }
 
 /* The scale of a row for int8, max |x| / 127, and its inverse. The largest is found in the order of bits, so
    that a NaN is larger than any number; a row with one, or with an infinity, gets a scale that is NaN. */
-static float find_scale(const float *row, int64_t width, float *inverse) {
+static float find_scale(activations row, int64_t width, float *inverse) {
     int32_t largest = 0;
-    for (int64_t k = 0; k < width; k++) {
-        int32_t bits;
-        memcpy(&bits, row + k, sizeof bits);
-        bits &= INT32_MAX;
-        largest = bits > largest ? bits : largest;
-    }
+    for (int64_t first = 0; first < width; first += K_BLOCK, row.data += row.block_stride)
+        for (int64_t k = 0; k < smaller(K_BLOCK, width - first); k++) {
+            int32_t bits;
+            memcpy(&bits, row.data + k, sizeof bits);
+            bits &= INT32_MAX;
+            largest = bits > largest ? bits : largest;
+        }
     float most;
     memcpy(&most, &largest, sizeof most);
     *inverse = most > 0 ? 127 / most : 0;
@@ -225,29 +268,74 @@ static void quantize(const float *row, int64_t width, float by, int8_t *to) {
     for (; k % 4; k++) to[k] = 0;
 }
 
-/* In a parallel region: the rows as `w` takes them. Few float rows are read where they are. Others are copied
-   into `scratch`, all rows of a block of columns together: rows at a stride that is a power of two would drive
-   each other out of the L1 cache. */
-static activations prepare_rows(const matrix *w, const float *rows, int64_t count, float *scratch,
+/* Blocked rows: their size, and copies of one of them. */
+static int64_t blocked_size(int64_t width, int64_t count) {
+    return (width + K_BLOCK - 1) / K_BLOCK * K_BLOCK * count;
+}
+
+static void copy_row_to_blocks(const float *row, int64_t width, int64_t count, int64_t number,
+                               float *blocks) {
+    for (int64_t k = 0; k < width; k += K_BLOCK)
+        memcpy(blocks + k * count + number * K_BLOCK, row + k,
+               sizeof(float) * (size_t)smaller(K_BLOCK, width - k));
+}
+
+static void copy_row_from_blocks(const float *blocks, int64_t width, int64_t count, int64_t number,
+                                 float *row) {
+    for (int64_t k = 0; k < width; k += K_BLOCK)
+        memcpy(row + k, blocks + k * count + number * K_BLOCK,
+               sizeof(float) * (size_t)smaller(K_BLOCK, width - k));
+}
+
+/* Quantize one of `count` rows for INT8_DYNAMIC, and return its scale. */
+static float quantize_row(activations row, int64_t width, int64_t count, int64_t number,
+                          float *blocks) {
+    float by;
+    const float scale = find_scale(row, width, &by);
+    for (int64_t k = 0; k < width; k += K_BLOCK, row.data += row.block_stride) {
+        float *block = blocks + (k / (4 * K_BLOCK) * count + number) * K_BLOCK;
+        quantize(row.data, smaller(K_BLOCK, width - k), by, (int8_t *)block + k % (4 * K_BLOCK));
+    }
+    return scale;
+}
+
+/* Rows of S steps: row r of step s is at data[s * step + r * row]. */
+typedef struct {
+    const float *data;
+    int64_t step, row, num_rows;
+} step_rows;
+
+FORCE_INLINE const float *find_row(step_rows rows, int64_t number) {
+    return rows.data + number / rows.num_rows * rows.step + number % rows.num_rows * rows.row;
+}
+
+/* In a parallel region: rows as `w` takes them. Few of one step are read where they are, others are copied
+   into `scratch`, which has space for them in whole blocks of columns. */
+static activations prepare_rows(const matrix *w, step_rows rows, int64_t count, float *scratch,
                                 float *scales) {
-    const int dynamic = w->kind == INT8_DYNAMIC;
-    const int64_t per_block = dynamic ? 4 * K_BLOCK : K_BLOCK; /* numbers */
-    if (!dynamic && count <= GROUP) return (activations){rows, 0, w->width, K_BLOCK};
+    const int64_t width = w->width;
+    if (w->kind != INT8_DYNAMIC && count <= smaller(GROUP, rows.num_rows))
+        return dense_rows(rows.data, rows.row);
+    activations prepared = blocked_rows(scratch, count);
 #pragma omp for schedule(static)
     for (int64_t r = 0; r < count; r++) {
-        const float *row = rows + r * w->width;
-        float by = 0;
-        if (dynamic) scales[r] = find_scale(row, w->width, &by);
-        for (int64_t first = 0; first < w->width; first += per_block) {
-            const int64_t here = smaller(per_block, w->width - first);
-            float *to = scratch + (first / per_block * count + r) * K_BLOCK;
-            if (dynamic)
-                quantize(row + first, here, by, (int8_t *)to);
-            else
-                memcpy(to, row + first, sizeof(float) * (size_t)here);
-        }
+        const float *row = find_row(rows, r);
+        if (w->kind == INT8_DYNAMIC)
+            scales[r] = quantize_row(dense_rows(row, width), width, count, r, scratch);
+        else
+            copy_row_to_blocks(row, width, count, r, scratch);
     }
-    return (activations){scratch, dynamic ? scales : 0, K_BLOCK, count * K_BLOCK};
+    if (w->kind == INT8_DYNAMIC) prepared.scales = scales;
+    return prepared;
+}
+
+/* Allocate arrays of floats together; free the first. Return whether there was memory. */
+static int allocate(const int64_t *sizes, int count, float **arrays) {
+    int64_t total = LINE;
+    for (int i = 0; i < count; i++) total += (sizes[i] + LINE - 1) / LINE * LINE;
+    arrays[0] = aligned_alloc(LINE, sizeof(float) * (size_t)total);
+    for (int i = 1; i < count; i++) arrays[i] = arrays[i - 1] + (sizes[i - 1] + LINE - 1) / LINE * LINE;
+    return arrays[0] != 0;
 }
 
 static int64_t panels_per_part(const matrix *w) {
@@ -263,10 +351,15 @@ static void multiply_rows(const matrix *w, activations from, int64_t num_rows, f
         const int64_t number = item / blocks, block = item % blocks;
         const int64_t first = block * num_rows / blocks, count = (block + 1) * num_rows / blocks - first;
         const int64_t begin = number / w->parts * PANEL, here = smaller(PANEL, tall - begin);
-        float results[MAX_ROWS][PANEL];
-        memset(results, 0, sizeof *results * (size_t)count);
-        add_panel(w, number, from_row(from, first), count, results);
         float *to = out + first * w->height + number % w->parts * tall + begin;
+        if (here == PANEL) {
+            multiply_panel(w, number, from_row(from, first), count,
+                           (destination){.data = to, .stride = w->height});
+            continue;
+        }
+        ALIGNED float results[MAX_ROWS][PANEL];
+        multiply_panel(w, number, from_row(from, first), count,
+                       (destination){.data = results[0], .stride = PANEL});
         for (int64_t r = 0; r < count; r++)
             memcpy(to + r * w->height, results[r], sizeof(float) * (size_t)here);
     }
