@@ -10,6 +10,7 @@ import pytest
 import torch
 from hypothesis import HealthCheck, settings
 
+from tests.support import shape_checks
 from tests.support.sweeps import pick
 
 if TYPE_CHECKING:
@@ -56,6 +57,13 @@ class _AtOnce:
         if report.failed:
             told = f"\n{report.nodeid}\n{report.longreprtext[-500:]}\n"
             self._terminal.write(told, flush=True)
+
+
+shape_checks.install()  # before anything of elmore is imported
+
+
+def pytest_runtest_setup() -> None:
+    shape_checks.start_test()
 
 
 @pytest.fixture(autouse=True)
