@@ -16,6 +16,7 @@ import torch
 from torch import optim
 
 from elmore.errors import DataError, ElmoreError
+from elmore.train import schedule
 from elmore.train.config import TrainConfig
 from elmore.train.distributed import DistEnv, all_reduce_sum, gather_rows, scatter_rows
 from elmore.train.divergence import LossMean
@@ -62,6 +63,7 @@ def fit(
         trainer.best_score = start.best_score
         trainer.evals_since_best = start.evals_since_best
         trainer.loss_mean = start.loss_mean
+        trainer.restart_step = start.restart_step
     if trainer.should_stop_early:  # it stopped before, and resuming does not change that
         return
     start_step = start.step if start else 0
@@ -72,6 +74,8 @@ def fit(
             "one run folder"
         )
     if dist_env.is_main:
+        if resume:
+            trainer.log_restart(start_step)
         run.truncate_metrics(start_step)
     with (
         deterministic(config),
@@ -95,6 +99,29 @@ class _Trainer:
     best_score: float | None = None
     evals_since_best: int = 0
     loss_mean: LossMean = field(default_factory=LossMean)
+    restart_step: int | None = None
+
+    @property
+    def num_steps(self) -> int:
+        return self.config.num_steps(self.trainable.batches_per_epoch)
+
+    def log_restart(self, start_step: int) -> None:
+        """Say what a resumed run does not continue from."""
+        if start_step == self.restart_step and start_step < self.num_steps:
+            _log.warning(
+                "%s: the checkpoint of update %d has no optimizer.safetensors: the optimizer "
+                "starts fresh, and the learning rate warms up over %d updates",
+                self.run.folder,
+                start_step,
+                schedule.restart_warmup(start_step, self.num_steps),
+            )
+        elif start_step == 0 and self.run.best.exists():
+            _log.warning(
+                "%s: there is no checkpoint, so training starts at update 0; to start from the "
+                "weights of %s, pass them to --init with another run folder",
+                self.run.folder,
+                self.run.best,
+            )
 
     @property
     def should_stop_early(self) -> bool:
@@ -104,7 +131,7 @@ class _Trainer:
         self, start_step: int, state: State | None, received: list[int]
     ) -> Iterator[Report]:
         config = self.config
-        num_steps = config.num_steps(self.trainable.batches_per_epoch)
+        num_steps = self.num_steps
         epoch = max(1, round(self.trainable.batches_per_epoch / config.grad_accum_steps))
         updates = run_steps(
             self.trainable,
@@ -114,6 +141,7 @@ class _Trainer:
             device=self.device,
             dist_env=self.dist_env,
             start_step=start_step,
+            restart_step=self.restart_step,
             state=scatter_rows(self.dist_env, state) if state else None,
         )
         pending: list[Step] = []
@@ -248,7 +276,12 @@ class _Trainer:
         state = gather_rows(self.dist_env, step.state)
         if self.dist_env.is_main:
             checkpoint = Checkpoint(
-                step.number, self.best_score, self.evals_since_best, self.loss_mean, state
+                step.number,
+                self.best_score,
+                self.evals_since_best,
+                self.loss_mean,
+                state,
+                self.restart_step,
             )
             self.run.save_checkpoint(
                 self.trainable.module, self.optimizer, checkpoint, keep=self.config.keep_checkpoints

@@ -89,6 +89,7 @@ def run_steps(
     device: torch.device,
     dist_env: DistEnv,
     start_step: int = 0,
+    restart_step: int | None = None,
     state: State | None = None,
 ) -> Iterator[Step]:
     """Make updates `start_step + 1` to `num_steps`, each when it is requested."""
@@ -99,7 +100,7 @@ def run_steps(
     numbers = range(start_step * parts, num_steps * parts)
     batches = prefetch(trainable.make_batch, numbers, device=device)
     for step in range(start_step, num_steps):
-        lr = config.lr * schedule.lr_factor(config, step, num_steps)
+        lr = config.lr * schedule.lr_factor(config, step, num_steps, restart_step)
         for group in optimizer.param_groups:
             group["lr"] = lr
         losses, counts, data_seconds = [], [], 0.0

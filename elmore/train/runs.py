@@ -3,12 +3,14 @@
 RUN/recipe.json             the recipe with every default filled in
 RUN/metrics.jsonl           one line per update, each once, also after a kill
 RUN/events.out.tfevents.…   the same for TensorBoard, if it is installed
-RUN/checkpoints/step-…      everything needed to resume
+RUN/checkpoints/step-…      everything needed to resume; without optimizer.safetensors, a warm
+                            restart: the same weights and schedule with a fresh optimizer
 RUN/best                    the model with the best score so far
 RUN/lock                    the process that trains there now
 """
 
 import json
+import os
 import re
 import shutil
 from collections.abc import Iterator
@@ -25,11 +27,12 @@ from elmore import atomic, config, lock, strict_json
 from elmore.errors import ConfigError, DataError
 from elmore.train.divergence import LossMean
 
-FORMAT = 3  # 1, 2: other names of recipe keys, metrics and files
+FORMAT = 4  # 1, 2: other names of recipe keys, metrics and files; 4 added restart_step
 _NEW_KEYS = {"divergence_factor", "divergence_window"}  # of train, since format 2
 _OLD_STATE_KEYS = {"best": "best_score", "stale": "evals_since_best"}  # of formats 1 and 2
 _CHECKPOINT = re.compile(r"step-(\d+)")
 _LOCK = "lock"
+_OPTIMIZER = "optimizer"
 _STATE = "recurrent_state"
 _DISPOSABLE = re.compile(
     r"recipe\.json(\.new)?|metrics\.jsonl|events\.out\.tfevents.*"
@@ -48,6 +51,8 @@ class Checkpoint(NamedTuple):
     loss_mean: LossMean
     state: dict[str, Tensor]
     """The recurrent state."""
+    restart_step: int | None = None
+    """Updates before the last warm restart; None: there was none."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -59,6 +64,11 @@ class _StateFile:
     best_score: float | None
     evals_since_best: int
     loss_mean: LossMean = field(default_factory=LossMean)
+    restart_step: int | None = None
+
+    def __post_init__(self) -> None:
+        if self.restart_step is not None and not 0 <= self.restart_step <= self.step:
+            raise ConfigError(f"restart_step must be from 0 to step, found {self.restart_step}")
 
 
 class Run:
@@ -138,7 +148,7 @@ class Run:
         shutil.rmtree(path, ignore_errors=True)
         tensors = {
             "model": module.state_dict(),
-            "optimizer": _flatten_state(optimizer),
+            _OPTIMIZER: _flatten_state(optimizer),
             _STATE: checkpoint.state,
         }
         state = {
@@ -175,33 +185,42 @@ class Run:
     def load_checkpoint(
         self, module: nn.Module, optimizer: optim.Optimizer, device: torch.device
     ) -> Checkpoint | None:
-        """Load the newest checkpoint into a module and its optimizer; None if there is none."""
+        """Load the newest checkpoint into a module and its optimizer; None if there is none.
+
+        If the optimizer's file is absent, the optimizer is left as it is and `restart_step` is the
+        checkpoint's own step. The recurrent state may then be absent too. A damaged file is an
+        error.
+        """
         steps = self.checkpoint_steps()
         if not steps:
             return None
         path = self._checkpoint_path(steps[-1])
+        restarts = not os.path.lexists(path / f"{_OPTIMIZER}.safetensors")
         try:
             values = config.read_json(path / "state.json")
-            state_file = "carried" if values.get("format") in (1, 2) else _STATE
-            names = ("model", "optimizer", state_file)
-            model, flat, state = (load_file(path / f"{name}.safetensors") for name in names)
-            module.load_state_dict(model)
-            optimizer.load_state_dict(_unflatten_state(optimizer, flat))
+            old = values.get("format") in (1, 2)
+            state_path = path / f"{'carried' if old else _STATE}.safetensors"
+            module.load_state_dict(load_file(path / "model.safetensors"))
+            if not restarts:
+                flat = load_file(path / f"{_OPTIMIZER}.safetensors")
+                optimizer.load_state_dict(_unflatten_state(optimizer, flat))
+            absent = restarts and not os.path.lexists(state_path)
+            state = {} if absent else load_file(state_path)
         except (OSError, SafetensorError, RuntimeError, ValueError, LookupError) as error:
             raise DataError(
                 f"{path}: not a readable checkpoint ({error}); delete it to resume from an "
-                "earlier one"
+                f"earlier one, or only its {_OPTIMIZER}.safetensors for a warm restart"
             ) from error
-        config.check_format(values, FORMAT, str(path))
-        if values["format"] < 3:
-            values.pop("first_loss", None)  # format 1 had no running mean of the loss
-            values = {_OLD_STATE_KEYS.get(key, key): value for key, value in values.items()}
-        saved = config.build(_StateFile, values, str(path / "state.json"))
+        saved = _build_state(values, path)
         if saved.step != steps[-1]:
             raise DataError(f"{path}: its state.json is of update {saved.step}; delete it")
-        on_device = {name: tensor.to(device) for name, tensor in state.items()}
         return Checkpoint(
-            saved.step, saved.best_score, saved.evals_since_best, saved.loss_mean, on_device
+            saved.step,
+            saved.best_score,
+            saved.evals_since_best,
+            saved.loss_mean,
+            {name: tensor.to(device) for name, tensor in state.items()},
+            saved.step if restarts else saved.restart_step,
         )
 
     def append_metrics(self, records: list[dict[str, Any]]) -> None:
@@ -240,6 +259,15 @@ class Run:
 
     def _checkpoint_path(self, step: int) -> Path:
         return self.checkpoints / f"step-{step:08}"
+
+
+def _build_state(values: dict[str, Any], path: Path) -> _StateFile:
+    """Check the content of state.json; keys of earlier formats get their present names."""
+    config.check_format(values, FORMAT, str(path))
+    if values["format"] < 3:
+        values.pop("first_loss", None)  # format 1 had no running mean of the loss
+        values = {_OLD_STATE_KEYS.get(key, key): value for key, value in values.items()}
+    return config.build(_StateFile, values, str(path / "state.json"))
 
 
 def _check_record(record: object, where: str) -> dict[str, Any]:

@@ -1,12 +1,35 @@
-"""Learning rate schedules: pure functions of the step."""
+"""Learning rate schedules: pure functions of the step.
+
+A warm restart continues with the saved weights and a fresh optimizer. Its learning rate rises from
+0 to the value that the schedule has by then, over updates of its own.
+"""
 
 import math
 
 from elmore.train.config import TrainConfig
 
+_RESTART_WARMUP = 100  # updates; AdamW's second moments average over as many by default
 
-def lr_factor(config: TrainConfig, step: int, num_steps: int) -> float:
-    """Return the factor of `config.lr` at update `step` (0-based) of `num_steps`."""
+
+def lr_factor(
+    config: TrainConfig, step: int, num_steps: int, restart_step: int | None = None
+) -> float:
+    """Return the factor of `config.lr` at update `step` (0-based) of `num_steps`.
+
+    `restart_step` is the number of updates before the last warm restart, if there was one.
+    """
+    factor = _schedule_factor(config, step, num_steps)
+    if restart_step is None:
+        return factor
+    return factor * min(1.0, (step - restart_step + 1) / restart_warmup(restart_step, num_steps))
+
+
+def restart_warmup(restart_step: int, num_steps: int) -> int:
+    """Return the updates of the warm-up after a restart: 100, or a tenth of those left if fewer."""
+    return max(1, min(_RESTART_WARMUP, (num_steps - restart_step) // 10))
+
+
+def _schedule_factor(config: TrainConfig, step: int, num_steps: int) -> float:
     if step < config.warmup_steps:
         return (step + 1) / config.warmup_steps
     if config.schedule == "cosine":

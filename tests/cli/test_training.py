@@ -284,7 +284,7 @@ def test_a_loss_that_is_not_a_number_names_the_last_good_checkpoint(
     recipe, corpus, tmp_path, monkeypatch
 ):
     """The rate is harmless for nine updates; what the tenth did shows at the next."""
-    monkeypatch.setattr(schedule, "lr_factor", lambda _, step, __: 1e-33 if step < 9 else 1.0)
+    monkeypatch.setattr(schedule, "lr_factor", lambda _, step, *__: 1e-33 if step < 9 else 1.0)
     out = tmp_path / "run"
     often = ("train.save_every=1", "train.log_every=1", "train.evaluate_every=100")
     said = sentence(pretrain(recipe, corpus.path, out, "train.lr=1e30", *often))

@@ -46,6 +46,13 @@ def of(kind: str) -> list:
     return [pytest.param(path, id=path.name) for path in paths]
 
 
+def corpus_of(run: Path) -> Path:
+    """Give the corpus that a run was trained on; each is the same text."""
+    wanted = json.loads((run / "recipe.json").read_text())["corpus"]
+    corpora = {open_corpus(path).index["sha256"]: path for path in HERE.glob("corpus-*")}
+    return corpora[wanted]
+
+
 @pytest.fixture(scope="module")
 def elmo() -> Embedder:
     return make.embedder()
@@ -100,7 +107,7 @@ def test_a_stopped_run_is_resumed_to_its_end(place, tmp_path, says_its_format):
         recipe = json.loads((out / "recipe.json").read_text())
         del recipe["format"]
         (out / "recipe.json").write_text(json.dumps(recipe))
-    text = HERE / "corpus-1"
+    text = corpus_of(place)
     list(pretrain(toy_corpus.recipe(*make.RECIPE), text, out, resume=True, device="cpu"))
     before, after = (read_lines(folder / "metrics.jsonl") for folder in (place, out))
     assert [line["step"] for line in after] == list(range(1, 9))

@@ -162,6 +162,30 @@ def test_early_stopping_keeps_the_best(corpus, tmp_path):
     assert found.perplexity == pytest.approx(min(scores), rel=1e-6)
 
 
+def test_a_run_without_its_optimizer_goes_on_by_a_warm_restart(run, corpus, tmp_path, caplog):
+    settings = toy_corpus.recipe(
+        "model.dropout=0", "train.steps=60", "train.lr=0.05", "train.evaluate_every=20",
+        "train.save_every=20", "train.keep_checkpoints=3",
+    )  # fmt: skip
+    whole, out = tmp_path / "whole", tmp_path / "run"
+    list(pretrain(settings, corpus.path, whole, device="cpu"))
+    shutil.copytree(whole, out)
+    for step in (40, 60):
+        Run(out).remove_checkpoint(step)
+    (out / "checkpoints" / "step-00000020" / "optimizer.safetensors").unlink()
+    reports = list(pretrain(settings, corpus.path, out, resume=True, device="cpu"))
+    assert "the learning rate warms up over 4 updates" in caplog.text
+    before, after = (
+        [json.loads(line) for line in (place / "metrics.jsonl").read_text().splitlines()]
+        for place in (whole, out)
+    )
+    assert [line["step"] for line in after] == list(range(1, 61))
+    assert after[20]["loss"] == before[20]["loss"]
+    assert [line["lr"] for line in after[24:]] == [line["lr"] for line in before[24:]]
+    scores = [report.scores["perplexity"] for report in reports if report.scores]
+    assert scores[-1] < scores[0] < after[19]["valid_perplexity"]
+
+
 def test_without_validation_text_the_last_model_is_kept(tmp_path):
     corpus = toy_corpus.prepare_corpus(tmp_path, "shards", toy_corpus.sentences(60))
     settings = toy_corpus.recipe("train.steps=5", "train.evaluate_every=2")

@@ -3,6 +3,7 @@
 import json
 import math
 import os
+import shutil
 import signal
 import time
 from functools import partial
@@ -154,6 +155,65 @@ def test_a_resumed_run_equals_an_uninterrupted_one(tmp_path, monkeypatch, at):
         if path.is_file():
             other = tmp_path / "run" / path.relative_to(tmp_path / "whole")
             assert other.read_bytes() == path.read_bytes(), path
+
+
+LONG = {"steps": 240, "save_every": 20, "log_every": 1, "keep_checkpoints": 20}
+
+
+def restarted(whole, folder, step: int) -> None:
+    """Copy a run up to an update, without the state of its optimizer."""
+    shutil.copytree(whole, folder)
+    for path in sorted(Run(folder).checkpoints.iterdir()):
+        if path.name > f"step-{step:08}":
+            shutil.rmtree(path)
+    (Run(folder).checkpoints / f"step-{step:08}" / "optimizer.safetensors").unlink()
+
+
+@pytest.mark.parametrize("optimizer", ["adamw", "adagrad", "muon"])
+def test_a_warm_restart_goes_on_with_the_weights_and_the_schedule(tmp_path, caplog, optimizer):
+    config = LONG | {"optimizer": optimizer, "lr": 0.2 if optimizer == "adagrad" else 0.02}
+    fitted(tmp_path / "whole", **config)
+    restarted(tmp_path / "whole", tmp_path / "run", 40)
+    caplog.clear()
+    fitted(tmp_path / "run", resume=True, **config)
+    assert caplog.messages == [
+        f"{tmp_path / 'run'}: the checkpoint of update 40 has no optimizer.safetensors: the "
+        "optimizer starts fresh, and the learning rate warms up over 20 updates"
+    ]
+    before, after = lines(tmp_path / "whole"), lines(tmp_path / "run")
+    assert [line["step"] for line in after] == list(range(1, 241))
+    assert after[:40] == before[:40]
+    assert after[40]["loss"] == before[40]["loss"]  # the same weights, state and batch
+    rates = [(b["lr"], a["lr"]) for b, a in zip(before, after, strict=True)]
+    assert all(a == pytest.approx(b * n / 20) for n, (b, a) in enumerate(rates[40:60], start=1))
+    assert all(a == b for b, a in rates[60:])
+    losses = [line["loss"] for line in after]
+    assert sum(losses[60:80]) < sum(losses[20:40])
+    assert sum(losses[-20:]) < sum(losses[60:80])
+
+
+def test_a_run_killed_during_the_warm_up_of_a_restart_goes_on_with_it(tmp_path):
+    fitted(tmp_path / "whole", **LONG)
+    restarted(tmp_path / "whole", tmp_path / "a", 40)
+    config = LONG | {"save_every": 7}
+    fitted(tmp_path / "a", resume=True, **config | {"keep_checkpoints": 40})
+    shutil.copytree(tmp_path / "a", tmp_path / "b")
+    for path in sorted(Run(tmp_path / "b").checkpoints.iterdir()):
+        if path.name > "step-00000049":  # the warm-up ends at 60
+            shutil.rmtree(path)
+    fitted(tmp_path / "b", resume=True, **config)
+    assert lines(tmp_path / "b") == lines(tmp_path / "a")
+    weights = "checkpoints/step-00000240/model.safetensors"
+    assert (tmp_path / "b" / weights).read_bytes() == (tmp_path / "a" / weights).read_bytes()
+
+
+def test_resuming_without_any_checkpoint_says_that_it_starts_anew(tmp_path, caplog):
+    fitted(tmp_path, Toy(scores=[1.0]), steps=4)
+    shutil.rmtree(Run(tmp_path).checkpoints)
+    caplog.clear()
+    fitted(tmp_path, Toy(scores=[1.0]), steps=4, resume=True)
+    assert len(caplog.messages) == 1
+    assert "there is no checkpoint, so training starts at update 0" in caplog.messages[0]
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])

@@ -86,6 +86,52 @@ def test_a_full_disk_leaves_the_checkpoint_before_as_it_was(tmp_path, monkeypatc
     assert run.load_checkpoint(*trained(), CPU).step == 1
 
 
+@pytest.mark.parametrize("kind", ["adamw", "adagrad", "muon"])
+def test_without_the_optimizers_file_the_weights_come_back_alone(tmp_path, kind):
+    run, (module, optimizer) = Run(tmp_path), trained(kind)
+    place = run.save_checkpoint(module, optimizer, checkpoint(7), keep=2)
+    (place / "optimizer.safetensors").unlink()
+    other, fresh = Line(), optimizers.build_optimizer(Line(), TrainConfig(optimizer=kind))
+    before = fresh.state_dict()
+    found = run.load_checkpoint(other, fresh, CPU)
+    assert found._replace(state={}) == checkpoint(7, state={}, restart_step=7)
+    assert torch.equal(found.state["memory"], torch.ones(2))
+    assert_close(other.state_dict(), module.state_dict(), rtol=0, atol=0)
+    assert_close(fresh.state_dict(), before, rtol=0, atol=0)
+    (place / "recurrent_state.safetensors").unlink()
+    assert run.load_checkpoint(other, fresh, CPU).state == {}
+
+
+def test_an_optimizers_file_that_is_damaged_is_not_taken_for_an_absent_one(tmp_path):
+    run, (module, optimizer) = Run(tmp_path), trained()
+    place = run.save_checkpoint(module, optimizer, checkpoint(7), keep=2)
+    path = place / "optimizer.safetensors"
+    whole = path.read_bytes()
+    for damage in (b"", whole[:-1], whole[:100]):
+        path.write_bytes(damage)
+        with pytest.raises(
+            DataError, match=r"or only its optimizer\.safetensors for a warm restart"
+        ):
+            run.load_checkpoint(module, optimizer, CPU)
+    path.unlink()
+    path.symlink_to(place / "gone")
+    with pytest.raises(DataError, match="not a readable checkpoint"):
+        run.load_checkpoint(module, optimizer, CPU)
+
+
+@pytest.mark.parametrize("name", ["model", "recurrent_state"])
+def test_another_file_that_is_missing_or_damaged_is_an_error(tmp_path, name):
+    run, (module, optimizer) = Run(tmp_path), trained()
+    place = run.save_checkpoint(module, optimizer, checkpoint(7), keep=2)
+    (place / f"{name}.safetensors").unlink()
+    with pytest.raises(DataError, match="not a readable checkpoint"):
+        run.load_checkpoint(module, optimizer, CPU)
+    (place / "optimizer.safetensors").unlink()
+    (place / f"{name}.safetensors").write_bytes(b"{}")
+    with pytest.raises(DataError, match="not a readable checkpoint"):
+        run.load_checkpoint(module, optimizer, CPU)
+
+
 def test_a_damaged_checkpoint_is_named(tmp_path):
     run, (module, optimizer) = Run(tmp_path), trained()
     place = run.save_checkpoint(module, optimizer, checkpoint(3), keep=2)
@@ -247,7 +293,8 @@ def test_lines_of_updates_that_come_again_are_forgotten(tmp_path_factory, logged
     "values",
     [
         {"step": []}, {"step": "3"}, {"step": 4}, {"evals_since_best": None}, {"more": 1},
-        {"best_score": [1]}, {"loss_mean": "high"}, {"loss_mean": {"log_sum": 10**400}},
+        {"best_score": [1]}, {"restart_step": 4}, {"restart_step": -1}, {"loss_mean": "high"},
+        {"loss_mean": {"log_sum": 10**400}},
     ],
 )  # fmt: skip
 def test_a_state_with_something_else_in_it_is_named(tmp_path, values):

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from elmore.train.config import TrainConfig
-from elmore.train.schedule import lr_factor
+from elmore.train.schedule import lr_factor, restart_warmup
 
 KINDS = ("constant", "cosine", "inverse_sqrt")
 
@@ -44,3 +44,20 @@ def test_an_inverse_square_root_halves_where_the_steps_are_four_times_as_many(wa
 @given(st.sampled_from(KINDS), st.integers(0, 50), st.integers(1, 200), st.integers(0, 300))
 def test_no_rate_is_above_the_highest_or_nothing(kind, warmup, num_steps, step):
     assert 0 < lr_factor(TrainConfig(schedule=kind, warmup_steps=warmup), step, num_steps) <= 1
+
+
+@given(st.sampled_from(KINDS), st.integers(0, 50), st.integers(1, 3000), st.integers(0, 3000))
+def test_a_restart_warms_up_to_the_rate_of_the_schedule_and_follows_it(
+    kind, warmup, num_steps, restart
+):
+    restart = min(restart, num_steps - 1)
+    config = TrainConfig(schedule=kind, warmup_steps=warmup)
+    length = restart_warmup(restart, num_steps)
+    assert length == max(1, min(100, (num_steps - restart) // 10))
+    for step in range(restart, min(restart + length + 5, num_steps)):
+        share = min(1.0, (step - restart + 1) / length)
+        expected = share * lr_factor(config, step, num_steps)
+        assert lr_factor(config, step, num_steps, restart) == pytest.approx(expected, rel=1e-12)
+    last = num_steps - 1
+    if last >= restart + length - 1:
+        assert lr_factor(config, last, num_steps, restart) == lr_factor(config, last, num_steps)
