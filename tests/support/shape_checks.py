@@ -1,8 +1,8 @@
 """Check shapes and types of a function's first calls in each test, and then of every tenth.
 
-jaxtyping's hook (`--jaxtyping-packages` in pyproject.toml) decorates every function of the model and
-the tasks. A check takes longer than most of these functions with tiny inputs, and a training makes
-thousands of calls that are alike. Used by tests/conftest.
+jaxtyping's hook (`--jaxtyping-packages` in pyproject.toml) decorates every function of the model
+and the tasks. A check takes longer than most of these functions with tiny inputs, and a training
+makes thousands of calls that are alike. Used by tests/conftest.
 """
 
 import functools
