@@ -79,7 +79,6 @@ class ContinuousBatcher:
     def __init__(self, runtime: Runtime) -> None:
         self._runtime = runtime
         self._limits = runtime.limits
-        self._model = runtime.model
         self._active: list[ActiveSequence] = []  # those that have started come first
         self._rows: dict[ActiveSequence, int] = {}  # of those
         self._state = runtime.reset_rows(0)  # of the rows
@@ -164,15 +163,12 @@ class ContinuousBatcher:
         for direction in (FORWARD, BACKWARD):
             words = [word for segment in segments for word in segment.words(direction)]
             gate_inputs = self._gate_inputs(direction, words)[index]  # (S, B, G)
-            outputs, after = self._model.run_direction(
-                direction,
+            outputs, after = self._runtime.stacks[direction](
                 gate_inputs.transpose(0, 1),
                 mask.T,
                 before.direction(direction),
                 reset_mask.T if first_cells else None,
                 reset.direction(direction),
-                projected=True,
-                training=False,
             )
             ends.append(after)
             layers = torch.stack(outputs)

@@ -6,7 +6,7 @@ Pinning memory is slow: arrays travel in one buffer, and torch reuses buffers th
 Shapes: B rows, S steps, G = 4H gates, D width of one direction.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from itertools import accumulate
 from typing import NamedTuple
 
@@ -15,7 +15,6 @@ import torch
 from jaxtyping import Bool, Float
 from torch import Tensor
 
-from elmore.model.bilm import BiLM
 from elmore.model.lstm.call import LSTMState
 
 _ALIGNMENT = 16  # bytes
@@ -152,22 +151,25 @@ class _Captured(NamedTuple):
     static_outputs: tuple[list[Tensor], list[LSTMState]]
 
 
+RunStack = Callable[..., tuple[list[Tensor], list[LSTMState]]]
+"""Runs one direction over gate inputs: the arguments of `BiLM.run_direction` after the direction."""
+
+
 class CUDAGraphRunner:
-    """Runs one direction of a biLM over projected words; shapes that recur become CUDA graphs.
+    """Runs one direction of a biLM; shapes that recur become CUDA graphs.
 
     A step of an LSTM is a few small kernels, which take a CPU longer to launch than a GPU to run.
     The outputs are overwritten by the next call, so one thread at a time may use a runner.
     """
 
-    def __init__(self, model: BiLM) -> None:
-        self._model = model
-        self._num_runs: dict[tuple[int, torch.Size], int] = {}
-        self._captured: dict[tuple[int, torch.Size], _Captured] = {}
+    def __init__(self, run: RunStack) -> None:
+        self._run_eagerly = run
+        self._num_runs: dict[torch.Size, int] = {}
+        self._captured: dict[torch.Size, _Captured] = {}
 
     @torch.no_grad()
     def __call__(
         self,
-        direction: int,
         gate_inputs: Float[Tensor, "B S G"],
         mask: Bool[Tensor, "B S"],
         states: list[LSTMState],
@@ -175,39 +177,29 @@ class CUDAGraphRunner:
         reset_states: list[LSTMState],
     ) -> tuple[list[Float[Tensor, "B S D"]], list[LSTMState]]:
         """Return what `BiLM.run_direction` returns."""
-        key = direction, gate_inputs.shape
+        shape = gate_inputs.shape
         parts = (part for state in (*states, *reset_states) for part in state)
         inputs = [gate_inputs, mask, reset_mask, *parts]
-        capturable = gate_inputs.is_cuda
-        num_runs = self._num_runs[key] = self._num_runs.get(key, 0) + 1
-        if not capturable or num_runs <= _EAGER_RUNS:
-            return self._run(direction, inputs)
-        if key not in self._captured:
-            self._captured[key] = self._capture(direction, inputs)
-        captured = self._captured[key]
+        num_runs = self._num_runs[shape] = self._num_runs.get(shape, 0) + 1
+        if num_runs <= _EAGER_RUNS:
+            return self._run(inputs)
+        if shape not in self._captured:
+            self._captured[shape] = self._capture(inputs)
+        captured = self._captured[shape]
         for static, new in zip(captured.static_inputs, inputs, strict=True):
             static.copy_(new)
         captured.graph.replay()
         return captured.static_outputs
 
-    def _run(self, direction: int, inputs: list[Tensor]) -> tuple[list[Tensor], list[LSTMState]]:
+    def _run(self, inputs: list[Tensor]) -> tuple[list[Tensor], list[LSTMState]]:
         gate_inputs, mask, reset_mask, *parts = inputs
         pairs = [LSTMState(*parts[i : i + 2]) for i in range(0, len(parts), 2)]
         states, reset_states = pairs[: len(pairs) // 2], pairs[len(pairs) // 2 :]
-        return self._model.run_direction(
-            direction,
-            gate_inputs,
-            mask,
-            states,
-            reset_mask,
-            reset_states,
-            projected=True,
-            training=False,
-        )
+        return self._run_eagerly(gate_inputs, mask, states, reset_mask, reset_states)
 
-    def _capture(self, direction: int, inputs: list[Tensor]) -> _Captured:
+    def _capture(self, inputs: list[Tensor]) -> _Captured:
         static_inputs = [part.clone() for part in inputs]
         graph = torch.cuda.CUDAGraph()
         with torch.cuda.graph(graph):
-            static_outputs = self._run(direction, static_inputs)
+            static_outputs = self._run(static_inputs)
         return _Captured(graph, static_inputs, static_outputs)

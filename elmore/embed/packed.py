@@ -191,8 +191,8 @@ def _run_packed(
         ):
             gate_inputs = table(number).unflatten(0, (chunk, num_rows)).transpose(0, 1)
             mask = on_device.any_active[number].expand(num_rows, -1)
-            outputs, states = runtime.run_direction(
-                direction, gate_inputs, mask, states, on_device.first_steps[number], reset_states
+            outputs, states = runtime.runners[direction](
+                gate_inputs, mask, states, on_device.first_steps[number], reset_states
             )
             for layer, output in enumerate(outputs, start=1):
                 layers[layer, position, half] = output.transpose(0, 1).flatten(0, 1)[active]

@@ -4,13 +4,15 @@ Shapes: L LSTM layers, D width of one direction, H cell width.
 """
 
 import threading
+from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
+from functools import partial
 
 import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from elmore.embed.device import CUDAGraphRunner, limits_for
+from elmore.embed.device import CUDAGraphRunner, RunStack, limits_for
 from elmore.embed.word_tables import ProjectionCache, TokenVectorCache
 from elmore.model.bilm import BACKWARD, FORWARD, BiLM, BiLMState
 from elmore.model.lstm.backends import is_bitwise_stable
@@ -50,20 +52,35 @@ class Runtime:
             megabytes=megabytes * 4 / 7,
             fixed_shapes=self.fixed_shapes,
         )
+        self.stacks, project = self._prepare_stacks()
+        no_words = start.output.new_empty(0, 4 * self.config.lstm.cell_dim)
         self.projections = [
             ProjectionCache(
-                self.model,
-                direction,
-                megabytes=megabytes * 3 / 14,
-                fixed_shapes=self.fixed_shapes,
+                each, no_words, megabytes=megabytes * 3 / 14, fixed_shapes=self.fixed_shapes
             )
-            for direction in (FORWARD, BACKWARD)
+            for each in project
         ]
         with torch.no_grad():
             begin, end = self.token_vectors([self.alphabet.begin, self.alphabet.end])
             self.reset_state = state_after_boundary_token(self.model, begin, end, start)
-        self.run_direction = CUDAGraphRunner(self.model)
+        self.runners = self._capture_stacks()
         self._lock = threading.Lock()
+
+    def _prepare_stacks(self) -> tuple[Sequence[RunStack], list[Callable[[Tensor], Tensor]]]:
+        """Return for each direction what runs its layers, and what projects its inputs."""
+        stacks = self.model.native_stacks()
+        if stacks is not None:
+            return stacks, [stack.project_inputs for stack in stacks]
+        both, model = (FORWARD, BACKWARD), self.model
+        run = partial(model.run_direction, projected=True, training=False)
+        return [partial(run, each) for each in both], [
+            partial(model.project_inputs, i) for i in both
+        ]
+
+    def _capture_stacks(self) -> Sequence[RunStack]:
+        """Return `stacks`, on a GPU as CUDA graphs: the next call overwrites their outputs."""
+        is_gpu = self.device.type == "cuda"
+        return [CUDAGraphRunner(stack) for stack in self.stacks] if is_gpu else self.stacks
 
     def exclusive(self) -> AbstractContextManager[object]:
         """Return a lock for the use of CUDA graphs, whose outputs the next call overwrites."""
@@ -72,7 +89,7 @@ class Runtime:
     def halve_token_budget(self, tokens: int) -> None:
         """Go on with windows half as large, after a GPU ran out of memory with `tokens` tokens."""
         self.token_budget = tokens // 2
-        self.run_direction = CUDAGraphRunner(self.model)
+        self.runners = self._capture_stacks()
         torch.cuda.empty_cache()
 
     def reset_rows(self, num_rows: int) -> BiLMState:

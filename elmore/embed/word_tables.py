@@ -200,18 +200,23 @@ class TokenVectorCache:
 class ProjectionCache:
     """Gate inputs W_x x of words in the first LSTM layer of one direction.
 
-    They depend on the word alone, and are a quarter of all the arithmetic of a biLM. `fixed_shapes`
-    is that of `TokenVectorCache`.
+    They depend on the word alone, and are a quarter of all the arithmetic of a biLM. `project`
+    makes them from token vectors; `fixed_shapes` is that of `TokenVectorCache`.
     """
 
     def __init__(
-        self, model: BiLM, direction: int, *, megabytes: float, fixed_shapes: bool = True
+        self,
+        project: Callable[[Float[Tensor, "1 N D"]], Float[Tensor, "1 N G"]],
+        empty: Float[Tensor, "0 G"],
+        *,
+        megabytes: float,
+        fixed_shapes: bool = True,
     ) -> None:
-        self._model, self._direction = model, direction
+        self._project = project
+        self._empty = empty
         self._fixed_shapes = fixed_shapes
-        self._like = next(model.parameters())
-        self._block = limits_for(self._like.device).projection_block
-        self._cache = WordCache(megabytes, self._like.new_empty(0, 4 * model.config.lstm.cell_dim))
+        self._block = limits_for(empty.device).projection_block
+        self._cache = WordCache(megabytes, empty)
 
     def __call__(
         self,
@@ -225,11 +230,10 @@ class ProjectionCache:
     def project(self, vectors: Float[Tensor, "N D"]) -> Float[Tensor, "N G"]:
         """Return the gate inputs of token vectors."""
         if not self._fixed_shapes:
-            return self._model.project_inputs(self._direction, vectors[None])[0]
-        gate_inputs = self._like.new_empty(len(vectors), 4 * self._model.config.lstm.cell_dim)
+            return self._project(vectors[None])[0]
+        gate_inputs = self._empty.new_empty(len(vectors), self._empty.shape[1])
         for begin in range(0, len(vectors), self._block):
             block = vectors[begin : begin + self._block]
             full = block.repeat(-(-self._block // len(block)), 1)[: self._block]
-            projected = self._model.project_inputs(self._direction, full[None])[0]
-            gate_inputs[begin : begin + len(block)] = projected[: len(block)]
+            gate_inputs[begin : begin + len(block)] = self._project(full[None])[0, : len(block)]
         return gate_inputs

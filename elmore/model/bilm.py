@@ -26,6 +26,7 @@ from elmore.model.layer_stack import LayerStack
 from elmore.model.lstm.backends import BACKENDS, Need, select_backend
 from elmore.model.lstm.call import LSTMState, StateReset
 from elmore.model.lstm.layer import ProjectedLSTM
+from elmore.model.lstm.native import NativeStack
 from elmore.model.packed_weights import PackedWeights
 from elmore.model.padding import as_bool
 from elmore.model.quantize import Int8Rows
@@ -280,6 +281,23 @@ class BiLM(nn.Module):
             ends.append(end)
             inputs = hidden
         return outputs, ends
+
+    def native_stacks(self) -> list[NativeStack] | None:
+        """Return both stacks ready for native code, or None where it does not run them.
+
+        A stack takes the arguments of `run_direction` after the direction, by default with gate
+        inputs, and has its own `project_inputs`. It is valid until weights are moved, replaced or
+        written to.
+        """
+        layers = [layer.pack() for layer in self.lstm_layers]
+        packed = [layer for layer in layers if layer is not None]
+        if len(packed) < len(layers):
+            return None
+        lstm, half = self.config.lstm, len(layers) // 2
+        return [
+            NativeStack(stack, lstm, skip_connections=lstm.skip_connections)
+            for stack in (packed[:half], packed[half:])
+        ]
 
     def zero_state(self, num_sentences: int, like: Tensor) -> BiLMState:
         """Return the all-zero initial state.

@@ -153,9 +153,13 @@ def test_a_failure_half_way_leaves_existing_files_intact(elmo, monkeypatch):
             with pytest.raises(MemoryError):
                 batch.add([[["new"]]])
     ((new,),) = batch.add([[["new", "bank"]]])
-    for where, name in ((word_tables.LRUTable, "lookup"), (batch._model, "run_direction")):
+    failing = (
+        (word_tables.LRUTable, "lookup", no_memory),
+        (elmo.runtime, "stacks", [no_memory] * 2),
+    )
+    for where, name, failure in failing:
         with monkeypatch.context() as patched:
-            patched.setattr(where, name, no_memory)
+            patched.setattr(where, name, failure)
             with pytest.raises(MemoryError):
                 batch.step()
     batch.cancel([rows[1]])

@@ -1,6 +1,7 @@
 """Caches of words: bounded, shared by threads, and the same vectors whatever they hold."""
 
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 
 import numpy as np
 import pytest
@@ -123,7 +124,8 @@ def test_threads_get_the_vectors_that_one_thread_gets(model, megabytes):
 @pytest.mark.parametrize("direction", [FORWARD, BACKWARD])
 def test_gate_inputs_are_the_input_projection_of_each_word(model, direction):
     vectors = torch.randn(len(WORDS), LSTM.output_dim)
-    cache = ProjectionCache(model, direction, megabytes=1)
+    project = partial(model.project_inputs, direction)
+    cache = ProjectionCache(project, torch.empty(0, 4 * LSTM.cell_dim), megabytes=1)
     asked = []
 
     def lookup(at):

@@ -18,6 +18,7 @@ from elmore.model.linear import Precision
 from elmore.model.lstm import eager, reference, training
 from elmore.model.lstm import native as native_lstm
 from elmore.model.lstm.call import Call, LSTMWeights, Result, is_autocast
+from elmore.model.lstm.native import PackedLayer
 from elmore.model.packed_weights import PackedWeights
 
 
@@ -62,6 +63,8 @@ class Backend:
     grad: bool = False
     no_grad: bool = True
     autocast: bool = False
+    pack: Callable[[LSTMWeights, PackedWeights], PackedLayer] | None = None
+    """Packs weights for a `NativeStack`, if the backend is native."""
 
     def fits(self, need: Need) -> bool:
         """Return whether it can run such a call here; an exact one also runs "fast" calls."""
@@ -98,6 +101,7 @@ BACKENDS = {
             devices=frozenset(["cpu"]),
             dtypes=_FLOAT32,
             autocast=True,
+            pack=partial(PackedLayer.cached, dynamic=True),
         ),
         Backend(
             "eager_bf16",
@@ -117,6 +121,7 @@ BACKENDS = {
             lambda device: native.available(),
             devices=frozenset(["cpu"]),
             dtypes=_FLOAT32,
+            pack=partial(PackedLayer.cached, dynamic=False),
         ),
         Backend(
             "eager",
@@ -196,6 +201,15 @@ def project_inputs(
     """Return the gate inputs W_x x, by the backend that would run a call with them."""
     backend = select_backend(Need.from_tensors([inputs, *weights.tensors], precision), name)
     return backend.project_inputs(inputs, weights, packed)
+
+
+@torch.no_grad()
+def pack_weights(
+    weights: LSTMWeights, packed: PackedWeights, precision: Precision, name: str = "auto"
+) -> PackedLayer | None:
+    """Return the weights for a `NativeStack`, or None where another backend runs inference."""
+    backend = select_backend(Need.from_tensors(weights.tensors, precision), name)
+    return None if backend.pack is None else backend.pack(weights, packed)
 
 
 def is_bitwise_stable(device: torch.device) -> bool:

@@ -16,6 +16,7 @@ from elmore.model.config import LSTMConfig
 from elmore.model.linear import Precision
 from elmore.model.lstm import backends
 from elmore.model.lstm.call import GATES, Call, LSTMState, LSTMWeights, StateReset
+from elmore.model.lstm.native import PackedLayer
 from elmore.model.packed_weights import PackedWeights
 from elmore.model.quantize import Int8Rows
 
@@ -92,6 +93,10 @@ class ProjectedLSTM(nn.Module):
         return backends.project_inputs(
             inputs, self.weights, self._packed, self.precision, self.backend
         )
+
+    def pack(self) -> PackedLayer | None:
+        """Return the weights for a `NativeStack`, or None where native code does not run them."""
+        return backends.pack_weights(self.weights, self._packed, self.precision, self.backend)
 
     def forward(
         self,
