@@ -152,7 +152,7 @@ class _Captured(NamedTuple):
 
 
 RunStack = Callable[..., tuple[list[Tensor], list[LSTMState]]]
-"""Runs one direction over gate inputs: the arguments of `BiLM.run_direction` after the direction."""
+"""Runs one direction over gate inputs: arguments of `BiLM.run_direction` after the direction."""
 
 
 class CUDAGraphRunner:
