@@ -34,18 +34,18 @@ def main() -> None:
     parser.add_argument("--python", type=Path, help="an environment that has the others already")
     args = parser.parse_args()
     with tempfile.TemporaryDirectory() as name:
-        place = Path(name)
-        python = args.python or contestants.install(place / "others", contestants.ENCODER_PACKAGES)
+        path = Path(name)
+        python = args.python or contestants.install(path / "others", contestants.ENCODER_PACKAGES)
         read = list(itertools.islice(contestants.real_sentences(), args.sentences))
-        texts = place / "texts.json"
+        texts = path / "texts.json"
         texts.write_text(json.dumps(read))
         torch.manual_seed(0)
         original = Bundle(BiLM(config.read_pretrain_recipe("original").model), ByteAlphabet())
-        folder.save(original, place / "original")
-        found = contestants.take_turns(
+        folder.save(original, path / "original")
+        result = contestants.take_turns(
             {
                 "elmore, bundled": contestants.ours(precision=args.precision),
-                "elmore, original": contestants.ours(place / "original", precision=args.precision),
+                "elmore, original": contestants.ours(path / "original", precision=args.precision),
                 **contestants.encoders(python),
             },
             texts,
@@ -53,7 +53,7 @@ def main() -> None:
             runs=1,
         )
     speeds = {
-        name: sum(map(len, read)) / statistics.median(seconds) for name, seconds in found.items()
+        name: sum(map(len, read)) / statistics.median(seconds) for name, seconds in result.items()
     }
     print(f"{torch.get_num_threads()} threads, torch {torch.__version__}, {args.precision}\n")
     peers = list(contestants.ENCODERS)

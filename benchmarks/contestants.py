@@ -118,15 +118,15 @@ def take_turns(
     contestants: dict[str, Contestant], texts: Path, *, rounds: int, runs: int
 ) -> dict[str, list[float]]:
     """Give the seconds of each run of each contestant over all texts."""
-    found: dict[str, list[float]] = {name: [] for name in contestants}
+    result: dict[str, list[float]] = {name: [] for name in contestants}
     with ExitStack() as stack:
         waiting = {
             name: stack.enter_context(_started(each, texts)) for name, each in contestants.items()
         }
         for _ in range(rounds):
             for name, process in waiting.items():
-                found[name] += json.loads(_ask(process, f"{runs}\n"))
-    return found
+                result[name] += json.loads(_ask(process, f"{runs}\n"))
+    return result
 
 
 @contextmanager

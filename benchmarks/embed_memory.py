@@ -64,18 +64,18 @@ def main() -> None:
     shape = config.read_pretrain_recipe("tiny").model
     print("| output | sentences | peak MB | above 10 thousand | target |\n|---|---|---|---|---|")
     with tempfile.TemporaryDirectory() as name:
-        place = Path(name)
-        folder.save(Bundle(BiLM(shape), ByteAlphabet()), place / "model")
+        path = Path(name)
+        folder.save(Bundle(BiLM(shape), ByteAlphabet()), path / "model")
         most = max(count for count, _ in JOBS.values())
         lines = [text for text, _ in zip(distinct_sentences(), range(most), strict=False)]
         for out, (count, options) in JOBS.items():
             peaks = []
             for number in (10_000, count):
-                (place / "text.txt").write_text("\n".join(lines[:number]) + "\n")
+                (path / "text.txt").write_text("\n".join(lines[:number]) + "\n")
                 peaks.append(
-                    peak(place / "text.txt", place / f"{number}-{out}", place / "model", options)
+                    peak(path / "text.txt", path / f"{number}-{out}", path / "model", options)
                 )
-                (place / f"{number}-{out}").unlink()
+                (path / f"{number}-{out}").unlink()
                 above = peaks[-1] - peaks[0]
                 print(
                     f"| {out} | {number:,} | {peaks[-1]:.0f} | {above:.0f} | {TARGET} |", flush=True

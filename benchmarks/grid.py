@@ -52,7 +52,7 @@ class Job(NamedTuple):
 
 def run(jobs: Sequence[Job], results: Path, *, at_once: int, seconds: float | None) -> Results:
     """Run them; after `seconds` begin nothing more and stop what still runs."""
-    found = read(results)
+    result = read(results)
     end = float("inf") if seconds is None else time.monotonic() + seconds
     print(f"{len(jobs)} to run, {at_once} at once", file=sys.stderr)
     with ThreadPoolExecutor(at_once) as pool, _children() as started:
@@ -60,9 +60,9 @@ def run(jobs: Sequence[Job], results: Path, *, at_once: int, seconds: float | No
         while waiting and time.monotonic() < end:
             timeout = None if seconds is None else max(0.0, end - time.monotonic())
             for future in wait(waiting, timeout=timeout, return_when=FIRST_COMPLETED).done:
-                _keep(waiting.pop(future), future, found, results)
+                _keep(waiting.pop(future), future, result, results)
         pool.shutdown(wait=False, cancel_futures=True)
-    return found
+    return result
 
 
 def read(results: Path) -> Results:

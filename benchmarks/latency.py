@@ -30,17 +30,17 @@ def main() -> None:
     parser.add_argument("--python", type=Path, help="an environment that has the others already")
     args = parser.parse_args()
     with tempfile.TemporaryDirectory() as name:
-        place = Path(name)
+        path = Path(name)
         packages = contestants.SIMPLE_ELMO_PACKAGES + contestants.ENCODER_PACKAGES
-        python = args.python or contestants.install(place / "others", packages)
-        sentence = next(found for found in contestants.real_sentences() if len(found) == WORDS)
-        texts = place / "texts.json"
+        python = args.python or contestants.install(path / "others", packages)
+        sentence = next(result for result in contestants.real_sentences() if len(result) == WORDS)
+        texts = path / "texts.json"
         texts.write_text(json.dumps([sentence]))
-        found = contestants.take_turns(
+        result = contestants.take_turns(
             {
                 "elmore": contestants.ours(precision=args.precision),
                 "simple-elmo-pytorch": contestants.simple_elmo(
-                    python, elmore.load().bundle, place / "model"
+                    python, elmore.load().bundle, path / "model"
                 ),
                 **contestants.encoders(python),
             },
@@ -49,12 +49,12 @@ def main() -> None:
             runs=args.runs,
         )
     middle, worst = (
-        {name: 1000 * np.percentile(each, share) for name, each in found.items()}
+        {name: 1000 * np.percentile(each, share) for name, each in result.items()}
         for share in (50, 99)
     )
     print(f"{torch.get_num_threads()} threads, torch {torch.__version__}, {args.precision}\n")
     print("| 20 words | p50, ms | p99, ms | p50 / elmore | p99 / elmore |\n|---|---|---|---|---|")
-    for name in found:
+    for name in result:
         times = f"{middle[name]:.1f} | {worst[name]:.1f}"
         ratios = f"{middle[name] / middle['elmore']:.2f} | {worst[name] / worst['elmore']:.2f}"
         print(f"| {name} | {times} | {ratios} |")

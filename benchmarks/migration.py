@@ -25,8 +25,8 @@ FIXTURES = Path(os.environ.get("ELMORE_FIXTURES", "fixtures"))
 
 
 def fixture(name: str, **settings: object) -> Embedder:
-    place = FIXTURES / name
-    return elmore.load(place / "options.json", place / "lm_weights.hdf5", **settings)
+    path = FIXTURES / name
+    return elmore.load(path / "options.json", path / "lm_weights.hdf5", **settings)
 
 
 def batches(name: str = "allennlp", sentences: str = "sentences.json") -> list[list[list[str]]]:
@@ -58,18 +58,18 @@ def against_stored() -> Iterator[tuple[str, float]]:
     ):
         for stateful in (True, False):
             elmo = fixture(name, stateful=stateful)
-            found = [vectors(elmo, batch, "top") for batch in batches(name, sentences)]
-            far = [max(map(apart, *pair)) for pair in zip(found, stored(name), strict=True)]
+            result = [vectors(elmo, batch, "top") for batch in batches(name, sentences)]
+            far = [max(map(apart, *pair)) for pair in zip(result, stored(name), strict=True)]
             state = "stateful=True" if stateful else "no state"
             yield f"{name.split('/')[0]}: its own vectors, {state}, first batch", far[0]
             yield f"{name.split('/')[0]}: its own vectors, {state}, nine more", max(far[1:])
-    place = FIXTURES / "many-langs"
-    expected = np.load(place / "expected.npz")
-    texts = json.loads((place / "sentences.json").read_text(encoding="utf-8"))
-    found = vectors(elmore.load(place), texts)
+    path = FIXTURES / "many-langs"
+    expected = np.load(path / "expected.npz")
+    texts = json.loads((path / "sentences.json").read_text(encoding="utf-8"))
+    result = vectors(elmore.load(path), texts)
     yield (
         "many-langs: its own vectors, all layers",
-        max(apart(x, expected[str(i)]) for i, x in enumerate(found)),
+        max(apart(x, expected[str(i)]) for i, x in enumerate(result)),
     )
 
 
@@ -121,15 +121,15 @@ def of_mixes() -> Iterator[tuple[str, float]]:
 
 
 def of_storage() -> Iterator[tuple[str, float]]:
-    place = FIXTURES / "allennlp"
-    bundle = pretrained.load(place / "options.json", place / "lm_weights.hdf5")
+    path = FIXTURES / "allennlp"
+    bundle = pretrained.load(path / "options.json", path / "lm_weights.hdf5")
     batch = batches()[0]
     exact = vectors(Embedder(bundle), batch)
     for storage in ("float32", "float16"):
         with tempfile.TemporaryDirectory() as name:
             folder.save(bundle, Path(name) / "model", storage=storage)
-            found = vectors(elmore.load(Path(name) / "model"), batch)
-        yield f"converted with --storage {storage}", max(map(apart, exact, found))
+            result = vectors(elmore.load(Path(name) / "model"), batch)
+        yield f"converted with --storage {storage}", max(map(apart, exact, result))
     half = [x.astype("float16").astype("float32") for x in exact]
     yield "vectors written as float16", max(map(apart, exact, half))
 

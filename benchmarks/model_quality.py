@@ -61,21 +61,21 @@ def main() -> None:
     parser.add_argument("--cells", nargs="*", help="only those whose names begin so")
     parser.add_argument("--page", action="store_true", help="only print the page")
     args = parser.parse_args()
-    found = json.loads(args.results.read_text()) if args.results.exists() else {}
+    result = json.loads(args.results.read_text()) if args.results.exists() else {}
     digest = model_digest(pretrained.load(args.model))
-    if found.setdefault("model", digest) != digest:
+    if result.setdefault("model", digest) != digest:
         sys.exit(f"{args.results} is of another model; name another file")
     with tempfile.TemporaryDirectory() as place:
         for name, compute in cells(args.model, Path(place)).items():
             chosen = not args.cells or any(name.startswith(start) for start in args.cells)
-            if args.page or name in found or not chosen:
+            if args.page or name in result or not chosen:
                 continue
             begun = time.perf_counter()
-            found[name] = compute()
-            found[name]["seconds"] = round(time.perf_counter() - begun, 1)
-            atomic.write(args.results, json.dumps(found, indent=1).encode())
-            print(f"{name}: {found[name]['seconds']} s", file=sys.stderr)
-    print(page(found))
+            result[name] = compute()
+            result[name]["seconds"] = round(time.perf_counter() - begun, 1)
+            atomic.write(args.results, json.dumps(result, indent=1).encode())
+            print(f"{name}: {result[name]['seconds']} s", file=sys.stderr)
+    print(page(result))
 
 
 def cells(model: str, place: Path) -> dict[str, Callable[[], dict]]:
@@ -96,24 +96,24 @@ def cells(model: str, place: Path) -> dict[str, Callable[[], dict]]:
             f"--out={out}", "--json",
         )  # fmt: skip
 
-    found: dict[str, Callable[[], dict]] = {
+    result: dict[str, Callable[[], dict]] = {
         f"perplexity {text}": lambda text=text: perplexity(model, text, place)
         for text in ("valid", "biomed-valid")
     }
     for which in ("model", "glove", "untrained"):
-        found[f"pos {which}"] = lambda which=which: {
+        result[f"pos {which}"] = lambda which=which: {
             "rows": command("probe", "pos", *POS, *of(which), "--json")
         }
-        found[f"wsd {which}"] = lambda which=which: command(
+        result[f"wsd {which}"] = lambda which=which: command(
             "probe", "wsd", *WSD, *of(which), "--json"
         )
-        found[f"uses {which}"] = lambda which=which: uses(
+        result[f"uses {which}"] = lambda which=which: uses(
             *(each.split("=")[1] for each in of(which))
         )
     for seed in SEEDS:
-        found[f"ner glove {seed}"] = names(f"glove:{GLOVE}", seed)
-        found[f"ner glove+elmo {seed}"] = names(f"glove:{GLOVE}+elmo:{model}", seed)
-    return found
+        result[f"ner glove {seed}"] = names(f"glove:{GLOVE}", seed)
+        result[f"ner glove+elmo {seed}"] = names(f"glove:{GLOVE}+elmo:{model}", seed)
+    return result
 
 
 def command(*words: str) -> dict:
@@ -176,10 +176,10 @@ def uses(source: str) -> dict:
             of_lemma.setdefault((use.lemma, use.pos), []).append((set(use.keys), unit))
     rng = np.random.default_rng(0)
     same, other = [], []
-    for found in of_lemma.values():
-        pairs = list(combinations(range(len(found)), 2))
+    for result in of_lemma.values():
+        pairs = list(combinations(range(len(result)), 2))
         for number in rng.permutation(len(pairs))[:_PAIRS]:
-            (left, one), (right, two) = (found[at] for at in pairs[number])
+            (left, one), (right, two) = (result[at] for at in pairs[number])
             (same if left & right else other).append((one * two).sum(axis=1))
     auc = [
         area(np.array(same)[:, layer], np.array(other)[:, layer]) for layer in range(len(layers[0]))

@@ -57,20 +57,20 @@ def main() -> None:
         faiss_search.MIN_OCCURRENCES, args.uses
     )  # a small try takes the same way
     elmo = elmore.load(device="cpu", precision=args.precision)
-    index, found = built(elmo, args.index, args.uses)
-    found |= {
+    index, result = built(elmo, args.index, args.uses)
+    result |= {
         "date": datetime.now(UTC).date().isoformat(),
         "machine": platform.machine(),
         "precision": args.precision,
         "cores": len(os.sched_getaffinity(0)),
         "threads": torch.get_num_threads(),
     }
-    found |= searched(index, drawn(args.queries))
+    result |= searched(index, drawn(args.queries))
     before = json.loads(args.results.read_text()) if args.results.exists() else {}
-    if found["build"]["read"] == 0 and before.get("uses") == found["uses"]:
-        found["build"] = before["build"]  # it was built by an earlier run
-    atomic.write(args.results, json.dumps(found, indent=1).encode())
-    print(page(found))
+    if result["build"]["read"] == 0 and before.get("uses") == result["uses"]:
+        result["build"] = before["build"]  # it was built by an earlier run
+    atomic.write(args.results, json.dumps(result, indent=1).encode())
+    print(page(result))
 
 
 def built(elmo: elmore.Embedder, folder: Path, uses: int) -> tuple[OccurrenceIndex, dict]:
@@ -81,10 +81,10 @@ def built(elmo: elmore.Embedder, folder: Path, uses: int) -> tuple[OccurrenceInd
     counts: list[int] = []
 
     def timed(*texts: object, **choices: object) -> Iterator[object]:
-        found = stream(*texts, **choices)
+        result = stream(*texts, **choices)
         while True:
             before = time.perf_counter()
-            sentence = next(found, None)
+            sentence = next(result, None)
             spent[0] += time.perf_counter() - before
             if sentence is None:
                 return
@@ -142,9 +142,9 @@ def searched(index: OccurrenceIndex, queries: list[WordInContext]) -> dict:
     """Ask every query each way, and compare."""
     texts = index.embedder.stream([use.tokens for use in queries], layers="top")
     vectors = [s.vectors[use.position] for s, use in zip(texts, queries, strict=True)]
-    found, quick = asked(vectors, lambda vector: index.nearest_rows(vector, K).rows)
+    result, quick = asked(vectors, lambda vector: index.nearest_rows(vector, K).rows)
     exact, slow = asked(vectors, lambda vector: index.nearest_rows(vector, K, exact=True).rows)
-    pairs = zip(found, exact, strict=True)
+    pairs = zip(result, exact, strict=True)
     shared = [len({*one.tolist()} & {*two.tolist()}) / K for one, two in pairs]
     _, whole = asked(queries, lambda use: index.search(*use, K))
     return {

@@ -142,8 +142,8 @@ def main() -> None:
     parser.add_argument("--seconds", type=float, help="stop then; the same command goes on")
     parser.add_argument("--place", type=Path, default=Path("build/paper"), help="for run folders")
     args = parser.parse_args()
-    found = read_results(args.results)
-    asked = Asked(args.tasks, args.small, args.device, args.place, found)
+    result = read_results(args.results)
+    asked = Asked(args.tasks, args.small, args.device, args.place, result)
     if args.table == "page":
         cells = {name: [cell.name for cell in cells(asked)] for name, cells in TABLES.items()}
         cells["finetuned"] += _finetunings(asked)
@@ -157,10 +157,10 @@ def main() -> None:
     args.place.mkdir(parents=True, exist_ok=True)
     limits = {"at_once": args.at_once, "seconds": args.seconds}
     if args.table == "finetuned":
-        first = [name for name in _finetunings(asked) if name not in found]
+        first = [name for name in _finetunings(asked) if name not in result]
         jobs = [_finetuning(name.split()[1], asked) for name in first]
         run_grid(jobs, args.results, **limits)
-    cells = [cell for cell in TABLES[args.table](asked) if cell.name not in found]
+    cells = [cell for cell in TABLES[args.table](asked) if cell.name not in result]
     jobs = [cell if isinstance(cell, Job) else _training(cell, asked) for cell in cells]
     run_grid(jobs, args.results, **limits)
 

@@ -92,12 +92,13 @@ def _table1(figure: Any, chosen: Chosen, tasks: dict[str, Any]) -> None:  # noqa
         if not all(scores.values()):
             axes.text(2, row, f"missing ({there})", va="center", color=MUTED)
             continue
-        before, after = (100 - statistics.mean(found) for found in scores.values())
+        before, after = (100 - statistics.mean(result) for result in scores.values())
         axes.plot([before, after], [row, row], color=MUTED, linewidth=1.5, zorder=1)
-        for vectors, found in scores.items():
+        for vectors, result in scores.items():
             colour, marker = LOOKS[vectors]
             axes.errorbar(
-                100 - statistics.mean(found), row, xerr=_spread(found), color=colour, marker=marker,
+                100 - statistics.mean(result), row, xerr=_spread(result), color=colour,
+                marker=marker,
                 markersize=7, capsize=3, linestyle="none",
                 label=NAMES[vectors] if row == 0 else None,
             )  # fmt: skip
@@ -118,8 +119,8 @@ def _figure1(figure: Any, chosen: Chosen, tasks: dict[str, Any]) -> None:  # noq
     panels = figure.subplots(2, sharex=True)
     for axes, (task, unit) in zip(panels, {"snli": "accuracy", "srl": "F1"}.items(), strict=True):
         for vectors, (colour, marker) in LOOKS.items():
-            found = {f: part(chosen, task, vectors, f) for f in FRACTIONS}
-            there = {fraction: scores for fraction, scores in found.items() if scores}
+            result = {f: part(chosen, task, vectors, f) for f in FRACTIONS}
+            there = {fraction: scores for fraction, scores in result.items() if scores}
             axes.errorbar(
                 [100 * fraction for fraction in there],
                 [statistics.mean(scores) for scores in there.values()],
@@ -141,21 +142,21 @@ def _figure1(figure: Any, chosen: Chosen, tasks: dict[str, Any]) -> None:  # noq
 def _figure2(figure: Any, chosen: Chosen, tasks: dict[str, Any]) -> None:  # noqa: ANN401
     """Draw a row per task: the layer weights at the input and at the output."""
     panels = figure.subplots(ncols=2, sharey=True)
-    found = {task: mixes(chosen, task) for task in tasks}
+    result = {task: mixes(chosen, task) for task in tasks}
     image = None
     for axes, place in zip(panels, ("input", "output"), strict=True):
         axes.set_facecolor(BLANK)
-        shares = [
-            means(found[task][place])[: len(LAYERS)] if place in found[task] else None
+        weights = [
+            means(result[task][place])[: len(LAYERS)] if place in result[task] else None
             for task in tasks
         ]
         empty = [float("nan")] * len(LAYERS)
         image = axes.imshow(
-            [row or empty for row in shares], cmap="Blues", vmin=0, vmax=0.8, aspect="auto"
+            [row or empty for row in weights], cmap="Blues", vmin=0, vmax=0.8, aspect="auto"
         )
-        for y, (task, row) in enumerate(zip(tasks, shares, strict=True)):
+        for y, (task, row) in enumerate(zip(tasks, weights, strict=True)):
             if row is None:
-                told = "missing" if not found[task] else "not used"
+                told = "missing" if not result[task] else "not used"
                 axes.text(1, y, told, ha="center", va="center", fontsize=9, color=MUTED)
             for x, share in enumerate(row or ()):
                 colour = INK if share < 0.6 else "white"  # on what is dark

@@ -54,12 +54,12 @@ def part(chosen: Chosen, task: str, vectors: str, fraction: float) -> list[float
 
 def mixes(chosen: Chosen, task: str) -> dict[str, list[list[float]]]:
     """Give what the layers weigh, and gamma behind it, for each place and each seed."""
-    found: dict[str, list[list[float]]] = {}
+    result: dict[str, list[list[float]]] = {}
     for cell in seeds(chosen, task, "glove+elmo"):
         for place, mix in chosen.found.get(cell.name, {"layers": {}})["layers"].items():
             weights = mix["weights"] if "weights" in mix else mix["shares"]  # of earlier results
-            found.setdefault(place, []).append([*weights, mix["gamma"]])
-    return found
+            result.setdefault(place, []).append([*weights, mix["gamma"]])
+    return result
 
 
 def means(rows: Sequence[Sequence[float]]) -> list[float]:

@@ -98,7 +98,7 @@ def _table1(chosen: Chosen, tasks: Tasks) -> Iterator[str]:
         there = known.get("paper")
         yield _row(
             f"{known['title']}, {known['score']}",
-            *(_shown(found) for found in scores.values()),
+            *(_shown(result) for result in scores.values()),
             reduction,
             f"{there[0]:.1f} to {there[1]:.1f}" if there else "",
             f"{fewer(*there):.1f} %" if there else "",
@@ -121,8 +121,8 @@ def _others(chosen: Chosen, tasks: Tasks) -> Iterator[str]:
     for task, known in tasks.items():
         for key, name in known.get("other_scores", {}).items():
             rows = (values(chosen, "scores", seeds(chosen, task, vectors)) for vectors in NAMES)
-            found = (_shown([scores[key] for scores in column]) for column in rows)
-            yield _row(f"{known['title']}, {name}", *found)
+            result = (_shown([scores[key] for scores in column]) for column in rows)
+            yield _row(f"{known['title']}, {name}", *result)
 
 
 def _longer(chosen: Chosen, tasks: Tasks) -> Iterator[str]:
@@ -137,13 +137,13 @@ def _longer(chosen: Chosen, tasks: Tasks) -> Iterator[str]:
             [chosen.longer(task, seed) for seed in SEEDS],
             seeds(chosen, task, "glove+elmo"),
         ]
-        found = [values(chosen, "test", cells) for cells in groups]
-        _, long, elmo = found
+        result = [values(chosen, "test", cells) for cells in groups]
+        _, long, elmo = result
         both = bool(long and elmo)
         reduction = (
             f"{fewer(statistics.mean(long), statistics.mean(elmo)):.1f} %" if both else MISSING
         )
-        yield _row(tasks[task]["title"], *map(_shown, found), reduction)
+        yield _row(tasks[task]["title"], *map(_shown, result), reduction)
 
 
 def _table2(chosen: Chosen, tasks: Tasks) -> Iterator[str]:
@@ -169,8 +169,8 @@ def _table3(chosen: Chosen, tasks: Tasks) -> Iterator[str]:
 def _against(
     chosen: Chosen, title: str, groups: Iterable[Sequence[Cell]], there: Iterable[float]
 ) -> str:
-    found = (_shown(values(chosen, "dev", cells)) for cells in groups)
-    return _row(title, *found, " / ".join(map(str, there)))
+    result = (_shown(values(chosen, "dev", cells)) for cells in groups)
+    return _row(title, *result, " / ".join(map(str, there)))
 
 
 def _figure1(chosen: Chosen, tasks: Tasks) -> Iterator[str]:
@@ -180,8 +180,8 @@ def _figure1(chosen: Chosen, tasks: Tasks) -> Iterator[str]:
     )
     for task in ("snli", "srl"):
         for vectors in ("glove", "glove+elmo"):
-            found = (_shown(part(chosen, task, vectors, fraction)) for fraction in FRACTIONS)
-            yield _row(tasks[task]["title"], NAMES[vectors], *found)
+            result = (_shown(part(chosen, task, vectors, fraction)) for fraction in FRACTIONS)
+            yield _row(tasks[task]["title"], NAMES[vectors], *result)
 
 
 def _updates(chosen: Chosen, tasks: Tasks) -> Iterator[str]:
@@ -193,15 +193,15 @@ def _updates(chosen: Chosen, tasks: Tasks) -> Iterator[str]:
     for task in ("snli", "srl"):
         pairs = zip(seeds(chosen, task, "glove"), seeds(chosen, task, "glove+elmo"), strict=True)
         curves = [[chosen.found.get(cell.name) for cell in pair] for pair in pairs]
-        found = [_passed(base["curve"], elmo["curve"]) for base, elmo in curves if base and elmo]
+        result = [_passed(base["curve"], elmo["curve"]) for base, elmo in curves if base and elmo]
         title = tasks[task]["title"]
-        if not found:
+        if not result:
             yield _row(title, MISSING, "", "", "")
             continue
-        best, at, passed = zip(*found, strict=True)
+        best, at, passed = zip(*result, strict=True)
         never = passed.count(None)
         if never:
-            told = f"never, in {never} of {len(found)}", ""
+            told = f"never, in {never} of {len(result)}", ""
         else:
             told = _shown(passed, 0), f"{100 * (1 - sum(passed) / sum(at)):.0f} %"
         yield _row(title, _shown(best), _shown(at, 0), *told)
@@ -221,11 +221,11 @@ def _figure2(chosen: Chosen, tasks: Tasks) -> Iterator[str]:
         "gamma",
     )  # fmt: skip
     for task, known in tasks.items():
-        found = mixes(chosen, task)
-        for place, rows in found.items():
+        result = mixes(chosen, task)
+        for place, rows in result.items():
             numbers = (f"{number:.2f}" for number in means(rows))
             yield _row(known["title"], place + _few(rows), *numbers)
-        if not found:
+        if not result:
             yield _row(known["title"], MISSING, "", "", "", "")
 
 
@@ -273,8 +273,8 @@ def _speech(chosen: Chosen) -> Iterator[str]:
     if not row:
         yield _row(MISSING, "")
         return
-    for found in row["layers"]:
-        yield _row(str(found["layer"]), f"{100 * found['test']:.1f}")
+    for result in row["layers"]:
+        yield _row(str(result["layer"]), f"{100 * result['test']:.1f}")
     yield "\nThe paper, on the WSJ: first layer 97.3, second 96.8."
 
 

@@ -42,7 +42,7 @@ def main() -> None:
     used = {tuple(one) for one, _ in pairs}
     sample = [one for one in dict.fromkeys(tuple(one) for one, _ in rest) if one not in used]
     left, right, learned = (
-        [(found.tokens, found.vectors) for found in elmo.embed(texts)]
+        [(result.tokens, result.vectors) for result in elmo.embed(texts)]
         for texts in ([one for one, _ in pairs], [two for _, two in pairs], map(list, sample))
     )
     print(f"learned on {len(sample):,} other premises\n")

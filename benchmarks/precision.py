@@ -54,8 +54,8 @@ def bulk(elmo: Embedder, texts: list[list[str]]) -> tuple[np.ndarray, float]:
     """Give the layers of all tokens, and words a second once warm."""
     list(elmo.stream(texts[:64]))
     start = time.perf_counter()
-    found = [sentence.vectors for sentence in elmo.stream(texts, layers="all")]
-    return np.concatenate(found, axis=1), sum(map(len, texts)) / (time.perf_counter() - start)
+    result = [sentence.vectors for sentence in elmo.stream(texts, layers="all")]
+    return np.concatenate(result, axis=1), sum(map(len, texts)) / (time.perf_counter() - start)
 
 
 def parts_of_speech(elmo: Embedder) -> Iterator[tuple[str, float]]:
@@ -67,14 +67,14 @@ def parts_of_speech(elmo: Embedder) -> Iterator[tuple[str, float]]:
 
 
 def word_senses(elmo: Embedder) -> Iterator[tuple[str, float]]:
-    place = DATA / "wsd"
-    found = senses.probe_senses(
+    path = DATA / "wsd"
+    result = senses.probe_senses(
         elmo,
-        SenseCorpus(place / "Training_Corpora" / "SemCor"),
-        [SenseCorpus(place / "Evaluation_Datasets" / "senseval2")],
-        wordnet.read_wordnet(place / "wordnet-3.0"),
+        SenseCorpus(path / "Training_Corpora" / "SemCor"),
+        [SenseCorpus(path / "Evaluation_Datasets" / "senseval2")],
+        wordnet.read_wordnet(path / "wordnet-3.0"),
     )
-    for layer, scores in found.tests["senseval2"].items():
+    for layer, scores in result.tests["senseval2"].items():
         yield f"WSD, {layer}", 100 * scores["f1"]
 
 
@@ -106,10 +106,9 @@ def main() -> None:
     print(f"{where}, torch {torch.__version__}, {sum(map(len, texts))} tokens\n")
     (a, before), (b, after) = bulk(exact, texts), bulk(quick, texts)
     print("| layer | mean cosine | 1st percentile | least |\n|---|---|---|---|")
-    for layer, found in enumerate(cosines(a, b)):
-        print(
-            f"| {layer} | {found.mean():.6f} | {np.percentile(found, 1):.6f} | {found.min():.6f} |"
-        )
+    for layer, result in enumerate(cosines(a, b)):
+        low = np.percentile(result, 1)
+        print(f"| {layer} | {result.mean():.6f} | {low:.6f} | {result.min():.6f} |")
     speed = "emulated" if emulated else f"{after / before:.2f} times as fast"
     print(f"\nexact {before:.0f} words/s, fast {after:.0f} words/s: {speed}\n")
     pairs = []

@@ -190,8 +190,8 @@ def main() -> None:
             print(row("tokenised", number, costs["tokenised"][-1]), flush=True)
             tokenised.unlink()
     print()
-    for kind, found in costs.items():
-        print(growth(kind, found))
+    for kind, result in costs.items():
+        print(growth(kind, result))
 
 
 if __name__ == "__main__":

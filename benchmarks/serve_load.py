@@ -71,11 +71,11 @@ class Server:
         self.process = subprocess.Popen(
             [*command, "--device", "cpu", "--precision", precision], stderr=self._log
         )
-        while not (found := re.search(r"http://127\.0\.0\.1:(\d+)\n", self.said)):
+        while not (result := re.search(r"http://127\.0\.0\.1:(\d+)\n", self.said)):
             if self.process.poll() is not None:
                 raise SystemExit(self.said)
             time.sleep(0.1)
-        self.port = int(found[1])
+        self.port = int(result[1])
 
     @property
     def said(self) -> str:
@@ -250,9 +250,9 @@ async def watched(
     sampling = asyncio.create_task(sample())
     start, cpu = time.monotonic(), server.cpu_seconds()
     tally = await work
-    found = tally.summary(time.monotonic() - start, server.cpu_seconds() - cpu)
+    result = tally.summary(time.monotonic() - start, server.cpu_seconds() - cpu)
     sampling.cancel()
-    return tally, found, samples
+    return tally, result, samples
 
 
 def prepared(texts: list[str], in_each: int) -> list[Request]:
@@ -403,9 +403,9 @@ def main() -> None:
         some = itertools.islice(contestants.real_sentences(), args.sentences)
         texts = [" ".join(words) for words in some]
     with tempfile.TemporaryDirectory() as name:
-        found = measure(args, texts[: args.sentences], Path(name))
-    args.results.write_text(json.dumps(found, indent=2))
-    print(page(found))
+        result = measure(args, texts[: args.sentences], Path(name))
+    args.results.write_text(json.dumps(result, indent=2))
+    print(page(result))
 
 
 if __name__ == "__main__":

@@ -39,22 +39,22 @@ def request(num_tokens: int, accept: str) -> bytes:
 
 
 def ask_and_do_not_read(port: int, data: bytes) -> socket.socket:
-    found = socket.socket()
-    found.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
-    found.connect(("127.0.0.1", port))
-    found.sendall(data)
-    return found
+    result = socket.socket()
+    result.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+    result.connect(("127.0.0.1", port))
+    result.sendall(data)
+    return result
 
 
 def status(client: socket.socket) -> str:
     """Look at the beginning of an answer and leave it where it is."""
     try:
-        found = client.recv(12, socket.MSG_PEEK | socket.MSG_DONTWAIT)
+        result = client.recv(12, socket.MSG_PEEK | socket.MSG_DONTWAIT)
     except BlockingIOError:
         return "none yet"
     except ConnectionError:
         return "cut off"
-    return found[9:].decode() or "closed"
+    return result[9:].decode() or "closed"
 
 
 async def ask_one(port: int) -> dict[str, Any]:
@@ -109,9 +109,9 @@ def main() -> None:
     parser.add_argument("serve", nargs="*", help="further options of `elmore serve`, after --")
     args = parser.parse_args()
     with tempfile.TemporaryDirectory() as name:
-        found = measure(args, Path(name))
-    args.results.write_text(json.dumps(found, indent=2))
-    print(json.dumps(found, indent=2))
+        result = measure(args, Path(name))
+    args.results.write_text(json.dumps(result, indent=2))
+    print(json.dumps(result, indent=2))
 
 
 if __name__ == "__main__":

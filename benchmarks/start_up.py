@@ -41,12 +41,12 @@ def main() -> None:
                 [sys.executable, "-c", LOAD], check=True, capture_output=True, text=True
             )
             taken["load"].append(float(done.stdout))
-    found = {name: statistics.median(values) for name, values in taken.items()}
-    for name, value in found.items():
+    result = {name: statistics.median(values) for name, values in taken.items()}
+    for name, value in result.items():
         print(f"{name}: {value:.2f} s")
-    more = found["embed"] - found["import torch"]
+    more = result["embed"] - result["import torch"]
     print(f"embed beyond import torch: {more:.2f} s (target 3)")
-    if more > 3 or found["load"] > 1:
+    if more > 3 or result["load"] > 1:
         sys.exit("a target is missed")
 
 

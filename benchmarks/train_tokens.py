@@ -151,12 +151,12 @@ def kernels(
         next(made)
     on_gpu = device.type == "cuda"
     kind = ProfilerActivity.CUDA if on_gpu else ProfilerActivity.CPU
-    with profile(activities=[kind]) as found:
+    with profile(activities=[kind]) as result:
         for _ in made:
             pass
         wait(device)
     key = "self_device_time_total" if on_gpu else "self_cpu_time_total"
-    rows = sorted(found.key_averages(), key=lambda row: -getattr(row, key))
+    rows = sorted(result.key_averages(), key=lambda row: -getattr(row, key))
     print("\n| kernel | ms per update | calls |\n|---|---|---|")
     for row in rows[:count]:
         print(f"| {row.key[:90]} | {getattr(row, key) / 3000:.2f} | {row.count / 3:.0f} |")

@@ -15,8 +15,8 @@ import elmore
 PACKAGE = Path(elmore.__file__).parent
 MAX_LINES = 400
 
-GROUND = {"errors", "config", "atomic", "lock", "journal", "cache", "native_build", "recipes"}
-GROUND |= {"strict_json", "npy", "numbers"}  # readers of what is not trusted
+BASE_MODULES = {"errors", "config", "atomic", "lock", "journal", "cache", "native_build", "recipes"}
+BASE_MODULES |= {"strict_json", "npy", "numbers"}  # readers of what is not trusted
 MAY_IMPORT = {
     "text": set(),
     "model": set(),
@@ -52,47 +52,52 @@ def imports(tree: ast.AST, package: str) -> Iterator[str]:
                 yield str(first.value)
 
 
-def room_of(name: str) -> str | None:
-    """The room a dotted name lies in; None for what is not ours or is the ground."""
+def subpackage_of(name: str) -> str | None:
+    """Return the subpackage of a dotted name; None for other packages and for base modules."""
     parts = name.split(".")
-    if parts[0] != "elmore" or len(parts) < 2 or parts[1] in GROUND or parts[1].startswith("__"):
+    if (
+        parts[0] != "elmore"
+        or len(parts) < 2
+        or parts[1] in BASE_MODULES
+        or parts[1].startswith("__")
+    ):
         return None
     return parts[1]
 
 
 def problems(package: Path) -> list[str]:
-    """Everything that does not fit the plan."""
-    found = []
+    """Return everything that breaks the rules."""
+    result = []
     for path in sorted(package.rglob("*.py")):
         where = path.relative_to(package)
         text = path.read_text(encoding="utf-8")
         if len(text.splitlines()) > MAX_LINES:
-            found.append(f"{where}: longer than {MAX_LINES} lines")
+            result.append(f"{where}: longer than {MAX_LINES} lines")
         if path.stem in CATCH_ALL or any(part in CATCH_ALL for part in where.parts):
-            found.append(f"{where}: a catch-all")
-        room = where.parts[0].removesuffix(".py")
+            result.append(f"{where}: a catch-all")
+        subpackage = where.parts[0].removesuffix(".py")
         if where in (Path("__init__.py"), Path("__main__.py")):
             continue  # the public face names what is inside
-        if room not in GROUND and room not in MAY_IMPORT:
-            found.append(f"{where}: the plan has no room {room!r}")
+        if subpackage not in BASE_MODULES and subpackage not in MAY_IMPORT:
+            result.append(f"{where}: not in the import table: {subpackage!r}")
             continue
         dotted = ".".join(["elmore", *where.parent.parts])
-        found += import_problems(ast.parse(text), room, str(where), dotted)
-    return found
+        result += import_problems(ast.parse(text), subpackage, str(where), dotted)
+    return result
 
 
-def import_problems(tree: ast.AST, room: str, where: str, package: str) -> list[str]:
-    allowed = MAY_IMPORT.get(room, set()) | ({room} - GROUND)
-    found = []
+def import_problems(tree: ast.AST, subpackage: str, where: str, package: str) -> list[str]:
+    allowed = MAY_IMPORT.get(subpackage, set()) | ({subpackage} - BASE_MODULES)
+    result = []
     for name in imports(tree, package):
-        other = room_of(name)
+        other = subpackage_of(name)
         if other and other in MAY_IMPORT and other not in allowed:
-            found.append(f"{where}: {room} must not import {other}")
-        if name.split(".")[0] in FORBIDDEN_INSIDE.get(room, set()):
-            found.append(f"{where}: {room} must not import {name}")
-        if room == "cli" and other == "integrations" and not where.endswith("export.py"):
-            found.append(f"{where}: only cli/export may import integrations")
-    return sorted(set(found))
+            result.append(f"{where}: {subpackage} must not import {other}")
+        if name.split(".")[0] in FORBIDDEN_INSIDE.get(subpackage, set()):
+            result.append(f"{where}: {subpackage} must not import {name}")
+        if subpackage == "cli" and other == "integrations" and not where.endswith("export.py"):
+            result.append(f"{where}: only cli/export may import integrations")
+    return sorted(set(result))
 
 
 def find_circle(package: Path) -> list[str]:
@@ -106,10 +111,10 @@ def find_circle(package: Path) -> list[str]:
     graph = {}
     for name, path in names.items():
         inside = name if path.stem == "__init__" else name.rpartition(".")[0]
-        found = set(imports(ast.parse(path.read_text(encoding="utf-8")), inside))
+        result = set(imports(ast.parse(path.read_text(encoding="utf-8")), inside))
         # `from a import b` names a and a.b: where a.b is a file, a is only the way to it
-        ways = {one.rpartition(".")[0] for one in found & names.keys()}
-        graph[name] = (found & names.keys()) - ways - {name}
+        ways = {one.rpartition(".")[0] for one in result & names.keys()}
+        graph[name] = (result & names.keys()) - ways - {name}
     try:
         graphlib.TopologicalSorter(graph).prepare()
     except graphlib.CycleError as error:
@@ -146,10 +151,12 @@ def test_imports_follow_the_table_and_files_are_short():
 
 
 def test_the_import_table_has_no_cycle():
-    """No circle in the table itself: each room may be placed above all it imports."""
+    """Each subpackage can be ordered after all that it imports."""
     placed: set[str] = set()
     while len(placed) < len(MAY_IMPORT):
-        ready = {room for room, below in MAY_IMPORT.items() if below - {room} <= placed} - placed
+        ready = {
+            subpackage for subpackage, below in MAY_IMPORT.items() if below - {subpackage} <= placed
+        } - placed
         assert ready, f"a circle among {sorted(set(MAY_IMPORT) - placed)}"
         placed |= ready
 
@@ -194,7 +201,7 @@ def test_a_catch_all_is_refused(tmp_path, name):
 
 def test_a_package_missing_from_the_import_table_is_refused(tmp_path):
     assert problems(house(tmp_path, extra__thing="x = 1")) == [
-        "extra/thing.py: the plan has no room 'extra'"
+        "extra/thing.py: not in the import table: 'extra'"
     ]
 
 

@@ -89,19 +89,19 @@ def test_a_folder_with_names_like_ours_is_replaced_only_where_it_is_known(tmp_pa
 
 @pytest.mark.parametrize("kind", ["file", "fifo", "link", "dangling"])
 def test_a_path_that_is_not_a_folder_is_left_alone(tmp_path, kind):
-    place = tmp_path / "out"
+    path = tmp_path / "out"
     if kind == "file":
-        place.write_text("x")
+        path.write_text("x")
     elif kind == "fifo":
-        os.mkfifo(place)
+        os.mkfifo(path)
     else:
-        place.symlink_to(tmp_path if kind == "link" else tmp_path / "nowhere")
+        path.symlink_to(tmp_path if kind == "link" else tmp_path / "nowhere")
     with (
         pytest.raises(ElmoreError, match="exists and is not a folder"),
-        atomic.folder(place, replaces={"a"}),
+        atomic.folder(path, replaces={"a"}),
     ):
         pass
-    assert os.path.lexists(place)
+    assert os.path.lexists(path)
 
 
 def test_a_swap_that_fails_is_undone(tmp_path, monkeypatch):

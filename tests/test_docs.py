@@ -47,15 +47,15 @@ def slug(title: str) -> str:
 
 def broken(page: Path) -> list[str]:
     """The links of a page, pictures too, that lead nowhere in the repository."""
-    found = []
+    result = []
     for link in re.findall(r"\]\(([^)\s]+)", prose(page)):
         if re.match(r"[a-z]+:", link):
             continue  # another site: there is no network in a test
         path, _, anchor = link.partition("#")
         target = page if not path else (page.parent / path).resolve()
         if not target.exists() or (anchor and anchor not in anchors(target)):
-            found.append(link)
-    return found
+            result.append(link)
+    return result
 
 
 @pytest.mark.parametrize("page", READ, ids=lambda page: str(page.relative_to(ROOT)))
@@ -71,11 +71,11 @@ def test_a_link_to_nothing_is_found(tmp_path):
 
 def listed(nav: list) -> list[str]:
     """The pages of a navigation, those of its sections with them."""
-    found = []
+    result = []
     for entry in nav:
         for part in entry.values() if isinstance(entry, dict) else [entry]:
-            found += listed(part) if isinstance(part, list) else [part]
-    return found
+            result += listed(part) if isinstance(part, list) else [part]
+    return result
 
 
 def test_every_page_is_in_the_navigation_once():
@@ -91,9 +91,9 @@ def source(file: str, name: str) -> str:
         inside = [each for each in ast.walk(node) if getattr(each, "name", "") == part]
         assert inside, f"{file} has no {name}"
         node = inside[0]
-    found = ast.get_source_segment(text, node, padded=True)
-    assert found is not None
-    return found
+    result = ast.get_source_segment(text, node, padded=True)
+    assert result is not None
+    return result
 
 
 @pytest.mark.parametrize(("file", "name", "quoted"), QUOTES, ids=[quote[1] for quote in QUOTES])
@@ -132,9 +132,11 @@ def test_code_stands_in_fences_that_a_test_reads():
 def fences(page: Path) -> list[tuple[str, str]]:
     """The label and the lines of each fence of a page."""
     text = page.read_text("utf-8")
-    found = re.findall(r"^ *```([^`\n]*)\n(.*?)^ *```$", text, re.DOTALL | re.MULTILINE)
-    assert 2 * len(found) == len(re.findall(r"^ *```", text, re.MULTILINE)), page
-    return [(label if label == SPARK else label.partition(" ")[0], block) for label, block in found]
+    result = re.findall(r"^ *```([^`\n]*)\n(.*?)^ *```$", text, re.DOTALL | re.MULTILINE)
+    assert 2 * len(result) == len(re.findall(r"^ *```", text, re.MULTILINE)), page
+    return [
+        (label if label == SPARK else label.partition(" ")[0], block) for label, block in result
+    ]
 
 
 def test_code_that_is_for_spark_alone_is_python():
@@ -163,8 +165,8 @@ def test_a_command_that_is_not_run_could_be(page):
     ],
 )
 def test_a_command_that_could_not_be_run_is_found(line, why):
-    (found,) = shell_commands.find_refusals(f"ELMORE_DATA=x elmore models && {line}  # a note")
-    assert why in found
+    (result,) = shell_commands.find_refusals(f"ELMORE_DATA=x elmore models && {line}  # a note")
+    assert why in result
 
 
 def test_every_picture_is_made_by_a_script():
@@ -181,9 +183,9 @@ def test_every_picture_is_made_by_a_script():
 @pytest.mark.parametrize("name", ["head", "context"])
 def test_the_script_of_the_results_has_commands_that_are_there(name):
     script = runpy.run_path(str(DOCS / "figures/uses.py"))
-    found = script["commands"](name, Path("data"), Path("out"))
-    assert found
-    for command in found:
+    result = script["commands"](name, Path("data"), Path("out"))
+    assert result
+    for command in result:
         assert shell_commands.parse_only(*command).code == 0, command
 
 

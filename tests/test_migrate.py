@@ -138,10 +138,10 @@ def run_commands(text: str) -> None:
 def test_every_snippet_and_command_of_a_guide_runs(name, tmp_path, rng, monkeypatch):
     SETUPS[name](tmp_path, rng)
     monkeypatch.chdir(tmp_path)
-    found = blocks(PAGES[name])
-    assert {language for language, _ in found} == {"py", "python", "sh"}
+    result = blocks(PAGES[name])
+    assert {language for language, _ in result} == {"py", "python", "sh"}
     # Commands first: a page may show the code before the conversion it needs.
-    for language, text in sorted(found, key=lambda block: block[0] != "sh"):
+    for language, text in sorted(result, key=lambda block: block[0] != "sh"):
         if language == "sh":
             run_commands(text)
         elif language == "python":

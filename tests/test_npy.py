@@ -43,9 +43,9 @@ def test_files_of_numpy_are_read_and_mapped(tmp_path_factory, data, kind, shape,
     array = np.asfortranarray(array) if fortran else array
     path = tmp_path_factory.mktemp("npy") / "array.npy"
     path.write_bytes(written(array))
-    for found in (npy.read_npy(path), npy.map_npy(path)):
-        assert found.dtype == array.dtype
-        np.testing.assert_array_equal(found, array)
+    for result in (npy.read_npy(path), npy.map_npy(path)):
+        assert result.dtype == array.dtype
+        np.testing.assert_array_equal(result, array)
 
 
 @pytest.mark.parametrize("version", [1, 2, 3])
@@ -109,9 +109,9 @@ def archive(path, compression=zipfile.ZIP_STORED, **members: bytes) -> None:
 def test_an_archive_gives_the_arrays_asked_for(tmp_path):
     path = tmp_path / "arrays.npz"
     np.savez(path, a=np.arange(3), b=np.ones((2, 2), np.float32), other=np.zeros(1))
-    found = npy.read_npz(path, ["a", "b"])
-    np.testing.assert_array_equal(found["a"], np.arange(3))
-    np.testing.assert_array_equal(found["b"], np.ones((2, 2)))
+    result = npy.read_npz(path, ["a", "b"])
+    np.testing.assert_array_equal(result["a"], np.arange(3))
+    np.testing.assert_array_equal(result["b"], np.ones((2, 2)))
 
 
 @pytest.mark.parametrize(

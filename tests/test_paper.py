@@ -112,8 +112,8 @@ def test_other_scores_of_the_same_runs_have_rows_of_their_own(asked, page):
 def test_runs_on_fractions_of_the_data_have_their_own_settings(asked, page):
     keep(asked, asked.fraction("srl", "glove", 0.01, 0), 18.0)
     keep(asked, asked.fraction("srl", "glove", 1.0, 0), 59.0)
-    found = row(page(), "Figure 1", "PropBank", "GloVe |")
-    assert found == ["missing", "18.0 (1 of 3 seeds)", "missing", "59.0 (1 of 3 seeds)"]
+    result = row(page(), "Figure 1", "PropBank", "GloVe |")
+    assert result == ["missing", "18.0 (1 of 3 seeds)", "missing", "59.0 (1 of 3 seeds)"]
 
 
 def test_a_longer_baseline_stands_beside_the_shorter_one(paper, asked, page):
@@ -162,9 +162,9 @@ def test_figures_are_drawn_of_what_is_there_and_are_the_same_twice(asked, printe
         keep(asked, asked.cell("snli", vectors), 80.0, layers=layers)
         keep(asked, asked.fraction("snli", vectors, 0.1, 0), 70.0)
     drawn = []
-    for name, found in {"some": asked.found, "again": asked.found, "none": {}}.items():
+    for name, result in {"some": asked.found, "again": asked.found, "none": {}}.items():
         results = tmp_path / f"{name}.json"
-        results.write_text(json.dumps(found))
+        results.write_text(json.dumps(result))
         printed("figures", str(results), str(tmp_path / name))
         drawn.append({path.name: path.read_bytes() for path in (tmp_path / name).iterdir()})
     some, again, none = drawn
@@ -185,7 +185,7 @@ def test_the_figures_of_the_docs_are_drawn_from_the_kept_results(printed, tmp_pa
 
 def coordinates(picture: Path) -> list[float]:
     """All places in a drawing; machines round differently."""
-    return [float(found) for found in re.findall(r"-?\d+\.\d+", picture.read_text("utf-8"))]
+    return [float(result) for result in re.findall(r"-?\d+\.\d+", picture.read_text("utf-8"))]
 
 
 def test_figures_need_a_folder(printed, tmp_path, capsys):

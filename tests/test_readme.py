@@ -83,8 +83,8 @@ def test_the_picture_of_the_readme_is_what_its_script_draws(tmp_path):
 def dots(picture: Path) -> list[tuple[float, float]]:
     """Where the dots of a drawing are: the middle of a circle, the first corner of a shape."""
     place = r'class="dot [^>]*?(?:cx="|d="M)([\d.]+)(?:" cy="| )([\d.]+)'
-    found = re.findall(place, picture.read_text(encoding="utf-8"))
-    return [(float(x), float(y)) for x, y in found]
+    result = re.findall(place, picture.read_text(encoding="utf-8"))
+    return [(float(x), float(y)) for x, y in result]
 
 
 def test_scores_with_a_deviation_stand_in_the_results():
@@ -146,8 +146,8 @@ def test_a_squad_file_is_divided_by_articles(tmp_path):
     division.write_text(json.dumps({"train": ["c", "a"], "test": ["b"]}))
     shown = run_script("examples/split_squad.py", str(source), str(division), str(tmp_path / "out"))
     assert shown == "train  2 articles, 4 questions\ntest  1 articles, 2 questions\n"
-    found = json.loads((tmp_path / "out" / "train.json").read_text())
-    assert found == {"version": "1.1", "data": [articles[2], articles[0]]}
+    result = json.loads((tmp_path / "out" / "train.json").read_text())
+    assert result == {"version": "1.1", "data": [articles[2], articles[0]]}
 
 
 def test_code_written_for_allennlp_runs():

@@ -42,9 +42,9 @@ def test_the_recipes_are_those_the_documents_name():
 
 def test_the_help_of_pretrain_lists_every_recipe_in_its_folder(monkeypatch):
     monkeypatch.setenv("COLUMNS", "300")
-    found = run_elmore("pretrain", "--help")
-    assert found.code == 0, found.err
-    assert f"{', '.join(NAMES)}, or a .toml file" in found.out
+    result = run_elmore("pretrain", "--help")
+    assert result.code == 0, result.err
+    assert f"{', '.join(NAMES)}, or a .toml file" in result.out
 
 
 @pytest.mark.parametrize(

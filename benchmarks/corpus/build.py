@@ -94,9 +94,9 @@ def read_task(task: Task) -> tuple[int, list[Candidate]]:
     for raw in read_blobs(task.clone, task.blobs):
         for paragraphs in READERS[task.reader](raw):
             num_paragraphs += sum(map(bool, paragraphs))
-            found = find_candidate(paragraphs, task.min_words)
-            if found.paragraphs:
-                candidates.append(found)
+            result = find_candidate(paragraphs, task.min_words)
+            if result.paragraphs:
+                candidates.append(result)
     return num_paragraphs, candidates
 
 
@@ -124,9 +124,11 @@ def find_new(
     documents, num_words = [], 0
     for num_paragraphs, candidates in in_order(pool, read_task, list_tasks(clones, source, seed)):
         counts["paragraphs"] += num_paragraphs
-        for found in candidates:
-            counts["prose"] += len(found.paragraphs)
-            new = [found.paragraphs[number] for number in seen.keep_new(found.exact, found.grams)]
+        for result in candidates:
+            counts["prose"] += len(result.paragraphs)
+            new = [
+                result.paragraphs[number] for number in seen.keep_new(result.exact, result.grams)
+            ]
             counts["new"] += len(new)
             if new:
                 documents.append(new)
@@ -232,8 +234,8 @@ def main() -> None:
                 seen.add(exact, grams)
             report(f"{path} read")
         for source in sources:
-            found, counts = build_source(pool, asked.clones, source, seen, asked.seed)
-            documents += found
+            result, counts = build_source(pool, asked.clones, source, seen, asked.seed)
+            documents += result
             rows.append({"source": source.name, **counts, "licence": source.licence})
             report(f"{source.name}: {counts['words']:,} words")
         num_words = sum(document.num_words for document in documents)

@@ -80,8 +80,8 @@ def load_evaluation_grams(path: Path) -> np.ndarray:
 def find_shared(paragraphs: list[list[bytes]], known: np.ndarray) -> set[int]:
     """Return the numbers of the paragraphs with a 13-gram among the known, which are sorted."""
     grams = evaluation_grams(paragraphs)
-    places = np.minimum(np.searchsorted(known, grams.hashes), len(known) - 1)
-    return set(grams.paragraphs[known[places] == grams.hashes].tolist())
+    positions = np.minimum(np.searchsorted(known, grams.hashes), len(known) - 1)
+    return set(grams.paragraphs[known[positions] == grams.hashes].tolist())
 
 
 def normalised_hash(words: list[bytes]) -> bytes:

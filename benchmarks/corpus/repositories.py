@@ -84,8 +84,10 @@ def list_blobs(clone: Path, repository: Repository) -> Iterator[tuple[str, str, 
     for entry in listed.stdout.decode(errors="replace").split("\0")[:-1]:
         about, path = entry.split("\t", 1)
         _, kind, blob, size = about.split()
-        wanted = any(fnmatch.fnmatchcase(path, pattern) for pattern in repository.files)
-        if kind == "blob" and wanted and size.isdigit():  # a blob that the clone lacks has no size
+        expected = any(fnmatch.fnmatchcase(path, pattern) for pattern in repository.files)
+        if (
+            kind == "blob" and expected and size.isdigit()
+        ):  # a blob that the clone lacks has no size
             yield path, blob, int(size)
 
 

@@ -66,8 +66,8 @@ PANEL, GAP, EDGE, TOP = 212, 12, 8, 60
 def vectors() -> np.ndarray:
     """Return the vectors of the word in every sentence: (layers, occurrences, width)."""
     sentences = [sentence.split() for sense in SENSES.values() for sentence in sense]
-    found = elmore.load(device="cpu").embed(sentences, layers="all")
-    uses = np.stack([one.vectors[:, one.tokens.index(WORD)] for one in found], axis=1)
+    result = elmore.load(device="cpu").embed(sentences, layers="all")
+    uses = np.stack([one.vectors[:, one.tokens.index(WORD)] for one in result], axis=1)
     return uses / np.linalg.norm(uses, axis=2, keepdims=True)
 
 
@@ -95,9 +95,9 @@ def draw(uses: np.ndarray) -> Canvas:
         rest = iter(points)
         for look, (sense, sentences) in enumerate(SENSES.items()):
             for sentence, (x, y) in zip(sentences, rest, strict=False):
-                place = left + PANEL / 2 + scale * x, TOP + PANEL / 2 - scale * y
+                point = left + PANEL / 2 + scale * x, TOP + PANEL / 2 - scale * y
                 role, shape = SERIES[look], SHAPES[look]
-                canvas.add(Marker(*place, role, shape, 5.5, sentence, sense, 0.85))
+                canvas.add(Marker(*point, role, shape, 5.5, sentence, sense, 0.85))
     for look, sense in enumerate(SENSES):
         x, y = EDGE + 6 + look * 160, TOP + PANEL + 27
         canvas.add(

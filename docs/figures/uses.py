@@ -31,16 +31,16 @@ def commands(name: str, data: Path, place: Path) -> list[list[str]]:
 def draw(name: str, data: Path, folder: Path) -> None:
     """Write one figure into a folder."""
     with tempfile.TemporaryDirectory() as kept:
-        place = Path(kept)
-        for command in commands(name, data, place):
+        path = Path(kept)
+        for command in commands(name, data, path):
             elmore = [sys.executable, "-m", "elmore", *command]
             done = subprocess.run(elmore, stdout=subprocess.PIPE, check=True)  # noqa: S603
             if "--json" in command:
-                (place / "text.json").write_bytes(done.stdout)
-        drawn, wanted = (
+                (path / "text.json").write_bytes(done.stdout)
+        drawn, expected = (
             (f"uses_{name}.svg",) * 2 if name in WORDS else ("context_text.svg", "context.svg")
         )
-        (folder / wanted).write_bytes((place / drawn).read_bytes())
+        (folder / expected).write_bytes((path / drawn).read_bytes())
 
 
 def main() -> None:

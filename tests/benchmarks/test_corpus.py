@@ -191,9 +191,9 @@ def test_evaluation_grams_are_those_of_the_definition_and_stay_inside_a_paragrap
             int.from_bytes(hashlib.blake2b(gram, digest_size=8).digest()[:5], "big")
             for gram in grams
         ]
-    found = corpus.overlap.evaluation_grams(paragraphs)
-    assert found.hashes.tolist() == expected
-    assert found.paragraphs.tolist() == [0] * (len(paragraphs[0]) - 12) + [2] * (
+    result = corpus.overlap.evaluation_grams(paragraphs)
+    assert result.hashes.tolist() == expected
+    assert result.paragraphs.tolist() == [0] * (len(paragraphs[0]) - 12) + [2] * (
         len(paragraphs[2]) - 12
     )
 

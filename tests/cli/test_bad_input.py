@@ -299,8 +299,8 @@ def test_a_many_langs_folder_with_a_file_that_is_not_one(tmp_path, rng, name, te
 
 
 def test_a_vocabulary_for_a_model_that_takes_none(files, tmp_path):
-    place = converted(files, tmp_path)
-    result = run_elmore("info", str(place), "--vocabulary", str(files[0]))
+    path = converted(files, tmp_path)
+    result = run_elmore("info", str(path), "--vocabulary", str(files[0]))
     assert result.code == 1
     assert "has its own vocabulary" in result.err
 
@@ -403,11 +403,11 @@ def converted(files, tmp_path) -> Path:
     ],
 )
 def test_a_folder_of_ours_whose_config_was_edited(files, tmp_path, edit, found):
-    place = converted(files, tmp_path)
-    config = json.loads((place / "config.json").read_text())
+    path = converted(files, tmp_path)
+    config = json.loads((path / "config.json").read_text())
     edit(config)
-    (place / "config.json").write_text(json.dumps(config))
-    assert found in refused(place, dest=tmp_path / "out")
+    (path / "config.json").write_text(json.dumps(config))
+    assert found in refused(path, dest=tmp_path / "out")
 
 
 @pytest.mark.parametrize(
@@ -421,38 +421,38 @@ def test_a_folder_of_ours_whose_config_was_edited(files, tmp_path, edit, found):
     ],
 )
 def test_a_folder_of_ours_whose_weights_were_changed(files, tmp_path, change, found):
-    place = converted(files, tmp_path)
-    tensors = load_file(place / "model.safetensors")
+    path = converted(files, tmp_path)
+    tensors = load_file(path / "model.safetensors")
     change(tensors)
-    save_file(tensors, place / "model.safetensors")
-    assert found in refused(place, dest=tmp_path / "out")
+    save_file(tensors, path / "model.safetensors")
+    assert found in refused(path, dest=tmp_path / "out")
 
 
 @pytest.mark.parametrize("size", [0, 5, 200, 3000])
 def test_a_folder_of_ours_whose_weights_were_cut(files, tmp_path, size):
-    place = converted(files, tmp_path)
-    data = (place / "model.safetensors").read_bytes()
-    (place / "model.safetensors").write_bytes(data[:size])
-    sentence = refused(place, dest=tmp_path / "out")
+    path = converted(files, tmp_path)
+    data = (path / "model.safetensors").read_bytes()
+    (path / "model.safetensors").write_bytes(data[:size])
+    sentence = refused(path, dest=tmp_path / "out")
     assert "model.safetensors: not a readable safetensors file" in sentence
 
 
 def test_an_existing_destination_is_replaced_only_with_overwrite(files, tmp_path):
-    place = converted(files, tmp_path)
-    assert "ours exists already" in refused(*files, dest=place)
-    assert "vocab" not in refused(*files, dest=place, to="allennlp")
-    (place / "vocabulary.txt").write_text("old")
-    assert run_elmore("convert", *map(str, files), str(place), "--overwrite").code == 0
-    assert not (place / "vocabulary.txt").exists()
+    path = converted(files, tmp_path)
+    assert "ours exists already" in refused(*files, dest=path)
+    assert "vocab" not in refused(*files, dest=path, to="allennlp")
+    (path / "vocabulary.txt").write_text("old")
+    assert run_elmore("convert", *map(str, files), str(path), "--overwrite").code == 0
+    assert not (path / "vocabulary.txt").exists()
 
 
 def test_a_destination_that_holds_something_else_is_never_replaced(files, tmp_path):
-    place = converted(files, tmp_path)
-    (place / "photo.jpg").write_text("dear to somebody")
-    result = run_elmore("convert", *map(str, files), str(place), "--overwrite")
+    path = converted(files, tmp_path)
+    (path / "photo.jpg").write_text("dear to somebody")
+    result = run_elmore("convert", *map(str, files), str(path), "--overwrite")
     assert result.code == 1
     assert "contains 'photo.jpg', which elmore did not write" in result.err
-    assert (place / "photo.jpg").exists()
+    assert (path / "photo.jpg").exists()
 
 
 @pytest.mark.parametrize(
@@ -460,13 +460,13 @@ def test_a_destination_that_holds_something_else_is_never_replaced(files, tmp_pa
     [("elmore", "config.json"), ("allennlp", "options.json"), ("elmore", "README.md")],
 )
 def test_a_destination_with_files_named_like_ours_is_not_replaced(files, tmp_path, to, name):
-    place = tmp_path / "theirs"
-    place.mkdir()
-    (place / name).write_text('{"architectures": ["BertModel"]}')
-    result = run_elmore("convert", *map(str, files), str(place), "--overwrite", "--to", to)
+    path = tmp_path / "theirs"
+    path.mkdir()
+    (path / name).write_text('{"architectures": ["BertModel"]}')
+    result = run_elmore("convert", *map(str, files), str(path), "--overwrite", "--to", to)
     assert result.code == 1
     assert f"contains {name!r} and was not written by elmore" in result.err
-    assert "BertModel" in (place / name).read_text()
+    assert "BertModel" in (path / name).read_text()
 
 
 @pytest.mark.parametrize("to", ["elmore", "allennlp"])

@@ -39,8 +39,8 @@ def run(tmp_path) -> Path:
 @pytest.mark.parametrize("text", ["[1]", '{"step": []}', '{"step": null}', "{}", '"one"', "\\"])
 def test_a_damaged_line_of_metrics_is_named(run, text):
     (run / "metrics.jsonl").write_text(f'{text}\n{{"step": 2, "loss": 1.0}}\n')
-    said = refused("report", run, "-o", run.parent / "page.html")
-    assert "metrics.jsonl: line 1: " in said
+    message = refused("report", run, "-o", run.parent / "page.html")
+    assert "metrics.jsonl: line 1: " in message
 
 
 @pytest.mark.parametrize("value", [[1.0], "high", None, {"mean": 1}])
@@ -62,8 +62,8 @@ def test_a_journal_whose_job_is_other_json_is_named_and_left_alone(tmp_path, how
     lines = tmp_path / "in.txt"
     lines.write_text("a line\n")
     out = tmp_path / "job" / "vectors.jsonl"
-    said = refused("embed", lines, "--model", FORMATS / "model-1", "-o", out, how)
-    assert "vectors.jsonl.parts: job.json is missing, damaged or not ours" in said
+    message = refused("embed", lines, "--model", FORMATS / "model-1", "-o", out, how)
+    assert "vectors.jsonl.parts: job.json is missing, damaged or not ours" in message
     assert {path.name: path.read_bytes() for path in parts.iterdir()} == before
 
 
@@ -77,8 +77,8 @@ def test_an_array_of_a_corpus_with_a_header_that_is_no_literal_is_named(tmp_path
     index["files"][name]["sha256"] = hashlib.sha256(data).hexdigest()
     index["sha256"] = shards.index_sha256(index)
     (corpus / "index.json").write_text(json.dumps(index))
-    said = refused("evaluate", FORMATS / "run-1", corpus, "--split", "all", "--device", "cpu")
-    assert f"{name}: not a readable array" in said
+    message = refused("evaluate", FORMATS / "run-1", corpus, "--split", "all", "--device", "cpu")
+    assert f"{name}: not a readable array" in message
 
 
 def test_vectors_of_words_with_a_header_that_is_no_literal_are_named(tmp_path):
@@ -86,7 +86,7 @@ def test_vectors_of_words_with_a_header_that_is_no_literal_are_named(tmp_path):
     (tmp_path / "v.words.txt").write_text("a\n")
     data = toy_tasks.write("ner", tmp_path / "data.txt")
     embedder = f"glove:{tmp_path / 'v.npy'}"
-    said = refused(
+    message = refused(
         "task",
         "train",
         "ner",
@@ -99,7 +99,7 @@ def test_vectors_of_words_with_a_header_that_is_no_literal_are_named(tmp_path):
         "--embedder",
         embedder,
     )
-    assert "v.npy: not a readable array" in said
+    assert "v.npy: not a readable array" in message
 
 
 def test_text_in_a_table_that_is_not_utf8_is_named(tmp_path):
@@ -111,17 +111,17 @@ def test_text_in_a_table_that_is_not_utf8_is_named(tmp_path):
     column = pyarrow.Array.from_buffers(pyarrow.string(), 1, buffers)
     parquet.write_table(pyarrow.table({"text": column}), tmp_path / "in.parquet")
     out = tmp_path / "v.jsonl"
-    said = refused("embed", tmp_path / "in.parquet", "--model", FORMATS / "model-1", "-o", out)
-    assert "in.parquet: row 1 is not UTF-8" in said
+    message = refused("embed", tmp_path / "in.parquet", "--model", FORMATS / "model-1", "-o", out)
+    assert "in.parquet: row 1 is not UTF-8" in message
 
 
 def test_a_dictionary_with_a_number_of_5000_digits_is_named(tmp_path, rng):
     folder = tmp_path / "many"
     many_langs(folder, rng)
     (folder / "char.dic").write_text(f"a\t{'9' * 5000}\n", encoding="utf-8")
-    said = refused("convert", folder, tmp_path / "out")
-    assert "char.dic: line 1 is " in said
-    assert len(said) < 500
+    message = refused("convert", folder, tmp_path / "out")
+    assert "char.dic: line 1 is " in message
+    assert len(message) < 500
 
 
 def test_an_empty_dataset_is_named(tmp_path, rng):
@@ -130,8 +130,8 @@ def test_an_empty_dataset_is_named(tmp_path, rng):
     with h5py.File(weights, "a") as file:
         del file["CNN_proj/b_proj"]
         file["CNN_proj/b_proj"] = h5py.Empty("f4")
-    said = refused("convert", options, weights, tmp_path / "out")
-    assert "CNN_proj/b_proj is empty" in said
+    message = refused("convert", options, weights, tmp_path / "out")
+    assert "CNN_proj/b_proj is empty" in message
 
 
 SUMMARY = json.loads((FORMATS / "summary-1" / "summary.json").read_text())
@@ -140,27 +140,27 @@ SUMMARY = json.loads((FORMATS / "summary-1" / "summary.json").read_text())
 @pytest.mark.parametrize("place", ["mean", "deviation", "num_runs", "scores"])
 @pytest.mark.parametrize("value", [[1], "high", {"a": 1}])
 def test_a_summary_with_a_list_where_a_number_belongs_is_named(tmp_path, place, value):
-    found = json.loads(json.dumps(SUMMARY))
-    part = found["summary"][0]
+    result = json.loads(json.dumps(SUMMARY))
+    part = result["summary"][0]
     if place in part:
         part[place] = value
     else:
         part["scores"]["dev"]["f1"][place] = value
-    (tmp_path / "summary.json").write_text(json.dumps(found))
-    said = refused("report", tmp_path / "summary.json", "-o", tmp_path / "page.html")
-    assert "summary.json" in said
+    (tmp_path / "summary.json").write_text(json.dumps(result))
+    message = refused("report", tmp_path / "summary.json", "-o", tmp_path / "page.html")
+    assert "summary.json" in message
 
 
 @pytest.mark.parametrize("f1", [[1], "high", None])
 def test_scores_of_senses_with_a_list_where_a_number_belongs_are_named(tmp_path, f1):
     scores = {"top": {"f1": f1, "f1_low": 0.1, "f1_high": 0.2}}
-    found = {
+    result = {
         "chosen": "top", "held_out": scores, "tests": {}, "num_uses": 3, "num_senses": 2,
     }  # fmt: skip
-    (tmp_path / "wsd.json").write_text(json.dumps(found))
-    said = refused("report", tmp_path / "wsd.json", "-o", tmp_path / "page.html")
-    assert "wsd.json" in said
-    assert "f1" in said
+    (tmp_path / "wsd.json").write_text(json.dumps(result))
+    message = refused("report", tmp_path / "wsd.json", "-o", tmp_path / "page.html")
+    assert "wsd.json" in message
+    assert "f1" in message
 
 
 NOTES = ["[]", "3", '{"content": []}', '{"first": 0, "texts": 1, "tokens": {}}', "null", "[" * 5000]

@@ -32,12 +32,12 @@ TEXT = ["The bank closed.", "", "It's a fine day, isn't it?", "naïve 日本 �
 
 @pytest.fixture(scope="module")
 def model(tmp_path_factory):
-    place = tmp_path_factory.mktemp("model")
+    path = tmp_path_factory.mktemp("model")
     settings = bilm_options(dim=12, projection_dim=4)
     weights = bilm_weights(settings, np.random.default_rng(0))
-    bundle = elmore.load(*write_bilm(place, settings, weights)).bundle
-    folder.save(bundle, place / "ours")
-    return str(place / "ours")
+    bundle = elmore.load(*write_bilm(path, settings, weights)).bundle
+    folder.save(bundle, path / "ours")
+    return str(path / "ours")
 
 
 @pytest.fixture
@@ -92,8 +92,8 @@ def test_a_table_has_a_row_per_line(tmp_path, text, model, dtype):
     assert table["line"].to_pylist() == [0, 1, 2, 3, 4]
     for row, sentence in zip(table.to_pylist(), expected(model), strict=True):
         assert row["tokens"] == sentence.tokens
-        found = np.array(row["vectors"], dtype).reshape(-1, 8)
-        np.testing.assert_array_equal(found, sentence.vectors.astype(dtype))
+        result = np.array(row["vectors"], dtype).reshape(-1, 8)
+        np.testing.assert_array_equal(result, sentence.vectors.astype(dtype))
 
 
 def test_a_table_of_all_layers_has_a_column_for_each(tmp_path, text, model):
@@ -103,8 +103,8 @@ def test_a_table_of_all_layers_has_a_column_for_each(tmp_path, text, model):
     assert table.column_names == ["line", "tokens", "layer_0", "layer_1", "layer_2"]
     wanted = expected(model, layers="all")[2].vectors
     for i in range(3):
-        found = np.array(table[f"layer_{i}"][2].as_py(), np.float32)
-        np.testing.assert_array_equal(found, wanted[i])
+        result = np.array(table[f"layer_{i}"][2].as_py(), np.float32)
+        np.testing.assert_array_equal(result, wanted[i])
 
 
 @pytest.mark.parametrize("pool", ["mean", "max"])
@@ -483,16 +483,16 @@ def test_a_stray_file_that_comes_during_the_job_stays(tmp_path, text, model):
 
 @pytest.mark.parametrize("kind", ["file", "link", "dangling"])
 def test_a_file_at_the_path_of_the_parts_is_left_alone(tmp_path, text, model, kind):
-    place = tmp_path / "out.npz.parts"
+    path = tmp_path / "out.npz.parts"
     (tmp_path / "mine").mkdir()
     if kind == "file":
-        place.write_text("x")
+        path.write_text("x")
     else:
-        place.symlink_to(tmp_path / ("mine" if kind == "link" else "nowhere"))
+        path.symlink_to(tmp_path / ("mine" if kind == "link" else "nowhere"))
     assert "exists and is not a journal of elmore" in refused(
         text, "-o", tmp_path / "out.npz", "--overwrite", model=model
     )
-    assert os.path.lexists(place)
+    assert os.path.lexists(path)
 
 
 def test_a_folder_with_the_former_name_of_finished_parts_is_left_alone(tmp_path, text, model):

@@ -36,17 +36,17 @@ def neighbors(model: str, *arguments: str):
 
 
 def refused(model: str, *arguments: str) -> str:
-    found = neighbors(model, *arguments)
-    assert found.code == 1
-    assert found.out == ""
-    (line,) = found.err.splitlines()
+    result = neighbors(model, *arguments)
+    assert result.code == 1
+    assert result.out == ""
+    (line,) = result.err.splitlines()
     return line
 
 
 def test_neighbors_prints_a_table_of_sentences_with_the_word_marked(model, text):
-    found = neighbors(model, text, "the [play] was long", "-k", "3")
-    head, *rows = [line.split("\t") for line in found.out.splitlines()]
-    assert (found.code, found.err) == (0, "")
+    result = neighbors(model, text, "the [play] was long", "-k", "3")
+    head, *rows = [line.split("\t") for line in result.out.splitlines()]
+    assert (result.code, result.err) == (0, "")
     assert head == ["similarity", "line", "use"]
     assert len(rows) == 3
     for similarity, line, use in rows:
@@ -78,9 +78,9 @@ def test_the_text_is_read_once(model, text, monkeypatch, cache):
 
 def test_json_holds_all_of_every_query(model, text):
     queries = ("the [play] was long", "a good [game]")
-    found = json.loads(neighbors(model, text, *queries, "--word", "game", "--json").out)
-    assert [one["query"] for one in found] == list(queries)
-    for one in found:
+    result = json.loads(neighbors(model, text, *queries, "--word", "game", "--json").out)
+    assert [one["query"] for one in result] == list(queries)
+    for one in result:
         assert {use["word"] for use in one["neighbors"]} == {"game"}
         for use in one["neighbors"]:
             assert set(use) == {"word", "tokens", "position", "similarity", "line"}
@@ -88,16 +88,16 @@ def test_json_holds_all_of_every_query(model, text):
 
 
 def test_several_queries_are_a_table_each_under_the_query(model, text):
-    found = neighbors(model, text, "the [play] was long", "a good [game]", "-k", "1")
-    lines = found.out.splitlines()
+    result = neighbors(model, text, "the [play] was long", "a good [game]", "-k", "1")
+    lines = result.out.splitlines()
     assert [lines[0], lines[3], lines[4]] == ["the [play] was long", "", "a good [game]"]
     assert len(lines) == 7
 
 
 def test_a_search_says_when_there_are_fewer_occurrences_than_k(model, text):
-    found = neighbors(model, text, "the [play]", "--word", "play")
-    assert (found.code, len(found.out.splitlines())) == (0, 3)
-    assert found.err == "the [play]: only 2 of 10 neighbours exist\n"
+    result = neighbors(model, text, "the [play]", "--word", "play")
+    assert (result.code, len(result.out.splitlines())) == (0, 3)
+    assert result.err == "the [play]: only 2 of 10 neighbours exist\n"
     alone = neighbors(model, text, "[they] play a game", "--word", "they")
     assert (alone.code, alone.out) == (0, "")
     assert "only 0 of 10" in alone.err
@@ -109,8 +109,8 @@ def test_an_index_is_built_in_a_folder_and_added_to(model, text, tmp_path):
     assert neighbors(model, text, "--index", index, "--layers", "all") == (0, f"{index}\n", "")
     assert (index / "layer-0.f16").exists()
     assert neighbors(model, index, "--append", more).code == 0
-    found = neighbors(model, index, "the [play]", "--layer", "0", "--word", "play", "-k", "3")
-    assert [line.split("\t")[0] for line in found.out.splitlines()[1:]] == ["1.000"] * 3
+    result = neighbors(model, index, "the [play]", "--layer", "0", "--word", "play", "-k", "3")
+    assert [line.split("\t")[0] for line in result.out.splitlines()[1:]] == ["1.000"] * 3
 
 
 def test_the_layer_is_the_one_that_is_kept(model, text, cache):
@@ -148,8 +148,8 @@ def test_raw_text_and_raw_queries_are_tokenised_alike(model, tmp_path):
     path = tmp_path / "raw.txt"
     path.write_text("It's a play. They can't play.")
     query = ("I can't [play].", "--word=play", "--device=cpu")
-    found = run_elmore("neighbors", model, str(path), *query)
-    uses = {line.split("\t")[2] for line in found.out.splitlines()[1:]}
+    result = run_elmore("neighbors", model, str(path), *query)
+    uses = {line.split("\t")[2] for line in result.out.splitlines()[1:]}
     assert uses == {"They ca n't [play] .", "It 's a [play] ."}
 
 
@@ -158,19 +158,19 @@ def test_a_stopped_run_says_how_to_resume(model, text, monkeypatch):
         raise KeyboardInterrupt
 
     monkeypatch.setattr(Embedder, "stream", stopped)
-    found = neighbors(model, text, "the [play]")
-    assert (found.code, found.err) == (130, "elmore: stopped; run the same command to resume\n")
+    result = neighbors(model, text, "the [play]")
+    assert (result.code, result.err) == (130, "elmore: stopped; run the same command to resume\n")
 
 
 def test_a_marked_word_that_the_text_does_not_hold_is_said_to_be_absent(model, text):
-    found = neighbors(model, text, "the [zebra] was long", "-k", "2")
-    assert found.code == 0
-    assert found.err == "'zebra' does not occur in the text; results are other words\n"
-    assert len(found.out.splitlines()) == 3
+    result = neighbors(model, text, "the [zebra] was long", "-k", "2")
+    assert result.code == 0
+    assert result.err == "'zebra' does not occur in the text; results are other words\n"
+    assert len(result.out.splitlines()) == 3
 
 
 def test_a_layer_that_will_not_be_stored_is_refused_before_the_text_is_read(model, text, cache):
-    said = refused(model, text, "the [play]", "--layers", "0,1", "--layer", "top")
-    assert said == "elmore: --layer top: --layers must include the layer to search"
+    message = refused(model, text, "the [play]", "--layers", "0,1", "--layer", "top")
+    assert message == "elmore: --layer top: --layers must include the layer to search"
     assert not (cache / "uses").exists()
     assert neighbors(model, text, "the [play]", "--layers", "0,1", "--layer", "1").code == 0

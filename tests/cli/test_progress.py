@@ -31,11 +31,11 @@ class Screen:
 
 @pytest.fixture(params=[True, False], ids=["terminal", "pipe"])
 def screen(request, monkeypatch):
-    found = Screen(request.param)
+    result = Screen(request.param)
     for module in (progress, training):  # sys.stderr itself is pytest's
-        monkeypatch.setattr(module, "sys", SimpleNamespace(stderr=found))
-    monkeypatch.setattr(progress.time, "monotonic", found.monotonic)
-    return found
+        monkeypatch.setattr(module, "sys", SimpleNamespace(stderr=result))
+    monkeypatch.setattr(progress.time, "monotonic", result.monotonic)
+    return result
 
 
 def test_a_progress_line_has_counts_speed_and_time_left(screen):

@@ -109,18 +109,18 @@ def test_a_run_is_scored_with_a_biLM_that_lies_elsewhere(tmp_path, data):
         assert lost.code == 1
         assert lost.err.endswith("name its new place with --embedder elmo:MODEL\n")
         assert lost.err.count("\n") == 1
-        found = run_elmore("task", *command, "--embedder", f"elmo:{place}")
-        assert found.code == 0, found.err
+        result = run_elmore("task", *command, "--embedder", f"elmo:{place}")
+        assert result.code == 0, result.err
 
 
 def test_training_prints_its_scores_and_layer_weights_as_json(tmp_path, data):
     bilm = toy_tasks.bilm(tmp_path / "bilm")
     done = train(tmp_path, data, "--embedder", f"elmo:{bilm}", "--test", data, "--json")
     assert done.code == 0, done.err
-    found = json.loads(done.out)
-    assert list(found) == ["dev", "test", "layer_weights"]
-    assert found["dev"] == found["test"]
-    assert sum(found["layer_weights"]["input"]["weights"]) == pytest.approx(1)
+    result = json.loads(done.out)
+    assert list(result) == ["dev", "test", "layer_weights"]
+    assert result["dev"] == result["test"]
+    assert sum(result["layer_weights"]["input"]["weights"]) == pytest.approx(1)
 
 
 def test_several_seeds_give_means_and_deviations(tmp_path, data):
@@ -168,8 +168,8 @@ def test_check_reports_what_is_suspicious_and_writes_nothing(tmp_path, data):
     assert ["train", "examples", "20", ""] in rows
     (leak,) = [row for row in rows if row[1] == "texts that are in train"]
     assert leak[3].startswith("! the model has seen these in training")
-    found = json.loads(run_elmore("task", "train", "ner", *files, "--json").out)
-    assert {row["what"]: row["suspicious"] for row in found}["texts that are in train"] is True
+    result = json.loads(run_elmore("task", "train", "ner", *files, "--json").out)
+    assert {row["what"]: row["suspicious"] for row in result}["texts that are in train"] is True
     assert sorted(tmp_path.rglob("*")) == before
     done = run_elmore("task", "train", "ner", "--train", data, "--dev", "none", "--check")
     assert (done.code, done.out) == (1, "")
@@ -194,9 +194,9 @@ def test_a_file_where_a_text_belongs_is_pointed_out(tmp_path, data):
     assert train(tmp_path, data).code == 0
     text = tmp_path / "text.txt"
     text.write_text("Ann left .")
-    found = run_elmore("task", "predict", str(tmp_path / "run"), str(text))
-    assert found.code == 1
-    assert f"{text} is a file, expected a text" in found.err
+    result = run_elmore("task", "predict", str(tmp_path / "run"), str(text))
+    assert result.code == 1
+    assert f"{text} is a file, expected a text" in result.err
 
 
 def test_lines_of_stdin_are_predicted(tmp_path, data, monkeypatch):
@@ -230,8 +230,8 @@ def test_a_line_that_is_not_an_example_is_named(tmp_path, monkeypatch):
     typed = "Who left?\tAnn left Rome.\nShe saw New York, too."
     told = run_elmore("task", "predict", run, typed, "--json")
     assert told.code == 0, told.err
-    found = json.loads(told.out)
-    assert found["answer"] == typed.partition("\t")[2][found["start"] : found["end"]]
+    result = json.loads(told.out)
+    assert result["answer"] == typed.partition("\t")[2][result["start"] : result["end"]]
     said = run_elmore("task", "predict", run, typed, "Who left?")
     assert said.err.startswith("elmore: text 2: expected a question, a tab and the passage")
 
@@ -245,14 +245,14 @@ def test_a_long_text_is_a_text(tmp_path, name):
     text = f"Who saw Rome?\t{LONG}" if name == "squad" else LONG
     told = run_elmore("task", "predict", run, text, "--json")
     assert told.code == 0, told.err
-    found = json.loads(told.out)
+    result = json.loads(told.out)
     if name == "squad":
-        assert found["question"] == "Who saw Rome?"
-        assert found["answer"] == LONG[found["start"] : found["end"]]
+        assert result["question"] == "Who saw Rome?"
+        assert result["answer"] == LONG[result["start"] : result["end"]]
     elif name == "coref":
-        assert [len(sentence) for sentence in found["sentences"]] == [5, 6] * 10
+        assert [len(sentence) for sentence in result["sentences"]] == [5, 6] * 10
     else:
-        assert len(found["tokens"]) == 110
+        assert len(result["tokens"]) == 110
     shown = run_elmore("task", "predict", run, text)
     assert shown.code == 0, shown.err
     assert shown.out.count("\n") == 1

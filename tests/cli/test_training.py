@@ -32,10 +32,10 @@ def trained(recipe, corpus, tmp_path_factory) -> tuple[Path, Result]:
 @pytest.fixture(scope="module")
 def bare(tmp_path_factory) -> Path:
     """A model of the published kind: no softmax."""
-    place = tmp_path_factory.mktemp("bare")
+    path = tmp_path_factory.mktemp("bare")
     settings = bilm_options()
-    write_bilm(place, settings, bilm_weights(settings, np.random.default_rng(0)))
-    return place
+    write_bilm(path, settings, bilm_weights(settings, np.random.default_rng(0)))
+    return path
 
 
 def pretrain(recipe, shards, out, *overrides: str, more: tuple[str, ...] = ()) -> Result:
@@ -174,8 +174,8 @@ def test_fine_tuning_a_model_without_a_softmax_says_what_it_learns_first(bare, c
 
 def test_a_folder_without_shards_is_refused(recipe, tmp_path):
     (tmp_path / "shards").mkdir()
-    said = sentence(pretrain(recipe, tmp_path / "shards", tmp_path / "run"))
-    assert said == f"elmore: {tmp_path}/shards holds no index.json; run 'elmore prepare' first"
+    message = sentence(pretrain(recipe, tmp_path / "shards", tmp_path / "run"))
+    assert message == f"elmore: {tmp_path}/shards holds no index.json; run 'elmore prepare' first"
     assert not (tmp_path / "run").exists()
 
 
@@ -185,8 +185,8 @@ def test_a_shard_that_was_altered_is_named(recipe, corpus, tmp_path):
     data = bytearray(path.read_bytes())
     data[-5] ^= 1
     path.write_bytes(data)
-    said = sentence(pretrain(recipe, tmp_path / "shards", tmp_path / "run"))
-    assert f"{path}: altered or damaged" in said
+    message = sentence(pretrain(recipe, tmp_path / "shards", tmp_path / "run"))
+    assert f"{path}: altered or damaged" in message
     path.write_bytes(data[:-8])
     assert f"{path}: cut short" in sentence(pretrain(recipe, path.parent, tmp_path / "run"))
     assert not (tmp_path / "run").exists()
@@ -228,55 +228,57 @@ def test_invalid_settings_leave_no_files(recipe, corpus, tmp_path, overrides, fo
 
 
 def test_a_recipe_that_is_not_there(corpus, tmp_path):
-    said = sentence(pretrain("gigantic", corpus.path, tmp_path / "run"))
-    assert "gigantic: no such recipe; name a file, or one of english, medium, mini" in said
+    message = sentence(pretrain("gigantic", corpus.path, tmp_path / "run"))
+    assert "gigantic: no such recipe; name a file, or one of english, medium, mini" in message
 
 
 @pytest.mark.parametrize("device", ["meta", "cuda:9", "mps:0:0"])
 def test_a_device_that_is_not_there_leaves_nothing_behind(recipe, corpus, tmp_path, device):
     more = ("--device", device)
-    said = sentence(
+    message = sentence(
         run_elmore("pretrain", str(recipe), str(corpus.path), "-o", str(tmp_path / "r"), *more)
     )
-    assert f"device '{device}'" in said
+    assert f"device '{device}'" in message
     assert not (tmp_path / "r").exists()
 
 
 def test_a_run_that_is_there_already(recipe, corpus, trained):
     before = contents(trained[0])
-    said = sentence(pretrain(recipe, corpus.path, trained[0]))
-    assert "exists and is not empty; pass --resume to continue it, or choose another" in said
+    message = sentence(pretrain(recipe, corpus.path, trained[0]))
+    assert "exists and is not empty; pass --resume to continue it, or choose another" in message
     assert contents(trained[0]) == before
 
 
 def test_a_resume_with_another_recipe_names_what_differs(recipe, corpus, trained):
     before = contents(trained[0])
-    said = sentence(
+    message = sentence(
         pretrain(recipe, corpus.path, trained[0], "train.steps=17", "stream.batch_size=5",
                  more=("--resume",))
     )  # fmt: skip
-    assert "another recipe (stream.batch_size 4 -> 5, train.steps 16 -> 17); resume with" in said
+    assert "another recipe (stream.batch_size 4 -> 5, train.steps 16 -> 17); resume with" in message
     assert contents(trained[0]) == before
 
 
 def test_a_resume_with_another_text_is_another_recipe(recipe, trained, tmp_path):
     other = toy_corpus.prepare_corpus(tmp_path, "shards", toy_corpus.sentences(100, seed=9))
-    said = sentence(pretrain(recipe, other.path, trained[0], "train.steps=16", more=("--resume",)))
-    assert "another recipe (corpus " in said
+    message = sentence(
+        pretrain(recipe, other.path, trained[0], "train.steps=16", more=("--resume",))
+    )
+    assert "another recipe (corpus " in message
 
 
 def test_a_resume_without_a_run(recipe, corpus, tmp_path):
-    said = sentence(pretrain(recipe, corpus.path, tmp_path / "run", more=("--resume",)))
-    assert said == f"elmore: {tmp_path}/run: there is no run to resume; omit --resume"
+    message = sentence(pretrain(recipe, corpus.path, tmp_path / "run", more=("--resume",)))
+    assert message == f"elmore: {tmp_path}/run: there is no run to resume; omit --resume"
     assert not (tmp_path / "run").exists()
 
 
 def test_init_of_another_shape(recipe, corpus, trained, tmp_path):
     more = ("--init", str(trained[0]))
-    said = sentence(
+    message = sentence(
         pretrain(recipe, corpus.path, tmp_path / "run", "model.lstm.num_layers=3", more=more)
     )
-    assert "--init: that model has another shape (model.lstm: {'num_layers': 2," in said
+    assert "--init: that model has another shape (model.lstm: {'num_layers': 2," in message
     assert not (tmp_path / "run").exists()
 
 
@@ -287,19 +289,19 @@ def test_a_loss_that_is_not_a_number_names_the_last_good_checkpoint(
     monkeypatch.setattr(schedule, "lr_factor", lambda _, step, *__: 1e-33 if step < 9 else 1.0)
     out = tmp_path / "run"
     often = ("train.save_every=1", "train.log_every=1", "train.evaluate_every=100")
-    said = sentence(pretrain(recipe, corpus.path, out, "train.lr=1e30", *often))
-    assert "at update 11; " in said
-    assert f"the last good checkpoint is {out}/checkpoints/step-00000009; restart with" in said
+    message = sentence(pretrain(recipe, corpus.path, out, "train.lr=1e30", *often))
+    assert "at update 11; " in message
+    assert f"the last good checkpoint is {out}/checkpoints/step-00000009; restart with" in message
     assert sorted(path.name for path in (out / "checkpoints").iterdir()) == ["step-00000009"]
     lines = [json.loads(line) for line in (out / "metrics.jsonl").read_text().splitlines()]
     assert [line["step"] for line in lines] == list(range(1, 11))
 
 
 def test_an_absurd_learning_rate_is_detected_at_once(recipe, corpus, tmp_path):
-    said = sentence(pretrain(recipe, corpus.path, tmp_path / "run", "train.lr=1e30"))
+    message = sentence(pretrain(recipe, corpus.path, tmp_path / "run", "train.lr=1e30"))
     assert (
         "; there is no good checkpoint; restart with a lower train.lr or train.max_grad_norm"
-        in said
+        in message
     )
 
 
@@ -317,9 +319,9 @@ def test_a_disk_that_fills_leaves_the_checkpoint_before(
 
     with monkeypatch.context() as patch:
         patch.setattr(runs, "save_file", full)
-        said = sentence(pretrain(recipe, corpus.path, out))
-    assert "step-00000016: could not be written (" in said
-    assert f"the last good checkpoint is {out}/checkpoints/step-00000008" in said
+        message = sentence(pretrain(recipe, corpus.path, out))
+    assert "step-00000016: could not be written (" in message
+    assert f"the last good checkpoint is {out}/checkpoints/step-00000008" in message
     assert [path.name for path in (out / "checkpoints").iterdir()] == ["step-00000008"]
     assert pretrain(recipe, corpus.path, out, more=("--resume",)).code == 0
 
@@ -335,8 +337,8 @@ def test_a_disk_that_fills_leaves_the_best_model_before(recipe, corpus, tmp_path
         save_file(tensors, path, **more)
 
     monkeypatch.setattr(folder, "save_file", full)
-    said = sentence(pretrain(recipe, corpus.path, out))
-    assert "run/best: could not be written (No space left on device)" in said
+    message = sentence(pretrain(recipe, corpus.path, out))
+    assert "run/best: could not be written (No space left on device)" in message
     text = run_elmore("evaluate", str(out), str(corpus.path), "--device", "cpu")
     assert text.code == 0
 
@@ -345,9 +347,9 @@ def test_a_disk_that_fills_leaves_the_best_model_before(recipe, corpus, tmp_path
 def test_a_model_without_a_softmax_cannot_say_how_likely_words_are(bare, corpus, tmp_path, command):
     (tmp_path / "text.txt").write_text("a storm\n")
     other = corpus.path if command == "evaluate" else tmp_path / "text.txt"
-    said = sentence(run_elmore(command, str(bare), str(other), "--device", "cpu"))
-    assert "has no softmax, so it cannot compute word probabilities" in said
-    assert "'elmore finetune'" in said
+    message = sentence(run_elmore(command, str(bare), str(other), "--device", "cpu"))
+    assert "has no softmax, so it cannot compute word probabilities" in message
+    assert "'elmore finetune'" in message
 
 
 def test_a_text_without_the_requested_split_is_refused(trained, tmp_path):
@@ -361,8 +363,10 @@ def test_a_run_that_has_no_model_yet(recipe, corpus, tmp_path, monkeypatch):
     """Its folder is there, its first evaluation was not reached."""
     (tmp_path / "run").mkdir()
     (tmp_path / "run" / "recipe.json").write_text("{}")
-    said = sentence(run_elmore("evaluate", str(tmp_path / "run"), str(corpus.path)))
-    assert f"{tmp_path}/run: found recipe.json; expected config.json and model.safetensors" in said
+    message = sentence(run_elmore("evaluate", str(tmp_path / "run"), str(corpus.path)))
+    assert (
+        f"{tmp_path}/run: found recipe.json; expected config.json and model.safetensors" in message
+    )
 
 
 @pytest.mark.parametrize(

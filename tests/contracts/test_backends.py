@@ -118,17 +118,17 @@ class Case:
         at = torch.rand(batch, tokens, generator=source) < 0.3
         to = LSTMState(normal(batch, output), normal(batch, self.cell))
         resets = StateReset(at.to(device), to) if self.resets else None
-        wanted = normal(batch, tokens, output), normal(batch, output), normal(batch, self.cell)
-        return [*leaves, *weights], mask.to(device), resets, wanted
+        expected = normal(batch, tokens, output), normal(batch, output), normal(batch, self.cell)
+        return [*leaves, *weights], mask.to(device), resets, expected
 
     def everything(self, backend, dtype: torch.dtype = torch.double, device: str = "cpu") -> dict:
         """Values, states and gradients, by name."""
         assert not self.int8
-        leaves, mask, resets, wanted = self.draw(dtype, device)
+        leaves, mask, resets, expected = self.draw(dtype, device)
         for leaf in leaves:
             leaf.requires_grad_()
         results = self.results(backend, leaves, mask, resets)
-        pairs = zip(wanted, results, strict=True)
+        pairs = zip(expected, results, strict=True)
         grads = torch.autograd.grad(results, leaves, [grad.to(result) for grad, result in pairs])
         found = dict(zip(RESULTS, results, strict=True))
         found |= {f"gradient of {name}": grad for name, grad in zip(LEAVES, grads, strict=False)}
@@ -189,18 +189,18 @@ def assert_near(found: dict, expected: dict, tolerance: float) -> None:
 @given(case=cases)
 @settings(max_examples=pick(16, 80))
 def test_a_backend_is_the_definition_in_double_precision(backend, case):
-    found, expected = case.everything(backend), case.everything("reference")
+    result, expected = case.everything(backend), case.everything("reference")
     for name, value in expected.items():
-        assert_close(found[name], value, rtol=1e-10, atol=1e-10, msg=lambda text, n=name: n + text)
+        assert_close(result[name], value, rtol=1e-10, atol=1e-10, msg=lambda text, n=name: n + text)
 
 
 @trained
 @given(case=cases)
 @settings(max_examples=pick(6, 30))
 def test_a_backend_is_the_definition_in_single_precision(backend, case):
-    found = case.everything(backend, torch.float)
-    assert {value.dtype for value in found.values()} == {torch.float}
-    assert_near(found, truth(case), 1e-5)
+    result = case.everything(backend, torch.float)
+    assert {value.dtype for value in result.values()} == {torch.float}
+    assert_near(result, truth(case), 1e-5)
 
 
 def runs_here(backend: str, monkeypatch) -> None:
@@ -230,14 +230,14 @@ def test_every_backend_is_the_definition_for_any_number_of_rows(
         leaves, mask, reset, _ = case.draw(torch.float, "cpu")
         given_ = [*leaves, mask, *(reset.state if reset else ())]
         copies = [each.clone() for each in given_]
-        found = case.results(backend, leaves, mask, reset)
+        result = case.results(backend, leaves, mask, reset)
         expected = case.results("reference", *case.draw(torch.double, "cpu")[:3])
         tolerance = 3e-2 if backend in FAST else 1e-5
-        for value, wanted in zip(found, expected, strict=True):
+        for value, wanted in zip(result, expected, strict=True):
             assert value.dtype == torch.float
             assert distance(value, wanted) <= tolerance
         assert all(torch.equal(*pair) for pair in zip(given_, copies, strict=True))
-        assert not found[0][~mask].any()
+        assert not result[0][~mask].any()
 
 
 @exact
@@ -248,9 +248,9 @@ def test_an_exact_backend_is_the_definition(backend, case, int8):
     if not BACKENDS[backend].available(torch.device("cpu")):
         pytest.skip("there is no native library here")
     case = dataclasses.replace(case, int8=int8)
-    found = case.results(backend, *case.draw(dtype, "cpu")[:3])
+    result = case.results(backend, *case.draw(dtype, "cpu")[:3])
     expected = case.results("reference", *case.draw(torch.double, "cpu")[:3])
-    for value, wanted in zip(found, expected, strict=True):
+    for value, wanted in zip(result, expected, strict=True):
         assert value.dtype == dtype
         assert distance(value, wanted) <= tolerance
 
@@ -298,8 +298,8 @@ def test_threads_change_no_bit(use_threads, backend, batch, monkeypatch):
     alone = case.results(backend, *drawn)
     for threads in (2, 3):
         use_threads(threads)
-        for found, expected in zip(case.results(backend, *drawn), alone, strict=True):
-            assert torch.equal(found, expected)
+        for result, expected in zip(case.results(backend, *drawn), alone, strict=True):
+            assert torch.equal(result, expected)
 
 
 @native_only
@@ -316,9 +316,9 @@ def test_native_cells_bear_any_number_and_have_the_same_bits_at_any_place(clip):
     assert (new == new[0, 0]).all()
     assert (hidden == hidden[0, 0, 0]).all()
     i, f, g, o = (gates[:, 0].double() + weights.bias).chunk(4, dim=1)
-    truth = f.sigmoid() * cell + i.sigmoid() * g.tanh()
-    truth = truth if clip is None else truth.clamp(-clip, clip)
-    assert_close(new.double(), truth, rtol=0, atol=4e-6)  # a gate is 4e-7 off, a cell up to 10
+    gold = f.sigmoid() * cell + i.sigmoid() * g.tanh()
+    gold = gold if clip is None else gold.clamp(-clip, clip)
+    assert_close(new.double(), gold, rtol=0, atol=4e-6)  # a gate is 4e-7 off, a cell up to 10
     assert_close(hidden[:, 0].double(), o.sigmoid() * new.double().tanh(), rtol=0, atol=1e-6)
 
 
@@ -336,8 +336,8 @@ def test_masks_of_numbers_mean_the_same_and_other_numbers_are_refused(backend, n
 
     expected = run(lambda given_: given_)
     for dtype in (torch.uint8, torch.int8, torch.int32, torch.long, torch.half, torch.double):
-        for found, wanted in zip(run(lambda m, t=dtype: m.to(t)), expected, strict=True):
-            assert torch.equal(found, wanted)
+        for result, wanted in zip(run(lambda m, t=dtype: m.to(t)), expected, strict=True):
+            assert torch.equal(result, wanted)
     with pytest.raises(DataError, match="a padding mask must be bool, or 1 where a token is"):
         run(lambda given_: given_.long() * 2)
     with pytest.raises(DataError, match="must have the shape"):
@@ -410,8 +410,8 @@ def test_gate_inputs_are_the_gates_without_the_state():
     (inputs, _, _, *rest), _, _, _ = case.draw(torch.double, "cpu")
     weights = LSTMWeights(*rest)
     for backend in ("reference", "eager"):
-        found = backends.project_inputs(inputs, weights, PackedWeights(), "exact", backend)
-        assert_close(found, inputs @ weights.input.T)
+        result = backends.project_inputs(inputs, weights, PackedWeights(), "exact", backend)
+        assert_close(result, inputs @ weights.input.T)
     expected = weights.bias.clone()
     expected[case.cell : 2 * case.cell] += 0.5  # the gates are input, forget and two more
     assert_close(bias_with_forget(weights.bias, forget_bias=0.5), expected)
@@ -421,9 +421,9 @@ def test_gate_inputs_are_the_gates_without_the_state():
 @everywhere
 @wide
 def test_wide_layers_are_the_definition_in_single_precision(backend, device, case):
-    found = case.everything(backend, torch.float, device)
-    assert {value.device.type for value in found.values()} == {device}
-    assert_near(found, truth(case), 1e-5)
+    result = case.everything(backend, torch.float, device)
+    assert {value.device.type for value in result.values()} == {device}
+    assert_near(result, truth(case), 1e-5)
 
 
 @trained
@@ -438,11 +438,11 @@ def test_on_a_gpu_a_backend_is_the_definition_in_double_precision(backend, devic
 def test_under_autocast_cells_and_weights_stay_precise_and_the_rest_is_near(backend, device, case):
     case = dataclasses.replace(case, cell_clip=None, output_clip=None)
     with torch.autocast(device, torch.bfloat16):
-        found = case.everything(backend, torch.float, device)
-    types = {name: value.dtype for name, value in found.items()}
+        result = case.everything(backend, torch.float, device)
+    types = {name: value.dtype for name, value in result.items()}
     assert types.pop("outputs") == types.pop("last output") == torch.bfloat16
     assert set(types.values()) == {torch.float}
-    assert_near(found, truth(case), 2e-2)
+    assert_near(result, truth(case), 2e-2)
 
 
 @trained
@@ -450,11 +450,11 @@ def test_under_autocast_cells_and_weights_stay_precise_and_the_rest_is_near(back
 def test_under_autocast_a_backend_is_as_near_as_the_definition(backend, device, case):
     """Which gradients a clip stops is decided by a hair: then both are further off."""
     with torch.autocast(device, torch.bfloat16):
-        found = case.everything(backend, torch.float, device)
+        result = case.everything(backend, torch.float, device)
         plain = case.everything("reference", torch.float, device)
     for name, value in truth(case).items():
         allowed = max(2e-2, 1.5 * distance(plain[name], value))
-        assert distance(found[name], value) <= allowed, name
+        assert distance(result[name], value) <= allowed, name
 
 
 @trained
@@ -533,11 +533,11 @@ def test_a_start_that_is_learned_gets_its_gradient(backend):
 @everywhere
 def test_backward_can_run_twice_with_the_same_bits(backend, device):
     case = WIDE[0]
-    leaves, mask, resets, wanted = case.draw(torch.float, device)
+    leaves, mask, resets, expected = case.draw(torch.float, device)
     leaves = [leaf.requires_grad_() for leaf in leaves]
     results = case.results(backend, leaves, mask, resets)
-    first = torch.autograd.grad(results, leaves, wanted, retain_graph=True)
-    second = torch.autograd.grad(results, leaves, wanted)
+    first = torch.autograd.grad(results, leaves, expected, retain_graph=True)
+    second = torch.autograd.grad(results, leaves, expected)
     anew = case.everything(backend, torch.float, device)
     for a, b, c in zip(first, second, list(anew.values())[3:], strict=True):
         assert torch.equal(a, b)
@@ -548,11 +548,11 @@ def test_backward_can_run_twice_with_the_same_bits(backend, device):
 @pytest.mark.parametrize("device", on_a_gpu)
 def test_a_backend_never_waits_for_the_gpu(backend, device):
     case = WIDE[0]
-    leaves, mask, resets, wanted = case.draw(torch.float, device)
+    leaves, mask, resets, expected = case.draw(torch.float, device)
     leaves = [leaf.requires_grad_() for leaf in leaves]
     torch.cuda.set_sync_debug_mode("error")
     try:
-        torch.autograd.grad(case.results(backend, leaves, mask, resets), leaves, wanted)
+        torch.autograd.grad(case.results(backend, leaves, mask, resets), leaves, expected)
     finally:
         torch.cuda.set_sync_debug_mode("default")
 
@@ -560,12 +560,12 @@ def test_a_backend_never_waits_for_the_gpu(backend, device):
 @trained
 def test_the_backward_pass_uses_the_precision_of_the_forward_pass(backend):
     case = NARROW
-    leaves, mask, resets, wanted = case.draw(torch.float, "cpu")
+    leaves, mask, resets, expected = case.draw(torch.float, "cpu")
     leaves = [leaf.requires_grad_() for leaf in leaves]
     results = case.results(backend, leaves, mask, resets)
-    plain = torch.autograd.grad(results, leaves, wanted, retain_graph=True)
+    plain = torch.autograd.grad(results, leaves, expected, retain_graph=True)
     with torch.autocast("cpu", torch.bfloat16):
-        assert_close(torch.autograd.grad(results, leaves, wanted), plain, rtol=0, atol=0)
+        assert_close(torch.autograd.grad(results, leaves, expected), plain, rtol=0, atol=0)
 
 
 @pytest.mark.parametrize(
@@ -595,9 +595,9 @@ def test_unsupported_calls_fall_back_to_another_backend():
     inputs, mask = torch.randn(2, 3, 4).double(), torch.ones(2, 3, dtype=torch.bool)
     state = LSTMState(inputs.new_zeros(2, 4), inputs.new_zeros(2, 7))
     with torch.no_grad():
-        found, _ = layer(layer.project_inputs(inputs), mask, state, projected=True)
+        result, _ = layer(layer.project_inputs(inputs), mask, state, projected=True)
     layer.backend = "reference"
-    assert_close(found, layer(inputs, mask, state)[0])
+    assert_close(result, layer(inputs, mask, state)[0])
 
 
 @pytest.mark.parametrize("device", on_a_gpu)
@@ -611,18 +611,18 @@ def test_a_cuda_graph_captures_inference(backend, device, int8):
         expected = backends.run(call, backend)  # warm up: Triton compiles, weights are packed
         graph = torch.cuda.CUDAGraph()
         with torch.cuda.graph(graph):
-            found = backends.run(call, backend)
+            result = backends.run(call, backend)
         graph.replay()
     torch.cuda.synchronize()
-    assert torch.equal(found[0], expected[0])
-    assert all(map(torch.equal, found[1], expected[1]))
+    assert torch.equal(result[0], expected[0])
+    assert all(map(torch.equal, result[1], expected[1]))
 
 
 @pytest.mark.parametrize("device", on_a_gpu)
 @pytest.mark.parametrize("backend", ["eager", "eager_bf16"])
 @wide
 def test_on_a_gpu_inference_is_the_definition(backend, device, case):
-    found = case.results(backend, *case.draw(torch.float, device)[:3])
+    result = case.results(backend, *case.draw(torch.float, device)[:3])
     expected = case.results("reference", *case.draw(torch.double, "cpu")[:3])
-    for value, wanted in zip(found, expected, strict=True):
+    for value, wanted in zip(result, expected, strict=True):
         assert distance(value, wanted) <= (3e-2 if backend in FAST else 1e-5)

@@ -32,7 +32,7 @@ def elmo(tmp_path_factory):
 
 def bits(elmo: elmore.Embedder, texts: list[list[str]], **kwargs) -> list[bytes]:
     other = elmore.Embedder(elmo.bundle, **kwargs)
-    return [found.vectors.tobytes() for found in other.stream(texts, layers="all")]
+    return [result.vectors.tobytes() for result in other.stream(texts, layers="all")]
 
 
 @given(sentences, st.randoms(), st.integers(1, 2000), st.sampled_from([0, 0.0001, 256]))
@@ -41,8 +41,8 @@ def test_budget_order_and_cache_change_no_bit(elmo, texts, random, budget, cache
     expected = bits(elmo, texts)
     order = list(range(len(texts)))
     random.shuffle(order)
-    found = bits(elmo, [texts[i] for i in order], token_budget=budget, cache_megabytes=cache)
-    assert found == [expected[i] for i in order]
+    result = bits(elmo, [texts[i] for i in order], token_budget=budget, cache_megabytes=cache)
+    assert result == [expected[i] for i in order]
 
 
 @pytest.mark.parametrize("threads", [1, 2, 3])
@@ -75,8 +75,8 @@ def test_the_same_row_gets_the_same_bits_wherever_it_stands(threads, width):
             assert at_least <= rows < at_least + 64 * threads
             same = torch.randn(4 * width, 1).expand(-1, rows).contiguous()  # rows are columns here
             i, f, g, o = same.chunk(4)
-            found = torch.sigmoid(o) * torch.tanh(torch.sigmoid(f) + torch.sigmoid(i) * g.tanh())
-            assert (found == found[:, :1]).all()
+            result = torch.sigmoid(o) * torch.tanh(torch.sigmoid(f) + torch.sigmoid(i) * g.tanh())
+            assert (result == result[:, :1]).all()
     finally:
         torch.set_num_threads(before)
 
@@ -96,28 +96,28 @@ def test_a_window_is_filled_and_nothing_runs_alone(elmo, monkeypatch):
 @given(sentences)
 @settings(max_examples=pick(6, 30))
 def test_bulk_agrees_with_a_single_call(elmo, texts):
-    for found, text in zip(elmo.stream(texts, layers="all"), texts, strict=True):
-        assert found.tokens == text
+    for result, text in zip(elmo.stream(texts, layers="all"), texts, strict=True):
+        assert result.tokens == text
         (single,) = elmo.embed([text], layers="all")
-        np.testing.assert_allclose(found.vectors, single.vectors, rtol=0, atol=1e-5)
+        np.testing.assert_allclose(result.vectors, single.vectors, rtol=0, atol=1e-5)
 
 
 @pytest.mark.parametrize("start", ["zero", "warm"])
 def test_many_texts_in_one_call_agree_with_single_calls(tmp_path, start):
     elmo = embedder(tmp_path, initial_state=start)
     texts = [["the", "bank"] * n for n in range(60)]
-    for found, text in zip(elmo.embed(texts, layers="top"), texts, strict=True):
+    for result, text in zip(elmo.embed(texts, layers="top"), texts, strict=True):
         single = elmo.embed([text], layers="top")[0].vectors
-        np.testing.assert_allclose(found.vectors, single, rtol=0, atol=1e-5)
+        np.testing.assert_allclose(result.vectors, single, rtol=0, atol=1e-5)
 
 
 def test_models_of_words_and_of_both_stream_too(tmp_path, rng):
     many_langs(tmp_path, rng)
     elmo = elmore.load(tmp_path)
     texts = [["the", "zebra", "日本"], [], ["a"] * 30] * 20
-    for found, text in zip(elmo.stream(texts), texts, strict=True):
+    for result, text in zip(elmo.stream(texts), texts, strict=True):
         single = elmo.embed([text])[0].vectors
-        np.testing.assert_allclose(found.vectors, single, rtol=0, atol=1e-5)
+        np.testing.assert_allclose(result.vectors, single, rtol=0, atol=1e-5)
 
 
 def test_a_very_long_sentence_works(tmp_path):
@@ -125,9 +125,9 @@ def test_a_very_long_sentence_works(tmp_path):
     settings = bilm_options(dim=16, projection_dim=8, n_layers=1)
     weights = bilm_weights(settings, np.random.default_rng(0))
     elmo = elmore.load(*write_bilm(tmp_path, settings, weights))
-    (found,) = elmo.stream([["word", "after"] * (length // 2)])
-    assert found.vectors.shape == (length, 16)
-    assert np.isfinite(found.vectors).all()
+    (result,) = elmo.stream([["word", "after"] * (length // 2)])
+    assert result.vectors.shape == (length, 16)
+    assert np.isfinite(result.vectors).all()
     start = elmo.embed([["word", "after"] * 300], layers="all")[0].vectors[:, :100, :8]
     (long,) = elmo.stream([["word", "after"] * 1500], layers="all")
     np.testing.assert_allclose(long.vectors[:, :100, :8], start, rtol=0, atol=1e-5)
@@ -160,18 +160,18 @@ def test_a_word_that_recurs_is_projected_once_also_in_later_calls(elmo, monkeypa
 @pytest.mark.parametrize("text", ["Two words. And more.", ""])
 def test_no_more_texts_are_held_than_of_two_windows(elmo, text):
     bounded = elmore.Embedder(elmo.bundle, token_budget=40)
-    found = bounded.stream((text for _ in range(300)), split_sentences=True)
+    result = bounded.stream((text for _ in range(300)), split_sentences=True)
     most = max(
         sum(type(thing) is TokenizedText for thing in gc.get_objects())
-        for number, _ in enumerate(found)
+        for number, _ in enumerate(result)
         if number % 100 == 99
     )
     assert most <= 80 + 1
 
 
 def test_empty_sentences_alone_need_no_row(elmo):
-    found = list(elmo.stream([[]] * 100, layers="all"))
-    assert [sentence.vectors.shape for sentence in found] == [
+    result = list(elmo.stream([[]] * 100, layers="all"))
+    assert [sentence.vectors.shape for sentence in result] == [
         (elmo.num_layers, 0, elmo.width)
     ] * 100
 

@@ -26,8 +26,8 @@ def test_the_trained_model_predicts_the_next_word(english):
 
 def test_the_bundled_model_predicts_plausible_substitutes(english):
     sentence = ["The", "team", "won", "the", "match", "against", "Spain", "."]
-    (found,) = predict_substitutes(english, sentence, [4])
-    assert {"game", "match"} <= {word for word, _ in found.both}
+    (result,) = predict_substitutes(english, sentence, [4])
+    assert {"game", "match"} <= {word for word, _ in result.both}
 
 
 @pytest.mark.slow

@@ -67,16 +67,16 @@ def news() -> list[list[str]]:
     if "ELMORE_DATA" not in os.environ:
         pytest.skip("ELMORE_DATA is not set: the corpus is not here")
     path = Path(os.environ["ELMORE_DATA"]) / "corpus" / "valid.txt.xz"
-    found: list[list[str]] = []
+    result: list[list[str]] = []
     with lzma.open(path, "rt", encoding="utf-8") as file:
-        while len(found) < 24:
+        while len(result) < 24:
             line = next(file)
-            found += [penn(line[a:b]).words for a, b in sentences.split_sentences(line)]
-    return found[:24]
+            result += [penn(line[a:b]).words for a, b in sentences.split_sentences(line)]
+    return result[:24]
 
 
 def vectors(elmo: Embedder, texts, **choices) -> list[np.ndarray]:
-    return [found.vectors for found in elmo.embed(texts, layers="all", **choices)]
+    return [result.vectors for result in elmo.embed(texts, layers="all", **choices)]
 
 
 def many(count: int) -> list[list[str]]:
@@ -93,16 +93,16 @@ def test_every_layer_of_real_text_is_near_to_exact(monkeypatch, english, text, d
     assert fast.is_fast
     words = text()
     exact = np.concatenate(vectors(Embedder(english.bundle, device=device), words), axis=1)
-    found = np.concatenate(vectors(fast, words), axis=1)
+    result = np.concatenate(vectors(fast, words), axis=1)
     english.to("cpu")
-    assert found.dtype == np.float32
-    lengths = np.linalg.norm(exact, axis=2) * np.linalg.norm(found, axis=2)
-    cosines = (exact * found).sum(axis=2) / lengths  # (layers, tokens)
+    assert result.dtype == np.float32
+    lengths = np.linalg.norm(exact, axis=2) * np.linalg.norm(result, axis=2)
+    cosines = (exact * result).sum(axis=2) / lengths  # (layers, tokens)
     assert (cosines.mean(axis=1) >= 0.9995).all()
     assert (np.percentile(cosines, 1, axis=1) >= 0.998).all()
     if give is simulated_bf16.give_units:
-        np.testing.assert_array_equal(found[0], exact[0])  # the words' own encoder is exact
-    assert (found[1:] != exact[1:]).any(axis=(1, 2)).all()
+        np.testing.assert_array_equal(result[0], exact[0])  # the words' own encoder is exact
+    assert (result[1:] != exact[1:]).any(axis=(1, 2)).all()
 
 
 @numbers
@@ -110,12 +110,12 @@ def test_other_texts_change_no_bit_in_fast_precision(monkeypatch, small, device,
     give(monkeypatch)
     elmo = elmore.load(small, device=device, precision="fast")
     texts = many(100)
-    together = [found.vectors.tobytes() for found in elmo.stream(texts, layers="all")]
+    together = [result.vectors.tobytes() for result in elmo.stream(texts, layers="all")]
     other = Embedder(
         elmo.bundle, device=device, precision="fast", token_budget=300, cache_megabytes=0
     )
-    found = [found.vectors.tobytes() for found in other.stream(texts[::-1], layers="all")]
-    assert found[::-1] == together
+    result = [result.vectors.tobytes() for result in other.stream(texts[::-1], layers="all")]
+    assert result[::-1] == together
     alone = [next(elmo.stream([text], layers="all")).vectors.tobytes() for text in texts[:5]]
     assert alone == together[:5]
 

@@ -48,8 +48,8 @@ def updates(corpus: Corpus, dtype: torch.dtype) -> Iterator[Step]:
 
 
 def losses(corpus: Corpus, dtype: torch.dtype) -> list[float]:
-    found = updates(corpus, dtype)
-    return [next(found).loss.item() for _ in range(NUM_STEPS)]
+    result = updates(corpus, dtype)
+    return [next(result).loss.item() for _ in range(NUM_STEPS)]
 
 
 def text(folder: Path) -> Corpus:
@@ -64,9 +64,9 @@ def text(folder: Path) -> Corpus:
 )
 def test_the_first_losses_are_the_stored_ones(tmp_path, dtype, tolerance):
     expected = [float(line) for line in STORED.read_text().split()]
-    found = losses(text(tmp_path), dtype)
-    np.testing.assert_allclose(found, expected, rtol=tolerance)
-    assert found[-1] < 0.8 * found[0]
+    result = losses(text(tmp_path), dtype)
+    np.testing.assert_allclose(result, expected, rtol=tolerance)
+    assert result[-1] < 0.8 * result[0]
 
 
 if __name__ == "__main__":

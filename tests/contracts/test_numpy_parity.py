@@ -67,8 +67,8 @@ def load(settings, weights, **kwargs) -> elmore.Embedder:
 def test_every_layer_of_a_random_model_is_the_float64_one(settings, batch, seed):
     weights = bilm_weights(settings, np.random.default_rng(seed))
     expected, _ = NumpyElmo(settings, weights).layers(batch)
-    found = load(settings, weights).embed(batch, layers="all")
-    for sentence, layers in zip(found, expected, strict=True):
+    result = load(settings, weights).embed(batch, layers="all")
+    for sentence, layers in zip(result, expected, strict=True):
         check_within(sentence.vectors, layers)
 
 
@@ -129,9 +129,9 @@ def test_every_layer_of_a_many_langs_model_is_the_float64_one(batch, seed, dims)
             Path(folder), np.random.default_rng(seed), word_dim=dims[0], char_dim=dims[1]
         )
         batch = [["the", *words] if words else [] for words in batch]
-        found = elmore.load(folder).embed(batch, layers="all")
+        result = elmore.load(folder).embed(batch, layers="all")
     expected = NumpyManyLangs(**pieces).layers(batch)
-    for sentence, layers in zip(found, expected, strict=True):
+    for sentence, layers in zip(result, expected, strict=True):
         check_within(sentence.vectors, layers)
 
 
@@ -164,9 +164,9 @@ def test_a_vocabulary_model_gives_the_float64_layers(batch, seed):
     with tempfile.TemporaryDirectory() as folder:
         paths = write_bilm(Path(folder), settings, weights)
         (Path(folder) / "vocab.txt").write_text("\n".join(listed) + "\n")
-        found = elmore.load(*paths).embed(batch, layers="all")
+        result = elmore.load(*paths).embed(batch, layers="all")
     expected, _ = NumpyElmo(settings, weights, vocabulary=listed).layers(batch)
-    for sentence, layers in zip(found, expected, strict=True):
+    for sentence, layers in zip(result, expected, strict=True):
         check_within(sentence.vectors, layers)
 
 

@@ -39,11 +39,11 @@ def test_predicting_the_texts_of_a_file_is_evaluating_it(tmp_path, name, case):
     scores = trained.evaluate(data)
     predicted = list(trained.predict(case.texts, tokenized=case.tokenized))
     task = trained.task
-    gold, found = task.read_examples(data), [prediction.prediction for prediction in predicted]
-    again = (case.score or task.score)(gold, found)
+    gold, result = task.read_examples(data), [prediction.prediction for prediction in predicted]
+    again = (case.score or task.score)(gold, result)
     assert again
     assert again == {name: scores[name] for name in again}
-    assert case.compared(found) == case.compared(trained.predict_examples(gold))
+    assert case.compared(result) == case.compared(trained.predict_examples(gold))
     tokens = [task.sentences(prediction.example) for prediction in predicted]
     assert tokens == [task.sentences(example) for example in gold]
 

@@ -19,12 +19,12 @@ EXACT = {"rtol": 0, "atol": 1e-5}
 def test_all_thirty_sentences_give_the_stored_top_layer_with_carried_state(
     fixtures, folder, sentences
 ):
-    place = fixtures / folder
-    elmo = elmore.load(place / "options.json", place / "lm_weights.hdf5", stateful=True)
-    rows = json.loads((place / sentences).read_text())
+    path = fixtures / folder
+    elmo = elmore.load(path / "options.json", path / "lm_weights.hdf5", stateful=True)
+    rows = json.loads((path / sentences).read_text())
     stored = []
     for row in range(3):
-        with h5py.File(place / f"lm_embeddings_{row}.hdf5") as file:
+        with h5py.File(path / f"lm_embeddings_{row}.hdf5") as file:
             stored.append([np.concatenate(list(file[str(i)][()]), axis=-1) for i in range(10)])
     for number in range(10):
         batch = elmo.embed([rows[row][number].split() for row in range(3)], layers="top")
@@ -33,18 +33,18 @@ def test_all_thirty_sentences_give_the_stored_top_layer_with_carried_state(
 
 
 def test_the_token_cache_is_the_token_layer(fixtures):
-    place = fixtures / "allennlp"
-    elmo = elmore.load(place / "options.json", place / "lm_weights.hdf5")
-    words = (place / "vocab_test.txt").read_text(encoding="utf-8").split()
-    with h5py.File(place / "elmo_token_embeddings.hdf5") as file:
+    path = fixtures / "allennlp"
+    elmo = elmore.load(path / "options.json", path / "lm_weights.hdf5")
+    words = (path / "vocab_test.txt").read_text(encoding="utf-8").split()
+    with h5py.File(path / "elmo_token_embeddings.hdf5") as file:
         cache = file["embedding"][()]
     layer = elmo.embed([words], layers=0)[0].vectors
     assert_allclose(layer, np.concatenate([cache, cache], axis=1), **EXACT)
 
 
 def test_many_langs_gives_every_stored_layer_without_state(fixtures):
-    place = fixtures / "many-langs"
-    stored = np.load(place / "expected.npz")
-    sentences = json.loads((place / "sentences.json").read_text(encoding="utf-8"))
-    for number, sentence in enumerate(elmore.load(place).embed(sentences, layers="all")):
+    path = fixtures / "many-langs"
+    stored = np.load(path / "expected.npz")
+    sentences = json.loads((path / "sentences.json").read_text(encoding="utf-8"))
+    for number, sentence in enumerate(elmore.load(path).embed(sentences, layers="all")):
         assert_allclose(sentence.vectors, stored[str(number)], **EXACT)

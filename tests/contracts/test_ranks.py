@@ -41,10 +41,10 @@ def test_two_ranks_follow_one(tmp_path, corpus, overrides):
         assert together == pytest.approx(alone, rel=1e-9, abs=0)
     last = f"checkpoints/step-{NUM_STEPS:08}"
     for kind in ("model", "optimizer", "recurrent_state"):
-        found, expected = (
+        result, expected = (
             load_file(tmp_path / f"run-{ranks}" / last / f"{kind}.safetensors") for ranks in (2, 1)
         )
-        assert_close(found, expected, rtol=1e-9, atol=1e-9)
+        assert_close(result, expected, rtol=1e-9, atol=1e-9)
     scores = [
         json.loads((tmp_path / f"run-{ranks}" / "best" / "config.json").read_text())["card"][
             "training"
@@ -85,9 +85,9 @@ def test_fine_tuning_prints_once(tmp_path, corpus):
     )  # fmt: skip
     first, second = cli_processes.run(*command, ranks=2)
     assert (first.code, second.code) == (0, 0), (first, second)
-    (found,) = json.loads(first.out)
-    assert found["new_words"] == 0
-    assert found["before"] > 1
+    (result,) = json.loads(first.out)
+    assert result["new_words"] == 0
+    assert result["before"] > 1
     assert second.out == ""
 
 

@@ -57,11 +57,11 @@ def files(folder: Path) -> dict[str, bytes]:
 
 
 def assert_same(run: Path, whole: Path) -> None:
-    found, expected = files(run), files(whole)
-    assert sorted(found) == sorted(expected)
+    result, expected = files(run), files(whole)
+    assert sorted(result) == sorted(expected)
     for name, data in expected.items():
-        assert found[name] == data, name
-    lines = [json.loads(line) for line in found["metrics.jsonl"].splitlines()]
+        assert result[name] == data, name
+    lines = [json.loads(line) for line in result["metrics.jsonl"].splitlines()]
     assert [line["step"] for line in lines] == list(range(1, NUM_STEPS + 1))
     assert [line["step"] for line in lines if "valid_perplexity" in line] == [8, 16, 24]
 

@@ -45,11 +45,11 @@ def test_hdf5_to_ours_to_hdf5_is_bit_identical(settings, seed):
     weights = bilm_weights(settings, np.random.default_rng(seed))
     weights["char_embed"][0, 0] = -0.0  # a sign that only bits tell apart
     with tempfile.TemporaryDirectory() as name:
-        place = Path(name)
-        paths = write_bilm(place, settings | {"n_epochs": 10, "anything": [1, None]}, weights)
-        folder.save(pretrained.load(*paths), place / "ours")
-        bilm_tf.write_bilm_tf(pretrained.load(place / "ours"), place / "theirs")
-        check_same_files(paths, place / "theirs")
+        path = Path(name)
+        paths = write_bilm(path, settings | {"n_epochs": 10, "anything": [1, None]}, weights)
+        folder.save(pretrained.load(*paths), path / "ours")
+        bilm_tf.write_bilm_tf(pretrained.load(path / "ours"), path / "theirs")
+        check_same_files(paths, path / "theirs")
 
 
 @pytest.mark.parametrize("name", ["allennlp", "bilm-tf/model"])

@@ -74,8 +74,8 @@ def test_marks_are_not_taken_for_markup(tmp_path):
 def test_repeats_are_found_in_a_sample_when_there_are_too_many_lines(tmp_path, monkeypatch):
     monkeypatch.setattr(lint, "_MAX_HASHES", 100)
     lines = [f"Line number {i} of them all." for i in range(4000)]
-    found = odd(tmp_path, "\n\n".join(lines + lines[:1000]))
-    assert 15 < float(found["repeated lines"].split(" %")[0]) < 25  # a fifth
+    result = odd(tmp_path, "\n\n".join(lines + lines[:1000]))
+    assert 15 < float(result["repeated lines"].split(" %")[0]) < 25  # a fifth
 
 
 def test_only_the_beginning_is_looked_at_closely_but_all_is_read(tmp_path, monkeypatch):

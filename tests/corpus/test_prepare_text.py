@@ -66,13 +66,13 @@ def long_text(seed=0, documents=60) -> str:
 
 
 def test_the_words_of_a_raw_text_come_back(tmp_path):
-    wanted = [
+    expected = [
         tokenizers.penn(line[a:b]).words
         for line in RAW.split("\n")
         for a, b in sentences.split_sentences(line)
     ]
-    assert wanted[0][:3] == ["Dr.", "Smith", "is"]
-    assert words_of(made(tmp_path, RAW)) == wanted
+    assert expected[0][:3] == ["Dr.", "Smith", "is"]
+    assert words_of(made(tmp_path, RAW)) == expected
 
 
 @given(
@@ -81,15 +81,15 @@ def test_the_words_of_a_raw_text_come_back(tmp_path):
 def test_the_words_of_any_tokenized_text_come_back(tmp_path_factory, lines):
     text = "\n".join(" ".join(words) for words in lines)
     # As a file is read: only a line feed ends a line, a carriage return before it belongs to it
-    wanted = [words for line in text.split("\n") if (words := line.split())]
-    if wanted and text.startswith("\ufeff"):
-        wanted = [words for line in text[1:].split("\n") if (words := line.split())]
-    place = tmp_path_factory.mktemp("any")
-    if not wanted:
+    expected = [words for line in text.split("\n") if (words := line.split())]
+    if expected and text.startswith("\ufeff"):
+        expected = [words for line in text[1:].split("\n") if (words := line.split())]
+    path = tmp_path_factory.mktemp("any")
+    if not expected:
         with pytest.raises(DataError, match="contains no word"):
-            made(place, text, tokenized=True)
+            made(path, text, tokenized=True)
         return
-    assert words_of(made(place, text, tokenized=True)) == wanted
+    assert words_of(made(path, text, tokenized=True)) == expected
 
 
 def test_words_written_like_marks_are_words_and_unknown_as_targets(tmp_path):
@@ -140,18 +140,18 @@ def test_packed_text_is_the_same_text(tmp_path, ending):
 def test_a_row_of_a_table_is_a_document_and_a_list_of_tokens_a_sentence(tmp_path):
     rows = [{"text": "One. Two.\n\nThree."}, {"text": ["New York", "is.", "big", ""]}, {"text": ""}]
     lines = "\n".join(map(json.dumps, rows))
-    wanted = [["One", "."], ["Two", "."], ["Three", "."], ["New", "York", "is.", "big"]]
-    assert words_of(made(tmp_path, lines, "a.jsonl")) == wanted
-    assert words_of(made(tmp_path, gzip.compress(lines.encode()), "a.jsonl.gz", "gz")) == wanted
+    expected = [["One", "."], ["Two", "."], ["Three", "."], ["New", "York", "is.", "big"]]
+    assert words_of(made(tmp_path, lines, "a.jsonl")) == expected
+    assert words_of(made(tmp_path, gzip.compress(lines.encode()), "a.jsonl.gz", "gz")) == expected
     table = pyarrow.table({"body": ["One. Two.\n\nThree.", None]})
     pyarrow.parquet.write_table(table, tmp_path / "a.parquet")
     options = PrepareOptions(column="body")
     corpus = prepare([str(tmp_path / "a.parquet")], tmp_path / "parquet", options, num_workers=1)
-    assert words_of(corpus) == wanted[:3]
+    assert words_of(corpus) == expected[:3]
     assert words_of(made(tmp_path, lines, "a.jsonl", "tok", tokenized=True))[:3] == [
         ["One.", "Two."],
         ["Three."],
-        wanted[3],
+        expected[3],
     ]
 
 

@@ -181,8 +181,8 @@ def test_shards_are_of_bounded_size_and_read_as_one(tmp_path, monkeypatch):
     assert len(sizes) > 3
     assert max(sizes) < 250 + 200
     tokens = many.split("train")
-    places = np.arange(tokens.num_tokens + 1)
-    np.testing.assert_array_equal(tokens.take(places), one.take(places))
+    positions = np.arange(tokens.num_tokens + 1)
+    np.testing.assert_array_equal(tokens.take(positions), one.take(positions))
     np.testing.assert_array_equal(tokens.starts, one.starts)
 
 
@@ -191,12 +191,12 @@ def test_the_first_start_after_a_position_and_tokens_over_several_shards(lengths
     streams = [np.concatenate([[0] + [2] * n for n in shard]) for shard in lengths]
     tokens = TokenStream(streams, [np.flatnonzero(stream == 0) for stream in streams], 1 << 32)
     whole = [*np.concatenate(streams).tolist(), 0]
-    places = np.arange(len(whole))
-    assert tokens.take(places[::-1].reshape(1, -1)).tolist() == [whole[::-1]]
+    positions = np.arange(len(whole))
+    assert tokens.take(positions[::-1].reshape(1, -1)).tolist() == [whole[::-1]]
     starts = [i for i, token in enumerate(whole) if token == 0]
     assert tokens.starts.tolist() == starts[:-1]
-    wanted = [min(start for start in starts if start >= place) for place in places]
-    assert tokens.first_starts(places).tolist() == wanted
+    expected = [min(start for start in starts if start >= place) for place in positions]
+    assert tokens.first_starts(positions).tolist() == expected
 
 
 def test_positions_outside_the_text_are_refused(corpus):

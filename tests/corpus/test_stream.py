@@ -171,10 +171,10 @@ def test_resets_are_as_frequent_as_asked_and_drawn_for_each_direction_and_epoch(
 
 
 def test_too_little_text_says_what_there_is_and_what_to_lower():
-    found = (
+    result = (
         "12 tokens, too few for 4 rows of 20 steps; lower stream.batch_size or stream.unroll_steps"
     )
-    with pytest.raises(DataError, match=found):
+    with pytest.raises(DataError, match=result):
         TBPTTDataset(tokens_of([5, 5]), StreamConfig(batch_size=4, unroll_steps=20), seed=0)
 
 
@@ -205,10 +205,10 @@ def test_reading_makes_every_token_a_target_once_in_each_direction(tokens, rows,
             assert direction.targets.shape == (rows, steps)
             inputs = read(window, direction)
             boundary = inputs == (0 if direction is window.forward else 1)
-            wanted = boundary & bool(reset)
-            wanted[:, 0] |= number == 0
+            expected = boundary & bool(reset)
+            expected[:, 0] |= number == 0
             present = direction.targets != NO_TARGET
-            np.testing.assert_array_equal(direction.resets[present], wanted[present])
+            np.testing.assert_array_equal(direction.resets[present], expected[present])
             for r, j in np.argwhere(present):
                 pairs[r].append((int(inputs[r, j]), int(direction.targets[r, j])))
     # Forward: what follows each token of the text; a boundary closes the sentence before it.

@@ -29,12 +29,12 @@ def strings_and_spans(draw):
 
 
 def by_definition(offsets, vectors, spans):
-    found = np.zeros((*vectors.shape[:-2], len(spans), vectors.shape[-1]))
+    result = np.zeros((*vectors.shape[:-2], len(spans), vectors.shape[-1]))
     for i, (start, end) in enumerate(spans):
         shared = [len({*range(start, end)} & {*range(*offset)}) for offset in offsets]
         if sum(shared):
-            found[..., i, :] = np.average(vectors, axis=-2, weights=shared)
-    return found
+            result[..., i, :] = np.average(vectors, axis=-2, weights=shared)
+    return result
 
 
 def test_a_span_over_two_tokens_is_their_mean_by_characters():
@@ -60,9 +60,9 @@ def test_spans_may_overlap_and_come_in_any_order():
 
 def test_every_layer_is_aligned_likewise():
     stack = np.stack([VECTORS, 2 * VECTORS, -VECTORS])
-    found = pool_to_spans(OFFSETS, stack, [(2, 7)])
-    assert found.shape == (3, 1, 2)
-    assert_allclose(found[:, 0], [[0.8, 3], [1.6, 6], [-0.8, -3]], rtol=1e-6)
+    result = pool_to_spans(OFFSETS, stack, [(2, 7)])
+    assert result.shape == (3, 1, 2)
+    assert_allclose(result[:, 0], [[0.8, 3], [1.6, 6], [-0.8, -3]], rtol=1e-6)
 
 
 def test_no_tokens_and_no_spans_are_fine():
@@ -88,8 +88,8 @@ def test_any_spans_are_what_the_definition_says(text_and_spans):
     text, spans = text_and_spans
     offsets = penn(text).offsets
     vectors = vectors_for(offsets)
-    found = pool_to_spans(offsets, vectors, spans, length=len(text))
-    assert_allclose(found, by_definition(offsets, vectors, spans), atol=1e-6)
+    result = pool_to_spans(offsets, vectors, spans, length=len(text))
+    assert_allclose(result, by_definition(offsets, vectors, spans), atol=1e-6)
 
 
 @given(STRINGS, st.lists(st.integers(0, 20), max_size=6))
@@ -108,8 +108,8 @@ def test_nothing_is_lost_when_a_string_is_cut_elsewhere(text, cuts):
 def test_long_texts_do_not_take_long():
     text = "word, " * 20000
     offsets, spans = penn(text).offsets, whitespace(text).offsets
-    found = pool_to_spans(offsets, np.ones((len(offsets), 4), np.float32), spans)
-    assert_allclose(found, np.ones((20000, 4)))
+    result = pool_to_spans(offsets, np.ones((len(offsets), 4), np.float32), spans)
+    assert_allclose(result, np.ones((20000, 4)))
 
 
 @pytest.mark.parametrize(

@@ -42,8 +42,8 @@ def test_arrays_are_copied_to_a_busy_gpu_and_back():
     busy = torch.randn(4096, 4096, device="cuda")
     for _ in range(20):
         busy = busy @ busy
-    found = to_device(ARRAYS, busy.device)
-    assert all(tensor.is_cuda for tensor in found)
-    home = PinnedFetch(found[0] + 1)
-    assert_same(found)
+    result = to_device(ARRAYS, busy.device)
+    assert all(tensor.is_cuda for tensor in result)
+    home = PinnedFetch(result[0] + 1)
+    assert_same(result)
     np.testing.assert_array_equal(home.numpy(), ARRAYS[0] + 1)

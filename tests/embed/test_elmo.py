@@ -96,8 +96,8 @@ def test_embedding_in_one_thread_leaves_dropout_to_another_that_trains(embedder)
         assert torch.equal(mixer(BATCH).mixes[0], noisy)
         mixer.train()  # as training loops do at any time
         trained.set()
-        for found in (few, many):
-            np.testing.assert_allclose(found.result()[-1].vectors, quiet, atol=1e-6)
+        for result in (few, many):
+            np.testing.assert_allclose(result.result()[-1].vectors, quiet, atol=1e-6)
     assert mixer.bilm.training
 
 
@@ -146,12 +146,12 @@ def test_a_converted_module_computes_in_its_new_dtype(monkeypatch, files, precis
     expected = elmore.Elmo(elmore.load(*files[0], device="cpu")).eval()(BATCH).mixes[0]
     mixer = elmore.Elmo(elmore.load(*files[0], device="cpu", precision=precision)).eval()
     assert mixer(BATCH).mixes[0].dtype == torch.float
-    found = mixer.to(dtype)(BATCH).mixes[0]
-    assert found.dtype == dtype
+    result = mixer.to(dtype)(BATCH).mixes[0]
+    assert result.dtype == dtype
     close = (
         {"rtol": 0.03, "atol": 0.03} if dtype == torch.bfloat16 else {"rtol": 5e-3, "atol": 5e-3}
     )
-    assert_close(found.float(), expected, **close)
+    assert_close(result.float(), expected, **close)
     for texts in (BATCH[:1], BATCH[:1] * 100):  # side by side, and through the lanes
         vectors = mixer.embedder.embed(texts)[-1].vectors
         assert_close(torch.from_numpy(vectors), expected[0], **close)
@@ -202,10 +202,10 @@ def test_weights_written_through_data_are_read_after_a_move_to_the_same_device(
     before = embedder.embed(BATCH[:1])[0].vectors
     for weight in embedder.bundle.model.parameters():
         weight.data.mul_(0.5)
-    found = embedder.to(embedder.device).embed(BATCH[:1])[0].vectors
+    result = embedder.to(embedder.device).embed(BATCH[:1])[0].vectors
     expected = elmore.Embedder(embedder.bundle, device="cpu", precision=precision)
-    np.testing.assert_array_equal(found, expected.embed(BATCH[:1])[0].vectors)
-    assert np.abs(found - before).max() > 0.01
+    np.testing.assert_array_equal(result, expected.embed(BATCH[:1])[0].vectors)
+    assert np.abs(result - before).max() > 0.01
 
 
 @pytest.mark.parametrize("freeze", [True, False])
@@ -239,8 +239,8 @@ def test_autocast_around_a_frozen_module_gives_near_vectors(monkeypatch, files, 
     mixer = elmore.Elmo(elmore.load(*files[0], device="cpu", precision=precision)).eval()
     expected = mixer(BATCH).mixes[0]
     with torch.autocast("cpu", torch.bfloat16):
-        found = mixer(BATCH).mixes[0]
-    assert_close(found.float(), expected, rtol=0.03, atol=0.03)
+        result = mixer(BATCH).mixes[0]
+    assert_close(result.float(), expected, rtol=0.03, atol=0.03)
 
 
 @pytest.mark.parametrize("kwargs", [{}, {"layer_norm": "token"}, {"last_only": True}])
@@ -305,9 +305,9 @@ def test_the_batch_norms_count_the_positions_that_each_release_counts(files, kin
         layers, mask = numpy_elmo.padded(reference.layers(BATCH)[0])
         expected = numpy_elmo.layer_norm_bilm(layers, mask).mean(axis=0)
     inside = mixed.mask.numpy()
-    found = mixed.mixes[0].detach().numpy()
-    np.testing.assert_allclose(found[inside], expected[inside], atol=1e-5, rtol=0)
-    assert (found[~inside] == 0).all()
+    result = mixed.mixes[0].detach().numpy()
+    np.testing.assert_allclose(result[inside], expected[inside], atol=1e-5, rtol=0)
+    assert (result[~inside] == 0).all()
 
 
 def test_the_token_norm_keeps_the_promise_of_sameness(embedder):

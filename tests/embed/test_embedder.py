@@ -57,8 +57,8 @@ def test_layers_choose_from_the_stack(elmo):
     np.testing.assert_array_equal(chosen(1), stack[1])
     np.testing.assert_allclose(chosen("average"), stack.mean(axis=0), atol=1e-6)
     mix = SavedMix((0.0, 1.0, 2.0, 0.5), gamma=1.5)
-    shares = np.exp(mix.weights) / np.exp(mix.weights).sum()
-    np.testing.assert_allclose(chosen(mix), 1.5 * np.tensordot(shares, stack, 1), atol=1e-6)
+    weights = np.exp(mix.weights) / np.exp(mix.weights).sum()
+    np.testing.assert_allclose(chosen(mix), 1.5 * np.tensordot(weights, stack, 1), atol=1e-6)
 
 
 @pytest.mark.parametrize("layers", [4, -1, "first", True, SavedMix((1.0,), 1.0)])
@@ -128,8 +128,8 @@ def test_threads_may_share_an_embedder(elmo):
     expected = [elmo.embed([text])[0].vectors for text in texts]
     with ThreadPoolExecutor(4) as pool:
         for _ in range(5):
-            found = pool.map(lambda text: elmo.embed([text])[0].vectors, texts)
-            for a, b in zip(found, expected, strict=True):
+            result = pool.map(lambda text: elmo.embed([text])[0].vectors, texts)
+            for a, b in zip(result, expected, strict=True):
                 np.testing.assert_array_equal(a, b)
 
 

@@ -27,9 +27,9 @@ def load(folder, rng, **kwargs):
 def test_vectors_on_a_gpu_are_those_of_the_cpu(tmp_path, rng, start):
     elmo = load(tmp_path, rng, device="cpu", initial_state=start)
     expected = elmo.embed(BATCH, layers="all")
-    found = elmo.to("cuda").embed(BATCH, layers="all")
+    result = elmo.to("cuda").embed(BATCH, layers="all")
     assert elmo.device.type == "cuda"
-    for a, b in zip(found, expected, strict=True):
+    for a, b in zip(result, expected, strict=True):
         np.testing.assert_allclose(a.vectors, b.vectors, rtol=0, atol=1e-5)
 
 
@@ -41,8 +41,8 @@ def test_carried_state_moves_with_the_model(tmp_path, rng):
     elmo = load(tmp_path, rng, device="cpu", stateful=True)
     reference = elmore.Embedder(elmo.bundle, device="cpu", stateful=True)
     expected = [reference.embed(BATCH)[0].vectors for _ in range(2)]
-    found = [elmo.embed(BATCH)[0].vectors, elmo.to("cuda").embed(BATCH)[0].vectors]
-    for a, b in zip(found, expected, strict=True):
+    result = [elmo.embed(BATCH)[0].vectors, elmo.to("cuda").embed(BATCH)[0].vectors]
+    for a, b in zip(result, expected, strict=True):
         np.testing.assert_allclose(a, b, rtol=0, atol=1e-5)
 
 
@@ -64,20 +64,20 @@ def test_bulk_on_a_gpu_equals_the_cpu_and_has_the_same_bits_in_any_batch(tmp_pat
     texts = many(rng)
     expected = list(elmo.stream(texts, layers="all"))
     elmo.to("cuda")
-    found = list(elmo.stream(texts, layers="all"))
-    for a, b in zip(found, expected, strict=True):
+    result = list(elmo.stream(texts, layers="all"))
+    for a, b in zip(result, expected, strict=True):
         np.testing.assert_allclose(a.vectors, b.vectors, rtol=0, atol=1e-5)
     other = elmore.Embedder(elmo.bundle, token_budget=500, cache_megabytes=0)
-    for a, b in zip(other.stream(texts[::-1], layers="all"), found[::-1], strict=True):
+    for a, b in zip(other.stream(texts[::-1], layers="all"), result[::-1], strict=True):
         assert a.vectors.tobytes() == b.vectors.tobytes()
 
 
 def test_a_cuda_graph_changes_no_bit(tmp_path, rng):
     elmo = load(tmp_path, rng, precision="fast")
     texts = many(rng, 4000)
-    found = list(elmo.stream(texts, layers="all"))
+    result = list(elmo.stream(texts, layers="all"))
     few = elmore.Embedder(elmo.bundle, precision="fast", token_budget=2000)
-    for text, sentence in zip(texts[:300], found, strict=False):
+    for text, sentence in zip(texts[:300], result, strict=False):
         (alone,) = few.stream([text], layers="all")  # too short to be recorded
         assert alone.vectors.tobytes() == sentence.vectors.tobytes()
 
@@ -87,7 +87,7 @@ def test_a_gpu_that_runs_out_of_memory_continues_with_smaller_batches(tmp_path, 
     paths = write_bilm(tmp_path, settings, bilm_weights(settings, rng))
     texts = many(rng, 16000)
     calm = elmore.load(*paths, device="cuda", token_budget=8192)
-    expected = [found.vectors for found in calm.stream(texts)]
+    expected = [result.vectors for result in calm.stream(texts)]
     torch.cuda.empty_cache()
     elmo = elmore.load(*paths, device="cuda", token_budget=1_000_000)
     free = 1e9 + torch.cuda.memory_reserved()
@@ -95,11 +95,11 @@ def test_a_gpu_that_runs_out_of_memory_continues_with_smaller_batches(tmp_path, 
         free / torch.cuda.get_device_properties(0).total_memory
     )
     try:
-        found = [sentence.vectors for sentence in elmo.stream(texts)]
+        result = [sentence.vectors for sentence in elmo.stream(texts)]
     finally:
         torch.cuda.set_per_process_memory_fraction(1.0)
     assert "continuing with" in caplog.text
-    for a, b in zip(found, expected, strict=True):
+    for a, b in zip(result, expected, strict=True):
         np.testing.assert_allclose(a, b, rtol=0, atol=1e-5)
 
 
@@ -107,9 +107,9 @@ def test_a_gpu_that_runs_out_of_memory_continues_with_smaller_batches(tmp_path, 
 def test_prefetched_windows_are_complete_and_in_order(tmp_path, rng, layers):
     elmo = load(tmp_path, rng, precision="fast", token_budget=1500)
     texts = [*many(rng), ["the", "bank"] * 400, *many(rng)]  # of other numbers of lanes too
-    found = list(elmo.stream(texts, layers=layers))
-    assert [sentence.tokens for sentence in found] == texts
-    for text, sentence in list(zip(texts, found, strict=True))[::40]:
+    result = list(elmo.stream(texts, layers=layers))
+    assert [sentence.tokens for sentence in result] == texts
+    for text, sentence in list(zip(texts, result, strict=True))[::40]:
         (alone,) = elmo.stream([text], layers=layers)
         assert alone.vectors.tobytes() == sentence.vectors.tobytes()
 
@@ -132,8 +132,10 @@ def test_threads_share_the_graphs_and_caches_of_an_embedder(tmp_path, rng):
     expected = [text.vectors.tobytes() for text in elmo.stream(texts)]
     with ThreadPoolExecutor(4) as pool:
         parts = [texts[begin : begin + 150] for begin in range(0, 600, 150)]
-        found = pool.map(lambda part: [text.vectors.tobytes() for text in elmo.stream(part)], parts)
-    assert [one for part in found for one in part] == expected
+        result = pool.map(
+            lambda part: [text.vectors.tobytes() for text in elmo.stream(part)], parts
+        )
+    assert [one for part in result for one in part] == expected
 
 
 @pytest.mark.parametrize("precision", ["exact", "fast"])
@@ -150,5 +152,5 @@ def test_sequences_that_join_and_leave_get_their_own_vectors(tmp_path, rng, prec
         batch.step()
     near = 1e-5 if precision == "exact" else 2e-2
     for row, expected in zip(rows, elmo.stream(texts, layers="all"), strict=True):
-        found = row.layers.float().cpu().numpy()
-        np.testing.assert_allclose(found, expected.vectors, rtol=0, atol=near)
+        result = row.layers.float().cpu().numpy()
+        np.testing.assert_allclose(result, expected.vectors, rtol=0, atol=near)

@@ -14,9 +14,9 @@ lengths = st.lists(st.integers(0, 12), max_size=60)
 @given(lengths, st.integers(1, 60))
 def test_every_text_comes_once_in_order_and_the_budget_holds(sizes, budget):
     texts = [TokenizedText([["word"] * size], None) for size in sizes]
-    found = list(split_windows(texts, budget))
-    assert [text for window in found for text in window] == texts
-    for window in found:
+    result = list(split_windows(texts, budget))
+    assert [text for window in result for text in window] == texts
+    for window in result:
         assert len(window) <= 1 or sum(text.num_tokens for text in window) <= budget
 
 

@@ -193,8 +193,8 @@ def test_files_that_are_something_else_are_refused(tmp_path):
     whole = tmp_path / "whole.npz"
     plain(2).save(whole)
     contents = whole.read_bytes()
-    found = [b"", b"hello", pickle.dumps({}), contents[:-30], contents[:100], contents[30:]]
-    for content in found:
+    result = [b"", b"hello", pickle.dumps({}), contents[:-30], contents[:100], contents[30:]]
+    for content in result:
         path.write_bytes(content)
         with pytest.raises(DataError, match=r"pooling.npz: not a readable pooling \("):
             TextPooling.load(path)
@@ -294,17 +294,17 @@ def test_a_pooling_of_another_model_is_refused():
 def test_cosine_by_hand():
     a = np.array([[3, 4], [0, 0], [1e-30, 0]], np.float32)
     b = np.array([[6, 8], [-3, -4], [4, -3]], np.float32)
-    found = cosine(a, b)
-    assert_allclose(found, [[1, -1, 0], [0, 0, 0], [0.6, -0.6, 0.8]], atol=1e-7)
-    assert found.dtype == np.float32
+    result = cosine(a, b)
+    assert_allclose(result, [[1, -1, 0], [0, 0, 0], [0.6, -0.6, 0.8]], atol=1e-7)
+    assert result.dtype == np.float32
     assert cosine(a[:0], b).shape == (0, 3)
 
 
 @given(arrays(np.float32, (4, 3), elements=NUMBERS))
 def test_cosine_stays_between_minus_one_and_one_and_is_symmetric(vectors):
-    found = cosine(vectors, vectors)
-    assert (np.abs(found) <= 1).all()
-    assert_allclose(found, found.T, atol=1e-6)
+    result = cosine(vectors, vectors)
+    assert (np.abs(result) <= 1).all()
+    assert_allclose(result, result.T, atol=1e-6)
 
 
 @pytest.mark.parametrize("shape", [(2, 4), (3,)])

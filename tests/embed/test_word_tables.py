@@ -96,9 +96,9 @@ def test_words_of_a_table_need_no_letters():
         lstm=LSTM,
     )
     model = BiLM(config).eval()
-    found = TokenVectorCache(model, WordAlphabet(words))(["b", "unheard", "a"])
+    result = TokenVectorCache(model, WordAlphabet(words))(["b", "unheard", "a"])
     with torch.no_grad():
-        torch.testing.assert_close(found, model.tokens(None, torch.tensor([4, 2, 3])))
+        torch.testing.assert_close(result, model.tokens(None, torch.tensor([4, 2, 3])))
 
 
 def test_a_word_requested_twice_is_encoded_once(model, encoded):
@@ -116,8 +116,8 @@ def test_threads_get_the_vectors_that_one_thread_gets(model, megabytes):
     expected = TokenVectorCache(model, ByteAlphabet())(WORDS)
     chosen = [np.random.default_rng(seed).permutation(len(WORDS))[:15] for seed in range(40)]
     with ThreadPoolExecutor(4) as pool:
-        found = pool.map(lambda at: vectors([WORDS[i] for i in at]), chosen)
-        for at, each in zip(chosen, found, strict=True):
+        result = pool.map(lambda at: vectors([WORDS[i] for i in at]), chosen)
+        for at, each in zip(chosen, result, strict=True):
             assert torch.equal(each, expected[at])
 
 

@@ -69,11 +69,11 @@ def model(place: Path) -> None:
 
 def write_vectors(elmo: Embedder, place: Path) -> None:
     """Keep what a model said when it was written."""
-    found = {
+    result = {
         state: [one.vectors.tolist() for one in made.embed(TOKENS, layers="all")]
         for state, made in (("zero", elmo), ("warm", Embedder(elmo.bundle, initial_state="warm")))
     }
-    (place / "vectors.json").write_text(json.dumps(found))
+    (place / "vectors.json").write_text(json.dumps(result))
 
 
 def run(place: Path) -> None:
@@ -243,9 +243,9 @@ MAKERS: dict[str, Callable[[Path], None]] = {
 def main() -> None:
     """Write what is missing."""
     for kind, make in MAKERS.items():
-        place = HERE / f"{kind}-{FORMATS[kind]}"
-        if not place.exists():
-            make(place)
+        path = HERE / f"{kind}-{FORMATS[kind]}"
+        if not path.exists():
+            make(path)
 
 
 if __name__ == "__main__":

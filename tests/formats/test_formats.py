@@ -61,9 +61,9 @@ def elmo() -> Embedder:
 @pytest.fixture(scope="module")
 def expected(elmo) -> list[np.ndarray]:
     """All layers of the sentences, as they were when the first model was written."""
-    found = json.loads((HERE / "model-1" / "vectors.json").read_text())["zero"]
+    result = json.loads((HERE / "model-1" / "vectors.json").read_text())["zero"]
     shape = (elmo.num_layers, -1, elmo.width)
-    return [np.asarray(one, np.float32).reshape(shape) for one in found]
+    return [np.asarray(one, np.float32).reshape(shape) for one in result]
 
 
 def test_every_format_has_a_file_of_each_of_its_numbers():
@@ -77,8 +77,8 @@ def test_a_model_gives_the_vectors_it_gave(place):
     bundle = pretrained.load(place)
     assert (bundle.softmax is not None) == (place.name != "model-1")
     for state, vectors in said.items():
-        found = Embedder(bundle, initial_state=state).embed(make.TOKENS, layers="all")
-        for one, before in zip(found, vectors, strict=True):
+        result = Embedder(bundle, initial_state=state).embed(make.TOKENS, layers="all")
+        for one, before in zip(result, vectors, strict=True):
             close(one.vectors, before)
 
 
@@ -89,8 +89,8 @@ def test_a_corpus_holds_the_text_it_was_made_of(place):
     tokens = corpus.split("all")
     numbers = tokens.take(np.arange(tokens.num_tokens))
     words = ["\n" if number == 0 else corpus.types[number] for number in numbers.tolist()]
-    found = [line.strip() for line in " ".join(words).split("\n")][1:]
-    assert found == toy_corpus.sentences(40) + toy_corpus.sentences(6, seed=1)
+    result = [line.strip() for line in " ".join(words).split("\n")][1:]
+    assert result == toy_corpus.sentences(40) + toy_corpus.sentences(6, seed=1)
 
 
 @pytest.mark.parametrize("place", of("recipe"))
@@ -117,8 +117,8 @@ def test_a_stopped_run_is_resumed_to_its_end(place, tmp_path, says_its_format):
 @pytest.mark.parametrize("place", of("run"))
 def test_a_run_keeps_its_perplexity(place):
     said = json.loads((HERE / "printed-1" / "evaluate.json").read_text())
-    found = evaluate(str(place), HERE / "corpus-1", device="cpu")
-    assert found.forward == pytest.approx(said["forward"], rel=1e-4)
+    result = evaluate(str(place), HERE / "corpus-1", device="cpu")
+    assert result.forward == pytest.approx(said["forward"], rel=1e-4)
 
 
 @pytest.mark.parametrize("place", of("task"))
@@ -139,10 +139,10 @@ def test_a_task_of_the_first_format_is_read_with_its_vectors_where_they_were_or_
         load_task(out, device="cpu").evaluate(data)
     path, vectors = out / "best" / "config.json", MOVED / "vectors.txt"
     expected = json.loads(path.read_text())["scores"]
-    found = load_task(out, device="cpu", embedder=f"glove:{vectors}").evaluate(data)
-    assert found == pytest.approx(expected)
+    result = load_task(out, device="cpu", embedder=f"glove:{vectors}").evaluate(data)
+    assert result == pytest.approx(expected)
     path.write_text(path.read_text().replace("/before/vectors.txt", str(vectors)))
-    assert load_task(out, device="cpu").evaluate(data) == found
+    assert load_task(out, device="cpu").evaluate(data) == result
 
 
 def test_a_task_of_the_first_format_is_resumed_to_its_end(tmp_path):
@@ -176,8 +176,8 @@ def test_files_of_vectors_say_their_format_and_hold_the_vectors(place, expected)
         assert arrays.zip.comment == b"elmore_format 1"
         lines = read_lines(place / "vectors.jsonl")
         for number, layers in enumerate(expected):
-            for found in (file[str(number)], arrays[str(number)], lines[number]["vectors"]):
-                close(np.asarray(found).reshape(layers[-1].shape), layers[-1])
+            for result in (file[str(number)], arrays[str(number)], lines[number]["vectors"]):
+                close(np.asarray(result).reshape(layers[-1].shape), layers[-1])
         index = json.loads(file["sentence_to_index"][0])
         assert index == {text: str(number) for number, text in enumerate(make.TEXTS)}
 
@@ -188,8 +188,8 @@ def test_a_table_of_vectors_says_its_format_and_holds_the_vectors(place, expecte
     table = parquet.read_table(place / "vectors.parquet")
     assert table.schema.metadata[b"elmore_format"] == b"1"
     assert [" ".join(tokens) for tokens in table["tokens"].to_pylist()] == SENTENCES
-    for found, layers in zip(table["vectors"].to_pylist(), expected, strict=True):
-        close(np.asarray(found).reshape(layers[-1].shape), layers[-1])
+    for result, layers in zip(table["vectors"].to_pylist(), expected, strict=True):
+        close(np.asarray(result).reshape(layers[-1].shape), layers[-1])
 
 
 @pytest.mark.parametrize("place", of("journal"))
@@ -225,10 +225,10 @@ def test_a_pooling_gives_the_vectors_it_gave(place, elmo):
 def test_cached_layers_are_found(place, tmp_path, elmo, expected, has_number):
     (path,) = place.glob("*.npy")  # the first files had no number in their name
     shutil.copy(path, tmp_path / (path.name if has_number else path.name.replace(".1.npy", ".npy")))
-    found = layer_cache.load(elmo, make.TOKENS, tmp_path)
-    assert found is not None
+    result = layer_cache.load(elmo, make.TOKENS, tmp_path)
+    assert result is not None
     for tokens, layers in zip(make.TOKENS, expected, strict=True):
-        assert_allclose(found.of([tokens]), layers, atol=1e-3)  # half precision
+        assert_allclose(result.of([tokens]), layers, atol=1e-3)  # half precision
 
 
 @pytest.mark.parametrize("place", of("uses"))
@@ -279,8 +279,8 @@ def test_a_model_for_transformers_gives_the_vectors_it_gave(place, expected):
     model = huggingface.ElmoModel.from_pretrained(place).eval()
     tokenizer = huggingface.ElmoTokenizer.from_pretrained(place)
     words = tokenizer([list(make.TOKENS[0])], is_split_into_words=True, return_tensors="pt")
-    found = model(**words, output_hidden_states=True).hidden_states
-    for layer, before in zip(found, expected[0], strict=True):
+    result = model(**words, output_hidden_states=True).hidden_states
+    for layer, before in zip(result, expected[0], strict=True):
         close(layer[0].detach().numpy(), before)
 
 

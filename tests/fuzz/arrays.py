@@ -88,14 +88,14 @@ def _numbers(data: bytes, rng: Random) -> bytes:
         return raw.mutate(data, rng)
     kind = rng.choice(("<f4", "<f8", "<i8", "<u4", "<f2"))
     size = np.dtype(kind).itemsize
-    found = np.frombuffer(data[: len(data) // size * size], kind).copy()
+    result = np.frombuffer(data[: len(data) // size * size], kind).copy()
     odd = (0, 1, 99, 2**15) if kind[1] == "f" or kind == "<u4" else (0, 1, -1, 2**40, -(2**62))
     for _ in range(rng.choice((1, 3, 20))):
-        if len(found):
-            found[rng.randrange(len(found))] = (
+        if len(result):
+            result[rng.randrange(len(result))] = (
                 np.nan if kind[1] == "f" and rng.random() < 0.3 else rng.choice(odd)
             )
-    return found.tobytes() + data[len(found) * size :]
+    return result.tobytes() + data[len(result) * size :]
 
 
 def mutate_safetensors(data: bytes, rng: Random) -> bytes:

@@ -48,11 +48,11 @@ def _text(name: str, kind: str, text: str | None = None):
 
 
 def _read(kind: str):
-    found = registry.find_task(kind)
+    result = registry.find_task(kind)
 
     def read(place: Path) -> None:
         (path,) = place.iterdir()
-        solver = found(registry.load_recipe(found))
+        solver = result(registry.load_recipe(result))
         read_ones = solver.read_examples(path)
         labels = solver.collect_labels(read_ones)
         solver.make_features(read_ones, labels, with_gold=True)
@@ -77,8 +77,8 @@ def _snli_lines() -> str:
 def _framed(form):
     def make(place: Path) -> None:
         toy_tasks.write("srl", place / "props.txt", 4)
-        found = srl.read_srl(place / "props.txt", form="conll2005")
-        srl.write_srl(place / "props.txt", found, form)
+        result = srl.read_srl(place / "props.txt", form="conll2005")
+        srl.write_srl(place / "props.txt", result, form)
 
     return make
 

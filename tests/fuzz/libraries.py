@@ -68,25 +68,25 @@ class _Runs:
 
 
 def mutate_torch(data: bytes, rng: Random) -> bytes:
-    found = torch.load(io.BytesIO(data), weights_only=True)
-    name = rng.choice(list(found))
-    tensor, kind = found[name], rng.randrange(10)
+    result = torch.load(io.BytesIO(data), weights_only=True)
+    name = rng.choice(list(result))
+    tensor, kind = result[name], rng.randrange(10)
     if kind == 0:
-        del found[name]
+        del result[name]
     elif kind == 1:
-        found[name] = rng.choice((None, 3, "x", [tensor], {"a": tensor}))
+        result[name] = rng.choice((None, 3, "x", [tensor], {"a": tensor}))
     elif kind == 2:
-        found[name] = rng.choice(
+        result[name] = rng.choice(
             (tensor[:1], tensor[..., :0], tensor[None], tensor.T, tensor.sum())
         )
     elif kind == 3:
-        found[name] = tensor.to(
+        result[name] = tensor.to(
             rng.choice(
                 (torch.int64, torch.bfloat16, torch.bool, torch.complex64, torch.float8_e4m3fn)
             )
         )
     elif kind == 4:
-        found[name] = rng.choice(
+        result[name] = rng.choice(
             (
                 tensor.to_sparse(),
                 tensor.to("meta"),
@@ -95,15 +95,15 @@ def mutate_torch(data: bytes, rng: Random) -> bytes:
             )
         )
     elif kind == 5:
-        found[rng.choice(("more", f"{name}x", "scalar_mix_0.gamma", 3, (1, 2)))] = tensor
+        result[rng.choice(("more", f"{name}x", "scalar_mix_0.gamma", 3, (1, 2)))] = tensor
     elif kind == 6:
-        found[name] = torch.quantize_per_tensor(tensor.float(), 0.1, 0, torch.qint8)
+        result[name] = torch.quantize_per_tensor(tensor.float(), 0.1, 0, torch.qint8)
     elif kind == 7:
-        found = rng.choice((list(found.values()), tensor, None, {}, {3: tensor}))
+        result = rng.choice((list(result.values()), tensor, None, {}, {3: tensor}))
     else:
         return pickle.dumps(rng.choice((_Runs(), {"a": _Runs()}, {name: 3}, [1])))
     out = io.BytesIO()
-    torch.save(found, out)
+    torch.save(result, out)
     return out.getvalue()
 
 
@@ -144,7 +144,7 @@ def mutate_parquet(data: bytes, rng: Random) -> bytes:
         pyarrow.array(["a"] * size).dictionary_encode(),
         pyarrow.array([2**62] * size, pyarrow.timestamp("ns")),
     )
-    found = pyarrow.table({rng.choice(("text", "text", "text", "x")): rng.choice(columns)})
+    result = pyarrow.table({rng.choice(("text", "text", "text", "x")): rng.choice(columns)})
     out = io.BytesIO()
-    parquet.write_table(found, out)
+    parquet.write_table(result, out)
     return out.getvalue()

@@ -22,22 +22,22 @@ Place = tuple[Any, Any]
 
 def places(value: Any) -> list[Place]:
     """Give every place of a tree; its largest lists are not looked at to the end."""
-    found: list[Place] = []
+    result: list[Place] = []
     if isinstance(value, dict):
-        found = [(value, key) for key in value]
+        result = [(value, key) for key in value]
     elif isinstance(value, list):
-        found = [(value, number) for number in range(min(len(value), 20))]
-    for holder, key in list(found):
-        found += places(holder[key])
-    return found
+        result = [(value, number) for number in range(min(len(value), 20))]
+    for holder, key in list(result):
+        result += places(holder[key])
+    return result
 
 
 def mutate_value(value: Any, rng: Random) -> Any:
     """Damage a tree in place, and give it back; `_MARK` stands for what `json` cannot write."""
-    found = places(value)
-    if not found or rng.random() < 0.03:
+    result = places(value)
+    if not result or rng.random() < 0.03:
         return rng.choice(ODD)
-    holder, key = rng.choice(found)
+    holder, key = rng.choice(result)
     kind = rng.randrange(10)
     if kind < 6:
         holder[key] = rng.choice(ODD)

@@ -17,8 +17,8 @@ from tests.support.sense_corpus import write_corpus, write_wordnet
 
 def _search(place: Path) -> None:
     index = OccurrenceIndex.open(place, _elmo())
-    found = index.nearest_rows(np.ones(8, np.float32), 3)
-    for row in range(min(20, len(index))) if hasattr(index, "__len__") else found.rows:
+    result = index.nearest_rows(np.ones(8, np.float32), 3)
+    for row in range(min(20, len(index))) if hasattr(index, "__len__") else result.rows:
         index.occurrence(int(row))
     (place / "more.txt").write_text("a lake\n")
     index.append([place / "more.txt"], tokenized=True)
@@ -53,10 +53,10 @@ def _senses(place: Path) -> None:
 
 
 def _read_senses(place: Path) -> None:
-    found = wordnet.read_wordnet(place / "dict")
+    result = wordnet.read_wordnet(place / "dict")
     for sentence in SenseCorpus(place / "text.data.xml"):
         for use in sentence.instances:
-            for key in (*use.keys, *found.senses(use.lemma, use.pos)):
+            for key in (*use.keys, *result.senses(use.lemma, use.pos)):
                 describe_sense(key)
 
 

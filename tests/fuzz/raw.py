@@ -4,11 +4,11 @@ from random import Random
 
 
 def flip(data: bytes, rng: Random) -> bytes:
-    found = bytearray(data)
+    result = bytearray(data)
     for _ in range(rng.choice((1, 1, 2, 8))):
-        if found:
-            found[rng.randrange(len(found))] ^= 1 << rng.randrange(8)
-    return bytes(found)
+        if result:
+            result[rng.randrange(len(result))] ^= 1 << rng.randrange(8)
+    return bytes(result)
 
 
 def overwrite(data: bytes, rng: Random) -> bytes:

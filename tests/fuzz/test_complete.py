@@ -56,12 +56,12 @@ _PARSING = {("json", "loads"), ("json", "load"), ("np", "load")}
 @functools.cache
 def modules() -> dict[str, set[tuple[str, str]]]:
     """Give what each module calls: the name before the last dot, and the last."""
-    found = {}
+    result = {}
     for path in PACKAGE.rglob("*.py"):
         name = ".".join(["elmore", *path.relative_to(PACKAGE).with_suffix("").parts])
         tree = ast.parse(path.read_text(encoding="utf-8"))
-        found[name.removesuffix(".__init__")] = set(calls(tree))
-    return found
+        result[name.removesuffix(".__init__")] = set(calls(tree))
+    return result
 
 
 def calls(tree: ast.Module) -> Iterator[tuple[str, str]]:

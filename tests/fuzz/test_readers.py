@@ -66,9 +66,9 @@ def reader(request) -> Reader:
 @pytest.fixture(scope="module")
 def valid(reader, tmp_path_factory) -> Path:
     """The valid files of a reader."""
-    place = tmp_path_factory.mktemp("valid")
-    reader.make(place)
-    return place
+    path = tmp_path_factory.mktemp("valid")
+    reader.make(path)
+    return path
 
 
 def files_of(place: Path) -> list[Path]:
@@ -95,12 +95,12 @@ def test_the_valid_files_are_read(reader, valid, tmp_path):
 def test_damaged_files_are_refused_in_a_sentence_or_read(reader, valid, tmp_path):
     failed = []
     for seed in range(max(1, round(SEEDS * reader.share))):
-        place = tmp_path / str(seed)
-        name = damage(reader, valid, place, seed)
+        path = tmp_path / str(seed)
+        name = damage(reader, valid, path, seed)
         try:
             with bounded(), warnings.catch_warnings():
                 warnings.simplefilter("ignore")
-                reader.read(place)
+                reader.read(path)
         except ElmoreError as error:
             if not str(error) or len(str(error)) > 1500:
                 failed.append(f"seed {seed}, {name}: {len(str(error))} letters: {str(error)[:200]}")
@@ -110,15 +110,15 @@ def test_damaged_files_are_refused_in_a_sentence_or_read(reader, valid, tmp_path
             failed.append(
                 f"seed {seed}, {name}: {type(error).__name__}: {str(error)[:300]} {_where(error)}"
             )
-        shutil.rmtree(place)
+        shutil.rmtree(path)
     assert not failed, "\n".join([f"{reader.name}:", *failed])
 
 
 def _where(error: BaseException) -> str:
-    trace, found = error.__traceback__, ""
+    trace, result = error.__traceback__, ""
     while trace is not None:
         code = trace.tb_frame.f_code
         if "/elmore/" in code.co_filename:
-            found = f"in {Path(code.co_filename).name}:{trace.tb_lineno} {code.co_name}"
+            result = f"in {Path(code.co_filename).name}:{trace.tb_lineno} {code.co_name}"
         trace = trace.tb_next
-    return found
+    return result

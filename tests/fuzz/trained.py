@@ -65,9 +65,9 @@ def _run(place: Path) -> None:
 def _resume_run(place: Path) -> None:
     run, (module, optimizer) = Run(place / "run"), _toy()
     run.create_or_resume({"train": {"seed": 1}}, resume=True)
-    found = run.load_checkpoint(module, optimizer, _CPU)
+    result = run.load_checkpoint(module, optimizer, _CPU)
     optimizer.step()  # the gradient is still there
-    run.truncate_metrics(found.step if found else 0)
+    run.truncate_metrics(result.step if result else 0)
 
 
 def _resume_pretraining(place: Path) -> None:

@@ -49,18 +49,18 @@ def without(monkeypatch):
 
 def test_each_integration_is_asked():
     place = Path(integrations.__file__).parent
-    found = {path.stem for path in place.iterdir() if path.name[0] != "_"}
-    assert found == set(NEEDED) | OF_OTHERS | FREE
+    result = {path.stem for path in place.iterdir() if path.name[0] != "_"}
+    assert result == set(NEEDED) | OF_OTHERS | FREE
 
 
 @pytest.mark.parametrize("integration", NEEDED)
 def test_a_missing_package_is_named_with_its_install_command(without, integration):
     _, called, installed_by = NEEDED[integration]
     name = without(integration)
-    with pytest.raises(ImportError) as found:  # as of any import that fails
+    with pytest.raises(ImportError) as result:  # as of any import that fails
         importlib.import_module(name)
-    assert isinstance(found.value, ElmoreError)
-    assert str(found.value) == f"{name} needs {called}: pip install {installed_by}"
+    assert isinstance(result.value, ElmoreError)
+    assert str(result.value) == f"{name} needs {called}: pip install {installed_by}"
 
 
 def test_export_without_its_extra_is_reported_in_one_sentence(without, tmp_path):

@@ -147,11 +147,11 @@ def test_text_that_is_not_tokenised_is_refused(batch):
 
 def test_results_have_allennlps_keys_shapes_and_types(files):
     module = elmo(files, 2)
-    found = module(batch_to_ids(HISTORY[0]))
-    assert set(found) == {"elmo_representations", "mask"}
-    assert [x.shape for x in found["elmo_representations"]] == [(2, 5, 12)] * 2
-    assert found["mask"].dtype == torch.bool
-    assert found["mask"].tolist() == [[True] * 5, [True] + [False] * 4]
+    result = module(batch_to_ids(HISTORY[0]))
+    assert set(result) == {"elmo_representations", "mask"}
+    assert [x.shape for x in result["elmo_representations"]] == [(2, 5, 12)] * 2
+    assert result["mask"].dtype == torch.bool
+    assert result["mask"].tolist() == [[True] * 5, [True] + [False] * 4]
     assert module.get_output_dim() == 12
 
 
@@ -162,9 +162,9 @@ def test_each_row_goes_on_from_its_own_state_batch_after_batch(files, numpy_mode
     for batch in HISTORY:
         layers, state = numpy_model.layers(batch, state)
         expected, mask = padded(layers)
-        found = module(batch_to_ids(batch))
-        close(found["elmo_representations"][0], expected.mean(axis=0))
-        assert found["mask"].tolist() == mask.tolist()
+        result = module(batch_to_ids(batch))
+        close(result["elmo_representations"][0], expected.mean(axis=0))
+        assert result["mask"].tolist() == mask.tolist()
 
 
 def test_a_second_run_differs_and_a_reset_makes_it_the_first_again(files):
@@ -183,9 +183,9 @@ def test_a_mask_resets_some_rows_alone(files):
         x._elmo_lstm._elmo_lstm.reset_states()
         representation(x, batch)
     module._elmo_lstm._elmo_lstm.reset_states(torch.tensor([False, True]))
-    found, kept = representation(module, batch), representation(fresh, batch)
-    assert_close(found[0], kept[0])
-    assert_close(found[1], first[1])
+    result, kept = representation(module, batch), representation(fresh, batch)
+    assert_close(result[0], kept[0])
+    assert_close(result[1], first[1])
     with pytest.raises(DataError, match="the state has 2 rows, the mask to reset has 3"):
         module._elmo_lstm._elmo_lstm.reset_states(torch.ones(3, dtype=torch.bool))
 
@@ -215,26 +215,26 @@ def test_boundaries_stay_when_asked(files, numpy_model):
     module = elmo(files, keep_sentence_boundaries=True)
     layers, _ = numpy_model.layers_with_boundaries(HISTORY[0])
     expected, mask = padded(layers)
-    found = module(batch_to_ids(HISTORY[0]))
-    close(found["elmo_representations"][0], expected.mean(axis=0))
-    assert found["mask"].tolist() == mask.tolist()
+    result = module(batch_to_ids(HISTORY[0]))
+    close(result["elmo_representations"][0], expected.mean(axis=0))
+    assert result["mask"].tolist() == mask.tolist()
 
 
 def test_the_layer_norm_counts_the_boundaries(files, numpy_model):
     layers, _ = numpy_model.layers_with_boundaries(HISTORY[0])
     evened = numpy_elmo.layer_norm_allennlp(*padded(layers)).mean(axis=0)
     _, mask = padded([layer[:, 1:-1] for layer in layers])
-    found = representation(elmo(files, do_layer_norm=True), HISTORY[0])
-    close(found, evened[:, 1:-1] * mask[:, :, None], atol=1e-4)
+    result = representation(elmo(files, do_layer_norm=True), HISTORY[0])
+    close(result, evened[:, 1:-1] * mask[:, :, None], atol=1e-4)
 
 
 def test_given_parameters_fix_the_mixes(files, numpy_model):
     module = elmo(files, 2, scalar_mix_parameters=[0.3, -1.0, 2.0])
     layers, _ = numpy_model.layers(HISTORY[0])
     expected = scalar_mix(padded(layers)[0], np.array([0.3, -1.0, 2.0]), 1.0)
-    found = module(batch_to_ids(HISTORY[0]))["elmo_representations"]
-    close(found[0], expected)
-    close(found[1], expected)
+    result = module(batch_to_ids(HISTORY[0]))["elmo_representations"]
+    close(result[0], expected)
+    close(result[1], expected)
     assert not any(parameter.requires_grad for parameter in module.parameters())
 
 
@@ -248,10 +248,10 @@ def test_more_dimensions_in_front_come_back(files):
     batch = [["The", "bank"], ["a"], ["b", "c"], [], ["d"], ["e", "f"]]
     ids = batch_to_ids(batch)
     flat = elmo(files)(ids)
-    found = elmo(files)(ids.view(3, 1, 2, 2, 50))
-    assert found["elmo_representations"][0].shape == (3, 1, 2, 2, 12)
-    assert_close(found["elmo_representations"][0].flatten(0, 2), flat["elmo_representations"][0])
-    assert torch.equal(found["mask"].flatten(0, 2), flat["mask"])
+    result = elmo(files)(ids.view(3, 1, 2, 2, 50))
+    assert result["elmo_representations"][0].shape == (3, 1, 2, 2, 12)
+    assert_close(result["elmo_representations"][0].flatten(0, 2), flat["elmo_representations"][0])
+    assert torch.equal(result["mask"].flatten(0, 2), flat["mask"])
     kept = elmo(files, keep_sentence_boundaries=True)(ids.view(3, 2, 2, 50))
     assert kept["elmo_representations"][0].shape == (3, 2, 4, 12)
     assert kept["mask"].shape == (3, 2, 4)
@@ -259,17 +259,17 @@ def test_more_dimensions_in_front_come_back(files):
 
 @pytest.mark.parametrize("batch", [[], [[]], [[], []]])
 def test_an_empty_batch_has_an_empty_result(files, batch):
-    found = elmo(files)(batch_to_ids(batch))
-    assert found["elmo_representations"][0].shape == (len(batch), 0, 12)
-    assert found["mask"].shape == (len(batch), 0)
+    result = elmo(files)(batch_to_ids(batch))
+    assert result["elmo_representations"][0].shape == (len(batch), 0, 12)
+    assert result["mask"].shape == (len(batch), 0)
 
 
 def test_the_mixes_learn_and_the_bilm_only_when_asked(files):
     for requires_grad in (False, True):
         module = elmo(files, 2, requires_grad=requires_grad).train()
         for _ in range(2):  # the state carries no graph into the next step
-            found = module(batch_to_ids(HISTORY[0]))["elmo_representations"]
-            sum(x.square().sum() for x in found).backward()
+            result = module(batch_to_ids(HISTORY[0]))["elmo_representations"]
+            sum(x.square().sum() for x in result).backward()
         for name, parameter in module.named_parameters():
             learns = requires_grad or name.startswith("scalar_mix")
             assert (parameter.grad is not None) == learns, name
@@ -278,10 +278,10 @@ def test_the_mixes_learn_and_the_bilm_only_when_asked(files):
 
 def test_dropout_acts_in_training_on_the_representations_alone(files, numpy_model):
     layers, _ = numpy_model.layers([["The", "bank"]])
-    found = representation(elmo(files, dropout=0.5).train(), [["The", "bank"]])[0]
-    kept = found != 0
+    result = representation(elmo(files, dropout=0.5).train(), [["The", "bank"]])[0]
+    kept = result != 0
     assert 0 < kept.sum() < kept.numel()
-    close(found[kept], 2 * layers[0].mean(axis=0)[kept.numpy()])
+    close(result[kept], 2 * layers[0].mean(axis=0)[kept.numpy()])
 
 
 def test_cached_words_change_nothing(files, caplog):
@@ -318,22 +318,22 @@ def test_a_copy_and_a_pickle_go_on_from_the_same_state(files):
 
 def test_the_state_dict_has_their_names_and_values(files, weights):
     expected = allennlp_state_dict(OPTIONS, weights)
-    found = elmo(files).state_dict()
-    assert set(found) == set(expected)
+    result = elmo(files).state_dict()
+    assert set(result) == set(expected)
     for name, tensor in expected.items():
-        assert_close(found[name], tensor, rtol=0, atol=1e-6)
+        assert_close(result[name], tensor, rtol=0, atol=1e-6)
 
 
 def test_an_allennlp_checkpoint_is_loaded_inside_a_larger_model(files, weights, tmp_path):
     other = bilm_weights(OPTIONS, np.random.default_rng(1), scale=2.0)
-    place = write_bilm(tmp_path / "other", OPTIONS, other)
+    path = write_bilm(tmp_path / "other", OPTIONS, other)
     theirs = allennlp_state_dict(OPTIONS, weights, prefix="elmo.")
     theirs["elmo._elmo_lstm._word_embedding.weight"] = torch.zeros(3, 6)  # their cache
     theirs["elmo.scalar_mix_0.gamma"] = torch.tensor([2.0])
-    model = torch.nn.ModuleDict({"elmo": Elmo(*map(str, place), 1)}).eval()
+    model = torch.nn.ModuleDict({"elmo": Elmo(*map(str, path), 1)}).eval()
     model.load_state_dict(theirs)
-    found = representation(model["elmo"], HISTORY[0])
-    assert_close(found, 2 * representation(elmo(files), HISTORY[0]), rtol=0, atol=1e-5)
+    result = representation(model["elmo"], HISTORY[0])
+    assert_close(result, 2 * representation(elmo(files), HISTORY[0]), rtol=0, atol=1e-5)
 
 
 def test_a_missing_weight_is_named(files, weights):
@@ -387,8 +387,8 @@ def test_the_embedder_gives_all_layers_and_carries_its_state(files, numpy_model)
     embedder, state = ElmoEmbedder(*files), None
     for batch in HISTORY:
         expected, state = numpy_model.layers(batch, state)
-        found = embedder.embed_batch(batch)
-        for a, b in zip(found, expected, strict=True):
+        result = embedder.embed_batch(batch)
+        for a, b in zip(result, expected, strict=True):
             assert a.shape == b.shape
             assert a.dtype == np.float32
             close(a, b)
@@ -396,21 +396,21 @@ def test_the_embedder_gives_all_layers_and_carries_its_state(files, numpy_model)
 
 def test_the_embedder_gives_tensors_and_a_mask(files, numpy_model):
     expected, mask = padded(numpy_model.layers(HISTORY[1])[0])
-    embeddings, found = ElmoEmbedder(*files).batch_to_embeddings(HISTORY[1])
+    embeddings, result = ElmoEmbedder(*files).batch_to_embeddings(HISTORY[1])
     close(embeddings, expected.swapaxes(0, 1))
-    assert found.tolist() == mask.tolist()
+    assert result.tolist() == mask.tolist()
     assert not embeddings.requires_grad
 
 
 def test_sentences_are_embedded_as_they_come_in_batches(files, numpy_model):
     sentences = [["a"], ["b", "c"], ["d"], ["e", "f", "g"], ["h"]]
-    found = ElmoEmbedder(*files).embed_sentences(iter(sentences), batch_size=2)
+    result = ElmoEmbedder(*files).embed_sentences(iter(sentences), batch_size=2)
     state = None
     for start in (0, 2, 4):
         expected, state = numpy_model.layers(sentences[start : start + 2], state)
         for layers in expected:
-            close(next(found), layers)
-    assert list(found) == []
+            close(next(result), layers)
+    assert list(result) == []
 
 
 def test_a_sentence_without_tokens_has_no_vectors(files):
@@ -482,8 +482,8 @@ def test_a_gpu_has_the_same_results_and_moves_the_state(files):
             close(a, b, atol=1e-4)
     representation(module, HISTORY[0])
     moved = copy.deepcopy(module).cuda()
-    found = moved(batch_to_ids(HISTORY[1]).cuda())["elmo_representations"][0]
-    close(found.cpu(), representation(module, HISTORY[1]).detach().numpy(), atol=1e-4)
+    result = moved(batch_to_ids(HISTORY[1]).cuda())["elmo_representations"][0]
+    close(result.cpu(), representation(module, HISTORY[1]).detach().numpy(), atol=1e-4)
 
 
 # What is refused
@@ -515,10 +515,10 @@ def test_files_that_do_not_fit_are_refused(files, tmp_path, rng):
         ElmoEmbedder(*files, cuda_device=99)
     words = ["<S>", "</S>", "<UNK>", "the"]
     options = bilm_options(char_cnn=None) | {"n_tokens_vocab": len(words)}
-    place = write_bilm(tmp_path / "words", options, bilm_weights(options, rng, num_words=4))
+    path = write_bilm(tmp_path / "words", options, bilm_weights(options, rng, num_words=4))
     (tmp_path / "words" / "vocab.txt").write_text("\n".join(words) + "\n")
     with pytest.raises(ConfigError, match="for byte alphabets only"):
-        Elmo(*map(str, place), 1)
+        Elmo(*map(str, path), 1)
 
 
 def test_their_addresses_lead_to_the_model_of_that_name(files, monkeypatch):

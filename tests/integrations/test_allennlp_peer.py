@@ -44,9 +44,9 @@ def test_batch_after_batch_both_give_the_same_mixes_and_masks(files, layer_norm,
     kind = "allennlp" if layer_norm else False
     ours = elmore.Elmo(elmore.load(*files, stateful=True), 2, layer_norm=kind).eval()
     for batch in HISTORY:
-        expected, found = reference(peer.batch_to_ids(batch)), ours(batch)
-        assert torch.equal(expected["mask"].bool(), found.mask)
-        for a, b in zip(found.mixes, expected["elmo_representations"], strict=True):
+        expected, result = reference(peer.batch_to_ids(batch)), ours(batch)
+        assert torch.equal(expected["mask"].bool(), result.mask)
+        for a, b in zip(result.mixes, expected["elmo_representations"], strict=True):
             assert_close(a, b, rtol=0, atol=1e-5)
 
 

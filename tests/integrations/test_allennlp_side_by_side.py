@@ -45,8 +45,8 @@ def both(files, num_mixes: int = 2, **kwargs) -> list[torch.nn.Module]:
 def same(theirs, ours) -> None:
     assert torch.equal(theirs["mask"].bool(), ours["mask"])
     pairs = zip(ours["elmo_representations"], theirs["elmo_representations"], strict=True)
-    for found, expected in pairs:
-        assert_close(found, expected, rtol=0, atol=1e-5)
+    for result, expected in pairs:
+        assert_close(result, expected, rtol=0, atol=1e-5)
 
 
 @pytest.mark.parametrize("batch", HISTORY)
@@ -88,8 +88,8 @@ def test_both_carry_and_reset_the_same_state(files):
         ids = allennlp.batch_to_ids(batch)
         same(theirs(ids), ours(ids))
         memories = [module._elmo_lstm._elmo_lstm for module in (theirs, ours)]
-        for found, expected in zip(memories[1]._states, memories[0]._states, strict=True):
-            assert_close(found, expected, rtol=0, atol=1e-5)
+        for result, expected in zip(memories[1]._states, memories[0]._states, strict=True):
+            assert_close(result, expected, rtol=0, atol=1e-5)
         for memory in memories:
             memory.reset_states(reset)
 
@@ -98,18 +98,18 @@ def test_a_training_step_changes_both_models_equally(files):
     theirs, ours = both(files, requires_grad=True)
     for batch in HISTORY[:2]:
         for module in (theirs, ours):
-            found = module(allennlp.batch_to_ids(batch))["elmo_representations"]
+            result = module(allennlp.batch_to_ids(batch))["elmo_representations"]
             optimizer = torch.optim.SGD(module.parameters(), lr=0.01)
-            (found[0].square().sum() + found[1].sum()).backward()
+            (result[0].square().sum() + result[1].sum()).backward()
             optimizer.step()
             optimizer.zero_grad()
-    expected, found = theirs.state_dict(), ours.state_dict()
+    expected, result = theirs.state_dict(), ours.state_dict()
     moved = both(files)[0].state_dict()
-    assert set(found) == set(expected)
+    assert set(result) == set(expected)
     for name, tensor in expected.items():
         if name.endswith("_char_embedding_weights"):  # they train the row of no character too
-            found[name], tensor = found[name][1:], tensor[1:]
-        assert_close(found[name], tensor, rtol=0, atol=1e-5)
+            result[name], tensor = result[name][1:], tensor[1:]
+        assert_close(result[name], tensor, rtol=0, atol=1e-5)
         assert not torch.equal(expected[name], moved[name]), name
 
 
@@ -122,9 +122,9 @@ def test_a_checkpoint_survives_a_round_trip(files):
     back, _ = both(files)
     back.load_state_dict(ours.state_dict())
     ids = allennlp.batch_to_ids(HISTORY[0])
-    found = ours(ids)
-    same(theirs(ids), found)
-    same(back(ids), found)
+    result = ours(ids)
+    same(theirs(ids), result)
+    same(back(ids), result)
 
 
 @pytest.mark.parametrize("layer_norm", [False, True])
@@ -139,8 +139,8 @@ def test_both_mix_alike(layer_norm):
 def test_the_embedder_gives_the_layers_of_their_bilm(files):
     theirs, ours = peer.ElmoBiLmSentence(*files), allennlp.ElmoEmbedder(*files)
     for batch in HISTORY:
-        found = theirs(allennlp.batch_to_ids(batch))["activations"]
+        result = theirs(allennlp.batch_to_ids(batch))["activations"]
         for row, layers in enumerate(ours.embed_batch(batch)):
             length = len(batch[row])
-            expected = torch.stack([layer[row, 1 : length + 1] for layer in found])
+            expected = torch.stack([layer[row, 1 : length + 1] for layer in result])
             assert_close(torch.from_numpy(layers), expected, rtol=0, atol=1e-5)

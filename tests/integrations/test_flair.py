@@ -45,17 +45,17 @@ def test_the_vectors_are_the_embedders(model, layers):
     embeddings = ElmoEmbeddings(*model, layers=layers)
     embeddings.embed(embedded)
     expected = elmore.load(*model).embed([text.split() for text in TEXTS], layers=layers)
-    for sentence, found in zip(embedded, expected, strict=True):
-        assert len(sentence) == len(found.tokens)
+    for sentence, result in zip(embedded, expected, strict=True):
+        assert len(sentence) == len(result.tokens)
         if len(sentence):
-            assert embeddings.embedding_length == found.vectors.shape[1]
-            np.testing.assert_allclose(vectors(sentence), found.vectors, rtol=1e-5, atol=1e-5)
+            assert embeddings.embedding_length == result.vectors.shape[1]
+            np.testing.assert_allclose(vectors(sentence), result.vectors, rtol=1e-5, atol=1e-5)
 
 
 def test_all_layers_stand_one_after_another(model):
     (sentence,) = ElmoEmbeddings(*model, layers="all").embed(Sentence("So it goes ."))
-    found = elmore.load(*model).embed([["So", "it", "goes", "."]], layers="all")[0].vectors
-    np.testing.assert_allclose(vectors(sentence), np.concatenate(found, axis=1), atol=1e-5)
+    result = elmore.load(*model).embed([["So", "it", "goes", "."]], layers="all")[0].vectors
+    np.testing.assert_allclose(vectors(sentence), np.concatenate(result, axis=1), atol=1e-5)
 
 
 def test_other_texts_and_a_second_call_change_nothing(model):

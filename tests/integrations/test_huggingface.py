@@ -46,19 +46,19 @@ SMALL = BiLMConfig(
 @pytest.fixture(params=["bytes", "words", "lexicon", "lexicon without letters"])
 def elmo(request, tmp_path, rng) -> Embedder:
     """A tiny model of each kind there is."""
-    place = tmp_path / "model"
+    path = tmp_path / "model"
     if request.param == "bytes":
         options = bilm_options()
-        return elmore.load(*write_bilm(place, options, bilm_weights(options, rng)), device="cpu")
+        return elmore.load(*write_bilm(path, options, bilm_weights(options, rng)), device="cpu")
     if request.param == "words":
         words = ["<S>", "</S>", "<UNK>", "bank", "the", "."]
         options = bilm_options(char_cnn=None) | {"n_tokens_vocab": len(words)}
-        write_bilm(place, options, bilm_weights(options, rng, num_words=len(words)))
-        (place / "words.txt").write_text("\n".join(words))
-        sources = (place / "options.json", place / "weights.hdf5")
-        return elmore.load(*sources, vocabulary=place / "words.txt", device="cpu")
-    many_langs(place, rng, char_dim=0 if "without" in request.param else 4)
-    return elmore.load(place, device="cpu")
+        write_bilm(path, options, bilm_weights(options, rng, num_words=len(words)))
+        (path / "words.txt").write_text("\n".join(words))
+        sources = (path / "options.json", path / "weights.hdf5")
+        return elmore.load(*sources, vocabulary=path / "words.txt", device="cpu")
+    many_langs(path, rng, char_dim=0 if "without" in request.param else 4)
+    return elmore.load(path, device="cpu")
 
 
 def padded(tokenizer, texts=TEXTS, **choices):
@@ -98,15 +98,15 @@ def test_a_model_survives_a_round_trip_through_transformers(elmo, tmp_path):
     mix = SavedMix((0.5, -1.0, 2.0), 1.5, layer_norm=True)
     model = ElmoModel.from_elmore(elmo, mix=mix, initial_state="warm")
     model.save_elmore(tmp_path / "folder", ElmoTokenizer.from_elmore(elmo))
-    found = elmore.load(tmp_path / "folder", initial_state="warm", device="cpu")
+    result = elmore.load(tmp_path / "folder", initial_state="warm", device="cpu")
     warm = Embedder(elmo.bundle, initial_state="warm", device="cpu")
-    assert found.bundle.mixes == (mix,)
-    assert found.bundle.card == elmo.bundle.card
+    assert result.bundle.mixes == (mix,)
+    assert result.bundle.card == elmo.bundle.card
     for name, tensor in elmo.bundle.model.state_dict().items():
-        assert torch.equal(tensor, found.bundle.model.state_dict()[name]), name
+        assert torch.equal(tensor, result.bundle.model.state_dict()[name]), name
     with torch.no_grad():
         mixed = model(**padded(ElmoTokenizer.from_elmore(elmo))).mixed
-    pairs = zip(warm.embed(TEXTS, layers=mix), found.embed(TEXTS, layers=mix), strict=True)
+    pairs = zip(warm.embed(TEXTS, layers=mix), result.embed(TEXTS, layers=mix), strict=True)
     for row, (before, after) in enumerate(pairs):
         np.testing.assert_array_equal(before.vectors, after.vectors)
         here = mixed[row, : len(before.tokens)].numpy()
@@ -203,9 +203,9 @@ class TestAHead:
         model.save_pretrained(tmp_path)
         small = kind.from_pretrained(tmp_path, dtype=torch.bfloat16)
         with torch.no_grad():
-            found = small(**self.batch).logits
-            assert found.dtype == torch.bfloat16
-            torch.testing.assert_close(found.float(), model(**self.batch).logits, atol=0.1, rtol=0)
+            result = small(**self.batch).logits
+            assert result.dtype == torch.bfloat16
+            torch.testing.assert_close(result.float(), model(**self.batch).logits, atol=0.1, rtol=0)
 
 
 def test_several_labels_and_numbers_have_their_own_losses():
@@ -240,9 +240,9 @@ def test_a_gpu_gives_the_same_and_learns():
     with torch.no_grad():
         expected = model(**batch).logits
     model.cuda()
-    found = model(**batch.to("cuda"), labels=batch["attention_mask"])
-    torch.testing.assert_close(found.logits.detach().cpu(), expected, atol=1e-4, rtol=0)
-    found.loss.backward()
+    result = model(**batch.to("cuda"), labels=batch["attention_mask"])
+    torch.testing.assert_close(result.logits.detach().cpu(), expected, atol=1e-4, rtol=0)
+    result.loss.backward()
     assert model.elmo.mix.weights.grad.any()
     with torch.autocast("cuda", torch.bfloat16):
         assert model(**batch).logits.isfinite().all()
@@ -332,17 +332,17 @@ class TestTheTokenizer:
         assert row == [259, 0xC3 + 1, 0xA9 + 1, 260] + [0] * 46
 
     def test_words_have_numbers_and_places(self):
-        found = self.tokenizer(
+        result = self.tokenizer(
             ["Don't  go .", "Go"], padding=True, return_offsets_mapping=True, return_tensors="np"
         )
-        assert found.tokens(0) == ["Do", "n't", "go", "."]
-        assert found.word_ids(1) == [0, None, None, None]
-        assert found.sequence_ids(1) == [0, None, None, None]
-        assert [found.char_to_token(0, place) for place in (0, 4, 5, 8)] == [0, 1, None, 2]
-        assert found.token_to_chars(0, 1) == (2, 5)
-        assert found.token_to_chars(1, 3) is None
-        assert found["offset_mapping"].tolist()[0] == [[0, 2], [2, 5], [7, 9], [10, 11]]
-        assert found["attention_mask"].tolist() == [[1, 1, 1, 1], [1, 0, 0, 0]]
+        assert result.tokens(0) == ["Do", "n't", "go", "."]
+        assert result.word_ids(1) == [0, None, None, None]
+        assert result.sequence_ids(1) == [0, None, None, None]
+        assert [result.char_to_token(0, place) for place in (0, 4, 5, 8)] == [0, 1, None, 2]
+        assert result.token_to_chars(0, 1) == (2, 5)
+        assert result.token_to_chars(1, 3) is None
+        assert result["offset_mapping"].tolist()[0] == [[0, 2], [2, 5], [7, 9], [10, 11]]
+        assert result["attention_mask"].tolist() == [[1, 1, 1, 1], [1, 0, 0, 0]]
 
     def test_padding_and_truncation_are_those_of_transformers(self):
         texts = ["a b c d", "a"]
@@ -374,9 +374,9 @@ class TestTheTokenizer:
 
     def test_encoded_words_can_be_decoded(self, elmo):
         tokenizer = ElmoTokenizer.from_elmore(elmo)
-        found = padded(tokenizer, ["the the .", "the"])["input_ids"]
-        assert tokenizer.decode(found, skip_special_tokens=True) == ["the the .", "the"]
-        assert tokenizer.decode(found[1]) == "the <pad> <pad>"
+        result = padded(tokenizer, ["the the .", "the"])["input_ids"]
+        assert tokenizer.decode(result, skip_special_tokens=True) == ["the the .", "the"]
+        assert tokenizer.decode(result[1]) == "the <pad> <pad>"
         assert tokenizer.tokenize("don't") == ["do", "n't"]
         rows = tokenizer.convert_tokens_to_ids(["the", "."])
         assert tokenizer.convert_ids_to_tokens(rows) == ["the", "."]
@@ -391,9 +391,9 @@ class TestTheTokenizer:
             pickle.loads(pickle.dumps(tokenizer)),
             copy.deepcopy(tokenizer),
         ):
-            found = again(TEXTS, truncation=True)
-            assert found["input_ids"] == tokenizer(TEXTS, truncation=True)["input_ids"]
-            assert found.tokens(3) == ["don't", "half", "\ud800"]
+            result = again(TEXTS, truncation=True)
+            assert result["input_ids"] == tokenizer(TEXTS, truncation=True)["input_ids"]
+            assert result.tokens(3) == ["don't", "half", "\ud800"]
             assert "ElmoTokenizer" in repr(again)
 
     @pytest.mark.parametrize(
@@ -433,14 +433,14 @@ class TestPipelines:
             pipeline_class=ElmoTokenClassificationPipeline,
             device="cpu",
         )
-        found = tagger("Don't go .")
-        assert [(one["word"], one["start"], one["end"]) for one in found] == [
+        result = tagger("Don't go .")
+        assert [(one["word"], one["start"], one["end"]) for one in result] == [
             ("Do", 0, 2),
             ("n't", 2, 5),
             ("go", 6, 8),
             (".", 9, 10),
         ]
-        assert {one["entity"] for one in found} == {"I-X"}
+        assert {one["entity"] for one in result} == {"I-X"}
         for strategy in ("simple", "first", "average"):
             (group,) = tagger("Don't go .", aggregation_strategy=strategy)
             assert (group["entity_group"], group["start"], group["end"]) == ("X", 0, 10)

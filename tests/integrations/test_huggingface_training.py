@@ -79,8 +79,8 @@ def tagged():
     folder = os.environ.get("ELMORE_DATA")
     if not folder:
         pytest.skip("ELMORE_DATA is not set: the treebank is not here")
-    place = Path(folder) / "tasks" / "pos"
-    sentences = data.read_conllu(place / "en_ewt-ud-dev.conllu.xz", column="upos")
+    path = Path(folder) / "tasks" / "pos"
+    sentences = data.read_conllu(path / "en_ewt-ud-dev.conllu.xz", column="upos")
     kept = [sentence for sentence in sentences if 4 <= len(sentence.tokens) <= 12][:200]
     tags = sorted({tag for sentence in kept for tag in sentence.tags})
     spelled = ElmoTokenizer()([sentence.tokens for sentence in kept], is_split_into_words=True)
@@ -152,6 +152,6 @@ def test_training_resumes_from_a_checkpoint_and_the_best_one_is_loaded(tmp_path)
     for name, tensor in again.model.state_dict().items():
         assert torch.isfinite(tensor).all(), name
     run.save_model(str(tmp_path / "saved"))
-    found = transformers.AutoModelForSequenceClassification.from_pretrained(tmp_path / "saved")
+    result = transformers.AutoModelForSequenceClassification.from_pretrained(tmp_path / "saved")
     for name, tensor in run.model.state_dict().items():
-        assert torch.equal(tensor, found.state_dict()[name]), name
+        assert torch.equal(tensor, result.state_dict()[name]), name

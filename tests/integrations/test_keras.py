@@ -43,9 +43,9 @@ def classifier(elmo: Embedder) -> "keras.Model":
 def test_layers_are_the_embedders_and_zero_where_a_text_is_over(elmo):
     layers = embed(elmo, TEXTS)
     assert layers.shape == (4, 5, 3, 12)
-    for row, found in zip(layers, elmo.embed(TEXTS, layers="all"), strict=True):
-        size = len(found.tokens)
-        np.testing.assert_allclose(row[:size].swapaxes(0, 1), found.vectors, atol=1e-5)
+    for row, result in zip(layers, elmo.embed(TEXTS, layers="all"), strict=True):
+        size = len(result.tokens)
+        np.testing.assert_allclose(row[:size].swapaxes(0, 1), result.vectors, atol=1e-5)
         assert not row[size:].any()
     np.testing.assert_allclose(embed(elmo, TEXTS, length=2), layers[:, :2], atol=1e-5)
     assert embed(elmo, TEXTS, length=9).shape == (4, 9, 3, 12)
@@ -57,8 +57,8 @@ def test_an_untrained_mix_is_the_average_with_padding_masked(elmo):
     layers = embed(elmo, TEXTS)
     mix = ElmoMix()
     mixed = keras.ops.convert_to_numpy(mix(layers))
-    for row, found in zip(mixed, elmo.embed(TEXTS), strict=True):
-        np.testing.assert_allclose(row[: len(found.tokens)], found.vectors, atol=1e-5)
+    for row, result in zip(mixed, elmo.embed(TEXTS), strict=True):
+        np.testing.assert_allclose(row[: len(result.tokens)], result.vectors, atol=1e-5)
     mask = keras.ops.convert_to_numpy(mix.compute_mask(layers))
     assert mask.sum(axis=1).tolist() == [len(text) for text in TEXTS]
     assert mix.normalized_weights() == pytest.approx([1 / 3] * 3)
@@ -69,10 +69,10 @@ def test_a_weighted_mix_is_that_of_the_paper(elmo):
     mix = ElmoMix()
     mix.build(layers.shape)
     mix.set_weights([np.array([1.0, 0.0, -1.0]), np.array(2.0)])
-    shares = np.exp([1.0, 0.0, -1.0]) / np.exp([1.0, 0.0, -1.0]).sum()
-    found = keras.ops.convert_to_numpy(mix(layers))
-    np.testing.assert_allclose(found, 2 * np.tensordot(layers, shares, ([2], [0])), atol=1e-5)
-    assert mix.normalized_weights() == pytest.approx(shares.tolist(), abs=1e-6)
+    weights = np.exp([1.0, 0.0, -1.0]) / np.exp([1.0, 0.0, -1.0]).sum()
+    result = keras.ops.convert_to_numpy(mix(layers))
+    np.testing.assert_allclose(result, 2 * np.tensordot(layers, weights, ([2], [0])), atol=1e-5)
+    assert mix.normalized_weights() == pytest.approx(weights.tolist(), abs=1e-6)
 
 
 def test_padding_does_not_reach_the_model(elmo):

@@ -51,8 +51,8 @@ def vectors(path: Path, bundle: Bundle, sentences: list[list[str]]) -> list[np.n
 
 def assert_equal_to_the_embedder(path: Path, elmo: Embedder, sentences=SENTENCES) -> None:
     expected = elmo.embed(sentences, layers="all")
-    for found, sentence in zip(vectors(path, elmo.bundle, sentences), expected, strict=True):
-        np.testing.assert_allclose(found, sentence.vectors, rtol=1e-5, atol=1e-5)
+    for result, sentence in zip(vectors(path, elmo.bundle, sentences), expected, strict=True):
+        np.testing.assert_allclose(result, sentence.vectors, rtol=1e-5, atol=1e-5)
 
 
 def tiny(place: Path, rng: np.random.Generator, scale: float = 1.0, **changes) -> Bundle:
@@ -131,10 +131,10 @@ def test_the_bundled_model_gives_the_embedders_layers(english):
 
 @pytest.fixture(scope="module")
 def small_session(tmp_path_factory):
-    place = tmp_path_factory.mktemp("small")
-    bundle = tiny(place / "model", np.random.default_rng(0), scale=2.0)
-    exporting.export(bundle, place / "small.onnx")
-    return Embedder(bundle, device="cpu"), session(place / "small.onnx")
+    path = tmp_path_factory.mktemp("small")
+    bundle = tiny(path / "model", np.random.default_rng(0), scale=2.0)
+    exporting.export(bundle, path / "small.onnx")
+    return Embedder(bundle, device="cpu"), session(path / "small.onnx")
 
 
 @settings(max_examples=pick(6, 25))
@@ -267,8 +267,8 @@ def test_the_example_needs_neither_torch_nor_elmore(english, tmp_path):
     subprocess.run([sys.executable, "-c", code, *files], check=True)
     layers = np.load(files[2])
     for row, sentence in enumerate(elmo.embed(SENTENCES, layers="all")):
-        found = layers[:, row, : len(sentence.tokens)]
-        np.testing.assert_allclose(found, sentence.vectors, rtol=1e-5, atol=1e-5)
+        result = layers[:, row, : len(sentence.tokens)]
+        np.testing.assert_allclose(result, sentence.vectors, rtol=1e-5, atol=1e-5)
 
 
 def test_the_example_prints_a_line_a_word(english, capsys, monkeypatch):

@@ -60,10 +60,10 @@ def dist(tmp_path_factory) -> Path:
 @pytest.fixture(scope="module")
 def source(dist, tmp_path_factory) -> Path:
     """The sdist, unpacked."""
-    place = tmp_path_factory.mktemp("source")
+    path = tmp_path_factory.mktemp("source")
     with tarfile.open(dist / f"elmore-{VERSION}.tar.gz") as archive:
-        archive.extractall(place, filter="data")
-    return place / f"elmore-{VERSION}"
+        archive.extractall(path, filter="data")
+    return path / f"elmore-{VERSION}"
 
 
 def over(python: str | Path, place: Path, wheel: Path, packages: Path = HERE) -> Path:
@@ -160,13 +160,13 @@ def test_every_source_of_the_bundled_model_is_attributed_where_it_is_licensed():
 def test_the_version_stands_in_one_place():
     text = re.compile(rf"(?<![\d.]){re.escape(VERSION)}(?![\d.])")
     files = [*ROOT.glob("*.*"), *(ROOT / "elmore").rglob("*.py")]
-    found = {
+    result = {
         path.relative_to(ROOT).as_posix()
         for path in files
         if path.suffix in (".py", ".toml", ".cff", ".md")
         if text.search(path.read_text(encoding="utf-8"))
     }
-    assert found - {"CHANGELOG.md"} == {"elmore/__init__.py"}
+    assert result - {"CHANGELOG.md"} == {"elmore/__init__.py"}
 
 
 def assert_embeds_alike(programs: Path, place: Path) -> None:

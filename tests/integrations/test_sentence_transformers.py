@@ -52,8 +52,8 @@ def test_texts_have_the_vectors_of_the_embedder_also_after_saving(elmo, pooling,
 
 def test_each_word_has_its_vector(elmo):
     texts = [text for text in TEXTS if text]
-    found = made(ElmoModule(elmo)).encode(texts, output_value="token_embeddings")
-    for vectors, sentence in zip(found, elmo.embed(texts), strict=True):
+    result = made(ElmoModule(elmo)).encode(texts, output_value="token_embeddings")
+    for vectors, sentence in zip(result, elmo.embed(texts), strict=True):
         np.testing.assert_allclose(vectors.numpy(), sentence.vectors, atol=1e-5)
 
 
@@ -85,5 +85,5 @@ def test_a_loss_reaches_what_learns(elmo, freeze):
 def test_the_bundled_model_finds_what_is_alike():
     model = made(ElmoModule())
     texts = ["A man plays the guitar .", "Someone plays a violin .", "Prices rose by two percent ."]
-    found = model.similarity(model.encode(texts), model.encode(texts))
-    assert found[0, 1] > found[0, 2]
+    result = model.similarity(model.encode(texts), model.encode(texts))
+    assert result[0, 1] > result[0, 2]

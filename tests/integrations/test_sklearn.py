@@ -114,32 +114,32 @@ def test_it_keeps_all_conventions_once_numbers_are_written_out(estimator, check,
 @pytest.mark.parametrize("count", [1, 30])  # of the texts: few go another way than many
 def test_vectors_are_those_of_the_embedder(folder, elmo, layers, pool, count):
     texts = TEXTS * count
-    found = ElmoVectorizer(folder, layers=layers, pool=pool).fit_transform(texts)
-    assert found.dtype == np.float32
-    np.testing.assert_allclose(found, elmo.encode(texts, layers=layers, pool=pool), atol=1e-5)
+    result = ElmoVectorizer(folder, layers=layers, pool=pool).fit_transform(texts)
+    assert result.dtype == np.float32
+    np.testing.assert_allclose(result, elmo.encode(texts, layers=layers, pool=pool), atol=1e-5)
 
 
 def test_all_layers_stand_side_by_side(folder, elmo):
-    found = ElmoVectorizer(folder, layers="all").fit(TEXTS).transform(TEXTS)
+    result = ElmoVectorizer(folder, layers="all").fit(TEXTS).transform(TEXTS)
     expected = np.hstack([elmo.encode(TEXTS, layers=layer) for layer in range(3)])
-    np.testing.assert_allclose(found, expected, atol=1e-5)
+    np.testing.assert_allclose(result, expected, atol=1e-5)
 
 
 def test_a_pooling_is_learned_from_the_texts_of_fit(folder, elmo):
     vectorizer = ElmoVectorizer(folder, pool="learned", remove=1)
-    found = vectorizer.fit_transform(TEXTS)
+    result = vectorizer.fit_transform(TEXTS)
     pool = elmo.learn_pooling(TEXTS, remove=1)
-    np.testing.assert_allclose(found, elmo.encode(TEXTS, pool=pool), atol=1e-5)
+    np.testing.assert_allclose(result, elmo.encode(TEXTS, pool=pool), atol=1e-5)
     new = ["Something else."]
     np.testing.assert_allclose(vectorizer.transform(new), elmo.encode(new, pool=pool), atol=1e-5)
-    np.testing.assert_allclose(clone(vectorizer).fit(TEXTS).transform(TEXTS), found, atol=1e-5)
+    np.testing.assert_allclose(clone(vectorizer).fit(TEXTS).transform(TEXTS), result, atol=1e-5)
 
 
 def test_sentences_may_run_on_their_own(folder, elmo):
     pytest.importorskip("sentencex")
-    found = ElmoVectorizer(folder, split_sentences=True).fit_transform(TEXTS[4:])
+    result = ElmoVectorizer(folder, split_sentences=True).fit_transform(TEXTS[4:])
     (sentence,) = elmo.embed(TEXTS[4:], split_sentences=True)
-    np.testing.assert_allclose(found[0], sentence.vectors.mean(axis=0), atol=1e-5)
+    np.testing.assert_allclose(result[0], sentence.vectors.mean(axis=0), atol=1e-5)
 
 
 def test_texts_come_in_any_shape_that_holds_strings(folder, elmo):
@@ -170,9 +170,9 @@ def test_frames_go_in_and_come_out(folder, elmo):
     pandas = pytest.importorskip("pandas", reason="`make test-integrations` installs pandas")
     frame = pandas.DataFrame({"text": TEXTS, "stars": range(len(TEXTS))}, index=list("abcde"))
     vectorizer = ElmoVectorizer(folder).set_output(transform="pandas")
-    found = clone(vectorizer).fit_transform(frame["text"])  # a clone keeps the wish
-    assert list(found.index) == list(frame.index)
-    np.testing.assert_allclose(found.to_numpy(), elmo.encode(TEXTS), atol=1e-5)
+    result = clone(vectorizer).fit_transform(frame["text"])  # a clone keeps the wish
+    assert list(result.index) == list(frame.index)
+    np.testing.assert_allclose(result.to_numpy(), elmo.encode(TEXTS), atol=1e-5)
     for column in ("text", ["text"]):
         both = ColumnTransformer(
             [("words", vectorizer, column), ("rest", "passthrough", ["stars"])]
@@ -186,8 +186,8 @@ def test_frames_go_in_and_come_out(folder, elmo):
 def test_a_column_transformer_takes_a_column_of_an_array(folder, elmo):
     table = np.array([TEXTS, ["x"] * 5], dtype=object).T
     for column in (0, [0]):
-        found = ColumnTransformer([("words", ElmoVectorizer(folder), column)]).fit_transform(table)
-        np.testing.assert_allclose(found, elmo.encode(TEXTS), atol=1e-5)
+        result = ColumnTransformer([("words", ElmoVectorizer(folder), column)]).fit_transform(table)
+        np.testing.assert_allclose(result, elmo.encode(TEXTS), atol=1e-5)
 
 
 def test_a_grid_is_searched_by_two_processes(folder):
@@ -203,14 +203,14 @@ def test_a_grid_is_searched_by_two_processes(folder):
 
 
 def test_a_pickle_leaves_the_weights_out_and_finds_them_again(tmp_path):
-    place = tiny_model.save_model(tmp_path / "model")
-    fitted = make_pipeline(ElmoVectorizer(place), LogisticRegression()).fit(TEXTS[:4], LABELS)
+    path = tiny_model.save_model(tmp_path / "model")
+    fitted = make_pipeline(ElmoVectorizer(path), LogisticRegression()).fit(TEXTS[:4], LABELS)
     joblib.dump(fitted, tmp_path / "fitted.joblib")
-    weights = Path(place, "model.safetensors").stat().st_size
+    weights = Path(path, "model.safetensors").stat().st_size
     assert len(pickle.dumps(fitted[0])) < weights / 4
     loaded = joblib.load(tmp_path / "fitted.joblib")
     np.testing.assert_array_equal(loaded.predict_proba(TEXTS), fitted.predict_proba(TEXTS))
-    shutil.rmtree(place)
+    shutil.rmtree(path)
     tiny_model.save_model(tmp_path / "model", seed=1)
     with pytest.raises(WeightsError, match="was fitted with other weights"):
         joblib.load(tmp_path / "fitted.joblib").predict(TEXTS)
@@ -253,11 +253,11 @@ def test_sentiment_is_classified_better_than_by_word_counts():
     """Films of the Stanford Sentiment Treebank, from 300 sentences."""
     if "ELMORE_DATA" not in os.environ:
         pytest.skip("ELMORE_DATA is not set: the sentences about films are not here")
-    place = Path(os.environ["ELMORE_DATA"]) / "tasks/sst"
+    path = Path(os.environ["ELMORE_DATA"]) / "tasks/sst"
     train, test = (
         [read[i] for i in range(0, len(read), len(read) // 300)][:300]
         for read in (
-            data.read_trees(place / f"{part}.txt.xz", classes=2) for part in ("train", "test")
+            data.read_trees(path / f"{part}.txt.xz", classes=2) for part in ("train", "test")
         )
     )
 

@@ -51,7 +51,7 @@ def assert_filled(doc, elmo, sentences=None, **options):
     """Rows are those of the Embedder, and zeros for whitespace."""
     assert doc.tensor.shape == (len(doc), elmo.width)
     assert doc.tensor.dtype == np.float32
-    rows = [found.vectors for found in elmo.embed(sentences or [words(doc)], **options)]
+    rows = [result.vectors for result in elmo.embed(sentences or [words(doc)], **options)]
     space = np.array([token.is_space for token in doc], dtype=bool)
     np.testing.assert_allclose(doc.tensor[~space], np.concatenate(rows), atol=1e-5)
     assert not doc.tensor[space].any()
@@ -80,8 +80,8 @@ def test_a_pipe_has_the_same_vectors_as_single_docs(folder, elmo, batch_size, ba
 
 
 def test_context_is_kept(folder):
-    found = list(pipeline(folder).pipe([("one", 1), ("two", 2)], as_tuples=True))
-    assert [(doc.text, number, len(doc.tensor)) for doc, number in found] == [
+    result = list(pipeline(folder).pipe([("one", 1), ("two", 2)], as_tuples=True))
+    assert [(doc.text, number, len(doc.tensor)) for doc, number in result] == [
         ("one", 1, 1),
         ("two", 2, 1),
     ]

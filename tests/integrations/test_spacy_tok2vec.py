@@ -46,7 +46,7 @@ def docs_of(nlp, sentences=SENTENCES) -> list[Doc]:
 
 def examples(nlp) -> list[Example]:
     """Everything that the components below learn, for each sentence."""
-    found = []
+    result = []
     for words, tags in SENTENCES:
         gold = Doc(
             nlp.vocab,
@@ -56,8 +56,8 @@ def examples(nlp) -> list[Example]:
             deps=[["nsubj", "ROOT", "obj"][min(i, 2)] for i in range(len(words))],
             ents=[f"B-{word}" if word in ("Ann", "Bob") else "O" for word in words],
         )
-        found.append(Example(Doc(nlp.vocab, words=words), gold))
-    return found
+        result.append(Example(Doc(nlp.vocab, words=words), gold))
+    return result
 
 
 def test_untrained_it_is_the_average_of_the_layers(folder):
@@ -84,7 +84,7 @@ def test_the_mix_and_its_gradient_are_those_of_the_paper(folder):
         mix.weights.copy_(torch.from_numpy(weights))
         mix.gamma.copy_(torch.from_numpy(gamma)[0])
     layers = elmore.load(folder).embed([words for words, _ in SENTENCES], layers="all")
-    stack = torch.from_numpy(np.concatenate([found.vectors for found in layers], axis=1))
+    stack = torch.from_numpy(np.concatenate([result.vectors for result in layers], axis=1))
     expected = mix(stack[:, None])[0]
     above = torch.randn_like(expected)
     expected.backward(above)
@@ -142,20 +142,20 @@ def test_a_component_learns_on_it_and_is_loaded_without_the_model(folder, tmp_pa
     model = {**CONFIGS[name], "tok2vec": tok2vec}
     nlp.add_pipe(name, config={"model": model, **OPTIONS.get(name, {})})
     trained(nlp)
-    found = [marks(nlp(doc)) for doc in docs_of(nlp)]
+    result = [marks(nlp(doc)) for doc in docs_of(nlp)]
     gold = [marks(example.reference) for example in examples(nlp)]
     learned = {"tagger": (0,), "parser": (1, 2), "ner": (3,)}[name]
     for i in learned:
-        assert [[mark[i] for mark in doc] for doc in found] == [
+        assert [[mark[i] for mark in doc] for doc in result] == [
             [mark[i] for mark in doc] for doc in gold
         ]
     nlp.to_disk(tmp_path / "pipeline")
     data = nlp.to_bytes()
     shutil.rmtree(moved)
     loaded = spacy.load(tmp_path / "pipeline")
-    assert [marks(loaded(doc)) for doc in docs_of(loaded)] == found
+    assert [marks(loaded(doc)) for doc in docs_of(loaded)] == result
     again = spacy.blank("en").from_config(nlp.config).from_bytes(data)
-    assert [marks(again(doc)) for doc in docs_of(again)] == found
+    assert [marks(again(doc)) for doc in docs_of(again)] == result
 
 
 def test_components_may_share_one_layer(folder):
@@ -205,8 +205,8 @@ def test_a_text_is_embedded_once_while_the_cache_has_space(
         reader, "embed", lambda docs, layers: read.extend(docs) or whole(list(docs), layers)
     )
     first = model.begin_update(docs)[0]
-    for found in (model.begin_update(docs[::-1])[0], model.predict(docs[::-1])):
-        for one, other in zip(first, found[::-1], strict=True):
+    for result in (model.begin_update(docs[::-1])[0], model.predict(docs[::-1])):
+        for one, other in zip(first, result[::-1], strict=True):
             np.testing.assert_allclose(one, other, atol=1e-5)
     model.predict(docs)
     assert len(read) == num_read
@@ -287,9 +287,9 @@ def accuracy(train, test, config: dict, epochs: int) -> float:
     nlp.add_pipe("tagger", config=config)
 
     def told(sentences):
-        for found in sentences:
-            gold = Doc(nlp.vocab, words=found.tokens, tags=found.tags)
-            yield Example(Doc(nlp.vocab, words=found.tokens), gold)
+        for result in sentences:
+            gold = Doc(nlp.vocab, words=result.tokens, tags=result.tags)
+            yield Example(Doc(nlp.vocab, words=result.tokens), gold)
 
     seen, order = list(told(train)), random.Random(0)
     optimizer = nlp.initialize(lambda: seen)

@@ -28,9 +28,9 @@ def test_all_partitions_of_a_process_share_one_model():
         assert load.call_count == 0
         halves = [LINES[:2], LINES[2:]]
         frames = [pandas.DataFrame({"text": half}) for half in halves]
-        found = [next(module["embed"](iter([frame]))) for frame in frames]
+        result = [next(module["embed"](iter([frame]))) for frame in frames]
         assert load.call_count == 1
-    together = pandas.concat(found)
+    together = pandas.concat(result)
     assert together["text"].tolist() == LINES
     assert together.columns.tolist() == ["text", "vector"]
     expected = elmore.load(device="cpu").encode(LINES)

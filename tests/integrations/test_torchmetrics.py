@@ -30,8 +30,8 @@ def theirs(expected: list[list[str]], found: list[str]) -> dict[str, float]:
 
 @given(st.lists(st.tuples(st.lists(texts, min_size=1, max_size=3), texts), min_size=1, max_size=4))
 def test_the_scores_of_any_texts_are_those_of_torchmetrics(pairs):
-    expected, found = map(list, zip(*pairs, strict=True))
-    assert score(expected, found) == pytest.approx(theirs(expected, found), rel=1e-5)
+    expected, result = map(list, zip(*pairs, strict=True))
+    assert score(expected, result) == pytest.approx(theirs(expected, result), rel=1e-5)
 
 
 def test_the_scores_of_real_answers_are_those_of_torchmetrics():
@@ -43,5 +43,5 @@ def test_the_scores_of_real_answers_are_those_of_torchmetrics():
     texts = [[answer["text"] for answer in question["answers"]] for question in asked]
     # one person's answer against those of the others
     pairs = [(some[1:], some[0]) for some in texts if len(some) > 1][:2000]
-    expected, found = map(list, zip(*pairs, strict=True))
-    assert score(expected, found) == pytest.approx(theirs(expected, found), rel=1e-5)
+    expected, result = map(list, zip(*pairs, strict=True))
+    assert score(expected, result) == pytest.approx(theirs(expected, result), rel=1e-5)

@@ -46,7 +46,7 @@ def batches() -> list:
     maker = BatchEncoder(
         TYPES, ByteAlphabet(), np.arange(len(TYPES)), padding_id=ByteAlphabet.padding
     )
-    found = []
+    result = []
     for _ in range(4):
         ways = [
             Direction(
@@ -56,22 +56,22 @@ def batches() -> list:
             )
             for _ in range(2)
         ]
-        found.append(maker.encode(TBPTTBatch(np.arange(len(TYPES)), *ways)))
-    return found
+        result.append(maker.encode(TBPTTBatch(np.arange(len(TYPES)), *ways)))
+    return result
 
 
 def losses_and_gradients(network: LanguageModel, bf16: bool) -> list[torch.Tensor]:
-    found, carried = [], None
+    result, carried = [], None
     for number, batch in enumerate(batches()):
         torch.manual_seed(number)
         with torch.autocast("cuda", torch.bfloat16, enabled=bf16):
             output = network(to_device(batch, torch.device("cuda")), carried)
         output.loss.backward()
         carried = {name: part.detach() for name, part in output.state.items()}
-        found.append(output.loss.detach())
-        found += [weight.grad.clone() for weight in network.parameters()]
+        result.append(output.loss.detach())
+        result += [weight.grad.clone() for weight in network.parameters()]
         network.zero_grad(set_to_none=True)
-    return found
+    return result
 
 
 @pytest.mark.gpu
@@ -80,7 +80,7 @@ def losses_and_gradients(network: LanguageModel, bf16: bool) -> list[torch.Tenso
 def test_training_with_a_cuda_graph_learns_what_eager_training_does(tmp_path, softmax):
     """With batches of one shape, and the rare words found beforehand."""
     corpus = toy_corpus.prepare_corpus(tmp_path, "toy", toy_corpus.sentences(300))
-    found = []
+    result = []
     for recorded in (False, True):
         settings = toy_corpus.recipe("model.dropout=0", f"softmax.kind={softmax}")
         training = toy_corpus.training(corpus, settings)
@@ -98,8 +98,8 @@ def test_training_with_a_cuda_graph_learns_what_eager_training_does(tmp_path, so
             ]
             carried = {name: part.detach() for name, part in output.state.items()}
             training.module.zero_grad(set_to_none=True)
-        found.append(losses)
-    for one, other in zip(*found, strict=True):
+        result.append(losses)
+    for one, other in zip(*result, strict=True):
         assert (one - other).norm() <= 1e-5 * one.norm()
 
 

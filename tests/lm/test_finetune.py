@@ -47,13 +47,13 @@ def domain(tmp_path_factory):
 @pytest.fixture(scope="module")
 def general(corpus, tmp_path_factory):
     """A model of ours that learned a little."""
-    place = tmp_path_factory.mktemp("general") / "run"
+    path = tmp_path_factory.mktemp("general") / "run"
     settings = toy_corpus.recipe(
         "train.steps=40", "train.lr=0.05", "model.dropout=0", "train.evaluate_every=40",
         "train.save_every=40",
     )  # fmt: skip
-    list(pretrain(settings, corpus.path, place, device="cpu"))
-    return place
+    list(pretrain(settings, corpus.path, path, device="cpu"))
+    return path
 
 
 def recipe(*overrides: str) -> FinetuneConfig:
@@ -124,15 +124,15 @@ def test_before_any_update_the_merged_perplexity_is_the_old_one(general, domain)
 
 
 def test_fine_tuning_an_elmore_model_improves_the_words_it_knew(general, domain, tmp_path):
-    reports, found = ran([general], domain, tmp_path / "run")
+    reports, result = ran([general], domain, tmp_path / "run")
     old = pretrained.load(general)
-    assert found.before == pytest.approx(measured(old, domain).perplexity, rel=1e-6)
-    assert found.after < 0.8 * found.before
-    assert found.num_words == len(old.vocabulary)
+    assert result.before == pytest.approx(measured(old, domain).perplexity, rel=1e-6)
+    assert result.after < 0.8 * result.before
+    assert result.num_words == len(old.vocabulary)
     best = pretrained.load(tmp_path / "run")
-    assert len(best.vocabulary) == found.num_words + found.new_words
-    merged = finetuning._unknown_group(best.vocabulary, found.num_words)
-    assert found.after == pytest.approx(measured(best, domain, merged).perplexity, rel=1e-6)
+    assert len(best.vocabulary) == result.num_words + result.new_words
+    merged = finetuning._unknown_group(best.vocabulary, result.num_words)
+    assert result.after == pytest.approx(measured(best, domain, merged).perplexity, rel=1e-6)
     assert best.byte_counts == old.byte_counts  # of the text its vocabulary was counted on
     assert best.card.training["from"] == old.card.training
     assert not (tmp_path / "run" / "softmax").exists()
@@ -143,15 +143,15 @@ def test_fine_tuning_an_elmore_model_improves_the_words_it_knew(general, domain,
 def foreign(request, tmp_path, rng):
     """Weights without a softmax: ours in that format, and the published ones if they are here."""
     if request.param == "published":
-        place = request.getfixturevalue("fixtures") / "allennlp"
-        return [place / "options.json", place / "lm_weights.hdf5"]
+        path = request.getfixturevalue("fixtures") / "allennlp"
+        return [path / "options.json", path / "lm_weights.hdf5"]
     settings = bilm_options()
     return list(write_bilm(tmp_path / "foreign", settings, bilm_weights(settings, rng)))
 
 
 @pytest.mark.slow
 def test_weights_without_a_softmax_first_learn_one_alone(foreign, domain, tmp_path):
-    reports, found = ran(foreign, domain, tmp_path / "run")
+    reports, result = ran(foreign, domain, tmp_path / "run")
     old = pretrained.load(*foreign).model.state_dict()
     alone = pretrained.load(tmp_path / "run" / "softmax")
     assert_close(alone.model.state_dict(), old, rtol=0, atol=0)
@@ -163,10 +163,10 @@ def test_weights_without_a_softmax_first_learn_one_alone(foreign, domain, tmp_pa
     assert all(moved)
     assert [report.step for report in reports] == [10, 20, 10, 20]
     first, second = (reports[at].scores["perplexity"] for at in (1, 3))
-    assert found.before == pytest.approx(first, rel=1e-5)
-    assert found.after == pytest.approx(second, rel=1e-5)
-    assert found.after < found.before < len(domain.vocabulary)
-    assert found.new_words == 0
+    assert result.before == pytest.approx(first, rel=1e-5)
+    assert result.after == pytest.approx(second, rel=1e-5)
+    assert result.after < result.before < len(domain.vocabulary)
+    assert result.new_words == 0
     elmo = elmore.load(tmp_path / "run")
     assert np.isfinite(elmo.embed(["two cysts heal ."])[0].vectors).all()
 
@@ -187,8 +187,8 @@ def test_a_stopped_run_is_resumed_in_either_stage(general, domain, tmp_path, rng
     while not Run(tmp_path / "run").checkpoint_steps():
         next(job)
     job.close()
-    reports, found = ran(sources, domain, tmp_path / "run", *more, resume=True)
-    assert found == whole
+    reports, result = ran(sources, domain, tmp_path / "run", *more, resume=True)
+    assert result == whole
     assert reports[0].step == 8
     for name in ("metrics.jsonl", "softmax/metrics.jsonl", "best/model.safetensors"):
         assert (tmp_path / "run" / name).read_bytes() == (tmp_path / "whole" / name).read_bytes()
@@ -213,8 +213,8 @@ def test_a_signal_ends_either_stage_and_nothing_is_measured(domain, tmp_path, rn
     assert stages == stage
     assert reports[-1].stop_reason == "SIGTERM"
     assert reports[-1].step < 8
-    _, found = ran(sources, domain, tmp_path / "run", *more, resume=True)
-    assert found == whole
+    _, result = ran(sources, domain, tmp_path / "run", *more, resume=True)
+    assert result == whole
 
 
 def test_a_softmax_that_ended_early_stays_as_it_is_when_resumed(domain, tmp_path, rng):
@@ -244,19 +244,19 @@ def test_a_folder_in_which_another_process_trains_is_left_alone(domain, tmp_path
 
 def test_without_validation_text_there_is_nothing_to_say(general, tmp_path):
     text = toy_corpus.prepare_corpus(tmp_path, "shards", DOMAIN)
-    reports, found = ran([general], text, tmp_path / "run", "train.steps=2")
-    assert (found.before, found.after) == (None, None)
-    assert found.new_words > 5
+    reports, result = ran([general], text, tmp_path / "run", "train.steps=2")
+    assert (result.before, result.after) == (None, None)
+    assert result.new_words > 5
     assert reports[-1].scores == {}
 
 
 def test_an_adaptive_softmax_keeps_its_words(corpus, domain, tmp_path):
     settings = toy_corpus.recipe("softmax.kind=adaptive", "train.steps=2")
     list(pretrain(settings, corpus.path, tmp_path / "general", device="cpu"))
-    _, found = ran([tmp_path / "general"], domain, tmp_path / "run", "train.steps=4")
-    assert found.new_words == 0
+    _, result = ran([tmp_path / "general"], domain, tmp_path / "run", "train.steps=4")
+    assert result.new_words == 0
     assert isinstance(pretrained.load(tmp_path / "run").softmax, AdaptiveSoftmax)
-    assert math.isfinite(found.after)
+    assert math.isfinite(result.after)
 
 
 @pytest.mark.parametrize("char_dim", [0, 4], ids=["words alone", "words and characters"])
@@ -266,13 +266,13 @@ def test_a_table_of_words_gets_a_softmax_over_its_own_words(
     words = ("the", "in", "lesions", "liver", "zebra", ".")
     many_langs(tmp_path / "m", rng, words=words, char_dim=char_dim, characters="theinugrowlscy.")
     old = pretrained.load(tmp_path / "m")
-    reports, found = ran([tmp_path / "m"], domain, tmp_path / "run", "train.steps=4")
+    reports, result = ran([tmp_path / "m"], domain, tmp_path / "run", "train.steps=4")
     best = pretrained.load(tmp_path / "run")
     assert best.vocabulary == old.vocabulary != domain.vocabulary
     assert set(words) < set(best.vocabulary.words)
-    assert (found.num_words, found.new_words) == (len(old.vocabulary), 0)
+    assert (result.num_words, result.new_words) == (len(old.vocabulary), 0)
     assert best.softmax.num_words == best.config.words.num_words == len(old.vocabulary)
-    assert found.after < found.before < len(old.vocabulary)
+    assert result.after < result.before < len(old.vocabulary)
     assert [report.step for report in reports] == [10, 20, 4]
     vectors = elmore.load(tmp_path / "run").embed(["two cysts in the liver ."])[0].vectors
     assert vectors.shape == (6, 12)
@@ -290,8 +290,8 @@ def test_the_tuned_model_is_named_like_its_run_and_says_what_it_came_from(domain
 def test_a_model_of_another_alphabet_learns_a_softmax_too(domain, tmp_path, rng):
     """ELMoForManyLangs without its table of words: its marks are not those of the text."""
     many_langs(tmp_path / "m", rng, word_dim=0, characters="theinugrowlscy.")
-    _, found = ran([tmp_path / "m"], domain, tmp_path / "run", "train.steps=4")
-    assert found.after < len(domain.vocabulary)
+    _, result = ran([tmp_path / "m"], domain, tmp_path / "run", "train.steps=4")
+    assert result.after < len(domain.vocabulary)
     assert pretrained.load(tmp_path / "run").vocabulary == domain.vocabulary
 
 
@@ -316,12 +316,12 @@ def test_the_recipe_says_where_it_came_from(general, domain, tmp_path):
 @pytest.mark.gpu
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="this machine has no CUDA device")
 def test_on_a_gpu_it_gets_better_too(general, domain, tmp_path, rng):
-    *_, found = finetune([general], domain.path, tmp_path / "ours", recipe(), device="cuda")
-    assert found.new_words > 5
+    *_, result = finetune([general], domain.path, tmp_path / "ours", recipe(), device="cuda")
+    assert result.new_words > 5
     old = measured(pretrained.load(general), domain)
-    assert found.before == pytest.approx(old.perplexity, rel=1e-3)
-    assert found.after < 0.8 * found.before
+    assert result.before == pytest.approx(old.perplexity, rel=1e-3)
+    assert result.after < 0.8 * result.before
     settings = bilm_options()
     sources = list(write_bilm(tmp_path / "foreign", settings, bilm_weights(settings, rng)))
-    *_, found = finetune(sources, domain.path, tmp_path / "theirs", recipe(), device="cuda")
-    assert found.after < found.before < len(domain.vocabulary)
+    *_, result = finetune(sources, domain.path, tmp_path / "theirs", recipe(), device="cuda")
+    assert result.after < result.before < len(domain.vocabulary)

@@ -63,8 +63,8 @@ def test_the_gradient_of_every_weight_is_that_of_finite_differences(corpus, soft
                 weight -= step * direction
         expected = (ways[0] - ways[1]) / 2e-6
         assert weight.grad is not None, name
-        found = (weight.grad * direction).sum().item()
-        assert found == pytest.approx(expected, rel=2e-6, abs=2e-7), name
+        result = (weight.grad * direction).sum().item()
+        assert result == pytest.approx(expected, rel=2e-6, abs=2e-7), name
 
 
 def test_both_directions_share_all_but_their_lstms(corpus):
@@ -80,7 +80,7 @@ def test_both_directions_share_all_but_their_lstms(corpus):
 
 def test_the_loss_is_half_the_sum_of_both_directions_at_every_position(corpus):
     module, (batch, _) = small(corpus, "softmax.kind=full")
-    found = module(batch, None)
+    result = module(batch, None)
     tops, _ = module.run_directions(batch, None)
     expected = 0.0
     for direction in (FORWARD, BACKWARD):
@@ -89,8 +89,8 @@ def test_the_loss_is_half_the_sum_of_both_directions_at_every_position(corpus):
         for row in range(4):
             for step in range(5):
                 expected -= chances[row, step, batch.targets[direction, row, step]] / 2
-    assert_close(found.loss, torch.as_tensor(expected))
-    assert found.count.item() == 4 * 5
+    assert_close(result.loss, torch.as_tensor(expected))
+    assert result.count.item() == 4 * 5
 
 
 def spelling(batch) -> list[tuple[int, ...]]:
@@ -116,12 +116,12 @@ def test_words_of_all_lengths_are_encoded_as_they_are_alone(corpus):
     way = Direction(index, np.zeros_like(index), np.zeros(index.shape, bool))
     batch = batches.encode(TBPTTBatch(np.arange(len(types)), way, way))
     with torch.no_grad():
-        found = module.encode_words(batch)[batch.index]
+        result = module.encode_words(batch)[batch.index]
         for row, column in np.ndindex(3, 4):
             ids, _ = ByteAlphabet().encode([types[index[row, column]]])
             alone = module.bilm.tokens(torch.from_numpy(ids), None)[0]
-            assert_close(found[0, row, column], alone)
-            assert_close(found[1, row, column], alone)
+            assert_close(result[0, row, column], alone)
+            assert_close(result[1, row, column], alone)
 
 
 def test_batches_of_one_shape_say_what_those_of_their_own_shape_say(corpus):
@@ -217,12 +217,12 @@ def test_a_bf16_state_from_a_gpu_continues_in_float32(corpus):
     module.float()
     carried = {name: tensor.detach() for name, tensor in module(first, None).state.items()}
     rounded = {"output": carried["output"].bfloat16(), "cell": carried["cell"]}
-    found = module(second, rounded)
+    result = module(second, rounded)
     again = module(second, {name: tensor.float() for name, tensor in rounded.items()})
-    assert_close(found.loss, again.loss, rtol=0, atol=0)
-    assert {tensor.dtype for tensor in found.state.values()} == {torch.float32}
-    assert_close(found.loss, module(second, carried).loss, rtol=1e-2, atol=0)
-    assert found.loss != module(second, carried).loss  # it was rounded, and it was read
+    assert_close(result.loss, again.loss, rtol=0, atol=0)
+    assert {tensor.dtype for tensor in result.state.values()} == {torch.float32}
+    assert_close(result.loss, module(second, carried).loss, rtol=1e-2, atol=0)
+    assert result.loss != module(second, carried).loss  # it was rounded, and it was read
 
 
 @pytest.mark.parametrize("damage", ["fewer rows", "one part", "another name", "other axes"])

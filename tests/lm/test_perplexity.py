@@ -49,11 +49,11 @@ def valid_sentences(corpus) -> list[list[str]]:
 def test_the_perplexity_of_a_model_of_zeros_is_the_vocabulary_size(corpus, reset_state):
     training = toy_corpus.training(corpus)
     torch.nn.init.zeros_(training.module.softmax.weight)
-    found = measured(training, reset_state=reset_state)
+    result = measured(training, reset_state=reset_state)
     num_words = len(corpus.vocabulary)
-    for value in (found.forward, found.backward, found.perplexity):
+    for value in (result.forward, result.backward, result.perplexity):
         assert value == pytest.approx(num_words, rel=1e-6)
-    assert found.tokens == corpus.split("valid").num_tokens
+    assert result.tokens == corpus.split("valid").num_tokens
 
 
 def test_bits_per_character_by_hand(tmp_path):
@@ -64,7 +64,7 @@ def test_bits_per_character_by_hand(tmp_path):
     assert corpus.vocabulary.words == ("<S>", "</S>", "<UNK>", "b")
     training = toy_corpus.training(corpus, toy_corpus.recipe("stream.batch_size=1"))
     torch.nn.init.zeros_(training.module.softmax.weight)
-    found = measured(training)
+    result = measured(training)
     # 60 words were seen: 45 times b, 15 times a, 60 times the end of a word; each is once more
     total = 60 + 60 + 257
     bits = {"a": -math.log2(16 / total), "b": -math.log2(46 / total), "end": -math.log2(61 / total)}
@@ -73,10 +73,10 @@ def test_bits_per_character_by_hand(tmp_path):
     mark = 3 * never + bits["end"]  # a word that is written <S> is a word, and unknown
     tokens = (2 + 1) + (2 + 1)  # the words, and the end of each sentence
     characters = (1 + 1) + (3 + 1) + (3 + 1) + (1 + 1)
-    assert found.tokens == tokens
-    assert found.oov == 2 / 4
+    assert result.tokens == tokens
+    assert result.oov == 2 / 4
     expected = (tokens * math.log2(4) + zab + mark) / characters
-    assert found.bits_per_character == pytest.approx(expected, rel=1e-6)
+    assert result.bits_per_character == pytest.approx(expected, rel=1e-6)
 
 
 def test_without_byte_counts_every_byte_costs_the_same(corpus, learned):
@@ -109,11 +109,11 @@ def sentence_by_sentence(training) -> tuple[float, float]:
 
 
 def test_with_a_reset_at_each_sentence_the_loss_is_the_sum_over_sentences(learned):
-    found = measured(learned)
+    result = measured(learned)
     forward, backward = sentence_by_sentence(learned)
-    assert math.log(found.forward) == pytest.approx(-forward / found.tokens, rel=1e-6)
-    assert math.log(found.backward) == pytest.approx(-backward / found.tokens, rel=1e-6)
-    assert found.perplexity == pytest.approx(math.sqrt(found.forward * found.backward))
+    assert math.log(result.forward) == pytest.approx(-forward / result.tokens, rel=1e-6)
+    assert math.log(result.backward) == pytest.approx(-backward / result.tokens, rel=1e-6)
+    assert result.perplexity == pytest.approx(math.sqrt(result.forward * result.backward))
 
 
 def test_carrying_the_state_changes_the_perplexity(learned):
@@ -135,14 +135,14 @@ def test_rows_and_ranks_only_share_the_work(learned, rows, size):
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(perplexity, "all_reduce_sum", adding)
         for rank in range(size):
-            found = measured(learned, batch_size=rows, dist_env=DistEnv(rank, size))
-    assert found == pytest.approx(expected, rel=1e-6)
+            result = measured(learned, batch_size=rows, dist_env=DistEnv(rank, size))
+    assert result == pytest.approx(expected, rel=1e-6)
 
 
 def test_words_that_are_merged_count_as_one(corpus, learned):
     """By hand: the probability of any of them is the sum of theirs."""
     merged = torch.tensor([2, 5, 9, 30])
-    found = measured(learned, merged_ids=merged)
+    result = measured(learned, merged_ids=merged)
     bundle = learned.bundle({})
     _, end, _ = bundle.vocabulary.ids(bundle.vocabulary.marks)
     total = 0.0
@@ -153,8 +153,8 @@ def test_words_that_are_merged_count_as_one(corpus, learned):
         for position, word in enumerate([*bundle.vocabulary.ids(sentence), end]):
             some = merged if word in merged else [word]
             total -= math.log(chances[position, some].sum().item())
-    assert math.log(found.forward) == pytest.approx(total / found.tokens, rel=1e-5)
-    assert found.forward < measured(learned).forward
+    assert math.log(result.forward) == pytest.approx(total / result.tokens, rel=1e-5)
+    assert result.forward < measured(learned).forward
 
 
 def test_a_model_that_excludes_a_word_has_infinite_perplexity(corpus):
@@ -167,11 +167,11 @@ def test_a_model_that_excludes_a_word_has_infinite_perplexity(corpus):
 def test_a_model_folder_is_measured_as_it_was_in_training(corpus, learned, tmp_path):
     learned.save(tmp_path / "model", {})
     seen = []
-    found = evaluation.evaluate(
+    result = evaluation.evaluate(
         tmp_path / "model", corpus.path, device="cpu", progress=lambda *now: seen.append(now)
     )
-    assert found == measured(learned)
-    assert seen[-1] == (1.0, found.tokens)
+    assert result == measured(learned)
+    assert seen[-1] == (1.0, result.tokens)
     everything = evaluation.evaluate(tmp_path / "model", corpus.path, split="all", device="cpu")
     assert everything.tokens == corpus.split("all").num_tokens
 

@@ -28,12 +28,12 @@ from tests.support import toy_corpus
 @pytest.fixture(scope="module")
 def run(corpus, tmp_path_factory):
     """A run to its end, and its reports."""
-    place = tmp_path_factory.mktemp("runs") / "run"
+    path = tmp_path_factory.mktemp("runs") / "run"
     settings = toy_corpus.recipe(
         "model.dropout=0", "train.steps=60", "train.lr=0.05", "train.evaluate_every=20",
         "card.language=Toy",
     )  # fmt: skip
-    return place, list(pretrain(settings, corpus.path, place, device="cpu")), settings
+    return path, list(pretrain(settings, corpus.path, path, device="cpu")), settings
 
 
 def test_it_learns(run, corpus):
@@ -49,8 +49,8 @@ def test_a_run_folder_is_a_model(run, corpus):
     elmo = elmore.load(place)
     assert elmo.embed(["two ships come ."])[0].vectors.shape == (4, 12)
     best = min(report.scores["perplexity"] for report in reports if report.scores)
-    found = evaluation.evaluate(place, corpus.path, device="cpu")
-    assert found.perplexity == pytest.approx(best, rel=1e-6)
+    result = evaluation.evaluate(place, corpus.path, device="cpu")
+    assert result.perplexity == pytest.approx(best, rel=1e-6)
     assert all(path.parent == place / "best" for path in pretrained.model_files(place))
 
 
@@ -97,7 +97,7 @@ def test_each_update_has_its_line(run):
 def test_the_line_of_an_evaluated_update_has_its_scores(run):
     place, reports, _ = run
     lines = [json.loads(line) for line in (place / "metrics.jsonl").read_text().splitlines()]
-    found = {
+    result = {
         line["step"]: {k: v for k, v in line.items() if k.startswith("valid_")} for line in lines
     }
     expected = {
@@ -107,7 +107,7 @@ def test_the_line_of_an_evaluated_update_has_its_scores(run):
     }
     assert sorted(expected) == [20, 40, 60]
     assert "valid_perplexity" in expected[20]
-    assert {step: scores for step, scores in found.items() if scores} == expected
+    assert {step: scores for step, scores in result.items() if scores} == expected
 
 
 def test_a_model_is_named_like_its_run_unless_the_recipe_names_it(run, corpus, tmp_path):
@@ -158,8 +158,8 @@ def test_early_stopping_keeps_the_best(corpus, tmp_path):
     assert reports[-1].stop_reason == "no better perplexity in 3 evaluations"
     scores = [report.scores["perplexity"] for report in reports if report.scores]
     assert scores[-4] == min(scores)
-    found = evaluation.evaluate(tmp_path / "run", corpus.path, device="cpu")
-    assert found.perplexity == pytest.approx(min(scores), rel=1e-6)
+    result = evaluation.evaluate(tmp_path / "run", corpus.path, device="cpu")
+    assert result.perplexity == pytest.approx(min(scores), rel=1e-6)
 
 
 def test_a_run_without_its_optimizer_goes_on_by_a_warm_restart(run, corpus, tmp_path, caplog):
@@ -210,8 +210,8 @@ def test_every_softmax_trains_saves_and_loads(corpus, tmp_path, kind):
     reports = list(pretrain(settings, corpus.path, tmp_path / "run", device="cpu"))
     bundle = pretrained.load(tmp_path / "run")
     assert isinstance(bundle.softmax, AdaptiveSoftmax) == (kind == "adaptive")
-    found = evaluation.evaluate(tmp_path / "run", corpus.path, device="cpu")
-    assert found.perplexity == pytest.approx(reports[-1].scores["perplexity"], rel=1e-6)
+    result = evaluation.evaluate(tmp_path / "run", corpus.path, device="cpu")
+    assert result.perplexity == pytest.approx(reports[-1].scores["perplexity"], rel=1e-6)
 
 
 def test_a_model_of_words_alone_trains_too(corpus, tmp_path):
@@ -244,8 +244,8 @@ def test_init_takes_the_weights_and_the_words_both_know(run, corpus, tmp_path):
     )
     words = other.vocabulary
     bundle = pretrained.load(place)
-    found = build_model(settings, words, [place])
-    assert_close(found.bilm.state_dict(), bundle.model.state_dict(), rtol=0, atol=0)
+    result = build_model(settings, words, [place])
+    assert_close(result.bilm.state_dict(), bundle.model.state_dict(), rtol=0, atol=0)
     new = build_model(settings, words, [])
     for number, word in enumerate(words.words):
         if word in bundle.vocabulary:
@@ -253,22 +253,22 @@ def test_init_takes_the_weights_and_the_words_both_know(run, corpus, tmp_path):
         else:
             assert word in ("sings", "choirs")
             expected = new.softmax.weight[number]
-        assert torch.equal(found.softmax.weight[number], expected), word
+        assert torch.equal(result.softmax.weight[number], expected), word
 
 
 def test_init_takes_an_adaptive_softmax_with_the_same_vocabulary_and_cutoffs(corpus, tmp_path):
     adaptive = ["model.dropout=0", "train.steps=2", "softmax.kind=adaptive"]
-    place = tmp_path / "run"
-    list(pretrain(toy_corpus.recipe(*adaptive), corpus.path, place, device="cpu"))
-    trained = pretrained.load(place).softmax
+    path = tmp_path / "run"
+    list(pretrain(toy_corpus.recipe(*adaptive), corpus.path, path, device="cpu"))
+    trained = pretrained.load(path).softmax
     for cutoffs, equal in ((trained.cutoffs, True), ((3,), False)):
         settings = toy_corpus.recipe(*adaptive, f"softmax.cutoffs={list(cutoffs)}")
-        new = build_model(settings, corpus.vocabulary, [place]).softmax
+        new = build_model(settings, corpus.vocabulary, [path]).softmax
         assert torch.equal(new.head.weight[:2], trained.head.weight[:2]) is equal
         ours, theirs = (softmax.tails[-1].softmax.weight[-1] for softmax in (new, trained))
         assert torch.equal(ours, theirs) is equal
     other = toy_corpus.prepare_corpus(tmp_path, "shards", ["two choirs come ."] * 20)
-    new = build_model(toy_corpus.recipe(*adaptive), other.vocabulary, [place]).softmax
+    new = build_model(toy_corpus.recipe(*adaptive), other.vocabulary, [path]).softmax
     assert not torch.equal(new.head.weight[:1], trained.head.weight[:1])
 
 

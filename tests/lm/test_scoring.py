@@ -30,17 +30,17 @@ def prefer(bundle: Bundle, *words: str) -> None:
 
 def test_a_model_of_zeros_gives_every_word_the_same_probability(bundle, corpus):
     prefer(bundle)
-    (found,) = score(bundle, [["two", "ships", "xylophone", "."]])
+    (result,) = score(bundle, [["two", "ships", "xylophone", "."]])
     expected = np.full(4, -np.log(len(corpus.vocabulary)))
-    np.testing.assert_allclose(found.forward, expected, rtol=1e-6)
-    np.testing.assert_allclose(found.backward, expected, rtol=1e-6)
-    assert found.tokens == ["two", "ships", "xylophone", "."]
-    assert found.known == [True, True, False, True]
+    np.testing.assert_allclose(result.forward, expected, rtol=1e-6)
+    np.testing.assert_allclose(result.backward, expected, rtol=1e-6)
+    assert result.tokens == ["two", "ships", "xylophone", "."]
+    assert result.known == [True, True, False, True]
 
 
 def test_scores_are_the_full_softmax_of_what_stands_before_and_after(bundle):
     sentence = ["the", "river", "lies", "."]
-    (found,) = score(bundle, [sentence])
+    (result,) = score(bundle, [sentence])
     ids = bundle.vocabulary.ids(sentence)
     for position in range(4):
         with torch.no_grad():
@@ -49,8 +49,10 @@ def test_scores_are_the_full_softmax_of_what_stands_before_and_after(bundle):
             forward = before.states[-1, 0, position, :6]  # <S> and the words before
             backward = after.states[-1, 0, 1, 6:]  # the words after and </S>
             chances = [bundle.softmax.log_probs(way[None])[0] for way in (forward, backward)]
-        assert found.forward[position] == pytest.approx(chances[0][ids[position]].item(), rel=1e-5)
-        assert found.backward[position] == pytest.approx(chances[1][ids[position]].item(), rel=1e-5)
+        assert result.forward[position] == pytest.approx(chances[0][ids[position]].item(), rel=1e-5)
+        assert result.backward[position] == pytest.approx(
+            chances[1][ids[position]].item(), rel=1e-5
+        )
 
 
 def test_dropout_is_off_while_scoring_and_stays_as_it_was(bundle):
@@ -93,9 +95,9 @@ def test_one_long_sentence_does_not_make_a_batch_of_padding(bundle, monkeypatch)
 
 
 def test_an_empty_sentence_has_no_scores(bundle):
-    (found,) = score(bundle, [[]])
-    assert found.tokens == []
-    assert found.forward.shape == found.backward.shape == (0,)
+    (result,) = score(bundle, [[]])
+    assert result.tokens == []
+    assert result.forward.shape == result.backward.shape == (0,)
 
 
 def test_a_model_without_a_softmax_says_where_to_get_one(bundle):

@@ -26,25 +26,25 @@ def bundle(corpus) -> Bundle:
 
 def test_the_word_that_is_preferred_comes_first_and_marks_never(bundle):
     prefer(bundle, "<UNK>", "storm", "</S>", "river")
-    (found,) = predict_substitutes(bundle, ["a", "grey", "cat"], [1], count=5)
-    (first, best), (second, other), *rest = found.both
+    (result,) = predict_substitutes(bundle, ["a", "grey", "cat"], [1], count=5)
+    (first, best), (second, other), *rest = result.both
     assert (first, second) == ("storm", "river")
     assert len(rest) == 3
     assert best == pytest.approx(0, abs=1e-4)
     assert best - other == pytest.approx(2 * 20)  # both directions say so
-    assert [word for word, _ in found.forward[:2]] == ["storm", "river"]
-    assert found.forward[0][1] - found.forward[1][1] == pytest.approx(20)
+    assert [word for word, _ in result.forward[:2]] == ["storm", "river"]
+    assert result.forward[0][1] - result.forward[1][1] == pytest.approx(20)
     # <UNK> takes its share of a direction's probability though it is no substitute
-    assert found.forward[0][1] == pytest.approx(-10, abs=1e-3)
+    assert result.forward[0][1] == pytest.approx(-10, abs=1e-3)
 
 
 def test_both_is_the_product_of_the_directions_over_all_words(bundle, corpus):
     sentence = ["two", "ships", "come"]
-    (found,) = predict_substitutes(bundle, sentence, [1], count=10**6)
-    both = dict(found.both)
+    (result,) = predict_substitutes(bundle, sentence, [1], count=10**6)
+    both = dict(result.both)
     assert set(both) == set(corpus.vocabulary.words) - MARKS
     assert sum(map(np.exp, both.values())) == pytest.approx(1, rel=1e-5)
-    forward, backward = dict(found.forward), dict(found.backward)
+    forward, backward = dict(result.forward), dict(result.backward)
     sums = [(both[word], forward[word] + backward[word]) for word in both]
     for (a, b), (c, d) in pairwise(sums):
         assert a - c == pytest.approx(b - d, abs=1e-4)
@@ -52,17 +52,17 @@ def test_both_is_the_product_of_the_directions_over_all_words(bundle, corpus):
 
 def test_each_direction_gives_a_word_what_the_scores_give_it(bundle):
     sentence = ["two", "ships", "come"]
-    (found,) = predict_substitutes(bundle, sentence, [1], count=10**6)
+    (result,) = predict_substitutes(bundle, sentence, [1], count=10**6)
     for word in ("ships", "the", "storm"):
         (scored,) = score(bundle, [[sentence[0], word, sentence[2]]])
-        assert dict(found.forward)[word] == pytest.approx(scored.forward[1], abs=1e-4)
-        assert dict(found.backward)[word] == pytest.approx(scored.backward[1], abs=1e-4)
+        assert dict(result.forward)[word] == pytest.approx(scored.forward[1], abs=1e-4)
+        assert dict(result.backward)[word] == pytest.approx(scored.backward[1], abs=1e-4)
 
 
 def test_every_place_of_a_long_sentence_has_its_substitutes(bundle):
     sentence = ["two", "ships", "come", "."] * 20
     every = list(predict_substitutes(bundle, sentence, count=2))
-    assert [found.position for found in every] == list(range(80))
+    assert [result.position for result in every] == list(range(80))
     (alone,) = predict_substitutes(bundle, sentence, [70], count=2)
     assert [word for word, _ in alone.both] == [word for word, _ in every[70].both]
     assert list(predict_substitutes(bundle, sentence, [-10], count=2)) == [alone]
@@ -103,8 +103,8 @@ def test_the_command_gives_those_of_the_marked_word_or_of_every_word(model, text
     assert done.code == 0, done.err
     marked, plain = map(json.loads, done.out.splitlines())
     assert marked["tokens"] == ["two", "ships", "come", "."]
-    assert [found["position"] for found in marked["substitutes"]] == [1]
-    assert [found["position"] for found in plain["substitutes"]] == [0, 1]
+    assert [result["position"] for result in marked["substitutes"]] == [1]
+    assert [result["position"] for result in plain["substitutes"]] == [0, 1]
     (expected,) = predict_substitutes(bundle, marked["tokens"], [1], count=3)
     for way in ("forward", "backward", "both"):
         words = [word for word, _ in marked["substitutes"][0][way]]

@@ -45,8 +45,8 @@ def test_it_is_the_log_of_the_sum_over_the_words_that_are_not_the_target(chunk):
         )
         for state, target in zip(states, targets, strict=True)
     ]
-    found = log_sum_others(states, rows, offsets, words, targets, chunk=chunk)
-    assert_close(found, torch.tensor(expected, dtype=torch.float64))
+    result = log_sum_others(states, rows, offsets, words, targets, chunk=chunk)
+    assert_close(result, torch.tensor(expected, dtype=torch.float64))
 
 
 def test_where_every_word_is_the_target_the_sum_is_empty():

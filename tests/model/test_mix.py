@@ -30,8 +30,8 @@ def test_a_dominant_weight_selects_its_layer():
 def test_the_mix_is_the_equation_of_the_paper():
     stack, weights = layers(), [0.3, -1.0, 2.0]
     expected = numpy_elmo.scalar_mix(stack.numpy(), np.array(weights), 0.7)
-    found = ScalarMix(3, weights=weights, gamma=0.7)(stack)
-    assert_close(found, torch.from_numpy(expected), check_dtype=False)
+    result = ScalarMix(3, weights=weights, gamma=0.7)(stack)
+    assert_close(result, torch.from_numpy(expected), check_dtype=False)
 
 
 def test_wrong_number_of_layers_is_named():
@@ -73,8 +73,8 @@ def test_a_mix_that_is_not_trainable_has_no_gradient():
 def test_the_batch_norms_are_those_of_the_releases(kind, reference):
     stack = layers() * torch.tensor([1.0, 5.0, 0.1])[:, None, None, None] + 3
     expected = reference(stack.numpy(), mask().numpy()).mean(axis=0)
-    found = ScalarMix(3, layer_norm=kind)(stack, mask())
-    assert_close(found, torch.from_numpy(expected), check_dtype=False, rtol=1e-5, atol=1e-5)
+    result = ScalarMix(3, layer_norm=kind)(stack, mask())
+    assert_close(result, torch.from_numpy(expected), check_dtype=False, rtol=1e-5, atol=1e-5)
 
 
 def test_the_token_norm_evens_each_vector_on_its_own():

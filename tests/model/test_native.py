@@ -34,7 +34,7 @@ def test_a_product_is_that_of_the_weight_and_of_each_row_alone(
     weight, rows = torch.randn(parts * height, width), torch.randn(num_rows, width)
     rows[0] = 0
     matrix = packed(weight, kind, parts)
-    found = native.multiply(matrix, rows)
+    result = native.multiply(matrix, rows)
     weight = weight if kind == "float32" else quantize_rows(weight).dense()
     expected = rows.double() @ weight.T.double()
     if kind == "int8 dynamic":
@@ -42,10 +42,10 @@ def test_a_product_is_that_of_the_weight_and_of_each_row_alone(
         expected = rounded.double() @ weight.T.double()
     # A quotient that ends in a half may be rounded either way: one part in 127 of one element.
     atol = 0.05 * width**0.5 if kind == "int8 dynamic" else 1e-4
-    assert_close(found.double(), expected, rtol=1e-5, atol=atol)
+    assert_close(result.double(), expected, rtol=1e-5, atol=atol)
     for row in {0, num_rows // 2, num_rows - 1}:
-        assert torch.equal(native.multiply(matrix, rows[row : row + 1])[0], found[row])
-    assert torch.equal(native.multiply(matrix, rows.flip(0)).flip(0), found)
+        assert torch.equal(native.multiply(matrix, rows[row : row + 1])[0], result[row])
+    assert torch.equal(native.multiply(matrix, rows.flip(0)).flip(0), result)
 
 
 @dot
@@ -53,8 +53,8 @@ def test_a_product_is_that_of_the_weight_and_of_each_row_alone(
 def test_a_row_with_a_nan_is_nan_in_int8(value):
     rows = torch.randn(3, 8)
     rows[1, 2] = value
-    found = native.multiply(native.pack_dynamic(torch.randn(16, 8)), rows)
-    assert found.isnan().all(dim=1).tolist() == [False, True, False]
+    result = native.multiply(native.pack_dynamic(torch.randn(16, 8)), rows)
+    assert result.isnan().all(dim=1).tolist() == [False, True, False]
 
 
 @pytest.mark.parametrize("precision", ["exact", "fast"])
@@ -66,9 +66,9 @@ def test_a_linear_layer_is_near_torch_and_follows_its_weights(precision):
     with torch.no_grad():
         for _ in range(2):
             expected = torch.nn.functional.linear(rows, layer.weight, layer.bias)
-            found = layer(rows)
-            assert_close(found, expected, rtol=0, atol=1e-5 if precision == "exact" else 0.05)
-            assert torch.equal(layer(rows[4:5])[0], found[4])
+            result = layer(rows)
+            assert_close(result, expected, rtol=0, atol=1e-5 if precision == "exact" else 0.05)
+            assert torch.equal(layer(rows[4:5])[0], result[4])
             layer.weight.mul_(2)
         assert layer.double()(rows.double()).dtype == torch.double
 
@@ -77,16 +77,16 @@ def test_a_highway_is_that_of_torch_and_of_each_row_alone():
     layer, x = Highway(37), 3 * torch.randn(11, 37)
     expected = layer(x)
     with torch.no_grad():
-        found = layer(x)
-        assert_close(found, expected, rtol=0, atol=3e-6)
-        assert all(torch.equal(layer(x[i : i + 1])[0], found[i]) for i in range(11))
+        result = layer(x)
+        assert_close(result, expected, rtol=0, atol=3e-6)
+        assert all(torch.equal(layer(x[i : i + 1])[0], result[i]) for i in range(11))
 
 
 def test_tanh_has_the_same_bits_at_any_place():
     values = 4 * torch.randn(1, 77)
-    found = native.run_tanh(values)
-    assert_close(found, values.tanh(), rtol=0, atol=1e-6)
-    assert torch.equal(native.run_tanh(values[:, 5:])[0], found[0, 5:])
+    result = native.run_tanh(values)
+    assert_close(result, values.tanh(), rtol=0, atol=1e-6)
+    assert torch.equal(native.run_tanh(values[:, 5:])[0], result[0, 5:])
 
 
 @pytest.mark.parametrize("activation", ["relu", "tanh"])
@@ -107,11 +107,11 @@ def test_a_word_is_encoded_as_by_torch_in_any_batch_and_width(activation):
         word[:length] = torch.randint(0, 29, (length,))
     expected = encoder(words)
     with torch.no_grad():
-        found = encoder(words)
-        assert_close(found, expected, rtol=0, atol=1e-5)
+        result = encoder(words)
+        assert_close(result, expected, rtol=0, atol=1e-5)
         for number in (0, 7, 40):
             alone = words[number : number + 1, : 1 + number % 12]
-            assert torch.equal(encoder(alone)[0], found[number])
+            assert torch.equal(encoder(alone)[0], result[number])
         encoder.embedding.weight[3] = torch.nan
         assert encoder(torch.tensor([[1, 3], [1, 2]])).isnan().all(dim=1).tolist() == [True, False]
 

@@ -46,10 +46,10 @@ def test_a_mask_of_ones_and_zeros_is_the_mask_in_every_layer(backend, dtype, row
     state = LSTMState(torch.randn(rows, 8), torch.randn(rows, 16))
     mask, starts = mask_of(rows), torch.rand(rows, 4) < 0.3
     outputs, end = layer(inputs, mask, state, StateReset(starts, state))
-    found, found_end = layer(inputs, mask.to(dtype), state, StateReset(starts.to(dtype), state))
-    assert torch.equal(found, outputs)
+    result, found_end = layer(inputs, mask.to(dtype), state, StateReset(starts.to(dtype), state))
+    assert torch.equal(result, outputs)
     assert_close(found_end, end, rtol=0, atol=0)
-    assert not found[~mask].any()
+    assert not result[~mask].any()
 
 
 @pytest.mark.parametrize("backend", BACKENDS)
@@ -96,9 +96,9 @@ def test_a_network_reads_a_mask_of_numbers_and_gives_one_of_booleans():
     mask = mask_of(3)
     vectors = torch.randn(3, 4, 8) * mask[:, :, None]
     expected, _ = model.contextualize(vectors, mask)
-    found, _ = model.contextualize(vectors, mask.long())
-    assert torch.equal(found.states, expected.states)
-    assert torch.equal(found.mask, mask)
+    result, _ = model.contextualize(vectors, mask.long())
+    assert torch.equal(result.states, expected.states)
+    assert torch.equal(result.mask, mask)
 
 
 def test_a_mix_and_an_index_take_a_mask_of_numbers():
@@ -106,12 +106,12 @@ def test_a_mix_and_an_index_take_a_mask_of_numbers():
     mix = ScalarMix(2, layer_norm="allennlp")
     assert torch.equal(mix(layers, mask.long()), mix(layers, mask))
     ids, marks = torch.arange(24).reshape(3, 4, 2), torch.tensor([[90, 0], [91, 0]])
-    for found, expected in zip(
+    for result, expected in zip(
         index_unique_words(ids, mask.long(), marks),
         index_unique_words(ids, mask, marks),
         strict=True,
     ):
-        assert torch.equal(found, expected)
+        assert torch.equal(result, expected)
 
 
 def test_a_mask_of_booleans_is_given_back_as_it_is():

@@ -25,8 +25,8 @@ def test_log_uniform_probabilities_sum_to_one(num_words):
 
 def test_log_uniform_is_its_formula():
     expected = [(math.log(k + 2) - math.log(k + 1)) / math.log(6) for k in range(5)]
-    found = sampling.log_uniform(torch.arange(5), 5)
-    assert_close(found, torch.tensor(expected, dtype=torch.float64), **EXACT)
+    result = sampling.log_uniform(torch.arange(5), 5)
+    assert_close(result, torch.tensor(expected, dtype=torch.float64), **EXACT)
 
 
 @pytest.mark.parametrize("num_words", [1, 2, 20, 300])
@@ -71,5 +71,5 @@ def test_expected_counts_of_distinct_words_are_how_often_they_come():
 
 def test_expected_counts_stay_exact_for_the_rarest_words():
     rare = torch.tensor([999_999])
-    found = sampling.expected_unique(rare, 10**6, 3)
-    assert_close(found, 3 * sampling.log_uniform(rare, 10**6), rtol=1e-6, atol=0.0)
+    result = sampling.expected_unique(rare, 10**6, 3)
+    assert_close(result, 3 * sampling.log_uniform(rare, 10**6), rtol=1e-6, atol=0.0)

@@ -130,9 +130,11 @@ def test_sampling_every_other_word_once_is_the_full_softmax():
         wanted = torch.full_like(targets, target)
         logits = states @ module.weight.T + module.bias
         expected = functional.cross_entropy(logits, wanted, reduction="none")
-        found = module.loss_against(states, wanted, others, torch.zeros(11))
-        assert_close(found, expected, **EXACT)
-        assert_close(gradients(found, states, module), gradients(expected, states, module), **EXACT)
+        result = module.loss_against(states, wanted, others, torch.zeros(11))
+        assert_close(result, expected, **EXACT)
+        assert_close(
+            gradients(result, states, module), gradients(expected, states, module), **EXACT
+        )
 
 
 def test_draws_that_hit_the_target_never_count():
@@ -142,17 +144,17 @@ def test_draws_that_hit_the_target_never_count():
     expected = module.loss_against(states, targets, words, corrections)
     hit = torch.tensor([1, 3, 5, 3, 5, 0, 3])
     more = torch.tensor([0.5, 9.0, -1.0, 0.0, -1.0, 2.0, 50.0])
-    found = module.loss_against(states, targets, hit, more)
-    assert_close(found, expected, **EXACT)
-    assert_close(gradients(found, states, module), gradients(expected, states, module), **EXACT)
+    result = module.loss_against(states, targets, hit, more)
+    assert_close(result, expected, **EXACT)
+    assert_close(gradients(result, states, module), gradients(expected, states, module), **EXACT)
 
 
 def test_sampling_only_the_target_has_no_loss_and_no_gradient():
     module, (states, _) = softmax(), batch()
     targets = torch.full((7,), 3)
-    found = module.loss_against(states, targets, torch.tensor([3, 3]), torch.zeros(2))
-    assert_close(found, torch.zeros_like(found))
-    for part in gradients(found, states, module):
+    result = module.loss_against(states, targets, torch.tensor([3, 3]), torch.zeros(2))
+    assert_close(result, torch.zeros_like(result))
+    for part in gradients(result, states, module):
         assert_close(part, torch.zeros_like(part))
 
 
@@ -206,9 +208,9 @@ def test_the_chunk_changes_nothing(kind, chunk):
     whole = softmax(kind=kind, num_samples=10)
     cut = softmax(kind=kind, num_samples=10, chunk=chunk)
     cut.load_state_dict(whole.state_dict())
-    expected, found = whole.loss(states, targets, 0), cut.loss(states, targets, 0)
-    assert_close(found, expected, **EXACT)
-    assert_close(gradients(found, states, cut), gradients(expected, states, whole), **EXACT)
+    expected, result = whole.loss(states, targets, 0), cut.loss(states, targets, 0)
+    assert_close(result, expected, **EXACT)
+    assert_close(gradients(result, states, cut), gradients(expected, states, whole), **EXACT)
 
 
 class Largest(TorchDispatchMode):
@@ -258,9 +260,9 @@ def test_the_full_loss_is_the_cross_entropy(num_words, dim, size):
     states, targets = batch(num_words, dim, size)
     logits = states @ module.weight.T + module.bias
     expected = functional.cross_entropy(logits, targets, reduction="none")
-    found = module.loss(states, targets, 0)
-    assert_close(found, expected, **EXACT)
-    assert_close(gradients(found, states, module), gradients(expected, states, module), **EXACT)
+    result = module.loss(states, targets, 0)
+    assert_close(result, expected, **EXACT)
+    assert_close(gradients(result, states, module), gradients(expected, states, module), **EXACT)
     assert_close(module.log_probs(states), logits.log_softmax(dim=1), **EXACT)
 
 
@@ -268,8 +270,8 @@ def test_large_logits_neither_overflow_nor_vanish():
     module, (states, targets) = softmax().float(), batch()
     states = 300 * states.detach().float()
     expected = -module.double().log_probs(states.double()).gather(1, targets[:, None]).squeeze(1)
-    found = module.float().nll(states, targets)
-    assert_close(found, expected.float(), rtol=1e-5, atol=1e-3)
+    result = module.float().nll(states, targets)
+    assert_close(result, expected.float(), rtol=1e-5, atol=1e-3)
 
 
 def test_evaluation_is_exact_whatever_trained():
@@ -291,10 +293,10 @@ def test_autocast_on_a_cpu_is_close_to_float32(kind):
     states, targets = torch.randn(64, 32, requires_grad=True), torch.randint(200, (64,))
     expected = module.loss(states, targets, 0)
     with torch.autocast("cpu", dtype=torch.bfloat16):
-        found = module.loss(states, targets, 0)
-    assert found.dtype == torch.float32
-    assert_close(found, expected, rtol=0.0, atol=0.03)
-    pairs = zip(gradients(found, states, module), gradients(expected, states, module), strict=True)
+        result = module.loss(states, targets, 0)
+    assert result.dtype == torch.float32
+    assert_close(result, expected, rtol=0.0, atol=0.03)
+    pairs = zip(gradients(result, states, module), gradients(expected, states, module), strict=True)
     for a, b in pairs:
         assert a.dtype == torch.float32
         assert distance([a], [b]) < 0.02 * b.norm()
@@ -323,10 +325,10 @@ def test_adaptive_probabilities_sum_to_one_and_are_what_is_scored(cutoffs):
     assert log_probs.shape == (7, 12)
     assert_close(log_probs.exp().sum(dim=1), torch.ones(7, dtype=torch.float64), **EXACT)
     expected = -log_probs.gather(1, targets[:, None]).squeeze(1)
-    found = module.nll(states, targets)
-    assert_close(found, expected, **EXACT)
-    assert_close(gradients(found, states, module), gradients(expected, states, module), **EXACT)
-    assert torch.equal(module.loss(states, targets, 5), found)
+    result = module.nll(states, targets)
+    assert_close(result, expected, **EXACT)
+    assert_close(gradients(result, states, module), gradients(expected, states, module), **EXACT)
+    assert torch.equal(module.loss(states, targets, 5), result)
 
 
 def test_nll_uses_the_given_rows_of_rare_words():
@@ -412,10 +414,10 @@ def test_autocast_on_a_gpu_is_close_to_float32(chunk):
     targets = sampling.draw(4096, 200_000, torch.Generator("cuda").manual_seed(7)).words
     expected = module.loss(states, targets, 0)
     with torch.autocast("cuda", dtype=torch.bfloat16):
-        found = module.loss(states, targets, 0)
-    assert found.dtype == torch.float32
-    assert_close(found, expected, rtol=0.0, atol=0.02)
-    pairs = zip(gradients(found, states, module), gradients(expected, states, module), strict=True)
+        result = module.loss(states, targets, 0)
+    assert result.dtype == torch.float32
+    assert_close(result, expected, rtol=0.0, atol=0.02)
+    pairs = zip(gradients(result, states, module), gradients(expected, states, module), strict=True)
     for a, b in pairs:
         assert a.dtype == torch.float32
         assert (a - b).norm() < 0.01 * b.norm()
@@ -463,10 +465,10 @@ def test_without_gradients_the_nll_is_the_same(kind, chunk, size):
     expected = module.nll(states, targets)
     assert expected.requires_grad
     with torch.no_grad():
-        found = module.nll(states, targets)
+        result = module.nll(states, targets)
         by_definition = -module.log_probs(states).gather(1, targets[:, None]).squeeze(1)
-    assert_close(found, expected.detach(), **EXACT)
-    assert_close(found, by_definition, **EXACT)
+    assert_close(result, expected.detach(), **EXACT)
+    assert_close(result, by_definition, **EXACT)
 
 
 @torch.no_grad()

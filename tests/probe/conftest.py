@@ -22,24 +22,24 @@ RIVER, MONEY = "bank%1:17:01::", "bank%1:14:00::"
 @pytest.fixture(scope="session")
 def reported(corpus, tmp_path_factory) -> SimpleNamespace:
     """Run folders and printed results, each by its name, and the report on all of them."""
-    place = tmp_path_factory.mktemp("reported")
-    found = SimpleNamespace(
-        place=place,
-        language=place / "language",
-        ner=place / "ner",
+    path = tmp_path_factory.mktemp("reported")
+    result = SimpleNamespace(
+        place=path,
+        language=path / "language",
+        ner=path / "ner",
         files={},
     )
-    list(pretrain(toy_corpus.recipe(), corpus.path, found.language, device="cpu"))
-    with mock.patch.dict(os.environ, {"ELMORE_CACHE": str(place / "cache")}):
-        _train(place, found.ner)
-    for name, text in _printed(place, found.language).items():
-        found.files[name] = place / f"{name}.json"
-        found.files[name].write_text(text, encoding="utf-8")
-    found.sources = [found.language, found.ner, *found.files.values()]
-    found.report = report.build(found.sources)
-    found.page = place / "report.html"
-    report.write(found.report, found.page)
-    return found
+    list(pretrain(toy_corpus.recipe(), corpus.path, result.language, device="cpu"))
+    with mock.patch.dict(os.environ, {"ELMORE_CACHE": str(path / "cache")}):
+        _train(path, result.ner)
+    for name, text in _printed(path, result.language).items():
+        result.files[name] = path / f"{name}.json"
+        result.files[name].write_text(text, encoding="utf-8")
+    result.sources = [result.language, result.ner, *result.files.values()]
+    result.report = report.build(result.sources)
+    result.page = path / "report.html"
+    report.write(result.report, result.page)
+    return result
 
 
 def _train(place: Path, out: Path) -> None:

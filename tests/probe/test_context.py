@@ -27,9 +27,9 @@ class PositionEmbedder:
 
     def vectors(self, words, number):
         own = np.array([vector(word) for word in words])
-        places = np.array([vector(f"{word}{place}") for place, word in enumerate(words)])
+        positions = np.array([vector(f"{word}{place}") for place, word in enumerate(words)])
         whole = np.tile(vector(f"s{number}"), (len(words), 1))
-        return np.stack([own, own + places, whole]).astype(np.float32)
+        return np.stack([own, own + positions, whole]).astype(np.float32)
 
 
 def vector(name):
@@ -52,21 +52,21 @@ def every_use():
 
 
 def test_self_similarity_is_the_mean_over_pairs_of_uses_then_over_words():
-    found = context.measure_contextuality(PositionEmbedder(), TEXT, min_uses=3)
+    result = context.measure_contextuality(PositionEmbedder(), TEXT, min_uses=3)
     for layer in range(3):
         of_words = []
         for word in "abc":  # d and e have too few uses
             uses = [vectors[layer] for own, vectors in every_use() if own == word]
             of_words.append(np.mean([cosine(x, y) for x, y in combinations(uses, 2)]))
-        assert found.layers[layer].self_similarity == pytest.approx(np.mean(of_words), abs=1e-5)
-    assert found.layers[0].self_similarity == pytest.approx(1)
-    assert (found.num_words, found.num_sentences, found.num_tokens) == (3, 5, 12)
+        assert result.layers[layer].self_similarity == pytest.approx(np.mean(of_words), abs=1e-5)
+    assert result.layers[0].self_similarity == pytest.approx(1)
+    assert (result.num_words, result.num_sentences, result.num_tokens) == (3, 5, 12)
 
 
 def test_anisotropy_is_the_mean_cosine_of_uses_of_different_words():
-    found = context.measure_contextuality(PositionEmbedder(), TEXT, min_uses=3)
+    result = context.measure_contextuality(PositionEmbedder(), TEXT, min_uses=3)
     pairs = [(x, y) for (v, x), (w, y) in combinations(every_use(), 2) if v != w]
-    for layer, one in enumerate(found.layers):
+    for layer, one in enumerate(result.layers):
         expected = np.mean([cosine(x[layer], y[layer]) for x, y in pairs])
         assert one.anisotropy == pytest.approx(expected, abs=1e-5)
         corrected = one.self_similarity - one.anisotropy
@@ -75,15 +75,15 @@ def test_anisotropy_is_the_mean_cosine_of_uses_of_different_words():
 
 
 def test_intra_sentence_similarity_compares_words_with_the_mean_of_their_sentence():
-    found = context.measure_contextuality(PositionEmbedder(), TEXT, min_uses=3)
-    for layer, one in enumerate(found.layers):
+    result = context.measure_contextuality(PositionEmbedder(), TEXT, min_uses=3)
+    for layer, one in enumerate(result.layers):
         of_sentences = []
         for number, words in enumerate(TEXT[:-1]):  # a lone word is its own mean
             vectors = PositionEmbedder().vectors(words, number)[layer]
             mean = vectors.mean(axis=0)
             of_sentences.append(np.mean([cosine(word, mean) for word in vectors]))
         assert one.intra_sentence == pytest.approx(np.mean(of_sentences), abs=1e-5)
-    assert found.layers[2].intra_sentence == pytest.approx(1)
+    assert result.layers[2].intra_sentence == pytest.approx(1)
 
 
 def test_sentences_that_come_again_count_once():
@@ -92,9 +92,9 @@ def test_sentences_that_come_again_count_once():
 
 
 def test_words_are_sorted_by_what_the_top_layer_does_to_them():
-    found = context.measure_contextuality(PositionEmbedder(), TEXT, min_uses=2, num_sentences=4)
-    assert len(found.steadiest) == len(found.most_changed) == 1
-    (steady,), (changed,) = found.steadiest, found.most_changed
+    result = context.measure_contextuality(PositionEmbedder(), TEXT, min_uses=2, num_sentences=4)
+    assert len(result.steadiest) == len(result.most_changed) == 1
+    (steady,), (changed,) = result.steadiest, result.most_changed
     assert steady.self_similarity_corrected[-1] > changed.self_similarity_corrected[-1]
 
 
@@ -133,11 +133,11 @@ def test_invalid_numbers_are_refused(options):
 
 @given(st.integers(0, 40), st.integers(1, 50), st.integers(0, 5))
 def test_a_sample_keeps_the_order_and_never_exceeds_its_size(total, number, seed):
-    found, seen = sample.reservoir_sample(range(total), number, seed)
+    result, seen = sample.reservoir_sample(range(total), number, seed)
     assert seen == total
-    assert found == sorted(set(found))
-    assert len(found) == min(total, number)
-    assert set(found) <= set(range(total))
+    assert result == sorted(set(result))
+    assert len(result) == min(total, number)
+    assert set(result) <= set(range(total))
 
 
 def test_every_item_has_the_same_chance_to_be_drawn():
@@ -183,12 +183,12 @@ def test_the_command_prints_a_row_for_each_layer(files):
 def test_the_commands_json_has_every_digit(files):
     text, model = files
     command = ("probe", "context", text, "--model", model, "--min-uses", "3", "--json")
-    found = json.loads(run_elmore(*command).out)
-    assert found["num_words"] == 5
-    assert found["layers"][1]["self_similarity"] == pytest.approx(
-        found["layers"][1]["self_similarity_corrected"] + found["layers"][1]["anisotropy"]
+    result = json.loads(run_elmore(*command).out)
+    assert result["num_words"] == 5
+    assert result["layers"][1]["self_similarity"] == pytest.approx(
+        result["layers"][1]["self_similarity_corrected"] + result["layers"][1]["anisotropy"]
     )
-    assert json.loads(run_elmore(*command).out) == found
+    assert json.loads(run_elmore(*command).out) == result
 
 
 def test_the_command_refuses_a_corpus_of_one_line(files, tmp_path):

@@ -13,19 +13,19 @@ from elmore.probe.drawing.canvas import LIGHT, SERIES, SHAPES, Canvas, Rect, mar
 
 @given(st.text(max_size=40), st.floats(20, 300))
 def test_a_label_that_is_too_long_is_cut_to_its_place_and_says_so(text, width):
-    found = axes.truncate_text(text, width, 12)
+    result = axes.truncate_text(text, width, 12)
     if axes.text_width(text, 12) <= width:
-        assert found == text
+        assert result == text
     else:
-        assert found.endswith("…")
-        assert text.startswith(found[:-1])
-        assert axes.text_width(found, 12) <= width
+        assert result.endswith("…")
+        assert text.startswith(result[:-1])
+        assert axes.text_width(result, 12) <= width
 
 
 def test_every_series_has_a_shape_of_its_own():
     corners = {shape: marker_outline(shape, 4.0) for shape in SHAPES}
-    assert len(SHAPES) == len(SERIES) == len({tuple(found) for found in corners.values()})
-    assert [shape for shape, found in corners.items() if not found] == ["circle"]
+    assert len(SHAPES) == len(SERIES) == len({tuple(result) for result in corners.values()})
+    assert [shape for shape, result in corners.items() if not result] == ["circle"]
     x_axis, down = zip(*corners["bar"], strict=True)
     assert max(x_axis) - min(x_axis) > max(down) - min(down)
 

@@ -64,9 +64,9 @@ def test_random_tags_of_unseen_words_are_not_predicted(rng):
 
     data = Splits(text(0), text(1000), text(2000))
     layers = {"words": [rng.normal(size=(300, 100)).astype(np.float32) for _ in data]}
-    (found,) = linear_probe.probe_layers(data, layers)
-    assert found.control is not None
-    assert found.control < 0.80  # three of four words are nouns
+    (result,) = linear_probe.probe_layers(data, layers)
+    assert result.control is not None
+    assert result.control < 0.80  # three of four words are nouns
 
 
 def test_the_same_seed_gives_the_same_scores(rng):
@@ -128,17 +128,23 @@ def test_selectivity_is_what_the_true_tags_have_over_the_random_ones():
 def test_word_vectors_are_looked_up_in_lower_case_and_unknown_words_are_zero():
     vectors = WordVectors({"the": 0, "cat": 1}, np.array([[1, 2], [3, 4]], np.float32))
     train = [TaggedSentence(["The", "cat"], ["DT", "NN"]), TaggedSentence(["zyx"], ["NN"])]
-    found = linear_probe.word_vector_features(Splits(train, train[:1], train[1:]), vectors)["words"]
-    assert [one.tolist() for one in found] == [[[1, 2], [3, 4], [0, 0]], [[1, 2], [3, 4]], [[0, 0]]]
+    result = linear_probe.word_vector_features(Splits(train, train[:1], train[1:]), vectors)[
+        "words"
+    ]
+    assert [one.tolist() for one in result] == [
+        [[1, 2], [3, 4], [0, 0]],
+        [[1, 2], [3, 4]],
+        [[0, 0]],
+    ]
 
 
 @pytest.fixture(scope="module")
 def model(tmp_path_factory):
-    place = tmp_path_factory.mktemp("model")
+    path = tmp_path_factory.mktemp("model")
     settings = bilm_options(dim=12, projection_dim=4)
     weights = bilm_weights(settings, np.random.default_rng(0))
-    folder.save(elmore.load(*write_bilm(place, settings, weights)).bundle, place / "ours")
-    return str(place / "ours")
+    folder.save(elmore.load(*write_bilm(path, settings, weights)).bundle, path / "ours")
+    return str(path / "ours")
 
 
 def test_the_layers_of_a_model_are_its_vectors_and_their_average(model):
@@ -146,10 +152,10 @@ def test_the_layers_of_a_model_are_its_vectors_and_their_average(model):
     layers = linear_probe.layer_features(SPLITS, elmo)
     assert list(layers) == ["0", "1", "2", "average"]
     for name, number in (("0", 0), ("2", 2), ("average", "average")):
-        for split, found in zip(SPLITS, layers[name], strict=True):
+        for split, result in zip(SPLITS, layers[name], strict=True):
             sentences = elmo.embed([one.tokens for one in split], layers=number)
             expected = np.concatenate([sentence.vectors for sentence in sentences])
-            np.testing.assert_allclose(found, expected, rtol=2e-3, atol=1e-4)
+            np.testing.assert_allclose(result, expected, rtol=2e-3, atol=1e-4)
     (alone,) = linear_probe.layer_features(SPLITS, elmo, "2").items()
     assert alone[0] == "2"
     np.testing.assert_array_equal(alone[1][0], layers["2"][0])

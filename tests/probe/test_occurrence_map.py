@@ -40,11 +40,11 @@ def some_uses(corners, senses=None):
 
 def test_clusters_are_found_and_counted_by_themselves():
     points, corners = blobs(12, 9, 5)
-    found = occurrence_map.map_occurrences("w", some_uses(corners), points, layers="2")
-    assert found.num_clusters == 3
-    assert [use.cluster for use in found.uses] == corners  # the largest is cluster 0
-    assert found.silhouette > 0.5
-    assert (found.purity, found.adjusted_rand) == (None, None)
+    result = occurrence_map.map_occurrences("w", some_uses(corners), points, layers="2")
+    assert result.num_clusters == 3
+    assert [use.cluster for use in result.uses] == corners  # the largest is cluster 0
+    assert result.silhouette > 0.5
+    assert (result.purity, result.adjusted_rand) == (None, None)
 
 
 def test_senses_are_compared_with_clusters_that_do_not_know_them():
@@ -74,11 +74,11 @@ def test_the_plane_of_pca_keeps_the_distances_of_what_lies_in_a_plane():
     angles = chance.uniform(0, 2 * np.pi, size=12)
     vectors = np.zeros((12, 5))
     vectors[:, 1], vectors[:, 3] = np.cos(angles), np.sin(angles)
-    found = occurrence_map.map_occurrences(
+    result = occurrence_map.map_occurrences(
         "w", some_uses([0] * 12), vectors, layers="1", num_clusters=1
     )
-    assert sum(found.variance) == pytest.approx(1)
-    placed = np.array([(use.x, use.y) for use in found.uses])
+    assert sum(result.variance) == pytest.approx(1)
+    placed = np.array([(use.x, use.y) for use in result.uses])
     centred = vectors - vectors.mean(axis=0)
     unit = centred / np.linalg.norm(centred, axis=1, keepdims=True)
     for i in range(12):
@@ -139,8 +139,8 @@ def test_an_occurrence_of_several_tokens_is_their_mean():
             for words in texts:
                 yield SimpleNamespace(vectors=np.arange(2.0 * len(words)).reshape(-1, 2))
 
-    (found,) = occurrence_map.embed_occurrences(Embedder(), [Occurrence(["a", "b", "c"], 1, 3)], 1)
-    assert found.tolist() == [3.0, 4.0]  # of (2, 3) and (4, 5)
+    (result,) = occurrence_map.embed_occurrences(Embedder(), [Occurrence(["a", "b", "c"], 1, 3)], 1)
+    assert result.tolist() == [3.0, 4.0]  # of (2, 3) and (4, 5)
     with pytest.raises(ConfigError, match="one vector per occurrence"):
         occurrence_map.embed_occurrences(Embedder(), [], "all")
 
@@ -163,15 +163,15 @@ def annotated(tmp_path):
 
 
 def test_occurrences_are_found_in_plain_text_whatever_their_case(text):
-    found, total = occurrences.find_occurrences("bank", [text], max_uses=10)
+    result, total = occurrences.find_occurrences("bank", [text], max_uses=10)
     assert total == 2
-    assert [use.tokens[use.start] for use in found] == ["bank", "BANK"]
-    assert all(use.sense is None for use in found)
+    assert [use.tokens[use.start] for use in result] == ["bank", "BANK"]
+    assert all(use.sense is None for use in result)
 
 
 def test_occurrences_are_found_in_annotated_text_in_any_inflection(annotated, text):
-    found, total = occurrences.find_occurrences("Bank", [annotated, text], max_uses=10)
-    assert [use.sense for use in found] == [RIVER, MONEY, RIVER, MONEY, MONEY, None, None]
+    result, total = occurrences.find_occurrences("Bank", [annotated, text], max_uses=10)
+    assert [use.sense for use in result] == [RIVER, MONEY, RIVER, MONEY, MONEY, None, None]
     assert total == 7
     few, total = occurrences.find_occurrences("bank", [annotated, text], max_uses=3)
     assert (len(few), total) == (3, 7)
@@ -199,10 +199,10 @@ def drawn_points(svg):
 
 def test_the_figure_has_a_mark_for_each_use_and_its_sentence_beside_it():
     points, corners = blobs(5, 4)
-    found = occurrence_map.map_occurrences(
+    result = occurrence_map.map_occurrences(
         "a<b", some_uses(corners, [RIVER, MONEY]), points, layers="2"
     )
-    marks = drawn_points(plots.occurrence_map(found).svg(standalone=True))
+    marks = drawn_points(plots.occurrence_map(result).svg(standalone=True))
     assert len(marks) == 9
     series = Counter(mark.get("data-series") for mark in marks)
     assert series == {f"{describe_sense(RIVER)}: 5": 5, f"{describe_sense(MONEY)}: 4": 4}
@@ -213,9 +213,9 @@ def test_the_figure_has_a_mark_for_each_use_and_its_sentence_beside_it():
 def test_more_senses_than_colours_share_one():
     points, corners = blobs(*[2] * 12, width=14)
     senses = [f"w%1:{n:02}:00::" for n in range(12)]
-    found = occurrence_map.map_occurrences("w", some_uses(corners, senses), points, layers="2")
+    result = occurrence_map.map_occurrences("w", some_uses(corners, senses), points, layers="2")
     series = Counter(
-        mark.get("data-series") for mark in drawn_points(plots.occurrence_map(found).svg())
+        mark.get("data-series") for mark in drawn_points(plots.occurrence_map(result).svg())
     )
     assert len(series) == 8
     assert series["other senses: 10"] == 10
@@ -233,10 +233,10 @@ def test_the_command_draws_writes_and_prints(annotated, tmp_path):
     assert rows[-1].startswith("5 uses, ")
     assert "adjusted Rand index" in rows[-1]
     assert len(drawn_points(out.read_text())) == 5
-    found = json.loads(run_elmore(*command, "-o", str(tmp_path / "bank.png"), "--json").out)
+    result = json.loads(run_elmore(*command, "-o", str(tmp_path / "bank.png"), "--json").out)
     assert (tmp_path / "bank.png").read_bytes().startswith(b"\x89PNG")
-    assert [use["sense"] for use in found["uses"]] == [RIVER, MONEY, RIVER, MONEY, MONEY]
-    assert found["layers"] == "2"
+    assert [use["sense"] for use in result["uses"]] == [RIVER, MONEY, RIVER, MONEY, MONEY]
+    assert result["layers"] == "2"
 
 
 @pytest.mark.parametrize(
@@ -258,7 +258,7 @@ def test_the_command_refuses_in_one_sentence(annotated, tmp_path, more, message)
 
 def test_a_missing_package_is_named(monkeypatch):
     points, corners = blobs(4, 4)
-    found = occurrence_map.map_occurrences("w", some_uses(corners), points, layers="2")
+    result = occurrence_map.map_occurrences("w", some_uses(corners), points, layers="2")
     for name in [name for name in sys.modules if name.split(".")[0] in ("sklearn", "matplotlib")]:
         monkeypatch.delitem(sys.modules, name)
     monkeypatch.setitem(sys.modules, "sklearn", None)
@@ -266,5 +266,5 @@ def test_a_missing_package_is_named(monkeypatch):
     with pytest.raises(DataError, match=r"needs scikit-learn: pip install 'elmore\[viz\]'"):
         occurrence_map.map_occurrences("w", some_uses(corners), points, layers="2")
     with pytest.raises(DataError, match=r"matplotlib: pip install 'elmore\[viz\]'; .svg needs"):
-        files.render_png(plots.occurrence_map(found))
-    assert plots.occurrence_map(found).svg()
+        files.render_png(plots.occurrence_map(result))
+    assert plots.occurrence_map(result).svg()

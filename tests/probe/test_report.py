@@ -76,11 +76,11 @@ def test_the_same_runs_give_the_same_page(reported):
 
 def series(figure) -> dict[str, int]:
     """How many marks each series of a figure has."""
-    found = {}
+    result = {}
     for node in ElementTree.fromstring(figure.svg()).iter():
         if "dot" in (node.get("class") or "") and node.get("data-series"):
-            found[node.get("data-series")] = found.get(node.get("data-series"), 0) + 1
-    return found
+            result[node.get("data-series")] = result.get(node.get("data-series"), 0) + 1
+    return result
 
 
 def test_curves_have_a_point_for_each_evaluation(reported):
@@ -149,9 +149,9 @@ def test_surprise_is_minus_the_binary_logarithm(reported):
 def test_runs_that_were_stopped_before_their_summary_are_put_together(reported, tmp_path):
     shutil.copytree(reported.ner, tmp_path / "ner")
     (tmp_path / "ner" / "summary.json").unlink()
-    found = inputs.load_inputs([tmp_path / "ner"]).sweeps["ner"]
+    result = inputs.load_inputs([tmp_path / "ner"]).sweeps["ner"]
     whole = json.loads((reported.ner / "summary.json").read_text())
-    for part, expected in zip(found.summary["summary"], whole["summary"], strict=True):
+    for part, expected in zip(result.summary["summary"], whole["summary"], strict=True):
         assert part["examples"] == expected["examples"]
         mean = expected["scores"]["dev"]["f1"]["mean"]
         assert part["scores"]["dev"]["f1"]["mean"] == pytest.approx(mean)
@@ -186,11 +186,11 @@ def test_long_loss_curves_are_means_of_intervals():
 
 
 def bad_run(tmp_path, **files):
-    place = tmp_path / "run"
-    place.mkdir()
+    path = tmp_path / "run"
+    path.mkdir()
     for name, text in files.items():
-        (place / name.replace("__", ".")).write_text(text)
-    return place
+        (path / name.replace("__", ".")).write_text(text)
+    return path
 
 
 @pytest.mark.parametrize(
@@ -241,9 +241,9 @@ def test_neighbours_may_come_a_line_each_and_with_more_keys(tmp_path):
     path = tmp_path / "near.json"
     row = json.dumps({"query": "a [b]", "neighbors": [near], "model": "m"})
     path.write_text(f"{row}\n{row}\n")
-    found = load_results.load_result(path)
-    assert [one.query for one in found] == ["a [b]"] * 2
-    assert found[0].neighbors[0].line == 3
+    result = load_results.load_result(path)
+    assert [one.query for one in result] == ["a [b]"] * 2
+    assert result[0].neighbors[0].line == 3
 
 
 def test_results_of_one_name_are_told_apart_and_one_named_twice_is_refused(tmp_path):

@@ -46,8 +46,8 @@ def test_the_softmax_that_fine_tuning_learned_first_is_a_run_of_its_own(tmp_path
 
 def test_a_task_of_another_version_is_judged_by_its_first_score(tmp_path):
     scored = json.dumps({"step": 3, "loss": 1.0, "valid_bleu": 20.0, "valid_other": 1.0})
-    place = run_folder(tmp_path / "run", recipe={"task": "translate"}, metrics=UPDATES + scored)
-    (run,) = load_runs.load_run_folder(place, "run")
+    path = run_folder(tmp_path / "run", recipe={"task": "translate"}, metrics=UPDATES + scored)
+    (run,) = load_runs.load_run_folder(path, "run")
     assert run.metric == "bleu"
     assert run.best() == (3, {"bleu": 20.0, "other": 1.0})
     assert run.mixes == {}  # it was stopped before it had a best model
@@ -56,11 +56,11 @@ def test_a_task_of_another_version_is_judged_by_its_first_score(tmp_path):
 
 
 def test_weights_that_cannot_be_read_are_named(tmp_path):
-    place = run_folder(tmp_path / "run", recipe={"task": "ner"})
-    (place / "best").mkdir()
-    (place / "best" / "model.safetensors").write_bytes(b"not weights")
+    path = run_folder(tmp_path / "run", recipe={"task": "ner"})
+    (path / "best").mkdir()
+    (path / "best" / "model.safetensors").write_bytes(b"not weights")
     with pytest.raises(DataError, match=r"model\.safetensors: not a readable safetensors file"):
-        load_runs.load_run_folder(place, "run")
+        load_runs.load_run_folder(path, "run")
 
 
 def test_several_runs_of_language_models_are_refused(reported, tmp_path):

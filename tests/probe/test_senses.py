@@ -67,8 +67,8 @@ def corpora(tmp_path, train, test):
 
 def probed(train, test, known, source=None, **options):
     options = {"held_out": 0} | options
-    found = senses.probe_senses(source or FakeEmbedder(), train, [test], known, **options)
-    return found, found.tests["test"]
+    result = senses.probe_senses(source or FakeEmbedder(), train, [test], known, **options)
+    return result, result.tests["test"]
 
 
 def test_the_nearest_average_by_cosine_is_taken(tmp_path, known):
@@ -125,14 +125,14 @@ def test_a_lemma_not_seen_gets_the_first_sense_or_no_answer(tmp_path, known):
     adverb = ("fast", "fast", "ADV", FAST)  # not WordNet's first sense
     test = [[[bank("east", MONEY), bank("east", RIVER), oar, as_verb, adverb]]]
     _, rows = probed(*corpora(tmp_path, train, test), known)
-    found = rows["1"]
+    result = rows["1"]
     # Answered alone: the two banks, one of them right. With the fallback: oar and bank (verb) too.
-    assert (found["f1"], found["coverage"]) == (3 / 5, 1.0)
-    assert (found["alone_precision"], found["alone_recall"]) == (1 / 2, 1 / 5)
-    assert found["alone_f1"] == pytest.approx(2 * 1 / (2 + 5))
-    assert found["alone_coverage"] == 2 / 5
-    assert (found["f1_noun"], found["f1_verb"], found["f1_adv"]) == (2 / 3, 1.0, 0.0)
-    assert "f1_adj" not in found
+    assert (result["f1"], result["coverage"]) == (3 / 5, 1.0)
+    assert (result["alone_precision"], result["alone_recall"]) == (1 / 2, 1 / 5)
+    assert result["alone_f1"] == pytest.approx(2 * 1 / (2 + 5))
+    assert result["alone_coverage"] == 2 / 5
+    assert (result["f1_noun"], result["f1_verb"], result["f1_adv"]) == (2 / 3, 1.0, 0.0)
+    assert "f1_adj" not in result
     assert "alone_f1" not in rows["first sense"]
 
 
@@ -166,14 +166,14 @@ def test_documents_are_held_out_to_choose_and_learned_from_for_the_tests(tmp_pat
     train = [[*document, [("fast-south", "fast", "ADV", FAST)]], document]
     test = [[[bank("east", MONEY), ("fast-south", "fast", "ADV", FAST)]]]
     for seed in range(4):
-        found, rows = probed(*corpora(tmp_path, train, test), known, held_out=0.5, seed=seed)
-        assert found.chosen == "1"  # the first of the best
+        result, rows = probed(*corpora(tmp_path, train, test), known, held_out=0.5, seed=seed)
+        assert result.chosen == "1"  # the first of the best
         assert rows["1"]["alone_coverage"] == 1.0
-        held = found.held_out["1"]
+        held = result.held_out["1"]
         assert held["alone_precision"] == 1.0
         assert held["alone_coverage"] in (2 / 3, 1.0)  # fast is in one of the two
-        assert (held["f1_noun"], found.held_out["0"]["f1_noun"]) == (1.0, 0.5)
-    assert (found.num_uses, found.num_senses) == (5, 3)
+        assert (held["f1_noun"], result.held_out["0"]["f1_noun"]) == (1.0, 0.5)
+    assert (result.num_uses, result.num_senses) == (5, 3)
 
 
 def test_holding_out_documents_does_not_change_test_scores(tmp_path, known):
@@ -227,26 +227,26 @@ def use(right: str) -> Instance:
 
 
 def test_the_interval_of_a_score_is_that_of_a_binomial():
-    found = score_senses([use("a")] * 400, ["a"] * 300 + ["b"] * 100)
+    result = score_senses([use("a")] * 400, ["a"] * 300 + ["b"] * 100)
     wide = 1.96 * (0.75 * 0.25 / 400) ** 0.5
-    assert found["f1"] == 0.75
-    assert found["f1_low"] == pytest.approx(0.75 - wide, abs=0.006)
-    assert found["f1_high"] == pytest.approx(0.75 + wide, abs=0.006)
+    assert result["f1"] == 0.75
+    assert result["f1_low"] == pytest.approx(0.75 - wide, abs=0.006)
+    assert result["f1_high"] == pytest.approx(0.75 + wide, abs=0.006)
 
 
 @given(st.lists(st.sampled_from(["a", "b", None]), min_size=1, max_size=50), st.integers(0, 3))
 def test_scores_agree_with_their_definitions(answers, seed):
-    found = score_senses([use("a")] * len(answers), answers, seed=seed)
+    result = score_senses([use("a")] * len(answers), answers, seed=seed)
     told = [answer for answer in answers if answer]
     precision = told.count("a") / len(told) if told else 0.0
     recall = told.count("a") / len(answers)
     both = precision + recall
-    assert found["precision"] == precision
-    assert found["recall"] == recall
-    assert found["f1"] == pytest.approx(2 * precision * recall / both if both else 0.0)
-    assert found["f1_low"] <= found["f1"] + 1e-9
-    assert found["f1_high"] >= found["f1"] - 1e-9
-    assert found == score_senses([use("a")] * len(answers), answers, seed=seed)
+    assert result["precision"] == precision
+    assert result["recall"] == recall
+    assert result["f1"] == pytest.approx(2 * precision * recall / both if both else 0.0)
+    assert result["f1_low"] <= result["f1"] + 1e-9
+    assert result["f1_high"] >= result["f1"] - 1e-9
+    assert result == score_senses([use("a")] * len(answers), answers, seed=seed)
 
 
 @pytest.fixture
@@ -279,10 +279,10 @@ def test_the_command_shows_every_row_and_marks_the_chosen(command):
 
 
 def test_the_command_gives_json(command):
-    found = json.loads(run_elmore(*command, "--json").out)
-    assert found["punctuation"] == "plain"
-    assert found["chosen"] == "glove"
-    assert found["tests"]["test"]["glove"]["f1_noun"] == 1.0
+    result = json.loads(run_elmore(*command, "--json").out)
+    assert result["punctuation"] == "plain"
+    assert result["chosen"] == "glove"
+    assert result["tests"]["test"]["glove"]["f1_noun"] == 1.0
 
 
 def test_the_command_runs_the_bundled_model(command):
@@ -318,6 +318,6 @@ def test_the_first_sense_baseline_is_that_of_the_literature(real):
         corpus = SenseCorpus(real / "Evaluation_Datasets" / name)
         uses = [use for sentence in corpus for use in sentence.instances]
         assert len(uses) == size
-        found = score_senses(uses, [index.first_sense(use.lemma, use.pos) for use in uses])
-        assert 100 * found["f1"] == pytest.approx(expected, abs=0.1)
-        assert found["coverage"] == 1.0
+        result = score_senses(uses, [index.first_sense(use.lemma, use.pos) for use in uses])
+        assert 100 * result["f1"] == pytest.approx(expected, abs=0.1)
+        assert result["coverage"] == 1.0

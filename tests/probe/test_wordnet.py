@@ -21,22 +21,22 @@ def small(tmp_path):
 
 
 def test_senses_stand_in_the_order_of_their_numbers_and_satellites_are_adjectives(small):
-    found = wordnet.read_wordnet(small).senses("good", "ADJ")
-    assert found == ("good%3:00:01::", "good%5:00:00:ample:00", "good%3:00:02::")
+    result = wordnet.read_wordnet(small).senses("good", "ADJ")
+    assert result == ("good%3:00:01::", "good%5:00:00:ample:00", "good%3:00:02::")
 
 
 def test_the_first_sense_is_that_of_the_part_of_speech(small):
-    found = wordnet.read_wordnet(small)
-    assert found.first_sense("good", "NOUN") == "good%1:07:00::"
-    assert found.first_sense("good", "ADJ") == "good%3:00:01::"
-    assert found.first_sense("well", "ADV") == "well%4:02:00::"
-    assert found.first_sense("run", "VERB") == "run%2:38:00::"
+    result = wordnet.read_wordnet(small)
+    assert result.first_sense("good", "NOUN") == "good%1:07:00::"
+    assert result.first_sense("good", "ADJ") == "good%3:00:01::"
+    assert result.first_sense("well", "ADV") == "well%4:02:00::"
+    assert result.first_sense("run", "VERB") == "run%2:38:00::"
 
 
 def test_a_lemma_that_is_not_there_has_no_sense(small):
-    found = wordnet.read_wordnet(small)
-    assert found.first_sense("run", "NOUN") is None
-    assert found.senses("xyzzy", "NOUN") == ()
+    result = wordnet.read_wordnet(small)
+    assert result.first_sense("run", "NOUN") is None
+    assert result.senses("xyzzy", "NOUN") == ()
 
 
 def test_a_packed_index_reads_the_same(small, tmp_path):

@@ -12,9 +12,9 @@ pytest.importorskip("uvicorn", reason="the extra 'serve' is not installed")
 
 @pytest.fixture(scope="session")
 def bundle(corpus):
-    found = toy_corpus.training(corpus).bundle({})
-    found.model.eval()  # as one that is loaded: it has no dropout to switch off and on
-    return found
+    result = toy_corpus.training(corpus).bundle({})
+    result.model.eval()  # as one that is loaded: it has no dropout to switch off and on
+    return result
 
 
 @pytest.fixture(scope="session")
@@ -26,8 +26,8 @@ def embedder(bundle):
 def client(embedder):
     from tests.support.live_server import engine_of, run_server
 
-    with run_server(engine_of(embedder, index=True)) as found:
-        yield found
+    with run_server(engine_of(embedder, index=True)) as result:
+        yield result
 
 
 @pytest.fixture(scope="module")
@@ -38,8 +38,8 @@ def bare(embedder):
     from tests.support.live_server import engine_of, run_server
 
     without = Embedder(replace(embedder.bundle, softmax=None))
-    with run_server(engine_of(without)) as found:
-        yield found
+    with run_server(engine_of(without)) as result:
+        yield result
 
 
 @pytest.fixture(scope="module")

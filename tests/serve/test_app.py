@@ -18,8 +18,8 @@ TEXTS = ["Two ships can't wait .", ["a", "storm"], "", "the river " * 40]
 
 
 def test_embed_returns_the_vectors_of_the_embedder(client, embedder):
-    found = client.post("/embed", {"texts": TEXTS}).json["sentences"]
-    for sentence, expected in zip(found, embedder.embed(TEXTS), strict=True):
+    result = client.post("/embed", {"texts": TEXTS}).json["sentences"]
+    for sentence, expected in zip(result, embedder.embed(TEXTS), strict=True):
         assert sentence["tokens"] == expected.tokens
         vectors = np.array(sentence["vectors"]).reshape(-1, embedder.width)
         np.testing.assert_allclose(vectors, expected.vectors, **EXACT)
@@ -46,8 +46,8 @@ def test_arrow_comes_with_its_tokens(client, embedder):
 
 def test_encode_gives_one_vector_for_each_text(client, embedder):
     expected = embedder.encode(TEXTS)
-    found = client.post("/encode", {"texts": TEXTS})
-    np.testing.assert_allclose(found.json["vectors"], expected, **EXACT)
+    result = client.post("/encode", {"texts": TEXTS})
+    np.testing.assert_allclose(result.json["vectors"], expected, **EXACT)
     npy = client.post("/encode", {"texts": TEXTS}, Accept="application/x-npy")
     np.testing.assert_allclose(np.load(io.BytesIO(npy.body)), expected, **EXACT)
 
@@ -71,8 +71,8 @@ def test_concurrent_requests_get_what_each_would_get_alone(client, embedder):
         return client.post("/encode", {"texts": group}).json["vectors"]
 
     with ThreadPoolExecutor(16) as pool:
-        for group, found in zip(groups, pool.map(ask, groups), strict=True):
-            np.testing.assert_allclose(found, embedder.encode(group), **EXACT)
+        for group, result in zip(groups, pool.map(ask, groups), strict=True):
+            np.testing.assert_allclose(result, embedder.encode(group), **EXACT)
 
 
 def test_requests_that_wait_together_run_as_one_batch(embedder):
@@ -89,9 +89,9 @@ def test_requests_that_wait_together_run_as_one_batch(embedder):
 
 def test_score_gives_both_directions_of_every_word(client, embedder):
     texts = ["two ships wait .", "a xylophone"]
-    found = client.post("/score", {"texts": texts}).json["sentences"]
+    result = client.post("/score", {"texts": texts}).json["sentences"]
     words = [each.tokens for each in embedder.embed(texts)]
-    for sentence, expected in zip(found, scoring.score(embedder.bundle, words), strict=True):
+    for sentence, expected in zip(result, scoring.score(embedder.bundle, words), strict=True):
         assert sentence["tokens"] == expected.tokens
         assert sentence["known"] == expected.known
         np.testing.assert_allclose(sentence["forward"], expected.forward, **EXACT)
@@ -99,16 +99,16 @@ def test_score_gives_both_directions_of_every_word(client, embedder):
 
 
 def test_neighbors_gives_uses_with_their_sentences(client):
-    found = client.post("/neighbors", {"text": "two [ships] come", "k": 3}).json
-    assert found["word"] == "ships"
-    assert found["neighbors"][1] == {
+    result = client.post("/neighbors", {"text": "two [ships] come", "k": 3}).json
+    assert result["word"] == "ships"
+    assert result["neighbors"][1] == {
         "word": "ships",
         "tokens": ["two", "ships", "wait", "."],
         "position": 1,
         "similarity": 0.5,
         "line": 0,
     }
-    assert len(found["neighbors"]) == 3
+    assert len(result["neighbors"]) == 3
 
 
 def test_a_query_without_a_marked_word_explains_how_to_mark_one(client):
@@ -126,8 +126,8 @@ def test_a_server_without_an_index_or_a_softmax_says_what_to_do(bare):
 
 
 def test_health_says_what_runs(client, bare, embedder):
-    found = client.get("/health").json
-    assert found == {
+    result = client.get("/health").json
+    assert result == {
         "status": "ok",
         "worker": {"state": "idle", "busy_seconds": 0.0},
         "device": {"name": "cpu", "state": "ok"},

@@ -251,8 +251,8 @@ def test_a_failed_running_request_does_not_affect_the_others(culprit, fate):
     async def run():
         async with Batcher(worker) as batcher:
             jobs = await submit_all(batcher, [4, culprit, 5], "flow")
-            found = await asyncio.gather(*jobs, return_exceptions=True)
-            return [*found, await batcher.submit("flow", 6, 6)]
+            result = await asyncio.gather(*jobs, return_exceptions=True)
+            return [*result, await batcher.submit("flow", 6, 6)]
 
     good, bad, better, later = asyncio.run(run())
     assert (good, better, later) == (8, 10, 12)

@@ -32,8 +32,8 @@ def status(answer: bytes) -> int:
 @pytest.fixture(scope="module")
 def small(embedder):
     limits = Limits(body_bytes=LIMIT, body_seconds=1, header_seconds=5)
-    with run_server(engine_of(embedder), limits=limits) as found:
-        yield found
+    with run_server(engine_of(embedder), limits=limits) as result:
+        yield result
 
 
 @contextmanager
@@ -133,12 +133,12 @@ LARGE_BYTES = 200 * 40 * 3 * 12 * 4
 
 
 def ask_and_do_not_read(client) -> socket.socket:
-    found = socket.socket()
-    found.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
-    found.connect(("127.0.0.1", client.port))
+    result = socket.socket()
+    result.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+    result.connect(("127.0.0.1", client.port))
     head = HEAD.replace(b"/encode", b"/embed") + b"Connection: close\r\n"
-    found.sendall(head + b"Content-Length: %d\r\n\r\n%b" % (len(LARGE), LARGE))
-    return found
+    result.sendall(head + b"Content-Length: %d\r\n\r\n%b" % (len(LARGE), LARGE))
+    return result
 
 
 GONE = 'elmore_requests_total{route="/embed",status="499"}'
@@ -215,10 +215,10 @@ def test_an_answer_that_never_fits_into_the_budget_is_413(embedder):
 def test_a_large_answer_is_the_same_in_pieces(embedder, client, media_type):
     texts = ["two ships wait ."] * 200
     answer = client.post("/embed", {"texts": texts, "layers": "all"}, Accept=media_type)
-    found = embedder.embed(texts, layers="all")
+    result = embedder.embed(texts, layers="all")
     expected = responses.embed_response(
-        [each.tokens for each in found],
-        [each.vectors for each in found],
+        [each.tokens for each in result],
+        [each.vectors for each in result],
         np.zeros((3, 0, 12), np.float32),
         media_type,
     )
@@ -338,16 +338,16 @@ def test_one_connection_too_many_is_503_in_one_sentence(embedder):
 
 def test_responses_are_sent_at_once(embedder, monkeypatch):
     """Else the body of an answer waits for the client to have acknowledged its headers, 40 ms."""
-    found = []
+    result = []
     made = TimeoutH11Protocol.connection_made
 
     def watched(self, transport):
         made(self, transport)
         socket_ = transport.get_extra_info("socket")
-        found.append(socket_.getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY))
+        result.append(socket_.getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY))
 
     monkeypatch.setattr(TimeoutH11Protocol, "connection_made", watched)
     with run_server(engine_of(embedder)) as client:
         assert client.get("/health").status == 200
-    assert all(found)
-    assert found
+    assert all(result)
+    assert result

@@ -14,20 +14,20 @@ TEXTS = [text.split() for text in toy_corpus.sentences(12, seed=5)]
 
 
 def finished(engine, number):
-    found = {}
-    while len(found) < number:
-        found |= engine.step()
-    return found
+    result = {}
+    while len(result) < number:
+        result |= engine.step()
+    return result
 
 
 def test_scores_of_gathered_requests_are_one_run_of_the_model(embedder):
     works = [TEXTS[:5], [], [[], *TEXTS[5:7]], TEXTS[7:]]
     runs = []
     counting = embedder.bundle.model.register_forward_hook(lambda *_: runs.append(1))
-    found = Engine(embedder).run(SCORE, works)
+    result = Engine(embedder).run(SCORE, works)
     counting.remove()
     assert len(runs) == 1
-    for work, scores in zip(works, found, strict=True):
+    for work, scores in zip(works, result, strict=True):
         alone = list(scoring.score(embedder.bundle, work))
         assert [each.tokens for each in scores] == work
         for one, other in zip(scores, alone, strict=True):
@@ -53,9 +53,9 @@ def test_batched_searches_embed_together_and_search_separately(
     engine = Engine(embedder, NeighborSearch(index, target_word.parse_target))
     engine.add(dict(enumerate(works)))
     assert len(calls) == 1
-    found = finished(engine, len(works))
+    result = finished(engine, len(works))
     for number, work in enumerate(works):
-        uses = found[number]
+        uses = result[number]
         alone = index.search(*work)
         assert [use.similarity for use in uses] == pytest.approx(
             [use.similarity for use in alone], abs=1e-5
@@ -72,9 +72,9 @@ def test_a_failed_search_does_not_affect_the_others(embedder):
 
     engine = Engine(embedder, NeighborSearch(Broken(), target_word.parse_target))
     engine.add({7: SearchWork(TEXTS[0], 0, 3), 9: EmbedWork(TEXTS[:2], "average")})
-    found = finished(engine, 2)
-    assert isinstance(found[7], OSError)
-    for vectors, text in zip(found[9], TEXTS, strict=False):
+    result = finished(engine, 2)
+    assert isinstance(result[7], OSError)
+    for vectors, text in zip(result[9], TEXTS, strict=False):
         expected = embedder.embed([text])[0].vectors
         np.testing.assert_allclose(vectors, expected, rtol=0, atol=1e-5)
 
@@ -84,6 +84,6 @@ def test_a_canceled_request_is_not_answered(embedder):
     engine.add({1: EmbedWork([["a"] * 50], "top"), 2: EmbedWork([["a"] * 40, []], "all")})
     engine.step()
     engine.abort([1, 3])
-    found = finished(engine, 1)
-    assert list(found) == [2]
-    assert [each.shape for each in found[2]] == [(3, 40, 12), (3, 0, 12)]
+    result = finished(engine, 1)
+    assert list(result) == [2]
+    assert [each.shape for each in result[2]] == [(3, 40, 12), (3, 0, 12)]

@@ -47,9 +47,9 @@ def test_a_device_that_fails_is_named_without_its_message():
     async def check(batcher, clock):
         return await check_health(batcher, "cuda:0", broken)
 
-    found = run(check)
-    assert (found.worker, found.device) == ("idle", "failed")
-    assert found.problem == "cuda:0 has failed (RuntimeError); restart the server"
+    result = run(check)
+    assert (result.worker, result.device) == ("idle", "failed")
+    assert result.problem == "cuda:0 has failed (RuntimeError); restart the server"
 
 
 def test_a_busy_worker_is_healthy_until_it_takes_too_long():
@@ -115,13 +115,13 @@ class Dying(Worker):
 def test_waiting_and_later_requests_are_told_that_the_worker_died(kind):
     async def check(batcher, clock):
         jobs = [asyncio.ensure_future(batcher.submit(each, 1, 1)) for each in (kind, "b", "flow")]
-        found = await asyncio.gather(*jobs, return_exceptions=True)
+        result = await asyncio.gather(*jobs, return_exceptions=True)
         with pytest.raises(WorkerDied, match="SystemExit"):
             await batcher.submit(kind, 1, 1)
-        return found, await check_health(batcher, "cpu", lambda: None)
+        return result, await check_health(batcher, "cpu", lambda: None)
 
-    found, condition = run(check, Dying())
-    assert [type(each) for each in found] == [WorkerDied] * 3
+    result, condition = run(check, Dying())
+    assert [type(each) for each in result] == [WorkerDied] * 3
     assert condition[:3] == ("dead", 0.0, "unknown")
     assert condition.problem == "the worker has died (SystemExit); restart the server"
 
@@ -145,9 +145,9 @@ def test_an_ended_thread_is_noticed():
         batcher._thread.close()
         return await check_health(batcher, "cpu", lambda: None)
 
-    found = run(check)
-    assert found.worker == "dead"
-    assert "its thread has ended" in found.problem
+    result = run(check)
+    assert result.worker == "dead"
+    assert "its thread has ended" in result.problem
 
 
 def test_a_hung_worker_is_503_with_its_reason_until_it_recovers(embedder):
@@ -162,13 +162,13 @@ def test_a_hung_worker_is_503_with_its_reason_until_it_recovers(embedder):
         slow.gate.set()
         assert job.result().status == 200
         wait_until(lambda: client.get("/health").status == 200)
-    found = answer.json
-    assert found["status"] == "unhealthy"
-    assert "the worker has been in one call on cpu for" in found["detail"]
-    assert found["worker"]["state"] == "hung"
-    assert found["worker"]["busy_seconds"] > 0.05
-    assert found["device"] == {"name": "cpu", "state": "unknown"}
-    assert found["width"] == 12
+    result = answer.json
+    assert result["status"] == "unhealthy"
+    assert "the worker has been in one call on cpu for" in result["detail"]
+    assert result["worker"]["state"] == "hung"
+    assert result["worker"]["busy_seconds"] > 0.05
+    assert result["device"] == {"name": "cpu", "state": "unknown"}
+    assert result["width"] == 12
 
 
 def test_a_dead_worker_is_503_for_health_and_for_work_and_the_server_still_ends(embedder, caplog):

@@ -31,12 +31,12 @@ def test_thirty_two_clients_are_served_without_an_error_in_flat_memory(bundle, t
         command, capture_output=True, text=True, env={**os.environ, "OMP_NUM_THREADS": "1"}
     )
     assert done.returncode == 0, done.stderr
-    found = json.loads(results.read_text())
+    result = json.loads(results.read_text())
     for part in ("alone", "loaded", "half"):
-        assert set(found[part]["statuses"]) == {"200"}, part
-    assert found["loaded"]["requests"] >= 32
-    assert found["exit"] == 0
-    memory = found["megabytes"]
+        assert set(result[part]["statuses"]) == {"200"}, part
+    assert result["loaded"]["requests"] >= 32
+    assert result["exit"] == 0
+    memory = result["megabytes"]
     assert memory[-1] < 1.1 * memory[len(memory) // 5]
     assert "32 clients" in done.stdout
 

@@ -17,8 +17,8 @@ LIMIT = 2000
 def small(embedder):
     """A server of short patience for small bodies."""
     limits = Limits(body_bytes=LIMIT, body_seconds=2, header_seconds=2)
-    with run_server(engine_of(embedder), limits=limits) as found:
-        yield found
+    with run_server(engine_of(embedder), limits=limits) as result:
+        yield result
 
 
 @pytest.fixture(autouse=True)
@@ -29,10 +29,10 @@ def _lives(small, client):
 
 
 def sentence(answer) -> str:
-    found = answer.json
-    assert list(found) == ["detail"]
-    assert "\n" not in found["detail"]
-    return found["detail"]
+    result = answer.json
+    assert list(result) == ["detail"]
+    assert "\n" not in result["detail"]
+    return result["detail"]
 
 
 @pytest.mark.parametrize(

@@ -10,10 +10,10 @@ LINE = re.compile(r'^(# (HELP|TYPE) \w+ .+|\w+(\{\w+="[^"]*"(,\w+="[^"]*")*\})? 
 
 
 def test_every_bucket_holds_those_below_it():
-    found = Histogram((1, 10))
+    result = Histogram((1, 10))
     for value in (0.5, 1, 5, 100):
-        found.add(value)
-    assert list(found.lines("size", 'route="/"')) == [
+        result.add(value)
+    assert list(result.lines("size", 'route="/"')) == [
         'size_bucket{route="/",le="1"} 2',
         'size_bucket{route="/",le="10"} 3',
         'size_bucket{route="/",le="+Inf"} 4',

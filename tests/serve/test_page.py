@@ -20,9 +20,9 @@ SENTENCES = "the old bridge lies by the sea .\nthe bridge sleeps .\ntwo ships wa
 @pytest.fixture(scope="module")
 def browser():
     with playwright.sync_playwright() as driver:
-        found = driver.chromium.launch(executable_path=CHROMIUM, args=FLAGS)
-        yield found
-        found.close()
+        result = driver.chromium.launch(executable_path=CHROMIUM, args=FLAGS)
+        yield result
+        result.close()
 
 
 class Visit:
@@ -64,12 +64,12 @@ class Visit:
 
 @pytest.fixture
 def visit(browser, client):
-    found = Visit(browser, client.url)
-    yield found
-    found.page.close()
-    forgiven = found.forgiven
-    assert [text for text in found.complaints if not (forgiven and forgiven in text)] == []
-    assert all(url.startswith((client.url, "data:")) for url in found.asked)
+    result = Visit(browser, client.url)
+    yield result
+    result.page.close()
+    forgiven = result.forgiven
+    assert [text for text in result.complaints if not (forgiven and forgiven in text)] == []
+    assert all(url.startswith((client.url, "data:")) for url in result.asked)
 
 
 def test_tokens_are_chips_and_a_repeated_word_is_picked_first(visit, embedder):
@@ -162,24 +162,24 @@ def test_a_refusal_is_shown_as_its_sentence(visit, client):
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 def test_on_a_phone_nothing_is_wider_than_the_screen(browser, client, scheme):
     size = {"width": 390, "height": 844}
-    found = Visit(browser, client.url, viewport=size, color_scheme=scheme)
-    found.read(SENTENCES + "\n" + "x" * 300)
-    assert not found.overflows
-    ground = found.page.evaluate("getComputedStyle(document.body).backgroundColor")
+    result = Visit(browser, client.url, viewport=size, color_scheme=scheme)
+    result.read(SENTENCES + "\n" + "x" * 300)
+    assert not result.overflows
+    ground = result.page.evaluate("getComputedStyle(document.body).backgroundColor")
     light = sum(map(int, re.findall(r"\d+", ground))) > 384
     assert light == (scheme == "light")
-    assert found.complaints == []
-    found.page.close()
+    assert result.complaints == []
+    result.page.close()
 
 
 def test_a_server_that_asks_for_a_token_is_given_one(browser, embedder):
     with run_server(engine_of(embedder), token="correct-horse") as client:
-        found = Visit(browser, client.url)
-        found.page.get_by_role("button", name="Read").click()
-        found.page.get_by_label("Token").fill("correct-horse")
-        found.read()
-        assert "bridge" in found.chips()
-        found.page.close()
+        result = Visit(browser, client.url)
+        result.page.get_by_role("button", name="Read").click()
+        result.page.get_by_label("Token").fill("correct-horse")
+        result.read()
+        assert "bridge" in result.chips()
+        result.page.close()
 
 
 def test_the_policy_allows_this_server_alone(client):

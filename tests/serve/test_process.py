@@ -23,15 +23,15 @@ def test_an_index_that_elmore_neighbors_built_is_served(bundle, model, tmp_path)
     assert built.code == 0, built.err
     query = {"text": "two small [birds] wait .", "k": 4}
     with Process(model, "--index", str(place)) as running:
-        found = Client(running.port).post("/neighbors", query).json
+        result = Client(running.port).post("/neighbors", query).json
         refused = Client(running.port).post("/neighbors", {"text": "two small birds"})
     index = OccurrenceIndex.open(place, Embedder(bundle))
     expected = index.search(["two", "small", "birds", "wait", "."], 2, 4)
-    assert found["word"] == "birds"
-    assert [(use["tokens"], use["position"], use["line"]) for use in found["neighbors"]] == [
+    assert result["word"] == "birds"
+    assert [(use["tokens"], use["position"], use["line"]) for use in result["neighbors"]] == [
         (use.tokens, use.position, use.line) for use in expected
     ]
-    similarities = [use["similarity"] for use in found["neighbors"]]
+    similarities = [use["similarity"] for use in result["neighbors"]]
     assert similarities == pytest.approx([use.similarity for use in expected], abs=1e-5)
     assert refused.status == 422
     assert "no word is marked" in refused.detail
@@ -41,15 +41,15 @@ def test_a_port_in_use_is_reported_in_one_sentence(model):
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))
         taken.listen()
-        found = run_elmore("serve", model, "--port", str(taken.getsockname()[1]))
-    assert found.code == 1
-    assert "cannot listen on" in found.err
+        result = run_elmore("serve", model, "--port", str(taken.getsockname()[1]))
+    assert result.code == 1
+    assert "cannot listen on" in result.err
 
 
 def test_a_host_of_another_machine_is_reported_in_one_sentence(model):
-    found = run_elmore("serve", model, "--host", "192.0.2.1", "--port", "0", "--no-token")
-    assert found.code == 1
-    assert "choose another --host or --port" in found.err
+    result = run_elmore("serve", model, "--host", "192.0.2.1", "--port", "0", "--no-token")
+    assert result.code == 1
+    assert "choose another --host or --port" in result.err
 
 
 @pytest.mark.parametrize("token", ["short", "with spaces in it", "ünïcödë-token"])
@@ -58,32 +58,32 @@ def test_a_weak_token_is_refused(model, token, tmp_path, monkeypatch):
     assert "ELMORE_TOKEN: a token must have at least 8" in run_elmore("serve", model).err
     file = tmp_path / "token"
     file.write_text(f"{token}\n")
-    found = run_elmore("serve", model, "--token-file", str(file))
-    assert found.code == 1
-    assert f"{file}: a token must" in found.err
+    result = run_elmore("serve", model, "--token-file", str(file))
+    assert result.code == 1
+    assert f"{file}: a token must" in result.err
 
 
 def test_a_token_that_is_not_text_is_refused(model, tmp_path):
     file = tmp_path / "token"
     file.write_bytes(b"\xff\xfe12345678")
-    found = run_elmore("serve", model, "--token-file", str(file))
-    assert found.code == 1
-    assert f"{file}: a token must have at least 8" in found.err
+    result = run_elmore("serve", model, "--token-file", str(file))
+    assert result.code == 1
+    assert f"{file}: a token must have at least 8" in result.err
 
 
 @pytest.mark.parametrize("host", ["0.0.0.0", "192.0.2.1", "::"])
 def test_a_host_that_others_reach_is_refused_without_a_token(host):
-    found = run_elmore("serve", "no-such-model", "--host", host, "--port", "0")
-    assert found.code == 1
-    assert found.err.count("\n") == 1
-    assert f"--host {host} can be reached by other machines, and there is no token" in found.err
-    assert "--no-token" in found.err
+    result = run_elmore("serve", "no-such-model", "--host", host, "--port", "0")
+    assert result.code == 1
+    assert result.err.count("\n") == 1
+    assert f"--host {host} can be reached by other machines, and there is no token" in result.err
+    assert "--no-token" in result.err
 
 
 @pytest.mark.parametrize("host", ["127.0.0.2", "localhost"])
 def test_loopback_needs_no_token(host):
-    found = run_elmore("serve", "no-such-model", "--host", host, "--port", "0")
-    assert "no-such-model" in found.err
+    result = run_elmore("serve", "no-such-model", "--host", host, "--port", "0")
+    assert "no-such-model" in result.err
 
 
 def test_other_machines_are_served_with_a_token_or_an_explicit_option(monkeypatch):
@@ -91,9 +91,9 @@ def test_other_machines_are_served_with_a_token_or_an_explicit_option(monkeypatc
     assert "no-such-model" in run_elmore(*arguments, "--no-token").err
     monkeypatch.setenv("ELMORE_TOKEN", "long-enough")
     assert "no-such-model" in run_elmore(*arguments).err
-    found = run_elmore(*arguments, "--no-token")
-    assert found.code == 1
-    assert "--no-token, but ELMORE_TOKEN holds a token" in found.err
+    result = run_elmore(*arguments, "--no-token")
+    assert result.code == 1
+    assert "--no-token, but ELMORE_TOKEN holds a token" in result.err
 
 
 OPTIONS = {
@@ -113,15 +113,15 @@ OPTIONS = {
 
 
 def test_every_limit_of_the_command_line_reaches_the_server(model, monkeypatch):
-    found = []
+    result = []
     monkeypatch.setattr(server, "serve", lambda running, listener: None)
     monkeypatch.setattr(logs, "log_to_stderr", lambda: None)
     monkeypatch.setattr(sys, "setswitchinterval", lambda seconds: None)
-    monkeypatch.setattr(server, "make_server", lambda app, limits: found.append(limits))
+    monkeypatch.setattr(server, "make_server", lambda app, limits: result.append(limits))
     said = [word for i, name in enumerate(OPTIONS) for word in (f"--{name}", str(70_000 + i))]
     for options in ([], said):
         assert run_elmore("serve", model, "--port", "0", *options).code == 0
-    usual, changed = found
+    usual, changed = result
     assert usual == Limits()
     expected = {field: 70_000 + i for i, field in enumerate(OPTIONS.values())}
     assert changed == replace(Limits(), **expected)
@@ -136,17 +136,17 @@ def test_the_help_names_every_limit_and_its_default():
 
 @pytest.mark.parametrize("value", ["0", "-1", "nan", "inf", "many"])
 def test_a_limit_that_limits_nothing_is_refused(value):
-    found = run_elmore("serve", "no-such-model", "--response-seconds", value)
-    assert found.code in (1, 2)
+    result = run_elmore("serve", "no-such-model", "--response-seconds", value)
+    assert result.code in (1, 2)
     assert re.search(
-        r"Invalid value for '--response-seconds'|limits\.response_seconds: found", found.err
+        r"Invalid value for '--response-seconds'|limits\.response_seconds: found", result.err
     )
 
 
 def test_a_worker_that_waits_for_clients_is_not_hung():
-    found = run_elmore("serve", "no-such-model", "--response-seconds", "600")
-    assert found.code == 1
-    assert "--hang-seconds 120 is less than --response-seconds 600" in found.err
+    result = run_elmore("serve", "no-such-model", "--response-seconds", "600")
+    assert result.code == 1
+    assert "--hang-seconds 120 is less than --response-seconds 600" in result.err
 
 
 def test_the_number_of_texts_is_as_it_was_set(embedder):
@@ -161,6 +161,6 @@ def test_the_number_of_texts_is_as_it_was_set(embedder):
 def test_without_the_extra_it_is_named(model, monkeypatch):
     forget_serve(monkeypatch)
     monkeypatch.setitem(sys.modules, "fastapi", None)
-    found = run_elmore("serve", model)
-    assert found.code == 1
-    assert "pip install 'elmore[serve]'" in found.err
+    result = run_elmore("serve", model)
+    assert result.code == 1
+    assert "pip install 'elmore[serve]'" in result.err

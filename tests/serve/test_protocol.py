@@ -33,7 +33,7 @@ def test_a_uvicorn_that_lacks_something_is_refused_by_name(monkeypatch):
 def test_an_incompatible_uvicorn_is_reported_in_one_sentence(monkeypatch):
     forget_serve(monkeypatch)
     monkeypatch.setitem(sys.modules, "uvicorn.protocols.http.h11_impl", None)
-    found = run_elmore("serve", "no-such-model")
-    assert found.code == 1
-    assert found.err.count("\n") == 1
-    assert f"pip install '{protocol.UVICORN}'" in found.err
+    result = run_elmore("serve", "no-such-model")
+    assert result.code == 1
+    assert result.err.count("\n") == 1
+    assert f"pip install '{protocol.UVICORN}'" in result.err

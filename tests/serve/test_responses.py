@@ -51,16 +51,16 @@ def test_any_header_gives_a_form_or_none(accept):
 
 
 def test_json_holds_tokens_and_vectors():
-    found = json.loads(responses.embed_response(TOKENS, VECTORS, NOTHING, JSON).body)["sentences"]
-    assert [sentence["tokens"] for sentence in found] == TOKENS
-    for sentence, vectors in zip(found, VECTORS, strict=True):
+    result = json.loads(responses.embed_response(TOKENS, VECTORS, NOTHING, JSON).body)["sentences"]
+    assert [sentence["tokens"] for sentence in result] == TOKENS
+    for sentence, vectors in zip(result, VECTORS, strict=True):
         assert sentence["vectors"] == vectors.tolist()
 
 
 def test_json_is_exact_to_seven_digits(rng):
     vectors = rng.normal(size=(3, 64)).astype(np.float32)
-    found = json.loads(responses.encode_response([[]] * 3, vectors, JSON).body)["vectors"]
-    np.testing.assert_allclose(found, vectors, rtol=0, atol=1e-7)
+    result = json.loads(responses.encode_response([[]] * 3, vectors, JSON).body)["vectors"]
+    np.testing.assert_allclose(result, vectors, rtol=0, atol=1e-7)
 
 
 def test_a_numpy_file_holds_all_tokens_and_its_header_parts_them():
@@ -126,9 +126,9 @@ def test_a_long_answer_comes_in_pieces_of_bounded_size(media_type, monkeypatch, 
     vectors = [rng.normal(size=(2, n, 4)).astype(np.float32) for n in (1, 0, 60, 3, 3)]
     tokens = [["word"] * array.shape[1] for array in vectors]
     answer = responses.embed_response(tokens, vectors, np.zeros((2, 0, 4), np.float32), media_type)
-    *found, last = answer.chunks()
-    assert len(found) > 5
-    assert all(100 <= len(piece) < 200 for piece in found)
+    *result, last = answer.chunks()
+    assert len(result) > 5
+    assert all(100 <= len(piece) < 200 for piece in result)
     assert len(last) < 200
     if media_type == NPY:
         saved = io.BytesIO()
@@ -142,8 +142,8 @@ def test_a_long_answer_comes_in_pieces_of_bounded_size(media_type, monkeypatch, 
     else:
         sentences = json.loads(answer.body)["sentences"]
         for sentence, array in zip(sentences, vectors, strict=True):
-            found = np.reshape(sentence["vectors"], array.shape)
-            np.testing.assert_allclose(found, array, rtol=0, atol=1e-7)
+            result = np.reshape(sentence["vectors"], array.shape)
+            np.testing.assert_allclose(result, array, rtol=0, atol=1e-7)
 
 
 def test_written_chunks_share_memory_with_the_arrays():

@@ -16,12 +16,12 @@ from elmore.serve.texts import tokenize_texts
     ],
 )
 def test_an_address_is_written_as_a_browser_takes_it(family, host, shown):
-    with socket.socket(family) as found:
+    with socket.socket(family) as result:
         try:
-            found.bind((host, 0))
+            result.bind((host, 0))
         except OSError:
             pytest.skip(f"this machine has no {host}")
-        assert server.base_url(found) == shown.format(found.getsockname()[1])
+        assert server.base_url(result) == shown.format(result.getsockname()[1])
 
 
 def test_an_error_of_the_tokenizer_is_returned_to_its_request():

@@ -109,15 +109,15 @@ def test_every_accepted_request_gets_a_complete_response(model, after):
     with Process(model, ELMORE_TOKEN=SECRET) as running:
         told: list[str] = []
         reading = running.collect(told)
-        found = asyncio.run(run(running))
+        result = asyncio.run(run(running))
         assert running.process.wait(timeout=60) == 0
         reading.join()
-    assert {outcome for _, outcome in found} <= {"200", "nothing"}
-    assert found["stays", "nothing"] == 0
+    assert {outcome for _, outcome in result} <= {"200", "nothing"}
+    assert result["stays", "nothing"] == 0
     lines = [json.loads(line) for line in told]
     read = [line["status"] for line in lines if line["event"] == "request"]
     assert set(read) == {200}
-    assert len(read) == sum(count for (_, outcome), count in found.items() if outcome == "200")
+    assert len(read) == sum(count for (_, outcome), count in result.items() if outcome == "200")
 
 
 async def shut(port: int) -> None:

@@ -86,9 +86,9 @@ def test_an_idle_thread_keeps_no_result():
         pass
 
     async def check(thread, clock):
-        found = weakref.ref(await thread.run(Large))
+        result = weakref.ref(await thread.run(Large))
         await thread.run(lambda: None)
         gc.collect()
-        assert found() is None
+        assert result() is None
 
     run(check)

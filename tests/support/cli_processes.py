@@ -99,9 +99,9 @@ def _port(place: Path) -> int:
     """Find a port that is free, the same for all ranks."""
     file = place / "port"
     if not file.exists():
-        with socket.socket() as found:
-            found.bind(("127.0.0.1", 0))
-            file.write_text(str(found.getsockname()[1]))
+        with socket.socket() as result:
+            result.bind(("127.0.0.1", 0))
+            file.write_text(str(result.getsockname()[1]))
     return int(file.read_text())
 
 

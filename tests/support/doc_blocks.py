@@ -29,8 +29,8 @@ OF_EXTRAS = ("pandas",)
 
 def python_blocks(page: Path) -> list:
     """The Python blocks of a page, each named by its number."""
-    found = re.findall(r"```python\n(.*?)```", page.read_text(encoding="utf-8"), flags=re.DOTALL)
-    return [pytest.param(block, id=f"{page.name}-{number}") for number, block in enumerate(found)]
+    result = re.findall(r"```python\n(.*?)```", page.read_text(encoding="utf-8"), flags=re.DOTALL)
+    return [pytest.param(block, id=f"{page.name}-{number}") for number, block in enumerate(result)]
 
 
 def integration_blocks(page: str) -> list:
@@ -51,5 +51,5 @@ def run_block(block: str) -> None:
 def commands(page: Path, label: str = "sh") -> list[str]:
     """The commands in the `sh` blocks of a page, in order, each on one line."""
     text = page.read_text(encoding="utf-8").replace("\\\n", " ")
-    found = re.findall(rf"```{label}\n(.*?)```", text, flags=re.DOTALL)
-    return [line for line in "".join(found).splitlines() if line.strip()]
+    result = re.findall(rf"```{label}\n(.*?)```", text, flags=re.DOTALL)
+    return [line for line in "".join(result).splitlines() if line.strip()]

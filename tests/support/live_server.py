@@ -83,20 +83,20 @@ class Client(NamedTuple):
 
 
 def read_all(connection: socket.socket) -> bytes:
-    found = b""
+    result = b""
     while piece := connection.recv(65536):
-        found += piece
-    return found
+        result += piece
+    return result
 
 
 def read_one(connection: socket.socket) -> bytes:
     """Read one answer of a connection that stays open."""
-    found = b""
-    while (end := _end(found)) is None or len(found) < end:
+    result = b""
+    while (end := _end(result)) is None or len(result) < end:
         piece = connection.recv(65536)
         assert piece, "it was cut"
-        found += piece
-    return found
+        result += piece
+    return result
 
 
 def _end(answer: bytes) -> int | None:
@@ -135,9 +135,9 @@ class Process:
             env={**os.environ, "OMP_NUM_THREADS": "1", **environment},
         )
         first = self.process.stderr.readline()
-        found = re.fullmatch(r"listening on http://127\.0\.0\.1:(\d+)\n", first)
-        assert found, first + self.process.stderr.read()
-        self.port = int(found[1])
+        result = re.fullmatch(r"listening on http://127\.0\.0\.1:(\d+)\n", first)
+        assert result, first + self.process.stderr.read()
+        self.port = int(result[1])
 
     def collect(self, lines: list[str]) -> threading.Thread:
         """Read what it says from now on, so that it is never held up by us."""

@@ -119,11 +119,11 @@ def training_variables(
         "LSTMCell/B": "lstm_cell/bias",
         "LSTMCell/W_P_0": "lstm_cell/projection/kernel",
     }
-    found = {f"lm/{name}": array for name, array in _renamed(weights, renames).items()}
+    result = {f"lm/{name}": array for name, array in _renamed(weights, renames).items()}
     if softmax:
-        found |= {"lm/softmax/W": softmax[0], "lm/softmax/b": softmax[1]}
-    slots = {f"{name}/Adagrad": np.ones_like(array) for name, array in found.items()}
-    return found | slots | {"global_step": np.array(7), "train_perplexity": np.float32([39.7])}
+        result |= {"lm/softmax/W": softmax[0], "lm/softmax/b": softmax[1]}
+    slots = {f"{name}/Adagrad": np.ones_like(array) for name, array in result.items()}
+    return result | slots | {"global_step": np.array(7), "train_perplexity": np.float32([39.7])}
 
 
 def module_variables(
@@ -135,22 +135,22 @@ def module_variables(
         "LSTMCell/B": "rnn/lstm_cell/bias",
         "LSTMCell/W_P_0": "rnn/lstm_cell/projection/kernel",
     }
-    found = {f"bilm/{name}": array for name, array in _renamed(weights, renames).items()}
-    table = found["bilm/char_embed"]
-    found["bilm/char_embed"] = np.concatenate([np.zeros_like(table[:1]), table])
-    return found | {
+    result = {f"bilm/{name}": array for name, array in _renamed(weights, renames).items()}
+    table = result["bilm/char_embed"]
+    result["bilm/char_embed"] = np.concatenate([np.zeros_like(table[:1]), table])
+    return result | {
         "aggregation/weights": np.float32(mix[0]),
         "aggregation/scaling": np.array(mix[1], np.float32),
     }
 
 
 def _renamed(weights: dict[str, NDArray], renames: dict[str, str]) -> dict[str, NDArray]:
-    found = {}
+    result = {}
     for name, array in weights.items():
         for old, new in renames.items():
             name = name.replace(old, new)
-        found[name] = array
-    return found
+        result[name] = array
+    return result
 
 
 def write_module(folder: Path, variables: dict[str, NDArray]) -> Path:

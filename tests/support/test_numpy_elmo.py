@@ -72,8 +72,8 @@ def test_ten_batches_give_the_stored_top_layers(folder, sentences_name):
     stored = [stored_top_layers(folder, row) for row in range(3)]
     state, worst = None, 0.0
     for number in range(10):
-        found, state = elmo.layers([row[number].split() for row in rows], state)
-        for row, layers in enumerate(found):
+        result, state = elmo.layers([row[number].split() for row in rows], state)
+        for row, layers in enumerate(result):
             assert layers[2].shape == stored[row][number].shape
             worst = max(worst, np.abs(layers[2] - stored[row][number]).max())
     assert worst < TOLERANCE
@@ -87,9 +87,9 @@ def test_token_vectors_are_those_of_the_allennlp_cache():
     words = fixture("allennlp", "vocab_test.txt").read_text(encoding="utf-8").split("\n")
     with h5py.File(fixture("allennlp", "elmo_token_embeddings.hdf5"), "r") as file:
         stored = file["embedding"][()]
-    found = NumpyElmo(options, weights).token_vectors(words)
-    assert found.shape == stored.shape
-    assert np.abs(found - stored).max() < TOLERANCE
+    result = NumpyElmo(options, weights).token_vectors(words)
+    assert result.shape == stored.shape
+    assert np.abs(result - stored).max() < TOLERANCE
 
 
 @needs_fixtures

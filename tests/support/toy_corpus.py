@@ -45,15 +45,15 @@ def sentences(count: int, seed: int = 0, rare: Sequence[str] = RARE) -> list[str
     def one(of: Sequence[Item]) -> Item:
         return of[int(chance.random() * len(of))]
 
-    found = []
+    result = []
     for number in range(count):
         article = one(tuple(NOUNS))
         parts = [article, one(NOUNS[article]), one(VERBS[article]), one(PLACES)]
         if rare and number % 40 == 7:
             parts.append(f"in {one(rare)}")
         parts.append(one((".", ".", "!")))
-        found.append(" ".join(part for part in parts if part))
-    return found
+        result.append(" ".join(part for part in parts if part))
+    return result
 
 
 def prepare_corpus(

@@ -31,8 +31,8 @@ def install(model: Path, target: Path, **options: str) -> Path:
 
 def rename_distribution(target: Path, old: str, new: str) -> None:
     """Give an unpacked distribution another name: another publisher's."""
-    (found,) = target.glob(f"{old.replace('-', '_')}-*.dist-info")
-    renamed = found.with_name(found.name.replace(old.replace("-", "_"), new.replace("-", "_")))
-    found.rename(renamed)
+    (result,) = target.glob(f"{old.replace('-', '_')}-*.dist-info")
+    renamed = result.with_name(result.name.replace(old.replace("-", "_"), new.replace("-", "_")))
+    result.rename(renamed)
     metadata = renamed / "METADATA"
     metadata.write_text(metadata.read_text().replace(f"Name: {old}", f"Name: {new}"))

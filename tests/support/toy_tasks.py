@@ -43,7 +43,7 @@ PEOPLE, PLACES, VERBS = ("Ann Lee", "Bo", "Cy Young Jr."), ("Rome", "New York"),
 
 def sentences(number: int = 20) -> list[list[tuple[str, str, str]]]:
     """Return (word, name tag, part of speech) of made-up sentences, all different."""
-    found = []
+    result = []
     for i in range(number):
         person, place = PEOPLE[i % 3], PLACES[i // 3 % 2]
         words = [(word, "person", "NNP") for word in person.split()]
@@ -55,8 +55,8 @@ def sentences(number: int = 20) -> list[list[tuple[str, str, str]]]:
             name = f"{'I' if kind == before else 'B'}-{kind}" if kind else "O"
             rows.append((word, name, tag))
             before = kind
-        found.append(rows)
-    return found
+        result.append(rows)
+    return result
 
 
 def write(task: str, path: Path, number: int = 20) -> Path:

@@ -26,9 +26,9 @@ class Line(nn.Module):
     ) -> StepOutput:
         inputs, targets = batch
         memory = inputs.new_zeros(len(inputs)) if carried is None else carried["memory"]
-        found = self.dropout(inputs) @ self.weight + self.bias + memory / 10
-        loss = (found - targets).square().sum()
-        memory = memory / 2 + found.detach()
+        result = self.dropout(inputs) @ self.weight + self.bias + memory / 10
+        loss = (result - targets).square().sum()
+        memory = memory / 2 + result.detach()
         return StepOutput(loss, torch.tensor(float(len(inputs))), {"memory": memory})
 
 

@@ -35,18 +35,18 @@ def vectors(tmp_path):
 @pytest.fixture(scope="session")
 def shared_run(tmp_path_factory) -> Callable[..., Trained]:
     """Return a function that trains a task with an embedder once per session: do not change it."""
-    place = tmp_path_factory.mktemp("shared-runs")
-    toy_tasks.vectors(place / "vectors.txt")
-    toy_tasks.bilm(place / "bilm")
+    path = tmp_path_factory.mktemp("shared-runs")
+    toy_tasks.vectors(path / "vectors.txt")
+    toy_tasks.bilm(path / "bilm")
     trained: dict[tuple[str, str], Trained] = {}
 
     def run(name: str = "ner", embedder: str = "none") -> Trained:
         if (name, embedder) not in trained:
             with pytest.MonkeyPatch.context() as patch:
-                patch.setenv("ELMORE_CACHE", str(place / "cache"))
-                spec = EMBEDDERS[embedder].format(place=place)
+                patch.setenv("ELMORE_CACHE", str(path / "cache"))
+                spec = EMBEDDERS[embedder].format(place=path)
                 trained[name, embedder] = toy_tasks.train(
-                    place, name, embedder=spec, out=f"{name}-{embedder}"
+                    path, name, embedder=spec, out=f"{name}-{embedder}"
                 )
         return trained[name, embedder]
 

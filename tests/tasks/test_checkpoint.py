@@ -118,9 +118,9 @@ def test_a_bilm_is_saved_with_the_task_or_named_when_loading(tmp_path, bilm, vec
         load_task(alone, device="cpu")
     named = load_task(alone, device="cpu", embedder=f"elmo:{together / 'bilm'}")
     assert named.evaluate(run.data) == expected
-    (found,) = named.predict(["Bo left"])
+    (result,) = named.predict(["Bo left"])
     (before,) = load_task(together / "a" / "run", device="cpu").predict(["Bo left"])
-    assert found == before
+    assert result == before
 
 
 def test_the_bilm_that_matches_is_taken_from_either_place(tmp_path, bilm):

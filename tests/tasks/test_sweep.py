@@ -78,8 +78,8 @@ def test_each_seed_draws_its_own_subsets():
 def test_each_run_of_a_sweep_equals_a_single_run(tmp_path, bilm, runs):
     """Also on all of the examples; and the biLM reads the text once for all of them."""
     chosen = [Trial(3), Trial(4), Trial(4, 1.0), Trial(4, 0.5)]
-    found = trained(tmp_path, chosen, "train.seed=3", embedder=f"elmo:{bilm}")
-    assert list(found) == [trial.name for trial in chosen]
+    result = trained(tmp_path, chosen, "train.seed=3", embedder=f"elmo:{bilm}")
+    assert list(result) == [trial.name for trial in chosen]
     assert runs == [20]
     data = tmp_path / "ner.txt"
     train_module.train(
@@ -95,7 +95,7 @@ def test_each_run_of_a_sweep_equals_a_single_run(tmp_path, bilm, runs):
     described = json.loads((half / "recipe.json").read_text())
     assert described["data"]["examples"] == 10
     # of half the examples as many updates an epoch as 10 examples make; the labels are the whole's
-    assert found["fraction-0.5/seed-4"][-1].num_steps == 4
+    assert result["fraction-0.5/seed-4"][-1].num_steps == 4
     assert load_task(half).labels == load_task(tmp_path / "x").labels
 
 
@@ -125,17 +125,17 @@ def test_means_and_standard_deviations_of_dev_and_test_are_written_down(tmp_path
     test = toy_tasks.write("ner", tmp_path / "test.txt", 7)
     data, out = toy_tasks.write("ner", tmp_path / "ner.txt"), tmp_path / "several"
     options = {"embedder": "none", "device": "cpu", "test": test}
-    found = sweep.train_sweep(NER, recipe("train.epochs=1"), data, data, out, chosen, **options)
-    assert json.loads((out / "summary.json").read_text()) == found
-    (together,) = found["summary"]
+    result = sweep.train_sweep(NER, recipe("train.epochs=1"), data, data, out, chosen, **options)
+    assert json.loads((out / "summary.json").read_text()) == result
+    (together,) = result["summary"]
     assert together["num_runs"] == 3
     runs = [load_task(out / trial.name, device="cpu") for trial in chosen]
     alone = [trained.evaluate(test) for trained in runs]
     scores = [some["f1"] for some in alone]
     assert together["scores"]["test"]["f1"]["mean"] == pytest.approx(sum(scores) / 3)
     assert together["scores"]["test"]["f1"]["deviation"] == pytest.approx(statistics.stdev(scores))
-    assert [row["scores"]["test"] for row in found["runs"]] == alone
-    assert [row["scores"]["dev"] for row in found["runs"]] == [run.scores for run in runs]
+    assert [row["scores"]["test"] for row in result["runs"]] == alone
+    assert [row["scores"]["dev"] for row in result["runs"]] == [run.scores for run in runs]
     again = sweep.evaluate_sweep(out, test, device="cpu")
     assert again["summary"][0]["scores"]["data"] == together["scores"]["test"]
 
@@ -153,9 +153,9 @@ def test_finished_runs_are_kept_and_missing_ones_start(tmp_path):
     before = weights.stat()
     with pytest.raises(DataError, match=r"holds runs already \(seed-0\); pass --resume"):
         trained(tmp_path, [Trial(0), Trial(1)])
-    found = trained(tmp_path, [Trial(0), Trial(1)], resume=True)
-    assert "seed-0" not in found
-    assert found["seed-1"][-1].step == found["seed-1"][-1].num_steps
+    result = trained(tmp_path, [Trial(0), Trial(1)], resume=True)
+    assert "seed-0" not in result
+    assert result["seed-1"][-1].step == result["seed-1"][-1].num_steps
     assert weights.stat() == before
     with pytest.raises(ConfigError, match="another recipe"):
         trained(tmp_path, [Trial(0)], "model.hidden_dim=8", resume=True)

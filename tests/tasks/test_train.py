@@ -264,19 +264,19 @@ def test_examples_are_known_by_the_bytes_of_their_file_not_by_their_class(copied
 
 def test_piped_input_is_identified_by_its_content(tmp_path):
     def piped(text):
-        place = tmp_path / "pipe"
-        os.mkfifo(place)
-        writer = threading.Thread(target=place.write_text, args=(text,))
+        path = tmp_path / "pipe"
+        os.mkfifo(path)
+        writer = threading.Thread(target=path.write_text, args=(text,))
         writer.start()
         kind, recipe = ner("train.epochs=1")
         resume, reports = (tmp_path / "run").exists(), []
-        files = (place, tmp_path / "dev", tmp_path / "run")
+        files = (path, tmp_path / "dev", tmp_path / "run")
         try:
             train(kind, recipe, *files, **PLAIN, resume=resume, on_report=reports.append)
             return reports
         finally:
             writer.join()
-            place.unlink()
+            path.unlink()
 
     text = toy_tasks.write("ner", tmp_path / "dev").read_text()
     assert piped(text)

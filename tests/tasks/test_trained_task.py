@@ -32,10 +32,10 @@ def test_losses_counts_and_gradients_of_batches_add_up_and_say_what_is_counted(t
     kind = registry.find_task(name)
     job = kind(registry.load_recipe(kind, None, toy_tasks.small(name)))
     read = job.read_examples(toy_tasks.write(name, tmp_path / "data.txt"))
-    found = job.training_examples(read)
-    words = sorted({word for e in found for sentence in job.sentences(e) for word in sentence})
+    result = job.training_examples(read)
+    words = sorted({word for e in result for sentence in job.sentences(e) for word in sentence})
     torch.manual_seed(0)
-    trained = trained_task.build(job, job.collect_labels(found), words, without_embedders())
+    trained = trained_task.build(job, job.collect_labels(result), words, without_embedders())
     trained.network.to(torch.float64).eval()
 
     def summed(*parts):
@@ -57,11 +57,11 @@ def test_losses_counts_and_gradients_of_batches_add_up_and_say_what_is_counted(t
     unit = trained.network.model.unit
     assert unit == UNITS.get(name, "examples")
     if unit in ("tokens", "questions", "examples"):
-        tokens = sum(len(sentence) for example in found for sentence in job.sentences(example))
-        assert summed(found)[1].item() == (tokens if unit == "tokens" else len(found))
-    cut = max(1, len(found) // 4)
+        tokens = sum(len(sentence) for example in result for sentence in job.sentences(example))
+        assert summed(result)[1].item() == (tokens if unit == "tokens" else len(result))
+    cut = max(1, len(result) // 4)
     # some tasks compute the loss itself in float32
-    assert_close(summed(found[:cut], found[cut:]), summed(found), rtol=1e-4, atol=1e-7)
+    assert_close(summed(result[:cut], result[cut:]), summed(result), rtol=1e-4, atol=1e-7)
 
 
 def test_a_prediction_that_fails_leaves_the_network_in_training(monkeypatch):
@@ -133,18 +133,18 @@ def test_predicted_clusters_are_written_as_the_name_says_and_read_again(
     for name, start in (("found.conllu", "# newdoc id = story0"), ("found", "#begin document (")):
         scores = run.task.evaluate(run.data, predictions=tmp_path / name)
         assert (tmp_path / name).read_text().startswith(start)
-        found = coref.read_examples(tmp_path / name)
-        assert [document.sentences for document in found] == [d.sentences for d in gold]
-        assert [document.clusters for document in found] == [sort_clusters(clusters)] * 2
+        result = coref.read_examples(tmp_path / name)
+        assert [document.sentences for document in result] == [d.sentences for d in gold]
+        assert [document.clusters for document in result] == [sort_clusters(clusters)] * 2
         assert coref.score(gold, [clusters] * 2) == scores
 
 
 def test_predictions_of_a_task_without_a_format_are_lines_of_json(shared_run):
     run = shared_run("pos")
     read = run.task.task.read_examples(run.data)
-    found = run.task.predict_examples(read)
-    lines = list(Task.prediction_lines(run.task.task, read, found))
-    assert [json.loads(line)["tags"] for line in lines] == found
+    result = run.task.predict_examples(read)
+    lines = list(Task.prediction_lines(run.task.task, read, result))
+    assert [json.loads(line)["tags"] for line in lines] == result
     assert len(lines) == 20
 
 
@@ -162,8 +162,8 @@ def test_the_path_for_predictions_is_checked_first(tmp_path, copied_run, shared_
 
 
 def test_raw_text_is_tokenized(shared_run):
-    (found,) = shared_run().task.predict(["Bo left (Rome)."])
-    assert found.data["tokens"] == ["Bo", "left", "(", "Rome", ")", "."]
+    (result,) = shared_run().task.predict(["Bo left (Rome)."])
+    assert result.data["tokens"] == ["Bo", "left", "(", "Rome", ")", "."]
 
 
 def test_a_text_that_is_no_example_is_named_by_its_number(shared_run):

@@ -17,9 +17,9 @@ def test_a_pipe_has_no_known_length(tmp_path):
     writer = threading.Thread(target=lambda: (tmp_path / "b").write_text("three\n"))
     writer.start()
     lines = Lines([str(tmp_path / "a.txt"), str(tmp_path / "b")])
-    found = [(line, lines.fraction is None) for line in lines]
+    result = [(line, lines.fraction is None) for line in lines]
     writer.join()
-    assert found == [("one", False), ("two", False), ("three", True)]
+    assert result == [("one", False), ("two", False), ("three", True)]
 
 
 def test_a_closed_standard_input_is_reported_in_one_sentence(monkeypatch):
@@ -34,6 +34,6 @@ def test_a_closed_standard_input_is_reported_in_one_sentence(monkeypatch):
 def test_a_package_that_is_not_there_is_named_with_the_file(tmp_path, monkeypatch, name, package):
     (tmp_path / name).write_bytes(b"")
     monkeypatch.setitem(sys.modules, package, None)
-    wanted = rf"{name}: .* needs {package}: pip install 'elmore\[embed\]'"
-    with pytest.raises(DataError, match=wanted):
+    expected = rf"{name}: .* needs {package}: pip install 'elmore\[embed\]'"
+    with pytest.raises(DataError, match=expected):
         list(Lines([str(tmp_path / name)]))

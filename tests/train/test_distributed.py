@@ -21,8 +21,8 @@ from elmore.train.distributed import (
 
 @given(st.integers(1, 8), st.integers(1, 5))
 def test_ranks_share_all_rows_in_order(size, share):
-    shares = [DistEnv(rank, size).local_rows(size * share) for rank in range(size)]
-    assert [row for rows in shares for row in rows] == list(range(size * share))
+    weights = [DistEnv(rank, size).local_rows(size * share) for rank in range(size)]
+    assert [row for rows in weights for row in rows] == list(range(size * share))
     carried = {"state": torch.arange(size * share * 2).reshape(-1, 2)}
     parts = [scatter_rows(DistEnv(rank, size), carried)["state"] for rank in range(size)]
     assert torch.equal(torch.cat(parts), carried["state"])
@@ -87,8 +87,8 @@ def test_a_gpu_beyond_those_that_are_there_is_refused(monkeypatch, name, rank, r
         with init_distributed(name) as (_, place):
             assert place == torch.device("cuda", 1)
         return
-    found = f"device '{refused}' is not available: there are 2 CUDA GPUs; start no more"
-    with pytest.raises(ConfigError, match=found), init_distributed(name):
+    result = f"device '{refused}' is not available: there are 2 CUDA GPUs; start no more"
+    with pytest.raises(ConfigError, match=result), init_distributed(name):
         pass
 
 

@@ -79,14 +79,14 @@ def test_metrics_are_means_over_the_updates_since_the_last_look(tmp_path):
             return tuple(each[: 1 + number % 4] for each in super().make_batch(number))
 
     reports = fitted(tmp_path, Uneven(Forgetful()), steps=10, log_every=4)
-    found = lines(tmp_path)
+    result = lines(tmp_path)
     for report, (first, last) in zip(reports, [(0, 4), (4, 8), (8, 10)], strict=True):
-        some = [(line["loss"], line["count"]) for line in found[first:last]]
+        some = [(line["loss"], line["count"]) for line in result[first:last]]
         count = sum(1 + number % 4 for number in range(first, last))
         mean = sum(loss * number for loss, number in some) / count
         assert report.metrics["loss"] == pytest.approx(mean)
         assert (report.metrics["count"], report.unit) == (count, "rows")
-        assert report.metrics["lr"] == found[last - 1]["lr"]
+        assert report.metrics["lr"] == result[last - 1]["lr"]
 
 
 @pytest.mark.parametrize(("higher", "kept"), [(False, [3.0, 1.0]), (True, [3.0, 4.0])])

@@ -66,8 +66,8 @@ def test_the_norm_is_that_before_the_clip_and_the_clip_bounds_the_update():
 
 def test_rates_follow_the_schedule():
     config = TrainConfig(lr=0.01, warmup_steps=3, schedule="cosine")
-    found = [step.lr for step in updates(Toy(), config, 8)]
-    assert found == [0.01 * schedule.lr_factor(config, number, 8) for number in range(8)]
+    result = [step.lr for step in updates(Toy(), config, 8)]
+    assert result == [0.01 * schedule.lr_factor(config, number, 8) for number in range(8)]
 
 
 @given(st.lists(st.lists(st.integers(0, 6), min_size=3, max_size=3), min_size=1, max_size=4))
@@ -86,10 +86,10 @@ def test_accumulated_batches_of_any_size_are_one_large_batch(sizes):
 
     small, large = Uneven(Forgetful()), Large(Forgetful())
     config = {"lr": 0.05, "warmup_steps": 2, "max_grad_norm": 0.5}
-    found = list(updates(small, TrainConfig(grad_accum_steps=3, **config), len(sizes)))
+    result = list(updates(small, TrainConfig(grad_accum_steps=3, **config), len(sizes)))
     expected = list(updates(large, TrainConfig(**config), len(sizes)))
-    assert [step.count.item() for step in found] == [sum(three) for three in sizes]
-    for one, other in zip(found, expected, strict=True):
+    assert [step.count.item() for step in result] == [sum(three) for three in sizes]
+    for one, other in zip(result, expected, strict=True):
         assert_close(
             (one.loss, one.count, one.grad_norm), (other.loss, other.count, other.grad_norm)
         )
@@ -141,11 +141,13 @@ def test_a_resumed_loop_equals_an_uninterrupted_one(cut, parts):
     whole, stopped = Toy(Line(dropout=0.5)), Toy(Line(dropout=0.5))
     expected = list(updates(whole, config, 8))
     optimizer = optimizers.build_optimizer(stopped.module, config)
-    found = list(itertools.islice(updates(stopped, config, 8, optimizer=optimizer), cut))
+    result = list(itertools.islice(updates(stopped, config, 8, optimizer=optimizer), cut))
     torch.rand(17)  # whoever draws meanwhile leaves no trace
-    found += updates(stopped, config, 8, optimizer=optimizer, start_step=cut, state=found[-1].state)
-    assert [step.number for step in found] == list(range(1, 9))
-    for one, other in zip(found, expected, strict=True):
+    result += updates(
+        stopped, config, 8, optimizer=optimizer, start_step=cut, state=result[-1].state
+    )
+    assert [step.number for step in result] == list(range(1, 9))
+    for one, other in zip(result, expected, strict=True):
         assert one.loss.item() == other.loss.item()
     assert all(
         torch.equal(one, other)

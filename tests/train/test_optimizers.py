@@ -42,8 +42,8 @@ def test_the_original_recipe_makes_the_updates_of_the_paper():
         for weight, total, gradient in zip(weights, sums, theirs, strict=True):
             total += gradient**2
             weight -= 0.2 * gradient / np.sqrt(total)
-    for found, expected in zip(module.parameters(), weights, strict=True):
-        assert_close(found.detach(), torch.from_numpy(expected), rtol=1e-6, atol=1e-6)
+    for result, expected in zip(module.parameters(), weights, strict=True):
+        assert_close(result.detach(), torch.from_numpy(expected), rtol=1e-6, atol=1e-6)
 
 
 def test_adamw_decays_matrices_alone():

@@ -86,9 +86,9 @@ class Pair(NamedTuple):
 
 def test_every_tensor_of_a_batch_is_moved_and_the_rest_is_kept():
     batch = Pair(torch.ones(2), (3, "x"))
-    found = to_device({"pair": batch, "list": [torch.zeros(1), None]}, torch.device("meta"))
-    assert type(found["pair"]) is Pair
-    assert found["pair"].one.is_meta
-    assert found["pair"].other == (3, "x")
-    assert found["list"][0].is_meta
-    assert found["list"][1] is None
+    result = to_device({"pair": batch, "list": [torch.zeros(1), None]}, torch.device("meta"))
+    assert type(result["pair"]) is Pair
+    assert result["pair"].one.is_meta
+    assert result["pair"].other == (3, "x")
+    assert result["list"][0].is_meta
+    assert result["list"][1] is None

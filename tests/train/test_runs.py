@@ -46,10 +46,10 @@ def test_everything_comes_back(tmp_path, kind):
     place = run.save_checkpoint(module, optimizer, checkpoint(7, best_score=None), keep=2)
     assert place == tmp_path / "checkpoints" / "step-00000007"
     other, again = trained(kind)
-    found = run.load_checkpoint(other, again, CPU)
-    assert found is not None
-    assert found._replace(state={}) == checkpoint(7, best_score=None, state={})
-    assert torch.equal(found.state["memory"], torch.ones(2))
+    result = run.load_checkpoint(other, again, CPU)
+    assert result is not None
+    assert result._replace(state={}) == checkpoint(7, best_score=None, state={})
+    assert torch.equal(result.state["memory"], torch.ones(2))
     assert_close(other.state_dict(), module.state_dict(), rtol=0, atol=0)
     assert_close(again.state_dict()["state"], optimizer.state_dict()["state"], rtol=0, atol=0)
 

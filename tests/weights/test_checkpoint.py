@@ -57,22 +57,22 @@ def dumped(tmp_path, settings, weights):
 @pytest.fixture
 def run(tmp_path, settings, weights, rng):
     """A folder of bilm-tf's training: options, two checkpoints and the list that names the last."""
-    place = tmp_path / "run"
+    path = tmp_path / "run"
     softmax = bilm_weights({"lstm": settings["lstm"]}, rng, num_words=len(WORDS))["embedding"]
     bias = rng.normal(0, 1, len(WORDS)).astype(np.float32)
     older = {name: array + 1 for name, array in weights.items()}
-    write_checkpoint(place / "model.ckpt-9", training_variables(older, (softmax, bias)))
+    write_checkpoint(path / "model.ckpt-9", training_variables(older, (softmax, bias)))
     variables = training_variables(weights, (softmax, bias))
-    write_checkpoint(place / "model.ckpt-10", variables)
+    write_checkpoint(path / "model.ckpt-10", variables)
     settings = json.loads(json.dumps(settings))
     settings["char_cnn"]["n_characters"] = 261
-    (place / "options.json").write_text(json.dumps(settings | {"n_epochs": 10, "dropout": 0.1}))
-    (place / "checkpoint").write_text(
+    (path / "options.json").write_text(json.dumps(settings | {"n_epochs": 10, "dropout": 0.1}))
+    (path / "checkpoint").write_text(
         'model_checkpoint_path: "/somewhere/else/model.ckpt-10"\n'
         'all_model_checkpoint_paths: "model.ckpt-9"\n'
         'all_model_checkpoint_paths: "model.ckpt-10"\n'
     )
-    return place
+    return path
 
 
 def test_the_crc_of_the_files_here_is_the_standard_one():
@@ -94,11 +94,11 @@ def test_every_tensor_of_a_checkpoint_is_read(tmp_path, rng, rows_per_block, num
     index = write_checkpoint(
         tmp_path / "x", arrays, num_parts=num_parts, rows_per_block=rows_per_block
     )
-    found = tensor_bundle.open_index(index)
-    assert set(found) == set(arrays)
+    result = tensor_bundle.open_index(index)
+    assert set(result) == set(arrays)
     for name, array in arrays.items():
-        assert found.shape(name) == array.shape
-        assert_array_equal(found[name].numpy(), array.astype(np.float32))
+        assert result.shape(name) == array.shape
+        assert_array_equal(result[name].numpy(), array.astype(np.float32))
 
 
 @pytest.mark.parametrize("source", ["folder", "index", "name", "pair"])

@@ -48,14 +48,18 @@ def bundle(**softmax) -> Bundle:
 def test_a_softmax_comes_back_as_it_was(tmp_path, softmax):
     made = bundle(**softmax)
     folder.save(made, tmp_path / "model")
-    found = folder.load(tmp_path / "model")
-    assert found.softmax.config == made.softmax.config
-    assert type(found.softmax) is type(made.softmax)
-    assert_close(found.softmax.state_dict(), made.softmax.state_dict(), rtol=0, atol=0)
-    assert_close(found.model.state_dict(), made.model.state_dict(), rtol=0, atol=0)
+    result = folder.load(tmp_path / "model")
+    assert result.softmax.config == made.softmax.config
+    assert type(result.softmax) is type(made.softmax)
+    assert_close(result.softmax.state_dict(), made.softmax.state_dict(), rtol=0, atol=0)
+    assert_close(result.model.state_dict(), made.model.state_dict(), rtol=0, atol=0)
     states, targets = torch.randn(5, 6), torch.tensor([0, 7, 12, 35, 42])
-    assert_close(found.softmax.nll(states, targets), made.softmax.nll(states, targets))
-    assert (found.vocabulary, found.card, found.byte_counts) == (WORDS, made.card, made.byte_counts)
+    assert_close(result.softmax.nll(states, targets), made.softmax.nll(states, targets))
+    assert (result.vocabulary, result.card, result.byte_counts) == (
+        WORDS,
+        made.card,
+        made.byte_counts,
+    )
     assert elmore.load(tmp_path / "model").embed(["w1 w2"])[0].vectors.shape == (2, 12)
 
 
@@ -70,11 +74,11 @@ def test_a_folder_of_the_first_format_is_still_read(tmp_path):
         assert settings.pop(key) is None
     settings["card"].pop("training")
     path.write_text(json.dumps(settings | {"format": 1}))
-    found = folder.load(tmp_path / "model")
-    assert found.softmax is None
-    assert found.byte_counts is None
-    assert found.card.training is None
-    assert_close(found.model.state_dict(), made.model.state_dict(), rtol=0, atol=0)
+    result = folder.load(tmp_path / "model")
+    assert result.softmax is None
+    assert result.byte_counts is None
+    assert result.card.training is None
+    assert_close(result.model.state_dict(), made.model.state_dict(), rtol=0, atol=0)
 
 
 def test_a_softmax_without_its_words_is_refused(tmp_path):
@@ -138,10 +142,10 @@ def test_a_word_list_that_is_too_short_is_refused(tmp_path):
 def test_a_model_of_words_that_was_trained_here_goes_to_options_and_back(tmp_path):
     made = of_words()
     bilm_tf.write_bilm_tf(made, tmp_path / "out")
-    found = elmore.load(tmp_path / "out").bundle
-    assert found.config == made.config
-    assert found.vocabulary == WORDS
-    assert_close(found.model.state_dict(), made.model.state_dict(), rtol=0, atol=0)
+    result = elmore.load(tmp_path / "out").bundle
+    assert result.config == made.config
+    assert result.vocabulary == WORDS
+    assert_close(result.model.state_dict(), made.model.state_dict(), rtol=0, atol=0)
 
 
 def test_a_lexicon_without_a_mark_is_refused(tmp_path):

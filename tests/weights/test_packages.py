@@ -15,10 +15,10 @@ from tests.support.toy_packages import install, rename_distribution, save_model
 @pytest.fixture
 def target(tmp_path, monkeypatch):
     """A folder of installed packages."""
-    place = tmp_path / "site"
-    place.mkdir()
-    monkeypatch.syspath_prepend(place)
-    return place
+    path = tmp_path / "site"
+    path.mkdir()
+    monkeypatch.syspath_prepend(path)
+    return path
 
 
 @pytest.fixture
@@ -98,10 +98,10 @@ def test_a_package_cannot_take_the_name_of_the_bundled_or_a_published_model(tmp_
 
 def test_an_earlier_entry_of_the_path_hides_a_later_one(tmp_path, monkeypatch):
     for number in (1, 2):
-        place = tmp_path / f"site{number}"
+        path = tmp_path / f"site{number}"
         model = save_model(tmp_path / f"model{number}", data=f"text {number}")
-        install(model, place, version=f"{number}.0")
-        monkeypatch.syspath_prepend(place)
+        install(model, path, version=f"{number}.0")
+        monkeypatch.syspath_prepend(path)
     assert catalogue.find_model("toy").data == "text 2"
 
 
@@ -138,6 +138,6 @@ def test_a_package_with_a_damaged_card_is_still_listed(toy):
 def test_a_known_model_that_is_not_installed_is_named_with_its_command():
     assert status("english-large") == "not installed"
     for command in ("info", "embed --model"):
-        found = run_elmore(*command.split(), "english-large")
-        assert found.code == 1
-        assert "run: pip install elmore-model-english-large" in found.err
+        result = run_elmore(*command.split(), "english-large")
+        assert result.code == 1
+        assert "run: pip install elmore-model-english-large" in result.err

@@ -49,9 +49,9 @@ def test_pip_installs_it_and_a_new_process_loads_it_by_name(tmp_path, model):
         "print(json.dumps(elmo.embed(['a toy'])[0].vectors.tolist())); "
         "assert 'elmore_model_toy' not in sys.modules"
     )
-    found = json.loads(run(sys.executable, "-c", code, path=[ROOT, target]))
+    result = json.loads(run(sys.executable, "-c", code, path=[ROOT, target]))
     expected = elmore.load(model).embed(["a toy"])[0].vectors
-    np.testing.assert_allclose(np.array(found, np.float32), expected, rtol=0, atol=1e-7)
+    np.testing.assert_allclose(np.array(result, np.float32), expected, rtol=0, atol=1e-7)
 
 
 def test_the_metadata_say_what_it_is(tmp_path, model):
@@ -60,15 +60,15 @@ def test_the_metadata_say_what_it_is(tmp_path, model):
     assert wheel.name == "elmore_model_a_toy-2.1rc1-py3-none-any.whl"
     info = "elmore_model_a_toy-2.1rc1.dist-info"
     with zipfile.ZipFile(wheel) as file:
-        found = email.message_from_bytes(file.read(f"{info}/METADATA"))
+        result = email.message_from_bytes(file.read(f"{info}/METADATA"))
         points = file.read(f"{info}/entry_points.txt").decode()
         assert file.read(f"{info}/licenses/elmore_model_a_toy/LICENSE") == b"Do as you like.\n"
         sums = file.read("elmore_model_a_toy/config.json.sha256").decode()
-    assert (found["Name"], found["Version"]) == ("elmore-model-a-toy", "2.1rc1")
-    assert (found["License"], found["License-File"]) == ("MIT", "elmore_model_a_toy/LICENSE")
-    assert found["Requires-Dist"] == f"elmore>={elmore.__version__}"
-    assert "Klingon" in found["Summary"]
-    assert 'elmore.load("a-toy")' in found.get_payload()
+    assert (result["Name"], result["Version"]) == ("elmore-model-a-toy", "2.1rc1")
+    assert (result["License"], result["License-File"]) == ("MIT", "elmore_model_a_toy/LICENSE")
+    assert result["Requires-Dist"] == f"elmore>={elmore.__version__}"
+    assert "Klingon" in result["Summary"]
+    assert 'elmore.load("a-toy")' in result.get_payload()
     assert points == "[elmore.models]\na-toy = elmore_model_a_toy\n"
     assert sums.endswith("  config.json\n")
 
@@ -104,9 +104,9 @@ def test_a_card_cannot_add_headers(tmp_path):
     for options in ({}, {"as_source": True}):
         package_model(model, tmp_path, **options)
     with zipfile.ZipFile(tmp_path / WHEEL) as file:
-        found = email.message_from_bytes(file.read(f"{INFO}/METADATA"))
-    assert found.get_all("Name") == ["elmore-model-toy"]
-    assert found["License"] == "MIT Name: other"
+        result = email.message_from_bytes(file.read(f"{INFO}/METADATA"))
+    assert result.get_all("Name") == ["elmore-model-toy"]
+    assert result["License"] == "MIT Name: other"
     project = tomllib.loads((tmp_path / "toy/pyproject.toml").read_text())["project"]
     assert project["license"] == {"text": "MIT Name: other"}
 
@@ -116,11 +116,11 @@ def test_a_model_without_a_card_or_readme_is_named_by_its_folder(tmp_path):
     (model / "README.md").unlink()
     wheel = package_model(model, tmp_path)
     with zipfile.ZipFile(wheel) as file:
-        found = email.message_from_bytes(
+        result = email.message_from_bytes(
             file.read("elmore_model_nameless-1.0.0.dist-info/METADATA")
         )
-    assert found["License"] is None
-    assert found.get_payload().startswith("# nameless")
+    assert result["License"] is None
+    assert result.get_payload().startswith("# nameless")
 
 
 @pytest.mark.parametrize(
@@ -209,11 +209,11 @@ def test_a_wheel_that_fails_leaves_the_one_before(tmp_path, model, monkeypatch):
 
 
 def test_the_source_is_a_project_with_the_model_in_it(tmp_path, model):
-    place = package_model(model, tmp_path / "models", as_source=True)
-    project = tomllib.loads((place / "pyproject.toml").read_text())
+    path = package_model(model, tmp_path / "models", as_source=True)
+    project = tomllib.loads((path / "pyproject.toml").read_text())
     assert project["project"]["name"] == "elmore-model-toy"
     assert project["project"]["entry-points"] == {"elmore.models": {"toy": "elmore_model_toy"}}
-    packed = place / "elmore_model_toy"
+    packed = path / "elmore_model_toy"
     assert (packed / "model.safetensors").read_bytes() == (model / "model.safetensors").read_bytes()
     assert elmore.load(packed).width
     # the wheel made from the source is the wheel of the model

@@ -41,14 +41,14 @@ def test_a_row_of_zeros_stays_zero():
 
 def test_small_tensors_and_vectors_stay_in_half_precision():
     tensors = {"bias": torch.randn(20_000), "few": torch.randn(10, 10), "m": torch.randn(128, 128)}
-    found = quantize_state(tensors, "int8")
-    assert {name: tensor.dtype for name, tensor in found.items()} == {
+    result = quantize_state(tensors, "int8")
+    assert {name: tensor.dtype for name, tensor in result.items()} == {
         "bias": torch.float16,
         "few": torch.float16,
         "m": torch.int8,
         "m" + SCALE: torch.float16,
     }
-    assert match_scales(set(found)) == {"bias": None, "few": None, "m": "m" + SCALE}
+    assert match_scales(set(result)) == {"bias": None, "few": None, "m": "m" + SCALE}
 
 
 @pytest.mark.parametrize("storage", ["float16", "int8"])
@@ -60,8 +60,8 @@ def test_values_too_large_for_half_precision_are_refused_before_writing(storage)
 
 def test_kernels_of_three_dimensions_keep_their_shape():
     weights = torch.randn(64, 16, 16)
-    found = quantize_state({"w": weights}, "int8")
-    back = dequantize(found.__getitem__, "w", "w" + SCALE, "file")
+    result = quantize_state({"w": weights}, "int8")
+    back = dequantize(result.__getitem__, "w", "w" + SCALE, "file")
     assert back.shape == weights.shape
     assert (back - weights).abs().max() < 0.05
 

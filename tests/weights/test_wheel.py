@@ -20,23 +20,23 @@ def written(content) -> bytes:
 def test_every_file_comes_back_and_is_in_the_record(tmp_path):
     (tmp_path / "long").write_bytes(bytes(range(256)) * 10_000)
     content = {"x/empty": b"", "x/é.txt": "naïve".encode(), "x/w.safetensors": tmp_path / "long"}
-    with zipfile.ZipFile(io.BytesIO(written(content))) as found:
-        assert found.testzip() is None
-        *names, record = found.namelist()
+    with zipfile.ZipFile(io.BytesIO(written(content))) as result:
+        assert result.testzip() is None
+        *names, record = result.namelist()
         assert (names, record) == (list(content), "x-1.dist-info/RECORD")
-        assert found.read("x/é.txt").decode() == "naïve"
-        assert found.read("x/w.safetensors") == (tmp_path / "long").read_bytes()
-        rows = list(csv.reader(found.read(record).decode().splitlines()))
+        assert result.read("x/é.txt").decode() == "naïve"
+        assert result.read("x/w.safetensors") == (tmp_path / "long").read_bytes()
+        rows = list(csv.reader(result.read(record).decode().splitlines()))
         assert rows[-1] == [record, "", ""]
         for name, digest, size in rows[:-1]:
-            data = found.read(name)
+            data = result.read(name)
             value = base64.urlsafe_b64encode(hashlib.sha256(data).digest()).decode().rstrip("=")
             assert (digest, int(size)) == (f"sha256={value}", len(data))
 
 
 def test_the_files_have_a_fixed_date_and_are_readable_by_all():
-    with zipfile.ZipFile(io.BytesIO(written({"x/a": b"a"}))) as found:
-        for info in found.infolist():
+    with zipfile.ZipFile(io.BytesIO(written({"x/a": b"a"}))) as result:
+        for info in result.infolist():
             assert info.date_time == (1980, 1, 1, 0, 0, 0)
             assert info.external_attr >> 16 == 0o100644
 

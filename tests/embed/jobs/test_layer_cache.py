@@ -20,19 +20,19 @@ def elmo(tmp_path) -> Embedder:
 
 
 def test_layers_are_the_embedders_to_the_rounding_of_float16(elmo, tmp_path):
-    found = layer_cache.load_or_compute(elmo, SENTENCES, tmp_path / "cache").of(SENTENCES)
-    assert found.dtype == np.float16
+    result = layer_cache.load_or_compute(elmo, SENTENCES, tmp_path / "cache").of(SENTENCES)
+    assert result.dtype == np.float16
     expected = [sentence.vectors for sentence in elmo.embed(SENTENCES, layers="all")]
-    np.testing.assert_allclose(found, np.concatenate(expected, axis=1), rtol=1e-3, atol=1e-4)
+    np.testing.assert_allclose(result, np.concatenate(expected, axis=1), rtol=1e-3, atol=1e-4)
 
 
 def test_layers_from_another_starting_state_are_others(tmp_path, runs):
     bundle = warm.add_warm_state(pretrained.load(toy_tasks.bilm(tmp_path / "bilm")))
     for state in ("zero", "warm", "warm"):
         elmo = Embedder(bundle, device="cpu", initial_state=state)
-        found = layer_cache.load_or_compute(elmo, SENTENCES, tmp_path / "cache").of(SENTENCES[:1])
+        result = layer_cache.load_or_compute(elmo, SENTENCES, tmp_path / "cache").of(SENTENCES[:1])
         expected = elmo.embed(SENTENCES[:1], layers="all")[0].vectors
-        np.testing.assert_allclose(found, expected, rtol=1e-3, atol=1e-4)
+        np.testing.assert_allclose(result, expected, rtol=1e-3, atol=1e-4)
     assert runs == [3, 3]
 
 
@@ -110,7 +110,7 @@ def test_layers_that_another_process_computes_are_waited_for(elmo, tmp_path, run
         logging.getLogger("elmore.lock").removeHandler(told)
     assert not held.release.alive
     assert runs == [3]
-    assert [found.name for found in (tmp_path / "cache").iterdir()] == [path.name]
+    assert [result.name for result in (tmp_path / "cache").iterdir()] == [path.name]
 
 
 def test_layers_on_the_disk_are_read_while_another_holds_their_lock(elmo, tmp_path, runs):
@@ -125,8 +125,8 @@ def test_cached_layers_on_disk_are_found_and_nothing_is_written(elmo, tmp_path, 
     assert layer_cache.load(elmo, SENTENCES, tmp_path / "cache") is None
     assert not (tmp_path / "cache").exists()
     kept = layer_cache.load_or_compute(elmo, SENTENCES, tmp_path / "cache")
-    found = layer_cache.load(elmo, SENTENCES, tmp_path / "cache")
-    np.testing.assert_array_equal(found.of(SENTENCES), kept.of(SENTENCES))
+    result = layer_cache.load(elmo, SENTENCES, tmp_path / "cache")
+    np.testing.assert_array_equal(result.of(SENTENCES), kept.of(SENTENCES))
     assert runs == [3]
 
 

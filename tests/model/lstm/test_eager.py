@@ -13,21 +13,21 @@ CPU = torch.device("cpu")
 @pytest.fixture
 def answers(monkeypatch) -> dict[str, bool]:
     """What torch says of a CPU from elsewhere; nothing unless a test says it."""
-    found: dict[str, bool] = {}
+    result: dict[str, bool] = {}
     names = ("_is_amx_tile_supported", "_is_avx512_bf16_supported")
     for name in names:
-        monkeypatch.setattr(torch.cpu, name, lambda name=name: found[name], raising=False)
-        found[name] = False
+        monkeypatch.setattr(torch.cpu, name, lambda name=name: result[name], raising=False)
+        result[name] = False
     monkeypatch.setattr(
         torch.ops.mkldnn,
         "_is_mkldnn_bf16_supported",
-        lambda: found["_is_mkldnn_bf16_supported"],
+        lambda: result["_is_mkldnn_bf16_supported"],
         raising=False,
     )
-    found["_is_mkldnn_bf16_supported"] = False
+    result["_is_mkldnn_bf16_supported"] = False
     monkeypatch.setattr(torch.backends.mkldnn, "is_available", lambda: True)
     monkeypatch.setattr(platform, "machine", lambda: "x86_64")
-    return found
+    return result
 
 
 @pytest.mark.parametrize("name", ["_is_amx_tile_supported", "_is_avx512_bf16_supported"])
@@ -81,9 +81,9 @@ GPU = [
 @pytest.mark.filterwarnings("ignore:mkldnn_matmul failed")  # no bfloat16 in this CPU
 def test_a_product_of_numbers_that_bf16_holds_is_exact(device):
     weight, rows = (torch.randint(-8, 9, shape).float().to(device) for shape in ((5, 8), (3, 8)))
-    found = eager.BF16Linear(weight)(rows)
-    assert found.dtype == torch.float
-    assert torch.equal(found, rows @ weight.T)
+    result = eager.BF16Linear(weight)(rows)
+    assert result.dtype == torch.float
+    assert torch.equal(result, rows @ weight.T)
 
 
 def test_a_factor_of_a_product_is_rounded_to_bf16(monkeypatch):

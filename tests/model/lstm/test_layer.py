@@ -52,9 +52,9 @@ def test_copies_and_pickles_have_the_same_bits(int8, precision):
 def test_a_converted_layer_computes_in_its_type(int8, precision, dtype):
     layer = layer_of(int8=int8, precision=precision)
     expected = outputs(layer)
-    found = outputs(layer.to(dtype), dtype)
-    assert found.dtype == dtype
-    assert_close(found.float(), expected, rtol=0, atol=0.02)
+    result = outputs(layer.to(dtype), dtype)
+    assert result.dtype == dtype
+    assert_close(result.float(), expected, rtol=0, atol=0.02)
     assert_close(outputs(layer.float()), expected, rtol=0, atol=0.02)
     with pytest.raises(DataError, match=r"inputs must be torch\.float32 on cpu as the weights are"):
         outputs(layer, torch.double)

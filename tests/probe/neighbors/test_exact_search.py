@@ -28,7 +28,7 @@ def test_exact_search_is_a_sort_of_all_cosines(seed, number, k, data):
     stored, query = vectors(seed, number), vectors(seed + 1, 1)[0].astype(np.float32)
     rows = st.sets(st.integers(0, number - 1)).map(sorted)
     without, among = data.draw(rows), data.draw(st.none() | rows)
-    found = exact_search.search(
+    result = exact_search.search(
         stored,
         normalize(query),
         k,
@@ -36,9 +36,9 @@ def test_exact_search_is_a_sort_of_all_cosines(seed, number, k, data):
         exclude=np.array(without, np.int64),
     )
     left = [row for row in (range(number) if among is None else among) if row not in without]
-    assert found.rows.tolist() == naive(stored, query, left, k)
-    cosines = stored[found.rows].astype(np.float64) @ query / np.linalg.norm(query)
-    np.testing.assert_allclose(found.similarities, cosines, atol=1e-5)
+    assert result.rows.tolist() == naive(stored, query, left, k)
+    cosines = stored[result.rows].astype(np.float64) @ query / np.linalg.norm(query)
+    np.testing.assert_allclose(result.similarities, cosines, atol=1e-5)
 
 
 def test_more_rows_than_a_block_are_searched_as_well(monkeypatch):
@@ -54,9 +54,9 @@ def test_more_rows_than_a_block_are_searched_as_well(monkeypatch):
 
 def test_ties_go_to_the_first():
     stored = np.ones((6, 4), np.float16) / 2
-    found = exact_search.search(stored, np.ones(4, np.float32) / 2, 3, exclude=np.array([1]))
-    assert found.rows.tolist() == [0, 2, 3]
-    assert found.similarities == pytest.approx([1.0] * 3)
+    result = exact_search.search(stored, np.ones(4, np.float32) / 2, 3, exclude=np.array([1]))
+    assert result.rows.tolist() == [0, 2, 3]
+    assert result.similarities == pytest.approx([1.0] * 3)
 
 
 def test_a_zero_has_no_direction_and_no_error():

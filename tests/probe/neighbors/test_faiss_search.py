@@ -36,12 +36,12 @@ def built(folder, elmo, text):
 
 def recall(index) -> float:
     """Say how many of the ten nearest are found, by their similarity: many uses are equals here."""
-    shares = []
+    weights = []
     for row in range(0, len(index), 97):
         vector = np.asarray(index._columns.vectors("2")[row], np.float32)
-        found, exact = (index.nearest_rows(vector, 10, exact=exact) for exact in (False, True))
-        shares.append((found.similarities >= exact.similarities[-1] - 1e-6).mean())
-    return float(np.mean(shares))
+        result, exact = (index.nearest_rows(vector, 10, exact=exact) for exact in (False, True))
+        weights.append((result.similarities >= exact.similarities[-1] - 1e-6).mean())
+    return float(np.mean(weights))
 
 
 def test_most_of_the_nearest_are_found_and_their_similarity_is_exact(
@@ -96,8 +96,8 @@ def test_without_faiss_the_search_is_exact_and_says_so(
     with caplog.at_level("WARNING"):
         index = OccurrenceIndex.open(tmp_path / "exact", elmo)
         for _ in range(3):
-            found = index.nearest_rows(np.ones(elmo.width, np.float32), 10)
-    assert found.rows.tolist() == expected.rows.tolist()
+            result = index.nearest_rows(np.ones(elmo.width, np.float32), 10)
+    assert result.rows.tolist() == expected.rows.tolist()
     (line,) = caplog.messages
     assert "for faster search: pip install 'elmore[index]'" in line
 
@@ -144,6 +144,6 @@ def test_a_file_that_faiss_cannot_read_is_passed_over(tmp_path, elmo, text, fais
     path = tmp_path / "index" / "layer-2.faiss"
     size = path.stat().st_size
     path.write_bytes((damage * size)[:size])
-    found = OccurrenceIndex.open(tmp_path / "index", elmo).nearest_rows(vector, 5)
-    np.testing.assert_array_equal(found.rows, expected.rows)
+    result = OccurrenceIndex.open(tmp_path / "index", elmo).nearest_rows(vector, 5)
+    np.testing.assert_array_equal(result.rows, expected.rows)
     assert "layer-2.faiss: damaged; searching exactly" in caplog.text

@@ -27,14 +27,14 @@ def naive(elmo, lines, tokens, position, *, word=None, layer=2) -> list[tuple[fl
         return chosen / np.linalg.norm(chosen, axis=1, keepdims=True)
 
     query = vectors(tokens)[position]
-    found = [
+    result = [
         (float(vector @ query), number, place)
         for number, words in enumerate(line.split() for line in lines)
         if words and words != tokens
         for place, vector in enumerate(vectors(words))
         if word is None or words[place] == word
     ]
-    return sorted(found, reverse=True)
+    return sorted(result, reverse=True)
 
 
 @pytest.mark.parametrize("layer", [0, 1, 2, "average"])
@@ -42,13 +42,13 @@ def naive(elmo, lines, tokens, position, *, word=None, layer=2) -> list[tuple[fl
 def test_the_nearest_occurrences_have_the_highest_cosine(tmp_path, elmo, layer, word):
     index = build_index(tmp_path, elmo, layers=["all", "average"])
     tokens = ["the", "play", "was", "long"]
-    found = index.search(tokens, 1, 8, word=word, layer=layer)
+    result = index.search(tokens, 1, 8, word=word, layer=layer)
     expected = naive(elmo, LINES, tokens, 1, word=word, layer=layer)
     cosines = {(line, place): cosine for cosine, line, place in expected}
     highest = [cosine for cosine, *_ in expected][:8]
-    np.testing.assert_allclose([use.similarity for use in found], highest, atol=1e-3)
-    assert len({(use.line, use.position) for use in found}) == len(found)
-    for use in found:
+    np.testing.assert_allclose([use.similarity for use in result], highest, atol=1e-3)
+    assert len({(use.line, use.position) for use in result}) == len(result)
+    for use in result:
         assert use.similarity == pytest.approx(cosines[use.line, use.position], abs=1e-3)
         assert use.tokens == LINES[use.line].split()
         assert use.word == use.tokens[use.position]
@@ -57,9 +57,9 @@ def test_the_nearest_occurrences_have_the_highest_cosine(tmp_path, elmo, layer, 
 
 def test_the_sentence_that_is_asked_for_is_not_its_own_neighbour(tmp_path, elmo):
     index = build_index(tmp_path, elmo, lines=[*LINES, LINES[0]])
-    found = index.search(LINES[0].split(), 1, 100)
-    assert {use.line for use in found} == {2, 3, 4}
-    assert len(found) == 11
+    result = index.search(LINES[0].split(), 1, 100)
+    assert {use.line for use in result} == {2, 3, 4}
+    assert len(result) == 11
 
 
 def test_an_occurrence_is_numbered_by_its_position_in_the_text(tmp_path, elmo):
@@ -73,8 +73,8 @@ def test_raw_text_is_split_into_sentences_and_tokens(tmp_path, elmo):
     pytest.importorskip("sentencex")
     file = write_text(tmp_path / "raw.txt", ["It's a play. They left.", "", "Good!"])
     index = OccurrenceIndex.build(tmp_path / "index", elmo, [file])
-    found = [(use.line, use.tokens) for use in map(index.occurrence, [0, 5, 8])]
-    assert found == [
+    result = [(use.line, use.tokens) for use in map(index.occurrence, [0, 5, 8])]
+    assert result == [
         (0, ["It", "'s", "a", "play", "."]),
         (0, ["They", "left", "."]),
         (2, ["Good", "!"]),

@@ -42,19 +42,19 @@ def jsonl(path, sentences):
 @given(texts, texts, st.integers(1, 12))
 @settings(max_examples=pick(4, 8))
 def test_an_appended_text_is_searched_like_the_first(tmp_path_factory, elmo, one, two, size):
-    place = tmp_path_factory.mktemp("append")
-    first, second = jsonl(place / "1.jsonl", one), jsonl(place / "2.jsonl", two)
+    path = tmp_path_factory.mktemp("append")
+    first, second = jsonl(path / "1.jsonl", one), jsonl(path / "2.jsonl", two)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(writer, "PART_SIZE", size)
-        grown = OccurrenceIndex.build(place / "grown", elmo, [first])
+        grown = OccurrenceIndex.build(path / "grown", elmo, [first])
         grown.append([second])
-        whole = OccurrenceIndex.build(place / "whole", elmo, [first, second])
+        whole = OccurrenceIndex.build(path / "whole", elmo, [first, second])
     if one == two:  # it is in the index already
         assert len(grown) == sum(map(len, one))
         return
     assert len(grown) == len(whole) == sum(map(len, one + two))
     for name in ("layer-2.f16", "words.i32", "words.jsonl"):
-        assert (place / "grown" / name).read_bytes() == (place / "whole" / name).read_bytes()
+        assert (path / "grown" / name).read_bytes() == (path / "whole" / name).read_bytes()
     places = [(use.tokens, use.position) for use in map(grown.occurrence, range(len(grown)))]
     assert places == [(tokens, at) for tokens in one + two for at in range(len(tokens))]
 

@@ -247,9 +247,9 @@ def parts(draw) -> tuple[list[list[str]], list[str], list[Spans]]:
     entities: dict[int, Spans] = {}
     seen = set()
     for span, entity in chosen:
-        found = entities.setdefault(entity, [])
-        if span not in seen and not any(cross(span, other) for other in found):
-            found.append(span)
+        result = entities.setdefault(entity, [])
+        if span not in seen and not any(cross(span, other) for other in result):
+            result.append(span)
             seen.add(span)
     speakers = [draw(st.sampled_from(["", "Ann"])) for _ in sentences]
     return sentences, speakers, [cluster for cluster in entities.values() if cluster]
@@ -258,7 +258,9 @@ def parts(draw) -> tuple[list[list[str]], list[str], list[Spans]]:
 @pytest.mark.parametrize("form", FORMATS)
 @given(made=st.lists(parts(), min_size=1, max_size=3))
 def test_written_files_are_read_again(tmp_path_factory, form, made):
-    written = [Document(tokens, said, sort_clusters(found), "some") for tokens, said, found in made]
+    written = [
+        Document(tokens, message, sort_clusters(result), "some") for tokens, message, result in made
+    ]
     path = tmp_path_factory.getbasetemp() / f"written.{form}"
     data.write_documents(path, written, form)
     assert data.read_documents(path) == written
@@ -346,9 +348,9 @@ def test_an_error_in_the_released_file_is_found_and_can_be_skipped(ontogum, tmp_
 
 def test_a_file_may_end_before_its_last_document_does(tmp_path):
     text = conll2012("a/(1) b/(1)").removesuffix("#end document\n")
-    (found,) = read_documents(tmp_path, text)
-    assert found.sentences == [["a", "b"]]
-    assert len(found.clusters) == 1
+    (result,) = read_documents(tmp_path, text)
+    assert result.sentences == [["a", "b"]]
+    assert len(result.clusters) == 1
 
 
 def test_a_word_that_is_empty_is_refused(tmp_path):

@@ -36,8 +36,8 @@ def coref(*overrides: str):
 
 def document(*lengths: int, clusters=(), speakers=None) -> Document:
     sentences = [["w"] * length for length in lengths]
-    found = [[Mention(*mention) for mention in cluster] for cluster in clusters]
-    return Document(sentences, speakers or [""] * len(lengths), found)
+    result = [[Mention(*mention) for mention in cluster] for cluster in clusters]
+    return Document(sentences, speakers or [""] * len(lengths), result)
 
 
 def embedded(documents: list[Document], vectors: torch.Tensor | None = None) -> PackedTokens:
@@ -70,9 +70,9 @@ def test_a_spans_head_is_a_mean_by_attention_over_its_tokens(monkeypatch, at_a_t
     spans = SpanVectors(SMALL, 8, 6)
     states, inputs = torch.randn(5, 8), torch.randn(5, 6)
     chosen = [(0, 0), (1, 3), (3, 4), (4, 4)]
-    found = spans(states, inputs, torch.tensor(chosen))
+    result = spans(states, inputs, torch.tensor(chosen))
     logits = spans.attention(states).squeeze(-1).tolist()
-    for row, (first, last) in zip(found, chosen, strict=True):
+    for row, (first, last) in zip(result, chosen, strict=True):
         weights = [math.exp(logits[t]) for t in range(first, last + 1)]
         head = sum(
             weight / sum(weights) * inputs[t]
@@ -86,19 +86,19 @@ def test_a_spans_head_is_a_mean_by_attention_over_its_tokens(monkeypatch, at_a_t
 def test_all_spans_at_once_have_the_vectors_of_single_spans(begin, end):
     spans = SpanVectors(SMALL, 8, 6)
     states, inputs = torch.randn(7, 8), torch.randn(7, 6)
-    found = spans.mention_hidden_all_spans(states, inputs, begin, end)
+    result = spans.mention_hidden_all_spans(states, inputs, begin, end)
     for start, width in itertools.product(range(begin, end), range(SMALL.max_width)):
         if start + width < 7:
             span = torch.tensor([(start, start + width)])
             expected = spans.first(spans(states, inputs, span))[0]
-            assert_close(found[start - begin, width], expected)
+            assert_close(result[start - begin, width], expected)
 
 
 def test_a_pair_is_scored_by_both_their_product_distance_and_speakers():
     pairs = PairScore(SMALL, 6).eval()
     vectors, speakers = torch.randn(12, 6), torch.tensor([0, 1, 1, 2, 0, 2, 1, 1, 2, 0, 1, 2])
     earlier, there = candidate_antecedents(12, 10, vectors.device)
-    found = pairs(vectors, speakers, earlier)
+    result = pairs(vectors, speakers, earlier)
     buckets = [0, 1, 2, 3, 4, 4, 4, 5, 5, 5]  # of 1, 2, 3, 4, 5, 6, 7, 8, 9, 10 spans away
     for i, k in itertools.product(range(12), range(10)):
         j = i - k - 1
@@ -110,7 +110,7 @@ def test_a_pair_is_scored_by_both_their_product_distance_and_speakers():
         more = torch.cat([pairs.distances.weight[buckets[k]], pairs.speakers.weight[said]])
         first = pairs.later(vectors[i]) + pairs.earlier(vectors[j])
         first = first + pairs.product(vectors[i] * vectors[j]) + pairs.features(more)
-        assert_close(found[i, k], pairs.score(first))
+        assert_close(result[i, k], pairs.score(first))
 
 
 def test_pairs_scored_some_at_a_time_are_as_all_at_once(monkeypatch):
@@ -129,7 +129,7 @@ def test_the_loss_is_that_of_all_antecedents_written_out(most):
     earlier, there = candidate_antecedents(6, most, mention.device)
     pair = torch.randn(earlier.shape)
     scores = antecedents.antecedent_scores(mention, pair, earlier, there)
-    found = antecedents.loss(scores, torch.tensor(clusters), earlier, there)
+    result = antecedents.loss(scores, torch.tensor(clusters), earlier, there)
     expected = 0.0
     for i in range(6):
         worth = {None: 0.0}
@@ -139,24 +139,24 @@ def test_the_loss_is_that_of_all_antecedents_written_out(most):
         true = [j for j in worth if j is not None and clusters[i] and clusters[i] == clusters[j]]
         chance = sum(math.exp(worth[j]) for j in true or [None])
         expected -= math.log(chance / sum(math.exp(value) for value in worth.values()))
-    assert_close(found, torch.tensor(expected))
+    assert_close(result, torch.tensor(expected))
 
 
 def test_a_single_span_has_only_the_dummy_antecedent():
     earlier, there = candidate_antecedents(1, 5, torch.device("cpu"))
     mention = torch.ones(1, requires_grad=True)
     scores = antecedents.antecedent_scores(mention, torch.zeros(1, 1), earlier, there)
-    found = antecedents.loss(scores, torch.tensor([3]), earlier, there)
-    found.backward()
-    assert found == 0
+    result = antecedents.loss(scores, torch.tensor([3]), earlier, there)
+    result.backward()
+    assert result == 0
     assert mention.grad is not None
     assert mention.grad.tolist() == [0.0]
 
 
 def test_predicted_clusters_follow_the_best_antecedents():
     net = model().requires_grad_(False)
-    batch, wanted = embedded(TWO), features(TWO, with_gold=False)
-    for text, found in zip(net.texts(batch, wanted), net.predict(batch, wanted), strict=True):
+    batch, expected = embedded(TWO), features(TWO, with_gold=False)
+    for text, result in zip(net.texts(batch, expected), net.predict(batch, expected), strict=True):
         linked = net.score_antecedents(text)
         places = [
             (r - text.rows[0], c)
@@ -171,7 +171,7 @@ def test_predicted_clusters_follow_the_best_antecedents():
             if best:
                 groups[-1].append(mention)
         distinct = {id(group): group for group in groups if len(group) > 1}
-        assert sorted(distinct.values()) == sorted(found)
+        assert sorted(distinct.values()) == sorted(result)
 
 
 def test_other_texts_in_the_batch_change_nothing():
@@ -192,8 +192,8 @@ def test_other_texts_in_the_batch_change_nothing():
 def test_an_empty_document_has_no_clusters():
     net = model()
     some = [document(), document(3), document()]
-    found = net.predict(embedded(some), features(some, with_gold=False))
-    assert (found[0], found[2]) == ([], [])
+    result = net.predict(embedded(some), features(some, with_gold=False))
+    assert (result[0], result[2]) == ([], [])
     assert net.predict(embedded([document()]), features([document()], with_gold=False)) == [[]]
 
 
@@ -226,21 +226,21 @@ def test_singletons_and_wide_mentions_are_not_gold():
 
 def test_training_sees_a_run_of_a_long_document_that_the_seed_draws():
     long = document(*[5] * 40, clusters=[[(row, 0, 1) for row in range(40)]])
-    batch, wanted = embedded([long]), features([long])
+    batch, expected = embedded([long]), features([long])
     net = model(max_tokens=22).train()
 
     def run(seed: int) -> tuple[int, int, int]:
         torch.manual_seed(seed)
-        (text,) = net.texts(batch, wanted)
+        (text,) = net.texts(batch, expected)
         return text.rows.start, text.rows.stop, len(text.states)
 
-    found = {seed: run(seed) for seed in range(60)}
-    assert {stop - start for start, stop, _ in found.values()} == {4}  # 20 tokens; 25 are too many
-    assert {size for _, _, size in found.values()} == {20}
-    assert len({start for start, _, _ in found.values()}) > 20
-    assert max(stop for _, stop, _ in found.values()) <= 40
-    assert found[7] == run(7)
-    (whole,) = net.eval().texts(batch, wanted)
+    result = {seed: run(seed) for seed in range(60)}
+    assert {stop - start for start, stop, _ in result.values()} == {4}  # 20 tokens; 25 are too many
+    assert {size for _, _, size in result.values()} == {20}
+    assert len({start for start, _, _ in result.values()}) > 20
+    assert max(stop for _, stop, _ in result.values()) <= 40
+    assert result[7] == run(7)
+    (whole,) = net.eval().texts(batch, expected)
     assert len(whole.states) == 200
 
 
@@ -264,10 +264,10 @@ def test_a_document_of_20000_tokens_is_read_in_little_memory(lengths):
     batch = embedded([long])
     with Largest() as largest:
         with torch.no_grad():
-            (found,) = net.predict(batch, features([long], with_gold=False))
+            (result,) = net.predict(batch, features([long], with_gold=False))
         loss = net.train()(batch, features([long]))
         loss.total.backward()
-    assert all(0 <= row < len(lengths) for cluster in found for row, _, _ in cluster)
+    assert all(0 <= row < len(lengths) for cluster in result for row, _, _ in cluster)
     assert loss.count <= 0.4 * 300 + 2
     # 8000 spans kept; all pairs of them would be 64 million, times the width of a span's vector
     assert largest.numel < 8_000_000
@@ -286,10 +286,10 @@ def test_sizes_that_make_no_sense_are_refused():
 
 def test_a_prediction_is_formatted_on_one_line_and_as_json():
     some = Document([["Ann", "'s", "dog", "left", "."], ["She", "saw", "it"]], ["", ""], [])
-    found = [[[0, 0, 3], [1, 2, 3]], [[0, 0, 2], [1, 0, 1]]]
+    result = [[[0, 0, 3], [1, 2, 3]], [[0, 0, 2], [1, 0, 1]]]
     task_ = coref()
-    assert task_.format_text(some, found) == "[[Ann 's 1] dog 2] left . [She 1] saw [it 2]"
-    told = task_.to_dict(some, found)
+    assert task_.format_text(some, result) == "[[Ann 's 1] dog 2] left . [She 1] saw [it 2]"
+    told = task_.to_dict(some, result)
     assert told["sentences"] == some.sentences
     assert told["clusters"][0] == [
         {"sentence": 0, "start": 0, "end": 2, "text": "Ann 's"},

@@ -61,12 +61,12 @@ def joined(antecedents):
                 if one & other:
                     one |= other
                     other |= one
-    return sorted({tuple(sorted(found)) for found in sets if len(found) > 1})
+    return sorted({tuple(sorted(result)) for result in sets if len(result) > 1})
 
 
 @given(st.lists(st.integers(0, 8), max_size=9))
 def test_clusters_are_those_of_a_naive_linker(draws):
     antecedents = [draw % (place + 1) - 1 for place, draw in enumerate(draws)]
-    found = clusters_from_antecedents(antecedents)
-    assert sorted(tuple(sorted(cluster)) for cluster in found) == joined(antecedents)
-    assert all(cluster == sorted(cluster) for cluster in found)
+    result = clusters_from_antecedents(antecedents)
+    assert sorted(tuple(sorted(cluster)) for cluster in result) == joined(antecedents)
+    assert all(cluster == sorted(cluster) for cluster in result)

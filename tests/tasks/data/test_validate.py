@@ -12,10 +12,10 @@ def findings(tmp_path, train: str, dev: str, *, name="ner", embedder="none", mor
     for split, text in (("train", train), ("dev", dev)):
         (tmp_path / split).write_text(text)
     files = {"train": tmp_path / "train", "dev": tmp_path / "dev"}
-    found = validate.validate_files(
+    result = validate.validate_files(
         kind(registry.load_recipe(kind, None, more)), files, embedder=embedder
     )
-    return {(finding.split, finding.what): finding for finding in found}
+    return {(finding.split, finding.what): finding for finding in result}
 
 
 ANN = "Ann\tB-person\nleft\tO\n\n"
@@ -23,32 +23,32 @@ BO = "Bo\tB-person\nleft\tO\n\n"
 
 
 def test_examples_tokens_and_labels_are_counted(tmp_path):
-    found = findings(tmp_path, ANN + BO + "Rome\tB-place\n.\tO\nNow\tO\n", BO, embedder="elmo:")
-    assert found["train", "examples"].found == "3"
-    assert found["train", "tokens"].found == "7"
-    assert found["train", "longest sentence"].found == "3 tokens, in example 3"
-    assert found["train", "labels"].found == "3: O 4, B-person 2, B-place 1"
-    assert not any(finding.suspicious for (split, _), finding in found.items() if split == "train")
+    result = findings(tmp_path, ANN + BO + "Rome\tB-place\n.\tO\nNow\tO\n", BO, embedder="elmo:")
+    assert result["train", "examples"].found == "3"
+    assert result["train", "tokens"].found == "7"
+    assert result["train", "longest sentence"].found == "3 tokens, in example 3"
+    assert result["train", "labels"].found == "3: O 4, B-person 2, B-place 1"
+    assert not any(finding.suspicious for (split, _), finding in result.items() if split == "train")
 
 
 def test_texts_of_dev_that_are_in_train_are_a_leak(tmp_path):
-    found = findings(tmp_path, ANN, BO + ANN)["dev", "texts that are in train"]
-    assert (found.found, found.suspicious) == ("1 (50.0 %), first example 2", True)
-    found = findings(tmp_path, ANN, BO)["dev", "texts that are in train"]
-    assert (found.found, found.suspicious) == ("none", False)
+    result = findings(tmp_path, ANN, BO + ANN)["dev", "texts that are in train"]
+    assert (result.found, result.suspicious) == ("1 (50.0 %), first example 2", True)
+    result = findings(tmp_path, ANN, BO)["dev", "texts that are in train"]
+    assert (result.found, result.suspicious) == ("none", False)
 
 
 def test_repeated_examples_are_counted_and_the_same_words_otherwise_labelled_are_none(tmp_path):
-    found = findings(tmp_path, ANN * 3 + ANN.replace("person", "place"), BO)
-    assert found["train", "repeated examples"].found == "2 (50.0 %)"
-    assert found["train", "repeated examples"].suspicious
+    result = findings(tmp_path, ANN * 3 + ANN.replace("person", "place"), BO)
+    assert result["train", "repeated examples"].found == "2 (50.0 %)"
+    assert result["train", "repeated examples"].suspicious
 
 
 def test_a_label_that_train_has_not_is_named(tmp_path):
-    found = findings(tmp_path, ANN, ANN + "Rome\tB-place\nX\tB-place\n")
-    assert found["dev", "labels that are not in train"].found == "1, first B-place in example 2"
-    assert found["dev", "labels that are not in train"].suspicious
-    assert ("train", "labels that are not in train") not in found
+    result = findings(tmp_path, ANN, ANN + "Rome\tB-place\nX\tB-place\n")
+    assert result["dev", "labels that are not in train"].found == "1, first B-place in example 2"
+    assert result["dev", "labels that are not in train"].suspicious
+    assert ("train", "labels that are not in train") not in result
 
 
 def test_a_file_with_a_single_label_is_suspicious(tmp_path):
@@ -56,25 +56,25 @@ def test_a_file_with_a_single_label_is_suspicious(tmp_path):
 
 
 def test_very_long_sentences_are_suspicious(tmp_path):
-    found = findings(tmp_path, ANN + "a\tO\n" * 401, ANN)
-    assert found["train", "longest sentence"].found == "401 tokens, in example 2"
-    assert found["train", "longest sentence"].suspicious
+    result = findings(tmp_path, ANN + "a\tO\n" * 401, ANN)
+    assert result["train", "longest sentence"].found == "401 tokens, in example 2"
+    assert result["train", "longest sentence"].suspicious
 
 
 def test_words_without_a_vector_are_counted(tmp_path, vectors):
-    found = findings(
+    result = findings(
         tmp_path, ANN + "Bo\tO\nBo\tO\n\n", "Rome\tO\n", embedder=f"glove:{vectors}+elmo:"
     )
-    assert found["train", "words without a vector"].found == "50.0 %, such as Bo"
-    assert found["train", "words without a vector"].suspicious
-    assert found["dev", "words without a vector"].found == "none"
+    assert result["train", "words without a vector"].found == "50.0 %, such as Bo"
+    assert result["train", "words without a vector"].suspicious
+    assert result["dev", "words without a vector"].found == "none"
 
 
 def test_without_vectors_words_are_known_from_training(tmp_path):
-    found = findings(tmp_path, ANN + ANN, ANN + "Rome\tO\nleft\tO\n")
-    assert found["dev", "words too rare in train"].found == "25.0 %, such as Rome"
-    found = findings(tmp_path, ANN, BO, embedder="elmo:")
-    assert not any("words" in what for _, what in found)
+    result = findings(tmp_path, ANN + ANN, ANN + "Rome\tO\nleft\tO\n")
+    assert result["dev", "words too rare in train"].found == "25.0 %, such as Rome"
+    result = findings(tmp_path, ANN, BO, embedder="elmo:")
+    assert not any("words" in what for _, what in result)
 
 
 def test_empty_examples_are_counted(tmp_path, monkeypatch):
@@ -86,17 +86,17 @@ def test_empty_examples_are_counted(tmp_path, monkeypatch):
         "read_examples",
         lambda self, path: [*read(self, path), TaggedSentence([], [])],
     )
-    found = findings(tmp_path, ANN, BO)["train", "empty examples"]
-    assert (found.found, found.suspicious) == ("1 (50.0 %)", True)
+    result = findings(tmp_path, ANN, BO)["train", "empty examples"]
+    assert (result.found, result.suspicious) == ("1 (50.0 %)", True)
 
 
 @pytest.mark.parametrize("name", TASKS)
 def test_every_task_is_validated(tmp_path, name):
     text = toy_tasks.write(name, tmp_path / "text").read_text()
-    found = findings(tmp_path, text, text, name=name)
-    assert found["train", "examples"].found == ("2" if name == "coref" else "20")
-    assert found["train", "repeated examples"].found == "none"
-    assert found["dev", "texts that are in train"].suspicious
+    result = findings(tmp_path, text, text, name=name)
+    assert result["train", "examples"].found == ("2" if name == "coref" else "20")
+    assert result["train", "repeated examples"].found == "none"
+    assert result["dev", "texts that are in train"].suspicious
 
 
 def test_a_bad_file_is_refused(tmp_path):

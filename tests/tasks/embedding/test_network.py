@@ -42,9 +42,9 @@ def test_unknown_words_share_one_learned_vector_and_the_table_is_no_state():
     table = WordTable(vectors, freeze=True, dropout=0.0)
     assert set(table.state_dict()) == {"unknown"}
     torch.nn.init.ones_(table.unknown)
-    found = table(torch.tensor([2, -1, 0, -1]))
-    assert_close(found, torch.stack([vectors[2], torch.ones(3), vectors[0], torch.ones(3)]))
-    found.sum().backward()
+    result = table(torch.tensor([2, -1, 0, -1]))
+    assert_close(result, torch.stack([vectors[2], torch.ones(3), vectors[0], torch.ones(3)]))
+    result.sum().backward()
     assert_close(table.unknown.grad, torch.full((3,), 2.0))
     assert not table.vectors.requires_grad
 
@@ -84,8 +84,8 @@ def test_a_batch_is_stored_without_padding(elmo):
     words = WordTable(torch.ones(1, 4), freeze=True, dropout=0.0)
     embedding = Embedding(words, CharEncoder(4, 6), elmo, ElmoConfig(insert_at="both"))
     with Largest() as largest:
-        found = embedding(batch)
-    assert len(found.vectors) == 4000
+        result = embedding(batch)
+    assert len(result.vectors) == 4000
     assert largest.numel <= 4000 * 3 * elmo.width  # the layers
 
 
@@ -104,9 +104,9 @@ def test_a_fine_tuned_bilm_is_a_copy_and_part_of_the_state_dict(elmo):
     before = BiLMLayers(elmo, freeze=True)(encode(BatchEncoder(frozen_elmo=elmo))).float()
     batch = BatchEncoder().encode(SENTENCES, None)
     assert batch.layers is None
-    found = layers(batch)
-    assert_close(found, before, rtol=1e-3, atol=1e-3)
-    found.sum().backward()
+    result = layers(batch)
+    assert_close(result, before, rtol=1e-3, atol=1e-3)
+    result.sum().backward()
     assert all(weight.grad is not None for weight in layers.bilm.parameters())
     assert all(weight.grad is None for weight in elmo.bundle.model.parameters())
 
@@ -133,10 +133,10 @@ def test_each_insertion_point_has_its_own_mix(elmo, where):
     with torch.no_grad():
         for place, gamma in zip(places, (2.0, 3.0), strict=False):
             embedding.get_parameter(f"mixes.{place}.mix.gamma").fill_(gamma)
-    found = embedding(encode(reader))
-    assert (found.vectors.shape[1], found.output_elmo.shape[1]) == embedding.widths
+    result = embedding(encode(reader))
+    assert (result.vectors.shape[1], result.output_elmo.shape[1]) == embedding.widths
     plain = LayerMix(ElmoConfig(dropout=0.0), elmo.num_layers)(encode(reader).layers)
-    parts = {"input": found.vectors[:, 4:], "output": found.output_elmo}
+    parts = {"input": result.vectors[:, 4:], "output": result.output_elmo}
     for place, gamma in zip(places, (2.0, 3.0), strict=False):
         assert_close(parts[place], gamma * plain)
 

@@ -24,9 +24,9 @@ from tests.support import toy_tasks
     ],
 )
 def test_a_spec_survives_a_round_trip(text, glove, elmo):
-    found = spec.parse_spec(text)
-    assert found == EmbedderSpec(glove=glove, elmo=elmo)
-    assert spec.parse_spec(str(found)) == found
+    result = spec.parse_spec(text)
+    assert result == EmbedderSpec(glove=glove, elmo=elmo)
+    assert spec.parse_spec(str(result)) == result
 
 
 @pytest.mark.parametrize("text", ["", "glove", "glove:", "elmo small", "bert:x", "none+elmo:", "x"])
@@ -37,8 +37,8 @@ def test_anything_else_is_refused_in_one_sentence(text):
 
 def test_paths_are_found_from_anywhere(tmp_path, monkeypatch, bilm):
     monkeypatch.chdir(tmp_path)
-    found = spec.parse_spec("glove:vectors.txt+elmo:bilm")
-    assert found == EmbedderSpec(glove=str(tmp_path / "vectors.txt"), elmo=str(bilm))
+    result = spec.parse_spec("glove:vectors.txt+elmo:bilm")
+    assert result == EmbedderSpec(glove=str(tmp_path / "vectors.txt"), elmo=str(bilm))
 
 
 def test_changed_word_vectors_are_detected(tmp_path, vectors, bilm):

@@ -94,9 +94,9 @@ def test_a_matrix_finds_its_words_beside_it(tmp_path, name):
 def test_a_token_is_looked_up_as_written_then_in_lower_case_then_not_at_all(tmp_path):
     vectors = read_word_vectors(file(tmp_path, GLOVE))
     assert vectors.ids(["The", "THE", "Paris", "rome"]).tolist() == [1, 0, 2, -1]
-    found = vectors.lookup(["The", "THE", "rome"])
-    assert found.dtype == np.float32
-    assert found.tolist() == [[3, 4], [1, 2], [0, 0]]
+    result = vectors.lookup(["The", "THE", "rome"])
+    assert result.dtype == np.float32
+    assert result.tolist() == [[3, 4], [1, 2], [0, 0]]
     assert vectors.lookup([]).shape == (0, 2)
 
 

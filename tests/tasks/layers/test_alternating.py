@@ -57,13 +57,13 @@ def test_a_layer_is_its_definition():
 def test_padding_and_other_texts_change_nothing(num_layers):
     encoder = AlternatingLSTM(4, 6, num_layers, dropout=0.5).double().eval()
     x, mask = torch.randn(4, 5, 4).double(), mask_of()
-    found = encoder(x, mask)
-    assert not found[~mask].any()
+    result = encoder(x, mask)
+    assert not result[~mask].any()
     for row, length in enumerate(LENGTHS):
         alone = encoder(x[row : row + 1, :length], mask[row : row + 1, :length])
-        assert_close(found[row : row + 1, :length], alone)
+        assert_close(result[row : row + 1, :length], alone)
     garbage = x.masked_fill(~mask[:, :, None], 1e3)
-    assert_close(encoder(garbage, mask), found)
+    assert_close(encoder(garbage, mask), result)
 
 
 def test_gradients_stay_inside_the_sentences():
@@ -77,8 +77,8 @@ def test_gradients_stay_inside_the_sentences():
 @pytest.mark.parametrize("shape", [(0, 5), (2, 0)])
 def test_an_empty_batch_is_supported(shape):
     encoder = AlternatingLSTM(4, 6, 2)
-    found = encoder(torch.zeros(*shape, 4), torch.zeros(shape, dtype=torch.bool))
-    assert found.shape == (*shape, 6)
+    result = encoder(torch.zeros(*shape, 4), torch.zeros(shape, dtype=torch.bool))
+    assert result.shape == (*shape, 6)
 
 
 def test_layers_start_orthogonal_and_remembering():

@@ -15,17 +15,17 @@ def test_masked_softmax_is_the_softmax_of_the_unmasked_scores(length, seed):
     torch.manual_seed(seed)
     scores = 10 * torch.randn(2, 5)
     mask = torch.arange(5) < torch.tensor([[length], [5]])
-    found = masked_softmax(scores, mask)
-    assert_close(found[0, :length], scores[0, :length].softmax(dim=-1))
-    assert not found[0, length:].any()
-    assert_close(found[1], scores[1].softmax(dim=-1))
+    result = masked_softmax(scores, mask)
+    assert_close(result[0, :length], scores[0, :length].softmax(dim=-1))
+    assert not result[0, length:].any()
+    assert_close(result[1], scores[1].softmax(dim=-1))
 
 
 def test_a_fully_masked_row_has_zero_weights_and_gradients():
     scores = torch.randn(3, 4, requires_grad=True)
-    found = masked_softmax(scores, torch.zeros(3, 4, dtype=torch.bool))
-    assert not found.any()
-    found.sum().backward()
+    result = masked_softmax(scores, torch.zeros(3, 4, dtype=torch.bool))
+    assert not result.any()
+    result.sum().backward()
     assert not scores.grad.any()
 
 
@@ -34,7 +34,7 @@ def test_a_query_gets_the_average_of_the_tokens_by_their_dot_products(lengths, s
     torch.manual_seed(seed)
     queries, tokens = torch.randn(len(lengths), 2, 3), torch.randn(len(lengths), max(lengths), 3)
     mask = torch.arange(max(lengths)) < torch.tensor(lengths)[:, None]
-    found = attend(queries, tokens, mask)
+    result = attend(queries, tokens, mask)
     for row, length in enumerate(lengths):
         for place in range(2):
             query = queries[row, place].tolist()
@@ -45,4 +45,4 @@ def test_a_query_gets_the_average_of_the_tokens_by_their_dot_products(lengths, s
                 / (sum(powers) or 1)
                 for i in range(3)
             ]
-            assert_close(found[row, place].tolist(), expected, rtol=1e-4, atol=1e-5)
+            assert_close(result[row, place].tolist(), expected, rtol=1e-4, atol=1e-5)

@@ -41,8 +41,8 @@ def test_attention_both_ways_is_that_of_plain_loops():
         attention.scores.left.weight.copy_(torch.tensor([[0.3, 0.1]]))
         attention.scores.right.weight.copy_(torch.tensor([[0.2, 0.4]]))
         attention.scores.both.copy_(torch.tensor([0.5, -0.7]))
-    found = attention(H, Q, mask(lengths, 3), mask(ASKED, 2))
-    assert found.shape == (2, 3, attention.output_dim)
+    result = attention(H, Q, mask(lengths, 3), mask(ASKED, 2))
+    assert result.shape == (2, 3, attention.output_dim)
     for pair in range(2):
         h, q = H[pair, : lengths[pair]].tolist(), Q[pair, : ASKED[pair]].tolist()
         scores = [[similarity(attention.scores, x, y) for y in q] for x in h]
@@ -50,20 +50,20 @@ def test_attention_both_ways_is_that_of_plain_loops():
         for i, token in enumerate(h):
             c = mixed(shares(scores[i]), q)
             expected = [*token, *c, *times(token, c), *times(whole, c)]
-            assert_close(found[pair, i], torch.tensor(expected))
+            assert_close(result[pair, i], torch.tensor(expected))
 
 
 def test_attention_to_oneself_is_that_of_plain_loops():
     attention = SelfAttention(2)
-    found = attention(H, mask(LENGTHS, 3))
-    assert found.shape == (2, 3, attention.output_dim)
+    result = attention(H, mask(LENGTHS, 3))
+    assert result.shape == (2, 3, attention.output_dim)
     h = H[0].tolist()
     for i, token in enumerate(h):
         others = [other for j, other in enumerate(h) if j != i]
         c = mixed(shares([similarity(attention.scores, token, x) for x in others]), others)
-        assert_close(found[0, i], torch.tensor([*token, *c, *times(token, c)]))
+        assert_close(result[0, i], torch.tensor([*token, *c, *times(token, c)]))
     # alone, a token has nobody to attend to
-    assert_close(found[1, 0], torch.tensor([-1.0, 1.0, 0.0, 0.0, 0.0, 0.0]))
+    assert_close(result[1, 0], torch.tensor([-1.0, 1.0, 0.0, 0.0, 0.0, 0.0]))
 
 
 def test_padding_values_change_nothing():
@@ -79,9 +79,9 @@ def test_padding_values_change_nothing():
 def test_attention_runs_in_other_numbers_and_learns(dtype):
     attention, alone = BiAttention(2).to(dtype), SelfAttention(8).to(dtype)
     masks = mask(LENGTHS, 3), mask([2, 0], 2)  # also where there is no question at all
-    found = alone(attention(H.to(dtype), Q.to(dtype), *masks), masks[0])
-    assert found.dtype == dtype
-    found.square().sum().backward()
+    result = alone(attention(H.to(dtype), Q.to(dtype), *masks), masks[0])
+    assert result.dtype == dtype
+    result.square().sum().backward()
     for weight in (*attention.parameters(), *alone.parameters()):
         assert weight.grad is not None
         assert weight.grad.isfinite().all()
@@ -89,6 +89,6 @@ def test_attention_runs_in_other_numbers_and_learns(dtype):
 
 def test_scores_are_of_each_with_each():
     scores = Trilinear(2)
-    found = scores(H[:1], Q[:1])
+    result = scores(H[:1], Q[:1])
     expected = [[similarity(scores, x, y) for y in Q[0].tolist()] for x in H[0].tolist()]
-    assert_close(found[0], torch.tensor(expected))
+    assert_close(result[0], torch.tensor(expected))

@@ -26,13 +26,13 @@ def paths(crf: CRF, scores: Tensor) -> dict[tuple[int, ...], float]:
     start, end = crf.num_labels, crf.num_labels + 1
     allowed = torch.ones_like(crf.transitions) if crf.allowed is None else crf.allowed
     allowed, moved, seen = allowed.tolist(), crf.transitions.tolist(), scores.tolist()
-    found = {}
+    result = {}
     for path in itertools.product(range(crf.num_labels), repeat=len(scores)):
         moves = list(itertools.pairwise((start, *path, end)))
         if all(allowed[a][b] for a, b in moves):
             here = sum(seen[t][label] for t, label in enumerate(path))
-            found[path] = here + sum(moved[a][b] for a, b in moves)
-    return found
+            result[path] = here + sum(moved[a][b] for a, b in moves)
+    return result
 
 
 def log_sum(values) -> float:

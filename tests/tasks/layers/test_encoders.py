@@ -60,9 +60,9 @@ def test_reading_twice_gives_the_same_vectors_and_gradients(num_layers, device):
     there = x.detach().to(device).requires_grad_()
     with torch.backends.cudnn.flags(allow_tf32=False):
         twice = lstm._forward_padded(there, mask.to(device))
-        (found,) = torch.autograd.grad((twice * drawn.to(device)).sum(), there)
+        (result,) = torch.autograd.grad((twice * drawn.to(device)).sum(), there)
     assert_close(twice.cpu(), once)
-    assert_close(found.cpu(), expected)
+    assert_close(result.cpu(), expected)
 
 
 def test_every_output_depends_on_both_ends():
@@ -120,7 +120,7 @@ def test_tokens_one_after_another_get_the_same_vectors(num_layers):
     apart, together = torch.cat(alone), lstm.forward_packed(x, lengths)
     assert_close(together, apart)
     drawn = torch.randn_like(apart)
-    gradients = [torch.autograd.grad((found * drawn).sum(), x)[0] for found in (together, apart)]
+    gradients = [torch.autograd.grad((result * drawn).sum(), x)[0] for result in (together, apart)]
     assert_close(*gradients)
     assert lstm.forward_packed(x[:0], torch.tensor([0, 0])).shape == (0, 6)
 

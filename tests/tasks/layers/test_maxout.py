@@ -8,12 +8,12 @@ def test_each_element_is_the_largest_of_its_linear_pieces():
     layer, x = Maxout(3, 2, pool_size=4), torch.randn(5, 3)
     weight = layer.pieces.weight.view(2, 4, 3)
     bias = layer.pieces.bias.view(2, 4)
-    found = layer(x)
-    assert found.shape == (5, 2)
+    result = layer(x)
+    assert result.shape == (5, 2)
     for row in range(5):
         for i in range(2):
             pieces = [(weight[i, p] @ x[row] + bias[i, p]).item() for p in range(4)]
-            assert_close(found[row, i].item(), max(pieces), rtol=1e-5, atol=1e-6)
+            assert_close(result[row, i].item(), max(pieces), rtol=1e-5, atol=1e-6)
 
 
 def test_one_piece_is_a_linear_layer_and_any_number_of_dimensions_goes():

@@ -40,9 +40,9 @@ def test_another_column_may_hold_the_tags(tmp_path):
 def test_chunks_are_read_as_names_are(tmp_path):
     """As in CoNLL-2000."""
     text = "Confidence NN B-NP\nin IN B-PP\nthe DT B-NP\npound NN I-NP\n. . O\n"
-    (found,) = read_conll(file(tmp_path, text))
-    assert found.tags == ["B-NP", "B-PP", "B-NP", "I-NP", "O"]
-    assert extract_spans(found.tags) == [(0, 1, "NP"), (1, 2, "PP"), (2, 4, "NP")]
+    (result,) = read_conll(file(tmp_path, text))
+    assert result.tags == ["B-NP", "B-PP", "B-NP", "I-NP", "O"]
+    assert extract_spans(result.tags) == [(0, 1, "NP"), (1, 2, "PP"), (2, 4, "NP")]
 
 
 def test_latin_1_is_read_where_it_is_declared(tmp_path):
@@ -50,7 +50,7 @@ def test_latin_1_is_read_where_it_is_declared(tmp_path):
     path = tmp_path / "ned.train"
     text = "-DOCSTART- -DOCSTART- O\nZoë N B-PER\nzag V O\n\nSão N B-LOC\nPaulo N I-LOC\n"
     path.write_bytes(text.encode("latin-1"))
-    assert [found.tokens for found in read_conll(path, encoding="latin-1")] == [
+    assert [result.tokens for result in read_conll(path, encoding="latin-1")] == [
         ["Zoë", "zag"],
         ["São", "Paulo"],
     ]

@@ -9,8 +9,8 @@ TAGS = ["O", "O", "B-x", "I-x", "B-y-z", "I-y-z", "E-x", "S-x"]
 
 def test_a_name_counts_when_its_bounds_and_type_are_right():
     gold = [["B-a", "I-a", "O", "B-b"], ["B-b", "O"]]
-    guess = [["B-a", "O", "O", "B-b"], ["B-a", "O"]]
-    assert score(gold, guess) == pytest.approx(
+    predicted = [["B-a", "O", "O", "B-b"], ["B-a", "O"]]
+    assert score(gold, predicted) == pytest.approx(
         {
             "f1": 100 / 3,
             "precision": 100 / 3,
@@ -45,12 +45,12 @@ pairs = st.integers(0, 7).flatmap(
 @given(st.lists(pairs, min_size=1, max_size=4))
 def test_scores_are_those_of_seqeval_ill_formed_tags_too(sentences):
     metrics = pytest.importorskip("seqeval.metrics")
-    gold, guess = map(list, zip(*sentences, strict=True))
-    ours = score(gold, guess)
+    gold, predicted = map(list, zip(*sentences, strict=True))
+    ours = score(gold, predicted)
     for name in ("precision", "recall", "f1"):
-        theirs = getattr(metrics, f"{name}_score")(gold, guess, zero_division=0)
+        theirs = getattr(metrics, f"{name}_score")(gold, predicted, zero_division=0)
         assert ours[name] == pytest.approx(100 * theirs)
-    report = metrics.classification_report(gold, guess, output_dict=True, zero_division=0)
+    report = metrics.classification_report(gold, predicted, output_dict=True, zero_division=0)
     theirs = {
         f"f1_{kind}": 100 * row["f1-score"] for kind, row in report.items() if "avg" not in kind
     }

@@ -4,8 +4,8 @@ from elmore.tasks.pos.metric import score
 
 
 def test_accuracy_is_over_words_not_sentences():
-    gold, guess = [["A", "B", "C"], ["A"], []], [["A", "B", "B"], ["B"], []]
-    assert score(gold, guess) == {"accuracy": 50.0}
+    gold, predicted = [["A", "B", "C"], ["A"], []], [["A", "B", "B"], ["B"], []]
+    assert score(gold, predicted) == {"accuracy": 50.0}
 
 
 def test_no_words_score_zero():

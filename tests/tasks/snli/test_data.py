@@ -167,8 +167,8 @@ def test_snli_is_read_whole(name, number, counts):
     path = Path(os.environ["ELMORE_DATA"]) / "tasks" / "snli" / f"{name}.tsv.xz"
     pairs = read_pairs(path, tokenize=str.split)
     assert len(pairs) == number
-    found = Counter(pair.label for pair in pairs)
-    assert tuple(found[x] for x in ("contradiction", "entailment", "neutral")) == counts
+    result = Counter(pair.label for pair in pairs)
+    assert tuple(result[x] for x in ("contradiction", "entailment", "neutral")) == counts
     if name != "snli_train_subset":  # the others have been tokenised by somebody else
         changed = sum(a != b for a, b in zip(pairs, read_pairs(path), strict=True))
         assert changed < 0.003 * len(pairs)

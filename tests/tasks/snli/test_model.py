@@ -27,16 +27,16 @@ def by_definition(model: ESIM, first: PaddedTokens, second: PaddedTokens) -> tor
     for mine, other in (sides, sides[::-1]):
         compared = []
         for token in mine:
-            shares = torch.stack([token @ word for word in other]).softmax(dim=0)
-            aligned = sum(share * word for share, word in zip(shares, other, strict=True))
+            weights = torch.stack([token @ word for word in other]).softmax(dim=0)
+            aligned = sum(share * word for share, word in zip(weights, other, strict=True))
             compared.append(torch.cat([token, aligned, token - aligned, token * aligned]))
         dense = model.projection[1]
         projected = (torch.stack(compared) @ dense.weight.T + dense.bias).clamp(min=0)
         z = model.composition.layers[0](projected[None])[0][0]
         pooled += [z.max(dim=0).values, z.mean(dim=0)]
     hidden, last = model.output[1], model.output[4]
-    found = (hidden.weight @ torch.cat(pooled) + hidden.bias).clamp(min=0)
-    return last.weight @ found + last.bias
+    result = (hidden.weight @ torch.cat(pooled) + hidden.bias).clamp(min=0)
+    return last.weight @ result + last.bias
 
 
 @pytest.mark.parametrize("widths", [WIDTHS, Widths(6)])
@@ -53,18 +53,18 @@ def test_the_scores_are_those_of_the_definition(widths):
 def test_neither_padding_nor_other_texts_change_a_score(lengths, padding):
     model = esim().eval()
     some = embedded([length for pair in lengths for length in pair], padding=padding)
-    found = model.logits(some)
-    assert found.shape == (len(lengths), 3)
+    result = model.logits(some)
+    assert result.shape == (len(lengths), 3)
     for n in range(len(lengths)):
-        assert_close(found[n : n + 1], model.logits(rows(some, 2 * n, 2 * n + 2)))
+        assert_close(result[n : n + 1], model.logits(rows(some, 2 * n, 2 * n + 2)))
 
 
 @pytest.mark.parametrize("lengths", [[0, 3], [3, 0], [0, 0]])
 def test_empty_sentences_have_scores_too(lengths):
     model = esim().eval()
-    found = model.logits(embedded([*lengths, 2, 2]))
-    assert found.isfinite().all()
-    assert_close(found[:1], model.logits(embedded(lengths)))
+    result = model.logits(embedded([*lengths, 2, 2]))
+    assert result.isfinite().all()
+    assert_close(result[:1], model.logits(embedded(lengths)))
 
 
 def test_premise_and_hypothesis_are_not_the_same():
@@ -94,9 +94,9 @@ def test_products_in_bf16_score_about_the_same():
 def test_all_in_bf16_stays_there():
     some = embedded([3, 5, 0, 2])
     halved = PaddedTokens(some.vectors.bfloat16(), some.mask, some.output_elmo.bfloat16())
-    found = esim().eval().bfloat16().logits(halved)
-    assert found.dtype == torch.bfloat16
-    assert found.isfinite().all()
+    result = esim().eval().bfloat16().logits(halved)
+    assert result.dtype == torch.bfloat16
+    assert result.isfinite().all()
 
 
 @pytest.mark.parametrize(

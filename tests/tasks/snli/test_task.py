@@ -13,8 +13,8 @@ def snli(*overrides: str):
 
 
 def test_two_sentences_are_typed_with_a_tab_between_them():
-    found = snli().example_from_text("A man runs .\tHe moves", tokenized=True)
-    assert snli().sentences(found) == [["A", "man", "runs", "."], ["He", "moves"]]
+    result = snli().example_from_text("A man runs .\tHe moves", tokenized=True)
+    assert snli().sentences(result) == [["A", "man", "runs", "."], ["He", "moves"]]
 
 
 @pytest.mark.parametrize(("text", "count"), [("A man runs.", 0), ("a\tb\tc", 2), ("", 0)])

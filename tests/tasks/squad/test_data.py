@@ -35,11 +35,11 @@ def file(tmp_path: Path, text: str, name: str = "questions.json") -> Path:
 
 
 def test_squad_is_read(tmp_path):
-    (found,) = read_squad(file(tmp_path, squad(GOOD)))
-    assert found.id == "q1"
-    assert found.question.words == ["Who", "left", "?"]
-    assert found.passage.text == CONTEXT
-    assert found.answers == [("Ann Lee", 0, 1), ("Ann", 0, 0)]
+    (result,) = read_squad(file(tmp_path, squad(GOOD)))
+    assert result.id == "q1"
+    assert result.question.words == ["Who", "left", "?"]
+    assert result.passage.text == CONTEXT
+    assert result.answers == [("Ann Lee", 0, 1), ("Ann", 0, 0)]
 
 
 @pytest.mark.parametrize("name", ["q.jsonl", "q.json", "q.txt"])
@@ -53,9 +53,9 @@ def test_squad_is_read(tmp_path):
 )
 def test_lines_are_read_whatever_the_file_is_called(tmp_path, name, answers):
     line = json.dumps({"context": CONTEXT, "question": "When?", **answers})
-    found = read_squad(file(tmp_path, f"\n{line}\n\n{line}\n", name))
-    assert [question.answers for question in found] == [[("1999", 5, 5)]] * 2
-    assert found[0].id is None
+    result = read_squad(file(tmp_path, f"\n{line}\n\n{line}\n", name))
+    assert [question.answers for question in result] == [[("1999", 5, 5)]] * 2
+    assert result[0].id is None
 
 
 UNANSWERABLE = {
@@ -76,8 +76,8 @@ def test_unanswerable_questions_of_squad_2_are_left_out_and_counted(tmp_path, ca
     answerable = {**GOOD, "is_impossible": False}
     unmarked = {"id": "q3", "question": "Why?", "answers": []}
     path = file(tmp_path, second(answerable, UNANSWERABLE, unmarked))
-    (found,) = read_squad(path)
-    assert found.id == "q1"
+    (result,) = read_squad(path)
+    assert result.id == "q1"
     (warning,) = [record.getMessage() for record in caplog.records]
     assert warning == (
         f"{path}: SQuAD 2.0, where 2 of 3 questions have no answer in their passage; these are "
@@ -87,8 +87,8 @@ def test_unanswerable_questions_of_squad_2_are_left_out_and_counted(tmp_path, ca
 
 def test_a_line_that_is_marked_as_unanswerable_is_left_out(tmp_path, caplog):
     lines = [LINE, {"context": CONTEXT, **UNANSWERABLE}]
-    (found,) = read_squad(file(tmp_path, "\n".join(map(json.dumps, lines))))
-    assert found.question.text == "When?"
+    (result,) = read_squad(file(tmp_path, "\n".join(map(json.dumps, lines))))
+    assert result.question.text == "When?"
     assert "1 of 2 questions have no answer" in caplog.text
 
 
@@ -132,17 +132,17 @@ def test_questions_on_a_passage_share_it(tmp_path):
 def test_an_answer_inside_a_token_is_widened_and_counted(tmp_path, caplog):
     inside = {"question": "?", "answers": [{"text": "om", "answer_start": 14}]}
     with caplog.at_level(logging.INFO, "elmore"):
-        _, found = read_squad(file(tmp_path, squad(GOOD, inside)))
-    assert found.answers == [("om", 3, 3)]
-    assert found.passage.cut(3, 3) == "Rome"
+        _, result = read_squad(file(tmp_path, squad(GOOD, inside)))
+    assert result.answers == [("om", 3, 3)]
+    assert result.passage.cut(3, 3) == "Rome"
     assert "1 of 3 answers begin or end inside a token" in caplog.text
 
 
 def test_blanks_around_an_answer_do_not_widen_it(tmp_path, caplog):
     spaced = {"question": "?", "answers": [{"text": " Rome ", "answer_start": 12}]}
     with caplog.at_level(logging.INFO, "elmore"):
-        (found,) = read_squad(file(tmp_path, squad(spaced)))
-    assert found.answers == [(" Rome ", 3, 3)]
+        (result,) = read_squad(file(tmp_path, squad(spaced)))
+    assert result.answers == [(" Rome ", 3, 3)]
     assert not caplog.records
 
 

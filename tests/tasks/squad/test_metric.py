@@ -21,8 +21,8 @@ def test_the_overlap_counts_each_word_as_often_as_both_have_it():
 
 
 def test_the_best_of_the_expected_answers_counts_each_time():
-    found = score([["1999", "in 1999"], ["Ann", "Ann Lee"]], ["in 1999", "Lee"])
-    assert found == pytest.approx({"f1": 100 * (1 + 2 / 3) / 2, "exact_match": 50})
+    result = score([["1999", "in 1999"], ["Ann", "Ann Lee"]], ["in 1999", "Lee"])
+    assert result == pytest.approx({"f1": 100 * (1 + 2 / 3) / 2, "exact_match": 50})
 
 
 def test_no_examples_score_zero():

@@ -94,11 +94,11 @@ def test_other_examples_change_no_prediction_and_no_loss():
         "windows": torch.tensor([0, 0, 6]),
         "spans": torch.tensor([[[0, 1]], [[1, 1]], [[2, 3]]]),
     }
-    found = network.predict(texts, {})
+    result = network.predict(texts, {})
     total = torch.zeros(())
     for row in range(3):
         alone = pair(texts, row)
-        assert network.predict(alone, {}) == [found[row]]
+        assert network.predict(alone, {}) == [result[row]]
         loss = network(alone, {name: part[[row]] for name, part in features.items()})
         assert loss.count == 1
         total = total + loss.total

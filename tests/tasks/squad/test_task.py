@@ -59,9 +59,9 @@ def test_gold_features_exist_in_training_only(tmp_path):
     ]
     path.write_text("\n".join(map(json.dumps, lines)))
     asked = squad("model.max_span=2", "model.window=4")
-    found = asked.make_features(asked.read_examples(path), [], with_gold=True)
-    assert found["windows"].tolist() == [4, 0]
-    assert found["spans"].tolist() == [[[2, 3], [-1, -1]], [[0, 1], [1, 1]]]
+    result = asked.make_features(asked.read_examples(path), [], with_gold=True)
+    assert result["windows"].tolist() == [4, 0]
+    assert result["spans"].tolist() == [[[2, 3], [-1, -1]], [[0, 1], [1, 1]]]
     assert asked.make_features(asked.read_examples(path), [], with_gold=False) == {}
 
 
@@ -70,10 +70,10 @@ def test_scores_are_of_the_text_of_the_spans(tmp_path):
     path.write_text(text(3))
     asked = squad().read_examples(path)
     assert len(asked) == 3
-    truth = [[a.first, a.last] for question in asked for a in question.answers]
-    assert squad().score(asked, truth) == {"f1": 100, "exact_match": 100}
+    gold = [[a.first, a.last] for question in asked for a in question.answers]
+    assert squad().score(asked, gold) == {"f1": 100, "exact_match": 100}
     # the first passage is "Ann Lee saw Rome .": one word of its two
-    assert squad().score(asked, [[1, 1], *truth[1:]]) == pytest.approx(
+    assert squad().score(asked, [[1, 1], *gold[1:]]) == pytest.approx(
         {"f1": 100 * (2 / 3 + 2) / 3, "exact_match": 200 / 3}
     )
 
@@ -111,6 +111,6 @@ def test_windows_are_learned_from_and_predicted_over(tmp_path):
     trained = train(kind, recipe, path, path, tmp_path / "run", embedder="none", device="cpu")
     assert trained.scores["f1"] == 100
     line = f"What did Ann see ?\t{'so it goes on ' * 50} and then Ann saw Rome ."
-    (found,) = trained.predict([line], tokenized=True)
-    assert found.data["answer"] == found.line == "Rome"
-    assert line.partition("\t")[2][found.data["start"] : found.data["end"]] == "Rome"
+    (result,) = trained.predict([line], tokenized=True)
+    assert result.data["answer"] == result.line == "Rome"
+    assert line.partition("\t")[2][result.data["start"] : result.data["end"]] == "Rome"

@@ -81,12 +81,12 @@ def test_conll_2012_is_read_and_a_word_with_a_sense_alone_is_no_predicate(tmp_pa
 
 @pytest.mark.parametrize("form", ["auto", "conll2005"])
 def test_conll_2005_is_read_with_or_without_more_columns(tmp_path, form):
-    found = read_srl(file(tmp_path, CONLL2005), form=form)
-    assert list(map(bare, found)) == [bare(ANN), SRLExample(["#"], [])]
-    assert [frame.sense for frame in found[0].frames] == ["leave", "rest"]
+    result = read_srl(file(tmp_path, CONLL2005), form=form)
+    assert list(map(bare, result)) == [bare(ANN), SRLExample(["#"], [])]
+    assert [frame.sense for frame in result[0].frames] == ["leave", "rest"]
     rows = (line.split() for line in CONLL2005.splitlines())
     pasted = "".join(f"{w[0]}\t{'   '.join(w[3:])}  \n" if w else "\n" for w in rows)
-    assert read_srl(file(tmp_path, pasted), form=form) == found
+    assert read_srl(file(tmp_path, pasted), form=form) == result
 
 
 def test_verbs_are_the_predicates_that_are_tagged_so(tmp_path):

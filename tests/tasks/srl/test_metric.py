@@ -33,8 +33,8 @@ def test_a_label_is_right_with_its_bounds_alone():
     # true: A0 at 0-2, A1 at 3-4, AM-TMP at 4-5; guessed: A0 at 0-2, A1 at 3-5, AM-TMP at 5-6.
     # right 1 (A0) of 3 guessed and 3 true: 100/3; V is right, and not counted
     gold = [[frame("B-A0 I-A0 B-V B-A1 B-AM-TMP O", 2)]]
-    found = [[guess("B-A0 I-A0 B-V B-A1 I-A1 B-AM-TMP", 2)]]
-    assert score(gold, found) == pytest.approx(
+    result = [[guess("B-A0 I-A0 B-V B-A1 I-A1 B-AM-TMP", 2)]]
+    assert score(gold, result) == pytest.approx(
         {
             "f1": 100 / 3,
             "precision": 100 / 3,
@@ -74,21 +74,21 @@ def test_predicted_predicates_are_scored_separately():
     # found are 0 and, wrongly, 2: predicates 2 * 1 / (2 + 2) = 1/2; of their arguments 1 is right
     # of 2 guessed (A0 of 0, A0 of 2) and 2 true: 2 * 1 / (2 + 2) = 1/2
     gold = [[frame("B-V B-A0 O"), frame("O B-V B-A1", 1)]]
-    found = [
+    result = [
         [
             guess("B-V B-A0 O"),
             guess("O B-V B-A1", 1, found=False),
             guess("B-A0 O B-V", 2, given=False),
         ]
     ]
-    scores = score(gold, found)
+    scores = score(gold, result)
     assert (scores["f1"], scores["predicate_f1"], scores["end_to_end_f1"]) == (100, 50, 50)
 
 
 def test_the_same_argument_of_another_predicate_is_another():
     gold = [[frame("B-V O B-A0"), frame("O B-V O", 1)]]
-    found = [[guess("B-V O O"), guess("O B-V B-A0", 1)]]
-    scores = score(gold, found)
+    result = [[guess("B-V O O"), guess("O B-V B-A0", 1)]]
+    scores = score(gold, result)
     assert (scores["f1"], scores["end_to_end_f1"]) == (0, 0)
 
 

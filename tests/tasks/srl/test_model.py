@@ -48,12 +48,12 @@ def features(examples=EXAMPLES, *, with_gold: bool = True):
 
 
 def test_features_are_a_row_for_each_predicate():
-    found = features()
-    assert found["rows"].tolist() == [0, 2, 2]
-    assert found["predicates"].tolist() == [1, 0, 2]
-    assert found["is_predicate"].int().tolist() == [[0, 1, 0, 0], [0, 0, 0, 0], [1, 0, 1, 0]]
+    result = features()
+    assert result["rows"].tolist() == [0, 2, 2]
+    assert result["predicates"].tolist() == [1, 0, 2]
+    assert result["is_predicate"].int().tolist() == [[0, 1, 0, 0], [0, 0, 0, 0], [1, 0, 1, 0]]
     none = UNLABELLED
-    assert found["tags"].tolist() == [[0, 1, 0, 2], [1, 3, 3, none], [0, 2, 1, none]]
+    assert result["tags"].tolist() == [[0, 1, 0, 2], [1, 3, 3, none], [0, 2, 1, none]]
     assert set(features(with_gold=False)) == {"rows", "predicates"}
 
 
@@ -114,11 +114,11 @@ def test_labels_are_those_of_the_best_path_that_is_bio():
 
 def test_frames_are_those_given_and_those_found():
     model, whole = built(), embedded([4, 1, 3])
-    found = model.finder(whole) > 0
+    result = model.finder(whole) > 0
     frames = model.predict(whole, features(with_gold=False))
     for row, (example, some) in enumerate(zip(EXAMPLES, frames, strict=True)):
         places = {frame["predicate"] for frame in some if frame["found"]}
-        assert places == {i for i in range(len(example.tokens)) if found[row, i]}
+        assert places == {i for i in range(len(example.tokens)) if result[row, i]}
         given = [frame["predicate"] for frame in some if frame["given"]]
         assert given == [frame.predicate for frame in example.frames]
         assert all(len(frame["tags"]) == len(example.tokens) for frame in some)
@@ -190,10 +190,10 @@ def test_impossible_sizes_are_refused(wrong):
 def test_the_v_of_a_frame_is_its_predicates_own(tags, told):
     srl = solver()
     example = srl.example_from_text("Ann left off to rest", tokenized=True)
-    found = [{"predicate": 1, "given": False, "found": True, "tags": tags.split()}]
+    result = [{"predicate": 1, "given": False, "found": True, "tags": tags.split()}]
     frame = {"predicate": 1, "tags": told.split()}
-    assert srl.to_dict(example, found)["frames"] == [frame]
-    assert srl.format_text(example, found) == srl.format_text(example, [frame])
+    assert srl.to_dict(example, result)["frames"] == [frame]
+    assert srl.format_text(example, result) == srl.format_text(example, [frame])
 
 
 def test_frames_are_shown_on_one_line():
@@ -206,5 +206,5 @@ def test_frames_are_shown_on_one_line():
         "left: [Ann Lee A0] [left V] [to rest AM-PRP]; rest: [Ann Lee A0] left to [rest V]"
     )
     assert srl.format_text(example, []) == "Ann Lee left to rest"
-    found = [{"given": False, "found": True, **leave}]
-    assert srl.to_dict(example, found) == {"tokens": example.tokens, "frames": [leave]}
+    result = [{"given": False, "found": True, **leave}]
+    assert srl.to_dict(example, result) == {"tokens": example.tokens, "frames": [leave]}

@@ -21,10 +21,10 @@ def file(tmp_path: Path, text: str, name: str = "trees.txt") -> Path:
 
 
 def test_a_tree_is_its_words_its_label_and_its_phrases(tmp_path):
-    (found,) = read_trees(file(tmp_path, TREE + "\n"))
-    assert found.tokens == ["It", "'s", "(", "a/b"]
-    assert found.label == "positive"
-    assert Counter(found.phrases) == Counter(
+    (result,) = read_trees(file(tmp_path, TREE + "\n"))
+    assert result.tokens == ["It", "'s", "(", "a/b"]
+    assert result.label == "positive"
+    assert Counter(result.phrases) == Counter(
         [
             (0, 1, "neutral"),
             (1, 2, "neutral"),
@@ -127,10 +127,10 @@ def phrases(tree) -> list[tuple[str, list[str]]]:
 
 @given(trees)
 def test_every_phrase_is_read_as_it_was_written(tmp_path_factory, tree):
-    (found,) = read_trees(file(tmp_path_factory.mktemp("trees"), written(tree)))
+    (result,) = read_trees(file(tmp_path_factory.mktemp("trees"), written(tree)))
     (label, tokens), *rest = phrases(tree)
-    assert (found.label, found.tokens) == (label, tokens)
-    cut = [(label, found.tokens[first:after]) for first, after, label in found.phrases]
+    assert (result.label, result.tokens) == (label, tokens)
+    cut = [(label, result.tokens[first:after]) for first, after, label in result.phrases]
     assert sorted(cut) == sorted(rest)
 
 
@@ -150,9 +150,9 @@ def test_the_treebank_is_read_whole(name, counts):
     if "ELMORE_DATA" not in os.environ:
         pytest.skip("ELMORE_DATA is not set: the Stanford Sentiment Treebank is not here")
     path = Path(os.environ["ELMORE_DATA"]) / "tasks" / "sst" / f"{name}.txt.xz"
-    found = Counter(example.label for example in read_trees(path))
-    assert tuple(found[label] for label in FIVE) == counts
-    assert found.total() == {"train": 8544, "dev": 1101, "test": 2210}[name]
+    result = Counter(example.label for example in read_trees(path))
+    assert tuple(result[label] for label in FIVE) == counts
+    assert result.total() == {"train": 8544, "dev": 1101, "test": 2210}[name]
     two = Counter(example.label for example in read_trees(path, classes=2))
     assert two == {"negative": counts[0] + counts[1], "positive": counts[3] + counts[4]}
     assert two.total() == {"train": 6920, "dev": 872, "test": 1821}[name]

@@ -25,18 +25,18 @@ def by_definition(model: BCN, sentence: PaddedTokens) -> torch.Tensor:
     x = torch.cat([model.encoder.layers[0](dense[None])[0][0], sentence.output_elmo[0]], dim=-1)
     compared = []
     for token in x:
-        shares = torch.stack([token @ other for other in x]).softmax(dim=0)
-        attended = sum(share * other for share, other in zip(shares, x, strict=True))
+        weights = torch.stack([token @ other for other in x]).softmax(dim=0)
+        attended = sum(share * other for share, other in zip(weights, x, strict=True))
         compared.append(torch.cat([token, token - attended, token * attended]))
     y = model.integrator.layers[0](torch.stack(compared)[None])[0][0]
-    shares = (y @ model.attention.weight[0]).softmax(dim=0)
+    weights = (y @ model.attention.weight[0]).softmax(dim=0)
     pooled = [y.max(dim=0).values, y.mean(dim=0), y.min(dim=0).values]
-    pooled.append(sum(share * token for share, token in zip(shares, y, strict=True)))
-    found = torch.cat(pooled)
+    pooled.append(sum(share * token for share, token in zip(weights, y, strict=True)))
+    result = torch.cat(pooled)
     for layer in (model.output[0], model.output[2], model.output[4]):
-        pieces = layer.pieces.weight @ found + layer.pieces.bias
-        found = torch.stack([pair.max() for pair in pieces.split(2)])
-    return found
+        pieces = layer.pieces.weight @ result + layer.pieces.bias
+        result = torch.stack([pair.max() for pair in pieces.split(2)])
+    return result
 
 
 @pytest.mark.parametrize("widths", [WIDTHS, Widths(6)])
@@ -48,16 +48,16 @@ def test_the_scores_are_those_of_the_definition(widths):
 @given(st.lists(st.integers(1, 6), min_size=1, max_size=4), st.integers(0, 3))
 def test_neither_padding_nor_other_texts_change_a_score(lengths, padding):
     model, some = bcn().eval(), embedded(lengths, padding=padding)
-    found = model.logits(some)
+    result = model.logits(some)
     for row in range(len(lengths)):
-        assert_close(found[row : row + 1], model.logits(rows(some, row, row + 1)))
+        assert_close(result[row : row + 1], model.logits(rows(some, row, row + 1)))
 
 
 def test_an_empty_sentence_has_scores_too():
     model = bcn().eval()
-    found = model.logits(embedded([0, 3]))
-    assert found.isfinite().all()
-    assert_close(found[:1], model.logits(embedded([0])))
+    result = model.logits(embedded([0, 3]))
+    assert result.isfinite().all()
+    assert_close(result[:1], model.logits(embedded([0])))
 
 
 def test_every_weight_learns():
@@ -74,11 +74,11 @@ def test_every_weight_learns():
 
 def test_the_loss_is_the_surprise_at_the_labels_and_the_likeliest_is_predicted():
     model, some = bcn().eval(), embedded([3, 5, 1])
-    shares = model.logits(some).softmax(dim=-1)
+    weights = model.logits(some).softmax(dim=-1)
     total, count = model(some, {"labels": torch.tensor([2, 0, 1])})
-    assert_close(total, -(shares[0, 2].log() + shares[1, 0].log() + shares[2, 1].log()))
+    assert_close(total, -(weights[0, 2].log() + weights[1, 0].log() + weights[2, 1].log()))
     assert count == 3
-    assert model.predict(some, {}) == [LABELS[i] for i in shares.argmax(dim=-1)]
+    assert model.predict(some, {}) == [LABELS[i] for i in weights.argmax(dim=-1)]
 
 
 def test_products_in_bf16_score_about_the_same():
@@ -91,9 +91,9 @@ def test_products_in_bf16_score_about_the_same():
 def test_all_in_bf16_stays_there():
     some = embedded([3, 5, 0])
     halved = PaddedTokens(some.vectors.bfloat16(), some.mask, some.output_elmo.bfloat16())
-    found = bcn().eval().bfloat16().logits(halved)
-    assert found.dtype == torch.bfloat16
-    assert found.isfinite().all()
+    result = bcn().eval().bfloat16().logits(halved)
+    assert result.dtype == torch.bfloat16
+    assert result.isfinite().all()
 
 
 @pytest.mark.parametrize(

@@ -13,9 +13,9 @@ def test_phrases_are_trained_on_but_never_scored(tmp_path):
     assert sst("data.phrases=false").training_examples(sentences) == sentences
     more = sst("data.phrases=true")
     assert more.read_examples(path) == sentences
-    found = more.training_examples(sentences)
-    assert [e.tokens for e in found[:5]] == [e.tokens for e in sentences]
-    assert ["Ann"] in [e.tokens for e in found[5:]]
+    result = more.training_examples(sentences)
+    assert [e.tokens for e in result[:5]] == [e.tokens for e in sentences]
+    assert ["Ann"] in [e.tokens for e in result[5:]]
 
 
 def test_the_labels_are_all_there_are_whatever_was_read():
