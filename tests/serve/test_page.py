@@ -5,7 +5,7 @@ import shutil
 
 import pytest
 
-from tests.support.live_server import engine_of, run_server
+from tests.support.live_server import engine_of, run_server, wait_until
 
 playwright = pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
 CHROMIUM = shutil.which("chromium")
@@ -48,6 +48,8 @@ class Visit:
         return self.page.locator(".chip").all_inner_texts()
 
     def heat(self) -> list[str]:
+        """The colours of the chips, once they have faded."""
+        self.page.evaluate("document.getAnimations().forEach(fade => fade.finish())")
         return self.page.locator(".chip").evaluate_all(
             "chips => chips.map(chip => getComputedStyle(chip).backgroundColor)"
         )
@@ -94,9 +96,8 @@ def test_a_slider_moves_the_picture_at_once_and_without_a_request(visit):
     before, asked, table = visit.heat(), len(visit.asked), visit.table()
     visit.page.get_by_label(re.compile("Layer 1")).fill("0")
     visit.page.get_by_label(re.compile("Layer 2")).fill("0")
-    visit.page.wait_for_timeout(300)  # the colours fade
+    wait_until(lambda: visit.heat() != before)
     assert visit.page.locator("#sliders output").all_inner_texts() == ["100 %", "0 %", "0 %"]
-    assert visit.heat() != before
     assert visit.table() != table
     assert visit.table()[2] == "1.00"  # a word by itself is the same everywhere
     assert len(visit.asked) == asked
@@ -111,8 +112,7 @@ def test_a_click_picks_another_word_and_finds_its_neighbours(visit):
     assert visit.page.locator("#neighbors li").count() == 8
     assert "two ships wait ." in visit.page.locator("#neighbors li .words").first.inner_text()
     assert "stands here once" in visit.page.locator("#uses-about").inner_text()
-    visit.page.wait_for_timeout(300)
-    assert visit.heat() != before
+    wait_until(lambda: visit.heat() != before)
 
 
 def test_everything_is_reached_by_the_keyboard(visit):
@@ -133,8 +133,7 @@ def test_everything_is_reached_by_the_keyboard(visit):
     visit.page.keyboard.press("Tab")
     before = visit.heat()
     visit.page.keyboard.press("End")
-    visit.page.wait_for_timeout(300)
-    assert visit.heat() != before
+    wait_until(lambda: visit.heat() != before)
 
 
 def test_a_screen_reader_hears_similarity_and_surprise(visit, client):

@@ -70,6 +70,13 @@ class Load:
             await self.answer(kind, reader)
             writer.close()
 
+    async def comes_once(self) -> None:
+        """Ask once, and wait for the answer."""
+        reader, writer = await asyncio.open_connection("127.0.0.1", self.port)
+        writer.write(request(0))
+        await self.answer("once", reader)
+        writer.close()
+
     async def asks_twice(self, number: int) -> None:
         """Send two requests at once."""
         reader, writer = await asyncio.open_connection("127.0.0.1", self.port)
@@ -137,7 +144,7 @@ def test_shutdown_answers_running_requests_and_closes_idle_connections(model):
         (begun, sending), (late, asking), (idle, _) = pairs
         data = request(1)
         sending.write(data[:-9])
-        await asyncio.sleep(0.3)
+        await Load(running.port).comes_once()  # what came before it is read before it
         running.process.send_signal(signal.SIGTERM)
         await shut(running.port)
         asking.write(data)

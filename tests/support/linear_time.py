@@ -9,9 +9,9 @@ from collections.abc import Callable
 
 def is_linear(read: Callable[[str], object], unit: str) -> bool:
     """Whether ten times the text takes some ten times as long; a square would be a hundred."""
-    short = min(_seconds(read, unit, 20_000) for _ in range(3))
+    short = min(_seconds(read, unit, 10_000) for _ in range(3))
     most = 40 * max(short, 0.005)  # less than that is chance
-    return any(_seconds(read, unit, 200_000) < most for _ in range(3))
+    return any(_seconds(read, unit, 100_000) < most for _ in range(3))
 
 
 def _seconds(read: Callable[[str], object], unit: str, size: int) -> float:
