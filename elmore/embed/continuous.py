@@ -96,7 +96,7 @@ class ContinuousBatcher:
         for texts in requests:
             sequences = []
             for number, text in enumerate(texts):
-                shape = (runtime.config.num_layers, len(text), runtime.config.width)
+                shape = (runtime.num_layers, len(text), runtime.width)
                 layers = vectors.new_empty(shape)
                 layers[0] = vectors[begin : begin + len(text)].repeat(1, 2)
                 begin += len(text)

@@ -95,6 +95,13 @@ def to_device(arrays: Sequence[np.ndarray], device: torch.device) -> list[Tensor
     return split_buffer(buffer.to(device, non_blocking=True), arrays)
 
 
+def tensor_maker(device: torch.device) -> Callable[[np.ndarray], Tensor]:
+    """Return a function that copies an array to a device; on a CPU the tensor shares its memory."""
+    if device.type == "cpu":
+        return torch.from_numpy
+    return lambda array: to_device([array], device)[0]
+
+
 def buffer_size(arrays: Sequence[np.ndarray]) -> int:
     """Return the number of bytes that `fill_buffer` writes."""
     return _ends(arrays)[-1]

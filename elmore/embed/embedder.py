@@ -114,12 +114,12 @@ class Embedder:
     @property
     def num_layers(self) -> int:
         """L + 1: number of layers that `layers="all"` returns."""
-        return self.bundle.config.num_layers
+        return self.bundle.model.config.num_layers
 
     @property
     def width(self) -> int:
         """2D: width of a vector."""
-        return self.bundle.config.width
+        return self.bundle.model.config.width
 
     def to(self, device: str | torch.device) -> Self:
         """Move the model, and drop everything that was computed from its weights.

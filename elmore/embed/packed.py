@@ -105,7 +105,7 @@ class Batch:
         self._lengths = np.fromiter(map(len, segments), np.int64, len(segments))
         text = np.fromiter(words, np.int64, self._lengths.sum())
         known = _Words(list(numbers), runtime.token_vectors(list(numbers)))
-        shape = (runtime.config.num_layers, 0, runtime.config.width)
+        shape = (runtime.num_layers, 0, runtime.width)
         self._empty = select(torch.empty(shape, dtype=known.vectors.dtype)).numpy()
         self._rows = _rows_by_length(self._lengths, runtime)
         self._fetches = {}
@@ -175,9 +175,8 @@ def _run_packed(
     plan = pack_sequences(lengths, num_rows, chunk)
     on_device = _DevicePlan.of(plan, chunk, runtime.device)
     width = vectors.shape[1]
-    layers = vectors.new_empty(runtime.config.num_layers, len(text), 2 * width)
-    (numbers,) = to_device([text], runtime.device)
-    layers[0] = vectors[numbers].repeat(1, 2)
+    layers = vectors.new_empty(runtime.num_layers, len(text), runtime.width)
+    layers[0] = vectors[runtime.tensor(text)].repeat(1, 2)
     initial = runtime.reset_rows(num_rows)
     for direction, grid in ((FORWARD, plan.forward), (BACKWARD, plan.backward)):
         half = slice(direction * width, (direction + 1) * width)
@@ -250,8 +249,7 @@ class _ProjectionTable:
         self._rare = rare.tensor_split(stops[:-1])
 
         def missing(at: list[int]) -> Tensor:
-            (positions,) = to_device([np.array(at)], runtime.device)
-            return known.vectors[frequent[positions]]
+            return known.vectors[frequent[runtime.tensor(np.array(at))]]
 
         words = [known.words[number] for number in plan.frequent.tolist()]
         self._cache(words, missing, out=self._table[: self._num_frequent])

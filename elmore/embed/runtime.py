@@ -12,7 +12,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from elmore.embed.device import CUDAGraphRunner, RunStack, limits_for
+from elmore.embed.device import CUDAGraphRunner, RunStack, limits_for, tensor_maker
 from elmore.embed.word_tables import ProjectionCache, TokenVectorCache
 from elmore.model.bilm import BACKWARD, FORWARD, BiLM, BiLMState
 from elmore.model.lstm.backends import is_bitwise_stable
@@ -40,7 +40,9 @@ class Runtime:
         cache_megabytes: float | None = None,
     ) -> None:
         self.model, self.alphabet, self.config = bundle.model, bundle.alphabet, bundle.config
+        self.num_layers, self.width = self.config.num_layers, self.config.width
         self.device = start.output.device
+        self.tensor = tensor_maker(self.device)
         self.limits = limits_for(self.device)
         is_float = start.output.dtype == torch.float32
         self.fixed_shapes = not (is_float and is_bitwise_stable(self.device))

@@ -17,7 +17,7 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from elmore.embed.device import limits_for, rows_for_bitwise_stability, to_device
+from elmore.embed.device import limits_for, rows_for_bitwise_stability, tensor_maker
 from elmore.model.bilm import BiLM
 from elmore.text.characters import Alphabet
 
@@ -35,6 +35,7 @@ class LRUTable:
     def __init__(self, capacity: int, empty: Float[Tensor, "0 W"]) -> None:
         self.capacity = capacity
         self.table = empty
+        self._tensor = tensor_maker(empty.device)
         self._rows: OrderedDict[str, int] = OrderedDict()
 
     def __len__(self) -> int:
@@ -57,7 +58,7 @@ class LRUTable:
         free = range(used, min(num_rows, used + len(words)))
         evicted = list(islice(self._rows, len(words) - len(free)))
         rows = [*free, *(self._rows[word] for word in evicted)]
-        (index,) = to_device([np.array(rows, dtype=np.int64)], self.table.device)
+        index = self._tensor(np.array(rows, dtype=np.int64))
         self.table.index_copy_(0, index, values[:num_rows])
         for word in evicted:  # only now: the lines above may run out of memory
             del self._rows[word]
@@ -84,6 +85,7 @@ class WordCache:
     def __init__(self, megabytes: float, empty: Float[Tensor, "0 W"]) -> None:
         row_bytes = empty.element_size() * empty.shape[1]
         self._lru = LRUTable(int(megabytes * 1e6 / row_bytes), empty)
+        self._tensor = tensor_maker(empty.device)
         self._lock = threading.Lock()
 
     @torch.no_grad()
@@ -102,7 +104,7 @@ class WordCache:
             rows, table = self._lru.lookup(words), self._lru.table
             vectors = table.new_empty(len(rows), table.shape[1]) if out is None else out
             if len(table):
-                (index,) = to_device([np.maximum(rows, 0)], table.device)
+                index = self._tensor(np.maximum(rows, 0))
                 torch.index_select(table, 0, index, out=vectors)  # missing words are set below
         missing = (rows == MISSING).nonzero()[0].tolist()
         if not missing:
@@ -111,9 +113,10 @@ class WordCache:
         repeated = [numbers.setdefault(words[i], len(numbers)) for i in missing]
         positions = [missing[n] for n in np.unique(repeated, return_index=True)[1].tolist()]
         computed = compute(positions)
-        here, there = to_device([np.array(missing), np.array(repeated)], vectors.device)
+        here = self._tensor(np.array(missing))
         once = len(positions) == len(missing)  # then a copy of all of them is saved
-        vectors.index_copy_(0, here, computed if once else computed[there])
+        each = computed if once else computed[self._tensor(np.array(repeated))]
+        vectors.index_copy_(0, here, each)
         self._insert(list(numbers), computed)
         return vectors
 
@@ -123,8 +126,8 @@ class WordCache:
             short = np.array([len(word) <= _MAX_LETTERS for word in words])
             chosen = (absent & short).nonzero()[0]
             if len(chosen) < len(words):
-                (index,) = to_device([chosen], values.device)
-                words, values = [words[i] for i in chosen.tolist()], values[index]
+                words = [words[i] for i in chosen.tolist()]
+                values = values[self._tensor(chosen)]
             self._lru.insert(words, values)
 
 
@@ -143,6 +146,8 @@ class TokenVectorCache:
         self.alphabet = alphabet
         self._fixed_shapes = fixed_shapes
         self._like = next(model.parameters())
+        self._block = limits_for(self._like.device).cnn_block
+        self._tensor = tensor_maker(self._like.device)
         self._cache = WordCache(megabytes, self._like.new_empty(0, model.config.lstm.output_dim))
 
     def __call__(self, words: Sequence[str]) -> Float[Tensor, "N D"]:
@@ -151,9 +156,8 @@ class TokenVectorCache:
 
     def _encode(self, words: list[str]) -> Float[Tensor, "N D"]:
         characters, ids = self.alphabet.encode(words)
-        config, device = self.model.config, self._like.device
-        size = limits_for(device).cnn_block
-        if self._fixed_shapes and device.type == "cpu":
+        config, size = self.model.config, self._block
+        if self._fixed_shapes and self._like.is_cpu:
             width = config.characters.num_filters if config.characters else 1
             size = rows_for_bitwise_stability(size, width)
         vectors = self._like.new_empty(len(words), config.lstm.output_dim)
@@ -180,7 +184,7 @@ class TokenVectorCache:
             [*(w for w in WIDTHS if w < config.max_characters), config.max_characters]
         )
         columns = widths[np.searchsorted(widths, lengths)]
-        if not self._fixed_shapes and num_words <= limits_for(self._like.device).cnn_block:
+        if not self._fixed_shapes and num_words <= self._block:
             columns[:] = columns.max()  # one call is quicker than the columns it adds
         for width in np.unique(columns):
             yield (columns == width).nonzero()[0], int(width)
@@ -192,9 +196,6 @@ class TokenVectorCache:
         shared = min(columns, characters.shape[1])
         fitted[:, :shared] = characters[:, :shared]
         return self._tensor(fitted)
-
-    def _tensor(self, array: np.ndarray) -> Tensor:
-        return to_device([array], self._like.device)[0]
 
 
 class ProjectionCache:

@@ -37,8 +37,8 @@ class Highway(nn.Module):
 
     def forward(self, x: Float[Tensor, "N F"]) -> Float[Tensor, "N F"]:
         """Return the gated sum of the transformed and the unchanged input."""
-        gate, transform = self.gate(x), self.transform(x)
-        if native.supports(gate, transform, x):
-            return native.run_highway(gate, transform, x)
-        gate = torch.sigmoid(gate)
-        return gate * torch.relu(transform) + (1 - gate) * x
+        if native.supports(x, *self.parameters()):
+            weights = self.gate.pack(), self.transform.pack()
+            return native.run_highway(x, *weights, self.gate.bias, self.transform.bias)
+        gate = torch.sigmoid(self.gate(x))
+        return gate * torch.relu(self.transform(x)) + (1 - gate) * x

@@ -29,10 +29,13 @@ class Linear(nn.Linear):
         if not native.supports(input, self.weight, self.bias):
             self._packed.clear()  # in training, an update may follow that torch does not count
             return functional.linear(input, self.weight, self.bias)
+        return native.multiply(self.pack(), input, self.bias)
+
+    def pack(self) -> native.PackedMatrix:
+        """Return the weight as the native library takes it."""
         dynamic = self.precision == "fast" and native.has_int8_dot()
         pack = native.pack_dynamic if dynamic else native.pack
-        packed = self._packed.get(dynamic, [self.weight], lambda: pack(self.weight))
-        return native.multiply(packed, input).add_(self.bias)
+        return self._packed.get(dynamic, [self.weight], lambda: pack(self.weight))
 
     def _apply(self, fn: Callable, recurse: bool = True) -> "Linear":
         self._packed.clear()

@@ -208,8 +208,10 @@ def _by_panel(rows: Tensor, parts: int) -> Tensor:
 
 
 @torch.no_grad()
-def multiply(weight: PackedMatrix, rows: Float[Tensor, "B X"]) -> Float[Tensor, "B M"]:
-    """Return rows times the transposed weight."""
+def multiply(
+    weight: PackedMatrix, rows: Float[Tensor, "B X"], bias: Float[Tensor, " M"] | None = None
+) -> Float[Tensor, "B M"]:
+    """Return rows times the transposed weight, plus a bias."""
     library = _library()
     assert library is not None
     assert rows.shape[1] == weight.width
@@ -222,7 +224,7 @@ def multiply(weight: PackedMatrix, rows: Float[Tensor, "B X"]) -> Float[Tensor, 
         num_threads_for(len(rows) * weight.height * weight.width),
     )
     library.elmore_multiply(call)
-    return out
+    return out if bias is None else out.add_(bias)
 
 
 def run_lstm(layers: "ctypes.Array[LSTMCall]") -> None:
@@ -260,12 +262,18 @@ def run_char_cnn(
 
 @torch.no_grad()
 def run_highway(
-    gate: Float[Tensor, "B F"], transform: Float[Tensor, "B F"], x: Float[Tensor, "B F"]
+    x: Float[Tensor, "B F"],
+    gate_weight: PackedMatrix,
+    transform_weight: PackedMatrix,
+    gate_bias: Float[Tensor, " F"],
+    transform_bias: Float[Tensor, " F"],
 ) -> Float[Tensor, "B F"]:
     """Return sigmoid(gate) * relu(transform) + (1 - sigmoid(gate)) * x."""
     library = _library()
     assert library is not None
-    gate, transform, x = gate.contiguous(), transform.contiguous(), x.contiguous()
+    gate = multiply(gate_weight, x, gate_bias)
+    transform = multiply(transform_weight, x, transform_bias)
+    x = x.contiguous()
     out = torch.empty_like(x)
     pointers = map(address, (gate, transform, x, out))
     library.elmore_run_highway(_HighwayCall(*pointers, x.numel(), num_threads_for(8 * x.numel())))
