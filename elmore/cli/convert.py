@@ -20,8 +20,11 @@ def convert(
     ] = "elmore",
     vocabulary: Vocabulary = None,
     storage: Annotated[
-        Literal["float32", "float16", "int8"],
-        typer.Option(help="Number format in a model folder; int8 has one scale per row."),
+        Literal["float32", "float16", "int8", "int6"],
+        typer.Option(
+            help="Number format in a model folder; int8 has one scale per row, int6 fewer levels: "
+            "as large, but smaller in a wheel."
+        ),
     ] = "float32",
     overwrite: Overwrite = False,
 ) -> None:

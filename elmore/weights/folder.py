@@ -1,7 +1,7 @@
 """The model folder: config.json, model.safetensors, vocabulary.txt and a model card."""
 
 import json
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Literal
 
@@ -82,11 +82,13 @@ def save(
         bundle: The model.
         destination: The folder.
         overwrite: Replace an existing model folder.
-        storage: Precision of the weights in the file.
+        storage: Precision of the weights in the file; the training section of the card names the
+            two that round most, int8 and int6.
 
     Raises:
         ElmoreError: The folder exists and may not be replaced, or cannot be written.
     """
+    bundle = replace(bundle, card=_record_storage(bundle.card, storage))
     settings = FolderConfig(
         format=FORMAT,
         model=bundle.config,
@@ -113,6 +115,16 @@ def save(
             bundle.vocabulary.write(folder / "vocabulary.txt")
         card = render_card(bundle, destination.name)
         (folder / "README.md").write_text(card, encoding="utf-8", errors="replace")
+
+
+def _record_storage(card: Card, storage: Storage) -> Card:
+    """Name a storage that rounds the weights beside the scores, which may be from before."""
+    if card.training is None or storage not in ("int8", "int6"):
+        return card
+    text = f"{storage}, a scale for each row"
+    if str(card.training.get("storage", "")).startswith(text):  # it may say more
+        return card
+    return replace(card, training={**card.training, "storage": text})
 
 
 def is_model_folder(folder: Path) -> bool:

@@ -2,6 +2,9 @@
 
     weight[r, c] = number[r, c] * scale[r]        numbers from -127 to 127
 
+`int6` is stored like int8 but has numbers from -31 to 31: the file is as large, and any archive of
+it, such as a wheel, is a quarter smaller.
+
 Small tensors and vectors stay in float16: quantizing them saves little and loses more.
 """
 
@@ -15,12 +18,14 @@ from torch import Tensor
 from elmore.errors import WeightsError
 from elmore.model.quantize import Int8Rows
 
-Storage = Literal["float32", "float16", "int8"]
+Storage = Literal["float32", "float16", "int8", "int6"]
 
 SCALE = ".scale"  # suffix of the name of a tensor with the scales of another
 _MIN_SIZE = 2**14  # numbers of a tensor that is quantized
-_MAX = 127
-_NUM_SCALES = 20  # to try: clipping the largest weight of a row may reduce the total error
+_LARGEST = {"int8": 127, "int6": 31}  # number in a row
+# Scales to try, as fractions of the one without clipping: clipping the largest weights of a row may
+# reduce the total error, and the more the coarser the numbers are.
+_FRACTIONS = {"int8": torch.linspace(0.8, 1.0, 20), "int6": torch.linspace(0.6, 1.0, 40)}
 
 
 def quantize_state(tensors: dict[str, Tensor], storage: Storage) -> dict[str, Tensor]:
@@ -29,14 +34,14 @@ def quantize_state(tensors: dict[str, Tensor], storage: Storage) -> dict[str, Te
         return {name: tensor.contiguous() for name, tensor in tensors.items()}
     result = {}
     for name, tensor in tensors.items():
-        quantize = storage == "int8" and tensor.dim() > 1 and tensor.numel() >= _MIN_SIZE
-        largest = torch.finfo(torch.float16).max * (_MAX if quantize else 1)
+        quantize = storage in _LARGEST and tensor.dim() > 1 and tensor.numel() >= _MIN_SIZE
+        largest = torch.finfo(torch.float16).max * (_LARGEST[storage] if quantize else 1)
         if tensor.numel() and not tensor.abs().max() <= largest:
             raise WeightsError(
                 f"{name} has numbers that {storage} cannot represent; store it as float32"
             )
         if quantize:
-            numbers, result[name + SCALE] = quantize_rows(tensor.flatten(1))
+            numbers, result[name + SCALE] = quantize_rows(tensor.flatten(1), storage)
             result[name] = numbers.view(tensor.shape)
         else:
             result[name] = tensor.to(torch.float16).contiguous()
@@ -70,17 +75,18 @@ def int8_rows(get: Callable[[str], Tensor], name: str, scale: str, where: str) -
 
 
 def quantize_rows(
-    rows: Float[Tensor, "R C"],
+    rows: Float[Tensor, "R C"], storage: Storage = "int8"
 ) -> tuple[Int8[Tensor, "R C"], Float[Tensor, " R"]]:
-    """Quantize rows to int8, each with the scale of the least squared error of those tried."""
+    """Quantize rows to int8 or int6, each with the scale of the least squared error."""
+    limit = _LARGEST[storage]
     rows = rows.to(torch.float32)
     largest = rows.abs().amax(dim=1)
     best = torch.full_like(largest, torch.inf)
     numbers, scales = torch.zeros_like(rows, dtype=torch.int8), torch.zeros_like(largest)
-    for fraction in torch.linspace(0.8, 1.0, _NUM_SCALES):
+    for fraction in _FRACTIONS[storage]:
         # as float16, like in the file; any scale is right for a row of zeros
-        scale = (largest * fraction / _MAX).to(torch.float16).clamp(min=2**-24).to(torch.float32)
-        tried = (rows / scale[:, None]).round().clamp(-_MAX, _MAX)
+        scale = (largest * fraction / limit).to(torch.float16).clamp(min=2**-24).to(torch.float32)
+        tried = (rows / scale[:, None]).round().clamp(-limit, limit)
         loss = (tried * scale[:, None] - rows).square().sum(dim=1)
         better = loss < best
         best = torch.where(better, loss, best)

@@ -1,5 +1,7 @@
 """Weights in a byte: what is rounded away, what comes back, and files that do not fit."""
 
+from dataclasses import replace
+
 import pytest
 import torch
 from hypothesis import given, settings
@@ -8,6 +10,7 @@ from safetensors.torch import load_file, save_file
 
 from elmore.errors import WeightsError
 from elmore.weights import folder
+from elmore.weights.packaging import package_model
 from elmore.weights.storage import SCALE, dequantize, match_scales, quantize_rows, quantize_state
 from tests.support import toy_corpus
 from tests.support.sweeps import pick
@@ -32,6 +35,46 @@ def test_a_row_is_off_by_half_a_step_of_its_own_scale_at_most_where_it_is_not_cu
     plain = (weights.abs().amax(dim=1) / 127).half().float().clamp(min=2**-24)[:, None]
     naive = (weights / plain).round().clamp(-127, 127) * plain
     assert (off**2).sum() <= ((naive - weights) ** 2).sum() * (1 + 1e-5)
+
+
+@given(st.integers(1, 9), st.integers(2, 70), st.integers(0, 2**31))
+@settings(max_examples=pick(12, 60))
+def test_int6_has_numbers_up_to_31_and_is_as_good_as_without_clipping(rows, columns, seed):
+    weights = torch.randn(rows, columns, generator=torch.Generator().manual_seed(seed))
+    numbers, scales = quantize_rows(weights, "int6")
+    assert numbers.dtype == torch.int8
+    assert numbers.abs().max() <= 31
+    back = numbers.float() * scales.float()[:, None]
+    plain = (weights.abs().amax(dim=1) / 31).half().float()[:, None]
+    naive = (weights / plain).round().clamp(-31, 31) * plain
+    assert ((back - weights) ** 2).sum() <= ((naive - weights) ** 2).sum() * (1 + 1e-5)
+
+
+def test_an_int6_model_is_read_like_an_int8_one_and_makes_a_smaller_wheel(bundle, tmp_path):
+    sizes = {}
+    for storage in ("int8", "int6"):
+        folder.save(bundle, tmp_path / storage, storage=storage)
+        wheel = package_model(tmp_path / storage, tmp_path / "dist", name=storage)
+        sizes[storage] = wheel.stat().st_size
+        tensors = load_file(tmp_path / storage / "model.safetensors")
+        assert {t.dtype for t in tensors.values()} == {torch.int8, torch.float16}
+        recorded = folder.load(tmp_path / storage).card.training["storage"]
+        assert recorded == f"{storage}, a scale for each row"
+    assert sizes["int6"] < 0.85 * sizes["int8"]
+    whole, small = bundle, folder.load(tmp_path / "int6")
+    layers = [each.run([["the", "cat", "sat"]])[0].states for each in (whole, small)]
+    assert 0 < (layers[0] - layers[1]).abs().max() < 0.08 * layers[0].abs().max()
+
+
+def test_what_the_card_says_beyond_the_storage_is_kept(bundle, tmp_path):
+    card = replace(bundle.card, training={"storage": "int8, a scale for each row; scored so"})
+    for storage, said in (
+        ("float32", "int8, a scale for each row; scored so"),
+        ("int8", "int8, a scale for each row; scored so"),
+        ("int6", "int6, a scale for each row"),
+    ):
+        folder.save(replace(bundle, card=card), tmp_path / storage, storage=storage)
+        assert folder.load(tmp_path / storage).card.training["storage"] == said
 
 
 def test_a_row_of_zeros_stays_zero():
