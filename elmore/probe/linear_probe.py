@@ -66,10 +66,11 @@ class Splits(NamedTuple):
 
 @dataclass(frozen=True)
 class Scores:
-    """Accuracies."""
+    """Accuracies, and the labels that are predicted for the test examples."""
 
     dev: float
     test: float
+    predicted: list[str]
 
 
 @dataclass(frozen=True)
@@ -200,11 +201,15 @@ def fit_classifier(
         optimizer.step()
         if (step + 1) % epoch_steps == 0:
             now = _LinearClassifier(mean, (whitener @ weight).detach(), bias.detach().clone())
-            if (accuracy := _accuracy(dev_set, now)) > best_dev:
+            if (
+                accuracy := float((_predict(dev_set, now) == dev_set.labels).double().mean())
+            ) > best_dev:
                 best, best_dev = now, accuracy
             if progress:
                 progress(step + 1, num_steps)
-    return Scores(dev=best_dev, test=_accuracy(test_set, best))
+    labels, predicted = list(label_ids), _predict(test_set, best)
+    test_accuracy = int((predicted == test_set.labels).sum()) / len(test.labels)
+    return Scores(best_dev, test_accuracy, [labels[label] for label in predicted.tolist()])
 
 
 def _batches(size: int, seed: int) -> Iterator[Int[Tensor, " B"]]:
@@ -260,8 +265,6 @@ class _LinearClassifier(NamedTuple):
 
 
 @torch.no_grad()
-def _accuracy(examples: _DeviceExamples, classifier: _LinearClassifier) -> float:
-    correct = 0
-    for vectors, labels in zip(*(part.split(_CHUNK) for part in examples), strict=True):
-        correct += int((classifier(vectors).argmax(dim=1) == labels).sum())
-    return correct / len(examples.labels)
+def _predict(examples: _DeviceExamples, classifier: _LinearClassifier) -> Int[Tensor, " N"]:
+    parts = examples.vectors.split(_CHUNK)
+    return torch.cat([classifier(vectors).argmax(dim=1) for vectors in parts])

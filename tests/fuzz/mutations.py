@@ -20,7 +20,19 @@ _BY_ENDING: dict[str, Mutation] = {
     ".th": either(libraries.mutate_torch),
     ".parquet": either(libraries.mutate_parquet),
 }
-_TEXT = (".txt", ".vec", ".dic", ".xml", ".conllu", ".conll", ".tsv", ".sense", ".sha256", ".utf8")
+_TEXT = (
+    ".txt",
+    ".vec",
+    ".dic",
+    ".xml",
+    ".conllu",
+    ".conll",
+    ".tsv",
+    ".sense",
+    ".sha256",
+    ".utf8",
+    ".csv",
+)
 
 
 def mutation_for(name: str) -> Mutation:

@@ -9,9 +9,11 @@ import numpy as np
 from elmore.probe import wordnet
 from elmore.probe.neighbors.index import OccurrenceIndex
 from elmore.probe.sense_corpus import SenseCorpus
+from elmore.probe.suite import runner
 from elmore.probe.wordnet import describe_sense
 from tests.fuzz.reader import Reader
 from tests.fuzz.texts import _elmo, copy
+from tests.support import toy_suite
 from tests.support.sense_corpus import write_corpus, write_wordnet
 
 
@@ -60,7 +62,33 @@ def _read_senses(place: Path) -> None:
                 describe_sense(key)
 
 
+_SUITE = {
+    "blimp": toy_suite.write_blimp,
+    "wic": lambda place: toy_suite.write_wic(place, ("train", "dev", "test")),
+    "swords": toy_suite.write_swords,
+    "sts": toy_suite.write_sts,
+    "sick": toy_suite.write_sick,
+}
+
+
+def _suite(name: str, *modules: str) -> Reader:
+    """Read one set of the suite; those of taggings and senses are read by what is covered."""
+
+    def make(place: Path) -> None:
+        _SUITE[name](place / name)
+
+    def read(place: Path) -> None:
+        runner.find_sets(place, [name])
+
+    return Reader(f"suite: {name}", modules, make, read)
+
+
 READERS = (
+    _suite("blimp", "elmore.probe.suite.blimp"),
+    _suite("wic", "elmore.probe.suite.wic"),
+    _suite("swords", "elmore.probe.suite.swords_data"),
+    _suite("sts", "elmore.probe.suite.sentence_pairs"),
+    _suite("sick", "elmore.probe.suite.sentence_pairs"),
     Reader(
         "index of uses",
         (

@@ -1,0 +1,36 @@
+"""Probabilities from the embedder's vectors against those of lm.scoring."""
+
+import numpy as np
+import torch
+
+from elmore.lm import scoring
+from elmore.probe.suite.word_probabilities import WordProbabilities
+
+SENTENCES = [["the", "river", "lies", "quixotic", "."], ["two"], ["a", "<S>", "storm"]]
+
+
+def test_log_probabilities_are_those_of_the_language_model(elmo):
+    model = WordProbabilities(elmo)
+    expected = scoring.score_batch(elmo.bundle, SENTENCES)
+    for (forward, backward), words, scores in zip(
+        model.stream_states(SENTENCES), SENTENCES, expected, strict=True
+    ):
+        np.testing.assert_allclose(model.log_probs(forward, words), scores.forward, rtol=1e-5)
+        np.testing.assert_allclose(model.log_probs(backward, words), scores.backward, rtol=1e-5)
+
+
+def test_all_log_probabilities_contain_those_of_the_words(elmo):
+    model = WordProbabilities(elmo)
+    words = SENTENCES[0]
+    ((forward, _),) = model.stream_states([words])
+    table = model.all_log_probs(forward)
+    np.testing.assert_allclose(np.exp(table).sum(axis=1), 1, rtol=1e-4)
+    found = table[np.arange(len(words)), model.ids(words)]
+    np.testing.assert_allclose(found, model.log_probs(forward, words), rtol=1e-5)
+
+
+def test_words_outside_the_vocabulary_have_the_unknown_id(elmo):
+    model = WordProbabilities(elmo)
+    assert (model.ids(["xylophone", "<S>"]) == model.unknown_id).all()
+    assert model.ids(["river"])[0] != model.unknown_id
+    assert torch.is_tensor(next(model.stream_states([["a"]]))[0])
