@@ -1,4 +1,4 @@
-"""elmore probe pos, wsd, context, uses: what each layer of a model encodes."""
+"""elmore probe pos, wsd, context, uses, suite: what each layer of a model encodes."""
 
 from pathlib import Path
 from typing import Annotated, Literal
@@ -6,6 +6,7 @@ from typing import Annotated, Literal
 import typer
 
 from elmore.cli.options import Device, Json, ModelOption, Seed
+from elmore.cli.probe_suite import suite
 from elmore.cli.probe_words import context, load_model, uses
 
 Vectors = Annotated[
@@ -21,6 +22,7 @@ probe = typer.Typer(
 )
 probe.command()(context)
 probe.command()(uses)
+probe.command()(suite)
 
 
 @probe.command()

@@ -163,10 +163,13 @@ def _print_clusters(drawn: "OccurrenceMap") -> None:
     print(sections_probes.describe_clusters(drawn))
 
 
-def load_model(model: str | None, device: str) -> "Embedder":
+def load_model(
+    model: str | None, device: str, precision: Literal["exact", "fast"] = "exact"
+) -> "Embedder":
     """Load a model, or the bundled one, and show the progress of a download."""
     from elmore.cli.progress import show_download
     from elmore.embed.loading import load
 
     with show_download() as progress:
-        return load(*([model] if model else []), device=device, progress=progress)
+        paths = [model] if model else []
+        return load(*paths, device=device, precision=precision, progress=progress)

@@ -1,0 +1,87 @@
+"""elmore probe suite MODEL: scores on published sets of words and sentences."""
+
+import json as writer
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from elmore.cli.options import Device, Json, ModelArgument, Precision, Seed
+from elmore.cli.probe_words import load_model
+
+if TYPE_CHECKING:
+    from elmore.probe.suite.scores import Progress, SuiteResults
+
+
+def suite(
+    model: ModelArgument,
+    data: Annotated[
+        Path,
+        typer.Option(
+            help="Folder with a subfolder for each set: blimp, wic, swords, sts, sick, pos, chunk, "
+            "ner, wsd; a set without one is listed as absent."
+        ),
+    ],
+    sets: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--only", help="Score only this set; may be repeated.", show_default="all in the folder"
+        ),
+    ] = None,
+    precision: Precision = "fast",
+    device: Device = "auto",
+    seed: Seed = 0,
+    json: Json = False,
+) -> None:
+    """Score a model on published sets of words and sentences, in their published formats.
+
+    The row marked chosen uses the layer or method that was best on training or development data.
+    Without --json, parts of a set (such as the phenomena of BLiMP) show the chosen method only.
+    """
+    from elmore.probe.suite import runner
+
+    contents = runner.find_sets(data, sets or [])
+    elmo = load_model(model, device, precision)
+    results = runner.score_sets(elmo, contents, _show_progress, seed=seed)
+    if json:
+        print(writer.dumps({"model": model, **asdict(results)}, indent=2, ensure_ascii=False))
+    else:
+        _print_scores(results)
+
+
+@contextmanager
+def _show_progress(name: str) -> "Iterator[Progress]":
+    from elmore.cli.progress import show_progress
+
+    with show_progress(name) as update:
+        yield lambda done, items: update(done, items=items)
+
+
+def _print_scores(results: "SuiteResults") -> None:
+    from elmore.cli.tables import print_table
+
+    rows = [
+        {
+            "set": name,
+            "part": score.part,
+            "split": score.split,
+            "metric": score.metric,
+            "method": score.method,
+            "chosen": "*" if score.chosen else "",
+            "score": f"{100 * score.score:.1f}",
+            "95 %": f"{100 * score.low:.1f}-{100 * score.high:.1f}",
+            "n": score.n,
+        }
+        for name, scores in results.scores.items()
+        for score in scores
+        if score.chosen or (score.part, score.metric) == (scores[0].part, scores[0].metric)
+    ]
+    if rows:
+        print_table(rows, as_json=False)
+    for name, reason in results.skipped.items():
+        print(f"{name}: skipped, because {reason}")
+    if results.absent:
+        print(f"absent: {', '.join(results.absent)}")

@@ -1,0 +1,145 @@
+"""The suite as a whole: which sets are scored, skipped and absent."""
+
+import json
+from contextlib import contextmanager
+from dataclasses import replace
+
+import pytest
+
+from elmore.embed.embedder import Embedder
+from elmore.errors import ConfigError, DataError
+from elmore.probe import linear_probe
+from elmore.probe.suite import estimates, runner
+from elmore.probe.suite.word_senses import read_sense_sets
+from elmore.weights import folder
+from tests.support import toy_suite
+from tests.support.cli_runner import run_elmore
+
+KEYS = ["part", "split", "metric", "method", "chosen", "score", "low", "high", "n"]
+
+
+@pytest.fixture
+def progress():
+    """Record the fractions of each set."""
+    calls = {}
+
+    @contextmanager
+    def show(name):
+        calls[name] = []
+        yield lambda done, items: calls[name].append((done, items))
+
+    show.calls = calls
+    return show
+
+
+def test_every_set_of_a_folder_is_scored(elmo, progress, tmp_path, monkeypatch):
+    monkeypatch.setattr(estimates, "_RANK_RESAMPLES", 5)
+    monkeypatch.setattr(linear_probe, "_NUM_EPOCHS", 1)
+    toy_suite.write_all(tmp_path)
+    data = runner.find_sets(tmp_path)
+    assert list(data) == list(runner.SETS)
+    results = runner.score_sets(elmo, data, progress)
+    assert list(results.scores) == list(runner.SETS)
+    assert (results.skipped, results.absent) == ({}, [])
+    for name, scores in results.scores.items():
+        assert all(0 <= score.score <= 1 or score.metric == "spearman" for score in scores)
+        assert any(score.chosen for score in scores), name
+        calls = progress.calls[name]
+        assert calls == sorted(calls), name
+        assert calls[-1][0] == pytest.approx(1), name
+
+
+def test_sets_can_be_named_and_the_rest_is_absent(elmo, progress, tmp_path):
+    toy_suite.write_wic(tmp_path / "wic")
+    toy_suite.write_sts(tmp_path / "sts")
+    data = runner.find_sets(tmp_path, ["wic"])
+    results = runner.score_sets(elmo, data, progress)
+    assert list(results.scores) == ["wic"]
+    assert results.absent == [name for name in runner.SETS if name != "wic"]
+
+
+def test_a_model_without_a_softmax_skips_blimp_by_name(elmo, progress, tmp_path):
+    toy_suite.write_blimp(tmp_path / "blimp")
+    bare = Embedder(replace(elmo.bundle, softmax=None), device="cpu")
+    results = runner.score_sets(bare, runner.find_sets(tmp_path), progress)
+    assert results.scores == {}
+    assert "has no softmax" in results.skipped["blimp"]
+
+
+def test_an_unknown_set_and_an_empty_folder_are_refused(tmp_path):
+    with pytest.raises(ConfigError, match="there is no set 'glue'; the sets are blimp, wic"):
+        runner.find_sets(tmp_path, ["glue"])
+    with pytest.raises(DataError, match="expected a folder"):
+        runner.find_sets(tmp_path)
+
+
+def test_the_senses_of_all_test_sets_come_first(tmp_path, elmo, progress):
+    toy_suite.write_senses(tmp_path / "wsd")
+    data = read_sense_sets(tmp_path / "wsd")
+    assert data.sizes == {"ALL": 10, "senseval2": 10}
+    scores = runner.score_sets(elmo, {"wsd": data}, progress).scores["wsd"]
+    parts = [score.part for score in scores]
+    assert parts == sorted(parts)  # all, then senseval2
+    assert {"all", "senseval2"} == set(parts)
+    assert scores[0].method == "first sense"
+    assert scores[0].score == pytest.approx(0.5)
+
+
+@pytest.mark.parametrize(
+    ("missing", "why"),
+    [
+        ("Evaluation_Datasets", "expected a folder for each test set"),
+        ("wordnet-3.0", r"expected WordNet's index\.sense"),
+    ],
+)
+def test_missing_files_of_the_senses_are_named(tmp_path, missing, why):
+    toy_suite.write_senses(tmp_path / "wsd")
+    (tmp_path / "wsd" / missing).rename(tmp_path / "elsewhere")
+    with pytest.raises(DataError, match=why):
+        read_sense_sets(tmp_path / "wsd")
+
+
+@pytest.fixture
+def model(elmo, tmp_path):
+    folder.save(elmo.bundle, tmp_path / "model")
+    return str(tmp_path / "model")
+
+
+def test_the_command_prints_a_table_and_names_absent_sets(model, tmp_path):
+    toy_suite.write_blimp(tmp_path / "data" / "blimp")
+    toy_suite.write_wic(tmp_path / "data" / "wic")
+    done = run_elmore("probe", "suite", model, "--data", str(tmp_path / "data"), "--device", "cpu")
+    assert done.code == 0, done.err
+    header, *rows, absent = done.out.splitlines()
+    assert header.split("\t")[:6] == ["set", "part", "split", "metric", "method", "chosen"]
+    cells = [row.split("\t") for row in rows]
+    assert [row[4] for row in cells if row[:2] == ["blimp", "all"]] == [
+        "forward",
+        "backward",
+        "both",
+    ]
+    assert [row[4] for row in cells if row[1] == "field syntax"] == ["both"]
+    assert [row[4] for row in cells if row[0] == "wic"] == ["0", "1", "2", "average"]
+    assert absent == "absent: swords, sts, sick, pos, chunk, ner, wsd"
+
+
+def test_the_command_gives_everything_as_json(model, tmp_path):
+    toy_suite.write_blimp(tmp_path / "data" / "blimp")
+    done = run_elmore(
+        "probe", "suite", model, "--data", str(tmp_path / "data"), "--precision", "exact",
+        "--device", "cpu", "--json"
+    )  # fmt: skip
+    found = json.loads(done.out)
+    assert list(found) == ["model", "precision", "seed", "scores", "skipped", "absent"]
+    assert (found["model"], found["precision"], found["seed"]) == (model, "exact", 0)
+    assert all(list(row) == KEYS for row in found["scores"]["blimp"])
+    assert len(found["scores"]["blimp"]) == 3 * (1 + 2 + 2)
+
+
+def test_a_damaged_set_ends_the_command_before_the_model_is_loaded(tmp_path):
+    toy_suite.write_blimp(tmp_path / "blimp")
+    (tmp_path / "blimp" / "b1.jsonl").write_text("{\n")
+    done = run_elmore("probe", "suite", "no-such-model", "--data", str(tmp_path))
+    assert done.code == 1
+    assert "b1.jsonl:1: not readable as JSON" in done.err
+    assert "Traceback" not in done.err
