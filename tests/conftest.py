@@ -42,7 +42,7 @@ def pytest_sessionstart(session: pytest.Session) -> None:
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Start with the files of the longest tests, so that no worker waits for them at the end."""
-    places = {name: place for place, name in enumerate(LONGEST)}
+    places = {name: index for index, name in enumerate(LONGEST)}
     items.sort(key=lambda item: places.get(item.path.name, len(places)))
 
 

@@ -80,7 +80,9 @@ def test_a_folder_with_names_like_ours_is_replaced_only_where_it_is_known(tmp_pa
     with (
         pytest.raises(ElmoreError, match=r"contains 'README\.md' and was not written by elmore"),
         atomic.folder(
-            tmp_path / "out", replaces={"README.md"}, is_ours=lambda place: place.name == "in"
+            tmp_path / "out",
+            replaces={"README.md"},
+            is_ours=lambda directory: directory.name == "in",
         ),
     ):
         pass

@@ -35,7 +35,7 @@ NAMES = "Ann\tB-person\nLee\tI-person\nleft\tO\nRome\tB-location\n.\tO\n\n"
 
 
 @pytest.fixture
-def place(tmp_path, monkeypatch, rng):
+def directory(tmp_path, monkeypatch, rng):
     """A folder with the files that the guides speak of."""
     draw = random.Random(0)
     sentences = [" ".join(draw.choices(WORDS, k=8)).capitalize() + "." for _ in range(60)]
@@ -52,31 +52,31 @@ def place(tmp_path, monkeypatch, rng):
     return tmp_path
 
 
-def write_texts(place: Path, text: str) -> None:
+def write_texts(directory: Path, text: str) -> None:
     for name in ("text.txt", "articles.txt", "corpus.txt", "more.txt"):
-        (place / name).write_text(text)
+        (directory / name).write_text(text)
     for name in ("wiki", "corpus", "text"):
-        (place / name).mkdir()
+        (directory / name).mkdir()
     for number in range(2):
-        (place / f"text/{number}.txt.gz").write_bytes(gzip.compress(text.encode()))
+        (directory / f"text/{number}.txt.gz").write_bytes(gzip.compress(text.encode()))
         for name in ("wiki", "corpus"):
-            (place / f"{name}/{number}.txt.xz").write_bytes(lzma.compress(text.encode()))
-    (place / "valid.txt.xz").write_bytes(lzma.compress(text.encode()))
+            (directory / f"{name}/{number}.txt.xz").write_bytes(lzma.compress(text.encode()))
+    (directory / "valid.txt.xz").write_bytes(lzma.compress(text.encode()))
 
 
 def write_table(path: Path, sentences: list[str]) -> None:
     parquet.write_table(pyarrow.table({"body": sentences}), path)
 
 
-def write_models(place: Path, rng: np.random.Generator) -> None:
+def write_models(directory: Path, rng: np.random.Generator) -> None:
     """One of ours to be fine-tuned, and published files."""
     known = Vocabulary(("<S>", "</S>", "<UNK>", *WORDS, "."))
     softmax = Softmax(SoftmaxConfig(), len(known), 32)
     shape = config.read_pretrain_recipe("tiny").model
     tiny = Bundle(BiLM(shape), ByteAlphabet(), known, softmax=softmax)
-    folder.save(tiny, place / "tiny")
+    folder.save(tiny, directory / "tiny")
     options = bilm_options()
-    write_bilm(place, options, bilm_weights(options, rng))
+    write_bilm(directory, options, bilm_weights(options, rng))
 
 
 def smaller(arguments: list[str]) -> list[str]:
@@ -88,13 +88,13 @@ def smaller(arguments: list[str]) -> list[str]:
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
-def test_the_commands_of_a_guide_run(page, place):
+def test_the_commands_of_a_guide_run(page, directory):
     for line in doc_blocks.commands(page):
         command = shell_commands.run(line, smaller)
         if command.into:
-            assert (place / command.into).stat().st_size, line
+            assert (directory / command.into).stat().st_size, line
         if "-o" in command.arguments:
-            written = place / command.arguments[command.arguments.index("-o") + 1]
+            written = directory / command.arguments[command.arguments.index("-o") + 1]
             assert written.exists(), line
 
 

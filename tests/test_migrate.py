@@ -35,12 +35,12 @@ WORDS = ("</S>", "<S>", "<UNK>", "the", "bank", ".")
 LINES = "The bank closed .\nFine .\n"
 
 
-def files(place: Path, rng: np.random.Generator, **changes) -> tuple[dict, dict]:
+def files(directory: Path, rng: np.random.Generator, **changes) -> tuple[dict, dict]:
     """options.json and weights.hdf5 of a tiny model, and what is in them."""
     settings = bilm_options(**changes)
     weights = bilm_weights(settings, rng)
-    write_bilm(place, settings, weights)
-    (place / "in.txt").write_text(LINES)
+    write_bilm(directory, settings, weights)
+    (directory / "in.txt").write_text(LINES)
     return settings, weights
 
 
@@ -50,61 +50,61 @@ def zipped(archive: Path, folder: Path, inside: str = "") -> None:
             file.write(path, f"{inside}{path.name}")
 
 
-def allennlp(place: Path, rng: np.random.Generator) -> None:
-    settings, weights = files(place, rng)
-    trained = place / "trained"
+def allennlp(directory: Path, rng: np.random.Generator) -> None:
+    settings, weights = files(directory, rng)
+    trained = directory / "trained"
     trained.mkdir()
     state = allennlp_state_dict(settings, weights, prefix="text_field_embedder.elmo._elmo.")
     torch.save(state | {"tagger.weight": torch.zeros(3)}, trained / "weights.th")
-    with tarfile.open(place / "model.tar.gz", "w:gz") as archive:
+    with tarfile.open(directory / "model.tar.gz", "w:gz") as archive:
         archive.add(trained / "weights.th", "weights.th")
 
 
-def training(place: Path, settings: dict, weights: dict, rng: np.random.Generator) -> None:
+def training(directory: Path, settings: dict, weights: dict, rng: np.random.Generator) -> None:
     width = settings["lstm"]["projection_dim"]
     softmax = rng.normal(size=(len(WORDS), width)).astype(np.float32)
     bias = rng.normal(size=len(WORDS)).astype(np.float32)
-    write_checkpoint(place / "model.ckpt-10", training_variables(weights, (softmax, bias)))
-    (place / "options.json").write_text(json.dumps(settings))
-    (place.parent / "vocab.txt").write_text("\n".join(WORDS) + "\n")
-    (place.parent / "heldout.txt").write_text(LINES)
+    write_checkpoint(directory / "model.ckpt-10", training_variables(weights, (softmax, bias)))
+    (directory / "options.json").write_text(json.dumps(settings))
+    (directory.parent / "vocab.txt").write_text("\n".join(WORDS) + "\n")
+    (directory.parent / "heldout.txt").write_text(LINES)
 
 
-def bilm_tf(place: Path, rng: np.random.Generator) -> None:
-    training(place / "run", *files(place, rng, n_characters=261), rng)
+def bilm_tf(directory: Path, rng: np.random.Generator) -> None:
+    training(directory / "run", *files(directory, rng, n_characters=261), rng)
 
 
-def tf_hub(place: Path, rng: np.random.Generator) -> None:
-    module = write_module(place / "module", module_variables(bilm_weights(bilm_options(), rng)))
-    with tarfile.open(place / "elmo_3.tar.gz", "w:gz") as archive:
+def tf_hub(directory: Path, rng: np.random.Generator) -> None:
+    module = write_module(directory / "module", module_variables(bilm_weights(bilm_options(), rng)))
+    with tarfile.open(directory / "elmo_3.tar.gz", "w:gz") as archive:
         for path in module.iterdir():
             archive.add(path, path.name)
 
 
-def elmo_for_many_langs(place: Path, rng: np.random.Generator) -> None:
-    many_langs(place / "144", rng)
-    zipped(place / "144.zip", place / "144")
-    (place / "in.txt").write_text(LINES)
+def elmo_for_many_langs(directory: Path, rng: np.random.Generator) -> None:
+    many_langs(directory / "144", rng)
+    zipped(directory / "144.zip", directory / "144")
+    (directory / "in.txt").write_text(LINES)
 
 
-def simple_elmo(place: Path, rng: np.random.Generator) -> None:
-    settings, weights = files(place / "nlpl", rng, n_characters=261)
-    (place / "nlpl" / "weights.hdf5").rename(place / "nlpl" / "model.hdf5")
-    (place / "nlpl" / "vocab.txt").write_text("\n".join(WORDS) + "\n")
-    (place / "nlpl" / "meta.json").write_text("{}")
-    zipped(place / "193.zip", place / "nlpl")
-    training(place / "checkpoint-folder", settings, weights, rng)
-    (place / "in.txt").write_text(LINES)
+def simple_elmo(directory: Path, rng: np.random.Generator) -> None:
+    settings, weights = files(directory / "nlpl", rng, n_characters=261)
+    (directory / "nlpl" / "weights.hdf5").rename(directory / "nlpl" / "model.hdf5")
+    (directory / "nlpl" / "vocab.txt").write_text("\n".join(WORDS) + "\n")
+    (directory / "nlpl" / "meta.json").write_text("{}")
+    zipped(directory / "193.zip", directory / "nlpl")
+    training(directory / "checkpoint-folder", settings, weights, rng)
+    (directory / "in.txt").write_text(LINES)
 
 
-def flair(place: Path, rng: np.random.Generator) -> None:
-    files(place, rng)
+def flair(directory: Path, rng: np.random.Generator) -> None:
+    files(directory, rng)
 
 
-def seqvec(place: Path, rng: np.random.Generator) -> None:
-    files(place / "seqvec", rng)
-    zipped(place / "seqvec.zip", place / "seqvec", inside="uniref50_v2/")
-    (place / "proteins.txt").write_text("S E Q W E N C E\nM K T A Y\n")
+def seqvec(directory: Path, rng: np.random.Generator) -> None:
+    files(directory / "seqvec", rng)
+    zipped(directory / "seqvec.zip", directory / "seqvec", inside="uniref50_v2/")
+    (directory / "proteins.txt").write_text("S E Q W E N C E\nM K T A Y\n")
 
 
 SETUPS = {

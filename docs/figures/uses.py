@@ -16,15 +16,15 @@ from pathlib import Path
 WORDS = ("head", "present", "light", "plant", "line")
 
 
-def commands(name: str, data: Path, place: Path) -> list[list[str]]:
+def commands(name: str, data: Path, directory: Path) -> list[list[str]]:
     """Return the arguments of the `elmore` commands that write a figure into a folder."""
     if name in WORDS:
         corpus = data / "tasks/wsd/Training_Corpora/SemCor"
-        return [["probe", "uses", name, str(corpus), "-o", str(place / f"uses_{name}.svg")]]
-    text, told = data / "corpus/valid.txt.xz", place / "text.json"
+        return [["probe", "uses", name, str(corpus), "-o", str(directory / f"uses_{name}.svg")]]
+    text, told = data / "corpus/valid.txt.xz", directory / "text.json"
     return [
         ["probe", "context", str(text), "--split", "--sentences", "4000", "--json"],
-        ["report", str(told), "-o", str(place / "page.html"), "--plots", str(place)],
+        ["report", str(told), "-o", str(directory / "page.html"), "--plots", str(directory)],
     ]
 
 

@@ -137,15 +137,15 @@ def test_an_empty_dataset_is_named(tmp_path, rng):
 SUMMARY = json.loads((FORMATS / "summary-1" / "summary.json").read_text())
 
 
-@pytest.mark.parametrize("place", ["mean", "deviation", "num_runs", "scores"])
+@pytest.mark.parametrize("key", ["mean", "deviation", "num_runs", "scores"])
 @pytest.mark.parametrize("value", [[1], "high", {"a": 1}])
-def test_a_summary_with_a_list_where_a_number_belongs_is_named(tmp_path, place, value):
+def test_a_summary_with_a_list_where_a_number_belongs_is_named(tmp_path, key, value):
     result = json.loads(json.dumps(SUMMARY))
     part = result["summary"][0]
-    if place in part:
-        part[place] = value
+    if key in part:
+        part[key] = value
     else:
-        part["scores"]["dev"]["f1"][place] = value
+        part["scores"]["dev"]["f1"][key] = value
     (tmp_path / "summary.json").write_text(json.dumps(result))
     message = refused("report", tmp_path / "summary.json", "-o", tmp_path / "page.html")
     assert "summary.json" in message

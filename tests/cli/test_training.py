@@ -56,8 +56,8 @@ def sentence(result: Result) -> str:
     return last
 
 
-def contents(place: Path) -> dict[str, bytes]:
-    return {str(path): path.read_bytes() for path in place.rglob("*") if path.is_file()}
+def contents(directory: Path) -> dict[str, bytes]:
+    return {str(path): path.read_bytes() for path in directory.rglob("*") if path.is_file()}
 
 
 def test_pretraining_says_how_it_goes(trained):

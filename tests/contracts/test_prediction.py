@@ -16,26 +16,26 @@ from tests.support.toy_tasks import Typed
 CASES = [(name, case) for name in TASKS for case in toy_tasks.typed_files(name)]
 
 
-def untrained(place: Path, name: str, case: Typed) -> Path:
+def untrained(folder: Path, name: str, case: Typed) -> Path:
     """Save a network with random weights, in which every token of the file counts."""
     kind = registry.find_task(name)
     task = kind(registry.load_recipe(kind, None, [*toy_tasks.small(name), *case.settings]))
-    (place / "data.txt").write_text(case.file, encoding="utf-8")
-    read = task.read_examples(place / "data.txt")
+    (folder / "data.txt").write_text(case.file, encoding="utf-8")
+    read = task.read_examples(folder / "data.txt")
     words = build_vocabulary((s for e in read for s in task.sentences(e)), min_count=1)
     none = open_embedders(parse_spec("none"))
     made = trained_task.build(task, task.collect_labels(read), words, none)
     with torch.no_grad():
         for weights in made.network.parameters():
             weights.normal_(generator=torch.Generator().manual_seed(weights.numel()))
-    save_task(made, place / "run")
-    return place / "run"
+    save_task(made, folder / "run")
+    return folder / "run"
 
 
 @pytest.mark.parametrize(("name", "case"), CASES, ids=[name for name, _ in CASES])
 def test_predicting_the_texts_of_a_file_is_evaluating_it(tmp_path, name, case):
-    place, data = untrained(tmp_path, name, case), tmp_path / "data.txt"
-    trained = load_task(place, device="cpu")
+    folder, data = untrained(tmp_path, name, case), tmp_path / "data.txt"
+    trained = load_task(folder, device="cpu")
     scores = trained.evaluate(data)
     predicted = list(trained.predict(case.texts, tokenized=case.tokenized))
     task = trained.task

@@ -24,7 +24,7 @@ NUM_STEPS = 24
 
 
 @pytest.fixture(scope="module")
-def place(tmp_path_factory) -> Path:
+def directory(tmp_path_factory) -> Path:
     folder = tmp_path_factory.mktemp("resume")
     # a model without a name takes that of its run, and these must be the same to the letter
     (folder / "recipe.toml").write_text(f'{toy_corpus.RECIPE}\n[card]\nname = "model"\n')
@@ -32,23 +32,23 @@ def place(tmp_path_factory) -> Path:
 
 
 @pytest.fixture(scope="module")
-def command(place, corpus):
+def command(directory, corpus):
     """`elmore pretrain` with a name for the run, and more."""
 
     def give(name: str, *more: str) -> list[str]:
-        recipe, out = str(place / "recipe.toml"), str(place / name)
+        recipe, out = str(directory / "recipe.toml"), str(directory / name)
         return ["pretrain", recipe, str(corpus.path), "-o", out, "--device", "cpu", *more]
 
     return give
 
 
 @pytest.fixture(scope="module")
-def whole(place, command):
+def whole(directory, command):
     """Runs that were never stopped, by the number of their ranks."""
     for ranks in (1, 2):
         results = cli_processes.run(*command(f"whole-{ranks}"), ranks=ranks)
         assert [result.code for result in results] == [0] * ranks, results
-    return {ranks: place / f"whole-{ranks}" for ranks in (1, 2)}
+    return {ranks: directory / f"whole-{ranks}" for ranks in (1, 2)}
 
 
 def files(folder: Path) -> dict[str, bytes]:
@@ -85,29 +85,31 @@ def test_an_uninterrupted_run_is_the_reference(whole):
     ],
     ids=["before any checkpoint", "between two", "while one is written", "at the last update"],
 )
-def test_killed_and_resumed(place, command, whole, kill, saved):
+def test_killed_and_resumed(directory, command, whole, kill, saved):
     name = f"killed-{kill.step}"
     (result,) = cli_processes.run(*command(name), kill=kill)
     assert result.code == -signal.SIGKILL
-    complete = [path.name for path in (place / name / "checkpoints").glob("step-*")]
+    complete = [path.name for path in (directory / name / "checkpoints").glob("step-*")]
     assert sorted(complete) == [f"step-{step:08}" for step in saved]
     (result,) = cli_processes.run(*command(name, "--resume"))
     assert result.code == 0, result
-    assert_same(place / name, whole[1])
+    assert_same(directory / name, whole[1])
 
 
-def test_a_run_may_be_killed_again_and_again(place, command, whole):
+def test_a_run_may_be_killed_again_and_again(directory, command, whole):
     for step in (9, 9, 17):
-        more = ["--resume"] if (place / "often").exists() else []
+        more = ["--resume"] if (directory / "often").exists() else []
         (result,) = cli_processes.run(*command("often", *more), kill=KillAt(step))
         assert result.code == -signal.SIGKILL
     (result,) = cli_processes.run(*command("often", "--resume"))
     assert result.code == 0, result
-    assert_same(place / "often", whole[1])
+    assert_same(directory / "often", whole[1])
 
 
 @pytest.mark.parametrize("times", [1, 2], ids=["once", "twice, as torchrun does"])
-def test_a_stop_signal_saves_a_checkpoint_and_the_run_can_be_resumed(place, command, whole, times):
+def test_a_stop_signal_saves_a_checkpoint_and_the_run_can_be_resumed(
+    directory, command, whole, times
+):
     name = f"told-{times}"
     (result,) = cli_processes.run(*command(name), kill=KillAt(11, signal.SIGTERM, times=times))
     assert result.code == 128 + signal.SIGTERM
@@ -117,13 +119,13 @@ def test_a_stop_signal_saves_a_checkpoint_and_the_run_can_be_resumed(place, comm
         "elmore: stopped by SIGTERM after update 12, which is saved; continue with "
         "the same command and --resume"
     )
-    assert (place / name / "checkpoints" / "step-00000012").is_dir()
+    assert (directory / name / "checkpoints" / "step-00000012").is_dir()
     (result,) = cli_processes.run(*command(name, "--resume"))
     assert result.code == 0, result
-    assert_same(place / name, whole[1])
+    assert_same(directory / name, whole[1])
 
 
-def test_a_finished_run_is_left_alone(place, command, whole):
+def test_a_finished_run_is_left_alone(directory, command, whole):
     before = files(whole[1])
     (result,) = cli_processes.run(*command("whole-1", "--resume"))
     assert result.code == 0
@@ -131,7 +133,7 @@ def test_a_finished_run_is_left_alone(place, command, whole):
     assert files(whole[1]) == before
 
 
-def test_two_ranks_are_stopped_and_resumed(place, command, whole):
+def test_two_ranks_are_stopped_and_resumed(directory, command, whole):
     """One alone hears it, and tells the other."""
     results = cli_processes.run(
         *command("two-told"), ranks=2, kill=KillAt(12, signal.SIGTERM, rank=1)
@@ -141,11 +143,13 @@ def test_two_ranks_are_stopped_and_resumed(place, command, whole):
     assert "stopped" not in results[1].err  # one speaks for both
     results = cli_processes.run(*command("two-told", "--resume"), ranks=2)
     assert [result.code for result in results] == [0, 0], results
-    assert_same(place / "two-told", whole[2])
+    assert_same(directory / "two-told", whole[2])
 
 
 @pytest.mark.parametrize("rank", [0, 1])
-def test_when_one_rank_dies_the_other_stops_and_the_run_can_be_resumed(place, command, whole, rank):
+def test_when_one_rank_dies_the_other_stops_and_the_run_can_be_resumed(
+    directory, command, whole, rank
+):
     name = f"two-killed-{rank}"
     results = cli_processes.run(*command(name), ranks=2, kill=KillAt(13, rank=rank))
     assert results[rank].code == -signal.SIGKILL
@@ -155,10 +159,10 @@ def test_when_one_rank_dies_the_other_stops_and_the_run_can_be_resumed(place, co
     assert "Traceback" not in results[1 - rank].err
     results = cli_processes.run(*command(name, "--resume"), ranks=2)
     assert [result.code for result in results] == [0, 0], results
-    assert_same(place / name, whole[2])
+    assert_same(directory / name, whole[2])
 
 
-def test_two_ranks_become_one(place, command, whole):
+def test_two_ranks_become_one(directory, command, whole):
     """Dropout is drawn by rank, so without it; then what was saved by two goes on in one."""
     calm = ("--set", "model.dropout=0", "--set", "train.precision=float64")
     results = cli_processes.run(*command("calm-2", *calm), ranks=2)
@@ -169,7 +173,8 @@ def test_two_ranks_become_one(place, command, whole):
     final = f"checkpoints/step-{NUM_STEPS:08}"
     for kind in ("model", "optimizer", "recurrent_state"):
         found, expected = (
-            load_file(place / name / final / f"{kind}.safetensors") for name in ("fewer", "calm-2")
+            load_file(directory / name / final / f"{kind}.safetensors")
+            for name in ("fewer", "calm-2")
         )
         assert_close(found, expected, rtol=1e-9, atol=1e-9)
 
@@ -204,25 +209,27 @@ def torchrun(folder: Path, *arguments: str) -> subprocess.CompletedProcess:
 
 
 @pytest.mark.slow
-def test_under_torchrun_a_rank_that_dies_ends_all_and_the_run_can_be_resumed(place, command, whole):
-    done = torchrun(place, "dying", *command("torchrun"))
+def test_under_torchrun_a_rank_that_dies_ends_all_and_the_run_can_be_resumed(
+    directory, command, whole
+):
+    done = torchrun(directory, "dying", *command("torchrun"))
     assert done.returncode == 1, done.stderr
     assert "Signal 9 (SIGKILL)" in done.stderr
     results = cli_processes.run(*command("torchrun", "--resume"), ranks=2)
     assert [result.code for result in results] == [0, 0], results
-    assert_same(place / "torchrun", whole[2])
+    assert_same(directory / "torchrun", whole[2])
 
 
 @pytest.mark.gpu
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="this machine has no CUDA device")
 @pytest.mark.parametrize("precision", ["bf16", "float32"])
-def test_on_a_gpu_too_where_it_is_deterministic(place, corpus, precision):
-    recipe = str(place / "recipe.toml")
+def test_on_a_gpu_too_where_it_is_deterministic(directory, corpus, precision):
+    recipe = str(directory / "recipe.toml")
 
     def command(name: str, *more: str) -> list[str]:
         chosen = ["train.deterministic=true", f"train.precision={precision}"]
         settings = [part for value in chosen for part in ("--set", value)]
-        out = str(place / f"gpu-{precision}-{name}")
+        out = str(directory / f"gpu-{precision}-{name}")
         return [
             "pretrain",
             recipe,
@@ -239,10 +246,10 @@ def test_on_a_gpu_too_where_it_is_deterministic(place, corpus, precision):
     assert cli_processes.run(*command("run"), kill=KillAt(13))[0].code == -signal.SIGKILL
     (result,) = cli_processes.run(*command("run", "--resume"))
     assert result.code == 0, result
-    assert_same(place / f"gpu-{precision}-run", place / f"gpu-{precision}-whole")
+    assert_same(directory / f"gpu-{precision}-run", directory / f"gpu-{precision}-whole")
 
 
-def test_another_recipe_is_refused_by_the_keys_that_differ(place, command, whole):
+def test_another_recipe_is_refused_by_the_keys_that_differ(directory, command, whole):
     before = files(whole[1])
     result = run_elmore(*command("whole-1", "--resume", "--set", "train.lr=0.5"))
     assert result.code == 1

@@ -60,21 +60,21 @@ def test_published_files_come_back_bit_identical(fixtures, tmp_path, name):
     check_same_files(paths, tmp_path / "theirs")
 
 
-def make(kind: str, place: Path, rng: np.random.Generator) -> tuple[Path, ...]:
+def make(kind: str, directory: Path, rng: np.random.Generator) -> tuple[Path, ...]:
     """A tiny model of each family, as the arguments of `load`."""
     settings = bilm_options()
     if kind == "many-langs":
-        many_langs(place, rng)
-        return (place,)
+        many_langs(directory, rng)
+        return (directory,)
     if kind == "words":
         settings = bilm_options(char_cnn=None) | {"n_tokens_vocab": 4}
-        (place / "vocab.txt").write_text("<S>\n</S>\n<UNK>\nbank\n")
-        return write_bilm(place, settings, bilm_weights(settings, rng, num_words=4))
+        (directory / "vocab.txt").write_text("<S>\n</S>\n<UNK>\nbank\n")
+        return write_bilm(directory, settings, bilm_weights(settings, rng, num_words=4))
     weights = bilm_weights(settings, rng)
     if kind == "state_dict":
-        torch.save(allennlp_state_dict(settings, weights), place / "model.th")
-        return (place / "model.th",)
-    return write_bilm(place, settings, weights)
+        torch.save(allennlp_state_dict(settings, weights), directory / "model.th")
+        return (directory / "model.th",)
+    return write_bilm(directory, settings, weights)
 
 
 @pytest.mark.parametrize("kind", ["hdf5", "words", "many-langs", "state_dict"])

@@ -406,12 +406,12 @@ def test_invalid_utf_8_found_late_does_not_cost_what_is_done(tmp_path, monkeypat
     assert words_of(corpus)[-1] == ["a", "\ufffd", "b"]
 
 
-@pytest.mark.parametrize("place", [0.1, 0.5, 0.9])
-def test_a_damaged_part_is_computed_again(tmp_path, monkeypatch, place):
+@pytest.mark.parametrize("position", [0.1, 0.5, 0.9])
+def test_a_damaged_part_is_computed_again(tmp_path, monkeypatch, position):
     names, out = begun(tmp_path, monkeypatch)
     path = next(tmp_path.glob("out.parts/part-*.npz"))
     data = bytearray(path.read_bytes())
-    data[int(place * len(data))] ^= 255
+    data[int(position * len(data))] ^= 255
     path.write_bytes(data)
     prepare(names, out, PrepareOptions(tokenized=True), resume=True, num_workers=1)
     assert contents(out) == contents(made(tmp_path, long_text(), out="x", tokenized=True).path)

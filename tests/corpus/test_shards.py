@@ -195,13 +195,13 @@ def test_the_first_start_after_a_position_and_tokens_over_several_shards(lengths
     assert tokens.take(positions[::-1].reshape(1, -1)).tolist() == [whole[::-1]]
     starts = [i for i, token in enumerate(whole) if token == 0]
     assert tokens.starts.tolist() == starts[:-1]
-    expected = [min(start for start in starts if start >= place) for place in positions]
+    expected = [min(start for start in starts if start >= position) for position in positions]
     assert tokens.first_starts(positions).tolist() == expected
 
 
 def test_positions_outside_the_text_are_refused(corpus):
     tokens = corpus.split("train")
-    for place in (-1, 13):
+    for position in (-1, 13):
         with pytest.raises(IndexError, match="outside 0 to 12"):
-            tokens.take(np.array([0, place]))
+            tokens.take(np.array([0, position]))
     assert tokens.take(np.zeros((0, 3), int)).shape == (0, 3)

@@ -50,7 +50,7 @@ def test_a_sequence_added_to_a_running_batch_gets_its_own_vectors(elmo, asked):
 
 @pytest.mark.parametrize("number", [1, 8, 9, MOST, MOST + 1, 120])
 def test_few_and_many_rows_change_nothing(elmo, number):
-    texts = [["bank", "of"] * (1 + place % 7) for place in range(number)]
+    texts = [["bank", "of"] * (1 + index % 7) for index in range(number)]
     batch = ContinuousBatcher(elmo.runtime)
     (rows,) = batch.add([texts])
     finish(batch, rows)
@@ -76,7 +76,7 @@ def test_the_first_requests_run_while_later_ones_wait(elmo):
 
 
 def test_a_row_whose_text_ends_continues_with_the_next_waiting_one(elmo):
-    texts = [["bank"] * (3 if place == 5 else 40) for place in range(MOST)]
+    texts = [["bank"] * (3 if index == 5 else 40) for index in range(MOST)]
     texts += [["of", "the"], ["the", "naïve", "bank"] * 3, ["of"] * 9]
     batch = ContinuousBatcher(elmo.runtime)
     (rows,) = batch.add([texts])
@@ -88,20 +88,20 @@ def test_a_row_whose_text_ends_continues_with_the_next_waiting_one(elmo):
 
 
 def test_canceling_a_waiting_sequence_does_not_affect_others(elmo):
-    texts = [["bank", "of", "the"] * (1 + place % 5) for place in range(70)]
+    texts = [["bank", "of", "the"] * (1 + index % 5) for index in range(70)]
     batch = ContinuousBatcher(elmo.runtime)
     (rows,) = batch.add([texts])
     batch.step()
     batch.cancel([rows[3], rows[40], rows[69]])
-    stay = [place for place in range(70) if place not in (3, 40, 69)]
-    finish(batch, [rows[place] for place in stay])
-    assert_read(elmo, [texts[place] for place in stay], [rows[place] for place in stay])
+    stay = [index for index in range(70) if index not in (3, 40, 69)]
+    finish(batch, [rows[index] for index in stay])
+    assert_read(elmo, [texts[index] for index in stay], [rows[index] for index in stay])
 
 
 def test_more_words_than_are_cached_change_nothing(elmo, monkeypatch):
     monkeypatch.setattr(device, "CPU", device.CPU._replace(max_concurrent=2, chunk_steps=2))
     elmo = elmore.Embedder(elmo.bundle, device="cpu", cache_megabytes=0.01)
-    texts = [[f"word{place}{number}" for number in range(9)] for place in range(5)]
+    texts = [[f"word{index}{number}" for number in range(9)] for index in range(5)]
     batch = ContinuousBatcher(elmo.runtime)
     (rows,) = batch.add([texts])
     finish(batch, rows)

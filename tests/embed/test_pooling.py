@@ -227,9 +227,9 @@ def test_a_damaged_file_is_refused_or_reads_the_same(rng, tmp_path):
     learned = learn(random_texts(rng))
     learned.save(path)
     whole = path.read_bytes()
-    for place in rng.integers(0, len(whole), 200):
+    for index in rng.integers(0, len(whole), 200):
         damaged = bytearray(whole)
-        damaged[place] ^= 1 << rng.integers(8)
+        damaged[index] ^= 1 << rng.integers(8)
         path.write_bytes(damaged)
         try:
             loaded = TextPooling.load(path)

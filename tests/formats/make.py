@@ -53,48 +53,48 @@ RECIPE = (*SMALL, "train.evaluate_every=4", "train.log_every=1", "train.keep_che
 NER = [*toy_tasks.small("ner"), "train.epochs=4"]
 
 
-def corpus(place: Path) -> None:
+def corpus(directory: Path) -> None:
     with tempfile.TemporaryDirectory() as aside:
         train, valid = toy_corpus.sentences(40), toy_corpus.sentences(6, seed=1)
         toy_corpus.prepare_corpus(Path(aside), "corpus", train, valid, min_count=2)
-        shutil.copytree(Path(aside) / "corpus", place)
+        shutil.copytree(Path(aside) / "corpus", directory)
 
 
-def model(place: Path) -> None:
+def model(directory: Path) -> None:
     """A model of the run, with a warm state, in the smallest storage."""
     bundle = pretrained.load(HERE / f"run-{runs.FORMAT}")
-    folder.save(warm.add_warm_state(bundle), place, storage="int8")
-    write_vectors(Embedder(pretrained.load(place)), place)
+    folder.save(warm.add_warm_state(bundle), directory, storage="int8")
+    write_vectors(Embedder(pretrained.load(directory)), directory)
 
 
-def write_vectors(elmo: Embedder, place: Path) -> None:
+def write_vectors(elmo: Embedder, directory: Path) -> None:
     """Keep what a model said when it was written."""
     result = {
         state: [one.vectors.tolist() for one in made.embed(TOKENS, layers="all")]
         for state, made in (("zero", elmo), ("warm", Embedder(elmo.bundle, initial_state="warm")))
     }
-    (place / "vectors.json").write_text(json.dumps(result))
+    (directory / "vectors.json").write_text(json.dumps(result))
 
 
-def run(place: Path) -> None:
+def run(directory: Path) -> None:
     """A training that was stopped at its last but one checkpoint."""
     text = HERE / f"corpus-{shards.FORMAT}"
-    list(pretrain(toy_corpus.recipe(*RECIPE), text, place, device="cpu"))
-    shutil.rmtree(runs.Run(place).checkpoints / "step-00000008")
-    _without_events(place)
+    list(pretrain(toy_corpus.recipe(*RECIPE), text, directory, device="cpu"))
+    shutil.rmtree(runs.Run(directory).checkpoints / "step-00000008")
+    _without_events(directory)
 
 
-def recipe(place: Path) -> None:
-    place.mkdir()
-    (place / "recipe.toml").write_text(toy_corpus.RECIPE)
+def recipe(directory: Path) -> None:
+    directory.mkdir()
+    (directory / "recipe.toml").write_text(toy_corpus.RECIPE)
 
 
-def _without_events(place: Path) -> None:
-    for path in place.rglob("events.out.*"):
+def _without_events(directory: Path) -> None:
+    for path in directory.rglob("events.out.*"):
         path.unlink()
 
 
-def of_task(place: Path) -> None:
+def of_task(directory: Path) -> None:
     """A task that was moved: word vectors lie in it, a biLM as far from it as it did."""
     with tempfile.TemporaryDirectory() as aside:
         made, ner = Path(aside) / "made", registry.find_task("ner")
@@ -108,16 +108,16 @@ def of_task(place: Path) -> None:
         _without_events(made)
         scores = trained.evaluate(data)
         (made / "scores.json").write_text(json.dumps(scores))
-        shutil.copytree(made, place)
+        shutil.copytree(made, directory)
 
 
-def summary(place: Path) -> None:
-    place.mkdir()
+def summary(directory: Path) -> None:
+    directory.mkdir()
     scores = [{"dev": {"f1": 80.0 + seed}} for seed in range(2)]
     scored = [
         sweep.RunScores(f"seed-{n}", "f1", None, None, n, one) for n, one in enumerate(scores)
     ]
-    (place / "summary.json").write_text(json.dumps(sweep.summarize(scored)))
+    (directory / "summary.json").write_text(json.dumps(sweep.summarize(scored)))
 
 
 def embedder() -> Embedder:
@@ -140,22 +140,22 @@ def described(elmo: Embedder) -> journal.EmbedJob:
     )
 
 
-def embeddings(place: Path) -> None:
-    place.mkdir()
+def embeddings(directory: Path) -> None:
+    directory.mkdir()
     elmo = embedder()
     for ending in ("hdf5", "npz", "parquet", "jsonl"):
-        job.run_job(elmo, TEXTS, place / f"vectors.{ending}", described(elmo))
+        job.run_job(elmo, TEXTS, directory / f"vectors.{ending}", described(elmo))
 
 
-def journal(place: Path) -> None:
+def journal(directory: Path) -> None:
     """A job that was killed after two of the four lines."""
-    place.mkdir()
+    directory.mkdir()
 
     def killed() -> Iterator[str]:
         yield from TEXTS[:2]
 
     elmo = embedder()
-    half = journal.EmbedJournal(place / "vectors.jsonl.parts", described(elmo))
+    half = journal.EmbedJournal(directory / "vectors.jsonl.parts", described(elmo))
     part = half.begin(0, 0)
     for text, tokens, vectors in job.embed_lines(elmo, killed(), half.job):
         part.add(text, tokens, vectors)
@@ -163,31 +163,31 @@ def journal(place: Path) -> None:
     half.close()
 
 
-def learned_pooling(place: Path) -> None:
-    place.mkdir()
+def learned_pooling(directory: Path) -> None:
+    directory.mkdir()
     elmo = embedder()
     sample = [(one.tokens, one.vectors) for one in elmo.embed(TOKENS)]
     learned = pooling.learn(sample, remove=1)
-    learned.save(place / "pooling.npz")
+    learned.save(directory / "pooling.npz")
     pooled = [pooling.pool(tokens, vectors, learned).tolist() for tokens, vectors in sample]
-    (place / "vectors.json").write_text(json.dumps(pooled))
+    (directory / "vectors.json").write_text(json.dumps(pooled))
 
 
-def layers(place: Path) -> None:
-    layer_cache.load_or_compute(embedder(), TOKENS, place)
+def layers(directory: Path) -> None:
+    layer_cache.load_or_compute(embedder(), TOKENS, directory)
 
 
-def uses(place: Path) -> None:
+def uses(directory: Path) -> None:
     with tempfile.TemporaryDirectory() as aside:
         text = Path(aside) / "text.txt"
         text.write_text("\n".join(TEXTS), encoding="utf-8")
-        OccurrenceIndex.build(place, embedder(), [text], tokenized=True)
+        OccurrenceIndex.build(directory, embedder(), [text], tokenized=True)
 
 
-def printed(place: Path) -> None:
+def printed(directory: Path) -> None:
     """What commands say with --json, those that are quick on a small model."""
-    place.mkdir()
-    text = place / "text.txt"
+    directory.mkdir()
+    text = directory / "text.txt"
     text.write_text("\n".join(toy_corpus.sentences(30)), encoding="utf-8")
     model, source = str(HERE / "run-1"), str(text)
     commands: dict[str, Sequence[str]] = {
@@ -199,26 +199,26 @@ def printed(place: Path) -> None:
     for name, command in commands.items():
         done = run_elmore(*command, "--device", "cpu", "--json")
         assert done.code == 0, done.err
-        (place / f"{name}.json").write_text(done.out, encoding="utf-8")
+        (directory / f"{name}.json").write_text(done.out, encoding="utf-8")
 
 
-def onnx(place: Path) -> None:
+def onnx(directory: Path) -> None:
     from elmore.integrations.onnx import export
 
-    export(embedder().bundle, place / "model.onnx")
+    export(embedder().bundle, directory / "model.onnx")
 
 
-def spacy(place: Path) -> None:
+def spacy(directory: Path) -> None:
     from elmore.integrations.spacy_embedder import DocEmbedder
 
-    DocEmbedder(str(HERE / "model-1")).to_disk(place)
+    DocEmbedder(str(HERE / "model-1")).to_disk(directory)
 
 
-def huggingface(place: Path) -> None:
+def huggingface(directory: Path) -> None:
     from elmore.integrations.huggingface import ElmoModel, ElmoTokenizer
 
-    ElmoModel.from_elmore(HERE / "model-1").save_pretrained(place)
-    ElmoTokenizer.from_elmore(HERE / "model-1").save_pretrained(place)
+    ElmoModel.from_elmore(HERE / "model-1").save_pretrained(directory)
+    ElmoTokenizer.from_elmore(HERE / "model-1").save_pretrained(directory)
 
 
 MAKERS: dict[str, Callable[[Path], None]] = {

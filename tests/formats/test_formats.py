@@ -71,20 +71,20 @@ def test_every_format_has_a_file_of_each_of_its_numbers():
     assert {path.name for path in HERE.iterdir() if "-" in path.name} == numbers
 
 
-@pytest.mark.parametrize("place", of("model"))
-def test_a_model_gives_the_vectors_it_gave(place):
-    said = json.loads((place / "vectors.json").read_text())
-    bundle = pretrained.load(place)
-    assert (bundle.softmax is not None) == (place.name != "model-1")
+@pytest.mark.parametrize("directory", of("model"))
+def test_a_model_gives_the_vectors_it_gave(directory):
+    said = json.loads((directory / "vectors.json").read_text())
+    bundle = pretrained.load(directory)
+    assert (bundle.softmax is not None) == (directory.name != "model-1")
     for state, vectors in said.items():
         result = Embedder(bundle, initial_state=state).embed(make.TOKENS, layers="all")
         for one, before in zip(result, vectors, strict=True):
             close(one.vectors, before)
 
 
-@pytest.mark.parametrize("place", of("corpus"))
-def test_a_corpus_holds_the_text_it_was_made_of(place):
-    corpus = open_corpus(place)
+@pytest.mark.parametrize("directory", of("corpus"))
+def test_a_corpus_holds_the_text_it_was_made_of(directory):
+    corpus = open_corpus(directory)
     corpus.verify()
     tokens = corpus.split("all")
     numbers = tokens.take(np.arange(tokens.num_tokens))
@@ -93,40 +93,40 @@ def test_a_corpus_holds_the_text_it_was_made_of(place):
     assert result == toy_corpus.sentences(40) + toy_corpus.sentences(6, seed=1)
 
 
-@pytest.mark.parametrize("place", of("recipe"))
-def test_an_old_recipe_keeps_its_meaning(place):
-    assert read_pretrain_recipe(str(place / "recipe.toml")) == toy_corpus.recipe()
+@pytest.mark.parametrize("directory", of("recipe"))
+def test_an_old_recipe_keeps_its_meaning(directory):
+    assert read_pretrain_recipe(str(directory / "recipe.toml")) == toy_corpus.recipe()
 
 
-@pytest.mark.parametrize("place", of("run"))
+@pytest.mark.parametrize("directory", of("run"))
 @pytest.mark.parametrize("says_its_format", [True, False])
-def test_a_stopped_run_is_resumed_to_its_end(place, tmp_path, says_its_format):
+def test_a_stopped_run_is_resumed_to_its_end(directory, tmp_path, says_its_format):
     out = tmp_path / "run"
-    shutil.copytree(place, out)
+    shutil.copytree(directory, out)
     if not says_its_format:  # as the first recipes did not
         recipe = json.loads((out / "recipe.json").read_text())
         del recipe["format"]
         (out / "recipe.json").write_text(json.dumps(recipe))
-    text = corpus_of(place)
+    text = corpus_of(directory)
     list(pretrain(toy_corpus.recipe(*make.RECIPE), text, out, resume=True, device="cpu"))
-    before, after = (read_lines(folder / "metrics.jsonl") for folder in (place, out))
+    before, after = (read_lines(folder / "metrics.jsonl") for folder in (directory, out))
     assert [line["step"] for line in after] == list(range(1, 9))
     close([line["loss"] for line in after], [line["loss"] for line in before])
 
 
-@pytest.mark.parametrize("place", of("run"))
-def test_a_run_keeps_its_perplexity(place):
+@pytest.mark.parametrize("directory", of("run"))
+def test_a_run_keeps_its_perplexity(directory):
     said = json.loads((HERE / "printed-1" / "evaluate.json").read_text())
-    result = evaluate(str(place), HERE / "corpus-1", device="cpu")
+    result = evaluate(str(directory), HERE / "corpus-1", device="cpu")
     assert result.forward == pytest.approx(said["forward"], rel=1e-4)
 
 
-@pytest.mark.parametrize("place", of("task"))
-def test_a_task_scores_as_it_did(place):
-    said = json.loads((place / "scores.json").read_text())
-    assert load_task(place / "run", device="cpu").evaluate(place / "data.txt") == pytest.approx(
-        said
-    )
+@pytest.mark.parametrize("directory", of("task"))
+def test_a_task_scores_as_it_did(directory):
+    said = json.loads((directory / "scores.json").read_text())
+    assert load_task(directory / "run", device="cpu").evaluate(
+        directory / "data.txt"
+    ) == pytest.approx(said)
 
 
 MOVED = HERE / "task-1" / "moved"
@@ -161,20 +161,23 @@ def test_a_task_of_the_first_format_is_resumed_to_its_end(tmp_path):
         train_task(ner, recipe, other, other, out, **how)
 
 
-@pytest.mark.parametrize("place", of("printed"))
-def test_printed_results_and_runs_are_reported(place):
-    files = [path for path in place.iterdir() if path.suffix == ".json"]
+@pytest.mark.parametrize("directory", of("printed"))
+def test_printed_results_and_runs_are_reported(directory):
+    files = [path for path in directory.iterdir() if path.suffix == ".json"]
     places = [HERE / "run-1", HERE / "task-1" / "run", HERE / "summary-1" / "summary.json"]
     assert len(files) == 4
     assert "<html" in report.build([*places, *files]).html
 
 
-@pytest.mark.parametrize("place", of("embeddings"))
-def test_files_of_vectors_say_their_format_and_hold_the_vectors(place, expected):
-    with h5py.File(place / "vectors.hdf5") as file, np.load(place / "vectors.npz") as arrays:
+@pytest.mark.parametrize("directory", of("embeddings"))
+def test_files_of_vectors_say_their_format_and_hold_the_vectors(directory, expected):
+    with (
+        h5py.File(directory / "vectors.hdf5") as file,
+        np.load(directory / "vectors.npz") as arrays,
+    ):
         assert file.attrs["elmore_format"] == 1
         assert arrays.zip.comment == b"elmore_format 1"
-        lines = read_lines(place / "vectors.jsonl")
+        lines = read_lines(directory / "vectors.jsonl")
         for number, layers in enumerate(expected):
             for result in (file[str(number)], arrays[str(number)], lines[number]["vectors"]):
                 close(np.asarray(result).reshape(layers[-1].shape), layers[-1])
@@ -182,19 +185,19 @@ def test_files_of_vectors_say_their_format_and_hold_the_vectors(place, expected)
         assert index == {text: str(number) for number, text in enumerate(make.TEXTS)}
 
 
-@pytest.mark.parametrize("place", of("embeddings"))
-def test_a_table_of_vectors_says_its_format_and_holds_the_vectors(place, expected):
+@pytest.mark.parametrize("directory", of("embeddings"))
+def test_a_table_of_vectors_says_its_format_and_holds_the_vectors(directory, expected):
     parquet = pytest.importorskip("pyarrow.parquet", reason="pyarrow is not installed")
-    table = parquet.read_table(place / "vectors.parquet")
+    table = parquet.read_table(directory / "vectors.parquet")
     assert table.schema.metadata[b"elmore_format"] == b"1"
     assert [" ".join(tokens) for tokens in table["tokens"].to_pylist()] == SENTENCES
     for result, layers in zip(table["vectors"].to_pylist(), expected, strict=True):
         close(np.asarray(result).reshape(layers[-1].shape), layers[-1])
 
 
-@pytest.mark.parametrize("place", of("journal"))
-def test_a_killed_job_can_be_resumed(place, tmp_path, elmo):
-    shutil.copytree(place, tmp_path / "job")
+@pytest.mark.parametrize("directory", of("journal"))
+def test_a_killed_job_can_be_resumed(directory, tmp_path, elmo):
+    shutil.copytree(directory, tmp_path / "job")
     out = tmp_path / "job" / "vectors.jsonl"
     done = []
     job.run_job(
@@ -212,18 +215,18 @@ def test_a_killed_job_can_be_resumed(place, tmp_path, elmo):
         close(line["vectors"], before["vectors"])
 
 
-@pytest.mark.parametrize("place", of("pooling"))
-def test_a_pooling_gives_the_vectors_it_gave(place, elmo):
-    learned = TextPooling.load(place / "pooling.npz")
-    said = json.loads((place / "vectors.json").read_text())
+@pytest.mark.parametrize("directory", of("pooling"))
+def test_a_pooling_gives_the_vectors_it_gave(directory, elmo):
+    learned = TextPooling.load(directory / "pooling.npz")
+    said = json.loads((directory / "vectors.json").read_text())
     for one, before in zip(elmo.embed(make.TOKENS), said, strict=True):
         close(pooling.pool(one.tokens, one.vectors, learned), before)
 
 
-@pytest.mark.parametrize("place", of("layers"))
+@pytest.mark.parametrize("directory", of("layers"))
 @pytest.mark.parametrize("has_number", [True, False])
-def test_cached_layers_are_found(place, tmp_path, elmo, expected, has_number):
-    (path,) = place.glob("*.npy")  # the first files had no number in their name
+def test_cached_layers_are_found(directory, tmp_path, elmo, expected, has_number):
+    (path,) = directory.glob("*.npy")  # the first files had no number in their name
     shutil.copy(path, tmp_path / (path.name if has_number else path.name.replace(".1.npy", ".npy")))
     result = layer_cache.load(elmo, make.TOKENS, tmp_path)
     assert result is not None
@@ -231,9 +234,9 @@ def test_cached_layers_are_found(place, tmp_path, elmo, expected, has_number):
         assert_allclose(result.of([tokens]), layers, atol=1e-3)  # half precision
 
 
-@pytest.mark.parametrize("place", of("uses"))
-def test_an_index_of_uses_is_opened_and_searched(place, tmp_path, elmo):
-    shutil.copytree(place, tmp_path / "index")
+@pytest.mark.parametrize("directory", of("uses"))
+def test_an_index_of_uses_is_opened_and_searched(directory, tmp_path, elmo):
+    shutil.copytree(directory, tmp_path / "index")
     index = OccurrenceIndex.open(tmp_path / "index", elmo)
     (vectors,) = elmo.embed([make.TOKENS[1]], layers="top")
     ((row,), (similarity,)) = index.nearest_rows(vectors.vectors[2], 1)
@@ -242,13 +245,13 @@ def test_an_index_of_uses_is_opened_and_searched(place, tmp_path, elmo):
     assert index.occurrence(int(row)).tokens == list(make.TOKENS[1])
 
 
-@pytest.mark.parametrize("place", of("onnx"))
-def test_an_onnx_file_gives_the_layers_it_gave(place, elmo, expected):
+@pytest.mark.parametrize("directory", of("onnx"))
+def test_an_onnx_file_gives_the_layers_it_gave(directory, elmo, expected):
     onnxruntime = pytest.importorskip("onnxruntime", reason="onnxruntime is not installed")
     pytest.importorskip("onnx", reason="onnx is not installed")
     from elmore.integrations import onnx
 
-    session = onnxruntime.InferenceSession(place / "model.onnx")
+    session = onnxruntime.InferenceSession(directory / "model.onnx")
     facts = json.loads(session.get_modelmeta().custom_metadata_map["elmore"])
     assert facts["format"] == onnx.FORMAT == make.FORMATS["onnx"]
     (layers, *_) = session.run(None, onnx.feed(elmo.bundle.alphabet, make.TOKENS))
@@ -256,28 +259,28 @@ def test_an_onnx_file_gives_the_layers_it_gave(place, elmo, expected):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("place", of("spacy"))
-def test_a_model_in_a_pipeline_of_spacy_gives_the_vectors_it_gave(place, expected):
+@pytest.mark.parametrize("directory", of("spacy"))
+def test_a_model_in_a_pipeline_of_spacy_gives_the_vectors_it_gave(directory, expected):
     spacy = pytest.importorskip("spacy", reason="spaCy is not installed")
     from elmore.integrations import spacy_embedder
 
     assert make.FORMATS["spacy"] == spacy_embedder.FORMAT
     reader = spacy_embedder.DocEmbedder("a path that leads nowhere")
-    reader.from_disk(place)
+    reader.from_disk(directory)
     doc = spacy.tokens.Doc(spacy.blank("en").vocab, words=make.TOKENS[0])
     close(reader.embed([doc], "all")[0], expected[0])
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("place", of("huggingface"))
-def test_a_model_for_transformers_gives_the_vectors_it_gave(place, expected):
+@pytest.mark.parametrize("directory", of("huggingface"))
+def test_a_model_for_transformers_gives_the_vectors_it_gave(directory, expected):
     pytest.importorskip("transformers", reason="transformers is not installed")
     from elmore.integrations import huggingface
     from elmore.integrations.huggingface import config as settings
 
     assert make.FORMATS["huggingface"] == settings.FORMAT
-    model = huggingface.ElmoModel.from_pretrained(place).eval()
-    tokenizer = huggingface.ElmoTokenizer.from_pretrained(place)
+    model = huggingface.ElmoModel.from_pretrained(directory).eval()
+    tokenizer = huggingface.ElmoTokenizer.from_pretrained(directory)
     words = tokenizer([list(make.TOKENS[0])], is_split_into_words=True, return_tensors="pt")
     result = model(**words, output_hidden_states=True).hidden_states
     for layer, before in zip(result, expected[0], strict=True):

@@ -149,8 +149,8 @@ def zipped(
             members = [
                 (member, file.read(member)) for member in file.infolist() if not member.is_dir()
             ]
-        place = rng.randrange(len(members))
-        member, content = members[place]
+        index = rng.randrange(len(members))
+        member, content = members[index]
         kind = rng.randrange(8)
         if kind == 0:
             member.filename = rng.choice(
@@ -159,7 +159,7 @@ def zipped(
         elif kind == 1:
             members.append((member, content))
         elif kind == 2:
-            del members[place]
+            del members[index]
         elif kind == 3:
             member.compress_type = zipfile.ZIP_DEFLATED
             content = content * rng.choice((1, 500))
@@ -168,7 +168,7 @@ def zipped(
         else:
             content = inside(member.filename)(content, rng)
         if kind != 2:
-            members[place] = (member, content)
+            members[index] = (member, content)
         out = io.BytesIO()
         with zipfile.ZipFile(out, "w") as file:
             for one, held in members:

@@ -28,19 +28,19 @@ def mutate(data: bytes, rng: Random) -> bytes:
 
 def _fields(lines: list[str], number: int, rng: Random) -> None:
     parts = _SEPARATORS.split(lines[number])  # fields at even places
-    place = 2 * rng.randrange((len(parts) + 1) // 2)
+    index = 2 * rng.randrange((len(parts) + 1) // 2)
     kind = rng.randrange(6)
     if kind == 0:
-        del parts[place : place + 2]
+        del parts[index : index + 2]
     elif kind == 1:
-        parts[place:place] = [parts[place], "\t"]
+        parts[index:index] = [parts[index], "\t"]
     elif kind == 2:
         other = 2 * rng.randrange((len(parts) + 1) // 2)
-        parts[place], parts[other] = parts[other], parts[place]
+        parts[index], parts[other] = parts[other], parts[index]
     elif kind == 3:
-        parts[place] = parts[place][: rng.randrange(len(parts[place]) + 1)]
+        parts[index] = parts[index][: rng.randrange(len(parts[index]) + 1)]
     else:
-        parts[place] = rng.choice(ODD)
+        parts[index] = rng.choice(ODD)
     lines[number] = "".join(parts)
 
 

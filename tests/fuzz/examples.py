@@ -38,11 +38,11 @@ CONLLU = """# newdoc id = a
 
 
 def _text(name: str, kind: str, text: str | None = None):
-    def make(place: Path) -> None:
+    def make(folder: Path) -> None:
         if text is None:
-            toy_tasks.write(kind, place / name, 6)
+            toy_tasks.write(kind, folder / name, 6)
         else:
-            (place / name).write_text(text, encoding="utf-8")
+            (folder / name).write_text(text, encoding="utf-8")
 
     return make
 
@@ -50,8 +50,8 @@ def _text(name: str, kind: str, text: str | None = None):
 def _read(kind: str):
     result = registry.find_task(kind)
 
-    def read(place: Path) -> None:
-        (path,) = place.iterdir()
+    def read(folder: Path) -> None:
+        (path,) = folder.iterdir()
         solver = result(registry.load_recipe(result))
         read_ones = solver.read_examples(path)
         labels = solver.collect_labels(read_ones)
@@ -75,31 +75,31 @@ def _snli_lines() -> str:
 
 
 def _framed(form):
-    def make(place: Path) -> None:
-        toy_tasks.write("srl", place / "props.txt", 4)
-        result = srl.read_srl(place / "props.txt", form="conll2005")
-        srl.write_srl(place / "props.txt", result, form)
+    def make(folder: Path) -> None:
+        toy_tasks.write("srl", folder / "props.txt", 4)
+        result = srl.read_srl(folder / "props.txt", form="conll2005")
+        srl.write_srl(folder / "props.txt", result, form)
 
     return make
 
 
-def _vectors(place: Path) -> None:
+def _vectors(folder: Path) -> None:
     lines = ["the 0.1 0.2 0.3", "cat 1 2 3", "New York -1 2e-3 0"]
-    (place / "a.txt").write_text("\n".join(lines))
-    (place / "b.vec").write_text("\n".join(["3 3", *lines]))
-    (place / "c.txt.gz").write_bytes(PACKERS[".gz"][0]("\n".join(lines).encode()))
+    (folder / "a.txt").write_text("\n".join(lines))
+    (folder / "b.vec").write_text("\n".join(["3 3", *lines]))
+    (folder / "c.txt.gz").write_bytes(PACKERS[".gz"][0]("\n".join(lines).encode()))
     matrix = np.arange(6, dtype="<f4").reshape(2, 3)
     binary = b"2 3\n" + b"".join(
         w + b" " + row.tobytes() + b"\n" for w, row in zip((b"a", b"b"), matrix, strict=True)
     )
-    (place / "d.bin").write_bytes(binary)
-    (place / "e.bin.gz").write_bytes(PACKERS[".gz"][0](binary))
-    np.save(place / "f.f16.npy", matrix.astype("<f2"))
-    (place / "f.words.txt").write_text("a\nb\n")
+    (folder / "d.bin").write_bytes(binary)
+    (folder / "e.bin.gz").write_bytes(PACKERS[".gz"][0](binary))
+    np.save(folder / "f.f16.npy", matrix.astype("<f2"))
+    (folder / "f.words.txt").write_text("a\nb\n")
 
 
-def _read_vectors(place: Path) -> None:
-    for path in sorted(place.iterdir()):
+def _read_vectors(folder: Path) -> None:
+    for path in sorted(folder.iterdir()):
         if path.name != "f.words.txt":
             word_vectors.read_word_vectors(path).lookup(["the", "none"])
 

@@ -37,106 +37,106 @@ def use(bundle: Bundle) -> None:
     card.format_facts(card.model_facts(bundle))
 
 
-def load(place: Path) -> None:
-    use(pretrained.load(place))
+def load(directory: Path) -> None:
+    use(pretrained.load(directory))
 
 
 def _copy(name: str):
-    def make(place: Path) -> None:
+    def make(directory: Path) -> None:
         for file in folder.FILES:
             if (FORMATS / name / file).is_file():
-                shutil.copy(FORMATS / name / file, place)
+                shutil.copy(FORMATS / name / file, directory)
 
     return make
 
 
-def _lexicon(place: Path) -> None:
-    many_langs(place / "theirs", np.random.default_rng(0))
-    folder.save(pretrained.load(place / "theirs"), place / "ours")
-    shutil.rmtree(place / "theirs")
+def _lexicon(directory: Path) -> None:
+    many_langs(directory / "theirs", np.random.default_rng(0))
+    folder.save(pretrained.load(directory / "theirs"), directory / "ours")
+    shutil.rmtree(directory / "theirs")
 
 
-def _bilm(place: Path, **changes):
+def _bilm(directory: Path, **changes):
     settings = bilm_options(**changes)
     num_words = {"num_words": len(WORDS)} if "char_cnn" in changes else {}
     weights = bilm_weights(settings, np.random.default_rng(0), **num_words)
     if num_words:
         settings["n_tokens_vocab"] = len(WORDS)
-    write_bilm(place, settings, weights)
+    write_bilm(directory, settings, weights)
     return settings, weights
 
 
-def _words(place: Path) -> None:
-    _bilm(place, char_cnn=None)
-    Vocabulary(tuple(WORDS)).write(place / "vocab.txt")
+def _words(directory: Path) -> None:
+    _bilm(directory, char_cnn=None)
+    Vocabulary(tuple(WORDS)).write(directory / "vocab.txt")
 
 
-def _allennlp(place: Path) -> None:
-    state = allennlp_state_dict(*_bilm(place))
-    torch.save(state, place / "weights.th")
-    (place / "weights.hdf5").unlink()
+def _allennlp(directory: Path) -> None:
+    state = allennlp_state_dict(*_bilm(directory))
+    torch.save(state, directory / "weights.th")
+    (directory / "weights.hdf5").unlink()
 
 
-def _tensorflow(place: Path) -> None:
-    _, weights = _bilm(place)
+def _tensorflow(directory: Path) -> None:
+    _, weights = _bilm(directory)
     rng = np.random.default_rng(0)
     softmax = (
         rng.normal(size=(len(WORDS), 6)).astype("f4"),
         rng.normal(size=len(WORDS)).astype("f4"),
     )
-    write_checkpoint(place / "model.ckpt-7", training_variables(weights, softmax))
-    Vocabulary(tuple(WORDS)).write(place / "vocab.txt")
-    (place / "weights.hdf5").unlink()
+    write_checkpoint(directory / "model.ckpt-7", training_variables(weights, softmax))
+    Vocabulary(tuple(WORDS)).write(directory / "vocab.txt")
+    (directory / "weights.hdf5").unlink()
 
 
-def _module(place: Path) -> None:
-    _, weights = _bilm(place)
-    write_module(place, module_variables(weights))
+def _module(directory: Path) -> None:
+    _, weights = _bilm(directory)
+    write_module(directory, module_variables(weights))
     for name in ("weights.hdf5", "options.json"):
-        (place / name).unlink()
+        (directory / name).unlink()
 
 
-def _zip(place: Path) -> None:
-    with zipfile.ZipFile(place / "model.zip", "w") as file:
+def _zip(directory: Path) -> None:
+    with zipfile.ZipFile(directory / "model.zip", "w") as file:
         for name in ("config.json", "model.safetensors"):
             file.write(FORMATS / "model-1" / name, f"wrapped/{name}")
 
 
-def _begun_download(place: Path) -> None:
-    (place / "source").mkdir()
-    source = place / "source" / "weights.bin"
+def _begun_download(directory: Path) -> None:
+    (directory / "source").mkdir()
+    source = directory / "source" / "weights.bin"
     source.write_bytes(bytes(range(256)))
-    (place / "cache").mkdir()
-    (place / "cache" / "weights.bin.part").write_bytes(bytes(range(100)))
+    (directory / "cache").mkdir()
+    (directory / "cache" / "weights.bin.part").write_bytes(bytes(range(100)))
     note = '{"url": "http://example.org/weights.bin", "version": "1", "total": 256}'
-    (place / "cache" / "weights.bin.part.json").write_text(note)
-    fetch.fetch(source.as_uri(), place / "other")
+    (directory / "cache" / "weights.bin.part.json").write_text(note)
+    fetch.fetch(source.as_uri(), directory / "other")
 
 
-def _fetch(place: Path) -> None:
-    source = place / "source" / "weights.bin"
+def _fetch(directory: Path) -> None:
+    source = directory / "source" / "weights.bin"
     for cache in ("cache", "other"):
-        fetch.fetch(source.as_uri(), place / cache)
+        fetch.fetch(source.as_uri(), directory / cache)
 
 
-def _install_package(place: Path) -> None:
-    install(save_model(place / "model"), place)
+def _install_package(directory: Path) -> None:
+    install(save_model(directory / "model"), directory)
     for name in ("model", "wheels"):
-        shutil.rmtree(place / name)
+        shutil.rmtree(directory / name)
 
 
-def _load_package(place: Path) -> None:
-    sys.path.insert(0, str(place))
+def _load_package(directory: Path) -> None:
+    sys.path.insert(0, str(directory))
     try:
         use(pretrained.load("toy"))
         catalogue.known_models()
     finally:
-        sys.path.remove(str(place))
+        sys.path.remove(str(directory))
 
 
-def _write_checksums(place: Path) -> None:
+def _write_checksums(directory: Path) -> None:
     for name in ("config.json", "model.safetensors"):
-        path = place / "elmore_model_toy" / name
+        path = directory / "elmore_model_toy" / name
         checksums.write_record(path, checksums.file_sha256(path))
 
 
@@ -154,7 +154,7 @@ READERS = (
         "model with a lexicon",
         ("elmore.weights.folder",),
         _lexicon,
-        lambda place: load(place / "ours"),
+        lambda directory: load(directory / "ours"),
     ),
     Reader("bilm-tf HDF5", (f"{_CONVERT}bilm_tf",), _bilm, load),
     Reader("bilm-tf HDF5 of words", (f"{_CONVERT}bilm_tf", "elmore.text.vocabulary"), _words, load),
@@ -169,11 +169,14 @@ READERS = (
     Reader(
         "ELMoForManyLangs",
         (f"{_CONVERT}many_langs", f"{_CONVERT}pickles"),
-        lambda place: many_langs(place, np.random.default_rng(0)),
+        lambda directory: many_langs(directory, np.random.default_rng(0)),
         load,
     ),
     Reader(
-        "zip of a model", ("elmore.weights.archive",), _zip, lambda place: load(place / "model.zip")
+        "zip of a model",
+        ("elmore.weights.archive",),
+        _zip,
+        lambda directory: load(directory / "model.zip"),
     ),
     Reader(
         "package of a model",
@@ -186,7 +189,7 @@ READERS = (
         "model to package",
         ("elmore.weights.packaging", "elmore.weights.wheel"),
         save_model,
-        lambda place: packaging.package_model(place, place / "dist", name="toy"),
+        lambda directory: packaging.package_model(directory, directory / "dist", name="toy"),
     ),
     Reader(
         "download", ("elmore.weights.fetch", "elmore.weights.checksums"), _begun_download, _fetch

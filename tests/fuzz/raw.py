@@ -22,11 +22,11 @@ def truncate(data: bytes, rng: Random) -> bytes:
 
 
 def insert(data: bytes, rng: Random) -> bytes:
-    place = rng.randrange(len(data) + 1)
+    index = rng.randrange(len(data) + 1)
     new = rng.choice(
         (rng.randbytes(rng.randrange(1, 20)), b"\n", b"\t", b"\0", b"\xc3", b"[" * 3000)
     )
-    return data[:place] + new + data[place:]
+    return data[:index] + new + data[index:]
 
 
 def cut_out(data: bytes, rng: Random) -> bytes:

@@ -71,19 +71,19 @@ def valid(reader, tmp_path_factory) -> Path:
     return path
 
 
-def files_of(place: Path) -> list[Path]:
-    return [path.relative_to(place) for path in sorted(place.rglob("*")) if path.is_file()]
+def files_of(folder: Path) -> list[Path]:
+    return [path.relative_to(folder) for path in sorted(folder.rglob("*")) if path.is_file()]
 
 
-def damage(reader: Reader, valid: Path, place: Path, seed: int) -> str:
+def damage(reader: Reader, valid: Path, folder: Path, seed: int) -> str:
     """Copy the valid files, one of them damaged; say which."""
     rng = Random(f"{reader.name} {seed}")
-    shutil.copytree(valid, place)
+    shutil.copytree(valid, folder)
     name = rng.choice([path for path in files_of(valid) if path.name not in ("README.md", "lock")])
-    path = place / name
+    path = folder / name
     path.write_bytes(mutation_for(path.name)(path.read_bytes(), rng))
     if rng.random() < 0.6:
-        reader.repair(place)
+        reader.repair(folder)
     return str(name)
 
 

@@ -28,59 +28,59 @@ TEXT = "the old bridge lies near the lake .\na grey cat waits in Zürich !\n\ntw
 JSONL = "".join(json.dumps({"text": line, "n": 1}) + "\n" for line in (*make.TEXTS, ["a", "b"]))
 
 
-def _packed(place: Path) -> None:
+def _packed(folder: Path) -> None:
     for name, text in (("plain.txt", TEXT), ("table.jsonl", JSONL)):
         data = text.encode()
-        (place / name).write_bytes(data)
-        (place / f"{name}.zst").write_bytes(zstandard.compress(data))
+        (folder / name).write_bytes(data)
+        (folder / f"{name}.zst").write_bytes(zstandard.compress(data))
         for ending, (pack, _) in PACKERS.items():
-            (place / f"{name}{ending}").write_bytes(pack(data))
+            (folder / f"{name}{ending}").write_bytes(pack(data))
     parquet.write_table(
-        pyarrow.table({"text": TEXT.split("\n"), "n": range(5)}), place / "t.parquet"
+        pyarrow.table({"text": TEXT.split("\n"), "n": range(5)}), folder / "t.parquet"
     )
 
 
-def _read_lines(place: Path) -> None:
+def _read_lines(folder: Path) -> None:
     for errors in ("strict", "replace"):
-        for path in sorted(place.iterdir()):
+        for path in sorted(folder.iterdir()):
             for _ in Lines([str(path)], errors=errors):
                 pass
 
 
-def _text(place: Path) -> None:
-    (place / "plain.txt").write_text(TEXT * 20)
-    (place / "vocabulary.txt").write_text("<S>\n</S>\n<UNK>\nthe\ncat\n")
+def _text(folder: Path) -> None:
+    (folder / "plain.txt").write_text(TEXT * 20)
+    (folder / "vocabulary.txt").write_text("<S>\n</S>\n<UNK>\nthe\ncat\n")
 
 
-def _prepare(place: Path) -> None:
-    names = [str(place / "plain.txt")]
+def _prepare(folder: Path) -> None:
+    names = [str(folder / "plain.txt")]
     lint.lint_corpus(names, PrepareOptions())
     prepare(
-        names, place / "out", PrepareOptions(valid_fraction=0.2), num_workers=1,
-        vocabulary=place / "vocabulary.txt"
+        names, folder / "out", PrepareOptions(valid_fraction=0.2), num_workers=1,
+        vocabulary=folder / "vocabulary.txt"
     )  # fmt: skip
 
 
-def _vocabularies(place: Path) -> None:
+def _vocabularies(folder: Path) -> None:
     data = (FORMATS / "corpus-1" / "vocabulary.txt").read_bytes()
-    (place / "words.txt").write_bytes(data)
-    (place / "words.txt.gz").write_bytes(PACKERS[".gz"][0](data))
+    (folder / "words.txt").write_bytes(data)
+    (folder / "words.txt.gz").write_bytes(PACKERS[".gz"][0](data))
 
 
-def _read_vocabularies(place: Path) -> None:
-    for path in place.iterdir():
+def _read_vocabularies(folder: Path) -> None:
+    for path in folder.iterdir():
         Vocabulary.read(path).ids(["the", "none"])
 
 
 def copy(name: str):
-    def make_it(place: Path) -> None:
-        shutil.copytree(FORMATS / name, place, dirs_exist_ok=True)
+    def make_it(folder: Path) -> None:
+        shutil.copytree(FORMATS / name, folder, dirs_exist_ok=True)
 
     return make_it
 
 
-def _read_corpus(place: Path) -> None:
-    corpus = shards.open_corpus(place)
+def _read_corpus(folder: Path) -> None:
+    corpus = shards.open_corpus(folder)
     corpus.verify()
     targets = corpus.word_ids()
     list(corpus.types)
@@ -100,22 +100,22 @@ def _read_corpus(place: Path) -> None:
             targets[window.types]
 
 
-def _repair_corpus(place: Path) -> None:
+def _repair_corpus(folder: Path) -> None:
     """Where the index is still one, it says what the files are now."""
     try:
-        index = json.loads((place / shards.INDEX).read_bytes())
+        index = json.loads((folder / shards.INDEX).read_bytes())
         for name, file in index["files"].items():
-            data = (place / name).read_bytes()
+            data = (folder / name).read_bytes()
             file |= {"bytes": len(data), "sha256": hashlib.sha256(data).hexdigest()}
         index["sha256"] = shards.index_sha256(index)
-        (place / shards.INDEX).write_text(json.dumps(index))
+        (folder / shards.INDEX).write_text(json.dumps(index))
     except (ValueError, TypeError, KeyError, AttributeError, OSError, RecursionError):
         pass  # damaged beyond that
 
 
-def _begun_preparation(place: Path) -> None:
+def _begun_preparation(folder: Path) -> None:
     """What a kill leaves after the first part."""
-    text = place / "text.txt"
+    text = folder / "text.txt"
     text.write_text(TEXT)
     from elmore.corpus import merge
 
@@ -124,24 +124,26 @@ def _begun_preparation(place: Path) -> None:
 
     before, merge.merge_parts = merge.merge_parts, killed
     try:
-        prepare([str(text)], place / "out", PrepareOptions(), num_workers=1)
+        prepare([str(text)], folder / "out", PrepareOptions(), num_workers=1)
     except KeyboardInterrupt:
         pass
     finally:
         merge.merge_parts = before
 
 
-def _resume_preparation(place: Path) -> None:
-    prepare([str(place / "text.txt")], place / "out", PrepareOptions(), num_workers=1, resume=True)
+def _resume_preparation(folder: Path) -> None:
+    prepare(
+        [str(folder / "text.txt")], folder / "out", PrepareOptions(), num_workers=1, resume=True
+    )
 
 
-def _resume_embedding(place: Path) -> None:
+def _resume_embedding(folder: Path) -> None:
     elmo = _elmo()
-    job.run_job(elmo, make.TEXTS, place / "vectors.jsonl", make.described(elmo), resume=True)
+    job.run_job(elmo, make.TEXTS, folder / "vectors.jsonl", make.described(elmo), resume=True)
 
 
-def _repair_journal(place: Path) -> None:
-    parts = place / "vectors.jsonl.parts"
+def _repair_journal(folder: Path) -> None:
+    parts = folder / "vectors.jsonl.parts"
     try:
         note = json.loads((parts / "part-00000.json").read_bytes())
         note["content"] = text_digest([note["texts"], note["tokens"]])
@@ -161,32 +163,32 @@ def _elmo():
     return _ELMO[0]
 
 
-def _read_layers(place: Path) -> None:
-    layer_cache.load_or_compute(_elmo(), make.TOKENS, place).of(make.TOKENS)
+def _read_layers(folder: Path) -> None:
+    layer_cache.load_or_compute(_elmo(), make.TOKENS, folder).of(make.TOKENS)
 
 
-def _repair_layers(place: Path) -> None:
-    (path,) = place.glob("*.npy")
+def _repair_layers(folder: Path) -> None:
+    (path,) = folder.glob("*.npy")
     data = path.read_bytes()[:-32]
     path.write_bytes(data + hashlib.sha256(data).digest())
 
 
-def _read_pooling(place: Path) -> None:
-    learned = pooling.TextPooling.load(place / "pooling.npz")
+def _read_pooling(folder: Path) -> None:
+    learned = pooling.TextPooling.load(folder / "pooling.npz")
     pooling.pool(["the"], np.ones((1, 8), np.float32), learned)
 
 
-def _pooling(place: Path) -> None:
-    shutil.copy(FORMATS / "pooling-1" / "pooling.npz", place)
+def _pooling(folder: Path) -> None:
+    shutil.copy(FORMATS / "pooling-1" / "pooling.npz", folder)
 
 
-def _arrays(place: Path) -> None:
-    np.save(place / "a.npy", np.arange(6.0).reshape(2, 3))
-    np.save(place / "b.npy", np.arange(5, dtype=np.uint32))
+def _arrays(folder: Path) -> None:
+    np.save(folder / "a.npy", np.arange(6.0).reshape(2, 3))
+    np.save(folder / "b.npy", np.arange(5, dtype=np.uint32))
 
 
-def _read_arrays(place: Path) -> None:
-    for path in place.iterdir():
+def _read_arrays(folder: Path) -> None:
+    for path in folder.iterdir():
         npy.read_npy(path).sum()
         npy.map_npy(path).sum()
 

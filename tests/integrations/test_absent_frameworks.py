@@ -48,8 +48,8 @@ def without(monkeypatch):
 
 
 def test_each_integration_is_asked():
-    place = Path(integrations.__file__).parent
-    result = {path.stem for path in place.iterdir() if path.name[0] != "_"}
+    folder = Path(integrations.__file__).parent
+    result = {path.stem for path in folder.iterdir() if path.name[0] != "_"}
     assert result == set(NEEDED) | OF_OTHERS | FREE
 
 

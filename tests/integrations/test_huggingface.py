@@ -338,7 +338,7 @@ class TestTheTokenizer:
         assert result.tokens(0) == ["Do", "n't", "go", "."]
         assert result.word_ids(1) == [0, None, None, None]
         assert result.sequence_ids(1) == [0, None, None, None]
-        assert [result.char_to_token(0, place) for place in (0, 4, 5, 8)] == [0, 1, None, 2]
+        assert [result.char_to_token(0, index) for index in (0, 4, 5, 8)] == [0, 1, None, 2]
         assert result.token_to_chars(0, 1) == (2, 5)
         assert result.token_to_chars(1, 3) is None
         assert result["offset_mapping"].tolist()[0] == [[0, 2], [2, 5], [7, 9], [10, 11]]

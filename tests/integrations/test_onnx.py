@@ -55,9 +55,9 @@ def assert_equal_to_the_embedder(path: Path, elmo: Embedder, sentences=SENTENCES
         np.testing.assert_allclose(result, sentence.vectors, rtol=1e-5, atol=1e-5)
 
 
-def tiny(place: Path, rng: np.random.Generator, scale: float = 1.0, **changes) -> Bundle:
+def tiny(directory: Path, rng: np.random.Generator, scale: float = 1.0, **changes) -> Bundle:
     options = bilm_options(**changes)
-    return pretrained.load(*write_bilm(place, options, bilm_weights(options, rng, scale)))
+    return pretrained.load(*write_bilm(directory, options, bilm_weights(options, rng, scale)))
 
 
 @pytest.fixture

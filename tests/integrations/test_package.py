@@ -67,19 +67,19 @@ def source(dist, tmp_path_factory) -> Path:
     return path / f"elmore-{VERSION}"
 
 
-def over(python: str | Path, place: Path, wheel: Path, packages: Path = HERE) -> Path:
+def over(python: str | Path, directory: Path, wheel: Path, packages: Path = HERE) -> Path:
     """Install the wheel alone for a Python; what it depends on is found among other packages."""
-    made = run(python, "-m", "venv", "--without-pip", place, cwd=ROOT)
+    made = run(python, "-m", "venv", "--without-pip", directory, cwd=ROOT)
     assert made.returncode == 0, made.stderr
-    interpreter = place / "bin" / "python"
+    interpreter = directory / "bin" / "python"
     asked = "import sysconfig; print(sysconfig.get_path('purelib'))"
-    own = Path(run(interpreter, "-c", asked, cwd=place).stdout.strip())
+    own = Path(run(interpreter, "-c", asked, cwd=directory).stdout.strip())
     pip = (sys.executable, "-m", "pip", "--python", interpreter, "install", "--quiet")
-    done = run(*pip, "--no-deps", "--no-index", "--no-compile", wheel, cwd=place)
+    done = run(*pip, "--no-deps", "--no-index", "--no-compile", wheel, cwd=directory)
     assert done.returncode == 0, done.stderr
     # As a plain line: the .pth files over there, one to this source folder among them, stay unread.
     (own / "over_here.pth").write_text(f"{packages}\n")
-    return place / "bin"
+    return directory / "bin"
 
 
 @pytest.fixture(scope="module")
@@ -170,15 +170,15 @@ def test_the_version_stands_in_one_place():
     assert result - {"CHANGELOG.md"} == {"elmore/__init__.py"}
 
 
-def assert_embeds_alike(programs: Path, place: Path) -> None:
+def assert_embeds_alike(programs: Path, directory: Path) -> None:
     """Not this source folder but the wheel is at work, and its vectors are those of here."""
     asked = "import elmore; print(elmore.__file__)"
-    where = run(programs / "python", "-c", asked, cwd=place).stdout.strip()
+    where = run(programs / "python", "-c", asked, cwd=directory).stdout.strip()
     assert Path(where).is_relative_to(programs.parent)
-    (place / "text.txt").write_text("I left it at the bank .\n")
-    done = run(programs / "elmore", "embed", "text.txt", "-o", "vectors.npz", cwd=place)
+    (directory / "text.txt").write_text("I left it at the bank .\n")
+    done = run(programs / "elmore", "embed", "text.txt", "-o", "vectors.npz", cwd=directory)
     assert done.returncode == 0, done.stderr
-    with np.load(place / "vectors.npz") as vectors:
+    with np.load(directory / "vectors.npz") as vectors:
         assert vectors["0"].shape == (7, 512)
         expected = elmore.load().embed(["I left it at the bank ."])[0].vectors
         np.testing.assert_allclose(vectors["0"], expected, atol=1e-5)

@@ -69,10 +69,10 @@ def test_every_place_of_a_long_sentence_has_its_substitutes(bundle):
     assert list(predict_substitutes(bundle, [])) == []
 
 
-@pytest.mark.parametrize("place", [3, -4])
-def test_a_position_outside_the_sentence_is_refused(bundle, place):
-    with pytest.raises(DataError, match=f"position {place} is outside a sentence of 3 tokens"):
-        list(predict_substitutes(bundle, ["two", "ships", "come"], [place]))
+@pytest.mark.parametrize("index", [3, -4])
+def test_a_position_outside_the_sentence_is_refused(bundle, index):
+    with pytest.raises(DataError, match=f"position {index} is outside a sentence of 3 tokens"):
+        list(predict_substitutes(bundle, ["two", "ships", "come"], [index]))
 
 
 def test_no_substitutes_cannot_be_asked_for(bundle):

@@ -13,9 +13,9 @@ def test_the_index_finds_every_word_between_its_marks(sentences):
     ids = torch.zeros(len(sentences), longest, 2, dtype=torch.long)
     mask = torch.zeros(len(sentences), longest, dtype=torch.bool)
     for row, sentence in enumerate(sentences):
-        for place, word in enumerate(sentence):
-            ids[row, place] = torch.tensor([word, word % 2])
-            mask[row, place] = True
+        for position, word in enumerate(sentence):
+            ids[row, position] = torch.tensor([word, word % 2])
+            mask[row, position] = True
     index, words = index_unique_words(ids, mask, MARKS)
     assert len(words) == 2 + len({word for sentence in sentences for word in sentence})
     for row, sentence in enumerate(sentences):

@@ -24,7 +24,7 @@ def reported(corpus, tmp_path_factory) -> SimpleNamespace:
     """Run folders and printed results, each by its name, and the report on all of them."""
     path = tmp_path_factory.mktemp("reported")
     result = SimpleNamespace(
-        place=path,
+        folder=path,
         language=path / "language",
         ner=path / "ner",
         files={},
@@ -42,28 +42,28 @@ def reported(corpus, tmp_path_factory) -> SimpleNamespace:
     return result
 
 
-def _train(place: Path, out: Path) -> None:
+def _train(folder: Path, out: Path) -> None:
     ner = registry.find_task("ner")
-    data = toy_tasks.write("ner", place / "ner.txt")
+    data = toy_tasks.write("ner", folder / "ner.txt")
     recipe = registry.load_recipe(
         ner, None, [*toy_tasks.small("ner"), "train.epochs=2", "elmo.insert_at=both"]
     )
     trials = sweep.list_trials(recipe, num_seeds=2, fractions=[0.5, 1.0])
-    bilm = f"elmo:{toy_tasks.bilm(place / 'bilm')}"
+    bilm = f"elmo:{toy_tasks.bilm(folder / 'bilm')}"
     options = {"test": data, "embedder": bilm, "device": "cpu"}
     sweep.train_sweep(ner, recipe, data, data, out, trials, **options)
 
 
-def _printed(place: Path, model: Path) -> dict[str, str]:
+def _printed(folder: Path, model: Path) -> dict[str, str]:
     """Give what commands print: themselves where they are quick, their own types where not."""
-    text = place / "text.txt"
+    text = folder / "text.txt"
     lines = [
         f"{line} <b>&amp;" if n == 0 else line for n, line in enumerate(toy_corpus.sentences(30))
     ]
     text.write_text("\n".join(lines), encoding="utf-8")
     uses = [["a", ("bank", "bank", "NOUN", RIVER if n % 3 else MONEY), "."] for n in range(6)]
     senses_file = write_corpus(
-        place, "senses", [[[*words, "x" * n] for n, words in enumerate(uses)]]
+        folder, "senses", [[[*words, "x" * n] for n, words in enumerate(uses)]]
     )
 
     def printed(*command: str) -> str:
@@ -77,7 +77,7 @@ def _printed(place: Path, model: Path) -> dict[str, str]:
     known = senses.SenseResults("2", table, {"senseval2": table}, 120, 34)
     near = {"word": "play", "tokens": ["the", "<play>", "ended"], "position": 1, "line": 7}
     queries = [{"query": "the [play] was sold out", "neighbors": [near | {"similarity": 0.875}]}]
-    few = place / "few.txt"
+    few = folder / "few.txt"
     few.write_text("\n".join(lines[:6]), encoding="utf-8")
     return {
         "context": printed("probe", "context", str(text), "--model", str(model)),

@@ -27,7 +27,7 @@ class PositionEmbedder:
 
     def vectors(self, words, number):
         own = np.array([vector(word) for word in words])
-        positions = np.array([vector(f"{word}{place}") for place, word in enumerate(words)])
+        positions = np.array([vector(f"{word}{index}") for index, word in enumerate(words)])
         whole = np.tile(vector(f"s{number}"), (len(words), 1))
         return np.stack([own, own + positions, whole]).astype(np.float32)
 
@@ -47,8 +47,8 @@ def every_use():
     """(word, vectors of the layers) of each token."""
     for number, words in enumerate(TEXT):
         vectors = PositionEmbedder().vectors(words, number)
-        for place, word in enumerate(words):
-            yield word, vectors[:, place]
+        for index, word in enumerate(words):
+            yield word, vectors[:, index]
 
 
 def test_self_similarity_is_the_mean_over_pairs_of_uses_then_over_words():

@@ -96,8 +96,8 @@ def test_layer_weights_are_the_softmax_of_what_was_learned(reported):
     weights = load_file(run / "best" / "model.safetensors")
     (one,) = load_runs.load_run_folder(run, "run")
     assert set(one.mixes) == {"input", "output"}
-    for place, shares in one.mixes.items():
-        learned = weights[f"embedding.mixes.{place}.mix.weights"].astype(np.float64)
+    for index, shares in one.mixes.items():
+        learned = weights[f"embedding.mixes.{index}.mix.weights"].astype(np.float64)
         expected = [math.exp(w) / sum(map(math.exp, learned)) for w in learned]
         assert shares == pytest.approx(expected)
         assert all(share in Numbers(reported.report.html).values for share in shares)

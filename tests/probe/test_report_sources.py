@@ -23,12 +23,12 @@ MEASURED = {
 }
 
 
-def run_folder(place, *, recipe=None, metrics=UPDATES):
-    place.mkdir(parents=True)
-    (place / "metrics.jsonl").write_text(metrics)
+def run_folder(folder, *, recipe=None, metrics=UPDATES):
+    folder.mkdir(parents=True)
+    (folder / "metrics.jsonl").write_text(metrics)
     if recipe is not None:
-        (place / "recipe.json").write_text(json.dumps(recipe))
-    return place
+        (folder / "recipe.json").write_text(json.dumps(recipe))
+    return folder
 
 
 def test_nothing_has_no_names():

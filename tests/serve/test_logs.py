@@ -14,7 +14,7 @@ def test_a_log_line_is_json_and_has_no_error_message(caplog):
     assert (line["event"], line["status"], line["error"]) == ("it failed", 500, "ValueError")
     assert line["time"].endswith("Z")
     assert "words" not in json.dumps(line)
-    assert any("test_logs.py" in place for place in line["through"])
+    assert any("test_logs.py" in index for index in line["through"])
 
 
 def test_no_request_leaves_its_text_in_the_log(embedder, caplog):

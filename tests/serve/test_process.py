@@ -17,15 +17,15 @@ from tests.support.live_server import Client, Process, engine_of, forget_serve, 
 
 
 def test_an_index_that_elmore_neighbors_built_is_served(bundle, model, tmp_path):
-    text, place = tmp_path / "text.txt", tmp_path / "uses"
+    text, folder = tmp_path / "text.txt", tmp_path / "uses"
     text.write_text("".join(f"{line}\n" for line in toy_corpus.sentences(60)))
-    built = run_elmore("neighbors", model, str(text), "--index", str(place), "--tokenized")
+    built = run_elmore("neighbors", model, str(text), "--index", str(folder), "--tokenized")
     assert built.code == 0, built.err
     query = {"text": "two small [birds] wait .", "k": 4}
-    with Process(model, "--index", str(place)) as running:
+    with Process(model, "--index", str(folder)) as running:
         result = Client(running.port).post("/neighbors", query).json
         refused = Client(running.port).post("/neighbors", {"text": "two small birds"})
-    index = OccurrenceIndex.open(place, Embedder(bundle))
+    index = OccurrenceIndex.open(folder, Embedder(bundle))
     expected = index.search(["two", "small", "birds", "wait", "."], 2, 4)
     assert result["word"] == "birds"
     assert [(use["tokens"], use["position"], use["line"]) for use in result["neighbors"]] == [

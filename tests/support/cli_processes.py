@@ -62,8 +62,8 @@ def run(
     `constants` are set in the new processes first, each named as `module:NAME`.
     """
     changes = Changes(environment or {}, constants or {}, kill)
-    with tempfile.TemporaryDirectory() as place:
-        jobs = [_started(Path(place), arguments, changes, rank, ranks) for rank in range(ranks)]
+    with tempfile.TemporaryDirectory() as folder:
+        jobs = [_started(Path(folder), arguments, changes, rank, ranks) for rank in range(ranks)]
         end = time.monotonic() + 250
         try:
             for job in jobs:
@@ -72,11 +72,11 @@ def run(
             for job in jobs:
                 job.kill()  # who has not ended by then
                 job.join()
-        return [_result(Path(place), rank, job) for rank, job in enumerate(jobs)]
+        return [_result(Path(folder), rank, job) for rank, job in enumerate(jobs)]
 
 
 def _started(
-    place: Path,
+    folder: Path,
     arguments: tuple[str, ...],
     changes: "Changes",
     rank: int,
@@ -85,19 +85,19 @@ def _started(
     environment: dict[str, object] = {**changes.environment}
     if ranks > 1:
         environment |= {"RANK": rank, "LOCAL_RANK": rank, "WORLD_SIZE": ranks}
-        environment |= {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": _port(place)}
+        environment |= {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": _port(folder)}
     texts = {name: str(value) for name, value in environment.items()}
     kill = changes.kill
     mine = None if isinstance(kill, KillAt) and kill.rank != rank else kill
     changes = changes._replace(environment=texts, kill=mine)
-    job = _context.Process(target=command, args=(arguments, str(place / str(rank)), changes))
+    job = _context.Process(target=command, args=(arguments, str(folder / str(rank)), changes))
     job.start()
     return job
 
 
-def _port(place: Path) -> int:
+def _port(folder: Path) -> int:
     """Find a port that is free, the same for all ranks."""
-    file = place / "port"
+    file = folder / "port"
     if not file.exists():
         with socket.socket() as result:
             result.bind(("127.0.0.1", 0))
@@ -105,9 +105,9 @@ def _port(place: Path) -> int:
     return int(file.read_text())
 
 
-def _result(place: Path, rank: int, job: BaseProcess) -> Result:
+def _result(folder: Path, rank: int, job: BaseProcess) -> Result:
     assert job.exitcode is not None, "it did not end"
-    out, err = ((place / f"{rank}.{name}").read_text() for name in ("out", "err"))
+    out, err = ((folder / f"{rank}.{name}").read_text() for name in ("out", "err"))
     return Result(job.exitcode, out, err)
 
 

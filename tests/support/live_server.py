@@ -184,9 +184,9 @@ class SmallIndex:
 
     def search_vector(self, vector: np.ndarray, tokens: list[str], k: int) -> list[Use]:
         uses = [
-            Use(word, words, place, 0.5, line)
+            Use(word, words, number, 0.5, line)
             for line, words in enumerate(self.LINES)
-            for place, word in enumerate(words)
+            for number, word in enumerate(words)
         ]
         return uses[:k]
 

@@ -50,8 +50,8 @@ def commands(line: str) -> Iterator[Command]:
 def _command(words: list[str]) -> Command:
     into = None
     if ">" in words:
-        place = words.index(">")
-        words, into = words[:place], words[place + 1]
+        position = words.index(">")
+        words, into = words[:position], words[position + 1]
     while re.match(r"[A-Z_]+=", words[0]):  # the environment of this one command
         words = words[1:]
     return Command(words[0], words[1:], into)
@@ -94,8 +94,8 @@ def find_refusals(line: str) -> list[str]:
 def _wrong(command: Command) -> str:
     program, arguments, _ = command
     if program == "torchrun":  # what is behind -m is what it runs
-        place = arguments.index("-m") + 1
-        program, arguments = arguments[place], arguments[place + 1 :]
+        position = arguments.index("-m") + 1
+        program, arguments = arguments[position], arguments[position + 1 :]
     if program == "elmore":
         result = parse_only(*arguments)
         return result.err if result.code else ""

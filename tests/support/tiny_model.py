@@ -11,9 +11,9 @@ from elmore.weights import folder, pretrained
 from tests.support.fake_checkpoints import bilm_options, bilm_weights, write_bilm
 
 
-def save_model(place: Path, seed: int = 0) -> str:
+def save_model(path: Path, seed: int = 0) -> str:
     options = bilm_options()
     weights = bilm_weights(options, np.random.default_rng(seed))
-    bundle = pretrained.load(*write_bilm(place, options, weights))
-    folder.save(bundle, place / "tiny")
-    return str(place / "tiny")
+    bundle = pretrained.load(*write_bilm(path, options, weights))
+    folder.save(bundle, path / "tiny")
+    return str(path / "tiny")

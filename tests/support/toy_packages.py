@@ -13,12 +13,12 @@ from elmore.weights.bundle import Bundle, Card
 from tests.support import toy_corpus
 
 
-def save_model(place: Path, **card: str) -> Path:
+def save_model(path: Path, **card: str) -> Path:
     """Save a tiny model with random weights."""
     facts = {"name": "toy", "language": "Klingon", "licence": "MIT", "data": "letters"} | card
     bundle = Bundle(BiLM(toy_corpus.recipe().model), ByteAlphabet(), card=Card(**facts))
-    folder.save(bundle, place)
-    return place
+    folder.save(bundle, path)
+    return path
 
 
 def install(model: Path, target: Path, **options: str) -> Path:

@@ -45,10 +45,10 @@ def sentences(number: int = 20) -> list[list[tuple[str, str, str]]]:
     """Return (word, name tag, part of speech) of made-up sentences, all different."""
     result = []
     for i in range(number):
-        person, place = PEOPLE[i % 3], PLACES[i // 3 % 2]
+        person, city = PEOPLE[i % 3], PLACES[i // 3 % 2]
         words = [(word, "person", "NNP") for word in person.split()]
         words.append((VERBS[i // 6 % 2], "", "VBD"))
-        words += [(word, "location", "NNP") for word in place.split()]
+        words += [(word, "location", "NNP") for word in city.split()]
         words += [("again", "", "RB")] * (i // 12) + [(".", "", ".")]
         rows, before = [], ""
         for word, kind, tag in words:
@@ -106,7 +106,7 @@ class Trained(NamedTuple):
 
 
 def train(
-    place: Path,
+    path: Path,
     name: str = "ner",
     *more: str,
     embedder: str = "none",
@@ -115,12 +115,12 @@ def train(
 ) -> Trained:
     """Train a task for two epochs, unless `more` says otherwise, in a folder."""
     kind = find_task(name)
-    data = write(name, place / f"{name}.txt")
+    data = write(name, path / f"{name}.txt")
     recipe = load_recipe(kind, None, [*small(name), "train.epochs=2", *more])
     reports: list[Report] = []
     options = {"embedder": embedder, "device": "cpu", "on_report": reports.append, **options}
-    task = train_task(kind, recipe, data, data, place / out, **options)
-    return Trained(task, reports, data, place / out)
+    task = train_task(kind, recipe, data, data, path / out, **options)
+    return Trained(task, reports, data, path / out)
 
 
 def vectors(path: Path, dim: int = 8) -> Path:

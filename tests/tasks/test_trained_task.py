@@ -151,13 +151,13 @@ def test_predictions_of_a_task_without_a_format_are_lines_of_json(shared_run):
 def test_the_path_for_predictions_is_checked_first(tmp_path, copied_run, shared_run):
     data, _ = copied_run()
     before = data.read_bytes()
-    for place, message in (
+    for position, message in (
         (data, "this is the file of examples"),
         (tmp_path, "expected the name of a file"),
         (tmp_path / "none" / "x", "expected the name of a file"),
     ):
         with pytest.raises(DataError, match=message):
-            shared_run().task.evaluate(data, predictions=place)
+            shared_run().task.evaluate(data, predictions=position)
     assert data.read_bytes() == before
 
 

@@ -72,9 +72,9 @@ def test_offsets_count_characters_of_the_raw_text():
 
 def check(text: str) -> None:
     spans = split_sentences(text)
-    covered = [place for start, end in spans for place in range(start, end)]
+    covered = [index for start, end in spans for index in range(start, end)]
     assert covered == sorted(set(covered))
-    assert {place for place, char in enumerate(text) if not char.isspace()} <= set(covered)
+    assert {index for index, char in enumerate(text) if not char.isspace()} <= set(covered)
     assert all(text[start:end] == text[start:end].strip() != "" for start, end in spans)
 
 

@@ -123,8 +123,8 @@ def test_penn_gives_the_words_of_the_table(raw: str, words: str):
 def check(tokenize: Tokenizer, text: str) -> None:
     words, offsets = tokenize(text)
     assert [text[start:end] for start, end in offsets] == words
-    covered = [place for start, end in offsets for place in range(start, end)]
-    assert covered == [place for place, char in enumerate(text) if not char.isspace()]
+    covered = [index for start, end in offsets for index in range(start, end)]
+    assert covered == [index for index, char in enumerate(text) if not char.isspace()]
     assert "" not in words
 
 

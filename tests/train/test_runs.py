@@ -43,8 +43,8 @@ def checkpoint(step: int, **more) -> Checkpoint:
 @pytest.mark.parametrize("kind", ["adamw", "adagrad", "muon"])
 def test_everything_comes_back(tmp_path, kind):
     run, (module, optimizer) = Run(tmp_path), trained(kind)
-    place = run.save_checkpoint(module, optimizer, checkpoint(7, best_score=None), keep=2)
-    assert place == tmp_path / "checkpoints" / "step-00000007"
+    directory = run.save_checkpoint(module, optimizer, checkpoint(7, best_score=None), keep=2)
+    assert directory == tmp_path / "checkpoints" / "step-00000007"
     other, again = trained(kind)
     result = run.load_checkpoint(other, again, CPU)
     assert result is not None
@@ -89,8 +89,8 @@ def test_a_full_disk_leaves_the_checkpoint_before_as_it_was(tmp_path, monkeypatc
 @pytest.mark.parametrize("kind", ["adamw", "adagrad", "muon"])
 def test_without_the_optimizers_file_the_weights_come_back_alone(tmp_path, kind):
     run, (module, optimizer) = Run(tmp_path), trained(kind)
-    place = run.save_checkpoint(module, optimizer, checkpoint(7), keep=2)
-    (place / "optimizer.safetensors").unlink()
+    directory = run.save_checkpoint(module, optimizer, checkpoint(7), keep=2)
+    (directory / "optimizer.safetensors").unlink()
     other, fresh = Line(), optimizers.build_optimizer(Line(), TrainConfig(optimizer=kind))
     before = fresh.state_dict()
     found = run.load_checkpoint(other, fresh, CPU)
@@ -98,14 +98,14 @@ def test_without_the_optimizers_file_the_weights_come_back_alone(tmp_path, kind)
     assert torch.equal(found.state["memory"], torch.ones(2))
     assert_close(other.state_dict(), module.state_dict(), rtol=0, atol=0)
     assert_close(fresh.state_dict(), before, rtol=0, atol=0)
-    (place / "recurrent_state.safetensors").unlink()
+    (directory / "recurrent_state.safetensors").unlink()
     assert run.load_checkpoint(other, fresh, CPU).state == {}
 
 
 def test_an_optimizers_file_that_is_damaged_is_not_taken_for_an_absent_one(tmp_path):
     run, (module, optimizer) = Run(tmp_path), trained()
-    place = run.save_checkpoint(module, optimizer, checkpoint(7), keep=2)
-    path = place / "optimizer.safetensors"
+    directory = run.save_checkpoint(module, optimizer, checkpoint(7), keep=2)
+    path = directory / "optimizer.safetensors"
     whole = path.read_bytes()
     for damage in (b"", whole[:-1], whole[:100]):
         path.write_bytes(damage)
@@ -114,7 +114,7 @@ def test_an_optimizers_file_that_is_damaged_is_not_taken_for_an_absent_one(tmp_p
         ):
             run.load_checkpoint(module, optimizer, CPU)
     path.unlink()
-    path.symlink_to(place / "gone")
+    path.symlink_to(directory / "gone")
     with pytest.raises(DataError, match="not a readable checkpoint"):
         run.load_checkpoint(module, optimizer, CPU)
 
@@ -122,32 +122,32 @@ def test_an_optimizers_file_that_is_damaged_is_not_taken_for_an_absent_one(tmp_p
 @pytest.mark.parametrize("name", ["model", "recurrent_state"])
 def test_another_file_that_is_missing_or_damaged_is_an_error(tmp_path, name):
     run, (module, optimizer) = Run(tmp_path), trained()
-    place = run.save_checkpoint(module, optimizer, checkpoint(7), keep=2)
-    (place / f"{name}.safetensors").unlink()
+    directory = run.save_checkpoint(module, optimizer, checkpoint(7), keep=2)
+    (directory / f"{name}.safetensors").unlink()
     with pytest.raises(DataError, match="not a readable checkpoint"):
         run.load_checkpoint(module, optimizer, CPU)
-    (place / "optimizer.safetensors").unlink()
-    (place / f"{name}.safetensors").write_bytes(b"{}")
+    (directory / "optimizer.safetensors").unlink()
+    (directory / f"{name}.safetensors").write_bytes(b"{}")
     with pytest.raises(DataError, match="not a readable checkpoint"):
         run.load_checkpoint(module, optimizer, CPU)
 
 
 def test_a_damaged_checkpoint_is_named(tmp_path):
     run, (module, optimizer) = Run(tmp_path), trained()
-    place = run.save_checkpoint(module, optimizer, checkpoint(3), keep=2)
-    (place / "optimizer.safetensors").write_bytes(b"")
+    directory = run.save_checkpoint(module, optimizer, checkpoint(3), keep=2)
+    (directory / "optimizer.safetensors").write_bytes(b"")
     with pytest.raises(DataError, match="step-00000003: not a readable checkpoint"):
         run.load_checkpoint(module, optimizer, CPU)
-    shutil.copy(place / "model.safetensors", place / "optimizer.safetensors")
+    shutil.copy(directory / "model.safetensors", directory / "optimizer.safetensors")
     with pytest.raises(DataError, match="step-00000003: not a readable checkpoint"):
         run.load_checkpoint(module, optimizer, CPU)
 
 
 def test_a_checkpoint_of_another_version_is_refused(tmp_path):
     run, (module, optimizer) = Run(tmp_path), trained()
-    place = run.save_checkpoint(module, optimizer, checkpoint(3), keep=2)
-    state = json.loads((place / "state.json").read_text())
-    (place / "state.json").write_text(json.dumps(state | {"format": 99}))
+    directory = run.save_checkpoint(module, optimizer, checkpoint(3), keep=2)
+    state = json.loads((directory / "state.json").read_text())
+    (directory / "state.json").write_text(json.dumps(state | {"format": 99}))
     with pytest.raises(DataError, match="format 99 is newer than this elmore reads"):
         run.load_checkpoint(module, optimizer, CPU)
 
@@ -299,9 +299,9 @@ def test_lines_of_updates_that_come_again_are_forgotten(tmp_path_factory, logged
 )  # fmt: skip
 def test_a_state_with_something_else_in_it_is_named(tmp_path, values):
     run, (module, optimizer) = Run(tmp_path), trained()
-    place = run.save_checkpoint(module, optimizer, checkpoint(3), keep=2)
-    state = json.loads((place / "state.json").read_text())
-    (place / "state.json").write_text(json.dumps(state | values))
+    directory = run.save_checkpoint(module, optimizer, checkpoint(3), keep=2)
+    state = json.loads((directory / "state.json").read_text())
+    (directory / "state.json").write_text(json.dumps(state | values))
     with pytest.raises(ElmoreError, match=r"step-00000003.*state\.json"):
         run.load_checkpoint(module, optimizer, CPU)
 
@@ -321,8 +321,8 @@ def test_a_damaged_line_of_metrics_is_named(tmp_path, line):
 @pytest.mark.parametrize("damage", ["shape", "name", "number", "integers"])
 def test_an_optimizer_of_other_weights_is_refused_when_it_is_restored(tmp_path, kind, damage):
     run, (module, optimizer) = Run(tmp_path), trained(kind)
-    place = run.save_checkpoint(module, optimizer, checkpoint(3), keep=2)
-    path = place / "optimizer.safetensors"
+    directory = run.save_checkpoint(module, optimizer, checkpoint(3), keep=2)
+    path = directory / "optimizer.safetensors"
     tensors = load_file(path)
     name = next(name for name, tensor in tensors.items() if tensor.dim())
     odd = {"shape": tensors[name][None], "integers": tensors[name].long()}

@@ -226,8 +226,8 @@ WHOLE = packed(("a/b.json", b"{}" * 40), ("a/c.bin", bytes(300)), ("d", b"stored
 @given(st.lists(st.tuples(st.integers(0, len(WHOLE) - 1), st.integers(0, 255)), max_size=4))
 def test_after_any_change_of_bytes_the_folder_is_complete_or_absent(changes):
     data = bytearray(WHOLE)
-    for place, value in changes:
-        data[place] = value
+    for position, value in changes:
+        data[position] = value
     with tempfile.TemporaryDirectory() as folder:
         archive, into = write(Path(folder), bytes(data)), Path(folder) / "room" / "out"
         try:

@@ -245,9 +245,9 @@ def test_damaged_bytes_never_end_in_anything_but_one_sentence(run, rng):
     index = run / "model.ckpt-10.index"
     whole = index.read_bytes()
     sentences = []
-    for place in rng.integers(0, len(whole), 100):
+    for position in rng.integers(0, len(whole), 100):
         changed = bytearray(whole)
-        changed[place : place + 3] = rng.integers(0, 256, 3, dtype=np.uint8).tobytes()
+        changed[position : position + 3] = rng.integers(0, 256, 3, dtype=np.uint8).tobytes()
         index.write_bytes(bytes(changed[: len(whole)]))
         try:
             pretrained.load(index)
@@ -289,8 +289,8 @@ def test_an_inconsistent_index_is_refused(tmp_path, header, value, found):
 
 def test_an_index_that_leads_to_one_block_twice_is_refused(tmp_path):
     rows = block([(b"", HEADER), (b"lm/x", entry(ONE, 0, 0))])
-    place = varint(0) + varint(len(rows))
-    blocks = block([(b"a", place), (b"b", place)])
+    position = varint(0) + varint(len(rows))
+    blocks = block([(b"a", position), (b"b", position)])
     end = b"\0" * 5  # not compressed, and a checksum
     footer = varint(0) + varint(0) + varint(len(rows + end)) + varint(len(blocks))
     magic = table([], 1)[-8:]

@@ -43,10 +43,10 @@ TYPED = (
 def text(number: int) -> str:
     """Give a file of a document for each ten examples that are asked for."""
     lines = []
-    for place in range(max(1, number // 10)):
-        lines.append(f"# newdoc id = story{place}")
+    for index in range(max(1, number // 10)):
+        lines.append(f"# newdoc id = story{index}")
         row = 0
-        for item in _STORIES[place % 2].split():
+        for item in _STORIES[index % 2].split():
             word, _, entity = item.partition("/")
             row += 1
             note = f"Entity={entity}" if entity else "_"

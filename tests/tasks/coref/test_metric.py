@@ -88,7 +88,7 @@ def test_nothing_is_zero_and_not_an_error():
 
 clusterings = st.lists(st.integers(0, 4), min_size=1, max_size=9).map(
     lambda labels: [
-        [place for place, label in enumerate(labels) if label == which]
+        [index for index, label in enumerate(labels) if label == which]
         for which in sorted(set(labels))
         if labels.count(which) > 1
     ]

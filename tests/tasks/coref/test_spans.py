@@ -66,7 +66,7 @@ def joined(antecedents):
 
 @given(st.lists(st.integers(0, 8), max_size=9))
 def test_clusters_are_those_of_a_naive_linker(draws):
-    antecedents = [draw % (place + 1) - 1 for place, draw in enumerate(draws)]
+    antecedents = [draw % (index + 1) - 1 for index, draw in enumerate(draws)]
     result = clusters_from_antecedents(antecedents)
     assert sorted(tuple(sorted(cluster)) for cluster in result) == joined(antecedents)
     assert all(cluster == sorted(cluster) for cluster in result)

@@ -127,18 +127,18 @@ def test_each_insertion_point_has_its_own_mix(elmo, where):
     embedding = Embedding(words, None, elmo, ElmoConfig(insert_at=where, dropout=0.0))
     places = ["input", "output"] if where == "both" else [where]
     assert list(embedding.layer_weights()) == places
-    width = {place: elmo.width * (place in places) for place in ("input", "output")}
+    width = {index: elmo.width * (index in places) for index in ("input", "output")}
     assert embedding.widths == Widths(4 + width["input"], width["output"])
     reader = BatchEncoder(lambda tokens: np.zeros(len(tokens), dtype=np.int64), frozen_elmo=elmo)
     with torch.no_grad():
-        for place, gamma in zip(places, (2.0, 3.0), strict=False):
-            embedding.get_parameter(f"mixes.{place}.mix.gamma").fill_(gamma)
+        for index, gamma in zip(places, (2.0, 3.0), strict=False):
+            embedding.get_parameter(f"mixes.{index}.mix.gamma").fill_(gamma)
     result = embedding(encode(reader))
     assert (result.vectors.shape[1], result.output_elmo.shape[1]) == embedding.widths
     plain = LayerMix(ElmoConfig(dropout=0.0), elmo.num_layers)(encode(reader).layers)
     parts = {"input": result.vectors[:, 4:], "output": result.output_elmo}
-    for place, gamma in zip(places, (2.0, 3.0), strict=False):
-        assert_close(parts[place], gamma * plain)
+    for index, gamma in zip(places, (2.0, 3.0), strict=False):
+        assert_close(parts[index], gamma * plain)
 
 
 def test_a_bilm_at_the_output_alone_is_refused_without_other_inputs(elmo):

@@ -36,8 +36,8 @@ def test_a_query_gets_the_average_of_the_tokens_by_their_dot_products(lengths, s
     mask = torch.arange(max(lengths)) < torch.tensor(lengths)[:, None]
     result = attend(queries, tokens, mask)
     for row, length in enumerate(lengths):
-        for place in range(2):
-            query = queries[row, place].tolist()
+        for index in range(2):
+            query = queries[row, index].tolist()
             there = tokens[row, :length].tolist()
             powers = [math.exp(sum(a * b for a, b in zip(query, t, strict=True))) for t in there]
             expected = [
@@ -45,4 +45,4 @@ def test_a_query_gets_the_average_of_the_tokens_by_their_dot_products(lengths, s
                 / (sum(powers) or 1)
                 for i in range(3)
             ]
-            assert_close(result[row, place].tolist(), expected, rtol=1e-4, atol=1e-5)
+            assert_close(result[row, index].tolist(), expected, rtol=1e-4, atol=1e-5)

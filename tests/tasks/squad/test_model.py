@@ -56,8 +56,8 @@ def test_the_loss_is_of_all_acceptable_spans_together():
     mask = torch.tensor([[True, True, True], [True, True, False]])
     spans = torch.tensor([[[0, 1], [1, 2]], [[0, 1], [-1, -1]]])
 
-    def chance(scores: list[float], place: int) -> float:
-        return math.exp(scores[place]) / sum(map(math.exp, scores))
+    def chance(scores: list[float], index: int) -> float:
+        return math.exp(scores[index]) / sum(map(math.exp, scores))
 
     first = chance([1, 2, 0.5], 0) * chance([0, 1, -1], 1)
     first += chance([1, 2, 0.5], 1) * chance([0, 1, -1], 2)

@@ -105,17 +105,17 @@ def drawn(draw) -> tuple[list[str], list[tuple[int, str, list[str]]]]:
     """The words of a sentence and its frames."""
     tokens = draw(st.lists(words, min_size=1, max_size=6))
     frames = []
-    for place in sorted(draw(st.sets(st.integers(0, len(tokens) - 1), max_size=3))):
+    for index in sorted(draw(st.sets(st.integers(0, len(tokens) - 1), max_size=3))):
         tags = ["O"] * len(tokens)
         for i in range(len(tokens)):
             label = draw(st.none() | labels)
-            if i == place:
+            if i == index:
                 tags[i] = "B-V"
             elif label and i and tags[i - 1][1:] == f"-{label}" and draw(st.booleans()):
                 tags[i] = f"I-{label}"
             elif label:
                 tags[i] = f"B-{label}"
-        frames.append((place, draw(st.sampled_from(["go.01", "be.03", "a-b.12"])), tags))
+        frames.append((index, draw(st.sampled_from(["go.01", "be.03", "a-b.12"])), tags))
     return tokens, frames
 
 
