@@ -22,7 +22,7 @@ def convert(
     storage: Annotated[
         Literal["float32", "float16", "int8", "int6"],
         typer.Option(
-            help="Number format in a model folder; int8 has one scale per row, int6 fewer levels: "
+            help="Number format in a model folder; int8 has a scale per row, int6 one per matrix: "
             "as large, but smaller in a wheel."
         ),
     ] = "float32",

@@ -121,7 +121,7 @@ def _record_storage(card: Card, storage: Storage) -> Card:
     """Name a storage that rounds the weights beside the scores, which may be from before."""
     if card.training is None or storage not in ("int8", "int6"):
         return card
-    text = f"{storage}, a scale for each row"
+    text = f"{storage}, a scale for each {'row' if storage == 'int8' else 'matrix'}"
     if str(card.training.get("storage", "")).startswith(text):  # it may say more
         return card
     return replace(card, training={**card.training, "storage": text})

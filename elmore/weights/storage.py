@@ -2,8 +2,10 @@
 
     weight[r, c] = number[r, c] * scale[r]        numbers from -127 to 127
 
-`int6` is stored like int8 but has numbers from -31 to 31: the file is as large, and any archive of
-it, such as a wheel, is a quarter smaller.
+`int6` is stored like int8, but the rows of a matrix share one scale, so coarse that few numbers
+exceed 31. The file is as large, and an archive of it, such as a wheel, is 30 % smaller: compressed,
+a number takes as many bits as it needs. A scale of its own would give a row of small weights more
+bits than the same absolute error takes.
 
 Small tensors and vectors stay in float16: quantizing them saves little and loses more.
 """
@@ -22,10 +24,9 @@ Storage = Literal["float32", "float16", "int8", "int6"]
 
 SCALE = ".scale"  # suffix of the name of a tensor with the scales of another
 _MIN_SIZE = 2**14  # numbers of a tensor that is quantized
-_LARGEST = {"int8": 127, "int6": 31}  # number in a row
-# Scales to try, as fractions of the one without clipping: clipping the largest weights of a row may
-# reduce the total error, and the more the coarser the numbers are.
-_FRACTIONS = {"int8": torch.linspace(0.8, 1.0, 20), "int6": torch.linspace(0.6, 1.0, 40)}
+_MAX = 127
+_NUM_SCALES = 20  # to try: clipping the largest weight of a row may reduce the total error
+_STEPS_PER_RMS = 8.5  # of int6: a normal distribution then takes 5.1 bits a number
 
 
 def quantize_state(tensors: dict[str, Tensor], storage: Storage) -> dict[str, Tensor]:
@@ -34,14 +35,15 @@ def quantize_state(tensors: dict[str, Tensor], storage: Storage) -> dict[str, Te
         return {name: tensor.contiguous() for name, tensor in tensors.items()}
     result = {}
     for name, tensor in tensors.items():
-        quantize = storage in _LARGEST and tensor.dim() > 1 and tensor.numel() >= _MIN_SIZE
-        largest = torch.finfo(torch.float16).max * (_LARGEST[storage] if quantize else 1)
+        quantize = storage != "float16" and tensor.dim() > 1 and tensor.numel() >= _MIN_SIZE
+        largest = torch.finfo(torch.float16).max * (_MAX if quantize else 1)
         if tensor.numel() and not tensor.abs().max() <= largest:
             raise WeightsError(
                 f"{name} has numbers that {storage} cannot represent; store it as float32"
             )
         if quantize:
-            numbers, result[name + SCALE] = quantize_rows(tensor.flatten(1), storage)
+            quantize_matrix = quantize_rows if storage == "int8" else quantize_to_one_step
+            numbers, result[name + SCALE] = quantize_matrix(tensor.flatten(1))
             result[name] = numbers.view(tensor.shape)
         else:
             result[name] = tensor.to(torch.float16).contiguous()
@@ -75,21 +77,38 @@ def int8_rows(get: Callable[[str], Tensor], name: str, scale: str, where: str) -
 
 
 def quantize_rows(
-    rows: Float[Tensor, "R C"], storage: Storage = "int8"
+    rows: Float[Tensor, "R C"],
 ) -> tuple[Int8[Tensor, "R C"], Float[Tensor, " R"]]:
-    """Quantize rows to int8 or int6, each with the scale of the least squared error."""
-    limit = _LARGEST[storage]
+    """Quantize rows to int8, each with the scale of the least squared error of those tried."""
     rows = rows.to(torch.float32)
     largest = rows.abs().amax(dim=1)
     best = torch.full_like(largest, torch.inf)
     numbers, scales = torch.zeros_like(rows, dtype=torch.int8), torch.zeros_like(largest)
-    for fraction in _FRACTIONS[storage]:
-        # as float16, like in the file; any scale is right for a row of zeros
-        scale = (largest * fraction / limit).to(torch.float16).clamp(min=2**-24).to(torch.float32)
-        tried = (rows / scale[:, None]).round().clamp(-limit, limit)
+    for fraction in torch.linspace(0.8, 1.0, _NUM_SCALES):
+        scale = _storable(largest * fraction / _MAX)
+        tried = _round(rows, scale)
         loss = (tried * scale[:, None] - rows).square().sum(dim=1)
         better = loss < best
         best = torch.where(better, loss, best)
         scales = torch.where(better, scale, scales)
         numbers[better] = tried[better].to(torch.int8)
     return numbers, scales.to(torch.float16)
+
+
+def quantize_to_one_step(
+    rows: Float[Tensor, "R C"],
+) -> tuple[Int8[Tensor, "R C"], Float[Tensor, " R"]]:
+    """Quantize rows to int8 with one scale for all, larger only where a number would exceed 127."""
+    rows = rows.to(torch.float32)
+    step = rows.square().mean().sqrt() / _STEPS_PER_RMS
+    scales = _storable(torch.maximum(step, rows.abs().amax(dim=1) / _MAX))
+    return _round(rows, scales).to(torch.int8), scales.to(torch.float16)
+
+
+def _storable(scales: Float[Tensor, " R"]) -> Float[Tensor, " R"]:
+    """Round scales to float16, as in the file; any scale is right for a row of zeros."""
+    return scales.to(torch.float16).clamp(min=2**-24).to(torch.float32)
+
+
+def _round(rows: Float[Tensor, "R C"], scales: Float[Tensor, " R"]) -> Float[Tensor, "R C"]:
+    return (rows / scales[:, None]).round().clamp(-_MAX, _MAX)
