@@ -60,7 +60,7 @@ class Tracer:
         return code.co_filename.removeprefix(self._prefix)
 
     def _is_resumed(self, frame: FrameType) -> bool:
-        """Tell a generator or coroutine that goes on from one that is entered."""
+        """Return whether a generator or coroutine is resumed rather than entered."""
         code = frame.f_code
         if code not in self._bytecode:
             self._bytecode[code] = code.co_code

@@ -85,13 +85,13 @@ def ours(*sources: object, precision: str = "exact") -> Contestant:
 
 
 def simple_elmo(python: Path, bundle: Bundle, folder: Path) -> Contestant:
-    """Give the peer at its defaults with the weights of a model of ours."""
+    """Return simple-elmo-pytorch at its defaults with the weights of an elmore model."""
     bilm_tf.write_bilm_tf(bundle, folder)
     return Contestant(SIMPLE_ELMO, python, (folder / "options.json", folder / "weights.hdf5"))
 
 
 def encoders(python: Path) -> dict[str, Contestant]:
-    """Give encoders of well-known sizes with random weights."""
+    """Return transformer encoders of common sizes with random weights."""
     return {name: Contestant(ENCODER, python, sizes) for name, sizes in ENCODERS.items()}
 
 
@@ -106,7 +106,7 @@ def install(place: Path, packages: Sequence[str]) -> Path:
 
 
 def real_sentences() -> Iterator[list[str]]:
-    """Give tokenised sentences of $ELMORE_DATA/corpus/valid.txt.xz."""
+    """Return tokenised sentences of $ELMORE_DATA/corpus/valid.txt.xz."""
     path = Path(os.environ["ELMORE_DATA"]) / "corpus" / "valid.txt.xz"
     with lzma.open(path, "rt", encoding="utf-8") as file:
         for line in file:
@@ -117,7 +117,7 @@ def real_sentences() -> Iterator[list[str]]:
 def take_turns(
     contestants: dict[str, Contestant], texts: Path, *, rounds: int, runs: int
 ) -> dict[str, list[float]]:
-    """Give the seconds of each run of each contestant over all texts."""
+    """Return the seconds of each run of each contestant over all texts."""
     result: dict[str, list[float]] = {name: [] for name in contestants}
     with ExitStack() as stack:
         waiting = {

@@ -27,7 +27,7 @@ from elmore.weights.bundle import Bundle
 
 
 def sentences(num_tokens: int, text: list[list[str]]) -> Iterator[list[str]]:
-    """Give about so many tokens."""
+    """Return about this many tokens."""
     for sentence in itertools.cycle(text):
         yield sentence
         num_tokens -= len(sentence)

@@ -66,7 +66,7 @@ def run(jobs: Sequence[Job], results: Path, *, at_once: int, seconds: float | No
 
 
 def read(results: Path) -> Results:
-    """Give what is there so far."""
+    """Return the results so far."""
     return json.loads(results.read_text()) if results.exists() else {}
 
 
@@ -86,7 +86,7 @@ def _done(job: Job, started: list[subprocess.Popen], end: float) -> dict[str, An
 
 
 def named(words: Sequence[str]) -> str:
-    """Give the command as it can be typed wherever $ELMORE_DATA is set."""
+    """Return the command with $ELMORE_DATA in place of the path."""
     return " ".join(["elmore", *words]).replace(os.environ["ELMORE_DATA"], "$ELMORE_DATA")
 
 
@@ -102,7 +102,7 @@ def _keep(job: Job, future: Future, found: Results, results: Path) -> None:
 
 @contextlib.contextmanager
 def _children() -> Iterator[list[subprocess.Popen]]:
-    """Give a list for processes, which end with it."""
+    """Yield a list for processes, which are ended with it."""
     started: list[subprocess.Popen] = []
     try:
         yield started

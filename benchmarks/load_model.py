@@ -46,7 +46,7 @@ print(json.dumps({"seconds": seconds, "bytes": resident("VmHWM") - before}))
 
 
 def measure(*sources: Path) -> tuple[float, float]:
-    """Give the median seconds and the largest memory of several loads."""
+    """Return the median seconds and the largest memory of several loads."""
     runs = []
     for _ in range(REPEATS):
         command = [sys.executable, "-c", LOAD, *map(str, sources)]

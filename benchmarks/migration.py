@@ -43,7 +43,7 @@ def vectors(elmo: Embedder, batch: list[list[str]], layers: object = "all") -> l
 
 
 def stored(name: str) -> list[list[np.ndarray]]:
-    """Give the top layer that TensorFlow computed, batch by batch."""
+    """Return the top layer that TensorFlow computed, batch by batch."""
     files = [h5py.File(FIXTURES / name / f"lm_embeddings_{row}.hdf5") for row in range(3)]
     return [
         [np.concatenate(list(file[str(number)][()]), axis=-1) for file in files]

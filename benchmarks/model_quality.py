@@ -149,7 +149,7 @@ def save_untrained(model: str, place: Path) -> None:
 
 
 def uses(source: str) -> dict:
-    """Tell uses of a lemma in one sense from uses in two by their cosine: area under the curve.
+    """Return the area under the curve of the cosine for occurrences of one sense and of two.
 
     Over pairs of uses in the first documents of SemCor, drawn once; one half is a coin.
     """
@@ -188,7 +188,7 @@ def uses(source: str) -> dict:
 
 
 def area(higher: np.ndarray, lower: np.ndarray) -> float:
-    """Give the chance that one of the first is above one of the second; ties count half."""
+    """Return the probability that a first value exceeds a second one; ties count half."""
     ordered = np.sort(lower)
     below = np.searchsorted(ordered, higher, "left") + np.searchsorted(ordered, higher, "right")
     return float(below.mean() / 2 / len(lower))

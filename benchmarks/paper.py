@@ -60,21 +60,21 @@ WSD = [
 
 
 class Asked(NamedTuple):
-    """What was asked for, and what is known already."""
+    """The requested cells, and the results so far."""
 
     tasks: list[str] | None
     small: bool
     device: str
     place: Path
-    """For run folders and text that is made of the data."""
+    """For run folders and text made from the data."""
     found: Results
 
     def of(self, *names: str) -> list[str]:
-        """Choose those of some tasks that were asked for."""
+        """Return those of the named tasks that were requested."""
         return [name for name in names if self.tasks is None or name in self.tasks]
 
     def cell(self, task: str, vectors: str, *more: str, **rest: Any) -> Cell:  # noqa: ANN401
-        """Give the cell of a task with the settings that suited these vectors best.
+        """Return the cell of a task with the settings that suited these vectors best.
 
         What the recipe says already is left out: a cell of two tables is run once.
         """
@@ -88,12 +88,12 @@ class Asked(NamedTuple):
         return Cell(task, vectors, settings, **rest)
 
     def epochs(self, task: str, vectors: str, times: float) -> str:
-        """Give the setting by which a task reads its examples so many times as often."""
+        """Return the setting that multiplies the epochs of a task."""
         recipe = tasks.load_recipe(tasks.find_task(task), None, self.tuned(task, vectors))
         return f"train.epochs={round(times * recipe.train.epochs)}"
 
     def fraction(self, task: str, vectors: str, fraction: float, seed: int) -> Cell:
-        """Give the cell that learns from a fraction of the examples, and reads them more often."""
+        """Return the cell that trains on a fraction of the examples for more epochs."""
         more = ()
         if fraction < 1:
             look = f"train.evaluate_every={LOOK[fraction]}"
@@ -101,11 +101,11 @@ class Asked(NamedTuple):
         return self.cell(task, vectors, *more, seed=seed, fraction=fraction)
 
     def longer(self, task: str, seed: int) -> Cell:
-        """Give the cell without ELMo that reads the examples three times as often."""
+        """Return the cell without ELMo that trains three times longer."""
         return self.cell(task, "glove", self.epochs(task, "glove", LONGER), seed=seed)
 
     def trials(self, task: str, vectors: str) -> list[list[Cell]]:
-        """Give the seeds of every trial of a task; what concerns ELMo alone is none without it."""
+        """Return every trial of a task with every seed; ELMo settings apply only with ELMo."""
         known = TASKS[task]
         small = known["small"] if self.small else []
         trials = [
@@ -121,7 +121,7 @@ class Asked(NamedTuple):
         ]
 
     def tuned(self, task: str, vectors: str) -> tuple[str, ...]:
-        """Give the settings of the trial with the best dev score; the first where none was run."""
+        """Return the settings of the trial with the best dev score, or of the first trial."""
         trials = self.trials(task, vectors)
         scores = [
             statistics.mean(self.found.get(cell.name, {}).get("dev", -1.0) for cell in cells)
@@ -166,7 +166,7 @@ def main() -> None:
 
 
 def tune(asked: Asked) -> list[Cell]:
-    """Give both columns the same number of trials."""
+    """Return both columns the same number of trials."""
     return [
         cell
         for task in asked.of(*TASKS)
@@ -260,7 +260,7 @@ TABLES: dict[str, Callable[[Asked], list[Cell] | list[Job]]] = {
 
 
 def _training(cell: Cell, asked: Asked) -> Job:
-    """Give the command of a cell, and what is kept of what it leaves."""
+    """Return the command of a cell and the function that reads its result."""
     kind = tasks.find_task(cell.task)
     out = asked.place / "runs" / cell.name.replace(" ", "-").replace(",", "").replace("/", "-")
     shutil.rmtree(out, ignore_errors=True)  # of one that was stopped

@@ -19,7 +19,7 @@ class Table(NamedTuple):
 
 
 def tables(found: Results, cells: dict[str, list[str]]) -> Iterator[Table]:
-    """Give a row for each table and one for all runs, those that no table takes any more too."""
+    """Yield a row per table, and one for all runs, including those that no table uses."""
     for table, names in cells.items():
         distinct = dict.fromkeys(names)
         rows = [found[name] for name in distinct if name in found]
@@ -28,11 +28,11 @@ def tables(found: Results, cells: dict[str, list[str]]) -> Iterator[Table]:
 
 
 def runs(rows: Sequence[dict[str, Any]]) -> tuple[list[float], list[int]]:
-    """Give the seconds and the updates of some runs."""
+    """Return the seconds and the updates of runs."""
     return [row["seconds"] for row in rows], [row["curve"][-1][0] for row in rows]
 
 
 def _hours(rows: Sequence[dict[str, Any]]) -> tuple[float, float]:
-    """Give the hours on a GPU and on a CPU; a command that names no CPU is of a GPU."""
+    """Return the hours on GPU and CPU; a command without a CPU device ran on a GPU."""
     cpu = sum(row["seconds"] for row in rows if "--device=cpu" in row["command"])
     return (sum(row["seconds"] for row in rows) - cpu) / 3600, cpu / 3600

@@ -19,41 +19,41 @@ class Chosen(Protocol):
     found: Results
 
     def cell(self, task: str, vectors: str, *more: str, **rest: Any) -> Cell:  # noqa: ANN401
-        """Give the cell of a task with the settings that suited these vectors best."""
+        """Return the cell of a task with the settings that suited these vectors best."""
         ...
 
     def fraction(self, task: str, vectors: str, fraction: float, seed: int) -> Cell:
-        """Give the cell that learns from a fraction of the examples."""
+        """Return the cell that trains on a fraction of the examples."""
         ...
 
     def longer(self, task: str, seed: int) -> Cell:
-        """Give the cell without ELMo that reads the examples more often."""
+        """Return the cell without ELMo that trains for more epochs."""
         ...
 
     def trials(self, task: str, vectors: str) -> list[list[Cell]]:
-        """Give the seeds of every trial of a task."""
+        """Return every trial of a task with every seed."""
         ...
 
 
 def values(chosen: Chosen, key: str, cells: Sequence[Cell]) -> list[Any]:
-    """Give one number, or all scores, of each of those cells that are there."""
+    """Return one score, or all scores, of each cell with a result."""
     kept = (chosen.found.get(cell.name) for cell in cells)
     return [row[key] for row in kept if row]
 
 
 def seeds(chosen: Chosen, task: str, vectors: str, *more: str) -> list[Cell]:
-    """Give a cell with each seed."""
+    """Return a cell with each seed."""
     return [chosen.cell(task, vectors, *more, seed=seed) for seed in SEEDS]
 
 
 def part(chosen: Chosen, task: str, vectors: str, fraction: float) -> list[float]:
-    """Give the test scores of the runs that learned from a fraction of the examples."""
+    """Return the test scores of the runs that learned from a fraction of the examples."""
     cells = [chosen.fraction(task, vectors, fraction, seed) for seed in SEEDS]
     return values(chosen, "test", cells)
 
 
 def mixes(chosen: Chosen, task: str) -> dict[str, list[list[float]]]:
-    """Give what the layers weigh, and gamma behind it, for each place and each seed."""
+    """Return the layer weights, followed by gamma, for each insertion point and seed."""
     result: dict[str, list[list[float]]] = {}
     for cell in seeds(chosen, task, "glove+elmo"):
         for place, mix in chosen.found.get(cell.name, {"layers": {}})["layers"].items():
@@ -63,10 +63,10 @@ def mixes(chosen: Chosen, task: str) -> dict[str, list[list[float]]]:
 
 
 def means(rows: Sequence[Sequence[float]]) -> list[float]:
-    """Give the mean of each column."""
+    """Return the mean of each column."""
     return [statistics.mean(column) for column in zip(*rows, strict=True)]
 
 
 def fewer(before: float, after: float) -> float:
-    """Give by how many per cent the errors are fewer."""
+    """Return the relative reduction of the error in percent."""
     return 100 * (after - before) / (100 - before)

@@ -51,7 +51,7 @@ def cosines(a: np.ndarray, b: np.ndarray) -> np.ndarray:
 
 
 def bulk(elmo: Embedder, texts: list[list[str]]) -> tuple[np.ndarray, float]:
-    """Give the layers of all tokens, and words a second once warm."""
+    """Return the layers of all tokens, and words a second once warm."""
     list(elmo.stream(texts[:64]))
     start = time.perf_counter()
     result = [sentence.vectors for sentence in elmo.stream(texts, layers="all")]

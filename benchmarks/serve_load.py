@@ -93,7 +93,7 @@ class Server:
         return pages * os.sysconf("SC_PAGE_SIZE") / 1e6
 
     def stop(self) -> int:
-        """Tell it to end, and say how it ended."""
+        """Stop the server and return how it ended."""
         self.process.terminate()
         code = self.process.wait(timeout=120)
         self._log.close()
@@ -118,7 +118,7 @@ class Tally:
             self.tokens += request.tokens
 
     def times_as_long(self, alone: "Tally") -> list[float]:
-        """Give how many times as long each took as the same request did alone, in order."""
+        """Return the ratio of each latency to that of the same request alone, sorted."""
         before: dict[Request, list[float]] = {}
         for request, seconds in zip(alone.asked, alone.seconds, strict=True):
             before.setdefault(request, []).append(seconds)
@@ -130,7 +130,7 @@ class Tally:
 
     @classmethod
     def of_all(cls, tallies: Iterable["Tally"]) -> "Tally":
-        """Give what came back in all of them."""
+        """Return the responses of all clients."""
         together = cls()
         for tally in tallies:
             together.seconds += tally.seconds
@@ -140,7 +140,7 @@ class Tally:
         return together
 
     def summary(self, wall: float, cpu: float) -> dict[str, Any]:
-        """Give the numbers of so many seconds."""
+        """Return the statistics of a run of this many seconds."""
         times = sorted(self.seconds) or [float("nan")]
         return {
             "wall seconds": wall,
@@ -195,7 +195,7 @@ class Connection:
 
 
 async def closed_loop(port: int, requests: Iterable[Request], clients: int) -> Tally:
-    """Let every client ask again as soon as it is answered, while there are requests."""
+    """Let every client send its next request as soon as it has its response."""
     tally, order = Tally(), iter(requests)
 
     async def client() -> None:
@@ -210,13 +210,13 @@ async def closed_loop(port: int, requests: Iterable[Request], clients: int) -> T
 
 
 def for_seconds(requests: Iterator[Request], seconds: float) -> Iterator[Request]:
-    """Give the next ones, until the time is over."""
+    """Yield requests until the time is over."""
     end = time.monotonic() + seconds
     return itertools.takewhile(lambda _: time.monotonic() < end, requests)
 
 
 async def by_chance(port: int, requests: Iterable[Request], rate: float, seed: int) -> Tally:
-    """Let requests arrive as they like, so many a second, whether others are answered or not."""
+    """Send requests at random times at this rate, whether others are answered or not."""
     tally, chance = Tally(), random.Random(seed)
     free, jobs = [], set()
 
@@ -267,7 +267,7 @@ def prepared(texts: list[str], in_each: int) -> list[Request]:
 
 
 def ticks() -> tuple[int, int]:
-    """Give what a virtual machine's cores have been kept from it, and all of their time."""
+    """Return the stolen and the total CPU time of a virtual machine."""
     fields = [int(field) for field in Path("/proc/stat").read_text().split()[1:9]]
     return fields[7], sum(fields)
 
@@ -329,7 +329,7 @@ def measure(args: argparse.Namespace, texts: list[str], place: Path) -> dict[str
 
 
 def over(tally: Tally, rounds: list[dict[str, Any]]) -> dict[str, Any]:
-    """Give the numbers of several rounds together."""
+    """Return the statistics of several rounds."""
     return tally.summary(
         *(sum(one[f"{what} seconds"] for one in rounds) for what in ("wall", "cpu"))
     )

@@ -47,7 +47,7 @@ def ask_and_do_not_read(port: int, data: bytes) -> socket.socket:
 
 
 def status(client: socket.socket) -> str:
-    """Look at the beginning of an answer and leave it where it is."""
+    """Peek at the start of a response without receiving it."""
     try:
         result = client.recv(12, socket.MSG_PEEK | socket.MSG_DONTWAIT)
     except BlockingIOError:

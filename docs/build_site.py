@@ -64,7 +64,7 @@ def copy_pages(pages: Path) -> None:
 
 
 def place(path: Path) -> Path:
-    """Say where a file of the repository stands on the site; code becomes a page to read."""
+    """Return the path of a repository file on the site; code becomes a page."""
     if path.is_relative_to(DOCS):
         return path.relative_to(DOCS)
     here = OUTSIDE / path.relative_to(ROOT)
@@ -72,7 +72,7 @@ def place(path: Path) -> Path:
 
 
 def for_site(page: Path) -> tuple[str, set[Path]]:
-    """Give a page as the site wants it, and the files that it links to."""
+    """Return a page for the site, and the files that it links to."""
     text = page.read_text("utf-8")
     if page.suffix == ".py":
         return f"# {page.relative_to(ROOT)}\n\n```py\n{text}```\n", set()

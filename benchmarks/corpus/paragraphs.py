@@ -1,4 +1,4 @@
-"""Tell paragraphs of English prose from lists, tables, markup and other languages."""
+"""Detect English prose among lists, tables, markup and other languages."""
 
 import html
 import re
@@ -55,7 +55,7 @@ def split_words(text: str) -> list[bytes]:
 
 
 def is_prose(text: str, words: list[bytes], min_words: int) -> bool:
-    """Tell whether a paragraph is English prose of some length."""
+    """Return whether a paragraph is English prose of some length."""
     if (
         len(words) < min_words
         or not text.rstrip("'’)]").endswith(ENDS)

@@ -180,7 +180,7 @@ class ContinuousBatcher:
 def _assign(
     running: Sequence[ActiveSequence], waiting: Iterator[ActiveSequence], steps: int
 ) -> list[_Segment]:
-    """Give each sequence a row, and to a row whose sequence ends the next one that waits."""
+    """Assign a row to each sequence; a row whose sequence ends takes the next waiting one."""
     segments = []
     for row, first in enumerate(running):
         sequence, step = first, 0

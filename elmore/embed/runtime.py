@@ -26,9 +26,9 @@ class Runtime:
     `cache_megabytes` bounds the caches: four sevenths are for token vectors, and the rest for the
     gate inputs of both directions. They grow with the words that they meet.
 
-    A sentence gets the same bits alone and in any company. On a CPU with the native library the
+    A sentence gets the same bits alone and in any batch. On a CPU with the native library the
     model guarantees that; elsewhere `fixed_shapes` is true, and every product has a number of rows
-    that does not depend on the company.
+    that does not depend on the other sentences.
     """
 
     def __init__(

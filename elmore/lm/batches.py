@@ -57,7 +57,7 @@ class BatchEncoder:
         *,
         padding_id: int | None,
     ) -> None:
-        """Take the model's alphabet and the character id it pads with, None without characters."""
+        """Encode all types; `padding_id` is the padding character, None without characters."""
         self.targets = np.append(targets, NO_TARGET)  # so that targets[NO_TARGET] is NO_TARGET
         blocks = [
             alphabet.encode(_with_marks(types[first : first + _ENCODE_CHUNK], alphabet, first))

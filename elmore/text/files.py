@@ -57,7 +57,7 @@ class Lines:
         column: str | None = "text",
         encoding: str = "utf-8",
     ) -> None:
-        """Take file names, and the text column of tables; None: do not parse lines of JSON."""
+        """Open files; `column` is the text column of tables, None reads JSON lines as text."""
         self.names = expand_patterns(names)
         self.errors = errors
         self.column = column

@@ -106,7 +106,7 @@ class _Trainer:
         return self.config.num_steps(self.trainable.batches_per_epoch)
 
     def log_restart(self, start_step: int) -> None:
-        """Say what a resumed run does not continue from."""
+        """Log what a resumed run does not continue from."""
         if start_step == self.restart_step and start_step < self.num_steps:
             _log.warning(
                 "%s: the checkpoint of update %d has no optimizer.safetensors: the optimizer "

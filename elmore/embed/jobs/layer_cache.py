@@ -39,7 +39,7 @@ class CachedLayers:
         states: Float16[np.ndarray, "S L D"],
         seconds: float | None = None,
     ) -> None:
-        """Take distinct sentences and the layers of all their tokens, concatenated.
+        """Index the layers of all tokens of distinct sentences.
 
         `seconds` is how long it took to compute them, or None if they were in the cache.
         """

@@ -12,7 +12,7 @@ from elmore.probe.suite import blimp, sentence_pairs, swords, swords_data, taggi
 from elmore.probe.suite.scores import Progress, Score, SuiteResults
 
 ShowProgress = Callable[[str], AbstractContextManager[Progress]]
-"""Called with the name of a set; yields the function that is told of its progress."""
+"""Called with the name of a set; yields a function for its progress reports."""
 
 
 class _Set(NamedTuple):

@@ -197,7 +197,7 @@ def _question(
         return None
     if not answer_starts:
         raise DataError(
-            f"{where}: no answers; expected at least one, a stretch of the passage, or "
+            f"{where}: no answers; expected at least one, a span of the passage, or "
             "'is_impossible' as in SQuAD 2.0"
         )
     answers = [_answer(text, start, passage, where) for text, start in answer_starts]

@@ -41,7 +41,7 @@ def tokenize_with_offsets(text: str, tokenizer: Tokenizer = penn) -> TextWithOff
     if len(offsets) != len(words):
         raise DataError(
             f"the tokenizer rewrote words of {text[:40]!r}, expected words of the text itself: an "
-            "answer is a stretch of it"
+            "answer is a span of it"
         )
     return TextWithOffsets(
         text, words, [start for start, _ in offsets], [end for _, end in offsets]
