@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.conftest import LONGEST
 from tests.support import doc_blocks
 from tests.support.scripts import run_script
 
@@ -69,6 +70,11 @@ def test_make_quick_names_tests_that_are_there():
     assert len(names) > 20
     for name in names:
         assert (ROOT / "tests" / name).exists(), name
+
+
+def test_the_files_that_start_first_are_there():
+    names = {path.name for path in (ROOT / "tests").rglob("test_*.py")}
+    assert set(LONGEST) <= names
 
 
 def test_the_picture_of_the_readme_is_what_its_script_draws(tmp_path):

@@ -540,30 +540,30 @@ def test_ten_kills_lose_no_token_duplicate_none_and_change_no_result(tmp_path, m
     path, out = tmp_path / "text.txt", tmp_path / "out.hdf5"
     words = ["the", "bank", "of", "a", "river", "and", "money", "日本"]
     chance = random.Random(0)
-    lines = [" ".join(chance.choices(words, k=chance.randrange(25))) for _ in range(1500)]
+    lines = [" ".join(chance.choices(words, k=chance.randrange(25))) for _ in range(600)]
     path.write_text("\n".join(lines) + "\n")
 
     def run(out, *more, kill=None):
         command = ["embed", str(path), "--model", model, "-o", str(out), *more]
-        small = {"elmore.embed.jobs.journal:MAX_LINES": 30}
+        small = {"elmore.embed.jobs.journal:MAX_LINES": 12}
         (result,) = cli_processes.run(*command, kill=kill, constants=small)
         assert result.code == (0 if kill is None else -signal.SIGKILL), result.err
 
     whole = tmp_path / "whole.hdf5"
     run(whole)
     for number in range(10):
-        kill = KillCall("elmore.embed.jobs.journal:PartWriter.add", chance.randrange(1, 180))
+        kill = KillCall("elmore.embed.jobs.journal:PartWriter.add", chance.randrange(1, 72))
         if number % 3 == 1:  # when a part is whole, but for the note that makes it count
             kill = KillCall("elmore.atomic:write", chance.randrange(1, 6))
         if number % 3 == 2:  # when the note is whole, but for its name
             kill = KillCall("pathlib:Path.replace", chance.randrange(1, 6))
         if number == 9:  # while the result is put together
-            kill = KillCall("elmore.embed.jobs.writers:HDF5Writer.write", chance.randrange(1, 1500))
+            kill = KillCall("elmore.embed.jobs.writers:HDF5Writer.write", chance.randrange(1, 600))
         run(out, "--resume", kill=kill)
     run(out, "--resume")
     assert not list(tmp_path.glob("out.hdf5.*"))
     with h5py.File(whole) as one, h5py.File(out) as other:
-        assert set(one) == set(other) == {*map(str, range(1500)), "sentence_to_index"}
-        for number in range(1500):
+        assert set(one) == set(other) == {*map(str, range(600)), "sentence_to_index"}
+        for number in range(600):
             assert one[str(number)][()].tobytes() == other[str(number)][()].tobytes()
         assert one["sentence_to_index"][0] == other["sentence_to_index"][0]

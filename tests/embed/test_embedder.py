@@ -143,7 +143,7 @@ def test_workers_of_a_data_loader_may_embed(elmo):
     loader = DataLoader(
         texts,
         batch_size=1,
-        num_workers=2,
+        num_workers=1,
         collate_fn=partial(_embedded, elmo),
         multiprocessing_context="spawn",
     )
