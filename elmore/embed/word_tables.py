@@ -23,6 +23,7 @@ from elmore.text.characters import Alphabet
 
 MISSING = -1
 WIDTHS = (6, 9, 12, 16, 24)  # columns of character blocks; longer words take all columns
+_MAX_WORDS = 16384  # encoded at a time
 _MAX_LETTERS = 100  # a longer word takes more memory than its vector, and hardly recurs
 
 
@@ -52,7 +53,7 @@ class LRUTable:
 
     def insert(self, words: Sequence[str], values: Float[Tensor, "N W"]) -> None:
         """Insert distinct words that are not in the table, as many as it can hold."""
-        self._grow(len(self._rows) + len(words))
+        self.reserve(len(self._rows) + len(words))
         num_rows, used = len(self.table), len(self._rows)
         words = words[:num_rows]
         free = range(used, min(num_rows, used + len(words)))
@@ -64,8 +65,8 @@ class LRUTable:
             del self._rows[word]
         self._rows.update(zip(words, rows, strict=True))
 
-    def _grow(self, needed: int) -> None:
-        """Enlarge the table, up to its capacity or to what a GPU has left."""
+    def reserve(self, needed: int) -> None:
+        """Enlarge the table for so many words, up to its capacity or to what a GPU has left."""
         old = self.table
         if needed <= len(old) or len(old) == self.capacity:
             return
@@ -80,9 +81,10 @@ class LRUTable:
 
 
 class WordCache:
-    """A thread-safe LRU cache of one vector per word."""
+    """A thread-safe LRU cache of one vector per word; `block` words are computed at a time."""
 
-    def __init__(self, megabytes: float, empty: Float[Tensor, "0 W"]) -> None:
+    def __init__(self, megabytes: float, empty: Float[Tensor, "0 W"], block: int) -> None:
+        self._block = block
         row_bytes = empty.element_size() * empty.shape[1]
         self._lru = LRUTable(int(megabytes * 1e6 / row_bytes), empty)
         self._tensor = tensor_maker(empty.device)
@@ -97,27 +99,32 @@ class WordCache:
     ) -> Float[Tensor, "N W"]:
         """Return a copy of the vectors of words, which may repeat.
 
-        `compute` is called at most once, without the lock, with the positions in `words` of the
-        distinct words that are missing; it returns their vectors.
+        `compute` is called without the lock, with the positions in `words` of distinct words that
+        are missing; it returns their vectors.
         """
         with self._lock:
             rows, table = self._lru.lookup(words), self._lru.table
             vectors = table.new_empty(len(rows), table.shape[1]) if out is None else out
-            if len(table):
+            missing = (rows == MISSING).nonzero()[0]
+            if len(missing) < len(rows):
                 index = self._tensor(np.maximum(rows, 0))
                 torch.index_select(table, 0, index, out=vectors)  # missing words are set below
-        missing = (rows == MISSING).nonzero()[0].tolist()
-        if not missing:
-            return vectors
-        numbers: dict[str, int] = {}
-        repeated = [numbers.setdefault(words[i], len(numbers)) for i in missing]
-        positions = [missing[n] for n in np.unique(repeated, return_index=True)[1].tolist()]
-        computed = compute(positions)
-        here = self._tensor(np.array(missing))
-        once = len(positions) == len(missing)  # then a copy of all of them is saved
-        each = computed if once else computed[self._tensor(np.array(repeated))]
-        vectors.index_copy_(0, here, each)
-        self._insert(list(numbers), computed)
+            numbers: dict[str, int] = {}
+            number = np.array(
+                [numbers.setdefault(words[i], len(numbers)) for i in missing.tolist()]
+            )
+            self._lru.reserve(len(self._lru) + len(numbers))
+        distinct = list(numbers)
+        positions = missing[np.unique(number, return_index=True)[1]].tolist()
+        for begin in range(0, len(positions), self._block):
+            end = begin + self._block
+            computed = compute(positions[begin:end])
+            chosen = (number >= begin) & (number < end)
+            here, which = missing[chosen], number[chosen] - begin
+            once = len(which) == len(computed)  # then a copy of all of them is saved
+            each = computed if once else computed[self._tensor(which)]
+            vectors.index_copy_(0, self._tensor(here), each)
+            self._insert(distinct[begin:end], computed)
         return vectors
 
     def _insert(self, words: list[str], values: Float[Tensor, "n W"]) -> None:
@@ -148,7 +155,8 @@ class TokenVectorCache:
         self._like = next(model.parameters())
         self._block = limits_for(self._like.device).cnn_block
         self._tensor = tensor_maker(self._like.device)
-        self._cache = WordCache(megabytes, self._like.new_empty(0, model.config.lstm.output_dim))
+        empty = self._like.new_empty(0, model.config.lstm.output_dim)
+        self._cache = WordCache(megabytes, empty, block=_MAX_WORDS)
 
     def __call__(self, words: Sequence[str]) -> Float[Tensor, "N D"]:
         """Return the token vectors of words."""
@@ -217,7 +225,8 @@ class ProjectionCache:
         self._empty = empty
         self._fixed_shapes = fixed_shapes
         self._block = limits_for(empty.device).projection_block
-        self._cache = WordCache(megabytes, empty)
+        # Blocks that fit into memory that was used before: fresh memory costs time.
+        self._cache = WordCache(megabytes, empty, block=4 * self._block)
 
     def __call__(
         self,
