@@ -113,8 +113,10 @@ def _check_layers(layer: str, layers: str, num_layers: int) -> None:
     from elmore.errors import ConfigError
     from elmore.probe.neighbors.storage import resolve_layers
 
-    wanted, stored = ({*resolve_layers(names.split(","), num_layers)} for names in (layer, layers))
-    if not wanted <= stored:
+    searched, stored = (
+        {*resolve_layers(names.split(","), num_layers)} for names in (layer, layers)
+    )
+    if not searched <= stored:
         raise ConfigError(f"--layer {layer}: --layers must include the layer to search")
 
 

@@ -83,8 +83,8 @@ def _sentence(errors: Sequence[dict[str, Any]]) -> str:
     where = _location(errors[0])
     here = [error for error in errors if _location(error) == where]
     expected = ", or ".join(error["msg"][0].lower() + error["msg"][1:] for error in here)
-    found = here[0].get("input")
-    ending = "" if isinstance(found, dict | list) else f", found {quoted(found)}"
+    value = here[0].get("input")
+    ending = "" if isinstance(value, dict | list) else f", found {quoted(value)}"
     return f"{where}: {expected}{ending}"
 
 

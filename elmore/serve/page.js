@@ -22,7 +22,7 @@ async function ask(route, body) {
   return found;
 }
 
-function say(sentence, bad = false) {
+function showStatus(sentence, bad = false) {
   at("status").textContent = sentence;
   at("status").classList.toggle("bad", bad);
 }
@@ -38,10 +38,10 @@ async function start() {
 async function read() {
   await ready;
   const texts = at("texts").value.split("\n").map((line) => line.trim()).filter(Boolean);
-  if (!texts.length) return say("Type a sentence first.", true);
+  if (!texts.length) return showStatus("Type a sentence first.", true);
   const number = ++state.asked;
   at("read").disabled = true;
-  say("Reading …");
+  showStatus("Embedding …");
   try {
     const [embedded, scored] = await Promise.all([
       ask("embed", { texts, layers: "all" }),
@@ -58,9 +58,9 @@ async function read() {
     draw();
     findNeighbors();
     const words = state.sentences.reduce((sum, each) => sum + each.tokens.length, 0);
-    say(`${words} words read.`);
+    showStatus(`${words} words read.`);
   } catch (error) {
-    say(error.message, true);
+    showStatus(error.message, true);
   } finally {
     at("read").disabled = false;
   }
@@ -259,7 +259,7 @@ function pick(chip) {
   state.picked = { s: Number(chip.dataset.s), t: Number(chip.dataset.t) };
   draw();
   findNeighbors();
-  say(`“${wordAt(state.picked)}” in sentence ${state.picked.s + 1} is picked.`);
+  showStatus(`“${wordAt(state.picked)}” in sentence ${state.picked.s + 1} is picked.`);
 }
 
 function move(chip, key) {
@@ -297,4 +297,4 @@ at("sentences").addEventListener("keydown", (event) => {
 });
 
 DARK.addEventListener("change", draw);
-const ready = start().catch(() => say("The server does not answer.", true));
+const ready = start().catch(() => showStatus("The server does not answer.", true));

@@ -301,12 +301,12 @@ def _check_same_recipe(old: dict[str, Any], new: dict[str, Any], path: Path) -> 
     keys = [k for k in {**before, **after} if before.get(k) != after.get(k) and k not in added]
     if keys:
         changes = [(key, before.get(key), after.get(key)) for key in sorted(keys)[:5]]
-        shown = ", ".join(
+        differences = ", ".join(
             f"{k[:80]} {config.short_repr(a)} -> {config.short_repr(b)}" for k, a, b in changes
         )
         raise ConfigError(
-            f"{path}: this run has another recipe ({shown}); resume with the same one, or start "
-            "a new run in another folder"
+            f"{path}: this run has another recipe ({differences}); resume with the same one, or "
+            "start a new run in another folder"
         )
 
 

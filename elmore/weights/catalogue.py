@@ -43,11 +43,11 @@ class Entry:
 def known_models() -> dict[str, Entry]:
     """Return the models by name: the bundled one, those listed by elmore, and those installed."""
     entries = listed_models()
-    for name, found in packages.installed_packages().items():
+    for name, candidates in packages.installed_packages().items():
         if name in entries and not entries[name].package:
-            entries[name] = replace(entries[name], installed=tuple(found))
+            entries[name] = replace(entries[name], installed=tuple(candidates))
         else:
-            entries[name] = _package_entry(found)
+            entries[name] = _package_entry(candidates)
     return entries
 
 
@@ -64,19 +64,19 @@ def listed_models() -> dict[str, Entry]:
     return {BUNDLED: bundled} | entries
 
 
-def _package_entry(found: list[ModelPackage]) -> Entry:
+def _package_entry(candidates: list[ModelPackage]) -> Entry:
     """Return the entry of an installed package; what its card does not say is unknown."""
     card = None
     with contextlib.suppress(ElmoreError):  # loading the model says what is wrong
-        card = config.read_json(packages.package_folder(found[0]) / "config.json").get("card")
+        card = config.read_json(packages.package_folder(candidates[0]) / "config.json").get("card")
     values = [card.get(key) if isinstance(card, dict) else None for key in _CARD_KEYS]
     language, licence, data = (v if isinstance(v, str) and v else "unknown" for v in values)
     return Entry(
         language=language,
         licence=licence,
         data=data,
-        package=found[0].distribution,
-        installed=tuple(found),
+        package=candidates[0].distribution,
+        installed=tuple(candidates),
     )
 
 

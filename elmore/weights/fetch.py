@@ -109,8 +109,8 @@ def _download(url: str, path: Path, progress: Progress | None) -> None:
         except _DroppedError as error:
             log.warning("%s: %s, %d tries left", url, error, left)
             if not left:
-                kept = "the partial download is kept for the next try"
-                raise _unreachable(url, path, f"{error} at try {TRIES}, {kept}") from error
+                hint = "the partial download is kept for the next try"
+                raise _unreachable(url, path, f"{error} at try {TRIES}, {hint}") from error
         time.sleep(PAUSE)
 
 

@@ -30,17 +30,17 @@ class ModelPackage(NamedTuple):
 
 def installed_packages() -> dict[str, list[ModelPackage]]:
     """Return the installed packages of each model name; several packages are a conflict."""
-    found: dict[str, dict[str, ModelPackage]] = {}
+    by_name: dict[str, dict[str, ModelPackage]] = {}
     for distribution in metadata.distributions():
         try:
             points = distribution.entry_points.select(group=GROUP)
             for point in points:
                 package = ModelPackage(distribution.name, distribution.version, point.value)
                 # One further down the path is hidden by the first.
-                found.setdefault(point.name, {}).setdefault(package.distribution, package)
+                by_name.setdefault(point.name, {}).setdefault(package.distribution, package)
         except (TypeError, ValueError, LookupError, AttributeError, OSError):
             continue  # damaged metadata, of any package on this machine
-    return {name: list(packages.values()) for name, packages in found.items()}
+    return {name: list(packages.values()) for name, packages in by_name.items()}
 
 
 def package_folder(package: ModelPackage) -> Path:

@@ -100,29 +100,29 @@ def _read_package(source: str | Path, name: str | None, version: str) -> _Packag
         raise ConfigError(f"version {version!r}: expected a version as in PEP 440, such as 1.0.0")
     if name is not None:  # before the model is read, which may take long
         _check_name(name)
-    place = pretrained.model_folder(source)
-    present = [one for one in sorted(folder.FILES - {"README.md"}) if (place / one).is_file()]
-    recorded = [one for one in present if checksums.record_path(place / one).is_file()]
-    checksums.verify(place, recorded, advice="make or copy the model again")
-    bundle = folder.load(place)
+    model_path = pretrained.model_folder(source)
+    present = [one for one in sorted(folder.FILES - {"README.md"}) if (model_path / one).is_file()]
+    recorded = [one for one in present if checksums.record_path(model_path / one).is_file()]
+    checksums.verify(model_path, recorded, advice="make or copy the model again")
+    bundle = folder.load(model_path)
     name = name or bundle.card.name or Path(source).resolve().name
     _check_name(name)
     files: dict[str, bytes | Path] = {
         "__init__.py": f'"""The model {name}: elmore.load("{name}")."""\n'.encode()
     }
     for one in present:
-        digest = checksums.file_sha256(place / one)
-        files[one] = place / one
-        files[checksums.record_path(place / one).name] = f"{digest}  {one}\n".encode()
-    readme = _read_readme(place, bundle, name)
+        digest = checksums.file_sha256(model_path / one)
+        files[one] = model_path / one
+        files[checksums.record_path(model_path / one).name] = f"{digest}  {one}\n".encode()
+    readme = _read_readme(model_path, bundle, name)
     files["README.md"] = readme.encode()
-    files |= {one: place / one for one in _LICENCES if (place / one).is_file()}
+    files |= {one: model_path / one for one in _LICENCES if (model_path / one).is_file()}
     return _Package(name, version, bundle.card, readme, files)
 
 
-def _read_readme(place: Path, bundle: Bundle, name: str) -> str:
+def _read_readme(model_path: Path, bundle: Bundle, name: str) -> str:
     """Return the README.md of a model, or its card, with the name that loads the package."""
-    path = place / "README.md"
+    path = model_path / "README.md"
     text = path.read_text("utf-8", "replace") if path.is_file() else render_card(bundle, name)
     text = re.sub(r'elmore\.load\("path/to/[^"\n]*"\)', f'elmore.load("{name}")', text)
     return text.encode("utf-8", "replace").decode()  # a card may have unpaired surrogates

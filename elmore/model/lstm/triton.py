@@ -139,10 +139,10 @@ def _cell_step(
     i, f, g, o = _activate(gates, bias, row, columns, inside, width, before.dtype)
     new = _clamp(f * before + i * g, clip)
     tl.store(hidden + here, o * _tanh(new), inside)
-    carried = tl.where(tl.load(mask + row), new, before)
+    next_value = tl.where(tl.load(mask + row), new, before)
     if tl.load(reset_mask + row):
-        carried = tl.load(reset_to + here, inside)
-    tl.store(next_cell + here, carried, inside)
+        next_value = tl.load(reset_to + here, inside)
+    tl.store(next_cell + here, next_value, inside)
 
 
 @jit
@@ -166,10 +166,10 @@ def _output_step(
     is_token = tl.load(mask + row)
     tl.store(masked + here, tl.where(is_token, new, 0), inside)
     there = row * stride + columns  # beside the inputs, in a wider row
-    carried = tl.where(is_token, new, tl.load(output + there, inside))
+    next_value = tl.where(is_token, new, tl.load(output + there, inside))
     if tl.load(reset_mask + row):
-        carried = tl.load(reset_to + here, inside)
-    tl.store(next_output + there, carried, inside)
+        next_value = tl.load(reset_to + here, inside)
+    tl.store(next_output + there, next_value, inside)
 
 
 @jit

@@ -57,8 +57,8 @@ def read_blimp(folder: Path) -> list[MinimalPair]:
 
 def _parse_pair(where: str, line: str) -> MinimalPair:
     data = strict_json.parse(line, where)
-    found = [data.get(key) for key in _FIELDS] if isinstance(data, dict) else []
-    values = [value for value in found if isinstance(value, str)]
+    texts = [data.get(key) for key in _FIELDS] if isinstance(data, dict) else []
+    values = [value for value in texts if isinstance(value, str)]
     if len(values) != len(_FIELDS):
         raise DataError(f"{where}: expected an object with the texts {', '.join(_FIELDS)}")
     good, bad = (penn(value).words for value in values[:2])

@@ -59,12 +59,12 @@ def _find_splits(folder: Path) -> list[Path]:
     for path in sorted(path for path in folder.iterdir() if path.is_file()):
         for split in _splits_of(path.name.lower()):
             paths[split].append(path)
-    for split, found in paths.items():
-        if len(found) > 1 or (split != "dev" and not found):
+    for split, matches in paths.items():
+        if len(matches) > 1 or (split != "dev" and not matches):
             raise DataError(
-                f"{folder}: expected one file with {split!r} in its name, found {len(found)}"
+                f"{folder}: expected one file with {split!r} in its name, found {len(matches)}"
             )
-    return [path for found in paths.values() for path in found]
+    return [path for matches in paths.values() for path in matches]
 
 
 def _splits_of(name: str) -> Iterator[str]:

@@ -84,9 +84,9 @@ def _parse_label(where: str, line: str) -> bool:
 
 def _parse_contexts(where: str, line: str) -> tuple[WordInContext, WordInContext]:
     fields = line.split("\t")
-    found = [parse_uint(text) for text in fields[2].split("-")] if len(fields) == 5 else []
-    positions = [position for position in found if position is not None]
-    if len(found) != 2 or len(positions) != 2:
+    indices = [parse_uint(text) for text in fields[2].split("-")] if len(fields) == 5 else []
+    positions = [position for position in indices if position is not None]
+    if len(indices) != 2 or len(positions) != 2:
         raise DataError(
             f"{where}: expected word, part of speech, positions such as 2-0 and two sentences, "
             f"separated by tabs, found {line[:60]!r}"

@@ -44,15 +44,15 @@ def by_start_then_length(mention: Mention) -> tuple[int, int, int]:
 
 def find_crossing(mentions: Iterable[Mention]) -> tuple[Mention, Mention] | None:
     """Return two mentions that overlap without one containing the other, if any."""
-    around: list[Mention] = []  # mentions that may contain the next one, the innermost last
+    enclosing: list[Mention] = []  # mentions that may contain the next one, the innermost last
     for mention in sorted(mentions, key=by_start_then_length):
-        while around and (
-            around[-1].sentence != mention.sentence or around[-1].end <= mention.start
+        while enclosing and (
+            enclosing[-1].sentence != mention.sentence or enclosing[-1].end <= mention.start
         ):
-            around.pop()
-        if around and around[-1].end < mention.end:
-            return around[-1], mention
-        around.append(mention)
+            enclosing.pop()
+        if enclosing and enclosing[-1].end < mention.end:
+            return enclosing[-1], mention
+        enclosing.append(mention)
     return None
 
 

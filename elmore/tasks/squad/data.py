@@ -226,10 +226,10 @@ def _answers(record: dict[str, Any], where: _Location) -> list[tuple[str, int]]:
 
 
 def _answer(text: str, start: int, passage: TextWithOffsets, where: _Location) -> Answer:
-    found = passage.text[start : start + len(text)] if start >= 0 else ""
-    if found != text:
+    actual = passage.text[start : start + len(text)] if start >= 0 else ""
+    if actual != text:
         raise DataError(
-            f"{where}: the passage has {found[:80]!r} at its character {start}, expected the "
+            f"{where}: the passage has {actual[:80]!r} at its character {start}, expected the "
             f"answer {text[:80]!r}"
         )
     if not text.strip():

@@ -17,16 +17,16 @@ _PUNCTUATION = str.maketrans("", "", string.punctuation)
 def score(expected: Sequence[Sequence[str]], predicted: Sequence[str]) -> dict[str, float]:
     """Return f1 and exact_match in percent; 0 if there are no questions."""
     overlaps = hits = 0.0
-    for answers, guess in zip(expected, predicted, strict=True):
-        overlaps += max(overlap(answer, guess) for answer in answers)
-        hits += any(normalize(answer) == normalize(guess) for answer in answers)
+    for answers, prediction in zip(expected, predicted, strict=True):
+        overlaps += max(overlap(answer, prediction) for answer in answers)
+        hits += any(normalize(answer) == normalize(prediction) for answer in answers)
     count = max(1, len(predicted))
     return {"f1": 100 * overlaps / count, "exact_match": 100 * hits / count}
 
 
-def overlap(answer: str, guess: str) -> float:
+def overlap(answer: str, prediction: str) -> float:
     """Return the F1 of the words of two texts, from 0 to 1."""
-    true, guessed = normalize(answer).split(), normalize(guess).split()
+    true, guessed = normalize(answer).split(), normalize(prediction).split()
     if not true or not guessed:
         return float(true == guessed)
     shared = (Counter(true) & Counter(guessed)).total()

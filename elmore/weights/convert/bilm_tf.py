@@ -71,16 +71,16 @@ class _Datasets:
     """The datasets of an open HDF5 file as a `table.Source`."""
 
     path: Path
-    found: dict[str, h5py.Dataset]
+    tensors: dict[str, h5py.Dataset]
 
     def __contains__(self, name: object) -> bool:
-        return name in self.found
+        return name in self.tensors
 
     def __iter__(self) -> Iterator[str]:
-        return iter(self.found)
+        return iter(self.tensors)
 
     def __getitem__(self, name: str) -> Tensor:
-        dataset = self.found[name]
+        dataset = self.tensors[name]
         if dataset.dtype.kind != "f":
             raise WeightsError(
                 f"{self.path}: {name} has {dataset.dtype}, expected floating-point numbers"
@@ -89,7 +89,7 @@ class _Datasets:
             return torch.from_numpy(dataset.astype("float32")[()])
 
     def shape(self, name: str) -> tuple[int, ...]:
-        shape = self.found[name].shape
+        shape = self.tensors[name].shape
         if shape is None:  # a dataset without a dataspace
             raise WeightsError(f"{self.path}: {name} is empty, expected floating-point numbers")
         return tuple(shape)
@@ -172,7 +172,7 @@ def _with_standard_names(datasets: _Datasets) -> _Datasets:
     """Add the level that dumps of one-layer models omit."""
     renamed = {
         name.replace("/RNN/LSTMCell/", "/RNN/MultiRNNCell/Cell0/LSTMCell/"): dataset
-        for name, dataset in datasets.found.items()
+        for name, dataset in datasets.tensors.items()
         if "softmax" not in name
     }
     return _Datasets(datasets.path, renamed)
