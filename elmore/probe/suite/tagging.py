@@ -5,10 +5,11 @@ names by F1 over spans, as conlleval counts them. The layer is the one whose cla
 most tags of dev.
 """
 
+import contextlib
 from collections.abc import Callable, Iterator, Sequence
 from itertools import islice
 from pathlib import Path
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 import numpy as np
 
@@ -40,11 +41,16 @@ class TaggingTask(NamedTuple):
 def read_pos(folder: Path) -> list[TaggingTask]:
     """Read the CoNLL-U files of a treebank: the tags of its language, and the universal ones."""
     paths = _find_splits(folder)
-    columns = [[read_conllu(path, column=column) for path in paths] for column in ("xpos", "upos")]
-    return [
-        TaggingTask(part, "accuracy", _count_tags, _split(files))
-        for part, files in zip(("xpos", "upos"), columns, strict=True)
-    ]
+    tasks = [TaggingTask("upos", "accuracy", _count_tags, _read_treebank(paths, "upos"))]
+    # Files that have universal tags are well-formed; many treebanks have no tags of their own.
+    with contextlib.suppress(DataError):
+        own = TaggingTask("xpos", "accuracy", _count_tags, _read_treebank(paths, "xpos"))
+        tasks.insert(0, own)
+    return tasks
+
+
+def _read_treebank(paths: Sequence[Path], column: Literal["xpos", "upos"]) -> Splits:
+    return _split([read_conllu(path, column=column) for path in paths])
 
 
 def read_spans(folder: Path) -> list[TaggingTask]:

@@ -3,6 +3,7 @@
 import pytest
 
 from elmore.errors import DataError
+from elmore.probe import linear_probe
 from elmore.probe.suite import tagging
 from elmore.probe.suite.tagging import read_pos, read_spans, score_tags
 from tests.support import toy_suite
@@ -15,6 +16,13 @@ def test_a_treebank_gives_both_kinds_of_tags(tmp_path):
     assert own.splits.test[0].tags == ["DT", "NN", "VBZ"]
     assert universal.splits.test[0].tags == ["DET", "NOUN", "VERB"]
     assert {own.metric, universal.metric} == {"accuracy"}
+
+
+def test_a_treebank_without_tags_of_its_own_gives_the_universal_ones(tmp_path):
+    toy_suite.write_taggings(tmp_path)
+    path = tmp_path / "pos" / "xx-ud-dev.conllu"
+    path.write_text(toy_suite.CONLLU.replace("\tVBZ\t", "\t_\t"))
+    assert [task.part for task in read_pos(tmp_path / "pos")] == ["upos"]
 
 
 def test_without_a_dev_file_each_tenth_training_sentence_is_dev(tmp_path):
@@ -71,7 +79,10 @@ def test_sentences_are_scored_with_their_own_predictions(tmp_path):
     assert tagging._estimate(task, half, 0).score == pytest.approx(2 * 3 / (6 + 3))
 
 
-def test_each_layer_is_scored_and_the_best_on_dev_is_chosen(elmo, no_progress, tmp_path):
+def test_each_layer_is_scored_and_the_best_on_dev_is_chosen(
+    elmo, no_progress, tmp_path, monkeypatch
+):
+    monkeypatch.setattr(linear_probe, "_NUM_EPOCHS", 3)
     toy_suite.write_taggings(tmp_path)
     found = score_tags(elmo, read_pos(tmp_path / "pos"), 0, no_progress)
     assert [(score.part, score.method) for score in found] == [
