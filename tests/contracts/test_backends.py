@@ -24,7 +24,7 @@ from elmore.model.lstm.call import Call, LSTMState, LSTMWeights, StateReset, bia
 from elmore.model.lstm.layer import ProjectedLSTM
 from elmore.model.packed_weights import PackedWeights
 from elmore.model.quantize import Int8Rows, quantize_rows
-from tests.support.simulated_bf16 import give_units
+from tests.support.simulated_bf16 import simulate_bf16_units
 from tests.support.sweeps import pick
 
 GPU = [
@@ -206,7 +206,7 @@ def test_a_backend_is_the_definition_in_single_precision(backend, case):
 def runs_here(backend: str, monkeypatch) -> None:
     """Skip what this CPU has no instructions for; simulate bf16."""
     if backend == "eager_bf16":
-        give_units(monkeypatch)
+        simulate_bf16_units(monkeypatch)
     elif not BACKENDS[backend].available(torch.device("cpu")):
         pytest.skip(f"this machine has no {backend}")
 

@@ -32,9 +32,9 @@ BYTES = pytest.mark.skipif(
 numbers = pytest.mark.parametrize(
     ("device", "give"),
     [
-        pytest.param("cpu", simulated_bf16.give_units, id="cpu"),
+        pytest.param("cpu", simulated_bf16.simulate_bf16_units, id="cpu"),
         pytest.param("cpu", lambda patch: None, marks=BYTES, id="cpu in int8"),
-        pytest.param("cuda", simulated_bf16.give_units, marks=GPU, id="cuda"),
+        pytest.param("cuda", simulated_bf16.simulate_bf16_units, marks=GPU, id="cuda"),
     ],
 )
 JOB = {
@@ -100,7 +100,7 @@ def test_every_layer_of_real_text_is_near_to_exact(monkeypatch, english, text, d
     cosines = (exact * result).sum(axis=2) / lengths  # (layers, tokens)
     assert (cosines.mean(axis=1) >= 0.9995).all()
     assert (np.percentile(cosines, 1, axis=1) >= 0.998).all()
-    if give is simulated_bf16.give_units:
+    if give is simulated_bf16.simulate_bf16_units:
         np.testing.assert_array_equal(result[0], exact[0])  # the words' own encoder is exact
     assert (result[1:] != exact[1:]).any(axis=(1, 2)).all()
 
@@ -121,7 +121,7 @@ def test_other_texts_change_no_bit_in_fast_precision(monkeypatch, small, device,
 
 
 def test_without_units_fast_is_exact_to_the_bit_and_says_so(monkeypatch, small, caplog):
-    simulated_bf16.take_units(monkeypatch)
+    simulated_bf16.disable_fast_units(monkeypatch)
     with caplog.at_level(logging.WARNING):
         fast = elmore.load(small, device="cpu", precision="fast")
     assert caplog.messages == [
@@ -135,7 +135,7 @@ def test_without_units_fast_is_exact_to_the_bit_and_says_so(monkeypatch, small, 
 
 
 def test_fast_that_cannot_be_built_is_exact_and_says_why(monkeypatch, small, caplog):
-    simulated_bf16.take_units(monkeypatch)
+    simulated_bf16.disable_fast_units(monkeypatch)
     monkeypatch.setattr(native, "why_missing", lambda: "there is no C compiler 'cc' here")
     assert not elmore.load(small, device="cpu", precision="fast").is_fast
     assert caplog.messages == [
@@ -145,7 +145,7 @@ def test_fast_that_cannot_be_built_is_exact_and_says_why(monkeypatch, small, cap
 
 
 def test_exact_is_the_default_and_logs_no_warning(monkeypatch, small, caplog):
-    simulated_bf16.give_units(monkeypatch)
+    simulated_bf16.simulate_bf16_units(monkeypatch)
     elmo = elmore.load(small, device="cpu")
     assert elmo.precision == "exact"
     assert not elmo.is_fast
@@ -153,7 +153,7 @@ def test_exact_is_the_default_and_logs_no_warning(monkeypatch, small, caplog):
 
 
 def test_the_model_that_was_given_stays_exact(monkeypatch, small):
-    simulated_bf16.give_units(monkeypatch)
+    simulated_bf16.simulate_bf16_units(monkeypatch)
     elmo = elmore.load(small, device="cpu")
     before = vectors(elmo, many(3))
     fast = Embedder(elmo.bundle, device="cpu", precision="fast")
@@ -164,7 +164,7 @@ def test_the_model_that_was_given_stays_exact(monkeypatch, small):
 
 
 def test_a_fast_stateful_embedder_keeps_its_state_when_pickled(monkeypatch, small):
-    simulated_bf16.give_units(monkeypatch)
+    simulated_bf16.simulate_bf16_units(monkeypatch)
     elmo = elmore.load(small, device="cpu", precision="fast")
     again = pickle.loads(pickle.dumps(elmo))
     assert again.is_fast
@@ -181,7 +181,7 @@ def test_an_unknown_precision_is_refused(small):
 
 
 def test_a_fast_model_is_mixed_frozen_and_not_fine_tuned(monkeypatch, small):
-    simulated_bf16.give_units(monkeypatch)
+    simulated_bf16.simulate_bf16_units(monkeypatch)
     elmo = elmore.load(small, device="cpu", precision="fast")
     mixed = elmore.Elmo(elmo, dropout=0.0, weights=[0.0] * elmo.num_layers)([["the", "bank"]])
     expected = elmo.embed([["the", "bank"]])[0].vectors
@@ -196,14 +196,14 @@ def test_cached_layers_belong_to_one_precision(monkeypatch, small):
         return layer_cache.cache_key(elmo, [["a"]])
 
     with monkeypatch.context() as patch:
-        simulated_bf16.give_units(patch)
+        simulated_bf16.simulate_bf16_units(patch)
         fast = key("fast")
-    simulated_bf16.take_units(monkeypatch)
+    simulated_bf16.disable_fast_units(monkeypatch)
     assert key("exact") == key("fast") != fast
 
 
 def test_a_job_is_not_resumed_in_another_precision(monkeypatch, small, tmp_path):
-    simulated_bf16.give_units(monkeypatch)
+    simulated_bf16.simulate_bf16_units(monkeypatch)
     exact, fast = (elmore.load(small, device="cpu", precision=p) for p in ("exact", "fast"))
     journal.EmbedJournal(tmp_path / "parts", jobs.describe_job(fast, **JOB)).close()
     journal.EmbedJournal(tmp_path / "parts", jobs.describe_job(fast, **JOB)).close()
@@ -213,7 +213,7 @@ def test_a_job_is_not_resumed_in_another_precision(monkeypatch, small, tmp_path)
 
 
 def test_the_command_takes_a_precision(monkeypatch, small, tmp_path):
-    simulated_bf16.give_units(monkeypatch)
+    simulated_bf16.simulate_bf16_units(monkeypatch)
     (tmp_path / "text.txt").write_text("The bank closed .\n")
 
     def found(*options: str) -> np.ndarray:

@@ -1,4 +1,4 @@
-"""What is odd about a text is said before hours are spent."""
+"""A suspicious text is reported before hours of training are spent."""
 
 import pytest
 
@@ -13,8 +13,8 @@ FINE = "\n\n".join(
 )
 
 
-def odd(tmp_path, text: str | bytes, **options) -> dict[str, str]:
-    """The findings that are odd, by name."""
+def suspicious(tmp_path, text: str | bytes, **options) -> dict[str, str]:
+    """Return the suspicious findings by name."""
     path = tmp_path / "text.txt"
     path.write_bytes(text if isinstance(text, bytes) else text.encode())
     findings = lint_corpus([str(path)], PrepareOptions(**options))
@@ -27,7 +27,7 @@ def odd(tmp_path, text: str | bytes, **options) -> dict[str, str]:
 
 
 def test_a_clean_text_has_nothing_suspicious(tmp_path):
-    assert odd(tmp_path, FINE) == {}
+    assert suspicious(tmp_path, FINE) == {}
 
 
 @pytest.mark.parametrize(
@@ -51,39 +51,41 @@ def test_a_clean_text_has_nothing_suspicious(tmp_path):
     ],
 )
 def test_suspicious_text_is_named_with_advice(tmp_path, what, text, found):
-    assert found in odd(tmp_path, text)[what]
+    assert found in suspicious(tmp_path, text)[what]
 
 
 def test_tokenized_text_and_raw_text_are_told_apart(tmp_path):
     tokenized = FINE.replace(",", " ,").replace(".", " .").replace("?", " ?")
-    assert "pass --tokenized" in odd(tmp_path, tokenized)["punctuation on its own"]
-    assert odd(tmp_path, tokenized, tokenized=True) == {}
-    assert "omit --tokenized" in odd(tmp_path, FINE, tokenized=True)["punctuation on its own"]
+    assert "pass --tokenized" in suspicious(tmp_path, tokenized)["punctuation on its own"]
+    assert suspicious(tmp_path, tokenized, tokenized=True) == {}
+    assert (
+        "omit --tokenized" in suspicious(tmp_path, FINE, tokenized=True)["punctuation on its own"]
+    )
 
 
 def test_wrapped_text_is_noticed(tmp_path):
     text = "It is a long way to go from here\nto there, and so the line\nbreaks twice.\n\n" * 30
-    assert "pass --hard-wrapped" in odd(tmp_path, text)["lines that end inside a sentence"]
-    assert "lines that end inside a sentence" not in odd(tmp_path, text, hard_wrapped=True)
+    assert "pass --hard-wrapped" in suspicious(tmp_path, text)["lines that end inside a sentence"]
+    assert "lines that end inside a sentence" not in suspicious(tmp_path, text, hard_wrapped=True)
 
 
 def test_marks_are_not_taken_for_markup(tmp_path):
-    assert set(odd(tmp_path, FINE + "\n<S> a </S> <UNK>\n")) == {"marks as words"}
+    assert set(suspicious(tmp_path, FINE + "\n<S> a </S> <UNK>\n")) == {"marks as words"}
 
 
 def test_repeats_are_found_in_a_sample_when_there_are_too_many_lines(tmp_path, monkeypatch):
     monkeypatch.setattr(lint, "_MAX_HASHES", 100)
     lines = [f"Line number {i} of them all." for i in range(4000)]
-    result = odd(tmp_path, "\n\n".join(lines + lines[:1000]))
+    result = suspicious(tmp_path, "\n\n".join(lines + lines[:1000]))
     assert 15 < float(result["repeated lines"].split(" %")[0]) < 25  # a fifth
 
 
 def test_only_the_beginning_is_looked_at_closely_but_all_is_read(tmp_path, monkeypatch):
     monkeypatch.setattr(lint, "SAMPLE", 500)
     text = FINE + "\n\n" + "on and on " * 200 + "\n\nsee </p>\n"
-    assert set(odd(tmp_path, text)) == {"markup"}
+    assert set(suspicious(tmp_path, text)) == {"markup"}
 
 
 def test_an_empty_report_is_refused(tmp_path):
     with pytest.raises(DataError, match="contains no word"):
-        odd(tmp_path, "\n\n")
+        suspicious(tmp_path, "\n\n")

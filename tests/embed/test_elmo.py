@@ -126,7 +126,7 @@ def test_a_module_that_moves_takes_its_states_along(files, kwargs):
 
 PRECISIONS = [
     pytest.param("exact", lambda patch: None, id="exact"),
-    pytest.param("fast", simulated_bf16.give_units, id="bf16"),
+    pytest.param("fast", simulated_bf16.simulate_bf16_units, id="bf16"),
     pytest.param(
         "fast",
         lambda patch: None,

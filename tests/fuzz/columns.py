@@ -3,7 +3,7 @@
 import re
 from random import Random
 
-ODD = (
+UNUSUAL = (
     "", "-", "_", "*", "(", ")", "(V*)", "(ARG0*", "*)", "B-", "I-PER", "B-PER", "O", "0", "-1",
     "1", "99", "1-2", "1.1",
     "3-1", "9" * 5000, "1e999", "nan", "inf", "١", "²", "(1", "1)", "(1)|(1", "#",
@@ -40,7 +40,7 @@ def _fields(lines: list[str], number: int, rng: Random) -> None:
     elif kind == 3:
         parts[index] = parts[index][: rng.randrange(len(parts[index]) + 1)]
     else:
-        parts[index] = rng.choice(ODD)
+        parts[index] = rng.choice(UNUSUAL)
     lines[number] = "".join(parts)
 
 

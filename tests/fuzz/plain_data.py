@@ -7,7 +7,7 @@ from typing import Any
 
 from tests.fuzz import raw
 
-ODD: tuple[Any, ...] = (
+UNUSUAL: tuple[Any, ...] = (
     None, True, False, 0, 1, -1, 3, 2**31, 2**63, 2**64, -(2**63) - 1, 10**30, 10**400, 0.5, -0.5,
     1e308,
     float("nan"), float("inf"), -float("inf"), "", "none", "x", "3", "\ud800", "a\0b", "../../x",
@@ -36,17 +36,17 @@ def mutate_value(value: Any, rng: Random) -> Any:
     """Damage a tree in place, and give it back; `_MARK` stands for what `json` cannot write."""
     result = places(value)
     if not result or rng.random() < 0.03:
-        return rng.choice(ODD)
+        return rng.choice(UNUSUAL)
     holder, key = rng.choice(result)
     kind = rng.randrange(10)
     if kind < 6:
-        holder[key] = rng.choice(ODD)
+        holder[key] = rng.choice(UNUSUAL)
     elif kind == 6:
         del holder[key]
     elif kind == 7 and isinstance(holder, dict):
-        holder[rng.choice(("", "more", "\ud800", "format"))] = rng.choice(ODD)
+        holder[rng.choice(("", "more", "\ud800", "format"))] = rng.choice(UNUSUAL)
     elif kind == 7:
-        holder.insert(key, rng.choice((holder[key], rng.choice(ODD))))
+        holder.insert(key, rng.choice((holder[key], rng.choice(UNUSUAL))))
     elif kind == 8:
         holder[key] = _nudged(holder[key], rng)
     else:

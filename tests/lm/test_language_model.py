@@ -128,13 +128,13 @@ def test_batches_of_one_shape_say_what_those_of_their_own_shape_say(corpus):
     training = toy_corpus.training(corpus, toy_corpus.recipe("model.dropout=0"))
     module = training.module.double()
     windows = [training._dataset.batch(number) for number in range(8)]
-    room = training._encoder.padding_sizes(windows)
+    sizes = training._encoder.padding_sizes(windows)
     shapes = set()
     for window in windows:
-        plain, roomy = (training._encoder.encode(window, (1, 2), some) for some in (None, room))
-        shapes.add(tuple(words.characters.shape for words in roomy.words))
-        assert sum(len(words.characters) for words in roomy.words) == sum(room)
-        assert_close(module(roomy, None).loss, module(plain, None).loss)
+        plain, padded = (training._encoder.encode(window, (1, 2), some) for some in (None, sizes))
+        shapes.add(tuple(words.characters.shape for words in padded.words))
+        assert sum(len(words.characters) for words in padded.words) == sum(sizes)
+        assert_close(module(padded, None).loss, module(plain, None).loss)
     assert len(shapes) == 1
 
 

@@ -27,7 +27,7 @@ def layer_of(backend: str, monkeypatch: pytest.MonkeyPatch) -> ProjectedLSTM:
     torch.manual_seed(0)
     layer = ProjectedLSTM(CONFIG).requires_grad_(False)
     if backend == "eager_bf16":
-        simulated_bf16.give_units(monkeypatch)
+        simulated_bf16.simulate_bf16_units(monkeypatch)
     elif not BACKENDS[backend].available(torch.device("cpu")):
         pytest.skip(f"this machine has no {backend}")
     layer.backend, layer.precision = backend, "fast"

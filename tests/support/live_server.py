@@ -168,7 +168,7 @@ def forget_serve(monkeypatch: Any) -> None:
             monkeypatch.delitem(sys.modules, name)
 
 
-class Use(NamedTuple):
+class Occurrence(NamedTuple):
     word: str
     tokens: list[str]
     position: int
@@ -182,9 +182,9 @@ class SmallIndex:
     LINES = (["two", "ships", "wait", "."], ["a", "storm", "comes", "."])
     layer = "top"
 
-    def search_vector(self, vector: np.ndarray, tokens: list[str], k: int) -> list[Use]:
+    def search_vector(self, vector: np.ndarray, tokens: list[str], k: int) -> list[Occurrence]:
         uses = [
-            Use(word, words, number, 0.5, line)
+            Occurrence(word, words, number, 0.5, line)
             for line, words in enumerate(self.LINES)
             for number, word in enumerate(words)
         ]

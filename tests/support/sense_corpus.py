@@ -5,11 +5,11 @@ Used by tests/probe and fuzz/probes.
 
 from pathlib import Path
 
-Use = tuple[str, str, str, str]
+AnnotatedWord = tuple[str, str, str, str]
 """Text, lemma, part of speech, gold keys."""
 
 
-def write_corpus(folder: Path, name: str, documents: list[list[list[str | Use]]]) -> Path:
+def write_corpus(folder: Path, name: str, documents: list[list[list[str | AnnotatedWord]]]) -> Path:
     """Write documents of sentences of plain words and annotated uses; give the XML's path."""
     lines, keys = [f'<corpus lang="en" source="{name}">'], []
     for d, document in enumerate(documents):

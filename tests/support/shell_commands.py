@@ -88,10 +88,10 @@ def _run_ranks(arguments: list[str], change: Callable[[list[str]], list[str]]) -
 
 def find_refusals(line: str) -> list[str]:
     """The commands, scripts and options of a line that are not there; nothing is run."""
-    return [wrong for command in commands(line) if (wrong := _wrong(command))]
+    return [problem for command in commands(line) if (problem := _find_problem(command))]
 
 
-def _wrong(command: Command) -> str:
+def _find_problem(command: Command) -> str:
     program, arguments, _ = command
     if program == "torchrun":  # what is behind -m is what it runs
         position = arguments.index("-m") + 1
@@ -100,7 +100,7 @@ def _wrong(command: Command) -> str:
         result = parse_only(*arguments)
         return result.err if result.code else ""
     if program == "python":
-        return _wrong_script(*arguments)
+        return _script_problem(*arguments)
     if program == "make":
         targets = re.findall(r"^([\w-]+):", (ROOT / "Makefile").read_text(), flags=re.MULTILINE)
         return "" if set(arguments) <= set(targets) else f"make has no {arguments}"
@@ -113,7 +113,7 @@ def parse_only(*arguments: str) -> Result:
         return run_elmore(*arguments)
 
 
-def _wrong_script(path: str, *arguments: str) -> str:
+def _script_problem(path: str, *arguments: str) -> str:
     """Whether a script is there, with an `add_argument` for each option."""
     if not (ROOT / path).is_file():
         return f"there is no {path}"

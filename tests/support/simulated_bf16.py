@@ -17,15 +17,15 @@ def multiply(rows: torch.Tensor, weight: torch.Tensor) -> torch.Tensor:
     return (rows.float() @ weight.float().T).to(torch.bfloat16)
 
 
-def give_units(patch: pytest.MonkeyPatch) -> None:
-    """Let every device have matrix units, and none dot products of bytes."""
+def simulate_bf16_units(patch: pytest.MonkeyPatch) -> None:
+    """Simulate bf16 matrix units on every device, without int8 dot products."""
     patch.setattr(eager, "has_native_bf16", lambda device: True)
     patch.setattr(native, "has_int8_dot", lambda: False)
     patch.setattr(eager, "pack_bf16", lambda weight: None)
     patch.setattr(eager, "multiply_bf16", multiply)
 
 
-def take_units(patch: pytest.MonkeyPatch) -> None:
-    """Let no device have any, nor dot products of bytes."""
+def disable_fast_units(patch: pytest.MonkeyPatch) -> None:
+    """Simulate devices without bf16 matrix units and int8 dot products."""
     patch.setattr(eager, "has_native_bf16", lambda device: False)
     patch.setattr(native, "has_int8_dot", lambda: False)

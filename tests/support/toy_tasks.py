@@ -81,9 +81,9 @@ def typed_files(task: str) -> Sequence[Typed]:
     return _of(task).TYPED
 
 
-def odd(task: str) -> tuple[str, ...]:
+def unusual_texts(task: str) -> tuple[str, ...]:
     """Return texts that a user might type, unlike the examples."""
-    return getattr(_of(task), "ODD", ("Ann " * 40, "", "Bo"))
+    return getattr(_of(task), "UNUSUAL", ("Ann " * 40, "", "Bo"))
 
 
 def other_scores(task: str) -> tuple[str, ...]:

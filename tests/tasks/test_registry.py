@@ -203,13 +203,13 @@ def test_an_unknown_task_is_named():
 @pytest.mark.parametrize("name", TASKS)
 def test_a_task_is_known_by_its_name_to_its_folder_alone(name):
     assert registry.find_task(name).name == name
-    room = Path(registry.__file__).parent
-    others = [path for path in room.rglob("*.py") if room / name not in path.parents]
-    others.append(Path(cli.__file__).parent / "task.py")
+    package = Path(registry.__file__).parent
+    other_files = [path for path in package.rglob("*.py") if package / name not in path.parents]
+    other_files.append(Path(cli.__file__).parent / "task.py")
     # a docstring may point to a task as an example
     word = re.compile(rf"(?<!`)\b{name}\b")
-    knowing = [path for path in others if word.search(path.read_text(encoding="utf-8"))]
-    assert knowing == [room / "registry.py"]
+    knowing = [path for path in other_files if word.search(path.read_text(encoding="utf-8"))]
+    assert knowing == [package / "registry.py"]
 
 
 def test_the_documents_list_every_task():

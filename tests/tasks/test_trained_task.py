@@ -83,7 +83,7 @@ def test_a_prediction_that_fails_leaves_the_network_in_training(monkeypatch):
 def test_predictions_do_not_depend_on_other_texts(shared_run, name):
     run = shared_run(name, "both")
     read = run.task.task.read_examples(run.data)
-    texts = [*(toy_tasks.typed(name, example) for example in read), *toy_tasks.odd(name)]
+    texts = [*(toy_tasks.typed(name, example) for example in read), *toy_tasks.unusual_texts(name)]
     together = [p.prediction for p in run.task.predict(texts, tokenized=True)]
     for text, expected in zip(texts, together, strict=True):
         (alone,) = run.task.predict([text], tokenized=True)

@@ -87,7 +87,7 @@ def test_a_product_of_numbers_that_bf16_holds_is_exact(device):
 
 
 def test_a_factor_of_a_product_is_rounded_to_bf16(monkeypatch):
-    simulated_bf16.give_units(monkeypatch)
+    simulated_bf16.simulate_bf16_units(monkeypatch)
     near_one = torch.tensor([[1 + 2.0**-10]])  # bf16 has steps of 2^-7 there
     assert eager.BF16Linear(near_one)(torch.ones(1, 1)).item() == 1
     assert eager.BF16Linear(torch.ones(1, 1))(near_one).item() == 1
@@ -109,5 +109,5 @@ def test_without_them_nothing_is_packed(monkeypatch):
 
     monkeypatch.setattr(eager, "multiply_packed_bf16", missing)
     assert eager.pack_bf16(torch.ones(2, 2)) is None
-    simulated_bf16.give_units(monkeypatch)
+    simulated_bf16.simulate_bf16_units(monkeypatch)
     assert eager.BF16Linear(torch.ones(2, 3))(torch.ones(1, 3)).tolist() == [[3.0, 3.0]]

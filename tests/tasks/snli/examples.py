@@ -9,7 +9,7 @@ SMALL = (
     "batch_size=4",
     "train.lr=0.005",
 )
-ODD = ("Ann " * 40 + "\tBo", "Bo\tBo", "Bo\t" + "Ann " * 40)
+UNUSUAL = ("Ann " * 40 + "\tBo", "Bo\tBo", "Bo\t" + "Ann " * 40)
 HEADER = "gold_label\tsentence1\tsentence2\n"
 
 _PAIRS = (

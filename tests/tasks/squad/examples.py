@@ -11,7 +11,7 @@ SMALL = (
     "model.dropout=0.1",
     "train.schedule=constant",
 )
-ODD = (
+UNUSUAL = (
     f"Who saw Rome ?\t{'Ann ' * 900}",  # several windows
     "Who ?\tBo",
     f"{'Who ' * 40}?\tBo left .",

@@ -13,7 +13,7 @@ SMALL = (
     "batch_size=4",
     "train.lr=0.01",
 )
-ODD = ("Ann " * 40, "Bo")
+UNUSUAL = ("Ann " * 40, "Bo")
 
 _FILE = "(3 (2 It) (4 (2 's) (4 lovely)))\n(1 (2 -LRB-) (1 (2 and\\/or) (2 -RRB-)))\n"
 TYPED = (Typed(_FILE, ("It 's lovely", "-LRB- and\\/or -RRB-"), tokenized=True),)
