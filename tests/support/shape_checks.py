@@ -2,7 +2,8 @@
 
 jaxtyping's hook (`--jaxtyping-packages` in pyproject.toml) decorates every function of the model
 and the tasks. A check takes longer than most of these functions with tiny inputs, and a training
-makes thousands of calls that are alike. Used by tests/conftest.
+makes thousands of calls that are alike. `make test-full` checks all.
+Used by tests/conftest.
 """
 
 import functools
@@ -11,7 +12,9 @@ from collections import Counter
 
 import jaxtyping
 
-ALWAYS, THEN_EVERY = 10, 10
+from tests.support.sweeps import pick
+
+ALWAYS, THEN_EVERY = 10, pick(10, 1)
 _check_always = jaxtyping.jaxtyped
 _calls: Counter[object] = Counter()
 
