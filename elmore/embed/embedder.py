@@ -50,7 +50,8 @@ class Embedder:
     The embedder has a network of its own: freezing, moving, converting or loading a state dict into
     it does not change the bundle that was given. Their weights share memory until then, so the
     embedder follows a bundle that is trained in place, and any other in-place write to
-    `embedder.bundle` writes into both.
+    `embedder.bundle` writes into both. It does not see writes that torch does not count, such as
+    those of `AdamW(fused=True)`: call `embedder.to(embedder.device)` after them.
 
     Args:
         bundle: Network, alphabet and what belongs to them.
@@ -124,8 +125,9 @@ class Embedder:
     def to(self, device: str | torch.device) -> Self:
         """Move the model, and drop everything that was computed from its weights.
 
-        Call `embedder.to(embedder.device)` after writes that torch does not count, such as
-        `weight.data.mul_(0.5)`.
+        Call `embedder.to(embedder.device)` after writes that torch does not count: through
+        `weight.data`, to tensors created in inference mode, and by fused optimizers
+        (`AdamW(fused=True)`) in a training loop of your own.
 
         Args:
             device: "cpu", "cuda", a torch device, or "auto" for a GPU where there is one.

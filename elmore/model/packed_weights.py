@@ -54,7 +54,7 @@ def weights_version(model: nn.Module) -> object:
     """Return a value that changes when weights are moved, converted, replaced or written to.
 
     What was computed from the weights is valid while it stays the same. It does not change on
-    writes that torch does not count: through `weight.data`, and to tensors created in inference
-    mode.
+    writes that torch does not count: through `weight.data`, to tensors created in inference mode,
+    and by fused optimizers (`AdamW(fused=True)`).
     """
     return [tensor_version(weight) for weight in (*model.parameters(), *model.buffers())]

@@ -276,3 +276,17 @@ def test_an_embedder_follows_a_model_that_learns_in_place(elmo, precision):
     assert np.abs(after - before).max() > 0.01
     expected = elmore.Embedder(bundle, device="cpu", precision=precision)
     np.testing.assert_array_equal(expected.embed([["the", "bank"]])[0].vectors, after)
+
+
+def test_an_embedder_uses_the_weights_of_a_fused_optimizer_once_it_is_moved(elmo):
+    bundle = replace(elmo.bundle, model=copy.deepcopy(elmo.bundle.model).requires_grad_(True))
+    embedder = elmore.Embedder(bundle, device="cpu")
+    before = embedder.embed([["the", "bank"]])[0].vectors
+    optimizer = torch.optim.AdamW(bundle.model.parameters(), lr=0.1, fused=True)
+    stack, _ = bundle.run([["the", "bank"]])
+    stack.states.sum().backward()
+    optimizer.step()
+    after = embedder.to(embedder.device).embed([["the", "bank"]])[0].vectors
+    assert np.abs(after - before).max() > 0.01
+    expected = elmore.Embedder(bundle, device="cpu").embed([["the", "bank"]])[0].vectors
+    np.testing.assert_array_equal(after, expected)

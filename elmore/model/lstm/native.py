@@ -29,7 +29,7 @@ class PackedLayer:
         self.input = pack(weights.input, parts=len(GATES))
         recurrent = pack(weights.recurrent, parts=len(GATES))
         projection = None if weights.projection is None else pack(weights.projection)
-        bias = weights.bias.detach().contiguous()
+        bias = weights.bias.detach().clone(memory_format=torch.contiguous_format)
         self._tensors = self.input, recurrent, projection, bias  # pointers do not keep them alive
         self.input_structure = self.input.structure
         self.call = LSTMCall(

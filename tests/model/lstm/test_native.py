@@ -64,3 +64,16 @@ def test_inputs_of_another_shape_are_not_read():
         stack(torch.zeros(2, 3, 20), mask, make_states(2))
     with pytest.raises(AssertionError):
         stack(torch.zeros(2, 3, 280), mask, make_states(2, num_layers=2))
+
+
+@pytest.mark.parametrize("precision", ["exact", "fast"])
+@torch.no_grad()
+def test_a_stack_shares_no_memory_with_the_weights(precision):
+    model = with_precision(make_model(), precision)
+    stack, states = model.native_stacks()[0], make_states(2)
+    arguments = (torch.randn(2, 3, 20), torch.ones(2, 3, dtype=torch.bool), states)
+    before, _ = stack(*arguments, projected=False)
+    for weight in model.parameters():
+        weight.data.add_(1)  # torch does not count this write
+    after, _ = stack(*arguments, projected=False)
+    assert all(map(torch.equal, after, before))
