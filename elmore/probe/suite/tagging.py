@@ -5,7 +5,6 @@ names by F1 over spans, as conlleval counts them. The layer is the one whose cla
 most tags of dev.
 """
 
-import contextlib
 from collections.abc import Callable, Iterator, Sequence
 from itertools import islice
 from pathlib import Path
@@ -21,7 +20,7 @@ from elmore.probe.suite.scores import Progress, Score
 from elmore.tasks.data.columns import TaggedSentence
 from elmore.tasks.metrics.bio import extract_spans
 from elmore.tasks.ner.data import read_conll
-from elmore.tasks.pos.data import read_conllu
+from elmore.tasks.pos.data import has_tags, read_conllu
 
 _HELD_OUT = 10  # where there is no dev file, each tenth training sentence is dev
 
@@ -39,11 +38,16 @@ class TaggingTask(NamedTuple):
 
 
 def read_pos(folder: Path) -> list[TaggingTask]:
-    """Read the CoNLL-U files of a treebank: the tags of its language, and the universal ones."""
+    """Read the CoNLL-U files of a treebank: the tags of its language, and the universal ones.
+
+    Many treebanks have no tags of their own: then only the universal ones are read.
+
+    Raises:
+        DataError: A file is damaged, or some words have a tag of the language and others have none.
+    """
     paths = _find_splits(folder)
     tasks = [TaggingTask("upos", "accuracy", _count_tags, _read_treebank(paths, "upos"))]
-    # Files that have universal tags are well-formed; many treebanks have no tags of their own.
-    with contextlib.suppress(DataError):
+    if any(has_tags(path, column="xpos") for path in paths):
         own = TaggingTask("xpos", "accuracy", _count_tags, _read_treebank(paths, "xpos"))
         tasks.insert(0, own)
     return tasks

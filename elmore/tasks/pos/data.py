@@ -32,6 +32,12 @@ def read_conllu(path: str | Path, *, column: Column = "xpos") -> list[TaggedSent
     return sentences
 
 
+def has_tags(path: str | Path, *, column: Column = "xpos") -> bool:
+    """Return whether any word of a file has a tag in the column."""
+    rows = (parse_line(*row) for block in read_blocks(path) for row in block if row[1][0] != "#")
+    return any(row[_COLUMNS[column]] not in ("", "_") for row in rows if row[0].isdecimal())
+
+
 def _parse_row(where: str, line: str, column: Column) -> tuple[str, str] | None:
     """Return word and tag, or None for a line without them."""
     if line.startswith("#"):

@@ -1,5 +1,7 @@
 """Tags of the suite: which files are read, and how predictions are counted."""
 
+import re
+
 import pytest
 
 from elmore.errors import DataError
@@ -20,9 +22,18 @@ def test_a_treebank_gives_both_kinds_of_tags(tmp_path):
 
 def test_a_treebank_without_tags_of_its_own_gives_the_universal_ones(tmp_path):
     toy_suite.write_taggings(tmp_path)
-    path = tmp_path / "pos" / "xx-ud-dev.conllu"
-    path.write_text(toy_suite.CONLLU.replace("\tVBZ\t", "\t_\t"))
+    for path in (tmp_path / "pos").iterdir():
+        path.write_text("# a comment\n" + re.sub("\t(DT|NN|VBZ)\t", "\t_\t", toy_suite.CONLLU))
     assert [task.part for task in read_pos(tmp_path / "pos")] == ["upos"]
+
+
+@pytest.mark.parametrize("split", ["train", "dev", "test"])
+def test_a_word_without_the_tag_that_others_have_is_named(tmp_path, split):
+    toy_suite.write_taggings(tmp_path)
+    path = tmp_path / "pos" / f"xx-ud-{split}.conllu"
+    path.write_text(toy_suite.CONLLU.replace("\tVBZ\t", "\t_\t"))
+    with pytest.raises(DataError, match=rf"{split}\.conllu:3: 'lies' has no xpos tag"):
+        read_pos(tmp_path / "pos")
 
 
 def test_without_a_dev_file_each_tenth_training_sentence_is_dev(tmp_path):
