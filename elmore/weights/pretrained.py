@@ -116,8 +116,9 @@ def _load_name(name: str, progress: fetch.Progress | None) -> Bundle:
 def _verify_checksums(path: Path, distribution: str) -> None:
     """Compare the files of an installed model with their checksums."""
     names = folder.FILES - {"README.md"}
-    if not checksums.record_path(path / "vocabulary.txt").exists():  # a model without a word list
-        names -= {"vocabulary.txt"}
+    words = path / "vocabulary.txt"
+    if not (words.exists() or checksums.record_path(words).exists()):  # a model without a word list
+        names -= {words.name}
     checksums.verify(path, sorted(names), advice=f"reinstall {distribution}")
 
 

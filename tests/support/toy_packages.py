@@ -8,6 +8,7 @@ from pathlib import Path
 
 from elmore.model.bilm import BiLM
 from elmore.text.characters import ByteAlphabet
+from elmore.text.vocabulary import Vocabulary
 from elmore.weights import folder, packaging
 from elmore.weights.bundle import Bundle, Card
 from tests.support import toy_corpus
@@ -16,7 +17,8 @@ from tests.support import toy_corpus
 def save_model(path: Path, **card: str) -> Path:
     """Save a tiny model with random weights."""
     facts = {"name": "toy", "language": "Klingon", "licence": "MIT", "data": "letters"} | card
-    bundle = Bundle(BiLM(toy_corpus.recipe().model), ByteAlphabet(), card=Card(**facts))
+    vocabulary = Vocabulary(("<UNK>", "<S>", "</S>", "qapla'"))
+    bundle = Bundle(BiLM(toy_corpus.recipe().model), ByteAlphabet(), vocabulary, card=Card(**facts))
     folder.save(bundle, path)
     return path
 

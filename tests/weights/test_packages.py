@@ -51,7 +51,7 @@ def test_no_code_of_a_package_runs(toy):
     assert "elmore_model_toy" not in sys.modules
 
 
-@pytest.mark.parametrize("name", ["config.json", "model.safetensors"])
+@pytest.mark.parametrize("name", ["config.json", "model.safetensors", "vocabulary.txt"])
 def test_a_changed_file_is_refused(toy, name):
     path = toy / name
     whole = path.read_bytes()
@@ -66,10 +66,17 @@ def test_a_missing_file_is_refused(toy):
         elmore.load("toy")
 
 
-def test_a_file_without_its_checksum_is_refused(toy):
-    (toy / "model.safetensors.sha256").unlink()
+@pytest.mark.parametrize("name", ["config.json", "model.safetensors", "vocabulary.txt"])
+def test_a_file_without_its_checksum_is_refused(toy, name):
+    (toy / f"{name}.sha256").unlink()
     with pytest.raises(WeightsError, match="expected a record beside it"):
         elmore.load("toy")
+
+
+def test_a_model_without_a_word_list_is_loaded(toy):
+    (toy / "vocabulary.txt").unlink()
+    (toy / "vocabulary.txt.sha256").unlink()
+    assert elmore.load("toy").bundle.vocabulary is None
 
 
 def test_two_packages_with_one_name_are_both_named_and_neither_is_loaded(tmp_path, target):

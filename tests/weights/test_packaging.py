@@ -91,7 +91,7 @@ def test_only_the_files_of_a_model_are_packed(tmp_path, model):
         "README.md",
         *(
             f"{name}{end}"
-            for name in ("config.json", "model.safetensors")
+            for name in ("config.json", "model.safetensors", "vocabulary.txt")
             for end in ("", ".sha256")
         ),
     }
