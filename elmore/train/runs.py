@@ -9,10 +9,10 @@ RUN/best                    the model with the best score so far
 RUN/lock                    the process that trains there now
 """
 
+import contextlib
 import json
 import os
 import re
-import shutil
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
@@ -38,6 +38,7 @@ _DISPOSABLE = re.compile(
     r"recipe\.json(\.new)?|metrics\.jsonl|events\.out\.tfevents.*"
     r"|\.(recipe\.json|metrics\.jsonl)\.[0-9a-f]{16}\.new"
 )
+_UNREADABLE = (OSError, SafetensorError, RuntimeError, ValueError, LookupError)
 VALID = "valid_"
 """Prefix of the scores on held-out data in metrics.jsonl."""
 
@@ -145,7 +146,7 @@ class Run:
     ) -> Path:
         """Write a checkpoint, then delete all but the last `keep`."""
         path = self._checkpoint_path(checkpoint.step)
-        shutil.rmtree(path, ignore_errors=True)
+        self.remove_checkpoint(checkpoint.step)
         tensors = {
             "model": module.state_dict(),
             _OPTIMIZER: _flatten_state(optimizer),
@@ -172,8 +173,14 @@ class Run:
         return path
 
     def remove_checkpoint(self, step: int) -> None:
-        """Delete a checkpoint."""
-        shutil.rmtree(self._checkpoint_path(step), ignore_errors=True)
+        """Delete a checkpoint, if there is one and the disk permits it.
+
+        It is deleted atomically: without its optimizer it would be taken for a warm restart.
+        """
+        path = self._checkpoint_path(step)
+        with contextlib.suppress(OSError):
+            if os.path.lexists(path):
+                atomic.remove(path)
 
     def last_checkpoint_hint(self) -> str:
         """Return a clause for error messages that names the last checkpoint."""
@@ -201,19 +208,18 @@ class Run:
             old = values.get("format") in (1, 2)
             state_path = path / f"{'carried' if old else _STATE}.safetensors"
             module.load_state_dict(load_file(path / "model.safetensors"))
-            if not restarts:
-                flat = load_file(path / f"{_OPTIMIZER}.safetensors")
-                optimizer.load_state_dict(_unflatten_state(optimizer, flat))
             absent = restarts and not os.path.lexists(state_path)
             state = {} if absent else load_file(state_path)
-        except (OSError, SafetensorError, RuntimeError, ValueError, LookupError) as error:
+        except _UNREADABLE as error:
             raise DataError(
                 f"{path}: not a readable checkpoint ({error}); delete it to resume from an "
-                f"earlier one, or only its {_OPTIMIZER}.safetensors for a warm restart"
+                "earlier one"
             ) from error
         saved = _build_state(values, path)
         if saved.step != steps[-1]:
             raise DataError(f"{path}: its state.json is of update {saved.step}; delete it")
+        if not restarts:  # last, because the advice there is true only if all the rest is readable
+            _load_optimizer(optimizer, path)
         return Checkpoint(
             saved.step,
             saved.best_score,
@@ -318,6 +324,18 @@ def _flatten_recipe(table: dict[str, Any], prefix: str = "") -> dict[str, Any]:
         else:
             leaves[prefix + key] = value
     return leaves
+
+
+def _load_optimizer(optimizer: optim.Optimizer, path: Path) -> None:
+    """Load the optimizer of a checkpoint."""
+    try:
+        flat = load_file(path / f"{_OPTIMIZER}.safetensors")
+        optimizer.load_state_dict(_unflatten_state(optimizer, flat))
+    except _UNREADABLE as error:
+        raise DataError(
+            f"{path}: not a readable checkpoint ({error}); delete it to resume from an earlier "
+            f"one, or only its {_OPTIMIZER}.safetensors for a warm restart"
+        ) from error
 
 
 def _flatten_state(optimizer: optim.Optimizer) -> dict[str, Tensor]:

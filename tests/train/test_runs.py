@@ -86,6 +86,29 @@ def test_a_full_disk_leaves_the_checkpoint_before_as_it_was(tmp_path, monkeypatc
     assert run.load_checkpoint(*trained(), CPU).step == 1
 
 
+@pytest.mark.parametrize(("step", "visible"), [(1, []), (2, [2])])
+def test_a_kill_while_an_old_checkpoint_is_deleted_leaves_no_part_of_it(
+    tmp_path, monkeypatch, step, visible
+):
+    run, (module, optimizer) = Run(tmp_path), trained()
+    run.create_or_resume({}, resume=False)
+    run.save_checkpoint(module, optimizer, checkpoint(1), keep=1)
+
+    def delete_one_file(path, **_):
+        (path / "optimizer.safetensors").unlink(missing_ok=True)
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(shutil, "rmtree", delete_one_file)
+        with pytest.raises(KeyboardInterrupt):
+            run.save_checkpoint(module, optimizer, checkpoint(step), keep=1)
+    assert run.checkpoint_steps() == visible
+    run.create_or_resume({}, resume=True)
+    assert sorted(path.name for path in run.checkpoints.iterdir()) == [
+        f"step-{step:08}" for step in visible
+    ]
+
+
 @pytest.mark.parametrize("kind", ["adamw", "adagrad", "muon"])
 def test_without_the_optimizers_file_the_weights_come_back_alone(tmp_path, kind):
     run, (module, optimizer) = Run(tmp_path), trained(kind)
@@ -119,17 +142,20 @@ def test_an_optimizers_file_that_is_damaged_is_not_taken_for_an_absent_one(tmp_p
         run.load_checkpoint(module, optimizer, CPU)
 
 
-@pytest.mark.parametrize("name", ["model", "recurrent_state"])
+@pytest.mark.parametrize("name", ["model.safetensors", "recurrent_state.safetensors", "state.json"])
 def test_another_file_that_is_missing_or_damaged_is_an_error(tmp_path, name):
     run, (module, optimizer) = Run(tmp_path), trained()
     directory = run.save_checkpoint(module, optimizer, checkpoint(7), keep=2)
-    (directory / f"{name}.safetensors").unlink()
-    with pytest.raises(DataError, match="not a readable checkpoint"):
+    (directory / "optimizer.safetensors").write_bytes(b"")
+    (directory / name).unlink()
+    with pytest.raises(ElmoreError, match=r"step-00000007") as missing:
         run.load_checkpoint(module, optimizer, CPU)
     (directory / "optimizer.safetensors").unlink()
-    (directory / f"{name}.safetensors").write_bytes(b"{}")
-    with pytest.raises(DataError, match="not a readable checkpoint"):
+    (directory / name).write_bytes(b"{}")
+    with pytest.raises(ElmoreError, match=r"step-00000007") as damaged:
         run.load_checkpoint(module, optimizer, CPU)
+    # A warm restart needs these files too.
+    assert "warm restart" not in f"{missing.value} {damaged.value}"
 
 
 def test_a_damaged_checkpoint_is_named(tmp_path):
