@@ -157,8 +157,10 @@ class Embedder:
         self._runtime: Runtime | None = None
 
     def _drop_stale(self) -> None:
-        """Drop what was computed from weights that have changed since."""
-        version = weights_version(self.bundle.model)
+        """Drop what was computed from weights, or for backends, that have changed since."""
+        model = self.bundle.model
+        backends = [(layer.backend, layer.precision) for layer in model.lstm_layers]
+        version = weights_version(model), backends
         if version != self._version:
             self._version, self._inference, self._runtime = version, None, None
 
@@ -177,7 +179,7 @@ class Embedder:
 
     @property
     def runtime(self) -> Runtime:
-        """What every call shares: built on first use, and again after the weights have changed."""
+        """What every call shares: built on first use, and after weights or backends changed."""
         with self._lock:
             self._drop_stale()
             if self._runtime is None:

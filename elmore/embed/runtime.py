@@ -16,18 +16,19 @@ from elmore.embed.device import CUDAGraphRunner, RunStack, limits_for, tensor_ma
 from elmore.embed.word_tables import ProjectionCache, TokenVectorCache
 from elmore.model.bilm import BACKWARD, FORWARD, BiLM, BiLMState
 from elmore.model.lstm.backends import is_bitwise_stable
+from elmore.model.lstm.native import NativeStack
 from elmore.weights.bundle import Bundle
 
 
 class Runtime:
     """What every way of embedding shares: model, caches, CUDA graphs and limits.
 
-    An embedder has one for as long as its weights stay as they are. Several threads may use it.
-    `cache_megabytes` bounds the caches: four sevenths are for token vectors, and the rest for the
-    gate inputs of both directions. They grow with the words that they meet.
+    An embedder has one for as long as its weights and backends stay as they are. Several threads
+    may use it. `cache_megabytes` bounds the caches: four sevenths are for token vectors, and the
+    rest for the gate inputs of both directions. They grow with the words that they meet.
 
-    A sentence gets the same bits alone and in any batch. On a CPU with the native library the
-    model guarantees that; elsewhere `fixed_shapes` is true, and every product has a number of rows
+    A sentence gets the same bits alone and in any batch. Where the native library runs all layers
+    it guarantees that; elsewhere `fixed_shapes` is true, and every product has a number of rows
     that does not depend on the other sentences.
     """
 
@@ -44,8 +45,12 @@ class Runtime:
         self.device = start.output.device
         self.tensor = tensor_maker(self.device)
         self.limits = limits_for(self.device)
-        is_float = start.output.dtype == torch.float32
-        self.fixed_shapes = not (is_float and is_bitwise_stable(self.device))
+        native_stacks = self.model.native_stacks()
+        self.fixed_shapes = (
+            native_stacks is None
+            or start.output.dtype != torch.float32
+            or not is_bitwise_stable(self.device)
+        )
         self.token_budget = token_budget or self.limits.window_tokens
         megabytes = self.limits.cache_megabytes if cache_megabytes is None else cache_megabytes
         self.token_vectors = TokenVectorCache(
@@ -54,7 +59,7 @@ class Runtime:
             megabytes=megabytes * 4 / 7,
             fixed_shapes=self.fixed_shapes,
         )
-        self.stacks, project = self._prepare_stacks()
+        self.stacks, project = self._prepare_stacks(native_stacks)
         no_words = start.output.new_empty(0, 4 * self.config.lstm.cell_dim)
         self.projections = [
             ProjectionCache(
@@ -68,11 +73,12 @@ class Runtime:
         self.runners = self._capture_stacks()
         self._lock = threading.Lock()
 
-    def _prepare_stacks(self) -> tuple[Sequence[RunStack], list[Callable[[Tensor], Tensor]]]:
+    def _prepare_stacks(
+        self, native_stacks: list[NativeStack] | None
+    ) -> tuple[Sequence[RunStack], list[Callable[[Tensor], Tensor]]]:
         """Return for each direction what runs its layers, and what projects its inputs."""
-        stacks = self.model.native_stacks()
-        if stacks is not None:
-            return stacks, [stack.project_inputs for stack in stacks]
+        if native_stacks is not None:
+            return native_stacks, [stack.project_inputs for stack in native_stacks]
         both, model = (FORWARD, BACKWARD), self.model
         run = partial(model.run_direction, projected=True, training=False)
         return [partial(run, each) for each in both], [

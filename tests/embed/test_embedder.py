@@ -12,6 +12,7 @@ from torch.utils.data import DataLoader
 
 import elmore
 from elmore.errors import ConfigError, DataError
+from elmore.model.lstm import backends
 from elmore.model.mix import SavedMix
 from elmore.text.tokenizers import whitespace
 from tests.support.fake_checkpoints import bilm_options, bilm_weights, write_bilm
@@ -290,3 +291,32 @@ def test_an_embedder_uses_the_weights_of_a_fused_optimizer_once_it_is_moved(elmo
     assert np.abs(after - before).max() > 0.01
     expected = elmore.Embedder(bundle, device="cpu").embed([["the", "bank"]])[0].vectors
     np.testing.assert_array_equal(after, expected)
+
+
+@pytest.mark.parametrize("precision", ["exact", "fast"])
+def test_a_backend_may_be_chosen_after_the_first_call(elmo, precision, monkeypatch):
+    embedder = elmore.Embedder(elmo.bundle, device="cpu", precision=precision)
+    before = embedder.embed([["the", "bank"]])[0].vectors
+    reference, calls = backends.BACKENDS["reference"], []
+
+    def run(call):
+        calls.append(call)
+        return reference.run(call)
+
+    monkeypatch.setitem(backends.BACKENDS, "reference", replace(reference, run=run))
+    embedder.bundle.model.use_backend("reference")
+    np.testing.assert_allclose(embedder.embed([["the", "bank"]])[0].vectors, before, atol=0.02)
+    assert calls
+    calls.clear()
+    embedder.bundle.model.use_backend("auto")
+    np.testing.assert_array_equal(embedder.embed([["the", "bank"]])[0].vectors, before)
+    assert not calls
+
+
+@pytest.mark.parametrize("backend", ["eager", "reference"])
+def test_a_sentence_has_the_same_bits_in_any_batch_with_any_backend(elmo, backend):
+    embedder = elmore.Embedder(elmo.bundle, device="cpu")
+    embedder.bundle.model.use_backend(backend)
+    texts = [["the", "bank"] * length for length in range(1, 40)]
+    for text, found in zip(texts, embedder.embed(texts), strict=True):
+        np.testing.assert_array_equal(embedder.embed([text])[0].vectors, found.vectors)
