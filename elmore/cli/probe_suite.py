@@ -28,7 +28,9 @@ def suite(
     sets: Annotated[
         list[str] | None,
         typer.Option(
-            "--only", help="Score only this set; may be repeated.", show_default="all in the folder"
+            "--only",
+            help="Score only this set, which must be there; may be repeated.",
+            show_default="all in the folder",
         ),
     ] = None,
     precision: Precision = "fast",

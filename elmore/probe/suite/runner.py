@@ -35,31 +35,44 @@ SETS = {
 """The sets by name; each is in the subfolder of that name."""
 
 
-def find_sets(folder: Path, names: Sequence[str] = ()) -> dict[str, Any]:
-    """Read the sets of a folder, or those of them that are named.
+class SuiteData(NamedTuple):
+    """The contents of sets by name, and the sets that were looked for and are not in the folder."""
+
+    contents: dict[str, Any]
+    absent: list[str]
+
+
+def find_sets(folder: Path, names: Sequence[str] = ()) -> SuiteData:
+    """Read all sets of a folder, or only those that are named, which must be there.
 
     Raises:
         ConfigError: A name is not that of a set.
-        DataError: A file is missing or damaged, or the folder has none of the sets.
+        DataError: A file or the folder of a named set is missing, a file is damaged, or the folder
+            has none of the sets.
     """
     for name in names:
         if name not in SETS:
             raise ConfigError(f"there is no set {name!r}; the sets are {', '.join(SETS)}")
-    present = [name for name in names or SETS if (folder / name).is_dir()]
+        if not (folder / name).is_dir():
+            raise DataError(
+                f"{folder}: expected a folder {name!r} in it with the files of this set, found none"
+            )
+    present = names or [name for name in SETS if (folder / name).is_dir()]
     if not present:
         raise DataError(
-            f"{folder}: expected a folder of it to be named after a set: {', '.join(names or SETS)}"
+            f"{folder}: expected a folder in it that is named after a set: {', '.join(SETS)}"
         )
-    return {name: SETS[name].read(folder / name) for name in present}
+    absent = [] if names else [name for name in SETS if name not in present]
+    return SuiteData({name: SETS[name].read(folder / name) for name in present}, absent)
 
 
 def score_sets(
-    elmo: Embedder, data: dict[str, Any], show_progress: ShowProgress, *, seed: int = 0
+    elmo: Embedder, data: SuiteData, show_progress: ShowProgress, *, seed: int = 0
 ) -> SuiteResults:
     """Score a model on sets that `find_sets` read."""
     scores: dict[str, list[Score]] = {}
     skipped: dict[str, str] = {}
-    for name, contents in data.items():
+    for name, contents in data.contents.items():
         try:
             if SETS[name].needs_softmax:
                 require_softmax(elmo.bundle)
@@ -69,6 +82,4 @@ def score_sets(
         with show_progress(name) as progress:
             scores[name] = SETS[name].score(elmo, contents, seed, progress)
     precision = "fast" if elmo.is_fast else "exact"
-    return SuiteResults(
-        precision, seed, scores, skipped, [name for name in SETS if name not in data]
-    )
+    return SuiteResults(precision, seed, scores, skipped, data.absent)

@@ -54,4 +54,4 @@ class SuiteResults:
     skipped: dict[str, str]
     """Sets that this model cannot be scored on, with the reason."""
     absent: list[str]
-    """Sets that are not in the data folder."""
+    """Sets that are not in the data folder; empty if the sets were named."""

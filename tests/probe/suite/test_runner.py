@@ -37,7 +37,7 @@ def test_every_set_of_a_folder_is_scored(elmo, progress, tmp_path, monkeypatch):
     monkeypatch.setattr(linear_probe, "_NUM_EPOCHS", 1)
     toy_suite.write_all(tmp_path)
     data = runner.find_sets(tmp_path)
-    assert list(data) == list(runner.SETS)
+    assert list(data.contents) == list(runner.SETS)
     results = runner.score_sets(elmo, data, progress)
     assert list(results.scores) == list(runner.SETS)
     assert (results.skipped, results.absent) == ({}, [])
@@ -49,13 +49,19 @@ def test_every_set_of_a_folder_is_scored(elmo, progress, tmp_path, monkeypatch):
         assert calls[-1][0] == pytest.approx(1), name
 
 
-def test_sets_can_be_named_and_the_rest_is_absent(elmo, progress, tmp_path):
+def test_sets_that_are_not_named_are_neither_scored_nor_absent(elmo, progress, tmp_path):
     toy_suite.write_wic(tmp_path / "wic")
     toy_suite.write_sts(tmp_path / "sts")
     data = runner.find_sets(tmp_path, ["wic"])
     results = runner.score_sets(elmo, data, progress)
     assert list(results.scores) == ["wic"]
-    assert results.absent == [name for name in runner.SETS if name != "wic"]
+    assert results.absent == []
+
+
+def test_a_named_set_whose_folder_is_missing_is_refused(tmp_path):
+    toy_suite.write_wic(tmp_path / "wic")
+    with pytest.raises(DataError, match="expected a folder 'sts' in it"):
+        runner.find_sets(tmp_path, ["wic", "sts"])
 
 
 def test_a_model_without_a_softmax_skips_blimp_by_name(elmo, progress, tmp_path):
@@ -77,7 +83,7 @@ def test_the_senses_of_all_test_sets_come_first(tmp_path, elmo, progress):
     toy_suite.write_senses(tmp_path / "wsd")
     data = read_sense_sets(tmp_path / "wsd")
     assert data.sizes == {"ALL": 10, "senseval2": 10}
-    scores = runner.score_sets(elmo, {"wsd": data}, progress).scores["wsd"]
+    scores = runner.score_sets(elmo, runner.SuiteData({"wsd": data}, []), progress).scores["wsd"]
     parts = [score.part for score in scores]
     assert parts == sorted(parts)  # all, then senseval2
     assert {"all", "senseval2"} == set(parts)
