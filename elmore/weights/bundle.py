@@ -5,7 +5,7 @@ import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, TypeVar
 
 import torch
 from torch import Tensor, nn
@@ -21,6 +21,7 @@ from elmore.text.characters import Alphabet, encode_batch
 from elmore.text.vocabulary import Vocabulary
 
 _DTYPES = (torch.float16, torch.bfloat16, torch.float32, torch.float64)  # allowed in weight files
+_Module = TypeVar("_Module", bound=nn.Module)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -94,11 +95,7 @@ class Bundle:
         converting, deep-copying or loading a state dict gives the copy memory of its own first.
         Every other in-place write to the copy's weights writes into these.
         """
-        weights = {
-            id(weight): nn.Parameter(weight.detach(), requires_grad=False)
-            for weight in self.model.parameters()
-        } | {id(buffer): buffer for buffer in self.model.buffers()}
-        model = copy.deepcopy(self.model, weights).eval()
+        model = share_weights(self.model)
         model.register_load_state_dict_pre_hook(_unshare_memory)
         return replace(self, model=model)
 
@@ -120,6 +117,15 @@ class Bundle:
         return replace(
             self, model=model.eval(), options=None, warm_state=state, mixes=(), softmax=softmax
         )
+
+
+def share_weights(module: _Module) -> _Module:
+    """Return a frozen copy of a module that shares the memory of its weights until it is moved."""
+    weights = {
+        id(weight): nn.Parameter(weight.detach(), requires_grad=False)
+        for weight in module.parameters()
+    } | {id(buffer): buffer for buffer in module.buffers()}
+    return copy.deepcopy(module, weights).eval()
 
 
 def _unshare_memory(model: nn.Module, *_: object) -> None:

@@ -3,6 +3,7 @@
 import numpy as np
 import torch
 
+from elmore.embed.embedder import Embedder
 from elmore.lm import scoring
 from elmore.probe.suite.word_probabilities import WordProbabilities
 
@@ -27,6 +28,12 @@ def test_all_log_probabilities_contain_those_of_the_words(elmo):
     np.testing.assert_allclose(np.exp(table).sum(axis=1), 1, rtol=1e-4)
     found = table[np.arange(len(words)), model.ids(words)]
     np.testing.assert_allclose(found, model.log_probs(forward, words), rtol=1e-5)
+
+
+def test_the_softmax_of_the_bundle_stays_on_its_device(elmo, monkeypatch):
+    monkeypatch.setattr(Embedder, "device", torch.device("meta"))
+    WordProbabilities(elmo)
+    assert {weight.device.type for weight in elmo.bundle.softmax.parameters()} == {"cpu"}
 
 
 def test_words_outside_the_vocabulary_have_the_unknown_id(elmo):
