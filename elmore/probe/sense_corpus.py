@@ -17,11 +17,10 @@ from xml.parsers import expat
 
 from elmore.errors import DataError
 from elmore.probe.wordnet import POS
-from elmore.text.files import Lines, numbered_lines
+from elmore.text.files import COMPRESSIONS, Lines, numbered_lines
 from elmore.text.treebank import plain_punctuation
 
 _DATA, _KEYS = ".data.xml", ".gold.key.txt"
-_COMPRESSIONS = ("", ".xz", ".gz")
 
 
 class Instance(NamedTuple):
@@ -53,7 +52,7 @@ class SenseCorpus:
     def __init__(self, path: str | Path) -> None:
         self.path = _find_data(Path(path))
         stem, _, suffix = self.path.name.partition(_DATA)
-        if _DATA not in self.path.name or suffix not in _COMPRESSIONS:
+        if _DATA not in self.path.name or suffix not in ("", *COMPRESSIONS):
             raise DataError(f"{self.path}: expected a file named X{_DATA}, compressed or not")
         self.name = stem
         self._keys = _read_keys(_find_file(self.path.with_name(stem + _KEYS), self.path))
@@ -173,7 +172,7 @@ def _find_data(path: Path) -> Path:
 
 def _find_file(path: Path, requested: Path) -> Path:
     """Return the file, plain or compressed."""
-    for suffix in _COMPRESSIONS:
+    for suffix in ("", *COMPRESSIONS):
         candidate = path.with_name(path.name + suffix)
         if candidate.is_file():
             return candidate

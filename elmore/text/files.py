@@ -18,7 +18,8 @@ from elmore import strict_json
 from elmore.errors import DataError
 
 STDIN = "-"
-_COMPRESSED = (".gz", ".xz", ".bz2", ".zst")
+COMPRESSIONS = (".gz", ".xz", ".bz2", ".zst")
+"""Endings of the names of compressed files that can be read."""
 
 
 def expand_patterns(names: Sequence[str]) -> list[str]:
@@ -96,7 +97,7 @@ class Lines:
                     raise DataError(f"{name}: expected lines of text, found a table")
                 yield from self._read_parquet(name, raw)
                 return
-            suffix = Path(name).suffix if Path(name).suffix in _COMPRESSED else ""
+            suffix = Path(name).suffix if Path(name).suffix in COMPRESSIONS else ""
             lines = self._decode_lines(name, _decompress(name, raw, suffix))
             if self.column is not None and name.removesuffix(suffix).endswith(".jsonl"):
                 for number, line in enumerate(lines, start=1):

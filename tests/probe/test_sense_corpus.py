@@ -1,3 +1,5 @@
+import bz2
+import gzip
 import lzma
 
 import pytest
@@ -47,14 +49,17 @@ def test_escaped_characters_are_what_they_stand_for(tmp_path):
     assert next(iter(SenseCorpus(path))).words == ["R", "&", "D", "art"]
 
 
-def test_packed_files_a_name_without_packing_and_a_folder_read_the_same(tmp_path):
+@pytest.mark.parametrize(("ending", "module"), [(".xz", lzma), (".gz", gzip), (".bz2", bz2)])
+def test_compressed_files_a_name_without_the_ending_and_a_folder_read_the_same(
+    tmp_path, ending, module
+):
     path = write_corpus(tmp_path, "x", [[["The", ART]]])
     plain = list(SenseCorpus(path))
     packed = tmp_path / "packed"
     packed.mkdir()
     for name in ("x.data.xml", "x.gold.key.txt"):
-        (packed / f"{name}.xz").write_bytes(lzma.compress((tmp_path / name).read_bytes()))
-    for given in (packed / "x.data.xml.xz", packed / "x.data.xml", packed):
+        (packed / (name + ending)).write_bytes(module.compress((tmp_path / name).read_bytes()))
+    for given in (packed / f"x.data.xml{ending}", packed / "x.data.xml", packed):
         corpus = SenseCorpus(given)
         assert (list(corpus), corpus.name) == (plain, "x")
 
