@@ -1,7 +1,7 @@
 """Lock a folder or file against a second writer, with a note on the holder.
 
 The operating system releases a lock when its holder dies, so a lock file that a killed process
-leaves behind blocks nobody. Readers take no lock.
+leaves behind does not keep others from taking the lock. Readers take no lock.
 """
 
 import contextlib

@@ -26,9 +26,9 @@ def load(
     """Load a model, ready to embed.
 
     Args:
-        *sources: Nothing (the bundled English model), a name that `elmore models` lists, a folder
-            of ours, a zip, an ELMoForManyLangs folder, a torch state_dict of AllenNLP's Elmo, a
-            checkpoint of bilm-tf, a module of TF-Hub, or options.json and weights.hdf5.
+        *sources: Nothing (the bundled English model), a name that `elmore models` lists, an
+            elmore folder, a zip, an ELMoForManyLangs folder, a torch state_dict of AllenNLP's Elmo,
+            a checkpoint of bilm-tf, a module of TF-Hub, or options.json and weights.hdf5.
         vocabulary: Word list of a foreign model that reads words instead of characters, or of the
             softmax of a checkpoint.
         max_layer: Highest LSTM layer to load; the layers above it are dropped.

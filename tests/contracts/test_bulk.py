@@ -1,4 +1,4 @@
-"""In bulk, a sentence gets the same bits for any budget, order, company and cache."""
+"""In bulk, a sentence gets the same bits for any budget, order, batch and cache."""
 
 import gc
 

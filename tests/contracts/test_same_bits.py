@@ -1,4 +1,4 @@
-"""The same sentence gets the same bits: alone, in any company, in a server, after anything."""
+"""The same sentence gets the same bits: alone, in any batch, in a server, after anything."""
 
 import numpy as np
 import pytest

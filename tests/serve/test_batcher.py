@@ -255,7 +255,7 @@ def test_a_failed_running_request_does_not_affect_the_others(culprit, fate):
 
     good, bad, better, later = asyncio.run(run())
     assert (good, better, later) == (8, 10, 12)
-    assert type(bad).__name__ == fate  # what fails only in company, alone does not
+    assert type(bad).__name__ == fate  # what fails only in a batch does not fail alone
     assert not worker.under_way
 
 
