@@ -24,6 +24,7 @@ from torch import Tensor
 from elmore.embed.device import to_device
 from elmore.embed.runtime import Runtime
 from elmore.model.bilm import BACKWARD, FORWARD, BiLMState
+from elmore.model.lstm.call import disable_autocast
 
 _MIN_STEPS = 4  # fewer steps per call cost more than rows that idle meanwhile
 _ROWS_PER_STEP = 8  # the more rows, the sooner one of them ends: one step more for so many rows
@@ -88,10 +89,11 @@ class ContinuousBatcher:
         """Add the tokenised texts of requests, and return a sequence for each text."""
         runtime = self._runtime
         words = [word for texts in requests for text in texts for word in text]
-        vectors = runtime.token_vectors(words)
-        if len(words) <= self._limits.projection_block:  # one product now, not one in each step
-            for direction in (FORWARD, BACKWARD):
-                self._gate_inputs(direction, words)
+        with disable_autocast(runtime.device):
+            vectors = runtime.token_vectors(words)
+            if len(words) <= self._limits.projection_block:  # one product now, not one in each step
+                for direction in (FORWARD, BACKWARD):
+                    self._gate_inputs(direction, words)
         added, begin = [], 0
         for texts in requests:
             sequences = []
@@ -129,7 +131,8 @@ class ContinuousBatcher:
             _select_rows(self._state, started),
             self._runtime.reset_rows(len(running) - len(started)),
         )
-        state = self._run(segments, before, steps)
+        with disable_autocast(self._runtime.device):
+            state = self._run(segments, before, steps)
         # Nothing fails from here on: a step that raised has changed no sequence.
         for segment in segments:
             segment.sequence.num_done += segment.num_tokens

@@ -31,6 +31,7 @@ from elmore.embed.tokenized import Text, TokenizedText, tokenize_text
 from elmore.errors import ConfigError, DataError
 from elmore.model.bilm import BiLMState
 from elmore.model.layer_stack import LayerStack
+from elmore.model.lstm.call import disable_autocast
 from elmore.model.packed_weights import weights_version
 from elmore.model.precision import Precision, with_precision
 from elmore.text.tokenizers import Tokenizer, penn
@@ -44,8 +45,9 @@ class Embedder:
     """A model that turns text into vectors; the same sentence always gets the same vector.
 
     No recurrent state is kept between calls, and texts of one call do not influence each other.
-    What depends on a word alone is cached between calls, which changes no bit of a result. Several
-    threads may share an embedder; it can be pickled and copied.
+    What depends on a word alone is cached between calls, which changes no bit of a result; nor does
+    autocast, which applies to `run` alone. Several threads may share an embedder; it can be pickled
+    and copied.
 
     The embedder has a network of its own: freezing, moving, converting or loading a state dict into
     it does not change the bundle that was given. Their weights share memory until then, so the
@@ -180,7 +182,7 @@ class Embedder:
     @property
     def runtime(self) -> Runtime:
         """What every call shares: built on first use, and after weights or backends changed."""
-        with self._lock:
+        with self._lock, disable_autocast(self.device):
             self._drop_stale()
             if self._runtime is None:
                 self._runtime = Runtime(
@@ -376,7 +378,8 @@ class Embedder:
         tokenized = self._tokenize(texts, layers, split_sentences, dtype)
         select = layer_selector(layers, dtype)
         if self._stateful_rows is not None:
-            results = run_as_batch(self.run, list(tokenized), select)
+            with disable_autocast(self.device):
+                results = list(run_as_batch(self.run, list(tokenized), select))
         else:
             results = packed.embed_texts(self.runtime, tokenized, select)
         empty = empty_vectors(layers, self.num_layers, self.width, dtype)

@@ -26,6 +26,7 @@ from elmore.embed.tokenized import TokenizedText
 from elmore.embed.word_tables import MISSING
 from elmore.errors import DataError
 from elmore.model.bilm import BACKWARD, FORWARD
+from elmore.model.lstm.call import disable_autocast
 
 _log = logging.getLogger(__name__)
 
@@ -76,7 +77,7 @@ def _launch(
             tokens += len(segments[end]) + 2
             end += 1
         try:
-            with runtime.exclusive():
+            with runtime.exclusive(), disable_autocast(runtime.device):
                 batch = Batch(runtime, segments[begin:end], select)
         except torch.OutOfMemoryError as error:
             if end - begin == 1:

@@ -8,6 +8,7 @@ from dataclasses import replace
 
 import torch
 
+from elmore.model.lstm.call import disable_autocast
 from elmore.weights.bundle import Bundle
 
 TEXT = """
@@ -28,6 +29,7 @@ def add_warm_state(bundle: Bundle) -> Bundle:
     if bundle.warm_state is not None:
         return bundle
     state = None
-    for line in TEXT.strip().splitlines():
-        _, state = bundle.run([line.split()], state)
+    with disable_autocast(next(bundle.model.parameters()).device):
+        for line in TEXT.strip().splitlines():
+            _, state = bundle.run([line.split()], state)
     return replace(bundle, warm_state=state)

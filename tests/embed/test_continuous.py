@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.testing import assert_allclose
@@ -169,3 +170,15 @@ def test_a_failure_half_way_leaves_existing_files_intact(elmo, monkeypatch):
 
 def no_memory(*_, **__):
     raise MemoryError
+
+
+def test_autocast_changes_no_bit_of_a_continuous_batch(elmo):
+    def run():
+        batch = ContinuousBatcher(elmore.Embedder(elmo.bundle, device="cpu").runtime)
+        ((row,),) = batch.add([[["the", "bank"] * 9]])
+        finish(batch, [row])
+        return row.layers
+
+    expected = run()
+    with torch.autocast("cpu", torch.bfloat16):
+        assert torch.equal(run(), expected)

@@ -320,3 +320,24 @@ def test_a_sentence_has_the_same_bits_in_any_batch_with_any_backend(elmo, backen
     texts = [["the", "bank"] * length for length in range(1, 40)]
     for text, found in zip(texts, embedder.embed(texts), strict=True):
         np.testing.assert_array_equal(embedder.embed([text])[0].vectors, found.vectors)
+
+
+@pytest.mark.parametrize("backend", ["auto", "reference"])
+@pytest.mark.parametrize("kwargs", [{}, {"precision": "fast"}, {"stateful": True}])
+def test_autocast_changes_no_bit(elmo, backend, kwargs):
+    texts = [["the", "bank"], ["a", "bank", "of", "sand"]]
+    mix = SavedMix((0.0, 1.0, 2.0, 0.5), gamma=1.5)
+
+    def embed():
+        embedder = elmore.Embedder(elmo.bundle, device="cpu", initial_state="warm", **kwargs)
+        embedder.bundle.model.use_backend(backend)
+        return [
+            text.vectors for layers in ("all", mix) for text in embedder.embed(texts, layers=layers)
+        ]
+
+    expected = embed()
+    with torch.autocast("cpu", torch.bfloat16):
+        found = embed()
+        assert torch.is_autocast_enabled("cpu")
+    for one, other in zip(found, expected, strict=True):
+        np.testing.assert_array_equal(one, other)

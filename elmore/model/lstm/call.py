@@ -4,6 +4,7 @@ Shapes: B rows, T tokens, I input width, D output width, H cell width, G = 4H ga
 I = G where the inputs are gate inputs.
 """
 
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
@@ -75,6 +76,11 @@ def is_autocast(device: torch.device) -> bool:
     """Return whether autocast is on for a device."""
     kind = device.type
     return torch.amp.is_autocast_available(kind) and torch.is_autocast_enabled(kind)
+
+
+def disable_autocast(device: torch.device) -> AbstractContextManager[object]:
+    """Return a context without autocast for a device."""
+    return torch.autocast(device.type, enabled=False) if is_autocast(device) else nullcontext()
 
 
 def bias_with_forget(bias: Float[Tensor, " G"], forget_bias: float) -> Float[Tensor, " G"]:
