@@ -27,7 +27,10 @@ from elmore.weights.wheel import write_wheel
 
 _PREFIX = "elmore-model-"
 _NAME = re.compile(r"[a-z0-9]+(-[a-z0-9]+)*")
-_VERSION = re.compile(r"\d+(\.\d+)*((a|b|rc)\d+)?(\.post\d+)?(\.dev\d+)?")
+_NUMBER = "(0|[1-9][0-9]*)"
+_VERSION = re.compile(
+    rf"{_NUMBER}(\.{_NUMBER})*((a|b|rc){_NUMBER})?(\.post{_NUMBER})?(\.dev{_NUMBER})?"
+)
 _PYTHON = ">=3.11"
 _LICENCES = ("LICENSE", "LICENSE.txt", "LICENSE.md", "LICENCE", "LICENCE.txt", "LICENCE.md")
 
@@ -97,7 +100,10 @@ def package_model(
 def _read_package(source: str | Path, name: str | None, version: str) -> _Package:
     """Check a model and collect what its package contains."""
     if not _VERSION.fullmatch(version):
-        raise ConfigError(f"version {version!r}: expected a version as in PEP 440, such as 1.0.0")
+        raise ConfigError(
+            f"version {version!r}: expected a version as in PEP 440, normalized, such as 1.0.0 or "
+            "1.1rc1"
+        )
     if name is not None:  # before the model is read, which may take long
         _check_name(name)
     model_path = pretrained.model_folder(source)

@@ -1,4 +1,6 @@
-"""Write a wheel: a zip of files with their RECORD, the same bytes for the same content.
+"""Write a wheel: a zip of files with their RECORD.
+
+The same content gives the same bytes as long as zlib's version stays the same.
 
 The zip is written here because `zipfile` offers no choice of zlib's strategy. Weights are noise to
 it: the default finds short matches by chance, and encoding them takes more bits than the values

@@ -138,7 +138,10 @@ def test_the_name_of_a_model_that_elmore_lists_is_refused(tmp_path, model, name,
         package_model(model, tmp_path, name=name)
 
 
-@pytest.mark.parametrize("version", ["", "one", "1.0-beta", "v1", "1.0+local", "1..0", "1.0\n"])
+@pytest.mark.parametrize(
+    "version",
+    ["", "one", "1.0-beta", "v1", "1.0+local", "1..0", "1.0\n", "01.0", "1.00", "1.0rc01", "١.٠"],
+)
 def test_a_version_that_pip_does_not_know_is_refused(tmp_path, model, version):
     with pytest.raises(ConfigError, match="expected a version as in PEP 440"):
         package_model(model, tmp_path, version=version)
