@@ -7,6 +7,7 @@ The name is that of the model, the value a package whose folder is a model folde
 The folder is located without importing the package: none of its code runs.
 """
 
+import contextlib
 import importlib.util
 from importlib import metadata
 from pathlib import Path
@@ -51,8 +52,9 @@ def package_folder(package: ModelPackage) -> Path:
     """
     places = None
     if package.module.isidentifier():  # finding a submodule would import its parents
-        spec = importlib.util.find_spec(package.module)
-        places = spec.submodule_search_locations if spec else None
+        with contextlib.suppress(ImportError, ValueError):  # such as __main__
+            spec = importlib.util.find_spec(package.module)
+            places = spec.submodule_search_locations if spec else None
     if not places:
         raise WeightsError(
             f"{package} registers the package {package.module[:80]!r} as a model, but there is no "

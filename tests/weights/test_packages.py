@@ -113,9 +113,10 @@ def test_an_earlier_entry_of_the_path_hides_a_later_one(tmp_path, monkeypatch):
 
 
 @pytest.mark.parametrize(
-    "value", ["elmore_model_gone", "elmore_model.toy", "toy:load", "a b", "os"]
+    "value", ["elmore_model_gone", "elmore_model.toy", "toy:load", "a b", "os", "__main__"]
 )
-def test_an_entry_point_without_its_package_is_one_sentence(tmp_path, target, value):
+def test_an_entry_point_without_its_package_is_one_sentence(tmp_path, target, value, monkeypatch):
+    monkeypatch.setattr(sys.modules["__main__"], "__spec__", None)  # as in a script
     install(save_model(tmp_path / "model"), target)
     (points,) = target.glob("*.dist-info/entry_points.txt")
     points.write_text(f"[{packages.GROUP}]\ntoy = {value}\n")
