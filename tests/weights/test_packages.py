@@ -143,9 +143,10 @@ def test_a_package_with_a_damaged_card_is_still_listed(toy):
         elmore.load("toy")
 
 
-def test_a_known_model_that_is_not_installed_is_named_with_its_command():
+def test_the_wheel_of_a_known_model_that_is_not_installed_is_asked_for():
     assert status("english-large") == "not installed"
     for command in ("info", "embed --model"):
         result = run_elmore(*command.split(), "english-large")
         assert result.code == 1
-        assert "run: pip install elmore-model-english-large" in result.err
+        assert "pip install PATH/elmore_model_english_large-VERSION-py3-none-any.whl" in result.err
+        assert "elmore-model-english-large" not in result.err  # anybody could publish this name
