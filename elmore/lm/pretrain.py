@@ -1,5 +1,6 @@
 """Train a biLM from scratch, or from the weights of another, on a prepared corpus."""
 
+import logging
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -26,6 +27,8 @@ from elmore.train.fit import Report, deterministic, fit
 from elmore.train.runs import Run
 from elmore.weights import pretrained
 from elmore.weights.bundle import Bundle
+
+_log = logging.getLogger(__name__)
 
 
 def pretrain(
@@ -175,14 +178,28 @@ def _copy_weights(model: LanguageModel, vocabulary: Vocabulary, bundle: Bundle) 
             "vocabulary (--vocabulary)"
         )
     model.bilm.load_state_dict(bundle.model.state_dict())
-    old, new = bundle.softmax, model.softmax
+    obstacle = _copy_softmax(model.softmax, vocabulary, bundle)
+    if obstacle and not (dist.is_initialized() and dist.get_rank()):  # one process logs it
+        _log.warning("--init: the softmax is not copied but starts at random: %s", obstacle)
+
+
+def _copy_softmax(
+    new: Softmax | AdaptiveSoftmax, vocabulary: Vocabulary, bundle: Bundle
+) -> str | None:
+    """Copy the softmax of another model; return why it cannot be copied."""
+    old = bundle.softmax
+    if old is None or bundle.vocabulary is None:
+        return "that model has none"
     if isinstance(old, AdaptiveSoftmax) and isinstance(new, AdaptiveSoftmax):
         # the place of a word there depends on its rank, so only equal vocabularies can share it
-        if bundle.vocabulary == vocabulary and old.cutoffs == new.cutoffs:
-            new.load_state_dict(old.state_dict())
-        return
-    if not (isinstance(old, Softmax) and isinstance(new, Softmax) and bundle.vocabulary):
-        return
+        if bundle.vocabulary != vocabulary:
+            return "an adaptive one can be copied only with the same vocabulary"
+        if old.cutoffs != new.cutoffs:
+            return f"that model has the cutoffs {old.cutoffs}, the recipe {new.cutoffs}"
+        new.load_state_dict(old.state_dict())
+        return None
+    if not (isinstance(old, Softmax) and isinstance(new, Softmax)):
+        return "only one of the two models has an adaptive softmax"
     shared = [word for word in vocabulary.words if word in bundle.vocabulary]
     new_ids, old_ids = (
         torch.from_numpy(words.ids(shared)) for words in (vocabulary, bundle.vocabulary)
@@ -190,3 +207,4 @@ def _copy_weights(model: LanguageModel, vocabulary: Vocabulary, bundle: Bundle) 
     with torch.no_grad():
         new.weight[new_ids] = old.weight[old_ids]
         new.bias[new_ids] = old.bias[old_ids]
+    return None

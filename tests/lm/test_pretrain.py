@@ -256,7 +256,9 @@ def test_init_takes_the_weights_and_the_words_both_know(run, corpus, tmp_path):
         assert torch.equal(result.softmax.weight[number], expected), word
 
 
-def test_init_takes_an_adaptive_softmax_with_the_same_vocabulary_and_cutoffs(corpus, tmp_path):
+def test_init_takes_an_adaptive_softmax_with_the_same_vocabulary_and_cutoffs(
+    corpus, tmp_path, caplog
+):
     adaptive = ["model.dropout=0", "train.steps=2", "softmax.kind=adaptive"]
     path = tmp_path / "run"
     list(pretrain(toy_corpus.recipe(*adaptive), corpus.path, path, device="cpu"))
@@ -264,12 +266,38 @@ def test_init_takes_an_adaptive_softmax_with_the_same_vocabulary_and_cutoffs(cor
     for cutoffs, equal in ((trained.cutoffs, True), ((3,), False)):
         settings = toy_corpus.recipe(*adaptive, f"softmax.cutoffs={list(cutoffs)}")
         new = build_model(settings, corpus.vocabulary, [path]).softmax
+        assert (
+            "--init: the softmax is not copied but starts at random" in caplog.text
+        ) is not equal
+        assert f"that model has the cutoffs {trained.cutoffs}" in caplog.text or equal
         assert torch.equal(new.head.weight[:2], trained.head.weight[:2]) is equal
         ours, theirs = (softmax.tails[-1].softmax.weight[-1] for softmax in (new, trained))
         assert torch.equal(ours, theirs) is equal
     other = toy_corpus.prepare_corpus(tmp_path, "shards", ["two choirs come ."] * 20)
     new = build_model(toy_corpus.recipe(*adaptive), other.vocabulary, [path]).softmax
     assert not torch.equal(new.head.weight[:1], trained.head.weight[:1])
+
+
+@pytest.mark.parametrize(
+    ("kinds", "sentence", "words"),
+    [
+        (("adaptive", "adaptive"), "two choirs come .", "only with the same vocabulary"),
+        (("adaptive", "full"), None, "only one of the two models has an adaptive softmax"),
+        (("full", "adaptive"), None, "only one of the two models has an adaptive softmax"),
+        (("full", "sampled"), "two choirs come .", None),
+        (("adaptive", "adaptive"), None, None),
+    ],
+)
+def test_a_softmax_that_init_cannot_copy_is_logged_with_the_reason(
+    corpus, tmp_path, caplog, kinds, sentence, words
+):
+    old, new = (toy_corpus.recipe("train.steps=1", f"softmax.kind={kind}") for kind in kinds)
+    list(pretrain(old, corpus.path, tmp_path / "run", device="cpu"))
+    if sentence:
+        corpus = toy_corpus.prepare_corpus(tmp_path, "shards", [sentence] * 20)
+    build_model(new, corpus.vocabulary, [tmp_path / "run"])
+    (*_, message) = [r.getMessage() for r in caplog.records if "--init" in r.getMessage()] or [""]
+    assert (words in message) if words else not message
 
 
 def test_init_keeps_nothing_but_weights(run, corpus, tmp_path):
