@@ -95,7 +95,7 @@ class Bundle:
         converting, deep-copying or loading a state dict gives the copy memory of its own first.
         Every other in-place write to the copy's weights writes into these.
         """
-        model = share_weights(self.model)
+        model = copy_sharing_memory(self.model)
         model.register_load_state_dict_pre_hook(_unshare_memory)
         return replace(self, model=model)
 
@@ -119,7 +119,7 @@ class Bundle:
         )
 
 
-def share_weights(module: _Module) -> _Module:
+def copy_sharing_memory(module: _Module) -> _Module:
     """Return a frozen copy of a module that shares the memory of its weights until it is moved."""
     weights = {
         id(weight): nn.Parameter(weight.detach(), requires_grad=False)

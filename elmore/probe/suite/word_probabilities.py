@@ -15,7 +15,7 @@ from torch import Tensor
 
 from elmore.embed.embedder import Embedder
 from elmore.lm.scoring import context_states, require_softmax
-from elmore.weights.bundle import share_weights
+from elmore.weights.bundle import copy_sharing_memory
 
 
 class WordProbabilities:
@@ -29,7 +29,7 @@ class WordProbabilities:
         self._elmo = elmo
         self._vocabulary, softmax = require_softmax(elmo.bundle)
         (self.unknown_id,) = self._vocabulary.ids([self._vocabulary.marks.unknown]).tolist()
-        self._softmax = share_weights(softmax).to(elmo.device)
+        self._softmax = copy_sharing_memory(softmax).to(elmo.device)
         with torch.no_grad():
             ((first, last),) = context_states(elmo.bundle, [["."]])
         self._first, self._last = first.float().cpu(), last.float().cpu()  # (1, D)
