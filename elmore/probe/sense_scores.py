@@ -4,12 +4,11 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from elmore.probe.estimates import estimate_ratio
 from elmore.probe.sense_corpus import Instance
 from elmore.probe.wordnet import POS
 
 Scores = dict[str, float]
-
-_RESAMPLES = 10_000
 
 
 def score_senses(
@@ -24,15 +23,14 @@ def score_senses(
     """
     pairs = list(zip(instances, answers, strict=True))
     correct, num_answered, total = _counts(pairs)
-    # Resampling instances is resampling the counts of correct, wrong and unanswered ones.
-    fractions = np.array([correct, num_answered - correct, total - num_answered]) / total
-    drawn = np.random.default_rng(seed).multinomial(total, fractions, size=_RESAMPLES)
-    drawn_f1 = 2 * drawn[:, 0] / (drawn[:, 0] + drawn[:, 1] + total)
-    low, high = np.quantile(drawn_f1, (0.025, 0.975)).tolist()
+    # F1 is 2 correct / (answered + all), and each instance adds to both.
+    numerators = [2 * (answer in instance.keys) for instance, answer in pairs]
+    denominators = [1 + (answer is not None) for answer in answers]
+    f1 = estimate_ratio(np.array(numerators), np.array(denominators), seed=seed)
     scores = {
-        "f1": _f1(correct, num_answered, total),
-        "f1_low": low,
-        "f1_high": high,
+        "f1": f1.score,
+        "f1_low": f1.low,
+        "f1_high": f1.high,
         "precision": correct / max(1, num_answered),
         "recall": correct / total,
         "coverage": num_answered / total,

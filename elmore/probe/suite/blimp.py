@@ -20,7 +20,7 @@ from torch import Tensor
 from elmore import strict_json
 from elmore.embed.embedder import Embedder
 from elmore.errors import DataError
-from elmore.probe.suite.estimates import estimate_ratio
+from elmore.probe.estimates import estimate_ratio
 from elmore.probe.suite.files import find_files
 from elmore.probe.suite.scores import Progress, Score
 from elmore.probe.suite.word_probabilities import WordProbabilities

@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from elmore.probe.suite.estimates import Estimate
+from elmore.probe.estimates import Estimate
 
 Progress = Callable[[float, int], None]
 """Called with the fraction done, 0 to 1, and the number of items."""

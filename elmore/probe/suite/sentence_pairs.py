@@ -18,8 +18,8 @@ from elmore.embed import pooling
 from elmore.embed.embedder import Embedder
 from elmore.errors import DataError
 from elmore.probe.cosine import normalize
+from elmore.probe.estimates import estimate_spearman, spearman
 from elmore.probe.suite.embeddings import Tokens, embed_layers, layer_names
-from elmore.probe.suite.estimates import estimate_spearman, spearman
 from elmore.probe.suite.files import find_file
 from elmore.probe.suite.scores import Progress, Score
 from elmore.text.files import numbered_lines

@@ -20,8 +20,8 @@ from jaxtyping import Float
 
 from elmore.embed.embedder import Embedder
 from elmore.probe.cosine import normalize
+from elmore.probe.estimates import estimate_ratio, f_counts, generalized_average_precision
 from elmore.probe.suite.embeddings import Tokens, embed_layers, layer_names
-from elmore.probe.suite.estimates import estimate_ratio, f_counts, generalized_average_precision
 from elmore.probe.suite.scores import Progress, Score
 from elmore.probe.suite.swords_data import Swords, Target
 from elmore.probe.suite.word_probabilities import WordProbabilities

@@ -14,8 +14,8 @@ import numpy as np
 
 from elmore.embed.embedder import Embedder
 from elmore.errors import DataError
+from elmore.probe.estimates import Estimate, estimate_ratio
 from elmore.probe.linear_probe import Examples, Splits, fit_classifier, layer_features
-from elmore.probe.suite.estimates import Estimate, estimate_ratio
 from elmore.probe.suite.scores import Progress, Score
 from elmore.tasks.data.columns import TaggedSentence
 from elmore.tasks.metrics.bio import extract_spans

@@ -17,8 +17,8 @@ from elmore.embed.embedder import Embedder
 from elmore.errors import DataError
 from elmore.numbers import parse_uint
 from elmore.probe.cosine import normalize
+from elmore.probe.estimates import choose_threshold, estimate_ratio
 from elmore.probe.suite.embeddings import Tokens, embed_layers, layer_names
-from elmore.probe.suite.estimates import choose_threshold, estimate_ratio
 from elmore.probe.suite.files import find_file, find_files
 from elmore.probe.suite.scores import Progress, Score
 from elmore.text.files import numbered_lines

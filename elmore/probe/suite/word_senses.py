@@ -5,9 +5,9 @@ from typing import NamedTuple
 
 from elmore.embed.embedder import Embedder
 from elmore.errors import DataError
+from elmore.probe.estimates import Estimate
 from elmore.probe.sense_corpus import SenseCorpus
 from elmore.probe.senses import probe_senses
-from elmore.probe.suite.estimates import Estimate
 from elmore.probe.suite.scores import Progress, Score
 from elmore.probe.wordnet import WordNet, read_wordnet
 

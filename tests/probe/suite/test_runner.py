@@ -8,8 +8,8 @@ import pytest
 
 from elmore.embed.embedder import Embedder
 from elmore.errors import ConfigError, DataError
-from elmore.probe import linear_probe
-from elmore.probe.suite import estimates, runner
+from elmore.probe import estimates, linear_probe
+from elmore.probe.suite import runner
 from elmore.probe.suite.word_senses import read_sense_sets
 from elmore.weights import folder
 from tests.support import toy_suite

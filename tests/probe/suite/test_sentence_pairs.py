@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 
 from elmore.errors import DataError
-from elmore.probe.suite import estimates
-from elmore.probe.suite.estimates import spearman
+from elmore.probe import estimates
+from elmore.probe.estimates import spearman
 from elmore.probe.suite.sentence_pairs import (
     PairSplits,
     SentencePair,

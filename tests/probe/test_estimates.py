@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from elmore.probe.suite.estimates import (
+from elmore.probe.estimates import (
     choose_threshold,
     estimate_ratio,
     estimate_spearman,
