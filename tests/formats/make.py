@@ -22,7 +22,7 @@ from elmore.tasks import checkpoint, registry, sweep
 from elmore.tasks.train import train as train_task
 from elmore.train import runs
 from elmore.weights import folder, pretrained, warm
-from tests.support import toy_corpus, toy_tasks
+from tests.support import toy_corpus, toy_suite, toy_tasks
 from tests.support.cli_runner import run_elmore
 
 HERE = Path(__file__).parent
@@ -39,7 +39,7 @@ FORMATS = {
     "layers": layer_cache.FORMAT,
     "uses": storage.FORMAT,
     "recipe": 2,  # these two have no number: their keys tell
-    "printed": 2,
+    "printed": 3,  # 3 added wsd
     "onnx": 1,  # those of integrations, which cannot be imported without their framework
     "spacy": 1,
     "huggingface": 1,
@@ -196,10 +196,18 @@ def printed(directory: Path) -> None:
         "context": ("probe", "context", source, "--model", model),
         "neighbors": ("neighbors", model, source, "the [bank] opens ."),
     }
-    for name, command in commands.items():
-        done = run_elmore(*command, "--device", "cpu", "--json")
-        assert done.code == 0, done.err
-        (directory / f"{name}.json").write_text(done.out, encoding="utf-8")
+    with tempfile.TemporaryDirectory() as aside:
+        toy_suite.write_senses(Path(aside))
+        train = Path(aside) / "Training_Corpora" / "SemCor" / "semcor.data.xml"
+        test = Path(aside) / "Evaluation_Datasets" / "ALL" / "ALL.data.xml"
+        commands["wsd"] = (
+            *("probe", "wsd", "--model", model, "--wordnet", str(Path(aside) / "wordnet-3.0")),
+            *("--train", str(train), "--test", str(test)),
+        )
+        for name, command in commands.items():
+            done = run_elmore(*command, "--device", "cpu", "--json")
+            assert done.code == 0, done.err
+            (directory / f"{name}.json").write_text(done.out, encoding="utf-8")
 
 
 def onnx(directory: Path) -> None:

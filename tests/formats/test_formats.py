@@ -21,6 +21,7 @@ from elmore.lm.evaluate import evaluate
 from elmore.lm.pretrain import pretrain
 from elmore.probe import report
 from elmore.probe.neighbors.index import OccurrenceIndex
+from elmore.probe.reporting import load_results
 from elmore.tasks import registry
 from elmore.tasks.checkpoint import load_task
 from elmore.tasks.train import train as train_task
@@ -165,8 +166,21 @@ def test_a_task_of_the_first_format_is_resumed_to_its_end(tmp_path):
 def test_printed_results_and_runs_are_reported(directory):
     files = [path for path in directory.iterdir() if path.suffix == ".json"]
     places = [HERE / "run-1", HERE / "task-1" / "run", HERE / "summary-1" / "summary.json"]
-    assert len(files) == 4
+    assert len(files) == (4 if directory.name in ("printed-1", "printed-2") else 5)
     assert "<html" in report.build([*places, *files]).html
+
+
+def test_results_for_word_senses_say_their_punctuation_which_old_ones_do_not(tmp_path):
+    path = HERE / "printed-3" / "wsd.json"
+    old = tmp_path / "old.json"
+    values = json.loads(path.read_text())
+    assert values.pop("punctuation") == "plain"
+    old.write_text(json.dumps(values))
+    assert load_results.load_result(path).punctuation == "plain"
+    assert load_results.load_result(old).punctuation == "treebank"
+    sentence = "Quotes and brackets: treebank."
+    assert sentence not in report.build([old]).html
+    assert sentence in report.build([old, path]).html
 
 
 @pytest.mark.parametrize("directory", of("embeddings"))

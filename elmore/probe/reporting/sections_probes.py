@@ -35,10 +35,12 @@ def probes(inputs: ReportInputs) -> Section | None:
             rows.append(row)
         table = Table("Accuracy of a linear probe of each layer", rows)
         section.add_figures({f"pos_{name}": figure}, table)
+    differ = len({one.punctuation for one in inputs.senses.values()}) > 1
     for name, one in inputs.senses.items():
         section.add_heading(f"Word senses: {name}")
         section.add_paragraph(
             f"From {one.num_uses:,} annotated instances of {one.num_senses:,} senses."
+            + (f" Quotes and brackets: {one.punctuation}." if differ else "")
         )
         figure = plots.senses("Senses by the nearest average", one)
         tables = {**({"held out": one.held_out} if one.held_out else {}), **one.tests}
