@@ -89,6 +89,30 @@ def bias_with_forget(bias: Float[Tensor, " G"], forget_bias: float) -> Float[Ten
     return torch.cat([part + forget_bias if gate == "forget" else part for gate, part in parts])
 
 
+def check_tensor(
+    name: str,
+    tensor: Tensor,
+    shape: tuple[int, ...],
+    dtype: torch.dtype,
+    device: torch.device,
+    *,
+    autocast: bool = False,
+) -> None:
+    """Refuse a tensor that native code would misread, or read past the end of.
+
+    Raises:
+        DataError: Shape, type or device differ; with `autocast` floats may be of any type.
+    """
+    if tensor.shape != shape:
+        raise DataError(f"{name} must have the shape {shape}, found {tuple(tensor.shape)}")
+    is_mixed = tensor.dtype != dtype and not (autocast and tensor.is_floating_point())
+    if is_mixed or tensor.device != device:
+        raise DataError(
+            f"{name} must be {dtype} on {device} as the weights are, found {tensor.dtype} on "
+            f"{tensor.device}; convert it, or move the model"
+        )
+
+
 @dataclass(frozen=True, eq=False)
 class Call:
     """Inputs, state, weights and settings of one call.
@@ -140,37 +164,26 @@ class Call:
             DataError: Shapes, types or devices do not fit each other.
         """
         num_rows, (num_gates, width) = len(self.mask), self.weights.recurrent.shape
-        expected: dict[str, tuple[int, ...]] = {
-            "inputs": (*self.mask.shape, num_gates if self.projected else self._input_width),
-            "the output state": (num_rows, width),
-            "the cell state": (num_rows, num_gates // len(GATES)),
-        }
-        tensors = [self.inputs, *self.state]
+        input_width = num_gates if self.projected else self.weights.input.shape[1]
+        mask_shape, output_shape = tuple(self.mask.shape), (num_rows, width)
+        cell_shape = (num_rows, num_gates // len(GATES))
+        tensors = [
+            ("the mask", self.mask, mask_shape),
+            ("inputs", self.inputs, (*mask_shape, input_width)),
+            ("the output state", self.state.output, output_shape),
+            ("the cell state", self.state.cell, cell_shape),
+        ]
         if self.reset is not None:
-            expected["the reset mask"] = tuple(self.mask.shape)
-            expected["the output to reset to"] = expected["the output state"]
-            expected["the cell to reset to"] = expected["the cell state"]
-            tensors += [self.reset.mask, *self.reset.state]
-        for (name, shape), tensor in zip(expected.items(), tensors, strict=True):
-            if tuple(tensor.shape) != shape:
-                raise DataError(f"{name} must have the shape {shape}, found {tuple(tensor.shape)}")
-        self._check_types(dict(zip(expected, tensors, strict=True)))
-
-    @property
-    def _input_width(self) -> int:
-        return self.weights.input.shape[1]
-
-    def _check_types(self, tensors: dict[str, Tensor]) -> None:
+            tensors += [
+                ("the reset mask", self.reset.mask, mask_shape),
+                ("the output to reset to", self.reset.state.output, output_shape),
+                ("the cell to reset to", self.reset.state.cell, cell_shape),
+            ]
         bias = self.weights.bias
         autocast = is_autocast(bias.device)
-        for name, tensor in {"the mask": self.mask, **tensors}.items():
-            expected = torch.bool if name.endswith("mask") else bias.dtype
-            is_mixed = tensor.dtype != expected and not (autocast and tensor.is_floating_point())
-            if is_mixed or tensor.device != bias.device:
-                raise DataError(
-                    f"{name} must be {expected} on {bias.device} as the weights are, found "
-                    f"{tensor.dtype} on {tensor.device}; convert it, or move the model"
-                )
+        for name, tensor, shape in tensors:
+            dtype = torch.bool if name.endswith("mask") else bias.dtype
+            check_tensor(name, tensor, shape, dtype, bias.device, autocast=autocast)
 
     @property
     def floats(self) -> list[Tensor]:

@@ -9,16 +9,22 @@ Shapes: B rows, T tokens, I input width, D output width, H cell width, G = 4H ga
 
 import math
 from collections.abc import Sequence
+from functools import partial
 
 import torch
 from jaxtyping import Bool, Float
 from torch import Tensor
 
+from elmore.errors import DataError
 from elmore.model import native
 from elmore.model.config import LSTMConfig
-from elmore.model.lstm.call import GATES, Call, LSTMState, LSTMWeights, Result
+from elmore.model.lstm.call import GATES, Call, LSTMState, LSTMWeights, Result, check_tensor
 from elmore.model.native import LSTMCall, Matrix
 from elmore.model.packed_weights import PackedWeights
+
+_CPU = torch.device("cpu")
+_check_float = partial(check_tensor, dtype=torch.float32, device=_CPU)
+_check_bool = partial(check_tensor, dtype=torch.bool, device=_CPU)
 
 
 class PackedLayer:
@@ -48,6 +54,7 @@ class PackedLayer:
 
     def project_inputs(self, inputs: Float[Tensor, "B T I"]) -> Float[Tensor, "B T G"]:
         """Return the gate inputs W_x x."""
+        _check_float("inputs", inputs, (*inputs.shape[:2], self.input.width))
         return native.multiply(self.input, inputs.flatten(0, 1)).unflatten(0, inputs.shape[:2])
 
 
@@ -89,8 +96,11 @@ class NativeStack:
 
         Returns:
             The outputs and the state after the last token, of every layer.
+
+        Raises:
+            DataError: Shapes, types or devices do not fit.
         """
-        self._assert_fit(inputs, mask, states, projected=projected)
+        self._check(inputs, mask, states, reset_mask, reset_states, projected=projected)
         (num_rows, num_steps), first = mask.shape, self._calls[0]
         width, num_cells = first.width, first.num_cells
         threads = native.num_threads_for(num_rows * num_cells * 4 * width)
@@ -126,17 +136,42 @@ class NativeStack:
         native.run_lstm(calls)
         return [layer.transpose(0, 1) for layer in outputs], ends
 
-    def _assert_fit(
-        self, inputs: Tensor, mask: Tensor, states: Sequence[LSTMState], *, projected: bool
+    def _check(
+        self,
+        inputs: Tensor,
+        mask: Tensor,
+        states: Sequence[LSTMState],
+        reset_mask: Tensor | None,
+        reset_states: Sequence[LSTMState] | None,
+        *,
+        projected: bool,
     ) -> None:
-        """Check what native code would read past the end of."""
+        """Refuse what native code would misread, or read past the end of."""
+        if mask.dim() != 2:
+            raise DataError(f"the mask must have 2 dimensions, found {mask.dim()}")
+        shape, width = tuple(mask.shape), self._layers[0].input.width
+        _check_bool("the mask", mask, shape)
+        _check_float(
+            "inputs", inputs, (*shape, 4 * self._calls[0].num_cells if projected else width)
+        )
+        self._check_states(states, len(mask), "the output state", "the cell state")
+        if reset_mask is not None and reset_states is not None:
+            _check_bool("the reset mask", reset_mask, shape)
+            names = "the output to reset to", "the cell to reset to"
+            self._check_states(reset_states, len(mask), *names)
+
+    def _check_states(
+        self, states: Sequence[LSTMState], num_rows: int, output_name: str, cell_name: str
+    ) -> None:
         call = self._calls[0]
-        width = 4 * call.num_cells if projected else self._layers[0].input.width
-        assert inputs.shape == (*mask.shape, width)
-        assert mask.dtype == torch.bool
-        assert inputs.dtype == torch.float32
-        sizes = [(len(mask), call.width), (len(mask), call.num_cells)]
-        assert [part.shape for state in states for part in state] == sizes * len(self._calls)
+        output_shape, cell_shape = (num_rows, call.width), (num_rows, call.num_cells)
+        if len(states) != len(self._calls):
+            raise DataError(
+                f"a state for each of {len(self._calls)} layers is expected, found {len(states)}"
+            )
+        for output, cell in states:
+            _check_float(output_name, output, output_shape)
+            _check_float(cell_name, cell, cell_shape)
 
 
 @torch.no_grad()

@@ -1,8 +1,10 @@
 """All layers of a direction in one native call: the bits of one layer after another."""
 
+import jaxtyping
 import pytest
 import torch
 
+from elmore.errors import DataError
 from elmore.model import native
 from elmore.model.bilm import BACKWARD, BiLM
 from elmore.model.config import BiLMConfig, LSTMConfig, WordsConfig
@@ -57,13 +59,56 @@ def test_where_another_backend_runs_the_layers_there_are_no_native_stacks():
     assert make_model().double().native_stacks() is None
 
 
-def test_inputs_of_another_shape_are_not_read():
+def make_arguments() -> dict:
+    return {
+        "inputs": torch.zeros(2, 3, 280),
+        "mask": torch.ones(2, 3, dtype=torch.bool),
+        "states": make_states(2),
+        "reset_mask": torch.zeros(2, 3, dtype=torch.bool),
+        "reset_states": make_states(2),
+    }
+
+
+def with_part(part: int, tensor: torch.Tensor) -> list[LSTMState]:
+    """Return states of which the last one has another output (0) or cell (1)."""
+    states = make_states(2)
+    name = LSTMState._fields[part]
+    return [*states[:2], states[2]._replace(**{name: tensor})]
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"inputs": torch.zeros(2, 3, 20)}, r"inputs must have the shape \(2, 3, 280\)"),
+        ({"inputs": torch.zeros(2, 4, 280)}, r"inputs must have the shape \(2, 3, 280\)"),
+        ({"inputs": torch.zeros(2, 3, 280).half()}, "inputs must be torch.float32 on cpu"),
+        ({"inputs": torch.zeros(2, 3, 280, device="meta")}, "found torch.float32 on meta"),
+        ({"mask": torch.ones(2, 3)}, "the mask must be torch.bool"),
+        ({"mask": torch.ones(2, dtype=torch.bool)}, "the mask must have 2 dimensions"),
+        ({"states": make_states(2, num_layers=2)}, "a state for each of 3 layers is expected"),
+        ({"states": make_states(1)}, r"the output state must have the shape \(2, 20\)"),
+        ({"states": with_part(0, torch.zeros(2, 20).half())}, "the output state must be"),
+        ({"states": with_part(1, torch.zeros(2, 70).half())}, "the cell state must be"),
+        ({"states": with_part(1, torch.zeros(2, 69))}, "the cell state must have the shape"),
+        ({"reset_mask": torch.zeros(2, 3)}, "the reset mask must be torch.bool"),
+        ({"reset_mask": torch.zeros(2, 2, dtype=torch.bool)}, "the reset mask must have the shape"),
+        ({"reset_states": make_states(2, num_layers=1)}, "a state for each of 3 layers"),
+        ({"reset_states": with_part(0, torch.zeros(2, 19))}, "the output to reset to must have"),
+        ({"reset_states": with_part(1, torch.zeros(2, 70).double())}, "the cell to reset to must"),
+    ],
+)
+def test_tensors_that_do_not_fit_are_not_read(monkeypatch, changes, message):
+    monkeypatch.setattr(jaxtyping.config, "jaxtyping_disable", True)  # as without the tests' hook
     stack = make_model().native_stacks()[0]
-    mask = torch.ones(2, 3, dtype=torch.bool)
-    with pytest.raises(AssertionError):
-        stack(torch.zeros(2, 3, 20), mask, make_states(2))
-    with pytest.raises(AssertionError):
-        stack(torch.zeros(2, 3, 280), mask, make_states(2, num_layers=2))
+    stack(**make_arguments())
+    with pytest.raises(DataError, match=message):
+        stack(**{**make_arguments(), **changes})
+
+
+@pytest.mark.parametrize("inputs", [torch.zeros(2, 3, 19), torch.zeros(2, 3, 20).double()])
+def test_inputs_that_do_not_fit_are_not_projected(inputs):
+    with pytest.raises(DataError, match="inputs must"):
+        make_model().native_stacks()[0].project_inputs(inputs)
 
 
 @pytest.mark.parametrize("precision", ["exact", "fast"])
