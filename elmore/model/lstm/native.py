@@ -9,7 +9,6 @@ Shapes: B rows, T tokens, I input width, D output width, H cell width, G = 4H ga
 
 import math
 from collections.abc import Sequence
-from functools import partial
 
 import torch
 from jaxtyping import Bool, Float
@@ -23,8 +22,6 @@ from elmore.model.native import LSTMCall, Matrix
 from elmore.model.packed_weights import PackedWeights
 
 _CPU = torch.device("cpu")
-_check_float = partial(check_tensor, dtype=torch.float32, device=_CPU)
-_check_bool = partial(check_tensor, dtype=torch.bool, device=_CPU)
 
 
 class PackedLayer:
@@ -54,7 +51,8 @@ class PackedLayer:
 
     def project_inputs(self, inputs: Float[Tensor, "B T I"]) -> Float[Tensor, "B T G"]:
         """Return the gate inputs W_x x."""
-        _check_float("inputs", inputs, (*inputs.shape[:2], self.input.width))
+        shape = (*inputs.shape[:2], self.input.width)
+        _check_tensor("inputs", inputs, shape, torch.float32)
         return native.multiply(self.input, inputs.flatten(0, 1)).unflatten(0, inputs.shape[:2])
 
 
@@ -149,14 +147,13 @@ class NativeStack:
         """Refuse what native code would misread, or read past the end of."""
         if mask.dim() != 2:
             raise DataError(f"the mask must have 2 dimensions, found {mask.dim()}")
-        shape, width = tuple(mask.shape), self._layers[0].input.width
-        _check_bool("the mask", mask, shape)
-        _check_float(
-            "inputs", inputs, (*shape, 4 * self._calls[0].num_cells if projected else width)
-        )
+        shape, first = tuple(mask.shape), self._layers[0].input
+        width = first.height if projected else first.width
+        _check_tensor("the mask", mask, shape, torch.bool)
+        _check_tensor("inputs", inputs, (*shape, width), torch.float32)
         self._check_states(states, len(mask), "the output state", "the cell state")
         if reset_mask is not None and reset_states is not None:
-            _check_bool("the reset mask", reset_mask, shape)
+            _check_tensor("the reset mask", reset_mask, shape, torch.bool)
             names = "the output to reset to", "the cell to reset to"
             self._check_states(reset_states, len(mask), *names)
 
@@ -170,8 +167,8 @@ class NativeStack:
                 f"a state for each of {len(self._calls)} layers is expected, found {len(states)}"
             )
         for output, cell in states:
-            _check_float(output_name, output, output_shape)
-            _check_float(cell_name, cell, cell_shape)
+            _check_tensor(output_name, output, output_shape, torch.float32)
+            _check_tensor(cell_name, cell, cell_shape, torch.float32)
 
 
 @torch.no_grad()
@@ -198,3 +195,8 @@ def project_inputs(
 def _with_dense_rows(rows: Tensor) -> Tensor:
     """Return the tensor with its last dimension contiguous; the others may have any stride."""
     return rows if rows.stride(-1) == 1 else rows.contiguous()
+
+
+def _check_tensor(name: str, tensor: Tensor, shape: tuple[int, ...], dtype: torch.dtype) -> None:
+    if tensor.shape != shape or tensor.dtype != dtype or not tensor.is_cpu:  # the quickest check
+        check_tensor(name, tensor, shape, dtype, _CPU)
