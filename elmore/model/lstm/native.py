@@ -9,6 +9,7 @@ Shapes: B rows, T tokens, I input width, D output width, H cell width, G = 4H ga
 
 import math
 from collections.abc import Sequence
+from functools import partial
 
 import torch
 from jaxtyping import Bool, Float
@@ -46,7 +47,7 @@ class PackedLayer:
     @classmethod
     def cached(cls, weights: LSTMWeights, packed: PackedWeights, *, dynamic: bool) -> "PackedLayer":
         """Return the packed form of weights, made where `packed` does not hold it."""
-        make = lambda: cls(weights, dynamic=dynamic)  # noqa: E731
+        make = partial(cls, weights, dynamic=dynamic)
         return packed.get(("native", dynamic), weights.tensors, make)
 
     def project_inputs(self, inputs: Float[Tensor, "B T I"]) -> Float[Tensor, "B T G"]:
