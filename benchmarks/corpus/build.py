@@ -9,9 +9,9 @@ CLONES has a clone, bare or not, of each repository in `sources.toml`, as `owner
 in each file.
 
 The script removes, in this order: text that is not English prose (`paragraphs.py`); paragraphs and
-documents that duplicate, or nearly duplicate, earlier text or a file of --already; paragraphs that
-share a 13-gram with an evaluation text or with a file of --held-out (`overlap.py`). The same
-clones, files and seed give the same corpus.
+documents that duplicate, or nearly duplicate, earlier text or a file of --already; documents that
+have a paragraph of a file of --held-out; paragraphs that share a 13-gram with an evaluation text or
+with a file of --held-out (`overlap.py`). The same clones, files and seed give the same corpus.
 """
 
 import argparse
@@ -28,6 +28,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 from overlap import (
+    EVALUATION_WIDTH,
     Grams,
     Seen,
     evaluation_grams,
@@ -229,6 +230,9 @@ def main() -> None:
         for path in asked.held_out:
             for lines in read_lines(path):
                 seen.add_exact(hash_lines(lines)[0])
+                # Only long paragraphs identify a document: "Thank you very much." is in many.
+                long = [line for line in lines if line.count(" ") >= EVALUATION_WIDTH - 1]
+                seen.hold_out(hash_lines(long)[0])
         for path in asked.already:
             for exact, grams in in_order(pool, hash_lines, read_lines(path)):
                 seen.add(exact, grams)

@@ -100,10 +100,15 @@ class Seen:
         self._shift = np.uint64(32 - bits)
         self._table = np.zeros(1 << bits, dtype=bool)
         self._exact: set[bytes] = set()
+        self._held_out: set[bytes] = set()
 
     def add_exact(self, hashes: list[bytes]) -> None:
         """Count paragraphs as seen only where all their words are the same."""
         self._exact.update(hashes)
+
+    def hold_out(self, hashes: list[bytes]) -> None:
+        """Count whole documents as seen that have one of these paragraphs."""
+        self._held_out.update(hashes)
 
     def add(self, exact: list[bytes], grams: Grams) -> None:
         """Count paragraphs and what is like them as seen."""
@@ -112,6 +117,8 @@ class Seen:
 
     def keep_new(self, exact: list[bytes], grams: Grams) -> list[int]:
         """Return the numbers of a document's paragraphs that are new, and count them as seen."""
+        if not self._held_out.isdisjoint(exact):
+            return []
         hit = self._table[grams.hashes >> self._shift]
         if len(hit) >= MIN_GRAMS and hit.mean() >= SAME:
             return []

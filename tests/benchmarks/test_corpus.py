@@ -229,6 +229,13 @@ def test_near_duplicates_are_left_out_and_new_paragraphs_kept(corpus):
     assert seen.keep_new(*marks("Yes -- it is so!", "No, it is not.")) == [1]
 
 
+def test_a_document_with_a_held_out_paragraph_is_left_out_whole(corpus):
+    seen = corpus.overlap.Seen(bits=20)
+    seen.hold_out(corpus.build.hash_lines([PROSE])[0])
+    assert seen.keep_new(*corpus.build.hash_lines([OTHER, PROSE.upper()])) == []
+    assert seen.keep_new(*corpus.build.hash_lines([OTHER])) == [0]
+
+
 def test_shards_have_the_same_mix(corpus):
     documents = [
         corpus.shards.Document(source, size, b"text\n")
