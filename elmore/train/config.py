@@ -27,7 +27,10 @@ class TrainConfig:
     """Of AdamW and Muon; applied to matrices only."""
     adagrad_init: float = 1.0
     """Initial value of Adagrad's accumulator."""
-    schedule: Literal["constant", "cosine", "inverse_sqrt"] = "cosine"
+    schedule: Literal["constant", "cosine", "inverse_sqrt", "plateau"] = "cosine"
+    """`plateau`: constant, but halved when the score stops improving."""
+    plateau_patience: int = 2
+    """With `plateau`: evaluations without improvement before each halving."""
     warmup_steps: int = 100
     """Updates over which the learning rate rises linearly from 0."""
     max_grad_norm: float | None = 1.0
@@ -55,7 +58,10 @@ class TrainConfig:
     """Stop after this many evaluations without improvement; 0: never stop early."""
 
     def __post_init__(self) -> None:
-        for name in ("grad_accum_steps", "log_every", "keep_checkpoints", "divergence_window"):
+        for name in (
+            *("grad_accum_steps", "log_every", "keep_checkpoints", "divergence_window"),
+            "plateau_patience",
+        ):
             self._check(name, getattr(self, name) >= 1, "at least 1")
         for name in (
             *("evaluate_every", "save_every", "warmup_steps"),

@@ -64,6 +64,7 @@ def fit(
         trainer.evals_since_best = start.evals_since_best
         trainer.loss_mean = start.loss_mean
         trainer.restart_step = start.restart_step
+        trainer.num_halvings = start.num_halvings
     if trainer.should_stop_early:  # it stopped before, and resuming does not change that
         return
     start_step = start.step if start else 0
@@ -100,6 +101,7 @@ class _Trainer:
     evals_since_best: int = 0
     loss_mean: LossMean = field(default_factory=LossMean)
     restart_step: int | None = None
+    num_halvings: int = 0
 
     @property
     def num_steps(self) -> int:
@@ -143,6 +145,7 @@ class _Trainer:
             start_step=start_step,
             restart_step=self.restart_step,
             state=scatter_rows(self.dist_env, state) if state else None,
+            lr_scale=lambda: 0.5**self.num_halvings,
         )
         pending: list[Step] = []
         started = time.perf_counter()
@@ -255,6 +258,7 @@ class _Trainer:
                 self._save_best(scores)
         else:
             self.evals_since_best += 1
+            self.num_halvings += schedule.halves_lr(self.config, self.evals_since_best)
         return scores, improved
 
     def _save_best(self, scores: dict[str, float]) -> None:
@@ -282,6 +286,7 @@ class _Trainer:
                 self.loss_mean,
                 state,
                 self.restart_step,
+                self.num_halvings,
             )
             self.run.save_checkpoint(
                 self.trainable.module, self.optimizer, checkpoint, keep=self.config.keep_checkpoints

@@ -8,7 +8,7 @@ at each batch from its number, so that a resumed run draws the same numbers.
 """
 
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import nullcontext
 from pathlib import Path
 from typing import Any, NamedTuple, Protocol
@@ -91,8 +91,12 @@ def run_steps(
     start_step: int = 0,
     restart_step: int | None = None,
     state: State | None = None,
+    lr_scale: Callable[[], float] = lambda: 1.0,
 ) -> Iterator[Step]:
-    """Make updates `start_step + 1` to `num_steps`, each when it is requested."""
+    """Make updates `start_step + 1` to `num_steps`, each when it is requested.
+
+    `lr_scale` is called before each update, whose learning rate it multiplies.
+    """
     resolved = precision.resolve(config, device)
     module = _wrap_ddp(trainable.module, dist_env)
     weights = [weight for weight in module.parameters() if weight.requires_grad]
@@ -100,7 +104,7 @@ def run_steps(
     numbers = range(start_step * parts, num_steps * parts)
     batches = prefetch(trainable.make_batch, numbers, device=device)
     for step in range(start_step, num_steps):
-        lr = config.lr * schedule.lr_factor(config, step, num_steps, restart_step)
+        lr = config.lr * schedule.lr_factor(config, step, num_steps, restart_step) * lr_scale()
         for group in optimizer.param_groups:
             group["lr"] = lr
         losses, counts, data_seconds = [], [], 0.0

@@ -27,8 +27,9 @@ from elmore import atomic, config, lock, strict_json
 from elmore.errors import ConfigError, DataError
 from elmore.train.divergence import LossMean
 
-FORMAT = 4  # 1, 2: other names of recipe keys, metrics and files; 4 added restart_step
-_NEW_KEYS = {"divergence_factor", "divergence_window"}  # of train, since format 2
+# 1, 2: other names of recipe keys, metrics and files; 4 added restart_step, 5 num_halvings
+FORMAT = 5
+_NEW_KEYS = {"divergence_factor", "divergence_window", "plateau_patience"}  # of train, since 2
 _OLD_STATE_KEYS = {"best": "best_score", "stale": "evals_since_best"}  # of formats 1 and 2
 _CHECKPOINT = re.compile(r"step-(\d+)")
 _LOCK = "lock"
@@ -54,6 +55,8 @@ class Checkpoint(NamedTuple):
     """The recurrent state."""
     restart_step: int | None = None
     """Updates before the last warm restart; None: there was none."""
+    num_halvings: int = 0
+    """How often the schedule `plateau` has halved the learning rate."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -66,8 +69,11 @@ class _StateFile:
     evals_since_best: int
     loss_mean: LossMean = field(default_factory=LossMean)
     restart_step: int | None = None
+    num_halvings: int = 0
 
     def __post_init__(self) -> None:
+        if self.num_halvings < 0:
+            raise ConfigError(f"num_halvings must be at least 0, found {self.num_halvings}")
         if self.restart_step is not None and not 0 <= self.restart_step <= self.step:
             raise ConfigError(f"restart_step must be from 0 to step, found {self.restart_step}")
 
@@ -227,6 +233,7 @@ class Run:
             saved.loss_mean,
             {name: tensor.to(device) for name, tensor in state.items()},
             saved.step if restarts else saved.restart_step,
+            saved.num_halvings,
         )
 
     def append_metrics(self, records: list[dict[str, Any]]) -> None:

@@ -1,4 +1,4 @@
-"""Learning rate schedules: pure functions of the step.
+"""Learning rate schedules: pure functions of the step, and of the evaluations for `plateau`.
 
 A warm restart continues with the saved weights and a fresh optimizer. Its learning rate rises from
 0 to the value that the schedule has by then, over updates of its own.
@@ -22,6 +22,14 @@ def lr_factor(
     if restart_step is None:
         return factor
     return factor * min(1.0, (step - restart_step + 1) / restart_warmup(restart_step, num_steps))
+
+
+def halves_lr(config: TrainConfig, evals_since_best: int) -> bool:
+    """Return whether the learning rate is halved after an evaluation that was no improvement.
+
+    `evals_since_best` is the number of evaluations since the best one, at least 1.
+    """
+    return config.schedule == "plateau" and evals_since_best % config.plateau_patience == 0
 
 
 def restart_warmup(restart_step: int, num_steps: int) -> int:

@@ -121,6 +121,19 @@ def test_patience_restarts_when_the_score_improves(tmp_path):
     assert reports[-1].stop_reason == ""
 
 
+def test_a_plateau_halves_the_rate_and_an_improvement_keeps_it_there(tmp_path):
+    toy = Toy(scores=[3.0, 2.0, 2.0, 2.0, 2.0, 1.0, 1.0, 1.0, 1.0])
+    config = {"steps": 9, "schedule": "plateau", "plateau_patience": 2, "warmup_steps": 0}
+    fitted(tmp_path, toy, evaluate_every=1, lr=0.8, **config)
+    assert [line["lr"] for line in lines(tmp_path)] == [0.8] * 4 + [0.4] * 4 + [0.2]
+
+
+def test_other_schedules_do_not_halve_the_rate(tmp_path):
+    toy = Toy(scores=[1.0])
+    fitted(tmp_path, toy, steps=6, evaluate_every=1, schedule="constant", warmup_steps=0)
+    assert {line["lr"] for line in lines(tmp_path)} == {0.05}
+
+
 class KilledError(Exception):
     """As hard as a kill: nothing after it is done."""
 
@@ -139,15 +152,21 @@ def killed(monkeypatch, folder, at: int, **config) -> None:
             fitted(folder, Toy(Line(dropout=0.4), scores=[5.0, 6.0, 4.0]), **config)
 
 
-@pytest.mark.parametrize("at", [2, 6, 9, 12])
-def test_a_resumed_run_equals_an_uninterrupted_one(tmp_path, monkeypatch, at):
-    config = {"steps": 12, "save_every": 3, "evaluate_every": 4, "log_every": 2}
+@pytest.mark.parametrize(
+    ("at", "more"),
+    [
+        *((at, {"evaluate_every": 4}) for at in (2, 6, 9, 12)),
+        (9, {"evaluate_every": 1, "schedule": "plateau", "plateau_patience": 2}),
+    ],
+)
+def test_a_resumed_run_equals_an_uninterrupted_one(tmp_path, monkeypatch, at, more):
+    config = {"steps": 12, "save_every": 3, "log_every": 2} | more
     whole = Toy(Line(dropout=0.4), scores=[5.0, 6.0, 4.0])
     fitted(tmp_path / "whole", whole, **config)
     killed(monkeypatch, tmp_path / "run", at, **config)
     resumed = Toy(Line(dropout=0.4), scores=[5.0, 6.0, 4.0])
     done = max(Run(tmp_path / "run").checkpoint_steps(), default=0)
-    resumed.evaluated = done // 4
+    resumed.evaluated = done // more["evaluate_every"]
     fitted(tmp_path / "run", resumed, resume=True, **config)
     assert torch.equal(resumed.module.weight, whole.module.weight)
     assert lines(tmp_path / "run") == lines(tmp_path / "whole")

@@ -320,7 +320,7 @@ def test_lines_of_updates_that_come_again_are_forgotten(tmp_path_factory, logged
     [
         {"step": []}, {"step": "3"}, {"step": 4}, {"evals_since_best": None}, {"more": 1},
         {"best_score": [1]}, {"restart_step": 4}, {"restart_step": -1}, {"loss_mean": "high"},
-        {"loss_mean": {"log_sum": 10**400}},
+        {"num_halvings": -1}, {"loss_mean": {"log_sum": 10**400}},
     ],
 )  # fmt: skip
 def test_a_state_with_something_else_in_it_is_named(tmp_path, values):

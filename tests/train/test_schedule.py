@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from elmore.train.config import TrainConfig
 from elmore.train.schedule import lr_factor, restart_warmup
 
-KINDS = ("constant", "cosine", "inverse_sqrt")
+KINDS = ("constant", "cosine", "inverse_sqrt", "plateau")
 
 
 @pytest.mark.parametrize("kind", KINDS)
