@@ -35,6 +35,9 @@ class TrainConfig:
     """Updates over which the learning rate rises linearly from 0."""
     max_grad_norm: float | None = 1.0
     """Clip the global gradient norm to this value."""
+    ema_decay: float | None = None
+    """Decay of an exponential moving average of the weights, such as 0.999. The averages are
+    evaluated and saved as the best model instead of the weights; none: no average."""
     divergence_factor: float | None = 3.0
     """Stop when the running mean of the loss exceeds its minimum by this factor; none: never."""
     divergence_window: int = 200
@@ -72,6 +75,8 @@ class TrainConfig:
             value = getattr(self, name)
             self._check(name, value is None or value > 0, "above 0")
         factor = self.divergence_factor
+        decay = self.ema_decay
+        self._check("ema_decay", decay is None or 0 < decay < 1, "above 0 and below 1, or none")
         self._check("divergence_factor", factor is None or factor > 1, "above 1, or none")
         self._check("seed", self.seed < 2**32, "below 2**32")
         self._check("betas", all(0 <= beta < 1 for beta in self.betas), "at least 0 and below 1")

@@ -7,7 +7,7 @@ import os
 import signal
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import dataclass, field
 from types import FrameType
 from typing import Any, NamedTuple
@@ -23,6 +23,7 @@ from elmore.train.divergence import LossMean
 from elmore.train.loop import State, Step, Trainable, run_steps
 from elmore.train.optimizers import build_optimizer
 from elmore.train.runs import VALID, Checkpoint, Run
+from elmore.train.weight_average import WeightAverage
 
 _log = logging.getLogger(__name__)
 
@@ -57,8 +58,9 @@ def fit(
 ) -> Iterator[Report]:
     """Train to the end and yield reports; `run` must have been created or resumed."""
     optimizer = build_optimizer(trainable.module, config)
-    start = run.load_checkpoint(trainable.module, optimizer, device) if resume else None
-    trainer = _Trainer(trainable, config, run, optimizer, device, dist_env)
+    average = WeightAverage(trainable.module, config.ema_decay) if config.ema_decay else None
+    start = run.load_checkpoint(trainable.module, optimizer, device, average) if resume else None
+    trainer = _Trainer(trainable, config, run, optimizer, average, device, dist_env)
     if start is not None:
         trainer.best_score = start.best_score
         trainer.evals_since_best = start.evals_since_best
@@ -95,6 +97,7 @@ class _Trainer:
     config: TrainConfig
     run: Run
     optimizer: optim.Optimizer
+    average: WeightAverage | None
     device: torch.device
     dist_env: DistEnv
     best_score: float | None = None
@@ -150,6 +153,8 @@ class _Trainer:
         pending: list[Step] = []
         started = time.perf_counter()
         for step in updates:
+            if self.average is not None:
+                self.average.update(step.number)
             pending.append(step)
             last = step.number == num_steps
             evaluates = last or step.number % (config.evaluate_every or epoch) == 0
@@ -236,6 +241,11 @@ class _Trainer:
         )
 
     def _evaluate(self, step: int) -> tuple[dict[str, float], bool]:
+        """Score the model, or its averaged weights, and save it if it is the best so far."""
+        with self.average.applied() if self.average else nullcontext():
+            return self._evaluate_weights(step)
+
+    def _evaluate_weights(self, step: int) -> tuple[dict[str, float], bool]:
         training = self.trainable.module.training
         self.trainable.module.eval()
         try:
@@ -289,7 +299,11 @@ class _Trainer:
                 self.num_halvings,
             )
             self.run.save_checkpoint(
-                self.trainable.module, self.optimizer, checkpoint, keep=self.config.keep_checkpoints
+                self.trainable.module,
+                self.optimizer,
+                checkpoint,
+                self.average,
+                keep=self.config.keep_checkpoints,
             )
 
 

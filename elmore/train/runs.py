@@ -26,14 +26,16 @@ from torch import Tensor, nn, optim
 from elmore import atomic, config, lock, strict_json
 from elmore.errors import ConfigError, DataError
 from elmore.train.divergence import LossMean
+from elmore.train.weight_average import WeightAverage
 
-# 1, 2: other names of recipe keys, metrics and files; 4 added restart_step, 5 num_halvings
+# 1, 2: other names of recipe keys and files; 4 added restart_step, 5 num_halvings and averages
 FORMAT = 5
 _NEW_KEYS = {"divergence_factor", "divergence_window", "plateau_patience"}  # of train, since 2
 _OLD_STATE_KEYS = {"best": "best_score", "stale": "evals_since_best"}  # of formats 1 and 2
 _CHECKPOINT = re.compile(r"step-(\d+)")
 _LOCK = "lock"
 _OPTIMIZER = "optimizer"
+_AVERAGE = "average"
 _STATE = "recurrent_state"
 _DISPOSABLE = re.compile(
     r"recipe\.json(\.new)?|metrics\.jsonl|events\.out\.tfevents.*"
@@ -148,7 +150,13 @@ class Run:
         return sorted(int(match[1]) for match in matches if match)
 
     def save_checkpoint(
-        self, module: nn.Module, optimizer: optim.Optimizer, checkpoint: Checkpoint, *, keep: int
+        self,
+        module: nn.Module,
+        optimizer: optim.Optimizer,
+        checkpoint: Checkpoint,
+        average: WeightAverage | None = None,
+        *,
+        keep: int,
     ) -> Path:
         """Write a checkpoint, then delete all but the last `keep`."""
         path = self._checkpoint_path(checkpoint.step)
@@ -157,6 +165,7 @@ class Run:
             "model": module.state_dict(),
             _OPTIMIZER: _flatten_state(optimizer),
             _STATE: checkpoint.state,
+            **({_AVERAGE: average.averages} if average else {}),
         }
         state = {
             "format": FORMAT,
@@ -196,9 +205,15 @@ class Run:
         return f"the last good checkpoint is {self._checkpoint_path(steps[-1])}"
 
     def load_checkpoint(
-        self, module: nn.Module, optimizer: optim.Optimizer, device: torch.device
+        self,
+        module: nn.Module,
+        optimizer: optim.Optimizer,
+        device: torch.device,
+        average: WeightAverage | None = None,
     ) -> Checkpoint | None:
-        """Load the newest checkpoint into a module and its optimizer; None if there is none.
+        """Load the newest checkpoint into a module, its optimizer and its average.
+
+        Return None if there is none.
 
         If the optimizer's file is absent, the optimizer is left as it is and `restart_step` is the
         checkpoint's own step. The recurrent state may then be absent too. A damaged file is an
@@ -216,6 +231,8 @@ class Run:
             module.load_state_dict(load_file(path / "model.safetensors"))
             absent = restarts and not os.path.lexists(state_path)
             state = {} if absent else load_file(state_path)
+            if average is not None:
+                average.load(load_file(path / f"{_AVERAGE}.safetensors"))
         except _UNREADABLE as error:
             raise DataError(
                 f"{path}: not a readable checkpoint ({error}); delete it to resume from an "

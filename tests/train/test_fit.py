@@ -105,6 +105,33 @@ def test_without_held_out_data_the_newest_is_the_best(tmp_path):
     assert (tmp_path / "best" / "weight.txt").read_text() == str(toy.module.weight.tolist())
 
 
+def test_averaged_weights_are_evaluated_and_saved_and_the_others_are_trained(tmp_path):
+    class Watched(Toy):
+        def evaluate(self):
+            seen.append(self.module.weight.tolist())
+            return super().evaluate()
+
+    seen: list[list[float]] = []
+    plain, averaged = Toy(), Watched()
+    config = {"steps": 6, "evaluate_every": 3, "save_every": 3}
+    fitted(tmp_path / "plain", plain, **config)
+    fitted(tmp_path / "averaged", averaged, **config, ema_decay=0.5)
+    assert torch.equal(averaged.module.weight, plain.module.weight)
+    assert lines(tmp_path / "averaged") == lines(tmp_path / "plain")
+    assert (tmp_path / "averaged" / "best" / "weight.txt").read_text() == str(seen[-1])
+    assert seen[-1] != plain.module.weight.tolist()
+    files = {path.name for path in (tmp_path / "plain").rglob("*.safetensors")}
+    assert files == {"model.safetensors", "optimizer.safetensors", "recurrent_state.safetensors"}
+
+
+def test_a_run_without_its_averages_is_not_resumed(tmp_path):
+    fitted(tmp_path, steps=4, save_every=2, ema_decay=0.9)
+    path = Run(tmp_path).checkpoints / "step-00000004" / "average.safetensors"
+    path.unlink()
+    with pytest.raises(DataError, match=r"step-00000004: not a readable checkpoint \(.*average"):
+        fitted(tmp_path, resume=True, steps=8, save_every=2, ema_decay=0.9)
+
+
 def test_early_stopping_ends_a_run_also_when_it_is_resumed(tmp_path):
     toy = Toy(scores=[3.0, 2.0, 2.5, 2.4, 1.0])
     reports = fitted(tmp_path, toy, steps=20, evaluate_every=2, patience=2)
@@ -157,6 +184,7 @@ def killed(monkeypatch, folder, at: int, **config) -> None:
     [
         *((at, {"evaluate_every": 4}) for at in (2, 6, 9, 12)),
         (9, {"evaluate_every": 1, "schedule": "plateau", "plateau_patience": 2}),
+        (9, {"evaluate_every": 4, "ema_decay": 0.9}),
     ],
 )
 def test_a_resumed_run_equals_an_uninterrupted_one(tmp_path, monkeypatch, at, more):
