@@ -115,13 +115,15 @@ def _train_once(
         )
     report_end(printer.last, paths[2])
     if trained is not None and is_main_process():
-        _print_trained(trained, options["test"], as_json)
+        _print_trained(trained, paths[2], options["test"], as_json)
 
 
-def _print_trained(trained: "TrainedTask", test: Path | None, as_json: bool) -> None:
+def _print_trained(trained: "TrainedTask", out: Path, test: Path | None, as_json: bool) -> None:
+    from elmore.tasks.trained_task import TEST_COUNTS
+
     scores = {"dev": trained.scores}
     if test is not None:
-        scores["test"] = trained.evaluate(test, cache_layers=True)
+        scores["test"] = trained.evaluate(test, cache_layers=True, counts=out / TEST_COUNTS)
     layer_weights = trained.layer_weights()
     if as_json:
         layers = {insert_at: numbers._asdict() for insert_at, numbers in layer_weights.items()}
@@ -194,6 +196,10 @@ def evaluate(
     predictions: Annotated[
         Path | None, typer.Option(help="File for the predictions, in the task's format.")
     ] = None,
+    counts: Annotated[
+        Path | None,
+        typer.Option(help="File for the counts of each example, for tests of significance."),
+    ] = None,
     embedder: Annotated[str | None, typer.Option(help=_MOVED_EMBEDDER)] = None,
     device: Device = "auto",
     json: Json = False,
@@ -201,13 +207,13 @@ def evaluate(
     """Score a trained task on other examples; for a sweep, score every run of it."""
     from elmore.tasks.checkpoint import find_runs, load_task
 
-    if predictions is None and find_runs(run):
+    if predictions is None and counts is None and find_runs(run):
         from elmore.tasks.sweep import evaluate_sweep
 
         _print_summary(evaluate_sweep(run, data, device=device, embedder=embedder), json)
         return
     trained = load_task(run, device=device, embedder=embedder)
-    scores = trained.evaluate(data, predictions=predictions)
+    scores = trained.evaluate(data, predictions=predictions, counts=counts)
     if json:
         _print_json(scores)
     else:

@@ -9,13 +9,14 @@ from abc import abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+import numpy as np
 import torch
 from jaxtyping import Float
 from torch import Tensor
 from torch.nn import functional
 
 from elmore.tasks.embedding.network import PaddedTokens
-from elmore.tasks.metrics import accuracy
+from elmore.tasks.metrics import accuracy, counts
 from elmore.tasks.task import Features, Loss, Task, TaskHead
 
 
@@ -77,3 +78,11 @@ class ClassificationTask(Task):
     ) -> dict[str, float]:
         """Return the accuracy."""
         return accuracy.score([example.label for example in examples], predictions)
+
+    def count(self, example: LabeledExample, prediction: str) -> tuple[float, ...]:
+        """Count whether the label is right."""
+        return float(example.label == prediction), 1.0
+
+    def score_counts(self, sums: Float[np.ndarray, "R C"]) -> Float[np.ndarray, " R"]:
+        """Return the accuracy."""
+        return counts.ratio(sums)

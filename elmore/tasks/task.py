@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, ClassVar, NamedTuple
 
+import numpy as np
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 
@@ -130,6 +131,17 @@ class Task(ABC):
     @abstractmethod
     def score(self, examples: Sequence[Any], predictions: Sequence[Any]) -> dict[str, float]:
         """Compare predictions with the gold labels; `metric` is one of the scores."""
+
+    def count(self, example: Any, prediction: Any) -> tuple[float, ...] | None:  # noqa: ANN401
+        """Return counts of an example whose sums over all examples determine `metric`.
+
+        They serve tests of significance. None, the default: the task has no such counts.
+        """
+        return None
+
+    def score_counts(self, sums: Float[np.ndarray, "R C"]) -> Float[np.ndarray, " R"]:
+        """Return `metric` for R sums of what `count` returns."""
+        raise NotImplementedError(f"{self.name} has no counts")
 
     @abstractmethod
     def format_text(self, example: Any, prediction: Any) -> str:  # noqa: ANN401

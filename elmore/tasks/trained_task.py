@@ -1,5 +1,6 @@
 """A task with its labels and its network: what `train` returns and `checkpoint` saves and loads."""
 
+import json
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -24,6 +25,9 @@ from elmore.text.characters import ByteAlphabet
 from elmore.train.loop import State, StepOutput
 from elmore.train.prefetch import to_device
 
+COUNTS_FORMAT = 1
+TEST_COUNTS = "test_counts.json"
+"""The counts of the test examples, in a run folder."""
 _CHUNK_EXAMPLES, _CHUNK_TOKENS = 256, 16384  # predicted at a time: bounds the memory of the layers
 
 
@@ -93,7 +97,12 @@ class TrainedTask:
         return self.network.embedding.layer_weights()
 
     def evaluate(
-        self, data: Path, *, cache_layers: bool = False, predictions: Path | None = None
+        self,
+        data: Path,
+        *,
+        cache_layers: bool = False,
+        predictions: Path | None = None,
+        counts: Path | None = None,
     ) -> dict[str, float]:
         """Score the task on a file.
 
@@ -101,12 +110,15 @@ class TrainedTask:
             data: examples in a format of the task.
             cache_layers: keep the biLM's layers on disk, for the next time this file is scored.
             predictions: a file to write the predictions to, in the standard format of the task.
+            counts: a JSON file to write the counts of each example to, for tests of significance;
+                not written if the task has none.
 
         Raises:
-            DataError: the examples cannot be read, or the predictions cannot be written there.
+            DataError: the examples cannot be read, or a file cannot be written there.
         """
-        if predictions is not None:
-            _check_predictions_path(predictions, data)
+        for path in (predictions, counts):
+            if path is not None:
+                _check_output_path(path, data)
         task = self.task
         examples = read_examples(task, data, self.labels)
         predicted = list(self._predict_file(examples, cache_layers=cache_layers))
@@ -114,6 +126,8 @@ class TrainedTask:
             lines = task.prediction_lines(examples, predicted, predictions.suffix)
             text = "".join(f"{line}\n" for line in lines)
             atomic.write(predictions, text.encode("utf-8", "replace"))
+        if counts is not None:
+            _write_counts(counts, task, examples, predicted)
         return task.score(examples, predicted)
 
     def predict(self, texts: Iterable[str], *, tokenized: bool = False) -> Iterator[Prediction]:
@@ -262,9 +276,18 @@ def _make_example(task: Task, position: str, text: str, tokenized: bool) -> Any:
         raise DataError(f"{position}: {error}") from error
 
 
-def _check_predictions_path(predictions: Path, data: Path) -> None:
+def _check_output_path(path: Path, data: Path) -> None:
     """Refuse a path that cannot be written, before anything is predicted."""
-    if predictions.is_dir() or not predictions.parent.is_dir():
-        raise DataError(f"{predictions}: expected the name of a file in an existing folder")
-    if predictions.exists() and data.exists() and predictions.samefile(data):
-        raise DataError(f"{predictions}: this is the file of examples; choose another name")
+    if path.is_dir() or not path.parent.is_dir():
+        raise DataError(f"{path}: expected the name of a file in an existing folder")
+    if path.exists() and data.exists() and path.samefile(data):
+        raise DataError(f"{path}: this is the file of examples; choose another name")
+
+
+def _write_counts(path: Path, task: Task, examples: list[Any], predictions: list[Any]) -> None:
+    counts = [task.count(*pair) for pair in zip(examples, predictions, strict=True)]
+    if None in counts:
+        return
+    settings = {"format": COUNTS_FORMAT, "task": task.name, "metric": task.metric}
+    text = json.dumps({**settings, "counts": counts}, separators=(",", ":"))
+    atomic.write(path, f"{text}\n".encode())

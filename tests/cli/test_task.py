@@ -121,6 +121,9 @@ def test_training_prints_its_scores_and_layer_weights_as_json(tmp_path, data):
     assert list(result) == ["dev", "test", "layer_weights"]
     assert result["dev"] == result["test"]
     assert sum(result["layer_weights"]["input"]["weights"]) == pytest.approx(1)
+    counts = tmp_path / "counts.json"
+    run_elmore("task", "evaluate", str(tmp_path / "run"), data, "--counts", str(counts))
+    assert counts.read_text() == (tmp_path / "run" / "test_counts.json").read_text()
 
 
 def test_several_seeds_give_means_and_deviations(tmp_path, data):
@@ -131,6 +134,7 @@ def test_several_seeds_give_means_and_deviations(tmp_path, data):
     assert re.match(r"dev  f1 \d+\.\d\d ± \d+\.\d\d  precision ", dev)
     run = tmp_path / "run"
     summary = json.loads((run / "summary.json").read_text())
+    assert len(json.loads((run / "seed-1" / "test_counts.json").read_text())["counts"]) == 5
     again = train(tmp_path, data, "--num-seeds", "2", "--test", test, "--resume", "--json")
     assert json.loads(again.out) == summary
     assert again.err.count("is already finished: there is nothing to do") == 1

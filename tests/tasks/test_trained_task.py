@@ -1,5 +1,6 @@
 import json
 
+import numpy as np
 import pytest
 import torch
 from torch.testing import assert_close
@@ -177,3 +178,45 @@ def test_predictions_are_formatted_for_reading():
     shown = ner.format_text(None, tagged, ["B-person", "I-person", "O", "B-location"])
     assert shown == "[Ann Lee PERSON] left [Rome LOCATION]"
     assert pos.format_text(None, tagged, ["A", "B", "C", "D"]) == "Ann/A Lee/B left/C Rome/D"
+
+
+@pytest.mark.parametrize("name", TASKS)
+def test_counts_of_examples_add_up_to_the_score(shared_run, tmp_path, name):
+    """Also of resampled examples, which is what the counts are for."""
+    trained, data = shared_run(name).task, shared_run(name).data
+    scores = trained.evaluate(data, counts=tmp_path / "counts.json")
+    written = json.loads((tmp_path / "counts.json").read_text())
+    assert (written["task"], written["metric"]) == (name, trained.task.metric)
+    counts = np.array(written["counts"])
+    total = counts.sum(0, keepdims=True)
+    assert trained.task.score_counts(total) == pytest.approx([scores[trained.task.metric]])
+    examples = trained.task.read_examples(data)
+    predictions = trained.predict_examples(examples)
+    drawn = np.random.default_rng(0).integers(len(examples), size=(3, len(examples)))
+    expected = [
+        trained.task.score([examples[i] for i in rows], [predictions[i] for i in rows])
+        for rows in drawn
+    ]
+    assert trained.task.score_counts(counts[drawn].sum(1)) == pytest.approx(
+        [one[trained.task.metric] for one in expected]
+    )
+
+
+@pytest.mark.parametrize("name", TASKS)
+def test_counts_of_nothing_are_a_score_of_zero(name):
+    job = registry.find_task(name)(registry.load_recipe(registry.find_task(name)))
+    width = 12 if name == "coref" else 3
+    assert job.score_counts(np.zeros((2, width))).tolist() == [0, 0]
+
+
+def test_counts_are_not_written_over_the_examples(shared_run, copied_run):
+    data, _ = copied_run()
+    with pytest.raises(DataError, match="this is the file of examples"):
+        shared_run().task.evaluate(data, counts=data)
+
+
+def test_a_task_without_counts_writes_none(shared_run, tmp_path, monkeypatch):
+    trained, data = shared_run().task, shared_run().data
+    monkeypatch.setattr(type(trained.task), "count", Task.count)
+    trained.evaluate(data, counts=tmp_path / "counts.json")
+    assert not (tmp_path / "counts.json").exists()

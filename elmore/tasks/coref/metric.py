@@ -16,8 +16,10 @@ from collections.abc import Hashable, Iterable, Sequence
 from typing import NamedTuple
 
 import numpy as np
+from jaxtyping import Float
 
 from elmore.tasks.coref.assignment import maximize_assignment
+from elmore.tasks.metrics import counts
 from elmore.tasks.metrics.prf import percent
 
 Clusters = Sequence[Sequence[Hashable]]
@@ -58,13 +60,12 @@ def score(gold: Iterable[Clusters], predicted: Iterable[Clusters]) -> dict[str, 
     `average` is the mean F1 of `muc`, `b3` and `ceafe`; `mentions` scores the detection of
     mentions, whatever their cluster.
     """
-    counters = {"muc": muc, "b3": b3, "ceafe": ceafe, "mentions": mentions}
+    counters = {**_AVERAGED, "mentions": mentions}
     sums = dict.fromkeys(counters, Counted())
     for gold_clusters, predicted_clusters in zip(gold, predicted, strict=True):
         for name, counter in counters.items():
             sums[name] = sums[name].plus(counter(gold_clusters, predicted_clusters))
-    names = ("muc", "b3", "ceafe")
-    scores = {"average": sum(sums[name].f1 for name in names) / len(names)}
+    scores = {"average": sum(sums[name].f1 for name in _AVERAGED) / len(_AVERAGED)}
     for name, counted in sums.items():
         scores[name] = counted.f1
         scores[f"{name}_precision"] = counted.precision
@@ -101,6 +102,25 @@ def mentions(gold: Clusters, predicted: Clusters) -> Counted:
     gold_mentions, predicted_mentions = set(_numbers(gold)), set(_numbers(predicted))
     both = len(gold_mentions & predicted_mentions)
     return Counted(both, len(gold_mentions), both, len(predicted_mentions))
+
+
+_AVERAGED = {"muc": muc, "b3": b3, "ceafe": ceafe}
+
+
+def count_averaged(gold: Clusters, predicted: Clusters) -> tuple[float, ...]:
+    """Return the counts of a document behind `average`: four of each of its three metrics."""
+    return tuple(
+        float(number) for counter in _AVERAGED.values() for number in counter(gold, predicted)
+    )
+
+
+def average(sums: Float[np.ndarray, "R C"]) -> Float[np.ndarray, " R"]:
+    """Return `average` for sums of `count_averaged`."""
+    scores = []
+    for part in np.split(sums, len(_AVERAGED), axis=1):
+        recall, precision = counts.ratio(part[:, :2]), counts.ratio(part[:, 2:])
+        scores.append(2 * precision * recall / np.maximum(precision + recall, 1e-9))
+    return np.mean(scores, axis=0)
 
 
 def _numbers(clusters: Clusters) -> dict[Hashable, int]:

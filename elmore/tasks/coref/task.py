@@ -5,7 +5,9 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import torch
+from jaxtyping import Float
 
 from elmore.tasks.coref import data, metric
 from elmore.tasks.coref.config import CorefConfig
@@ -106,6 +108,15 @@ class Coref(Task):
         return metric.score(
             gold, [drop_singletons(sort_clusters(clusters)) for clusters in predictions]
         )
+
+    def count(self, example: Document, prediction: Clusters) -> tuple[float, ...]:
+        """Return the counts of MUC, B3 and CEAFe."""
+        gold, predicted = drop_singletons(example.clusters), sort_clusters(prediction)
+        return metric.count_averaged(gold, drop_singletons(predicted))
+
+    def score_counts(self, sums: Float[np.ndarray, "R C"]) -> Float[np.ndarray, " R"]:
+        """Return the mean F1 of MUC, B3 and CEAFe."""
+        return metric.average(sums)
 
     def format_text(self, example: Document, prediction: Clusters) -> str:
         """Put mentions in brackets, with the number of their cluster."""

@@ -74,6 +74,8 @@ class ElmoConfig:
     """Use the top layer alone instead of a mix of all layers."""
     penalty: float = 0.001
     """The paper's lambda: a large value keeps the mix close to the average."""
+    learn_gamma: bool = True
+    """Learn the scale of the mix; false: it stays 1."""
     freeze: bool = True
     """Do not train the biLM."""
 
@@ -185,6 +187,7 @@ class LayerMix(nn.Module):
             layer_norm="token" if config.layer_norm else False,
             last_only=config.last_only,
         )
+        self.mix.gamma.requires_grad_(config.learn_gamma)
         self.dropout = nn.Dropout(config.dropout)
         self.strength = config.penalty
 

@@ -35,6 +35,11 @@ class PrecisionRecallF1:
         )
         return percent(2 * correct, predicted + gold)
 
+    def totals(self) -> tuple[float, float, float]:
+        """Return the number of correct, predicted and gold items."""
+        correct, predicted, gold = self.correct.total(), self.predicted.total(), self.gold.total()
+        return float(correct), float(predicted), float(gold)
+
     def scores(self) -> dict[str, float]:
         """Return f1, precision and recall over all types."""
         correct = self.correct.total()

@@ -4,9 +4,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
+import numpy as np
+from jaxtyping import Float
+
 from elmore.errors import ConfigError
 from elmore.tasks.data.columns import TaggedSentence
 from elmore.tasks.embedding.network import Widths
+from elmore.tasks.metrics import counts
 from elmore.tasks.metrics.bio import extract_spans
 from elmore.tasks.ner import data, metric
 from elmore.tasks.ner.model import NERHead
@@ -69,6 +73,14 @@ class NER(TaggingTask):
     ) -> dict[str, float]:
         """Return precision, recall and F1 over names."""
         return metric.score([example.tags for example in examples], predictions)
+
+    def count(self, example: TaggedSentence, prediction: list[str]) -> tuple[float, ...]:
+        """Count correct, predicted and gold names."""
+        return metric.count_names([example.tags], [prediction]).totals()
+
+    def score_counts(self, sums: Float[np.ndarray, "R C"]) -> Float[np.ndarray, " R"]:
+        """Return the F1 over names."""
+        return counts.f1(sums)
 
     def format_text(self, example: TaggedSentence, prediction: list[str]) -> str:
         """Put names in brackets, with their types."""

@@ -4,8 +4,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
+import numpy as np
+from jaxtyping import Float
+
 from elmore.tasks.data.columns import TaggedSentence
 from elmore.tasks.embedding.network import Widths
+from elmore.tasks.metrics import counts
 from elmore.tasks.pos import data, metric
 from elmore.tasks.pos.model import POSHead
 from elmore.tasks.tagging import TaggerConfig, TaggingTask
@@ -50,6 +54,15 @@ class POS(TaggingTask):
     ) -> dict[str, float]:
         """Return the accuracy over tokens."""
         return metric.score([example.tags for example in examples], predictions)
+
+    def count(self, example: TaggedSentence, prediction: list[str]) -> tuple[float, ...]:
+        """Count the tokens whose tag is right, and all tokens."""
+        pairs = zip(example.tags, prediction, strict=True)
+        return float(sum(gold == predicted for gold, predicted in pairs)), float(len(prediction))
+
+    def score_counts(self, sums: Float[np.ndarray, "R C"]) -> Float[np.ndarray, " R"]:
+        """Return the accuracy over tokens."""
+        return counts.ratio(sums)
 
     def format_text(self, example: TaggedSentence, prediction: list[str]) -> str:
         """Write each tag after its word."""

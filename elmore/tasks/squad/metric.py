@@ -18,10 +18,15 @@ def score(expected: Sequence[Sequence[str]], predicted: Sequence[str]) -> dict[s
     """Return f1 and exact_match in percent; 0 if there are no questions."""
     overlaps = hits = 0.0
     for answers, prediction in zip(expected, predicted, strict=True):
-        overlaps += max(overlap(answer, prediction) for answer in answers)
+        overlaps += best_overlap(answers, prediction)
         hits += any(normalize(answer) == normalize(prediction) for answer in answers)
     count = max(1, len(predicted))
     return {"f1": 100 * overlaps / count, "exact_match": 100 * hits / count}
+
+
+def best_overlap(answers: Sequence[str], prediction: str) -> float:
+    """Return the overlap with the gold answer that it is most similar to."""
+    return max(overlap(answer, prediction) for answer in answers)
 
 
 def overlap(answer: str, prediction: str) -> float:

@@ -8,9 +8,11 @@ from typing import Any
 
 import numpy as np
 import torch
+from jaxtyping import Float
 
 from elmore.errors import DataError
 from elmore.tasks.embedding.network import Widths
+from elmore.tasks.metrics import counts
 from elmore.tasks.squad import data, metric
 from elmore.tasks.squad.data import Question
 from elmore.tasks.squad.model import SquadHead, SquadModelConfig
@@ -97,6 +99,15 @@ class Squad(Task):
         pairs = zip(examples, predictions, strict=True)
         predicted = [example.passage.cut(*prediction) for example, prediction in pairs]
         return metric.score([[a.text for a in example.answers] for example in examples], predicted)
+
+    def count(self, example: Question, prediction: list[int]) -> tuple[float, ...]:
+        """Return the word overlap of the answer."""
+        predicted = example.passage.cut(*prediction)
+        return metric.best_overlap([a.text for a in example.answers], predicted), 1.0
+
+    def score_counts(self, sums: Float[np.ndarray, "R C"]) -> Float[np.ndarray, " R"]:
+        """Return the mean overlap."""
+        return counts.ratio(sums)
 
     def format_text(self, example: Question, prediction: list[int]) -> str:
         """Return the answer, on one line."""

@@ -47,6 +47,20 @@ def score(
     `end_to_end_f1` is about the arguments of predicted predicates, where those of a wrong predicate
     are wrong.
     """
+    roles = count_arguments(gold, predicted)
+    scores = roles.scores()
+    for kind in filter(_NUMBERED.fullmatch, roles.types):
+        scores[f"f1_{kind}"] = roles.f1(kind.__eq__)
+    for name, chosen in _GROUPS.items():
+        if any(map(chosen, roles.types)):
+            scores[f"f1_{name}"] = roles.f1(chosen)
+    return scores | score_end_to_end(gold, predicted)
+
+
+def count_arguments(
+    gold: Sequence[Sequence[Frame]], predicted: Sequence[Sequence[Mapping[str, Any]]]
+) -> PrecisionRecallF1:
+    """Count the arguments of given gold predicates."""
     roles = PrecisionRecallF1()
     for gold_frames, predicted_frames in zip(gold, predicted, strict=True):
         tags_by_predicate = {
@@ -56,13 +70,7 @@ def score(
             roles.add(
                 extract_arguments(frame.tags), extract_arguments(tags_by_predicate[frame.predicate])
             )
-    scores = roles.scores()
-    for kind in filter(_NUMBERED.fullmatch, roles.types):
-        scores[f"f1_{kind}"] = roles.f1(kind.__eq__)
-    for name, chosen in _GROUPS.items():
-        if any(map(chosen, roles.types)):
-            scores[f"f1_{name}"] = roles.f1(chosen)
-    return scores | score_end_to_end(gold, predicted)
+    return roles
 
 
 def score_end_to_end(

@@ -7,8 +7,10 @@ from typing import Any, Literal
 
 import numpy as np
 import torch
+from jaxtyping import Float
 
 from elmore.tasks.embedding.network import Widths
+from elmore.tasks.metrics import counts
 from elmore.tasks.metrics.bio import extract_spans
 from elmore.tasks.srl import data, metric
 from elmore.tasks.srl.data import SRLExample
@@ -98,6 +100,14 @@ class SRL(Task):
     ) -> dict[str, float]:
         """Return precision, recall and F1 over arguments."""
         return metric.score([example.frames for example in examples], predictions)
+
+    def count(self, example: SRLExample, prediction: list[dict[str, Any]]) -> tuple[float, ...]:
+        """Count correct, predicted and gold arguments of gold predicates."""
+        return metric.count_arguments([example.frames], [prediction]).totals()
+
+    def score_counts(self, sums: Float[np.ndarray, "R C"]) -> Float[np.ndarray, " R"]:
+        """Return the F1 over arguments."""
+        return counts.f1(sums)
 
     def format_text(self, example: SRLExample, prediction: list[dict[str, Any]]) -> str:
         """Write the sentence once for each predicate, its arguments in brackets."""

@@ -176,3 +176,10 @@ def test_muon_leaves_tables_of_words_and_labels_to_adamw():
     linear = torch.nn.Linear(3, 2)
     network = torch.nn.ModuleList([table, linear, CRF(2)])
     assert [id(weight) for weight in muon.hidden_matrices(network)] == [id(linear.weight)]
+
+
+def test_a_gamma_that_is_not_learned_stays_one(elmo):
+    mix = LayerMix(ElmoConfig(learn_gamma=False), elmo.num_layers).mix
+    assert mix.gamma.item() == 1
+    assert (mix.gamma.requires_grad, mix.weights.requires_grad) == (False, True)
+    assert LayerMix(ElmoConfig(), elmo.num_layers).mix.gamma.requires_grad
