@@ -19,6 +19,7 @@ from elmore.corpus.shards import Corpus
 from elmore.lm.config import FinetuneConfig
 from elmore.lm.language_model import LanguageModel
 from elmore.lm.pretrain import open_run, open_verified_corpus, train_lm
+from elmore.lm.scoring import check_softmax_file
 from elmore.lm.trainable import LMTrainable
 from elmore.model import softmax as softmaxes
 from elmore.model.softmax import Softmax
@@ -63,6 +64,7 @@ def finetune(
         dist_env, own_device = stack.enter_context(init_distributed(device))
         corpus = open_verified_corpus(shards, dist_env)
         bundle = pretrained.load(*sources)
+        check_softmax_file(bundle)
         saved_recipe = {**config.as_dict(recipe), "model": [str(source) for source in sources]}
         needs_softmax = bundle.softmax is None
         if needs_softmax:

@@ -14,6 +14,7 @@ from elmore.corpus.shards import Corpus, open_corpus
 from elmore.errors import ConfigError
 from elmore.lm.config import PretrainConfig
 from elmore.lm.language_model import LanguageModel
+from elmore.lm.scoring import check_softmax_file
 from elmore.lm.trainable import LMTrainable
 from elmore.model import softmax as softmaxes
 from elmore.model.bilm import BiLM
@@ -57,9 +58,10 @@ def pretrain(
     with init_distributed(device) as (dist_env, own_device):
         corpus = open_verified_corpus(shards, dist_env)
         sources = [str(source) for source in init]
+        has_checkpoint = resume and bool(Run(out).checkpoint_steps())
         provenance = {"recipe": config.as_dict(recipe), **({"from": sources} if sources else {})}
         trainable = LMTrainable(
-            build_model(recipe, corpus.vocabulary, init),
+            build_model(recipe, corpus.vocabulary, () if has_checkpoint else init),
             corpus,
             corpus.vocabulary,
             build_alphabet(recipe, corpus.vocabulary),
@@ -177,6 +179,7 @@ def _copy_weights(model: LanguageModel, vocabulary: Vocabulary, bundle: Bundle) 
             "--init: that model has embeddings of other words; prepare the text with its "
             "vocabulary (--vocabulary)"
         )
+    check_softmax_file(bundle)
     model.bilm.load_state_dict(bundle.model.state_dict())
     obstacle = _copy_softmax(model.softmax, vocabulary, bundle)
     if obstacle and not (dist.is_initialized() and dist.get_rank()):  # one process logs it

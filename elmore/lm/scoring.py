@@ -83,12 +83,23 @@ def _group_by_length(sentences: Sequence[Sequence[str]]) -> Iterator[list[int]]:
         yield group
 
 
+def check_softmax_file(bundle: Bundle) -> None:
+    """Raise DataError if the softmax of a model was left out of its folder."""
+    if bundle.lacks_softmax:
+        name = bundle.card.name or "this model"
+        raise DataError(
+            f"{name} was loaded without its softmax, so it can embed but not predict words; put "
+            "the model's softmax.safetensors beside its model.safetensors"
+        )
+
+
 def require_softmax(bundle: Bundle) -> tuple[Vocabulary, Softmax | AdaptiveSoftmax]:
     """Return the vocabulary and softmax of a model.
 
     Raises:
-        DataError: The model has none.
+        DataError: The model has none, or its folder lacks it.
     """
+    check_softmax_file(bundle)
     if bundle.softmax is None or bundle.vocabulary is None:
         name = bundle.card.name or "this model"
         raise DataError(

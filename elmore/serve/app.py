@@ -202,8 +202,8 @@ def _add_words(app: FastAPI, handler: RequestHandler) -> None:
         if not handler.engine.can_score:
             raise HTTPException(
                 409,
-                "this model has no softmax, so it cannot score words; serve one that "
-                "'elmore pretrain' or 'elmore finetune' made",
+                "this model was loaded without a softmax, so it cannot score words; serve one that "
+                "'elmore pretrain' or 'elmore finetune' made, with its softmax.safetensors",
             )
         words = await handler.tokens(request, body.texts)
         size = sum(len(each) + 2 for each in words)

@@ -66,6 +66,8 @@ class Bundle:
     """Over the words of the vocabulary; published weights have none."""
     byte_counts: tuple[int, ...] | None = None
     """Counts of the bytes in the training text, and of its words."""
+    lacks_softmax: bool = False
+    """Whether the model has a softmax that its folder lacks: softmax.safetensors is missing."""
 
     @property
     def config(self) -> BiLMConfig:
@@ -113,10 +115,10 @@ class Bundle:
         state = self.warm_state
         if state is not None:
             state = BiLMState(state.output[:, :max_layer], state.cell[:, :max_layer])
-        softmax = self.softmax if max_layer == most else None  # it is on top of the last layer
-        return replace(
-            self, model=model.eval(), options=None, warm_state=state, mixes=(), softmax=softmax
-        )
+        whole = replace(self, model=model.eval(), options=None, warm_state=state, mixes=())
+        if max_layer == most:
+            return whole
+        return replace(whole, softmax=None, lacks_softmax=False)  # it is on top of the last layer
 
 
 def copy_sharing_memory(module: _Module) -> _Module:

@@ -30,10 +30,16 @@ def model_facts(bundle: Bundle) -> dict[str, Any]:
         "clips": f"cell {lstm.cell_clip}, output {lstm.output_clip}",
         "forget bias": lstm.forget_bias,
         "vocabulary": len(bundle.vocabulary) if bundle.vocabulary else 0,
-        "softmax": bundle.softmax.config.kind if bundle.softmax else "none",
+        "softmax": _softmax_kind(bundle),
         "warm start": bundle.warm_state is not None,
         "mixes": len(bundle.mixes),
     }
+
+
+def _softmax_kind(bundle: Bundle) -> str:
+    if bundle.lacks_softmax:
+        return "softmax.safetensors is missing"
+    return bundle.softmax.config.kind if bundle.softmax else "none"
 
 
 def format_facts(facts: dict[str, Any]) -> str:

@@ -1,13 +1,19 @@
-"""The model folder: config.json, model.safetensors, vocabulary.txt and a model card."""
+"""The model folder: a config, the weights, a word list and a model card.
+
+config.json
+model.safetensors       the network and its warm state
+softmax.safetensors     the softmax; without this file the model still embeds
+vocabulary.txt
+README.md
+"""
 
 import json
+import os
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Literal
 
 import torch
-from safetensors import SafetensorError, safe_open
-from safetensors.torch import save_file
 from torch import Tensor
 
 from elmore import atomic, config
@@ -15,20 +21,24 @@ from elmore.errors import ConfigError, DataError, WeightsError
 from elmore.model.bilm import BiLM, BiLMState
 from elmore.model.config import BiLMConfig, CharCNNConfig
 from elmore.model.mix import SavedMix
-from elmore.model.quantize import Int8Rows
 from elmore.model.softmax import AdaptiveSoftmax, Softmax, SoftmaxConfig
 from elmore.model.softmax import build as build_softmax
 from elmore.text.characters import Alphabet, ByteAlphabet, Lexicon, WordAlphabet
 from elmore.text.vocabulary import ELMO_MARKS, MANY_LANGS_MARKS, Vocabulary
-from elmore.weights.bundle import Bundle, Card, check_weights, meta_model, on_meta_device
+from elmore.weights import tensor_file
+from elmore.weights.bundle import Bundle, Card, meta_model, on_meta_device
 from elmore.weights.card import render_card
-from elmore.weights.storage import Storage, dequantize, int8_rows, match_scales, quantize_state
+from elmore.weights.storage import Storage
 
-FORMAT = 3  # 2 added softmax, byte counts and provenance; 3 added int8
-FILES = frozenset({"config.json", "model.safetensors", "vocabulary.txt", "README.md"})
+FORMAT = 4  # 2 added softmax, byte counts and provenance; 3 int8; 4 softmax.safetensors
+SOFTMAX_FILE = "softmax.safetensors"
+FILES = frozenset({"config.json", "model.safetensors", SOFTMAX_FILE, "vocabulary.txt", "README.md"})
+OPTIONAL_FILES = frozenset({SOFTMAX_FILE, "vocabulary.txt"})
+"""Files with weights or words that a model may lack."""
 
 _WARM = "warm_state."  # prefix of the tensors of the warm state
 _SOFTMAX = "softmax."  # prefix of the tensors of the softmax
+_FIRST_WITH_SOFTMAX_FILE = 4  # earlier formats have the softmax in model.safetensors
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -88,7 +98,7 @@ def save(
     Raises:
         ElmoreError: The folder exists and may not be replaced, or cannot be written.
     """
-    bundle = replace(bundle, card=_record_storage(bundle.card, storage))
+    bundle = replace(bundle, card=_record_storage(bundle.card, storage), lacks_softmax=False)
     settings = FolderConfig(
         format=FORMAT,
         model=bundle.config,
@@ -103,14 +113,14 @@ def save(
     if bundle.warm_state is not None:
         for name, tensor in bundle.warm_state._asdict().items():
             tensors[_WARM + name] = tensor
-    if bundle.softmax is not None:
-        for name, tensor in bundle.softmax.state_dict().items():
-            tensors[_SOFTMAX + name] = tensor
+    softmax = _softmax_tensors(bundle.softmax)
     replaces = FILES if overwrite else frozenset()
     with atomic.folder(destination, replaces=replaces, is_ours=is_model_folder) as folder:
         text = json.dumps(config.as_dict(settings), indent=2, ensure_ascii=False)
         (folder / "config.json").write_text(text + "\n", encoding="utf-8")
-        _save_tensors(quantize_state(tensors, storage), folder / "model.safetensors", destination)
+        tensor_file.write(folder / "model.safetensors", tensors, storage, destination)
+        if softmax:
+            tensor_file.write(folder / SOFTMAX_FILE, softmax, storage, destination)
         if bundle.vocabulary:
             bundle.vocabulary.write(folder / "vocabulary.txt")
         card = render_card(bundle, destination.name)
@@ -132,13 +142,6 @@ def is_model_folder(folder: Path) -> bool:
     return config.has_format(folder / "config.json")
 
 
-def _save_tensors(tensors: dict[str, Tensor], path: Path, destination: Path) -> None:
-    try:
-        save_file(tensors, path, metadata={"format": "pt"})
-    except SafetensorError as error:  # a full disk raises this, not OSError
-        raise WeightsError(f"{destination}: could not be written ({error})") from error
-
-
 def _alphabet_config(alphabet: Alphabet) -> AlphabetConfig:
     if isinstance(alphabet, Lexicon):
         return AlphabetConfig(kind="lexicon", characters=alphabet.characters)
@@ -147,6 +150,8 @@ def _alphabet_config(alphabet: Alphabet) -> AlphabetConfig:
 
 def load(folder: Path) -> Bundle:
     """Load a model folder; the weights are memory-mapped.
+
+    A folder without softmax.safetensors gives a model without a softmax, which can embed.
 
     Raises:
         ElmoreError: A file is missing, damaged or of another model.
@@ -159,7 +164,7 @@ def load(folder: Path) -> Bundle:
     vocabulary = Vocabulary.read(path, marks) if path.exists() else None
     alphabet = _build_alphabet(settings, vocabulary, folder)
     softmax = _meta_softmax(settings, vocabulary, folder)
-    model, warm_state = _load_weights(settings.model, softmax, folder / "model.safetensors")
+    model, warm_state = _load_weights(settings, softmax, folder)
     return Bundle(
         model,
         alphabet,
@@ -170,6 +175,7 @@ def load(folder: Path) -> Bundle:
         tuple(SavedMix(mix.weights, mix.gamma, mix.layer_norm) for mix in settings.mixes),
         softmax,
         settings.byte_counts,
+        lacks_softmax=settings.softmax is not None and softmax is None,
     )
 
 
@@ -228,7 +234,15 @@ def _lexicon_ids(lexicon: tuple[str, ...] | None) -> tuple[int, int] | None:
 def _meta_softmax(
     settings: FolderConfig, vocabulary: Vocabulary | None, folder: Path
 ) -> Softmax | AdaptiveSoftmax | None:
-    if settings.softmax is None:
+    """Build the softmax on the meta device; None if the model or the folder has none."""
+    has_file = os.path.lexists(folder / SOFTMAX_FILE)  # a broken link is refused
+    expects_file = settings.softmax is not None and settings.format >= _FIRST_WITH_SOFTMAX_FILE
+    if has_file and not expects_file:
+        raise WeightsError(
+            f"{folder / SOFTMAX_FILE}: config.json describes no such file; are they of the same "
+            "model?"
+        )
+    if settings.softmax is None or has_file != expects_file:
         return None
     if vocabulary is None:
         raise DataError(f"{folder}: config.json has a softmax, but vocabulary.txt is missing")
@@ -237,37 +251,18 @@ def _meta_softmax(
 
 
 def _load_weights(
-    shape: BiLMConfig, softmax: Softmax | AdaptiveSoftmax | None, path: Path
+    settings: FolderConfig, softmax: Softmax | AdaptiveSoftmax | None, folder: Path
 ) -> tuple[BiLM, BiLMState | None]:
     """Load the network, the softmax (in place) and the warm state."""
-    model = meta_model(shape)
-    expected = model.state_dict()
-    if softmax is not None:
-        expected |= {_SOFTMAX + name: tensor for name, tensor in softmax.state_dict().items()}
-    try:
-        with safe_open(path, framework="pt") as file:
-            names = match_scales(set(file.keys()))
-            if any(name.startswith(_WARM) for name in names):
-                expected |= _warm_state_tensors(model)
-            _check_names(set(names), set(expected), path)
-            rows = {
-                name: _check_rows(int8_rows(file.get_tensor, name, scale, str(path)), name, path)
-                for name, scale in names.items()
-                if scale is not None and name in model.lstm_matrices
-            }
-            tensors = {
-                name: _check_tensor(dequantize(file.get_tensor, name, scale, str(path)), name, path)
-                for name, scale in names.items()
-                if name not in rows
-            }
-    except (OSError, SafetensorError) as error:
-        raise WeightsError(f"{path}: not a readable safetensors file ({error})") from error
-    for name, tensor in (tensors | rows).items():
-        if tensor.shape != expected[name].shape:
-            raise WeightsError(
-                f"{path}: {name} has shape {tuple(tensor.shape)}, config.json asks for "
-                f"{tuple(expected[name].shape)}; are they of the same model?"
-            )
+    model = meta_model(settings.model)
+    network, words = model.state_dict(), _softmax_tensors(softmax)
+    if settings.format < _FIRST_WITH_SOFTMAX_FILE:
+        network, words = network | words, {}
+    tensors, rows = tensor_file.read(
+        folder / "model.safetensors", network, _warm_state_tensors(model), model.lstm_matrices
+    )
+    if words:
+        tensors |= tensor_file.read(folder / SOFTMAX_FILE, words)[0]
     warm, words = _pop_prefix(tensors, _WARM), _pop_prefix(tensors, _SOFTMAX)
     model.load_state_dict(tensors, assign=True, strict=False)
     for name, matrix in rows.items():
@@ -276,6 +271,11 @@ def _load_weights(
         softmax.load_state_dict(words, assign=True)
         softmax.eval()
     return model.eval(), BiLMState(**warm) if warm else None
+
+
+def _softmax_tensors(softmax: Softmax | AdaptiveSoftmax | None) -> dict[str, Tensor]:
+    tensors = softmax.state_dict() if softmax else {}
+    return {_SOFTMAX + name: tensor for name, tensor in tensors.items()}
 
 
 def _pop_prefix(tensors: dict[str, Tensor], prefix: str) -> dict[str, Tensor]:
@@ -287,25 +287,3 @@ def _pop_prefix(tensors: dict[str, Tensor], prefix: str) -> dict[str, Tensor]:
 def _warm_state_tensors(model: BiLM) -> dict[str, Tensor]:
     state = model.zero_state(1, torch.empty(0, device="meta"))
     return {_WARM + name: tensor for name, tensor in state._asdict().items()}
-
-
-def _check_names(found: set[str], expected: set[str], path: Path) -> None:
-    missing = sorted(expected - found)
-    if missing:
-        raise WeightsError(f"{path}: {missing[0]} is missing; is config.json of the same model?")
-    unknown = sorted(found - expected)
-    if unknown:
-        raise WeightsError(
-            f"{path}: {unknown[0]} is not part of the network of config.json; are they of the same "
-            "model?"
-        )
-
-
-def _check_rows(rows: Int8Rows, name: str, path: Path) -> Int8Rows:
-    check_weights(rows.scales, f"{path}: {name}")
-    return rows
-
-
-def _check_tensor(tensor: Tensor, name: str, path: Path) -> Tensor:
-    check_weights(tensor, f"{path}: {name}")
-    return tensor.to(torch.float32)  # lower precision is used only on disk

@@ -115,11 +115,13 @@ def _load_name(name: str, progress: fetch.Progress | None) -> Bundle:
 
 def _verify_checksums(path: Path, distribution: str) -> None:
     """Compare the files of an installed model with their checksums."""
-    names = folder.FILES - {"README.md"}
-    words = path / "vocabulary.txt"
-    if not (words.exists() or checksums.record_path(words).exists()):  # a model without a word list
-        names -= {words.name}
-    checksums.verify(path, sorted(names), advice=f"reinstall {distribution}")
+    absent = {
+        name
+        for name in folder.OPTIONAL_FILES
+        if not ((path / name).exists() or checksums.record_path(path / name).exists())
+    }
+    names = sorted(folder.FILES - {"README.md"} - absent)
+    checksums.verify(path, names, advice=f"reinstall {distribution}")
 
 
 def _load_path(path: Path, vocabulary: Path | None = None) -> Bundle:

@@ -9,7 +9,7 @@ import pytest
 from safetensors import SafetensorError
 
 from elmore.train import runs, schedule
-from elmore.weights import folder
+from elmore.weights import tensor_file
 from tests.support import toy_corpus
 from tests.support.cli_runner import Result, run_elmore
 from tests.support.fake_checkpoints import bilm_options, bilm_weights, write_bilm
@@ -327,16 +327,16 @@ def test_a_disk_that_fills_leaves_the_checkpoint_before(
 
 
 def test_a_disk_that_fills_leaves_the_best_model_before(recipe, corpus, tmp_path, monkeypatch):
-    out, kept = tmp_path / "run", {}
-    save_file = folder.save_file
+    out, kept = tmp_path / "run", []
+    save_file = tensor_file.save_file
 
     def full(tensors, path, **more):
-        if kept:
+        if kept == ["model.safetensors", "softmax.safetensors", "model.safetensors"]:
             raise SafetensorError("No space left on device")
-        kept["once"] = True
+        kept.append(path.name)
         save_file(tensors, path, **more)
 
-    monkeypatch.setattr(folder, "save_file", full)
+    monkeypatch.setattr(tensor_file, "save_file", full)
     message = sentence(pretrain(recipe, corpus.path, out))
     assert "run/best: could not be written (No space left on device)" in message
     text = run_elmore("evaluate", str(out), str(corpus.path), "--device", "cpu")

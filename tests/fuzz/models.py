@@ -135,7 +135,7 @@ def _load_package(directory: Path) -> None:
 
 
 def _write_checksums(directory: Path) -> None:
-    for name in ("config.json", "model.safetensors"):
+    for name in ("config.json", "model.safetensors", "softmax.safetensors"):
         path = directory / "elmore_model_toy" / name
         checksums.write_record(path, checksums.file_sha256(path))
 
@@ -144,11 +144,16 @@ READERS = (
     *(
         Reader(
             name,
-            ("elmore.weights.folder", "elmore.config", "elmore.text.vocabulary"),
+            (
+                "elmore.weights.folder",
+                "elmore.weights.tensor_file",
+                "elmore.config",
+                "elmore.text.vocabulary",
+            ),
             _copy(name),
             load,
         )
-        for name in ("model-1", "model-2", "model-3")
+        for name in ("model-1", "model-2", "model-3", "model-4")
     ),
     Reader(
         "model with a lexicon",

@@ -3,6 +3,7 @@
 import json
 import math
 import os
+import shutil
 import signal
 from dataclasses import replace
 
@@ -137,6 +138,15 @@ def test_fine_tuning_an_elmore_model_improves_the_words_it_knew(general, domain,
     assert best.card.training["from"] == old.card.training
     assert not (tmp_path / "run" / "softmax").exists()
     assert [report.step for report in reports] == [10, 20]
+
+
+def test_a_folder_that_lacks_its_softmax_is_refused(general, domain, tmp_path):
+    shutil.copytree(general, tmp_path / "copy")
+    (softmax,) = (tmp_path / "copy").rglob("best/softmax.safetensors")
+    softmax.unlink()
+    with pytest.raises(DataError, match=r"loaded without its softmax.*softmax\.safetensors beside"):
+        ran([tmp_path / "copy"], domain, tmp_path / "run")
+    assert not (tmp_path / "run").exists()
 
 
 @pytest.fixture(params=["a model written here", "published"])

@@ -300,6 +300,35 @@ def test_a_softmax_that_init_cannot_copy_is_logged_with_the_reason(
     assert (words in message) if words else not message
 
 
+def test_init_from_a_folder_without_its_softmax_is_refused(run, corpus, tmp_path):
+    shutil.copytree(run[0], tmp_path / "copy")
+    (tmp_path / "copy" / "best" / "softmax.safetensors").unlink()
+    with pytest.raises(DataError, match=r"loaded without its softmax.*softmax\.safetensors beside"):
+        build_model(run[2], corpus.vocabulary, [tmp_path / "copy"])
+
+
+def test_a_resumed_run_needs_its_initial_model_only_before_the_first_checkpoint(
+    corpus, tmp_path, caplog
+):
+    old, settings = (
+        toy_corpus.recipe("train.steps=2", "train.save_every=1", f"softmax.kind={kind}")
+        for kind in ("full", "adaptive")
+    )
+    init, out = tmp_path / "init", tmp_path / "run"
+    list(pretrain(old, corpus.path, init, device="cpu"))
+    warning = "--init: the softmax is not copied"
+    list(pretrain(settings, corpus.path, out, init=[init], device="cpu"))
+    assert caplog.text.count(warning) == 1
+    shutil.rmtree(out / "checkpoints" / "step-00000002")
+    shutil.move(init, tmp_path / "elsewhere")
+    list(pretrain(settings, corpus.path, out, init=[init], resume=True, device="cpu"))
+    assert caplog.text.count(warning) == 1
+    shutil.rmtree(out / "checkpoints")
+    shutil.move(tmp_path / "elsewhere", init)
+    list(pretrain(settings, corpus.path, out, init=[init], resume=True, device="cpu"))
+    assert caplog.text.count(warning) == 2
+
+
 def test_init_keeps_nothing_but_weights(run, corpus, tmp_path):
     place, _, settings = run
     first = next(pretrain(settings, corpus.path, tmp_path / "new", init=[place], device="cpu"))

@@ -105,6 +105,12 @@ def test_a_model_without_a_softmax_says_where_to_get_one(bundle):
         next(score(replace(bundle, softmax=None), [["a"]]))
 
 
+def test_a_model_whose_folder_lacks_its_softmax_says_which_file(bundle):
+    lacking = replace(bundle, softmax=None, lacks_softmax=True)
+    with pytest.raises(DataError, match=r"put the model's softmax\.safetensors beside its model"):
+        next(score(lacking, [["a"]]))
+
+
 def test_a_lone_string_is_refused(bundle):
     with pytest.raises(DataError, match="expected a list of tokens"):
         next(score(bundle, ["a storm"]))

@@ -7,6 +7,7 @@ import zipfile
 from pathlib import Path
 
 from elmore.model.bilm import BiLM
+from elmore.model.softmax import Softmax, SoftmaxConfig
 from elmore.text.characters import ByteAlphabet
 from elmore.text.vocabulary import Vocabulary
 from elmore.weights import folder, packaging
@@ -18,8 +19,10 @@ def save_model(path: Path, **card: str) -> Path:
     """Save a tiny model with random weights."""
     facts = {"name": "toy", "language": "Klingon", "licence": "MIT", "data": "letters"} | card
     vocabulary = Vocabulary(("<UNK>", "<S>", "</S>", "qapla'"))
-    bundle = Bundle(BiLM(toy_corpus.recipe().model), ByteAlphabet(), vocabulary, card=Card(**facts))
-    folder.save(bundle, path)
+    model = BiLM(toy_corpus.recipe().model)
+    softmax = Softmax(SoftmaxConfig(), len(vocabulary), model.config.lstm.output_dim)
+    card = Card(**facts)
+    folder.save(Bundle(model, ByteAlphabet(), vocabulary, card, softmax=softmax), path)
     return path
 
 

@@ -19,6 +19,7 @@ from elmore.weights import folder, warm
 from elmore.weights.bundle import Bundle, Card
 from elmore.weights.convert import bilm_tf
 from tests.support import toy_corpus
+from tests.support.cli_runner import run_elmore
 
 WORDS = Vocabulary(("<S>", "</S>", "<UNK>", *(f"w{number}" for number in range(40))))
 
@@ -69,7 +70,7 @@ def test_a_folder_of_the_first_format_is_still_read(tmp_path):
     folder.save(made, tmp_path / "model")
     path = tmp_path / "model" / "config.json"
     settings = json.loads(path.read_text())
-    assert settings["format"] == 3
+    assert settings["format"] == 4
     for key in ("softmax", "byte_counts"):
         assert settings.pop(key) is None
     settings["card"].pop("training")
@@ -109,7 +110,7 @@ def test_a_softmax_of_other_words_is_refused(tmp_path):
 )
 def test_a_softmax_that_was_changed_is_refused(tmp_path, change, found):
     folder.save(bundle(), tmp_path / "model")
-    path = tmp_path / "model" / "model.safetensors"
+    path = tmp_path / "model" / "softmax.safetensors"
     tensors = load_file(path)
     change(tensors)
     save_file(tensors, path)
@@ -121,7 +122,58 @@ def test_the_weights_of_a_softmax_without_one_are_refused(tmp_path):
     folder.save(bundle(), tmp_path / "model")
     path = tmp_path / "model" / "config.json"
     path.write_text(json.dumps(json.loads(path.read_text()) | {"softmax": None}))
-    with pytest.raises(WeightsError, match=r"softmax.bias is not part of the"):
+    with pytest.raises(WeightsError, match=r"softmax.safetensors: config.json describes no such"):
+        folder.load(tmp_path / "model")
+
+
+def test_a_softmax_has_a_file_of_its_own(tmp_path):
+    folder.save(warm.add_warm_state(bundle()), tmp_path / "model")
+    network, words = (
+        set(load_file(tmp_path / "model" / f"{name}.safetensors")) for name in ("model", "softmax")
+    )
+    assert words == {"softmax.weight", "softmax.bias"}
+    assert not any(name.startswith("softmax.") for name in network)
+    folder.save(replace(bundle(), softmax=None), tmp_path / "model", overwrite=True)
+    assert not (tmp_path / "model" / "softmax.safetensors").exists()
+
+
+def test_a_folder_of_the_third_format_has_the_softmax_in_one_file(tmp_path):
+    folder.save(bundle(), tmp_path / "model")
+    expected = folder.load(tmp_path / "model")
+    model, softmax = (tmp_path / "model" / f"{name}.safetensors" for name in ("model", "softmax"))
+    tensors = load_file(softmax)
+    softmax.unlink()
+    path = tmp_path / "model" / "config.json"
+    path.write_text(json.dumps(json.loads(path.read_text()) | {"format": 3}))
+    with pytest.raises(WeightsError, match=r"model\.safetensors: softmax\.bias is missing"):
+        folder.load(tmp_path / "model")
+    save_file(load_file(model) | tensors, model)
+    result = folder.load(tmp_path / "model").softmax
+    assert_close(result.state_dict(), expected.softmax.state_dict(), rtol=0, atol=0)
+
+
+def test_a_folder_without_its_softmax_embeds(tmp_path):
+    path = tmp_path / "model"
+    folder.save(bundle(), path)
+    expected = elmore.load(path).embed(["w1 w2"])[0].vectors
+    for name in ("softmax.safetensors", "vocabulary.txt"):
+        (path / name).unlink()
+        elmo = elmore.load(path)
+        assert_close(elmo.embed(["w1 w2"])[0].vectors, expected, rtol=0, atol=0)
+        assert elmo.bundle.lacks_softmax
+        facts = json.loads(run_elmore("info", str(path), "--json").out)
+        assert facts["softmax"] == "softmax.safetensors is missing"
+    assert not elmo.bundle.up_to_layer(1).lacks_softmax  # it would be of no use there
+    folder.save(elmo.bundle, tmp_path / "copy")  # a model that never had one
+    assert not folder.load(tmp_path / "copy").lacks_softmax
+
+
+def test_a_softmax_that_is_a_broken_link_is_refused(tmp_path):
+    folder.save(bundle(), tmp_path / "model")
+    path = tmp_path / "model" / "softmax.safetensors"
+    path.unlink()
+    path.symlink_to(tmp_path / "nowhere")
+    with pytest.raises(WeightsError, match=r"softmax\.safetensors: not a readable"):
         folder.load(tmp_path / "model")
 
 

@@ -11,6 +11,8 @@ from elmore.weights import catalogue, packages, pretrained
 from tests.support.cli_runner import run_elmore
 from tests.support.toy_packages import install, rename_distribution, save_model
 
+CHECKED = ["config.json", "model.safetensors", "softmax.safetensors", "vocabulary.txt"]
+
 
 @pytest.fixture
 def target(tmp_path, monkeypatch):
@@ -39,7 +41,7 @@ def test_an_installed_model_is_found_by_its_name(toy):
     assert status("toy") == "installed"
     facts = json.loads(run_elmore("info", "toy", "--json").out)
     assert facts["language"] == "Klingon"
-    assert "model.safetensors" in facts["sha256"]
+    assert facts["sha256"].keys() >= set(CHECKED)
     rows = {row["name"]: row for row in json.loads(run_elmore("models", "--json").out)}
     assert rows["toy"]["state"] == "installed"
     assert rows["toy"]["training data"] == "letters"
@@ -51,7 +53,7 @@ def test_no_code_of_a_package_runs(toy):
     assert "elmore_model_toy" not in sys.modules
 
 
-@pytest.mark.parametrize("name", ["config.json", "model.safetensors", "vocabulary.txt"])
+@pytest.mark.parametrize("name", CHECKED)
 def test_a_changed_file_is_refused(toy, name):
     path = toy / name
     whole = path.read_bytes()
@@ -60,23 +62,27 @@ def test_a_changed_file_is_refused(toy, name):
         elmore.load("toy")
 
 
-def test_a_missing_file_is_refused(toy):
-    (toy / "model.safetensors").unlink()
+@pytest.mark.parametrize("name", CHECKED)
+def test_a_missing_file_is_refused(toy, name):
+    (toy / name).unlink()
     with pytest.raises(WeightsError, match="the file is missing; reinstall elmore-model-toy"):
         elmore.load("toy")
 
 
-@pytest.mark.parametrize("name", ["config.json", "model.safetensors", "vocabulary.txt"])
+@pytest.mark.parametrize("name", CHECKED)
 def test_a_file_without_its_checksum_is_refused(toy, name):
     (toy / f"{name}.sha256").unlink()
     with pytest.raises(WeightsError, match="expected a record beside it"):
         elmore.load("toy")
 
 
-def test_a_model_without_a_word_list_is_loaded(toy):
-    (toy / "vocabulary.txt").unlink()
-    (toy / "vocabulary.txt.sha256").unlink()
-    assert elmore.load("toy").bundle.vocabulary is None
+def test_a_package_without_softmax_and_word_list_embeds(toy):
+    for name in ("softmax.safetensors", "vocabulary.txt"):
+        (toy / name).unlink()
+        (toy / f"{name}.sha256").unlink()
+        elmo = elmore.load("toy")
+        assert elmo.embed(["a toy"])[0].vectors.shape == (2, elmo.width)
+    assert elmo.bundle.vocabulary is None
 
 
 def test_two_packages_with_one_name_are_both_named_and_neither_is_loaded(tmp_path, target):

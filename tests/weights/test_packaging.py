@@ -15,7 +15,7 @@ from safetensors.torch import load_file, save_file
 
 import elmore
 from elmore.errors import ConfigError, ElmoreError, WeightsError
-from elmore.weights import packaging
+from elmore.weights import folder, packaging
 from elmore.weights.packaging import package_model
 from tests.support.cli_runner import run_elmore
 from tests.support.toy_packages import save_model
@@ -89,11 +89,7 @@ def test_only_the_files_of_a_model_are_packed(tmp_path, model):
     assert {name for name in names if "/" not in name} == {
         "__init__.py",
         "README.md",
-        *(
-            f"{name}{end}"
-            for name in ("config.json", "model.safetensors", "vocabulary.txt")
-            for end in ("", ".sha256")
-        ),
+        *(f"{name}{end}" for name in folder.FILES - {"README.md"} for end in ("", ".sha256")),
     }
 
 
@@ -154,7 +150,7 @@ def drop_tensor(model):
 
 
 def cut_file(model):
-    path = model / "model.safetensors"
+    path = model / "softmax.safetensors"
     path.write_bytes(path.read_bytes()[:-10])
 
 
@@ -217,8 +213,9 @@ def test_the_source_is_a_project_with_the_model_in_it(tmp_path, model):
     assert project["project"]["name"] == "elmore-model-toy"
     assert project["project"]["entry-points"] == {"elmore.models": {"toy": "elmore_model_toy"}}
     packed = path / "elmore_model_toy"
-    assert (packed / "model.safetensors").read_bytes() == (model / "model.safetensors").read_bytes()
-    assert elmore.load(packed).width
+    for name in ("model.safetensors", "softmax.safetensors"):
+        assert (packed / name).read_bytes() == (model / name).read_bytes()
+    assert elmore.load(packed).bundle.softmax is not None
     # the wheel made from the source is the wheel of the model
     again = package_model(packed, tmp_path / "b")
     assert again.read_bytes() == package_model(model, tmp_path / "a").read_bytes()

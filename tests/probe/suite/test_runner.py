@@ -70,6 +70,9 @@ def test_a_model_without_a_softmax_skips_blimp_by_name(elmo, progress, tmp_path)
     results = runner.score_sets(bare, runner.find_sets(tmp_path), progress)
     assert results.scores == {}
     assert "has no softmax" in results.skipped["blimp"]
+    bare = Embedder(replace(elmo.bundle, softmax=None, lacks_softmax=True), device="cpu")
+    results = runner.score_sets(bare, runner.find_sets(tmp_path), progress)
+    assert "put the model's softmax.safetensors" in results.skipped["blimp"]
 
 
 def test_an_unknown_set_and_an_empty_folder_are_refused(tmp_path):
