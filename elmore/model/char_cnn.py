@@ -80,11 +80,14 @@ class CharCNN(nn.Module):
         return bool(low >= 0) and bool(high < self.config.num_ids)
 
     def _convolve_natively(self, characters: Int[Tensor, "N C"]) -> Float[Tensor, "N F"]:
+        embedding = self.embedding.weight
         weights = [_weights(filters) for filters in self.convolutions]
-        banks, bias = self._packed.get(
-            "banks", list(chain.from_iterable(weights)), lambda: _pack(weights)
+        table, banks, bias = self._packed.get(
+            "banks",
+            [embedding, *chain.from_iterable(weights)],
+            lambda: (embedding.clone(), *_pack(weights)),
         )
-        words = native.run_char_cnn(self.embedding.weight, characters.long(), banks, bias)
+        words = native.run_char_cnn(table, characters.long(), banks, bias)
         return words.relu_() if self.config.activation == "relu" else native.run_tanh(words)
 
     def _convolve(self, characters: Int[Tensor, "N C"]) -> Float[Tensor, "N F"]:

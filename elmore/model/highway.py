@@ -38,7 +38,6 @@ class Highway(nn.Module):
     def forward(self, x: Float[Tensor, "N F"]) -> Float[Tensor, "N F"]:
         """Return the gated sum of the transformed and the unchanged input."""
         if native.supports(x, *self.parameters()):
-            weights = self.gate.pack(), self.transform.pack()
-            return native.run_highway(x, *weights, self.gate.bias, self.transform.bias)
+            return native.run_highway(x, *self.gate.pack(), *self.transform.pack())
         gate = torch.sigmoid(self.gate(x))
         return gate * torch.relu(self.transform(x)) + (1 - gate) * x

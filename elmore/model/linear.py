@@ -29,13 +29,16 @@ class Linear(nn.Linear):
         if not native.supports(input, self.weight, self.bias):
             self._packed.clear()  # in training, an update may follow that torch does not count
             return functional.linear(input, self.weight, self.bias)
-        return native.multiply(self.pack(), input, self.bias)
+        weight, bias = self.pack()
+        return native.multiply(weight, input, bias)
 
-    def pack(self) -> native.PackedMatrix:
-        """Return the weight as the native library takes it."""
+    def pack(self) -> tuple[native.PackedMatrix, Float[Tensor, " Y"]]:
+        """Return weight and bias for the native library, both as they were at the same time."""
         dynamic = self.precision == "fast" and native.has_int8_dot()
         pack = native.pack_dynamic if dynamic else native.pack
-        return self._packed.get(dynamic, [self.weight], lambda: pack(self.weight))
+        return self._packed.get(
+            dynamic, [self.weight, self.bias], lambda: (pack(self.weight), self.bias.clone())
+        )
 
     def _apply(self, fn: Callable, recurse: bool = True) -> "Linear":
         self._packed.clear()

@@ -20,6 +20,7 @@ from torch import Tensor
 from torch.nn import functional
 
 from elmore import native_build
+from elmore.errors import DataError
 from elmore.model.quantize import Int8Rows, quantize_rows
 
 SOURCES = Path(__file__).parent / "native"
@@ -211,10 +212,18 @@ def _by_panel(rows: Tensor, parts: int) -> Tensor:
 def multiply(
     weight: PackedMatrix, rows: Float[Tensor, "B X"], bias: Float[Tensor, " M"] | None = None
 ) -> Float[Tensor, "B M"]:
-    """Return rows times the transposed weight, plus a bias."""
+    """Return rows times the transposed weight, plus a bias.
+
+    Raises:
+        DataError: The rows are not as wide as the weight.
+    """
     library = _library()
     assert library is not None
-    assert rows.shape[1] == weight.width
+    if rows.shape[1:] != (weight.width,):
+        raise DataError(
+            f"expected rows of width {weight.width}, as the weight is, found the shape "
+            f"{tuple(rows.shape)}"
+        )
     rows = rows.contiguous()
     out = rows.new_empty(len(rows), weight.height)
     call = _Product(
@@ -264,8 +273,8 @@ def run_char_cnn(
 def run_highway(
     x: Float[Tensor, "B F"],
     gate_weight: PackedMatrix,
-    transform_weight: PackedMatrix,
     gate_bias: Float[Tensor, " F"],
+    transform_weight: PackedMatrix,
     transform_bias: Float[Tensor, " F"],
 ) -> Float[Tensor, "B F"]:
     """Return sigmoid(gate) * relu(transform) + (1 - sigmoid(gate)) * x."""

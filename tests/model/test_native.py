@@ -6,6 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch.testing import assert_close
 
+from elmore.errors import DataError
 from elmore.model import native
 from elmore.model.char_cnn import CharCNN
 from elmore.model.config import CharCNNConfig
@@ -80,6 +81,46 @@ def test_a_highway_is_that_of_torch_and_of_each_row_alone():
         result = layer(x)
         assert_close(result, expected, rtol=0, atol=3e-6)
         assert all(torch.equal(layer(x[i : i + 1])[0], result[i]) for i in range(11))
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda: (Linear(12, 9), torch.randn(3, 12)),
+        lambda: (Highway(12), torch.randn(3, 12)),
+        lambda: (CharCNN(CharCNNConfig(filters=((1, 4), (2, 6)))), torch.arange(6)[None]),
+    ],
+    ids=["linear", "highway", "characters"],
+)
+def test_writes_that_torch_does_not_count_never_mix_old_and_new_weights(make):
+    module, inputs = make()
+    with torch.no_grad():
+        before = module(inputs)
+        for weight in module.parameters():
+            weight.data.mul_(3).add_(1)
+        assert torch.equal(module(inputs), before)
+        for weight in module.parameters():
+            weight.mul_(1)  # this is counted
+        after = module(inputs)
+    assert_close(after, module(inputs).detach(), rtol=1e-5, atol=1e-4)  # with a gradient, in torch
+    assert not torch.equal(after, before)
+
+
+def test_a_changed_bias_is_used():
+    layer, rows = Linear(12, 9), torch.randn(3, 12)
+    with torch.no_grad():
+        before = layer(rows)
+        layer.bias.add_(1)
+        assert_close(layer(rows), before + 1)
+
+
+@pytest.mark.parametrize("width", [11, 13])
+def test_rows_of_another_width_are_refused(width):
+    with (
+        torch.no_grad(),
+        pytest.raises(DataError, match=rf"rows of width 12, .* found the shape \(3, {width}\)"),
+    ):
+        Linear(12, 9)(torch.randn(3, width))
 
 
 def test_tanh_has_the_same_bits_at_any_place():
