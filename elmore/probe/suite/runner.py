@@ -47,12 +47,19 @@ def find_sets(folder: Path, names: Sequence[str] = ()) -> SuiteData:
 
     Raises:
         ConfigError: A name is not that of a set.
-        DataError: A file or the folder of a named set is missing, a file is damaged, or the folder
-            has none of the sets.
+        DataError: The folder, that of a named set or a file is missing, a file is damaged, or the
+            folder has none of the sets.
     """
     for name in names:
         if name not in SETS:
             raise ConfigError(f"there is no set {name!r}; the sets are {', '.join(SETS)}")
+    if not folder.is_dir():
+        found = "a file" if folder.exists() else "nothing"
+        raise DataError(
+            f"{folder}: found {found}, expected a folder with subfolders of the sets; pass another "
+            "--data"
+        )
+    for name in names:
         if not (folder / name).is_dir():
             raise DataError(
                 f"{folder}: expected a folder {name!r} in it with the files of this set, found none"

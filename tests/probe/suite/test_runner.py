@@ -78,8 +78,16 @@ def test_a_model_without_a_softmax_skips_blimp_by_name(elmo, progress, tmp_path)
 def test_an_unknown_set_and_an_empty_folder_are_refused(tmp_path):
     with pytest.raises(ConfigError, match="there is no set 'glue'; the sets are blimp, wic"):
         runner.find_sets(tmp_path, ["glue"])
-    with pytest.raises(DataError, match="expected a folder"):
+    with pytest.raises(DataError, match="expected a folder in it"):
         runner.find_sets(tmp_path)
+
+
+def test_a_folder_that_does_not_exist_is_named(tmp_path):
+    (tmp_path / "file").write_text("")
+    for name, found in (("nowhere", "nothing"), ("file", "a file")):
+        for names in ([], ["wic"]):
+            with pytest.raises(DataError, match=f"{name}: found {found}, expected a folder with"):
+                runner.find_sets(tmp_path / name, names)
 
 
 def test_the_senses_of_all_test_sets_come_first(tmp_path, elmo, progress):
