@@ -42,8 +42,12 @@ RENAMED_KEYS: dict[str, dict[str, str]] = {
         "block": "shuffle_block",
     },
     "elmo": {"where": "insert_at"},
+    "characters": {"width": "widths"},
 }
 """Keys of earlier versions by section, old to new; files that have them are still read."""
+
+LISTED_KEYS = (("characters", "widths"),)
+"""Keys that had one number in earlier versions, and have a list now."""
 
 RENAMED_VALUES: dict[tuple[str, str], dict[str, str]] = {
     ("data", "unbalanced"): {"refuse": "error", "drop": "skip"},
@@ -75,6 +79,10 @@ def rename_old_keys(table: Mapping[str, Any], where: str) -> dict[str, Any]:
                 raise ConfigError(
                     f"{where}: {section}: {key!r} is the old name of {names[key]!r}; keep one"
                 )
+    for section, key in LISTED_KEYS:
+        settings = result.get(section)
+        if isinstance(settings, dict) and type(settings.get(key)) is int:
+            result[section] = {**settings, key: [settings[key]]}
     for (section, key), values in RENAMED_VALUES.items():
         settings = result.get(section)
         if isinstance(settings, dict) and isinstance(settings.get(key), str):

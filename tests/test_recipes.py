@@ -119,9 +119,68 @@ def test_fine_tuning_has_a_recipe_too():
 
 
 @pytest.mark.parametrize("name", TASKS)
-def test_every_task_has_a_recipe_that_is_read_whole_and_ends(name):
+def test_every_task_has_recipes_that_are_read_whole_and_end(name):
     kind = registry.find_task(name)
-    recipe = registry.load_recipe(kind)
-    assert kind(recipe).build_head(Widths(8, 4), ["O"])
-    assert recipe.train.patience > 0  # the score decides when it is enough
-    assert (recipe.train.evaluate_every, recipe.train.save_every) == (0, 0)  # once an epoch
+    assert "recipe" in registry.list_recipes(kind)
+    for recipe_name in registry.list_recipes(kind):
+        recipe = registry.load_recipe(kind, recipe_name)
+        with on_meta_device():
+            assert kind(recipe).build_head(Widths(8, 4), ["O"])
+        assert recipe.train.patience > 0  # the score decides when it is enough
+        assert (recipe.train.evaluate_every, recipe.train.save_every) == (0, 0)  # once an epoch
+
+
+GLOVE, ELMO = 300, 1024
+"""Widths of the paper's vectors."""
+
+
+def lstm(inputs: int, hidden: int, gates: int = 4) -> int:
+    """Count the weights of one direction: gates of inputs and states, and two biases each."""
+    return gates * hidden * (inputs + hidden + 2)
+
+
+def linear(inputs: int, outputs: int) -> int:
+    return (inputs + 1) * outputs
+
+
+def squad_size(inputs: int) -> int:
+    hidden, width, attended = 90, 180, 180 + ELMO
+    recurrent = [2 * lstm(size, hidden, gates=3) for size in (inputs, width, width, 2 * width)]
+    trilinear = 3 * attended + 3 * width
+    dense = linear(4 * attended, width) + linear(3 * width, width) + 2 * linear(width, 1)
+    return sum(recurrent) + trilinear + dense
+
+
+def sst_size(inputs: int) -> int:
+    maxout = linear(4 * 600, 4 * 1200) + linear(1200, 4 * 600) + linear(600, 4 * 5)
+    return linear(inputs, 300) + 2 * lstm(300, 300) + 2 * lstm(3 * 600, 300) + 600 + maxout
+
+
+def snli_size(inputs: int) -> int:
+    dense = linear(4 * (600 + ELMO), 300) + linear(4 * 600, 300) + linear(300, 3)
+    return 2 * lstm(inputs, 300) + 2 * lstm(300, 300) + dense
+
+
+def ner_size(inputs: int) -> int:
+    return 2 * lstm(inputs, 200) + 2 * lstm(400, 200) + linear(400, 9) + (9 + 2) ** 2
+
+
+@pytest.mark.parametrize(
+    ("name", "characters", "labels", "size"),
+    [
+        ("ner", 128, "O B-PER I-PER B-LOC I-LOC B-ORG I-ORG B-MISC I-MISC", ner_size),
+        ("sst", 0, "1 2 3 4 5", sst_size),
+        ("snli", 0, "entailment neutral contradiction", snli_size),
+        ("squad", 100, "start end", squad_size),
+    ],
+)
+def test_the_network_of_the_paper_has_as_many_weights_as_on_paper(name, characters, labels, size):
+    kind = registry.find_task(name)
+    recipe = registry.load_recipe(kind, "paper")
+    sizes = recipe.characters
+    assert characters == (sizes.num_filters * len(sizes.widths) if sizes else 0)
+    inputs = GLOVE + characters + ELMO
+    has_output = recipe.elmo.insert_at == "both"
+    with on_meta_device():
+        network = kind(recipe).build_head(Widths(inputs, ELMO * has_output), labels.split())
+    assert num_parameters(network) == size(inputs)

@@ -51,7 +51,11 @@ def train(
         ),
     ] = None,
     recipe: Annotated[
-        Path | None, typer.Option(help="Recipe file (.toml) instead of the task's own one.")
+        str | None,
+        typer.Option(
+            help="Recipe instead of the task's default: paper (the sizes of the paper), or a .toml "
+            "file."
+        ),
     ] = None,
     settings: Settings = None,
     num_seeds: Annotated[

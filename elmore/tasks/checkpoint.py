@@ -27,7 +27,9 @@ from elmore.tasks.trained_task import TrainedTask
 from elmore.train.distributed import select_device
 from elmore.weights.bundle import check_weights
 
-FORMAT = 3  # 1: word vectors were left where they were; 2: keys of the recipe had other names
+# 1: word vectors were left where they were; 2: keys of the recipe had other names; 4: widths of
+# character filters are a list
+FORMAT = 4
 FILES = frozenset({"config.json", "model.safetensors", "README.md", word_vectors.COPY_NAME})
 
 

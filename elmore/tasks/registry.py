@@ -1,7 +1,8 @@
 """The tasks by name: those of this package, and those that other packages install.
 
 A package adds a task with an entry point in the group `elmore.tasks`, whose name is the task's name
-and whose object is its `Task` class, with a `recipe.toml` beside the module of the class:
+and whose object is its `Task` class, with a `recipe.toml` beside the module of the class (other
+recipes beside it are found by the names of their files, without `.toml`):
 
     [project.entry-points."elmore.tasks"]
     supersenses = "my_package.supersenses:Supersenses"
@@ -61,21 +62,37 @@ def find_task(name: str) -> "type[Task]":
     return _load(installed[name])
 
 
+def list_recipes(task: "type[Task]") -> dict[str, Path]:
+    """Return the files of the recipes of a task by name; `recipe` is the default."""
+    folder = Path(inspect.getfile(task)).parent
+    return {path.stem: path for path in sorted(folder.glob("*.toml"))}
+
+
 def load_recipe(
-    task: "type[Task]", path: Path | None = None, overrides: Sequence[str] = ()
+    task: "type[Task]", recipe: str | Path | None = None, overrides: Sequence[str] = ()
 ) -> "TaskConfig":
-    """Read the recipe of a task.
+    """Read a recipe of a task.
 
     Args:
         task: class of the task.
-        path: a TOML file; the default is the `recipe.toml` beside the module of the class.
+        recipe: a name such as `paper`, or a TOML file; the default is the `recipe.toml` beside the
+            module of the class.
         overrides: `section.key=value` settings that replace those of the file.
 
     Raises:
-        ConfigError: the file is missing, or a key or value in it is not one of the task's.
+        ConfigError: there is no such recipe, or a key or value in it is not one of the task's.
     """
-    own = Path(inspect.getfile(task)).parent / "recipe.toml"
-    return config.read_recipe(task.config_class, path or own, overrides)
+    named = list_recipes(task)
+    if recipe is None:
+        path = Path(inspect.getfile(task)).parent / "recipe.toml"
+    else:
+        path = named.get(str(recipe), Path(recipe))
+        if not path.exists():
+            raise ConfigError(
+                f"{recipe}: no such recipe of {task.name}; name a file, or one of "
+                f"{', '.join(named)}"
+            )
+    return config.read_recipe(task.config_class, path, overrides)
 
 
 def _installed() -> dict[str, metadata.EntryPoint]:

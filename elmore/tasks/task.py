@@ -114,6 +114,10 @@ class Task(ABC):
     def sentences(self, example: Any) -> list[list[str]]:  # noqa: ANN401
         """Return the tokens of its sentences: one for most tasks, two for pairs, more for texts."""
 
+    def length(self, example: Any) -> int:  # noqa: ANN401
+        """Return the length by which examples are batched; by default of the longest sentence."""
+        return max(map(len, self.sentences(example)), default=0)
+
     @abstractmethod
     def collect_labels(self, examples: Sequence[Any]) -> list[str]:
         """Return the label set, collected from the training examples."""

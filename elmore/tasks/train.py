@@ -189,7 +189,7 @@ class TaskTrainable:
             )
         self._layers: CachedLayers | None = self.datasets.layers.train
         self._sentences = [task.sentences(example) for example in self.examples]
-        self._lengths = [max(map(len, sentences), default=0) for sentences in self._sentences]
+        self._lengths = [task.length(example) for example in self.examples]
         self._epoch: tuple[int, list[list[int]]] | None = None
 
     @property
@@ -250,11 +250,15 @@ def _describe_run(
 
     Files of examples are identified by their bytes and the recipe's `data` settings, embedders by
     their words and weights. With the recipe.json of a run to resume, what has not changed is
-    described as it is there: an embedder that was moved, and examples that an earlier version
-    identified by their parsed form.
+    described as it is there: an embedder that was moved, examples that an earlier version
+    identified by their parsed form, and settings that an earlier version did not have.
     """
-    before = config.read_json(recipe_path) if recipe_path and recipe_path.is_file() else {}
+    before: dict[str, Any] = {}
     settings, embedders = config.as_dict(recipe), datasets.embedders
+    if recipe_path and recipe_path.is_file():
+        before = config.rename_old_keys(config.read_json(recipe_path), str(recipe_path))
+        recorded = config.build(type(recipe), before, str(recipe_path), unknown="ignore")
+        settings = _drop_unrecorded(settings, config.as_dict(recorded), before)
     spec = str(embedders.spec)
     match before.get("embedder"):
         case {"specification": there, **digests} if digests == embedders.digests:
@@ -272,3 +276,15 @@ def _describe_run(
         "embedder": {"specification": spec, **embedders.digests},
         "data": data,
     }
+
+
+def _drop_unrecorded(
+    settings: dict[str, Any], recorded: dict[str, Any], before: dict[str, Any]
+) -> dict[str, Any]:
+    """Drop settings that a recipe.json lacks if they have the value that it is read with."""
+    kept = {}
+    for key, value in settings.items():
+        if key in before or value != recorded[key]:
+            nested = isinstance(value, dict) and isinstance(before.get(key), dict)
+            kept[key] = _drop_unrecorded(value, recorded[key], before[key]) if nested else value
+    return kept

@@ -162,7 +162,7 @@ class TrainedTask:
     ) -> list[Any]:
         """Predict for examples whose biLM layers are in `layers`, if there is a frozen biLM."""
         sentences = [self.task.sentences(example) for example in examples]
-        lengths = [max(map(len, texts), default=0) for texts in sentences]
+        lengths = [self.task.length(example) for example in examples]
         order = np.argsort(lengths, kind="stable").tolist()
         size, training = self.task.config.batch_size, self.network.training
         predictions: dict[int, Any] = {}
@@ -251,7 +251,7 @@ def build(
     characters, alphabet = None, None
     if config.characters is not None:
         sizes = config.characters
-        characters = CharEncoder(sizes.embedding_dim, sizes.num_filters, sizes.width)
+        characters = CharEncoder(sizes.embedding_dim, sizes.num_filters, sizes.widths)
         alphabet = ByteAlphabet()
     embedding = Embedding(table, characters, embedders.elmo, config.elmo)
     encoder = BatchEncoder(word_ids, alphabet, embedders.elmo if config.elmo.freeze else None)

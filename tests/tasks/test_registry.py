@@ -183,6 +183,16 @@ def test_a_task_without_a_recipe_beside_it_is_refused(installed, monkeypatch, tm
         registry.load_recipe(toy)
 
 
+def test_recipes_beside_the_default_are_found_by_name(site, installed):
+    toy = registry.find_task("toy")
+    (site / "toy_task" / "quick.toml").write_text(RECIPE.replace("epochs = 20", "epochs = 1"))
+    assert sorted(registry.list_recipes(toy)) == ["quick", "recipe"]
+    assert registry.load_recipe(toy, "quick").train.epochs == 1
+    assert registry.load_recipe(toy).train.epochs == 20
+    with pytest.raises(ConfigError, match=r"^quik: no such recipe of toy; name a file, or one of "):
+        registry.load_recipe(toy, "quik")
+
+
 def test_an_invalid_entry_point_is_reported_in_one_sentence(installed):
     with pytest.raises(ConfigError, match=r"task 'broken': toy_task.task:Missing cannot be loaded"):
         registry.find_task("broken")

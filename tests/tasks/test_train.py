@@ -1,3 +1,4 @@
+import json
 import os
 import re
 import sys
@@ -18,6 +19,7 @@ from elmore.tasks.data.columns import TaggedSentence
 from elmore.tasks.data.datasets import TaskDatasets
 from elmore.tasks.embedding.spec import open_embedders, parse_spec
 from elmore.tasks.train import TaskTrainable, TrainingStoppedError, train
+from elmore.tasks.trained_task import TrainedTask
 from elmore.train.distributed import SINGLE_PROCESS
 from elmore.train.fit import Report
 from elmore.weights import folder
@@ -38,6 +40,26 @@ def test_train_returns_the_best_weights_and_their_scores(shared_run):
     saved = load_file(run.out / "best" / "model.safetensors")
     torch.testing.assert_close(run.task.network.state_dict(), saved, rtol=0, atol=0)
     assert not run.task.network.training
+
+
+def test_a_run_of_a_version_with_fewer_settings_is_resumed(copied_run):
+    """They have the value that the version without them meant, and no other."""
+    data, out = copied_run("squad")
+    path = out / "recipe.json"
+    recipe = json.loads(path.read_text())
+    assert recipe["data"].pop("split_sentences") is False
+    assert recipe["model"].pop("cell") == "lstm"
+    path.write_text(json.dumps(recipe))
+    kind = registry.find_task("squad")
+
+    def resume(*more: str) -> TrainedTask:
+        settings = [*toy_tasks.small("squad"), "train.epochs=2", *more]
+        recipe = registry.load_recipe(kind, None, settings)
+        return train(kind, recipe, data, data, out, **PLAIN, resume=True)
+
+    assert resume().scores
+    with pytest.raises(ConfigError, match=r"another recipe \(model\.cell None -> 'gru'\)"):
+        resume("model.cell=gru")
 
 
 def test_a_folder_in_which_another_process_trains_is_left_alone(tmp_path):

@@ -51,13 +51,15 @@ class CharactersConfig:
 
     embedding_dim: int = 16
     num_filters: int = 128
-    width: int = 3
+    """Filters of each width."""
+    widths: tuple[int, ...] = (3,)
 
     def __post_init__(self) -> None:
-        if min(self.embedding_dim, self.num_filters, self.width) < 1 or self.width > 50:
+        valid = self.widths and all(1 <= width <= 50 for width in self.widths)
+        if min(self.embedding_dim, self.num_filters) < 1 or not valid:
             raise ConfigError(
-                "characters: embedding_dim and num_filters must be at least 1 and width from 1 to "
-                f"50, found {self.embedding_dim}, {self.num_filters} and {self.width}"
+                "characters: embedding_dim and num_filters must be at least 1 and widths from 1 to "
+                f"50, found {self.embedding_dim}, {self.num_filters} and {self.widths}"
             )
 
 

@@ -1,4 +1,4 @@
-"""Sentence encoders: variational dropout, biLSTM, character CNN.
+"""Sentence encoders: variational dropout, biLSTM, biGRU, character CNN.
 
 Padded sentences are (B, T, D) with a mask that is true for a prefix of each row; packed ones are
 (S, D), all tokens one after another.
@@ -6,6 +6,8 @@ Padded sentences are (B, T, D) with a mask that is true for a prefix of each row
 Shapes: B sentences, T tokens, S tokens of all sentences, I input width, O output width, D width, N
 words, C characters, F filters.
 """
+
+from typing import ClassVar
 
 import torch
 from jaxtyping import Bool, Float, Int
@@ -45,11 +47,13 @@ class VariationalDropout(nn.Module):
         return x * mask.repeat_interleave(lengths.to(x.device), dim=0, output_size=len(x))
 
 
-class BiLSTM(nn.Module):
-    """Bidirectional LSTM layers, with variational dropout between them.
+class BiRNN(nn.Module):
+    """Bidirectional recurrent layers, with variational dropout between them.
 
     The output is zero after the end of a sentence, and padding does not change it.
     """
+
+    layer_class: ClassVar[type[nn.LSTM] | type[nn.GRU]]
 
     def __init__(
         self, input_dim: int, hidden_dim: int, num_layers: int = 1, dropout: float = 0.0
@@ -57,7 +61,7 @@ class BiLSTM(nn.Module):
         super().__init__()
         self.output_dim = 2 * hidden_dim
         self.layers = nn.ModuleList(
-            nn.LSTM(
+            self.layer_class(
                 self.output_dim if layer else input_dim,
                 hidden_dim,
                 batch_first=True,
@@ -118,6 +122,18 @@ class BiLSTM(nn.Module):
         return x
 
 
+class BiLSTM(BiRNN):
+    """Bidirectional LSTM layers."""
+
+    layer_class = nn.LSTM
+
+
+class BiGRU(BiRNN):
+    """Bidirectional GRU layers (Cho et al., 2014)."""
+
+    layer_class = nn.GRU
+
+
 def gather_tokens(
     x: Float[Tensor, "B T D"], flat_index: Int[Tensor, " BT"]
 ) -> Float[Tensor, "B T D"]:
@@ -153,15 +169,15 @@ class CharEncoder(CharCNN):
         self,
         embedding_dim: int = 16,
         num_filters: int = 128,
-        width: int = 3,
+        widths: tuple[int, ...] = (3,),
         max_characters: int = 50,
     ) -> None:
         super().__init__(
             CharCNNConfig(
                 embedding_dim=embedding_dim,
-                filters=((width, num_filters),),
+                filters=tuple((width, num_filters) for width in widths),
                 max_characters=max_characters,
                 num_highways=0,
             )
         )
-        self.output_dim = num_filters
+        self.output_dim = num_filters * len(widths)

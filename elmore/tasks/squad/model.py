@@ -1,14 +1,16 @@
 """BiDAF with self-attention (Clark and Gardner, 2018; Seo et al., 2017).
 
 One encoder runs over passage and question; the passage attends to the question, then to itself; two
-biLSTMs on top score each token as the first and as the last of the answer. The recurrent layers are
-LSTMs, not GRUs as in the paper.
+recurrent layers on top score each token as the first and as the last of the answer. A passage may
+be embedded sentence by sentence: its sentences are rows of the batch, and the row after them is its
+question.
 
 Shapes: B examples, T tokens of the passage, J of the question, N answers, W windows, S tokens of a
 batch.
 """
 
 from dataclasses import dataclass
+from typing import Literal
 
 import torch
 from jaxtyping import Bool, Float, Int
@@ -17,7 +19,7 @@ from torch import Tensor, nn
 from elmore.errors import ConfigError
 from elmore.tasks.embedding.network import PackedTokens, PaddedTokens, Widths
 from elmore.tasks.layers.bidaf import BiAttention, SelfAttention
-from elmore.tasks.layers.encoders import BiLSTM, VariationalDropout
+from elmore.tasks.layers.encoders import BiGRU, BiLSTM, VariationalDropout
 from elmore.tasks.squad.spans import best_spans, window_starts
 from elmore.tasks.task import Features, Loss, TaskHead
 
@@ -30,6 +32,8 @@ class SquadModelConfig:
 
     hidden_dim: int = 90
     """Width of one direction."""
+    cell: Literal["lstm", "gru"] = "lstm"
+    """Kind of the recurrent layers; the paper's are GRUs."""
     dropout: float = 0.2
     """On the input of each layer."""
     max_span: int = 17
@@ -61,21 +65,22 @@ class SquadHead(TaskHead):
         super().__init__()
         self.max_span, self.window = config.max_span, config.window
         width = 2 * config.hidden_dim
+        recurrent_layer = BiGRU if config.cell == "gru" else BiLSTM
         self.dropout = VariationalDropout(config.dropout)
-        self.encoder = BiLSTM(widths.input, config.hidden_dim)
+        self.encoder = recurrent_layer(widths.input, config.hidden_dim)
         self.attention = BiAttention(width + widths.output)
         self.merged = nn.Linear(self.attention.output_dim, width)
-        self.reader = BiLSTM(width, config.hidden_dim)
+        self.reader = recurrent_layer(width, config.hidden_dim)
         self.self_attention = SelfAttention(width)
         self.residual = nn.Linear(self.self_attention.output_dim, width)
-        self.start_reader = BiLSTM(width, config.hidden_dim)
+        self.start_reader = recurrent_layer(width, config.hidden_dim)
         self.start = nn.Linear(width, 1)
-        self.end_reader = BiLSTM(2 * width, config.hidden_dim)
+        self.end_reader = recurrent_layer(2 * width, config.hidden_dim)
         self.end = nn.Linear(width, 1)
 
     def forward(self, embedded: PackedTokens, features: Features) -> Loss:
         """Return the negative log of the summed probability of all gold spans."""
-        passages, questions = _pairs(embedded)
+        passages, questions = _pairs(embedded, features["rows"])
         rows = torch.arange(len(passages), device=passages.starts.device)
         window = passages.cut(rows, features["windows"], self.window)
         starts, ends = self.scores(window, questions.whole(rows))
@@ -84,7 +89,7 @@ class SquadHead(TaskHead):
 
     def predict(self, embedded: PackedTokens, features: Features) -> list[list[int]]:
         """Return the first and the last token of each answer."""
-        passages, questions = _pairs(embedded)
+        passages, questions = _pairs(embedded, features["rows"])
         lengths = passages.lengths.tolist()
         windows = [
             (row, start)
@@ -167,7 +172,7 @@ class _Texts:
     def cut(
         self, rows: Int[Tensor, " W"], begins: Int[Tensor, " W"], max_tokens: int
     ) -> PaddedTokens:
-        """Return at most `most` tokens of some texts, each from its own start, padded."""
+        """Return at most `max_tokens` tokens of some texts, each from its own start, padded."""
         left = self.lengths[rows] - begins
         offset = torch.arange(min(max_tokens, int(left.amax())), device=rows.device)
         mask = offset < left[:, None]
@@ -182,12 +187,13 @@ class _Texts:
         return PaddedTokens(vectors, mask, output_elmo)
 
 
-def _pairs(tokens: PackedTokens) -> tuple[_Texts, _Texts]:
-    """Split a batch into passages and questions."""
+def _pairs(tokens: PackedTokens, rows: Int[Tensor, " B"]) -> tuple[_Texts, _Texts]:
+    """Split a batch into passages and questions; `rows` are the sentences of each example."""
     lengths = tokens.mask.sum(dim=1)
     starts = lengths.cumsum(0) - lengths
-    passages, questions = (
-        _Texts(tokens.vectors, tokens.output_elmo, starts[first::2], lengths[first::2])
-        for first in (0, 1)
+    question_rows = rows.cumsum(0) - 1
+    firsts, questions = starts[question_rows - rows + 1], starts[question_rows]
+    return (
+        _Texts(tokens.vectors, tokens.output_elmo, firsts, questions - firsts),
+        _Texts(tokens.vectors, tokens.output_elmo, questions, lengths[question_rows]),
     )
-    return passages, questions

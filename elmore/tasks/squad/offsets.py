@@ -5,8 +5,11 @@ A span of tokens includes its last token; a range of characters excludes its end
 
 from bisect import bisect_left, bisect_right
 from dataclasses import dataclass
+from functools import cached_property
+from itertools import pairwise
 
 from elmore.errors import DataError
+from elmore.text.sentences import split_sentences
 from elmore.text.tokenizers import Tokenizer, penn, tokenize
 
 
@@ -18,6 +21,13 @@ class TextWithOffsets:
     words: list[str]
     starts: list[int]
     ends: list[int]
+
+    @cached_property
+    def sentences(self) -> list[list[str]]:
+        """The tokens of each sentence; a token belongs to the sentence in which it starts."""
+        cuts = [bisect_left(self.starts, start) for start, _ in split_sentences(self.text)[1:]]
+        bounds = pairwise([0, *cuts, len(self.words)])
+        return [self.words[first:after] for first, after in bounds if first < after]
 
     def tokens(self, start: int, end: int) -> tuple[int, int]:
         """Return the span of tokens that covers a range of characters, not all whitespace."""

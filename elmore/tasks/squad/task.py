@@ -22,9 +22,19 @@ from elmore.tasks.task import Features, Task, TaskConfig
 
 
 @dataclass(frozen=True, kw_only=True)
+class SquadData:
+    """How passages are embedded."""
+
+    split_sentences: bool = False
+    """Embed each sentence of a passage on its own, as the biLM was trained, not the passage as one
+    sequence. Everything above the embedding sees the whole passage either way."""
+
+
+@dataclass(frozen=True, kw_only=True)
 class SquadConfig(TaskConfig):
     """The recipe for question answering."""
 
+    data: SquadData = field(default_factory=SquadData)
     model: SquadModelConfig = field(default_factory=SquadModelConfig)
 
 
@@ -59,8 +69,14 @@ class Squad(Task):
         return Question(None, passage, question, [])
 
     def sentences(self, example: Question) -> list[list[str]]:
-        """Return the passage, as one sentence, and the question."""
-        return [example.passage.words, example.question.words]
+        """Return the passage, as one sentence or as several, and the question."""
+        passage = example.passage
+        split = self.config.data.split_sentences
+        return [*(passage.sentences if split else [passage.words]), example.question.words]
+
+    def length(self, example: Question) -> int:
+        """Return the length of the passage or of the question, whichever is longer."""
+        return max(len(example.passage.words), len(example.question.words))
 
     def collect_labels(self, examples: Sequence[Question]) -> list[str]:
         """Return what a token is scored as."""
@@ -77,9 +93,14 @@ class Squad(Task):
     def make_features(
         self, examples: Sequence[Question], labels: list[str], *, with_gold: bool
     ) -> Features:
-        """Return the start of the window over each passage (B), and the answers in it (B, N, 2)."""
+        """Return the number of sentences of each example (B), of which the question is the last.
+
+        With gold answers, also the start of the window over each passage (B), and the answers in it
+        (B, N, 2).
+        """
+        rows = torch.tensor([len(self.sentences(example)) for example in examples])
         if not with_gold:
-            return {}
+            return {"rows": rows}
         starts, windows = [], []
         for example in examples:
             answers = [(answer.first, answer.last) for answer in example.answers]
@@ -90,7 +111,8 @@ class Squad(Task):
         spans = np.full((len(windows), max(map(len, windows)), 2), -1)
         for row, inside in zip(spans, windows, strict=True):
             row[: len(inside)] = inside
-        return {"windows": torch.tensor(starts), "spans": torch.from_numpy(spans)}
+        windows_and_spans = {"windows": torch.tensor(starts), "spans": torch.from_numpy(spans)}
+        return {"rows": rows, **windows_and_spans}
 
     def score(
         self, examples: Sequence[Question], predictions: Sequence[list[int]]

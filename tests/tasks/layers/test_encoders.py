@@ -3,7 +3,7 @@ import torch
 from torch import Tensor
 from torch.testing import assert_close
 
-from elmore.tasks.layers.encoders import BiLSTM, CharEncoder, VariationalDropout
+from elmore.tasks.layers.encoders import BiGRU, BiLSTM, CharEncoder, VariationalDropout
 from elmore.text.characters import ByteAlphabet
 
 GPU = [
@@ -35,9 +35,10 @@ def test_an_impossible_rate_is_refused(rate):
         VariationalDropout(rate)
 
 
+@pytest.mark.parametrize("kind", [BiLSTM, BiGRU])
 @pytest.mark.parametrize("num_layers", [1, 2])
-def test_padding_changes_no_vector_and_is_zero(num_layers):
-    lstm, lengths = BiLSTM(5, 3, num_layers).eval(), [2, 6, 0, 1]
+def test_padding_changes_no_vector_and_is_zero(num_layers, kind):
+    lstm, lengths = kind(5, 3, num_layers).eval(), [2, 6, 0, 1]
     x, mask = torch.randn(4, 9, 5), mask_of(lengths, 9)
     together = lstm(x, mask)
     assert together.shape == (4, 9, lstm.output_dim) == (4, 9, 6)
@@ -48,10 +49,10 @@ def test_padding_changes_no_vector_and_is_zero(num_layers):
     assert_close(lstm(x.masked_fill(~mask[:, :, None], 7.0), mask), together)
 
 
-@pytest.mark.parametrize("num_layers", [1, 2])
+@pytest.mark.parametrize(("kind", "num_layers"), [(BiLSTM, 1), (BiLSTM, 2), (BiGRU, 1)])
 @pytest.mark.parametrize("device", ["cpu", pytest.param("cuda", marks=GPU)])
-def test_reading_twice_gives_the_same_vectors_and_gradients(num_layers, device):
-    lstm, lengths = BiLSTM(5, 3, num_layers).eval(), [2, 6, 0, 1]
+def test_reading_twice_gives_the_same_vectors_and_gradients(kind, num_layers, device):
+    lstm, lengths = kind(5, 3, num_layers).eval(), [2, 6, 0, 1]
     x, mask = torch.randn(4, 9, 5, requires_grad=True), mask_of(lengths, 9)
     once = lstm(x, mask)
     drawn = torch.randn_like(once)
@@ -90,6 +91,18 @@ def test_an_all_zero_mask_gives_zeros(num_sentences, width):
     assert not out.any()
 
 
+def test_filters_of_several_widths_are_side_by_side():
+    characters = torch.from_numpy(ByteAlphabet().encode(["cat", "Zürich"])[0])
+    several = CharEncoder(4, 6, (3, 5)).eval()
+    assert several.output_dim == 12
+    for number, width in enumerate((3, 5)):
+        one = CharEncoder(4, 6, (width,)).eval()
+        one.embedding.load_state_dict(several.embedding.state_dict())
+        one.convolutions[0].load_state_dict(several.convolutions[number].state_dict())
+        columns = slice(6 * number, 6 * (number + 1))
+        assert_close(several(characters)[:, columns], one(characters))
+
+
 def test_words_become_vectors_each_on_its_own():
     encoder = CharEncoder()
     both, _ = ByteAlphabet().encode(["cat", "Zürich"])
@@ -100,7 +113,7 @@ def test_words_become_vectors_each_on_its_own():
 
 
 def test_a_feature_is_the_best_match_of_its_filter():
-    encoder = CharEncoder(embedding_dim=4, num_filters=2, width=3)
+    encoder = CharEncoder(embedding_dim=4, num_filters=2, widths=(3,))
     characters, _ = ByteAlphabet().encode(["word"])
     padded = torch.nn.functional.pad(torch.from_numpy(characters), (0, 44), value=260)  # 50 wide
     (convolution,) = encoder.convolutions

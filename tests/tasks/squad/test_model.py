@@ -42,6 +42,11 @@ def pair(texts: PackedTokens, row: int) -> PackedTokens:
     return PackedTokens(texts.vectors[here], mask, texts.output_elmo[here], places)
 
 
+def pairs(number: int) -> dict[str, torch.Tensor]:
+    """Features of examples of two sentences each: passage and question."""
+    return {"rows": torch.full((number,), 2)}
+
+
 def embedded(*lengths: int, seed: int = 0) -> PaddedTokens:
     return tokens(*lengths, seed=seed).to_padded()
 
@@ -91,14 +96,15 @@ def test_other_texts_and_padding_change_no_score():
 def test_other_examples_change_no_prediction_and_no_loss():
     network, texts = model(), tokens(5, 3, 2, 6, 14, 1)
     features = {
+        **pairs(3),
         "windows": torch.tensor([0, 0, 6]),
         "spans": torch.tensor([[[0, 1]], [[1, 1]], [[2, 3]]]),
     }
-    result = network.predict(texts, {})
+    result = network.predict(texts, pairs(3))
     total = torch.zeros(())
     for row in range(3):
         alone = pair(texts, row)
-        assert network.predict(alone, {}) == [result[row]]
+        assert network.predict(alone, pairs(1)) == [result[row]]
         loss = network(alone, {name: part[[row]] for name, part in features.items()})
         assert loss.count == 1
         total = total + loss.total
@@ -122,12 +128,30 @@ def test_a_long_passage_is_answered_from_the_best_window():
                 (best.score.item(), start + best.first.item(), start + best.last.item())
             )
         _, first, last = max(candidates)
-        assert network.predict(given, {}) == [[first, last]]
+        assert network.predict(given, pairs(1)) == [[first, last]]
+
+
+@pytest.mark.parametrize("window", [6, 20])
+def test_the_sentences_of_a_passage_are_read_as_one_text(window):
+    """Only the embedding knows where they end."""
+    network, whole = model(window=window), tokens(9, 3, 4, 2)
+    lengths = torch.tensor([4, 3, 2, 3, 4, 2])
+    mask = torch.arange(4) < lengths[:, None]
+    split = whole._replace(mask=mask, flat_index=mask.flatten().nonzero().flatten())
+    rows = {"rows": torch.tensor([4, 2])}
+    assert network.predict(split, rows) == network.predict(whole, pairs(2))
+    gold = {"windows": torch.tensor([3, 0]), "spans": torch.tensor([[[1, 2]], [[0, 1]]])}
+    expected = network(whole, {**pairs(2), **gold}).total
+    assert_close(network(split, {**rows, **gold}).total, expected, rtol=0, atol=0)
 
 
 def test_in_training_only_the_window_is_used():
     network, texts = model(), tokens(17, 3)
-    features = {"windows": torch.tensor([9]), "spans": torch.tensor([[[1, 2]]])}
+    features = {
+        **pairs(1),
+        "windows": torch.tensor([9]),
+        "spans": torch.tensor([[[1, 2]]]),
+    }
     vectors = texts.vectors.clone()
     vectors[:9], vectors[15:17] = 5.0, -5.0
     other = texts._replace(vectors=vectors)
@@ -148,7 +172,7 @@ def test_no_attention_is_wider_than_a_window():
 
     network.self_attention.scores.register_forward_hook(look)
     with torch.no_grad():
-        ((first, last),) = network.predict(tokens(20_000, 5), {})
+        ((first, last),) = network.predict(tokens(20_000, 5), pairs(1))
     assert 0 <= first <= last < 20_000
     assert max(shape.numel() for shape in widest) <= 32 * 50 * 50
     assert sum(shape[0] for shape in widest) == 799
@@ -158,28 +182,41 @@ def test_one_long_passage_does_not_pad_short_ones():
     """44 passages of 120 tokens each, as long as one of 20,000, would be 900,000 tokens."""
     network, texts = model(), tokens(*[120, 9] * 44, 20_000, 9)
     features = {
+        **pairs(45),
         "windows": torch.tensor([0] * 44 + [9000]),
         "spans": torch.zeros(45, 1, 2, dtype=torch.long),
     }
     with Largest() as largest:
         network(texts, features).total.backward()
         with torch.no_grad():
-            assert len(network.predict(texts, {})) == 45
+            assert len(network.predict(texts, pairs(45))) == 45
     assert largest.numel < 900_000
 
 
-@pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.bfloat16])
-def test_it_runs_in_any_numbers_and_learns(dtype):
-    network = model().to(dtype).train()
+@pytest.mark.parametrize(
+    ("dtype", "cell"),
+    [
+        (torch.float32, "lstm"),
+        (torch.float32, "gru"),
+        (torch.float64, "lstm"),
+        (torch.bfloat16, "lstm"),
+    ],
+)
+def test_it_runs_in_any_numbers_and_learns(dtype, cell):
+    network = model(cell=cell).to(dtype).train()
     texts = tokens(7, 3, 2, 6)
     texts = texts._replace(vectors=texts.vectors.to(dtype), output_elmo=texts.output_elmo.to(dtype))
-    features = {"windows": torch.tensor([1, 0]), "spans": torch.tensor([[[0, 1]], [[1, 1]]])}
+    features = {
+        **pairs(2),
+        "windows": torch.tensor([1, 0]),
+        "spans": torch.tensor([[[0, 1]], [[1, 1]]]),
+    }
     network(texts, features).total.backward()
     for name, weight in network.named_parameters():
         assert weight.grad is not None, name
         assert weight.grad.isfinite().all(), name
     with torch.no_grad():
-        assert len(network.eval().predict(texts, {})) == 2
+        assert len(network.eval().predict(texts, pairs(2))) == 2
 
 
 @pytest.mark.parametrize(
