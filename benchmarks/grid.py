@@ -1,12 +1,16 @@
-"""Train the cells of a table, several at once, and store each result as soon as it is done.
+"""Run many commands, several at once, and keep the result of each in a file of its own.
 
-A file of results is JSON: it maps the name of a cell to its result. Cells that the file already
-holds are not run again, so a stopped grid can be continued.
+    RESULTS/ner-elmo-6f1c0a52b9d3.json    one result, written when its command has ended
+
+Results that the folder already holds are not computed again, so a stopped grid continues, also on
+another machine that has a copy of the folder.
 """
 
 import contextlib
+import hashlib
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -18,91 +22,119 @@ from typing import Any, NamedTuple
 
 from elmore import atomic
 
-Results = dict[str, Any]
+Results = dict[str, dict[str, Any]]
+"""What is known of each cell, by its name."""
 
-
-class Cell(NamedTuple):
-    """One training of a task model."""
-
-    task: str
-    vectors: str
-    """none, glove, elmo or glove+elmo; `glove+elmo:TASK` has the biLM fine-tuned on its text."""
-    settings: tuple[str, ...] = ()
-    """Over the recipe."""
-    seed: int = 0
-    fraction: float = 1.0
-    """Of the training examples."""
-
-    @property
-    def name(self) -> str:
-        """The key under which the result is kept."""
-        part = () if self.fraction == 1 else (f"{self.fraction:g} of the examples",)
-        return ", ".join([self.task, self.vectors, *self.settings, *part, f"seed {self.seed}"])
+_SAVING = 60.0  # seconds that a stopped training may take to save itself
+_DIVERGED = re.compile(r"diverged|not finite")
 
 
 class Job(NamedTuple):
-    """A command and what is to be read when it is done."""
+    """A command, and how its result is read."""
 
     name: str
     words: list[str]
     """After `elmore`."""
     read: Callable[[Any], dict[str, Any]]
-    """From the JSON it prints to what is kept."""
+    """From the JSON that it prints to the result."""
+    facts: dict[str, Any]
+    """Stored with the result."""
+    seconds_path: Path | None = None
+    """Where the seconds of a run that was stopped are kept, until it has ended."""
+    done: Callable[[], None] = lambda: None
+    """Called when the result is stored."""
 
 
-def run(jobs: Sequence[Job], results: Path, *, at_once: int, seconds: float | None) -> Results:
-    """Run them; after `seconds` begin nothing more and stop what still runs."""
-    result = read(results)
+def run(
+    ready: Callable[[Results], Sequence[Job]],
+    folder: Path,
+    *,
+    at_once: int,
+    seconds: float | None = None,
+) -> Results:
+    """Run jobs until none is ready, or stop after `seconds`.
+
+    `ready` returns the jobs that can run, given the results so far; those with a result are
+    skipped. What still runs at the end gets a SIGTERM, on which a training saves itself.
+    """
+    folder.mkdir(parents=True, exist_ok=True)
+    found = read(folder)
     end = float("inf") if seconds is None else time.monotonic() + seconds
-    print(f"{len(jobs)} to run, {at_once} at once", file=sys.stderr)
+    begun: set[str] = set()
     with ThreadPoolExecutor(at_once) as pool, _children() as started:
-        waiting = {pool.submit(_done, job, started, end): job for job in jobs}
-        while waiting and time.monotonic() < end:
-            timeout = None if seconds is None else max(0.0, end - time.monotonic())
-            for future in wait(waiting, timeout=timeout, return_when=FIRST_COMPLETED).done:
-                _keep(waiting.pop(future), future, result, results)
-        pool.shutdown(wait=False, cancel_futures=True)
-    return result
+        running: dict[Future, Job] = {}
+        while True:
+            for job in ready(found):
+                if len(running) < at_once and job.name not in begun and job.name not in found:
+                    begun.add(job.name)
+                    running[pool.submit(_run_job, job, started)] = job
+            left = end - time.monotonic()
+            if not running or left <= 0:
+                break
+            timeout = None if seconds is None else left
+            for future in wait(running, timeout=timeout, return_when=FIRST_COMPLETED).done:
+                _keep(running.pop(future), future, found, folder)
+        _stop(started)
+        for future, job in running.items():
+            _keep(job, future, found, folder)
+    return found
 
 
-def read(results: Path) -> Results:
-    """Return the results so far."""
-    return json.loads(results.read_text()) if results.exists() else {}
+def read(folder: Path) -> Results:
+    """Return the results of a folder."""
+    results = [json.loads(path.read_text("utf-8")) for path in sorted(folder.glob("*.json"))]
+    return {result["name"]: result for result in results}
 
 
-def _done(job: Job, started: list[subprocess.Popen], end: float) -> dict[str, Any]:
-    if time.monotonic() >= end:
-        raise TimeoutError
-    begun = time.perf_counter()
-    words = [sys.executable, "-m", "elmore", *job.words]
-    process = subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
-    started.append(process)
-    out, err = process.communicate()
-    if process.returncode:
-        said = err.strip().splitlines()[-1:] or ["nothing said"]
-        raise RuntimeError(f"exit {process.returncode}: {said[0]}")
-    seconds = round(time.perf_counter() - begun, 1)
-    return {"command": named(job.words), "seconds": seconds, **job.read(json.loads(out))}
+def file_stem(name: str) -> str:
+    """Return a short file name for a cell: its first two words and a hash of all."""
+    words = re.findall(r"[A-Za-z0-9]+", name)[:2]
+    return "-".join([*words, hashlib.sha256(name.encode()).hexdigest()[:12]])
 
 
-def named(words: Sequence[str]) -> str:
+def show_command(words: Sequence[str]) -> str:
     """Return the command with $ELMORE_DATA in place of the path."""
     return " ".join(["elmore", *words]).replace(os.environ["ELMORE_DATA"], "$ELMORE_DATA")
 
 
-def _keep(job: Job, future: Future, found: Results, results: Path) -> None:
+def _run_job(job: Job, started: list[subprocess.Popen]) -> dict[str, Any]:
+    start_time = time.perf_counter()
+    words = [sys.executable, "-m", "elmore", *job.words]
+    process = subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    started.append(process)
+    out, err = process.communicate()
+    seconds = time.perf_counter() - start_time
+    if job.seconds_path is not None:
+        before = job.seconds_path
+        seconds += float(before.read_text()) if before.exists() else 0.0
+        before.parent.mkdir(parents=True, exist_ok=True)
+        atomic.write(before, f"{seconds:.1f}".encode())
+    facts = {"name": job.name, **job.facts, "command": show_command(job.words)}
+    facts["seconds"] = round(seconds, 1)
+    if process.returncode == 0:
+        return {**facts, **job.read(json.loads(out))}
+    last = (err.strip().splitlines() or ["no message"])[-1]
+    if process.returncode == 1 and _DIVERGED.search(last):
+        return {**facts, "failed": last}
+    raise RuntimeError(f"exit {process.returncode}: {last}")
+
+
+def _keep(job: Job, future: Future, found: Results, folder: Path) -> None:
     try:
-        found[job.name] = future.result()
-    except (RuntimeError, TimeoutError) as error:
-        print(f"{job.name}: {error or 'no time left'}", file=sys.stderr)
+        result = future.result()
+    except RuntimeError as error:
+        print(f"{job.name}: {error}", file=sys.stderr)
         return
-    atomic.write(results, json.dumps(found, indent=1).encode())
-    print(f"{job.name}: {found[job.name]['seconds']} s", file=sys.stderr)
+    text = json.dumps(result, ensure_ascii=False, separators=(",", ":"))
+    atomic.write(folder / f"{file_stem(job.name)}.json", f"{text}\n".encode())
+    found[job.name] = result
+    job.done()
+    print(f"{job.name}: {result['seconds']} s", file=sys.stderr)
 
 
 @contextlib.contextmanager
 def _children() -> Iterator[list[subprocess.Popen]]:
-    """Yield a list for processes, which are ended with it."""
+    """Yield a list for processes, none of which outlives it."""
     started: list[subprocess.Popen] = []
     try:
         yield started
@@ -110,3 +142,14 @@ def _children() -> Iterator[list[subprocess.Popen]]:
         for process in started:
             with contextlib.suppress(ProcessLookupError):
                 process.send_signal(signal.SIGKILL)
+
+
+def _stop(started: Sequence[subprocess.Popen]) -> None:
+    """Ask processes to save themselves and end; kill those that take too long."""
+    for process in started:
+        process.send_signal(signal.SIGTERM)
+    end = time.monotonic() + _SAVING
+    for process in started:
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            process.wait(max(0.0, end - time.monotonic()))
+        process.kill()

@@ -1,344 +1,280 @@
 """Reproduce the tables and figures of the paper (Peters et al., 2018) on open data.
 
-    python benchmarks/paper.py table1 RESULTS.json [--tasks snli srl] [--at-once 8] [--small]
-    python benchmarks/paper.py page RESULTS.json [--at-once 16] > PAGE.md
-    python benchmarks/paper.py figures RESULTS.json FOLDER
+    python benchmarks/paper.py table1 RESULTS [--tasks snli srl] [--at-once 16] [--seconds 560]
+    python benchmarks/paper.py page RESULTS > PAGE.md
+    python benchmarks/paper.py figures RESULTS FOLDER
 
-    tune       train every setting of paper.toml for both columns; the tables use the best one on
-               the dev set, or the first one if the task was not tuned
-    table1     every task without vectors, with GloVe, with GloVe and ELMo; also gives Figure 2 and
-               the cost
+    table1     every task with static vectors, ELMo and an untrained biLM; also gives Figure 2
     table2     which layers, and lambda
     table3     where ELMo goes
+    ablations  gamma, layer norm and dropout of the mix
+    figure1    how much data it takes
+    finetuned  with a biLM fine-tuned on the text of the task
     table5     word senses per layer
     table6     parts of speech per layer
-    figure1    how much data it takes
-    longer     GloVe alone, trained three times longer
-    finetuned  with a biLM fine-tuned on the text of the task
+    cost       GPU minutes so far, and an estimate of what is left
     page       print all results so far, with missing ones marked
     figures    draw the figures
 
-Every cell is one `elmore` command. Its result is stored in RESULTS.json as soon as it is done and
-not computed again. The data are in $ELMORE_DATA. On a GPU everything takes some hours; on two
-cores, with --small, it takes days.
+docs/protocol.md says what is run and how it is tested; paper.toml has the numbers. Every cell is
+one `elmore` command, whose result is one file in the folder RESULTS. A stopped command goes on
+where it was: finished cells are not run again, and a training that was stopped resumes from its
+checkpoint in --place, if that is there. The data are in $ELMORE_DATA, the fastText vectors of
+benchmarks/fasttext_vectors.py in --vectors.
 """
 
 import argparse
 import json
 import os
 import shutil
-import statistics
 import subprocess
 import sys
-import tomllib
-from collections.abc import Callable
+from functools import cache
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from grid import Cell, Job, Results
-from grid import read as read_results
-from grid import run as run_grid
+import grid
+import paper_cost
+import torch
+from grid import Job, Results
+from paper_cells import COLUMNS, FINETUNED_TASKS, TABLES, TASKS, Cell, Plan, task_class
 from paper_figures import draw
-from paper_found import FRACTIONS, LONGER_TASKS, SEEDS
 from paper_page import page
 
-from elmore.tasks import registry as tasks
-from elmore.weights import pretrained
+from elmore.model.bilm import BiLM
+from elmore.tasks import registry
+from elmore.tasks.trained_task import TEST_COUNTS
+from elmore.train.distributed import select_device
+from elmore.weights import folder, pretrained
+from elmore.weights.bundle import Bundle, Card
 
 DATA = Path(os.environ["ELMORE_DATA"])
 GLOVE = f"glove:{DATA}/vectors/glove.6B.50d.subset.f16.npy"
-TASKS = tomllib.loads(Path(__file__).with_suffix(".toml").read_text())
-COLUMNS = ("none", "glove", "glove+elmo")
-LOOK = {0.001: 50, 0.01: 50, 0.1: 150}  # updates between two evaluations
-LONGER = 3
-WSD = [
-    f"--train={DATA}/tasks/wsd/Training_Corpora/SemCor",
-    f"--test={DATA}/tasks/wsd/Evaluation_Datasets/semeval2007",
-    f"--test={DATA}/tasks/wsd/Evaluation_Datasets/senseval2",
-    f"--wordnet={DATA}/tasks/wsd/wordnet-3.0",
-]
+WSD_SETS = ("semeval2007", "senseval2", "senseval3", "semeval2013", "semeval2015")
+PROBES = ("table5", "table6")
+UNTRAINED_SEED = 0
 
 
-class Asked(NamedTuple):
-    """The requested cells, and the results so far."""
+class Machine(NamedTuple):
+    """Where and how the commands run."""
 
-    tasks: list[str] | None
-    small: bool
     device: str
     place: Path
-    """For run folders and text made from the data."""
-    found: Results
-
-    def of(self, *names: str) -> list[str]:
-        """Return those of the named tasks that were requested."""
-        return [name for name in names if self.tasks is None or name in self.tasks]
-
-    def cell(self, task: str, vectors: str, *more: str, **rest: Any) -> Cell:  # noqa: ANN401
-        """Return the cell of a task with the settings that suited these vectors best.
-
-        What the recipe says already is left out: a cell of two tables is run once.
-        """
-        settings = self.tuned(task, "glove" if vectors == "none" else vectors.partition(":")[0])
-        kind = tasks.find_task(task)
-        for setting in more:
-            if tasks.load_recipe(kind, None, [*settings, setting]) != tasks.load_recipe(
-                kind, None, settings
-            ):
-                settings = (*settings, setting)
-        return Cell(task, vectors, settings, **rest)
-
-    def epochs(self, task: str, vectors: str, times: float) -> str:
-        """Return the setting that multiplies the epochs of a task."""
-        recipe = tasks.load_recipe(tasks.find_task(task), None, self.tuned(task, vectors))
-        return f"train.epochs={round(times * recipe.train.epochs)}"
-
-    def fraction(self, task: str, vectors: str, fraction: float, seed: int) -> Cell:
-        """Return the cell that trains on a fraction of the examples for more epochs."""
-        more = ()
-        if fraction < 1:
-            look = f"train.evaluate_every={LOOK[fraction]}"
-            more = self.epochs(task, vectors, fraction**-0.5), look, "train.patience=0"
-        return self.cell(task, vectors, *more, seed=seed, fraction=fraction)
-
-    def longer(self, task: str, seed: int) -> Cell:
-        """Return the cell without ELMo that trains three times longer."""
-        return self.cell(task, "glove", self.epochs(task, "glove", LONGER), seed=seed)
-
-    def trials(self, task: str, vectors: str) -> list[list[Cell]]:
-        """Return every trial of a task with every seed; ELMo settings apply only with ELMo."""
-        known = TASKS[task]
-        small = known["small"] if self.small else []
-        trials = [
-            tuple(s for s in trial if "elmo" in vectors or not s.startswith("elmo."))
-            for trial in known["trials"]
-        ]
-        return [
-            [
-                Cell(task, vectors, (*known["settings"], *trial, *small), seed)
-                for seed in range(known.get("tuning_seeds", 1))
-            ]
-            for trial in dict.fromkeys(trials)
-        ]
-
-    def tuned(self, task: str, vectors: str) -> tuple[str, ...]:
-        """Return the settings of the trial with the best dev score, or of the first trial."""
-        trials = self.trials(task, vectors)
-        scores = [
-            statistics.mean(self.found.get(cell.name, {}).get("dev", -1.0) for cell in cells)
-            for cells in trials
-        ]
-        return trials[scores.index(max(scores))][0].settings
+    """For run folders, models and text made from the data."""
+    vectors: Path
+    """The folder of fastText vectors."""
+    at_once: int
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("table", choices=[*TABLES, "page", "figures"])
-    parser.add_argument("results", type=Path)
+    parser.add_argument("table", choices=[*TABLES, *PROBES, "cost", "page", "figures"])
+    parser.add_argument("results", type=Path, help="folder with one file per result")
     parser.add_argument("folder", type=Path, nargs="?", help="for figures")
     parser.add_argument("--tasks", nargs="*", choices=list(TASKS), help="only these")
-    parser.add_argument("--small", action="store_true", help="models for two cores")
+    parser.add_argument("--columns", nargs="*", choices=list(COLUMNS), help="only these")
+    parser.add_argument("--set", nargs="*", default=[], help="settings for trying things out")
     parser.add_argument("--device", default="auto")
-    parser.add_argument("--at-once", type=int, default=1, help="trainings beside each other")
+    parser.add_argument("--at-once", type=int, default=1, help="trainings at the same time")
     parser.add_argument("--seconds", type=float, help="stop then; the same command goes on")
     parser.add_argument("--place", type=Path, default=Path("build/paper"), help="for run folders")
+    parser.add_argument("--vectors", type=Path, default=Path("build/vectors"), help="fastText")
     args = parser.parse_args()
-    result = read_results(args.results)
-    asked = Asked(args.tasks, args.small, args.device, args.place, result)
+    columns = tuple(COLUMNS if args.columns is None else args.columns)
+    plan = Plan(grid.read(args.results), args.tasks, columns, tuple(args.set))
     if args.table == "page":
-        cells = {name: [cell.name for cell in cells(asked)] for name, cells in TABLES.items()}
-        cells["finetuned"] += _finetunings(asked)
-        print(page(asked, TASKS, cells, source=args.results, at_once=args.at_once))
-        return
-    if args.table == "figures":
+        print(page(plan, args.results))
+    elif args.table == "cost":
+        print(paper_cost.format_estimate(plan, at_once=args.at_once))
+    elif args.table == "figures":
         if args.folder is None:
-            parser.error("figures: say the folder where they go, behind the results")
-        draw(asked, TASKS, args.folder)
-        return
-    args.place.mkdir(parents=True, exist_ok=True)
-    limits = {"at_once": args.at_once, "seconds": args.seconds}
-    if args.table == "finetuned":
-        first = [name for name in _finetunings(asked) if name not in result]
-        jobs = [_finetuning(name.split()[1], asked) for name in first]
-        run_grid(jobs, args.results, **limits)
-    cells = [cell for cell in TABLES[args.table](asked) if cell.name not in result]
-    jobs = [cell if isinstance(cell, Job) else _training(cell, asked) for cell in cells]
-    run_grid(jobs, args.results, **limits)
+            parser.error("figures: name the folder where they go after that of the results")
+        draw(plan, args.folder)
+    else:
+        machine = Machine(args.device, args.place, args.vectors, args.at_once)
+        run_table(args.table, args.results, plan, machine, seconds=args.seconds)
 
 
-def tune(asked: Asked) -> list[Cell]:
-    """Return both columns the same number of trials."""
-    return [
-        cell
-        for task in asked.of(*TASKS)
-        for vectors in COLUMNS[1:]
-        for trial in asked.trials(task, vectors)
-        for cell in trial
-    ]
+def run_table(
+    table: str, results: Path, plan: Plan, machine: Machine, *, seconds: float | None
+) -> None:
+    """Run the missing cells of a table."""
+    machine.place.mkdir(parents=True, exist_ok=True)
+
+    def ready(found: Results) -> list[Job]:
+        now = plan._replace(found=found)
+        if table in PROBES:
+            return [probe(table, machine)]
+        finetunings = [f"fine-tuning, {task}" for task in plan.of(FINETUNED_TASKS)]
+        if table == "finetuned" and not set(finetunings) <= found.keys():
+            return [finetuning(name.split()[1], machine) for name in finetunings]
+        cells = TABLES[table](now)
+        for cell in cells:
+            check_settings(cell, found)
+        return [training(cell, machine) for cell in cells if cell.name not in found]
+
+    grid.run(ready, results, at_once=machine.at_once, seconds=seconds)
 
 
-def table1(asked: Asked) -> list[Cell]:
-    """With ELMo and without."""
-    return [
-        asked.cell(task, vectors, seed=seed)
-        for task in asked.of(*TASKS)
-        for seed in SEEDS
-        for vectors in COLUMNS
-    ]
+def check_settings(cell: Cell, found: Results) -> None:
+    """Refuse results of another protocol."""
+    kept = found.get(cell.name, {"settings": cell.all_settings()})["settings"]
+    if kept != cell.all_settings():
+        raise SystemExit(
+            f"{cell.name}: its result was made with {kept}, paper.toml now asks for "
+            f"{cell.all_settings()}; use another folder for results"
+        )
 
 
-def table2(asked: Asked) -> list[Cell]:
-    """Compare the last layer alone with all layers, for a large and a small lambda."""
-    choices = ("elmo.last_only=true", "elmo.penalty=1.0", "elmo.penalty=0.001")
-    return [
-        asked.cell(task, "glove+elmo", choice, seed=seed)
-        for task in asked.of("snli", "srl")
-        for choice in choices
-        for seed in SEEDS
-    ]
-
-
-def table3(asked: Asked) -> list[Cell]:
-    """Insert ELMo at the input, at the output of the encoder, or at both."""
-    return [
-        asked.cell(task, "glove+elmo", f"elmo.insert_at={where}", seed=seed)
-        for task in asked.of("squad", "snli", "srl")
-        for where in ("input", "both", "output")
-        for seed in SEEDS
-    ]
-
-
-def longer(asked: Asked) -> list[Cell]:
-    """Train longer without ELMo, to see whether those runs were only too short."""
-    return [asked.longer(task, seed) for task in asked.of(*LONGER_TASKS) for seed in SEEDS]
-
-
-def figure1(asked: Asked) -> list[Cell]:
-    """Fractions of the training examples; fewer are read more often."""
-    return [
-        asked.fraction(task, vectors, fraction, seed)
-        for task in asked.of("snli", "srl")
-        for vectors in COLUMNS[1:]
-        for fraction in FRACTIONS
-        for seed in SEEDS
-    ]
-
-
-def finetuned(asked: Asked) -> list[Cell]:
-    """With a biLM that has read the task's text."""
-    return [
-        asked.cell(task, f"glove+elmo:{task}", seed=seed)
-        for task in asked.of("snli", "ner")
-        for seed in SEEDS
-    ]
-
-
-def table5(asked: Asked) -> list[Job]:
-    """Word senses."""
-    words = ["probe", "wsd", *WSD, "--json", f"--device={asked.device}"]
-    return [Job("senses", words, lambda found: found)]
-
-
-def table6(asked: Asked) -> list[Job]:
-    """Parts of speech, by a linear probe."""
-    splits = zip(("train", "dev", "test"), TASKS["pos"]["files"], strict=True)
-    files = [f"--{split}={DATA}/tasks/{name}" for split, name in splits]
-    words = ["probe", "pos", *files, "--json", f"--device={asked.device}"]
-    return [Job("parts of speech", words, lambda found: {"layers": found})]
-
-
-TABLES: dict[str, Callable[[Asked], list[Cell] | list[Job]]] = {
-    "tune": tune,
-    "table1": table1,
-    "table2": table2,
-    "table3": table3,
-    "table5": table5,
-    "table6": table6,
-    "figure1": figure1,
-    "longer": longer,
-    "finetuned": finetuned,
-}
-
-
-def _training(cell: Cell, asked: Asked) -> Job:
+def training(cell: Cell, machine: Machine) -> Job:
     """Return the command of a cell and the function that reads its result."""
-    kind = tasks.find_task(cell.task)
-    out = asked.place / "runs" / cell.name.replace(" ", "-").replace(",", "").replace("/", "-")
-    shutil.rmtree(out, ignore_errors=True)  # of one that was stopped
-    splits = zip(("train", "dev", "test"), _files(cell.task, asked), strict=True)
+    kind, known = task_class(cell.task), TASKS[cell.task]
+    out = machine.place / "runs" / grid.file_stem(cell.name)
+    splits = zip(("train", "dev", "test"), data_files(cell.task, machine.place), strict=True)
     part = [] if cell.fraction == 1 else [f"--train-fractions={cell.fraction:g}"]
+    run = out / f"fraction-{cell.fraction:g}" if part else out
     words = [
-        "task", "train", cell.task, *(f"--{split}={path}" for split, path in splits),
-        f"--embedder={_embedder(cell.vectors, asked)}", *(f"--set={s}" for s in cell.settings),
-        f"--set=train.seed={cell.seed}", *part, f"--out={out}", f"--device={asked.device}",
-        "--json",
-    ]  # fmt: skip
+        *("task", "train", kind.name, *(f"--{split}={path}" for split, path in splits)),
+        *([f"--recipe={known['recipe']}"] if "recipe" in known else []),
+        f"--embedder={embedder(cell, machine)}",
+        *(f"--set={setting}" for setting in cell.all_settings()),
+        *(*part, f"--out={out}", f"--device={machine.device}", "--json"),
+        *(["--resume"] if (run / "recipe.json").is_file() else []),
+    ]
+    seconds_path = out.with_name(f"{out.name}.seconds")
 
-    def read(printed: dict[str, Any]) -> dict[str, Any]:
-        scores = printed["runs"][0]["scores"] if part else printed
-        run = out / f"fraction-{cell.fraction:g}" if part else out
-        lines = [json.loads(line) for line in (run / "metrics.jsonl").read_text().splitlines()]
-        name = f"valid_{kind.metric}"
-        return {
-            "dev": scores["dev"][kind.metric],
-            "test": scores["test"][kind.metric],
-            "scores": scores["test"],
-            "layers": printed.get("layer_weights", {}),
-            "curve": [[line["step"], line[name]] for line in lines if name in line],
-        }
+    def done() -> None:
+        shutil.rmtree(out, ignore_errors=True)
+        seconds_path.unlink(missing_ok=True)
 
-    return Job(cell.name, words, read)
+    facts = {
+        **cell._asdict(),
+        "settings": cell.all_settings(),
+        "device": device_name(machine.device),
+        "at_once": machine.at_once,
+    }
+    read = lambda printed: read_result(printed, run, kind.metric)  # noqa: E731
+    return Job(cell.name, words, read, facts, seconds_path, done)
 
 
-def _files(task: str, asked: Asked) -> list[str]:
+def read_result(printed: dict[str, Any], run: Path, metric: str) -> dict[str, Any]:
+    """Return what is kept of a finished training."""
+    scores = printed["runs"][0]["scores"] if "runs" in printed else printed
+    lines = [json.loads(line) for line in (run / "metrics.jsonl").read_text().splitlines()]
+    curve = [[line["step"], line[f"valid_{metric}"]] for line in lines if f"valid_{metric}" in line]
+    best = max(range(len(curve)), key=lambda i: curve[i][1])
+    recipe = json.loads((run / "recipe.json").read_text())["train"]
+    counts = json.loads((run / TEST_COUNTS).read_text())["counts"]
+    return {
+        "dev": scores["dev"][metric],
+        "test": scores["test"][metric],
+        "scores": scores["test"],
+        "layers": printed.get("layer_weights", {}),
+        "curve": curve,
+        "converged": len(curve) - 1 - best >= recipe["patience"] > 0,
+        "counts": [[_short(x) for x in column] for column in zip(*counts, strict=True)],
+    }
+
+
+def _short(number: float) -> float | int:
+    return int(number) if number == int(number) else round(number, 6)
+
+
+@cache
+def device_name(device: str) -> str:
+    """Return the name of the GPU, or cpu."""
+    chosen = select_device(device)
+    return torch.cuda.get_device_name(chosen) if chosen.type == "cuda" else "cpu"
+
+
+def data_files(task: str, place: Path) -> list[str]:
+    """Return the training, dev and test files of a task."""
     files = TASKS[task]["files"]
     if task != "squad":
         return [f"{DATA}/tasks/{name}" for name in files]
-    source, made = DATA / "tasks/squad", asked.place / "squad"
+    source, made = DATA / "tasks/squad", place / "squad"
     if not (made / "train-zre.jsonl.xz").exists():  # the last that is put there
         script = Path(__file__).parent.parent / "examples/split_squad.py"
         parts = [source / "dev-v1.1.reconstructed.json.xz", source / "dev_article_split.json", made]
         subprocess.run([sys.executable, script, *parts], check=True, stdout=subprocess.DEVNULL)
         shutil.copyfile(source / "squad_train_subset_4000q.json.xz", made / "train-4000.json.xz")
         shutil.copyfile(source / "qa_zre_subset.jsonl.xz", made / "train-zre.jsonl.xz")
-    return [f"{asked.place}/{name}" for name in files]
+    return [f"{place}/{name}" for name in files]
 
 
-def _embedder(vectors: str, asked: Asked) -> str:
-    kinds, _, tuned = vectors.partition(":")
-    model = str(asked.place / "finetuned" / tuned) if tuned else ""
-    known = {"none": "none", "glove": GLOVE, "elmo": f"elmo:{model}"}
-    return "+".join(known[kind] for kind in kinds.split("+"))
+def embedder(cell: Cell, machine: Machine) -> str:
+    """Return the `--embedder` of a cell."""
+    if cell.column == "glove":
+        return GLOVE
+    vectors = machine.vectors / f"{cell.task}.f16.npy"
+    if not vectors.exists():
+        raise SystemExit(
+            f"{vectors}: there are no vectors for {cell.task}; make them with "
+            "benchmarks/fasttext_vectors.py, or name their folder with --vectors"
+        )
+    models = {
+        "static": None,
+        "elmo": "",
+        "untrained": machine.place / "untrained",
+        "finetuned": machine.place / "finetuned" / cell.task,
+    }
+    if cell.column == "untrained":
+        make_untrained(machine.place / "untrained")
+    model = models[cell.column]
+    return f"fasttext:{vectors}" + ("" if model is None else f"+elmo:{model}")
 
 
-def _finetunings(asked: Asked) -> list[str]:
-    return [f"fine-tuning, {task}" for task in asked.of("snli", "ner")]
+def make_untrained(path: Path) -> None:
+    """Write a biLM with the shape of the bundled one and new weights, as pretraining starts."""
+    if path.exists():
+        return
+    trained = pretrained.load("english")
+    torch.manual_seed(UNTRAINED_SEED)
+    card = Card(name="untrained", data="none: random weights")
+    folder.save(Bundle(BiLM(trained.config).eval(), trained.alphabet, card=card), path)
 
 
-def _finetuning(task: str, asked: Asked) -> Job:
+def probe(table: str, machine: Machine) -> Job:
+    """Return the command of Table 5 or 6."""
+    facts = {"device": device_name(machine.device), "at_once": machine.at_once}
+    if table == "table5":
+        wsd = DATA / "tasks/wsd"
+        tests = [f"--test={wsd}/Evaluation_Datasets/{name}" for name in WSD_SETS]
+        places = [f"--train={wsd}/Training_Corpora/SemCor", f"--wordnet={wsd}/wordnet-3.0"]
+        words = ["probe", "wsd", *places, *tests, "--json", f"--device={machine.device}"]
+        return Job("senses", words, lambda found: found, facts)
+    splits = zip(("train", "dev", "test"), data_files("pos", machine.place), strict=True)
+    files = [f"--{split}={path}" for split, path in splits]
+    words = ["probe", "pos", *files, "--json", f"--device={machine.device}"]
+    return Job("parts of speech", words, lambda found: {"layers": found}, facts)
+
+
+def finetuning(task: str, machine: Machine) -> Job:
     """One pass over the sentences of a task's training examples, labels ignored."""
-    shards = asked.place / "text" / task
+    place = machine.place
+    shards = place / "text" / task
     if not shards.exists():
-        kind = tasks.find_task(task)
-        reader = kind(tasks.load_recipe(kind))
-        for split, path in zip(("train", "dev"), _files(task, asked), strict=False):
+        kind = task_class(task)
+        reader = kind(registry.load_recipe(kind))
+        for split, path in zip(("train", "dev"), data_files(task, place), strict=False):
             lines = (
                 " ".join(s) for e in reader.read_examples(Path(path)) for s in reader.sentences(e)
             )
-            text = asked.place / f"{task}-{split}.txt"
+            text = place / f"{task}-{split}.txt"
             text.write_text("".join(f"{line}\n" for line in lines if line), encoding="utf-8")
-        words = asked.place / "vocabulary.txt"
+        words = place / "vocabulary.txt"
         vocabulary = pretrained.load("english").vocabulary
         assert vocabulary is not None
         vocabulary.write(words)
-        files = [asked.place / f"{task}-train.txt", "--valid", asked.place / f"{task}-dev.txt"]
+        files = [place / f"{task}-train.txt", "--valid", place / f"{task}-dev.txt"]
         prepare = ["prepare", *files, "--tokenized", "--vocabulary", words, "-o", shards]
         subprocess.run([sys.executable, "-m", "elmore", *map(str, prepare)], check=True)
-    out = asked.place / "finetuned" / task
-    shutil.rmtree(out, ignore_errors=True)
-    words = ["finetune", "english", str(shards), f"--out={out}", f"--device={asked.device}"]
-    return Job(
-        f"fine-tuning, {task}", [*words, "--set=train.epochs=1", "--json"], lambda found: found[0]
-    )
+    out = place / "finetuned" / task
+    resume = ["--resume"] if (out / "recipe.json").is_file() else []
+    words = ["finetune", "english", str(shards), f"--out={out}", f"--device={machine.device}"]
+    facts = {"device": device_name(machine.device), "at_once": machine.at_once}
+    command = [*words, "--set=train.epochs=1", "--json", *resume]
+    return Job(f"fine-tuning, {task}", command, lambda found: found[0], facts)
 
 
 if __name__ == "__main__":

@@ -1,6 +1,6 @@
 """Draw the figures of benchmarks/paper.py: the same results give the same bytes of SVG.
 
-`paper_table1.svg` shows the errors with GloVe and with GloVe and ELMo, `paper_figure1.svg` the
+`paper_table1.svg` shows the test scores of each task with and without ELMo, `paper_figure1.svg` the
 score against the fraction of the training examples, `paper_figure2.svg` the layer weights. Missing
 results are marked as missing. The figures are narrow enough for a phone; they use the colours of
 Okabe and Ito, and different markers too.
@@ -12,24 +12,15 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-from paper_found import (
-    FRACTIONS,
-    LAYERS,
-    NAMES,
-    Chosen,
-    fewer,
-    means,
-    mixes,
-    part,
-    seeds,
-    values,
-)
+from paper_cells import COLUMNS, FRACTION_TASKS, FRACTIONS, LAYERS, TASKS, Plan, means
+from paper_page import gain
 
 from elmore import atomic
 
 LOOKS = {  # colour, marker
-    "glove": ("#D55E00", "s"),
-    "glove+elmo": ("#0072B2", "o"),
+    "static": ("#D55E00", "s"),
+    "untrained": ("#999999", "^"),
+    "elmo": ("#0072B2", "o"),
 }
 INK, MUTED, GRID, BLANK = "#1b1f24", "#59636e", "#dde1e6", "#eef0f2"
 STYLE = {
@@ -52,10 +43,10 @@ STYLE = {
     "axes.titleweight": "bold",
     "axes.titlelocation": "left",
 }
-Drawn = Callable[[Any, Chosen, dict[str, Any]], None]
+Drawn = Callable[[Any, Plan], None]
 
 
-def draw(chosen: Chosen, tasks: dict[str, Any], folder: Path) -> None:
+def draw(plan: Plan, folder: Path) -> None:
     """Write every figure into a folder."""
     try:
         import matplotlib as mpl
@@ -72,7 +63,7 @@ def draw(chosen: Chosen, tasks: dict[str, Any], folder: Path) -> None:
         with mpl.rc_context(STYLE):
             figure = Figure(figsize=size, layout="constrained")
             figure.get_layout_engine().set(w_pad=0.1, h_pad=0.1)
-            drawn(figure, chosen, tasks)
+            drawn(figure, plan)
             kept = io.BytesIO()
             figure.savefig(kept, format="svg", metadata={"Date": None, "Creator": None})
         atomic.write(folder / name, kept.getvalue())
@@ -82,55 +73,55 @@ def _spread(found: Sequence[float]) -> float:
     return statistics.stdev(found) if len(found) > 1 else 0.0
 
 
-def _table1(figure: Any, chosen: Chosen, tasks: dict[str, Any]) -> None:  # noqa: ANN401
-    """Two marks for each task of the paper: errors with GloVe, and with ELMo beside it."""
+def _table1(figure: Any, plan: Plan) -> None:  # noqa: ANN401
+    """Draw the test scores of each task of the paper's table, one marker for each column."""
     axes = figure.subplots()
-    shown = {task: known for task, known in tasks.items() if "paper" in known}
-    for row, (task, known) in enumerate(shown.items()):
-        scores = {v: values(chosen, "test", seeds(chosen, task, v)) for v in LOOKS}
-        there = f"in the paper {fewer(*known['paper']):.0f} %"
-        if not all(scores.values()):
-            axes.text(2, row, f"missing ({there})", va="center", color=MUTED)
-            continue
-        before, after = (100 - statistics.mean(result) for result in scores.values())
-        axes.plot([before, after], [row, row], color=MUTED, linewidth=1.5, zorder=1)
-        for vectors, result in scores.items():
-            colour, marker = LOOKS[vectors]
-            axes.errorbar(
-                100 - statistics.mean(result), row, xerr=_spread(result), color=colour,
-                marker=marker,
-                markersize=7, capsize=3, linestyle="none",
-                label=NAMES[vectors] if row == 0 else None,
-            )  # fmt: skip
-        told = f"{fewer(100 - before, 100 - after):.0f} % fewer errors ({there})"
+    shown = [task for task in TASKS if "paper" in TASKS[task] and task in plan.of(TASKS)]
+    for row, task in enumerate(shown):
+        scores = {column: plan.values("test", plan.runs(task, column)) for column in LOOKS}
+        for column, result in scores.items():
+            if result:
+                colour, marker = LOOKS[column]
+                axes.errorbar(
+                    statistics.mean(result), row, xerr=_spread(result), color=colour,
+                    marker=marker, markersize=7, capsize=3, linestyle="none",
+                    label=COLUMNS[column],
+                )  # fmt: skip
+        difference, there = gain(plan, task, "static"), TASKS[task]["paper"]
+        told = "missing" if difference is None else f"{difference.mean:+.1f} points"
+        told += f" (in the paper {there[1] - there[0]:+.1f})"
         over = {"facecolor": "white", "edgecolor": "none", "pad": 1}
         axes.text(2, row - 0.34, told, va="center", fontsize=9, color=MUTED, bbox=over)
-    axes.set_yticks(range(len(shown)), [known["title"] for known in shown.values()])
+    axes.set_yticks(range(len(shown)), [TASKS[task]["title"] for task in shown])
     axes.set_ylim(len(shown) - 0.5, -0.75)
     axes.set_xlim(0, 100)
     axes.grid(visible=False, axis="y")
-    axes.set_xlabel("errors on the test set (100 − score); less is better")
-    if axes.get_legend_handles_labels()[0]:
-        figure.legend(loc="outside upper center", ncols=2, frameon=False)
+    axes.set_xlabel("test score; more is better")
+    handles, labels = axes.get_legend_handles_labels()
+    if handles:
+        first = {label: handle for handle, label in zip(handles, labels, strict=True)}
+        figure.legend(first.values(), first, loc="outside upper center", ncols=3, frameon=False)
 
 
-def _figure1(figure: Any, chosen: Chosen, tasks: dict[str, Any]) -> None:  # noqa: ANN401
+def _figure1(figure: Any, plan: Plan) -> None:  # noqa: ANN401
     """One panel for each task, the share of the examples on a log axis."""
     panels = figure.subplots(2, sharex=True)
-    for axes, (task, unit) in zip(panels, {"snli": "accuracy", "srl": "F1"}.items(), strict=True):
-        for vectors, (colour, marker) in LOOKS.items():
-            result = {f: part(chosen, task, vectors, f) for f in FRACTIONS}
+    for axes, task in zip(panels, FRACTION_TASKS, strict=True):
+        for column in ("static", "elmo"):
+            colour, marker = LOOKS[column]
+            cells = {f: plan.fraction(task, column, f) for f in FRACTIONS}
+            result = {f: plan.values("test", some) for f, some in cells.items()}
             there = {fraction: scores for fraction, scores in result.items() if scores}
             axes.errorbar(
                 [100 * fraction for fraction in there],
                 [statistics.mean(scores) for scores in there.values()],
                 yerr=[_spread(scores) for scores in there.values()],
-                color=colour, marker=marker, markersize=6, capsize=3, label=NAMES[vectors],
+                color=colour, marker=marker, markersize=6, capsize=3, label=COLUMNS[column],
             )  # fmt: skip
         axes.set_xscale("log")
         axes.set_xlim(0.07, 140)
-        axes.set_title(tasks[task]["title"])
-        axes.set_ylabel(f"test {unit} (%)")
+        axes.set_title(TASKS[task]["title"])
+        axes.set_ylabel(f"test {TASKS[task]['score']} (%)")
         axes.minorticks_off()
     panels[-1].set_xticks(
         [100 * fraction for fraction in FRACTIONS], [f"{100 * f:g} %" for f in FRACTIONS]
@@ -139,10 +130,11 @@ def _figure1(figure: Any, chosen: Chosen, tasks: dict[str, Any]) -> None:  # noq
     panels[0].legend(loc="lower right", frameon=False)
 
 
-def _figure2(figure: Any, chosen: Chosen, tasks: dict[str, Any]) -> None:  # noqa: ANN401
+def _figure2(figure: Any, plan: Plan) -> None:  # noqa: ANN401
     """Draw a row per task: the layer weights at the input and at the output."""
     panels = figure.subplots(ncols=2, sharey=True)
-    result = {task: mixes(chosen, task) for task in tasks}
+    tasks = [task for task in TASKS if task in plan.of(TASKS)]
+    result = {task: plan.mixes(task) for task in tasks}
     image = None
     for axes, place in zip(panels, ("input", "output"), strict=True):
         axes.set_facecolor(BLANK)
@@ -166,7 +158,7 @@ def _figure2(figure: Any, chosen: Chosen, tasks: dict[str, Any]) -> None:  # noq
         axes.grid(visible=False)
         axes.tick_params(length=0)
         axes.spines[:].set_visible(False)
-    panels[0].set_yticks(range(len(tasks)), [known["title"] for known in tasks.values()])
+    panels[0].set_yticks(range(len(tasks)), [TASKS[task]["title"] for task in tasks])
     figure.colorbar(
         image, ax=panels, orientation="horizontal", shrink=0.7, aspect=30,
         label="share of the layer in the mix (a row sums to 1)",

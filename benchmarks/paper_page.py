@@ -1,200 +1,212 @@
-"""Print the page of benchmarks/paper.py: every table, with missing results marked."""
+"""Print the page of benchmarks/paper.py from its results: every table, missing ones marked."""
 
 import statistics
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import paper_cost
-from grid import Cell
-from paper_found import (
+from paper_bootstrap import Gain, paired_bootstrap
+from paper_cells import (
+    ABLATION_SEEDS,
+    ABLATION_TASKS,
+    ABLATIONS,
+    COLUMNS,
+    FINETUNED_TASKS,
+    FRACTION_TASKS,
     FRACTIONS,
     LAYERS,
-    LONGER_TASKS,
-    NAMES,
+    PROTOCOL,
     SEEDS,
-    Chosen,
-    fewer,
+    TABLE2,
+    TABLE3,
+    TASKS,
+    Cell,
+    Plan,
     means,
-    mixes,
-    part,
-    seeds,
-    values,
+    task_class,
 )
 
+from elmore.tasks import registry
+
 MISSING = "missing"
-PAPER2 = {"snli": (88.1, 89.1, 89.3, 89.5), "srl": (81.6, 84.1, 84.6, 84.8)}
-PAPER3 = {"squad": (85.1, 85.6, 84.8), "snli": (88.9, 89.5, 88.7), "srl": (84.7, 84.3, 80.9)}
-Tasks = dict[str, Any]
+PAPER2 = {"squad": "80.8 / 84.7 / 85.0 / 85.2", "snli": "88.1 / 89.1 / 89.3 / 89.5"}
+PAPER2 |= {"srl": "81.6 / 84.1 / 84.6 / 84.8"}
+PAPER3 = {"squad": "85.1 / 85.6 / 84.8", "snli": "88.9 / 89.5 / 88.7", "srl": "84.7 / 84.3 / 80.9"}
 
 
-def page(
-    chosen: Chosen, tasks: Tasks, cells: dict[str, list[str]], *, source: Path, at_once: int
-) -> str:
-    """Return the page of all results so far; `cells` maps a table to the names of its cells."""
-    beside = f" --at-once {at_once}" if at_once > 1 else ""
+def page(plan: Plan, results: Path) -> str:
+    """Return the page of all results so far."""
     head = [
-        f"# The tables of the paper: {source.stem}",
+        f"# The tables of the paper: {results.name}",
         "",
-        f"Printed by `python benchmarks/paper.py page {source}{beside}`.",
-        "Means over three seeds ± the standard deviation. Missing seeds are marked.",
+        f"Printed by `python benchmarks/paper.py page {results}` from one file per run.",
+        "The protocol is docs/protocol.md. Scores are means over the seeds ± standard deviation.",
     ]
     parts = [
         head,
-        _table1(chosen, tasks),
-        _sizes(tasks),
-        _others(chosen, tasks),
-        _longer(chosen, tasks),
-        _table2(chosen, tasks),
-        _table3(chosen, tasks),
-        _figure1(chosen, tasks),
-        _updates(chosen, tasks),
-        _figure2(chosen, tasks),
-        _finetuned(chosen, tasks),
-        _senses(chosen),
-        _speech(chosen),
-        _trials(chosen, tasks),
-        _cost(chosen, tasks, cells, at_once),
-        _commands(chosen),
+        _table1(plan),
+        _gains(plan),
+        _sizes(plan),
+        _others(plan),
+        _choices(plan, "Table 2: which layers (dev score)", "table2", TABLE2, PAPER2),
+        _choices(plan, "Table 3: where ELMo goes (dev score)", "table3", TABLE3, PAPER3),
+        _choices(plan, "The mix: gamma, layer norm, dropout (dev score)", "ablations", ABLATIONS),
+        _figure1(plan),
+        _updates(plan),
+        _figure2(plan),
+        _finetuned(plan),
+        _senses(plan),
+        _speech(plan),
+        _trials(plan),
+        _cost(plan),
+        _commands(plan),
     ]
     return "\n\n".join("\n".join(part) for part in parts)
 
 
-def _shown(numbers: Sequence[float], digits: int = 1) -> str:
+def gain(plan: Plan, task: str, before: str, after: str = "elmo") -> Gain | None:
+    """Return the gain in test score from one column to another, or None if a seed is missing."""
+    columns = [plan.values("counts", plan.runs(task, column)) for column in (before, after)]
+    if min(map(len, columns)) < len(SEEDS):
+        return None
+    kind = task_class(task)
+    score = kind(registry.load_recipe(kind)).score_counts
+    arrays = [[np.array(counts, float).T for counts in column] for column in columns]
+    alpha, resamples = PROTOCOL["alpha"], PROTOCOL["resamples"]
+    return paired_bootstrap(*arrays, score, resamples=resamples, alpha=alpha)
+
+
+def _format_gain(result: Gain | None) -> tuple[str, str]:
+    if result is None:
+        return MISSING, ""
+    smallest = 2 / (PROTOCOL["resamples"] + 1)
+    p = f"{result.p:.4f}" if result.p > smallest else f"< {1.0001 * smallest:.4f}"
+    return f"{result.mean:+.1f} ({result.low:+.1f} to {result.high:+.1f})", p
+
+
+def _shown(numbers: Sequence[float], seeds: Sequence[int] = SEEDS, digits: int = 1) -> str:
     if not numbers:
         return MISSING
     spread = f" ± {statistics.stdev(numbers):,.{digits}f}" if len(numbers) > 1 else ""
-    return f"{statistics.mean(numbers):,.{digits}f}{spread}{_few(numbers)}"
-
-
-def _few(found: Sequence[Any]) -> str:
-    return f" ({len(found)} of {len(SEEDS)} seeds)" if len(found) < len(SEEDS) else ""
+    few = f" ({len(numbers)} of {len(seeds)} seeds)" if len(numbers) < len(seeds) else ""
+    return f"{statistics.mean(numbers):,.{digits}f}{spread}{few}"
 
 
 def _head(title: str, table: str, *columns: str) -> list[str]:
-    command = f"`python benchmarks/paper.py {table} RESULTS.json`"
-    return [f"## {title}", "", command, "", *_columns(*columns)]
+    return [
+        f"## {title}",
+        "",
+        f"`python benchmarks/paper.py {table} RESULTS`",
+        "",
+        *_columns(*columns),
+    ]
 
 
-def _columns(*columns: str) -> list[str]:
-    return [_row(*columns), f"|{'|'.join('---' for _ in columns)}|"]
+def _columns(*names: str) -> list[str]:
+    return [_row(*names), f"|{'---|' * len(names)}"]
 
 
-def _row(*parts: str) -> str:
-    return f"| {' | '.join(parts)} |"
+def _row(*cells: str) -> str:
+    return f"| {' | '.join(cells)} |"
 
 
-def _table1(chosen: Chosen, tasks: Tasks) -> Iterator[str]:
+def _shown_tasks(plan: Plan, names: Iterable[str] = TASKS) -> list[str]:
+    """Return tasks in the order of paper.toml."""
+    asked = plan.of(names)
+    return [name for name in names if name in asked]
+
+
+def _table1(plan: Plan) -> Iterator[str]:
+    confidence = f"{100 * (1 - PROTOCOL['alpha']):g} %"
     yield from _head(
-        "Table 1: with and without (test score)", "table1", "task", *NAMES.values(),
-        "error reduction", "the paper", "error reduction there",
+        "Table 1: test scores", "table1", "task, score", *COLUMNS.values(),
+        f"gain of ELMo over fastText ({confidence} interval)", "p", "the paper", "gain there",
     )  # fmt: skip
-    for task, known in tasks.items():
-        scores = {v: values(chosen, "test", seeds(chosen, task, v)) for v in NAMES}
-        reduction = MISSING
-        if scores["glove"] and scores["glove+elmo"]:
-            ours = fewer(*(statistics.mean(scores[v]) for v in ("glove", "glove+elmo")))
-            reduction = f"{ours:.1f} %"
+    for task in _shown_tasks(plan):
+        known = TASKS[task]
+        scores = [plan.values("test", plan.runs(task, column)) for column in COLUMNS]
         there = known.get("paper")
         yield _row(
             f"{known['title']}, {known['score']}",
-            *(_shown(result) for result in scores.values()),
-            reduction,
+            *map(_shown, scores),
+            *_format_gain(gain(plan, task, "static")),
             f"{there[0]:.1f} to {there[1]:.1f}" if there else "",
-            f"{fewer(*there):.1f} %" if there else "",
+            f"{there[1] - there[0]:+.1f}" if there else "",
         )
-    data = [f"{known['title']}: {known['data']}" for known in tasks.values() if "data" in known]
-    yield f"\nDifferences in the data: {'. '.join(data)}."
+    data = [f"{k['title']}: {k['data']}" for t in _shown_tasks(plan) if "data" in (k := TASKS[t])]
+    yield f"\nGains are in points. Differences in the data: {'. '.join(data)}."
+    cells = [c for t in plan.of(TASKS) for column in COLUMNS for c in plan.runs(t, column)]
+    ended = plan.values("converged", cells)
+    yield f"Runs that stopped because the dev score had converged: {sum(ended)} of {len(ended)}."
 
 
-def _sizes(tasks: Tasks) -> Iterator[str]:
+def _gains(plan: Plan) -> Iterator[str]:
+    yield from _head(
+        "Gains of ELMo over the other columns (test score)", "table1", "task",
+        *(f"{title} {word}" for title in (COLUMNS["untrained"], COLUMNS["glove"])
+          for word in ("to ELMo", "p")),
+        "fastText to untrained biLM", "p",
+    )  # fmt: skip
+    for task in _shown_tasks(plan):
+        pairs = (("untrained", "elmo"), ("glove", "elmo"), ("static", "untrained"))
+        cells = [text for pair in pairs for text in _format_gain(gain(plan, task, *pair))]
+        yield _row(TASKS[task]["title"], *cells)
+
+
+def _sizes(plan: Plan) -> Iterator[str]:
     yield "## Training sets, here and in the paper\n"
     yield from _columns("task", "training set", "the paper's, as released")
-    for known in tasks.values():
-        yield _row(known["title"], *known["trained_on"])
+    for task in _shown_tasks(plan):
+        yield _row(TASKS[task]["title"], *TASKS[task]["trained_on"])
 
 
-def _others(chosen: Chosen, tasks: Tasks) -> Iterator[str]:
+def _others(plan: Plan) -> Iterator[str]:
     yield from _head(
-        "Other scores of Table 1's runs (test score)", "table1", "task, score", *NAMES.values()
+        "Other scores of Table 1's runs (test score)", "table1", "task, score", *COLUMNS.values()
     )
-    for task, known in tasks.items():
-        for key, name in known.get("other_scores", {}).items():
-            rows = (values(chosen, "scores", seeds(chosen, task, vectors)) for vectors in NAMES)
-            result = (_shown([scores[key] for scores in column]) for column in rows)
-            yield _row(f"{known['title']}, {name}", *result)
+    for task in _shown_tasks(plan):
+        for key, name in TASKS[task].get("other_scores", {}).items():
+            columns = (plan.values("scores", plan.runs(task, column)) for column in COLUMNS)
+            result = (_shown([scores[key] for scores in column]) for column in columns)
+            yield _row(f"{TASKS[task]['title']}, {name}", *result)
 
 
-def _longer(chosen: Chosen, tasks: Tasks) -> Iterator[str]:
-    yield from _head(
-        "GloVe alone, trained three times longer (test score)", "longer", "task", "GloVe",
-        "GloVe, trained three times longer", "GloVe + ELMo, as in Table 1",
-        "error reduction against the longer run",
-    )  # fmt: skip
-    for task in LONGER_TASKS:
-        groups = [
-            seeds(chosen, task, "glove"),
-            [chosen.longer(task, seed) for seed in SEEDS],
-            seeds(chosen, task, "glove+elmo"),
-        ]
-        result = [values(chosen, "test", cells) for cells in groups]
-        _, long, elmo = result
-        both = bool(long and elmo)
-        reduction = (
-            f"{fewer(statistics.mean(long), statistics.mean(elmo)):.1f} %" if both else MISSING
-        )
-        yield _row(tasks[task]["title"], *map(_shown, result), reduction)
+def _choices(
+    plan: Plan, title: str, table: str, choices: dict[str, str], paper: dict[str, str] | None = None
+) -> Iterator[str]:
+    there = ["the paper, in the order of the columns"] if paper else []
+    yield from _head(title, table, "task", "fastText", *choices, *there)
+    for task in _shown_tasks(plan, ABLATION_TASKS):
+        groups = [plan.runs(task, "static", seeds=ABLATION_SEEDS)]
+        groups += [plan.runs(task, "elmo", c, seeds=ABLATION_SEEDS) for c in choices.values()]
+        result = (_shown(plan.values("dev", cells), ABLATION_SEEDS) for cells in groups)
+        yield _row(TASKS[task]["title"], *result, *([paper[task]] if paper else []))
 
 
-def _table2(chosen: Chosen, tasks: Tasks) -> Iterator[str]:
-    yield from _head(
-        "Table 2: which layers (dev score)", "table2", "task", "GloVe", "last only",
-        "all, lambda 1", "all, lambda 0.001", "the paper",
-    )  # fmt: skip
-    choices = ("elmo.last_only=true", "elmo.penalty=1.0", "elmo.penalty=0.001")
-    for task, there in PAPER2.items():
-        groups = [seeds(chosen, task, "glove")]
-        groups += [seeds(chosen, task, "glove+elmo", choice) for choice in choices]
-        yield _against(chosen, tasks[task]["title"], groups, there)
-
-
-def _table3(chosen: Chosen, tasks: Tasks) -> Iterator[str]:
-    places = ("input", "both", "output")
-    yield from _head("Table 3: where ELMo goes (dev score)", "table3", "task", *places, "the paper")
-    for task, there in PAPER3.items():
-        groups = [seeds(chosen, task, "glove+elmo", f"elmo.insert_at={place}") for place in places]
-        yield _against(chosen, tasks[task]["title"], groups, there)
-
-
-def _against(
-    chosen: Chosen, title: str, groups: Iterable[Sequence[Cell]], there: Iterable[float]
-) -> str:
-    result = (_shown(values(chosen, "dev", cells)) for cells in groups)
-    return _row(title, *result, " / ".join(map(str, there)))
-
-
-def _figure1(chosen: Chosen, tasks: Tasks) -> Iterator[str]:
+def _figure1(plan: Plan) -> Iterator[str]:
     columns = [f"{100 * fraction:g} %" for fraction in FRACTIONS]
-    yield from _head(
-        "Figure 1: a fraction of the examples (test score)", "figure1", "task", "vectors", *columns
-    )
-    for task in ("snli", "srl"):
-        for vectors in ("glove", "glove+elmo"):
-            result = (_shown(part(chosen, task, vectors, fraction)) for fraction in FRACTIONS)
-            yield _row(tasks[task]["title"], NAMES[vectors], *result)
+    title = "Figure 1: a fraction of the examples (test score)"
+    yield from _head(title, "figure1", "task", "vectors", *columns)
+    for task in _shown_tasks(plan, FRACTION_TASKS):
+        for column in ("static", "elmo"):
+            groups = [plan.fraction(task, column, fraction) for fraction in FRACTIONS]
+            result = (_shown(plan.values("test", cells), ABLATION_SEEDS) for cells in groups)
+            yield _row(TASKS[task]["title"], COLUMNS[column], *result)
 
 
-def _updates(chosen: Chosen, tasks: Tasks) -> Iterator[str]:
-    """Compare with the GloVe run of the same seed: when does ELMo exceed its best score?"""
+def _updates(plan: Plan) -> Iterator[str]:
+    """Compare with the baseline of the same seed: when does ELMo exceed its best score?"""
     yield from _head(
-        "Updates until the baseline is passed", "table1", "task", "best dev score with GloVe",
+        "Updates until the baseline is passed", "table1", "task", "best dev score with fastText",
         "its update", "first update with ELMo above it", "fewer updates",
     )  # fmt: skip
-    for task in ("snli", "srl"):
-        pairs = zip(seeds(chosen, task, "glove"), seeds(chosen, task, "glove+elmo"), strict=True)
-        curves = [[chosen.found.get(cell.name) for cell in pair] for pair in pairs]
-        result = [_passed(base["curve"], elmo["curve"]) for base, elmo in curves if base and elmo]
-        title = tasks[task]["title"]
+    for task in _shown_tasks(plan, FRACTION_TASKS):
+        columns = [plan.runs(task, column) for column in ("static", "elmo")]
+        pairs = [plan.values("curve", pair) for pair in zip(*columns, strict=False)]
+        result = [_passed(*pair) for pair in pairs if len(pair) == 2]
+        title = TASKS[task]["title"]
         if not result:
             yield _row(title, MISSING, "", "", "")
             continue
@@ -203,8 +215,8 @@ def _updates(chosen: Chosen, tasks: Tasks) -> Iterator[str]:
         if never:
             told = f"never, in {never} of {len(result)}", ""
         else:
-            told = _shown(passed, 0), f"{100 * (1 - sum(passed) / sum(at)):.0f} %"
-        yield _row(title, _shown(best), _shown(at, 0), *told)
+            told = _shown(passed, digits=0), f"{100 * (1 - sum(passed) / sum(at)):.0f} %"
+        yield _row(title, _shown(best), _shown(at, digits=0), *told)
 
 
 def _passed(
@@ -215,61 +227,48 @@ def _passed(
     return best, at, next((step for step, score in elmo if score > best), None)
 
 
-def _figure2(chosen: Chosen, tasks: Tasks) -> Iterator[str]:
-    yield from _head(
-        "Figure 2: layer weights (mean over the seeds)", "table1", "task", "place", *LAYERS,
-        "gamma",
-    )  # fmt: skip
-    for task, known in tasks.items():
-        result = mixes(chosen, task)
+def _figure2(plan: Plan) -> Iterator[str]:
+    title = "Figure 2: layer weights (mean over the seeds)"
+    yield from _head(title, "table1", "task", "place", *LAYERS, "gamma")
+    for task in _shown_tasks(plan):
+        result = plan.mixes(task)
         for place, rows in result.items():
+            few = f" ({len(rows)} of {len(SEEDS)} seeds)" if len(rows) < len(SEEDS) else ""
             numbers = (f"{number:.2f}" for number in means(rows))
-            yield _row(known["title"], place + _few(rows), *numbers)
+            yield _row(TASKS[task]["title"], place + few, *numbers)
         if not result:
-            yield _row(known["title"], MISSING, "", "", "", "")
+            yield _row(TASKS[task]["title"], MISSING, "", "", "", "")
 
 
-def _finetuned(chosen: Chosen, tasks: Tasks) -> Iterator[str]:
+def _finetuned(plan: Plan) -> Iterator[str]:
     yield from _head(
         "A biLM fine-tuned for one pass on the task's own text (test score)", "finetuned", "task",
-        "perplexity before", "after", NAMES["glove+elmo"], "with the fine-tuned biLM", "settings",
+        "perplexity before", "after", COLUMNS["elmo"], "with the fine-tuned biLM", "gain", "p",
     )  # fmt: skip
-    for task in ("snli", "ner"):
-        tuned = chosen.found.get(f"fine-tuning, {task}")
+    for task in _shown_tasks(plan, FINETUNED_TASKS):
+        tuned = plan.found.get(f"fine-tuning, {task}")
         told = (f"{tuned['before']:.1f}", f"{tuned['after']:.1f}") if tuned else (MISSING, "")
-        own = f"glove+elmo:{task}"
-        best = chosen.cell(task, "glove+elmo").settings
-        trials = [best, *(trial[0].settings for trial in chosen.trials(task, "glove+elmo"))]
-        for settings in dict.fromkeys(trials):
-            before, after = (
-                values(chosen, "test", [Cell(task, vectors, settings, seed) for seed in SEEDS])
-                for vectors in ("glove+elmo", own)
-            )
-            if not after and settings != best:
-                continue
-            mark = "best on dev" if settings == best else " ".join(settings)
-            yield _row(tasks[task]["title"], *told, _shown(before), _shown(after), mark)
+        scores = [plan.values("test", plan.runs(task, column)) for column in ("elmo", "finetuned")]
+        difference = _format_gain(gain(plan, task, "elmo", "finetuned"))
+        yield _row(TASKS[task]["title"], *told, *map(_shown, scores), *difference)
 
 
-def _senses(chosen: Chosen) -> Iterator[str]:
-    yield from _head(
-        "Table 5: word senses by layer (F1)", "table5", "layer", "semeval2007", "senseval2"
-    )
-    row = chosen.found.get("senses")
-    if not row:
-        yield _row(MISSING, "", "")
-        return
+def _senses(plan: Plan) -> Iterator[str]:
+    row = plan.found.get("senses", {"tests": {}})
     tests = row["tests"]
-    for layer, second in tests["senseval2"].items():
+    yield from _head("Table 5: word senses by layer (F1)", "table5", "layer", *tests)
+    for layer in next(iter(tests.values()), {}):
         mark = ", chosen" if layer == row["chosen"] else ""
-        first = tests["semeval2007"][layer]
-        yield _row(f"{layer}{mark}", f"{100 * first['f1']:.1f}", f"{100 * second['f1']:.1f}")
+        scores = (f"{100 * test[layer]['f1']:.1f}" for test in tests.values())
+        yield _row(f"{layer}{mark}", *scores)
+    if not tests:
+        yield _row(MISSING)
     yield "\nThe paper, on all of Raganato's sets: first layer 67.4, second 69.0."
 
 
-def _speech(chosen: Chosen) -> Iterator[str]:
+def _speech(plan: Plan) -> Iterator[str]:
     yield from _head("Table 6: parts of speech by layer (accuracy)", "table6", "layer", "test")
-    row = chosen.found.get("parts of speech")
+    row = plan.found.get("parts of speech")
     if not row:
         yield _row(MISSING, "")
         return
@@ -278,52 +277,48 @@ def _speech(chosen: Chosen) -> Iterator[str]:
     yield "\nThe paper, on the WSJ: first layer 97.3, second 96.8."
 
 
-def _trials(chosen: Chosen, tasks: Tasks) -> Iterator[str]:
+def _trials(plan: Plan) -> Iterator[str]:
     yield from _head(
-        "Tuning (dev score)", "tune", "task", "vectors", "settings tried", "dev", "settings chosen",
+        "Trials (dev score, one seed); the best one of a row is used", "table1", "task", "vectors",
+        *(" ".join(cell.settings[:2]) for cell in plan.trials("ner", "static")),
     )  # fmt: skip
-    for task, known in tasks.items():
-        for vectors in ("glove", "glove+elmo"):
-            trials = chosen.trials(task, vectors)
-            run = sum(all(cell.name in chosen.found for cell in cells) for cells in trials)
-            best = chosen.cell(task, vectors).settings
-            dev = next(
-                values(chosen, "dev", cells) for cells in trials if cells[0].settings == best
-            )
-            yield _row(
-                known["title"],
-                NAMES[vectors],
-                f"{run} of {len(trials)}, {len(trials[0])} seed{'s'[: len(trials[0]) > 1]}",
-                f"{statistics.mean(dev):.1f}" if dev else MISSING,
-                f"`{' '.join(best) or 'the recipe'}`",
-            )
+    for task in _shown_tasks(plan):
+        for column, title in COLUMNS.items():
+            cells = plan.trials(task, column)
+            yield _row(TASKS[task]["title"], title, *(_trial(plan, cell) for cell in cells))
 
 
-def _cost(chosen: Chosen, tasks: Tasks, cells: dict[str, list[str]], at_once: int) -> Iterator[str]:
-    shared = f"{at_once} runs shared the GPU" if at_once > 1 else "One run had the GPU to itself"
+def _trial(plan: Plan, cell: Cell) -> str:
+    result: dict[str, Any] = plan.found.get(cell.name, {"dev": MISSING})
+    score = result.get("dev", "diverged")
+    shown = f"{score:.1f}" if isinstance(score, float) else score
+    return f"**{shown}**" if plan.tuned(cell.task, cell.column) == cell.settings else shown
+
+
+def _cost(plan: Plan) -> Iterator[str]:
     yield from (
         "## Cost",
         "",
-        f"{shared}, so one GPU hour holds at most {at_once} hours of runs, and a run takes longer "
-        "than alone. A run that two tables share counts in both rows and once in the sum.",
+        "Runs share the GPU. The GPU minutes of a run are its own minutes divided by the number of "
+        "runs at a time.",
         "",
     )
-    yield from _columns("table", "runs done", "hours of runs", "GPU hours, at least", "CPU hours")
-    for row in paper_cost.tables(chosen.found, cells):
-        count = f"{row.there} of {row.asked}" if row.asked else f"{row.there}"
-        hours = (row.gpu + row.cpu, row.gpu / at_once, row.cpu)
-        yield _row(row.name, count, *(f"{number:.2f}" for number in hours))
+    yield from _columns("table", "runs done", "runs left", "GPU minutes")
+    for row in paper_cost.rows(plan, at_once=1):
+        yield _row(row.table, str(row.done), str(row.left), f"{row.used:.1f}")
     yield ""
     yield from _columns("run of Table 1", "vectors", "seconds", "updates", "ms per update")
-    for task, known in tasks.items():
-        for vectors, name in NAMES.items():
-            rows = [chosen.found.get(cell.name) for cell in seeds(chosen, task, vectors)]
-            seconds, updates = paper_cost.runs([row for row in rows if row])
+    for task in _shown_tasks(plan):
+        for column, title in COLUMNS.items():
+            cells = plan.runs(task, column)
+            seconds = plan.values("seconds", cells)
+            updates = [curve[-1][0] for curve in plan.values("curve", cells)]
             each = f"{1000 * sum(seconds) / sum(updates):.0f}" if updates else ""
-            yield _row(known["title"], name, _shown(seconds, 0), _shown(updates, 0), each)
+            shown = (_shown(seconds, digits=0), _shown(updates, digits=0))
+            yield _row(TASKS[task]["title"], title, *shown, each)
 
 
-def _commands(chosen: Chosen) -> Iterator[str]:
+def _commands(plan: Plan) -> Iterator[str]:
     yield "## Commands\n"
-    for name, row in chosen.found.items():
-        yield f"- {name}: `{row['command']}`"
+    for name, result in sorted(plan.found.items()):
+        yield f"- {name}: `{result['command']}`"

@@ -1,17 +1,22 @@
-"""The page and the figures of benchmarks/paper.py, from results that have gaps."""
+"""The protocol of benchmarks/paper.py: its plan, its test, its page and figures, its commands."""
 
 import importlib
 import json
 import re
-import shlex
 import sys
+import time
 from pathlib import Path
+from types import SimpleNamespace
 
+import numpy as np
 import pytest
 
 ROOT = Path(__file__).parent.parent
 RESULTS = ROOT / "benchmarks/results/paper_h200_2026-11-16.md"
-MODULES = ("grid", "paper", "paper_cost", "paper_figures", "paper_found", "paper_page")
+MODULES = (
+    *("grid", "paper", "paper_bootstrap", "paper_cells", "paper_cost", "paper_figures"),
+    *("paper_page", "fasttext_vectors"),
+)
 
 
 @pytest.fixture(scope="module")
@@ -26,179 +31,337 @@ def paper():
 
 
 @pytest.fixture
-def asked(paper, tmp_path):
-    return paper.Asked(None, small=False, device="cpu", place=tmp_path, found={})
+def cells(paper):
+    return sys.modules["paper_cells"]
 
 
 @pytest.fixture
-def printed(paper, monkeypatch, capsys):
-    """What a command of the script prints, the repository being the working folder."""
-
-    def run(*words: str) -> str:
-        monkeypatch.chdir(ROOT)
-        monkeypatch.setattr(sys, "argv", ["paper.py", *words])
-        paper.main()
-        return capsys.readouterr().out
-
-    return run
+def plan(cells):
+    return cells.Plan({})
 
 
 @pytest.fixture
-def page(printed, asked, tmp_path):
-    """The page of what was found so far."""
-
-    def show(*words: str) -> str:
-        path = tmp_path / "made-up.json"
-        path.write_text(json.dumps(asked.found))
-        return printed("page", str(path), *words)
-
-    return show
+def page(paper):
+    return lambda plan: paper.page(plan, Path("made-up"))
 
 
-def keep(
-    asked, cell, score, *, seconds=60.0, device="cuda", curve=((10, 1.0),), layers=None, scores=None
-):
-    """Make up the result of a cell."""
-    asked.found[cell.name] = {
-        "command": f"elmore task train {cell.task} --device={device}",
-        "seconds": seconds,
-        "dev": score,
-        "test": score,
-        "scores": scores or {},
-        "layers": layers or {},
-        "curve": [*map(list, curve)],
+def keep(plan, cell, score, *, seconds=60.0, device="H200", at_once=1, items=40, **more):
+    """Make up the result of a cell; its counts are those of an accuracy."""
+    right = round(items * score / 100)
+    plan.found[cell.name] = {
+        **{"name": cell.name, **cell._asdict(), "settings": cell.all_settings()},
+        **{"command": "elmore task train", "seconds": seconds, "device": device},
+        **{"at_once": at_once, "dev": float(score), "test": float(score), "scores": {}},
+        **{"layers": {}, "curve": [[10, 1.0]], "converged": True},
+        "counts": [[1] * right + [0] * (items - right), [1] * items],
+        **more,
     }
 
 
+def tune(plan, task, column, best=0):
+    """Make up the trials of a column."""
+    for number, cell in enumerate(plan.trials(task, column)):
+        keep(plan, cell, 50.0 + 10 * (number == best))
+
+
+def run_seeds(plan, task, column, scores, **more):
+    tune(plan, task, column)
+    for cell, score in zip(plan.runs(task, column), scores, strict=False):
+        keep(plan, cell, score, **more)
+
+
 def row(page: str, section: str, *starts: str) -> list[str]:
-    """The cells of a table's row behind those that it starts with."""
+    """The cells of a table's row after those that it starts with."""
     part = page.split(f"## {section}", 1)[1].split("\n## ", 1)[0]
     (line,) = [x for x in part.splitlines() if x.startswith(f"| {' | '.join(starts)}")]
     return [cell.strip() for cell in line.strip("|").split("|")][len(starts) :]
 
 
-def test_a_page_without_results_says_that_all_is_missing(page):
-    shown = page()
-    assert row(shown, "Table 1", "SNLI") == [*["missing"] * 4, "88.0 to 88.7", "5.8 %"]
-    assert row(shown, "Figure 1", "PropBank", "GloVe + ELMo") == ["missing"] * 4
+def test_every_column_has_the_same_trials_of_rate_and_frozen_vectors(plan, cells):
+    trials = {c: [cell.settings for cell in plan.trials("snli", c)] for c in cells.COLUMNS}
+    assert set(map(tuple, trials.values())) == {
+        tuple(
+            (f"train.lr={rate}", f"words.freeze={freeze}")
+            for rate in ("0.001", "0.0004")
+            for freeze in ("true", "false")
+        )
+    }
+
+
+def test_seeds_wait_for_all_trials_of_their_column_and_use_the_best_on_dev(plan, cells):
+    alone = plan._replace(tasks=["snli"], columns=("static", "elmo"))
+    for number, cell in enumerate(plan.trials("snli", "elmo")):
+        assert cells.table1(alone) == [*plan.trials("snli", "static"), *plan.trials("snli", "elmo")]
+        keep(plan, cell, (10, 30, 30, 20)[number], test=0.0)
+    *trials, a, b, c, d, e = cells.table1(alone)
+    assert trials == plan.trials("snli", "static")
+    assert [cell.seed for cell in (a, b, c, d, e)] == [0, 1, 2, 3, 4]
+    assert a == plan.trials("snli", "elmo")[1]  # the first of the best; it is run once
+
+
+def test_a_trial_that_diverged_is_not_chosen(plan):
+    tune(plan, "srl", "static", best=1)
+    bad = plan.trials("srl", "static")[1]
+    plan.found[bad.name] = {"failed": "the loss diverged", "settings": bad.all_settings()}
+    assert plan.tuned("srl", "static") == plan.trials("srl", "static")[0].settings
+
+
+def test_a_choice_that_the_recipe_makes_already_is_the_run_of_table_1(plan):
+    tune(plan, "snli", "elmo")
+    same, other = (
+        plan.runs("snli", "elmo", f"elmo.insert_at={where}")[1] for where in ("both", "output")
+    )
+    assert same == plan.runs("snli", "elmo")[1]
+    assert other.settings[-1] == "elmo.insert_at=output"
+
+
+def test_every_setting_of_the_protocol_is_one_of_its_task(plan, cells):
+    for task in cells.TASKS:
+        kind = cells.task_class(task)
+        for cell in plan.trials(task, "elmo"):
+            recipe = cells.registry.load_recipe(
+                kind, cells.TASKS[task].get("recipe"), cell.all_settings()
+            )
+            assert (recipe.train.schedule, recipe.train.patience) == ("plateau", 6)
+
+
+def test_conll_2003_is_run_on_request_alone(plan, cells):
+    assert "conll2003" not in plan.of(cells.TASKS)
+    asked = plan._replace(tasks=["conll2003"])
+    assert {cell.task for cell in cells.table1(asked)} == {"conll2003"}
+    assert cells.task_class("conll2003").name == "ner"
+
+
+def test_results_of_another_protocol_are_refused(paper, plan):
+    cell = plan.trials("ner", "static")[0]
+    keep(plan, cell, 50.0)
+    paper.check_settings(cell, plan.found)
+    plan.found[cell.name]["settings"] = ["train.epochs=8"]
+    with pytest.raises(SystemExit, match=r"ner, static.* made with .*epochs=8.*another folder"):
+        paper.check_settings(cell, plan.found)
+
+
+def accuracy(counts):
+    return 100 * counts[:, 0] / counts[:, 1]
+
+
+def drawn(rate, *, size=400, seed=0):
+    """Give the counts of a test set of which a part is right."""
+    right = np.random.default_rng(seed).random(size) < rate
+    return np.stack([right, np.ones(size)], axis=1).astype(float)
+
+
+@pytest.fixture
+def bootstrap(paper):
+    return lambda before, after, score=accuracy, **more: sys.modules[
+        "paper_bootstrap"
+    ].paired_bootstrap(before, after, score, **{"resamples": 2000, "alpha": 0.05, **more})
+
+
+def test_no_difference_is_not_significant_and_a_large_one_is(bootstrap):
+    same = bootstrap([drawn(0.6)], [drawn(0.6)])
+    assert (same.mean, same.low, same.high, same.p) == (0, 0, 0, 1)
+    large = bootstrap([drawn(0.5)], [drawn(0.8, seed=1)])
+    assert large.low > 10
+    assert large.p == pytest.approx(2 / 2001)
+    loss = bootstrap([drawn(0.8, seed=1)], [drawn(0.5)])
+    assert loss.mean == pytest.approx(-large.mean)
+    assert loss.p == large.p
+
+
+def test_the_interval_of_independent_columns_is_that_of_a_normal_distribution(bootstrap):
+    before, after = drawn(0.6), drawn(0.7, seed=1)
+    result = bootstrap([before], [after], resamples=8000)
+    pairs = after[:, 0] - before[:, 0]
+    half = 1.96 * 100 * pairs.std() / np.sqrt(len(pairs))
+    assert result.mean == pytest.approx(100 * pairs.mean())
+    assert [result.low, result.high] == pytest.approx(
+        [result.mean - half, result.mean + half], abs=0.5
+    )
+
+
+def test_the_same_examples_are_drawn_for_both_columns(bootstrap):
+    """A column that is right exactly where the other is, and on ten examples more."""
+    before = drawn(0.5)
+    after = before.copy()
+    after[np.flatnonzero(before[:, 0] == 0)[:10], 0] = 1
+    result = bootstrap([before], [after])
+    assert result.mean == 2.5
+    assert result.low > 0
+
+
+def test_seeds_that_differ_widen_the_interval(bootstrap):
+    seeds = [drawn(rate, seed=1) for rate in (0.5, 0.6, 0.7)]
+    one = bootstrap([drawn(0.5)], [seeds[1]] * 3)
+    several = bootstrap([drawn(0.5)], seeds)
+    assert several.high - several.low > 1.3 * (one.high - one.low)
+
+
+def test_an_f1_is_that_of_the_summed_counts(bootstrap):
+    before = np.array([[1.0, 1, 1], [0, 9, 9]])
+    after = np.array([[1.0, 1, 1], [9, 9, 9]])
+    result = bootstrap([before], [after], lambda c: 200 * c[:, 0] / (c[:, 1] + c[:, 2]))
+    assert result.mean == pytest.approx(100 - 10)  # the mean of two F1s would be 50
+
+
+def test_columns_with_other_test_examples_are_refused(bootstrap):
+    with pytest.raises(ValueError, match=r"the same test examples .* \[300, 400\]"):
+        bootstrap([drawn(0.5)], [drawn(0.5, size=300)])
+
+
+def test_a_page_without_results_says_that_all_is_missing(page, plan):
+    shown = page(plan)
+    assert row(shown, "Table 1", "SNLI")[:6] == [*["missing"] * 5, ""]
+    assert row(shown, "Table 1", "SNLI")[6:] == ["88.0 to 88.7", "+0.7"]
+    assert row(shown, "Table 2", "SQuAD")[:4] == ["missing"] * 4
+    assert row(shown, "Figure 1", "PropBank", "fastText + ELMo") == ["missing"] * 4
     assert row(shown, "Figure 2", "SST-5") == ["missing", "", "", "", ""]
-    assert row(shown, "GloVe alone", "SQuAD") == ["missing"] * 4
-    assert row(shown, "Cost", "all") == ["0", "0.00", "0.00", "0.00"]
+    assert "CoNLL-2003," not in shown
 
 
-def test_seeds_that_lack_are_counted(asked, page):
-    for seed, score in enumerate((50.0, 60.0)):
-        keep(asked, asked.cell("snli", "glove", seed=seed), score)
-    for seed in range(3):
-        keep(asked, asked.cell("snli", "glove+elmo", seed=seed), 77.5)
-    shown = row(page(), "Table 1", "SNLI")
-    # the deviation of two numbers is their distance over the root of two
-    assert shown[:4] == ["missing", "55.0 ± 7.1 (2 of 3 seeds)", "77.5 ± 0.0", "50.0 %"]
+def test_a_gain_has_its_interval_and_p_only_when_every_seed_is_there(page, plan):
+    run_seeds(plan, "snli", "static", [50.0] * 5, items=400)
+    run_seeds(plan, "snli", "elmo", [70.0, 72.0, 74.0, 76.0], items=400)
+    static, elmo, untrained, glove, gain, p, *_ = row(page(plan), "Table 1", "SNLI")
+    assert (static, untrained, glove, gain) == ("50.0 ± 0.0", "missing", "missing", "missing")
+    assert elmo == "73.0 ± 2.6 (4 of 5 seeds)"
+    keep(plan, plan.runs("snli", "elmo")[4], 78.0, items=400)
+    *_, gain, p, _, _ = row(page(plan), "Table 1", "SNLI")
+    assert re.fullmatch(r"\+24\.0 \(\+1\d\.\d to \+[23]\d\.\d\)", gain)
+    assert p == "< 0.0002"
 
 
-def test_other_scores_of_the_same_runs_have_rows_of_their_own(asked, page):
-    for seed, number in enumerate((10.0, 20.0)):
-        scores = {"muc": number, "b3": 5.0, "ceafe": 0.0}
-        keep(asked, asked.cell("coref", "glove", seed=seed), 50.0, scores=scores)
-    shown = page()
-    assert row(shown, "Other scores", "OntoGUM, MUC") == [
-        "missing",
-        "15.0 ± 7.1 (2 of 3 seeds)",
-        "missing",
-    ]
-    assert row(shown, "Other scores", "SQuAD, exact match") == ["missing"] * 3
+def test_runs_that_did_not_converge_are_counted(page, plan):
+    run_seeds(plan, "ner", "static", [50.0, 51.0])
+    keep(plan, plan.runs("ner", "static")[0], 50.0, converged=False)
+    assert "the dev score had converged: 1 of 2" in page(plan)
 
 
-def test_runs_on_fractions_of_the_data_have_their_own_settings(asked, page):
-    keep(asked, asked.fraction("srl", "glove", 0.01, 0), 18.0)
-    keep(asked, asked.fraction("srl", "glove", 1.0, 0), 59.0)
-    result = row(page(), "Figure 1", "PropBank", "GloVe |")
-    assert result == ["missing", "18.0 (1 of 3 seeds)", "missing", "59.0 (1 of 3 seeds)"]
+def test_the_chosen_trial_is_marked(page, plan):
+    tune(plan, "srl", "elmo", best=2)
+    cells = row(page(plan), "Trials", "PropBank", "fastText + ELMo")
+    assert cells == ["50.0", "50.0", "**60.0**", "50.0"]
 
 
-def test_a_longer_baseline_stands_beside_the_shorter_one(paper, asked, page):
-    (cell,) = [cell for cell in paper.longer(asked) if cell.task == "srl" and cell.seed == 1]
-    keep(asked, cell, 60.0)
-    keep(asked, asked.cell("srl", "glove", seed=1), 50.0)
-    keep(asked, asked.cell("srl", "glove+elmo", seed=1), 80.0)
-    short, long, elmo, fewer = row(page(), "GloVe alone", "PropBank")
-    assert [score.split()[0] for score in (short, long, elmo)] == ["50.0", "60.0", "80.0"]
-    assert fewer == "50.0 %"
-
-
-def test_the_baseline_is_passed_where_the_score_is_higher_first(asked, page):
-    keep(asked, asked.cell("snli", "glove"), 70.0, curve=((100, 60.0), (400, 70.0)))
-    keep(asked, asked.cell("snli", "glove+elmo"), 80.0, curve=((100, 70.0), (200, 71.0)))
-    keep(asked, asked.cell("srl", "glove"), 70.0, curve=((100, 70.0),))
-    keep(asked, asked.cell("srl", "glove+elmo"), 60.0, curve=((100, 60.0),))
-    shown = page()
-    assert row(shown, "Updates", "SNLI")[2:] == ["200 (1 of 3 seeds)", "50 %"]
+def test_the_baseline_is_passed_where_the_score_is_higher_first(page, plan):
+    for task, curve in {"snli": [[100, 70.0], [200, 71.0]], "srl": [[100, 60.0]]}.items():
+        run_seeds(plan, task, "static", [70.0], curve=[[100, 60.0], [400, 70.0]])
+        run_seeds(plan, task, "elmo", [80.0], curve=curve)
+    shown = page(plan)
+    assert row(shown, "Updates", "SNLI")[2:] == ["200 (1 of 5 seeds)", "50 %"]
     assert row(shown, "Updates", "PropBank")[2:] == ["never, in 1 of 1", ""]
 
 
-def test_runs_that_share_a_gpu_share_its_hours_and_those_of_a_cpu_do_not(asked, page):
-    keep(asked, asked.cell("snli", "glove"), 70.0, seconds=3600.0, curve=((7200, 70.0),))
-    keep(asked, asked.cell("snli", "glove+elmo"), 80.0, seconds=1800.0, device="cpu")
-    shown = page("--at-once", "4")
-    assert row(shown, "Cost", "all") == ["2", "1.50", "0.25", "0.50"]
-    assert row(shown, "Cost", "table1") == ["2 of 63", "1.50", "0.25", "0.50"]
-    assert row(shown, "Cost", "table5")[0] == "0 of 1"
-    assert row(shown, "Cost", "SNLI", "GloVe |")[-1] == "500"  # ms: an hour over 7,200 updates
+def test_an_estimate_uses_the_runs_that_have_ended_and_shares_the_gpu(paper, plan):
+    def needed(plan, at_once):
+        rows = sys.modules["paper_cost"].rows(plan, at_once=at_once)
+        return {r.table: (r.done, r.left, r.used, r.needed) for r in rows}
+
+    alone = plan._replace(tasks=["ner"], columns=("static", "elmo"))
+    assert needed(alone, 2)["trials"] == (0, 8, 0, 8 * 120 / 60 / 2)
+    for cell in plan.trials("ner", "static"):
+        keep(plan, cell, 50.0, seconds=60.0, at_once=4)
+    assert needed(alone, 1)["trials"] == (4, 4, 4 * 60 / 60 / 4, 4.0)
+    assert needed(alone, 1)["table1"] == (0, 8, 0, 8.0)
+    keep(plan, plan.trials("ner", "elmo")[0], 50.0, seconds=6000.0, device="cpu")
+    assert needed(alone, 1)["trials"] == (5, 3, 1.0, 3.0)
 
 
-def test_a_fine_tuned_model_is_shown_with_every_setting_it_was_run_with(asked, page):
-    other = asked.trials("ner", "glove+elmo")[1][0]  # the first is taken where none was run
-    keep(asked, other._replace(vectors="glove+elmo:ner"), 40.0)
-    shown = page()
-    assert row(shown, "A biLM", "WNUT-17 | missing |  | missing | missing")[-1] == "best on dev"
-    assert "40.0 (1 of 3 seeds) | model.dropout=0.5 |" in shown
-
-
-def test_figures_are_drawn_of_what_is_there_and_are_the_same_twice(asked, printed, tmp_path):
+def test_figures_are_drawn_of_what_is_there_and_are_the_same_twice(paper, cells, plan, tmp_path):
     pytest.importorskip("matplotlib")
-    mix = {"input": {"shares": [0.2, 0.5, 0.3], "gamma": 1.0}}
-    for vectors in ("glove", "glove+elmo"):
-        layers = mix if "elmo" in vectors else None
-        keep(asked, asked.cell("snli", vectors), 80.0, layers=layers)
-        keep(asked, asked.fraction("snli", vectors, 0.1, 0), 70.0)
+    mix = {"input": {"weights": [0.2, 0.5, 0.3], "gamma": 1.0}}
+    for column, layers in {"static": {}, "elmo": mix}.items():
+        run_seeds(plan, "snli", column, [80.0] * 5, layers=layers)
+        keep(plan, plan.fraction("snli", column, 0.1)[0], 70.0)
     drawn = []
-    for name, result in {"some": asked.found, "again": asked.found, "none": {}}.items():
-        results = tmp_path / f"{name}.json"
-        results.write_text(json.dumps(result))
-        printed("figures", str(results), str(tmp_path / name))
-        drawn.append({path.name: path.read_bytes() for path in (tmp_path / name).iterdir()})
+    for number, some in enumerate((plan, plan, cells.Plan({}))):
+        paper.draw(some, tmp_path / str(number))
+        drawn.append({path.name: path.read_bytes() for path in (tmp_path / str(number)).iterdir()})
     some, again, none = drawn
     assert set(some) == {"paper_table1.svg", "paper_figure1.svg", "paper_figure2.svg"}
     assert some == again
     assert all(some[name] != none[name] for name in some)
 
 
-def test_the_figures_of_the_docs_are_drawn_from_the_kept_results(printed, tmp_path):
-    pytest.importorskip("matplotlib", reason="pip install 'elmore[viz]' has matplotlib")
-    printed("figures", str(RESULTS.with_suffix(".json")), str(tmp_path))
-    drawn = sorted(tmp_path.iterdir())
-    assert len(drawn) == 3
-    for path in drawn:
-        kept = coordinates(ROOT / "docs/figures" / path.name)
-        assert coordinates(path) == pytest.approx(kept, abs=0.5), path.name
+FAKE = """
+import json, signal, sys, time
+from pathlib import Path
+word, out = sys.argv[1:3]
+if word == "diverge":
+    sys.exit("the loss diverged: at update 9")
+if word == "fail":
+    sys.exit("no such file")
+if word == "wait" and not Path(out).exists():
+    def save(*_):
+        Path(out).write_text("saved")
+        sys.exit(143)
+    signal.signal(signal.SIGTERM, save)
+    Path("started").touch()
+    time.sleep(60)
+print(json.dumps({"word": word}))
+"""
 
 
-def coordinates(picture: Path) -> list[float]:
-    """All places in a drawing; machines round differently."""
-    return [float(result) for result in re.findall(r"-?\d+\.\d+", picture.read_text("utf-8"))]
+@pytest.fixture
+def run_jobs(paper, tmp_path, monkeypatch):
+    """Return a function that runs fake commands; each has a word that says what it does."""
+    (tmp_path / "elmore").mkdir()
+    (tmp_path / "elmore" / "__init__.py").touch()
+    (tmp_path / "elmore" / "__main__.py").write_text(FAKE)
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.delenv("PYTHONPATH", raising=False)
+    grid = sys.modules["grid"]
+
+    def run(*words, **options):
+        jobs = [
+            grid.Job(word, [word, f"{word}.txt"], lambda printed: printed, {}, Path(f"{word}.s"))
+            for word in words
+        ]
+        results = tmp_path / "results"
+        return grid.run(lambda found: jobs, results, **({"at_once": 2} | options))
+
+    return run
 
 
-def test_figures_need_a_folder(printed, tmp_path, capsys):
-    with pytest.raises(SystemExit):
-        printed("figures", str(tmp_path / "none.json"))
-    assert "say the folder" in capsys.readouterr().err
+def test_every_result_is_a_file_and_is_not_computed_again(run_jobs, tmp_path, capfd):
+    assert set(run_jobs("one", "two", "fail")) == {"one", "two"}
+    assert "fail: exit 1: no such file" in capfd.readouterr().err
+    assert len(list((tmp_path / "results").glob("*.json"))) == 2
+    run_jobs("one", "two", "three")
+    assert re.findall(r"^(\w+): .* s$", capfd.readouterr().err, re.MULTILINE) == ["three"]
 
 
-def test_the_results_that_are_kept_are_what_their_command_prints(printed):
-    kept = RESULTS.read_text("utf-8")
-    command = re.search(r"Printed by `python benchmarks/paper.py (.+)`", kept)
-    assert command is not None
-    assert printed(*shlex.split(command[1])) == kept, "print the page anew"
+def test_a_diverged_training_is_a_result(run_jobs):
+    assert run_jobs("diverge")["diverge"]["failed"] == "the loss diverged: at update 9"
+
+
+def test_a_stopped_command_saves_itself_and_goes_on(run_jobs, tmp_path, monkeypatch):
+    with monkeypatch.context() as patch:  # the time is over when the command has begun
+        clock = SimpleNamespace(
+            monotonic=lambda: 1e6 * (tmp_path / "started").exists(), perf_counter=time.perf_counter
+        )
+        patch.setattr(sys.modules["grid"], "time", clock)
+        assert run_jobs("wait", seconds=0.2) == {}
+    assert (tmp_path / "wait.txt").read_text() == "saved"
+    (tmp_path / "wait.s").write_text("1000")
+    result = run_jobs("wait")["wait"]
+    assert result["word"] == "wait"
+    assert result["seconds"] > 1000  # of both
+
+
+def test_a_finished_training_is_read_whole(paper, tmp_path):
+    lines = [{"step": n, "valid_f1": score} for n, score in enumerate([1.0, 3.0, 2.0, 2.5])]
+    text = "".join(json.dumps(line) + "\n" for line in [*lines, {"step": 9, "loss": 1.0}])
+    (tmp_path / "metrics.jsonl").write_text(text)
+    (tmp_path / "test_counts.json").write_text(json.dumps({"counts": [[1.0, 2.5], [0.0, 3.0]]}))
+    printed = {"dev": {"f1": 3.0}, "test": {"f1": 2.0}}
+    for patience, converged in ((2, True), (3, False)):
+        (tmp_path / "recipe.json").write_text(json.dumps({"train": {"patience": patience}}))
+        result = paper.read_result(printed, tmp_path, "f1")
+        assert result["converged"] is converged
+    assert result["curve"] == [[0, 1.0], [1, 3.0], [2, 2.0], [3, 2.5]]
+    assert result["counts"] == [[1, 0], [2.5, 3]]
+    assert (result["dev"], result["test"]) == (3.0, 2.0)
 
 
 def test_no_row_of_the_readers_page_differs_from_the_results():
