@@ -227,6 +227,9 @@ build-backend = "hatchling.build"
 [project.entry-points."{packages.GROUP}"]
 {package.name} = {_quote(package.module)}
 
+[tool.hatch.build]
+ignore-vcs = true # a .gitignore above may have *.safetensors
+
 [tool.hatch.build.targets.wheel]
 packages = [{_quote(package.module)}]
 """

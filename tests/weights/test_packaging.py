@@ -219,3 +219,22 @@ def test_the_source_is_a_project_with_the_model_in_it(tmp_path, model):
     # the wheel made from the source is the wheel of the model
     again = package_model(packed, tmp_path / "b")
     assert again.read_bytes() == package_model(model, tmp_path / "a").read_bytes()
+
+
+def test_pip_builds_the_same_files_from_the_source_whatever_git_ignores(
+    tmp_path, model, monkeypatch
+):
+    backend = pytest.importorskip("hatchling.build", reason="hatchling is not installed")
+    (tmp_path / ".git").mkdir()
+    (tmp_path / ".gitignore").write_text("*.safetensors\n*.sha256\n")
+    monkeypatch.chdir(package_model(model, tmp_path / "models", as_source=True))
+    (tmp_path / "built").mkdir()
+    built = tmp_path / "built" / backend.build_wheel(str(tmp_path / "built"))
+    wheel = package_model(model, tmp_path)
+    assert built.name == wheel.name
+    with zipfile.ZipFile(built) as result, zipfile.ZipFile(wheel) as expected:
+        names = [n for n in expected.namelist() if n.startswith("elmore_model_toy/")]
+        assert {n for n in result.namelist() if n.startswith("elmore_model_toy/")} == set(names)
+        assert all(result.read(name) == expected.read(name) for name in names)
+        points = result.read(f"{INFO}/entry_points.txt").split()
+        assert points == [b"[elmore.models]", b"toy", b"=", b"elmore_model_toy"]
