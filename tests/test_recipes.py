@@ -165,6 +165,13 @@ def ner_size(inputs: int) -> int:
     return 2 * lstm(inputs, 200) + 2 * lstm(400, 200) + linear(400, 9) + (9 + 2) ** 2
 
 
+def srl_size(inputs: int) -> int:
+    """Count six matrices of inputs in each layer, five of states, and five biases."""
+    layers = [6 * 300 * width + 5 * 300 * (300 + 1) for width in (inputs + 100, *[300] * 7)]
+    finder = 2 * lstm(inputs, 100) + linear(200, 1)
+    return sum(layers) + finder + 2 * 100 + linear(300, 5)
+
+
 @pytest.mark.parametrize(
     ("name", "characters", "labels", "size"),
     [
@@ -172,6 +179,7 @@ def ner_size(inputs: int) -> int:
         ("sst", 0, "1 2 3 4 5", sst_size),
         ("snli", 0, "entailment neutral contradiction", snli_size),
         ("squad", 100, "start end", squad_size),
+        ("srl", 0, "O B-A0 I-A0 B-V I-V", srl_size),
     ],
 )
 def test_the_network_of_the_paper_has_as_many_weights_as_on_paper(name, characters, labels, size):

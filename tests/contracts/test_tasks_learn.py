@@ -3,15 +3,27 @@
 import pytest
 
 from elmore.tasks.checkpoint import load_task
-from elmore.tasks.registry import TASKS, find_task, load_recipe
+from elmore.tasks.registry import TASKS, find_task, list_recipes, load_recipe
 from elmore.tasks.train import train
 from tests.support import toy_tasks
 from tests.support.sweeps import pick
 
 BOTH = "glove:vectors+elmo:bilm"
+OTHER_RECIPES = [
+    (name, recipe)
+    for name in TASKS
+    for recipe in list_recipes(find_task(name))
+    if recipe != "recipe"
+]
+OTHER_NETWORKS = ["srl"]  # not only other sizes, which `small` overrides
 CASES = [
-    *((name, BOTH) for name in TASKS),
-    *((name, "none") for name in pick(["ner", "sst"], list(TASKS))),
+    *((name, BOTH, None) for name in TASKS),
+    *((name, "none", None) for name in pick(["ner", "sst"], list(TASKS))),
+    *(
+        (name, BOTH, recipe)
+        for name, recipe in OTHER_RECIPES
+        if name in pick(OTHER_NETWORKS, list(TASKS))
+    ),
 ]
 
 
@@ -19,15 +31,17 @@ class LearnedError(Exception):
     """Ends a training whose scores are perfect."""
 
 
-@pytest.mark.parametrize(("name", "embedder"), CASES)
-def test_a_task_overfits_twenty_examples_to_a_perfect_score(tmp_path, monkeypatch, name, embedder):
+@pytest.mark.parametrize(("name", "embedder", "recipe"), CASES)
+def test_a_task_overfits_twenty_examples_to_a_perfect_score(
+    tmp_path, monkeypatch, name, embedder, recipe
+):
     monkeypatch.setenv("ELMORE_CACHE", str(tmp_path / "cache"))
     monkeypatch.chdir(tmp_path)
     toy_tasks.vectors(tmp_path / "vectors")
     toy_tasks.bilm(tmp_path / "bilm")
     kind = find_task(name)
     data = toy_tasks.write(name, tmp_path / "data.txt")
-    recipe = load_recipe(kind, None, [*toy_tasks.small(name), "train.patience=0"])
+    chosen = load_recipe(kind, recipe, [*toy_tasks.small(name), "train.patience=0"])
     perfect = dict.fromkeys([kind.metric, *toy_tasks.other_scores(name)], 100)
 
     def stop_if_learned(report):
@@ -36,7 +50,7 @@ def test_a_task_overfits_twenty_examples_to_a_perfect_score(tmp_path, monkeypatc
 
     with pytest.raises(LearnedError):
         train(
-            kind, recipe, data, data, tmp_path / "run", embedder=embedder, device="cpu",
+            kind, chosen, data, data, tmp_path / "run", embedder=embedder, device="cpu",
             on_report=stop_if_learned,
         )  # fmt: skip
     assert load_task(tmp_path / "run", device="cpu").evaluate(data)[kind.metric] == 100

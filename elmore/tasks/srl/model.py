@@ -8,7 +8,7 @@ Shapes: B sentences, T tokens, F frames: a predicate and its sentence.
 """
 
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal
 
 import torch
 from jaxtyping import Bool, Float, Int
@@ -17,7 +17,7 @@ from torch.nn import functional
 
 from elmore.errors import ConfigError
 from elmore.tasks.embedding.network import PaddedTokens, Widths
-from elmore.tasks.layers.alternating import AlternatingLSTM
+from elmore.tasks.layers.alternating import AlternatingHighwayLSTM, AlternatingLSTM
 from elmore.tasks.layers.crf import bio_transitions, transition_scores, viterbi
 from elmore.tasks.layers.encoders import BiLSTM, VariationalDropout
 from elmore.tasks.task import Features, Loss, TaskHead
@@ -34,8 +34,12 @@ class SRLModelConfig:
     hidden_dim: int = 300
     num_layers: int = 8
     """Directions alternate, the first layer runs forwards."""
+    highways: Literal["between_layers", "recurrent"] = "between_layers"
+    """`recurrent`: inside the recurrence, as in the paper; `between_layers` is faster."""
     dropout: float = 0.1
-    """On the input of the encoder, between its layers, and on its output."""
+    """On the input of the encoder, on its output, and with highways between layers, there."""
+    recurrent_dropout: float = 0.0
+    """On the recurrent state of recurrent highways, the same for all tokens."""
     indicator_dim: int = 100
     """Width of the embedding that marks the predicate."""
     finder_dim: int = 100
@@ -45,8 +49,16 @@ class SRLModelConfig:
         for name in ("hidden_dim", "num_layers", "indicator_dim", "finder_dim"):
             if getattr(self, name) < 1:
                 raise ConfigError(f"model.{name} must be at least 1, found {getattr(self, name)}")
-        if not 0 <= self.dropout < 1:
-            raise ConfigError(f"model.dropout must be from 0 to below 1, found {self.dropout}")
+        for name in ("dropout", "recurrent_dropout"):
+            if not 0 <= getattr(self, name) < 1:
+                raise ConfigError(
+                    f"model.{name} must be from 0 to below 1, found {getattr(self, name)}"
+                )
+        if self.recurrent_dropout and self.highways != "recurrent":
+            raise ConfigError(
+                f"model.recurrent_dropout is {self.recurrent_dropout}, which only "
+                'model.highways = "recurrent" has; set one of them'
+            )
 
 
 class PredicateFinder(nn.Module):
@@ -79,11 +91,11 @@ class SRLHead(TaskHead):
         nn.init.xavier_uniform_(
             self.indicator.weight
         )  # torch's default is so large that it would dominate the words
-        self.encoder = AlternatingLSTM(
-            widths.input + config.indicator_dim,
-            config.hidden_dim,
-            config.num_layers,
-            config.dropout,
+        sizes = (widths.input + config.indicator_dim, config.hidden_dim, config.num_layers)
+        self.encoder = (
+            AlternatingHighwayLSTM(*sizes, config.recurrent_dropout)
+            if config.highways == "recurrent"
+            else AlternatingLSTM(*sizes, config.dropout)
         )
         self.dropout = VariationalDropout(config.dropout)
         self.scores = nn.Linear(self.encoder.output_dim + widths.output, len(labels))

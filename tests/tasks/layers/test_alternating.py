@@ -2,18 +2,19 @@ import pytest
 import torch
 from torch.testing import assert_close
 
-from elmore.tasks.layers.alternating import AlternatingLSTM
+from elmore.tasks.layers.alternating import AlternatingHighwayLSTM, AlternatingLSTM
 
 LENGTHS = [5, 3, 0, 1]
+KINDS = [AlternatingLSTM, AlternatingHighwayLSTM]
 
 
 def mask_of(lengths=LENGTHS, num_tokens=5):
     return torch.arange(num_tokens) < torch.tensor(lengths)[:, None]
 
 
-def changed(num_layers: int, token: int) -> list[int]:
+def changed(kind, num_layers: int, token: int) -> list[int]:
     """Which of five outputs change when one token does."""
-    encoder = AlternatingLSTM(4, 6, num_layers).eval()
+    encoder = kind(4, 6, num_layers).eval()
     x = torch.randn(1, 5, 4)
     other = x.clone()
     other[0, token] += 1.0
@@ -22,11 +23,12 @@ def changed(num_layers: int, token: int) -> list[int]:
     return (moved > 1e-6).nonzero().flatten().tolist()
 
 
-def test_one_layer_reads_forwards_and_a_second_makes_every_token_see_all():
-    assert changed(1, 2) == [2, 3, 4]
-    assert changed(1, 0) == [0, 1, 2, 3, 4]
-    assert changed(1, 4) == [4]
-    assert changed(2, 4) == changed(2, 0) == changed(3, 2) == [0, 1, 2, 3, 4]
+@pytest.mark.parametrize("kind", KINDS)
+def test_one_layer_reads_forwards_and_a_second_makes_every_token_see_all(kind):
+    assert changed(kind, 1, 2) == [2, 3, 4]
+    assert changed(kind, 1, 0) == [0, 1, 2, 3, 4]
+    assert changed(kind, 1, 4) == [4]
+    assert changed(kind, 2, 4) == changed(kind, 2, 0) == changed(kind, 3, 2) == [0, 1, 2, 3, 4]
 
 
 def test_the_second_layer_reads_backwards():
@@ -53,9 +55,10 @@ def test_a_layer_is_its_definition():
     assert_close(encoder(x, mask_of([5])), expected)
 
 
+@pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("num_layers", [1, 2, 3])
-def test_padding_and_other_texts_change_nothing(num_layers):
-    encoder = AlternatingLSTM(4, 6, num_layers, dropout=0.5).double().eval()
+def test_padding_and_other_texts_change_nothing(kind, num_layers):
+    encoder = kind(4, 6, num_layers, dropout=0.5).double().eval()
     x, mask = torch.randn(4, 5, 4).double(), mask_of()
     result = encoder(x, mask)
     assert not result[~mask].any()
@@ -66,17 +69,19 @@ def test_padding_and_other_texts_change_nothing(num_layers):
     assert_close(encoder(garbage, mask), result)
 
 
-def test_gradients_stay_inside_the_sentences():
-    encoder = AlternatingLSTM(4, 6, 2)
+@pytest.mark.parametrize("kind", KINDS)
+def test_gradients_stay_inside_the_sentences(kind):
+    encoder = kind(4, 6, 2)
     x = torch.randn(4, 5, 4, requires_grad=True)
     encoder(x, mask_of()).square().sum().backward()
     assert x.grad[mask_of()].abs().min() > 0
     assert not x.grad[~mask_of()].any()
 
 
+@pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("shape", [(0, 5), (2, 0)])
-def test_an_empty_batch_is_supported(shape):
-    encoder = AlternatingLSTM(4, 6, 2)
+def test_an_empty_batch_is_supported(kind, shape):
+    encoder = kind(4, 6, 2)
     result = encoder(torch.zeros(*shape, 4), torch.zeros(shape, dtype=torch.bool))
     assert result.shape == (*shape, 6)
 
@@ -89,6 +94,7 @@ def test_layers_start_orthogonal_and_remembering():
     assert_close(layer.bias_ih_l0 + layer.bias_hh_l0, torch.eye(4)[1].repeat_interleave(6))
 
 
-def test_bfloat16_is_supported():
-    encoder = AlternatingLSTM(4, 6, 2).bfloat16()
+@pytest.mark.parametrize("kind", KINDS)
+def test_bfloat16_is_supported(kind):
+    encoder = kind(4, 6, 2).bfloat16()
     assert encoder(torch.randn(4, 5, 4).bfloat16(), mask_of()).dtype == torch.bfloat16

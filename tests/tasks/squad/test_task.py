@@ -141,10 +141,8 @@ def test_the_recipe_of_the_paper_learns_from_passages_of_several_sentences(tmp_p
     path = tmp_path / "q.jsonl"
     path.write_text("\n".join(map(json.dumps, asked)))
     kind = registry.find_task("squad")
-    small = [*toy_tasks.small("squad"), "train.ema_decay=0.9", "train.patience=0"]
-    recipe = registry.load_recipe(kind, "paper", small)
+    settings = [*toy_tasks.small("squad"), "train.ema_decay=0.9", "train.evaluate_every=20"]
+    recipe = registry.load_recipe(kind, "paper", [*settings, "train.epochs=20"])
     bilm = toy_tasks.bilm(tmp_path / "bilm")
     trained = train(kind, recipe, path, path, tmp_path / "run", embedder=f"elmo:{bilm}")
     assert trained.scores["f1"] == 100
-    averages = tmp_path.glob("run/checkpoints/*/average.safetensors")
-    assert len(list(averages)) == 1
