@@ -39,7 +39,7 @@ def main():
     elmo = elmore.load()
     pooling = elmo.learn_pooling(SAMPLE.replace("\n", "|").split("|"), weighted=True, remove=1)
     print(f"  {query}")
-    show("plain mean", elmo.similarity([query], sentences)[0], sentences)
+    show("plain mean", elmo.similarity([query], sentences, pool="mean")[0], sentences)
     show("learned pooling", elmo.similarity([query], sentences, pool=pooling)[0], sentences)
     print("\n  Sentences built alike stay near: these vectors hold grammar, not only topic.")
 

@@ -36,15 +36,22 @@ def embed(
     ] = None,
     model: ModelsOption = None,
     layers: Annotated[
-        str, typer.Option(help="Layers: average, all, top, or the number of a layer.")
-    ] = "average",
+        str | None,
+        typer.Option(
+            help="Layers: average, all, top, or the number of a layer.",
+            show_default="average, or those of the pooling",
+        ),
+    ] = None,
     tokenized: Tokenized = False,
     split: Annotated[
         bool, typer.Option("--split", help="Embed each sentence of a line on its own.")
     ] = False,
     pool: Annotated[
-        Literal["mean", "max"] | None,
-        typer.Option(help="Return one vector per line: the mean or maximum of its tokens."),
+        str | None,
+        typer.Option(
+            help="Return one vector per line: the mean or max of its tokens, or a pooling of the "
+            "model by its name (see 'elmore info')."
+        ),
     ] = None,
     dtype: Annotated[
         Literal["float32", "float16"], typer.Option(help="Number format of the output.")

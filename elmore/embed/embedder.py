@@ -5,7 +5,7 @@ Shapes: L layers (the token layer is one of them), T tokens, D width of one dire
 
 import logging
 import threading
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Literal, Self
 
@@ -24,7 +24,7 @@ from elmore.embed.outputs import (
     join_segments,
     layer_selector,
 )
-from elmore.embed.pooling import Pool, TextPooling
+from elmore.embed.pooling import PoolChoice
 from elmore.embed.runtime import Runtime
 from elmore.embed.stateful import StatefulRows, run_as_batch
 from elmore.embed.tokenized import Text, TokenizedText, tokenize_text
@@ -37,6 +37,7 @@ from elmore.model.precision import Precision, with_precision
 from elmore.text.tokenizers import Tokenizer, penn
 from elmore.weights import warm
 from elmore.weights.bundle import Bundle
+from elmore.weights.pooling import TextPooling
 
 _log = logging.getLogger(__name__)
 
@@ -123,6 +124,11 @@ class Embedder:
     def width(self) -> int:
         """2D: width of a vector."""
         return self.bundle.model.config.width
+
+    @property
+    def poolings(self) -> Mapping[str, TextPooling]:
+        """Poolings of the model by name; the first is the default of `encode`."""
+        return self.bundle.poolings
 
     def to(self, device: str | torch.device) -> Self:
         """Move the model, and drop everything that was computed from its weights.
@@ -257,28 +263,27 @@ class Embedder:
         return self._run(texts, layers, split_sentences, dtype)
 
     def encode(
-        self, texts: Iterable[Text], *, pool: Pool = "mean", layers: LayerChoice = "average"
-    ) -> Float[np.ndarray, "N 2*D"]:
+        self, texts: Iterable[Text], *, pool: PoolChoice = None, layers: LayerChoice | None = None
+    ) -> Float[np.ndarray, "N K"]:
         """Return one vector per text.
 
         Args:
             texts: Strings, or lists of tokens.
-            pool: "mean" or "max" over the tokens, or a pooling from `learn_pooling`.
-            layers: As in `embed`, but for "all".
+            pool: "mean" or "max" over the tokens, the name of one of `poolings`, or a pooling from
+                `learn_pooling`. Default: the first of `poolings`, the mean if there are none or if
+                `layers` are given.
+            layers: As in `embed`, but for "all". Default: those of the pooling, or "average".
 
         Returns:
-            Vectors (texts, width); zeros for a text without words.
+            Vectors (texts, width of the pooling); zeros for a text without words.
 
         Raises:
             DataError: Something in `texts` is not a text, or the pooling has another width.
-            ConfigError: `layers` is "all", or the model has no such layers.
+            ConfigError: The model has no such pooling or layers, or they do not fit.
         """
-        if layers == "all":
-            raise ConfigError("encode returns one vector per text: layers='all' is not possible")
-        vectors = [
-            pooling.pool(text.tokens, text.vectors, pool) for text in self._run(texts, layers)
-        ]
-        return np.stack(vectors) if vectors else np.zeros((0, self.width), np.float32)
+        how, layers = pooling.find_pooling(self.poolings, pool, layers)
+        embedded = ((text.tokens, text.vectors) for text in self._run(texts, layers))
+        return pooling.pool_texts(embedded, how, self.width)
 
     def learn_pooling(
         self,
@@ -290,8 +295,7 @@ class Embedder:
     ) -> TextPooling:
         """Learn from a sample of texts how to pool token vectors into text vectors.
 
-        The means of ELMo vectors of any two texts are similar, because all of them share a few
-        strong directions. Without these directions, similarity follows meaning more closely.
+        The means of any two texts share strong directions, without which they differ more.
 
         Args:
             sample: Texts like those that will be pooled.
@@ -315,8 +319,8 @@ class Embedder:
         a: Iterable[Text] | Float[np.ndarray, "N D"],
         b: Iterable[Text] | Float[np.ndarray, "M D"],
         *,
-        pool: Pool = "mean",
-        layers: LayerChoice = "average",
+        pool: PoolChoice = None,
+        layers: LayerChoice | None = None,
     ) -> Float[np.ndarray, "N M"]:
         """Return the cosine of every text of `a` with every text of `b`.
 
@@ -331,7 +335,7 @@ class Embedder:
 
         Raises:
             DataError: The vectors of `a` and `b` differ in width.
-            ConfigError: `layers` is "all", or the model has no such layers.
+            ConfigError: The model has no such pooling or layers, or they do not fit.
         """
         first, second = (
             side if isinstance(side, np.ndarray) else self.encode(side, pool=pool, layers=layers)

@@ -1,138 +1,78 @@
-"""Pool token vectors into one vector per text: mean, maximum, or a corrected mean.
+"""Pool token vectors into one vector per text: mean, maximum, or a learned pooling.
 
 Contextual vectors share a few strong directions, so the plain means of any two texts are similar.
-`TextPooling` gives rare words more weight (SIF: Arora et al., 2017), then removes what all texts
-have in common: their mean, and the directions of largest variance (Mu and Viswanath, 2018).
-
-    weight(word) = a / (a + p(word))
-    average      = sum_t weight(word_t) vectors[t] / sum_t weight(word_t)
-    centred      = average - mean
-    pooled       = centred - components.T @ components @ centred
+`learn` gives rare words more weight (SIF: Arora et al., 2017), then removes what all texts have in
+common: their mean, and the directions of largest variance (Mu and Viswanath, 2018).
+`weights/pooling.py` has the equations.
 
 All of it is learned from a sample beforehand: a text's vector does not depend on other texts.
 
-Shapes: T tokens, D width, k components, n and m texts.
+Shapes: L layers, T tokens, D width, K pooled width, n and m texts.
 """
 
-import io
-import json
 import math
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from itertools import islice
-from pathlib import Path
-from typing import Literal, Self
+from typing import Literal
 
 import numpy as np
 from jaxtyping import Float
 
-from elmore import atomic, config, npy, strict_json
-from elmore.errors import ConfigError, DataError, ElmoreError
+from elmore.embed.outputs import LayerChoice
+from elmore.errors import ConfigError, DataError
+from elmore.weights.pooling import TextPooling
 
 BLOCK = 256  # texts per update of the covariance
-FORMAT = 1
 NEGLIGIBLE = 1e-10  # fraction of the variance that is rounding error
 
 
-@dataclass(frozen=True, kw_only=True, eq=False)
-class TextPooling:
-    """A pooling learned from a sample of texts; see `Embedder.learn_pooling`."""
-
-    frequencies: dict[str, float]
-    """Relative frequency of each word; if empty, all words have the same weight."""
-    mean: Float[np.ndarray, " D"]
-    components: Float[np.ndarray, "k D"]
-    """Orthonormal directions to remove; there may be none."""
-    smoothing: float = 1e-3
-    """a: a word of this frequency has weight 1/2, a word that is not in the sample 1."""
-
-    def __post_init__(self) -> None:
-        if not 0 < self.smoothing < math.inf:
-            raise DataError(f"smoothing must be above 0 and finite, found {self.smoothing!r}")
-        if not all(0 <= frequency <= 1 for frequency in self.frequencies.values()):
-            raise DataError("the frequencies of words must be between 0 and 1")
-        if self.mean.ndim != 1 or self.components.shape[1:] != self.mean.shape:
-            shapes = f"{self.mean.shape} and {self.components.shape}"
-            raise DataError(f"expected a mean (D,) and components (k, D), found {shapes}")
-        if not (np.isfinite(self.mean).all() and np.isfinite(self.components).all()):
-            raise DataError("mean and components must be finite")
-
-    def correct(self, average: Float[np.ndarray, " D"]) -> Float[np.ndarray, " D"]:
-        """Remove the mean and the components from a vector.
-
-        Args:
-            average: The weighted average of the vectors of a text.
-
-        Returns:
-            The pooled vector.
-        """
-        centred = average - self.mean
-        return centred - (self.components @ centred) @ self.components
-
-    def save(self, path: str | Path) -> None:
-        """Write one .npz file; it is complete or absent, and contains no pickle.
-
-        Args:
-            path: The file to write; missing folders are made.
-
-        Raises:
-            DataError: The file cannot be written.
-        """
-        path = Path(path)
-        words = {"format": FORMAT, "smoothing": self.smoothing, "frequencies": self.frequencies}
-        text = np.frombuffer(json.dumps(words).encode(), dtype=np.uint8)
-        buffer = io.BytesIO()
-        np.savez(buffer, words=text, mean=self.mean, components=self.components)
-        try:
-            path.parent.mkdir(parents=True, exist_ok=True)
-            atomic.write(path, buffer.getvalue())
-        except OSError as error:
-            raise DataError(f"{path}: cannot be written ({error})") from error
-
-    @classmethod
-    def load(cls, path: str | Path) -> Self:
-        """Load a pooling that `save` wrote.
-
-        Args:
-            path: The file.
-
-        Returns:
-            The pooling.
-
-        Raises:
-            DataError: The file is missing or damaged, or something else wrote it.
-        """
-        try:
-            arrays = npy.read_npz(Path(path), ("words", "mean", "components"))
-            words = strict_json.parse(arrays.pop("words").tobytes(), "words")
-            metadata = config.build(_Words, words, "words")
-            config.check_format(words, FORMAT, "words")
-            if any(array.dtype.kind != "f" for array in arrays.values()):
-                raise DataError("mean and components must be floating-point numbers")
-            return cls(frequencies=metadata.frequencies, smoothing=metadata.smoothing, **arrays)
-        except ElmoreError as error:
-            raise DataError(f"{path}: not a readable pooling ({error})") from error
-
-
-@dataclass(frozen=True, kw_only=True)
-class _Words:
-    """The metadata of a saved pooling."""
-
-    format: int
-    smoothing: float
-    frequencies: dict[str, float]
-
-
 Pool = Literal["mean", "max"] | TextPooling
+PoolChoice = Pool | str | None
+"""A pooling, the name of one, or None for that of the model."""
+
+
+def find_pooling(
+    poolings: Mapping[str, TextPooling], pool: PoolChoice, layers: LayerChoice | None
+) -> tuple[Pool, LayerChoice]:
+    """Return the pooling of a name, and the layers that it takes.
+
+    Without a choice of pooling and layers it is the first one of the model, and the mean if the
+    model has none.
+
+    Raises:
+        ConfigError: There is no such pooling, or it takes other layers.
+    """
+    if pool is None:
+        pool = next(iter(poolings), "mean") if layers is None else "mean"
+    if isinstance(pool, str) and pool not in ("mean", "max"):
+        if pool not in poolings:
+            names = ", ".join(map(repr, ["mean", "max", *poolings]))
+            raise ConfigError(f"pool={pool!r}: this model has {names}; pass one, or a TextPooling")
+        pool = poolings[pool]
+    takes_all = isinstance(pool, TextPooling) and pool.all_layers
+    layers = layers if layers is not None else "all" if takes_all else "average"
+    if takes_all and layers != "all":
+        raise ConfigError(f"layers={layers!r}: this pooling takes all layers; pass no layers")
+    if layers == "all" and not takes_all:
+        raise ConfigError("pooling returns one vector per text: layers='all' is not possible")
+    return pool, layers
+
+
+def pooled_width(pool: Pool, width: int) -> int:
+    """Return the width of a pooled vector, given the width of a layer."""
+    return pool.width if isinstance(pool, TextPooling) else width
 
 
 def pool(
-    tokens: Sequence[str], vectors: Float[np.ndarray, "T D"], how: Pool
-) -> Float[np.ndarray, " D"]:
+    tokens: Sequence[str], vectors: Float[np.ndarray, "*L T D"], how: Pool
+) -> Float[np.ndarray, " K"]:
     """Return one float32 vector for a text, zeros for an empty one."""
     if not isinstance(how, TextPooling) and how not in ("mean", "max"):
         raise ConfigError(f"pool={how!r}: expected 'mean', 'max' or a TextPooling")
+    if isinstance(how, TextPooling) and how.all_layers and vectors.ndim == 3:
+        vectors = np.concatenate(list(vectors), axis=1)  # (T, L * D)
     _check(tokens, vectors)
     width = vectors.shape[1]
     if isinstance(how, TextPooling) and len(how.mean) != width:
@@ -141,14 +81,23 @@ def pool(
             "learn one with this model"
         )
     if len(tokens) == 0:
-        pooled = np.zeros(width)
+        pooled = np.zeros(pooled_width(how, width))
     elif isinstance(how, TextPooling):
-        pooled = how.correct(_average(tokens, vectors, how.frequencies, how.smoothing))
+        pooled = how.correct(_average(vectors, how.weigh(tokens, vectors)))
     elif how == "max":
         pooled = vectors.max(axis=0)
     else:
-        pooled = _average(tokens, vectors, {}, 1.0)
+        pooled = _average(vectors, np.ones(len(tokens)))
     return pooled.astype(np.float32)
+
+
+def pool_texts(
+    texts: Iterable[tuple[Sequence[str], Float[np.ndarray, "*L T D"]]], how: Pool, width: int
+) -> Float[np.ndarray, "n K"]:
+    """Return one vector for each text, given as its tokens and their vectors of that width."""
+    vectors = [pool(tokens, array, how) for tokens, array in texts]
+    empty = np.zeros((0, pooled_width(how, width)), np.float32)
+    return np.stack(vectors) if vectors else empty
 
 
 def learn(
@@ -171,12 +120,18 @@ def learn(
     counts = Counter(word for words, _ in sample for word in words) if weighted else Counter()
     total = counts.total()
     frequencies = {word: count / total for word, count in counts.items()}
+    weighing = TextPooling(
+        frequencies=frequencies,
+        mean=np.zeros(0),
+        components=np.zeros((0, 0)),
+        smoothing=smoothing,
+    )
 
     def averages() -> Iterator[Float[np.ndarray, " D"]]:
         for words, vectors in sample:
             _check(words, vectors)
             if len(words):
-                yield _average(words, vectors, frequencies, smoothing)
+                yield _average(vectors, weighing.weigh(words, vectors))
 
     rest, num_texts, sums, products = averages(), 0, np.zeros(()), np.zeros(())
     while rows := list(islice(rest, BLOCK)):
@@ -192,9 +147,7 @@ def learn(
     variances, directions = np.linalg.eigh(products / num_texts - np.outer(mean, mean))  # ascending
     least = NEGLIGIBLE * np.trace(products) / num_texts
     removed = [i for i in range(len(mean))[::-1][:remove] if variances[i] > least]
-    return TextPooling(
-        frequencies=frequencies, mean=mean, components=directions.T[removed], smoothing=smoothing
-    )
+    return replace(weighing, mean=mean, components=directions.T[removed])
 
 
 def cosine(a: Float[np.ndarray, "n D"], b: Float[np.ndarray, "m D"]) -> Float[np.ndarray, "n m"]:
@@ -211,13 +164,8 @@ def _normalize(vectors: Float[np.ndarray, "n D"]) -> Float[np.ndarray, "n D"]:
 
 
 def _average(
-    tokens: Sequence[str],
-    vectors: Float[np.ndarray, "T D"],
-    frequencies: dict[str, float],
-    smoothing: float,
+    vectors: Float[np.ndarray, "T D"], weights: Float[np.ndarray, " T"]
 ) -> Float[np.ndarray, " D"]:
-    frequency = np.array([frequencies.get(word, 0.0) for word in tokens])
-    weights = smoothing / (smoothing + frequency)  # (T,)
     return weights @ vectors.astype(np.float64) / weights.sum()
 
 

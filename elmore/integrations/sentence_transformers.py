@@ -1,39 +1,49 @@
-"""elmore in sentence-transformers: the module that computes token embeddings.
+"""elmore in sentence-transformers: the modules that compute token and sentence embeddings.
 
     from sentence_transformers import SentenceTransformer
-    from sentence_transformers.sentence_transformer.modules import Pooling
 
     elmo = ElmoModule()
-    model = SentenceTransformer(modules=[elmo, Pooling(elmo.get_embedding_dimension())])
+    model = SentenceTransformer(modules=[elmo, elmo.pooling()])
     model.encode(["A text .", "Another ."])
 
-It saves the files of `elmore.integrations.huggingface`. sentence-transformers loads third-party
-modules only with `SentenceTransformer(path, trust_remote_code=True)`.
+`elmo.pooling()` pools as `Embedder.encode` does; `Pooling` of sentence-transformers works too.
+The model is saved in the format of `elmore.integrations.huggingface`. sentence-transformers loads
+third-party modules only with `SentenceTransformer(path, trust_remote_code=True)`.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Any, Self
 
-from elmore.errors import MissingPackageError
+from elmore.errors import ConfigError, MissingPackageError, WeightsError
 
 try:
-    from sentence_transformers.base.modules import InputModule
+    from sentence_transformers.base.modules import InputModule, Module
+    from sentence_transformers.sentence_transformer.modules import Pooling
 except ImportError as error:
     raise MissingPackageError(
         "elmore.integrations.sentence_transformers needs sentence-transformers: "
         "pip install 'elmore[hf]'"
     ) from error
 
+import numpy as np
+import torch
+from jaxtyping import Bool, Float
 from torch import Tensor
 
+from elmore.embed.pooling import find_pooling
 from elmore.integrations.huggingface import ElmoModel, ElmoTokenizer
 from elmore.integrations.huggingface.source import Source, resolve_source
+from elmore.weights.pooling import TextPooling
 
+_POOLING_FILE = "pooling.npz"
 _UNLIMITED = 10**9  # as transformers encodes "no limit"
 
 
 class ElmoModule(InputModule):
     """Compute `token_embeddings`, the scalar mix of the layers, for `Pooling` and later modules.
+
+    `all_layer_embeddings` are the layers, for the poolings of the model.
 
     Args:
         sources: What `elmore.load` takes; default: the bundled model.
@@ -57,10 +67,12 @@ class ElmoModule(InputModule):
         **settings: Any,  # those of ElmoConfig
     ) -> None:
         super().__init__()
+        self._poolings: Mapping[str, TextPooling] = {}
         if model is None or tokenizer is None:
             bundle = resolve_source(*sources)
             model = model or ElmoModel.from_elmore(bundle, **settings)
             tokenizer = tokenizer or ElmoTokenizer.from_elmore(bundle)
+            self._poolings = bundle.poolings
         self.model = model
         self.tokenizer = tokenizer
         if max_seq_length is not None:
@@ -80,6 +92,20 @@ class ElmoModule(InputModule):
         """Return the width of a vector."""
         return self.model.config.hidden_size
 
+    def pooling(self, name: str | None = None) -> "Pooling | ElmoPooling":
+        """Return the module that pools as `Embedder.encode(pool=name)` does.
+
+        Args:
+            name: "mean", "max" or a pooling of the model; default: its first one, else the mean.
+
+        Raises:
+            ConfigError: The model has no such pooling.
+        """
+        how, _ = find_pooling(self._poolings, name, None)
+        if isinstance(how, TextPooling):
+            return ElmoPooling(how)
+        return Pooling(self.get_embedding_dimension(), how)
+
     def preprocess(
         self,
         inputs: Sequence[str | Sequence[str]],
@@ -95,8 +121,18 @@ class ElmoModule(InputModule):
 
     def forward(self, features: dict[str, Any], **kwargs: Any) -> dict[str, Tensor | Any]:
         """Add `token_embeddings` to the features of a batch."""
-        out = self.model(features["input_ids"], features["attention_mask"], return_dict=True)
-        return {**features, "token_embeddings": out.mixed, "attention_mask": out.mask.long()}
+        out = self.model(
+            features["input_ids"],
+            features["attention_mask"],
+            output_hidden_states=True,
+            return_dict=True,
+        )
+        return {
+            **features,
+            "token_embeddings": out.mixed,
+            "all_layer_embeddings": out.hidden_states,
+            "attention_mask": out.mask.long(),
+        }
 
     def get_config_dict(self) -> dict[str, Any]:
         """Return a short description for `repr`."""
@@ -133,3 +169,82 @@ class ElmoModule(InputModule):
             model=ElmoModel.from_pretrained(model_name_or_path, **location, **(model_kwargs or {})),
             tokenizer=ElmoTokenizer.from_pretrained(model_name_or_path, **location),
         )
+
+
+class ElmoPooling(Module):
+    """Compute `sentence_embedding` with a pooling of a model, as `Embedder.encode` does.
+
+    Its numbers are fixed; a model trained on top of it trains the biLM or later modules.
+
+    Args:
+        pooling: The pooling; it may not weigh words by frequency, since no words arrive here.
+
+    Raises:
+        ConfigError: The pooling weighs words by frequency.
+    """
+
+    attention: Tensor
+    mean: Tensor
+    components: Tensor
+    projection: Tensor
+
+    def __init__(self, pooling: TextPooling) -> None:
+        super().__init__()
+        if pooling.frequencies:
+            raise ConfigError(
+                "this pooling weighs words by frequency, and sentence-transformers passes on no "
+                "words; learn it with weighted=False"
+            )
+        self.text_pooling = pooling
+        width = len(pooling.mean)
+        attention = np.zeros(width) if pooling.attention is None else pooling.attention
+        projection = np.eye(width) if pooling.dense is None else pooling.dense
+        arrays = {"mean": pooling.mean, "components": pooling.components}
+        arrays |= {"attention": attention, "projection": projection}
+        for name, array in arrays.items():
+            tensor = torch.from_numpy(array.astype(np.float32))
+            self.register_buffer(name, tensor, persistent=False)
+
+    def get_embedding_dimension(self) -> int:
+        """Return the width of a sentence embedding."""
+        return self.text_pooling.width
+
+    def forward(self, features: dict[str, Any], **kwargs: Any) -> dict[str, Tensor | Any]:
+        """Add `sentence_embedding` to the features of a batch."""
+        vectors = features["token_embeddings"]
+        if self.text_pooling.all_layers:
+            vectors = torch.cat(features["all_layer_embeddings"], dim=-1)
+        pooled = self._pool(vectors, features["attention_mask"].bool())
+        return {**features, "sentence_embedding": pooled}
+
+    def _pool(
+        self, vectors: Float[Tensor, "B T D"], mask: Bool[Tensor, "B T"]
+    ) -> Float[Tensor, "B K"]:
+        scores = (vectors @ self.attention).masked_fill(~mask, -torch.inf)
+        weights = scores.softmax(dim=1).nan_to_num()  # a text without words has no weights
+        average = torch.einsum("bt,btd->bd", weights, vectors)
+        centred = average - self.mean
+        cleaned = centred - centred @ self.components.T @ self.components
+        return (cleaned @ self.projection.T) * mask.any(dim=1, keepdim=True)
+
+    def get_config_dict(self) -> dict[str, Any]:
+        """Return a short description for `repr`."""
+        return {"width": self.text_pooling.width, **self.text_pooling.origin}
+
+    def save(
+        self, output_path: str, *args: Any, safe_serialization: bool = True, **kwargs: Any
+    ) -> None:
+        """Save the pooling as `pooling.npz`."""
+        self.text_pooling.save(Path(output_path) / _POOLING_FILE)
+
+    @classmethod
+    def load(cls, model_name_or_path: str, subfolder: str = "", **kwargs: Any) -> Self:
+        """Load from a folder or the hub."""
+        keys = ("token", "cache_folder", "revision", "local_files_only")
+        location = {key: kwargs[key] for key in keys if key in kwargs}
+        path = cls.load_file_path(
+            model_name_or_path, filename=_POOLING_FILE, subfolder=subfolder, **location
+        )
+        if path is None:
+            raise WeightsError(f"{model_name_or_path}: {subfolder}/{_POOLING_FILE} is missing")
+        return cls(TextPooling.load(path))

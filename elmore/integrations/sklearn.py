@@ -122,7 +122,8 @@ class ElmoVectorizer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEsti
     def _width(self) -> int:
         """Number of features of a text."""
         embedder = self.embedder_
-        return embedder.width * (embedder.num_layers if self.layers == "all" else 1)
+        width = embedder.width * (embedder.num_layers if self.layers == "all" else 1)
+        return width if self.pool == "learned" else pooling.pooled_width(self.pool, width)
 
     @property
     def _n_features_out(self) -> int:
@@ -163,7 +164,7 @@ class ElmoVectorizer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEsti
         for sentence in stream(texts, layers=self.layers, split_sentences=self.split_sentences):
             vectors = sentence.vectors
             if self.layers == "all":
-                vectors = vectors.transpose(1, 0, 2).reshape(len(sentence.tokens), self._width)
+                vectors = np.concatenate(list(vectors), axis=1)
             yield sentence.tokens, vectors
 
     def _columns(self, X: Any, *, reset: bool) -> list[list[Text]]:  # noqa: ANN401, N803

@@ -15,8 +15,8 @@ from fastapi.responses import JSONResponse
 from starlette.routing import Route
 
 from elmore import __version__
+from elmore.embed import pooling
 from elmore.embed.outputs import LayerChoice
-from elmore.embed.pooling import pool
 from elmore.errors import ElmoreError
 from elmore.serve import chunks, errors, openapi, page, responses, schemas
 from elmore.serve.batcher import Batcher
@@ -148,7 +148,7 @@ def _add_embedding(app: FastAPI, handler: RequestHandler) -> None:
     """Add the routes that return vectors."""
     embedder = handler.engine.embedder
     embed_request = schemas.embed_request(embedder.num_layers, handler.limits.texts)
-    texts_request = handler.texts_request
+    encode_request = schemas.encode_request(list(embedder.poolings), handler.limits.texts)
 
     async def run(
         request: Request, texts: Sequence[str | list[str]], layers: LayerChoice
@@ -179,13 +179,12 @@ def _add_embedding(app: FastAPI, handler: RequestHandler) -> None:
         response_model=schemas.EncodeResponse,
         responses={**openapi.binary(schemas.EncodeResponse), **openapi.WORK},
     )
-    async def encode(request: Request, body: texts_request) -> Response:  # type: ignore[valid-type]
-        """Return one vector per text: the mean over its tokens and over all layers."""
+    async def encode(request: Request, body: encode_request) -> Response:  # type: ignore[valid-type]
+        """Return one vector per text: by default with the first pooling of the model."""
         media_type = _media_type(request)
-        words, vectors = await run(request, body.texts, "average")
-        pairs = zip(words, vectors, strict=True)
-        rows = [pool(tokens, array, "mean") for tokens, array in pairs]
-        joined = np.stack(rows) if rows else np.zeros((0, embedder.width), np.float32)
+        how, layers = pooling.find_pooling(embedder.poolings, body.pool, None)
+        words, vectors = await run(request, body.texts, layers)
+        joined = pooling.pool_texts(zip(words, vectors, strict=True), how, embedder.width)
         handler.reserve(request, joined.nbytes)  # no longer for every token
         return handler.respond(joined.nbytes, responses.encode_response(words, joined, media_type))
 

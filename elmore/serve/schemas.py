@@ -1,5 +1,6 @@
 """Requests and responses as pydantic models, from which the OpenAPI document is made."""
 
+from collections.abc import Sequence
 from typing import Annotated, Literal
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, create_model
@@ -67,6 +68,26 @@ def texts_request(max_texts: int) -> type[TextsRequest]:
         __base__=TextsRequest,
         __doc__=TextsRequest.__doc__,
         texts=(Annotated[Texts, Field(max_length=max_texts)], ...),
+    )
+
+
+class EncodeRequest(TextsRequest):
+    """Texts to encode."""
+
+    pool: str | None = None
+
+
+def encode_request(poolings: Sequence[str], max_texts: int) -> type[EncodeRequest]:
+    """Return the request type of a model with these poolings."""
+    names = (*poolings, "mean", "max")
+    about = "the mean or maximum of the tokens, or a pooling of the model"
+    choice = Annotated[Literal[names], Field(description=about)]  # type: ignore[valid-type]
+    return create_model(
+        "EncodeRequest",
+        __base__=EncodeRequest,
+        __doc__=EncodeRequest.__doc__,
+        texts=(Annotated[Texts, Field(max_length=max_texts)], ...),
+        pool=(choice, next(iter(names))),
     )
 
 

@@ -19,6 +19,7 @@ from elmore.model.mix import SavedMix
 from elmore.model.softmax import AdaptiveSoftmax, Softmax
 from elmore.text.characters import Alphabet, encode_batch
 from elmore.text.vocabulary import Vocabulary
+from elmore.weights.pooling import TextPooling
 
 _DTYPES = (torch.float16, torch.bfloat16, torch.float32, torch.float64)  # allowed in weight files
 _Module = TypeVar("_Module", bound=nn.Module)
@@ -68,6 +69,8 @@ class Bundle:
     """Counts of the bytes in the training text, and of its words."""
     lacks_softmax: bool = False
     """Whether the model has a softmax that its folder lacks: softmax.safetensors is missing."""
+    poolings: dict[str, TextPooling] = field(default_factory=dict)
+    """Learned ways to pool the vectors of a text, by name; the first is the default."""
 
     @property
     def config(self) -> BiLMConfig:
@@ -118,7 +121,8 @@ class Bundle:
         whole = replace(self, model=model.eval(), options=None, warm_state=state, mixes=())
         if max_layer == most:
             return whole
-        return replace(whole, softmax=None, lacks_softmax=False)  # it is on top of the last layer
+        # The softmax is on top of the last layer, and poolings are learned for all layers
+        return replace(whole, softmax=None, lacks_softmax=False, poolings={})
 
 
 def copy_sharing_memory(module: _Module) -> _Module:

@@ -4,6 +4,7 @@ import json
 from typing import Any
 
 from elmore.weights.bundle import Bundle
+from elmore.weights.pooling import TextPooling
 
 
 def model_facts(bundle: Bundle) -> dict[str, Any]:
@@ -33,7 +34,13 @@ def model_facts(bundle: Bundle) -> dict[str, Any]:
         "softmax": _softmax_kind(bundle),
         "warm start": bundle.warm_state is not None,
         "mixes": len(bundle.mixes),
-    }
+    } | {f"pooling {name}": _describe(pooling) for name, pooling in bundle.poolings.items()}
+
+
+def _describe(pooling: TextPooling) -> str:
+    """Return the width and the origin of a pooling."""
+    facts = [f"{key} {value}" for key, value in pooling.origin.items()]
+    return "; ".join([f"width {pooling.width}", *facts])
 
 
 def _softmax_kind(bundle: Bundle) -> str:

@@ -4,11 +4,13 @@ config.json
 model.safetensors       the network and its warm state
 softmax.safetensors     the softmax; without this file the model still embeds
 vocabulary.txt
+poolings.npz            learned ways to pool the vectors of a text
 README.md
 """
 
 import json
 import os
+import re
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Literal
@@ -25,20 +27,23 @@ from elmore.model.softmax import AdaptiveSoftmax, Softmax, SoftmaxConfig
 from elmore.model.softmax import build as build_softmax
 from elmore.text.characters import Alphabet, ByteAlphabet, Lexicon, WordAlphabet
 from elmore.text.vocabulary import ELMO_MARKS, MANY_LANGS_MARKS, Vocabulary
-from elmore.weights import tensor_file
+from elmore.weights import checksums, tensor_file
 from elmore.weights.bundle import Bundle, Card, meta_model, on_meta_device
 from elmore.weights.card import render_card
+from elmore.weights.pooling import RESERVED, TextPooling, read_poolings, write_poolings
 from elmore.weights.storage import Storage
 
 FORMAT = 4  # 2 added softmax, byte counts and provenance; 3 int8; 4 softmax.safetensors
 SOFTMAX_FILE = "softmax.safetensors"
-FILES = frozenset({"config.json", "model.safetensors", SOFTMAX_FILE, "vocabulary.txt", "README.md"})
-OPTIONAL_FILES = frozenset({SOFTMAX_FILE, "vocabulary.txt"})
+POOLINGS = "poolings.npz"
+OPTIONAL_FILES = frozenset({SOFTMAX_FILE, "vocabulary.txt", POOLINGS})
 """Files with weights or words that a model may lack."""
+FILES = frozenset({"config.json", "model.safetensors", "README.md"}) | OPTIONAL_FILES
 
 _WARM = "warm_state."  # prefix of the tensors of the warm state
 _SOFTMAX = "softmax."  # prefix of the tensors of the softmax
 _FIRST_WITH_SOFTMAX_FILE = 4  # earlier formats have the softmax in model.safetensors
+_POOLING_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,49}")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -123,6 +128,8 @@ def save(
             tensor_file.write(folder / SOFTMAX_FILE, softmax, storage, destination)
         if bundle.vocabulary:
             bundle.vocabulary.write(folder / "vocabulary.txt")
+        if bundle.poolings:
+            write_poolings(folder / POOLINGS, bundle.poolings)
         card = render_card(bundle, destination.name)
         (folder / "README.md").write_text(card, encoding="utf-8", errors="replace")
 
@@ -165,6 +172,8 @@ def load(folder: Path) -> Bundle:
     alphabet = _build_alphabet(settings, vocabulary, folder)
     softmax = _meta_softmax(settings, vocabulary, folder)
     model, warm_state = _load_weights(settings, softmax, folder)
+    path = folder / POOLINGS
+    poolings = read_poolings(path) if path.exists() else {}
     return Bundle(
         model,
         alphabet,
@@ -176,7 +185,39 @@ def load(folder: Path) -> Bundle:
         softmax,
         settings.byte_counts,
         lacks_softmax=settings.softmax is not None and softmax is None,
+        poolings=poolings,
     )
+
+
+def add_pooling(folder: Path, name: str, pooling: TextPooling) -> None:
+    """Add a named pooling to a model folder, or replace it; no other file of the model changes.
+
+    Args:
+        folder: A model folder.
+        name: Its name in `Embedder.encode(pool=...)`. The first name of a folder is the default.
+        pooling: The pooling.
+
+    Raises:
+        ConfigError: The name has another meaning, or is not a plain word.
+        DataError: The pooling does not fit the model, or the file cannot be written.
+    """
+    if name in RESERVED or not _POOLING_NAME.fullmatch(name):
+        raise ConfigError(
+            f"pooling name {name!r}: expected letters, digits, '-' and '_', and none of "
+            f"{', '.join(RESERVED)}"
+        )
+    model = _read_settings(folder / "config.json").model
+    width = model.width * (model.num_layers if pooling.all_layers else 1)
+    if len(pooling.mean) != width:
+        raise DataError(
+            f"{folder}: this pooling takes vectors of width {len(pooling.mean)}, those of the "
+            f"model have {width}; learn one with this model"
+        )
+    path = folder / POOLINGS
+    present = read_poolings(path) if path.exists() else {}
+    write_poolings(path, present | {name: pooling})
+    if checksums.read_record(folder / "model.safetensors"):
+        checksums.write_record(path, checksums.file_sha256(path))
 
 
 def _read_settings(path: Path) -> FolderConfig:

@@ -6,6 +6,7 @@ import json
 import lzma
 import os
 import random
+import shutil
 import signal
 import subprocess
 import sys
@@ -24,6 +25,7 @@ from tests.support import cli_processes
 from tests.support.cli_processes import KillCall
 from tests.support.cli_runner import run_elmore
 from tests.support.fake_checkpoints import bilm_options, bilm_weights, write_bilm
+from tests.support.toy_pooling import make_pooling
 
 zstandard = pytest.importorskip("zstandard")  # not on every machine with a GPU
 
@@ -118,6 +120,17 @@ def test_pooled_there_is_one_vector_per_line(tmp_path, text, model, pool):
     for i in range(5):
         np.testing.assert_allclose(np.array(table["vectors"][i].as_py()), wanted[i], atol=1e-6)
         np.testing.assert_allclose(arrays[str(i)], wanted[i], atol=1e-6)
+
+
+def test_a_pooling_of_the_model_is_chosen_by_name(tmp_path, text, model):
+    shutil.copytree(model, tmp_path / "model")
+    elmo = elmore.load(tmp_path / "model")
+    folder.add_pooling(tmp_path / "model", "toy", make_pooling(elmo))
+    wanted = elmore.load(tmp_path / "model").encode(TEXT)
+    out = tmp_path / "out.parquet"
+    assert embed(text, "-o", out, "--pool", "toy", model=str(tmp_path / "model")).code == 0
+    table = pyarrow.parquet.read_table(out)
+    np.testing.assert_allclose(np.array(table["vectors"].to_pylist()), wanted, rtol=1e-5)
 
 
 def test_lines_of_json(tmp_path, text, model):
@@ -296,7 +309,8 @@ def test_an_existing_output_is_replaced_only_with_overwrite(tmp_path, text, mode
         (["--resume"], "need an output file; pass -o"),
         (["--overwrite"], "need an output file; pass -o"),
         (["--layers", "first"], "expected average, all, top or a number"),
-        (["--layers", "all", "--pool", "mean"], "one vector per line"),
+        (["--layers", "all", "--pool", "mean"], "one vector per text"),
+        (["--pool", "median"], "this model has 'mean', 'max'; pass one"),
         (["--device", "cuda:9"], "cannot be used here"),
         (["-o", "out.txt"], "the suffix must be one of .hdf5"),
     ],

@@ -9,8 +9,9 @@ from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 from numpy.testing import assert_allclose, assert_array_equal
 
-from elmore.embed.pooling import TextPooling, cosine, learn, pool
+from elmore.embed.pooling import cosine, learn, pool
 from elmore.errors import ConfigError, DataError
+from elmore.weights.pooling import TextPooling
 
 NUMBERS = st.floats(-100, 100, width=32)
 WORDS = st.sampled_from(["the", "a", "bank", "river"])
@@ -207,7 +208,7 @@ def test_files_that_are_something_else_are_refused(tmp_path):
 @pytest.mark.parametrize(
     ("words", "match"),
     [
-        (b'{"format": 2, "smoothing": 1, "frequencies": {}}', "format 2 is newer"),
+        (b'{"format": 3, "smoothing": 1, "frequencies": {}}', "format 3 is newer"),
         (b'{"format": 1, "smoothing": 1, "frequencies": {"a": NaN}}', "expected a finite number"),
         (b'{"format": 1, "smoothing": 1, "frequencies": []}', "not a readable"),
         (b'{"format": 1, "smoothing": 1, "frequencies": {}, "x": 1}', "not a readable"),

@@ -9,7 +9,10 @@ import json
 import shutil
 import tempfile
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
+
+import numpy as np
 
 from elmore.corpus import shards
 from elmore.embed import pooling
@@ -22,6 +25,7 @@ from elmore.tasks import checkpoint, registry, sweep
 from elmore.tasks.train import train as train_task
 from elmore.train import runs
 from elmore.weights import folder, pretrained, warm
+from elmore.weights import pooling as weights_pooling
 from tests.support import toy_corpus, toy_suite, toy_tasks
 from tests.support.cli_runner import run_elmore
 
@@ -35,7 +39,7 @@ FORMATS = {
     "summary": sweep.FORMAT,
     "embeddings": writers.FORMAT,
     "journal": journal.FORMAT,
-    "pooling": pooling.FORMAT,
+    "pooling": weights_pooling.FORMAT,
     "layers": layer_cache.FORMAT,
     "uses": storage.FORMAT,
     "recipe": 2,  # these two have no number: their keys tell
@@ -167,7 +171,14 @@ def learned_pooling(directory: Path) -> None:
     directory.mkdir()
     elmo = embedder()
     sample = [(one.tokens, one.vectors) for one in elmo.embed(TOKENS)]
-    learned = pooling.learn(sample, remove=1)
+    width = elmo.width
+    learned = replace(
+        pooling.learn(sample, remove=1),
+        attention=np.linspace(-1, 1, width, dtype=np.float32),
+        projection=np.arange(3 * width, dtype=np.int8).reshape(3, width),
+        scales=np.array([0.5, 0.25, 1], np.float16),
+        origin={"learned from": "four sentences"},
+    )
     learned.save(directory / "pooling.npz")
     pooled = [pooling.pool(tokens, vectors, learned).tolist() for tokens, vectors in sample]
     (directory / "vectors.json").write_text(json.dumps(pooled))

@@ -14,7 +14,6 @@ from elmore.corpus.shards import open_corpus
 from elmore.embed import pooling
 from elmore.embed.embedder import Embedder
 from elmore.embed.jobs import job, layer_cache
-from elmore.embed.pooling import TextPooling
 from elmore.errors import ConfigError, DataError
 from elmore.lm.config import read_pretrain_recipe
 from elmore.lm.evaluate import evaluate
@@ -26,6 +25,7 @@ from elmore.tasks import registry
 from elmore.tasks.checkpoint import load_task
 from elmore.tasks.train import train as train_task
 from elmore.weights import pretrained
+from elmore.weights.pooling import TextPooling
 from tests.formats import make
 from tests.support import toy_corpus, toy_tasks
 

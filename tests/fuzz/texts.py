@@ -20,6 +20,7 @@ from elmore.embed.jobs.journal import text_digest
 from elmore.lm.unknown_word_cost import UnknownWordCost
 from elmore.text.files import Lines
 from elmore.text.vocabulary import Vocabulary
+from elmore.weights.pooling import TextPooling
 from tests.formats import make
 from tests.fuzz.libraries import PACKERS
 from tests.fuzz.reader import FORMATS, Reader
@@ -174,12 +175,14 @@ def _repair_layers(folder: Path) -> None:
 
 
 def _read_pooling(folder: Path) -> None:
-    learned = pooling.TextPooling.load(folder / "pooling.npz")
-    pooling.pool(["the"], np.ones((1, 8), np.float32), learned)
+    for path in folder.iterdir():
+        learned = TextPooling.load(path)
+        pooling.pool(["the"], np.ones((1, 8), np.float32), learned)
 
 
 def _pooling(folder: Path) -> None:
-    shutil.copy(FORMATS / "pooling-1" / "pooling.npz", folder)
+    for name in ("pooling-1", "pooling-2"):
+        shutil.copy(FORMATS / name / "pooling.npz", folder / f"{name}.npz")
 
 
 def _arrays(folder: Path) -> None:
@@ -226,6 +229,6 @@ READERS = (
         _read_layers,
         _repair_layers,
     ),
-    Reader("pooling", ("elmore.embed.pooling", "elmore.npy"), _pooling, _read_pooling),
+    Reader("pooling", ("elmore.weights.pooling", "elmore.npy"), _pooling, _read_pooling),
     Reader("arrays", ("elmore.npy",), _arrays, _read_arrays),
 )

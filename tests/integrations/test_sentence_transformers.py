@@ -1,12 +1,16 @@
 """The module for sentence-transformers: `encode` gives what `Embedder.encode` gives."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 import torch
 
 import elmore
 from elmore.embed.embedder import Embedder
+from elmore.errors import ConfigError
 from tests.support.fake_checkpoints import bilm_options, bilm_weights, many_langs, write_bilm
+from tests.support.toy_pooling import make_pooling
 
 sentence_transformers = pytest.importorskip(
     "sentence_transformers", reason="sentence-transformers is not there: make test-integrations"
@@ -16,6 +20,7 @@ from sentence_transformers.sentence_transformer.modules import Pooling  # noqa: 
 
 from elmore.integrations.sentence_transformers import (  # noqa: E402 -- what it needs may be missing
     ElmoModule,
+    ElmoPooling,
 )
 
 TEXTS = ["I left it at the bank .", "", "Naïve 日本 🙂 " + "x" * 70, "don't", "One two " * 20]
@@ -48,6 +53,26 @@ def test_texts_have_the_vectors_of_the_embedder_also_after_saving(elmo, pooling,
         str(tmp_path / "saved"), trust_remote_code=True, device="cpu"
     )
     np.testing.assert_array_equal(again.encode(texts), model.encode(texts))
+
+
+def test_a_pooling_of_the_model_gives_the_vectors_of_encode_also_after_saving(elmo, tmp_path):
+    toy = Embedder(replace(elmo.bundle, poolings={"toy": make_pooling(elmo)}), device="cpu")
+    module = ElmoModule(toy)
+    layers = [module, module.pooling()]
+    model = sentence_transformers.SentenceTransformer(modules=layers, device="cpu")
+    expected = toy.encode(TEXTS)
+    assert model.get_embedding_dimension() == expected.shape[1]
+    np.testing.assert_allclose(model.encode(TEXTS), expected, rtol=1e-4, atol=1e-4)
+    model.save(str(tmp_path / "saved"))
+    again = sentence_transformers.SentenceTransformer(
+        str(tmp_path / "saved"), trust_remote_code=True, device="cpu"
+    )
+    np.testing.assert_array_equal(again.encode(TEXTS), model.encode(TEXTS))
+    assert isinstance(module.pooling("mean"), Pooling)
+    with pytest.raises(ConfigError, match="'toy'"):
+        module.pooling("other")
+    with pytest.raises(ConfigError, match="weighs words by frequency"):
+        ElmoPooling(replace(make_pooling(elmo), frequencies={"the": 0.1}))
 
 
 def test_each_word_has_its_vector(elmo):

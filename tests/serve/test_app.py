@@ -2,6 +2,7 @@
 
 import io
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 
 import numpy as np
 import pyarrow
@@ -12,6 +13,7 @@ from elmore.lm import scoring
 from elmore.serve.limits import Limits
 from tests.support import toy_corpus
 from tests.support.live_server import Slow, engine_of, run_server, wait_until
+from tests.support.toy_pooling import make_pooling
 
 EXACT = {"rtol": 0, "atol": 1e-5}
 TEXTS = ["Two ships can't wait .", ["a", "storm"], "", "the river " * 40]
@@ -50,6 +52,17 @@ def test_encode_gives_one_vector_for_each_text(client, embedder):
     np.testing.assert_allclose(result.json["vectors"], expected, **EXACT)
     npy = client.post("/encode", {"texts": TEXTS}, Accept="application/x-npy")
     np.testing.assert_allclose(np.load(io.BytesIO(npy.body)), expected, **EXACT)
+
+
+def test_encode_uses_the_poolings_of_the_model(embedder):
+    pooling = make_pooling(embedder)
+    elmo = elmore.Embedder(replace(embedder.bundle, poolings={"toy": pooling}))
+    with run_server(engine_of(elmo)) as client:
+        for choice in ({}, {"pool": "toy"}, {"pool": "mean"}, {"pool": "max"}):
+            result = client.post("/encode", {"texts": TEXTS} | choice).json["vectors"]
+            wanted = elmo.encode(TEXTS, pool=choice.get("pool"))
+            np.testing.assert_allclose(result, wanted, rtol=1e-4, atol=1e-5)
+        assert client.post("/encode", {"texts": ["a"], "pool": "other"}).status == 422
 
 
 def test_no_text_gives_no_vectors(client, embedder):

@@ -23,10 +23,11 @@ from elmore.embed.jobs.journal import EmbedJob, EmbedJournal, PartWriter, text_d
 from elmore.embed.jobs.writers import writer_for
 from elmore.embed.outputs import check_layers, parse_layers
 from elmore.embed.tokenized import Text
-from elmore.errors import ConfigError, DataError
+from elmore.errors import DataError
 from elmore.journal import check_disk_space, check_output_free
 from elmore.model.precision import Precision
 from elmore.weights.bundle import Bundle
+from elmore.weights.pooling import TextPooling
 
 Progress = Callable[[int, int], None]
 """Called with the number of lines and of tokens that are done."""
@@ -45,24 +46,33 @@ def model_digest(bundle: Bundle) -> str:
 def describe_job(
     embedder: Embedder,
     *,
+    layers: str | None = None,
+    pool: str | None = None,
     precision: Precision | None = None,
-    **choices: Any,  # noqa: ANN401 -- the fields of EmbedJob
+    **choices: Any,  # noqa: ANN401 -- the other fields of EmbedJob
 ) -> EmbedJob:
     """Return the description of a job, or raise ConfigError if it is impossible.
 
-    Its precision is that of the embedder, unless other processes will embed.
+    Its layers are those of the pooling, or the average. Its precision is that of the embedder,
+    unless other processes will embed.
     """
-    bundle = embedder.bundle
+    model, width = model_digest(embedder.bundle), embedder.width
+    if pool is not None:
+        chosen = None if layers is None else parse_layers(layers)
+        how, chosen = pooling.find_pooling(embedder.poolings, pool, chosen)
+        layers, width = str(chosen), pooling.pooled_width(how, width)
+        if isinstance(how, TextPooling):
+            model = hashlib.sha256(f"{model} {how.digest}".encode()).hexdigest()
     job = EmbedJob(
-        model=model_digest(bundle),
+        model=model,
+        layers=layers or "average",
+        pool=pool,
         num_layers=embedder.num_layers,
-        width=embedder.width,
+        width=width,
         precision=precision or ("fast" if embedder.is_fast else "exact"),
         **choices,
     )
     check_layers(parse_layers(job.layers), job.num_layers)
-    if job.pool and job.layers == "all":
-        raise ConfigError("pooling returns one vector per line: layers 'all' is not possible")
     return job
 
 
@@ -150,16 +160,17 @@ def embed_lines(
 ) -> Iterator[tuple[Text, list[str], Shaped[np.ndarray, "..."]]]:
     """Yield each line with its tokens and the vectors that the job asks for."""
     waiting: deque[Text] = deque()
+    layers, how = parse_layers(job.layers), None
+    if job.pool is not None:
+        how, layers = pooling.find_pooling(embedder.poolings, job.pool, layers)
 
     def read() -> Iterator[Text]:
         for line in lines:
             waiting.append(line)
             yield line.split() if job.tokenized and isinstance(line, str) else line
 
-    for sentence in embedder.stream(
-        read(), layers=parse_layers(job.layers), split_sentences=job.split
-    ):
+    for sentence in embedder.stream(read(), layers=layers, split_sentences=job.split):
         vectors = sentence.vectors
-        if job.pool is not None:
-            vectors = pooling.pool(sentence.tokens, vectors, job.pool)
+        if how is not None:
+            vectors = pooling.pool(sentence.tokens, vectors, how)
         yield waiting.popleft(), sentence.tokens, vectors.astype(job.dtype)

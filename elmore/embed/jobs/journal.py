@@ -13,7 +13,7 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import IO, Literal, NamedTuple
+from typing import IO, NamedTuple
 
 import numpy as np
 from jaxtyping import Shaped
@@ -32,9 +32,9 @@ class EmbedJob:
     """Everything that determines the result: the same job on the same text gives the same file."""
 
     model: str
-    """Hash of the network and its alphabet."""
+    """Hash of the network and its alphabet, and of the pooling if it is a learned one."""
     layers: str
-    pool: Literal["mean", "max"] | None
+    pool: str | None
     dtype: str
     tokenized: bool
     split: bool

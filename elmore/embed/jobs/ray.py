@@ -279,6 +279,6 @@ def _assemble(folder: Path, out: Path, job: EmbedJob, num_lines: int, progress: 
 
 def _row(line: int, tokens: list[str], data: bytes, job: EmbedJob) -> Row:
     shape = (job.width,) if job.pool else (len(tokens), job.width)
-    if job.layers == "all":
+    if job.layers == "all" and not job.pool:
         shape = (job.num_layers, *shape)
     return Row(line, tokens, tokens, np.frombuffer(data, job.dtype).reshape(shape))

@@ -1,10 +1,11 @@
 """STS-B and SICK-R: how similar two sentences are (Cer et al., 2017; Marelli et al., 2014).
 
-The prediction is the cosine of two pooled vectors: the means of the token vectors of a layer, or
-the pooling of `Embedder.learn_pooling`, which is learned from the training sentences alone, without
-their scores. The metric is Spearman's correlation with the scores of people.
+The prediction is the cosine of two pooled vectors: the means of the token vectors of a layer, the
+pooling of `Embedder.learn_pooling`, which is learned from the training sentences alone, without
+their scores, or a pooling that the model has. The metric is Spearman's correlation with the scores
+of people.
 
-Shapes: R rows (layers, their average, the learned pooling), T tokens, D width, N pairs.
+Shapes: L layers and their average, R methods, T tokens, D width, K pooled width, N pairs.
 """
 
 from collections.abc import Iterable, Sequence
@@ -52,7 +53,12 @@ class PairSplits(NamedTuple):
 def read_sts(folder: Path) -> PairSplits:
     """Read `sts-train.csv`, `sts-dev.csv` and `sts-test.csv`: no header, columns by tabs."""
     paths = (find_file(folder, f"sts-{name}.csv") for name in ("train", "dev", "test"))
-    return PairSplits(*(_parse_pairs(path, numbered_lines(path), _STS) for path in paths))
+    return PairSplits(*map(read_sts_file, paths))
+
+
+def read_sts_file(path: Path) -> list[SentencePair]:
+    """Read one split of STS-B."""
+    return _parse_pairs(path, numbered_lines(path), _STS)
 
 
 def read_sick(folder: Path) -> PairSplits:
@@ -99,7 +105,7 @@ def _parse_pair(where: str, fields: list[str], columns: tuple[int, ...]) -> Sent
 
 
 def score_pairs(elmo: Embedder, data: PairSplits, seed: int, progress: Progress) -> list[Score]:
-    """Score each layer, and the learned pooling."""
+    """Score each layer, the learned pooling, and the poolings of the model."""
     vectors = _pool_sentences(elmo, data, progress)
     dev, test = (_cosines(vectors, split) for split in (data.dev, data.test))
     dev_gold, test_gold = (
@@ -113,31 +119,43 @@ def score_pairs(elmo: Embedder, data: PairSplits, seed: int, progress: Progress)
             method=method,
             chosen=row == best,
         )
-        for row, method in enumerate([*layer_names(elmo), LEARNED])
+        for row, method in enumerate(
+            [*layer_names(elmo), LEARNED, *(f"pooling {name}" for name in elmo.poolings)]
+        )
     ]
 
 
 def _pool_sentences(
     elmo: Embedder, data: PairSplits, progress: Progress
-) -> dict[Tokens, Float[np.ndarray, "R D"]]:
-    """Return the pooled vectors of each sentence: the mean in each layer, and the learned one."""
+) -> dict[Tokens, list[Float[np.ndarray, " K"]]]:
+    """Return the vectors of each sentence, one for each method."""
     means: dict[Tokens, Float[np.ndarray, "L D"]] = {}
     averages: dict[Tokens, Float[np.ndarray, "T D"]] = {}
+    stored: dict[Tokens, list[Float[np.ndarray, " K"]]] = {}
     sentences = (sentence for split in data for pair in split for sentence in pair[:2])
     for tokens, vectors in embed_layers(elmo, sentences, progress):
         means[tokens] = vectors.mean(axis=1)
         averages[tokens] = vectors[-1].astype(np.float16)  # half the memory, for the pooling only
+        stored[tokens] = [
+            pooling.pool(tokens, vectors[:-1] if how.all_layers else vectors[-1], how)
+            for how in elmo.poolings.values()
+        ]
     sample = dict.fromkeys(sentence for pair in data.train for sentence in pair[:2])
     learned = pooling.learn([(tokens, averages[tokens]) for tokens in sample])
     return {
-        tokens: np.concatenate([mean, pooling.pool(tokens, averages[tokens], learned)[None]])
+        tokens: [*mean, pooling.pool(tokens, averages[tokens], learned), *stored[tokens]]
         for tokens, mean in means.items()
     }
 
 
 def _cosines(
-    vectors: dict[Tokens, Float[np.ndarray, "R D"]], pairs: Sequence[SentencePair]
+    vectors: dict[Tokens, list[Float[np.ndarray, " K"]]], pairs: Sequence[SentencePair]
 ) -> Float[np.ndarray, "R N"]:
-    first = normalize(np.stack([vectors[pair.first] for pair in pairs], axis=1))
-    second = normalize(np.stack([vectors[pair.second] for pair in pairs], axis=1))
-    return (first * second).sum(axis=-1)
+    first, second = (
+        [normalize(np.stack(rows)) for rows in zip(*sides, strict=True)]  # of each method (N, K)
+        for sides in (
+            [vectors[pair.first] for pair in pairs],
+            [vectors[pair.second] for pair in pairs],
+        )
+    )
+    return np.stack([(a * b).sum(axis=-1) for a, b in zip(first, second, strict=True)])

@@ -1,8 +1,11 @@
 """STS-B and SICK: their files, pooled vectors and correlations."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
+from elmore.embed.embedder import Embedder
 from elmore.errors import DataError
 from elmore.probe import estimates
 from elmore.probe.estimates import spearman
@@ -14,6 +17,7 @@ from elmore.probe.suite.sentence_pairs import (
     score_pairs,
 )
 from tests.support import toy_suite
+from tests.support.toy_pooling import make_pooling
 
 WRITERS = {
     "sts": (toy_suite.write_sts, read_sts, "sts-test.csv"),
@@ -78,12 +82,15 @@ def few_resamples(monkeypatch):
 def test_scores_are_correlations_of_the_cosines_of_pooled_vectors(elmo, no_progress, tmp_path):
     toy_suite.write_sts(tmp_path / "sts")
     data = read_sts(tmp_path / "sts")
+    elmo = Embedder(replace(elmo.bundle, poolings={"toy": make_pooling(elmo)}))
     found = score_pairs(elmo, data, 0, no_progress)
-    assert [score.method for score in found] == ["0", "1", "2", "average", "learned pooling"]
+    layers = ["0", "1", "2", "average"]
+    assert [score.method for score in found] == [*layers, "learned pooling", "pooling toy"]
     assert {score.n for score in found} == {4}
     texts = [text.split() for text in toy_suite.SENTENCES]
     pooling = elmo.learn_pooling(texts)
-    options = [{"layers": 0}, {"layers": 1}, {"layers": 2}, {}, {"pool": pooling}]
+    options = [{"layers": 0}, {"layers": 1}, {"layers": 2}, {"pool": "mean"}]
+    options += [{"pool": pooling}, {"pool": "toy"}]
     gold = np.array([pair.similarity for pair in data.test])
     for score, option in zip(found, options, strict=True):
         cosines = elmo.similarity(texts[:1], texts, **option)[0]
