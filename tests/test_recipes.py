@@ -172,6 +172,14 @@ def srl_size(inputs: int) -> int:
     return sum(layers) + finder + 2 * 100 + linear(300, 5)
 
 
+def coref_size(inputs: int) -> int:
+    states, span = 400, 2 * 400 + inputs + 20
+    score = linear(150, 150) + linear(150, 1)
+    mention = linear(states, 1) + 10 * 20 + linear(span, 150) + score
+    features = 20 * (9 + 3 + 1 + 7) + 3 * 20 * 150  # distances, speakers, unknown and seven genres
+    return 2 * lstm(inputs, 200) + mention + (3 * span + 1) * 150 + features + score
+
+
 @pytest.mark.parametrize(
     ("name", "characters", "labels", "size"),
     [
@@ -179,6 +187,7 @@ def srl_size(inputs: int) -> int:
         ("sst", 0, "1 2 3 4 5", sst_size),
         ("snli", 0, "entailment neutral contradiction", snli_size),
         ("squad", 100, "start end", squad_size),
+        ("coref", 150, "bc bn mz nw pt tc wb", coref_size),
         ("srl", 0, "O B-A0 I-A0 B-V I-V", srl_size),
     ],
 )

@@ -31,16 +31,23 @@ def candidate_antecedents(
 
 
 class PairScore(nn.Module):
-    """The antecedent score a(i, j): from both spans, their product, distance and speakers."""
+    """The antecedent score a(i, j): from both spans, their product, and features of the pair.
 
-    def __init__(self, config: CorefModelConfig, span_dim: int) -> None:
+    Features are the distance, whether the speaker is the same, and the genre of the document.
+    """
+
+    def __init__(self, config: CorefModelConfig, span_dim: int, num_genres: int = 0) -> None:
         super().__init__()
         self.later = nn.Linear(span_dim, config.score_dim)
         self.earlier = nn.Linear(span_dim, config.score_dim, bias=False)
         self.product = nn.Linear(span_dim, config.score_dim, bias=False)
         self.distances = nn.Embedding(len(_BUCKETS) + 1, config.feature_dim)
         self.speakers = nn.Embedding(3, config.feature_dim)  # unknown, another, the same
-        self.features = nn.Linear(2 * config.feature_dim, config.score_dim, bias=False)
+        self.genres = None
+        if config.use_genre:  # 0 is unknown, and a vector of zeros
+            self.genres = nn.Embedding(1 + num_genres, config.feature_dim, padding_idx=0)
+        num_features = 3 if config.use_genre else 2
+        self.features = nn.Linear(num_features * config.feature_dim, config.score_dim, bias=False)
         self.score = Score(config.score_dim, config.dropout)
 
     def forward(
@@ -48,8 +55,9 @@ class PairScore(nn.Module):
         spans: Float[Tensor, "M G"],
         speakers: Int[Tensor, " M"],
         earlier: Int[Tensor, "M A"],
+        genre: Int[Tensor, ""],
     ) -> Float[Tensor, "M A"]:
-        """Score each span with its candidate antecedents; speaker 0 is unknown."""
+        """Score each span with its candidate antecedents; speaker 0 and genre 0 are unknown."""
         num_earlier = earlier.shape[1]
         buckets = torch.tensor(_BUCKETS, device=spans.device)
         away = torch.arange(1, num_earlier + 1, device=spans.device)
@@ -63,6 +71,8 @@ class PairScore(nn.Module):
             same = 1 + (speaker == speakers[candidates]).long()
             same = same.masked_fill((speaker == 0) | (speakers[candidates] == 0), 0)
             features = [distances.expand(len(rows), -1, -1), self.speakers(same)]
+            if self.genres is not None:
+                features.append(self.genres(genre).expand_as(features[0]))
             first = as_later[rows, None] + as_earlier[candidates]
             first = first + self.features(torch.cat(features, dim=-1))
             first = first + self.product(spans[rows, None] * spans[candidates])

@@ -31,7 +31,10 @@ class CorefModelConfig:
     score_dim: int = 150
     """Width of the two hidden layers of each score."""
     feature_dim: int = 20
-    """Width of the embeddings of span width, distance and speaker."""
+    """Width of the embeddings of span width, distance, speaker and genre."""
+    use_genre: bool = False
+    """Score pairs by the genre of the document too, as in the paper; a genre that no training
+    document has is a vector of zeros."""
     input_dropout: float = 0.5
     dropout: float = 0.2
     """In and after the biLSTM, and in the scores."""

@@ -1,7 +1,8 @@
 """Coreference in the columns of CoNLL-2012 (Pradhan et al., 2012), the format of OntoNotes.
 
-`#begin document (name); part 000` begins a document. Columns are separated by spaces: the word is
-the fourth, its speaker the tenth, and the last one has brackets such as `(12|(3)|4)`, or `-`.
+`#begin document (name); part 000` begins a document; a name such as `bn/cnn/03/cnn_0310` begins
+with its genre. Columns are separated by spaces: the word is the fourth, its speaker the tenth, and
+the last one has brackets such as `(12|(3)|4)`, or `-`.
 """
 
 import re
@@ -47,7 +48,10 @@ def _begin_document(where: str, line: str) -> DocumentBuilder:
         raise DataError(
             f"{where}: expected '#begin document (name); part 000', found {line[:60]!r}"
         )
-    return DocumentBuilder(where, match[1], part)
+    builder = DocumentBuilder(where, match[1], part)
+    genre, slash, _ = match[1].partition("/")
+    builder.genre = genre if slash else ""
+    return builder
 
 
 def _row(where: str, line: str, rows: list[tuple[str, list[str]]]) -> tuple[str, list[str]]:

@@ -1,6 +1,7 @@
 """Coreference in CoNLL-U, as in GUM, OntoGUM and CorefUD: `Entity=` in the last column.
 
-`# newdoc id = …` begins a document, `# speaker = …` precedes a sentence. The value of `Entity` is a
+`# newdoc id = …` begins a document, whose genre a line `# meta::genre = …` may name;
+`# speaker = …` precedes a sentence. The value of `Entity` is a
 sequence of brackets, such as `3)(5-person(8-place)`: an entity with further fields, which the line
 `# global.Entity = eid-etype-…` names. A discontinuous mention, `(3[1/2]` … `3[2/2])`, is read as
 the span from its first token to its last.
@@ -14,7 +15,9 @@ from elmore.tasks.coref.brackets import Brackets, Marks, Unbalanced, marks
 from elmore.tasks.coref.document import Block, Document, DocumentBuilder
 from elmore.tasks.data.conllu import parse_line
 
-_COMMENT = re.compile(r"#\s*(newdoc|speaker|global\.Entity)(?:\s+id)?\s*(?:=\s*(.*?))?\s*")
+_COMMENT = re.compile(
+    r"#\s*(newdoc|meta::genre|speaker|global\.Entity)(?:\s+id)?\s*(?:=\s*(.*?))?\s*"
+)
 _BRACKET = re.compile(r"(\()?([^()]+)(\))?")
 _PIECE = re.compile(r"(.*)\[(\d+)/(\d+)\]")
 
@@ -33,16 +36,17 @@ def parse_conllu(
                 if document:
                     yield document.document()
                 document, entity_field = DocumentBuilder(where, value), 0
-            elif key == "speaker":
-                sentence.speaker = value
+            elif key in ("speaker", "meta::genre"):
+                sentence.comments[key] = value
             elif key == "global.Entity":
                 entity_field = _entity_field(value)
             elif not line.startswith("#"):
                 sentence.add(where, line, entity_field)
         if sentence.tokens:
-            _require_document(document, block[0][0]).add(
-                sentence.tokens, sentence.speaker, sentence.brackets.mentions()
-            )
+            builder = _require_document(document, block[0][0])
+            builder.genre = sentence.comments.get("meta::genre", builder.genre)
+            speaker = sentence.comments.get("speaker", "")
+            builder.add(sentence.tokens, speaker, sentence.brackets.mentions())
     if document:
         yield document.document()
 
@@ -73,7 +77,7 @@ class _Sentence:
 
     def __init__(self, unbalanced: Unbalanced) -> None:
         self.tokens: list[str] = []
-        self.speaker = ""
+        self.comments: dict[str, str] = {}
         self.brackets = Brackets(unbalanced)
 
     def add(self, where: str, line: str, entity_field: int) -> None:
@@ -117,6 +121,8 @@ def format_conllu(documents: Iterable[Document]) -> Iterator[str]:
         name = document.name if not document.part else f"{document.name}_{document.part}"
         yield f"# newdoc id = {name}"
         yield "# global.Entity = eid"
+        if document.genre:
+            yield f"# meta::genre = {document.genre}"
         rows = zip(document.sentences, document.speakers, marks(document), strict=True)
         for number, (tokens, speaker, brackets) in enumerate(rows, start=1):
             yield f"# sent_id = {name}-{number}"

@@ -2,7 +2,7 @@
 
 import logging
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from elmore.errors import DataError
@@ -35,6 +35,8 @@ class Document:
     name: str = ""
     part: int = 0
     """Number of the part of a document that CoNLL-2012 divides."""
+    genre: str = field(default="", repr=False)  # the hash of an earlier run is without it
+    """Such as `bn` (broadcast news) in OntoNotes; empty if unknown."""
 
 
 def by_start_then_length(mention: Mention) -> tuple[int, int, int]:
@@ -84,7 +86,7 @@ class DocumentBuilder:
     """Builds a document from its sentences."""
 
     def __init__(self, where: str, name: str, part: int = 0) -> None:
-        self.where, self.name, self.part = where, name, part
+        self.where, self.name, self.part, self.genre = where, name, part, ""
         self._sentences: list[list[str]] = []
         self._speakers: list[str] = []
         self._entities: dict[str, Cluster] = {}
@@ -122,7 +124,7 @@ class DocumentBuilder:
         if not self._sentences:
             raise DataError(f"{self.where}: document {self.name!r} is empty; expected sentences")
         clusters = sort_clusters(filter(None, self._entities.values()))
-        return Document(self._sentences, self._speakers, clusters, self.name, self.part)
+        return Document(self._sentences, self._speakers, clusters, self.name, self.part, self.genre)
 
 
 def _check_crossings(tokens: list[str], by_entity: dict[str, dict[Mention, str]]) -> None:

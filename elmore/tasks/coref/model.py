@@ -42,6 +42,7 @@ class Text(NamedTuple):
     states: Float[Tensor, "T S"]
     inputs: Float[Tensor, "T I"]
     speakers: Int[Tensor, " T"]
+    genre: Int[Tensor, ""]
     rows: range
     """Rows of its sentences in the batch."""
     lengths: list[int]
@@ -66,7 +67,9 @@ class CorefHead(TaskHead):
     takes_packed = True
     unit = "spans"
 
-    def __init__(self, config: CorefModelConfig, widths: Widths, max_tokens: int) -> None:
+    def __init__(
+        self, config: CorefModelConfig, widths: Widths, max_tokens: int, num_genres: int = 0
+    ) -> None:
         super().__init__()
         self.config, self.max_tokens = config, max_tokens
         self.input_dropout = VariationalDropout(config.input_dropout)
@@ -74,7 +77,7 @@ class CorefHead(TaskHead):
         self.encoder = BiLSTM(widths.input, config.hidden_dim, config.num_layers, config.dropout)
         self.spans = SpanVectors(config, self.encoder.output_dim + widths.output, widths.input)
         self.mention = Score(config.score_dim, config.dropout)
-        self.pair = PairScore(config, self.spans.output_dim)
+        self.pair = PairScore(config, self.spans.output_dim, num_genres)
 
     def forward(self, embedded: PackedTokens, features: Features) -> Loss:
         """Return the loss, and the number of kept spans.
@@ -119,11 +122,14 @@ class CorefHead(TaskHead):
         encoded = self.encoder.forward_packed(inputs, sizes)
         states = self.dropout.forward_packed(torch.cat([encoded, output_elmo], dim=-1), sizes)
         done = 0
-        for rows, here in zip(runs, sizes.split([len(rows) for rows in runs]), strict=True):
+        documents = zip(
+            runs, sizes.split([len(rows) for rows in runs]), features["genres"], strict=True
+        )
+        for rows, here, genre in documents:
             end = done + int(here.sum())
             speakers = features["speakers"][rows.start : rows.stop]
             speakers = speakers.repeat_interleave(here.to(speakers.device), output_size=end - done)
-            yield Text(states[done:end], inputs[done:end], speakers, rows, here.tolist())
+            yield Text(states[done:end], inputs[done:end], speakers, genre, rows, here.tolist())
             done = end
 
     def select_spans(self, text: Text) -> list[tuple[int, int]]:
@@ -153,7 +159,7 @@ class CorefHead(TaskHead):
         earlier, there = antecedents.candidate_antecedents(
             len(selected), max_antecedents, spans.device
         )
-        pair = self.pair(vectors, text.speakers[spans[:, 0]], earlier)
+        pair = self.pair(vectors, text.speakers[spans[:, 0]], earlier, text.genre)
         scores = antecedents.antecedent_scores(mention, pair, earlier, there)
         return AntecedentScores(selected, mention, scores, earlier, there)
 

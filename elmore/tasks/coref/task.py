@@ -68,23 +68,30 @@ class Coref(Task):
         return example.sentences
 
     def collect_labels(self, examples: Sequence[Document]) -> list[str]:
-        """Return nothing: clusters are not labels."""
+        """Return the genres, if the recipe uses them; clusters are not labels."""
+        genres = {example.genre for example in examples} - {""}
+        return sorted(genres) if self.config.model.use_genre else []
+
+    def gold_labels(self, example: Document) -> list[str]:
+        """Return nothing: a genre is not predicted."""
         return []
 
     def build_head(self, widths: Widths, labels: list[str]) -> CorefHead:
         """Build the network."""
-        return CorefHead(self.config.model, widths, self.config.data.max_tokens)
+        return CorefHead(self.config.model, widths, self.config.data.max_tokens, len(labels))
 
     def make_features(
         self, examples: Sequence[Document], labels: list[str], *, with_gold: bool
     ) -> Features:
         """Return the number of sentences of each document, and the speaker of each, 0 if unknown.
 
-        Gold `mentions` are row, first token, last token and cluster, from 1, without singletons.
+        The genre of a document is its number in the labels, from 1; 0 if it is unknown. Gold
+        `mentions` are row, first token, last token and cluster, from 1, without singletons.
         """
         speakers: list[int] = []
         mentions: list[tuple[int, int, int, int]] = []
         clusters = 0
+        genre_numbers = {genre: number for number, genre in enumerate(labels, start=1)}
         for example in examples:
             rows = len(speakers)
             numbers = {"": 0}
@@ -95,6 +102,7 @@ class Coref(Task):
         features = {
             "rows": torch.tensor([len(example.sentences) for example in examples]),
             "speakers": torch.tensor(speakers, dtype=torch.long),
+            "genres": torch.tensor([genre_numbers.get(example.genre, 0) for example in examples]),
         }
         if with_gold:
             features["mentions"] = torch.tensor(mentions, dtype=torch.long).reshape(-1, 4)

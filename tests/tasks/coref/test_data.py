@@ -1,5 +1,6 @@
 import lzma
 import os
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -328,8 +329,18 @@ def part_of_ontogum(ontogum, tmp_path_factory) -> Path:
 @pytest.mark.parametrize("form", FORMATS)
 def test_ontogum_survives_writing(part_of_ontogum, tmp_path, form):
     documents = data.read_documents(part_of_ontogum)
+    assert {document.genre for document in documents} >= {"academic"}
+    if form == "conll2012":  # which has the genre in the name alone
+        documents = [replace(document, genre="") for document in documents]
     data.write_documents(tmp_path / "again", documents, form)
     assert data.read_documents(tmp_path / "again") == documents
+
+
+def test_the_genre_is_read_from_a_comment_or_from_the_name(tmp_path):
+    (first,) = read_documents(tmp_path, conllu("a", head="# newdoc id = x\n# meta::genre = vlog\n"))
+    (second,) = read_documents(tmp_path, conll2012("a"))
+    (third,) = read_documents(tmp_path, conll2012("a", head="#begin document (d); part 003\n"))
+    assert [document.genre for document in (first, second, third)] == ["vlog", "nw", ""]
 
 
 def test_an_error_in_the_released_file_is_found_and_can_be_skipped(ontogum, tmp_path, caplog):

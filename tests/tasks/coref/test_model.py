@@ -1,5 +1,6 @@
 import itertools
 import math
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -94,11 +95,15 @@ def test_all_spans_at_once_have_the_vectors_of_single_spans(begin, end):
             assert_close(result[start - begin, width], expected)
 
 
-def test_a_pair_is_scored_by_both_their_product_distance_and_speakers():
-    pairs = PairScore(SMALL, 6).eval()
+NO_GENRE = torch.tensor(0)
+
+
+@pytest.mark.parametrize("genre", [None, 0, 2])
+def test_a_pair_is_scored_by_both_their_product_distance_speakers_and_genre(genre):
+    pairs = PairScore(replace(SMALL, use_genre=genre is not None), 6, num_genres=2).eval()
     vectors, speakers = torch.randn(12, 6), torch.tensor([0, 1, 1, 2, 0, 2, 1, 1, 2, 0, 1, 2])
     earlier, there = candidate_antecedents(12, 10, vectors.device)
-    result = pairs(vectors, speakers, earlier)
+    result = pairs(vectors, speakers, earlier, torch.tensor(genre or 0))
     buckets = [0, 1, 2, 3, 4, 4, 4, 5, 5, 5]  # of 1, 2, 3, 4, 5, 6, 7, 8, 9, 10 spans away
     for i, k in itertools.product(range(12), range(10)):
         j = i - k - 1
@@ -107,7 +112,10 @@ def test_a_pair_is_scored_by_both_their_product_distance_and_speakers():
             continue
         both = bool(speakers[i] and speakers[j])
         said = (2 if speakers[i] == speakers[j] else 1) if both else 0
-        more = torch.cat([pairs.distances.weight[buckets[k]], pairs.speakers.weight[said]])
+        parts = [pairs.distances.weight[buckets[k]], pairs.speakers.weight[said]]
+        if genre is not None:
+            parts.append(pairs.genres.weight[genre] if genre else torch.zeros(3))
+        more = torch.cat(parts)
         first = pairs.later(vectors[i]) + pairs.earlier(vectors[j])
         first = first + pairs.product(vectors[i] * vectors[j]) + pairs.features(more)
         assert_close(result[i, k], pairs.score(first))
@@ -117,9 +125,9 @@ def test_pairs_scored_some_at_a_time_are_as_all_at_once(monkeypatch):
     pairs = PairScore(SMALL, 6).eval()
     vectors, speakers = torch.randn(9, 6), torch.ones(9, dtype=torch.long)
     earlier, _ = candidate_antecedents(9, 4, vectors.device)
-    expected = pairs(vectors, speakers, earlier)
+    expected = pairs(vectors, speakers, earlier, NO_GENRE)
     monkeypatch.setattr(antecedents, "_PAIRS", 8)
-    assert_close(pairs(vectors, speakers, earlier), expected)
+    assert_close(pairs(vectors, speakers, earlier, NO_GENRE), expected)
 
 
 @pytest.mark.parametrize("most", [1, 2, 9])
@@ -271,6 +279,28 @@ def test_a_document_of_20000_tokens_is_read_in_little_memory(lengths):
     assert loss.count <= 0.4 * 300 + 2
     # 8000 spans kept; all pairs of them would be 64 million, times the width of a span's vector
     assert largest.numel < 8_000_000
+
+
+def test_genres_are_those_of_the_training_documents():
+    task_ = coref("model.use_genre=true")
+    documents = [replace(document(2), genre=genre) for genre in ("nw", "", "bn", "nw")]
+    labels = task_.collect_labels(documents)
+    assert labels == ["bn", "nw"]
+    assert coref().collect_labels(documents) == task_.gold_labels(documents[0]) == []
+    unseen = replace(document(2), genre="tc")
+    numbers = task_.make_features([*documents, unseen], labels, with_gold=False)["genres"]
+    assert numbers.tolist() == [2, 0, 1, 2, 0]
+
+
+def test_the_genre_of_a_document_reaches_its_pairs_and_no_other():
+    net = CorefHead(replace(SMALL, use_genre=True), WIDTHS, 1000, num_genres=2).eval()
+    batch, given = embedded(TWO), features(TWO)
+    results = []
+    for genres in ([1, 1], [1, 2]):
+        given["genres"] = torch.tensor(genres)
+        results.append([net.score_antecedents(text).scores for text in net.texts(batch, given)])
+    assert torch.equal(results[0][0], results[1][0])
+    assert not torch.equal(results[0][1], results[1][1])
 
 
 def test_sizes_that_make_no_sense_are_refused():
