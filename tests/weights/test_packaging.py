@@ -81,15 +81,17 @@ def test_the_same_model_gives_the_same_bytes(tmp_path, model):
 
 
 def test_only_the_files_of_a_model_are_packed(tmp_path, model):
+    names = {path.name for path in model.iterdir()} - {"README.md"}
+    assert names < folder.FILES
     (model / "notes.txt").write_text("mine")
     (model / "__init__.py").write_text("print('mine')")
     with zipfile.ZipFile(package_model(model, tmp_path)) as file:
-        names = {name.removeprefix("elmore_model_toy/") for name in file.namelist()}
+        packed = {name.removeprefix("elmore_model_toy/") for name in file.namelist()}
         assert b"print" not in file.read("elmore_model_toy/__init__.py")
-    assert {name for name in names if "/" not in name} == {
+    assert {name for name in packed if "/" not in name} == {
         "__init__.py",
         "README.md",
-        *(f"{name}{end}" for name in folder.FILES - {"README.md"} for end in ("", ".sha256")),
+        *(f"{name}{end}" for name in names for end in ("", ".sha256")),
     }
 
 
