@@ -27,7 +27,7 @@ from typing import Any
 
 import numpy as np
 from paper import data_files
-from paper_cells import TASKS, Plan, task_class
+from paper_cells import TASKS, Plan, recipe_name, task_class
 
 from elmore import atomic
 from elmore.corpus.blocks import LineRun
@@ -110,7 +110,7 @@ def split(paragraph: str) -> Iterator[str]:
 def read_words(task: str, place: Path) -> list[str]:
     """Return the words of the training, dev and test files of a task, sorted."""
     kind = task_class(task)
-    reader = kind(registry.load_recipe(kind, TASKS[task].get("recipe"), TASKS[task]["settings"]))
+    reader = kind(registry.load_recipe(kind, recipe_name(task), TASKS[task]["settings"]))
     files = map(Path, data_files(task, place))
     return sorted(
         {

@@ -37,7 +37,7 @@ import grid
 import paper_cost
 import torch
 from grid import Job, Results
-from paper_cells import COLUMNS, FINETUNED_TASKS, TABLES, TASKS, Cell, Plan, task_class
+from paper_cells import COLUMNS, FINETUNED_TASKS, TABLES, TASKS, Cell, Plan, recipe_name, task_class
 from paper_figures import draw
 from paper_page import page
 
@@ -105,37 +105,43 @@ def run_table(
         now = plan._replace(found=found)
         if table in PROBES:
             return [probe(table, machine)]
-        finetunings = [f"fine-tuning, {task}" for task in plan.of(FINETUNED_TASKS)]
-        if table == "finetuned" and not set(finetunings) <= found.keys():
-            return [finetuning(name.split()[1], machine) for name in finetunings]
         cells = TABLES[table](now)
         for cell in cells:
             check_settings(cell, found)
-        return [training(cell, machine) for cell in cells if cell.name not in found]
+        left = [cell for cell in cells if cell.name not in found]
+        if table == "finetuned" and left:
+            absent = [t for t in plan.of(FINETUNED_TASKS) if not finetuned_model(t, machine)]
+            for task in absent:  # perhaps it was made on another machine
+                found.pop(f"fine-tuning, {task}", None)
+            if absent:
+                return [finetuning(task, machine) for task in absent]
+        return [training(cell, machine) for cell in left]
 
     grid.run(ready, results, at_once=machine.at_once, seconds=seconds)
 
 
 def check_settings(cell: Cell, found: Results) -> None:
     """Refuse results of another protocol."""
-    kept = found.get(cell.name, {"settings": cell.all_settings()})["settings"]
-    if kept != cell.all_settings():
+    result = found.get(cell.name)
+    asked = (recipe_name(cell.task), cell.all_settings())
+    if result is not None and (result["recipe"], result["settings"]) != asked:
         raise SystemExit(
-            f"{cell.name}: its result was made with {kept}, paper.toml now asks for "
-            f"{cell.all_settings()}; use another folder for results"
+            f"{cell.name}: its result was made with recipe {result['recipe']} and "
+            f"{result['settings']}, the protocol now asks for recipe {asked[0]} and {asked[1]}; "
+            "use another folder for results"
         )
 
 
 def training(cell: Cell, machine: Machine) -> Job:
     """Return the command of a cell and the function that reads its result."""
-    kind, known = task_class(cell.task), TASKS[cell.task]
+    kind, recipe = task_class(cell.task), recipe_name(cell.task)
     out = machine.place / "runs" / grid.file_stem(cell.name)
     splits = zip(("train", "dev", "test"), data_files(cell.task, machine.place), strict=True)
     part = [] if cell.fraction == 1 else [f"--train-fractions={cell.fraction:g}"]
     run = out / f"fraction-{cell.fraction:g}" if part else out
     words = [
         *("task", "train", kind.name, *(f"--{split}={path}" for split, path in splits)),
-        *([f"--recipe={known['recipe']}"] if "recipe" in known else []),
+        *([] if recipe is None else [f"--recipe={recipe}"]),
         f"--embedder={embedder(cell, machine)}",
         *(f"--set={setting}" for setting in cell.all_settings()),
         *(*part, f"--out={out}", f"--device={machine.device}", "--json"),
@@ -149,6 +155,7 @@ def training(cell: Cell, machine: Machine) -> Job:
 
     facts = {
         **cell._asdict(),
+        "recipe": recipe,
         "settings": cell.all_settings(),
         "device": device_name(machine.device),
         "at_once": machine.at_once,
@@ -249,6 +256,12 @@ def probe(table: str, machine: Machine) -> Job:
     return Job("parts of speech", words, lambda found: {"layers": found}, facts)
 
 
+def finetuned_model(task: str, machine: Machine) -> Path | None:
+    """Return the folder of a fine-tuned biLM, if it is there."""
+    out = machine.place / "finetuned" / task
+    return out if (out / "done").exists() else None
+
+
 def finetuning(task: str, machine: Machine) -> Job:
     """One pass over the sentences of a task's training examples, labels ignored."""
     place = machine.place
@@ -274,7 +287,8 @@ def finetuning(task: str, machine: Machine) -> Job:
     words = ["finetune", "english", str(shards), f"--out={out}", f"--device={machine.device}"]
     facts = {"device": device_name(machine.device), "at_once": machine.at_once}
     command = [*words, "--set=train.epochs=1", "--json", *resume]
-    return Job(f"fine-tuning, {task}", command, lambda found: found[0], facts)
+    name, done = f"fine-tuning, {task}", (out / "done").touch
+    return Job(name, command, lambda found: found[0], facts, done=done)
 
 
 if __name__ == "__main__":

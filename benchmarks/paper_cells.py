@@ -152,9 +152,15 @@ def task_class(task: str) -> Any:  # noqa: ANN401 -- a subclass of Task
 
 
 @cache
+def recipe_name(task: str) -> str | None:
+    """Return the recipe with the paper's sizes, or None if the task has only its default one."""
+    return "paper" if "paper" in registry.list_recipes(task_class(task)) else None
+
+
+@cache
 def _changes(task: str, settings: tuple[str, ...], setting: str) -> bool:
     """Return whether a setting changes anything."""
-    kind, recipe = task_class(task), TASKS[task].get("recipe")
+    kind, recipe = task_class(task), recipe_name(task)
     before = [*PROTOCOL["settings"], *TASKS[task]["settings"], *settings]
     return registry.load_recipe(kind, recipe, [*before, setting]) != registry.load_recipe(
         kind, recipe, before

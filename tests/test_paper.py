@@ -50,6 +50,7 @@ def keep(plan, cell, score, *, seconds=60.0, device="H200", at_once=1, items=40,
     right = round(items * score / 100)
     plan.found[cell.name] = {
         **{"name": cell.name, **cell._asdict(), "settings": cell.all_settings()},
+        "recipe": sys.modules["paper_cells"].recipe_name(cell.task),
         **{"command": "elmore task train", "seconds": seconds, "device": device},
         **{"at_once": at_once, "dev": float(score), "test": float(score), "scores": {}},
         **{"layers": {}, "curve": [[10, 1.0]], "converged": True},
@@ -119,9 +120,8 @@ def test_every_setting_of_the_protocol_is_one_of_its_task(plan, cells):
     for task in cells.TASKS:
         kind = cells.task_class(task)
         for cell in plan.trials(task, "elmo"):
-            recipe = cells.registry.load_recipe(
-                kind, cells.TASKS[task].get("recipe"), cell.all_settings()
-            )
+            name = cells.recipe_name(task)
+            recipe = cells.registry.load_recipe(kind, name, cell.all_settings())
             assert (recipe.train.schedule, recipe.train.patience) == ("plateau", 6)
 
 
@@ -347,6 +347,27 @@ def test_a_stopped_command_saves_itself_and_goes_on(run_jobs, tmp_path, monkeypa
     result = run_jobs("wait")["wait"]
     assert result["word"] == "wait"
     assert result["seconds"] > 1000  # of both
+
+
+def test_a_fine_tuned_model_is_made_where_it_is_not(paper, plan, monkeypatch, tmp_path):
+    """Its result may come from another machine, without the model."""
+    tune(plan, "ner", "elmo")
+    asked = plan._replace(tasks=["ner"])
+    machine = paper.Machine("cpu", tmp_path, tmp_path, 1)
+    monkeypatch.setattr(paper.grid, "run", lambda ready, *_, **__: jobs.extend(ready(plan.found)))
+    monkeypatch.setattr(paper, "finetuning", lambda task, _: f"fine-tuning, {task}")
+    monkeypatch.setattr(paper, "training", lambda cell, _: cell)
+    jobs: list = []
+    plan.found["fine-tuning, ner"] = {"before": 9.0, "after": 8.0}
+    paper.run_table("finetuned", tmp_path, asked, machine, seconds=None)
+    assert jobs == ["fine-tuning, ner"]
+    assert "fine-tuning, ner" not in plan.found
+    (tmp_path / "finetuned" / "ner").mkdir(parents=True)
+    (tmp_path / "finetuned" / "ner" / "done").touch()
+    jobs.clear()
+    paper.run_table("finetuned", tmp_path, asked, machine, seconds=None)
+    assert jobs == plan.runs("ner", "finetuned")
+    assert len(jobs) == 5
 
 
 def test_a_finished_training_is_read_whole(paper, tmp_path):
