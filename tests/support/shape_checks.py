@@ -34,21 +34,25 @@ def _check_sample(*, typechecker):
         if inspect.isclass(function):  # of which dataclasses have an __init__ to check
             plain = function.__init__
             _check_always(function, typechecker=typechecker)
-            if function.__init__ is not plain:
-                function.__init__ = _sampled(plain, function.__init__)
+            checked = function.__init__
+            if checked is not plain:
+                function.__init__ = _sampled(plain, lambda: checked)
             return function
-        return _sampled(function, _check_always(function, typechecker=typechecker))
+        return _sampled(function, lambda: _check_always(function, typechecker=typechecker))
 
     return decorate
 
 
-def _sampled(plain, checked):
+def _sampled(plain, make_checked):
+    # at the first call, because most test files call few of the functions that they import
+    checked = functools.cache(make_checked)
+
     @functools.wraps(plain)
     def call(*arguments, **named):
         __tracebackhide__ = True
         _calls[plain] += 1
         number = _calls[plain]
         due = number <= ALWAYS or number % THEN_EVERY == 0
-        return (checked if due else plain)(*arguments, **named)
+        return (checked() if due else plain)(*arguments, **named)
 
     return call
