@@ -16,6 +16,7 @@ from elmore.model.lstm import backends
 from elmore.model.mix import SavedMix
 from elmore.text.tokenizers import whitespace
 from tests.support.fake_checkpoints import bilm_options, bilm_weights, write_bilm
+from tests.support.sweeps import pick
 
 
 @pytest.fixture(scope="module")
@@ -318,8 +319,10 @@ def test_a_sentence_has_the_same_bits_in_any_batch_with_any_backend(elmo, backen
     embedder = elmore.Embedder(elmo.bundle, device="cpu")
     embedder.bundle.model.use_backend(backend)
     texts = [["the", "bank"] * length for length in range(1, 40)]
-    for text, found in zip(texts, embedder.embed(texts), strict=True):
-        np.testing.assert_array_equal(embedder.embed([text])[0].vectors, found.vectors)
+    together = embedder.embed(texts)
+    for number in range(0, len(texts), pick(6, 1)):
+        (alone,) = embedder.embed([texts[number]])
+        np.testing.assert_array_equal(alone.vectors, together[number].vectors)
 
 
 @pytest.mark.parametrize("backend", ["auto", "reference"])
