@@ -31,9 +31,8 @@ def main() -> None:
             text.write_text(LINES)
         query = sys.argv[2] if len(sys.argv) > 2 else "They played music on the stage ."
         out = Path(name) / "vectors.parquet"
-        command = "import elmore.cli; elmore.cli.main()"
         subprocess.run(
-            [sys.executable, "-c", command, "embed", text, "-o", out, "--pool", "mean"],
+            [sys.executable, "-m", "elmore", "embed", text, "-o", out, "--pool", "mean"],
             check=True,
             stdout=subprocess.DEVNULL,
         )

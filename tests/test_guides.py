@@ -22,6 +22,7 @@ from elmore.weights import folder
 from elmore.weights.bundle import Bundle
 from tests.support import doc_blocks, shell_commands
 from tests.support.fake_checkpoints import bilm_options, bilm_weights, write_bilm
+from tests.support.own_cache import make_cache
 
 PAGES = [page for page in doc_blocks.GUIDES if doc_blocks.commands(page)]
 LESS = ["--set", "stream.batch_size=4", "--set", "stream.unroll_steps=5", "--set"]
@@ -48,7 +49,7 @@ def directory(tmp_path, monkeypatch, rng):
     (tmp_path / "glove.6B.50d.txt").write_text("\n".join(glove) + "\n")
     write_models(tmp_path, rng)
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setenv("ELMORE_CACHE", str(tmp_path / "cache"))
+    monkeypatch.setenv("ELMORE_CACHE", str(make_cache(tmp_path / "cache")))
     return tmp_path
 
 

@@ -2,6 +2,8 @@
 
 import json
 import re
+import subprocess
+import sys
 import tomllib
 from pathlib import Path
 
@@ -9,6 +11,7 @@ import pytest
 
 from tests.conftest import LONGEST
 from tests.support import doc_blocks
+from tests.support.cli_runner import run_elmore
 from tests.support.scripts import run_script
 
 ROOT = Path(__file__).parent.parent
@@ -134,7 +137,12 @@ def test_similar_sentences_are_ranked_with_and_without_a_learned_pooling():
     assert "learned pooling" in shown
 
 
-def test_a_file_is_embedded_in_bulk_and_searched():
+def test_a_file_is_embedded_in_bulk_and_searched(monkeypatch):
+    def run(command, **_):
+        assert command[:2] == [sys.executable, "-m"]
+        assert run_elmore(*map(str, command[3:])).code == 0
+
+    monkeypatch.setattr(subprocess, "run", run)  # another process would import torch again
     shown = run_script("examples/bulk_embedding.py")
     assert "The orchestra played in the old theatre ." in shown
 

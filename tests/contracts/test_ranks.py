@@ -8,7 +8,7 @@ from torch.testing import assert_close
 
 from tests.support import cli_processes, toy_corpus
 
-NUM_STEPS = 20
+NUM_STEPS = 12
 
 
 def pretrain(folder, corpus, name: str, ranks: int, *overrides: str) -> list[dict]:

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from elmore import cache
 from tests.support import cli_processes, toy_tasks
 from tests.support.cli_processes import KillAt
+from tests.support.own_cache import make_cache
 
 
 @pytest.fixture(scope="module")
@@ -18,8 +18,7 @@ def directory(tmp_path_factory) -> Path:
     toy_tasks.write("ner", folder / "data.txt")
     toy_tasks.bilm(folder / "bilm")
     toy_tasks.vectors(folder / "vectors.txt")
-    (folder / "cache").mkdir()
-    (folder / "cache" / "native").symlink_to(cache.cache_dir() / "native")  # not built again
+    make_cache(folder / "cache")
     return folder
 
 

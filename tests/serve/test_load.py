@@ -3,10 +3,9 @@
 import asyncio
 import importlib.util
 import json
-import os
-import subprocess
 import sys
 from pathlib import Path
+from types import ModuleType
 
 import pytest
 
@@ -20,17 +19,21 @@ ROOT = Path(__file__).parents[2]
 
 
 @pytest.mark.slow
-def test_thirty_two_clients_are_served_without_an_error_in_flat_memory(bundle, tmp_path):
+def test_thirty_two_clients_are_served_without_an_error_in_flat_memory(
+    bundle, tmp_path, monkeypatch, capsys
+):
     folder.save(bundle, tmp_path / "model")
     (tmp_path / "text").write_text("".join(f"{line}\n" for line in toy_corpus.sentences(400)))
     results = tmp_path / "results.json"
-    command = [sys.executable, str(ROOT / "benchmarks/serve_load.py"), str(results)]
+    command = ["serve_load.py", str(results)]
     command += ["--model", str(tmp_path / "model"), "--text", str(tmp_path / "text")]
     command += ["--clients", "32", "--seconds", pick("4", "20"), "--sentences", "200"]
-    done = subprocess.run(
-        command, capture_output=True, text=True, env={**os.environ, "OMP_NUM_THREADS": "1"}
-    )
-    assert done.returncode == 0, done.stderr
+    monkeypatch.setattr(sys, "argv", command)
+    monkeypatch.setenv("OMP_NUM_THREADS", "1")
+    benchmark = load_benchmark()
+    bulk = benchmark.bulk(["a storm"], [str(tmp_path / "model")], "exact", tmp_path)
+    monkeypatch.setattr(benchmark, "bulk", lambda *_: bulk)  # once: it starts a process each time
+    benchmark.main()
     result = json.loads(results.read_text())
     for part in ("alone", "loaded", "half"):
         assert set(result[part]["statuses"]) == {"200"}, part
@@ -38,15 +41,20 @@ def test_thirty_two_clients_are_served_without_an_error_in_flat_memory(bundle, t
     assert result["exit"] == 0
     memory = result["megabytes"]
     assert memory[-1] < 1.1 * memory[len(memory) // 5]
-    assert "32 clients" in done.stdout
+    assert "32 clients" in capsys.readouterr().out
+
+
+def load_benchmark() -> ModuleType:
+    spec = importlib.util.spec_from_file_location("serve_load", ROOT / "benchmarks/serve_load.py")
+    benchmark = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(benchmark)
+    return benchmark
 
 
 def test_the_client_does_not_ask_on_a_connection_that_the_server_may_have_closed(
     embedder, monkeypatch
 ):
-    spec = importlib.util.spec_from_file_location("serve_load", ROOT / "benchmarks/serve_load.py")
-    benchmark = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(benchmark)
+    benchmark = load_benchmark()
     assert Limits().idle_seconds > benchmark.KEPT
     monkeypatch.setattr(benchmark, "KEPT", 0.1)
     (request,) = benchmark.prepared(["a storm"], 1)

@@ -262,8 +262,8 @@ def test_a_sentence_beyond_all_bounds_is_cut_in_training():
         assert net(embedded([long]), features([long])).total.isfinite()
 
 
-@pytest.mark.parametrize("lengths", [[20] * 1000, [18] * 1000 + [2000], [20_000]])
-def test_a_document_of_20000_tokens_is_read_in_little_memory(lengths):
+@pytest.mark.parametrize("lengths", [[20] * 250, [18] * 250 + [500], [5000]])
+def test_a_document_of_5000_tokens_is_read_in_little_memory(lengths):
     long = document(*lengths, clusters=[[(0, 0, 1), (0, 5, 6)]])
     config = CorefModelConfig(
         hidden_dim=8, score_dim=20, feature_dim=4, max_width=10, max_antecedents=50
@@ -277,8 +277,8 @@ def test_a_document_of_20000_tokens_is_read_in_little_memory(lengths):
         loss.total.backward()
     assert all(0 <= row < len(lengths) for cluster in result for row, _, _ in cluster)
     assert loss.count <= 0.4 * 300 + 2
-    # 8000 spans kept; all pairs of them would be 64 million, times the width of a span's vector
-    assert largest.numel < 8_000_000
+    # 2000 spans kept; all pairs of them would be 4 million, times the width of a span's vector
+    assert largest.numel < 2_000_000
 
 
 def test_genres_are_those_of_the_training_documents():
