@@ -6,6 +6,7 @@ filled in. `section.key=value` on the command line overrides a recipe.
 
 import dataclasses
 import difflib
+import functools
 import math
 import tomllib
 import types
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
 Config = TypeVar("Config", bound="DataclassInstance")
 
 NONE = "none"  # TOML has no null
+_type_hints = functools.cache(typing.get_type_hints)
 
 _TRAIN_KEYS = {
     "rate": "lr",
@@ -170,7 +172,7 @@ def build(
     if not isinstance(data, Mapping):
         raise ConfigError(f"{where}: expected a section of keys, found {short_repr(data)}")
     convert = _Converter(unknown)
-    hints = typing.get_type_hints(cls)
+    hints = _type_hints(cls)
     names = [field.name for field in dataclasses.fields(cls)]
     values = {}
     for key, value in data.items():

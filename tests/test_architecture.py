@@ -4,6 +4,7 @@ Every import is read wherever it is written, in functions too, so a circle canno
 """
 
 import ast
+import functools
 import graphlib
 from collections.abc import Iterator
 from pathlib import Path
@@ -33,6 +34,9 @@ MAY_IMPORT = {
 MAY_IMPORT["cli"] = set(MAY_IMPORT)
 CATCH_ALL = {"utils", "util", "helpers", "helper", "common", "misc", "base", "tools"}
 FORBIDDEN_INSIDE = {"text": {"torch"}, "corpus": {"torch"}}  # so that every core prepares text
+
+
+parse = functools.cache(ast.parse)  # every file is read by two tests
 
 
 def imports(tree: ast.AST, package: str) -> Iterator[str]:
@@ -82,7 +86,7 @@ def problems(package: Path) -> list[str]:
             result.append(f"{where}: not in the import table: {subpackage!r}")
             continue
         dotted = ".".join(["elmore", *where.parent.parts])
-        result += import_problems(ast.parse(text), subpackage, str(where), dotted)
+        result += import_problems(parse(text), subpackage, str(where), dotted)
     return result
 
 
@@ -111,7 +115,7 @@ def find_circle(package: Path) -> list[str]:
     graph = {}
     for name, path in names.items():
         inside = name if path.stem == "__init__" else name.rpartition(".")[0]
-        result = set(imports(ast.parse(path.read_text(encoding="utf-8")), inside))
+        result = set(imports(parse(path.read_text(encoding="utf-8")), inside))
         # `from a import b` names a and a.b: where a.b is a file, a is only the way to it
         ways = {one.rpartition(".")[0] for one in result & names.keys()}
         graph[name] = (result & names.keys()) - ways - {name}
