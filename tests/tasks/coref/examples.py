@@ -44,7 +44,7 @@ def text(number: int) -> str:
     """Give a file of a document for each ten examples that are asked for."""
     lines = []
     for index in range(max(1, number // 10)):
-        lines.append(f"# newdoc id = story{index}")
+        lines += [f"# newdoc id = story{index}", "# meta::genre = fiction"]
         row = 0
         for item in _STORIES[index % 2].split():
             word, _, entity = item.partition("/")
