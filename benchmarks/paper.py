@@ -37,22 +37,20 @@ import grid
 import paper_cost
 import torch
 from grid import Job, Results
+from model_quality import save_untrained
 from paper_cells import COLUMNS, FINETUNED_TASKS, TABLES, TASKS, Cell, Plan, recipe_name, task_class
 from paper_figures import draw
 from paper_page import page
 
-from elmore.model.bilm import BiLM
 from elmore.tasks import registry
 from elmore.tasks.trained_task import TEST_COUNTS
 from elmore.train.distributed import select_device
-from elmore.weights import folder, pretrained
-from elmore.weights.bundle import Bundle, Card
+from elmore.weights import pretrained
 
 DATA = Path(os.environ["ELMORE_DATA"])
 GLOVE = f"glove:{DATA}/vectors/glove.6B.50d.subset.f16.npy"
 WSD_SETS = ("semeval2007", "senseval2", "senseval3", "semeval2013", "semeval2015")
 PROBES = ("table5", "table6")
-UNTRAINED_SEED = 0
 
 
 class Machine(NamedTuple):
@@ -64,6 +62,8 @@ class Machine(NamedTuple):
     vectors: Path
     """The folder of fastText vectors."""
     at_once: int
+    model: str = "english"
+    """The biLM: a name of `elmore models`, or a folder."""
 
 
 def main() -> None:
@@ -79,6 +79,7 @@ def main() -> None:
     parser.add_argument("--seconds", type=float, help="stop then; the same command goes on")
     parser.add_argument("--place", type=Path, default=Path("build/paper"), help="for run folders")
     parser.add_argument("--vectors", type=Path, default=Path("build/vectors"), help="fastText")
+    parser.add_argument("--model", default="english", help="the biLM, by name or folder")
     args = parser.parse_args()
     columns = tuple(COLUMNS if args.columns is None else args.columns)
     plan = Plan(grid.read(args.results), args.tasks, columns, tuple(args.set))
@@ -91,7 +92,7 @@ def main() -> None:
             parser.error("figures: name the folder where they go after that of the results")
         draw(plan, args.folder)
     else:
-        machine = Machine(args.device, args.place, args.vectors, args.at_once)
+        machine = Machine(args.device, args.place, args.vectors, args.at_once, args.model)
         run_table(args.table, args.results, plan, machine, seconds=args.seconds)
 
 
@@ -107,7 +108,7 @@ def run_table(
             return [probe(table, machine)]
         cells = TABLES[table](now)
         for cell in cells:
-            check_settings(cell, found)
+            check_settings(cell, found, machine.model)
         left = [cell for cell in cells if cell.name not in found]
         if table == "finetuned" and left:
             absent = [t for t in plan.of(FINETUNED_TASKS) if not finetuned_model(t, machine)]
@@ -120,16 +121,24 @@ def run_table(
     grid.run(ready, results, at_once=machine.at_once, seconds=seconds)
 
 
-def check_settings(cell: Cell, found: Results) -> None:
+def check_settings(cell: Cell, found: Results, model: str) -> None:
     """Refuse results of another protocol."""
-    result = found.get(cell.name)
-    asked = (recipe_name(cell.task), cell.all_settings())
-    if result is not None and (result["recipe"], result["settings"]) != asked:
+    result, asked = found.get(cell.name), describe(cell, model)
+    changed = [key for key in asked if result is not None and result[key] != asked[key]]
+    if result is not None and changed:
         raise SystemExit(
-            f"{cell.name}: its result was made with recipe {result['recipe']} and "
-            f"{result['settings']}, the protocol now asks for recipe {asked[0]} and {asked[1]}; "
-            "use another folder for results"
+            f"{cell.name}: its result was made with {changed[0]} {result[changed[0]]}, the "
+            f"protocol now asks for {asked[changed[0]]}; use another folder for results"
         )
+
+
+def describe(cell: Cell, model: str) -> dict[str, Any]:
+    """Return what makes two runs of a cell the same."""
+    return {
+        "recipe": recipe_name(cell.task),
+        "settings": cell.all_settings(),
+        "model": None if cell.column in ("static", "glove") else model,
+    }
 
 
 def training(cell: Cell, machine: Machine) -> Job:
@@ -155,8 +164,7 @@ def training(cell: Cell, machine: Machine) -> Job:
 
     facts = {
         **cell._asdict(),
-        "recipe": recipe,
-        "settings": cell.all_settings(),
+        **describe(cell, machine.model),
         "device": device_name(machine.device),
         "at_once": machine.at_once,
     }
@@ -221,38 +229,38 @@ def embedder(cell: Cell, machine: Machine) -> str:
         )
     models = {
         "static": None,
-        "elmo": "",
+        "elmo": machine.model,
         "untrained": machine.place / "untrained",
         "finetuned": machine.place / "finetuned" / cell.task,
     }
     if cell.column == "untrained":
-        make_untrained(machine.place / "untrained")
+        make_untrained(machine.model, machine.place / "untrained")
     model = models[cell.column]
     return f"fasttext:{vectors}" + ("" if model is None else f"+elmo:{model}")
 
 
-def make_untrained(path: Path) -> None:
-    """Write a biLM with the shape of the bundled one and new weights, as pretraining starts."""
-    if path.exists():
-        return
-    trained = pretrained.load("english")
-    torch.manual_seed(UNTRAINED_SEED)
-    card = Card(name="untrained", data="none: random weights")
-    folder.save(Bundle(BiLM(trained.config).eval(), trained.alphabet, card=card), path)
+def make_untrained(model: str, path: Path) -> None:
+    """Write a biLM of the same shape with new weights, as pretraining starts, if it is not there.
+
+    The seed is fixed, so that every machine makes the same one.
+    """
+    if not path.exists():
+        save_untrained(model, path)
 
 
 def probe(table: str, machine: Machine) -> Job:
     """Return the command of Table 5 or 6."""
     facts = {"device": device_name(machine.device), "at_once": machine.at_once}
+    where = [f"--model={machine.model}", f"--device={machine.device}"]
     if table == "table5":
         wsd = DATA / "tasks/wsd"
         tests = [f"--test={wsd}/Evaluation_Datasets/{name}" for name in WSD_SETS]
         places = [f"--train={wsd}/Training_Corpora/SemCor", f"--wordnet={wsd}/wordnet-3.0"]
-        words = ["probe", "wsd", *places, *tests, "--json", f"--device={machine.device}"]
+        words = ["probe", "wsd", *places, *tests, "--json", *where]
         return Job("senses", words, lambda found: found, facts)
     splits = zip(("train", "dev", "test"), data_files("pos", machine.place), strict=True)
     files = [f"--{split}={path}" for split, path in splits]
-    words = ["probe", "pos", *files, "--json", f"--device={machine.device}"]
+    words = ["probe", "pos", *files, "--json", *where]
     return Job("parts of speech", words, lambda found: {"layers": found}, facts)
 
 
@@ -276,7 +284,7 @@ def finetuning(task: str, machine: Machine) -> Job:
             text = place / f"{task}-{split}.txt"
             text.write_text("".join(f"{line}\n" for line in lines if line), encoding="utf-8")
         words = place / "vocabulary.txt"
-        vocabulary = pretrained.load("english").vocabulary
+        vocabulary = pretrained.load(machine.model).vocabulary
         assert vocabulary is not None
         vocabulary.write(words)
         files = [place / f"{task}-train.txt", "--valid", place / f"{task}-dev.txt"]
@@ -284,7 +292,7 @@ def finetuning(task: str, machine: Machine) -> Job:
         subprocess.run([sys.executable, "-m", "elmore", *map(str, prepare)], check=True)
     out = place / "finetuned" / task
     resume = ["--resume"] if (out / "recipe.json").is_file() else []
-    words = ["finetune", "english", str(shards), f"--out={out}", f"--device={machine.device}"]
+    words = ["finetune", machine.model, str(shards), f"--out={out}", f"--device={machine.device}"]
     facts = {"device": device_name(machine.device), "at_once": machine.at_once}
     command = [*words, "--set=train.epochs=1", "--json", *resume]
     name, done = f"fine-tuning, {task}", (out / "done").touch

@@ -15,7 +15,7 @@ ROOT = Path(__file__).parent.parent
 RESULTS = ROOT / "benchmarks/results/paper_h200_2026-11-16.md"
 MODULES = (
     *("grid", "paper", "paper_bootstrap", "paper_cells", "paper_cost", "paper_figures"),
-    *("paper_page", "fasttext_vectors"),
+    *("paper_page", "fasttext_vectors", "model_quality"),
 )
 
 
@@ -49,8 +49,8 @@ def keep(plan, cell, score, *, seconds=60.0, device="H200", at_once=1, items=40,
     """Make up the result of a cell; its counts are those of an accuracy."""
     right = round(items * score / 100)
     plan.found[cell.name] = {
-        **{"name": cell.name, **cell._asdict(), "settings": cell.all_settings()},
-        "recipe": sys.modules["paper_cells"].recipe_name(cell.task),
+        **{"name": cell.name, **cell._asdict()},
+        **sys.modules["paper"].describe(cell, "english"),
         **{"command": "elmore task train", "seconds": seconds, "device": device},
         **{"at_once": at_once, "dev": float(score), "test": float(score), "scores": {}},
         **{"layers": {}, "curve": [[10, 1.0]], "converged": True},
@@ -133,12 +133,15 @@ def test_conll_2003_is_run_on_request_alone(plan, cells):
 
 
 def test_results_of_another_protocol_are_refused(paper, plan):
-    cell = plan.trials("ner", "static")[0]
-    keep(plan, cell, 50.0)
-    paper.check_settings(cell, plan.found)
-    plan.found[cell.name]["settings"] = ["train.epochs=8"]
+    static, elmo = (plan.trials("ner", column)[0] for column in ("static", "elmo"))
+    keep(plan, static, 50.0)
+    keep(plan, elmo, 50.0)
+    paper.check_settings(static, plan.found, "another")  # it has no biLM
+    with pytest.raises(SystemExit, match=r"ner, elmo.* made with model english, .* another"):
+        paper.check_settings(elmo, plan.found, "another")
+    plan.found[static.name]["settings"] = ["train.epochs=8"]
     with pytest.raises(SystemExit, match=r"ner, static.* made with .*epochs=8.*another folder"):
-        paper.check_settings(cell, plan.found)
+        paper.check_settings(static, plan.found, "english")
 
 
 def accuracy(counts):
