@@ -7,7 +7,7 @@
 o, i and f are the gates of an LSTM, j its candidate, r the gate of the highway, z a dropout mask
 that all steps share (variational dropout). V x_t bypasses the cell. Unlike a highway between
 layers, h_t is also the recurrent state. So no fused kernel of cuDNN fits, and autograd through a
-loop would run some thirty small kernels per step. Here the inputs of all steps are one matmul, a
+loop would run some forty small kernels per step. Here the inputs of all steps are one matmul, a
 step is one matmul and eight element-wise kernels, its backward one matmul and four: everything
 that does not depend on the next step is computed for all steps at once.
 
@@ -67,15 +67,18 @@ class HighwayLSTMFunction(torch.autograd.Function):
         gates = torch.empty_like(inputs, memory_format=torch.contiguous_format)
         states = mask.new_zeros(len(projected) + 1, *mask.shape)
         cells = torch.zeros_like(states)
-        o, r, i, f, j = (part.unbind() for part in gates.chunk(5, dim=2))
-        to_gates = weight.T
-        for t, gate in enumerate(gates.unbind()):
-            torch.addmm(inputs[t], states[t], to_gates, out=gate)
-            gate[:, : 4 * width].sigmoid_()
-            j[t].tanh_()
-            torch.mul(f[t], cells[t], out=cells[t + 1]).addcmul_(i[t], j[t])
-            output = cells[t + 1].tanh().mul_(o[t])
-            torch.lerp(carried[t], output, r[t], out=states[t + 1]).mul_(mask)
+        to_gates, sigmoids = weight.T, gates[:, :, : 4 * width]
+        # Views are made here for all steps: on a GPU the host is what a step waits for.
+        state, cell = states.unbind(), cells.unbind()
+        parts = (inputs, carried, gates, sigmoids, *gates.chunk(5, dim=2))
+        steps = zip(*(part.unbind() for part in parts), strict=True)
+        for t, (from_input, bypass, gate, sigmoid, o, r, i, f, j) in enumerate(steps):
+            torch.addmm(from_input, state[t], to_gates, out=gate)
+            sigmoid.sigmoid_()
+            j.tanh_()
+            torch.mul(f, cell[t], out=cell[t + 1]).addcmul_(i, j)
+            output = cell[t + 1].tanh().mul_(o)
+            torch.lerp(bypass, output, r, out=state[t + 1]).mul_(mask)
         ctx.save_for_backward(gates, cells, states, carried, weight, mask)
         return states[1:]
 
@@ -114,15 +117,18 @@ def _run_backward(
     grads = states_grad.new_empty(*gates.shape[:2], 6, width)
     totals = torch.empty_like(cell_by_state)  # the gradient of h_t from above and from h_(t+1)
     cell_grad = torch.zeros_like(mask)
-    for t in reversed(range(len(gates))):
-        if t + 1 < len(gates):
-            gates_grad = grads[t + 1].flatten(1)[:, : 5 * width]
-            torch.addmm(states_grad[t], gates_grad, weight, out=totals[t])
-            cell_grad.mul_(f[t + 1])
-        else:
-            totals[t] = states_grad[t]
-        cell_grad.addcmul_(totals[t], cell_by_state[t])
-        torch.mul(totals[t][:, None], by_state[t], out=grads[t, :, :2])
-        torch.mul(cell_grad[:, None], by_cell[t], out=grads[t, :, 2:5])
+    totals[-1] = states_grad[-1]
+    gates_grads, forget = grads.flatten(2)[:, :, : 5 * width].unbind(), f.unbind()
+    parts = (states_grad, totals, totals[:, :, None], cell_by_state, by_state, by_cell)
+    parts += (grads[:, :, :2], grads[:, :, 2:5])
+    steps = list(zip(*(part.unbind() for part in parts), strict=True))
+    for t in reversed(range(len(steps))):
+        from_above, total, row, to_cell, to_or, to_ifj, or_grad, ifj_grad = steps[t]
+        if t + 1 < len(steps):
+            torch.addmm(from_above, gates_grads[t + 1], weight, out=total)
+            cell_grad.mul_(forget[t + 1])
+        cell_grad.addcmul_(total, to_cell)
+        torch.mul(row, to_or, out=or_grad)
+        torch.mul(cell_grad[:, None], to_ifj, out=ifj_grad)
     grads[:, :, 5] = totals * (1 - r) * mask
     return grads.flatten(2)

@@ -46,6 +46,20 @@ def test_values_and_gradients_are_those_of_the_definition(rate):
         assert_close(result, gradient)
 
 
+@pytest.mark.gpu
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
+def test_a_gpu_gives_the_values_and_gradients_of_a_cpu():
+    layer, x = drawn(HighwayLSTM(30, 40)).double(), torch.randn(7, 9, 30).double()
+    results = []
+    for device in ("cpu", "cuda"):
+        layer = layer.to(device)
+        states = layer(x.to(device))
+        gradients = torch.autograd.grad(states.square().sum(), list(layer.parameters()))
+        results.append([states, *gradients])
+    for here, there in zip(*results, strict=True):
+        assert_close(there.cpu(), here)
+
+
 def test_gradients_are_those_of_small_differences():
     projected = torch.randn(4, 2, 18, dtype=torch.float64, requires_grad=True)
     weight = torch.randn(15, 3, dtype=torch.float64, requires_grad=True)
