@@ -41,12 +41,14 @@ def installed_packages() -> dict[str, list[ModelPackage]]:
     by_name: dict[str, dict[str, ModelPackage]] = {}
     for distribution in metadata.distributions():
         try:
-            points = distribution.entry_points.select(group=GROUP)
-            name, version = distribution.name, distribution.version
-            for point in points if name and version else ():  # pip ignores a nameless one too
-                package = ModelPackage(name, version, point.value)
+            for point in distribution.entry_points.select(group=GROUP):
+                # Each of these parses all metadata of the distribution, which takes long.
+                name, version = distribution.name, distribution.version
+                if not name or not version:
+                    continue  # pip ignores a nameless one too
                 # One further down the path is hidden by the first.
-                by_name.setdefault(point.name, {}).setdefault(package.distribution, package)
+                package = ModelPackage(name, version, point.value)
+                by_name.setdefault(point.name, {}).setdefault(name, package)
         except (TypeError, ValueError, LookupError, AttributeError, OSError):
             continue  # damaged metadata, of any package on this machine
     return {name: list(packages.values()) for name, packages in by_name.items()}

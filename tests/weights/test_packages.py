@@ -2,6 +2,7 @@
 
 import json
 import sys
+from importlib import metadata
 
 import pytest
 
@@ -49,6 +50,19 @@ def test_an_installed_model_is_found_by_its_name(toy):
     rows = {row["name"]: row for row in json.loads(run_elmore("models", "--json").out)}
     assert rows["toy"]["state"] == "installed"
     assert rows["toy"]["training data"] == "letters"
+
+
+def test_only_the_metadata_of_model_packages_are_parsed(toy, monkeypatch):
+    parsed = []
+    parse = metadata.Distribution.metadata
+
+    def recorded(distribution):
+        parsed.append(parse.fget(distribution)["Name"])
+        return parse.fget(distribution)
+
+    monkeypatch.setattr(metadata.Distribution, "metadata", property(recorded))
+    ((package,),) = packages.installed_packages().values()
+    assert set(parsed) == {package.distribution}
 
 
 def test_no_code_of_a_package_runs(toy):
