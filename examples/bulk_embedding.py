@@ -39,7 +39,7 @@ def main() -> None:
         table = pyarrow.parquet.read_table(out)
     vectors = np.stack(table["vectors"].to_numpy())
     elmo = elmore.load()
-    (scores,) = elmo.similarity([query], vectors)
+    (scores,) = elmo.similarity([query], vectors, pool="mean")
     lines = text.read_text().split("\n") if text.exists() else LINES.split("\n")
     print(f"nearest to: {query}")
     for number in np.argsort(-scores)[:3]:

@@ -173,7 +173,9 @@ def load(folder: Path) -> Bundle:
     softmax = _meta_softmax(settings, vocabulary, folder)
     model, warm_state = _load_weights(settings, softmax, folder)
     path = folder / POOLINGS
-    poolings = read_poolings(path) if path.exists() else {}
+    poolings = read_poolings(path) if os.path.lexists(path) else {}  # a broken link is refused
+    for name, pooling in poolings.items():
+        _check_pooling(name, pooling, settings.model, path)
     return Bundle(
         model,
         alphabet,
@@ -201,23 +203,26 @@ def add_pooling(folder: Path, name: str, pooling: TextPooling) -> None:
         ConfigError: The name has another meaning, or is not a plain word.
         DataError: The pooling does not fit the model, or the file cannot be written.
     """
-    if name in RESERVED or not _POOLING_NAME.fullmatch(name):
-        raise ConfigError(
-            f"pooling name {name!r}: expected letters, digits, '-' and '_', and none of "
-            f"{', '.join(RESERVED)}"
-        )
-    model = _read_settings(folder / "config.json").model
-    width = model.width * (model.num_layers if pooling.all_layers else 1)
-    if len(pooling.mean) != width:
-        raise DataError(
-            f"{folder}: this pooling takes vectors of width {len(pooling.mean)}, those of the "
-            f"model have {width}; learn one with this model"
-        )
+    _check_pooling(name, pooling, _read_settings(folder / "config.json").model, folder)
     path = folder / POOLINGS
     present = read_poolings(path) if path.exists() else {}
     write_poolings(path, present | {name: pooling})
     if checksums.read_record(folder / "model.safetensors"):
         checksums.write_record(path, checksums.file_sha256(path))
+
+
+def _check_pooling(name: str, pooling: TextPooling, model: BiLMConfig, where: Path) -> None:
+    if name in RESERVED or not _POOLING_NAME.fullmatch(name):
+        raise ConfigError(
+            f"{where}: pooling name {name[:50]!r}: expected letters, digits, '-' and '_', and none "
+            f"of {', '.join(RESERVED)}"
+        )
+    width = model.width * (model.num_layers if pooling.all_layers else 1)
+    if len(pooling.mean) != width:
+        raise DataError(
+            f"{where}: this pooling takes vectors of width {len(pooling.mean)}, those of the "
+            f"model have {width}; learn one with this model"
+        )
 
 
 def _read_settings(path: Path) -> FolderConfig:

@@ -69,7 +69,7 @@ class TextPooling:
             raise DataError("a projection needs scales, and scales a projection")
         if self.projection is not None and self.scales is not None:
             shapes = f"{self.projection.dtype} {self.projection.shape} and {self.scales.shape}"
-            fits = self.projection.shape == (*self.scales.shape, *self.mean.shape)
+            fits = self.scales.ndim == 1 and self.projection.shape == (self.width, len(self.mean))
             if self.projection.dtype != np.int8 or not fits:
                 raise DataError(f"expected int8 projection (K, D) and scales (K,), found {shapes}")
         if not all(np.isfinite(each).all() for each in self._floats().values()):
@@ -181,8 +181,11 @@ class _Entry:
 
     def __post_init__(self) -> None:
         known = {"mean", "components", "attention", "projection", "scales"}
-        if not {"mean", "components"} <= set(self.arrays) <= known:
-            raise ConfigError(f"arrays must be mean, components and others of {sorted(known)}")
+        names = set(self.arrays)
+        if not {"mean", "components"} <= names <= known or len(names) < len(self.arrays):
+            raise ConfigError(
+                f"arrays must be mean, components and others of {sorted(known)}, each once"
+            )
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -87,6 +87,8 @@ def test_several_poolings_of_a_file_come_back_in_order(tmp_path):
         {"projection": np.zeros((1, 3), np.int8), "scales": np.zeros(1)},
         {"projection": np.zeros((1, 2)), "scales": np.zeros(1)},
         {"projection": np.zeros((1, 2), np.int8), "scales": np.array([np.inf])},
+        {"projection": np.zeros(2, np.int8), "scales": np.zeros(())},
+        {"projection": np.zeros((1, 3, 2), np.int8), "scales": np.zeros((1, 3))},
     ],
 )
 def test_parts_that_do_not_fit_are_refused(changes):
@@ -94,11 +96,15 @@ def test_parts_that_do_not_fit_are_refused(changes):
         plain(2, **changes)
 
 
-@pytest.mark.parametrize("arrays", [["mean"], ["mean", "components", "words"], []])
+@pytest.mark.parametrize(
+    "arrays",
+    [["mean"], ["mean", "components", "words"], ["mean", "components", "mean"], []],
+)
 def test_a_file_that_names_other_arrays_is_refused(tmp_path, arrays):
     entry = {"smoothing": 1, "frequencies": {}, "arrays": arrays}
     text = json.dumps({"format": 2, "poolings": {"a": entry}}).encode()
-    np.savez(tmp_path / "p.npz", words=np.frombuffer(text, np.uint8))
+    arrays = {"0.mean": np.zeros(2), "0.components": np.zeros((0, 2))}
+    np.savez(tmp_path / "p.npz", words=np.frombuffer(text, np.uint8), **arrays)
     with pytest.raises(DataError, match="arrays must be mean, components"):
         read_poolings(tmp_path / "p.npz")
 
@@ -140,6 +146,20 @@ def test_a_pooling_of_another_model_or_under_another_meaning_is_refused(model):
         with pytest.raises(ConfigError, match="expected letters, digits"):
             folder.add_pooling(model, name, make_pooling(make.embedder()))
     assert not (model / "poolings.npz").exists()
+
+
+def test_a_model_folder_with_poolings_of_another_model_is_refused(model):
+    path = model / "poolings.npz"
+    write_poolings(path, {"toy": plain(2)})
+    with pytest.raises(DataError, match=r"poolings\.npz: this pooling takes vectors of width 2"):
+        folder.load(model)
+    make_pooling(make.embedder()).save(path)  # without a name
+    with pytest.raises(ConfigError, match=r"poolings\.npz: pooling name '': expected letters"):
+        folder.load(model)
+    path.unlink()
+    path.symlink_to("absent.npz")
+    with pytest.raises(DataError, match=r"poolings\.npz: .*cannot be read"):
+        folder.load(model)
 
 
 def test_unknown_names_and_layers_that_do_not_fit_are_refused(model):
