@@ -277,7 +277,7 @@ def main() -> None:
     step.add_argument("--dev", type=Path, required=True, help="sts-dev.csv")
     step.add_argument("--name", default="minilm")
     step.add_argument("--teacher-name", default="all-MiniLM-L6-v2 (Apache-2.0)")
-    step.add_argument("--text", default="SNLI and of the training text of the model")
+    step.add_argument("--text", default="SNLI (CC BY-SA 4.0) and of open English text")
     step.add_argument("--sentences-used", type=int, default=None)
     step.add_argument("--width", type=int, default=256)
     step.add_argument("--epochs", type=int, default=6)

@@ -29,7 +29,15 @@ VERSION = elmore.__version__
 PLATFORM = sysconfig.get_platform().replace("-", "_").replace(".", "_")
 WHEEL = f"elmore-{VERSION}-py3-none-{PLATFORM}.whl"
 LIBRARY = f"elmore/model/native/{native_build.LIBRARY}"
-ENDINGS = re.compile(r".*\.(py|typed|c|h|css|html|js|toml|md|txt|json|sha256|safetensors)")
+FILES = (
+    "model.safetensors",
+    "vocabulary.txt",
+    "poolings.npz",
+    "config.json",
+    "README.md",
+    "LICENSE.txt",
+)
+ENDINGS = re.compile(r".*\.(py|typed|c|h|css|html|js|toml|md|txt|json|sha256|safetensors|npz)")
 
 
 def run(*command: str | Path, cwd: Path, **environment: str) -> subprocess.CompletedProcess[str]:
@@ -113,7 +121,7 @@ def test_the_wheel_holds_the_package_and_nothing_else(dist):
             assert ENDINGS.fullmatch(name), name
     sources = {name for name in ours if name.endswith((".py", ".toml", ".c"))}
     assert sources <= names
-    for name in ("model.safetensors", "vocabulary.txt", "config.json", "README.md", "LICENSE.txt"):
+    for name in FILES:
         assert f"elmore/weights/bundled/{name}" in names
 
 
