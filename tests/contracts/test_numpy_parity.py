@@ -102,14 +102,13 @@ def test_a_model_with_large_weights_is_as_close_to_float64_as_plain_float32():
     """With huge weights rounding grows without bound: compare how far both float32 runs stray.
 
     Where a single run ends up is chance, for either of them: a ratio of two such numbers can be
-    anything. So the distances of many models are compared, their mean and their median. Of 96, the
-    median of one kernel was 1.7 times that of plain float32; parts of 48 differ by a tenth, parts
-    of 32 by a factor of 2.
+    anything. So the distances of many models are compared, their mean and their median (of 24, the
+    median of one kernel was 1.7 times that of plain float32, and of 96 the same).
     """
     batch = [["these", "are", "many", "words", ",", "read", "again", "and", "again"] * 3] * 1
     strayed = {"ours": [], "plain": []}
     sizes = {"dim": 24, "projection_dim": 12, "max_characters_per_token": 12}
-    for seed in range(pick(48, 96)):
+    for seed in range(96):
         settings = bilm_options(cell_clip=None, proj_clip=None, **sizes)
         weights = bilm_weights(settings, np.random.default_rng(seed), scale=10.0)
         exact = NumpyElmo(settings, weights).layers(batch)[0][0]
