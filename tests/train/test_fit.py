@@ -240,9 +240,10 @@ def test_a_warm_restart_goes_on_with_the_weights_and_the_schedule(tmp_path, capl
 
 
 def test_a_run_killed_during_the_warm_up_of_a_restart_goes_on_with_it(tmp_path):
-    fitted(tmp_path / "whole", **LONG)
+    config = LONG | {"steps": 80}
+    fitted(tmp_path / "whole", **config)
     restarted(tmp_path / "whole", tmp_path / "a", 40)
-    config = LONG | {"save_every": 7}
+    config |= {"save_every": 7}
     fitted(tmp_path / "a", resume=True, **config | {"keep_checkpoints": 40})
     shutil.copytree(tmp_path / "a", tmp_path / "b")
     for path in sorted(Run(tmp_path / "b").checkpoints.iterdir()):
@@ -250,7 +251,7 @@ def test_a_run_killed_during_the_warm_up_of_a_restart_goes_on_with_it(tmp_path):
             shutil.rmtree(path)
     fitted(tmp_path / "b", resume=True, **config)
     assert lines(tmp_path / "b") == lines(tmp_path / "a")
-    weights = "checkpoints/step-00000240/model.safetensors"
+    weights = "checkpoints/step-00000080/model.safetensors"
     assert (tmp_path / "b" / weights).read_bytes() == (tmp_path / "a" / weights).read_bytes()
 
 
