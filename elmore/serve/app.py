@@ -184,7 +184,8 @@ def _add_embedding(app: FastAPI, handler: RequestHandler) -> None:
         media_type = _media_type(request)
         how, layers = pooling.find_pooling(embedder.poolings, body.pool, None)
         words, vectors = await run(request, body.texts, layers)
-        joined = pooling.pool_texts(zip(words, vectors, strict=True), how, embedder.width)
+        pairs = zip(words, vectors, strict=True)
+        joined = await asyncio.to_thread(pooling.pool_texts, pairs, how, embedder.width)
         handler.reserve(request, joined.nbytes)  # no longer for every token
         return handler.respond(joined.nbytes, responses.encode_response(words, joined, media_type))
 

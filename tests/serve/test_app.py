@@ -1,6 +1,7 @@
 """The routes: what is asked, and that the answers are those of the library."""
 
 import io
+import threading
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 
@@ -9,6 +10,7 @@ import pyarrow
 import pytest
 
 import elmore
+from elmore.embed import pooling
 from elmore.lm import scoring
 from elmore.serve.limits import Limits
 from tests.support import toy_corpus
@@ -63,6 +65,26 @@ def test_encode_uses_the_poolings_of_the_model(embedder):
             wanted = elmo.encode(TEXTS, pool=choice.get("pool"))
             np.testing.assert_allclose(result, wanted, rtol=1e-4, atol=1e-5)
         assert client.post("/encode", {"texts": ["a"], "pool": "other"}).status == 422
+
+
+def test_other_requests_are_answered_while_texts_are_pooled(client, monkeypatch):
+    began, may_end = threading.Event(), threading.Event()
+    pool_texts = pooling.pool_texts
+
+    def wait(*arguments):
+        began.set()
+        assert may_end.wait(60)
+        return pool_texts(*arguments)
+
+    monkeypatch.setattr(pooling, "pool_texts", wait)
+    with ThreadPoolExecutor(2) as pool:
+        encoding = pool.submit(client.post, "/encode", {"texts": ["a storm"]})
+        try:
+            assert began.wait(60)
+            assert pool.submit(client.get, "/health").result(timeout=20).status == 200
+        finally:
+            may_end.set()
+        assert encoding.result().status == 200
 
 
 def test_no_text_gives_no_vectors(client, embedder):
