@@ -130,6 +130,16 @@ def test_every_task_has_recipes_that_are_read_whole_and_end(name):
         assert (recipe.train.evaluate_every, recipe.train.save_every) == (0, 0)  # once an epoch
 
 
+@pytest.mark.parametrize("name", TASKS)
+def test_no_recipe_drops_an_elmo_vector_almost_whole(name):
+    """Dropout on ELMo comes before that on the whole input of the task model."""
+    kind = registry.find_task(name)
+    for recipe_name in registry.list_recipes(kind):
+        recipe = registry.load_recipe(kind, recipe_name)
+        rate = getattr(recipe.model, "input_dropout", recipe.model.dropout)
+        assert (1 - recipe.elmo.dropout) * (1 - rate) > 0.39, recipe_name
+
+
 GLOVE, ELMO = 300, 1024
 """Widths of the paper's vectors."""
 
