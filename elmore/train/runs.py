@@ -30,8 +30,7 @@ from elmore.train.weight_average import WeightAverage
 
 # 1, 2: other names of recipe keys and files; 4 added restart_step, 5 num_halvings and averages
 FORMAT = 5
-# Keys of recipes since format 2.
-_NEW_KEYS = {"divergence_factor", "divergence_window", "plateau_patience", "learn_gamma"}
+_NEW_KEYS = {"divergence_factor", "divergence_window", "plateau_patience"}  # of train, since 2
 _OLD_STATE_KEYS = {"best": "best_score", "stale": "evals_since_best"}  # of formats 1 and 2
 _CHECKPOINT = re.compile(r"step-(\d+)")
 _LOCK = "lock"

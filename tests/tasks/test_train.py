@@ -49,6 +49,7 @@ def test_a_run_of_a_version_with_fewer_settings_is_resumed(copied_run):
     recipe = json.loads(path.read_text())
     assert recipe["data"].pop("split_sentences") is False
     assert recipe["model"].pop("cell") == "lstm"
+    assert recipe["elmo"].pop("learn_gamma") is True
     path.write_text(json.dumps(recipe))
     kind = registry.find_task("squad")
 
@@ -60,6 +61,8 @@ def test_a_run_of_a_version_with_fewer_settings_is_resumed(copied_run):
     assert resume().scores
     with pytest.raises(ConfigError, match=r"another recipe \(model\.cell None -> 'gru'\)"):
         resume("model.cell=gru")
+    with pytest.raises(ConfigError, match=r"another recipe \(elmo\.learn_gamma None -> False\)"):
+        resume("elmo.learn_gamma=false")
 
 
 def test_a_folder_in_which_another_process_trains_is_left_alone(tmp_path):
