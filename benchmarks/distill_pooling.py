@@ -1,7 +1,7 @@
 """Learn a pooling from a sentence encoder, and add it to a model folder.
 
     python benchmarks/distill_pooling.py sample --snli snli_train.tsv.xz --corpus train-*.txt.xz \
-        --exclude sts-*.csv SICK_*.txt -o sentences.txt
+        --exclude sts-*.csv SICK_*.txt STS.input.*.txt -o sentences.txt
     python benchmarks/distill_pooling.py teach sentences.txt --teacher all-MiniLM-L6-v2 -o teacher
     python benchmarks/distill_pooling.py learn MODEL sentences.txt teacher --dev sts-dev.csv
 
