@@ -101,6 +101,7 @@ def run_table(
 ) -> None:
     """Run the missing cells of a table."""
     machine.place.mkdir(parents=True, exist_ok=True)
+    check_model(plan.found, machine)
 
     def ready(found: Results) -> list[Job]:
         now = plan._replace(found=found)
@@ -119,6 +120,20 @@ def run_table(
         return [training(cell, machine) for cell in left]
 
     grid.run(ready, results, at_once=machine.at_once, seconds=seconds)
+
+
+def check_model(found: Results, machine: Machine) -> None:
+    """Refuse results, and models in --place, of another biLM: they are found by name."""
+    path = machine.place / "model.txt"
+    in_results = {result["model"] for result in found.values() if result.get("model")}
+    in_place = {path.read_text("utf-8")} if path.exists() else set()
+    for option, models in (("folder for results", in_results), ("--place", in_place)):
+        for model in models - {machine.model}:
+            raise SystemExit(
+                f"this {option} holds what was made with the model {model}, not "
+                f"{machine.model}; use another {option}"
+            )
+    path.write_text(machine.model, encoding="utf-8")
 
 
 def check_settings(cell: Cell, found: Results, model: str) -> None:
@@ -251,6 +266,7 @@ def make_untrained(model: str, path: Path) -> None:
 def probe(table: str, machine: Machine) -> Job:
     """Return the command of Table 5 or 6."""
     facts = {"device": device_name(machine.device), "at_once": machine.at_once}
+    facts["model"] = machine.model
     where = [f"--model={machine.model}", f"--device={machine.device}"]
     if table == "table5":
         wsd = DATA / "tasks/wsd"

@@ -144,6 +144,25 @@ def test_results_of_another_protocol_are_refused(paper, plan):
         paper.check_settings(static, plan.found, "english")
 
 
+def test_results_and_models_of_another_bilm_are_refused(paper, plan, tmp_path, monkeypatch):
+    """The untrained and the fine-tuned biLM in --place are found by name."""
+    begun: list = []
+    monkeypatch.setattr(paper.grid, "run", lambda *_, **__: begun.append(1))
+
+    def run(table, place, model, found):
+        machine = paper.Machine("cpu", tmp_path / place, tmp_path, 1, model)
+        paper.run_table(table, tmp_path, plan._replace(found=found), machine, seconds=None)
+
+    run("table1", "a", "english", {})
+    with pytest.raises(SystemExit, match=r"--place holds .* english, not other; use another"):
+        run("table1", "a", "other", {})
+    senses = {"senses": {"model": "english"}, "static": {"model": None}}
+    with pytest.raises(SystemExit, match=r"results holds .* english, not other; use another"):
+        run("table5", "b", "other", senses)
+    run("table5", "a", "english", senses)
+    assert len(begun) == 2
+
+
 def accuracy(counts):
     return 100 * counts[:, 0] / counts[:, 1]
 
