@@ -38,7 +38,17 @@ import paper_cost
 import torch
 from grid import Job, Results
 from model_quality import save_untrained
-from paper_cells import COLUMNS, FINETUNED_TASKS, TABLES, TASKS, Cell, Plan, recipe_name, task_class
+from paper_cells import (
+    COLUMNS,
+    FINETUNED_TASKS,
+    TABLES,
+    TASKS,
+    Cell,
+    Plan,
+    recipe_name,
+    recipe_sha256,
+    task_class,
+)
 from paper_figures import draw
 from paper_page import page
 
@@ -139,8 +149,10 @@ def check_model(found: Results, machine: Machine) -> None:
 def check_settings(cell: Cell, found: Results, model: str) -> None:
     """Refuse results of another protocol."""
     result, asked = found.get(cell.name), describe(cell, model)
-    changed = [key for key in asked if result is not None and result[key] != asked[key]]
-    if result is not None and changed:
+    if result is None:
+        return
+    changed = [key for key in asked if result.get(key, asked[key]) != asked[key]]
+    if changed:
         raise SystemExit(
             f"{cell.name}: its result was made with {changed[0]} {result[changed[0]]}, the "
             f"protocol now asks for {asked[changed[0]]}; use another folder for results"
@@ -151,6 +163,7 @@ def describe(cell: Cell, model: str) -> dict[str, Any]:
     """Return what makes two runs of a cell the same."""
     return {
         "recipe": recipe_name(cell.task),
+        "recipe_sha256": recipe_sha256(cell.task),
         "settings": cell.all_settings(),
         "model": None if cell.column in ("static", "glove") else model,
     }

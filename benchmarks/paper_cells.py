@@ -4,6 +4,8 @@ A cell is one training. A plan says which cells a table needs, given the results
 trials of each column, then, with the settings that are best on the dev set, every seed.
 """
 
+import hashlib
+import json
 import statistics
 import tomllib
 from collections.abc import Callable, Iterable, Sequence
@@ -155,6 +157,14 @@ def task_class(task: str) -> Any:  # noqa: ANN401 -- a subclass of Task
 def recipe_name(task: str) -> str | None:
     """Return the recipe with the paper's sizes, or None if the task has only its default one."""
     return "paper" if "paper" in registry.list_recipes(task_class(task)) else None
+
+
+@cache
+def recipe_sha256(task: str) -> str:
+    """Return the hash of what the recipe says, whatever its comments are."""
+    path = registry.list_recipes(task_class(task))[recipe_name(task) or "recipe"]
+    text = json.dumps(tomllib.loads(path.read_text("utf-8")), sort_keys=True)
+    return hashlib.sha256(text.encode()).hexdigest()[:12]
 
 
 @cache

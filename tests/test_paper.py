@@ -139,6 +139,10 @@ def test_results_of_another_protocol_are_refused(paper, plan):
     paper.check_settings(static, plan.found, "another")  # it has no biLM
     with pytest.raises(SystemExit, match=r"ner, elmo.* made with model english, .* another"):
         paper.check_settings(elmo, plan.found, "another")
+    plan.found[static.name]["recipe_sha256"] = "0"
+    with pytest.raises(SystemExit, match=r"ner, static.* made with recipe_sha256 0, the protocol"):
+        paper.check_settings(static, plan.found, "english")
+    del plan.found[static.name]["recipe_sha256"]  # results of an earlier version have none
     plan.found[static.name]["settings"] = ["train.epochs=8"]
     with pytest.raises(SystemExit, match=r"ner, static.* made with .*epochs=8.*another folder"):
         paper.check_settings(static, plan.found, "english")
