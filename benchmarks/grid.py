@@ -112,7 +112,10 @@ def _run_job(job: Job, started: list[subprocess.Popen]) -> dict[str, Any]:
     facts = {"name": job.name, **job.facts, "command": show_command(job.words)}
     facts["seconds"] = round(seconds, 1)
     if process.returncode == 0:
-        return {**facts, **job.read(json.loads(out))}
+        try:
+            return {**facts, **job.read(json.loads(out))}
+        except (OSError, ValueError, LookupError) as error:  # the other commands go on
+            raise RuntimeError(f"its result cannot be read ({error})") from error
     last = (err.strip().splitlines() or ["no message"])[-1]
     if process.returncode == 1 and _DIVERGED.search(last):
         return {**facts, "failed": last}

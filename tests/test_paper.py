@@ -319,6 +319,8 @@ if word == "diverge":
     sys.exit("the loss diverged: at update 9")
 if word == "fail":
     sys.exit("no such file")
+if word == "garble":
+    sys.exit(print("{"))
 if word == "wait" and not Path(out).exists():
     def save(*_):
         Path(out).write_text("saved")
@@ -352,8 +354,10 @@ def run_jobs(paper, tmp_path, monkeypatch):
 
 
 def test_every_result_is_a_file_and_is_not_computed_again(run_jobs, tmp_path, capfd):
-    assert set(run_jobs("one", "two", "fail")) == {"one", "two"}
-    assert "fail: exit 1: no such file" in capfd.readouterr().err
+    assert set(run_jobs("one", "fail", "garble", "two", at_once=1)) == {"one", "two"}
+    printed = capfd.readouterr().err
+    assert "fail: exit 1: no such file" in printed
+    assert "garble: its result cannot be read (" in printed
     assert len(list((tmp_path / "results").glob("*.json"))) == 2
     run_jobs("one", "two", "three")
     assert re.findall(r"^(\w+): .* s$", capfd.readouterr().err, re.MULTILINE) == ["three"]
