@@ -161,9 +161,9 @@ def test_a_word_has_the_same_characters_vector_wherever_it_stands():
         (WordsConfig, {"dim": 0}, "found 0, 2 and 0.1"),
         (WordsConfig, {"min_count": 0}, "found 50, 0 and 0.1"),
         (WordsConfig, {"dropout": 1.0}, "found 50, 2 and 1.0"),
-        (CharactersConfig, {"embedding_dim": 0}, "found 0, 128 and 3"),
-        (CharactersConfig, {"num_filters": 0}, "found 16, 0 and 3"),
-        (CharactersConfig, {"width": 51}, "found 16, 128 and 51"),
+        (CharactersConfig, {"embedding_dim": 0}, r"found 0, 128 and \(3,\)"),
+        (CharactersConfig, {"num_filters": 0}, r"found 16, 0 and \(3,\)"),
+        (CharactersConfig, {"widths": (3, 51)}, r"found 16, 128 and \(3, 51\)"),
     ],
 )
 def test_invalid_sizes_are_refused(cls, settings, found):
