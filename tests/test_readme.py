@@ -21,6 +21,7 @@ BLOCKS = [
     block
     for page in PAGES
     if page.parent.name not in ("migrate", "integrations")  # which need files or frameworks
+    and page.name != "serve.md"  # which needs a server: tests/serve/test_openai_api.py
     for block in doc_blocks.python_blocks(page)
 ]
 

@@ -154,11 +154,12 @@ def cosine(a: Float[np.ndarray, "n D"], b: Float[np.ndarray, "m D"]) -> Float[np
     """Return the cosine of each row of a with each row of b; 0 for a zero vector."""
     if a.ndim != 2 or b.ndim != 2 or a.shape[1] != b.shape[1]:
         raise DataError(f"expected (texts, width) of one width, found {a.shape} and {b.shape}")
-    similarity = _normalize(a) @ _normalize(b).T
+    similarity = normalize(a) @ normalize(b).T
     return np.clip(similarity, -1, 1, out=similarity)
 
 
-def _normalize(vectors: Float[np.ndarray, "n D"]) -> Float[np.ndarray, "n D"]:
+def normalize(vectors: Float[np.ndarray, "n D"]) -> Float[np.ndarray, "n D"]:
+    """Scale each row to length 1; a zero vector stays zero."""
     lengths = np.linalg.norm(vectors.astype(np.float64), axis=1, keepdims=True)
     return (vectors / np.where(lengths > 0, lengths, 1)).astype(np.float32)
 

@@ -4,10 +4,8 @@ No name and no path of a request reaches the disk: the model, the index and the 
 before the first request.
 """
 
-import asyncio
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from typing import Any
 
 import numpy as np
 from fastapi import FastAPI, HTTPException, Request, Response
@@ -15,22 +13,16 @@ from fastapi.responses import JSONResponse
 from starlette.routing import Route
 
 from elmore import __version__
-from elmore.embed import pooling
-from elmore.embed.outputs import LayerChoice
 from elmore.errors import ElmoreError
-from elmore.serve import chunks, errors, openapi, page, responses, schemas
+from elmore.serve import chunks, errors, openai_api, openapi, page, responses, schemas
 from elmore.serve.batcher import Batcher
-from elmore.serve.engine import EMBED, SCORE, SEARCH, EmbedWork, Engine, SearchWork
+from elmore.serve.engine import SCORE, SEARCH, Engine, SearchWork
+from elmore.serve.handler import RequestHandler
 from elmore.serve.health import check_health, probe_device
 from elmore.serve.limits import Limits
 from elmore.serve.metrics import Metrics
 from elmore.serve.middleware import AuthAndLimits
-from elmore.serve.responses import Payload
-from elmore.serve.send_budget import SMALL_BYTES, SendBudget
-from elmore.serve.streaming import StreamedResponse, wait_for_disconnect
-from elmore.serve.texts import tokenize_texts
-
-_NUMBER_BYTES = 4  # float32
+from elmore.serve.send_budget import SendBudget
 
 
 def create(engine: Engine, *, limits: Limits | None = None, token: str | None = None) -> FastAPI:
@@ -65,6 +57,7 @@ def create(engine: Engine, *, limits: Limits | None = None, token: str | None = 
     handler = RequestHandler(engine, batcher, limits)
     _add_embedding(app, handler)
     _add_words(app, handler)
+    openai_api.add_routes(app, handler)
     _add_state(app, engine, batcher, metrics)
     page.add_page(app)
     public_paths = {"/", "/health", "/openapi.json", *page.FILES}
@@ -82,60 +75,6 @@ def create(engine: Engine, *, limits: Limits | None = None, token: str | None = 
     return app
 
 
-class RequestHandler:
-    """Queues the work of a request, and makes a response of its result."""
-
-    def __init__(self, engine: Engine, batcher: Batcher, limits: Limits) -> None:
-        self.engine, self.batcher, self.limits = engine, batcher, limits
-        self.texts_request = schemas.texts_request(limits.texts)
-
-    async def tokens(self, request: Request, texts: Sequence[str | list[str]]) -> list[list[str]]:
-        """Tokenise the texts of a request, and log how many there are."""
-        tokens = await tokenize_texts(texts, self.engine.embedder.tokenizer, self.limits.tokens)
-        counts = {"texts": len(tokens), "tokens": sum(map(len, tokens))}
-        request.scope["log_fields"] |= counts
-        return tokens
-
-    async def result(self, request: Request, kind: str, work: Any, tokens: int) -> Any:  # noqa: ANN401
-        """Wait for the result, until the client disconnects or the time is over."""
-        size = tokens + 2  # an empty request is work too
-        job = asyncio.ensure_future(self.batcher.submit(kind, work, size))
-        disconnected = asyncio.ensure_future(wait_for_disconnect(request.receive))
-        try:
-            await asyncio.wait(
-                {job, disconnected},
-                timeout=self.limits.response_seconds,
-                return_when=asyncio.FIRST_COMPLETED,
-            )
-            if job.done():
-                return job.result()
-            if disconnected.done():
-                raise errors.ClientDisconnected
-            seconds = self.limits.response_seconds
-            sentence = f"no result within {seconds:g} seconds; retry, or send fewer texts"
-            raise HTTPException(503, sentence, {"Retry-After": "10"})
-        finally:
-            job.cancel()
-            disconnected.cancel()
-
-    def reserve(self, request: Request, num_bytes: int) -> None:
-        """Reserve memory for a response with so many bytes of numbers, or raise HTTPException."""
-        extra = 0 if num_bytes <= SMALL_BYTES else 4 * chunks.CHUNK_BYTES  # buffers
-        request.scope["reservation"].resize(num_bytes + extra)
-
-    def respond(self, num_bytes: int, payload: Payload) -> Response:
-        """Return a response: at once if it is small, else in chunks."""
-        if num_bytes > SMALL_BYTES:
-            return StreamedResponse(payload)
-        return Response(payload.body, headers=payload.headers, media_type=payload.media_type)
-
-    def json(self, request: Request, value: Any) -> Response:  # noqa: ANN401 -- any JSON value
-        """Return a JSON response without vectors."""
-        body = chunks.dump_json(value)
-        self.reserve(request, len(body))
-        return Response(body, media_type=responses.JSON)
-
-
 def _media_type(request: Request) -> responses.MediaType:
     media_type = responses.negotiate(request.headers.get("accept", ""))
     if media_type is None:
@@ -150,16 +89,6 @@ def _add_embedding(app: FastAPI, handler: RequestHandler) -> None:
     embed_request = schemas.embed_request(embedder.num_layers, handler.limits.texts)
     encode_request = schemas.encode_request(list(embedder.poolings), handler.limits.texts)
 
-    async def run(
-        request: Request, texts: Sequence[str | list[str]], layers: LayerChoice
-    ) -> tuple[list[list[str]], list[np.ndarray]]:
-        words = await handler.tokens(request, texts)
-        num_tokens = sum(map(len, words))
-        num_layers = embedder.num_layers if layers == "all" else 1
-        handler.reserve(request, num_tokens * num_layers * embedder.width * _NUMBER_BYTES)
-        size = num_tokens + 2 * len(words)
-        return words, await handler.result(request, EMBED, EmbedWork(words, layers), size)
-
     @app.post(
         "/embed",
         response_model=schemas.EmbedResponse,
@@ -168,11 +97,11 @@ def _add_embedding(app: FastAPI, handler: RequestHandler) -> None:
     async def embed(request: Request, body: embed_request) -> Response:  # type: ignore[valid-type]
         """Return the vectors of every token."""
         media_type = _media_type(request)
-        words, vectors = await run(request, body.texts, body.layers)
+        texts, vectors = await handler.embed(request, body.texts, body.layers)
         every = (embedder.num_layers,) if body.layers == "all" else ()
         nothing = np.zeros((*every, 0, embedder.width), np.float32)
         size = sum(array.nbytes for array in vectors)
-        return handler.respond(size, responses.embed_response(words, vectors, nothing, media_type))
+        return handler.respond(size, responses.embed_response(texts, vectors, nothing, media_type))
 
     @app.post(
         "/encode",
@@ -182,17 +111,23 @@ def _add_embedding(app: FastAPI, handler: RequestHandler) -> None:
     async def encode(request: Request, body: encode_request) -> Response:  # type: ignore[valid-type]
         """Return one vector per text: by default with the first pooling of the model."""
         media_type = _media_type(request)
-        how, layers = pooling.find_pooling(embedder.poolings, body.pool, None)
-        words, vectors = await run(request, body.texts, layers)
-        pairs = zip(words, vectors, strict=True)
-        joined = await asyncio.to_thread(pooling.pool_texts, pairs, how, embedder.width)
-        handler.reserve(request, joined.nbytes)  # no longer for every token
-        return handler.respond(joined.nbytes, responses.encode_response(words, joined, media_type))
+        texts, pooled = await handler.encode(request, body.texts, body.pool)
+        payload = responses.encode_response(texts.words, pooled, media_type)
+        return handler.respond(pooled.nbytes, payload)
 
 
 def _add_words(app: FastAPI, handler: RequestHandler) -> None:
-    """Add the routes about words: scores and neighbours."""
-    texts_request = handler.texts_request
+    """Add the routes about words: tokens, scores and neighbours."""
+    texts_request = schemas.texts_request(handler.limits.texts)
+
+    @app.post("/tokenize", response_model=schemas.TokenizeResponse, responses=openapi.WORK)
+    async def tokenize(request: Request, body: texts_request) -> Response:  # type: ignore[valid-type]
+        """Return the tokens of each text, and where they are in it."""
+        texts = await handler.tokenize(request, body.texts)
+        sentences = [
+            {"tokens": words, "offsets": offsets} for words, offsets in zip(*texts, strict=True)
+        ]
+        return handler.json(request, {"sentences": sentences})
 
     @app.post(
         "/score", response_model=schemas.ScoreResponse, responses=openapi.WORK | openapi.UNAVAILABLE
@@ -205,17 +140,18 @@ def _add_words(app: FastAPI, handler: RequestHandler) -> None:
                 "this model was loaded without a softmax, so it cannot score words; serve one that "
                 "'elmore pretrain' or 'elmore finetune' made, with its softmax.safetensors",
             )
-        words = await handler.tokens(request, body.texts)
-        size = sum(len(each) + 2 for each in words)
-        scores = await handler.result(request, SCORE, words, size)
+        texts = await handler.tokenize(request, body.texts)
+        size = sum(len(words) + 2 for words in texts.words)
+        scores = await handler.result(request, SCORE, texts.words, size)
         sentences = [
             {
                 "tokens": each.tokens,
+                "offsets": offsets,
                 "forward": np.round(each.forward, chunks.DIGITS).tolist(),
                 "backward": np.round(each.backward, chunks.DIGITS).tolist(),
                 "known": list(each.known),
             }
-            for each in scores
+            for each, offsets in zip(scores, texts.offsets, strict=True)
         ]
         return handler.json(request, {"sentences": sentences})
 
@@ -235,7 +171,7 @@ def _add_words(app: FastAPI, handler: RequestHandler) -> None:
             tokens, position = uses.mark(body.text)
         except ElmoreError as error:
             raise HTTPException(422, f"text: {error}") from error
-        await handler.tokens(request, [tokens])
+        await handler.tokenize(request, [tokens])
         search = SearchWork(tokens, position, body.k)
         result = await handler.result(request, SEARCH, search, len(tokens) + 2)
         neighbors_ = [
@@ -255,7 +191,7 @@ def _add_state(app: FastAPI, engine: Engine, batcher: Batcher, metrics: Metrics)
     """Add the routes about the server itself."""
     device = str(engine.embedder.device)
     served = schemas.ServerInfo(
-        model=engine.embedder.bundle.card.name or "unnamed",
+        model=engine.model_name,
         width=engine.embedder.width,
         layers=engine.embedder.num_layers,
         index=engine.uses is not None,
@@ -277,7 +213,7 @@ def _add_state(app: FastAPI, engine: Engine, batcher: Batcher, metrics: Metrics)
         ).model_dump()
         if state.problem is None:
             return JSONResponse(body)
-        return JSONResponse({"detail": state.problem, **body}, 503)
+        return JSONResponse({"detail": state.problem, **body}, 503, errors.RESTART)
 
     @app.get(
         "/metrics",

@@ -16,6 +16,7 @@ from jaxtyping import Float
 
 from elmore.embed.jobs import arrow
 from elmore.embed.jobs.journal import Row
+from elmore.serve.texts import TokenizedTexts
 
 CHUNK_BYTES = 1 << 16
 BATCH_BYTES = 1 << 20
@@ -58,13 +59,13 @@ def dump_array(array: Float[np.ndarray, "..."]) -> Iterator[bytes]:
 
 
 def dump_sentences(
-    tokens: Sequence[list[str]], vectors: Sequence[Float[np.ndarray, "*L T D"]]
+    texts: TokenizedTexts, vectors: Sequence[Float[np.ndarray, "*L T D"]]
 ) -> Iterator[bytes]:
     """Yield the JSON body of /embed."""
     yield b'{"sentences": ['
-    for number, (words, array) in enumerate(zip(tokens, vectors, strict=True)):
+    for number, (words, offsets, array) in enumerate(zip(*texts, vectors, strict=True)):
         yield b", " if number else b""
-        yield b'{"tokens": %b, "vectors": ' % dump_json(words)
+        yield b'{"tokens": %b, "offsets": %b, "vectors": ' % (dump_json(words), dump_json(offsets))
         yield from dump_array(array)
         yield b"}"
     yield b"]}"

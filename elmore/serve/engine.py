@@ -68,6 +68,11 @@ class Engine:
         self._requests: dict[int, tuple[EmbedWork | SearchWork, list[ActiveSequence]]] = {}
 
     @property
+    def model_name(self) -> str:
+        """The name of the model, as its card has it."""
+        return self.embedder.bundle.card.name or "unnamed"
+
+    @property
     def can_score(self) -> bool:
         """Whether the model has a softmax."""
         bundle = self.embedder.bundle

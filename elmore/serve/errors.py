@@ -1,4 +1,9 @@
-"""Exception handlers: every error is a JSON body with one sentence in `detail`."""
+"""Exception handlers: every error is a JSON body with one sentence.
+
+The sentence is in `detail`, or below /v1 where clients of OpenAI's protocol look for it:
+
+    {"error": {"message": SENTENCE, "type": ..., "param": FIELD or null, "code": ... or null}}
+"""
 
 import re
 from collections.abc import Sequence
@@ -13,7 +18,27 @@ from elmore.serve.batcher import QueueFull
 from elmore.serve.worker import WorkerDied
 
 CLIENT_CLOSED_REQUEST = 499
+OPENAI_PATHS = "/v1/"
+RESTART = {"Retry-After": "30"}
+"""Header of a server that must be restarted: some time for whoever does it."""
 _MAX_QUOTED = 40  # characters of the request in an error message
+_OPENAI_TYPES = {401: "authentication_error", 429: "rate_limit_error"}
+
+
+class RequestError(HTTPException):
+    """A refused request, with the field at fault and a code for programs (OpenAI's protocol)."""
+
+    def __init__(
+        self,
+        status: int,
+        sentence: str,
+        headers: dict[str, str] | None = None,
+        *,
+        param: str | None = None,
+        code: str | None = None,
+    ) -> None:
+        super().__init__(status, sentence, headers)
+        self.param, self.code = param, code
 
 
 class ClientDisconnected(HTTPException):
@@ -23,10 +48,20 @@ class ClientDisconnected(HTTPException):
         super().__init__(CLIENT_CLOSED_REQUEST, "the client disconnected")
 
 
-def error_response(error: HTTPException) -> JSONResponse:
-    """Return the response of an exception."""
+def error_response(path: str, error: HTTPException) -> JSONResponse:
+    """Return the response of an exception, in the form that clients of this path expect."""
     headers = dict(error.headers or {})
-    return JSONResponse({"detail": error.detail}, error.status_code, headers)
+    if not path.startswith(OPENAI_PATHS):
+        return JSONResponse({"detail": error.detail}, error.status_code, headers)
+    status = 400 if error.status_code == 422 else error.status_code  # it has no 422
+    usual = "invalid_request_error" if status < 500 else "server_error"
+    problem = {
+        "message": error.detail,
+        "type": _OPENAI_TYPES.get(status, usual),
+        "param": getattr(error, "param", None),
+        "code": getattr(error, "code", None),
+    }
+    return JSONResponse({"error": problem}, status, headers)
 
 
 def install_handlers(app: FastAPI) -> None:
@@ -34,41 +69,52 @@ def install_handlers(app: FastAPI) -> None:
 
     @app.exception_handler(StarletteHTTPException)
     async def http_error(request: Request, error: StarletteHTTPException) -> Response:
-        detail = str(error.detail)
-        if error.status_code == 404:
-            detail = "no such route; see /openapi.json"
-        elif error.status_code == 405:
-            allowed = (error.headers or {}).get("Allow", "another method")
-            detail = f"this route does not accept {_safe_name(request.method)}, only {allowed}"
-        return error_response(HTTPException(error.status_code, detail, dict(error.headers or {})))
+        return _respond(request, _explain(request, error))
 
     @app.exception_handler(RequestValidationError)
     async def invalid(request: Request, error: RequestValidationError) -> Response:
         kind = request.headers.get("content-type", "").split(";")[0].strip().lower()
         if not kind.endswith(("/json", "+json")):
             sentence = "the body must be JSON: send the header 'Content-Type: application/json'"
-            return error_response(HTTPException(415, sentence))
+            return _respond(request, HTTPException(415, sentence))
         errors = error.errors()
         first = errors[0]
         if first["type"] == "json_invalid":
-            return error_response(HTTPException(400, f"the body is not JSON: {_reason(first)}"))
-        return error_response(HTTPException(422, _sentence(errors)))
+            sentence = f"the body is not JSON: {_reason(first)}"
+            return _respond(request, HTTPException(400, sentence))
+        return _respond(request, RequestError(422, _sentence(errors), param=_field(first)))
 
     @app.exception_handler(QueueFull)
     async def queue_full(request: Request, error: QueueFull) -> Response:
         seconds = error.seconds
         sentence = f"the queue is full; retry in {seconds} s"
-        return error_response(HTTPException(429, sentence, {"Retry-After": str(seconds)}))
+        return _respond(request, HTTPException(429, sentence, {"Retry-After": str(seconds)}))
 
     @app.exception_handler(WorkerDied)
     async def worker_died(request: Request, error: WorkerDied) -> Response:
-        return error_response(
-            HTTPException(503, f"the worker has died ({error}); restart the server")
-        )
+        sentence = f"the worker has died ({error}); restart the server"
+        return _respond(request, HTTPException(503, sentence, RESTART))
 
     @app.exception_handler(Exception)
     async def internal(request: Request, error: Exception) -> Response:
-        return error_response(HTTPException(500, "internal error of the server; see its log"))
+        return _respond(request, HTTPException(500, "internal error of the server; see its log"))
+
+
+def _respond(request: Request, error: HTTPException) -> Response:
+    return error_response(request.scope["path"], error)
+
+
+def _explain(request: Request, error: StarletteHTTPException) -> HTTPException:
+    """Return an error of ours as it is, and one of the framework with a sentence."""
+    if isinstance(error, RequestError):
+        return error
+    detail, headers = str(error.detail), dict(error.headers or {})
+    if error.status_code == 404:
+        detail = "no such route; see /openapi.json"
+    elif error.status_code == 405:
+        allowed = headers.get("Allow", "another method")
+        detail = f"this route does not accept {_safe_name(request.method)}, only {allowed}"
+    return HTTPException(error.status_code, detail, headers)
 
 
 def _reason(error: dict[str, Any]) -> str:
@@ -79,9 +125,15 @@ def _reason(error: dict[str, Any]) -> str:
 
 
 def _sentence(errors: Sequence[dict[str, Any]]) -> str:
-    """Return where, what was expected (by each side of a union) and what was found."""
-    where = _location(errors[0])
-    here = [error for error in errors if _location(error) == where]
+    """Return where, what was expected (by each side of a union) and what was found.
+
+    Of the errors of a union, the innermost ones count: they are of the side that was meant. Where
+    one side accepts the type and not the value, the type that another expects is no news.
+    """
+    field = [error for error in errors if _field(error) == _field(errors[0])]
+    where = _location(max(field, key=lambda error: len(error["loc"])))
+    here = [error for error in field if _location(error) == where]
+    here = [error for error in here if not error["type"].endswith("_type")] or here
     expected = ", or ".join(error["msg"][0].lower() + error["msg"][1:] for error in here)
     value = here[0].get("input")
     ending = "" if isinstance(value, dict | list) else f", found {quoted(value)}"
@@ -97,6 +149,11 @@ def _location(error: dict[str, Any]) -> str:
     return ".".join(
         [_safe_name(str(key)), *(str(part) for part in inside if isinstance(part, int))]
     )
+
+
+def _field(error: dict[str, Any]) -> str | None:
+    """Return the key of the body, None for the body itself."""
+    return _safe_name(str(error["loc"][1])) if len(error["loc"]) > 1 else None
 
 
 def _safe_name(name: str) -> str:

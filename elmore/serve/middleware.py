@@ -86,7 +86,7 @@ class AuthAndLimits:
         try:
             self._check(scope)
         except HTTPException as error:
-            await error_response(error)(scope, body, send)
+            await error_response(scope["path"], error)(scope, body, send)
             return
         await self.app(scope, body, send)
 

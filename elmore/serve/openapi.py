@@ -6,7 +6,8 @@ from fastapi import FastAPI
 from pydantic import BaseModel
 
 from elmore.serve import responses
-from elmore.serve.schemas import Problem
+from elmore.serve.errors import OPENAI_PATHS
+from elmore.serve.schemas import OpenAIProblem, Problem
 
 
 def _problem(description: str, **headers: str) -> dict[str, Any]:
@@ -32,6 +33,14 @@ WORK: dict[int | str, dict[str, Any]] = {
     422: _problem("valid JSON, but not a valid request"),
     429: _problem("the queue is full", Retry_After="seconds"),
 }
+OPENAI: dict[int | str, dict[str, Any]] = {
+    status: {**answer, "model": OpenAIProblem} for status, answer in GENERAL.items()
+}
+OPENAI_WORK: dict[int | str, dict[str, Any]] = OPENAI | {
+    400: {**OPENAI[400], "description": "not HTTP, not JSON, or not a valid request"},
+    404: {"model": OpenAIProblem, "description": "no such model"},
+    **{status: {**WORK[status], "model": OpenAIProblem} for status in (408, 415, 429)},
+}
 UNAVAILABLE: dict[int | str, dict[str, Any]] = {409: _problem("this server cannot do it")}
 
 
@@ -47,8 +56,9 @@ def require_token(app: FastAPI, public_paths: set[str]) -> None:
     document.setdefault("components", {})["securitySchemes"] = {
         "token": {"type": "http", "scheme": "bearer"}
     }
-    problem = {"$ref": "#/components/schemas/Problem"}
     for path, methods in document["paths"].items():
+        name = "OpenAIProblem" if path.startswith(OPENAI_PATHS) else "Problem"
+        problem = {"$ref": f"#/components/schemas/{name}"}
         if path not in public_paths:
             for operation in methods.values():
                 operation["security"] = [{"token": []}]

@@ -16,6 +16,7 @@ from jaxtyping import Float
 from elmore.embed.jobs.arrow import Layout
 from elmore.embed.jobs.journal import Row
 from elmore.serve import chunks
+from elmore.serve.texts import TokenizedTexts
 
 JSON, NPY, ARROW = "application/json", "application/x-npy", "application/vnd.apache.arrow.stream"
 LENGTHS = "X-Elmore-Lengths"
@@ -68,22 +69,22 @@ def _quality(parameters: Sequence[str]) -> float:
 
 
 def embed_response(
-    tokens: Sequence[list[str]],
+    texts: TokenizedTexts,
     vectors: Sequence[Float[np.ndarray, "*L T D"]],
     nothing: Float[np.ndarray, "*L 0 D"],
     media_type: MediaType,
 ) -> Payload:
     """Return the vectors of every token of every text; `nothing` is the array of no token."""
     if media_type == NPY:
-        lengths = [len(words) for words in tokens]
+        lengths = [len(words) for words in texts.words]
         shape = (*nothing.shape[:-2], sum(lengths), nothing.shape[-1])
         # With all layers, layer 0 of every text comes before layer 1 of any.
         layers = range(len(nothing)) if nothing.ndim == 3 else [...]
         arrays = [array[layer] for layer in layers for array in vectors]
         return _npy(shape, arrays, {LENGTHS: ",".join(map(str, lengths))})
     if media_type == ARROW:
-        return _arrow(tokens, vectors, nothing, pooled=False)
-    return Payload(lambda: chunks.rechunk(chunks.dump_sentences(tokens, vectors)), media_type, {})
+        return _arrow(texts.words, vectors, nothing, pooled=False)
+    return Payload(lambda: chunks.rechunk(chunks.dump_sentences(texts, vectors)), media_type, {})
 
 
 def encode_response(

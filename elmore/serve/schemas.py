@@ -30,11 +30,13 @@ def _check_integer(value: object) -> object:
 Integer = BeforeValidator(_check_integer)  # after the bounds, or the OpenAPI document lacks them
 
 
-class _Request(BaseModel):
+class StrictRequest(BaseModel):
+    """A request with no other fields and no conversions between types."""
+
     model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
 
 
-class EmbedRequest(_Request):
+class EmbedRequest(StrictRequest):
     """Texts to embed."""
 
     texts: Texts
@@ -55,7 +57,7 @@ def embed_request(num_layers: int, max_texts: int) -> type[EmbedRequest]:
     )
 
 
-class TextsRequest(_Request):
+class TextsRequest(StrictRequest):
     """Texts."""
 
     texts: Texts
@@ -91,17 +93,35 @@ def encode_request(poolings: Sequence[str], max_texts: int) -> type[EncodeReques
     )
 
 
-class NeighborsRequest(_Request):
+class NeighborsRequest(StrictRequest):
     """A sentence with one word in brackets."""
 
     text: Annotated[str, Field(max_length=MAX_CHARACTERS, examples=["the [play] was a success ."])]
     k: Annotated[int, Field(ge=1, le=MAX_NEIGHBORS, description="how many"), Integer] = 10
 
 
-class EmbeddedSentence(BaseModel):
-    """Tokens and their vectors."""
+class TokenizedSentence(BaseModel):
+    """Tokens and where they are in the text."""
 
     tokens: list[str]
+    offsets: Annotated[
+        list[tuple[int, int]] | None,
+        Field(
+            description="start and end of each token in characters (Unicode code points), the end "
+            "exclusive; null if the text was a list of tokens"
+        ),
+    ]
+
+
+class TokenizeResponse(BaseModel):
+    """One sentence per text, in order."""
+
+    sentences: list[TokenizedSentence]
+
+
+class EmbeddedSentence(TokenizedSentence):
+    """Tokens and their vectors."""
+
     vectors: Annotated[
         list[list[float]] | list[list[list[float]]],
         Field(description="(tokens, width), with all layers (layers, tokens, width)"),
@@ -120,10 +140,9 @@ class EncodeResponse(BaseModel):
     vectors: list[list[float]]
 
 
-class ScoredSentence(BaseModel):
+class ScoredSentence(TokenizedSentence):
     """Tokens and their log-probabilities (natural logarithm)."""
 
-    tokens: list[str]
     forward: Annotated[list[float], Field(description="given all tokens before")]
     backward: Annotated[list[float], Field(description="given all tokens after")]
     known: Annotated[
@@ -194,6 +213,23 @@ class Problem(BaseModel):
     """An error, in one sentence."""
 
     detail: str
+
+
+class OpenAIError(BaseModel):
+    """An error in OpenAI's protocol."""
+
+    message: Annotated[str, Field(description="one sentence")]
+    type: Literal[
+        "invalid_request_error", "authentication_error", "rate_limit_error", "server_error"
+    ]
+    param: Annotated[str | None, Field(description="the field at fault")]
+    code: str | None
+
+
+class OpenAIProblem(BaseModel):
+    """The body of an error in OpenAI's protocol."""
+
+    error: OpenAIError
 
 
 class Unhealthy(Problem):

@@ -2,46 +2,66 @@
 
 import asyncio
 from collections.abc import Sequence
-
-from fastapi import HTTPException
+from typing import NamedTuple
 
 from elmore.embed.tokenized import tokenize_text
 from elmore.errors import ElmoreError
+from elmore.serve.errors import RequestError
 from elmore.serve.schemas import MAX_TOKENS
 from elmore.text.tokenizers import Tokenizer
 
 _SHORT = 10_000  # characters that are tokenised at once; more in a thread
 
+Offsets = list[tuple[int, int]]
+"""Start and end of each token in its text, in characters (code points)."""
+
+
+class TokenizedTexts(NamedTuple):
+    """The tokens of each text, and their offsets: None for a text that was a list of tokens."""
+
+    words: list[list[str]]
+    offsets: list[Offsets | None]
+
+    @property
+    def num_tokens(self) -> int:
+        """Number of tokens of all texts."""
+        return sum(map(len, self.words))
+
 
 async def tokenize_texts(
-    texts: Sequence[str | list[str]], tokenizer: Tokenizer, most: int
-) -> list[list[str]]:
-    """Return the tokens of each text; raise HTTPException (413, 422) for what is not allowed."""
+    texts: Sequence[str | list[str]], tokenizer: Tokenizer, most: int, *, field: str = "texts"
+) -> TokenizedTexts:
+    """Tokenise each text; `field` is where the request has them.
+
+    Raises:
+        RequestError: There are too many tokens (413), or a text cannot be tokenised (422).
+    """
     if sum(len(text) for text in texts if isinstance(text, str)) > _SHORT:
-        tokens = await asyncio.to_thread(_tokens, texts, tokenizer)
+        tokenized = await asyncio.to_thread(_tokenize, texts, tokenizer, field)
     else:
-        tokens = _tokens(texts, tokenizer)
-    for number, words in enumerate(tokens):
+        tokenized = _tokenize(texts, tokenizer, field)
+    for number, words in enumerate(tokenized.words):
         if len(words) > MAX_TOKENS:
-            raise HTTPException(
+            raise RequestError(
                 413,
-                f"texts.{number}: {len(words)} tokens, a text may have {MAX_TOKENS}; split it into "
-                "sentences",
+                f"{field}.{number}: {len(words)} tokens, a text may have {MAX_TOKENS}; split it "
+                "into sentences",
+                param=field,
             )
-    total = sum(map(len, tokens))
-    if total > most:
-        raise HTTPException(
+    if tokenized.num_tokens > most:
+        raise RequestError(
             413,
-            f"texts: {total} tokens, a request may have {most}; send them in several requests",
+            f"{field}: {tokenized.num_tokens} tokens, a request may have {most}; send them in "
+            "several requests",
+            param=field,
         )
-    return tokens
+    return tokenized
 
 
-def _tokens(texts: Sequence[str | list[str]], tokenizer: Tokenizer) -> list[list[str]]:
+def _tokenize(texts: Sequence[str | list[str]], tokenizer: Tokenizer, field: str) -> TokenizedTexts:
     try:
-        return [
-            [word for segment in tokenize_text(text, tokenizer).segments for word in segment]
-            for text in texts
-        ]
+        tokenized = [tokenize_text(text, tokenizer) for text in texts]
     except ElmoreError as error:
-        raise HTTPException(422, f"texts: {error}") from error
+        raise RequestError(422, f"{field}: {error}", param=field) from error
+    words = [[word for segment in text.segments for word in segment] for text in tokenized]
+    return TokenizedTexts(words, [text.offsets for text in tokenized])

@@ -29,6 +29,29 @@ def test_embed_returns_the_vectors_of_the_embedder(client, embedder):
         np.testing.assert_allclose(vectors, expected.vectors, **EXACT)
 
 
+OFFSET_TEXTS = ["Two ships can't  wait .", ["a", "storm"], "", "naïve 🙂 ok"]
+
+
+@pytest.mark.parametrize("path", ["/embed", "/score", "/tokenize"])
+def test_offsets_cut_the_tokens_out_of_the_text(client, embedder, path):
+    result = client.post(path, {"texts": OFFSET_TEXTS}).json["sentences"]
+    assert [each["tokens"] for each in result] == [
+        each.tokens for each in embedder.embed(OFFSET_TEXTS)
+    ]
+    for sentence, text in zip(result, OFFSET_TEXTS, strict=True):
+        if isinstance(text, list):
+            assert sentence["offsets"] is None
+        else:
+            assert [text[start:end] for start, end in sentence["offsets"]] == sentence["tokens"]
+
+
+def test_tokenize_has_the_limits_of_the_other_routes(client):
+    answer = client.post("/tokenize", {"texts": ["a", "a " * 3000]})
+    assert answer.status == 413
+    assert "texts.1: 3000 tokens, a text may have 2048" in answer.detail
+    assert client.post("/tokenize", {"texts": [1]}).status == 422
+
+
 @pytest.mark.parametrize("layers", ["average", "all", "top", 0, 1, 2])
 def test_every_choice_of_layers_comes_as_numpy_too(client, embedder, layers):
     answer = client.post("/embed", {"texts": TEXTS, "layers": layers}, Accept="application/x-npy")

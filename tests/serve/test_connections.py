@@ -16,6 +16,7 @@ from elmore.serve.limits import Limits
 from elmore.serve.protocol import TimeoutH11Protocol
 from elmore.serve.responses import ARROW, MEDIA_TYPES, NPY
 from elmore.serve.send_budget import SMALL_BYTES
+from elmore.serve.texts import TokenizedTexts
 from tests.support.live_server import Slow, engine_of, read_all, read_one, run_server, wait_until
 
 HEAD = b"POST /encode HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\n"
@@ -217,7 +218,7 @@ def test_a_large_answer_is_the_same_in_pieces(embedder, client, media_type):
     answer = client.post("/embed", {"texts": texts, "layers": "all"}, Accept=media_type)
     result = embedder.embed(texts, layers="all")
     expected = responses.embed_response(
-        [each.tokens for each in result],
+        TokenizedTexts([each.tokens for each in result], [each.offsets for each in result]),
         [each.vectors for each in result],
         np.zeros((3, 0, 12), np.float32),
         media_type,

@@ -180,9 +180,11 @@ def test_a_dead_worker_is_503_for_health_and_for_work_and_the_server_still_ends(
         for _ in range(2):
             answer = client.post("/encode", {"texts": ["a"]})
             assert answer.status == 503
+            assert int(answer.headers["Retry-After"]) >= 1
             assert answer.detail == "the worker has died (SystemExit); restart the server"
         answer = client.get("/health")
         assert answer.status == 503
+        assert int(answer.headers["Retry-After"]) >= 1
         assert answer.json["worker"]["state"] == "dead"
         assert json.loads(answer.body)["detail"].startswith("the worker has died")
     assert [record.message for record in caplog.records].count("the worker has died") == 1

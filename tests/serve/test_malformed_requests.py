@@ -53,7 +53,7 @@ def test_a_body_that_is_not_json_is_400_or_422(client, body):
         ({"texts": "a"}, "texts: input should be a valid list, found 'a'"),
         ({"texts": [1]}, "texts.0"),
         ({"texts": [None]}, "texts.0"),
-        ({"texts": [["a", 1]]}, "texts.0"),
+        ({"texts": [["a", 1]]}, "texts.0.1: input should be a valid string, found 1"),
         ({"texts": ["a"] * 257}, "texts: list should have at most 256 items"),
         ({"texts": ["a"], "more": 1}, "more: extra inputs are not permitted"),
         ({"texts": ["a" * 20_001]}, "texts.0: string should have at most 20000 characters"),

@@ -13,11 +13,20 @@ from elmore.embed.jobs.arrow import Layout
 from elmore.embed.jobs.journal import Row
 from elmore.serve import chunks, responses
 from elmore.serve.responses import ARROW, JSON, NPY
+from elmore.serve.texts import TokenizedTexts
 
 TOKENS = [["a", "bank"], [], ["x"]]
 VECTORS = [np.arange(8, dtype=np.float32).reshape(2, 4), np.zeros((0, 4), np.float32)]
 VECTORS.append(np.full((1, 4), 0.25, np.float32))
 NOTHING = np.zeros((0, 4), np.float32)
+
+
+def texts_of(tokens: list[list[str]]) -> TokenizedTexts:
+    """Return texts that were lists of tokens."""
+    return TokenizedTexts(tokens, [None] * len(tokens))
+
+
+TEXTS = TokenizedTexts(TOKENS, [[(0, 1), (2, 6)], [], None])
 
 
 @pytest.mark.parametrize(
@@ -50,9 +59,10 @@ def test_any_header_gives_a_form_or_none(accept):
     assert responses.negotiate(accept) in (*responses.MEDIA_TYPES, None)
 
 
-def test_json_holds_tokens_and_vectors():
-    result = json.loads(responses.embed_response(TOKENS, VECTORS, NOTHING, JSON).body)["sentences"]
+def test_json_holds_tokens_offsets_and_vectors():
+    result = json.loads(responses.embed_response(TEXTS, VECTORS, NOTHING, JSON).body)["sentences"]
     assert [sentence["tokens"] for sentence in result] == TOKENS
+    assert [sentence["offsets"] for sentence in result] == [[[0, 1], [2, 6]], [], None]
     for sentence, vectors in zip(result, VECTORS, strict=True):
         assert sentence["vectors"] == vectors.tolist()
 
@@ -64,7 +74,7 @@ def test_json_is_exact_to_seven_digits(rng):
 
 
 def test_a_numpy_file_holds_all_tokens_and_its_header_parts_them():
-    answer = responses.embed_response(TOKENS, VECTORS, NOTHING, NPY)
+    answer = responses.embed_response(TEXTS, VECTORS, NOTHING, NPY)
     array = np.load(io.BytesIO(answer.body), allow_pickle=False)
     lengths = [int(number) for number in answer.headers[responses.LENGTHS].split(",")]
     assert lengths == [2, 0, 1]
@@ -75,12 +85,12 @@ def test_a_numpy_file_holds_all_tokens_and_its_header_parts_them():
 
 def test_a_numpy_file_of_all_layers_is_layers_by_tokens_by_width():
     stacks = [np.stack([vectors, vectors + 1]) for vectors in VECTORS]
-    answer = responses.embed_response(TOKENS, stacks, np.zeros((2, 0, 4), np.float32), NPY)
+    answer = responses.embed_response(TEXTS, stacks, np.zeros((2, 0, 4), np.float32), NPY)
     assert np.load(io.BytesIO(answer.body)).shape == (2, 3, 4)
 
 
 def test_arrow_has_the_columns_of_our_parquet_files():
-    table = pyarrow.ipc.open_stream(responses.embed_response(TOKENS, VECTORS, NOTHING, ARROW).body)
+    table = pyarrow.ipc.open_stream(responses.embed_response(TEXTS, VECTORS, NOTHING, ARROW).body)
     rows = table.read_all().to_pylist()
     assert [row["line"] for row in rows] == [0, 1, 2]
     assert [row["tokens"] for row in rows] == TOKENS
@@ -89,7 +99,7 @@ def test_arrow_has_the_columns_of_our_parquet_files():
 
 def test_arrow_of_all_layers_has_a_column_for_each():
     stacks = [np.stack([vectors, vectors + 1]) for vectors in VECTORS]
-    answer = responses.embed_response(TOKENS, stacks, np.zeros((2, 0, 4), np.float32), ARROW)
+    answer = responses.embed_response(TEXTS, stacks, np.zeros((2, 0, 4), np.float32), ARROW)
     rows = pyarrow.ipc.open_stream(answer.body).read_all().to_pylist()
     assert rows[0]["layer_1"] == (VECTORS[0] + 1).tolist()
 
@@ -107,7 +117,7 @@ def test_one_vector_for_each_text_in_every_form():
 
 @pytest.mark.parametrize("media_type", responses.MEDIA_TYPES)
 def test_no_text_is_an_answer_too(media_type):
-    assert responses.embed_response([], [], NOTHING, media_type).body
+    assert responses.embed_response(texts_of([]), [], NOTHING, media_type).body
     assert responses.encode_response([], NOTHING, media_type).body
 
 
@@ -115,7 +125,7 @@ def test_half_characters_are_written_in_every_form():
     tokens = [["\ud800"]]
     for media_type in responses.MEDIA_TYPES:
         assert responses.embed_response(
-            tokens, [np.zeros((1, 4), np.float32)], NOTHING, media_type
+            texts_of(tokens), [np.zeros((1, 4), np.float32)], NOTHING, media_type
         ).body
 
 
@@ -125,7 +135,8 @@ def test_a_long_answer_comes_in_pieces_of_bounded_size(media_type, monkeypatch, 
     monkeypatch.setattr(chunks, "BATCH_BYTES", 500)
     vectors = [rng.normal(size=(2, n, 4)).astype(np.float32) for n in (1, 0, 60, 3, 3)]
     tokens = [["word"] * array.shape[1] for array in vectors]
-    answer = responses.embed_response(tokens, vectors, np.zeros((2, 0, 4), np.float32), media_type)
+    nothing = np.zeros((2, 0, 4), np.float32)
+    answer = responses.embed_response(texts_of(tokens), vectors, nothing, media_type)
     *result, last = answer.chunks()
     assert len(result) > 5
     assert all(100 <= len(piece) < 200 for piece in result)

@@ -35,7 +35,8 @@ CONFIG = {
 
 def test_the_schema_names_every_route(client):
     paths = client.get("/openapi.json").json["paths"]
-    assert set(paths) == {"/embed", "/encode", "/score", "/neighbors", "/health", "/metrics"}
+    work = {"/embed", "/encode", "/score", "/tokenize", "/neighbors", "/v1/embeddings"}
+    assert set(paths) == work | {"/v1/models", "/health", "/metrics"}
 
 
 @pytest.fixture(scope="module")
@@ -51,7 +52,9 @@ def schema(client):
         ("/embed", MEDIA_TYPES),
         ("/encode", MEDIA_TYPES),
         ("/score", (JSON,)),
+        ("/tokenize", (JSON,)),
         ("/neighbors", (JSON,)),
+        ("/v1/embeddings", (JSON,)),
     ],
 )
 def test_every_answer_keeps_to_the_schema(schema, path, forms, mode):
@@ -75,6 +78,8 @@ def test_every_answer_keeps_to_the_schema(schema, path, forms, mode):
             seen.add((media_type, answer.status_code))
             if answer.status_code == 200:
                 check_form(answer, media_type, len(case.body.get("texts", ())))
+            elif path.startswith("/v1/"):
+                assert isinstance(answer.json()["error"]["message"], str)
             else:
                 assert isinstance(answer.json()["detail"], str)
 
@@ -102,7 +107,7 @@ def check_form(answer, media_type: str, texts: int) -> None:
             assert sum(map(int, filter(None, lengths.split(",")))) == array.shape[-2]
 
 
-@pytest.mark.parametrize("path", ["/health", "/metrics"])
+@pytest.mark.parametrize("path", ["/health", "/metrics", "/v1/models"])
 def test_the_state_of_the_server_keeps_to_the_schema(schema, path):
     schema[path]["GET"].Case().call_and_validate()
 

@@ -208,7 +208,7 @@ class Slow:
 
     def __init__(self, engine: Engine) -> None:
         self.inner, self.embedder, self.uses = engine, engine.embedder, engine.uses
-        self.can_score = engine.can_score
+        self.can_score, self.model_name = engine.can_score, engine.model_name
         self.supports_continuous_batching = engine.supports_continuous_batching
         self.step, self.abort = engine.step, engine.abort
         self.gate = threading.Event()
