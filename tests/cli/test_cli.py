@@ -3,6 +3,8 @@ import os
 import re
 import subprocess
 import sys
+from collections.abc import Iterator
+from typing import Any
 
 import pytest
 
@@ -21,11 +23,31 @@ def python(code: str) -> subprocess.CompletedProcess:
     return subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
 
 
-@pytest.mark.parametrize(
-    ("command", "example"), [("neighbors", "the [play] was sold out"), ("score", "in [brackets]")]
-)
-def test_help_shows_brackets_and_does_not_take_them_for_markup(command, example):
-    assert example in run_elmore(command, "--help").out
+def commands(
+    group: Any = None, words: tuple[str, ...] = ()
+) -> Iterator[tuple[tuple[str, ...], Any]]:
+    """Yield every command of the command line, groups included, with the words that call it."""
+    group = group or cli._root()
+    for name in group.list_commands(None):
+        command = group.get_command(None, name)
+        yield (*words, name), command
+        if hasattr(command, "list_commands"):
+            yield from commands(command, (*words, name))
+
+
+def as_shown(text: str) -> str:
+    """Return a text without spaces, frames and the backslash that keeps `[` from being markup."""
+    return re.sub(r"[\s│]", "", text.replace(r"\[", "["))
+
+
+@pytest.mark.parametrize("words", [words for words, _ in commands()], ids=" ".join)
+def test_help_shows_every_word_of_its_texts(words, monkeypatch):
+    monkeypatch.setattr("typer.rich_utils.MAX_WIDTH", 1000)
+    command = dict(commands())[words]
+    shown = as_shown(run_elmore(*words, "--help").out)
+    assert as_shown(command.help) in shown
+    for option in command.params:
+        assert as_shown(option.help or "") in shown, option.name
 
 
 def test_help_loads_nothing_that_takes_its_time():
