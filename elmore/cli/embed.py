@@ -120,7 +120,7 @@ def embed(
         with show_progress("embedding") as update:
 
             def progress_(done: int, tokens: int) -> None:
-                update(lines.fraction, lines=done, tokens=tokens)
+                update(lines.fraction_after(done), lines=done, tokens=tokens)
 
             if engine == "ray":
                 from elmore.embed.jobs.ray import run_on_ray

@@ -59,11 +59,11 @@ def score(
                 predicted = list(
                     predict_substitutes(bundle, words, positions or None, count=substitutes)
                 )
-            if shows_progress:
-                update(lines.fraction, lines=number)
             print(
                 _json_line(number, scores, predicted) if json else _plain(scores, predicted or [])
             )
+            if shows_progress:
+                update(lines.fraction_after(number + 1), lines=number + 1)
 
 
 def _texts(lines: "Lines", *, tokenized: bool, has_targets: bool) -> "Iterator[TargetWords]":

@@ -3,11 +3,13 @@
 The first two may be compressed: `.gz`, `.xz`, `.bz2` or `.zst`.
 """
 
+import bisect
 import bz2
 import glob
 import gzip
 import io
 import lzma
+import math
 import sys
 import zlib
 from collections.abc import Iterator, Sequence
@@ -18,6 +20,7 @@ from elmore import strict_json
 from elmore.errors import DataError
 
 STDIN = "-"
+_MARK_EVERY = 0.001  # of the bytes: a thousand marks suffice for any text
 COMPRESSIONS = (".gz", ".xz", ".bz2", ".zst")
 """Endings of the names of compressed files that can be read."""
 
@@ -66,6 +69,32 @@ class Lines:
         self._total = sum(Path(name).stat().st_size for name in self.names if name != STDIN)
         self._done = 0
         self._raw: IO[bytes] | None = None
+        self._marks = [(0, 0.0)]
+
+    def fraction_after(self, num_texts: int) -> float | None:
+        """Return the fraction of the bytes in the first texts; None if unknown.
+
+        Texts are read long before they are processed, and compressed ones in large chunks. So this
+        interpolates between the texts at which the position in the files was seen to move.
+        """
+        if self.fraction is None:
+            return None
+        at = bisect.bisect_right(self._marks, (num_texts, math.inf))
+        first, done = self._marks[at - 1]
+        if at == len(self._marks):
+            return done
+        last, more = self._marks[at]
+        return done + (more - done) * (num_texts - first) / (last - first)
+
+    def __iter__(self) -> Iterator[str | list[str]]:
+        """Yield the texts, and note the position before the one that moved it."""
+        seen, number = 0.0, 0
+        for number, text in enumerate(self._read_files()):
+            if (here := self.fraction) is not None and here - seen >= _MARK_EVERY:
+                self._marks.append((number, seen))
+                seen = here
+            yield text
+        self._marks.append((number + 1, 1.0))
 
     @property
     def fraction(self) -> float | None:
@@ -78,7 +107,7 @@ class Lines:
             return None
         return min(1.0, (self._done + here) / self._total)
 
-    def __iter__(self) -> Iterator[str | list[str]]:
+    def _read_files(self) -> Iterator[str | list[str]]:
         for name in self.names:
             if name == STDIN:
                 if sys.stdin is None:

@@ -1,5 +1,6 @@
 """Where lines come from when not from plain files; `tests/cli` has the files themselves."""
 
+import gzip
 import os
 import sys
 import threading
@@ -20,6 +21,22 @@ def test_a_pipe_has_no_known_length(tmp_path):
     result = [(line, lines.fraction is None) for line in lines]
     writer.join()
     assert result == [("one", False), ("two", False), ("three", True)]
+
+
+@pytest.mark.parametrize("ending", ["", ".gz"])
+def test_progress_counts_the_texts_that_are_done_however_far_it_has_read(tmp_path, ending):
+    path = tmp_path / f"a.txt{ending}"
+    with (gzip.open if ending else open)(path, "wt") as file:
+        file.writelines(f"{number:03}\n" for number in range(500))
+    lines = Lines([str(path)])
+    reader = iter(lines)
+    for _ in range(400):
+        next(reader)
+    assert lines.fraction_after(10) <= 0.02
+    assert lines.fraction_after(400) <= 0.8
+    list(reader)
+    for done in (0, 1, 250, 499, 500):
+        assert lines.fraction_after(done) == pytest.approx(done / 500, abs=0.003)
 
 
 def test_a_closed_standard_input_is_reported_in_one_sentence(monkeypatch):

@@ -46,7 +46,7 @@ PART_SIZE = 32768
 """Occurrences after which a part is closed: the most that a killed process loses."""
 
 Progress = Callable[[float | None, int, int], None]
-"""Called with the fraction of the text read, 0 to 1, and the sentences and occurrences stored."""
+"""Called with the fraction of the text that is done, and the sentences and occurrences stored."""
 
 _LOCK = f"{MANIFEST}.lock"
 _log = logging.getLogger(__name__)
@@ -79,7 +79,12 @@ def build_index(
             sentences = split_lines(lines, options, embedder)
             writer = _Writer(folder, manifest)
             with contextlib.closing(writer):
-                _fill(writer, embedder, sentences, lambda *done: progress(lines.fraction, *done))
+                _fill(
+                    writer,
+                    embedder,
+                    sentences,
+                    lambda line, *done: progress(lines.fraction_after(line), *done),
+                )
         faiss_search.update_faiss_files(folder)
     return folder
 
@@ -148,7 +153,7 @@ def _fill(
     writer: "_Writer",
     embedder: Embedder,
     sentences: Iterator[tuple[int, list[str]]],
-    progress: Callable[[int, int], None],
+    progress: Callable[[int, int, int], None],
 ) -> None:
     """Embed and write the missing sentences of the last text, and mark it as finished."""
     text = writer.manifest.texts[-1]
@@ -156,7 +161,6 @@ def _fill(
     num_occurrences = sum(part.uses for part in text.parts)
     if num_sentences:
         _log.info("%s: resuming after %d sentences", writer.folder, num_sentences)
-    progress(num_sentences, num_occurrences)
     lines: deque[int] = deque()  # of the sentences inside `embedder.stream`
 
     def remaining(skip: int) -> Iterator[list[str]]:
@@ -165,10 +169,11 @@ def _fill(
             yield tokens
 
     for sentence in embedder.stream(remaining(num_sentences), layers="all"):
-        writer.add(lines.popleft(), sentence.tokens, sentence.vectors)
+        line = lines.popleft()
+        progress(line, num_sentences, num_occurrences)
+        writer.add(line, sentence.tokens, sentence.vectors)
         num_sentences += 1
         num_occurrences += len(sentence.tokens)
-        progress(num_sentences, num_occurrences)
     if not num_occurrences:
         raise DataError(f"{' '.join(text.files)}: holds no words; an index needs some text")
     writer.close_part(finished=True)
