@@ -1,11 +1,12 @@
 """Measure `elmore serve` under load on loopback: latency, throughput, errors and memory.
 
-    python benchmarks/serve_load.py RESULTS.json [--clients 64] [--seconds 60] [--page]
+    python benchmarks/serve_load.py RESULTS.json [--clients 64] [--slow 0] [--seconds 60] [--page]
 
 The server is a process of its own; this process runs the clients. The steps are:
 
 1. the bulk rate of `Embedder.encode`, in a third process;
-2. many clients, each sending its next request as soon as it has its response;
+2. many clients, each sending its next request as soon as it has its response, and with `--slow`
+   others beside them that ask for all layers of the same texts and read 32 KB of JSON a second;
 3. in rounds, one client alone, then random arrivals at half the rate of step 2;
 4. the bulk rate again.
 
@@ -24,6 +25,7 @@ import os
 import platform
 import random
 import re
+import socket
 import statistics
 import subprocess
 import sys
@@ -51,6 +53,12 @@ print(json.dumps([tokens / seconds, torch.get_num_threads()]))
 TARGET, TIMES = 0.7, 5  # of the bulk rate; of the latency of one client alone
 ROUNDS = 5
 KEPT = 15  # seconds without a request after which a client closes; the server does after 30
+SLOW_BYTES = 1 << 15  # that a slow client reads in a second, and its receive buffer
+ROUTES = {  # what is sent to each
+    "/encode": lambda texts: {"texts": texts},
+    "/embed": lambda texts: {"texts": texts, "layers": "all"},
+    "/v1/embeddings": lambda texts: {"input": texts, "model": "english"},
+}
 
 
 class Request(NamedTuple):
@@ -187,6 +195,29 @@ class Connection:
         self._used = time.monotonic()
         return head[9:12].decode()
 
+    async def ask_slowly(self, request: Request, tally: Tally) -> None:
+        """Send a request, and read its answer at SLOW_BYTES a second, with a small buffer."""
+        start = time.perf_counter()
+        connection = socket.socket()
+        connection.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, SLOW_BYTES)
+        connection.setblocking(False)
+        try:
+            await asyncio.get_running_loop().sock_connect(connection, ("127.0.0.1", self._port))
+            reader, writer = await asyncio.open_connection(sock=connection, limit=SLOW_BYTES)
+            writer.write(request.data.replace(b"\r\n", b"\r\nConnection: close\r\n", 1))
+            status = (await reader.readexactly(12))[9:].decode()
+            last = b""
+            while piece := await reader.read(SLOW_BYTES):
+                last = (last + piece)[-9:]
+                await asyncio.sleep(len(piece) / SLOW_BYTES)
+            if status == "200" and not re.search(rb"\]\}(\r\n0\r\n\r\n)?$", last):
+                status = "cut off"
+            writer.close()
+        except (OSError, asyncio.IncompleteReadError) as error:
+            status = type(error).__name__
+            connection.close()
+        tally.add(status, time.perf_counter() - start, request)
+
     def close(self) -> None:
         """Close it, if it is open."""
         if self._streams is not None:
@@ -207,6 +238,23 @@ async def closed_loop(port: int, requests: Iterable[Request], clients: int) -> T
 
     await asyncio.gather(*(client() for _ in range(clients)))
     return tally
+
+
+async def beside_slow_clients(
+    port: int, usual: Awaitable[Tally], requests: Iterator[Request], slow: int, tally: Tally
+) -> Tally:
+    """Let others ask and read slowly until the usual clients are done; count them apart."""
+    done = asyncio.Event()
+
+    async def client() -> None:
+        while not done.is_set():
+            await Connection(port).ask_slowly(next(requests), tally)
+
+    clients = [asyncio.create_task(client()) for _ in range(slow)]
+    result = await usual
+    done.set()
+    await asyncio.gather(*clients)
+    return result
 
 
 def for_seconds(requests: Iterator[Request], seconds: float) -> Iterator[Request]:
@@ -255,12 +303,12 @@ async def watched(
     return tally, result, samples
 
 
-def prepared(texts: list[str], in_each: int) -> list[Request]:
+def prepared(texts: list[str], in_each: int, route: str = "/encode") -> list[Request]:
     requests = []
     for start in range(0, len(texts) - in_each + 1, in_each):
         group = texts[start : start + in_each]
-        body = json.dumps({"texts": group}).encode()
-        head = "POST /encode HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\n"
+        body = json.dumps(ROUTES[route](group)).encode()
+        head = f"POST {route} HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\n"
         data = f"{head}Content-Length: {len(body)}\r\n\r\n".encode() + body
         requests.append(Request(data, sum(len(penn(text).words) for text in group)))
     return requests
@@ -282,7 +330,8 @@ def bulk(texts: list[str], model: list[str], precision: str, place: Path) -> tup
 
 def measure(args: argparse.Namespace, texts: list[str], place: Path) -> dict[str, Any]:
     model = [args.model] if args.model else []
-    requests = prepared(texts, args.texts)
+    requests = prepared(texts, args.texts, args.route)
+    large, slow = itertools.cycle(prepared(texts, args.texts, "/embed")), Tally()
     rates = [bulk(texts, model, args.precision, place)]
     server, before = Server(model, args.precision, place), ticks()
     try:
@@ -290,7 +339,8 @@ def measure(args: argparse.Namespace, texts: list[str], place: Path) -> dict[str
         run(closed_loop(server.port, requests, args.clients))  # each once: now it knows the words
         endless, part = itertools.cycle(requests), min(args.seconds, 120) / ROUNDS
         some = for_seconds(endless, args.seconds)
-        _, loaded, samples = run(closed_loop(server.port, some, args.clients))
+        many = closed_loop(server.port, some, args.clients)
+        _, loaded, samples = run(beside_slow_clients(server.port, many, large, args.slow, slow))
         rate = max(0.5, loaded["requests a second"] / 2)
         alone, half = [], []
         for seed in range(ROUNDS):
@@ -304,6 +354,7 @@ def measure(args: argparse.Namespace, texts: list[str], place: Path) -> dict[str
     bulk_rate = statistics.mean(rate for rate, _ in rates)
     beside, by_itself = (Tally.of_all(tally for tally, *_ in runs) for runs in (half, alone))
     slowed = beside.times_as_long(by_itself) or [float("nan")]
+    lengths = sorted(len(penn(text).words) for text in texts)
     rounds = [(one, many) for (_, one, _), (_, many, _) in zip(alone, half, strict=True)]
     return {
         "date": time.strftime("%Y-%m-%d"),
@@ -312,8 +363,12 @@ def measure(args: argparse.Namespace, texts: list[str], place: Path) -> dict[str
         "model": args.model or "the bundled model",
         "precision": args.precision,
         "clients": args.clients,
+        "route": args.route,
         "texts": args.texts,
-        "tokens in a text": statistics.mean(len(penn(text).words) for text in texts),
+        "tokens in a text": statistics.mean(lengths),
+        "tokens in a text, p1, p50, p99": [lengths[len(lengths) * p // 100] for p in (1, 50, 99)],
+        "slow clients": args.slow,
+        "slow": slow.summary(loaded["wall seconds"], 1.0) if args.slow else None,
         "bulk tokens a CPU-second": bulk_rate,
         "share of bulk": loaded["tokens a CPU-second"] / bulk_rate,
         "alone": over(by_itself, [one for one, _ in rounds]),
@@ -356,8 +411,9 @@ def page(found: dict[str, Any]) -> str:
             f"# `elmore serve` under load, {found['date']}",
             "",
             f"{found['machine']}, {found['threads']} threads, {found['model']}, "
-            f"{found['precision']}, /encode as JSON, "
-            f"{found['texts']} text(s) a request of {found['tokens in a text']:.0f} tokens each, "
+            f"{found['precision']}, {found['route']} as JSON, "
+            f"{found['texts']} text(s) a request of {found['tokens in a text']:.0f} tokens each "
+            f"(p1, p50 and p99: {', '.join(map(str, found['tokens in a text, p1, p50, p99']))}), "
             f"{found['loaded']['wall seconds']:.0f} s of load.",
             "",
             "| | p50, ms | p99, ms | requests/s | tokens/s | tokens/CPU-s | answers |",
@@ -374,16 +430,31 @@ def page(found: dict[str, Any]) -> str:
             f"{found['half / alone, of each, p99']:.1f} times as long or more.",
             f"- Memory: {early:.0f} MB in the second fifth of the load, {late:.0f} MB in the last, "
             f"{max(memory):.0f} MB at most.",
+            *slow_line(found),
             f"- SIGTERM: exit {found['exit']}. Other machines took "
             f"{found['taken by others']:.0%} of the cores' time.",
         ]
     )
 
 
+def slow_line(found: dict[str, Any]) -> list[str]:
+    if not found["slow clients"]:
+        return []
+    slow = found["slow"]
+    return [
+        f"- Beside them {found['slow clients']} clients asked /embed for all layers and read "
+        f"{SLOW_BYTES // 1024} KB a second: {slow['requests']} answers, p50 "
+        f"{slow['p50 ms'] / 1000:.0f} s, longest {slow['worst ms'] / 1000:.0f} s, statuses "
+        f"{', '.join(f'{status}: {n}' for status, n in sorted(slow['statuses'].items()))}."
+    ]
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("results", type=Path)
     parser.add_argument("--clients", type=int, default=64)
+    parser.add_argument("--slow", type=int, default=0, help="further clients, who read slowly")
+    parser.add_argument("--route", choices=["/encode", "/v1/embeddings"], default="/encode")
     parser.add_argument("--seconds", type=float, default=60)
     parser.add_argument("--texts", type=int, default=1, help="in a request")
     parser.add_argument("--sentences", type=int, default=1024, help="different ones")

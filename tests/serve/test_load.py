@@ -28,6 +28,7 @@ def test_thirty_two_clients_are_served_without_an_error_in_flat_memory(
     command = ["serve_load.py", str(results)]
     command += ["--model", str(tmp_path / "model"), "--text", str(tmp_path / "text")]
     command += ["--clients", "32", "--seconds", pick("4", "20"), "--sentences", "200"]
+    command += ["--slow", "4"]
     monkeypatch.setattr(sys, "argv", command)
     monkeypatch.setenv("OMP_NUM_THREADS", "1")
     benchmark = load_benchmark()
@@ -38,6 +39,7 @@ def test_thirty_two_clients_are_served_without_an_error_in_flat_memory(
     for part in ("alone", "loaded", "half"):
         assert set(result[part]["statuses"]) == {"200"}, part
     assert result["loaded"]["requests"] >= 32
+    assert set(result["slow"]["statuses"]) == {"200"}
     assert result["exit"] == 0
     memory = result["megabytes"]
     assert memory[-1] < 1.1 * memory[len(memory) // 5]
