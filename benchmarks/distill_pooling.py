@@ -158,6 +158,7 @@ class Student(nn.Module):
             projection=numbers.numpy(),
             scales=scales.numpy(),
             all_layers=True,
+            truncatable=True,
             origin=origin,
         )
 
@@ -204,7 +205,8 @@ def _fit(
     some = torch.cat(embedded[:MEAN_SENTENCES]).float()
     student = Student(some.mean(dim=0), some.std(dim=0), args.width)
     _, directions = torch.linalg.eigh(teacher.T @ teacher)
-    targets = functional.normalize(teacher @ directions[:, -args.width :], dim=1)  # (N, K)
+    strongest_first = directions[:, -args.width :].flip(1)  # so that vectors can be truncated
+    targets = functional.normalize(teacher @ strongest_first, dim=1)  # (N, K)
     lengths = torch.tensor([len(vectors) for vectors in embedded])
     usable = lengths.nonzero()[:, 0]
 

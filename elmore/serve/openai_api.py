@@ -23,6 +23,7 @@ from elmore.serve import chunks, openapi, responses
 from elmore.serve.errors import RequestError, quoted
 from elmore.serve.handler import RequestHandler
 from elmore.serve.schemas import Integer, StrictRequest, String
+from elmore.weights.pooling import TextPooling
 
 OWNER = "elmore"
 
@@ -55,8 +56,8 @@ class EmbeddingsRequest(StrictRequest):
     user: Annotated[str | None, Field(description="is ignored")] = None
 
 
-def embeddings_request(model: str, width: int, max_texts: int) -> type[EmbeddingsRequest]:
-    """Return the request type of a model whose pooled vectors have this width."""
+def embeddings_request(model: str, widths: range, max_texts: int) -> type[EmbeddingsRequest]:
+    """Return the request type of a model whose pooled vectors can have these widths."""
     texts = Annotated[list[String], Field(min_length=1, max_length=max_texts)]
     either = Annotated[
         String | texts,
@@ -65,22 +66,21 @@ def embeddings_request(model: str, width: int, max_texts: int) -> type[Embedding
     ]
     # In the schema only: other models and dimensions have errors of their own.
     only_model = Annotated[str, Field(json_schema_extra={"enum": [model]})]
-    only_width = Annotated[
-        int | None,
-        Field(
-            description="numbers of a vector; these vectors cannot be truncated",
-            json_schema_extra={"enum": [width, None]},
-        ),
-        Integer,
-    ]
+    about = "numbers of a vector: its first ones, scaled to length 1; by default all"
+    bounds = {"anyOf": [_bounds(widths), {"type": "null"}]}
+    dimensions = Annotated[int | None, Field(description=about, json_schema_extra=bounds), Integer]
     return create_model(
         "EmbeddingsRequest",
         __base__=EmbeddingsRequest,
         __doc__=EmbeddingsRequest.__doc__,
         input=(either, ...),
         model=(only_model, ...),
-        dimensions=(only_width, None),
+        dimensions=(dimensions, None),
     )
+
+
+def _bounds(widths: range) -> dict[str, Any]:
+    return {"type": "integer", "minimum": widths[0], "maximum": widths[-1]}
 
 
 class Embedding(BaseModel):
@@ -128,17 +128,19 @@ def add_routes(app: FastAPI, handler: RequestHandler) -> None:
     engine = handler.engine
     how, _ = pooling.find_pooling(engine.embedder.poolings, None, None)
     width = pooling.pooled_width(how, engine.embedder.width)
-    request_type = embeddings_request(engine.model_name, width, handler.limits.texts)
+    truncatable = isinstance(how, TextPooling) and how.truncatable
+    widths = range(1 if truncatable else width, width + 1)
+    request_type = embeddings_request(engine.model_name, widths, handler.limits.texts)
     served = Model(id=engine.model_name, object="model", created=int(time.time()), owned_by=OWNER)
 
     @app.post("/v1/embeddings", response_model=EmbeddingsResponse, responses=openapi.OPENAI_WORK)
     async def embeddings(request: Request, body: request_type) -> Response:  # type: ignore[valid-type]
         """Return one vector of length 1 per text, with the first pooling of the model."""
         _check_model(body.model, engine.model_name)
-        _check_dimensions(body.dimensions, width)
+        _check_dimensions(body.dimensions, widths)
         texts = [body.input] if isinstance(body.input, str) else body.input
         tokenized, pooled = await handler.encode(request, texts, None, field="input")
-        vectors = pooling.normalize(pooled)
+        vectors = pooling.normalize(pooled[:, : body.dimensions])
         usage = {"prompt_tokens": tokenized.num_tokens, "total_tokens": tokenized.num_tokens}
         ending = {"model": engine.model_name, "usage": usage}
         as_base64 = body.encoding_format == "base64"
@@ -163,14 +165,15 @@ def _check_model(name: str, served: str) -> None:
         )
 
 
-def _check_dimensions(dimensions: int | None, width: int) -> None:
-    if dimensions is not None and dimensions != width:
-        raise RequestError(
-            422,
-            f"dimensions: found {quoted(dimensions)}, these vectors have {width} and cannot be "
-            "truncated; leave it out",
-            param="dimensions",
-        )
+def _check_dimensions(dimensions: int | None, widths: range) -> None:
+    if dimensions is None or dimensions in widths:
+        return
+    if len(widths) > 1:
+        expected = f"expected {widths[0]} to {widths[-1]}"
+    else:
+        expected = f"these vectors have {widths[0]} and cannot be truncated; leave it out"
+    sentence = f"dimensions: found {quoted(dimensions)}, {expected}"
+    raise RequestError(422, sentence, param="dimensions")
 
 
 def _dump(

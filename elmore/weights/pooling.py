@@ -28,7 +28,7 @@ from jaxtyping import Float, Int8, Shaped
 from elmore import atomic, config, npy, strict_json
 from elmore.errors import ConfigError, DataError, ElmoreError
 
-FORMAT = 2  # 2 added attention, projection, all_layers, origin, and several poolings in a file
+FORMAT = 3  # 2 added attention, projection, all_layers, origin, several poolings; 3 truncatable
 RESERVED = ("mean", "max", "learned")
 """Names that mean something else where a pooling is named."""
 
@@ -51,6 +51,8 @@ class TextPooling:
     scales: Float[np.ndarray, " K"] | None = None
     all_layers: bool = False
     """Whether a token's vector is all its layers side by side, instead of one layer or a mix."""
+    truncatable: bool = False
+    """Whether the first numbers of a vector are a shorter one: the strongest come first."""
     origin: dict[str, str] = field(default_factory=dict)
     """What it was learned from, and under which licence, for the model card."""
 
@@ -177,6 +179,7 @@ class _Entry:
     frequencies: dict[str, float]
     arrays: tuple[str, ...] = ("mean", "components")
     all_layers: bool = False
+    truncatable: bool = False
     origin: dict[str, str] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
@@ -217,6 +220,7 @@ def write_poolings(path: Path, poolings: Mapping[str, TextPooling]) -> None:
             frequencies=pooling.frequencies,
             arrays=tuple(pooling.arrays()),
             all_layers=pooling.all_layers,
+            truncatable=pooling.truncatable,
             origin=pooling.origin,
         )
         for name, pooling in poolings.items()
@@ -270,6 +274,7 @@ def _build(entry: _Entry, arrays: dict[str, Shaped[np.ndarray, "..."]]) -> TextP
         frequencies=entry.frequencies,
         smoothing=entry.smoothing,
         all_layers=entry.all_layers,
+        truncatable=entry.truncatable,
         origin=entry.origin,
         **arrays,
     )

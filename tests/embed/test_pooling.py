@@ -208,7 +208,7 @@ def test_files_that_are_something_else_are_refused(tmp_path):
 @pytest.mark.parametrize(
     ("words", "match"),
     [
-        (b'{"format": 3, "smoothing": 1, "frequencies": {}}', "format 3 is newer"),
+        (b'{"format": 4, "smoothing": 1, "frequencies": {}}', "format 4 is newer"),
         (b'{"format": 1, "smoothing": 1, "frequencies": {"a": NaN}}', "expected a finite number"),
         (b'{"format": 1, "smoothing": 1, "frequencies": []}', "not a readable"),
         (b'{"format": 1, "smoothing": 1, "frequencies": {}, "x": 1}', "not a readable"),

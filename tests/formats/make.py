@@ -177,6 +177,7 @@ def learned_pooling(directory: Path) -> None:
         attention=np.linspace(-1, 1, width, dtype=np.float32),
         projection=np.arange(3 * width, dtype=np.int8).reshape(3, width),
         scales=np.array([0.5, 0.25, 1], np.float16),
+        truncatable=True,
         origin={"learned from": "four sentences"},
     )
     learned.save(directory / "pooling.npz")

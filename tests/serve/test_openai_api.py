@@ -80,6 +80,31 @@ def test_the_pooling_of_the_model_is_used(embedder):
     np.testing.assert_allclose([each["embedding"] for each in data], wanted, rtol=1e-4, atol=1e-5)
 
 
+def test_vectors_are_truncated_where_their_pooling_allows_it(embedder):
+    toy = replace(make_pooling(embedder), truncatable=True)
+    elmo = elmore.Embedder(replace(embedder.bundle, poolings={"toy": toy}))
+    vectors = elmo.encode(TEXTS)
+    with run_server(engine_of(elmo)) as client:
+        body = {"input": TEXTS, "model": client.get("/health").json["model"]}
+        for dimensions in (1, toy.width - 1, toy.width):
+            data = client.post("/v1/embeddings", body | {"dimensions": dimensions}).json["data"]
+            wanted = pooling.normalize(vectors[:, :dimensions])
+            result = [each["embedding"] for each in data]
+            np.testing.assert_allclose(result, wanted, rtol=1e-4, atol=1e-5)
+        for dimensions in (0, -1, toy.width + 1):
+            answer = client.post("/v1/embeddings", body | {"dimensions": dimensions})
+            assert answer.status == 400
+            assert f"found {dimensions}, expected 1 to {toy.width}" in error(answer)["message"]
+
+
+def test_the_vectors_of_the_bundled_model_can_be_truncated():
+    """The directions of its pooling come in the order of their strength."""
+    (pooling_,) = elmore.load().poolings.values()
+    assert pooling_.truncatable
+    strength = np.linalg.norm(pooling_.dense, axis=1)
+    assert strength[:64].mean() > 1.3 * strength[-64:].mean()
+
+
 def test_many_texts_come_in_pieces(client, embedder, model_id):
     texts = [f"{number} ships wait" for number in range(256)]
     body = {"input": texts, "model": model_id, "encoding_format": "base64"}
