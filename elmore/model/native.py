@@ -24,7 +24,7 @@ from elmore.errors import DataError
 from elmore.model.quantize import Int8Rows, quantize_rows
 
 SOURCES = Path(__file__).parent / "native"
-FLOAT32, INT8_WEIGHTS, INT8_DYNAMIC = range(3)  # kinds of packed weights, as in kernels.h
+FLOAT32, INT8_WEIGHTS, INT8_DYNAMIC, INT8_SPLIT = range(4)  # kinds of packed weights: kernels.h
 _MIN_THREADED = 2**18  # multiplications, some microseconds: fewer do not pay for another thread
 
 
@@ -165,35 +165,39 @@ class PackedMatrix(NamedTuple):
 
 
 def pack(weight: Float[Tensor, "M X"] | Int8Rows, *, parts: int = 1) -> PackedMatrix:
-    """Pack a weight whose rows are in so many parts; int8 rows stay int8."""
+    """Pack a weight whose rows are in so many parts, for exact products; int8 rows stay int8."""
     if isinstance(weight, Int8Rows):
-        scales = _by_panel(weight.scales.float(), parts)
-        return _packed(_by_panel(weight.numbers, parts), scales, None, weight.numbers, parts)
-    weight = weight.detach()
-    return _packed(_by_panel(weight, parts), None, None, weight, parts)
+        if has_int8_dot():
+            return _pack_fours(weight, parts, INT8_SPLIT)
+        return pack_for_floats(weight, parts=parts)
+    (height, width), data = weight.shape, _by_panel(weight.detach(), parts)
+    return PackedMatrix(data, None, None, height, width, parts, FLOAT32)
+
+
+def pack_for_floats(weight: Int8Rows, *, parts: int = 1) -> PackedMatrix:
+    """Pack int8 rows that the CPU makes floats again: one without int8 dot products."""
+    (height, width), data = weight.shape, _by_panel(weight.numbers, parts)
+    scales = _by_panel(weight.scales.float(), parts)
+    return PackedMatrix(data, scales, None, height, width, parts, INT8_WEIGHTS)
 
 
 def pack_dynamic(weight: Float[Tensor, "M X"] | Int8Rows, *, parts: int = 1) -> PackedMatrix:
-    """Pack a weight for int8 activations; float rows are quantized."""
+    """Pack a weight for activations rounded to int8; float rows are quantized."""
+    rows = weight if isinstance(weight, Int8Rows) else quantize_rows(weight.detach())
+    return _pack_fours(rows, parts, INT8_DYNAMIC)
+
+
+def _pack_fours(weight: Int8Rows, parts: int, kind: int) -> PackedMatrix:
+    """Pack int8 rows for int8 dot products, four columns of a row side by side."""
     library = _library()
     assert library is not None
-    if not isinstance(weight, Int8Rows):
-        weight = quantize_rows(weight.detach())
-    numbers = functional.pad(weight.numbers, (0, -weight.numbers.shape[1] % 4))
+    height, width = weight.shape
+    numbers = functional.pad(weight.numbers, (0, -width % 4))
     sums = numbers.sum(dim=1, dtype=torch.int32) * -library.elmore_u8_offset()
     panels = _by_panel(numbers, parts)  # (N, X, R)
     fours = panels.unflatten(1, (-1, 4)).transpose(2, 3).contiguous()  # (N, X / 4, R, 4)
-    scales = _by_panel(weight.scales.float(), parts)
-    packed = _packed(fours, scales, _by_panel(sums, parts), weight.numbers, parts)
-    return packed._replace(kind=INT8_DYNAMIC)
-
-
-def _packed(
-    data: Tensor, scales: Tensor | None, corrections: Tensor | None, like: Tensor, parts: int
-) -> PackedMatrix:
-    kind = FLOAT32 if scales is None else INT8_WEIGHTS
-    height, width = like.shape
-    return PackedMatrix(data, scales, corrections, height, width, parts, kind)
+    scales, corrections = _by_panel(weight.scales.float(), parts), _by_panel(sums, parts)
+    return PackedMatrix(fours, scales, corrections, height, width, parts, kind)
 
 
 def _by_panel(rows: Tensor, parts: int) -> Tensor:

@@ -17,12 +17,18 @@ from tests.support.sweeps import pick
 
 pytestmark = pytest.mark.skipif(not native.available(), reason="there is no native library here")
 dot = pytest.mark.skipif(not native.has_int8_dot(), reason="this CPU has no int8 dot products")
-KINDS = ["float32", "int8 weights", pytest.param("int8 dynamic", marks=dot)]
+KINDS = [
+    "float32",
+    "int8 weights",
+    *(pytest.param(kind, marks=dot) for kind in ("int8 dynamic", "int8 split")),
+]
 
 
 def packed(weight: torch.Tensor, kind: str, parts: int) -> native.PackedMatrix:
     if kind == "int8 dynamic":
         return native.pack_dynamic(weight, parts=parts)
+    if kind == "int8 weights":
+        return native.pack_for_floats(quantize_rows(weight), parts=parts)
     return native.pack(weight if kind == "float32" else quantize_rows(weight), parts=parts)
 
 

@@ -6,7 +6,7 @@
 
 static int64_t multiply(const product *call) {
     const matrix *w = &call->weight;
-    const int64_t sizes[] = {blocked_size(w->width, call->num_rows), call->num_rows};
+    const int64_t sizes[] = {prepared_size(w, call->num_rows), call->num_rows};
     float *scratch[2];
     if (!allocate(sizes, 2, scratch)) return 1;
 #pragma omp parallel num_threads(call->threads)

@@ -119,12 +119,12 @@ static void set_state(const lstm_call *call, const lstm_scratch *scratch, int64_
 /* In a parallel region: blocked rows as `w` takes them. */
 static activations prepare_blocks(const matrix *w, const float *blocks, int64_t count,
                                   const lstm_scratch *scratch) {
-    const activations rows = blocked_rows(blocks, count);
-    if (w->kind != INT8_DYNAMIC) return rows;
+    const activations rows = blocked_rows(blocks, count, 1);
+    if (!takes_int8(w->kind)) return rows;
 #pragma omp for schedule(static)
     for (int64_t r = 0; r < count; r++)
-        scratch->scales[r] = quantize_row(from_row(rows, r), w->width, count, r, scratch->quantized);
-    activations quantized = blocked_rows(scratch->quantized, count);
+        scratch->scales[r] = quantize_row(w, from_row(rows, r), count, r, scratch->quantized);
+    activations quantized = blocked_rows(scratch->quantized, count, num_digits(w->kind));
     quantized.scales = scratch->scales;
     return quantized;
 }
@@ -207,9 +207,11 @@ static int64_t run_layer(const lstm_call *call) {
     if (!call->input.data || chunk < MIN_CHUNK) chunk = 1;
     const int64_t inputs = call->input.data ? chunk * rows : 0;
     const int64_t output = blocked_size(call->width, rows), cell = blocked_size(call->num_cells, rows);
+    const int64_t states = prepared_size(&call->recurrent, rows);
+    const int64_t hidden = prepared_size(&call->projection, rows);
     const int64_t sizes[PARTS] = {
         output, cell, cell, chunk > 1 ? 4 * inputs * call->num_cells : 0,
-        blocked_size(call->input.width, inputs), inputs, output > cell ? output : cell, rows,
+        prepared_size(&call->input, inputs), inputs, states > hidden ? states : hidden, rows,
     };
     float *parts[PARTS];
     if (!allocate(sizes, PARTS, parts)) return 1;

@@ -3,7 +3,11 @@
    A panel is read from its beginning to its end, for as many rows at a time as there are registers for their
    sums. Every element of a result is summed in one order, whatever stands in the other rows and however
    many there are: chains of K_BLOCK fused multiply-adds, whose sums are added in turn. So a row has the
-   same bits in any batch. */
+   same bits in any batch.
+
+   Where the CPU multiplies int8 with int8, int8 weights stay what they are, and the activations become whole
+   numbers: of 8 bits, or of 24 bits, which is as exact as floats are, split into digits of 8 bits:
+   q = (d2 * 256 + d1) * 256 + d0. Sums of whole numbers have no rounding, so their order does not matter. */
 
 #ifndef ELMORE_PANELS_H
 #define ELMORE_PANELS_H
@@ -21,14 +25,19 @@ enum {
     MAX_ROWS = 16 * GROUP, /* that share a block of columns while it is in the L1 cache */
     K_BLOCK = 64, /* a multiple of PANEL */
     PREFETCH = 16384, /* bytes, for a single group of rows */
-    LINE = 64
+    LINE = 64,
+    DIGITS = 3, /* of INT8_SPLIT */
+    DIGIT_BASE = 256
 };
 
-/* Rows of activations, floats or for INT8_DYNAMIC fours of int8 numbers: element k of row r is at
-   data[k / K_BLOCK * block_stride + r * row_stride + k % K_BLOCK]. */
+FORCE_INLINE int takes_int8(int64_t kind) { return kind == INT8_DYNAMIC || kind == INT8_SPLIT; }
+FORCE_INLINE int num_digits(int64_t kind) { return kind == INT8_SPLIT ? DIGITS : 1; }
+
+/* Rows of activations, floats or fours of int8 numbers: element k of row r is at
+   data[k / K_BLOCK * block_stride + r * row_stride + k % K_BLOCK], and a further digit K_BLOCK after it. */
 typedef struct {
     const float *data;
-    const float *scales; /* of the rows, for INT8_DYNAMIC */
+    const float *scales; /* of the rows, for int8 numbers */
     int64_t row_stride, block_stride;
 } activations;
 
@@ -39,8 +48,8 @@ FORCE_INLINE activations dense_rows(const float *rows, int64_t width) {
 
 /* All rows of a block of columns together: rows at a stride that is a power of two would drive each other
    out of the L1 cache. */
-FORCE_INLINE activations blocked_rows(const float *blocks, int64_t count) {
-    return (activations){blocks, 0, K_BLOCK, count * K_BLOCK};
+FORCE_INLINE activations blocked_rows(const float *blocks, int64_t count, int digits) {
+    return (activations){blocks, 0, digits * K_BLOCK, count * digits * K_BLOCK};
 }
 
 FORCE_INLINE activations from_row(activations all, int64_t row) {
@@ -51,7 +60,7 @@ FORCE_INLINE activations from_row(activations all, int64_t row) {
 
 /* Columns per panel, as each kind stores them, and bytes per column. */
 FORCE_INLINE int64_t num_columns(const matrix *w) {
-    return w->kind == INT8_DYNAMIC ? (w->width + 3) / 4 : w->width;
+    return takes_int8(w->kind) ? (w->width + 3) / 4 : w->width;
 }
 FORCE_INLINE int64_t column_bytes(int64_t kind) {
     return kind == INT8_WEIGHTS ? PANEL : (int64_t)sizeof(float) * PANEL;
@@ -81,7 +90,7 @@ typedef struct {
     int64_t step;
     destination to;
     const float *scales; /* (PANEL), of int8 weights */
-    const int32_t *corrections; /* (PANEL); and the rest for INT8_DYNAMIC: */
+    const int32_t *corrections; /* (PANEL); and the rest for int8 activations: */
     const float *row_scales;
     int32_t (*sums)[PANEL]; /* of the blocks before, and for those to come */
     int is_first, is_last;
@@ -91,6 +100,11 @@ FORCE_INLINE floats load_base(const group_product *call, int r, int v) {
     const destination *to = &call->to;
     floats base = to->base ? load(to->base + r * to->base_stride + v * WIDE) : (floats){0};
     return to->bias ? base + load(to->bias + v * WIDE) : base;
+}
+
+FORCE_INLINE void load_int8_column(const int8_t *from, floats column[VECTORS]) {
+    UNROLL(i, VECTORS / INT8_VECTORS)
+    load_int8(from + i * INT8_VECTORS * WIDE, column + i * INT8_VECTORS);
 }
 
 /* `kind`, R and `lines` are known to the compiler: the weights, the rows of the group, and the cache lines to
@@ -104,26 +118,32 @@ FORCE_INLINE void add_group(const group_product *call, const int kind, const int
     if (to.base && to.base != to.data) /* it comes from memory: no CPU foresees such a stride */
         UNROLL(r, R) UNROLL(i, 4 * PANEL / LINE)
         __builtin_prefetch((const char *)(to.base + r * to.base_stride) + i * LINE);
-    if (kind == INT8_DYNAMIC) {
+    if (takes_int8(kind)) {
 #if HAS_INT8_DOT
         const int32_t *fours = (const int32_t *)rows;
+        const int digits = num_digits(kind);
         ints sum[VECTORS][GROUP], column[VECTORS];
-        UNROLL(v, VECTORS) UNROLL(r, R)
-        sum[v][r] = load_ints((call->is_first ? call->corrections : call->sums[r]) + v * WIDE);
+        UNROLL(v, VECTORS) UNROLL(n, R * digits)
+        sum[v][n] = load_ints((call->is_first ? call->corrections : call->sums[n]) + v * WIDE);
         for (int64_t k = 0; k < columns; k++, panel += 4 * PANEL, ahead += step) {
             UNROLL(i, lines) __builtin_prefetch(ahead + i * LINE);
             UNROLL(v, VECTORS) column[v] = load_ints(panel + 4 * WIDE * v);
-            UNROLL(r, R)
-            UNROLL(v, VECTORS) sum[v][r] = dot_add(sum[v][r], fours[r * stride + k], column[v]);
+            UNROLL(n, R * digits) {
+                const int32_t four = fours[n / digits * stride + n % digits * K_BLOCK + k];
+                UNROLL(v, VECTORS) sum[v][n] = dot_add(sum[v][n], four, column[v]);
+            }
         }
         if (!call->is_last) {
-            UNROLL(v, VECTORS) UNROLL(r, R) store_ints(call->sums[r] + v * WIDE, sum[v][r]);
+            UNROLL(v, VECTORS) UNROLL(n, R * digits) store_ints(call->sums[n] + v * WIDE, sum[v][n]);
             return;
         }
-        UNROLL(r, R) UNROLL(v, VECTORS)
-        store(to.data + r * to.stride + v * WIDE,
-              load_base(call, r, v) + __builtin_convertvector(sum[v][r], floats) *
-                                          (load(call->scales + v * WIDE) * splat(call->row_scales[r])));
+        UNROLL(r, R) UNROLL(v, VECTORS) {
+            floats number = to_floats(sum[v][r * digits + digits - 1]);
+            for (int d = digits - 2; d >= 0; d--)
+                number = multiply_add(number, splat(DIGIT_BASE), to_floats(sum[v][r * digits + d]));
+            const floats scale = load(call->scales + v * WIDE) * splat(call->row_scales[r]);
+            store(to.data + r * to.stride + v * WIDE, load_base(call, r, v) + number * scale);
+        }
 #endif
         return;
     }
@@ -132,7 +152,7 @@ FORCE_INLINE void add_group(const group_product *call, const int kind, const int
     for (int64_t k = 0; k < columns; k++, ahead += step) {
         UNROLL(i, lines) __builtin_prefetch(ahead + i * LINE);
         if (kind == INT8_WEIGHTS) {
-            UNROLL(v, VECTORS) column[v] = load_int8((const int8_t *)panel + v * WIDE);
+            load_int8_column((const int8_t *)panel, column);
             panel += PANEL;
         } else {
             UNROLL(v, VECTORS) column[v] = load((const float *)panel + v * WIDE);
@@ -151,7 +171,9 @@ FORCE_INLINE void add_group(const group_product *call, const int kind, const int
 }
 
 #define CASE(R, kind, lines)                                                                      \
-    case R: add_group(call, kind, R, lines); break;
+    case R:                                                                                       \
+        if (R * num_digits(kind) <= GROUP) add_group(call, kind, R, lines);                       \
+        break;
 #if WIDE == 8
 #define CASE_6(kind, lines)
 #else
@@ -175,6 +197,8 @@ DEFINE_ADD(add_float32_alone, FLOAT32, 4 * PANEL / LINE)
 DEFINE_ADD(add_int8_weights, INT8_WEIGHTS, 1)
 DEFINE_ADD(add_int8_dynamic, INT8_DYNAMIC, 1)
 DEFINE_ADD(add_int8_dynamic_alone, INT8_DYNAMIC, 4 * PANEL / LINE)
+DEFINE_ADD(add_int8_split, INT8_SPLIT, 1)
+DEFINE_ADD(add_int8_split_alone, INT8_SPLIT, 4 * PANEL / LINE)
 
 #undef DEFINE_ADD
 #undef CASE_6
@@ -185,18 +209,20 @@ typedef void (*add_function)(const group_product *, int64_t);
 static add_function select_add(int64_t kind, int alone) {
     if (kind == INT8_WEIGHTS) return add_int8_weights;
     if (kind == INT8_DYNAMIC) return alone ? add_int8_dynamic_alone : add_int8_dynamic;
+    if (kind == INT8_SPLIT) return alone ? add_int8_split_alone : add_int8_split;
     return alone ? add_float32_alone : add_float32;
 }
 
 /* Where at least so many groups of rows share int8 weights, these become floats once for all of them. */
 enum { SHARED = 3 };
 
-/* The product of one panel with at most MAX_ROWS rows. */
-static void multiply_panel(const matrix *w, int64_t number, activations from, int64_t count,
-                           destination to) {
+/* The product of one panel with at most MAX_ROWS rows or digits. */
+static void multiply_rows_of_panel(const matrix *w, int64_t number, activations from, int64_t count,
+                                   destination to) {
     const int64_t columns = num_columns(w), bytes = column_bytes(w->kind);
     const char *panel = (const char *)w->data + number * columns * bytes;
-    const int64_t groups = (count + GROUP - 1) / GROUP;
+    const int digits = num_digits(w->kind);
+    const int64_t most = GROUP / digits, groups = (count + most - 1) / most;
     const int widen = w->kind == INT8_WEIGHTS && groups >= SHARED;
     const add_function add = select_add(widen ? FLOAT32 : w->kind, groups == 1);
     ALIGNED float widened[K_BLOCK * PANEL];
@@ -213,26 +239,39 @@ static void multiply_panel(const matrix *w, int64_t number, activations from, in
         call.is_last = first + K_BLOCK >= columns;
         call.panel = panel;
         if (widen) {
-            for (int64_t k = 0; k < call.columns * PANEL; k += WIDE)
-                store(widened + k, load_int8((const int8_t *)panel + k));
+            for (int64_t k = 0; k < call.columns * PANEL; k += PANEL) {
+                floats column[VECTORS];
+                load_int8_column((const int8_t *)panel + k, column);
+                UNROLL(v, VECTORS) store(widened + k + v * WIDE, column[v]);
+            }
             call.panel = (const char *)widened;
         }
         for (int64_t group = 0; group < groups; group++) {
             const int64_t begin = group * count / groups, end = (group + 1) * count / groups;
             call.rows = from.data + first / K_BLOCK * from.block_stride + begin * from.row_stride;
             call.row_scales = from.scales + begin;
-            call.sums = sums + begin;
+            call.sums = sums + begin * digits;
             call.ahead = panel + (groups == 1 ? PREFETCH : K_BLOCK * bytes + group * (K_BLOCK * bytes / groups));
             call.to = to_rows(to, begin);
             add(&call, end - begin);
         }
-        if (w->kind != INT8_DYNAMIC) to = (destination){to.data, to.data, 0, to.stride, to.stride};
+        if (!takes_int8(w->kind)) to = (destination){to.data, to.data, 0, to.stride, to.stride};
     }
 }
 
-/* The scale of a row for int8, max |x| / 127, and its inverse. The largest is found in the order of bits, so
-   that a NaN is larger than any number; a row with one, or with an infinity, gets a scale that is NaN. */
-static float find_scale(activations row, int64_t width, float *inverse) {
+/* The product of one panel with at most MAX_ROWS rows. */
+static void multiply_panel(const matrix *w, int64_t number, activations from, int64_t count,
+                           destination to) {
+    const int64_t most = MAX_ROWS / num_digits(w->kind);
+    for (int64_t first = 0; first < count; first += most)
+        multiply_rows_of_panel(w, number, from_row(from, first), smaller(most, count - first),
+                               to_rows(to, first));
+}
+
+/* The scale of a row for whole numbers up to `limit`, max |x| / limit, and its inverse. The largest is found
+   in the order of bits, so that a NaN is larger than any number; a row with one, or with an infinity, gets a
+   scale that is NaN. */
+static float find_scale(activations row, int64_t width, float limit, float *inverse) {
     int32_t largest = 0;
     for (int64_t first = 0; first < width; first += K_BLOCK, row.data += row.block_stride)
         for (int64_t k = 0; k < smaller(K_BLOCK, width - first); k++) {
@@ -243,8 +282,8 @@ static float find_scale(activations row, int64_t width, float *inverse) {
         }
     float most;
     memcpy(&most, &largest, sizeof most);
-    *inverse = most > 0 ? 127 / most : 0;
-    return most / 127 + 0 * most;
+    *inverse = most > 0 ? limit / most : 0;
+    return most / limit + 0 * most;
 }
 
 /* Round numbers times `by` to int8, and fill up the last four with zeros, which meet zero weights. */
@@ -268,9 +307,30 @@ static void quantize(const float *row, int64_t width, float by, int8_t *to) {
     for (; k % 4; k++) to[k] = 0;
 }
 
+/* Round numbers times `by` to 24 bits, and write their digits, each as `quantize` would. */
+static void split(const float *row, int64_t width, float by, int8_t *to) {
+    enum { NEXT = 4 * K_BLOCK }; /* digit */
+#pragma omp simd
+    for (int64_t k = 0; k < width; k++) {
+        const int32_t whole = (int32_t)__builtin_rintf(row[k] * by);
+        const int8_t low = (int8_t)whole;
+        const int32_t rest = (whole - low) / DIGIT_BASE;
+        const int8_t middle = (int8_t)rest;
+        to[k] = (int8_t)(low ^ U8_OFFSET);
+        to[k + NEXT] = (int8_t)(middle ^ U8_OFFSET);
+        to[k + 2 * NEXT] = (int8_t)((rest - middle) / DIGIT_BASE ^ U8_OFFSET);
+    }
+    for (int64_t k = width; k % 4; k++) to[k] = to[k + NEXT] = to[k + 2 * NEXT] = 0;
+}
+
 /* Blocked rows: their size, and copies of one of them. */
 static int64_t blocked_size(int64_t width, int64_t count) {
     return (width + K_BLOCK - 1) / K_BLOCK * K_BLOCK * count;
+}
+
+/* The space for rows as `w` takes them. */
+static int64_t prepared_size(const matrix *w, int64_t count) {
+    return blocked_size(num_columns(w), count) * num_digits(w->kind);
 }
 
 static void copy_row_to_blocks(const float *row, int64_t width, int64_t count, int64_t number,
@@ -287,14 +347,18 @@ static void copy_row_from_blocks(const float *blocks, int64_t width, int64_t cou
                sizeof(float) * (size_t)smaller(K_BLOCK, width - k));
 }
 
-/* Quantize one of `count` rows for INT8_DYNAMIC, and return its scale. */
-static float quantize_row(activations row, int64_t width, int64_t count, int64_t number,
-                          float *blocks) {
+/* Make one of `count` rows whole numbers for `w`, and return its scale. */
+static float quantize_row(const matrix *w, activations row, int64_t count, int64_t number, float *blocks) {
+    enum { LARGEST = 127, COLUMNS = 4 * K_BLOCK /* of a block of int8 numbers */ };
+    const int digits = num_digits(w->kind);
+    const int64_t width = w->width;
+    const float limit = digits == 1 ? LARGEST : LARGEST * DIGIT_BASE * DIGIT_BASE;
     float by;
-    const float scale = find_scale(row, width, &by);
+    const float scale = find_scale(row, width, limit, &by);
     for (int64_t k = 0; k < width; k += K_BLOCK, row.data += row.block_stride) {
-        float *block = blocks + (k / (4 * K_BLOCK) * count + number) * K_BLOCK;
-        quantize(row.data, smaller(K_BLOCK, width - k), by, (int8_t *)block + k % (4 * K_BLOCK));
+        float *block = blocks + (k / COLUMNS * count + number) * digits * K_BLOCK;
+        int8_t *to = (int8_t *)block + k % COLUMNS;
+        (digits == 1 ? quantize : split)(row.data, smaller(K_BLOCK, width - k), by, to);
     }
     return scale;
 }
@@ -313,19 +377,18 @@ FORCE_INLINE const float *find_row(step_rows rows, int64_t number) {
    into `scratch`, which has space for them in whole blocks of columns. */
 static activations prepare_rows(const matrix *w, step_rows rows, int64_t count, float *scratch,
                                 float *scales) {
-    const int64_t width = w->width;
-    if (w->kind != INT8_DYNAMIC && count <= smaller(GROUP, rows.num_rows))
+    if (!takes_int8(w->kind) && count <= smaller(GROUP, rows.num_rows))
         return dense_rows(rows.data, rows.row);
-    activations prepared = blocked_rows(scratch, count);
+    activations prepared = blocked_rows(scratch, count, num_digits(w->kind));
 #pragma omp for schedule(static)
     for (int64_t r = 0; r < count; r++) {
         const float *row = find_row(rows, r);
-        if (w->kind == INT8_DYNAMIC)
-            scales[r] = quantize_row(dense_rows(row, width), width, count, r, scratch);
+        if (takes_int8(w->kind))
+            scales[r] = quantize_row(w, dense_rows(row, w->width), count, r, scratch);
         else
-            copy_row_to_blocks(row, width, count, r, scratch);
+            copy_row_to_blocks(row, w->width, count, r, scratch);
     }
-    if (w->kind == INT8_DYNAMIC) prepared.scales = scales;
+    if (takes_int8(w->kind)) prepared.scales = scales;
     return prepared;
 }
 

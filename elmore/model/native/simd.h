@@ -36,6 +36,7 @@ FORCE_INLINE void store(float *to, floats all) { *(unaligned_floats *)to = all; 
 FORCE_INLINE floats splat(float one) { return one - (floats){0}; }
 FORCE_INLINE ints load_ints(const void *from) { return *(const unaligned_ints *)from; }
 FORCE_INLINE void store_ints(void *to, ints all) { *(unaligned_ints *)to = all; }
+FORCE_INLINE floats to_floats(ints all) { return __builtin_convertvector(all, floats); }
 
 FORCE_INLINE floats multiply_add(floats a, floats b, floats sum) {
 #if defined(__aarch64__)
@@ -47,19 +48,28 @@ FORCE_INLINE floats multiply_add(floats a, floats b, floats sum) {
 #endif
 }
 
-/* WIDE int8 numbers as floats. */
-FORCE_INLINE floats load_int8(const int8_t *from) {
+/* INT8_VECTORS * WIDE int8 numbers as floats. */
 #if defined(__aarch64__)
-    int32_t four;
-    __builtin_memcpy(&four, from, sizeof four);
-    const int16x8_t half = vmovl_s8(vreinterpret_s8_s32(vdup_n_s32(four)));
-    return vcvtq_f32_s32(vmovl_s16(vget_low_s16(half)));
-#elif WIDE == 16
-    return _mm512_cvtepi32_ps(_mm512_cvtepi8_epi32(_mm_loadu_si128((const void *)from)));
+enum { INT8_VECTORS = 4 };
+FORCE_INLINE void load_int8(const int8_t *from, floats *to) {
+    const uint8x16_t bytes = vld1q_u8((const uint8_t *)from);
+    UNROLL(v, INT8_VECTORS) { /* a number goes to the top byte of its lane: the conversion divides by 2^24 */
+        const uint32_t first = 0x00ffffff + 0x04000000u * (uint32_t)v, next = 0x01000000;
+        const uint32x4_t lanes = {first, first + next, first + 2 * next, first + 3 * next};
+        const uint8x16_t top = vqtbl1q_u8(bytes, vreinterpretq_u8_u32(lanes));
+        to[v] = vcvtq_n_f32_s32(vreinterpretq_s32_u8(top), 24);
+    }
+}
 #else
-    return _mm256_cvtepi32_ps(_mm256_cvtepi8_epi32(_mm_loadl_epi64((const void *)from)));
+enum { INT8_VECTORS = 1 };
+FORCE_INLINE void load_int8(const int8_t *from, floats *to) {
+#if WIDE == 16
+    *to = _mm512_cvtepi32_ps(_mm512_cvtepi8_epi32(_mm_loadu_si128((const void *)from)));
+#else
+    *to = _mm256_cvtepi32_ps(_mm256_cvtepi8_epi32(_mm_loadl_epi64((const void *)from)));
 #endif
 }
+#endif
 
 /* Sums of four products of int8 numbers each. x86 takes one factor without a sign, so there U8_OFFSET is
    added to the activations, and sums begin with what that adds too much. Either way they are exact. */
