@@ -458,6 +458,7 @@ def main() -> None:
     parser.add_argument("--seconds", type=float, default=60)
     parser.add_argument("--texts", type=int, default=1, help="in a request")
     parser.add_argument("--sentences", type=int, default=1024, help="different ones")
+    parser.add_argument("--tokens", type=int, help="of each text, instead of one sentence")
     parser.add_argument("--model", help="a folder; the bundled model when nothing is said")
     parser.add_argument("--precision", choices=["exact", "fast"], default="exact")
     parser.add_argument("--text", type=Path, help="a sentence a line")
@@ -471,8 +472,11 @@ def main() -> None:
     else:
         import contestants
 
-        some = itertools.islice(contestants.real_sentences(), args.sentences)
-        texts = [" ".join(words) for words in some]
+        some = contestants.real_sentences()
+        if args.tokens:
+            words = itertools.chain.from_iterable(some)
+            some = iter(lambda: list(itertools.islice(words, args.tokens)), [])
+        texts = [" ".join(words) for words in itertools.islice(some, args.sentences)]
     with tempfile.TemporaryDirectory() as name:
         result = measure(args, texts[: args.sentences], Path(name))
     args.results.write_text(json.dumps(result, indent=2))
