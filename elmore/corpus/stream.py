@@ -8,7 +8,7 @@ which makes resuming exact, and every row is independent of the others.
 
 import hashlib
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 import numpy as np
@@ -27,6 +27,8 @@ class StreamConfig:
 
     batch_size: int = 128
     """B: number of parallel streams of text, over all processes."""
+    min_batches: int = 0
+    """Batches per epoch that a text should give: a shorter one is read in fewer streams."""
     unroll_steps: int = 20
     """T: tokens of each stream in a batch: steps of truncated backpropagation through time."""
     reset_probability: float = 0.0
@@ -35,7 +37,10 @@ class StreamConfig:
     """Tokens per block when whole sentences are shuffled in blocks; 0: no shuffling."""
 
     def __post_init__(self) -> None:
-        for name, least in (("batch_size", 1), ("unroll_steps", 1), ("shuffle_block", 0)):
+        for name, least in (
+            *(("batch_size", 1), ("unroll_steps", 1)),
+            *(("min_batches", 0), ("shuffle_block", 0)),
+        ):
             if getattr(self, name) < least:
                 raise ConfigError(
                     f"stream.{name} must be at least {least}, found {getattr(self, name)}"
@@ -44,6 +49,17 @@ class StreamConfig:
             raise ConfigError(
                 f"stream.reset_probability must be from 0 to 1, found {self.reset_probability}"
             )
+
+    def fit_to(self, num_tokens: int, *, multiple_of: int = 1) -> "StreamConfig":
+        """Return these settings with the streams that a text of `num_tokens` tokens can fill.
+
+        Their number is a multiple of `multiple_of`, the number of processes.
+        """
+        if not self.min_batches:
+            return self
+        fitting = num_tokens // self.unroll_steps // self.min_batches
+        fitting = max(multiple_of, fitting // multiple_of * multiple_of)
+        return replace(self, batch_size=min(self.batch_size, fitting))
 
 
 class Direction(NamedTuple):

@@ -44,8 +44,9 @@ class LMTrainable:
     higher_is_better = False
 
     def __post_init__(self) -> None:
-        rows = self.dist_env.local_rows(self.stream.batch_size)
         tokens = self.corpus.split("train")
+        self.stream = self.stream.fit_to(tokens.num_tokens, multiple_of=self.dist_env.world_size)
+        rows = self.dist_env.local_rows(self.stream.batch_size)
         self._dataset = TBPTTDataset(tokens, self.stream, seed=self.seed, rows=rows)
         self.batches_per_epoch = self._dataset.batches_per_epoch
         if self.byte_counts is None:

@@ -33,6 +33,8 @@ class TrainConfig:
     """With `plateau`: evaluations without improvement before each halving."""
     warmup_steps: int = 100
     """Updates over which the learning rate rises linearly from 0."""
+    warmup_fraction: float | None = 0.1
+    """The warm-up takes at most this fraction of the run; none: it may take all of it."""
     max_grad_norm: float | None = 1.0
     """Clip the global gradient norm to this value."""
     ema_decay: float | None = None
@@ -77,6 +79,10 @@ class TrainConfig:
         factor = self.divergence_factor
         decay = self.ema_decay
         self._check("ema_decay", decay is None or 0 < decay < 1, "above 0 and below 1, or none")
+        fraction = self.warmup_fraction
+        self._check(
+            "warmup_fraction", fraction is None or 0 <= fraction <= 1, "from 0 to 1, or none"
+        )
         self._check("divergence_factor", factor is None or factor > 1, "above 1, or none")
         self._check("seed", self.seed < 2**32, "below 2**32")
         self._check("betas", all(0 <= beta < 1 for beta in self.betas), "at least 0 and below 1")

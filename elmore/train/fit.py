@@ -8,7 +8,7 @@ import signal
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext, suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from types import FrameType
 from typing import Any, NamedTuple
 
@@ -57,6 +57,8 @@ def fit(
     resume: bool = False,
 ) -> Iterator[Report]:
     """Train to the end and yield reports; `run` must have been created or resumed."""
+    if resume and run.format < 6:  # its updates so far had the whole warm-up
+        config = replace(config, warmup_fraction=None)
     optimizer = build_optimizer(trainable.module, config)
     average = WeightAverage(trainable.module, config.ema_decay) if config.ema_decay else None
     start = run.load_checkpoint(trainable.module, optimizer, device, average) if resume else None
@@ -77,6 +79,7 @@ def fit(
             "one run folder"
         )
     if dist_env.is_main:
+        trainer.log_short_run()
         if resume:
             trainer.log_restart(start_step)
         run.truncate_metrics(start_step)
@@ -109,6 +112,18 @@ class _Trainer:
     @property
     def num_steps(self) -> int:
         return self.config.num_steps(self.trainable.batches_per_epoch)
+
+    def log_short_run(self) -> None:
+        """Warn of a run that is shorter than the warm-up of its recipe."""
+        if self.num_steps < self.config.warmup_steps:
+            _log.warning(
+                "%s: the run has only %d updates (train.warmup_steps alone is %d), of which the "
+                "first %d warm up; raise train.epochs, use smaller batches, or train on more data",
+                self.run.folder,
+                self.num_steps,
+                self.config.warmup_steps,
+                schedule.warmup_steps(self.config, self.num_steps),
+            )
 
     def log_restart(self, start_step: int) -> None:
         """Log what a resumed run does not continue from."""

@@ -28,9 +28,9 @@ from elmore.errors import ConfigError, DataError
 from elmore.train.divergence import LossMean
 from elmore.train.weight_average import WeightAverage
 
-# 1, 2: other names of recipe keys and files; 4 added restart_step, 5 num_halvings and averages
-FORMAT = 5
+FORMAT = 6  # docs/formats.md says what each number added
 _NEW_KEYS = {"divergence_factor", "divergence_window", "plateau_patience"}  # of train, since 2
+_NEW_KEYS |= {"warmup_fraction", "name", "language", "licence", "data", "source", "training"}
 _OLD_STATE_KEYS = {"best": "best_score", "stale": "evals_since_best"}  # of formats 1 and 2
 _CHECKPOINT = re.compile(r"step-(\d+)")
 _LOCK = "lock"
@@ -141,6 +141,11 @@ class Run:
         ):
             return False  # elmore did not write it
         return all(map(_DISPOSABLE.fullmatch, names))
+
+    @property
+    def format(self) -> int:
+        """The number of the format in which the run was created."""
+        return int(config.read_json(self.folder / "recipe.json").get("format", 1))
 
     def checkpoint_steps(self) -> list[int]:
         """Return the update numbers of the checkpoints, in order."""
@@ -326,6 +331,8 @@ def _read_recipe(path: Path) -> dict[str, Any]:
 
 def _check_same_recipe(old: dict[str, Any], new: dict[str, Any], path: Path) -> None:
     before, after = _flatten_recipe(old), _flatten_recipe(json.loads(_dump_json(new)))
+    for recipe in (before, after):
+        recipe.setdefault("stream.min_batches", 0)
     # A run of format 1 may be resumed, although its recipe lacks keys that came later.
     added = {k for k in after if k not in before and k.rpartition(".")[2] in _NEW_KEYS}
     keys = [k for k in {**before, **after} if before.get(k) != after.get(k) and k not in added]

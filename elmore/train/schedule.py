@@ -32,17 +32,25 @@ def halves_lr(config: TrainConfig, evals_since_best: int) -> bool:
     return config.schedule == "plateau" and evals_since_best % config.plateau_patience == 0
 
 
+def warmup_steps(config: TrainConfig, num_steps: int) -> int:
+    """Return the updates of the warm-up: those of the config, within its fraction of the run."""
+    if config.warmup_fraction is None:
+        return config.warmup_steps
+    return min(config.warmup_steps, int(config.warmup_fraction * num_steps))
+
+
 def restart_warmup(restart_step: int, num_steps: int) -> int:
     """Return the updates of the warm-up after a restart: 100, or a tenth of those left if fewer."""
     return max(1, min(_RESTART_WARMUP, (num_steps - restart_step) // 10))
 
 
 def _schedule_factor(config: TrainConfig, step: int, num_steps: int) -> float:
-    if step < config.warmup_steps:
-        return (step + 1) / config.warmup_steps
+    warmup = warmup_steps(config, num_steps)
+    if step < warmup:
+        return (step + 1) / warmup
     if config.schedule == "cosine":
-        done = (step - config.warmup_steps) / max(1, num_steps - config.warmup_steps)
+        done = (step - warmup) / max(1, num_steps - warmup)
         return 0.01 + 0.99 * 0.5 * (1 + math.cos(math.pi * min(1.0, done)))
     if config.schedule == "inverse_sqrt":
-        return math.sqrt(max(1, config.warmup_steps) / (step + 1))
+        return math.sqrt(max(1, warmup) / (step + 1))
     return 1.0

@@ -1,5 +1,6 @@
 """TBPTTDataset against their definition: one array, cut into blocks, shuffled, read in rows."""
 
+from dataclasses import replace
 from itertools import combinations, pairwise
 
 import numpy as np
@@ -49,6 +50,20 @@ def virtual(tokens: TokenStream, block: int, seed: int, epoch: int) -> list[int]
 
 def read(window, direction):
     return window.types[direction.index]
+
+
+@pytest.mark.parametrize(
+    ("num_tokens", "processes", "rows"),
+    [
+        *((10**6, 1, 64), (64_000, 1, 64), (32_000, 1, 32), (23_978, 1, 23), (900, 1, 1)),
+        *((10, 1, 1), (23_978, 4, 20), (10, 4, 4)),
+    ],
+)
+def test_a_short_text_is_read_in_fewer_streams(num_tokens, processes, rows):
+    config = StreamConfig(batch_size=64, unroll_steps=20, min_batches=50)
+    fitted = config.fit_to(num_tokens, multiple_of=processes)
+    assert fitted == replace(config, batch_size=rows)
+    assert StreamConfig(batch_size=64).fit_to(num_tokens) == StreamConfig(batch_size=64)
 
 
 texts = st.builds(

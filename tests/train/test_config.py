@@ -19,6 +19,7 @@ from elmore.train.config import TrainConfig
         ({"keep_checkpoints": 0}, "train.keep_checkpoints must be at least 1"),
         ({"patience": -1}, "train.patience must be at least 0"),
         ({"warmup_steps": -1}, "train.warmup_steps must be at least 0"),
+        ({"warmup_fraction": 1.5}, "train.warmup_fraction must be from 0 to 1, or none"),
         ({"seed": -1}, "train.seed must be at least 0"),
         ({"seed": 2**32}, r"train.seed must be below 2\*\*32, found 4294967296"),
         ({"betas": (0.9, 1.0)}, "train.betas must be at least 0 and below 1"),

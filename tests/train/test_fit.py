@@ -53,6 +53,15 @@ def test_it_evaluates_at_its_interval_and_at_the_end(tmp_path):
     assert {report.num_steps for report in reports} == {11}
 
 
+def test_a_run_shorter_than_its_warm_up_is_warned_of_and_reaches_its_rate(tmp_path, caplog):
+    reports = fitted(tmp_path / "short", steps=18, warmup_steps=100, log_every=1)
+    assert max(report.metrics["lr"] for report in reports) == 0.05
+    assert "the run has only 18 updates (train.warmup_steps alone is 100)" in caplog.text
+    caplog.clear()
+    fitted(tmp_path / "long", steps=18, warmup_steps=18)
+    assert not caplog.messages
+
+
 def test_slow_updates_are_reported_one_by_one(tmp_path, monkeypatch):
     monkeypatch.setattr(fits, "_MAX_SILENCE", 0.0)
     reports = fitted(tmp_path, steps=5, log_every=100)

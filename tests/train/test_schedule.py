@@ -18,6 +18,15 @@ def test_the_rate_rises_evenly_to_its_highest(kind):
     assert [lr_factor(config, step, 100) for step in range(4)] == [0.25, 0.5, 0.75, 1.0]
 
 
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize(("num_steps", "warmup"), [(18, 1), (200, 20), (1000, 100), (5000, 100)])
+def test_a_warm_up_takes_at_most_a_tenth_of_the_run(kind, num_steps, warmup):
+    config = TrainConfig(schedule=kind, warmup_steps=100)
+    factors = [lr_factor(config, step, num_steps) for step in range(num_steps)]
+    assert factors.index(1.0) == warmup - 1
+    assert lr_factor(config, 0, 9) == pytest.approx(1.0)  # too short for any
+
+
 def test_a_constant_rate_stays():
     config = TrainConfig(schedule="constant", warmup_steps=2)
     assert {lr_factor(config, step, 50) for step in range(1, 50)} == {1.0}
