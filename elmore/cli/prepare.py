@@ -27,7 +27,13 @@ def prepare(
     hard_wrapped: Annotated[
         bool, typer.Option("--hard-wrapped", help="A sentence may continue on the next line.")
     ] = False,
-    language: Annotated[str, typer.Option(help="Language of the abbreviations: en, de …")] = "en",
+    language: Annotated[
+        str,
+        typer.Option(
+            help="Code of the language (en, de …), for its abbreviations and the model card.",
+            show_default="unknown, read as en",
+        ),
+    ] = "",
     valid: Annotated[
         list[str] | None, typer.Option(help="File of validation text; may be repeated.")
     ] = None,

@@ -51,5 +51,5 @@ def tokenize_sentences(run: LineRun, options: PrepareOptions) -> Iterator[list[s
     return (
         tokenizers.PENN.findall(paragraph[start:end])
         for paragraph in paragraphs
-        for start, end in split_sentences(paragraph, options.language)
+        for start, end in split_sentences(paragraph, options.language or "en")
     )

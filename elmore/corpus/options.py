@@ -1,5 +1,6 @@
 """Options of `elmore prepare` that decide the content of a corpus."""
 
+import re
 from dataclasses import dataclass
 from typing import Literal
 
@@ -14,8 +15,8 @@ class PrepareOptions:
     """Each line is a sentence, already split on spaces."""
     hard_wrapped: bool = False
     """A sentence may continue on the next line; otherwise each line ends one."""
-    language: str = "en"
-    """Language whose abbreviations do not end a sentence."""
+    language: str = ""
+    """Code of the language, for its abbreviations and the model card; empty: as English."""
     column: str = "text"
     """Text column of .jsonl and .parquet files."""
     errors: Literal["strict", "replace"] = "strict"
@@ -31,6 +32,10 @@ class PrepareOptions:
         if not 0 <= self.valid_fraction < 1:
             raise ConfigError(
                 f"valid_fraction must be at least 0 and below 1, found {self.valid_fraction}"
+            )
+        if not re.fullmatch("([a-z]{2,3})?", self.language):
+            raise ConfigError(
+                f"language must be a code of ISO 639 such as en or de, found {self.language!r}"
             )
         for name in ("vocabulary_size", "min_count"):
             if getattr(self, name) < 1:

@@ -96,6 +96,11 @@ class Corpus:
         """Counts of the bytes in the words of the training text, then the number of words."""
         return np.array(self.index["byte_counts"], np.int64)
 
+    @property
+    def language(self) -> str:
+        """The code of the language that `elmore prepare` was told, or nothing."""
+        return str(self.index["provenance"].get("language") or "")
+
     def word_ids(self, vocabulary: Vocabulary | None = None) -> Int64[np.ndarray, " types"]:
         """Return the id of each type in a vocabulary, by default the corpus's own."""
         return word_ids(self.types, vocabulary or self.vocabulary)

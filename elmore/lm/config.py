@@ -35,6 +35,8 @@ class FinetuneConfig:
     softmax_train: TrainConfig = field(default_factory=TrainConfig)
     """For training a new softmax, with the biLM frozen, before the whole model."""
     train: TrainConfig = field(default_factory=TrainConfig)
+    card: Card = field(default_factory=Card)
+    """For the model card: language, licence and name of the text."""
 
 
 def read_pretrain_recipe(recipe: str, overrides: Sequence[str] = ()) -> PretrainConfig:

@@ -27,7 +27,7 @@ from elmore.text.vocabulary import ELMO_MARKS, Vocabulary
 from elmore.train.distributed import DistEnv, init_distributed
 from elmore.train.fit import Report
 from elmore.weights import pretrained
-from elmore.weights.bundle import Bundle
+from elmore.weights.bundle import Bundle, Card
 
 _log = logging.getLogger(__name__)
 
@@ -66,6 +66,11 @@ def finetune(
         bundle = pretrained.load(*sources)
         check_softmax_file(bundle)
         saved_recipe = {**config.as_dict(recipe), "model": [str(source) for source in sources]}
+        if dist_env.is_main and not recipe.card.licence:
+            _log.warning(
+                "the licence of the text is unknown; for the model card, pass --set "
+                "card.licence=NAME, and --set card.data=NAME to name the text"
+            )
         needs_softmax = bundle.softmax is None
         if needs_softmax:
             bundle = _add_softmax(bundle, corpus, recipe)
@@ -151,11 +156,6 @@ def _build_trainable(
 ) -> LMTrainable:
     assert bundle.softmax is not None
     assert bundle.vocabulary is not None
-    card = bundle.card
-    provenance = {
-        "recipe": config.as_dict(recipe),
-        "from": card.training or card.name or card.source,
-    }
     return LMTrainable(
         LanguageModel(bundle.model.requires_grad_(), bundle.softmax).requires_grad_(),
         corpus,
@@ -164,8 +164,29 @@ def _build_trainable(
         recipe.stream,
         seed,
         dist_env,
-        replace(card, name="", training=provenance),  # a new model, named after its run
+        _card(bundle.card, corpus, recipe),
         bundle.byte_counts,
+    )
+
+
+def _card(parent: Card, corpus: Corpus, recipe: FinetuneConfig) -> Card:
+    """Return the card of a new model, which names its parent and the licences of both texts."""
+    name = parent.name or parent.source or "a model without a name"
+    licences = [parent.licence or "unknown", recipe.card.licence or "unknown"]
+    if len(set(licences)) == 2:
+        licences = [f"{licences[0]} ({name})", f"{licences[1]} (the text of the fine-tuning)"]
+    num_words = corpus.index["splits"]["train"]["num_words"]
+    text = recipe.card.data or f"a text of {num_words:,} words"
+    return replace(
+        recipe.card,
+        language=recipe.card.language or corpus.language or parent.language,
+        licence="; ".join(dict.fromkeys(licences)),
+        data=f"{parent.data or 'unknown'}; then {text}",
+        source=f"fine-tuned from {name}",
+        training={
+            "recipe": config.as_dict(recipe),
+            "from": parent.training or parent.name or parent.source,
+        },
     )
 
 

@@ -68,7 +68,11 @@ def pretrain(
             recipe.stream,
             recipe.train.seed,
             dist_env,
-            replace(recipe.card, training=provenance),
+            replace(
+                recipe.card,
+                language=recipe.card.language or corpus.language,
+                training=provenance,
+            ),
         )
         saved_recipe = {**config.as_dict(recipe), "init": sources}
         with open_run(out, saved_recipe, corpus, dist_env, resume=resume) as run:

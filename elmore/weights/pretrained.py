@@ -13,6 +13,7 @@ from elmore.weights.convert import allennlp, bilm_tf, checkpoint, many_langs
 
 _HDF5 = (".hdf5", ".h5")
 _TENSORS = (".th", ".pt", ".pth", ".bin")
+_LICENCE_FILES = ("LICENSE", "LICENCE", "COPYING")
 _WEIGHTS = (*_HDF5, *_TENSORS, checkpoint.INDEX)
 
 
@@ -146,7 +147,7 @@ def _load_path(path: Path, vocabulary: Path | None = None) -> Bundle:
 def _load_folder(path: Path, vocabulary: Path | None, *, shown: Path) -> Bundle:
     if many_langs.looks_like_model(path):
         _check_no_vocabulary(vocabulary, str(shown))
-        return many_langs.read_many_langs(path)
+        return _with_stated_licence(many_langs.read_many_langs(path), path)
     path = _best_of_run(path)
     if folder.looks_like_model(path):
         _check_no_vocabulary(vocabulary, str(shown))
@@ -155,12 +156,22 @@ def _load_folder(path: Path, vocabulary: Path | None, *, shown: Path) -> Bundle:
     if not weights and (index := checkpoint.find_index(path)):
         weights = [index]
     if len(weights) == 1:
-        return _load_weights(weights[0], vocabulary)
+        return _with_stated_licence(_load_weights(weights[0], vocabulary), path)
     listing = ", ".join(sorted(item.name for item in path.iterdir())[:6]) or "nothing"
     raise WeightsError(
         f"{shown}: found {listing}; expected config.json and model.safetensors, one file of "
         "weights with its options, a TensorFlow checkpoint, or encoder.pkl and token_embedder.pkl"
     )
+
+
+def _with_stated_licence(bundle: Bundle, path: Path) -> Bundle:
+    """Return a converted model with the first line of the licence file in its folder, if any."""
+    for file in sorted(path.iterdir()):
+        if file.stem.upper() in _LICENCE_FILES and file.is_file():
+            text = file.read_text(encoding="utf-8", errors="replace")
+            stated = next((line.strip() for line in text.splitlines() if line.strip()), "")
+            return replace(bundle, card=replace(bundle.card, licence=stated[:80]))
+    return bundle
 
 
 def _load_weights(weights: Path, vocabulary: Path | None) -> Bundle:

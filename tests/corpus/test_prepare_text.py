@@ -120,6 +120,14 @@ def test_the_language_decides_which_abbreviations_are_known(tmp_path):
     assert len(german) == len(sentences.split_sentences(text, "de")) == 2
 
 
+@pytest.mark.parametrize("language", ["english", "EN", "e", "1"])
+def test_a_language_that_is_no_code_is_refused(language):
+    with pytest.raises(
+        ConfigError, match=f"a code of ISO 639 such as en or de, found '{language}'"
+    ):
+        PrepareOptions(language=language)
+
+
 PACKED = {
     "": bytes,
     ".gz": gzip.compress,

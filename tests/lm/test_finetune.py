@@ -294,7 +294,26 @@ def test_the_tuned_model_is_named_like_its_run_and_says_what_it_came_from(domain
     ran([tmp_path / "m"], domain, tmp_path / "tuned", "train.steps=1")
     card = pretrained.load(tmp_path / "tuned").card
     assert card.name == "tuned"
-    assert card.training["from"] == pretrained.load(tmp_path / "m").card.source != ""
+    parent = pretrained.load(tmp_path / "m").card.source
+    assert card.training["from"] == parent != ""
+    assert card.source == f"fine-tuned from {parent}"
+    assert card.licence == "unknown"
+
+
+def test_the_card_of_a_tuned_model_has_the_licences_of_both_texts(
+    general, domain, tmp_path, caplog
+):
+    list(finetune([general], domain.path, tmp_path / "a", recipe("train.steps=1"), device="cpu"))
+    assert "the licence of the text is unknown" in caplog.text
+    caplog.clear()
+    settings = ("train.steps=1", "card.licence=CC-BY-4.0", "card.data=eLife", "card.language=en")
+    list(finetune([general], domain.path, tmp_path / "b", recipe(*settings), device="cpu"))
+    assert "licence" not in caplog.text
+    card = pretrained.load(tmp_path / "b").card
+    name = pretrained.load(general).card.name
+    assert card.licence == f"unknown ({name}); CC-BY-4.0 (the text of the fine-tuning)"
+    assert (card.language, card.source) == ("en", f"fine-tuned from {name}")
+    assert card.data.endswith("; then eLife")
 
 
 def test_a_model_of_another_alphabet_learns_a_softmax_too(domain, tmp_path, rng):

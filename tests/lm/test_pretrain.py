@@ -44,6 +44,12 @@ def test_it_learns(run, corpus):
     assert scores[-1] < 0.6 * scores[0]
 
 
+def test_the_language_of_the_corpus_reaches_the_card(tmp_path):
+    text = toy_corpus.prepare_corpus(tmp_path, "shards", toy_corpus.sentences(60), language="de")
+    list(pretrain(toy_corpus.recipe("train.steps=1"), text.path, tmp_path / "run", device="cpu"))
+    assert pretrained.load(tmp_path / "run").card.language == "de"
+
+
 def test_a_run_folder_is_a_model(run, corpus):
     place, reports, _ = run
     elmo = elmore.load(place)

@@ -141,3 +141,15 @@ def test_the_bundled_model_is_small_and_whole():
 def test_more_than_two_sources_are_refused():
     with pytest.raises(elmore.WeightsError, match="found 3 paths"):
         elmore.load("a", "b", "c")
+
+
+def test_a_converted_model_has_the_licence_that_its_folder_states_and_no_other(tmp_path, rng):
+    many_langs(tmp_path / "m", rng)
+    assert pretrained.load(tmp_path / "m").card.licence == ""
+    (tmp_path / "m" / "LICENSE.txt").write_text("\n  CC BY-NC 4.0\n\nand what it says\n")
+    assert pretrained.load(tmp_path / "m").card.licence == "CC BY-NC 4.0"
+    settings = bilm_options()
+    folder = tmp_path / "b"
+    folder.mkdir()
+    write_bilm(folder, settings, bilm_weights(settings, rng))
+    assert pretrained.load(folder).card.licence == ""

@@ -98,7 +98,7 @@ def read_many_langs(folder: Path) -> Bundle:
         folder / "encoder.pkl"
     )
     model = table.build_model(config, rules(config), Tensors(tensors), str(folder))
-    card = Card(source=f"ELMoForManyLangs folder: {folder.name}", licence="MIT")
+    card = Card(source=f"ELMoForManyLangs folder: {folder.name}")
     return Bundle(model, alphabet, vocabulary, card)
 
 
