@@ -126,12 +126,18 @@ def embed(
                 from elmore.embed.jobs.ray import run_on_ray
 
                 run_on_ray(
-                    elmo, lines, out, job, device=device, overwrite=overwrite, progress=progress_
+                    elmo,
+                    lines.rows(),
+                    out,
+                    job,
+                    device=device,
+                    overwrite=overwrite,
+                    progress=progress_,
                 )
             else:
                 jobs.run_job(
                     elmo,
-                    lines,
+                    lines.rows(),
                     out,
                     job,
                     resume=resume,

@@ -17,7 +17,8 @@ def neighbors(
     corpus: Annotated[
         str,
         typer.Argument(
-            help="Text, .jsonl or .parquet, also .gz .xz .bz2 .zst; a pattern; or an index folder."
+            help="Text, .jsonl, .csv, .tsv or .parquet, also .gz .xz .bz2 .zst; a pattern; or an "
+            "index folder."
         ),
     ],
     queries: Annotated[

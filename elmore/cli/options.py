@@ -9,7 +9,10 @@ MODEL = (
     "A name from `elmore models`, a model or run folder, a zip, or weights.hdf5 with options.json "
     "beside it."
 )
-_FILES = "Text, .jsonl or .parquet, also .gz .xz .bz2 .zst; patterns such as '*.txt'; - is stdin."
+_FILES = (
+    "Text, or a table: .jsonl .csv .tsv .parquet; also .gz .xz .bz2 .zst; patterns such as "
+    "'*.txt'; - is stdin."
+)
 _BUNDLED = "the bundled English model"
 
 ModelArgument = Annotated[str, typer.Argument(help=MODEL)]
@@ -40,7 +43,7 @@ DefaultFiles = Annotated[list[str] | None, typer.Argument(help=_FILES, show_defa
 Tokenized = Annotated[
     bool, typer.Option("--tokenized", help="The input is tokenised: split it on spaces only.")
 ]
-Column = Annotated[str, typer.Option(help="Text column of .jsonl and .parquet input.")]
+Column = Annotated[str, typer.Option(help="Text column of a table.")]
 Errors = Annotated[
     Literal["strict", "replace"], typer.Option(help="Stop at invalid UTF-8, or replace it.")
 ]

@@ -18,7 +18,7 @@ class PrepareOptions:
     language: str = ""
     """Code of the language, for its abbreviations and the model card; empty: as English."""
     column: str = "text"
-    """Text column of .jsonl and .parquet files."""
+    """Text column of tables."""
     errors: Literal["strict", "replace"] = "strict"
     """How to treat invalid UTF-8."""
     valid_fraction: float = 0.0

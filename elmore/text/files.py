@@ -1,10 +1,12 @@
-"""Read texts from files: plain text by line, `.jsonl` and `.parquet` by row.
+"""Read texts from files: plain text by line, tables by row.
 
-The first two may be compressed: `.gz`, `.xz`, `.bz2` or `.zst`.
+Tables are `.jsonl`, `.csv`, `.tsv` (without quotes) and `.parquet`. All but the last may be
+compressed: `.gz`, `.xz`, `.bz2` or `.zst`.
 """
 
 import bisect
 import bz2
+import csv
 import glob
 import gzip
 import io
@@ -14,15 +16,24 @@ import sys
 import zlib
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import IO, Any, Literal
+from typing import IO, Any, Literal, NamedTuple
 
 from elmore import strict_json
 from elmore.errors import DataError
 
 STDIN = "-"
 _MARK_EVERY = 0.001  # of the bytes: a thousand marks suffice for any text
+TABLES = (".jsonl", ".csv", ".tsv", ".parquet")
+"""Endings of the names of tables, whose text is in one column."""
 COMPRESSIONS = (".gz", ".xz", ".bz2", ".zst")
 """Endings of the names of compressed files that can be read."""
+
+
+class TableRow(NamedTuple):
+    """A text and the values of the other columns of its row, by name; none for plain text."""
+
+    text: str | list[str]
+    others: dict[str, Any]
 
 
 def expand_patterns(names: Sequence[str]) -> list[str]:
@@ -87,13 +98,17 @@ class Lines:
         return done + (more - done) * (num_texts - first) / (last - first)
 
     def __iter__(self) -> Iterator[str | list[str]]:
-        """Yield the texts, and note the position before the one that moved it."""
+        for row in self.rows(others=False):
+            yield row.text
+
+    def rows(self, *, others: bool = True) -> Iterator[TableRow]:
+        """Yield the texts, with the other columns of their rows if wanted."""
         seen, number = 0.0, 0
-        for number, text in enumerate(self._read_files()):
+        for number, row in enumerate(self._read_files(others)):
             if (here := self.fraction) is not None and here - seen >= _MARK_EVERY:
-                self._marks.append((number, seen))
+                self._marks.append((number, seen))  # the position before the text that moved it
                 seen = here
-            yield text
+            yield row
         self._marks.append((number + 1, 1.0))
 
     @property
@@ -107,32 +122,37 @@ class Lines:
             return None
         return min(1.0, (self._done + here) / self._total)
 
-    def _read_files(self) -> Iterator[str | list[str]]:
+    def _read_files(self, others: bool) -> Iterator[TableRow]:
         for name in self.names:
             if name == STDIN:
                 if sys.stdin is None:
                     raise DataError("standard input is closed; pass a file")
-                yield from self._decode_lines(name, sys.stdin.buffer)
+                for line in self._decode_lines(name, sys.stdin.buffer):
+                    yield TableRow(line, {})
                 continue
             with Path(name).open("rb") as raw:
                 self._raw = raw
-                yield from self._read_texts(name, raw)
+                yield from self._read_rows(name, raw, others)
             self._done += Path(name).stat().st_size
 
-    def _read_texts(self, name: str, raw: IO[bytes]) -> Iterator[str | list[str]]:
+    def _read_rows(self, name: str, raw: IO[bytes], others: bool) -> Iterator[TableRow]:
         try:
             if name.endswith(".parquet"):
                 if self.column is None:
                     raise DataError(f"{name}: expected lines of text, found a table")
-                yield from self._read_parquet(name, raw)
+                yield from self._read_parquet(name, raw, others)
                 return
             suffix = Path(name).suffix if Path(name).suffix in COMPRESSIONS else ""
             lines = self._decode_lines(name, _decompress(name, raw, suffix))
-            if self.column is not None and name.removesuffix(suffix).endswith(".jsonl"):
+            ending = Path(name.removesuffix(suffix)).suffix if self.column is not None else ""
+            if ending == ".jsonl":
                 for number, line in enumerate(lines, start=1):
-                    yield self._json_field(name, number, line)
+                    yield self._json_row(name, number, line)
+            elif ending in (".csv", ".tsv"):
+                yield from self._read_delimited(name, lines, tabs=ending == ".tsv")
             else:
-                yield from lines
+                for line in lines:
+                    yield TableRow(line, {})
         except (EOFError, lzma.LZMAError, zlib.error, OSError) as error:
             raise DataError(f"{name}: damaged or truncated ({error}); download it again") from error
 
@@ -151,16 +171,43 @@ class Lines:
                     "the option, pass --errors replace or --set data.encoding=latin-1"
                 ) from error
 
-    def _json_field(self, name: str, number: int, line: str) -> str | list[str]:
+    def _read_delimited(self, name: str, lines: Iterator[str], *, tabs: bool) -> Iterator[TableRow]:
+        """Yield the rows below a header; only fields of .csv may be quoted, and contain breaks."""
+        csv.field_size_limit(2**31 - 1)  # a field may be a whole document
+        format_: dict[str, Any] = {"delimiter": "\t", "quoting": csv.QUOTE_NONE} if tabs else {}
+        reader = csv.reader((f"{line}\n" for line in lines), strict=True, **format_)
         try:
-            text = strict_json.loads(line)[self.column]
+            header = next(reader, None) or []
+            self._check_column(name, header)
+            for fields in reader:
+                if not fields:
+                    continue
+                if len(fields) != len(header):
+                    raise DataError(
+                        f"{name}: line {reader.line_num} has {len(fields)} fields, the header has "
+                        f"{len(header)}; quote fields that contain the separator"
+                    )
+                others = dict(zip(header, fields, strict=True))
+                yield TableRow(others.pop(str(self.column)), others)
+        except csv.Error as error:
+            raise DataError(f"{name}: line {reader.line_num}: {error}") from error
+
+    def _check_column(self, name: str, columns: Sequence[str]) -> None:
+        if self.column not in columns:
+            found = ", ".join(columns) or "none"
+            raise DataError(f"{name}: no column {self.column!r}; pass --column, one of {found}")
+
+    def _json_row(self, name: str, number: int, line: str) -> TableRow:
+        try:
+            others = dict(strict_json.loads(line))
+            text = others.pop(str(self.column))
         except (ValueError, TypeError, KeyError) as error:
             raise DataError(
                 f"{name}: line {number} is not a JSON object with {self.column!r}; pass --column"
             ) from error
-        return _check_text(text, f"{name}: line {number}")
+        return TableRow(_check_text(text, f"{name}: line {number}"), others)
 
-    def _read_parquet(self, name: str, raw: IO[bytes]) -> Iterator[str | list[str]]:
+    def _read_parquet(self, name: str, raw: IO[bytes], others: bool) -> Iterator[TableRow]:
         try:
             from pyarrow import ArrowException, parquet
         except ImportError as error:
@@ -169,14 +216,13 @@ class Lines:
             ) from error
         try:
             table = parquet.ParquetFile(raw)
-            if self.column not in table.schema_arrow.names:
-                names = ", ".join(table.schema_arrow.names)
-                raise DataError(f"{name}: no column {self.column!r}; pass --column, one of {names}")
+            self._check_column(name, table.schema_arrow.names)
             number = 0
-            for batch in table.iter_batches(1024, columns=[self.column]):
-                for scalar in batch.column(0):
+            for batch in table.iter_batches(1024, columns=None if others else [self.column]):
+                rest = batch.drop_columns([self.column]).to_pylist()
+                for scalar, values in zip(batch.column(self.column), rest, strict=True):
                     number += 1
-                    yield self._parquet_cell(scalar, f"{name}: row {number}")
+                    yield TableRow(self._parquet_cell(scalar, f"{name}: row {number}"), values)
         except (ArrowException, OSError) as error:
             raise DataError(f"{name}: not a readable parquet file ({error})") from error
 

@@ -191,6 +191,71 @@ def test_a_column_of_a_table_is_input(tmp_path, model):
     check_out(tmp_path, path, "--column", "body", model)
 
 
+ROWS = [
+    {"id": 7, "text": "The bank closed.", "line": "a", "score": 0.5, "tags": ["x"]},
+    {"id": 8, "text": "A fine day", "line": None, "score": 1, "tags": []},
+]
+
+
+@pytest.mark.parametrize("ending", ["jsonl", "parquet"])
+def test_the_other_columns_of_a_table_come_with_the_vectors(tmp_path, model, ending):
+    source = tmp_path / f"in.{ending}"
+    if ending == "jsonl":
+        source.write_text("".join(json.dumps(row) + "\n" for row in ROWS))
+    else:
+        pyarrow.parquet.write_table(pyarrow.Table.from_pylist(ROWS), source)
+    outs = [tmp_path / f"out.{name}" for name in ("parquet", "jsonl", "hdf5")]
+    for out in outs:
+        assert embed(source, "-o", out, model=model).err == ""
+    table = pyarrow.parquet.read_table(outs[0])
+    assert table["id"].to_pylist() == [7, 8]
+    assert table["score"].type == pyarrow.float64()
+    assert table["input_line"].to_pylist() == ["a", None]  # `line` is the number of the line
+    assert table["tags"].to_pylist() == ['["x"]', "[]"]
+    first, second = map(json.loads, outs[1].read_text().splitlines())
+    assert (first["id"], second["id"], first["input_line"]) == (7, 8, "a")
+    with h5py.File(outs[2]) as file:
+        assert [file[str(n)].attrs["id"] for n in range(2)] == [7, 8]
+        assert file["1"].attrs["tokens"].tolist() == ["A", "fine", "day"]
+        assert "input_line" not in file["1"].attrs
+
+
+@pytest.mark.parametrize("name", ["in.csv", "in.csv.gz", "in.tsv"])
+def test_a_table_of_separated_values_is_read_by_its_header(tmp_path, model, name):
+    tab = name == "in.tsv"
+    rows = ["id\ttext", '1\t"so it goes', "", "2\ttwo words"] if tab else [
+        "id,text", '1,"one, two', 'three"', "", "2,two words"
+    ]  # fmt: skip
+    write = gzip.compress if name.endswith("gz") else bytes
+    (tmp_path / name).write_bytes(write("\n".join(rows).encode() + b"\n"))
+    out = tmp_path / "out.jsonl"
+    assert embed(tmp_path / name, "-o", out, model=model).err == ""
+    results = [json.loads(line) for line in out.read_text().splitlines()]
+    assert [row["id"] for row in results] == ["1", "2"]
+    assert results[0]["tokens"] == (
+        ['"', "so", "it", "goes"] if tab else ["one", ",", "two", "three"]
+    )
+    refused = embed(tmp_path / name, "-o", tmp_path / "b.jsonl", "--column", "body", model=model)
+    assert refused.code == 1
+    assert f"{name}: no column 'body'; pass --column, one of id, text" in refused.err
+
+
+def test_a_row_of_other_fields_than_the_header_is_refused(tmp_path, model):
+    (tmp_path / "in.csv").write_text("id,text\n1,one,two\n")
+    result = embed(tmp_path / "in.csv", "-o", tmp_path / "out.jsonl", model=model)
+    assert result.code == 1
+    assert "in.csv: line 2 has 3 fields, the header has 2" in result.err
+    assert not (tmp_path / "out.jsonl").exists()
+
+
+def test_a_long_line_has_all_its_tokens_in_hdf5(tmp_path, model):
+    (tmp_path / "in.txt").write_text("word " * 9000)
+    out = tmp_path / "out.hdf5"
+    embed(tmp_path / "in.txt", "-o", out, "--tokenized", "--pool", "mean", model=model)
+    with h5py.File(out) as file:
+        assert len(file["0"].attrs["tokens"]) == 9000
+
+
 def test_several_files_and_patterns_follow_each_other(tmp_path, model):
     for number, line in enumerate(TEXT):
         (tmp_path / f"part{number}.txt").write_text(line + "\n")

@@ -1,14 +1,16 @@
 """Rows of vectors as Arrow record batches, for parquet files and Arrow streams.
 
-The columns are `line`, `tokens`, and `vectors` or one per layer. pyarrow is imported when needed.
+The columns are `line`, `tokens`, other columns of the input, and `vectors` or one per layer.
+pyarrow is imported when needed.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 
+from elmore.embed.jobs.columns import Kind, convert
 from elmore.embed.jobs.journal import Row
 
 
@@ -22,6 +24,8 @@ class Layout:
     pooled: bool = False
     """One vector per row instead of one per token."""
     dtype: str = "float32"
+    others: dict[str, Kind] = field(default_factory=dict)
+    """The other columns of the input, and their types."""
 
     @property
     def names(self) -> list[str]:
@@ -39,6 +43,7 @@ def schema(layout: Layout) -> Any:  # noqa: ANN401 -- Arrow's own
     vector = pyarrow.list_(number, layout.width)
     kind = vector if layout.pooled else pyarrow.list_(vector)
     fields = [("line", pyarrow.int64()), ("tokens", pyarrow.list_(pyarrow.string()))]
+    fields += [(name, pyarrow.type_for_alias(kind)) for name, kind in layout.others.items()]
     return pyarrow.schema(fields + [(name, kind) for name in layout.names])
 
 
@@ -51,6 +56,14 @@ def batch(rows: Sequence[Row], layout: Layout) -> Any:  # noqa: ANN401 -- Arrow'
         pyarrow.array([row.line for row in rows], pyarrow.int64()),
         pyarrow.array([_printable(row.tokens) for row in rows], kinds.field("tokens").type),
     ]
+    for name, kind in layout.others.items():
+        values = (convert(row.others.get(name), kind) for row in rows)
+        columns.append(
+            pyarrow.array(
+                [_encodable(value) if isinstance(value, str) else value for value in values],
+                kinds.field(name).type,
+            )
+        )
     for number, name in enumerate(layout.names):
         every = layout.num_layers is not None
         parts = [row.vectors[number] if every else row.vectors for row in rows]
@@ -76,5 +89,9 @@ def _vectors(parts: list[np.ndarray], layout: Layout, kind: Any) -> Any:  # noqa
 
 
 def _printable(tokens: list[str]) -> list[str]:
+    return [_encodable(token) for token in tokens]
+
+
+def _encodable(text: str) -> str:
     """Replace lone surrogates, which UTF-8 cannot encode."""
-    return [token.encode("utf-8", "replace").decode() for token in tokens]
+    return text.encode("utf-8", "replace").decode()

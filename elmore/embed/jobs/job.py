@@ -19,6 +19,7 @@ from jaxtyping import Shaped
 from elmore import atomic, config
 from elmore.embed import pooling
 from elmore.embed.embedder import Embedder
+from elmore.embed.jobs import columns
 from elmore.embed.jobs.journal import EmbedJob, EmbedJournal, PartWriter, text_digest
 from elmore.embed.jobs.writers import writer_for
 from elmore.embed.outputs import check_layers, parse_layers
@@ -26,6 +27,7 @@ from elmore.embed.tokenized import Text
 from elmore.errors import DataError
 from elmore.journal import check_disk_space, check_output_free
 from elmore.model.precision import Precision
+from elmore.text.files import TableRow
 from elmore.weights.bundle import Bundle
 from elmore.weights.pooling import TextPooling
 
@@ -78,7 +80,7 @@ def describe_job(
 
 def run_job(
     embedder: Embedder,
-    lines: Iterable[Text],
+    lines: Iterable[Text | TableRow],
     out: Path,
     job: EmbedJob,
     *,
@@ -87,17 +89,21 @@ def run_job(
     sentence_index: bool = True,
     progress: Progress = lambda lines, tokens: None,
 ) -> None:
-    """Embed lines into the file `out`, whose suffix is the format."""
+    """Embed lines into the file `out`, whose suffix is the format.
+
+    The other columns of a table's rows are written beside the vectors, but for `.npz`.
+    """
     writer = writer_for(out)
     folder = out.with_name(f"{out.name}.parts")
     _refuse_taken(out, folder, resume=resume, overwrite=overwrite)
     out.parent.mkdir(parents=True, exist_ok=True)
     journal = EmbedJournal(folder, job, restart=overwrite and not resume)
     try:
-        _fill(journal, embedder, iter(lines), progress)
+        _fill(journal, embedder, map(as_row, lines), progress)
         check_disk_space(out, 1.05 * journal.num_bytes())  # HDF5 cannot close a file on a full disk
         temporary = folder / f"result{out.suffix}"
-        with writer(temporary, job, sentence_index=sentence_index) as file:
+        kinds = columns.infer_kinds(journal.others())
+        with writer(temporary, job, kinds, sentence_index=sentence_index) as file:
             for row in journal.rows():
                 file.write(row)
         atomic.replace(temporary, out)
@@ -110,6 +116,15 @@ def run_job(
         journal.close()
 
 
+def as_row(line: Text | TableRow) -> TableRow:
+    """Return a text as a row without other columns."""
+    return (
+        line
+        if isinstance(line, TableRow)
+        else TableRow(line if isinstance(line, str) else list(line), {})
+    )
+
+
 def _refuse_taken(out: Path, folder: Path, *, resume: bool, overwrite: bool) -> None:
     if out.is_dir():
         raise DataError(f"{out} is a folder; pass the name of a file")
@@ -120,13 +135,17 @@ def _refuse_taken(out: Path, folder: Path, *, resume: bool, overwrite: bool) -> 
 
 
 def _fill(
-    journal: EmbedJournal, embedder: Embedder, lines: Iterator[Text], progress: Progress
+    journal: EmbedJournal, embedder: Embedder, rows: Iterator[TableRow], progress: Progress
 ) -> None:
     """Embed the lines after the finished parts."""
     number = num_lines = num_tokens = 0
     for manifest in journal.finished():
-        texts = list(itertools.islice(lines, len(manifest["texts"])))
-        if text_digest(texts) != manifest["input"]:
+        same = list(itertools.islice(rows, len(manifest["texts"])))
+        texts = [row.text for row in same]
+        others = [columns.output_columns(row.others) for row in same]
+        if text_digest(texts) != manifest["input"] or (
+            others != (manifest.get("others") or [{}] * len(texts))
+        ):
             raise DataError(
                 f"{journal.folder}: the input changed: lines {num_lines + 1} to "
                 f"{num_lines + len(manifest['texts'])} are not what was embedded; start over with "
@@ -138,9 +157,9 @@ def _fill(
     progress(num_lines, num_tokens)  # once: earlier runs do not count as the speed of this one
     part: PartWriter | None = None
     try:
-        for text, tokens, vectors in embed_lines(embedder, lines, journal.job):
+        for row, tokens, vectors in embed_rows(embedder, rows, journal.job):
             part = part or journal.begin(number, num_lines)
-            part.add(text, tokens, vectors)
+            part.add(row.text, tokens, vectors, columns.output_columns(row.others))
             num_lines += 1
             num_tokens += len(tokens)
             if part.is_full:
@@ -159,15 +178,24 @@ def embed_lines(
     embedder: Embedder, lines: Iterable[Text], job: EmbedJob
 ) -> Iterator[tuple[Text, list[str], Shaped[np.ndarray, "..."]]]:
     """Yield each line with its tokens and the vectors that the job asks for."""
-    waiting: deque[Text] = deque()
+    for row, tokens, vectors in embed_rows(embedder, map(as_row, lines), job):
+        yield row.text, tokens, vectors
+
+
+def embed_rows(
+    embedder: Embedder, rows: Iterable[TableRow], job: EmbedJob
+) -> Iterator[tuple[TableRow, list[str], Shaped[np.ndarray, "..."]]]:
+    """Yield each row with its tokens and the vectors that the job asks for."""
+    waiting: deque[TableRow] = deque()
     layers, how = parse_layers(job.layers), None
     if job.pool is not None:
         how, layers = pooling.find_pooling(embedder.poolings, job.pool, layers)
 
     def read() -> Iterator[Text]:
-        for line in lines:
-            waiting.append(line)
-            yield line.split() if job.tokenized and isinstance(line, str) else line
+        for row in rows:
+            waiting.append(row)
+            text = row.text
+            yield text.split() if job.tokenized and isinstance(text, str) else text
 
     for sentence in embedder.stream(read(), layers=layers, split_sentences=job.split):
         vectors = sentence.vectors

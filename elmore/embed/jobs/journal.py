@@ -10,10 +10,11 @@ import json
 import math
 import os
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import IO, NamedTuple
+from types import MappingProxyType
+from typing import IO, Any, NamedTuple
 
 import numpy as np
 from jaxtyping import Shaped
@@ -55,6 +56,8 @@ class Row(NamedTuple):
     text: Text
     tokens: list[str]
     vectors: Shaped[np.ndarray, "..."]
+    others: Mapping[str, Any] = MappingProxyType({})
+    """The other columns of a table."""
 
 
 class EmbedJournal(Journal[EmbedJob]):
@@ -80,7 +83,7 @@ class EmbedJournal(Journal[EmbedJob]):
             manifest = strict_json.loads(self._path(number, "json").read_bytes())
             if not _is_manifest(manifest) or manifest["first"] != first:
                 return None
-            if manifest["content"] != text_digest([manifest["texts"], manifest["tokens"]]):
+            if manifest["content"] != text_digest(_content(manifest)):
                 return None
             with self._path(number, "bin").open("rb") as file:
                 size, digest = os.fstat(file.fileno()).st_size, hashlib.file_digest(file, "sha256")
@@ -108,14 +111,22 @@ class EmbedJournal(Journal[EmbedJob]):
             manifest = strict_json.loads(self._path(number, "json").read_bytes())
             data = np.fromfile(self._path(number, "bin"), dtype=self.job.dtype)
             begin = 0
+            others = manifest.get("others") or [{}] * len(manifest["texts"])
             for i, (text, tokens) in enumerate(
                 zip(manifest["texts"], manifest["tokens"], strict=True)
             ):
                 shape = self._shape(len(tokens))
                 size = int(np.prod(shape))
                 vectors = data[begin : begin + size].reshape(shape)
-                yield Row(manifest["first"] + i, text, tokens, vectors)
+                yield Row(manifest["first"] + i, text, tokens, vectors, others[i])
                 begin += size
+            number += 1
+
+    def others(self) -> Iterator[Mapping[str, Any]]:
+        """Yield the other columns of all rows, without their vectors."""
+        number = 0
+        while self._path(number, "json").exists():
+            yield from strict_json.loads(self._path(number, "json").read_bytes()).get("others", [])
             number += 1
 
     def _shape(self, num_tokens: int) -> tuple[int, ...]:
@@ -144,15 +155,23 @@ class PartWriter:
         self._first = first_line
         self._texts: list[Text] = []
         self._tokens: list[list[str]] = []
+        self._others: list[Mapping[str, Any]] = []
         self._num_tokens = 0
 
-    def add(self, text: Text, tokens: list[str], vectors: Shaped[np.ndarray, "..."]) -> None:
+    def add(
+        self,
+        text: Text,
+        tokens: list[str],
+        vectors: Shaped[np.ndarray, "..."],
+        others: Mapping[str, Any] = MappingProxyType({}),
+    ) -> None:
         """Append one line's result."""
         data = np.ascontiguousarray(vectors).tobytes()
         self._file.write(data)
         self._digest.update(data)
         self._texts.append(text)
         self._tokens.append(tokens)
+        self._others.append(dict(others))
         self._num_tokens += len(tokens)
 
     @property
@@ -165,13 +184,15 @@ class PartWriter:
         self._file.flush()
         os.fsync(self._file.fileno())
         self._file.close()
+        content: dict[str, Any] = {"tokens": self._tokens, "texts": self._texts}
+        if any(self._others):
+            content["others"] = self._others
         manifest = {
             "first": self._first,
             "sha256": self._digest.hexdigest(),
             "input": text_digest(self._texts),
-            "content": text_digest([self._texts, self._tokens]),
-            "tokens": self._tokens,
-            "texts": self._texts,
+            "content": text_digest(_content(content)),
+            **content,
         }
         atomic.write(self._manifest_path, json.dumps(manifest).encode())
 
@@ -180,15 +201,24 @@ class PartWriter:
         self._file.close()
 
 
+def _content(manifest: Mapping[str, Any]) -> list[Any]:
+    """Return what the checksum of a manifest covers."""
+    return [manifest[key] for key in ("texts", "tokens", "others") if key in manifest]
+
+
 def _is_manifest(manifest: object) -> bool:
     """Return whether a JSON value has the structure that `PartWriter.close` writes."""
     if not isinstance(manifest, dict) or type(manifest.get("first")) is not int:
         return False
     texts, tokens = manifest.get("texts"), manifest.get("tokens")
+    others = manifest.get("others", texts and [{}] * len(texts))
     return (
         isinstance(texts, list)
         and isinstance(tokens, list)
         and len(texts) == len(tokens)
+        and isinstance(others, list)
+        and len(others) == len(texts)
+        and all(isinstance(columns, dict) for columns in others)
         and all(isinstance(text, str) or _is_tokens(text) for text in texts)
         and all(map(_is_tokens, tokens))
         and all(isinstance(manifest.get(key), str) for key in ("sha256", "input", "content"))

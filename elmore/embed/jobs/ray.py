@@ -21,11 +21,13 @@ import torch
 
 from elmore import atomic
 from elmore.embed.embedder import Embedder
-from elmore.embed.jobs.job import Progress, embed_lines
+from elmore.embed.jobs import columns
+from elmore.embed.jobs.job import Progress, as_row, embed_lines
 from elmore.embed.jobs.journal import EmbedJob, EmbedJournal, Row
 from elmore.embed.jobs.writers import ParquetWriter
 from elmore.embed.tokenized import Text
 from elmore.errors import ConfigError, DataError, ElmoreError
+from elmore.text.files import TableRow
 from elmore.weights import folder as model_folder
 from elmore.weights import warm
 
@@ -37,7 +39,7 @@ _MAX_TRIES = 8  # of a shard whose workers die
 
 def run_on_ray(
     embedder: Embedder,
-    lines: Iterable[Text],
+    lines: Iterable[Text | TableRow],
     out: Path,
     job: EmbedJob,
     *,
@@ -110,8 +112,8 @@ def _start(ray: Any) -> None:  # noqa: ANN401 -- a module
         raise DataError(f"no Ray at {where}: {str(error).splitlines()[0]}") from error
 
 
-def _write_shards(lines: Iterable[Text], folder: Path, shard_lines: int) -> int:
-    """Write lines as shards of `line` and `text`, and return the number of lines.
+def _write_shards(lines: Iterable[Text | TableRow], folder: Path, shard_lines: int) -> int:
+    """Write lines as shards of `line`, `text` and `others`, and return the number of lines.
 
     Texts are written as JSON: a text may be a list of tokens, or contain lone surrogates, which
     parquet cannot store.
@@ -123,16 +125,21 @@ def _write_shards(lines: Iterable[Text], folder: Path, shard_lines: int) -> int:
     first = 0
     for number in itertools.count():
         shard: list[str] = []
+        others: list[str] = []
         num_tokens = 0
-        for text in itertools.islice(texts, shard_lines):
-            shard.append(json.dumps(text if isinstance(text, str) else list(text)))
+        for row in map(as_row, itertools.islice(texts, shard_lines)):
+            shard.append(json.dumps(row.text if isinstance(row.text, str) else list(row.text)))
+            others.append(json.dumps(columns.output_columns(row.others)))
             num_tokens += len(shard[-1])
             if num_tokens >= _SHARD_CHARACTERS:
                 break
         if not shard:
             break
-        columns = {"line": array(range(first, first + len(shard))), "text": shard}
-        parquet.write_table(table(columns), folder / f"{number:08}.parquet")
+        numbers = array(range(first, first + len(shard)))
+        parquet.write_table(
+            table({"line": numbers, "text": shard, "others": others}),
+            folder / f"{number:08}.parquet",
+        )
         first += len(shard)
     return first
 
@@ -258,14 +265,18 @@ def _assemble(folder: Path, out: Path, job: EmbedJob, num_lines: int, progress: 
             groups.append((metadata.row_group(i).column(0).statistics.min, path, i))
     temporary = folder / "result.parquet"
     done = num_tokens = 0
-    with ParquetWriter(temporary, job, sentence_index=False) as writer:
+    kinds = columns.infer_kinds(_read_others(folder / "shards"))
+    others = _read_others(folder / "shards")
+    with ParquetWriter(temporary, job, kinds, sentence_index=False) as writer:
         for _, path, i in sorted(groups):
             with parquet.ParquetFile(path) as file:
                 for batch in file.iter_batches(64, row_groups=[i]):
                     for line, tokens, data in zip(*(c.to_pylist() for c in batch), strict=True):
                         if line != done:  # a shard that was restarted is there twice
                             continue
-                        row = _row(line, json.loads(tokens), data, job)
+                        row = _row(line, json.loads(tokens), data, job)._replace(
+                            others=next(others)
+                        )
                         writer.write(row)
                         done += 1
                         num_tokens += len(row.tokens)
@@ -275,6 +286,14 @@ def _assemble(folder: Path, out: Path, job: EmbedJob, num_lines: int, progress: 
             f"{out}: line {done + 1} of {num_lines} is missing in the results of the cluster"
         )
     atomic.replace(temporary, out)
+
+
+def _read_others(folder: Path) -> Iterator[dict[str, Any]]:
+    """Yield the other columns of each line."""
+    from pyarrow import parquet
+
+    for path in sorted(folder.iterdir()):
+        yield from map(json.loads, parquet.read_table(path, columns=["others"])[0].to_pylist())
 
 
 def _row(line: int, tokens: list[str], data: bytes, job: EmbedJob) -> Row:

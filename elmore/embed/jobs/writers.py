@@ -1,9 +1,10 @@
 """Writers of vector files: one class per format, row by row, in bounded memory.
 
-HDF5 and npz have the layout of `allennlp elmo` and bilm-tf. `sentence_to_index` maps a sentence to
-its line; of equal sentences the last one counts. Our format number is where other readers ignore
-it: in an attribute of the HDF5 file, in the comment of the zip, in the metadata of the parquet
-file. JSON Lines has no such place.
+HDF5 and npz have the layout of `allennlp elmo` and bilm-tf. In HDF5 the tokens and the other
+columns of a table are attributes of a line's dataset, where readers of that layout ignore them.
+`sentence_to_index` maps a sentence to its line; of equal sentences the last one counts. Our format
+number is where other readers ignore it: in an attribute of the HDF5 file, in the comment of the
+zip, in the metadata of the parquet file. JSON Lines has no such place.
 """
 
 import io
@@ -21,11 +22,13 @@ import h5py
 import numpy as np
 
 from elmore.embed.jobs import arrow
+from elmore.embed.jobs.columns import Kind, convert
 from elmore.embed.jobs.journal import EmbedJob, Row
 from elmore.errors import ConfigError, DataError
 
 FORMAT = 1
 INDEX = "sentence_to_index"
+_TEXT = h5py.string_dtype()
 _ROW_GROUP = 1024  # rows, or fewer when they are long
 _ROW_GROUP_BYTES = 32 << 20
 
@@ -33,7 +36,9 @@ _ROW_GROUP_BYTES = 32 << 20
 class Writer(Protocol):
     """Writes rows in order; the file is complete when the `with` block ends without an error."""
 
-    def __init__(self, path: Path, job: EmbedJob, *, sentence_index: bool) -> None: ...
+    def __init__(
+        self, path: Path, job: EmbedJob, others: dict[str, Kind], *, sentence_index: bool
+    ) -> None: ...
     def __enter__(self) -> Self: ...
     def __exit__(
         self,
@@ -118,10 +123,13 @@ def _member(name: str) -> zipfile.ZipInfo:
 class HDF5Writer:
     """HDF5: a dataset per line, named by its number."""
 
-    def __init__(self, path: Path, job: EmbedJob, *, sentence_index: bool) -> None:
+    def __init__(
+        self, path: Path, job: EmbedJob, others: dict[str, Kind], *, sentence_index: bool
+    ) -> None:
         self._path = path
         self._file = h5py.File(path, "w", libver=("v108", "latest"))
         self._file.attrs["elmore_format"] = FORMAT
+        self._others = others
         self._index = _SentenceIndex(sentence_index)
 
     def __enter__(self) -> Self:
@@ -131,7 +139,7 @@ class HDF5Writer:
         with self._explain_errors() if kind is None else suppress(OSError, RuntimeError):
             text = self._index.take() if kind is None else None
             if text is not None:
-                dataset = self._file.create_dataset(INDEX, (1,), dtype=h5py.string_dtype())
+                dataset = self._file.create_dataset(INDEX, (1,), dtype=_TEXT)
                 dataset[0] = text
             self._index.close()
             self._file.close()
@@ -139,7 +147,12 @@ class HDF5Writer:
     def write(self, row: Row) -> None:
         """Write one dataset."""
         with self._explain_errors():
-            self._file.create_dataset(str(row.line), data=row.vectors)
+            attributes = self._file.create_dataset(str(row.line), data=row.vectors).attrs
+            attributes.create("tokens", list(map(_escape, row.tokens)), dtype=_TEXT)
+            for name, kind in self._others.items():
+                value = convert(row.others.get(name), kind)
+                if value is not None:
+                    attributes[name] = _escape(value) if isinstance(value, str) else value
         self._index.add(row)
 
     @contextmanager
@@ -152,10 +165,17 @@ class HDF5Writer:
             ) from error
 
 
+def _escape(text: str) -> str:
+    """Write NUL and lone surrogates, which HDF5 cannot store, as escapes."""
+    return text.replace("\0", r"\x00").encode("utf-8", "backslashreplace").decode()
+
+
 class NPZWriter:
     """npz: the same names in a zip of numpy arrays."""
 
-    def __init__(self, path: Path, job: EmbedJob, *, sentence_index: bool) -> None:
+    def __init__(
+        self, path: Path, job: EmbedJob, others: dict[str, Kind], *, sentence_index: bool
+    ) -> None:
         self._zip = zipfile.ZipFile(path, "w", zipfile.ZIP_STORED, allowZip64=True)
         self._zip.comment = f"elmore_format {FORMAT}".encode()
         self._index = _SentenceIndex(sentence_index)
@@ -183,12 +203,15 @@ class NPZWriter:
 class ParquetWriter:
     """parquet: a row per line; see `arrow.py` for the columns."""
 
-    def __init__(self, path: Path, job: EmbedJob, *, sentence_index: bool) -> None:
+    def __init__(
+        self, path: Path, job: EmbedJob, others: dict[str, Kind], *, sentence_index: bool
+    ) -> None:
         self._layout = arrow.Layout(
             width=job.width,
             num_layers=job.num_layers if job.layers == "all" and not job.pool else None,
             pooled=job.pool is not None,
             dtype=job.dtype,
+            others=others,
         )
         metadata = {"elmore_format": str(FORMAT)}
         self._file = _parquet(path).ParquetWriter(
@@ -219,9 +242,11 @@ class ParquetWriter:
 
 
 class JSONLinesWriter:
-    """JSON Lines: `line`, `tokens`, `vectors`."""
+    """JSON Lines: `line`, `tokens`, other columns of the input, `vectors`."""
 
-    def __init__(self, path: Path, job: EmbedJob, *, sentence_index: bool) -> None:
+    def __init__(
+        self, path: Path, job: EmbedJob, others: dict[str, Kind], *, sentence_index: bool
+    ) -> None:
         self._file = path.open("w", encoding="utf-8")
 
     def __enter__(self) -> Self:
@@ -233,5 +258,5 @@ class JSONLinesWriter:
     def write(self, row: Row) -> None:
         """Write one line."""
         vectors = row.vectors.astype(float).tolist()
-        record = {"line": row.line, "tokens": row.tokens, "vectors": vectors}
+        record = {"line": row.line, "tokens": row.tokens, **row.others, "vectors": vectors}
         self._file.write(json.dumps(record) + "\n")

@@ -82,11 +82,11 @@ class OccurrenceIndex:
         Args:
             folder: where to store it; None stores it in the user's cache.
             embedder: model whose vectors are stored; needed again to search.
-            files: text, .jsonl or .parquet, also compressed.
+            files: text, .jsonl, .csv, .tsv or .parquet, also compressed.
             layers: layers to store: "top" (the default), "average", numbers, "all".
             tokenized: each line is one sentence, with spaces between its tokens. Otherwise lines
                 are split into sentences and tokenized.
-            column: column of .jsonl and .parquet files that holds the text.
+            column: column of tables that holds the text.
             errors: what to do with invalid UTF-8.
             progress: called with the fraction read, and the sentences and occurrences stored.
 
