@@ -123,11 +123,14 @@ def _train_once(
 
 
 def _print_trained(trained: "TrainedTask", out: Path, test: Path | None, as_json: bool) -> None:
+    from elmore.tasks.results import TEST_RESULTS
     from elmore.tasks.trained_task import TEST_COUNTS
 
     scores = {"dev": trained.scores}
     if test is not None:
-        scores["test"] = trained.evaluate(test, cache_layers=True, counts=out / TEST_COUNTS)
+        scores["test"] = trained.evaluate(
+            test, cache_layers=True, counts=out / TEST_COUNTS, results=out / TEST_RESULTS
+        )
     layer_weights = trained.layer_weights()
     if as_json:
         layers = {insert_at: numbers._asdict() for insert_at, numbers in layer_weights.items()}

@@ -22,10 +22,14 @@ from elmore.probe.reporting.load_results import ScoredText
 from elmore.probe.reporting.load_runs import Sweep, TrainingRun
 from elmore.probe.senses import SenseResults
 from elmore.probe.wordnet import describe_sense
+from elmore.tasks.results import Results
+from elmore.tasks.results import label_scores as label_f1
 
 _LOSS_POINTS = 160  # means of the noisy loss that make a curve
 _MAX_TOKENS = 40  # of a text in one figure
 _UPDATE = "update"
+_MAX_LABELS = 14  # of a task in one figure; the others are one
+_OTHER = "other"
 
 
 def training_loss(title: str, runs: Sequence[TrainingRun], unit: str = "training loss") -> Canvas:
@@ -97,6 +101,40 @@ def sample_efficiency(title: str, sweeps: Sequence[Sweep], split: str, metric: s
     x_axis = axis_for([point.x for point in every], "training examples (log scale)", log=True)
     ends = [end for point in every for end in (point.low, point.high) if end is not None]
     return line_chart(title, x_axis, axis_for(ends, f"{metric} on {split} (%)"), series)
+
+
+def label_scores(title: str, results: Results) -> Canvas:
+    """Draw the F1 of each label as a bar."""
+    scores = list(label_f1(results.confusion).items())[:_MAX_LABELS]
+    points = [
+        Point(
+            one.f1,
+            row,
+            f"{label}: F1 {one.f1:.1f}, precision {one.precision:.1f}, recall {one.recall:.1f}, "
+            f"{one.count:,} times",
+        )
+        for row, (label, one) in enumerate(scores)
+    ]
+    names = [label for label, _ in scores]
+    return dot_plot(title, names, Axis(0, 100, "F1 (%)"), [Series("F1", points, 0)], bars=True)
+
+
+def confusion(title: str, results: Results) -> Canvas:
+    """Draw which share of each gold label was predicted as which label."""
+    labels = list(label_f1(results.confusion))[: _MAX_LABELS - 1]
+    counts = Counter[tuple[str, str]]()
+    for one in results.confusion:
+        gold, predicted = (
+            label if label in labels else _OTHER for label in (one.gold, one.predicted)
+        )
+        counts[gold, predicted] += one.count
+    if any(_OTHER in pair for pair in counts):
+        labels.append(_OTHER)
+    rows = []
+    for gold in labels:
+        total = max(1, sum(counts[gold, predicted] for predicted in labels))
+        rows.append(HeatmapRow(gold, [counts[gold, predicted] / total for predicted in labels]))
+    return heatmap(title, labels, rows, "share of the gold label of a row; columns: predicted")
 
 
 def parts_of_speech(title: str, layers: Sequence[LayerScores]) -> Canvas:

@@ -6,7 +6,7 @@ Shapes: N examples, K labels.
 """
 
 from abc import abstractmethod
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -17,7 +17,7 @@ from torch.nn import functional
 
 from elmore.tasks.embedding.network import PaddedTokens
 from elmore.tasks.metrics import accuracy, counts
-from elmore.tasks.task import Features, Loss, Task, TaskHead
+from elmore.tasks.task import Decision, Features, Loss, Task, TaskHead
 
 
 @dataclass(frozen=True)
@@ -82,6 +82,11 @@ class ClassificationTask(Task):
     def count(self, example: LabeledExample, prediction: str) -> tuple[float, ...]:
         """Count whether the label is right."""
         return float(example.label == prediction), 1.0
+
+    def decisions(self, example: LabeledExample, prediction: str) -> Iterator[Decision]:
+        """Yield its one label."""
+        text = " | ".join(" ".join(words) for words in self.sentences(example))
+        yield Decision(example.label, prediction, text)
 
     def score_counts(self, sums: Float[np.ndarray, "R C"]) -> Float[np.ndarray, " R"]:
         """Return the accuracy."""

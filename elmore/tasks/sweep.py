@@ -2,6 +2,7 @@
 
 RUN/seed-0, RUN/seed-1, …             one run each, as `train` makes them
 RUN/fraction-0.1/seed-0, …            for each fraction, if fractions are given
+RUN/…/test.json                       scores on the test examples, confused labels, errors
 RUN/…/test_counts.json                counts of each test example, for tests of significance
 RUN/summary.json                      all scores, their means and standard deviations
 """
@@ -17,6 +18,7 @@ from elmore import atomic, config
 from elmore.errors import ConfigError, DataError
 from elmore.tasks.checkpoint import find_runs, load_task
 from elmore.tasks.data.datasets import Subset, TaskDatasets
+from elmore.tasks.results import TEST_RESULTS
 from elmore.tasks.task import Task, TaskConfig
 from elmore.tasks.train import choose_embedder, train_on
 from elmore.tasks.trained_task import TEST_COUNTS, TrainedTask
@@ -148,8 +150,12 @@ def train_sweep(
             )
             by_split = {"dev": trained.scores}
             if test is not None and dist_env.is_main:
-                counts = out / trial.name / TEST_COUNTS
-                by_split["test"] = trained.evaluate(test, cache_layers=True, counts=counts)
+                by_split["test"] = trained.evaluate(
+                    test,
+                    cache_layers=True,
+                    counts=out / trial.name / TEST_COUNTS,
+                    results=out / trial.name / TEST_RESULTS,
+                )
             scores.append(_run_scores(trained, out, trial.name, by_split))
         summary = summarize(scores)
         if dist_env.is_main:

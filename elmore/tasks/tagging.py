@@ -5,6 +5,7 @@ To add a task that tags tokens, subclass `TaggingTask`: `ner` and `pos` show how
 Shapes: B sentences, T tokens, K labels.
 """
 
+import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -18,7 +19,10 @@ from elmore.errors import ConfigError
 from elmore.tasks.data.columns import TaggedSentence
 from elmore.tasks.embedding.network import PaddedTokens, Widths
 from elmore.tasks.layers.encoders import BiLSTM, VariationalDropout
-from elmore.tasks.task import Features, Task
+from elmore.tasks.task import Decision, Features, Task
+from elmore.text.target_word import format_target
+
+_PREFIX = re.compile(r"^[BIES]-(?=.)")  # of BIO and BIOES tags
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -88,6 +92,12 @@ class TaggingTask(Task):
     def gold_labels(self, example: TaggedSentence) -> list[str]:
         """Return the tag of each token."""
         return example.tags
+
+    def decisions(self, example: TaggedSentence, prediction: list[str]) -> Iterator[Decision]:
+        """Yield the tag of each token, without the prefix that marks its place in a span."""
+        for i, (gold, predicted) in enumerate(zip(example.tags, prediction, strict=True)):
+            text = format_target(example.tokens, i) if gold != predicted else ""
+            yield Decision(_PREFIX.sub("", gold), _PREFIX.sub("", predicted), text)
 
     def prediction_lines(
         self,

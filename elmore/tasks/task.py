@@ -41,6 +41,14 @@ class TaskConfig:
             raise ConfigError(f"batch_size must be at least 1, found {self.batch_size}")
 
 
+class Decision(NamedTuple):
+    """A label that a task chose, with the gold label and the text it is about."""
+
+    gold: str
+    predicted: str
+    text: str
+
+
 class Loss(NamedTuple):
     """The loss summed over all predictions, and the number of predictions."""
 
@@ -142,6 +150,10 @@ class Task(ABC):
         They serve tests of significance. None, the default: the task has no such counts.
         """
         return None
+
+    def decisions(self, example: Any, prediction: Any) -> Iterator[Decision]:  # noqa: ANN401
+        """Yield the labels of an example, for a confusion matrix; by default none."""
+        yield from ()
 
     def score_counts(self, sums: Float[np.ndarray, "R C"]) -> Float[np.ndarray, " R"]:
         """Return `metric` for R sums of what `count` returns."""

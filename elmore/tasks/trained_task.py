@@ -15,6 +15,7 @@ from elmore import atomic
 from elmore.embed.jobs import layer_cache
 from elmore.embed.jobs.layer_cache import CachedLayers
 from elmore.errors import DataError
+from elmore.tasks import results as task_results
 from elmore.tasks.data.datasets import read_examples
 from elmore.tasks.data.encode import UNKNOWN, BatchEncoder, EncodedBatch
 from elmore.tasks.embedding.network import Embedding, LayerWeights, WordTable
@@ -103,6 +104,7 @@ class TrainedTask:
         cache_layers: bool = False,
         predictions: Path | None = None,
         counts: Path | None = None,
+        results: Path | None = None,
     ) -> dict[str, float]:
         """Score the task on a file.
 
@@ -112,11 +114,13 @@ class TrainedTask:
             predictions: a file to write the predictions to, in the standard format of the task.
             counts: a JSON file to write the counts of each example to, for tests of significance;
                 not written if the task has none.
+            results: a JSON file to write the scores, the confusion of labels and the first errors
+                to, for `elmore report`.
 
         Raises:
             DataError: the examples cannot be read, or a file cannot be written there.
         """
-        for path in (predictions, counts):
+        for path in (predictions, counts, results):
             if path is not None:
                 _check_output_path(path, data)
         task = self.task
@@ -128,7 +132,10 @@ class TrainedTask:
             atomic.write(predictions, text.encode("utf-8", "replace"))
         if counts is not None:
             _write_counts(counts, task, examples, predicted)
-        return task.score(examples, predicted)
+        scores = task.score(examples, predicted)
+        if results is not None:
+            task_results.write(results, task_results.collect(task, scores, examples, predicted))
+        return scores
 
     def predict(self, texts: Iterable[str], *, tokenized: bool = False) -> Iterator[Prediction]:
         """Predict for any number of texts, in their order.

@@ -25,12 +25,11 @@ from torch import Tensor, nn, optim
 
 from elmore import atomic, config, lock, strict_json
 from elmore.errors import ConfigError, DataError
+from elmore.train import saved_recipe
 from elmore.train.divergence import LossMean
 from elmore.train.weight_average import WeightAverage
 
 FORMAT = 6  # docs/formats.md says what each number added
-_NEW_KEYS = {"divergence_factor", "divergence_window", "plateau_patience"}  # of train, since 2
-_NEW_KEYS |= {"warmup_fraction", "name", "language", "licence", "data", "source", "training"}
 _OLD_STATE_KEYS = {"best": "best_score", "stale": "evals_since_best"}  # of formats 1 and 2
 _CHECKPOINT = re.compile(r"step-(\d+)")
 _LOCK = "lock"
@@ -115,11 +114,12 @@ class Run:
         try:
             self._check_folder(resume=resume)  # another process may have released it just now
             if resume:
-                _check_same_recipe(_read_recipe(path), recipe, path)
+                if saved_recipe.check_resumable(path, recipe, FORMAT):
+                    saved_recipe.extend(path, recipe)
                 self._clean_partial()
             else:
                 self.metrics.unlink(missing_ok=True)
-                atomic.write(path, _dump_json({"format": FORMAT, **recipe}))
+                atomic.write(path, saved_recipe.dump_json({"format": FORMAT, **recipe}))
         except BaseException:
             self.close()
             raise
@@ -183,7 +183,7 @@ class Run:
                 for name, named in tensors.items():
                     plain = {k: v.detach().contiguous().cpu() for k, v in named.items()}
                     save_file(plain, folder / f"{name}.safetensors")
-                (folder / "state.json").write_bytes(_dump_json(state))
+                (folder / "state.json").write_bytes(saved_recipe.dump_json(state))
         except (OSError, SafetensorError) as error:  # a full disk raises either
             raise DataError(
                 f"{path}: could not be written ({error}); {self.last_checkpoint_hint()}"
@@ -316,45 +316,6 @@ def _check_record(record: object, where: str) -> dict[str, Any]:
             if type(value) not in types or (type(value) is int and abs(value) >= 2**63):
                 raise DataError(f"{where}: {name}: expected a number, found {str(value)[:40]!r}")
     return record
-
-
-def _dump_json(data: dict[str, Any]) -> bytes:
-    return (json.dumps(data, indent=2, ensure_ascii=False) + "\n").encode()
-
-
-def _read_recipe(path: Path) -> dict[str, Any]:
-    recipe = config.read_json(path)
-    config.check_format(recipe, FORMAT, str(path), default=1)  # the first recipes had no number
-    recipe.pop("format", None)
-    return config.rename_old_keys(recipe, str(path))
-
-
-def _check_same_recipe(old: dict[str, Any], new: dict[str, Any], path: Path) -> None:
-    before, after = _flatten_recipe(old), _flatten_recipe(json.loads(_dump_json(new)))
-    for recipe in (before, after):
-        recipe.setdefault("stream.min_batches", 0)
-    # A run of format 1 may be resumed, although its recipe lacks keys that came later.
-    added = {k for k in after if k not in before and k.rpartition(".")[2] in _NEW_KEYS}
-    keys = [k for k in {**before, **after} if before.get(k) != after.get(k) and k not in added]
-    if keys:
-        changes = [(key, before.get(key), after.get(key)) for key in sorted(keys)[:5]]
-        differences = ", ".join(
-            f"{k[:80]} {config.short_repr(a)} -> {config.short_repr(b)}" for k, a, b in changes
-        )
-        raise ConfigError(
-            f"{path}: this run has another recipe ({differences}); resume with the same one, or "
-            "start a new run in another folder"
-        )
-
-
-def _flatten_recipe(table: dict[str, Any], prefix: str = "") -> dict[str, Any]:
-    leaves: dict[str, Any] = {}
-    for key, value in table.items():
-        if isinstance(value, dict):
-            leaves |= _flatten_recipe(value, f"{prefix}{key}.")
-        else:
-            leaves[prefix + key] = value
-    return leaves
 
 
 def _load_optimizer(optimizer: optim.Optimizer, path: Path) -> None:

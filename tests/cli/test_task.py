@@ -59,6 +59,14 @@ def test_train_evaluate_and_predict(tmp_path, data):
     assert "perplexity" not in done.err
 
     run = str(tmp_path / "run")
+    page = tmp_path / "report.html"
+    assert run_elmore("report", run, "-o", str(page)).code == 0
+    shown = page.read_text(encoding="utf-8")
+    assert "run: scores on the test examples" in shown
+    assert "run: F1 of each label" in shown
+    assert "run: confused labels" in shown
+    test_scores = json.loads((tmp_path / "run" / "test.json").read_text())["scores"]
+    assert f'<data value="{test_scores["f1"]}"' in shown
     scores = json.loads(run_elmore("task", "evaluate", run, data, "--json").out)
     assert f"dev  f1 {scores['f1']:.2f}" in dev
     assert f"f1 {scores['f1']:.2f}" in run_elmore("task", "evaluate", run, data).out

@@ -26,11 +26,13 @@ from tests.fuzz.libraries import PACKERS
 from tests.fuzz.reader import FORMATS, Reader
 
 TEXT = "the old bridge lies near the lake .\na grey cat waits in Zürich !\n\ntwo ships\n"
+CSV = "n,text\n" + "".join(f"1,{line}\n" for line in make.TEXTS)
 JSONL = "".join(json.dumps({"text": line, "n": 1}) + "\n" for line in (*make.TEXTS, ["a", "b"]))
 
 
 def _packed(folder: Path) -> None:
-    for name, text in (("plain.txt", TEXT), ("table.jsonl", JSONL)):
+    texts = {"plain.txt": TEXT, "table.jsonl": JSONL, "table.csv": CSV}
+    for name, text in {**texts, "table.tsv": CSV.replace(",", "\t")}.items():
         data = text.encode()
         (folder / name).write_bytes(data)
         (folder / f"{name}.zst").write_bytes(zstandard.compress(data))

@@ -11,7 +11,7 @@ from functools import partial
 import pytest
 import torch
 
-from elmore.errors import DataError, ElmoreError
+from elmore.errors import ConfigError, DataError, ElmoreError
 from elmore.train import fit as fits
 from elmore.train.config import TrainConfig
 from elmore.train.distributed import SINGLE_PROCESS
@@ -60,6 +60,24 @@ def test_a_run_shorter_than_its_warm_up_is_warned_of_and_reaches_its_rate(tmp_pa
     caplog.clear()
     fitted(tmp_path / "long", steps=18, warmup_steps=18)
     assert not caplog.messages
+
+
+def test_a_finished_run_can_be_made_longer_but_not_shorter(tmp_path):
+    def fitted_by(steps: int, *, resume: bool) -> list[Report]:
+        config = TrainConfig(steps=steps, lr=0.05, schedule="constant", warmup_steps=0, log_every=1)
+        run = Run(tmp_path)
+        recipe = {"train": {"steps": steps, "epochs": 10.0}}
+        with run:
+            run.create_or_resume(recipe, resume=resume)
+            arguments = {"device": CPU, "dist_env": SINGLE_PROCESS, "resume": resume}
+            return list(fits.fit(Toy(), config, run, **arguments))
+
+    assert fitted_by(4, resume=False)[-1].step == 4
+    assert [report.step for report in fitted_by(7, resume=True)] == [5, 6, 7]
+    assert json.loads((tmp_path / "recipe.json").read_text())["train"]["steps"] == 7
+    assert [line["step"] for line in lines(tmp_path)] == list(range(1, 8))
+    with pytest.raises(ConfigError, match=r"another recipe \(train.steps 7 -> 5\)"):
+        fitted_by(5, resume=True)
 
 
 def test_slow_updates_are_reported_one_by_one(tmp_path, monkeypatch):

@@ -211,17 +211,23 @@ def _is_manifest(manifest: object) -> bool:
     if not isinstance(manifest, dict) or type(manifest.get("first")) is not int:
         return False
     texts, tokens = manifest.get("texts"), manifest.get("tokens")
-    others = manifest.get("others", texts and [{}] * len(texts))
+    others = manifest.get("others")
     return (
         isinstance(texts, list)
         and isinstance(tokens, list)
         and len(texts) == len(tokens)
-        and isinstance(others, list)
-        and len(others) == len(texts)
-        and all(isinstance(columns, dict) for columns in others)
+        and ("others" not in manifest or _are_rows(others, len(texts)))
         and all(isinstance(text, str) or _is_tokens(text) for text in texts)
         and all(map(_is_tokens, tokens))
         and all(isinstance(manifest.get(key), str) for key in ("sha256", "input", "content"))
+    )
+
+
+def _are_rows(value: object, count: int) -> bool:
+    return (
+        isinstance(value, list)
+        and len(value) == count
+        and all(isinstance(columns, dict) for columns in value)
     )
 
 

@@ -97,9 +97,15 @@ def line_chart(
 
 
 def dot_plot(
-    title: str, names: Sequence[str], x_axis: Axis, series: Sequence[Series], *, step: float = 24.0
+    title: str,
+    names: Sequence[str],
+    x_axis: Axis,
+    series: Sequence[Series],
+    *,
+    step: float = 24.0,
+    bars: bool = False,
 ) -> Canvas:
-    """Draw one row per name with markers on it; the `y` of a point is its row."""
+    """Draw one row per name with markers, or bars, on it; the `y` of a point is its row."""
     label_width = min(150.0, max((text_width(name, 12) for name in names), default=0.0))
     left, height = label_width + 24, step * len(names)
     area = PlotArea(left, _TOP, WIDTH - left - 20, height, x_axis, Axis(len(names) - 0.5, -0.5, ""))
@@ -118,7 +124,11 @@ def dot_plot(
             if point.low is not None and point.high is not None:
                 ends = [(area.x(point.low), y), (area.x(point.high), y)]
                 canvas.add(Polyline(ends, one.role, 1.4))
-            canvas.add(Marker(x, y, one.role, one.shape, 4.5, point.tooltip, one.name))
+            if bars:
+                bar = Rect(left, y - 6, x - left, 12, one.role, 0.7, point.tooltip, one.name)
+                canvas.add(bar)
+            else:
+                canvas.add(Marker(x, y, one.role, one.shape, 4.5, point.tooltip, one.name))
     return canvas
 
 

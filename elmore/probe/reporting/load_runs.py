@@ -14,7 +14,8 @@ from safetensors import SafetensorError, safe_open
 
 from elmore import config
 from elmore.errors import ConfigError, DataError
-from elmore.tasks import checkpoint, registry, sweep
+from elmore.tasks import checkpoint, registry, results, sweep
+from elmore.tasks.results import TEST_RESULTS, Results
 from elmore.tasks.sweep import RunScores, Summary
 from elmore.train.runs import VALID, Run
 
@@ -40,6 +41,8 @@ class TrainingRun:
     examples: int | None = None
     mixes: dict[str, list[float]] = field(default_factory=dict)
     """Normalized layer weights of the biLM, at the input and at the output."""
+    test: Results | None = None
+    """Scores and errors on the test examples."""
 
     @property
     def higher_is_better(self) -> bool:
@@ -179,6 +182,7 @@ def _load_run(folder: Path, name: str) -> TrainingRun:
         recipe.data.fraction,
         recipe.data.examples,
         _mixes(folder / "best" / "model.safetensors") if kind else {},
+        results.read(folder / TEST_RESULTS) if (folder / TEST_RESULTS).is_file() else None,
     )
 
 

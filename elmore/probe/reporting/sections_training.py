@@ -135,9 +135,31 @@ def tasks(inputs: ReportInputs) -> Section | None:
         for run in scored:
             title = f"{run.name}: evaluations on held-out examples"
             section.add_table(title, evaluation_rows(run), fold=True)
+        for run in inputs.runs:  # of several seeds, the summary tells more
+            if run.task == kind:
+                _add_test(section, run)
     for name, one in _summaries(inputs).items():
         section.add_table(f"{name}: mean and standard deviation over runs", _summary_rows(one))
     return section
+
+
+def _add_test(section: Section, run: TrainingRun) -> None:
+    """Add the scores on test examples: by label, what was confused, and examples of errors."""
+    test = run.test
+    if test is None:
+        return
+    row = {_plain(name): format_number(value) for name, value in test.scores.items()}
+    section.add_table(f"{run.name}: scores on the test examples", [row])
+    if not test.confusion:
+        return
+    stem = f"{run.name}_test"
+    figures = {
+        f"{stem}_labels": plots.label_scores(f"{run.name}: F1 of each label", test),
+        f"{stem}_confusion": plots.confusion(f"{run.name}: confused labels", test),
+    }
+    section.add_figures(figures)
+    rows = [{"gold": one.gold, "predicted": one.predicted, "text": one.text} for one in test.errors]
+    section.add_table(f"{run.name}: the first errors on the test examples", rows, fold=True)
 
 
 def _summaries(inputs: ReportInputs) -> dict[str, Summary]:
@@ -150,6 +172,7 @@ def _scores_row(run: TrainingRun) -> dict[str, Cell]:
     return {
         "run": run.name,
         run.metric: format_number(best[1][run.metric]),
+        "test": format_number(run.test.scores[run.test.metric]) if run.test else None,
         "at update": best[0],
         "vectors": embedder_name(run),
     }

@@ -1,0 +1,72 @@
+"""The recipe of a run as it is saved, and whether a run may be resumed with another."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+from elmore import atomic, config
+from elmore.errors import ConfigError
+
+# A run may be resumed although its recipe lacks these keys, which came later.
+_NEW_KEYS = {"divergence_factor", "divergence_window", "plateau_patience", "warmup_fraction"}
+_NEW_KEYS |= {"name", "language", "licence", "data", "source", "training"}  # of the card
+_LENGTHS = ("epochs", "steps")
+
+
+def check_resumable(path: Path, new: dict[str, Any], newest_format: int) -> bool:
+    """Return whether a recipe asks for a longer training than the saved one, else for the same.
+
+    Raises:
+        ConfigError: It is another recipe in any other way.
+    """
+    old = config.read_json(path)
+    config.check_format(old, newest_format, str(path), default=1)  # the first had no number
+    old.pop("format", None)
+    before = _flatten(config.rename_old_keys(old, str(path)))
+    after = _flatten(json.loads(dump_json(new)))
+    for recipe in (before, after):  # earlier runs read every text in all streams
+        recipe.setdefault("stream.min_batches", 0)
+    added = {k for k in after if k not in before and k.rpartition(".")[2] in _NEW_KEYS}
+    keys = [k for k in {**before, **after} if before.get(k) != after.get(k) and k not in added]
+    longer = [k for k in keys if _is_longer(k, before.get(k), after.get(k))]
+    if len(keys) > len(longer):
+        changes = [(key, before.get(key), after.get(key)) for key in sorted(keys)[:5]]
+        differences = ", ".join(
+            f"{k[:80]} {config.short_repr(a)} -> {config.short_repr(b)}" for k, a, b in changes
+        )
+        raise ConfigError(
+            f"{path}: this run has another recipe ({differences}); resume with the same one, or "
+            "start a new run in another folder"
+        )
+    return bool(longer)
+
+
+def _is_longer(key: str, before: object, after: object) -> bool:
+    return (
+        key in {f"train.{name}" for name in _LENGTHS}
+        and isinstance(before, int | float)
+        and isinstance(after, int | float)
+        and after > before
+    )
+
+
+def extend(path: Path, new: dict[str, Any]) -> None:
+    """Save the length of a longer training."""
+    saved = config.read_json(path)
+    saved["train"] |= {name: new["train"][name] for name in _LENGTHS}
+    atomic.write(path, dump_json(saved))
+
+
+def dump_json(data: dict[str, Any]) -> bytes:
+    """Return JSON as the files of a run have it."""
+    return (json.dumps(data, indent=2, ensure_ascii=False) + "\n").encode()
+
+
+def _flatten(table: dict[str, Any], prefix: str = "") -> dict[str, Any]:
+    leaves: dict[str, Any] = {}
+    for key, value in table.items():
+        if isinstance(value, dict):
+            leaves |= _flatten(value, f"{prefix}{key}.")
+        else:
+            leaves[prefix + key] = value
+    return leaves
