@@ -1,15 +1,15 @@
-"""elmore evaluate MODEL SHARDS: perplexity, forward and backward."""
+"""elmore evaluate [MODEL] SHARDS: perplexity, forward and backward."""
 
 from typing import Annotated, Literal
 
 import typer
 
-from elmore.cli.options import Device, Json, ModelArgument, Shards
+from elmore.cli.options import Device, Json, ModelOption, ShardsArguments, take_model
 
 
 def evaluate(
-    model: ModelArgument,
-    shards: Shards,
+    arguments: ShardsArguments,
+    model: ModelOption = None,
     reset_state: Annotated[
         bool,
         typer.Option(
@@ -32,9 +32,10 @@ def evaluate(
     from elmore.cli.training import is_main_process
     from elmore.lm.evaluate import evaluate as run
 
+    source, (shards,) = take_model(arguments, model, needed=1)
     with show_progress("evaluating") as update:
         scores = run(
-            model,
+            source,
             shards,
             reset_state=reset_state,
             split=split,

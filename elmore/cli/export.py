@@ -1,4 +1,4 @@
-"""elmore export MODEL OUT.onnx: a model for runtimes without torch."""
+"""elmore export [MODEL] OUT.onnx: a model for runtimes without torch."""
 
 import sys
 from pathlib import Path
@@ -6,12 +6,17 @@ from typing import Annotated, Literal
 
 import typer
 
-from elmore.cli.options import InitialState, ModelsArgument, Overwrite, Vocabulary
+from elmore.cli.options import InitialState, ModelsOption, Overwrite, Vocabulary
 
 
 def export(
-    model: ModelsArgument,
-    out: Annotated[Path, typer.Argument(help="File to write, ending in .onnx.")],
+    arguments: Annotated[
+        list[str],
+        typer.Argument(
+            metavar="[MODEL] OUT", help="The model, and the file to write, ending in .onnx."
+        ),
+    ],
+    model: ModelsOption = None,
     storage: Annotated[
         Literal["float32", "float16", "int8"],
         typer.Option(help="Number format of the weights in the file; computation is in float32."),
@@ -27,10 +32,12 @@ def export(
     """
     from elmore.cli.progress import show_download
     from elmore.integrations import onnx
-    from elmore.weights import pretrained
+    from elmore.weights import catalogue, pretrained
 
+    *named, last = arguments
+    out, sources = Path(last), [*(model or []), *named] or [catalogue.BUNDLED]
     with show_download() as progress:
-        bundle = pretrained.load(*model, vocabulary=vocabulary, progress=progress)
+        bundle = pretrained.load(*sources, vocabulary=vocabulary, progress=progress)
     report = onnx.export(
         bundle, out, storage=storage, initial_state=initial_state, overwrite=overwrite
     )

@@ -1,20 +1,30 @@
-"""elmore finetune MODEL SHARDS -o RUN: continue training any model, foreign ones included."""
+"""elmore finetune [MODEL] SHARDS -o RUN: continue training any model, foreign ones included."""
 
 from collections.abc import Iterator
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from elmore.cli.options import Device, Json, ModelArgument, Resume, RunFolder, Settings, Shards
+from elmore.cli.options import (
+    Device,
+    Json,
+    ModelOption,
+    Resume,
+    RunFolder,
+    Settings,
+    ShardsArguments,
+    take_model,
+)
 
 if TYPE_CHECKING:
     from elmore.train.fit import Report
 
 
 def finetune(
-    model: ModelArgument,
-    shards: Shards,
+    arguments: ShardsArguments,
     out: RunFolder,
+    model: ModelOption = None,
     recipe: Annotated[
         str | None, typer.Option(help="Recipe file (.toml) instead of the default one.")
     ] = None,
@@ -30,11 +40,12 @@ def finetune(
     from elmore.lm.finetune import PerplexityChange
     from elmore.lm.finetune import finetune as run
 
+    source, (shards,) = take_model(arguments, model, needed=1)
     chosen = config.read_finetune_recipe(recipe, settings or [])
     changes: list[Any] = []
 
     def reports() -> "Iterator[Report]":
-        for item in run([model], shards, out, chosen, resume=resume, device=device):
+        for item in run([source], Path(shards), out, chosen, resume=resume, device=device):
             if isinstance(item, PerplexityChange):
                 changes.append(item)
             else:

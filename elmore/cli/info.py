@@ -1,12 +1,12 @@
-"""elmore info MODEL: describe a model."""
+"""elmore info [MODEL]: describe a model."""
 
 from pathlib import Path
 
-from elmore.cli.options import Json, ModelsArgument, Vocabulary
+from elmore.cli.options import DefaultModelArgument, Json, Vocabulary
 
 
 def info(
-    model: ModelsArgument,
+    model: DefaultModelArgument = None,
     vocabulary: Vocabulary = None,
     json: Json = False,
 ) -> None:
@@ -16,6 +16,7 @@ def info(
 
     from elmore.weights import card, catalogue, checksums, pretrained
 
+    model = model or [catalogue.BUNDLED]
     by_name = len(model) == 1 and not Path(model[0]).exists()
     entry = catalogue.known_models().get(model[0]) if by_name else None
     status = catalogue.model_status(model[0], entry) if entry else ""

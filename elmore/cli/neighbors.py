@@ -1,4 +1,4 @@
-"""elmore neighbors MODEL CORPUS "the [play] was …": the nearest occurrences in a text."""
+"""elmore neighbors [MODEL] CORPUS "the [play] was …": the nearest occurrences in a text."""
 
 import sys
 from pathlib import Path
@@ -6,25 +6,31 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from elmore.cli.options import Column, Device, Errors, Json, ModelArgument, Precision, Tokenized
+from elmore.cli.options import (
+    Column,
+    Device,
+    Errors,
+    Json,
+    ModelOption,
+    Precision,
+    Tokenized,
+    take_model,
+)
 
 if TYPE_CHECKING:
     from elmore.probe.neighbors.index import Neighbor, OccurrenceIndex
 
 
 def neighbors(
-    model: ModelArgument,
-    corpus: Annotated[
-        str,
+    arguments: Annotated[
+        list[str],
         typer.Argument(
-            help="Text, .jsonl, .csv, .tsv or .parquet, also .gz .xz .bz2 .zst; a pattern; or an "
-            "index folder."
+            metavar="[MODEL] CORPUS [QUERY]...",
+            help="The model; text, .jsonl, .csv, .tsv or .parquet, also .gz .xz .bz2 .zst, or a "
+            r'pattern, or an index folder; sentences such as "the \[play] was sold out".',
         ),
     ],
-    queries: Annotated[
-        list[str] | None,
-        typer.Argument(metavar="QUERY", help=r'Example: "the \[play] was sold out".'),
-    ] = None,
+    model: ModelOption = None,
     k: Annotated[int, typer.Option("-k", min=1, help="Number of results per query.")] = 10,
     word: Annotated[str | None, typer.Option(help="Search only occurrences of this word.")] = None,
     layer: Annotated[
@@ -59,15 +65,16 @@ def neighbors(
     from elmore.text import target_word
     from elmore.text.tokenizers import penn, whitespace
 
+    source, (corpus, *queries) = take_model(arguments, model, needed=1, more=True)
     is_index = Path(corpus).is_dir()
     if is_index and (index or layers):
         raise ConfigError(f"{corpus} is an index already: --index and --layers need a text")
     if append and not (is_index or index):
         raise ConfigError("--append needs an index folder: name it with --index")
     tokenizer = whitespace if tokenized else penn
-    targets = [target_word.parse_target(query, tokenizer) for query in queries or []]
+    targets = [target_word.parse_target(query, tokenizer) for query in queries]
     with show_download() as progress:
-        elmo = load(model, device=device, precision=precision, progress=progress)
+        elmo = load(source, device=device, precision=precision, progress=progress)
     if layers and layer:
         _check_layers(layer, layers, elmo.num_layers)
     options: dict[str, Any] = {"tokenized": tokenized, "column": column, "errors": errors}
@@ -93,8 +100,8 @@ def neighbors(
     if word is None:
         _warn_absent([tokens[position] for tokens, position in targets], opened_index)
     results = [opened_index.search(*target, k, word=word, layer=layer) for target in targets]
-    _print(queries or [], results, as_json=json)
-    _warn_few(queries or [], results, k)
+    _print(queries, results, as_json=json)
+    _warn_few(queries, results, k)
 
 
 def _warn_absent(words: list[str], index: "OccurrenceIndex") -> None:

@@ -11,7 +11,10 @@ from elmore.cli.options import MODEL, Device, Resume, RunFolder, Settings, Shard
 def pretrain(
     recipe: Annotated[
         str,
-        typer.Argument(help=f"Recipe: {', '.join(recipes.list_recipes('bilm'))}, or a .toml file."),
+        typer.Argument(
+            help=f"Recipe: {', '.join(recipes.list_recipes('bilm'))}, or a .toml file. A recipe "
+            "sets the size and the training; the published model of the same name is not used."
+        ),
     ],
     shards: Shards,
     out: RunFolder,

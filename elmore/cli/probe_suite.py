@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from elmore.cli.options import Device, Json, ModelArgument, Precision, Seed
+from elmore.cli.options import Device, Json, ModelOption, Precision, Seed, take_model
 from elmore.cli.probe_words import load_model
 
 if TYPE_CHECKING:
@@ -17,7 +17,6 @@ if TYPE_CHECKING:
 
 
 def suite(
-    model: ModelArgument,
     data: Annotated[
         Path,
         typer.Option(
@@ -25,6 +24,10 @@ def suite(
             "ner, wsd; a set without one is listed as absent."
         ),
     ],
+    arguments: Annotated[
+        list[str] | None, typer.Argument(metavar="[MODEL]", help="The model, as for --model.")
+    ] = None,
+    model: ModelOption = None,
     sets: Annotated[
         list[str] | None,
         typer.Option(
@@ -45,11 +48,12 @@ def suite(
     """
     from elmore.probe.suite import runner
 
+    name, _ = take_model(arguments or [], model, needed=0)
     contents = runner.find_sets(data, sets or [])
-    elmo = load_model(model, device, precision)
+    elmo = load_model(name, device, precision)
     results = runner.score_sets(elmo, contents, _show_progress, seed=seed)
     if json:
-        print(writer.dumps({"model": model, **asdict(results)}, indent=2, ensure_ascii=False))
+        print(writer.dumps({"model": name, **asdict(results)}, indent=2, ensure_ascii=False))
     else:
         _print_scores(results)
 

@@ -1,4 +1,4 @@
-"""elmore score MODEL TEXT: per-token log-probabilities of both directions, and substitutes."""
+"""elmore score [MODEL] TEXT: per-token log-probabilities of both directions, and substitutes."""
 
 import json as json_module
 import sys
@@ -7,7 +7,16 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from elmore.cli.options import Column, DefaultFiles, Device, Errors, Json, ModelArgument, Tokenized
+from elmore.cli.options import (
+    FILES,
+    Column,
+    Device,
+    Errors,
+    Json,
+    ModelOption,
+    Tokenized,
+    take_model,
+)
 
 if TYPE_CHECKING:
     from elmore.lm.scoring import Scores
@@ -17,8 +26,11 @@ if TYPE_CHECKING:
 
 
 def score(
-    model: ModelArgument,
-    files: DefaultFiles = None,
+    arguments: Annotated[
+        list[str] | None,
+        typer.Argument(metavar="[MODEL] [FILES]...", help=f"The model, and {FILES}"),
+    ] = None,
+    model: ModelOption = None,
     substitutes: Annotated[
         int | None,
         typer.Option(
@@ -44,8 +56,9 @@ def score(
     from elmore.train.distributed import init_distributed
     from elmore.weights import pretrained
 
+    source, files = take_model(arguments or [], model, needed=0, more=True)
     lines = Lines(files or ["-"], errors=errors, column=column)
-    bundle = pretrained.load(model)
+    bundle = pretrained.load(source)
     _, softmax = scoring.require_softmax(bundle)
     shows_progress = not sys.stdout.isatty()  # on a terminal the output shows it
     with init_distributed(device) as (_, own_device), show_progress("scoring") as update:

@@ -11,6 +11,7 @@ from elmore.model.config import BiLMConfig
 from elmore.model.softmax import SoftmaxConfig
 from elmore.train.config import TrainConfig
 from elmore.weights.bundle import Card
+from elmore.weights.catalogue import known_models
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -52,7 +53,8 @@ def read_pretrain_recipe(recipe: str, overrides: Sequence[str] = ()) -> Pretrain
     packaged = recipes.list_recipes("bilm")
     path = packaged.get(recipe, Path(recipe))
     if recipe not in packaged and not path.is_file():
-        raise ConfigError(f"{recipe}: no such recipe; name a file, or one of {', '.join(packaged)}")
+        what = "is a model, not a recipe" if recipe in known_models() else "no such recipe"
+        raise ConfigError(f"{recipe}: {what}; name a file, or one of {', '.join(packaged)}")
     return config.read_recipe(PretrainConfig, path, overrides)
 
 

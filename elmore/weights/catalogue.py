@@ -6,7 +6,7 @@ import tomllib
 from dataclasses import dataclass, replace
 from importlib import resources
 
-from elmore import cache, config
+from elmore import cache, config, recipes
 from elmore.errors import ElmoreError, WeightsError
 from elmore.weights import fetch, packages
 from elmore.weights.packages import ModelPackage
@@ -90,6 +90,8 @@ def find_model(name: str) -> Entry:
     entries = known_models()
     if name not in entries:
         hint = config.suggest(name, entries) or "'elmore models' lists the names"
+        if name in recipes.list_recipes("bilm"):
+            hint = f"{name} is a recipe of 'elmore pretrain', which trains such a model"
         raise WeightsError(f"{name}: no such file or folder, and no model of that name; {hint}")
     entry = entries[name]
     if len(entry.claims) > 1:

@@ -90,6 +90,21 @@ def _best_of_run(path: Path) -> Path:
     return path / "best" if folder.looks_like_model(path / "best") else path
 
 
+def is_model(source: str | Path) -> bool:
+    """Return whether `load` would take something for a model: a path, or a name it knows."""
+    path = Path(source)
+    if path.is_file():
+        return path.suffix in _WEIGHTS or archive.is_zip(path)
+    if not path.is_dir():
+        return str(source) in catalogue.known_models()
+    return (
+        many_langs.looks_like_model(path)
+        or folder.looks_like_model(_best_of_run(path))
+        or any(item.suffix in _HDF5 + _TENSORS for item in path.iterdir())
+        or checkpoint.find_index(path) is not None
+    )
+
+
 def _local_paths(name: str, entry: catalogue.Entry) -> list[Path]:
     """Return where the files of a named model are or will be."""
     if entry.installed:
