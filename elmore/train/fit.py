@@ -57,7 +57,7 @@ def fit(
     resume: bool = False,
 ) -> Iterator[Report]:
     """Train to the end and yield reports; `run` must have been created or resumed."""
-    if resume and run.format < 6:  # its updates so far had the whole warm-up
+    if resume and not run.limits_warmup:  # its updates so far had the whole warm-up
         config = replace(config, warmup_fraction=None)
     optimizer = build_optimizer(trainable.module, config)
     average = WeightAverage(trainable.module, config.ema_decay) if config.ema_decay else None

@@ -143,9 +143,10 @@ class Run:
         return all(map(_DISPOSABLE.fullmatch, names))
 
     @property
-    def format(self) -> int:
-        """The number of the format in which the run was created."""
-        return int(config.read_json(self.folder / "recipe.json").get("format", 1))
+    def limits_warmup(self) -> bool:
+        """Whether it began with `train.warmup_fraction`, which runs before format 6 lack."""
+        recipe = config.read_json(self.folder / "recipe.json")
+        return recipe.get("format", 1) >= 6 or "warmup_fraction" in recipe.get("train", {})
 
     def checkpoint_steps(self) -> list[int]:
         """Return the update numbers of the checkpoints, in order."""

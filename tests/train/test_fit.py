@@ -62,6 +62,17 @@ def test_a_run_shorter_than_its_warm_up_is_warned_of_and_reaches_its_rate(tmp_pa
     assert not caplog.messages
 
 
+def test_a_run_that_began_without_a_limit_of_its_warm_up_keeps_all_of_it(tmp_path):
+    settings = {"warmup_steps": 8, "log_every": 1, "save_every": 2}
+    fitted(tmp_path, steps=8, warmup_fraction=None, **settings)
+    expected = [line["lr"] for line in lines(tmp_path)]
+    for path in (tmp_path / "checkpoints").glob("step-*8"):
+        shutil.rmtree(path)
+    (tmp_path / "recipe.json").write_text('{"format": 5}')
+    fitted(tmp_path, steps=8, resume=True, **settings)
+    assert [line["lr"] for line in lines(tmp_path)] == pytest.approx(expected)
+
+
 def test_a_finished_run_can_be_made_longer_but_not_shorter(tmp_path):
     def fitted_by(steps: int, *, resume: bool) -> list[Report]:
         config = TrainConfig(steps=steps, lr=0.05, schedule="constant", warmup_steps=0, log_every=1)
