@@ -52,8 +52,8 @@ def main() -> None:
             color_scheme="dark" if args.dark else "light",
         )
         page.goto(url)
-        page.get_by_role("button", name="Read").click()
-        page.get_by_text(re.compile("words read")).wait_for(timeout=120_000)
+        page.get_by_role("button", name="Embed").click()
+        page.get_by_text(re.compile("words embedded")).wait_for(timeout=120_000)
         page.wait_for_timeout(500)
         page.screenshot(path=args.out, full_page=True)
         browser.close()

@@ -17,10 +17,17 @@ def print_table(rows: list[dict[str, Any]], *, as_json: bool) -> None:
         table = Table(*rows[0], box=None, pad_edge=False, header_style="bold")
         for row in rows:
             table.add_row(
-                *(Text(str(value)) for value in row.values())
+                *(Text(_format(value)) for value in row.values())
             )  # Text: [play] is not markup
         Console().print(table)
     else:
         print("\t".join(rows[0]))
         for row in rows:
-            print("\t".join(map(str, row.values())))
+            print("\t".join(map(_format, row.values())))
+
+
+def _format(value: object) -> str:
+    """Round numbers for people: four digits, or all before the point; JSON has the others."""
+    if isinstance(value, float):
+        return f"{value:.0f}" if abs(value) >= 1000 else f"{value:.4g}"
+    return "-" if value is None else str(value)

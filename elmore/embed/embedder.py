@@ -47,8 +47,7 @@ class Embedder:
 
     No recurrent state is kept between calls, and texts of one call do not influence each other.
     What depends on a word alone is cached between calls, which changes no bit of a result; nor does
-    autocast, which applies to `run` alone. Several threads may share an embedder; it can be pickled
-    and copied.
+    autocast, which applies to `run` alone. Threads may share it; it can be pickled and copied.
 
     The embedder has a network of its own: freezing, moving, converting or loading a state dict into
     it does not change the bundle that was given. Their weights share memory until then, so the
@@ -90,20 +89,21 @@ class Embedder:
         if precision not in ("exact", "fast"):
             raise ConfigError(f"precision must be 'exact' or 'fast', found {precision!r}")
         if (token_budget is not None and token_budget < 1) or (cache_megabytes or 0) < 0:
-            raise ConfigError(
-                f"token_budget must be at least 1 and cache_megabytes not negative, found "
-                f"{token_budget} and {cache_megabytes}"
-            )
+            found = f"{token_budget} and {cache_megabytes}"
+            least = "token_budget must be at least 1 and cache_megabytes not negative"
+            raise ConfigError(f"{least}, found {found}")
         self.bundle = bundle.sharing_weights()
-        self.tokenizer = tokenizer
-        self.token_budget = token_budget
-        self.cache_megabytes = cache_megabytes
-        self.initial_state = initial_state
+        self.tokenizer, self.initial_state = tokenizer, initial_state
+        self.token_budget, self.cache_megabytes = token_budget, cache_megabytes
         self.precision: Precision = precision
         self._stateful_rows = StatefulRows() if stateful else None
         self._start = warm.add_warm_state(bundle).warm_state if initial_state == "warm" else None
         self._reset_runtime()
         self.to(device)
+
+    def __repr__(self) -> str:
+        name = self.bundle.card.name or "a model"
+        return f"<Embedder {name}: {self.num_layers} layers of {self.width}, {self.device}>"
 
     @property
     def device(self) -> torch.device:

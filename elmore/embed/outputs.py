@@ -34,6 +34,11 @@ class EmbeddedText:
     offsets: list[tuple[int, int]] | None = None
     """Start and end of each token in the string, when a string was given."""
 
+    def __repr__(self) -> str:
+        words = " ".join(self.tokens)
+        shown = words if len(words) <= 60 else f"{words[:57]}..."
+        return f"<EmbeddedText {shown!r}: {self.vectors.dtype} {self.vectors.shape}>"
+
     def pool_to_spans(self, spans: Sequence[tuple[int, int]]) -> Float[np.ndarray, "*L S 2*D"]:
         """Return vectors for another tokenisation of the same string.
 

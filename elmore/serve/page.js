@@ -2,7 +2,10 @@
 // All layers are fetched once; mixing and comparing happen here, so that the sliders are live.
 
 const at = (id) => document.getElementById(id);
-const state = { sentences: [], picked: null, layers: 0, index: false, scores: false, asked: 0 };
+const state = {
+  sentences: [], picked: null, neighbors: [], layers: 0, index: false, scores: false, asked: 0,
+};
+const CANDIDATES = 16, SHOWN = 8; // neighbours to order by the mix, and to show
 const MOST_BITS = 20; // of surprise that fill a bar
 const DARK = matchMedia("(prefers-color-scheme: dark)");
 
@@ -58,7 +61,7 @@ async function read() {
     draw();
     findNeighbors();
     const words = state.sentences.reduce((sum, each) => sum + each.tokens.length, 0);
-    showStatus(`${words} words read.`);
+    showStatus(`${words} words embedded.`);
   } catch (error) {
     showStatus(error.message, true);
   } finally {
@@ -105,8 +108,9 @@ function layerWeights() {
   return weights.map((each) => (total ? each / total : 1 / weights.length));
 }
 
-function mixed({ s, t }, mix) {
-  const layers = state.sentences[s].layers;
+const mixed = ({ s, t }, mix) => mixLayers(state.sentences[s].layers, t, mix);
+
+function mixLayers(layers, t, mix) {
   const vector = new Float64Array(layers[0][t].length);
   mix.forEach((weight, layer) => {
     if (weight) layers[layer][t].forEach((value, i) => { vector[i] += weight * value; });
@@ -167,6 +171,7 @@ function draw() {
   at("scale-text").textContent = others.length
     ? `cosine ${Math.min(...others).toFixed(2)} to ${Math.max(...others).toFixed(2)}` : "";
   drawUses(places, vector);
+  drawNeighbors(vector(state.picked), mix);
 }
 
 const same = (a, b) => a.s === b.s && a.t === b.t;
@@ -208,10 +213,9 @@ function drawUses(places, vector) {
   const uses = places.filter((place) => wordAt(place).toLowerCase() === word);
   at("uses-title").textContent = `Uses of “${wordAt(state.picked)}”`;
   at("uses-about").textContent = uses.length > 1
-    ? "Cosine of each use with each other, in the mix of the sliders."
+    ? "Cosine of each use with each other, in the mix of the sliders; the colours run from 0 to 1."
     : "This word stands here once. Type another sentence with it to compare its uses.";
   const pairs = uses.map((a) => uses.map((b) => cosine(vector(a), vector(b))));
-  const scale = scaleOf(pairs.flatMap((row, i) => row.filter((_, j) => i !== j)));
   const head = make("tr", {}, make("td", { className: "self" }),
     ...uses.map((_, i) => make("th", { scope: "col" }, String(i + 1))));
   const rows = uses.map((use, i) => {
@@ -220,7 +224,7 @@ function drawUses(places, vector) {
     row.append(...pairs[i].map((value, j) => {
       if (i === j) return make("td", { className: "self" }, "·");
       const cell = make("td", {}, value.toFixed(2));
-      paint(cell, scale(value));
+      paint(cell, Math.max(0, Math.min(1, value))); // a fixed scale: two pictures can be compared
       return cell;
     }));
     return row;
@@ -234,23 +238,37 @@ function drawUses(places, vector) {
 async function findNeighbors() {
   if (!state.index || !state.picked) return;
   const picked = state.picked;
+  state.neighbors = [];
+  at("neighbors").replaceChildren();
   at("neighbors-card").hidden = false;
   const text = state.sentences[picked.s].tokens
     .map((token) => token.replace(/[[\]\\]/g, "\\$&"))
     .map((token, t) => (t === picked.t ? `[${token}]` : token)).join(" ");
   try {
-    const found = await ask("neighbors", { text, k: 8 });
+    const { word, neighbors } = await ask("neighbors", { text, k: CANDIDATES });
+    const texts = neighbors.map((use) => use.tokens);
+    const embedded = texts.length ? await ask("embed", { texts, layers: "all" }) : { sentences: [] };
     if (state.picked !== picked) return;
-    at("neighbors-about").textContent = found.neighbors.length
-      ? `The uses nearest to this “${found.word}”, by cosine.` : "The index has none.";
-    at("neighbors").replaceChildren(...found.neighbors.map((use) => make("li", {},
-      make("span", { className: "value" }, use.similarity.toFixed(2)),
-      make("span", { className: "words" }, use.tokens.slice(0, use.position).join(" "), " ",
-        make("b", {}, use.tokens[use.position]), " ", use.tokens.slice(use.position + 1).join(" ")))));
+    state.neighbors = neighbors.map((use, i) => ({ ...use, layers: embedded.sentences[i].vectors }));
+    at("neighbors-about").textContent = neighbors.length
+      ? `The uses nearest to this “${word}”, by cosine in the mix of the sliders.`
+      : "The index has none.";
+    const mix = layerWeights();
+    drawNeighbors(mixed(picked, mix), mix);
   } catch (error) {
     at("neighbors-about").textContent = error.message;
-    at("neighbors").replaceChildren();
   }
+}
+
+// The index has found the candidates by its own layer; the sliders order them.
+function drawNeighbors(vector, mix) {
+  const near = state.neighbors.map((use) =>
+    ({ use, similarity: cosine(vector, mixLayers(use.layers, use.position, mix)) }));
+  near.sort((a, b) => b.similarity - a.similarity);
+  at("neighbors").replaceChildren(...near.slice(0, SHOWN).map(({ use, similarity }) => make("li", {},
+    make("span", { className: "value" }, similarity.toFixed(2)),
+    make("span", { className: "words" }, use.tokens.slice(0, use.position).join(" "), " ",
+      make("b", {}, use.tokens[use.position]), " ", use.tokens.slice(use.position + 1).join(" ")))));
 }
 
 // ---- hands on it

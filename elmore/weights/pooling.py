@@ -77,6 +77,13 @@ class TextPooling:
         if not all(np.isfinite(each).all() for each in self._floats().values()):
             raise DataError(f"{', '.join(self._floats())} must be finite")
 
+    def __repr__(self) -> str:
+        parts = [f"{len(self.frequencies):,} words" if self.frequencies else "equal weights"]
+        parts += [] if self.attention is None else ["attention"]
+        parts += [f"{len(self.components)} components removed"] if len(self.components) else []
+        parts += [] if self.projection is None else [f"projected from {len(self.mean)}"]
+        return f"<TextPooling of width {self.width}: {', '.join(parts)}>"
+
     @property
     def width(self) -> int:
         """K: width of a pooled vector."""

@@ -17,6 +17,7 @@ from elmore.model.mix import SavedMix
 from elmore.text.tokenizers import whitespace
 from tests.support.fake_checkpoints import bilm_options, bilm_weights, write_bilm
 from tests.support.sweeps import pick
+from tests.support.toy_pooling import make_pooling
 
 
 @pytest.fixture(scope="module")
@@ -38,6 +39,15 @@ def test_tokens_are_taken_as_they_are(elmo):
     sentence = elmo.embed([["can't", "a b"]])[0]
     assert sentence.tokens == ["can't", "a b"]
     assert sentence.offsets is None
+
+
+def test_what_a_prompt_shows_is_one_short_line(elmo):
+    (sentence,) = elmo.embed(["word " * 500])
+    for shown in (repr(elmo), repr(sentence), repr(make_pooling(elmo))):
+        assert len(shown) < 120
+        assert "\n" not in shown
+    assert repr(sentence).endswith(f"...': float32 (500, {elmo.width})>")
+    assert repr(elmo).endswith(f"{elmo.num_layers} layers of {elmo.width}, cpu>")
 
 
 def test_another_tokenizer_may_be_given(elmo):

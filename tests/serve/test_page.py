@@ -41,8 +41,8 @@ class Visit:
 
     def read(self, text: str = SENTENCES) -> None:
         self.page.get_by_label("Sentences, one a line").fill(text)
-        self.page.get_by_role("button", name="Read").click()
-        self.page.get_by_text(re.compile("words read")).wait_for()
+        self.page.get_by_role("button", name="Embed").click()
+        self.page.get_by_text(re.compile("words embedded")).wait_for()
 
     def chips(self) -> list[str]:
         return self.page.locator(".chip").all_inner_texts()
@@ -109,17 +109,37 @@ def test_a_click_picks_another_word_and_finds_its_neighbours(visit):
     visit.page.locator(".chip", has_text="ships").click()
     visit.page.get_by_role("heading", name="Uses of “ships”").wait_for()
     visit.page.get_by_text("The uses nearest to this “ships”").wait_for()
-    assert visit.page.locator("#neighbors li").count() == 8
+    wait_until(lambda: visit.page.locator("#neighbors li").count() == 8)
     assert "two ships wait ." in visit.page.locator("#neighbors li .words").first.inner_text()
     assert "stands here once" in visit.page.locator("#uses-about").inner_text()
     wait_until(lambda: visit.heat() != before)
 
 
+def test_the_nearest_uses_follow_the_sliders(visit):
+    visit.read()
+    visit.page.locator(".chip", has_text="ships").click()
+    wait_until(lambda: visit.page.locator("#neighbors li").count() == 8)
+    shown = visit.page.locator("#neighbors li .value")
+    before, asked = shown.all_inner_texts(), len(visit.asked)
+    visit.page.get_by_label(re.compile("Layer 1")).fill("0")
+    visit.page.get_by_label(re.compile("Layer 2")).fill("0")
+    wait_until(lambda: shown.all_inner_texts() != before)
+    assert shown.first.inner_text() == "1.00"  # the word by itself is the same everywhere
+    assert len(visit.asked) == asked
+
+
+def test_the_colours_of_the_table_do_not_depend_on_its_other_numbers(visit):
+    visit.read()
+    for cell in visit.page.locator("#uses td:not(.self)").all():
+        heat = float(cell.evaluate("cell => cell.style.getPropertyValue('--s')"))
+        assert heat == pytest.approx(max(0.0, float(cell.inner_text())), abs=0.006)
+
+
 def test_everything_is_reached_by_the_keyboard(visit):
     visit.page.get_by_label("Sentences, one a line").fill(SENTENCES)
     visit.page.keyboard.press("Control+Enter")
-    visit.page.get_by_text(re.compile("words read")).wait_for()
-    visit.page.get_by_role("button", name="Read").focus()
+    visit.page.get_by_text(re.compile("words embedded")).wait_for()
+    visit.page.get_by_role("button", name="Embed").focus()
     visit.page.keyboard.press("Tab")
     focused = visit.page.locator(":focus")
     assert focused.inner_text() == "bridge"
@@ -154,7 +174,7 @@ def test_user_input_is_never_treated_as_markup(visit):
 def test_a_refusal_is_shown_as_its_sentence(visit, client):
     visit.page.get_by_label("Sentences, one a line").fill("a " * 3000)
     visit.forgiven = "413"
-    visit.page.get_by_role("button", name="Read").click()
+    visit.page.get_by_role("button", name="Embed").click()
     visit.page.get_by_text(re.compile("a text may have 2048")).wait_for()
 
 
@@ -174,7 +194,7 @@ def test_on_a_phone_nothing_is_wider_than_the_screen(browser, client, scheme):
 def test_a_server_that_asks_for_a_token_is_given_one(browser, embedder):
     with run_server(engine_of(embedder), token="correct-horse") as client:
         result = Visit(browser, client.url)
-        result.page.get_by_role("button", name="Read").click()
+        result.page.get_by_role("button", name="Embed").click()
         result.page.get_by_label("Token").fill("correct-horse")
         result.read()
         assert "bridge" in result.chips()
