@@ -153,16 +153,18 @@ def test_fine_tuning_prints_perplexity_before_and_after(trained, corpus, tmp_pat
     (found,) = json.loads(result.out)
     assert list(found) == ["before", "after", "num_words", "new_words"]
     assert found["after"] < found["before"]
-    measured, trained_on, *_, last = result.err.splitlines()
+    licence, measured, *_, last = result.err.splitlines()
+    assert licence.startswith("the licence of the text is unknown; for the model card, pass --set")
     assert measured == "measuring the perplexity before the first update"
-    assert trained_on.startswith("fine-tuning: 4 of 4  loss ")
+    assert "\nfine-tuning: 4 of 4  loss " in result.err
     assert last == "measuring the perplexity of the best model"
 
 
 def test_fine_tuning_a_model_without_a_softmax_says_what_it_learns_first(bare, corpus, tmp_path):
     short = [f"--set={part}.steps=4" for part in ("softmax_train", "train")]
     command = ("finetune", str(bare), str(corpus.path), "-o", str(tmp_path / "run"), *short)
-    result = run_elmore(*command, "--set", "stream.batch_size=4", "--device", "cpu")
+    settings = ("--set", "stream.batch_size=4", "--set", "card.licence=CC0-1.0")
+    result = run_elmore(*command, *settings, "--device", "cpu")
     assert result.code == 0, result
     said = [line for line in result.err.splitlines() if ":" not in line or "softmax" in line]
     assert said == [
@@ -375,7 +377,8 @@ def test_a_run_that_has_no_model_yet(recipe, corpus, tmp_path, monkeypatch):
         ("pretrain", "tiny"),
         ("pretrain", "tiny", "shards"),
         ("finetune", "model", "shards"),
-        ("evaluate", "model"),
+        ("evaluate",),
+        ("evaluate", "model", "shards", "more"),
         ("evaluate", "model", "shards", "--state", "carried"),
     ],
 )
