@@ -3,10 +3,14 @@
 Used by tests/test_readme, test_docs, test_guides and the tests of the integrations' pages.
 """
 
+import contextlib
 import re
+import tempfile
 from pathlib import Path
 
 import pytest
+
+from tests.support.cli_runner import run_elmore
 
 DOCS = Path(__file__).parents[2] / "docs"
 INTEGRATIONS = DOCS / "integrations"
@@ -41,11 +45,15 @@ def integration_blocks(page: str) -> list:
 
 
 def run_block(block: str) -> None:
-    """Run a block, or skip it by the name of what is not here."""
+    """Run a block in an empty folder, or skip it by the name of what is not here."""
     for name in OF_EXTRAS:
         if re.search(rf"^(import|from) {name}\b", block, flags=re.MULTILINE):
             pytest.importorskip(name, reason=f"`make test-integrations` installs {name}")
-    exec(compile(block, "a block of the docs", "exec"), {"__name__": "__main__"})
+    with tempfile.TemporaryDirectory() as folder, contextlib.chdir(folder):
+        for name in re.findall(r'"(vectors\.\w+)"', block):  # written by `elmore embed`
+            Path("text.txt").write_text("One line.\nand/or another line.\n", encoding="utf-8")
+            assert run_elmore("embed", "text.txt", "-o", name).code == 0
+        exec(compile(block, "a block of the docs", "exec"), {"__name__": "__main__"})
 
 
 def commands(page: Path, label: str = "sh") -> list[str]:
