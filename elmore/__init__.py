@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from elmore.model.bilm import BiLM
     from elmore.model.config import BiLMConfig
     from elmore.model.mix import SavedMix, ScalarMix
+    from elmore.tasks.checkpoint import load_task
 
 __version__ = "0.1.0"
 
@@ -30,6 +31,7 @@ __all__ = [
     "ScalarMix",
     "WeightsError",
     "load",
+    "load_task",
 ]
 
 _HOMES = {
@@ -40,6 +42,7 @@ _HOMES = {
     "SavedMix": "elmore.model.mix",
     "ScalarMix": "elmore.model.mix",
     "load": "elmore.embed.loading",
+    "load_task": "elmore.tasks.checkpoint",
 }
 
 

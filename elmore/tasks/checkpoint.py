@@ -117,7 +117,7 @@ def _read_digests(path: Path) -> dict[str, str]:
 
 
 def load_task(
-    folder: Path,
+    folder: str | Path,
     *,
     device: str = "auto",
     embedder: str | None = None,
@@ -131,11 +131,15 @@ def load_task(
         embedder: new place of the word vectors or the biLM used in training, if moved.
         embedders: embedders in memory, used instead of opening them if they are the same.
 
+    Returns:
+        The task, with `predict` for texts and `evaluate` for a file.
+
     Raises:
         ConfigError: there is no trained task, or its embedders are missing or have changed.
         WeightsError: the weights are damaged.
     """
     torch_device = select_device(device)
+    folder = Path(folder)
     best = folder / "best" if (folder / "best" / "config.json").is_file() else folder
     path = best / "config.json"
     settings = _read_settings(path, folder)

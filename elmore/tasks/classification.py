@@ -48,6 +48,12 @@ class ClassifierHead(TaskHead):
         """Return the most likely label of each example."""
         return [self.labels[best] for best in self.logits(embedded).argmax(dim=-1).tolist()]
 
+    def confidences(
+        self, embedded: PaddedTokens, features: Features, predictions: list[str]
+    ) -> list[float]:
+        """Return the probability of each predicted label."""
+        return self.logits(embedded).softmax(dim=-1).max(dim=-1).values.tolist()
+
 
 class ClassificationTask(Task):
     """A task that gives each example one label."""

@@ -76,6 +76,10 @@ class TaskHead(nn.Module, ABC):
     def predict(self, embedded: Any, features: Features) -> list[Any]:  # noqa: ANN401
         """Return a prediction for each example, as JSON data."""
 
+    def confidences(self, embedded: Any, features: Features, predictions: list[Any]) -> list[Any]:  # noqa: ANN401
+        """Return the probability of each prediction, or of each label in it; by default None."""
+        return [None] * len(predictions)
+
 
 class Task(ABC):
     """One task with its recipe. An example is whatever `read_examples` returns."""

@@ -1,7 +1,8 @@
 """A task with its labels and its network: what `train` returns and `checkpoint` saves and loads."""
 
 import json
-from collections.abc import Iterable, Iterator, Sequence
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -23,6 +24,7 @@ from elmore.tasks.embedding.spec import OpenEmbedders
 from elmore.tasks.layers.encoders import CharEncoder
 from elmore.tasks.task import Features, Task, TaskHead
 from elmore.text.characters import ByteAlphabet
+from elmore.text.tokenizers import penn
 from elmore.train.loop import State, StepOutput
 from elmore.train.prefetch import to_device
 
@@ -58,6 +60,14 @@ class TaskNetwork(nn.Module):
         """Return a prediction for each example."""
         return self.model.predict(self._embed(batch), batch.features)
 
+    @torch.no_grad()
+    def predict_with_confidence(self, batch: Batch) -> list[tuple[Any, Any]]:
+        """Return a prediction for each example with its probability, or those of its labels."""
+        embedded = self._embed(batch)
+        predictions = self.model.predict(embedded, batch.features)
+        confidences = self.model.confidences(embedded, batch.features, predictions)
+        return list(zip(predictions, confidences, strict=True))
+
     def _embed(self, batch: Batch) -> Any:  # noqa: ANN401 -- PackedTokens or PaddedTokens
         tokens = self.embedding(batch.encoded)
         return tokens if self.model.takes_packed else tokens.to_padded()
@@ -72,6 +82,10 @@ class Prediction(NamedTuple):
     """The prediction on one line, for reading."""
     data: dict[str, Any]
     """The prediction as JSON data."""
+    confidence: Any = None
+    """The probability of a label, or of each tag; None for tasks without labels."""
+    offsets: list[tuple[int, int]] | None = None
+    """Start and end of each token in the text, where the text is one sentence."""
 
 
 @dataclass
@@ -155,19 +169,38 @@ class TrainedTask:
     ) -> Iterator[Prediction]:
         """Predict for texts that come with their position, such as `stdin, line 3`."""
         task = self.task
-        for chunk in self._chunks(_make_example(task, *text, tokenized) for text in texts):
-            predictions = self.predict_examples(chunk, self._compute_layers(chunk))
-            for example, prediction in zip(chunk, predictions, strict=True):
+        offsets: deque[list[tuple[int, int]] | None] = deque()  # of the examples in a chunk
+
+        def examples() -> Iterator[Any]:
+            for position, text in texts:
+                example = _make_example(task, position, text, tokenized)
+                offsets.append(None if tokenized else _find_offsets(task, example, text))
+                yield example
+
+        run = self.network.predict_with_confidence
+        for chunk in self._chunks(examples()):
+            results = self._predict(chunk, self._compute_layers(chunk), run)
+            for example, (prediction, confidence) in zip(chunk, results, strict=True):
                 line, data = (
                     task.format_text(example, prediction),
                     task.to_dict(example, prediction),
                 )
-                yield Prediction(example, prediction, line, data)
+                where = offsets.popleft()
+                yield Prediction(example, prediction, line, data, confidence, where)
 
     def predict_examples(
         self, examples: Sequence[Any], layers: CachedLayers | None = None
     ) -> list[Any]:
         """Predict for examples whose biLM layers are in `layers`, if there is a frozen biLM."""
+        return self._predict(examples, layers, self.network.predict)
+
+    def _predict(
+        self,
+        examples: Sequence[Any],
+        layers: CachedLayers | None,
+        run: Callable[[Batch], list[Any]],
+    ) -> list[Any]:
+        """Return what `run` gives for each example, in batches of examples of similar length."""
         sentences = [self.task.sentences(example) for example in examples]
         lengths = [self.task.length(example) for example in examples]
         order = np.argsort(lengths, kind="stable").tolist()
@@ -180,7 +213,7 @@ class TrainedTask:
                 batch = self.make_batch(
                     [examples[i] for i in rows], [sentences[i] for i in rows], layers
                 )
-                predicted = self.network.predict(to_device(batch, self.device))
+                predicted = run(to_device(batch, self.device))
                 predictions |= zip(rows, predicted, strict=True)
         finally:
             self.network.train(training)
@@ -281,6 +314,12 @@ def _make_example(task: Task, position: str, text: str, tokenized: bool) -> Any:
         return task.example_from_text(text, tokenized=tokenized)
     except DataError as error:
         raise DataError(f"{position}: {error}") from error
+
+
+def _find_offsets(task: Task, example: Any, text: str) -> list[tuple[int, int]] | None:  # noqa: ANN401
+    """Return where the tokens of an example are in its text, if it is one sentence of it."""
+    tokens = penn(text)
+    return tokens.offsets if task.sentences(example) == [tokens.words] else None
 
 
 def _check_output_path(path: Path, data: Path) -> None:

@@ -167,6 +167,32 @@ def test_raw_text_is_tokenized(shared_run):
     assert result.data["tokens"] == ["Bo", "left", "(", "Rome", ")", "."]
 
 
+@pytest.mark.parametrize(
+    ("name", "text", "has_offsets", "num_labels"),
+    [
+        ("ner", "Bo left (Rome).", True, 6),
+        ("pos", "Bo left.", True, 3),
+        ("sst", "fine .", True, None),
+        ("snli", "a cat .\ta dog .", False, None),
+    ],
+)
+def test_a_prediction_has_offsets_and_confidences(shared_run, name, text, has_offsets, num_labels):
+    (result,) = shared_run(name).task.predict([text])
+    values = result.confidence if num_labels else [result.confidence]
+    assert len(values) == (num_labels or 1)
+    assert all(0 < value <= 1 + 1e-5 for value in values)
+    if has_offsets:
+        tokens = shared_run(name).task.task.sentences(result.example)[0]
+        assert [text[start:end] for start, end in result.offsets] == tokens
+    else:
+        assert result.offsets is None
+
+
+def test_a_task_without_labels_has_no_confidence(shared_run):
+    (result,) = shared_run("squad").task.predict(["Who left?\tAnn left Rome."])
+    assert result.confidence is None
+
+
 def test_a_text_that_is_no_example_is_named_by_its_number(shared_run):
     with pytest.raises(DataError, match="text 2: expected a premise and a hypothesis"):
         list(shared_run("snli", "both").task.predict(["a\tb", "c"]))

@@ -67,6 +67,17 @@ class CRF(nn.Module):
             total = torch.where(mask[:, t, None], longer, total)
         return (total + end).logsumexp(dim=1).masked_fill(~mask[:, 0], 0.0)
 
+    def marginals(
+        self, scores: Float[Tensor, "B T K"], mask: Bool[Tensor, "B T"]
+    ) -> Float[Tensor, "B T K"]:
+        """Return the probability of each label at each place: the gradient of the log-partition."""
+        if not scores.shape[1]:
+            return _to_float32(scores)
+        with torch.enable_grad():
+            leaf = _to_float32(scores).detach().requires_grad_()
+            (gradient,) = torch.autograd.grad(self.log_partition(leaf, mask).sum(), leaf)
+        return gradient
+
     def decode(self, scores: Float[Tensor, "B T K"], mask: Bool[Tensor, "B T"]) -> list[list[int]]:
         """Return the best path of each sentence."""
         return viterbi(scores, mask, self._transitions())

@@ -26,3 +26,14 @@ class NERHead(TaskHead):
         """Return the best tag sequence of each sentence."""
         paths = self.crf.decode(self.tagger(embedded), embedded.mask)
         return [[self.labels[label] for label in path] for path in paths]
+
+    def confidences(
+        self, embedded: PaddedTokens, features: Features, predictions: list[list[str]]
+    ) -> list[list[float]]:
+        """Return the probability of each predicted tag, over all tag sequences."""
+        probabilities = self.crf.marginals(self.tagger(embedded), embedded.mask).tolist()
+        number = {label: i for i, label in enumerate(self.labels)}
+        return [
+            [row[t][number[tag]] for t, tag in enumerate(tags)]
+            for row, tags in zip(probabilities, predictions, strict=True)
+        ]

@@ -30,3 +30,10 @@ class POSHead(TaskHead):
         lengths = embedded.mask.sum(dim=1).tolist()
         rows = zip(best, lengths, strict=True)
         return [[self.labels[label] for label in row[:length]] for row, length in rows]
+
+    def confidences(
+        self, embedded: PaddedTokens, features: Features, predictions: list[list[str]]
+    ) -> list[list[float]]:
+        """Return the probability of each predicted tag."""
+        highest = self.tagger(embedded).softmax(dim=-1).max(dim=-1).values.tolist()
+        return [row[: len(tags)] for row, tags in zip(highest, predictions, strict=True)]

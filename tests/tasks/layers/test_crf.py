@@ -172,3 +172,18 @@ def test_labels_that_are_not_bio_are_refused():
 def test_constraints_of_another_size_are_refused():
     with pytest.raises(ValueError, match=r"make 5 states; allowed has shape \(4, 4\)"):
         CRF(3, torch.ones(4, 4, dtype=torch.bool))
+
+
+@given(st.integers(1, 3), st.integers(1, 4), st.integers(0, 9))
+def test_marginals_are_the_sums_of_the_paths_through_a_label(num_labels, length, seed):
+    torch.manual_seed(seed)
+    crf = random_crf(num_labels)
+    scores = torch.randn(1, length, num_labels)
+    every = paths(crf, scores[0])
+    total = log_sum(every.values())
+    result = crf.marginals(scores, torch.ones(1, length, dtype=torch.bool))
+    for t, label in itertools.product(range(length), range(num_labels)):
+        through = [score for path, score in every.items() if path[t] == label]
+        assert result[0, t, label].item() == pytest.approx(
+            math.exp(log_sum(through) - total), abs=1e-5
+        )
