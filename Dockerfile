@@ -6,8 +6,6 @@
 # Options of `elmore serve` go to the end of the second command; a model folder can be mounted.
 
 FROM python:3.11 AS build
-# The CPU build of torch: that of the usual index brings CUDA with it.
-ARG PIP_EXTRA_INDEX_URL=https://download.pytorch.org/whl/cpu
 RUN python -m venv /opt/elmore
 WORKDIR /src
 COPY constraints.txt pyproject.toml hatch_build.py README.md LICENSE ./

@@ -58,7 +58,7 @@ ci: lint types docs
 test-full: $(VENV)/integrations
 	ELMORE_FULL=1 $(PYTEST) --timeout 1800 --dist worksteal
 
-# The wheel on every other installed Python; each gets its own torch, up to 5 GB.
+# The wheel on every other installed Python, without torch.
 find_python = $(firstword $(wildcard $(HOME)/.pyenv/versions/3.$(1).*/bin/python) $(shell command -v python3.$(1)))
 OTHER_PYTHONS := $(foreach minor,12 13 14,$(if $(call find_python,$(minor)),$(minor)))
 

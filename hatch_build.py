@@ -1,7 +1,7 @@
 """Compile the native library into the wheel.
 
 Without a C compiler, or with ELMORE_NATIVE=0, the wheel is pure Python: embedding on a CPU is then
-slower, unless there is a compiler where it is used first.
+slower and needs torch, unless there is a compiler where it is used first.
 """
 
 import importlib.util
@@ -44,7 +44,7 @@ class NativeBuildHook(BuildHookInterface):
 
 
 def _load(path: Path) -> ModuleType:
-    """Import one file of the package; the package itself needs torch."""
+    """Import one file of the package; the package itself needs numpy."""
     spec = importlib.util.spec_from_file_location(path.stem, path)
     assert spec is not None
     assert spec.loader is not None

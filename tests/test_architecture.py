@@ -18,6 +18,7 @@ MAX_LINES = 400
 
 BASE_MODULES = {"errors", "config", "atomic", "lock", "journal", "cache", "native_build", "recipes"}
 BASE_MODULES |= {"strict_json", "npy", "numbers"}  # readers of what is not trusted
+BASE_MODULES |= {"extras"}
 MAY_IMPORT = {
     "text": set(),
     "model": set(),

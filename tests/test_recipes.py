@@ -15,7 +15,7 @@ from elmore.tasks.embedding.network import Widths
 from elmore.tasks.registry import TASKS
 from elmore.train import optimizers, schedule
 from elmore.train.fit import Report
-from elmore.weights.bundle import on_meta_device
+from elmore.weights.modules import on_meta_device
 from tests.support import toy_corpus
 from tests.support.cli_runner import run_elmore
 

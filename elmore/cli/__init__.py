@@ -15,6 +15,7 @@ from typer.core import TyperGroup
 
 from elmore import __version__
 from elmore.errors import ElmoreError
+from elmore.extras import INSTALL_TORCH, TORCH_PACKAGES
 
 COMMANDS = (
     "embed",
@@ -90,6 +91,10 @@ def main() -> None:
         _root()(prog_name="elmore")
     except ElmoreError as error:
         _exit_with(str(error))
+    except ModuleNotFoundError as error:
+        if error.name not in TORCH_PACKAGES:
+            raise
+        _exit_with(f"this command needs torch, which is not installed: {INSTALL_TORCH}")
     except OSError as error:
         prefix = f"{error.filename}: " if error.filename else ""
         _exit_with(f"{prefix}{error.strerror or error}")

@@ -50,20 +50,20 @@ def score(
     lines follow a word: the predictions of the forward direction, the backward direction, and both.
     """
     from elmore.cli.progress import show_progress
+    from elmore.embed import networks
     from elmore.lm import scoring
     from elmore.lm.substitutes import predict_substitutes
     from elmore.text.files import Lines
-    from elmore.train.distributed import init_distributed
     from elmore.weights import pretrained
 
     source, files = take_model(arguments or [], model, needed=0, more=True)
     lines = Lines(files or ["-"], errors=errors, column=column)
     bundle = pretrained.load(source)
     _, softmax = scoring.require_softmax(bundle)
+    for module in (bundle.model, softmax.softmax):
+        networks.move(module, device)
     shows_progress = not sys.stdout.isatty()  # on a terminal the output shows it
-    with init_distributed(device) as (_, own_device), show_progress("scoring") as update:
-        bundle.model.to(own_device)
-        softmax.to(own_device)
+    with show_progress("scoring") as update:
         texts = _texts(lines, tokenized=tokenized, has_targets=substitutes is not None)
         for number, (words, positions) in enumerate(texts):
             (scores,) = scoring.score(bundle, [words])

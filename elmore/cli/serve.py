@@ -89,6 +89,7 @@ def serve(
     logged to stderr as a line of JSON.
     """
     from elmore.cli.progress import show_download
+    from elmore.embed import networks
     from elmore.embed.loading import load
     from elmore.errors import ConfigError
 
@@ -126,7 +127,7 @@ def serve(
         with show_download() as progress:
             embedder = load(*(model or []), device=device, precision=precision, progress=progress)
         if embedder.bundle.softmax is not None:
-            embedder.bundle.softmax.to(embedder.device)
+            networks.move(embedder.bundle.softmax, embedder.device)
         uses = None if index is None else _open_index(index, embedder)
         application = app.create(engine.Engine(embedder, uses), limits=limits, token=token)
         logs.log_to_stderr()

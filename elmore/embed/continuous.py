@@ -17,14 +17,11 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
-import torch
 from jaxtyping import Float
-from torch import Tensor
 
-from elmore.embed.device import to_device
+from elmore.embed.device import Array, Device
 from elmore.embed.runtime import Runtime
-from elmore.model.bilm import BACKWARD, FORWARD, BiLMState
-from elmore.model.lstm.call import disable_autocast
+from elmore.model.state import BACKWARD, FORWARD, BiLMState
 
 _MIN_STEPS = 4  # fewer steps per call cost more than rows that idle meanwhile
 _ROWS_PER_STEP = 8  # the more rows, the sooner one of them ends: one step more for so many rows
@@ -35,7 +32,7 @@ class ActiveSequence:
     """A sentence and its layers, which are complete when `num_left` is 0."""
 
     words: tuple[str, ...]
-    layers: Float[Tensor, "L+1 T 2*D"]
+    layers: Float[Array, "L+1 T 2*D"]
     priority: int
     """The sequence with the smallest number starts first."""
     num_done: int = 0
@@ -67,11 +64,16 @@ class _Segment(NamedTuple):
         words = self.sequence.words[self.span(direction)]
         return words if direction == FORWARD else words[::-1]
 
-    def store(self, direction: int, outputs: Float[Tensor, "L B S D"]) -> None:
-        """Write the outputs of a direction into the layers of the sequence."""
-        outputs = outputs[:, self.row, self.step : self.step + self.num_tokens]
-        half = self.sequence.layers[1:, self.span(direction)].chunk(2, dim=2)[direction]
-        half.copy_(outputs if direction == FORWARD else outputs.flip(1))
+    def store(
+        self, direction: int, outputs: Sequence[Float[Array, "B S D"]], device: Device
+    ) -> None:
+        """Write the outputs of a direction, of every layer, into the layers of the sequence."""
+        layers, span = self.sequence.layers, self.span(direction)
+        for layer, output in enumerate(outputs, start=1):
+            width = output.shape[2]
+            half = slice(direction * width, (direction + 1) * width)
+            cells = output[self.row, self.step : self.step + self.num_tokens]
+            layers[layer, span, half] = cells if direction == FORWARD else device.flip(cells, 0)
 
 
 class ContinuousBatcher:
@@ -89,7 +91,7 @@ class ContinuousBatcher:
         """Add the tokenised texts of requests, and return a sequence for each text."""
         runtime = self._runtime
         words = [word for texts in requests for text in texts for word in text]
-        with disable_autocast(runtime.device):
+        with runtime.device.inference():
             vectors = runtime.token_vectors(words)
             if len(words) <= self._limits.projection_block:  # one product now, not one in each step
                 for direction in (FORWARD, BACKWARD):
@@ -98,9 +100,9 @@ class ContinuousBatcher:
         for texts in requests:
             sequences = []
             for number, text in enumerate(texts):
-                shape = (runtime.num_layers, len(text), runtime.width)
-                layers = vectors.new_empty(shape)
-                layers[0] = vectors[begin : begin + len(text)].repeat(1, 2)
+                layers = runtime.device.empty(runtime.num_layers, len(text), runtime.width)
+                half = runtime.width // 2
+                layers[0, :, :half] = layers[0, :, half:] = vectors[begin : begin + len(text)]
                 begin += len(text)
                 sequences.append(ActiveSequence(tuple(text), layers, self._priority + number))
             added.append(sequences)
@@ -128,10 +130,11 @@ class ContinuousBatcher:
         segments = _assign(running, iter(waiting), steps)
         started = [self._rows[sequence] for sequence in running if sequence.num_done]
         before = _concatenate(
-            _select_rows(self._state, started),
+            _select_rows(self._state, started, self._runtime.device),
             self._runtime.reset_rows(len(running) - len(started)),
+            self._runtime.device,
         )
-        with disable_autocast(self._runtime.device):
+        with self._runtime.device.inference():
             state = self._run(segments, before, steps)
         # Nothing fails from here on: a step that raised has changed no sequence.
         for segment in segments:
@@ -141,16 +144,15 @@ class ContinuousBatcher:
         self._rows = {one.sequence: one.row for one in segments if one.sequence.num_left}
         self._active = [sequence for sequence in self._active if sequence.num_left]
 
-    def _gate_inputs(self, direction: int, words: Sequence[str]) -> Float[Tensor, "n G"]:
+    def _gate_inputs(self, direction: int, words: Sequence[str]) -> Float[Array, "n G"]:
         runtime = self._runtime
         return runtime.projections[direction](
             words, lambda at: runtime.token_vectors([words[i] for i in at])
         )
 
-    @torch.no_grad()
     def _run(self, segments: list[_Segment], before: BiLMState, steps: int) -> BiLMState:
         """Store the outputs of both directions, and return the state of all rows."""
-        num_rows = before.output.shape[2]
+        num_rows, device = before.output.shape[2], self._runtime.device
         each = [(one.step + np.arange(one.num_tokens)) * num_rows + one.row for one in segments]
         cells = np.concatenate(each)
         first_cells = [
@@ -161,23 +163,22 @@ class ContinuousBatcher:
         index = np.zeros(steps * num_rows, dtype=np.int64)  # idle cells read any word
         index[cells] = np.arange(len(cells))
         grids = [grid.reshape(steps, num_rows) for grid in (mask, reset_mask, index)]
-        mask, reset_mask, index = to_device(grids, before.output.device)
+        mask, reset_mask, index = device.put(grids)
         reset, ends = self._runtime.reset_rows(num_rows), []
         for direction in (FORWARD, BACKWARD):
             words = [word for segment in segments for word in segment.words(direction)]
             gate_inputs = self._gate_inputs(direction, words)[index]  # (S, B, G)
             outputs, after = self._runtime.stacks[direction](
-                gate_inputs.transpose(0, 1),
+                gate_inputs.swapaxes(0, 1),
                 mask.T,
                 before.direction(direction),
                 reset_mask.T if first_cells else None,
                 reset.direction(direction),
             )
             ends.append(after)
-            layers = torch.stack(outputs)
             for segment in segments:
-                segment.store(direction, layers)
-        return BiLMState.stack(*ends)
+                segment.store(direction, outputs, device)
+        return device.stack_states(*ends)
 
 
 def _assign(
@@ -195,14 +196,15 @@ def _assign(
     return segments
 
 
-def _select_rows(state: BiLMState, rows: list[int]) -> BiLMState:
+def _select_rows(state: BiLMState, rows: list[int], device: Device) -> BiLMState:
     if rows == list(range(state.output.shape[2])):
         return state  # the usual case
-    (index,) = to_device([np.array(rows, dtype=np.int64)], state.output.device)
+    (index,) = device.put([np.array(rows, dtype=np.int64)])
     return BiLMState(*(part[:, :, index] for part in state))
 
 
-def _concatenate(first: BiLMState, second: BiLMState) -> BiLMState:
+def _concatenate(first: BiLMState, second: BiLMState, device: Device) -> BiLMState:
     if not second.output.shape[2]:
         return first
-    return BiLMState(*(torch.cat(parts, dim=2) for parts in zip(first, second, strict=True)))
+    pairs = zip(first, second, strict=True)
+    return BiLMState(*(device.concatenate(parts, axis=2) for parts in pairs))

@@ -1,25 +1,26 @@
-"""Run on a device: limits for its kind, copies to it and from it, and CUDA graphs.
+"""Where a model runs: limits for the kind of device, and what is done with its arrays.
 
-A GPU runs asynchronously and reads pinned host memory by itself, so nothing here waits for it.
-Pinning memory is slow: arrays travel in one buffer, and torch reuses buffers that were pinned.
-
-Shapes: B rows, S steps, G = 4H gates, D width of one direction.
+The schedulers (`packed`, `continuous`) and the caches (`word_tables`) use what arrays of numpy and
+tensors of torch have in common; a device adds the rest. `HostDevice` has arrays of numpy, which the
+native library reads; `torch_device.py` has tensors, on a GPU and where there is no library.
 """
 
 from collections.abc import Callable, Sequence
-from itertools import accumulate
-from typing import NamedTuple
+from contextlib import AbstractContextManager, nullcontext
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
-import torch
-from jaxtyping import Bool, Float
-from torch import Tensor
 
-from elmore.model.lstm.call import LSTMState
+from elmore.model.config import BiLMConfig
+from elmore.model.native import empty
+from elmore.model.native_bilm import NativeBiLM, stack_states, zero_state
+from elmore.model.state import BiLMState, LSTMState
 
-_ALIGNMENT = 16  # bytes
-_EAGER_RUNS = 2  # runs of a shape before it is captured: a little text is not worth a capture
-_VECTOR = 64  # elements: a multiple of the SIMD width of every CPU
+Array = Any
+"""An array of numpy, or a tensor of torch."""
+
+RunStack = Callable[..., tuple[list[Array], list[LSTMState]]]
+"""Runs one direction over gate inputs: arguments of `BiLM.run_direction` after the direction."""
 
 
 class DeviceLimits(NamedTuple):
@@ -68,145 +69,176 @@ GPU = DeviceLimits(
 )
 
 
-def limits_for(device: torch.device) -> DeviceLimits:
-    """Return the limits for a kind of device."""
-    return CPU if device.type == "cpu" else GPU
-
-
-def rows_for_bitwise_stability(at_least: int, width: int) -> int:
-    """Return a number of rows for which torch computes every element on a CPU in the same way.
-
-    Element-wise operations are cut into one piece per thread (of at least 32,768 elements) and each
-    piece into SIMD vectors; the tail of a piece is computed by other code, with other bits. So the
-    number of rows is chosen so that no piece has a tail.
-    """
-    rows, threads = at_least, torch.get_num_threads()
-    while rows * width % (_VECTOR * min(threads, -(-rows * width // 32768))):
-        rows += 1
-    return rows
-
-
-def to_device(arrays: Sequence[np.ndarray], device: torch.device) -> list[Tensor]:
-    """Copy arrays to a device; for a GPU in one buffer, without waiting for it."""
-    if device.type != "cuda":
-        return [torch.from_numpy(array).to(device) for array in arrays]
-    buffer = torch.empty(buffer_size(arrays), dtype=torch.uint8, pin_memory=True)
-    fill_buffer(arrays, buffer.numpy())
-    return split_buffer(buffer.to(device, non_blocking=True), arrays)
-
-
-def tensor_maker(device: torch.device) -> Callable[[np.ndarray], Tensor]:
-    """Return a function that copies an array to a device; on a CPU the tensor shares its memory."""
-    if device.type == "cpu":
-        return torch.from_numpy
-    return lambda array: to_device([array], device)[0]
-
-
-def buffer_size(arrays: Sequence[np.ndarray]) -> int:
-    """Return the number of bytes that `fill_buffer` writes."""
-    return _ends(arrays)[-1]
-
-
-def fill_buffer(arrays: Sequence[np.ndarray], buffer: np.ndarray) -> None:
-    """Write the bytes of arrays one after another, aligned."""
-    for array, end in zip(arrays, _ends(arrays)[1:], strict=True):
-        begin = end - _aligned_size(array)
-        data = np.ascontiguousarray(array).reshape(-1).view(np.uint8)
-        buffer[begin : begin + array.nbytes] = data
-
-
-def split_buffer(buffer: Tensor, like: Sequence[np.ndarray]) -> list[Tensor]:
-    """Return the arrays in a buffer that `fill_buffer` filled, as views of it."""
-    views = []
-    for array, end in zip(like, _ends(like)[1:], strict=True):
-        begin = end - _aligned_size(array)
-        dtype = torch.from_numpy(array[:0]).dtype
-        views.append(buffer[begin : begin + array.nbytes].view(dtype).view(array.shape))
-    return views
-
-
-def _ends(arrays: Sequence[np.ndarray]) -> list[int]:
-    return [0, *accumulate(map(_aligned_size, arrays))]
-
-
-def _aligned_size(array: np.ndarray) -> int:
-    return -(-array.nbytes // _ALIGNMENT) * _ALIGNMENT
-
-
-class PinnedFetch:
-    """An asynchronous copy of a tensor to the host; `numpy()` waits for it."""
-
-    def __init__(self, tensor: Tensor) -> None:
-        self._copied = None
-        self._host = tensor
-        if tensor.is_cuda:
-            self._host = torch.empty(tensor.shape, dtype=tensor.dtype, pin_memory=True)
-            self._host.copy_(tensor, non_blocking=True)
-            self._copied = torch.cuda.Event()
-            self._copied.record(torch.cuda.current_stream(tensor.device))
+class Fetch(Protocol):
+    """A copy of an array to the host, which may still be under way."""
 
     def numpy(self) -> np.ndarray:
         """Return the array, once it is on the host."""
-        if self._copied is not None:
-            self._copied.synchronize()
-        return self._host.cpu().numpy()
+        ...
 
 
-class _Captured(NamedTuple):
-    graph: torch.cuda.CUDAGraph
-    static_inputs: list[Tensor]
-    static_outputs: tuple[list[Tensor], list[LSTMState]]
+class Device(Protocol):
+    """What is done with arrays beyond what numpy and torch share."""
+
+    type: str
+    """ "cpu" or "cuda"."""
+    out_of_memory: tuple[type[BaseException], ...]
+    """What it raises where a smaller batch may still fit."""
+
+    @property
+    def limits(self) -> DeviceLimits:
+        """How much is computed at a time."""
+        ...
+
+    def inference(self) -> AbstractContextManager[object]:
+        """Return a context without gradients and autocast."""
+        ...
+
+    def put(self, arrays: Sequence[np.ndarray]) -> list[Array]:
+        """Return arrays of numpy as arrays of the device."""
+        ...
+
+    def start(self, config: BiLMConfig, state: BiLMState | None) -> BiLMState:
+        """Return a state of one row on the device; zeros for None."""
+        ...
+
+    def empty(self, *shape: int) -> Array:
+        """Return an array of floats that is not initialised."""
+        ...
+
+    def take(self, table: Array, rows: Array, out: Array) -> Array:
+        """Write rows of a table into `out`, and return it."""
+        ...
+
+    def concatenate(self, arrays: Sequence[Array], axis: int) -> Array:
+        """Join arrays along an axis."""
+        ...
+
+    def flip(self, array: Array, axis: int) -> Array:
+        """Reverse the order along an axis."""
+        ...
+
+    def repeat_row(self, state: Array, num_rows: int) -> Array:
+        """Repeat the one row of a state (2, L, 1, W), without a copy."""
+        ...
+
+    def stack_states(self, *directions: list[LSTMState]) -> BiLMState:
+        """Stack the states of all layers, forward first."""
+        ...
+
+    def fetch(self, array: Array) -> Fetch:
+        """Begin to copy an array to the host."""
+        ...
+
+    def capture(self, stack: RunStack) -> RunStack:
+        """Return a quicker form of a stack, whose outputs the next call may overwrite."""
+        ...
+
+    def free_memory(self) -> None:
+        """Give back memory that is not used."""
+        ...
+
+    def stable_rows(self, at_least: int, width: int) -> int:
+        """Return a number of rows for which every element is computed in the same way."""
+        ...
 
 
-RunStack = Callable[..., tuple[list[Tensor], list[LSTMState]]]
-"""Runs one direction over gate inputs: arguments of `BiLM.run_direction` after the direction."""
+class _Fetched(NamedTuple):
+    array: np.ndarray
+
+    def numpy(self) -> np.ndarray:
+        """Return the array."""
+        return self.array
 
 
-class CUDAGraphRunner:
-    """Runs one direction of a biLM; shapes that recur become CUDA graphs.
+class HostDevice:
+    """Arrays of numpy on the CPU."""
 
-    A step of an LSTM is a few small kernels, which take a CPU longer to launch than a GPU to run.
-    The outputs are overwritten by the next call, so one thread at a time may use a runner.
-    """
+    out_of_memory: tuple[type[BaseException], ...] = ()
+    type = "cpu"
 
-    def __init__(self, run: RunStack) -> None:
-        self._run_eagerly = run
-        self._num_runs: dict[torch.Size, int] = {}
-        self._captured: dict[torch.Size, _Captured] = {}
+    def __str__(self) -> str:
+        return self.type
 
-    @torch.no_grad()
-    def __call__(
-        self,
-        gate_inputs: Float[Tensor, "B S G"],
-        mask: Bool[Tensor, "B S"],
-        states: list[LSTMState],
-        reset_mask: Bool[Tensor, "B S"],
-        reset_states: list[LSTMState],
-    ) -> tuple[list[Float[Tensor, "B S D"]], list[LSTMState]]:
-        """Return what `BiLM.run_direction` returns."""
-        shape = gate_inputs.shape
-        parts = (part for state in (*states, *reset_states) for part in state)
-        inputs = [gate_inputs, mask, reset_mask, *parts]
-        num_runs = self._num_runs[shape] = self._num_runs.get(shape, 0) + 1
-        if num_runs <= _EAGER_RUNS:
-            return self._run(inputs)
-        if shape not in self._captured:
-            self._captured[shape] = self._capture(inputs)
-        captured = self._captured[shape]
-        for static, new in zip(captured.static_inputs, inputs, strict=True):
-            static.copy_(new)
-        captured.graph.replay()
-        return captured.static_outputs
+    @property
+    def limits(self) -> DeviceLimits:
+        """Those of a CPU."""
+        return CPU
 
-    def _run(self, inputs: list[Tensor]) -> tuple[list[Tensor], list[LSTMState]]:
-        gate_inputs, mask, reset_mask, *parts = inputs
-        pairs = [LSTMState(*parts[i : i + 2]) for i in range(0, len(parts), 2)]
-        states, reset_states = pairs[: len(pairs) // 2], pairs[len(pairs) // 2 :]
-        return self._run_eagerly(gate_inputs, mask, states, reset_mask, reset_states)
+    def inference(self) -> AbstractContextManager[object]:
+        """Return a context that does nothing."""
+        return nullcontext()
 
-    def _capture(self, inputs: list[Tensor]) -> _Captured:
-        static_inputs = [part.clone() for part in inputs]
-        graph = torch.cuda.CUDAGraph()
-        with torch.cuda.graph(graph):
-            static_outputs = self._run(static_inputs)
-        return _Captured(graph, static_inputs, static_outputs)
+    def put(self, arrays: Sequence[np.ndarray]) -> list[np.ndarray]:
+        """Return the arrays themselves."""
+        return list(arrays)
+
+    def start(self, config: BiLMConfig, state: BiLMState | None) -> BiLMState:
+        """Return a state of one row in float32; zeros for None."""
+        if state is None:
+            return zero_state(config.lstm, 1)
+        return BiLMState(*(np.asarray(part, np.float32) for part in state))
+
+    def empty(self, *shape: int) -> np.ndarray:
+        """Return an array of float32 that is not initialised."""
+        return empty(shape)
+
+    def take(self, table: np.ndarray, rows: np.ndarray, out: np.ndarray) -> np.ndarray:
+        """Write rows of a table into `out`, and return it."""
+        return np.take(table, rows, axis=0, out=out, mode="clip")  # "raise" would copy `out`
+
+    def concatenate(self, arrays: Sequence[np.ndarray], axis: int) -> np.ndarray:
+        """Join arrays along an axis."""
+        return np.concatenate(arrays, axis=axis)
+
+    def flip(self, array: np.ndarray, axis: int) -> np.ndarray:
+        """Reverse the order along an axis."""
+        return np.flip(array, axis)
+
+    def repeat_row(self, state: np.ndarray, num_rows: int) -> np.ndarray:
+        """Repeat the one row of a state (2, L, 1, W), without a copy."""
+        return np.broadcast_to(state, (*state.shape[:2], num_rows, state.shape[3]))
+
+    def stack_states(self, *directions: list[LSTMState]) -> BiLMState:
+        """Stack the states of all layers, forward first."""
+        return stack_states(*directions)
+
+    def fetch(self, array: np.ndarray) -> Fetch:
+        """Return the array, which is on the host."""
+        return _Fetched(array)
+
+    def capture(self, stack: RunStack) -> RunStack:
+        """Return the stack itself."""
+        return stack
+
+    def free_memory(self) -> None:
+        """Do nothing: no batch is made smaller here."""
+
+    def stable_rows(self, at_least: int, width: int) -> int:
+        """Return `at_least`: the library computes every element in the same way."""
+        del width
+        return at_least
+
+
+HOST = HostDevice()
+
+
+class Network(NamedTuple):
+    """A model as functions on arrays of its device."""
+
+    config: BiLMConfig
+    device: Device
+    encode: Callable[[Array | None, Array | None], Array]
+    """Token vectors (N, D) of words, from their character ids (N, C) or word ids (N)."""
+    stacks: Sequence[RunStack]
+    """For each direction."""
+    project: Sequence[Callable[[Array], Array]]
+    """For each direction, the gate inputs (B, T, G) of token vectors (B, T, D)."""
+    fixed_shapes: bool
+    """Whether a row gets the same bits only in batches of one shape."""
+
+
+def native_network(model: NativeBiLM) -> Network:
+    """Return a network that native code runs."""
+    project = [stack.project_inputs for stack in model.stacks]
+    return Network(model.config, HOST, model.tokens, model.stacks, project, fixed_shapes=False)

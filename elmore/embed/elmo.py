@@ -14,7 +14,8 @@ from torch import Tensor, nn
 from elmore.embed.embedder import Embedder
 from elmore.errors import ConfigError
 from elmore.model.layer_stack import LayerStack
-from elmore.model.mix import SavedMix, ScalarMix
+from elmore.model.mix import ScalarMix
+from elmore.model.saved_mix import SavedMix
 
 
 class Mixed(NamedTuple):

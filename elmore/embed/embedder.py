@@ -7,13 +7,12 @@ import logging
 import threading
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from typing import Any, Literal, Self
+from typing import TYPE_CHECKING, Any, Literal, Self
 
 import numpy as np
-import torch
 from jaxtyping import Float
 
-from elmore.embed import packed, pooling
+from elmore.embed import networks, packed, pooling
 from elmore.embed.outputs import (
     DTYPES,
     DType,
@@ -29,15 +28,16 @@ from elmore.embed.runtime import Runtime
 from elmore.embed.stateful import StatefulRows, run_as_batch
 from elmore.embed.tokenized import Text, TokenizedText, tokenize_text
 from elmore.errors import ConfigError, DataError
-from elmore.model.bilm import BiLMState
+from elmore.model.config import Precision
 from elmore.model.layer_stack import LayerStack
-from elmore.model.lstm.call import disable_autocast
-from elmore.model.packed_weights import weights_version
-from elmore.model.precision import Precision, with_precision
+from elmore.model.state import BiLMState
 from elmore.text.tokenizers import Tokenizer, penn
 from elmore.weights import warm
 from elmore.weights.bundle import Bundle
 from elmore.weights.pooling import TextPooling
+
+if TYPE_CHECKING:
+    import torch
 
 _log = logging.getLogger(__name__)
 
@@ -106,9 +106,9 @@ class Embedder:
         return f"<Embedder {name}: {self.num_layers} layers of {self.width}, {self.device}>"
 
     @property
-    def device(self) -> torch.device:
-        """Device of the model."""
-        return next(self.bundle.model.parameters()).device
+    def device(self) -> Any:  # noqa: ANN401 -- torch may not be installed
+        """Device of the model: a `torch.device`; without torch the CPU, with the same `type`."""
+        return networks.device_of(self.bundle.model)
 
     @property
     def is_fast(self) -> bool:
@@ -130,7 +130,7 @@ class Embedder:
         """Poolings of the model by name; the first is the default of `encode`."""
         return self.bundle.poolings
 
-    def to(self, device: str | torch.device) -> Self:
+    def to(self, device: "str | torch.device") -> Self:
         """Move the model, and drop everything that was computed from its weights.
 
         Call `embedder.to(embedder.device)` after writes that torch does not count: through
@@ -146,13 +146,7 @@ class Embedder:
         Raises:
             ConfigError: The device cannot be used.
         """
-        if device == "auto":
-            device = "cuda" if torch.cuda.is_available() else "cpu"
-        try:
-            self.bundle.model.to(device)
-        except (RuntimeError, AssertionError) as error:  # torch has no class of its own for it
-            reason = str(error).splitlines()[0]
-            raise ConfigError(f"device {str(device)!r} cannot be used here: {reason}") from error
+        networks.move(self.bundle.model, device)
         self._reset_runtime()
         precision = "fast" if self.is_fast else "exact"  # a warning says where they differ
         _log.info("embedding on device %s in %s precision", self.device, precision)
@@ -166,9 +160,7 @@ class Embedder:
 
     def _drop_stale(self) -> None:
         """Drop what was computed from weights, or for backends, that have changed since."""
-        model = self.bundle.model
-        backends = [(layer.backend, layer.precision) for layer in model.lstm_layers]
-        version = weights_version(model), backends
+        version = self.bundle.model.version
         if version != self._version:
             self._version, self._inference, self._runtime = version, None, None
 
@@ -180,7 +172,7 @@ class Embedder:
         with self._lock:
             self._drop_stale()
             if self._inference is None:
-                model = with_precision(self.bundle.model, self.precision)
+                model = networks.with_precision(self.bundle.model, self.precision)
                 same = model is self.bundle.model
                 self._inference = self.bundle if same else replace(self.bundle, model=model)
             return self._inference
@@ -188,12 +180,13 @@ class Embedder:
     @property
     def runtime(self) -> Runtime:
         """What every call shares: built on first use, and after weights or backends changed."""
-        with self._lock, disable_autocast(self.device):
+        with self._lock:
             self._drop_stale()
             if self._runtime is None:
                 self._runtime = Runtime(
-                    self._inference_bundle,
-                    self._initial_state(1),
+                    networks.network_of(self._inference_bundle.model),
+                    self.bundle.alphabet,
+                    self._start,
                     token_budget=self.token_budget,
                     cache_megabytes=self.cache_megabytes,
                 )
@@ -382,7 +375,7 @@ class Embedder:
         tokenized = self._tokenize(texts, layers, split_sentences, dtype)
         select = layer_selector(layers, dtype)
         if self._stateful_rows is not None:
-            with disable_autocast(self.device):
+            with networks.arrays_of(self.bundle.model).inference():
                 results = list(run_as_batch(self.run, list(tokenized), select))
         else:
             results = packed.embed_texts(self.runtime, tokenized, select)
@@ -390,11 +383,7 @@ class Embedder:
         return (join_segments(text, arrays, empty) for text, arrays in results)
 
     def _initial_state(self, num_sentences: int) -> BiLMState:
-        model = self.bundle.model
-        like = next(model.parameters())
-        if self._start is None:
-            start = model.zero_state(num_sentences, like)
-        else:
-            rows = (part.to(like).expand(-1, -1, num_sentences, -1) for part in self._start)
-            start = BiLMState(*rows)
-        return start if self._stateful_rows is None else self._stateful_rows.load(start)
+        device = networks.arrays_of(self.bundle.model)
+        start = device.start(self.bundle.config, self._start)
+        rows = BiLMState(*(device.repeat_row(part, num_sentences) for part in start))
+        return rows if self._stateful_rows is None else self._stateful_rows.load(rows)

@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from elmore.embed.embedder import Embedder
-from elmore.model.precision import Precision
+from elmore.model.config import Precision
 from elmore.text.tokenizers import Tokenizer, penn
 from elmore.weights import pretrained
 

@@ -9,19 +9,17 @@ from itertools import chain
 from typing import Literal, cast
 
 import numpy as np
-import torch
 from jaxtyping import Float
-from torch import Tensor
 
 from elmore.embed.alignment import pool_to_spans
-from elmore.embed.device import to_device
+from elmore.embed.device import Array
 from elmore.embed.tokenized import TokenizedText
 from elmore.errors import ConfigError, DataError
-from elmore.model.mix import SavedMix, token_norm
+from elmore.model.saved_mix import SavedMix
 
 LayerChoice = Literal["average", "all", "top"] | int | SavedMix
 DType = Literal["float32", "float16"]
-DTYPES = {"float32": torch.float32, "float16": torch.float16}
+DTYPES = ("float32", "float16")
 
 
 @dataclass(frozen=True)
@@ -98,24 +96,32 @@ def check_layers(layers: LayerChoice, num_layers: int) -> None:
 
 
 def select_layers(
-    states: Float[Tensor, "L *rest 2*D"], layers: LayerChoice
-) -> Float[Tensor, "*rest 2*D"] | Float[Tensor, "L *rest 2*D"]:
+    states: Float[Array, "L *rest 2*D"], layers: LayerChoice
+) -> Float[Array, "*rest 2*D"] | Float[Array, "L *rest 2*D"]:
     """Return one vector per token, or with "all" the whole stack."""
     if isinstance(layers, SavedMix):
-        (weights,) = to_device([np.array(layers.weights, dtype=np.float32)], states.device)
-        layer_weights = weights.softmax(dim=0)
-        normalized = token_norm(states) if layers.layer_norm else states
-        return layers.gamma * torch.tensordot(layer_weights, normalized, dims=1)
+        return layers.mix(states)
     if layers == "all":
         return states
     if layers == "average":
-        return states.mean(dim=0)
+        return states.mean(0)
     return states[-1 if layers == "top" else layers]
 
 
-def layer_selector(layers: LayerChoice, dtype: DType) -> Callable[[Tensor], Tensor]:
+def layer_selector(layers: LayerChoice, dtype: DType) -> Callable[[Array], Array]:
     """Return a function from all layers to the chosen ones, in the type that is returned."""
-    return lambda states: select_layers(states, layers).to(DTYPES[dtype])
+    return lambda states: _convert(select_layers(states, layers), dtype)
+
+
+def _convert(vectors: Float[Array, "..."], dtype: DType) -> Float[Array, "..."]:
+    if isinstance(vectors, np.ndarray):
+        return vectors.astype(dtype, copy=False)
+    return vectors.half() if dtype == "float16" else vectors.float()
+
+
+def to_host(vectors: Float[Array, "..."]) -> Float[np.ndarray, "..."]:
+    """Return vectors as an array of numpy."""
+    return vectors if isinstance(vectors, np.ndarray) else vectors.cpu().numpy()
 
 
 def empty_vectors(

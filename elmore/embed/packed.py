@@ -11,29 +11,26 @@ import logging
 import math
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from itertools import chain
+from itertools import chain, pairwise
 from typing import NamedTuple
 
 import numpy as np
-import torch
 from jaxtyping import Bool, Float, Int
-from torch import Tensor
 
-from elmore.embed.device import PinnedFetch, rows_for_bitwise_stability, to_device
+from elmore.embed.device import Array, Device
 from elmore.embed.packing import IDLE, PackedPlan, pack_sequences, split_windows
 from elmore.embed.runtime import Runtime
 from elmore.embed.tokenized import TokenizedText
 from elmore.embed.word_tables import MISSING
 from elmore.errors import DataError
-from elmore.model.bilm import BACKWARD, FORWARD
-from elmore.model.lstm.call import disable_autocast
+from elmore.model.state import BACKWARD, FORWARD
 
 _log = logging.getLogger(__name__)
 
 MIN_ROWS = 4
 SHORT = 256  # words: up to this length a sentence shares all rows, from here on fewer and fewer
 
-Select = Callable[[Tensor], Tensor]
+Select = Callable[[Array], Array]
 """Selects from layers (L+1, T, 2D) what is to leave the device."""
 
 
@@ -77,9 +74,9 @@ def _launch(
             tokens += len(segments[end]) + 2
             end += 1
         try:
-            with runtime.exclusive(), disable_autocast(runtime.device):
+            with runtime.exclusive(), runtime.device.inference():
                 batch = Batch(runtime, segments[begin:end], select)
-        except torch.OutOfMemoryError as error:
+        except runtime.device.out_of_memory as error:
             if end - begin == 1:
                 raise DataError(
                     f"a sentence of {tokens} tokens does not fit into the memory of the GPU; split "
@@ -99,15 +96,14 @@ def _launch(
 class Batch:
     """Segments whose computation has been launched; only `arrays` waits for the device."""
 
-    @torch.no_grad()
     def __init__(self, runtime: Runtime, segments: Sequence[Sequence[str]], select: Select) -> None:
         numbers: dict[str, int] = {}
         words = (numbers.setdefault(word, len(numbers)) for segment in segments for word in segment)
         self._lengths = np.fromiter(map(len, segments), np.int64, len(segments))
         text = np.fromiter(words, np.int64, self._lengths.sum())
         known = _Words(list(numbers), runtime.token_vectors(list(numbers)))
-        shape = (runtime.num_layers, 0, runtime.width)
-        self._empty = select(torch.empty(shape, dtype=known.vectors.dtype)).numpy()
+        empty = runtime.device.empty(runtime.num_layers, 0, runtime.width)
+        self._empty = runtime.device.fetch(select(empty)).numpy()
         self._rows = _rows_by_length(self._lengths, runtime)
         self._fetches = {}
         for rows in np.unique(self._rows[self._rows > 0]).tolist():
@@ -115,7 +111,7 @@ class Batch:
             lengths = self._lengths[selected]
             part = text[np.repeat(selected, self._lengths)]
             layers = _run_packed(runtime, known, part, lengths, rows)
-            self._fetches[rows] = PinnedFetch(select(layers))
+            self._fetches[rows] = runtime.device.fetch(select(layers))
 
     def arrays(self) -> Iterator[Float[np.ndarray, "*L T 2*D"]]:
         """Yield the array of each segment, once the device is done."""
@@ -144,16 +140,16 @@ def num_rows(length: int, runtime: Runtime) -> int:
     """Return the number of rows for sentences of this length."""
     doublings = max(0, math.ceil(math.log2(length / SHORT)))
     rows = max(MIN_ROWS, runtime.limits.max_rows >> doublings)
-    if runtime.device.type != "cpu" or not runtime.fixed_shapes:
+    if not runtime.fixed_shapes:
         return rows
-    return rows_for_bitwise_stability(rows, runtime.config.lstm.cell_dim)
+    return runtime.device.stable_rows(rows, runtime.config.lstm.cell_dim)
 
 
 class _Words(NamedTuple):
     """The distinct words of a batch."""
 
     words: list[str]
-    vectors: Float[Tensor, "N D"]
+    vectors: Float[Array, "N D"]
 
 
 def _run_packed(
@@ -162,7 +158,7 @@ def _run_packed(
     text: Int[np.ndarray, " T"],
     lengths: Int[np.ndarray, " n"],
     num_rows: int,
-) -> Float[Tensor, "L+1 T 2*D"]:
+) -> Float[Array, "L+1 T 2*D"]:
     """Return all layers of sentences that follow each other in `text`, as numbers of words.
 
     On a GPU everything is launched asynchronously.
@@ -176,8 +172,8 @@ def _run_packed(
     plan = pack_sequences(lengths, num_rows, chunk)
     on_device = _DevicePlan.of(plan, chunk, runtime.device)
     width = vectors.shape[1]
-    layers = vectors.new_empty(runtime.num_layers, len(text), runtime.width)
-    layers[0] = vectors[runtime.tensor(text)].repeat(1, 2)
+    layers = runtime.device.empty(runtime.num_layers, len(text), runtime.width)
+    layers[0, :, :width] = layers[0, :, width:] = vectors[runtime.put(text)]
     initial = runtime.reset_rows(num_rows)
     for direction, grid in ((FORWARD, plan.forward), (BACKWARD, plan.backward)):
         half = slice(direction * width, (direction + 1) * width)
@@ -189,39 +185,44 @@ def _run_packed(
         for number, (active, position) in enumerate(
             zip(on_device.active, on_device.positions[direction], strict=True)
         ):
-            gate_inputs = table(number).unflatten(0, (chunk, num_rows)).transpose(0, 1)
-            mask = on_device.any_active[number].expand(num_rows, -1)
+            gate_inputs = table(number).reshape(chunk, num_rows, -1).swapaxes(0, 1)
             outputs, states = runtime.runners[direction](
-                gate_inputs, mask, states, on_device.first_steps[number], reset_states
+                gate_inputs,
+                on_device.any_active[number],
+                states,
+                on_device.first_steps[number],
+                reset_states,
             )
             for layer, output in enumerate(outputs, start=1):
-                layers[layer, position, half] = output.transpose(0, 1).flatten(0, 1)[active]
+                cells = output.swapaxes(0, 1).reshape(-1, width)
+                layers[layer, position, half] = cells[active]
     return layers
 
 
 class _DevicePlan(NamedTuple):
     """A plan on the device, in K chunks."""
 
-    first_steps: Bool[Tensor, "K B s"]
+    first_steps: Bool[Array, "K B s"]
     """True at the first step of each sentence, where the state is reset."""
-    any_active: Bool[Tensor, "K s"]
-    """Whether any row reads a word."""
-    active: Sequence[Int[Tensor, " t"]]
+    any_active: Bool[Array, "K B s"]
+    """Whether any row reads a word, for each row alike."""
+    active: Sequence[Int[Array, " t"]]
     """For each chunk: the cells (steps first) in which a word is read, in either direction."""
-    positions: Sequence[Sequence[Int[Tensor, " t"]]]
+    positions: Sequence[Sequence[Int[Array, " t"]]]
     """For each direction and chunk: the positions of these words in the text."""
 
     @classmethod
-    def of(cls, plan: PackedPlan, chunk: int, device: torch.device) -> "_DevicePlan":
+    def of(cls, plan: PackedPlan, chunk: int, device: Device) -> "_DevicePlan":
         num_rows = plan.first_steps.shape[1]
         first_steps = plan.first_steps.reshape(-1, chunk, num_rows).swapaxes(1, 2)
         active = (plan.forward != IDLE).reshape(-1, chunk * num_rows)
-        any_active = active.reshape(-1, chunk, num_rows).any(axis=2)
+        any_active = active.reshape(-1, 1, chunk, num_rows).any(axis=3)
+        any_active = np.broadcast_to(any_active, first_steps.shape)
         positions = (grid.reshape(active.shape)[active] for grid in (plan.forward, plan.backward))
         arrays = [first_steps, any_active, active.nonzero()[1], *positions]
-        first_steps, any_active, *lists = to_device(list(map(np.ascontiguousarray, arrays)), device)
-        stops = np.cumsum(np.count_nonzero(active, axis=1)).tolist()[:-1]
-        cells, *positions = (each.tensor_split(stops) for each in lists)
+        first_steps, any_active, *lists = device.put(list(map(np.ascontiguousarray, arrays)))
+        stops = np.cumsum([0, *np.count_nonzero(active, axis=1)]).tolist()
+        cells, *positions = ([each[begin:end] for begin, end in pairwise(stops)] for each in lists)
         return cls(first_steps, any_active, cells, positions)
 
 
@@ -237,31 +238,33 @@ class _ProjectionTable:
     ) -> None:
         self._cache, self._vectors = runtime.projections[direction], known.vectors
         gates = 4 * runtime.config.lstm.cell_dim
-        max_frequent = int(runtime.limits.projection_bytes / (gates * known.vectors.element_size()))
+        row = runtime.device.empty(1, gates)
+        max_frequent = int(runtime.limits.projection_bytes / row.nbytes)
         plan = _TablePlan.of(chunks, len(known.words), max_frequent)
         self._num_frequent = len(plan.frequent)
         size = chunks.shape[1]
-        self._table = known.vectors.new_empty(self._num_frequent + size, gates)
-        self._out = known.vectors.new_empty(size, gates)  # new memory in each chunk costs time
-        stops = np.cumsum([len(numbers) for numbers in plan.rare]).tolist()
-        frequent, rare, self._rows = to_device(
-            [plan.frequent, np.concatenate(plan.rare), plan.rows], runtime.device
+        self._device = runtime.device
+        self._table = self._device.empty(self._num_frequent + size, gates)
+        self._out = self._device.empty(size, gates)  # new memory in each chunk costs time
+        stops = np.cumsum([0, *map(len, plan.rare)]).tolist()
+        frequent, rare, self._rows = self._device.put(
+            [plan.frequent, np.concatenate(plan.rare), plan.rows]
         )
-        self._rare = rare.tensor_split(stops[:-1])
+        self._rare = [rare[begin:end] for begin, end in pairwise(stops)]
 
-        def missing(at: list[int]) -> Tensor:
-            return known.vectors[frequent[runtime.tensor(np.array(at))]]
+        def missing(at: list[int]) -> Float[Array, "n D"]:
+            return known.vectors[frequent[runtime.put(np.array(at))]]
 
         words = [known.words[number] for number in plan.frequent.tolist()]
         self._cache(words, missing, out=self._table[: self._num_frequent])
 
-    def __call__(self, chunk: int) -> Float[Tensor, "M G"]:
+    def __call__(self, chunk: int) -> Float[Array, "M G"]:
         """Return the gate inputs of a chunk; the next call overwrites them."""
         rare = self._rare[chunk]
         if len(rare):
             rows = slice(self._num_frequent, self._num_frequent + len(rare))
             self._table[rows] = self._cache.project(self._vectors[rare])
-        return torch.index_select(self._table, 0, self._rows[chunk], out=self._out)
+        return self._device.take(self._table, self._rows[chunk], self._out)
 
 
 class _TablePlan(NamedTuple):

@@ -10,13 +10,13 @@ Shapes: L layers (the token layer is one of them), T tokens, D width of one dire
 from collections.abc import Callable, Iterator, Sequence
 
 import numpy as np
-import torch
 from jaxtyping import Float
-from torch import Tensor
 
+from elmore.embed.device import Array
+from elmore.embed.outputs import to_host
 from elmore.embed.tokenized import TokenizedText
-from elmore.model.bilm import BiLMState
 from elmore.model.layer_stack import LayerStack
+from elmore.model.state import BiLMState
 
 
 class StatefulRows:
@@ -31,32 +31,39 @@ class StatefulRows:
             return start
         shared = min(start.cell.shape[2], self.rows.cell.shape[2])
         pairs = zip(self.rows, start, strict=True)
-        joined = [
-            torch.cat([old[:, :, :shared].to(new), new[:, :, shared:]], dim=2) for old, new in pairs
-        ]
-        return BiLMState(*joined)
+        return BiLMState(
+            *(_join(old[:, :, :shared], new[:, :, shared:], new) for old, new in pairs)
+        )
 
     def store(self, state: BiLMState) -> None:
         """Store the final states of the rows of a batch."""
         if self.rows is not None:
             used = state.cell.shape[2]
             pairs = zip(state, self.rows, strict=True)
-            joined = [torch.cat([new, old[:, :, used:].to(new)], dim=2) for new, old in pairs]
-            state = BiLMState(*joined)
-        self.rows = BiLMState(*(part.detach() for part in state))
+            state = BiLMState(*(_join(new, old[:, :, used:], new) for new, old in pairs))
+        is_numpy = isinstance(state.cell, np.ndarray)
+        self.rows = state if is_numpy else BiLMState(*(part.detach() for part in state))
 
 
-@torch.no_grad()
+def _join(first: Array, second: Array, like: Array) -> Array:
+    """Join rows of states, as arrays of one kind."""
+    if isinstance(like, np.ndarray):
+        return np.concatenate([first, second], axis=2)
+    import torch
+
+    return torch.cat([first.to(like), second.to(like)], dim=2)
+
+
 def run_as_batch(
     run: Callable[[Sequence[Sequence[str]]], LayerStack],
     texts: Sequence[TokenizedText],
-    select: Callable[[Tensor], Tensor],
+    select: Callable[[Array], Array],
 ) -> Iterator[tuple[TokenizedText, list[Float[np.ndarray, "*L T 2*D"]]]]:
     """Run all segments as the rows of one padded batch; yield each text with its vectors."""
     segments = [segment for text in texts for segment in text.segments]
     states = run(segments).without_boundaries().states if segments else None
     rows = (
-        select(states[:, row, : len(segment)]).cpu().numpy()
+        to_host(select(states[:, row, : len(segment)]))
         for row, segment in enumerate(segments)
         if states is not None
     )

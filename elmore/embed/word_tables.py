@@ -13,12 +13,9 @@ from collections.abc import Callable, Iterator, Sequence
 from itertools import islice
 
 import numpy as np
-import torch
 from jaxtyping import Float, Int
-from torch import Tensor
 
-from elmore.embed.device import limits_for, rows_for_bitwise_stability, tensor_maker
-from elmore.model.bilm import BiLM
+from elmore.embed.device import Array, Device, Network
 from elmore.text.characters import Alphabet
 
 MISSING = -1
@@ -28,15 +25,15 @@ _MAX_LETTERS = 100  # a longer word takes more memory than its vector, and hardl
 
 
 class LRUTable:
-    """Map from words to the rows of a tensor that grows up to `capacity` rows.
+    """Map from words to the rows of an array that grows up to `capacity` rows of a width.
 
     When it is full, the least recently used words give up their rows.
     """
 
-    def __init__(self, capacity: int, empty: Float[Tensor, "0 W"]) -> None:
+    def __init__(self, capacity: int, width: int, device: Device) -> None:
         self.capacity = capacity
-        self.table = empty
-        self._tensor = tensor_maker(empty.device)
+        self.table = device.empty(0, width)
+        self._device = device
         self._rows: OrderedDict[str, int] = OrderedDict()
 
     def __len__(self) -> int:
@@ -51,7 +48,7 @@ class LRUTable:
                 self._rows.move_to_end(word)
         return np.array(rows, dtype=np.int64)
 
-    def insert(self, words: Sequence[str], values: Float[Tensor, "N W"]) -> None:
+    def insert(self, words: Sequence[str], values: Float[Array, "N W"]) -> None:
         """Insert distinct words that are not in the table, as many as it can hold."""
         self.reserve(len(self._rows) + len(words))
         num_rows, used = len(self.table), len(self._rows)
@@ -59,8 +56,8 @@ class LRUTable:
         free = range(used, min(num_rows, used + len(words)))
         evicted = list(islice(self._rows, len(words) - len(free)))
         rows = [*free, *(self._rows[word] for word in evicted)]
-        index = self._tensor(np.array(rows, dtype=np.int64))
-        self.table.index_copy_(0, index, values[:num_rows])
+        (index,) = self._device.put([np.array(rows, dtype=np.int64)])
+        self.table[index] = values[:num_rows]
         for word in evicted:  # only now: the lines above may run out of memory
             del self._rows[word]
         self._rows.update(zip(words, rows, strict=True))
@@ -72,8 +69,8 @@ class LRUTable:
             return
         try:
             size = min(self.capacity, max(needed, 2 * len(old)))
-            table = old.new_empty(size, old.shape[1])
-        except torch.OutOfMemoryError:
+            table = self._device.empty(size, old.shape[1])
+        except self._device.out_of_memory:
             self.capacity = len(old)
             return
         table[: len(old)] = old
@@ -83,20 +80,19 @@ class LRUTable:
 class WordCache:
     """A thread-safe LRU cache of one vector per word; `block` words are computed at a time."""
 
-    def __init__(self, megabytes: float, empty: Float[Tensor, "0 W"], block: int) -> None:
+    def __init__(self, megabytes: float, width: int, device: Device, block: int) -> None:
         self._block = block
-        row_bytes = empty.element_size() * empty.shape[1]
-        self._lru = LRUTable(int(megabytes * 1e6 / row_bytes), empty)
-        self._tensor = tensor_maker(empty.device)
+        row_bytes = device.empty(1, width).nbytes
+        self._lru = LRUTable(int(megabytes * 1e6 / row_bytes), width, device)
+        self._device = device
         self._lock = threading.Lock()
 
-    @torch.no_grad()
     def gather(
         self,
         words: Sequence[str],
-        compute: Callable[[list[int]], Float[Tensor, "n W"]],
-        out: Float[Tensor, "N W"] | None = None,
-    ) -> Float[Tensor, "N W"]:
+        compute: Callable[[list[int]], Float[Array, "n W"]],
+        out: Float[Array, "N W"] | None = None,
+    ) -> Float[Array, "N W"]:
         """Return a copy of the vectors of words, which may repeat.
 
         `compute` is called without the lock, with the positions in `words` of distinct words that
@@ -104,11 +100,11 @@ class WordCache:
         """
         with self._lock:
             rows, table = self._lru.lookup(words), self._lru.table
-            vectors = table.new_empty(len(rows), table.shape[1]) if out is None else out
+            vectors = self._device.empty(len(rows), table.shape[1]) if out is None else out
             missing = (rows == MISSING).nonzero()[0]
             if len(missing) < len(rows):
-                index = self._tensor(np.maximum(rows, 0))
-                torch.index_select(table, 0, index, out=vectors)  # missing words are set below
+                (index,) = self._device.put([np.maximum(rows, 0)])
+                self._device.take(table, index, vectors)  # missing words are set below
             numbers: dict[str, int] = {}
             number = np.array(
                 [numbers.setdefault(words[i], len(numbers)) for i in missing.tolist()]
@@ -122,68 +118,64 @@ class WordCache:
             chosen = (number >= begin) & (number < end)
             here, which = missing[chosen], number[chosen] - begin
             once = len(which) == len(computed)  # then a copy of all of them is saved
-            each = computed if once else computed[self._tensor(which)]
-            vectors.index_copy_(0, self._tensor(here), each)
+            here, which = self._device.put([here, which])
+            vectors[here] = computed if once else computed[which]
             self._insert(distinct[begin:end], computed)
         return vectors
 
-    def _insert(self, words: list[str], values: Float[Tensor, "n W"]) -> None:
+    def _insert(self, words: list[str], values: Float[Array, "n W"]) -> None:
         with self._lock:
             absent = self._lru.lookup(words) == MISSING  # another thread may have been quicker
             short = np.array([len(word) <= _MAX_LETTERS for word in words])
             chosen = (absent & short).nonzero()[0]
             if len(chosen) < len(words):
                 words = [words[i] for i in chosen.tolist()]
-                values = values[self._tensor(chosen)]
+                values = values[self._device.put([chosen])[0]]
             self._lru.insert(words, values)
 
 
 class TokenVectorCache:
     """The token layer (layer 0) of a model as a function of words.
 
-    The bits of a word's vector do not depend on the words that are encoded with it. Where the model
-    itself does not guarantee that, `fixed_shapes` encodes blocks of fixed shape, filled up with
-    words of the same block.
+    The bits of a word's vector do not depend on the words that are encoded with it. Where the
+    network itself does not guarantee that, blocks have a fixed shape, filled up with words of the
+    same block.
     """
 
-    def __init__(
-        self, model: BiLM, alphabet: Alphabet, *, megabytes: float = 256, fixed_shapes: bool = True
-    ) -> None:
-        self.model = model
+    def __init__(self, network: Network, alphabet: Alphabet, *, megabytes: float = 256) -> None:
         self.alphabet = alphabet
-        self._fixed_shapes = fixed_shapes
-        self._like = next(model.parameters())
-        self._block = limits_for(self._like.device).cnn_block
-        self._tensor = tensor_maker(self._like.device)
-        empty = self._like.new_empty(0, model.config.lstm.output_dim)
-        self._cache = WordCache(megabytes, empty, block=_MAX_WORDS)
+        self._network, self._device = network, network.device
+        self._fixed_shapes = network.fixed_shapes
+        self._block = self._device.limits.cnn_block
+        width = network.config.lstm.output_dim
+        self._cache = WordCache(megabytes, width, self._device, block=_MAX_WORDS)
 
-    def __call__(self, words: Sequence[str]) -> Float[Tensor, "N D"]:
+    def __call__(self, words: Sequence[str]) -> Float[Array, "N D"]:
         """Return the token vectors of words."""
         return self._cache.gather(words, lambda at: self._encode([words[i] for i in at]))
 
-    def _encode(self, words: list[str]) -> Float[Tensor, "N D"]:
+    def _encode(self, words: list[str]) -> Float[Array, "N D"]:
         characters, ids = self.alphabet.encode(words)
-        config, size = self.model.config, self._block
-        if self._fixed_shapes and self._like.is_cpu:
+        config, size = self._network.config, self._block
+        if self._fixed_shapes:
             width = config.characters.num_filters if config.characters else 1
-            size = rows_for_bitwise_stability(size, width)
-        vectors = self._like.new_empty(len(words), config.lstm.output_dim)
+            size = self._device.stable_rows(size, width)
+        vectors = self._device.empty(len(words), config.lstm.output_dim)
         for rows, columns in self._groups(characters, len(words)):
             for start in range(0, len(rows), size):
                 block = rows[start : start + size]
                 full = np.resize(block, size) if self._fixed_shapes else block
                 letters = None if characters is None else self._cut(characters[full], columns)
-                numbers = None if ids is None else self._tensor(ids[full])
-                encoded = self.model.tokens(letters, numbers)
-                vectors[self._tensor(block)] = encoded[: len(block)]
+                numbers = None if ids is None else self._device.put([ids[full]])[0]
+                encoded = self._network.encode(letters, numbers)
+                vectors[self._device.put([block])[0]] = encoded[: len(block)]
         return vectors
 
     def _groups(
         self, characters: Int[np.ndarray, "N C"] | None, num_words: int
     ) -> Iterator[tuple[Int[np.ndarray, " n"], int]]:
         """Yield the words that fit each width: the fewest columns of `WIDTHS` that hold a word."""
-        config = self.model.config.characters
+        config = self._network.config.characters
         if characters is None or config is None:
             yield np.arange(num_words), 0
             return
@@ -197,53 +189,47 @@ class TokenVectorCache:
         for width in np.unique(columns):
             yield (columns == width).nonzero()[0], int(width)
 
-    def _cut(self, characters: Int[np.ndarray, "n C"], columns: int) -> Int[Tensor, "n c"]:
-        config = self.model.config.characters
+    def _cut(self, characters: Int[np.ndarray, "n C"], columns: int) -> Int[Array, "n c"]:
+        config = self._network.config.characters
         assert config is not None
         fitted = np.full((len(characters), columns), config.padding_id, dtype=np.int64)
         shared = min(columns, characters.shape[1])
         fitted[:, :shared] = characters[:, :shared]
-        return self._tensor(fitted)
+        return self._device.put([fitted])[0]
 
 
 class ProjectionCache:
     """Gate inputs W_x x of words in the first LSTM layer of one direction.
 
-    They depend on the word alone, and are a quarter of all the arithmetic of a biLM. `project`
-    makes them from token vectors; `fixed_shapes` is that of `TokenVectorCache`.
+    They depend on the word alone, and are a quarter of all the arithmetic of a biLM.
     """
 
-    def __init__(
-        self,
-        project: Callable[[Float[Tensor, "1 N D"]], Float[Tensor, "1 N G"]],
-        empty: Float[Tensor, "0 G"],
-        *,
-        megabytes: float,
-        fixed_shapes: bool = True,
-    ) -> None:
-        self._project = project
-        self._empty = empty
-        self._fixed_shapes = fixed_shapes
-        self._block = limits_for(empty.device).projection_block
+    def __init__(self, network: Network, direction: int, *, megabytes: float) -> None:
+        self._project = network.project[direction]
+        self._fixed_shapes = network.fixed_shapes
+        self._device = device = network.device
+        self._num_gates = 4 * network.config.lstm.cell_dim
+        self._block = device.limits.projection_block
         # Blocks that fit into memory that was used before: fresh memory costs time.
-        self._cache = WordCache(megabytes, empty, block=4 * self._block)
+        self._cache = WordCache(megabytes, self._num_gates, device, block=4 * self._block)
 
     def __call__(
         self,
         words: Sequence[str],
-        vectors: Callable[[list[int]], Float[Tensor, "n D"]],
-        out: Float[Tensor, "N G"] | None = None,
-    ) -> Float[Tensor, "N G"]:
+        vectors: Callable[[list[int]], Float[Array, "n D"]],
+        out: Float[Array, "N G"] | None = None,
+    ) -> Float[Array, "N G"]:
         """Return the gate inputs of words; `vectors` returns token vectors by position."""
         return self._cache.gather(words, lambda at: self.project(vectors(at)), out)
 
-    def project(self, vectors: Float[Tensor, "N D"]) -> Float[Tensor, "N G"]:
+    def project(self, vectors: Float[Array, "N D"]) -> Float[Array, "N G"]:
         """Return the gate inputs of token vectors."""
         if not self._fixed_shapes:
             return self._project(vectors[None])[0]
-        gate_inputs = self._empty.new_empty(len(vectors), self._empty.shape[1])
+        gate_inputs = self._device.empty(len(vectors), self._num_gates)
         for begin in range(0, len(vectors), self._block):
             block = vectors[begin : begin + self._block]
-            full = block.repeat(-(-self._block // len(block)), 1)[: self._block]
+            (rows,) = self._device.put([np.arange(self._block) % len(block)])
+            full = block[rows]
             gate_inputs[begin : begin + len(block)] = self._project(full[None])[0, : len(block)]
         return gate_inputs

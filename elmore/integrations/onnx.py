@@ -22,6 +22,7 @@ from jaxtyping import Float, Int
 
 from elmore import __version__, atomic
 from elmore.embed.runtime import state_after_boundary_token
+from elmore.embed.torch_device import torch_network
 from elmore.errors import ConfigError, MissingPackageError, WeightsError
 from elmore.model.bilm import BiLM, BiLMState
 from elmore.text.characters import (
@@ -34,8 +35,9 @@ from elmore.text.characters import (
 )
 from elmore.text.vocabulary import Vocabulary
 from elmore.weights import warm
-from elmore.weights.bundle import Bundle, meta_model
-from elmore.weights.storage import Storage, dequantize, match_scales, quantize_state
+from elmore.weights.bundle import Bundle
+from elmore.weights.modules import meta_model
+from elmore.weights.storage import Storage, dequantize_state, quantize_state
 
 try:
     import onnxruntime
@@ -105,7 +107,7 @@ def export(
             f"{path}: the weights take {num_bytes / 1e9:.1f} GB, and an ONNX file is limited to "
             "2.1 GB; pass storage float16 or int8"
         )
-    stored_bundle = replace(bundle, model=_copy_model(bundle, _dequantize(weights)))
+    stored_bundle = replace(bundle, model=_copy_model(bundle, dequantize_state(weights)))
     state = _initial_state(stored_bundle, initial_state)
     data = _build_file(
         stored_bundle, weights, state, name=bundle.card.name or path.stem, storage=storage
@@ -157,11 +159,6 @@ def _copy_model(bundle: Bundle, weights: dict[str, torch.Tensor]) -> BiLM:
     return model.requires_grad_(False).eval()
 
 
-def _dequantize(weights: dict[str, torch.Tensor]) -> dict[str, torch.Tensor]:
-    names = match_scales(set(weights)).items()
-    return {name: dequantize(weights.__getitem__, name, scale, "ONNX") for name, scale in names}
-
-
 def _initial_state(bundle: Bundle, initial_state: Literal["zero", "warm"]) -> BiLMState:
     """Return the LSTM state of one sentence before its boundary token."""
     if initial_state == "zero":
@@ -179,7 +176,7 @@ def _build_file(
     parts = alphabet.encode([alphabet.begin, alphabet.end])
     begin, end = model.tokens(*(None if ids is None else torch.from_numpy(ids) for ids in parts))
     proto = Network(
-        bundle.config, weights, state_after_boundary_token(model, begin, end, start)
+        bundle.config, weights, state_after_boundary_token(torch_network(model), begin, end, start)
     ).proto(name)
     facts = {
         "format": FORMAT,

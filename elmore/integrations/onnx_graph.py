@@ -22,7 +22,7 @@ from torch import Tensor
 from elmore.model.bilm import BACKWARD, FORWARD, BiLMState
 from elmore.model.config import BiLMConfig, CharCNNConfig, LSTMConfig
 from elmore.model.lstm.call import bias_with_forget
-from elmore.weights.storage import SCALE
+from elmore.weights.tensor_file import SCALE
 
 OPSET = 18
 _IR_VERSION = 8  # the version of the opset, so that old runtimes accept the file

@@ -34,7 +34,7 @@ from elmore.embed.loading import load
 from elmore.embed.outputs import LayerChoice, check_layers
 from elmore.embed.pooling import Pool
 from elmore.embed.tokenized import Text
-from elmore.model.precision import Precision
+from elmore.model.config import Precision
 from elmore.weights import catalogue
 
 Embedded = tuple[list[str], Float[np.ndarray, "T F"]]

@@ -30,7 +30,7 @@ from spacy.util import SimpleFrozenList
 from elmore.embed import pooling
 from elmore.embed.outputs import LayerChoice, parse_layers
 from elmore.integrations.spacy_embedder import DocEmbedder
-from elmore.model.mix import SavedMix
+from elmore.model.saved_mix import SavedMix
 from elmore.weights import catalogue
 
 Part = Doc | Span | Token

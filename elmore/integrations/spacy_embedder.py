@@ -27,7 +27,7 @@ from elmore.embed.embedder import Embedder
 from elmore.embed.jobs.job import model_digest
 from elmore.embed.outputs import LayerChoice
 from elmore.errors import DataError, WeightsError
-from elmore.model.precision import Precision
+from elmore.model.config import Precision
 from elmore.weights import catalogue, folder, pretrained
 from elmore.weights.bundle import Bundle
 

@@ -7,8 +7,7 @@ from pathlib import Path
 from elmore import config, recipes
 from elmore.corpus.stream import StreamConfig
 from elmore.errors import ConfigError
-from elmore.model.config import BiLMConfig
-from elmore.model.softmax import SoftmaxConfig
+from elmore.model.config import BiLMConfig, SoftmaxConfig
 from elmore.train.config import TrainConfig
 from elmore.weights.bundle import Card
 from elmore.weights.catalogue import known_models

@@ -47,7 +47,7 @@ def evaluate(
         split = "valid" if corpus.index["splits"]["valid"]["shards"] else "all"
     tokens = corpus.split(split)
     with init_distributed(device) as (dist_env, own_device):
-        network = LanguageModel(bundle.model, softmax).to(own_device).eval()
+        network = LanguageModel(bundle.model, softmax.softmax).to(own_device).eval()
         encoder, cost = perplexity.build_encoders(
             corpus, network, bundle.alphabet, vocabulary, bundle.byte_counts
         )

@@ -16,7 +16,7 @@ from torch import Tensor, nn
 from elmore.corpus.stream import NO_TARGET
 from elmore.errors import DataError
 from elmore.lm.batches import Batch
-from elmore.model.bilm import BACKWARD, FORWARD, BiLM, BiLMState
+from elmore.model.bilm import BACKWARD, FORWARD, BiLM, BiLMState, stack_states
 from elmore.model.softmax import AdaptiveSoftmax, Softmax
 from elmore.train.loop import State, StepOutput
 
@@ -137,7 +137,7 @@ class _BiLMForward(nn.Module):
             )
             tops.append(outputs[-1])
             ends.append(end)
-        return *tops, *BiLMState.stack(*ends)
+        return *tops, *stack_states(*ends)
 
     def encode_words(self, words: Sequence[Int[Tensor, "..."]]) -> Float[Tensor, "N D"]:
         """Encode each distinct word once, for both directions."""

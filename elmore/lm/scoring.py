@@ -7,13 +7,11 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple
 
 import numpy as np
-import torch
 from jaxtyping import Float
-from torch import Tensor
 
 from elmore.errors import DataError
-from elmore.model.softmax import AdaptiveSoftmax, Softmax
-from elmore.text.characters import check_tokens
+from elmore.lm.word_softmax import WordSoftmax
+from elmore.text.characters import check_tokens, encode_batch
 from elmore.text.vocabulary import Vocabulary
 from elmore.weights.bundle import Bundle
 
@@ -55,13 +53,12 @@ def score_batch(bundle: Bundle, sentences: Sequence[Sequence[str]]) -> list[Scor
             ]
             for i in group
         ]
-        targets = torch.from_numpy(vocabulary.ids([word for part in words for word in part]))
-        with torch.no_grad():
-            pairs = context_states(bundle, [sentences[i] for i in group])
-            forward, backward = (
-                -softmax.nll(states, targets.to(states.device)).cpu().double().numpy()
-                for states in map(torch.cat, zip(*pairs, strict=True))
-            )
+        targets = vocabulary.ids([word for part in words for word in part])
+        pairs = context_states(bundle, [sentences[i] for i in group])
+        forward, backward = (
+            -softmax.nll(states, targets).astype(np.float64)
+            for states in map(np.concatenate, zip(*pairs, strict=True))
+        )
         ends = np.cumsum([len(part) for part in words])[:-1]
         split = zip(np.split(forward, ends), np.split(backward, ends), strict=True)
         for i, part, (before, after) in zip(group, words, split, strict=True):
@@ -93,7 +90,7 @@ def check_softmax_file(bundle: Bundle) -> None:
         )
 
 
-def require_softmax(bundle: Bundle) -> tuple[Vocabulary, Softmax | AdaptiveSoftmax]:
+def require_softmax(bundle: Bundle) -> tuple[Vocabulary, WordSoftmax]:
     """Return the vocabulary and softmax of a model.
 
     Raises:
@@ -106,16 +103,28 @@ def require_softmax(bundle: Bundle) -> tuple[Vocabulary, Softmax | AdaptiveSoftm
             f"{name} has no softmax, so it cannot compute word probabilities; published weights "
             "come without one: train it with 'elmore finetune'"
         )
-    return bundle.vocabulary, bundle.softmax
+    return bundle.vocabulary, WordSoftmax(bundle.softmax)
 
 
 def context_states(
     bundle: Bundle, sentences: Sequence[Sequence[str]]
-) -> Iterator[tuple[Float[Tensor, "T D"], Float[Tensor, "T D"]]]:
+) -> Iterator[tuple[Float[np.ndarray, "T D"], Float[np.ndarray, "T D"]]]:
     """Yield for each sentence the top states before and after each token."""
     for sentence in sentences:
         check_tokens(sentence)
-    stack, _ = bundle.run(sentences)
-    for states, sentence in zip(stack.states[-1], sentences, strict=True):
-        forward, backward = states[: len(sentence) + 2].chunk(2, dim=1)  # includes <S> and </S>
-        yield forward[:-2], backward[2:]
+    width = bundle.config.lstm.output_dim
+    for states, sentence in zip(_top_layer(bundle, sentences), sentences, strict=True):
+        inside = states[: len(sentence) + 2]  # includes <S> and </S>
+        yield inside[:-2, :width], inside[2:, width:]
+
+
+def _top_layer(bundle: Bundle, sentences: Sequence[Sequence[str]]) -> Float[np.ndarray, "B T 2*D"]:
+    native = bundle.model.pack()
+    if native is not None:
+        stack, _ = native.run(*encode_batch(bundle.alphabet, sentences))
+        return stack.states[-1]
+    import torch
+
+    with torch.no_grad():
+        stack, _ = bundle.run(sentences)
+        return stack.states[-1].float().cpu().numpy()

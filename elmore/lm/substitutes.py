@@ -9,9 +9,8 @@ Shapes: P positions, V words.
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
-import torch
+import numpy as np
 from jaxtyping import Float
-from torch import Tensor
 
 from elmore.errors import ConfigError, DataError
 from elmore.lm.scoring import context_states, require_softmax
@@ -62,30 +61,36 @@ def predict_substitutes(
             raise DataError(f"position {position} is outside a sentence of {len(sentence)} tokens")
     if not indices:
         return
-    with torch.no_grad():
-        (states,) = context_states(bundle, [sentence])
-        for first in range(0, len(indices), _CHUNK):
-            chunk = indices[first : first + _CHUNK]
-            forward, backward = (softmax.log_probs(direction[chunk]) for direction in states)
-            ranked = (
-                _rank_words(vocabulary, forward, count),
-                _rank_words(vocabulary, backward, count),
-                _rank_words(vocabulary, forward + backward, count, normalize=True),
-            )
-            for position, *three in zip(chunk, *ranked, strict=True):
-                yield Substitutes(position % len(sentence), *three)
+    (states,) = context_states(bundle, [sentence])
+    for first in range(0, len(indices), _CHUNK):
+        chunk = indices[first : first + _CHUNK]
+        forward, backward = (softmax.log_probs(direction[chunk]) for direction in states)
+        ranked = (
+            _rank_words(vocabulary, forward, count),
+            _rank_words(vocabulary, backward, count),
+            _rank_words(vocabulary, forward + backward, count, normalize=True),
+        )
+        for position, *three in zip(chunk, *ranked, strict=True):
+            yield Substitutes(position % len(sentence), *three)
 
 
 def _rank_words(
-    vocabulary: Vocabulary, log_probs: Float[Tensor, "P V"], count: int, *, normalize: bool = False
+    vocabulary: Vocabulary,
+    log_probs: Float[np.ndarray, "P V"],
+    count: int,
+    *,
+    normalize: bool = False,
 ) -> list[RankedWords]:
     """Return the most probable words of each position, without marks."""
-    marks = torch.from_numpy(vocabulary.ids(vocabulary.marks)).to(log_probs.device)
-    words = log_probs.index_fill(1, marks, -torch.inf)
+    words = log_probs.copy()
+    words[:, vocabulary.ids(vocabulary.marks)] = -np.inf
     if normalize:
-        words = words.log_softmax(dim=1)
-    best = words.topk(min(count, len(vocabulary) - len(vocabulary.marks)), dim=1)
+        words -= np.logaddexp.reduce(words, axis=1, keepdims=True)
+    count = min(count, len(vocabulary) - len(vocabulary.marks))
+    some = np.argpartition(-words, count - 1, axis=1)[:, :count]
+    order = np.argsort(-np.take_along_axis(words, some, axis=1), axis=1, kind="stable")
+    best = np.take_along_axis(some, order, axis=1)
     return [
-        [(vocabulary.words[word], value) for word, value in zip(ids, values, strict=True)]
-        for ids, values in zip(best.indices.tolist(), best.values.tolist(), strict=True)
+        [(vocabulary.words[word], values[word].item()) for word in ids]
+        for ids, values in zip(best.tolist(), words, strict=True)
     ]

@@ -14,7 +14,6 @@ H cell width, L LSTM layers, G = 4H gates, I = D, or G where the vectors are gat
 import copy
 from collections.abc import Iterator
 from dataclasses import replace
-from typing import NamedTuple
 
 import torch
 from jaxtyping import Bool, Float, Int, Shaped
@@ -24,34 +23,14 @@ from torch.nn import functional
 from elmore.model.config import BiLMConfig
 from elmore.model.layer_stack import LayerStack
 from elmore.model.lstm.backends import BACKENDS, Need, select_backend
-from elmore.model.lstm.call import LSTMState, StateReset
+from elmore.model.lstm.call import StateReset, disable_autocast
 from elmore.model.lstm.layer import ProjectedLSTM
-from elmore.model.lstm.native import NativeStack
-from elmore.model.packed_weights import PackedWeights
+from elmore.model.native_bilm import NativeBiLM
+from elmore.model.packed_weights import PackedWeights, runs_natively, weights_version
 from elmore.model.padding import as_bool
 from elmore.model.quantize import Int8Rows
+from elmore.model.state import BACKWARD, FORWARD, BiLMState, LSTMState
 from elmore.model.token_encoder import TokenEncoder
-
-FORWARD, BACKWARD = 0, 1  # the index of a direction, wherever there are two
-
-
-class BiLMState(NamedTuple):
-    """The recurrent state of both stacks: direction (forward, backward), layer, sentence."""
-
-    output: Float[Tensor, "2 L B D"]
-    cell: Float[Tensor, "2 L B H"]
-
-    def direction(self, direction: int) -> list[LSTMState]:
-        """Return the states of the layers of one direction."""
-        pairs = zip(self.output[direction], self.cell[direction], strict=True)
-        return [LSTMState(output, cell) for output, cell in pairs]
-
-    @classmethod
-    def stack(cls, *directions: list[LSTMState]) -> "BiLMState":
-        """Stack the states of all layers, forward first."""
-        outputs = [torch.stack([state.output for state in states]) for states in directions]
-        cells = [torch.stack([state.cell for state in states]) for states in directions]
-        return cls(torch.stack(outputs), torch.stack(cells))
 
 
 class BiLM(nn.Module):
@@ -138,7 +117,7 @@ class BiLM(nn.Module):
             torch.cat([vectors, vectors], dim=2),
             *(torch.cat([left, _pick(right, flip)], dim=2) for left, right in pairs),
         ]
-        return LayerStack(torch.stack(layers), mask), BiLMState.stack(ahead, behind)
+        return LayerStack(torch.stack(layers), mask), stack_states(ahead, behind)
 
     @property
     def lstm_layers(self) -> Iterator[ProjectedLSTM]:
@@ -171,26 +150,23 @@ class BiLM(nn.Module):
         return select_backend(need, layer.backend).precision == "fast"
 
     @property
+    def version(self) -> object:
+        """A value that changes when weights or backends do; see `weights_version`."""
+        backends = [(layer.backend, layer.precision) for layer in self.lstm_layers]
+        return weights_version(self), backends
+
+    @property
     def num_parameters(self) -> int:
         """The number of weights, those in int8 included."""
         rows = (module for module in self.modules() if isinstance(module, Int8Rows))
         counts = [weight.numel() for weight in self.parameters()]
         return sum(counts) + sum(each.numbers.numel() for each in rows)
 
-    @property
-    def lstm_matrices(self) -> set[str]:
-        """The names of the matrices that may be in int8, as `state_dict` has them."""
-        names = {"input", "recurrent"} | ({"projection"} if self.config.lstm.projection else set())
-        layers = [
-            layer for layer, module in self.named_modules() if isinstance(module, ProjectedLSTM)
-        ]
-        return {f"{layer}.{name}" for layer in layers for name in names}
-
     def quantize(self, name: str, rows: Int8Rows) -> None:
         """Hold a matrix as int8 rows, as they are in a file.
 
         Args:
-            name: Name of the matrix in `state_dict`, one of `lstm_matrices`.
+            name: Name of the matrix in `state_dict`, one of `lstm_matrices` in `weight_shapes.py`.
             rows: Its int8 numbers and scales.
         """
         layer, _, matrix = name.rpartition(".")
@@ -282,22 +258,20 @@ class BiLM(nn.Module):
             inputs = hidden
         return outputs, ends
 
-    def native_stacks(self) -> list[NativeStack] | None:
-        """Return both stacks ready for native code, or None where it does not run them.
+    def pack(self) -> NativeBiLM | None:
+        """Return the network for native code, or None where it does not run all of it.
 
-        A stack takes the arguments of `run_direction` after the direction, by default with gate
-        inputs, and has its own `project_inputs`. It is valid until weights are moved, replaced or
-        written to.
+        It is valid until weights are moved, replaced or written to.
         """
-        layers = [layer.pack() for layer in self.lstm_layers]
-        packed = [layer for layer in layers if layer is not None]
-        if len(packed) < len(layers):
-            return None
-        lstm, half = self.config.lstm, len(layers) // 2
-        return [
-            NativeStack(stack, lstm, skip_connections=lstm.skip_connections)
-            for stack in (packed[:half], packed[half:])
-        ]
+        weight = next(self.parameters())
+        with torch.no_grad(), disable_autocast(weight.device):
+            if not runs_natively(*self.parameters()):
+                return None
+            layers = [layer.pack() for layer in self.lstm_layers]
+            packed = [layer for layer in layers if layer is not None]
+            if len(packed) < len(layers):
+                return None
+            return NativeBiLM(self.config, self.tokens.pack(), packed)
 
     def zero_state(self, num_sentences: int, like: Tensor) -> BiLMState:
         """Return the all-zero initial state.
@@ -315,6 +289,13 @@ class BiLM(nn.Module):
 
 def _stack(config: BiLMConfig) -> nn.ModuleList:
     return nn.ModuleList(ProjectedLSTM(config.lstm) for _ in range(config.lstm.num_layers))
+
+
+def stack_states(*directions: list[LSTMState]) -> BiLMState:
+    """Stack the states of all layers, forward first."""
+    outputs = [torch.stack([state.output for state in states]) for states in directions]
+    cells = [torch.stack([state.cell for state in states]) for states in directions]
+    return BiLMState(torch.stack(outputs), torch.stack(cells))
 
 
 def _flip(mask: Bool[Tensor, "B T"]) -> Int[Tensor, "B T"]:

@@ -13,10 +13,10 @@ from jaxtyping import Float, Int
 from torch import Tensor, nn
 from torch.nn import functional
 
-from elmore.model import native
 from elmore.model.config import CharCNNConfig
 from elmore.model.highway import Highway
-from elmore.model.packed_weights import PackedWeights
+from elmore.model.native_bilm import NativeCharCNN, NativeHighway, pack_filters
+from elmore.model.packed_weights import PackedWeights, runs_natively
 
 _BLOCK = {"cpu": 1024, "cuda": 16384}  # words at a time: bounds the memory, changes no value
 
@@ -56,39 +56,32 @@ class CharCNN(nn.Module):
 
     def forward(self, characters: Int[Tensor, "N C"]) -> Float[Tensor, "N F"]:
         """Return one vector per word."""
+        if characters.numel() and runs_natively(*self.parameters()):
+            return torch.from_numpy(self.pack()(characters.numpy()))
         config = self.config
         full = min(config.max_characters, characters.shape[1] + config.widest_filter)
         characters = functional.pad(
             characters, (0, full - characters.shape[1]), value=config.padding_id
         )
-        if self._is_native(characters):
-            words = self._convolve_natively(characters)
-        else:
-            self._packed.clear()  # in training, an update may follow that torch does not count
-            blocks = characters.split(_BLOCK.get(characters.device.type, 1024))
-            words = torch.cat([self._convolve(block) for block in blocks])
+        self._packed.clear()  # in training, an update may follow that torch does not count
+        blocks = characters.split(_BLOCK.get(characters.device.type, 1024))
+        words = torch.cat([self._convolve(block) for block in blocks])
         for highway in self.highways:
             words = highway(words)
         return words
 
-    def _is_native(self, characters: Int[Tensor, "N C"]) -> bool:
-        """Return whether the native library runs this; it does not check ids by itself."""
-        weights = (self.embedding.weight, *chain.from_iterable(map(_weights, self.convolutions)))
-        if not native.supports(*weights) or not characters.numel():
-            return False
-        low, high = torch.aminmax(characters)
-        return bool(low >= 0) and bool(high < self.config.num_ids)
-
-    def _convolve_natively(self, characters: Int[Tensor, "N C"]) -> Float[Tensor, "N F"]:
+    def pack(self) -> NativeCharCNN:
+        """Return the encoder for the native library."""
         embedding = self.embedding.weight
         weights = [_weights(filters) for filters in self.convolutions]
-        table, banks, bias = self._packed.get(
-            "banks",
-            [embedding, *chain.from_iterable(weights)],
-            lambda: (embedding.clone(), *_pack(weights)),
-        )
-        words = native.run_char_cnn(table, characters.long(), banks, bias)
-        return words.relu_() if self.config.activation == "relu" else native.run_tanh(words)
+
+        def make() -> NativeCharCNN:
+            banks = [pack_filters(weight.detach().numpy()) for weight, _ in weights]
+            bias = torch.cat([bias for _, bias in weights]).numpy()
+            return NativeCharCNN(self.config, embedding.clone().numpy(), banks, bias, ())
+
+        packed = self._packed.get("native", [embedding, *chain.from_iterable(weights)], make)
+        return packed._replace(highways=[_pack_highway(highway) for highway in self.highways])
 
     def _convolve(self, characters: Int[Tensor, "N C"]) -> Float[Tensor, "N F"]:
         embedded = self.embedding(characters)  # (N, C, E)
@@ -107,12 +100,9 @@ def _weights(filters: nn.Module) -> tuple[Float[Tensor, "n E width"], Float[Tens
     return filters.weight, filters.bias
 
 
-def _pack(
-    weights: list[tuple[Tensor, Tensor]],
-) -> tuple[list[native.PackedMatrix], Float[Tensor, " F"]]:
-    # A window in memory is letter after letter; a filter of Conv1d has all letters of a channel.
-    banks = [native.pack(weight.transpose(1, 2).flatten(1)) for weight, _ in weights]
-    return banks, torch.cat([bias for _, bias in weights])
+def _pack_highway(highway: nn.Module) -> NativeHighway:
+    assert isinstance(highway, Highway)
+    return highway.pack()
 
 
 def _pool(embedded: Float[Tensor, "N C E"], filters: nn.Module) -> Float[Tensor, "N n"]:

@@ -1,9 +1,13 @@
-"""The configuration of a biLM. The defaults are those of the original ELMo."""
+"""The configuration of a biLM and of its softmax. The defaults are those of the original ELMo."""
 
 from dataclasses import dataclass, field
+from itertools import pairwise
 from typing import Literal
 
 from elmore.errors import ConfigError
+
+Precision = Literal["exact", "fast"]
+"""Of inference: that of the weights, or int8 or bf16."""
 
 _MAX_FLOAT32 = 3.4028234663852886e38
 _LARGEST = 10**9  # far above any size, and near the limit of torch
@@ -175,3 +179,32 @@ class BiLMConfig:
     def width(self) -> int:
         """2D: width of an ELMo vector."""
         return 2 * self.lstm.output_dim
+
+
+@dataclass(frozen=True, kw_only=True)
+class SoftmaxConfig:
+    """The training loss; evaluation always uses the exact softmax."""
+
+    kind: Literal["sampled", "full", "adaptive"] = "sampled"
+    num_samples: int = 8192
+    """n: negatives of one call, shared by all positions."""
+    unique: bool = False
+    """Use TensorFlow's sampler: distinct negatives, with its correction."""
+    cutoffs: tuple[int, ...] = ()
+    """Adaptive: the first word of each tail, in ascending order; empty means V/20 and V/4."""
+    chunk: int = 2**26
+    """Logits computed at a time: bounds the memory; results differ by rounding only."""
+
+    def __post_init__(self) -> None:
+        if self.kind not in ("sampled", "full", "adaptive"):
+            raise ConfigError(
+                f"softmax.kind must be 'sampled', 'full' or 'adaptive', found {self.kind!r}"
+            )
+        for name, value in (("num_samples", self.num_samples), ("chunk", self.chunk)):
+            if not 1 <= value <= _LARGEST:
+                raise ConfigError(f"softmax.{name} must be between 1 and {_LARGEST}, found {value}")
+        rising = all(a < b for a, b in pairwise((0, *self.cutoffs)))
+        if not rising:
+            raise ConfigError(
+                f"softmax.cutoffs must rise from at least 1, found {list(self.cutoffs)}"
+            )

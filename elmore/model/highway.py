@@ -10,8 +10,9 @@ import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from elmore.model import native
 from elmore.model.linear import Linear
+from elmore.model.native_bilm import NativeHighway
+from elmore.model.packed_weights import runs_natively
 
 
 class Highway(nn.Module):
@@ -37,7 +38,11 @@ class Highway(nn.Module):
 
     def forward(self, x: Float[Tensor, "N F"]) -> Float[Tensor, "N F"]:
         """Return the gated sum of the transformed and the unchanged input."""
-        if native.supports(x, *self.parameters()):
-            return native.run_highway(x, *self.gate.pack(), *self.transform.pack())
+        if runs_natively(x, *self.parameters()):
+            return torch.from_numpy(self.pack()(x.detach().numpy()))
         gate = torch.sigmoid(self.gate(x))
         return gate * torch.relu(self.transform(x)) + (1 - gate) * x
+
+    def pack(self) -> NativeHighway:
+        """Return the layer for the native library."""
+        return NativeHighway(self.gate.pack(), self.transform.pack())

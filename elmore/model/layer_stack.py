@@ -3,17 +3,19 @@
 Shapes: L LSTM layers, B sentences, T tokens, D width of one direction.
 """
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from jaxtyping import Bool, Float
-from torch import Tensor
 
 
 class LayerStack(NamedTuple):
-    """Layers of a batch; positions where the mask is false are zero in every layer."""
+    """Layers of a batch; positions where the mask is false are zero in every layer.
 
-    states: Float[Tensor, "L+1 B T 2*D"]
-    mask: Bool[Tensor, "B T"]
+    They are tensors of torch, or arrays of numpy where native code runs the model.
+    """
+
+    states: Float[Any, "L+1 B T 2*D"]
+    mask: Bool[Any, "B T"]
 
     def without_boundaries(self) -> "LayerStack":
         """Return the stack without the first and the last token of every sentence."""

@@ -4,16 +4,16 @@ Shapes: B rows, X input width, Y output width.
 """
 
 from collections.abc import Callable
-from typing import Literal
 
+import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 from torch.nn import functional
 
 from elmore.model import native
-from elmore.model.packed_weights import PackedWeights
-
-Precision = Literal["exact", "fast"]
+from elmore.model.config import Precision
+from elmore.model.native_bilm import NativeLinear
+from elmore.model.packed_weights import PackedWeights, as_weight, runs_natively
 
 
 class Linear(nn.Linear):
@@ -26,19 +26,20 @@ class Linear(nn.Linear):
 
     def forward(self, input: Float[Tensor, "B X"]) -> Float[Tensor, "B Y"]:
         """Return input W' + b."""
-        if not native.supports(input, self.weight, self.bias):
+        if not runs_natively(input, self.weight, self.bias):
             self._packed.clear()  # in training, an update may follow that torch does not count
             return functional.linear(input, self.weight, self.bias)
-        weight, bias = self.pack()
-        return native.multiply(weight, input, bias)
+        return torch.from_numpy(self.pack()(input.detach().numpy()))
 
-    def pack(self) -> tuple[native.PackedMatrix, Float[Tensor, " Y"]]:
-        """Return weight and bias for the native library, both as they were at the same time."""
+    def pack(self) -> NativeLinear:
+        """Return the layer for the native library, weight and bias as they were at one time."""
         dynamic = self.precision == "fast" and native.has_int8_dot()
-        pack = native.pack_dynamic if dynamic else native.pack
-        return self._packed.get(
-            dynamic, [self.weight, self.bias], lambda: (pack(self.weight), self.bias.clone())
-        )
+
+        def make() -> NativeLinear:
+            weight = native.pack(as_weight(self.weight), dynamic=dynamic)
+            return NativeLinear(weight, self.bias.clone().numpy())
+
+        return self._packed.get(dynamic, [self.weight, self.bias], make)
 
     def _apply(self, fn: Callable, recurse: bool = True) -> "Linear":
         self._packed.clear()

@@ -6,7 +6,6 @@ Shapes: L layers (the token layer is one of them), B sentences, T tokens, D widt
 """
 
 from collections.abc import Sequence
-from typing import NamedTuple
 
 import torch
 from jaxtyping import Float, Shaped
@@ -14,23 +13,10 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from elmore.model.padding import as_bool
+from elmore.model.saved_mix import TOKEN_EPSILON, SavedMix
 
-# Inside the root, as each release has it; for "token", torch's own default.
-_EPSILON = {"token": 1e-5, "allennlp": 1e-13, "bilm-tf": 1e-12}
-
-
-def token_norm(layers: Float[Tensor, "... D"]) -> Float[Tensor, "... D"]:
-    """Normalise each vector to mean 0 and variance 1."""
-    return functional.layer_norm(layers, layers.shape[-1:], eps=_EPSILON["token"])
-
-
-class SavedMix(NamedTuple):
-    """The values of a trained mix, as files hold them."""
-
-    weights: tuple[float, ...]
-    gamma: float
-    layer_norm: bool = False
-    """Whether each vector is normalised first ("token")."""
+# Inside the root, as each release has it.
+_EPSILON = {"token": TOKEN_EPSILON, "allennlp": 1e-13, "bilm-tf": 1e-12}
 
 
 class ScalarMix(nn.Module):
@@ -129,7 +115,7 @@ class ScalarMix(nn.Module):
         self, layers: Float[Tensor, "L B T D"], mask: Shaped[Tensor, "B T"] | None
     ) -> Float[Tensor, "L B T D"]:
         if self.layer_norm == "token":
-            return token_norm(layers)
+            return functional.layer_norm(layers, layers.shape[-1:], eps=TOKEN_EPSILON)
         if mask is None:
             raise ValueError(f"layer_norm={self.layer_norm!r} needs the mask of the batch")
         epsilon = _EPSILON[str(self.layer_norm)]

@@ -1,31 +1,38 @@
 """The native library: packed weights, and the products whose bits do not depend on the batch.
 
-Torch's matrix products choose their summation order by the number of rows, and its vectorised
-functions round differently at the end of a tensor. The library sums every element in one fixed
-order, so a row gets the same bits alone and in any batch, with any number of threads.
+BLAS chooses its summation order by the number of rows, and vectorised functions round differently
+at the end of an array. The library sums every element in one fixed order, so a row gets the same
+bits alone and in any batch, with any number of threads. It takes arrays of numpy.
 
 Shapes: M height of a weight, X its width, P parts, N panels of R rows each; B rows, C characters,
 F filters.
 """
 
 import ctypes
+import logging
+import math
+import os
+import sys
 from collections.abc import Sequence
 from functools import cache
 from pathlib import Path
 from typing import NamedTuple
 
-import torch
-from jaxtyping import Float, Int
-from torch import Tensor
-from torch.nn import functional
+import numpy as np
+from jaxtyping import Float, Int, Int8, Shaped
+from numpy.typing import DTypeLike
 
 from elmore import native_build
 from elmore.errors import DataError
-from elmore.model.quantize import Int8Rows, quantize_rows
 
 SOURCES = Path(__file__).parent / "native"
 FLOAT32, INT8_WEIGHTS, INT8_DYNAMIC, INT8_SPLIT = range(4)  # kinds of packed weights: kernels.h
+MAX_INT8 = 127
+_OLD_CPU = "this CPU lacks the instructions of its kernels, AVX2 and FMA"
+_CACHE_LINE = 64  # bytes
 _MIN_THREADED = 2**18  # multiplications, some microseconds: fewer do not pay for another thread
+
+_log = logging.getLogger(__name__)
 
 
 class Matrix(ctypes.Structure):
@@ -109,7 +116,10 @@ def _library() -> ctypes.CDLL | None:
     library.elmore_run_lstm.argtypes = [ctypes.POINTER(LSTMCall), ctypes.c_int64]
     sizes = [library.elmore_struct_size(number) for number in range(len(_STRUCTURES))]
     assert sizes == [ctypes.sizeof(structure) for structure in _STRUCTURES], "kernels.h differs"
-    return library if library.elmore_panel_rows() else None
+    if library.elmore_panel_rows():
+        return library
+    _log.warning("the native library is not used: %s; %s", _OLD_CPU, native_build.SLOWER)
+    return None
 
 
 def _check_memory(has_failed: int) -> None:
@@ -130,28 +140,41 @@ def has_int8_dot() -> bool:
 
 def why_missing() -> str | None:
     """Return why there is no library, in words for a user, or None where there is one."""
-    return native_build.why_missing(SOURCES)
+    return native_build.why_missing(SOURCES) or (None if available() else _OLD_CPU)
 
 
-def supports(*tensors: Tensor | None) -> bool:
-    """Return whether the library takes these: float32 on the CPU, without autocast and grad."""
-    return (
-        all(t is None or (t.is_cpu and t.dtype == torch.float and not _learns(t)) for t in tensors)
-        and not torch.is_autocast_enabled("cpu")
-        and available()
-    )
+class Int8Matrix(NamedTuple):
+    """A matrix as whole numbers from -127 to 127 and a scale for each row."""
+
+    numbers: Int8[np.ndarray, "M X"]
+    scales: Float[np.ndarray, " M"]
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """The shape of the matrix."""
+        return self.numbers.shape
+
+    def dense(self) -> Float[np.ndarray, "M X"]:
+        """Return the matrix as floats."""
+        return self.numbers.astype(np.float32) * self.scales[:, None]
 
 
-def _learns(tensor: Tensor) -> bool:
-    return tensor.requires_grad and torch.is_grad_enabled()
+Weight = Float[np.ndarray, "_ _"] | Int8Matrix
+
+
+def quantize_rows(weight: Float[np.ndarray, "M X"]) -> Int8Matrix:
+    """Round each row to its own scale: the largest number of each becomes 127."""
+    largest = np.abs(weight).max(axis=1)
+    scales = np.where(largest == 0, np.float32(1), largest / np.float32(MAX_INT8))
+    return Int8Matrix(np.rint(weight / scales[:, None]).astype(np.int8), scales)
 
 
 class PackedMatrix(NamedTuple):
     """A weight (M, X) in the layout that kernels.h describes."""
 
-    data: Tensor
-    scales: Float[Tensor, "N R"] | None
-    corrections: Int[Tensor, "N R"] | None
+    data: Shaped[np.ndarray, "..."]
+    scales: Float[np.ndarray, "N R"] | None
+    corrections: Int[np.ndarray, "N R"] | None
     height: int
     width: int
     parts: int
@@ -164,58 +187,66 @@ class PackedMatrix(NamedTuple):
         return Matrix(*pointers, self.height, self.width, self.parts, self.kind)
 
 
-def pack(weight: Float[Tensor, "M X"] | Int8Rows, *, parts: int = 1) -> PackedMatrix:
-    """Pack a weight whose rows are in so many parts, for exact products; int8 rows stay int8."""
-    if isinstance(weight, Int8Rows):
+def pack(weight: Weight, *, parts: int = 1, dynamic: bool = False) -> PackedMatrix:
+    """Pack a weight whose rows are in so many parts.
+
+    Products are exact, and int8 rows stay int8. With `dynamic` activations are rounded to int8,
+    which the CPU must have dot products for, and float rows are quantized.
+    """
+    if dynamic:
+        rows = weight if isinstance(weight, Int8Matrix) else quantize_rows(weight)
+        return _pack_fours(rows, parts, INT8_DYNAMIC)
+    if isinstance(weight, Int8Matrix):
         if has_int8_dot():
             return _pack_fours(weight, parts, INT8_SPLIT)
         return pack_for_floats(weight, parts=parts)
-    (height, width), data = weight.shape, _by_panel(weight.detach(), parts)
-    return PackedMatrix(data, None, None, height, width, parts, FLOAT32)
+    height, width = weight.shape
+    return PackedMatrix(_by_panel(weight, parts), None, None, height, width, parts, FLOAT32)
 
 
-def pack_for_floats(weight: Int8Rows, *, parts: int = 1) -> PackedMatrix:
+def pack_for_floats(weight: Int8Matrix, *, parts: int = 1) -> PackedMatrix:
     """Pack int8 rows that the CPU makes floats again: one without int8 dot products."""
-    (height, width), data = weight.shape, _by_panel(weight.numbers, parts)
-    scales = _by_panel(weight.scales.float(), parts)
-    return PackedMatrix(data, scales, None, height, width, parts, INT8_WEIGHTS)
+    (height, width), (numbers, scales) = weight.shape, (_by_panel(each, parts) for each in weight)
+    return PackedMatrix(numbers, scales, None, height, width, parts, INT8_WEIGHTS)
 
 
-def pack_dynamic(weight: Float[Tensor, "M X"] | Int8Rows, *, parts: int = 1) -> PackedMatrix:
-    """Pack a weight for activations rounded to int8; float rows are quantized."""
-    rows = weight if isinstance(weight, Int8Rows) else quantize_rows(weight.detach())
-    return _pack_fours(rows, parts, INT8_DYNAMIC)
-
-
-def _pack_fours(weight: Int8Rows, parts: int, kind: int) -> PackedMatrix:
+def _pack_fours(weight: Int8Matrix, parts: int, kind: int) -> PackedMatrix:
     """Pack int8 rows for int8 dot products, four columns of a row side by side."""
     library = _library()
     assert library is not None
     height, width = weight.shape
-    numbers = functional.pad(weight.numbers, (0, -width % 4))
-    sums = numbers.sum(dim=1, dtype=torch.int32) * -library.elmore_u8_offset()
+    numbers = np.pad(weight.numbers, ((0, 0), (0, -width % 4)))
+    sums = numbers.sum(axis=1, dtype=np.int32) * np.int32(-library.elmore_u8_offset())
     panels = _by_panel(numbers, parts)  # (N, X, R)
-    fours = panels.unflatten(1, (-1, 4)).transpose(2, 3).contiguous()  # (N, X / 4, R, 4)
-    scales, corrections = _by_panel(weight.scales.float(), parts), _by_panel(sums, parts)
-    return PackedMatrix(fours, scales, corrections, height, width, parts, kind)
+    num_panels, _, num_rows = panels.shape
+    fours = panels.reshape(num_panels, -1, 4, num_rows).swapaxes(2, 3)  # (N, X / 4, R, 4)
+    data = empty(fours.shape, fours.dtype)
+    data[...] = fours
+    scales, corrections = (_by_panel(each, parts) for each in (weight.scales, sums))
+    return PackedMatrix(data, scales, corrections, height, width, parts, kind)
 
 
-def _by_panel(rows: Tensor, parts: int) -> Tensor:
+def _by_panel(rows: Shaped[np.ndarray, "..."], parts: int) -> Shaped[np.ndarray, "..."]:
     """Lay out rows, or one number per row, in panels: (N * parts, X, R), or (N * parts, R)."""
     library = _library()
     assert library is not None
     tall, panel = len(rows) // parts, library.elmore_panel_rows()
-    by_part = rows.unflatten(0, (parts, tall))
-    padding = (0, 0) * (rows.dim() - 1) + (0, -tall % panel)
-    panels = functional.pad(by_part, padding).unflatten(1, (-1, panel)).transpose(0, 1)
-    panels = panels.flatten(0, 1)
-    return (panels.transpose(1, 2) if rows.dim() > 1 else panels).contiguous()
+    width = rows.shape[1:]
+    num_panels = -(-tall // panel)
+    panels = empty((num_panels, parts, *width, panel), rows.dtype)
+    panels[-1] = 0  # the last panel may have fewer rows
+    for part, some in enumerate(rows.reshape(parts, tall, *width)):
+        for number in range(num_panels):
+            block = some[number * panel : (number + 1) * panel]
+            panels[number, part, ..., : len(block)] = block.T
+    return panels.reshape(num_panels * parts, *width, panel)
 
 
-@torch.no_grad()
 def multiply(
-    weight: PackedMatrix, rows: Float[Tensor, "B X"], bias: Float[Tensor, " M"] | None = None
-) -> Float[Tensor, "B M"]:
+    weight: PackedMatrix,
+    rows: Float[np.ndarray, "B X"],
+    bias: Float[np.ndarray, " M"] | None = None,
+) -> Float[np.ndarray, "B M"]:
     """Return rows times the transposed weight, plus a bias.
 
     Raises:
@@ -228,8 +259,8 @@ def multiply(
             f"expected rows of width {weight.width}, as the weight is, found the shape "
             f"{tuple(rows.shape)}"
         )
-    rows = rows.contiguous()
-    out = rows.new_empty(len(rows), weight.height)
+    rows = np.ascontiguousarray(rows, np.float32)
+    out = empty((len(rows), weight.height))
     call = _Product(
         weight.structure,
         *map(address, (rows, out)),
@@ -237,7 +268,9 @@ def multiply(
         num_threads_for(len(rows) * weight.height * weight.width),
     )
     library.elmore_multiply(call)
-    return out if bias is None else out.add_(bias)
+    if bias is not None:
+        out += bias
+    return out
 
 
 def run_lstm(layers: "ctypes.Array[LSTMCall]") -> None:
@@ -247,67 +280,86 @@ def run_lstm(layers: "ctypes.Array[LSTMCall]") -> None:
     library.elmore_run_lstm(layers, len(layers))
 
 
-@torch.no_grad()
 def run_char_cnn(
-    embedding: Float[Tensor, "V E"],
-    characters: Int[Tensor, "B C"],
+    embedding: Float[np.ndarray, "V E"],
+    characters: Int[np.ndarray, "B C"],
     banks: Sequence[PackedMatrix],
-    bias: Float[Tensor, " F"],
-) -> Float[Tensor, "B F"]:
+    bias: Float[np.ndarray, " F"],
+) -> Float[np.ndarray, "B F"]:
     """Return the maximum of every filter over the windows of each word, and its bias.
 
     The ids must be rows of the embedding, and C at least the widest filter.
     """
     library = _library()
     assert library is not None
-    characters, embedding = characters.contiguous(), embedding.contiguous()
-    out = embedding.new_empty(len(characters), len(bias))
+    characters = np.ascontiguousarray(characters, np.int64)
+    out = empty((len(characters), len(bias)))
     structures = (Matrix * len(banks))(*(bank.structure for bank in banks))
     call = _CharCNNCall(
         ctypes.addressof(structures),
         *map(address, (bias, embedding, characters, out)),
         *(len(banks), *characters.shape, embedding.shape[1], len(bias)),
-        num_threads_for(characters.numel() * sum(bank.data.numel() for bank in banks)),
+        num_threads_for(characters.size * sum(bank.data.size for bank in banks)),
     )
     library.elmore_run_char_cnn(call)
     return out
 
 
-@torch.no_grad()
 def run_highway(
-    x: Float[Tensor, "B F"],
-    gate_weight: PackedMatrix,
-    gate_bias: Float[Tensor, " F"],
-    transform_weight: PackedMatrix,
-    transform_bias: Float[Tensor, " F"],
-) -> Float[Tensor, "B F"]:
+    gate: Float[np.ndarray, "B F"],
+    transform: Float[np.ndarray, "B F"],
+    x: Float[np.ndarray, "B F"],
+) -> Float[np.ndarray, "B F"]:
     """Return sigmoid(gate) * relu(transform) + (1 - sigmoid(gate)) * x."""
     library = _library()
     assert library is not None
-    gate = multiply(gate_weight, x, gate_bias)
-    transform = multiply(transform_weight, x, transform_bias)
-    x = x.contiguous()
-    out = torch.empty_like(x)
+    gate, transform, x = map(np.ascontiguousarray, (gate, transform, x))
+    out = empty(x.shape)
     pointers = map(address, (gate, transform, x, out))
-    library.elmore_run_highway(_HighwayCall(*pointers, x.numel(), num_threads_for(8 * x.numel())))
+    library.elmore_run_highway(_HighwayCall(*pointers, x.size, num_threads_for(8 * x.size)))
     return out
 
 
-@torch.no_grad()
-def run_tanh(values: Float[Tensor, "B F"]) -> Float[Tensor, "B F"]:
+def run_tanh(values: Float[np.ndarray, "B F"]) -> Float[np.ndarray, "B F"]:
     """Return the tanh of every element."""
     library = _library()
     assert library is not None
-    out = values.clone(memory_format=torch.contiguous_format)
-    library.elmore_run_tanh(_TanhCall(address(out), out.numel(), num_threads_for(8 * out.numel())))
+    out = np.array(values, np.float32, order="C")
+    library.elmore_run_tanh(_TanhCall(address(out), out.size, num_threads_for(8 * out.size)))
     return out
 
 
-def address(tensor: Tensor | None) -> int | None:
-    """Return the pointer for C; it is valid while the tensor lives."""
-    return None if tensor is None else tensor.data_ptr()
+def empty(shape: tuple[int, ...], dtype: DTypeLike = np.float32) -> Shaped[np.ndarray, "..."]:
+    """Return an array that is not initialised and begins with a cache line.
+
+    numpy aligns to 16 bytes, and a vector that lies in two lines is loaded at half the speed.
+    """
+    size = math.prod(shape) * np.dtype(dtype).itemsize
+    memory = np.empty(size + _CACHE_LINE, np.uint8)
+    begin = -memory.ctypes.data % _CACHE_LINE
+    return memory[begin : begin + size].view(dtype).reshape(shape)
+
+
+def address(array: Shaped[np.ndarray, "..."] | None) -> int | None:
+    """Return the pointer for C; it is valid while the array lives."""
+    return None if array is None else array.ctypes.data
+
+
+def num_threads() -> int:
+    """Return the number of threads: that of torch if it is loaded, OMP_NUM_THREADS, or all."""
+    torch = sys.modules.get("torch")
+    if torch is not None:
+        return torch.get_num_threads()
+    chosen = os.environ.get("OMP_NUM_THREADS", "")
+    return max(1, int(chosen)) if chosen.isdecimal() else _num_cpus()
+
+
+def _num_cpus() -> int:
+    if hasattr(os, "sched_getaffinity"):
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1
 
 
 def num_threads_for(multiplications: int) -> int:
     """Return how many threads so many multiplications are worth."""
-    return torch.get_num_threads() if multiplications >= _MIN_THREADED else 1
+    return num_threads() if multiplications >= _MIN_THREADED else 1

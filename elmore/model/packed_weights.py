@@ -1,10 +1,17 @@
-"""Packed forms of weights, made on first use and again when the weights have changed."""
+"""Packed forms of weights, made on first use and again when the weights have changed.
+
+Shapes: M rows, X wide.
+"""
 
 from collections.abc import Callable, Hashable, Sequence
 from typing import TypeVar
 
 import torch
+from jaxtyping import Float
 from torch import Tensor, nn
+
+from elmore.model import native
+from elmore.model.quantize import Int8Rows
 
 Form = TypeVar("Form")
 
@@ -58,3 +65,23 @@ def weights_version(model: nn.Module) -> object:
     and by fused optimizers (`AdamW(fused=True)`).
     """
     return [tensor_version(weight) for weight in (*model.parameters(), *model.buffers())]
+
+
+def as_weight(weight: Float[Tensor, "M X"] | Int8Rows) -> native.Weight:
+    """Return a matrix for `native.pack`, in the memory of its tensors."""
+    if isinstance(weight, Int8Rows):
+        return native.Int8Matrix(weight.numbers.numpy(), weight.scales.float().numpy())
+    return weight.detach().numpy()
+
+
+def runs_natively(*tensors: Tensor) -> bool:
+    """Return whether the library takes these: float32 on the CPU, without autocast and grad."""
+    return (
+        all(t.is_cpu and t.dtype == torch.float and not _learns(t) for t in tensors)
+        and not torch.is_autocast_enabled("cpu")
+        and native.available()
+    )
+
+
+def _learns(tensor: Tensor) -> bool:
+    return tensor.requires_grad and torch.is_grad_enabled()

@@ -6,7 +6,8 @@ import torch
 
 from elmore.model import native
 from elmore.model.bilm import BiLM, share_weights
-from elmore.model.linear import Linear, Precision
+from elmore.model.config import Precision
+from elmore.model.linear import Linear
 from elmore.model.lstm.layer import ProjectedLSTM
 
 _log = logging.getLogger(__name__)

@@ -11,8 +11,6 @@ import torch
 from jaxtyping import Float, Int8
 from torch import Tensor, nn
 
-MAX_INT8 = 127
-
 
 class Int8Rows(nn.Module):
     """A matrix in int8, in place of a parameter. It moves, converts and copies with its module.
@@ -46,11 +44,3 @@ class Int8Rows(nn.Module):
 def dense(weight: Float[Tensor, "M X"] | Int8Rows) -> Float[Tensor, "M X"]:
     """Return a matrix as a tensor of floats."""
     return weight.dense() if isinstance(weight, Int8Rows) else weight
-
-
-def quantize_rows(weight: Float[Tensor, "M X"]) -> Int8Rows:
-    """Round each row to its own scale: the largest number of each becomes 127."""
-    weight = weight.float()
-    largest = weight.abs().amax(dim=1)
-    scales = torch.where(largest == 0, 1.0, largest / MAX_INT8)
-    return Int8Rows((weight / scales[:, None]).round().to(torch.int8), scales)

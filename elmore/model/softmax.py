@@ -13,53 +13,23 @@ in fewer dimensions.
 Shapes: M positions, D width, V words, n words summed over.
 """
 
-from dataclasses import dataclass
+from collections.abc import Callable
 from itertools import pairwise
-from typing import Literal
 
 import torch
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 from torch.nn import functional
 
-from elmore.errors import ConfigError
-from elmore.model import sampling
+from elmore.model import native, sampling
+from elmore.model.config import SoftmaxConfig
 from elmore.model.log_sum import log_sum_others
-
-_LARGEST = 10**9
-_NARROWING = 4  # each tail of the adaptive softmax is this much narrower than the one before
+from elmore.model.native_softmax import NativeAdaptiveSoftmax, NativeSoftmax, NativeTail
+from elmore.model.packed_weights import PackedWeights, as_weight, runs_natively
+from elmore.model.weight_shapes import check_softmax, tail_cutoffs, tail_width
 
 Rare = tuple[Int[Tensor, " _"], ...]
 """For each tail of an adaptive softmax, the positions whose target is one of its words."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class SoftmaxConfig:
-    """The training loss; evaluation always uses the exact softmax."""
-
-    kind: Literal["sampled", "full", "adaptive"] = "sampled"
-    num_samples: int = 8192
-    """n: negatives of one call, shared by all positions."""
-    unique: bool = False
-    """Use TensorFlow's sampler: distinct negatives, with its correction."""
-    cutoffs: tuple[int, ...] = ()
-    """Adaptive: the first word of each tail, in ascending order; empty means V/20 and V/4."""
-    chunk: int = 2**26
-    """Logits computed at a time: bounds the memory; results differ by rounding only."""
-
-    def __post_init__(self) -> None:
-        if self.kind not in ("sampled", "full", "adaptive"):
-            raise ConfigError(
-                f"softmax.kind must be 'sampled', 'full' or 'adaptive', found {self.kind!r}"
-            )
-        for name, value in (("num_samples", self.num_samples), ("chunk", self.chunk)):
-            if not 1 <= value <= _LARGEST:
-                raise ConfigError(f"softmax.{name} must be between 1 and {_LARGEST}, found {value}")
-        rising = all(a < b for a, b in pairwise((0, *self.cutoffs)))
-        if not rising:
-            raise ConfigError(
-                f"softmax.cutoffs must rise from at least 1, found {list(self.cutoffs)}"
-            )
 
 
 class Softmax(nn.Module):
@@ -72,15 +42,13 @@ class Softmax(nn.Module):
 
     def __init__(self, config: SoftmaxConfig, num_words: int, dim: int) -> None:
         super().__init__()
-        if config.kind == "sampled" and config.unique and config.num_samples > num_words:
-            raise ConfigError(
-                f"softmax.num_samples ({config.num_samples}) must not exceed the {num_words} words "
-                "of the vocabulary when softmax.unique is true"
-            )
+        if config.kind != "adaptive":  # then it is a part of one
+            check_softmax(config, num_words)
         self.config = config
         self.num_words = num_words
         self.weight = nn.Parameter(torch.empty(num_words, dim))
         self.bias = nn.Parameter(torch.empty(num_words))
+        self._packed = PackedWeights()
         self.reset_parameters()
 
     def reset_parameters(self) -> None:
@@ -165,6 +133,21 @@ class Softmax(nn.Module):
         logits = self._logits(states)
         return _precise(logits).log_softmax(dim=1)
 
+    def pack(self) -> NativeSoftmax | None:
+        """Return the softmax for the native library, or None where torch runs it."""
+        with torch.no_grad():
+            if not runs_natively(*self.parameters()):
+                return None
+        return self._packed.get("native", [self.weight, self.bias], self._pack)
+
+    def _pack(self) -> NativeSoftmax:
+        weight = native.pack(as_weight(self.weight))
+        return NativeSoftmax(weight, self.bias.detach().clone().numpy())
+
+    def _apply(self, fn: Callable, recurse: bool = True) -> "Softmax":
+        self._packed.clear()
+        return super()._apply(fn, recurse)
+
 
 class AdaptiveSoftmax(nn.Module):
     """The head has the frequent words and one entry per tail; a tail has its own softmax.
@@ -174,20 +157,15 @@ class AdaptiveSoftmax(nn.Module):
 
     def __init__(self, config: SoftmaxConfig, num_words: int, dim: int) -> None:
         super().__init__()
-        if config.cutoffs and config.cutoffs[-1] >= num_words:
-            raise ConfigError(
-                f"softmax.cutoffs must end below the {num_words} words of the vocabulary, found "
-                f"{list(config.cutoffs)}"
-            )
+        check_softmax(config, num_words)
         self.config = config
-        default = {num_words // 20, num_words // 4} - {0}
-        self.cutoffs = config.cutoffs or tuple(sorted(default))
+        self.cutoffs = tail_cutoffs(config, num_words)
         ends = (*self.cutoffs, num_words)
         self.num_frequent = ends[0]
         self.head = Softmax(config, self.num_frequent + len(self.cutoffs), dim)
         self.tails = nn.ModuleList(
-            _Tail(config, end - begin, dim, max(1, dim // _NARROWING**number))
-            for number, (begin, end) in enumerate(pairwise(ends), start=1)
+            _Tail(config, end - begin, dim, tail_width(dim, number))
+            for number, (begin, end) in enumerate(pairwise(ends))
         )
 
     def rare(self, targets: Int[Tensor, " M"]) -> Rare:
@@ -233,6 +211,22 @@ class AdaptiveSoftmax(nn.Module):
         )
         pairs = zip(entries, self.tails, strict=True)
         return torch.cat([frequent, *(entry + tail(states) for entry, tail in pairs)], dim=1)
+
+    def pack(self) -> NativeAdaptiveSoftmax | None:
+        """Return the softmax for the native library, or None where torch runs it."""
+        head, tails = self.head.pack(), [_pack_tail(tail) for tail in self.tails]
+        packed = [tail for tail in tails if tail is not None]
+        if head is None or len(packed) < len(tails):
+            return None
+        return NativeAdaptiveSoftmax(head, packed, self.cutoffs)
+
+
+def _pack_tail(tail: nn.Module) -> NativeTail | None:
+    assert isinstance(tail, _Tail)
+    softmax = tail.softmax.pack()
+    if softmax is None:
+        return None
+    return NativeTail(native.pack(as_weight(tail.projection.weight)), softmax)
 
 
 class _Tail(nn.Module):

@@ -10,6 +10,7 @@ from torch import Tensor, nn
 from elmore.model.char_cnn import CharCNN
 from elmore.model.config import BiLMConfig
 from elmore.model.linear import Linear
+from elmore.model.native_bilm import NativeTokenEncoder
 
 
 class TokenEncoder(nn.Module):
@@ -45,3 +46,11 @@ class TokenEncoder(nn.Module):
             parts.append(self.characters(characters))
         vectors = torch.cat(parts, dim=1)
         return vectors if self.projection is None else self.projection(vectors)
+
+    def pack(self) -> NativeTokenEncoder:
+        """Return the encoder for the native library."""
+        return NativeTokenEncoder(
+            None if self.words is None else self.words.weight.detach().numpy(),
+            None if self.characters is None else self.characters.pack(),
+            None if self.projection is None else self.projection.pack(),
+        )

@@ -13,7 +13,7 @@ from jaxtyping import Float
 
 from elmore.embed.continuous import ActiveSequence, ContinuousBatcher
 from elmore.embed.embedder import Embedder
-from elmore.embed.outputs import LayerChoice, select_layers
+from elmore.embed.outputs import LayerChoice, layer_selector, to_host
 from elmore.lm import scoring
 from elmore.lm.scoring import Scores
 from elmore.probe.neighbors.index import Neighbor
@@ -125,7 +125,5 @@ class Engine:
 
 
 def _vectors(sequence: ActiveSequence, layers: LayerChoice) -> Float[np.ndarray, "*L T D"]:
-    selected = select_layers(sequence.layers, layers).float().cpu()
-    if selected.untyped_storage().nbytes() > selected.nbytes:  # a view keeps all layers in memory
-        selected = selected.clone()
-    return selected.numpy()
+    selected = to_host(layer_selector(layers, "float32")(sequence.layers))
+    return selected if selected.base is None else selected.copy()  # a view keeps all layers

@@ -25,7 +25,7 @@ from elmore.tasks.embedding import word_vectors
 from elmore.tasks.embedding.spec import EmbedderSpec, OpenEmbedders, parse_spec, reopen_embedders
 from elmore.tasks.trained_task import TrainedTask
 from elmore.train.distributed import select_device
-from elmore.weights.bundle import check_weights
+from elmore.weights.modules import check_weights
 
 # 1: word vectors were left where they were; 2: keys of the recipe had other names; 4: widths of
 # character filters are a list

@@ -1,28 +1,22 @@
 """A loaded model: network, alphabet, vocabulary, softmax and card."""
 
-import copy
 import sys
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, TypeVar
+from typing import Any
 
-import torch
-from torch import Tensor, nn
-from torch.overrides import TorchFunctionMode
+import numpy as np
+from jaxtyping import Float
 
-from elmore.errors import ConfigError, WeightsError
-from elmore.model.bilm import BiLM, BiLMState
+from elmore.errors import ConfigError
+from elmore.model.bilm_arrays import BiLMArrays
 from elmore.model.config import BiLMConfig
 from elmore.model.layer_stack import LayerStack
-from elmore.model.mix import SavedMix
-from elmore.model.softmax import AdaptiveSoftmax, Softmax
+from elmore.model.saved_mix import SavedMix
+from elmore.model.state import BiLMState
 from elmore.text.characters import Alphabet, encode_batch
 from elmore.text.vocabulary import Vocabulary
 from elmore.weights.pooling import TextPooling
-
-_DTYPES = (torch.float16, torch.bfloat16, torch.float32, torch.float64)  # allowed in weight files
-_Module = TypeVar("_Module", bound=nn.Module)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -52,9 +46,10 @@ def _is_score(value: object) -> bool:
 
 @dataclass(frozen=True)
 class Bundle:
-    """One loaded model."""
+    """One loaded model; without torch its network and its softmax are arrays."""
 
-    model: BiLM
+    model: Any
+    """A `BiLM`, or without torch `BiLMArrays`."""
     alphabet: Alphabet
     vocabulary: Vocabulary | None = None
     card: Card = field(default_factory=Card)
@@ -63,8 +58,9 @@ class Bundle:
     warm_state: BiLMState | None = None
     mixes: tuple[SavedMix, ...] = ()
     """Layer mixes that were trained for a task."""
-    softmax: Softmax | AdaptiveSoftmax | None = None
-    """Over the words of the vocabulary; published weights have none."""
+    softmax: Any = None
+    """A `Softmax` or `AdaptiveSoftmax` over the words of the vocabulary, or without torch
+    `SoftmaxArrays`; None for published weights, which have none."""
     byte_counts: tuple[int, ...] | None = None
     """Counts of the bytes in the training text, and of its words."""
     lacks_softmax: bool = False
@@ -86,12 +82,25 @@ class Bundle:
     ) -> tuple[LayerStack, BiLMState]:
         """Run a batch of tokenized sentences; the result includes the boundaries.
 
-        Dropout is active only with `training`, whatever mode the network is in.
+        Dropout is active only with `training`, whatever mode the network is in. The result is in
+        tensors of torch, or in arrays of numpy if the network is.
         """
-        device = next(self.model.parameters()).device
         ids = encode_batch(self.alphabet, sentences)
+        if isinstance(self.model, BiLMArrays):
+            return self.model.pack().run(*ids, state=state)
+        import torch
+
+        device = next(self.model.parameters()).device
         tensors = [None if part is None else torch.from_numpy(part).to(device) for part in ids]
         return self.model(*tensors, state=state, training=training)
+
+    def named_weights(self) -> Iterator[tuple[str, Float[np.ndarray, "..."]]]:
+        """Yield the weights of the network as floats, sorted by name."""
+        if isinstance(self.model, BiLMArrays):
+            yield from self.model.named_weights()
+            return
+        for name, weight in sorted(self.model.state_dict().items()):
+            yield name, weight.cpu().contiguous().numpy()
 
     def sharing_weights(self) -> "Bundle":
         """Return a bundle with a frozen network of its own that shares memory with these weights.
@@ -100,9 +109,11 @@ class Bundle:
         converting, deep-copying or loading a state dict gives the copy memory of its own first.
         Every other in-place write to the copy's weights writes into these.
         """
-        model = copy_sharing_memory(self.model)
-        model.register_load_state_dict_pre_hook(_unshare_memory)
-        return replace(self, model=model)
+        if isinstance(self.model, BiLMArrays):
+            return self  # nothing can be written to
+        from elmore.weights.modules import copy_for_inference
+
+        return replace(self, model=copy_for_inference(self.model))
 
     def up_to_layer(self, max_layer: int) -> "Bundle":
         """Return the model without the LSTM layers above `max_layer`.
@@ -114,64 +125,15 @@ class Bundle:
         if not isinstance(max_layer, int) or not 1 <= max_layer <= most:
             raise ConfigError(f"max_layer must be between 1 and {most}, found {max_layer!r}")
         model = self.sharing_weights().model
-        model.truncate(max_layer)
+        if isinstance(model, BiLMArrays):
+            model = model.truncate(max_layer)
+        else:
+            model.truncate(max_layer)
         state = self.warm_state
         if state is not None:
             state = BiLMState(state.output[:, :max_layer], state.cell[:, :max_layer])
-        whole = replace(self, model=model.eval(), options=None, warm_state=state, mixes=())
+        whole = replace(self, model=model, options=None, warm_state=state, mixes=())
         if max_layer == most:
             return whole
         # The softmax is on top of the last layer, and poolings are learned for all layers
         return replace(whole, softmax=None, lacks_softmax=False, poolings={})
-
-
-def copy_sharing_memory(module: _Module) -> _Module:
-    """Return a frozen copy of a module that shares the memory of its weights until it is moved."""
-    weights = {
-        id(weight): nn.Parameter(weight.detach(), requires_grad=False)
-        for weight in module.parameters()
-    } | {id(buffer): buffer for buffer in module.buffers()}
-    return copy.deepcopy(module, weights).eval()
-
-
-def _unshare_memory(model: nn.Module, *_: object) -> None:
-    """Copy the weights of a network, so that loading does not overwrite shared memory."""
-    for weight in model.parameters():
-        weight.data = weight.data.clone()
-
-
-def meta_model(config: BiLMConfig) -> BiLM:
-    """Build the network on the meta device; load the weights with `assign=True`."""
-    with on_meta_device():
-        return BiLM(config)
-
-
-@contextmanager
-def on_meta_device() -> Iterator[None]:
-    """Build modules on the meta device, without memory for their weights."""
-    with torch.device("meta"), _SkipInit():
-        yield
-
-
-def check_weights(tensor: Tensor, where: str) -> None:
-    """Raise WeightsError unless weights are dense, finite floats."""
-    if tensor.layout != torch.strided or tensor.dtype not in _DTYPES or tensor.is_meta:
-        raise WeightsError(
-            f"{where} has {tensor.dtype}, expected dense float16, bfloat16, float32 or float64"
-        )
-    if tensor.numel() and not torch.isfinite(torch.stack(torch.aminmax(tensor))).all():
-        count = int((~torch.isfinite(tensor)).sum())
-        raise WeightsError(
-            f"{where} has {count} values that are not finite; the file is damaged or its "
-            "training diverged: use another copy"
-        )
-
-
-class _SkipInit(TorchFunctionMode):
-    """Skips `normal_`, which on the meta device makes torch load its compiler (1.5 s)."""
-
-    def __torch_function__(
-        self, func: Callable, types: object, args: tuple = (), kwargs: dict[str, Any] | None = None
-    ) -> Any:  # noqa: ANN401 -- as torch has it
-        kwargs = kwargs or {}
-        return kwargs["tensor"] if func is nn.init.normal_ else func(*args, **kwargs)

@@ -13,25 +13,26 @@ import os
 import re
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Literal
-
-import torch
-from torch import Tensor
+from typing import TYPE_CHECKING, Any, Literal
 
 from elmore import atomic, config
 from elmore.errors import ConfigError, DataError, WeightsError
-from elmore.model.bilm import BiLM, BiLMState
-from elmore.model.config import BiLMConfig, CharCNNConfig
-from elmore.model.mix import SavedMix
-from elmore.model.softmax import AdaptiveSoftmax, Softmax, SoftmaxConfig
-from elmore.model.softmax import build as build_softmax
+from elmore.extras import has_torch, require_torch
+from elmore.model import weight_shapes
+from elmore.model.bilm_arrays import BiLMArrays, SoftmaxArrays
+from elmore.model.config import BiLMConfig, CharCNNConfig, SoftmaxConfig
+from elmore.model.native_bilm import Arrays
+from elmore.model.saved_mix import SavedMix
+from elmore.model.state import BiLMState
 from elmore.text.characters import Alphabet, ByteAlphabet, Lexicon, WordAlphabet
 from elmore.text.vocabulary import ELMO_MARKS, MANY_LANGS_MARKS, Vocabulary
 from elmore.weights import checksums, tensor_file
-from elmore.weights.bundle import Bundle, Card, meta_model, on_meta_device
+from elmore.weights.bundle import Bundle, Card
 from elmore.weights.card import render_card
 from elmore.weights.pooling import RESERVED, TextPooling, read_poolings, write_poolings
-from elmore.weights.storage import Storage
+
+if TYPE_CHECKING:
+    from elmore.weights.storage import Storage
 
 FORMAT = 4  # 2 added softmax, byte counts and provenance; 3 int8; 4 softmax.safetensors
 SOFTMAX_FILE = "softmax.safetensors"
@@ -89,7 +90,7 @@ def save(
     destination: Path,
     *,
     overwrite: bool = False,
-    storage: Storage = "float32",
+    storage: "Storage" = "float32",
 ) -> None:
     """Write a model folder atomically.
 
@@ -103,6 +104,9 @@ def save(
     Raises:
         ElmoreError: The folder exists and may not be replaced, or cannot be written.
     """
+    require_torch("writing a model folder")
+    from elmore.weights import storage as stored
+
     bundle = replace(bundle, card=_record_storage(bundle.card, storage), lacks_softmax=False)
     settings = FolderConfig(
         format=FORMAT,
@@ -118,14 +122,15 @@ def save(
     if bundle.warm_state is not None:
         for name, tensor in bundle.warm_state._asdict().items():
             tensors[_WARM + name] = tensor
-    softmax = _softmax_tensors(bundle.softmax)
+    words = bundle.softmax.state_dict() if bundle.softmax else {}
+    softmax = {_SOFTMAX + name: tensor for name, tensor in words.items()}
     replaces = FILES if overwrite else frozenset()
     with atomic.folder(destination, replaces=replaces, is_ours=is_model_folder) as folder:
         text = json.dumps(config.as_dict(settings), indent=2, ensure_ascii=False)
         (folder / "config.json").write_text(text + "\n", encoding="utf-8")
-        tensor_file.write(folder / "model.safetensors", tensors, storage, destination)
+        stored.write(folder / "model.safetensors", tensors, storage, destination)
         if softmax:
-            tensor_file.write(folder / SOFTMAX_FILE, softmax, storage, destination)
+            stored.write(folder / SOFTMAX_FILE, softmax, storage, destination)
         if bundle.vocabulary:
             bundle.vocabulary.write(folder / "vocabulary.txt")
         if bundle.poolings:
@@ -134,7 +139,7 @@ def save(
         (folder / "README.md").write_text(card, encoding="utf-8", errors="replace")
 
 
-def _record_storage(card: Card, storage: Storage) -> Card:
+def _record_storage(card: Card, storage: "Storage") -> Card:
     """Name a storage that rounds the weights beside the scores, which may be from before."""
     if card.training is None or storage not in ("int8", "int6"):
         return card
@@ -170,8 +175,9 @@ def load(folder: Path) -> Bundle:
     path = folder / "vocabulary.txt"
     vocabulary = Vocabulary.read(path, marks) if path.exists() else None
     alphabet = _build_alphabet(settings, vocabulary, folder)
-    softmax = _meta_softmax(settings, vocabulary, folder)
-    model, warm_state = _load_weights(settings, softmax, folder)
+    shapes = _softmax_shapes(settings, vocabulary, folder)
+    arrays = _read_weights(settings, shapes, folder)
+    model, softmax, warm_state = _build_modules(settings, arrays, len(vocabulary or ()))
     path = folder / POOLINGS
     poolings = read_poolings(path) if os.path.lexists(path) else {}  # a broken link is refused
     for name, pooling in poolings.items():
@@ -277,10 +283,10 @@ def _lexicon_ids(lexicon: tuple[str, ...] | None) -> tuple[int, int] | None:
     return (len(lexicon), lexicon.index(pad) if pad in lexicon else -1) if lexicon else None
 
 
-def _meta_softmax(
+def _softmax_shapes(
     settings: FolderConfig, vocabulary: Vocabulary | None, folder: Path
-) -> Softmax | AdaptiveSoftmax | None:
-    """Build the softmax on the meta device; None if the model or the folder has none."""
+) -> weight_shapes.Shapes | None:
+    """Return the shapes of the softmax; None if the model or the folder has none."""
     has_file = os.path.lexists(folder / SOFTMAX_FILE)  # a broken link is refused
     expects_file = settings.softmax is not None and settings.format >= _FIRST_WITH_SOFTMAX_FILE
     if has_file and not expects_file:
@@ -292,44 +298,52 @@ def _meta_softmax(
         return None
     if vocabulary is None:
         raise DataError(f"{folder}: config.json has a softmax, but vocabulary.txt is missing")
-    with on_meta_device():
-        return build_softmax(settings.softmax, len(vocabulary), settings.model.lstm.output_dim)
+    weight_shapes.check_softmax(settings.softmax, len(vocabulary))
+    dim = settings.model.lstm.output_dim
+    return weight_shapes.softmax_shapes(settings.softmax, len(vocabulary), dim)
 
 
-def _load_weights(
-    settings: FolderConfig, softmax: Softmax | AdaptiveSoftmax | None, folder: Path
-) -> tuple[BiLM, BiLMState | None]:
-    """Load the network, the softmax (in place) and the warm state."""
-    model = meta_model(settings.model)
-    network, words = model.state_dict(), _softmax_tensors(softmax)
-    if settings.format < _FIRST_WITH_SOFTMAX_FILE:
-        network, words = network | words, {}
-    tensors, rows = tensor_file.read(
-        folder / "model.safetensors", network, _warm_state_tensors(model), model.lstm_matrices
+def _read_weights(
+    settings: FolderConfig, softmax: weight_shapes.Shapes | None, folder: Path
+) -> dict[str, Arrays]:
+    """Read the weights of the network (""), of the softmax and of the warm state."""
+    network = weight_shapes.bilm_shapes(settings.model)
+    words = {_SOFTMAX + name: shape for name, shape in (softmax or {}).items()}
+    warm = weight_shapes.state_shapes(settings.model.lstm)
+    matrices = weight_shapes.lstm_matrices(settings.model)
+    if not has_torch():  # torch has a softmax of floats alone
+        matrices |= words.keys()
+    one_file = settings.format < _FIRST_WITH_SOFTMAX_FILE
+    arrays = tensor_file.read(
+        folder / "model.safetensors",
+        network | words if one_file else network,
+        {_WARM + name: shape for name, shape in warm.items()},
+        matrices,
     )
-    if words:
-        tensors |= tensor_file.read(folder / SOFTMAX_FILE, words)[0]
-    warm, words = _pop_prefix(tensors, _WARM), _pop_prefix(tensors, _SOFTMAX)
-    model.load_state_dict(tensors, assign=True, strict=False)
-    for name, matrix in rows.items():
-        model.quantize(name, matrix)
-    if softmax is not None:
-        softmax.load_state_dict(words, assign=True)
-        softmax.eval()
-    return model.eval(), BiLMState(**warm) if warm else None
+    if words and not one_file:
+        arrays |= tensor_file.read(folder / SOFTMAX_FILE, words, matrices=matrices)
+    parts: dict[str, Arrays] = {
+        prefix: {
+            name.removeprefix(prefix): array
+            for name, array in arrays.items()
+            if name.startswith(prefix)
+        }
+        for prefix in (_SOFTMAX, _WARM)
+    }
+    return parts | {"": {name: arrays[name] for name in network}}
 
 
-def _softmax_tensors(softmax: Softmax | AdaptiveSoftmax | None) -> dict[str, Tensor]:
-    tensors = softmax.state_dict() if softmax else {}
-    return {_SOFTMAX + name: tensor for name, tensor in tensors.items()}
+def _build_modules(
+    settings: FolderConfig, arrays: dict[str, Arrays], num_words: int
+) -> tuple[Any, Any, BiLMState | None]:
+    """Return network, softmax and warm state: of torch where it is installed, else arrays."""
+    model, softmax = settings.model, settings.softmax if arrays[_SOFTMAX] else None
+    state = BiLMState(**arrays[_WARM]) if arrays[_WARM] else None
+    if not has_torch():
+        words = softmax and SoftmaxArrays(softmax, num_words, arrays[_SOFTMAX])
+        return BiLMArrays(model, arrays[""]), words, state
+    from elmore.weights import modules
 
-
-def _pop_prefix(tensors: dict[str, Tensor], prefix: str) -> dict[str, Tensor]:
-    """Remove and return the tensors whose names have a prefix."""
-    names = [name for name in tensors if name.startswith(prefix)]
-    return {name.removeprefix(prefix): tensors.pop(name) for name in names}
-
-
-def _warm_state_tensors(model: BiLM) -> dict[str, Tensor]:
-    state = model.zero_state(1, torch.empty(0, device="meta"))
-    return {_WARM + name: tensor for name, tensor in state._asdict().items()}
+    dim = model.lstm.output_dim
+    words = softmax and modules.softmax_from_arrays(softmax, num_words, dim, arrays[_SOFTMAX])
+    return modules.bilm_from_arrays(model, arrays[""]), words, modules.state_from_arrays(state)

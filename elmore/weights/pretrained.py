@@ -2,19 +2,21 @@
 
 import tempfile
 from dataclasses import replace
-from importlib import resources
+from importlib import import_module, resources
 from pathlib import Path
+from types import ModuleType
 
 from elmore import cache
 from elmore.errors import ConfigError, WeightsError
+from elmore.extras import require_torch
 from elmore.weights import archive, catalogue, checksums, fetch, folder, packages
 from elmore.weights.bundle import Bundle
-from elmore.weights.convert import allennlp, bilm_tf, checkpoint, many_langs
+from elmore.weights.convert import detect
 
 _HDF5 = (".hdf5", ".h5")
 _TENSORS = (".th", ".pt", ".pth", ".bin")
 _LICENCE_FILES = ("LICENSE", "LICENCE", "COPYING")
-_WEIGHTS = (*_HDF5, *_TENSORS, checkpoint.INDEX)
+_WEIGHTS = (*_HDF5, *_TENSORS, detect.INDEX)
 
 
 def load(
@@ -75,13 +77,14 @@ def _resolve_paths(*sources: str | Path) -> list[Path]:
 
 def _list_files(path: Path) -> list[Path]:
     if path.is_dir():
-        return sorted(path.rglob("*") if checkpoint.is_module(path) else path.iterdir())
-    return checkpoint.checkpoint_files(path) if path.suffix == checkpoint.INDEX else [path]
+        return sorted(path.rglob("*") if detect.is_module(path) else path.iterdir())
+    is_index = path.suffix == detect.INDEX
+    return _converter("checkpoint", path).checkpoint_files(path) if is_index else [path]
 
 
 def _checkpoint_index(source: str | Path) -> str | Path:
     """Replace the name of a TensorFlow checkpoint, which is not a file, by its index."""
-    index = Path(f"{source}{checkpoint.INDEX}")
+    index = Path(f"{source}{detect.INDEX}")
     return index if index.is_file() and not Path(source).exists() else source
 
 
@@ -98,10 +101,10 @@ def is_model(source: str | Path) -> bool:
     if not path.is_dir():
         return str(source) in catalogue.known_models()
     return (
-        many_langs.looks_like_model(path)
+        detect.is_many_langs(path)
         or folder.looks_like_model(_best_of_run(path))
         or any(item.suffix in _HDF5 + _TENSORS for item in path.iterdir())
-        or checkpoint.find_index(path) is not None
+        or detect.find_index(path) is not None
     )
 
 
@@ -160,15 +163,16 @@ def _load_path(path: Path, vocabulary: Path | None = None) -> Bundle:
 
 
 def _load_folder(path: Path, vocabulary: Path | None, *, shown: Path) -> Bundle:
-    if many_langs.looks_like_model(path):
+    if detect.is_many_langs(path):
         _check_no_vocabulary(vocabulary, str(shown))
-        return _with_stated_licence(many_langs.read_many_langs(path), path)
+        bundle = _converter("many_langs", shown).read_many_langs(path)
+        return _with_stated_licence(bundle, path)
     path = _best_of_run(path)
     if folder.looks_like_model(path):
         _check_no_vocabulary(vocabulary, str(shown))
         return folder.load(path)
     weights = [item for item in sorted(path.iterdir()) if item.suffix in _HDF5 + _TENSORS]
-    if not weights and (index := checkpoint.find_index(path)):
+    if not weights and (index := detect.find_index(path)):
         weights = [index]
     if len(weights) == 1:
         return _with_stated_licence(_load_weights(weights[0], vocabulary), path)
@@ -194,11 +198,11 @@ def _load_weights(weights: Path, vocabulary: Path | None) -> Bundle:
     options = [exact] if exact.is_file() else sorted(weights.parent.glob("*options*.json"))
     if len(options) == 1:
         return _load_pair(options[0], weights, vocabulary)
-    if not options and weights.suffix == checkpoint.INDEX:
-        return checkpoint.read_checkpoint(weights, None, vocabulary)
+    if not options and weights.suffix == detect.INDEX:
+        return _converter("checkpoint", weights).read_checkpoint(weights, None, vocabulary)
     if not options and weights.suffix in _TENSORS:
         _check_no_vocabulary(vocabulary, str(weights))
-        return allennlp.read_allennlp(weights)
+        return _converter("allennlp", weights).read_allennlp(weights)
     raise WeightsError(
         f"{weights}: {len(options)} options files beside it; pass the right one before it"
     )
@@ -213,10 +217,20 @@ def _load_pair(options: Path, weights: Path, vocabulary: Path | None = None) -> 
             raise WeightsError(f"{path}: expected a file of options or weights, found {found}")
     if weights.suffix in _TENSORS:
         _check_no_vocabulary(vocabulary, str(weights))
-        return allennlp.read_allennlp(weights, options)
-    if weights.suffix == checkpoint.INDEX:
-        return checkpoint.read_checkpoint(weights, options, vocabulary)
-    return bilm_tf.read_bilm_tf(options, weights, vocabulary)
+        return _converter("allennlp", weights).read_allennlp(weights, options)
+    if weights.suffix == detect.INDEX:
+        return _converter("checkpoint", weights).read_checkpoint(weights, options, vocabulary)
+    return _converter("bilm_tf", weights).read_bilm_tf(options, weights, vocabulary)
+
+
+def _converter(name: str, path: Path) -> ModuleType:
+    """Return the module that reads a foreign format.
+
+    Raises:
+        MissingPackageError: torch is not installed.
+    """
+    require_torch(f"{path}: a model that elmore did not write")
+    return import_module(f"elmore.weights.convert.{name}")
 
 
 def _check_no_vocabulary(vocabulary: Path | None, model: str) -> None:

@@ -10,23 +10,33 @@ bits than the same absolute error takes.
 Small tensors and vectors stay in float16: quantizing them saves little and loses more.
 """
 
-from collections.abc import Callable
+from pathlib import Path
 from typing import Literal
 
 import torch
 from jaxtyping import Float, Int8
+from safetensors import SafetensorError
+from safetensors.torch import save_file
 from torch import Tensor
 
 from elmore.errors import WeightsError
-from elmore.model.quantize import Int8Rows
+from elmore.weights.tensor_file import SCALE, match_scales
 
 Storage = Literal["float32", "float16", "int8", "int6"]
 
-SCALE = ".scale"  # suffix of the name of a tensor with the scales of another
 _MIN_SIZE = 2**14  # numbers of a tensor that is quantized
 _MAX = 127
 _NUM_SCALES = 20  # to try: clipping the largest weight of a row may reduce the total error
 _STEPS_PER_RMS = 8.5  # of int6: a normal distribution then takes 5.1 bits a number
+
+
+def write(path: Path, tensors: dict[str, Tensor], storage: Storage, destination: Path) -> None:
+    """Write tensors to a file; `destination` is the path that an error names."""
+    stored = quantize_state(tensors, storage)
+    try:
+        save_file(stored, path, metadata={"format": "pt"})
+    except SafetensorError as error:  # a full disk raises this, not OSError
+        raise WeightsError(f"{destination}: could not be written ({error})") from error
 
 
 def quantize_state(tensors: dict[str, Tensor], storage: Storage) -> dict[str, Tensor]:
@@ -50,30 +60,16 @@ def quantize_state(tensors: dict[str, Tensor], storage: Storage) -> dict[str, Te
     return result
 
 
-def match_scales(names: set[str]) -> dict[str, str | None]:
-    """Return the tensors of a file, each with the name of its scales or None."""
-    scales = {name for name in names if name.endswith(SCALE) and name.removesuffix(SCALE) in names}
-    return {name: name + SCALE if name + SCALE in scales else None for name in names - scales}
-
-
-def dequantize(
-    get: Callable[[str], Tensor], name: str, scale: str | None, where: str
-) -> Float[Tensor, "..."] | Tensor:
-    """Return one tensor of a file as it is, or as float32 where it has a scale."""
-    if scale is None:
-        return get(name)
-    return int8_rows(get, name, scale, where).dense().view(get(name).shape)
-
-
-def int8_rows(get: Callable[[str], Tensor], name: str, scale: str, where: str) -> Int8Rows:
-    """Return one tensor of a file, rows of int8 and their scales, as a matrix."""
-    numbers, scales = get(name), get(scale)
-    if numbers.dtype != torch.int8 or numbers.dim() < 2 or scales.shape != numbers.shape[:1]:
-        raise WeightsError(
-            f"{where}: {name} is {numbers.dtype} of shape {tuple(numbers.shape)} and its scale has "
-            f"shape {tuple(scales.shape)}; expected rows of int8 and one scale per row"
+def dequantize_state(tensors: dict[str, Tensor]) -> dict[str, Tensor]:
+    """Return the tensors that a file with these gives, in float32."""
+    return {
+        name: tensors[name].float()
+        if scale is None
+        else (tensors[name].flatten(1).float() * tensors[scale].float()[:, None]).view(
+            tensors[name].shape
         )
-    return Int8Rows(numbers.flatten(1), scales.to(torch.float32))
+        for name, scale in match_scales(set(tensors)).items()
+    }
 
 
 def quantize_rows(

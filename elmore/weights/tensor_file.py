@@ -1,72 +1,139 @@
-"""A safetensors file of weights: written in some storage, checked when it is read."""
+"""A safetensors file of weights, checked when it is read: arrays of numpy, in the file's memory.
+
+`storage.py` writes it, and says how matrices are stored in int8.
+"""
 
 from collections.abc import Mapping, Set
 from pathlib import Path
+from typing import Any
 
-import torch
+import numpy as np
+from jaxtyping import Float, Shaped
 from safetensors import SafetensorError, safe_open
-from safetensors.torch import save_file
-from torch import Tensor
 
-from elmore.errors import WeightsError
-from elmore.model.quantize import Int8Rows
-from elmore.weights.bundle import check_weights
-from elmore.weights.storage import Storage, dequantize, int8_rows, match_scales, quantize_state
+from elmore import strict_json
+from elmore.errors import ElmoreError, WeightsError
+from elmore.model.native import Int8Matrix
 
+Shape = tuple[int, ...]
+SCALE = ".scale"  # suffix of the name of a tensor with the scales of another
 
-def write(path: Path, tensors: dict[str, Tensor], storage: Storage, destination: Path) -> None:
-    """Write tensors to a file; `destination` is the path that an error names."""
-    stored = quantize_state(tensors, storage)
-    try:
-        save_file(stored, path, metadata={"format": "pt"})
-    except SafetensorError as error:  # a full disk raises this, not OSError
-        raise WeightsError(f"{destination}: could not be written ({error})") from error
+_BF16 = "BF16"
+_DTYPES = {
+    **{"F64": np.float64, "F32": np.float32, "F16": np.float16, _BF16: np.uint16, "I8": np.int8},
+    **{"I64": np.int64, "I32": np.int32, "I16": np.int16, "U8": np.uint8, "BOOL": np.bool_},
+}
+_FLOATS = ("F64", "F32", "F16", _BF16)
 
 
 def read(
     path: Path,
-    expected: Mapping[str, Tensor],
-    optional: Mapping[str, Tensor] | None = None,
+    expected: Mapping[str, Shape],
+    optional: Mapping[str, Shape] | None = None,
     matrices: Set[str] = frozenset(),
-) -> tuple[dict[str, Tensor], dict[str, Int8Rows]]:
+) -> dict[str, Float[np.ndarray, "..."] | Int8Matrix]:
     """Read a file as float32, memory-mapped if it is stored so.
 
     Args:
         path: The file.
-        expected: The tensors that it must have, by name; their shapes are compared.
+        expected: The shapes of the tensors that it must have, by name.
         optional: Further tensors: it must have all or none of them.
         matrices: Names of matrices that stay int8 if they are stored so.
-
-    Returns:
-        The tensors, and the matrices in int8.
 
     Raises:
         WeightsError: The file is damaged, or of another model.
     """
-    tensors, rows = {}, {}
     try:
-        with safe_open(path, framework="pt") as file:
-            names = match_scales(set(file.keys()))
-            if optional and not optional.keys().isdisjoint(names):
-                expected = {**expected, **optional}
-            _check_names(set(names), set(expected), path)
-            for name, scale in names.items():
-                if scale is not None and name in matrices:
-                    rows[name] = int8_rows(file.get_tensor, name, scale, str(path))
-                    check_weights(rows[name].scales, f"{path}: {name}")
-                else:
-                    tensor = dequantize(file.get_tensor, name, scale, str(path))
-                    check_weights(tensor, f"{path}: {name}")
-                    tensors[name] = tensor.to(torch.float32)
-    except (OSError, SafetensorError) as error:
+        file = _File(path)
+    except (OSError, SafetensorError, ElmoreError, ValueError) as error:
         raise WeightsError(f"{path}: not a readable safetensors file ({error})") from error
-    for name, tensor in (tensors | rows).items():
-        if tensor.shape != expected[name].shape:
+    names = match_scales(set(file.header))
+    if optional and not optional.keys().isdisjoint(names):
+        expected = {**expected, **optional}
+    _check_names(set(names), set(expected), path)
+    arrays: dict[str, Float[np.ndarray, ...] | Int8Matrix] = {}
+    for name, scale in names.items():
+        shape = file.shape(name)
+        if shape != expected[name]:
             raise WeightsError(
-                f"{path}: {name} has shape {tuple(tensor.shape)}, config.json asks for "
-                f"{tuple(expected[name].shape)}; are they of the same model?"
+                f"{path}: {name} has shape {shape}, config.json asks for {expected[name]}; are "
+                "they of the same model?"
             )
-    return tensors, rows
+        if scale is None:
+            arrays[name] = file.floats(name)
+        else:
+            rows = file.int8_rows(name, scale)
+            arrays[name] = rows if name in matrices else rows.dense().reshape(shape)
+    return arrays
+
+
+def match_scales(names: set[str]) -> dict[str, str | None]:
+    """Return the tensors of a file, each with the name of its scales or None."""
+    scales = {name for name in names if name.endswith(SCALE) and name.removesuffix(SCALE) in names}
+    return {name: name + SCALE if name + SCALE in scales else None for name in names - scales}
+
+
+class _File:
+    """A memory-mapped file; its arrays may be written to, which does not change the file."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        with safe_open(path, framework="numpy"):
+            pass  # it has checked the header
+        with path.open("rb") as file:
+            size = int.from_bytes(file.read(8), "little")
+            header = strict_json.parse(file.read(size), str(path))
+        self.header: dict[str, dict[str, Any]] = {
+            name: entry for name, entry in header.items() if name != "__metadata__"
+        }
+        self._begin = 8 + size
+        self._bytes = np.memmap(path, np.uint8, mode="c")
+
+    def shape(self, name: str) -> Shape:
+        return tuple(self.header[name]["shape"])
+
+    def floats(self, name: str) -> Float[np.ndarray, "..."]:
+        """Return finite floats as float32."""
+        dtype = self.header[name]["dtype"]
+        if dtype not in _FLOATS:
+            raise WeightsError(
+                f"{self._path}: {name} has {self._dtype(name)}, expected float16, bfloat16, "
+                "float32 or float64"
+            )
+        array = self._array(name)
+        if dtype == _BF16:  # the upper half of float32
+            array = (array.astype(np.uint32) << 16).view(np.float32)
+        if not _is_finite(array):
+            count = int((~np.isfinite(array)).sum())
+            raise WeightsError(
+                f"{self._path}: {name} has {count} values that are not finite; the file is damaged "
+                "or its training diverged: use another copy"
+            )
+        return array.astype(np.float32, copy=False)
+
+    def int8_rows(self, name: str, scale: str) -> Int8Matrix:
+        """Return rows of int8 and their scales as a matrix."""
+        shape, scales = self.shape(name), self.shape(scale)
+        if self.header[name]["dtype"] != "I8" or len(shape) < 2 or scales != shape[:1]:
+            raise WeightsError(
+                f"{self._path}: {name} is {self._dtype(name)} of shape {shape} and its scale has "
+                f"shape {scales}; expected rows of int8 and one scale per row"
+            )
+        return Int8Matrix(self._array(name).reshape(shape[0], -1), self.floats(scale))
+
+    def _dtype(self, name: str) -> str:
+        dtype = self.header[name]["dtype"]
+        return np.dtype(_DTYPES[dtype]).name if dtype in _DTYPES else dtype
+
+    def _array(self, name: str) -> Shaped[np.ndarray, "..."]:
+        begin, end = (self._begin + offset for offset in self.header[name]["data_offsets"])
+        dtype = _DTYPES[self.header[name]["dtype"]]
+        array = np.ndarray(self.shape(name), dtype, self._bytes[begin:end])
+        return np.require(array, requirements="A")
+
+
+def _is_finite(array: Float[np.ndarray, "..."]) -> bool:
+    return not array.size or bool(np.isfinite(array.min()) and np.isfinite(array.max()))
 
 
 def _check_names(found: set[str], expected: set[str], path: Path) -> None:

@@ -4,11 +4,11 @@ It is the state after a few fixed sentences, run one after another with a carrie
 training. Every sentence starts from this one state, on any machine.
 """
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 
-import torch
-
-from elmore.model.lstm.call import disable_autocast
+from elmore.model.bilm_arrays import BiLMArrays
 from elmore.weights.bundle import Bundle
 
 TEXT = """
@@ -23,13 +23,26 @@ For more information , see the notes at the end of this page .
 """
 
 
-@torch.no_grad()
 def add_warm_state(bundle: Bundle) -> Bundle:
     """Return the model with its warm state, which is computed if it has none."""
     if bundle.warm_state is not None:
         return bundle
     state = None
-    with disable_autocast(next(bundle.model.parameters()).device):
+    with _inference(bundle):
         for line in TEXT.strip().splitlines():
             _, state = bundle.run([line.split()], state)
     return replace(bundle, warm_state=state)
+
+
+@contextmanager
+def _inference(bundle: Bundle) -> Iterator[None]:
+    """Switch gradients and autocast off, where torch runs the model."""
+    if isinstance(bundle.model, BiLMArrays):
+        yield
+        return
+    import torch
+
+    from elmore.model.lstm.call import disable_autocast
+
+    with torch.no_grad(), disable_autocast(next(bundle.model.parameters()).device):
+        yield

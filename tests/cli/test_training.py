@@ -9,7 +9,7 @@ import pytest
 from safetensors import SafetensorError
 
 from elmore.train import runs, schedule
-from elmore.weights import tensor_file
+from elmore.weights import storage
 from tests.support import toy_corpus
 from tests.support.cli_runner import Result, run_elmore
 from tests.support.fake_checkpoints import bilm_options, bilm_weights, write_bilm
@@ -330,7 +330,7 @@ def test_a_disk_that_fills_leaves_the_checkpoint_before(
 
 def test_a_disk_that_fills_leaves_the_best_model_before(recipe, corpus, tmp_path, monkeypatch):
     out, kept = tmp_path / "run", []
-    save_file = tensor_file.save_file
+    save_file = storage.save_file
 
     def full(tensors, path, **more):
         if kept == ["model.safetensors", "softmax.safetensors", "model.safetensors"]:
@@ -338,7 +338,7 @@ def test_a_disk_that_fills_leaves_the_best_model_before(recipe, corpus, tmp_path
         kept.append(path.name)
         save_file(tensors, path, **more)
 
-    monkeypatch.setattr(tensor_file, "save_file", full)
+    monkeypatch.setattr(storage, "save_file", full)
     message = sentence(pretrain(recipe, corpus.path, out))
     assert "run/best: could not be written (No space left on device)" in message
     text = run_elmore("evaluate", str(out), str(corpus.path), "--device", "cpu")

@@ -23,7 +23,8 @@ from elmore.model.lstm.backends import BACKENDS
 from elmore.model.lstm.call import Call, LSTMState, LSTMWeights, StateReset, bias_with_forget
 from elmore.model.lstm.layer import ProjectedLSTM
 from elmore.model.packed_weights import PackedWeights
-from elmore.model.quantize import Int8Rows, quantize_rows
+from elmore.model.quantize import Int8Rows
+from tests.support.int8 import quantize_rows
 from tests.support.simulated_bf16 import simulate_bf16_units
 from tests.support.sweeps import pick
 

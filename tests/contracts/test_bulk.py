@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import elmore
-from elmore.embed import device, packed
+from elmore.embed import device, networks, packed, torch_device
 from elmore.embed.tokenized import TokenizedText
 from elmore.embed.word_tables import ProjectionCache
 from tests.support.fake_checkpoints import bilm_options, bilm_weights, many_langs, write_bilm
@@ -71,7 +71,7 @@ def test_the_same_row_gets_the_same_bits_wherever_it_stands(threads, width):
     torch.set_num_threads(threads)
     try:
         for at_least in (4, 6, 12, 24, 48, 96):
-            rows = device.rows_for_bitwise_stability(at_least, width)
+            rows = torch_device.rows_for_bitwise_stability(at_least, width)
             assert at_least <= rows < at_least + 64 * threads
             same = torch.randn(4 * width, 1).expand(-1, rows).contiguous()  # rows are columns here
             i, f, g, o = same.chunk(4)
@@ -187,6 +187,7 @@ def test_a_gpu_that_runs_out_of_memory_continues_with_smaller_batches(elmo, monk
             raise torch.OutOfMemoryError("CUDA out of memory")
         return run(runtime, known, text, *rest)
 
+    monkeypatch.setattr(networks, "network_of", torch_device.torch_network)
     texts = [["the", "bank"] * 5] * 100
     expected = bits(elmo, texts)
     monkeypatch.setattr(packed, "_run_packed", small)

@@ -12,6 +12,7 @@ from torch.testing import assert_close
 
 import elmore
 from elmore.model import native
+from elmore.model.native_bilm import NativeTokenEncoder
 from tests.support import numpy_elmo, simulated_bf16
 from tests.support.fake_checkpoints import bilm_options, bilm_weights, write_bilm
 
@@ -72,7 +73,7 @@ def test_vectors_have_no_dropout_even_while_the_model_trains(embedder):
     assert (mixer(BATCH).mixes[0] != mixer(BATCH).mixes[0]).any()
 
 
-def test_embedding_in_one_thread_leaves_dropout_to_another_that_trains(embedder):
+def test_embedding_in_one_thread_leaves_dropout_to_another_that_trains(embedder, monkeypatch):
     mixer = elmore.Elmo(embedder, dropout=0.0, freeze=False).train()
     quiet = mixer.embedder.embed(BATCH)[0].vectors
     torch.manual_seed(1)
@@ -80,12 +81,15 @@ def test_embedding_in_one_thread_leaves_dropout_to_another_that_trains(embedder)
     inside, trained = threading.Barrier(3), threading.Event()
     here = threading.get_ident()
 
-    def wait_for_training(*_):
+    encode = NativeTokenEncoder.__call__
+
+    def wait_for_training(*arguments):
         if threading.get_ident() != here and not trained.is_set():
             inside.wait(60)
             assert trained.wait(60)
+        return encode(*arguments)
 
-    mixer.bilm.tokens.register_forward_hook(wait_for_training)
+    monkeypatch.setattr(NativeTokenEncoder, "__call__", wait_for_training)
     with ThreadPoolExecutor(2) as pool:
         texts = ([[f"new{n}"], *BATCH[:1] * n] for n in (1, 70))  # a word that is not cached
         few, many = (pool.submit(mixer.embedder.embed, batch) for batch in texts)

@@ -13,7 +13,7 @@ from torch.utils.data import DataLoader
 import elmore
 from elmore.errors import ConfigError, DataError
 from elmore.model.lstm import backends
-from elmore.model.mix import SavedMix
+from elmore.model.saved_mix import SavedMix
 from elmore.text.tokenizers import whitespace
 from tests.support.fake_checkpoints import bilm_options, bilm_weights, write_bilm
 from tests.support.sweeps import pick

@@ -1,7 +1,6 @@
 """Caches of words: bounded, shared by threads, and the same vectors whatever they hold."""
 
 from concurrent.futures import ThreadPoolExecutor
-from functools import partial
 
 import numpy as np
 import pytest
@@ -9,6 +8,9 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
+from elmore.embed.device import HOST, Network, native_network
+from elmore.embed.networks import network_of
+from elmore.embed.torch_device import torch_network
 from elmore.embed.word_tables import MISSING, LRUTable, ProjectionCache, TokenVectorCache
 from elmore.model.bilm import BACKWARD, FORWARD, BiLM
 from elmore.model.config import BiLMConfig, CharCNNConfig, LSTMConfig, WordsConfig
@@ -40,29 +42,42 @@ def encoded(model, monkeypatch) -> list[str]:
     return seen
 
 
+@pytest.fixture(params=["native", "torch"])
+def network(model, request) -> Network:
+    if request.param == "torch":
+        return torch_network(model.requires_grad_(False))
+    if (native := model.pack()) is None:
+        pytest.skip("there is no native library here")
+    return native_network(native)
+
+
 def definition(model, words) -> torch.Tensor:
     characters, _ = ByteAlphabet().encode(words)
     with torch.no_grad():
         return model.tokens(torch.from_numpy(characters), None)
 
 
-def test_cached_words_are_not_encoded_again(model, encoded):
-    vectors = TokenVectorCache(model, ByteAlphabet())
+def assert_close(vectors, expected) -> None:
+    torch.testing.assert_close(torch.as_tensor(vectors), expected)
+
+
+def test_cached_words_are_not_encoded_again(model, network, encoded):
+    vectors = TokenVectorCache(network, ByteAlphabet())
     first = vectors(WORDS)
-    torch.testing.assert_close(first, definition(model, WORDS))
-    assert torch.equal(vectors(WORDS[::-1]), first.flip(0))
+    assert_close(first, definition(model, WORDS))
+    assert np.array_equal(vectors(WORDS[::-1]), np.asarray(first)[::-1])
     assert encoded == WORDS
 
 
-def test_the_least_recently_used_word_is_dropped_first(model, encoded):
-    vectors = TokenVectorCache(model, ByteAlphabet(), megabytes=3.5 * ROW)
+def test_the_least_recently_used_word_is_dropped_first(model, network, encoded):
+    vectors = TokenVectorCache(network, ByteAlphabet(), megabytes=3.5 * ROW)
     for words in (["a", "b", "c"], ["a"], ["d"], ["a", "c", "d"], ["b"]):
-        torch.testing.assert_close(vectors(words), definition(model, words))
+        assert_close(vectors(words), definition(model, words))
     assert encoded == ["a", "b", "c", "d", "b"]
 
 
-def test_a_word_of_many_letters_is_not_cached(model, encoded):
-    vectors = TokenVectorCache(model, ByteAlphabet())
+def test_a_word_of_many_letters_is_not_cached(network, encoded):
+    vectors = TokenVectorCache(network, ByteAlphabet())
     for _ in range(2):
         vectors(["x" * 101, "y"])
     assert encoded == ["x" * 101, "y", "x" * 101]
@@ -70,19 +85,20 @@ def test_a_word_of_many_letters_is_not_cached(model, encoded):
 
 def test_a_gpu_without_memory_for_a_larger_table_keeps_the_present_one(model, encoded, monkeypatch):
     """No GPU is needed to see it: the error is raised where one would raise it."""
-    vectors = TokenVectorCache(model, ByteAlphabet(), fixed_shapes=False)
+    network = torch_network(model.requires_grad_(False))
+    vectors = TokenVectorCache(network, ByteAlphabet())
     vectors(WORDS[:10])
-    new_empty = torch.Tensor.new_empty
+    empty = network.device.empty
 
-    def small(like, rows, *rest, **more):
-        if rows > 10 and rest == (LSTM.output_dim,):  # a table, not memory of a kernel
+    def small(rows, *rest):
+        if rows > 10:
             raise torch.OutOfMemoryError("CUDA out of memory")
-        return new_empty(like, rows, *rest, **more)
+        return empty(rows, *rest)
 
-    monkeypatch.setattr(torch.Tensor, "new_empty", small)
+    monkeypatch.setattr(network.device, "empty", small)
     for begin in (0, 10, 20):
         words = WORDS[begin : begin + 10]
-        torch.testing.assert_close(vectors(words), definition(model, words))
+        assert_close(vectors(words), definition(model, words))
     vectors(WORDS[20:30])
     assert encoded == WORDS[:30]
 
@@ -96,50 +112,50 @@ def test_words_of_a_table_need_no_letters():
         lstm=LSTM,
     )
     model = BiLM(config).eval()
-    result = TokenVectorCache(model, WordAlphabet(words))(["b", "unheard", "a"])
+    result = TokenVectorCache(network_of(model), WordAlphabet(words))(["b", "unheard", "a"])
     with torch.no_grad():
-        torch.testing.assert_close(result, model.tokens(None, torch.tensor([4, 2, 3])))
+        assert_close(result, model.tokens(None, torch.tensor([4, 2, 3])))
 
 
-def test_a_word_requested_twice_is_encoded_once(model, encoded):
-    vectors = TokenVectorCache(model, ByteAlphabet())
+def test_a_word_requested_twice_is_encoded_once(model, network, encoded):
+    vectors = TokenVectorCache(network, ByteAlphabet())
     words = ["b", "a", "b", "c", "a"]
     for _ in range(2):
-        torch.testing.assert_close(vectors(words), definition(model, words))
+        assert_close(vectors(words), definition(model, words))
         words = ["d", *words]
     assert encoded == ["b", "a", "c", "d"]
 
 
 @pytest.mark.parametrize("megabytes", [0, 20 * ROW, 100])
-def test_threads_get_the_vectors_that_one_thread_gets(model, megabytes):
-    vectors = TokenVectorCache(model, ByteAlphabet(), megabytes=megabytes)
-    expected = TokenVectorCache(model, ByteAlphabet())(WORDS)
+def test_threads_get_the_vectors_that_one_thread_gets(network, megabytes):
+    vectors = TokenVectorCache(network, ByteAlphabet(), megabytes=megabytes)
+    expected = TokenVectorCache(network, ByteAlphabet())(WORDS)
     chosen = [np.random.default_rng(seed).permutation(len(WORDS))[:15] for seed in range(40)]
     with ThreadPoolExecutor(4) as pool:
         result = pool.map(lambda at: vectors([WORDS[i] for i in at]), chosen)
         for at, each in zip(chosen, result, strict=True):
-            assert torch.equal(each, expected[at])
+            assert np.array_equal(each, expected[at])
 
 
 @pytest.mark.parametrize("direction", [FORWARD, BACKWARD])
-def test_gate_inputs_are_the_input_projection_of_each_word(model, direction):
+def test_gate_inputs_are_the_input_projection_of_each_word(model, network, direction):
     vectors = torch.randn(len(WORDS), LSTM.output_dim)
-    project = partial(model.project_inputs, direction)
-    cache = ProjectionCache(project, torch.empty(0, 4 * LSTM.cell_dim), megabytes=1)
+    (rows,) = network.device.put([vectors.numpy()])
+    cache = ProjectionCache(network, direction, megabytes=1)
     asked = []
 
     def lookup(at):
         asked.extend(at)
-        return vectors[at]
+        return rows[at]
 
     layer = model.stacks[direction][0]
     with torch.no_grad():
         expected = vectors @ layer.input.T
     for _ in range(2):
-        torch.testing.assert_close(cache(WORDS, lookup), expected)
-    out = torch.empty(len(WORDS), 4 * LSTM.cell_dim)
-    assert cache(WORDS, lookup, out=out).data_ptr() == out.data_ptr()
-    torch.testing.assert_close(out, expected)
+        assert_close(cache(WORDS, lookup), expected)
+    out = network.device.empty(len(WORDS), 4 * LSTM.cell_dim)
+    assert cache(WORDS, lookup, out=out) is out
+    assert_close(out, expected)
     assert asked == list(range(len(WORDS)))
 
 
@@ -149,11 +165,11 @@ def value(word: str) -> list[float]:
 
 @given(st.integers(0, 5), st.lists(st.lists(st.sampled_from("abcdefgh"), unique=True, max_size=5)))
 def test_a_row_of_the_table_is_that_of_its_word(capacity, calls):
-    lru = LRUTable(capacity, torch.empty(0, 1))
+    lru = LRUTable(capacity, 1, HOST)
     for words in calls:
         before = lru.lookup(words)
         new = [word for word, row in zip(words, before, strict=True) if row == MISSING]
-        lru.insert(new, torch.tensor([value(word) for word in new]).reshape(-1, 1))
+        lru.insert(new, np.array([value(word) for word in new]).reshape(-1, 1))
         rows = lru.lookup(words)
         for word, row in zip(words, rows.tolist(), strict=True):
             assert row == MISSING or lru.table[row].tolist() == value(word)
@@ -163,8 +179,8 @@ def test_a_row_of_the_table_is_that_of_its_word(capacity, calls):
 
 
 def test_a_full_table_replaces_the_least_recently_used_word():
-    lru = LRUTable(2, torch.empty(0, 1))
-    lru.insert("ab", torch.tensor([value("a"), value("b")]))
+    lru = LRUTable(2, 1, HOST)
+    lru.insert("ab", np.array([value("a"), value("b")]))
     lru.lookup("a")
-    lru.insert("c", torch.tensor([value("c")]))
+    lru.insert("c", np.array([value("c")]))
     assert (lru.lookup("abc") == MISSING).tolist() == [False, True, False]

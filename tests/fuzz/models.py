@@ -166,7 +166,7 @@ READERS = (
     Reader("AllenNLP state_dict", (f"{_CONVERT}allennlp", f"{_CONVERT}pickles"), _allennlp, load),
     Reader(
         "TensorFlow checkpoint",
-        (f"{_CONVERT}checkpoint", f"{_CONVERT}tensor_bundle"),
+        (f"{_CONVERT}detect", f"{_CONVERT}checkpoint", f"{_CONVERT}tensor_bundle"),
         _tensorflow,
         load,
     ),

@@ -13,7 +13,7 @@ from elmore.embed.embedder import Embedder
 from elmore.errors import ConfigError, DataError
 from elmore.integrations.allennlp import batch_to_ids
 from elmore.model.config import BiLMConfig, CharCNNConfig, LSTMConfig
-from elmore.model.mix import SavedMix
+from elmore.model.saved_mix import SavedMix
 from tests.support.fake_checkpoints import bilm_options, bilm_weights, many_langs, write_bilm
 
 transformers = pytest.importorskip(

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 import elmore
 from elmore.errors import ConfigError, DataError, WeightsError
-from elmore.model.mix import SavedMix
+from elmore.model.saved_mix import SavedMix
 from tests.support import doc_blocks, tiny_model
 
 spacy = pytest.importorskip("spacy", reason="spaCy is not installed: make test-integrations")

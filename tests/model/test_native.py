@@ -1,5 +1,6 @@
 """The native products: right, and with the same bits for a row in any batch."""
 
+import numpy as np
 import pytest
 import torch
 from hypothesis import given, settings
@@ -12,7 +13,6 @@ from elmore.model.char_cnn import CharCNN
 from elmore.model.config import CharCNNConfig
 from elmore.model.highway import Highway
 from elmore.model.linear import Linear
-from elmore.model.quantize import quantize_rows
 from tests.support.sweeps import pick
 
 pytestmark = pytest.mark.skipif(not native.available(), reason="there is no native library here")
@@ -24,12 +24,16 @@ KINDS = [
 ]
 
 
-def packed(weight: torch.Tensor, kind: str, parts: int) -> native.PackedMatrix:
-    if kind == "int8 dynamic":
-        return native.pack_dynamic(weight, parts=parts)
+def packed(weight: np.ndarray, kind: str, parts: int) -> native.PackedMatrix:
     if kind == "int8 weights":
-        return native.pack_for_floats(quantize_rows(weight), parts=parts)
-    return native.pack(weight if kind == "float32" else quantize_rows(weight), parts=parts)
+        return native.pack_for_floats(native.quantize_rows(weight), parts=parts)
+    rows = native.quantize_rows(weight) if kind == "int8 split" else weight
+    return native.pack(rows, parts=parts, dynamic=kind == "int8 dynamic")
+
+
+def rounded(rows: np.ndarray) -> np.ndarray:
+    numbers, scales = native.quantize_rows(rows)
+    return numbers * scales[:, None]
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -38,30 +42,28 @@ def packed(weight: torch.Tensor, kind: str, parts: int) -> native.PackedMatrix:
 def test_a_product_is_that_of_the_weight_and_of_each_row_alone(
     kind, num_rows, height, width, parts
 ):
-    weight, rows = torch.randn(parts * height, width), torch.randn(num_rows, width)
+    weight, rows = (torch.randn(size, width).numpy() for size in (parts * height, num_rows))
     rows[0] = 0
     matrix = packed(weight, kind, parts)
     result = native.multiply(matrix, rows)
-    weight = weight if kind == "float32" else quantize_rows(weight).dense()
-    expected = rows.double() @ weight.T.double()
-    if kind == "int8 dynamic":
-        rounded = quantize_rows(rows).dense()
-        expected = rounded.double() @ weight.T.double()
+    weight = weight if kind == "float32" else rounded(weight)
+    read = rounded(rows) if kind == "int8 dynamic" else rows
+    expected = read.astype(np.float64) @ weight.T.astype(np.float64)
     # A quotient that ends in a half may be rounded either way: one part in 127 of one element.
     atol = 0.05 * width**0.5 if kind == "int8 dynamic" else 1e-4
-    assert_close(result.double(), expected, rtol=1e-5, atol=atol)
+    np.testing.assert_allclose(result, expected, rtol=1e-5, atol=atol)
     for row in {0, num_rows // 2, num_rows - 1}:
-        assert torch.equal(native.multiply(matrix, rows[row : row + 1])[0], result[row])
-    assert torch.equal(native.multiply(matrix, rows.flip(0)).flip(0), result)
+        assert np.array_equal(native.multiply(matrix, rows[row : row + 1])[0], result[row])
+    assert np.array_equal(native.multiply(matrix, rows[::-1])[::-1], result)
 
 
 @dot
-@pytest.mark.parametrize("value", [torch.nan, torch.inf])
+@pytest.mark.parametrize("value", [np.nan, np.inf])
 def test_a_row_with_a_nan_is_nan_in_int8(value):
-    rows = torch.randn(3, 8)
+    rows = torch.randn(3, 8).numpy()
     rows[1, 2] = value
-    result = native.multiply(native.pack_dynamic(torch.randn(16, 8)), rows)
-    assert result.isnan().all(dim=1).tolist() == [False, True, False]
+    result = native.multiply(native.pack(torch.randn(16, 8).numpy(), dynamic=True), rows)
+    assert np.isnan(result).all(axis=1).tolist() == [False, True, False]
 
 
 @pytest.mark.parametrize("precision", ["exact", "fast"])
@@ -130,10 +132,10 @@ def test_rows_of_another_width_are_refused(width):
 
 
 def test_tanh_has_the_same_bits_at_any_place():
-    values = 4 * torch.randn(1, 77)
+    values = 4 * torch.randn(1, 77).numpy()
     result = native.run_tanh(values)
-    assert_close(result, values.tanh(), rtol=0, atol=1e-6)
-    assert torch.equal(native.run_tanh(values[:, 5:])[0], result[0, 5:])
+    np.testing.assert_allclose(result, np.tanh(values), rtol=0, atol=1e-6)
+    assert np.array_equal(native.run_tanh(values[:, 5:])[0], result[0, 5:])
 
 
 @pytest.mark.parametrize("activation", ["relu", "tanh"])

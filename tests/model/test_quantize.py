@@ -3,7 +3,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from torch.testing import assert_close
 
-from elmore.model.quantize import Int8Rows, dense, quantize_rows
+from elmore.model.quantize import Int8Rows, dense
+from tests.support.int8 import quantize_rows
 
 
 @given(st.integers(1, 20), st.integers(1, 40), st.integers(0, 99))

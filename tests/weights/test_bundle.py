@@ -2,7 +2,7 @@ import pytest
 import torch
 
 from elmore.errors import WeightsError
-from elmore.weights.bundle import check_weights
+from elmore.weights.modules import check_weights
 
 
 @pytest.mark.parametrize("dtype", [torch.float8_e4m3fn, torch.float8_e5m2, torch.int64, torch.bool])

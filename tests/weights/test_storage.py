@@ -12,13 +12,12 @@ from elmore.errors import WeightsError
 from elmore.weights import folder
 from elmore.weights.packaging import package_model
 from elmore.weights.storage import (
-    SCALE,
-    dequantize,
-    match_scales,
+    dequantize_state,
     quantize_rows,
     quantize_state,
     quantize_to_one_step,
 )
+from elmore.weights.tensor_file import SCALE, match_scales
 from tests.support import toy_corpus
 from tests.support.sweeps import pick
 
@@ -133,7 +132,7 @@ def test_values_too_large_for_half_precision_are_refused_before_writing(storage)
 def test_kernels_of_three_dimensions_keep_their_shape():
     weights = torch.randn(64, 16, 16)
     result = quantize_state({"w": weights}, "int8")
-    back = dequantize(result.__getitem__, "w", "w" + SCALE, "file")
+    back = dequantize_state(result)["w"]
     assert back.shape == weights.shape
     assert (back - weights).abs().max() < 0.05
 

@@ -26,7 +26,7 @@ from elmore.embed.outputs import check_layers, parse_layers
 from elmore.embed.tokenized import Text
 from elmore.errors import DataError
 from elmore.journal import check_disk_space, check_output_free
-from elmore.model.precision import Precision
+from elmore.model.config import Precision
 from elmore.text.files import TableRow
 from elmore.weights.bundle import Bundle
 from elmore.weights.pooling import TextPooling
@@ -39,9 +39,9 @@ def model_digest(bundle: Bundle) -> str:
     """Return a hash of a model: its config, its alphabet and all weights."""
     digest = hashlib.sha256(json.dumps(config.as_dict(bundle.config)).encode())
     digest.update(repr(bundle.alphabet).encode("utf-8", "backslashreplace"))
-    for name, weight in sorted(bundle.model.state_dict().items()):
+    for name, weight in bundle.named_weights():
         digest.update(name.encode())
-        digest.update(weight.cpu().contiguous().numpy())
+        digest.update(weight.data)
     return digest.hexdigest()
 
 

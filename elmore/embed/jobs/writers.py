@@ -18,7 +18,6 @@ from pathlib import Path
 from types import ModuleType, TracebackType
 from typing import IO, Any, Protocol, Self
 
-import h5py
 import numpy as np
 
 from elmore.embed.jobs import arrow
@@ -28,7 +27,6 @@ from elmore.errors import ConfigError, DataError
 
 FORMAT = 1
 INDEX = "sentence_to_index"
-_TEXT = h5py.string_dtype()
 _ROW_GROUP = 1024  # rows, or fewer when they are long
 _ROW_GROUP_BYTES = 32 << 20
 
@@ -63,6 +61,8 @@ def writer_for(path: Path) -> type[Writer]:
     if path.suffix not in writers:
         endings = ", ".join(writers)
         raise ConfigError(f"{path}: the suffix must be one of {endings}")
+    if writers[path.suffix] is HDF5Writer:
+        _hdf5(path)
     if path.suffix == ".parquet":
         _parquet(path)
     return writers[path.suffix]
@@ -74,6 +74,14 @@ def _parquet(path: Path) -> ModuleType:
     except ImportError as error:
         raise DataError(f"{path}: parquet needs pyarrow: pip install 'elmore[embed]'") from error
     return parquet
+
+
+def _hdf5(path: Path) -> ModuleType:
+    try:
+        import h5py
+    except ImportError as error:
+        raise DataError(f"{path}: HDF5 needs h5py: pip install 'elmore[embed]'") from error
+    return h5py
 
 
 class _SentenceIndex:
@@ -127,7 +135,8 @@ class HDF5Writer:
         self, path: Path, job: EmbedJob, others: dict[str, Kind], *, sentence_index: bool
     ) -> None:
         self._path = path
-        self._file = h5py.File(path, "w", libver=("v108", "latest"))
+        self._text = _hdf5(path).string_dtype()
+        self._file = _hdf5(path).File(path, "w", libver=("v108", "latest"))
         self._file.attrs["elmore_format"] = FORMAT
         self._others = others
         self._index = _SentenceIndex(sentence_index)
@@ -139,7 +148,7 @@ class HDF5Writer:
         with self._explain_errors() if kind is None else suppress(OSError, RuntimeError):
             text = self._index.take() if kind is None else None
             if text is not None:
-                dataset = self._file.create_dataset(INDEX, (1,), dtype=_TEXT)
+                dataset = self._file.create_dataset(INDEX, (1,), dtype=self._text)
                 dataset[0] = text
             self._index.close()
             self._file.close()
@@ -148,7 +157,7 @@ class HDF5Writer:
         """Write one dataset."""
         with self._explain_errors():
             attributes = self._file.create_dataset(str(row.line), data=row.vectors).attrs
-            attributes.create("tokens", list(map(_escape, row.tokens)), dtype=_TEXT)
+            attributes.create("tokens", list(map(_escape, row.tokens)), dtype=self._text)
             for name, kind in self._others.items():
                 value = convert(row.others.get(name), kind)
                 if value is not None:

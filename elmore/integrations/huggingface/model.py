@@ -23,8 +23,9 @@ from elmore.errors import ConfigError, DataError
 from elmore.integrations.huggingface.config import ElmoConfig
 from elmore.integrations.huggingface.pretrained import ElmoPreTrainedModel
 from elmore.model.bilm import BiLM, BiLMState
-from elmore.model.mix import SavedMix, ScalarMix
+from elmore.model.mix import ScalarMix
 from elmore.model.padding import as_bool
+from elmore.model.saved_mix import SavedMix
 from elmore.model.unique_words import index_unique_words
 from elmore.weights.bundle import Bundle
 

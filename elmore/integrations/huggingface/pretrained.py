@@ -21,11 +21,13 @@ from elmore.integrations.huggingface.config import ElmoConfig
 from elmore.integrations.huggingface.source import Source, resolve_source
 from elmore.integrations.huggingface.tokenizer import ElmoTokenizer
 from elmore.model.bilm import BiLM, BiLMState
-from elmore.model.mix import SavedMix, ScalarMix
+from elmore.model.mix import ScalarMix
+from elmore.model.saved_mix import SavedMix
 from elmore.text.characters import Alphabet, ByteAlphabet
 from elmore.text.vocabulary import Vocabulary
 from elmore.weights import folder, warm
-from elmore.weights.bundle import Bundle, Card, meta_model
+from elmore.weights.bundle import Bundle, Card
+from elmore.weights.modules import meta_model
 from elmore.weights.storage import Storage
 
 _README = "README.md"

@@ -14,9 +14,8 @@ from torch import Tensor
 
 from elmore.errors import ConfigError
 from elmore.model import native
-from elmore.model.linear import Precision
-from elmore.model.lstm import eager, reference, training
-from elmore.model.lstm import native as native_lstm
+from elmore.model.config import Precision
+from elmore.model.lstm import eager, native_backend, reference, training
 from elmore.model.lstm.call import Call, LSTMWeights, Result, is_autocast
 from elmore.model.lstm.native import PackedLayer
 from elmore.model.packed_weights import PackedWeights
@@ -94,14 +93,14 @@ BACKENDS = {
     for backend in (
         Backend(
             "native_int8",
-            partial(native_lstm.run, dynamic=True),
-            partial(native_lstm.project_inputs, dynamic=True),
+            partial(native_backend.run, dynamic=True),
+            partial(native_backend.project_inputs, dynamic=True),
             lambda device: native.has_int8_dot(),
             precision="fast",
             devices=frozenset(["cpu"]),
             dtypes=_FLOAT32,
             autocast=True,
-            pack=partial(PackedLayer.cached, dynamic=True),
+            pack=partial(native_backend.pack_layer, dynamic=True),
         ),
         Backend(
             "eager_bf16",
@@ -116,12 +115,12 @@ BACKENDS = {
         ),
         Backend(
             "native",
-            native_lstm.run,
-            native_lstm.project_inputs,
+            native_backend.run,
+            native_backend.project_inputs,
             lambda device: native.available(),
             devices=frozenset(["cpu"]),
             dtypes=_FLOAT32,
-            pack=partial(PackedLayer.cached, dynamic=False),
+            pack=partial(native_backend.pack_layer, dynamic=False),
         ),
         Backend(
             "eager",

@@ -13,12 +13,12 @@ from jaxtyping import Bool, Float
 from torch import Tensor
 
 from elmore.errors import DataError
-from elmore.model.linear import Precision
+from elmore.model.config import Precision
+from elmore.model.lstm.native import GATES
 from elmore.model.packed_weights import PackedWeights
 from elmore.model.padding import as_bool, check_shape
 from elmore.model.quantize import Int8Rows, dense
-
-GATES = ("input", "forget", "candidate", "output")  # the order of the rows of every weight
+from elmore.model.state import LSTMState
 
 
 class DenseWeights(NamedTuple):
@@ -53,13 +53,6 @@ class LSTMWeights(NamedTuple):
             elif weight is not None:
                 tensors.append(weight)
         return tensors
-
-
-class LSTMState(NamedTuple):
-    """The recurrent state of one layer of one direction."""
-
-    output: Float[Tensor, "B D"]
-    cell: Float[Tensor, "B H"]
 
 
 class StateReset(NamedTuple):

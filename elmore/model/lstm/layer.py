@@ -12,8 +12,7 @@ from jaxtyping import Float, Shaped
 from torch import Tensor, nn
 
 from elmore.errors import DataError
-from elmore.model.config import LSTMConfig
-from elmore.model.linear import Precision
+from elmore.model.config import LSTMConfig, Precision
 from elmore.model.lstm import backends
 from elmore.model.lstm.call import GATES, Call, LSTMState, LSTMWeights, StateReset
 from elmore.model.lstm.native import PackedLayer

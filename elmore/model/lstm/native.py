@@ -1,4 +1,4 @@
-"""The projected LSTM in native code: without gradients, on a CPU.
+"""The projected LSTM in native code: on arrays of numpy, without gradients.
 
 The padding mask is applied in `model/native/lstm.h`. Every row gets the same bits in any batch. The
 weights are packed once: float32, or int8 rows as a file holds them, both exact; or int8 with
@@ -9,52 +9,50 @@ Shapes: B rows, T tokens, I input width, D output width, H cell width, G = 4H ga
 
 import math
 from collections.abc import Sequence
-from functools import partial
 
-import torch
-from jaxtyping import Bool, Float
-from torch import Tensor
+import numpy as np
+from jaxtyping import Bool, Float, Shaped
 
 from elmore.errors import DataError
 from elmore.model import native
-from elmore.model.config import LSTMConfig
-from elmore.model.lstm.call import GATES, Call, LSTMState, LSTMWeights, Result, check_tensor
-from elmore.model.native import LSTMCall, Matrix
-from elmore.model.packed_weights import PackedWeights
+from elmore.model.native import LSTMCall, Matrix, Weight
+from elmore.model.state import LSTMState
 
-_CPU = torch.device("cpu")
+GATES = ("input", "forget", "candidate", "output")  # the order of the rows of every weight
 
 
 class PackedLayer:
     """The weights of a layer as the library takes them, and a call with all that they decide."""
 
-    def __init__(self, weights: LSTMWeights, *, dynamic: bool) -> None:
-        pack = native.pack_dynamic if dynamic else native.pack
-        self.input = pack(weights.input, parts=len(GATES))
-        recurrent = pack(weights.recurrent, parts=len(GATES))
-        projection = None if weights.projection is None else pack(weights.projection)
-        bias = weights.bias.detach().clone(memory_format=torch.contiguous_format)
-        self._tensors = self.input, recurrent, projection, bias  # pointers do not keep them alive
+    def __init__(
+        self,
+        input: Weight,
+        recurrent: Weight,
+        bias: Float[np.ndarray, " G"],
+        projection: Weight | None,
+        *,
+        dynamic: bool,
+    ) -> None:
+        self.input = native.pack(input, parts=len(GATES), dynamic=dynamic)
+        hidden = native.pack(recurrent, parts=len(GATES), dynamic=dynamic)
+        last = None if projection is None else native.pack(projection, dynamic=dynamic)
+        bias = np.array(bias, np.float32)
+        self._arrays = self.input, hidden, last, bias  # pointers do not keep them alive
         self.input_structure = self.input.structure
         self.call = LSTMCall(
-            recurrent=recurrent.structure,
-            projection=Matrix() if projection is None else projection.structure,
-            bias=bias.data_ptr(),
+            recurrent=hidden.structure,
+            projection=Matrix() if last is None else last.structure,
+            bias=native.address(bias),
             num_cells=len(bias) // len(GATES),
-            width=recurrent.width,
+            width=hidden.width,
         )
 
-    @classmethod
-    def cached(cls, weights: LSTMWeights, packed: PackedWeights, *, dynamic: bool) -> "PackedLayer":
-        """Return the packed form of weights, made where `packed` does not hold it."""
-        make = partial(cls, weights, dynamic=dynamic)
-        return packed.get(("native", dynamic), weights.tensors, make)
-
-    def project_inputs(self, inputs: Float[Tensor, "B T I"]) -> Float[Tensor, "B T G"]:
+    def project_inputs(self, inputs: Float[np.ndarray, "B T I"]) -> Float[np.ndarray, "B T G"]:
         """Return the gate inputs W_x x."""
-        shape = (*inputs.shape[:2], self.input.width)
-        _check_tensor("inputs", inputs, shape, torch.float32)
-        return native.multiply(self.input, inputs.flatten(0, 1)).unflatten(0, inputs.shape[:2])
+        num_rows, num_steps, _ = inputs.shape
+        _check_array("inputs", inputs, (num_rows, num_steps, self.input.width), np.float32)
+        projected = native.multiply(self.input, inputs.reshape(-1, self.input.width))
+        return projected.reshape(num_rows, num_steps, self.input.height)
 
 
 class NativeStack:
@@ -66,46 +64,47 @@ class NativeStack:
     def __init__(
         self,
         layers: Sequence[PackedLayer],
-        settings: LSTMConfig | Call,
         *,
+        forget_bias: float,
+        cell_clip: float | None,
+        output_clip: float | None,
         skip_connections: bool = False,
     ) -> None:
         self._layers = layers
         self.project_inputs = layers[0].project_inputs
         self._calls = [LSTMCall.from_buffer_copy(layer.call) for layer in layers]
         for call in self._calls:
-            call.forget_bias = settings.forget_bias
-            call.cell_clip = math.inf if settings.cell_clip is None else settings.cell_clip
-            call.output_clip = math.inf if settings.output_clip is None else settings.output_clip
+            call.forget_bias = forget_bias
+            call.cell_clip = math.inf if cell_clip is None else cell_clip
+            call.output_clip = math.inf if output_clip is None else output_clip
         for call in self._calls[1:]:
             call.skip = skip_connections
 
-    @torch.no_grad()
     def __call__(
         self,
-        inputs: Float[Tensor, "B T I"],
-        mask: Bool[Tensor, "B T"],
+        inputs: Float[np.ndarray, "B T I"],
+        mask: Bool[np.ndarray, "B T"],
         states: Sequence[LSTMState],
-        reset_mask: Bool[Tensor, "B T"] | None = None,
+        reset_mask: Bool[np.ndarray, "B T"] | None = None,
         reset_states: Sequence[LSTMState] | None = None,
         *,
         projected: bool = True,
-    ) -> tuple[list[Float[Tensor, "B T D"]], list[LSTMState]]:
+    ) -> tuple[list[Float[np.ndarray, "B T D"]], list[LSTMState]]:
         """Run each row from left to right; with `projected` the inputs are gate inputs.
 
         Returns:
             The outputs and the state after the last token, of every layer.
 
         Raises:
-            DataError: Shapes, types or devices do not fit.
+            DataError: Shapes or types do not fit.
         """
         self._check(inputs, mask, states, reset_mask, reset_states, projected=projected)
         (num_rows, num_steps), first = mask.shape, self._calls[0]
         width, num_cells = first.width, first.num_cells
         threads = native.num_threads_for(num_rows * num_cells * 4 * width)
-        outputs = inputs.new_empty(len(self._calls), num_steps, num_rows, width)
+        outputs = native.empty((len(self._calls), num_steps, num_rows, width))
         ends = [
-            LSTMState(inputs.new_empty(num_rows, width), inputs.new_empty(num_rows, num_cells))
+            LSTMState(native.empty((num_rows, width)), native.empty((num_rows, num_cells)))
             for _ in self._calls
         ]
         used = [inputs := _with_dense_rows(inputs)]  # kept until the call returns
@@ -113,48 +112,51 @@ class NativeStack:
         for number, call in enumerate(calls):
             if number > 0 or not projected:
                 call.input = self._layers[number].input_structure
-            call.inputs = inputs.data_ptr()
-            call.input_row, call.input_step, _ = inputs.stride()
-            call.mask = mask.data_ptr()
-            call.mask_row, call.mask_step = mask.stride()
+            call.inputs = native.address(inputs)
+            call.input_row, call.input_step, _ = _strides(inputs)
+            call.mask = native.address(mask)
+            call.mask_row, call.mask_step = _strides(mask)
             output, cell = map(_with_dense_rows, states[number])
-            call.first_output, call.first_output_row = output.data_ptr(), output.stride(0)
-            call.first_cell, call.first_cell_row = cell.data_ptr(), cell.stride(0)
+            call.first_output, call.first_output_row = native.address(output), _strides(output)[0]
+            call.first_cell, call.first_cell_row = native.address(cell), _strides(cell)[0]
             used += [output, cell]
             if reset_mask is not None and reset_states is not None:
                 output, cell = map(_with_dense_rows, reset_states[number])
-                call.reset_mask = reset_mask.data_ptr()
-                call.reset_row, call.reset_step = reset_mask.stride()
-                call.reset_output, call.reset_output_row = output.data_ptr(), output.stride(0)
-                call.reset_cell, call.reset_cell_row = cell.data_ptr(), cell.stride(0)
+                call.reset_mask = native.address(reset_mask)
+                call.reset_row, call.reset_step = _strides(reset_mask)
+                call.reset_output, call.reset_output_row = (
+                    native.address(output),
+                    _strides(output)[0],
+                )
+                call.reset_cell, call.reset_cell_row = native.address(cell), _strides(cell)[0]
                 used += [output, cell]
-            call.output, call.cell = (part.data_ptr() for part in ends[number])
-            call.outputs = outputs[number].data_ptr()
+            call.output, call.cell = map(native.address, ends[number])
+            call.outputs = native.address(outputs[number])
             call.num_steps, call.num_rows, call.threads = num_steps, num_rows, threads
-            inputs = outputs[number].transpose(0, 1)
+            inputs = outputs[number].swapaxes(0, 1)
         native.run_lstm(calls)
-        return [layer.transpose(0, 1) for layer in outputs], ends
+        return [layer.swapaxes(0, 1) for layer in outputs], ends
 
     def _check(
         self,
-        inputs: Tensor,
-        mask: Tensor,
+        inputs: Shaped[np.ndarray, "..."],
+        mask: Shaped[np.ndarray, "..."],
         states: Sequence[LSTMState],
-        reset_mask: Tensor | None,
+        reset_mask: Shaped[np.ndarray, "..."] | None,
         reset_states: Sequence[LSTMState] | None,
         *,
         projected: bool,
     ) -> None:
         """Refuse what native code would misread, or read past the end of."""
-        if mask.dim() != 2:
-            raise DataError(f"the mask must have 2 dimensions, found {mask.dim()}")
+        if mask.ndim != 2:
+            raise DataError(f"the mask must have 2 dimensions, found {mask.ndim}")
         shape, first = tuple(mask.shape), self._layers[0].input
         width = first.height if projected else first.width
-        _check_tensor("the mask", mask, shape, torch.bool)
-        _check_tensor("inputs", inputs, (*shape, width), torch.float32)
+        _check_array("the mask", mask, shape, np.bool_)
+        _check_array("inputs", inputs, (*shape, width), np.float32)
         self._check_states(states, len(mask), "the output state", "the cell state")
         if reset_mask is not None and reset_states is not None:
-            _check_tensor("the reset mask", reset_mask, shape, torch.bool)
+            _check_array("the reset mask", reset_mask, shape, np.bool_)
             names = "the output to reset to", "the cell to reset to"
             self._check_states(reset_states, len(mask), *names)
 
@@ -168,36 +170,25 @@ class NativeStack:
                 f"a state for each of {len(self._calls)} layers is expected, found {len(states)}"
             )
         for output, cell in states:
-            _check_tensor(output_name, output, output_shape, torch.float32)
-            _check_tensor(cell_name, cell, cell_shape, torch.float32)
+            _check_array(output_name, output, output_shape, np.float32)
+            _check_array(cell_name, cell, cell_shape, np.float32)
 
 
-@torch.no_grad()
-def run(call: Call, *, dynamic: bool = False) -> Result:
-    """Run each row from left to right; return the outputs and the state after the last token."""
-    layer = PackedLayer.cached(call.weights, call.packed, dynamic=dynamic)
-    stack = NativeStack([layer], call)
-    reset = (None, None) if call.reset is None else (call.reset.mask, [call.reset.state])
-    outputs, ends = stack(call.inputs, call.mask, [call.state], *reset, projected=call.projected)
-    return outputs[0], ends[0]
+def _with_dense_rows(rows: Float[np.ndarray, "..."]) -> Float[np.ndarray, "..."]:
+    """Return the array with its last dimension contiguous; the others may have any stride."""
+    return rows if rows.strides[-1] == rows.itemsize else np.ascontiguousarray(rows)
 
 
-def project_inputs(
-    inputs: Float[Tensor, "B T I"],
-    weights: LSTMWeights,
-    packed: PackedWeights,
-    *,
-    dynamic: bool = False,
-) -> Float[Tensor, "B T G"]:
-    """Return the gate inputs W_x x."""
-    return PackedLayer.cached(weights, packed, dynamic=dynamic).project_inputs(inputs)
+def _strides(array: Shaped[np.ndarray, "..."]) -> tuple[int, ...]:
+    """Return the strides in elements, as C counts them."""
+    return tuple(stride // array.itemsize for stride in array.strides)
 
 
-def _with_dense_rows(rows: Tensor) -> Tensor:
-    """Return the tensor with its last dimension contiguous; the others may have any stride."""
-    return rows if rows.stride(-1) == 1 else rows.contiguous()
-
-
-def _check_tensor(name: str, tensor: Tensor, shape: tuple[int, ...], dtype: torch.dtype) -> None:
-    if tensor.shape != shape or tensor.dtype != dtype or not tensor.is_cpu:  # the quickest check
-        check_tensor(name, tensor, shape, dtype, _CPU)
+def _check_array(
+    name: str, array: Shaped[np.ndarray, "..."], shape: tuple[int, ...], dtype: type
+) -> None:
+    """Refuse an array that native code would misread, or read past the end of."""
+    if array.shape != shape:
+        raise DataError(f"{name} must have the shape {shape}, found {array.shape}")
+    if array.dtype != dtype:
+        raise DataError(f"{name} must be {np.dtype(dtype)}, found {array.dtype}; convert it")

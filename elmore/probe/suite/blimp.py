@@ -13,9 +13,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
-import torch
 from jaxtyping import Bool, Float, Shaped
-from torch import Tensor
 
 from elmore import strict_json
 from elmore.embed.embedder import Embedder
@@ -124,20 +122,20 @@ class _PendingWords:
     """Words of some pairs, in one direction, whose log-probabilities are computed together."""
 
     def __init__(
-        self, log_probs: Callable[[Float[Tensor, "M D"], list[str]], Float[np.ndarray, " M"]]
+        self, log_probs: Callable[[Float[np.ndarray, "M D"], list[str]], Float[np.ndarray, " M"]]
     ) -> None:
         self._log_probs = log_probs
         self._clear()
 
     def _clear(self) -> None:
-        self._states: list[Float[Tensor, "_ D"]] = []
+        self._states: list[Float[np.ndarray, "_ D"]] = []
         self._words: list[str] = []
         self._signs: list[tuple[int, int]] = []  # of each sentence: +1 or -1, number of words
 
     def __len__(self) -> int:
         return len(self._words)
 
-    def add(self, states: Float[Tensor, "_ D"], words: Iterable[str], sign: int) -> None:
+    def add(self, states: Float[np.ndarray, "_ D"], words: Iterable[str], sign: int) -> None:
         """Add some words of a sentence."""
         self._states.append(states)
         self._words.extend(words)
@@ -146,7 +144,7 @@ class _PendingWords:
     def sum_pairs(self) -> Float[np.ndarray, " N"]:
         """Return the sum of the first sentence of each pair minus that of the second, and clear."""
         signs: Shaped[np.ndarray, "S 2"] = np.array(self._signs)
-        terms = self._log_probs(torch.cat(self._states), self._words) if self._words else 0
+        terms = self._log_probs(np.concatenate(self._states), self._words) if self._words else 0
         weights = np.repeat(signs[:, 0], signs[:, 1]) * terms
         pair = np.repeat(np.arange(len(signs)) // 2, signs[:, 1])
         self._clear()

@@ -15,7 +15,6 @@ Shapes: C candidates of a target, L layers and their average, D width.
 from collections.abc import Iterator, Sequence
 
 import numpy as np
-import torch
 from jaxtyping import Float
 
 from elmore.embed.embedder import Embedder
@@ -120,7 +119,7 @@ def _log_probs(elmo: Embedder, targets: Sequence[Target]) -> Iterator[CandidateS
         chunk = targets[first : first + _CHUNK]
         rows = [[side[target.position] for side in next(states)] for target in chunk]
         forward, backward = (
-            model.all_log_probs(torch.stack(side)) for side in zip(*rows, strict=True)
+            model.all_log_probs(np.stack(side)) for side in zip(*rows, strict=True)
         )
         for target, before, after in zip(chunk, forward, backward, strict=True):
             sides = {

@@ -15,7 +15,7 @@ import torch
 from elmore.config import read_json
 from elmore.errors import WeightsError
 from elmore.model.config import BiLMConfig, CharCNNConfig, LSTMConfig
-from elmore.model.mix import SavedMix
+from elmore.model.saved_mix import SavedMix
 from elmore.text.characters import ByteAlphabet
 from elmore.weights.bundle import Bundle, Card
 from elmore.weights.convert import options, pickles, table

@@ -17,18 +17,16 @@ from torch import Tensor
 from elmore.config import read_json
 from elmore.errors import ConfigError, WeightsError
 from elmore.model.config import BiLMConfig
-from elmore.model.mix import SavedMix
+from elmore.model.saved_mix import SavedMix
 from elmore.model.softmax import Softmax, SoftmaxConfig
 from elmore.text.characters import ByteAlphabet
 from elmore.text.vocabulary import Vocabulary
-from elmore.weights.bundle import Bundle, Card, check_weights, on_meta_device
+from elmore.weights.bundle import Bundle, Card
 from elmore.weights.convert import bilm_tf, options, table, tensor_bundle
 from elmore.weights.convert.tensor_bundle import Checkpoint
+from elmore.weights.modules import check_weights, on_meta_device
 
 _log = logging.getLogger(__name__)
-
-INDEX = ".index"
-_MODULE = "variables/variables.index"
 
 _SCOPE = r"(?:.*/)?(?:lm|bilm)/"
 _PLAIN = re.compile(_SCOPE + r"(char_embed|embedding|CNN(?:_proj|_high_\d+)?/[Wb]_\w+)")
@@ -39,29 +37,6 @@ _CELL = re.compile(
 _PARTS = {"kernel": "W_0", "bias": "B", "projection/kernel": "W_P_0"}
 _SOFTMAX = ("lm/softmax/W", "lm/softmax/b")
 _MIX = ("aggregation/weights", "aggregation/scaling")
-
-
-def is_module(folder: Path) -> bool:
-    """Return whether a folder looks like a TF-Hub module."""
-    return (folder / _MODULE).is_file()
-
-
-def find_index(folder: Path) -> Path | None:
-    """Return the index of a module, or of the last checkpoint of a training run."""
-    if is_module(folder):
-        return folder / _MODULE
-    indices = sorted(folder.glob(f"*{INDEX}"))
-    listing = folder / "checkpoint"
-    if len(indices) > 1 and listing.is_file():  # lists the checkpoints, the last one first
-        text = listing.read_text(encoding="utf-8", errors="replace")
-        last = re.match(r'model_checkpoint_path: "(?:.*/)?([^/"]+)"', text)
-        indices = [path for path in indices if last and path.stem == last[1]] or indices
-    if len(indices) > 1:
-        raise WeightsError(
-            f"{folder}: found {len(indices)} checkpoints, {indices[0].name} among them; pass the "
-            "one you want"
-        )
-    return indices[0] if indices else None
 
 
 def checkpoint_files(index: Path) -> list[Path]:

@@ -18,11 +18,6 @@ from elmore.weights.convert import allennlp, pickles, table
 from elmore.weights.convert.table import Rule, Tensors
 
 
-def looks_like_model(folder: Path) -> bool:
-    """Return whether a folder looks like a model of ELMoForManyLangs."""
-    return all((folder / name).is_file() for name in ("token_embedder.pkl", "encoder.pkl"))
-
-
 def rules(config: BiLMConfig) -> list[Rule]:
     """Return the conversion table of a model."""
     rules = []

@@ -14,7 +14,7 @@ from torch import Tensor
 from elmore.errors import WeightsError
 from elmore.model.bilm import BiLM
 from elmore.model.config import BiLMConfig
-from elmore.weights.bundle import check_weights, meta_model
+from elmore.weights.modules import check_weights, meta_model
 
 Shape = tuple[int, ...]
 

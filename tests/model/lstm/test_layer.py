@@ -11,7 +11,8 @@ from elmore.errors import DataError
 from elmore.model.config import LSTMConfig
 from elmore.model.lstm.call import LSTMState
 from elmore.model.lstm.layer import ProjectedLSTM
-from elmore.model.quantize import Int8Rows, quantize_rows
+from elmore.model.quantize import Int8Rows
+from tests.support.int8 import quantize_rows
 
 kinds = pytest.mark.parametrize("int8", [False, True], ids=["dense", "int8"])
 precisions = pytest.mark.parametrize("precision", ["exact", "fast"])

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import torch
 
-from elmore.embed.device import PinnedFetch, buffer_size, fill_buffer, split_buffer, to_device
+from elmore.embed.torch_device import PinnedFetch, buffer_size, fill_buffer, split_buffer, to_device
 
 ARRAYS = [
     np.arange(7),

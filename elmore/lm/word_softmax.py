@@ -1,0 +1,43 @@
+"""The softmax of a model on arrays of numpy: native code runs it on a CPU, torch on a GPU.
+
+Shapes: M positions, D width of one direction, V words.
+"""
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from jaxtyping import Float, Int
+
+if TYPE_CHECKING:
+    from elmore.model.bilm_arrays import SoftmaxArrays
+    from elmore.model.softmax import AdaptiveSoftmax, Softmax
+
+
+class WordSoftmax:
+    """Exact probabilities of words, whatever the loss of the training was."""
+
+    def __init__(self, softmax: "Softmax | AdaptiveSoftmax | SoftmaxArrays") -> None:
+        self.softmax: Any = softmax
+        self._native = softmax.pack()
+
+    def nll(
+        self, states: Float[np.ndarray, "M D"], targets: Int[np.ndarray, " M"]
+    ) -> Float[np.ndarray, " M"]:
+        """Return the negative log-likelihood of each target."""
+        if self._native is not None:
+            return self._native.nll(states, targets)
+        return self._run_torch("nll", states, targets)
+
+    def log_probs(self, states: Float[np.ndarray, "M D"]) -> Float[np.ndarray, "M V"]:
+        """Return the log-probability of every word."""
+        if self._native is not None:
+            return self._native.log_probs(states)
+        return self._run_torch("log_probs", states)
+
+    def _run_torch(self, name: str, *arrays: np.ndarray) -> Float[np.ndarray, "..."]:
+        import torch
+
+        weight = next(self.softmax.parameters())
+        tensors = [torch.from_numpy(array).to(weight.device) for array in arrays]
+        with torch.no_grad():
+            return getattr(self.softmax, name)(*tensors).float().cpu().numpy()

@@ -1,0 +1,245 @@
+"""The biLM in native code and numpy: what reads text on a CPU, without torch.
+
+`bilm.py` defines the network. Here are the same layers with packed weights, made from the arrays of
+a model folder (`NativeBiLM.from_arrays`) or from the modules of torch (`BiLM.pack`). A word and a
+sentence get the same bits alone and in any batch.
+
+Shapes: N distinct words, C characters, F filters, B sentences, T tokens, D width of one direction,
+H cell width, L LSTM layers.
+"""
+
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+from jaxtyping import Bool, Float, Int
+
+from elmore.model import native
+from elmore.model.config import BiLMConfig, CharCNNConfig, LSTMConfig
+from elmore.model.layer_stack import LayerStack
+from elmore.model.lstm.native import NativeStack, PackedLayer
+from elmore.model.native import PackedMatrix
+from elmore.model.state import BACKWARD, FORWARD, BiLMState, LSTMState
+
+Arrays = Mapping[str, Any]
+"""Weights by their names in `state_dict` and in files: arrays of floats, or `Int8Matrix`."""
+
+
+class NativeLinear(NamedTuple):
+    """A linear layer."""
+
+    weight: PackedMatrix
+    bias: Float[np.ndarray, " Y"]
+
+    def __call__(self, rows: Float[np.ndarray, "B X"]) -> Float[np.ndarray, "B Y"]:
+        """Return rows W' + b."""
+        return native.multiply(self.weight, rows, self.bias)
+
+
+class NativeHighway(NamedTuple):
+    """A highway layer; `highway.py` has the equation."""
+
+    gate: NativeLinear
+    transform: NativeLinear
+
+    def __call__(self, x: Float[np.ndarray, "N F"]) -> Float[np.ndarray, "N F"]:
+        """Return the gated sum of the transformed and the unchanged input."""
+        return native.run_highway(self.gate(x), self.transform(x), x)
+
+
+class NativeCharCNN(NamedTuple):
+    """The character CNN; `char_cnn.py` has the equation."""
+
+    config: CharCNNConfig
+    embedding: Float[np.ndarray, "V E"]
+    banks: Sequence[PackedMatrix]
+    bias: Float[np.ndarray, " F"]
+    highways: Sequence[NativeHighway]
+
+    def __call__(self, characters: Int[np.ndarray, "N C"]) -> Float[np.ndarray, "N F"]:
+        """Return one vector per word.
+
+        Raises:
+            IndexError: An id is not one of the model.
+        """
+        config = self.config
+        if characters.size and not (characters.min() >= 0 and characters.max() < config.num_ids):
+            raise IndexError(f"character ids must be below {config.num_ids} and not negative")
+        full = min(config.max_characters, characters.shape[1] + config.widest_filter)
+        padding = max(0, full - characters.shape[1])
+        characters = np.pad(characters, ((0, 0), (0, padding)), constant_values=config.padding_id)
+        words = native.run_char_cnn(self.embedding, characters, self.banks, self.bias)
+        if config.activation == "relu":
+            np.maximum(words, 0, out=words)
+        else:
+            words = native.run_tanh(words)
+        for highway in self.highways:
+            words = highway(words)
+        return words
+
+
+class NativeTokenEncoder(NamedTuple):
+    """Context-free word vectors: [word embedding ; character CNN], then a projection."""
+
+    words: Float[np.ndarray, "V W"] | None
+    characters: NativeCharCNN | None
+    projection: NativeLinear | None
+
+    def __call__(
+        self, characters: Int[np.ndarray, "N C"] | None, words: Int[np.ndarray, " N"] | None
+    ) -> Float[np.ndarray, "N D"]:
+        """Encode distinct words from the ids this model uses: characters, words or both."""
+        parts = []
+        if self.words is not None:
+            assert words is not None, "this model embeds words and was given no word ids"
+            parts.append(self.words[words])
+        if self.characters is not None:
+            assert characters is not None, "this model reads characters and was given none"
+            parts.append(self.characters(characters))
+        vectors = parts[0] if len(parts) == 1 else np.concatenate(parts, axis=1)
+        return vectors if self.projection is None else self.projection(vectors)
+
+
+class NativeBiLM:
+    """The network that embeds on a CPU.
+
+    It keeps no state: a call starts from zeros or from the given state, and returns the new one.
+
+    Args:
+        config: Shape of the network.
+        tokens: The token encoder.
+        layers: The layers of the forward stack, then those of the backward one.
+    """
+
+    def __init__(
+        self, config: BiLMConfig, tokens: NativeTokenEncoder, layers: Sequence[PackedLayer]
+    ) -> None:
+        self.config = config
+        self.tokens = tokens
+        half = config.lstm.num_layers
+        self.stacks = [_stack(each, config.lstm) for each in (layers[:half], layers[half:])]
+
+    @classmethod
+    def from_arrays(cls, config: BiLMConfig, arrays: Arrays, *, dynamic: bool) -> "NativeBiLM":
+        """Pack the weights of a network; with `dynamic` for int8 activations, as "fast" has it."""
+        return cls(
+            config,
+            _pack_tokens(config, arrays, dynamic=dynamic),
+            [
+                _pack_layer(arrays, f"{direction}_layers.{number}", dynamic=dynamic)
+                for direction in ("forward", "backward")
+                for number in range(config.lstm.num_layers)
+            ],
+        )
+
+    def run(
+        self,
+        index: Int[np.ndarray, "B T"],
+        characters: Int[np.ndarray, "N C"] | None = None,
+        words: Int[np.ndarray, " N"] | None = None,
+        state: BiLMState | None = None,
+    ) -> tuple[LayerStack, BiLMState]:
+        """Run a batch of sentences, given as their distinct words.
+
+        Args:
+            index: Which distinct word is at each position; -1 is padding, right of the tokens.
+            characters: Character ids of each distinct word.
+            words: Vocabulary ids of the distinct words, for a model with word vectors.
+            state: Recurrent state to start from; zeros by default.
+
+        Returns:
+            All layers of the batch, and the recurrent state after the last token of each sentence.
+        """
+        mask = index >= 0
+        vectors = self.tokens(characters, words)[np.maximum(index, 0)] * mask[:, :, None]
+        state = state or zero_state(self.config.lstm, len(mask))
+        positions = _flip(mask)
+        rows = np.arange(len(mask))[:, None]
+        width = self.config.lstm.output_dim
+        states = np.empty((self.config.num_layers, *mask.shape, 2 * width), np.float32)
+        states[0, ..., :width] = states[0, ..., width:] = vectors
+        ends = []
+        for direction, inputs in ((FORWARD, vectors), (BACKWARD, vectors[rows, positions])):
+            stack, before = self.stacks[direction], state.direction(direction)
+            outputs, after = stack(inputs, mask, before, projected=False)
+            for layer, output in enumerate(outputs, start=1):
+                half = slice(direction * width, (direction + 1) * width)
+                ordered = output if direction == FORWARD else output[rows, positions]
+                states[layer, ..., half] = ordered
+            ends.append(after)
+        return LayerStack(states, mask), stack_states(*ends)
+
+
+def zero_state(lstm: LSTMConfig, num_sentences: int) -> BiLMState:
+    """Return the all-zero initial state."""
+    shape = (2, lstm.num_layers, num_sentences)
+    return BiLMState(
+        np.zeros((*shape, lstm.output_dim), np.float32),
+        np.zeros((*shape, lstm.cell_dim), np.float32),
+    )
+
+
+def stack_states(*directions: Sequence[LSTMState]) -> BiLMState:
+    """Stack the states of all layers, forward first."""
+    return BiLMState(
+        np.stack([np.stack([state.output for state in states]) for states in directions]),
+        np.stack([np.stack([state.cell for state in states]) for states in directions]),
+    )
+
+
+def pack_filters(weight: Float[np.ndarray, "n E width"]) -> PackedMatrix:
+    """Pack the filters of a convolution."""
+    # A window in memory is letter after letter; a filter of Conv1d has all letters of a channel.
+    return native.pack(weight.swapaxes(1, 2).reshape(len(weight), -1))
+
+
+def _stack(layers: Sequence[PackedLayer], lstm: LSTMConfig) -> NativeStack:
+    return NativeStack(
+        layers,
+        forget_bias=lstm.forget_bias,
+        cell_clip=lstm.cell_clip,
+        output_clip=lstm.output_clip,
+        skip_connections=lstm.skip_connections,
+    )
+
+
+def _pack_tokens(config: BiLMConfig, arrays: Arrays, *, dynamic: bool) -> NativeTokenEncoder:
+    def linear(name: str) -> NativeLinear:
+        weight = native.pack(arrays[f"{name}.weight"], dynamic=dynamic)
+        return NativeLinear(weight, arrays[f"{name}.bias"])
+
+    characters, prefix = None, "tokens.characters"
+    if config.characters is not None:
+        names = [f"{prefix}.convolutions.{i}" for i in range(len(config.characters.filters))]
+        highways = [f"{prefix}.highways.{i}" for i in range(config.characters.num_highways)]
+        characters = NativeCharCNN(
+            config.characters,
+            arrays[f"{prefix}.embedding.weight"],
+            [pack_filters(arrays[f"{name}.weight"]) for name in names],
+            np.concatenate([arrays[f"{name}.bias"] for name in names]),
+            [
+                NativeHighway(linear(f"{name}.gate"), linear(f"{name}.transform"))
+                for name in highways
+            ],
+        )
+    return NativeTokenEncoder(
+        arrays["tokens.words.weight"] if config.words else None,
+        characters,
+        linear("tokens.projection") if config.projection else None,
+    )
+
+
+def _pack_layer(arrays: Arrays, name: str, *, dynamic: bool) -> PackedLayer:
+    return PackedLayer(
+        arrays[f"{name}.input"],
+        arrays[f"{name}.recurrent"],
+        arrays[f"{name}.bias"],
+        arrays.get(f"{name}.projection"),
+        dynamic=dynamic,
+    )
+
+
+def _flip(mask: Bool[np.ndarray, "B T"]) -> Int[np.ndarray, "B T"]:
+    """Return the positions that reverse each sentence within its length; padding stays put."""
+    positions = np.broadcast_to(np.arange(mask.shape[1]), mask.shape)
+    return np.where(mask, mask.sum(axis=1, keepdims=True) - 1 - positions, positions)
