@@ -1,0 +1,208 @@
+"""The models of peers.py behind two methods. Runs in the environment of one of them.
+
+    python peer_models.py vectors KIND MODEL JOB OUT.npy
+    python peer_models.py train_fasttext CORPUS MODEL SETTINGS
+    python peer_models.py distill TEACHER MODEL
+
+JOB is a JSON file: {"texts": [...]} asks for one vector per text (N, K), {"sentences": [[...]]} for
+those of the words in every layer (L, words of all sentences, D). The other two make the models that
+nobody publishes.
+
+Only what the environment of a peer has is imported: numpy everywhere, the rest in its class.
+
+Shapes: N texts, K width of a text, L layers, T words, D width of a word.
+"""
+
+import itertools
+import json
+import sys
+from pathlib import Path
+
+import numpy as np
+
+BATCH = 32  # sentences that a transformer reads at a time
+LAYERS = [2, 4, 6]  # of its six, for words: as many as the bundled model of elmore has
+
+
+class Words:
+    """Vectors of words that do not depend on the sentence: one layer, and their mean for a text.
+
+    Words are separated by blanks.
+    """
+
+    def look_up(self, words: list[str]) -> np.ndarray:
+        """Return the vectors of words (T, D)."""
+        raise NotImplementedError
+
+    def encode(self, texts: list[str]) -> np.ndarray:
+        """Return one vector per text (N, K)."""
+        return np.stack([self.look_up(text.split()).mean(axis=0) for text in texts])
+
+    def embed(self, sentences: list[list[str]]) -> np.ndarray:
+        """Return the vectors of the words of all sentences (L, T, D)."""
+        words = list(itertools.chain.from_iterable(sentences))
+        types = {word: row for row, word in enumerate(dict.fromkeys(words))}
+        return self.look_up(list(types))[[types[word] for word in words]][None]
+
+
+class FastText(Words):
+    """A word that was not in the training text is the mean of its character n-grams."""
+
+    def __init__(self, model: str) -> None:
+        import fasttext
+
+        self.model = fasttext.load_model(model)
+
+    def look_up(self, words: list[str]) -> np.ndarray:
+        """Return the vectors of words (T, D)."""
+        return np.stack([self.model.get_word_vector(word) for word in words])
+
+
+class GloVe(Words):
+    """Words in lower case; an unknown one is zero."""
+
+    def __init__(self, folder: str) -> None:
+        import pyarrow.parquet
+
+        table = pyarrow.parquet.read_table(f"{folder}/glove_6B_index.parquet")
+        words = table["index"].to_pylist()
+        self.rows = dict(zip(words, range(len(words)), strict=True))
+        vectors = np.load(f"{folder}/glove_6B_50d_emb.npy", mmap_mode="r")
+        self.vectors = np.concatenate([vectors, np.zeros_like(vectors[:1])])
+
+    def look_up(self, words: list[str]) -> np.ndarray:
+        """Return the vectors of words (T, D)."""
+        return self.vectors[[self.rows.get(word.lower(), -1) for word in words]]
+
+
+class Pieces(Words):
+    """A static model of word pieces: a word is encoded like a text of its own."""
+
+    def look_up(self, words: list[str]) -> np.ndarray:
+        """Return the vectors of words (T, D)."""
+        return self.encode(words)
+
+
+class WordLlama(Pieces):
+    """The model in the package; `cache_dir` is where the package keeps its tokenizer."""
+
+    def __init__(self, folder: str) -> None:
+        from wordllama import WordLlama
+
+        self.model = WordLlama.load(cache_dir=Path(folder), disable_download=True)
+
+    def encode(self, texts: list[str]) -> np.ndarray:
+        """Return one vector per text (N, K)."""
+        return self.model.embed(texts)
+
+
+class Model2Vec(Pieces):
+    """A distilled model."""
+
+    def __init__(self, folder: str) -> None:
+        from model2vec import StaticModel
+
+        self.model = StaticModel.from_pretrained(folder)
+
+    def encode(self, texts: list[str]) -> np.ndarray:
+        """Return one vector per text (N, K)."""
+        return self.model.encode(texts)
+
+
+class MiniLM:
+    """all-MiniLM-L6-v2; a word is the mean of its pieces, in the second, fourth and last layer."""
+
+    def __init__(self, folder: str) -> None:
+        from sentence_transformers import SentenceTransformer
+
+        self.model = SentenceTransformer(folder, device="cpu")
+
+    def encode(self, texts: list[str]) -> np.ndarray:
+        """Return one vector per text (N, K)."""
+        return self.model.encode(texts, batch_size=BATCH, show_progress_bar=False)
+
+    def embed(self, sentences: list[list[str]]) -> np.ndarray:
+        """Return the vectors of the words of all sentences (L, T, D)."""
+        import torch
+        from transformers import AutoModel, AutoTokenizer
+
+        folder = self.model[0].auto_model.name_or_path
+        tokenizer = AutoTokenizer.from_pretrained(folder)
+        encoder = AutoModel.from_pretrained(folder)
+        starts = np.cumsum([0, *map(len, sentences)])
+        layers = np.zeros((len(LAYERS), starts[-1], 384), np.float16)
+        order = sorted(range(len(sentences)), key=lambda number: len(sentences[number]))
+        for first in range(0, len(order), BATCH):
+            rows = order[first : first + BATCH]
+            batch = tokenizer(
+                [sentences[row] for row in rows],
+                is_split_into_words=True, padding=True, truncation=True, max_length=512,
+                return_tensors="pt",
+            )  # fmt: skip
+            with torch.inference_mode():
+                hidden = encoder(**batch, output_hidden_states=True).hidden_states
+            states = torch.stack([hidden[layer] for layer in LAYERS])
+            for number, row in enumerate(rows):
+                pieces = batch.word_ids(number)  # the word of each piece, None for [CLS] and such
+                kept = [place for place, word in enumerate(pieces) if word is not None]
+                words = torch.tensor([pieces[place] for place in kept])
+                sums = torch.zeros(len(LAYERS), len(sentences[row]), 384).index_add_(
+                    1, words, states[:, number, kept]
+                )
+                counts = torch.bincount(words, minlength=sums.shape[1]).clamp(min=1)
+                layers[:, starts[row] : starts[row + 1]] = sums / counts[:, None]
+        return layers
+
+
+class Elmore:
+    """elmore itself, for the measures of cost: `MODEL` is the precision and the pooling."""
+
+    def __init__(self, model: str) -> None:
+        import elmore
+
+        precision, self.pool = model.split()
+        self.model = elmore.load(precision=precision, device="cpu")
+
+    def encode(self, texts: list[str]) -> np.ndarray:
+        """Return one vector per text (N, K)."""
+        return self.model.encode(texts, pool=self.pool)
+
+
+KINDS = {
+    "elmore": Elmore,
+    "minilm": MiniLM,
+    "model2vec": Model2Vec,
+    "wordllama": WordLlama,
+    "fasttext": FastText,
+    "glove": GloVe,
+}
+
+
+def vectors(kind: str, model: str, job: str, out: str) -> None:
+    """Write the vectors that a job asks for."""
+    wanted = json.loads(Path(job).read_text("utf-8"))
+    peer = KINDS[kind](model)
+    if "texts" in wanted:
+        np.save(out, peer.encode(wanted["texts"]).astype(np.float32))
+    else:
+        np.save(out, peer.embed(wanted["sentences"]).astype(np.float16))
+
+
+def train_fasttext(corpus: str, model: str, settings: str) -> None:
+    """Train skip-grams on a file of tokenized sentences, with one thread."""
+    import fasttext
+
+    fasttext.train_unsupervised(corpus, thread=1, **json.loads(settings)).save_model(model)
+
+
+def distill(teacher: str, model: str) -> None:
+    """Distil the static model of model2vec, with the settings of the package."""
+    from model2vec.distill import distill
+
+    distill(teacher, device="cpu").save_pretrained(model)
+
+
+COMMANDS = {"vectors": vectors, "train_fasttext": train_fasttext, "distill": distill}
+
+if __name__ == "__main__":
+    COMMANDS[sys.argv[1]](*sys.argv[2:])

@@ -1,0 +1,148 @@
+"""benchmarks/peers.py without its peers: misspellings, vectors from another process, tables."""
+
+import importlib
+import json
+import sys
+
+import numpy as np
+import pytest
+
+from elmore.probe.suite import wic
+from elmore.tasks.data.columns import TaggedSentence
+from tests.test_paper import ROOT
+
+MODULES = ["peers", "peers_cost", "peers_noise", "peers_page", "contestants"]
+TEXT = [["The", "quick", "brown", "fox", "jumps", "over", "it", "."], ["Nobody", "was", "there"]]
+
+
+@pytest.fixture(scope="module")
+def peers():
+    with pytest.MonkeyPatch.context() as patch:
+        patch.syspath_prepend(str(ROOT / "benchmarks"))
+        yield importlib.import_module("peers")
+        for name in MODULES:
+            sys.modules.pop(name, None)
+
+
+@pytest.fixture(scope="module")
+def noise(peers):
+    return peers.peers_noise
+
+
+def test_a_misspelling_keeps_the_first_letter_and_changes_one_thing(noise):
+    for seed in range(200):
+        wrong = noise.misspell("meet", seed)
+        assert wrong != "meet"
+        assert wrong[0] == "m"
+        assert abs(len(wrong) - 4) <= 1
+
+
+def test_every_third_longer_word_is_misspelt(noise):
+    wrong = noise.misspell_sentences(TEXT, 3)
+    changed = [
+        right
+        for before, after in zip(TEXT, wrong, strict=True)
+        for right, other in zip(before, after, strict=True)
+        if right != other
+    ]
+    assert changed == ["jumps", "there"]  # quick brown JUMPS over Nobody THERE
+    assert noise.misspell_sentences(TEXT, 0) == TEXT
+
+
+def test_the_same_place_gets_the_same_misspelling_at_every_rate(noise):
+    some, every = noise.misspell_sentences(TEXT, 3), noise.misspell_sentences(TEXT, 1)
+    assert some[0][4] == every[0][4] != "jumps"
+
+
+def test_found_again_counts_the_nearest_of_the_sentences_without_errors(noise):
+    sentences = [["some", "words"], ["other", "ones"]]
+
+    def vectors(texts):  # the second sentence is lost as soon as anything in it is wrong
+        rows = [
+            [1, 0] if text.startswith("so") or "other ones" not in text else [0, 1]
+            for text in texts
+        ]
+        return {"own": np.array(rows, np.float32)}
+
+    found = {row["rate"]: row["score"] for row in noise.find_sentences(vectors, sentences)}
+    assert found["none"] == 1
+    assert found["every"] == 0.5
+
+
+class Spelling:
+    """Vectors of words from their letters: one layer."""
+
+    num_layers, width = 1, 26
+
+    def stream(self, texts, layers):
+        for text in texts:
+            rows = [[word.lower().count(chr(97 + i)) for i in range(26)] for word in text]
+            yield type("Text", (), {"tokens": text, "vectors": np.array([rows], np.float32)})
+
+
+def test_letters_find_misspelt_words(noise):
+    rows = list(noise.find_words(Spelling(), 5 * TEXT))
+    assert [row["rate"] for row in rows] == ["every tenth", "every third", "every"]
+    assert [row["n"] for row in rows] == [3, 10, 30]
+    assert rows[-1]["score"] > 0.5
+
+
+def test_a_classifier_of_clean_text_is_scored_at_every_rate(noise):
+    tagged = [TaggedSentence(words, [word[0].lower() for word in words]) for words in TEXT]
+    task = noise.TaggingTask("all", "accuracy", count_equal, noise.Splits(tagged, tagged, tagged))
+    rows = list(noise.score_tags(Spelling(), [task]))
+    assert [row["rate"] for row in rows] == list(noise.RATES)
+    assert rows[0]["score"] == 1 > rows[-1]["score"] > 0
+    assert all(row["chosen"] and row["n"] == len(TEXT) for row in rows)
+
+
+def count_equal(gold, predicted):
+    return sum(a == b for a, b in zip(gold, predicted, strict=True)), len(gold)
+
+
+@pytest.fixture(scope="module")
+def glove(peers, tmp_path_factory):
+    """GloVe with two words, in a process of this environment."""
+    pyarrow = pytest.importorskip("pyarrow")
+    parquet = pytest.importorskip("pyarrow.parquet")
+    place = tmp_path_factory.mktemp("place")
+    (place / "data").mkdir()
+    words = pyarrow.table({"index": ["fish", "sea"]})
+    parquet.write_table(words, place / "data/glove_6B_index.parquet")
+    np.save(place / "data/glove_6B_50d_emb.npy", np.array([[1, 2], [3, 4]], np.float32))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(peers.Peer, "python", lambda *_: sys.executable)
+        yield peers.PeerVectors(peers.Peer("glove", (), "data", (1, 2), tokenized=True), place)
+
+
+def test_words_of_a_peer_come_from_its_process(glove):
+    first, second = glove.stream([["Fish", "Sea"], ["gone"]], layers="all")
+    assert first.vectors.tolist() == [[[1, 2], [3, 4]]]
+    assert second.vectors.tolist() == [[[0, 0]]]
+    assert glove.encode(["fish, sea."]).tolist() == [
+        [1, 1.5]
+    ]  # the comma and the full stop are words
+
+
+def test_the_suite_scores_a_peer(glove):
+    same = wic.WordInContext(("fish",), 0), wic.WordInContext(("sea",), 0)
+    pairs = [wic.ContextPair(same[0], same[0], True), wic.ContextPair(*same, False)]
+    rows = wic.score_wic(glove, wic.WiC(pairs, pairs, pairs, "dev"), 0, lambda *_: None)
+    assert [row.score for row in rows] == [1, 1]
+
+
+def test_the_page_shows_the_chosen_layer_and_every_rate(peers, tmp_path):
+    row = {"part": "all", "metric": "accuracy", "method": "1", "chosen": True, "score": 0.5}
+    row |= {"low": 0.25, "high": 0.75, "n": 4}
+    text = row | {"metric": "spearman", "method": "own"}
+    spans = [row | {"rate": rate, "metric": "f1"} for rate in peers.peers_noise.RATES]
+    quality = {"sts": [text], "sick": [text], "wic": [row | {"chosen": False, "score": 1}, row]}
+    (tmp_path / "quality-glove.json").write_text(json.dumps(quality))
+    (tmp_path / "noise-glove.json").write_text(json.dumps({"ner": spans}))
+    cost = {"speed": {}, "start": {}, "megabytes": {}}
+    (tmp_path / "cost.json").write_text(json.dumps(cost))
+    page = peers.peers_page.render(tmp_path)
+    cell = "50.0 (25.0-75.0)"
+    assert f"| GloVe 6B 50d | {cell} | {cell} |" in page
+    assert f"| GloVe 6B 50d | {cell}, `1` |  |  |  | {cell}, `1` |" in page
+    assert f"| GloVe 6B 50d, layer 1 |{f' {cell} |' * 4}" in page
