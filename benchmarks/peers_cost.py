@@ -1,9 +1,9 @@
 """Measure what a model costs: words a second, seconds to the first vector, megabytes.
 
-Words a second are those of text vectors on as many cores as the process may use. The models take
-turns (`contestants.py`), each on the next part of the text, so that no word table helps which has
-seen these very sentences; the result is the median over the parts. The first vector is that of one
-sentence in a new process, the median of some processes, in CPU seconds.
+Words a second are those of text vectors, in CPU seconds, so that other load counts little; pass
+`OMP_NUM_THREADS=1`. The models take turns (`contestants.py`), each on the next part of the text, so
+that no cache has seen these very sentences; the result is the median over the parts. The first
+vector is that of one sentence in a new process: the median of some processes.
 """
 
 import json
@@ -19,15 +19,16 @@ from typing import NamedTuple
 
 import contestants
 
-PART = 128  # sentences between two turns
+PART = 64  # sentences between two turns
 ROUNDS = 7
-STARTS = 5
+STARTS = 3
 TURN = """
 import sys
 sys.path.insert(0, {folder!r})
 import itertools, peer_models
 kind, model = arguments
 peer = peer_models.KINDS[kind](model)
+clock = time.process_time
 parts = itertools.cycle(texts)
 run = lambda texts: peer.encode(next(parts))
 """

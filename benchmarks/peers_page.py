@@ -23,9 +23,9 @@ METHODS = {
 SETS = [
     ("WiC", "quality", "wic", "all", "accuracy"),
     ("Swords", "quality", "swords", "all", "gap"),
-    ("POS, `xpos`", "noise", "pos", "xpos", "accuracy"),
-    ("POS, `upos`", "noise", "pos", "upos", "accuracy"),
-    ("NER", "noise", "ner", "all", "f1"),
+    ("POS, `xpos`", "tags", "pos", "xpos", "accuracy"),
+    ("POS, `upos`", "tags", "pos", "upos", "accuracy"),
+    ("NER", "tags", "ner", "all", "f1"),
 ]
 RATES = ["none", "every tenth", "every third", "every"]
 Row = dict
@@ -34,15 +34,15 @@ Results = dict[str, dict[str, list[Row]]]
 
 def render(place: Path) -> str:
     """Return all tables for which there are results."""
-    quality, noise = (read(place, step) for step in ("quality", "noise"))
+    quality, noise, tags = (read(place, step) for step in ("quality", "noise", "tags"))
     parts = [
         ("Sentences: Spearman x 100", sentence_table(quality)),
-        ("Words: score x 100", word_table({"quality": quality, "noise": noise})),
+        ("Words: score x 100", word_table({"quality": quality, "tags": tags})),
         ("Cost", cost_table(json.loads((place / "cost.json").read_text("utf-8")))),
         ("Sentences found again, %", noise_table(noise, "sentences", text_methods)),
         ("Words found again, %", noise_table(noise, "words", all_methods)),
-        ("UPOS accuracy, %", noise_table(noise, "pos", chosen("upos"))),
-        ("NER, F1 x 100", noise_table(noise, "ner", chosen("all"))),
+        ("UPOS accuracy, %", noise_table(tags, "pos", chosen("upos"))),
+        ("NER, F1 x 100", noise_table(tags, "ner", chosen("all"))),
     ]
     return "\n".join(f"## {title}\n\n" + "\n".join(lines) + "\n" for title, lines in parts)
 

@@ -138,7 +138,7 @@ def test_the_page_shows_the_chosen_layer_and_every_rate(peers, tmp_path):
     spans = [row | {"rate": rate, "metric": "f1"} for rate in peers.peers_noise.RATES]
     quality = {"sts": [text], "sick": [text], "wic": [row | {"chosen": False, "score": 1}, row]}
     (tmp_path / "quality-glove.json").write_text(json.dumps(quality))
-    (tmp_path / "noise-glove.json").write_text(json.dumps({"ner": spans}))
+    (tmp_path / "tags-glove.json").write_text(json.dumps({"ner": spans}))
     cost = {"speed": {}, "start": {}, "megabytes": {}}
     (tmp_path / "cost.json").write_text(json.dumps(cost))
     page = peers.peers_page.render(tmp_path)
