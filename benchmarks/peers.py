@@ -195,7 +195,7 @@ def new_result(args: argparse.Namespace, name: str) -> Path | None:
     return out if wanted and not out.exists() else None
 
 
-def write(out: Path, results: dict[str, list[dict]]) -> None:
+def write(out: Path, results: dict[str, Any]) -> None:
     atomic.write(out, (json.dumps(results, indent=1) + "\n").encode())
     print(out, flush=True)
 
@@ -284,28 +284,28 @@ def models(args: argparse.Namespace) -> dict[str, Callable[[], Any]]:
 
 
 def cost(args: argparse.Namespace) -> None:
-    """Measure the cost of elmore and of each peer."""
+    """Measure the cost of elmore and of each peer that is there."""
     install(args.place / "elmore", str(Path(__file__).parent.parent))
     ours = args.place / "elmore/bin/python"
     runnable = {
         f"elmore-{precision}": peers_cost.Runnable(ours, "elmore", f"{precision} minilm")
         for precision in ("fast", "exact")
-    } | {
-        peer.kind: peers_cost.Runnable(
-            peer.python(args.place), peer.kind, str(peer.model_path(args.place))
-        )
-        for peer in PEERS.values()
     }
-    results: dict[str, Any] = {"speed": peers_cost.measure_speed(runnable)}
-    results["start"] = peers_cost.measure_start(runnable)
-    results["megabytes"] = {}
-    for name in ("elmore", *PEERS):
-        (site,) = (args.place / name).glob(SITE)
-        model = PEERS[name].model_path(args.place) if name in PEERS else site / BUNDLED
-        all_files = peers_cost.megabytes(site, leave_out=("pip", "setuptools", "_distutils_hack"))
-        size = peers_cost.megabytes(model)
-        inside = model.is_relative_to(site)
-        results["megabytes"][name] = {"model": size, "packages": all_files - size * inside}
+    (site,) = (args.place / "elmore").glob(SITE)
+    places = {"elmore": (site, site / BUNDLED)}
+    for peer in PEERS.values():
+        (site,) = (args.place / peer.kind).glob(SITE)
+        model = peer.model_path(args.place)
+        if model.exists():
+            places[peer.kind] = site, model
+            runnable[peer.kind] = peers_cost.Runnable(
+                peer.python(args.place), peer.kind, str(model)
+            )
+    results = {
+        "megabytes": {name: peers_cost.measure_size(*paths) for name, paths in places.items()},
+        "start": peers_cost.measure_start(runnable),
+        "speed": peers_cost.measure_speed(runnable),
+    }
     write(args.place / "cost.json", results)
 
 

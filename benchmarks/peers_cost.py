@@ -105,15 +105,22 @@ def _run_once(command: Sequence[object]) -> tuple[float, float]:
     return cpu - before.children_system, wall
 
 
-def megabytes(path: Path, *, leave_out: Sequence[str] = ()) -> float:
+def measure_size(site: Path, model: Path) -> dict[str, float]:
+    """Return the megabytes of a model, and of the packages without it."""
+    everything = _megabytes(site, leave_out=("pip", "setuptools", "_distutils_hack"))
+    size = _megabytes(model)
+    inside = size if model.is_relative_to(site) else 0
+    return {"model": size, "packages": everything - inside}
+
+
+def _megabytes(path: Path, *, leave_out: tuple[str, ...] = ()) -> float:
     """Return the size of a file, or of the files of a folder."""
     if path.is_file():
         return path.stat().st_size / 1e6
+    files = (file for file in path.rglob("*") if file.is_file() and not file.is_symlink())
     return sum(
-        file.stat().st_size
-        for file in path.rglob("*")
-        if file.is_file()
-        and not file.is_symlink()
-        and file.suffix != ".pyc"
-        and not file.relative_to(path).parts[0].startswith(tuple(leave_out))
-    ) / 1e6  # fmt: skip
+        file.stat().st_size / 1e6
+        for file in files
+        if file.suffix != ".pyc"
+        and not file.relative_to(path).parts[0].startswith(leave_out or "/")
+    )

@@ -20,6 +20,8 @@ METHODS = {
     "own": "",
 }
 """The ways to pool a text that are shown."""
+STATIC = ("wordllama", "model2vec", "fasttext", "glove")
+"""Models with one layer."""
 SETS = [
     ("WiC", "quality", "wic", "all", "accuracy"),
     ("Swords", "quality", "swords", "all", "gap"),
@@ -27,6 +29,8 @@ SETS = [
     ("POS, `upos`", "tags", "pos", "upos", "accuracy"),
     ("NER", "tags", "ner", "all", "f1"),
 ]
+LAYERS = {"minilm": {"0": "2", "1": "4", "2": "6"}}
+"""The layers that a model gives for words, by their numbers in the results."""
 RATES = ["none", "every tenth", "every third", "every"]
 Row = dict
 Results = dict[str, dict[str, list[Row]]]
@@ -84,18 +88,23 @@ def sentence_table(quality: Results) -> Iterator[str]:
 def word_table(results: dict[str, Results]) -> Iterator[str]:
     yield from head("", *(title for title, *_ in SETS))
     for name in NAMES:
-        cells = [pick_chosen(results[step].get(name, {}), *key) for _, step, *key in SETS]
+        cells = [pick_chosen(results[step], name, *key) for _, step, *key in SETS]
         if any(cells):
             yield line(NAMES[name], *cells)
 
 
-def pick_chosen(sets: dict[str, list[Row]], name: str, part: str, metric: str) -> str:
+def pick_chosen(results: Results, name: str, key: str, part: str, metric: str) -> str:
     """Return the score of the chosen layer on text without errors."""
-    for row in sets.get(name, []):
+    for row in results.get(name, {}).get(key, []):
         wanted = row["part"] == part and row["metric"] == metric and row["chosen"]
         if wanted and row.get("rate", "none") == "none":
-            return f"{cell(row)}, `{row['method']}`"
+            shown = "" if name in STATIC else f", `{layer(name, row['method'])}`"
+            return cell(row) + shown
     return ""
+
+
+def layer(name: str, method: str) -> str:
+    return LAYERS.get(name, {}).get(method, method)
 
 
 def cost_table(cost: dict) -> Iterator[str]:
@@ -135,5 +144,6 @@ def noise_table(noise: Results, key: str, wanted: Callable[[Row], bool]) -> Iter
         rows = [row for row in sets.get(key, []) if wanted(row)]
         for method in dict.fromkeys(row["method"] for row in rows):
             cells = {row["rate"]: cell(row) for row in rows if row["method"] == method}
-            shown = f"layer {method}" if method.isdigit() else method
+            shown = f"layer {layer(name, method)}" if method.isdigit() else method
+            shown = "" if name in STATIC else shown
             yield line(label(name, shown), *(cells[rate] for rate in rates))

@@ -137,12 +137,12 @@ def test_the_page_shows_the_chosen_layer_and_every_rate(peers, tmp_path):
     text = row | {"metric": "spearman", "method": "own"}
     spans = [row | {"rate": rate, "metric": "f1"} for rate in peers.peers_noise.RATES]
     quality = {"sts": [text], "sick": [text], "wic": [row | {"chosen": False, "score": 1}, row]}
-    (tmp_path / "quality-glove.json").write_text(json.dumps(quality))
-    (tmp_path / "tags-glove.json").write_text(json.dumps({"ner": spans}))
+    (tmp_path / "quality-minilm.json").write_text(json.dumps(quality))
+    (tmp_path / "tags-minilm.json").write_text(json.dumps({"ner": spans}))
     cost = {"speed": {}, "start": {}, "megabytes": {}}
     (tmp_path / "cost.json").write_text(json.dumps(cost))
     page = peers.peers_page.render(tmp_path)
     cell = "50.0 (25.0-75.0)"
-    assert f"| GloVe 6B 50d | {cell} | {cell} |" in page
-    assert f"| GloVe 6B 50d | {cell}, `1` |  |  |  | {cell}, `1` |" in page
-    assert f"| GloVe 6B 50d, layer 1 |{f' {cell} |' * 4}" in page
+    assert f"| all-MiniLM-L6-v2 | {cell} | {cell} |" in page
+    assert f"| all-MiniLM-L6-v2 | {cell}, `4` |  |  |  | {cell}, `4` |" in page
+    assert f"| all-MiniLM-L6-v2, layer 4 |{f' {cell} |' * 4}" in page
