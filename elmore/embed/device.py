@@ -177,7 +177,9 @@ class HostDevice:
         """Return a state of one row in float32; zeros for None."""
         if state is None:
             return zero_state(config.lstm, 1)
-        return BiLMState(*(np.asarray(part, np.float32) for part in state))
+        if isinstance(state.cell, np.ndarray):
+            return state
+        return BiLMState(*(part.detach().float().cpu().numpy() for part in state))
 
     def empty(self, *shape: int) -> np.ndarray:
         """Return an array of float32 that is not initialised."""
