@@ -27,6 +27,7 @@ COMMANDS = (
     "finetune",
     "evaluate",
     "score",
+    "surprisal",
     "task",
     "probe",
     "neighbors",

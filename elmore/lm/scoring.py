@@ -44,7 +44,7 @@ def score_batch(bundle: Bundle, sentences: Sequence[Sequence[str]]) -> list[Scor
     """
     vocabulary, softmax = require_softmax(bundle)
     scores = [Scores([], np.zeros(0), np.zeros(0), [])] * len(sentences)
-    for group in _group_by_length(sentences):
+    for group in group_by_length(sentences):
         # A word that is spelled like a mark is an unknown word, as in a prepared corpus.
         words = [
             [
@@ -67,7 +67,7 @@ def score_batch(bundle: Bundle, sentences: Sequence[Sequence[str]]) -> list[Scor
     return scores
 
 
-def _group_by_length(sentences: Sequence[Sequence[str]]) -> Iterator[list[int]]:
+def group_by_length(sentences: Sequence[Sequence[str]]) -> Iterator[list[int]]:
     """Group sentences of similar length, so that batches are small and have little padding."""
     group: list[int] = []
     for i in sorted(range(len(sentences)), key=lambda i: len(sentences[i])):

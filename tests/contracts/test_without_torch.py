@@ -36,7 +36,7 @@ import numpy as np
 import elmore
 from elmore.embed.jobs.job import model_digest
 from elmore.integrations.sklearn import ElmoVectorizer
-from elmore.lm import scoring, substitutes
+from elmore.lm import scoring, substitutes, surprisal_table
 import elmore.probe.neighbors.index
 from elmore.serve import app, engine
 from fastapi.testclient import TestClient

@@ -18,6 +18,7 @@ from elmore.embed import pooling
 from elmore.embed.jobs import job, layer_cache
 from elmore.embed.jobs.journal import text_digest
 from elmore.lm.unknown_word_cost import UnknownWordCost
+from elmore.text.csv_table import read_table
 from elmore.text.files import Lines
 from elmore.text.vocabulary import Vocabulary
 from elmore.weights.pooling import TextPooling
@@ -48,6 +49,18 @@ def _read_lines(folder: Path) -> None:
         for path in sorted(folder.iterdir()):
             for _ in Lines([str(path)], errors=errors):
                 pass
+
+
+def _tables(folder: Path) -> None:
+    for name, line in (("t.csv", '1,"a, ""b""\nc",'), ("t.tsv", "1\tZürich\t300")):
+        header = "story,word,rt" if name == "t.csv" else "story\tword\trt"
+        (folder / name).write_text(f"{header}\n" + f"{line}\n" * 5, encoding="utf-8")
+
+
+def _read_tables(folder: Path) -> None:
+    for errors in ("strict", "replace"):
+        for path in sorted(folder.iterdir()):
+            assert len(read_table(str(path), errors=errors).column("word")) <= 10
 
 
 def _text(folder: Path) -> None:
@@ -203,6 +216,7 @@ READERS = (
     Reader(
         "text to prepare", ("elmore.text.files", "elmore.corpus.blocks"), _text, _prepare, share=0.5
     ),
+    Reader("tables", ("elmore.text.csv_table", "elmore.text.files"), _tables, _read_tables),
     Reader("vocabulary", ("elmore.text.vocabulary",), _vocabularies, _read_vocabularies),
     Reader(
         "corpus",
