@@ -80,7 +80,7 @@ print("native", (sources / native_build.LIBRARY).is_file(), native_build.why_mis
 
 
 @pytest.mark.timeout(1800)
-@pytest.mark.skipif(not pick(False, True), reason="it installs torch: ELMORE_FULL=1 runs it")
+@pytest.mark.skipif(not pick(False, True), reason="pip takes a minute: ELMORE_FULL=1 runs it")
 def test_its_steps_followed_in_a_clean_root_folder_end_in_a_server(tmp_path):
     try_out = ["unshare", "--mount", "--pid", "--net", "--fork", "chroot", "/", "true"]
     if subprocess.run(try_out, capture_output=True).returncode:
