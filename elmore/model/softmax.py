@@ -88,6 +88,7 @@ class Softmax(nn.Module):
         own_corrections: Float[Tensor, " M"] | None = None,
     ) -> Float[Tensor, " M"]:
         """Return the loss against these words; corrections are added to the logits."""
+        self._packed.clear()  # in training, an update may follow that torch does not count
         # one selection, so that backward fills one dense gradient, and by index_add
         chosen = torch.cat([words, targets])
         sizes = [len(words), len(targets)]
@@ -104,6 +105,7 @@ class Softmax(nn.Module):
         """Return the exact negative log-likelihood of each target, with gradients."""
         if not torch.is_grad_enabled():
             return self._nll_no_grad(states, targets)
+        self._packed.clear()  # in training, an update may follow that torch does not count
         own_rows, own_biases = (x.index_select(0, targets) for x in (self.weight, self.bias))
         own = (states * own_rows).sum(dim=1) + own_biases
         words = torch.arange(self.num_words, device=targets.device)
