@@ -15,7 +15,7 @@ from elmore.model import native
 from elmore.model.config import BiLMConfig, Precision, SoftmaxConfig
 from elmore.model.native_bilm import Arrays, NativeBiLM
 from elmore.model.native_softmax import NativeAdaptiveSoftmax, NativeSoftmax, pack_softmax
-from elmore.model.weight_shapes import tail_cutoffs
+from elmore.model.weight_shapes import bilm_shapes, tail_cutoffs
 
 _log = logging.getLogger(__name__)
 
@@ -67,7 +67,9 @@ class BiLMArrays:
     def truncate(self, num_layers: int) -> "BiLMArrays":
         """Return the network without its upper LSTM layers."""
         lstm = replace(self.config.lstm, num_layers=num_layers)
-        return replace(self, config=replace(self.config, lstm=lstm))
+        config = replace(self.config, lstm=lstm)
+        arrays = {name: self.arrays[name] for name in bilm_shapes(config)}
+        return replace(self, config=config, arrays=arrays)
 
     def pack(self) -> NativeBiLM:
         """Return the network for native code."""

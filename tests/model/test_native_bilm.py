@@ -78,6 +78,13 @@ def test_a_truncated_network_gives_the_lower_layers(model):
     assert np.array_equal(lower.states, whole.states[:2])
 
 
+def test_a_truncated_network_has_the_weights_of_a_truncated_module(model):
+    arrays = BiLMArrays(model.config, as_arrays(model)).truncate(1)
+    model.truncate(1)
+    assert [name for name, _ in arrays.named_weights()] == sorted(model.state_dict())
+    assert arrays.num_parameters == model.num_parameters
+
+
 def test_a_character_that_does_not_exist_is_refused():
     model = BiLM(CONFIGS["characters"])
     network = BiLMArrays(model.config, as_arrays(model)).pack()
@@ -116,3 +123,16 @@ def test_a_softmax_gives_the_probabilities_of_the_definition(config):
             found.nll(states.numpy(), targets.numpy()), nll, rtol=0, atol=1e-5
         )
         np.testing.assert_allclose(found.log_probs(states.numpy()), log_probs, rtol=0, atol=1e-5)
+
+
+@pytest.mark.parametrize("config", [SoftmaxConfig(kind="sampled", num_samples=9), *SOFTMAXES])
+def test_a_packed_softmax_follows_updates_that_torch_does_not_count(config):
+    module = build(config, 61, 12)
+    states, targets = torch.randn(40, 12), torch.randint(0, 61, (40,))
+    module.pack()
+    module.loss(states, targets, seed=0).sum().backward()
+    torch.optim.AdamW(module.parameters(), lr=0.1, fused=True).step()
+    with torch.no_grad():
+        nll = module.nll(states, targets)
+    found = module.pack().nll(states.numpy(), targets.numpy())
+    np.testing.assert_allclose(found, nll, rtol=0, atol=1e-5)
