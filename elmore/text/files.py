@@ -172,25 +172,12 @@ class Lines:
                 ) from error
 
     def _read_delimited(self, name: str, lines: Iterator[str], *, tabs: bool) -> Iterator[TableRow]:
-        """Yield the rows below a header; only fields of .csv may be quoted, and contain breaks."""
-        csv.field_size_limit(2**31 - 1)  # a field may be a whole document
-        format_: dict[str, Any] = {"delimiter": "\t", "quoting": csv.QUOTE_NONE} if tabs else {}
-        reader = csv.reader((f"{line}\n" for line in lines), strict=True, **format_)
-        try:
-            header = next(reader, None) or []
-            self._check_column(name, header)
-            for fields in reader:
-                if not fields:
-                    continue
-                if len(fields) != len(header):
-                    raise DataError(
-                        f"{name}: line {reader.line_num} has {len(fields)} fields, the header has "
-                        f"{len(header)}; quote fields that contain the separator"
-                    )
-                others = dict(zip(header, fields, strict=True))
-                yield TableRow(others.pop(str(self.column)), others)
-        except csv.Error as error:
-            raise DataError(f"{name}: line {reader.line_num}: {error}") from error
+        rows = parse_delimited(name, lines, tabs=tabs)
+        header = next(rows)
+        self._check_column(name, header)
+        for fields in rows:
+            others = dict(zip(header, fields, strict=True))
+            yield TableRow(others.pop(str(self.column)), others)
 
     def _check_column(self, name: str, columns: Sequence[str]) -> None:
         if self.column not in columns:
@@ -237,6 +224,46 @@ class Lines:
                 "replace"
             ) from error
         return _check_text("" if value is None else value, where)
+
+
+def parse_delimited(name: str, lines: Iterator[str], *, tabs: bool) -> Iterator[list[str]]:
+    """Yield the header of a .csv or, with `tabs`, a .tsv file, and its rows.
+
+    Only fields of .csv may be quoted, and contain breaks. An empty line is a row only in a table
+    of one column.
+
+    Args:
+        name: The file, for error messages.
+        lines: Its lines.
+        tabs: Whether tabs separate the fields, instead of commas.
+
+    Raises:
+        DataError: There is no header, it names a column twice, or a row does not fit it.
+    """
+    csv.field_size_limit(2**31 - 1)  # a field may be a whole document
+    format_: dict[str, Any] = {"delimiter": "\t", "quoting": csv.QUOTE_NONE} if tabs else {}
+    reader = csv.reader((f"{line}\n" for line in lines), strict=True, **format_)
+    try:
+        header = next(reader, None)
+        if not header:
+            raise DataError(f"{name}: no header; the first line of a table names its columns")
+        for number, column in enumerate(header):
+            if column in header[:number]:
+                raise DataError(f"{name}: the header names {column!r} twice; rename one of them")
+        yield header
+        for fields in reader:
+            fields = fields or ([""] if len(header) == 1 else [])
+            if not fields:
+                continue
+            if len(fields) != len(header):
+                advice = "" if tabs else "; quote fields that contain the separator"
+                raise DataError(
+                    f"{name}: line {reader.line_num} has {len(fields)} fields, the header has "
+                    f"{len(header)}{advice}"
+                )
+            yield fields
+    except csv.Error as error:
+        raise DataError(f"{name}: line {reader.line_num}: {error}") from error
 
 
 def numbered_lines(path: str | Path, *, encoding: str = "utf-8") -> Iterator[tuple[str, str]]:

@@ -248,6 +248,17 @@ def test_a_row_of_other_fields_than_the_header_is_refused(tmp_path, model):
     assert not (tmp_path / "out.jsonl").exists()
 
 
+@pytest.mark.parametrize(
+    ("table", "sentence"),
+    [("text,id,id\none,1,2\n", "names 'id' twice"), ("", "in.csv: no header")],
+)
+def test_a_table_without_a_plain_header_is_refused(tmp_path, model, table, sentence):
+    (tmp_path / "in.csv").write_text(table)
+    result = embed(tmp_path / "in.csv", "-o", tmp_path / "out.jsonl", model=model)
+    assert result.code == 1
+    assert sentence in result.err
+
+
 def test_a_long_line_has_all_its_tokens_in_hdf5(tmp_path, model):
     (tmp_path / "in.txt").write_text("word " * 9000)
     out = tmp_path / "out.hdf5"

@@ -27,6 +27,16 @@ def test_a_tsv_may_be_compressed(tmp_path):
     assert (table.rows, table.delimiter) == ([["a,b", "1"]], "\t")
 
 
+def test_a_tsv_has_no_quotes(tmp_path):
+    table = read(tmp_path / "t.tsv", 'word\trt\n"Hello\t1\nworld."\t2\n')
+    assert table.rows == [['"Hello', "1"], ['world."', "2"]]
+
+
+def test_a_cell_may_be_a_whole_document(tmp_path):
+    document = "word " * 40_000
+    assert read(tmp_path / "t.csv", f"text,id\n{document},1\n").column("text") == [document]
+
+
 def test_an_empty_line_is_an_empty_cell_where_there_is_one_column(tmp_path):
     assert read(tmp_path / "t.csv", "word\na\n\nb\n").column("word") == ["a", "", "b"]
 
@@ -34,10 +44,10 @@ def test_an_empty_line_is_an_empty_cell_where_there_is_one_column(tmp_path):
 @pytest.mark.parametrize(
     ("text", "sentence"),
     [
-        ("", "found no line"),
-        ("a,b\n1,2\n1\n", "line 3 has 1 cells, the header has 2"),
+        ("", "no header"),
+        ("a,b\n1,2\n1\n", "line 3 has 1 fields, the header has 2"),
         ("a,b,a\n", "names 'a' twice"),
-        ('a,b\n1,"2\n', "line 2 is not CSV"),
+        ('a,b\n1,"2\n', "line 2: unexpected end of data"),
     ],
 )
 def test_what_is_no_table_is_named(tmp_path, text, sentence):
