@@ -1,15 +1,24 @@
-"""elmore surprisal MODEL TEXT: a table of the surprisal of each word, for reading research."""
+"""elmore surprisal [MODEL] TEXT: a table of the surprisal of each word, for reading research."""
 
 import csv
 import json as json_module
 import sys
 from collections.abc import Iterator, Sequence
 from functools import partial
+from itertools import chain
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
-from elmore.cli.options import DefaultFiles, Device, Errors, Json, ModelArgument, Tokenized
+from elmore.cli.options import (
+    FILES,
+    Device,
+    Errors,
+    Json,
+    ModelOption,
+    Tokenized,
+    take_model,
+)
 
 if TYPE_CHECKING:
     from elmore.lm.surprisal import WordSurprisal
@@ -18,8 +27,11 @@ if TYPE_CHECKING:
 
 
 def surprisal(
-    model: ModelArgument,
-    files: DefaultFiles = None,
+    arguments: Annotated[
+        list[str] | None,
+        typer.Argument(metavar="[MODEL] [FILES]...", help=f"The model, and {FILES}"),
+    ] = None,
+    model: ModelOption = None,
     context: Annotated[
         str,
         typer.Option(help="What is read beside a word: sentence, text, or a number of words."),
@@ -54,7 +66,8 @@ def surprisal(
     from elmore.weights import pretrained
 
     measures.check_context(context)
-    bundle = pretrained.load(model)
+    source, files = take_model(arguments or [], model, needed=0, more=True)
+    bundle = pretrained.load(source)
     _, softmax = scoring.require_softmax(bundle)
     for module in (bundle.model, softmax.softmax):
         networks.move(module, device)
@@ -68,7 +81,7 @@ def surprisal(
             update(None, words=num_words)
             return words
 
-        delimiter, rows = _rows(
+        delimiter, columns, rows = _rows(
             files or ["-"],
             measure,
             column=column,
@@ -79,7 +92,11 @@ def surprisal(
             tokenized=tokenized,
             errors=errors,
         )
-        _print_rows(rows, delimiter, as_json=json)
+        if json:
+            for row in rows:
+                print(json_module.dumps(row, ensure_ascii=False))
+        else:
+            _print_table(columns, rows, delimiter)
 
 
 def _rows(
@@ -93,10 +110,10 @@ def _rows(
     language: str,
     tokenized: bool,
     errors: Literal["strict", "replace"],
-) -> "tuple[str, Iterator[Row]]":
-    """Return the delimiter of the output, and its rows."""
+) -> "tuple[str, list[str], Iterator[Row]]":
+    """Return the delimiter of the output, its columns, and its rows."""
     from elmore.errors import ConfigError
-    from elmore.lm.surprisal_table import table_rows, word_rows
+    from elmore.lm.surprisal_table import added_columns, table_rows, word_rows
     from elmore.text import tokenizers, written_words
     from elmore.text.csv_table import is_table, read_table
     from elmore.text.files import Lines, expand_patterns
@@ -111,29 +128,33 @@ def _rows(
             raise ConfigError(f"{tables[0]}: a table must be the only file, found {len(names)}")
         table = read_table(tables[0], errors=errors)
         more = {"by": by, "spillover": spillover, "prefix": prefix}
-        return table.delimiter, table_rows(table, column, measure, split=split, join=join, **more)
+        added = [prefix + name for name in added_columns(spillover, skip_word=bool(by))]
+        rows = table_rows(table, column, measure, split=split, join=join, **more)
+        return table.delimiter, table.columns + added, rows
     if by:
         raise ConfigError(f"--by needs a .csv or .tsv table, found {names[0]}")
 
-    def rows() -> "Iterator[Row]":
+    columns = [prefix + name for name in ("line", *added_columns(spillover))]
+
+    def text_rows() -> "Iterator[Row]":
         for number, line in enumerate(Lines(names, errors=errors, column=column)):
             text = split(line) if isinstance(line, str) else join(line)
             for row in word_rows(measure(text), spillover=spillover):
                 yield {prefix + name: value for name, value in ({"line": number} | row).items()}
 
-    return ",", rows()
+    return ",", columns, text_rows()
 
 
-def _print_rows(rows: "Iterator[Row]", delimiter: str, *, as_json: bool) -> None:
-    writer = csv.writer(sys.stdout, delimiter=delimiter, lineterminator="\n")
-    for number, row in enumerate(rows):
-        cells = {name: _round(value) for name, value in row.items()}
-        if as_json:
-            print(json_module.dumps(cells, ensure_ascii=False))
-            continue
-        if number == 0:
-            writer.writerow(cells)
-        writer.writerow(cells.values())
+def _print_table(columns: Sequence[str], rows: "Iterator[Row]", delimiter: str) -> None:
+    first = next(rows, None)  # an error comes before the header
+    # As it is read: .tsv without quotes
+    quotes: dict[str, Any] = (
+        {"quoting": csv.QUOTE_NONE, "quotechar": None} if delimiter == "\t" else {}
+    )
+    writer = csv.writer(sys.stdout, delimiter=delimiter, lineterminator="\n", **quotes)
+    writer.writerow(columns)
+    for row in chain([] if first is None else [first], rows):
+        writer.writerow(map(_round, row.values()))
 
 
 def _round(value: Any) -> Any:  # noqa: ANN401 -- whatever a cell has

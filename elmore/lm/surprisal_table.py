@@ -63,7 +63,7 @@ def table_rows(
     """
     cells = table.column(column)
     keys = list(zip(*(table.column(name) for name in by), strict=True))
-    measured = _added_columns(spillover, skip_word=bool(by))
+    measured = added_columns(spillover, skip_word=bool(by))
     _check_names(table, [prefix + name for name in measured])
 
     def added(row: Row) -> Row:
@@ -88,7 +88,8 @@ def table_rows(
         yield dict(zip(table.columns, row, strict=True)) | added(words[number])
 
 
-def _added_columns(spillover: int, *, skip_word: bool) -> list[str]:
+def added_columns(spillover: int, *, skip_word: bool = False) -> list[str]:
+    """Return the names of the columns of `word_rows`, without `word` if a table has it already."""
     lagged = [f"{name}_{lag}" for lag in range(1, spillover + 1) for name in LAGGED]
     return [name for name in WordSurprisal._fields if name != "word" or not skip_word] + lagged
 

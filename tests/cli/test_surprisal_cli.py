@@ -48,7 +48,12 @@ def test_a_line_is_a_text_and_json_has_the_same_numbers(model, tmp_path):
     assert [(row["line"], row["word"]) for row in objects[5:]] == [
         (0, "waits."), (2, "the"), (2, "bank")
     ]  # fmt: skip
-    assert [{name: str(value) for name, value in row.items()} for row in objects] == rows
+    rounded = [
+        {name: str(round(value, 4) if isinstance(value, float) else value) for name, value in each}
+        for each in map(dict.items, objects)
+    ]
+    assert rounded == rows
+    assert any(row["forward"] != round(row["forward"], 4) for row in objects)  # JSON has all digits
 
 
 def test_a_tsv_stays_a_tsv(model, tmp_path):
@@ -57,6 +62,31 @@ def test_a_tsv_stays_a_tsv(model, tmp_path):
     header, first, _ = run(model, str(path)).out.splitlines()
     assert header.startswith("text\ttrial\tword\tstart")
     assert first.startswith("two, ships\t1\ttwo,\t0\t")
+
+
+def test_words_of_a_tsv_may_have_quotes(model, tmp_path):
+    path = tmp_path / "t.tsv"
+    path.write_text('story\tword\n1\t"Two\n1\tships."\n')
+    _, *rows = run(model, str(path), "--column", "word", "--by", "story").out.splitlines()
+    assert [row.split("\t")[:2] for row in rows] == [["1", '"Two'], ["1", 'ships."']]
+
+
+def test_a_table_without_rows_gives_a_table_without_rows(model, tmp_path):
+    path = tmp_path / "t.csv"
+    path.write_text(TABLE.splitlines()[0] + "\n")
+    command = ("--column", "word", "--by", "story")
+    result = run(model, str(path), *command)
+    path.write_text(TABLE)
+    header, *_ = run(model, str(path), *command).out.splitlines(keepends=True)
+    assert (result.code, result.out) == (0, header)
+
+
+def test_the_model_is_the_bundled_one_by_default(tmp_path):
+    path = tmp_path / "t.csv"
+    path.write_text("text\n")
+    assert run(str(path)).out == run("english", str(path)).out == run(
+        str(path), "--model", "english"
+    ).out  # fmt: skip
 
 
 @pytest.mark.parametrize(
