@@ -12,9 +12,10 @@ TORCH_PACKAGES = ("torch", "h5py")
 def has_torch() -> bool:
     """Return whether torch is installed; it is not imported."""
     try:
-        return importlib.util.find_spec("torch") is not None
+        spec = importlib.util.find_spec("torch")
     except (ImportError, ValueError):  # something hides it
         return False
+    return spec is not None and spec.has_location  # a mere folder of that name has none
 
 
 def require_torch(what: str) -> None:
@@ -27,4 +28,9 @@ def require_torch(what: str) -> None:
         MissingPackageError: torch is not installed.
     """
     if not has_torch():
-        raise MissingPackageError(f"{what} needs torch, which is not installed: {INSTALL_TORCH}")
+        raise MissingPackageError(say_missing(what, "torch"))
+
+
+def say_missing(what: str, package: str | None) -> str:
+    """Return the sentence for something that needs one of `TORCH_PACKAGES`."""
+    return f"{what} needs {package}, which is not installed: {INSTALL_TORCH}"

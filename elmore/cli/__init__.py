@@ -15,7 +15,7 @@ from typer.core import TyperGroup
 
 from elmore import __version__
 from elmore.errors import ElmoreError
-from elmore.extras import INSTALL_TORCH, TORCH_PACKAGES
+from elmore.extras import TORCH_PACKAGES, has_torch, say_missing
 
 COMMANDS = (
     "embed",
@@ -95,7 +95,7 @@ def main() -> None:
     except ModuleNotFoundError as error:
         if error.name not in TORCH_PACKAGES:
             raise
-        _exit_with(f"this command needs torch, which is not installed: {INSTALL_TORCH}")
+        _exit_with(say_missing("this command", error.name if has_torch() else "torch"))
     except OSError as error:
         prefix = f"{error.filename}: " if error.filename else ""
         _exit_with(f"{prefix}{error.strerror or error}")

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from elmore.embed.device import HOST, Device, HostDevice, Network, native_network
 from elmore.errors import ConfigError
-from elmore.extras import INSTALL_TORCH
+from elmore.extras import say_missing
 from elmore.model.bilm_arrays import BiLMArrays, SoftmaxArrays
 from elmore.model.config import Precision
 
@@ -59,9 +59,7 @@ def move(module: Model, device: "str | torch.device") -> None:
     """
     if isinstance(module, BiLMArrays | SoftmaxArrays):
         if str(device) not in ("auto", "cpu"):
-            raise ConfigError(
-                f"device {str(device)!r} needs torch, which is not installed: {INSTALL_TORCH}"
-            )
+            raise ConfigError(say_missing(f"device {str(device)!r}", "torch"))
         return
     import torch
 

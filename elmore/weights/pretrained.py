@@ -7,8 +7,8 @@ from pathlib import Path
 from types import ModuleType
 
 from elmore import cache
-from elmore.errors import ConfigError, WeightsError
-from elmore.extras import require_torch
+from elmore.errors import ConfigError, MissingPackageError, WeightsError
+from elmore.extras import require_torch, say_missing
 from elmore.weights import archive, catalogue, checksums, fetch, folder, packages
 from elmore.weights.bundle import Bundle
 from elmore.weights.convert import detect
@@ -227,10 +227,14 @@ def _converter(name: str, path: Path) -> ModuleType:
     """Return the module that reads a foreign format.
 
     Raises:
-        MissingPackageError: torch is not installed.
+        MissingPackageError: torch or h5py is not installed.
     """
-    require_torch(f"{path}: a model that elmore did not write")
-    return import_module(f"elmore.weights.convert.{name}")
+    what = f"{path}: a model that elmore did not write"
+    require_torch(what)
+    try:
+        return import_module(f"elmore.weights.convert.{name}")
+    except ModuleNotFoundError as error:
+        raise MissingPackageError(say_missing(what, error.name)) from error
 
 
 def _check_no_vocabulary(vocabulary: Path | None, model: str) -> None:

@@ -9,7 +9,9 @@ import pytest
 import torch
 
 import elmore
+from elmore import extras
 from elmore.embed.jobs.job import model_digest
+from elmore.errors import MissingPackageError
 from elmore.lm import scoring
 from elmore.model import native
 
@@ -187,3 +189,20 @@ def test_without_torch_and_library_a_model_says_what_to_install(tmp_path, monkey
     done = run("import elmore\nelmore.load()")
     *_, sentence = done.stderr.strip().splitlines()
     assert "ELMORE_NATIVE=0 forbids it; install torch: pip install 'elmore[torch]'" in sentence
+
+
+def test_a_folder_of_that_name_is_not_torch(tmp_path, monkeypatch):
+    (tmp_path / "torch" / "lib").mkdir(parents=True)  # as pip leaves it behind
+    monkeypatch.setattr(sys, "path", [str(tmp_path)])
+    monkeypatch.delitem(sys.modules, "torch")
+    assert not extras.has_torch()
+
+
+def test_weights_that_need_h5py_alone_say_so(tmp_path, monkeypatch):
+    for name in ("options.json", "weights.hdf5"):
+        (tmp_path / name).touch()
+    monkeypatch.setitem(sys.modules, "h5py", None)
+    monkeypatch.delitem(sys.modules, "elmore.weights.convert.bilm_tf", raising=False)
+    expected = r"did not write needs h5py, which is not installed: pip install 'elmore\[torch\]'"
+    with pytest.raises(MissingPackageError, match=expected):
+        elmore.load(tmp_path / "options.json", tmp_path / "weights.hdf5")
