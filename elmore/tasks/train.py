@@ -24,8 +24,9 @@ from elmore.tasks import DEFAULT_EMBEDDER, checkpoint, trained_task
 from elmore.tasks.data import batches
 from elmore.tasks.data.datasets import Subset, TaskDatasets, hash_examples
 from elmore.tasks.data.encode import build_vocabulary
+from elmore.tasks.results import TEST_RESULTS
 from elmore.tasks.task import Task, TaskConfig
-from elmore.tasks.trained_task import Batch, TaskNetwork, TrainedTask
+from elmore.tasks.trained_task import TEST_COUNTS, Batch, TaskNetwork, TrainedTask
 from elmore.train import precision
 from elmore.train.distributed import init_distributed
 from elmore.train.fit import Report, deterministic, fit
@@ -222,8 +223,10 @@ class TaskTrainable:
         return self.trained.task.score(dev, predictions)
 
     def save(self, destination: Path, scores: dict[str, float]) -> None:
-        """Write the task with its current weights."""
+        """Write the task with its current weights, and remove the test scores of earlier ones."""
         self.trained.scores = scores
+        for name in (TEST_RESULTS, TEST_COUNTS):
+            (destination.parent / name).unlink(missing_ok=True)
         checkpoint.save_task(self.trained, destination)
 
 

@@ -65,6 +65,22 @@ def test_a_run_of_a_version_with_fewer_settings_is_resumed(copied_run):
         resume("elmo.learn_gamma=false")
 
 
+def test_better_weights_remove_the_test_scores_of_earlier_ones(copied_run):
+    """A report would show them as scores of the weights that are there."""
+    data, out = copied_run()
+    names = {"test.json", "test_counts.json"}
+    for name in names:
+        (out / name).write_text("{}")
+
+    def resume(epochs: int) -> set[str]:
+        kind, recipe = ner(f"train.epochs={epochs}")
+        train(kind, recipe, data, data, out, **PLAIN, resume=True)
+        return names & {path.name for path in out.iterdir()}
+
+    assert resume(2) == names  # nothing is left to do
+    assert resume(12) == set()
+
+
 def test_a_folder_in_which_another_process_trains_is_left_alone(tmp_path):
     with (
         lock.acquire(tmp_path / "run" / "lock"),
