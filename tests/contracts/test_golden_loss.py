@@ -30,6 +30,7 @@ def updates(corpus: Corpus, dtype: torch.dtype) -> Iterator[Step]:
         "stream.batch_size=8",
         "stream.unroll_steps=6",
         f"train.precision={str(dtype).split('.')[1]}",
+        "train.warmup_fraction=1",  # the losses were stored with the whole warm-up
     )
     recipe = config.read_pretrain_recipe("tiny", chosen)
     training = toy_corpus.training(corpus, recipe)
