@@ -28,17 +28,17 @@ def check_resumable(path: Path, new: dict[str, Any], newest_format: int) -> bool
         recipe.setdefault("stream.min_batches", 0)
     added = {k for k in after if k not in before and k.rpartition(".")[2] in _NEW_KEYS}
     keys = [k for k in {**before, **after} if before.get(k) != after.get(k) and k not in added]
-    longer = [k for k in keys if _is_longer(k, before.get(k), after.get(k))]
-    if len(keys) > len(longer):
-        changes = [(key, before.get(key), after.get(key)) for key in sorted(keys)[:5]]
+    other = [k for k in keys if not _is_longer(k, before.get(k), after.get(k))]
+    if other:
+        changes = [(key, before.get(key), after.get(key)) for key in sorted(other)[:5]]
         differences = ", ".join(
             f"{k[:80]} {config.short_repr(a)} -> {config.short_repr(b)}" for k, a, b in changes
         )
         raise ConfigError(
-            f"{path}: this run has another recipe ({differences}); resume with the same one, or "
-            "start a new run in another folder"
+            f"{path}: this run has another recipe ({differences}); resume with the same one, with "
+            "--set where defaults have changed, or start a new run in another folder"
         )
-    return bool(longer)
+    return bool(keys)
 
 
 def _is_longer(key: str, before: object, after: object) -> bool:

@@ -74,10 +74,10 @@ def test_a_run_that_began_without_a_limit_of_its_warm_up_keeps_all_of_it(tmp_pat
 
 
 def test_a_finished_run_can_be_made_longer_but_not_shorter(tmp_path):
-    def fitted_by(steps: int, *, resume: bool) -> list[Report]:
+    def fitted_by(steps: int, *, resume: bool, **settings: object) -> list[Report]:
         config = TrainConfig(steps=steps, lr=0.05, schedule="constant", warmup_steps=0, log_every=1)
         run = Run(tmp_path)
-        recipe = {"train": {"steps": steps, "epochs": 10.0}}
+        recipe = {"train": {"steps": steps, "epochs": 10.0}, **settings}
         with run:
             run.create_or_resume(recipe, resume=resume)
             arguments = {"device": CPU, "dist_env": SINGLE_PROCESS, "resume": resume}
@@ -89,6 +89,8 @@ def test_a_finished_run_can_be_made_longer_but_not_shorter(tmp_path):
     assert [line["step"] for line in lines(tmp_path)] == list(range(1, 8))
     with pytest.raises(ConfigError, match=r"another recipe \(train.steps 7 -> 5\)"):
         fitted_by(5, resume=True)
+    with pytest.raises(ConfigError, match=r"\(stream.min_batches 0 -> 100\).* --set"):
+        fitted_by(9, resume=True, stream={"min_batches": 100})  # as a new default of a recipe
 
 
 def test_slow_updates_are_reported_one_by_one(tmp_path, monkeypatch):
