@@ -34,10 +34,13 @@ class WordSoftmax:
             return self._native.log_probs(states)
         return self._run_torch("log_probs", states)
 
-    def _run_torch(self, name: str, *arrays: np.ndarray) -> Float[np.ndarray, "..."]:
+    def _run_torch(
+        self, name: str, states: Float[np.ndarray, "M D"], *targets: Int[np.ndarray, " M"]
+    ) -> Float[np.ndarray, "..."]:
         import torch
 
         weight = next(self.softmax.parameters())
-        tensors = [torch.from_numpy(array).to(weight.device) for array in arrays]
+        words = [torch.from_numpy(each).to(weight.device) for each in targets]
         with torch.no_grad():
-            return getattr(self.softmax, name)(*tensors).float().cpu().numpy()
+            run = getattr(self.softmax, name)
+            return run(torch.from_numpy(states).to(weight), *words).float().cpu().numpy()

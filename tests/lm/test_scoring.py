@@ -9,7 +9,9 @@ import torch
 from elmore.errors import DataError
 from elmore.lm import scoring
 from elmore.lm.scoring import score, score_batch
+from elmore.model.config import SoftmaxConfig
 from elmore.model.native_bilm import NativeBiLM
+from elmore.model.softmax import build
 from elmore.weights.bundle import Bundle
 from tests.support import toy_corpus
 
@@ -37,6 +39,18 @@ def test_a_model_of_zeros_gives_every_word_the_same_probability(bundle, corpus):
     np.testing.assert_allclose(result.backward, expected, rtol=1e-6)
     assert result.tokens == ["two", "ships", "xylophone", "."]
     assert result.known == [True, True, False, True]
+
+
+@pytest.mark.parametrize("kind", ["full", "adaptive"])
+def test_a_model_in_half_precision_scores_about_alike(bundle, kind):
+    config = SoftmaxConfig(kind=kind)
+    softmax = build(config, len(bundle.vocabulary), bundle.config.lstm.output_dim)
+    bundle = replace(bundle, softmax=softmax)
+    (expected,) = score(bundle, [["two", "ships", "."]])
+    bundle.model.half()
+    softmax.half()
+    (result,) = score(bundle, [["two", "ships", "."]])
+    np.testing.assert_allclose(result.forward, expected.forward, rtol=0, atol=0.05)
 
 
 def test_scores_are_the_full_softmax_of_what_stands_before_and_after(bundle):
