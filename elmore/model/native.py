@@ -347,9 +347,9 @@ def address(array: Shaped[np.ndarray, "..."] | None) -> int | None:
 
 def num_threads() -> int:
     """Return the number of threads: that of torch if it is loaded, OMP_NUM_THREADS, or all."""
-    torch = sys.modules.get("torch")
-    if torch is not None:
-        return torch.get_num_threads()
+    of_torch = getattr(sys.modules.get("torch"), "get_num_threads", None)
+    if of_torch is not None:  # else torch is absent, or another thread is importing it
+        return of_torch()
     chosen = os.environ.get("OMP_NUM_THREADS", "")
     return max(1, int(chosen)) if chosen.isdecimal() else _num_cpus()
 

@@ -1,5 +1,8 @@
 """The native products: right, and with the same bits for a row in any batch."""
 
+import sys
+from types import ModuleType
+
 import numpy as np
 import pytest
 import torch
@@ -129,6 +132,12 @@ def test_rows_of_another_width_are_refused(width):
         pytest.raises(DataError, match=rf"rows of width 12, .* found the shape \(3, {width}\)"),
     ):
         Linear(12, 9)(torch.randn(3, width))
+
+
+def test_torch_that_is_still_being_imported_sets_no_number_of_threads(monkeypatch):
+    monkeypatch.setitem(sys.modules, "torch", ModuleType("torch"))
+    monkeypatch.setenv("OMP_NUM_THREADS", "3")
+    assert native.num_threads() == 3
 
 
 def test_tanh_has_the_same_bits_at_any_place():
