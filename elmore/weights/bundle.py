@@ -9,6 +9,7 @@ import numpy as np
 from jaxtyping import Float
 
 from elmore.errors import ConfigError
+from elmore.extras import require_torch
 from elmore.model.bilm_arrays import BiLMArrays
 from elmore.model.config import BiLMConfig
 from elmore.model.layer_stack import LayerStack
@@ -84,9 +85,14 @@ class Bundle:
 
         Dropout is active only with `training`, whatever mode the network is in. The result is in
         tensors of torch, or in arrays of numpy if the network is.
+
+        Raises:
+            MissingPackageError: `training` without torch.
         """
         ids = encode_batch(self.alphabet, sentences)
         if isinstance(self.model, BiLMArrays):
+            if training:
+                require_torch("training")
             return self.model.pack().run(*ids, state=state)
         import torch
 

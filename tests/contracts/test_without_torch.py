@@ -146,6 +146,7 @@ REFUSED = {
     "elmore.BiLM": "elmore.BiLM",
     "elmore.load(device='cuda')": "device 'cuda'",
     "elmore.load(sys.argv[1])": "a model that elmore did not write",
+    "elmore.load().run([['a']], training=True)": "training",
     "folder.save(elmore.load().bundle, None)": "writing a model folder",
     "run('evaluate english x')": "this command",
     "run('finetune english x -o y')": "this command",
