@@ -220,6 +220,20 @@ def test_the_other_columns_of_a_table_come_with_the_vectors(tmp_path, model, end
         assert "input_line" not in file["1"].attrs
 
 
+@pytest.mark.parametrize("ending", ["hdf5", "jsonl"])
+def test_columns_without_a_name_or_with_a_taken_one_are_kept(tmp_path, model, ending):
+    source, out = tmp_path / "in.csv", tmp_path / f"out.{ending}"
+    source.write_text(",text,line,input_line\n7,A fine day,8,9\n")  # pandas' index has no name
+    assert embed(source, "-o", out, model=model).err == ""
+    if ending == "hdf5":
+        with h5py.File(out) as file:
+            found = dict(file["0"].attrs)
+    else:
+        found = json.loads(out.read_text())
+    names = ("input_unnamed", "input_input_line", "input_line")
+    assert [found[name] for name in names] == ["7", "8", "9"]
+
+
 @pytest.mark.parametrize("name", ["in.csv", "in.csv.gz", "in.tsv"])
 def test_a_table_of_separated_values_is_read_by_its_header(tmp_path, model, name):
     tab = name == "in.tsv"

@@ -15,10 +15,16 @@ _OURS = re.compile(r"line|tokens|vectors|layer_\d+")  # columns of a file of vec
 
 def output_columns(others: Mapping[str, Any]) -> dict[str, Any]:
     """Return columns under names that are free in the output, with simple values."""
-    return {
-        f"input_{name}" if _OURS.fullmatch(name) else name: _simplify(value)
-        for name, value in others.items()
-    }
+    return {_output_name(name, others): _simplify(value) for name, value in others.items()}
+
+
+def _output_name(name: str, others: Mapping[str, Any]) -> str:
+    if name and not _OURS.fullmatch(name):
+        return name
+    free = f"input_{name or 'unnamed'}"  # HDF5 has no attributes without a name
+    while free in others:
+        free = f"input_{free}"
+    return free
 
 
 def _simplify(value: Any) -> bool | int | float | str | None:  # noqa: ANN401 -- of any table
