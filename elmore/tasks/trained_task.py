@@ -161,6 +161,8 @@ class TrainedTask:
         Raises:
             DataError: a text is not an example of the task; its position is named, from 1.
         """
+        if isinstance(texts, str):
+            raise DataError(f"a list of texts is expected; pass [{texts[:30]!r}] for one")
         located = ((f"text {number}", text) for number, text in enumerate(texts, start=1))
         return self.predict_located(located, tokenized=tokenized)
 

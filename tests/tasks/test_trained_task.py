@@ -108,6 +108,11 @@ def test_scoring_a_text_once_keeps_no_layers_and_needs_none_kept(
     assert not list(cache.rglob("*.npy"))
 
 
+def test_one_text_is_not_taken_for_texts_of_one_letter(shared_run):
+    with pytest.raises(DataError, match=r"pass \['Ann left Rome.'\] for one"):
+        shared_run().task.predict("Ann left Rome.")
+
+
 def test_predictions_are_written_in_columns_that_conlleval_reads(tmp_path, shared_run):
     run, path = shared_run(), tmp_path / "predicted.txt"
     scores = run.task.evaluate(run.data, predictions=path)
