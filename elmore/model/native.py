@@ -31,6 +31,7 @@ MAX_INT8 = 127
 _OLD_CPU = "this CPU lacks the instructions of its kernels, AVX2 and FMA"
 _CACHE_LINE = 64  # bytes
 _MIN_THREADED = 2**18  # multiplications, some microseconds: fewer do not pay for another thread
+_threaded_process: int | None = None  # the first one, here and before any fork, with threads
 
 _log = logging.getLogger(__name__)
 
@@ -361,5 +362,13 @@ def _num_cpus() -> int:
 
 
 def num_threads_for(multiplications: int) -> int:
-    """Return how many threads so many multiplications are worth."""
-    return num_threads() if multiplications >= _MIN_THREADED else 1
+    """Return how many threads so many multiplications are worth.
+
+    Threads do not survive a fork, and OpenMP would wait for them: after one there is no other.
+    """
+    global _threaded_process
+    threads = num_threads() if multiplications >= _MIN_THREADED else 1
+    if threads == 1:
+        return 1
+    _threaded_process = _threaded_process or os.getpid()
+    return threads if _threaded_process == os.getpid() else 1
