@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 from elmore.corpus.options import PrepareOptions
 from elmore.errors import DataError
-from elmore.text.files import STDIN, TABLES, Lines, expand_patterns
+from elmore.text.files import STDIN, Lines, expand_patterns, table_suffix
 from elmore.text.sentences import SURROGATE
 
 MAX_CHARACTERS = 2 << 20
@@ -93,7 +93,7 @@ class TextSource:
         for now, lines in enumerate(self._lines):
             self._now = now
             (name,) = lines.names
-            read = self._rows if set(Path(name).suffixes[-2:]).intersection(TABLES) else self._plain
+            read = self._rows if table_suffix(name) else self._plain
             yield from read(name, lines, now >= len(self.train))
 
     def _plain(self, name: str, lines: Lines, valid: bool) -> Iterator[Line]:

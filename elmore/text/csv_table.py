@@ -1,10 +1,9 @@
 """Read tables from `.csv` and `.tsv` files, also compressed; their first row names the columns."""
 
-from pathlib import Path
 from typing import Literal, NamedTuple
 
 from elmore.errors import DataError
-from elmore.text.files import COMPRESSIONS, Lines, parse_delimited
+from elmore.text.files import Lines, parse_delimited, table_suffix
 
 _DELIMITERS = {".csv": ",", ".tsv": "\t"}
 
@@ -33,12 +32,7 @@ class Table(NamedTuple):
 
 def is_table(name: str) -> bool:
     """Return whether the name of a file ends as that of a table."""
-    return _suffix(name) in _DELIMITERS
-
-
-def _suffix(name: str) -> str:
-    path = Path(name)
-    return Path(path.stem).suffix if path.suffix in COMPRESSIONS else path.suffix
+    return table_suffix(name) in _DELIMITERS
 
 
 def read_table(name: str, *, errors: Literal["strict", "replace"] = "strict") -> Table:
@@ -47,7 +41,7 @@ def read_table(name: str, *, errors: Literal["strict", "replace"] = "strict") ->
     Raises:
         DataError: The file cannot be read, or its rows do not fit its header.
     """
-    delimiter = _DELIMITERS[_suffix(name)]
+    delimiter = _DELIMITERS[table_suffix(name)]
     lines = map(str, Lines([name], column=None, errors=errors))
     columns, *rows = parse_delimited(name, lines, tabs=delimiter == "\t")
     return Table(name, columns, rows, delimiter)

@@ -61,6 +61,13 @@ def _check_readable(path: Path) -> None:
         raise DataError(f"{path}: cannot be read ({error.strerror})") from error
 
 
+def table_suffix(name: str) -> str:
+    """Return the ending of a table's name, one of `TABLES` in lower case; of other files ""."""
+    path = Path(name.lower())
+    suffix = Path(path.stem).suffix if path.suffix in COMPRESSIONS else path.suffix
+    return suffix if suffix in TABLES else ""
+
+
 class Lines:
     """Iterates over the texts of files, and tracks the progress."""
 
@@ -137,14 +144,15 @@ class Lines:
 
     def _read_rows(self, name: str, raw: IO[bytes], others: bool) -> Iterator[TableRow]:
         try:
-            if name.endswith(".parquet"):
+            ending = table_suffix(name)
+            if ending == ".parquet":
                 if self.column is None:
                     raise DataError(f"{name}: expected lines of text, found a table")
                 yield from self._read_parquet(name, raw, others)
                 return
-            suffix = Path(name).suffix if Path(name).suffix in COMPRESSIONS else ""
-            lines = self._decode_lines(name, _decompress(name, raw, suffix))
-            ending = Path(name.removesuffix(suffix)).suffix if self.column is not None else ""
+            lines = self._decode_lines(name, _decompress(name, raw))
+            if self.column is None:
+                ending = ""
             if ending == ".jsonl":
                 for number, line in enumerate(lines, start=1):
                     yield self._json_row(name, number, line)
@@ -281,7 +289,8 @@ def _check_text(text: object, where: str) -> str | list[str]:
     raise DataError(f"{where}: expected a text or a list of tokens, found {str(text)[:40]!r}")
 
 
-def _decompress(name: str, raw: IO[bytes], suffix: str) -> IO[bytes]:
+def _decompress(name: str, raw: IO[bytes]) -> IO[bytes]:
+    suffix = Path(name.lower()).suffix
     if suffix == ".zst":
         try:
             import zstandard
@@ -289,7 +298,7 @@ def _decompress(name: str, raw: IO[bytes], suffix: str) -> IO[bytes]:
             raise DataError(f"{name}: .zst needs zstandard: pip install 'elmore[embed]'") from error
         return io.BufferedReader(_ZstdReader(raw, zstandard))
     openers: dict[str, Any] = {".gz": gzip.open, ".xz": lzma.open, ".bz2": bz2.open}
-    return openers[suffix](raw, "rb") if suffix else raw
+    return openers[suffix](raw, "rb") if suffix in openers else raw
 
 
 class _ZstdReader(io.RawIOBase):

@@ -234,13 +234,13 @@ def test_columns_without_a_name_or_with_a_taken_one_are_kept(tmp_path, model, en
     assert [found[name] for name in names] == ["7", "8", "9"]
 
 
-@pytest.mark.parametrize("name", ["in.csv", "in.csv.gz", "in.tsv"])
+@pytest.mark.parametrize("name", ["in.csv", "in.csv.gz", "in.tsv", "IN.CSV", "IN.CSV.GZ"])
 def test_a_table_of_separated_values_is_read_by_its_header(tmp_path, model, name):
     tab = name == "in.tsv"
     rows = ["id\ttext", '1\t"so it goes', "", "2\ttwo words"] if tab else [
         "id,text", '1,"one, two', 'three"', "", "2,two words"
     ]  # fmt: skip
-    write = gzip.compress if name.endswith("gz") else bytes
+    write = gzip.compress if name.lower().endswith("gz") else bytes
     (tmp_path / name).write_bytes(write("\n".join(rows).encode() + b"\n"))
     out = tmp_path / "out.jsonl"
     assert embed(tmp_path / name, "-o", out, model=model).err == ""
