@@ -27,11 +27,11 @@ import torch
 
 import elmore
 from elmore import atomic
-from elmore.embed.jobs.job import model_digest
 from elmore.model.bilm import BiLM
 from elmore.probe.sense_corpus import SenseCorpus
 from elmore.tasks.embedding import word_vectors
 from elmore.weights import folder, pretrained
+from elmore.weights.digest import model_digest
 
 DATA = Path(os.environ["ELMORE_DATA"])
 GLOVE = DATA / "vectors/glove.6B.50d.subset.f16.npy"

@@ -4,15 +4,14 @@ Shapes: L layers (the token layer is one of them), T tokens, D width of one dire
 """
 
 import logging
-import threading
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Literal, Self
 
 import numpy as np
 from jaxtyping import Float
 
 from elmore.embed import networks, packed, pooling
+from elmore.embed.inference_model import InferenceModel
 from elmore.embed.outputs import (
     DTYPES,
     DType,
@@ -113,7 +112,7 @@ class Embedder:
     @property
     def is_fast(self) -> bool:
         """Whether less than float32 is used: "fast" was asked for, and is quicker here."""
-        return self._inference_bundle.model.is_fast
+        return self._inference.bundle.model.is_fast
 
     @property
     def num_layers(self) -> int:
@@ -153,49 +152,22 @@ class Embedder:
         return self
 
     def _reset_runtime(self) -> None:
-        self._lock = threading.RLock()
-        self._version: object = None
-        self._inference: Bundle | None = None
-        self._runtime: Runtime | None = None
-
-    def _drop_stale(self) -> None:
-        """Drop what was computed from weights, or for backends, that have changed since."""
-        version = self.bundle.model.version
-        if version != self._version:
-            self._version, self._inference, self._runtime = version, None, None
-
-    @property
-    def _inference_bundle(self) -> Bundle:
-        """The bundle in the precision that was asked for."""
-        if self.precision == "exact":
-            return self.bundle
-        with self._lock:
-            self._drop_stale()
-            if self._inference is None:
-                model = networks.with_precision(self.bundle.model, self.precision)
-                same = model is self.bundle.model
-                self._inference = self.bundle if same else replace(self.bundle, model=model)
-            return self._inference
+        self._inference = InferenceModel(
+            self.bundle,
+            self.precision,
+            self._start,
+            token_budget=self.token_budget,
+            cache_megabytes=self.cache_megabytes,
+        )
 
     @property
     def runtime(self) -> Runtime:
         """What every call shares: built on first use, and after weights or backends changed."""
-        with self._lock:
-            self._drop_stale()
-            if self._runtime is None:
-                self._runtime = Runtime(
-                    networks.network_of(self._inference_bundle.model),
-                    self.bundle.alphabet,
-                    self._start,
-                    token_budget=self.token_budget,
-                    cache_megabytes=self.cache_megabytes,
-                )
-            return self._runtime
+        return self._inference.runtime
 
     def __getstate__(self) -> dict[str, Any]:
         """Leave out what is computed from the weights: another machine may need something else."""
-        computed = ("_lock", "_version", "_inference", "_runtime")
-        return {key: value for key, value in self.__dict__.items() if key not in computed}
+        return {key: value for key, value in self.__dict__.items() if key != "_inference"}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         """Restore a pickled or copied embedder."""
@@ -347,7 +319,7 @@ class Embedder:
             Every layer of every token, the boundary tokens included.
         """
         start = self._initial_state(len(sentences))
-        stack, state = self._inference_bundle.run(sentences, start, training=training)
+        stack, state = self._inference.bundle.run(sentences, start, training=training)
         if self._stateful_rows is not None:
             self._stateful_rows.store(state)
         return stack

@@ -29,13 +29,13 @@ from jaxtyping import Float
 
 from elmore.embed import pooling
 from elmore.embed.embedder import Embedder
-from elmore.embed.jobs.job import model_digest
 from elmore.embed.loading import load
 from elmore.embed.outputs import LayerChoice, check_layers
 from elmore.embed.pooling import Pool
 from elmore.embed.tokenized import Text
 from elmore.model.config import Precision
 from elmore.weights import catalogue
+from elmore.weights.digest import model_digest
 
 Embedded = tuple[list[str], Float[np.ndarray, "T F"]]
 

@@ -24,12 +24,12 @@ from spacy.tokens import Doc, Token
 
 from elmore import atomic, config, strict_json
 from elmore.embed.embedder import Embedder
-from elmore.embed.jobs.job import model_digest
 from elmore.embed.outputs import LayerChoice
 from elmore.errors import DataError, WeightsError
 from elmore.model.config import Precision
 from elmore.weights import catalogue, folder, pretrained
 from elmore.weights.bundle import Bundle
+from elmore.weights.digest import model_digest
 
 FORMAT = 1
 _SETTINGS = "elmore.json"

@@ -10,10 +10,10 @@ import torch
 
 import elmore
 from elmore import extras
-from elmore.embed.jobs.job import model_digest
 from elmore.errors import MissingPackageError
 from elmore.lm import scoring
 from elmore.model import native
+from elmore.weights.digest import model_digest
 
 pytestmark = pytest.mark.skipif(not native.available(), reason="there is no native library here")
 
@@ -36,7 +36,7 @@ READ = """
 import json, pickle
 import numpy as np
 import elmore
-from elmore.embed.jobs.job import model_digest
+from elmore.weights.digest import model_digest
 from elmore.integrations.sklearn import ElmoVectorizer
 from elmore.lm import scoring, substitutes, surprisal_table
 import elmore.probe.neighbors.index

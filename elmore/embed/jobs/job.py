@@ -6,7 +6,6 @@ under a temporary name and renamed when it is complete.
 
 import hashlib
 import itertools
-import json
 import os
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
@@ -16,7 +15,7 @@ from typing import Any
 import numpy as np
 from jaxtyping import Shaped
 
-from elmore import atomic, config
+from elmore import atomic
 from elmore.embed import pooling
 from elmore.embed.embedder import Embedder
 from elmore.embed.jobs import columns
@@ -28,21 +27,11 @@ from elmore.errors import DataError
 from elmore.journal import check_disk_space, check_output_free
 from elmore.model.config import Precision
 from elmore.text.files import TableRow
-from elmore.weights.bundle import Bundle
+from elmore.weights.digest import model_digest
 from elmore.weights.pooling import TextPooling
 
 Progress = Callable[[int, int], None]
 """Called with the number of lines and of tokens that are done."""
-
-
-def model_digest(bundle: Bundle) -> str:
-    """Return a hash of a model: its config, its alphabet and all weights."""
-    digest = hashlib.sha256(json.dumps(config.as_dict(bundle.config)).encode())
-    digest.update(repr(bundle.alphabet).encode("utf-8", "backslashreplace"))
-    for name, weight in bundle.named_weights():
-        digest.update(name.encode())
-        digest.update(weight.data)
-    return digest.hexdigest()
 
 
 def describe_job(

@@ -21,8 +21,8 @@ from jaxtyping import Float16
 
 from elmore import atomic, cache, lock
 from elmore.embed.embedder import Embedder
-from elmore.embed.jobs.job import model_digest
 from elmore.errors import DataError
+from elmore.weights.digest import model_digest
 
 FORMAT = 1
 _CHUNK = 1 << 20

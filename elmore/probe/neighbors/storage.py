@@ -28,9 +28,9 @@ from typing import IO
 
 from elmore import atomic, config, strict_json
 from elmore.embed.embedder import Embedder
-from elmore.embed.jobs.job import model_digest
 from elmore.embed.outputs import check_layers, parse_layers
 from elmore.errors import ConfigError, DataError
+from elmore.weights.digest import model_digest
 
 FORMAT = 1
 MANIFEST = "index.json"

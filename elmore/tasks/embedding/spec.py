@@ -8,11 +8,11 @@ from functools import cached_property
 from pathlib import Path
 
 from elmore.embed.embedder import Embedder
-from elmore.embed.jobs.job import model_digest
 from elmore.embed.loading import load as load_embedder
 from elmore.errors import ConfigError, ElmoreError
 from elmore.tasks.embedding import word_vectors
 from elmore.tasks.embedding.word_vectors import WordVectors
+from elmore.weights.digest import model_digest
 
 _ELMO = r"elmo(?::(?P<{}>.*))?"
 _FORMS = re.compile(
