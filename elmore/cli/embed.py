@@ -38,7 +38,8 @@ def embed(
     layers: Annotated[
         str | None,
         typer.Option(
-            help="Layers: average, all, top, or the number of a layer.",
+            help="Layers: average, all, top, a number, or cloze: the top layer on both sides of a "
+            "word, without the word.",
             show_default="average, or those of the pooling",
         ),
     ] = None,

@@ -17,7 +17,8 @@ from elmore.embed.outputs import (
     DType,
     EmbeddedText,
     LayerChoice,
-    check_layers,
+    LayerChoices,
+    check_choices,
     empty_vectors,
     join_segments,
     layer_selector,
@@ -178,7 +179,7 @@ class Embedder:
         self,
         texts: Iterable[Text],
         *,
-        layers: LayerChoice = "average",
+        layers: LayerChoices = "average",
         split_sentences: bool = False,
         dtype: DType = "float32",
     ) -> list[EmbeddedText]:
@@ -186,7 +187,9 @@ class Embedder:
 
         Args:
             texts: Strings, or lists of tokens.
-            layers: "average", "all", "top", the number of a layer, or a saved mix.
+            layers: "average", "all", "top", the number of a layer, a saved mix, or "cloze": the
+                top layer on both sides of a word, without the word itself. A list of these stacks
+                their vectors, as "all" does for every layer.
             split_sentences: Run the sentences of a string each on their own; the result for a
                 string is still one, with the tokens of all its sentences.
             dtype: Type of the numbers returned.
@@ -204,7 +207,7 @@ class Embedder:
         self,
         texts: Iterable[Text],
         *,
-        layers: LayerChoice = "average",
+        layers: LayerChoices = "average",
         split_sentences: bool = False,
         dtype: DType = "float32",
     ) -> Iterator[EmbeddedText]:
@@ -325,12 +328,12 @@ class Embedder:
         return stack
 
     def _tokenize(
-        self, texts: Iterable[Text], layers: LayerChoice, split_sentences: bool, dtype: DType
+        self, texts: Iterable[Text], layers: LayerChoices, split_sentences: bool, dtype: DType
     ) -> Iterator[TokenizedText]:
         """Check the arguments of a call, and return an iterator over its tokenised texts."""
         if isinstance(texts, str):
             raise DataError(f"a list of texts is expected; pass [{texts[:30]!r}] for one")
-        check_layers(layers, self.num_layers)
+        check_choices(layers, self.num_layers)
         if dtype not in DTYPES:
             raise ConfigError(f"dtype must be 'float32' or 'float16', found {dtype!r}")
         return (
@@ -340,15 +343,16 @@ class Embedder:
     def _run(
         self,
         texts: Iterable[Text],
-        layers: LayerChoice,
+        layers: LayerChoices,
         split_sentences: bool = False,
         dtype: DType = "float32",
     ) -> Iterator[EmbeddedText]:
         tokenized = self._tokenize(texts, layers, split_sentences, dtype)
         select = layer_selector(layers, dtype)
         if self._stateful_rows is not None:
-            with networks.arrays_of(self.bundle.model).inference():
-                results = list(run_as_batch(self.run, list(tokenized), select))
+            device = networks.arrays_of(self.bundle.model)
+            with device.inference():
+                results = list(run_as_batch(self.run, list(tokenized), select, device))
         else:
             results = packed.embed_texts(self.runtime, tokenized, select)
         empty = empty_vectors(layers, self.num_layers, self.width, dtype)

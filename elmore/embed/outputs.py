@@ -13,11 +13,15 @@ from jaxtyping import Float
 
 from elmore.embed.alignment import pool_to_spans
 from elmore.embed.device import Array
+from elmore.embed.sentence_layers import SentenceLayers
 from elmore.embed.tokenized import TokenizedText
 from elmore.errors import ConfigError, DataError
 from elmore.model.saved_mix import SavedMix
 
-LayerChoice = Literal["average", "all", "top"] | int | SavedMix
+LayerChoice = Literal["average", "all", "top", "cloze"] | int | SavedMix
+LayerChoices = LayerChoice | list[LayerChoice]
+"""One choice, or a list of them, whose vectors are stacked."""
+NAMES = ("average", "all", "top", "cloze")
 DType = Literal["float32", "float16"]
 DTYPES = ("float32", "float16")
 
@@ -28,7 +32,7 @@ class EmbeddedText:
 
     tokens: list[str]
     vectors: Float[np.ndarray, "*L T 2*D"]
-    """(tokens, width); with layers="all" (layers, tokens, width)."""
+    """(tokens, width); with layers="all", or a list of layers, (layers, tokens, width)."""
     offsets: list[tuple[int, int]] | None = None
     """Start and end of each token in the string, when a string was given."""
 
@@ -72,11 +76,11 @@ def join_segments(
 
 def parse_layers(name: str) -> LayerChoice:
     """Parse a choice of layers as it is written on a command line."""
-    if name in ("average", "all", "top"):
+    if name in NAMES:
         return cast("LayerChoice", name)
     if name.isdecimal():
         return int(name)
-    raise ConfigError(f"layers {name!r}: expected average, all, top or a number")
+    raise ConfigError(f"layers {name!r}: expected {', '.join(NAMES)} or a number")
 
 
 def check_layers(layers: LayerChoice, num_layers: int) -> None:
@@ -89,28 +93,40 @@ def check_layers(layers: LayerChoice, num_layers: int) -> None:
     elif isinstance(layers, int | np.integer) and not isinstance(layers, bool):
         if not 0 <= layers < num_layers:
             raise ConfigError(f"layers={layers}: this model has layers 0 to {num_layers - 1}")
-    elif layers not in ("average", "all", "top"):
-        raise ConfigError(
-            f"layers={layers!r}: expected 'average', 'all', 'top', a number or a saved mix"
-        )
+    elif not isinstance(layers, str) or layers not in NAMES:
+        names = ", ".join(map(repr, NAMES))
+        raise ConfigError(f"layers={layers!r}: expected {names}, a number or a saved mix")
+
+
+def check_choices(layers: LayerChoices, num_layers: int) -> None:
+    """Raise ConfigError if a model with that many layers cannot return one of these choices."""
+    for choice in layers if isinstance(layers, list) else [layers]:
+        check_layers(choice, num_layers)
+    if isinstance(layers, list) and (not layers or "all" in layers):
+        raise ConfigError(f"layers={layers!r}: a list of layers names each of them, and not 'all'")
 
 
 def select_layers(
-    states: Float[Array, "L *rest 2*D"], layers: LayerChoice
-) -> Float[Array, "*rest 2*D"] | Float[Array, "L *rest 2*D"]:
-    """Return one vector per token, or with "all" the whole stack."""
+    sentences: SentenceLayers, layers: LayerChoices
+) -> Float[Array, "T 2*D"] | Float[Array, "L T 2*D"]:
+    """Return one vector per token, or with "all" and for a list a stack of them."""
+    if isinstance(layers, list):
+        chosen = [select_layers(sentences, choice)[None] for choice in layers]
+        return sentences.device.concatenate(chosen, axis=0)
     if isinstance(layers, SavedMix):
-        return layers.mix(states)
+        return layers.mix(sentences.states)
     if layers == "all":
-        return states
+        return sentences.states
     if layers == "average":
-        return states.mean(0)
-    return states[-1 if layers == "top" else layers]
+        return sentences.states.mean(0)
+    if layers == "cloze":
+        return sentences.cloze()
+    return sentences.states[-1 if layers == "top" else layers]
 
 
-def layer_selector(layers: LayerChoice, dtype: DType) -> Callable[[Array], Array]:
+def layer_selector(layers: LayerChoices, dtype: DType) -> Callable[[SentenceLayers], Array]:
     """Return a function from all layers to the chosen ones, in the type that is returned."""
-    return lambda states: _convert(select_layers(states, layers), dtype)
+    return lambda sentences: _convert(select_layers(sentences, layers), dtype)
 
 
 def _convert(vectors: Float[Array, "..."], dtype: DType) -> Float[Array, "..."]:
@@ -125,7 +141,8 @@ def to_host(vectors: Float[Array, "..."]) -> Float[np.ndarray, "..."]:
 
 
 def empty_vectors(
-    layers: LayerChoice, num_layers: int, width: int, dtype: DType
+    layers: LayerChoices, num_layers: int, width: int, dtype: DType
 ) -> Float[np.ndarray, "*L 0 2*D"]:
     """Return the vectors of a text without words."""
-    return np.zeros((num_layers, 0, width) if layers == "all" else (0, width), dtype)
+    stacked = num_layers if layers == "all" else len(layers) if isinstance(layers, list) else None
+    return np.zeros((0, width) if stacked is None else (stacked, 0, width), dtype)

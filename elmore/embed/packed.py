@@ -20,6 +20,7 @@ from jaxtyping import Bool, Float, Int
 from elmore.embed.device import Array, Device
 from elmore.embed.packing import IDLE, PackedPlan, pack_sequences, split_windows
 from elmore.embed.runtime import Runtime
+from elmore.embed.sentence_layers import SentenceLayers
 from elmore.embed.tokenized import TokenizedText
 from elmore.embed.word_tables import MISSING
 from elmore.errors import DataError
@@ -30,8 +31,8 @@ _log = logging.getLogger(__name__)
 MIN_ROWS = 4
 SHORT = 256  # words: up to this length a sentence shares all rows, from here on fewer and fewer
 
-Select = Callable[[Array], Array]
-"""Selects from layers (L+1, T, 2D) what is to leave the device."""
+Select = Callable[[SentenceLayers], Array]
+"""Selects from all layers of sentences what is to leave the device."""
 
 
 def embed_texts(
@@ -102,7 +103,8 @@ class Batch:
         self._lengths = np.fromiter(map(len, segments), np.int64, len(segments))
         text = np.fromiter(words, np.int64, self._lengths.sum())
         known = _Words(list(numbers), runtime.token_vectors(list(numbers)))
-        empty = runtime.device.empty(runtime.num_layers, 0, runtime.width)
+        nothing = runtime.device.empty(runtime.num_layers, 0, runtime.width)
+        empty = runtime.sentence_layers(nothing, self._lengths[:0])
         self._empty = runtime.device.fetch(select(empty)).numpy()
         self._rows = _rows_by_length(self._lengths, runtime)
         self._fetches = {}
@@ -111,7 +113,8 @@ class Batch:
             lengths = self._lengths[selected]
             part = text[np.repeat(selected, self._lengths)]
             layers = _run_packed(runtime, known, part, lengths, rows)
-            self._fetches[rows] = runtime.device.fetch(select(layers))
+            chosen = select(runtime.sentence_layers(layers, lengths))
+            self._fetches[rows] = runtime.device.fetch(chosen)
 
     def arrays(self) -> Iterator[Float[np.ndarray, "*L T 2*D"]]:
         """Yield the array of each segment, once the device is done."""

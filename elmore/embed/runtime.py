@@ -1,15 +1,16 @@
 """Runtime: a model ready to run on one device, with what is worth keeping between calls.
 
-Shapes: L LSTM layers, D width of one direction, H cell width.
+Shapes: L LSTM layers, D width of one direction, H cell width, T words of n sentences.
 """
 
 import threading
 from contextlib import AbstractContextManager, nullcontext
 
 import numpy as np
-from jaxtyping import Float
+from jaxtyping import Float, Int
 
 from elmore.embed.device import Array, Network
+from elmore.embed.sentence_layers import SentenceLayers
 from elmore.embed.word_tables import ProjectionCache, TokenVectorCache
 from elmore.model.state import BACKWARD, FORWARD, BiLMState
 from elmore.text.characters import Alphabet
@@ -50,7 +51,8 @@ class Runtime:
                 for direction in (FORWARD, BACKWARD)
             ]
             begin, end = self.token_vectors([alphabet.begin, alphabet.end])
-            self.reset_state = state_after_boundary_token(network, begin, end, start)
+            boundary = run_boundary_tokens(network, begin, end, start)
+        self.reset_state, self.boundary_output = boundary
         self.runners = [self.device.capture(stack) for stack in self.stacks]
         self._lock = threading.Lock()
 
@@ -68,26 +70,36 @@ class Runtime:
         """Return an array of the device with these values."""
         return self.device.put([array])[0]
 
+    def sentence_layers(
+        self, states: Float[Array, "L+1 T 2*D"], lengths: Int[np.ndarray, " n"]
+    ) -> SentenceLayers:
+        """Return the layers of sentences of these lengths, with what is at their boundaries."""
+        return SentenceLayers(states, lengths, self.boundary_output, self.device)
+
     def reset_rows(self, num_rows: int) -> BiLMState:
         """Return the state in which sentences begin, for a number of rows."""
         return BiLMState(*(self.device.repeat_row(part, num_rows) for part in self.reset_state))
 
 
-def state_after_boundary_token(
+def run_boundary_tokens(
     network: Network, begin: Float[Array, " D"], end: Float[Array, " D"], start: BiLMState | None
-) -> BiLMState:
-    """Return the state of one row after the boundary token that each direction reads first.
+) -> tuple[BiLMState, Float[Array, "2 D"]]:
+    """Run the boundary token that each direction reads first.
 
     Every sentence begins with the same `<S>`, so the state after it is computed once and used as
     the reset state; packed rows never contain boundary tokens.
+
+    Returns:
+        The state of one row after the token, and the output of the top layer at it.
     """
     device = network.device
     state = device.start(network.config, start)
     (mask,) = device.put([np.ones((1, 1), dtype=bool)])
-    ends = [
+    runs = [
         network.stacks[direction](
             token[None, None], mask, state.direction(direction), projected=False
-        )[1]
+        )
         for direction, token in ((FORWARD, begin), (BACKWARD, end))
     ]
-    return device.stack_states(*ends)
+    tops = [outputs[-1][:, 0] for outputs, _ in runs]  # (1, D) each
+    return device.stack_states(*(ends for _, ends in runs)), device.concatenate(tops, axis=0)

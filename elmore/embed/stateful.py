@@ -12,8 +12,9 @@ from collections.abc import Callable, Iterator, Sequence
 import numpy as np
 from jaxtyping import Float
 
-from elmore.embed.device import Array
+from elmore.embed.device import Array, Device
 from elmore.embed.outputs import to_host
+from elmore.embed.sentence_layers import SentenceLayers
 from elmore.embed.tokenized import TokenizedText
 from elmore.model.layer_stack import LayerStack
 from elmore.model.state import BiLMState
@@ -57,15 +58,24 @@ def _join(first: Array, second: Array, like: Array) -> Array:
 def run_as_batch(
     run: Callable[[Sequence[Sequence[str]]], LayerStack],
     texts: Sequence[TokenizedText],
-    select: Callable[[Array], Array],
+    select: Callable[[SentenceLayers], Array],
+    device: Device,
 ) -> Iterator[tuple[TokenizedText, list[Float[np.ndarray, "*L T 2*D"]]]]:
     """Run all segments as the rows of one padded batch; yield each text with its vectors."""
     segments = [segment for text in texts for segment in text.segments]
-    states = run(segments).without_boundaries().states if segments else None
+    states = run(segments).states if segments else None
     rows = (
-        to_host(select(states[:, row, : len(segment)]))
+        to_host(select(_without_boundaries(states[:, row, : len(segment) + 2], device)))
         for row, segment in enumerate(segments)
         if states is not None
     )
     for text in texts:
         yield text, [next(rows) for _ in text.segments]
+
+
+def _without_boundaries(states: Float[Array, "L T+2 2*D"], device: Device) -> SentenceLayers:
+    """Return the layers of one sentence, given with those of its boundary tokens."""
+    width = states.shape[2] // 2
+    boundary = device.concatenate([states[-1, :1, :width], states[-1, -1:, width:]], axis=0)
+    lengths = np.array([states.shape[1] - 2])
+    return SentenceLayers(states[:, 1:-1], lengths, boundary, device)

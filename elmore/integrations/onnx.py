@@ -21,7 +21,7 @@ import torch
 from jaxtyping import Float, Int
 
 from elmore import __version__, atomic
-from elmore.embed.runtime import state_after_boundary_token
+from elmore.embed.runtime import run_boundary_tokens
 from elmore.embed.torch_device import torch_network
 from elmore.errors import ConfigError, MissingPackageError, WeightsError
 from elmore.model.bilm import BiLM, BiLMState
@@ -176,7 +176,7 @@ def _build_file(
     parts = alphabet.encode([alphabet.begin, alphabet.end])
     begin, end = model.tokens(*(None if ids is None else torch.from_numpy(ids) for ids in parts))
     proto = Network(
-        bundle.config, weights, state_after_boundary_token(torch_network(model), begin, end, start)
+        bundle.config, weights, run_boundary_tokens(torch_network(model), begin, end, start)[0]
     ).proto(name)
     facts = {
         "format": FORMAT,

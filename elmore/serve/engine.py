@@ -64,7 +64,8 @@ class Engine:
 
     def __init__(self, embedder: Embedder, uses: NeighborSearch | None = None) -> None:
         self.embedder, self.uses = embedder, uses
-        self._batch = ContinuousBatcher(embedder.runtime)
+        self._runtime = embedder.runtime
+        self._batch = ContinuousBatcher(self._runtime)
         self._requests: dict[int, tuple[EmbedWork | SearchWork, list[ActiveSequence]]] = {}
 
     @property
@@ -115,15 +116,18 @@ class Engine:
     def _result(self, work: EmbedWork | SearchWork, rows: list[ActiveSequence]) -> Any:  # noqa: ANN401
         try:
             if isinstance(work, EmbedWork):
-                return [_vectors(row, work.layers) for row in rows]
+                return [self._vectors(row, work.layers) for row in rows]
             assert self.uses is not None
             index = self.uses.index
-            vector = _vectors(rows[0], index.layer)[work.position]
+            vector = self._vectors(rows[0], index.layer)[work.position]
             return index.search_vector(vector, work.tokens, work.k)
         except Exception as error:
             return error
 
-
-def _vectors(sequence: ActiveSequence, layers: LayerChoice) -> Float[np.ndarray, "*L T D"]:
-    selected = to_host(layer_selector(layers, "float32")(sequence.layers))
-    return selected if selected.base is None else selected.copy()  # a view keeps all layers
+    def _vectors(
+        self, sequence: ActiveSequence, layers: LayerChoice
+    ) -> Float[np.ndarray, "*L T D"]:
+        lengths = np.array([len(sequence.words)])
+        sentence = self._runtime.sentence_layers(sequence.layers, lengths)
+        selected = to_host(layer_selector(layers, "float32")(sentence))
+        return selected if selected.base is None else selected.copy()  # a view keeps all layers

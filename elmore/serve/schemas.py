@@ -40,14 +40,17 @@ class EmbedRequest(StrictRequest):
     """Texts to embed."""
 
     texts: Texts
-    layers: Literal["average", "all", "top"] | int = "average"
+    layers: Literal["average", "all", "top", "cloze"] | int = "average"
 
 
 def embed_request(num_layers: int, max_texts: int) -> type[EmbedRequest]:
     """Return the request type of a model with this many layers."""
     layer = Annotated[int, Field(ge=0, lt=num_layers), Integer]
-    about = "the mean of all layers, all layers, the last one, or one by its number"
-    choice = Annotated[Literal["average", "all", "top"] | layer, Field(description=about)]
+    about = (
+        "the mean of all layers, all layers, the last one, one by its number, or the last one on "
+        "both sides of each word, without the word (cloze)"
+    )
+    choice = Annotated[Literal["average", "all", "top", "cloze"] | layer, Field(description=about)]
     return create_model(
         "EmbedRequest",
         __base__=EmbedRequest,

@@ -54,7 +54,7 @@ def test_other_texts_in_the_batch_change_no_bit(elmo, count):
     assert bits(other.stream(each, layers="all")) == together
 
 
-@pytest.mark.parametrize("layers", ["average", "top", 0, 1])
+@pytest.mark.parametrize("layers", ["average", "top", 0, 1, "cloze", [1, "cloze"]])
 def test_the_choice_of_layers_changes_no_bit_of_that(elmo, layers):
     each = texts(60, longest=12)
     assert bits(elmo.embed(each, layers=layers)) == alone(elmo, each, layers=layers)

@@ -9,6 +9,7 @@ import torch
 import elmore
 from elmore.embed import packed
 from elmore.embed.continuous import ContinuousBatcher
+from elmore.embed.outputs import layer_selector
 from tests.support.fake_checkpoints import bilm_options, bilm_weights, write_bilm
 
 pytestmark = [
@@ -26,8 +27,9 @@ def load(folder, rng, **kwargs):
 @pytest.mark.parametrize("start", ["zero", "warm"])
 def test_vectors_on_a_gpu_are_those_of_the_cpu(tmp_path, rng, start):
     elmo = load(tmp_path, rng, device="cpu", initial_state=start)
-    expected = elmo.embed(BATCH, layers="all")
-    result = elmo.to("cuda").embed(BATCH, layers="all")
+    layers = [0, 1, 2, "cloze"]
+    expected = elmo.embed(BATCH, layers=layers)
+    result = elmo.to("cuda").embed(BATCH, layers=layers)
     assert elmo.device.type == "cuda"
     for a, b in zip(result, expected, strict=True):
         np.testing.assert_allclose(a.vectors, b.vectors, rtol=0, atol=1e-5)
@@ -103,7 +105,7 @@ def test_a_gpu_that_runs_out_of_memory_continues_with_smaller_batches(tmp_path, 
         np.testing.assert_allclose(a, b, rtol=0, atol=1e-5)
 
 
-@pytest.mark.parametrize("layers", ["average", "all", 1])
+@pytest.mark.parametrize("layers", ["average", "all", 1, "cloze"])
 def test_prefetched_windows_are_complete_and_in_order(tmp_path, rng, layers):
     elmo = load(tmp_path, rng, precision="fast", token_budget=1500)
     texts = [*many(rng), ["the", "bank"] * 400, *many(rng)]  # of other numbers of lanes too
@@ -117,11 +119,12 @@ def test_prefetched_windows_are_complete_and_in_order(tmp_path, rng, layers):
 def test_a_batch_is_launched_without_waiting_for_the_gpu(tmp_path, rng):
     elmo = load(tmp_path, rng, precision="fast")
     runtime, texts = elmo.runtime, [text for text in many(rng) if text]
+    select = layer_selector([1, "cloze"], "float32")
     for _ in range(2):  # the words are cached, and the kernels compiled
-        packed.Batch(runtime, texts, torch.clone)
+        packed.Batch(runtime, texts, select)
     torch.cuda.set_sync_debug_mode("error")
     try:
-        packed.Batch(runtime, texts, torch.clone)
+        packed.Batch(runtime, texts, select)
     finally:
         torch.cuda.set_sync_debug_mode("default")
 

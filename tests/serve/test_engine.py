@@ -36,7 +36,7 @@ def test_scores_of_gathered_requests_are_one_run_of_the_model(embedder, monkeypa
             np.testing.assert_allclose(one.backward, other.backward, rtol=0, atol=1e-5)
 
 
-@pytest.mark.parametrize("layers", [["top"], ["average"], ["0", "1"]])
+@pytest.mark.parametrize("layers", [["top"], ["average"], ["0", "1"], ["cloze"]])
 def test_batched_searches_embed_together_and_search_separately(
     embedder, tmp_path, monkeypatch, layers
 ):

@@ -83,7 +83,7 @@ class OccurrenceIndex:
             folder: where to store it; None stores it in the user's cache.
             embedder: model whose vectors are stored; needed again to search.
             files: text, .jsonl, .csv, .tsv or .parquet, also compressed.
-            layers: layers to store: "top" (the default), "average", numbers, "all".
+            layers: layers to store: "top" (the default), "average", numbers, "all", "cloze".
             tokenized: each line is one sentence, with spaces between its tokens. Otherwise lines
                 are split into sentences and tokenized.
             column: column of tables that holds the text.
@@ -123,7 +123,7 @@ class OccurrenceIndex:
 
     @property
     def layers(self) -> tuple[str, ...]:
-        """The stored layers: numbers, or average."""
+        """The stored layers: numbers, average or cloze."""
         return self._columns.manifest.layers
 
     @property

@@ -95,9 +95,12 @@ class Manifest:
     format: int = FORMAT
 
     def __post_init__(self) -> None:
-        invalid = [name for name in self.layers if not re.fullmatch("average|[0-9]{1,3}", name)]
+        valid = re.compile("average|cloze|[0-9]{1,3}")
+        invalid = [name for name in self.layers if not valid.fullmatch(name)]
         if invalid:  # a layer is part of a file name
-            raise ConfigError(f"layers: expected numbers or average, found {invalid[0][:40]!r}")
+            raise ConfigError(
+                f"layers: expected numbers, average or cloze, found {invalid[0][:40]!r}"
+            )
         if self.width < 1:
             raise ConfigError(f"width: expected 1 or more, found {self.width}")
 
@@ -144,7 +147,7 @@ def faiss_file(layer: str) -> str:
 
 
 def resolve_layers(names: Sequence[str], num_layers: int) -> tuple[str, ...]:
-    """Resolve top, all, average and numbers to distinct names as used in file names."""
+    """Resolve top, all, average, cloze and numbers to distinct names as used in file names."""
     resolved: list[str] = []
     for name in names:
         check_layers(parse_layers(name), num_layers)

@@ -20,6 +20,7 @@ from jaxtyping import Float
 
 from elmore import atomic, lock
 from elmore.embed.embedder import Embedder
+from elmore.embed.outputs import parse_layers
 from elmore.errors import DataError
 from elmore.probe.cosine import normalize
 from elmore.probe.neighbors import faiss_search, storage
@@ -168,7 +169,8 @@ def _fill(
             lines.append(line)
             yield tokens
 
-    for sentence in embedder.stream(remaining(num_sentences), layers="all"):
+    layers = [parse_layers(name) for name in writer.manifest.layers]
+    for sentence in embedder.stream(remaining(num_sentences), layers=layers):
         line = lines.popleft()
         progress(line, num_sentences, num_occurrences)
         writer.add(line, sentence.tokens, sentence.vectors)
@@ -202,12 +204,11 @@ class _Writer:
         self._part_sentences = self._part_occurrences = 0
 
     def add(self, line: int, tokens: list[str], vectors: Float[np.ndarray, "L T D"]) -> None:
-        """Append a sentence with the vectors of all layers."""
+        """Append a sentence with the vectors of the stored layers."""
         self._num_occurrences += len(tokens)
         self._part_occurrences += len(tokens)
         self._part_sentences += 1
-        for layer in self.manifest.layers:
-            chosen = vectors.mean(axis=0) if layer == "average" else vectors[int(layer)]
+        for layer, chosen in zip(self.manifest.layers, vectors, strict=True):
             self._write(layer_file(layer), normalize(chosen).astype("<f2").tobytes())
         for word in dict.fromkeys(tokens):
             if word not in self._word_ids:

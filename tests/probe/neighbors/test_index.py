@@ -22,8 +22,7 @@ def naive(elmo, lines, tokens, position, *, word=None, layer=2) -> list[tuple[fl
     """Every use by its cosine, from the definition: (cosine, line, position)."""
 
     def vectors(words):
-        stack = elmo.embed([words], layers="all")[0].vectors
-        chosen = stack.mean(axis=0) if layer == "average" else stack[layer]
+        chosen = elmo.embed([words], layers=layer)[0].vectors
         return chosen / np.linalg.norm(chosen, axis=1, keepdims=True)
 
     query = vectors(tokens)[position]
@@ -37,10 +36,10 @@ def naive(elmo, lines, tokens, position, *, word=None, layer=2) -> list[tuple[fl
     return sorted(result, reverse=True)
 
 
-@pytest.mark.parametrize("layer", [0, 1, 2, "average"])
+@pytest.mark.parametrize("layer", [0, 1, 2, "average", "cloze"])
 @pytest.mark.parametrize("word", [None, "play"])
 def test_the_nearest_occurrences_have_the_highest_cosine(tmp_path, elmo, layer, word):
-    index = build_index(tmp_path, elmo, layers=["all", "average"])
+    index = build_index(tmp_path, elmo, layers=["all", "average", "cloze"])
     tokens = ["the", "play", "was", "long"]
     result = index.search(tokens, 1, 8, word=word, layer=layer)
     expected = naive(elmo, LINES, tokens, 1, word=word, layer=layer)
