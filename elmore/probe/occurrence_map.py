@@ -1,9 +1,8 @@
 """Draw the occurrences of a word on a plane, in clusters of similar ones.
 
 Vectors are centred, scaled to unit length and projected onto their principal components (PCA), of
-which the first few dozen are kept because the rest is noise. K-means clusters these points; the
-silhouette (Rousseeuw, 1987: how much nearer a point is to its own cluster than to the next, from -1
-to 1) selects the number of clusters. The plane is the first two components, or t-SNE of all.
+which the first few dozen are kept because the rest is noise. These points are clustered
+(`clustering.py`). The plane is the first two components, or t-SNE of all.
 
 Where senses are annotated, two scores compare them with the clusters: purity, the fraction of
 occurrences whose sense is the most frequent of their cluster, which grows with the number of
@@ -12,17 +11,19 @@ clusters; and the adjusted Rand index (Hubert and Arabie, 1985), 0 by chance and
 Shapes: N occurrences, D width, P components kept.
 """
 
+import math
 from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
 import numpy as np
-from jaxtyping import Float, Int
+from jaxtyping import Float
 
 from elmore.embed.embedder import Embedder
 from elmore.embed.outputs import LayerChoice
 from elmore.errors import ConfigError, DataError
+from elmore.probe.clustering import cluster_points
 from elmore.probe.cosine import normalize
 from elmore.probe.occurrences import Occurrence
 
@@ -31,7 +32,6 @@ Progress = Callable[[float, int], None]
 """Called with the fraction done, 0 to 1, and the number of occurrences embedded."""
 
 _COMPONENTS = 30
-_MAX_CLUSTERS = 8  # the number of distinguishable colours
 _TOLERANCE = 1e-4  # points closer than this are the same point
 
 
@@ -103,7 +103,7 @@ def map_occurrences(
     names, `num_found` the number of occurrences in the text, if these are a sample.
     """
     points, variance = _principal_components(vectors)
-    clusters, silhouette = _cluster(points, num_clusters, seed)
+    clusters, silhouette = cluster_points(points, num_clusters, seed)
     plane = points[:, :2] if method == "pca" else _tsne(points, seed)
     known = [(one.sense, own) for one, own in zip(occurrences, clusters, strict=True) if one.sense]
     return OccurrenceMap(
@@ -115,7 +115,7 @@ def map_occurrences(
         int(clusters.max()) + 1,
         silhouette,
         purity(known) if known else None,
-        _adjusted_rand(known) if known else None,
+        adjusted_rand(known) if known else None,
         tuple(
             MappedOccurrence(tuple(one.tokens), one.start, one.end, one.sense, cluster, x, y)
             for one, cluster, (x, y) in zip(
@@ -123,6 +123,28 @@ def map_occurrences(
             )
         ),
     )
+
+
+def central_use(uses: Sequence[MappedOccurrence]) -> MappedOccurrence:
+    """Return the use that is nearest to the middle of all on the map."""
+    x, y = (sum(getattr(use, axis) for use in uses) / len(uses) for axis in "xy")
+    return min(uses, key=lambda use: (use.x - x) ** 2 + (use.y - y) ** 2)
+
+
+def format_occurrence(occurrence: MappedOccurrence | Occurrence, context: int = 12) -> str:
+    """Return an occurrence in brackets with the words around it."""
+    first, last = (
+        max(0, occurrence.start - context),
+        min(len(occurrence.tokens), occurrence.end + context),
+    )
+    parts = [
+        *(["…"] if first else []),
+        *occurrence.tokens[first : occurrence.start],
+        f"[{' '.join(occurrence.tokens[occurrence.start : occurrence.end])}]",
+        *occurrence.tokens[occurrence.end : last],
+        *(["…"] if last < len(occurrence.tokens) else []),
+    ]
+    return " ".join(parts)
 
 
 def purity(known: Sequence[tuple[Any, Any]]) -> float:
@@ -135,10 +157,18 @@ def purity(known: Sequence[tuple[Any, Any]]) -> float:
     return sum(largest.values()) / len(known)
 
 
-def _adjusted_rand(known: Sequence[tuple[Any, Any]]) -> float:
-    metrics = _sklearn("metrics")
-    senses, clusters = zip(*known, strict=True)
-    return float(metrics.adjusted_rand_score(senses, clusters))
+def adjusted_rand(known: Sequence[tuple[Any, Any]]) -> float:
+    """Return the adjusted Rand index of (sense, cluster) pairs."""
+    both = _num_pairs(known)
+    senses, clusters = (_num_pairs([pair[side] for pair in known]) for side in (0, 1))
+    expected = senses * clusters / max(1, math.comb(len(known), 2))
+    most = (senses + clusters) / 2
+    return (both - expected) / (most - expected) if most != expected else 1.0
+
+
+def _num_pairs(values: Sequence[Any]) -> int:
+    """Return how many pairs of equal values there are."""
+    return sum(math.comb(count, 2) for count in Counter(values).values())
 
 
 def _principal_components(
@@ -161,39 +191,6 @@ def _principal_components(
     return np.pad(points, ((0, 0), (0, missing))), np.pad(variance[leading], (0, missing))
 
 
-def _cluster(
-    points: Float[np.ndarray, "N P"], number: int | None, seed: int
-) -> tuple[Int[np.ndarray, " N"], float | None]:
-    """Return the cluster of each point, the largest being 0, and the silhouette."""
-    distinct = len(np.unique(np.round(points / _TOLERANCE), axis=0))
-    if number is not None and not 1 <= number <= distinct:
-        raise ConfigError(
-            f"--clusters {number}: only {distinct} occurrences differ; pass 1 to {distinct}"
-        )
-    limit = min(_MAX_CLUSTERS, distinct, len(points) - 1)
-    choices = [number] if number else range(2, limit + 1)
-    best, labels = None, np.zeros(len(points), dtype=int)
-    for count in choices:
-        own = _k_means(points, count, seed)
-        score = _silhouette(points, own)
-        if number or best is None or (score is not None and score > best):
-            best, labels = score, own
-    by_size = [cluster for cluster, _ in Counter(labels.tolist()).most_common()]
-    rank_of = {cluster: rank for rank, cluster in enumerate(by_size)}
-    return np.array([rank_of[cluster] for cluster in labels.tolist()]), best
-
-
-def _k_means(points: Float[np.ndarray, "N P"], count: int, seed: int) -> Int[np.ndarray, " N"]:
-    means = _sklearn("cluster").KMeans(count, n_init=10, random_state=seed)
-    return means.fit_predict(points)
-
-
-def _silhouette(points: Float[np.ndarray, "N P"], own: Int[np.ndarray, " N"]) -> float | None:
-    if not 1 < len(set(own.tolist())) < len(points):
-        return None
-    return float(_sklearn("metrics").silhouette_score(points, own))
-
-
 def _tsne(points: Float[np.ndarray, "N P"], seed: int) -> Float[np.ndarray, "N 2"]:
     if len(points) < 4:
         raise DataError(
@@ -202,17 +199,10 @@ def _tsne(points: Float[np.ndarray, "N P"], seed: int) -> Float[np.ndarray, "N 2
     if not points.any():  # all vectors are equal
         return np.zeros((len(points), 2))
     perplexity = min(30.0, (len(points) - 1) / 3)
-    plane = _sklearn("manifold").TSNE(perplexity=perplexity, init="pca", random_state=seed)
-    return plane.fit_transform(points)
-
-
-def _sklearn(module: str) -> Any:  # noqa: ANN401 -- the package
     try:
-        import sklearn.cluster
-        import sklearn.manifold
-        import sklearn.metrics
+        from sklearn.manifold import TSNE
     except ImportError as error:
         raise DataError(
-            "a map of occurrences needs scikit-learn: pip install 'elmore[viz]'"
+            "t-SNE needs scikit-learn: pip install 'elmore[viz]'; --method pca needs nothing"
         ) from error
-    return getattr(sklearn, module)
+    return TSNE(perplexity=perplexity, init="pca", random_state=seed).fit_transform(points)

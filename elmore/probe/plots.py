@@ -5,7 +5,7 @@ from collections import Counter
 from collections.abc import Sequence
 
 from elmore.probe.context import Contextuality
-from elmore.probe.drawing.axes import Axis, axis_for
+from elmore.probe.drawing.axes import Axis, axis_for, component_labels
 from elmore.probe.drawing.canvas import SERIES, Canvas
 from elmore.probe.drawing.charts import (
     HeatmapRow,
@@ -17,7 +17,7 @@ from elmore.probe.drawing.charts import (
     scatter_plot,
 )
 from elmore.probe.linear_probe import LayerScores
-from elmore.probe.occurrence_map import MappedOccurrence, OccurrenceMap
+from elmore.probe.occurrence_map import MappedOccurrence, OccurrenceMap, format_occurrence
 from elmore.probe.reporting.load_results import ScoredText
 from elmore.probe.reporting.load_runs import Sweep, TrainingRun
 from elmore.probe.senses import SenseResults
@@ -233,9 +233,7 @@ def occurrence_map(result: OccurrenceMap) -> Canvas:
     if result.variance is None:
         axes = ("t-SNE, first dimension", "t-SNE, second dimension")
     else:
-        names = ("first component", "second component")
-        pairs = zip(names, result.variance, strict=True)
-        axes = tuple(f"{name} ({100 * fraction:.0f} % of the variance)" for name, fraction in pairs)
+        axes = component_labels(result.variance)
     kind = "senses" if has_senses else "clusters"
     title = f"{len(result.uses)} uses of “{result.word}”, layer {result.layers}, by {kind}"
     return scatter_plot(title, axes[0], axes[1], series)
@@ -247,22 +245,6 @@ def _point(occurrence: MappedOccurrence) -> Point:
         occurrence.y,
         f"{format_occurrence(occurrence)}\n{occurrence.sense or ''}".strip(),
     )
-
-
-def format_occurrence(occurrence: MappedOccurrence, context: int = 12) -> str:
-    """Return an occurrence in brackets with the words around it."""
-    first, last = (
-        max(0, occurrence.start - context),
-        min(len(occurrence.tokens), occurrence.end + context),
-    )
-    parts = [
-        *(["…"] if first else []),
-        *occurrence.tokens[first : occurrence.start],
-        f"[{' '.join(occurrence.tokens[occurrence.start : occurrence.end])}]",
-        *occurrence.tokens[occurrence.end : last],
-        *(["…"] if last < len(occurrence.tokens) else []),
-    ]
-    return " ".join(parts)
 
 
 def surprise(title: str, text: ScoredText) -> Canvas:

@@ -264,7 +264,9 @@ def test_a_missing_package_is_named(monkeypatch):
     monkeypatch.setitem(sys.modules, "sklearn", None)
     monkeypatch.setitem(sys.modules, "matplotlib", None)
     with pytest.raises(DataError, match=r"needs scikit-learn: pip install 'elmore\[viz\]'"):
-        occurrence_map.map_occurrences("w", some_uses(corners), points, layers="2")
+        occurrence_map.map_occurrences("w", some_uses(corners), points, layers="2", method="tsne")
+    again = occurrence_map.map_occurrences("w", some_uses(corners), points, layers="2")
+    assert again == result  # PCA and clusters need neither
     with pytest.raises(DataError, match=r"matplotlib: pip install 'elmore\[viz\]'; .svg needs"):
         files.render_png(plots.occurrence_map(result))
     assert plots.occurrence_map(result).svg()

@@ -58,6 +58,12 @@ def axis_for(
     return Axis(low - below, high + margin, label, log, whole)
 
 
+def component_labels(variance: Sequence[float]) -> tuple[str, ...]:
+    """Return the labels of the first two principal components."""
+    pairs = zip(("first component", "second component"), variance, strict=True)
+    return tuple(f"{name} ({100 * fraction:.0f} % of the variance)" for name, fraction in pairs)
+
+
 def _linear_ticks(low: float, high: float) -> list[float]:
     raw_step = (high - low) / 5
     power = 10.0 ** math.floor(math.log10(raw_step))

@@ -54,6 +54,8 @@ class Series:
     markers: bool = True
     in_legend: bool = True
     """Whether the legend lists it."""
+    shape_index: int | None = None
+    """Selects the shape alone, so that series share a colour."""
 
     @property
     def role(self) -> str:
@@ -63,6 +65,8 @@ class Series:
     @property
     def shape(self) -> str:
         """Marker shape."""
+        if self.shape_index is not None:
+            return SHAPES[self.shape_index % len(SHAPES)]
         return SHAPES[self.style_index % len(SHAPES)] if self.style_index >= 0 else "circle"
 
     @property

@@ -4,7 +4,7 @@ from collections import Counter
 
 from elmore.probe import plots
 from elmore.probe.context import WordForm
-from elmore.probe.occurrence_map import OccurrenceMap
+from elmore.probe.occurrence_map import OccurrenceMap, central_use, format_occurrence
 from elmore.probe.plots import bits
 from elmore.probe.reporting.inputs import ReportInputs
 from elmore.probe.reporting.load_results import Neighbor, ScoredText, Substitutes
@@ -144,9 +144,7 @@ def cluster_rows(one: OccurrenceMap) -> list[dict[str, Cell]]:
             sense, count = known.most_common(1)[0] if known else ("", 0)
             row["commonest sense"] = describe_sense(sense) if sense else ""
             row["share (%)"] = Number(count / len(uses), f"{100 * count / len(uses):.0f}")
-        x, y = (sum(getattr(use, axis) for use in uses) / len(uses) for axis in "xy")
-        middle = min(uses, key=lambda use: (use.x - x) ** 2 + (use.y - y) ** 2)
-        row["a use from its middle"] = plots.format_occurrence(middle, context=7)
+        row["a use from its middle"] = format_occurrence(central_use(uses), context=7)
         rows.append(row)
     return rows
 
