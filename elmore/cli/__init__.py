@@ -31,6 +31,7 @@ COMMANDS = (
     "task",
     "probe",
     "neighbors",
+    "change",
     "report",
     "serve",
     "export",

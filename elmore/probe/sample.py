@@ -1,7 +1,7 @@
 """Text for a probe: tokenized sentences, and a random sample of them in bounded memory."""
 
 from collections.abc import Iterable, Iterator
-from typing import TypeVar
+from typing import Generic, TypeVar
 
 import numpy as np
 
@@ -30,20 +30,37 @@ def tokenize_lines(
         yield from (words for words in sentences if words)
 
 
+class Reservoir(Generic[Item]):
+    """A uniform sample of the items seen so far, in bounded memory (Vitter, 1985, algorithm R)."""
+
+    def __init__(self, size: int, seed: int) -> None:
+        if size < 1:
+            raise ConfigError(f"the sample size must be at least 1, found {size}")
+        self.num_seen = 0
+        self._size = size
+        self._generator = np.random.default_rng(seed)
+        self._drawn: list[tuple[int, Item]] = []
+
+    def add(self, item: Item) -> None:
+        """See one more item, and maybe keep it in place of another."""
+        position, self.num_seen = self.num_seen, self.num_seen + 1
+        if len(self._drawn) < self._size:
+            self._drawn.append((position, item))
+        elif (replaced := int(self._generator.integers(self.num_seen))) < self._size:
+            self._drawn[replaced] = (position, item)
+
+    @property
+    def items(self) -> list[Item]:
+        """The sample, in the order in which its items were seen."""
+        return [item for _, item in sorted(self._drawn, key=lambda pair: pair[0])]
+
+
 def reservoir_sample(items: Iterable[Item], size: int, seed: int) -> tuple[list[Item], int]:
-    """Draw a uniform sample in one pass (Vitter, 1985, algorithm R).
+    """Draw a uniform sample in one pass.
 
     Returns the sample in its original order, and the number of items seen.
     """
-    if size < 1:
-        raise ConfigError(f"the sample size must be at least 1, found {size}")
-    generator = np.random.default_rng(seed)
-    reservoir: list[tuple[int, Item]] = []
-    total = 0
-    for position, item in enumerate(items):
-        total = position + 1
-        if len(reservoir) < size:
-            reservoir.append((position, item))
-        elif (replaced := int(generator.integers(total))) < size:
-            reservoir[replaced] = (position, item)
-    return [item for _, item in sorted(reservoir, key=lambda pair: pair[0])], total
+    reservoir = Reservoir[Item](size, seed)
+    for item in items:
+        reservoir.add(item)
+    return reservoir.items, reservoir.num_seen

@@ -40,6 +40,7 @@ from elmore.weights.digest import model_digest
 from elmore.integrations.sklearn import ElmoVectorizer
 from elmore.lm import scoring, substitutes, surprisal_table
 import elmore.probe.neighbors.index
+from elmore.probe.change import figures, study
 from elmore.serve import app, engine
 from fastapi.testclient import TestClient
 

@@ -34,6 +34,8 @@ OWN = {
     "elmore.integrations.allennlp": "writes",
     "elmore.integrations.spacy_embedder": "reads bytes of a model folder, which is covered",
     "elmore.lock": "tests/test_lock.py tries files that are no locks",
+    "elmore.probe.change.corpora": "opens an index, which is covered",
+    "elmore.probe.change.journal": "reads through config, which is covered, and its own test",
     "elmore.probe.neighbors.index": "`open` is its own name for what columns reads",
     "elmore.probe.reporting.page": "reads a style sheet of the package",
     "elmore.probe.neighbors.faiss_search": "its own test tries files that faiss cannot read",

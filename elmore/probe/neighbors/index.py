@@ -4,7 +4,7 @@ An index stores every token of a text with its sentence (`storage.py`). It is se
 (`exact_search.py`) or, when it is large, through faiss (`faiss_search.py`).
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Literal, NamedTuple, Self
 
@@ -135,6 +135,27 @@ class OccurrenceIndex:
     def num_sentences(self) -> int:
         """Number of sentences."""
         return self._columns.manifest.num_sentences
+
+    @property
+    def text_digests(self) -> tuple[str, ...]:
+        """A digest of each text: of its content and how it was read."""
+        return tuple(text.digest for text in self._columns.manifest.texts)
+
+    def count_words(self) -> dict[str, int]:
+        """Return how often each word form occurs; case matters."""
+        counts = np.bincount(self._columns.words, minlength=len(self._columns.types))
+        return dict(zip(self._columns.types, counts.tolist(), strict=True))
+
+    def rows_of_words(self, words: Iterable[str]) -> Int[np.ndarray, " K"]:
+        """Return the rows of all occurrences of these word forms, in text order."""
+        word_ids = [self._word_id(word) for word in words]
+        return np.flatnonzero(np.isin(self._columns.words, word_ids))
+
+    def vectors(
+        self, rows: Int[np.ndarray, " K"], layer: str | int | None = None
+    ) -> Float[np.ndarray, "K D"]:
+        """Return the unit vectors of occurrences in a stored layer."""
+        return self._columns.vectors(self._resolve_layer(layer))[rows].astype(np.float32)
 
     def __contains__(self, word: str) -> bool:
         """Return whether this word form occurs in the text; case matters."""
