@@ -54,16 +54,10 @@ def main() -> None:
     parser.add_argument("--json", type=Path, help="write the scores here")
     options = parser.parse_args()
     lemmas = read_lemmas(options.folder)
-    vectors = embed(lemmas, options)
+    names, vectors = embed(lemmas, options)
     num_uses, num_pairs = len(vectors), sum(len(lemma.pairs) for lemma in lemmas)
     print(f"{len(lemmas)} lemmas, {num_uses} uses, {num_pairs} pairs, {options.model}")
-    results = {
-        name: score_layer(lemmas, layer)
-        for name, layer in [
-            *((str(number), vectors[:, number]) for number in range(vectors.shape[1])),
-            ("average", vectors.mean(axis=1)),
-        ]
-    }
+    results = {name: score_layer(lemmas, vectors[:, number]) for number, name in enumerate(names)}
     print_table(results)
     if options.json:
         content = {"model": options.model, "uses": num_uses, "pairs": num_pairs, "layers": results}
@@ -100,19 +94,21 @@ def read_table(path: Path) -> list[dict[str, str]]:
         return list(csv.DictReader(file, delimiter="\t", quoting=csv.QUOTE_NONE))
 
 
-def embed(lemmas: list[Lemma], options: argparse.Namespace) -> np.ndarray:
-    """Return the vector of each use in each layer: (N, L, D)."""
-    if options.vectors and options.vectors.exists():
-        return np.load(options.vectors)
+def embed(lemmas: list[Lemma], options: argparse.Namespace) -> tuple[list[str], np.ndarray]:
+    """Return the names of the layers, and the vector of each use in each of them: (N, L, D)."""
     model = elmore.load(options.model, device=options.device)
+    layers = [*range(model.num_layers), "average", "cloze"]
+    names = [str(layer) for layer in layers]
+    if options.vectors and options.vectors.exists():
+        return names, np.load(options.vectors)
     uses = [use for lemma in lemmas for use in (*lemma.old, *lemma.new)]
-    vectors = np.zeros((len(uses), model.num_layers, model.width), np.float32)
-    texts = model.stream((use.tokens for use in uses), layers="all")
+    vectors = np.zeros((len(uses), len(layers), model.width), np.float32)
+    texts = model.stream((use.tokens for use in uses), layers=layers)
     for number, (use, text) in enumerate(zip(uses, texts, strict=True)):
         vectors[number] = text.vectors[:, use.position]
     if options.vectors:
         np.save(options.vectors, vectors)
-    return vectors
+    return names, vectors
 
 
 def score_layer(lemmas: list[Lemma], vectors: np.ndarray) -> dict[str, dict[str, float]]:
