@@ -8,4 +8,5 @@ from elmore.model.quantize import Int8Rows
 
 def quantize_rows(weight: torch.Tensor) -> Int8Rows:
     """Round each row to its own scale, as the library does for int8 activations."""
-    return Int8Rows(*map(torch.from_numpy, native.quantize_rows(weight.detach().numpy())))
+    rows = native.quantize_rows(weight.detach().cpu().numpy())
+    return Int8Rows(*(torch.from_numpy(array).to(weight.device) for array in rows))
