@@ -26,7 +26,7 @@ QUICK := $(addprefix tests/, \
   weights/test_folder.py)
 
 .PHONY: demo quick test test-full test-integrations test-flair test-keras test-pythons
-.PHONY: setup lint types suite docs ci dist clean
+.PHONY: setup lint types suite docs ci dist wasm clean
 
 demo: $(VENV)/core
 	$(BIN)/python examples/two_senses.py
@@ -75,6 +75,12 @@ types: $(VENV)/extras
 # A commit always gives the same bytes: every file has the same date.
 dist: $(VENV)/integrations
 	$(BIN)/python -m hatchling build -d dist
+
+# Compiles the native library for browsers; the compiler has 425 MB, so it is not part of .venv.
+wasm:
+	$(PYTHON) -m venv $(VENV)/wasm
+	$(VENV)/wasm/bin/python -m pip install --quiet --disable-pip-version-check -c constraints.txt ziglang numpy jaxtyping
+	PYTHONPATH=. $(VENV)/wasm/bin/python -m elmore.browser.compile
 
 # Writes build/site; a warning is an error.
 docs: $(VENV)/docs

@@ -3,8 +3,8 @@
 The pages of docs/ are written to be read in the repository: links lead to its files, and equations
 are TeX. The site has only its own pages, and shows equations without network and without scripts.
 So this script copies the pages, adds the files outside docs/ that they link to, converts equations
-to MathML, and runs zensical on the copy. A warning of zensical and a broken link within the site
-make the build fail.
+to MathML, runs zensical on the copy, and adds the bundled model as a live page. A warning of
+zensical and a broken link within the site make the build fail.
 """
 
 import os
@@ -20,9 +20,12 @@ from urllib.parse import unquote, urlsplit
 
 from latex2mathml.converter import convert
 
+from elmore.browser.site import write_site
+
 ROOT = Path(__file__).resolve().parent.parent
 DOCS = ROOT / "docs"
 CONFIG = ROOT / "zensical.toml"
+LIVE = "live"  # the folder of the bundled model in the browser; guides/browser.md leads to it
 OUTSIDE = Path("repository")  # where files from outside docs/ are found on the site
 
 _CODE = re.compile(r"^ *```.*?^ *```$|\$`[^`]+`\$|`[^`\n]+`", re.DOTALL | re.MULTILINE)
@@ -41,6 +44,7 @@ def main() -> None:
     command = [sys.executable, "-m", "zensical", "build", "--strict", "--clean"]
     if subprocess.run(command, cwd=ROOT, check=False).returncode:  # noqa: S603
         sys.exit(1)
+    write_site(site / LIVE)
     if broken := broken_links(site):
         sys.exit("\n".join(broken))
 

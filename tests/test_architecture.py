@@ -27,9 +27,10 @@ MAY_IMPORT = {
     "weights": {"text", "model"},
     "lm": {"text", "corpus", "model", "weights", "train"},
     "embed": {"text", "model", "weights"},
+    "browser": {"text", "model", "weights"},
     "tasks": {"text", "model", "weights", "embed", "train"},
     "probe": {"text", "corpus", "weights", "lm", "embed", "train", "tasks"},
-    "serve": {"text", "weights", "lm", "embed", "tasks", "probe"},
+    "serve": {"text", "weights", "lm", "embed", "browser", "tasks", "probe"},
     "integrations": {"text", "model", "weights", "embed", "tasks"},
 }
 MAY_IMPORT["cli"] = set(MAY_IMPORT)

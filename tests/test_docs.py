@@ -118,7 +118,7 @@ def test_the_reference_has_every_public_name():
 def test_code_stands_in_fences_that_a_test_reads():
     """`python` runs everywhere; `sh` where a test has the files; `py` is quoted, or of the past.
 
-    `console` is only read, below; `text` is what is printed, and trees.
+    `console` is only read, below; `js` runs in tests/browser; `text` is what is printed, and trees.
     """
     for page in FENCED:
         known = {"python", "ini", "console", "text"}
@@ -126,6 +126,8 @@ def test_code_stands_in_fences_that_a_test_reads():
             known |= {"sh"}
         if page.parent.name == "migrate" or page.name == "how-it-works.md":
             known |= {"py"}
+        if page.name == "browser.md":
+            known |= {"js"}
         assert {label for label, _ in fences(page) if label != SPARK} <= known, page
 
 

@@ -46,6 +46,7 @@ CORE = {
     "weights",
     "lm",
     "embed",
+    "browser",
     "tasks",
     "probe",
     "cli",

@@ -1,4 +1,4 @@
-"""The page at `/`: three files of the package, read once."""
+"""The page at `/`: files of `elmore.browser`, read once."""
 
 from importlib import resources
 
@@ -8,6 +8,7 @@ FILES = {
     "/": ("page.html", "text/html"),
     "/page.css": ("page.css", "text/css"),
     "/page.js": ("page.js", "text/javascript"),
+    "/backend.js": ("server_backend.js", "text/javascript"),
 }
 POLICY = (
     "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; img-src 'self' "
@@ -18,7 +19,7 @@ POLICY = (
 def add_page(app: FastAPI) -> None:
     """Add the routes of the page and its files."""
     for path, (name, kind) in FILES.items():
-        _add(app, path, resources.files("elmore.serve").joinpath(name).read_bytes(), kind)
+        _add(app, path, resources.files("elmore.browser").joinpath(name).read_bytes(), kind)
 
 
 def _add(app: FastAPI, path: str, content: bytes, kind: str) -> None:

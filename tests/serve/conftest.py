@@ -5,6 +5,7 @@ import pytest
 from elmore.embed.embedder import Embedder
 from elmore.weights import folder
 from tests.support import toy_corpus
+from tests.support.real_browser import browser  # noqa: F401 -- a fixture
 
 pytest.importorskip("fastapi", reason="the extra 'serve' is not installed")
 pytest.importorskip("uvicorn", reason="the extra 'serve' is not installed")

@@ -1,67 +1,13 @@
 """The page in a real browser: it clicks, reads what is drawn, and moves a slider."""
 
 import re
-import shutil
 
 import pytest
 
 from tests.support.live_server import engine_of, run_server, wait_until
+from tests.support.real_browser import Visit
 
-playwright = pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
-CHROMIUM = shutil.which("chromium")
-if CHROMIUM is None:
-    pytest.skip("there is no chromium here", allow_module_level=True)
-
-FLAGS = ["--no-sandbox", "--disable-gpu", "--disable-background-networking"]
-FLAGS += ["--disable-component-update", "--no-first-run"]
 SENTENCES = "the old bridge lies by the sea .\nthe bridge sleeps .\ntwo ships wait at noon ."
-
-
-@pytest.fixture(scope="module")
-def browser():
-    with playwright.sync_playwright() as driver:
-        result = driver.chromium.launch(executable_path=CHROMIUM, args=FLAGS)
-        yield result
-        result.close()
-
-
-class Visit:
-    """A page that was opened, and all it complained of or asked for."""
-
-    def __init__(self, browser, url: str, **options) -> None:
-        self.page = browser.new_page(**options)
-        self.page.set_default_timeout(30_000)
-        self.complaints: list[str] = []
-        self.forgiven: str | None = None  # a browser complains of it in its own time
-        self.asked: list[str] = []
-        self.page.on("console", lambda message: self.complaints.append(message.text))
-        self.page.on("pageerror", lambda error: self.complaints.append(str(error)))
-        self.page.on("request", lambda request: self.asked.append(request.url))
-        self.page.goto(url)
-
-    def read(self, text: str = SENTENCES) -> None:
-        self.page.get_by_label("Sentences, one a line").fill(text)
-        self.page.get_by_role("button", name="Embed").click()
-        self.page.get_by_text(re.compile("words embedded")).wait_for()
-
-    def chips(self) -> list[str]:
-        return self.page.locator(".chip").all_inner_texts()
-
-    def heat(self) -> list[str]:
-        """The colours of the chips, once they have faded."""
-        self.page.evaluate("document.getAnimations().forEach(fade => fade.finish())")
-        return self.page.locator(".chip").evaluate_all(
-            "chips => chips.map(chip => getComputedStyle(chip).backgroundColor)"
-        )
-
-    def table(self) -> list[str]:
-        return self.page.locator("#uses td").all_inner_texts()
-
-    @property
-    def overflows(self) -> bool:
-        return self.page.evaluate(
-            "document.documentElement.scrollWidth > document.documentElement.clientWidth"
-        )
 
 
 @pytest.fixture
@@ -75,7 +21,7 @@ def visit(browser, client):
 
 
 def test_tokens_are_chips_and_a_repeated_word_is_picked_first(visit, embedder):
-    visit.read()
+    visit.read(SENTENCES)
     tokens = [each.tokens for each in embedder.embed(SENTENCES.splitlines())]
     assert visit.chips() == [word for words in tokens for word in words]
     picked = visit.page.locator(".chip[aria-pressed=true]")
@@ -84,7 +30,7 @@ def test_tokens_are_chips_and_a_repeated_word_is_picked_first(visit, embedder):
 
 
 def test_occurrences_are_compared_by_the_cosine_of_the_mean_layer(visit, embedder):
-    visit.read()
+    visit.read(SENTENCES)
     first, second = (each.vectors for each in embedder.embed(SENTENCES.splitlines()[:2]))
     a, b = first[2], second[1]
     cosine = a @ b / (a @ a * (b @ b)) ** 0.5
@@ -92,7 +38,7 @@ def test_occurrences_are_compared_by_the_cosine_of_the_mean_layer(visit, embedde
 
 
 def test_a_slider_moves_the_picture_at_once_and_without_a_request(visit):
-    visit.read()
+    visit.read(SENTENCES)
     before, asked, table = visit.heat(), len(visit.asked), visit.table()
     visit.page.get_by_label(re.compile("Layer 1")).fill("0")
     visit.page.get_by_label(re.compile("Layer 2")).fill("0")
@@ -104,7 +50,7 @@ def test_a_slider_moves_the_picture_at_once_and_without_a_request(visit):
 
 
 def test_a_click_picks_another_word_and_finds_its_neighbours(visit):
-    visit.read()
+    visit.read(SENTENCES)
     before = visit.heat()
     visit.page.locator(".chip", has_text="ships").click()
     visit.page.get_by_role("heading", name="Uses of “ships”").wait_for()
@@ -116,7 +62,7 @@ def test_a_click_picks_another_word_and_finds_its_neighbours(visit):
 
 
 def test_the_nearest_uses_follow_the_sliders(visit):
-    visit.read()
+    visit.read(SENTENCES)
     visit.page.locator(".chip", has_text="ships").click()
     wait_until(lambda: visit.page.locator("#neighbors li").count() == 8)
     shown = visit.page.locator("#neighbors li .value")
@@ -129,7 +75,7 @@ def test_the_nearest_uses_follow_the_sliders(visit):
 
 
 def test_the_colours_of_the_table_do_not_depend_on_its_other_numbers(visit):
-    visit.read()
+    visit.read(SENTENCES)
     for cell in visit.page.locator("#uses td:not(.self)").all():
         heat = float(cell.evaluate("cell => cell.style.getPropertyValue('--s')"))
         assert heat == pytest.approx(max(0.0, float(cell.inner_text())), abs=0.006)
@@ -157,7 +103,7 @@ def test_everything_is_reached_by_the_keyboard(visit):
 
 
 def test_a_screen_reader_hears_similarity_and_surprise(visit, client):
-    visit.read()
+    visit.read(SENTENCES)
     scores = client.post("/score", {"texts": SENTENCES.splitlines()}).json["sentences"][2]
     bits = -(scores["forward"][1] + scores["backward"][1]) / 2 / 0.6931471805599453
     name = visit.page.locator(".chip", has_text="ships").get_attribute("aria-label")
@@ -196,7 +142,7 @@ def test_a_server_that_asks_for_a_token_is_given_one(browser, embedder):
         result = Visit(browser, client.url)
         result.page.get_by_role("button", name="Embed").click()
         result.page.get_by_label("Token").fill("correct-horse")
-        result.read()
+        result.read(SENTENCES)
         assert "bridge" in result.chips()
         result.page.close()
 

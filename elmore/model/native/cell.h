@@ -23,15 +23,15 @@ FORCE_INLINE ratio tanh_ratio(float x) {
     x = clampf(x, 9.0f);
     const float z = x * x;
     float p = 1.31842155e-08f;
-    p = __builtin_fmaf(p, z, 2.04718235e-05f);
-    p = __builtin_fmaf(p, z, 3.48658138e-03f);
-    p = __builtin_fmaf(p, z, 1.33731976e-01f);
-    p = __builtin_fmaf(p, z, 9.99999881e-01f);
+    p = multiply_add_one(p, z, 2.04718235e-05f);
+    p = multiply_add_one(p, z, 3.48658138e-03f);
+    p = multiply_add_one(p, z, 1.33731976e-01f);
+    p = multiply_add_one(p, z, 9.99999881e-01f);
     float q = 7.70265956e-07f;
-    q = __builtin_fmaf(q, z, 3.27138463e-04f);
-    q = __builtin_fmaf(q, z, 2.58419774e-02f);
-    q = __builtin_fmaf(q, z, 4.67064947e-01f);
-    q = __builtin_fmaf(q, z, 1.0f);
+    q = multiply_add_one(q, z, 3.27138463e-04f);
+    q = multiply_add_one(q, z, 2.58419774e-02f);
+    q = multiply_add_one(q, z, 4.67064947e-01f);
+    q = multiply_add_one(q, z, 1.0f);
     return (ratio){x * p, q};
 }
 

@@ -1,6 +1,10 @@
 /* The kernels for one instruction set: compiled once for each, with ISA as its name. */
 
+#ifdef _OPENMP
 #include <omp.h>
+#else
+#define omp_get_thread_num() 0
+#endif
 
 #include "lstm.h"
 

@@ -19,6 +19,9 @@ static const kernel_table *select_kernels(void) {
         return HAS("avx512vnni") ? &elmore_vnni : &elmore_avx512;
     return HAS("avx2") && HAS("fma") ? &elmore_avx2 : 0;
 }
+#elif defined(__wasm_simd128__)
+extern const kernel_table elmore_simd128;
+static const kernel_table *select_kernels(void) { return &elmore_simd128; }
 #else
 static const kernel_table *select_kernels(void) { return 0; }
 #endif

@@ -14,8 +14,11 @@
 #elif defined(__AVX2__) && defined(__FMA__)
 #include <immintrin.h>
 #define WIDE 8
+#elif defined(__wasm_simd128__)
+#include <wasm_simd128.h>
+#define WIDE 4
 #else
-#error "compile for AVX2 with FMA, AVX-512 or aarch64"
+#error "compile for AVX2 with FMA, AVX-512, aarch64 or WebAssembly with SIMD"
 #endif
 
 typedef float floats __attribute__((vector_size(4 * WIDE)));
@@ -38,13 +41,24 @@ FORCE_INLINE ints load_ints(const void *from) { return *(const unaligned_ints *)
 FORCE_INLINE void store_ints(void *to, ints all) { *(unaligned_ints *)to = all; }
 FORCE_INLINE floats to_floats(ints all) { return __builtin_convertvector(all, floats); }
 
+/* Fused where the instruction set has it: WebAssembly rounds twice. */
 FORCE_INLINE floats multiply_add(floats a, floats b, floats sum) {
 #if defined(__aarch64__)
     return vfmaq_f32(sum, a, b);
+#elif defined(__wasm__)
+    return a * b + sum;
 #elif WIDE == 16
     return _mm512_fmadd_ps(a, b, sum);
 #else
     return _mm256_fmadd_ps(a, b, sum);
+#endif
+}
+
+FORCE_INLINE float multiply_add_one(float a, float b, float sum) {
+#if defined(__wasm__)
+    return a * b + sum;
+#else
+    return __builtin_fmaf(a, b, sum);
 #endif
 }
 
@@ -59,6 +73,16 @@ FORCE_INLINE void load_int8(const int8_t *from, floats *to) {
         const uint8x16_t top = vqtbl1q_u8(bytes, vreinterpretq_u8_u32(lanes));
         to[v] = vcvtq_n_f32_s32(vreinterpretq_s32_u8(top), 24);
     }
+}
+#elif defined(__wasm__)
+enum { INT8_VECTORS = 4 };
+FORCE_INLINE void load_int8(const int8_t *from, floats *to) {
+    const v128_t bytes = wasm_v128_load(from);
+    const v128_t low = wasm_i16x8_extend_low_i8x16(bytes), high = wasm_i16x8_extend_high_i8x16(bytes);
+    to[0] = (floats)wasm_f32x4_convert_i32x4(wasm_i32x4_extend_low_i16x8(low));
+    to[1] = (floats)wasm_f32x4_convert_i32x4(wasm_i32x4_extend_high_i16x8(low));
+    to[2] = (floats)wasm_f32x4_convert_i32x4(wasm_i32x4_extend_low_i16x8(high));
+    to[3] = (floats)wasm_f32x4_convert_i32x4(wasm_i32x4_extend_high_i16x8(high));
 }
 #else
 enum { INT8_VECTORS = 1 };

@@ -1,5 +1,7 @@
-"use strict";
+// The page of `elmore serve` and of `elmore export`, which differ in backend.js: it answers requests.
 // All layers are fetched once; mixing and comparing happen here, so that the sliders are live.
+
+import { ask, footer, opensWithExample } from "./backend.js";
 
 const at = (id) => document.getElementById(id);
 const state = {
@@ -15,31 +17,24 @@ function make(name, properties = {}, ...children) {
   return node;
 }
 
-async function ask(route, body) {
-  const headers = { "Content-Type": "application/json", Accept: "application/json" };
-  if (at("token").value) headers.Authorization = `Bearer ${at("token").value}`;
-  const answer = await fetch(route, { method: "POST", headers, body: JSON.stringify(body) });
-  const found = await answer.json();
-  if (answer.status === 401) at("token-row").hidden = false;
-  if (!answer.ok) throw new Error(found.detail);
-  return found;
-}
-
 function showStatus(sentence, bad = false) {
   at("status").textContent = sentence;
   at("status").classList.toggle("bad", bad);
 }
 
 async function start() {
-  const health = await (await fetch("health")).json();
+  const [text, link] = footer;
+  at("footer").replaceChildren(text, make("a", { href: link }, link));
+  const health = await ask("health", null, showStatus);
   Object.assign(state, { layers: health.layers, index: health.index, scores: health.scores });
   at("model").textContent =
     `Model ${health.model}: ${health.layers} layers, vectors of ${health.width} numbers`;
   drawSliders();
+  showStatus("");
 }
 
 async function read() {
-  await ready;
+  if (!await ready) return;
   const texts = at("texts").value.split("\n").map((line) => line.trim()).filter(Boolean);
   if (!texts.length) return showStatus("Type a sentence first.", true);
   const number = ++state.asked;
@@ -315,4 +310,5 @@ at("sentences").addEventListener("keydown", (event) => {
 });
 
 DARK.addEventListener("change", draw);
-const ready = start().catch(() => showStatus("The server does not answer.", true));
+const ready = start().then(() => true, (error) => showStatus(error.message, true));
+if (opensWithExample) read();

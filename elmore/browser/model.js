@@ -1,0 +1,142 @@
+// A model that answers the requests of the page, in the shapes of the HTTP API (elmore/serve/schemas.py).
+
+import { BiLM } from "./bilm.js";
+import { fetchBytes, fetchSettings } from "./model_files.js";
+import { NativeLibrary } from "./native.js";
+import { readTensors } from "./safetensors.js";
+import { Softmax } from "./softmax.js";
+import { RemoteStack, Stack } from "./stack.js";
+import { tokenize } from "./tokenizer.js";
+
+const MARKS = ["<S>", "</S>", "<UNK>"], UNKNOWN = "<UNK>";
+const MAX_TOKENS = 2048;
+const OLD_BROWSER = "this browser is too old for the page, which needs WebAssembly SIMD: use Chrome 112, "
+  + "Firefox 116, Safari 17 or newer";
+
+export async function loadModel(report) {
+  const settings = await fetchSettings();
+  const { files } = settings, total = files["model.safetensors"].bytes;
+  const wasm = await fetchBytes("elmore.wasm", files["elmore.wasm"]);
+  const library = await startLibrary(wasm);
+  const megabytes = (count) => (count / 1e6).toFixed(0);
+  const weights = await fetchBytes("model.safetensors", files["model.safetensors"], (count) =>
+    report(`Loading the model: ${megabytes(count)} of ${megabytes(total)} MB`));
+  const tensors = readTensors(weights, "model.safetensors");
+  if (files["softmax.safetensors"]) {
+    const more = await fetchBytes("softmax.safetensors", files["softmax.safetensors"]);
+    Object.assign(tensors, readTensors(more, "softmax.safetensors"));
+  }
+  const words = files["vocabulary.txt"] && settings.cutoffs
+    ? new TextDecoder().decode(await fetchBytes("vocabulary.txt", files["vocabulary.txt"])) : null;
+  report("Preparing the model …");
+  return Model.create(settings, library, tensors, words && words.trimEnd().split("\n"));
+}
+
+async function startLibrary(wasm) {
+  try {
+    tokenize(""); // its regular expression has the newest syntax
+    if (!WebAssembly.validate(wasm)) throw new Error();
+  } catch {
+    throw new Error(OLD_BROWSER);
+  }
+  const module = await WebAssembly.compile(wasm);
+  return { module, native: new NativeLibrary(await WebAssembly.instantiate(module)) };
+}
+
+class Model {
+  #settings; #bilm; #softmax; #words; #numbers; #last = {};
+
+  static async create(settings, { module, native }, tensors, words) {
+    const model = new Model(), { lstm } = settings.model;
+    model.#settings = settings;
+    const backward = new RemoteStack(module, lstm, tensors, 1);
+    model.#bilm = new BiLM(native, settings.model, tensors, [new Stack(native, lstm, tensors, 0), backward]);
+    if (words) {
+      model.#softmax = new Softmax(native, tensors, settings.cutoffs);
+      model.#words = words;
+      model.#numbers = new Map(words.map((word, number) => [word, number]));
+    }
+    await backward.ready;
+    return model;
+  }
+
+  health() {
+    const { name } = this.#settings, { numLayers, width } = this.#bilm, predicts = Boolean(this.#softmax);
+    return { model: name, layers: numLayers, width, index: false, scores: predicts };
+  }
+
+  async embed({ texts }) {
+    const sentences = texts.map(tokensOf), runs = await this.#run(sentences), { width } = this.#bilm;
+    return {
+      sentences: sentences.map((tokens, i) => ({
+        tokens,
+        vectors: runs[i].map((layer) => tokens.map((_, t) => layer.subarray((t + 1) * width, (t + 2) * width))),
+      })),
+    };
+  }
+
+  async score({ texts }) {
+    const sentences = texts.map(tokensOf), runs = await this.#run(sentences);
+    return {
+      sentences: sentences.map((tokens, i) => {
+        const targets = tokens.map((word) => this.#target(word));
+        const [forward, backward] = this.#contextStates(runs[i].at(-1), tokens.length)
+          .map((states) => this.#softmax.score(states, targets));
+        return { tokens, forward, backward, known: targets.map((word) => this.#words[word] !== UNKNOWN) };
+      }),
+    };
+  }
+
+  // The most probable words at a position: by the tokens before it, those after it, and both.
+  async substitutes({ text, position, count }) {
+    const tokens = tokensOf(text), [layers] = await this.#run([tokens]), width = this.#bilm.width / 2;
+    const [forward, backward] = this.#contextStates(layers.at(-1), tokens.length).map((states) =>
+      this.#softmax.logProbs(states.subarray(position * width, (position + 1) * width)));
+    const marks = MARKS.map((mark) => this.#numbers.get(mark));
+    const both = forward.map((value, word) => (marks.includes(word) ? -Infinity : value + backward[word]));
+    const largest = both.reduce((a, b) => Math.max(a, b));
+    const total = largest + Math.log(both.reduce((sum, value) => sum + Math.exp(value - largest), 0));
+    for (let i = 0; i < both.length; i++) both[i] -= total;
+    const best = (values) => this.#rank(values, marks, count);
+    return { position, forward: best(forward), backward: best(backward), both: best(both) };
+  }
+
+  #rank(values, marks, count) {
+    const order = Array.from(values.keys()).filter((word) => !marks.includes(word));
+    order.sort((a, b) => values[b] - values[a]);
+    return order.slice(0, count).map((word) => [this.#words[word], values[word]]);
+  }
+
+  // A word that is spelled like a mark is an unknown word.
+  #target(word) {
+    const unknown = this.#numbers.get(UNKNOWN);
+    return MARKS.includes(word) ? unknown : this.#numbers.get(word) ?? unknown;
+  }
+
+  // The top states before and after each token, (T, D) each.
+  #contextStates(top, count) {
+    const width = this.#bilm.width, half = width / 2;
+    return [0, 1].map((direction) => {
+      const states = new Float32Array(count * half);
+      for (let t = 0; t < count; t++) {
+        const at = (t + 2 * direction) * width + direction * half;
+        states.set(top.subarray(at, at + half), t * half);
+      }
+      return states;
+    });
+  }
+
+  // The page asks for vectors and scores of the same sentences, which run once.
+  #run(sentences) {
+    const key = JSON.stringify(sentences);
+    if (this.#last.key !== key) this.#last = { key, runs: this.#bilm.run(sentences) };
+    return this.#last.runs;
+  }
+}
+
+function tokensOf(text) {
+  const tokens = typeof text === "string" ? tokenize(text) : text;
+  if (tokens.length > MAX_TOKENS)
+    throw new Error(`a text may have ${MAX_TOKENS} tokens, this one has ${tokens.length}: split it`);
+  return tokens;
+}

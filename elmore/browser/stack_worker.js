@@ -1,0 +1,15 @@
+// A worker that runs one direction of the biLM: it gets its weights once, then inputs.
+
+import { NativeLibrary } from "./native.js";
+import { Stack } from "./stack.js";
+
+let stack = null;
+
+onmessage = async ({ data: { wasm, lstm, tensors, direction, inputs, lengths } }) => {
+  try {
+    if (wasm) stack = new Stack(new NativeLibrary(await WebAssembly.instantiate(wasm)), lstm, tensors, direction);
+    postMessage({ outputs: wasm ? null : stack.run(inputs, lengths) });
+  } catch (error) {
+    postMessage({ error: error.message });
+  }
+};

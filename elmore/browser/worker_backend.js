@@ -1,0 +1,35 @@
+// The page asks a model in this tab: backend.js of an exported folder.
+
+export const opensWithExample = true;
+export const footer = ["Nothing leaves this machine: the model runs in this tab. The model's card: ", "README.md"];
+
+const waiting = new Map();
+let worker = null, number = 0, report = null, failure = null;
+
+// Ask the worker what a server would be asked; `tell` hears how the loading goes.
+export function ask(route, body, tell) {
+  report = tell ?? report;
+  worker ??= startWorker();
+  if (failure) return Promise.reject(failure);
+  return new Promise((resolve, reject) => {
+    waiting.set(++number, { resolve, reject });
+    worker.postMessage({ number, route, body });
+  });
+}
+
+function startWorker() {
+  const result = new Worker(new URL("worker.js", import.meta.url), { type: "module" });
+  result.onmessage = ({ data }) => {
+    if (data.progress) return report?.(data.progress);
+    const { resolve, reject } = waiting.get(data.number);
+    waiting.delete(data.number);
+    return data.error ? reject(new Error(data.error)) : resolve(data.answer);
+  };
+  result.onerror = (event) => {
+    event.preventDefault();
+    failure = new Error("a script of the page is missing or damaged: copy the exported folder again");
+    for (const { reject } of waiting.values()) reject(failure);
+    waiting.clear();
+  };
+  return result;
+}

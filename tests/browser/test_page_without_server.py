@@ -1,0 +1,151 @@
+"""An exported site in a real browser: the same numbers as Python, and nothing is sent anywhere."""
+
+import re
+import shutil
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import elmore
+from elmore.browser.site import write_site
+from elmore.lm import scoring, substitutes
+from tests.support.live_server import wait_until
+from tests.support.real_browser import Visit
+from tests.support.static_server import serve_folder
+
+GUIDE = Path(__file__).parents[2] / "docs/guides/browser.md"
+TEXTS = [
+    "the old bridge lies by the sea .",
+    "the bridge sleeps , doesn't it?",
+    "two ships",
+    "naïve 日本語 <S> zzzqqq " + "x" * 80,
+    *(f"ship number {n} waits at noon ." for n in range(20)),  # more than one batch
+]
+ASK = "([route, body]) => import('./backend.js').then(backend => backend.ask(route, body))"
+EMBED = """([route, body]) => import('./backend.js').then(backend => backend.ask(route, body))
+    .then(({sentences}) => sentences.map(({tokens, vectors}) =>
+        ({tokens, vectors: vectors.map(layer => layer.map(row => [...row]))})))"""
+
+
+@pytest.fixture(scope="module")
+def visit(browser, site):
+    with serve_folder(site) as url:
+        result = Visit(browser, url)
+        yield result
+        assert result.complaints == []
+        assert all(asked.startswith((url, "data:")) for asked in result.asked)
+        result.page.close()
+
+
+def test_vectors_are_those_of_python(visit, embedder):
+    found = visit.page.evaluate(EMBED, ["embed", {"texts": TEXTS, "layers": "all"}])
+    for sentence, expected in zip(found, embedder.embed(TEXTS, layers="all"), strict=True):
+        assert sentence["tokens"] == expected.tokens
+        np.testing.assert_allclose(sentence["vectors"], expected.vectors, atol=1e-3, rtol=1e-3)
+
+
+def test_scores_are_those_of_python(visit, embedder):
+    tokens = [each.tokens for each in embedder.embed(TEXTS)]
+    found = visit.page.evaluate(ASK, ["score", {"texts": TEXTS}])["sentences"]
+    for sentence, expected in zip(found, scoring.score(embedder.bundle, tokens), strict=True):
+        np.testing.assert_allclose(sentence["forward"], expected.forward, atol=1e-3)
+        np.testing.assert_allclose(sentence["backward"], expected.backward, atol=1e-3)
+        assert sentence["known"] == expected.known
+
+
+@pytest.mark.parametrize("position", [0, 2])
+def test_substitutes_are_those_of_python(visit, embedder, position):
+    tokens = TEXTS[0].split()
+    (expected,) = substitutes.predict_substitutes(embedder.bundle, tokens, [position], count=5)
+    body = {"text": tokens, "position": position, "count": 5}
+    found = visit.page.evaluate(ASK, ["substitutes", body])
+    for name in ("forward", "backward", "both"):
+        values = [value for _, value in found[name]]
+        expected_values = [value for _, value in getattr(expected, name)]
+        np.testing.assert_allclose(values, expected_values, atol=1e-3)
+
+
+def test_the_page_opens_with_its_example_and_reads_what_is_typed(visit):
+    visit.page.get_by_text("words embedded").wait_for()
+    visit.read("the old bridge lies by the sea .\nthe bridge sleeps .")
+    assert visit.page.get_by_role("heading", name="Uses of “bridge”").is_visible()
+    assert visit.page.locator(".chip .surprise").count() == 12
+    assert "runs in this tab" in visit.page.locator("footer").inner_text()
+
+
+def test_the_code_of_the_guide_runs(visit):
+    (block,) = re.findall(r"^```js\n(.*?)^```$", GUIDE.read_text("utf-8"), re.DOTALL | re.MULTILINE)
+    code = block.replace("import { ask } from", "const { ask } = await import(").replace(
+        '"./backend.js";', '"./backend.js");'
+    )
+    result = visit.page.evaluate(
+        f"async () => {{ {code} return [tokens.length, vectors.length, both.length]; }}"
+    )
+    assert result == [9, 3, 10]
+
+
+def test_a_text_that_is_too_long_is_refused(visit):
+    visit.page.get_by_label("Sentences, one a line").fill("a " * 3000)
+    visit.page.get_by_role("button", name="Embed").click()
+    visit.page.get_by_text("a text may have 2048 tokens, this one has 3000: split it").wait_for()
+
+
+@pytest.mark.parametrize(
+    ("name", "change", "sentence"),
+    [
+        ("model.safetensors", None, "model.safetensors is missing: copy the exported folder again"),
+        ("model.safetensors", lambda data: data[:-9], "bytes instead of"),
+        (
+            "model.safetensors",
+            lambda data: data[:-1] + bytes([data[-1] ^ 1]),
+            "model.safetensors is damaged: copy the exported folder again",
+        ),
+        ("elmore.wasm", lambda data: b"\0" * len(data), "elmore.wasm is damaged"),
+        ("model.json", None, "model.json is missing"),
+        ("model.json", lambda data: data[:-9], "model.json is damaged"),
+        (
+            "model.json",
+            lambda data: data.replace(b'"format": 1', b'"format": 2'),
+            "model.json has format 2, this page reads 1: export the folder again",
+        ),
+        ("bilm.js", None, "a script of the page is missing or damaged"),
+        (
+            "worker.js",
+            lambda data: b"WebAssembly.validate = () => false;\n" + data,
+            "this browser is too old for the page, which needs WebAssembly SIMD",
+        ),
+    ],
+)
+def test_what_is_wrong_is_said_in_one_sentence(browser, site, tmp_path, name, change, sentence):
+    copy = tmp_path / "site"
+    shutil.copytree(site, copy)
+    path = copy / name
+    if change is None:
+        path.unlink()
+    else:
+        path.write_bytes(change(path.read_bytes()))
+    with serve_folder(copy) as url:
+        result = Visit(browser, url)
+        wait_until(lambda: sentence in result.page.locator("#status").inner_text())
+        assert result.page.locator("#status.bad").count() == 1
+        result.page.close()
+
+
+def test_a_page_from_the_disk_says_what_it_needs(browser, site):
+    page = browser.new_page()
+    page.goto((site / "index.html").as_uri())
+    assert "open it from a web server" in page.locator("#status").inner_text()
+    page.close()
+
+
+def test_the_bundled_model_has_the_vectors_of_python_in_the_browser(browser, tmp_path):
+    texts = ["She sat on the bank of the river .", "He opened an account at the bank yesterday ."]
+    write_site(tmp_path / "site")
+    with serve_folder(tmp_path / "site") as url:
+        result = Visit(browser, url)
+        result.page.set_default_timeout(120_000)
+        found = result.page.evaluate(EMBED, ["embed", {"texts": texts, "layers": "all"}])
+        result.page.close()
+    for sentence, expected in zip(found, elmore.load().embed(texts, layers="all"), strict=True):
+        np.testing.assert_allclose(sentence["vectors"], expected.vectors, atol=1e-3)
