@@ -20,8 +20,8 @@ def suite(
     data: Annotated[
         Path,
         typer.Option(
-            help="Folder with a subfolder for each set: blimp, wic, swords, sts, sick, pos, chunk, "
-            "ner, wsd; a set without one is listed as absent."
+            help="Folder with a subfolder for each set: blimp, wic, swords, lexsub, sts, sick, "
+            "pos, chunk, ner, wsd; a set without one is listed as absent."
         ),
     ],
     arguments: Annotated[

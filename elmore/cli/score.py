@@ -37,6 +37,14 @@ def score(
             min=1, help=r"Predict N words for each token, or only for those in \[brackets]."
         ),
     ] = None,
+    rerank: Annotated[
+        bool,
+        typer.Option(
+            "--rerank",
+            help="Rank the substitutes again by how close their vectors in this place are to the "
+            "word's own.",
+        ),
+    ] = False,
     tokenized: Tokenized = False,
     column: Column = "text",
     errors: Errors = "strict",
@@ -47,15 +55,19 @@ def score(
 
     One word per line: the word, forward, backward (natural logarithms), and ? if the softmax does
     not know it (it is scored as <UNK>). An empty line ends a text. With --substitutes three more
-    lines follow a word: the predictions of the forward direction, the backward direction, and both.
+    lines follow a word: the predictions of the forward direction, the backward direction, and both
+    together; with --rerank a fourth.
     """
     from elmore.cli.progress import show_progress
     from elmore.embed import networks
+    from elmore.errors import ConfigError
     from elmore.lm import scoring
     from elmore.lm.substitutes import predict_substitutes
     from elmore.text.files import Lines
     from elmore.weights import pretrained
 
+    if rerank and substitutes is None:
+        raise ConfigError("--rerank ranks substitutes again; pass --substitutes N too")
     source, files = take_model(arguments or [], model, needed=0, more=True)
     lines = Lines(files or ["-"], errors=errors, column=column)
     bundle = pretrained.load(source)
@@ -70,7 +82,9 @@ def score(
             predicted = None
             if substitutes:
                 predicted = list(
-                    predict_substitutes(bundle, words, positions or None, count=substitutes)
+                    predict_substitutes(
+                        bundle, words, positions or None, count=substitutes, rerank=rerank
+                    )
                 )
             print(
                 _json_line(number, scores, predicted) if json else _plain(scores, predicted or [])
@@ -96,7 +110,10 @@ def _texts(lines: "Lines", *, tokenized: bool, has_targets: bool) -> "Iterator[T
 def _json_line(number: int, scores: "Scores", predicted: "list[Substitutes] | None") -> str:
     row = {"line": number, **{key: list(value) for key, value in scores._asdict().items()}}
     if predicted is not None:
-        row["substitutes"] = [each._asdict() for each in predicted]
+        row["substitutes"] = [
+            {key: value for key, value in each._asdict().items() if value is not None}
+            for each in predicted
+        ]
     return json_module.dumps(row, ensure_ascii=False)
 
 
@@ -105,8 +122,9 @@ def _plain(scores: "Scores", predicted: "list[Substitutes]") -> str:
     lines = []
     for i, (word, forward, backward, known) in enumerate(zip(*scores, strict=True)):
         lines.append(f"{word}\t{forward:.4f}\t{backward:.4f}{'' if known else chr(9) + '?'}")
-        for direction in ("forward", "backward", "both") if i in by_position else ():
-            ranked = getattr(by_position[i], direction)
-            words = "  ".join(f"{word} {value:.2f}" for word, value in ranked)
-            lines.append(f"\t{direction}\t{words}")
+        for name in ("forward", "backward", "both", "reranked") if i in by_position else ():
+            ranked = getattr(by_position[i], name)
+            if ranked is not None:
+                words = "  ".join(f"{word} {value:.2f}" for word, value in ranked)
+                lines.append(f"\t{name}\t{words}")
     return "\n".join([*lines, ""])

@@ -4,9 +4,7 @@
     entropy         = -sum_v P(v | context) log2 P(v | context)      v: the words of the softmax
 
 The forward direction reads what stands before a word, the backward one what stands after it. `both`
-combines them by Bayes' rule, as if the two contexts were independent given the word:
-
-    P(word | before, after)  ~  P(word | before) P(word | after) / P(word)
+combines them by Bayes' rule (`joint_prediction`).
 
 A written word may be several tokens of the model: its surprisal is the sum over them, by the chain
 rule. Punctuation is context, and is not counted, unless the word is nothing else. A token that the
@@ -23,10 +21,10 @@ import numpy as np
 from jaxtyping import Bool, Float, Int
 
 from elmore.errors import ConfigError
+from elmore.lm.joint_prediction import combine_directions, unigram_log_probs
 from elmore.lm.scoring import context_states, group_by_length, require_softmax
 from elmore.lm.unknown_word_cost import UnknownWordCost
 from elmore.text.characters import Alphabet
-from elmore.text.vocabulary import Vocabulary
 from elmore.text.written_words import WrittenText
 from elmore.weights.bundle import Bundle
 
@@ -168,7 +166,7 @@ def _measure_tokens(bundle: Bundle, text: WrittenText, windows: list[_Window]) -
             at = np.arange(len(here)), targets[here]
             forward[here], backward[here] = ahead[at], back[at]
             entropy[here] = -(np.exp(ahead) * ahead).sum(axis=1)
-            both[here] = _combine(vocabulary, ahead, back)[at]
+            both[here] = combine_directions(vocabulary, ahead, back)[at]
     nats = math.log(2)
     return _TokenBits(
         spelling.known,
@@ -176,7 +174,7 @@ def _measure_tokens(bundle: Bundle, text: WrittenText, windows: list[_Window]) -
         -backward / nats + spelling.bits,
         -both / nats + spelling.bits,
         entropy / nats,
-        _unigram_bits(targets, len(vocabulary)) + spelling.bits,
+        -unigram_log_probs(targets, len(vocabulary)) / nats + spelling.bits,
     )
 
 
@@ -209,19 +207,3 @@ def _mark_sentences(text: WrittenText, alphabet: Alphabet) -> tuple[list[str], l
         at += range(len(stream), len(stream) + len(sentence))
         stream += text.tokens[sentence.start : sentence.stop]
     return stream, at
-
-
-def _combine(
-    vocabulary: Vocabulary, forward: Float[np.ndarray, "P V"], backward: Float[np.ndarray, "P V"]
-) -> Float[np.ndarray, "P V"]:
-    """Return the logarithms of P(v | before) P(v | after) / P(v), normalised."""
-    prior = _unigram_bits(np.arange(len(vocabulary)), len(vocabulary)) * -math.log(2)
-    both = forward + backward - prior.astype(forward.dtype)
-    both[:, vocabulary.ids([vocabulary.marks.begin, vocabulary.marks.end])] = -np.inf
-    both -= both.max(axis=1, keepdims=True)
-    return both - np.log(np.exp(both).sum(axis=1, keepdims=True))
-
-
-def _unigram_bits(ranks: Int[np.ndarray, " T"], num_words: int) -> Float[np.ndarray, " T"]:
-    """Return the surprisal of words by Zipf's law; a vocabulary is sorted by descending count."""
-    return -np.log2(np.log1p(1 / (ranks + 1)) / np.log(num_words + 1))

@@ -66,6 +66,7 @@ _SUITE = {
     "blimp": toy_suite.write_blimp,
     "wic": lambda place: toy_suite.write_wic(place, ("train", "dev", "test")),
     "swords": toy_suite.write_swords,
+    "lexsub": toy_suite.write_lexsub,
     "sts": toy_suite.write_sts,
     "sick": toy_suite.write_sick,
 }
@@ -87,6 +88,7 @@ READERS = (
     _suite("blimp", "elmore.probe.suite.blimp"),
     _suite("wic", "elmore.probe.suite.wic"),
     _suite("swords", "elmore.probe.suite.swords_data"),
+    _suite("lexsub", "elmore.probe.suite.lexsub_data"),
     _suite("sts", "elmore.probe.suite.sentence_pairs"),
     _suite("sick", "elmore.probe.suite.sentence_pairs"),
     Reader(

@@ -2,7 +2,6 @@
 
 import json
 from dataclasses import replace
-from itertools import pairwise
 
 import numpy as np
 import pytest
@@ -10,6 +9,10 @@ import pytest
 from elmore.errors import ConfigError, DataError
 from elmore.lm.scoring import score
 from elmore.lm.substitutes import predict_substitutes
+from elmore.lm.substitution_vectors import embed_substitutes, substitution_cosines
+from elmore.lm.surprisal import measure_surprisal
+from elmore.text.tokenizers import whitespace
+from elmore.text.written_words import split_text
 from elmore.weights import folder
 from elmore.weights.bundle import Bundle
 from tests.lm.test_scoring import prefer
@@ -27,27 +30,57 @@ def bundle(corpus) -> Bundle:
 def test_the_word_that_is_preferred_comes_first_and_marks_never(bundle):
     prefer(bundle, "<UNK>", "storm", "</S>", "river")
     (result,) = predict_substitutes(bundle, ["a", "grey", "cat"], [1], count=5)
-    (first, best), (second, other), *rest = result.both
+    first, second, *rest = [word for word, _ in result.both]
     assert (first, second) == ("storm", "river")
     assert len(rest) == 3
-    assert best == pytest.approx(0, abs=1e-4)
-    assert best - other == pytest.approx(2 * 20)  # both directions say so
     assert [word for word, _ in result.forward[:2]] == ["storm", "river"]
     assert result.forward[0][1] - result.forward[1][1] == pytest.approx(20)
     # <UNK> takes its share of a direction's probability though it is no substitute
     assert result.forward[0][1] == pytest.approx(-10, abs=1e-3)
 
 
-def test_both_is_the_product_of_the_directions_over_all_words(bundle, corpus):
+def test_both_is_the_both_of_surprisal(bundle, corpus):
     sentence = ["two", "ships", "come"]
     (result,) = predict_substitutes(bundle, sentence, [1], count=10**6)
     both = dict(result.both)
     assert set(both) == set(corpus.vocabulary.words) - MARKS
-    assert sum(map(np.exp, both.values())) == pytest.approx(1, rel=1e-5)
-    forward, backward = dict(result.forward), dict(result.backward)
-    sums = [(both[word], forward[word] + backward[word]) for word in both]
-    for (a, b), (c, d) in pairwise(sums):
-        assert a - c == pytest.approx(b - d, abs=1e-4)
+    for word in ("ships", "the", "storm"):
+        text = split_text(f"two {word} come", tokenizer=whitespace)
+        measured = measure_surprisal(bundle, text)[1].both
+        assert both[word] / -np.log(2) == pytest.approx(measured, abs=1e-4)
+
+
+def test_reranked_words_are_the_probable_ones_that_are_close_to_the_word(bundle):
+    sentence = ["two", "ships", "come"]
+    (result,) = predict_substitutes(bundle, sentence, [1], count=10**6, rerank=True)
+    both, reranked = dict(result.both), dict(result.reranked)
+    assert set(reranked) == set(both) - {"ships"}
+    assert sum(map(np.exp, reranked.values())) == pytest.approx(1)
+    assert list(reranked.values()) == sorted(reranked.values(), reverse=True)
+    words = ["storm", "the", "river"]
+    cosines = substitution_cosines(bundle, sentence, 1, [[word] for word in words])[1]
+    expected = [both[word] + 40 * cosine for word, cosine in zip(words, cosines, strict=True)]
+    found = [reranked[word] for word in words]
+    np.testing.assert_allclose(np.diff(found), np.diff(expected), rtol=1e-4)
+
+
+def test_without_rerank_there_is_no_such_list(bundle):
+    (result,) = predict_substitutes(bundle, ["two", "ships"], [1])
+    assert result.reranked is None
+    (few,) = predict_substitutes(bundle, ["two", "ships"], [1], count=2, rerank=True)
+    assert len(few.reranked) == 2
+
+
+@pytest.mark.parametrize("position", [0, 2, 4])
+def test_a_substitute_has_the_vector_that_the_whole_sentence_gives_it(bundle, position):
+    sentence = ["two", "old", "ships", "come", "."]
+    candidates = [["river"], ["a", "very", "quiet", "storm"], ["bank"]]
+    found = embed_substitutes(bundle, sentence, position, candidates)
+    for words, vectors in zip(candidates, found, strict=True):
+        whole = [*sentence[:position], *words, *sentence[position + 1 :]]
+        stack, _ = bundle.run([whole])
+        inside = stack.states[:, 0, position + 1 : position + 1 + len(words)]  # <S> is first
+        np.testing.assert_allclose(vectors, inside.mean(dim=1).detach(), atol=1e-5)
 
 
 def test_each_direction_gives_a_word_what_the_scores_give_it(bundle):
@@ -131,3 +164,15 @@ def test_the_command_refuses_a_model_without_a_softmax(bundle, tmp_path, text):
     assert (done.code, done.out) == (1, "")
     assert "has no softmax" in done.err
     assert done.err.count("\n") == 1
+
+
+def test_the_command_ranks_again_on_request(model, text):
+    command = ("score", model, text, "--substitutes", "2", "--rerank")
+    lines = run_elmore(*command).out.splitlines()
+    at = next(number for number, line in enumerate(lines) if line.startswith("ships\t"))
+    assert lines[at + 4].split("\t")[1] == "reranked"
+    marked = json.loads(run_elmore(*command, "--json").out.splitlines()[0])
+    assert "ships" not in dict(marked["substitutes"][0]["reranked"])
+    done = run_elmore("score", model, text, "--rerank")
+    assert (done.code, done.out) == (1, "")
+    assert "pass --substitutes N too" in done.err

@@ -1,4 +1,4 @@
-"""Write tiny sets in the published formats of BLiMP, WiC, Swords, STS-B, SICK and the taggings.
+"""Write tiny sets in the published formats of the suite: BLiMP, WiC, Swords, LexSub and so on.
 
 Used by tests/probe/suite and fuzz/probes.
 """
@@ -26,6 +26,7 @@ def write_all(folder: Path) -> Path:
     write_blimp(folder / "blimp")
     write_wic(folder / "wic")
     write_swords(folder / "swords")
+    write_lexsub(folder / "lexsub")
     write_sts(folder / "sts")
     write_sick(folder / "sick")
     write_taggings(folder)
@@ -79,6 +80,17 @@ def write_swords(folder: Path) -> None:
     }
     for name in ("dev", "test"):
         (folder / f"swords-v1.1_{name}.json").write_text(json.dumps(data))
+
+
+def write_lexsub(folder: Path) -> None:
+    folder.mkdir(parents=True)
+    context = "<context>The <head>old</head> bridge sleeps &quot; .</context>"
+    (folder / "lst_all.xml").write_text(
+        "".join(f'<instance id="{i}">\n\t{context}\n</instance>\n' for i in (1, 301))
+    )
+    (folder / "lst_trial.gold").write_text("old.a 1 :: ancient 3;very old 1;\n")
+    (folder / "lst_test.gold").write_text("old.a.n 301 :: former 2;\n")
+    (folder / "lst.gold.candidates").write_text("old.a::former;ancient;very old;Quiet\n")
 
 
 def write_sts(folder: Path) -> None:

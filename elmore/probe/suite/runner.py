@@ -8,7 +8,16 @@ from typing import Any, NamedTuple
 from elmore.embed.embedder import Embedder
 from elmore.errors import ConfigError, DataError
 from elmore.lm.scoring import require_softmax
-from elmore.probe.suite import blimp, sentence_pairs, swords, swords_data, tagging, wic, word_senses
+from elmore.probe.suite import (
+    blimp,
+    lexical_substitution,
+    lexsub_data,
+    sentence_pairs,
+    swords_data,
+    tagging,
+    wic,
+    word_senses,
+)
 from elmore.probe.suite.scores import Progress, Score, SuiteResults
 
 ShowProgress = Callable[[str], AbstractContextManager[Progress]]
@@ -24,7 +33,8 @@ class _Set(NamedTuple):
 SETS = {
     "blimp": _Set(blimp.read_blimp, blimp.score_blimp, needs_softmax=True),
     "wic": _Set(wic.read_wic, wic.score_wic),
-    "swords": _Set(swords_data.read_swords, swords.score_swords),
+    "swords": _Set(swords_data.read_swords, lexical_substitution.score_substitution),
+    "lexsub": _Set(lexsub_data.read_lexsub, lexical_substitution.score_substitution),
     "sts": _Set(sentence_pairs.read_sts, sentence_pairs.score_pairs),
     "sick": _Set(sentence_pairs.read_sick, sentence_pairs.score_pairs),
     "pos": _Set(tagging.read_pos, tagging.score_tags),

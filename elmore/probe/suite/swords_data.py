@@ -1,45 +1,33 @@
 """The files of Swords: contexts, target words, and candidates with the votes of annotators.
 
-Shapes: C candidates of a target.
+The weight of a candidate is the fraction of annotators that accept it (Lee et al., 2021).
 """
 
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
-from jaxtyping import Float
 
 from elmore import strict_json
 from elmore.errors import DataError
 from elmore.probe.suite.embeddings import Tokens
 from elmore.probe.suite.files import find_file
+from elmore.probe.suite.substitution_set import SubstitutionSet, Target
 from elmore.text.files import numbered_lines
 from elmore.text.sentences import split_sentences
 from elmore.text.tokenizers import penn
 
 _ACCEPTING = ("TRUE", "TRUE_IMPLICIT")
+_LEVELS = {"acceptable": 0.5 + 1e-4, "conceivable": 0.1}  # as in the benchmark
 _LABELS = (*_ACCEPTING, "FALSE", "FALSE_IMPLICIT", "UNSURE")
 
 
-class Target(NamedTuple):
-    """A word in its sentence, and its candidates with their gold weights."""
-
-    sentence: Tokens
-    position: int
-    candidates: list[Tokens]
-    weights: Float[np.ndarray, " C"]
-
-
-class Swords(NamedTuple):
-    """Targets to choose the method by, and targets to score."""
-
-    dev: list[Target]
-    test: list[Target]
-
-
-def read_swords(folder: Path) -> Swords:
+def read_swords(folder: Path) -> SubstitutionSet:
     """Read `swords-v1.1_dev.json.gz` and `swords-v1.1_test.json.gz`, or another version."""
-    return Swords(*(_read_targets(find_file(folder, f"swords-*_{n}.json")) for n in Swords._fields))
+    dev, test = (
+        _read_targets(find_file(folder, f"swords-*_{name}.json")) for name in ("dev", "test")
+    )
+    return SubstitutionSet(dev, test, accepted=_LEVELS["acceptable"], levels=_LEVELS)
 
 
 def _read_targets(path: Path) -> list[Target]:

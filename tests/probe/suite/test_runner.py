@@ -137,7 +137,7 @@ def test_the_command_prints_a_table_and_names_absent_sets(model, tmp_path):
     ]
     assert [row[4] for row in cells if row[1] == "field syntax"] == ["both"]
     assert [row[4] for row in cells if row[0] == "wic"] == ["0", "1", "2", "average"]
-    assert absent == "absent: swords, sts, sick, pos, chunk, ner, wsd"
+    assert absent == "absent: swords, lexsub, sts, sick, pos, chunk, ner, wsd"
 
 
 def test_the_command_gives_everything_as_json(model, tmp_path):
