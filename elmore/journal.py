@@ -10,7 +10,7 @@ import os
 import re
 import shutil
 from collections.abc import Mapping
-from dataclasses import asdict
+from dataclasses import MISSING, asdict, fields
 from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING, ClassVar, Generic, TypeVar
@@ -107,6 +107,9 @@ class Journal(Generic[Job]):
             return
         saved = config.read_json(path)
         saved = {self.RENAMED_KEYS.get(key, key): value for key, value in saved.items()}
+        for field in fields(self.job):  # what an earlier version did not know
+            if field.default is not MISSING:
+                saved.setdefault(field.name, field.default)
         differing = [
             f"{name} was {saved.get(name)!r} and is {value!r}"
             for name, value in vars(self.job).items()

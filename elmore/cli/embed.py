@@ -43,6 +43,10 @@ def embed(
             show_default="average, or those of the pooling",
         ),
     ] = None,
+    direction: Annotated[
+        Literal["both", "forward", "backward"],
+        typer.Option(help="Read in both directions, or in one, which takes half the time."),
+    ] = "both",
     tokenized: Tokenized = False,
     split: Annotated[
         bool, typer.Option("--split", help="Embed each sentence of a line on its own.")
@@ -105,6 +109,7 @@ def embed(
         elmo,
         layers=layers,
         pool=pool,
+        direction=direction,
         dtype=dtype,
         tokenized=tokenized,
         split=split,

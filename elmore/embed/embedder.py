@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING, Any, Literal, Self
 import numpy as np
 from jaxtyping import Float
 
-from elmore.embed import networks, packed, pooling
+from elmore.embed import incremental, networks, packed, pooling
 from elmore.embed.inference_model import InferenceModel
 from elmore.embed.outputs import (
-    DTYPES,
+    Direction,
     DType,
     EmbeddedText,
     LayerChoice,
@@ -22,18 +22,20 @@ from elmore.embed.outputs import (
     empty_vectors,
     join_segments,
     layer_selector,
+    parse_direction,
 )
 from elmore.embed.pooling import PoolChoice
 from elmore.embed.runtime import Runtime
 from elmore.embed.stateful import StatefulRows, run_as_batch
-from elmore.embed.tokenized import Text, TokenizedText, tokenize_text
-from elmore.errors import ConfigError, DataError
+from elmore.embed.tokenized import Text, tokenize_text, tokenize_texts
+from elmore.errors import ConfigError
 from elmore.model.config import Precision
 from elmore.model.layer_stack import LayerStack
 from elmore.model.state import BiLMState
 from elmore.text.tokenizers import Tokenizer, penn
 from elmore.weights import warm
 from elmore.weights.bundle import Bundle
+from elmore.weights.forward_state import ForwardState
 from elmore.weights.pooling import TextPooling
 
 if TYPE_CHECKING:
@@ -52,8 +54,7 @@ class Embedder:
     The embedder has a network of its own: freezing, moving, converting or loading a state dict into
     it does not change the bundle that was given. Their weights share memory until then, so the
     embedder follows a bundle that is trained in place, and any other in-place write to
-    `embedder.bundle` writes into both. It does not see writes that torch does not count, such as
-    those of `AdamW(fused=True)`: call `embedder.to(embedder.device)` after them.
+    `embedder.bundle` writes into both. `to` says which writes it does not see.
 
     Args:
         bundle: Network, alphabet and what belongs to them.
@@ -86,12 +87,6 @@ class Embedder:
     ) -> None:
         if initial_state not in ("zero", "warm"):
             raise ConfigError(f"initial_state must be 'zero' or 'warm', found {initial_state!r}")
-        if precision not in ("exact", "fast"):
-            raise ConfigError(f"precision must be 'exact' or 'fast', found {precision!r}")
-        if (token_budget is not None and token_budget < 1) or (cache_megabytes or 0) < 0:
-            found = f"{token_budget} and {cache_megabytes}"
-            least = "token_budget must be at least 1 and cache_megabytes not negative"
-            raise ConfigError(f"{least}, found {found}")
         self.bundle = bundle.sharing_weights()
         self.tokenizer, self.initial_state = tokenizer, initial_state
         self.token_budget, self.cache_megabytes = token_budget, cache_megabytes
@@ -113,7 +108,7 @@ class Embedder:
     @property
     def is_fast(self) -> bool:
         """Whether less than float32 is used: "fast" was asked for, and is quicker here."""
-        return self._inference.bundle.model.is_fast
+        return self._inference.precision == "fast"
 
     @property
     def num_layers(self) -> int:
@@ -133,8 +128,8 @@ class Embedder:
     def to(self, device: "str | torch.device") -> Self:
         """Move the model, and drop everything that was computed from its weights.
 
-        Call `embedder.to(embedder.device)` after writes that torch does not count: through
-        `weight.data`, to tensors created in inference mode, and by fused optimizers
+        Call `embedder.to(embedder.device)` after writes that torch does not count, which are not
+        seen: through `weight.data`, to tensors created in inference mode, and by fused optimizers
         (`AdamW(fused=True)`) in a training loop of your own.
 
         Args:
@@ -148,7 +143,7 @@ class Embedder:
         """
         networks.move(self.bundle.model, device)
         self._reset_runtime()
-        precision = "fast" if self.is_fast else "exact"  # a warning says where they differ
+        precision = self._inference.precision  # a warning says where it is not what was asked for
         _log.info("embedding on device %s in %s precision", self.device, precision)
         return self
 
@@ -180,6 +175,7 @@ class Embedder:
         texts: Iterable[Text],
         *,
         layers: LayerChoices = "average",
+        direction: Direction = "both",
         split_sentences: bool = False,
         dtype: DType = "float32",
     ) -> list[EmbeddedText]:
@@ -190,6 +186,8 @@ class Embedder:
             layers: "average", "all", "top", the number of a layer, a saved mix, or "cloze": the
                 top layer on both sides of a word, without the word itself. A list of these stacks
                 their vectors, as "all" does for every layer.
+            direction: "both", or "forward" or "backward" alone, which takes half the time; the
+                vectors are then half as wide.
             split_sentences: Run the sentences of a string each on their own; the result for a
                 string is still one, with the tokens of all its sentences.
             dtype: Type of the numbers returned.
@@ -201,13 +199,14 @@ class Embedder:
             DataError: Something in `texts` is not a text.
             ConfigError: The model has no such layers.
         """
-        return list(self._run(texts, layers, split_sentences, dtype))
+        return list(self._run(texts, layers, split_sentences, dtype, direction))
 
     def stream(
         self,
         texts: Iterable[Text],
         *,
         layers: LayerChoices = "average",
+        direction: Direction = "both",
         split_sentences: bool = False,
         dtype: DType = "float32",
     ) -> Iterator[EmbeddedText]:
@@ -216,6 +215,7 @@ class Embedder:
         Args:
             texts: Strings, or lists of tokens; they are taken from the iterable as needed.
             layers: As in `embed`.
+            direction: As in `embed`.
             split_sentences: As in `embed`.
             dtype: As in `embed`.
 
@@ -228,7 +228,41 @@ class Embedder:
         """
         if self._stateful_rows is not None:
             raise ConfigError("a stateful embedder runs batches, not streams; call embed")
-        return self._run(texts, layers, split_sentences, dtype)
+        return self._run(texts, layers, split_sentences, dtype, direction)
+
+    def step(
+        self,
+        text: Text,
+        state: ForwardState | None = None,
+        *,
+        layers: LayerChoices = "average",
+        dtype: DType = "float32",
+        cells: bool = False,
+    ) -> tuple[EmbeddedText, ForwardState]:
+        """Embed the next words of a text that is still growing, in the forward direction.
+
+        The vectors are those of `embed(direction="forward")` for the whole text, however it is
+        split: with the native library to the bit, elsewhere to float32's rounding.
+
+        Args:
+            text: The next words: a string, or a list of tokens; it may be one word, or none.
+            state: What the last call for this text returned; None at its start.
+            layers: As in `embed`.
+            dtype: As in `embed`.
+            cells: Whether to return the memory cells of the LSTM layers, too.
+
+        Returns:
+            The words with their vectors, and the state after them.
+
+        Raises:
+            DataError: `text` is not a text, or the state is of another model or precision.
+            ConfigError: The model has no such layers.
+        """
+        words = tokenize_text(text, self.tokenizer)
+        check_choices(layers, self.num_layers)
+        parse_direction("forward", layers)
+        select = layer_selector(layers, dtype)
+        return incremental.embed_next(self._inference, words, state, select, cells=cells)
 
     def encode(
         self, texts: Iterable[Text], *, pool: PoolChoice = None, layers: LayerChoice | None = None
@@ -327,39 +361,31 @@ class Embedder:
             self._stateful_rows.store(state)
         return stack
 
-    def _tokenize(
-        self, texts: Iterable[Text], layers: LayerChoices, split_sentences: bool, dtype: DType
-    ) -> Iterator[TokenizedText]:
-        """Check the arguments of a call, and return an iterator over its tokenised texts."""
-        if isinstance(texts, str):
-            raise DataError(f"a list of texts is expected; pass [{texts[:30]!r}] for one")
-        check_choices(layers, self.num_layers)
-        if dtype not in DTYPES:
-            raise ConfigError(f"dtype must be 'float32' or 'float16', found {dtype!r}")
-        return (
-            tokenize_text(text, self.tokenizer, split_sentences=split_sentences) for text in texts
-        )
-
     def _run(
         self,
         texts: Iterable[Text],
         layers: LayerChoices,
         split_sentences: bool = False,
         dtype: DType = "float32",
+        direction: Direction = "both",
     ) -> Iterator[EmbeddedText]:
-        tokenized = self._tokenize(texts, layers, split_sentences, dtype)
-        select = layer_selector(layers, dtype)
+        tokenized = tokenize_texts(texts, self.tokenizer, split_sentences=split_sentences)
+        check_choices(layers, self.num_layers)
+        directions, select = parse_direction(direction, layers), layer_selector(layers, dtype)
         if self._stateful_rows is not None:
+            if direction != "both":
+                raise ConfigError(
+                    f"direction={direction!r}: a stateful embedder runs both; load another one"
+                )
             device = networks.arrays_of(self.bundle.model)
             with device.inference():
                 results = list(run_as_batch(self.run, list(tokenized), select, device))
         else:
-            results = packed.embed_texts(self.runtime, tokenized, select)
-        empty = empty_vectors(layers, self.num_layers, self.width, dtype)
+            results = packed.embed_texts(self.runtime, tokenized, select, directions)
+        width = len(directions) * self.width // 2
+        empty = empty_vectors(layers, self.num_layers, width, dtype)
         return (join_segments(text, arrays, empty) for text, arrays in results)
 
     def _initial_state(self, num_sentences: int) -> BiLMState:
-        device = networks.arrays_of(self.bundle.model)
-        start = device.start(self.bundle.config, self._start)
-        rows = BiLMState(*(device.repeat_row(part, num_sentences) for part in start))
+        rows = networks.start_rows(self.bundle.model, self._start, num_sentences)
         return rows if self._stateful_rows is None else self._stateful_rows.load(rows)

@@ -5,6 +5,7 @@ from dataclasses import replace
 
 from elmore.embed import networks
 from elmore.embed.runtime import Runtime
+from elmore.errors import ConfigError
 from elmore.model.config import Precision
 from elmore.model.state import BiLMState
 from elmore.weights.bundle import Bundle
@@ -12,9 +13,12 @@ from elmore.weights.digest import model_digest
 
 
 class InferenceModel:
-    """A bundle in a precision, its runtime and its hash; several threads may use it.
+    """A bundle in a precision, with its runtime; several threads may use it.
 
-    They are computed again after weights or backends changed.
+    Everything is computed again after weights or backends changed.
+
+    Raises:
+        ConfigError: An argument is impossible.
     """
 
     def __init__(
@@ -26,20 +30,27 @@ class InferenceModel:
         token_budget: int | None,
         cache_megabytes: float | None,
     ) -> None:
-        self._source, self._precision, self._start = bundle, precision, start
+        if precision not in ("exact", "fast"):
+            raise ConfigError(f"precision must be 'exact' or 'fast', found {precision!r}")
+        if (token_budget is not None and token_budget < 1) or (cache_megabytes or 0) < 0:
+            found = f"{token_budget} and {cache_megabytes}"
+            least = "token_budget must be at least 1 and cache_megabytes not negative"
+            raise ConfigError(f"{least}, found {found}")
+        self._source, self._start = bundle, start
+        self._precision: Precision = precision
         self._token_budget, self._cache_megabytes = token_budget, cache_megabytes
         self._lock = threading.RLock()
         self._version: object = None
         self._bundle: Bundle | None = None
         self._runtime: Runtime | None = None
-        self._digest: str | None = None
+        self._identity: tuple[str, Precision] | None = None
 
     def _drop_stale(self) -> None:
         """Drop what was computed from weights, or for backends, that have changed since."""
         version = self._source.model.version
         if version != self._version:
             self._version = version
-            self._bundle = self._runtime = self._digest = None
+            self._bundle = self._runtime = self._identity = None
 
     @property
     def bundle(self) -> Bundle:
@@ -53,6 +64,11 @@ class InferenceModel:
                 same = model is self._source.model
                 self._bundle = self._source if same else replace(self._source, model=model)
             return self._bundle
+
+    @property
+    def precision(self) -> Precision:
+        """The precision in which it runs: "fast" only where that differs from exact."""
+        return "fast" if self.bundle.model.is_fast else "exact"
 
     @property
     def runtime(self) -> Runtime:
@@ -69,11 +85,10 @@ class InferenceModel:
                 )
             return self._runtime
 
-    @property
-    def digest(self) -> str:
-        """The hash of the model, by which a state of it is recognised."""
+    def prepare(self) -> tuple[Runtime, str, Precision]:
+        """Return the runtime, and the hash and the precision by which its states are recognised."""
         with self._lock:
-            self._drop_stale()
-            if self._digest is None:
-                self._digest = model_digest(self._source)
-            return self._digest
+            runtime = self.runtime  # first: it drops what is stale
+            if self._identity is None:
+                self._identity = model_digest(self._source), self.precision
+            return runtime, *self._identity

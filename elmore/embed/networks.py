@@ -10,6 +10,7 @@ from elmore.errors import ConfigError
 from elmore.extras import say_missing
 from elmore.model.bilm_arrays import BiLMArrays, SoftmaxArrays
 from elmore.model.config import Precision
+from elmore.model.state import BiLMState
 
 if TYPE_CHECKING:
     import torch
@@ -35,6 +36,13 @@ def arrays_of(model: Model) -> Device:
     from elmore.embed.torch_device import TorchDevice
 
     return TorchDevice(next(model.parameters()))
+
+
+def start_rows(model: Model, start: BiLMState | None, num_rows: int) -> BiLMState:
+    """Return an initial state for rows of the model itself; zeros for None."""
+    device = arrays_of(model)
+    row = device.start(model.config, start)
+    return BiLMState(*(device.repeat_row(part, num_rows) for part in row))
 
 
 def device_of(model: Model) -> "torch.device | HostDevice":

@@ -17,13 +17,16 @@ from elmore.embed.sentence_layers import SentenceLayers
 from elmore.embed.tokenized import TokenizedText
 from elmore.errors import ConfigError, DataError
 from elmore.model.saved_mix import SavedMix
+from elmore.model.state import BACKWARD, BOTH, FORWARD
 
 LayerChoice = Literal["average", "all", "top", "cloze"] | int | SavedMix
 LayerChoices = LayerChoice | list[LayerChoice]
 """One choice, or a list of them, whose vectors are stacked."""
 NAMES = ("average", "all", "top", "cloze")
+Direction = Literal["both", "forward", "backward"]
 DType = Literal["float32", "float16"]
 DTYPES = ("float32", "float16")
+_DIRECTIONS = {"both": BOTH, "forward": (FORWARD,), "backward": (BACKWARD,)}
 
 
 @dataclass(frozen=True)
@@ -35,6 +38,8 @@ class EmbeddedText:
     """(tokens, width); with layers="all", or a list of layers, (layers, tokens, width)."""
     offsets: list[tuple[int, int]] | None = None
     """Start and end of each token in the string, when a string was given."""
+    cells: Float[np.ndarray, "L-1 T H"] | None = None
+    """Memory cells (LSTM layers, tokens, cell width) in float32, when asked for."""
 
     def __repr__(self) -> str:
         words = " ".join(self.tokens)
@@ -83,6 +88,21 @@ def parse_layers(name: str) -> LayerChoice:
     raise ConfigError(f"layers {name!r}: expected {', '.join(NAMES)} or a number")
 
 
+def parse_direction(direction: Direction, layers: LayerChoices) -> tuple[int, ...]:
+    """Return the directions of a name, forward first.
+
+    Raises:
+        ConfigError: There is no such direction, or these layers need the other one, too.
+    """
+    if direction not in _DIRECTIONS:
+        raise ConfigError(f"direction must be 'both', 'forward' or 'backward', found {direction!r}")
+    if direction != "both" and "cloze" in (layers if isinstance(layers, list) else [layers]):
+        raise ConfigError(
+            f"layers='cloze' needs both directions, found {direction!r} alone; choose other layers"
+        )
+    return _DIRECTIONS[direction]
+
+
 def check_layers(layers: LayerChoice, num_layers: int) -> None:
     """Raise ConfigError if a model with that many layers cannot return these."""
     if isinstance(layers, SavedMix):
@@ -125,11 +145,18 @@ def select_layers(
 
 
 def layer_selector(layers: LayerChoices, dtype: DType) -> Callable[[SentenceLayers], Array]:
-    """Return a function from all layers to the chosen ones, in the type that is returned."""
-    return lambda sentences: _convert(select_layers(sentences, layers), dtype)
+    """Return a function from all layers to the chosen ones, in the type that is returned.
+
+    Raises:
+        ConfigError: There is no such type.
+    """
+    if dtype not in DTYPES:
+        raise ConfigError(f"dtype must be 'float32' or 'float16', found {dtype!r}")
+    return lambda sentences: convert(select_layers(sentences, layers), dtype)
 
 
-def _convert(vectors: Float[Array, "..."], dtype: DType) -> Float[Array, "..."]:
+def convert(vectors: Float[Array, "..."], dtype: DType) -> Float[Array, "..."]:
+    """Return vectors as numbers of a type."""
     if isinstance(vectors, np.ndarray):
         return vectors.astype(dtype, copy=False)
     return vectors.half() if dtype == "float16" else vectors.float()

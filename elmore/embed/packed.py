@@ -24,7 +24,7 @@ from elmore.embed.sentence_layers import SentenceLayers
 from elmore.embed.tokenized import TokenizedText
 from elmore.embed.word_tables import MISSING
 from elmore.errors import DataError
-from elmore.model.state import BACKWARD, FORWARD
+from elmore.model.state import BOTH, FORWARD
 
 _log = logging.getLogger(__name__)
 
@@ -36,10 +36,14 @@ Select = Callable[[SentenceLayers], Array]
 
 
 def embed_texts(
-    runtime: Runtime, texts: Iterable[TokenizedText], select: Select
+    runtime: Runtime,
+    texts: Iterable[TokenizedText],
+    select: Select,
+    directions: Sequence[int] = BOTH,
 ) -> Iterator[tuple[TokenizedText, list[Float[np.ndarray, "*L T 2*D"]]]]:
     """Yield each text with what is selected of the layers of its segments.
 
+    The layers have the directions that are asked for, side by side; the others are not computed.
     The arrays are views of a window, to be copied by the caller. A GPU runs one window ahead, so an
     error in the texts may be raised before vectors that are already computed are yielded.
     """
@@ -47,7 +51,7 @@ def embed_texts(
     running: deque[tuple[list[TokenizedText], list[Batch]]] = deque()
     for window in split_windows(texts, runtime.token_budget):
         segments = [segment for text in window for segment in text.segments]
-        running.append((window, list(_launch(runtime, segments, select))))
+        running.append((window, list(_launch(runtime, segments, select, directions))))
         if len(running) > ahead:
             yield from _collect(*running.popleft())
     for started in running:
@@ -63,7 +67,10 @@ def _collect(
 
 
 def _launch(
-    runtime: Runtime, segments: Sequence[Sequence[str]], select: Select
+    runtime: Runtime,
+    segments: Sequence[Sequence[str]],
+    select: Select,
+    directions: Sequence[int],
 ) -> Iterator["Batch"]:
     """Run segments, as many at a time as the token budget allows; halve it if memory runs out."""
     begin = 0
@@ -76,7 +83,7 @@ def _launch(
             end += 1
         try:
             with runtime.exclusive(), runtime.device.inference():
-                batch = Batch(runtime, segments[begin:end], select)
+                batch = Batch(runtime, segments[begin:end], select, directions)
         except runtime.device.out_of_memory as error:
             if end - begin == 1:
                 raise DataError(
@@ -97,13 +104,20 @@ def _launch(
 class Batch:
     """Segments whose computation has been launched; only `arrays` waits for the device."""
 
-    def __init__(self, runtime: Runtime, segments: Sequence[Sequence[str]], select: Select) -> None:
+    def __init__(
+        self,
+        runtime: Runtime,
+        segments: Sequence[Sequence[str]],
+        select: Select,
+        directions: Sequence[int],
+    ) -> None:
         numbers: dict[str, int] = {}
         words = (numbers.setdefault(word, len(numbers)) for segment in segments for word in segment)
         self._lengths = np.fromiter(map(len, segments), np.int64, len(segments))
         text = np.fromiter(words, np.int64, self._lengths.sum())
         known = _Words(list(numbers), runtime.token_vectors(list(numbers)))
-        nothing = runtime.device.empty(runtime.num_layers, 0, runtime.width)
+        width = len(directions) * known.vectors.shape[1]
+        nothing = runtime.device.empty(runtime.num_layers, 0, width)
         empty = runtime.sentence_layers(nothing, self._lengths[:0])
         self._empty = runtime.device.fetch(select(empty)).numpy()
         self._rows = _rows_by_length(self._lengths, runtime)
@@ -112,7 +126,7 @@ class Batch:
             selected = self._rows == rows
             lengths = self._lengths[selected]
             part = text[np.repeat(selected, self._lengths)]
-            layers = _run_packed(runtime, known, part, lengths, rows)
+            layers = _run_packed(runtime, known, part, lengths, rows, directions)
             chosen = select(runtime.sentence_layers(layers, lengths))
             self._fetches[rows] = runtime.device.fetch(chosen)
 
@@ -161,6 +175,7 @@ def _run_packed(
     text: Int[np.ndarray, " T"],
     lengths: Int[np.ndarray, " n"],
     num_rows: int,
+    directions: Sequence[int],
 ) -> Float[Array, "L+1 T 2*D"]:
     """Return all layers of sentences that follow each other in `text`, as numbers of words.
 
@@ -175,11 +190,13 @@ def _run_packed(
     plan = pack_sequences(lengths, num_rows, chunk)
     on_device = _DevicePlan.of(plan, chunk, runtime.device)
     width = vectors.shape[1]
-    layers = runtime.device.empty(runtime.num_layers, len(text), runtime.width)
-    layers[0, :, :width] = layers[0, :, width:] = vectors[runtime.put(text)]
+    layers = runtime.device.empty(runtime.num_layers, len(text), len(directions) * width)
+    tokens = vectors[runtime.put(text)]
     initial = runtime.reset_rows(num_rows)
-    for direction, grid in ((FORWARD, plan.forward), (BACKWARD, plan.backward)):
-        half = slice(direction * width, (direction + 1) * width)
+    for column, direction in enumerate(directions):
+        half = slice(column * width, (column + 1) * width)
+        layers[0, :, half] = tokens
+        grid = plan.forward if direction == FORWARD else plan.backward
         # An idle row reads any word; its outputs are not used.
         table = _ProjectionTable(
             runtime, direction, known, text[grid.reshape(-1, chunk * num_rows)]

@@ -1,6 +1,6 @@
 """Tokenise texts, and split them into the segments that run on their own."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 from elmore.errors import DataError
@@ -22,6 +22,15 @@ class TokenizedText(NamedTuple):
     def num_tokens(self) -> int:
         """Number of tokens, boundary tokens included."""
         return sum(map(len, self.segments)) + 2 * len(self.segments)
+
+
+def tokenize_texts(
+    texts: Iterable[Text], tokenizer: Tokenizer, *, split_sentences: bool
+) -> Iterator[TokenizedText]:
+    """Return an iterator over tokenised texts, or raise DataError if `texts` is one string."""
+    if isinstance(texts, str):
+        raise DataError(f"a list of texts is expected; pass [{texts[:30]!r}] for one")
+    return (tokenize_text(text, tokenizer, split_sentences=split_sentences) for text in texts)
 
 
 def tokenize_text(

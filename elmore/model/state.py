@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 from jaxtyping import Float
 
-FORWARD, BACKWARD = 0, 1  # the index of a direction, wherever there are two
+FORWARD, BACKWARD = BOTH = 0, 1  # the index of a direction, wherever there are two
 
 
 class LSTMState(NamedTuple):

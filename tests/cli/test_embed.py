@@ -75,6 +75,37 @@ def test_arrays_are_named_by_line_number_as_their_readers_expect(
     assert kept == {"The bank closed.": "4", "": "1", TEXT[2]: "2", TEXT[3]: "3"}
 
 
+@pytest.mark.parametrize("more", [[], ["--layers", "all"], ["--pool", "mean"]])
+@pytest.mark.parametrize("ending", ["npz", "parquet"])
+def test_one_direction_gives_its_half_of_the_vectors(tmp_path, text, model, more, ending):
+    for direction in ("both", "forward", "backward"):
+        out = tmp_path / f"{direction}.{ending}"
+        assert embed(text, "-o", out, "--direction", direction, *more, model=model).code == 0
+    if ending == "parquet":
+        return
+    both, forward, backward = (
+        np.load(tmp_path / f"{direction}.npz") for direction in ("both", "forward", "backward")
+    )
+    for number in map(str, range(5)):
+        halves = np.concatenate([forward[number], backward[number]], axis=-1)
+        np.testing.assert_array_equal(halves, both[number])
+
+
+def test_a_job_of_one_direction_is_not_resumed_in_both(tmp_path, text, model):
+    half_done(tmp_path, text, model)
+    again = (text, "-o", tmp_path / "out.npz", "--resume", "--direction", "forward")
+    assert "direction was 'both' and is 'forward'" in refused(*again, model=model)
+
+
+def test_a_journal_from_before_directions_is_resumed(tmp_path, text, model):
+    half_done(tmp_path, text, model)
+    path = tmp_path / "out.npz.parts" / "job.json"
+    saved = json.loads(path.read_text())
+    del saved["direction"]
+    path.write_text(json.dumps(saved))
+    assert embed(text, "-o", tmp_path / "out.npz", "--resume", model=model).code == 0
+
+
 def test_the_sentence_index_may_be_left_out(tmp_path, text, model):
     out = tmp_path / "out.hdf5"
     assert embed(text, "-o", out, "--no-sentence-index", model=model).code == 0
@@ -400,6 +431,7 @@ def test_an_existing_output_is_replaced_only_with_overwrite(tmp_path, text, mode
         (["--overwrite"], "need an output file; pass -o"),
         (["--layers", "first"], "expected average, all, top or a number"),
         (["--layers", "all", "--pool", "mean"], "one vector per text"),
+        (["--direction", "forward", "--layers", "cloze"], "needs both directions"),
         (["--pool", "median"], "this model has 'mean', 'max'; pass one"),
         (["--device", "cuda:9"], "cannot be used here"),
         (["-o", "out.txt"], "the suffix must be one of .hdf5"),

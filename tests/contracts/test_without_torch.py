@@ -53,6 +53,11 @@ for precision in ("exact", "fast"):
         found[f"{precision} {number}"] = text.vectors
 again = pickle.loads(pickle.dumps(elmo))
 found["stream"] = next(again.stream(sentences[:1], layers="all")).vectors
+state, steps = None, []
+for word in sentences[0]:
+    text, state = elmo.step([word], state, layers="all")
+    steps.append(text.vectors)
+found["steps"] = np.concatenate(steps, axis=1)
 found["encoded"] = elmo.encode(sentences)
 found["similarity"] = elmo.similarity(sentences[:1], sentences)
 found["warm"] = elmore.load(initial_state="warm").embed(sentences[:1])[0].vectors
@@ -119,6 +124,7 @@ def test_every_bit_is_that_of_an_environment_with_torch(read, elmo):
     for number, text in enumerate(texts):
         assert np.array_equal(found[f"exact {number}"], text.vectors)
     assert np.array_equal(found["stream"], texts[0].vectors)
+    assert np.array_equal(found["steps"], texts[0].vectors[..., : elmo.width // 2])
     assert np.array_equal(found["encoded"], elmo.encode(SENTENCES))
     assert np.array_equal(found["similarity"], elmo.similarity(SENTENCES[:1], SENTENCES))
     lower = elmore.load(device="cpu", max_layer=1)

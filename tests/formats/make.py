@@ -24,7 +24,7 @@ from elmore.probe.neighbors.index import OccurrenceIndex
 from elmore.tasks import checkpoint, registry, sweep
 from elmore.tasks.train import train as train_task
 from elmore.train import runs
-from elmore.weights import folder, pretrained, warm
+from elmore.weights import folder, forward_state, pretrained, warm
 from elmore.weights import pooling as weights_pooling
 from tests.support import toy_corpus, toy_suite, toy_tasks
 from tests.support.cli_runner import run_elmore
@@ -41,6 +41,7 @@ FORMATS = {
     "journal": journal.FORMAT,
     "pooling": weights_pooling.FORMAT,
     "layers": layer_cache.FORMAT,
+    "state": forward_state.FORMAT,
     "uses": storage.FORMAT,
     "recipe": 2,  # these two have no number: their keys tell
     "printed": 3,  # 3 added wsd
@@ -188,6 +189,16 @@ def learned_pooling(directory: Path) -> None:
     (directory / "vectors.json").write_text(json.dumps(pooled))
 
 
+def state(directory: Path) -> None:
+    """The state after the first words of a text, and the vectors of the others."""
+    directory.mkdir()
+    elmo = embedder()
+    _, reached = elmo.step(TOKENS[0][:3])
+    reached.save(directory / "state.npz")
+    rest, _ = elmo.step(TOKENS[0][3:], reached)
+    (directory / "vectors.json").write_text(json.dumps(rest.vectors.tolist()))
+
+
 def layers(directory: Path) -> None:
     layer_cache.load_or_compute(embedder(), TOKENS, directory)
 
@@ -255,6 +266,7 @@ MAKERS: dict[str, Callable[[Path], None]] = {
     "journal": journal,
     "pooling": learned_pooling,
     "layers": layers,
+    "state": state,
     "uses": uses,
     "printed": printed,
     "onnx": onnx,

@@ -25,6 +25,7 @@ from elmore.tasks import registry
 from elmore.tasks.checkpoint import load_task
 from elmore.tasks.train import train as train_task
 from elmore.weights import pretrained
+from elmore.weights.forward_state import ForwardState
 from elmore.weights.pooling import TextPooling
 from tests.formats import make
 from tests.support import toy_corpus, toy_tasks
@@ -235,6 +236,13 @@ def test_a_pooling_gives_the_vectors_it_gave(directory, elmo):
     said = json.loads((directory / "vectors.json").read_text())
     for one, before in zip(elmo.embed(make.TOKENS), said, strict=True):
         close(pooling.pool(one.tokens, one.vectors, learned), before)
+
+
+@pytest.mark.parametrize("directory", of("state"))
+def test_a_text_goes_on_from_its_state(directory, elmo):
+    state = ForwardState.load(directory / "state.npz")
+    rest, _ = elmo.step(make.TOKENS[0][3:], state)
+    close(rest.vectors, json.loads((directory / "vectors.json").read_text()))
 
 
 @pytest.mark.parametrize("directory", of("layers"))

@@ -18,9 +18,11 @@ from elmore.embed import pooling
 from elmore.embed.jobs import job, layer_cache
 from elmore.embed.jobs.journal import text_digest
 from elmore.lm.unknown_word_cost import UnknownWordCost
+from elmore.model.config import LSTMConfig
 from elmore.text.csv_table import read_table
 from elmore.text.files import Lines
 from elmore.text.vocabulary import Vocabulary
+from elmore.weights.forward_state import ForwardState
 from elmore.weights.pooling import TextPooling
 from tests.formats import make
 from tests.fuzz.libraries import PACKERS
@@ -195,6 +197,16 @@ def _read_pooling(folder: Path) -> None:
         pooling.pool(["the"], np.ones((1, 8), np.float32), learned)
 
 
+def _read_state(folder: Path) -> None:
+    state = ForwardState.load(folder / "state.npz")
+    state.check(LSTMConfig(cell_dim=8, output_dim=4), state.model)
+    repr(state)
+
+
+def _state(folder: Path) -> None:
+    shutil.copy(FORMATS / "state-1" / "state.npz", folder)
+
+
 def _pooling(folder: Path) -> None:
     for name in ("pooling-1", "pooling-2"):
         shutil.copy(FORMATS / name / "pooling.npz", folder / f"{name}.npz")
@@ -245,6 +257,7 @@ READERS = (
         _read_layers,
         _repair_layers,
     ),
+    Reader("state", ("elmore.weights.forward_state", "elmore.npy"), _state, _read_state),
     Reader("pooling", ("elmore.weights.pooling", "elmore.npy"), _pooling, _read_pooling),
     Reader("arrays", ("elmore.npy",), _arrays, _read_arrays),
 )

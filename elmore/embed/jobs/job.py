@@ -21,9 +21,9 @@ from elmore.embed.embedder import Embedder
 from elmore.embed.jobs import columns
 from elmore.embed.jobs.journal import EmbedJob, EmbedJournal, PartWriter, text_digest
 from elmore.embed.jobs.writers import writer_for
-from elmore.embed.outputs import check_layers, parse_layers
+from elmore.embed.outputs import Direction, check_layers, parse_direction, parse_layers
 from elmore.embed.tokenized import Text
-from elmore.errors import DataError
+from elmore.errors import ConfigError, DataError
 from elmore.journal import check_disk_space, check_output_free
 from elmore.model.config import Precision
 from elmore.text.files import TableRow
@@ -39,6 +39,7 @@ def describe_job(
     *,
     layers: str | None = None,
     pool: str | None = None,
+    direction: Direction = "both",
     precision: Precision | None = None,
     **choices: Any,  # noqa: ANN401 -- the other fields of EmbedJob
 ) -> EmbedJob:
@@ -47,12 +48,18 @@ def describe_job(
     Its layers are those of the pooling, or the average. Its precision is that of the embedder,
     unless other processes will embed.
     """
-    model, width = model_digest(embedder.bundle), embedder.width
+    model = model_digest(embedder.bundle)
+    width = embedder.width if direction == "both" else embedder.width // 2
     if pool is not None:
         chosen = None if layers is None else parse_layers(layers)
         how, chosen = pooling.find_pooling(embedder.poolings, pool, chosen)
         layers, width = str(chosen), pooling.pooled_width(how, width)
         if isinstance(how, TextPooling):
+            if direction != "both":
+                raise ConfigError(
+                    f"the pooling {pool!r} is of both directions, found {direction!r}; pool by "
+                    "mean or max"
+                )
             model = hashlib.sha256(f"{model} {how.digest}".encode()).hexdigest()
     job = EmbedJob(
         model=model,
@@ -60,10 +67,12 @@ def describe_job(
         pool=pool,
         num_layers=embedder.num_layers,
         width=width,
+        direction=direction,
         precision=precision or ("fast" if embedder.is_fast else "exact"),
         **choices,
     )
     check_layers(parse_layers(job.layers), job.num_layers)
+    parse_direction(direction, parse_layers(job.layers))
     return job
 
 
@@ -186,7 +195,9 @@ def embed_rows(
             text = row.text
             yield text.split() if job.tokenized and isinstance(text, str) else text
 
-    for sentence in embedder.stream(read(), layers=layers, split_sentences=job.split):
+    for sentence in embedder.stream(
+        read(), layers=layers, direction=job.direction, split_sentences=job.split
+    ):
         vectors = sentence.vectors
         if how is not None:
             vectors = pooling.pool(sentence.tokens, vectors, how)

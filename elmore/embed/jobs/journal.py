@@ -20,6 +20,7 @@ import numpy as np
 from jaxtyping import Shaped
 
 from elmore import atomic, strict_json
+from elmore.embed.outputs import Direction
 from elmore.embed.tokenized import Text
 from elmore.journal import Journal
 
@@ -46,6 +47,7 @@ class EmbedJob:
     column: str
     num_layers: int
     width: int
+    direction: Direction = "both"
     format: int = FORMAT
 
 
