@@ -15,7 +15,6 @@ import numpy as np
 from jaxtyping import Float
 
 from elmore.embed.embedder import Embedder
-from elmore.embed.jobs.job import model_digest
 from elmore.errors import ConfigError, DataError
 from elmore.probe.change.corpora import Corpus, Use, open_corpus
 from elmore.probe.change.journal import (
@@ -33,6 +32,7 @@ from elmore.probe.neighbors.storage import resolve_layers
 from elmore.probe.occurrence_map import OccurrenceMap, central_use, map_occurrences
 from elmore.probe.occurrences import Occurrence
 from elmore.text.files import numbered_lines
+from elmore.weights.digest import model_digest
 
 RankBy = Literal["apd", "prt", "jsd"]
 MIN_USES = 10
