@@ -18,7 +18,9 @@ from jaxtyping import Float, Int
 
 from elmore.errors import ConfigError
 
-_MAX_CLUSTERS = 8  # the number of distinguishable colours
+MAX_CLUSTERS = 8
+"""The number of distinguishable colours."""
+
 _TOLERANCE = 1e-4  # points closer than this are the same point
 _STARTS = 10
 _MAX_STEPS = 300
@@ -26,14 +28,19 @@ _BLOCK = 1024  # points whose distances to all others are in memory at once
 
 
 def cluster_points(
-    points: Float[np.ndarray, "N P"], number: int | None = None, seed: int = 0
+    points: Float[np.ndarray, "N P"],
+    number: int | None = None,
+    seed: int = 0,
+    *,
+    most: int = MAX_CLUSTERS,
 ) -> tuple[Int[np.ndarray, " N"], float | None]:
     """Cluster points by k-means.
 
     Args:
         points: The coordinates.
-        number: The number of clusters; by default, from 2 to 8, the best by the silhouette.
+        number: The number of clusters; by default, from 2 to `most`, the best by the silhouette.
         seed: Seed of the starts of k-means.
+        most: The highest number of clusters that is tried.
 
     Returns:
         The cluster of each point, the largest being 0; and the silhouette, None if there is only
@@ -47,7 +54,7 @@ def cluster_points(
         raise ConfigError(
             f"--clusters {number}: only {distinct} occurrences differ; pass 1 to {distinct}"
         )
-    limit = min(_MAX_CLUSTERS, distinct, len(points) - 1)
+    limit = min(most, distinct, len(points) - 1)
     choices = [number] if number else range(2, limit + 1)
     best, labels = None, np.zeros(len(points), dtype=int)
     for count in choices:

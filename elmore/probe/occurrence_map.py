@@ -23,7 +23,7 @@ from jaxtyping import Float
 from elmore.embed.embedder import Embedder
 from elmore.embed.outputs import LayerChoice
 from elmore.errors import ConfigError, DataError
-from elmore.probe.clustering import cluster_points
+from elmore.probe.clustering import MAX_CLUSTERS, cluster_points
 from elmore.probe.cosine import normalize
 from elmore.probe.occurrences import Occurrence
 
@@ -94,16 +94,18 @@ def map_occurrences(
     layers: str,
     method: Method = "pca",
     num_clusters: int | None = None,
+    max_clusters: int = MAX_CLUSTERS,
     num_found: int | None = None,
     seed: int = 0,
 ) -> OccurrenceMap:
     """Cluster occurrences and place them on a plane.
 
-    Without `num_clusters` the best silhouette selects it. `layers` is the layer that the title
-    names, `num_found` the number of occurrences in the text, if these are a sample.
+    Without `num_clusters` the best silhouette selects it, up to `max_clusters`. `layers` is the
+    layer that the title names, `num_found` the number of occurrences in the text, if these are a
+    sample.
     """
     points, variance = _principal_components(vectors)
-    clusters, silhouette = cluster_points(points, num_clusters, seed)
+    clusters, silhouette = cluster_points(points, num_clusters, seed, most=max_clusters)
     plane = points[:, :2] if method == "pca" else _tsne(points, seed)
     known = [(one.sense, own) for one, own in zip(occurrences, clusters, strict=True) if one.sense]
     return OccurrenceMap(

@@ -41,6 +41,11 @@ def test_one_cluster_and_one_for_each_point_have_no_silhouette(rng):
     assert silhouette(points, np.arange(5)) is None
 
 
+def test_no_more_clusters_are_tried_than_allowed(rng):
+    points = np.repeat(rng.normal(size=(6, 2)), 3, axis=0) + rng.normal(size=(18, 2)) / 1000
+    assert [cluster_points(points, most=most)[0].max() + 1 for most in (2, 8)] == [2, 6]
+
+
 def test_equal_points_are_one_cluster():
     labels, score = cluster_points(np.ones((6, 2)))
     assert (labels.tolist(), score) == ([0] * 6, None)

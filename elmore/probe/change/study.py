@@ -27,6 +27,7 @@ from elmore.probe.change.journal import (
     Words,
 )
 from elmore.probe.change.measures import Measure, measure_moves, measure_scores
+from elmore.probe.clustering import MAX_CLUSTERS
 from elmore.probe.neighbors.source_text import TextOptions
 from elmore.probe.neighbors.storage import resolve_layers
 from elmore.probe.occurrence_map import OccurrenceMap, central_use, map_occurrences
@@ -37,6 +38,7 @@ from elmore.weights.digest import model_digest
 RankBy = Literal["apd", "prt", "jsd"]
 MIN_USES = 10
 """Fewer uses than this say too little about a word."""
+_USES_OF_SENSE = 10  # on average; of twenty uses, eight clusters would be pairs of equal phrases
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -297,7 +299,12 @@ def measure_word(
     uses = [*old, *new]
     both = [Occurrence(list(use.tokens), use.position, use.position + 1) for use in uses]
     mapped = map_occurrences(
-        count.word, both, np.concatenate([old_vectors, new_vectors]), layers="", seed=seed
+        count.word,
+        both,
+        np.concatenate([old_vectors, new_vectors]),
+        layers="",
+        max_clusters=max(2, min(MAX_CLUSTERS, len(both) // _USES_OF_SENSE)),
+        seed=seed,
     )
     clusters = np.array([use.cluster for use in mapped.uses])
     scores = measure_scores(
