@@ -1,5 +1,6 @@
 """Print the page of benchmarks/paper.py from its results: every table, missing ones marked."""
 
+import itertools
 import statistics
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
@@ -28,6 +29,7 @@ from paper_cells import (
     task_class,
 )
 
+from elmore.probe.senses import is_beyond_paper
 from elmore.tasks import registry
 
 MISSING = "missing"
@@ -255,7 +257,7 @@ def _senses(plan: Plan) -> Iterator[str]:
     row = plan.found.get("senses", {"tests": {}})
     tests = row["tests"]
     yield from _head("Table 5: word senses by layer (F1)", "table5", "layer", *tests)
-    for layer in next(iter(tests.values()), {}):
+    for layer in itertools.filterfalse(is_beyond_paper, next(iter(tests.values()), {})):
         mark = ", chosen" if layer == row["chosen"] else ""
         scores = (f"{100 * test[layer]['f1']:.1f}" for test in tests.values())
         yield _row(f"{layer}{mark}", *scores)

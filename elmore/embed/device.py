@@ -8,13 +8,15 @@ native library reads; `torch_device.py` has tensors, on a GPU and where there is
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from typing import Any, NamedTuple, Protocol
+from weakref import WeakKeyDictionary
 
 import numpy as np
 
 from elmore.model.config import BiLMConfig
-from elmore.model.native import empty
+from elmore.model.native import PackedMatrix, empty, multiply, pack
 from elmore.model.native_bilm import NativeBiLM, stack_states, zero_state
 from elmore.model.state import BiLMState, LSTMState
+from elmore.weights.whitening import Whitening
 
 Array = Any
 """An array of numpy, or a tensor of torch."""
@@ -142,6 +144,10 @@ class Device(Protocol):
         """Return a number of rows for which every element is computed in the same way."""
         ...
 
+    def whiten(self, rows: Array, whitening: Whitening) -> Array:
+        """Return joined layers (T, W) whitened (T, K), each row with the same bits in any batch."""
+        ...
+
 
 class _Fetched(NamedTuple):
     array: np.ndarray
@@ -156,6 +162,9 @@ class HostDevice:
 
     out_of_memory: tuple[type[BaseException], ...] = ()
     type = "cpu"
+
+    def __init__(self) -> None:
+        self._packed: WeakKeyDictionary[Whitening, PackedMatrix] = WeakKeyDictionary()
 
     def __str__(self) -> str:
         return self.type
@@ -220,6 +229,12 @@ class HostDevice:
         """Return `at_least`: the library computes every element in the same way."""
         del width
         return at_least
+
+    def whiten(self, rows: np.ndarray, whitening: Whitening) -> np.ndarray:
+        """Return joined layers (T, W) whitened (T, K), each row with the same bits in any batch."""
+        if whitening not in self._packed:
+            self._packed[whitening] = pack(whitening.projection)
+        return multiply(self._packed[whitening], rows, whitening.bias)
 
 
 HOST = HostDevice()

@@ -18,11 +18,11 @@ from elmore.embed.outputs import (
     EmbeddedText,
     LayerChoice,
     LayerChoices,
-    check_choices,
     empty_vectors,
     join_segments,
     layer_selector,
     parse_direction,
+    resolve_layers,
 )
 from elmore.embed.pooling import PoolChoice
 from elmore.embed.runtime import Runtime
@@ -37,6 +37,7 @@ from elmore.weights import warm
 from elmore.weights.bundle import Bundle
 from elmore.weights.forward_state import ForwardState
 from elmore.weights.pooling import TextPooling
+from elmore.weights.whitening import Whitening
 
 if TYPE_CHECKING:
     import torch
@@ -125,6 +126,11 @@ class Embedder:
         """Poolings of the model by name; the first is the default of `encode`."""
         return self.bundle.poolings
 
+    @property
+    def whitening(self) -> Whitening | None:
+        """The whitening of the model, for `layers="whitened"`; None if it has none."""
+        return self.bundle.whitening
+
     def to(self, device: "str | torch.device") -> Self:
         """Move the model, and drop everything that was computed from its weights.
 
@@ -183,9 +189,9 @@ class Embedder:
 
         Args:
             texts: Strings, or lists of tokens.
-            layers: "average", "all", "top", the number of a layer, a saved mix, or "cloze": the
-                top layer on both sides of a word, without the word itself. A list of these stacks
-                their vectors, as "all" does for every layer.
+            layers: "average", "all", "top", the number of a layer, a saved mix, "cloze" (the top
+                layer on both sides of a word, without the word itself), "whitened" (the whitening
+                of the model), or a whitening. A list of these stacks their vectors.
             direction: "both", or "forward" or "backward" alone, which takes half the time; the
                 vectors are then half as wide.
             split_sentences: Run the sentences of a string each on their own; the result for a
@@ -259,7 +265,7 @@ class Embedder:
             ConfigError: The model has no such layers.
         """
         words = tokenize_text(text, self.tokenizer)
-        check_choices(layers, self.num_layers)
+        layers = resolve_layers(layers, self.num_layers, self.whitening)
         parse_direction("forward", layers)
         select = layer_selector(layers, dtype)
         return incremental.embed_next(self._inference, words, state, select, cells=cells)
@@ -370,7 +376,7 @@ class Embedder:
         direction: Direction = "both",
     ) -> Iterator[EmbeddedText]:
         tokenized = tokenize_texts(texts, self.tokenizer, split_sentences=split_sentences)
-        check_choices(layers, self.num_layers)
+        layers = resolve_layers(layers, self.num_layers, self.whitening)
         directions, select = parse_direction(direction, layers), layer_selector(layers, dtype)
         if self._stateful_rows is not None:
             if direction != "both":

@@ -18,11 +18,12 @@ from elmore.embed.tokenized import TokenizedText
 from elmore.errors import ConfigError, DataError
 from elmore.model.saved_mix import SavedMix
 from elmore.model.state import BACKWARD, BOTH, FORWARD
+from elmore.weights.whitening import Whitening
 
-LayerChoice = Literal["average", "all", "top", "cloze"] | int | SavedMix
+LayerChoice = Literal["average", "all", "top", "cloze", "whitened"] | int | SavedMix | Whitening
 LayerChoices = LayerChoice | list[LayerChoice]
 """One choice, or a list of them, whose vectors are stacked."""
-NAMES = ("average", "all", "top", "cloze")
+NAMES = ("average", "all", "top", "cloze", "whitened")
 Direction = Literal["both", "forward", "backward"]
 DType = Literal["float32", "float16"]
 DTYPES = ("float32", "float16")
@@ -96,10 +97,13 @@ def parse_direction(direction: Direction, layers: LayerChoices) -> tuple[int, ..
     """
     if direction not in _DIRECTIONS:
         raise ConfigError(f"direction must be 'both', 'forward' or 'backward', found {direction!r}")
-    if direction != "both" and "cloze" in (layers if isinstance(layers, list) else [layers]):
-        raise ConfigError(
-            f"layers='cloze' needs both directions, found {direction!r} alone; choose other layers"
-        )
+    for choice in layers if isinstance(layers, list) else [layers]:
+        needs_both = choice in ("cloze", "whitened") or isinstance(choice, Whitening)
+        if direction != "both" and needs_both:
+            raise ConfigError(
+                f"layers={choice!r} needs both directions, found {direction!r} alone; choose other "
+                "layers"
+            )
     return _DIRECTIONS[direction]
 
 
@@ -110,20 +114,49 @@ def check_layers(layers: LayerChoice, num_layers: int) -> None:
             raise ConfigError(
                 f"this mix has {len(layers.weights)} weights, the model {num_layers} layers"
             )
+    elif isinstance(layers, Whitening):
+        for name in layers.layers:
+            check_layers(parse_layers(name), num_layers)
     elif isinstance(layers, int | np.integer) and not isinstance(layers, bool):
         if not 0 <= layers < num_layers:
             raise ConfigError(f"layers={layers}: this model has layers 0 to {num_layers - 1}")
     elif not isinstance(layers, str) or layers not in NAMES:
         names = ", ".join(map(repr, NAMES))
-        raise ConfigError(f"layers={layers!r}: expected {names}, a number or a saved mix")
+        raise ConfigError(
+            f"layers={layers!r}: expected {names}, a number, a saved mix or a whitening"
+        )
 
 
-def check_choices(layers: LayerChoices, num_layers: int) -> None:
-    """Raise ConfigError if a model with that many layers cannot return one of these choices."""
-    for choice in layers if isinstance(layers, list) else [layers]:
-        check_layers(choice, num_layers)
-    if isinstance(layers, list) and (not layers or "all" in layers):
-        raise ConfigError(f"layers={layers!r}: a list of layers names each of them, and not 'all'")
+def resolve_layers(
+    layers: LayerChoices, num_layers: int, whitening: Whitening | None
+) -> LayerChoices:
+    """Return the layers with the whitening of the model in place of its name.
+
+    Raises:
+        ConfigError: A model with that many layers and this whitening cannot return them.
+    """
+    if isinstance(layers, list):
+        if not layers or "all" in layers:
+            raise ConfigError(f"layers={layers!r}: name each layer of a list, without 'all'")
+        return [_resolve_layer(choice, num_layers, whitening) for choice in layers]
+    return _resolve_layer(layers, num_layers, whitening)
+
+
+def _resolve_layer(
+    layers: LayerChoice, num_layers: int, whitening: Whitening | None
+) -> LayerChoice:
+    check_layers(layers, num_layers)
+    return find_whitening(whitening) if layers == "whitened" else layers
+
+
+def find_whitening(whitening: Whitening | None) -> Whitening:
+    """Return the whitening of a model, or raise ConfigError if it has none."""
+    if whitening is None:
+        raise ConfigError(
+            "layers='whitened': this model has no whitening; learn one with "
+            "elmore.embed.whitening, or pass other layers"
+        )
+    return whitening
 
 
 def select_layers(
@@ -135,6 +168,9 @@ def select_layers(
         return sentences.device.concatenate(chosen, axis=0)
     if isinstance(layers, SavedMix):
         return layers.mix(sentences.states)
+    if isinstance(layers, Whitening):
+        parts = [select_layers(sentences, parse_layers(name)) for name in layers.layers]
+        return sentences.device.whiten(sentences.device.concatenate(parts, axis=1), layers)
     if layers == "all":
         return sentences.states
     if layers == "average":

@@ -11,6 +11,7 @@ from contextlib import contextmanager
 from functools import partial
 from itertools import accumulate
 from typing import NamedTuple
+from weakref import WeakKeyDictionary
 
 import numpy as np
 import torch
@@ -23,6 +24,7 @@ from elmore.model.config import BiLMConfig
 from elmore.model.lstm.call import disable_autocast
 from elmore.model.native_bilm import zero_state
 from elmore.model.state import BACKWARD, FORWARD, BiLMState, LSTMState
+from elmore.weights.whitening import Whitening
 
 _ALIGNMENT = 16  # bytes
 _EAGER_RUNS = 2  # runs of a shape before it is captured: a little text is not worth a capture
@@ -38,6 +40,7 @@ class TorchDevice:
         self._like = like.detach()
         self._device = like.device
         self.type = self._device.type
+        self._dense: WeakKeyDictionary[Whitening, list[Tensor]] = WeakKeyDictionary()
 
     @property
     def limits(self) -> device.DeviceLimits:
@@ -99,6 +102,21 @@ class TorchDevice:
     def stable_rows(self, at_least: int, width: int) -> int:
         """Return a number of rows for which every element is computed in the same way."""
         return rows_for_bitwise_stability(at_least, width) if self.type == "cpu" else at_least
+
+    def whiten(self, rows: Tensor, whitening: Whitening) -> Tensor:
+        """Return joined layers (T, W) whitened (T, K), each row with the same bits in any batch."""
+        if whitening not in self._dense:
+            arrays = (np.ascontiguousarray(whitening.projection.dense().T), whitening.bias)
+            self._dense[whitening] = [each.to(self._like) for each in self.put(arrays)]
+        weight, bias = self._dense[whitening]
+        size = self.stable_rows(self.limits.projection_block, whitening.width)
+        whitened = self.empty(len(rows), whitening.width)
+        for begin in range(0, len(rows), size):  # in blocks of one shape
+            block = rows[begin : begin + size]
+            (filled,) = self.put([np.arange(size) % len(block)])
+            product = torch.addmm(bias, block[filled], weight)
+            whitened[begin : begin + size] = product[: len(block)]
+        return whitened
 
 
 def torch_network(model: BiLM) -> device.Network:

@@ -42,6 +42,26 @@ def score_senses(
     return scores
 
 
+def score_gain(
+    instances: Sequence[Instance],
+    answers: Sequence[str | None],
+    baseline: Sequence[str | None],
+    *,
+    seed: int = 0,
+) -> Scores:
+    """Score answers against those of a baseline to the same instances.
+
+    Returns:
+        The difference of F1 as `gain`, and its paired 95 % bootstrap interval as `gain_low` and
+        `gain_high`. Both must leave the same instances without an answer.
+    """
+    triples = list(zip(instances, answers, baseline, strict=True))
+    gains = [2 * ((one in gold.keys) - (other in gold.keys)) for gold, one, other in triples]
+    denominators = [1 + (answer is not None) for answer in answers]
+    gain = estimate_ratio(np.array(gains), np.array(denominators), seed=seed)
+    return {"gain": gain.score, "gain_low": gain.low, "gain_high": gain.high}
+
+
 def _counts(pairs: Sequence[tuple[Instance, str | None]]) -> tuple[int, int, int]:
     """Return the numbers of correct, answered and all instances."""
     correct = sum(answer in instance.keys for instance, answer in pairs)

@@ -9,6 +9,10 @@ layers after each is scaled to unit length, so that the longer one does not domi
 exists `centred`, with the mean of all annotated instances subtracted: the vectors of a biLM share a
 few large components, which make all of them similar and hide the differences.
 
+The rows `cloze` (what is around the word, without the word) and `whitened` (the whitening of the
+model) are not the paper's: they never are the chosen row, and their scores include the gain over
+the top layer with its paired interval.
+
 Shapes: L layers, R vectors per instance, S senses, N instances, T words, D width.
 """
 
@@ -21,15 +25,18 @@ import numpy as np
 from jaxtyping import Float, Shaped
 
 from elmore.embed.embedder import Embedder
+from elmore.embed.outputs import parse_layers
 from elmore.errors import ConfigError, DataError
 from elmore.probe.cosine import normalize
 from elmore.probe.sense_corpus import Instance, SenseCorpus, Sentence
-from elmore.probe.sense_scores import Scores, score_senses
+from elmore.probe.sense_scores import Scores, score_gain, score_senses
 from elmore.probe.wordnet import WordNet
 from elmore.tasks.embedding.word_vectors import WordVectors
 
 FIRST_SENSE = "first sense"
 CENTRED = " centred"
+BEYOND_PAPER = ("cloze", "whitened")
+"""Rows of vectors that the paper does not have."""
 
 Progress = Callable[[float, int], None]
 """Called with the fraction done, 0 to 1, and the number of words read."""
@@ -46,7 +53,7 @@ class SenseResults:
     """
 
     chosen: str | None
-    """The best row on the held-out documents; None if nothing was held out."""
+    """The best of the paper's rows on the held-out documents; None if nothing was held out."""
     held_out: dict[str, Scores]
     """Scores on held-out training documents, learned from the others."""
     tests: dict[str, dict[str, Scores]]
@@ -100,8 +107,8 @@ def probe_senses(
             averages.add(instance, vectors)
     chosen, dev_scores = None, {}
     if held_out_documents:
-        dev_scores = _score_rows(layers.rows, averages, dev, wordnet, seed)
-        rows = [row for row in dev_scores if row != FIRST_SENSE]
+        dev_scores = _score_rows(layers, averages, dev, wordnet, seed)
+        rows = [row for row in dev_scores if row != FIRST_SENSE and not is_beyond_paper(row)]
         chosen = max(rows, key=lambda row: dev_scores[row]["f1"])
         averages.merge(held_out_sums)
     test_scores = {}
@@ -109,7 +116,7 @@ def probe_senses(
         instances = _Instances()
         for _, instance, vectors in layers.instances(test):
             instances.add(instance, vectors)
-        test_scores[test.name] = _score_rows(layers.rows, averages, instances, wordnet, seed)
+        test_scores[test.name] = _score_rows(layers, averages, instances, wordnet, seed)
     return SenseResults(
         chosen,
         dev_scores,
@@ -118,6 +125,11 @@ def probe_senses(
         len(survey.senses),
         punctuation="plain",
     )
+
+
+def is_beyond_paper(row: str) -> bool:
+    """Return whether the paper has no such row, centred or not."""
+    return row.removesuffix(CENTRED) in BEYOND_PAPER
 
 
 class _Survey(NamedTuple):
@@ -171,8 +183,9 @@ class _ProgressCounter:
 class _Layers:
     """The source of vectors, and the rows of the table.
 
-    An instance has R vectors: its layers and, if there are several LSTM layers, the sum of their
-    unit vectors. `rows` maps the name of a row to its weights over these R vectors.
+    An instance has R vectors: its layers, those that the paper does not have, and, if there are
+    several LSTM layers, the sum of their unit vectors. `rows` maps the name of a row to its weights
+    over these R vectors.
     """
 
     def __init__(
@@ -180,18 +193,22 @@ class _Layers:
     ) -> None:
         self._source, self._counter = source, counter
         if isinstance(source, WordVectors):
-            self.width, names = source.dim, [name]
+            self.width, names, beyond = source.dim, [name], []
         else:
             self.width, names = source.width, [str(layer) for layer in range(source.num_layers)]
-        num_layers = len(names)
+            beyond = [*BEYOND_PAPER] if source.whitening else ["cloze"]
+            self._choices = [parse_layers(one) for one in (*names, *beyond)]
+        self._num_layers = num_layers = len(names)
         self._add_unit_sum = num_layers > 2
-        if self._add_unit_sum:
-            names = [*names, "+".join(names[1:])]
-        self.num_sums = len(names)
-        self.rows = dict(zip(names, np.eye(len(names), dtype=np.float32), strict=True))
+        units = ["+".join(names[1:])] if self._add_unit_sum else []
+        self.num_sums = len(names) + len(beyond) + len(units)
+        unit_rows = np.eye(self.num_sums, dtype=np.float32)
+        rows = dict(zip([*names, *beyond, *units], unit_rows, strict=True))
         if num_layers > 1:
-            of_layers = np.arange(len(names)) < num_layers
-            self.rows["average"] = (of_layers / num_layers).astype(np.float32)
+            of_layers = np.arange(self.num_sums) < num_layers
+            rows["average"] = (of_layers / num_layers).astype(np.float32)
+        self.rows = {row: rows[row] for row in sorted(rows, key=is_beyond_paper)}
+        self.top = names[-1]
 
     def instances(
         self, corpus: SenseCorpus
@@ -201,7 +218,8 @@ class _Layers:
             for instance in sentence.instances:
                 vectors = layers[:, instance.start : instance.end].mean(axis=1)
                 if self._add_unit_sum:
-                    vectors = np.concatenate([vectors, normalize(vectors[1:]).sum(axis=0)[None]])
+                    units = normalize(vectors[1 : self._num_layers])
+                    vectors = np.concatenate([vectors, units.sum(axis=0)[None]])
                 yield sentence.document, instance, vectors
             self._counter.add(len(sentence.words))
 
@@ -211,7 +229,7 @@ class _Layers:
                 yield sentence, self._source.lookup(sentence.words)[None]
             return
         here, there = itertools.tee(corpus)  # which holds as many sentences as the embedder does
-        results = self._source.stream((sentence.words for sentence in there), layers="all")
+        results = self._source.stream((sentence.words for sentence in there), layers=self._choices)
         for sentence, embedded in zip(here, results, strict=True):
             yield sentence, embedded.vectors
 
@@ -263,13 +281,14 @@ class _Instances:
 
 
 def _score_rows(
-    rows: dict[str, np.ndarray], sums: _SenseSums, test: _Instances, wordnet: WordNet, seed: int
+    layers: _Layers, sums: _SenseSums, test: _Instances, wordnet: WordNet, seed: int
 ) -> dict[str, Scores]:
     """Score the first sense, each row, and each row centred."""
     firsts = [wordnet.first_sense(one.lemma, one.pos) for one in test.instances]
     table = {FIRST_SENSE: score_senses(test.instances, firsts, seed=seed)}
     candidates = sums.candidates(wordnet)
-    for row, weights in rows.items():
+    answers_of: dict[str, list[str | None]] = {}
+    for row, weights in layers.rows.items():
         totals = np.einsum("r,srd->sd", weights, sums.vectors)
         averages = totals / np.maximum(1, sums.counts)[:, None]
         vectors = np.stack([weights @ one.astype(np.float32) for one in test.vectors])  # (N, D)
@@ -282,6 +301,10 @@ def _score_rows(
             table[row + suffix] = score_senses(test.instances, with_fallback, seed=seed) | {
                 f"alone_{name}": value for name, value in alone.items()
             }
+            answers_of[row + suffix] = with_fallback
+    for row in filter(is_beyond_paper, answers_of):
+        pair = answers_of[row], answers_of[layers.top]
+        table[row] |= score_gain(test.instances, *pair, seed=seed)
     return table
 
 

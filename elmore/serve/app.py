@@ -86,7 +86,9 @@ def _media_type(request: Request) -> responses.MediaType:
 def _add_embedding(app: FastAPI, handler: RequestHandler) -> None:
     """Add the routes that return vectors."""
     embedder = handler.engine.embedder
-    embed_request = schemas.embed_request(embedder.num_layers, handler.limits.texts)
+    embed_request = schemas.embed_request(
+        embedder.num_layers, handler.limits.texts, whitened=embedder.whitening is not None
+    )
     encode_request = schemas.encode_request(list(embedder.poolings), handler.limits.texts)
 
     @app.post(

@@ -13,7 +13,7 @@ from jaxtyping import Float
 
 from elmore.embed.continuous import ActiveSequence, ContinuousBatcher
 from elmore.embed.embedder import Embedder
-from elmore.embed.outputs import LayerChoice, layer_selector, to_host
+from elmore.embed.outputs import LayerChoice, layer_selector, resolve_layers, to_host
 from elmore.lm import scoring
 from elmore.lm.scoring import Scores
 from elmore.probe.neighbors.index import Neighbor
@@ -129,5 +129,8 @@ class Engine:
     ) -> Float[np.ndarray, "*L T D"]:
         lengths = np.array([len(sequence.words)])
         sentence = self._runtime.sentence_layers(sequence.layers, lengths)
-        selected = to_host(layer_selector(layers, "float32")(sentence))
+        embedder = self.embedder
+        resolved = resolve_layers(layers, embedder.num_layers, embedder.whitening)
+        select = layer_selector(resolved, "float32")
+        selected = to_host(select(sentence))
         return selected if selected.base is None else selected.copy()  # a view keeps all layers

@@ -1,7 +1,7 @@
 """Requests and responses as pydantic models, from which the OpenAPI document is made."""
 
 from collections.abc import Sequence
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, create_model
 
@@ -40,17 +40,20 @@ class EmbedRequest(StrictRequest):
     """Texts to embed."""
 
     texts: Texts
-    layers: Literal["average", "all", "top", "cloze"] | int = "average"
+    layers: Literal["average", "all", "top", "cloze", "whitened"] | int = "average"
 
 
-def embed_request(num_layers: int, max_texts: int) -> type[EmbedRequest]:
-    """Return the request type of a model with this many layers."""
+def embed_request(num_layers: int, max_texts: int, *, whitened: bool) -> type[EmbedRequest]:
+    """Return the request type of a model with this many layers, and perhaps a whitening."""
     layer = Annotated[int, Field(ge=0, lt=num_layers), Integer]
     about = (
-        "the mean of all layers, all layers, the last one, one by its number, or the last one on "
-        "both sides of each word, without the word (cloze)"
+        "the mean of all layers, all layers, the last one, one by its number, the last one on both "
+        "sides of each word, without the word (cloze), or the whitening of the model, if it has one"
     )
-    choice = Annotated[Literal["average", "all", "top", "cloze"] | layer, Field(description=about)]
+    names: Any = Literal["average", "all", "top", "cloze"]
+    if whitened:
+        names = Literal["average", "all", "top", "cloze", "whitened"]
+    choice = Annotated[names | layer, Field(description=about)]
     return create_model(
         "EmbedRequest",
         __base__=EmbedRequest,

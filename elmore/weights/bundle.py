@@ -18,6 +18,7 @@ from elmore.model.state import BiLMState
 from elmore.text.characters import Alphabet, encode_batch
 from elmore.text.vocabulary import Vocabulary
 from elmore.weights.pooling import TextPooling
+from elmore.weights.whitening import Whitening
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -68,6 +69,8 @@ class Bundle:
     """Whether the model has a softmax that its folder lacks: softmax.safetensors is missing."""
     poolings: dict[str, TextPooling] = field(default_factory=dict)
     """Learned ways to pool the vectors of a text, by name; the first is the default."""
+    whitening: Whitening | None = None
+    """A learned whitening of joined layers."""
 
     @property
     def config(self) -> BiLMConfig:
@@ -141,5 +144,5 @@ class Bundle:
         whole = replace(self, model=model, options=None, warm_state=state, mixes=())
         if max_layer == most:
             return whole
-        # The softmax is on top of the last layer, and poolings are learned for all layers
-        return replace(whole, softmax=None, lacks_softmax=False, poolings={})
+        # The softmax is on top of the last layer; the rest is learned for all layers
+        return replace(whole, softmax=None, lacks_softmax=False, poolings={}, whitening=None)

@@ -5,6 +5,7 @@ from typing import Any
 
 from elmore.weights.bundle import Bundle
 from elmore.weights.pooling import TextPooling
+from elmore.weights.whitening import Whitening
 
 
 def model_facts(bundle: Bundle) -> dict[str, Any]:
@@ -34,6 +35,7 @@ def model_facts(bundle: Bundle) -> dict[str, Any]:
         "softmax": _softmax_kind(bundle),
         "warm start": bundle.warm_state is not None,
         "mixes": len(bundle.mixes),
+        "whitening": _describe_whitening(bundle.whitening),
     } | {f"pooling {name}": _describe(pooling) for name, pooling in bundle.poolings.items()}
 
 
@@ -41,6 +43,14 @@ def _describe(pooling: TextPooling) -> str:
     """Return the width and the origin of a pooling."""
     facts = [f"{key} {value}" for key, value in pooling.origin.items()]
     return "; ".join([f"width {pooling.width}", *facts])
+
+
+def _describe_whitening(whitening: Whitening | None) -> str:
+    """Return the layers and the origin of a whitening."""
+    if whitening is None:
+        return "none"
+    facts = [f"{key} {value}" for key, value in whitening.origin.items()]
+    return "; ".join([f"layers {', '.join(whitening.layers)}", *facts])
 
 
 def _softmax_kind(bundle: Bundle) -> str:

@@ -5,6 +5,7 @@ model.safetensors       the network and its warm state
 softmax.safetensors     the softmax; without this file the model still embeds
 vocabulary.txt
 poolings.npz            learned ways to pool the vectors of a text
+whitening.npz           a learned whitening of joined layers
 README.md
 """
 
@@ -30,6 +31,7 @@ from elmore.weights import checksums, tensor_file
 from elmore.weights.bundle import Bundle, Card
 from elmore.weights.card import render_card
 from elmore.weights.pooling import RESERVED, TextPooling, read_poolings, write_poolings
+from elmore.weights.whitening import CLOZE, Whitening
 
 if TYPE_CHECKING:
     from elmore.weights.storage import Storage
@@ -37,7 +39,8 @@ if TYPE_CHECKING:
 FORMAT = 4  # 2 added softmax, byte counts and provenance; 3 int8; 4 softmax.safetensors
 SOFTMAX_FILE = "softmax.safetensors"
 POOLINGS = "poolings.npz"
-OPTIONAL_FILES = frozenset({SOFTMAX_FILE, "vocabulary.txt", POOLINGS})
+WHITENING = "whitening.npz"
+OPTIONAL_FILES = frozenset({SOFTMAX_FILE, "vocabulary.txt", POOLINGS, WHITENING})
 """Files with weights or words that a model may lack."""
 FILES = frozenset({"config.json", "model.safetensors", "README.md"}) | OPTIONAL_FILES
 
@@ -135,6 +138,8 @@ def save(
             bundle.vocabulary.write(folder / "vocabulary.txt")
         if bundle.poolings:
             write_poolings(folder / POOLINGS, bundle.poolings)
+        if bundle.whitening:
+            bundle.whitening.save(folder / WHITENING)
         card = render_card(bundle, destination.name)
         (folder / "README.md").write_text(card, encoding="utf-8", errors="replace")
 
@@ -182,6 +187,10 @@ def load(folder: Path) -> Bundle:
     poolings = read_poolings(path) if os.path.lexists(path) else {}  # a broken link is refused
     for name, pooling in poolings.items():
         _check_pooling(name, pooling, settings.model, path)
+    path = folder / WHITENING
+    whitening = Whitening.load(path) if os.path.lexists(path) else None
+    if whitening is not None:
+        _check_whitening(whitening, settings.model, path)
     return Bundle(
         model,
         alphabet,
@@ -194,6 +203,7 @@ def load(folder: Path) -> Bundle:
         settings.byte_counts,
         lacks_softmax=settings.softmax is not None and softmax is None,
         poolings=poolings,
+        whitening=whitening,
     )
 
 
@@ -213,8 +223,40 @@ def add_pooling(folder: Path, name: str, pooling: TextPooling) -> None:
     path = folder / POOLINGS
     present = read_poolings(path) if path.exists() else {}
     write_poolings(path, present | {name: pooling})
+    _record_checksum(folder, path)
+
+
+def add_whitening(folder: Path, whitening: Whitening) -> None:
+    """Add a whitening to a model folder, or replace it; no other file of the model changes.
+
+    Args:
+        folder: A model folder.
+        whitening: The whitening.
+
+    Raises:
+        DataError: The whitening does not fit the model, or the file cannot be written.
+    """
+    path = folder / WHITENING
+    _check_whitening(whitening, _read_settings(folder / "config.json").model, path)
+    whitening.save(path)
+    _record_checksum(folder, path)
+
+
+def _record_checksum(folder: Path, path: Path) -> None:
+    """Record the checksum of a new file if those of the model are recorded."""
     if checksums.read_record(folder / "model.safetensors"):
         checksums.write_record(path, checksums.file_sha256(path))
+
+
+def _check_whitening(whitening: Whitening, model: BiLMConfig, where: Path) -> None:
+    numbers = [int(name) for name in whitening.layers if name != CLOZE]
+    expected = (model.width, model.width * len(whitening.layers))
+    if max(numbers, default=0) >= model.num_layers or whitening.projection.shape != expected:
+        raise DataError(
+            f"{where}: a whitening of layers {', '.join(whitening.layers)} with a projection of "
+            f"{whitening.projection.shape}, the model has layers 0 to {model.num_layers - 1} of "
+            f"width {model.width}; learn one with this model"
+        )
 
 
 def _check_pooling(name: str, pooling: TextPooling, model: BiLMConfig, where: Path) -> None:

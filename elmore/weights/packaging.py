@@ -8,6 +8,7 @@ A package has one folder with the model and its checksums, and registers it (`pa
     elmore_model_english_large/softmax.safetensors             and softmax.safetensors.sha256
     elmore_model_english_large/vocabulary.txt                  and vocabulary.txt.sha256
     elmore_model_english_large/poolings.npz                    and poolings.npz.sha256
+    elmore_model_english_large/whitening.npz                   and whitening.npz.sha256
     elmore_model_english_large/README.md                       the card, and LICENSE if there is one
 
 It is written as a wheel, or as the source of one: this folder and a pyproject.toml.

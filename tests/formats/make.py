@@ -26,7 +26,8 @@ from elmore.tasks.train import train as train_task
 from elmore.train import runs
 from elmore.weights import folder, forward_state, pretrained, warm
 from elmore.weights import pooling as weights_pooling
-from tests.support import toy_corpus, toy_suite, toy_tasks
+from elmore.weights import whitening as weights_whitening
+from tests.support import toy_corpus, toy_suite, toy_tasks, toy_whitening
 from tests.support.cli_runner import run_elmore
 
 HERE = Path(__file__).parent
@@ -40,6 +41,7 @@ FORMATS = {
     "embeddings": writers.FORMAT,
     "journal": journal.FORMAT,
     "pooling": weights_pooling.FORMAT,
+    "whitening": weights_whitening.FORMAT,
     "layers": layer_cache.FORMAT,
     "state": forward_state.FORMAT,
     "uses": storage.FORMAT,
@@ -199,6 +201,15 @@ def state(directory: Path) -> None:
     (directory / "vectors.json").write_text(json.dumps(rest.vectors.tolist()))
 
 
+def whitening(directory: Path) -> None:
+    directory.mkdir()
+    elmo = embedder()
+    made = toy_whitening.make_whitening(elmo)
+    made.save(directory / "whitening.npz")
+    vectors = [one.vectors.tolist() for one in elmo.embed(TOKENS, layers=made)]
+    (directory / "vectors.json").write_text(json.dumps(vectors))
+
+
 def layers(directory: Path) -> None:
     layer_cache.load_or_compute(embedder(), TOKENS, directory)
 
@@ -265,6 +276,7 @@ MAKERS: dict[str, Callable[[Path], None]] = {
     "embeddings": embeddings,
     "journal": journal,
     "pooling": learned_pooling,
+    "whitening": whitening,
     "layers": layers,
     "state": state,
     "uses": uses,

@@ -27,6 +27,7 @@ from elmore.tasks.train import train as train_task
 from elmore.weights import pretrained
 from elmore.weights.forward_state import ForwardState
 from elmore.weights.pooling import TextPooling
+from elmore.weights.whitening import Whitening
 from tests.formats import make
 from tests.support import toy_corpus, toy_tasks
 
@@ -243,6 +244,14 @@ def test_a_text_goes_on_from_its_state(directory, elmo):
     state = ForwardState.load(directory / "state.npz")
     rest, _ = elmo.step(make.TOKENS[0][3:], state)
     close(rest.vectors, json.loads((directory / "vectors.json").read_text()))
+
+
+@pytest.mark.parametrize("directory", of("whitening"))
+def test_a_whitening_gives_the_vectors_it_gave(directory, elmo):
+    learned = Whitening.load(directory / "whitening.npz")
+    said = json.loads((directory / "vectors.json").read_text())
+    for one, before in zip(elmo.embed(make.TOKENS, layers=learned), said, strict=True):
+        close(one.vectors, np.reshape(before, (-1, elmo.width)))
 
 
 @pytest.mark.parametrize("directory", of("layers"))

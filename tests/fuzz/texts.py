@@ -24,6 +24,7 @@ from elmore.text.files import Lines
 from elmore.text.vocabulary import Vocabulary
 from elmore.weights.forward_state import ForwardState
 from elmore.weights.pooling import TextPooling
+from elmore.weights.whitening import Whitening
 from tests.formats import make
 from tests.fuzz.libraries import PACKERS
 from tests.fuzz.reader import FORMATS, Reader
@@ -212,6 +213,15 @@ def _pooling(folder: Path) -> None:
         shutil.copy(FORMATS / name / "pooling.npz", folder / f"{name}.npz")
 
 
+def _read_whitening(folder: Path) -> None:
+    for path in folder.iterdir():
+        _ = Whitening.load(path).bias
+
+
+def _whitening(folder: Path) -> None:
+    shutil.copy(FORMATS / "whitening-1" / "whitening.npz", folder / "whitening.npz")
+
+
 def _arrays(folder: Path) -> None:
     np.save(folder / "a.npy", np.arange(6.0).reshape(2, 3))
     np.save(folder / "b.npy", np.arange(5, dtype=np.uint32))
@@ -259,5 +269,6 @@ READERS = (
     ),
     Reader("state", ("elmore.weights.forward_state", "elmore.npy"), _state, _read_state),
     Reader("pooling", ("elmore.weights.pooling", "elmore.npy"), _pooling, _read_pooling),
+    Reader("whitening", ("elmore.weights.whitening", "elmore.npy"), _whitening, _read_whitening),
     Reader("arrays", ("elmore.npy",), _arrays, _read_arrays),
 )

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from elmore.errors import ConfigError, DataError
 from elmore.probe import senses, wordnet
 from elmore.probe.sense_corpus import Instance, SenseCorpus
-from elmore.probe.sense_scores import score_senses
+from elmore.probe.sense_scores import score_gain, score_senses
 from elmore.tasks.embedding.word_vectors import WordVectors
 from tests.support.cli_runner import run_elmore
 from tests.support.sense_corpus import write_corpus, write_wordnet
@@ -35,16 +35,20 @@ PLACES = {
 
 
 class FakeEmbedder:
-    """Gives hand-made vectors: layer 0 is zero, layer 1 as placed, layer 2 turned by 90°."""
+    """Gives hand-made vectors: layer 0 is zero, layer 1 as placed, layer 2 turned by 90°.
 
-    num_layers, width = 3, 2
+    The cloze vector of a word is as placed, and the whitened one zero.
+    """
+
+    num_layers, width, whitening = 3, 2, None
 
     def stream(self, texts, *, layers):
-        assert layers == "all"
+        assert layers == [0, 1, 2, "cloze", *(["whitened"] if self.whitening else [])]
         for words in texts:
             placed = np.array([PLACES.get(word, (0.0, 0.0)) for word in words], np.float32)
             turned = placed[:, ::-1] * np.array([-1, 1], np.float32)
-            vectors = np.stack([np.zeros_like(placed), placed, turned])
+            zero = np.zeros_like(placed)
+            vectors = np.stack([zero, placed, turned, placed, zero])[: len(layers)]
             yield SimpleNamespace(vectors=vectors)
 
 
@@ -181,6 +185,31 @@ def test_holding_out_documents_does_not_change_test_scores(tmp_path, known):
     test = [[[bank("eastish", MONEY), bank("northish", RIVER)]]]
     pair = corpora(tmp_path, train, test)
     assert probed(*pair, known, held_out=0.3)[1] == probed(*pair, known)[1]
+
+
+def test_cloze_and_whitened_rows_are_compared_with_the_top_layer_and_not_chosen(tmp_path, known):
+    source = FakeEmbedder()
+    source.whitening = object()
+    train = [[bank("east", MONEY), bank("north", RIVER)]]
+    text, test = corpora(tmp_path, [train, train], [[[bank("eastish", MONEY)]]])
+    result, table = probed(text, test, known, source, held_out=0.5)
+    assert result.chosen in ("0", "1", "2", "1+2", "average")
+    beyond = [row for row in table if senses.is_beyond_paper(row)]
+    assert beyond == [*table][-4:] == ["cloze", "cloze centred", "whitened", "whitened centred"]
+    assert table["cloze"]["f1"] == table["1"]["f1"]
+    for row in beyond:
+        assert table[row]["gain"] == table[row]["f1"] - table["2"]["f1"]
+        assert table[row]["gain_low"] <= table[row]["gain"] <= table[row]["gain_high"]
+    assert "gain" not in table["1"]
+
+
+def test_the_interval_of_a_gain_is_paired():
+    right, wrong = ["a"] * 90, ["b"] * 90
+    uses = [use("a")] * 100
+    gain = score_gain(uses, right + ["a"] * 10, right + ["b"] * 10)
+    assert gain["gain"] == pytest.approx(0.1)
+    assert gain["gain_low"] > 0.03  # that of the two scores by themselves would reach 0
+    assert score_gain(uses, wrong + ["a"] * 10, wrong + ["a"] * 10)["gain_high"] == 0
 
 
 def test_word_vectors_are_one_layer(tmp_path, known):

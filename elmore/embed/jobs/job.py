@@ -21,7 +21,7 @@ from elmore.embed.embedder import Embedder
 from elmore.embed.jobs import columns
 from elmore.embed.jobs.journal import EmbedJob, EmbedJournal, PartWriter, text_digest
 from elmore.embed.jobs.writers import writer_for
-from elmore.embed.outputs import Direction, check_layers, parse_direction, parse_layers
+from elmore.embed.outputs import Direction, parse_direction, parse_layers, resolve_layers
 from elmore.embed.tokenized import Text
 from elmore.errors import ConfigError, DataError
 from elmore.journal import check_disk_space, check_output_free
@@ -29,6 +29,7 @@ from elmore.model.config import Precision
 from elmore.text.files import TableRow
 from elmore.weights.digest import model_digest
 from elmore.weights.pooling import TextPooling
+from elmore.weights.whitening import Whitening
 
 Progress = Callable[[int, int], None]
 """Called with the number of lines and of tokens that are done."""
@@ -50,8 +51,8 @@ def describe_job(
     """
     model = model_digest(embedder.bundle)
     width = embedder.width if direction == "both" else embedder.width // 2
+    chosen = None if layers is None else parse_layers(layers)
     if pool is not None:
-        chosen = None if layers is None else parse_layers(layers)
         how, chosen = pooling.find_pooling(embedder.poolings, pool, chosen)
         layers, width = str(chosen), pooling.pooled_width(how, width)
         if isinstance(how, TextPooling):
@@ -61,7 +62,12 @@ def describe_job(
                     "mean or max"
                 )
             model = hashlib.sha256(f"{model} {how.digest}".encode()).hexdigest()
-    job = EmbedJob(
+    whole = "average" if chosen is None else chosen
+    resolved = resolve_layers(whole, embedder.num_layers, embedder.whitening)
+    parse_direction(direction, resolved)
+    if isinstance(resolved, Whitening):
+        model = hashlib.sha256(f"{model} {resolved.digest}".encode()).hexdigest()
+    return EmbedJob(
         model=model,
         layers=layers or "average",
         pool=pool,
@@ -71,9 +77,6 @@ def describe_job(
         precision=precision or ("fast" if embedder.is_fast else "exact"),
         **choices,
     )
-    check_layers(parse_layers(job.layers), job.num_layers)
-    parse_direction(direction, parse_layers(job.layers))
-    return job
 
 
 def run_job(

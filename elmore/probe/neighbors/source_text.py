@@ -43,7 +43,8 @@ def identify_text(files: Sequence[str], options: TextOptions, embedder: Embedder
 def default_folder(embedder: Embedder, text: Text, layers: Sequence[str] | None) -> Path:
     """Return the folder in the user's cache; its name ends with the stored layers."""
     new = storage.new_manifest(embedder, layers or ["top"])
-    identity = json.dumps([new.model, new.initial_state, text.digest])
+    whitening = [new.whitening] if new.whitening else []
+    identity = json.dumps([new.model, new.initial_state, text.digest, *whitening])
     stem = hashlib.sha256(identity.encode()).hexdigest()[:32]
     parent = cache.cache_dir() / "uses"
     for existing in sorted(parent.glob(f"{stem}-*")):

@@ -28,11 +28,11 @@ from typing import IO
 
 from elmore import atomic, config, strict_json
 from elmore.embed.embedder import Embedder
-from elmore.embed.outputs import check_layers, parse_layers
+from elmore.embed.outputs import check_layers, find_whitening, parse_layers
 from elmore.errors import ConfigError, DataError
 from elmore.weights.digest import model_digest
 
-FORMAT = 1
+FORMAT = 2  # 2 added whitening
 MANIFEST = "index.json"
 WORDS, SENTENCES, TYPES = "words.i32", "sentences.i64", "words.jsonl"
 _CHUNK = 1 << 20
@@ -90,16 +90,18 @@ class Manifest:
     initial_state: str
     width: int
     layers: tuple[str, ...]
+    whitening: str | None = None
+    """Digest of the whitening, if its vectors are stored."""
     texts: tuple[Text, ...] = ()
     approximate: tuple[Approximate, ...] = ()
     format: int = FORMAT
 
     def __post_init__(self) -> None:
-        valid = re.compile("average|cloze|[0-9]{1,3}")
+        valid = re.compile("average|cloze|whitened|[0-9]{1,3}")
         invalid = [name for name in self.layers if not valid.fullmatch(name)]
         if invalid:  # a layer is part of a file name
             raise ConfigError(
-                f"layers: expected numbers, average or cloze, found {invalid[0][:40]!r}"
+                f"layers: expected numbers, average, cloze or whitened, found {invalid[0][:40]!r}"
             )
         if self.width < 1:
             raise ConfigError(f"width: expected 1 or more, found {self.width}")
@@ -147,7 +149,7 @@ def faiss_file(layer: str) -> str:
 
 
 def resolve_layers(names: Sequence[str], num_layers: int) -> tuple[str, ...]:
-    """Resolve top, all, average, cloze and numbers to distinct names as used in file names."""
+    """Resolve top, all, other names and numbers to distinct names as used in file names."""
     resolved: list[str] = []
     for name in names:
         check_layers(parse_layers(name), num_layers)
@@ -158,12 +160,17 @@ def resolve_layers(names: Sequence[str], num_layers: int) -> tuple[str, ...]:
 
 def new_manifest(embedder: Embedder, layers: Sequence[str]) -> Manifest:
     """Return the manifest of an empty index."""
+    names = resolve_layers(layers, embedder.num_layers)
+    whitening = None
+    if "whitened" in names:
+        whitening = find_whitening(embedder.whitening).digest
     return Manifest(
         model=model_digest(embedder.bundle),
         name=embedder.bundle.card.name or embedder.bundle.card.source,
         initial_state=embedder.initial_state,
         width=embedder.width,
-        layers=resolve_layers(layers, embedder.num_layers),
+        layers=names,
+        whitening=whitening,
     )
 
 
@@ -189,6 +196,12 @@ def check_same_model(folder: Path, manifest: Manifest, embedder: Embedder) -> No
     """Raise an error if the index was built with another model or initial state."""
     mine = new_manifest(embedder, ["top"])
     if (manifest.model, manifest.initial_state) == (mine.model, mine.initial_state):
+        stored, current = manifest.whitening, embedder.whitening
+        if stored is not None and (current is None or current.digest != stored):
+            raise DataError(
+                f"{folder}: built with another whitening of {mine.name or 'this model'}; build "
+                "another index"
+            )
         return
     theirs, ours = (
         f"{one.name or 'an unnamed model'} ({one.model[:12]}, initial state {one.initial_state!r})"
