@@ -2,6 +2,7 @@
 
     python benchmarks/reading_times.py natural-stories FOLDER [--model english] [--context sentence]
     python benchmarks/reading_times.py ucl all_measures.csv [--model english]
+    python benchmarks/reading_times.py eye-tracking provo.csv [--model english]
 
 Natural Stories (Futrell et al., 2021; github.com/languageMIT/naturalstories, of which FOLDER is a
 copy): a linear regression predicts the logarithm of a word's mean self-paced reading time from
@@ -12,6 +13,13 @@ and predictors have the mean of their story subtracted, since stories differ in 
 UCL (de Varda et al., 2023; all_measures.csv of github.com/Andrea-de-Varda/prediction-resource): the
 partial correlation of surprisal with the N400, given length, frequency and position.
 
+Provo and ZuCo (Luke and Christianson, 2018; Hollenstein et al., 2018; data/provo.csv and
+data/training_data/train_and_valid.csv of github.com/SPOClab-ca/cmcl-shared-task, means over readers
+on a common scale): the partial correlation of surprisal with first fixation duration, go-past time
+and total reading time, given the position of the word, and length and `unigram` of the word and the
+one before. Words are counted that are known, as is the word before. These files have neither counts
+nor other models' surprisal.
+
 Transformers split rare words into pieces, and a model of whole words would seem to win on these. So
 only words that the other model keeps whole are counted. The intervals are of 10,000 bootstrap
 resamples of the stories (or sentences), the same for all models.
@@ -19,6 +27,7 @@ resamples of the stories (or sentences), the same for all models.
 
 import argparse
 import csv
+import itertools
 from collections import defaultdict
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -36,14 +45,13 @@ LAGS = 2  # words before the current one, whose difficulty spills over
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("data", choices=["natural-stories", "ucl"])
+    parser.add_argument("data", choices=list(MEASURES))
     parser.add_argument("path", type=Path)
     parser.add_argument("--model", default="english")
     parser.add_argument("--context", default="sentence", help="as of `elmore surprisal`")
     options = parser.parse_args()
     bundle = pretrained.load(options.model)
-    measure = natural_stories if options.data == "natural-stories" else ucl
-    measure(bundle, options.path, options.context)
+    MEASURES[options.data](bundle, options.path, options.context)
 
 
 def natural_stories(bundle: Bundle, folder: Path, context: str) -> None:
@@ -195,6 +203,54 @@ def ucl(bundle: Bundle, path: Path, context: str) -> None:
     print(line("forward minus GPT-2 XL", ahead, sampled["forward"] - sampled["GPT-2 XL"], "+.3f"))
 
 
+def eye_tracking(bundle: Bundle, path: Path, context: str) -> None:
+    times = {"FFD": "first fixation", "GPT": "go-past time", "TRT": "total time"}
+    predictors = ("forward", "backward", "both", "entropy")
+    sentences = defaultdict(list)
+    for row in read_table(path, ","):
+        sentences[int(row["sentence_id"])].append(row)
+    products, num_words = [], 0
+    for rows in sentences.values():
+        written = [row["word"].removesuffix("<EOS>") for row in rows]
+        words = measure_surprisal(bundle, join_words(written), context=context)
+        table = np.array(
+            [
+                [1, position, word.length, word.unigram, before.length, before.unigram]
+                + [getattr(word, name) for name in predictors]
+                + [float(rows[position][name]) for name in times]
+                for position, (before, word) in enumerate(itertools.pairwise(words), start=1)
+                if word.known and before.known
+            ]
+        ).reshape(-1, 6 + len(predictors) + len(times))
+        products.append(table.T @ table)
+        num_words += len(table)
+    # Everything follows from sums over sentences, so a resample is a sum with other weights
+    random = np.random.default_rng(0)
+    chances = np.full(len(products), 1 / len(products))
+    draws = random.multinomial(len(products), chances, size=RESAMPLES)
+    sampled = np.tensordot(draws, np.stack(products), axes=1)
+    (observed,) = residual_correlations(np.sum(products, axis=0)[None], 6)
+    resampled = residual_correlations(sampled, 6)
+    print(f"{num_words:,} words of {len(products)} sentences, context: {context}\n")
+    print("| predictor | " + " | ".join(times.values()) + " |\n|---|" + "---|" * len(times))
+    for row, name in enumerate(predictors):
+        cells = []
+        for column in range(len(predictors), len(predictors) + len(times)):
+            low, high = np.percentile(resampled[:, row, column], [2.5, 97.5])
+            cells.append(f"{observed[row, column]:.3f} ({low:.3f} to {high:.3f})")
+        print(f"| {name} | {' | '.join(cells)} |")
+
+
+def residual_correlations(products: np.ndarray, num_controls: int) -> np.ndarray:
+    """Return the correlations of columns given the first ones, from the products of all columns."""
+    controls = products[:, :num_controls, :num_controls]
+    both = products[:, :num_controls, num_controls:]
+    explained = both.swapaxes(1, 2) @ np.linalg.solve(controls, both)
+    left = products[:, num_controls:, num_controls:] - explained
+    deviations = np.sqrt(np.einsum("rii->ri", left))
+    return left / deviations[:, :, None] / deviations[:, None, :]
+
+
 def partial_correlation(one: np.ndarray, other: np.ndarray, controls: np.ndarray) -> float:
     """Return the correlation of what the controls do not explain."""
     both = np.column_stack([one, other])
@@ -222,6 +278,9 @@ def read_table(path: Path, delimiter: str) -> list[dict[str, str]]:
     quoting = csv.QUOTE_NONE if delimiter == "\t" else csv.QUOTE_MINIMAL
     with path.open(encoding="utf-8", newline="") as file:
         return list(csv.DictReader(file, delimiter=delimiter, quoting=quoting))
+
+
+MEASURES = {"natural-stories": natural_stories, "ucl": ucl, "eye-tracking": eye_tracking}
 
 
 if __name__ == "__main__":

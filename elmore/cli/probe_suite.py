@@ -36,6 +36,10 @@ def suite(
             show_default="all in the folder",
         ),
     ] = None,
+    out: Annotated[
+        Path | None,
+        typer.Option("-o", "--out", help="Draw the phenomena of BLiMP: .svg or .png."),
+    ] = None,
     precision: Precision = "fast",
     device: Device = "auto",
     seed: Seed = 0,
@@ -46,12 +50,21 @@ def suite(
     The row marked chosen uses the layer or method that was best on training or development data.
     Without --json, parts of a set (such as the phenomena of BLiMP) show the chosen method only.
     """
+    from elmore.errors import ConfigError
+    from elmore.probe.drawing import files
     from elmore.probe.suite import runner
+    from elmore.probe.suite.blimp_chart import draw_blimp
 
+    if out is not None:
+        files.check_path(out)
     name, _ = take_model(arguments or [], model, needed=0)
     contents = runner.find_sets(data, sets or [])
+    if out is not None and "blimp" not in contents.contents:
+        raise ConfigError(f"--out {out} draws BLiMP, which is not among the sets; leave it out")
     elmo = load_model(name, device, precision)
     results = runner.score_sets(elmo, contents, _show_progress, seed=seed)
+    if out is not None and "blimp" in results.scores:
+        files.save(draw_blimp(results.scores["blimp"]), out)
     if json:
         print(writer.dumps({"model": name, **asdict(results)}, indent=2, ensure_ascii=False))
     else:

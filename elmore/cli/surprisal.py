@@ -39,6 +39,13 @@ def surprisal(
     column: Annotated[
         str, typer.Option(help="Column of texts or words in .csv, .tsv, .jsonl and .parquet input.")
     ] = "text",
+    format: Annotated[
+        Literal["csv", "tsv"] | None,
+        typer.Option(
+            help="Format of a table, such as one from stdin.",
+            show_default="by the name of the file",
+        ),
+    ] = None,
     by: Annotated[
         list[str] | None,
         typer.Option(help="A row of the table is a word; this column tells texts apart."),
@@ -85,6 +92,7 @@ def surprisal(
             files or ["-"],
             measure,
             column=column,
+            format=format,
             by=by or [],
             spillover=spillover,
             prefix=prefix,
@@ -104,6 +112,7 @@ def _rows(
     measure: "Measure",
     *,
     column: str,
+    format: Literal["csv", "tsv"] | None,
     by: Sequence[str],
     spillover: int,
     prefix: str,
@@ -122,17 +131,20 @@ def _rows(
     split = partial(written_words.split_text, tokenizer=tokenizer, language=language)
     join = partial(written_words.join_words, tokenizer=tokenizer, language=language)
     names = expand_patterns(files)
-    tables = [name for name in names if is_table(name)]
+    tables = [name for name in names if format or is_table(name)]
     if tables:
         if len(names) > 1:
             raise ConfigError(f"{tables[0]}: a table must be the only file, found {len(names)}")
-        table = read_table(tables[0], errors=errors)
+        table = read_table(tables[0], format=format, errors=errors)
         more = {"by": by, "spillover": spillover, "prefix": prefix}
         added = [prefix + name for name in added_columns(spillover, skip_word=bool(by))]
         rows = table_rows(table, column, measure, split=split, join=join, **more)
         return table.delimiter, table.columns + added, rows
     if by:
-        raise ConfigError(f"--by needs a .csv or .tsv table, found {names[0]}")
+        raise ConfigError(
+            f"--by needs a .csv or .tsv table, found {names[0]}; if it is one, pass --format csv "
+            "or --format tsv"
+        )
 
     columns = [prefix + name for name in ("line", *added_columns(spillover))]
 

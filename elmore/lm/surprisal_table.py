@@ -21,13 +21,18 @@ def word_rows(words: Sequence[WordSurprisal], *, spillover: int = 2) -> list[Row
     Args:
         words: The words of one text.
         spillover: N: `forward_1` to `forward_N` have the surprisal of the word 1 to N words
-            earlier, and so on for the other `LAGGED` columns; None before the first word.
+            earlier, and so on for the other `LAGGED` columns; None before the first word. A region
+            without characters is not a word that was read, so it is passed over.
     """
     rows = [word._asdict() for word in words]
-    for number, row in enumerate(rows):
+    before: list[Row] = []  # words with characters, the last one first
+    for word, row in zip(words, rows, strict=True):
+        own = dict(row)
         for lag in range(1, spillover + 1):
-            before = words[number - lag]._asdict() if number >= lag else {}
-            row |= {f"{name}_{lag}": before.get(name) for name in LAGGED}
+            earlier = before[lag - 1] if lag <= len(before) else {}
+            row |= {f"{name}_{lag}": earlier.get(name) for name in LAGGED}
+        if word.tokens:
+            before = [own, *before[: spillover - 1]]
     return rows
 
 

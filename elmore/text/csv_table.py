@@ -5,7 +5,10 @@ from typing import Literal, NamedTuple
 from elmore.errors import DataError
 from elmore.text.files import Lines, parse_delimited, table_suffix
 
-_DELIMITERS = {".csv": ",", ".tsv": "\t"}
+_DELIMITERS = {"csv": ",", "tsv": "\t"}
+
+Format = Literal["csv", "tsv"]
+"""`csv` may have quotes, `tsv` has none."""
 
 
 class Table(NamedTuple):
@@ -32,16 +35,26 @@ class Table(NamedTuple):
 
 def is_table(name: str) -> bool:
     """Return whether the name of a file ends as that of a table."""
-    return table_suffix(name) in _DELIMITERS
+    return table_suffix(name).removeprefix(".") in _DELIMITERS
 
 
-def read_table(name: str, *, errors: Literal["strict", "replace"] = "strict") -> Table:
+def read_table(
+    name: str,
+    *,
+    format: Format | None = None,
+    errors: Literal["strict", "replace"] = "strict",
+) -> Table:
     """Read a table.
+
+    Args:
+        name: The file; - is stdin.
+        format: Its format; by default the name says it.
+        errors: Whether bytes that are not UTF-8 are refused or replaced.
 
     Raises:
         DataError: The file cannot be read, or its rows do not fit its header.
     """
-    delimiter = _DELIMITERS[table_suffix(name)]
+    delimiter = _DELIMITERS[format or table_suffix(name).removeprefix(".")]
     lines = map(str, Lines([name], column=None, errors=errors))
     columns, *rows = parse_delimited(name, lines, tabs=delimiter == "\t")
     return Table(name, columns, rows, delimiter)

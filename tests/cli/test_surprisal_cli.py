@@ -111,3 +111,20 @@ def test_texts_are_not_grouped(model, tmp_path):
     path = tmp_path / "t.txt"
     path.write_text("two ships\n")
     assert "--by needs a .csv or .tsv table" in run(model, str(path), "--by", "story").err
+
+
+@pytest.mark.parametrize("format", ["csv", "tsv"])
+def test_a_table_may_come_from_stdin(model, tmp_path, monkeypatch, format):
+    text = (
+        TABLE
+        if format == "csv"
+        else TABLE.replace('"', "").replace("ships,", "ships").replace(",", "\t")
+    )
+    path = tmp_path / f"t.{format}"
+    path.write_text(text)
+    command = ("--column", "word", "--by", "story")
+    expected = run(model, str(path), *command)
+    assert expected.code == 0
+    for source in ("-", str(path.rename(tmp_path / "table.txt"))):
+        monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(text.encode())))
+        assert run(model, source, *command, "--format", format).out == expected.out

@@ -160,6 +160,17 @@ def test_spill_over_columns_are_those_of_the_words_before(bundle):
     assert [row["unigram_2"] for row in rows] == [None, None, words[0].unigram]
 
 
+def test_spill_over_passes_over_empty_regions(bundle):
+    words = ["two", "ships", "come"]
+    one, two, three = word_rows(measure_surprisal(bundle, join_words(words)))
+    words.insert(1, "")
+    first, empty, second, third = word_rows(measure_surprisal(bundle, join_words(words)))
+    assert first["forward_1"] is second["forward_2"] is one["forward_1"] is None
+    same = partial(pytest.approx, rel=1e-5)
+    assert empty["forward_1"] == second["forward_1"] == same(two["forward_1"])
+    assert [third["length_1"], third["unigram_2"]] == same([three["length_1"], three["unigram_2"]])
+
+
 class Measured:
     """Counts the texts that are measured."""
 

@@ -140,6 +140,25 @@ def test_the_command_prints_a_table_and_names_absent_sets(model, tmp_path):
     assert absent == "absent: swords, lexsub, sts, sick, pos, chunk, ner, wsd"
 
 
+def test_the_command_draws_the_phenomena_of_blimp(model, tmp_path):
+    toy_suite.write_blimp(tmp_path / "data" / "blimp")
+    toy_suite.write_wic(tmp_path / "data" / "wic")
+    picture = tmp_path / "blimp.svg"
+    command = ("probe", "suite", model, "--data", str(tmp_path / "data"), "--device", "cpu")
+    done = run_elmore(*command, "--only", "blimp", "-o", str(picture))
+    assert done.code == 0, done.err
+    drawn = picture.read_text()
+    for name in ("all", "agreement", "quantifiers", "forward", "backward", "both", "GPT-2"):
+        assert f">{name}</text>" in drawn, name
+    assert "GPT-2: 83.0" in drawn  # all
+    assert "GPT-2: 79.0" in drawn  # quantifiers; nobody published the agreement of this test
+    picture.unlink()
+    refused = run_elmore(*command, "--only", "wic", "-o", str(picture))
+    assert (refused.code, refused.out) == (1, "")
+    assert "draws BLiMP, which is not among the sets" in refused.err
+    assert not picture.exists()
+
+
 def test_the_command_gives_everything_as_json(model, tmp_path):
     toy_suite.write_blimp(tmp_path / "data" / "blimp")
     done = run_elmore(
