@@ -62,7 +62,7 @@ class Model {
 
   health() {
     const { name } = this.#settings, { numLayers, width } = this.#bilm, predicts = Boolean(this.#softmax);
-    return { model: name, layers: numLayers, width, index: false, scores: predicts };
+    return { model: name, layers: numLayers, width, index: false, scores: predicts, substitutes: predicts };
   }
 
   async embed({ texts }) {

@@ -2,13 +2,17 @@
 // All layers are fetched once; mixing and comparing happen here, so that the sliders are live.
 
 import { ask, footer, opensWithExample } from "./backend.js";
+import { EXAMPLES } from "./examples.js";
+import { readLink, writeLink } from "./link.js";
 
 const at = (id) => document.getElementById(id);
 const state = {
-  sentences: [], picked: null, neighbors: [], layers: 0, index: false, scores: false, asked: 0,
+  sentences: [], means: [], picked: null, neighbors: [], layers: 0, index: false, scores: false,
+  substitutes: false, asked: 0,
 };
 const CANDIDATES = 16, SHOWN = 8; // neighbours to order by the mix, and to show
 const MOST_BITS = 20; // of surprise that fill a bar
+const SUBSTITUTES = 8; // words of each list
 const DARK = matchMedia("(prefers-color-scheme: dark)");
 
 function make(name, properties = {}, ...children) {
@@ -26,14 +30,18 @@ async function start() {
   const [text, link] = footer;
   at("footer").replaceChildren(text, make("a", { href: link }, link));
   const health = await ask("health", null, showStatus);
-  Object.assign(state, { layers: health.layers, index: health.index, scores: health.scores });
+  const { layers, index, scores, substitutes = false } = health;
+  Object.assign(state, { layers, index, scores, substitutes });
   at("model").textContent =
     `Model ${health.model}: ${health.layers} layers, vectors of ${health.width} numbers`;
   drawSliders();
+  setMix(onlyLayer(EXAMPLES[0].layer), true);
+  if (linked) setMix(linked.weights, linked.centre);
   showStatus("");
 }
 
-async function read() {
+// Embed what is typed; `pick` chooses the first word to look at, by its place or as it is written.
+async function read(pick = null) {
   if (!await ready) return;
   const texts = at("texts").value.split("\n").map((line) => line.trim()).filter(Boolean);
   if (!texts.length) return showStatus("Type a sentence first.", true);
@@ -51,10 +59,10 @@ async function read() {
       layers: sentence.vectors.map((layer) => layer.map((row) => Float32Array.from(row))),
       bits: scored && surprise(scored.sentences[i]),
     }));
-    state.picked = firstRepeated();
+    state.means = meanLayers();
+    state.picked = findPlace(pick) ?? firstRepeated();
     drawSentences();
-    draw();
-    findNeighbors();
+    drawPicked();
     const words = state.sentences.reduce((sum, each) => sum + each.tokens.length, 0);
     showStatus(`${words} words embedded.`);
   } catch (error) {
@@ -83,6 +91,61 @@ function firstRepeated() {
   return telling ? telling[1][0] : null;
 }
 
+function findPlace(pick) {
+  const places = allPlaces();
+  return typeof pick === "string" ? places.find((place) => wordAt(place) === pick)
+    : pick && places.find((place) => same(place, pick));
+}
+
+const allPlaces = () =>
+  state.sentences.flatMap((sentence, s) => sentence.tokens.map((_, t) => ({ s, t })));
+
+// ---- examples and links
+
+function drawExamples() {
+  at("examples").replaceChildren(...EXAMPLES.map((example) => {
+    const button = make("button", { type: "button" }, example.name);
+    button.addEventListener("click", async () => {
+      if (!await ready) return;
+      fillText(example);
+      setMix(onlyLayer(example.layer), true);
+      read(example.pick);
+    });
+    return button;
+  }));
+}
+
+function fillText({ texts, name = null, note = "" }) {
+  at("texts").value = texts.join("\n");
+  at("texts").rows = Math.max(4, texts.length);
+  markExample(name, note);
+}
+
+function markExample(name, note) {
+  at("note").textContent = note;
+  for (const button of at("examples").children)
+    button.setAttribute("aria-pressed", button.textContent === name);
+}
+
+function setMix(weights, centre) {
+  at("centre").checked = centre;
+  if (weights.length === state.layers)
+    sliders().forEach((input, layer) => { input.value = weights[layer]; });
+}
+
+function onlyLayer(layer) {
+  const only = { word: 0, first: 1, top: state.layers - 1 }[layer];
+  return Array.from({ length: state.layers }, (_, number) => (number === only ? 100 : 0));
+}
+
+function drawLink() {
+  const link = writeLink({
+    texts: at("texts").value.split("\n"), pick: state.picked, weights: sliderValues(), centre: at("centre").checked,
+  });
+  at("link-row").hidden = !link;
+  if (link) at("link").href = link;
+}
+
 // ---- the mix
 
 function drawSliders() {
@@ -90,15 +153,18 @@ function drawSliders() {
     layer === 0 ? "the word by itself" : layer === state.layers - 1 ? "the most context" : "some context";
   at("sliders").replaceChildren(...Array.from({ length: state.layers }, (_, layer) => {
     const id = `layer-${layer}`;
-    const input = make("input", { id, type: "range", min: 0, max: 100, value: 50 });
+    const input = make("input", { id, type: "range", min: 0, max: 100, value: 0 });
     input.addEventListener("input", draw);
     const label = make("label", { htmlFor: id }, `Layer ${layer} `, make("small", {}, names(layer)));
     return make("div", { className: "slider" }, label, input, make("output", { htmlFor: id }));
   }));
 }
 
+const sliders = () => [...document.querySelectorAll("#sliders input")];
+const sliderValues = () => sliders().map((input) => Number(input.value));
+
 function layerWeights() {
-  const weights = [...document.querySelectorAll("#sliders input")].map((input) => Number(input.value));
+  const weights = sliderValues();
   const total = weights.reduce((sum, each) => sum + each, 0);
   return weights.map((each) => (total ? each / total : 1 / weights.length));
 }
@@ -106,11 +172,22 @@ function layerWeights() {
 const mixed = ({ s, t }, mix) => mixLayers(state.sentences[s].layers, t, mix);
 
 function mixLayers(layers, t, mix) {
-  const vector = new Float64Array(layers[0][t].length);
+  const vector = new Float64Array(layers[0][t].length), centre = at("centre").checked;
   mix.forEach((weight, layer) => {
-    if (weight) layers[layer][t].forEach((value, i) => { vector[i] += weight * value; });
+    const mean = state.means[layer];
+    if (weight) layers[layer][t].forEach((value, i) => { vector[i] += weight * (value - (centre ? mean[i] : 0)); });
   });
   return vector;
+}
+
+// The mean of all words, of every layer.
+function meanLayers() {
+  return Array.from({ length: state.layers }, (_, layer) => {
+    const rows = state.sentences.flatMap((sentence) => sentence.layers[layer]);
+    const mean = new Float64Array(rows[0]?.length ?? 0);
+    for (const row of rows) row.forEach((value, i) => { mean[i] += value / rows.length; });
+    return mean;
+  });
 }
 
 function cosine(a, b) {
@@ -156,7 +233,8 @@ function draw() {
     output.textContent = `${Math.round(100 * mix[layer])} %`;
   });
   if (!state.picked) return;
-  const places = state.sentences.flatMap((sentence, s) => sentence.tokens.map((_, t) => ({ s, t })));
+  drawLink();
+  const places = allPlaces();
   const vectors = new Map(places.map((place) => [`${place.s} ${place.t}`, mixed(place, mix)]));
   const vector = (place) => vectors.get(`${place.s} ${place.t}`);
   const near = places.map((place) => cosine(vector(state.picked), vector(place)));
@@ -228,6 +306,27 @@ function drawUses(places, vector) {
     ...(uses.length > 1 ? [make("thead", {}, head), make("tbody", {}, ...rows)] : []));
 }
 
+// ---- substitutes
+
+async function findSubstitutes() {
+  if (!state.substitutes || !state.picked) return;
+  const picked = state.picked;
+  at("substitutes-card").hidden = false;
+  at("substitutes").replaceChildren();
+  try {
+    const found = await ask("substitutes",
+      { text: state.sentences[picked.s].tokens, position: picked.t, count: SUBSTITUTES });
+    if (state.picked !== picked) return;
+    const lists = [["by what stands before", found.forward], ["by both sides", found.both],
+      ["by what stands after", found.backward]];
+    at("substitutes").replaceChildren(...lists.map(([title, words]) => make("section", {},
+      make("h3", {}, title), make("ol", {}, ...words.map(([word, value]) => make("li", {},
+        make("span", { className: "value" }, `${(100 * Math.exp(value)).toFixed(1)} %`), word))))));
+  } catch (error) {
+    at("substitutes").replaceChildren(error.message);
+  }
+}
+
 // ---- nearest uses
 
 async function findNeighbors() {
@@ -268,10 +367,15 @@ function drawNeighbors(vector, mix) {
 
 // ---- hands on it
 
+function drawPicked() {
+  draw();
+  findSubstitutes();
+  findNeighbors();
+}
+
 function pick(chip) {
   state.picked = { s: Number(chip.dataset.s), t: Number(chip.dataset.t) };
-  draw();
-  findNeighbors();
+  drawPicked();
   showStatus(`“${wordAt(state.picked)}” in sentence ${state.picked.s + 1} is picked.`);
 }
 
@@ -297,6 +401,15 @@ function move(chip, key) {
 }
 
 at("form").addEventListener("submit", (event) => { event.preventDefault(); read(); });
+at("texts").addEventListener("input", () => markExample(null, ""));
+at("centre").addEventListener("input", draw);
+addEventListener("hashchange", async () => {
+  const link = readLink(location.hash);
+  if (!link || !await ready) return;
+  fillText(link);
+  setMix(link.weights, link.centre);
+  read(link.pick);
+});
 at("texts").addEventListener("keydown", (event) => {
   if (event.key === "Enter" && (event.ctrlKey || event.metaKey)) at("form").requestSubmit();
 });
@@ -310,5 +423,8 @@ at("sentences").addEventListener("keydown", (event) => {
 });
 
 DARK.addEventListener("change", draw);
+drawExamples();
+const linked = readLink(location.hash);
+fillText(linked ?? EXAMPLES[0]);
 const ready = start().then(() => true, (error) => showStatus(error.message, true));
-if (opensWithExample) read();
+if (linked || opensWithExample) read(linked ? linked.pick : EXAMPLES[0].pick);

@@ -25,8 +25,16 @@ MAX_BYTES = 32 * 10**6
 """Of the model: what a visitor may be asked to download."""
 
 _PAGE = (
-    *("page.css", "page.js", "worker.js", "model.js", "model_files.js", "bilm.js", "stack.js"),
-    *("stack_worker.js", "softmax.js", "native.js", "safetensors.js", "tokenizer.js"),
+    *("page.css", "page.js", "examples.js", "link.js", "worker.js", "model.js", "model_files.js"),
+    *(
+        "bilm.js",
+        "stack.js",
+        "stack_worker.js",
+        "softmax.js",
+        "native.js",
+        "safetensors.js",
+        "tokenizer.js",
+    ),
     *("alphabet.js", "elmore.wasm"),
 )
 _RENAMED = {"index.html": "page.html", "backend.js": "worker_backend.js"}

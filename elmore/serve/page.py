@@ -9,6 +9,8 @@ FILES = {
     "/page.css": ("page.css", "text/css"),
     "/page.js": ("page.js", "text/javascript"),
     "/backend.js": ("server_backend.js", "text/javascript"),
+    "/examples.js": ("examples.js", "text/javascript"),
+    "/link.js": ("link.js", "text/javascript"),
 }
 POLICY = (
     "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; img-src 'self' "

@@ -71,6 +71,7 @@ def test_the_page_opens_with_its_example_and_reads_what_is_typed(visit):
     visit.read("the old bridge lies by the sea .\nthe bridge sleeps .")
     assert visit.page.get_by_role("heading", name="Uses of “bridge”").is_visible()
     assert visit.page.locator(".chip .surprise").count() == 12
+    assert visit.page.locator("#substitutes li").count() == 24
     assert "runs in this tab" in visit.page.locator("footer").inner_text()
 
 
@@ -83,6 +84,16 @@ def test_the_code_of_the_guide_runs(visit):
         f"async () => {{ {code} return [tokens.length, vectors.length, both.length]; }}"
     )
     assert result == [9, 3, 10]
+
+
+def test_an_example_sets_text_word_and_layer(visit):
+    visit.page.get_by_role("button", name="Misspellings").click()
+    wait_until(lambda: "recieve" in visit.chips())
+    assert visit.page.locator(".chip[aria-pressed=true]").all_inner_texts() == ["recieve"]
+    assert visit.page.locator("#sliders output").all_inner_texts() == ["100 %", "0 %", "0 %"]
+    assert "reads letters" in visit.page.locator("#note").inner_text()
+    visit.page.get_by_label("Sentences, one a line").fill("mine")
+    assert visit.page.locator("#note").inner_text() == ""
 
 
 def test_a_text_that_is_too_long_is_refused(visit):
@@ -145,7 +156,13 @@ def test_the_bundled_model_has_the_vectors_of_python_in_the_browser(browser, tmp
     with serve_folder(tmp_path / "site") as url:
         result = Visit(browser, url)
         result.page.set_default_timeout(120_000)
+        result.page.get_by_text("words embedded").wait_for()
+        cosines = [float(text) for text in result.table() if text not in "·"]
+        result.page.get_by_text("words embedded").wait_for()
+        cosines = [float(text) for text in result.table() if text.strip("·")]
         found = result.page.evaluate(EMBED, ["embed", {"texts": texts, "layers": "all"}])
         result.page.close()
     for sentence, expected in zip(found, elmore.load().embed(texts, layers="all"), strict=True):
         np.testing.assert_allclose(sentence["vectors"], expected.vectors, atol=1e-3)
+    # The page opens with four banks: the first is nearest to the other one by the water.
+    assert cosines[0] > 0.2 + max(cosines[1:3])

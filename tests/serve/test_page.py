@@ -2,6 +2,7 @@
 
 import re
 
+import numpy as np
 import pytest
 
 from tests.support.live_server import engine_of, run_server, wait_until
@@ -29,10 +30,13 @@ def test_tokens_are_chips_and_a_repeated_word_is_picked_first(visit, embedder):
     assert visit.page.get_by_role("heading", name="Uses of “bridge”").is_visible()
 
 
-def test_occurrences_are_compared_by_the_cosine_of_the_mean_layer(visit, embedder):
+@pytest.mark.parametrize("centred", [True, False])
+def test_occurrences_are_compared_by_the_cosine_of_the_top_layer(visit, embedder, centred):
     visit.read(SENTENCES)
-    first, second = (each.vectors for each in embedder.embed(SENTENCES.splitlines()[:2]))
-    a, b = first[2], second[1]
+    visit.page.get_by_label(re.compile("Subtract the mean")).set_checked(centred)
+    top = [each.vectors for each in embedder.embed(SENTENCES.splitlines(), layers="top")]
+    mean = np.concatenate(top).mean(axis=0) * centred
+    a, b = top[0][2] - mean, top[1][1] - mean
     cosine = a @ b / (a @ a * (b @ b)) ** 0.5
     assert visit.table() == ["", "·", f"{cosine:.2f}", f"{cosine:.2f}", "·"]
 
@@ -40,7 +44,7 @@ def test_occurrences_are_compared_by_the_cosine_of_the_mean_layer(visit, embedde
 def test_a_slider_moves_the_picture_at_once_and_without_a_request(visit):
     visit.read(SENTENCES)
     before, asked, table = visit.heat(), len(visit.asked), visit.table()
-    visit.page.get_by_label(re.compile("Layer 1")).fill("0")
+    visit.page.get_by_label(re.compile("Layer 0")).fill("100")
     visit.page.get_by_label(re.compile("Layer 2")).fill("0")
     wait_until(lambda: visit.heat() != before)
     assert visit.page.locator("#sliders output").all_inner_texts() == ["100 %", "0 %", "0 %"]
@@ -67,7 +71,7 @@ def test_the_nearest_uses_follow_the_sliders(visit):
     wait_until(lambda: visit.page.locator("#neighbors li").count() == 8)
     shown = visit.page.locator("#neighbors li .value")
     before, asked = shown.all_inner_texts(), len(visit.asked)
-    visit.page.get_by_label(re.compile("Layer 1")).fill("0")
+    visit.page.get_by_label(re.compile("Layer 0")).fill("100")
     visit.page.get_by_label(re.compile("Layer 2")).fill("0")
     wait_until(lambda: shown.all_inner_texts() != before)
     assert shown.first.inner_text() == "1.00"  # the word by itself is the same everywhere
@@ -145,6 +149,36 @@ def test_a_server_that_asks_for_a_token_is_given_one(browser, embedder):
         result.read(SENTENCES)
         assert "bridge" in result.chips()
         result.page.close()
+
+
+def test_a_link_opens_with_its_text_its_word_and_its_mix(visit, browser, client):
+    visit.read(SENTENCES)
+    visit.page.locator(".chip", has_text="ships").click()
+    visit.page.get_by_label(re.compile("Layer 0")).fill("50")
+    visit.page.get_by_label(re.compile("Subtract the mean")).uncheck()
+    link = visit.page.get_by_role("link", name=re.compile("Link to these")).get_attribute("href")
+    other = Visit(browser, client.url + link)
+    other.page.get_by_text(re.compile("words embedded")).wait_for()
+    assert other.page.get_by_label("Sentences, one a line").input_value() == SENTENCES
+    assert other.page.locator(".chip[aria-pressed=true]").all_inner_texts() == ["ships"]
+    shown = other.page.locator("#sliders output").all_inner_texts()
+    assert (
+        shown == visit.page.locator("#sliders output").all_inner_texts() == ["33 %", "0 %", "67 %"]
+    )
+    assert other.heat() == visit.heat()
+    assert all("ships" not in url.partition("#")[0] for url in other.asked)
+    other.page.close()
+
+
+@pytest.mark.parametrize(
+    "fragment", ["#", "#text=", "#text=a%20b&pick=9,9&mix=x,-5,1e9", "#pick=1"]
+)
+def test_a_damaged_link_opens_the_page(browser, client, fragment):
+    result = Visit(browser, client.url + fragment)
+    result.read(SENTENCES)
+    assert "bridge" in result.chips()
+    assert result.complaints == []
+    result.page.close()
 
 
 def test_the_policy_allows_this_server_alone(client):
