@@ -8,7 +8,7 @@ import { Softmax } from "./softmax.js";
 import { RemoteStack, Stack } from "./stack.js";
 import { tokenize } from "./tokenizer.js";
 
-const MARKS = ["<S>", "</S>", "<UNK>"], UNKNOWN = "<UNK>";
+const BOUNDARIES = ["<S>", "</S>"], UNKNOWN = "<UNK>", MARKS = [...BOUNDARIES, UNKNOWN];
 const MAX_TOKENS = 2048;
 const OLD_BROWSER = "this browser is too old for the page, which needs WebAssembly SIMD: use Chrome 112, "
   + "Firefox 116, Safari 17 or newer";
@@ -93,10 +93,7 @@ class Model {
     const [forward, backward] = this.#contextStates(layers.at(-1), tokens.length).map((states) =>
       this.#softmax.logProbs(states.subarray(position * width, (position + 1) * width)));
     const marks = MARKS.map((mark) => this.#numbers.get(mark));
-    const both = forward.map((value, word) => (marks.includes(word) ? -Infinity : value + backward[word]));
-    const largest = both.reduce((a, b) => Math.max(a, b));
-    const total = largest + Math.log(both.reduce((sum, value) => sum + Math.exp(value - largest), 0));
-    for (let i = 0; i < both.length; i++) both[i] -= total;
+    const both = combineDirections(forward, backward, BOUNDARIES.map((mark) => this.#numbers.get(mark)));
     const best = (values) => this.#rank(values, marks, count);
     return { position, forward: best(forward), backward: best(backward), both: best(both) };
   }
@@ -132,6 +129,17 @@ class Model {
     if (this.#last.key !== key) this.#last = { key, runs: this.#bilm.run(sentences) };
     return this.#last.runs;
   }
+}
+
+// log P(word | before, after) by Bayes' rule, as elmore/lm/joint_prediction.py combines the directions.
+function combineDirections(forward, backward, boundaries) {
+  const all = Math.log(forward.length + 1);
+  const both = forward.map((value, word) =>
+    value + backward[word] - Math.log(Math.log1p(1 / (word + 1)) / all)); // P(word) by Zipf's law
+  for (const word of boundaries) both[word] = -Infinity;
+  const largest = both.reduce((a, b) => Math.max(a, b));
+  const total = largest + Math.log(both.reduce((sum, value) => sum + Math.exp(value - largest), 0));
+  return both.map((value) => value - total);
 }
 
 function tokensOf(text) {

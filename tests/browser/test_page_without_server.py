@@ -61,8 +61,9 @@ def test_substitutes_are_those_of_python(visit, embedder, position):
     body = {"text": tokens, "position": position, "count": 5}
     found = visit.page.evaluate(ASK, ["substitutes", body])
     for name in ("forward", "backward", "both"):
-        values = [value for _, value in found[name]]
-        expected_values = [value for _, value in getattr(expected, name)]
+        words, values = zip(*found[name], strict=True)
+        expected_words, expected_values = zip(*getattr(expected, name), strict=True)
+        assert words == expected_words
         np.testing.assert_allclose(values, expected_values, atol=1e-3)
 
 
