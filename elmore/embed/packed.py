@@ -109,7 +109,7 @@ class Batch:
         runtime: Runtime,
         segments: Sequence[Sequence[str]],
         select: Select,
-        directions: Sequence[int],
+        directions: Sequence[int] = BOTH,
     ) -> None:
         numbers: dict[str, int] = {}
         words = (numbers.setdefault(word, len(numbers)) for segment in segments for word in segment)

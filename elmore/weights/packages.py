@@ -10,7 +10,7 @@ The folder is located without importing the package: none of its code runs.
 import contextlib
 import importlib.util
 import re
-from importlib import metadata
+from importlib import metadata, resources
 from pathlib import Path
 from typing import NamedTuple
 
@@ -18,6 +18,8 @@ from elmore.errors import WeightsError
 
 GROUP = "elmore.models"
 REINSTALL = "pip install --force-reinstall --no-deps"
+CHECKOUT = Path(str(resources.files("elmore"))).parent
+"""The folder of the source, where elmore runs from it; it has the sources of models, too."""
 
 
 class ModelPackage(NamedTuple):
@@ -52,6 +54,16 @@ def installed_packages() -> dict[str, list[ModelPackage]]:
         except (TypeError, ValueError, LookupError, AttributeError, OSError):
             continue  # damaged metadata, of any package on this machine
     return {name: list(packages.values()) for name, packages in by_name.items()}
+
+
+def install_source(name: str, distribution: str) -> str:
+    """Return what pip installs a listed model from: its folder in a checkout, else its wheel."""
+    source = CHECKOUT / "models" / name
+    if not (source / "pyproject.toml").is_file():
+        return wheel_path(distribution)
+    if source.is_relative_to(Path.cwd()):  # pip takes a path only if it looks like one
+        return f"./{source.relative_to(Path.cwd()).as_posix()}"
+    return str(source)
 
 
 def wheel_path(distribution: str, version: str = "VERSION") -> str:

@@ -167,10 +167,29 @@ def test_a_package_with_a_damaged_card_is_still_listed(toy):
         elmore.load("toy")
 
 
-def test_the_wheel_of_a_known_model_that_is_not_installed_is_asked_for():
+@pytest.mark.parametrize("place", ["checkout", "elsewhere", "site-packages"])
+def test_a_known_model_that_is_not_installed_says_what_installs_it(tmp_path, monkeypatch, place):
+    source = tmp_path / "models" / "english-large"
+    if place != "site-packages":
+        source.mkdir(parents=True)
+        (source / "pyproject.toml").touch()
+    monkeypatch.setattr(packages, "CHECKOUT", tmp_path)
+    (tmp_path / "other").mkdir()
+    monkeypatch.chdir(tmp_path if place == "checkout" else tmp_path / "other")
+    expected = {
+        "checkout": "./models/english-large",
+        "elsewhere": str(source),
+        "site-packages": "PATH/elmore_model_english_large-VERSION-py3-none-any.whl",
+    }
     assert status("english-large") == "not installed"
     for command in ("info", "embed --model"):
         result = run_elmore(*command.split(), "english-large")
         assert result.code == 1
-        assert "pip install PATH/elmore_model_english_large-VERSION-py3-none-any.whl" in result.err
-        assert "elmore-model-english-large" not in result.err  # anybody could publish this name
+        assert f"(pip install {expected[place]}), or pass" in result.err
+        assert "install elmore-model-english-large" not in result.err  # anybody could publish it
+
+
+def test_the_checkout_has_the_source_of_the_model_that_is_named():
+    if not (packages.CHECKOUT / "models").is_dir():
+        pytest.skip("elmore does not run from a checkout")
+    assert packages.install_source("english-large", "x").endswith("models/english-large")
