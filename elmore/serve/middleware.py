@@ -75,7 +75,9 @@ class AuthAndLimits:
             self._record(scope, status, time.perf_counter() - start)
 
     def _record(self, scope: Scope, status: int, seconds: float) -> None:
-        route = scope["path"] if scope["path"] in self._routes else "unknown"
+        route = scope["path"]
+        if route not in self._routes:
+            route = getattr(scope.get("route"), "path", "unknown")  # one with a parameter
         self.metrics.request(route, status, seconds)
         fields = {"method": scope["method"], "route": route, "status": status}
         fields |= {"ms": round(1000 * seconds, 1), **scope["log_fields"]}

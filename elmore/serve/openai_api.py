@@ -154,6 +154,16 @@ def add_routes(app: FastAPI, handler: RequestHandler) -> None:
         """Return the model of this server."""
         return ModelsResponse(object="list", data=[served])
 
+    @app.get(
+        "/v1/models/{model:path}",  # a name may have slashes
+        response_model=Model,
+        responses=openapi.OPENAI | openapi.NO_MODEL,
+    )
+    async def model(model: str) -> Model:
+        """Return the model of that name."""
+        _check_model(model, engine.model_name)
+        return served
+
 
 def _check_model(name: str, served: str) -> None:
     if name != served:

@@ -36,11 +36,17 @@ WORK: dict[int | str, dict[str, Any]] = {
 OPENAI: dict[int | str, dict[str, Any]] = {
     status: {**answer, "model": OpenAIProblem} for status, answer in GENERAL.items()
 }
-OPENAI_WORK: dict[int | str, dict[str, Any]] = OPENAI | {
-    400: {**OPENAI[400], "description": "not HTTP, not JSON, or not a valid request"},
-    404: {"model": OpenAIProblem, "description": "no such model"},
-    **{status: {**WORK[status], "model": OpenAIProblem} for status in (408, 415, 429)},
+NO_MODEL: dict[int | str, dict[str, Any]] = {
+    404: {"model": OpenAIProblem, "description": "no such model"}
 }
+OPENAI_WORK: dict[int | str, dict[str, Any]] = (
+    OPENAI
+    | NO_MODEL
+    | {
+        400: {**OPENAI[400], "description": "not HTTP, not JSON, or not a valid request"},
+        **{status: {**WORK[status], "model": OpenAIProblem} for status in (408, 415, 429)},
+    }
+)
 UNAVAILABLE: dict[int | str, dict[str, Any]] = {409: _problem("this server cannot do it")}
 
 

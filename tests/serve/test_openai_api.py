@@ -71,6 +71,17 @@ def test_the_models_are_listed(openai, model_id):
     assert model.created > 0
 
 
+def test_a_model_is_asked_for_by_its_name(openai, client, model_id):
+    import openai as package
+
+    assert openai.models.retrieve(model_id) == openai.models.list().data[0]
+    for name in ("other", "a/b", f"{model_id}/"):
+        with pytest.raises(package.NotFoundError, match="this server has no") as refused:
+            openai.models.retrieve(name)
+        assert (refused.value.code, refused.value.param) == ("model_not_found", "model")
+    assert b'/v1/models/{model:path}"' in client.get("/metrics").body
+
+
 def test_the_pooling_of_the_model_is_used(embedder):
     elmo = elmore.Embedder(replace(embedder.bundle, poolings={"toy": make_pooling(embedder)}))
     with run_server(engine_of(elmo)) as client:

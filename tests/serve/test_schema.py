@@ -36,7 +36,7 @@ CONFIG = {
 def test_the_schema_names_every_route(client):
     paths = client.get("/openapi.json").json["paths"]
     work = {"/embed", "/encode", "/score", "/tokenize", "/neighbors", "/v1/embeddings"}
-    assert set(paths) == work | {"/v1/models", "/health", "/metrics"}
+    assert set(paths) == work | {"/v1/models", "/v1/models/{model}", "/health", "/metrics"}
 
 
 @pytest.fixture(scope="module")
