@@ -193,14 +193,13 @@ def _run_packed(
     layers = runtime.device.empty(runtime.num_layers, len(text), len(directions) * width)
     tokens = vectors[runtime.put(text)]
     initial = runtime.reset_rows(num_rows)
+    table = _ProjectionTable(runtime, known, chunk * num_rows)
     for column, direction in enumerate(directions):
         half = slice(column * width, (column + 1) * width)
         layers[0, :, half] = tokens
         grid = plan.forward if direction == FORWARD else plan.backward
         # An idle row reads any word; its outputs are not used.
-        table = _ProjectionTable(
-            runtime, direction, known, text[grid.reshape(-1, chunk * num_rows)]
-        )
+        table.fill(direction, text[grid.reshape(-1, chunk * num_rows)])
         states = reset_states = initial.direction(direction)
         for number, (active, position) in enumerate(
             zip(on_device.active, on_device.positions[direction], strict=True)
@@ -250,22 +249,26 @@ class _ProjectionTable:
     """Gate inputs of the words of a batch: a row for each of its most frequent words.
 
     Further rows hold the other words of one chunk, which are projected when the chunk is run. All
-    indices are computed beforehand, so that no chunk waits for a GPU.
+    indices are computed beforehand, so that no chunk waits for a GPU. Both directions use the same
+    memory, one after the other, because new memory costs time: the system clears it.
     """
 
-    def __init__(
-        self, runtime: Runtime, direction: int, known: _Words, chunks: Int[np.ndarray, "K M"]
-    ) -> None:
-        self._cache, self._vectors = runtime.projections[direction], known.vectors
-        gates = 4 * runtime.config.lstm.cell_dim
-        row = runtime.device.empty(1, gates)
-        max_frequent = int(runtime.limits.projection_bytes / row.nbytes)
+    def __init__(self, runtime: Runtime, known: _Words, chunk_size: int) -> None:
+        self._runtime, self._device, self._known = runtime, runtime.device, known
+        self._gates = 4 * runtime.config.lstm.cell_dim
+        self._out = self._device.empty(chunk_size, self._gates)
+        self._table = self._out[:0]
+
+    def fill(self, direction: int, chunks: Int[np.ndarray, "K M"]) -> None:
+        """Compute the frequent words of a direction, whose chunks follow in `chunks`."""
+        known, self._cache = self._known, self._runtime.projections[direction]
+        row_bytes = self._out.nbytes // len(self._out)
+        max_frequent = int(self._runtime.limits.projection_bytes / row_bytes)
         plan = _TablePlan.of(chunks, len(known.words), max_frequent)
         self._num_frequent = len(plan.frequent)
-        size = chunks.shape[1]
-        self._device = runtime.device
-        self._table = self._device.empty(self._num_frequent + size, gates)
-        self._out = self._device.empty(size, gates)  # new memory in each chunk costs time
+        size = self._num_frequent + chunks.shape[1]
+        if len(self._table) < size:
+            self._table = self._device.empty(size, self._gates)
         stops = np.cumsum([0, *map(len, plan.rare)]).tolist()
         frequent, rare, self._rows = self._device.put(
             [plan.frequent, np.concatenate(plan.rare), plan.rows]
@@ -273,7 +276,7 @@ class _ProjectionTable:
         self._rare = [rare[begin:end] for begin, end in pairwise(stops)]
 
         def missing(at: list[int]) -> Float[Array, "n D"]:
-            return known.vectors[frequent[runtime.put(np.array(at))]]
+            return known.vectors[frequent[self._runtime.put(np.array(at))]]
 
         words = [known.words[number] for number in plan.frequent.tolist()]
         self._cache(words, missing, out=self._table[: self._num_frequent])
@@ -283,7 +286,7 @@ class _ProjectionTable:
         rare = self._rare[chunk]
         if len(rare):
             rows = slice(self._num_frequent, self._num_frequent + len(rare))
-            self._table[rows] = self._cache.project(self._vectors[rare])
+            self._table[rows] = self._cache.project(self._known.vectors[rare])
         return self._device.take(self._table, self._rows[chunk], self._out)
 
 
