@@ -62,7 +62,7 @@ class Model {
 
   health() {
     const { name } = this.#settings, { numLayers, width } = this.#bilm, predicts = Boolean(this.#softmax);
-    return { model: name, layers: numLayers, width, index: false, scores: predicts, substitutes: predicts };
+    return { model: name, layers: numLayers, width, index: false, scores: predicts };
   }
 
   async embed({ texts }) {
@@ -88,20 +88,20 @@ class Model {
   }
 
   // The most probable words at a position: by the tokens before it, those after it, and both.
-  async substitutes({ text, position, count }) {
-    const tokens = tokensOf(text), [layers] = await this.#run([tokens]), width = this.#bilm.width / 2;
+  async substitutes({ tokens, position, count }) {
+    const [layers] = await this.#run([tokensOf(tokens)]), width = this.#bilm.width / 2;
     const [forward, backward] = this.#contextStates(layers.at(-1), tokens.length).map((states) =>
       this.#softmax.logProbs(states.subarray(position * width, (position + 1) * width)));
     const marks = MARKS.map((mark) => this.#numbers.get(mark));
     const both = combineDirections(forward, backward, BOUNDARIES.map((mark) => this.#numbers.get(mark)));
     const best = (values) => this.#rank(values, marks, count);
-    return { position, forward: best(forward), backward: best(backward), both: best(both) };
+    return { forward: best(forward), backward: best(backward), both: best(both) };
   }
 
   #rank(values, marks, count) {
     const order = Array.from(values.keys()).filter((word) => !marks.includes(word));
     order.sort((a, b) => values[b] - values[a]);
-    return order.slice(0, count).map((word) => [this.#words[word], values[word]]);
+    return order.slice(0, count).map((word) => ({ word: this.#words[word], log_prob: values[word] }));
   }
 
   // A word that is spelled like a mark is an unknown word.

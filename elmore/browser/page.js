@@ -8,7 +8,7 @@ import { readLink, writeLink } from "./link.js";
 const at = (id) => document.getElementById(id);
 const state = {
   sentences: [], means: [], picked: null, neighbors: [], layers: 0, index: false, scores: false,
-  substitutes: false, asked: 0,
+  asked: 0,
 };
 const CANDIDATES = 16, SHOWN = 8; // neighbours to order by the mix, and to show
 const MOST_BITS = 20; // of surprise that fill a bar
@@ -30,8 +30,8 @@ async function start() {
   const [text, link] = footer;
   at("footer").replaceChildren(text, make("a", { href: link }, link));
   const health = await ask("health", null, showStatus);
-  const { layers, index, scores, substitutes = false } = health;
-  Object.assign(state, { layers, index, scores, substitutes });
+  const { layers, index, scores } = health;
+  Object.assign(state, { layers, index, scores });
   at("model").textContent =
     `Model ${health.model}: ${health.layers} layers, vectors of ${health.width} numbers`;
   drawSliders();
@@ -309,18 +309,18 @@ function drawUses(places, vector) {
 // ---- substitutes
 
 async function findSubstitutes() {
-  if (!state.substitutes || !state.picked) return;
+  if (!state.scores || !state.picked) return;
   const picked = state.picked;
   at("substitutes-card").hidden = false;
   at("substitutes").replaceChildren();
   try {
     const found = await ask("substitutes",
-      { text: state.sentences[picked.s].tokens, position: picked.t, count: SUBSTITUTES });
+      { tokens: state.sentences[picked.s].tokens, position: picked.t, count: SUBSTITUTES });
     if (state.picked !== picked) return;
     const lists = [["by what stands before", found.forward], ["by both sides", found.both],
       ["by what stands after", found.backward]];
     at("substitutes").replaceChildren(...lists.map(([title, words]) => make("section", {},
-      make("h3", {}, title), make("ol", {}, ...words.map(([word, value]) => make("li", {},
+      make("h3", {}, title), make("ol", {}, ...words.map(({ word, log_prob: value }) => make("li", {},
         make("span", { className: "value" }, `${(100 * Math.exp(value)).toFixed(1)} %`), word))))));
   } catch (error) {
     at("substitutes").replaceChildren(error.message);

@@ -16,7 +16,14 @@ from elmore import __version__
 from elmore.errors import ElmoreError
 from elmore.serve import chunks, errors, openai_api, openapi, page, responses, schemas
 from elmore.serve.batcher import Batcher
-from elmore.serve.engine import SCORE, SEARCH, Engine, SearchWork
+from elmore.serve.engine import (
+    SCORE,
+    SEARCH,
+    SUBSTITUTES,
+    Engine,
+    SearchWork,
+    SubstitutesWork,
+)
 from elmore.serve.handler import RequestHandler
 from elmore.serve.health import check_health, probe_device
 from elmore.serve.limits import Limits
@@ -118,8 +125,18 @@ def _add_embedding(app: FastAPI, handler: RequestHandler) -> None:
         return handler.respond(pooled.nbytes, payload)
 
 
+def _check_softmax(engine: Engine) -> None:
+    """Raise HTTPException (409) if the model cannot predict words."""
+    if not engine.can_score:
+        raise HTTPException(
+            409,
+            "this model was loaded without a softmax, so it cannot score words; serve one that "
+            "'elmore pretrain' or 'elmore finetune' made, with its softmax.safetensors",
+        )
+
+
 def _add_words(app: FastAPI, handler: RequestHandler) -> None:
-    """Add the routes about words: tokens, scores and neighbours."""
+    """Add the routes about words: tokens, scores, substitutes and neighbours."""
     texts_request = schemas.texts_request(handler.limits.texts)
 
     @app.post("/tokenize", response_model=schemas.TokenizeResponse, responses=openapi.WORK)
@@ -136,12 +153,7 @@ def _add_words(app: FastAPI, handler: RequestHandler) -> None:
     )
     async def score(request: Request, body: texts_request) -> Response:  # type: ignore[valid-type]
         """Return the log-probability of each token, given the tokens before it and after it."""
-        if not handler.engine.can_score:
-            raise HTTPException(
-                409,
-                "this model was loaded without a softmax, so it cannot score words; serve one that "
-                "'elmore pretrain' or 'elmore finetune' made, with its softmax.safetensors",
-            )
+        _check_softmax(handler.engine)
         texts = await handler.tokenize(request, body.texts)
         size = sum(len(words) + 2 for words in texts.words)
         scores = await handler.result(request, SCORE, texts.words, size)
@@ -156,6 +168,30 @@ def _add_words(app: FastAPI, handler: RequestHandler) -> None:
             for each, offsets in zip(scores, texts.offsets, strict=True)
         ]
         return handler.json(request, {"sentences": sentences})
+
+    @app.post(
+        "/substitutes",
+        response_model=schemas.SubstitutesResponse,
+        responses=openapi.WORK | openapi.UNAVAILABLE,
+    )
+    async def substitutes(request: Request, body: schemas.SubstitutesRequest) -> Response:
+        """Return the most probable words at a place of a sentence, whatever stands there."""
+        _check_softmax(handler.engine)
+        await handler.tokenize(request, [body.tokens], field="tokens")
+        if body.position >= len(body.tokens):
+            raise HTTPException(
+                422, f"position: {body.position} is outside a sentence of {len(body.tokens)} tokens"
+            )
+        work = SubstitutesWork(body.tokens, body.position, body.count)
+        found = await handler.result(request, SUBSTITUTES, work, len(body.tokens) + 2)
+        lists = {
+            name: [
+                {"word": word, "log_prob": round(value, chunks.DIGITS)}
+                for word, value in getattr(found, name)
+            ]
+            for name in ("forward", "backward", "both")
+        }
+        return handler.json(request, lists)
 
     @app.post(
         "/neighbors",

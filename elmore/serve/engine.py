@@ -1,7 +1,8 @@
 """What the worker thread runs: the model, and an index of word uses.
 
 Requests for vectors and for neighbours join a continuous batch; each is complete when its own texts
-are. Requests for scores are one run of the model for all requests of a batch.
+are. Requests for scores are one run of the model for all requests of a batch; those for substitutes
+are one run each, because a distribution over all words is large.
 """
 
 from collections.abc import Callable, Hashable, Mapping, Sequence
@@ -16,9 +17,10 @@ from elmore.embed.embedder import Embedder
 from elmore.embed.outputs import LayerChoice, layer_selector, resolve_layers, to_host
 from elmore.lm import scoring
 from elmore.lm.scoring import Scores
+from elmore.lm.substitutes import Substitutes, predict_substitutes
 from elmore.probe.neighbors.index import Neighbor
 
-EMBED, SCORE, SEARCH = "embed", "score", "search"
+EMBED, SCORE, SEARCH, SUBSTITUTES = "embed", "score", "search", "substitutes"
 
 
 class Index(Protocol):
@@ -59,6 +61,14 @@ class SearchWork(NamedTuple):
     k: int
 
 
+class SubstitutesWork(NamedTuple):
+    """A position of a sentence whose most probable words are wanted."""
+
+    tokens: list[str]
+    position: int
+    count: int
+
+
 class Engine:
     """A model and perhaps an index; one thread at a time may call it."""
 
@@ -81,14 +91,26 @@ class Engine:
 
     def supports_continuous_batching(self, kind: Hashable) -> bool:
         """Return whether work of this kind joins the continuous batch."""
-        return kind != SCORE
+        return kind not in (SCORE, SUBSTITUTES)
 
-    def run(self, kind: Hashable, works: Sequence[list[list[str]]]) -> list[list[Scores]]:
-        """Score the texts of all requests together; return one result for each."""
-        assert kind == SCORE  # the one kind that is not continuous
+    def run(self, kind: Hashable, works: Sequence[Any]) -> Sequence[Any]:
+        """Run requests of a kind that is not continuous; return one result for each."""
+        if kind == SUBSTITUTES:
+            return [self._substitutes(work) for work in works]
+        assert kind == SCORE
+        return self._scores(works)
+
+    def _scores(self, works: Sequence[list[list[str]]]) -> list[list[Scores]]:
+        """Score the texts of all requests together."""
         texts = [words for work in works for words in work]
         scores = iter(scoring.score_batch(self.embedder.bundle, texts))
         return [list(islice(scores, len(work))) for work in works]
+
+    def _substitutes(self, work: SubstitutesWork) -> Substitutes:
+        (result,) = predict_substitutes(
+            self.embedder.bundle, work.tokens, [work.position], count=work.count
+        )
+        return result
 
     def add(self, works: Mapping[int, EmbedWork | SearchWork]) -> None:
         """Add the texts of numbered requests to the continuous batch."""

@@ -9,6 +9,7 @@ MAX_CHARACTERS = 20_000
 MAX_TOKENS = 2048
 """Tokens of one text; a batch of the model is at least as large."""
 MAX_NEIGHBORS = 100
+MAX_SUBSTITUTES = 100
 
 String = Annotated[str, Field(max_length=MAX_CHARACTERS)]
 Token = Annotated[str, Field(min_length=1, max_length=1000)]
@@ -106,6 +107,19 @@ class NeighborsRequest(StrictRequest):
     k: Annotated[int, Field(ge=1, le=MAX_NEIGHBORS, description="how many"), Integer] = 10
 
 
+class SubstitutesRequest(StrictRequest):
+    """A place in a sentence."""
+
+    tokens: Annotated[
+        list[Token],
+        Field(
+            min_length=1, max_length=MAX_TOKENS, examples=[["the", "play", "was", "a", "success"]]
+        ),
+    ]
+    position: Annotated[int, Field(ge=0, description="of a token, from 0"), Integer]
+    count: Annotated[int, Field(ge=1, le=MAX_SUBSTITUTES, description="how many"), Integer] = 10
+
+
 class TokenizedSentence(BaseModel):
     """Tokens and where they are in the text."""
 
@@ -162,6 +176,21 @@ class ScoreResponse(BaseModel):
     sentences: list[ScoredSentence]
 
 
+class RankedWord(BaseModel):
+    """A word and its log-probability (natural logarithm)."""
+
+    word: str
+    log_prob: float
+
+
+class SubstitutesResponse(BaseModel):
+    """The words at a place, the most probable ones first."""
+
+    forward: Annotated[list[RankedWord], Field(description="given all tokens before")]
+    backward: Annotated[list[RankedWord], Field(description="given all tokens after")]
+    both: Annotated[list[RankedWord], Field(description="given both")]
+
+
 class Occurrence(BaseModel):
     """A word in a sentence of the indexed text."""
 
@@ -186,7 +215,7 @@ class ServerInfo(BaseModel):
     width: int
     layers: int
     index: Annotated[bool, Field(description="whether /neighbors is available")]
-    scores: Annotated[bool, Field(description="whether /score is available")]
+    scores: Annotated[bool, Field(description="whether /score and /substitutes are available")]
     version: str
 
 

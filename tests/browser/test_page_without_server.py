@@ -58,10 +58,11 @@ def test_scores_are_those_of_python(visit, embedder):
 def test_substitutes_are_those_of_python(visit, embedder, position):
     tokens = TEXTS[0].split()
     (expected,) = substitutes.predict_substitutes(embedder.bundle, tokens, [position], count=5)
-    body = {"text": tokens, "position": position, "count": 5}
+    body = {"tokens": tokens, "position": position, "count": 5}
     found = visit.page.evaluate(ASK, ["substitutes", body])
     for name in ("forward", "backward", "both"):
-        words, values = zip(*found[name], strict=True)
+        words = tuple(each["word"] for each in found[name])
+        values = [each["log_prob"] for each in found[name]]
         expected_words, expected_values = zip(*getattr(expected, name), strict=True)
         assert words == expected_words
         np.testing.assert_allclose(values, expected_values, atol=1e-3)

@@ -11,7 +11,7 @@ import pytest
 
 import elmore
 from elmore.embed import pooling
-from elmore.lm import scoring
+from elmore.lm import scoring, substitutes
 from elmore.serve.limits import Limits
 from tests.support import toy_corpus
 from tests.support.live_server import Slow, engine_of, run_server, wait_until
@@ -156,6 +156,24 @@ def test_score_gives_both_directions_of_every_word(client, embedder):
         np.testing.assert_allclose(sentence["backward"], expected.backward, **EXACT)
 
 
+def test_substitutes_are_the_most_probable_words_at_a_place(client, embedder):
+    tokens = ["two", "ships", "wait", "."]
+    body = {"tokens": tokens, "position": 1, "count": 4}
+    found = client.post("/substitutes", body).json
+    (expected,) = substitutes.predict_substitutes(embedder.bundle, tokens, [1], count=4)
+    for name, words in found.items():
+        expected_words, log_probs = zip(*getattr(expected, name), strict=True)
+        assert tuple(each["word"] for each in words) == expected_words
+        np.testing.assert_allclose([each["log_prob"] for each in words], log_probs, **EXACT)
+    assert set(found) == {"forward", "backward", "both"}
+
+
+def test_a_place_outside_the_sentence_is_refused(client):
+    answer = client.post("/substitutes", {"tokens": ["two", "ships"], "position": 2})
+    assert answer.status == 422
+    assert answer.detail == "position: 2 is outside a sentence of 2 tokens"
+
+
 def test_neighbors_gives_uses_with_their_sentences(client):
     result = client.post("/neighbors", {"text": "two [ships] come", "k": 3}).json
     assert result["word"] == "ships"
@@ -181,6 +199,8 @@ def test_a_server_without_an_index_or_a_softmax_says_what_to_do(bare):
     answer = bare.post("/score", {"texts": ["two ships"]})
     assert answer.status == 409
     assert "elmore finetune" in answer.detail
+    answer = bare.post("/substitutes", {"tokens": ["two", "ships"], "position": 1})
+    assert answer.status == 409
 
 
 def test_health_says_what_runs(client, bare, embedder):

@@ -65,6 +65,16 @@ def test_a_click_picks_another_word_and_finds_its_neighbours(visit):
     wait_until(lambda: visit.heat() != before)
 
 
+def test_the_page_lists_what_else_could_stand_there(visit, client):
+    visit.read(SENTENCES)
+    visit.page.locator(".chip", has_text="ships").click()
+    tokens = SENTENCES.splitlines()[2].split()
+    found = client.post("/substitutes", {"tokens": tokens, "position": 1, "count": 8}).json
+    words = [each["word"] for name in ("forward", "both", "backward") for each in found[name]]
+    shown = visit.page.locator("#substitutes li")
+    wait_until(lambda: [text.split()[-1] for text in shown.all_inner_texts()] == words)
+
+
 def test_the_nearest_uses_follow_the_sliders(visit):
     visit.read(SENTENCES)
     visit.page.locator(".chip", has_text="ships").click()
