@@ -1,4 +1,4 @@
-"""Read arrays from untrusted `.npy` and `.npz` files.
+"""Read arrays from untrusted `.npy` and `.npz` files, and write `.npz` files that are complete.
 
 numpy evaluates a header as Python, and allocates the size it declares. Here a header must have one
 of the few forms of plain numbers, and its size is compared with that of the file before anything is
@@ -6,19 +6,21 @@ allocated or mapped. An `.npz` must be uncompressed, as `numpy.savez` writes it,
 is larger than the file.
 """
 
+import io
 import math
 import os
 import re
 import struct
 import zipfile
 import zlib
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import IO, Literal, NamedTuple
 
 import numpy as np
 from jaxtyping import Shaped
 
+from elmore import atomic
 from elmore.errors import DataError
 
 _MAGIC = b"\x93NUMPY"
@@ -74,6 +76,21 @@ def map_npy(path: Path) -> Shaped[np.ndarray, "..."]:
             return np.zeros(header.shape, header.dtype)
         numbers = np.memmap(file, header.dtype, "r", header.offset, header.shape, header.order)
     return numbers.view(np.ndarray)
+
+
+def write_npz(path: Path, arrays: Mapping[str, Shaped[np.ndarray, "..."]]) -> None:
+    """Write an `.npz` file that is complete or absent; missing folders are made.
+
+    Raises:
+        DataError: The file cannot be written.
+    """
+    buffer = io.BytesIO()
+    np.savez(buffer, allow_pickle=False, **arrays)
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        atomic.write(path, buffer.getvalue())
+    except OSError as error:
+        raise DataError(f"{path}: cannot be written ({error})") from error
 
 
 def read_npz(path: Path, names: Sequence[str]) -> dict[str, Shaped[np.ndarray, "..."]]:

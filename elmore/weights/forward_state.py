@@ -3,7 +3,6 @@
 Shapes: L LSTM layers, D output width of one direction, H cell width.
 """
 
-import io
 import json
 from dataclasses import dataclass
 from pathlib import Path
@@ -11,7 +10,7 @@ from pathlib import Path
 import numpy as np
 from jaxtyping import Float, Shaped
 
-from elmore import atomic, config, npy, strict_json
+from elmore import config, npy, strict_json
 from elmore.errors import ConfigError, DataError, ElmoreError
 from elmore.model.config import LSTMConfig
 
@@ -75,13 +74,7 @@ class ForwardState:
         """
         facts = config.as_dict(_Facts(format=FORMAT, model=self.model, precision=self.precision))
         text = np.frombuffer(json.dumps(facts).encode(), dtype=np.uint8)
-        buffer = io.BytesIO()
-        np.savez(buffer, allow_pickle=False, facts=text, output=self.output, cell=self.cell)
-        try:
-            Path(path).parent.mkdir(parents=True, exist_ok=True)
-            atomic.write(Path(path), buffer.getvalue())
-        except OSError as error:
-            raise DataError(f"{path}: cannot be written ({error})") from error
+        npy.write_npz(Path(path), {"facts": text, "output": self.output, "cell": self.cell})
 
     @staticmethod
     def load(path: str | Path) -> "ForwardState":

@@ -14,7 +14,6 @@ Shapes: T tokens, D width, k components, K pooled width.
 """
 
 import hashlib
-import io
 import json
 import math
 from collections.abc import Mapping, Sequence
@@ -25,7 +24,7 @@ from pathlib import Path
 import numpy as np
 from jaxtyping import Float, Int8, Shaped
 
-from elmore import atomic, config, npy, strict_json
+from elmore import config, npy, strict_json
 from elmore.errors import ConfigError, DataError, ElmoreError
 
 FORMAT = 3  # 2 added attention, projection, all_layers, origin, several poolings; 3 truncatable
@@ -239,13 +238,7 @@ def write_poolings(path: Path, poolings: Mapping[str, TextPooling]) -> None:
         for number, pooling in enumerate(poolings.values())
         for name, array in pooling.arrays().items()
     }
-    buffer = io.BytesIO()
-    np.savez(buffer, allow_pickle=False, words=text, **arrays)
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        atomic.write(path, buffer.getvalue())
-    except OSError as error:
-        raise DataError(f"{path}: cannot be written ({error})") from error
+    npy.write_npz(path, {"words": text, **arrays})
 
 
 def read_poolings(path: Path) -> dict[str, TextPooling]:

@@ -13,7 +13,6 @@ Shapes: W width of the joined layers, K width of a whitened vector.
 """
 
 import hashlib
-import io
 import json
 import re
 from collections.abc import Sequence
@@ -24,7 +23,7 @@ from pathlib import Path
 import numpy as np
 from jaxtyping import Float
 
-from elmore import atomic, config, npy, strict_json
+from elmore import config, npy, strict_json
 from elmore.errors import DataError, ElmoreError
 from elmore.model.native import Int8Matrix
 
@@ -90,14 +89,8 @@ class Whitening:
         """
         facts = _Facts(format=FORMAT, layers=self.layers, origin=self.origin)
         text = np.frombuffer(json.dumps(config.as_dict(facts)).encode(), dtype=np.uint8)
-        buffer = io.BytesIO()
         arrays = dict(zip(_ARRAYS, (self.mean, *self.projection), strict=True))
-        np.savez(buffer, allow_pickle=False, facts=text, **arrays)
-        try:
-            Path(path).parent.mkdir(parents=True, exist_ok=True)
-            atomic.write(Path(path), buffer.getvalue())
-        except OSError as error:
-            raise DataError(f"{path}: cannot be written ({error})") from error
+        npy.write_npz(Path(path), {"facts": text, **arrays})
 
     @staticmethod
     def load(path: str | Path) -> "Whitening":
