@@ -19,25 +19,28 @@ class NativeBuildHook(BuildHookInterface):
     """Runs for wheels alone; an editable install builds the library on first use."""
 
     def initialize(self, version: str, build_data: dict[str, Any]) -> None:
-        """Add the library and the tag of this platform to the wheel."""
+        """Add the library, for threads and for one, and the tag of this platform to the wheel."""
         if version == "editable" or os.environ.get("ELMORE_NATIVE") == "0":
             return
         package = Path(self.root) / "elmore"
         build = _load(package / "native_build.py")
         self._folder = tempfile.TemporaryDirectory()
-        library = Path(self._folder.name) / build.LIBRARY
+        folder = Path(self._folder.name)
+        libraries = {folder / build.LIBRARY: True, folder / build.SERIAL: False}
         try:
-            build.compile_library(package / "model" / "native", library)
+            for library, threads in libraries.items():
+                build.compile_library(package / "model" / "native", library, threads=threads)
         except build.NativeBuildError as error:
             self.app.display_warning(f"no native library in this wheel: {error}; {build.SLOWER}")
             return
-        build_data["force_include"][str(library)] = f"elmore/model/native/{build.LIBRARY}"
+        for library in libraries:
+            build_data["force_include"][str(library)] = f"elmore/model/native/{library.name}"
         build_data["pure_python"] = False
         platform = sysconfig.get_platform().replace("-", "_").replace(".", "_")
         build_data["tag"] = f"py3-none-{platform}"
 
     def finalize(self, version: str, build_data: dict[str, Any], artifact_path: str) -> None:
-        """Remove the compiled library."""
+        """Remove the compiled libraries."""
         folder = getattr(self, "_folder", None)
         if folder is not None:
             folder.cleanup()

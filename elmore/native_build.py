@@ -20,6 +20,8 @@ from functools import lru_cache
 from pathlib import Path
 
 LIBRARY = "libelmore.so"
+SERIAL = "libelmore_serial.so"
+"""The same for one thread, without OpenMP: for machines that lack its run-time library."""
 FORBID = "ELMORE_NATIVE"  # "0" in the environment: no native library
 SLOWER = "embedding on a CPU is slower, and bits of a vector depend on its batch"
 
@@ -43,6 +45,10 @@ _INSTRUCTION_SETS: dict[str, dict[str, tuple[str, ...]]] = {
     "aarch64": {"neon": (), "dotprod": ("-march=armv8.2-a+dotprod",)},
 }
 _ALIASES = {"amd64": "x86_64", "arm64": "aarch64"}
+_NO_OPENMP = (
+    "OpenMP's libgomp.so.1 is not installed (Debian, Ubuntu: apt install libgomp1; Fedora: dnf "
+    "install libgomp)"
+)
 _TIMEOUT = 120  # seconds, for one call of the compiler
 
 _log = logging.getLogger(__name__)
@@ -77,21 +83,29 @@ def why_missing(sources: Path) -> str | None:
     return None
 
 
-def compile_library(sources: Path, destination: Path) -> None:
+def compile_library(sources: Path, destination: Path, *, threads: bool = True) -> None:
     """Compile library.c, and kernels.c once for each instruction set, into one library.
+
+    Args:
+        sources: Folder of C sources.
+        destination: The library to write.
+        threads: Whether it runs on OpenMP threads.
 
     Raises:
         NativeBuildError: There is no compiler, no kernels for this architecture, or it failed.
     """
     compiler = _compiler()
+    compile_flags, link_flags = (
+        [flag for flag in flags if threads or flag != "-fopenmp"] for flags in (_FLAGS, _LINK)
+    )
     with tempfile.TemporaryDirectory() as folder:
         objects = [Path(folder) / "library.o"]
-        _run([compiler, *_FLAGS, "-c", str(sources / "library.c"), "-o", str(objects[0])])
+        _run([compiler, *compile_flags, "-c", str(sources / "library.c"), "-o", str(objects[0])])
         for name, flags in _instruction_sets().items():
             objects.append(Path(folder) / f"{name}.o")
             target = ["-c", str(sources / "kernels.c"), "-o", str(objects[-1])]
-            _run([compiler, *_FLAGS, *flags, f"-DISA=elmore_{name}", *target])
-        _run([compiler, *_LINK, *map(str, objects), "-o", str(destination), "-lm"])
+            _run([compiler, *compile_flags, *flags, f"-DISA=elmore_{name}", *target])
+        _run([compiler, *link_flags, *map(str, objects), "-o", str(destination), "-lm"])
 
 
 def _load(sources: Path) -> ctypes.CDLL:
@@ -104,7 +118,12 @@ def _load(sources: Path) -> ctypes.CDLL:
     try:
         return ctypes.CDLL(str(library_path))
     except OSError as error:
-        raise NativeBuildError(f"it is there but cannot be loaded ({error})") from error
+        serial = sources / SERIAL
+        if "libgomp" in str(error) and serial.is_file():
+            _log.warning("the native library runs on one thread: %s", _NO_OPENMP)
+            return ctypes.CDLL(str(serial))
+        reason = _NO_OPENMP if "libgomp" in str(error) else f"it cannot be loaded ({error})"
+        raise NativeBuildError(reason) from error
 
 
 def _cached(sources: Path) -> Path:

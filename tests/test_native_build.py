@@ -108,7 +108,33 @@ def test_a_built_library_that_cannot_be_loaded_is_reported(fresh, monkeypatch):
 
     monkeypatch.setattr(native_build.ctypes, "CDLL", refuse)
     reason = native_build.why_missing(source(fresh))
-    assert reason == "it is there but cannot be loaded (not allowed here)"
+    assert reason == "it cannot be loaded (not allowed here)"
+
+
+@needs_a_compiler
+@pytest.mark.parametrize("has_serial", [True, False])
+def test_without_openmp_the_library_for_one_thread_is_used(fresh, monkeypatch, caplog, has_serial):
+    folder, open_library = source(fresh), native_build.ctypes.CDLL
+    native_build.compile_library(folder, folder / native_build.LIBRARY)
+    if has_serial:
+        native_build.compile_library(folder, folder / native_build.SERIAL, threads=False)
+
+    def refuse(name):
+        if name.endswith(native_build.LIBRARY):
+            raise OSError("libgomp.so.1: cannot open shared object file: No such file or directory")
+        return open_library(name)
+
+    monkeypatch.setattr(native_build.ctypes, "CDLL", refuse)
+    library = native_build.load(folder)
+    (record,) = caplog.records
+    assert "libgomp.so.1 is not installed (Debian, Ubuntu: apt install libgomp1" in record.message
+    assert "\n" not in record.message
+    if has_serial:
+        assert library.answer() == 42
+        assert record.message.startswith("the native library runs on one thread: OpenMP's")
+    else:
+        assert library is None
+        assert native_build.why_missing(folder).startswith("OpenMP's libgomp.so.1 is not installed")
 
 
 @needs_a_compiler

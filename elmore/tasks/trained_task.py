@@ -1,8 +1,9 @@
 """A task with its labels and its network: what `train` returns and `checkpoint` saves and loads."""
 
+import itertools
 import json
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -24,6 +25,7 @@ from elmore.tasks.embedding.spec import OpenEmbedders
 from elmore.tasks.layers.encoders import CharEncoder
 from elmore.tasks.task import Features, Task, TaskHead
 from elmore.text.characters import ByteAlphabet
+from elmore.text.sentences import split_sentences
 from elmore.text.tokenizers import penn
 from elmore.train.loop import State, StepOutput
 from elmore.train.prefetch import to_device
@@ -73,6 +75,10 @@ class TaskNetwork(nn.Module):
         return tokens if self.model.takes_packed else tokens.to_padded()
 
 
+Offsets = list[tuple[int, int]]
+"""Start and end of each token of a sentence, in characters of the text."""
+
+
 class Prediction(NamedTuple):
     """What was predicted for a text."""
 
@@ -81,11 +87,11 @@ class Prediction(NamedTuple):
     line: str
     """The prediction on one line, for reading."""
     data: dict[str, Any]
-    """The prediction as JSON data."""
+    """The prediction as JSON data; beside `tokens` or `sentences` it has their `offsets`."""
     confidence: Any = None
     """The probability of a label, or of each tag; None for tasks without labels."""
-    offsets: list[tuple[int, int]] | None = None
-    """Start and end of each token in the text, where the text is one sentence."""
+    offsets: Offsets | None = None
+    """Start and end of each token in the text, of all its sentences; None for tokenized text."""
 
 
 @dataclass
@@ -171,12 +177,12 @@ class TrainedTask:
     ) -> Iterator[Prediction]:
         """Predict for texts that come with their position, such as `stdin, line 3`."""
         task = self.task
-        offsets: deque[list[tuple[int, int]] | None] = deque()  # of the examples in a chunk
+        raw: deque[str | None] = deque()  # the texts of the examples in a chunk
 
         def examples() -> Iterator[Any]:
             for position, text in texts:
                 example = _make_example(task, position, text, tokenized)
-                offsets.append(None if tokenized else _find_offsets(task, example, text))
+                raw.append(None if tokenized else text)
                 yield example
 
         run = self.network.predict_with_confidence
@@ -187,8 +193,13 @@ class TrainedTask:
                     task.format_text(example, prediction),
                     task.to_dict(example, prediction),
                 )
-                where = offsets.popleft()
-                yield Prediction(example, prediction, line, data, confidence, where)
+                where = _find_offsets(raw.popleft(), task.sentences(example), data)
+                offsets = None if where is None else list(itertools.chain.from_iterable(where))
+                if where is not None and "sentences" in data:
+                    data["offsets"] = where
+                elif "tokens" in data and offsets is not None:
+                    data["offsets"] = offsets
+                yield Prediction(example, prediction, line, data, confidence, offsets)
 
     def predict_examples(
         self, examples: Sequence[Any], layers: CachedLayers | None = None
@@ -318,10 +329,22 @@ def _make_example(task: Task, position: str, text: str, tokenized: bool) -> Any:
         raise DataError(f"{position}: {error}") from error
 
 
-def _find_offsets(task: Task, example: Any, text: str) -> list[tuple[int, int]] | None:  # noqa: ANN401
-    """Return where the tokens of an example are in its text, if it is one sentence of it."""
-    tokens = penn(text)
-    return tokens.offsets if task.sentences(example) == [tokens.words] else None
+def _find_offsets(
+    text: str | None, sentences: list[list[str]], data: Mapping[str, Any]
+) -> list[Offsets] | None:
+    """Return where the tokens of each sentence are in a text, if they are all of the text.
+
+    A text is one sentence, or it was split if there are sentences in the JSON data.
+    """
+    if text is None:
+        return None
+    words, offsets = [], []
+    for start, end in split_sentences(text) if "sentences" in data else [(0, len(text))]:
+        tokens = penn(text[start:end])
+        if tokens.words:
+            words.append(tokens.words)
+            offsets.append([(start + left, start + right) for left, right in tokens.offsets])
+    return offsets if words == sentences else None
 
 
 def _check_output_path(path: Path, data: Path) -> None:

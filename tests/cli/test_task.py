@@ -248,6 +248,23 @@ def test_a_line_that_is_not_an_example_is_named(tmp_path, monkeypatch):
     assert said.err.startswith("elmore: text 2: expected a question, a tab and the passage")
 
 
+@pytest.mark.parametrize("name", ["ner", "pos", "sst", "srl", "coref"])
+def test_json_says_where_the_tokens_are_in_the_text(tmp_path, name):
+    run = trained(tmp_path, name)
+    text = '  Ann "Lee" can\'t see\tRome.'
+    if name == "coref":
+        text += "\n\nShe  left Zürich."
+    told = run_elmore("task", "predict", run, text, "--json")
+    assert told.code == 0, told.err
+    result = json.loads(told.out)
+    nested = result["sentences"] if name == "coref" else [result["tokens"]]
+    offsets = result["offsets"] if name == "coref" else [result["offsets"]]
+    assert len(nested) == (2 if name == "coref" else 1)
+    assert [[text[start:end] for start, end in each] for each in offsets] == nested
+    tokenized = run_elmore("task", "predict", run, "Ann left", "--tokenized", "--json").out
+    assert "offsets" not in json.loads(tokenized)
+
+
 LONG = "Ann Lee saw Rome. Bo left New York again. " * 10  # no file may have so long a name
 
 
