@@ -7,10 +7,11 @@
     python benchmarks/whitening.py speed RESULTS.json --text train-00.txt.xz
     python benchmarks/whitening.py page RESULTS.json
 
-`learn` adds `whitening.npz` to a model folder, from sentences of a text drawn at random. `vectors`
-embeds all annotated instances of SemCor and of the evaluation sets (ELMORE_DATA/tasks/wsd), the
-uses of DWUG (Schlechtweg et al., 2021, in its own layout) and tokens of a training text once, and
-stores layers and cloze vectors in float16; everything after it is linear in them. `recipes` scores
+`learn` adds `whitening.npz` to a model folder, from sentences of a text drawn at random, or from
+their stored vectors (`--vectors`). `vectors` embeds all annotated instances of SemCor and of the
+evaluation sets (ELMORE_DATA/tasks/wsd), the uses of DWUG (Schlechtweg et al., 2021, in its own
+layout) and tokens of a training text once, and stores layers and cloze vectors in float16;
+everything after it is linear in them. `recipes` scores
 ways to whiten on held-out documents of SemCor, and on DWUG; `measure` scores the whitening of the
 model on the evaluation sets, on DWUG, and on the maps of five words. RESULTS.json collects all.
 """
@@ -21,11 +22,10 @@ import json
 import os
 import platform
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import tee
 from pathlib import Path
-from types import SimpleNamespace
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 from jaxtyping import Float
@@ -35,10 +35,10 @@ from elmore.embed import whitening
 from elmore.embed.embedder import Embedder
 from elmore.probe import occurrence_map, sample
 from elmore.probe.cosine import normalize
-from elmore.probe.estimates import estimate_spearman
+from elmore.probe.estimates import spearman
 from elmore.probe.occurrences import Occurrence
-from elmore.probe.sense_corpus import SenseCorpus
-from elmore.probe.senses import probe_senses
+from elmore.probe.sense_corpus import Instance, SenseCorpus
+from elmore.probe.sense_scores import score_gain, score_senses
 from elmore.probe.wordnet import read_wordnet
 from elmore.text.files import Lines
 from elmore.weights import folder
@@ -46,10 +46,19 @@ from elmore.weights.whitening import CLOZE, Whitening
 
 SETS = ("senseval2", "senseval3", "semeval2007", "semeval2013", "semeval2015")
 MAPS = ("head", "present", "light", "plant", "line")
+LAYERS = ("2", CLOZE)
 TOKENS = 150_000
 FRACTION = 0.05  # of the lines of a text that are drawn
 Item = tuple[list[str], list[tuple[int, int]]]
 """The tokens of a sentence, and the spans in it whose vectors are stored."""
+
+
+KINDS = {
+    "1": lambda rows: rows[:, 1],
+    "2": lambda rows: rows[:, 2],
+    "cloze": lambda rows: rows[:, -1],
+}
+"""Vectors from stored layers (N, R, D)."""
 
 
 class Recipe(NamedTuple):
@@ -67,11 +76,10 @@ class Recipe(NamedTuple):
 
 
 RECIPES = [
-    *(Recipe(("2",), power) for power in (0, 0.125, 0.25, 0.5)),
-    *(Recipe((CLOZE,), power) for power in (0, 0.25, 0.5)),
     *(Recipe(("2", CLOZE), power) for power in (0, 0.125, 0.25, 0.375, 0.5)),
-    *(Recipe(("2", CLOZE), power, 2) for power in (0.25, 0.375, 0.5)),
-    *(Recipe(("1", "2", CLOZE), power) for power in (0.25, 0.375, 0.5)),
+    *(Recipe(("2", CLOZE), power, 2) for power in (0.25, 0.5)),
+    *(Recipe(("2",), power) for power in (0, 0.25, 0.5)),
+    *(Recipe((CLOZE,), power) for power in (0, 0.25, 0.5)),
 ]
 
 
@@ -88,9 +96,15 @@ def draw_sentences(text: str, num_tokens: int) -> Iterator[list[str]]:
 
 def learn(args: argparse.Namespace) -> None:
     """Add a whitening to a model folder."""
-    elmo = elmore.load(str(args.folder), device="cpu")
-    origin = {"learned from": f"{args.tokens:,} tokens of {Path(args.text).name.split('.')[0]}"}
-    made = whitening.learn(elmo, draw_sentences(args.text, args.tokens), origin=origin)
+    origin = {"learned from": f"{TOKENS:,} tokens of {Path(args.text).name.split('.')[0]}"}
+    if args.vectors:
+        stored = np.load(args.vectors / "text.npy", mmap_mode="r")
+        blocks = (stored[begin : begin + 1024] for begin in range(0, len(stored), 1024))
+        joined = (take_layers(block, LAYERS) for block in blocks)
+        made = whitening.fit(joined, LAYERS, origin=origin)
+    else:
+        elmo = elmore.load(str(args.folder), device="cpu")
+        made = whitening.learn(elmo, draw_sentences(args.text, TOKENS), origin=origin)
     folder.add_whitening(args.folder, made)
     print(f"{args.folder / folder.WHITENING}: {made}")
 
@@ -147,9 +161,7 @@ def vectors(args: argparse.Namespace) -> None:
     store(elmo, text, args.folder / "text.npy")
     store_judgements(args)
     store(elmo, uses, args.folder / "dwug.npy")
-    for name in ("ALL", *SETS):
-        corpus = senses_folder(f"Evaluation_Datasets/{name}")
-        store(elmo, sense_items(corpus), args.folder / f"{name}.npy")
+    store(elmo, sense_items(senses_folder("Evaluation_Datasets/ALL")), args.folder / "ALL.npy")
     store(elmo, sense_items(senses_folder("Training_Corpora/SemCor")), args.folder / "semcor.npy")
 
 
@@ -164,94 +176,102 @@ def take_layers(rows: Float[np.ndarray, "N R D"], names: Iterable[str]) -> Float
     return np.concatenate([rows[:, number] for number in numbers], axis=1).astype(np.float32)
 
 
-class Replay:
-    """Stored vectors in place of a model: `transform` makes the layers that a probe asks for.
+class NearestSenses:
+    """Nearest averages of senses as in `probe wsd`, for many kinds of stored vectors."""
 
-    Every word of an instance gets the mean of its words, whose mean is that again.
-    """
+    def __init__(self, train: Sequence[Instance], test: Sequence[Instance]) -> None:
+        wordnet = read_wordnet(Path(senses_folder("wordnet-3.0")))
+        self.test = test
+        self._first = [wordnet.first_sense(one.lemma, one.pos) for one in test]
+        senses: dict[tuple[str, str, str], int] = {}
+        pairs = [
+            (senses.setdefault((one.lemma, one.pos, key), len(senses)), row)
+            for row, one in enumerate(train)
+            for key in one.keys
+        ]
+        number, self._rows = np.array(sorted(pairs)).T
+        _, self._starts = np.unique(number, return_index=True)
+        self._candidates: dict[tuple[str, str], list[tuple[str, int]]] = {}
+        for (lemma, pos, key), sense in senses.items():
+            self._candidates.setdefault((lemma, pos), []).append((key, sense))
+        for lemma, keys in self._candidates.items():
+            rank = {key: rank for rank, key in enumerate(wordnet.senses(*lemma))}
+            keys.sort(key=lambda one, rank=rank: rank.get(one[0], len(rank)))
 
-    def __init__(
-        self,
-        vectors: Path,
-        corpora: dict[str, str],
-        transform: Callable[[np.ndarray], np.ndarray],
-        num_layers: int,
-        width: int,
-    ) -> None:
-        self._folder, self._corpora, self._transform = vectors, iter(corpora.items()), transform
-        self.num_layers, self.width, self.whitening = num_layers, width, None
-
-    def stream(self, texts: Iterable[list[str]], *, layers: list) -> Iterator[SimpleNamespace]:
-        """Yield the vectors of the next corpus, sentence by sentence."""
-        name, path = next(self._corpora)
-        stored = iter(_blocks(self._folder / f"{name}.npy", self._transform))
-        for words, sentence in zip(texts, SenseCorpus(path), strict=True):
-            placed = np.zeros((len(layers), len(words), self.width), np.float32)
-            for one, rows in zip(sentence.instances, stored, strict=False):
-                placed[: len(rows), one.start : one.end] = rows[:, None]
-            yield SimpleNamespace(vectors=placed)
+    def answer(
+        self, train: Float[np.ndarray, "N K"], test: Float[np.ndarray, "M K"]
+    ) -> list[str | None]:
+        """Return the sense of each test instance, the first sense for a lemma not seen."""
+        averages = normalize(np.add.reduceat(train[self._rows], self._starts))
+        answers = list(self._first)
+        for row, (one, vector) in enumerate(zip(self.test, normalize(test), strict=True)):
+            if candidates := self._candidates.get((one.lemma, one.pos)):
+                keys, numbers = zip(*candidates, strict=True)
+                cosines = averages[list(numbers)] @ vector
+                answers[row] = keys[int((cosines >= cosines.max() - 1e-5).argmax())]
+        return answers
 
 
-def _blocks(path: Path, transform: Callable[[np.ndarray], np.ndarray]) -> Iterator[np.ndarray]:
-    """Yield the transformed layers (R, D) of each stored row."""
-    stored = np.load(path, mmap_mode="r")
-    for begin in range(0, len(stored), 1024):
-        yield from transform(stored[begin : begin + 1024].astype(np.float32))
-
-
-def learn_recipe(text: Float[np.ndarray, "N R D"], recipe: Recipe) -> tuple[np.ndarray, np.ndarray]:
-    """Return mean and projection of a recipe, in floats."""
-    joined = take_layers(text, recipe.layers).astype(np.float64)
-    width = min(joined.shape[1], recipe.width * text.shape[2])
-    return joined.mean(axis=0), whitening.projection(np.cov(joined.T), width, recipe.power)
+def read_instances(corpus: str) -> tuple[list[Instance], list[str]]:
+    """Return the instances of a corpus, and the document of each."""
+    pairs = [
+        (one, sentence.document)
+        for sentence in SenseCorpus(senses_folder(corpus))
+        for one in sentence.instances
+    ]
+    return [one for one, _ in pairs], [document for _, document in pairs]
 
 
 def recipes(args: argparse.Namespace) -> None:
     """Score recipes on held-out documents of SemCor, and on DWUG."""
-    text = np.load(args.folder / "text.npy")
-    learned = [(one, *learn_recipe(text, one)) for one in RECIPES]
-    width = 2 * text.shape[2]
-
-    def apply(rows: np.ndarray) -> np.ndarray:
-        out = np.zeros((len(rows), len(learned), width), np.float32)
-        for number, (one, mean, projection) in enumerate(learned):
-            out[:, number, : len(projection)] = (
-                take_layers(rows, one.layers) - mean
-            ) @ projection.T
-        return out
-
-    corpus = senses_folder("Training_Corpora/SemCor")
-    source: Any = Replay(args.folder, {"semcor": corpus}, apply, len(learned), width)
-    wordnet = read_wordnet(Path(senses_folder("wordnet-3.0")))
-    found = probe_senses(source, SenseCorpus(corpus), [], wordnet)
-    dwug = dict(
-        zip(RECIPES, score_dwug(args, lambda rows: apply(rows).swapaxes(0, 1)), strict=True)
-    )
-    table = [
-        {
-            "recipe": one.name,
-            "held_out": found.held_out[str(number)],
-            "dwug": dwug[one],
-        }
-        for number, one in enumerate(RECIPES)
+    text, uses = (np.load(args.folder / f"{name}.npy") for name in ("text", "dwug"))
+    semcor = np.load(args.folder / "semcor.npy", mmap_mode="r")
+    instances, documents = read_instances("Training_Corpora/SemCor")
+    names = list(dict.fromkeys(documents))
+    order = np.random.default_rng(0).permutation(len(names))  # as `probe wsd` holds out
+    held_out = {names[number] for number in order[: round(0.1 * len(names))]}
+    dev = np.array([document in held_out for document in documents])
+    split = [
+        [one for one, is_dev in zip(instances, dev, strict=True) if is_dev == which]
+        for which in (False, True)
     ]
+    senses, table = NearestSenses(*split), []
+    for layers in dict.fromkeys(one.layers for one in RECIPES):
+        joined = take_layers(text, layers)
+        mean, covariance = joined.mean(axis=0), np.cov(joined.T)
+        rotation = whitening.projection(covariance, len(mean), 0)
+        components = np.concatenate(
+            [
+                (take_layers(semcor[begin : begin + 8192], layers) - mean) @ rotation.T
+                for begin in range(0, len(semcor), 8192)
+            ]
+        )
+        of_uses = (take_layers(uses, layers) - mean) @ rotation.T
+        variances = np.einsum("kw,wv,kv->k", rotation, covariance, rotation)
+        for one in (recipe for recipe in RECIPES if recipe.layers == layers):
+            kept = min(len(mean), one.width * text.shape[2])
+            scales = (variances[:kept] ** -one.power).astype(np.float32)
+
+            vectors = components[:, :kept] * scales
+            answers = senses.answer(vectors[~dev], vectors[dev])
+            f1 = score_senses(senses.test, answers)["f1"]
+            (dwug,) = score_dwug(args.folder, [of_uses[:, :kept] * scales])
+            table.append({"recipe": one.name, "held_out": f1, "dwug": dwug})
+            print(table[-1], flush=True)
     record(args.results, "recipes", table)
 
 
-def score_dwug(
-    args: argparse.Namespace, layers: Callable[[np.ndarray], Iterable[np.ndarray]]
-) -> Iterator[dict]:
+def score_dwug(stored: Path, kinds: Iterable[Float[np.ndarray, "N D"]]) -> Iterator[float]:
     """Yield Spearman's correlation of cosine and median judgement, for each kind of vector."""
-    judged = json.loads((args.folder / "dwug.json").read_text())
+    judged = json.loads((stored / "dwug.json").read_text())
     position = {tuple(use): number for number, use in enumerate(judged["uses"])}
     pairs = [(position[lemma, a], position[lemma, b]) for lemma, a, b in judged["pairs"]]
     first, second = np.array(pairs).T
     gold = np.array(judged["medians"])
-    stored = np.load(args.folder / "dwug.npy").astype(np.float32)
-    for rows in layers(stored):
+    for rows in kinds:
         unit = normalize(rows)
-        found = estimate_spearman(np.einsum("nd,nd->n", unit[first], unit[second]), gold)
-        yield {"rho": found.score, "low": found.low, "high": found.high, "pairs": found.n}
+        cosines = np.einsum("nd,nd->n", unit[first], unit[second])
+        yield spearman(cosines, gold)
 
 
 def store_judgements(args: argparse.Namespace) -> None:
@@ -280,26 +300,36 @@ def measure(args: argparse.Namespace) -> None:
     elmo = elmore.load(*args.model, device="cpu")
     how = elmo.whitening
     assert how is not None, "this model has no whitening; run learn first"
-    corpora = {"semcor": senses_folder("Training_Corpora/SemCor")}
-    corpora |= {name: senses_folder(f"Evaluation_Datasets/{name}") for name in ("ALL", *SETS)}
-
-    def apply(rows: np.ndarray) -> np.ndarray:
-        return np.concatenate([rows, whiten(rows, how)[:, None]], axis=1)
-
-    source: Any = Replay(args.folder, corpora, apply, elmo.num_layers, elmo.width)
-    source.whitening = how
-    train, *tests = map(SenseCorpus, corpora.values())
-    wordnet = read_wordnet(Path(senses_folder("wordnet-3.0")))
-    found = probe_senses(source, train, tests, wordnet)
-    record(args.results, "senses", {"held_out": found.held_out, "tests": found.tests})
+    train, _ = read_instances("Training_Corpora/SemCor")
+    stored = np.load(args.folder / "semcor.npy").astype(np.float32)
+    test, _ = read_instances("Evaluation_Datasets/ALL")
+    rows = np.load(args.folder / "ALL.npy").astype(np.float32)
+    senses = NearestSenses(train, test)
+    answers = {kind: senses.answer(choose(stored), choose(rows)) for kind, choose in KINDS.items()}
+    answers["whitened"] = senses.answer(whiten(stored, how), whiten(rows, how))
+    table: dict[str, dict] = {}
+    for name in ("ALL", *SETS):  # an id of ALL begins with the set that it is from
+        chosen = [row for row, one in enumerate(test) if name in ("ALL", one.id.split(".")[0])]
+        of_set = {kind: [each[row] for row in chosen] for kind, each in answers.items()}
+        gold = [test[row] for row in chosen]
+        table[name] = {
+            kind: score_senses(gold, each) | score_gain(gold, each, of_set["2"])
+            for kind, each in of_set.items()
+        }
+        f1 = {kind: round(100 * each["f1"], 1) for kind, each in table[name].items()}
+        print(name, len(chosen), f1, flush=True)
+    record(args.results, "senses", table)
     names = ["1", "2", "average", "cloze", "whitened"]
 
-    def kinds(rows: np.ndarray) -> Iterator[np.ndarray]:
-        yield from (rows[:, 1], rows[:, 2], rows[:, :-1].mean(axis=1), rows[:, -1])
-        yield whiten(rows, how)
-
-    record(args.results, "dwug", dict(zip(names, score_dwug(args, kinds), strict=True)))
-    record(args.results, "maps", list(score_maps(args.folder, corpora["semcor"], how)))
+    rows = np.load(args.folder / "dwug.npy").astype(np.float32)
+    kinds = [rows[:, 1], rows[:, 2], rows[:, :-1].mean(axis=1), rows[:, -1], whiten(rows, how)]
+    dwug = score_dwug(args.folder, kinds)
+    record(args.results, "dwug", dict(zip(names, dwug, strict=True)))
+    record(
+        args.results,
+        "maps",
+        list(score_maps(args.folder, senses_folder("Training_Corpora/SemCor"), how)),
+    )
     record(args.results, "model", {"name": elmo.bundle.card.name, "origin": how.origin})
 
 
@@ -360,15 +390,15 @@ def page(args: argparse.Namespace) -> None:
     found = json.loads(args.results.read_text())
     if "recipes" in found:
         rows = [
-            (one["recipe"], _f1(one["held_out"]), f"{one['dwug']['rho']:.3f}")
+            (one["recipe"], f"{100 * one['held_out']:.1f}", f"{one['dwug']:.3f}")
             for one in found["recipes"]
         ]
         _print_table(
             "Recipes: F1 on held-out SemCor, rho on DWUG EN", ("recipe", "F1", "rho"), rows
         )
     if "senses" in found:
-        tests = found["senses"]["tests"]
-        chosen = ("first sense", "1", "2", "cloze", "whitened")
+        tests = found["senses"]
+        chosen = ("1", "2", "cloze", "whitened")
         rows = [(row, *(_f1(test[row]) for test in tests.values())) for row in chosen]
         rows += [
             (f"{row}, gain over 2", *(_gain(test[row]) for test in tests.values()))
@@ -376,10 +406,7 @@ def page(args: argparse.Namespace) -> None:
         ]
         _print_table("Word senses, F1", ("vectors", *tests), rows)
     if "dwug" in found:
-        rows = [
-            (name, f"{one['rho']:.3f} ({one['low']:.3f} to {one['high']:.3f})")
-            for name, one in found["dwug"].items()
-        ]
+        rows = [(name, f"{one:.3f}") for name, one in found["dwug"].items()]
         _print_table("DWUG EN: rho of cosine and median judgement", ("vectors", "rho"), rows)
     if "maps" in found:
         rows = [
@@ -428,6 +455,7 @@ def main() -> None:
             command.add_argument("results", type=Path)
         if run is learn:
             command.add_argument("text")
+            command.add_argument("--vectors", type=Path)
         if run in (vectors, speed):
             command.add_argument("--text", required=True)
             command.add_argument("--precision", choices=("exact", "fast"), default="exact")
@@ -435,9 +463,8 @@ def main() -> None:
             command.add_argument("--dwug", type=Path, required=True)
         if run in (vectors, measure, speed):
             command.add_argument("--model", nargs=1, default=[])
-        if run in (learn, speed):
-            command.add_argument("--tokens", type=int, default=TOKENS if run is learn else 20_000)
         if run is speed:
+            command.add_argument("--tokens", type=int, default=20_000)
             command.add_argument("--repeats", type=int, default=3)
     args = parser.parse_args()
     args.run(args)

@@ -51,7 +51,9 @@ def change(
         typer.Option("-o", "--out", help="Folder for ranking.svg and a map of each word."),
     ] = None,
     model: ModelOption = None,
-    layer: Annotated[str, typer.Option(help="Layer: average, top, cloze, or a number.")] = "top",
+    layer: Annotated[
+        str, typer.Option(help="Layer: average, top, cloze, whitened, or a number.")
+    ] = "top",
     rank_by: Annotated[
         Literal["apd", "prt", "jsd"],
         typer.Option(help="Average pairwise, prototype, or Jensen-Shannon distance."),

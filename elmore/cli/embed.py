@@ -38,8 +38,8 @@ def embed(
     layers: Annotated[
         str | None,
         typer.Option(
-            help="Layers: average, all, top, a number, or cloze: the top layer on both sides of a "
-            "word, without the word.",
+            help="Layers: average, all, top, a number, cloze (the top layer on both sides of a "
+            "word, without the word), or whitened (the whitening of the model).",
             show_default="average, or those of the pooling",
         ),
     ] = None,

@@ -34,11 +34,14 @@ def neighbors(
     k: Annotated[int, typer.Option("-k", min=1, help="Number of results per query.")] = 10,
     word: Annotated[str | None, typer.Option(help="Search only occurrences of this word.")] = None,
     layer: Annotated[
-        str | None, typer.Option(help="Layer to search: top, average, cloze, or a number.")
+        str | None,
+        typer.Option(help="Layer to search: top, average, cloze, whitened, or a number."),
     ] = None,
     layers: Annotated[
         str | None,
-        typer.Option(help="Layers to store when building: all, or a list such as 2,average,cloze."),
+        typer.Option(
+            help="Layers to store when building: all, or a list such as 2,cloze,whitened."
+        ),
     ] = None,
     index: Annotated[
         Path | None, typer.Option(help="Folder of the index.", show_default="in the cache")

@@ -86,7 +86,9 @@ def uses(
         Path | None, typer.Option("-o", "--out", help="Draw the map: .svg or .png.")
     ] = None,
     model: ModelOption = None,
-    layers: Annotated[str, typer.Option(help="Layer: average, top, cloze, or a number.")] = "top",
+    layers: Annotated[
+        str, typer.Option(help="Layer: average, top, cloze, whitened, or a number.")
+    ] = "top",
     method: Annotated[
         Literal["pca", "tsne"], typer.Option(help="Projection onto the plane.")
     ] = "pca",

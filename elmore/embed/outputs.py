@@ -149,6 +149,14 @@ def _resolve_layer(
     return find_whitening(whitening) if layers == "whitened" else layers
 
 
+def layers_for_uses(whitening: Whitening | None) -> str:
+    """Return the layers whose cosines compare two uses best.
+
+    The whitening of a model, if it has one: benchmarks/whitening.py compares it with the top layer.
+    """
+    return "top" if whitening is None else "whitened"
+
+
 def find_whitening(whitening: Whitening | None) -> Whitening:
     """Return the whitening of a model, or raise ConfigError if it has none."""
     if whitening is None:

@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 
+from elmore.embed.embedder import Embedder
 from elmore.lm import config, scoring
 from elmore.lm.evaluate import evaluate
 from elmore.lm.finetune import finetune
@@ -42,3 +43,23 @@ def test_the_bundled_model_is_evaluated_and_fine_tuned(tmp_path):
     list(finetune(["english"], shards.path, tmp_path / "run", recipe, device="cpu"))
     after = evaluate(tmp_path / "run", shards.path, device="cpu")
     assert after.perplexity < before.perplexity
+
+
+def test_whitened_vectors_of_the_bundled_model_part_senses_better_than_its_top_layer(english):
+    elmo = Embedder(english, device="cpu")
+    uses = [
+        ["The", "boat", "lay", "on", "the", "bank", "of", "the", "river", "."],
+        ["We", "walked", "along", "the", "muddy", "bank", "of", "the", "stream", "."],
+        ["He", "put", "the", "money", "into", "the", "bank", "."],
+        ["She", "asked", "the", "bank", "for", "a", "loan", "."],
+    ]
+
+    def margin(layers: str) -> float:
+        vectors = [
+            text.vectors[text.tokens.index("bank")] for text in elmo.embed(uses, layers=layers)
+        ]
+        unit = vectors / np.linalg.norm(vectors, axis=1, keepdims=True)
+        cosines = unit @ unit.T
+        return float((cosines[0, 1] + cosines[2, 3]) / 2 - cosines[:2, 2:].mean())
+
+    assert margin("whitened") > margin("top") > 0

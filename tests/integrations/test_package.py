@@ -33,6 +33,7 @@ FILES = (
     "model.safetensors",
     "vocabulary.txt",
     "poolings.npz",
+    "whitening.npz",
     "config.json",
     "README.md",
     "LICENSE.txt",

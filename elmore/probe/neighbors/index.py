@@ -83,7 +83,8 @@ class OccurrenceIndex:
             folder: where to store it; None stores it in the user's cache.
             embedder: model whose vectors are stored; needed again to search.
             files: text, .jsonl, .csv, .tsv or .parquet, also compressed.
-            layers: layers to store: "top" (the default), "average", numbers, "all", "cloze".
+            layers: layers to store: "top", "average", numbers, "all", "cloze" or "whitened".
+                Default: "whitened", or "top" for a model without a whitening.
             tokenized: each line is one sentence, with spaces between its tokens. Otherwise lines
                 are split into sentences and tokenized.
             column: column of tables that holds the text.
@@ -123,7 +124,7 @@ class OccurrenceIndex:
 
     @property
     def layers(self) -> tuple[str, ...]:
-        """The stored layers: numbers, average or cloze."""
+        """The stored layers: numbers, average, cloze or whitened."""
         return self._columns.manifest.layers
 
     @property
@@ -183,7 +184,7 @@ class OccurrenceIndex:
             position: which token is the query, from 0.
             k: number of results; fewer if the index holds fewer.
             word: restrict the results to this word.
-            layer: a stored layer. Default: the top layer, or the last one stored.
+            layer: a stored layer. Default: the whitening, the top layer, or the last one stored.
 
         Raises:
             DataError: the position is outside the sentence, or `word` does not occur.
@@ -252,7 +253,8 @@ class OccurrenceIndex:
     def _resolve_layer(self, layer: str | int | None) -> str:
         top = str(self.embedder.num_layers - 1)
         if layer is None:
-            return top if top in self.layers else self.layers[-1]
+            best = [name for name in ("whitened", top) if name in self.layers]
+            return best[0] if best else self.layers[-1]
         name = top if layer == "top" else str(layer)
         if name not in self.layers:
             raise ConfigError(

@@ -42,7 +42,7 @@ def identify_text(files: Sequence[str], options: TextOptions, embedder: Embedder
 
 def default_folder(embedder: Embedder, text: Text, layers: Sequence[str] | None) -> Path:
     """Return the folder in the user's cache; its name ends with the stored layers."""
-    new = storage.new_manifest(embedder, layers or ["top"])
+    new = storage.new_manifest(embedder, layers)
     whitening = [new.whitening] if new.whitening else []
     identity = json.dumps([new.model, new.initial_state, text.digest, *whitening])
     stem = hashlib.sha256(identity.encode()).hexdigest()[:32]

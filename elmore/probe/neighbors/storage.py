@@ -28,7 +28,7 @@ from typing import IO
 
 from elmore import atomic, config, strict_json
 from elmore.embed.embedder import Embedder
-from elmore.embed.outputs import check_layers, find_whitening, parse_layers
+from elmore.embed.outputs import check_layers, find_whitening, layers_for_uses, parse_layers
 from elmore.errors import ConfigError, DataError
 from elmore.weights.digest import model_digest
 
@@ -158,9 +158,9 @@ def resolve_layers(names: Sequence[str], num_layers: int) -> tuple[str, ...]:
     return tuple(dict.fromkeys(resolved))
 
 
-def new_manifest(embedder: Embedder, layers: Sequence[str]) -> Manifest:
-    """Return the manifest of an empty index."""
-    names = resolve_layers(layers, embedder.num_layers)
+def new_manifest(embedder: Embedder, layers: Sequence[str] | None = None) -> Manifest:
+    """Return the manifest of an empty index; its layers are the best ones for uses by default."""
+    names = resolve_layers(layers or [layers_for_uses(embedder.whitening)], embedder.num_layers)
     whitening = None
     if "whitened" in names:
         whitening = find_whitening(embedder.whitening).digest

@@ -66,7 +66,7 @@ def build_index(
     """Build the index of a text, resume an interrupted build, or append a text.
 
     What is stored already is not embedded again. `layers` defaults to those of an existing index,
-    else to the top layer. Returns the folder of the index.
+    else to the whitening of the model or its top layer. Returns the folder of the index.
     """
     text = identify_text(files, options, embedder)
     folder = folder or default_folder(embedder, text, layers)
@@ -120,7 +120,7 @@ def _manifest_with(
 ) -> Manifest:
     """Return the manifest with the text in it, new, interrupted or finished."""
     if not (folder / MANIFEST).exists():
-        new = storage.new_manifest(embedder, layers or ["top"])
+        new = storage.new_manifest(embedder, layers)
         return dataclasses.replace(new, texts=(text,))
     manifest = storage.read_manifest(folder)
     storage.check_same_model(folder, manifest, embedder)

@@ -1,11 +1,15 @@
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
+from elmore.embed.embedder import Embedder
 from elmore.embed.loading import load
 from elmore.errors import ConfigError, DataError
 from elmore.probe.neighbors.index import Neighbor, OccurrenceIndex
 from tests.support import toy_tasks
 from tests.support.toy_index import LINES, build_index, write_text
+from tests.support.toy_whitening import make_whitening
 
 
 @pytest.fixture(scope="module")
@@ -170,6 +174,25 @@ def test_the_top_layer_is_compared_by_when_nothing_is_said(tmp_path, elmo):
     assert index.search(*query) != index.search(*query, layer="average")
     without = build_index(tmp_path, elmo, "other", layers=["0", "1"])
     assert without.search(*query) == without.search(*query, layer=1)
+
+
+def test_whitened_vectors_are_compared_by_default_and_only_by_their_own_whitening(tmp_path, elmo):
+    made = make_whitening(elmo)
+    whitening = Embedder(replace(elmo.bundle, whitening=made), device="cpu")
+    index = build_index(tmp_path, whitening)
+    assert (index.layers, index.layer) == (("whitened",), "whitened")
+    tokens = ["the", "play", "was", "long"]
+    result = index.search(tokens, 1, 8)
+    expected = naive(whitening, LINES, tokens, 1, layer="whitened")
+    assert [one.similarity for one in result] == pytest.approx(
+        [cosine for cosine, *_ in expected[:8]], abs=1e-3
+    )
+    other = replace(elmo.bundle, whitening=replace(made, mean=made.mean + 1))
+    for bundle in (elmo.bundle, other):
+        with pytest.raises(DataError, match="built with another whitening of"):
+            OccurrenceIndex.open(tmp_path / "index", Embedder(bundle, device="cpu"))
+    with pytest.raises(ConfigError, match="this model has no whitening"):
+        build_index(tmp_path, elmo, "new", layers=["whitened"])
 
 
 def test_an_index_knows_its_words_as_they_are_written_and_its_layer(tmp_path, elmo):
