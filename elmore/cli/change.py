@@ -86,13 +86,14 @@ def change(
     """
     from elmore.cli.probe_words import load_model
     from elmore.cli.progress import show_progress
+    from elmore.errors import ConfigError
     from elmore.probe.change.study import Progress, compare_corpora, read_words
     from elmore.probe.neighbors.source_text import TextOptions
 
     source, (old, new) = take_model(arguments, model, needed=2)
     forms = None if words is None else read_words(words)
-    if out is not None:
-        out.mkdir(parents=True, exist_ok=True)
+    if out is not None and out.exists() and not out.is_dir():
+        raise ConfigError(f"{out}: expected a folder to write, found a file")
     elmo = load_model(source, device, precision)
     try:
         with ExitStack() as stack:
@@ -228,9 +229,9 @@ def _draw(study: "ChangeStudy", out: Path, rank_by: Literal["apd", "prt", "jsd"]
         "prt": "prototype distance",
         "jsd": "Jensen-Shannon distance",
     }
+    (out / "maps").mkdir(parents=True, exist_ok=True)
     values = [(one.word, study.measure(one, rank_by)) for one in study]
     files.save(figures.draw_ranking(values, names[rank_by]), out / "ranking.svg")
-    (out / "maps").mkdir(exist_ok=True)
     taken = set[str]()
     for one in study:
         name = re.sub(r"[^\w-]", "_", one.word)

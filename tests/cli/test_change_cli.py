@@ -107,7 +107,7 @@ def test_a_comparison_that_was_killed_continues_and_gives_the_same(model, files,
         (("old.txt", "new.txt", "--words", "gone.txt"), "gone.txt: cannot be read"),
         (("old.txt", "new.txt", "--layer", "9"), "layers 0 to 2"),
         (("old.txt", "new.txt", "--max-uses", "3"), "max_uses of at least that"),
-        (("old.txt", "new.txt", "-o", "words.txt"), "words.txt"),
+        (("old.txt", "new.txt", "-o", "words.txt"), "words.txt: expected a folder to write"),
     ],
 )
 def test_the_command_refuses_in_one_sentence(model, files, arguments, message):

@@ -95,7 +95,7 @@ def compare_corpora(
     old: str | Path,
     new: str | Path,
     *,
-    words: Mapping[str, Sequence[str]] | None = None,
+    words: Mapping[str, Sequence[str]] | Sequence[str] | None = None,
     layer: str = "top",
     rank_by: RankBy = "apd",
     max_uses: int = 200,
@@ -114,8 +114,9 @@ def compare_corpora(
         embedder: The model that embeds the uses.
         old: A text, a pattern of texts, or an index folder of `elmore neighbors`.
         new: The corpus of the other period.
-        words: The words to measure, each with its forms, such as {"mouse": ["mouse", "mice"]}. By
-            default the most frequent words of letters that occur in both corpora.
+        words: The words to measure, as a list, or each with its forms, such as
+            {"mouse": ["mouse", "mice"]}. By default the most frequent words of letters that occur
+            in both corpora.
         layer: The layer to compare: top, average or a number.
         rank_by: The measure that orders the words.
         max_uses: At most this many uses of a word are sampled from each corpus.
@@ -196,9 +197,23 @@ def read_words(path: Path) -> dict[str, list[str]]:
     return words
 
 
-def _forms(words: Mapping[str, Sequence[str]]) -> dict[str, str]:
+def _forms(words: Mapping[str, Sequence[str]] | Sequence[str]) -> dict[str, str]:
     """Return the word of each form in lower case."""
-    return {form.casefold(): word for word, forms in words.items() for form in forms}
+    if isinstance(words, str):
+        raise ConfigError(f"words={words!r}: expected a list of words, or a dict of their forms")
+    pairs = words.items() if isinstance(words, Mapping) else ((word, [word]) for word in words)
+    result: dict[str, str] = {}
+    for word, forms in pairs:
+        for form in forms:
+            if result.setdefault(form.casefold(), word) != word:
+                raise ConfigError(
+                    f"words: {form!r} is a form of both {result[form.casefold()]!r} and {word!r}"
+                )
+        if not forms:
+            raise ConfigError(f"words: {word!r} has no forms; list at least the word itself")
+    if not result:
+        raise ConfigError("words: the list is empty; pass None to compare the most frequent words")
+    return result
 
 
 def _hash(content: object) -> str:

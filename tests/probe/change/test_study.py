@@ -62,6 +62,8 @@ def test_samples_are_bounded_and_depend_on_the_seed_alone(elmo, texts):
     other = compare(elmo, texts, words=WORDS, max_uses=10, seed=1)["bank"]
     assert (found.old, found.old_sample, found.new_sample) == (16, 10, 10)
     assert found == alone
+    listed = compare(elmo, texts, words=["the"], max_uses=10)["the"]
+    assert listed == compare(elmo, texts, words=WORDS, max_uses=10)["the"]
     assert [use.line for use in found.uses] != [use.line for use in other.uses]
 
 
@@ -152,6 +154,10 @@ def test_layers_differ_and_the_top_one_is_the_default(elmo, texts):
         ({"max_uses": 5}, "max_uses of at least that, found 10 and 5"),
         ({"layer": "all"}, "a use has one vector"),
         ({"layer": "9"}, "layers 0 to 2"),
+        ({"words": "bank"}, "expected a list of words"),
+        ({"words": []}, "the list is empty"),
+        ({"words": {"bank": []}}, "'bank' has no forms"),
+        ({"words": {"a": ["x"], "b": ["X"]}}, "'X' is a form of both 'a' and 'b'"),
     ],
 )
 def test_impossible_choices_are_refused(elmo, texts, choices, message):
