@@ -28,6 +28,7 @@ from elmore.probe.change.journal import (
 )
 from elmore.probe.change.measures import Measure, measure_moves, measure_scores
 from elmore.probe.clustering import MAX_CLUSTERS
+from elmore.probe.cosine import normalize
 from elmore.probe.neighbors.source_text import TextOptions
 from elmore.probe.neighbors.storage import resolve_layers
 from elmore.probe.occurrence_map import OccurrenceMap, central_use, map_occurrences
@@ -311,6 +312,7 @@ def measure_word(
     seed: int = 0,
 ) -> WordChange:
     """Cluster the uses of both periods together, measure the change, and place them on a map."""
+    old_vectors, new_vectors = normalize(old_vectors), normalize(new_vectors)  # as in an index
     uses = [*old, *new]
     both = [Occurrence(list(use.tokens), use.position, use.position + 1) for use in uses]
     mapped = map_occurrences(
