@@ -27,6 +27,8 @@ PARSERS = {
 """Functions of modules that read what a file holds."""
 OWN = {
     "elmore.atomic": "syncs what it wrote",
+    "elmore.browser.compile": "reads sources of the package",
+    "elmore.browser.site": "reads files of the package, and what it wrote",
     "elmore.native_build": "reads sources of the package",
     "elmore.corpus.writer": "writes, and reads back what it wrote in this process",
     "elmore.embed.jobs.ray": "reads shards that the same job wrote into its own folder",

@@ -38,7 +38,7 @@ FILES = (
     "README.md",
     "LICENSE.txt",
 )
-ENDINGS = re.compile(r".*\.(py|typed|c|h|css|html|js|toml|md|txt|json|sha256|safetensors|npz)")
+ENDINGS = re.compile(r".*\.(py|typed|c|h|css|html|js|toml|md|txt|json|sha256|safetensors|npz|wasm)")
 
 
 def run(*command: str | Path, cwd: Path, **environment: str) -> subprocess.CompletedProcess[str]:
