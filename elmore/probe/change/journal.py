@@ -33,6 +33,8 @@ class ChangeJob:
     initial_state: str
     precision: str
     layer: str
+    whitening: str
+    """Digest of the whitening, if its vectors are compared; else empty."""
     old: str
     """Hash of the texts."""
     new: str

@@ -15,6 +15,7 @@ import numpy as np
 from jaxtyping import Float
 
 from elmore.embed.embedder import Embedder
+from elmore.embed.outputs import find_whitening
 from elmore.errors import ConfigError, DataError
 from elmore.probe.change.corpora import Corpus, Use, open_corpus
 from elmore.probe.change.journal import (
@@ -156,6 +157,7 @@ def compare_corpora(
         initial_state=embedder.initial_state,
         precision="fast" if embedder.is_fast else "exact",
         layer=layers[0],
+        whitening=find_whitening(embedder.whitening).digest if layers[0] == "whitened" else "",
         old=_hash(corpora[0].digests),
         new=_hash(corpora[1].digests),
         words="" if forms is None else _hash(forms),
