@@ -53,6 +53,8 @@ class Corpus(Protocol):
     name: str
     digests: tuple[str, ...]
     """One for each text: the same text has the same digest."""
+    is_index: bool
+    """Whether vectors are read from an index, which rounds them."""
 
     def count_words(self, progress: Progress) -> Counter[str]:
         """Count the tokens that consist of letters, in lower case."""
@@ -78,6 +80,8 @@ def open_corpus(name: str, embedder: Embedder, options: TextOptions) -> Corpus:
 
 class TextCorpus:
     """A text that is read anew in each pass."""
+
+    is_index = False
 
     def __init__(self, name: str, embedder: Embedder, options: TextOptions) -> None:
         self.name = name
@@ -131,6 +135,8 @@ class TextCorpus:
 
 class IndexCorpus:
     """An index of all uses, whose vectors are on disk."""
+
+    is_index = True
 
     def __init__(self, name: str, embedder: Embedder) -> None:
         self.name = name

@@ -36,7 +36,7 @@ class ChangeJob:
     whitening: str
     """Digest of the whitening, if its vectors are compared; else empty."""
     old: str
-    """Hash of the texts."""
+    """Hash of the texts, and of whether they are in an index."""
     new: str
     words: str
     """Hash of the words and their forms; empty if all words are compared."""

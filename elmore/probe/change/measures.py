@@ -74,7 +74,8 @@ def measure_scores(
     Returns:
         All measures. With only one use in a period, its `within` is 0.
     """
-    old, new = normalize(old), normalize(new)
+    # In float64, or rounding would decide whether a division has the same PRT as the measured one.
+    old, new = (normalize(uses.astype(np.float64)) for uses in (old, new))
     num_clusters = 1 + int(max(old_clusters.max(), new_clusters.max()))
     old_counts, new_counts = (np.eye(num_clusters)[own] for own in (old_clusters, new_clusters))
     generator = np.random.default_rng(seed)

@@ -119,7 +119,7 @@ def compare_corpora(
         words: The words to measure, as a list, or each with its forms, such as
             {"mouse": ["mouse", "mice"]}. By default the most frequent words of letters that occur
             in both corpora.
-        layer: The layer to compare: top, average or a number.
+        layer: The layer to compare: top, average, cloze, whitened or a number.
         rank_by: The measure that orders the words.
         max_uses: At most this many uses of a word are sampled from each corpus.
         min_uses: Words with fewer uses in either corpus are left out.
@@ -144,7 +144,7 @@ def compare_corpora(
         )
     layers = resolve_layers([layer], embedder.num_layers)
     if len(layers) > 1:
-        raise ConfigError(f"layer {layer!r}: a use has one vector; pass top, average or a number")
+        raise ConfigError(f"layer {layer!r}: a use has one vector; pass one layer")
     corpora = [open_corpus(str(name), embedder, options or TextOptions()) for name in (old, new)]
     if shared := {*corpora[0].digests} & {*corpora[1].digests}:
         raise DataError(
@@ -158,8 +158,8 @@ def compare_corpora(
         precision="fast" if embedder.is_fast else "exact",
         layer=layers[0],
         whitening=find_whitening(embedder.whitening).digest if layers[0] == "whitened" else "",
-        old=_hash(corpora[0].digests),
-        new=_hash(corpora[1].digests),
+        old=_hash([corpora[0].is_index, *corpora[0].digests]),
+        new=_hash([corpora[1].is_index, *corpora[1].digests]),
         words="" if forms is None else _hash(forms),
         min_uses=min_uses,
         max_uses=max_uses,

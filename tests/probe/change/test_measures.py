@@ -92,6 +92,17 @@ def test_p_is_small_for_a_change_and_not_for_two_halves_of_the_same(rng):
     assert measure_scores(old, same, clusters, clusters).p > 0.05
 
 
+def test_p_counts_the_division_itself_whatever_the_rounding(rng):
+    for _ in range(30):
+        uses = (rng.normal(size=(4, 512)) + 3).astype(np.float32)
+        clusters = np.array([0, 1])
+        single, double = (
+            measure_scores(each[:2], each[2:], clusters, clusters).p
+            for each in (uses, uses.astype(np.float64))
+        )
+        assert single == double >= 0.3  # two of six divisions are this one
+
+
 def test_the_use_that_moved_is_the_one_unlike_the_other_period():
     old = np.array([[1.0, 0.0], [1.0, 0.1], [0.9, 0.0]])
     new = np.array([[1.0, 0.0], [0.0, 1.0], [0.1, 1.0]])
