@@ -50,6 +50,11 @@ class NextWord:
         Raises:
             DataError: The state is not one of this model.
         """
+        if not isinstance(state, ForwardState):
+            raise DataError(
+                f"a state of Embedder.step is expected, found {type(state).__name__}; a new text "
+                "has the one of step([])"
+            )
         state.check(self._lstm, self._model)
         top = state.output[-1]
         if self._lstm.skip_connections:  # the output of a layer is added to that of the next

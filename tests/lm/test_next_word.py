@@ -55,6 +55,8 @@ def test_a_string_and_a_state_of_another_model_are_refused(elmo, corpus):
     _, state = elmo.step(["the"])
     with pytest.raises(DataError, match="a list of words is expected"):
         NextWord(elmo.bundle).surprisal("the", state)
+    with pytest.raises(DataError, match=r"found NoneType; .*step\(\[\]\)"):
+        NextWord(elmo.bundle).surprisal(["the"], None)
     elmo.bundle.model.forward_layers[0].bias.data.add_(1)
     with pytest.raises(DataError, match="the state is of the model"):
         NextWord(elmo.bundle).surprisal(["the"], state)
