@@ -177,6 +177,11 @@ def select_layers(
     if isinstance(layers, SavedMix):
         return layers.mix(sentences.states)
     if isinstance(layers, Whitening):
+        if layers.width != sentences.states.shape[-1]:
+            raise ConfigError(
+                f"layers={layers!r}: expected layers of {layers.width} numbers, found "
+                f"{sentences.states.shape[-1]}; pass a whitening of this model"
+            )
         parts = [select_layers(sentences, parse_layers(name)) for name in layers.layers]
         return sentences.device.whiten(sentences.device.concatenate(parts, axis=1), layers)
     if layers == "all":

@@ -48,10 +48,12 @@ class Whitening:
         check_names(self.layers)
         numbers, scales = self.projection
         fits = numbers.ndim == 2 and numbers.shape == (*scales.shape, *self.mean.shape)
+        fits = fits and self.mean.size == len(self.layers) * self.width
         if numbers.dtype != np.int8 or not fits or not self.width:
             raise DataError(
-                "expected a mean (W,), int8 numbers (K, W) and scales (K,), found "
-                f"{self.mean.shape}, {numbers.dtype} {numbers.shape} and {scales.shape}"
+                "expected a mean (W,), int8 numbers (K, W) and scales (K,), where W is K times the "
+                f"number of layers, {len(self.layers)}; found {self.mean.shape}, {numbers.dtype} "
+                f"{numbers.shape} and {scales.shape}"
             )
         floats = (self.mean, scales)
         if not all(each.dtype == np.float32 and np.isfinite(each).all() for each in floats):
@@ -62,7 +64,7 @@ class Whitening:
 
     @property
     def width(self) -> int:
-        """K: width of a whitened vector."""
+        """K: width of a whitened vector, and of each layer that is joined."""
         return len(self.projection.scales)
 
     @cached_property

@@ -7,7 +7,9 @@ import elmore
 from elmore.embed import whitening
 from elmore.embed.embedder import Embedder
 from elmore.errors import ConfigError, DataError
+from elmore.model.native import quantize_rows
 from elmore.serve.engine import EmbedWork, Engine
+from elmore.weights.whitening import Whitening
 from tests.support.fake_checkpoints import bilm_options, bilm_weights, write_bilm
 from tests.support.toy_whitening import make_whitening
 
@@ -80,6 +82,19 @@ def test_a_learned_whitening_removes_mean_and_correlation_from_its_sample(elmo):
 def test_layers_that_cannot_be_joined_are_refused(elmo, layers, error):
     with pytest.raises(error, match="layers"):
         whitening.learn(elmo, texts(3), layers=layers)
+
+
+def test_a_whitening_of_another_model_is_refused(backend):
+    width, names = 2 * backend.width, ("2", "cloze")
+    other = Whitening(
+        layers=names,
+        mean=np.zeros(2 * width, np.float32),
+        projection=quantize_rows(np.ones((width, 2 * width), np.float32)),
+    )
+    found = f"layers of {width} numbers, found {backend.width}"
+    for layers in (other, ["top", other]):
+        with pytest.raises(ConfigError, match=found):
+            backend.embed([["a"]], layers=layers)
 
 
 def test_a_sample_that_is_too_small_is_refused(elmo):
