@@ -2,6 +2,7 @@
 // the same names and the same order here, in the regular expressions of JavaScript: repeats are not
 // possessive (what follows them cannot match a part of them), \X is spelled out, and so are cases.
 
+const LIGATURES = { fi: "ﬁ", st: "ﬅﬆ" };
 const SPACE = String.raw`\p{White_Space}\x1C-\x1F`;
 const INVISIBLE = String.raw`\u00AD\u200C-\u200F\u2060`;
 const KANA = String.raw`\p{Script=Hiragana}\p{Script=Katakana}\u30FC\uFF70`;
@@ -96,10 +97,13 @@ const ALTERNATIVES = [
   String.raw`\P{White_Space}[\p{M}\p{Cf}]*`,
 ];
 
-// Words in any case: "s d" is [sSſ]|[dD]
+// Words in any case: "s d" is [sSſ]|[dD]. Ligatures are a case of their letters.
 function anyCase(words) {
   const letter = (c) => `[${c}${c.toUpperCase()}${c === "s" ? "ſ" : ""}]`;
-  return words.split(" ").map((word) => [...word].map(letter).join("")).join("|");
+  const spell = (letters) => [...letters].map(letter).join("");
+  const ligature = (letters) => `(?:[${LIGATURES[letters]}]|${spell(letters)})`;
+  return words.split(" ").map((word) => word.split(/(fi|st)/).map((part) =>
+    (LIGATURES[part] ? ligature(part) : spell(part))).join("")).join("|");
 }
 
 let penn = null; // made on first use: a browser may be too old for it

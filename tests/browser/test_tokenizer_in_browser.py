@@ -19,6 +19,7 @@ NUM_TEXTS = pick(2_000, 20_000)  # of each kind
 EXAMPLES = [text for rows in GOLDEN.values() for text, _ in rows]
 MARKS = "abcSsTtNnIiMm'’.,-_@#/:()\"“”0123456789  \t\n\x1c\x85\ufeff\u00ad\u200b\u200d\ufe0f\u20e3"
 MARKS += "ſéßΑя中あアไก한🙂👩🏽🇩🇪©\u0301\u0903"
+LIGATURES = ["see ﬁg. 5", "ﬁgs. 5 and 6", "eﬆ. 1850", "eﬅ. 1850", "the ﬁrst. 5"]
 GLUE = ["", " ", ".", ", ", "'s", "n't", "-"]
 
 
@@ -31,7 +32,7 @@ def texts() -> list[str]:
         for character in map(chr, range(0x110000))
         if unicodedata.category(character) not in ("Cs", "Cn")  # as old as Python's own tables
     ]
-    result = list(EXAMPLES)
+    result = [*EXAMPLES, *LIGATURES]
     for _ in range(NUM_TEXTS):
         result.append("".join(draw.choices(MARKS, k=draw.randint(1, 25))))
         some = draw.choices(pieces, k=draw.randint(1, 8))
