@@ -116,12 +116,20 @@ def _load(sources: Path) -> ctypes.CDLL:
     except OSError as error:
         raise NativeBuildError(f"it could not be built ({error})") from error
     try:
-        return ctypes.CDLL(str(library_path))
-    except OSError as error:
+        return _open(library_path)
+    except NativeBuildError as error:
         serial = sources / SERIAL
-        if "libgomp" in str(error) and serial.is_file():
-            _log.warning("the native library runs on one thread: %s", _NO_OPENMP)
-            return ctypes.CDLL(str(serial))
+        if str(error) != _NO_OPENMP or not serial.is_file():
+            raise
+        library = _open(serial)
+        _log.warning("the native library runs on one thread: %s", _NO_OPENMP)
+        return library
+
+
+def _open(path: Path) -> ctypes.CDLL:
+    try:
+        return ctypes.CDLL(str(path))
+    except OSError as error:
         reason = _NO_OPENMP if "libgomp" in str(error) else f"it cannot be loaded ({error})"
         raise NativeBuildError(reason) from error
 

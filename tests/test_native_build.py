@@ -138,6 +138,22 @@ def test_without_openmp_the_library_for_one_thread_is_used(fresh, monkeypatch, c
 
 
 @needs_a_compiler
+def test_a_damaged_library_for_one_thread_is_reported(fresh, monkeypatch):
+    folder, open_library = source(fresh), native_build.ctypes.CDLL
+    native_build.compile_library(folder, folder / native_build.LIBRARY)
+    (folder / native_build.SERIAL).write_bytes(b"damaged")
+
+    def refuse(name):
+        if name.endswith(native_build.LIBRARY):
+            raise OSError("libgomp.so.1: cannot open shared object file: No such file or directory")
+        return open_library(name)
+
+    monkeypatch.setattr(native_build.ctypes, "CDLL", refuse)
+    assert native_build.load(folder) is None
+    assert native_build.why_missing(folder).startswith("it cannot be loaded (")
+
+
+@needs_a_compiler
 def test_why_a_library_is_missing_can_be_asked(fresh, monkeypatch):
     assert native_build.why_missing(source(fresh)) is None
     native_build.load.cache_clear()
