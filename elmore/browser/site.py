@@ -25,17 +25,9 @@ MAX_BYTES = 32 * 10**6
 """Of the model: what a visitor may be asked to download."""
 
 _PAGE = (
-    *("page.css", "page.js", "examples.js", "link.js", "worker.js", "model.js", "model_files.js"),
-    *(
-        "bilm.js",
-        "stack.js",
-        "stack_worker.js",
-        "softmax.js",
-        "native.js",
-        "safetensors.js",
-        "tokenizer.js",
-    ),
-    *("alphabet.js", "elmore.wasm"),
+    *("page.css", "page.js", "examples.js", "link.js", "start_worker.js", "worker.js"),
+    *("model.js", "model_files.js", "safetensors.js", "tokenizer.js", "alphabet.js", "bilm.js"),
+    *("stack.js", "stack_worker.js", "softmax.js", "native.js", "elmore.wasm"),
 )
 _RENAMED = {"index.html": "page.html", "backend.js": "worker_backend.js"}
 _WEIGHTS = ("model.safetensors", folder.SOFTMAX_FILE)
@@ -43,7 +35,7 @@ _TEXTS = ("README.md", "LICENSE.txt")  # the card of the model and its licence
 _FILES = frozenset({*_PAGE, *_RENAMED, *_WEIGHTS, *_TEXTS, "vocabulary.txt", "model.json"})
 # A static site sends no headers, so the page itself says that nothing may be sent anywhere.
 _POLICY = (
-    "default-src 'none'; script-src 'self' 'wasm-unsafe-eval'; worker-src 'self'; "
+    "default-src 'none'; script-src 'self' 'wasm-unsafe-eval'; worker-src 'self' blob:; "
     "style-src 'self'; connect-src 'self'; img-src data:; base-uri 'none'; form-action 'none'"
 )
 # Browsers run no modules of a page from the disk, so this is what such a page shows.

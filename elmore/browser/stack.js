@@ -2,6 +2,7 @@
 // the directions do not depend on each other.
 
 import { dense } from "./safetensors.js";
+import { startWorker } from "./start_worker.js";
 
 const GATES = 4;
 const DIRECTIONS = ["forward", "backward"];
@@ -53,7 +54,7 @@ export class Stack {
 
 // The same interface, in a worker of its own that runs stack_worker.js.
 export class RemoteStack {
-  #worker = new Worker(new URL("stack_worker.js", import.meta.url), { type: "module" });
+  #worker = startWorker(new URL("stack_worker.js", import.meta.url));
 
   constructor(wasm, lstm, tensors, direction) {
     const own = Object.entries(tensors).filter(([name]) => name.startsWith(DIRECTIONS[direction]));
@@ -62,12 +63,16 @@ export class RemoteStack {
 
   run(inputs, lengths) { return this.#ask({ inputs, lengths }); }
 
-  // One question at a time: the biLM waits for each answer.
+  // Each question has a port for its answer: when the other direction fails, nobody waits for this one.
   #ask(question) {
     return new Promise((resolve, reject) => {
-      this.#worker.onmessage = ({ data }) => (data.error ? reject(new Error(data.error)) : resolve(data.outputs));
+      const { port1, port2 } = new MessageChannel();
+      port1.onmessage = ({ data }) => {
+        port1.close();
+        return data.error ? reject(new Error(data.error)) : resolve(data.outputs);
+      };
       this.#worker.onerror = () => reject(new Error("stack_worker.js is missing: copy the folder again"));
-      this.#worker.postMessage(question);
+      this.#worker.postMessage(question, [port2]);
     });
   }
 }

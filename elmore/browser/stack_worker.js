@@ -5,11 +5,11 @@ import { Stack } from "./stack.js";
 
 let stack = null;
 
-onmessage = async ({ data: { wasm, lstm, tensors, direction, inputs, lengths } }) => {
+onmessage = async ({ data: { wasm, lstm, tensors, direction, inputs, lengths }, ports: [port] }) => {
   try {
     if (wasm) stack = new Stack(new NativeLibrary(await WebAssembly.instantiate(wasm)), lstm, tensors, direction);
-    postMessage({ outputs: wasm ? null : stack.run(inputs, lengths) });
+    port.postMessage({ outputs: wasm ? null : stack.run(inputs, lengths) });
   } catch (error) {
-    postMessage({ error: error.message });
+    port.postMessage({ error: error.message });
   }
 };

@@ -1,5 +1,7 @@
 // The page asks a model in this tab: backend.js of an exported folder.
 
+import { startWorker } from "./start_worker.js";
+
 export const opensWithExample = true;
 export const footer = ["Nothing leaves this machine: the model runs in this tab. The model's card: ", "README.md"];
 
@@ -9,7 +11,7 @@ let worker = null, number = 0, report = null, failure = null;
 // Ask the worker what a server would be asked; `tell` hears how the loading goes.
 export function ask(route, body, tell) {
   report = tell ?? report;
-  worker ??= startWorker();
+  worker ??= startModel();
   if (failure) return Promise.reject(failure);
   return new Promise((resolve, reject) => {
     waiting.set(++number, { resolve, reject });
@@ -17,8 +19,8 @@ export function ask(route, body, tell) {
   });
 }
 
-function startWorker() {
-  const result = new Worker(new URL("worker.js", import.meta.url), { type: "module" });
+function startModel() {
+  const result = startWorker(new URL("worker.js", import.meta.url));
   result.onmessage = ({ data }) => {
     if (data.progress) return report?.(data.progress);
     const { resolve, reject } = waiting.get(data.number);

@@ -34,7 +34,7 @@ def visit(browser, site):
         result = Visit(browser, url)
         yield result
         assert result.complaints == []
-        assert all(asked.startswith((url, "data:")) for asked in result.asked)
+        assert all(asked.startswith((url, f"blob:{url}", "data:")) for asked in result.asked)
         result.page.close()
 
 
@@ -143,6 +143,55 @@ def test_what_is_wrong_is_said_in_one_sentence(browser, site, tmp_path, name, ch
         wait_until(lambda: sentence in result.page.locator("#status").inner_text())
         assert result.page.locator("#status.bad").count() == 1
         result.page.close()
+
+
+SPY = """addEventListener("securitypolicyviolation", () => tell());
+    fetch("http://127.0.0.1:9/").catch(() => {});"""
+
+
+@pytest.mark.parametrize(
+    ("name", "code"),
+    [
+        ("worker.js", f'const tell = () => postMessage({{ progress: "refused" }}); {SPY}'),
+        (
+            "stack_worker.js",
+            "onmessage = ({ ports: [port] }) => {"
+            f'const tell = () => port.postMessage({{ error: "refused" }}); {SPY} }}',
+        ),
+    ],
+)
+def test_the_workers_cannot_send_anything_elsewhere(browser, site, tmp_path, name, code):
+    copy = tmp_path / "site"
+    shutil.copytree(site, copy)
+    (copy / name).write_text(code, encoding="utf-8")
+    with serve_folder(copy) as url:
+        result = Visit(browser, url)
+        wait_until(lambda: result.page.locator("#status").inner_text() == "refused")
+        result.page.close()
+
+
+# The backward LSTM of the model in a worker, asked twice before it has answered.
+TWO_QUESTIONS = """async () => {
+    const [files, { readTensors }, { RemoteStack }] = await Promise.all(
+        ["model_files", "safetensors", "stack"].map(name => import(`./${name}.js`)));
+    const { model: { lstm }, files: { "elmore.wasm": wasm, "model.safetensors": weights } } =
+        await files.fetchSettings();
+    const module = await WebAssembly.compile(await files.fetchBytes("elmore.wasm", wasm));
+    const tensors = readTensors(await files.fetchBytes("model.safetensors", weights), "weights");
+    const stack = new RemoteStack(module, lstm, tensors, 1);
+    await stack.ready;
+    const ask = length => stack.run(new Float32Array(length * lstm.output_dim), [length]);
+    ask(1);
+    return (await ask(3))[0].length / lstm.output_dim;
+}"""
+
+
+def test_an_answer_that_nobody_waits_for_is_not_that_of_the_next_question(browser, site):
+    with serve_folder(site) as url:
+        page = browser.new_page()
+        page.goto(url + "README.md")  # of the same origin, without the model
+        assert page.evaluate(TWO_QUESTIONS) == 3
+        page.close()
 
 
 def test_a_page_from_the_disk_says_what_it_needs(browser, site):
