@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 from jaxtyping import Float
 
+from elmore.errors import DataError
 from elmore.model.layer_stack import LayerStack
 from elmore.model.state import BACKWARD, FORWARD, BiLMState
 from elmore.text.characters import NO_TOKEN, TokenIds, encode_batch
@@ -42,7 +43,15 @@ def embed_substitutes(
         sentence: The tokens.
         position: Position of the word that is replaced, from 0.
         candidates: One or more tokens each; several have the mean of their vectors.
+
+    Raises:
+        DataError: The position is outside the sentence, or a candidate has no tokens.
     """
+    if not 0 <= position < len(sentence):
+        raise DataError(f"position {position} is outside a sentence of {len(sentence)} tokens")
+    for number, candidate in enumerate(candidates):
+        if not candidate:
+            raise DataError(f"candidate {number} has no tokens; pass one or more")
     state = _state_around(bundle, sentence, position)
     rows = [0] * len(candidates)
     index, *words = encode_batch(bundle.alphabet, candidates)

@@ -176,3 +176,19 @@ def test_the_command_ranks_again_on_request(model, text):
     done = run_elmore("score", model, text, "--rerank")
     assert (done.code, done.out) == (1, "")
     assert "pass --substitutes N too" in done.err
+
+
+@pytest.mark.parametrize(
+    ("position", "candidates", "message"),
+    [
+        (-1, [["a"]], "position -1 is outside a sentence of 3 tokens"),
+        (3, [["a"]], "position 3 is outside"),
+        (1, [["a"], []], "candidate 1 has no tokens"),
+        (1, ["a"], "expected a list of tokens, found 'a'"),
+    ],
+)
+def test_no_vector_is_made_up_for_a_place_or_a_candidate_that_is_none(
+    bundle, position, candidates, message
+):
+    with pytest.raises(DataError, match=message):
+        embed_substitutes(bundle, ["the", "old", "bridge"], position, candidates)
