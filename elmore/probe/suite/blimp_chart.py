@@ -35,8 +35,8 @@ PUBLISHED = {
     },
 }  # fmt: skip
 """Accuracies of Warstadt et al. (2020), means over the paradigms of a phenomenon: from
-`models_summary.jsonl` of their data, which corrects the paper, and has s-selection in argument
-structure.
+`models_summary.jsonl` of their data, which corrects the paper. It has s-selection in argument
+structure; their data and this table have it apart.
 """
 
 
