@@ -9,7 +9,7 @@ import { RemoteStack, Stack } from "./stack.js";
 import { tokenize } from "./tokenizer.js";
 
 const BOUNDARIES = ["<S>", "</S>"], UNKNOWN = "<UNK>", MARKS = [...BOUNDARIES, UNKNOWN];
-const MAX_TOKENS = 2048;
+const MAX_TOKENS = 2048, MAX_TOTAL = 8192; // of a text and of all texts, as a server has them
 const OLD_BROWSER = "this browser is too old for the page, which needs WebAssembly SIMD: use Chrome 112, "
   + "Firefox 116, Safari 17 or newer";
 
@@ -66,7 +66,7 @@ class Model {
   }
 
   async embed({ texts }) {
-    const sentences = texts.map(tokensOf), runs = await this.#run(sentences), { width } = this.#bilm;
+    const sentences = tokenizeAll(texts), runs = await this.#run(sentences), { width } = this.#bilm;
     return {
       sentences: sentences.map((tokens, i) => ({
         tokens,
@@ -76,7 +76,7 @@ class Model {
   }
 
   async score({ texts }) {
-    const sentences = texts.map(tokensOf), runs = await this.#run(sentences);
+    const sentences = tokenizeAll(texts), runs = await this.#run(sentences);
     return {
       sentences: sentences.map((tokens, i) => {
         const targets = tokens.map((word) => this.#target(word));
@@ -140,6 +140,13 @@ function combineDirections(forward, backward, boundaries) {
   const largest = both.reduce((a, b) => Math.max(a, b));
   const total = largest + Math.log(both.reduce((sum, value) => sum + Math.exp(value - largest), 0));
   return both.map((value) => value - total);
+}
+
+function tokenizeAll(texts) {
+  const sentences = texts.map(tokensOf), total = sentences.reduce((sum, tokens) => sum + tokens.length, 0);
+  if (total > MAX_TOTAL)
+    throw new Error(`the texts together may have ${MAX_TOTAL} tokens, these have ${total}: read them in parts`);
+  return sentences;
 }
 
 function tokensOf(text) {

@@ -104,6 +104,13 @@ def test_a_text_that_is_too_long_is_refused(visit):
     visit.page.get_by_text("a text may have 2048 tokens, this one has 3000: split it").wait_for()
 
 
+def test_more_text_than_a_server_takes_is_refused(visit):
+    visit.page.get_by_label("Sentences, one a line").fill(("a " * 2000 + "\n") * 5)
+    visit.page.get_by_role("button", name="Embed").click()
+    sentence = "the texts together may have 8192 tokens, these have 10000: read them in parts"
+    visit.page.get_by_text(sentence).wait_for(timeout=10_000)
+
+
 @pytest.mark.parametrize(
     ("name", "change", "sentence"),
     [
@@ -207,8 +214,6 @@ def test_the_bundled_model_has_the_vectors_of_python_in_the_browser(browser, tmp
     with serve_folder(tmp_path / "site") as url:
         result = Visit(browser, url)
         result.page.set_default_timeout(120_000)
-        result.page.get_by_text("words embedded").wait_for()
-        cosines = [float(text) for text in result.table() if text not in "·"]
         result.page.get_by_text("words embedded").wait_for()
         cosines = [float(text) for text in result.table() if text.strip("·")]
         found = result.page.evaluate(EMBED, ["embed", {"texts": texts, "layers": "all"}])
