@@ -13,6 +13,7 @@ const state = {
 const CANDIDATES = 16, SHOWN = 8; // neighbours to order by the mix, and to show
 const MOST_BITS = 20; // of surprise that fill a bar
 const SUBSTITUTES = 8; // words of each list
+const MAX_USES = 20; // of the table, which has a cell for each pair of them
 const DARK = matchMedia("(prefers-color-scheme: dark)");
 
 function make(name, properties = {}, ...children) {
@@ -283,10 +284,14 @@ function context({ s, t }) {
 
 function drawUses(places, vector) {
   const word = wordAt(state.picked).toLowerCase();
-  const uses = places.filter((place) => wordAt(place).toLowerCase() === word);
+  const all = places.filter((place) => wordAt(place).toLowerCase() === word);
+  const first = all.findIndex((place) => same(place, state.picked)) - MAX_USES / 2;
+  const begin = Math.max(0, Math.min(first, all.length - MAX_USES));
+  const uses = all.slice(begin, begin + MAX_USES);
   at("uses-title").textContent = `Uses of “${wordAt(state.picked)}”`;
   at("uses-about").textContent = uses.length > 1
     ? "Cosine of each use with each other, in the mix of the sliders; the colours run from 0 to 1."
+      + (uses.length < all.length ? ` These are ${uses.length} of ${all.length} uses.` : "")
     : "This word stands here once. Type another sentence with it to compare its uses.";
   const pairs = uses.map((a) => uses.map((b) => cosine(vector(a), vector(b))));
   const head = make("tr", {}, make("td", { className: "self" }),

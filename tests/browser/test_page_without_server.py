@@ -104,6 +104,14 @@ def test_a_text_that_is_too_long_is_refused(visit):
     visit.page.get_by_text("a text may have 2048 tokens, this one has 3000: split it").wait_for()
 
 
+def test_the_table_has_some_of_many_uses_and_the_picked_one(visit):
+    visit.read("sea " * 50)
+    visit.page.locator(".chip").last.click()
+    assert visit.page.locator("#uses tbody tr").count() == 20
+    assert visit.page.locator("#uses tr.picked").count() == 1
+    assert "20 of 50 uses" in visit.page.locator("#uses-about").inner_text()
+
+
 def test_more_text_than_a_server_takes_is_refused(visit):
     visit.page.get_by_label("Sentences, one a line").fill(("a " * 2000 + "\n") * 5)
     visit.page.get_by_role("button", name="Embed").click()
