@@ -429,7 +429,7 @@ def test_an_existing_output_is_replaced_only_with_overwrite(tmp_path, text, mode
         (["--layers", "7"], "this model has layers 0 to 2"),
         (["--resume"], "need an output file; pass -o"),
         (["--overwrite"], "need an output file; pass -o"),
-        (["--layers", "first"], "expected average, all, top, cloze or a number"),
+        (["--layers", "first"], "expected average, all, top, cloze, whitened or a number"),
         (["--layers", "all", "--pool", "mean"], "one vector per text"),
         (["--direction", "forward", "--layers", "cloze"], "needs both directions"),
         (["--pool", "median"], "this model has 'mean', 'max'; pass one"),

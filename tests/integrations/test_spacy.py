@@ -219,7 +219,7 @@ def test_a_pipeline_can_be_saved_without_the_weights(folder, tmp_path):
     ("config", "sentence"),
     [
         ({"layers": "all"}, "one vector per token"),
-        ({"layers": "best"}, "expected average, all, top, cloze or a number"),
+        ({"layers": "best"}, "expected average, all, top, cloze, whitened or a number"),
         ({"mix": {"gamma": 1.0}}, "mix: expected weights"),
         ({"mix": {"weights": [1, 2, 3], "gama": 1.0}}, "mix: expected weights"),
     ],
