@@ -7,6 +7,7 @@ exit status 1.
 import importlib
 import io
 import logging
+import os
 import sys
 from typing import Any
 
@@ -97,9 +98,23 @@ def main() -> None:
         if error.name not in TORCH_PACKAGES:
             raise
         _exit_with(say_missing("this command", error.name if has_torch() else "torch"))
+    except BrokenPipeError:  # the reader has left
+        sys.exit(1)
     except OSError as error:
         prefix = f"{error.filename}: " if error.filename else ""
         _exit_with(f"{prefix}{error.strerror or error}")
+    finally:
+        _flush_stdout()
+
+
+def _flush_stdout() -> None:
+    """Write what is left; into a closed pipe without the message that Python prints at its end."""
+    try:
+        if sys.__stdout__ is not None:
+            sys.__stdout__.flush()
+    except BrokenPipeError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.__stdout__.fileno())
+        sys.exit(1)
 
 
 def _exit_with(sentence: str) -> None:

@@ -133,8 +133,12 @@ def test_a_terminal_that_knows_only_ascii_is_no_obstacle():
     assert "Norwegian Bokm\\xe5l" in done.stdout
 
 
-def test_a_closed_pipe_causes_no_error_message():
-    code = "import sys, elmore.cli; sys.argv = ['elmore', 'models']; elmore.cli.main()"
+@pytest.mark.parametrize(
+    "command",
+    ["sys.argv = ['elmore', 'models']", "elmore.cli._root = lambda: lambda **_: print(1)"],
+)
+def test_a_closed_pipe_causes_no_error_message(command):
+    code = f"import sys, elmore.cli; {command}; elmore.cli.main()"
     running = subprocess.Popen(
         [sys.executable, "-c", code], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
     )
