@@ -109,11 +109,13 @@ def main() -> None:
 
 def _flush_stdout() -> None:
     """Write what is left; into a closed pipe without the message that Python prints at its end."""
+    stdout = sys.__stdout__
+    if stdout is None:
+        return
     try:
-        if sys.__stdout__ is not None:
-            sys.__stdout__.flush()
+        stdout.flush()
     except BrokenPipeError:
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.__stdout__.fileno())
+        os.dup2(os.open(os.devnull, os.O_WRONLY), stdout.fileno())
         sys.exit(1)
 
 
