@@ -29,6 +29,7 @@ OWN = {
     "elmore.atomic": "syncs what it wrote",
     "elmore.browser.compile": "reads sources of the package",
     "elmore.browser.site": "reads files of the package, and what it wrote",
+    "elmore.cli": "opens the null device",
     "elmore.native_build": "reads sources of the package",
     "elmore.corpus.writer": "writes, and reads back what it wrote in this process",
     "elmore.embed.jobs.ray": "reads shards that the same job wrote into its own folder",
