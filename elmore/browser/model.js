@@ -7,7 +7,9 @@ import { readTensors } from "./safetensors.js";
 import { Softmax } from "./softmax.js";
 import { RemoteStack, Stack } from "./stack.js";
 import { tokenize } from "./tokenizer.js";
+import { Whitening } from "./whitening.js";
 
+const WHITENING_FILE = "whitening.safetensors";
 const BOUNDARIES = ["<S>", "</S>"], UNKNOWN = "<UNK>", MARKS = [...BOUNDARIES, UNKNOWN];
 const MAX_TOKENS = 2048, MAX_TOTAL = 8192; // of a text and of all texts, as a server has them
 const OLD_BROWSER = "this browser is too old for the page, which needs WebAssembly SIMD: use Chrome 112, "
@@ -44,11 +46,12 @@ async function startLibrary(wasm) {
 }
 
 class Model {
-  #settings; #bilm; #softmax; #words; #numbers; #last = {};
+  #settings; #native; #bilm; #softmax; #words; #numbers; #whitening; #last = {};
 
   static async create(settings, { module, native }, tensors, words) {
     const model = new Model(), { lstm } = settings.model;
     model.#settings = settings;
+    model.#native = native;
     const backward = new RemoteStack(module, lstm, tensors, 1);
     model.#bilm = new BiLM(native, settings.model, tensors, [new Stack(native, lstm, tensors, 0), backward]);
     if (words) {
@@ -61,18 +64,44 @@ class Model {
   }
 
   health() {
-    const { name } = this.#settings, { numLayers, width } = this.#bilm, predicts = Boolean(this.#softmax);
-    return { model: name, layers: numLayers, width, index: false, scores: predicts };
+    const { name, whitening } = this.#settings, { numLayers, width } = this.#bilm;
+    const has = { index: false, scores: Boolean(this.#softmax), whitening: Boolean(whitening) };
+    return { model: name, layers: numLayers, width, ...has };
   }
 
-  async embed({ texts }) {
-    const sentences = tokenizeAll(texts), runs = await this.#run(sentences), { width } = this.#bilm;
+  // The vectors of all layers (layers, tokens, width), or those of "cloze" or "whitened" (tokens, width).
+  async embed({ texts, layers = "all" }) {
+    if (!["all", "cloze", "whitened"].includes(layers))
+      throw new Error(`layers: expected all, cloze or whitened, found ${layers}`);
+    if (layers === "whitened") this.#whitening ??= await this.#fetchWhitening();
+    const sentences = tokenizeAll(texts), runs = await this.#run(sentences);
     return {
-      sentences: sentences.map((tokens, i) => ({
-        tokens,
-        vectors: runs[i].map((layer) => tokens.map((_, t) => layer.subarray((t + 1) * width, (t + 2) * width))),
-      })),
+      sentences: sentences.map((tokens, i) => {
+        const rows = (name) => this.#rowsOf(this.#vectors(runs[i], tokens.length, name));
+        return { tokens, vectors: layers === "all" ? runs[i].map((_, layer) => rows(layer)) : rows(layers) };
+      }),
     };
+  }
+
+  // It is fetched when it is first needed: most visits do not need it.
+  async #fetchWhitening() {
+    const file = this.#settings.files[WHITENING_FILE];
+    if (!file) throw new Error("this model has no whitening: choose other vectors");
+    return new Whitening(this.#native, readTensors(await fetchBytes(WHITENING_FILE, file), WHITENING_FILE));
+  }
+
+  // The vectors (tokens, width) of a layer, of "cloze" or of "whitened".
+  #vectors(run, count, name) {
+    const { width } = this.#bilm;
+    if (name === "cloze") return joinColumns(this.#contextStates(run.at(-1), count), count);
+    if (name !== "whitened") return run[name].subarray(width, (count + 1) * width);
+    const parts = this.#settings.whitening.map((layer) => this.#vectors(run, count, layer));
+    return this.#whitening.apply(joinColumns(parts, count));
+  }
+
+  #rowsOf(vectors) {
+    const { width } = this.#bilm;
+    return Array.from({ length: vectors.length / width }, (_, t) => vectors.subarray(t * width, (t + 1) * width));
   }
 
   async score({ texts }) {
@@ -140,6 +169,16 @@ function combineDirections(forward, backward, boundaries) {
   const largest = both.reduce((a, b) => Math.max(a, b));
   const total = largest + Math.log(both.reduce((sum, value) => sum + Math.exp(value - largest), 0));
   return both.map((value) => value - total);
+}
+
+// Matrices (count, width) side by side.
+function joinColumns(parts, count) {
+  const width = parts[0].length / count, joined = new Float32Array(parts.length * parts[0].length);
+  parts.forEach((part, p) => {
+    for (let t = 0; t < count; t++)
+      joined.set(part.subarray(t * width, (t + 1) * width), (t * parts.length + p) * width);
+  });
+  return joined;
 }
 
 function tokenizeAll(texts) {

@@ -1,6 +1,6 @@
 // Fetches the files that `elmore export` wrote beside this page, and checks that they are whole.
 
-const FORMAT = 1; // of model.json, as site.py writes it
+const FORMAT = 2; // of model.json, as site.py writes it
 
 // model.json: the configuration of the network, and the sizes and digests of the other files.
 export async function fetchSettings() {

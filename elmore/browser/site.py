@@ -3,7 +3,8 @@
     write_site(Path("site"), "english")
 
 The folder has the page, the native library as WebAssembly, and the weights as a model folder has
-them. Any web server can serve it, and no text leaves the visitor's machine.
+them, but the whitening as a safetensors file. Any web server can serve it, and no text leaves the
+visitor's machine.
 """
 
 import json
@@ -13,26 +14,33 @@ from importlib import resources
 from pathlib import Path
 from typing import NamedTuple
 
+import numpy as np
+from safetensors.numpy import save
+
 from elmore import atomic, config
 from elmore.errors import ConfigError, WeightsError
 from elmore.model.weight_shapes import tail_cutoffs
 from elmore.text.characters import ByteAlphabet
 from elmore.weights import catalogue, checksums, fetch, folder, pretrained
 from elmore.weights.bundle import Bundle
+from elmore.weights.tensor_file import SCALE
+from elmore.weights.whitening import Whitening
 
-FORMAT = 1  # of model.json; model_files.js reads it
+FORMAT = 2  # of model.json, which model_files.js reads; 2 added whitening
 MAX_BYTES = 32 * 10**6
 """Of the model: what a visitor may be asked to download."""
 
 _PAGE = (
     *("page.css", "page.js", "examples.js", "link.js", "start_worker.js", "worker.js"),
     *("model.js", "model_files.js", "safetensors.js", "tokenizer.js", "alphabet.js", "bilm.js"),
-    *("stack.js", "stack_worker.js", "softmax.js", "native.js", "elmore.wasm"),
+    *("stack.js", "stack_worker.js", "softmax.js", "whitening.js", "native.js", "elmore.wasm"),
 )
 _RENAMED = {"index.html": "page.html", "backend.js": "worker_backend.js"}
 _WEIGHTS = ("model.safetensors", folder.SOFTMAX_FILE)
+_WHITENING = "whitening.safetensors"
+_MODEL = (*_WEIGHTS, "vocabulary.txt", _WHITENING)
 _TEXTS = ("README.md", "LICENSE.txt")  # the card of the model and its licence
-_FILES = frozenset({*_PAGE, *_RENAMED, *_WEIGHTS, *_TEXTS, "vocabulary.txt", "model.json"})
+_FILES = frozenset({*_PAGE, *_RENAMED, *_MODEL, *_TEXTS, "model.json"})
 # A static site sends no headers, so the page itself says that nothing may be sent anywhere.
 _POLICY = (
     "default-src 'none'; script-src 'self' 'wasm-unsafe-eval'; worker-src 'self' blob:; "
@@ -51,7 +59,7 @@ class SiteReport(NamedTuple):
     num_bytes: int
     """Of the whole site."""
     model_bytes: int
-    """Of the weights and the vocabulary."""
+    """Of the weights, the vocabulary and the whitening."""
 
 
 def write_site(
@@ -94,7 +102,9 @@ def write_site(
         _write_weights(bundle, _model_folder(*sources), site)
         if bundle.vocabulary:
             bundle.vocabulary.write(site / "vocabulary.txt")
-        names = [name for name in (*_WEIGHTS, "vocabulary.txt") if (site / name).exists()]
+        if bundle.whitening:
+            (site / _WHITENING).write_bytes(_whitening_tensors(bundle.whitening))
+        names = [name for name in _MODEL if (site / name).exists()]
         model_bytes = sum((site / name).stat().st_size for name in names)
         if model_bytes > MAX_BYTES:
             raise WeightsError(
@@ -146,6 +156,14 @@ def _copy(source: Path, site: Path) -> None:
             shutil.copyfile(source / name, site / name)
 
 
+def _whitening_tensors(whitening: Whitening) -> bytes:
+    """Return a whitening as a safetensors file, which the page reads as it reads the weights."""
+    numbers, scales = whitening.projection
+    arrays = {"mean": whitening.mean, "projection": numbers, "projection" + SCALE: scales}
+    # safetensors writes memory as it is, and a learned projection is in column order
+    return save({name: np.ascontiguousarray(array) for name, array in arrays.items()})
+
+
 def _settings(bundle: Bundle, files: list[Path]) -> dict[str, object]:
     """Return model.json: what the page must know of the model, and how its files are checked."""
     softmax, vocabulary, cutoffs = bundle.softmax, bundle.vocabulary, None
@@ -157,6 +175,7 @@ def _settings(bundle: Bundle, files: list[Path]) -> dict[str, object]:
         "name": _name(bundle),
         "model": config.as_dict(bundle.config),
         "cutoffs": cutoffs,  # of the adaptive softmax; null where there is no softmax
+        "whitening": bundle.whitening.layers if bundle.whitening else None,  # those it joins
         "files": {
             path.name: {"bytes": path.stat().st_size, "sha256": checksums.file_sha256(path)}
             for path in files

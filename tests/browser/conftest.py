@@ -1,4 +1,4 @@
-"""A tiny model with a softmax, exported as a site."""
+"""A tiny model with a softmax and a whitening, exported as a site."""
 
 import pytest
 
@@ -7,12 +7,14 @@ from elmore.embed.embedder import Embedder
 from elmore.weights import folder, pretrained
 from tests.support import toy_corpus
 from tests.support.real_browser import browser  # noqa: F401 -- a fixture
+from tests.support.toy_whitening import make_whitening
 
 
 @pytest.fixture(scope="session")
 def model(corpus, tmp_path_factory):
     path = tmp_path_factory.mktemp("browser") / "toy"
     folder.save(toy_corpus.training(corpus).bundle({}), path, storage="int8")
+    folder.add_whitening(path, make_whitening(Embedder(pretrained.load(path))))
     return path
 
 

@@ -23,9 +23,11 @@ TEXTS = [
     *(f"ship number {n} waits at noon ." for n in range(20)),  # more than one batch
 ]
 ASK = "([route, body]) => import('./backend.js').then(backend => backend.ask(route, body))"
-EMBED = """([route, body]) => import('./backend.js').then(backend => backend.ask(route, body))
-    .then(({sentences}) => sentences.map(({tokens, vectors}) =>
-        ({tokens, vectors: vectors.map(layer => layer.map(row => [...row]))})))"""
+EMBED = """async ([route, body]) => {
+    const {sentences} = await (await import('./backend.js')).ask(route, body);
+    const plain = each => each instanceof Float32Array ? [...each] : each.map(plain);
+    return sentences.map(({tokens, vectors}) => ({tokens, vectors: plain(vectors)}));
+}"""
 
 
 @pytest.fixture(scope="module")
@@ -38,11 +40,20 @@ def visit(browser, site):
         result.page.close()
 
 
-def test_vectors_are_those_of_python(visit, embedder):
-    found = visit.page.evaluate(EMBED, ["embed", {"texts": TEXTS, "layers": "all"}])
-    for sentence, expected in zip(found, embedder.embed(TEXTS, layers="all"), strict=True):
+@pytest.mark.parametrize("layers", ["all", "cloze", "whitened"])
+def test_vectors_are_those_of_python(visit, embedder, layers):
+    found = visit.page.evaluate(EMBED, ["embed", {"texts": TEXTS, "layers": layers}])
+    for sentence, expected in zip(found, embedder.embed(TEXTS, layers=layers), strict=True):
         assert sentence["tokens"] == expected.tokens
         np.testing.assert_allclose(sentence["vectors"], expected.vectors, atol=1e-3, rtol=1e-3)
+
+
+def test_layers_that_a_page_does_not_have_are_refused(visit):
+    refused = visit.page.evaluate(
+        "() => import('./backend.js').then(({ask}) => ask('embed', {texts: ['a'], layers: 'top'}))"
+        ".catch(error => error.message)"
+    )
+    assert refused == "layers: expected all, cloze or whitened, found top"
 
 
 def test_scores_are_those_of_python(visit, embedder):
@@ -134,8 +145,8 @@ def test_more_text_than_a_server_takes_is_refused(visit):
         ("model.json", lambda data: data[:-9], "model.json is damaged"),
         (
             "model.json",
-            lambda data: data.replace(b'"format": 1', b'"format": 2'),
-            "model.json has format 2, this page reads 1: export the folder again",
+            lambda data: data.replace(b'"format": 2', b'"format": 1'),
+            "model.json has format 1, this page reads 2: export the folder again",
         ),
         ("bilm.js", None, "a script of the page is missing or damaged"),
         (
@@ -224,9 +235,14 @@ def test_the_bundled_model_has_the_vectors_of_python_in_the_browser(browser, tmp
         result.page.set_default_timeout(120_000)
         result.page.get_by_text("words embedded").wait_for()
         cosines = [float(text) for text in result.table() if text.strip("·")]
-        found = result.page.evaluate(EMBED, ["embed", {"texts": texts, "layers": "all"}])
+        found = {
+            layers: result.page.evaluate(EMBED, ["embed", {"texts": texts, "layers": layers}])
+            for layers in ("all", "cloze", "whitened")
+        }
         result.page.close()
-    for sentence, expected in zip(found, elmore.load().embed(texts, layers="all"), strict=True):
-        np.testing.assert_allclose(sentence["vectors"], expected.vectors, atol=1e-3)
+    embedder = elmore.load()
+    for layers, sentences in found.items():
+        for sentence, expected in zip(sentences, embedder.embed(texts, layers=layers), strict=True):
+            np.testing.assert_allclose(sentence["vectors"], expected.vectors, atol=1e-3)
     # The page opens with four banks: the first is nearest to the other one by the water.
     assert cosines[0] > 0.2 + max(cosines[1:3])

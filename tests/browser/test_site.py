@@ -5,6 +5,7 @@ import shutil
 
 import numpy as np
 import pytest
+from safetensors.numpy import load_file
 
 from elmore.browser import compile as wasm
 from elmore.browser import site as sites
@@ -34,6 +35,31 @@ def test_the_files_are_those_of_the_model_and_described(site, model):
         assert entry["sha256"] == checksums.file_sha256(site / name)
     for name in ("model.safetensors", "softmax.safetensors", "vocabulary.txt"):
         assert (site / name).read_bytes() == (model / name).read_bytes()
+
+
+def test_the_whitening_is_that_of_the_model(site, model):
+    whitening = pretrained.load(model).whitening
+    settings = json.loads((site / "model.json").read_text())
+    assert settings["whitening"] == list(whitening.layers) == ["2", "cloze"]
+    assert "whitening.safetensors" in settings["files"]
+    arrays = load_file(site / "whitening.safetensors")
+    np.testing.assert_array_equal(arrays["mean"], whitening.mean)
+    np.testing.assert_array_equal(arrays["projection"], whitening.projection.numbers)
+    np.testing.assert_array_equal(arrays["projection.scale"], whitening.projection.scales)
+
+
+def test_a_model_without_a_whitening_has_no_file_of_it(model, tmp_path):
+    shutil.copytree(model, tmp_path / "model")
+    (tmp_path / "model" / "whitening.npz").unlink()
+    write_site(tmp_path / "site", tmp_path / "model")
+    assert json.loads((tmp_path / "site" / "model.json").read_text())["whitening"] is None
+    assert not (tmp_path / "site" / "whitening.safetensors").exists()
+
+
+def test_the_whitening_counts_towards_the_size_of_the_model(site, model, tmp_path):
+    names = ("model.safetensors", "softmax.safetensors", "vocabulary.txt", "whitening.safetensors")
+    report = write_site(tmp_path / "site", model)
+    assert report.model_bytes == sum((site / name).stat().st_size for name in names)
 
 
 def test_the_page_may_ask_its_own_server_alone(site):

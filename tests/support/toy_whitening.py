@@ -9,9 +9,11 @@ from elmore.weights.whitening import Whitening
 
 def make_whitening(elmo: Embedder) -> Whitening:
     rng = np.random.default_rng(0)
+    mean = rng.normal(size=2 * elmo.width).astype(np.float32)
+    rows = rng.normal(size=(elmo.width, 2 * elmo.width)).astype(np.float32)
     return Whitening(
         layers=(str(elmo.num_layers - 1), "cloze"),
-        mean=rng.normal(size=2 * elmo.width).astype(np.float32),
-        projection=quantize_rows(rng.normal(size=(elmo.width, 2 * elmo.width)).astype(np.float32)),
+        mean=mean,
+        projection=quantize_rows(np.asfortranarray(rows)),  # in column order, as `learn` has it
         origin={"learned from": "random numbers"},
     )
