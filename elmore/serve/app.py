@@ -234,6 +234,7 @@ def _add_state(app: FastAPI, engine: Engine, batcher: Batcher, metrics: Metrics)
         layers=engine.embedder.num_layers,
         index=engine.uses is not None,
         scores=engine.can_score,
+        whitening=engine.embedder.whitening is not None,
         version=__version__,
     )
 

@@ -216,6 +216,7 @@ class ServerInfo(BaseModel):
     layers: int
     index: Annotated[bool, Field(description="whether /neighbors is available")]
     scores: Annotated[bool, Field(description="whether /score and /substitutes are available")]
+    whitening: Annotated[bool, Field(description="whether /embed returns whitened vectors")]
     version: str
 
 

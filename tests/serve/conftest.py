@@ -1,4 +1,6 @@
-"""A tiny model with a softmax, and a server of it with and without an index."""
+"""A tiny model with a softmax, and servers of it: with and without an index, with a whitening."""
+
+from dataclasses import replace
 
 import pytest
 
@@ -6,6 +8,7 @@ from elmore.embed.embedder import Embedder
 from elmore.weights import folder
 from tests.support import toy_corpus
 from tests.support.real_browser import browser  # noqa: F401 -- a fixture
+from tests.support.toy_whitening import make_whitening
 
 pytest.importorskip("fastapi", reason="the extra 'serve' is not installed")
 pytest.importorskip("uvicorn", reason="the extra 'serve' is not installed")
@@ -34,12 +37,24 @@ def client(embedder):
 @pytest.fixture(scope="module")
 def bare(embedder):
     """A server without an index, of a model without a softmax."""
-    from dataclasses import replace
-
     from tests.support.live_server import engine_of, run_server
 
     without = Embedder(replace(embedder.bundle, softmax=None))
     with run_server(engine_of(without)) as result:
+        yield result
+
+
+@pytest.fixture(scope="session")
+def whitened_embedder(bundle, embedder):
+    return Embedder(replace(bundle, whitening=make_whitening(embedder)))
+
+
+@pytest.fixture(scope="module")
+def whitened(whitened_embedder):
+    """A server with an index, of a model with a whitening."""
+    from tests.support.live_server import engine_of, run_server
+
+    with run_server(engine_of(whitened_embedder, index=True)) as result:
         yield result
 
 

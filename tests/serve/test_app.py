@@ -52,12 +52,13 @@ def test_tokenize_has_the_limits_of_the_other_routes(client):
     assert client.post("/tokenize", {"texts": [1]}).status == 422
 
 
-@pytest.mark.parametrize("layers", ["average", "all", "top", 0, 1, 2])
-def test_every_choice_of_layers_comes_as_numpy_too(client, embedder, layers):
-    answer = client.post("/embed", {"texts": TEXTS, "layers": layers}, Accept="application/x-npy")
+@pytest.mark.parametrize("layers", ["average", "all", "top", 0, 1, 2, "cloze", "whitened"])
+def test_every_choice_of_layers_comes_as_numpy_too(whitened, whitened_embedder, layers):
+    body = {"texts": TEXTS, "layers": layers}
+    answer = whitened.post("/embed", body, Accept="application/x-npy")
     assert answer.headers["Content-Type"] == "application/x-npy"
     array = np.load(io.BytesIO(answer.body), allow_pickle=False)
-    expected = [each.vectors for each in embedder.embed(TEXTS, layers=layers)]
+    expected = [each.vectors for each in whitened_embedder.embed(TEXTS, layers=layers)]
     np.testing.assert_allclose(array, np.concatenate(expected, axis=-2), **EXACT)
     lengths = [int(number) for number in answer.headers["X-Elmore-Lengths"].split(",")]
     assert lengths == [part.shape[-2] for part in expected]
@@ -203,7 +204,7 @@ def test_a_server_without_an_index_or_a_softmax_says_what_to_do(bare):
     assert answer.status == 409
 
 
-def test_health_says_what_runs(client, bare, embedder):
+def test_health_says_what_runs(client, bare, whitened, embedder):
     result = client.get("/health").json
     assert result == {
         "status": "ok",
@@ -214,14 +215,17 @@ def test_health_says_what_runs(client, bare, embedder):
         "layers": 3,
         "index": True,
         "scores": True,
+        "whitening": False,
         "version": elmore.__version__,
     }
     assert not bare.get("/health").json["index"]
     assert not bare.get("/health").json["scores"]
+    assert whitened.get("/health").json["whitening"]
 
 
-def test_a_layer_the_model_does_not_have_is_refused(client):
-    answer = client.post("/embed", {"texts": ["a"], "layers": 3})
+@pytest.mark.parametrize("layers", [3, "whitened"])
+def test_a_layer_the_model_does_not_have_is_refused(client, layers):
+    answer = client.post("/embed", {"texts": ["a"], "layers": layers})
     assert answer.status == 422
     assert "layers: input should be" in answer.detail
 
