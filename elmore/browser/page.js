@@ -2,25 +2,19 @@
 // All layers are fetched once; mixing and comparing happen here, so that the sliders are live.
 
 import { ask, footer, opensWithExample } from "./backend.js";
+import { at, make } from "./dom.js";
 import { EXAMPLES } from "./examples.js";
 import { readLink, writeLink } from "./link.js";
+import { showSubstitutes } from "./substitutes.js";
 
-const at = (id) => document.getElementById(id);
 const state = {
   sentences: [], means: [], picked: null, neighbors: [], layers: 0, index: false, scores: false,
   asked: 0,
 };
 const CANDIDATES = 16, SHOWN = 8; // neighbours to order by the mix, and to show
 const MOST_BITS = 20; // of surprise that fill a bar
-const SUBSTITUTES = 8; // words of each list
 const MAX_USES = 20; // of the table, which has a cell for each pair of them
 const DARK = matchMedia("(prefers-color-scheme: dark)");
-
-function make(name, properties = {}, ...children) {
-  const node = Object.assign(document.createElement(name), properties);
-  node.append(...children);
-  return node;
-}
 
 function showStatus(sentence, bad = false) {
   at("status").textContent = sentence;
@@ -313,23 +307,10 @@ function drawUses(places, vector) {
 
 // ---- substitutes
 
-async function findSubstitutes() {
-  if (!state.scores || !state.picked) return;
-  const picked = state.picked;
-  at("substitutes-card").hidden = false;
-  at("substitutes").replaceChildren();
-  try {
-    const found = await ask("substitutes",
-      { tokens: state.sentences[picked.s].tokens, position: picked.t, count: SUBSTITUTES });
-    if (state.picked !== picked) return;
-    const lists = [["by what stands before", found.forward], ["by both sides", found.both],
-      ["by what stands after", found.backward]];
-    at("substitutes").replaceChildren(...lists.map(([title, words]) => make("section", {},
-      make("h3", {}, title), make("ol", {}, ...words.map(({ word, log_prob: value }) => make("li", {},
-        make("span", { className: "value" }, `${(100 * Math.exp(value)).toFixed(1)} %`), word))))));
-  } catch (error) {
-    at("substitutes").replaceChildren(error.message);
-  }
+function findSubstitutes() {
+  const { picked, sentences } = state;
+  if (state.scores && picked)
+    showSubstitutes(sentences[picked.s].tokens, picked.t, () => state.picked === picked);
 }
 
 // ---- nearest uses

@@ -1,9 +1,9 @@
 // The page asks the server that it comes from: backend.js of `elmore serve`.
 
+import { at } from "./dom.js";
+
 export const opensWithExample = false; // a server may ask for a token first
 export const footer = ["Nothing leaves this server. The same in other programs: ", "openapi.json"];
-
-const at = (id) => document.getElementById(id);
 
 // Ask a route of the HTTP API.
 export async function ask(route, body) {

@@ -4,13 +4,12 @@ from importlib import resources
 
 from fastapi import FastAPI, Response
 
+_SCRIPTS = ("page", "dom", "examples", "link", "substitutes")
 FILES = {
     "/": ("page.html", "text/html"),
     "/page.css": ("page.css", "text/css"),
-    "/page.js": ("page.js", "text/javascript"),
     "/backend.js": ("server_backend.js", "text/javascript"),
-    "/examples.js": ("examples.js", "text/javascript"),
-    "/link.js": ("link.js", "text/javascript"),
+    **{f"/{name}.js": (f"{name}.js", "text/javascript") for name in _SCRIPTS},
 }
 POLICY = (
     "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; img-src 'self' "
