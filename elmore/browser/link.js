@@ -2,8 +2,9 @@
 
 const MAX_LENGTH = 8000; // characters: longer addresses do not survive mail and chat
 
-export function writeLink({ texts, pick, weights, centre }) {
+export function writeLink({ texts, pick, kind, weights, centre }) {
   const values = new URLSearchParams({ text: texts.join("\n"), mix: weights.join(","), centre: centre ? 1 : 0 });
+  if (kind !== "mix") values.set("vectors", kind);
   if (pick) values.set("pick", `${pick.s},${pick.t}`);
   const link = `#${values}`;
   return link.length <= MAX_LENGTH ? link : null;
@@ -18,6 +19,6 @@ export function readLink(fragment) {
   return {
     texts: values.get("text").split("\n"), pick: Number.isInteger(s) && Number.isInteger(t) ? { s, t } : null,
     weights: numbers("mix").map((value) => Math.max(0, Math.min(100, value || 0))),
-    centre: values.get("centre") !== "0",
+    kind: values.get("vectors") ?? "mix", centre: values.get("centre") !== "0",
   };
 }

@@ -1,17 +1,20 @@
 // The page of `elmore serve` and of `elmore export`, which differ in backend.js: it answers requests.
-// All layers are fetched once; mixing and comparing happen here, so that the sliders are live.
 
 import { ask, footer, opensWithExample } from "./backend.js";
 import { at, make } from "./dom.js";
 import { EXAMPLES } from "./examples.js";
 import { readLink, writeLink } from "./link.js";
+import { clearNeighbors, drawNeighbors, findNeighbors } from "./neighbors.js";
+import {
+  applySettings, chooseKind, chosenKind, drawSettings, isCentred, layerWeights, showSettings, sliderValues,
+} from "./settings.js";
 import { showSubstitutes } from "./substitutes.js";
+import { cosine, KINDS, TextVectors } from "./vectors.js";
 
 const state = {
-  sentences: [], means: [], picked: null, neighbors: [], layers: 0, index: false, scores: false,
-  asked: 0,
+  sentences: [], vectors: null, kind: "mix", picked: null, neighbors: null, layers: 0, index: false,
+  scores: false, asked: 0,
 };
-const CANDIDATES = 16, SHOWN = 8; // neighbours to order by the mix, and to show
 const MOST_BITS = 20; // of surprise that fill a bar
 const MAX_USES = 20; // of the table, which has a cell for each pair of them
 const DARK = matchMedia("(prefers-color-scheme: dark)");
@@ -29,9 +32,9 @@ async function start() {
   Object.assign(state, { layers, index, scores });
   at("model").textContent =
     `Model ${health.model}: ${health.layers} layers, vectors of ${health.width} numbers`;
-  drawSliders();
-  setMix(onlyLayer(EXAMPLES[0].layer), true);
-  if (linked) setMix(linked.weights, linked.centre);
+  drawSettings(health, draw);
+  mixOnly(EXAMPLES[0].layer);
+  if (linked) applySettings(linked);
   showStatus("");
 }
 
@@ -44,23 +47,24 @@ async function read(pick = null) {
   at("read").disabled = true;
   showStatus("Embedding …");
   try {
-    const [embedded, scored] = await Promise.all([
-      ask("embed", { texts, layers: "all" }),
+    const vectors = new TextVectors(texts), kind = chosenKind();
+    const [, scored] = await Promise.all([
+      vectors.load(kind),
       state.scores ? ask("score", { texts }) : null,
     ]);
     if (number !== state.asked) return;
-    state.sentences = embedded.sentences.map((sentence, i) => ({
-      tokens: sentence.tokens,
-      layers: sentence.vectors.map((layer) => layer.map((row) => Float32Array.from(row))),
-      bits: scored && surprise(scored.sentences[i]),
-    }));
-    state.means = meanLayers();
+    Object.assign(state, { vectors, kind });
+    state.sentences = vectors.tokens.map((tokens, i) =>
+      ({ tokens, bits: scored && surprise(scored.sentences[i]) }));
     state.picked = findPlace(pick) ?? firstRepeated();
     drawSentences();
     drawPicked();
+    if (chosenKind() !== kind) showKind();
     const words = state.sentences.reduce((sum, each) => sum + each.tokens.length, 0);
     showStatus(`${words} words embedded.`);
   } catch (error) {
+    if (number !== state.asked) return;
+    if (state.vectors) chooseKind(state.kind); // of what is still shown
     showStatus(error.message, true);
   } finally {
     at("read").disabled = false;
@@ -103,7 +107,7 @@ function drawExamples() {
     button.addEventListener("click", async () => {
       if (!await ready) return;
       fillText(example);
-      setMix(onlyLayer(example.layer), true);
+      mixOnly(example.layer);
       read(example.pick);
     });
     return button;
@@ -122,75 +126,46 @@ function markExample(name, note) {
     button.setAttribute("aria-pressed", button.textContent === name);
 }
 
-function setMix(weights, centre) {
-  at("centre").checked = centre;
-  if (weights.length === state.layers)
-    sliders().forEach((input, layer) => { input.value = weights[layer]; });
-}
-
-function onlyLayer(layer) {
+// Compare one layer: the word by itself, the first LSTM layer or the top one.
+function mixOnly(layer) {
   const only = { word: 0, first: 1, top: state.layers - 1 }[layer];
-  return Array.from({ length: state.layers }, (_, number) => (number === only ? 100 : 0));
+  const weights = Array.from({ length: state.layers }, (_, number) => (number === only ? 100 : 0));
+  applySettings({ kind: "mix", weights, centre: true });
 }
 
 function drawLink() {
   const link = writeLink({
-    texts: at("texts").value.split("\n"), pick: state.picked, weights: sliderValues(), centre: at("centre").checked,
+    texts: at("texts").value.split("\n"), pick: state.picked, kind: state.kind, weights: sliderValues(),
+    centre: at("centre").checked,
   });
   at("link-row").hidden = !link;
   if (link) at("link").href = link;
 }
 
-// ---- the mix
+// ---- the vectors
 
-function drawSliders() {
-  const names = (layer) =>
-    layer === 0 ? "the word by itself" : layer === state.layers - 1 ? "the most context" : "some context";
-  at("sliders").replaceChildren(...Array.from({ length: state.layers }, (_, layer) => {
-    const id = `layer-${layer}`;
-    const input = make("input", { id, type: "range", min: 0, max: 100, value: 0 });
-    input.addEventListener("input", draw);
-    const label = make("label", { htmlFor: id }, `Layer ${layer} `, make("small", {}, names(layer)));
-    return make("div", { className: "slider" }, label, input, make("output", { htmlFor: id }));
-  }));
-}
-
-const sliders = () => [...document.querySelectorAll("#sliders input")];
-const sliderValues = () => sliders().map((input) => Number(input.value));
-
-function layerWeights() {
-  const weights = sliderValues();
-  const total = weights.reduce((sum, each) => sum + each, 0);
-  return weights.map((each) => (total ? each / total : 1 / weights.length));
-}
-
-const mixed = ({ s, t }, mix) => mixLayers(state.sentences[s].layers, t, mix);
-
-function mixLayers(layers, t, mix) {
-  const vector = new Float64Array(layers[0][t].length), centre = at("centre").checked;
-  mix.forEach((weight, layer) => {
-    const mean = state.means[layer];
-    if (weight) layers[layer][t].forEach((value, i) => { vector[i] += weight * (value - (centre ? mean[i] : 0)); });
-  });
-  return vector;
-}
-
-// The mean of all words, of every layer.
-function meanLayers() {
-  return Array.from({ length: state.layers }, (_, layer) => {
-    const rows = state.sentences.flatMap((sentence) => sentence.layers[layer]);
-    const mean = new Float64Array(rows[0]?.length ?? 0);
-    for (const row of rows) row.forEach((value, i) => { mean[i] += value / rows.length; });
-    return mean;
-  });
-}
-
-function cosine(a, b) {
-  let product = 0, first = 0, second = 0;
-  for (let i = 0; i < a.length; i++) {
-    product += a[i] * b[i]; first += a[i] * a[i]; second += b[i] * b[i];
+// Compare the words by the chosen kind of vectors, when they have come.
+async function showKind() {
+  const kind = chosenKind(), { vectors } = state, isCurrent = () => kind === chosenKind() && vectors === state.vectors;
+  showSettings();
+  showStatus("Embedding …");
+  try {
+    await vectors.load(kind);
+    if (!isCurrent()) return;
+    state.kind = kind;
+    draw();
+    showStatus(`Words are compared by ${KINDS[kind].name}.`);
+  } catch (error) {
+    if (!isCurrent()) return;
+    chooseKind(state.kind);
+    showStatus(error.message, true);
   }
-  return first && second ? product / Math.sqrt(first * second) : 0;
+}
+
+// How the layers of a word become the vector that is compared.
+function currentMix() {
+  const { kind, vectors } = state;
+  return { kind, weights: layerWeights(kind), means: isCentred(kind) ? vectors.means(kind) : null };
 }
 
 // ---- the picture
@@ -217,20 +192,17 @@ function drawSentences() {
     number.setAttribute("aria-hidden", "true");
     return make("div", { className: "sentence" }, number, chips);
   }));
-  for (const id of ["sentences-card", "mix-card", "uses-card"]) at(id).hidden = false;
+  for (const id of ["sentences-card", "vectors-card", "uses-card"]) at(id).hidden = false;
 }
 
 const chipAt = ({ s, t }) => document.querySelector(`.chip[data-s="${s}"][data-t="${t}"]`);
 
 function draw() {
-  const mix = layerWeights();
-  document.querySelectorAll("#sliders output").forEach((output, layer) => {
-    output.textContent = `${Math.round(100 * mix[layer])} %`;
-  });
+  showSettings();
   if (!state.picked) return;
   drawLink();
-  const places = allPlaces();
-  const vectors = new Map(places.map((place) => [`${place.s} ${place.t}`, mixed(place, mix)]));
+  const places = allPlaces(), mix = currentMix();
+  const vectors = new Map(places.map(({ s, t }) => [`${s} ${t}`, state.vectors.mix(s, t, mix)]));
   const vector = (place) => vectors.get(`${place.s} ${place.t}`);
   const near = places.map((place) => cosine(vector(state.picked), vector(place)));
   const others = near.filter((_, i) => !same(places[i], state.picked));
@@ -239,7 +211,7 @@ function draw() {
   at("scale-text").textContent = others.length
     ? `cosine ${Math.min(...others).toFixed(2)} to ${Math.max(...others).toFixed(2)}` : "";
   drawUses(places, vector);
-  drawNeighbors(vector(state.picked), mix);
+  showNeighbors();
 }
 
 const same = (a, b) => a.s === b.s && a.t === b.t;
@@ -284,7 +256,7 @@ function drawUses(places, vector) {
   const uses = all.slice(begin, begin + MAX_USES);
   at("uses-title").textContent = `Uses of “${wordAt(state.picked)}”`;
   at("uses-about").textContent = uses.length > 1
-    ? "Cosine of each use with each other, in the mix of the sliders; the colours run from 0 to 1."
+    ? `Cosine of each use with each other, by ${KINDS[state.kind].name}; the colours run from 0 to 1.`
       + (uses.length < all.length ? ` These are ${uses.length} of ${all.length} uses.` : "")
     : "This word stands here once. Type another sentence with it to compare its uses.";
   const pairs = uses.map((a) => uses.map((b) => cosine(vector(a), vector(b))));
@@ -305,58 +277,51 @@ function drawUses(places, vector) {
     ...(uses.length > 1 ? [make("thead", {}, head), make("tbody", {}, ...rows)] : []));
 }
 
-// ---- substitutes
+// ---- the picked word
 
-function findSubstitutes() {
+function showPickedSubstitutes() {
   const { picked, sentences } = state;
-  if (state.scores && picked)
+  if (state.scores)
     showSubstitutes(sentences[picked.s].tokens, picked.t, () => state.picked === picked);
 }
 
-// ---- nearest uses
-
-async function findNeighbors() {
-  if (!state.index || !state.picked) return;
-  const picked = state.picked;
-  state.neighbors = [];
-  at("neighbors").replaceChildren();
+async function findPickedNeighbors() {
+  const { picked, sentences } = state;
+  state.neighbors = null;
+  if (!state.index) return;
   at("neighbors-card").hidden = false;
-  const text = state.sentences[picked.s].tokens
-    .map((token) => token.replace(/[[\]\\]/g, "\\$&"))
-    .map((token, t) => (t === picked.t ? `[${token}]` : token)).join(" ");
+  clearNeighbors();
   try {
-    const { word, neighbors } = await ask("neighbors", { text, k: CANDIDATES });
-    const texts = neighbors.map((use) => use.tokens);
-    const embedded = texts.length ? await ask("embed", { texts, layers: "all" }) : { sentences: [] };
+    const found = await findNeighbors(sentences[picked.s].tokens, picked.t);
     if (state.picked !== picked) return;
-    state.neighbors = neighbors.map((use, i) => ({ ...use, layers: embedded.sentences[i].vectors }));
-    at("neighbors-about").textContent = neighbors.length
-      ? `The uses nearest to this “${word}”, by cosine in the mix of the sliders.`
-      : "The index has none.";
-    const mix = layerWeights();
-    drawNeighbors(mixed(picked, mix), mix);
+    state.neighbors = found.uses.length ? found : null;
+    if (state.neighbors) showNeighbors();
+    else clearNeighbors("The index has none.");
   } catch (error) {
-    at("neighbors-about").textContent = error.message;
+    if (state.picked === picked) clearNeighbors(error.message);
   }
 }
 
-// The index has found the candidates by its own layer; the sliders order them.
-function drawNeighbors(vector, mix) {
-  const near = state.neighbors.map((use) =>
-    ({ use, similarity: cosine(vector, mixLayers(use.layers, use.position, mix)) }));
-  near.sort((a, b) => b.similarity - a.similarity);
-  at("neighbors").replaceChildren(...near.slice(0, SHOWN).map(({ use, similarity }) => make("li", {},
-    make("span", { className: "value" }, similarity.toFixed(2)),
-    make("span", { className: "words" }, use.tokens.slice(0, use.position).join(" "), " ",
-      make("b", {}, use.tokens[use.position]), " ", use.tokens.slice(use.position + 1).join(" ")))));
+// Draw the nearest uses, when their vectors of the chosen kind have come.
+async function showNeighbors() {
+  const { neighbors, picked } = state;
+  if (!neighbors) return;
+  try {
+    while (!neighbors.vectors.has(state.kind)) await neighbors.vectors.load(state.kind);
+    if (neighbors !== state.neighbors) return;
+    const mix = currentMix();
+    drawNeighbors(neighbors, state.vectors.mix(picked.s, picked.t, mix), mix);
+  } catch (error) {
+    if (neighbors === state.neighbors) clearNeighbors(error.message);
+  }
 }
 
 // ---- hands on it
 
 function drawPicked() {
+  if (state.picked) findPickedNeighbors();
   draw();
-  findSubstitutes();
-  findNeighbors();
+  if (state.picked) showPickedSubstitutes();
 }
 
 function pick(chip) {
@@ -389,11 +354,12 @@ function move(chip, key) {
 at("form").addEventListener("submit", (event) => { event.preventDefault(); read(); });
 at("texts").addEventListener("input", () => markExample(null, ""));
 at("centre").addEventListener("input", draw);
+at("kinds").addEventListener("change", showKind);
 addEventListener("hashchange", async () => {
   const link = readLink(location.hash);
   if (!link || !await ready) return;
   fillText(link);
-  setMix(link.weights, link.centre);
+  applySettings(link);
   read(link.pick);
 });
 at("texts").addEventListener("keydown", (event) => {

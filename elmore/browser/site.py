@@ -31,8 +31,8 @@ MAX_BYTES = 32 * 10**6
 """Of the model: what a visitor may be asked to download."""
 
 _PAGE = (
-    *("page.css", "page.js", "dom.js", "examples.js", "link.js", "substitutes.js"),
-    *("start_worker.js", "worker.js"),
+    *("page.css", "page.js", "dom.js", "examples.js", "link.js", "neighbors.js"),
+    *("settings.js", "substitutes.js", "vectors.js", "start_worker.js", "worker.js"),
     *("model.js", "model_files.js", "safetensors.js", "tokenizer.js", "alphabet.js", "bilm.js"),
     *("stack.js", "stack_worker.js", "softmax.js", "whitening.js", "native.js", "elmore.wasm"),
 )

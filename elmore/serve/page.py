@@ -4,7 +4,7 @@ from importlib import resources
 
 from fastapi import FastAPI, Response
 
-_SCRIPTS = ("page", "dom", "examples", "link", "substitutes")
+_SCRIPTS = ("page", "dom", "examples", "link", "neighbors", "settings", "substitutes", "vectors")
 FILES = {
     "/": ("page.html", "text/html"),
     "/page.css": ("page.css", "text/css"),

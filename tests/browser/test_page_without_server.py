@@ -28,6 +28,8 @@ EMBED = """async ([route, body]) => {
     const plain = each => each instanceof Float32Array ? [...each] : each.map(plain);
     return sentences.map(({tokens, vectors}) => ({tokens, vectors: plain(vectors)}));
 }"""
+REFUSED = """body => import('./backend.js').then(backend => backend.ask("embed", body))
+    .catch(error => error.message)"""
 
 
 @pytest.fixture(scope="module")
@@ -49,10 +51,7 @@ def test_vectors_are_those_of_python(visit, embedder, layers):
 
 
 def test_layers_that_a_page_does_not_have_are_refused(visit):
-    refused = visit.page.evaluate(
-        "() => import('./backend.js').then(({ask}) => ask('embed', {texts: ['a'], layers: 'top'}))"
-        ".catch(error => error.message)"
-    )
+    refused = visit.page.evaluate(REFUSED, {"texts": ["a"], "layers": "top"})
     assert refused == "layers: expected all, cloze or whitened, found top"
 
 
@@ -86,6 +85,59 @@ def test_the_page_opens_with_its_example_and_reads_what_is_typed(visit):
     assert visit.page.locator(".chip .surprise").count() == 12
     assert visit.page.locator("#substitutes li").count() == 24
     assert "runs in this tab" in visit.page.locator("footer").inner_text()
+
+
+def test_words_are_compared_by_the_chosen_vectors(visit, embedder):
+    texts = ["the old bridge lies by the sea .", "the bridge sleeps ."]
+    visit.read("\n".join(texts))
+    shown = {}
+    for kind, layers in (("cloze", "cloze"), ("Whitened", "whitened"), ("mix", "top")):
+        visit.choose(kind)
+        vectors = [each.vectors for each in embedder.embed(texts, layers=layers)]
+        mean = np.concatenate(vectors).mean(axis=0) * (layers != "whitened")
+        a, b = vectors[0][2] - mean, vectors[1][1] - mean
+        shown[layers] = float(visit.table()[2])
+        assert shown[layers] == pytest.approx(a @ b / (a @ a * (b @ b)) ** 0.5, abs=0.01)
+    assert len(set(shown.values())) == 3
+
+
+def test_a_site_without_a_whitening_does_not_offer_it(browser, model, tmp_path):
+    shutil.copytree(model, tmp_path / "model")
+    (tmp_path / "model" / "whitening.npz").unlink()
+    write_site(tmp_path / "site", tmp_path / "model")
+    with serve_folder(tmp_path / "site") as url:
+        result = Visit(browser, url)
+        result.page.get_by_text("words embedded").wait_for()
+        assert result.kinds() == ["mix*", "cloze"]
+        refused = result.page.evaluate(REFUSED, {"texts": ["a"], "layers": "whitened"})
+        assert refused == "this model has no whitening: choose other vectors"
+        result.page.close()
+
+
+def test_a_whitening_is_fetched_when_it_is_chosen(browser, site, tmp_path):
+    shutil.copytree(site, tmp_path / "site")
+    (tmp_path / "site" / "whitening.safetensors").unlink()
+    with serve_folder(tmp_path / "site") as url:
+        result = Visit(browser, url)
+        result.page.get_by_text("words embedded").wait_for()
+        result.page.get_by_role("radio", name="Whitened").click()
+        result.page.get_by_text("whitening.safetensors is missing").wait_for()
+        assert result.kinds() == ["mix*", "cloze", "whitened"]
+        shutil.copy(site / "whitening.safetensors", tmp_path / "site")
+        result.choose("Whitened")
+        result.page.close()
+
+
+def test_a_damaged_whitening_is_refused(browser, site, tmp_path):
+    shutil.copytree(site, tmp_path / "site")
+    path = tmp_path / "site" / "whitening.safetensors"
+    path.write_bytes(path.read_bytes()[:-1] + b"\x01")
+    with serve_folder(tmp_path / "site") as url:
+        result = Visit(browser, f"{url}#text=two%20ships&vectors=whitened")
+        sentence = "whitening.safetensors is damaged: copy the exported folder again"
+        result.page.get_by_text(sentence).wait_for()
+        assert result.page.locator("#status.bad").count() == 1
+        result.page.close()
 
 
 def test_the_code_of_the_guide_runs(visit):

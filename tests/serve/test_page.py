@@ -58,7 +58,7 @@ def test_a_click_picks_another_word_and_finds_its_neighbours(visit):
     before = visit.heat()
     visit.page.locator(".chip", has_text="ships").click()
     visit.page.get_by_role("heading", name="Uses of “ships”").wait_for()
-    visit.page.get_by_text("The uses nearest to this “ships”").wait_for()
+    visit.page.get_by_text("The index has found 8 uses near this “ships”").wait_for()
     wait_until(lambda: visit.page.locator("#neighbors li").count() == 8)
     assert "two ships wait ." in visit.page.locator("#neighbors li .words").first.inner_text()
     assert "stands here once" in visit.page.locator("#uses-about").inner_text()
@@ -112,6 +112,12 @@ def test_everything_is_reached_by_the_keyboard(visit):
     )
     visit.page.keyboard.press("Tab")
     before = visit.heat()
+    visit.page.keyboard.press("ArrowDown")
+    wait_until(lambda: visit.heat() != before)
+    assert visit.kinds() == ["mix", "cloze*"]
+    visit.page.keyboard.press("ArrowUp")
+    wait_until(lambda: visit.heat() == before)
+    visit.page.keyboard.press("Tab")
     visit.page.keyboard.press("End")
     wait_until(lambda: visit.heat() != before)
 
@@ -175,13 +181,14 @@ def test_a_link_opens_with_its_text_its_word_and_its_mix(visit, browser, client)
     assert (
         shown == visit.page.locator("#sliders output").all_inner_texts() == ["33 %", "0 %", "67 %"]
     )
+    assert other.kinds() == ["mix*", "cloze"]
     assert other.heat() == visit.heat()
     assert all("ships" not in url.partition("#")[0] for url in other.asked)
     other.page.close()
 
 
 @pytest.mark.parametrize(
-    "fragment", ["#", "#text=", "#text=a%20b&pick=9,9&mix=x,-5,1e9", "#pick=1"]
+    "fragment", ["#", "#text=", "#text=a%20b&pick=9,9&mix=x,-5,1e9&vectors=x", "#pick=1"]
 )
 def test_a_damaged_link_opens_the_page(browser, client, fragment):
     result = Visit(browser, client.url + fragment)

@@ -43,6 +43,17 @@ class Visit:
         self.page.get_by_role("button", name="Embed").click()
         self.page.get_by_text(re.compile("words embedded")).wait_for()
 
+    def choose(self, kind: str) -> None:
+        """Compare the words by another kind of vectors."""
+        self.page.get_by_role("radio", name=re.compile(kind)).check()
+        self.page.get_by_text("Words are compared by").wait_for()
+
+    def kinds(self) -> list[str]:
+        """The kinds of vectors that are offered; the chosen one has a star."""
+        return self.page.get_by_role("radio").evaluate_all(
+            "radios => radios.map(radio => radio.value + (radio.checked ? '*' : ''))"
+        )
+
     def chips(self) -> list[str]:
         return self.page.locator(".chip").all_inner_texts()
 

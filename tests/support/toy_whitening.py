@@ -9,7 +9,7 @@ from elmore.weights.whitening import Whitening
 
 def make_whitening(elmo: Embedder) -> Whitening:
     rng = np.random.default_rng(0)
-    mean = rng.normal(size=2 * elmo.width).astype(np.float32)
+    mean = rng.normal(scale=0.01, size=2 * elmo.width).astype(np.float32)  # like toy vectors
     rows = rng.normal(size=(elmo.width, 2 * elmo.width)).astype(np.float32)
     return Whitening(
         layers=(str(elmo.num_layers - 1), "cloze"),
