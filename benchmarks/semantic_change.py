@@ -98,6 +98,8 @@ def embed(lemmas: list[Lemma], options: argparse.Namespace) -> tuple[list[str], 
     """Return the names of the layers, and the vector of each use in each of them: (N, L, D)."""
     model = elmore.load(options.model, device=options.device)
     layers = [*range(model.num_layers), "average", "cloze"]
+    if model.whitening:
+        layers.append("whitened")
     names = [str(layer) for layer in layers]
     if options.vectors and options.vectors.exists():
         return names, np.load(options.vectors)

@@ -2,7 +2,7 @@
 
     python benchmarks/whitening.py learn MODEL_FOLDER train-00.txt.xz
     python benchmarks/whitening.py vectors VECTORS --dwug dwug_en --text train-00.txt.xz
-    python benchmarks/whitening.py recipes VECTORS RESULTS.json
+    python benchmarks/whitening.py recipes VECTORS RESULTS.json --text train-00.txt.xz
     python benchmarks/whitening.py measure VECTORS RESULTS.json
     python benchmarks/whitening.py speed RESULTS.json --text train-00.txt.xz
     python benchmarks/whitening.py page RESULTS.json
@@ -62,24 +62,34 @@ KINDS = {
 
 
 class Recipe(NamedTuple):
-    """How joined layers become one vector."""
+    """How joined layers become one vector as wide as a layer."""
 
     layers: tuple[str, ...]
     power: float
-    width: int = 1
-    """Width of the result, in widths of a layer."""
+    around: str
+    """Whose mean the variances are measured around: that of "each word", or of "all tokens"."""
 
     @property
     def name(self) -> str:
         """What the tables call it."""
-        return f"{' + '.join(self.layers)}, power {self.power:g}, width {self.width} x"
+        return f"{' + '.join(self.layers)}, around the mean of {self.around}, power {self.power:g}"
+
+    def projection(self, statistics: whitening.Statistics) -> Float[np.ndarray, "D W"]:
+        """Return the projection: that of the package, or principal components of all tokens."""
+        if self.around == "each word":
+            return whitening.projection(statistics, len(self.layers), self.power)
+        variances, directions = whitening.principal_directions(statistics.total)
+        kept = len(variances) // len(self.layers)
+        return directions[:kept] * variances[:kept, None] ** -self.power
 
 
+POWERS = (0, 0.25, 0.375, 0.5)
+JOINED = (("2", CLOZE), ("2",), (CLOZE,))
 RECIPES = [
-    *(Recipe(("2", CLOZE), power) for power in (0, 0.125, 0.25, 0.375, 0.5)),
-    *(Recipe(("2", CLOZE), power, 2) for power in (0.25, 0.5)),
-    *(Recipe(("2",), power) for power in (0, 0.25, 0.5)),
-    *(Recipe((CLOZE,), power) for power in (0, 0.25, 0.5)),
+    Recipe(layers, power, around)
+    for layers in JOINED
+    for around in ("each word", "all tokens")
+    for power in POWERS
 ]
 
 
@@ -98,15 +108,23 @@ def learn(args: argparse.Namespace) -> None:
     """Add a whitening to a model folder."""
     origin = {"learned from": f"{TOKENS:,} tokens of {Path(args.text).name.split('.')[0]}"}
     if args.vectors:
-        stored = np.load(args.vectors / "text.npy", mmap_mode="r")
-        blocks = (stored[begin : begin + 1024] for begin in range(0, len(stored), 1024))
-        joined = (take_layers(block, LAYERS) for block in blocks)
-        made = whitening.fit(joined, LAYERS, origin=origin)
+        blocks = read_text(args.vectors, args.text, LAYERS)
+        made = whitening.fit(blocks, LAYERS, origin=origin)
     else:
         elmo = elmore.load(str(args.folder), device="cpu")
         made = whitening.learn(elmo, draw_sentences(args.text, TOKENS), origin=origin)
     folder.add_whitening(args.folder, made)
     print(f"{args.folder / folder.WHITENING}: {made}")
+
+
+def read_text(
+    stored: Path, text: str, layers: Sequence[str]
+) -> Iterator[tuple[list[str], Float[np.ndarray, "T W"]]]:
+    """Yield the tokens of the drawn sentences with their stored layers, joined."""
+    rows, begin = np.load(stored / "text.npy", mmap_mode="r"), 0
+    for tokens in draw_sentences(text, TOKENS):
+        yield tokens, take_layers(rows[begin : begin + len(tokens)], layers)
+        begin += len(tokens)
 
 
 def sense_items(path: str) -> Iterator[Item]:
@@ -198,11 +216,20 @@ class NearestSenses:
             rank = {key: rank for rank, key in enumerate(wordnet.senses(*lemma))}
             keys.sort(key=lambda one, rank=rank: rank.get(one[0], len(rank)))
 
+    def average(self, train: Float[np.ndarray, "N R D"]) -> Float[np.ndarray, "S R D"]:
+        """Return the average of each sense in each layer."""
+        counts = np.diff([*self._starts, len(self._rows)])
+        sums = [
+            np.add.reduceat(train[self._rows, layer].astype(np.float32), self._starts)
+            for layer in range(train.shape[1])
+        ]
+        return np.stack(sums, axis=1) / counts[:, None, None].astype(np.float32)
+
     def answer(
-        self, train: Float[np.ndarray, "N K"], test: Float[np.ndarray, "M K"]
+        self, averages: Float[np.ndarray, "S K"], test: Float[np.ndarray, "M K"]
     ) -> list[str | None]:
         """Return the sense of each test instance, the first sense for a lemma not seen."""
-        averages = normalize(np.add.reduceat(train[self._rows], self._starts))
+        averages = normalize(averages)
         answers = list(self._first)
         for row, (one, vector) in enumerate(zip(self.test, normalize(test), strict=True)):
             if candidates := self._candidates.get((one.lemma, one.pos)):
@@ -224,7 +251,7 @@ def read_instances(corpus: str) -> tuple[list[Instance], list[str]]:
 
 def recipes(args: argparse.Namespace) -> None:
     """Score recipes on held-out documents of SemCor, and on DWUG."""
-    text, uses = (np.load(args.folder / f"{name}.npy") for name in ("text", "dwug"))
+    uses = np.load(args.folder / "dwug.npy").astype(np.float32)
     semcor = np.load(args.folder / "semcor.npy", mmap_mode="r")
     instances, documents = read_instances("Training_Corpora/SemCor")
     names = list(dict.fromkeys(documents))
@@ -236,26 +263,17 @@ def recipes(args: argparse.Namespace) -> None:
         for which in (False, True)
     ]
     senses, table = NearestSenses(*split), []
-    for layers in dict.fromkeys(one.layers for one in RECIPES):
-        joined = take_layers(text, layers)
-        mean, covariance = joined.mean(axis=0), np.cov(joined.T)
-        rotation = whitening.projection(covariance, len(mean), 0)
-        components = np.concatenate(
-            [
-                (take_layers(semcor[begin : begin + 8192], layers) - mean) @ rotation.T
-                for begin in range(0, len(semcor), 8192)
-            ]
-        )
-        of_uses = (take_layers(uses, layers) - mean) @ rotation.T
-        variances = np.einsum("kw,wv,kv->k", rotation, covariance, rotation)
+    averages, test = senses.average(semcor[~dev]), semcor[dev].astype(np.float32)
+    for layers in JOINED:
+        statistics = whitening.measure(read_text(args.folder, args.text, layers))
         for one in (recipe for recipe in RECIPES if recipe.layers == layers):
-            kept = min(len(mean), one.width * text.shape[2])
-            scales = (variances[:kept] ** -one.power).astype(np.float32)
-
-            vectors = components[:, :kept] * scales
-            answers = senses.answer(vectors[~dev], vectors[dev])
-            f1 = score_senses(senses.test, answers)["f1"]
-            (dwug,) = score_dwug(args.folder, [of_uses[:, :kept] * scales])
+            projection = one.projection(statistics).astype(np.float32)
+            whitened = [
+                (take_layers(rows, layers) - statistics.mean.astype(np.float32)) @ projection.T
+                for rows in (averages, test, uses)
+            ]
+            f1 = score_senses(senses.test, senses.answer(*whitened[:2]))["f1"]
+            (dwug,) = score_dwug(args.folder, whitened[2:])
             table.append({"recipe": one.name, "held_out": f1, "dwug": dwug})
             print(table[-1], flush=True)
     record(args.results, "recipes", table)
@@ -301,12 +319,14 @@ def measure(args: argparse.Namespace) -> None:
     how = elmo.whitening
     assert how is not None, "this model has no whitening; run learn first"
     train, _ = read_instances("Training_Corpora/SemCor")
-    stored = np.load(args.folder / "semcor.npy").astype(np.float32)
     test, _ = read_instances("Evaluation_Datasets/ALL")
     rows = np.load(args.folder / "ALL.npy").astype(np.float32)
     senses = NearestSenses(train, test)
-    answers = {kind: senses.answer(choose(stored), choose(rows)) for kind, choose in KINDS.items()}
-    answers["whitened"] = senses.answer(whiten(stored, how), whiten(rows, how))
+    averages = senses.average(np.load(args.folder / "semcor.npy", mmap_mode="r"))
+    kinds = KINDS | {"whitened": lambda stored: whiten(stored, how)}
+    answers = {
+        kind: senses.answer(choose(averages), choose(rows)) for kind, choose in kinds.items()
+    }
     table: dict[str, dict] = {}
     for name in ("ALL", *SETS):  # an id of ALL begins with the set that it is from
         chosen = [row for row, one in enumerate(test) if name in ("ALL", one.id.split(".")[0])]
@@ -456,8 +476,9 @@ def main() -> None:
         if run is learn:
             command.add_argument("text")
             command.add_argument("--vectors", type=Path)
-        if run in (vectors, speed):
+        if run in (vectors, recipes, speed):
             command.add_argument("--text", required=True)
+        if run in (vectors, speed):
             command.add_argument("--precision", choices=("exact", "fast"), default="exact")
         if run is vectors:
             command.add_argument("--dwug", type=Path, required=True)

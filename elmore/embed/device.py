@@ -158,12 +158,13 @@ class _Fetched(NamedTuple):
 
 
 class HostDevice:
-    """Arrays of numpy on the CPU."""
+    """Arrays of numpy on the CPU; with `fast`, the products here round activations to int8."""
 
     out_of_memory: tuple[type[BaseException], ...] = ()
     type = "cpu"
 
-    def __init__(self) -> None:
+    def __init__(self, *, fast: bool = False) -> None:
+        self._fast = fast
         self._packed: WeakKeyDictionary[Whitening, PackedMatrix] = WeakKeyDictionary()
 
     def __str__(self) -> str:
@@ -233,11 +234,11 @@ class HostDevice:
     def whiten(self, rows: np.ndarray, whitening: Whitening) -> np.ndarray:
         """Return joined layers (T, W) whitened (T, K), each row with the same bits in any batch."""
         if whitening not in self._packed:
-            self._packed[whitening] = pack(whitening.projection)
+            self._packed[whitening] = pack(whitening.projection, dynamic=self._fast)
         return multiply(self._packed[whitening], rows, whitening.bias)
 
 
-HOST = HostDevice()
+HOST, FAST_HOST = HostDevice(), HostDevice(fast=True)
 
 
 class Network(NamedTuple):
@@ -255,7 +256,7 @@ class Network(NamedTuple):
     """Whether a row gets the same bits only in batches of one shape."""
 
 
-def native_network(model: NativeBiLM) -> Network:
-    """Return a network that native code runs."""
-    project = [stack.project_inputs for stack in model.stacks]
-    return Network(model.config, HOST, model.tokens, model.stacks, project, fixed_shapes=False)
+def native_network(model: NativeBiLM, *, fast: bool) -> Network:
+    """Return a network that native code runs; with `fast`, its weights are packed for int8."""
+    device, project = FAST_HOST if fast else HOST, [stack.project_inputs for stack in model.stacks]
+    return Network(model.config, device, model.tokens, model.stacks, project, fixed_shapes=False)

@@ -23,7 +23,7 @@ def network_of(model: Model) -> Network:
     """Return what runs a model: native code where it can, else torch."""
     native = model.pack()
     if native is not None:
-        return native_network(native)
+        return native_network(native, fast=model.is_fast)
     from elmore.embed.torch_device import torch_network
 
     return torch_network(model)

@@ -4,9 +4,8 @@
     whitened = projection @ (joined - mean)
 
 The vectors of a biLM share a few large components, and its layers differ in scale. A whitening
-subtracts the mean of a sample, rotates to its principal components, whose numbers have no
-correlation, and divides each by a power of its variance: a cosine then counts the small ones too.
-The projection keeps the components of largest variance, as many as a layer has numbers.
+subtracts the mean of a sample and divides each principal component by a power of its variance: a
+cosine then counts the small ones too. The projection has as many rows as a layer has numbers.
 `embed/whitening.py` learns it; a model folder stores it in `whitening.npz`.
 
 Shapes: W width of the joined layers, K width of a whitened vector.
@@ -19,15 +18,17 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
+from typing import Literal
 
 import numpy as np
-from jaxtyping import Float
+from jaxtyping import Float, Int
 
 from elmore import config, npy, strict_json
 from elmore.errors import DataError, ElmoreError
 from elmore.model.native import Int8Matrix
 
-FORMAT = 1
+FORMAT = 2  # 1 had numbers of 8 bits only
+MAX_INT4 = 7
 CLOZE = "cloze"
 _ARRAYS = ("mean", "numbers", "scales")
 
@@ -70,7 +71,8 @@ class Whitening:
     @cached_property
     def bias(self) -> Float[np.ndarray, " K"]:
         """What to add to projected vectors: the mean, projected and subtracted."""
-        return -(self.projection.dense() @ self.mean)
+        rows = np.ascontiguousarray(self.projection.dense())  # the order decides the last bits
+        return -(rows @ self.mean)
 
     @property
     def digest(self) -> str:
@@ -89,9 +91,13 @@ class Whitening:
         Raises:
             DataError: The file cannot be written.
         """
-        facts = _Facts(format=FORMAT, layers=self.layers, origin=self.origin)
+        numbers, scales = self.projection
+        small = np.abs(numbers.astype(np.int16)).max() <= MAX_INT4
+        bits = 4 if small and numbers.shape[1] % 2 == 0 else 8
+        facts = _Facts(format=FORMAT, layers=self.layers, bits=bits, origin=self.origin)
         text = np.frombuffer(json.dumps(config.as_dict(facts)).encode(), dtype=np.uint8)
-        arrays = dict(zip(_ARRAYS, (self.mean, *self.projection), strict=True))
+        stored = _pack_int4(numbers) if bits == 4 else numbers
+        arrays = dict(zip(_ARRAYS, (self.mean, stored, scales), strict=True))
         npy.write_npz(Path(path), {"facts": text, **arrays})
 
     @staticmethod
@@ -114,6 +120,8 @@ class Whitening:
                 config.check_format(table, FORMAT, "facts")
             facts = config.build(_Facts, table, "facts")
             mean, numbers, scales = npy.read_npz(Path(path), _ARRAYS).values()
+            if facts.bits == 4:
+                numbers = _unpack_int4(numbers)
             return Whitening(
                 layers=facts.layers,
                 mean=mean,
@@ -131,10 +139,25 @@ def check_names(layers: Sequence[str]) -> None:
         raise DataError(f"layers: expected numbers or {CLOZE}, found {[*invalid, *layers][:1]!r}")
 
 
+def _pack_int4(numbers: Int[np.ndarray, "K W"]) -> Int[np.ndarray, "K half"]:
+    """Return two numbers of 4 bits in each byte."""
+    unsigned = numbers.astype(np.uint8)
+    return unsigned[:, ::2] & 15 | unsigned[:, 1::2] << 4
+
+
+def _unpack_int4(packed: Int[np.ndarray, "K half"]) -> Int[np.ndarray, "K W"]:
+    if packed.dtype != np.uint8 or packed.ndim != 2:
+        raise DataError(f"numbers: expected bytes (K, W / 2), found {packed.dtype} {packed.shape}")
+    halves = np.stack([packed & 15, packed >> 4], axis=2).reshape(len(packed), -1)
+    return ((halves ^ 8).astype(np.int8) - 8).astype(np.int8)
+
+
 @dataclass(frozen=True, kw_only=True)
 class _Facts:
     """What a file says besides its arrays."""
 
     format: int
     layers: tuple[str, ...]
+    bits: Literal[4, 8] = 8
+    """Of the numbers of the projection; two of 4 bits are one byte, the first in its low half."""
     origin: dict[str, str] = field(default_factory=dict)

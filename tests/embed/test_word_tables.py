@@ -48,7 +48,7 @@ def network(model, request) -> Network:
         return torch_network(model.requires_grad_(False))
     if (native := model.pack()) is None:
         pytest.skip("there is no native library here")
-    return native_network(native)
+    return native_network(native, fast=False)
 
 
 def definition(model, words) -> torch.Tensor:

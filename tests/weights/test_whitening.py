@@ -35,6 +35,22 @@ def test_a_file_gives_back_what_was_saved(tmp_path):
     assert other.digest != made.digest
 
 
+def test_numbers_of_four_bits_take_half_the_space_and_come_back(tmp_path, rng):
+    numbers = rng.integers(-7, 8, (16, 32)).astype(np.int8)
+    whitened = Whitening(
+        layers=("1", "cloze"),
+        mean=np.zeros(32, np.float32),
+        projection=Int8Matrix(numbers, np.ones(16, np.float32)),
+    )
+    sizes = []
+    for largest in (7, -8):
+        numbers[3, 5] = largest
+        whitened.save(tmp_path / "whitening.npz")
+        sizes.append((tmp_path / "whitening.npz").stat().st_size)
+        assert_array_equal(Whitening.load(tmp_path / "whitening.npz").projection.numbers, numbers)
+    assert sizes[1] - sizes[0] == 16 * 32 // 2
+
+
 @pytest.mark.parametrize(
     "changes",
     [
