@@ -7,9 +7,8 @@ import os
 import signal
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager, nullcontext, suppress
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, field, replace
-from types import FrameType
 from typing import Any, NamedTuple
 
 import torch
@@ -23,11 +22,11 @@ from elmore.train.divergence import LossMean
 from elmore.train.loop import State, Step, Trainable, run_steps
 from elmore.train.optimizers import build_optimizer
 from elmore.train.runs import VALID, Checkpoint, Run
+from elmore.train.signals import catch_signals
 from elmore.train.weight_average import WeightAverage
 
 _log = logging.getLogger(__name__)
 
-_SIGNAL_BURST = 2.0  # seconds in which repeated signals count as one
 _MAX_SILENCE = 5.0  # seconds between reports, if updates are slow
 
 
@@ -85,7 +84,7 @@ def fit(
         run.truncate_metrics(start_step)
     with (
         deterministic(config),
-        _catch_signals() as received,
+        catch_signals() as received,
         _TensorBoard(run, start_step, dist_env) as board,
     ):
         for report in trainer.reports(start_step, start.state if start else None, received):
@@ -320,34 +319,6 @@ class _Trainer:
                 self.average,
                 keep=self.config.keep_checkpoints,
             )
-
-
-@contextmanager
-def _catch_signals() -> Iterator[list[int]]:
-    """Collect SIGTERM and SIGINT instead of dying of them.
-
-    Schedulers and torchrun repeat a signal; a second Ctrl-C some seconds later ends the process.
-    """
-    received: list[int] = []
-    before: dict[int, Any] = {}
-    first = math.inf
-
-    def handle(number: int, frame: FrameType | None) -> None:
-        nonlocal first
-        if number == signal.SIGINT and time.monotonic() - first > _SIGNAL_BURST:
-            signal.signal(number, before[number])
-            signal.raise_signal(number)
-        first = min(first, time.monotonic())
-        received.append(number)
-
-    with suppress(ValueError):  # only the main thread can handle signals
-        for number in (signal.SIGTERM, signal.SIGINT):
-            before[number] = signal.signal(number, handle)
-    try:
-        yield received
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
 
 
 @contextmanager

@@ -13,6 +13,7 @@ import torch
 
 from elmore.errors import ConfigError, DataError, ElmoreError
 from elmore.train import fit as fits
+from elmore.train import signals
 from elmore.train.config import TrainConfig
 from elmore.train.distributed import SINGLE_PROCESS
 from elmore.train.fit import Report
@@ -344,7 +345,7 @@ def test_a_signal_that_comes_again_at_once_changes_nothing(tmp_path, monkeypatch
 def test_an_interrupt_that_comes_again_later_ends_it_and_a_sigterm_does_not(
     tmp_path, monkeypatch, request
 ):
-    monkeypatch.setattr(fits, "_SIGNAL_BURST", -1.0)  # any time is later
+    monkeypatch.setattr(signals, "_BURST", -1.0)  # any time is later
     request.addfinalizer(partial(signal.signal, signal.SIGINT, signal.getsignal(signal.SIGINT)))
     before = signal.default_int_handler  # a shell may start what is in the background deaf to it
     signal.signal(signal.SIGINT, before)
