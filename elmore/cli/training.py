@@ -96,6 +96,8 @@ def _line(report: "Report", show_perplexity: bool) -> str:
         f"lr {numbers['lr']:.2g}",
         f"{numbers['per_second']:,.0f} {report.unit}/s",
     ]
+    if "auxiliary_loss" in numbers:
+        parts.append(f"auxiliary loss {numbers['auxiliary_loss']:.3f}")
     if "max_gib" in numbers:
         parts.append(f"{numbers['max_gib']:.1f} GB")
     return "  ".join(parts)

@@ -36,7 +36,8 @@ class Report(NamedTuple):
     step: int
     num_steps: int
     metrics: dict[str, float]
-    """Since the last report: loss, lr, grad_norm, count, per_second, data_fraction, max_gib."""
+    """Since the last report: loss, lr, grad_norm, count, per_second, data_fraction, max_gib, and
+    auxiliary_loss if there is such a loss."""
     scores: dict[str, float]
     """Scores on held-out data, if it was evaluated."""
     improved: bool
@@ -203,7 +204,7 @@ class _Trainer:
         self._check_updates(pending, losses, norms, counts)
         count = sum(counts)
         metrics = {
-            "loss": sum(map(operator.mul, losses, counts)) / max(1, count),
+            "loss": _weighted_mean(losses, counts),
             "lr": pending[-1].lr,
             "grad_norm": sum(norms) / len(norms),
             "count": count,
@@ -216,6 +217,12 @@ class _Trainer:
             {"step": s.number, "loss": loss, "lr": s.lr, "grad_norm": norm, "count": number}
             for s, loss, norm, number in zip(pending, losses, norms, counts, strict=True)
         ]
+        auxiliary = [s.auxiliary_loss for s in pending if s.auxiliary_loss is not None]
+        if auxiliary:
+            values = torch.stack(auxiliary).tolist()
+            metrics["auxiliary_loss"] = _weighted_mean(values, counts)
+            for record, value in zip(records, values, strict=True):
+                record["auxiliary_loss"] = value
         return metrics, records
 
     def _check_updates(
@@ -332,6 +339,10 @@ def deterministic(config: TrainConfig) -> Iterator[None]:
         yield
     finally:
         torch.use_deterministic_algorithms(before)
+
+
+def _weighted_mean(values: list[float], counts: list[float]) -> float:
+    return sum(map(operator.mul, values, counts)) / max(1, sum(counts))
 
 
 class _TensorBoard:

@@ -34,6 +34,19 @@ class StepOutput(NamedTuple):
     count: Tensor
     """Number of predictions."""
     state: State
+    auxiliary_loss: Tensor | None = None
+    """Sum of a second loss, which is optimized too but reported apart."""
+
+    @property
+    def objective(self) -> Tensor:
+        """What is optimized: the sum of the losses."""
+        return self.loss if self.auxiliary_loss is None else self.loss + self.auxiliary_loss
+
+    @property
+    def sums(self) -> list[Tensor]:
+        """The loss, the count and, if there is one, the auxiliary loss, without gradients."""
+        tensors = (self.loss, self.count, self.auxiliary_loss)
+        return [tensor.detach() for tensor in tensors if tensor is not None]
 
 
 class Trainable(Protocol):
@@ -78,6 +91,8 @@ class Step(NamedTuple):
     data_seconds: float
     """Time spent waiting for data."""
     state: State
+    auxiliary_loss: Tensor | None = None
+    """Mean over all predictions of all processes, if there is such a loss."""
 
 
 def run_steps(
@@ -107,7 +122,7 @@ def run_steps(
         lr = config.lr * schedule.lr_factor(config, step, num_steps, restart_step) * lr_scale()
         for group in optimizer.param_groups:
             group["lr"] = lr
-        losses, counts, data_seconds = [], [], 0.0
+        sums, data_seconds = [], 0.0
         for part in range(parts):
             started = time.perf_counter()
             batch = next(batches)
@@ -116,12 +131,12 @@ def run_steps(
             torch.manual_seed(_batch_seed(config.seed, step, part, dist_env.rank))
             with precision.autocast(resolved, device), _grad_sync(module, part == parts - 1):
                 output = module(batch, state)
-                output.loss.backward()
+                output.objective.backward()
             state = {name: tensor.detach() for name, tensor in output.state.items()}
-            losses.append(output.loss.detach())
-            counts.append(output.count)
-        loss = all_reduce_sum(dist_env, torch.stack(losses).sum())
-        count = all_reduce_sum(dist_env, torch.stack(counts).sum())
+            sums.append(output.sums)
+        loss, count, *auxiliary = (
+            all_reduce_sum(dist_env, torch.stack(each).sum()) for each in zip(*sums, strict=True)
+        )
         total = count.clamp(min=1)  # without predictions the gradient is 0
         # DDP averages over the processes; multiply to get the sum.
         _scale_gradients(weights, dist_env.world_size / total.double())
@@ -130,7 +145,8 @@ def run_steps(
         # Fused optimizers do not count their writes, on which caches of weights rely.
         torch.autograd.graph.increment_version(weights)
         optimizer.zero_grad(set_to_none=True)
-        yield Step(step + 1, loss / total, count, grad_norm, lr, data_seconds, state or {})
+        finished = Step(step + 1, loss / total, count, grad_norm, lr, data_seconds, state or {})
+        yield finished._replace(auxiliary_loss=auxiliary[0] / total) if auxiliary else finished
 
 
 def _scale_gradients(weights: list[nn.Parameter], factor: Tensor) -> None:

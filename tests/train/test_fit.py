@@ -54,6 +54,26 @@ def test_it_evaluates_at_its_interval_and_at_the_end(tmp_path):
     assert {report.num_steps for report in reports} == {11}
 
 
+def test_an_auxiliary_loss_has_its_own_key_in_the_metrics_and_is_no_part_of_the_loss(tmp_path):
+    class Doubled(Line):
+        def forward(self, batch, carried):
+            output = super().forward(batch, carried)
+            return output._replace(auxiliary_loss=2 * output.loss)
+
+    reports = fitted(tmp_path / "two", Toy(Doubled()), steps=6, log_every=3, max_grad_norm=None)
+    records = lines(tmp_path / "two")
+    assert len(records) == 6
+    for one in (*records, *(report.metrics for report in reports)):
+        assert one["auxiliary_loss"] == pytest.approx(2 * one["loss"])
+    mean = sum(record["auxiliary_loss"] for record in records[:3]) / 3
+    assert reports[0].metrics["auxiliary_loss"] == pytest.approx(mean)
+    (report, *_) = fitted(tmp_path / "one", steps=6, log_every=3, max_grad_norm=None)
+    first, plain = records[0], lines(tmp_path / "one")[0]
+    assert first["loss"] == plain["loss"]
+    assert first["grad_norm"] == pytest.approx(3 * plain["grad_norm"])
+    assert "auxiliary_loss" not in report.metrics | plain
+
+
 def test_a_run_shorter_than_its_warm_up_is_warned_of_and_reaches_its_rate(tmp_path, caplog):
     reports = fitted(tmp_path / "short", steps=18, warmup_steps=100, log_every=1)
     assert max(report.metrics["lr"] for report in reports) == 0.05

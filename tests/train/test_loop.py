@@ -116,6 +116,33 @@ def test_an_accumulated_gradient_is_divided_once_by_the_count_of_all_batches():
     assert (step.grad_norm.item(), step.loss.item(), step.count.item()) == (2.0, 2.0, 10)
 
 
+class WithAuxiliary(nn.Module):
+    """The losses a * w and b * w of a batch (a, b, number of predictions)."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.weight = nn.Parameter(torch.ones(()))
+
+    def forward(self, batch, carried):
+        first, second, count = batch
+        return StepOutput(self.weight * first, torch.tensor(count), {}, self.weight * second)
+
+
+def test_an_auxiliary_loss_is_optimized_and_reported_apart():
+    """Losses of 7 + 1 and 1 + 3 over 1 + 3 predictions: both means count for the gradient."""
+
+    class Batches(Toy):
+        def make_batch(self, number):
+            return [(7.0, 1.0, 1), (1.0, 3.0, 3)][number]
+
+    (step,) = updates(Batches(WithAuxiliary()), TrainConfig(grad_accum_steps=2), 1)
+    assert step.auxiliary_loss is not None
+    assert (step.loss.item(), step.auxiliary_loss.item()) == (2.0, 1.0)
+    assert (step.grad_norm.item(), step.count.item()) == (3.0, 4)
+    (step,) = updates(Toy(), TrainConfig(), 1)
+    assert step.auxiliary_loss is None
+
+
 def test_the_recurrent_state_is_carried_between_batches_of_an_update():
     seen = []
 
