@@ -18,6 +18,7 @@ from elmore import config
 from elmore.corpus.shards import Corpus
 from elmore.lm.config import FinetuneConfig
 from elmore.lm.language_model import LanguageModel
+from elmore.lm.licences import joint_licence
 from elmore.lm.pretrain import open_run, open_verified_corpus, train_lm
 from elmore.lm.scoring import check_softmax_file
 from elmore.lm.trainable import LMTrainable
@@ -172,15 +173,12 @@ def _build_trainable(
 def _card(parent: Card, corpus: Corpus, recipe: FinetuneConfig) -> Card:
     """Return the card of a new model, which names its parent and the licences of both texts."""
     name = parent.name or parent.source or "a model without a name"
-    licences = [parent.licence or "unknown", recipe.card.licence or "unknown"]
-    if len(set(licences)) == 2:
-        licences = [f"{licences[0]} ({name})", f"{licences[1]} (the text of the fine-tuning)"]
     num_words = corpus.index["splits"]["train"]["num_words"]
     text = recipe.card.data or f"a text of {num_words:,} words"
     return replace(
         recipe.card,
         language=recipe.card.language or corpus.language or parent.language,
-        licence="; ".join(dict.fromkeys(licences)),
+        licence=joint_licence(parent, name, recipe.card.licence, "the text of the fine-tuning"),
         data=f"{parent.data or 'unknown'}; then {text}",
         source=f"fine-tuned from {name}",
         training={
