@@ -14,11 +14,28 @@ from elmore.weights.catalogue import known_models
 
 
 @dataclass(frozen=True, kw_only=True)
+class DistillationConfig:
+    """Knowledge distillation from a larger model."""
+
+    teacher: str | None = None
+    """Name or folder of a model whose LSTM layers are extra targets; none: no teacher."""
+    weight: float = 1.0
+    """Factor of their loss: the squared error of a layer relative to its squared norm."""
+
+    def __post_init__(self) -> None:
+        if self.teacher == "":
+            raise ConfigError("distillation.teacher is empty; name a model, or none for no teacher")
+        if self.weight <= 0:
+            raise ConfigError(f"distillation.weight must be above 0, found {self.weight}")
+
+
+@dataclass(frozen=True, kw_only=True)
 class PretrainConfig:
     """Settings of `elmore pretrain`, apart from the corpus."""
 
     model: BiLMConfig = field(default_factory=BiLMConfig)
     softmax: SoftmaxConfig = field(default_factory=SoftmaxConfig)
+    distillation: DistillationConfig = field(default_factory=DistillationConfig)
     stream: StreamConfig = field(default_factory=StreamConfig)
     train: TrainConfig = field(default_factory=TrainConfig)
     card: Card = field(default_factory=Card)

@@ -13,6 +13,7 @@ from elmore import config
 from elmore.corpus.shards import Corpus, open_corpus
 from elmore.errors import ConfigError
 from elmore.lm.config import PretrainConfig
+from elmore.lm.distillation import DistilledLanguageModel, describe_student, load_teacher
 from elmore.lm.language_model import LanguageModel
 from elmore.lm.scoring import check_softmax_file
 from elmore.lm.trainable import LMTrainable
@@ -28,6 +29,7 @@ from elmore.train.fit import Report, deterministic, fit
 from elmore.train.runs import Run
 from elmore.weights import pretrained
 from elmore.weights.bundle import Bundle
+from elmore.weights.digest import model_digest
 
 _log = logging.getLogger(__name__)
 
@@ -52,29 +54,35 @@ def pretrain(
         device: `auto`, `cpu` or `cuda`.
 
     Raises:
-        ConfigError: The recipe does not fit the corpus, the device or the run to resume.
+        ConfigError: The recipe does not fit the corpus, the teacher, the device or the run to
+            resume.
         DataError: The corpus or the run folder cannot be used.
     """
     with init_distributed(device) as (dist_env, own_device):
         corpus = open_verified_corpus(shards, dist_env)
+        alphabet = build_alphabet(recipe, corpus.vocabulary)
         sources = [str(source) for source in init]
         has_checkpoint = resume and bool(Run(out).checkpoint_steps())
         provenance = {"recipe": config.as_dict(recipe), **({"from": sources} if sources else {})}
+        card = replace(
+            recipe.card, language=recipe.card.language or corpus.language, training=provenance
+        )
+        saved_recipe = {**config.as_dict(recipe), "init": sources}
+        teacher, name = None, recipe.distillation.teacher
+        if name is not None:
+            teacher = load_teacher(name, recipe.model, alphabet)
+            saved_recipe["teacher_sha256"] = model_digest(teacher)
+            card = describe_student(card, teacher.card, name, saved_recipe["teacher_sha256"])
         trainable = LMTrainable(
-            build_model(recipe, corpus.vocabulary, () if has_checkpoint else init),
+            build_model(recipe, corpus.vocabulary, () if has_checkpoint else init, teacher),
             corpus,
             corpus.vocabulary,
-            build_alphabet(recipe, corpus.vocabulary),
+            alphabet,
             recipe.stream,
             recipe.train.seed,
             dist_env,
-            replace(
-                recipe.card,
-                language=recipe.card.language or corpus.language,
-                training=provenance,
-            ),
+            card,
         )
-        saved_recipe = {**config.as_dict(recipe), "init": sources}
         with open_run(out, saved_recipe, corpus, dist_env, resume=resume) as run:
             yield from train_lm(trainable, recipe.train, run, own_device, resume=resume)
 
@@ -152,9 +160,15 @@ def build_alphabet(recipe: PretrainConfig, vocabulary: Vocabulary) -> Alphabet:
 
 
 def build_model(
-    recipe: PretrainConfig, vocabulary: Vocabulary, init: Sequence[str | Path]
+    recipe: PretrainConfig,
+    vocabulary: Vocabulary,
+    init: Sequence[str | Path],
+    teacher: Bundle | None = None,
 ) -> LanguageModel:
-    """Build the model of a recipe, with random weights or those of another model."""
+    """Build the model of a recipe, with random weights or those of another model.
+
+    With a teacher it has the same weights, and maps to the layers of the teacher besides.
+    """
     torch.manual_seed(recipe.train.seed)
     model = LanguageModel(
         BiLM(recipe.model),
@@ -162,6 +176,9 @@ def build_model(
     )
     if init:
         _copy_weights(model, vocabulary, pretrained.load(*init))
+    if teacher is not None:
+        weight = recipe.distillation.weight
+        return DistilledLanguageModel(model.bilm, model.softmax, teacher.model, weight)
     return model
 
 

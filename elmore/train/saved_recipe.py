@@ -10,6 +10,7 @@ from elmore.errors import ConfigError
 # A run may be resumed although its recipe lacks these keys, which came later.
 _NEW_KEYS = {"divergence_factor", "divergence_window", "plateau_patience", "warmup_fraction"}
 _NEW_KEYS |= {"name", "language", "licence", "data", "source", "training"}  # of the card
+_NEW_KEYS |= {"weight"}  # of distillation, which needs a teacher that earlier runs did not have
 _LENGTHS = ("epochs", "steps")
 
 

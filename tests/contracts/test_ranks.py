@@ -6,7 +6,7 @@ import pytest
 from safetensors.torch import load_file
 from torch.testing import assert_close
 
-from tests.support import cli_processes, toy_corpus
+from tests.support import cli_processes, toy_corpus, toy_teacher
 
 NUM_STEPS = 12
 
@@ -35,6 +35,20 @@ def pretrain(folder, corpus, name: str, ranks: int, *overrides: str) -> list[dic
     ids=["sampled", "full, clipped", "adaptive, accumulated"],
 )
 def test_two_ranks_follow_one(tmp_path, corpus, overrides):
+    assert_two_follow_one(tmp_path, corpus, overrides)
+
+
+def test_two_ranks_follow_one_with_a_teacher(tmp_path, corpus):
+    teacher = toy_teacher.save(tmp_path / "teacher")
+    overrides = (f"distillation.teacher={teacher}", "distillation.weight=3", "train.ema_decay=0.9")
+    assert_two_follow_one(tmp_path, corpus, overrides)
+    (first, *_) = (tmp_path / "run-2" / "metrics.jsonl").read_text().splitlines()
+    assert json.loads(first)["auxiliary_loss"] > 0
+    names = load_file(tmp_path / "run-2" / f"checkpoints/step-{NUM_STEPS:08}/model.safetensors")
+    assert "layer_maps.0.weight" in names
+
+
+def assert_two_follow_one(tmp_path, corpus, overrides) -> None:
     one, two = (pretrain(tmp_path, corpus, "run", ranks, *overrides) for ranks in (1, 2))
     assert len(one) == len(two) == NUM_STEPS
     for alone, together in zip(one, two, strict=True):

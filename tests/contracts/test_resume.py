@@ -16,7 +16,7 @@ import torch
 from safetensors.torch import load_file
 from torch.testing import assert_close
 
-from tests.support import cli_processes, toy_corpus
+from tests.support import cli_processes, toy_corpus, toy_teacher
 from tests.support.cli_processes import KillAt
 from tests.support.cli_runner import run_elmore
 
@@ -104,6 +104,22 @@ def test_a_run_may_be_killed_again_and_again(directory, command, whole):
     (result,) = cli_processes.run(*command("often", "--resume"))
     assert result.code == 0, result
     assert_same(directory / "often", whole[1])
+
+
+@pytest.mark.parametrize("ranks", [1, 2])
+def test_a_run_with_a_teacher_is_killed_and_resumed(directory, command, ranks):
+    """The states that the teacher carries, and the maps to its layers, are in the checkpoint."""
+    teacher = directory / f"teacher-{ranks}"
+    toy_teacher.save(teacher)
+    more = ("--set", f"distillation.teacher={teacher}")
+    names = [f"taught-{ranks}-{name}" for name in ("whole", "killed")]
+    results = cli_processes.run(*command(names[0], *more), ranks=ranks)
+    assert [result.code for result in results] == [0] * ranks, results
+    results = cli_processes.run(*command(names[1], *more), ranks=ranks, kill=KillAt(13))
+    assert results[0].code == -signal.SIGKILL
+    results = cli_processes.run(*command(names[1], *more, "--resume"), ranks=ranks)
+    assert [result.code for result in results] == [0] * ranks, results
+    assert_same(directory / names[1], directory / names[0])
 
 
 @pytest.mark.parametrize("times", [1, 2], ids=["once", "twice, as torchrun does"])
@@ -223,13 +239,19 @@ def test_under_torchrun_a_rank_that_dies_ends_all_and_the_run_can_be_resumed(
 @pytest.mark.gpu
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="this machine has no CUDA device")
 @pytest.mark.parametrize("precision", ["bf16", "float32"])
-def test_on_a_gpu_too_where_it_is_deterministic(directory, corpus, precision):
-    recipe = str(directory / "recipe.toml")
+@pytest.mark.parametrize("taught", [False, True])
+def test_on_a_gpu_too_where_it_is_deterministic(directory, corpus, precision, taught):
+    recipe, kind = str(directory / "recipe.toml"), f"gpu-{precision}-{taught}"
+    teacher = toy_teacher.save(directory / f"{kind}-teacher") if taught else "none"
 
     def command(name: str, *more: str) -> list[str]:
-        chosen = ["train.deterministic=true", f"train.precision={precision}"]
+        chosen = [
+            "train.deterministic=true",
+            f"train.precision={precision}",
+            f"distillation.teacher={teacher}",
+        ]
         settings = [part for value in chosen for part in ("--set", value)]
-        out = str(directory / f"gpu-{precision}-{name}")
+        out = str(directory / f"{kind}-{name}")
         return [
             "pretrain",
             recipe,
@@ -246,7 +268,7 @@ def test_on_a_gpu_too_where_it_is_deterministic(directory, corpus, precision):
     assert cli_processes.run(*command("run"), kill=KillAt(13))[0].code == -signal.SIGKILL
     (result,) = cli_processes.run(*command("run", "--resume"))
     assert result.code == 0, result
-    assert_same(directory / f"gpu-{precision}-run", directory / f"gpu-{precision}-whole")
+    assert_same(directory / f"{kind}-run", directory / f"{kind}-whole")
 
 
 def test_another_recipe_is_refused_by_the_keys_that_differ(directory, command, whole):

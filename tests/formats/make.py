@@ -5,6 +5,7 @@ ever. When a format gets a new number, raise it in `FORMATS`, run this, and comm
 beside the old ones.
 """
 
+import contextlib
 import json
 import shutil
 import tempfile
@@ -45,8 +46,9 @@ FORMATS = {
     "layers": layer_cache.FORMAT,
     "state": forward_state.FORMAT,
     "uses": storage.FORMAT,
-    "recipe": 2,  # these two have no number: their keys tell
+    "recipe": 2,  # these three have no number: their keys tell
     "printed": 3,  # 3 added wsd
+    "distilled": 1,
     "onnx": 1,  # those of integrations, which cannot be imported without their framework
     "spacy": 1,
     "huggingface": 1,
@@ -60,6 +62,7 @@ RECIPE = (
     *(*SMALL, "train.evaluate_every=4", "train.log_every=1", "train.keep_checkpoints=2"),
     "train.warmup_fraction=none",  # as the first runs had none
 )
+TAUGHT = (*RECIPE, "distillation.teacher=model-1")  # in the folder of these files
 NER = [*toy_tasks.small("ner"), "train.epochs=4"]
 
 
@@ -86,12 +89,18 @@ def write_vectors(elmo: Embedder, directory: Path) -> None:
     (directory / "vectors.json").write_text(json.dumps(result))
 
 
-def run(directory: Path) -> None:
+def run(directory: Path, settings: Sequence[str] = RECIPE) -> None:
     """A training that was stopped at its last but one checkpoint."""
     text = HERE / f"corpus-{shards.FORMAT}"
-    list(pretrain(toy_corpus.recipe(*RECIPE), text, directory, device="cpu"))
+    list(pretrain(toy_corpus.recipe(*settings), text, directory, device="cpu"))
     shutil.rmtree(runs.Run(directory).checkpoints / "step-00000008")
     _without_events(directory)
+
+
+def distilled(directory: Path) -> None:
+    """Such a training with a teacher."""
+    with contextlib.chdir(HERE):
+        run(directory, TAUGHT)
 
 
 def recipe(directory: Path) -> None:
@@ -270,6 +279,7 @@ MAKERS: dict[str, Callable[[Path], None]] = {
     "corpus": corpus,
     "recipe": recipe,
     "run": run,
+    "distilled": distilled,
     "model": model,
     "task": of_task,
     "summary": summary,

@@ -117,6 +117,27 @@ def test_a_stopped_run_is_resumed_to_its_end(directory, tmp_path, says_its_forma
     close([line["loss"] for line in after], [line["loss"] for line in before])
 
 
+def test_runs_from_before_distillation_are_resumed_without_a_teacher():
+    """By the test above, as their recipes lack the section."""
+    sections = {
+        number: json.loads((HERE / f"run-{number}" / "recipe.json").read_text()).get("distillation")
+        for number in (6, 7)
+    }
+    assert sections == {6: None, 7: {"teacher": None, "weight": 1.0}}
+
+
+@pytest.mark.parametrize("directory", of("distilled"))
+def test_a_stopped_run_with_a_teacher_is_resumed_to_its_end(directory, tmp_path, monkeypatch):
+    out = tmp_path / "run"
+    shutil.copytree(directory, out)
+    monkeypatch.chdir(HERE)
+    recipe = toy_corpus.recipe(*make.TAUGHT)
+    list(pretrain(recipe, corpus_of(directory), out, resume=True, device="cpu"))
+    before, after = (read_lines(folder / "metrics.jsonl") for folder in (directory, out))
+    for key in ("step", "loss", "auxiliary_loss"):
+        close([line[key] for line in after], [line[key] for line in before])
+
+
 @pytest.mark.parametrize("directory", of("run"))
 def test_a_run_keeps_its_perplexity(directory):
     said = json.loads((HERE / "printed-1" / "evaluate.json").read_text())

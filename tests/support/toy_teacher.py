@@ -1,0 +1,42 @@
+"""A teacher for the toy language: wider than the student of `toy_corpus.RECIPE`, not trained.
+
+What it says at a token depends on the words before, which is all that its students can learn.
+
+Used by lm/test_distillation, lm/test_cuda_graph, contracts/test_ranks and contracts/test_resume.
+"""
+
+from pathlib import Path
+
+import numpy as np
+import torch
+
+from elmore import config
+from elmore.model.bilm import BiLM
+from elmore.model.config import BiLMConfig
+from elmore.text.characters import ByteAlphabet
+from elmore.weights import folder
+from elmore.weights.bundle import Bundle, Card
+
+SHAPE = {
+    "characters": {"embedding_dim": 4, "filters": [[1, 6], [2, 6]], "num_highways": 1},
+    "lstm": {"cell_dim": 16, "output_dim": 8, "num_layers": 2},
+    "dropout": 0.5,
+}
+CARD = Card(name="Miss Toy", licence="CC0-1.0", data="no text")
+
+
+def bilm(**lstm: int) -> BiLM:
+    """Give a network whose weights are large enough for every part to matter."""
+    shape = {**SHAPE, "lstm": {**SHAPE["lstm"], **lstm}}
+    model = BiLM(config.build(BiLMConfig, shape, "tests/support/toy_teacher.py"))
+    rng = np.random.RandomState(7)
+    with torch.no_grad():
+        for weight in model.parameters():
+            weight.copy_(torch.from_numpy(0.5 * rng.standard_normal(tuple(weight.shape))))
+    return model
+
+
+def save(path: Path, **lstm: int) -> Path:
+    """Write it as a model folder without a softmax."""
+    folder.save(Bundle(bilm(**lstm), ByteAlphabet(), card=CARD), path)
+    return path
