@@ -2,7 +2,8 @@
 
 What it says at a token depends on the words before, which is all that its students can learn.
 
-Used by lm/test_distillation, lm/test_cuda_graph, contracts/test_ranks and contracts/test_resume.
+Used by lm/test_bilm_runner, lm/test_distillation, lm/test_distilled_runs, lm/test_cuda_graph,
+contracts/test_ranks and contracts/test_resume.
 """
 
 from pathlib import Path
