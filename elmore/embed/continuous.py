@@ -14,6 +14,7 @@ Shapes: B rows, S steps, T tokens of one sentence, L LSTM layers, D width of one
 
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import NamedTuple
 
 import numpy as np
@@ -21,7 +22,7 @@ from jaxtyping import Float
 
 from elmore.embed.device import Array, Device
 from elmore.embed.runtime import Runtime
-from elmore.model.state import BACKWARD, FORWARD, BiLMState
+from elmore.model.state import BACKWARD, BOTH, FORWARD, BiLMState, LSTMState
 
 _MIN_STEPS = 4  # fewer steps per call cost more than rows that idle meanwhile
 _ROWS_PER_STEP = 8  # the more rows, the sooner one of them ends: one step more for so many rows
@@ -164,8 +165,9 @@ class ContinuousBatcher:
         index[cells] = np.arange(len(cells))
         grids = [grid.reshape(steps, num_rows) for grid in (mask, reset_mask, index)]
         mask, reset_mask, index = device.put(grids)
-        reset, ends = self._runtime.reset_rows(num_rows), []
-        for direction in (FORWARD, BACKWARD):
+        reset = self._runtime.reset_rows(num_rows)
+
+        def run(direction: int) -> list[LSTMState]:
             words = [word for segment in segments for word in segment.words(direction)]
             gate_inputs = self._gate_inputs(direction, words)[index]  # (S, B, G)
             outputs, after = self._runtime.stacks[direction](
@@ -175,10 +177,11 @@ class ContinuousBatcher:
                 reset_mask.T if first_cells else None,
                 reset.direction(direction),
             )
-            ends.append(after)
             for segment in segments:
                 segment.store(direction, outputs, device)
-        return device.stack_states(*ends)
+            return after
+
+        return device.stack_states(*device.run_together([partial(run, each) for each in BOTH]))
 
 
 def _assign(

@@ -15,6 +15,7 @@ import numpy as np
 from elmore.model.config import BiLMConfig
 from elmore.model.native import PackedMatrix, empty, multiply, pack
 from elmore.model.native_bilm import NativeBiLM, stack_states, zero_state
+from elmore.model.native_threads import Result, run_together
 from elmore.model.state import BiLMState, LSTMState
 from elmore.weights.whitening import Whitening
 
@@ -55,7 +56,7 @@ CPU = DeviceLimits(
     chunk_steps=8,
     cnn_block=64,
     projection_block=128,
-    projection_bytes=96e6,
+    projection_bytes=48e6,
     max_concurrent=48,
     cache_megabytes=448,
 )
@@ -110,6 +111,10 @@ class Device(Protocol):
 
     def take(self, table: Array, rows: Array, out: Array) -> Array:
         """Write rows of a table into `out`, and return it."""
+        ...
+
+    def run_together(self, functions: Sequence[Callable[[], Result]]) -> list[Result]:
+        """Run independent functions, at the same time where that is faster."""
         ...
 
     def concatenate(self, arrays: Sequence[Array], axis: int) -> Array:
@@ -198,6 +203,10 @@ class HostDevice:
     def take(self, table: np.ndarray, rows: np.ndarray, out: np.ndarray) -> np.ndarray:
         """Write rows of a table into `out`, and return it."""
         return np.take(table, rows, axis=0, out=out, mode="clip")  # "raise" would copy `out`
+
+    def run_together(self, functions: Sequence[Callable[[], Result]]) -> list[Result]:
+        """Run independent functions at the same time, each with its part of the threads."""
+        return run_together(functions)
 
     def concatenate(self, arrays: Sequence[np.ndarray], axis: int) -> np.ndarray:
         """Join arrays along an axis."""

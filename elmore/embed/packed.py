@@ -11,6 +11,7 @@ import logging
 import math
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import partial
 from itertools import chain, pairwise
 from typing import NamedTuple
 
@@ -193,13 +194,14 @@ def _run_packed(
     layers = runtime.device.empty(runtime.num_layers, len(text), len(directions) * width)
     tokens = vectors[runtime.put(text)]
     initial = runtime.reset_rows(num_rows)
-    table = _ProjectionTable(runtime, known, chunk * num_rows)
-    for column, direction in enumerate(directions):
+
+    def run(column: int, direction: int) -> None:
         half = slice(column * width, (column + 1) * width)
         layers[0, :, half] = tokens
         grid = plan.forward if direction == FORWARD else plan.backward
         # An idle row reads any word; its outputs are not used.
-        table.fill(direction, text[grid.reshape(-1, chunk * num_rows)])
+        chunks = text[grid.reshape(-1, chunk * num_rows)]
+        table = _ProjectionTable(runtime, known, direction, chunks)
         states = reset_states = initial.direction(direction)
         for number, (active, position) in enumerate(
             zip(on_device.active, on_device.positions[direction], strict=True)
@@ -215,6 +217,10 @@ def _run_packed(
             for layer, output in enumerate(outputs, start=1):
                 cells = output.swapaxes(0, 1).reshape(-1, width)
                 layers[layer, position, half] = cells[active]
+
+    runtime.device.run_together(
+        [partial(run, column, direction) for column, direction in enumerate(directions)]
+    )
     return layers
 
 
@@ -249,26 +255,21 @@ class _ProjectionTable:
     """Gate inputs of the words of a batch: a row for each of its most frequent words.
 
     Further rows hold the other words of one chunk, which are projected when the chunk is run. All
-    indices are computed beforehand, so that no chunk waits for a GPU. Both directions use the same
-    memory, one after the other, because new memory costs time: the system clears it.
+    indices are computed beforehand, so that no chunk waits for a GPU.
     """
 
-    def __init__(self, runtime: Runtime, known: _Words, chunk_size: int) -> None:
+    def __init__(
+        self, runtime: Runtime, known: _Words, direction: int, chunks: Int[np.ndarray, "K M"]
+    ) -> None:
         self._runtime, self._device, self._known = runtime, runtime.device, known
-        self._gates = 4 * runtime.config.lstm.cell_dim
-        self._out = self._device.empty(chunk_size, self._gates)
-        self._table = self._out[:0]
-
-    def fill(self, direction: int, chunks: Int[np.ndarray, "K M"]) -> None:
-        """Compute the frequent words of a direction, whose chunks follow in `chunks`."""
-        known, self._cache = self._known, self._runtime.projections[direction]
+        self._cache = runtime.projections[direction]
+        gates = 4 * runtime.config.lstm.cell_dim
+        self._out = self._device.empty(chunks.shape[1], gates)
         row_bytes = self._out.nbytes // len(self._out)
-        max_frequent = int(self._runtime.limits.projection_bytes / row_bytes)
+        max_frequent = int(runtime.limits.projection_bytes / row_bytes)
         plan = _TablePlan.of(chunks, len(known.words), max_frequent)
         self._num_frequent = len(plan.frequent)
-        size = self._num_frequent + chunks.shape[1]
-        if len(self._table) < size:
-            self._table = self._device.empty(size, self._gates)
+        self._table = self._device.empty(self._num_frequent + chunks.shape[1], gates)
         stops = np.cumsum([0, *map(len, plan.rare)]).tolist()
         frequent, rare, self._rows = self._device.put(
             [plan.frequent, np.concatenate(plan.rare), plan.rows]

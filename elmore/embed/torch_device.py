@@ -6,7 +6,7 @@ Pinning memory is slow: arrays travel in one buffer, and torch reuses buffers th
 Shapes: B rows, S steps, G = 4H gates, D width of one direction.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial
 from itertools import accumulate
@@ -23,6 +23,7 @@ from elmore.model.bilm import BiLM, stack_states
 from elmore.model.config import BiLMConfig
 from elmore.model.lstm.call import disable_autocast
 from elmore.model.native_bilm import zero_state
+from elmore.model.native_threads import Result
 from elmore.model.state import BACKWARD, FORWARD, BiLMState, LSTMState
 from elmore.weights.whitening import Whitening
 
@@ -70,6 +71,10 @@ class TorchDevice:
     def take(self, table: Tensor, rows: Tensor, out: Tensor) -> Tensor:
         """Write rows of a table into `out`, and return it."""
         return torch.index_select(table, 0, rows, out=out)
+
+    def run_together(self, functions: Sequence[Callable[[], Result]]) -> list[Result]:
+        """Run functions one after another: a GPU works on all of them in one stream."""
+        return [function() for function in functions]
 
     def concatenate(self, arrays: Sequence[Tensor], axis: int) -> Tensor:
         """Join tensors along an axis."""

@@ -11,8 +11,6 @@ F filters.
 import ctypes
 import logging
 import math
-import os
-import sys
 from collections.abc import Sequence
 from functools import cache
 from pathlib import Path
@@ -24,14 +22,13 @@ from numpy.typing import DTypeLike
 
 from elmore import native_build
 from elmore.errors import DataError
+from elmore.model.native_threads import num_threads_for
 
 SOURCES = Path(__file__).parent / "native"
 FLOAT32, INT8_WEIGHTS, INT8_DYNAMIC, INT8_SPLIT = range(4)  # kinds of packed weights: kernels.h
 MAX_INT8 = 127
 _OLD_CPU = "this CPU lacks the instructions of its kernels, AVX2 and FMA"
 _CACHE_LINE = 64  # bytes
-_MIN_THREADED = 2**18  # multiplications, some microseconds: fewer do not pay for another thread
-_threaded_process: int | None = None  # the first one, here and before any fork, with threads
 
 _log = logging.getLogger(__name__)
 
@@ -344,31 +341,3 @@ def empty(shape: tuple[int, ...], dtype: DTypeLike = np.float32) -> Shaped[np.nd
 def address(array: Shaped[np.ndarray, "..."] | None) -> int | None:
     """Return the pointer for C; it is valid while the array lives."""
     return None if array is None else array.ctypes.data
-
-
-def num_threads() -> int:
-    """Return the number of threads: that of torch if it is loaded, OMP_NUM_THREADS, or all."""
-    of_torch = getattr(sys.modules.get("torch"), "get_num_threads", None)
-    if of_torch is not None:  # else torch is absent, or another thread is importing it
-        return of_torch()
-    chosen = os.environ.get("OMP_NUM_THREADS", "")
-    return max(1, int(chosen)) if chosen.isdecimal() else _num_cpus()
-
-
-def _num_cpus() -> int:
-    if hasattr(os, "sched_getaffinity"):
-        return len(os.sched_getaffinity(0))
-    return os.cpu_count() or 1
-
-
-def num_threads_for(multiplications: int) -> int:
-    """Return how many threads so many multiplications are worth.
-
-    Threads do not survive a fork, and OpenMP would wait for them: after one there is no other.
-    """
-    global _threaded_process
-    threads = num_threads() if multiplications >= _MIN_THREADED else 1
-    if threads == 1:
-        return 1
-    _threaded_process = _threaded_process or os.getpid()
-    return threads if _threaded_process == os.getpid() else 1

@@ -9,6 +9,7 @@ H cell width, L LSTM layers.
 """
 
 from collections.abc import Mapping, Sequence
+from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -19,7 +20,8 @@ from elmore.model.config import BiLMConfig, CharCNNConfig, LSTMConfig
 from elmore.model.layer_stack import LayerStack
 from elmore.model.lstm.native import NativeStack, PackedLayer
 from elmore.model.native import PackedMatrix
-from elmore.model.state import BACKWARD, FORWARD, BiLMState, LSTMState
+from elmore.model.native_threads import run_together
+from elmore.model.state import BOTH, FORWARD, BiLMState, LSTMState
 
 Arrays = Mapping[str, Any]
 """Weights by their names in `state_dict` and in files: arrays of floats, or `Int8Matrix`."""
@@ -158,15 +160,18 @@ class NativeBiLM:
         width = self.config.lstm.output_dim
         states = np.empty((self.config.num_layers, *mask.shape, 2 * width), np.float32)
         states[0, ..., :width] = states[0, ..., width:] = vectors
-        ends = []
-        for direction, inputs in ((FORWARD, vectors), (BACKWARD, vectors[rows, positions])):
+
+        def run(direction: int) -> list[LSTMState]:
             stack, before = self.stacks[direction], state.direction(direction)
+            inputs = vectors if direction == FORWARD else vectors[rows, positions]
             outputs, after = stack(inputs, mask, before, projected=False)
             for layer, output in enumerate(outputs, start=1):
                 half = slice(direction * width, (direction + 1) * width)
                 ordered = output if direction == FORWARD else output[rows, positions]
                 states[layer, ..., half] = ordered
-            ends.append(after)
+            return after
+
+        ends = run_together([partial(run, direction) for direction in BOTH])
         return LayerStack(states, mask), stack_states(*ends)
 
 

@@ -1,10 +1,5 @@
 """The native products: right, and with the same bits for a row in any batch."""
 
-import os
-import subprocess
-import sys
-from types import ModuleType
-
 import numpy as np
 import pytest
 import torch
@@ -134,31 +129,6 @@ def test_rows_of_another_width_are_refused(width):
         pytest.raises(DataError, match=rf"rows of width 12, .* found the shape \(3, {width}\)"),
     ):
         Linear(12, 9)(torch.randn(3, width))
-
-
-def test_torch_that_is_still_being_imported_sets_no_number_of_threads(monkeypatch):
-    monkeypatch.setitem(sys.modules, "torch", ModuleType("torch"))
-    monkeypatch.setenv("OMP_NUM_THREADS", "3")
-    assert native.num_threads() == 3
-
-
-@pytest.mark.skipif(not hasattr(os, "fork"), reason="there is no fork here")
-def test_a_process_that_forks_after_it_used_threads_does_not_hang():
-    code = """
-import os, signal, sys
-import numpy as np
-from elmore.model import native
-
-matrix, rows = native.pack(np.ones((256, 256), np.float32)), np.ones((64, 256), np.float32)
-expected = native.multiply(matrix, rows)
-assert native.num_threads_for(rows.size * 256) == 2
-if os.fork() == 0:
-    signal.alarm(20)
-    os._exit(not np.array_equal(native.multiply(matrix, rows), expected))
-sys.exit(os.wait()[1])
-"""
-    environment = {**os.environ, "OMP_NUM_THREADS": "2"}
-    subprocess.run([sys.executable, "-c", code], env=environment, check=True)
 
 
 def test_tanh_has_the_same_bits_at_any_place():

@@ -16,6 +16,7 @@ from jaxtyping import Bool, Float, Shaped
 from elmore.errors import DataError
 from elmore.model import native
 from elmore.model.native import LSTMCall, Matrix, Weight
+from elmore.model.native_threads import num_threads_for
 from elmore.model.state import LSTMState
 
 GATES = ("input", "forget", "candidate", "output")  # the order of the rows of every weight
@@ -101,7 +102,7 @@ class NativeStack:
         self._check(inputs, mask, states, reset_mask, reset_states, projected=projected)
         (num_rows, num_steps), first = mask.shape, self._calls[0]
         width, num_cells = first.width, first.num_cells
-        threads = native.num_threads_for(num_rows * num_cells * 4 * width)
+        threads = num_threads_for(num_rows * num_cells * 4 * width)
         outputs = native.empty((len(self._calls), num_steps, num_rows, width))
         ends = [
             LSTMState(native.empty((num_rows, width)), native.empty((num_rows, num_cells)))
