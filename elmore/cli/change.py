@@ -52,8 +52,12 @@ def change(
     ] = None,
     model: ModelOption = None,
     layer: Annotated[
-        str, typer.Option(help="Layer: average, top, cloze, whitened, or a number.")
-    ] = "top",
+        str | None,
+        typer.Option(
+            help="Layer: average, top, cloze, whitened, or a number.",
+            show_default="top, or what an index has stored",
+        ),
+    ] = None,
     rank_by: Annotated[
         Literal["apd", "prt", "jsd"],
         typer.Option(help="Average pairwise, prototype, or Jensen-Shannon distance."),

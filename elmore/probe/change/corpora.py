@@ -15,7 +15,7 @@ from jaxtyping import Float
 
 from elmore.embed.embedder import Embedder
 from elmore.embed.outputs import parse_layers
-from elmore.errors import DataError
+from elmore.errors import ConfigError, DataError
 from elmore.probe.neighbors.index import OccurrenceIndex
 from elmore.probe.neighbors.source_text import TextOptions, identify_text, split_lines
 from elmore.probe.neighbors.storage import MANIFEST
@@ -55,6 +55,8 @@ class Corpus(Protocol):
     """One for each text: the same text has the same digest."""
     is_index: bool
     """Whether vectors are read from an index, which rounds them."""
+    layers: tuple[str, ...] | None
+    """The layers that an index has stored; None: any layer can be had."""
 
     def count_words(self, progress: Progress) -> Counter[str]:
         """Count the tokens that consist of letters, in lower case."""
@@ -78,10 +80,27 @@ def open_corpus(name: str, embedder: Embedder, options: TextOptions) -> Corpus:
     return TextCorpus(name, embedder, options)
 
 
+def find_shared_layer(corpora: Sequence[Corpus], default: str) -> str:
+    """Return a layer that can be had of every corpus, the default one if possible.
+
+    Raises:
+        ConfigError: There is none: two indexes have stored different layers.
+    """
+    stored = [corpus.layers for corpus in corpora if corpus.layers is not None]
+    shared = set(stored[0]).intersection(*stored[1:]) if stored else {default}
+    if not shared:
+        each = " and ".join(f"{one.name} ({', '.join(one.layers or ())})" for one in corpora)
+        raise ConfigError(
+            f"the indexes have stored different layers: {each}; build one of them again"
+        )
+    return default if default in shared else next(one for one in stored[0] if one in shared)
+
+
 class TextCorpus:
     """A text that is read anew in each pass."""
 
     is_index = False
+    layers: tuple[str, ...] | None = None
 
     def __init__(self, name: str, embedder: Embedder, options: TextOptions) -> None:
         self.name = name
@@ -142,6 +161,7 @@ class IndexCorpus:
         self.name = name
         self._index = OccurrenceIndex.open(name, embedder)
         self.digests = self._index.text_digests
+        self.layers: tuple[str, ...] | None = self._index.layers
 
     def count_words(self, progress: Progress) -> Counter[str]:
         """Count the tokens that consist of letters, in lower case."""

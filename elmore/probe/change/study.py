@@ -17,7 +17,7 @@ from jaxtyping import Float
 from elmore.embed.embedder import Embedder
 from elmore.embed.outputs import find_whitening
 from elmore.errors import ConfigError, DataError
-from elmore.probe.change.corpora import Corpus, Use, open_corpus
+from elmore.probe.change.corpora import Corpus, Use, find_shared_layer, open_corpus
 from elmore.probe.change.journal import (
     ChangeJob,
     ChangeJournal,
@@ -98,7 +98,7 @@ def compare_corpora(
     new: str | Path,
     *,
     words: Mapping[str, Sequence[str]] | Sequence[str] | None = None,
-    layer: str = "top",
+    layer: str | None = None,
     rank_by: RankBy = "apd",
     max_uses: int = 200,
     min_uses: int = MIN_USES,
@@ -119,7 +119,8 @@ def compare_corpora(
         words: The words to measure, as a list, or each with its forms, such as
             {"mouse": ["mouse", "mice"]}. By default the most frequent words of letters that occur
             in both corpora.
-        layer: The layer to compare: top, average, cloze, whitened or a number.
+        layer: The layer to compare: top, average, cloze, whitened or a number. Default: the top
+            layer, or one that the given indexes have stored.
         rank_by: The measure that orders the words.
         max_uses: At most this many uses of a word are sampled from each corpus.
         min_uses: Words with fewer uses in either corpus are left out.
@@ -142,7 +143,7 @@ def compare_corpora(
             f"expected min_uses of 2 or more and max_uses of at least that, found {min_uses} and "
             f"{max_uses}"
         )
-    layers = resolve_layers([layer], embedder.num_layers)
+    layers = resolve_layers([layer or "top"], embedder.num_layers)
     if len(layers) > 1:
         raise ConfigError(f"layer {layer!r}: a use has one vector; pass one layer")
     corpora = [open_corpus(str(name), embedder, options or TextOptions()) for name in (old, new)]
@@ -151,13 +152,14 @@ def compare_corpora(
             f"{old} and {new} have {len(shared)} text{'s' if len(shared) > 1 else ''} in common; "
             "pass two corpora that differ"
         )
+    chosen = layers[0] if layer else find_shared_layer(corpora, layers[0])
     forms = None if words is None else _forms(words)
     job = ChangeJob(
         model=model_digest(embedder.bundle),
         initial_state=embedder.initial_state,
         precision="fast" if embedder.is_fast else "exact",
-        layer=layers[0],
-        whitening=find_whitening(embedder.whitening).digest if layers[0] == "whitened" else "",
+        layer=chosen,
+        whitening=find_whitening(embedder.whitening).digest if chosen == "whitened" else "",
         old=_hash([corpora[0].is_index, *corpora[0].digests]),
         new=_hash([corpora[1].is_index, *corpora[1].digests]),
         words="" if forms is None else _hash(forms),

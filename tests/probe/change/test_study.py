@@ -148,6 +148,27 @@ def test_layers_differ_and_the_top_one_is_the_default(elmo, texts):
     assert not np.isclose(top.apd.value, first.apd.value)
 
 
+def test_an_index_is_compared_by_a_layer_that_it_has_stored(elmo, texts, tmp_path):
+    first, second = (
+        OccurrenceIndex.build(
+            tmp_path / f"{path.stem}-index", elmo, [path], tokenized=True, layers=layers
+        ).folder
+        for path, layers in zip(texts, (["1", "cloze"], ["0", "cloze"]), strict=True)
+    )
+    for corpora, expected in [
+        ((first, second), "cloze"),
+        ((first, texts[1]), "1"),
+        ((texts[0], second), "0"),
+        (texts, "2"),
+    ]:
+        assert compare(elmo, corpora, words=WORDS).layer == expected
+    other = OccurrenceIndex.build(
+        tmp_path / "other", elmo, [texts[1]], tokenized=True, layers=["0"]
+    )
+    with pytest.raises(ConfigError, match=r"different layers: .*\(1, cloze\) and .*\(0\); build"):
+        compare(elmo, (first, other.folder), words=WORDS)
+
+
 @pytest.mark.parametrize(
     ("choices", "message"),
     [
