@@ -11,7 +11,7 @@ const matrices = (names) => names.split(" ").map((name) => [name, "matrix"]);
 const floats = (names) => names.split(" ").map((name) => [name, "float"]);
 const STRUCTURES = {
   matrix: [...pointers("data scales corrections"), ...integers("height width parts kind")],
-  product: [...matrices("weight"), ...pointers("rows out"), ...integers("num_rows threads")],
+  product: [...matrices("weight"), ...pointers("rows bias out"), ...integers("num_rows threads")],
   lstm_call: [
     ...matrices("input recurrent projection"), ...pointers("bias inputs"),
     ...integers("input_step input_row"), ...pointers("mask"), ...integers("mask_step mask_row"),
@@ -130,11 +130,8 @@ export class NativeLibrary {
   // The address of rows (numRows, width) times the transposed weight, plus a bias.
   multiply(weight, rows, numRows, bias = null) {
     const out = this.scratch(4 * numRows * weight.height);
-    this.#run("multiply", "product", [{ weight, rows, out, num_rows: numRows, threads: 1 }]);
-    if (bias) {
-      const values = this.floatsAt(out, numRows * weight.height);
-      for (let r = 0, i = 0; r < numRows; r++) for (const one of bias) values[i++] += one;
-    }
+    const added = bias ? this.lend(bias) : 0;
+    this.#run("multiply", "product", [{ weight, rows, bias: added, out, num_rows: numRows, threads: 1 }]);
     return out;
   }
 

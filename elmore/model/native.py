@@ -45,7 +45,7 @@ class Matrix(ctypes.Structure):
 class _Product(ctypes.Structure):
     _fields_ = (
         ("weight", Matrix),
-        *((name, ctypes.c_void_p) for name in ("rows", "out")),
+        *((name, ctypes.c_void_p) for name in ("rows", "bias", "out")),
         *((name, ctypes.c_int64) for name in ("num_rows", "threads")),
     )
 
@@ -94,7 +94,22 @@ class _TanhCall(ctypes.Structure):
     )
 
 
-_STRUCTURES = (Matrix, _Product, LSTMCall, _CharCNNCall, _HighwayCall, _TanhCall)
+class _LogSumCall(ctypes.Structure):
+    _fields_ = (
+        *((name, ctypes.c_void_p) for name in ("values", "out")),
+        *((name, ctypes.c_int64) for name in ("num_rows", "width", "threads")),
+    )
+
+
+_CALLS = {
+    "multiply": _Product,
+    "run_lstm": LSTMCall,
+    "run_char_cnn": _CharCNNCall,
+    "run_highway": _HighwayCall,
+    "run_tanh": _TanhCall,
+    "log_sum_exp": _LogSumCall,
+}
+_WITHOUT_MEMORY = ("run_highway", "run_tanh", "log_sum_exp")  # the others may run out of it
 
 
 @cache
@@ -106,14 +121,14 @@ def _library() -> ctypes.CDLL | None:
     for name in ("struct_size", "panel_rows", "has_int8_dot", "u8_offset"):
         getattr(library, f"elmore_{name}").restype = ctypes.c_int64
     library.elmore_struct_size.argtypes = [ctypes.c_int64]
-    calls = ("multiply", "run_lstm", "run_char_cnn", "run_highway", "run_tanh")
-    for name, structure in zip(calls, _STRUCTURES[1:], strict=True):
+    for name, structure in _CALLS.items():
         function = getattr(library, f"elmore_{name}")
         function.argtypes = [ctypes.POINTER(structure)]
-        function.restype = None if name in ("run_highway", "run_tanh") else _check_memory
+        function.restype = None if name in _WITHOUT_MEMORY else _check_memory
     library.elmore_run_lstm.argtypes = [ctypes.POINTER(LSTMCall), ctypes.c_int64]
-    sizes = [library.elmore_struct_size(number) for number in range(len(_STRUCTURES))]
-    assert sizes == [ctypes.sizeof(structure) for structure in _STRUCTURES], "kernels.h differs"
+    structures = (Matrix, *_CALLS.values())
+    sizes = [library.elmore_struct_size(number) for number in range(len(structures))]
+    assert sizes == [ctypes.sizeof(structure) for structure in structures], "kernels.h differs"
     if library.elmore_panel_rows():
         return library
     _log.warning("the native library is not used: %s; %s", _OLD_CPU, native_build.SLOWER)
@@ -258,16 +273,16 @@ def multiply(
             f"{tuple(rows.shape)}"
         )
     rows = np.ascontiguousarray(rows, np.float32)
+    bias = None if bias is None else np.ascontiguousarray(bias, np.float32)
+    assert bias is None or bias.shape == (weight.height,)
     out = empty((len(rows), weight.height))
     call = _Product(
         weight.structure,
-        *map(address, (rows, out)),
+        *map(address, (rows, bias, out)),
         len(rows),
         num_threads_for(len(rows) * weight.height * weight.width),
     )
     library.elmore_multiply(call)
-    if bias is not None:
-        out += bias
     return out
 
 
@@ -324,6 +339,17 @@ def run_tanh(values: Float[np.ndarray, "B F"]) -> Float[np.ndarray, "B F"]:
     assert library is not None
     out = np.array(values, np.float32, order="C")
     library.elmore_run_tanh(_TanhCall(address(out), out.size, num_threads_for(8 * out.size)))
+    return out
+
+
+def log_sum_exp(values: Float[np.ndarray, "M V"]) -> Float[np.ndarray, " M"]:
+    """Return log sum exp(values) of every row."""
+    library = _library()
+    assert library is not None
+    values, out = np.ascontiguousarray(values, np.float32), empty((len(values),))
+    pointers = map(address, (values, out))
+    threads = num_threads_for(8 * values.size)
+    library.elmore_log_sum_exp(_LogSumCall(*pointers, *values.shape, threads))
     return out
 
 

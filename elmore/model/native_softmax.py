@@ -16,7 +16,7 @@ from elmore.model import native
 from elmore.model.native import PackedMatrix
 from elmore.model.native_bilm import Arrays
 
-_CHUNK = 2**24  # logits at a time: bounds the memory, changes no value
+_CHUNK = 2**21  # logits at a time, which fit into a cache: changes no value
 
 
 class NativeSoftmax(NamedTuple):
@@ -28,7 +28,7 @@ class NativeSoftmax(NamedTuple):
     def log_probs(self, states: Float[np.ndarray, "M D"]) -> Float[np.ndarray, "M V"]:
         """Return the log-probability of every word."""
         logits = native.multiply(self.weight, states, self.bias)
-        return np.subtract(logits, _log_sum_exp(logits)[:, None], out=logits)
+        return np.subtract(logits, native.log_sum_exp(logits)[:, None], out=logits)
 
     def nll(
         self, states: Float[np.ndarray, "M D"], targets: Int[np.ndarray, " M"]
@@ -40,7 +40,7 @@ class NativeSoftmax(NamedTuple):
             some = slice(begin, begin + size)
             logits = native.multiply(self.weight, states[some], self.bias)
             own = np.take_along_axis(logits, targets[some, None], axis=1)[:, 0]
-            nll[some] = _log_sum_exp(logits) - own
+            nll[some] = native.log_sum_exp(logits) - own
         return nll
 
 
@@ -100,8 +100,3 @@ def pack_softmax(
         return pack("")
     tails = [pack_tail(f"tails.{number}.") for number in range(len(cutoffs))]
     return NativeAdaptiveSoftmax(pack("head."), tails, cutoffs)
-
-
-def _log_sum_exp(logits: Float[np.ndarray, "M V"]) -> Float[np.ndarray, " M"]:
-    largest = logits.max(axis=1)
-    return largest + np.log(np.exp(logits - largest[:, None]).sum(axis=1))

@@ -55,6 +55,10 @@ def test_a_product_is_that_of_the_weight_and_of_each_row_alone(
     for row in {0, num_rows // 2, num_rows - 1}:
         assert np.array_equal(native.multiply(matrix, rows[row : row + 1])[0], result[row])
     assert np.array_equal(native.multiply(matrix, rows[::-1])[::-1], result)
+    bias = 10 * torch.randn(parts * height).numpy()
+    added = native.multiply(matrix, rows, bias)
+    np.testing.assert_allclose(added, expected + bias, rtol=1e-5, atol=atol)
+    assert np.array_equal(native.multiply(matrix, rows[-1:], bias)[0], added[-1])
 
 
 @dot
@@ -136,6 +140,24 @@ def test_tanh_has_the_same_bits_at_any_place():
     result = native.run_tanh(values)
     np.testing.assert_allclose(result, np.tanh(values), rtol=0, atol=1e-6)
     assert np.array_equal(native.run_tanh(values[:, 5:])[0], result[0, 5:])
+
+
+@given(st.integers(1, 40), st.integers(1, 300), st.sampled_from([0.1, 5, 60]))
+@settings(max_examples=pick(30, 200), deadline=None)
+def test_a_log_sum_is_near_float64_and_that_of_each_row_alone(num_rows, width, scale):
+    values = scale * torch.randn(num_rows, width).numpy()
+    result = native.log_sum_exp(values)
+    expected = torch.logsumexp(torch.from_numpy(values).double(), dim=1)
+    np.testing.assert_allclose(result, expected, rtol=3e-7, atol=1e-6)
+    for row in {0, num_rows // 2, num_rows - 1}:
+        assert native.log_sum_exp(values[row : row + 1])[0] == result[row]
+
+
+@pytest.mark.parametrize("place", [0, 40, 76])
+def test_a_log_sum_with_a_nan_is_nan(place):
+    values = torch.randn(3, 77).numpy()
+    values[1, place] = np.nan
+    assert np.isnan(native.log_sum_exp(values)).tolist() == [False, True, False]
 
 
 @pytest.mark.parametrize("activation", ["relu", "tanh"])

@@ -6,6 +6,8 @@
 #define omp_get_thread_num() 0
 #endif
 
+#include <math.h>
+
 #include "lstm.h"
 
 static int64_t multiply(const product *call) {
@@ -17,7 +19,7 @@ static int64_t multiply(const product *call) {
     {
         const step_rows all = {call->rows, 0, w->width, call->num_rows};
         const activations rows = prepare_rows(w, all, call->num_rows, scratch[0], scratch[1]);
-        multiply_rows(w, rows, call->num_rows, call->out);
+        multiply_rows(w, rows, call->num_rows, call->bias, call->out);
     }
     free(scratch[0]);
     return 0;
@@ -73,17 +75,49 @@ static int64_t run_char_cnn(const char_cnn_call *call) {
 }
 
 static void run_highway(const highway_call *call) {
-#pragma omp parallel for simd schedule(static) num_threads(call->threads)
-    for (int64_t i = 0; i < call->count; i++) {
-        const float gate = sigmoid_of(call->gate[i]), transform = call->transform[i];
-        const float open = transform < 0 ? 0 : transform; /* relu; a NaN stays */
-        call->out[i] = gate * open + (1 - gate) * call->x[i];
+#pragma omp parallel for schedule(static) num_threads(call->threads)
+    for (int64_t i = 0; i < call->count; i += WIDE) {
+        const int64_t count = call->count - i;
+        const floats gate = sigmoid_of(load_some(call->gate + i, count, 0));
+        const floats transform = load_some(call->transform + i, count, 0);
+        const floats open = (floats)((ints)transform & ~(transform < 0)); /* relu; a NaN stays */
+        const floats x = load_some(call->x + i, count, 0);
+        store_some(call->out + i, gate * open + (1 - gate) * x, count);
     }
 }
 
 static void run_tanh(const tanh_call *call) {
-#pragma omp parallel for simd schedule(static) num_threads(call->threads)
-    for (int64_t i = 0; i < call->count; i++) call->values[i] = tanh_of(call->values[i]);
+#pragma omp parallel for schedule(static) num_threads(call->threads)
+    for (int64_t i = 0; i < call->count; i += WIDE) {
+        const int64_t count = call->count - i;
+        store_some(call->values + i, tanh_of(load_some(call->values + i, count, 0)), count);
+    }
+}
+
+/* log sum exp(values), in an order that depends on the width alone. A row with a NaN gives a NaN. */
+static float log_sum_row(const float *values, int64_t width) {
+    floats largest[VECTORS], sums[VECTORS];
+    UNROLL(v, VECTORS) largest[v] = splat(-INFINITY), sums[v] = splat(0);
+    for (int64_t k = 0; k < width; k += PANEL)
+        UNROLL(v, VECTORS) {
+            const floats some = load_some(values + k + v * WIDE, width - k - v * WIDE, -INFINITY);
+            largest[v] = larger_of(largest[v], some);
+        }
+    float most = -INFINITY, total = 0;
+    UNROLL(v, VECTORS) for (int i = 0; i < WIDE; i++) most = largest[v][i] > most ? largest[v][i] : most;
+    for (int64_t k = 0; k < width; k += PANEL)
+        UNROLL(v, VECTORS) {
+            const floats some = load_some(values + k + v * WIDE, width - k - v * WIDE, -INFINITY);
+            sums[v] += exp_of(some - splat(most));
+        }
+    UNROLL(v, VECTORS) for (int i = 0; i < WIDE; i++) total += sums[v][i];
+    return most + logf(total);
+}
+
+static void log_sum_exp(const log_sum_call *call) {
+#pragma omp parallel for schedule(static) num_threads(call->threads)
+    for (int64_t row = 0; row < call->num_rows; row++)
+        call->out[row] = log_sum_row(call->values + row * call->width, call->width);
 }
 
 const kernel_table ISA = {
@@ -95,4 +129,5 @@ const kernel_table ISA = {
     .run_char_cnn = run_char_cnn,
     .run_highway = run_highway,
     .run_tanh = run_tanh,
+    .log_sum_exp = log_sum_exp,
 };

@@ -27,10 +27,11 @@ typedef struct {
     int64_t height, width, parts, kind;
 } matrix;
 
-/* out (B, M) = rows (B, K) weight^T. */
+/* out (B, M) = rows (B, K) weight^T + bias. */
 typedef struct {
     matrix weight;
     const float *rows;
+    const float *bias; /* (M), or null */
     float *out;
     int64_t num_rows, threads;
 } product;
@@ -83,6 +84,13 @@ typedef struct {
     int64_t count, threads;
 } tanh_call;
 
+/* out (B) = log sum exp(values), over each of the rows (B, M). */
+typedef struct {
+    const float *values;
+    float *out;
+    int64_t num_rows, width, threads;
+} log_sum_call;
+
 typedef struct {
     int64_t panel_rows; /* of all kinds */
     int64_t has_int8_dot; /* whether there are INT8_DYNAMIC and INT8_SPLIT */
@@ -93,6 +101,7 @@ typedef struct {
     int64_t (*run_char_cnn)(const char_cnn_call *);
     void (*run_highway)(const highway_call *);
     void (*run_tanh)(const tanh_call *);
+    void (*log_sum_exp)(const log_sum_call *);
 } kernel_table;
 
 #endif

@@ -28,8 +28,8 @@ static const kernel_table *select_kernels(void) { return 0; }
 
 /* The sizes of the structures, in the order of kernels.h: Python compares them with its own. */
 EXPORT int64_t elmore_struct_size(int64_t number) {
-    const int64_t sizes[] = {sizeof(matrix),        sizeof(product),      sizeof(lstm_call),
-                             sizeof(char_cnn_call), sizeof(highway_call), sizeof(tanh_call)};
+    const int64_t sizes[] = {sizeof(matrix),       sizeof(product),   sizeof(lstm_call),  sizeof(char_cnn_call),
+                             sizeof(highway_call), sizeof(tanh_call), sizeof(log_sum_call)};
     return sizes[number];
 }
 
@@ -48,3 +48,4 @@ EXPORT int64_t elmore_run_char_cnn(const char_cnn_call *call) {
 }
 EXPORT void elmore_run_highway(const highway_call *call) { select_kernels()->run_highway(call); }
 EXPORT void elmore_run_tanh(const tanh_call *call) { select_kernels()->run_tanh(call); }
+EXPORT void elmore_log_sum_exp(const log_sum_call *call) { select_kernels()->log_sum_exp(call); }

@@ -64,9 +64,8 @@ static void update_cells(const lstm_call *call, const lstm_scratch *scratch, act
         if (!is_active(call, step, first + r)) continue;
         const float *i = gates[0][r], *f = gates[1][r], *g = gates[2][r], *o = gates[3][r];
         float *cells = scratch->cell + at, *hidden = scratch->hidden + at;
-#pragma omp simd
-        for (int n = 0; n < PANEL; n++)
-            hidden[n] = lstm_cell(i[n], f[n], g[n], o[n], cells + n, clip);
+        for (int n = 0; n < PANEL; n += TOGETHER * WIDE)
+            update_lstm_cells(i + n, f + n, g + n, o + n, clip, cells + n, hidden + n);
     }
 }
 
@@ -101,8 +100,7 @@ static void project(const lstm_call *call, const lstm_scratch *scratch, activati
         float *output = scratch->output + at;
         if (is_active(call, step, first + r)) {
             if (call->projection.data) {
-#pragma omp simd
-                for (int i = 0; i < PANEL; i++) output[i] = clampf(results[r][i], clip);
+                for (int i = 0; i < PANEL; i += WIDE) store(output + i, clamp(load(results[r] + i), clip));
             } else /* without a projection there is no output clip */
                 memcpy(output, scratch->hidden + at, sizeof *results);
         }
@@ -186,7 +184,7 @@ static void run_steps(const lstm_call *call, const lstm_scratch *scratch) {
                 const int64_t count = smaller(scratch->chunk, call->num_steps - step) * num_rows;
                 const activations rows = prepare_rows(input, step_inputs(call, step), count,
                                                       scratch->inputs, scratch->input_scales);
-                multiply_rows(input, rows, count, scratch->gate_inputs);
+                multiply_rows(input, rows, count, 0, scratch->gate_inputs);
             }
             run_step(call, scratch, step,
                      (step_rows){scratch->gate_inputs + in_chunk * num_rows * gates, 0, gates, num_rows});

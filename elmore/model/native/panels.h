@@ -125,7 +125,27 @@ FORCE_INLINE void add_group(const group_product *call, const int kind, const int
         ints sum[VECTORS][GROUP], column[VECTORS];
         UNROLL(v, VECTORS) UNROLL(n, R * digits)
         sum[v][n] = load_ints((call->is_first ? call->corrections : call->sums[n]) + v * WIDE);
-        for (int64_t k = 0; k < columns; k++, panel += 4 * PANEL, ahead += step) {
+        int64_t k = 0;
+#if defined(__ARM_FEATURE_DOTPROD)
+        for (; k + 4 <= columns; k += 4) { /* a vector of activations is read once for four columns */
+            ints four[GROUP];
+            UNROLL(n, R * digits)
+            four[n] = load_ints(fours + n / digits * stride + n % digits * K_BLOCK + k);
+#define ADD_COLUMN(lane)                                                                          \
+    UNROLL(i, lines) __builtin_prefetch(ahead + i * LINE);                                        \
+    UNROLL(v, VECTORS) {                                                                          \
+        const ints weights = load_ints(panel + 4 * WIDE * v);                                     \
+        UNROLL(n, R * digits)                                                                     \
+        sum[v][n] = vdotq_laneq_s32(sum[v][n], (int8x16_t)weights, (int8x16_t)four[n], lane);      \
+    }                                                                                             \
+    panel += 4 * PANEL;                                                                           \
+    ahead += step;                                                                                \
+    __asm__ volatile("" ::: "memory");
+            ADD_COLUMN(0) ADD_COLUMN(1) ADD_COLUMN(2) ADD_COLUMN(3)
+#undef ADD_COLUMN
+        }
+#endif
+        for (; k < columns; k++, panel += 4 * PANEL, ahead += step) {
             UNROLL(i, lines) __builtin_prefetch(ahead + i * LINE);
             UNROLL(v, VECTORS) column[v] = load_ints(panel + 4 * WIDE * v);
             UNROLL(n, R * digits) {
@@ -405,8 +425,9 @@ static int64_t panels_per_part(const matrix *w) {
     return (w->height / w->parts + PANEL - 1) / PANEL;
 }
 
-/* In a parallel region: out (B, M) = rows times the weight. */
-static void multiply_rows(const matrix *w, activations from, int64_t num_rows, float *out) {
+/* In a parallel region: out (B, M) = rows times the weight, plus a bias (M) unless it is null. */
+static void multiply_rows(const matrix *w, activations from, int64_t num_rows, const float *bias,
+                          float *out) {
     const int64_t tall = w->height / w->parts, panels = panels_per_part(w) * w->parts;
     const int64_t blocks = (num_rows + MAX_ROWS - 1) / MAX_ROWS;
 #pragma omp for schedule(dynamic)
@@ -414,16 +435,14 @@ static void multiply_rows(const matrix *w, activations from, int64_t num_rows, f
         const int64_t number = item / blocks, block = item % blocks;
         const int64_t first = block * num_rows / blocks, count = (block + 1) * num_rows / blocks - first;
         const int64_t begin = number / w->parts * PANEL, here = smaller(PANEL, tall - begin);
-        float *to = out + first * w->height + number % w->parts * tall + begin;
-        if (here == PANEL) {
-            multiply_panel(w, number, from_row(from, first), count,
-                           (destination){.data = to, .stride = w->height});
-            continue;
-        }
-        ALIGNED float results[MAX_ROWS][PANEL];
-        multiply_panel(w, number, from_row(from, first), count,
-                       (destination){.data = results[0], .stride = PANEL});
-        for (int64_t r = 0; r < count; r++)
+        const int64_t column = number % w->parts * tall + begin;
+        float *to = out + first * w->height + column;
+        ALIGNED float results[MAX_ROWS][PANEL], own_bias[PANEL] = {0};
+        if (bias) memcpy(own_bias, bias + column, sizeof(float) * (size_t)here);
+        destination target = {.data = to, .bias = bias ? own_bias : 0, .stride = w->height};
+        if (here < PANEL) target.data = results[0], target.stride = PANEL;
+        multiply_panel(w, number, from_row(from, first), count, target);
+        for (int64_t r = 0; here < PANEL && r < count; r++)
             memcpy(to + r * w->height, results[r], sizeof(float) * (size_t)here);
     }
 }

@@ -54,12 +54,34 @@ FORCE_INLINE floats multiply_add(floats a, floats b, floats sum) {
 #endif
 }
 
-FORCE_INLINE float multiply_add_one(float a, float b, float sum) {
-#if defined(__wasm__)
-    return a * b + sum;
+/* Element by element. If the second one is a NaN, so is the result. */
+FORCE_INLINE floats larger_of(floats bound, floats all) {
+#if defined(__aarch64__)
+    return vmaxq_f32(bound, all);
+#elif defined(__wasm__)
+    return (floats)wasm_f32x4_pmax((v128_t)all, (v128_t)bound);
+#elif WIDE == 16
+    return _mm512_max_ps(bound, all);
 #else
-    return __builtin_fmaf(a, b, sum);
+    return _mm256_max_ps(bound, all);
 #endif
+}
+
+FORCE_INLINE floats smaller_of(floats bound, floats all) {
+#if defined(__aarch64__)
+    return vminq_f32(bound, all);
+#elif defined(__wasm__)
+    return (floats)wasm_f32x4_pmin((v128_t)all, (v128_t)bound);
+#elif WIDE == 16
+    return _mm512_min_ps(bound, all);
+#else
+    return _mm256_min_ps(bound, all);
+#endif
+}
+
+/* To [-bound, bound]; a NaN stays a NaN. */
+FORCE_INLINE floats clamp(floats all, float bound) {
+    return larger_of(splat(-bound), smaller_of(splat(bound), all));
 }
 
 /* INT8_VECTORS * WIDE int8 numbers as floats. */
