@@ -12,7 +12,7 @@ import os
 import subprocess
 import sys
 import venv
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import NamedTuple
@@ -54,10 +54,11 @@ run = lambda texts: peer.get_elmo_vectors(texts, warmup=False)
 # One piece for each word, and no tokenizer to wait for: as good as it can get for an encoder.
 ENCODER = """
 import torch, transformers
+dtype = getattr(torch, arguments.pop())
 layers, width, heads = map(int, arguments)
 sizes = {"num_hidden_layers": layers, "hidden_size": width, "num_attention_heads": heads}
 config = transformers.BertConfig(**sizes, intermediate_size=4 * width)
-encoder = transformers.BertModel(config).eval()
+encoder = transformers.BertModel(config).eval().to(dtype)
 
 @torch.inference_mode()
 def run(texts):
@@ -65,11 +66,12 @@ def run(texts):
     for first in range(0, len(lengths), 32):
         batch = torch.tensor(lengths[first : first + 32])[:, None]
         mask = (torch.arange(int(batch.max())) < batch).long()
-        encoder(input_ids=mask * 1000, attention_mask=mask).last_hidden_state.numpy()
+        encoder(input_ids=mask * 1000, attention_mask=mask).last_hidden_state.float().numpy()
 """
 
 SIMPLE_ELMO_PACKAGES = ["h5py", "simple-elmo-pytorch==0.2"]  # it names no requirements
 ENCODER_PACKAGES = ["transformers==5.22.2"]
+BF16_FLAGS = {"amx_bf16", "avx512_bf16", "bf16"}  # of x86, and the last of Arm
 ENCODERS = {"MiniLM-sized encoder": (6, 384, 12), "BERT-base-sized encoder": (12, 768, 12)}
 
 
@@ -92,8 +94,26 @@ def simple_elmo(python: Path, bundle: Bundle, folder: Path) -> Contestant:
 
 
 def encoders(python: Path) -> dict[str, Contestant]:
-    """Return transformer encoders of common sizes with random weights."""
-    return {name: Contestant(ENCODER, python, sizes) for name, sizes in ENCODERS.items()}
+    """Return transformer encoders of common sizes with random weights, in each fast type."""
+    return {
+        f"{name}, {dtype}": Contestant(ENCODER, python, (*sizes, dtype))
+        for name, sizes in ENCODERS.items()
+        for dtype in encoder_types()
+    }
+
+
+def encoder_types() -> list[str]:
+    """Return float32, and bfloat16 where the CPU has matrix or dot-product units for it."""
+    try:
+        flags = set(Path("/proc/cpuinfo").read_text().split())
+    except OSError:
+        flags = set()
+    return ["float32", *(["bfloat16"] if flags & BF16_FLAGS else [])]
+
+
+def fastest(name: str, values: Mapping[str, float], choose: Callable[..., float]) -> float:
+    """Return the best value of an encoder among its types."""
+    return choose(value for key, value in values.items() if key.startswith(f"{name},"))
 
 
 def install(place: Path, packages: Sequence[str]) -> Path:

@@ -4,8 +4,9 @@
 
 Compares with simple-elmo-pytorch (AllenNLP's code) at its defaults with the same weights, and with
 transformer encoders of the sizes of MiniLM and BERT-base with random weights, which get one piece
-per word and need no tokenizer. The models take turns (`contestants.py`). The text is the first
-sentence of 20 words in $ELMORE_DATA/corpus/valid.txt.xz.
+per word and need no tokenizer; where the CPU has units for bf16 they run in bf16 too. The models
+take turns (`contestants.py`). The text is the first sentence of 20 words in
+$ELMORE_DATA/corpus/valid.txt.xz.
 """
 
 import argparse
