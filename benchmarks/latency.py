@@ -41,7 +41,7 @@ def main() -> None:
             {
                 "elmore": contestants.ours(precision=args.precision),
                 "simple-elmo-pytorch": contestants.simple_elmo(
-                    python, elmore.load().bundle, path / "model"
+                    python, elmore.load(device="cpu").bundle, path / "model"
                 ),
                 **contestants.encoders(python),
             },

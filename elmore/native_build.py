@@ -41,9 +41,11 @@ _INSTRUCTION_SETS: dict[str, dict[str, tuple[str, ...]]] = {
         "avx2": ("-mavx2", "-mfma"),
         "avx512": _AVX512,
         "vnni": (*_AVX512, "-mavx512vnni"),
+        "amx": (*_AVX512, "-mavx512vnni", "-mamx-tile", "-mamx-int8"),
     },
     "aarch64": {"neon": (), "dotprod": ("-march=armv8.2-a+dotprod",)},
 }
+_OPTIONAL = {"amx"}  # not known to compilers before 2021; library.c does without them
 _ALIASES = {"amd64": "x86_64", "arm64": "aarch64"}
 _NO_OPENMP = (
     "OpenMP's libgomp.so.1 is not installed (Debian, Ubuntu: apt install libgomp1; Fedora: dnf "
@@ -102,9 +104,15 @@ def compile_library(sources: Path, destination: Path, *, threads: bool = True) -
         objects = [Path(folder) / "library.o"]
         _run([compiler, *compile_flags, "-c", str(sources / "library.c"), "-o", str(objects[0])])
         for name, flags in _instruction_sets().items():
-            objects.append(Path(folder) / f"{name}.o")
-            target = ["-c", str(sources / "kernels.c"), "-o", str(objects[-1])]
-            _run([compiler, *compile_flags, *flags, f"-DISA=elmore_{name}", *target])
+            compiled = Path(folder) / f"{name}.o"
+            target = ["-c", str(sources / "kernels.c"), "-o", str(compiled)]
+            try:
+                _run([compiler, *compile_flags, *flags, f"-DISA=elmore_{name}", *target])
+            except NativeBuildError:
+                if name not in _OPTIONAL:
+                    raise
+            else:
+                objects.append(compiled)
         _run([compiler, *link_flags, *map(str, objects), "-o", str(destination), "-lm"])
 
 

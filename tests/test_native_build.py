@@ -224,3 +224,13 @@ def test_an_architecture_without_kernels_has_no_library(fresh, monkeypatch):
     monkeypatch.setattr(native_build.platform, "machine", lambda: "riscv64")
     reason = native_build.why_missing(source(fresh))
     assert reason in ("it has no kernels for riscv64", "there is no C compiler 'cc' here")
+
+
+@needs_a_compiler
+@pytest.mark.parametrize(("name", "is_built"), [("amx", True), ("needed", False)])
+def test_a_compiler_that_does_not_know_the_matrix_unit_builds_the_others(
+    fresh, monkeypatch, name, is_built
+):
+    sets = {"base": (), name: ("-mno-such-instructions",)}
+    monkeypatch.setattr(native_build, "_instruction_sets", lambda: sets)
+    assert (native_build.load(source(fresh)) is not None) == is_built

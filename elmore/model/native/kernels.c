@@ -20,6 +20,7 @@ static int64_t multiply(const product *call) {
         const step_rows all = {call->rows, 0, w->width, call->num_rows};
         const activations rows = prepare_rows(w, all, call->num_rows, scratch[0], scratch[1]);
         multiply_rows(w, rows, call->num_rows, call->bias, call->out);
+        release_tiles();
     }
     free(scratch[0]);
     return 0;

@@ -1,5 +1,6 @@
 /* The one library: kernels for several instruction sets, of which it runs those the CPU has. */
 
+#define _DEFAULT_SOURCE /* for syscall */
 #include "kernels.h"
 
 #define EXPORT __attribute__((visibility("default")))
@@ -11,13 +12,40 @@ static const kernel_table *select_kernels(void) {
     return getauxval(AT_HWCAP) >> 20 & 1 ? &elmore_dotprod : &elmore_neon;
 }
 #elif defined(__x86_64__)
+#include <cpuid.h>
+#if defined(__linux__)
+#include <sys/syscall.h>
+#include <unistd.h>
+#endif
 extern const kernel_table elmore_avx2, elmore_avx512, elmore_vnni;
-static const kernel_table *select_kernels(void) {
+extern const kernel_table elmore_amx __attribute__((weak)); /* older compilers do not know the matrix unit */
+
+/* Whether the CPU has AMX with int8, and Linux gives its registers to this process: it must be asked. */
+static int has_tiles(void) {
+#if defined(__linux__)
+    enum { TILES_AND_INT8 = 3 << 24, REQUEST_PERMISSION = 0x1023, TILE_DATA = 18 };
+    unsigned a, b, c, d = 0;
+    return __get_cpuid_count(7, 0, &a, &b, &c, &d) && (d & TILES_AND_INT8) == TILES_AND_INT8 &&
+           !syscall(SYS_arch_prctl, REQUEST_PERMISSION, TILE_DATA);
+#else
+    return 0;
+#endif
+}
+
+static const kernel_table *find_kernels(void) {
     __builtin_cpu_init();
 #define HAS(feature) __builtin_cpu_supports(feature)
-    if (HAS("avx512f") && HAS("avx512bw") && HAS("avx512vl") && HAS("avx512dq"))
-        return HAS("avx512vnni") ? &elmore_vnni : &elmore_avx512;
+    if (HAS("avx512f") && HAS("avx512bw") && HAS("avx512vl") && HAS("avx512dq")) {
+        if (!HAS("avx512vnni")) return &elmore_avx512;
+        return &elmore_amx && has_tiles() ? &elmore_amx : &elmore_vnni;
+    }
     return HAS("avx2") && HAS("fma") ? &elmore_avx2 : 0;
+}
+
+static const kernel_table *select_kernels(void) {
+    static _Atomic(const kernel_table *) found;
+    if (!found) found = find_kernels();
+    return found;
 }
 #elif defined(__wasm_simd128__)
 extern const kernel_table elmore_simd128;

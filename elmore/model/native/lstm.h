@@ -219,7 +219,10 @@ static int64_t run_layer(const lstm_call *call) {
     const lstm_scratch scratch = {chunk,    parts[0], parts[1], parts[2], parts[3],
                                   parts[4], parts[5], parts[6], parts[7]};
 #pragma omp parallel num_threads(call->threads)
-    run_steps(call, &scratch);
+    {
+        run_steps(call, &scratch);
+        release_tiles();
+    }
     free(parts[0]);
     return 0;
 }

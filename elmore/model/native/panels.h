@@ -17,6 +17,11 @@
 
 #include "kernels.h"
 #include "simd.h"
+#if defined(__AMX_INT8__)
+#include "tiles.h"
+#else
+static void release_tiles(void) {}
+#endif
 
 enum {
     VECTORS = WIDE == 8 ? 2 : 4, /* of a panel */
@@ -26,6 +31,7 @@ enum {
     K_BLOCK = 64, /* a multiple of PANEL */
     PREFETCH = 16384, /* bytes, for a single group of rows */
     LINE = 64,
+    MIN_TILE_ROWS = 4, /* for fewer rows or digits the matrix unit is not faster */
     DIGITS = 3, /* of INT8_SPLIT */
     DIGIT_BASE = 256
 };
@@ -96,7 +102,7 @@ typedef struct {
     int is_first, is_last;
 } group_product;
 
-FORCE_INLINE floats load_base(const group_product *call, int r, int v) {
+FORCE_INLINE floats load_base(const group_product *call, int64_t r, int v) {
     const destination *to = &call->to;
     floats base = to->base ? load(to->base + r * to->base_stride + v * WIDE) : (floats){0};
     return to->bias ? base + load(to->bias + v * WIDE) : base;
@@ -105,6 +111,16 @@ FORCE_INLINE floats load_base(const group_product *call, int r, int v) {
 FORCE_INLINE void load_int8_column(const int8_t *from, floats column[VECTORS]) {
     UNROLL(i, VECTORS / INT8_VECTORS)
     load_int8(from + i * INT8_VECTORS * WIDE, column + i * INT8_VECTORS);
+}
+
+/* Write numbers from the sums of their digits. */
+FORCE_INLINE void store_scaled(const group_product *call, int64_t r, int v, const ints *sums,
+                               const int digits) {
+    floats number = to_floats(sums[digits - 1]);
+    for (int d = digits - 2; d >= 0; d--)
+        number = multiply_add(number, splat(DIGIT_BASE), to_floats(sums[d]));
+    const floats scale = load(call->scales + v * WIDE) * splat(call->row_scales[r]);
+    store(call->to.data + r * call->to.stride + v * WIDE, load_base(call, r, v) + number * scale);
 }
 
 /* `kind`, R and `lines` are known to the compiler: the weights, the rows of the group, and the cache lines to
@@ -157,13 +173,7 @@ FORCE_INLINE void add_group(const group_product *call, const int kind, const int
             UNROLL(v, VECTORS) UNROLL(n, R * digits) store_ints(call->sums[n] + v * WIDE, sum[v][n]);
             return;
         }
-        UNROLL(r, R) UNROLL(v, VECTORS) {
-            floats number = to_floats(sum[v][r * digits + digits - 1]);
-            for (int d = digits - 2; d >= 0; d--)
-                number = multiply_add(number, splat(DIGIT_BASE), to_floats(sum[v][r * digits + d]));
-            const floats scale = load(call->scales + v * WIDE) * splat(call->row_scales[r]);
-            store(to.data + r * to.stride + v * WIDE, load_base(call, r, v) + number * scale);
-        }
+        UNROLL(r, R) UNROLL(v, VECTORS) store_scaled(call, r, v, &sum[v][r * digits], digits);
 #endif
         return;
     }
@@ -233,6 +243,22 @@ static add_function select_add(int64_t kind, int alone) {
     return alone ? add_float32_alone : add_float32;
 }
 
+#if defined(__AMX_INT8__)
+/* The product of a whole panel with at most MAX_ROWS rows or digits. */
+FORCE_INLINE void add_in_tiles(const group_product *call, int64_t count, int64_t block_stride,
+                               const int digits) {
+    multiply_tiles(&(tile_product){call->panel, call->columns, (const char *)call->rows, count * digits,
+                                   4 * K_BLOCK, K_BLOCK, 4 * block_stride, call->sums[0]});
+    for (int64_t r = 0; r < count; r++)
+        UNROLL(v, VECTORS) {
+            ints sums[DIGITS];
+            UNROLL(d, digits)
+            sums[d] = load_ints(call->sums[r * digits + d] + v * WIDE) + load_ints(call->corrections + v * WIDE);
+            store_scaled(call, r, v, sums, digits);
+        }
+}
+#endif
+
 /* Where at least so many groups of rows share int8 weights, these become floats once for all of them. */
 enum { SHARED = 3 };
 
@@ -253,6 +279,19 @@ static void multiply_rows_of_panel(const matrix *w, int64_t number, activations 
         .scales = w->scales ? w->scales + number * PANEL : 0,
         .corrections = w->corrections ? w->corrections + number * PANEL : 0,
     };
+#if defined(__AMX_INT8__)
+    if (takes_int8(w->kind) && columns % TILE == 0 && count * digits >= MIN_TILE_ROWS) {
+        call.panel = panel;
+        call.columns = columns;
+        call.rows = from.data;
+        call.row_scales = from.scales;
+        call.sums = sums;
+        call.to = to;
+        if (digits == 1) add_in_tiles(&call, count, from.block_stride, 1);
+        else add_in_tiles(&call, count, from.block_stride, DIGITS);
+        return;
+    }
+#endif
     for (int64_t first = 0; first < columns; first += K_BLOCK, panel += K_BLOCK * bytes) {
         call.columns = smaller(K_BLOCK, columns - first);
         call.is_first = first == 0;
