@@ -21,7 +21,8 @@ from jaxtyping import Float
 from elmore.errors import ConfigError, DataError
 from elmore.lm.joint_prediction import combine_directions
 from elmore.lm.scoring import context_states, require_softmax
-from elmore.lm.substitution_vectors import substitution_cosines
+from elmore.lm.substitution_vectors import Replacement, compare_replacements
+from elmore.model.state import BOTH
 from elmore.text.vocabulary import Vocabulary
 from elmore.weights.bundle import Bundle
 
@@ -34,6 +35,13 @@ _CHUNK = 64  # positions, whose distributions over all words are held at a time
 
 RankedWords = list[tuple[str, float]]
 """Words with the natural logarithms of their probabilities, most probable first."""
+
+
+class Place(NamedTuple):
+    """A word of a tokenized sentence, by its position from 0."""
+
+    sentence: Sequence[str]
+    position: int
 
 
 class Substitutes(NamedTuple):
@@ -71,24 +79,37 @@ def predict_substitutes(
     """
     if count < 1:
         raise ConfigError(f"the number of substitutes must be at least 1, found {count}")
-    vocabulary, softmax = require_softmax(bundle)
-    indices = list(range(len(sentence)) if positions is None else positions)
-    for position in indices:
+    for position in positions or ():
         if not -len(sentence) <= position < len(sentence):
             raise DataError(f"position {position} is outside a sentence of {len(sentence)} tokens")
-    if not indices:
+    indices = range(len(sentence)) if positions is None else positions
+    places = [Place(sentence, position % len(sentence)) for position in indices]
+    yield from predict_at_places(bundle, places, count=count, rerank=rerank)
+
+
+def predict_at_places(
+    bundle: Bundle, places: Sequence[Place], *, count: int, rerank: bool
+) -> Iterator[Substitutes]:
+    """Yield the `predict_substitutes` of places of several sentences, which are run together."""
+    vocabulary, softmax = require_softmax(bundle)
+    if not places:
         return
-    (states,) = context_states(bundle, [sentence])
-    for first in range(0, len(indices), _CHUNK):
-        chunk = indices[first : first + _CHUNK]
-        forward, backward = (softmax.log_probs(direction[chunk]) for direction in states)
+    sentences = {tuple(place.sentence): place.sentence for place in places}
+    states = dict(zip(sentences, context_states(bundle, [*sentences.values()]), strict=True))
+    for first in range(0, len(places), _CHUNK):
+        chunk = places[first : first + _CHUNK]
+        forward, backward = (
+            softmax.log_probs(np.stack([states[tuple(words)][side][at] for words, at in chunk]))
+            for side in BOTH
+        )
         both = combine_directions(vocabulary, forward, backward)
         ranked = [_rank_words(vocabulary, each, count) for each in (forward, backward)]
         pools = _rank_words(vocabulary, both, max(2 * count, _NUM_RERANKED) if rerank else count)
-        for position, before, after, pool in zip(chunk, *ranked, pools, strict=True):
-            at = position % len(sentence)
-            reranked = _rerank(bundle, sentence, at, pool)[:count] if rerank else None
-            yield Substitutes(at, before, after, pool[:count], reranked)
+        reranked = _rerank(bundle, chunk, pools) if rerank else [None] * len(chunk)
+        for place, before, after, pool, best in zip(chunk, *ranked, pools, reranked, strict=True):
+            yield Substitutes(
+                place.position, before, after, pool[:count], None if best is None else best[:count]
+            )
 
 
 def _rank_words(
@@ -110,15 +131,21 @@ def _rank_words(
 
 
 def _rerank(
-    bundle: Bundle, sentence: Sequence[str], position: int, pool: RankedWords
-) -> RankedWords:
-    """Rank a pool again by closeness too, without the word itself, in upper or lower case."""
-    others = [(word, value) for word, value in pool if word.lower() != sentence[position].lower()]
-    if not others:
-        return []
-    words, log_probs = zip(*others, strict=True)
-    cosines = substitution_cosines(bundle, sentence, position, [[word] for word in words])
-    values = np.array(log_probs) + COSINE_FACTOR * cosines[_RERANKED_LAYER]
-    values -= np.logaddexp.reduce(values)
-    order = np.argsort(-values, kind="stable")
-    return [(words[i], values[i].item()) for i in order]
+    bundle: Bundle, places: Sequence[Place], pools: Sequence[RankedWords]
+) -> list[RankedWords]:
+    """Rank pools again by closeness too, without the words themselves, in upper or lower case."""
+    replacements, log_probs = [], []
+    for (sentence, position), pool in zip(places, pools, strict=True):
+        word = sentence[position].lower()
+        others = [(other, value) for other, value in pool if other.lower() != word]
+        replacements.append(Replacement(sentence, position, [[other] for other, _ in others]))
+        log_probs.append(np.array([value for _, value in others]))
+    result = []
+    for each, cosines, values in zip(
+        replacements, compare_replacements(bundle, replacements), log_probs, strict=True
+    ):
+        closer = values + COSINE_FACTOR * cosines[_RERANKED_LAYER]
+        closer -= np.logaddexp.reduce(closer)
+        order = np.argsort(-closer, kind="stable")
+        result.append([(each.candidates[i][0], closer[i].item()) for i in order])
+    return result

@@ -9,7 +9,11 @@ import pytest
 from elmore.errors import ConfigError, DataError
 from elmore.lm.scoring import score
 from elmore.lm.substitutes import predict_substitutes
-from elmore.lm.substitution_vectors import embed_substitutes, substitution_cosines
+from elmore.lm.substitution_vectors import (
+    Replacement,
+    embed_replacements,
+    substitution_cosines,
+)
 from elmore.lm.surprisal import measure_surprisal
 from elmore.text.tokenizers import whitespace
 from elmore.text.written_words import split_text
@@ -75,7 +79,9 @@ def test_without_rerank_there_is_no_such_list(bundle):
 def test_a_substitute_has_the_vector_that_the_whole_sentence_gives_it(bundle, position):
     sentence = ["two", "old", "ships", "come", "."]
     candidates = [["river"], ["a", "very", "quiet", "storm"], ["bank"]]
-    found = embed_substitutes(bundle, sentence, position, candidates)
+    others = Replacement(["a", "storm"], 1, [["ships"], ["two", "ships"]])
+    own = Replacement(sentence, position, candidates)
+    _, found, _ = embed_replacements(bundle, [others, own, others])
     for words, vectors in zip(candidates, found, strict=True):
         whole = [*sentence[:position], *words, *sentence[position + 1 :]]
         stack, _ = bundle.run([whole])
@@ -191,4 +197,4 @@ def test_no_vector_is_made_up_for_a_place_or_a_candidate_that_is_none(
     bundle, position, candidates, message
 ):
     with pytest.raises(DataError, match=message):
-        embed_substitutes(bundle, ["the", "old", "bridge"], position, candidates)
+        embed_replacements(bundle, [Replacement(["the", "old", "bridge"], position, candidates)])

@@ -23,8 +23,8 @@ from jaxtyping import Float, Shaped
 from elmore.embed import networks
 from elmore.embed.embedder import Embedder
 from elmore.lm.joint_prediction import unigram_log_probs
-from elmore.lm.substitutes import COSINE_FACTOR, Substitutes, predict_substitutes
-from elmore.lm.substitution_vectors import substitution_cosines
+from elmore.lm.substitutes import COSINE_FACTOR, Place, Substitutes, predict_at_places
+from elmore.lm.substitution_vectors import Replacement, compare_replacements
 from elmore.probe.cosine import normalize
 from elmore.probe.estimates import estimate_ratio, f_counts, generalized_average_precision
 from elmore.probe.suite.base_forms import base_forms
@@ -35,7 +35,7 @@ from elmore.probe.suite.word_probabilities import WordProbabilities
 from elmore.weights.bundle import Bundle
 
 _K = 10
-_CHUNK = 64  # targets, whose distributions over all words are held at a time
+_CHUNK = 64  # targets that are run together, and whose distributions over all words are held
 _NUM_GENERATED = 20  # enough for one that is no form of the word
 
 CandidateScores = dict[str, Float[np.ndarray, " C"]]
@@ -103,10 +103,8 @@ def _score_candidates(
     if elmo.bundle.softmax is None:
         yield from alone
         return
-    bundle = _inference_bundle(elmo)
-    rows = zip(targets, _log_probs(elmo, targets), alone, strict=True)
-    for number, (target, log_probs, similar) in enumerate(rows, start=1):
-        cosines = substitution_cosines(bundle, *target[:3])
+    rows = zip(_log_probs(elmo, targets), alone, _cosines_in_place(elmo, targets), strict=True)
+    for number, (log_probs, similar, cosines) in enumerate(rows, start=1):
         in_place = dict(zip(layer_names(elmo), cosines, strict=True))
         yield (
             log_probs
@@ -134,6 +132,16 @@ def _cosines_alone(elmo: Embedder, targets: Sequence[Target]) -> list[CandidateS
         cosines = (candidates * word).sum(axis=-1).T
         tables.append(dict(zip(layer_names(elmo), cosines, strict=True)))
     return tables
+
+
+def _cosines_in_place(
+    elmo: Embedder, targets: Sequence[Target]
+) -> Iterator[Float[np.ndarray, "L C"]]:
+    """Yield the cosines of each target's candidates in the place of the word, in each layer."""
+    bundle = _inference_bundle(elmo)
+    for first in range(0, len(targets), _CHUNK):
+        chunk = [Replacement(*target[:3]) for target in targets[first : first + _CHUNK]]
+        yield from compare_replacements(bundle, chunk)
 
 
 def _inference_bundle(elmo: Embedder) -> Bundle:
@@ -182,12 +190,13 @@ def _count_generated(
         return
     bundle = _inference_bundle(elmo)
     correct = []
-    for number, target in enumerate(data.test, start=1):
-        (found,) = predict_substitutes(
-            bundle, target.sentence, [target.position], count=_NUM_GENERATED, rerank=True
-        )
-        correct.append(_first_is_accepted(target, found, data.accepted))
-        progress(number / len(data.test), number)
+    for first in range(0, len(data.test), _CHUNK):
+        chunk = data.test[first : first + _CHUNK]
+        places = [Place(*target[:2]) for target in chunk]
+        predicted = predict_at_places(bundle, places, count=_NUM_GENERATED, rerank=True)
+        for target, found in zip(chunk, predicted, strict=True):
+            correct.append(_first_is_accepted(target, found, data.accepted))
+            progress(len(correct) / len(data.test), len(correct))
     for method in correct[0]:
         yield _Counts("generated_p@1", method, [np.array([each[method] for each in correct])])
 
