@@ -10,13 +10,15 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
-from jaxtyping import Float, Int
+from jaxtyping import Float
 
 from elmore.errors import DataError
 from elmore.model.layer_stack import LayerStack
 from elmore.model.state import BACKWARD, FORWARD, BiLMState
 from elmore.text.characters import NO_TOKEN, TokenIds, encode_batch
 from elmore.weights.bundle import Bundle
+
+_GROUP = 16  # sentences of similar lengths that are run together
 
 
 class Replacement(NamedTuple):
@@ -74,33 +76,59 @@ def embed_replacements(
             if not candidate:
                 raise DataError(f"candidate {number} has no tokens; pass one or more")
     counts = [len(each.candidates) for each in replacements]
+    numbers = np.repeat(np.arange(len(counts)), counts)
     candidates = [candidate for each in replacements for candidate in each.candidates]
-    index, *words = encode_batch(bundle.alphabet, candidates)
-    index = index[:, 1:]  # without <S>
-    for row, candidate in zip(index, candidates, strict=True):
-        row[len(candidate) :] = NO_TOKEN  # nor </S>
-    states = _states_around(bundle, replacements, np.repeat(np.arange(len(counts)), counts))
-    stack, _ = _run(bundle, TokenIds(index, *words), states)
-    sums = _to_numpy(stack.states).sum(axis=2)  # (L, K of all, 2 * D): padding is zero
-    means = np.swapaxes(sums, 0, 1) / np.array([len(each) for each in candidates])[:, None, None]
-    return np.split(means, np.cumsum(counts)[:-1])
+    lengths = np.array([len(candidate) for candidate in candidates])
+    around = _states_around(bundle, replacements)
+    config = bundle.config
+    vectors = np.empty((len(candidates), config.num_layers, 2 * config.lstm.output_dim), "f4")
+    for length in np.unique(lengths):  # together: no row waits for a longer one
+        (some,) = np.nonzero(lengths == length)
+        index, *words = encode_batch(bundle.alphabet, [candidates[row] for row in some])
+        rows = numbers[some].tolist()
+        states = BiLMState(*(part[:, :, rows] for part in around))
+        stack, _ = _run(bundle, TokenIds(index[:, 1:-1], *words), states)  # without <S> and </S>
+        vectors[some] = _to_numpy(stack.states).mean(axis=2).swapaxes(0, 1)  # (K, L, 2 * D)
+    return np.split(vectors, np.cumsum(counts)[:-1])
 
 
-def _states_around(
-    bundle: Bundle, replacements: Sequence[Replacement], rows: Int[np.ndarray, " R"]
-) -> BiLMState:
-    """Return forward states before the words and backward ones after them, for rows of numbers."""
+def _states_around(bundle: Bundle, replacements: Sequence[Replacement]) -> BiLMState:
+    """Return forward states before the words and backward ones after them, a row for each."""
     before = [sentence[:position] for sentence, position, _ in replacements]
     after = [sentence[position + 1 :] for sentence, position, _ in replacements]
-    index, *words = encode_batch(bundle.alphabet, [*before, *after])
-    for row, tokens in zip(index, before, strict=False):
-        row[len(tokens) + 1 :] = NO_TOKEN  # <S> and the tokens before
-    index[len(before) :, :-1] = index[len(before) :, 1:]  # the tokens after and </S>
-    index[len(before) :, -1] = NO_TOKEN
-    _, state = _run(bundle, TokenIds(index, *words))
-    directions = [[FORWARD], [BACKWARD]]
-    both = [rows.tolist(), (rows + len(before)).tolist()]
-    return BiLMState(*(part[directions, :, both].swapaxes(1, 2) for part in state))
+    sides = [_states_of_side(bundle, FORWARD, before), _states_of_side(bundle, BACKWARD, after)]
+    return BiLMState(*map(np.stack, zip(*sides, strict=True)))
+
+
+def _states_of_side(
+    bundle: Bundle, direction: int, sides: Sequence[Sequence[str]]
+) -> tuple[Float[np.ndarray, "L N D"], Float[np.ndarray, "L N H"]]:
+    """Return outputs and cells after tokens and the boundary that they begin with."""
+    order = np.argsort([len(side) for side in sides], kind="stable")
+    parts = []
+    for first in range(0, len(order), _GROUP):
+        some = [sides[row] for row in order[first : first + _GROUP]]
+        index, *words = encode_batch(bundle.alphabet, some)
+        if direction == FORWARD:
+            for row, side in zip(index, some, strict=True):
+                row[len(side) + 1 :] = NO_TOKEN  # without </S>
+        else:
+            index = index[:, 1:]  # without <S>
+        parts.append(_run_to_end(bundle, direction, TokenIds(index, *words)))
+    back = np.argsort(order)
+    outputs, cells = (np.concatenate(each, axis=1)[:, back] for each in zip(*parts, strict=True))
+    return outputs, cells
+
+
+def _run_to_end(
+    bundle: Bundle, direction: int, ids: TokenIds
+) -> tuple[Float[np.ndarray, "L B D"], Float[np.ndarray, "L B H"]]:
+    native = bundle.model.pack()
+    if native is None:
+        _, state = _run(bundle, ids)
+        return _to_numpy(state.output[direction]), _to_numpy(state.cell[direction])
+    layers = native.run_to_end(direction, *ids)
+    return np.stack([end.output for end in layers]), np.stack([end.cell for end in layers])
 
 
 def _run(
@@ -111,8 +139,10 @@ def _run(
         return native.run(*ids, state=state)
     import torch
 
-    device = next(bundle.model.parameters()).device
-    tensors = [None if part is None else torch.from_numpy(part).to(device) for part in ids]
+    weight = next(bundle.model.parameters())
+    tensors = [None if part is None else torch.from_numpy(part).to(weight.device) for part in ids]
+    if state is not None:
+        state = BiLMState(*(torch.from_numpy(part).to(weight) for part in state))
     with torch.no_grad():
         return bundle.model(*tensors, state=state, training=False)
 

@@ -152,27 +152,53 @@ class NativeBiLM:
         Returns:
             All layers of the batch, and the recurrent state after the last token of each sentence.
         """
-        mask = index >= 0
-        vectors = self.tokens(characters, words)[np.maximum(index, 0)] * mask[:, :, None]
+        mask, vectors = self._embed_tokens(index, characters, words)
         state = state or zero_state(self.config.lstm, len(mask))
-        positions = _flip(mask)
-        rows = np.arange(len(mask))[:, None]
         width = self.config.lstm.output_dim
         states = np.empty((self.config.num_layers, *mask.shape, 2 * width), np.float32)
         states[0, ..., :width] = states[0, ..., width:] = vectors
 
         def run(direction: int) -> list[LSTMState]:
-            stack, before = self.stacks[direction], state.direction(direction)
-            inputs = vectors if direction == FORWARD else vectors[rows, positions]
-            outputs, after = stack(inputs, mask, before, projected=False)
+            outputs, after = self._run_direction(direction, mask, vectors, state)
+            half = slice(direction * width, (direction + 1) * width)
             for layer, output in enumerate(outputs, start=1):
-                half = slice(direction * width, (direction + 1) * width)
-                ordered = output if direction == FORWARD else output[rows, positions]
-                states[layer, ..., half] = ordered
+                states[layer, ..., half] = _in_order(output, mask, direction)
             return after
 
         ends = run_together([partial(run, direction) for direction in BOTH])
         return LayerStack(states, mask), stack_states(*ends)
+
+    def run_to_end(
+        self,
+        direction: int,
+        index: Int[np.ndarray, "B T"],
+        characters: Int[np.ndarray, "N C"] | None = None,
+        words: Int[np.ndarray, " N"] | None = None,
+    ) -> list[LSTMState]:
+        """Run one direction, and return the state of each layer at its end; see `run`."""
+        mask, vectors = self._embed_tokens(index, characters, words)
+        state = zero_state(self.config.lstm, len(mask))
+        return self._run_direction(direction, mask, vectors, state)[1]
+
+    def _embed_tokens(
+        self,
+        index: Int[np.ndarray, "B T"],
+        characters: Int[np.ndarray, "N C"] | None,
+        words: Int[np.ndarray, " N"] | None,
+    ) -> tuple[Bool[np.ndarray, "B T"], Float[np.ndarray, "B T D"]]:
+        mask = index >= 0
+        vectors = self.tokens(characters, words)[np.maximum(index, 0)]
+        return mask, vectors * mask[:, :, None]
+
+    def _run_direction(
+        self,
+        direction: int,
+        mask: Bool[np.ndarray, "B T"],
+        vectors: Float[np.ndarray, "B T D"],
+        state: BiLMState,
+    ) -> tuple[list[Float[np.ndarray, "B T D"]], list[LSTMState]]:
+        inputs = _in_order(vectors, mask, direction)
+        return self.stacks[direction](inputs, mask, state.direction(direction), projected=False)
 
 
 def zero_state(lstm: LSTMConfig, num_sentences: int) -> BiLMState:
@@ -244,7 +270,12 @@ def _pack_layer(arrays: Arrays, name: str, *, dynamic: bool) -> PackedLayer:
     )
 
 
-def _flip(mask: Bool[np.ndarray, "B T"]) -> Int[np.ndarray, "B T"]:
-    """Return the positions that reverse each sentence within its length; padding stays put."""
+def _in_order(
+    vectors: Float[np.ndarray, "B T D"], mask: Bool[np.ndarray, "B T"], direction: int
+) -> Float[np.ndarray, "B T D"]:
+    """Return vectors in the order in which a direction reads them; padding stays put."""
+    if direction == FORWARD:
+        return vectors
     positions = np.broadcast_to(np.arange(mask.shape[1]), mask.shape)
-    return np.where(mask, mask.sum(axis=1, keepdims=True) - 1 - positions, positions)
+    reverse = np.where(mask, mask.sum(axis=1, keepdims=True) - 1 - positions, positions)
+    return vectors[np.arange(len(mask))[:, None], reverse]
