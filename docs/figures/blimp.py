@@ -11,7 +11,7 @@ from elmore.probe.drawing import files
 from elmore.probe.suite.blimp_chart import draw_blimp
 from elmore.probe.suite.scores import Score
 
-SCORES = Path(__file__).resolve().parents[2] / "benchmarks/results/blimp_2026-11-17.json"
+SCORES = Path(__file__).resolve().parents[2] / "benchmarks/results/blimp_2026-11-18.json"
 
 
 def main() -> None:
