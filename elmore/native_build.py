@@ -108,9 +108,10 @@ def compile_library(sources: Path, destination: Path, *, threads: bool = True) -
             target = ["-c", str(sources / "kernels.c"), "-o", str(compiled)]
             try:
                 _run([compiler, *compile_flags, *flags, f"-DISA=elmore_{name}", *target])
-            except NativeBuildError:
+            except NativeBuildError as error:
                 if name not in _OPTIONAL:
                     raise
+                _log.info("the native library has no kernels for %s: %s", name, error)
             else:
                 objects.append(compiled)
         _run([compiler, *link_flags, *map(str, objects), "-o", str(destination), "-lm"])

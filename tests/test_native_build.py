@@ -1,11 +1,14 @@
 """The native library: taken from the package, or built once on first use."""
 
 import logging
+import platform
 import shutil
+import subprocess
 
 import pytest
 
 from elmore import native_build
+from elmore.model import native
 
 needs_a_compiler = pytest.mark.skipif(shutil.which("cc") is None, reason="no C compiler is here")
 
@@ -234,3 +237,15 @@ def test_a_compiler_that_does_not_know_the_matrix_unit_builds_the_others(
     sets = {"base": (), name: ("-mno-such-instructions",)}
     monkeypatch.setattr(native_build, "_instruction_sets", lambda: sets)
     assert (native_build.load(source(fresh)) is not None) == is_built
+
+
+@needs_a_compiler
+@pytest.mark.skipif(platform.machine() != "x86_64", reason="a matrix unit of x86")
+def test_a_compiler_that_knows_the_matrix_unit_builds_for_it(fresh, monkeypatch):
+    probe = ["cc", "-mamx-int8", "-E", "-x", "c", "/dev/null"]
+    if subprocess.run(probe, capture_output=True, check=False).returncode:
+        pytest.skip("this compiler does not know it")
+    sets = {"amx": native_build._instruction_sets()["amx"]}
+    monkeypatch.setattr(native_build, "_instruction_sets", lambda: sets)
+    monkeypatch.setattr(native_build, "_OPTIONAL", set())
+    native_build.compile_library(native.SOURCES, fresh / "amx.so")

@@ -79,10 +79,10 @@ def predict_substitutes(
     """
     if count < 1:
         raise ConfigError(f"the number of substitutes must be at least 1, found {count}")
-    for position in positions or ():
+    indices = list(range(len(sentence)) if positions is None else positions)
+    for position in indices:
         if not -len(sentence) <= position < len(sentence):
             raise DataError(f"position {position} is outside a sentence of {len(sentence)} tokens")
-    indices = range(len(sentence)) if positions is None else positions
     places = [Place(sentence, position % len(sentence)) for position in indices]
     yield from predict_at_places(bundle, places, count=count, rerank=rerank)
 
@@ -94,12 +94,12 @@ def predict_at_places(
     vocabulary, softmax = require_softmax(bundle)
     if not places:
         return
-    sentences = {tuple(place.sentence): place.sentence for place in places}
+    sentences = {id(sentence): sentence for sentence, _ in places}
     states = dict(zip(sentences, context_states(bundle, [*sentences.values()]), strict=True))
     for first in range(0, len(places), _CHUNK):
         chunk = places[first : first + _CHUNK]
         forward, backward = (
-            softmax.log_probs(np.stack([states[tuple(words)][side][at] for words, at in chunk]))
+            softmax.log_probs(np.stack([states[id(words)][side][at] for words, at in chunk]))
             for side in BOTH
         )
         both = combine_directions(vocabulary, forward, backward)

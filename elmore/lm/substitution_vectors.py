@@ -19,6 +19,7 @@ from elmore.text.characters import NO_TOKEN, TokenIds, encode_batch
 from elmore.weights.bundle import Bundle
 
 _GROUP = 16  # sentences of similar lengths that are run together
+_MAX_CANDIDATES = 256  # that are run together, which bounds the memory
 
 
 class Replacement(NamedTuple):
@@ -75,6 +76,8 @@ def embed_replacements(
         for number, candidate in enumerate(candidates):
             if not candidate:
                 raise DataError(f"candidate {number} has no tokens; pass one or more")
+    if not replacements:
+        return []
     counts = [len(each.candidates) for each in replacements]
     numbers = np.repeat(np.arange(len(counts)), counts)
     candidates = [candidate for each in replacements for candidate in each.candidates]
@@ -83,12 +86,13 @@ def embed_replacements(
     config = bundle.config
     vectors = np.empty((len(candidates), config.num_layers, 2 * config.lstm.output_dim), "f4")
     for length in np.unique(lengths):  # together: no row waits for a longer one
-        (some,) = np.nonzero(lengths == length)
-        index, *words = encode_batch(bundle.alphabet, [candidates[row] for row in some])
-        rows = numbers[some].tolist()
-        states = BiLMState(*(part[:, :, rows] for part in around))
-        stack, _ = _run(bundle, TokenIds(index[:, 1:-1], *words), states)  # without <S> and </S>
-        vectors[some] = _to_numpy(stack.states).mean(axis=2).swapaxes(0, 1)  # (K, L, 2 * D)
+        (same,) = np.nonzero(lengths == length)
+        for some in np.array_split(same, -(-len(same) // _MAX_CANDIDATES)):
+            index, *words = encode_batch(bundle.alphabet, [candidates[row] for row in some])
+            states = BiLMState(*(part[:, :, numbers[some]] for part in around))
+            inside = TokenIds(index[:, 1:-1], *words)  # without <S> and </S>
+            stack, _ = _run(bundle, inside, states)
+            vectors[some] = _to_numpy(stack.states).mean(axis=2).swapaxes(0, 1)  # (K, L, 2 * D)
     return np.split(vectors, np.cumsum(counts)[:-1])
 
 

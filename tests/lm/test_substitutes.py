@@ -7,8 +7,9 @@ import numpy as np
 import pytest
 
 from elmore.errors import ConfigError, DataError
+from elmore.lm import substitution_vectors
 from elmore.lm.scoring import score
-from elmore.lm.substitutes import predict_substitutes
+from elmore.lm.substitutes import Place, predict_at_places, predict_substitutes
 from elmore.lm.substitution_vectors import (
     Replacement,
     embed_replacements,
@@ -87,6 +88,40 @@ def test_a_substitute_has_the_vector_that_the_whole_sentence_gives_it(bundle, po
         stack, _ = bundle.run([whole])
         inside = stack.states[:, 0, position + 1 : position + 1 + len(words)]  # <S> is first
         np.testing.assert_allclose(vectors, inside.mean(dim=1).detach(), atol=1e-5)
+
+
+def test_candidates_that_do_not_run_together_have_the_same_vectors(bundle, monkeypatch):
+    candidates = [["river"], ["a", "storm"], ["bank"], ["ships"], ["two", "ships"]]
+    replacements = [Replacement(["two", "old", "ships"], at, candidates) for at in range(3)]
+    together = embed_replacements(bundle, replacements)
+    monkeypatch.setattr(substitution_vectors, "_MAX_CANDIDATES", 2)
+    monkeypatch.setattr(substitution_vectors, "_GROUP", 1)
+    apart = embed_replacements(bundle, replacements)
+    for one, other in zip(together, apart, strict=True):
+        np.testing.assert_allclose(one, other, atol=1e-6)
+    assert embed_replacements(bundle, []) == []
+
+
+def test_places_of_several_sentences_have_the_substitutes_of_each_alone(bundle):
+    sentences = [["two", "ships", "come", "."], ["the", "old", "bridge"], ["storm"]]
+    places = [Place(words, at) for words in sentences for at in range(len(words))]
+    together = list(predict_at_places(bundle, places, count=3, rerank=True))
+    alone = [
+        found
+        for words in sentences
+        for found in predict_substitutes(bundle, words, count=3, rerank=True)
+    ]
+    assert [found.position for found in together] == [place.position for place in places]
+    for one, other in zip(together, alone, strict=True):
+        for mine, theirs in zip(one[1:], other[1:], strict=True):
+            assert [word for word, _ in mine] == [word for word, _ in theirs]
+            np.testing.assert_allclose(*([v for _, v in each] for each in (mine, theirs)), 1e-4)
+    assert list(predict_at_places(bundle, [], count=3, rerank=True)) == []
+
+
+def test_positions_may_be_an_array(bundle):
+    found = predict_substitutes(bundle, ["two", "ships", "come"], np.array([2, -3]), count=1)
+    assert [each.position for each in found] == [2, 0]
 
 
 def test_each_direction_gives_a_word_what_the_scores_give_it(bundle):

@@ -153,6 +153,14 @@ def test_a_log_sum_is_near_float64_and_that_of_each_row_alone(num_rows, width, s
         assert native.log_sum_exp(values[row : row + 1])[0] == result[row]
 
 
+@pytest.mark.parametrize("scale", [0, 0.01, 4])
+def test_a_log_sum_of_a_large_vocabulary_is_near_float64(scale):
+    values = scale * torch.randn(2, 793_472).numpy()
+    values[:, 7] = 1
+    expected = torch.logsumexp(torch.from_numpy(values).double(), dim=1)
+    np.testing.assert_allclose(native.log_sum_exp(values), expected, rtol=3e-7, atol=2e-6)
+
+
 @pytest.mark.parametrize("place", [0, 40, 76])
 def test_a_log_sum_with_a_nan_is_nan(place):
     values = torch.randn(3, 77).numpy()

@@ -95,8 +95,10 @@ static void run_tanh(const tanh_call *call) {
     }
 }
 
-/* log sum exp(values), in an order that depends on the width alone. A row with a NaN gives a NaN. */
+/* log sum exp(values), in an order that depends on the width alone: sums of blocks, which are added in turn.
+   A row with a NaN gives a NaN. */
 static float log_sum_row(const float *values, int64_t width) {
+    enum { BLOCK = 128 * PANEL };
     floats largest[VECTORS], sums[VECTORS];
     UNROLL(v, VECTORS) largest[v] = splat(-INFINITY), sums[v] = splat(0);
     for (int64_t k = 0; k < width; k += PANEL)
@@ -106,11 +108,16 @@ static float log_sum_row(const float *values, int64_t width) {
         }
     float most = -INFINITY, total = 0;
     UNROLL(v, VECTORS) for (int i = 0; i < WIDE; i++) most = largest[v][i] > most ? largest[v][i] : most;
-    for (int64_t k = 0; k < width; k += PANEL)
-        UNROLL(v, VECTORS) {
-            const floats some = load_some(values + k + v * WIDE, width - k - v * WIDE, -INFINITY);
-            sums[v] += exp_of(some - splat(most));
-        }
+    for (int64_t first = 0; first < width; first += BLOCK) {
+        floats block[VECTORS];
+        UNROLL(v, VECTORS) block[v] = splat(0);
+        for (int64_t k = first; k < smaller(first + BLOCK, width); k += PANEL)
+            UNROLL(v, VECTORS) {
+                const floats some = load_some(values + k + v * WIDE, width - k - v * WIDE, -INFINITY);
+                block[v] += exp_of(some - splat(most));
+            }
+        UNROLL(v, VECTORS) sums[v] += block[v];
+    }
     UNROLL(v, VECTORS) for (int i = 0; i < WIDE; i++) total += sums[v][i];
     return most + logf(total);
 }
