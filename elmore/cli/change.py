@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from elmore.probe.change.study import ChangeStudy
 
 _MAX_NAMED = 20  # words that are left out and named on stderr
+_MAX_NAME = 50  # characters of a word in the name of its map, which may have 255 bytes
 
 
 def change(
@@ -123,13 +124,13 @@ def change(
         print("elmore: stopped; run the same command to resume", file=sys.stderr)
         raise typer.Exit(130) from error
     _report_left_out(study, min_uses)
-    if out is not None:
-        _draw(study, out, rank_by)
     if json:
         for one in study:
             print(writer.dumps(_to_dict(one), ensure_ascii=False))
     else:
         _print(study, uses)
+    if out is not None:  # last: results do not depend on whether they can be drawn
+        _draw(study, out, rank_by)
 
 
 def _report_left_out(study: "ChangeStudy", min_uses: int) -> None:
@@ -225,6 +226,7 @@ def _print_uses(one: "WordChange", count: int) -> None:
 
 def _draw(study: "ChangeStudy", out: Path, rank_by: Literal["apd", "prt", "jsd"]) -> None:
     """Write ranking.svg, and maps/WORD.svg for each word."""
+    from elmore.errors import DataError
     from elmore.probe.change import figures
     from elmore.probe.drawing import files
 
@@ -233,12 +235,18 @@ def _draw(study: "ChangeStudy", out: Path, rank_by: Literal["apd", "prt", "jsd"]
         "prt": "prototype distance",
         "jsd": "Jensen-Shannon distance",
     }
-    (out / "maps").mkdir(parents=True, exist_ok=True)
+    try:
+        (out / "maps").mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        reason = error.strerror or error
+        raise DataError(
+            f"{out / 'maps'}: cannot be made ({reason}); pass another folder"
+        ) from error
     values = [(one.word, study.measure(one, rank_by)) for one in study]
     files.save(figures.draw_ranking(values, names[rank_by]), out / "ranking.svg")
     taken = set[str]()
     for one in study:
-        name = re.sub(r"[^\w-]", "_", one.word)
+        name = re.sub(r"[^\w-]", "_", one.word)[:_MAX_NAME]
         while name.casefold() in taken:
             name += "_"
         taken.add(name.casefold())

@@ -63,12 +63,12 @@ def suite(
         raise ConfigError(f"--out {out} draws BLiMP, which is not among the sets; leave it out")
     elmo = load_model(name, device, precision)
     results = runner.score_sets(elmo, contents, _show_progress, seed=seed)
-    if out is not None and "blimp" in results.scores:
-        files.save(draw_blimp(results.scores["blimp"]), out)
     if json:
         print(writer.dumps({"model": name, **asdict(results)}, indent=2, ensure_ascii=False))
     else:
         _print_scores(results)
+    if out is not None and "blimp" in results.scores:
+        files.save(draw_blimp(results.scores["blimp"]), out)
 
 
 @contextmanager

@@ -142,12 +142,12 @@ def uses(
         num_found=total,
         seed=seed,
     )
-    if out is not None:
-        files.save(plots.occurrence_map(drawn), out)
     if json:
         print(writer.dumps(asdict(drawn), ensure_ascii=False))
     else:
         _print_clusters(drawn)
+    if out is not None:
+        files.save(plots.occurrence_map(drawn), out)
 
 
 def _print_clusters(drawn: "OccurrenceMap") -> None:

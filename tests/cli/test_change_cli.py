@@ -83,6 +83,37 @@ def test_pictures_show_the_ranking_and_both_periods_of_each_word(model, files, t
     assert (tmp_path / "figures" / "mine.txt").read_text() == "kept"
 
 
+@pytest.mark.parametrize("output", [(), ("--json",), ("--uses", "1")])
+@pytest.mark.parametrize(
+    ("block", "message"),
+    [
+        (lambda out: (out / "maps").write_text(""), "figures/maps: cannot be made (File exists)"),
+        (lambda out: (out / "maps" / "bank.svg").mkdir(parents=True), "figures/maps/bank.svg: "),
+    ],
+)
+def test_results_are_printed_even_if_they_cannot_be_drawn(
+    model, files, tmp_path, output, block, message
+):
+    (tmp_path / "figures").mkdir()
+    block(tmp_path / "figures")
+    command = ("change", model, *files, *COMMAND, *output)
+    failed = run_elmore(*command, "-o", "figures")
+    said, sentence = failed.err.splitlines()
+    assert failed.code == 1
+    assert sentence.startswith(f"elmore: {message}")
+    assert (0, failed.out, f"{said}\n") == run_elmore(*command)
+
+
+def test_a_word_that_is_longer_than_a_file_name_has_a_map(model, files, tmp_path):
+    long = "\N{CJK UNIFIED IDEOGRAPH-9280}" * 100
+    for name in files:
+        (tmp_path / name).write_text(f"a {long} in {name}\nthe {long}x there\n" * 6)
+    (tmp_path / "words.txt").write_text(f"{long}\n{long}x\n")
+    done = run_elmore("change", model, *files, *COMMAND, "-o", "figures")
+    assert done.code == 0, done.err
+    assert len(list((tmp_path / "figures" / "maps").iterdir())) == 2
+
+
 def test_a_comparison_that_was_killed_continues_and_gives_the_same(model, files, tmp_path):
     command = ("change", model, *files, *COMMAND, "--json")
     kill = KillCall("elmore.probe.change.study:measure_word", 2)

@@ -18,6 +18,7 @@ from elmore.probe.occurrences import Occurrence
 from elmore.probe.wordnet import TOPICS, describe_sense
 from tests.support import toy_tasks
 from tests.support.cli_runner import run_elmore
+from tests.support.full_disk import fill_disk
 from tests.support.sense_corpus import write_corpus
 
 RIVER, MONEY = "bank%1:17:01::", "bank%1:14:00::"
@@ -237,6 +238,18 @@ def test_the_command_draws_writes_and_prints(annotated, tmp_path):
     assert (tmp_path / "bank.png").read_bytes().startswith(b"\x89PNG")
     assert [use["sense"] for use in result["uses"]] == [RIVER, MONEY, RIVER, MONEY, MONEY]
     assert result["layers"] == "2"
+
+
+def test_the_command_prints_even_if_it_cannot_draw(annotated, tmp_path, monkeypatch):
+    model = str(toy_tasks.bilm(tmp_path / "bilm"))
+    command = ("probe", "uses", "bank", annotated, "--model", model, "--device", "cpu")
+    printed = run_elmore(*command)
+    fill_disk(monkeypatch)
+    failed = run_elmore(*command, "-o", str(tmp_path / "bank.svg"))
+    assert (failed.code, failed.out) == (1, printed.out)
+    assert failed.err == (
+        f"elmore: {tmp_path / 'bank.svg'}: the figure cannot be written (No space left on device)\n"
+    )
 
 
 @pytest.mark.parametrize(

@@ -38,9 +38,19 @@ def check_png() -> None:
 
 
 def save(canvas: Canvas, path: Path) -> None:
-    """Write a drawing, replacing an earlier one."""
+    """Write a drawing, replacing an earlier one.
+
+    Raises:
+        ConfigError: The path is not one of a drawing.
+        DataError: The file cannot be written.
+    """
     check_path(path)
-    atomic.write(path, render(canvas, path.suffix))
+    data = render(canvas, path.suffix)
+    try:
+        atomic.write(path, data)
+    except OSError as error:
+        reason = error.strerror or error
+        raise DataError(f"{path}: the figure cannot be written ({reason})") from error
 
 
 def render(canvas: Canvas, suffix: str) -> bytes:

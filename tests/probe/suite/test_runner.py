@@ -14,6 +14,7 @@ from elmore.probe.suite.word_senses import read_sense_sets
 from elmore.weights import folder
 from tests.support import toy_suite
 from tests.support.cli_runner import run_elmore
+from tests.support.full_disk import fill_disk
 
 KEYS = ["part", "split", "metric", "method", "chosen", "score", "low", "high", "n"]
 
@@ -157,6 +158,16 @@ def test_the_command_draws_the_phenomena_of_blimp(model, tmp_path):
     assert (refused.code, refused.out) == (1, "")
     assert "draws BLiMP, which is not among the sets" in refused.err
     assert not picture.exists()
+
+
+def test_the_command_prints_even_if_it_cannot_draw(model, tmp_path, monkeypatch):
+    toy_suite.write_blimp(tmp_path / "data" / "blimp")
+    command = ("probe", "suite", model, "--data", str(tmp_path / "data"), "--device", "cpu")
+    printed = run_elmore(*command)
+    fill_disk(monkeypatch)
+    failed = run_elmore(*command, "-o", str(tmp_path / "blimp.svg"))
+    assert (failed.code, failed.out) == (1, printed.out)
+    assert failed.err.endswith("the figure cannot be written (No space left on device)\n")
 
 
 def test_the_command_gives_everything_as_json(model, tmp_path):
