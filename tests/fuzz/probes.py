@@ -98,7 +98,7 @@ READERS = (
             "elmore.probe.neighbors.columns",
             "elmore.probe.neighbors.writer",
         ),
-        copy("uses-1"),
+        copy("uses-3"),
         _search,
         _repair,
     ),

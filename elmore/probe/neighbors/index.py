@@ -60,7 +60,8 @@ class OccurrenceIndex:
         """Open an index.
 
         Raises:
-            DataError: the index belongs to another model, is unfinished or is damaged.
+            DataError: the index belongs to another model or precision, is unfinished or is
+                damaged.
         """
         return cls(Path(folder), embedder)
 
@@ -81,7 +82,7 @@ class OccurrenceIndex:
 
         Args:
             folder: where to store it; None stores it in the user's cache.
-            embedder: model whose vectors are stored; needed again to search.
+            embedder: model whose vectors are stored, in its precision; needed again to search.
             files: text, .jsonl, .csv, .tsv or .parquet, also compressed.
             layers: layers to store: "top", "average", numbers, "all", "cloze" or "whitened".
                 Default: "whitened", or "top" for a model without a whitening.
@@ -259,7 +260,7 @@ class OccurrenceIndex:
         if name not in self.layers:
             raise ConfigError(
                 f"layer {layer!r}: {self.folder} stores {', '.join(self.layers)}; build another "
-                "index to store other layers"
+                f"index: elmore neighbors MODEL TEXT --layers {name} --index OTHER_FOLDER"
             )
         return name
 

@@ -44,7 +44,8 @@ def default_folder(embedder: Embedder, text: Text, layers: Sequence[str] | None)
     """Return the folder in the user's cache; its name ends with the stored layers."""
     new = storage.new_manifest(embedder, layers)
     whitening = [new.whitening] if new.whitening else []
-    identity = json.dumps([new.model, new.initial_state, text.digest, *whitening])
+    fast = ["fast"] if new.precision == "fast" else []  # exact ones keep the names they had
+    identity = json.dumps([new.model, new.initial_state, text.digest, *whitening, *fast])
     stem = hashlib.sha256(identity.encode()).hexdigest()[:32]
     parent = cache.cache_dir() / "uses"
     for existing in sorted(parent.glob(f"{stem}-*")):

@@ -32,7 +32,7 @@ from elmore.embed.outputs import check_layers, find_whitening, layers_for_uses, 
 from elmore.errors import ConfigError, DataError
 from elmore.weights.digest import model_digest
 
-FORMAT = 2  # 2 added whitening
+FORMAT = 3  # 2 added whitening, 3 precision
 MANIFEST = "index.json"
 WORDS, SENTENCES, TYPES = "words.i32", "sentences.i64", "words.jsonl"
 _CHUNK = 1 << 20
@@ -92,6 +92,8 @@ class Manifest:
     layers: tuple[str, ...]
     whitening: str | None = None
     """Digest of the whitening, if its vectors are stored."""
+    precision: str | None = None
+    """`fast` only where that differs from exact; None: an earlier format, which did not say."""
     texts: tuple[Text, ...] = ()
     approximate: tuple[Approximate, ...] = ()
     format: int = FORMAT
@@ -105,6 +107,8 @@ class Manifest:
             )
         if self.width < 1:
             raise ConfigError(f"width: expected 1 or more, found {self.width}")
+        if self.precision not in (None, "exact", "fast"):
+            raise ConfigError(f"precision: expected 'exact' or 'fast', found {self.precision!r}")
 
     @property
     def columns(self) -> tuple[str, ...]:
@@ -171,6 +175,7 @@ def new_manifest(embedder: Embedder, layers: Sequence[str] | None = None) -> Man
         width=embedder.width,
         layers=names,
         whitening=whitening,
+        precision="fast" if embedder.is_fast else "exact",
     )
 
 
@@ -189,27 +194,40 @@ def read_manifest(folder: Path) -> Manifest:
 
 def write_manifest(folder: Path, manifest: Manifest) -> None:
     """Replace index.json; whatever was appended to the columns becomes valid."""
-    atomic.write(folder / MANIFEST, json.dumps(config.as_dict(manifest), indent=1).encode())
+    newest = dataclasses.replace(manifest, format=FORMAT)
+    atomic.write(folder / MANIFEST, json.dumps(config.as_dict(newest), indent=1).encode())
 
 
 def check_same_model(folder: Path, manifest: Manifest, embedder: Embedder) -> None:
-    """Raise an error if the index was built with another model or initial state."""
+    """Raise an error if another model, initial state, whitening or precision built the index."""
     mine = new_manifest(embedder, ["top"])
-    if (manifest.model, manifest.initial_state) == (mine.model, mine.initial_state):
-        stored, current = manifest.whitening, embedder.whitening
-        if stored is not None and (current is None or current.digest != stored):
-            raise DataError(
-                f"{folder}: built with another whitening of {mine.name or 'this model'}; build "
-                "another index"
-            )
+    rebuild = "build another index: elmore neighbors MODEL TEXT --index OTHER_FOLDER"
+    if (manifest.model, manifest.initial_state) != (mine.model, mine.initial_state):
+        theirs, ours = (
+            f"{one.name or 'an unnamed model'} ({one.model[:12]}, initial state "
+            f"{one.initial_state!r})"
+            for one in (manifest, mine)
+        )
+        raise DataError(
+            f"{folder}: an index of another model: built with {theirs}, searched with {ours}; name "
+            f"the model it was built with, or {rebuild}"
+        )
+    stored, current = manifest.whitening, embedder.whitening
+    if stored is not None and (current is None or current.digest != stored):
+        raise DataError(
+            f"{folder}: built with another whitening of {mine.name or 'this model'}; {rebuild}"
+        )
+    built, precision = manifest.precision, mine.precision
+    if built in (None, precision):
         return
-    theirs, ours = (
-        f"{one.name or 'an unnamed model'} ({one.model[:12]}, initial state {one.initial_state!r})"
-        for one in (manifest, mine)
-    )
+    if embedder.precision == built:
+        raise DataError(
+            f"{folder}: built in {built} precision, this model runs in {precision}, because "
+            f"nothing else is faster here; {rebuild}"
+        )
     raise DataError(
-        f"{folder}: an index of another model: built with {theirs}, searched with {ours}; name the "
-        "model it was built with, or build another index"
+        f"{folder}: built in {built} precision, this model runs in {precision}; pass --precision "
+        f"{built} (precision={built!r} in Python), or {rebuild} --precision {precision}"
     )
 
 

@@ -1,3 +1,5 @@
+import json
+import re
 from dataclasses import replace
 
 import numpy as np
@@ -7,7 +9,7 @@ from elmore.embed.embedder import Embedder
 from elmore.embed.loading import load
 from elmore.errors import ConfigError, DataError
 from elmore.probe.neighbors.index import Neighbor, OccurrenceIndex
-from tests.support import toy_tasks
+from tests.support import simulated_bf16, toy_tasks
 from tests.support.toy_index import LINES, build_index, write_text
 from tests.support.toy_whitening import make_whitening
 
@@ -117,6 +119,51 @@ def test_an_index_of_another_model_is_refused_and_both_are_named(tmp_path, elmo,
         OccurrenceIndex.build(index.folder, other, [tmp_path / "index.txt"], tokenized=True)
     with pytest.raises(DataError, match="initial state 'warm'"):
         OccurrenceIndex.open(index.folder, load(model, device="cpu", initial_state="warm"))
+
+
+def test_an_index_is_searched_in_the_precision_it_was_built_in(tmp_path, elmo, model, monkeypatch):
+    simulated_bf16.simulate_bf16_units(monkeypatch)
+    fast = load(model, device="cpu", precision="fast")
+    indexes = [build_index(tmp_path, one, name) for one, name in ((elmo, "exact"), (fast, "fast"))]
+    exact_rows, fast_rows = (index.vectors(np.arange(16)) for index in indexes)
+    assert not np.array_equal(exact_rows, fast_rows)
+    for index, other, built, searched in (
+        (indexes[0], fast, "exact", "fast"),
+        (indexes[1], elmo, "fast", "exact"),
+    ):
+        message = (
+            f"{index.folder}: built in {built} precision, this model runs in {searched}; pass "
+            f"--precision {built} (precision='{built}' in Python), or build another index: elmore "
+            f"neighbors MODEL TEXT --index OTHER_FOLDER --precision {searched}"
+        )
+        with pytest.raises(DataError, match=re.escape(message)):
+            OccurrenceIndex.open(index.folder, other)
+        with pytest.raises(DataError, match=re.escape(message)):
+            build_index(tmp_path, other, built)
+    assert OccurrenceIndex.open(indexes[1].folder, fast).search(["play"], 0, 1)
+
+
+def test_where_nothing_is_fast_a_fast_index_cannot_be_searched(tmp_path, model, monkeypatch):
+    with monkeypatch.context() as patch:
+        simulated_bf16.simulate_bf16_units(patch)
+        index = build_index(tmp_path, load(model, device="cpu", precision="fast"))
+    simulated_bf16.disable_fast_units(monkeypatch)
+    slow = load(model, device="cpu", precision="fast")
+    with pytest.raises(DataError, match="in exact, because nothing else is faster here; build an"):
+        OccurrenceIndex.open(index.folder, slow)
+    build_index(tmp_path, slow, "slow")
+    assert len(OccurrenceIndex.open(tmp_path / "slow", load(model, device="cpu"))) == 16
+
+
+def test_an_index_of_an_earlier_format_is_searched_in_any_precision(tmp_path, elmo, monkeypatch):
+    path = build_index(tmp_path, elmo).folder / "index.json"
+    manifest = json.loads(path.read_text())
+    del manifest["precision"]
+    path.write_text(json.dumps({**manifest, "format": 2}))
+    simulated_bf16.simulate_bf16_units(monkeypatch)
+    for precision in ("exact", "fast"):
+        embedder = Embedder(elmo.bundle, device="cpu", precision=precision)
+        assert len(OccurrenceIndex.open(path.parent, embedder)) == 16
 
 
 def test_a_layer_that_is_not_stored_is_refused(tmp_path, elmo):

@@ -10,11 +10,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from elmore import lock
+from elmore.embed.embedder import Embedder
 from elmore.embed.loading import load
 from elmore.errors import DataError
 from elmore.probe.neighbors import storage, writer
 from elmore.probe.neighbors.index import OccurrenceIndex
-from tests.support import toy_corpus, toy_tasks
+from tests.support import simulated_bf16, toy_corpus, toy_tasks
 from tests.support.cli_processes import _context
 from tests.support.sweeps import pick
 from tests.support.toy_index import LINES, build_index, contents, write_text
@@ -87,6 +88,18 @@ def test_without_a_folder_the_index_is_cached_and_may_have_more_layers(tmp_path,
     write_text(tmp_path / "a.txt", LINES[:1])
     other = OccurrenceIndex.build(None, elmo, [file], tokenized=True, layers=["all"])
     assert len({every.folder, average.folder, other.folder}) == 3
+
+
+def test_each_precision_has_an_index_of_its_own_in_the_cache(tmp_path, elmo, monkeypatch):
+    monkeypatch.setenv("ELMORE_CACHE", str(tmp_path / "cache"))
+    file = write_text(tmp_path / "a.txt")
+    simulated_bf16.simulate_bf16_units(monkeypatch)
+    fast = Embedder(elmo.bundle, device="cpu", precision="fast")
+    folders = [
+        OccurrenceIndex.build(None, one, [file], tokenized=True).folder
+        for one in (elmo, fast, elmo)
+    ]
+    assert folders[0] == folders[2] != folders[1]
 
 
 def dying(arguments, part, moment="", number=0):
