@@ -5,23 +5,24 @@
     python peer_models.py distill TEACHER MODEL
 
 JOB is a JSON file: {"texts": [...]} asks for one vector per text (N, K), {"sentences": [[...]]} for
-those of the words in every layer (L, words of all sentences, D). The other two make the models that
-nobody publishes.
+those of the words in every layer (L, words of all sentences, D); MiniLM also takes "layers" and
+"pieces" with it. The other two commands make the models that nobody publishes.
 
 Only what the environment of a peer has is imported: numpy everywhere, the rest in its class.
 
-Shapes: N texts, K width of a text, L layers, T words, D width of a word.
+Shapes: N texts, K width of a text, L layers, P pieces of a sentence, T words, D width of a word.
 """
 
 import itertools
 import json
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
 
 BATCH = 32  # sentences that a transformer reads at a time
-LAYERS = [2, 4, 6]  # of its six, for words: as many as the bundled model of elmore has
+LAYERS = (2, 4, 6)  # of its six, for words: as many as the bundled model of elmore has
 
 
 class Words:
@@ -114,7 +115,7 @@ class Model2Vec(Pieces):
 
 
 class MiniLM:
-    """all-MiniLM-L6-v2; a word is the mean of its pieces, in the second, fourth and last layer."""
+    """all-MiniLM-L6-v2; the vector of a word is the mean of its pieces, or that of the first."""
 
     def __init__(self, folder: str) -> None:
         from sentence_transformers import SentenceTransformer
@@ -125,8 +126,10 @@ class MiniLM:
         """Return one vector per text (N, K)."""
         return self.model.encode(texts, batch_size=BATCH, show_progress_bar=False)
 
-    def embed(self, sentences: list[list[str]]) -> np.ndarray:
-        """Return the vectors of the words of all sentences (L, T, D)."""
+    def embed(
+        self, sentences: list[list[str]], layers: Sequence[int] = LAYERS, pieces: str = "mean"
+    ) -> np.ndarray:
+        """Return the vectors of the words of all sentences (L, T, D); layer 0 has no context."""
         import torch
         from transformers import AutoModel, AutoTokenizer
 
@@ -134,7 +137,7 @@ class MiniLM:
         tokenizer = AutoTokenizer.from_pretrained(folder)
         encoder = AutoModel.from_pretrained(folder)
         starts = np.cumsum([0, *map(len, sentences)])
-        layers = np.zeros((len(LAYERS), starts[-1], 384), np.float16)
+        vectors = np.zeros((len(layers), starts[-1], 384), np.float16)
         order = sorted(range(len(sentences)), key=lambda number: len(sentences[number]))
         for first in range(0, len(order), BATCH):
             rows = order[first : first + BATCH]
@@ -145,17 +148,30 @@ class MiniLM:
             )  # fmt: skip
             with torch.inference_mode():
                 hidden = encoder(**batch, output_hidden_states=True).hidden_states
-            states = torch.stack([hidden[layer] for layer in LAYERS])
+            states = torch.stack([hidden[layer] for layer in layers]).numpy()  # (L, B, P, D)
             for number, row in enumerate(rows):
-                pieces = batch.word_ids(number)  # the word of each piece, None for [CLS] and such
-                kept = [place for place, word in enumerate(pieces) if word is not None]
-                words = torch.tensor([pieces[place] for place in kept])
-                sums = torch.zeros(len(LAYERS), len(sentences[row]), 384).index_add_(
-                    1, words, states[:, number, kept]
+                vectors[:, starts[row] : starts[row + 1]] = pool_pieces(
+                    states[:, number], batch.word_ids(number), len(sentences[row]), pieces
                 )
-                counts = torch.bincount(words, minlength=sums.shape[1]).clamp(min=1)
-                layers[:, starts[row] : starts[row + 1]] = sums / counts[:, None]
-        return layers
+        return vectors
+
+
+def pool_pieces(
+    states: np.ndarray, words: Sequence[int | None], num_words: int, pieces: str
+) -> np.ndarray:
+    """Return the vectors of words (L, T, D) from those of their pieces (L, P, D).
+
+    Args:
+        states: The vectors of the pieces.
+        words: The number of the word of each piece, None for `[CLS]` and such.
+        num_words: A word without pieces, such as a control character, gets zeros.
+        pieces: `mean` of the pieces of a word, or the `first`.
+    """
+    weights = np.zeros((num_words, len(words)), np.float32)
+    for place, word in enumerate(words):
+        if word is not None and (pieces == "mean" or not weights[word].any()):
+            weights[word, place] = 1
+    return weights / weights.sum(axis=1, keepdims=True).clip(min=1) @ states
 
 
 class Elmore:
@@ -187,9 +203,9 @@ def vectors(kind: str, model: str, job: str, out: str) -> None:
     wanted = json.loads(Path(job).read_text("utf-8"))
     peer = KINDS[kind](model)
     if "texts" in wanted:
-        np.save(out, peer.encode(wanted["texts"]).astype(np.float32))
+        np.save(out, peer.encode(**wanted).astype(np.float32))
     else:
-        np.save(out, peer.embed(wanted["sentences"]).astype(np.float16))
+        np.save(out, peer.embed(**wanted).astype(np.float16))
 
 
 def train_fasttext(corpus: str, model: str, settings: str) -> None:

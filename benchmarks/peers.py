@@ -53,6 +53,16 @@ EPOCHS, BUCKETS = 1, 500_000  # of fastText, so that it trains in minutes and lo
 PAIRS = {"sts": ("sts-test.csv", 0, (5, 6, 4)), "sick": ("SICK_test_annotated.txt", 1, (1, 2, 3))}
 """Files of sentence pairs: lines of a header, columns of the sentences and of the similarity."""
 WORD_SETS, TAG_SETS = ("wic", "swords"), ("pos", "ner")
+WORD_VECTORS = {
+    "minilm": {
+        f", {pieces} of the pieces": {"layers": list(range(7)), "pieces": pieces}
+        for pieces in ("mean", "first")
+    }
+}
+"""For tags: what is asked of a model, by what is added to the names of its layers.
+
+The layer that is best on dev is chosen among all of them.
+"""
 TEXTS_ONLY = "elmore-exact"  # so close to `fast` that the sets of words are not scored again
 
 
@@ -114,9 +124,10 @@ class PeerVectors:
     device = "cpu"
     bundle = SimpleNamespace(softmax=None)
 
-    def __init__(self, peer: Peer, place: Path) -> None:
-        self.peer, self._place = peer, place
-        self.num_layers, self.width = peer.shape
+    def __init__(self, peer: Peer, place: Path, word_vectors: dict[str, Any] | None = None) -> None:
+        self.peer, self._place, self._word_vectors = peer, place, word_vectors or {}
+        num_layers, self.width = peer.shape
+        self.num_layers = len(self._word_vectors.get("layers", range(num_layers)))
 
     def encode(self, texts: Iterable[str]) -> np.ndarray:
         """Return one vector per text (N, K)."""
@@ -126,7 +137,7 @@ class PeerVectors:
         """Yield the vectors of the words of each sentence (L, T, D)."""
         assert layers == "all"
         sentences = list(texts)
-        vectors = self._run({"sentences": sentences})
+        vectors = self._run({"sentences": sentences, **self._word_vectors})
         ends = list(itertools.accumulate(map(len, sentences)))
         for sentence, end in zip(sentences, ends, strict=True):
             part = vectors[:, end - len(sentence) : end]
@@ -265,8 +276,11 @@ def tags(args: argparse.Namespace) -> None:
     tasks["pos"] = [task._replace(splits=thin(task.splits)) for task in tasks["pos"]]
     for name, load in models(args).items():
         if name != TEXTS_ONLY and (out := new_result(args, f"tags-{name}")):
-            model = load()
-            write(out, {each: list(peers_noise.score_tags(model, tasks[each])) for each in tasks})
+            ways = {
+                way: PeerVectors(PEERS[name], args.place, word_vectors)
+                for way, word_vectors in WORD_VECTORS.get(name, {}).items()
+            } or {"": load()}
+            write(out, {each: list(peers_noise.score_tags(ways, tasks[each])) for each in tasks})
 
 
 def thin(splits: Splits) -> Splits:

@@ -12,7 +12,7 @@ Shapes: N texts or tokens, L layers, D width.
 """
 
 import random
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict
 from typing import Any
 
@@ -114,12 +114,19 @@ def row(found: np.ndarray, metric: str, method: str) -> dict:
     )
 
 
-def score_tags(model: Any, tasks: Sequence[TaggingTask]) -> Iterator[dict]:  # noqa: ANN401
-    """Yield the scores of each layer at each rate; the layer that is best on dev is chosen."""
+def score_tags(models: Mapping[str, Any], tasks: Sequence[TaggingTask]) -> Iterator[dict]:
+    """Yield the scores of each layer at each rate; the layer that is best on dev is chosen.
+
+    Args:
+        models: Versions of one model, by what is added to the names of their layers.
+        tasks: Kinds of tags on the same sentences.
+    """
     noisy = [_misspell_test(task.splits) for task in tasks]
-    layers = layer_features(noisy[0], model)
-    if model.num_layers == 1:
-        layers.pop("average")
+    layers = {
+        layer + version: vectors
+        for version, model in models.items()
+        for layer, vectors in _layers(noisy[0], model).items()
+    }
     for task, splits in zip(tasks, noisy, strict=True):
         fits = {
             layer: fit_classifier(*map(Examples, vectors, splits.tags()))
@@ -137,7 +144,15 @@ def score_tags(model: Any, tasks: Sequence[TaggingTask]) -> Iterator[dict]:  # n
                     method=layer,
                     chosen=layer == best,
                 )
-                yield {"rate": rate, **asdict(score)}
+                yield {"rate": rate, "dev": fit.dev, **asdict(score)}
+
+
+def _layers(splits: Splits, model: Any) -> dict[str, list[np.ndarray]]:  # noqa: ANN401
+    """Return the vectors of every token in each layer, and the average if there are several."""
+    layers = layer_features(splits, model)
+    if model.num_layers == 1:
+        layers.pop("average")
+    return layers
 
 
 def _misspell_test(splits: Splits) -> Splits:

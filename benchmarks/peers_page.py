@@ -31,6 +31,7 @@ SETS = [
 ]
 LAYERS = {"minilm": {"0": "2", "1": "4", "2": "6"}}
 """The layers that a model gives for words, by their numbers in the results."""
+HEAD_LINES = 2  # of a table without results
 RATES = ["none", "every tenth", "every third", "every"]
 Row = dict
 Results = dict[str, dict[str, list[Row]]]
@@ -39,16 +40,24 @@ Results = dict[str, dict[str, list[Row]]]
 def render(place: Path) -> str:
     """Return all tables for which there are results."""
     quality, noise, tags = (read(place, step) for step in ("quality", "noise", "tags"))
+    cost = place / "cost.json"
     parts = [
         ("Sentences: Spearman x 100", sentence_table(quality)),
         ("Words: score x 100", word_table({"quality": quality, "tags": tags})),
-        ("Cost", cost_table(json.loads((place / "cost.json").read_text("utf-8")))),
+        ("Cost", cost_table(json.loads(cost.read_text("utf-8"))) if cost.exists() else ()),
         ("Sentences found again, %", noise_table(noise, "sentences", text_methods)),
         ("Words found again, %", noise_table(noise, "words", all_methods)),
+        ("XPOS accuracy, %", noise_table(tags, "pos", chosen("xpos"))),
         ("UPOS accuracy, %", noise_table(tags, "pos", chosen("upos"))),
         ("NER, F1 x 100", noise_table(tags, "ner", chosen("all"))),
+        ("Layers for tags: accuracy on dev, score on test", dev_table(tags)),
     ]
-    return "\n".join(f"## {title}\n\n" + "\n".join(lines) + "\n" for title, lines in parts)
+    tables = [(title, list(lines)) for title, lines in parts]
+    return "\n".join(
+        f"## {title}\n\n" + "\n".join(lines) + "\n"
+        for title, lines in tables
+        if len(lines) > HEAD_LINES
+    )
 
 
 def read(place: Path, step: str) -> Results:
@@ -65,6 +74,14 @@ def cell(row: Row) -> str:
 
 def line(*cells: str) -> str:
     return f"| {' | '.join(cells)} |"
+
+
+def named_layer(name: str, method: str) -> str:
+    """Return the name of a layer as the tables show it; a static model has only one."""
+    if name in STATIC:
+        return NAMES[name]
+    shown = layer(name, method)
+    return label(name, f"layer {shown}" if shown[0].isdigit() else shown)
 
 
 def head(*cells: str) -> Iterator[str]:
@@ -144,6 +161,28 @@ def noise_table(noise: Results, key: str, wanted: Callable[[Row], bool]) -> Iter
         rows = [row for row in sets.get(key, []) if wanted(row)]
         for method in dict.fromkeys(row["method"] for row in rows):
             cells = {row["rate"]: cell(row) for row in rows if row["method"] == method}
-            shown = f"layer {layer(name, method)}" if method.isdigit() else method
-            shown = "" if name in STATIC else shown
-            yield line(label(name, shown), *(cells[rate] for rate in rates))
+            yield line(named_layer(name, method), *(cells[rate] for rate in rates))
+
+
+def dev_table(tags: Results) -> Iterator[str]:
+    """Yield the scores of each layer on text without errors; those of the chosen one are bold."""
+    sets = [(title, *key) for title, step, *key in SETS if step == "tags"]
+    yield from head("", *(f"{title}, {split}" for title, *_ in sets for split in ("dev", "test")))
+    for name, results in tags.items():
+        clean = [
+            {row["method"]: row for row in results.get(key, []) if is_clean(row, part)}
+            for _, key, part, _ in sets
+        ]
+        for method in dict.fromkeys(method for rows in clean for method in rows):
+            pairs = [score_pair(rows[method]) if method in rows else ("", "") for rows in clean]
+            yield line(named_layer(name, method), *(each for pair in pairs for each in pair))
+
+
+def is_clean(row: Row, part: str) -> bool:
+    return row["part"] == part and row["rate"] == "none"
+
+
+def score_pair(row: Row) -> tuple[str, str]:
+    """Return the accuracy on dev and the score on test."""
+    dev, test = (f"{100 * row[split]:.1f}" for split in ("dev", "score"))
+    return (f"**{dev}**", f"**{test}**") if row["chosen"] else (dev, test)

@@ -11,7 +11,7 @@ from elmore.probe.suite import wic
 from elmore.tasks.data.columns import TaggedSentence
 from tests.test_paper import ROOT
 
-MODULES = ["peers", "peers_cost", "peers_noise", "peers_page", "contestants"]
+MODULES = ["peers", "peer_models", "peers_cost", "peers_noise", "peers_page", "contestants"]
 TEXT = [["The", "quick", "brown", "fox", "jumps", "over", "it", "."], ["Nobody", "was", "there"]]
 
 
@@ -90,14 +90,72 @@ def test_letters_find_misspelt_words(noise):
 def test_a_classifier_of_clean_text_is_scored_at_every_rate(noise):
     tagged = [TaggedSentence(words, [word[0].lower() for word in words]) for words in TEXT]
     task = noise.TaggingTask("all", "accuracy", count_equal, noise.Splits(tagged, tagged, tagged))
-    rows = list(noise.score_tags(Spelling(), [task]))
+    rows = list(noise.score_tags({"": Spelling()}, [task]))
     assert [row["rate"] for row in rows] == list(noise.RATES)
     assert rows[0]["score"] == 1 > rows[-1]["score"] > 0
     assert all(row["chosen"] and row["n"] == len(TEXT) for row in rows)
 
 
+class Lengths(Spelling):
+    """Vectors of words from the number of their letters."""
+
+    width = 1
+
+    def stream(self, texts, layers):
+        for text in texts:
+            rows = [[len(word)] for word in text]
+            yield type("Text", (), {"tokens": text, "vectors": np.array([rows], np.float32)})
+
+
+def test_the_version_of_a_model_that_is_best_on_dev_is_chosen(noise):
+    train = [TaggedSentence(["the", "other"], ["t", "o"])]
+    dev = [TaggedSentence(["oro"], ["t"])]  # of the length of "the", with letters of "other"
+    test = [TaggedSentence(["oro"], ["o"])]
+    task = noise.TaggingTask("all", "accuracy", count_equal, noise.Splits(train, dev, test))
+    versions = {", letters": Spelling(), ", length": Lengths()}
+    rows = list(noise.score_tags(versions, [task]))
+    assert {row["method"]: row["chosen"] for row in rows} == {
+        "0, letters": False,
+        "0, length": True,
+    }
+    assert {row["method"]: row["dev"] for row in rows} == {"0, letters": 0, "0, length": 1}
+    assert {row["method"]: row["score"] for row in rows} == {"0, letters": 1, "0, length": 0}
+
+
 def count_equal(gold, predicted):
     return sum(a == b for a, b in zip(gold, predicted, strict=True)), len(gold)
+
+
+@pytest.fixture(scope="module")
+def peer_models(peers):
+    return importlib.import_module("peer_models")
+
+
+def test_a_word_is_the_mean_or_the_first_of_its_pieces(peer_models):
+    # [CLS] and [SEP] belong to no word; the middle one of three words has no piece
+    words = [None, 0, 0, 2, None]
+    states = np.array([[[9, 9], [1, 2], [3, 6], [5, 7], [9, 9]], np.full((5, 2), 4)], np.float32)
+    mean, first = (peer_models.pool_pieces(states, words, 3, way) for way in ("mean", "first"))
+    assert mean.tolist() == [[[2, 4], [0, 0], [5, 7]], [[4, 4], [0, 0], [4, 4]]]
+    assert first.tolist() == [[[1, 2], [0, 0], [5, 7]], [[4, 4], [0, 0], [4, 4]]]
+
+
+def test_tags_of_minilm_come_from_every_layer_and_both_ways_to_pool(peers, monkeypatch, tmp_path):
+    jobs = []
+
+    def answer(_model, job):
+        jobs.append(job)
+        return np.zeros((len(job["layers"]), 2, 384), np.float16)
+
+    monkeypatch.setattr(peers.PeerVectors, "_run", answer)
+    for word_vectors in peers.WORD_VECTORS["minilm"].values():
+        model = peers.PeerVectors(peers.PEERS["minilm"], tmp_path, word_vectors)
+        (text,) = model.stream([["two", "words"]], layers="all")
+        assert model.num_layers == len(text.vectors) == 7
+    assert [(job["layers"], job["pieces"]) for job in jobs] == [
+        ([0, 1, 2, 3, 4, 5, 6], "mean"),
+        ([0, 1, 2, 3, 4, 5, 6], "first"),
+    ]
 
 
 @pytest.fixture(scope="module")
@@ -135,7 +193,7 @@ def test_the_page_shows_the_chosen_layer_and_every_rate(peers, tmp_path):
     row = {"part": "all", "metric": "accuracy", "method": "1", "chosen": True, "score": 0.5}
     row |= {"low": 0.25, "high": 0.75, "n": 4}
     text = row | {"metric": "spearman", "method": "own"}
-    spans = [row | {"rate": rate, "metric": "f1"} for rate in peers.peers_noise.RATES]
+    spans = [row | {"rate": rate, "metric": "f1", "dev": 0.9} for rate in peers.peers_noise.RATES]
     quality = {"sts": [text], "sick": [text], "wic": [row | {"chosen": False, "score": 1}, row]}
     (tmp_path / "quality-minilm.json").write_text(json.dumps(quality))
     (tmp_path / "tags-minilm.json").write_text(json.dumps({"ner": spans}))
@@ -146,3 +204,28 @@ def test_the_page_shows_the_chosen_layer_and_every_rate(peers, tmp_path):
     assert f"| all-MiniLM-L6-v2 | {cell} | {cell} |" in page
     assert f"| all-MiniLM-L6-v2 | {cell}, `4` |  |  |  | {cell}, `4` |" in page
     assert f"| all-MiniLM-L6-v2, layer 4 |{f' {cell} |' * 4}" in page
+
+
+def test_the_page_shows_what_the_layer_was_chosen_by(peers, tmp_path):
+    row = {"part": "upos", "metric": "accuracy", "rate": "none", "low": 0.1, "high": 0.9, "n": 4}
+    rows = [
+        row | {"method": "0, first of the pieces", "chosen": False, "dev": 0.5, "score": 0.75},
+        row | {"method": "average, mean of the pieces", "chosen": True, "dev": 0.6, "score": 0.7},
+        row | {"method": "0, first of the pieces", "rate": "every", "chosen": False, "score": 0.2},
+    ]
+    (tmp_path / "tags-minilm.json").write_text(json.dumps({"pos": rows}))
+    table = list(peers.peers_page.dev_table(peers.peers_page.read(tmp_path, "tags")))
+    name = "all-MiniLM-L6-v2"
+    assert table[2:] == [
+        f"| {name}, layer 0, first of the pieces |  |  | 50.0 | 75.0 |  |  |",
+        f"| {name}, average, mean of the pieces |  |  | **60.0** | **70.0** |  |  |",
+    ]
+
+
+def test_the_page_leaves_out_tables_without_results(peers, tmp_path):
+    found = {"rate": "every tenth", "method": "1", "score": 1, "low": 1, "high": 1}
+    rows = [found | {"rate": rate} for rate in peers.peers_noise.RATES]
+    (tmp_path / "noise-glove.json").write_text(json.dumps({"words": rows, "sentences": []}))
+    page = peers.peers_page.render(tmp_path)
+    titles = [line for line in page.splitlines() if line.startswith("## ")]
+    assert titles == ["## Words found again, %"]
