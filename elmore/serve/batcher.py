@@ -6,8 +6,9 @@ join a running batch, which advances a few steps at a time, and each request is 
 it is complete. Other batches run between those steps.
 
 The queue is bounded: when it is full, a request is rejected with a time to retry. Requests whose
-client has disconnected are dropped. The event loop never waits for the model. A worker that has
-died is not replaced: all waiting and all later requests fail.
+client has disconnected are dropped. The event loop never waits for the model. While the worker is
+hung, requests are refused. A worker that has died is not replaced: all waiting and all later
+requests fail.
 """
 
 import asyncio
@@ -18,10 +19,11 @@ from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from itertools import count
 from typing import Any, NamedTuple, Protocol
 
-from elmore.serve.worker import WorkerDied, WorkerThread
+from elmore.serve.worker import WorkerDied, WorkerHung, WorkerThread
 
 _log = logging.getLogger(__name__)
 _WAIT_FRACTION = 0.15  # of the duration of the last batch: how long the next may wait
+_MIN_RATE = 1.0  # tokens per second: a long step that completes nothing has a rate of 0
 
 
 class QueueFull(Exception):  # noqa: N818 -- a response, not a fault
@@ -85,9 +87,9 @@ class Batcher:
 
     `token_budget` bounds the tokens of a batch and of the continuous batch, `max_queue_tokens`
     those of the queue. A request waits up to `max_wait_s` seconds for others to join its batch.
-    `on_batch` is called with the statistics of each batch. Use it as `async with`: on exit it
-    finishes the accepted requests, but does not wait for a worker that has been in one call for
-    more than `hang_seconds`, measured by `clock`.
+    `on_batch` is called with the statistics of each batch. A worker that has been in one call for
+    more than `hang_seconds`, measured by `clock`, is hung. Use it as `async with`: on exit it
+    finishes the accepted requests, but does not wait for a hung worker.
     """
 
     def __init__(
@@ -166,9 +168,15 @@ class Batcher:
         """Queue work and return its result, or raise its exception; if cancelled, drop the work."""
         if self.died is not None:
             raise self.died
+        seconds = self.busy_seconds
+        if seconds > self.hang_seconds:
+            raise WorkerHung(
+                f"the worker has been in one call for {seconds:.0f} s, more than "
+                f"{self.hang_seconds:g}"
+            )
         waiting = self.waiting
         if self._closing or (waiting and waiting + tokens > self.max_queue_tokens):
-            raise QueueFull(min(60, 1 + int(waiting / self._rate)))
+            raise QueueFull(min(60, 1 + int(waiting / max(self._rate, _MIN_RATE))))
         result = asyncio.get_running_loop().create_future()
         self._queue.append(_Job(kind, work, tokens, result))
         self._arrived.set()
@@ -281,14 +289,14 @@ class Batcher:
         self, jobs: dict[int, _Job], work: Callable[[], Mapping[int, Any]]
     ) -> Batch:
         """Run a function in the worker thread, and resolve the jobs that it completed."""
-        start = time.monotonic()
+        start = self._clock()
         tokens = sum(job.tokens for job in jobs.values())
         try:
             outcomes = await self._thread.run(work)
         except WorkerDied as died:
             _fail(jobs.values(), died)
             raise
-        seconds = time.monotonic() - start
+        seconds = self._clock() - start
         done = [(jobs.pop(number), outcome) for number, outcome in outcomes.items()]
         batch = Batch(tokens, sum(job.tokens for job, _ in done), seconds)
         self._rate += min(1, seconds) * (batch.done / max(seconds, 1e-3) - self._rate)

@@ -15,12 +15,12 @@ from fastapi.responses import JSONResponse
 from starlette.exceptions import HTTPException as StarletteHTTPException
 
 from elmore.serve.batcher import QueueFull
-from elmore.serve.worker import WorkerDied
+from elmore.serve.worker import WorkerDied, WorkerHung
 
 CLIENT_CLOSED_REQUEST = 499
 OPENAI_PATHS = "/v1/"
-RESTART = {"Retry-After": "30"}
-"""Header of a server that must be restarted: some time for whoever does it."""
+UNHEALTHY = {"Retry-After": "30"}
+"""Header of an unhealthy server: some time for it to recover, or for somebody to restart it."""
 _MAX_QUOTED = 40  # characters of the request in an error message
 _OPENAI_TYPES = {401: "authentication_error", 429: "rate_limit_error"}
 
@@ -93,7 +93,12 @@ def install_handlers(app: FastAPI) -> None:
     @app.exception_handler(WorkerDied)
     async def worker_died(request: Request, error: WorkerDied) -> Response:
         sentence = f"the worker has died ({error}); restart the server"
-        return _respond(request, HTTPException(503, sentence, RESTART))
+        return _respond(request, HTTPException(503, sentence, UNHEALTHY))
+
+    @app.exception_handler(WorkerHung)
+    async def worker_hung(request: Request, error: WorkerHung) -> Response:
+        sentence = f"{error}; retry in {UNHEALTHY['Retry-After']} s"
+        return _respond(request, HTTPException(503, sentence, UNHEALTHY))
 
     @app.exception_handler(Exception)
     async def internal(request: Request, error: Exception) -> Response:

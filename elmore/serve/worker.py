@@ -17,6 +17,10 @@ class WorkerDied(Exception):  # noqa: N818 -- it says what happened
     """The worker has ended; the message is the type of the exception that ended it."""
 
 
+class WorkerHung(Exception):  # noqa: N818 -- it says what happens
+    """The worker has been in one call for too long; the message says for how long."""
+
+
 class WorkerThread:
     """Runs calls one after another, without blocking the event loop."""
 

@@ -9,6 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from elmore.serve.batcher import Batcher, QueueFull
+from elmore.serve.worker import WorkerHung
 from tests.support.sweeps import pick
 
 
@@ -125,6 +126,61 @@ def test_a_full_queue_refuses_and_says_when_to_retry():
             return await asyncio.gather(*first, *waiting)
 
     assert asyncio.run(run()) == [20, 20, 20]
+
+
+class LongStep(Worker):
+    """Each step takes five seconds by its clock; all after the first are held up."""
+
+    now = 0.0
+
+    def step(self):
+        self.now += 5
+        done = super().step()
+        if len(self.turns) == 1:
+            self.gate.clear()
+        return done
+
+
+def test_a_full_queue_refuses_after_a_long_step_that_completed_nothing():
+    worker = LongStep()
+
+    async def run():
+        limits = {"token_budget": 10, "max_queue_tokens": 20, "max_wait_s": 0}
+        async with Batcher(worker, **limits, clock=lambda: worker.now) as batcher:
+            jobs = await submit_all(batcher, [3], "flow")
+            while len(worker.turns) < 2:
+                await asyncio.sleep(0.001)
+            jobs += await submit_all(batcher, [10, 10])
+            with pytest.raises(QueueFull) as refusal:
+                await batcher.submit("a", 1, 1)
+            worker.gate.set()
+            await asyncio.gather(*jobs)
+            return refusal.value.seconds
+
+    assert asyncio.run(run()) == 21  # a token a second, at worst
+
+
+def test_a_hung_worker_refuses_at_once_and_recovers():
+    worker = Worker(held=True)
+    clock = [0.0]
+
+    async def run():
+        async with Batcher(
+            worker, max_wait_s=0, hang_seconds=60, clock=lambda: clock[0]
+        ) as batcher:
+            first = await submit_all(batcher, [1])
+            while not worker.batches:
+                await asyncio.sleep(0.001)
+            clock[0] = 60.0
+            accepted = await submit_all(batcher, [2])
+            clock[0] = 61.0
+            with pytest.raises(WorkerHung, match="in one call for 61 s, more than 60"):
+                await batcher.submit("a", 3, 3)
+            worker.gate.set()
+            await asyncio.gather(*first, *accepted)
+            return await batcher.submit("a", 4, 4)
+
+    assert asyncio.run(run()) == 8
 
 
 def test_a_request_larger_than_the_queue_is_accepted_when_it_is_empty():

@@ -159,6 +159,7 @@ def test_a_hung_worker_is_503_with_its_reason_until_it_recovers(embedder):
         job = pool.submit(client.post, "/encode", {"texts": ["a"]})
         wait_until(lambda: client.get("/health").status == 503)
         answer = client.get("/health")
+        refused = client.post("/encode", {"texts": ["a"]})
         slow.gate.set()
         assert job.result().status == 200
         wait_until(lambda: client.get("/health").status == 200)
@@ -169,6 +170,9 @@ def test_a_hung_worker_is_503_with_its_reason_until_it_recovers(embedder):
     assert result["worker"]["busy_seconds"] > 0.05
     assert result["device"] == {"name": "cpu", "state": "unknown"}
     assert result["width"] == 12
+    assert refused.status == 503
+    assert int(refused.headers["Retry-After"]) >= 1
+    assert refused.detail.startswith("the worker has been in one call for")
 
 
 def test_a_dead_worker_is_503_for_health_and_for_work_and_the_server_still_ends(embedder, caplog):
