@@ -183,7 +183,9 @@ def _add_words(app: FastAPI, handler: RequestHandler) -> None:
                 422, f"position: {body.position} is outside a sentence of {len(body.tokens)} tokens"
             )
         work = SubstitutesWork(body.tokens, body.position, body.count)
-        found = await handler.result(request, SUBSTITUTES, work, len(body.tokens) + 2)
+        vocabulary = handler.engine.embedder.bundle.vocabulary
+        assert vocabulary is not None
+        found = await handler.result(request, SUBSTITUTES, work, work.cost(len(vocabulary)))
         lists = {
             name: [
                 {"word": word, "log_prob": round(value, chunks.DIGITS)}
@@ -252,7 +254,7 @@ def _add_state(app: FastAPI, engine: Engine, batcher: Batcher, metrics: Metrics)
         ).model_dump()
         if state.problem is None:
             return JSONResponse(body)
-        return JSONResponse({"detail": state.problem, **body}, 503, errors.RESTART)
+        return JSONResponse({"detail": state.problem, **body}, 503, errors.UNHEALTHY)
 
     @app.get(
         "/metrics",

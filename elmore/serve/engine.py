@@ -5,6 +5,7 @@ are. Requests for scores are one run of the model for all requests of a batch; t
 are one run each, because a distribution over all words is large.
 """
 
+import math
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from itertools import islice
 from typing import Any, NamedTuple, Protocol
@@ -21,6 +22,8 @@ from elmore.lm.substitutes import Substitutes, predict_substitutes
 from elmore.probe.neighbors.index import Neighbor
 
 EMBED, SCORE, SEARCH, SUBSTITUTES = "embed", "score", "search", "substitutes"
+WORDS_PER_TOKEN = 7000
+"""Ranking so many words costs what reading one token costs, with the bundled model on a CPU."""
 
 
 class Index(Protocol):
@@ -67,6 +70,10 @@ class SubstitutesWork(NamedTuple):
     tokens: list[str]
     position: int
     count: int
+
+    def cost(self, num_words: int) -> int:
+        """Return its cost in tokens: those it reads, and a ranking of all words of the softmax."""
+        return len(self.tokens) + 2 + math.ceil(num_words / WORDS_PER_TOKEN)
 
 
 class Engine:

@@ -12,6 +12,7 @@ import pytest
 import elmore
 from elmore.embed import pooling
 from elmore.lm import scoring, substitutes
+from elmore.serve import engine
 from elmore.serve.limits import Limits
 from tests.support import toy_corpus
 from tests.support.live_server import Slow, engine_of, run_server, wait_until
@@ -244,6 +245,23 @@ def test_a_full_queue_is_429_with_retry_after(embedder):
     assert refused.status == 429
     assert 1 <= int(refused.headers["Retry-After"]) <= 60
     assert "retry" in refused.detail
+
+
+def test_short_requests_for_substitutes_fill_the_queue_by_what_they_cost(embedder, monkeypatch):
+    monkeypatch.setattr(engine, "WORDS_PER_TOKEN", 1)
+    words = len(embedder.bundle.vocabulary)
+    slow = Slow(engine_of(embedder))
+    body = {"tokens": ["a"], "position": 0}
+    limits = Limits(queue_tokens=2 * words, batch_tokens=words)
+    with run_server(slow, limits=limits) as client, ThreadPoolExecutor(2) as pool:
+        jobs = [pool.submit(client.post, "/substitutes", body)]
+        wait_until(lambda: slow.batches)
+        jobs.append(pool.submit(client.post, "/substitutes", body))
+        wait_until(lambda: client.metric("elmore_queue_tokens") > words)
+        refused = client.post("/substitutes", body)
+        slow.gate.set()
+        assert [job.result().status for job in jobs] == [200, 200]
+    assert refused.status == 429
 
 
 def test_a_request_that_waits_too_long_is_refused(embedder):

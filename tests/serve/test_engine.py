@@ -7,6 +7,7 @@ from elmore.embed.continuous import ContinuousBatcher
 from elmore.lm import scoring
 from elmore.model.native_bilm import NativeBiLM
 from elmore.probe.neighbors.index import OccurrenceIndex
+from elmore.serve import engine as serve_engine
 from elmore.serve.engine import SCORE, EmbedWork, Engine, NeighborSearch, SearchWork
 from elmore.text import target_word
 from tests.support import toy_corpus
@@ -87,3 +88,11 @@ def test_a_canceled_request_is_not_answered(embedder):
     result = finished(engine, 1)
     assert list(result) == [2]
     assert [each.shape for each in result[2]] == [(3, 40, 12), (3, 0, 12)]
+
+
+def test_substitutes_cost_the_tokens_and_a_ranking_of_all_words():
+    work = serve_engine.SubstitutesWork(["the", "play"], 0, 10)
+    assert work.cost(0) == 4  # with both marks
+    assert work.cost(1) == 5
+    assert work.cost(serve_engine.WORDS_PER_TOKEN) == 5
+    assert work.cost(100_003) == 4 + 15
