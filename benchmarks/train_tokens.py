@@ -53,7 +53,7 @@ def main() -> None:
     device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
     corpus = open_corpus(args.shards)
     training = LMTrainable(
-        build_model(recipe, corpus.vocabulary, ()),
+        build_model(recipe, corpus.vocabulary),
         corpus,
         corpus.vocabulary,
         build_alphabet(recipe, corpus.vocabulary),

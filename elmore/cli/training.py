@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 
 _LOGGERS = (
     "elmore.lm.finetune",
+    "elmore.lm.parents",
     "elmore.tasks.data.datasets",
     "elmore.tasks.train",
     "elmore.weights.fetch",

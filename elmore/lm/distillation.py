@@ -22,7 +22,6 @@ from elmore.errors import ConfigError, WeightsError
 from elmore.lm.batches import Batch
 from elmore.lm.bilm_runner import BiLMRunner
 from elmore.lm.language_model import LanguageModel
-from elmore.lm.licences import joint_licence
 from elmore.model.bilm import BiLM
 from elmore.model.config import BiLMConfig
 from elmore.model.lstm.call import is_autocast
@@ -30,7 +29,7 @@ from elmore.model.softmax import AdaptiveSoftmax, Softmax
 from elmore.text.characters import Alphabet, ByteAlphabet
 from elmore.train.loop import State, StepOutput
 from elmore.weights import pretrained
-from elmore.weights.bundle import Bundle, Card
+from elmore.weights.bundle import Bundle
 
 _MIN_MEAN_SQUARE = 1e-4  # of a target: a smaller one counts as this, so as not to dominate
 _PREFIX = "teacher_"  # of the teacher's part of the recurrent state
@@ -153,25 +152,6 @@ def load_teacher(source: str, config: BiLMConfig, alphabet: Alphabet) -> Bundle:
             "recipe; they must be equal: change the recipe, or choose another teacher"
         )
     return replace(bundle, softmax=None)  # it is large, and a teacher predicts no words
-
-
-def describe_student(card: Card, teacher: Card, source: str, sha256: str) -> Card:
-    """Return the card of a student: its teacher, and the licences of the teacher and of the text.
-
-    Args:
-        card: The card without them.
-        teacher: The card of the teacher.
-        source: What the recipe calls the teacher; its name if its card has none.
-        sha256: The digest of the teacher.
-    """
-    name = teacher.name or source
-    facts = {"name": name, "licence": teacher.licence, "data": teacher.data, "sha256": sha256}
-    return replace(
-        card,
-        licence=joint_licence(teacher, name, card.licence, "the training text"),
-        source=card.source or f"trained with elmore, distilled from {name}",
-        training={**(card.training or {}), "teacher": facts},
-    )
 
 
 def _describe(alphabet: Alphabet) -> str:

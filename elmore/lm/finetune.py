@@ -18,7 +18,7 @@ from elmore import config
 from elmore.corpus.shards import Corpus
 from elmore.lm.config import FinetuneConfig
 from elmore.lm.language_model import LanguageModel
-from elmore.lm.licences import joint_licence
+from elmore.lm.parents import derive_card, describe_parent, warn_of_unknown_licence
 from elmore.lm.pretrain import open_run, open_verified_corpus, train_lm
 from elmore.lm.scoring import check_softmax_file
 from elmore.lm.trainable import LMTrainable
@@ -28,7 +28,7 @@ from elmore.text.vocabulary import ELMO_MARKS, Vocabulary
 from elmore.train.distributed import DistEnv, init_distributed
 from elmore.train.fit import Report
 from elmore.weights import pretrained
-from elmore.weights.bundle import Bundle, Card
+from elmore.weights.bundle import Bundle
 
 _log = logging.getLogger(__name__)
 
@@ -66,12 +66,16 @@ def finetune(
         corpus = open_verified_corpus(shards, dist_env)
         bundle = pretrained.load(*sources)
         check_softmax_file(bundle)
-        saved_recipe = {**config.as_dict(recipe), "model": [str(source) for source in sources]}
-        if dist_env.is_main and not recipe.card.licence:
-            _log.warning(
-                "the licence of the text is unknown; for the model card, pass --set "
-                "card.licence=NAME, and --set card.data=NAME to name the text"
-            )
+        parent, facts = describe_parent(bundle, sources), config.as_dict(recipe)
+        saved_recipe = {
+            **facts,
+            "model": [str(source) for source in sources],
+            "model_sha256": parent.sha256,
+        }
+        if dist_env.is_main:
+            warn_of_unknown_licence(recipe.card)
+        card = derive_card(recipe.card, corpus, facts, parent=parent, tuned=True)
+        bundle = replace(bundle, card=card)
         needs_softmax = bundle.softmax is None
         if needs_softmax:
             bundle = _add_softmax(bundle, corpus, recipe)
@@ -165,26 +169,8 @@ def _build_trainable(
         recipe.stream,
         seed,
         dist_env,
-        _card(bundle.card, corpus, recipe),
+        bundle.card,
         bundle.byte_counts,
-    )
-
-
-def _card(parent: Card, corpus: Corpus, recipe: FinetuneConfig) -> Card:
-    """Return the card of a new model, which names its parent and the licences of both texts."""
-    name = parent.name or parent.source or "a model without a name"
-    num_words = corpus.index["splits"]["train"]["num_words"]
-    text = recipe.card.data or f"a text of {num_words:,} words"
-    return replace(
-        recipe.card,
-        language=recipe.card.language or corpus.language or parent.language,
-        licence=joint_licence(parent, name, recipe.card.licence, "the text of the fine-tuning"),
-        data=f"{parent.data or 'unknown'}; then {text}",
-        source=f"fine-tuned from {name}",
-        training={
-            "recipe": config.as_dict(recipe),
-            "from": parent.training or parent.name or parent.source,
-        },
     )
 
 

@@ -2,7 +2,6 @@
 
 import logging
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -11,10 +10,17 @@ import torch.distributed as dist
 
 from elmore import config
 from elmore.corpus.shards import Corpus, open_corpus
-from elmore.errors import ConfigError
+from elmore.errors import ConfigError, WeightsError
 from elmore.lm.config import PretrainConfig
-from elmore.lm.distillation import DistilledLanguageModel, describe_student, load_teacher
+from elmore.lm.distillation import DistilledLanguageModel, load_teacher
 from elmore.lm.language_model import LanguageModel
+from elmore.lm.parents import (
+    ParentModel,
+    derive_card,
+    describe_parent,
+    unknown_parent,
+    warn_of_unknown_licence,
+)
 from elmore.lm.scoring import check_softmax_file
 from elmore.lm.trainable import LMTrainable
 from elmore.model import softmax as softmaxes
@@ -29,7 +35,6 @@ from elmore.train.fit import Report, deterministic, fit
 from elmore.train.runs import Run
 from elmore.weights import pretrained
 from elmore.weights.bundle import Bundle
-from elmore.weights.digest import model_digest
 
 _log = logging.getLogger(__name__)
 
@@ -61,20 +66,21 @@ def pretrain(
     with init_distributed(device) as (dist_env, own_device):
         corpus = open_verified_corpus(shards, dist_env)
         alphabet = build_alphabet(recipe, corpus.vocabulary)
-        sources = [str(source) for source in init]
-        has_checkpoint = resume and bool(Run(out).checkpoint_steps())
-        provenance = {"recipe": config.as_dict(recipe), **({"from": sources} if sources else {})}
-        card = replace(
-            recipe.card, language=recipe.card.language or corpus.language, training=provenance
+        initial, parent = _load_parent(init, out, resume=resume)
+        teacher, taught_by = _load_teacher(recipe, alphabet)
+        if parent is not None and dist_env.is_main:
+            warn_of_unknown_licence(recipe.card)
+        card = derive_card(
+            recipe.card, corpus, _recipe_facts(recipe, taught_by), parent=parent, teacher=taught_by
         )
-        saved_recipe = {**config.as_dict(recipe), "init": sources}
-        teacher, name = None, recipe.distillation.teacher
-        if name is not None:
-            teacher = load_teacher(name, recipe.model, alphabet)
-            saved_recipe["teacher_sha256"] = model_digest(teacher)
-            card = describe_student(card, teacher.card, name, saved_recipe["teacher_sha256"])
+        saved_recipe = {
+            **config.as_dict(recipe),
+            "init": [str(source) for source in init],
+            **({"init_sha256": parent.sha256, "parent": config.as_dict(parent)} if parent else {}),
+            **({"teacher_sha256": taught_by.sha256} if taught_by else {}),
+        }
         trainable = LMTrainable(
-            build_model(recipe, corpus.vocabulary, () if has_checkpoint else init, teacher),
+            build_model(recipe, corpus.vocabulary, initial, teacher),
             corpus,
             corpus.vocabulary,
             alphabet,
@@ -85,6 +91,46 @@ def pretrain(
         )
         with open_run(out, saved_recipe, corpus, dist_env, resume=resume) as run:
             yield from train_lm(trainable, recipe.train, run, own_device, resume=resume)
+
+
+def _load_parent(
+    init: Sequence[str | Path], out: Path, *, resume: bool
+) -> tuple[Bundle | None, ParentModel | None]:
+    """Load the initial model; a run with a checkpoint needs only its description.
+
+    That is in the run folder, since the model may be gone by then.
+    """
+    if not init:
+        return None, None
+    run = Run(out)
+    if not (resume and run.checkpoint_steps()):
+        bundle = pretrained.load(*init)
+        return bundle, describe_parent(bundle, init)
+    saved = run.read_recipe().get("parent")
+    if saved is not None:
+        return None, config.build(ParentModel, saved, f"{run.recipe}: parent")
+    try:  # a run of a format before 8
+        return None, describe_parent(pretrained.load(*init), init)
+    except WeightsError:
+        return None, unknown_parent(init)
+
+
+def _load_teacher(
+    recipe: PretrainConfig, alphabet: Alphabet
+) -> tuple[Bundle | None, ParentModel | None]:
+    source = recipe.distillation.teacher
+    if source is None:
+        return None, None
+    bundle = load_teacher(source, recipe.model, alphabet)
+    return bundle, describe_parent(bundle, [source])
+
+
+def _recipe_facts(recipe: PretrainConfig, teacher: ParentModel | None) -> dict[str, Any]:
+    """Return the recipe for the card, where the teacher has a name instead of a path."""
+    facts = config.as_dict(recipe)
+    if teacher is not None:
+        facts["distillation"]["teacher"] = teacher.name
+    return facts
 
 
 def open_verified_corpus(shards: Path, dist_env: DistEnv) -> Corpus:
@@ -162,10 +208,10 @@ def build_alphabet(recipe: PretrainConfig, vocabulary: Vocabulary) -> Alphabet:
 def build_model(
     recipe: PretrainConfig,
     vocabulary: Vocabulary,
-    init: Sequence[str | Path],
+    initial: Bundle | None = None,
     teacher: Bundle | None = None,
 ) -> LanguageModel:
-    """Build the model of a recipe, with random weights or those of another model.
+    """Build the model of a recipe, with random weights or those of an initial model.
 
     With a teacher it has the same weights, and maps to the layers of the teacher besides.
     """
@@ -174,8 +220,8 @@ def build_model(
         BiLM(recipe.model),
         softmaxes.build(recipe.softmax, len(vocabulary), recipe.model.lstm.output_dim),
     )
-    if init:
-        _copy_weights(model, vocabulary, pretrained.load(*init))
+    if initial is not None:
+        _copy_weights(model, vocabulary, initial)
     if teacher is not None:
         weight = recipe.distillation.weight
         return DistilledLanguageModel(model.bilm, model.softmax, teacher.model, weight)

@@ -29,7 +29,7 @@ from elmore.train import saved_recipe
 from elmore.train.divergence import LossMean
 from elmore.train.weight_average import WeightAverage
 
-FORMAT = 7  # docs/formats.md says what each number added
+FORMAT = 8  # docs/formats.md says what each number added
 _OLD_STATE_KEYS = {"best": "best_score", "stale": "evals_since_best"}  # of formats 1 and 2
 _CHECKPOINT = re.compile(r"step-(\d+)")
 _LOCK = "lock"
@@ -84,6 +84,7 @@ class Run:
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
+        self.recipe = folder / "recipe.json"
         self.metrics = folder / "metrics.jsonl"
         self.best = folder / "best"
         self.checkpoints = folder / "checkpoints"
@@ -108,24 +109,23 @@ class Run:
             DataError: The folder is in use, not empty (without `resume`), or not a run.
             ConfigError: The run to resume has another recipe.
         """
-        path = self.folder / "recipe.json"
         self._check_folder(resume=resume)
         self._lock = self._lock or lock.acquire(self.folder / _LOCK)
         try:
             self._check_folder(resume=resume)  # another process may have released it just now
             if resume:
-                if saved_recipe.check_resumable(path, recipe, FORMAT):
-                    saved_recipe.extend(path, recipe)
+                if saved_recipe.check_resumable(self.recipe, recipe, FORMAT):
+                    saved_recipe.extend(self.recipe, recipe)
                 self._clean_partial()
             else:
                 self.metrics.unlink(missing_ok=True)
-                atomic.write(path, saved_recipe.dump_json({"format": FORMAT, **recipe}))
+                atomic.write(self.recipe, saved_recipe.dump_json({"format": FORMAT, **recipe}))
         except BaseException:
             self.close()
             raise
 
     def _check_folder(self, *, resume: bool) -> None:
-        if resume and not (self.folder / "recipe.json").is_file():
+        if resume and not self.recipe.is_file():
             raise DataError(f"{self.folder}: there is no run to resume; omit --resume")
         if not resume and self.folder.exists() and not self._is_disposable():
             raise DataError(
@@ -136,16 +136,18 @@ class Run:
     def _is_disposable(self) -> bool:
         """Return whether a run failed before it saved anything."""
         names = {path.name for path in self.folder.iterdir()} - {_LOCK}
-        if names & {"recipe.json", self.metrics.name} and not config.has_format(
-            self.folder / "recipe.json"
-        ):
+        if names & {self.recipe.name, self.metrics.name} and not config.has_format(self.recipe):
             return False  # elmore did not write it
         return all(map(_DISPOSABLE.fullmatch, names))
+
+    def read_recipe(self) -> dict[str, Any]:
+        """Return the saved recipe; empty if there is none."""
+        return config.read_json(self.recipe) if self.recipe.is_file() else {}
 
     @property
     def limits_warmup(self) -> bool:
         """Whether it began with `train.warmup_fraction`, which runs before format 6 lack."""
-        recipe = config.read_json(self.folder / "recipe.json")
+        recipe = self.read_recipe()
         return recipe.get("format", 1) >= 6 or "warmup_fraction" in recipe.get("train", {})
 
     def checkpoint_steps(self) -> list[int]:

@@ -11,6 +11,8 @@ from elmore.errors import ConfigError
 _NEW_KEYS = {"divergence_factor", "divergence_window", "plateau_patience", "warmup_fraction"}
 _NEW_KEYS |= {"name", "language", "licence", "data", "source", "training"}  # of the card
 _NEW_KEYS |= {"weight"}  # of distillation, which needs a teacher that earlier runs did not have
+_NEW_KEYS |= {"init_sha256", "model_sha256"}
+_PARENT = "parent"  # the description of the initial model, whose sha256 tells whether it is another
 _LENGTHS = ("epochs", "steps")
 
 
@@ -22,9 +24,9 @@ def check_resumable(path: Path, new: dict[str, Any], newest_format: int) -> bool
     """
     old = config.read_json(path)
     config.check_format(old, newest_format, str(path), default=1)  # the first had no number
-    old.pop("format", None)
+    old = {key: value for key, value in old.items() if key not in ("format", _PARENT)}
     before = _flatten(config.rename_old_keys(old, str(path)))
-    after = _flatten(json.loads(dump_json(new)))
+    after = _flatten({k: v for k, v in json.loads(dump_json(new)).items() if k != _PARENT})
     for recipe in (before, after):  # earlier runs read every text in all streams
         recipe.setdefault("stream.min_batches", 0)
     added = {k for k in after if k not in before and k.rpartition(".")[2] in _NEW_KEYS}

@@ -6,6 +6,7 @@ from importlib import import_module, resources
 from pathlib import Path
 from types import ModuleType
 
+import elmore
 from elmore import cache
 from elmore.errors import ConfigError, MissingPackageError, WeightsError
 from elmore.extras import require_torch, say_missing
@@ -66,6 +67,17 @@ def model_folder(source: str | Path) -> Path:
             f"first: elmore convert {source} FOLDER"
         )
     return path
+
+
+def package_version(*sources: str | Path) -> str:
+    """Return the package that a named model is part of, and its version; empty for other models."""
+    name = str(sources[0]) if sources else catalogue.BUNDLED
+    if len(sources) > 1 or (sources and Path(name).exists()):
+        return ""
+    entry = catalogue.known_models().get(name)
+    if entry is not None and entry.installed:
+        return str(entry.installed[0])
+    return f"elmore {elmore.__version__}" if name == catalogue.BUNDLED else ""
 
 
 def _resolve_paths(*sources: str | Path) -> list[Path]:

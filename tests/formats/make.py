@@ -46,9 +46,10 @@ FORMATS = {
     "layers": layer_cache.FORMAT,
     "state": forward_state.FORMAT,
     "uses": storage.FORMAT,
-    "recipe": 2,  # these three have no number: their keys tell
+    "recipe": 2,  # these four have no number: their keys tell
     "printed": 3,  # 3 added wsd
     "distilled": 1,
+    "initialized": 1,
     "onnx": 1,  # those of integrations, which cannot be imported without their framework
     "spacy": 1,
     "huggingface": 1,
@@ -89,10 +90,10 @@ def write_vectors(elmo: Embedder, directory: Path) -> None:
     (directory / "vectors.json").write_text(json.dumps(result))
 
 
-def run(directory: Path, settings: Sequence[str] = RECIPE) -> None:
+def run(directory: Path, settings: Sequence[str] = RECIPE, init: Sequence[str | Path] = ()) -> None:
     """A training that was stopped at its last but one checkpoint."""
     text = HERE / f"corpus-{shards.FORMAT}"
-    list(pretrain(toy_corpus.recipe(*settings), text, directory, device="cpu"))
+    list(pretrain(toy_corpus.recipe(*settings), text, directory, init=init, device="cpu"))
     shutil.rmtree(runs.Run(directory).checkpoints / "step-00000008")
     _without_events(directory)
 
@@ -101,6 +102,13 @@ def distilled(directory: Path) -> None:
     """Such a training with a teacher."""
     with contextlib.chdir(HERE):
         run(directory, TAUGHT)
+
+
+def initialized(directory: Path) -> None:
+    """Such a training from the weights of a model that is gone since."""
+    with tempfile.TemporaryDirectory() as aside, contextlib.chdir(aside):
+        shutil.copytree(HERE / "run-1" / "best", "parent")
+        run(directory, RECIPE, ["parent"])
 
 
 def recipe(directory: Path) -> None:
@@ -280,6 +288,7 @@ MAKERS: dict[str, Callable[[Path], None]] = {
     "recipe": recipe,
     "run": run,
     "distilled": distilled,
+    "initialized": initialized,
     "model": model,
     "task": of_task,
     "summary": summary,

@@ -25,6 +25,7 @@ from elmore.tasks import registry
 from elmore.tasks.checkpoint import load_task
 from elmore.tasks.train import train as train_task
 from elmore.weights import pretrained
+from elmore.weights.digest import model_digest
 from elmore.weights.forward_state import ForwardState
 from elmore.weights.pooling import TextPooling
 from elmore.weights.whitening import Whitening
@@ -136,6 +137,20 @@ def test_a_stopped_run_with_a_teacher_is_resumed_to_its_end(directory, tmp_path,
     before, after = (read_lines(folder / "metrics.jsonl") for folder in (directory, out))
     for key in ("step", "loss", "auxiliary_loss"):
         close([line[key] for line in after], [line[key] for line in before])
+
+
+@pytest.mark.parametrize("directory", of("initialized"))
+def test_a_stopped_run_from_a_model_that_is_gone_is_resumed_to_its_end(directory, tmp_path):
+    out = tmp_path / "run"
+    shutil.copytree(directory, out)
+    recipe = toy_corpus.recipe(*make.RECIPE)
+    list(pretrain(recipe, corpus_of(directory), out, init=["parent"], resume=True, device="cpu"))
+    before, after = (read_lines(folder / "metrics.jsonl") for folder in (directory, out))
+    for key in ("step", "loss"):
+        close([line[key] for line in after], [line[key] for line in before])
+    parent = pretrained.load(HERE / "run-1")
+    said = pretrained.load(out).card.training["from"]
+    assert (said["sha256"], said["training"]) == (model_digest(parent), parent.card.training)
 
 
 @pytest.mark.parametrize("directory", of("run"))

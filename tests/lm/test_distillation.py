@@ -34,7 +34,7 @@ def training(
     """A student of the toy teacher, or a model of the same weights without one."""
     bundle = Bundle(toy_teacher.bilm(), ByteAlphabet()) if distilled else None
     return LMTrainable(
-        build_model(settings, corpus.vocabulary, [], bundle),
+        build_model(settings, corpus.vocabulary, None, bundle),
         corpus,
         corpus.vocabulary,
         build_alphabet(settings, corpus.vocabulary),

@@ -95,12 +95,12 @@ def test_the_card_names_the_teacher_and_both_licences(run, teacher):
         "data": "no text",
         "sha256": model_digest(pretrained.load(teacher)),
     }
-    assert card.training["recipe"]["distillation"] == {"teacher": str(teacher), "weight": 1.0}
+    assert card.training["recipe"]["distillation"] == {"teacher": "Miss Toy", "weight": 1.0}
     assert card.licence == "CC0-1.0 (Miss Toy); MIT (the training text)"
     assert card.source == "trained with elmore, distilled from Miss Toy"
     assert "distilled from Miss Toy" in (path / "best" / "README.md").read_text()
     recipe = config.read_json(path / "recipe.json")
-    assert (recipe["format"], runs.FORMAT) == (7, 7)
+    assert (recipe["format"], runs.FORMAT) == (8, 8)
     assert recipe["distillation"] == {"teacher": str(teacher), "weight": 1.0}
     assert settings.distillation.teacher == str(teacher)
 

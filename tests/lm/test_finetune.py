@@ -14,7 +14,7 @@ from torch.testing import assert_close
 
 import elmore
 from elmore import config, lock
-from elmore.errors import DataError
+from elmore.errors import ConfigError, DataError
 from elmore.lm import finetune as finetuning
 from elmore.lm import perplexity
 from elmore.lm.config import FinetuneConfig
@@ -25,6 +25,7 @@ from elmore.model.softmax import AdaptiveSoftmax
 from elmore.text.vocabulary import ELMO_MARKS
 from elmore.train.runs import Run
 from elmore.weights import pretrained
+from elmore.weights.digest import model_digest
 from tests.support import toy_corpus
 from tests.support.fake_checkpoints import bilm_options, bilm_weights, many_langs, write_bilm
 
@@ -135,7 +136,7 @@ def test_fine_tuning_an_elmore_model_improves_the_words_it_knew(general, domain,
     merged = finetuning._unknown_group(best.vocabulary, result.num_words)
     assert result.after == pytest.approx(measured(best, domain, merged).perplexity, rel=1e-6)
     assert best.byte_counts == old.byte_counts  # of the text its vocabulary was counted on
-    assert best.card.training["from"] == old.card.training
+    assert best.card.training["from"]["training"] == old.card.training
     assert not (tmp_path / "run" / "softmax").exists()
     assert [report.step for report in reports] == [10, 20]
 
@@ -295,7 +296,7 @@ def test_the_tuned_model_is_named_like_its_run_and_says_what_it_came_from(domain
     card = pretrained.load(tmp_path / "tuned").card
     assert card.name == "tuned"
     parent = pretrained.load(tmp_path / "m").card.source
-    assert card.training["from"] == parent != ""
+    assert card.training["from"]["name"] == parent != ""
     assert card.source == f"fine-tuned from {parent}"
     assert card.licence == "unknown"
 
@@ -333,13 +334,23 @@ def test_too_little_text_leaves_no_run_behind(general, domain, tmp_path):
 def test_the_recipe_says_where_it_came_from(general, domain, tmp_path):
     ran([general], domain, tmp_path / "run", "train.steps=1")
     said = json.loads((tmp_path / "run" / "recipe.json").read_text())
-    assert said["model"] == [str(general)]
-    assert said["corpus"] == domain.index["sha256"]
-    assert replace(recipe(), train=replace(recipe().train, steps=1)) == config.build(
-        FinetuneConfig,
-        {key: value for key, value in said.items() if key not in ("format", "model", "corpus")},
-        "recipe.json",
-    )
+    assert said.pop("model") == [str(general)]
+    assert said.pop("model_sha256") == model_digest(pretrained.load(general))
+    assert said.pop("corpus") == domain.index["sha256"]
+    del said["format"]
+    expected = replace(recipe(), train=replace(recipe().train, steps=1))
+    assert config.build(FinetuneConfig, said, "recipe.json") == expected
+
+
+def test_a_run_is_resumed_only_with_the_same_weights(general, domain, corpus, tmp_path):
+    """Whatever lies where the model was."""
+    here, out = tmp_path / "here", tmp_path / "run"
+    shutil.copytree(general, here)
+    ran([here], domain, out, "train.steps=1")
+    shutil.rmtree(here)
+    list(pretrain(toy_corpus.recipe("train.steps=1"), corpus.path, here, device="cpu"))
+    with pytest.raises(ConfigError, match=r"another recipe \(model_sha256 '"):
+        ran([here], domain, out, "train.steps=1", resume=True)
 
 
 @pytest.mark.gpu

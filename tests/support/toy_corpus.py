@@ -122,7 +122,7 @@ def training(
     """Give a new model of a recipe as something to train."""
     settings = settings or recipe()
     return LMTrainable(
-        build_model(settings, corpus.vocabulary, []),
+        build_model(settings, corpus.vocabulary),
         corpus,
         corpus.vocabulary,
         build_alphabet(settings, corpus.vocabulary),
