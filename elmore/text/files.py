@@ -10,6 +10,7 @@ import csv
 import glob
 import gzip
 import io
+import json
 import lzma
 import math
 import sys
@@ -20,9 +21,11 @@ from typing import IO, Any, Literal, NamedTuple
 
 from elmore import strict_json
 from elmore.errors import DataError
+from elmore.text.parquet_table import ParquetTable
 
 STDIN = "-"
 _MARK_EVERY = 0.001  # of the bytes: a thousand marks suffice for any text
+_MAX_NAMED = 20  # columns in an error message
 TABLES = (".jsonl", ".csv", ".tsv", ".parquet")
 """Endings of the names of tables, whose text is in one column."""
 COMPRESSIONS = (".gz", ".xz", ".bz2", ".zst")
@@ -155,7 +158,8 @@ class Lines:
                 ending = ""
             if ending == ".jsonl":
                 for number, line in enumerate(lines, start=1):
-                    yield self._json_row(name, number, line)
+                    if line and not line.isspace():
+                        yield self._json_row(f"{name}: line {number}", line)
             elif ending in (".csv", ".tsv"):
                 yield from self._read_delimited(name, lines, tabs=ending == ".tsv")
             else:
@@ -189,49 +193,31 @@ class Lines:
 
     def _check_column(self, name: str, columns: Sequence[str]) -> None:
         if self.column not in columns:
-            found = ", ".join(columns) or "none"
+            more = ", …" if len(columns) > _MAX_NAMED else ""
+            found = ", ".join(columns[:_MAX_NAMED]) + more or "none"
             raise DataError(f"{name}: no column {self.column!r}; pass --column, one of {found}")
 
-    def _json_row(self, name: str, number: int, line: str) -> TableRow:
+    def _json_row(self, where: str, line: str) -> TableRow:
         try:
-            others = dict(strict_json.loads(line))
-            text = others.pop(str(self.column))
-        except (ValueError, TypeError, KeyError) as error:
-            raise DataError(
-                f"{name}: line {number} is not a JSON object with {self.column!r}; pass --column"
-            ) from error
-        return TableRow(_check_text(text, f"{name}: line {number}"), others)
+            others = strict_json.loads(line)
+        except ValueError as error:
+            reason = str(error).partition(";")[0]  # without advice for programmers
+            if isinstance(error, json.JSONDecodeError):  # whose text counts the lines of one line
+                reason = f"{error.msg} at its character {error.pos + 1}"
+            raise DataError(f"{where} is not JSON ({reason})") from error
+        if not isinstance(others, dict):
+            raise DataError(f"{where}: expected a JSON object, found {line.strip()[:40]!r}")
+        self._check_column(where, [*others])
+        return TableRow(_check_text(others.pop(str(self.column)), where), others)
 
     def _read_parquet(self, name: str, raw: IO[bytes], others: bool) -> Iterator[TableRow]:
-        try:
-            from pyarrow import ArrowException, parquet
-        except ImportError as error:
-            raise DataError(
-                f"{name}: parquet needs pyarrow: pip install 'elmore[embed]'"
-            ) from error
-        try:
-            table = parquet.ParquetFile(raw)
-            self._check_column(name, table.schema_arrow.names)
-            number = 0
-            for batch in table.iter_batches(1024, columns=None if others else [self.column]):
-                rest = batch.drop_columns([self.column]).to_pylist()
-                for scalar, values in zip(batch.column(self.column), rest, strict=True):
-                    number += 1
-                    yield TableRow(self._parquet_cell(scalar, f"{name}: row {number}"), values)
-        except (ArrowException, OSError) as error:
-            raise DataError(f"{name}: not a readable parquet file ({error})") from error
-
-    def _parquet_cell(self, scalar: Any, where: str) -> str | list[str]:  # noqa: ANN401 -- of pyarrow
-        try:
-            value = scalar.as_py()
-        except UnicodeDecodeError as error:  # pyarrow does not validate text
-            if self.errors == "replace":
-                return error.object.decode("utf-8", "replace")
-            raise DataError(
-                f"{where} is not UTF-8 at its byte {error.start + 1}; fix it, or pass --errors "
-                "replace"
-            ) from error
-        return _check_text("" if value is None else value, where)
+        table = ParquetTable(name, raw)
+        self._check_column(name, table.columns)
+        rows = table.rows(str(self.column), others=others, errors=self.errors)
+        for number, (value, rest) in enumerate(rows, start=1):
+            if not isinstance(value, str):
+                value = _check_text(value, f"{name}: row {number}")
+            yield TableRow(value, rest)
 
 
 def parse_delimited(name: str, lines: Iterator[str], *, tabs: bool) -> Iterator[list[str]]:
@@ -250,6 +236,7 @@ def parse_delimited(name: str, lines: Iterator[str], *, tabs: bool) -> Iterator[
     """
     csv.field_size_limit(2**31 - 1)  # a field may be a whole document
     format_: dict[str, Any] = {"delimiter": "\t", "quoting": csv.QUOTE_NONE} if tabs else {}
+    last = 0  # line on which the row before ended
     reader = csv.reader((f"{line}\n" for line in lines), strict=True, **format_)
     try:
         header = next(reader, None)
@@ -259,7 +246,9 @@ def parse_delimited(name: str, lines: Iterator[str], *, tabs: bool) -> Iterator[
             if column in header[:number]:
                 raise DataError(f"{name}: the header names {column!r} twice; rename one of them")
         yield header
+        last = reader.line_num
         for fields in reader:
+            last = reader.line_num
             fields = fields or ([""] if len(header) == 1 else [])
             if not fields:
                 continue
@@ -271,7 +260,19 @@ def parse_delimited(name: str, lines: Iterator[str], *, tabs: bool) -> Iterator[
                 )
             yield fields
     except csv.Error as error:
-        raise DataError(f"{name}: line {reader.line_num}: {error}") from error
+        raise DataError(f"{name}: {_explain_csv(str(error), last + 1, reader.line_num)}") from error
+
+
+def _explain_csv(problem: str, first: int, last: int) -> str:
+    """Explain an error of `csv` in the row that begins on line `first`."""
+    if problem == "unexpected end of data":
+        return f"line {first}: a quote in this row is never closed"
+    if problem.startswith("new-line character seen"):
+        return (
+            f"line {last} has a carriage return in a field without quotes; end each line with a "
+            "line feed, or quote the field"
+        )
+    return f"line {last}: {problem}"
 
 
 def numbered_lines(path: str | Path, *, encoding: str = "utf-8") -> Iterator[tuple[str, str]]:
@@ -282,6 +283,9 @@ def numbered_lines(path: str | Path, *, encoding: str = "utf-8") -> Iterator[tup
 
 
 def _check_text(text: object, where: str) -> str | list[str]:
+    """Return a text or a list of tokens; a missing one is an empty text."""
+    if text is None:
+        return ""
     if isinstance(text, str):
         return text
     if isinstance(text, list) and all(isinstance(word, str) for word in text):

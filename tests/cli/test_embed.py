@@ -265,6 +265,26 @@ def test_columns_without_a_name_or_with_a_taken_one_are_kept(tmp_path, model, en
     assert [found[name] for name in names] == ["7", "8", "9"]
 
 
+@pytest.mark.parametrize("ending", ["hdf5", "jsonl", "parquet"])
+def test_columns_and_cells_that_no_file_can_encode_are_escaped(tmp_path, model, ending):
+    source, out = tmp_path / "in.jsonl", tmp_path / f"out.{ending}"
+    row = {"text": "a \ud800 b", "\udc00": 1, "a\0": 2, "a\\x00": 3, "cell": "c \ud800"}
+    source.write_text(json.dumps(row) + "\n" + json.dumps({**row, "text": ["\ud800"]}) + "\n")
+    assert embed(source, "-o", out, model=model).err == ""
+    if ending == "hdf5":
+        with h5py.File(out) as file:
+            found = [dict(file[str(number)].attrs) for number in range(2)]
+    elif ending == "parquet":
+        found = pyarrow.parquet.read_table(out).to_pylist()
+    else:
+        found = [json.loads(line) for line in out.read_text().splitlines()]
+    for one in found:
+        names = ("\\udc00", "input_a\\x00", "a\\x00")
+        assert [one[name] for name in names] == [1, 2, 3]
+        assert one["cell"].startswith("c ")
+    assert [len(one["tokens"]) for one in found] == [3, 1]
+
+
 @pytest.mark.parametrize("name", ["in.csv", "in.csv.gz", "in.tsv", "IN.CSV", "IN.CSV.GZ"])
 def test_a_table_of_separated_values_is_read_by_its_header(tmp_path, model, name):
     tab = name == "in.tsv"
@@ -380,8 +400,8 @@ def test_invalid_utf8_is_named_by_line_and_byte_and_may_be_replaced(tmp_path, mo
         ("a.txt.bz2", b"BZh9 nonsense", "damaged or truncated"),
         ("a.txt.zst", zstandard.compress(b"line\n" * 9999)[:-9], "damaged or truncated"),
         ("a.txt.zst", b"nonsense", "damaged or truncated"),
-        ("a.jsonl", b'{"body": "x"}\n', "line 1 is not a JSON object with 'text'; pass --column"),
-        ("a.jsonl", b"nonsense\n", "line 1 is not a JSON object"),
+        ("a.jsonl", b'{"body": "x"}\n', "line 1: no column 'text'; pass --column, one of body"),
+        ("a.jsonl", b"nonsense\n", "line 1 is not JSON"),
         ("a.jsonl", b'{"text": 7}\n', "line 1: expected a text or a list of tokens, found '7'"),
         ("a.parquet", b"PAR1 nonsense", "not a readable parquet file"),
     ],

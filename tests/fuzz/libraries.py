@@ -144,7 +144,8 @@ def mutate_parquet(data: bytes, rng: Random) -> bytes:
         pyarrow.array(["a"] * size).dictionary_encode(),
         pyarrow.array([2**62] * size, pyarrow.timestamp("ns")),
     )
-    result = pyarrow.table({rng.choice(("text", "text", "text", "x")): rng.choice(columns)})
+    names = rng.choice((["text"], ["text"], ["x"], ["text", "x"], ["x", "text"], ["text", "text"]))
+    result = pyarrow.table([rng.choice(columns) for _ in names], names=names)
     out = io.BytesIO()
     parquet.write_table(result, out)
     return out.getvalue()

@@ -50,8 +50,9 @@ def _packed(folder: Path) -> None:
 def _read_lines(folder: Path) -> None:
     for errors in ("strict", "replace"):
         for path in sorted(folder.iterdir()):
-            for _ in Lines([str(path)], errors=errors):
-                pass
+            for others in (False, True):
+                for _ in Lines([str(path)], errors=errors).rows(others=others):
+                    pass
 
 
 def _tables(folder: Path) -> None:
@@ -234,7 +235,12 @@ def _read_arrays(folder: Path) -> None:
 
 
 READERS = (
-    Reader("text, packed", ("elmore.text.files",), _packed, _read_lines),
+    Reader(
+        "text, packed",
+        ("elmore.text.files", "elmore.text.parquet_table"),
+        _packed,
+        _read_lines,
+    ),
     Reader(
         "text to prepare", ("elmore.text.files", "elmore.corpus.blocks"), _text, _prepare, share=0.5
     ),

@@ -45,6 +45,80 @@ def test_a_closed_standard_input_is_reported_in_one_sentence(monkeypatch):
         list(Lines(["-"]))
 
 
+def read(tmp_path, text, name="t.jsonl"):
+    (tmp_path / name).write_bytes(text if isinstance(text, bytes) else text.encode())
+    return list(Lines([str(tmp_path / name)]).rows())
+
+
+def test_empty_lines_of_a_table_are_no_rows(tmp_path):
+    jsonl = '\n{"text": "a"}\n \t\r\n\n{"text": "b"}\n\n'
+    assert [row.text for row in read(tmp_path, jsonl)] == ["a", "b"]
+    for name, separator in (("t.csv", ","), ("t.tsv", "\t")):
+        table = "id,text\r\n\r\n1,a\r\n\n2,b\n\n".replace(",", separator)
+        assert [row.text for row in read(tmp_path, table, name)] == ["a", "b"]
+
+
+@pytest.mark.parametrize("value", ['[["text", "a"]]', '["text"]', '"text"', "3", "null", "[]"])
+def test_a_line_that_is_json_but_no_object_is_refused(tmp_path, value):
+    with pytest.raises(DataError) as found:
+        read(tmp_path, f'{{"text": "a"}}\n\n{value}\n')
+    assert (
+        str(found.value) == f"{tmp_path}/t.jsonl: line 3: expected a JSON object, found {value!r}"
+    )
+
+
+@pytest.mark.parametrize(
+    ("line", "sentence"),
+    [
+        ('{"text": "b"', r"line 2 is not JSON \(Expecting ',' delimiter at its character 13\)$"),
+        (
+            '{"text": "b", "n": %s}' % ("1" * 5000),
+            r"line 2 is not JSON \(Exceeds the limit[^;]*\)$",
+        ),
+        ('{"body": "b", "id": 3}', "line 2: no column 'text'; pass --column, one of body, id$"),
+        ('{"text": {}}', "line 2: expected a text or a list of tokens, found '{}'"),
+    ],
+)
+def test_a_line_that_is_no_row_is_named_with_the_reason(tmp_path, line, sentence):
+    with pytest.raises(DataError, match=sentence):
+        read(tmp_path, f'{{"text": "a"}}\n{line}\n')
+
+
+def test_of_many_columns_the_first_are_named(tmp_path):
+    with pytest.raises(DataError, match=r"one of c0, c1, .*, c19, …$"):
+        read(tmp_path, ",".join(f"c{number}" for number in range(3000)), "t.csv")
+
+
+def test_a_missing_text_is_empty(tmp_path):
+    assert read(tmp_path, '{"text": null, "id": 1}\n') == [("", {"id": 1})]
+
+
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [
+        ("t.jsonl", b'{"text": "a"}\n{"text": "\xff"}\n'),
+        ("t.csv", b"text,id\n\xff,1\n"),
+        ("t.tsv", b"text\tid\n\xff\t1\n"),
+    ],
+)
+def test_a_line_of_a_table_that_is_not_utf8_is_named(tmp_path, name, text):
+    with pytest.raises(DataError, match=rf"{name}: line 2 is not UTF-8 at its byte"):
+        read(tmp_path, text, name)
+
+
+@pytest.mark.parametrize(
+    ("text", "sentence"),
+    [
+        ('id,text\n1,a\n2,"b\n3,c\n', "line 3: a quote in this row is never closed"),
+        ('id,text\n1,"a\nb"\n2,c\rd\n', "line 4 has a carriage return in a field without quotes"),
+        ('id,text\n1,"a"b\n', "line 2: ',' expected after '\"'"),
+    ],
+)
+def test_a_row_that_csv_cannot_parse_is_named_with_the_reason(tmp_path, text, sentence):
+    with pytest.raises(DataError, match=rf"t\.csv: {sentence}"):
+        read(tmp_path, text, "t.csv")
+
+
 @pytest.mark.parametrize(
     ("name", "package"), [("a.parquet", "pyarrow"), ("a.txt.zst", "zstandard")]
 )

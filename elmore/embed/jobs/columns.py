@@ -19,12 +19,17 @@ def output_columns(others: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _output_name(name: str, others: Mapping[str, Any]) -> str:
-    if name and not _OURS.fullmatch(name):
-        return name
-    free = f"input_{name or 'unnamed'}"  # HDF5 has no attributes without a name
-    while free in others:
+    free = escape(name)
+    if not name or _OURS.fullmatch(name):
+        free = f"input_{name or 'unnamed'}"  # HDF5 has no attributes without a name
+    while free != name and free in others:
         free = f"input_{free}"
     return free
+
+
+def escape(text: str) -> str:
+    """Write NUL and lone surrogates, which not every file can store, as escapes."""
+    return text.replace("\0", r"\x00").encode("utf-8", "backslashreplace").decode()
 
 
 def _simplify(value: Any) -> bool | int | float | str | None:  # noqa: ANN401 -- of any table

@@ -21,7 +21,7 @@ from typing import IO, Any, Protocol, Self
 import numpy as np
 
 from elmore.embed.jobs import arrow
-from elmore.embed.jobs.columns import Kind, convert
+from elmore.embed.jobs.columns import Kind, convert, escape
 from elmore.embed.jobs.journal import EmbedJob, Row
 from elmore.errors import ConfigError, DataError
 
@@ -157,11 +157,11 @@ class HDF5Writer:
         """Write one dataset."""
         with self._explain_errors():
             attributes = self._file.create_dataset(str(row.line), data=row.vectors).attrs
-            attributes.create("tokens", list(map(_escape, row.tokens)), dtype=self._text)
+            attributes.create("tokens", list(map(escape, row.tokens)), dtype=self._text)
             for name, kind in self._others.items():
                 value = convert(row.others.get(name), kind)
                 if value is not None:
-                    attributes[name] = _escape(value) if isinstance(value, str) else value
+                    attributes[name] = escape(value) if isinstance(value, str) else value
         self._index.add(row)
 
     @contextmanager
@@ -172,11 +172,6 @@ class HDF5Writer:
             raise DataError(
                 f"{self._path}: could not be written ({error}); free disk space and pass --resume"
             ) from error
-
-
-def _escape(text: str) -> str:
-    """Write NUL and lone surrogates, which HDF5 cannot store, as escapes."""
-    return text.replace("\0", r"\x00").encode("utf-8", "backslashreplace").decode()
 
 
 class NPZWriter:
