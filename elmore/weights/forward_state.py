@@ -3,16 +3,16 @@
 Shapes: L LSTM layers, D output width of one direction, H cell width.
 """
 
-import json
 from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 from jaxtyping import Float, Shaped
 
-from elmore import config, npy, strict_json
+from elmore import config, npy
 from elmore.errors import ConfigError, DataError, ElmoreError
 from elmore.model.config import LSTMConfig
+from elmore.weights.npz_facts import read_facts, write_with_facts
 
 FORMAT = 1
 
@@ -72,9 +72,8 @@ class ForwardState:
         Raises:
             DataError: The file cannot be written.
         """
-        facts = config.as_dict(_Facts(format=FORMAT, model=self.model, precision=self.precision))
-        text = np.frombuffer(json.dumps(facts).encode(), dtype=np.uint8)
-        npy.write_npz(Path(path), {"facts": text, "output": self.output, "cell": self.cell})
+        facts = _Facts(format=FORMAT, model=self.model, precision=self.precision)
+        write_with_facts(Path(path), facts, {"output": self.output, "cell": self.cell})
 
     @staticmethod
     def load(path: str | Path) -> "ForwardState":
@@ -90,14 +89,11 @@ class ForwardState:
             DataError: The file is missing or damaged, or something else wrote it.
         """
         try:
-            arrays = npy.read_npz(Path(path), ("facts", "output", "cell"))
-            facts = strict_json.parse(arrays["facts"].tobytes(), "facts")
-            if isinstance(facts, dict):
-                config.check_format(facts, FORMAT, "facts")
-            known = config.build(_Facts, facts, "facts")
-            for name in ("output", "cell"):
-                if arrays[name].ndim != 2 or arrays[name].dtype != np.float32:
-                    found = f"{arrays[name].dtype} of shape {arrays[name].shape}"
+            known = config.build(_Facts, read_facts(Path(path), FORMAT), "facts")
+            arrays = npy.read_npz(Path(path), ("output", "cell"))
+            for name, array in arrays.items():
+                if array.ndim != 2 or array.dtype != np.float32:
+                    found = f"{array.dtype} of shape {array.shape}"
                     raise DataError(f"{name} is {found}, expected float32 of 2 axes")
         except ElmoreError as error:
             raise DataError(f"{path}: not a readable state ({error})") from error

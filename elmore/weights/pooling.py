@@ -14,7 +14,6 @@ Shapes: T tokens, D width, k components, K pooled width.
 """
 
 import hashlib
-import json
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -24,8 +23,9 @@ from pathlib import Path
 import numpy as np
 from jaxtyping import Float, Int8, Shaped
 
-from elmore import config, npy, strict_json
+from elmore import config, npy
 from elmore.errors import ConfigError, DataError, ElmoreError
+from elmore.weights.npz_facts import read_facts, write_with_facts
 
 FORMAT = 3  # 2 added attention, projection, all_layers, origin, several poolings; 3 truncatable
 RESERVED = ("mean", "max", "learned")
@@ -231,14 +231,13 @@ def write_poolings(path: Path, poolings: Mapping[str, TextPooling]) -> None:
         )
         for name, pooling in poolings.items()
     }
-    metadata = config.as_dict(_Metadata(format=FORMAT, poolings=entries))
-    text = np.frombuffer(json.dumps(metadata).encode(), dtype=np.uint8)
     arrays = {
         f"{number}.{name}": array
         for number, pooling in enumerate(poolings.values())
         for name, array in pooling.arrays().items()
     }
-    npy.write_npz(path, {"words": text, **arrays})
+    facts = _Metadata(format=FORMAT, poolings=entries)
+    write_with_facts(path, facts, arrays, member="words")
 
 
 def read_poolings(path: Path) -> dict[str, TextPooling]:
@@ -248,13 +247,11 @@ def read_poolings(path: Path) -> dict[str, TextPooling]:
         DataError: The file is missing or damaged, or something else wrote it.
     """
     try:
-        metadata = strict_json.parse(npy.read_npz(path, ("words",))["words"].tobytes(), "words")
-        if isinstance(metadata, dict):
-            config.check_format(metadata, FORMAT, "words")
-            if metadata["format"] == 1:  # a single pooling, without a name
-                first = config.build(_FirstFormat, metadata, "words")
-                entry = _Entry(smoothing=first.smoothing, frequencies=first.frequencies)
-                return {"": _build(entry, npy.read_npz(path, entry.arrays))}
+        metadata = read_facts(path, FORMAT, member="words")
+        if isinstance(metadata, dict) and metadata["format"] == 1:  # one pooling, without a name
+            first = config.build(_FirstFormat, metadata, "words")
+            entry = _Entry(smoothing=first.smoothing, frequencies=first.frequencies)
+            return {"": _build(entry, npy.read_npz(path, entry.arrays))}
         poolings = {}
         entries = config.build(_Metadata, metadata, "words").poolings
         for number, (name, entry) in enumerate(entries.items()):

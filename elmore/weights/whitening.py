@@ -12,7 +12,6 @@ Shapes: W width of the joined layers, K width of a whitened vector.
 """
 
 import hashlib
-import json
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -23,9 +22,10 @@ from typing import Literal
 import numpy as np
 from jaxtyping import Float, Int
 
-from elmore import config, npy, strict_json
+from elmore import config, npy
 from elmore.errors import DataError, ElmoreError
 from elmore.model.native import Int8Matrix
+from elmore.weights.npz_facts import read_facts, write_with_facts
 
 FORMAT = 2  # 1 had numbers of 8 bits only
 MAX_INT4 = 7
@@ -95,10 +95,9 @@ class Whitening:
         small = np.abs(numbers.astype(np.int16)).max() <= MAX_INT4
         bits = 4 if small and numbers.shape[1] % 2 == 0 else 8
         facts = _Facts(format=FORMAT, layers=self.layers, bits=bits, origin=self.origin)
-        text = np.frombuffer(json.dumps(config.as_dict(facts)).encode(), dtype=np.uint8)
         stored = _pack_int4(numbers) if bits == 4 else numbers
         arrays = dict(zip(_ARRAYS, (self.mean, stored, scales), strict=True))
-        npy.write_npz(Path(path), {"facts": text, **arrays})
+        write_with_facts(Path(path), facts, arrays)
 
     @staticmethod
     def load(path: str | Path) -> "Whitening":
@@ -114,11 +113,7 @@ class Whitening:
             DataError: The file is missing or damaged, or something else wrote it.
         """
         try:
-            text = npy.read_npz(Path(path), ("facts",))["facts"].tobytes()
-            table = strict_json.parse(text, "facts")
-            if isinstance(table, dict):
-                config.check_format(table, FORMAT, "facts")
-            facts = config.build(_Facts, table, "facts")
+            facts = config.build(_Facts, read_facts(Path(path), FORMAT), "facts")
             mean, numbers, scales = npy.read_npz(Path(path), _ARRAYS).values()
             if facts.bits == 4:
                 numbers = _unpack_int4(numbers)
