@@ -1,10 +1,10 @@
 """Data-parallel training in several processes started by torchrun; a single process needs none."""
 
+import contextlib
 import os
 import re
 import traceback
 from collections.abc import Iterator
-from contextlib import contextmanager
 from datetime import timedelta
 from typing import NamedTuple
 
@@ -42,7 +42,7 @@ class DistEnv(NamedTuple):
 SINGLE_PROCESS = DistEnv()
 
 
-@contextmanager
+@contextlib.contextmanager
 def init_distributed(device: str) -> Iterator[tuple[DistEnv, torch.device]]:
     """Join the process group that torchrun describes; without torchrun, run as one process.
 
@@ -58,16 +58,23 @@ def init_distributed(device: str) -> Iterator[tuple[DistEnv, torch.device]]:
     variables = (("RANK", "0"), ("WORLD_SIZE", "1"), ("LOCAL_RANK", "0"))
     env = DistEnv(*(int(os.environ.get(key, default)) for key, default in variables))
     own_device = select_device(device, env)
-    if env.world_size == 1:
-        yield env, own_device
-        return
-    if own_device.type == "cuda":
-        torch.cuda.set_device(own_device)
-    backend = "nccl" if own_device.type == "cuda" else "gloo"
+    # Kernels of Triton and CUDA graphs run on the current device, whatever their tensors are on.
+    is_cuda = own_device.type == "cuda"
+    with torch.cuda.device(own_device) if is_cuda else contextlib.nullcontext():
+        if env.world_size == 1:
+            yield env, own_device
+            return
+        with _process_group("nccl" if is_cuda else "gloo"):
+            yield env, own_device
+
+
+@contextlib.contextmanager
+def _process_group(backend: str) -> Iterator[None]:
+    """Join the processes that torchrun started."""
     dist.init_process_group(backend, timeout=timedelta(minutes=30))
     group = dist.group.WORLD
     try:
-        yield env, own_device
+        yield
     except RuntimeError as error:
         if re.search(r"Connection|NCCL|[Gg]loo|Broken pipe", str(error)):
             # The frames of the traceback hold the failed work, which holds the process group. If

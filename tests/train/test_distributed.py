@@ -1,5 +1,6 @@
 """Shares of rows, and devices; real processes are in `tests/contracts/test_ranks.py`."""
 
+import contextlib
 import weakref
 
 import pytest
@@ -49,6 +50,29 @@ def test_without_torchrun_there_is_one_process(monkeypatch):
         assert device == torch.device("cpu")
 
 
+@pytest.mark.parametrize(("name", "expected"), [("cuda:1", ["begin", "end"]), ("cpu", [])])
+def test_a_gpu_is_the_current_device_while_its_process_works_and_a_cpu_asks_for_none(
+    monkeypatch, name, expected
+):
+    """CUDA graphs are captured on the current device, which is the first GPU by default."""
+    seen = []
+
+    @contextlib.contextmanager
+    def current_device(device):
+        assert device == torch.device("cuda:1")
+        seen.append("begin")
+        yield
+        seen.append("end")
+
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: 2)
+    monkeypatch.setattr(torch.cuda, "device", current_device)
+    with init_distributed(name) as (_, device):
+        assert device == torch.device(name)
+        assert seen == expected[:1]
+    assert seen == expected
+
+
 @pytest.mark.parametrize(
     ("name", "found"),
     [
@@ -83,6 +107,7 @@ def test_a_gpu_beyond_those_that_are_there_is_refused(monkeypatch, name, rank, r
         monkeypatch.setenv(variable, value)
     monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
     monkeypatch.setattr(torch.cuda, "device_count", lambda: 2)
+    monkeypatch.setattr(torch.cuda, "device", contextlib.nullcontext)
     if refused is None:
         with init_distributed(name) as (_, place):
             assert place == torch.device("cuda", 1)
