@@ -149,8 +149,8 @@ def _resolve_layer(
     return find_whitening(whitening) if layers == "whitened" else layers
 
 
-def layers_for_uses(whitening: Whitening | None) -> str:
-    """Return the layers whose cosines compare two uses best.
+def layers_for_occurrences(whitening: Whitening | None) -> str:
+    """Return the layers whose cosines compare two occurrences best.
 
     The whitening of a model, if it has one: benchmarks/whitening.py compares it with the top layer.
     """

@@ -127,10 +127,10 @@ def map_occurrences(
     )
 
 
-def central_use(uses: Sequence[MappedOccurrence]) -> MappedOccurrence:
-    """Return the use that is nearest to the middle of all on the map."""
-    x, y = (sum(getattr(use, axis) for use in uses) / len(uses) for axis in "xy")
-    return min(uses, key=lambda use: (use.x - x) ** 2 + (use.y - y) ** 2)
+def central_occurrence(occurrences: Sequence[MappedOccurrence]) -> MappedOccurrence:
+    """Return the occurrence that is nearest to the middle of all on the map."""
+    x, y = (sum(getattr(one, axis) for one in occurrences) / len(occurrences) for axis in "xy")
+    return min(occurrences, key=lambda one: (one.x - x) ** 2 + (one.y - y) ** 2)
 
 
 def format_occurrence(occurrence: MappedOccurrence | Occurrence, context: int = 12) -> str:

@@ -32,7 +32,7 @@ from elmore.probe.clustering import MAX_CLUSTERS
 from elmore.probe.cosine import normalize
 from elmore.probe.neighbors.source_text import TextOptions
 from elmore.probe.neighbors.storage import resolve_layers
-from elmore.probe.occurrence_map import OccurrenceMap, central_use, map_occurrences
+from elmore.probe.occurrence_map import OccurrenceMap, central_occurrence, map_occurrences
 from elmore.probe.occurrences import Occurrence
 from elmore.text.files import numbered_lines
 from elmore.weights.digest import model_digest
@@ -369,5 +369,7 @@ def _senses(mapped: OccurrenceMap, num_old: int) -> Iterator[SenseCluster]:
             new=len(inside) - old,
             old_share=old / num_old,
             new_share=(len(inside) - old) / num_new,
-            example=mapped.uses.index(central_use([mapped.uses[number] for number in inside])),
+            example=mapped.uses.index(
+                central_occurrence([mapped.uses[number] for number in inside])
+            ),
         )

@@ -76,7 +76,7 @@ class OccurrenceIndex:
         tokenized: bool = False,
         column: str = "text",
         errors: Literal["strict", "replace"] = "strict",
-        progress: Progress = lambda fraction, sentences, uses: None,
+        progress: Progress = lambda fraction, sentences, occurrences: None,
     ) -> Self:
         """Build the index of a text, resume an interrupted build, or open a finished one.
 
@@ -113,7 +113,7 @@ class OccurrenceIndex:
         tokenized: bool = False,
         column: str = "text",
         errors: Literal["strict", "replace"] = "strict",
-        progress: Progress = lambda fraction, sentences, uses: None,
+        progress: Progress = lambda fraction, sentences, occurrences: None,
     ) -> None:
         """Add the occurrences of another text; a text already in the index is not added again."""
         options = TextOptions(tokenized=tokenized, column=column, errors=errors)

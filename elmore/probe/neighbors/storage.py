@@ -28,7 +28,7 @@ from typing import IO
 
 from elmore import atomic, config, strict_json
 from elmore.embed.embedder import Embedder
-from elmore.embed.outputs import check_layers, find_whitening, layers_for_uses, parse_layers
+from elmore.embed.outputs import check_layers, find_whitening, layers_for_occurrences, parse_layers
 from elmore.errors import ConfigError, DataError
 from elmore.weights.digest import model_digest
 
@@ -163,8 +163,10 @@ def resolve_layers(names: Sequence[str], num_layers: int) -> tuple[str, ...]:
 
 
 def new_manifest(embedder: Embedder, layers: Sequence[str] | None = None) -> Manifest:
-    """Return the manifest of an empty index; its layers are the best ones for uses by default."""
-    names = resolve_layers(layers or [layers_for_uses(embedder.whitening)], embedder.num_layers)
+    """Return the manifest of an empty index; its layers are the best for occurrences."""
+    names = resolve_layers(
+        layers or [layers_for_occurrences(embedder.whitening)], embedder.num_layers
+    )
     whitening = None
     if "whitened" in names:
         whitening = find_whitening(embedder.whitening).digest

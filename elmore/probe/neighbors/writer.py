@@ -61,7 +61,7 @@ def build_index(
     layers: Sequence[str] | None = None,
     options: TextOptions,
     append: bool = False,
-    progress: Progress = lambda fraction, sentences, uses: None,
+    progress: Progress = lambda fraction, sentences, occurrences: None,
 ) -> Path:
     """Build the index of a text, resume an interrupted build, or append a text.
 

@@ -4,7 +4,7 @@ from collections import Counter
 
 from elmore.probe import plots
 from elmore.probe.context import WordForm
-from elmore.probe.occurrence_map import OccurrenceMap, central_use, format_occurrence
+from elmore.probe.occurrence_map import OccurrenceMap, central_occurrence, format_occurrence
 from elmore.probe.plots import bits
 from elmore.probe.reporting.inputs import ReportInputs
 from elmore.probe.reporting.load_results import Neighbor, ScoredText, Substitutes
@@ -137,14 +137,14 @@ def cluster_rows(one: OccurrenceMap) -> list[dict[str, Cell]]:
     """Return a row for each cluster: its size, its commonest sense, a central occurrence."""
     rows = []
     for cluster in range(one.num_clusters):
-        uses = [use for use in one.uses if use.cluster == cluster]
-        row: dict[str, Cell] = {"cluster": cluster + 1, "uses": len(uses)}
-        known = Counter(use.sense for use in uses if use.sense)
-        if any(use.sense for use in one.uses):
+        inside = [occurrence for occurrence in one.uses if occurrence.cluster == cluster]
+        row: dict[str, Cell] = {"cluster": cluster + 1, "uses": len(inside)}
+        known = Counter(occurrence.sense for occurrence in inside if occurrence.sense)
+        if any(occurrence.sense for occurrence in one.uses):
             sense, count = known.most_common(1)[0] if known else ("", 0)
             row["commonest sense"] = describe_sense(sense) if sense else ""
-            row["share (%)"] = Number(count / len(uses), f"{100 * count / len(uses):.0f}")
-        row["a use from its middle"] = format_occurrence(central_use(uses), context=7)
+            row["share (%)"] = Number(count / len(inside), f"{100 * count / len(inside):.0f}")
+        row["a use from its middle"] = format_occurrence(central_occurrence(inside), context=7)
         rows.append(row)
     return rows
 
