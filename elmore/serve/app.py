@@ -83,7 +83,7 @@ def create(engine: Engine, *, limits: Limits | None = None, token: str | None = 
 
 
 def _media_type(request: Request) -> responses.MediaType:
-    media_type = responses.negotiate(request.headers.get("accept", ""))
+    media_type = responses.negotiate(", ".join(request.headers.getlist("accept")))
     if media_type is None:
         known = ", ".join(responses.MEDIA_TYPES)
         raise HTTPException(406, f"the header Accept allows none of the available types: {known}")
@@ -180,7 +180,9 @@ def _add_words(app: FastAPI, handler: RequestHandler) -> None:
         await handler.tokenize(request, [body.tokens], field="tokens")
         if body.position >= len(body.tokens):
             raise HTTPException(
-                422, f"position: {body.position} is outside a sentence of {len(body.tokens)} tokens"
+                422,
+                f"position: {errors.quoted(body.position)} is outside a sentence of "
+                f"{len(body.tokens)} tokens",
             )
         work = SubstitutesWork(body.tokens, body.position, body.count)
         vocabulary = handler.engine.embedder.bundle.vocabulary

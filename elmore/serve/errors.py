@@ -116,6 +116,8 @@ def _explain(request: Request, error: StarletteHTTPException) -> HTTPException:
     detail, headers = str(error.detail), dict(error.headers or {})
     if error.status_code == 404:
         detail = "no such route; see /openapi.json"
+    elif error.status_code == 400:  # what is JSON by its grammar, but cannot be read
+        detail = "the body is not JSON: it is not UTF-8, nested too deeply, or a number is too long"
     elif error.status_code == 405:
         allowed = headers.get("Allow", "another method")
         detail = f"this route does not accept {_safe_name(request.method)}, only {allowed}"

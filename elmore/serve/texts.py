@@ -37,10 +37,25 @@ async def tokenize_texts(
         RequestError: There are too many tokens (413), or a text cannot be tokenised (422).
     """
     if sum(len(text) for text in texts if isinstance(text, str)) > _SHORT:
-        tokenized = await asyncio.to_thread(_tokenize, texts, tokenizer, field)
+        tokenized = await asyncio.to_thread(_tokenize, texts, tokenizer, most, field)
     else:
-        tokenized = _tokenize(texts, tokenizer, field)
-    for number, words in enumerate(tokenized.words):
+        tokenized = _tokenize(texts, tokenizer, most, field)
+    return tokenized
+
+
+def _tokenize(
+    texts: Sequence[str | list[str]], tokenizer: Tokenizer, most: int, field: str
+) -> TokenizedTexts:
+    """Tokenise each text up to the first that is over a limit: a refusal must not cost much."""
+    tokenized = TokenizedTexts([], [])
+    num_tokens = 0
+    for number, text in enumerate(texts):
+        try:
+            result = tokenize_text(text, tokenizer)
+        except ElmoreError as error:
+            raise RequestError(422, f"{field}: {error}", param=field) from error
+        words = [word for segment in result.segments for word in segment]
+        num_tokens += len(words)
         if len(words) > MAX_TOKENS:
             raise RequestError(
                 413,
@@ -48,20 +63,13 @@ async def tokenize_texts(
                 "into sentences",
                 param=field,
             )
-    if tokenized.num_tokens > most:
-        raise RequestError(
-            413,
-            f"{field}: {tokenized.num_tokens} tokens, a request may have {most}; send them in "
-            "several requests",
-            param=field,
-        )
+        if num_tokens > most:
+            raise RequestError(
+                413,
+                f"{field}: {num_tokens} tokens in the first {number + 1}, a request may have "
+                f"{most}; send them in several requests",
+                param=field,
+            )
+        tokenized.words.append(words)
+        tokenized.offsets.append(result.offsets)
     return tokenized
-
-
-def _tokenize(texts: Sequence[str | list[str]], tokenizer: Tokenizer, field: str) -> TokenizedTexts:
-    try:
-        tokenized = [tokenize_text(text, tokenizer) for text in texts]
-    except ElmoreError as error:
-        raise RequestError(422, f"{field}: {error}", param=field) from error
-    words = [[word for segment in text.segments for word in segment] for text in tokenized]
-    return TokenizedTexts(words, [text.offsets for text in tokenized])

@@ -174,6 +174,9 @@ def test_a_place_outside_the_sentence_is_refused(client):
     answer = client.post("/substitutes", {"tokens": ["two", "ships"], "position": 2})
     assert answer.status == 422
     assert answer.detail == "position: 2 is outside a sentence of 2 tokens"
+    answer = client.post("/substitutes", {"tokens": ["two", "ships"], "position": 1e300})
+    assert answer.status == 422
+    assert len(answer.detail) < 100
 
 
 def test_neighbors_gives_uses_with_their_sentences(client):
@@ -278,7 +281,7 @@ def test_too_many_tokens_are_refused_and_counted(embedder):
     with run_server(engine_of(embedder), limits=Limits(tokens=10)) as client:
         answer = client.post("/encode", {"texts": ["a b c d", "a b c d", "a b c d"]})
     assert answer.status == 413
-    assert "texts: 12 tokens, a request may have 10" in answer.detail
+    assert "texts: 12 tokens in the first 3, a request may have 10" in answer.detail
 
 
 def test_a_text_of_too_many_tokens_is_named(client):

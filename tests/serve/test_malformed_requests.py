@@ -104,6 +104,22 @@ def test_deep_nesting_and_huge_numbers_are_refused(client):
     assert client.post("/neighbors", b'{"text": "[a]", "k": NaN}').status == 422
 
 
+@pytest.mark.parametrize(
+    "body", [b'{"texts": %b' % (b"[" * 100_000), b'{"texts": [%b]}' % (b"9" * 5000), b'"\xff"']
+)
+def test_what_the_json_parser_cannot_read_is_explained_in_one_sentence(client, body):
+    answer = client.post("/encode", body)
+    assert answer.status == 400
+    assert answer.detail.startswith("the body is not JSON: it is not UTF-8, nested too deeply, or")
+
+
+def test_several_accept_headers_are_one_list(client):
+    head = HEAD + b"Connection: close\r\nAccept: text/html\r\nAccept: application/x-npy\r\n"
+    answer = client.raw(head + b'Content-Length: 15\r\n\r\n{"texts":["a"]}')
+    assert answer.startswith(b"HTTP/1.1 200")
+    assert b"application/x-npy" in answer
+
+
 def test_a_body_without_a_json_content_type_is_415(client):
     answer = client.post("/encode", {"texts": ["a"]}, Content_Type="text/plain")
     assert answer.status == 415
