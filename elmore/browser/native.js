@@ -14,11 +14,12 @@ const STRUCTURES = {
   product: [...matrices("weight"), ...pointers("rows bias out"), ...integers("num_rows threads")],
   lstm_call: [
     ...matrices("input recurrent projection"), ...pointers("bias inputs"),
-    ...integers("input_step input_row"), ...pointers("mask"), ...integers("mask_step mask_row"),
-    ...pointers("reset_mask"), ...integers("reset_step reset_row"),
+    ...integers("input_step input_row"), ...pointers("input_index mask"),
+    ...integers("mask_step mask_row"), ...pointers("reset_mask"), ...integers("reset_step reset_row"),
     ...pointers("reset_output reset_cell"), ...integers("reset_output_row reset_cell_row"),
     ...pointers("first_output first_cell"), ...integers("first_output_row first_cell_row"),
-    ...pointers("output cell outputs"), ...integers("num_steps num_rows num_cells width skip threads"),
+    ...pointers("output cell outputs"), ...integers("output_row"), ...pointers("output_index"),
+    ...integers("num_steps num_rows num_cells width skip threads"),
     ...floats("forget_bias cell_clip output_clip"),
   ],
   char_cnn_call: [

@@ -40,6 +40,7 @@ export class Stack {
       const call = {
         ...layer, ...from, ...state, mask, mask_row: steps, mask_step: 1,
         first_output: zeros, first_cell: zeros, outputs: library.scratch(4 * steps * num * dim),
+        output_row: dim,
         num_steps: steps, num_rows: num, num_cells: lstm.cell_dim, width: dim, threads: 1,
         skip: number > 0 && lstm.skip_connections ? 1 : 0, forget_bias: lstm.forget_bias,
         cell_clip: lstm.cell_clip ?? Infinity, output_clip: lstm.output_clip ?? Infinity,

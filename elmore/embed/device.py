@@ -11,8 +11,11 @@ from typing import Any, NamedTuple, Protocol
 from weakref import WeakKeyDictionary
 
 import numpy as np
+from jaxtyping import Int
 
+from elmore.embed.packing import PackedPlan
 from elmore.model.config import BiLMConfig
+from elmore.model.lstm.native import NativeStack
 from elmore.model.native import PackedMatrix, empty, multiply, pack
 from elmore.model.native_bilm import NativeBiLM, stack_states, zero_state
 from elmore.model.native_threads import Result, run_together
@@ -80,6 +83,41 @@ class Fetch(Protocol):
         ...
 
 
+class PlacedPlan(Protocol):
+    """A plan of a packed batch on its device, in K chunks of S steps and B rows."""
+
+    @property
+    def positions(self) -> Sequence[Int[np.ndarray, "K S B"]]:
+        """For each direction: the position in the text that each row reads, on the host."""
+        ...
+
+    def run(
+        self,
+        stack: Array,
+        direction: int,
+        chunk: int,
+        gate_inputs: tuple[Array, Array],
+        states: list[LSTMState],
+        reset_states: list[LSTMState],
+        out: Array,
+    ) -> list[LSTMState]:
+        """Run a chunk, and write the outputs of its words to their positions.
+
+        Args:
+            stack: What runs the direction.
+            direction: `FORWARD` or `BACKWARD`.
+            chunk: The number of the chunk.
+            gate_inputs: A table (N, G), and the row of it for each step and row of the chunk.
+            states: State of each layer before the chunk.
+            reset_states: State of each layer in which a sentence begins.
+            out: Outputs (L, T, D) of every layer at every position.
+
+        Returns:
+            The state of each layer after the chunk.
+        """
+        ...
+
+
 class Device(Protocol):
     """What is done with arrays beyond what numpy and torch share."""
 
@@ -111,6 +149,10 @@ class Device(Protocol):
 
     def take(self, table: Array, rows: Array, out: Array) -> Array:
         """Write rows of a table into `out`, and return it."""
+        ...
+
+    def place(self, plan: PackedPlan, chunk: int) -> PlacedPlan:
+        """Return a plan ready to run, in chunks of so many steps."""
         ...
 
     def run_together(self, functions: Sequence[Callable[[], Result]]) -> list[Result]:
@@ -162,6 +204,32 @@ class _Fetched(NamedTuple):
         return self.array
 
 
+class _HostPlan:
+    """A plan for native code, which reads gate inputs and writes outputs where they are."""
+
+    def __init__(self, plan: PackedPlan, chunk: int) -> None:
+        grids = (plan.forward, plan.backward, plan.first_steps)
+        forward, backward, first_steps = (grid.reshape(-1, chunk, grid.shape[1]) for grid in grids)
+        self.positions = forward, backward
+        self._first_steps = first_steps
+
+    def run(
+        self,
+        stack: NativeStack,
+        direction: int,
+        chunk: int,
+        gate_inputs: tuple[np.ndarray, np.ndarray],
+        states: list[LSTMState],
+        reset_states: list[LSTMState],
+        out: np.ndarray,
+    ) -> list[LSTMState]:
+        """Run a chunk, and write the outputs of its words to their positions."""
+        resets = self._first_steps[chunk].T, reset_states
+        return stack.run_packed(
+            *gate_inputs, self.positions[direction][chunk], states, *resets, out
+        )
+
+
 class HostDevice:
     """Arrays of numpy on the CPU; with `fast`, the products here round activations to int8."""
 
@@ -203,6 +271,10 @@ class HostDevice:
     def take(self, table: np.ndarray, rows: np.ndarray, out: np.ndarray) -> np.ndarray:
         """Write rows of a table into `out`, and return it."""
         return np.take(table, rows, axis=0, out=out, mode="clip")  # "raise" would copy `out`
+
+    def place(self, plan: PackedPlan, chunk: int) -> PlacedPlan:
+        """Return a plan ready to run, in chunks of so many steps."""
+        return _HostPlan(plan, chunk)
 
     def run_together(self, functions: Sequence[Callable[[], Result]]) -> list[Result]:
         """Run independent functions at the same time, each with its part of the threads."""

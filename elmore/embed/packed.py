@@ -16,16 +16,16 @@ from itertools import chain, pairwise
 from typing import NamedTuple
 
 import numpy as np
-from jaxtyping import Bool, Float, Int
+from jaxtyping import Float, Int
 
-from elmore.embed.device import Array, Device
-from elmore.embed.packing import IDLE, PackedPlan, pack_sequences, split_windows
+from elmore.embed.device import Array
+from elmore.embed.packing import pack_sequences, split_windows
 from elmore.embed.runtime import Runtime
 from elmore.embed.sentence_layers import SentenceLayers
 from elmore.embed.tokenized import TokenizedText
 from elmore.embed.word_tables import MISSING
 from elmore.errors import DataError
-from elmore.model.state import BOTH, FORWARD
+from elmore.model.state import BOTH
 
 _log = logging.getLogger(__name__)
 
@@ -188,8 +188,7 @@ def _run_packed(
     chunk = limits.chunk_steps * max(1, limits.max_rows // num_rows)
     if not runtime.fixed_shapes:
         chunk = min(chunk, -(-len(text) // num_rows))
-    plan = pack_sequences(lengths, num_rows, chunk)
-    on_device = _DevicePlan.of(plan, chunk, runtime.device)
+    plan = runtime.device.place(pack_sequences(lengths, num_rows, chunk), chunk)
     width = vectors.shape[1]
     layers = runtime.device.empty(runtime.num_layers, len(text), len(directions) * width)
     tokens = vectors[runtime.put(text)]
@@ -198,57 +197,24 @@ def _run_packed(
     def run(column: int, direction: int) -> None:
         half = slice(column * width, (column + 1) * width)
         layers[0, :, half] = tokens
-        grid = plan.forward if direction == FORWARD else plan.backward
         # An idle row reads any word; its outputs are not used.
-        chunks = text[grid.reshape(-1, chunk * num_rows)]
-        table = _ProjectionTable(runtime, known, direction, chunks)
+        table = _ProjectionTable(runtime, known, direction, text[plan.positions[direction]])
         states = reset_states = initial.direction(direction)
-        for number, (active, position) in enumerate(
-            zip(on_device.active, on_device.positions[direction], strict=True)
-        ):
-            gate_inputs = table(number).reshape(chunk, num_rows, -1).swapaxes(0, 1)
-            outputs, states = runtime.runners[direction](
-                gate_inputs,
-                on_device.any_active[number],
+        for number in range(len(plan.positions[direction])):
+            states = plan.run(
+                runtime.runners[direction],
+                direction,
+                number,
+                table(number),
                 states,
-                on_device.first_steps[number],
                 reset_states,
+                out=layers[1:, :, half],
             )
-            for layer, output in enumerate(outputs, start=1):
-                cells = output.swapaxes(0, 1).reshape(-1, width)
-                layers[layer, position, half] = cells[active]
 
     runtime.device.run_together(
         [partial(run, column, direction) for column, direction in enumerate(directions)]
     )
     return layers
-
-
-class _DevicePlan(NamedTuple):
-    """A plan on the device, in K chunks."""
-
-    first_steps: Bool[Array, "K B s"]
-    """True at the first step of each sentence, where the state is reset."""
-    any_active: Bool[Array, "K B s"]
-    """Whether any row reads a word, for each row alike."""
-    active: Sequence[Int[Array, " t"]]
-    """For each chunk: the cells (steps first) in which a word is read, in either direction."""
-    positions: Sequence[Sequence[Int[Array, " t"]]]
-    """For each direction and chunk: the positions of these words in the text."""
-
-    @classmethod
-    def of(cls, plan: PackedPlan, chunk: int, device: Device) -> "_DevicePlan":
-        num_rows = plan.first_steps.shape[1]
-        first_steps = plan.first_steps.reshape(-1, chunk, num_rows).swapaxes(1, 2)
-        active = (plan.forward != IDLE).reshape(-1, chunk * num_rows)
-        any_active = active.reshape(-1, 1, chunk, num_rows).any(axis=3)
-        any_active = np.broadcast_to(any_active, first_steps.shape)
-        positions = (grid.reshape(active.shape)[active] for grid in (plan.forward, plan.backward))
-        arrays = [first_steps, any_active, active.nonzero()[1], *positions]
-        first_steps, any_active, *lists = device.put(list(map(np.ascontiguousarray, arrays)))
-        stops = np.cumsum([0, *np.count_nonzero(active, axis=1)]).tolist()
-        cells, *positions = ([each[begin:end] for begin, end in pairwise(stops)] for each in lists)
-        return cls(first_steps, any_active, cells, positions)
 
 
 class _ProjectionTable:
@@ -259,47 +225,49 @@ class _ProjectionTable:
     """
 
     def __init__(
-        self, runtime: Runtime, known: _Words, direction: int, chunks: Int[np.ndarray, "K M"]
+        self, runtime: Runtime, known: _Words, direction: int, chunks: Int[np.ndarray, "K S B"]
     ) -> None:
         self._runtime, self._device, self._known = runtime, runtime.device, known
         self._cache = runtime.projections[direction]
         gates = 4 * runtime.config.lstm.cell_dim
-        self._out = self._device.empty(chunks.shape[1], gates)
-        row_bytes = self._out.nbytes // len(self._out)
+        row_bytes = self._device.empty(1, gates).nbytes
         max_frequent = int(runtime.limits.projection_bytes / row_bytes)
         plan = _TablePlan.of(chunks, len(known.words), max_frequent)
-        self._num_frequent = len(plan.frequent)
-        self._table = self._device.empty(self._num_frequent + chunks.shape[1], gates)
+        self._num_frequent, num_rare = len(plan.frequent), max(map(len, plan.rare))
+        self._table = self._device.empty(self._num_frequent + num_rare, gates)
         stops = np.cumsum([0, *map(len, plan.rare)]).tolist()
-        frequent, rare, self._rows = self._device.put(
+        self._frequent, rare, self._rows = self._device.put(
             [plan.frequent, np.concatenate(plan.rare), plan.rows]
         )
         self._rare = [rare[begin:end] for begin, end in pairwise(stops)]
-
-        def missing(at: list[int]) -> Float[Array, "n D"]:
-            return known.vectors[frequent[self._runtime.put(np.array(at))]]
-
         words = [known.words[number] for number in plan.frequent.tolist()]
-        self._cache(words, missing, out=self._table[: self._num_frequent])
+        self._cache(words, self._vectors_of_frequent, out=self._table[: self._num_frequent])
 
-    def __call__(self, chunk: int) -> Float[Array, "M G"]:
-        """Return the gate inputs of a chunk; the next call overwrites them."""
+    def _vectors_of_frequent(self, at: list[int]) -> Float[Array, "n D"]:
+        return self._known.vectors[self._frequent[self._runtime.put(np.array(at))]]
+
+    def __call__(self, chunk: int) -> tuple[Float[Array, "N G"], Int[Array, "S B"]]:
+        """Return a table, and which of its rows a chunk reads; the next call overwrites it."""
         rare = self._rare[chunk]
         if len(rare):
             rows = slice(self._num_frequent, self._num_frequent + len(rare))
             self._table[rows] = self._cache.project(self._known.vectors[rare])
-        return self._device.take(self._table, self._rows[chunk], self._out)
+        return self._table, self._rows[chunk]
 
 
 class _TablePlan(NamedTuple):
     frequent: Int[np.ndarray, " n"]
     rare: list[Int[np.ndarray, " n"]]
     """For each chunk."""
-    rows: Int[np.ndarray, "K M"]
+    rows: Int[np.ndarray, "K S B"]
     """Rows of the table: the frequent words, then the other words of the chunk."""
 
     @classmethod
-    def of(cls, chunks: Int[np.ndarray, "K M"], num_words: int, max_frequent: int) -> "_TablePlan":
+    def of(
+        cls, chunks: Int[np.ndarray, "K S B"], num_words: int, max_frequent: int
+    ) -> "_TablePlan":
+        if num_words <= max_frequent:  # all of them, in their own order
+            return cls(np.arange(num_words), [np.arange(0)] * len(chunks), chunks)
         counts = np.bincount(chunks.reshape(-1), minlength=num_words)
         frequent = np.argsort(-counts, kind="stable")[: min(max_frequent, np.count_nonzero(counts))]
         row_of = np.full(num_words, MISSING)

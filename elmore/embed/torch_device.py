@@ -9,7 +9,7 @@ Shapes: B rows, S steps, G = 4H gates, D width of one direction.
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial
-from itertools import accumulate
+from itertools import accumulate, pairwise
 from typing import NamedTuple
 from weakref import WeakKeyDictionary
 
@@ -19,6 +19,7 @@ from jaxtyping import Bool, Float
 from torch import Tensor
 
 from elmore.embed import device
+from elmore.embed.packing import IDLE, PackedPlan
 from elmore.model.bilm import BiLM, stack_states
 from elmore.model.config import BiLMConfig
 from elmore.model.lstm.call import disable_autocast
@@ -72,6 +73,10 @@ class TorchDevice:
         """Write rows of a table into `out`, and return it."""
         return torch.index_select(table, 0, rows, out=out)
 
+    def place(self, plan: PackedPlan, chunk: int) -> device.PlacedPlan:
+        """Return a plan ready to run, in chunks of so many steps."""
+        return _TorchPlan(plan, chunk, self)
+
     def run_together(self, functions: Sequence[Callable[[], Result]]) -> list[Result]:
         """Run functions one after another: a GPU works on all of them in one stream."""
         return [function() for function in functions]
@@ -122,6 +127,56 @@ class TorchDevice:
             product = torch.addmm(bias, block[filled], weight)
             whitened[begin : begin + size] = product[: len(block)]
         return whitened
+
+
+class _TorchPlan:
+    """A plan whose indices are on the device, so that no chunk waits for a GPU."""
+
+    def __init__(self, plan: PackedPlan, chunk: int, device: TorchDevice) -> None:
+        num_rows = plan.first_steps.shape[1]
+        grids = (plan.forward, plan.backward, plan.first_steps)
+        forward, backward, first_steps = (grid.reshape(-1, chunk, num_rows) for grid in grids)
+        active = forward != IDLE
+        self.positions = forward, backward
+        self._device = device
+        self._gate_inputs = device.empty(0)  # of one chunk; `take` gives it its size
+        # A step runs for all rows or for none; the outputs of idle rows are not used.
+        any_active = np.broadcast_to(active.any(axis=2, keepdims=True), active.shape)
+        flat = active.reshape(len(active), -1)
+        indices = [flat.nonzero()[1], forward[active], backward[active]]
+        masks = [first_steps.swapaxes(1, 2), any_active.swapaxes(1, 2)]
+        self._first_steps, self._any_active, *lists = device.put(
+            list(map(np.ascontiguousarray, [*masks, *indices]))
+        )
+        stops = np.cumsum([0, *np.count_nonzero(flat, axis=1)]).tolist()
+        self._cells, *self._active_positions = (
+            [each[begin:end] for begin, end in pairwise(stops)] for each in lists
+        )
+
+    def run(
+        self,
+        stack: device.RunStack,
+        direction: int,
+        chunk: int,
+        gate_inputs: tuple[Tensor, Tensor],
+        states: list[LSTMState],
+        reset_states: list[LSTMState],
+        out: Tensor,
+    ) -> list[LSTMState]:
+        """Run a chunk, and write the outputs of its words to their positions."""
+        table, rows = gate_inputs
+        taken = self._device.take(table, rows.reshape(-1), self._gate_inputs)
+        outputs, states = stack(
+            taken.reshape(*rows.shape, -1).swapaxes(0, 1),
+            self._any_active[chunk],
+            states,
+            self._first_steps[chunk],
+            reset_states,
+        )
+        for layer, output in zip(out, outputs, strict=True):
+            cells = output.swapaxes(0, 1).reshape(-1, output.shape[2])
+            layer[self._active_positions[direction][chunk]] = cells[self._cells[chunk]]
+        return states
 
 
 def torch_network(model: BiLM) -> device.Network:

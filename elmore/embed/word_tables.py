@@ -105,6 +105,8 @@ class WordCache:
             if len(missing) < len(rows):
                 (index,) = self._device.put([np.maximum(rows, 0)])
                 self._device.take(table, index, vectors)  # missing words are set below
+            if not len(missing):
+                return vectors
             numbers: dict[str, int] = {}
             number = np.array(
                 [numbers.setdefault(words[i], len(numbers)) for i in missing.tolist()]

@@ -7,11 +7,12 @@ activations quantized at run time, for precision "fast".
 Shapes: B rows, T tokens, I input width, D output width, H cell width, G = 4H gates.
 """
 
+import ctypes
 import math
 from collections.abc import Sequence
 
 import numpy as np
-from jaxtyping import Bool, Float, Shaped
+from jaxtyping import Bool, Float, Int, Shaped
 
 from elmore.errors import DataError
 from elmore.model import native
@@ -99,24 +100,95 @@ class NativeStack:
         Raises:
             DataError: Shapes or types do not fit.
         """
-        self._check(inputs, mask, states, reset_mask, reset_states, projected=projected)
-        (num_rows, num_steps), first = mask.shape, self._calls[0]
-        width, num_cells = first.width, first.num_cells
+        self._check_inputs(inputs, mask, projected=projected)
+        self._check_call(mask, states, reset_mask, reset_states)
+        num_rows, num_steps = mask.shape
+        outputs = native.empty((len(self._calls), num_steps, num_rows, self._calls[0].width))
+        calls, ends, _used = self._make_calls(mask, states, reset_mask, reset_states)
+        if not projected:
+            calls[0].input = self._layers[0].input_structure
+        before = inputs = _with_dense_rows(inputs)
+        for call, output in zip(calls, outputs, strict=True):
+            call.inputs = native.address(before)
+            call.input_row, call.input_step, _ = _strides(before)
+            call.outputs, call.output_row = native.address(output), call.width
+            before = output.swapaxes(0, 1)
+        native.run_lstm(calls)
+        return [layer.swapaxes(0, 1) for layer in outputs], ends
+
+    def run_packed(
+        self,
+        table: Float[np.ndarray, "N G"],
+        rows: Int[np.ndarray, "T B"],
+        positions: Int[np.ndarray, "T B"],
+        states: Sequence[LSTMState],
+        reset_mask: Bool[np.ndarray, "B T"],
+        reset_states: Sequence[LSTMState],
+        out: Float[np.ndarray, "L P D"],
+    ) -> list[LSTMState]:
+        """Run gate inputs where they are in a table, and write the outputs to where they belong.
+
+        Args:
+            table: Gate inputs.
+            rows: The row of the table that each row of the batch reads at each step.
+            positions: Where in `out` the output of each step and row goes; a row with a negative
+                position is idle.
+            states: State of each layer before the first step.
+            reset_mask: True where the state is replaced before the step.
+            reset_states: State of each layer to replace it by.
+            out: Outputs of each layer, of which the others stay as they are.
+
+        Returns:
+            The state of every layer after the last step.
+
+        Raises:
+            DataError: Shapes, types or indices do not fit.
+        """
+        shape, (length, width) = rows.shape, (out.shape[1], self._calls[0].width)
+        _check_array("the table", table, (len(table), self._layers[0].input.height), np.float32)
+        _check_array("the output", out, (len(self._calls), length, width), np.float32)
+        _check_index("the rows", rows, shape, 0, len(table))
+        _check_index("the positions", positions, shape, -1, length)
+        mask = (positions >= 0).T
+        self._check_call(mask, states, reset_mask, reset_states)
+        assert out.strides[-1] == out.itemsize, "outputs are written row by row"
+        table = _with_dense_rows(table)
+        rows, positions = np.ascontiguousarray(rows), np.ascontiguousarray(positions)
+        calls, ends, _used = self._make_calls(mask, states, reset_mask, reset_states)
+        before, index = table, rows
+        for call, output in zip(calls, out, strict=True):
+            call.inputs, call.input_index = native.address(before), native.address(index)
+            call.input_row, _ = _strides(before)
+            call.outputs, call.output_index = native.address(output), native.address(positions)
+            call.output_row, _ = _strides(output)
+            before, index = output, positions
+        native.run_lstm(calls)
+        return ends
+
+    def _make_calls(
+        self,
+        mask: Bool[np.ndarray, "B T"],
+        states: Sequence[LSTMState],
+        reset_mask: Bool[np.ndarray, "B T"] | None,
+        reset_states: Sequence[LSTMState] | None,
+    ) -> tuple["ctypes.Array[LSTMCall]", list[LSTMState], list[np.ndarray]]:
+        """Return a call for each layer, without inputs and outputs, and the states after them.
+
+        The last part is to be kept until the calls return: pointers do not keep arrays alive.
+        """
+        (num_rows, num_steps), num_layers = mask.shape, len(self._calls)
+        width, num_cells = self._calls[0].width, self._calls[0].num_cells
+        outputs = native.empty((num_layers, num_rows, width))
+        cells = native.empty((num_layers, num_rows, num_cells))
+        ends = [LSTMState(*parts) for parts in zip(outputs, cells, strict=True)]
+        used = [mask]
+        mask_address, (mask_row, mask_step) = native.address(mask), _strides(mask)
         threads = num_threads_for(num_rows * num_cells * 4 * width)
-        outputs = native.empty((len(self._calls), num_steps, num_rows, width))
-        ends = [
-            LSTMState(native.empty((num_rows, width)), native.empty((num_rows, num_cells)))
-            for _ in self._calls
-        ]
-        used = [inputs := _with_dense_rows(inputs)]  # kept until the call returns
-        calls = (LSTMCall * len(self._calls))(*self._calls)
+        calls = (LSTMCall * num_layers)(*self._calls)
         for number, call in enumerate(calls):
-            if number > 0 or not projected:
+            if number > 0:
                 call.input = self._layers[number].input_structure
-            call.inputs = native.address(inputs)
-            call.input_row, call.input_step, _ = _strides(inputs)
-            call.mask = native.address(mask)
-            call.mask_row, call.mask_step = _strides(mask)
+            call.mask, call.mask_row, call.mask_step = mask_address, mask_row, mask_step
             output, cell = map(_with_dense_rows, states[number])
             call.first_output, call.first_output_row = native.address(output), _strides(output)[0]
             call.first_cell, call.first_cell_row = native.address(cell), _strides(cell)[0]
@@ -132,32 +204,30 @@ class NativeStack:
                 call.reset_cell, call.reset_cell_row = native.address(cell), _strides(cell)[0]
                 used += [output, cell]
             call.output, call.cell = map(native.address, ends[number])
-            call.outputs = native.address(outputs[number])
             call.num_steps, call.num_rows, call.threads = num_steps, num_rows, threads
-            inputs = outputs[number].swapaxes(0, 1)
-        native.run_lstm(calls)
-        return [layer.swapaxes(0, 1) for layer in outputs], ends
+        return calls, ends, used
 
-    def _check(
+    def _check_inputs(
+        self, inputs: Shaped[np.ndarray, "..."], mask: Shaped[np.ndarray, "..."], *, projected: bool
+    ) -> None:
+        if mask.ndim != 2:
+            raise DataError(f"the mask must have 2 dimensions, found {mask.ndim}")
+        first = self._layers[0].input
+        width = first.height if projected else first.width
+        _check_array("inputs", inputs, (*mask.shape, width), np.float32)
+
+    def _check_call(
         self,
-        inputs: Shaped[np.ndarray, "..."],
-        mask: Shaped[np.ndarray, "..."],
+        mask: Shaped[np.ndarray, "B T"],
         states: Sequence[LSTMState],
         reset_mask: Shaped[np.ndarray, "..."] | None,
         reset_states: Sequence[LSTMState] | None,
-        *,
-        projected: bool,
     ) -> None:
         """Refuse what native code would misread, or read past the end of."""
-        if mask.ndim != 2:
-            raise DataError(f"the mask must have 2 dimensions, found {mask.ndim}")
-        shape, first = tuple(mask.shape), self._layers[0].input
-        width = first.height if projected else first.width
-        _check_array("the mask", mask, shape, np.bool_)
-        _check_array("inputs", inputs, (*shape, width), np.float32)
+        _check_array("the mask", mask, mask.shape, np.bool_)
         self._check_states(states, len(mask), "the output state", "the cell state")
         if reset_mask is not None and reset_states is not None:
-            _check_array("the reset mask", reset_mask, shape, np.bool_)
+            _check_array("the reset mask", reset_mask, mask.shape, np.bool_)
             names = "the output to reset to", "the cell to reset to"
             self._check_states(reset_states, len(mask), *names)
 
@@ -193,3 +263,14 @@ def _check_array(
         raise DataError(f"{name} must have the shape {shape}, found {array.shape}")
     if array.dtype != dtype:
         raise DataError(f"{name} must be {np.dtype(dtype)}, found {array.dtype}; convert it")
+
+
+def _check_index(
+    name: str, index: Int[np.ndarray, "T B"], shape: tuple[int, ...], least: int, end: int
+) -> None:
+    """Refuse an index that would have native code read or write elsewhere."""
+    _check_array(name, index, shape, np.int64)
+    if index.size and not (least <= index.min() and index.max() < end):
+        raise DataError(
+            f"{name} must be from {least} to {end - 1}, found {index.min()} to {index.max()}"
+        )

@@ -17,7 +17,7 @@ static int64_t multiply(const product *call) {
     if (!allocate(sizes, 2, scratch)) return 1;
 #pragma omp parallel num_threads(call->threads)
     {
-        const step_rows all = {call->rows, 0, w->width, call->num_rows};
+        const step_rows all = {call->rows, 0, w->width, call->num_rows, 0};
         const activations rows = prepare_rows(w, all, call->num_rows, scratch[0], scratch[1]);
         multiply_rows(w, rows, call->num_rows, call->bias, call->out);
         release_tiles();

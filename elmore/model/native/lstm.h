@@ -27,8 +27,11 @@ FORCE_INLINE int is_active(const lstm_call *call, int64_t step, int64_t row) {
 }
 
 FORCE_INLINE step_rows step_inputs(const lstm_call *call, int64_t step) {
+    if (call->input_index)
+        return (step_rows){call->inputs, 0, call->input_row, call->num_rows,
+                           call->input_index + step * call->num_rows};
     return (step_rows){call->inputs + step * call->input_step, call->input_step, call->input_row,
-                       call->num_rows};
+                       call->num_rows, 0};
 }
 
 /* The gates of the cells of a panel, and from them new cells and hidden values, in rows from `first` on, from
@@ -37,24 +40,24 @@ static void update_cells(const lstm_call *call, const lstm_scratch *scratch, act
                          step_rows gate_inputs, activations inputs, int64_t step, int64_t first,
                          int64_t panel) {
     ALIGNED float gates[4][MAX_ROWS][PANEL], bias[PANEL];
+    const float *gate_rows[MAX_ROWS];
     const int64_t count = smaller(MAX_ROWS, call->num_rows - first), cell = panel * PANEL;
     const int64_t here = smaller(PANEL, call->num_cells - cell);
+    for (int64_t r = 0; !inputs.data && r < count; r++) gate_rows[r] = find_row(gate_inputs, first + r);
     for (int gate = 0; gate < 4; gate++) {
         const int64_t at = gate * call->num_cells + cell;
-        destination to = {gates[gate][0], gates[gate][0], bias, PANEL, PANEL};
+        destination to = {gates[gate][0], PANEL, bias, .accumulate = 1};
         for (int64_t i = 0; i < PANEL; i++)
             bias[i] = i < here ? call->bias[at + i] + (gate == FORGET ? call->forget_bias : 0) : 0;
         if (inputs.data)
             multiply_panel(&call->input, 4 * panel + gate, from_row(inputs, first), count,
                            (destination){.data = to.data, .stride = PANEL});
-        else if (here == PANEL) {
-            to.base = gate_inputs.data + first * gate_inputs.row + at;
-            to.base_stride = gate_inputs.row;
-        } else
+        else if (here == PANEL)
+            to = (destination){to.data, PANEL, bias, gate_rows, at, 0};
+        else
             for (int64_t r = 0; r < count; r++) {
                 memset(gates[gate][r], 0, sizeof *gates[gate]);
-                memcpy(gates[gate][r], gate_inputs.data + (first + r) * gate_inputs.row + at,
-                       sizeof(float) * (size_t)here);
+                memcpy(gates[gate][r], gate_rows[r] + at, sizeof(float) * (size_t)here);
             }
         multiply_panel(&call->recurrent, 4 * panel + gate, from_row(output, first), count, to);
     }
@@ -73,7 +76,10 @@ static void update_cells(const lstm_call *call, const lstm_scratch *scratch, act
    input. */
 static void write_output(const lstm_call *call, const lstm_scratch *scratch, int64_t step, int64_t row,
                          int64_t begin, int64_t count) {
-    float *to = call->outputs + (step * call->num_rows + row) * call->width + begin;
+    const int64_t number = step * call->num_rows + row;
+    const int64_t at = call->output_index ? call->output_index[number] : number;
+    if (at < 0) return;
+    float *to = call->outputs + at * call->output_row + begin;
     const float *input = find_row(step_inputs(call, step), row) + begin;
     if (is_active(call, step, row))
         for (int64_t k = begin; k < begin + count; k += K_BLOCK)
@@ -187,7 +193,7 @@ static void run_steps(const lstm_call *call, const lstm_scratch *scratch) {
                 multiply_rows(input, rows, count, 0, scratch->gate_inputs);
             }
             run_step(call, scratch, step,
-                     (step_rows){scratch->gate_inputs + in_chunk * num_rows * gates, 0, gates, num_rows});
+                     (step_rows){scratch->gate_inputs + in_chunk * num_rows * gates, 0, gates, num_rows, 0});
         }
     }
 #pragma omp for schedule(static)

@@ -75,14 +75,16 @@ FORCE_INLINE int64_t column_bytes(int64_t kind) {
 /* Where the product of a panel goes: result = base + bias + product, of each row PANEL numbers. */
 typedef struct {
     float *data;
-    const float *base; /* null: zero */
+    int64_t stride;
     const float *bias; /* (PANEL), the same for every row; null: zero */
-    int64_t stride, base_stride;
+    const float *const *base_rows; /* the base of row r is at base_rows[r] + base_offset; null: zero */
+    int64_t base_offset;
+    int accumulate; /* the base is what stands in `data` */
 } destination;
 
 FORCE_INLINE destination to_rows(destination all, int64_t row) {
     all.data += row * all.stride;
-    if (all.base) all.base += row * all.base_stride;
+    if (all.base_rows) all.base_rows += row;
     return all;
 }
 
@@ -104,7 +106,9 @@ typedef struct {
 
 FORCE_INLINE floats load_base(const group_product *call, int64_t r, int v) {
     const destination *to = &call->to;
-    floats base = to->base ? load(to->base + r * to->base_stride + v * WIDE) : (floats){0};
+    floats base = {0};
+    if (to->accumulate) base = load(to->data + r * to->stride + v * WIDE);
+    else if (to->base_rows) base = load(to->base_rows[r] + to->base_offset + v * WIDE);
     return to->bias ? base + load(to->bias + v * WIDE) : base;
 }
 
@@ -131,9 +135,9 @@ FORCE_INLINE void add_group(const group_product *call, const int kind, const int
     const int64_t stride = call->stride, columns = call->columns;
     const int64_t step = lines > 1 ? lines * LINE : call->step;
     const destination to = call->to;
-    if (to.base && to.base != to.data) /* it comes from memory: no CPU foresees such a stride */
+    if (to.base_rows) /* they come from memory: no CPU foresees where from */
         UNROLL(r, R) UNROLL(i, 4 * PANEL / LINE)
-        __builtin_prefetch((const char *)(to.base + r * to.base_stride) + i * LINE);
+        __builtin_prefetch((const char *)(to.base_rows[r] + to.base_offset) + i * LINE);
     if (takes_int8(kind)) {
 #if HAS_INT8_DOT
         const int32_t *fours = (const int32_t *)rows;
@@ -314,7 +318,7 @@ static void multiply_rows_of_panel(const matrix *w, int64_t number, activations 
             call.to = to_rows(to, begin);
             add(&call, end - begin);
         }
-        if (!takes_int8(w->kind)) to = (destination){to.data, to.data, 0, to.stride, to.stride};
+        if (!takes_int8(w->kind)) to = (destination){to.data, to.stride, .accumulate = 1};
     }
 }
 
@@ -422,13 +426,16 @@ static float quantize_row(const matrix *w, activations row, int64_t count, int64
     return scale;
 }
 
-/* Rows of S steps: row r of step s is at data[s * step + r * row]. */
+/* Rows of S steps: row r of step s is at data[s * step + r * row], or at data[index[s * num_rows + r] * row],
+   where a negative index is of a row that no result depends on. */
 typedef struct {
     const float *data;
     int64_t step, row, num_rows;
+    const int64_t *index; /* or null */
 } step_rows;
 
 FORCE_INLINE const float *find_row(step_rows rows, int64_t number) {
+    if (rows.index) return rows.data + (rows.index[number] < 0 ? 0 : rows.index[number]) * rows.row;
     return rows.data + number / rows.num_rows * rows.step + number % rows.num_rows * rows.row;
 }
 
@@ -436,7 +443,7 @@ FORCE_INLINE const float *find_row(step_rows rows, int64_t number) {
    into `scratch`, which has space for them in whole blocks of columns. */
 static activations prepare_rows(const matrix *w, step_rows rows, int64_t count, float *scratch,
                                 float *scales) {
-    if (!takes_int8(w->kind) && count <= smaller(GROUP, rows.num_rows))
+    if (!takes_int8(w->kind) && !rows.index && count <= smaller(GROUP, rows.num_rows))
         return dense_rows(rows.data, rows.row);
     activations prepared = blocked_rows(scratch, count, num_digits(w->kind));
 #pragma omp for schedule(static)

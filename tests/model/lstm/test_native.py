@@ -15,8 +15,8 @@ from elmore.model.state import LSTMState
 pytestmark = pytest.mark.skipif(not native.available(), reason="there is no native library here")
 
 
-def make_model(**changes) -> BiLM:
-    lstm = LSTMConfig(num_layers=3, cell_dim=70, output_dim=20, cell_clip=0.4, **changes)
+def make_model(*, cell_dim: int = 70, **changes) -> BiLM:
+    lstm = LSTMConfig(num_layers=3, cell_dim=cell_dim, output_dim=20, cell_clip=0.4, **changes)
     words = WordsConfig(num_words=9, dim=20)
     return BiLM(BiLMConfig(characters=None, words=words, projection=False, lstm=lstm)).eval()
 
@@ -25,8 +25,12 @@ def random(*shape: int) -> np.ndarray:
     return torch.randn(*shape).numpy()
 
 
-def make_states(num_rows: int, num_layers: int = 3) -> list[LSTMState]:
-    return [LSTMState(random(num_rows, 20), random(num_rows, 70)) for _ in range(num_layers)]
+def zeros(*shape: int) -> np.ndarray:
+    return np.zeros(shape, np.float32)
+
+
+def make_states(num_rows: int, num_layers: int = 3, cell_dim: int = 70) -> list[LSTMState]:
+    return [LSTMState(random(num_rows, 20), random(num_rows, cell_dim)) for _ in range(num_layers)]
 
 
 def as_tensors(states: list[LSTMState]) -> list[LSTMState]:
@@ -63,15 +67,79 @@ def test_a_stack_gives_the_bits_of_its_layers_one_after_another(precision, num_r
                 assert np.array_equal(one.cell, other.cell)
 
 
+@pytest.mark.parametrize("precision", ["exact", "fast"])
+@pytest.mark.parametrize("num_rows", [1, 5, 101])
+@pytest.mark.parametrize("cell_dim", [70, 128])
+@torch.no_grad()
+def test_rows_of_a_table_give_the_bits_of_a_batch_at_their_positions(precision, num_rows, cell_dim):
+    model = with_precision(make_model(cell_dim=cell_dim), precision)
+    stack, shape = model.pack().stacks[BACKWARD], (4, num_rows)
+    table = stack.project_inputs(random(1, 9, 20))[0]
+    rows = torch.randint(9, shape).numpy()
+    active = (torch.rand(shape) < 0.8).numpy()
+    active.reshape(-1)[0] = True
+    places = torch.randperm(2 * active.sum()).numpy()[: active.sum()]
+    positions = np.full(shape, -1)
+    positions[active] = places
+    reset_mask = (torch.rand(num_rows, 4) < 0.3).numpy()
+    states, resets = (make_states(num_rows, cell_dim=cell_dim) for _ in range(2))
+    before = random(3, 2 * active.sum(), 40)
+    out = before.copy()
+    ends = stack.run_packed(table, rows, positions, states, reset_mask, resets, out=out[:, :, 20:])
+    inputs = table[rows].swapaxes(0, 1)
+    outputs, expected_ends = stack(inputs, active.T, states, reset_mask, resets)
+    for found, expected in zip(out, outputs, strict=True):
+        assert np.array_equal(found[places, 20:], expected.swapaxes(0, 1)[active])
+    for one, other in zip(ends, expected_ends, strict=True):
+        assert np.array_equal(one.output, other.output)
+        assert np.array_equal(one.cell, other.cell)
+    untouched = np.delete(np.arange(out.shape[1]), places)
+    assert np.array_equal(out[:, untouched], before[:, untouched])
+    assert np.array_equal(out[:, :, :20], before[:, :, :20])
+
+
+def make_packed_arguments() -> dict:
+    return {
+        "table": zeros(9, 280),
+        "rows": np.zeros((3, 2), np.int64),
+        "positions": np.arange(6).reshape(3, 2),
+        "states": make_states(2),
+        "reset_mask": np.zeros((2, 3), bool),
+        "reset_states": make_states(2),
+        "out": zeros(3, 6, 20),
+    }
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"table": zeros(9, 279)}, r"the table must have the shape \(9, 280\)"),
+        ({"table": np.zeros((9, 280))}, "the table must be float32"),
+        ({"rows": np.full((3, 2), 9)}, "the rows must be from 0 to 8, found 9 to 9"),
+        ({"rows": np.full((3, 2), -1)}, "the rows must be from 0 to 8, found -1 to -1"),
+        ({"rows": np.zeros((3, 2), np.int32)}, "the rows must be int64"),
+        ({"positions": np.arange(6)}, r"the positions must have the shape \(3, 2\)"),
+        ({"positions": np.arange(1, 7).reshape(3, 2)}, "the positions must be from -1 to 5"),
+        ({"positions": np.arange(-2, 4).reshape(3, 2)}, "the positions must be from -1 to 5"),
+        ({"out": zeros(2, 6, 20)}, r"the output must have the shape \(3, 6, 20\)"),
+        ({"out": np.zeros((3, 6, 20))}, "the output must be float32"),
+        ({"states": make_states(1)}, r"the output state must have the shape \(2, 20\)"),
+        ({"reset_mask": np.zeros((3, 2), bool)}, "the reset mask must have the shape"),
+    ],
+)
+def test_indices_that_do_not_fit_are_not_read(monkeypatch, changes, message):
+    monkeypatch.setattr(jaxtyping.config, "jaxtyping_disable", True)  # as without the tests' hook
+    stack = make_model().pack().stacks[0]
+    stack.run_packed(**make_packed_arguments())
+    with pytest.raises(DataError, match=message):
+        stack.run_packed(**{**make_packed_arguments(), **changes})
+
+
 def test_where_another_backend_runs_the_layers_there_is_no_native_network():
     model = make_model()
     model.use_backend("eager")
     assert model.pack() is None
     assert make_model().double().pack() is None
-
-
-def zeros(*shape: int) -> np.ndarray:
-    return np.zeros(shape, np.float32)
 
 
 def make_arguments() -> dict:
