@@ -4,16 +4,20 @@ The site itself is built by `make docs`; here its pages are read as files, witho
 """
 
 import ast
+import io
 import re
 import runpy
+import sys
 import textwrap
 import tomllib
 from pathlib import Path
+from unittest import mock
 
 import pytest
 
 import elmore
 from tests.support import doc_blocks, shell_commands
+from tests.support.cli_runner import run_elmore
 
 ROOT = Path(__file__).parent.parent
 DOCS = ROOT / "docs"
@@ -169,6 +173,29 @@ def test_a_command_that_is_not_run_could_be(page):
 def test_a_command_that_could_not_be_run_is_found(line, why):
     (result,) = shell_commands.find_refusals(f"ELMORE_DATA=x elmore models && {line}  # a note")
     assert why in result
+
+
+def test_a_test_that_a_page_names_is_there():
+    named = []
+    for page in READ:
+        named += re.findall(r"pytest (tests/\S+\.py) -k (\w+)", page.read_text("utf-8"))
+    assert len(named) > 2
+    for file, word in named:
+        tests = re.findall(r"^def (test_\w+)", (ROOT / file).read_text("utf-8"), re.MULTILINE)
+        assert any(word in test for test in tests), f"{file} has no test with {word} in its name"
+
+
+def test_scores_and_substitutes_on_a_page_are_what_the_command_prints():
+    page = DOCS / "seeing.md"
+    (line,) = [line for line in doc_blocks.commands(page) if "--substitutes" in line]
+    echo, score = shell_commands.commands(line)
+    with mock.patch.object(sys, "stdin", io.TextIOWrapper(io.BytesIO(echo.arguments[0].encode()))):
+        printed = run_elmore(*score.arguments).out.split()
+    (shown,) = [block.split() for _, block in fences(page) if "backward\t" in block]
+    assert len(printed) == len(shown) > 60
+    for there, here in zip(printed, shown, strict=True):
+        number = re.fullmatch(r"-\d+\.\d+", here)
+        assert (float(there) == pytest.approx(float(here), abs=0.02)) if number else there == here
 
 
 def test_every_picture_is_made_by_a_script():
