@@ -16,6 +16,8 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
+import numpy as np
+
 from elmore import atomic, config
 from elmore.errors import ConfigError, DataError, WeightsError
 from elmore.extras import has_torch, require_torch
@@ -44,6 +46,7 @@ OPTIONAL_FILES = frozenset({SOFTMAX_FILE, "vocabulary.txt", POOLINGS, WHITENING}
 """Files with weights or words that a model may lack."""
 FILES = frozenset({"config.json", "model.safetensors", "README.md"}) | OPTIONAL_FILES
 
+_REPLACED = FILES | {checksums.record_path(Path(name)).name for name in FILES}
 _WARM = "warm_state."  # prefix of the tensors of the warm state
 _SOFTMAX = "softmax."  # prefix of the tensors of the softmax
 _FIRST_WITH_SOFTMAX_FILE = 4  # earlier formats have the softmax in model.safetensors
@@ -66,6 +69,10 @@ class MixConfig:
     weights: tuple[float, ...]
     gamma: float
     layer_norm: bool = False
+
+    def __post_init__(self) -> None:
+        if max(map(abs, (self.gamma, *self.weights))) > float(np.finfo(np.float32).max):
+            raise ConfigError("weights and gamma must be finite in float32")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -127,7 +134,7 @@ def save(
             tensors[_WARM + name] = tensor
     words = bundle.softmax.state_dict() if bundle.softmax else {}
     softmax = {_SOFTMAX + name: tensor for name, tensor in words.items()}
-    replaces = FILES if overwrite else frozenset()
+    replaces = _REPLACED if overwrite else frozenset()
     with atomic.folder(destination, replaces=replaces, is_ours=is_model_folder) as folder:
         text = json.dumps(config.as_dict(settings), indent=2, ensure_ascii=False)
         (folder / "config.json").write_text(text + "\n", encoding="utf-8")

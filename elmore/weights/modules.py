@@ -86,16 +86,17 @@ def on_meta_device() -> Iterator[None]:
 
 
 def check_weights(tensor: Tensor, where: str) -> None:
-    """Raise WeightsError unless weights are dense, finite floats."""
+    """Raise WeightsError unless weights are dense floats that are finite in float32."""
     if tensor.layout != torch.strided or tensor.dtype not in _DTYPES or tensor.is_meta:
         raise WeightsError(
             f"{where} has {tensor.dtype}, expected dense float16, bfloat16, float32 or float64"
         )
-    if tensor.numel() and not torch.isfinite(torch.stack(torch.aminmax(tensor))).all():
-        count = int((~torch.isfinite(tensor)).sum())
+    extremes = torch.aminmax(tensor) if tensor.numel() else ()
+    if not all(torch.isfinite(extreme.float()) for extreme in extremes):
+        count = int((~torch.isfinite(tensor.float())).sum())
         raise WeightsError(
-            f"{where} has {count} values that are not finite; the file is damaged or its "
-            "training diverged: use another copy"
+            f"{where} has {count} values that are not finite in float32; the file is damaged or "
+            "its training diverged: use another copy"
         )
 
 

@@ -23,6 +23,7 @@ _DTYPES = {
     **{"F64": np.float64, "F32": np.float32, "F16": np.float16, _BF16: np.uint16, "I8": np.int8},
     **{"I64": np.int64, "I32": np.int32, "I16": np.int16, "U8": np.uint8, "BOOL": np.bool_},
 }
+_MAX_SCALE = np.finfo(np.float32).max / 128
 _FLOATS = ("F64", "F32", "F16", _BF16)
 
 
@@ -93,7 +94,7 @@ class _File:
         return tuple(self.header[name]["shape"])
 
     def floats(self, name: str) -> Float[np.ndarray, "..."]:
-        """Return finite floats as float32."""
+        """Return floats as float32, in which they must be finite."""
         dtype = self.header[name]["dtype"]
         if dtype not in _FLOATS:
             raise WeightsError(
@@ -103,13 +104,15 @@ class _File:
         array = self._array(name)
         if dtype == _BF16:  # the upper half of float32
             array = (array.astype(np.uint32) << 16).view(np.float32)
+        with np.errstate(over="ignore"):  # what exceeds float32 becomes infinite
+            array = array.astype(np.float32, copy=False)
         if not _is_finite(array):
             count = int((~np.isfinite(array)).sum())
             raise WeightsError(
-                f"{self._path}: {name} has {count} values that are not finite; the file is damaged "
-                "or its training diverged: use another copy"
+                f"{self._path}: {name} has {count} values that are not finite in float32; the file "
+                "is damaged or its training diverged: use another copy"
             )
-        return array.astype(np.float32, copy=False)
+        return array
 
     def int8_rows(self, name: str, scale: str) -> Int8Matrix:
         """Return rows of int8 and their scales as a matrix."""
@@ -119,7 +122,13 @@ class _File:
                 f"{self._path}: {name} is {self._dtype(name)} of shape {shape} and its scale has "
                 f"shape {scales}; expected rows of int8 and one scale per row"
             )
-        return Int8Matrix(self._array(name).reshape(shape[0], -1), self.floats(scale))
+        factors = self.floats(scale)
+        if factors.size and np.abs(factors).max() > _MAX_SCALE:
+            raise WeightsError(
+                f"{self._path}: {scale} has a value of {np.abs(factors).max():.3g}, with which "
+                "int8 exceeds float32; the file is damaged: use another copy"
+            )
+        return Int8Matrix(self._array(name).reshape(shape[0], -1), factors)
 
     def _dtype(self, name: str) -> str:
         dtype = self.header[name]["dtype"]

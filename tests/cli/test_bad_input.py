@@ -245,6 +245,25 @@ def test_a_state_dict_that_is_not_whole(tmp_path, rng, change):
 
 
 @pytest.mark.parametrize(
+    "name",
+    [
+        "_elmo_lstm._elmo_lstm.forward_layer_0.state_projection.weight",
+        "scalar_mix_0.scalar_parameters.1",
+        "scalar_mix_0.gamma",
+    ],
+)
+@pytest.mark.parametrize("value", [1e39, float("nan")])
+def test_a_state_dict_with_a_number_that_float32_does_not_have(tmp_path, rng, name, value):
+    settings = bilm_options()
+    tensors = allennlp_state_dict(settings, bilm_weights(settings, rng))
+    tensors[name] = tensors[name].double()
+    tensors[name].flatten()[0] = value
+    torch.save(tensors, tmp_path / "model.th")
+    sentence = refused(tmp_path / "model.th", dest=tmp_path / "out")
+    assert f"{name.removeprefix('_elmo_lstm.')} has 1 values that are not finite" in sentence
+
+
+@pytest.mark.parametrize(
     ("section", "key", "value"),
     [
         (None, "encoder", 3),
@@ -400,6 +419,8 @@ def converted(files, tmp_path) -> Path:
         (lambda c: c["model"]["lstm"].update(cell_dim=10**30), "expected a 64-bit number"),
         (lambda c: c["model"]["lstm"].update(cell_clip=10**400), "expected a 64-bit number"),
         (lambda c: c["alphabet"].update(kind="words"), "'words' does not fit model.characters"),
+        (lambda c: c.update(mixes=[{"weights": [0, 0, 0], "gamma": 1e39}]), "finite in float32"),
+        (lambda c: c.update(mixes=[{"weights": [0, -1e39, 0], "gamma": 1}]), "finite in float32"),
     ],
 )
 def test_a_folder_of_ours_whose_config_was_edited(files, tmp_path, edit, found):
@@ -417,6 +438,12 @@ def test_a_folder_of_ours_whose_config_was_edited(files, tmp_path, edit, found):
         (lambda t: t.update({"warm_state.cell": torch.zeros(2, 2, 1, 3)}), "has shape"),
         (lambda t: t.update({"tokens.projection.bias": torch.zeros(6).long()}), "int64"),
         (lambda t: t.update({"tokens.projection.bias": torch.full((6,), torch.nan)}), "not finite"),
+        (
+            lambda t: t.update(
+                {"tokens.projection.bias": torch.full((6,), -1e300, dtype=torch.float64)}
+            ),
+            "tokens.projection.bias has 6 values that are not finite in float32",
+        ),
         (lambda t: t.update({"more": torch.zeros(6)}), "more is not part"),
     ],
 )

@@ -228,6 +228,17 @@ def test_checkpoints_among_which_nothing_chooses(run):
     assert "found 2 checkpoints, model.ckpt-10.index among them" in refused(run)
 
 
+@pytest.mark.parametrize(("value", "kind"), [(np.nan, np.float32), (1e39, np.float64)])
+@pytest.mark.parametrize(
+    "name", ["aggregation/scaling", "aggregation/weights", "bilm/CNN_proj/b_proj"]
+)
+def test_numbers_that_float32_does_not_have_are_refused(tmp_path, weights, name, value, kind):
+    variables = module_variables(weights)
+    variables[name] = np.full(variables[name].shape, value, kind)
+    module = write_module(tmp_path / "hub", variables)
+    assert "values that are not finite in float32" in refused(module)
+
+
 def test_other_peoples_checkpoints(tmp_path, weights):
     index = write_checkpoint(tmp_path / "bert", {"bert/pooler/kernel": np.ones((2, 2))})
     assert "has bert/pooler/kernel, but no variables of an ELMo model" in refused(index)

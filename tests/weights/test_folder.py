@@ -9,13 +9,13 @@ from safetensors.torch import load_file, save_file
 from torch.testing import assert_close
 
 import elmore
-from elmore.errors import ConfigError, DataError, WeightsError
+from elmore.errors import ConfigError, DataError, ElmoreError, WeightsError
 from elmore.model.bilm import BiLM
 from elmore.model.config import BiLMConfig, CharCNNConfig, LSTMConfig, WordsConfig
 from elmore.model.softmax import SoftmaxConfig, build
 from elmore.text.characters import ByteAlphabet, Lexicon, WordAlphabet
 from elmore.text.vocabulary import Vocabulary
-from elmore.weights import folder, warm
+from elmore.weights import checksums, folder, warm
 from elmore.weights.bundle import Bundle, Card
 from elmore.weights.convert import bilm_tf
 from tests.support import toy_corpus
@@ -34,6 +34,21 @@ def bundle(**softmax) -> Bundle:
         softmax=build(SoftmaxConfig(**softmax), len(WORDS), config.lstm.output_dim),
         byte_counts=tuple(range(257)),
     )
+
+
+def test_a_folder_with_checksums_is_overwritten_together_with_them(tmp_path):
+    """Those of the old files would be wrong; a file of the user is still kept."""
+    folder.save(bundle(), tmp_path / "model")
+    for path in list((tmp_path / "model").iterdir()):
+        checksums.write_record(path, checksums.file_sha256(path))
+    made = bundle()
+    folder.save(made, tmp_path / "model", overwrite=True)
+    result = folder.load(tmp_path / "model")
+    assert_close(result.model.state_dict(), made.model.state_dict(), rtol=0, atol=0)
+    assert not list((tmp_path / "model").glob("*.sha256"))
+    (tmp_path / "model" / "notes.sha256").touch()
+    with pytest.raises(ElmoreError, match=r"contains 'notes\.sha256', which elmore did not write"):
+        folder.save(made, tmp_path / "model", overwrite=True)
 
 
 @pytest.mark.parametrize(

@@ -160,7 +160,7 @@ def test_an_int8_model_folder_is_a_quarter_as_large_and_nearly_as_accurate(bundl
     assert 0 < (layers[0] - layers[1]).abs().max() < 0.02 * layers[0].abs().max()
 
 
-@pytest.mark.parametrize("spoil", ["shape", "dtype", "nan", "none", "flat"])
+@pytest.mark.parametrize("spoil", ["shape", "dtype", "nan", "none", "flat", "large"])
 def test_a_scale_that_does_not_fit_is_refused_in_one_sentence(bundle, tmp_path, spoil):
     folder.save(bundle, tmp_path / "bytes", storage="int8")
     path = tmp_path / "bytes" / "model.safetensors"
@@ -174,6 +174,8 @@ def test_a_scale_that_does_not_fit_is_refused_in_one_sentence(bundle, tmp_path, 
         tensors[name.removesuffix(SCALE)] = tensors[name.removesuffix(SCALE)].flatten()
     elif spoil == "nan":
         tensors[name][0] = torch.nan
+    elif spoil == "large":
+        tensors[name] = torch.full(tensors[name].shape, 3e38)
     else:
         del tensors[name]
     save_file(tensors, path)

@@ -87,8 +87,10 @@ def load_copy(path: Path) -> WordVectors:
         fits = matrix.ndim == 2 and matrix.dtype == np.float32 and len(words) == len(matrix)
     except (OSError, SafetensorError, ValueError, KeyError, TypeError) as error:
         raise WeightsError(f"{path}: not readable word vectors ({error})") from error
-    if not fits or not isinstance(words, list):
-        raise WeightsError(f"{path}: expected a float32 matrix and a word for each of its rows")
+    if not fits or not isinstance(words, list) or not np.isfinite(matrix).all():
+        raise WeightsError(
+            f"{path}: expected a finite float32 matrix and a word for each of its rows"
+        )
     rows = {word: row for row, word in enumerate(words) if isinstance(word, str)}
     return WordVectors(rows, matrix)
 
@@ -112,7 +114,8 @@ def read_word_vectors(path: str | Path) -> WordVectors:
         wrong = np.flatnonzero(~np.isfinite(matrix.sum(axis=1, dtype=np.float64)))
     if len(wrong):
         raise DataError(
-            f"{name}: the vector of {words[wrong[0]]!r} has an element that is not a finite number"
+            f"{name}: the vector of {words[wrong[0]]!r} has an element that is not a finite number "
+            "in float32"
         )
     rows: dict[str, int] = {}
     for row, word in enumerate(words):
@@ -137,7 +140,8 @@ def _read_matrix(name: str) -> tuple[list[str], Float[np.ndarray, "V D"]]:
             f"{beside}: {len(words)} words for the {len(matrix)} rows of {path.name}; "
             "do the two files belong together?"
         )
-    return words, matrix.astype(np.float32, copy=False)
+    with np.errstate(over="ignore"):  # the caller refuses what is infinite
+        return words, matrix.astype(np.float32, copy=False)
 
 
 def _read_text(name: str) -> tuple[list[str], Float[np.ndarray, "V D"]]:

@@ -20,6 +20,7 @@ from elmore.text.characters import ByteAlphabet
 from elmore.weights.bundle import Bundle, Card
 from elmore.weights.convert import options, pickles, table
 from elmore.weights.convert.table import Rule, Tensors, Transform
+from elmore.weights.modules import check_weights
 
 _log = logging.getLogger(__name__)
 
@@ -101,6 +102,9 @@ def read_allennlp(weights_path: Path, options_path: Path | None = None) -> Bundl
             "%s: no options.json, so clips and activation are those of the original ELMo",
             weights_path,
         )
+    for name, tensor in tensors.items():
+        if name.startswith("scalar_mix_"):
+            check_weights(tensor, f"{weights_path}: {name}")
     with _explain_errors(weights_path):
         mixes = _read_mixes(tensors)
     weights = Tensors({name: x for name, x in tensors.items() if _is_weight(name)})

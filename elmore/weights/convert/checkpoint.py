@@ -170,7 +170,10 @@ def _read_mixes(checkpoint: Checkpoint) -> tuple[SavedMix, ...]:
     mix_names = [name for name in checkpoint if name.endswith(_MIX)]
     if len(mix_names) != len(_MIX):
         return ()
-    scaling, weights = (checkpoint[name].flatten().tolist() for name in sorted(mix_names))
+    tensors = {name: checkpoint[name] for name in sorted(mix_names)}
+    for name, tensor in tensors.items():
+        check_weights(tensor, f"{checkpoint.path}: {name}")
+    scaling, weights = (tensor.flatten().tolist() for tensor in tensors.values())
     return (SavedMix(tuple(weights), scaling[0]),) if len(scaling) == 1 else ()
 
 

@@ -68,7 +68,9 @@ class Checkpoint:
             if path.stat().st_size < entry.begin + entry.size:
                 raise ValueError(f"{path.name} ends before {name} does")
             numbers = np.fromfile(path, kind, count, offset=entry.begin)
-        return torch.from_numpy(numbers.astype(np.float32, copy=False).reshape(entry.shape))
+        with np.errstate(over="ignore"):  # the caller refuses what is infinite
+            floats = numbers.astype(np.float32, copy=False)
+        return torch.from_numpy(floats.reshape(entry.shape))
 
     def shape(self, name: str) -> tuple[int, ...]:
         """Return a shape without reading the tensor."""

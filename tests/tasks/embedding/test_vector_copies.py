@@ -43,12 +43,14 @@ def as_bytes(text: str) -> np.ndarray:
         {"matrix": np.zeros((2, 3), np.float32), "words": np.zeros(2, np.uint8) + 255},
         {"matrix": np.zeros((2, 3)), "words": as_bytes('["a", "b"]')},
         {"matrix": np.zeros(2, np.float32), "words": as_bytes('["a", "b"]')},
+        {"matrix": np.full((2, 3), np.nan, np.float32), "words": as_bytes('["a", "b"]')},
+        {"matrix": np.full((2, 3), np.inf, np.float32), "words": as_bytes('["a", "b"]')},
     ],
 )
 def test_a_file_without_vectors_is_refused(tmp_path, tensors):
     save_file(tensors, tmp_path / "x")
     with pytest.raises(
-        WeightsError, match=r"x: (not readable word vectors|expected a float32 matrix)"
+        WeightsError, match=r"x: (not readable word vectors|expected a finite float32 matrix)"
     ):
         word_vectors.load_copy(tmp_path / "x")
     (tmp_path / "x").write_bytes(b"nothing")

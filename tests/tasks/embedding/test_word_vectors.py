@@ -142,6 +142,7 @@ def test_of_a_word_that_comes_twice_the_first_counts(tmp_path):
         ("a 1 2\nb 1 x\n", r"words.txt:2: in the vector of 'b', .*'x'"),
         ("a 1 2\nb 1 nan\n", r"words.txt: the vector of 'b' has an element that is not a finite"),
         ("a 1 2\nb inf 1\n", r"words.txt: the vector of 'b' has an element that is not a finite"),
+        ("a 1 2\nb 1e39 1\n", r"the vector of 'b' has an element .* not a finite .* in float32"),
         ("3 2\na 1 2\n", r"words.txt: line 1 announces 3 words, found 1"),
         ("1 2\na 1 2\nb 1 2\n", r"words.txt: line 1 announces 1 words, found 2"),
         ("hello\n", r"words.txt:1: expected a word and its numbers, found 'hello'"),
@@ -162,6 +163,11 @@ def test_bad_text_is_named(tmp_path, text, message):
         (np.zeros((1, 3), dtype=np.int64), "a\n", r"v.npy: expected a matrix of floats.* int64"),
         (np.array([[1, np.nan]]), "a\n", r"the vector of 'a' has an element that is not a finite"),
         (np.array([[np.inf, -np.inf]]), "a\n", r"the vector of 'a' has an element"),
+        (
+            np.array([[0, 0], [-1e39, 1]]),
+            "a\nb\n",
+            r"of 'b' has an element .* finite .* in float32",
+        ),
         (np.array([[{}]], dtype=object), "a\n", r"v.npy: not a readable array"),
     ],
 )
