@@ -8,17 +8,25 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from jaxtyping import Float, Int
 
+from elmore.model import native
+
 if TYPE_CHECKING:
     from elmore.model.bilm_arrays import SoftmaxArrays
     from elmore.model.softmax import AdaptiveSoftmax, Softmax
 
 
 class WordSoftmax:
-    """Exact probabilities of words, whatever the loss of the training was."""
+    """Probabilities over all words, whatever the loss of the training was.
 
-    def __init__(self, softmax: "Softmax | AdaptiveSoftmax | SoftmaxArrays") -> None:
+    Products are exact; with `fast` native code rounds both factors to int8, where the CPU has dot
+    products for them.
+    """
+
+    def __init__(
+        self, softmax: "Softmax | AdaptiveSoftmax | SoftmaxArrays", *, fast: bool = False
+    ) -> None:
         self.softmax: Any = softmax
-        self._native = softmax.pack()
+        self._native = softmax.pack(dynamic=fast and native.has_int8_dot())
 
     def nll(
         self, states: Float[np.ndarray, "M D"], targets: Int[np.ndarray, " M"]

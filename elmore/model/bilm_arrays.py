@@ -93,15 +93,17 @@ class SoftmaxArrays:
     arrays: Arrays
     """Weights by their names in `Softmax.state_dict` or `AdaptiveSoftmax.state_dict`."""
 
-    def pack(self) -> NativeSoftmax | NativeAdaptiveSoftmax:
-        """Return the softmax for native code."""
-        return self._packed
+    def pack(self, *, dynamic: bool = False) -> NativeSoftmax | NativeAdaptiveSoftmax:
+        """Return the softmax for native code; with `dynamic` in int8, as "fast" has it."""
+        if dynamic not in self._packed:
+            is_adaptive = self.config.kind == "adaptive"
+            cutoffs = tail_cutoffs(self.config, self.num_words) if is_adaptive else ()
+            self._packed[dynamic] = pack_softmax(self.arrays, cutoffs, dynamic=dynamic)
+        return self._packed[dynamic]
 
     @cached_property
-    def _packed(self) -> NativeSoftmax | NativeAdaptiveSoftmax:
-        is_adaptive = self.config.kind == "adaptive"
-        cutoffs = tail_cutoffs(self.config, self.num_words) if is_adaptive else ()
-        return pack_softmax(self.arrays, cutoffs)
+    def _packed(self) -> dict[bool, NativeSoftmax | NativeAdaptiveSoftmax]:
+        return {}
 
     def __getstate__(self) -> Mapping[str, Any]:
         """Leave out the packed weights: another machine may need other ones."""

@@ -85,15 +85,16 @@ class NativeAdaptiveSoftmax(NamedTuple):
 
 
 def pack_softmax(
-    arrays: Arrays, cutoffs: tuple[int, ...] = ()
+    arrays: Arrays, cutoffs: tuple[int, ...] = (), *, dynamic: bool
 ) -> NativeSoftmax | NativeAdaptiveSoftmax:
-    """Pack the weights of a softmax; with cutoffs of an adaptive one."""
+    """Pack the weights of a softmax; with cutoffs of an adaptive one, with `dynamic` in int8."""
 
     def pack(prefix: str) -> NativeSoftmax:
-        return NativeSoftmax(native.pack(arrays[f"{prefix}weight"]), arrays[f"{prefix}bias"])
+        weight = native.pack(arrays[f"{prefix}weight"], dynamic=dynamic)
+        return NativeSoftmax(weight, arrays[f"{prefix}bias"])
 
     def pack_tail(prefix: str) -> NativeTail:
-        projection = native.pack(arrays[f"{prefix}projection.weight"])
+        projection = native.pack(arrays[f"{prefix}projection.weight"], dynamic=dynamic)
         return NativeTail(projection, pack(f"{prefix}softmax."))
 
     if not cutoffs:

@@ -135,16 +135,20 @@ class Softmax(nn.Module):
         logits = self._logits(states)
         return _precise(logits).log_softmax(dim=1)
 
-    def pack(self) -> NativeSoftmax | None:
-        """Return the softmax for the native library, or None where torch runs it."""
+    def pack(self, *, dynamic: bool = False) -> NativeSoftmax | None:
+        """Return the softmax for the native library, or None where torch runs it.
+
+        With `dynamic` its products are those of int8, as "fast" has them.
+        """
         with torch.no_grad():
             if not runs_natively(*self.parameters()):
                 return None
-        return self._packed.get("native", [self.weight, self.bias], self._pack)
 
-    def _pack(self) -> NativeSoftmax:
-        weight = native.pack(as_weight(self.weight))
-        return NativeSoftmax(weight, self.bias.detach().clone().numpy())
+        def make() -> NativeSoftmax:
+            weight = native.pack(as_weight(self.weight), dynamic=dynamic)
+            return NativeSoftmax(weight, self.bias.detach().clone().numpy())
+
+        return self._packed.get(dynamic, [self.weight, self.bias], make)
 
     def _apply(self, fn: Callable, recurse: bool = True) -> "Softmax":
         self._packed.clear()
@@ -214,21 +218,22 @@ class AdaptiveSoftmax(nn.Module):
         pairs = zip(entries, self.tails, strict=True)
         return torch.cat([frequent, *(entry + tail(states) for entry, tail in pairs)], dim=1)
 
-    def pack(self) -> NativeAdaptiveSoftmax | None:
-        """Return the softmax for the native library, or None where torch runs it."""
-        head, tails = self.head.pack(), [_pack_tail(tail) for tail in self.tails]
+    def pack(self, *, dynamic: bool = False) -> NativeAdaptiveSoftmax | None:
+        """Return the softmax for the native library, or None; see `Softmax.pack`."""
+        head = self.head.pack(dynamic=dynamic)
+        tails = [_pack_tail(tail, dynamic=dynamic) for tail in self.tails]
         packed = [tail for tail in tails if tail is not None]
         if head is None or len(packed) < len(tails):
             return None
         return NativeAdaptiveSoftmax(head, packed, self.cutoffs)
 
 
-def _pack_tail(tail: nn.Module) -> NativeTail | None:
+def _pack_tail(tail: nn.Module, *, dynamic: bool) -> NativeTail | None:
     assert isinstance(tail, _Tail)
-    softmax = tail.softmax.pack()
+    softmax = tail.softmax.pack(dynamic=dynamic)
     if softmax is None:
         return None
-    return NativeTail(native.pack(as_weight(tail.projection.weight)), softmax)
+    return NativeTail(native.pack(as_weight(tail.projection.weight), dynamic=dynamic), softmax)
 
 
 class _Tail(nn.Module):

@@ -125,6 +125,21 @@ def test_a_softmax_gives_the_probabilities_of_the_definition(config):
         np.testing.assert_allclose(found.log_probs(states.numpy()), log_probs, rtol=0, atol=1e-5)
 
 
+@pytest.mark.skipif(not native.has_int8_dot(), reason="this CPU has no int8 dot products")
+@pytest.mark.parametrize("config", SOFTMAXES)
+def test_a_softmax_of_int8_products_is_near_the_definition_and_the_same_for_arrays(config):
+    module = build(config, 61, 64)
+    states, targets = torch.randn(40, 64).numpy(), np.arange(40)
+    exact, fast = module.pack(), module.pack(dynamic=True)
+    of_arrays = SoftmaxArrays(config, 61, as_arrays(module)).pack(dynamic=True)
+    near = {"rtol": 0, "atol": 0.1}
+    np.testing.assert_allclose(fast.log_probs(states), exact.log_probs(states), **near)
+    assert not np.array_equal(fast.log_probs(states), exact.log_probs(states))
+    np.testing.assert_allclose(fast.nll(states, targets), exact.nll(states, targets), **near)
+    assert np.array_equal(fast.log_probs(states), of_arrays.log_probs(states))
+    assert np.array_equal(module.pack().log_probs(states), exact.log_probs(states))
+
+
 @pytest.mark.parametrize("config", [SoftmaxConfig(kind="sampled", num_samples=9), *SOFTMAXES])
 def test_a_packed_softmax_follows_updates_that_torch_does_not_count(config):
     module = build(config, 61, 12)

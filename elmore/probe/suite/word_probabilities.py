@@ -17,7 +17,7 @@ from elmore.lm.word_softmax import WordSoftmax
 
 
 class WordProbabilities:
-    """The softmax of a model, and the states that it predicts from.
+    """The softmax of a model in the precision of its embedder, and the states it predicts from.
 
     Raises:
         DataError: The model has no softmax.
@@ -58,9 +58,9 @@ class WordProbabilities:
 
 
 def _on_device(softmax: WordSoftmax, elmo: Embedder) -> WordSoftmax:
-    """Return the softmax on the device of an embedder."""
+    """Return the softmax on the device of an embedder, and in its precision."""
     if elmo.device.type == "cpu":
-        return softmax
+        return WordSoftmax(softmax.softmax, fast=elmo.is_fast)
     from elmore.weights.modules import copy_sharing_memory
 
     return WordSoftmax(copy_sharing_memory(softmax.softmax).to(elmo.device))

@@ -1,6 +1,7 @@
 """Probabilities from the embedder's vectors against those of lm.scoring."""
 
 import numpy as np
+import pytest
 import torch
 
 from elmore.embed.embedder import Embedder
@@ -28,6 +29,17 @@ def test_all_log_probabilities_contain_those_of_the_words(elmo):
     np.testing.assert_allclose(np.exp(table).sum(axis=1), 1, rtol=1e-4)
     found = table[np.arange(len(words)), model.ids(words)]
     np.testing.assert_allclose(found, model.log_probs(forward, words), rtol=1e-5)
+
+
+def test_the_softmax_has_the_precision_of_the_embedder(elmo):
+    fast = Embedder(elmo.bundle, device="cpu", precision="fast")
+    if not fast.is_fast:
+        pytest.skip("this CPU has no int8 dot products")
+    words = SENTENCES[0]
+    ((states, _),) = WordProbabilities(elmo).stream_states([words])
+    exact, found = (WordProbabilities(each).log_probs(states, words) for each in (elmo, fast))
+    np.testing.assert_allclose(found, exact, rtol=0, atol=0.1)
+    assert not np.array_equal(found, exact)
 
 
 def test_the_softmax_of_the_bundle_stays_on_its_device(elmo, monkeypatch):
