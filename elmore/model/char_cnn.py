@@ -58,11 +58,9 @@ class CharCNN(nn.Module):
         """Return one vector per word."""
         if characters.numel() and runs_natively(*self.parameters()):
             return torch.from_numpy(self.pack()(characters.numpy()))
-        config = self.config
-        full = min(config.max_characters, characters.shape[1] + config.widest_filter)
-        characters = functional.pad(
-            characters, (0, full - characters.shape[1]), value=config.padding_id
-        )
+        width = characters.shape[1]
+        missing = self.config.padded_width(width) - width
+        characters = functional.pad(characters, (0, missing), value=self.config.padding_id)
         self._packed.clear()  # in training, an update may follow that torch does not count
         blocks = characters.split(_BLOCK.get(characters.device.type, 1024))
         words = torch.cat([self._convolve(block) for block in blocks])

@@ -4,7 +4,7 @@ from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import Literal
 
-from elmore.errors import ConfigError
+from elmore.errors import ConfigError, DataError
 
 Precision = Literal["exact", "fast"]
 """Of inference: that of the weights, or int8 or bf16."""
@@ -70,6 +70,19 @@ class CharCNNConfig:
                 f"characters.padding_id ({self.padding_id}) must be below characters.num_ids "
                 f"({self.num_ids})"
             )
+
+    def padded_width(self, width: int) -> int:
+        """Return the number of columns that ids of so many columns are padded to.
+
+        Raises:
+            DataError: There are more than the model reads.
+        """
+        if width > self.max_characters:
+            raise DataError(
+                f"character ids have {width} columns, the model reads at most "
+                f"{self.max_characters} (characters.max_characters); encode words with its alphabet"
+            )
+        return min(self.max_characters, width + self.widest_filter)
 
     @property
     def num_filters(self) -> int:

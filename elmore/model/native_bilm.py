@@ -63,12 +63,12 @@ class NativeCharCNN(NamedTuple):
 
         Raises:
             IndexError: An id is not one of the model.
+            DataError: The ids have more columns than the model reads.
         """
         config = self.config
         if characters.size and not (characters.min() >= 0 and characters.max() < config.num_ids):
             raise IndexError(f"character ids must be below {config.num_ids} and not negative")
-        full = min(config.max_characters, characters.shape[1] + config.widest_filter)
-        padding = max(0, full - characters.shape[1])
+        padding = config.padded_width(characters.shape[1]) - characters.shape[1]
         characters = np.pad(characters, ((0, 0), (0, padding)), constant_values=config.padding_id)
         words = native.run_char_cnn(self.embedding, characters, self.banks, self.bias)
         if config.activation == "relu":

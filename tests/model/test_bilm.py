@@ -5,7 +5,7 @@ import pytest
 import torch
 from torch.testing import assert_close
 
-from elmore.errors import ConfigError
+from elmore.errors import ConfigError, DataError
 from elmore.model.bilm import BiLM, BiLMState
 from elmore.model.config import BiLMConfig, CharCNNConfig, LSTMConfig, WordsConfig
 from elmore.model.lstm.layer import LSTMState, ProjectedLSTM
@@ -168,3 +168,15 @@ def test_inference_after_an_update_by_a_fused_optimizer_uses_the_new_weights(pre
     after = infer(network)
     assert not torch.equal(after, before)
     assert torch.equal(after, infer(with_precision(copy.deepcopy(model), precision)))
+
+
+@pytest.mark.parametrize("learns", [True, False])
+def test_words_longer_than_the_model_reads_are_refused_in_training_as_in_inference(learns):
+    """Training cut them off and inference read them to their end: two vectors for one word."""
+    characters = CharCNNConfig(embedding_dim=3, filters=((1, 4), (2, 5)), max_characters=6)
+    model = BiLM(BiLMConfig(characters=characters, lstm=SMALL)).eval()
+    ids, index = torch.randint(0, 200, (4, 7)), torch.tensor([[0, 3, 2]])
+    with torch.set_grad_enabled(learns):
+        assert model(index, ids[:, :6], None)[0].states.isfinite().all()
+        with pytest.raises(DataError, match="ids have 7 columns, the model reads at most 6"):
+            model(index, ids, None)
