@@ -30,6 +30,7 @@ import numpy as np
 import torch
 from jaxtyping import Bool, Float
 from torch import Tensor
+from torch.nn import functional
 
 from elmore.embed.pooling import find_pooling
 from elmore.integrations.huggingface import ElmoModel, ElmoTokenizer
@@ -43,7 +44,8 @@ _UNLIMITED = 10**9  # as transformers encodes "no limit"
 class ElmoModule(InputModule):
     """Compute `token_embeddings`, the scalar mix of the layers, for `Pooling` and later modules.
 
-    `all_layer_embeddings` are the layers, for the poolings of the model.
+    `all_layer_embeddings` are the layers, for the poolings of the model. A text without words has
+    one vector of zeros, so that any pooling has something to pool, and False in `has_words`.
 
     Args:
         sources: What `elmore.load` takes; default: the bundled model.
@@ -86,6 +88,8 @@ class ElmoModule(InputModule):
 
     @max_seq_length.setter
     def max_seq_length(self, length: int | None) -> None:
+        if length is not None and length < 1:
+            raise ConfigError(f"max_seq_length must be at least 1, or None, found {length}")
         self.tokenizer.model_max_length = _UNLIMITED if length is None else length
 
     def get_embedding_dimension(self) -> int:
@@ -127,11 +131,22 @@ class ElmoModule(InputModule):
             output_hidden_states=True,
             return_dict=True,
         )
+        has_words = out.mask.any(dim=1)
+        vectors, mask = [out.mixed, *out.hidden_states], out.mask
+        if not has_words.all():
+            # `Pooling` takes the maximum of no word for -inf: give such a text one vector of zeros.
+            room = max(0, 1 - mask.shape[1])
+            vectors = [
+                functional.pad(each * has_words[:, None, None], (0, 0, 0, room)) for each in vectors
+            ]
+            mask = functional.pad(mask, (0, room))
+            mask[:, 0] |= ~has_words
         return {
             **features,
-            "token_embeddings": out.mixed,
-            "all_layer_embeddings": out.hidden_states,
-            "attention_mask": out.mask.long(),
+            "token_embeddings": vectors[0],
+            "all_layer_embeddings": tuple(vectors[1:]),
+            "attention_mask": mask.long(),
+            "has_words": has_words,
         }
 
     def get_config_dict(self) -> dict[str, Any]:
@@ -214,7 +229,8 @@ class ElmoPooling(Module):
         vectors = features["token_embeddings"]
         if self.text_pooling.all_layers:
             vectors = torch.cat(features["all_layer_embeddings"], dim=-1)
-        pooled = self._pool(vectors, features["attention_mask"].bool())
+        mask = features["attention_mask"].bool() & features["has_words"][:, None]
+        pooled = self._pool(vectors, mask)
         return {**features, "sentence_embedding": pooled}
 
     def _pool(

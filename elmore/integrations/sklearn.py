@@ -30,7 +30,7 @@ from jaxtyping import Float
 from elmore.embed import pooling
 from elmore.embed.embedder import Embedder
 from elmore.embed.loading import load
-from elmore.embed.outputs import LayerChoice, check_layers
+from elmore.embed.outputs import LayerChoice, check_layers, resolve_layers
 from elmore.embed.pooling import Pool
 from elmore.embed.tokenized import Text
 from elmore.model.config import Precision
@@ -105,7 +105,7 @@ class ElmoVectorizer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEsti
     def _fit(self, columns: list[list[Text]], *, transform: bool) -> Float[np.ndarray, "N F"]:
         """Fit each column, and with `transform` return its features too."""
         self._loaded = self._load()
-        check_layers(self.layers, self._loaded.num_layers)
+        self._check_settings(self._loaded)
         self.digest_ = model_digest(self._loaded.bundle)
         self.poolings_, blocks = [], []
         for texts in columns:
@@ -118,11 +118,20 @@ class ElmoVectorizer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEsti
             blocks.append(_pool(embedded if transform else (), how))
         return self._concatenate(blocks)
 
+    def _check_settings(self, embedder: Embedder) -> None:
+        """Raise an error in `fit`, which embeds nothing unless a pooling is learned."""
+        check_layers(self.layers, embedder.num_layers)
+        resolve_layers(self.layers, embedder.num_layers, embedder.whitening)
+        if self.pool != "learned":
+            pooling.pool([], np.zeros((0, self._token_width(embedder)), np.float32), self.pool)
+
+    def _token_width(self, embedder: Embedder) -> int:
+        return embedder.width * (embedder.num_layers if self.layers == "all" else 1)
+
     @property
     def _width(self) -> int:
         """Number of features of a text."""
-        embedder = self.embedder_
-        width = embedder.width * (embedder.num_layers if self.layers == "all" else 1)
+        width = self._token_width(self.embedder_)
         return width if self.pool == "learned" else pooling.pooled_width(self.pool, width)
 
     @property

@@ -164,8 +164,15 @@ def _parse_mix(numbers: dict[str, Any]) -> SavedMix:
         raise ConfigError(
             f"mix: expected weights, and optionally gamma and layer_norm; found {numbers!r}"
         )
-    weights = tuple(float(weight) for weight in numbers["weights"])
-    return SavedMix(weights, numbers.get("gamma", 1.0), numbers.get("layer_norm", False))
+    layer_norm = numbers.get("layer_norm", False)
+    try:
+        weights = tuple(float(weight) for weight in numbers["weights"])
+        gamma = float(numbers.get("gamma", 1.0))
+    except (TypeError, ValueError) as error:
+        raise ConfigError(f"mix: weights and gamma must be numbers: {error}") from error
+    if not isinstance(layer_norm, bool):
+        raise ConfigError(f"mix: layer_norm must be true or false, found {layer_norm!r}")
+    return SavedMix(weights, gamma, layer_norm)
 
 
 def _batches(docs: Iterable[Doc], max_docs: int, max_tokens: int) -> Iterator[list[Doc]]:

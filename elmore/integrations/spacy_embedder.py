@@ -158,12 +158,24 @@ class DocEmbedder:
             DataError: These are not bytes that `to_bytes` returned.
             WeightsError: They need the bundled model of another version.
         """
-        files = srsly.msgpack_loads(data)
+        files = _unpack(data)
         with tempfile.TemporaryDirectory(prefix="elmore-") as temporary:
             (Path(temporary) / _MODEL).mkdir()
             for name in _file_names() & set(files):
                 (Path(temporary) / name).write_bytes(files[name])
             self.from_disk(Path(temporary))
+
+
+def _unpack(data: bytes) -> dict[str, bytes]:
+    try:
+        files = srsly.msgpack_loads(data)
+    except ValueError as error:
+        raise DataError(
+            f"these bytes were not written by elmore ({error}); save the pipeline again"
+        ) from error
+    if not isinstance(files, dict) or not all(isinstance(each, bytes) for each in files.values()):
+        raise DataError("these bytes hold no files of elmore; save the pipeline again")
+    return files
 
 
 def _file_names() -> set[str]:

@@ -263,11 +263,18 @@ def test_a_sentence_without_words_has_no_vectors():
         (torch.ones(1, 1, 51, dtype=torch.long), r"\(sentences, words, 50\)"),
         (torch.full((1, 2, 50), 262), "between 1 and 261 where a word is, found 257 to 262"),
         (torch.tensor([[[0], [5]]]), "pad sentences on the right"),
+        (torch.tensor([[[-1], [5]]]), "must not be negative, found -1"),
     ],
 )
 def test_invalid_ids_are_refused(ids, said):
     with pytest.raises(DataError, match=said):
         ElmoModel(ElmoConfig(bilm=SMALL))(ids)
+
+
+def test_a_mask_of_another_shape_is_refused():
+    ids = torch.ones(1, 3, 50, dtype=torch.long)
+    with pytest.raises(DataError, match=r"attention_mask has shape \(1, 4\), .* \(1, 3\) words"):
+        ElmoModel(ElmoConfig(bilm=SMALL))(ids, torch.ones(1, 4))
 
 
 def test_invalid_settings_are_refused(tmp_path):
@@ -415,6 +422,10 @@ class TestTheTokenizer:
             ElmoTokenizer(splitter="bpe")
         with pytest.raises(ConfigError, match="padding_side must be 'right'"):
             ElmoTokenizer(padding_side="left")
+        with pytest.raises(ConfigError, match="padding_side must be 'right'"):
+            self.tokenizer(["a b", "c"], padding=True, padding_side="left")
+        with pytest.raises(ConfigError, match="padding_side must be 'right'"):
+            self.tokenizer.pad([self.tokenizer("a b"), self.tokenizer("c")], padding_side="left")
         with pytest.raises(ConfigError, match="kind 'words' with no vocabulary"):
             ElmoTokenizer(kind="words")
 

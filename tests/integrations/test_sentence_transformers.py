@@ -43,16 +43,25 @@ def made(module: ElmoModule, pooling: str = "mean"):
 
 @pytest.mark.parametrize("pooling", ["mean", "max"])
 def test_texts_have_the_vectors_of_the_embedder_also_after_saving(elmo, pooling, tmp_path):
-    texts = TEXTS if pooling == "mean" else [text for text in TEXTS if text]  # theirs: -1e9
     model = made(ElmoModule(elmo), pooling)
-    expected = elmo.encode(texts, pool=pooling)
-    np.testing.assert_allclose(model.encode(texts), expected, atol=1e-5)
-    np.testing.assert_allclose(model.encode(texts[0]), expected[0], atol=1e-5)
+    expected = elmo.encode(TEXTS, pool=pooling)
+    np.testing.assert_allclose(model.encode(TEXTS), expected, atol=1e-5)
+    np.testing.assert_allclose(model.encode(TEXTS[0]), expected[0], atol=1e-5)
     model.save(str(tmp_path / "saved"))
     again = sentence_transformers.SentenceTransformer(
         str(tmp_path / "saved"), trust_remote_code=True, device="cpu"
     )
-    np.testing.assert_array_equal(again.encode(texts), model.encode(texts))
+    np.testing.assert_array_equal(again.encode(TEXTS), model.encode(TEXTS))
+
+
+def test_texts_without_words_alone_are_zeros_with_any_pooling(elmo):
+    for pooling in Pooling.POOLING_MODES:
+        assert not made(ElmoModule(elmo), pooling).encode(["", " "]).any()
+
+
+def test_a_text_cannot_be_cut_to_nothing(elmo):
+    with pytest.raises(ConfigError, match="max_seq_length must be at least 1, or None, found 0"):
+        ElmoModule(elmo, max_seq_length=0)
 
 
 def test_a_pooling_of_the_model_gives_the_vectors_of_encode_also_after_saving(elmo, tmp_path):

@@ -14,6 +14,7 @@ from elmore.errors import ConfigError, DataError, WeightsError
 from elmore.tasks.sst import data
 from tests.support import doc_blocks, tiny_model
 from tests.support.sweeps import pick
+from tests.support.toy_pooling import make_pooling
 
 pytest.importorskip("sklearn", reason="scikit-learn is not installed: make test-integrations")
 
@@ -241,11 +242,25 @@ def test_a_value_that_is_not_text_is_refused_in_one_sentence(folder, texts, sent
 
 
 @pytest.mark.parametrize(
-    "wrong", [{"layers": 3}, {"layers": "best"}, {"pool": "median"}, {"precision": "exakt"}]
+    "wrong",
+    [
+        {"layers": 3},
+        {"layers": "best"},
+        {"layers": "whitened"},  # this model has no whitening
+        {"pool": "median"},
+        {"precision": "exakt"},
+    ],
 )
-def test_invalid_input_is_refused(folder, wrong):
+def test_invalid_settings_are_refused_by_fit(folder, wrong):
     with pytest.raises(ConfigError, match=re.escape(str(*wrong.values()))):
-        ElmoVectorizer(folder, **wrong).fit_transform(TEXTS)
+        ElmoVectorizer(folder, **wrong).fit(TEXTS)
+
+
+def test_a_pooling_of_another_width_is_refused_by_fit(folder, elmo):
+    pool = make_pooling(elmo)  # it takes all layers
+    with pytest.raises(DataError, match="learned for width"):
+        ElmoVectorizer(folder, pool=pool).fit(TEXTS)
+    assert ElmoVectorizer(folder, layers="all", pool=pool).fit_transform(TEXTS).shape[1] == 3
 
 
 def test_sentiment_is_classified_better_than_by_word_counts():

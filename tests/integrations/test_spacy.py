@@ -207,6 +207,12 @@ def test_the_bundled_model_is_not_saved_but_known_again(tmp_path):
         spacy.load(tmp_path)
 
 
+@pytest.mark.parametrize("content", [b"junk", b"\x91\x01", b"\x81\xabelmore.json\x03"])
+def test_bytes_that_hold_no_model_are_refused(folder, content):
+    with pytest.raises(DataError, match="save the pipeline again"):
+        pipeline(folder).get_pipe("elmore").from_bytes(content)
+
+
 def test_a_pipeline_can_be_saved_without_the_weights(folder, tmp_path):
     component = pipeline(folder).get_pipe("elmore")
     component.to_disk(tmp_path / "elmore", exclude=["model"])
@@ -222,6 +228,9 @@ def test_a_pipeline_can_be_saved_without_the_weights(folder, tmp_path):
         ({"layers": "best"}, "expected average, all, top, cloze, whitened or a number"),
         ({"mix": {"gamma": 1.0}}, "mix: expected weights"),
         ({"mix": {"weights": [1, 2, 3], "gama": 1.0}}, "mix: expected weights"),
+        ({"mix": {"weights": "abc"}}, "mix: weights and gamma must be numbers: .*'a'"),
+        ({"mix": {"weights": [1, 2, 3], "gamma": "x"}}, "mix: weights and gamma must be numbers"),
+        ({"mix": {"weights": [1, 2, 3], "layer_norm": "no"}}, "layer_norm must be .* found 'no'"),
     ],
 )
 def test_an_invalid_config_is_refused_when_it_is_built(folder, config, sentence):

@@ -166,7 +166,14 @@ class ElmoModel(ElmoPreTrainedModel):
                 f"ElmoTokenizer returns them, found {ids.dtype} of shape {tuple(ids.shape)}"
             )
         mask = (ids != 0).any(dim=2)
+        if ids.numel() and ids.min() < 0:
+            raise DataError(f"input_ids must not be negative, found {int(ids.min())}")
         if attention_mask is not None:
+            if attention_mask.shape != mask.shape:
+                raise DataError(
+                    f"attention_mask has shape {tuple(attention_mask.shape)}, input_ids have "
+                    f"{tuple(mask.shape)} words; pass both as ElmoTokenizer returns them"
+                )
             mask = mask & as_bool(attention_mask)
         if (mask[:, 1:] & ~mask[:, :-1]).any():
             raise DataError("a word follows padding; pad sentences on the right")

@@ -60,8 +60,7 @@ class ElmoTokenizer(PreTrainedTokenizerBase):
     ) -> None:
         if splitter not in _SPLITTERS:
             raise ConfigError(f"splitter must be 'penn' or 'whitespace', found {splitter!r}")
-        if kwargs.get("padding_side", "right") != "right":
-            raise ConfigError("padding_side must be 'right': a biLM needs the words first")
+        _check_padding_side(kwargs.get("padding_side"))
         if vocabulary_file is not None and vocabulary is None and kind != "bytes":
             marks = MANY_LANGS_MARKS if kind == "lexicon" else ELMO_MARKS
             vocabulary = Vocabulary.read(Path(vocabulary_file), marks)
@@ -115,6 +114,7 @@ class ElmoTokenizer(PreTrainedTokenizerBase):
         return_overflowing_tokens: bool = False,
         **returned: Any,  # return_offsets_mapping and the like
     ) -> BatchEncoding:
+        _check_padding_side(returned.get("padding_side"))
         if text_pair is not None:
             raise DataError("ELMo does not encode text pairs; encode each text separately")
         if return_overflowing_tokens:
@@ -149,6 +149,7 @@ class ElmoTokenizer(PreTrainedTokenizerBase):
         verbose: bool = True,
     ) -> BatchEncoding:
         """Pad a batch so that it can be stacked; data collators call this."""
+        _check_padding_side(padding_side)
         if not isinstance(encoded_inputs, Mapping):
             keys = encoded_inputs[0] if encoded_inputs else ("input_ids",)
             encoded_inputs = {key: [each[key] for each in encoded_inputs] for key in keys}
@@ -316,3 +317,8 @@ def _is_one(text: Text | Sequence[Text], is_split: bool) -> bool:
 
 def _to_list(values: Any) -> Any:  # a tensor, an array, or a list already
     return values.tolist() if hasattr(values, "tolist") else values
+
+
+def _check_padding_side(side: str | None) -> None:
+    if side not in (None, "right"):
+        raise ConfigError("padding_side must be 'right': a biLM needs the words first")
