@@ -14,7 +14,7 @@ import json
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal, NamedTuple, get_args
 
 import numpy as np
 import torch
@@ -94,11 +94,13 @@ def export(
         The size of the file and the measured differences.
 
     Raises:
-        ConfigError: The path cannot be written.
+        ConfigError: The path cannot be written, or there is no such storage or initial state.
         WeightsError: The model is too large, or onnxruntime and torch differ.
     """
     path = Path(path)
     _check_path(path, overwrite=overwrite)
+    _check_choice("storage", storage, get_args(Storage))
+    _check_choice("initial_state", initial_state, ("zero", "warm"))
     bundle = replace(bundle, model=_copy_model(bundle, bundle.model.state_dict()))
     weights = quantize_state(bundle.model.state_dict(), storage)
     num_bytes = sum(weight.nbytes for weight in weights.values())
@@ -149,6 +151,11 @@ def _check_path(path: Path, *, overwrite: bool) -> None:
         raise ConfigError(f"{path} is a folder; pass the name of a file")
     if path.exists() and not overwrite:
         raise ConfigError(f"{path} exists already; pass another name, or --overwrite")
+
+
+def _check_choice(name: str, found: str, known: Sequence[str]) -> None:
+    if found not in known:
+        raise ConfigError(f"{name} must be one of {', '.join(known)}, found {found!r}")
 
 
 def _copy_model(bundle: Bundle, weights: dict[str, torch.Tensor]) -> BiLM:

@@ -233,6 +233,14 @@ def test_unusable_names_are_refused_before_any_work(tmp_path, bundle):
             exporting.export(replace(bundle, model=None), tmp_path / name)  # pyrefly: ignore
 
 
+@pytest.mark.parametrize("wrong", [{"storage": "float64"}, {"initial_state": "warmed"}])
+def test_an_unknown_storage_or_state_is_not_taken_for_another(tmp_path, bundle, wrong):
+    ((name, value),) = wrong.items()
+    with pytest.raises(ConfigError, match=f"{name} must be one of .*, found '{value}'"):
+        exporting.export(bundle, tmp_path / "model.onnx", **wrong)
+    assert not (tmp_path / "model.onnx").exists()
+
+
 def test_a_model_too_large_for_a_file_is_refused(tmp_path, bundle, monkeypatch):
     monkeypatch.setattr(exporting, "_MAX_BYTES", 1000)
     with pytest.raises(WeightsError, match="pass storage float16 or int8"):
