@@ -315,7 +315,11 @@ class CUDAGraphRunner:
 
     def _capture(self, inputs: list[Tensor]) -> _Captured:
         static_inputs = [part.clone() for part in inputs]
-        graph = torch.cuda.CUDAGraph()
-        with torch.cuda.graph(graph):
+        graph, where = torch.cuda.CUDAGraph(), inputs[0].device
+        # Torch captures on the current device, in a stream that it keeps from its first capture.
+        with (
+            torch.cuda.device(where),
+            torch.cuda.graph(graph, stream=torch.cuda.Stream(where)),
+        ):
             static_outputs = self._run(static_inputs)
         return _Captured(graph, static_inputs, static_outputs)

@@ -1,10 +1,21 @@
-"""Arrays that travel in one piece are the same at the other end."""
+"""Arrays that travel in one piece are the same at the other end; where graphs are captured."""
+
+import contextlib
+from collections.abc import Iterator
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
 import torch
 
-from elmore.embed.torch_device import PinnedFetch, buffer_size, fill_buffer, split_buffer, to_device
+from elmore.embed.torch_device import (
+    CUDAGraphRunner,
+    PinnedFetch,
+    buffer_size,
+    fill_buffer,
+    split_buffer,
+    to_device,
+)
 
 ARRAYS = [
     np.arange(7),
@@ -47,3 +58,29 @@ def test_arrays_are_copied_to_a_busy_gpu_and_back():
     home = PinnedFetch(result[0] + 1)
     assert_same(result)
     np.testing.assert_array_equal(home.numpy(), ARRAYS[0] + 1)
+
+
+def test_a_graph_is_captured_on_the_device_of_its_tensors_in_a_stream_of_that_device(monkeypatch):
+    """Which need not be the current device; a graph of torch, without a GPU, is a stub here."""
+    seen: list[object] = []
+
+    @contextlib.contextmanager
+    def record(name: str, *arguments: object) -> Iterator[None]:
+        seen.append((name, *arguments))
+        yield
+        seen.append(f"end of {name}")
+
+    monkeypatch.setattr(torch.cuda, "CUDAGraph", lambda: SimpleNamespace(replay=lambda: None))
+    monkeypatch.setattr(torch.cuda, "Stream", lambda device: f"stream of {device}")
+    monkeypatch.setattr(torch.cuda, "device", lambda device: record("device", device))
+    monkeypatch.setattr(torch.cuda, "graph", lambda graph, stream: record("graph", stream))
+    runner = CUDAGraphRunner(lambda gate_inputs, *_: ([gate_inputs], []))
+    inputs, mask = torch.zeros(2, 3, 4), torch.ones(2, 3, dtype=torch.bool)
+    for _ in range(3):
+        runner(inputs, mask, [], mask, [])
+    assert seen == [
+        ("device", torch.device("cpu")),
+        ("graph", "stream of cpu"),
+        "end of graph",
+        "end of device",
+    ]
