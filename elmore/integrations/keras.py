@@ -49,8 +49,10 @@ def embed(
         An array (texts, tokens, layers, width).
 
     Raises:
+        ConfigError: The length is below 1.
         DataError: Something in `texts` is not a text.
     """
+    _check_length(length)
     embedded = elmo.embed(texts, layers="all", dtype=dtype)
     if length is None:
         length = max((len(sentence.tokens) for sentence in embedded), default=0)
@@ -74,6 +76,7 @@ class ElmoBatches(keras.utils.PyDataset):
         length: Pad and truncate texts to this length; default: the longest of each batch.
 
     Raises:
+        ConfigError: The batch size or the length is below 1.
         DataError: There are more or fewer labels than texts.
     """
 
@@ -87,6 +90,9 @@ class ElmoBatches(keras.utils.PyDataset):
         length: int | None = None,
     ) -> None:
         super().__init__()
+        if batch_size < 1:
+            raise ConfigError(f"batch_size must be at least 1, found {batch_size}")
+        _check_length(length)
         if labels is not None and len(labels) != len(texts):
             raise DataError(f"{len(texts)} texts have {len(labels)} labels")
         self._elmo, self._texts, self._length = elmo, texts, length
@@ -100,6 +106,11 @@ class ElmoBatches(keras.utils.PyDataset):
         part = slice(number * self._batch_size, (number + 1) * self._batch_size)
         layers = embed(self._elmo, self._texts[part], length=self._length)
         return layers if self._labels is None else (layers, self._labels[part])
+
+
+def _check_length(length: int | None) -> None:
+    if length is not None and length < 1:
+        raise ConfigError(f"length must be at least 1, or None, found {length}")
 
 
 @keras.saving.register_keras_serializable("elmore")

@@ -116,6 +116,15 @@ def test_mismatched_inputs_are_reported_in_one_sentence(elmo):
         ElmoMix()(np.zeros((2, 3, 12), np.float32))
 
 
+def test_a_length_or_a_batch_size_below_one_is_refused(elmo):
+    with pytest.raises(ConfigError, match="batch_size must be at least 1, found 0"):
+        ElmoBatches(elmo, TEXTS, batch_size=0)
+    with pytest.raises(ConfigError, match="length must be at least 1, or None, found -1"):
+        ElmoBatches(elmo, TEXTS, length=-1)
+    with pytest.raises(ConfigError, match="length must be at least 1, or None, found 0"):
+        embed(elmo, TEXTS, length=0)
+
+
 @pytest.mark.parametrize("block", doc_blocks.integration_blocks("keras.md"))
 def test_the_page_runs(block):
     doc_blocks.run_block(block)
