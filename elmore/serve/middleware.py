@@ -51,7 +51,7 @@ class AuthAndLimits:
     ) -> None:
         self.app, self.limits, self.metrics, self.unsent = app, limits, metrics, unsent
         self._token = token.encode() if token else None
-        self._routes, self._open = routes, public_paths
+        self._routes, self._public_paths = routes, public_paths
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Handle one request, then count and log it."""
@@ -98,7 +98,7 @@ class AuthAndLimits:
         if OVER_LIMIT in scope.get("state", {}):
             sentence = "too many open connections; retry in a second"
             raise HTTPException(503, sentence, {"Retry-After": "1"})
-        if self._token and scope["path"] not in self._open:
+        if self._token and scope["path"] not in self._public_paths:
             _check_token(headers.get(b"authorization", b""), self._token)
         length = headers.get(b"content-length", b"0")
         if length.isdigit() and int(length[:20]) > self.limits.body_bytes:
