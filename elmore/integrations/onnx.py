@@ -14,7 +14,7 @@ import json
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, Literal, NamedTuple, get_args
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 import torch
@@ -99,8 +99,8 @@ def export(
     """
     path = Path(path)
     _check_path(path, overwrite=overwrite)
-    _check_choice("storage", storage, get_args(Storage))
-    _check_choice("initial_state", initial_state, ("zero", "warm"))
+    if initial_state not in ("zero", "warm"):
+        raise ConfigError(f"initial_state must be one of zero, warm, found {initial_state!r}")
     bundle = replace(bundle, model=_copy_model(bundle, bundle.model.state_dict()))
     weights = quantize_state(bundle.model.state_dict(), storage)
     num_bytes = sum(weight.nbytes for weight in weights.values())
@@ -151,11 +151,6 @@ def _check_path(path: Path, *, overwrite: bool) -> None:
         raise ConfigError(f"{path} is a folder; pass the name of a file")
     if path.exists() and not overwrite:
         raise ConfigError(f"{path} exists already; pass another name, or --overwrite")
-
-
-def _check_choice(name: str, found: str, known: Sequence[str]) -> None:
-    if found not in known:
-        raise ConfigError(f"{name} must be one of {', '.join(known)}, found {found!r}")
 
 
 def _copy_model(bundle: Bundle, weights: dict[str, torch.Tensor]) -> BiLM:

@@ -11,7 +11,7 @@ Small tensors and vectors stay in float16: quantizing them saves little and lose
 """
 
 from pathlib import Path
-from typing import Literal
+from typing import Literal, get_args
 
 import torch
 from jaxtyping import Float, Int8
@@ -19,7 +19,7 @@ from safetensors import SafetensorError
 from safetensors.torch import save_file
 from torch import Tensor
 
-from elmore.errors import WeightsError
+from elmore.errors import ConfigError, WeightsError
 from elmore.weights.tensor_file import SCALE, match_scales
 
 Storage = Literal["float32", "float16", "int8", "int6"]
@@ -40,7 +40,15 @@ def write(path: Path, tensors: dict[str, Tensor], storage: Storage, destination:
 
 
 def quantize_state(tensors: dict[str, Tensor], storage: Storage) -> dict[str, Tensor]:
-    """Convert tensors to the dtype of a storage; int8 tensors get a tensor of scales."""
+    """Convert tensors to the dtype of a storage; int8 tensors get a tensor of scales.
+
+    Raises:
+        ConfigError: There is no such storage.
+        WeightsError: A number is too large for it.
+    """
+    if storage not in get_args(Storage):
+        known = ", ".join(get_args(Storage))
+        raise ConfigError(f"storage must be one of {known}, found {storage!r}")
     if storage == "float32":
         return {name: tensor.contiguous() for name, tensor in tensors.items()}
     result = {}

@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from safetensors.torch import load_file, save_file
 
-from elmore.errors import WeightsError
+from elmore.errors import ConfigError, WeightsError
 from elmore.weights import folder
 from elmore.weights.packaging import package_model
 from elmore.weights.storage import (
@@ -127,6 +127,11 @@ def test_values_too_large_for_half_precision_are_refused_before_writing(storage)
     for weights in (torch.tensor([1.0, 1e6]), torch.full((128, 128), 1e9)):
         with pytest.raises(WeightsError, match=f"w has numbers that {storage} cannot"):
             quantize_state({"w": weights}, storage)
+
+
+def test_an_unknown_storage_is_refused():
+    with pytest.raises(ConfigError, match="storage must be one of float32, .*found 'float64'"):
+        quantize_state({"weight": torch.ones(2, 2)}, "float64")
 
 
 def test_kernels_of_three_dimensions_keep_their_shape():
