@@ -130,7 +130,7 @@ def test_values_too_large_for_half_precision_are_refused_before_writing(storage)
 
 
 def test_an_unknown_storage_is_refused():
-    with pytest.raises(ConfigError, match="storage must be one of float32, .*found 'float64'"):
+    with pytest.raises(ConfigError, match=r"storage must be one of float32, .*found 'float64'"):
         quantize_state({"weight": torch.ones(2, 2)}, "float64")
 
 
