@@ -94,8 +94,8 @@ def embed(
         raise ConfigError("--engine ray writes a whole file: pass -o, and not --resume")
     if out is None and (resume or overwrite):
         raise ConfigError("--resume and --overwrite need an output file; pass -o")
-    _refuse_input(out, files or [])
     lines = Lines(files or ["-"], errors=errors, column=column)
+    _refuse_input(out, lines.names)
     with show_download() as progress:
         elmo = load(
             *(model or []),
@@ -169,9 +169,11 @@ def _refuse_input(out: Path | None, files: list[str]) -> None:
 
 def _print(tokens: "list[str]", vectors: "np.ndarray", *, pooled: bool) -> None:
     """Print a line of numbers, or one line per token followed by an empty line."""
+    from elmore.cli.tables import escape_breaks
+
     if pooled:
         print(*(f"{value:.6g}" for value in vectors))
         return
     for number, word in enumerate(tokens):
-        print(word, *(f"{value:.6g}" for value in vectors[..., number, :].ravel()))
+        print(escape_breaks(word), *(f"{value:.6g}" for value in vectors[..., number, :].ravel()))
     print()

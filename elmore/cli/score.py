@@ -118,10 +118,14 @@ def _json_line(number: int, scores: "Scores", predicted: "list[Substitutes] | No
 
 
 def _plain(scores: "Scores", predicted: "list[Substitutes]") -> str:
+    from elmore.cli.tables import escape_breaks
+
     by_position = {each.position: each for each in predicted}
     lines = []
     for i, (word, forward, backward, known) in enumerate(zip(*scores, strict=True)):
-        lines.append(f"{word}\t{forward:.4f}\t{backward:.4f}{'' if known else chr(9) + '?'}")
+        lines.append(
+            f"{escape_breaks(word)}\t{forward:.4f}\t{backward:.4f}{'' if known else chr(9) + '?'}"
+        )
         for name in ("forward", "backward", "both", "reranked") if i in by_position else ():
             ranked = getattr(by_position[i], name)
             if ranked is not None:

@@ -68,11 +68,14 @@ def surprisal(
     """
     from elmore.cli.progress import show_progress
     from elmore.embed import networks
+    from elmore.errors import ConfigError
     from elmore.lm import scoring
     from elmore.lm import surprisal as measures
     from elmore.weights import pretrained
 
     measures.check_context(context)
+    if not prefix.isprintable():
+        raise ConfigError(f"--prefix {prefix!r}: expected printable characters")
     source, files = take_model(arguments or [], model, needed=0, more=True)
     bundle = pretrained.load(source)
     _, softmax = scoring.require_softmax(bundle)

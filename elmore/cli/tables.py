@@ -1,8 +1,11 @@
 """Print tables of results: formatted on a terminal, tab-separated in a pipe, or as JSON."""
 
 import json
+import re
 import sys
 from typing import Any
+
+_BREAKS = re.compile("[\t\n\v\f\r\x1c-\x1e\x85\u2028\u2029]")  # as str.splitlines has them
 
 
 def print_table(rows: list[dict[str, Any]], *, as_json: bool) -> None:
@@ -23,7 +26,12 @@ def print_table(rows: list[dict[str, Any]], *, as_json: bool) -> None:
     else:
         print("\t".join(rows[0]))
         for row in rows:
-            print("\t".join(map(_format, row.values())))
+            print("\t".join(escape_breaks(_format(value)) for value in row.values()))
+
+
+def escape_breaks(text: str) -> str:
+    """Write tabs and line breaks as escapes: a list of tokens may have them inside a token."""
+    return _BREAKS.sub(lambda found: found[0].encode("unicode_escape").decode(), text)
 
 
 def _format(value: object) -> str:

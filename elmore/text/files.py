@@ -260,17 +260,20 @@ def parse_delimited(name: str, lines: Iterator[str], *, tabs: bool) -> Iterator[
                 )
             yield fields
     except csv.Error as error:
-        raise DataError(f"{name}: {_explain_csv(str(error), last + 1, reader.line_num)}") from error
+        raise DataError(
+            f"{name}: {_explain(str(error), last + 1, reader.line_num, tabs)}"
+        ) from error
 
 
-def _explain_csv(problem: str, first: int, last: int) -> str:
+def _explain(problem: str, first: int, last: int, tabs: bool) -> str:
     """Explain an error of `csv` in the row that begins on line `first`."""
     if problem == "unexpected end of data":
         return f"line {first}: a quote in this row is never closed"
     if problem.startswith("new-line character seen"):
+        advice = "" if tabs else ", or quote the field"
         return (
             f"line {last} has a carriage return in a field without quotes; end each line with a "
-            "line feed, or quote the field"
+            f"line feed{advice}"
         )
     return f"line {last}: {problem}"
 

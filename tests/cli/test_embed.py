@@ -668,6 +668,21 @@ def test_two_processes_do_not_share_a_job(tmp_path, text, model):
         )
 
 
+def test_an_output_that_a_pattern_of_input_matches_is_refused(tmp_path, model):
+    for name in ("in.jsonl", "out.jsonl"):
+        (tmp_path / name).write_text('{"text": "a"}\n')
+    out = tmp_path / "out.jsonl"
+    sentence = refused(tmp_path / "*.jsonl", "-o", out, "--overwrite", model=model)
+    assert sentence == f"elmore: {out} is an input file; pass another name"
+    assert out.read_text() == '{"text": "a"}\n'
+
+
+def test_tokens_with_line_breaks_are_printed_on_one_line(tmp_path, model):
+    (tmp_path / "in.jsonl").write_text(json.dumps({"text": ["a\tb", "c\nd", "e\u2028f"]}) + "\n")
+    printed = embed(tmp_path / "in.jsonl", model=model).out.splitlines()
+    assert [line.split(" ")[0] for line in printed] == ["a\\tb", "c\\nd", "e\\u2028f", ""]
+
+
 @pytest.mark.skipif(os.geteuid() != 0, reason="mounting a small disk needs root")
 @pytest.mark.parametrize("ending", ["hdf5", "parquet", "npz", "jsonl"])
 def test_a_full_disk_is_reported_in_one_sentence_and_the_job_can_be_resumed_elsewhere(
@@ -682,7 +697,9 @@ def test_a_full_disk_is_reported_in_one_sentence_and_the_job_can_be_resumed_else
         pytest.skip("this machine lets not even root mount a disk")
     try:
         sentence = refused(path, "-o", disk / f"out.{ending}", model=model)
+        assert f"{disk}/" in sentence
         assert "o space left" in sentence
+        assert sentence.endswith(" with --resume")
         assert not (disk / f"out.{ending}").exists()
         subprocess.run(["mount", "-o", "remount,size=20m", disk], check=True)
         assert embed(path, "-o", disk / f"out.{ending}", "--resume", model=model).code == 0

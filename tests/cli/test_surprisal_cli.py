@@ -97,6 +97,7 @@ def test_the_model_is_the_bundled_one_by_default(tmp_path):
         (("--column", "word"), "a column 'word' already"),
         (("--context", "0"), "found '0'"),
         (("{path}",), "a table must be the only file"),
+        (("--prefix", "a\tb"), r"--prefix 'a\tb': expected printable characters"),
     ],
 )
 def test_bad_input_is_one_sentence(model, tmp_path, arguments, sentence):

@@ -19,6 +19,11 @@ def test_numbers_are_rounded_for_people(capsys):
     assert capsys.readouterr().out.splitlines()[1] == "12346"
 
 
+def test_a_row_is_one_line_whatever_its_cells_hold(capsys):
+    print_table([{"word": "a\tb", "use": "c\nd\r\x85e f"}], as_json=False)
+    assert capsys.readouterr().out == "word\tuse\na\\tb\tc\\nd\\r\\x85e f\n"
+
+
 def test_json_has_every_digit(capsys):
     print_table(ROWS, as_json=True)
     assert json.loads(capsys.readouterr().out) == ROWS

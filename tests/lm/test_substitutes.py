@@ -185,6 +185,12 @@ def test_the_command_gives_those_of_the_marked_word_or_of_every_word(model, text
         assert words == [word for word, _ in getattr(expected, way)]
 
 
+def test_the_command_prints_one_line_for_a_token_with_a_line_break(model, tmp_path):
+    (tmp_path / "text.jsonl").write_text(json.dumps({"text": ["two", "a\nb\tc"]}) + "\n")
+    lines = run_elmore("score", model, str(tmp_path / "text.jsonl")).out.splitlines()
+    assert [line.split("\t")[0] for line in lines] == ["two", "a\\nb\\tc", ""]
+
+
 def test_the_command_prints_a_line_of_substitutes_for_each_direction(model, text):
     plain = run_elmore("score", model, text).out.splitlines()
     assert plain[1].split("\t")[0] == "["  # without the option a bracket is a word like others

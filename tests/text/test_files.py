@@ -119,6 +119,11 @@ def test_a_row_that_csv_cannot_parse_is_named_with_the_reason(tmp_path, text, se
         read(tmp_path, text, "t.csv")
 
 
+def test_a_tsv_is_not_told_to_quote(tmp_path):
+    with pytest.raises(DataError, match=r"line 2 has a carriage return .* line feed$"):
+        read(tmp_path, "id\ttext\n1\ta\rb\n", "t.tsv")
+
+
 @pytest.mark.parametrize(
     ("name", "package"), [("a.parquet", "pyarrow"), ("a.txt.zst", "zstandard")]
 )

@@ -22,11 +22,12 @@ from jaxtyping import Shaped
 from elmore import atomic, strict_json
 from elmore.embed.outputs import Direction
 from elmore.embed.tokenized import Text
-from elmore.journal import Journal
+from elmore.journal import Journal, explain_write_errors
 
 FORMAT = 1
 MAX_LINES = 4096
 MAX_TOKENS = 32768
+_ADVICE = "free some space and continue with --resume"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -169,7 +170,8 @@ class PartWriter:
     ) -> None:
         """Append one line's result."""
         data = np.ascontiguousarray(vectors).tobytes()
-        self._file.write(data)
+        with explain_write_errors(self._vectors_path, _ADVICE):
+            self._file.write(data)
         self._digest.update(data)
         self._texts.append(text)
         self._tokens.append(tokens)
@@ -183,9 +185,6 @@ class PartWriter:
 
     def close(self) -> None:
         """Finish the part by writing its manifest."""
-        self._file.flush()
-        os.fsync(self._file.fileno())
-        self._file.close()
         content: dict[str, Any] = {"tokens": self._tokens, "texts": self._texts}
         if any(self._others):
             content["others"] = self._others
@@ -196,11 +195,16 @@ class PartWriter:
             "content": text_digest(_content(content)),
             **content,
         }
-        atomic.write(self._manifest_path, json.dumps(manifest).encode())
+        with explain_write_errors(self._vectors_path, _ADVICE):
+            self._file.flush()
+            os.fsync(self._file.fileno())
+            self._file.close()
+            atomic.write(self._manifest_path, json.dumps(manifest).encode())
 
     def abandon(self) -> None:
         """Close the file without a manifest; the next run deletes it."""
-        self._file.close()
+        with contextlib.suppress(OSError):  # a full disk, of which the first error tells
+            self._file.close()
 
 
 def _content(manifest: Mapping[str, Any]) -> list[Any]:

@@ -235,7 +235,9 @@ class ParquetWriter:
     def write(self, row: Row) -> None:
         """Buffer a row until its row group is full."""
         self._rows.append(row)
+        cells = (value for value in row.others.values() if isinstance(value, str))
         self._held += row.vectors.nbytes + sum(len(token) + 64 for token in row.tokens)
+        self._held += sum(map(len, cells))
         if len(self._rows) >= _ROW_GROUP or self._held >= _ROW_GROUP_BYTES:
             self._flush()
 

@@ -152,7 +152,8 @@ class FaissLayer:
         exclude: Int[np.ndarray, " E"],
     ) -> Nearest:
         """Search like `exact_search.search`; a few of the nearest may be missed."""
-        _, candidates = self._index.search(query[None], _RERANK_FACTOR * k + len(exclude))
+        count = min(_RERANK_FACTOR * k + len(exclude), self._index.ntotal)
+        _, candidates = self._index.search(query[None], count)
         added_later = np.arange(self._index.ntotal, len(vectors))  # by a process without faiss
         rows = np.union1d(candidates[0][candidates[0] >= 0], added_later)
         nearest = exact_search.search(vectors, query, k, among=rows, exclude=exclude)

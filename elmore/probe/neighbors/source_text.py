@@ -33,6 +33,11 @@ def identify_text(files: Sequence[str], options: TextOptions, embedder: Embedder
     names = expand_patterns([str(name) for name in files])
     if not names or STDIN in names:
         raise DataError("an index needs files, so that an interrupted build can resume; name some")
+    for name in names:
+        if Path(name).is_fifo():
+            raise DataError(
+                f"{name}: a pipe can be read only once; save it as a file and pass that"
+            )
     tokenizer = getattr(embedder.tokenizer, "__qualname__", type(embedder.tokenizer).__qualname__)
     content = [(Path(name).suffixes[-2:], checksums.file_sha256(Path(name))) for name in names]
     identity = json.dumps([content, dataclasses.astuple(options), tokenizer])

@@ -22,6 +22,7 @@ from elmore import atomic, lock
 from elmore.embed.embedder import Embedder
 from elmore.embed.outputs import parse_layers
 from elmore.errors import DataError
+from elmore.journal import explain_write_errors
 from elmore.probe.cosine import normalize
 from elmore.probe.neighbors import faiss_search, storage
 from elmore.probe.neighbors.source_text import (
@@ -50,6 +51,7 @@ Progress = Callable[[float | None, int, int], None]
 """Called with the fraction of the text that is done, and the sentences and occurrences stored."""
 
 _LOCK = f"{MANIFEST}.lock"
+_ADVICE = "free some space and run the same command to resume"
 _log = logging.getLogger(__name__)
 
 
@@ -78,7 +80,8 @@ def build_index(
         if text.digest not in {one.digest for one in manifest.texts if one.whole}:
             lines = Lines(files, errors=options.errors, column=options.column)
             sentences = split_lines(lines, options, embedder)
-            writer = _Writer(folder, manifest)
+            with explain_write_errors(folder, _ADVICE):
+                writer = _Writer(folder, manifest)
             with contextlib.closing(writer):
                 _fill(
                     writer,
@@ -178,7 +181,8 @@ def _fill(
         num_occurrences += len(sentence.tokens)
     if not num_occurrences:
         raise DataError(f"{' '.join(text.files)}: holds no words; an index needs some text")
-    writer.close_part(finished=True)
+    with explain_write_errors(writer.folder, _ADVICE):
+        writer.close_part(finished=True)
 
 
 class _Writer:
@@ -205,6 +209,12 @@ class _Writer:
 
     def add(self, line: int, tokens: list[str], vectors: Float[np.ndarray, "L T D"]) -> None:
         """Append a sentence with the vectors of the stored layers."""
+        with explain_write_errors(self.folder, _ADVICE):
+            self._add(line, tokens, vectors)
+            if self._part_occurrences >= PART_SIZE:
+                self.close_part()
+
+    def _add(self, line: int, tokens: list[str], vectors: Float[np.ndarray, "L T D"]) -> None:
         self._num_occurrences += len(tokens)
         self._part_occurrences += len(tokens)
         self._part_sentences += 1
@@ -217,8 +227,6 @@ class _Writer:
         word_ids = [self._word_ids[word] for word in tokens]
         self._write(WORDS, np.array(word_ids, "<i4").tobytes())
         self._write(SENTENCES, np.array([self._num_occurrences, line], "<i8").tobytes())
-        if self._part_occurrences >= PART_SIZE:
-            self.close_part()
 
     def _write(self, name: str, data: bytes) -> None:
         self._files[name].write(data)
@@ -248,7 +256,8 @@ class _Writer:
     def close(self) -> None:
         """Close the files; delete them if the index is empty."""
         for file in self._files.values():
-            file.close()
+            with contextlib.suppress(OSError):  # a full disk, of which the first error tells
+                file.close()
         if not any(self.manifest.parts):
             for name in (*self.manifest.columns, MANIFEST, _LOCK):
                 (self.folder / name).unlink(missing_ok=True)

@@ -1,11 +1,15 @@
 """Comparing two small texts."""
 
+import errno
+import os
+
 import numpy as np
 import pytest
 
+from elmore import atomic
 from elmore.embed.loading import load
 from elmore.errors import ConfigError, DataError
-from elmore.probe.change import study
+from elmore.probe.change import journal, study
 from elmore.probe.change.study import compare_corpora, read_words
 from elmore.probe.neighbors.index import OccurrenceIndex
 from elmore.probe.neighbors.source_text import TextOptions
@@ -120,6 +124,22 @@ def test_a_finished_comparison_is_read_and_a_damaged_word_measured_again(elmo, t
     assert list(again) == before
     compare(elmo, texts)  # without a list it is another comparison
     assert measured[1:] == ["bank", "the"]
+
+
+def test_a_full_disk_is_named_and_the_comparison_resumes(elmo, texts, monkeypatch):
+    with monkeypatch.context() as full:
+        full.setattr(journal.atomic, "write", _fail_at_words)
+        with pytest.raises(
+            DataError, match=r"word-00000\.json: cannot be written \(No space left on"
+        ):
+            compare(elmo, texts)
+    assert len(compare(elmo, texts)) > 0
+
+
+def _fail_at_words(path, data, write=atomic.write):
+    if path.name.startswith("word-"):
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+    write(path, data)
 
 
 def test_a_missing_word_of_all_words_is_measured_again(elmo, texts):

@@ -3,6 +3,7 @@ import json
 import os
 import shutil
 import signal
+import subprocess
 
 import pytest
 import torch
@@ -288,3 +289,33 @@ def test_the_lock_of_a_writer_that_was_killed_is_no_stray_file(tmp_path, elmo):
 def test_standard_input_is_no_text_to_come_back_to(tmp_path, elmo):
     with pytest.raises(DataError, match="an index needs files"):
         OccurrenceIndex.build(tmp_path / "index", elmo, ["-"])
+
+
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="there are no named pipes here")
+def test_a_pipe_is_refused_before_it_is_read(tmp_path, elmo):
+    os.mkfifo(tmp_path / "pipe")
+    with pytest.raises(DataError, match=r"pipe: a pipe can be read only once; save it as a file"):
+        OccurrenceIndex.build(tmp_path / "index", elmo, [tmp_path / "pipe"])
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="mounting a small disk needs root")
+def test_a_full_disk_is_named_and_the_build_resumes(tmp_path, elmo):
+    disk = tmp_path / "disk"
+    disk.mkdir()
+    mounted = subprocess.run(["mount", "-t", "tmpfs", "-o", "size=100k", "none", disk], check=False)
+    if mounted.returncode != 0:
+        pytest.skip("this machine lets not even root mount a disk")
+    file = write_text(tmp_path / "a.txt", LINES * 300)
+    try:
+        with pytest.raises(DataError) as failed:
+            OccurrenceIndex.build(disk / "index", elmo, [file], tokenized=True)
+        assert str(failed.value) == (
+            f"{disk / 'index'}: cannot be written (No space left on device); free some space and "
+            "run the same command to resume"
+        )
+        subprocess.run(["mount", "-o", "remount,size=20m", disk], check=True)
+        assert len(OccurrenceIndex.build(disk / "index", elmo, [file], tokenized=True)) == 4800
+        OccurrenceIndex.build(tmp_path / "index", elmo, [file], tokenized=True)
+        assert contents(disk / "index") == contents(tmp_path / "index")
+    finally:
+        subprocess.run(["umount", "-l", disk], check=True)  # the open index is mapped
