@@ -210,6 +210,21 @@ def test_without_validation_text_the_last_model_is_kept(tmp_path):
     assert "valid_" not in (tmp_path / "run" / "metrics.jsonl").read_text()
 
 
+def test_one_sentence_is_enough_to_train_on_and_too_short_for_larger_batches(tmp_path):
+    corpus = toy_corpus.prepare_corpus(tmp_path, "shards", ["two ships come ."])
+    small = ("stream.batch_size=1", "stream.unroll_steps=5", "train.steps=2")
+    list(pretrain(toy_corpus.recipe(*small), corpus.path, tmp_path / "run", device="cpu"))
+    vectors = elmore.load(tmp_path / "run").embed(["two ships come ."])[0].vectors
+    assert np.isfinite(vectors).all()
+    with pytest.raises(DataError, match="the text has 5 tokens, too few for 2 rows of 5 steps"):
+        next(
+            pretrain(
+                toy_corpus.recipe("stream.batch_size=2"), corpus.path, tmp_path / "b", device="cpu"
+            )
+        )
+    assert not (tmp_path / "b").exists()
+
+
 @pytest.mark.parametrize("kind", ["full", "adaptive"])
 def test_every_softmax_trains_saves_and_loads(corpus, tmp_path, kind):
     settings = toy_corpus.recipe(f"softmax.kind={kind}", "train.steps=4")
