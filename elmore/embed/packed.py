@@ -117,17 +117,17 @@ class Batch:
         self._lengths = np.fromiter(map(len, segments), np.int64, len(segments))
         text = np.fromiter(words, np.int64, self._lengths.sum())
         known = _Words(list(numbers), runtime.token_vectors(list(numbers)))
-        width = len(directions) * known.vectors.shape[1]
-        nothing = runtime.device.empty(runtime.num_layers, 0, width)
-        empty = runtime.sentence_layers(nothing, self._lengths[:0])
-        self._empty = runtime.device.fetch(select(empty)).numpy()
         self._rows = _rows_by_length(self._lengths, runtime)
         self._fetches = {}
-        for rows in np.unique(self._rows[self._rows > 0]).tolist():
+        for rows in np.unique(self._rows).tolist():
             selected = self._rows == rows
             lengths = self._lengths[selected]
             part = text[np.repeat(selected, self._lengths)]
-            layers = _run_packed(runtime, known, part, lengths, rows, directions)
+            if rows:
+                layers = _run_packed(runtime, known, part, lengths, rows, directions)
+            else:
+                width = len(directions) * known.vectors.shape[1]
+                layers = runtime.device.empty(runtime.num_layers, 0, width)
             chosen = select(runtime.sentence_layers(layers, lengths))
             self._fetches[rows] = runtime.device.fetch(chosen)
 
@@ -136,9 +136,6 @@ class Batch:
         fetched = {rows: fetch.numpy() for rows, fetch in self._fetches.items()}
         done = dict.fromkeys(fetched, 0)
         for rows, length in zip(self._rows.tolist(), self._lengths.tolist(), strict=True):
-            if not length:
-                yield self._empty
-                continue
             begin, done[rows] = done[rows], done[rows] + length
             yield fetched[rows][..., begin : begin + length, :]
 
