@@ -105,19 +105,19 @@ class BiLM(nn.Module):
         """
         mask = as_bool(mask)
         state = state or self.zero_state(len(mask), vectors)
-        flip = _flip(mask)
-        forward, ahead = self.run_direction(
+        reverse = _reversed_positions(mask)
+        forward, forward_state = self.run_direction(
             FORWARD, vectors, mask, state.direction(FORWARD), training=training
         )
-        backward, behind = self.run_direction(
-            BACKWARD, _pick(vectors, flip), mask, state.direction(BACKWARD), training=training
+        backward, backward_state = self.run_direction(
+            BACKWARD, _reorder(vectors, reverse), mask, state.direction(BACKWARD), training=training
         )
         pairs = zip(forward, backward, strict=True)
         layers = [
             torch.cat([vectors, vectors], dim=2),
-            *(torch.cat([left, _pick(right, flip)], dim=2) for left, right in pairs),
+            *(torch.cat([left, _reorder(right, reverse)], dim=2) for left, right in pairs),
         ]
-        return LayerStack(torch.stack(layers), mask), stack_states(ahead, behind)
+        return LayerStack(torch.stack(layers), mask), stack_states(forward_state, backward_state)
 
     @property
     def lstm_layers(self) -> Iterator[ProjectedLSTM]:
@@ -151,16 +151,15 @@ class BiLM(nn.Module):
 
     @property
     def version(self) -> object:
-        """A value that changes when weights or backends do; see `weights_version`."""
+        """A value that changes when weights, backends or precisions do; see `weights_version`."""
         backends = [(layer.backend, layer.precision) for layer in self.lstm_layers]
         return weights_version(self), backends
 
     @property
     def num_parameters(self) -> int:
         """The number of weights, those in int8 included."""
-        rows = (module for module in self.modules() if isinstance(module, Int8Rows))
-        counts = [weight.numel() for weight in self.parameters()]
-        return sum(counts) + sum(each.numbers.numel() for each in rows)
+        int8 = (module.numbers for module in self.modules() if isinstance(module, Int8Rows))
+        return sum(weight.numel() for weight in (*self.parameters(), *int8))
 
     def quantize(self, name: str, rows: Int8Rows) -> None:
         """Hold a matrix as int8 rows, as they are in a file.
@@ -201,9 +200,10 @@ class BiLM(nn.Module):
     def project_inputs(
         self, direction: int, vectors: Float[Tensor, "B T D"]
     ) -> Float[Tensor, "B T G"]:
-        """Return the gate inputs of the first layer of a stack: they depend on the word alone.
+        """Return the gate inputs W_x x of the first layer of a stack.
 
-        `run_direction` takes them in place of the vectors, with `projected`; without dropout.
+        They depend on the word alone, so `embed` caches them. `run_direction(projected=True)` takes
+        them in place of the vectors, and applies no dropout to them.
 
         Args:
             direction: `FORWARD` or `BACKWARD`.
@@ -259,9 +259,11 @@ class BiLM(nn.Module):
         return outputs, ends
 
     def pack(self) -> NativeBiLM | None:
-        """Return the network for native code, or None where it does not run all of it.
+        """Return the network with weights packed for the native library, to run without torch.
 
-        It is valid until weights are moved, replaced or written to.
+        Returns:
+            The packed network, valid until weights are moved, replaced or written to; None where
+            the native library cannot run every layer.
         """
         weight = next(self.parameters())
         with torch.no_grad(), disable_autocast(weight.device):
@@ -298,23 +300,29 @@ def stack_states(*directions: list[LSTMState]) -> BiLMState:
     return BiLMState(torch.stack(outputs), torch.stack(cells))
 
 
-def _flip(mask: Bool[Tensor, "B T"]) -> Int[Tensor, "B T"]:
+def _reversed_positions(mask: Bool[Tensor, "B T"]) -> Int[Tensor, "B T"]:
     """Return the positions that reverse each sentence within its length; padding stays put."""
     positions = torch.arange(mask.shape[1], device=mask.device).expand_as(mask)
     return torch.where(mask, mask.sum(dim=1, keepdim=True) - 1 - positions, positions)
 
 
-def _pick(vectors: Float[Tensor, "B T D"], positions: Int[Tensor, "B T"]) -> Float[Tensor, "B T D"]:
+def _reorder(
+    vectors: Float[Tensor, "B T D"], positions: Int[Tensor, "B T"]
+) -> Float[Tensor, "B T D"]:
     return vectors.gather(1, positions[:, :, None].expand_as(vectors))
 
 
 def share_weights(model: BiLM) -> BiLM:
-    """Return a copy of a network whose weights and packed forms of them are the same objects."""
+    """Return a copy with modules and settings of its own, and the weights of the model.
+
+    Weights, and their packed forms, are the same objects in both.
+    """
     shared = [
         part
         for module in model.modules()
         for part in (module, *vars(module).values())
         if isinstance(part, Int8Rows | PackedWeights)
     ]
-    same = {id(each): each for each in (*model.parameters(), *shared)}
-    return copy.deepcopy(model, same)
+    # `deepcopy` does not copy what its memo holds
+    memo = {id(each): each for each in (*model.parameters(), *shared)}
+    return copy.deepcopy(model, memo)
