@@ -7,7 +7,7 @@ from typing import Literal
 from elmore.errors import ConfigError, DataError
 
 Precision = Literal["exact", "fast"]
-"""Of inference: that of the weights, or int8 or bf16."""
+"""Of inference: "exact" is that of the weights; "fast" is W8A8 (int8) or bf16, where supported."""
 
 _MAX_FLOAT32 = 3.4028234663852886e38
 _LARGEST = 10**9  # far above any size, and near the limit of torch
@@ -72,10 +72,13 @@ class CharCNNConfig:
             )
 
     def padded_width(self, width: int) -> int:
-        """Return the number of columns that ids of so many columns are padded to.
+        """Return the number of columns that character ids are padded to.
+
+        Args:
+            width: Number of columns of the ids: of the longest word, or more.
 
         Raises:
-            DataError: There are more than the model reads.
+            DataError: There are more columns than the model reads.
         """
         if width > self.max_characters:
             raise DataError(
