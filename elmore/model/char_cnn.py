@@ -61,7 +61,7 @@ class CharCNN(nn.Module):
         width = characters.shape[1]
         missing = self.config.padded_width(width) - width
         characters = functional.pad(characters, (0, missing), value=self.config.padding_id)
-        self._packed.clear()  # in training, an update may follow that torch does not count
+        self._packed.clear()  # a fused optimizer may step next, which does not raise `_version`
         blocks = characters.split(_BLOCK.get(characters.device.type, 1024))
         words = torch.cat([self._convolve(block) for block in blocks])
         for highway in self.highways:

@@ -27,7 +27,7 @@ class Linear(nn.Linear):
     def forward(self, input: Float[Tensor, "B X"]) -> Float[Tensor, "B Y"]:
         """Return input W' + b."""
         if not runs_natively(input, self.weight, self.bias):
-            self._packed.clear()  # in training, an update may follow that torch does not count
+            self._packed.clear()  # a fused optimizer may step next, which does not raise `_version`
             return functional.linear(input, self.weight, self.bias)
         return torch.from_numpy(self.pack()(input.detach().numpy()))
 

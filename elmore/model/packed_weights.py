@@ -1,4 +1,4 @@
-"""Packed forms of weights, made on first use and again when the weights have changed.
+"""A cache of packed weights: made on first use, and again when the weights have changed.
 
 Shapes: M rows, X wide.
 """
@@ -17,12 +17,13 @@ Form = TypeVar("Form")
 
 
 class PackedWeights:
-    """A cache of what is made from weights: panels for C, matrices in bf16.
+    """A cache of what is made from weights: panels for the native library, matrices in bf16.
 
     An entry is made again when its weights were moved, converted, replaced or written to. Writes
-    that torch does not count are not seen: through `weight.data`, to tensors created in inference
-    mode, and by fused optimizers. So modules call `clear` when they are moved, converted or run
-    with gradients. Copies and pickles are empty: another machine may need other forms.
+    that do not raise the version counter of a tensor (`Tensor._version`) are not seen: through
+    `weight.data`, to tensors created in inference mode, and by fused optimizers. So modules call
+    `clear` when they are moved, converted or run with gradients. Copies and pickles are empty:
+    another machine may need other forms.
     """
 
     def __init__(self) -> None:
@@ -52,23 +53,23 @@ class PackedWeights:
 
 def tensor_version(weight: Tensor) -> tuple[object, ...]:
     """Return a value that changes when a tensor is replaced or written to."""
-    # a tensor that was created in inference mode has no version
-    count = weight.is_inference() or weight._version
-    return weight.data_ptr(), weight.dtype, weight.device, weight.shape, count
+    # a tensor that was created in inference mode has no version counter
+    counter = True if weight.is_inference() else weight._version
+    return weight.data_ptr(), weight.dtype, weight.device, weight.shape, counter
 
 
 def weights_version(model: nn.Module) -> object:
     """Return a value that changes when weights are moved, converted, replaced or written to.
 
-    What was computed from the weights is valid while it stays the same. It does not change on
-    writes that torch does not count: through `weight.data`, to tensors created in inference mode,
-    and by fused optimizers (`AdamW(fused=True)`).
+    What was computed from the weights is valid while it stays the same. Like the version counters
+    of tensors, it does not change on writes through `weight.data`, to tensors created in inference
+    mode, and by fused optimizers (`AdamW(fused=True)`).
     """
     return [tensor_version(weight) for weight in _tensors(model)]
 
 
 def _tensors(model: nn.Module) -> Iterator[Tensor]:
-    """Yield parameters and buffers; `parameters()` takes four times as long, in every call."""
+    """Yield parameters and buffers, at every call; `parameters()` takes four times as long."""
     modules = [model]
     for module in modules:  # which grows: children are appended
         for weight in (*module._parameters.values(), *module._buffers.values()):
@@ -87,11 +88,11 @@ def as_weight(weight: Float[Tensor, "M X"] | Int8Rows) -> native.Weight:
 def runs_natively(*tensors: Tensor) -> bool:
     """Return whether the library takes these: float32 on the CPU, without autocast and grad."""
     return (
-        all(t.is_cpu and t.dtype == torch.float and not _learns(t) for t in tensors)
+        all(t.is_cpu and t.dtype == torch.float and not _needs_grad(t) for t in tensors)
         and not torch.is_autocast_enabled("cpu")
         and native.available()
     )
 
 
-def _learns(tensor: Tensor) -> bool:
+def _needs_grad(tensor: Tensor) -> bool:
     return tensor.requires_grad and torch.is_grad_enabled()

@@ -42,7 +42,7 @@ class Softmax(nn.Module):
 
     def __init__(self, config: SoftmaxConfig, num_words: int, dim: int) -> None:
         super().__init__()
-        if config.kind != "adaptive":  # then it is a part of one
+        if config.kind != "adaptive":  # `AdaptiveSoftmax` checks its parts as a whole
             check_softmax(config, num_words)
         self.config = config
         self.num_words = num_words
@@ -57,7 +57,7 @@ class Softmax(nn.Module):
         nn.init.zeros_(self.bias)
 
     def rare(self, targets: Int[Tensor, " M"]) -> Rare:
-        """Return the positions of rare targets; this softmax has no tails."""
+        """Return no positions: this softmax has no tails."""
         del targets
         return ()
 
@@ -88,8 +88,8 @@ class Softmax(nn.Module):
         own_corrections: Float[Tensor, " M"] | None = None,
     ) -> Float[Tensor, " M"]:
         """Return the loss against these words; corrections are added to the logits."""
-        self._packed.clear()  # in training, an update may follow that torch does not count
-        # one selection, so that backward fills one dense gradient, and by index_add
+        self._packed.clear()  # a fused optimizer may step next, which does not raise `_version`
+        # One `index_select`: backward then allocates one dense gradient, and fills it by index_add.
         chosen = torch.cat([words, targets])
         sizes = [len(words), len(targets)]
         rows, own_rows = self.weight.index_select(0, chosen).split(sizes)
@@ -105,7 +105,7 @@ class Softmax(nn.Module):
         """Return the exact negative log-likelihood of each target, with gradients."""
         if not torch.is_grad_enabled():
             return self._nll_no_grad(states, targets)
-        self._packed.clear()  # in training, an update may follow that torch does not count
+        self._packed.clear()  # a fused optimizer may step next, which does not raise `_version`
         own_rows, own_biases = (x.index_select(0, targets) for x in (self.weight, self.bias))
         own = (states * own_rows).sum(dim=1) + own_biases
         words = torch.arange(self.num_words, device=targets.device)
@@ -122,7 +122,9 @@ class Softmax(nn.Module):
         parts = zip(states.split(rows), targets.split(rows), strict=True)
         return torch.cat(
             [
-                functional.cross_entropy(_precise(self._logits(some)), own, reduction="none")
+                functional.cross_entropy(
+                    _at_least_float32(self._logits(some)), own, reduction="none"
+                )
                 for some, own in parts
             ]
         )
@@ -133,12 +135,12 @@ class Softmax(nn.Module):
     def log_probs(self, states: Float[Tensor, "M D"]) -> Float[Tensor, "M V"]:
         """Return the log-probability of every word."""
         logits = self._logits(states)
-        return _precise(logits).log_softmax(dim=1)
+        return _at_least_float32(logits).log_softmax(dim=1)
 
     def pack(self, *, dynamic: bool = False) -> NativeSoftmax | None:
-        """Return the softmax for the native library, or None where torch runs it.
+        """Pack the weights for the native library; None where torch runs the softmax.
 
-        With `dynamic` its products are those of int8, as "fast" has them.
+        With `dynamic` weights and activations are int8 (W8A8), as in precision "fast".
         """
         with torch.no_grad():
             if not runs_natively(*self.parameters()):
@@ -175,7 +177,10 @@ class AdaptiveSoftmax(nn.Module):
         )
 
     def rare(self, targets: Int[Tensor, " M"]) -> Rare:
-        """Return the positions whose target is in each tail; on a GPU this synchronises."""
+        """Return the positions whose target is in each tail.
+
+        On a GPU this synchronises, so training calls it on the CPU, where batches are prepared.
+        """
         tails = self._tails(targets)
         return tuple(
             (tails == number).nonzero().squeeze(1) for number in range(1, len(self.tails) + 1)
@@ -197,7 +202,7 @@ class AdaptiveSoftmax(nn.Module):
     ) -> Float[Tensor, " M"]:
         """Return the exact negative log-likelihood of each target, with gradients.
 
-        `rare` may hold the result of `rare(targets)`, computed before.
+        `rare` is the result of `rare(targets)`, if that was computed before.
         """
         tails = self._tails(targets)
         entries = torch.where(tails == 0, targets, self.num_frequent - 1 + tails)
@@ -219,7 +224,7 @@ class AdaptiveSoftmax(nn.Module):
         return torch.cat([frequent, *(entry + tail(states) for entry, tail in pairs)], dim=1)
 
     def pack(self, *, dynamic: bool = False) -> NativeAdaptiveSoftmax | None:
-        """Return the softmax for the native library, or None; see `Softmax.pack`."""
+        """Pack the weights for the native library, or return None; see `Softmax.pack`."""
         head = self.head.pack(dynamic=dynamic)
         tails = [_pack_tail(tail, dynamic=dynamic) for tail in self.tails]
         packed = [tail for tail in tails if tail is not None]
@@ -255,7 +260,7 @@ class _Tail(nn.Module):
         )
 
 
-def _precise(logits: Float[Tensor, "M V"]) -> Float[Tensor, "M V"]:
+def _at_least_float32(logits: Float[Tensor, "M V"]) -> Float[Tensor, "M V"]:
     return logits.to(torch.promote_types(logits.dtype, torch.float32))
 
 
