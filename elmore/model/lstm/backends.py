@@ -66,14 +66,20 @@ class Backend:
     """Packs weights for a `NativeStack`, if the backend is native."""
 
     def fits(self, need: Need) -> bool:
-        """Return whether it can run such a call here; an exact one also runs "fast" calls."""
+        """Return whether "auto" may choose it; an exact backend also runs "fast" calls."""
         return (
             (self.grad if need.grad else self.no_grad)
             and (self.autocast or not need.autocast)
             and (self.precision == "exact" or need.precision == "fast")
-            and (self.devices is None or need.device.type in self.devices)
+            and self.supports(need)
+        )
+
+    def supports(self, need: Need) -> bool:
+        """Return whether this machine runs it on such a device, with such types."""
+        return (
+            (self.devices is None or need.device.type in self.devices)
             and (self.dtypes is None or need.dtypes <= self.dtypes)
-            and self.available(need.device)
+            and self.available(need.device)  # last: it may build the native library
         )
 
 
@@ -167,27 +173,24 @@ def run(call: Call, name: str = "auto") -> Result:
     """
     need = Need.from_tensors(call.floats, call.precision)
     backend = select_backend(need, name)
-    if name != "auto" and not _can(backend, need):
+    if name != "auto" and not _runs_by_name(backend, need):
         raise ConfigError(
             f"the backend {name!r} cannot run on {need.device} with "
             f"{', '.join(sorted(map(str, need.dtypes)))} here; use 'auto'"
         )
     if need.grad:
-        call.packed.clear()  # an update may follow that torch does not count
+        call.packed.clear()  # a fused optimizer may step next, which does not raise `_version`
     return backend.run(call)
 
 
-def _can(backend: Backend, need: Need) -> bool:
-    """Return whether a backend that was asked for by name gives the right result."""
-    devices, dtypes = backend.devices, backend.dtypes
+def _runs_by_name(backend: Backend, need: Need) -> bool:
+    """Return whether a backend that was asked for by name gives the right result.
+
+    It may be another than "auto" would choose: slower, or of another precision.
+    """
     if backend.name == "training":
-        return True  # Triton has a torch version beside it
-    return (
-        (devices is None or need.device.type in devices)
-        and (dtypes is None or need.dtypes <= dtypes)
-        and backend.available(need.device)
-        and (backend.grad or not need.grad)
-    )
+        return True  # on a CPU too, with the element-wise kernels of torch instead of Triton's
+    return (backend.grad or not need.grad) and backend.supports(need)
 
 
 def project_inputs(
