@@ -94,7 +94,7 @@ class SoftmaxArrays:
     """Weights by their names in `Softmax.state_dict` or `AdaptiveSoftmax.state_dict`."""
 
     def pack(self, *, dynamic: bool = False) -> NativeSoftmax | NativeAdaptiveSoftmax:
-        """Return the softmax for native code; with `dynamic` in int8, as "fast" has it."""
+        """Pack the weights for native code; with `dynamic` for W8A8, as in precision "fast"."""
         if dynamic not in self._packed:
             is_adaptive = self.config.kind == "adaptive"
             cutoffs = tail_cutoffs(self.config, self.num_words) if is_adaptive else ()

@@ -25,7 +25,9 @@ from elmore.errors import DataError
 from elmore.model.native_threads import num_threads_for
 
 SOURCES = Path(__file__).parent / "native"
-FLOAT32, INT8_WEIGHTS, INT8_DYNAMIC, INT8_SPLIT = range(4)  # kinds of packed weights: kernels.h
+# Kinds of packed weights, as in kernels.h: float32; int8 with float activations (W8A32), with
+# activations quantized at run time (W8A8), and with activations of 24 bits, as three int8 digits.
+FLOAT32, INT8_WEIGHTS, INT8_DYNAMIC, INT8_SPLIT = range(4)
 MAX_INT8 = 127
 _OLD_CPU = "this CPU lacks the instructions of its kernels, AVX2 and FMA"
 _CACHE_LINE = 64  # bytes
@@ -111,7 +113,7 @@ _CALLS = {
     "run_tanh": _TanhCall,
     "log_sum_exp": _LogSumCall,
 }
-_WITHOUT_MEMORY = ("run_highway", "run_tanh", "log_sum_exp")  # the others may run out of it
+_ALLOCATE_NOTHING = ("run_highway", "run_tanh", "log_sum_exp")  # the others may run out of memory
 
 
 @cache
@@ -126,7 +128,7 @@ def _library() -> ctypes.CDLL | None:
     for name, structure in _CALLS.items():
         function = getattr(library, f"elmore_{name}")
         function.argtypes = [ctypes.POINTER(structure)]
-        function.restype = None if name in _WITHOUT_MEMORY else _check_memory
+        function.restype = None if name in _ALLOCATE_NOTHING else _check_memory
     library.elmore_run_lstm.argtypes = [ctypes.POINTER(LSTMCall), ctypes.c_int64]
     structures = (Matrix, *_CALLS.values())
     sizes = [library.elmore_struct_size(number) for number in range(len(structures))]
@@ -203,29 +205,32 @@ class PackedMatrix(NamedTuple):
 
 
 def pack(weight: Weight, *, parts: int = 1, dynamic: bool = False) -> PackedMatrix:
-    """Pack a weight whose rows are in so many parts.
+    """Pack a weight for `multiply` and the LSTM.
 
-    Products are exact, and int8 rows stay int8. With `dynamic` activations are rounded to int8,
-    which the CPU must have dot products for, and float rows are quantized.
+    Args:
+        weight: The matrix.
+        parts: Number of equal parts of its rows whose panels are interleaved: the gates of an LSTM.
+        dynamic: Dynamic quantization (W8A8): quantize float rows here, and activations at run time.
+            The CPU must have int8 dot products. Otherwise products are exact; int8 rows stay int8.
     """
     if dynamic:
         rows = weight if isinstance(weight, Int8Matrix) else quantize_rows(weight)
-        return _pack_fours(rows, parts, INT8_DYNAMIC)
+        return _pack_for_int8_dot(rows, parts, INT8_DYNAMIC)
     if isinstance(weight, Int8Matrix):
         if has_int8_dot():
-            return _pack_fours(weight, parts, INT8_SPLIT)
+            return _pack_for_int8_dot(weight, parts, INT8_SPLIT)
         return pack_for_floats(weight, parts=parts)
     height, width = weight.shape
     return PackedMatrix(_by_panel(weight, parts), None, None, height, width, parts, FLOAT32)
 
 
 def pack_for_floats(weight: Int8Matrix, *, parts: int = 1) -> PackedMatrix:
-    """Pack int8 rows that the CPU makes floats again: one without int8 dot products."""
+    """Pack int8 rows for a CPU without int8 dot products, which converts them to floats."""
     (height, width), (numbers, scales) = weight.shape, (_by_panel(each, parts) for each in weight)
     return PackedMatrix(numbers, scales, None, height, width, parts, INT8_WEIGHTS)
 
 
-def _pack_fours(weight: Int8Matrix, parts: int, kind: int) -> PackedMatrix:
+def _pack_for_int8_dot(weight: Int8Matrix, parts: int, kind: int) -> PackedMatrix:
     """Pack int8 rows for int8 dot products, four columns of a row side by side."""
     library = _library()
     assert library is not None
@@ -245,16 +250,16 @@ def _by_panel(rows: Shaped[np.ndarray, "..."], parts: int) -> Shaped[np.ndarray,
     """Lay out rows, or one number per row, in panels: (N * parts, X, R), or (N * parts, R)."""
     library = _library()
     assert library is not None
-    tall, panel = len(rows) // parts, library.elmore_panel_rows()
+    part_rows, panel_rows = len(rows) // parts, library.elmore_panel_rows()
     width = rows.shape[1:]
-    num_panels = -(-tall // panel)
-    panels = empty((num_panels, parts, *width, panel), rows.dtype)
+    num_panels = -(-part_rows // panel_rows)
+    panels = empty((num_panels, parts, *width, panel_rows), rows.dtype)
     panels[-1] = 0  # the last panel may have fewer rows
-    for part, some in enumerate(rows.reshape(parts, tall, *width)):
-        for number in range(num_panels):
-            block = some[number * panel : (number + 1) * panel]
-            panels[number, part, ..., : len(block)] = block.T
-    return panels.reshape(num_panels * parts, *width, panel)
+    for number, part in enumerate(rows.reshape(parts, part_rows, *width)):
+        for panel in range(num_panels):
+            block = part[panel * panel_rows : (panel + 1) * panel_rows]
+            panels[panel, number, ..., : len(block)] = block.T
+    return panels.reshape(num_panels * parts, *width, panel_rows)
 
 
 def multiply(

@@ -123,7 +123,7 @@ class NativeBiLM:
 
     @classmethod
     def from_arrays(cls, config: BiLMConfig, arrays: Arrays, *, dynamic: bool) -> "NativeBiLM":
-        """Pack the weights of a network; with `dynamic` for int8 activations, as "fast" has it."""
+        """Pack the weights of a network; with `dynamic` for W8A8, as in precision "fast"."""
         return cls(
             config,
             _pack_tokens(config, arrays, dynamic=dynamic),

@@ -24,7 +24,7 @@ GATES = ("input", "forget", "candidate", "output")  # the order of the rows of e
 
 
 class PackedLayer:
-    """The weights of a layer as the library takes them, and a call with all that they decide."""
+    """The packed weights of a layer, and an `LSTMCall` filled in with them and their sizes."""
 
     def __init__(
         self,
@@ -36,17 +36,20 @@ class PackedLayer:
         dynamic: bool,
     ) -> None:
         self.input = native.pack(input, parts=len(GATES), dynamic=dynamic)
-        hidden = native.pack(recurrent, parts=len(GATES), dynamic=dynamic)
-        last = None if projection is None else native.pack(projection, dynamic=dynamic)
+        packed_recurrent = native.pack(recurrent, parts=len(GATES), dynamic=dynamic)
+        packed_projection = None
+        if projection is not None:
+            packed_projection = native.pack(projection, dynamic=dynamic)
         bias = np.array(bias, np.float32)
-        self._arrays = self.input, hidden, last, bias  # pointers do not keep them alive
+        # the call holds pointers, which do not keep arrays alive
+        self._keep_alive = packed_recurrent, packed_projection, bias
         self.input_structure = self.input.structure
         self.call = LSTMCall(
-            recurrent=hidden.structure,
-            projection=Matrix() if last is None else last.structure,
+            recurrent=packed_recurrent.structure,
+            projection=Matrix() if packed_projection is None else packed_projection.structure,
             bias=native.address(bias),
             num_cells=len(bias) // len(GATES),
-            width=hidden.width,
+            width=packed_recurrent.width,
         )
 
     def project_inputs(self, inputs: Float[np.ndarray, "B T I"]) -> Float[np.ndarray, "B T G"]:
@@ -104,7 +107,7 @@ class NativeStack:
         self._check_call(mask, states, reset_mask, reset_states)
         num_rows, num_steps = mask.shape
         outputs = native.empty((len(self._calls), num_steps, num_rows, self._calls[0].width))
-        calls, ends, _used = self._make_calls(mask, states, reset_mask, reset_states)
+        calls, ends, _keep_alive = self._make_calls(mask, states, reset_mask, reset_states)
         if not projected:
             calls[0].input = self._layers[0].input_structure
         before = inputs = _with_dense_rows(inputs)
@@ -126,7 +129,7 @@ class NativeStack:
         reset_states: Sequence[LSTMState],
         out: Float[np.ndarray, "L P D"],
     ) -> list[LSTMState]:
-        """Run gate inputs where they are in a table, and write the outputs to where they belong.
+        """Run packed rows: gather gate inputs from a table, scatter outputs to their positions.
 
         Args:
             table: Gate inputs.
@@ -154,7 +157,7 @@ class NativeStack:
         assert out.strides[-1] == out.itemsize, "outputs are written row by row"
         table = _with_dense_rows(table)
         rows, positions = np.ascontiguousarray(rows), np.ascontiguousarray(positions)
-        calls, ends, _used = self._make_calls(mask, states, reset_mask, reset_states)
+        calls, ends, _keep_alive = self._make_calls(mask, states, reset_mask, reset_states)
         before, index = table, rows
         for call, output in zip(calls, out, strict=True):
             call.inputs, call.input_index = native.address(before), native.address(index)
@@ -174,14 +177,14 @@ class NativeStack:
     ) -> tuple["ctypes.Array[LSTMCall]", list[LSTMState], list[np.ndarray]]:
         """Return a call for each layer, without inputs and outputs, and the states after them.
 
-        The last part is to be kept until the calls return: pointers do not keep arrays alive.
+        The caller holds the third part until the calls return: pointers do not keep arrays alive.
         """
         (num_rows, num_steps), num_layers = mask.shape, len(self._calls)
         width, num_cells = self._calls[0].width, self._calls[0].num_cells
         outputs = native.empty((num_layers, num_rows, width))
         cells = native.empty((num_layers, num_rows, num_cells))
         ends = [LSTMState(*parts) for parts in zip(outputs, cells, strict=True)]
-        used = [mask]
+        keep_alive = [mask]
         mask_address, (mask_row, mask_step) = native.address(mask), _strides(mask)
         threads = num_threads_for(num_rows * num_cells * 4 * width)
         calls = (LSTMCall * num_layers)(*self._calls)
@@ -192,7 +195,7 @@ class NativeStack:
             output, cell = map(_with_dense_rows, states[number])
             call.first_output, call.first_output_row = native.address(output), _strides(output)[0]
             call.first_cell, call.first_cell_row = native.address(cell), _strides(cell)[0]
-            used += [output, cell]
+            keep_alive += [output, cell]
             if reset_mask is not None and reset_states is not None:
                 output, cell = map(_with_dense_rows, reset_states[number])
                 call.reset_mask = native.address(reset_mask)
@@ -202,10 +205,10 @@ class NativeStack:
                     _strides(output)[0],
                 )
                 call.reset_cell, call.reset_cell_row = native.address(cell), _strides(cell)[0]
-                used += [output, cell]
+                keep_alive += [output, cell]
             call.output, call.cell = map(native.address, ends[number])
             call.num_steps, call.num_rows, call.threads = num_steps, num_rows, threads
-        return calls, ends, used
+        return calls, ends, keep_alive
 
     def _check_inputs(
         self, inputs: Shaped[np.ndarray, "..."], mask: Shaped[np.ndarray, "..."], *, projected: bool
