@@ -30,24 +30,25 @@ from elmore.model.lstm.call import GATES, Call, DenseWeights, LSTMState, Result
 def run(call: Call) -> Result:
     """Run each row from left to right; return the outputs and the state after the last token.
 
-    Gate inputs and a reset state with a gradient are rare: the definition runs those.
+    Inputs that are projected already, and reset states with a gradient, are rare: `reference` runs
+    those calls.
     """
     reset, weights = call.reset, call.weights.dense()
     learned_reset = reset is not None and any(part.requires_grad for part in reset.state)
     if learned_reset or call.projected:
         return reference.run(call)
-    start = to = _cast(call.state, _matmul_dtype(call.inputs))
+    start = reset_state = _cast(call.state, _matmul_dtype(call.inputs))
     mask = flags_by_step(call.mask, at_end=True)
     reset_mask = torch.zeros_like(mask)
     if reset is not None:
-        to = _cast(reset.state, start.output.dtype)
+        reset_state = _cast(reset.state, start.output.dtype)
         reset_mask = flags_by_step(reset.mask, at_end=False)
-        pairs = zip(to, start, strict=True)
+        pairs = zip(reset_state, start, strict=True)
         start = LSTMState(*(torch.where(reset_mask[0], *pair) for pair in pairs))
     plan = _Plan(
         mask,
         reset_mask,
-        LSTMState(*(part.detach() for part in to)),
+        LSTMState(*(part.detach() for part in reset_state)),
         call.forget_bias,
         call.cell_clip,
         None if weights.projection is None else call.output_clip,
@@ -57,7 +58,10 @@ def run(call: Call) -> Result:
 
 
 class _Plan(NamedTuple):
-    """Masks and settings, which have no gradient; masks have one step more than the tokens."""
+    """Masks, reset state and settings, which have no gradient.
+
+    Masks have one step more than the tokens: the kernels of step t read the flags of step t + 1.
+    """
 
     mask: Bool[Tensor, "S B 1"]
     reset_mask: Bool[Tensor, "S B 1"]
@@ -162,7 +166,7 @@ def _prepare(
 
 def _run_forward(saved: _Saved, plan: _Plan) -> Float[Tensor, "T B D"]:
     """Fill the saved tensors step by step; return the masked outputs."""
-    kernels, to = pointwise_kernels(saved.xh.device), plan.reset_state
+    kernels, reset_state = pointwise_kernels(saved.xh.device), plan.reset_state
     outputs = torch.empty_like(saved.projected)
     weight = saved.weight.T
     projection = None if saved.projection is None else saved.projection.T
@@ -177,7 +181,7 @@ def _run_forward(saved: _Saved, plan: _Plan) -> Float[Tensor, "T B D"]:
             saved.bias,
             cells[t],
             *flags,
-            to.cell,
+            reset_state.cell,
             plan.cell_clip,
             hidden,
             cells[t + 1],
@@ -188,7 +192,7 @@ def _run_forward(saved: _Saved, plan: _Plan) -> Float[Tensor, "T B D"]:
             projected,
             output[t],
             *flags,
-            to.output,
+            reset_state.output,
             plan.output_clip,
             masked,
             output[t + 1],
@@ -208,32 +212,32 @@ def _run_backward(
     grads = xh_grad, gates_grad, projected_grad = [
         torch.empty_like(each) for each in (saved.xh, saved.gates, saved.projected)
     ]
-    output_part = xh_grad[:, :, -output_grad.shape[1] :]
-    output_part[-1] = output_grad
+    h_grad = xh_grad[:, :, -output_grad.shape[1] :]  # of h_(t-1), by the matmul of step t
+    h_grad[-1] = output_grad
     cell_grad = cell_grad.clone(memory_format=torch.contiguous_format)
     carried_grad = torch.zeros_like(output_grad, dtype=cell_grad.dtype)
     hidden_grad = torch.empty_like(saved.hidden[0])
 
-    mask, reset_mask, returned = plan.mask.unbind(), plan.reset_mask.unbind(), output_part.unbind()
+    mask, reset_mask, h_grad = plan.mask.unbind(), plan.reset_mask.unbind(), h_grad.unbind()
     per_step = (saved.gates, saved.cells, saved.projected, outputs_grad, *grads)
     steps = list(zip(*(each.unbind() for each in per_step), strict=False))  # cells have an end
     for t in reversed(range(len(steps))):
-        gates, cell, projected, masked, to_xh, to_gates, to_projected = steps[t]
+        gates, cell, projected, masked_grad, into_xh, into_gates, into_projected = steps[t]
         kernels.output_gradient(
-            masked,
-            returned[t + 1],
+            masked_grad,
+            h_grad[t + 1],
             projected,
             mask[t],
             mask[t + 1],
             reset_mask[t + 1],
             plan.output_clip,
             carried_grad,
-            to_projected,
+            into_projected,
         )
         if saved.projection is None:
-            hidden_grad = to_projected
+            hidden_grad = into_projected
         else:
-            torch.mm(to_projected, saved.projection, out=hidden_grad)
+            torch.mm(into_projected, saved.projection, out=hidden_grad)
         kernels.cell_gradient(
             gates,
             saved.bias,
@@ -243,10 +247,10 @@ def _run_backward(
             reset_mask[t + 1],
             plan.cell_clip,
             cell_grad,
-            to_gates,
+            into_gates,
         )
-        torch.mm(to_gates, saved.weight, out=to_xh)
-    first = returned[0] + torch.where(mask[0], 0, carried_grad)
+        torch.mm(into_gates, saved.weight, out=into_xh)
+    first = h_grad[0] + torch.where(mask[0], 0, carried_grad)
     return xh_grad, gates_grad, projected_grad, first.to(output_grad.dtype), cell_grad
 
 
