@@ -86,9 +86,8 @@ class _LogSumOthers(torch.autograd.Function):
         dtype, (positions, columns) = ctx.dtype, ctx.tiles
         total = total.masked_fill(total == -math.inf, 0)  # an empty sum has no gradient
         low = states.to(dtype)
-        scaled_states = (states * grad[:, None]).to(
-            dtype
-        )  # (M, D): less work than scaling the probabilities
+        # The incoming gradient scales states (M, D): less work than scaling probabilities (M, n).
+        scaled_states = (states * grad[:, None]).to(dtype)
         scale = grad[:, None].to(dtype)
         states_grad, rows_grad, offsets_grad = (
             torch.zeros_like(x, dtype=total.dtype) if needed else None

@@ -100,7 +100,7 @@ class ScalarMix(nn.Module):
             raise ValueError(f"a mix with layer_norm={self.layer_norm!r} depends on its batch")
         weights = self.weights.tolist()
         if self.last_only:
-            weights = [-1e9] * (self.num_layers - 1) + [0.0]
+            weights = [-1e9] * (self.num_layers - 1) + [0.0]  # softmax: 0 for all but the top
         return SavedMix(tuple(weights), self.gamma.item(), self.layer_norm == "token")
 
     def penalty(self, strength: float) -> Float[Tensor, ""]:
@@ -120,9 +120,9 @@ class ScalarMix(nn.Module):
             raise ValueError(f"layer_norm={self.layer_norm!r} needs the mask of the batch")
         epsilon = _EPSILON[str(self.layer_norm)]
         mask = as_bool(mask)
-        inside = mask[None, :, :, None]
+        is_token = mask[None, :, :, None]
         count = mask.sum() * layers.shape[-1]
-        every = (1, 2, 3)
-        mean = (layers * inside).sum(every, keepdim=True) / count
-        variance = ((layers - mean) * inside).square().sum(every, keepdim=True) / count
+        batch = (1, 2, 3)  # all dimensions but that of the layers
+        mean = (layers * is_token).sum(batch, keepdim=True) / count
+        variance = ((layers - mean) * is_token).square().sum(batch, keepdim=True) / count
         return (layers - mean) / (variance + epsilon).sqrt()

@@ -34,9 +34,8 @@ def draw(num_samples: int, num_words: int, generator: torch.Generator) -> Negati
     uniform = torch.rand(
         num_samples, generator=generator, device=generator.device, dtype=torch.float64
     )
-    ranks = (
-        uniform * math.log(num_words + 1)
-    ).exp().long() - 1  # the inverse of the cumulative distribution
+    # the inverse of the cumulative distribution ln(k + 2) / ln(V + 1)
+    ranks = (uniform * math.log(num_words + 1)).exp().long() - 1
     return Negatives(ranks.clamp(0, num_words - 1), num_samples)
 
 
