@@ -74,9 +74,10 @@ def render_card(bundle: Bundle, name: str, *, usage: str | None = None) -> str:
     """Return the card as Markdown; `usage` is Python code that loads the model."""
     usage = usage or _default_usage(name)
     rows = "\n".join(
-        f"| {key} | {_format_value(value)} |" for key, value in model_facts(bundle).items()
+        f"| {_cell(key)} | {_cell(_format_value(value))} |"
+        for key, value in model_facts(bundle).items()
     )
-    return f"""# {bundle.card.name or name}
+    return f"""# {_one_line(bundle.card.name or name)}
 
 A bidirectional language model for contextual word vectors (ELMo, Peters et al. 2018).
 
@@ -102,7 +103,7 @@ def _training_section(training: dict[str, Any] | None) -> str:
     if not training:
         return ""
     scored = training.get("scores", {})
-    scores = "".join(f"| {key} | {value:.4g} |\n" for key, value in scored.items())
+    scores = "".join(f"| {_cell(key)} | {value:.4g} |\n" for key, value in scored.items())
     rest = {key: value for key, value in training.items() if key != "scores"}
     return f"""
 ## Training
@@ -116,6 +117,15 @@ With this recipe, on the corpus that `elmore prepare` makes from this text:
 {json.dumps(rest, indent=2, ensure_ascii=False)}
 ```
 """
+
+
+def _one_line(text: str) -> str:
+    return " ".join(text.split())
+
+
+def _cell(text: str) -> str:
+    """Return a text that does not end a row or a cell of a table in Markdown."""
+    return _one_line(text).replace("|", "\\|")
 
 
 def _format_value(value: object) -> str:
