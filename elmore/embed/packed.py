@@ -30,7 +30,7 @@ from elmore.model.state import BOTH
 _log = logging.getLogger(__name__)
 
 MIN_ROWS = 4
-SHORT = 256  # words: up to this length a sentence shares all rows, from here on fewer and fewer
+SHORT = 256  # words: up to this length a sentence gets all rows, above it see `num_rows`
 
 Select = Callable[[SentenceLayers], Array]
 """Selects from all layers of sentences what is to leave the device."""
@@ -48,15 +48,15 @@ def embed_texts(
     The arrays are views of a window, to be copied by the caller. A GPU runs one window ahead, so an
     error in the texts may be raised before vectors that are already computed are yielded.
     """
-    ahead = 1 if runtime.device.type == "cuda" else 0
-    running: deque[tuple[list[TokenizedText], list[Batch]]] = deque()
+    max_in_flight = 1 if runtime.device.type == "cuda" else 0
+    in_flight: deque[tuple[list[TokenizedText], list[Batch]]] = deque()
     for window in split_windows(texts, runtime.token_budget):
         segments = [segment for text in window for segment in text.segments]
-        running.append((window, list(_launch(runtime, segments, select, directions))))
-        if len(running) > ahead:
-            yield from _collect(*running.popleft())
-    for started in running:
-        yield from _collect(*started)
+        in_flight.append((window, list(_launch(runtime, segments, select, directions))))
+        if len(in_flight) > max_in_flight:
+            yield from _collect(*in_flight.popleft())
+    for launched in in_flight:
+        yield from _collect(*launched)
 
 
 def _collect(
@@ -103,7 +103,10 @@ def _launch(
 
 
 class Batch:
-    """Segments whose computation has been launched; only `arrays` waits for the device."""
+    """Segments whose computation has been launched; only `arrays` waits for the device.
+
+    Segments of similar length are packed together: one packed run for each number of rows.
+    """
 
     def __init__(
         self,
@@ -112,35 +115,35 @@ class Batch:
         select: Select,
         directions: Sequence[int] = BOTH,
     ) -> None:
-        numbers: dict[str, int] = {}
-        words = (numbers.setdefault(word, len(numbers)) for segment in segments for word in segment)
+        ids: dict[str, int] = {}  # of the distinct words, in order of appearance
+        word_ids = (ids.setdefault(word, len(ids)) for segment in segments for word in segment)
         self._lengths = np.fromiter(map(len, segments), np.int64, len(segments))
-        text = np.fromiter(words, np.int64, self._lengths.sum())
-        known = _Words(list(numbers), runtime.token_vectors(list(numbers)))
-        self._rows = _rows_by_length(self._lengths, runtime)
+        text = np.fromiter(word_ids, np.int64, self._lengths.sum())
+        distinct = _DistinctWords(list(ids), runtime.token_vectors(list(ids)))
+        self._num_rows = _num_rows_by_length(self._lengths, runtime)
         self._fetches = {}
-        for rows in np.unique(self._rows).tolist():
-            selected = self._rows == rows
-            lengths = self._lengths[selected]
-            part = text[np.repeat(selected, self._lengths)]
+        for rows in np.unique(self._num_rows).tolist():
+            in_group = self._num_rows == rows
+            lengths = self._lengths[in_group]
+            group_text = text[np.repeat(in_group, self._lengths)]
             if rows:
-                layers = _run_packed(runtime, known, part, lengths, rows, directions)
+                layers = _run_packed(runtime, distinct, group_text, lengths, rows, directions)
             else:
-                width = len(directions) * known.vectors.shape[1]
+                width = len(directions) * distinct.vectors.shape[1]
                 layers = runtime.device.empty(runtime.num_layers, 0, width)
-            chosen = select(runtime.sentence_layers(layers, lengths))
-            self._fetches[rows] = runtime.device.fetch(chosen)
+            selected = select(runtime.sentence_layers(layers, lengths))
+            self._fetches[rows] = runtime.device.fetch(selected)
 
     def arrays(self) -> Iterator[Float[np.ndarray, "*L T 2*D"]]:
         """Yield the array of each segment, once the device is done."""
         fetched = {rows: fetch.numpy() for rows, fetch in self._fetches.items()}
-        done = dict.fromkeys(fetched, 0)
-        for rows, length in zip(self._rows.tolist(), self._lengths.tolist(), strict=True):
-            begin, done[rows] = done[rows], done[rows] + length
+        begins = dict.fromkeys(fetched, 0)  # of the next segment of each group
+        for rows, length in zip(self._num_rows.tolist(), self._lengths.tolist(), strict=True):
+            begin, begins[rows] = begins[rows], begins[rows] + length
             yield fetched[rows][..., begin : begin + length, :]
 
 
-def _rows_by_length(lengths: Int[np.ndarray, " n"], runtime: Runtime) -> Int[np.ndarray, " n"]:
+def _num_rows_by_length(lengths: Int[np.ndarray, " n"], runtime: Runtime) -> Int[np.ndarray, " n"]:
     """Return the number of rows in which to pack each sentence, 0 for an empty one.
 
     It depends on the sentence's own length alone. Long ones get fewer rows, or most rows would wait
@@ -152,7 +155,10 @@ def _rows_by_length(lengths: Int[np.ndarray, " n"], runtime: Runtime) -> Int[np.
 
 
 def num_rows(length: int, runtime: Runtime) -> int:
-    """Return the number of rows for sentences of this length."""
+    """Return the number of rows for sentences of this length.
+
+    Where shapes are fixed, it is one for which every element is computed in the same way.
+    """
     doublings = max(0, math.ceil(math.log2(length / SHORT)))
     rows = max(MIN_ROWS, runtime.limits.max_rows >> doublings)
     if not runtime.fixed_shapes:
@@ -160,8 +166,8 @@ def num_rows(length: int, runtime: Runtime) -> int:
     return runtime.device.stable_rows(rows, runtime.config.lstm.cell_dim)
 
 
-class _Words(NamedTuple):
-    """The distinct words of a batch."""
+class _DistinctWords(NamedTuple):
+    """The distinct words of a batch and their token vectors; a word id is an index into both."""
 
     words: list[str]
     vectors: Float[Array, "N D"]
@@ -169,18 +175,19 @@ class _Words(NamedTuple):
 
 def _run_packed(
     runtime: Runtime,
-    known: _Words,
+    distinct: _DistinctWords,
     text: Int[np.ndarray, " T"],
     lengths: Int[np.ndarray, " n"],
     num_rows: int,
     directions: Sequence[int],
 ) -> Float[Array, "L+1 T 2*D"]:
-    """Return all layers of sentences that follow each other in `text`, as numbers of words.
+    """Return all layers of sentences that follow each other in `text`, given as word ids.
 
     On a GPU everything is launched asynchronously.
     """
-    limits, vectors = runtime.limits, known.vectors
-    if not runtime.fixed_shapes:  # fewer rows, if there are still no more steps than in the longest
+    limits, vectors = runtime.limits, distinct.vectors
+    # More rows than this would save no steps: there are at least those of the longest sentence.
+    if not runtime.fixed_shapes:
         num_rows = min(num_rows, -(-len(text) // int(lengths.max())))
     chunk = limits.chunk_steps * max(1, limits.max_rows // num_rows)
     if not runtime.fixed_shapes:
@@ -195,7 +202,7 @@ def _run_packed(
         half = slice(column * width, (column + 1) * width)
         layers[0, :, half] = tokens
         # An idle row reads any word; its outputs are not used.
-        table = _ProjectionTable(runtime, known, direction, text[plan.positions[direction]])
+        table = _ProjectionTable(runtime, distinct, direction, text[plan.positions[direction]])
         states = reset_states = initial.direction(direction)
         for number in range(len(plan.positions[direction])):
             states = plan.run(
@@ -215,21 +222,32 @@ def _run_packed(
 
 
 class _ProjectionTable:
-    """Gate inputs of the words of a batch: a row for each of its most frequent words.
+    """Gate inputs of the words of a batch.
 
-    Further rows hold the other words of one chunk, which are projected when the chunk is run. All
-    indices are computed beforehand, so that no chunk waits for a GPU.
+    The most frequent words, as many as `DeviceLimits.projection_bytes` allows, have a row each for
+    the whole batch. The last rows hold the other (rare) words of one chunk, which are projected
+    when the chunk is run. All indices are computed beforehand, so that no chunk waits for a GPU.
+
+    Args:
+        runtime: The model with its caches.
+        distinct: The distinct words of the batch.
+        direction: `FORWARD` or `BACKWARD`.
+        chunks: The id of the word that each row reads at each step of each chunk.
     """
 
     def __init__(
-        self, runtime: Runtime, known: _Words, direction: int, chunks: Int[np.ndarray, "K S B"]
+        self,
+        runtime: Runtime,
+        distinct: _DistinctWords,
+        direction: int,
+        chunks: Int[np.ndarray, "K S B"],
     ) -> None:
-        self._runtime, self._device, self._known = runtime, runtime.device, known
+        self._runtime, self._device, self._vectors = runtime, runtime.device, distinct.vectors
         self._cache = runtime.projections[direction]
         gates = 4 * runtime.config.lstm.cell_dim
         row_bytes = self._device.empty(1, gates).nbytes
         max_frequent = int(runtime.limits.projection_bytes / row_bytes)
-        plan = _TablePlan.of(chunks, len(known.words), max_frequent)
+        plan = _TablePlan.create(chunks, len(distinct.words), max_frequent)
         self._num_frequent, num_rare = len(plan.frequent), max(map(len, plan.rare))
         self._table = self._device.empty(self._num_frequent + num_rare, gates)
         stops = np.cumsum([0, *map(len, plan.rare)]).tolist()
@@ -237,30 +255,33 @@ class _ProjectionTable:
             [plan.frequent, np.concatenate(plan.rare), plan.rows]
         )
         self._rare = [rare[begin:end] for begin, end in pairwise(stops)]
-        words = [known.words[number] for number in plan.frequent.tolist()]
+        words = [distinct.words[word_id] for word_id in plan.frequent.tolist()]
         self._cache(words, self._vectors_of_frequent, out=self._table[: self._num_frequent])
 
     def _vectors_of_frequent(self, at: list[int]) -> Float[Array, "n D"]:
-        return self._known.vectors[self._frequent[self._runtime.put(np.array(at))]]
+        return self._vectors[self._frequent[self._runtime.put(np.array(at))]]
 
     def __call__(self, chunk: int) -> tuple[Float[Array, "N G"], Int[Array, "S B"]]:
         """Return a table, and which of its rows a chunk reads; the next call overwrites it."""
         rare = self._rare[chunk]
         if len(rare):
             rows = slice(self._num_frequent, self._num_frequent + len(rare))
-            self._table[rows] = self._cache.project(self._known.vectors[rare])
+            self._table[rows] = self._cache.project(self._vectors[rare])
         return self._table, self._rows[chunk]
 
 
 class _TablePlan(NamedTuple):
+    """Which words a `_ProjectionTable` holds, and which of its rows each step reads."""
+
     frequent: Int[np.ndarray, " n"]
+    """Ids of the words that have a row for the whole batch."""
     rare: list[Int[np.ndarray, " n"]]
-    """For each chunk."""
+    """For each chunk, ids of its other words; their rows come after those of the frequent words."""
     rows: Int[np.ndarray, "K S B"]
-    """Rows of the table: the frequent words, then the other words of the chunk."""
+    """The row of the table that each row of the batch reads."""
 
     @classmethod
-    def of(
+    def create(
         cls, chunks: Int[np.ndarray, "K S B"], num_words: int, max_frequent: int
     ) -> "_TablePlan":
         if num_words <= max_frequent:  # all of them, in their own order
@@ -272,6 +293,7 @@ class _TablePlan(NamedTuple):
         rows = row_of[chunks]
         is_rare = rows == MISSING
         chunk = is_rare.nonzero()[0]
+        # the distinct pairs of a chunk and a rare word in it, sorted, as one integer each
         distinct, inverse = np.unique(chunk * num_words + chunks[is_rare], return_inverse=True)
         begins = np.searchsorted(distinct, num_words * np.arange(len(chunks)))
         rows[is_rare] = len(frequent) + inverse - begins[chunk]

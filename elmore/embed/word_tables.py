@@ -19,7 +19,7 @@ from elmore.embed.device import Array, Device, Network
 from elmore.text.characters import Alphabet
 
 MISSING = -1
-WIDTHS = (6, 9, 12, 16, 24)  # columns of character blocks; longer words take all columns
+WIDTHS = (6, 9, 12, 16, 24)  # length buckets of words, in columns; longer words take all columns
 _MAX_WORDS = 16384  # encoded at a time
 _MAX_LETTERS = 100  # a longer word takes more memory than its vector, and hardly recurs
 
@@ -107,27 +107,25 @@ class WordCache:
                 self._device.take(table, index, vectors)  # missing words are set below
             if not len(missing):
                 return vectors
-            numbers: dict[str, int] = {}
-            number = np.array(
-                [numbers.setdefault(words[i], len(numbers)) for i in missing.tolist()]
-            )
-            self._lru.reserve(len(self._lru) + len(numbers))
-        distinct = list(numbers)
-        positions = missing[np.unique(number, return_index=True)[1]].tolist()
-        for begin in range(0, len(positions), self._block):
+            ids: dict[str, int] = {}  # of the distinct missing words, in order of appearance
+            word_ids = np.array([ids.setdefault(words[i], len(ids)) for i in missing.tolist()])
+            self._lru.reserve(len(self._lru) + len(ids))
+        distinct = list(ids)
+        first_positions = missing[np.unique(word_ids, return_index=True)[1]].tolist()
+        for begin in range(0, len(distinct), self._block):
             end = begin + self._block
-            computed = compute(positions[begin:end])
-            chosen = (number >= begin) & (number < end)
-            here, which = missing[chosen], number[chosen] - begin
-            once = len(which) == len(computed)  # then a copy of all of them is saved
-            here, which = self._device.put([here, which])
-            vectors[here] = computed if once else computed[which]
+            computed = compute(first_positions[begin:end])
+            in_block = (word_ids >= begin) & (word_ids < end)
+            targets, sources = missing[in_block], word_ids[in_block] - begin
+            no_repeats = len(sources) == len(computed)  # then `sources` is 0, 1, 2, ...
+            targets, sources = self._device.put([targets, sources])
+            vectors[targets] = computed if no_repeats else computed[sources]
             self._insert(distinct[begin:end], computed)
         return vectors
 
     def _insert(self, words: list[str], values: Float[Array, "n W"]) -> None:
         with self._lock:
-            absent = self._lru.lookup(words) == MISSING  # another thread may have been quicker
+            absent = self._lru.lookup(words) == MISSING  # another thread may have inserted them
             short = np.array([len(word) <= _MAX_LETTERS for word in words])
             chosen = (absent & short).nonzero()[0]
             if len(chosen) < len(words):
@@ -163,20 +161,20 @@ class TokenVectorCache:
             width = config.characters.num_filters if config.characters else 1
             size = self._device.stable_rows(size, width)
         vectors = self._device.empty(len(words), config.lstm.output_dim)
-        for rows, columns in self._groups(characters, len(words)):
+        for rows, columns in self._length_buckets(characters, len(words)):
             for start in range(0, len(rows), size):
                 block = rows[start : start + size]
-                full = np.resize(block, size) if self._fixed_shapes else block
-                letters = None if characters is None else self._cut(characters[full], columns)
-                numbers = None if ids is None else self._device.put([ids[full]])[0]
-                encoded = self._network.encode(letters, numbers)
+                full = np.resize(block, size) if self._fixed_shapes else block  # repeats the block
+                letters = None if characters is None else self._fit(characters[full], columns)
+                word_ids = None if ids is None else self._device.put([ids[full]])[0]
+                encoded = self._network.encode(letters, word_ids)
                 vectors[self._device.put([block])[0]] = encoded[: len(block)]
         return vectors
 
-    def _groups(
+    def _length_buckets(
         self, characters: Int[np.ndarray, "N C"] | None, num_words: int
     ) -> Iterator[tuple[Int[np.ndarray, " n"], int]]:
-        """Yield the words that fit each width: the fewest columns of `WIDTHS` that hold a word."""
+        """Yield the words of each length bucket, and its number of columns."""
         config = self._network.config.characters
         if characters is None or config is None:
             yield np.arange(num_words), 0
@@ -187,11 +185,12 @@ class TokenVectorCache:
         )
         columns = widths[np.searchsorted(widths, lengths)]
         if not self._fixed_shapes and num_words <= self._block:
-            columns[:] = columns.max()  # one call is quicker than the columns it adds
+            columns[:] = columns.max()  # one call with padding is quicker than one per bucket
         for width in np.unique(columns):
             yield (columns == width).nonzero()[0], int(width)
 
-    def _cut(self, characters: Int[np.ndarray, "n C"], columns: int) -> Int[Array, "n c"]:
+    def _fit(self, characters: Int[np.ndarray, "n C"], columns: int) -> Int[Array, "n c"]:
+        """Cut or pad character ids to a number of columns, and copy them to the device."""
         config = self._network.config.characters
         assert config is not None
         fitted = np.full((len(characters), columns), config.padding_id, dtype=np.int64)
@@ -212,7 +211,7 @@ class ProjectionCache:
         self._device = device = network.device
         self._num_gates = 4 * network.config.lstm.cell_dim
         self._block = device.limits.projection_block
-        # Blocks that fit into memory that was used before: fresh memory costs time.
+        # Small blocks, whose memory the allocator reuses: fresh pages cost time.
         self._cache = WordCache(megabytes, self._num_gates, device, block=4 * self._block)
 
     def __call__(
