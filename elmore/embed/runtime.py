@@ -20,13 +20,19 @@ class Runtime:
     """What every way of embedding shares: model, caches, CUDA graphs and limits.
 
     An embedder has one for as long as its weights and backends stay as they are. Several threads
-    may use it. `cache_megabytes` bounds the caches: four sevenths are for token vectors, and the
-    rest for the gate inputs of both directions. They grow with the words that they meet. `start` is
-    the state before the boundary token, zeros for None.
+    may use it.
 
     A sentence gets the same bits alone and in any batch. Where the native library runs the network
-    it guarantees that; elsewhere `fixed_shapes` is true, and every product has a number of rows
-    that does not depend on the other sentences.
+    it guarantees that; elsewhere `fixed_shapes` is true, and every matrix product has a number of
+    rows that does not depend on the other sentences.
+
+    Args:
+        network: The model as functions on arrays of its device.
+        alphabet: Encodes words as ids.
+        start: The state before the boundary token; zeros for None.
+        token_budget: Tokens that are held at a time, by default those of the device's limits.
+        cache_megabytes: Bounds the caches, which grow with the words they meet: four sevenths for
+            token vectors, and the rest for the gate inputs of both directions.
     """
 
     def __init__(
@@ -61,8 +67,9 @@ class Runtime:
         return self._lock if self.device.type == "cuda" else nullcontext()
 
     def halve_token_budget(self, tokens: int) -> None:
-        """Go on with windows half as large, after a GPU ran out of memory with `tokens` tokens."""
+        """Run half as many tokens at a time, after a GPU ran out of memory with `tokens`."""
         self.token_budget = tokens // 2
+        # dropping the CUDA graphs frees their memory
         self.runners = [self.device.capture(stack) for stack in self.stacks]
         self.device.free_memory()
 
