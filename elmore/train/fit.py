@@ -57,7 +57,7 @@ def fit(
     resume: bool = False,
 ) -> Iterator[Report]:
     """Train to the end and yield reports; `run` must have been created or resumed."""
-    if resume and not run.limits_warmup:  # its updates so far had the whole warm-up
+    if resume and not run.limits_warmup:  # begun before there was a limit: keep its schedule
         config = replace(config, warmup_fraction=None)
     optimizer = build_optimizer(trainable.module, config)
     average = WeightAverage(trainable.module, config.ema_decay) if config.ema_decay else None
@@ -96,6 +96,8 @@ def fit(
 
 @dataclass
 class _Trainer:
+    """One training run: what it trains, and what a checkpoint restores."""
+
     trainable: Trainable
     config: TrainConfig
     run: Run
@@ -152,7 +154,8 @@ class _Trainer:
     ) -> Iterator[Report]:
         config = self.config
         num_steps = self.num_steps
-        epoch = max(1, round(self.trainable.batches_per_epoch / config.grad_accum_steps))
+        batches = self.trainable.batches_per_epoch
+        steps_per_epoch = max(1, round(batches / config.grad_accum_steps))
         updates = run_steps(
             self.trainable,
             self.optimizer,
@@ -171,21 +174,24 @@ class _Trainer:
             if self.average is not None:
                 self.average.update(step.number)
             pending.append(step)
-            last = step.number == num_steps
-            evaluates = last or step.number % (config.evaluate_every or epoch) == 0
-            saves = last or step.number % (config.save_every or epoch) == 0
-            due = evaluates or saves or step.number % config.log_every == 0
-            # Several processes can agree to stop only at steps where all of them synchronise.
-            silent = time.perf_counter() - started > _MAX_SILENCE
-            if not due and (self.dist_env.world_size > 1 or not (received or silent)):
+            is_last = step.number == num_steps
+            evaluate_now = is_last or step.number % (config.evaluate_every or steps_per_epoch) == 0
+            save_now = is_last or step.number % (config.save_every or steps_per_epoch) == 0
+            report_now = evaluate_now or save_now or step.number % config.log_every == 0
+            # Processes synchronise at a report, so several must report at the same steps; signals
+            # and clocks differ between them.
+            if self.dist_env.world_size == 1:
+                is_silent = time.perf_counter() - started > _MAX_SILENCE
+                report_now = report_now or bool(received) or is_silent
+            if not report_now:
                 continue
             metrics, records = self._sync_metrics(pending, started)
-            scores, improved = self._evaluate(step.number) if evaluates else ({}, False)
+            scores, improved = self._evaluate(step.number) if evaluate_now else ({}, False)
             if self.dist_env.is_main:
                 records[-1] |= {f"{VALID}{name}": score for name, score in scores.items()}
                 self.run.append_metrics(records)
             stop_reason = self._stop_reason(received)
-            if saves or stop_reason:
+            if save_now or stop_reason:
                 self._save_checkpoint(step)
             unit = self.trainable.unit
             yield Report(step.number, num_steps, metrics, scores, improved, stop_reason, unit)
@@ -300,8 +306,8 @@ class _Trainer:
 
     def _stop_reason(self, received: list[int]) -> str:
         number = received[0] if received else 0
-        highest = all_reduce_sum(self.dist_env, torch.tensor(float(number), device=self.device))
-        if highest.item():
+        total = all_reduce_sum(self.dist_env, torch.tensor(float(number), device=self.device))
+        if total.item():  # a process that got no signal stops with the others
             return signal.Signals(number or signal.SIGTERM).name
         if self.should_stop_early:
             return f"no better {self.trainable.metric} in {self.evals_since_best} evaluations"

@@ -9,7 +9,7 @@ at each batch from its number, so that a resumed run draws the same numbers.
 
 import time
 from collections.abc import Callable, Iterator
-from contextlib import nullcontext
+from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 from typing import Any, NamedTuple, Protocol
 
@@ -110,26 +110,37 @@ def run_steps(
 ) -> Iterator[Step]:
     """Make updates `start_step + 1` to `num_steps`, each when it is requested.
 
-    `lr_scale` is called before each update, whose learning rate it multiplies.
+    Args:
+        trainable: The module and its batches.
+        optimizer: Updates the weights of the module.
+        config: Learning rate, gradient accumulation, clipping and precision.
+        num_steps: Number of updates of the whole run, those before `start_step` included.
+        device: Device of the module.
+        dist_env: This process among the others.
+        start_step: Number of updates that an earlier part of the run has made.
+        restart_step: Number of updates before the last warm restart (`schedule.py`), if any.
+        state: State to pass to the first batch.
+        lr_scale: Called before each update, whose learning rate it multiplies.
     """
     resolved = precision.resolve(config, device)
     module = _wrap_ddp(trainable.module, dist_env)
     weights = [weight for weight in module.parameters() if weight.requires_grad]
-    parts = config.grad_accum_steps
-    numbers = range(start_step * parts, num_steps * parts)
+    batches_per_step = config.grad_accum_steps
+    numbers = range(start_step * batches_per_step, num_steps * batches_per_step)
     batches = prefetch(trainable.make_batch, numbers, device=device)
     for step in range(start_step, num_steps):
         lr = config.lr * schedule.lr_factor(config, step, num_steps, restart_step) * lr_scale()
         for group in optimizer.param_groups:
             group["lr"] = lr
         sums, data_seconds = [], 0.0
-        for part in range(parts):
+        for micro_batch in range(batches_per_step):
             started = time.perf_counter()
             batch = next(batches)
             data_seconds += time.perf_counter() - started
             batch = to_device(batch, device)
-            torch.manual_seed(_batch_seed(config.seed, step, part, dist_env.rank))
-            with precision.autocast(resolved, device), _grad_sync(module, part == parts - 1):
+            torch.manual_seed(_batch_seed(config.seed, step, micro_batch, dist_env.rank))
+            is_last = micro_batch == batches_per_step - 1
+            with precision.autocast(resolved, device), _grad_sync(module, is_last=is_last):
                 output = module(batch, state)
                 output.objective.backward()
             state = {name: tensor.detach() for name, tensor in output.state.items()}
@@ -142,7 +153,7 @@ def run_steps(
         _scale_gradients(weights, dist_env.world_size / total.double())
         grad_norm = nn.utils.clip_grad_norm_(weights, config.max_grad_norm or float("inf"))
         optimizer.step()
-        # Fused optimizers do not count their writes, on which caches of weights rely.
+        # Caches of packed weights rely on version counters, which fused optimizers do not raise.
         torch.autograd.graph.increment_version(weights)
         optimizer.zero_grad(set_to_none=True)
         finished = Step(step + 1, loss / total, count, grad_norm, lr, data_seconds, state or {})
@@ -170,8 +181,8 @@ def _wrap_ddp(module: nn.Module, dist_env: DistEnv) -> nn.Module:
     return DistributedDataParallel(module, gradient_as_bucket_view=True)
 
 
-def _grad_sync(module: nn.Module, last: bool) -> Any:  # noqa: ANN401 -- a context
+def _grad_sync(module: nn.Module, *, is_last: bool) -> AbstractContextManager[object]:
     """Let DDP reduce gradients only at the last batch of an update."""
-    if last or not isinstance(module, DistributedDataParallel):
+    if is_last or not isinstance(module, DistributedDataParallel):
         return nullcontext()
     return module.no_sync()
