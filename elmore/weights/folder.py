@@ -14,7 +14,7 @@ import os
 import re
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 import numpy as np
 
@@ -96,11 +96,7 @@ def looks_like_model(folder: Path) -> bool:
 
 
 def save(
-    bundle: Bundle,
-    destination: Path,
-    *,
-    overwrite: bool = False,
-    storage: "Storage" = "float32",
+    bundle: Bundle, destination: Path, *, overwrite: bool = False, storage: "Storage" = "float32"
 ) -> None:
     """Write a model folder atomically.
 
@@ -132,8 +128,8 @@ def save(
     if bundle.warm_state is not None:
         for name, tensor in bundle.warm_state._asdict().items():
             tensors[_WARM + name] = tensor
-    words = bundle.softmax.state_dict() if bundle.softmax else {}
-    softmax = {_SOFTMAX + name: tensor for name, tensor in words.items()}
+    softmax = bundle.softmax.state_dict() if bundle.softmax else {}
+    softmax = {_SOFTMAX + name: tensor for name, tensor in softmax.items()}
     replaces = _REPLACED if overwrite else frozenset()
     with atomic.folder(destination, replaces=replaces, is_ours=is_model_folder) as folder:
         text = json.dumps(config.as_dict(settings), indent=2, ensure_ascii=False)
@@ -188,8 +184,8 @@ def load(folder: Path) -> Bundle:
     vocabulary = Vocabulary.read(path, marks) if path.exists() else None
     alphabet = _build_alphabet(settings, vocabulary, folder)
     shapes = _softmax_shapes(settings, vocabulary, folder)
-    arrays = _read_weights(settings, shapes, folder)
-    model, softmax, warm_state = _build_modules(settings, arrays, len(vocabulary or ()))
+    weights = _read_weights(settings, shapes, folder)
+    model, softmax, warm_state = _build_modules(settings, weights, len(vocabulary or ()))
     path = folder / POOLINGS
     poolings = read_poolings(path) if os.path.lexists(path) else {}  # a broken link is refused
     for name, pooling in poolings.items():
@@ -352,47 +348,51 @@ def _softmax_shapes(
     return weight_shapes.softmax_shapes(settings.softmax, len(vocabulary), dim)
 
 
+class _Weights(NamedTuple):
+    """Arrays by name; a softmax or a warm state that the folder lacks is empty."""
+
+    network: Arrays
+    softmax: Arrays
+    warm_state: Arrays
+
+
 def _read_weights(
     settings: FolderConfig, softmax: weight_shapes.Shapes | None, folder: Path
-) -> dict[str, Arrays]:
-    """Read the weights of the network (""), of the softmax and of the warm state."""
+) -> _Weights:
     network = weight_shapes.bilm_shapes(settings.model)
-    words = {_SOFTMAX + name: shape for name, shape in (softmax or {}).items()}
+    softmax = {_SOFTMAX + name: shape for name, shape in (softmax or {}).items()}
     warm = weight_shapes.state_shapes(settings.model.lstm)
-    matrices = weight_shapes.lstm_matrices(settings.model)
-    if not has_torch():  # torch has a softmax of floats alone
-        matrices |= words.keys()
+    may_be_int8 = weight_shapes.lstm_matrices(settings.model)
+    if not has_torch():  # the softmax of torch has no int8 weights
+        may_be_int8 |= softmax.keys()
     one_file = settings.format < _FIRST_WITH_SOFTMAX_FILE
     arrays = tensor_file.read(
         folder / "model.safetensors",
-        network | words if one_file else network,
+        network | softmax if one_file else network,
         {_WARM + name: shape for name, shape in warm.items()},
-        matrices,
+        may_be_int8,
     )
-    if words and not one_file:
-        arrays |= tensor_file.read(folder / SOFTMAX_FILE, words, matrices=matrices)
-    parts: dict[str, Arrays] = {
-        prefix: {
-            name.removeprefix(prefix): array
-            for name, array in arrays.items()
-            if name.startswith(prefix)
-        }
-        for prefix in (_SOFTMAX, _WARM)
-    }
-    return parts | {"": {name: arrays[name] for name in network}}
+    if softmax and not one_file:
+        arrays |= tensor_file.read(folder / SOFTMAX_FILE, softmax, matrices=may_be_int8)
+    of_network = {name: arrays[name] for name in network}
+    return _Weights(of_network, _with_prefix(arrays, _SOFTMAX), _with_prefix(arrays, _WARM))
+
+
+def _with_prefix(arrays: Arrays, prefix: str) -> Arrays:
+    return {name.removeprefix(prefix): arrays[name] for name in arrays if name.startswith(prefix)}
 
 
 def _build_modules(
-    settings: FolderConfig, arrays: dict[str, Arrays], num_words: int
+    settings: FolderConfig, weights: _Weights, num_words: int
 ) -> tuple[Any, Any, BiLMState | None]:
     """Return network, softmax and warm state: of torch where it is installed, else arrays."""
-    model, softmax = settings.model, settings.softmax if arrays[_SOFTMAX] else None
-    state = BiLMState(**arrays[_WARM]) if arrays[_WARM] else None
+    model, spec = settings.model, settings.softmax if weights.softmax else None
+    state = BiLMState(**weights.warm_state) if weights.warm_state else None
     if not has_torch():
-        words = softmax and SoftmaxArrays(softmax, num_words, arrays[_SOFTMAX])
-        return BiLMArrays(model, arrays[""]), words, state
+        softmax = spec and SoftmaxArrays(spec, num_words, weights.softmax)
+        return BiLMArrays(model, weights.network), softmax, state
     from elmore.weights import modules
 
-    dim = model.lstm.output_dim
-    words = softmax and modules.softmax_from_arrays(softmax, num_words, dim, arrays[_SOFTMAX])
-    return modules.bilm_from_arrays(model, arrays[""]), words, modules.state_from_arrays(state)
+    dim, network = model.lstm.output_dim, modules.bilm_from_arrays(model, weights.network)
+    softmax = spec and modules.softmax_from_arrays(spec, num_words, dim, weights.softmax)
+    return network, softmax, modules.state_from_arrays(state)
