@@ -67,17 +67,16 @@ def pretrain(
         corpus = open_verified_corpus(shards, dist_env)
         alphabet = build_alphabet(recipe, corpus.vocabulary)
         initial, parent = _load_parent(init, out, resume=resume)
-        teacher, taught_by = _load_teacher(recipe, alphabet)
+        teacher, teacher_facts = _load_teacher(recipe, alphabet)
         if parent is not None and dist_env.is_main:
             warn_of_unknown_licence(recipe.card)
-        card = derive_card(
-            recipe.card, corpus, _recipe_facts(recipe, taught_by), parent=parent, teacher=taught_by
-        )
+        recipe_facts = _recipe_facts(recipe, teacher_facts)
+        card = derive_card(recipe.card, corpus, recipe_facts, parent=parent, teacher=teacher_facts)
         saved_recipe = {
             **config.as_dict(recipe),
             "init": [str(source) for source in init],
             **({"init_sha256": parent.sha256, "parent": config.as_dict(parent)} if parent else {}),
-            **({"teacher_sha256": taught_by.sha256} if taught_by else {}),
+            **({"teacher_sha256": teacher_facts.sha256} if teacher_facts else {}),
         }
         trainable = LMTrainable(
             build_model(recipe, corpus.vocabulary, initial, teacher),
@@ -96,9 +95,10 @@ def pretrain(
 def _load_parent(
     init: Sequence[str | Path], out: Path, *, resume: bool
 ) -> tuple[Bundle | None, ParentModel | None]:
-    """Load the initial model; a run with a checkpoint needs only its description.
+    """Load the initial model and describe it, for the card.
 
-    That is in the run folder, since the model may be gone by then.
+    A resumed run has its weights in a checkpoint, and needs only the description. That is in the
+    run folder, since the model may be gone by then.
     """
     if not init:
         return None, None
@@ -109,7 +109,7 @@ def _load_parent(
     saved = run.read_recipe().get("parent")
     if saved is not None:
         return None, config.build(ParentModel, saved, f"{run.recipe}: parent")
-    try:  # a run of a format before 8
+    try:  # run folders before format 8 lack the description
         return None, describe_parent(pretrained.load(*init), init)
     except WeightsError:
         return None, unknown_parent(init)
@@ -118,6 +118,7 @@ def _load_parent(
 def _load_teacher(
     recipe: PretrainConfig, alphabet: Alphabet
 ) -> tuple[Bundle | None, ParentModel | None]:
+    """Load the teacher of a distillation and describe it; None for both without one."""
     source = recipe.distillation.teacher
     if source is None:
         return None, None
