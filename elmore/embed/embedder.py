@@ -383,7 +383,7 @@ class Embedder:
                 raise ConfigError(
                     f"direction={direction!r}: a stateful embedder runs both; load another one"
                 )
-            device = networks.arrays_of(self.bundle.model)
+            device = networks.io_device(self.bundle.model)
             with device.inference():
                 results = list(run_as_batch(self.run, list(tokenized), select, device))
         else:

@@ -29,8 +29,11 @@ def network_of(model: Model) -> Network:
     return torch_network(model)
 
 
-def arrays_of(model: Model) -> Device:
-    """Return the device whose arrays the model itself takes and returns."""
+def io_device(model: Model) -> Device:
+    """Return the device whose arrays a model takes and returns: of torch for every `BiLM`.
+
+    That of its network may be another: native code takes arrays of numpy.
+    """
     if isinstance(model, BiLMArrays):
         return HOST
     from elmore.embed.torch_device import TorchDevice
@@ -40,7 +43,7 @@ def arrays_of(model: Model) -> Device:
 
 def start_rows(model: Model, start: BiLMState | None, num_rows: int) -> BiLMState:
     """Return an initial state for rows of the model itself; zeros for None."""
-    device = arrays_of(model)
+    device = io_device(model)
     row = device.start(model.config, start)
     return BiLMState(*(device.repeat_row(part, num_rows) for part in row))
 
@@ -54,9 +57,9 @@ def with_precision(model: Model, precision: Precision) -> Model:
     """Return a network of that precision with the weights of the model."""
     if isinstance(model, BiLMArrays):
         return model.with_precision(precision)
-    from elmore.model import precision as of_torch
+    from elmore.model import precision as torch_precision
 
-    return of_torch.with_precision(model, precision)
+    return torch_precision.with_precision(model, precision)
 
 
 def move(module: Model, device: "str | torch.device") -> None:

@@ -1,7 +1,7 @@
 """Run with torch: on a GPU, or on a CPU without the native library. Copies, and CUDA graphs.
 
-A GPU runs asynchronously and reads pinned host memory by itself, so nothing here waits for it.
-Pinning memory is slow: arrays travel in one buffer, and torch reuses buffers that were pinned.
+A GPU runs asynchronously and copies from and to pinned host memory, so nothing here waits for it.
+Pinning memory is slow: arrays are copied in one buffer, and torch reuses buffers that were pinned.
 
 Shapes: B rows, S steps, G = 4H gates, D width of one direction.
 """
@@ -123,8 +123,8 @@ class TorchDevice:
         whitened = self.empty(len(rows), whitening.width)
         for begin in range(0, len(rows), size):  # in blocks of one shape
             block = rows[begin : begin + size]
-            (filled,) = self.put([np.arange(size) % len(block)])
-            product = torch.addmm(bias, block[filled], weight)
+            (repeated,) = self.put([np.arange(size) % len(block)])
+            product = torch.addmm(bias, block[repeated], weight)
             whitened[begin : begin + size] = product[: len(block)]
         return whitened
 
@@ -142,6 +142,7 @@ class _TorchPlan:
         self._gate_inputs = device.empty(0)  # of one chunk; `take` gives it its size
         # A step runs for all rows or for none; the outputs of idle rows are not used.
         any_active = np.broadcast_to(active.any(axis=2, keepdims=True), active.shape)
+        # Lists of all chunks one after another, split below: active cells, and their positions.
         flat = active.reshape(len(active), -1)
         indices = [flat.nonzero()[1], forward[active], backward[active]]
         masks = [first_steps.swapaxes(1, 2), any_active.swapaxes(1, 2)]

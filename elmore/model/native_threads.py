@@ -9,8 +9,8 @@ from typing import TypeVar
 Result = TypeVar("Result")
 
 _MIN_THREADED = 2**18  # multiplications, some microseconds: fewer do not pay for another thread
-_threaded_process: int | None = None  # the first one, here and before any fork, with threads
-_limit = threading.local()  # of the threads that a part of `run_together` uses
+_openmp_process: int | None = None  # that started OpenMP's threads: this one, or a parent
+_limit = threading.local()  # `threads`: how many a function in `run_together` may use
 
 
 def num_threads() -> int:
@@ -34,14 +34,15 @@ def _num_cpus() -> int:
 def num_threads_for(multiplications: int) -> int:
     """Return how many threads so many multiplications are worth.
 
-    Threads do not survive a fork, and OpenMP would wait for them: after one there is no other.
+    The threads of OpenMP do not survive a fork, and a child process that uses them hangs. So if
+    the parent started them before the fork, the child runs with one thread.
     """
-    global _threaded_process
+    global _openmp_process
     threads = num_threads() if multiplications >= _MIN_THREADED else 1
     if threads == 1:
         return 1
-    _threaded_process = _threaded_process or os.getpid()
-    return threads if _threaded_process == os.getpid() else 1
+    _openmp_process = _openmp_process or os.getpid()
+    return threads if _openmp_process == os.getpid() else 1
 
 
 def run_together(functions: Sequence[Callable[[], Result]]) -> list[Result]:
