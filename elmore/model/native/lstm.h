@@ -40,24 +40,25 @@ static void update_cells(const lstm_call *call, const lstm_scratch *scratch, act
                          step_rows gate_inputs, activations inputs, int64_t step, int64_t first,
                          int64_t panel) {
     ALIGNED float gates[4][MAX_ROWS][PANEL], bias[PANEL];
-    const float *gate_rows[MAX_ROWS];
+    const float *base_rows[MAX_ROWS];
     const int64_t count = smaller(MAX_ROWS, call->num_rows - first), cell = panel * PANEL;
     const int64_t here = smaller(PANEL, call->num_cells - cell);
-    for (int64_t r = 0; !inputs.data && r < count; r++) gate_rows[r] = find_row(gate_inputs, first + r);
+    const int in_place = !inputs.data && here == PANEL; /* gate inputs are added where they are */
+    for (int64_t r = 0; r < count; r++)
+        base_rows[r] = in_place ? find_row(gate_inputs, first + r) + cell : gates[0][r];
     for (int gate = 0; gate < 4; gate++) {
         const int64_t at = gate * call->num_cells + cell;
-        destination to = {gates[gate][0], PANEL, bias, .accumulate = 1};
+        const destination to = {gates[gate][0], PANEL, bias, base_rows,
+                                gate * (in_place ? call->num_cells : MAX_ROWS * PANEL)};
         for (int64_t i = 0; i < PANEL; i++)
             bias[i] = i < here ? call->bias[at + i] + (gate == FORGET ? call->forget_bias : 0) : 0;
         if (inputs.data)
             multiply_panel(&call->input, 4 * panel + gate, from_row(inputs, first), count,
                            (destination){.data = to.data, .stride = PANEL});
-        else if (here == PANEL)
-            to = (destination){to.data, PANEL, bias, gate_rows, at, 0};
-        else
+        else if (!in_place)
             for (int64_t r = 0; r < count; r++) {
                 memset(gates[gate][r], 0, sizeof *gates[gate]);
-                memcpy(gates[gate][r], gate_rows[r] + at, sizeof(float) * (size_t)here);
+                memcpy(gates[gate][r], find_row(gate_inputs, first + r) + at, sizeof(float) * (size_t)here);
             }
         multiply_panel(&call->recurrent, 4 * panel + gate, from_row(output, first), count, to);
     }

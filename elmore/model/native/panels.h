@@ -79,7 +79,6 @@ typedef struct {
     const float *bias; /* (PANEL), the same for every row; null: zero */
     const float *const *base_rows; /* the base of row r is at base_rows[r] + base_offset; null: zero */
     int64_t base_offset;
-    int accumulate; /* the base is what stands in `data` */
 } destination;
 
 FORCE_INLINE destination to_rows(destination all, int64_t row) {
@@ -104,12 +103,20 @@ typedef struct {
     int is_first, is_last;
 } group_product;
 
-FORCE_INLINE floats load_base(const group_product *call, int64_t r, int v) {
-    const destination *to = &call->to;
-    floats base = {0};
-    if (to->accumulate) base = load(to->data + r * to->stride + v * WIDE);
-    else if (to->base_rows) base = load(to->base_rows[r] + to->base_offset + v * WIDE);
-    return to->bias ? base + load(to->bias + v * WIDE) : base;
+/* A row of a destination. Its pointers are found once: after a store they would be read again. */
+typedef struct {
+    float *data;
+    const float *base, *bias; /* or null */
+} destination_row;
+
+FORCE_INLINE destination_row find_destination(destination to, int64_t r) {
+    const float *base = to.base_rows ? to.base_rows[r] + to.base_offset : 0;
+    return (destination_row){to.data + r * to.stride, base, to.bias};
+}
+
+FORCE_INLINE floats load_base(destination_row to, int v) {
+    const floats base = to.base ? load(to.base + v * WIDE) : (floats){0};
+    return to.bias ? base + load(to.bias + v * WIDE) : base;
 }
 
 FORCE_INLINE void load_int8_column(const int8_t *from, floats column[VECTORS]) {
@@ -117,14 +124,12 @@ FORCE_INLINE void load_int8_column(const int8_t *from, floats column[VECTORS]) {
     load_int8(from + i * INT8_VECTORS * WIDE, column + i * INT8_VECTORS);
 }
 
-/* Write numbers from the sums of their digits. */
-FORCE_INLINE void store_scaled(const group_product *call, int64_t r, int v, const ints *sums,
-                               const int digits) {
+/* Write numbers from the sums of their digits; `scale` is that of the weights times that of the row. */
+FORCE_INLINE void store_scaled(destination_row to, int v, const ints *sums, const int digits, floats scale) {
     floats number = to_floats(sums[digits - 1]);
     for (int d = digits - 2; d >= 0; d--)
         number = multiply_add(number, splat(DIGIT_BASE), to_floats(sums[d]));
-    const floats scale = load(call->scales + v * WIDE) * splat(call->row_scales[r]);
-    store(call->to.data + r * call->to.stride + v * WIDE, load_base(call, r, v) + number * scale);
+    store(to.data + v * WIDE, load_base(to, v) + number * scale);
 }
 
 /* `kind`, R and `lines` are known to the compiler: the weights, the rows of the group, and the cache lines to
@@ -135,7 +140,7 @@ FORCE_INLINE void add_group(const group_product *call, const int kind, const int
     const int64_t stride = call->stride, columns = call->columns;
     const int64_t step = lines > 1 ? lines * LINE : call->step;
     const destination to = call->to;
-    if (to.base_rows) /* they come from memory: no CPU foresees where from */
+    if (to.base_rows && call->is_first) /* they come from memory: no CPU foresees where from */
         UNROLL(r, R) UNROLL(i, 4 * PANEL / LINE)
         __builtin_prefetch((const char *)(to.base_rows[r] + to.base_offset) + i * LINE);
     if (takes_int8(kind)) {
@@ -177,7 +182,13 @@ FORCE_INLINE void add_group(const group_product *call, const int kind, const int
             UNROLL(v, VECTORS) UNROLL(n, R * digits) store_ints(call->sums[n] + v * WIDE, sum[v][n]);
             return;
         }
-        UNROLL(r, R) UNROLL(v, VECTORS) store_scaled(call, r, v, &sum[v][r * digits], digits);
+        floats scales[VECTORS];
+        UNROLL(v, VECTORS) scales[v] = load(call->scales + v * WIDE);
+        UNROLL(r, R) {
+            const destination_row row = find_destination(to, r);
+            const floats row_scale = splat(call->row_scales[r]);
+            UNROLL(v, VECTORS) store_scaled(row, v, &sum[v][r * digits], digits, scales[v] * row_scale);
+        }
 #endif
         return;
     }
@@ -197,10 +208,14 @@ FORCE_INLINE void add_group(const group_product *call, const int kind, const int
             UNROLL(v, VECTORS) sum[v][r] = multiply_add(column[v], one, sum[v][r]);
         }
     }
-    UNROLL(r, R) UNROLL(v, VECTORS) {
-        const floats base = load_base(call, r, v);
-        store(to.data + r * to.stride + v * WIDE,
-              call->scales ? multiply_add(sum[v][r], load(call->scales + v * WIDE), base) : base + sum[v][r]);
+    UNROLL(r, R) {
+        const destination_row row = find_destination(to, r);
+        UNROLL(v, VECTORS) {
+            float *at = row.data + v * WIDE;
+            const floats base = call->is_first ? load_base(row, v) : load(at); /* with the blocks before */
+            store(at, call->scales ? multiply_add(sum[v][r], load(call->scales + v * WIDE), base)
+                                   : base + sum[v][r]);
+        }
     }
 }
 
@@ -253,13 +268,16 @@ FORCE_INLINE void add_in_tiles(const group_product *call, int64_t count, int64_t
                                const int digits) {
     multiply_tiles(&(tile_product){call->panel, call->columns, (const char *)call->rows, count * digits,
                                    4 * K_BLOCK, K_BLOCK, 4 * block_stride, call->sums[0]});
-    for (int64_t r = 0; r < count; r++)
+    for (int64_t r = 0; r < count; r++) {
+        const destination_row row = find_destination(call->to, r);
+        const floats row_scale = splat(call->row_scales[r]);
         UNROLL(v, VECTORS) {
             ints sums[DIGITS];
             UNROLL(d, digits)
             sums[d] = load_ints(call->sums[r * digits + d] + v * WIDE) + load_ints(call->corrections + v * WIDE);
-            store_scaled(call, r, v, sums, digits);
+            store_scaled(row, v, sums, digits, load(call->scales + v * WIDE) * row_scale);
         }
+    }
 }
 #endif
 
@@ -318,7 +336,6 @@ static void multiply_rows_of_panel(const matrix *w, int64_t number, activations 
             call.to = to_rows(to, begin);
             add(&call, end - begin);
         }
-        if (!takes_int8(w->kind)) to = (destination){to.data, to.stride, .accumulate = 1};
     }
 }
 
@@ -436,6 +453,7 @@ typedef struct {
 
 FORCE_INLINE const float *find_row(step_rows rows, int64_t number) {
     if (rows.index) return rows.data + (rows.index[number] < 0 ? 0 : rows.index[number]) * rows.row;
+    if (number < rows.num_rows) return rows.data + number * rows.row; /* without a division */
     return rows.data + number / rows.num_rows * rows.step + number % rows.num_rows * rows.row;
 }
 
