@@ -93,7 +93,7 @@ class PlacedPlan(Protocol):
 
     def run(
         self,
-        stack: Array,
+        stack: Any,
         direction: int,
         chunk: int,
         gate_inputs: tuple[Array, Array],
@@ -104,7 +104,7 @@ class PlacedPlan(Protocol):
         """Run a chunk, and write the outputs of its words to their positions.
 
         Args:
-            stack: What runs the direction.
+            stack: What `Device.capture` returned for the direction.
             direction: `FORWARD` or `BACKWARD`.
             chunk: The number of the chunk.
             gate_inputs: A table (N, G), and the row of it for each step and row of the chunk.

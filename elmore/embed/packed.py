@@ -3,8 +3,8 @@
 A window of texts is packed into rows (`packing.py`), which run through the LSTMs in chunks of time
 steps. Rows contain words only: each sentence starts from the state after its boundary token.
 
-Shapes: S steps, B rows, K chunks of M = steps * rows words, N distinct words, T words in all,
-D width of one direction, L LSTM layers, G = 4H gates.
+Shapes: K chunks of S steps and B rows, N distinct words, T words in all, D width of one direction,
+L LSTM layers, G = 4H gates.
 """
 
 import logging
@@ -284,9 +284,9 @@ class _TablePlan(NamedTuple):
     def create(
         cls, chunks: Int[np.ndarray, "K S B"], num_words: int, max_frequent: int
     ) -> "_TablePlan":
-        if num_words <= max_frequent:  # all of them, in their own order
-            return cls(np.arange(num_words), [np.arange(0)] * len(chunks), chunks)
         counts = np.bincount(chunks.reshape(-1), minlength=num_words)
+        if num_words <= max_frequent and counts.all():  # every word has a row: its id
+            return cls(np.arange(num_words), [np.arange(0)] * len(chunks), chunks)
         frequent = np.argsort(-counts, kind="stable")[: min(max_frequent, np.count_nonzero(counts))]
         row_of = np.full(num_words, MISSING)
         row_of[frequent] = np.arange(len(frequent))

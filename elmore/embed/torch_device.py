@@ -132,21 +132,21 @@ class TorchDevice:
 class _TorchPlan:
     """A plan whose indices are on the device, so that no chunk waits for a GPU."""
 
-    def __init__(self, plan: PackedPlan, chunk: int, device: TorchDevice) -> None:
+    def __init__(self, plan: PackedPlan, chunk: int, owner: TorchDevice) -> None:
         num_rows = plan.first_steps.shape[1]
         grids = (plan.forward, plan.backward, plan.first_steps)
         forward, backward, first_steps = (grid.reshape(-1, chunk, num_rows) for grid in grids)
         active = forward != IDLE
         self.positions = forward, backward
-        self._device = device
-        self._gate_inputs = device.empty(0)  # of one chunk; `take` gives it its size
+        self._device = owner
+        self._gate_inputs = owner.empty(0)  # of one chunk; `take` gives it its size
         # A step runs for all rows or for none; the outputs of idle rows are not used.
         any_active = np.broadcast_to(active.any(axis=2, keepdims=True), active.shape)
         # Lists of all chunks one after another, split below: active cells, and their positions.
         flat = active.reshape(len(active), -1)
         indices = [flat.nonzero()[1], forward[active], backward[active]]
         masks = [first_steps.swapaxes(1, 2), any_active.swapaxes(1, 2)]
-        self._first_steps, self._any_active, *lists = device.put(
+        self._first_steps, self._any_active, *lists = owner.put(
             list(map(np.ascontiguousarray, [*masks, *indices]))
         )
         stops = np.cumsum([0, *np.count_nonzero(flat, axis=1)]).tolist()

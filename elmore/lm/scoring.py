@@ -90,8 +90,8 @@ def check_softmax_file(bundle: Bundle) -> None:
         )
 
 
-def require_softmax(bundle: Bundle) -> tuple[Vocabulary, WordSoftmax]:
-    """Return the vocabulary and softmax of a model.
+def require_softmax(bundle: Bundle, *, fast: bool = False) -> tuple[Vocabulary, WordSoftmax]:
+    """Return the vocabulary and softmax of a model, with `fast` as `WordSoftmax` has it.
 
     Raises:
         DataError: The model has none, or its folder lacks it.
@@ -103,7 +103,7 @@ def require_softmax(bundle: Bundle) -> tuple[Vocabulary, WordSoftmax]:
             f"{name} has no softmax, so it cannot compute word probabilities; published weights "
             "come without one: train it with 'elmore finetune'"
         )
-    return bundle.vocabulary, WordSoftmax(bundle.softmax)
+    return bundle.vocabulary, WordSoftmax(bundle.softmax, fast=fast)
 
 
 def context_states(

@@ -134,8 +134,8 @@ class NativeStack:
         Args:
             table: Gate inputs.
             rows: The row of the table that each row of the batch reads at each step.
-            positions: Where in `out` the output of each step and row goes; a row with a negative
-                position is idle.
+            positions: Where in `out` the output of each step and row goes, each to a place of its
+                own; a row with a negative position is idle.
             states: State of each layer before the first step.
             reset_mask: True where the state is replaced before the step.
             reset_states: State of each layer to replace it by.
@@ -147,6 +147,10 @@ class NativeStack:
         Raises:
             DataError: Shapes, types or indices do not fit.
         """
+        if rows.ndim != 2 or out.ndim != 3:
+            raise DataError(
+                f"the rows must have 2 dimensions and the output 3, found {rows.ndim} and {out.ndim}"
+            )
         shape, (length, width) = rows.shape, (out.shape[1], self._calls[0].width)
         _check_array("the table", table, (len(table), self._layers[0].input.height), np.float32)
         _check_array("the output", out, (len(self._calls), length, width), np.float32)

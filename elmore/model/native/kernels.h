@@ -42,9 +42,9 @@ typedef struct {
     matrix input; /* null: `inputs` are gate inputs W_x x */
     matrix recurrent, projection; /* a null projection: outputs are the hidden values, D = H */
     const float *bias; /* (4H) */
-    const float *inputs; /* (S, B, K), or (S, B, 4H) */
+    const float *inputs; /* (S, B, K), or (S, B, 4H); with an index (N, K), or (N, 4H) */
     int64_t input_step, input_row; /* strides */
-    const int64_t *input_index; /* (S, B): rows of `inputs`, any of them if negative; or null */
+    const int64_t *input_index; /* (S, B): rows of `inputs`, negative for idle rows; or null */
     const uint8_t *mask; /* (S, B) */
     int64_t mask_step, mask_row;
     const uint8_t *reset_mask; /* (S, B), or null */
@@ -54,9 +54,9 @@ typedef struct {
     const float *first_output, *first_cell; /* (B, D), (B, H): the state before the first step */
     int64_t first_output_row, first_cell_row;
     float *output, *cell; /* (B, D), (B, H): the state after the last step */
-    float *outputs; /* (S, B, D): zero where the mask is 0 */
+    float *outputs; /* (S, B, D): zero where the mask is 0; with an index (P, D) */
     int64_t output_row; /* stride */
-    const int64_t *output_index; /* (S, B): rows of `outputs` to write to, none if negative; or null */
+    const int64_t *output_index; /* (S, B): rows of `outputs`, negative for idle rows, which write none; or null */
     int64_t num_steps, num_rows, num_cells, width;
     int64_t skip; /* whether the inputs are added to the outputs */
     int64_t threads;

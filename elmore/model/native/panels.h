@@ -443,8 +443,8 @@ static float quantize_row(const matrix *w, activations row, int64_t count, int64
     return scale;
 }
 
-/* Rows of S steps: row r of step s is at data[s * step + r * row], or at data[index[s * num_rows + r] * row],
-   where a negative index is of a row that no result depends on. */
+/* Rows of S steps: row r of step s is at data[s * step + r * row], or at data[index[s * num_rows + r] * row].
+   A row with a negative index is idle, and not read. */
 typedef struct {
     const float *data;
     int64_t step, row, num_rows;
@@ -452,7 +452,7 @@ typedef struct {
 } step_rows;
 
 FORCE_INLINE const float *find_row(step_rows rows, int64_t number) {
-    if (rows.index) return rows.data + (rows.index[number] < 0 ? 0 : rows.index[number]) * rows.row;
+    if (rows.index) return rows.data + rows.index[number] * rows.row;
     if (number < rows.num_rows) return rows.data + number * rows.row; /* without a division */
     return rows.data + number / rows.num_rows * rows.step + number % rows.num_rows * rows.row;
 }
@@ -466,6 +466,10 @@ static activations prepare_rows(const matrix *w, step_rows rows, int64_t count, 
     activations prepared = blocked_rows(scratch, count, num_digits(w->kind));
 #pragma omp for schedule(static)
     for (int64_t r = 0; r < count; r++) {
+        if (rows.index && rows.index[r] < 0) { /* any numbers will do */
+            if (takes_int8(w->kind)) scales[r] = 0;
+            continue;
+        }
         const float *row = find_row(rows, r);
         if (takes_int8(w->kind))
             scales[r] = quantize_row(w, dense_rows(row, w->width), count, r, scratch);

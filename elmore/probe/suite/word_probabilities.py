@@ -17,7 +17,9 @@ from elmore.lm.word_softmax import WordSoftmax
 
 
 class WordProbabilities:
-    """The softmax of a model in the precision of its embedder, and the states it predicts from.
+    """The softmax of a model, and the states that it predicts from.
+
+    On a CPU the softmax has the precision of the embedder.
 
     Raises:
         DataError: The model has no softmax.
@@ -25,9 +27,10 @@ class WordProbabilities:
 
     def __init__(self, elmo: Embedder) -> None:
         self._elmo = elmo
-        self._vocabulary, softmax = require_softmax(elmo.bundle)
+        on_cpu = elmo.device.type == "cpu"
+        self._vocabulary, softmax = require_softmax(elmo.bundle, fast=elmo.is_fast and on_cpu)
         (self.unknown_id,) = self._vocabulary.ids([self._vocabulary.marks.unknown]).tolist()
-        self._softmax = _on_device(softmax, elmo)
+        self._softmax = softmax if on_cpu else _on_device(softmax, elmo)
         ((self._first, self._last),) = context_states(elmo.bundle, [["."]])  # (1, D)
 
     def stream_states(
@@ -58,9 +61,7 @@ class WordProbabilities:
 
 
 def _on_device(softmax: WordSoftmax, elmo: Embedder) -> WordSoftmax:
-    """Return the softmax on the device of an embedder, and in its precision."""
-    if elmo.device.type == "cpu":
-        return WordSoftmax(softmax.softmax, fast=elmo.is_fast)
+    """Return the softmax on the device of an embedder."""
     from elmore.weights.modules import copy_sharing_memory
 
     return WordSoftmax(copy_sharing_memory(softmax.softmax).to(elmo.device))

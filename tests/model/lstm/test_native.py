@@ -121,6 +121,8 @@ def make_packed_arguments() -> dict:
         ({"positions": np.arange(6)}, r"the positions must have the shape \(3, 2\)"),
         ({"positions": np.arange(1, 7).reshape(3, 2)}, "the positions must be from -1 to 5"),
         ({"positions": np.arange(-2, 4).reshape(3, 2)}, "the positions must be from -1 to 5"),
+        ({"rows": np.zeros(6, np.int64)}, "the rows must have 2 dimensions and the output 3"),
+        ({"out": zeros(6)}, "found 2 and 1"),
         ({"out": zeros(2, 6, 20)}, r"the output must have the shape \(3, 6, 20\)"),
         ({"out": np.zeros((3, 6, 20))}, "the output must be float32"),
         ({"states": make_states(1)}, r"the output state must have the shape \(2, 20\)"),
