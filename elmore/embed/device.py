@@ -25,6 +25,9 @@ from elmore.weights.whitening import Whitening
 Array = Any
 """An array of numpy, or a tensor of torch."""
 
+Stack = Any
+"""What runs one direction on a device: a `NativeStack` for native code, a `RunStack` for torch."""
+
 RunStack = Callable[..., tuple[list[Array], list[LSTMState]]]
 """Runs one direction over gate inputs: arguments of `BiLM.run_direction` after the direction."""
 
@@ -93,7 +96,7 @@ class PlacedPlan(Protocol):
 
     def run(
         self,
-        stack: Any,
+        stack: Stack,
         direction: int,
         chunk: int,
         gate_inputs: tuple[Array, Array],

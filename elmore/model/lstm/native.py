@@ -148,9 +148,8 @@ class NativeStack:
             DataError: Shapes, types or indices do not fit.
         """
         if rows.ndim != 2 or out.ndim != 3:
-            raise DataError(
-                f"the rows must have 2 dimensions and the output 3, found {rows.ndim} and {out.ndim}"
-            )
+            found = f"found {rows.ndim} and {out.ndim}"
+            raise DataError(f"the rows must have 2 dimensions and the output 3, {found}")
         shape, (length, width) = rows.shape, (out.shape[1], self._calls[0].width)
         _check_array("the table", table, (len(table), self._layers[0].input.height), np.float32)
         _check_array("the output", out, (len(self._calls), length, width), np.float32)
