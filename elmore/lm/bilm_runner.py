@@ -3,7 +3,8 @@
 Shapes: N distinct words, B rows, T tokens, D width of one direction, H cell width, L LSTM layers.
 """
 
-from collections.abc import Callable, Sequence
+import contextlib
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, NamedTuple
 
 import torch
@@ -63,7 +64,8 @@ class BiLMRunner:
         the graph until the next batch, so gradients cannot be accumulated over several batches.
         """
         inputs = tuple(each.clone() for each in self._inputs(batch, None))  # memory of its own
-        graph: Any = torch.cuda.make_graphed_callables(self._module(), inputs)
+        with _capture_on(inputs[0].device):
+            graph: Any = torch.cuda.make_graphed_callables(self._module(), inputs)
         self._captured = _Captured(graph, [each.shape for each in inputs], self.bilm.training)
 
     def _module(self) -> "_BiLMForward":
@@ -133,6 +135,22 @@ class _BiLMForward(nn.Module):
             vectors = [encode(*both) for both in zip(words[::2], words[1::2], strict=True)]
         # A frequent word sums the gradients of all its positions, which needs full precision.
         return torch.cat(vectors).to(next(self.bilm.parameters()).dtype)
+
+
+@contextlib.contextmanager
+def _capture_on(device: torch.device) -> Iterator[None]:
+    """Capture CUDA graphs on this device, in a stream of it.
+
+    Torch captures on the current device, in a stream that it keeps from its first capture, which
+    may be of another device; `make_graphed_callables` takes no other stream.
+    """
+    kept = torch.cuda.graph.default_capture_stream
+    with torch.cuda.device(device):
+        torch.cuda.graph.default_capture_stream = torch.cuda.Stream(device)
+        try:
+            yield
+        finally:
+            torch.cuda.graph.default_capture_stream = kept
 
 
 def _word_tensors(batch: Batch) -> list[Int[Tensor, "..."]]:

@@ -1,5 +1,8 @@
 """A biLM run over batches gives the layers that it gives one token after another."""
 
+import contextlib
+from collections.abc import Iterator
+
 import numpy as np
 import pytest
 import torch
@@ -45,3 +48,36 @@ def test_under_autocast_the_state_is_rounded_only_where_there_are_gradients(corp
         assert runner._inputs(batch, None)[2].dtype == torch.bfloat16
         with torch.no_grad():
             assert runner._inputs(batch, None)[2].dtype == torch.float32
+
+
+@pytest.mark.parametrize("fails", [False, True])
+def test_a_graph_is_captured_in_a_stream_of_its_device_and_torch_keeps_its_own(
+    corpus, monkeypatch, fails
+):
+    """Whether or not the capture fails; torch's part, which needs a GPU, is a stub here."""
+    seen: list[object] = []
+
+    @contextlib.contextmanager
+    def enter_device(device: torch.device) -> Iterator[None]:
+        seen.append(f"current device {device}")
+        try:
+            yield
+        finally:
+            seen.append("previous device")
+
+    def capture(module: torch.nn.Module, _: tuple[torch.Tensor, ...]) -> torch.nn.Module:
+        seen.append(torch.cuda.graph.default_capture_stream)
+        if fails:
+            raise torch.OutOfMemoryError
+        return module
+
+    monkeypatch.setattr(torch.cuda.graph, "default_capture_stream", "stream of the first capture")
+    monkeypatch.setattr(torch.cuda, "Stream", lambda device: f"stream of {device}")
+    monkeypatch.setattr(torch.cuda, "device", enter_device)
+    monkeypatch.setattr(torch.cuda, "make_graphed_callables", capture)
+    batch = toy_corpus.training(corpus).make_batch(0)
+    runner = BiLMRunner(toy_teacher.bilm())
+    with pytest.raises(torch.OutOfMemoryError) if fails else contextlib.nullcontext():
+        runner.capture_cuda_graph(batch)
+    assert seen == ["current device cpu", "stream of cpu", "previous device"]
+    assert torch.cuda.graph.default_capture_stream == "stream of the first capture"
