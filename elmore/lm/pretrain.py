@@ -66,8 +66,9 @@ def pretrain(
     with init_distributed(device) as (dist_env, own_device):
         corpus = open_verified_corpus(shards, dist_env)
         alphabet = build_alphabet(recipe, corpus.vocabulary)
-        initial, parent = _load_parent(init, out, resume=resume)
-        teacher, teacher_facts = _load_teacher(recipe, alphabet)
+        model, parent, teacher_facts = _build_and_describe(
+            recipe, corpus.vocabulary, alphabet, init, out, resume=resume
+        )
         if parent is not None and dist_env.is_main:
             warn_of_unknown_licence(recipe.card)
         recipe_facts = _recipe_facts(recipe, teacher_facts)
@@ -79,7 +80,7 @@ def pretrain(
             **({"teacher_sha256": teacher_facts.sha256} if teacher_facts else {}),
         }
         trainable = LMTrainable(
-            build_model(recipe, corpus.vocabulary, initial, teacher),
+            model,
             corpus,
             corpus.vocabulary,
             alphabet,
@@ -90,6 +91,25 @@ def pretrain(
         )
         with open_run(out, saved_recipe, corpus, dist_env, resume=resume) as run:
             yield from train_lm(trainable, recipe.train, run, own_device, resume=resume)
+
+
+def _build_and_describe(
+    recipe: PretrainConfig,
+    vocabulary: Vocabulary,
+    alphabet: Alphabet,
+    init: Sequence[str | Path],
+    out: Path,
+    *,
+    resume: bool,
+) -> tuple[LanguageModel, ParentModel | None, ParentModel | None]:
+    """Build the model to train, and describe its parent and its teacher.
+
+    The loaded initial model does not leave this function: its weights are copied, and a reference
+    to it would keep its memory until the training ends.
+    """
+    initial, parent = _load_parent(init, out, resume=resume)
+    teacher, teacher_facts = _load_teacher(recipe, alphabet)
+    return build_model(recipe, vocabulary, initial, teacher), parent, teacher_facts
 
 
 def _load_parent(

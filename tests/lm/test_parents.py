@@ -1,7 +1,8 @@
-"""The card of a model that came from others: names, licences and texts, and never a path."""
+"""Models that came from others: a card with names, licences and texts, and never a path."""
 
 import json
 import shutil
+import weakref
 from dataclasses import replace
 from pathlib import Path
 
@@ -16,7 +17,7 @@ from elmore.lm.parents import ParentModel, derive_card, describe_parent
 from elmore.lm.pretrain import pretrain
 from elmore.train.runs import Run
 from elmore.weights import folder, pretrained
-from elmore.weights.bundle import Card
+from elmore.weights.bundle import Bundle, Card
 from elmore.weights.digest import model_digest
 from tests.support import toy_corpus, toy_teacher
 
@@ -131,6 +132,24 @@ def test_an_older_run_without_a_description_names_its_parent_by_the_last_part_of
     card, _ = stated(out)
     assert card.source == "trained with elmore from the weights of here"
     assert card.licence == "unknown"
+
+
+def test_training_does_not_keep_the_initial_model_in_memory(corpus, parent, tmp_path, monkeypatch):
+    loaded: list[weakref.ref] = []
+    load = pretrained.load
+
+    def record(*sources: str | Path) -> Bundle:
+        bundle = load(*sources)
+        loaded.extend((weakref.ref(bundle.model), weakref.ref(bundle.softmax)))
+        return bundle
+
+    monkeypatch.setattr(pretrained, "load", record)
+    settings = toy_corpus.recipe(*STEPS, "train.log_every=1")
+    run = pretrain(settings, corpus.path, tmp_path / "run", init=[parent], device="cpu")
+    assert next(run).step == 1
+    assert len(loaded) == 2
+    assert all(reference() is None for reference in loaded)
+    run.close()
 
 
 def test_a_damaged_description_of_the_parent_is_named(corpus, parent, tmp_path):
