@@ -10,7 +10,7 @@ import torch.distributed as dist
 
 from elmore import config
 from elmore.corpus.shards import Corpus, open_corpus
-from elmore.errors import ConfigError, WeightsError
+from elmore.errors import ConfigError, ElmoreError
 from elmore.lm.config import PretrainConfig
 from elmore.lm.distillation import DistilledLanguageModel, load_teacher
 from elmore.lm.language_model import LanguageModel
@@ -131,7 +131,7 @@ def _load_parent(
         return None, config.build(ParentModel, saved, f"{run.recipe}: parent")
     try:  # run folders before format 8 lack the description
         return None, describe_parent(pretrained.load(*init), init)
-    except WeightsError:
+    except ElmoreError:  # whatever is wrong with it, its name is enough
         return None, unknown_parent(init)
 
 

@@ -10,7 +10,7 @@ import pytest
 
 import elmore
 from elmore import config
-from elmore.errors import ConfigError
+from elmore.errors import ConfigError, DataError, MissingPackageError, WeightsError
 from elmore.lm.config import FinetuneConfig
 from elmore.lm.finetune import finetune
 from elmore.lm.parents import ParentModel, derive_card, describe_parent
@@ -132,6 +132,28 @@ def test_an_older_run_without_a_description_names_its_parent_by_the_last_part_of
     card, _ = stated(out)
     assert card.source == "trained with elmore from the weights of here"
     assert card.licence == "unknown"
+
+
+@pytest.mark.parametrize("kind", [ConfigError, DataError, MissingPackageError, WeightsError])
+def test_an_older_run_is_resumed_whatever_is_wrong_with_its_parent(
+    corpus, parent, tmp_path, monkeypatch, kind
+):
+    """It has a checkpoint, so it needs only a name."""
+
+    def fail(*_: object) -> None:
+        raise kind("the model cannot be loaded")
+
+    settings, out = toy_corpus.recipe(*STEPS), tmp_path / "run"
+    list(pretrain(settings, corpus.path, out, init=[parent], device="cpu"))
+    recipe = json.loads((out / "recipe.json").read_text())
+    del recipe["parent"], recipe["init_sha256"]
+    (out / "recipe.json").write_text(json.dumps({**recipe, "format": 7}))
+    Run(out).remove_checkpoint(2)
+    with monkeypatch.context() as patch:
+        patch.setattr(pretrained, "load", fail)
+        (report,) = pretrain(settings, corpus.path, out, init=[parent], resume=True, device="cpu")
+    assert report.step == 2
+    assert stated(out)[0].source == "trained with elmore from the weights of model"
 
 
 def test_training_does_not_keep_the_initial_model_in_memory(corpus, parent, tmp_path, monkeypatch):
