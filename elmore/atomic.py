@@ -20,7 +20,7 @@ from typing import BinaryIO
 
 from filelock import lock_descriptor
 
-from elmore.errors import ElmoreError
+from elmore.errors import DataError, ElmoreError
 
 _LOCK = "lock"  # in a temporary folder, beside its content
 _MAX_NAME = 50  # characters of a name in its temporary names, which may have 255 bytes
@@ -103,6 +103,19 @@ def write(path: Path, data: bytes) -> None:
     """Write a file atomically, replacing an existing one."""
     with file(path) as new:
         new.write(data)
+
+
+@contextmanager
+def explain_write_errors(path: Path, advice: str) -> Iterator[None]:
+    """Raise DataError with the path and the advice for an error such as a full disk.
+
+    What the system says about a file that is open already does not name it.
+    """
+    try:
+        yield
+    except OSError as error:
+        reason = error.strerror or error
+        raise DataError(f"{path}: cannot be written ({reason}); {advice}") from error
 
 
 def replace(tmp: Path, path: Path) -> None:

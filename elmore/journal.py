@@ -9,8 +9,7 @@ import logging
 import os
 import re
 import shutil
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
 from dataclasses import MISSING, asdict, fields
 from pathlib import Path
 from types import MappingProxyType
@@ -157,19 +156,6 @@ def check_disk_space(out: Path, needed: float) -> None:
             f"{out}: no space left: {needed / 1e6:.0f} MB are needed and {free / 1e6:.0f} MB are "
             "free; free some space and continue with --resume"
         )
-
-
-@contextmanager
-def explain_write_errors(path: Path, advice: str) -> Iterator[None]:
-    """Raise DataError with the path and the advice for an error such as a full disk.
-
-    What the system says about a file that is open already does not name it.
-    """
-    try:
-        yield
-    except OSError as error:
-        reason = error.strerror or error
-        raise DataError(f"{path}: cannot be written ({reason}); {advice}") from error
 
 
 def _is_temporary(path: Path) -> bool:

@@ -86,11 +86,9 @@ def write_npz(path: Path, arrays: Mapping[str, Shaped[np.ndarray, "..."]]) -> No
     """
     buffer = io.BytesIO()
     np.savez(buffer, allow_pickle=False, **arrays)
-    try:
+    with atomic.explain_write_errors(path, "free some space, or pass another name"):
         path.parent.mkdir(parents=True, exist_ok=True)
         atomic.write(path, buffer.getvalue())
-    except OSError as error:
-        raise DataError(f"{path}: cannot be written ({error})") from error
 
 
 def read_npz(path: Path, names: Sequence[str]) -> dict[str, Shaped[np.ndarray, "..."]]:

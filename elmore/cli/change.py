@@ -226,7 +226,7 @@ def _print_uses(one: "WordChange", count: int) -> None:
 
 def _draw(study: "ChangeStudy", out: Path, rank_by: Literal["apd", "prt", "jsd"]) -> None:
     """Write ranking.svg, and maps/WORD.svg for each word."""
-    from elmore.errors import DataError
+    from elmore import atomic
     from elmore.probe.change import figures
     from elmore.probe.drawing import files
 
@@ -235,13 +235,8 @@ def _draw(study: "ChangeStudy", out: Path, rank_by: Literal["apd", "prt", "jsd"]
         "prt": "prototype distance",
         "jsd": "Jensen-Shannon distance",
     }
-    try:
+    with atomic.explain_write_errors(out / "maps", "pass another folder"):
         (out / "maps").mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        reason = error.strerror or error
-        raise DataError(
-            f"{out / 'maps'}: cannot be made ({reason}); pass another folder"
-        ) from error
     values = [(one.word, study.measure(one, rank_by)) for one in study]
     files.save(figures.draw_ranking(values, names[rank_by]), out / "ranking.svg")
     taken = set[str]()

@@ -87,7 +87,10 @@ def test_pictures_show_the_ranking_and_both_periods_of_each_word(model, files, t
 @pytest.mark.parametrize(
     ("block", "message"),
     [
-        (lambda out: (out / "maps").write_text(""), "figures/maps: cannot be made (File exists)"),
+        (
+            lambda out: (out / "maps").write_text(""),
+            "figures/maps: cannot be written (File exists); pass another folder",
+        ),
         (lambda out: (out / "maps" / "bank.svg").mkdir(parents=True), "figures/maps/bank.svg: "),
     ],
 )

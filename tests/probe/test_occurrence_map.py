@@ -248,7 +248,8 @@ def test_the_command_prints_even_if_it_cannot_draw(annotated, tmp_path, monkeypa
     failed = run_elmore(*command, "-o", str(tmp_path / "bank.svg"))
     assert (failed.code, failed.out) == (1, printed.out)
     assert failed.err == (
-        f"elmore: {tmp_path / 'bank.svg'}: the figure cannot be written (No space left on device)\n"
+        f"elmore: {tmp_path / 'bank.svg'}: cannot be written (No space left on device); free some "
+        "space, or pass another name\n"
     )
 
 

@@ -22,7 +22,7 @@ from jaxtyping import Shaped
 from elmore import atomic, strict_json
 from elmore.embed.outputs import Direction
 from elmore.embed.tokenized import Text
-from elmore.journal import Journal, explain_write_errors
+from elmore.journal import Journal
 
 FORMAT = 1
 MAX_LINES = 4096
@@ -170,7 +170,7 @@ class PartWriter:
     ) -> None:
         """Append one line's result."""
         data = np.ascontiguousarray(vectors).tobytes()
-        with explain_write_errors(self._vectors_path, _ADVICE):
+        with atomic.explain_write_errors(self._vectors_path, _ADVICE):
             self._file.write(data)
         self._digest.update(data)
         self._texts.append(text)
@@ -195,7 +195,7 @@ class PartWriter:
             "content": text_digest(_content(content)),
             **content,
         }
-        with explain_write_errors(self._vectors_path, _ADVICE):
+        with atomic.explain_write_errors(self._vectors_path, _ADVICE):
             self._file.flush()
             os.fsync(self._file.fileno())
             self._file.close()

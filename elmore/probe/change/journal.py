@@ -16,7 +16,7 @@ from typing import Literal, TypeVar
 
 from elmore import atomic, cache, config
 from elmore.errors import ElmoreError
-from elmore.journal import Journal, explain_write_errors
+from elmore.journal import Journal
 from elmore.probe.change.measures import Scores
 from elmore.probe.occurrences import Occurrence
 
@@ -166,5 +166,6 @@ def _read(kind: type[Content], path: Path) -> Content | None:
 
 
 def _write(path: Path, content: Words | WordChange) -> None:
-    with explain_write_errors(path, "free some space and run the same command to resume"):
+    advice = "free some space and run the same command to resume"
+    with atomic.explain_write_errors(path, advice):
         atomic.write(path, json.dumps(config.as_dict(content)).encode())

@@ -46,11 +46,8 @@ def save(canvas: Canvas, path: Path) -> None:
     """
     check_path(path)
     data = render(canvas, path.suffix)
-    try:
+    with atomic.explain_write_errors(path, "free some space, or pass another name"):
         atomic.write(path, data)
-    except OSError as error:
-        reason = error.strerror or error
-        raise DataError(f"{path}: the figure cannot be written ({reason})") from error
 
 
 def render(canvas: Canvas, suffix: str) -> bytes:

@@ -22,7 +22,6 @@ from elmore import atomic, lock
 from elmore.embed.embedder import Embedder
 from elmore.embed.outputs import parse_layers
 from elmore.errors import DataError
-from elmore.journal import explain_write_errors
 from elmore.probe.cosine import normalize
 from elmore.probe.neighbors import faiss_search, storage
 from elmore.probe.neighbors.source_text import (
@@ -80,7 +79,7 @@ def build_index(
         if text.digest not in {one.digest for one in manifest.texts if one.whole}:
             lines = Lines(files, errors=options.errors, column=options.column)
             sentences = split_lines(lines, options, embedder)
-            with explain_write_errors(folder, _ADVICE):
+            with atomic.explain_write_errors(folder, _ADVICE):
                 writer = _Writer(folder, manifest)
             with contextlib.closing(writer):
                 _fill(
@@ -181,7 +180,7 @@ def _fill(
         num_occurrences += len(sentence.tokens)
     if not num_occurrences:
         raise DataError(f"{' '.join(text.files)}: holds no words; an index needs some text")
-    with explain_write_errors(writer.folder, _ADVICE):
+    with atomic.explain_write_errors(writer.folder, _ADVICE):
         writer.close_part(finished=True)
 
 
@@ -209,7 +208,7 @@ class _Writer:
 
     def add(self, line: int, tokens: list[str], vectors: Float[np.ndarray, "L T D"]) -> None:
         """Append a sentence with the vectors of the stored layers."""
-        with explain_write_errors(self.folder, _ADVICE):
+        with atomic.explain_write_errors(self.folder, _ADVICE):
             self._add(line, tokens, vectors)
             if self._part_occurrences >= PART_SIZE:
                 self.close_part()

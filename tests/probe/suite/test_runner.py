@@ -167,7 +167,10 @@ def test_the_command_prints_even_if_it_cannot_draw(model, tmp_path, monkeypatch)
     fill_disk(monkeypatch)
     failed = run_elmore(*command, "-o", str(tmp_path / "blimp.svg"))
     assert (failed.code, failed.out) == (1, printed.out)
-    assert failed.err.endswith("the figure cannot be written (No space left on device)\n")
+    assert failed.err.endswith(
+        "blimp.svg: cannot be written (No space left on device); free some space, or pass another "
+        "name\n"
+    )
 
 
 def test_the_command_gives_everything_as_json(model, tmp_path):
