@@ -21,7 +21,7 @@ import pytest
 import elmore
 from elmore.embed.jobs import journal
 from elmore.weights import folder
-from tests.support import cli_processes
+from tests.support import cli_processes, full_disk
 from tests.support.cli_processes import KillCall
 from tests.support.cli_runner import run_elmore
 from tests.support.fake_checkpoints import bilm_options, bilm_weights, write_bilm
@@ -681,6 +681,24 @@ def test_tokens_with_line_breaks_are_printed_on_one_line(tmp_path, model):
     (tmp_path / "in.jsonl").write_text(json.dumps({"text": ["a\tb", "c\nd", "e\u2028f"]}) + "\n")
     printed = embed(tmp_path / "in.jsonl", model=model).out.splitlines()
     assert [line.split(" ")[0] for line in printed] == ["a\\tb", "c\\nd", "e\\u2028f", ""]
+
+
+def test_an_error_of_the_disk_is_one_sentence_and_the_job_can_be_resumed(
+    tmp_path, text, model, monkeypatch
+):
+    monkeypatch.setattr(journal, "MAX_LINES", 2)
+    out, part = tmp_path / "out.jsonl", "part-00001.bin"
+    with monkeypatch.context() as patch:
+        full_disk.limit_files(patch, part, 10)
+        assert refused(text, "-o", out, model=model) == (
+            f"elmore: {out}.parts/{part}: cannot be written (No space left on device); free some "
+            "space and continue with --resume"
+        )
+    assert (tmp_path / "out.jsonl.parts" / "part-00000.json").exists()
+    assert not out.exists()
+    assert embed(text, "-o", out, "--resume", model=model).code == 0
+    assert embed(text, "-o", tmp_path / "whole.jsonl", model=model).code == 0
+    assert out.read_bytes() == (tmp_path / "whole.jsonl").read_bytes()
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="mounting a small disk needs root")

@@ -18,6 +18,7 @@ from elmore.probe.neighbors import storage, writer
 from elmore.probe.neighbors.index import OccurrenceIndex
 from tests.support import simulated_bf16, toy_corpus, toy_tasks
 from tests.support.cli_processes import _context
+from tests.support.full_disk import limit_files
 from tests.support.sweeps import pick
 from tests.support.toy_index import LINES, build_index, contents, write_text
 
@@ -296,6 +297,30 @@ def test_a_pipe_is_refused_before_it_is_read(tmp_path, elmo):
     os.mkfifo(tmp_path / "pipe")
     with pytest.raises(DataError, match=r"pipe: a pipe can be read only once; save it as a file"):
         OccurrenceIndex.build(tmp_path / "index", elmo, [tmp_path / "pipe"])
+
+
+@pytest.mark.parametrize(
+    ("lines", "part"),
+    [(LINES * 40, 100_000), (LINES, 4), (LINES, 100_000)],
+    ids=["in a part", "at the end of a part", "at the end of the text"],
+)
+def test_an_error_of_the_disk_is_named_and_the_build_resumes(
+    tmp_path, elmo, monkeypatch, lines, part
+):
+    monkeypatch.setattr(writer, "PART_SIZE", part)
+    whole = contents(build_index(tmp_path, elmo, "whole", lines).folder)
+    with monkeypatch.context() as patch:
+        limit_files(patch, "layer-2.f16", len(whole["layer-2.f16"]) - 1)
+        with pytest.raises(DataError) as failed:
+            OccurrenceIndex.build(
+                tmp_path / "index", elmo, [tmp_path / "whole.txt"], tokenized=True
+            )
+    assert str(failed.value) == (
+        f"{tmp_path / 'index'}: cannot be written (No space left on device); free some space and "
+        "run the same command to resume"
+    )
+    OccurrenceIndex.build(tmp_path / "index", elmo, [tmp_path / "whole.txt"], tokenized=True)
+    assert contents(tmp_path / "index") == whole
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="mounting a small disk needs root")
