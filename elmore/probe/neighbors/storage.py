@@ -93,7 +93,11 @@ class Manifest:
     whitening: str | None = None
     """Digest of the whitening, if its vectors are stored."""
     precision: str | None = None
-    """`fast` only where that differs from exact; None: an earlier format, which did not say."""
+    """`fast` only where that differs from exact; None: an earlier format, which did not say.
+
+    The first part that is added to such an index records its own precision here, so that no further
+    one is added; which one the earlier vectors have stays unknown.
+    """
     texts: tuple[Text, ...] = ()
     approximate: tuple[Approximate, ...] = ()
     format: int = FORMAT
@@ -177,8 +181,13 @@ def new_manifest(embedder: Embedder, layers: Sequence[str] | None = None) -> Man
         width=embedder.width,
         layers=names,
         whitening=whitening,
-        precision="fast" if embedder.is_fast else "exact",
+        precision=current_precision(embedder),
     )
+
+
+def current_precision(embedder: Embedder) -> str:
+    """Return the precision that vectors of an embedder have here."""
+    return "fast" if embedder.is_fast else "exact"
 
 
 def read_manifest(folder: Path) -> Manifest:

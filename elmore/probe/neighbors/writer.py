@@ -80,7 +80,7 @@ def build_index(
             lines = Lines(files, errors=options.errors, column=options.column)
             sentences = split_lines(lines, options, embedder)
             with atomic.explain_write_errors(folder, _ADVICE):
-                writer = _Writer(folder, manifest)
+                writer = _Writer(folder, manifest, storage.current_precision(embedder))
             with contextlib.closing(writer):
                 _fill(
                     writer,
@@ -187,8 +187,9 @@ def _fill(
 class _Writer:
     """Append sentences to the columns; they become valid when their part is closed."""
 
-    def __init__(self, folder: Path, manifest: Manifest) -> None:
+    def __init__(self, folder: Path, manifest: Manifest, precision: str) -> None:
         self.folder = folder
+        self._precision = precision
         storage.write_manifest(folder, manifest)  # first, so that the folder is known to be ours
         self.manifest = _drop_damaged(folder, manifest)
         self._files: dict[str, IO[bytes]] = {}
@@ -238,7 +239,9 @@ class _Writer:
             file.flush()
             os.fsync(file.fileno())
         *before, text = self.manifest.texts
+        precision = self.manifest.precision
         if self._part_occurrences:
+            precision = precision or self._precision  # an earlier format does not say
             columns = tuple(
                 ColumnSlice(name=name, bytes=self._sizes[name], sha256=digest.hexdigest())
                 for name, digest in self._digests.items()
@@ -248,7 +251,7 @@ class _Writer:
             )
             text = dataclasses.replace(text, parts=(*text.parts, part))
         texts = (*before, dataclasses.replace(text, whole=finished))
-        self.manifest = dataclasses.replace(self.manifest, texts=texts)
+        self.manifest = dataclasses.replace(self.manifest, texts=texts, precision=precision)
         storage.write_manifest(self.folder, self.manifest)
         self._begin_part()
 

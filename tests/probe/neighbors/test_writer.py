@@ -299,6 +299,31 @@ def test_a_pipe_is_refused_before_it_is_read(tmp_path, elmo):
         OccurrenceIndex.build(tmp_path / "index", elmo, [tmp_path / "pipe"])
 
 
+def test_the_first_text_added_to_an_index_of_an_earlier_format_fixes_its_precision(
+    tmp_path, elmo, monkeypatch
+):
+    simulated_bf16.simulate_bf16_units(monkeypatch)
+    fast = Embedder(elmo.bundle, device="cpu", precision="fast")
+    path = build_index(tmp_path, elmo).folder / "index.json"
+    manifest = json.loads(path.read_text())
+    del manifest["precision"]
+    path.write_text(json.dumps({**manifest, "format": 2}))
+
+    def append(embedder, name, *lines):
+        file = write_text(tmp_path / name, lines)
+        OccurrenceIndex.open(path.parent, embedder).append([file], tokenized=True)
+
+    with pytest.raises(DataError, match=r"empty\.txt: holds no words"):
+        append(elmo, "empty.txt")
+    assert storage.read_manifest(path.parent).precision is None
+    append(fast, "first.txt", "a new play")
+    assert storage.read_manifest(path.parent).precision == "fast"
+    with pytest.raises(DataError, match="built in fast precision, this model runs in exact; pass"):
+        append(elmo, "second.txt", "another play")
+    append(fast, "second.txt", "another play")
+    assert len(OccurrenceIndex.open(path.parent, fast)) == 21
+
+
 @pytest.mark.parametrize(
     ("lines", "part"),
     [(LINES * 40, 100_000), (LINES, 4), (LINES, 100_000)],
