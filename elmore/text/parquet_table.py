@@ -85,9 +85,9 @@ class ParquetTable:
                 return decoded
             row = first_row + 1 + next(i for i, value in enumerate(array) if not _is_utf8(value))
             where = f"row {row}{f', column {column!r},' if column else ''}"
+            advice = "fix it, or pass --errors replace" if errors == "strict" else "fix it"
             raise DataError(
-                f"{self.name}: {where} is not UTF-8 at its byte {error.start + 1}; fix it, or pass "
-                "--errors replace"
+                f"{self.name}: {where} is not UTF-8 at its byte {error.start + 1}; {advice}"
             ) from error
         except (ValueError, OverflowError):  # a date that Python does not have
             return array.cast("string").to_pylist()

@@ -57,10 +57,17 @@ def test_invalid_text_is_replaced_on_request_also_in_lists_and_other_columns(tmp
     assert read(tmp_path, pyarrow.table({"text": missing}), "replace")[3].text == ""
 
 
-def test_invalid_text_inside_other_structures_is_refused(tmp_path):
+@pytest.mark.parametrize(
+    ("errors", "advice"), [("strict", "fix it, or pass --errors replace"), ("replace", "fix it")]
+)
+def test_invalid_text_inside_other_structures_is_refused_with_advice_that_helps(
+    tmp_path, errors, advice
+):
     inside = pyarrow.StructArray.from_arrays([broken()], ["name"])
-    with pytest.raises(DataError, match="row 2, column 'x', is not UTF-8"):
-        read(tmp_path, pyarrow.table({"text": ["a"] * 3, "x": inside}), "replace")
+    with pytest.raises(DataError) as refused:
+        read(tmp_path, pyarrow.table({"text": ["a"] * 3, "x": inside}), errors)
+    where = f"{tmp_path / 't.parquet'}: row 2, column 'x',"
+    assert str(refused.value) == f"{where} is not UTF-8 at its byte 1; {advice}"
 
 
 def test_a_date_that_python_does_not_have_is_a_text(tmp_path):
