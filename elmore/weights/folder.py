@@ -71,7 +71,8 @@ class MixConfig:
     layer_norm: bool = False
 
     def __post_init__(self) -> None:
-        if max(map(abs, (self.gamma, *self.weights))) > float(np.finfo(np.float32).max):
+        most = float(np.finfo(np.float32).max)
+        if not all(abs(x) <= most for x in (self.gamma, *self.weights)):  # false for NaN too
             raise ConfigError("weights and gamma must be finite in float32")
 
 

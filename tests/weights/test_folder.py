@@ -97,6 +97,18 @@ def test_a_folder_of_the_first_format_is_still_read(tmp_path):
     assert_close(result.model.state_dict(), made.model.state_dict(), rtol=0, atol=0)
 
 
+@pytest.mark.parametrize("value", [float("nan"), float("inf"), -float("inf"), 1e39])
+def test_a_mix_of_numbers_that_are_not_finite_is_refused(tmp_path, value):
+    for mix in (
+        elmore.SavedMix((value, 0.0, 0.0), 1.0),
+        elmore.SavedMix((0.0, 0.0, value), 1.0),
+        elmore.SavedMix((0.0, 0.0, 0.0), value),
+    ):
+        with pytest.raises(ConfigError, match="weights and gamma must be finite in float32"):
+            folder.save(replace(bundle(), mixes=(mix,)), tmp_path / "model")
+    assert not (tmp_path / "model").exists()
+
+
 def test_a_softmax_without_its_words_is_refused(tmp_path):
     folder.save(bundle(), tmp_path / "model")
     (tmp_path / "model" / "vocabulary.txt").unlink()
