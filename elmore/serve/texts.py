@@ -64,10 +64,11 @@ def _tokenize(
                 param=field,
             )
         if num_tokens > most:
+            where = f" in the first {number + 1} texts" if number else ""
             raise RequestError(
                 413,
-                f"{field}: {num_tokens} tokens in the first {number + 1}, a request may have "
-                f"{most}; send them in several requests",
+                f"{field}: {num_tokens} tokens{where}, a request may have {most}; send them in "
+                "several requests",
                 param=field,
             )
         tokenized.words.append(words)

@@ -281,7 +281,7 @@ def test_too_many_tokens_are_refused_and_counted(embedder):
     with run_server(engine_of(embedder), limits=Limits(tokens=10)) as client:
         answer = client.post("/encode", {"texts": ["a b c d", "a b c d", "a b c d"]})
     assert answer.status == 413
-    assert "texts: 12 tokens in the first 3, a request may have 10" in answer.detail
+    assert "texts: 12 tokens in the first 3 texts, a request may have 10" in answer.detail
 
 
 def test_a_text_of_too_many_tokens_is_named(client):

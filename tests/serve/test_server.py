@@ -39,7 +39,8 @@ def test_texts_after_the_first_over_a_limit_are_not_tokenised():
         return text.split()
 
     for texts, said in (
-        (["a b", "c d", "e"], "texts: 4 tokens in the first 2, a request may have 3"),
+        (["a b", "c d", "e"], "texts: 4 tokens in the first 2 texts, a request may have 3"),
+        (["a b c d e", "f"], "texts: 5 tokens, a request may have 3; send them in several req"),
         (["a " * 2049, "b"], "texts.0: 2049 tokens, a text may have 2048"),
     ):
         seen.clear()
