@@ -166,12 +166,14 @@ class ContinuousBatcher:
         grids = [grid.reshape(steps, num_rows) for grid in (mask, reset_mask, index)]
         mask, reset_mask, index = device.put(grids)
         reset = self._runtime.reset_rows(num_rows)
+        gate_inputs = []  # (S, B, G) of each direction; not in `run`, as both share a cache
+        for direction in BOTH:
+            words = [word for segment in segments for word in segment.words(direction)]
+            gate_inputs.append(self._gate_inputs(direction, words)[index])
 
         def run(direction: int) -> list[LSTMState]:
-            words = [word for segment in segments for word in segment.words(direction)]
-            gate_inputs = self._gate_inputs(direction, words)[index]  # (S, B, G)
             outputs, after = self._runtime.stacks[direction](
-                gate_inputs.swapaxes(0, 1),
+                gate_inputs[direction].swapaxes(0, 1),
                 mask.T,
                 before.direction(direction),
                 reset_mask.T if first_cells else None,

@@ -22,6 +22,7 @@ from elmore.embed import device
 from elmore.embed.packing import IDLE, PackedPlan
 from elmore.model.bilm import BiLM, stack_states
 from elmore.model.config import BiLMConfig
+from elmore.model.cuda_streams import run_in_streams
 from elmore.model.lstm.call import disable_autocast
 from elmore.model.native_bilm import zero_state
 from elmore.model.native_threads import Result
@@ -43,6 +44,7 @@ class TorchDevice:
         self._device = like.device
         self.type = self._device.type
         self._dense: WeakKeyDictionary[Whitening, list[Tensor]] = WeakKeyDictionary()
+        self._side_streams: list[torch.cuda.Stream] = []
 
     @property
     def limits(self) -> device.DeviceLimits:
@@ -78,8 +80,12 @@ class TorchDevice:
         return _TorchPlan(plan, chunk, self)
 
     def run_together(self, functions: Sequence[Callable[[], Result]]) -> list[Result]:
-        """Run functions one after another: a GPU works on all of them in one stream."""
-        return [function() for function in functions]
+        """Run functions one after another; a GPU runs what they launch at the same time."""
+        if self.type != "cuda":
+            return [function() for function in functions]
+        while len(self._side_streams) < len(functions) - 1:
+            self._side_streams.append(torch.cuda.Stream(self._device))
+        return run_in_streams(functions, self._side_streams)
 
     def concatenate(self, arrays: Sequence[Tensor], axis: int) -> Tensor:
         """Join tensors along an axis."""
@@ -139,7 +145,8 @@ class _TorchPlan:
         active = forward != IDLE
         self.positions = forward, backward
         self._device = owner
-        self._gate_inputs = owner.empty(0)  # of one chunk; `take` gives it its size
+        # of one chunk of each direction; `take` gives them their size
+        self._gate_inputs = owner.empty(0), owner.empty(0)
         # A step runs for all rows or for none; the outputs of idle rows are not used.
         any_active = np.broadcast_to(active.any(axis=2, keepdims=True), active.shape)
         # Lists of all chunks one after another, split below: active cells, and their positions.
@@ -166,7 +173,7 @@ class _TorchPlan:
     ) -> list[LSTMState]:
         """Run a chunk, and write the outputs of its words to their positions."""
         table, rows = gate_inputs
-        taken = self._device.take(table, rows.reshape(-1), self._gate_inputs)
+        taken = self._device.take(table, rows.reshape(-1), self._gate_inputs[direction])
         outputs, states = stack(
             taken.reshape(*rows.shape, -1).swapaxes(0, 1),
             self._any_active[chunk],

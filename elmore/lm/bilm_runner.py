@@ -5,6 +5,7 @@ Shapes: N distinct words, B rows, T tokens, D width of one direction, H cell wid
 
 import contextlib
 from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from typing import Any, NamedTuple
 
 import torch
@@ -13,7 +14,8 @@ from torch import Tensor, nn
 
 from elmore.errors import DataError
 from elmore.lm.batches import Batch
-from elmore.model.bilm import BACKWARD, FORWARD, BiLM, BiLMState, stack_states
+from elmore.model.bilm import BACKWARD, FORWARD, BiLM, BiLMState, LSTMState, stack_states
+from elmore.model.cuda_streams import run_in_streams
 from elmore.train.loop import State
 
 
@@ -59,9 +61,10 @@ class BiLMRunner:
     def capture_cuda_graph(self, batch: Batch) -> None:
         """Capture a CUDA graph for batches of this shape, with gradients unless they are off.
 
-        Launching the many small kernels takes the CPU longer than running them takes the GPU. The
-        kernels are the same, and so are the results. Layers, state and gradients live in memory of
-        the graph until the next batch, so gradients cannot be accumulated over several batches.
+        Launching the many small kernels takes the CPU longer than running them takes the GPU, and
+        a graph runs both directions at the same time. The kernels are the same, and so are the
+        results. Layers, state and gradients live in memory of the graph until the next batch, so
+        gradients cannot be accumulated over several batches.
         """
         inputs = tuple(each.clone() for each in self._inputs(batch, None))  # memory of its own
         with _capture_on(inputs[0].device):
@@ -110,9 +113,9 @@ class _BiLMForward(nn.Module):
         inputs = inputs.to(output.dtype)
         state, zero = BiLMState(output, cell), self.bilm.zero_state(index.shape[1], inputs)
         mask = torch.ones_like(resets[0])
-        layers, ends = [], []
-        for direction in (FORWARD, BACKWARD):
-            outputs, end = self.bilm.run_direction(
+
+        def run(direction: int) -> tuple[list[Tensor], list[LSTMState]]:
+            return self.bilm.run_direction(
                 direction,
                 inputs[direction],
                 mask,
@@ -120,9 +123,14 @@ class _BiLMForward(nn.Module):
                 resets[direction],
                 zero.direction(direction),
             )
-            layers += outputs[self.lowest_layer :]
-            ends.append(end)
-        return *layers, *stack_states(*ends)
+
+        runs = [partial(run, direction) for direction in (FORWARD, BACKWARD)]
+        if index.is_cuda and torch.cuda.is_current_stream_capturing():
+            directions = run_in_streams(runs, [torch.cuda.Stream(index.device)])
+        else:
+            directions = [run() for run in runs]
+        layers = [layer for outputs, _ in directions for layer in outputs[self.lowest_layer :]]
+        return *layers, *stack_states(*(end for _, end in directions))
 
     def encode_words(self, words: Sequence[Int[Tensor, "..."]]) -> Float[Tensor, "N D"]:
         """Encode each distinct word once, for both directions."""

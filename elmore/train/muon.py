@@ -57,7 +57,7 @@ class Muon(optim.AdamW):
             scale = _UPDATE_RMS * max(shape) ** 0.5
             for weight, update in zip(weights, updates, strict=True):
                 weight.mul_(1 - group["lr"] * group["weight_decay"])
-                weight.add_(update.to(weight.dtype), alpha=-group["lr"] * scale)
+                weight.add_(update, alpha=-group["lr"] * scale)
                 weight.grad = None
 
     def _nesterov(self, weight: nn.Parameter) -> Tensor:
@@ -81,7 +81,8 @@ def orthogonalize(matrices: Float[Tensor, "n rows columns"]) -> Float[Tensor, "n
     a, b, c = _COEFFICIENTS
     for _ in range(_ITERATIONS):
         gram = x @ x.mT
-        x = a * x + (b * gram + c * gram @ gram) @ x
+        polynomial = torch.baddbmm(gram, gram, gram, beta=b, alpha=c)
+        x = torch.baddbmm(x, polynomial, x, beta=a)
     return x.mT if tall else x
 
 
