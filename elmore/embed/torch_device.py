@@ -45,6 +45,7 @@ class TorchDevice:
         self.type = self._device.type
         self._dense: WeakKeyDictionary[Whitening, list[Tensor]] = WeakKeyDictionary()
         self._side_streams: list[torch.cuda.Stream] = []
+        self._gate_inputs = [self.empty(0), self.empty(0)]  # of one chunk of each direction
 
     @property
     def limits(self) -> device.DeviceLimits:
@@ -74,6 +75,15 @@ class TorchDevice:
     def take(self, table: Tensor, rows: Tensor, out: Tensor) -> Tensor:
         """Write rows of a table into `out`, and return it."""
         return torch.index_select(table, 0, rows, out=out)
+
+    def gate_inputs_buffer(self, direction: int, num_words: int, num_gates: int) -> Tensor:
+        """Return memory for gate inputs, the same in each call, so that a CUDA graph can read it.
+
+        More words than ever before get new memory.
+        """
+        if len(self._gate_inputs[direction]) < num_words:
+            self._gate_inputs[direction] = self.empty(num_words, num_gates)
+        return self._gate_inputs[direction][:num_words]
 
     def place(self, plan: PackedPlan, chunk: int) -> device.PlacedPlan:
         """Return a plan ready to run, in chunks of so many steps."""
@@ -145,8 +155,6 @@ class _TorchPlan:
         active = forward != IDLE
         self.positions = forward, backward
         self._device = owner
-        # of one chunk of each direction; `take` gives them their size
-        self._gate_inputs = owner.empty(0), owner.empty(0)
         # A step runs for all rows or for none; the outputs of idle rows are not used.
         any_active = np.broadcast_to(active.any(axis=2, keepdims=True), active.shape)
         # Lists of all chunks one after another, split below: active cells, and their positions.
@@ -173,7 +181,8 @@ class _TorchPlan:
     ) -> list[LSTMState]:
         """Run a chunk, and write the outputs of its words to their positions."""
         table, rows = gate_inputs
-        taken = self._device.take(table, rows.reshape(-1), self._gate_inputs[direction])
+        buffer = self._device.gate_inputs_buffer(direction, rows.numel(), table.shape[1])
+        taken = self._device.take(table, rows.reshape(-1), buffer)
         outputs, states = stack(
             taken.reshape(*rows.shape, -1).swapaxes(0, 1),
             self._any_active[chunk],
@@ -283,7 +292,8 @@ class CUDAGraphRunner:
     """Runs one direction of a biLM; shapes that recur become CUDA graphs.
 
     A step of an LSTM is a few small kernels, which take a CPU longer to launch than a GPU to run.
-    The outputs are overwritten by the next call, so one thread at a time may use a runner.
+    The outputs are overwritten by the next call, so one thread at a time may use a runner. The gate
+    inputs are not copied if they are in the memory that they had when the graph was captured.
     """
 
     def __init__(self, run: device.RunStack) -> None:
@@ -311,7 +321,8 @@ class CUDAGraphRunner:
             self._captured[shape] = self._capture(inputs)
         captured = self._captured[shape]
         for static, new in zip(captured.static_inputs, inputs, strict=True):
-            static.copy_(new)
+            if static.data_ptr() != new.data_ptr() or static.stride() != new.stride():
+                static.copy_(new)
         captured.graph.replay()
         return captured.static_outputs
 
@@ -322,8 +333,9 @@ class CUDAGraphRunner:
         return self._run_eagerly(gate_inputs, mask, states, reset_mask, reset_states)
 
     def _capture(self, inputs: list[Tensor]) -> _Captured:
-        static_inputs = [part.clone() for part in inputs]
-        graph, where = torch.cuda.CUDAGraph(), inputs[0].device
+        gate_inputs, *others = inputs
+        static_inputs = [gate_inputs, *(part.clone() for part in others)]  # the first is large
+        graph, where = torch.cuda.CUDAGraph(), gate_inputs.device
         # Torch captures on the current device, in a stream that it keeps from its first capture.
         with (
             torch.cuda.device(where),

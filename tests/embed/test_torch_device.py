@@ -11,6 +11,7 @@ import torch
 from elmore.embed.torch_device import (
     CUDAGraphRunner,
     PinnedFetch,
+    TorchDevice,
     buffer_size,
     fill_buffer,
     split_buffer,
@@ -84,3 +85,29 @@ def test_a_graph_is_captured_on_the_device_of_its_tensors_in_a_stream_of_that_de
         "end of graph",
         "end of device",
     ]
+
+
+def test_gate_inputs_have_the_same_memory_in_each_chunk_that_is_not_larger():
+    device = TorchDevice(torch.zeros(1))
+    first = device.gate_inputs_buffer(0, 6, 8)
+    assert device.gate_inputs_buffer(0, 4, 8).shape == (4, 8)
+    assert device.gate_inputs_buffer(0, 4, 8).data_ptr() == first.data_ptr()
+    assert device.gate_inputs_buffer(1, 6, 8).data_ptr() != first.data_ptr()
+    assert device.gate_inputs_buffer(0, 7, 8).shape == (7, 8)
+
+
+def test_a_graph_reads_gate_inputs_where_they_are_and_copies_them_from_elsewhere(monkeypatch):
+    """A graph of torch, without a GPU, is a stub that computes nothing anew."""
+    context = contextlib.nullcontext()
+    monkeypatch.setattr(torch.cuda, "CUDAGraph", lambda: SimpleNamespace(replay=lambda: None))
+    monkeypatch.setattr(torch.cuda, "Stream", lambda device: None)
+    monkeypatch.setattr(torch.cuda, "device", lambda device: context)
+    monkeypatch.setattr(torch.cuda, "graph", lambda graph, stream: context)
+    runner = CUDAGraphRunner(lambda gate_inputs, *_: ([gate_inputs], []))
+    inputs, mask = torch.zeros(2, 3, 4), torch.ones(2, 3, dtype=torch.bool)
+    for _ in range(3):
+        (static,), _ = runner(inputs, mask, [], mask, [])
+    assert static.data_ptr() == inputs.data_ptr()
+    (static,), _ = runner(inputs + 1, mask, [], mask, [])
+    assert static.data_ptr() == inputs.data_ptr()
+    assert static.unique().tolist() == [1]

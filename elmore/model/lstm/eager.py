@@ -101,11 +101,17 @@ def _run(call: Call, products: Products) -> Result:
             gate_inputs = project_inputs(
                 call.inputs[:, step : step + chunk].transpose(0, 1), products
             )
-        step_inputs = gate_inputs[step if call.projected else step % chunk]
         flags = mask[step], reset_mask[step + 1]
-        gates = products.recurrent(output).add_(step_inputs)
         kernels.cell_step(
-            gates, products.bias, cell, *flags, reset_state.cell, call.cell_clip, hidden, cell
+            products.recurrent(output),
+            gate_inputs[step if call.projected else step % chunk],
+            products.bias,
+            cell,
+            *flags,
+            reset_state.cell,
+            call.cell_clip,
+            hidden,
+            cell,
         )
         projected, clip = hidden, None
         if products.projection is not None:

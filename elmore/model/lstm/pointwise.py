@@ -18,6 +18,7 @@ from torch import Tensor
 
 def cell_step(
     gates: Float[Tensor, "B G"],
+    gate_inputs: Float[Tensor, "B G"] | None,
     bias: Float[Tensor, " G"],
     cell: Float[Tensor, "B H"],
     mask: Bool[Tensor, "B 1"],
@@ -27,7 +28,12 @@ def cell_step(
     hidden: Float[Tensor, "B H"],
     next_cell: Float[Tensor, "B H"],
 ) -> None:
-    """Update the cell from the gates, which come without their bias."""
+    """Update the cell from the gates, to which their inputs and their bias are added.
+
+    Without `gate_inputs` the gates have them already; with them the gates may be overwritten.
+    """
+    if gate_inputs is not None:
+        gates.add_(gate_inputs)
     i, f, g, o = _activate(gates, bias)
     new_cell = _clamp(torch.addcmul(f * cell, i, g), clip)
     hidden.copy_(o * torch.tanh(new_cell))

@@ -178,6 +178,7 @@ def _run_forward(saved: _Saved, plan: _Plan) -> Float[Tensor, "T B D"]:
         torch.mm(xh[t], weight, out=gates)
         kernels.cell_step(
             gates,
+            None,
             saved.bias,
             cells[t],
             *flags,

@@ -28,6 +28,7 @@ BLOCK = 512
 
 def cell_step(
     gates: Float[Tensor, "B G"],
+    gate_inputs: Float[Tensor, "B G"] | None,
     bias: Float[Tensor, " G"],
     cell: Float[Tensor, "B H"],
     mask: Bool[Tensor, "B 1"],
@@ -37,10 +38,28 @@ def cell_step(
     hidden: Float[Tensor, "B H"],
     next_cell: Float[Tensor, "B H"],
 ) -> None:
-    """Update the cell from the gates, which come without their bias."""
+    """Update the cell from the gates, to which their inputs and their bias are added."""
     rows, width = cell.shape
+    has_inputs = gate_inputs is not None
+    if gate_inputs is None:
+        gate_inputs = gates  # any pointer: it is not read
+    elif gate_inputs.stride(1) != 1:
+        gate_inputs = gate_inputs.contiguous()
     _cell_step[rows, -(-width // BLOCK)](
-        gates, bias, cell, mask, reset_mask, reset_to, hidden, next_cell, width, clip, BLOCK
+        gates,
+        gate_inputs,
+        bias,
+        cell,
+        mask,
+        reset_mask,
+        reset_to,
+        hidden,
+        next_cell,
+        gate_inputs.stride(0),
+        width,
+        has_inputs,
+        clip,
+        BLOCK,
     )
 
 
@@ -122,6 +141,7 @@ def cell_gradient(
 @no_type_check
 def _cell_step(
     gates,
+    gate_inputs,
     bias,
     cell,
     mask,
@@ -129,14 +149,20 @@ def _cell_step(
     reset_to,
     hidden,
     next_cell,
+    input_stride,
     width,
+    has_inputs: tl.constexpr,
     clip: tl.constexpr,
     block: tl.constexpr,
 ):
     row, columns, inside = _row_and_columns(width, block)
     here = row * width + columns
     before = tl.load(cell + here, inside)
-    i, f, g, o = _activate(gates, bias, row, columns, inside, width, before.dtype)
+    gates += row * 4 * width + columns
+    gate_inputs += row * input_stride + columns
+    i, f, g, o = _activate(
+        gates, gate_inputs, bias + columns, inside, width, has_inputs, before.dtype
+    )
     new = _clamp(f * before + i * g, clip)
     tl.store(hidden + here, o * _tanh(new), inside)
     next_value = tl.where(tl.load(mask + row), new, before)
@@ -219,7 +245,8 @@ def _cell_gradient(
     row, columns, inside = _row_and_columns(width, block)
     here = row * width + columns
     before = tl.load(cell + here, inside)
-    i, f, g, o = _activate(gates, bias, row, columns, inside, width, before.dtype)
+    gates += row * 4 * width + columns
+    i, f, g, o = _activate(gates, gates, bias + columns, inside, width, False, before.dtype)
     new = f * before + i * g
     squashed = _tanh(_clamp(new, clip))
     is_token = tl.load(mask + row)
@@ -245,14 +272,25 @@ def _row_and_columns(width, block: tl.constexpr):
 
 @jit
 @no_type_check
-def _activate(gates, bias, row, columns, inside, width, dtype: tl.constexpr):
-    gate = gates + row * 4 * width + columns
-    bias += columns
-    i = tl.load(gate, inside).to(dtype) + tl.load(bias, inside)
-    f = tl.load(gate + width, inside).to(dtype) + tl.load(bias + width, inside)
-    g = tl.load(gate + 2 * width, inside).to(dtype) + tl.load(bias + 2 * width, inside)
-    o = tl.load(gate + 3 * width, inside).to(dtype) + tl.load(bias + 3 * width, inside)
+def _activate(
+    gates, gate_inputs, bias, inside, width, has_inputs: tl.constexpr, dtype: tl.constexpr
+):
+    i = _sum_gate(gates, gate_inputs, bias, inside, 0, has_inputs, dtype)
+    f = _sum_gate(gates, gate_inputs, bias, inside, width, has_inputs, dtype)
+    g = _sum_gate(gates, gate_inputs, bias, inside, 2 * width, has_inputs, dtype)
+    o = _sum_gate(gates, gate_inputs, bias, inside, 3 * width, has_inputs, dtype)
     return tl.sigmoid(i), tl.sigmoid(f), _tanh(g), tl.sigmoid(o)
+
+
+@jit
+@no_type_check
+def _sum_gate(
+    gates, gate_inputs, bias, inside, offset, has_inputs: tl.constexpr, dtype: tl.constexpr
+):
+    total = tl.load(gates + offset, inside).to(dtype)
+    if has_inputs:
+        total += tl.load(gate_inputs + offset, inside).to(dtype)
+    return total + tl.load(bias + offset, inside)
 
 
 @jit
