@@ -69,6 +69,7 @@ class BiLMRunner:
         inputs = tuple(each.clone() for each in self._inputs(batch, None))  # memory of its own
         with _capture_on(inputs[0].device):
             graph: Any = torch.cuda.make_graphed_callables(self._module(), inputs)
+        _expect_gradients_from_another_stream()
         self._captured = _Captured(graph, [each.shape for each in inputs], self.bilm.training)
 
     def _module(self) -> "_BiLMForward":
@@ -159,6 +160,17 @@ def _capture_on(device: torch.device) -> Iterator[None]:
             yield
         finally:
             torch.cuda.graph.default_capture_stream = kept
+
+
+def _expect_gradients_from_another_stream() -> None:
+    """Keep torch from warning that gradients of a graph come from another stream than its own.
+
+    `make_graphed_callables` keeps the autograd graph of its capture alive, and with it the stream
+    in which weights expect their gradients. Older versions of torch do not warn.
+    """
+    set_warning = getattr(torch.autograd.graph, "set_warn_on_accumulate_grad_stream_mismatch", None)
+    if set_warning is not None:
+        set_warning(False)
 
 
 def _word_tensors(batch: Batch) -> list[Int[Tensor, "..."]]:

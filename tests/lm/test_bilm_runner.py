@@ -81,3 +81,19 @@ def test_a_graph_is_captured_in_a_stream_of_its_device_and_torch_keeps_its_own(
         runner.capture_cuda_graph(batch)
     assert seen == ["current device cpu", "stream of cpu", "previous device"]
     assert torch.cuda.graph.default_capture_stream == "stream of the first capture"
+
+
+def test_a_captured_graph_lets_gradients_come_from_another_stream_without_a_warning(
+    corpus, monkeypatch
+):
+    """Torch keeps the autograd graph of the capture; its part, which needs a GPU, is a stub."""
+    warns: list[bool] = []
+    context = contextlib.nullcontext()
+    monkeypatch.setattr(torch.cuda, "Stream", lambda device: None)
+    monkeypatch.setattr(torch.cuda, "device", lambda device: context)
+    monkeypatch.setattr(torch.cuda, "make_graphed_callables", lambda module, _: module)
+    monkeypatch.setattr(
+        torch.autograd.graph, "set_warn_on_accumulate_grad_stream_mismatch", warns.append
+    )
+    BiLMRunner(toy_teacher.bilm()).capture_cuda_graph(toy_corpus.training(corpus).make_batch(0))
+    assert warns == [False]
