@@ -36,8 +36,8 @@ def main() -> None:
     args = parser.parse_args()
     with tempfile.TemporaryDirectory() as name:
         path = Path(name)
-        python = args.python or contestants.install(path / "others", contestants.ENCODER_PACKAGES)
         read = list(itertools.islice(contestants.real_sentences(), args.sentences))
+        python = args.python or contestants.install(path / "others", contestants.ENCODER_PACKAGES)
         texts = path / "texts.json"
         texts.write_text(json.dumps(read))
         torch.manual_seed(0)

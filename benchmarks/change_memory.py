@@ -17,6 +17,8 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
+from data_folder import data_path
+
 from elmore.text import sentences
 
 
@@ -36,7 +38,7 @@ def main() -> None:
 
 def write_text(folder: Path, number: int, count: int) -> Path:
     """Write the first sentences of a file of the corpus, one in each line."""
-    source = Path(os.environ["ELMORE_DATA"]) / f"corpus/train-{number:02}.txt.xz"
+    source = data_path(f"corpus/train-{number:02}.txt.xz")
     path = folder / f"{number}.txt"
     with lzma.open(source, "rt", encoding="utf-8") as file, path.open("w", encoding="utf-8") as out:
         out.writelines(f"{text}\n" for text in itertools.islice(split(file), count))

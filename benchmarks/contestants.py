@@ -17,6 +17,8 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import NamedTuple
 
+from data_folder import data_path
+
 from elmore.text import sentences
 from elmore.text.tokenizers import penn
 from elmore.weights.bundle import Bundle
@@ -128,8 +130,7 @@ def install(place: Path, packages: Sequence[str]) -> Path:
 
 def real_sentences() -> Iterator[list[str]]:
     """Return tokenised sentences of $ELMORE_DATA/corpus/valid.txt.xz."""
-    path = Path(os.environ["ELMORE_DATA"]) / "corpus" / "valid.txt.xz"
-    with lzma.open(path, "rt", encoding="utf-8") as file:
+    with lzma.open(data_path("corpus/valid.txt.xz"), "rt", encoding="utf-8") as file:
         for line in file:
             spans = sentences.split_sentences(line)
             yield from (penn(line[start:end]).words for start, end in spans)

@@ -9,7 +9,6 @@ $ELMORE_DATA/corpus/train-00.txt.xz and following.
 """
 
 import lzma
-import os
 import subprocess
 import sys
 import tempfile
@@ -17,6 +16,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import torch
+from data_folder import data_path
 
 from elmore.lm import config
 from elmore.model.bilm import BiLM
@@ -43,7 +43,8 @@ finally:
 
 def distinct_sentences() -> Iterator[str]:
     seen = set()
-    for path in sorted(Path(os.environ["ELMORE_DATA"]).glob("corpus/train-*.txt.xz")):
+    folder_of_text = data_path("corpus/train-00.txt.xz").parent
+    for path in sorted(folder_of_text.glob("train-*.txt.xz")):
         with lzma.open(path, "rt", encoding="utf-8") as file:
             for line in file:
                 for start, end in sentences.split_sentences(line):

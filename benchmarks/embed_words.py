@@ -97,8 +97,8 @@ def main() -> None:
     args = parser.parse_args()
     with tempfile.TemporaryDirectory() as name:
         place = Path(name)
-        peer = contestants.install(place / "peer", contestants.SIMPLE_ELMO_PACKAGES)
         everything = list(itertools.islice(contestants.real_sentences(), args.sentences))
+        peer = contestants.install(place / "peer", contestants.SIMPLE_ELMO_PACKAGES)
         print(f"{torch.get_num_threads()} threads, torch {torch.__version__}, words per second\n")
         print("| size | how | peer | exact | ratio | fast | ratio |\n|---|---|---|---|---|---|---|")
         for recipe in args.sizes:

@@ -22,6 +22,8 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from xml.etree import ElementTree
 
+from data_folder import data_path
+
 MODEL = "english"
 LAW_COMMIT = "9123af018003a6666851734d92eb3a81862a0f33"
 
@@ -62,8 +64,7 @@ def main() -> None:
 
 def articles(corpus: str, num_words: int) -> Iterator[str]:
     """Yield the first paragraphs of each article, at least this many words."""
-    source = Path(os.environ["ELMORE_DATA"]) / "corpus" / f"{corpus}.txt.xz"
-    with lzma.open(source, "rt", encoding="utf-8") as file:
+    with lzma.open(data_path(f"corpus/{corpus}.txt.xz"), "rt", encoding="utf-8") as file:
         for article in file.read().split("\n\n"):
             paragraphs, words = [], 0
             for paragraph in article.strip().split("\n"):

@@ -9,7 +9,6 @@ another machine that has a copy of the folder.
 import contextlib
 import hashlib
 import json
-import os
 import re
 import signal
 import subprocess
@@ -19,6 +18,8 @@ from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from pathlib import Path
 from typing import Any, NamedTuple
+
+from data_folder import data_path
 
 from elmore import atomic
 
@@ -94,7 +95,7 @@ def file_stem(name: str) -> str:
 
 def show_command(words: Sequence[str]) -> str:
     """Return the command with $ELMORE_DATA in place of the path."""
-    return " ".join(["elmore", *words]).replace(os.environ["ELMORE_DATA"], "$ELMORE_DATA")
+    return " ".join(["elmore", *words]).replace(str(data_path()), "$ELMORE_DATA")
 
 
 def _run_job(job: Job, started: list[subprocess.Popen]) -> dict[str, Any]:

@@ -32,9 +32,9 @@ def main() -> None:
     args = parser.parse_args()
     with tempfile.TemporaryDirectory() as name:
         path = Path(name)
+        sentence = next(result for result in contestants.real_sentences() if len(result) == WORDS)
         packages = contestants.SIMPLE_ELMO_PACKAGES + contestants.ENCODER_PACKAGES
         python = args.python or contestants.install(path / "others", packages)
-        sentence = next(result for result in contestants.real_sentences() if len(result) == WORDS)
         texts = path / "texts.json"
         texts.write_text(json.dumps([sentence]))
         result = contestants.take_turns(

@@ -11,7 +11,6 @@ take half of that.
 
 import argparse
 import json
-import os
 import statistics
 import subprocess
 import sys
@@ -24,6 +23,7 @@ from pathlib import Path
 
 import numpy as np
 import torch
+from data_folder import data_path
 
 import elmore
 from elmore import atomic
@@ -33,21 +33,18 @@ from elmore.tasks.embedding import word_vectors
 from elmore.weights import folder, pretrained
 from elmore.weights.digest import model_digest
 
-DATA = Path(os.environ["ELMORE_DATA"])
-GLOVE = DATA / "vectors/glove.6B.50d.subset.f16.npy"
-POS = [
-    f"--{split}={DATA}/tasks/pos/en_ewt-ud-{split}.conllu.xz" for split in ("train", "dev", "test")
-]
+GLOVE = "vectors/glove.6B.50d.subset.f16.npy"
+POS = [(split, f"pos/en_ewt-ud-{split}.conllu.xz") for split in ("train", "dev", "test")]
 WSD = [
-    f"--train={DATA}/tasks/wsd/Training_Corpora/SemCor",
-    f"--test={DATA}/tasks/wsd/Evaluation_Datasets/semeval2007",
-    f"--test={DATA}/tasks/wsd/Evaluation_Datasets/senseval2",
-    f"--wordnet={DATA}/tasks/wsd/wordnet-3.0",
+    ("train", "wsd/Training_Corpora/SemCor"),
+    ("test", "wsd/Evaluation_Datasets/semeval2007"),
+    ("test", "wsd/Evaluation_Datasets/senseval2"),
+    ("wordnet", "wsd/wordnet-3.0"),
 ]
 NER = [
-    f"--train={DATA}/tasks/ner/wnut17train.conll",
-    f"--dev={DATA}/tasks/ner/emerging.dev.conll",
-    f"--test={DATA}/tasks/ner/emerging.test.annotated",
+    ("train", "ner/wnut17train.conll"),
+    ("dev", "ner/emerging.dev.conll"),
+    ("test", "ner/emerging.test.annotated"),
 ]
 SEEDS = (0, 1, 2)
 _DOCUMENTS = 60  # of SemCor, for the uses of words
@@ -84,17 +81,17 @@ def cells(model: str, place: Path) -> dict[str, Callable[[], dict]]:
 
     def of(which: str) -> list[str]:
         if which == "glove":
-            return [f"--vectors=glove:{GLOVE}"]
+            return [f"--vectors=glove:{data_path(GLOVE)}"]
         if which == "untrained" and not untrained.exists():
             save_untrained(model, untrained)
         return [f"--model={untrained if which == 'untrained' else model}"]
 
-    def names(vectors: str, seed: int) -> Callable[[], dict]:
-        out = place / f"{vectors.count('elmo')}-{seed}"
+    def names(more: str, seed: int) -> Callable[[], dict]:
+        out = place / f"{more.count('elmo')}-{seed}"
         return lambda: command(
-            "task", "train", "ner", *NER, f"--embedder={vectors}", f"--set=train.seed={seed}",
-            f"--out={out}", "--json",
-        )  # fmt: skip
+            *("task", "train", "ner", *options(NER), f"--embedder=glove:{data_path(GLOVE)}{more}"),
+            *(f"--set=train.seed={seed}", f"--out={out}", "--json"),
+        )
 
     result: dict[str, Callable[[], dict]] = {
         f"perplexity {text}": lambda text=text: perplexity(model, text, place)
@@ -102,18 +99,23 @@ def cells(model: str, place: Path) -> dict[str, Callable[[], dict]]:
     }
     for which in ("model", "glove", "untrained"):
         result[f"pos {which}"] = lambda which=which: {
-            "rows": command("probe", "pos", *POS, *of(which), "--json")
+            "rows": command("probe", "pos", *options(POS), *of(which), "--json")
         }
         result[f"wsd {which}"] = lambda which=which: command(
-            "probe", "wsd", *WSD, *of(which), "--json"
+            "probe", "wsd", *options(WSD), *of(which), "--json"
         )
         result[f"uses {which}"] = lambda which=which: uses(
             *(each.split("=")[1] for each in of(which))
         )
     for seed in SEEDS:
-        result[f"ner glove {seed}"] = names(f"glove:{GLOVE}", seed)
-        result[f"ner glove+elmo {seed}"] = names(f"glove:{GLOVE}+elmo:{model}", seed)
+        result[f"ner glove {seed}"] = names("", seed)
+        result[f"ner glove+elmo {seed}"] = names(f"+elmo:{model}", seed)
     return result
+
+
+def options(files: list[tuple[str, str]]) -> list[str]:
+    """Return the options that name the files of a task."""
+    return [f"--{option}={data_path(f'tasks/{name}')}" for option, name in files]
 
 
 def command(*words: str) -> dict:
@@ -131,7 +133,7 @@ def perplexity(model: str, text: str, place: Path) -> dict:
     assert vocabulary is not None, f"{model} has no softmax"
     vocabulary.write(words)
     shards = place / f"shards-{text}"
-    source = f"{DATA}/corpus/{text}.txt.xz"
+    source = data_path(f"corpus/{text}.txt.xz")
     subprocess.run(
         [sys.executable, "-m", "elmore", "prepare", source, f"--vocabulary={words}", "-o", shards],
         stdout=subprocess.DEVNULL, check=True,
@@ -159,7 +161,7 @@ def uses(source: str) -> dict:
         else None
     )
     sentences, seen = [], set()
-    for sentence in SenseCorpus(f"{DATA}/tasks/wsd/Training_Corpora/SemCor"):
+    for sentence in SenseCorpus(data_path("tasks/wsd/Training_Corpora/SemCor")):
         seen.add(sentence.document)
         if len(seen) <= _DOCUMENTS:
             sentences.append(sentence)

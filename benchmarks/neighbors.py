@@ -26,6 +26,7 @@ from pathlib import Path
 
 import numpy as np
 import torch
+from data_folder import data_path
 
 import elmore
 from elmore import atomic
@@ -117,7 +118,7 @@ def beginning(folder: Path, uses: int) -> Path:
         return path
     folder.mkdir(parents=True, exist_ok=True)
     lines, left = [], uses
-    with lzma.open(data("train-00"), "rt", encoding="utf-8") as file:
+    with lzma.open(data_path("corpus/train-00.txt.xz"), "rt", encoding="utf-8") as file:
         while left > 0 and (line := file.readline()):
             lines.append(line)
             left -= len(penn(line).words)
@@ -125,13 +126,9 @@ def beginning(folder: Path, uses: int) -> Path:
     return path
 
 
-def data(name: str) -> Path:
-    return Path(os.environ["ELMORE_DATA"]) / "corpus" / f"{name}.txt.xz"
-
-
 def drawn(number: int) -> list[WordInContext]:
     """Draw uses of a text that is not in the index."""
-    with lzma.open(data("valid"), "rt", encoding="utf-8") as file:
+    with lzma.open(data_path("corpus/valid.txt.xz"), "rt", encoding="utf-8") as file:
         spans = [(line, span) for line in file for span in sentences.split_sentences(line)]
     chance = random.Random(0)
     tokens = [penn(line[slice(*span)]).words for line, span in chance.sample(spans, number)]

@@ -25,7 +25,6 @@ benchmarks/fasttext_vectors.py in --vectors.
 
 import argparse
 import json
-import os
 import shutil
 import subprocess
 import sys
@@ -36,8 +35,9 @@ from typing import Any, NamedTuple
 import grid
 import paper_cost
 import torch
+from data_folder import data_path
 from grid import Job, Results
-from model_quality import save_untrained
+from model_quality import GLOVE, save_untrained
 from paper_cells import (
     COLUMNS,
     FINETUNED_TASKS,
@@ -57,8 +57,6 @@ from elmore.tasks.trained_task import TEST_COUNTS
 from elmore.train.distributed import select_device
 from elmore.weights import pretrained
 
-DATA = Path(os.environ["ELMORE_DATA"])
-GLOVE = f"glove:{DATA}/vectors/glove.6B.50d.subset.f16.npy"
 WSD_SETS = ("semeval2007", "senseval2", "senseval3", "semeval2013", "semeval2015")
 PROBES = ("table5", "table6")
 
@@ -234,8 +232,8 @@ def data_files(task: str, place: Path) -> list[str]:
     """Return the training, dev and test files of a task."""
     files = TASKS[task]["files"]
     if task != "squad":
-        return [f"{DATA}/tasks/{name}" for name in files]
-    source, made = DATA / "tasks/squad", place / "squad"
+        return [str(data_path(f"tasks/{name}")) for name in files]
+    source, made = data_path("tasks/squad"), place / "squad"
     if not (made / "train-zre.jsonl.xz").exists():  # the last that is put there
         script = Path(__file__).parent.parent / "examples/split_squad.py"
         parts = [source / "dev-v1.1.reconstructed.json.xz", source / "dev_article_split.json", made]
@@ -248,7 +246,7 @@ def data_files(task: str, place: Path) -> list[str]:
 def embedder(cell: Cell, machine: Machine) -> str:
     """Return the `--embedder` of a cell."""
     if cell.column == "glove":
-        return GLOVE
+        return f"glove:{data_path(GLOVE)}"
     vectors = machine.vectors / f"{cell.task}.f16.npy"
     if not vectors.exists():
         raise SystemExit(
@@ -282,7 +280,7 @@ def probe(table: str, machine: Machine) -> Job:
     facts["model"] = machine.model
     where = [f"--model={machine.model}", f"--device={machine.device}"]
     if table == "table5":
-        wsd = DATA / "tasks/wsd"
+        wsd = data_path("tasks/wsd")
         tests = [f"--test={wsd}/Evaluation_Datasets/{name}" for name in WSD_SETS]
         places = [f"--train={wsd}/Training_Corpora/SemCor", f"--wordnet={wsd}/wordnet-3.0"]
         words = ["probe", "wsd", *places, *tests, "--json", *where]

@@ -10,10 +10,9 @@ premises.
 
 import argparse
 import lzma
-import os
-from pathlib import Path
 
 import numpy as np
+from data_folder import data_path
 
 import elmore
 from elmore.embed import pooling
@@ -33,14 +32,14 @@ POOLS = [
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--model", default="english")
-    elmo = elmore.load(parser.parse_args().model)
-    path = Path(os.environ["ELMORE_DATA"]) / "tasks/snli/snli_dev.tsv.xz"
-    with lzma.open(path, "rt", encoding="utf-8") as file:
+    args = parser.parse_args()
+    with lzma.open(data_path("tasks/snli/snli_dev.tsv.xz"), "rt", encoding="utf-8") as file:
         rows = [line.rstrip("\n").split("\t") for line in file][1:]
     pairs = [(one.split(), two.split()) for label, one, two in rows if label == "entailment"]
     pairs, rest = pairs[:PAIRS], pairs[PAIRS:]
     used = {tuple(one) for one, _ in pairs}
     sample = [one for one in dict.fromkeys(tuple(one) for one, _ in rest) if one not in used]
+    elmo = elmore.load(args.model)
     left, right, learned = (
         [(result.tokens, result.vectors) for result in elmo.embed(texts)]
         for texts in ([one for one, _ in pairs], [two for _, two in pairs], map(list, sample))

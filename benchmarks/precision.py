@@ -11,7 +11,6 @@ nothing. With --bf16 a CPU with bf16 units uses them. The data are in $ELMORE_DA
 
 import argparse
 import itertools
-import os
 import time
 from collections.abc import Iterator
 from functools import partial
@@ -21,6 +20,7 @@ from unittest import mock
 import contestants
 import numpy as np
 import torch
+from data_folder import data_path
 
 import elmore
 from elmore.embed.embedder import Embedder
@@ -30,8 +30,6 @@ from elmore.probe import linear_probe, senses, wordnet
 from elmore.probe.sense_corpus import SenseCorpus
 from elmore.tasks.checkpoint import load_task
 from elmore.tasks.embedding import spec
-
-DATA = Path(os.environ.get("ELMORE_DATA", "data")) / "tasks"
 
 
 def emulate() -> None:
@@ -59,15 +57,15 @@ def bulk(elmo: Embedder, texts: list[list[str]]) -> tuple[np.ndarray, float]:
 
 
 def parts_of_speech(elmo: Embedder) -> Iterator[tuple[str, float]]:
-    names = (DATA / "pos" / f"en_ewt-ud-{split}.conllu.xz" for split in ("train", "dev", "test"))
-    data = linear_probe.read_splits(*names)
+    names = [f"tasks/pos/en_ewt-ud-{split}.conllu.xz" for split in ("train", "dev", "test")]
+    data = linear_probe.read_splits(*map(data_path, names))
     vectors = linear_probe.layer_features(data, elmo)
     for row in linear_probe.probe_layers(data, vectors, control=False, device=elmo.device):
         yield f"POS, layer {row.layer}", 100 * row.test
 
 
 def word_senses(elmo: Embedder) -> Iterator[tuple[str, float]]:
-    path = DATA / "wsd"
+    path = data_path("tasks/wsd")
     result = senses.probe_senses(
         elmo,
         SenseCorpus(path / "Training_Corpora" / "SemCor"),
@@ -81,7 +79,7 @@ def word_senses(elmo: Embedder) -> Iterator[tuple[str, float]]:
 def names(place: Path, elmo: Embedder) -> Iterator[tuple[str, float]]:
     opened = partial(elmore.load, precision=elmo.precision)
     with mock.patch.object(spec, "load_embedder", opened):
-        scores = load_task(place).evaluate(DATA / "ner" / "emerging.test.annotated")
+        scores = load_task(place).evaluate(data_path("tasks/ner/emerging.test.annotated"))
     yield "NER, f1", scores["f1"]
 
 

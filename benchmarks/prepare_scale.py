@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
+from data_folder import data_path
 
 from elmore.corpus import shards
 
@@ -172,7 +173,7 @@ def main() -> None:
     parser.add_argument("--workers", type=int, default=len(os.sched_getaffinity(0)))
     parser.add_argument("--megabytes", type=float, default=0, help="of each file, unpacked")
     args = parser.parse_args()
-    texts = sorted(Path(os.environ["ELMORE_DATA"]).glob("corpus/train-*.txt.xz"))
+    texts = sorted(data_path("corpus/train-00.txt.xz").parent.glob("train-*.txt.xz"))
     workers = ["--workers", str(args.workers)]
     print(f"{args.workers} workers\n\n| {' | '.join(COLUMNS)} |\n|{'---|' * len(COLUMNS)}")
     costs: dict[str, list[Cost]] = {"raw": [], "tokenised": []}

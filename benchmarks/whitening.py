@@ -19,7 +19,6 @@ model on the evaluation sets, on DWUG, and on the maps of five words. RESULTS.js
 import argparse
 import csv
 import json
-import os
 import platform
 import time
 from collections.abc import Iterable, Iterator, Sequence
@@ -28,6 +27,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
+from data_folder import data_path
 from jaxtyping import Float
 
 import elmore
@@ -169,6 +169,8 @@ def store(elmo: Embedder, items: Iterable[Item], path: Path) -> None:
 
 def vectors(args: argparse.Namespace) -> None:
     """Embed everything once."""
+    evaluation = senses_folder("Evaluation_Datasets/ALL")
+    training = senses_folder("Training_Corpora/SemCor")
     args.folder.mkdir(parents=True, exist_ok=True)
     elmo = elmore.load(*args.model, device="cpu", precision=args.precision)
     text = (
@@ -179,13 +181,13 @@ def vectors(args: argparse.Namespace) -> None:
     store(elmo, text, args.folder / "text.npy")
     store_judgements(args)
     store(elmo, uses, args.folder / "dwug.npy")
-    store(elmo, sense_items(senses_folder("Evaluation_Datasets/ALL")), args.folder / "ALL.npy")
-    store(elmo, sense_items(senses_folder("Training_Corpora/SemCor")), args.folder / "semcor.npy")
+    store(elmo, sense_items(evaluation), args.folder / "ALL.npy")
+    store(elmo, sense_items(training), args.folder / "semcor.npy")
 
 
 def senses_folder(name: str) -> str:
     """Return a folder of the evaluation framework."""
-    return f"{os.environ['ELMORE_DATA']}/tasks/wsd/{name}"
+    return str(data_path(f"tasks/wsd/{name}"))
 
 
 def take_layers(rows: Float[np.ndarray, "N R D"], names: Iterable[str]) -> Float[np.ndarray, "N W"]:

@@ -15,16 +15,16 @@ ROOT = Path(__file__).parent.parent
 RESULTS = ROOT / "benchmarks/results/paper_h200_2026-11-16.md"
 MODULES = (
     *("grid", "paper", "paper_bootstrap", "paper_cells", "paper_cost", "paper_figures"),
-    *("paper_page", "fasttext_vectors", "model_quality"),
+    *("paper_page", "fasttext_vectors", "model_quality", "data_folder"),
 )
 
 
 @pytest.fixture(scope="module")
-def paper():
-    """The script as a module; it wants to know where the data are, but reads none here."""
+def paper(tmp_path_factory):
+    """The script as a module; it names the folder of the data, but reads none here."""
     with pytest.MonkeyPatch.context() as patch:
         patch.syspath_prepend(str(ROOT / "benchmarks"))
-        patch.setenv("ELMORE_DATA", "/nowhere")
+        patch.setenv("ELMORE_DATA", str(tmp_path_factory.mktemp("data")))
         yield importlib.import_module("paper")
         for name in MODULES:
             sys.modules.pop(name, None)

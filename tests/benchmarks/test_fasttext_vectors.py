@@ -18,7 +18,6 @@ TEXT = "Dr. Lee can't go. He's in Rome!\nNo U.S. city \u2014 none.\n\nA \u00a0b.
 def script():
     with pytest.MonkeyPatch.context() as patch:
         patch.syspath_prepend(str(ROOT / "benchmarks"))
-        patch.setenv("ELMORE_DATA", "/nowhere")
         yield importlib.import_module("fasttext_vectors")
         for name in MODULES:
             sys.modules.pop(name, None)
