@@ -3,8 +3,7 @@
 A window of texts is packed into rows (`packing.py`), which run through the LSTMs in chunks of time
 steps. Rows contain words only: each sentence starts from the state after its boundary token.
 
-Shapes: K chunks of S steps and B rows, N distinct words, T words in all, D width of one direction,
-L LSTM layers, G = 4H gates.
+Shapes: n sentences, T words in all, D width of one direction, L LSTM layers.
 """
 
 import logging
@@ -12,18 +11,17 @@ import math
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
-from itertools import chain, pairwise
-from typing import NamedTuple
+from itertools import chain
 
 import numpy as np
 from jaxtyping import Float, Int
 
 from elmore.embed.device import Array
 from elmore.embed.packing import pack_sequences, split_windows
+from elmore.embed.projection_table import DistinctWords, ProjectionTable
 from elmore.embed.runtime import Runtime
 from elmore.embed.sentence_layers import SentenceLayers
 from elmore.embed.tokenized import TokenizedText
-from elmore.embed.word_tables import MISSING
 from elmore.errors import DataError
 from elmore.model.state import BOTH
 
@@ -119,7 +117,7 @@ class Batch:
         word_ids = (ids.setdefault(word, len(ids)) for segment in segments for word in segment)
         self._lengths = np.fromiter(map(len, segments), np.int64, len(segments))
         text = np.fromiter(word_ids, np.int64, self._lengths.sum())
-        distinct = _DistinctWords(list(ids), runtime.token_vectors(list(ids)))
+        distinct = DistinctWords(list(ids), runtime.token_vectors(list(ids)))
         self._num_rows = _num_rows_by_length(self._lengths, runtime)
         self._fetches = {}
         for rows in np.unique(self._num_rows).tolist():
@@ -166,16 +164,9 @@ def num_rows(length: int, runtime: Runtime) -> int:
     return runtime.device.stable_rows(rows, runtime.config.lstm.cell_dim)
 
 
-class _DistinctWords(NamedTuple):
-    """The distinct words of a batch and their token vectors; a word id is an index into both."""
-
-    words: list[str]
-    vectors: Float[Array, "N D"]
-
-
 def _run_packed(
     runtime: Runtime,
-    distinct: _DistinctWords,
+    distinct: DistinctWords,
     text: Int[np.ndarray, " T"],
     lengths: Int[np.ndarray, " n"],
     num_rows: int,
@@ -202,7 +193,7 @@ def _run_packed(
         half = slice(column * width, (column + 1) * width)
         layers[0, :, half] = tokens
         # An idle row reads any word; its outputs are not used.
-        table = _ProjectionTable(runtime, distinct, direction, text[plan.positions[direction]])
+        table = ProjectionTable(runtime, distinct, direction, text[plan.positions[direction]])
         states = reset_states = initial.direction(direction)
         for number in range(len(plan.positions[direction])):
             states = plan.run(
@@ -219,82 +210,3 @@ def _run_packed(
         [partial(run, column, direction) for column, direction in enumerate(directions)]
     )
     return layers
-
-
-class _ProjectionTable:
-    """Gate inputs of the words of a batch.
-
-    The most frequent words, as many as `DeviceLimits.projection_bytes` allows, have a row each for
-    the whole batch. The last rows hold the other (rare) words of one chunk, which are projected
-    when the chunk is run. All indices are computed beforehand, so that no chunk waits for a GPU.
-
-    Args:
-        runtime: The model with its caches.
-        distinct: The distinct words of the batch.
-        direction: `FORWARD` or `BACKWARD`.
-        chunks: The id of the word that each row reads at each step of each chunk.
-    """
-
-    def __init__(
-        self,
-        runtime: Runtime,
-        distinct: _DistinctWords,
-        direction: int,
-        chunks: Int[np.ndarray, "K S B"],
-    ) -> None:
-        self._runtime, self._device, self._vectors = runtime, runtime.device, distinct.vectors
-        self._cache = runtime.projections[direction]
-        gates = 4 * runtime.config.lstm.cell_dim
-        row_bytes = self._device.empty(1, gates).nbytes
-        max_frequent = int(runtime.limits.projection_bytes / row_bytes)
-        plan = _TablePlan.create(chunks, len(distinct.words), max_frequent)
-        self._num_frequent, num_rare = len(plan.frequent), max(map(len, plan.rare))
-        self._table = self._device.empty(self._num_frequent + num_rare, gates)
-        stops = np.cumsum([0, *map(len, plan.rare)]).tolist()
-        self._frequent, rare, self._rows = self._device.put(
-            [plan.frequent, np.concatenate(plan.rare), plan.rows]
-        )
-        self._rare = [rare[begin:end] for begin, end in pairwise(stops)]
-        words = [distinct.words[word_id] for word_id in plan.frequent.tolist()]
-        self._cache(words, self._vectors_of_frequent, out=self._table[: self._num_frequent])
-
-    def _vectors_of_frequent(self, at: list[int]) -> Float[Array, "n D"]:
-        return self._vectors[self._frequent[self._runtime.put(np.array(at))]]
-
-    def __call__(self, chunk: int) -> tuple[Float[Array, "N G"], Int[Array, "S B"]]:
-        """Return a table, and which of its rows a chunk reads; the next call overwrites it."""
-        rare = self._rare[chunk]
-        if len(rare):
-            rows = slice(self._num_frequent, self._num_frequent + len(rare))
-            self._table[rows] = self._cache.project(self._vectors[rare])
-        return self._table, self._rows[chunk]
-
-
-class _TablePlan(NamedTuple):
-    """Which words a `_ProjectionTable` holds, and which of its rows each step reads."""
-
-    frequent: Int[np.ndarray, " n"]
-    """Ids of the words that have a row for the whole batch."""
-    rare: list[Int[np.ndarray, " n"]]
-    """For each chunk, ids of its other words; their rows come after those of the frequent words."""
-    rows: Int[np.ndarray, "K S B"]
-    """The row of the table that each row of the batch reads."""
-
-    @classmethod
-    def create(
-        cls, chunks: Int[np.ndarray, "K S B"], num_words: int, max_frequent: int
-    ) -> "_TablePlan":
-        counts = np.bincount(chunks.reshape(-1), minlength=num_words)
-        if num_words <= max_frequent and counts.all():  # every word has a row: its id
-            return cls(np.arange(num_words), [np.arange(0)] * len(chunks), chunks)
-        frequent = np.argsort(-counts, kind="stable")[: min(max_frequent, np.count_nonzero(counts))]
-        row_of = np.full(num_words, MISSING)
-        row_of[frequent] = np.arange(len(frequent))
-        rows = row_of[chunks]
-        is_rare = rows == MISSING
-        chunk = is_rare.nonzero()[0]
-        # the distinct pairs of a chunk and a rare word in it, sorted, as one integer each
-        distinct, inverse = np.unique(chunk * num_words + chunks[is_rare], return_inverse=True)
-        begins = np.searchsorted(distinct, num_words * np.arange(len(chunks)))
-        rows[is_rare] = len(frequent) + inverse - begins[chunk]
-        return cls(frequent, np.split(distinct % num_words, begins[1:]), rows)

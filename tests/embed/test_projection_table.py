@@ -4,7 +4,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from elmore.embed.packed import _TablePlan
+from elmore.embed.projection_table import _TablePlan
 
 
 @given(st.data(), st.integers(1, 9), st.integers(0, 9))

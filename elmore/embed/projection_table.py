@@ -1,0 +1,104 @@
+"""The gate inputs of a packed batch: a table with a row per word, and the rows that a chunk reads.
+
+The input projection of the first LSTM layer depends on the word alone, so a word that recurs is
+projected once. A table of all words may be too large, so only frequent ones stay in it.
+
+Shapes: K chunks of S steps and B rows, N distinct words, n some of them, D width of one direction,
+G = 4H gates.
+"""
+
+from itertools import pairwise
+from typing import NamedTuple
+
+import numpy as np
+from jaxtyping import Float, Int
+
+from elmore.embed.device import Array
+from elmore.embed.runtime import Runtime
+from elmore.embed.word_tables import MISSING
+
+
+class DistinctWords(NamedTuple):
+    """The distinct words of a batch and their token vectors; a word id is an index into both."""
+
+    words: list[str]
+    vectors: Float[Array, "N D"]
+
+
+class ProjectionTable:
+    """Gate inputs of the words of a batch.
+
+    The most frequent words, as many as `DeviceLimits.projection_bytes` allows, have a row each for
+    the whole batch. The last rows hold the other (rare) words of one chunk, which are projected
+    when the chunk is run. All indices are computed beforehand, so that no chunk waits for a GPU.
+
+    Args:
+        runtime: The model with its caches.
+        distinct: The distinct words of the batch.
+        direction: `FORWARD` or `BACKWARD`.
+        chunks: The id of the word that each row reads at each step of each chunk.
+    """
+
+    def __init__(
+        self,
+        runtime: Runtime,
+        distinct: DistinctWords,
+        direction: int,
+        chunks: Int[np.ndarray, "K S B"],
+    ) -> None:
+        self._runtime, self._device, self._vectors = runtime, runtime.device, distinct.vectors
+        self._cache = runtime.projections[direction]
+        gates = 4 * runtime.config.lstm.cell_dim
+        row_bytes = self._device.empty(1, gates).nbytes
+        max_frequent = int(runtime.limits.projection_bytes / row_bytes)
+        plan = _TablePlan.create(chunks, len(distinct.words), max_frequent)
+        self._num_frequent, num_rare = len(plan.frequent), max(map(len, plan.rare))
+        self._table = self._device.empty(self._num_frequent + num_rare, gates)
+        stops = np.cumsum([0, *map(len, plan.rare)]).tolist()
+        self._frequent, rare, self._rows = self._device.put(
+            [plan.frequent, np.concatenate(plan.rare), plan.rows]
+        )
+        self._rare = [rare[begin:end] for begin, end in pairwise(stops)]
+        words = [distinct.words[word_id] for word_id in plan.frequent.tolist()]
+        self._cache(words, self._vectors_of_frequent, out=self._table[: self._num_frequent])
+
+    def _vectors_of_frequent(self, at: list[int]) -> Float[Array, "n D"]:
+        return self._vectors[self._frequent[self._runtime.put(np.array(at))]]
+
+    def __call__(self, chunk: int) -> tuple[Float[Array, "N G"], Int[Array, "S B"]]:
+        """Return a table, and which of its rows a chunk reads; the next call overwrites it."""
+        rare = self._rare[chunk]
+        if len(rare):
+            rows = slice(self._num_frequent, self._num_frequent + len(rare))
+            self._table[rows] = self._cache.project(self._vectors[rare])
+        return self._table, self._rows[chunk]
+
+
+class _TablePlan(NamedTuple):
+    """Which words a `ProjectionTable` holds, and which of its rows each step reads."""
+
+    frequent: Int[np.ndarray, " n"]
+    """Ids of the words that have a row for the whole batch."""
+    rare: list[Int[np.ndarray, " n"]]
+    """For each chunk, ids of its other words; their rows come after those of the frequent words."""
+    rows: Int[np.ndarray, "K S B"]
+    """The row of the table that each row of the batch reads."""
+
+    @classmethod
+    def create(
+        cls, chunks: Int[np.ndarray, "K S B"], num_words: int, max_frequent: int
+    ) -> "_TablePlan":
+        counts = np.bincount(chunks.reshape(-1), minlength=num_words)
+        if num_words <= max_frequent and counts.all():  # every word has a row: its id
+            return cls(np.arange(num_words), [np.arange(0)] * len(chunks), chunks)
+        frequent = np.argsort(-counts, kind="stable")[: min(max_frequent, np.count_nonzero(counts))]
+        row_of = np.full(num_words, MISSING)
+        row_of[frequent] = np.arange(len(frequent))
+        rows = row_of[chunks]
+        is_rare = rows == MISSING
+        chunk = is_rare.nonzero()[0]
+        # the distinct pairs of a chunk and a rare word in it, sorted, as one integer each
+        distinct, inverse = np.unique(chunk * num_words + chunks[is_rare], return_inverse=True)
+        begins = np.searchsorted(distinct, num_words * np.arange(len(chunks)))
+        rows[is_rare] = len(frequent) + inverse - begins[chunk]
+        return cls(frequent, np.split(distinct % num_words, begins[1:]), rows)
