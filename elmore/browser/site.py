@@ -21,7 +21,7 @@ from elmore import atomic, config
 from elmore.errors import ConfigError, WeightsError
 from elmore.model.weight_shapes import tail_cutoffs
 from elmore.text.characters import ByteAlphabet
-from elmore.weights import catalogue, checksums, fetch, folder, pretrained
+from elmore.weights import catalogue, checksums, fetch, folder, folder_weights, pretrained
 from elmore.weights.bundle import Bundle
 from elmore.weights.tensor_file import SCALE
 from elmore.weights.whitening import Whitening
@@ -37,7 +37,7 @@ _PAGE = (
     *("stack.js", "stack_worker.js", "softmax.js", "whitening.js", "native.js", "elmore.wasm"),
 )
 _RENAMED = {"index.html": "page.html", "backend.js": "worker_backend.js"}
-_WEIGHTS = ("model.safetensors", folder.SOFTMAX_FILE)
+_WEIGHTS = ("model.safetensors", folder_weights.SOFTMAX_FILE)
 _WHITENING = "whitening.safetensors"
 _MODEL = (*_WEIGHTS, "vocabulary.txt", _WHITENING)
 _TEXTS = ("README.md", "LICENSE.txt")  # the card of the model and its licence

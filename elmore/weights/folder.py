@@ -12,34 +12,34 @@ README.md
 import json
 import os
 import re
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple
-
-import numpy as np
+from typing import TYPE_CHECKING
 
 from elmore import atomic, config
-from elmore.errors import ConfigError, DataError, WeightsError
-from elmore.extras import has_torch, require_torch
-from elmore.model import weight_shapes
-from elmore.model.bilm_arrays import BiLMArrays, SoftmaxArrays
-from elmore.model.config import BiLMConfig, CharCNNConfig, SoftmaxConfig
-from elmore.model.native_bilm import Arrays
+from elmore.errors import ConfigError, DataError
+from elmore.extras import require_torch
+from elmore.model.config import BiLMConfig, CharCNNConfig
 from elmore.model.saved_mix import SavedMix
-from elmore.model.state import BiLMState
 from elmore.text.characters import Alphabet, ByteAlphabet, Lexicon, WordAlphabet
 from elmore.text.vocabulary import ELMO_MARKS, MANY_LANGS_MARKS, Vocabulary
-from elmore.weights import checksums, tensor_file
+from elmore.weights import checksums
 from elmore.weights.bundle import Bundle, Card
 from elmore.weights.card import render_card
+from elmore.weights.folder_config import (
+    FORMAT,
+    AlphabetConfig,
+    FolderConfig,
+    MixConfig,
+    read_config,
+)
+from elmore.weights.folder_weights import SOFTMAX_FILE, read_weights, write_weights
 from elmore.weights.pooling import RESERVED, TextPooling, read_poolings, write_poolings
 from elmore.weights.whitening import CLOZE, Whitening
 
 if TYPE_CHECKING:
     from elmore.weights.storage import Storage
 
-FORMAT = 4  # 2 added softmax, byte counts and provenance; 3 int8; 4 softmax.safetensors
-SOFTMAX_FILE = "softmax.safetensors"
 POOLINGS = "poolings.npz"
 WHITENING = "whitening.npz"
 OPTIONAL_FILES = frozenset({SOFTMAX_FILE, "vocabulary.txt", POOLINGS, WHITENING})
@@ -47,48 +47,7 @@ OPTIONAL_FILES = frozenset({SOFTMAX_FILE, "vocabulary.txt", POOLINGS, WHITENING}
 FILES = frozenset({"config.json", "model.safetensors", "README.md"}) | OPTIONAL_FILES
 
 _REPLACED = FILES | {checksums.record_path(Path(name)).name for name in FILES}
-_WARM = "warm_state."  # prefix of the tensors of the warm state
-_SOFTMAX = "softmax."  # prefix of the tensors of the softmax
-_FIRST_WITH_SOFTMAX_FILE = 4  # earlier formats have the softmax in model.safetensors
 _POOLING_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,49}")
-
-
-@dataclass(frozen=True, kw_only=True)
-class AlphabetConfig:
-    """How words are encoded: as bytes, as words of vocabulary.txt, or by a lexicon."""
-
-    kind: Literal["bytes", "words", "lexicon"] = "bytes"
-    characters: tuple[str, ...] | None = None
-    """The characters of a lexicon, in the order of their ids."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class MixConfig:
-    """A trained mix of the layers."""
-
-    weights: tuple[float, ...]
-    gamma: float
-    layer_norm: bool = False
-
-    def __post_init__(self) -> None:
-        most = float(np.finfo(np.float32).max)
-        if not all(abs(x) <= most for x in (self.gamma, *self.weights)):  # false for NaN too
-            raise ConfigError("weights and gamma must be finite in float32")
-
-
-@dataclass(frozen=True, kw_only=True)
-class FolderConfig:
-    """config.json."""
-
-    format: int
-    model: BiLMConfig
-    alphabet: AlphabetConfig = field(default_factory=AlphabetConfig)
-    card: Card = field(default_factory=Card)
-    mixes: tuple[MixConfig, ...] = ()
-    options: dict | None = None
-    """The original options.json."""
-    softmax: SoftmaxConfig | None = None
-    byte_counts: tuple[int, ...] | None = None
 
 
 def looks_like_model(folder: Path) -> bool:
@@ -112,8 +71,6 @@ def save(
         ElmoreError: The folder exists and may not be replaced, or cannot be written.
     """
     require_torch("writing a model folder")
-    from elmore.weights import storage as stored
-
     bundle = replace(bundle, card=_record_storage(bundle.card, storage), lacks_softmax=False)
     settings = FolderConfig(
         format=FORMAT,
@@ -125,19 +82,11 @@ def save(
         softmax=bundle.softmax.config if bundle.softmax else None,
         byte_counts=bundle.byte_counts,
     )
-    tensors = bundle.model.state_dict()
-    if bundle.warm_state is not None:
-        for name, tensor in bundle.warm_state._asdict().items():
-            tensors[_WARM + name] = tensor
-    softmax = bundle.softmax.state_dict() if bundle.softmax else {}
-    softmax = {_SOFTMAX + name: tensor for name, tensor in softmax.items()}
     replaces = _REPLACED if overwrite else frozenset()
     with atomic.folder(destination, replaces=replaces, is_ours=is_model_folder) as folder:
         text = json.dumps(config.as_dict(settings), indent=2, ensure_ascii=False)
         (folder / "config.json").write_text(text + "\n", encoding="utf-8")
-        stored.write(folder / "model.safetensors", tensors, storage, destination)
-        if softmax:
-            stored.write(folder / SOFTMAX_FILE, softmax, storage, destination)
+        write_weights(folder, bundle, storage, destination)
         if bundle.vocabulary:
             bundle.vocabulary.write(folder / "vocabulary.txt")
         if bundle.poolings:
@@ -177,16 +126,14 @@ def load(folder: Path) -> Bundle:
     Raises:
         ElmoreError: A file is missing, damaged or of another model.
     """
-    settings = _read_settings(folder / "config.json")
+    settings = read_config(folder / "config.json")
     # The vocabulary of a lexicon has its own marks; that of a softmax trained later has ELMo's.
     of_lexicon = settings.alphabet.kind == "lexicon" and settings.model.words is not None
     marks = MANY_LANGS_MARKS if of_lexicon else ELMO_MARKS
     path = folder / "vocabulary.txt"
     vocabulary = Vocabulary.read(path, marks) if path.exists() else None
     alphabet = _build_alphabet(settings, vocabulary, folder)
-    shapes = _softmax_shapes(settings, vocabulary, folder)
-    weights = _read_weights(settings, shapes, folder)
-    model, softmax, warm_state = _build_modules(settings, weights, len(vocabulary or ()))
+    model, softmax, warm_state = read_weights(folder, settings, vocabulary)
     path = folder / POOLINGS
     poolings = read_poolings(path) if os.path.lexists(path) else {}  # a broken link is refused
     for name, pooling in poolings.items():
@@ -223,7 +170,7 @@ def add_pooling(folder: Path, name: str, pooling: TextPooling) -> None:
         ConfigError: The name has another meaning, or is not a plain word.
         DataError: The pooling does not fit the model, or the file cannot be written.
     """
-    _check_pooling(name, pooling, _read_settings(folder / "config.json").model, folder)
+    _check_pooling(name, pooling, read_config(folder / "config.json").model, folder)
     path = folder / POOLINGS
     present = read_poolings(path) if path.exists() else {}
     write_poolings(path, present | {name: pooling})
@@ -241,7 +188,7 @@ def add_whitening(folder: Path, whitening: Whitening) -> None:
         DataError: The whitening does not fit the model, or the file cannot be written.
     """
     path = folder / WHITENING
-    _check_whitening(whitening, _read_settings(folder / "config.json").model, path)
+    _check_whitening(whitening, read_config(folder / "config.json").model, path)
     whitening.save(path)
     _record_checksum(folder, path)
 
@@ -275,17 +222,6 @@ def _check_pooling(name: str, pooling: TextPooling, model: BiLMConfig, where: Pa
             f"{where}: this pooling takes vectors of width {len(pooling.mean)}, those of the "
             f"model have {width}; learn one with this model"
         )
-
-
-def _read_settings(path: Path) -> FolderConfig:
-    data = config.read_json(path)
-    if "format" not in data and data.get("model_type") == "elmo":
-        raise ConfigError(
-            f"{path}: written by transformers; load it with elmore.integrations.huggingface, whose "
-            "save_elmore writes an elmore model folder"
-        )
-    config.check_format(data, FORMAT, str(path), error=ConfigError)
-    return config.build(FolderConfig, data, str(path))
 
 
 def _build_alphabet(
@@ -327,73 +263,3 @@ def _character_ids(characters: CharCNNConfig | None) -> tuple[int, int] | None:
 def _lexicon_ids(lexicon: tuple[str, ...] | None) -> tuple[int, int] | None:
     pad = "<pad>"
     return (len(lexicon), lexicon.index(pad) if pad in lexicon else -1) if lexicon else None
-
-
-def _softmax_shapes(
-    settings: FolderConfig, vocabulary: Vocabulary | None, folder: Path
-) -> weight_shapes.Shapes | None:
-    """Return the shapes of the softmax; None if the model or the folder has none."""
-    has_file = os.path.lexists(folder / SOFTMAX_FILE)  # a broken link is refused
-    expects_file = settings.softmax is not None and settings.format >= _FIRST_WITH_SOFTMAX_FILE
-    if has_file and not expects_file:
-        raise WeightsError(
-            f"{folder / SOFTMAX_FILE}: config.json describes no such file; are they of the same "
-            "model?"
-        )
-    if settings.softmax is None or has_file != expects_file:
-        return None
-    if vocabulary is None:
-        raise DataError(f"{folder}: config.json has a softmax, but vocabulary.txt is missing")
-    weight_shapes.check_softmax(settings.softmax, len(vocabulary))
-    dim = settings.model.lstm.output_dim
-    return weight_shapes.softmax_shapes(settings.softmax, len(vocabulary), dim)
-
-
-class _Weights(NamedTuple):
-    """Arrays by name; a softmax or a warm state that the folder lacks is empty."""
-
-    network: Arrays
-    softmax: Arrays
-    warm_state: Arrays
-
-
-def _read_weights(
-    settings: FolderConfig, softmax: weight_shapes.Shapes | None, folder: Path
-) -> _Weights:
-    network = weight_shapes.bilm_shapes(settings.model)
-    softmax = {_SOFTMAX + name: shape for name, shape in (softmax or {}).items()}
-    warm = weight_shapes.state_shapes(settings.model.lstm)
-    may_be_int8 = weight_shapes.lstm_matrices(settings.model)
-    if not has_torch():  # the softmax of torch has no int8 weights
-        may_be_int8 |= softmax.keys()
-    one_file = settings.format < _FIRST_WITH_SOFTMAX_FILE
-    arrays = tensor_file.read(
-        folder / "model.safetensors",
-        network | softmax if one_file else network,
-        {_WARM + name: shape for name, shape in warm.items()},
-        may_be_int8,
-    )
-    if softmax and not one_file:
-        arrays |= tensor_file.read(folder / SOFTMAX_FILE, softmax, matrices=may_be_int8)
-    of_network = {name: arrays[name] for name in network}
-    return _Weights(of_network, _with_prefix(arrays, _SOFTMAX), _with_prefix(arrays, _WARM))
-
-
-def _with_prefix(arrays: Arrays, prefix: str) -> Arrays:
-    return {name.removeprefix(prefix): arrays[name] for name in arrays if name.startswith(prefix)}
-
-
-def _build_modules(
-    settings: FolderConfig, weights: _Weights, num_words: int
-) -> tuple[Any, Any, BiLMState | None]:
-    """Return network, softmax and warm state: of torch where it is installed, else arrays."""
-    model, spec = settings.model, settings.softmax if weights.softmax else None
-    state = BiLMState(**weights.warm_state) if weights.warm_state else None
-    if not has_torch():
-        softmax = spec and SoftmaxArrays(spec, num_words, weights.softmax)
-        return BiLMArrays(model, weights.network), softmax, state
-    from elmore.weights import modules
-
-    dim, network = model.lstm.output_dim, modules.bilm_from_arrays(model, weights.network)
-    softmax = spec and modules.softmax_from_arrays(spec, num_words, dim, weights.softmax)
-    return network, softmax, modules.state_from_arrays(state)

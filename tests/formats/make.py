@@ -25,7 +25,7 @@ from elmore.probe.neighbors.index import OccurrenceIndex
 from elmore.tasks import checkpoint, registry, sweep
 from elmore.tasks.train import train as train_task
 from elmore.train import runs
-from elmore.weights import folder, forward_state, pretrained, warm
+from elmore.weights import folder, folder_config, forward_state, pretrained, warm
 from elmore.weights import pooling as weights_pooling
 from elmore.weights import whitening as weights_whitening
 from tests.support import toy_corpus, toy_suite, toy_tasks, toy_whitening
@@ -35,7 +35,7 @@ HERE = Path(__file__).parent
 
 FORMATS = {
     "corpus": shards.FORMAT,
-    "model": folder.FORMAT,
+    "model": folder_config.FORMAT,
     "run": runs.FORMAT,
     "task": checkpoint.FORMAT,
     "summary": sweep.FORMAT,

@@ -146,6 +146,8 @@ READERS = (
             name,
             (
                 "elmore.weights.folder",
+                "elmore.weights.folder_config",
+                "elmore.weights.folder_weights",
                 "elmore.weights.tensor_file",
                 "elmore.config",
                 "elmore.text.vocabulary",
