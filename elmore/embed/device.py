@@ -25,9 +25,6 @@ from elmore.weights.whitening import Whitening
 Array = Any
 """An array of numpy, or a tensor of torch."""
 
-Stack = Any
-"""What runs one direction on a device: a `NativeStack` for native code, a `RunStack` for torch."""
-
 RunStack = Callable[..., tuple[list[Array], list[LSTMState]]]
 """Runs one direction over gate inputs: arguments of `BiLM.run_direction` after the direction."""
 
@@ -96,7 +93,7 @@ class PlacedPlan(Protocol):
 
     def run(
         self,
-        stack: Stack,
+        stack: RunStack,
         direction: int,
         chunk: int,
         gate_inputs: tuple[Array, Array],
@@ -218,7 +215,7 @@ class _HostPlan:
 
     def run(
         self,
-        stack: NativeStack,
+        stack: RunStack,
         direction: int,
         chunk: int,
         gate_inputs: tuple[np.ndarray, np.ndarray],
@@ -227,6 +224,7 @@ class _HostPlan:
         out: np.ndarray,
     ) -> list[LSTMState]:
         """Run a chunk, and write the outputs of its words to their positions."""
+        assert isinstance(stack, NativeStack)
         resets = self._first_steps[chunk].T, reset_states
         return stack.run_packed(
             *gate_inputs, self.positions[direction][chunk], states, *resets, out
