@@ -188,19 +188,23 @@ def _run_packed(
     layers = runtime.device.empty(runtime.num_layers, len(text), len(directions) * width)
     tokens = vectors[runtime.put(text)]
     initial = runtime.reset_rows(num_rows)
+    # Not in `run`: a GPU runs the directions in two streams, and caches are used in one.
+    # An idle row reads any word; its outputs are not used.
+    tables = [
+        ProjectionTable(runtime, distinct, direction, text[plan.positions[direction]])
+        for direction in directions
+    ]
 
     def run(column: int, direction: int) -> None:
         half = slice(column * width, (column + 1) * width)
         layers[0, :, half] = tokens
-        # An idle row reads any word; its outputs are not used.
-        table = ProjectionTable(runtime, distinct, direction, text[plan.positions[direction]])
         states = reset_states = initial.direction(direction)
         for number in range(len(plan.positions[direction])):
             states = plan.run(
                 runtime.runners[direction],
                 direction,
                 number,
-                table(number),
+                tables[column](number),
                 states,
                 reset_states,
                 out=layers[1:, :, half],
