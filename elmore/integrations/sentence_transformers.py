@@ -7,8 +7,9 @@
     model.encode(["A text .", "Another ."])
 
 `elmo.pooling()` pools as `Embedder.encode` does; `Pooling` of sentence-transformers works too.
-The model is saved in the format of `elmore.integrations.huggingface`. sentence-transformers loads
-third-party modules only with `SentenceTransformer(path, trust_remote_code=True)`.
+The model is saved in the format of `elmore.integrations.huggingface`, and its poolings beside it.
+sentence-transformers loads third-party modules only with
+`SentenceTransformer(path, trust_remote_code=True)`.
 """
 
 from collections.abc import Mapping, Sequence
@@ -35,7 +36,8 @@ from torch.nn import functional
 from elmore.embed.pooling import find_pooling
 from elmore.integrations.huggingface import ElmoModel, ElmoTokenizer
 from elmore.integrations.huggingface.source import Source, resolve_source
-from elmore.weights.pooling import TextPooling
+from elmore.weights.folder import POOLINGS
+from elmore.weights.pooling import TextPooling, read_poolings, write_poolings
 
 _POOLING_FILE = "pooling.npz"
 _UNLIMITED = 10**9  # as transformers encodes "no limit"
@@ -69,7 +71,7 @@ class ElmoModule(InputModule):
         **settings: Any,  # those of ElmoConfig
     ) -> None:
         super().__init__()
-        self._poolings: Mapping[str, TextPooling] = {}
+        self._poolings: Mapping[str, TextPooling] | None = {}  # None: not known
         if model is None or tokenizer is None:
             bundle = resolve_source(*sources)
             model = model or ElmoModel.from_elmore(bundle, **settings)
@@ -103,9 +105,15 @@ class ElmoModule(InputModule):
             name: "mean", "max" or a pooling of the model; default: its first one, else the mean.
 
         Raises:
-            ConfigError: The model has no such pooling.
+            ConfigError: The model has no such pooling, or was saved without its poolings and `name`
+                is None.
         """
-        how, _ = find_pooling(self._poolings, name, None)
+        if self._poolings is None and name is None:
+            raise ConfigError(
+                f"this module was saved without the poolings of its model ({POOLINGS} is missing); "
+                "name the pooling, 'mean' or 'max', or make the module from the model again"
+            )
+        how, _ = find_pooling(self._poolings or {}, name, None)
         if isinstance(how, TextPooling):
             return ElmoPooling(how)
         return Pooling(self.get_embedding_dimension(), how)
@@ -156,9 +164,13 @@ class ElmoModule(InputModule):
     def save(
         self, output_path: str, *args: Any, safe_serialization: bool = True, **kwargs: Any
     ) -> None:
-        """Save model and tokenizer in the format of transformers."""
+        """Save model and tokenizer in the format of transformers, and the poolings."""
         self.model.save_pretrained(output_path)
         self.tokenizer.save_pretrained(output_path)
+        if self._poolings is None:
+            (Path(output_path) / POOLINGS).unlink(missing_ok=True)  # of another model
+        else:
+            write_poolings(Path(output_path) / POOLINGS, self._poolings)
 
     @classmethod
     def load(
@@ -180,10 +192,21 @@ class ElmoModule(InputModule):
             "revision": revision,
             "local_files_only": local_files_only,
         }
-        return cls(
+        module = cls(
             model=ElmoModel.from_pretrained(model_name_or_path, **location, **(model_kwargs or {})),
             tokenizer=ElmoTokenizer.from_pretrained(model_name_or_path, **location),
         )
+        path = cls.load_file_path(
+            model_name_or_path,
+            filename=POOLINGS,
+            subfolder=subfolder,
+            token=token,
+            cache_folder=cache_folder,
+            revision=revision,
+            local_files_only=local_files_only,
+        )
+        module._poolings = None if path is None else read_poolings(Path(path))
+        return module
 
 
 class ElmoPooling(Module):

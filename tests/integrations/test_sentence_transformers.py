@@ -41,6 +41,14 @@ def made(module: ElmoModule, pooling: str = "mean"):
     return sentence_transformers.SentenceTransformer(modules=[module, pool], device="cpu")
 
 
+def saved_and_loaded(module: ElmoModule, folder) -> ElmoModule:
+    made(module).save(str(folder))
+    model = sentence_transformers.SentenceTransformer(
+        str(folder), trust_remote_code=True, device="cpu"
+    )
+    return model[0]
+
+
 @pytest.mark.parametrize("pooling", ["mean", "max"])
 def test_texts_have_the_vectors_of_the_embedder_also_after_saving(elmo, pooling, tmp_path):
     model = made(ElmoModule(elmo), pooling)
@@ -82,6 +90,33 @@ def test_a_pooling_of_the_model_gives_the_vectors_of_encode_also_after_saving(el
         module.pooling("other")
     with pytest.raises(ConfigError, match="weighs words by frequency"):
         ElmoPooling(replace(make_pooling(elmo), frequencies={"the": 0.1}))
+
+
+def test_a_loaded_module_has_the_poolings_of_the_model_that_was_saved(elmo, tmp_path):
+    poolings = {"toy": make_pooling(elmo), "other": replace(make_pooling(elmo), attention=None)}
+    toy = Embedder(replace(elmo.bundle, poolings=poolings), device="cpu")
+    again = saved_and_loaded(ElmoModule(toy), tmp_path / "saved")
+    for name in (None, "toy", "other", "mean"):
+        layers = [again, again.pooling(name)]
+        model = sentence_transformers.SentenceTransformer(modules=layers, device="cpu")
+        expected = toy.encode(TEXTS, pool=name)
+        np.testing.assert_allclose(model.encode(TEXTS), expected, rtol=1e-4, atol=1e-4)
+
+
+def test_a_module_saved_over_another_has_its_own_poolings(elmo, tmp_path):
+    toy = Embedder(replace(elmo.bundle, poolings={"toy": make_pooling(elmo)}), device="cpu")
+    saved_and_loaded(ElmoModule(toy), tmp_path / "saved")
+    again = saved_and_loaded(ElmoModule(elmo), tmp_path / "saved")
+    assert isinstance(again.pooling(), Pooling)
+
+
+def test_a_module_saved_without_its_poolings_asks_for_the_name_of_one(elmo, tmp_path):
+    saved_and_loaded(ElmoModule(elmo), tmp_path / "saved")
+    (tmp_path / "saved" / "poolings.npz").unlink()  # as earlier versions saved it
+    again = saved_and_loaded(ElmoModule.load(str(tmp_path / "saved")), tmp_path / "again")
+    with pytest.raises(ConfigError, match="saved without the poolings"):
+        again.pooling()
+    assert again.pooling("max").pooling_mode == "max"
 
 
 def test_each_word_has_its_vector(elmo):
