@@ -71,6 +71,7 @@ def finetune(
             **facts,
             "model": [str(source) for source in sources],
             "model_sha256": parent.sha256,
+            "model_softmax_sha256": parent.softmax_sha256,
         }
         if dist_env.is_main:
             warn_of_unknown_licence(recipe.card)

@@ -14,7 +14,7 @@ from typing import Any
 from elmore.corpus.shards import Corpus
 from elmore.weights import pretrained
 from elmore.weights.bundle import Bundle, Card
-from elmore.weights.digest import model_digest
+from elmore.weights.digest import model_digest, softmax_digest
 
 _log = logging.getLogger(__name__)
 
@@ -33,6 +33,8 @@ class ParentModel:
     data: str = ""
     source: str = ""
     sha256: str = ""
+    softmax_sha256: str = ""
+    """Tells whether a resumed run would copy another softmax; no fact for the card."""
     training: dict | None = None
     """How it was trained itself."""
 
@@ -65,6 +67,7 @@ def describe_parent(bundle: Bundle, sources: Sequence[str | Path]) -> ParentMode
         data=card.data,
         source=card.source,
         sha256=model_digest(bundle),
+        softmax_sha256=softmax_digest(bundle),
         training=card.training,
     )
 

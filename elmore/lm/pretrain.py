@@ -76,7 +76,7 @@ def pretrain(
         saved_recipe = {
             **config.as_dict(recipe),
             "init": [str(source) for source in init],
-            **({"init_sha256": parent.sha256, "parent": config.as_dict(parent)} if parent else {}),
+            **(_parent_facts(parent) if parent else {}),
             **({"teacher_sha256": teacher_facts.sha256} if teacher_facts else {}),
         }
         trainable = LMTrainable(
@@ -144,6 +144,15 @@ def _load_teacher(
         return None, None
     bundle = load_teacher(source, recipe.model, alphabet)
     return bundle, describe_parent(bundle, [source])
+
+
+def _parent_facts(parent: ParentModel) -> dict[str, Any]:
+    """Return what a run folder keeps of the initial model."""
+    return {
+        "init_sha256": parent.sha256,
+        "init_softmax_sha256": parent.softmax_sha256,
+        "parent": config.as_dict(parent),
+    }
 
 
 def _recipe_facts(recipe: PretrainConfig, teacher: ParentModel | None) -> dict[str, Any]:

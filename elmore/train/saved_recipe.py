@@ -11,8 +11,8 @@ from elmore.errors import ConfigError
 _NEW_KEYS = {"divergence_factor", "divergence_window", "plateau_patience", "warmup_fraction"}
 _NEW_KEYS |= {"name", "language", "licence", "data", "source", "training"}  # of the card
 _NEW_KEYS |= {"weight"}  # of distillation, which needs a teacher that earlier runs did not have
-_NEW_KEYS |= {"init_sha256", "model_sha256"}
-_PARENT = "parent"  # the description of the initial model, whose sha256 tells whether it is another
+_NEW_KEYS |= {"init_sha256", "model_sha256", "init_softmax_sha256", "model_softmax_sha256"}
+_PARENT = "parent"  # the description of the initial model, whose sha256s tell whether it is another
 _LENGTHS = ("epochs", "steps")
 
 

@@ -1,4 +1,4 @@
-"""The identity of a model: a hash of what its vectors depend on."""
+"""The identity of a model: hashes of what its vectors and its softmax depend on."""
 
 import hashlib
 import json
@@ -14,4 +14,16 @@ def model_digest(bundle: Bundle) -> str:
     for name, weight in bundle.named_weights():
         digest.update(name.encode())
         digest.update(weight.data)
+    return digest.hexdigest()
+
+
+def softmax_digest(bundle: Bundle) -> str:
+    """Return a hash of a softmax of torch: its words and all weights; empty if there is none."""
+    if bundle.softmax is None or bundle.vocabulary is None:
+        return ""
+    words = "\n".join(bundle.vocabulary.words)
+    digest = hashlib.sha256(words.encode("utf-8", "backslashreplace"))
+    for name, weight in sorted(bundle.softmax.state_dict().items()):
+        digest.update(f"{name} {tuple(weight.shape)}".encode())
+        digest.update(weight.float().cpu().contiguous().numpy().data)
     return digest.hexdigest()

@@ -25,7 +25,7 @@ from elmore.model.softmax import AdaptiveSoftmax
 from elmore.text.vocabulary import ELMO_MARKS
 from elmore.train.runs import Run
 from elmore.weights import pretrained
-from elmore.weights.digest import model_digest
+from elmore.weights.digest import model_digest, softmax_digest
 from tests.support import toy_corpus
 from tests.support.fake_checkpoints import bilm_options, bilm_weights, many_langs, write_bilm
 
@@ -336,6 +336,7 @@ def test_the_recipe_says_where_it_came_from(general, domain, tmp_path):
     said = json.loads((tmp_path / "run" / "recipe.json").read_text())
     assert said.pop("model") == [str(general)]
     assert said.pop("model_sha256") == model_digest(pretrained.load(general))
+    assert said.pop("model_softmax_sha256") == softmax_digest(pretrained.load(general))
     assert said.pop("corpus") == domain.index["sha256"]
     del said["format"]
     expected = replace(recipe(), train=replace(recipe().train, steps=1))

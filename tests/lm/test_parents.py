@@ -7,6 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+import torch
 
 import elmore
 from elmore import config
@@ -114,6 +115,58 @@ def test_another_initial_model_in_the_same_place_is_not_taken_up(corpus, parent,
         list(pretrain(settings, corpus.path, out, init=[here], resume=True, device="cpu"))
 
 
+def change_softmax(model: Path) -> None:
+    bundle = pretrained.load(model)
+    with torch.no_grad():
+        bundle.softmax.bias.add_(1)
+    shutil.rmtree(model)
+    folder.save(bundle, model)
+
+
+def test_another_softmax_of_the_same_initial_network_is_not_taken_up(corpus, parent, tmp_path):
+    """It is copied, as the network is."""
+    settings, out, here = toy_corpus.recipe(*STEPS), tmp_path / "run", tmp_path / "here"
+    shutil.copytree(parent, here)
+    list(pretrain(settings, corpus.path, out, init=[here], device="cpu"))
+    change_softmax(here)
+    Run(out).remove_checkpoint(2)  # the first remains, and nothing is copied again
+    list(pretrain(settings, corpus.path, out, init=[here], resume=True, device="cpu"))
+    shutil.rmtree(out / "checkpoints")
+    with pytest.raises(ConfigError, match=r"another recipe \(init_softmax_sha256 '"):
+        list(pretrain(settings, corpus.path, out, init=[here], resume=True, device="cpu"))
+
+
+def test_fine_tuning_does_not_take_up_another_softmax(corpus, parent, tmp_path):
+    table = {
+        "stream": {"batch_size": 4, "unroll_steps": 5},
+        "train": {"steps": 2, "warmup_steps": 0, "save_every": 1},
+    }
+    recipe, here = config.build(FinetuneConfig, table, "a recipe"), tmp_path / "here"
+    shutil.copytree(parent, here)
+    list(finetune([here], corpus.path, tmp_path / "tuned", recipe, device="cpu"))
+    change_softmax(here)
+    with pytest.raises(ConfigError, match=r"another recipe \(model_softmax_sha256 '"):
+        list(finetune([here], corpus.path, tmp_path / "tuned", recipe, resume=True, device="cpu"))
+
+
+@pytest.mark.parametrize("checkpoints", [True, False])
+def test_a_run_that_does_not_know_its_initial_softmax_is_resumed(
+    corpus, parent, tmp_path, checkpoints
+):
+    settings, out, here = toy_corpus.recipe(*STEPS), tmp_path / "run", tmp_path / "here"
+    shutil.copytree(parent, here)
+    list(pretrain(settings, corpus.path, out, init=[here], device="cpu"))
+    recipe = json.loads((out / "recipe.json").read_text())
+    del recipe["init_softmax_sha256"], recipe["parent"]["softmax_sha256"]
+    (out / "recipe.json").write_text(json.dumps(recipe))
+    change_softmax(here)
+    Run(out).remove_checkpoint(2)
+    if not checkpoints:
+        Run(out).remove_checkpoint(1)
+    *_, report = pretrain(settings, corpus.path, out, init=[here], resume=True, device="cpu")
+    assert report.step == 2
+
+
 def test_an_older_run_without_a_description_names_its_parent_by_the_last_part_of_its_path(
     corpus, parent, tmp_path
 ):
@@ -121,7 +174,7 @@ def test_an_older_run_without_a_description_names_its_parent_by_the_last_part_of
     shutil.copytree(parent, here)
     list(pretrain(settings, corpus.path, out, init=[here], device="cpu"))
     recipe = json.loads((out / "recipe.json").read_text())
-    del recipe["parent"], recipe["init_sha256"]
+    del recipe["parent"], recipe["init_sha256"], recipe["init_softmax_sha256"]
     (out / "recipe.json").write_text(json.dumps({**recipe, "format": 7}))
     Run(out).remove_checkpoint(2)
     list(pretrain(settings, corpus.path, out, init=[here], resume=True, device="cpu"))
@@ -146,7 +199,7 @@ def test_an_older_run_is_resumed_whatever_is_wrong_with_its_parent(
     settings, out = toy_corpus.recipe(*STEPS), tmp_path / "run"
     list(pretrain(settings, corpus.path, out, init=[parent], device="cpu"))
     recipe = json.loads((out / "recipe.json").read_text())
-    del recipe["parent"], recipe["init_sha256"]
+    del recipe["parent"], recipe["init_sha256"], recipe["init_softmax_sha256"]
     (out / "recipe.json").write_text(json.dumps({**recipe, "format": 7}))
     Run(out).remove_checkpoint(2)
     with monkeypatch.context() as patch:
