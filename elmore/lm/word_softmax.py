@@ -9,10 +9,18 @@ import numpy as np
 from jaxtyping import Float, Int
 
 from elmore.model import native
+from elmore.model.weight_shapes import tail_cutoffs
 
 if TYPE_CHECKING:
     from elmore.model.bilm_arrays import SoftmaxArrays
     from elmore.model.softmax import AdaptiveSoftmax, Softmax
+
+
+def count_normalized(softmax: "Softmax | AdaptiveSoftmax | SoftmaxArrays", num_words: int) -> int:
+    """Return how many words the probability of any word needs: of an adaptive one the frequent."""
+    if softmax.config.kind != "adaptive":
+        return num_words
+    return (*tail_cutoffs(softmax.config, num_words), num_words)[0]
 
 
 class WordSoftmax:

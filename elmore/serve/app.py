@@ -14,6 +14,7 @@ from starlette.routing import Route
 
 from elmore import __version__
 from elmore.errors import ElmoreError
+from elmore.lm.word_softmax import count_normalized
 from elmore.serve import chunks, errors, openai_api, openapi, page, responses, schemas
 from elmore.serve.batcher import Batcher
 from elmore.serve.engine import (
@@ -23,6 +24,7 @@ from elmore.serve.engine import (
     Engine,
     SearchWork,
     SubstitutesWork,
+    score_cost,
 )
 from elmore.serve.handler import RequestHandler
 from elmore.serve.health import check_health, probe_device
@@ -138,6 +140,11 @@ def _check_softmax(engine: Engine) -> None:
 def _add_words(app: FastAPI, handler: RequestHandler) -> None:
     """Add the routes about words: tokens, scores, substitutes and neighbours."""
     texts_request = schemas.texts_request(handler.limits.texts)
+    bundle, uses = handler.engine.embedder.bundle, handler.engine.uses
+    num_scored = 0
+    if handler.engine.can_score:
+        num_scored = count_normalized(bundle.softmax, len(bundle.vocabulary or ()))
+    search_cost = 0 if uses is None else uses.index.search_cost
 
     @app.post("/tokenize", response_model=schemas.TokenizeResponse, responses=openapi.WORK)
     async def tokenize(request: Request, body: texts_request) -> Response:  # type: ignore[valid-type]
@@ -155,8 +162,8 @@ def _add_words(app: FastAPI, handler: RequestHandler) -> None:
         """Return the log-probability of each token, given the tokens before it and after it."""
         _check_softmax(handler.engine)
         texts = await handler.tokenize(request, body.texts)
-        size = sum(len(words) + 2 for words in texts.words)
-        scores = await handler.result(request, SCORE, texts.words, size)
+        cost = score_cost(texts.words, num_scored)
+        scores = await handler.result(request, SCORE, texts.words, cost)
         sentences = [
             {
                 "tokens": each.tokens,
@@ -185,9 +192,8 @@ def _add_words(app: FastAPI, handler: RequestHandler) -> None:
                 f"{len(body.tokens)} tokens",
             )
         work = SubstitutesWork(body.tokens, body.position, body.count)
-        vocabulary = handler.engine.embedder.bundle.vocabulary
-        assert vocabulary is not None
-        found = await handler.result(request, SUBSTITUTES, work, work.cost(len(vocabulary)))
+        assert bundle.vocabulary is not None
+        found = await handler.result(request, SUBSTITUTES, work, work.cost(len(bundle.vocabulary)))
         lists = {
             name: [
                 {"word": word, "log_prob": round(value, chunks.DIGITS)}
@@ -204,7 +210,6 @@ def _add_words(app: FastAPI, handler: RequestHandler) -> None:
     )
     async def neighbors(request: Request, body: schemas.NeighborsRequest) -> Response:
         """Return the uses of a word in the index that are nearest to this one."""
-        uses = handler.engine.uses
         if uses is None:
             raise HTTPException(
                 409, "this server has no index of uses; start it with 'elmore serve --index FOLDER'"
@@ -215,7 +220,7 @@ def _add_words(app: FastAPI, handler: RequestHandler) -> None:
             raise HTTPException(422, f"text: {error}") from error
         await handler.tokenize(request, [tokens])
         search = SearchWork(tokens, position, body.k)
-        result = await handler.result(request, SEARCH, search, len(tokens) + 2)
+        result = await handler.result(request, SEARCH, search, search.cost(search_cost))
         neighbors_ = [
             {
                 "word": use.word,

@@ -22,8 +22,16 @@ from elmore.lm.substitutes import Substitutes, predict_substitutes
 from elmore.probe.neighbors.index import Neighbor
 
 EMBED, SCORE, SEARCH, SUBSTITUTES = "embed", "score", "search", "substitutes"
+# What the queue counts as one token: what costs as much as embedding one token of a long text with
+# the bundled model on a CPU, in the default precision.
 WORDS_PER_TOKEN = 7000
-"""Ranking so many words costs what reading one token costs, with the bundled model on a CPU."""
+"""Words that are ranked."""
+SCORED_WORDS_PER_TOKEN = 30_000
+"""Words that a score is normalized over, in both directions."""
+OCCURRENCES_PER_TOKEN = 3500
+"""Vectors of an index that are compared with a query."""
+NEIGHBORS_PER_TOKEN = 25
+"""Results of a search, whose sentences are read."""
 
 
 class Index(Protocol):
@@ -32,6 +40,11 @@ class Index(Protocol):
     @property
     def layer(self) -> LayerChoice:
         """The layer whose vectors are compared."""
+        ...
+
+    @property
+    def search_cost(self) -> int:
+        """How many vectors a search compares."""
         ...
 
     def search_vector(
@@ -63,6 +76,11 @@ class SearchWork(NamedTuple):
     position: int
     k: int
 
+    def cost(self, search_cost: int) -> int:
+        """Return its cost in tokens: those it reads, the search, and its results."""
+        search = math.ceil(search_cost / OCCURRENCES_PER_TOKEN)
+        return len(self.tokens) + 2 + search + math.ceil(self.k / NEIGHBORS_PER_TOKEN)
+
 
 class SubstitutesWork(NamedTuple):
     """A position of a sentence whose most probable words are wanted."""
@@ -74,6 +92,12 @@ class SubstitutesWork(NamedTuple):
     def cost(self, num_words: int) -> int:
         """Return its cost in tokens: those it reads, and a ranking of all words of the softmax."""
         return len(self.tokens) + 2 + math.ceil(num_words / WORDS_PER_TOKEN)
+
+
+def score_cost(texts: Sequence[Sequence[str]], num_words: int) -> int:
+    """Return the cost of scores in tokens: those read, and for each a sum over `num_words`."""
+    num_tokens = sum(len(words) + 2 for words in texts)
+    return num_tokens * (1 + math.ceil(num_words / SCORED_WORDS_PER_TOKEN))
 
 
 class Engine:

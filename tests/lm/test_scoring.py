@@ -9,6 +9,7 @@ import torch
 from elmore.errors import DataError
 from elmore.lm import scoring
 from elmore.lm.scoring import score, score_batch
+from elmore.lm.word_softmax import count_normalized
 from elmore.model.config import SoftmaxConfig
 from elmore.model.native_bilm import NativeBiLM
 from elmore.model.softmax import build
@@ -131,3 +132,18 @@ def test_a_model_whose_folder_lacks_its_softmax_says_which_file(bundle):
 def test_a_lone_string_is_refused(bundle):
     with pytest.raises(DataError, match="expected a list of tokens"):
         next(score(bundle, ["a storm"]))
+
+
+@pytest.mark.parametrize(
+    ("config", "expected"),
+    [
+        (SoftmaxConfig(kind="full"), 1000),
+        (SoftmaxConfig(kind="sampled"), 1000),
+        (SoftmaxConfig(kind="adaptive"), 50),
+        (SoftmaxConfig(kind="adaptive", cutoffs=(300,)), 300),
+    ],
+)
+def test_a_probability_needs_all_words_or_the_frequent_ones_of_an_adaptive_softmax(
+    config, expected
+):
+    assert count_normalized(build(config, 1000, 8), 1000) == expected

@@ -15,7 +15,7 @@ from elmore.lm import scoring, substitutes
 from elmore.serve import engine
 from elmore.serve.limits import Limits
 from tests.support import toy_corpus
-from tests.support.live_server import Slow, engine_of, run_server, wait_until
+from tests.support.live_server import Slow, SmallIndex, engine_of, run_server, wait_until
 from tests.support.toy_pooling import make_pooling
 
 EXACT = {"rtol": 0, "atol": 1e-5}
@@ -250,18 +250,28 @@ def test_a_full_queue_is_429_with_retry_after(embedder):
     assert "retry" in refused.detail
 
 
-def test_short_requests_for_substitutes_fill_the_queue_by_what_they_cost(embedder, monkeypatch):
-    monkeypatch.setattr(engine, "WORDS_PER_TOKEN", 1)
-    words = len(embedder.bundle.vocabulary)
-    slow = Slow(engine_of(embedder))
-    body = {"tokens": ["a"], "position": 0}
-    limits = Limits(queue_tokens=2 * words, batch_tokens=words)
+@pytest.mark.parametrize(
+    ("path", "body", "constant"),
+    [
+        ("/substitutes", {"tokens": ["a"], "position": 0}, "WORDS_PER_TOKEN"),
+        ("/score", {"texts": ["a"]}, "SCORED_WORDS_PER_TOKEN"),
+        ("/neighbors", {"text": "[a]"}, "OCCURRENCES_PER_TOKEN"),
+    ],
+)
+def test_short_requests_fill_the_queue_by_what_they_cost(
+    embedder, monkeypatch, path, body, constant
+):
+    monkeypatch.setattr(engine, constant, 1)
+    cost = len(embedder.bundle.vocabulary)
+    monkeypatch.setattr(SmallIndex, "search_cost", cost)
+    slow = Slow(engine_of(embedder, index=True))
+    limits = Limits(queue_tokens=2 * cost, batch_tokens=cost)
     with run_server(slow, limits=limits) as client, ThreadPoolExecutor(2) as pool:
-        jobs = [pool.submit(client.post, "/substitutes", body)]
+        jobs = [pool.submit(client.post, path, body)]
         wait_until(lambda: slow.batches)
-        jobs.append(pool.submit(client.post, "/substitutes", body))
-        wait_until(lambda: client.metric("elmore_queue_tokens") > words)
-        refused = client.post("/substitutes", body)
+        jobs.append(pool.submit(client.post, path, body))
+        wait_until(lambda: client.metric("elmore_queue_tokens") > cost)
+        refused = client.post(path, body)
         slow.gate.set()
         assert [job.result().status for job in jobs] == [200, 200]
     assert refused.status == 429

@@ -96,3 +96,21 @@ def test_substitutes_cost_the_tokens_and_a_ranking_of_all_words():
     assert work.cost(1) == 5
     assert work.cost(serve_engine.WORDS_PER_TOKEN) == 5
     assert work.cost(100_003) == 4 + 15
+
+
+def test_scores_cost_the_tokens_and_for_each_the_words_of_the_softmax():
+    texts = [["the", "play"], ["a"]]
+    assert serve_engine.score_cost(texts, 0) == 7  # with both marks
+    assert serve_engine.score_cost(texts, 1) == 2 * 7
+    assert serve_engine.score_cost(texts, serve_engine.SCORED_WORDS_PER_TOKEN) == 2 * 7
+    assert serve_engine.score_cost(texts, 100_003) == 5 * 7
+    assert serve_engine.score_cost([], 100_003) == 0
+
+
+def test_a_search_costs_the_tokens_the_comparisons_and_the_sentences_of_its_results():
+    work = SearchWork(["the", "play"], 0, 10)
+    assert work.cost(0) == 4 + 1  # with both marks
+    assert work.cost(1_000) == 4 + 1 + 1
+    assert work.cost(serve_engine.OCCURRENCES_PER_TOKEN) == 4 + 1 + 1
+    assert work.cost(500_000) == 4 + 1 + 143
+    assert work._replace(k=100).cost(0) == 4 + 4

@@ -181,6 +181,7 @@ class SmallIndex:
 
     LINES = (["two", "ships", "wait", "."], ["a", "storm", "comes", "."])
     layer = "top"
+    search_cost = 8
 
     def search_vector(self, vector: np.ndarray, tokens: list[str], k: int) -> list[Occurrence]:
         uses = [

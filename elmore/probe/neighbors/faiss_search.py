@@ -143,6 +143,15 @@ class FaissLayer:
             return None
         return cls(index)
 
+    def search_cost(self, size: int) -> int:
+        """Return the cost of a search among `size` occurrences, in exact comparisons.
+
+        One in faiss, with numbers of one byte, counts twice: it takes 1.8 times as long on a CPU.
+        """
+        index = self._index
+        searched = round(index.ntotal * min(1, index.nprobe / index.nlist))
+        return 2 * (index.nlist + searched) + size - index.ntotal
+
     def search(
         self,
         vectors: Float16[np.ndarray, "N D"],

@@ -134,6 +134,12 @@ class OccurrenceIndex:
         return parse_layers(self._resolve_layer(None))
 
     @property
+    def search_cost(self) -> int:
+        """The cost of a search in this layer, in comparisons of the query with an occurrence."""
+        faiss_layer = self._faiss_layer(self._resolve_layer(None))
+        return len(self) if faiss_layer is None else faiss_layer.search_cost(len(self))
+
+    @property
     def num_sentences(self) -> int:
         """Number of sentences."""
         return self._columns.manifest.num_sentences
@@ -237,12 +243,15 @@ class OccurrenceIndex:
         if word is not None:
             among = np.flatnonzero(self._columns.words == self._word_id(word))
             return exact_search.search(vectors, query, k, among=among, exclude=exclude)
-        if stored not in self._faiss_layers:
-            self._faiss_layers[stored] = FaissLayer.open(self._columns, stored)
-        faiss_layer = self._faiss_layers[stored]
+        faiss_layer = self._faiss_layer(stored)
         if faiss_layer is None or exact:
             return exact_search.search(vectors, query, k, exclude=exclude)
         return faiss_layer.search(vectors, query, k, exclude=exclude)
+
+    def _faiss_layer(self, stored: str) -> FaissLayer | None:
+        if stored not in self._faiss_layers:
+            self._faiss_layers[stored] = FaissLayer.open(self._columns, stored)
+        return self._faiss_layers[stored]
 
     def occurrence(self, row: int, similarity: float = 1.0) -> Neighbor:
         """Return an occurrence by its row, from 0 in text order."""

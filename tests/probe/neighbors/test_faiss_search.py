@@ -63,6 +63,23 @@ def test_most_of_the_nearest_are_found_and_their_similarity_is_exact(
             assert use.similarity == pytest.approx(exact, abs=1e-6)
 
 
+def test_a_search_costs_the_comparisons_it_makes_two_for_each_in_faiss(
+    tmp_path, elmo, text, faiss, monkeypatch
+):
+    monkeypatch.setattr(faiss_search, "_NPROBE", 8)
+    index = built(tmp_path / "index", elmo, text)
+    size, lists = len(index), faiss_search.num_lists(len(index))
+    in_faiss = 2 * (lists + round(size * 8 / lists))
+    assert index.search_cost == in_faiss
+    more = tmp_path / "more.txt"
+    more.write_text("the zebra sleeps near the lake\n")
+    with monkeypatch.context() as patch:
+        patch.setitem(sys.modules, "faiss", None)
+        index.append([more], tokenized=True)
+        assert index.search_cost == len(index) == size + 6  # all of them
+    assert OccurrenceIndex.open(tmp_path / "index", elmo).search_cost == in_faiss + 6
+
+
 def test_appended_text_is_found_too(tmp_path, elmo, text, faiss):
     index = built(tmp_path / "index", elmo, text)
     more = tmp_path / "more.txt"
