@@ -77,10 +77,12 @@ class TorchDevice:
         return torch.index_select(table, 0, rows, out=out)
 
     def gate_inputs_buffer(self, direction: int, num_words: int, num_gates: int) -> Tensor:
-        """Return memory for gate inputs, the same in each call, so that a CUDA graph can read it.
+        """Return memory for gate inputs; on a GPU the same in each call, for CUDA graphs to read.
 
-        More words than ever before get new memory.
+        More words than ever before get new memory. On a CPU several threads may run at once.
         """
+        if self.type != "cuda":
+            return self.empty(num_words, num_gates)
         if len(self._gate_inputs[direction]) < num_words:
             self._gate_inputs[direction] = self.empty(num_words, num_gates)
         return self._gate_inputs[direction][:num_words]
@@ -123,6 +125,7 @@ class TorchDevice:
 
     def free_memory(self) -> None:
         """Give back memory that torch holds and does not use."""
+        self._gate_inputs = [self.empty(0), self.empty(0)]
         torch.cuda.empty_cache()
 
     def stable_rows(self, at_least: int, width: int) -> int:
@@ -334,7 +337,11 @@ class CUDAGraphRunner:
 
     def _capture(self, inputs: list[Tensor]) -> _Captured:
         gate_inputs, *others = inputs
-        static_inputs = [gate_inputs, *(part.clone() for part in others)]  # the first is large
+        # The gate inputs of a chunk are large, and stay where they are; a part of a larger tensor
+        # would keep all of it alive.
+        is_part = gate_inputs.untyped_storage().nbytes() > gate_inputs.nbytes
+        static = gate_inputs.clone() if is_part else gate_inputs
+        static_inputs = [static, *(part.clone() for part in others)]
         graph, where = torch.cuda.CUDAGraph(), gate_inputs.device
         # Torch captures on the current device, in a stream that it keeps from its first capture.
         with (

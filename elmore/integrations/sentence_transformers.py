@@ -71,7 +71,7 @@ class ElmoModule(InputModule):
         **settings: Any,  # those of ElmoConfig
     ) -> None:
         super().__init__()
-        self._poolings: Mapping[str, TextPooling] | None = {}  # None: not known
+        self._poolings: Mapping[str, TextPooling] | None = None  # not known
         if model is None or tokenizer is None:
             bundle = resolve_source(*sources)
             model = model or ElmoModel.from_elmore(bundle, **settings)
@@ -105,13 +105,12 @@ class ElmoModule(InputModule):
             name: "mean", "max" or a pooling of the model; default: its first one, else the mean.
 
         Raises:
-            ConfigError: The model has no such pooling, or was saved without its poolings and `name`
-                is None.
+            ConfigError: The model has no such pooling, or its poolings are not known.
         """
-        if self._poolings is None and name is None:
+        if self._poolings is None and name not in ("mean", "max"):
             raise ConfigError(
-                f"this module was saved without the poolings of its model ({POOLINGS} is missing); "
-                "name the pooling, 'mean' or 'max', or make the module from the model again"
+                "the poolings of this model are not known: it was given as a network, or saved "
+                f"without {POOLINGS}; name 'mean' or 'max', or make the module from the model again"
             )
         how, _ = find_pooling(self._poolings or {}, name, None)
         if isinstance(how, TextPooling):

@@ -166,7 +166,8 @@ def _expect_gradients_from_another_stream() -> None:
     """Keep torch from warning that gradients of a graph come from another stream than its own.
 
     `make_graphed_callables` keeps the autograd graph of its capture alive, and with it the stream
-    in which weights expect their gradients. Older versions of torch do not warn.
+    in which weights expect their gradients. This holds for the whole process. Older versions of
+    torch do not warn.
     """
     set_warning = getattr(torch.autograd.graph, "set_warn_on_accumulate_grad_stream_mismatch", None)
     if set_warning is not None:

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 def count_normalized(softmax: "Softmax | AdaptiveSoftmax | SoftmaxArrays", num_words: int) -> int:
-    """Return how many words the probability of any word needs: of an adaptive one the frequent."""
+    """Return over how many words a softmax always sums: all, or an adaptive one's frequent."""
     if softmax.config.kind != "adaptive":
         return num_words
     return (*tail_cutoffs(softmax.config, num_words), num_words)[0]

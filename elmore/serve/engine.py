@@ -44,7 +44,7 @@ class Index(Protocol):
 
     @property
     def search_cost(self) -> int:
-        """How many vectors a search compares."""
+        """The cost of a search, in exact comparisons of two vectors."""
         ...
 
     def search_vector(

@@ -74,7 +74,9 @@ class Metrics:
         for route, histogram in sorted(self.seconds.items()):
             yield from histogram.lines("elmore_request_seconds", f'route="{route}"')
         yield from _about(
-            "elmore_batch_tokens", "histogram", "Tokens of requests that ran together."
+            "elmore_batch_tokens",
+            "histogram",
+            "Tokens of requests that ran together, as the queue counts them.",
         )
         yield from self.batch_tokens.lines("elmore_batch_tokens")
         yield from _about(
@@ -82,9 +84,19 @@ class Metrics:
         )
         yield from self.batch_seconds.lines("elmore_batch_seconds")
         for name, kind, about, value in (
-            ("elmore_tokens_total", "counter", "Tokens of finished work.", self.tokens),
+            (
+                "elmore_tokens_total",
+                "counter",
+                "Tokens of finished work, as the queue counts them.",
+                self.tokens,
+            ),
             ("elmore_requests_in_flight", "gauge", "Requests not answered yet.", self.in_flight),
-            ("elmore_queue_tokens", "gauge", "Tokens in the queue.", self._waiting()),
+            (
+                "elmore_queue_tokens",
+                "gauge",
+                "Tokens in the queue, as it counts them.",
+                self._waiting(),
+            ),
             ("elmore_unsent_bytes", "gauge", "Reserved for unsent responses.", self._unsent()),
             ("process_cpu_seconds_total", "counter", "User and system.", time.process_time()),
             ("process_resident_memory_bytes", "gauge", "Memory.", _resident()),

@@ -29,7 +29,7 @@ from elmore.train import saved_recipe
 from elmore.train.divergence import LossMean
 from elmore.train.weight_average import WeightAverage
 
-FORMAT = 8  # docs/formats.md says what each number added
+FORMAT = 9  # docs/formats.md says what each number added
 _OLD_STATE_KEYS = {"best": "best_score", "stale": "evals_since_best"}  # of formats 1 and 2
 _CHECKPOINT = re.compile(r"step-(\d+)")
 _LOCK = "lock"

@@ -87,8 +87,15 @@ def test_a_graph_is_captured_on_the_device_of_its_tensors_in_a_stream_of_that_de
     ]
 
 
-def test_gate_inputs_have_the_same_memory_in_each_chunk_that_is_not_larger():
+def test_threads_on_a_cpu_do_not_share_the_memory_of_gate_inputs():
     device = TorchDevice(torch.zeros(1))
+    one, other = (device.gate_inputs_buffer(0, 6, 8) for _ in range(2))
+    assert one.data_ptr() != other.data_ptr()
+
+
+def test_on_a_gpu_gate_inputs_have_the_same_memory_in_each_chunk_that_is_not_larger():
+    device = TorchDevice(torch.zeros(1))
+    device.type = "cuda"
     first = device.gate_inputs_buffer(0, 6, 8)
     assert device.gate_inputs_buffer(0, 4, 8).shape == (4, 8)
     assert device.gate_inputs_buffer(0, 4, 8).data_ptr() == first.data_ptr()
@@ -111,3 +118,16 @@ def test_a_graph_reads_gate_inputs_where_they_are_and_copies_them_from_elsewhere
     (static,), _ = runner(inputs + 1, mask, [], mask, [])
     assert static.data_ptr() == inputs.data_ptr()
     assert static.unique().tolist() == [1]
+
+
+def test_a_graph_keeps_no_larger_tensor_alive(monkeypatch):
+    context = contextlib.nullcontext()
+    monkeypatch.setattr(torch.cuda, "CUDAGraph", lambda: SimpleNamespace(replay=lambda: None))
+    monkeypatch.setattr(torch.cuda, "Stream", lambda device: None)
+    monkeypatch.setattr(torch.cuda, "device", lambda device: context)
+    monkeypatch.setattr(torch.cuda, "graph", lambda graph, stream: context)
+    runner = CUDAGraphRunner(lambda gate_inputs, *_: ([gate_inputs], []))
+    text, mask = torch.zeros(1, 50, 4), torch.ones(1, 1, dtype=torch.bool)
+    for _ in range(3):
+        (static,), _ = runner(text[:, 7:8], mask, [], mask, [])
+    assert static.untyped_storage().nbytes() == static.nbytes

@@ -135,7 +135,7 @@ class OccurrenceIndex:
 
     @property
     def search_cost(self) -> int:
-        """The cost of a search in this layer, in comparisons of the query with an occurrence."""
+        """The cost of a search in the default layer, in exact comparisons with an occurrence."""
         faiss_layer = self._faiss_layer(self._resolve_layer(None))
         return len(self) if faiss_layer is None else faiss_layer.search_cost(len(self))
 
