@@ -6,11 +6,10 @@ run while those of the other wait.
 """
 
 from collections.abc import Callable, Sequence
-from typing import TypeVar
 
 import torch
 
-Result = TypeVar("Result")
+from elmore.model.native_threads import Result
 
 
 def run_in_streams(

@@ -103,14 +103,18 @@ def test_on_a_gpu_gate_inputs_have_the_same_memory_in_each_chunk_that_is_not_lar
     assert device.gate_inputs_buffer(0, 7, 8).shape == (7, 8)
 
 
-def test_a_graph_reads_gate_inputs_where_they_are_and_copies_them_from_elsewhere(monkeypatch):
-    """A graph of torch, without a GPU, is a stub that computes nothing anew."""
+@pytest.fixture
+def runner(monkeypatch):
+    """A runner that returns its gate inputs; its graphs are stubs that compute nothing anew."""
     context = contextlib.nullcontext()
     monkeypatch.setattr(torch.cuda, "CUDAGraph", lambda: SimpleNamespace(replay=lambda: None))
     monkeypatch.setattr(torch.cuda, "Stream", lambda device: None)
     monkeypatch.setattr(torch.cuda, "device", lambda device: context)
     monkeypatch.setattr(torch.cuda, "graph", lambda graph, stream: context)
-    runner = CUDAGraphRunner(lambda gate_inputs, *_: ([gate_inputs], []))
+    return CUDAGraphRunner(lambda gate_inputs, *_: ([gate_inputs], []))
+
+
+def test_a_graph_reads_gate_inputs_where_they_are_and_copies_them_from_elsewhere(runner):
     inputs, mask = torch.zeros(2, 3, 4), torch.ones(2, 3, dtype=torch.bool)
     for _ in range(3):
         (static,), _ = runner(inputs, mask, [], mask, [])
@@ -120,13 +124,7 @@ def test_a_graph_reads_gate_inputs_where_they_are_and_copies_them_from_elsewhere
     assert static.unique().tolist() == [1]
 
 
-def test_a_graph_keeps_no_larger_tensor_alive(monkeypatch):
-    context = contextlib.nullcontext()
-    monkeypatch.setattr(torch.cuda, "CUDAGraph", lambda: SimpleNamespace(replay=lambda: None))
-    monkeypatch.setattr(torch.cuda, "Stream", lambda device: None)
-    monkeypatch.setattr(torch.cuda, "device", lambda device: context)
-    monkeypatch.setattr(torch.cuda, "graph", lambda graph, stream: context)
-    runner = CUDAGraphRunner(lambda gate_inputs, *_: ([gate_inputs], []))
+def test_a_graph_keeps_no_larger_tensor_alive(runner):
     text, mask = torch.zeros(1, 50, 4), torch.ones(1, 1, dtype=torch.bool)
     for _ in range(3):
         (static,), _ = runner(text[:, 7:8], mask, [], mask, [])
