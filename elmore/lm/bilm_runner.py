@@ -67,9 +67,9 @@ class BiLMRunner:
         gradients cannot be accumulated over several batches.
         """
         inputs = tuple(each.clone() for each in self._inputs(batch, None))  # memory of its own
+        _expect_gradients_from_another_stream()  # already the capture computes some
         with _capture_on(inputs[0].device):
             graph: Any = torch.cuda.make_graphed_callables(self._module(), inputs)
-        _expect_gradients_from_another_stream()
         self._captured = _Captured(graph, [each.shape for each in inputs], self.bilm.training)
 
     def _module(self) -> "_BiLMForward":

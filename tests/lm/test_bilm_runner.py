@@ -91,9 +91,14 @@ def test_a_captured_graph_lets_gradients_come_from_another_stream_without_a_warn
     context = contextlib.nullcontext()
     monkeypatch.setattr(torch.cuda, "Stream", lambda device: None)
     monkeypatch.setattr(torch.cuda, "device", lambda device: context)
-    monkeypatch.setattr(torch.cuda, "make_graphed_callables", lambda module, _: module)
     monkeypatch.setattr(
         torch.autograd.graph, "set_warn_on_accumulate_grad_stream_mismatch", warns.append
     )
+
+    def capture(module: torch.nn.Module, _: object) -> torch.nn.Module:
+        assert warns == [False]  # it runs the module backward
+        return module
+
+    monkeypatch.setattr(torch.cuda, "make_graphed_callables", capture)
     BiLMRunner(toy_teacher.bilm()).capture_cuda_graph(toy_corpus.training(corpus).make_batch(0))
     assert warns == [False]
