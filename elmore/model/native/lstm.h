@@ -39,29 +39,36 @@ FORCE_INLINE step_rows step_inputs(const lstm_call *call, int64_t step) {
 static void update_cells(const lstm_call *call, const lstm_scratch *scratch, activations output,
                          step_rows gate_inputs, activations inputs, int64_t step, int64_t first,
                          int64_t panel) {
-    ALIGNED float gates[4][MAX_ROWS][PANEL], bias[PANEL];
+    ALIGNED float gates[4][MAX_ROWS][PANEL], bias[4][PANEL];
     const float *base_rows[MAX_ROWS];
+    destination to[4];
     const int64_t count = smaller(MAX_ROWS, call->num_rows - first), cell = panel * PANEL;
     const int64_t here = smaller(PANEL, call->num_cells - cell);
     const int in_place = !inputs.data && here == PANEL; /* gate inputs are added where they are */
+    output = from_row(output, first);
     for (int64_t r = 0; r < count; r++)
         base_rows[r] = in_place ? find_row(gate_inputs, first + r) + cell : gates[0][r];
     for (int gate = 0; gate < 4; gate++) {
         const int64_t at = gate * call->num_cells + cell;
-        const destination to = {gates[gate][0], PANEL, bias, base_rows,
-                                gate * (in_place ? call->num_cells : MAX_ROWS * PANEL)};
-        for (int64_t i = 0; i < PANEL; i++)
-            bias[i] = i < here ? call->bias[at + i] + (gate == FORGET ? call->forget_bias : 0) : 0;
+        const floats more = splat(gate == FORGET ? call->forget_bias : 0);
+        for (int i = 0; i < PANEL; i += WIDE)
+            store(bias[gate] + i, load_some(call->bias + at + i, here - i, 0) + more);
+        to[gate] = (destination){gates[gate][0], PANEL, bias[gate], base_rows,
+                                 gate * (in_place ? call->num_cells : MAX_ROWS * PANEL)};
         if (inputs.data)
             multiply_panel(&call->input, 4 * panel + gate, from_row(inputs, first), count,
-                           (destination){.data = to.data, .stride = PANEL});
+                           (destination){.data = to[gate].data, .stride = PANEL});
         else if (!in_place)
             for (int64_t r = 0; r < count; r++) {
                 memset(gates[gate][r], 0, sizeof *gates[gate]);
                 memcpy(gates[gate][r], find_row(gate_inputs, first + r) + at, sizeof(float) * (size_t)here);
             }
-        multiply_panel(&call->recurrent, 4 * panel + gate, from_row(output, first), count, to);
     }
+    if (fits_four_panels(&call->recurrent, output, count))
+        multiply_four_panels(&call->recurrent, 4 * panel, output, to);
+    else
+        for (int gate = 0; gate < 4; gate++)
+            multiply_panel(&call->recurrent, 4 * panel + gate, output, count, to[gate]);
     const float clip = call->cell_clip;
     int64_t at = (cell / K_BLOCK * call->num_rows + first) * K_BLOCK + cell % K_BLOCK;
     for (int64_t r = 0; r < count; r++, at += K_BLOCK) {
@@ -134,6 +141,12 @@ static activations prepare_blocks(const matrix *w, const float *blocks, int64_t 
     return quantized;
 }
 
+/* The n-th panel of a step. Every other step goes through the weights backwards: it begins with those that the
+   step before has read last, which are still in the cache where all of them do not fit into it. */
+FORCE_INLINE int64_t alternate(int64_t n, int64_t count, int64_t step) {
+    return step & 1 ? count - 1 - n : n;
+}
+
 /* In a parallel region: one step, from its gate inputs, or from the inputs of a step. */
 static void run_step(const lstm_call *call, const lstm_scratch *scratch, int64_t step,
                      step_rows gate_inputs) {
@@ -160,16 +173,17 @@ static void run_step(const lstm_call *call, const lstm_scratch *scratch, int64_t
     const int64_t cell_panels = (call->num_cells + PANEL - 1) / PANEL;
     const int64_t output_panels = (call->width + PANEL - 1) / PANEL;
 #pragma omp for schedule(dynamic)
-    for (int64_t panel = 0; panel < cell_panels; panel++)
+    for (int64_t n = 0; n < cell_panels; n++)
         for (int64_t first = 0; first < num_rows; first += MAX_ROWS)
-            update_cells(call, scratch, output, gate_inputs, inputs, step, first, panel);
+            update_cells(call, scratch, output, gate_inputs, inputs, step, first,
+                         alternate(n, cell_panels, step));
     activations hidden = {0};
     if (call->projection.data)
         hidden = prepare_blocks(&call->projection, scratch->hidden, num_rows, scratch);
 #pragma omp for schedule(dynamic)
-    for (int64_t panel = 0; panel < output_panels; panel++)
+    for (int64_t n = 0; n < output_panels; n++)
         for (int64_t first = 0; first < num_rows; first += MAX_ROWS)
-            project(call, scratch, hidden, step, first, panel);
+            project(call, scratch, hidden, step, first, alternate(n, output_panels, step));
 }
 
 /* In a parallel region. */
