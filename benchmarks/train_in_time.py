@@ -1,0 +1,245 @@
+"""Train a biLM on a machine that is lent for a while: as many updates as fit into the time.
+
+    sha256sum *.txt.xz > SHA256SUMS                       # beside the text, before it is copied
+    setsid python benchmarks/train_in_time.py original TEXT OUT --until SECONDS \
+        --valid valid.txt.xz --vocabulary vocabulary.txt --storage int6 --set train.lr=1.5e-3 &
+
+It may be started before the text is there. It waits for the files that TEXT/SHA256SUMS lists,
+prepares them, and starts to train. From the first updates it learns their speed, stops, and resumes
+with as many updates as fit. Then it converts the best model to its storage, writes the model folder
+in pieces, because not every way home takes large files, and measures the perplexity of what is
+stored:
+
+    OUT/log.txt     what was done when: each command, and how much time was left
+    OUT/train.txt   what the training printed
+    OUT/model       the model
+    OUT/pieces      model.tar.gz.000, model.tar.gz.001 ... and SHA256SUMS
+    OUT/done        written last; its text says how it ended
+
+    cat model.tar.gz.* | tar xz                           # at home
+
+SECONDS is the end in seconds since 1970 (`date +%s`). A training that does not end in time is
+killed, and its best model so far is converted: set `train.evaluate_every` so that there is one.
+"""
+
+import argparse
+import hashlib
+import json
+import signal
+import subprocess
+import sys
+import tarfile
+import time
+from pathlib import Path
+from typing import NamedTuple
+
+POLL = 0.2  # seconds
+FIRST_LENGTH = 4  # times the measured updates: the run begins as such a short one, and is extended
+
+
+class Job(NamedTuple):
+    """What is trained on what, and until when."""
+
+    recipe: str
+    text: Path
+    out: Path
+    valid: Path
+    settings: list[str]
+    until: float
+    device: str
+    vocabulary: Path | None
+    init: str | None
+
+    @property
+    def shards(self) -> Path:
+        """The prepared text."""
+        return self.out / "shards"
+
+    @property
+    def run(self) -> Path:
+        """The run folder."""
+        return self.out / "run"
+
+    def seconds_left(self) -> float:
+        """Return how long the machine is still there."""
+        return self.until - time.time()
+
+    def log(self, text: str) -> None:
+        """Add a line to the log."""
+        with (self.out / "log.txt").open("a", encoding="utf-8") as file:
+            file.write(f"{time.strftime('%H:%M:%S')}, {self.seconds_left():.0f} s left: {text}\n")
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("recipe")
+    parser.add_argument("text", type=Path, help="folder with text files and their SHA256SUMS")
+    parser.add_argument("out", type=Path)
+    parser.add_argument("--until", type=float, required=True, help="seconds since 1970")
+    parser.add_argument("--valid", type=Path, required=True, help="text to evaluate on")
+    parser.add_argument("--vocabulary", type=Path)
+    parser.add_argument("--init", help="a model to start from")
+    parser.add_argument("--storage", default="int8", help="as for elmore convert")
+    parser.add_argument("--set", nargs="*", default=[], help="section.key=value of the recipe")
+    parser.add_argument("--device", default="auto")
+    parser.add_argument("--measure", type=int, default=160, help="updates, to learn their speed")
+    parser.add_argument("--evaluation", type=float, default=8, help="seconds that each takes")
+    parser.add_argument("--reserve", type=float, default=60, help="seconds after the training")
+    parser.add_argument("--piece", type=int, default=15 * 2**20, help="bytes")
+    args = parser.parse_args()
+    names = {name: getattr(args, name) for name in Job._fields if name != "settings"}
+    job = Job(**names, settings=args.set)
+    job.out.mkdir(parents=True, exist_ok=True)
+    try:
+        files = wait_for_text(job)
+        prepare(job, files)
+        train(job, measured=args.measure, evaluation=args.evaluation, reserve=args.reserve)
+        store(job, args.storage, args.piece)
+        end = "all is there"
+    except (OSError, RuntimeError) as error:
+        end = f"stopped: {error}"
+    job.log(end)
+    (job.out / "done").write_text(f"{end}\n", encoding="utf-8")
+    if end.startswith("stopped"):
+        raise SystemExit(end)
+
+
+def wait_for_text(job: Job) -> list[Path]:
+    """Wait until the files that SHA256SUMS lists are complete, and return their paths."""
+    sums, complete = job.text / "SHA256SUMS", set()
+    while True:
+        lines = sums.read_text("utf-8").splitlines() if sums.exists() else []
+        wanted = {job.text / name.lstrip("*"): digest for digest, name in map(str.split, lines)}
+        for path in wanted.keys() - complete:
+            if path.is_file() and sha256(path) == wanted[path]:
+                complete.add(path)
+        if wanted and len(complete) == len(wanted):
+            job.log(f"{len(complete)} text files are there")
+            return list(wanted)
+        if job.seconds_left() < 0:
+            raise TimeoutError(
+                f"{len(complete)} of {len(wanted)} files in {sums} arrived; copy the others"
+            )
+        time.sleep(POLL)
+
+
+def sha256(path: Path) -> str:
+    """Return the digest of a file."""
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def prepare(job: Job, files: list[Path]) -> None:
+    """Prepare the text, unless that is done."""
+    if (job.shards / "index.json").exists():
+        return
+    vocabulary = [f"--vocabulary={job.vocabulary}"] if job.vocabulary else []
+    texts = [*map(str, files), f"--valid={job.valid}"]
+    run(job, ["prepare", *texts, *vocabulary, f"--out={job.shards}"])
+
+
+def train(job: Job, *, measured: int, evaluation: float, reserve: float) -> None:
+    """Train for some updates to learn their speed, then for as many as fit."""
+    shortest = FIRST_LENGTH * measured
+    training = start(job, training_command(job, shortest))
+    first, first_time = wait_for_update(job, measured // 3, training)  # the ones before compile
+    last, last_time = wait_for_update(job, measured, training)
+    training.send_signal(signal.SIGTERM)  # it saves a checkpoint
+    training.wait()
+    per_update = (last_time - first_time) / (last - first)
+    recipe_path = job.run / "recipe.json"  # written after imports, before the first update
+    starting = max(0.0, first_time - recipe_path.stat().st_mtime - first * per_update)
+    every = json.loads(recipe_path.read_text("utf-8"))["train"]["evaluate_every"]
+    seconds = job.seconds_left() - reserve - starting
+    steps = last + count_updates(seconds, per_update, evaluation, every)
+    job.log(f"an update takes {per_update:.4f} s, starting {starting:.0f} s: {steps} updates fit")
+    if steps <= shortest:
+        raise TimeoutError(f"{steps} updates fit, but at least {shortest} are needed; lend longer")
+    training = start(job, [*training_command(job, steps), "--resume"])
+    while training.poll() is None and job.seconds_left() > reserve / 2:
+        time.sleep(POLL)
+    if training.poll() is None:
+        job.log("the training does not end in time; its best model so far is used")
+        training.kill()
+    if training.wait() and not (job.run / "best").exists():
+        raise RuntimeError(f"no model was evaluated by then; see {job.out}/train.txt")
+
+
+def count_updates(seconds: float, per_update: float, evaluation: float, every: int) -> int:
+    """Return how many updates fit into the time, with an evaluation at the end and every so many.
+
+    `every` is 0 where there is none between.
+    """
+    between = evaluation / every if every else 0.0
+    return max(0, int((seconds - evaluation) / (per_update + between)))
+
+
+def training_command(job: Job, steps: int) -> list[str]:
+    """Return the command of the training, with so many updates."""
+    settings = [f"--set={each}" for each in [*job.settings, f"train.steps={steps}"]]
+    init = [f"--init={job.init}"] if job.init else []
+    where = [f"--out={job.run}", f"--device={job.device}"]
+    return ["pretrain", job.recipe, str(job.shards), *where, *init, *settings]
+
+
+def wait_for_update(job: Job, update: int, training: subprocess.Popen) -> tuple[int, float]:
+    """Wait until an update is logged; return the number of the last one, and when that was."""
+    path = job.run / "metrics.jsonl"
+    while training.poll() is None:
+        if path.exists():
+            when, lines = path.stat().st_mtime, path.read_text("utf-8").splitlines()
+            steps = [json.loads(line)["step"] for line in lines if line.endswith("}")]
+            if steps and steps[-1] >= update:
+                return steps[-1], when
+        time.sleep(POLL)
+    raise RuntimeError(
+        f"the training ended with exit {training.returncode}; see {job.out}/train.txt"
+    )
+
+
+def start(job: Job, words: list[str]) -> subprocess.Popen:
+    """Start an `elmore` command that prints to train.txt."""
+    job.log(f"elmore {' '.join(words)}")
+    with (job.out / "train.txt").open("ab") as out:
+        return subprocess.Popen([sys.executable, "-m", "elmore", *words], stdout=out, stderr=out)
+
+
+def run(job: Job, words: list[str]) -> str:
+    """Run an `elmore` command, and return what it prints."""
+    job.log(f"elmore {' '.join(words)}")
+    command = [sys.executable, "-m", "elmore", *words]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    if done.returncode:
+        raise RuntimeError((done.stderr.strip().splitlines() or ["no message"])[-1])
+    return done.stdout
+
+
+def store(job: Job, storage: str, piece: int) -> None:
+    """Convert the best model to its storage, split it, and measure what is stored."""
+    model = job.out / "model"
+    run(job, ["convert", str(job.run), str(model), f"--storage={storage}"])
+    num_pieces = split_folder(model, job.out / "pieces", piece)
+    job.log(f"{num_pieces} pieces are there")
+    where = [str(model), str(job.shards), f"--device={job.device}"]
+    job.log(run(job, ["evaluate", *where, "--json"]).strip())
+
+
+def split_folder(folder: Path, pieces: Path, size: int) -> int:
+    """Write a folder as the pieces of an archive, and their digests; return their number."""
+    pieces.mkdir(exist_ok=True)
+    archive = pieces / f"{folder.name}.tar.gz"
+    with tarfile.open(archive, "w:gz", compresslevel=6) as file:
+        file.add(folder, folder.name)
+    sums = []
+    with archive.open("rb") as file:
+        while piece := file.read(size):
+            path = pieces / f"{archive.name}.{len(sums):03}"
+            path.write_bytes(piece)
+            sums.append(f"{sha256(path)}  {path.name}\n")
+    archive.unlink()
+    (pieces / "SHA256SUMS").write_text("".join(sums), encoding="utf-8")
+    return len(sums)
+
+
+if __name__ == "__main__":
+    main()
