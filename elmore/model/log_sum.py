@@ -18,6 +18,7 @@ from torch.nn import functional
 
 from elmore.model import softmax_kernels
 
+_CPU_CHUNK = 2**21  # logits: tiles of 8 MB mostly stay in the cache between the passes over them
 _MULTIPLE = 64  # words: a GPU multiplies matrices of other widths at a fraction of the speed
 
 
@@ -37,6 +38,8 @@ def log_sum_others(
     """
     dtype = torch.promote_types(states.dtype, rows.dtype)
     device = states.device.type
+    if device == "cpu":
+        chunk = min(chunk, _CPU_CHUNK)
     if dtype == torch.float32 and torch.is_autocast_enabled(device):
         dtype = torch.get_autocast_dtype(device)
     with torch.autocast(device, enabled=False):  # from here on every type is explicit

@@ -572,7 +572,7 @@ def test_the_backward_pass_uses_the_precision_of_the_forward_pass(backend):
 @pytest.mark.parametrize(
     ("device", "learning", "chosen"),
     [
-        ("cpu", True, "reference"),
+        ("cpu", True, "training"),
         ("cpu", False, "native" if native.available() else "eager"),
         pytest.param("cuda", False, "eager", marks=GPU),
         pytest.param("cuda", True, "training", marks=GPU),

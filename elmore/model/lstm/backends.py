@@ -141,7 +141,6 @@ BACKENDS = {
             training.run,
             lambda inputs, weights, packed: reference.project_inputs(inputs, weights.dense()),
             lambda device: True,
-            devices=frozenset(["cuda"]),
             grad=True,
             no_grad=False,
             autocast=True,

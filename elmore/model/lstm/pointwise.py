@@ -15,6 +15,9 @@ import torch
 from jaxtyping import Bool, Float
 from torch import Tensor
 
+_sigmoid_gradient = torch.ops.aten.sigmoid_backward.grad_input  # grad * y * (1 - y)
+_tanh_gradient = torch.ops.aten.tanh_backward.grad_input  # grad * (1 - y * y)
+
 
 def cell_step(
     gates: Float[Tensor, "B G"],
@@ -35,8 +38,8 @@ def cell_step(
     if gate_inputs is not None:
         gates.add_(gate_inputs)
     i, f, g, o = _activate(gates, bias)
-    new_cell = _clamp(torch.addcmul(f * cell, i, g), clip)
-    hidden.copy_(o * torch.tanh(new_cell))
+    new_cell = _clamp(f.mul_(cell).addcmul_(i, g), clip)
+    torch.mul(o, torch.tanh(new_cell), out=hidden)
     next_cell.copy_(torch.where(reset_mask, reset_to, torch.where(mask, new_cell, cell)))
 
 
@@ -52,7 +55,7 @@ def output_step(
 ) -> None:
     """Clip the projection; write the masked output and the output of the next step."""
     new_output = _clamp(projected, clip)
-    masked.copy_(new_output * mask)
+    torch.mul(new_output, mask, out=masked)
     next_output.copy_(torch.where(reset_mask, reset_to, torch.where(mask, new_output, output)))
 
 
@@ -97,14 +100,11 @@ def cell_gradient(
     grad = torch.addcmul(next_grad, hidden_grad * o, 1 - squashed**2)
     passes = mask if clip is None else mask & (new_cell.abs() <= clip)
     grad = torch.where(passes, grad, 0)
-    parts = (
-        grad * g * i * (1 - i),
-        grad * cell * f * (1 - f),
-        grad * i * (1 - g**2),
-        hidden_grad * squashed * o * (1 - o),  # zero where the mask is false, as hidden_grad is
-    )
-    for part, into in zip(parts, gates_grad.chunk(4, dim=1), strict=True):
-        into.copy_(part)
+    into_i, into_f, into_g, into_o = gates_grad.chunk(4, dim=1)
+    _sigmoid_gradient(grad * g, i, grad_input=into_i)
+    _sigmoid_gradient(grad * cell, f, grad_input=into_f)
+    _tanh_gradient(grad * i, g, grad_input=into_g)
+    _sigmoid_gradient(hidden_grad * squashed, o, grad_input=into_o)  # zero without a token
     cell_grad.copy_(torch.where(mask, grad * f, next_grad))
 
 

@@ -1,11 +1,14 @@
 """The projected LSTM as an autograd function with a hand-written backward, for training.
 
 Autograd through the reference runs a dozen small kernels per step, saves the result of each, and
-adds to the gradient of every weight at each step. Here a step has two matmuls, forward and
-backward, with one kernel after each (`pointwise.py`, fused on a GPU), and the gradient of a weight
-is one matmul after the last step:
+adds to the gradient of every weight and of all gate inputs at each step. Here a step has two
+matmuls, forward and backward, with one kernel after each (`pointwise.py`, fused on a GPU), and the
+gradient of a weight is one matmul after the last step:
 
     [x_t ; h_(t-1)] -> gates -> cell, hidden -> projected -> h_t
+
+A GPU multiplies inputs and state together, in one launch. A CPU multiplies the inputs of all steps
+at once, because it is slow with few rows.
 
 Saved tensors are time-major: a step is one block of memory. Under autocast the matmuls and their
 operands have its precision; the cells, the weights and their gradients keep their own.
@@ -25,6 +28,8 @@ from torch.autograd.function import once_differentiable
 
 from elmore.model.lstm import pointwise, reference
 from elmore.model.lstm.call import GATES, Call, DenseWeights, LSTMState, Result
+
+_FEW_ROWS = 32
 
 
 def run(call: Call) -> Result:
@@ -168,14 +173,24 @@ def _run_forward(saved: _Saved, plan: _Plan) -> Float[Tensor, "T B D"]:
     """Fill the saved tensors step by step; return the masked outputs."""
     kernels, reset_state = pointwise_kernels(saved.xh.device), plan.reset_state
     outputs = torch.empty_like(saved.projected)
-    weight = saved.weight.T
+    first = _first_stepwise_column(saved)
+    weight = saved.weight[:, first:].T
+    if first:
+        if saved.xh.shape[1] < _FEW_ROWS:
+            weight = weight.contiguous()  # once per call, and then each step is faster
+        inputs, gate_inputs = saved.xh[:-1, :, :first].flatten(0, 1), saved.gates.flatten(0, 1)
+        torch.mm(inputs, saved.weight[:, :first].T, out=gate_inputs)
     projection = None if saved.projection is None else saved.projection.T
-    xh, mask, reset_mask, cells = (each.unbind() for each in (saved.xh, *plan[:2], saved.cells))
+    stepwise = (saved.xh[:, :, first:], *plan[:2], saved.cells)
+    xh, mask, reset_mask, cells = (each.unbind() for each in stepwise)
     output = saved.xh[:, :, -outputs.shape[2] :].unbind()
     steps = zip(saved.gates, saved.hidden, saved.projected, outputs, strict=True)
     for t, (gates, hidden, projected, masked) in enumerate(steps):
         flags = mask[t], reset_mask[t + 1]
-        torch.mm(xh[t], weight, out=gates)
+        if first:
+            torch.addmm(gates, xh[t], weight, out=gates)
+        else:
+            torch.mm(xh[t], weight, out=gates)
         kernels.cell_step(
             gates,
             None,
@@ -210,17 +225,20 @@ def _run_backward(
 ) -> tuple[Tensor, ...]:
     """Return the gradients of xh, gates and projections, and of the initial state."""
     kernels = pointwise_kernels(saved.xh.device)
-    grads = xh_grad, gates_grad, projected_grad = [
+    xh_grad, gates_grad, projected_grad = (
         torch.empty_like(each) for each in (saved.xh, saved.gates, saved.projected)
-    ]
+    )
     h_grad = xh_grad[:, :, -output_grad.shape[1] :]  # of h_(t-1), by the matmul of step t
     h_grad[-1] = output_grad
     cell_grad = cell_grad.clone(memory_format=torch.contiguous_format)
     carried_grad = torch.zeros_like(output_grad, dtype=cell_grad.dtype)
     hidden_grad = torch.empty_like(saved.hidden[0])
 
+    first = _first_stepwise_column(saved)
+    weight = saved.weight[:, first:]
     mask, reset_mask, h_grad = plan.mask.unbind(), plan.reset_mask.unbind(), h_grad.unbind()
-    per_step = (saved.gates, saved.cells, saved.projected, outputs_grad, *grads)
+    stepwise_grads = xh_grad[:, :, first:], gates_grad, projected_grad
+    per_step = (saved.gates, saved.cells, saved.projected, outputs_grad, *stepwise_grads)
     steps = list(zip(*(each.unbind() for each in per_step), strict=False))  # cells have an end
     for t in reversed(range(len(steps))):
         gates, cell, projected, masked_grad, into_xh, into_gates, into_projected = steps[t]
@@ -250,9 +268,17 @@ def _run_backward(
             cell_grad,
             into_gates,
         )
-        torch.mm(into_gates, saved.weight, out=into_xh)
-    first = h_grad[0] + torch.where(mask[0], 0, carried_grad)
-    return xh_grad, gates_grad, projected_grad, first.to(output_grad.dtype), cell_grad
+        torch.mm(into_gates, weight, out=into_xh)
+    if first:
+        inputs_grad = xh_grad[:-1, :, :first].flatten(0, 1)
+        torch.mm(gates_grad.flatten(0, 1), saved.weight[:, :first], out=inputs_grad)
+    start_grad = h_grad[0] + torch.where(mask[0], 0, carried_grad)
+    return xh_grad, gates_grad, projected_grad, start_grad.to(output_grad.dtype), cell_grad
+
+
+def _first_stepwise_column(saved: _Saved) -> int:
+    """Return the first column of [x_t ; h_(t-1)] that is multiplied step by step."""
+    return 0 if saved.xh.is_cuda else saved.xh.shape[2] - saved.projected.shape[2]
 
 
 def pointwise_kernels(device: torch.device) -> ModuleType:
