@@ -7,4 +7,5 @@ FOLDER = Path(__file__).parent
 
 def list_recipes(kind: str) -> dict[str, Path]:
     """Return the recipes of a kind (`bilm`): their files by name, sorted."""
-    return {path.stem: path for path in sorted((FOLDER / kind).glob("*.toml"))}
+    paths = sorted((FOLDER / kind).glob("*.toml"), key=lambda path: path.stem)
+    return {path.stem: path for path in paths}

@@ -231,7 +231,7 @@ def test_invalid_settings_leave_no_files(recipe, corpus, tmp_path, overrides, fo
 
 def test_a_recipe_that_is_not_there(corpus, tmp_path):
     message = sentence(pretrain("gigantic", corpus.path, tmp_path / "run"))
-    assert "gigantic: no such recipe; name a file, or one of english, medium, mini" in message
+    assert "gigantic: no such recipe; name a file, or one of english, english-large" in message
 
 
 @pytest.mark.parametrize("device", ["meta", "cuda:9", "mps:0:0"])
