@@ -1,7 +1,7 @@
-"""Measure what fine-tuning the bundled model on a small text of a domain does to its perplexity.
+"""Measure what fine-tuning a model on a small text of a domain does to its perplexity.
 
-    python benchmarks/finetune_domain.py FOLDER [--law CLONE] [--words 20000] [--held-out 5000]
-                                                [--set KEY=VALUE]
+    python benchmarks/finetune_domain.py FOLDER [--model english] [--law CLONE] [--words 20000]
+                                                [--held-out 5000] [--set KEY=VALUE]
 
 The text is the beginning of each life-science article in $ELMORE_DATA/corpus/biomed-train, as many
 articles as give WORDS words; a tenth of them selects the best epoch. The perplexity is measured on
@@ -24,13 +24,13 @@ from xml.etree import ElementTree
 
 from data_folder import data_path
 
-MODEL = "english"
 LAW_COMMIT = "9123af018003a6666851734d92eb3a81862a0f33"
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("folder", type=Path)
+    parser.add_argument("--model", default="english", help="a name or a model folder")
     parser.add_argument("--law", type=Path, help="clone of DCCouncil/law-xml")
     parser.add_argument("--words", type=int, default=20_000)
     parser.add_argument("--held-out", type=int, default=5_000)
@@ -49,11 +49,11 @@ def main() -> None:
     settings = [word for value in args.set for word in ("--set", value)]
     started = sum(os.times()[2:4])
     resume = ["--resume"] if (run / "recipe.json").exists() else []
-    elmore("finetune", MODEL, shards, "-o", run, *settings, *resume)
+    elmore("finetune", args.model, shards, "-o", run, *settings, *resume)
     seconds = sum(os.times()[2:4]) - started
     before, after = (
         json.loads(elmore("evaluate", model, other, "--json"))["perplexity"]
-        for model in (MODEL, run)
+        for model in (args.model, run)
     )
     print(
         f"held-out perplexity {before:.1f} before, {after:.1f} after: {after / before - 1:+.1%}; "

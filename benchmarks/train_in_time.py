@@ -141,15 +141,16 @@ def prepare(job: Job, files: list[Path]) -> None:
 def train(job: Job, *, measured: int, evaluation: float, reserve: float) -> None:
     """Train for some updates to learn their speed, then for as many as fit."""
     shortest = FIRST_LENGTH * measured
+    launched = time.time()
     training = start(job, training_command(job, shortest))
     first, first_time = wait_for_update(job, measured // 3, training)  # the ones before compile
     last, last_time = wait_for_update(job, measured, training)
     training.send_signal(signal.SIGTERM)  # it saves a checkpoint
     training.wait()
     per_update = (last_time - first_time) / (last - first)
-    recipe_path = job.run / "recipe.json"  # written after imports, before the first update
-    starting = max(0.0, first_time - recipe_path.stat().st_mtime - first * per_update)
-    every = json.loads(recipe_path.read_text("utf-8"))["train"]["evaluate_every"]
+    starting = max(0.0, first_time - launched - first * per_update)
+    recipe = json.loads((job.run / "recipe.json").read_text("utf-8"))
+    every = recipe["train"]["evaluate_every"]
     seconds = job.seconds_left() - reserve - starting
     steps = last + count_updates(seconds, per_update, evaluation, every)
     job.log(f"an update takes {per_update:.4f} s, starting {starting:.0f} s: {steps} updates fit")
