@@ -2,22 +2,26 @@
 
     python benchmarks/embed_tokens.py [--recipe original] [--device cuda] [--precision fast]
                                       [--tokens 10000 100000 1000000] [--rounds 3]
-                                      [--token-budget 16384]
+                                      [--token-budget 16384] [--kernels 10]
 
 The weights are random with the size of a recipe, or those of the bundled model
 (`--recipe bundled`). The text is $ELMORE_DATA/corpus/valid.txt.xz, tokenized beforehand and
 repeated if it is too short. The vectors are float16 averages of the layers; nothing is written.
-The lengths take turns, and the result is the median over the rounds.
+The lengths take turns, and the result is the median over the rounds. On a GPU `--kernels N` embeds
+the longest text once more under the profiler, and prints for how much of the time the GPU was busy
+and its N slowest kernels. The profiler costs time too, so without it the GPU is busy for more.
 """
 
 import argparse
 import itertools
 import statistics
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 import contestants
 import torch
+from torch.autograd import DeviceType
+from torch.profiler import ProfilerActivity, profile
 
 import elmore
 from elmore.lm import config
@@ -60,9 +64,12 @@ def main() -> None:
     parser.add_argument("--tokens", type=int, nargs="+", default=[10_000, 100_000, 1_000_000])
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--token-budget", type=int, help="as the device likes it")
+    parser.add_argument("--kernels", type=int, help="on a GPU: list as many")
     args = parser.parse_args()
     text = list(contestants.real_sentences())
     elmo = load(args)
+    if args.kernels and elmo.device.type != "cuda":
+        parser.error(f"--kernels is for a GPU, found {elmo.device}")
     seconds(elmo, sentences(min(args.tokens), text))
     rounds = [
         [seconds(elmo, sentences(length, text)) for length in args.tokens]
@@ -76,6 +83,31 @@ def main() -> None:
     ]
     for length, cost in zip(args.tokens, costs, strict=True):
         print(f"| {length:,} | {1 / cost:,.0f} | {cost / costs[0]:.3f} |")
+    if args.kernels:
+        kernels(elmo, list(sentences(max(args.tokens), text)), args.kernels)
+
+
+def kernels(elmo: elmore.Embedder, text: list[list[str]], number: int) -> None:
+    """Print how long the GPU was busy with a text, and its slowest kernels."""
+    with profile(activities=[ProfilerActivity.CUDA]) as result:
+        count, taken = seconds(elmo, iter(text))
+    on_gpu = [each for each in result.events() if each.device_type == DeviceType.CUDA]
+    spans = [(each.time_range.start, each.time_range.end) for each in on_gpu]
+    busy = covered(spans) / 1e6  # of microseconds
+    print(f"\n{count:,} tokens in {taken:.2f} s, the GPU busy for {busy:.2f} s: {busy / taken:.0%}")
+    print("\n| kernel | seconds | calls |\n|---|---|---|")
+    rows = sorted(result.key_averages(), key=lambda row: -row.self_device_time_total)
+    for row in rows[:number]:
+        print(f"| {row.key[:90]} | {row.self_device_time_total / 1e6:.3f} | {row.count} |")
+
+
+def covered(spans: Iterable[tuple[float, float]]) -> float:
+    """Return the length of the union of spans: two streams may be busy at the same time."""
+    total, end = 0.0, float("-inf")
+    for begin, until in sorted(spans):
+        total += max(0.0, until - max(begin, end))
+        end = max(end, until)
+    return total
 
 
 if __name__ == "__main__":
