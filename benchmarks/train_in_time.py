@@ -1,14 +1,14 @@
 """Train a biLM on a machine that is lent for a while: as many updates as fit into the time.
 
-    sha256sum *.txt.xz > SHA256SUMS                       # beside the text, before it is copied
-    setsid python benchmarks/train_in_time.py original TEXT OUT --until SECONDS \
+    sha256sum *.txt.xz > SHA256SUMS                       # beside the text; copy this file last
+    setsid python benchmarks/train_in_time.py english-large TEXT OUT --until SECONDS \
         --valid valid.txt.xz --vocabulary vocabulary.txt --storage int6 --set train.lr=1.5e-3 &
 
 It may be started before the text is there. It waits for the files that TEXT/SHA256SUMS lists,
-prepares them, and starts to train. From the first updates it learns their speed, stops, and resumes
-with as many updates as fit. Then it converts the best model to its storage, writes the model folder
-in pieces, because not every way home takes large files, and measures the perplexity of what is
-stored:
+prepares them (without the one of --valid), and starts to train. From the first updates it learns
+their speed, stops, and resumes with as many updates as fit. Then it converts the best model to its
+storage, writes the model folder in pieces, because not every way home takes large files, and
+measures the perplexity of what is stored:
 
     OUT/log.txt     what was done when: each command, and how much time was left
     OUT/train.txt   what the training printed
@@ -19,7 +19,8 @@ stored:
     cat model.tar.gz.* | tar xz                           # at home
 
 SECONDS is the end in seconds since 1970 (`date +%s`). A training that does not end in time is
-killed, and its best model so far is converted: set `train.evaluate_every` so that there is one.
+killed, and its best model so far is converted; `train.evaluate_every` must be set, so that there is
+one.
 """
 
 import argparse
@@ -34,7 +35,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 POLL = 0.2  # seconds
-FIRST_LENGTH = 4  # times the measured updates: the run begins as such a short one, and is extended
+PROVISIONAL = 100_000  # updates of the run while they are measured: no warm-up is cut short
 
 
 class Job(NamedTuple):
@@ -80,7 +81,7 @@ def main() -> None:
     parser.add_argument("--vocabulary", type=Path)
     parser.add_argument("--init", help="a model to start from")
     parser.add_argument("--storage", default="int8", help="as for elmore convert")
-    parser.add_argument("--set", nargs="*", default=[], help="section.key=value of the recipe")
+    parser.add_argument("--set", nargs="+", action="extend", default=[], help="section.key=value")
     parser.add_argument("--device", default="auto")
     parser.add_argument("--measure", type=int, default=160, help="updates, to learn their speed")
     parser.add_argument("--evaluation", type=float, default=8, help="seconds that each takes")
@@ -93,11 +94,11 @@ def main() -> None:
     try:
         files = wait_for_text(job)
         prepare(job, files)
-        train(job, measured=args.measure, evaluation=args.evaluation, reserve=args.reserve)
+        early = train(job, measured=args.measure, evaluation=args.evaluation, reserve=args.reserve)
         store(job, args.storage, args.piece)
-        end = "all is there"
-    except (OSError, RuntimeError) as error:
-        end = f"stopped: {error}"
+        end = f"all is there, but {early}" if early else "all is there"
+    except Exception as error:  # whoever waits for OUT/done must hear of it
+        end = f"stopped: {type(error).__name__}: {error}"
     job.log(end)
     (job.out / "done").write_text(f"{end}\n", encoding="utf-8")
     if end.startswith("stopped"):
@@ -105,22 +106,31 @@ def main() -> None:
 
 
 def wait_for_text(job: Job) -> list[Path]:
-    """Wait until the files that SHA256SUMS lists are complete, and return their paths."""
+    """Wait until the files that SHA256SUMS lists are complete; return those to train on."""
     sums, complete = job.text / "SHA256SUMS", set()
     while True:
-        lines = sums.read_text("utf-8").splitlines() if sums.exists() else []
-        wanted = {job.text / name.lstrip("*"): digest for digest, name in map(str.split, lines)}
+        wanted = read_sums(sums)
         for path in wanted.keys() - complete:
             if path.is_file() and sha256(path) == wanted[path]:
                 complete.add(path)
         if wanted and len(complete) == len(wanted):
             job.log(f"{len(complete)} text files are there")
-            return list(wanted)
+            return [path for path in wanted if path.resolve() != job.valid.resolve()]
         if job.seconds_left() < 0:
             raise TimeoutError(
                 f"{len(complete)} of {len(wanted)} files in {sums} arrived; copy the others"
             )
         time.sleep(POLL)
+
+
+def read_sums(path: Path) -> dict[Path, str]:
+    """Return the digests of the files that a list of sha256sum has in whole lines."""
+    sums = {}
+    for line in path.read_text("utf-8").splitlines(keepends=True) if path.exists() else []:
+        digest, _, name = line.partition(" ")
+        if line.endswith("\n"):  # else the rest is still being copied
+            sums[path.parent / name.strip().removeprefix("*")] = digest
+    return sums
 
 
 def sha256(path: Path) -> str:
@@ -138,41 +148,52 @@ def prepare(job: Job, files: list[Path]) -> None:
     run(job, ["prepare", *texts, *vocabulary, f"--out={job.shards}"])
 
 
-def train(job: Job, *, measured: int, evaluation: float, reserve: float) -> None:
-    """Train for some updates to learn their speed, then for as many as fit."""
-    shortest = FIRST_LENGTH * measured
+def train(job: Job, *, measured: int, evaluation: float, reserve: float) -> str:
+    """Train for some updates to learn their speed, then for as many as fit.
+
+    Returns why the training ended early, or nothing.
+    """
     launched = time.time()
-    training = start(job, training_command(job, shortest))
-    first, first_time = wait_for_update(job, measured // 3, training)  # the ones before compile
-    last, last_time = wait_for_update(job, measured, training)
-    training.send_signal(signal.SIGTERM)  # it saves a checkpoint
-    training.wait()
+    training = start(job, training_command(job, PROVISIONAL))
+    try:
+        first, first_time = wait_for_update(job, measured // 3, training)  # the ones before compile
+        last, last_time = wait_for_update(job, measured, training)
+    finally:
+        training.send_signal(signal.SIGTERM)  # it saves a checkpoint
+        training.wait()
+    if last == first:
+        raise ValueError(f"{last} updates are logged at once; set train.log_every lower")
     per_update = (last_time - first_time) / (last - first)
     starting = max(0.0, first_time - launched - first * per_update)
     recipe = json.loads((job.run / "recipe.json").read_text("utf-8"))
     every = recipe["train"]["evaluate_every"]
+    if not every:
+        raise ValueError("train.evaluate_every is 0, once an epoch; set a number of updates")
     seconds = job.seconds_left() - reserve - starting
     steps = last + count_updates(seconds, per_update, evaluation, every)
     job.log(f"an update takes {per_update:.4f} s, starting {starting:.0f} s: {steps} updates fit")
-    if steps <= shortest:
-        raise TimeoutError(f"{steps} updates fit, but at least {shortest} are needed; lend longer")
+    if steps <= last:
+        raise TimeoutError(f"only {steps} updates fit, as many as were measured; lend it longer")
     training = start(job, [*training_command(job, steps), "--resume"])
     while training.poll() is None and job.seconds_left() > reserve / 2:
         time.sleep(POLL)
+    early = ""
     if training.poll() is None:
-        job.log("the training does not end in time; its best model so far is used")
+        early = "the training did not end in time"
         training.kill()
-    if training.wait() and not (job.run / "best").exists():
-        raise RuntimeError(f"no model was evaluated by then; see {job.out}/train.txt")
+    elif training.poll():
+        early = f"the training ended with exit {training.returncode}"
+    training.wait()
+    if early:
+        job.log(f"{early}; its best model so far is used")
+    if early and not (job.run / "best").exists():
+        raise RuntimeError(f"{early}, before a model was evaluated; see {job.out}/train.txt")
+    return early
 
 
 def count_updates(seconds: float, per_update: float, evaluation: float, every: int) -> int:
-    """Return how many updates fit into the time, with an evaluation at the end and every so many.
-
-    `every` is 0 where there is none between.
-    """
-    between = evaluation / every if every else 0.0
-    return max(0, int((seconds - evaluation) / (per_update + between)))
+    """Return how many updates fit into the time, evaluated at the end and every so many."""
+    return max(0, int((seconds - evaluation) / (per_update + evaluation / every)))
 
 
 def training_command(job: Job, steps: int) -> list[str]:
@@ -187,6 +208,8 @@ def wait_for_update(job: Job, update: int, training: subprocess.Popen) -> tuple[
     """Wait until an update is logged; return the number of the last one, and when that was."""
     path = job.run / "metrics.jsonl"
     while training.poll() is None:
+        if job.seconds_left() < 0:
+            raise TimeoutError(f"update {update} was not reached; see {job.out}/train.txt")
         if path.exists():
             when, lines = path.stat().st_mtime, path.read_text("utf-8").splitlines()
             steps = [json.loads(line)["step"] for line in lines if line.endswith("}")]

@@ -1,7 +1,7 @@
 """Validate padding masks: true where a token is, false where none is.
 
-The LSTM backends apply them: on a CPU `native/lstm.h` (`update_cells`) and `lstm/reference.py`,
-elsewhere `lstm/pointwise.py` and `lstm/triton.py`.
+The LSTM backends apply them: natively `native/lstm.h` (`update_cells`), in torch
+`lstm/pointwise.py`, on a GPU `lstm/triton.py`; `lstm/reference.py` is the definition.
 
 Shapes: B sentences, T tokens.
 """

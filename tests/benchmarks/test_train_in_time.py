@@ -2,7 +2,10 @@
 
 import hashlib
 import importlib
+import json
+import signal
 import subprocess
+import sys
 import threading
 import time
 
@@ -48,6 +51,21 @@ def test_files_are_complete_when_their_digests_are_those_of_the_list(script, tmp
     assert found == [[job.text / "a", job.text / "b"]]
 
 
+def test_lines_of_the_list_that_are_still_being_copied_are_not_read(script, tmp_path):
+    path = tmp_path / "SHA256SUMS"
+    path.write_text("aa  a b.txt\nbb *c.txt\ncc  d")
+    assert script.read_sums(path) == {tmp_path / "a b.txt": "aa", tmp_path / "c.txt": "bb"}
+
+
+def test_held_out_text_beside_the_text_is_not_trained_on(script, tmp_path):
+    job = make_job(script, tmp_path, seconds=60)
+    job = job._replace(valid=job.text / "valid.txt")
+    write_sums(job, **{"a.txt": "a", "valid.txt": "b"})
+    (job.text / "a.txt").write_text("a")
+    (job.text / "valid.txt").write_text("b")
+    assert script.wait_for_text(job) == [job.text / "a.txt"]
+
+
 def test_text_that_does_not_arrive_is_counted(script, tmp_path):
     job = make_job(script, tmp_path, seconds=-1)
     write_sums(job, a="a", b="b")
@@ -56,15 +74,15 @@ def test_text_that_does_not_arrive_is_counted(script, tmp_path):
         script.wait_for_text(job)
 
 
-@given(st.floats(0, 2000), st.floats(0.001, 1), st.floats(0, 20), st.sampled_from([0, 1, 50, 5000]))
+@given(st.floats(0, 2000), st.floats(0.001, 1), st.floats(0, 20), st.sampled_from([1, 50, 5000]))
 def test_the_counted_updates_fit_with_their_evaluations(
     script, seconds, per_update, evaluation, every
 ):
     count = script.count_updates(seconds, per_update, evaluation, every)
-    evaluations = 1 + (count // every if every else 0)
+    evaluations = 1 + count // every
     assert count == 0 or count * per_update + evaluations * evaluation <= seconds + 1e-6
     more = count + 2  # one that is rounded off, one too many
-    assert more * (per_update + (evaluation / every if every else 0)) + evaluation > seconds
+    assert more * (per_update + evaluation / every) + evaluation > seconds
 
 
 def test_the_pieces_of_a_folder_are_the_folder(script, tmp_path):
@@ -81,6 +99,116 @@ def test_the_pieces_of_a_folder_are_the_folder(script, tmp_path):
     subprocess.run("cat ../pieces/model.tar.gz.* | tar xz", shell=True, cwd=home, check=True)
     for name in ("weights", "card"):
         assert (home / "model" / name).read_bytes() == (model / name).read_bytes()
+
+
+class FakeTraining:
+    """A training that ends at once, with this exit status, when it is resumed."""
+
+    def __init__(self, command, status):
+        self.command = command
+        self.returncode = status if "--resume" in command else None
+        self.signals = []
+
+    def poll(self):
+        return self.returncode
+
+    def send_signal(self, number):
+        self.signals.append(number)
+
+    def wait(self):
+        return self.returncode
+
+
+@pytest.fixture
+def stubbed(script, monkeypatch):
+    """Make trainings that log 50 updates in a second; return those that were started."""
+    started = []
+
+    def begin(job, *, status=0, evaluate_every=100, last=160):
+        job.run.mkdir(parents=True)
+        recipe = {"train": {"evaluate_every": evaluate_every}}
+        (job.run / "recipe.json").write_text(json.dumps(recipe))
+        began = time.time()
+
+        def start(_, command):
+            started.append(FakeTraining(command, status))
+            return started[-1]
+
+        def wait_for_update(_job, update, _training):
+            reached = min(last, 60 if update < last else last)
+            return reached, began + 10 + reached / 50
+
+        monkeypatch.setattr(script, "start", start)
+        monkeypatch.setattr(script, "wait_for_update", wait_for_update)
+        return started
+
+    return begin
+
+
+def steps(training):
+    (setting,) = (word for word in training.command if word.startswith("--set=train.steps="))
+    return int(setting.rpartition("=")[2])
+
+
+def test_a_measured_training_stops_and_resumes_with_the_updates_that_fit(script, stubbed, tmp_path):
+    job = make_job(script, tmp_path, seconds=1000)
+    started = stubbed(job)
+    assert script.train(job, measured=160, evaluation=2, reserve=90) == ""
+    measuring, resumed = started
+    assert measuring.signals == [signal.SIGTERM]
+    assert steps(measuring) > 50_000  # a warm-up is as long as it will be
+    assert resumed.command[-1] == "--resume"
+    # 1,000 s less 90 of reserve, 10 of starting and 2 of the last evaluation, 0.02 + 0.02 an update
+    assert steps(resumed) == pytest.approx(160 + 898 / 0.04, abs=20)
+
+
+def test_a_training_that_dies_is_not_taken_for_one_that_ended(script, stubbed, tmp_path):
+    job = make_job(script, tmp_path, seconds=1000)
+    stubbed(job, status=1)
+    with pytest.raises(RuntimeError, match="exit 1, before a model was evaluated"):
+        script.train(job, measured=160, evaluation=2, reserve=90)
+    (job.run / "best").mkdir()
+    assert script.train(job, measured=160, evaluation=2, reserve=90) == (
+        "the training ended with exit 1"
+    )
+
+
+@pytest.mark.parametrize(
+    ("recipe", "message"),
+    [({"evaluate_every": 0}, "evaluate_every is 0"), ({"last": 50}, "50 updates are logged")],
+)
+def test_a_recipe_that_cannot_be_measured_is_refused(script, stubbed, tmp_path, recipe, message):
+    job = make_job(script, tmp_path, seconds=1000)
+    stubbed(job, **recipe)
+    with pytest.raises(ValueError, match=message):
+        script.train(job, measured=160, evaluation=2, reserve=90)
+
+
+def test_time_that_is_too_short_is_named(script, stubbed, tmp_path):
+    job = make_job(script, tmp_path, seconds=80)
+    stubbed(job)
+    with pytest.raises(TimeoutError, match="only 160 updates fit"):
+        script.train(job, measured=160, evaluation=2, reserve=90)
+
+
+def test_how_it_ended_is_always_written(script, monkeypatch, tmp_path):
+    out = tmp_path / "out"
+    words = ["tiny", str(tmp_path), str(out), "--until", "0", "--valid", "valid.txt"]
+    words += ["--set", "train.steps=1", "--set", "train.lr=1", "train.seed=2"]
+    monkeypatch.setattr(sys, "argv", ["train_in_time.py", *words])
+    jobs = []
+    monkeypatch.setattr(script, "wait_for_text", lambda job: jobs.append(job) or [])
+    monkeypatch.setattr(script, "prepare", lambda *_: None)
+    monkeypatch.setattr(script, "store", lambda *_: None)
+    for early, end in (("", "all is there"), ("it died", "all is there, but it died")):
+        monkeypatch.setattr(script, "train", lambda *_, early=early, **__: early)
+        script.main()
+        assert (out / "done").read_text() == f"{end}\n"
+    assert jobs[0].settings == ["train.steps=1", "train.lr=1", "train.seed=2"]
+    monkeypatch.setattr(script, "store", lambda *_: {}["pieces"])
+    with pytest.raises(SystemExit, match="KeyError"):
+        script.main()
+    assert (out / "done").read_text().startswith("stopped: KeyError")
 
 
 def test_a_training_that_cannot_begin_says_why(script, tmp_path):

@@ -141,6 +141,7 @@ BACKENDS = {
             training.run,
             lambda inputs, weights, packed: reference.project_inputs(inputs, weights.dense()),
             lambda device: True,
+            devices=frozenset(["cpu", "cuda"]),
             grad=True,
             no_grad=False,
             autocast=True,
@@ -187,8 +188,6 @@ def _runs_by_name(backend: Backend, need: Need) -> bool:
 
     It may be another than "auto" would choose: slower, or of another precision.
     """
-    if backend.name == "training":
-        return True  # on a CPU too, with the element-wise kernels of torch instead of Triton's
     return (backend.grad or not need.grad) and backend.supports(need)
 
 

@@ -29,7 +29,7 @@ enum {
     GROUP = WIDE == 8 ? 5 : 6, /* rows whose sums fit into registers */
     MAX_ROWS = 16 * GROUP, /* that share a block of columns while it is in the L1 cache */
     K_BLOCK = 64, /* a multiple of PANEL */
-    PREFETCH = 4096, /* bytes, for a single group of rows */
+    PREFETCH = WIDE == 16 ? 4096 : 16384, /* bytes, for a single group of rows */
     LINE = 64,
     MIN_TILE_ROWS = 4, /* for fewer rows or digits the matrix unit is not faster */
     DIGITS = 3, /* of INT8_SPLIT */
