@@ -297,7 +297,7 @@ def test_threads_change_no_bit(use_threads, backend, batch, monkeypatch):
     drawn = case.draw(torch.float, "cpu")[:3]
     use_threads(1)
     alone = case.results(backend, *drawn)
-    for threads in (2, 3):
+    for threads in (2, 3, 3, 3, 25, 25):  # with more than there are cores, some come late
         use_threads(threads)
         for result, expected in zip(case.results(backend, *drawn), alone, strict=True):
             assert torch.equal(result, expected)

@@ -1,25 +1,21 @@
 /* The kernels for one instruction set: compiled once for each, with ISA as its name. */
 
-#ifdef _OPENMP
-#include <omp.h>
-#else
-#define omp_get_thread_num() 0
-#endif
-
 #include <math.h>
 
 #include "lstm.h"
 
 static int64_t multiply(const product *call) {
     const matrix *w = &call->weight;
-    const int64_t sizes[] = {prepared_size(w, call->num_rows), call->num_rows};
-    float *scratch[2];
-    if (!allocate(sizes, 2, scratch)) return 1;
+    const int64_t sizes[] = {counters_size(call->threads), prepared_size(w, call->num_rows), call->num_rows};
+    float *scratch[3];
+    if (!allocate(sizes, 3, scratch)) return 1;
+    counter *counters = clear_counters(scratch[0], call->threads);
 #pragma omp parallel num_threads(call->threads)
     {
+        worker self = join_team(counters);
         const step_rows all = {call->rows, 0, w->width, call->num_rows, 0};
-        const activations rows = prepare_rows(w, all, call->num_rows, scratch[0], scratch[1]);
-        multiply_rows(w, rows, call->num_rows, call->bias, call->out);
+        const activations rows = prepare_rows(&self, w, all, call->num_rows, scratch[1], scratch[2]);
+        multiply_rows(&self, w, rows, call->num_rows, call->bias, call->out);
         release_tiles();
     }
     free(scratch[0]);

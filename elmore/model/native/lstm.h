@@ -12,10 +12,9 @@ enum {
     MIN_CHUNK = 3 /* steps: the inputs of fewer are multiplied with the state, and gate inputs not stored */
 };
 
-/* Scratch memory of a call. States and hidden values are blocked rows: what a panel writes is contiguous, and
-   the next product reads it as it is. */
+/* Scratch memory, of one layer after the other. States and hidden values are blocked rows: what a panel writes is
+   contiguous, and the next product reads it as it is. */
 typedef struct {
-    int64_t chunk; /* steps whose inputs are multiplied together */
     float *output, *cell, *hidden; /* (B, D), (B, H), (B, H) */
     float *gate_inputs; /* (chunk * B, 4H), where the chunk has several steps */
     float *inputs, *input_scales; /* prepared for the input weight */
@@ -128,130 +127,127 @@ static void set_state(const lstm_call *call, const lstm_scratch *scratch, int64_
     copy_row_to_blocks(cell, call->num_cells, call->num_rows, row, scratch->cell);
 }
 
+/* How many steps have their inputs multiplied together. */
+static int64_t steps_per_chunk(const lstm_call *call) {
+    const int64_t chunk = smaller(call->num_steps, CHUNK_ROWS / larger(call->num_rows, 1));
+    return call->input.data && chunk >= MIN_CHUNK ? chunk : 1;
+}
+
 /* In a parallel region: blocked rows as `w` takes them. */
-static activations prepare_blocks(const matrix *w, const float *blocks, int64_t count,
+static activations prepare_blocks(worker *self, const matrix *w, const float *blocks, int64_t count,
                                   const lstm_scratch *scratch) {
     const activations rows = blocked_rows(blocks, count, 1);
     if (!takes_int8(w->kind)) return rows;
-#pragma omp for schedule(static)
-    for (int64_t r = 0; r < count; r++)
+    SHARE(self, r, count, 0)
         scratch->scales[r] = quantize_row(w, from_row(rows, r), count, r, scratch->quantized);
     activations quantized = blocked_rows(scratch->quantized, count, num_digits(w->kind));
     quantized.scales = scratch->scales;
     return quantized;
 }
 
-/* The n-th panel of a step. Every other step goes through the weights backwards: it begins with those that the
-   step before has read last, which are still in the cache where all of them do not fit into it. */
-FORCE_INLINE int64_t alternate(int64_t n, int64_t count, int64_t step) {
-    return step & 1 ? count - 1 - n : n;
-}
+/* In a parallel region: one step, from its gate inputs, or from the inputs of a step.
 
-/* In a parallel region: one step, from its gate inputs, or from the inputs of a step. */
-static void run_step(const lstm_call *call, const lstm_scratch *scratch, int64_t step,
+   Every other step goes through the weights backwards: it begins with those that the step before has read last,
+   which are still in the cache where all of them do not fit into it. */
+static void run_step(worker *self, const lstm_call *call, const lstm_scratch *scratch, int64_t step,
                      step_rows gate_inputs) {
     const int64_t num_rows = call->num_rows;
+    const int backwards = step & 1;
     activations inputs = {0};
-    if (call->reset_mask) {
-#pragma omp for schedule(static)
-        for (int64_t row = 0; row < num_rows; row++)
+    if (call->reset_mask)
+        SHARE(self, row, num_rows, 0)
             if (call->reset_mask[step * call->reset_step + row * call->reset_row])
                 set_state(call, scratch, row, call->reset_output + row * call->reset_output_row,
                           call->reset_cell + row * call->reset_cell_row);
-    }
     int any_active = 0; /* the same in every thread */
     for (int64_t row = 0; row < num_rows && !any_active; row++) any_active = is_active(call, step, row);
     if (!any_active) {
-#pragma omp for schedule(static)
-        for (int64_t row = 0; row < num_rows; row++) write_output(call, scratch, step, row, 0, call->width);
+        SHARE(self, row, num_rows, 0) write_output(call, scratch, step, row, 0, call->width);
         return;
     }
     if (!gate_inputs.data)
-        inputs = prepare_rows(&call->input, step_inputs(call, step), num_rows, scratch->inputs,
+        inputs = prepare_rows(self, &call->input, step_inputs(call, step), num_rows, scratch->inputs,
                               scratch->input_scales);
-    const activations output = prepare_blocks(&call->recurrent, scratch->output, num_rows, scratch);
+    const activations output = prepare_blocks(self, &call->recurrent, scratch->output, num_rows, scratch);
     const int64_t cell_panels = (call->num_cells + PANEL - 1) / PANEL;
     const int64_t output_panels = (call->width + PANEL - 1) / PANEL;
-#pragma omp for schedule(dynamic)
-    for (int64_t n = 0; n < cell_panels; n++)
+    SHARE(self, panel, cell_panels, backwards)
         for (int64_t first = 0; first < num_rows; first += MAX_ROWS)
-            update_cells(call, scratch, output, gate_inputs, inputs, step, first,
-                         alternate(n, cell_panels, step));
+            update_cells(call, scratch, output, gate_inputs, inputs, step, first, panel);
     activations hidden = {0};
     if (call->projection.data)
-        hidden = prepare_blocks(&call->projection, scratch->hidden, num_rows, scratch);
-#pragma omp for schedule(dynamic)
-    for (int64_t n = 0; n < output_panels; n++)
+        hidden = prepare_blocks(self, &call->projection, scratch->hidden, num_rows, scratch);
+    SHARE(self, panel, output_panels, backwards)
         for (int64_t first = 0; first < num_rows; first += MAX_ROWS)
-            project(call, scratch, hidden, step, first, alternate(n, output_panels, step));
+            project(call, scratch, hidden, step, first, panel);
 }
 
-/* In a parallel region. */
-static void run_steps(const lstm_call *call, const lstm_scratch *scratch) {
+/* In a parallel region: one layer. */
+static void run_layer(worker *self, const lstm_call *call, const lstm_scratch *scratch) {
     const matrix *input = &call->input;
-    const int64_t num_rows = call->num_rows, gates = 4 * call->num_cells;
-#pragma omp for schedule(static)
-    for (int64_t row = 0; row < num_rows; row++)
+    const int64_t num_rows = call->num_rows, gates = 4 * call->num_cells, chunk = steps_per_chunk(call);
+    const int64_t state_sizes[] = {blocked_size(call->width, num_rows), blocked_size(call->num_cells, num_rows),
+                                   blocked_size(call->num_cells, num_rows)};
+    float *states[] = {scratch->output, scratch->cell, scratch->hidden};
+    SHARE(self, i, 3, 0) /* what fills up blocks is read, though not used */
+        memset(states[i], 0, sizeof(float) * (size_t)state_sizes[i]);
+    SHARE(self, row, num_rows, 0)
         set_state(call, scratch, row, call->first_output + row * call->first_output_row,
                   call->first_cell + row * call->first_cell_row);
     for (int64_t step = 0; step < call->num_steps; step++) {
-        const int64_t in_chunk = step % scratch->chunk;
+        const int64_t in_chunk = step % chunk;
         if (!input->data)
-            run_step(call, scratch, step, step_inputs(call, step));
-        else if (scratch->chunk == 1)
-            run_step(call, scratch, step, (step_rows){0});
+            run_step(self, call, scratch, step, step_inputs(call, step));
+        else if (chunk == 1)
+            run_step(self, call, scratch, step, (step_rows){0});
         else {
             if (in_chunk == 0) {
-                const int64_t count = smaller(scratch->chunk, call->num_steps - step) * num_rows;
-                const activations rows = prepare_rows(input, step_inputs(call, step), count,
+                const int64_t count = smaller(chunk, call->num_steps - step) * num_rows;
+                const activations rows = prepare_rows(self, input, step_inputs(call, step), count,
                                                       scratch->inputs, scratch->input_scales);
-                multiply_rows(input, rows, count, 0, scratch->gate_inputs);
+                multiply_rows(self, input, rows, count, 0, scratch->gate_inputs);
             }
-            run_step(call, scratch, step,
+            run_step(self, call, scratch, step,
                      (step_rows){scratch->gate_inputs + in_chunk * num_rows * gates, 0, gates, num_rows, 0});
         }
     }
-#pragma omp for schedule(static)
-    for (int64_t row = 0; row < num_rows; row++) {
+    SHARE(self, row, num_rows, 0) {
         copy_row_from_blocks(scratch->output, call->width, num_rows, row, call->output + row * call->width);
         copy_row_from_blocks(scratch->cell, call->num_cells, num_rows, row,
                              call->cell + row * call->num_cells);
     }
 }
 
-static int64_t run_layer(const lstm_call *call) {
-    enum { PARTS = 8 };
-    const int64_t rows = call->num_rows;
-    int64_t chunk = smaller(call->num_steps, CHUNK_ROWS / (rows ? rows : 1));
-    if (!call->input.data || chunk < MIN_CHUNK) chunk = 1;
-    const int64_t inputs = call->input.data ? chunk * rows : 0;
-    const int64_t output = blocked_size(call->width, rows), cell = blocked_size(call->num_cells, rows);
-    const int64_t states = prepared_size(&call->recurrent, rows);
-    const int64_t hidden = prepared_size(&call->projection, rows);
-    const int64_t sizes[PARTS] = {
-        output, cell, cell, chunk > 1 ? 4 * inputs * call->num_cells : 0,
-        prepared_size(&call->input, inputs), inputs, states > hidden ? states : hidden, rows,
-    };
+/* Layer after layer, in the same scratch memory; return 0, or 1 if memory ran out. */
+static int64_t run_lstm(const lstm_call *layers, int64_t num_layers) {
+    enum { PARTS = 9 };
+    int64_t sizes[PARTS] = {0}, threads = 1;
+    for (int64_t layer = 0; layer < num_layers; layer++) {
+        const lstm_call *call = layers + layer;
+        const int64_t rows = call->num_rows, chunk = steps_per_chunk(call);
+        const int64_t inputs = call->input.data ? chunk * rows : 0;
+        const int64_t output = blocked_size(call->width, rows), cell = blocked_size(call->num_cells, rows);
+        const int64_t states = prepared_size(&call->recurrent, rows);
+        const int64_t hidden = prepared_size(&call->projection, rows);
+        const int64_t own[PARTS] = {
+            counters_size(call->threads), output, cell, cell, chunk > 1 ? 4 * inputs * call->num_cells : 0,
+            prepared_size(&call->input, inputs), inputs, larger(states, hidden), rows,
+        };
+        for (int i = 0; i < PARTS; i++) sizes[i] = larger(sizes[i], own[i]);
+        threads = larger(threads, call->threads);
+    }
     float *parts[PARTS];
     if (!allocate(sizes, PARTS, parts)) return 1;
-    memset(parts[0], 0, sizeof(float) * (size_t)output); /* what fills up blocks is read, though not used */
-    memset(parts[1], 0, sizeof(float) * (size_t)cell);
-    memset(parts[2], 0, sizeof(float) * (size_t)cell);
-    const lstm_scratch scratch = {chunk,    parts[0], parts[1], parts[2], parts[3],
-                                  parts[4], parts[5], parts[6], parts[7]};
-#pragma omp parallel num_threads(call->threads)
+    counter *counters = clear_counters(parts[0], threads);
+    const lstm_scratch scratch = {parts[1], parts[2], parts[3], parts[4],
+                                  parts[5], parts[6], parts[7], parts[8]};
+#pragma omp parallel num_threads(threads)
     {
-        run_steps(call, &scratch);
+        worker self = join_team(counters);
+        for (int64_t layer = 0; layer < num_layers; layer++) run_layer(&self, layers + layer, &scratch);
         release_tiles();
     }
     free(parts[0]);
-    return 0;
-}
-
-/* Layer after layer; return 0, or 1 if memory ran out. */
-static int64_t run_lstm(const lstm_call *layers, int64_t num_layers) {
-    for (int64_t layer = 0; layer < num_layers; layer++)
-        if (run_layer(layers + layer)) return 1;
     return 0;
 }
 

@@ -17,6 +17,7 @@
 
 #include "kernels.h"
 #include "simd.h"
+#include "work_stealing.h"
 #if defined(__AMX_INT8__)
 #include "tiles.h"
 #else
@@ -483,13 +484,12 @@ FORCE_INLINE const float *find_row(step_rows rows, int64_t number) {
 
 /* In a parallel region: rows as `w` takes them. Few of one step are read where they are, others are copied
    into `scratch`, which has space for them in whole blocks of columns. */
-static activations prepare_rows(const matrix *w, step_rows rows, int64_t count, float *scratch,
+static activations prepare_rows(worker *self, const matrix *w, step_rows rows, int64_t count, float *scratch,
                                 float *scales) {
     if (!takes_int8(w->kind) && !rows.index && count <= smaller(GROUP, rows.num_rows))
         return dense_rows(rows.data, rows.row);
     activations prepared = blocked_rows(scratch, count, num_digits(w->kind));
-#pragma omp for schedule(static)
-    for (int64_t r = 0; r < count; r++) {
+    SHARE(self, r, count, 0) {
         if (rows.index && rows.index[r] < 0) { /* any numbers will do */
             if (takes_int8(w->kind)) scales[r] = 0;
             continue;
@@ -518,12 +518,11 @@ static int64_t panels_per_part(const matrix *w) {
 }
 
 /* In a parallel region: out (B, M) = rows times the weight, plus a bias (M) unless it is null. */
-static void multiply_rows(const matrix *w, activations from, int64_t num_rows, const float *bias,
+static void multiply_rows(worker *self, const matrix *w, activations from, int64_t num_rows, const float *bias,
                           float *out) {
     const int64_t tall = w->height / w->parts, panels = panels_per_part(w) * w->parts;
     const int64_t blocks = (num_rows + MAX_ROWS - 1) / MAX_ROWS;
-#pragma omp for schedule(dynamic)
-    for (int64_t item = 0; item < panels * blocks; item++) {
+    SHARE(self, item, panels * blocks, 0) {
         const int64_t number = item / blocks, block = item % blocks;
         const int64_t first = block * num_rows / blocks, count = (block + 1) * num_rows / blocks - first;
         const int64_t begin = number / w->parts * PANEL, here = smaller(PANEL, tall - begin);

@@ -138,5 +138,6 @@ enum { U8_OFFSET = 0 };
 #endif
 
 static inline int64_t smaller(int64_t a, int64_t b) { return a < b ? a : b; }
+static inline int64_t larger(int64_t a, int64_t b) { return a > b ? a : b; }
 
 #endif
