@@ -5,6 +5,7 @@ The site itself is built by `make docs`; here its pages are read as files, witho
 
 import ast
 import io
+import json
 import re
 import runpy
 import sys
@@ -24,6 +25,7 @@ DOCS = ROOT / "docs"
 PAGES = sorted(DOCS.rglob("*.md"))
 READ = [*PAGES, ROOT / "README.md", ROOT / "CONTRIBUTING.md"]
 FENCED = [*READ, ROOT / "SECURITY.md", ROOT / "elmore/weights/bundled/README.md"]
+RESULTS = ROOT / "benchmarks/results"
 WITH_COMMANDS = [
     DOCS / name for name in ("serve.md", "integrations/index.md", "integrations/onnx.md")
 ]
@@ -150,9 +152,21 @@ def test_code_that_is_for_spark_alone_is_python():
     compile(block, "a block of the docs", "exec")
 
 
-@pytest.mark.parametrize("page", FENCED, ids=lambda page: str(page.relative_to(ROOT)))
+@pytest.mark.parametrize(
+    "page", [*FENCED, *sorted(RESULTS.glob("*.md"))], ids=lambda page: str(page.relative_to(ROOT))
+)
 def test_a_command_that_is_not_run_could_be(page):
     for line in doc_blocks.commands(page, "console"):
+        assert shell_commands.find_refusals(line) == [], line
+
+
+def test_a_command_that_is_stored_with_a_result_could_be_run():
+    """One of each combination of options; the others differ in their values alone."""
+    results = json.loads((RESULTS / "paper_h200_2026-11-16.json").read_text("utf-8"))
+    lines = [result["command"] for result in results.values()]
+    different = {frozenset(re.findall(r" --[a-z-]+", line)): line for line in lines}
+    assert len(different) > 4
+    for line in different.values():
         assert shell_commands.find_refusals(line) == [], line
 
 

@@ -21,7 +21,7 @@ from tests.support.cli_runner import Result, run_elmore
 
 ROOT = Path(__file__).parents[2]
 # Programs of others, of which there is nothing to know here.
-OTHERS = {".", "cat", "curl", "echo", "export", "git", "jupytext", "pip", "python3"}
+OTHERS = {".", "cat", "cp", "curl", "echo", "export", "git", "jupytext", "pip", "python3"}
 
 
 class Command(NamedTuple):
