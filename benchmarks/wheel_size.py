@@ -39,7 +39,7 @@ def save_random_model(path: Path, storage: str) -> None:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__)
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--storage", default="int6", choices=["float32", "float16", "int8", "int6"])
     storage = parser.parse_args().storage
     with tempfile.TemporaryDirectory() as tmp:

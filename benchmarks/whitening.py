@@ -466,7 +466,7 @@ def _print_table(title: str, head: Iterable[str], rows: Iterable[Iterable[str]])
 
 def main() -> None:
     """Run a subcommand."""
-    parser = argparse.ArgumentParser(description=__doc__)
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     commands = parser.add_subparsers(required=True)
     for run in (learn, vectors, recipes, measure, speed, page):
         command = commands.add_parser(run.__name__, help=run.__doc__)

@@ -192,7 +192,7 @@ def print_table(rows: list[dict[str, Any]]) -> None:
 
 
 def arguments() -> argparse.Namespace:
-    parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n")[0])
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("clones", type=Path, help="folder with the clones")
     parser.add_argument("out", type=Path, help="folder for the files")
     parser.add_argument("--sources", type=Path, default=Path(__file__).with_name("sources.toml"))

@@ -45,7 +45,7 @@ def draw(name: str, data: Path, folder: Path) -> None:
 
 def main() -> None:
     """Draw what is asked for."""
-    parser = argparse.ArgumentParser(description=__doc__)
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("folder", type=Path)
     parser.add_argument("--only", nargs="+", choices=[*WORDS, "context"])
     args = parser.parse_args()
