@@ -303,6 +303,18 @@ def test_threads_change_no_bit(use_threads, backend, batch, monkeypatch):
             assert torch.equal(result, expected)
 
 
+@pytest.mark.parametrize("projection", [True, False])
+def test_dropout_after_training_on_a_cpu_is_dropout_after_the_definition(projection):
+    case = Case(batch=6, tokens=9, projection=projection)
+    drawn = case.draw(torch.float, "cpu")[:3]
+    dropped = []
+    for backend in ("training", "reference"):
+        outputs, *_ = case.results(backend, *drawn)
+        torch.manual_seed(0)  # which elements become zero depends on the layout in memory
+        dropped.append(torch.nn.functional.dropout(outputs, 0.5))
+    assert_close(*dropped)
+
+
 @native_only
 @pytest.mark.parametrize("clip", [None, 3.0])
 def test_native_cells_bear_any_number_and_have_the_same_bits_at_any_place(clip):

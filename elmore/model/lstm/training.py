@@ -213,7 +213,10 @@ def _run_forward(saved: _Saved, plan: _Plan) -> Float[Tensor, "T B D"]:
             masked,
             output[t + 1],
         )
-    return outputs
+    if outputs.is_cuda:
+        return outputs
+    # In the layout of `reference`: dropout draws its mask in the order of memory on a CPU.
+    return outputs.permute(2, 0, 1).contiguous().permute(1, 2, 0)
 
 
 def _run_backward(
