@@ -1,6 +1,5 @@
 """elmore change [MODEL] OLD NEW: which words changed their meaning between two corpora."""
 
-import json as writer
 import re
 import sys
 from contextlib import ExitStack
@@ -21,6 +20,7 @@ from elmore.cli.options import (
     Tokenized,
     take_model,
 )
+from elmore.cli.tables import print_json, print_table
 
 if TYPE_CHECKING:
     from elmore.probe.change.journal import WordChange
@@ -126,7 +126,7 @@ def change(
     _report_left_out(study, min_uses)
     if json:
         for one in study:
-            print(writer.dumps(_to_dict(one), ensure_ascii=False))
+            print_json(_to_dict(one))
     else:
         _print(study, uses)
     if out is not None:  # last: results do not depend on whether they can be drawn
@@ -158,8 +158,6 @@ def _to_dict(one: "WordChange") -> dict[str, object]:
 
 
 def _print(study: "ChangeStudy", num_uses: int) -> None:
-    from elmore.cli.tables import print_table
-
     print_table(
         [
             {
@@ -188,7 +186,6 @@ def _interval(one: "Measure") -> str:
 
 
 def _print_senses(one: "WordChange") -> None:
-    from elmore.cli.tables import print_table
     from elmore.probe.occurrence_map import format_occurrence
 
     rows = [
@@ -206,7 +203,6 @@ def _print_senses(one: "WordChange") -> None:
 
 
 def _print_uses(one: "WordChange", count: int) -> None:
-    from elmore.cli.tables import print_table
     from elmore.probe.occurrence_map import format_occurrence
 
     by_distance = sorted(one.uses, key=lambda use: -use.moved)

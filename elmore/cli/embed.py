@@ -18,6 +18,7 @@ from elmore.cli.options import (
     Resume,
     Tokenized,
 )
+from elmore.cli.tables import escape_breaks
 
 if TYPE_CHECKING:
     import numpy as np
@@ -169,8 +170,6 @@ def _refuse_input(out: Path | None, files: list[str]) -> None:
 
 def _print(tokens: "list[str]", vectors: "np.ndarray", *, pooled: bool) -> None:
     """Print a line of numbers, or one line per token followed by an empty line."""
-    from elmore.cli.tables import escape_breaks
-
     if pooled:
         print(*(f"{value:.6g}" for value in vectors))
         return

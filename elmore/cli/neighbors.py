@@ -16,6 +16,7 @@ from elmore.cli.options import (
     Tokenized,
     take_model,
 )
+from elmore.cli.tables import print_json, print_table
 
 if TYPE_CHECKING:
     from elmore.probe.neighbors.index import Neighbor, OccurrenceIndex
@@ -133,9 +134,6 @@ def _check_layers(layer: str, layers: str, num_layers: int) -> None:
 
 def _print(queries: list[str], results: "list[list[Neighbor]]", *, as_json: bool) -> None:
     """Print a table for each query, under its query if there are several."""
-    import json
-
-    from elmore.cli.tables import print_table
     from elmore.text.target_word import format_target
 
     if as_json:
@@ -144,7 +142,7 @@ def _print(queries: list[str], results: "list[list[Neighbor]]", *, as_json: bool
             {"query": query, "neighbors": [one._asdict() for one in result]}
             for query, result in pairs
         ]
-        print(json.dumps(output, indent=2, ensure_ascii=False))
+        print_json(output, indent=2)
         return
     for number, (query, result) in enumerate(zip(queries, results, strict=True)):
         if len(queries) > 1:

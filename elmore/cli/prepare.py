@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from elmore.cli.options import Column, Errors, Files, Json, Overwrite, Resume
+from elmore.cli.tables import print_findings, print_table
 
 if TYPE_CHECKING:
     from elmore.corpus.shards import Corpus
@@ -70,7 +71,6 @@ def prepare(
 ) -> None:
     """Prepare text for training: split it into sentences and words, and write a corpus folder."""
     from elmore.cli.progress import show_progress
-    from elmore.cli.tables import print_table
     from elmore.corpus.options import PrepareOptions
     from elmore.errors import ConfigError
 
@@ -90,8 +90,8 @@ def prepare(
     if check:
         from elmore.corpus.lint import lint_corpus
 
-        rows = [finding._asdict() for finding in lint_corpus([*files, *(valid or [])], options)]
-        print_table(rows if json else _format_findings(rows), as_json=json)
+        findings = lint_corpus([*files, *(valid or [])], options)
+        print_findings([finding._asdict() for finding in findings], as_json=json)
         return
     if out is None:
         raise ConfigError("pass the folder to write with -o, or --check")
@@ -122,18 +122,6 @@ def prepare(
             file=sys.stderr,
         )
     print_table(_summary(corpus), as_json=json)
-
-
-def _format_findings(rows: list[dict]) -> list[dict]:
-    """Return the findings as rows of a table, with advice for the suspicious ones."""
-    return [
-        {
-            "what": row["what"],
-            "found": row["found"],
-            "": f"! {row['advice']}" if row["suspicious"] else "",
-        }
-        for row in rows
-    ]
 
 
 def _summary(corpus: "Corpus") -> list[dict]:

@@ -1,6 +1,5 @@
 """elmore task train, evaluate, predict."""
 
-import json as json_module
 import os
 import re
 from collections.abc import Iterator
@@ -11,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from elmore.cli.options import Device, Json, Resume, Settings, Tokenized
+from elmore.cli.tables import print_findings, print_json, print_table
 from elmore.tasks import DEFAULT_EMBEDDER
 from elmore.tasks.registry import task_names
 
@@ -134,7 +134,7 @@ def _print_trained(trained: "TrainedTask", out: Path, test: Path | None, as_json
     layer_weights = trained.layer_weights()
     if as_json:
         layers = {insert_at: numbers._asdict() for insert_at, numbers in layer_weights.items()}
-        _print_json({**scores, **({"layer_weights": layers} if layers else {})})
+        print_json({**scores, **({"layer_weights": layers} if layers else {})})
         return
     for split, split_scores in scores.items():
         print(f"{split}  {_format_scores(split_scores)}")
@@ -174,14 +174,10 @@ def _train_sweep(
 
 
 def _validate(task: "Task", files: dict[str, Path], embedder: str, as_json: bool) -> None:
-    from elmore.cli.tables import print_table
     from elmore.tasks.data.validate import validate_files
 
-    rows = [finding._asdict() for finding in validate_files(task, files, embedder=embedder)]
-    for row in [] if as_json else rows:
-        suspicious, advice = row.pop("suspicious"), row.pop("advice")
-        row[""] = f"! {advice}" if suspicious else ""
-    print_table(rows, as_json=as_json)
+    findings = validate_files(task, files, embedder=embedder)
+    print_findings([finding._asdict() for finding in findings], as_json=as_json)
 
 
 def _parse_fractions(text: str) -> list[float]:
@@ -222,7 +218,7 @@ def evaluate(
     trained = load_task(run, device=device, embedder=embedder)
     scores = trained.evaluate(data, predictions=predictions, counts=counts)
     if json:
-        _print_json(scores)
+        print_json(scores)
     else:
         print(_format_scores(scores))
 
@@ -254,7 +250,7 @@ def predict(
     located = _located_texts(texts or ["-"], trained.task)
     for prediction in trained.predict_located(located, tokenized=tokenized):
         if json:
-            _print_json(prediction.data)
+            print_json(prediction.data)
         else:
             print(prediction.line)
 
@@ -277,11 +273,10 @@ def _format_scores(scores: dict[str, float]) -> str:
 
 def _print_summary(summary: "Summary", as_json: bool) -> None:
     """Print a line per split, or for several fractions a table of the deciding score."""
-    from elmore.cli.tables import print_table
     from elmore.tasks.sweep import format_mean_std
 
     if as_json:
-        _print_json(summary)
+        print_json(summary)
     elif "fraction" in summary["summary"][0]:
         rows = []
         for part in summary["summary"]:
@@ -295,7 +290,3 @@ def _print_summary(summary: "Summary", as_json: bool) -> None:
         for split, scores in summary["summary"][0]["scores"].items():
             line = "  ".join(f"{name} {format_mean_std(score)}" for name, score in scores.items())
             print(f"{split}  {line}")
-
-
-def _print_json(data: object) -> None:
-    print(json_module.dumps(data, ensure_ascii=False))
