@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
+from elmore.cli.interrupts import exit_on_interrupt
 from elmore.cli.options import (
     Column,
     Device,
@@ -100,29 +101,25 @@ def change(
     if out is not None and out.exists() and not out.is_dir():
         raise ConfigError(f"{out}: expected a folder to write, found a file")
     elmo = load_model(source, device, precision)
-    try:
-        with ExitStack() as stack:
-            stage = cache(lambda name: stack.enter_context(show_progress(name)))  # one by one
-            study = compare_corpora(
-                elmo,
-                old,
-                new,
-                words=forms,
-                layer=layer,
-                rank_by=rank_by,
-                max_uses=max_uses,
-                min_uses=min_uses,
-                max_words=max_words,
-                seed=seed,
-                options=TextOptions(tokenized=tokenized, column=column, errors=errors),
-                progress=Progress(
-                    read=lambda done, count: stage("reading")(done, sentences=count),
-                    measure=lambda done, count: stage("measuring")(done, words=count),
-                ),
-            )
-    except KeyboardInterrupt as error:
-        print("elmore: stopped; run the same command to resume", file=sys.stderr)
-        raise typer.Exit(130) from error
+    with exit_on_interrupt("run the same command to resume"), ExitStack() as stack:
+        stage = cache(lambda name: stack.enter_context(show_progress(name)))  # one by one
+        study = compare_corpora(
+            elmo,
+            old,
+            new,
+            words=forms,
+            layer=layer,
+            rank_by=rank_by,
+            max_uses=max_uses,
+            min_uses=min_uses,
+            max_words=max_words,
+            seed=seed,
+            options=TextOptions(tokenized=tokenized, column=column, errors=errors),
+            progress=Progress(
+                read=lambda done, count: stage("reading")(done, sentences=count),
+                measure=lambda done, count: stage("measuring")(done, words=count),
+            ),
+        )
     _report_left_out(study, min_uses)
     if json:
         for one in study:

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from elmore.cli.interrupts import exit_on_interrupt
 from elmore.cli.options import (
     Column,
     Device,
@@ -82,22 +83,16 @@ def neighbors(
     if layers and layer:
         _check_layers(layer, layers, elmo.num_layers)
     options: dict[str, Any] = {"tokenized": tokenized, "column": column, "errors": errors}
-    try:
-        with show_progress("reading") as update:
-            options["progress"] = lambda done, lines, words: update(
-                done, sentences=lines, uses=words
-            )
-            if is_index:
-                opened_index = OccurrenceIndex.open(corpus, elmo)
-            else:
-                stored = layers or layer
-                names = stored.split(",") if stored else None
-                opened_index = OccurrenceIndex.build(index, elmo, [corpus], layers=names, **options)
-            if append:
-                opened_index.append(append, **options)
-    except KeyboardInterrupt as error:
-        print("elmore: stopped; run the same command to resume", file=sys.stderr)
-        raise typer.Exit(130) from error
+    with exit_on_interrupt("run the same command to resume"), show_progress("reading") as update:
+        options["progress"] = lambda done, lines, words: update(done, sentences=lines, uses=words)
+        if is_index:
+            opened_index = OccurrenceIndex.open(corpus, elmo)
+        else:
+            stored = layers or layer
+            names = stored.split(",") if stored else None
+            opened_index = OccurrenceIndex.build(index, elmo, [corpus], layers=names, **options)
+        if append:
+            opened_index.append(append, **options)
     if not targets:
         print(opened_index.folder)
         return

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from elmore.cli.interrupts import exit_on_interrupt
 from elmore.cli.options import Column, Errors, Files, Json, Overwrite, Resume
 from elmore.cli.tables import print_findings, print_table
 
@@ -97,24 +98,19 @@ def prepare(
         raise ConfigError("pass the folder to write with -o, or --check")
     from elmore.corpus.prepare import prepare as run
 
-    try:
-        with show_progress("preparing") as update:
-            corpus = run(
-                files,
-                out,
-                options,
-                valid=valid or [],
-                vocabulary=vocabulary,
-                num_workers=workers,
-                resume=resume,
-                overwrite=overwrite,
-                progress=lambda fraction, lines, tokens: update(
-                    fraction, lines=lines, tokens=tokens
-                ),
-            )
-    except KeyboardInterrupt as error:
-        print("elmore: stopped; continue with the same command and --resume", file=sys.stderr)
-        raise typer.Exit(130) from error
+    advice = "continue with the same command and --resume"
+    with exit_on_interrupt(advice), show_progress("preparing") as update:
+        corpus = run(
+            files,
+            out,
+            options,
+            valid=valid or [],
+            vocabulary=vocabulary,
+            num_workers=workers,
+            resume=resume,
+            overwrite=overwrite,
+            progress=lambda fraction, lines, tokens: update(fraction, lines=lines, tokens=tokens),
+        )
     if vocabulary_size and len(corpus.vocabulary) - 3 < vocabulary_size:
         print(
             f"elmore: fewer than {vocabulary_size} words are frequent enough: the vocabulary "
