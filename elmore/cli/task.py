@@ -16,7 +16,7 @@ from elmore.tasks.registry import task_names
 
 if TYPE_CHECKING:
     from elmore.tasks.sweep import Summary
-    from elmore.tasks.task import Task, TaskConfig
+    from elmore.tasks.task import Task
     from elmore.tasks.trained_task import TrainedTask
 
 task = typer.Typer(
@@ -76,6 +76,7 @@ def train(
     json: Json = False,
 ) -> None:
     """Train a task on the bundled model, or on what --embedder names."""
+    from elmore.cli.training import is_main_process, printing_reports, report_end
     from elmore.errors import ConfigError
     from elmore.tasks.registry import find_task, load_recipe
 
@@ -88,38 +89,42 @@ def train(
         return
     if out is None:
         raise ConfigError("name the run folder with -o, or pass --check")
-    options = {"test": test, "embedder": embedder, "resume": resume, "device": device}
-    if num_seeds is None and train_fractions is None:
-        _train_once(task_class, chosen, (train, dev, out), options, json)
-    else:
+    from elmore.tasks import train as training
+    from elmore.tasks.sweep import list_trials, train_sweep
+
+    trials = None
+    if num_seeds is not None or train_fractions is not None:
         fractions = [] if train_fractions is None else _parse_fractions(train_fractions)
-        sweep = {"num_seeds": num_seeds, "fractions": fractions}
-        _train_sweep(task_class, chosen, (train, dev, out), options, sweep, json)
-
-
-def _train_once(
-    task_class: "type[Task]",
-    recipe: "TaskConfig",
-    paths: tuple[Path, Path, Path],
-    options: dict[str, Any],
-    as_json: bool,
-) -> None:
-    from elmore.cli.training import is_main_process, printing_reports, report_end
-    from elmore.tasks.train import TrainingStoppedError, train
-
-    trained = None
+        trials = list_trials(chosen, num_seeds=num_seeds, fractions=fractions)
+    options: dict[str, Any] = {
+        "test": test,
+        "embedder": embedder,
+        "resume": resume,
+        "device": device,
+    }
+    what, trained, summary = f"training {name}", None, None
     # after a signal, `report_end` exits as the signal asks for
-    with printing_reports(show_perplexity=False) as printer, suppress(TrainingStoppedError):
-        trained = train(
-            task_class,
-            recipe,
-            *paths,
-            **options,
-            on_report=lambda report: printer.add(f"training {task_class.name}", report),
-        )
-    report_end(printer.last, paths[2])
+    with (
+        printing_reports(show_perplexity=False) as printer,
+        suppress(training.TrainingStoppedError),
+    ):
+        if trials is None:
+            trained = training.train(
+                *(task_class, chosen, train, dev, out),
+                **options,
+                on_report=lambda report: printer.add(what, report),
+            )
+        else:
+            summary = train_sweep(
+                *(task_class, chosen, train, dev, out, trials),
+                **options,
+                on_report=lambda trial, report: printer.add(f"{what}, {trial.name}", report),
+            )
+    report_end(printer.last, out)
     if trained is not None and is_main_process():
-        _print_trained(trained, paths[2], options["test"], as_json)
+        _print_trained(trained, out, test, json)
+    if summary is not None and is_main_process():
+        _print_summary(summary, json)
 
 
 def _print_trained(trained: "TrainedTask", out: Path, test: Path | None, as_json: bool) -> None:
@@ -141,36 +146,6 @@ def _print_trained(trained: "TrainedTask", out: Path, test: Path | None, as_json
     for insert_at, (weights, gamma) in layer_weights.items():
         numbers = " ".join(f"{weight:.3f}" for weight in weights)
         print(f"layer weights at {insert_at}  {numbers}  gamma {gamma:.3f}")
-
-
-def _train_sweep(
-    task_class: "type[Task]",
-    recipe: "TaskConfig",
-    paths: tuple[Path, Path, Path],
-    options: dict[str, Any],
-    sweep: dict[str, Any],
-    as_json: bool,
-) -> None:
-    from elmore.cli.training import is_main_process, printing_reports, report_end
-    from elmore.tasks.sweep import list_trials, train_sweep
-    from elmore.tasks.train import TrainingStoppedError
-
-    trials, summary = list_trials(recipe, **sweep), None
-    # after a signal, `report_end` exits as the signal asks for
-    with printing_reports(show_perplexity=False) as printer, suppress(TrainingStoppedError):
-        summary = train_sweep(
-            task_class,
-            recipe,
-            *paths,
-            trials,
-            **options,
-            on_report=lambda trial, report: printer.add(
-                f"training {task_class.name}, {trial.name}", report
-            ),
-        )
-    report_end(printer.last, paths[2])
-    if summary is not None and is_main_process():
-        _print_summary(summary, as_json)
 
 
 def _validate(task: "Task", files: dict[str, Path], embedder: str, as_json: bool) -> None:
