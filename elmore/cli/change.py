@@ -1,6 +1,5 @@
 """elmore change [MODEL] OLD NEW: which words changed their meaning between two corpora."""
 
-import re
 import sys
 from contextlib import ExitStack
 from functools import cache
@@ -29,7 +28,6 @@ if TYPE_CHECKING:
     from elmore.probe.change.study import ChangeStudy
 
 _MAX_NAMED = 20  # words that are left out and named on stderr
-_MAX_NAME = 50  # characters of a word in the name of its map, which may have 255 bytes
 
 
 def change(
@@ -93,6 +91,7 @@ def change(
     from elmore.cli.probe_words import load_model
     from elmore.cli.progress import show_progress
     from elmore.errors import ConfigError
+    from elmore.probe.change import figures
     from elmore.probe.change.study import Progress, compare_corpora, read_words
     from elmore.probe.neighbors.source_text import TextOptions
 
@@ -127,7 +126,7 @@ def change(
     else:
         _print(study, uses)
     if out is not None:  # last: results do not depend on whether they can be drawn
-        _draw(study, out, rank_by)
+        figures.save_figures(study, out, rank_by)
 
 
 def _report_left_out(study: "ChangeStudy", min_uses: int) -> None:
@@ -215,27 +214,3 @@ def _print_uses(one: "WordChange", count: int) -> None:
         for use in [use for use in by_distance if use.period == period][:count]
     ]
     print_table(rows, as_json=False)
-
-
-def _draw(study: "ChangeStudy", out: Path, rank_by: Literal["apd", "prt", "jsd"]) -> None:
-    """Write ranking.svg, and maps/WORD.svg for each word."""
-    from elmore import atomic
-    from elmore.probe.change import figures
-    from elmore.probe.drawing import files
-
-    names = {
-        "apd": "average pairwise distance",
-        "prt": "prototype distance",
-        "jsd": "Jensen-Shannon distance",
-    }
-    with atomic.explain_write_errors(out / "maps", "pass another folder"):
-        (out / "maps").mkdir(parents=True, exist_ok=True)
-    values = [(one.word, study.measure(one, rank_by)) for one in study]
-    files.save(figures.draw_ranking(values, names[rank_by]), out / "ranking.svg")
-    taken = set[str]()
-    for one in study:
-        name = re.sub(r"[^\w-]", "_", one.word)[:_MAX_NAME]
-        while name.casefold() in taken:
-            name += "_"
-        taken.add(name.casefold())
-        files.save(figures.draw_map(one, study.layer), out / "maps" / f"{name}.svg")
