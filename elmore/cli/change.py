@@ -1,7 +1,5 @@
 """elmore change [MODEL] OLD NEW: which words changed their meaning between two corpora."""
 
-import json as writer
-import re
 import sys
 from contextlib import ExitStack
 from functools import cache
@@ -10,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
+from elmore.cli.interrupts import exit_on_interrupt
 from elmore.cli.options import (
     Column,
     Device,
@@ -21,6 +20,7 @@ from elmore.cli.options import (
     Tokenized,
     take_model,
 )
+from elmore.cli.tables import print_json, print_table
 
 if TYPE_CHECKING:
     from elmore.probe.change.journal import WordChange
@@ -28,7 +28,6 @@ if TYPE_CHECKING:
     from elmore.probe.change.study import ChangeStudy
 
 _MAX_NAMED = 20  # words that are left out and named on stderr
-_MAX_NAME = 50  # characters of a word in the name of its map, which may have 255 bytes
 
 
 def change(
@@ -92,6 +91,7 @@ def change(
     from elmore.cli.probe_words import load_model
     from elmore.cli.progress import show_progress
     from elmore.errors import ConfigError
+    from elmore.probe.change import figures
     from elmore.probe.change.study import Progress, compare_corpora, read_words
     from elmore.probe.neighbors.source_text import TextOptions
 
@@ -100,37 +100,33 @@ def change(
     if out is not None and out.exists() and not out.is_dir():
         raise ConfigError(f"{out}: expected a folder to write, found a file")
     elmo = load_model(source, device, precision)
-    try:
-        with ExitStack() as stack:
-            stage = cache(lambda name: stack.enter_context(show_progress(name)))  # one by one
-            study = compare_corpora(
-                elmo,
-                old,
-                new,
-                words=forms,
-                layer=layer,
-                rank_by=rank_by,
-                max_uses=max_uses,
-                min_uses=min_uses,
-                max_words=max_words,
-                seed=seed,
-                options=TextOptions(tokenized=tokenized, column=column, errors=errors),
-                progress=Progress(
-                    read=lambda done, count: stage("reading")(done, sentences=count),
-                    measure=lambda done, count: stage("measuring")(done, words=count),
-                ),
-            )
-    except KeyboardInterrupt as error:
-        print("elmore: stopped; run the same command to resume", file=sys.stderr)
-        raise typer.Exit(130) from error
+    with exit_on_interrupt("run the same command to resume"), ExitStack() as stack:
+        stage = cache(lambda name: stack.enter_context(show_progress(name)))  # one by one
+        study = compare_corpora(
+            elmo,
+            old,
+            new,
+            words=forms,
+            layer=layer,
+            rank_by=rank_by,
+            max_uses=max_uses,
+            min_uses=min_uses,
+            max_words=max_words,
+            seed=seed,
+            options=TextOptions(tokenized=tokenized, column=column, errors=errors),
+            progress=Progress(
+                read=lambda done, count: stage("reading")(done, sentences=count),
+                measure=lambda done, count: stage("measuring")(done, words=count),
+            ),
+        )
     _report_left_out(study, min_uses)
     if json:
         for one in study:
-            print(writer.dumps(_to_dict(one), ensure_ascii=False))
+            print_json(_to_dict(one))
     else:
         _print(study, uses)
     if out is not None:  # last: results do not depend on whether they can be drawn
-        _draw(study, out, rank_by)
+        figures.save_figures(study, out, rank_by)
 
 
 def _report_left_out(study: "ChangeStudy", min_uses: int) -> None:
@@ -158,8 +154,6 @@ def _to_dict(one: "WordChange") -> dict[str, object]:
 
 
 def _print(study: "ChangeStudy", num_uses: int) -> None:
-    from elmore.cli.tables import print_table
-
     print_table(
         [
             {
@@ -188,7 +182,6 @@ def _interval(one: "Measure") -> str:
 
 
 def _print_senses(one: "WordChange") -> None:
-    from elmore.cli.tables import print_table
     from elmore.probe.occurrence_map import format_occurrence
 
     rows = [
@@ -206,7 +199,6 @@ def _print_senses(one: "WordChange") -> None:
 
 
 def _print_uses(one: "WordChange", count: int) -> None:
-    from elmore.cli.tables import print_table
     from elmore.probe.occurrence_map import format_occurrence
 
     by_distance = sorted(one.uses, key=lambda use: -use.moved)
@@ -222,27 +214,3 @@ def _print_uses(one: "WordChange", count: int) -> None:
         for use in [use for use in by_distance if use.period == period][:count]
     ]
     print_table(rows, as_json=False)
-
-
-def _draw(study: "ChangeStudy", out: Path, rank_by: Literal["apd", "prt", "jsd"]) -> None:
-    """Write ranking.svg, and maps/WORD.svg for each word."""
-    from elmore import atomic
-    from elmore.probe.change import figures
-    from elmore.probe.drawing import files
-
-    names = {
-        "apd": "average pairwise distance",
-        "prt": "prototype distance",
-        "jsd": "Jensen-Shannon distance",
-    }
-    with atomic.explain_write_errors(out / "maps", "pass another folder"):
-        (out / "maps").mkdir(parents=True, exist_ok=True)
-    values = [(one.word, study.measure(one, rank_by)) for one in study]
-    files.save(figures.draw_ranking(values, names[rank_by]), out / "ranking.svg")
-    taken = set[str]()
-    for one in study:
-        name = re.sub(r"[^\w-]", "_", one.word)[:_MAX_NAME]
-        while name.casefold() in taken:
-            name += "_"
-        taken.add(name.casefold())
-        files.save(figures.draw_map(one, study.layer), out / "maps" / f"{name}.svg")

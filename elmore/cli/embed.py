@@ -1,11 +1,11 @@
 """elmore embed FILES -o OUT: vectors for every line."""
 
-import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
+from elmore.cli.interrupts import exit_on_interrupt
 from elmore.cli.options import (
     Column,
     DefaultFiles,
@@ -18,6 +18,7 @@ from elmore.cli.options import (
     Resume,
     Tokenized,
 )
+from elmore.cli.tables import escape_breaks
 
 if TYPE_CHECKING:
     import numpy as np
@@ -122,39 +123,35 @@ def embed(
         for _, tokens, vectors in jobs.embed_lines(elmo, lines, job):
             _print(tokens, vectors, pooled=pool is not None)
         return
-    try:
-        with show_progress("embedding") as update:
+    advice = "" if engine == "ray" else "run the same command with --resume to continue"
+    with exit_on_interrupt(advice), show_progress("embedding") as update:
 
-            def progress_(done: int, tokens: int) -> None:
-                update(lines.fraction_after(done), lines=done, tokens=tokens)
+        def progress_(done: int, tokens: int) -> None:
+            update(lines.fraction_after(done), lines=done, tokens=tokens)
 
-            if engine == "ray":
-                from elmore.embed.jobs.ray import run_on_ray
+        if engine == "ray":
+            from elmore.embed.jobs.ray import run_on_ray
 
-                run_on_ray(
-                    elmo,
-                    lines.rows(),
-                    out,
-                    job,
-                    device=device,
-                    overwrite=overwrite,
-                    progress=progress_,
-                )
-            else:
-                jobs.run_job(
-                    elmo,
-                    lines.rows(),
-                    out,
-                    job,
-                    resume=resume,
-                    overwrite=overwrite,
-                    sentence_index=sentence_index,
-                    progress=progress_,
-                )
-    except KeyboardInterrupt as error:
-        again = "" if engine == "ray" else "; run the same command with --resume to continue"
-        print(f"elmore: stopped{again}", file=sys.stderr)
-        raise typer.Exit(130) from error
+            run_on_ray(
+                elmo,
+                lines.rows(),
+                out,
+                job,
+                device=device,
+                overwrite=overwrite,
+                progress=progress_,
+            )
+        else:
+            jobs.run_job(
+                elmo,
+                lines.rows(),
+                out,
+                job,
+                resume=resume,
+                overwrite=overwrite,
+                sentence_index=sentence_index,
+                progress=progress_,
+            )
     print(out)
 
 
@@ -169,8 +166,6 @@ def _refuse_input(out: Path | None, files: list[str]) -> None:
 
 def _print(tokens: "list[str]", vectors: "np.ndarray", *, pooled: bool) -> None:
     """Print a line of numbers, or one line per token followed by an empty line."""
-    from elmore.cli.tables import escape_breaks
-
     if pooled:
         print(*(f"{value:.6g}" for value in vectors))
         return

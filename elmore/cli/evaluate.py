@@ -5,6 +5,7 @@ from typing import Annotated, Literal
 import typer
 
 from elmore.cli.options import Device, Json, ModelOption, ShardsArguments, take_model
+from elmore.cli.tables import print_json
 
 
 def evaluate(
@@ -26,8 +27,6 @@ def evaluate(
     json: Json = False,
 ) -> None:
     """Measure the full-softmax perplexity of a language model on a prepared corpus."""
-    import json as json_module
-
     from elmore.cli.progress import show_progress
     from elmore.cli.training import is_main_process
     from elmore.lm.evaluate import evaluate as run
@@ -48,7 +47,7 @@ def evaluate(
     if not is_main_process():
         return
     if json:
-        print(json_module.dumps(scores._asdict()))
+        print_json(scores._asdict())
         return
     print(
         f"perplexity {scores.perplexity:.2f}  forward {scores.forward:.2f}  backward "

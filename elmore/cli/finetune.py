@@ -16,6 +16,7 @@ from elmore.cli.options import (
     ShardsArguments,
     take_model,
 )
+from elmore.cli.tables import print_table
 
 if TYPE_CHECKING:
     from elmore.train.fit import Report
@@ -34,7 +35,6 @@ def finetune(
     json: Json = False,
 ) -> None:
     """Fine-tune a model on a prepared corpus; print its perplexity before and after."""
-    from elmore.cli.tables import print_table
     from elmore.cli.training import is_main_process, report_end, watch
     from elmore.lm import config
     from elmore.lm.finetune import PerplexityChange

@@ -3,6 +3,7 @@
 from pathlib import Path
 
 from elmore.cli.options import DefaultModelArgument, Json, Vocabulary
+from elmore.cli.tables import print_json
 
 
 def info(
@@ -12,7 +13,6 @@ def info(
 ) -> None:
     """Describe a model: sizes, layers, licence, training data, checksums."""
     from dataclasses import asdict
-    from json import dumps
 
     from elmore.weights import card, catalogue, checksums, pretrained
 
@@ -30,6 +30,6 @@ def info(
         }
         facts = card.model_facts(bundle) | {"sha256": digests}
     if json:
-        print(dumps(facts, indent=2, ensure_ascii=False))
+        print_json(facts, indent=2)
     else:
         print(card.format_facts(facts))

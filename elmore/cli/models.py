@@ -6,6 +6,7 @@ from typing import Annotated
 import typer
 
 from elmore.cli.options import Json, ModelArgument, Overwrite
+from elmore.cli.tables import print_table
 
 models = typer.Typer(name="models", add_completion=False, invoke_without_command=True)
 
@@ -18,7 +19,6 @@ def list_models(
     """List the models that can be loaded by name: bundled, installed or published."""
     if context.invoked_subcommand is not None:
         return
-    from elmore.cli.tables import print_table
     from elmore.weights import catalogue
 
     rows = [

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from elmore.cli.interrupts import exit_on_interrupt
 from elmore.cli.options import (
     Column,
     Device,
@@ -16,6 +17,7 @@ from elmore.cli.options import (
     Tokenized,
     take_model,
 )
+from elmore.cli.tables import print_json, print_table
 
 if TYPE_CHECKING:
     from elmore.probe.neighbors.index import Neighbor, OccurrenceIndex
@@ -81,22 +83,16 @@ def neighbors(
     if layers and layer:
         _check_layers(layer, layers, elmo.num_layers)
     options: dict[str, Any] = {"tokenized": tokenized, "column": column, "errors": errors}
-    try:
-        with show_progress("reading") as update:
-            options["progress"] = lambda done, lines, words: update(
-                done, sentences=lines, uses=words
-            )
-            if is_index:
-                opened_index = OccurrenceIndex.open(corpus, elmo)
-            else:
-                stored = layers or layer
-                names = stored.split(",") if stored else None
-                opened_index = OccurrenceIndex.build(index, elmo, [corpus], layers=names, **options)
-            if append:
-                opened_index.append(append, **options)
-    except KeyboardInterrupt as error:
-        print("elmore: stopped; run the same command to resume", file=sys.stderr)
-        raise typer.Exit(130) from error
+    with exit_on_interrupt("run the same command to resume"), show_progress("reading") as update:
+        options["progress"] = lambda done, lines, words: update(done, sentences=lines, uses=words)
+        if is_index:
+            opened_index = OccurrenceIndex.open(corpus, elmo)
+        else:
+            stored = layers or layer
+            names = stored.split(",") if stored else None
+            opened_index = OccurrenceIndex.build(index, elmo, [corpus], layers=names, **options)
+        if append:
+            opened_index.append(append, **options)
     if not targets:
         print(opened_index.folder)
         return
@@ -133,9 +129,6 @@ def _check_layers(layer: str, layers: str, num_layers: int) -> None:
 
 def _print(queries: list[str], results: "list[list[Neighbor]]", *, as_json: bool) -> None:
     """Print a table for each query, under its query if there are several."""
-    import json
-
-    from elmore.cli.tables import print_table
     from elmore.text.target_word import format_target
 
     if as_json:
@@ -144,7 +137,7 @@ def _print(queries: list[str], results: "list[list[Neighbor]]", *, as_json: bool
             {"query": query, "neighbors": [one._asdict() for one in result]}
             for query, result in pairs
         ]
-        print(json.dumps(output, indent=2, ensure_ascii=False))
+        print_json(output, indent=2)
         return
     for number, (query, result) in enumerate(zip(queries, results, strict=True)):
         if len(queries) > 1:

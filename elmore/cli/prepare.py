@@ -6,7 +6,9 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from elmore.cli.interrupts import exit_on_interrupt
 from elmore.cli.options import Column, Errors, Files, Json, Overwrite, Resume
+from elmore.cli.tables import print_findings, print_table
 
 if TYPE_CHECKING:
     from elmore.corpus.shards import Corpus
@@ -70,7 +72,6 @@ def prepare(
 ) -> None:
     """Prepare text for training: split it into sentences and words, and write a corpus folder."""
     from elmore.cli.progress import show_progress
-    from elmore.cli.tables import print_table
     from elmore.corpus.options import PrepareOptions
     from elmore.errors import ConfigError
 
@@ -90,31 +91,26 @@ def prepare(
     if check:
         from elmore.corpus.lint import lint_corpus
 
-        rows = [finding._asdict() for finding in lint_corpus([*files, *(valid or [])], options)]
-        print_table(rows if json else _format_findings(rows), as_json=json)
+        findings = lint_corpus([*files, *(valid or [])], options)
+        print_findings([finding._asdict() for finding in findings], as_json=json)
         return
     if out is None:
         raise ConfigError("pass the folder to write with -o, or --check")
     from elmore.corpus.prepare import prepare as run
 
-    try:
-        with show_progress("preparing") as update:
-            corpus = run(
-                files,
-                out,
-                options,
-                valid=valid or [],
-                vocabulary=vocabulary,
-                num_workers=workers,
-                resume=resume,
-                overwrite=overwrite,
-                progress=lambda fraction, lines, tokens: update(
-                    fraction, lines=lines, tokens=tokens
-                ),
-            )
-    except KeyboardInterrupt as error:
-        print("elmore: stopped; continue with the same command and --resume", file=sys.stderr)
-        raise typer.Exit(130) from error
+    advice = "continue with the same command and --resume"
+    with exit_on_interrupt(advice), show_progress("preparing") as update:
+        corpus = run(
+            files,
+            out,
+            options,
+            valid=valid or [],
+            vocabulary=vocabulary,
+            num_workers=workers,
+            resume=resume,
+            overwrite=overwrite,
+            progress=lambda fraction, lines, tokens: update(fraction, lines=lines, tokens=tokens),
+        )
     if vocabulary_size and len(corpus.vocabulary) - 3 < vocabulary_size:
         print(
             f"elmore: fewer than {vocabulary_size} words are frequent enough: the vocabulary "
@@ -122,18 +118,6 @@ def prepare(
             file=sys.stderr,
         )
     print_table(_summary(corpus), as_json=json)
-
-
-def _format_findings(rows: list[dict]) -> list[dict]:
-    """Return the findings as rows of a table, with advice for the suspicious ones."""
-    return [
-        {
-            "what": row["what"],
-            "found": row["found"],
-            "": f"! {row['advice']}" if row["suspicious"] else "",
-        }
-        for row in rows
-    ]
 
 
 def _summary(corpus: "Corpus") -> list[dict]:

@@ -8,6 +8,7 @@ import typer
 from elmore.cli.options import Device, Json, ModelOption, Seed
 from elmore.cli.probe_suite import suite
 from elmore.cli.probe_words import context, load_model, uses
+from elmore.cli.tables import print_json, print_table
 
 Vectors = Annotated[
     str | None,
@@ -49,7 +50,6 @@ def pos(
     Selectivity is the accuracy on the true tags minus the accuracy on the random ones.
     """
     from elmore.cli.progress import show_progress
-    from elmore.cli.tables import print_table
     from elmore.errors import ConfigError
     from elmore.probe import linear_probe
     from elmore.tasks.embedding import word_vectors
@@ -127,11 +127,9 @@ def wsd(
     are without this fallback. The row marked chosen is the best on held-out training documents; the
     rows cloze and whitened are not the paper's and not chosen, and have a gain over the top layer.
     """
-    import json as writer
     from dataclasses import asdict
 
     from elmore.cli.progress import show_progress
-    from elmore.cli.tables import print_table
     from elmore.errors import ConfigError
     from elmore.probe import senses
     from elmore.probe.sense_corpus import SenseCorpus
@@ -160,7 +158,7 @@ def wsd(
                 progress=lambda done, words: update(done, words=words),
             )
     if json:
-        print(writer.dumps(asdict(results), indent=2))
+        print_json(asdict(results), indent=2)
     else:
         tables = {"held out": results.held_out} | results.tests
         rows = [

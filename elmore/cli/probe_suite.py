@@ -1,6 +1,5 @@
 """elmore probe suite MODEL: scores on published sets of words and sentences."""
 
-import json as writer
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import asdict
@@ -11,6 +10,7 @@ import typer
 
 from elmore.cli.options import Device, Json, ModelOption, Precision, Seed, take_model
 from elmore.cli.probe_words import load_model
+from elmore.cli.tables import print_json, print_table
 
 if TYPE_CHECKING:
     from elmore.probe.suite.scores import Progress, SuiteResults
@@ -64,7 +64,7 @@ def suite(
     elmo = load_model(name, device, precision)
     results = runner.score_sets(elmo, contents, _show_progress, seed=seed)
     if json:
-        print(writer.dumps({"model": name, **asdict(results)}, indent=2, ensure_ascii=False))
+        print_json({"model": name, **asdict(results)}, indent=2)
     else:
         _print_scores(results)
     if out is not None and "blimp" in results.scores:
@@ -80,8 +80,6 @@ def _show_progress(name: str) -> "Iterator[Progress]":
 
 
 def _print_scores(results: "SuiteResults") -> None:
-    from elmore.cli.tables import print_table
-
     rows = [
         {
             "set": name,

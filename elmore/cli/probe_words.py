@@ -1,6 +1,5 @@
 """elmore probe context, elmore probe uses: how the vectors of a word vary between sentences."""
 
-import json as writer
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
@@ -8,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 import typer
 
 from elmore.cli.options import Column, Device, Errors, Files, Json, ModelOption, Seed, Tokenized
+from elmore.cli.tables import print_json, print_table
 
 if TYPE_CHECKING:
     from elmore.embed.embedder import Embedder
@@ -41,7 +41,6 @@ def context(
     random occurrences of different words is subtracted as a baseline (Ethayarajh, 2019).
     """
     from elmore.cli.progress import show_progress
-    from elmore.cli.tables import print_table
     from elmore.probe import context, sample
     from elmore.text.files import Lines
 
@@ -58,7 +57,7 @@ def context(
             progress=lambda done, tokens: update(done, tokens=tokens),
         )
     if json:
-        print(writer.dumps(asdict(results), indent=2, ensure_ascii=False))
+        print_json(asdict(results), indent=2)
         return
     print_table(
         [
@@ -143,7 +142,7 @@ def uses(
         seed=seed,
     )
     if json:
-        print(writer.dumps(asdict(drawn), ensure_ascii=False))
+        print_json(asdict(drawn))
     else:
         _print_clusters(drawn)
     if out is not None:
@@ -151,7 +150,6 @@ def uses(
 
 
 def _print_clusters(drawn: "OccurrenceMap") -> None:
-    from elmore.cli.tables import print_table
     from elmore.probe.reporting import sections_probes
 
     def plain(cell: "Cell") -> str:

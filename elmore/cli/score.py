@@ -1,6 +1,5 @@
 """elmore score [MODEL] TEXT: per-token log-probabilities of both directions, and substitutes."""
 
-import json as json_module
 import sys
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Annotated
@@ -17,6 +16,7 @@ from elmore.cli.options import (
     Tokenized,
     take_model,
 )
+from elmore.cli.tables import escape_breaks, print_json
 
 if TYPE_CHECKING:
     from elmore.lm.scoring import Scores
@@ -86,9 +86,10 @@ def score(
                         bundle, words, positions or None, count=substitutes, rerank=rerank
                     )
                 )
-            print(
-                _json_line(number, scores, predicted) if json else _plain(scores, predicted or [])
-            )
+            if json:
+                print_json(_to_dict(number, scores, predicted))
+            else:
+                print(_plain(scores, predicted or []))
             if shows_progress:
                 update(lines.fraction_after(number + 1), lines=number + 1)
 
@@ -107,19 +108,22 @@ def _texts(lines: "Lines", *, tokenized: bool, has_targets: bool) -> "Iterator[T
             yield target_word.TargetWords(tokenizer(line).words, [])
 
 
-def _json_line(number: int, scores: "Scores", predicted: "list[Substitutes] | None") -> str:
-    row = {"line": number, **{key: list(value) for key, value in scores._asdict().items()}}
+def _to_dict(
+    number: int, scores: "Scores", predicted: "list[Substitutes] | None"
+) -> dict[str, object]:
+    row: dict[str, object] = {
+        "line": number,
+        **{key: list(value) for key, value in scores._asdict().items()},
+    }
     if predicted is not None:
         row["substitutes"] = [
             {key: value for key, value in each._asdict().items() if value is not None}
             for each in predicted
         ]
-    return json_module.dumps(row, ensure_ascii=False)
+    return row
 
 
 def _plain(scores: "Scores", predicted: "list[Substitutes]") -> str:
-    from elmore.cli.tables import escape_breaks
-
     by_position = {each.position: each for each in predicted}
     lines = []
     for i, (word, forward, backward, known) in enumerate(zip(*scores, strict=True)):

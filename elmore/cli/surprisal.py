@@ -1,7 +1,6 @@
 """elmore surprisal [MODEL] TEXT: a table of the surprisal of each word, for reading research."""
 
 import csv
-import json as json_module
 import sys
 from collections.abc import Iterator, Sequence
 from functools import partial
@@ -10,15 +9,8 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
-from elmore.cli.options import (
-    FILES,
-    Device,
-    Errors,
-    Json,
-    ModelOption,
-    Tokenized,
-    take_model,
-)
+from elmore.cli.options import FILES, Device, Errors, Json, ModelOption, Tokenized, take_model
+from elmore.cli.tables import print_json
 
 if TYPE_CHECKING:
     from elmore.lm.surprisal import WordSurprisal
@@ -105,7 +97,7 @@ def surprisal(
         )
         if json:
             for row in rows:
-                print(json_module.dumps(row, ensure_ascii=False))
+                print_json(row)
         else:
             _print_table(columns, rows, delimiter)
 

@@ -1,4 +1,4 @@
-"""Print tables of results: formatted on a terminal, tab-separated in a pipe, or as JSON."""
+"""Print results: tables, formatted on a terminal and tab-separated in a pipe, and JSON."""
 
 import json
 import re
@@ -8,10 +8,15 @@ from typing import Any
 _BREAKS = re.compile("[\t\n\v\f\r\x1c-\x1e\x85\u2028\u2029]")  # as str.splitlines has them
 
 
+def print_json(data: object, *, indent: int | None = None) -> None:
+    """Print JSON, on one line without an indent."""
+    print(json.dumps(data, indent=indent, ensure_ascii=False))
+
+
 def print_table(rows: list[dict[str, Any]], *, as_json: bool) -> None:
     """Print rows that have the same keys."""
     if as_json:
-        print(json.dumps(rows, indent=2, ensure_ascii=False))
+        print_json(rows, indent=2)
     elif sys.stdout.isatty():
         from rich.console import Console
         from rich.table import Table
@@ -27,6 +32,14 @@ def print_table(rows: list[dict[str, Any]], *, as_json: bool) -> None:
         print("\t".join(rows[0]))
         for row in rows:
             print("\t".join(escape_breaks(_format(value)) for value in row.values()))
+
+
+def print_findings(rows: list[dict[str, Any]], *, as_json: bool) -> None:
+    """Print what --check found; in a table, with advice for the suspicious findings only."""
+    for row in [] if as_json else rows:
+        suspicious, advice = row.pop("suspicious"), row.pop("advice")
+        row[""] = f"! {advice}" if suspicious else ""
+    print_table(rows, as_json=as_json)
 
 
 def escape_breaks(text: str) -> str:

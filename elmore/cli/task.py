@@ -1,6 +1,5 @@
 """elmore task train, evaluate, predict."""
 
-import json as json_module
 import os
 import re
 from collections.abc import Iterator
@@ -11,12 +10,13 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from elmore.cli.options import Device, Json, Resume, Settings, Tokenized
+from elmore.cli.tables import print_findings, print_json, print_table
 from elmore.tasks import DEFAULT_EMBEDDER
 from elmore.tasks.registry import task_names
 
 if TYPE_CHECKING:
     from elmore.tasks.sweep import Summary
-    from elmore.tasks.task import Task, TaskConfig
+    from elmore.tasks.task import Task
     from elmore.tasks.trained_task import TrainedTask
 
 task = typer.Typer(
@@ -76,6 +76,7 @@ def train(
     json: Json = False,
 ) -> None:
     """Train a task on the bundled model, or on what --embedder names."""
+    from elmore.cli.training import is_main_process, printing_reports, report_end
     from elmore.errors import ConfigError
     from elmore.tasks.registry import find_task, load_recipe
 
@@ -88,38 +89,42 @@ def train(
         return
     if out is None:
         raise ConfigError("name the run folder with -o, or pass --check")
-    options = {"test": test, "embedder": embedder, "resume": resume, "device": device}
-    if num_seeds is None and train_fractions is None:
-        _train_once(task_class, chosen, (train, dev, out), options, json)
-    else:
+    from elmore.tasks import train as training
+    from elmore.tasks.sweep import list_trials, train_sweep
+
+    trials = None
+    if num_seeds is not None or train_fractions is not None:
         fractions = [] if train_fractions is None else _parse_fractions(train_fractions)
-        sweep = {"num_seeds": num_seeds, "fractions": fractions}
-        _train_sweep(task_class, chosen, (train, dev, out), options, sweep, json)
-
-
-def _train_once(
-    task_class: "type[Task]",
-    recipe: "TaskConfig",
-    paths: tuple[Path, Path, Path],
-    options: dict[str, Any],
-    as_json: bool,
-) -> None:
-    from elmore.cli.training import is_main_process, printing_reports, report_end
-    from elmore.tasks.train import TrainingStoppedError, train
-
-    trained = None
+        trials = list_trials(chosen, num_seeds=num_seeds, fractions=fractions)
+    options: dict[str, Any] = {
+        "test": test,
+        "embedder": embedder,
+        "resume": resume,
+        "device": device,
+    }
+    what, trained, summary = f"training {name}", None, None
     # after a signal, `report_end` exits as the signal asks for
-    with printing_reports(show_perplexity=False) as printer, suppress(TrainingStoppedError):
-        trained = train(
-            task_class,
-            recipe,
-            *paths,
-            **options,
-            on_report=lambda report: printer.add(f"training {task_class.name}", report),
-        )
-    report_end(printer.last, paths[2])
+    with (
+        printing_reports(show_perplexity=False) as printer,
+        suppress(training.TrainingStoppedError),
+    ):
+        if trials is None:
+            trained = training.train(
+                *(task_class, chosen, train, dev, out),
+                **options,
+                on_report=lambda report: printer.add(what, report),
+            )
+        else:
+            summary = train_sweep(
+                *(task_class, chosen, train, dev, out, trials),
+                **options,
+                on_report=lambda trial, report: printer.add(f"{what}, {trial.name}", report),
+            )
+    report_end(printer.last, out)
     if trained is not None and is_main_process():
-        _print_trained(trained, paths[2], options["test"], as_json)
+        _print_trained(trained, out, test, json)
+    if summary is not None and is_main_process():
+        _print_summary(summary, json)
 
 
 def _print_trained(trained: "TrainedTask", out: Path, test: Path | None, as_json: bool) -> None:
@@ -134,7 +139,7 @@ def _print_trained(trained: "TrainedTask", out: Path, test: Path | None, as_json
     layer_weights = trained.layer_weights()
     if as_json:
         layers = {insert_at: numbers._asdict() for insert_at, numbers in layer_weights.items()}
-        _print_json({**scores, **({"layer_weights": layers} if layers else {})})
+        print_json({**scores, **({"layer_weights": layers} if layers else {})})
         return
     for split, split_scores in scores.items():
         print(f"{split}  {_format_scores(split_scores)}")
@@ -143,45 +148,11 @@ def _print_trained(trained: "TrainedTask", out: Path, test: Path | None, as_json
         print(f"layer weights at {insert_at}  {numbers}  gamma {gamma:.3f}")
 
 
-def _train_sweep(
-    task_class: "type[Task]",
-    recipe: "TaskConfig",
-    paths: tuple[Path, Path, Path],
-    options: dict[str, Any],
-    sweep: dict[str, Any],
-    as_json: bool,
-) -> None:
-    from elmore.cli.training import is_main_process, printing_reports, report_end
-    from elmore.tasks.sweep import list_trials, train_sweep
-    from elmore.tasks.train import TrainingStoppedError
-
-    trials, summary = list_trials(recipe, **sweep), None
-    # after a signal, `report_end` exits as the signal asks for
-    with printing_reports(show_perplexity=False) as printer, suppress(TrainingStoppedError):
-        summary = train_sweep(
-            task_class,
-            recipe,
-            *paths,
-            trials,
-            **options,
-            on_report=lambda trial, report: printer.add(
-                f"training {task_class.name}, {trial.name}", report
-            ),
-        )
-    report_end(printer.last, paths[2])
-    if summary is not None and is_main_process():
-        _print_summary(summary, as_json)
-
-
 def _validate(task: "Task", files: dict[str, Path], embedder: str, as_json: bool) -> None:
-    from elmore.cli.tables import print_table
     from elmore.tasks.data.validate import validate_files
 
-    rows = [finding._asdict() for finding in validate_files(task, files, embedder=embedder)]
-    for row in [] if as_json else rows:
-        suspicious, advice = row.pop("suspicious"), row.pop("advice")
-        row[""] = f"! {advice}" if suspicious else ""
-    print_table(rows, as_json=as_json)
+    findings = validate_files(task, files, embedder=embedder)
+    print_findings([finding._asdict() for finding in findings], as_json=as_json)
 
 
 def _parse_fractions(text: str) -> list[float]:
@@ -222,7 +193,7 @@ def evaluate(
     trained = load_task(run, device=device, embedder=embedder)
     scores = trained.evaluate(data, predictions=predictions, counts=counts)
     if json:
-        _print_json(scores)
+        print_json(scores)
     else:
         print(_format_scores(scores))
 
@@ -254,7 +225,7 @@ def predict(
     located = _located_texts(texts or ["-"], trained.task)
     for prediction in trained.predict_located(located, tokenized=tokenized):
         if json:
-            _print_json(prediction.data)
+            print_json(prediction.data)
         else:
             print(prediction.line)
 
@@ -277,11 +248,10 @@ def _format_scores(scores: dict[str, float]) -> str:
 
 def _print_summary(summary: "Summary", as_json: bool) -> None:
     """Print a line per split, or for several fractions a table of the deciding score."""
-    from elmore.cli.tables import print_table
     from elmore.tasks.sweep import format_mean_std
 
     if as_json:
-        _print_json(summary)
+        print_json(summary)
     elif "fraction" in summary["summary"][0]:
         rows = []
         for part in summary["summary"]:
@@ -295,7 +265,3 @@ def _print_summary(summary: "Summary", as_json: bool) -> None:
         for split, scores in summary["summary"][0]["scores"].items():
             line = "  ".join(f"{name} {format_mean_std(score)}" for name, score in scores.items())
             print(f"{split}  {line}")
-
-
-def _print_json(data: object) -> None:
-    print(json_module.dumps(data, ensure_ascii=False))

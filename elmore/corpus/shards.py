@@ -23,7 +23,7 @@ import os
 from collections.abc import Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from functools import cached_property
-from itertools import chain, islice
+from itertools import islice
 from pathlib import Path
 from typing import Any, Literal
 
@@ -222,10 +222,9 @@ def _are_starts(starts: Int64[np.ndarray, " sentences"], num_tokens: int) -> boo
 
 
 def word_ids(types: Iterable[str], vocabulary: Vocabulary) -> Int64[np.ndarray, " types"]:
-    """Look up all types; a word of the text that is spelled like a mark is unknown."""
-    marks, unknown = set(vocabulary.marks), vocabulary.marks.unknown
-    words = (unknown if word in marks else word for word in islice(types, len(MARKS), None))
-    return vocabulary.ids(chain(vocabulary.marks[: len(MARKS)], words))
+    """Look up all types, of which the first two are marks and the others words of the text."""
+    marks = vocabulary.ids(vocabulary.marks[: len(MARKS)])
+    return np.concatenate([marks, vocabulary.ids_in_text(islice(types, len(MARKS), None))])
 
 
 def index_sha256(index: dict[str, Any]) -> str:

@@ -22,7 +22,7 @@ from jaxtyping import Float
 
 from elmore.embed.device import Array, Device
 from elmore.embed.runtime import Runtime
-from elmore.model.state import BACKWARD, BOTH, FORWARD, BiLMState, LSTMState
+from elmore.model.state import BACKWARD, BOTH, FORWARD, BiLMState, LSTMState, stack_states
 
 _MIN_STEPS = 4  # fewer steps per call cost more than rows that idle meanwhile
 _ROWS_PER_STEP = 8  # the more rows, the sooner one of them ends: one step more for so many rows
@@ -183,7 +183,7 @@ class ContinuousBatcher:
                 segment.store(direction, outputs, device)
             return after
 
-        return device.stack_states(*device.run_together([partial(run, each) for each in BOTH]))
+        return stack_states(*device.run_together([partial(run, each) for each in BOTH]))
 
 
 def _assign(

@@ -17,7 +17,7 @@ from elmore.embed.packing import PackedPlan
 from elmore.model.config import BiLMConfig
 from elmore.model.lstm.native import NativeStack
 from elmore.model.native import PackedMatrix, empty, multiply, pack
-from elmore.model.native_bilm import NativeBiLM, stack_states, zero_state
+from elmore.model.native_bilm import NativeBiLM, zero_state
 from elmore.model.native_threads import Result, run_together
 from elmore.model.state import BiLMState, LSTMState
 from elmore.weights.whitening import Whitening
@@ -73,14 +73,6 @@ GPU = DeviceLimits(
     max_concurrent=256,
     cache_megabytes=1256,
 )
-
-
-class Fetch(Protocol):
-    """A copy of an array to the host, which may still be under way."""
-
-    def numpy(self) -> np.ndarray:
-        """Return the array, once it is on the host."""
-        ...
 
 
 class PlacedPlan(Protocol):
@@ -139,7 +131,7 @@ class Device(Protocol):
         """Return arrays of numpy as arrays of the device."""
         ...
 
-    def start(self, config: BiLMConfig, state: BiLMState | None) -> BiLMState:
+    def initial_state(self, config: BiLMConfig, state: BiLMState | None) -> BiLMState:
         """Return a state of one row on the device; zeros for None."""
         ...
 
@@ -171,12 +163,8 @@ class Device(Protocol):
         """Repeat the one row of a state (2, L, 1, W), without a copy."""
         ...
 
-    def stack_states(self, *directions: list[LSTMState]) -> BiLMState:
-        """Stack the states of all layers, forward first."""
-        ...
-
-    def fetch(self, array: Array) -> Fetch:
-        """Begin to copy an array to the host."""
+    def fetch(self, array: Array) -> Callable[[], np.ndarray]:
+        """Begin to copy an array to the host; the result waits for the copy and returns it."""
         ...
 
     def capture(self, stack: RunStack) -> RunStack:
@@ -194,14 +182,6 @@ class Device(Protocol):
     def whiten(self, rows: Array, whitening: Whitening) -> Array:
         """Return joined layers (T, W) whitened (T, K), each row with the same bits in any batch."""
         ...
-
-
-class _Fetched(NamedTuple):
-    array: np.ndarray
-
-    def numpy(self) -> np.ndarray:
-        """Return the array."""
-        return self.array
 
 
 class _HostPlan:
@@ -257,7 +237,7 @@ class HostDevice:
         """Return the arrays themselves."""
         return list(arrays)
 
-    def start(self, config: BiLMConfig, state: BiLMState | None) -> BiLMState:
+    def initial_state(self, config: BiLMConfig, state: BiLMState | None) -> BiLMState:
         """Return a state of one row in float32; zeros for None."""
         if state is None:
             return zero_state(config.lstm, 1)
@@ -293,13 +273,9 @@ class HostDevice:
         """Repeat the one row of a state (2, L, 1, W), without a copy."""
         return np.broadcast_to(state, (*state.shape[:2], num_rows, state.shape[3]))
 
-    def stack_states(self, *directions: list[LSTMState]) -> BiLMState:
-        """Stack the states of all layers, forward first."""
-        return stack_states(*directions)
-
-    def fetch(self, array: np.ndarray) -> Fetch:
-        """Return the array, which is on the host."""
-        return _Fetched(array)
+    def fetch(self, array: np.ndarray) -> Callable[[], np.ndarray]:
+        """Return a function that returns the array: it is on the host."""
+        return lambda: array
 
     def capture(self, stack: RunStack) -> RunStack:
         """Return the stack itself."""

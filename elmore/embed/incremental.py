@@ -56,7 +56,7 @@ def embed_next(
         states = BiLMState(state.output[None, :, None], state.cell[None, :, None])
     (words,) = text.segments
     with runtime.exclusive(), runtime.device.inference():
-        started = runtime.device.start(runtime.config, states).direction(FORWARD)
+        started = runtime.device.initial_state(runtime.config, states).direction(FORWARD)
         stack, memory, ends = _run(runtime, words, started, cells=cells)
         lengths = np.array([len(words)])
         vectors = to_host(select(runtime.sentence_layers(stack, lengths)))

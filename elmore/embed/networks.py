@@ -44,7 +44,7 @@ def io_device(model: Model) -> Device:
 def start_rows(model: Model, start: BiLMState | None, num_rows: int) -> BiLMState:
     """Return an initial state for rows of the model itself; zeros for None."""
     device = io_device(model)
-    row = device.start(model.config, start)
+    row = device.initial_state(model.config, start)
     return BiLMState(*(device.repeat_row(part, num_rows) for part in row))
 
 

@@ -134,7 +134,7 @@ class Batch:
 
     def arrays(self) -> Iterator[Float[np.ndarray, "*L T 2*D"]]:
         """Yield the array of each segment, once the device is done."""
-        fetched = {rows: fetch.numpy() for rows, fetch in self._fetches.items()}
+        fetched = {rows: fetch() for rows, fetch in self._fetches.items()}
         begins = dict.fromkeys(fetched, 0)  # of the next segment of each group
         for rows, length in zip(self._num_rows.tolist(), self._lengths.tolist(), strict=True):
             begin, begins[rows] = begins[rows], begins[rows] + length

@@ -12,7 +12,7 @@ from jaxtyping import Float, Int
 from elmore.embed.device import Array, Network
 from elmore.embed.sentence_layers import SentenceLayers
 from elmore.embed.word_tables import ProjectionCache, TokenVectorCache
-from elmore.model.state import BACKWARD, FORWARD, BiLMState
+from elmore.model.state import BACKWARD, FORWARD, BiLMState, stack_states
 from elmore.text.characters import Alphabet
 
 
@@ -100,7 +100,7 @@ def run_boundary_tokens(
         The state of one row after the token, and the output of the top layer at it.
     """
     device = network.device
-    state = device.start(network.config, start)
+    state = device.initial_state(network.config, start)
     (mask,) = device.put([np.ones((1, 1), dtype=bool)])
     runs = [
         network.stacks[direction](
@@ -109,4 +109,4 @@ def run_boundary_tokens(
         for direction, token in ((FORWARD, begin), (BACKWARD, end))
     ]
     tops = [outputs[-1][:, 0] for outputs, _ in runs]  # (1, D) each
-    return device.stack_states(*(ends for _, ends in runs)), device.concatenate(tops, axis=0)
+    return stack_states(*(ends for _, ends in runs)), device.concatenate(tops, axis=0)

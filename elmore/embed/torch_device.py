@@ -20,7 +20,7 @@ from torch import Tensor
 
 from elmore.embed import device
 from elmore.embed.packing import IDLE, PackedPlan
-from elmore.model.bilm import BiLM, stack_states
+from elmore.model.bilm import BiLM
 from elmore.model.config import BiLMConfig
 from elmore.model.cuda_streams import run_in_streams
 from elmore.model.lstm.call import disable_autocast
@@ -62,7 +62,7 @@ class TorchDevice:
         """Copy arrays to the device; on a CPU the tensors share their memory."""
         return to_device(arrays, self._device)
 
-    def start(self, config: BiLMConfig, state: BiLMState | None) -> BiLMState:
+    def initial_state(self, config: BiLMConfig, state: BiLMState | None) -> BiLMState:
         """Return a state of one row on the device; zeros for None."""
         return BiLMState(
             *(torch.as_tensor(part).to(self._like) for part in state or zero_state(config.lstm, 1))
@@ -111,13 +111,9 @@ class TorchDevice:
         """Repeat the one row of a state (2, L, 1, W), without a copy."""
         return state.expand(-1, -1, num_rows, -1)
 
-    def stack_states(self, *directions: list[LSTMState]) -> BiLMState:
-        """Stack the states of all layers, forward first."""
-        return stack_states(*directions)
-
-    def fetch(self, array: Tensor) -> "PinnedFetch":
+    def fetch(self, array: Tensor) -> Callable[[], np.ndarray]:
         """Begin to copy a tensor to the host, without waiting for it."""
-        return PinnedFetch(array)
+        return PinnedFetch(array).numpy
 
     def capture(self, stack: device.RunStack) -> device.RunStack:
         """Return a stack, on a GPU as CUDA graphs: the next call overwrites their outputs."""

@@ -14,8 +14,9 @@ from torch import Tensor, nn
 
 from elmore.errors import DataError
 from elmore.lm.batches import Batch
-from elmore.model.bilm import BACKWARD, FORWARD, BiLM, BiLMState, LSTMState, stack_states
+from elmore.model.bilm import BiLM
 from elmore.model.cuda_streams import run_in_streams
+from elmore.model.state import BACKWARD, FORWARD, BiLMState, LSTMState, stack_states
 from elmore.train.loop import State
 
 

@@ -80,8 +80,7 @@ class NextWord:
         if isinstance(words, str):
             raise DataError(f"a list of words is expected; pass [{words[:30]!r}] for one")
         check_tokens(words)
-        marks = self._vocabulary.marks
-        ids = self._vocabulary.ids([marks.unknown if word in marks else word for word in words])
-        (unknown,) = self._vocabulary.ids([marks.unknown])
+        ids = self._vocabulary.ids_in_text(words)
+        (unknown,) = self._vocabulary.ids([self._vocabulary.marks.unknown])
         spelling = UnknownWordCost(words, ids, int(unknown), self._byte_counts)
         return -self.log_probs(state)[ids].astype(np.float64) / math.log(2) + spelling.bits

@@ -45,16 +45,9 @@ def score_batch(bundle: Bundle, sentences: Sequence[Sequence[str]]) -> list[Scor
     vocabulary, softmax = require_softmax(bundle)
     scores = [Scores([], np.zeros(0), np.zeros(0), [])] * len(sentences)
     for group in group_by_length(sentences):
-        # A word that is spelled like a mark is an unknown word, as in a prepared corpus.
-        words = [
-            [
-                vocabulary.marks.unknown if word in vocabulary.marks else word
-                for word in sentences[i]
-            ]
-            for i in group
-        ]
-        targets = vocabulary.ids([word for part in words for word in part])
-        pairs = context_states(bundle, [sentences[i] for i in group])
+        words = [sentences[i] for i in group]
+        targets = vocabulary.ids_in_text(word for part in words for word in part)
+        pairs = context_states(bundle, words)
         forward, backward = (
             -softmax.nll(states, targets).astype(np.float64)
             for states in map(np.concatenate, zip(*pairs, strict=True))
@@ -63,7 +56,7 @@ def score_batch(bundle: Bundle, sentences: Sequence[Sequence[str]]) -> list[Scor
         split = zip(np.split(forward, ends), np.split(backward, ends), strict=True)
         for i, part, (before, after) in zip(group, words, split, strict=True):
             known = [word in vocabulary and word not in vocabulary.marks for word in part]
-            scores[i] = Scores(list(sentences[i]), before, after, known)
+            scores[i] = Scores(list(part), before, after, known)
     return scores
 
 

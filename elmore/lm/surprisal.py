@@ -152,10 +152,8 @@ def _windows(text: WrittenText, context: str) -> Iterator[_Window]:
 def _measure_tokens(bundle: Bundle, text: WrittenText, windows: list[_Window]) -> _TokenBits:
     vocabulary, softmax = require_softmax(bundle)
     tokens = text.tokens
-    marks = vocabulary.marks
-    # A token that is spelled like a mark is an unknown word, as in a prepared corpus
-    targets = vocabulary.ids([marks.unknown if token in marks else token for token in tokens])
-    (unknown_id,) = vocabulary.ids([marks.unknown])
+    targets = vocabulary.ids_in_text(tokens)
+    (unknown_id,) = vocabulary.ids([vocabulary.marks.unknown])
     spelling = UnknownWordCost(tokens, targets, int(unknown_id), bundle.byte_counts)
     forward, backward, both, entropy = np.zeros((4, len(tokens)))
     for positions, before, after in _states(bundle, text, windows):

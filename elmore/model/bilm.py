@@ -29,7 +29,7 @@ from elmore.model.native_bilm import NativeBiLM
 from elmore.model.packed_weights import PackedWeights, runs_natively, weights_version
 from elmore.model.padding import as_bool
 from elmore.model.quantize import Int8Rows
-from elmore.model.state import BACKWARD, FORWARD, BiLMState, LSTMState
+from elmore.model.state import BACKWARD, FORWARD, BiLMState, LSTMState, stack_states
 from elmore.model.token_encoder import TokenEncoder
 
 
@@ -291,13 +291,6 @@ class BiLM(nn.Module):
 
 def _stack(config: BiLMConfig) -> nn.ModuleList:
     return nn.ModuleList(ProjectedLSTM(config.lstm) for _ in range(config.lstm.num_layers))
-
-
-def stack_states(*directions: list[LSTMState]) -> BiLMState:
-    """Stack the states of all layers, forward first."""
-    outputs = [torch.stack([state.output for state in states]) for states in directions]
-    cells = [torch.stack([state.cell for state in states]) for states in directions]
-    return BiLMState(torch.stack(outputs), torch.stack(cells))
 
 
 def _reversed_positions(mask: Bool[Tensor, "B T"]) -> Int[Tensor, "B T"]:

@@ -21,7 +21,7 @@ from elmore.model.layer_stack import LayerStack
 from elmore.model.lstm.native import NativeStack, PackedLayer
 from elmore.model.native import PackedMatrix
 from elmore.model.native_threads import run_together
-from elmore.model.state import BOTH, FORWARD, BiLMState, LSTMState
+from elmore.model.state import BOTH, FORWARD, BiLMState, LSTMState, stack_states
 
 Arrays = Mapping[str, Any]
 """Weights by their names in `state_dict` and in files: arrays of floats, or `Int8Matrix`."""
@@ -207,14 +207,6 @@ def zero_state(lstm: LSTMConfig, num_sentences: int) -> BiLMState:
     return BiLMState(
         np.zeros((*shape, lstm.output_dim), np.float32),
         np.zeros((*shape, lstm.cell_dim), np.float32),
-    )
-
-
-def stack_states(*directions: Sequence[LSTMState]) -> BiLMState:
-    """Stack the states of all layers, forward first."""
-    return BiLMState(
-        np.stack([np.stack([state.output for state in states]) for states in directions]),
-        np.stack([np.stack([state.cell for state in states]) for states in directions]),
     )
 
 

@@ -3,8 +3,10 @@
 Shapes: L LSTM layers, B rows, D output width of one direction, H cell width.
 """
 
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
+import numpy as np
 from jaxtyping import Float
 
 FORWARD, BACKWARD = BOTH = 0, 1  # the index of a direction, wherever there are two
@@ -27,3 +29,14 @@ class BiLMState(NamedTuple):
         """Return the states of the layers of one direction."""
         pairs = zip(self.output[direction], self.cell[direction], strict=True)
         return [LSTMState(output, cell) for output, cell in pairs]
+
+
+def stack_states(*directions: Sequence[LSTMState]) -> BiLMState:
+    """Stack the states of all layers, forward first."""
+    if isinstance(directions[0][0].cell, np.ndarray):
+        stack: Any = np.stack
+    else:
+        from torch import stack
+    outputs = [stack([state.output for state in states]) for states in directions]
+    cells = [stack([state.cell for state in states]) for states in directions]
+    return BiLMState(stack(outputs), stack(cells))

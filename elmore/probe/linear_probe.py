@@ -45,7 +45,7 @@ class Examples(NamedTuple):
 
 
 class Splits(NamedTuple):
-    """TaggedSentence sentences for training, for choosing the best epoch, and for testing."""
+    """Tagged sentences for training, for choosing the best epoch, and for testing."""
 
     train: list[TaggedSentence]
     dev: list[TaggedSentence]

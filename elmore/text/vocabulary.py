@@ -65,6 +65,11 @@ class Vocabulary:
         unknown = self._number[self.marks.unknown]
         return np.array([self._number.get(word, unknown) for word in words], dtype=np.int64)
 
+    def ids_in_text(self, words: Iterable[str]) -> Int[np.ndarray, " N"]:
+        """Return the ids of words of a text, where one that is spelled like a mark is unknown."""
+        marks, unknown = set(self.marks), self.marks.unknown
+        return self.ids(unknown if word in marks else word for word in words)
+
     def write(self, path: Path) -> None:
         """Write one word per line; `read` returns the same vocabulary."""
         path.write_text("".join(f"{word}\n" for word in self.words), encoding="utf-8", newline="\n")

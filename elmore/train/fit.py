@@ -8,7 +8,7 @@ import signal
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
 import torch
@@ -16,12 +16,12 @@ from torch import optim
 
 from elmore.errors import DataError, ElmoreError
 from elmore.train import schedule
+from elmore.train.checkpoint import Checkpoint, Progress
 from elmore.train.config import TrainConfig
 from elmore.train.distributed import DistEnv, all_reduce_sum, gather_rows, scatter_rows
-from elmore.train.divergence import LossMean
 from elmore.train.loop import State, Step, Trainable, run_steps
 from elmore.train.optimizers import build_optimizer
-from elmore.train.runs import VALID, Checkpoint, Run
+from elmore.train.runs import VALID, Run
 from elmore.train.signals import catch_signals
 from elmore.train.weight_average import WeightAverage
 
@@ -61,17 +61,14 @@ def fit(
         config = replace(config, warmup_fraction=None)
     optimizer = build_optimizer(trainable.module, config)
     average = WeightAverage(trainable.module, config.ema_decay) if config.ema_decay else None
-    start = run.load_checkpoint(trainable.module, optimizer, device, average) if resume else None
-    trainer = _Trainer(trainable, config, run, optimizer, average, device, dist_env)
-    if start is not None:
-        trainer.best_score = start.best_score
-        trainer.evals_since_best = start.evals_since_best
-        trainer.loss_mean = start.loss_mean
-        trainer.restart_step = start.restart_step
-        trainer.num_halvings = start.num_halvings
+    checkpoint = (
+        run.load_checkpoint(trainable.module, optimizer, device, average) if resume else None
+    )
+    progress, state = checkpoint or (Progress(step=0, best_score=None, evals_since_best=0), {})
+    trainer = _Trainer(trainable, config, run, optimizer, average, device, dist_env, progress)
     if trainer.should_stop_early:  # it stopped before, and resuming does not change that
         return
-    start_step = start.step if start else 0
+    start_step = progress.step
     total = all_reduce_sum(dist_env, torch.tensor(float(start_step), device=device)).item()
     if total != start_step * dist_env.world_size:
         raise DataError(
@@ -88,7 +85,7 @@ def fit(
         catch_signals() as received,
         _TensorBoard(run, start_step, dist_env) as board,
     ):
-        for report in trainer.reports(start_step, start.state if start else None, received):
+        for report in trainer.reports(start_step, state, received):
             if dist_env.is_main:
                 board.add(report)
             yield report
@@ -96,7 +93,7 @@ def fit(
 
 @dataclass
 class _Trainer:
-    """One training run: what it trains, and what a checkpoint restores."""
+    """One training run: what it trains, and how far it has come."""
 
     trainable: Trainable
     config: TrainConfig
@@ -105,11 +102,8 @@ class _Trainer:
     average: WeightAverage | None
     device: torch.device
     dist_env: DistEnv
-    best_score: float | None = None
-    evals_since_best: int = 0
-    loss_mean: LossMean = field(default_factory=LossMean)
-    restart_step: int | None = None
-    num_halvings: int = 0
+    progress: Progress
+    """`step` is that of the last checkpoint."""
 
     @property
     def num_steps(self) -> int:
@@ -129,7 +123,7 @@ class _Trainer:
 
     def log_restart(self, start_step: int) -> None:
         """Log what a resumed run does not continue from."""
-        if start_step == self.restart_step and start_step < self.num_steps:
+        if start_step == self.progress.restart_step and start_step < self.num_steps:
             _log.warning(
                 "%s: the checkpoint of update %d has no optimizer.safetensors: the optimizer "
                 "starts fresh, and the learning rate warms up over %d updates",
@@ -147,11 +141,9 @@ class _Trainer:
 
     @property
     def should_stop_early(self) -> bool:
-        return 0 < self.config.patience <= self.evals_since_best
+        return 0 < self.config.patience <= self.progress.evals_since_best
 
-    def reports(
-        self, start_step: int, state: State | None, received: list[int]
-    ) -> Iterator[Report]:
+    def reports(self, start_step: int, state: State, received: list[int]) -> Iterator[Report]:
         config = self.config
         num_steps = self.num_steps
         batches = self.trainable.batches_per_epoch
@@ -164,9 +156,9 @@ class _Trainer:
             device=self.device,
             dist_env=self.dist_env,
             start_step=start_step,
-            restart_step=self.restart_step,
+            restart_step=self.progress.restart_step,
             state=scatter_rows(self.dist_env, state) if state else None,
-            lr_scale=lambda: 0.5**self.num_halvings,
+            lr_scale=lambda: 0.5**self.progress.num_halvings,
         )
         pending: list[Step] = []
         started = time.perf_counter()
@@ -245,8 +237,8 @@ class _Trainer:
         factor, window = self.config.divergence_factor, self.config.divergence_window
         if factor is None:
             return
-        mean = self.loss_mean.add(step, loss, count, window=window, factor=factor)
-        self.loss_mean = mean
+        mean = self.progress.loss_mean.add(step, loss, count, window=window, factor=factor)
+        self._update_progress(loss_mean=mean)
         if mean.value > mean.bound(factor):
             self._fail(
                 mean.last_good_step,
@@ -287,15 +279,16 @@ class _Trainer:
         if score is not None and not math.isfinite(score):
             self._fail(step, f"the {metric} is not finite after update {step}")
         sign = 1 if self.trainable.higher_is_better else -1
-        best = self.best_score
+        best = self.progress.best_score
         improved = score is None or best is None or sign * score > sign * best
         if improved:
-            self.best_score, self.evals_since_best = score, 0
+            self._update_progress(best_score=score, evals_since_best=0)
             if self.dist_env.is_main:
                 self._save_best(scores)
         else:
-            self.evals_since_best += 1
-            self.num_halvings += schedule.halves_lr(self.config, self.evals_since_best)
+            evals = self.progress.evals_since_best + 1
+            halvings = self.progress.num_halvings + schedule.halves_lr(self.config, evals)
+            self._update_progress(evals_since_best=evals, num_halvings=halvings)
         return scores, improved
 
     def _save_best(self, scores: dict[str, float]) -> None:
@@ -310,21 +303,18 @@ class _Trainer:
         if total.item():  # a process that got no signal stops with the others
             return signal.Signals(number or signal.SIGTERM).name
         if self.should_stop_early:
-            return f"no better {self.trainable.metric} in {self.evals_since_best} evaluations"
+            evals = self.progress.evals_since_best
+            return f"no better {self.trainable.metric} in {evals} evaluations"
         return ""
 
+    def _update_progress(self, **values: Any) -> None:  # noqa: ANN401 -- of its fields
+        self.progress = replace(self.progress, **values)
+
     def _save_checkpoint(self, step: Step) -> None:
+        self._update_progress(step=step.number)
         state = gather_rows(self.dist_env, step.state)
         if self.dist_env.is_main:
-            checkpoint = Checkpoint(
-                step.number,
-                self.best_score,
-                self.evals_since_best,
-                self.loss_mean,
-                state,
-                self.restart_step,
-                self.num_halvings,
-            )
+            checkpoint = Checkpoint(self.progress, state)
             self.run.save_checkpoint(
                 self.trainable.module,
                 self.optimizer,

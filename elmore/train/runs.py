@@ -3,8 +3,7 @@
 RUN/recipe.json             the recipe with every default filled in
 RUN/metrics.jsonl           one line per update, each once, also after a kill
 RUN/events.out.tfevents.…   the same for TensorBoard, if it is installed
-RUN/checkpoints/step-…      everything needed to resume; without optimizer.safetensors, a warm
-                            restart: the same weights and schedule with a fresh optimizer
+RUN/checkpoints/step-…      everything needed to resume (`checkpoint.py`)
 RUN/best                    the model with the best score so far
 RUN/lock                    the process that trains there now
 """
@@ -14,69 +13,28 @@ import json
 import os
 import re
 from collections.abc import Iterator
-from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import Any, NamedTuple, Self
+from typing import Any, Self
 
 import torch
 from safetensors import SafetensorError
-from safetensors.torch import load_file, save_file
-from torch import Tensor, nn, optim
+from torch import nn, optim
 
 from elmore import atomic, config, lock, strict_json
-from elmore.errors import ConfigError, DataError
+from elmore.errors import DataError
 from elmore.train import saved_recipe
-from elmore.train.divergence import LossMean
+from elmore.train.checkpoint import Checkpoint, read_checkpoint, write_checkpoint
+from elmore.train.saved_recipe import FORMAT
 from elmore.train.weight_average import WeightAverage
 
-FORMAT = 9  # docs/formats.md says what each number added
-_OLD_STATE_KEYS = {"best": "best_score", "stale": "evals_since_best"}  # of formats 1 and 2
 _CHECKPOINT = re.compile(r"step-(\d+)")
 _LOCK = "lock"
-_OPTIMIZER = "optimizer"
-_AVERAGE = "average"
-_STATE = "recurrent_state"
 _DISPOSABLE = re.compile(
     r"recipe\.json(\.new)?|metrics\.jsonl|events\.out\.tfevents.*"
     r"|\.(recipe\.json|metrics\.jsonl)\.[0-9a-f]{16}\.new"
 )
-_UNREADABLE = (OSError, SafetensorError, RuntimeError, ValueError, LookupError)
 VALID = "valid_"
 """Prefix of the scores on held-out data in metrics.jsonl."""
-
-
-class Checkpoint(NamedTuple):
-    """The state of training after an update, apart from model and optimizer."""
-
-    step: int
-    best_score: float | None
-    evals_since_best: int
-    loss_mean: LossMean
-    state: dict[str, Tensor]
-    """The recurrent state."""
-    restart_step: int | None = None
-    """Updates before the last warm restart; None: there was none."""
-    num_halvings: int = 0
-    """How often the schedule `plateau` has halved the learning rate."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class _StateFile:
-    """state.json: the part of a checkpoint that is not tensors."""
-
-    format: int
-    step: int
-    best_score: float | None
-    evals_since_best: int
-    loss_mean: LossMean = field(default_factory=LossMean)
-    restart_step: int | None = None
-    num_halvings: int = 0
-
-    def __post_init__(self) -> None:
-        if self.num_halvings < 0:
-            raise ConfigError(f"num_halvings must be at least 0, found {self.num_halvings}")
-        if self.restart_step is not None and not 0 <= self.restart_step <= self.step:
-            raise ConfigError(f"restart_step must be from 0 to step, found {self.restart_step}")
 
 
 class Run:
@@ -114,7 +72,7 @@ class Run:
         try:
             self._check_folder(resume=resume)  # another process may have released it just now
             if resume:
-                if saved_recipe.check_resumable(self.recipe, recipe, FORMAT):
+                if saved_recipe.check_resumable(self.recipe, recipe):
                     saved_recipe.extend(self.recipe, recipe)
                 self._clean_partial()
             else:
@@ -167,26 +125,10 @@ class Run:
         keep: int,
     ) -> Path:
         """Write a checkpoint, then delete all but the last `keep`."""
-        path = self._checkpoint_path(checkpoint.step)
-        self.remove_checkpoint(checkpoint.step)
-        tensors = {
-            "model": module.state_dict(),
-            _OPTIMIZER: _flatten_state(optimizer),
-            _STATE: checkpoint.state,
-            **({_AVERAGE: average.averages} if average else {}),
-        }
-        state = {
-            "format": FORMAT,
-            **checkpoint._asdict(),
-            "loss_mean": asdict(checkpoint.loss_mean),
-        }
-        del state["state"]
+        path = self._checkpoint_path(checkpoint.progress.step)
+        self.remove_checkpoint(checkpoint.progress.step)
         try:
-            with atomic.folder(path) as folder:
-                for name, named in tensors.items():
-                    plain = {k: v.detach().contiguous().cpu() for k, v in named.items()}
-                    save_file(plain, folder / f"{name}.safetensors")
-                (folder / "state.json").write_bytes(saved_recipe.dump_json(state))
+            write_checkpoint(path, module, optimizer, checkpoint, average)
         except (OSError, SafetensorError) as error:  # a full disk raises either
             raise DataError(
                 f"{path}: could not be written ({error}); {self.last_checkpoint_hint()}"
@@ -219,47 +161,15 @@ class Run:
         device: torch.device,
         average: WeightAverage | None = None,
     ) -> Checkpoint | None:
-        """Load the newest checkpoint into a module, its optimizer and its average.
+        """Load the newest checkpoint into a module, its optimizer and its average, if there is one.
 
-        Return None if there is none.
-
-        If the optimizer's file is absent, the optimizer is left as it is and `restart_step` is the
-        checkpoint's own step. The recurrent state may then be absent too. A damaged file is an
-        error.
+        See `read_checkpoint` for files that are absent or damaged.
         """
         steps = self.checkpoint_steps()
         if not steps:
             return None
         path = self._checkpoint_path(steps[-1])
-        restarts = not os.path.lexists(path / f"{_OPTIMIZER}.safetensors")
-        try:
-            values = config.read_json(path / "state.json")
-            old = values.get("format") in (1, 2)
-            state_path = path / f"{'carried' if old else _STATE}.safetensors"
-            module.load_state_dict(load_file(path / "model.safetensors"))
-            absent = restarts and not os.path.lexists(state_path)
-            state = {} if absent else load_file(state_path)
-            if average is not None:
-                average.load(load_file(path / f"{_AVERAGE}.safetensors"))
-        except _UNREADABLE as error:
-            raise DataError(
-                f"{path}: not a readable checkpoint ({error}); delete it to resume from an "
-                "earlier one"
-            ) from error
-        saved = _build_state(values, path)
-        if saved.step != steps[-1]:
-            raise DataError(f"{path}: its state.json is of update {saved.step}; delete it")
-        if not restarts:  # last, because the advice there is true only if all the rest is readable
-            _load_optimizer(optimizer, path)
-        return Checkpoint(
-            saved.step,
-            saved.best_score,
-            saved.evals_since_best,
-            saved.loss_mean,
-            {name: tensor.to(device) for name, tensor in state.items()},
-            saved.step if restarts else saved.restart_step,
-            saved.num_halvings,
-        )
+        return read_checkpoint(path, steps[-1], module, optimizer, device, average)
 
     def append_metrics(self, records: list[dict[str, Any]]) -> None:
         """Append lines to metrics.jsonl."""
@@ -299,15 +209,6 @@ class Run:
         return self.checkpoints / f"step-{step:08}"
 
 
-def _build_state(values: dict[str, Any], path: Path) -> _StateFile:
-    """Check the content of state.json; keys of earlier formats get their present names."""
-    config.check_format(values, FORMAT, str(path))
-    if values["format"] < 3:
-        values.pop("first_loss", None)  # format 1 had no running mean of the loss
-        values = {_OLD_STATE_KEYS.get(key, key): value for key, value in values.items()}
-    return config.build(_StateFile, values, str(path / "state.json"))
-
-
 def _check_record(record: object, where: str) -> dict[str, Any]:
     if not isinstance(record, dict) or not {"step", "loss"} <= record.keys():
         raise DataError(
@@ -319,46 +220,3 @@ def _check_record(record: object, where: str) -> dict[str, Any]:
             if type(value) not in types or (type(value) is int and abs(value) >= 2**63):
                 raise DataError(f"{where}: {name}: expected a number, found {str(value)[:40]!r}")
     return record
-
-
-def _load_optimizer(optimizer: optim.Optimizer, path: Path) -> None:
-    """Load the optimizer of a checkpoint."""
-    try:
-        flat = load_file(path / f"{_OPTIMIZER}.safetensors")
-        optimizer.load_state_dict(_unflatten_state(optimizer, flat))
-    except _UNREADABLE as error:
-        raise DataError(
-            f"{path}: not a readable checkpoint ({error}); delete it to resume from an earlier "
-            f"one, or only its {_OPTIMIZER}.safetensors for a warm restart"
-        ) from error
-
-
-def _flatten_state(optimizer: optim.Optimizer) -> dict[str, Tensor]:
-    """Return an optimizer's tensors by `index of the weight.name`."""
-    return {
-        f"{index}.{name}": torch.as_tensor(value)
-        for index, values in optimizer.state_dict()["state"].items()
-        for name, value in values.items()
-    }
-
-
-def _unflatten_state(optimizer: optim.Optimizer, flat: dict[str, Tensor]) -> dict[str, Any]:
-    groups = [(group, weight) for group in optimizer.param_groups for weight in group["params"]]
-    state: dict[int, dict[str, Tensor]] = {}
-    for key, value in flat.items():
-        index, _, name = key.partition(".")
-        shape = () if name == "step" else groups[int(index)][1].shape
-        if value.shape != shape or not value.is_floating_point():
-            raise ValueError(f"{key} of the optimizer is {value.dtype} of {tuple(value.shape)}")
-        state.setdefault(int(index), {})[name] = value
-    for index, values in state.items():
-        if values.keys() != _state_names(optimizer, groups[index][0]):
-            raise ValueError(f"weight {index} of the optimizer has {', '.join(values)[:80]}")
-    return {"state": state, "param_groups": optimizer.state_dict()["param_groups"]}
-
-
-def _state_names(optimizer: optim.Optimizer, group: dict[str, Any]) -> set[str]:
-    """Return the names of the tensors that an optimizer has for each weight of a group."""
-    if isinstance(optimizer, optim.Adagrad):
-        return {"step", "sum"}
-    return {"step", "momentum"} if group.get("orthogonal") else {"step", "exp_avg", "exp_avg_sq"}

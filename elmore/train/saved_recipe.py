@@ -7,6 +7,9 @@ from typing import Any
 from elmore import atomic, config
 from elmore.errors import ConfigError
 
+FORMAT = 9
+"""Of recipe.json and of checkpoints; docs/formats.md says what each number added."""
+
 # A run may be resumed although its recipe lacks these keys, which came later.
 _NEW_KEYS = {"divergence_factor", "divergence_window", "plateau_patience", "warmup_fraction"}
 _NEW_KEYS |= {"name", "language", "licence", "data", "source", "training"}  # of the card
@@ -16,14 +19,14 @@ _PARENT = "parent"  # the description of the initial model, whose sha256s tell w
 _LENGTHS = ("epochs", "steps")
 
 
-def check_resumable(path: Path, new: dict[str, Any], newest_format: int) -> bool:
+def check_resumable(path: Path, new: dict[str, Any]) -> bool:
     """Return whether a recipe asks for a longer training than the saved one, else for the same.
 
     Raises:
         ConfigError: It is another recipe in any other way.
     """
     old = config.read_json(path)
-    config.check_format(old, newest_format, str(path), default=1)  # the first had no number
+    config.check_format(old, FORMAT, str(path), default=1)  # the first had no number
     old = {key: value for key, value in old.items() if key not in ("format", _PARENT)}
     before = _flatten(config.rename_old_keys(old, str(path)))
     after = _flatten({k: v for k, v in json.loads(dump_json(new)).items() if k != _PARENT})

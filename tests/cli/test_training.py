@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from safetensors import SafetensorError
 
-from elmore.train import runs, schedule
+from elmore.train import checkpoint, schedule
 from elmore.weights import storage
 from tests.support import toy_corpus
 from tests.support.cli_runner import Result, run_elmore
@@ -312,7 +312,7 @@ def test_a_disk_that_fills_leaves_the_checkpoint_before(
     recipe, corpus, tmp_path, monkeypatch, error
 ):
     out = tmp_path / "run"
-    save_file = runs.save_file
+    save_file = checkpoint.save_file
 
     def full(tensors, path):
         if "step-00000016" in str(path):
@@ -320,7 +320,7 @@ def test_a_disk_that_fills_leaves_the_checkpoint_before(
         save_file(tensors, path)
 
     with monkeypatch.context() as patch:
-        patch.setattr(runs, "save_file", full)
+        patch.setattr(checkpoint, "save_file", full)
         message = sentence(pretrain(recipe, corpus.path, out))
     assert "step-00000016: could not be written (" in message
     assert f"the last good checkpoint is {out}/checkpoints/step-00000008" in message

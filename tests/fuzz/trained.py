@@ -14,9 +14,9 @@ from elmore.tasks import checkpoint, registry
 from elmore.tasks.checkpoint import load_task
 from elmore.tasks.registry import TASKS
 from elmore.train import optimizers
+from elmore.train.checkpoint import Checkpoint, Progress
 from elmore.train.config import TrainConfig
-from elmore.train.divergence import LossMean
-from elmore.train.runs import Checkpoint, Run
+from elmore.train.runs import Run
 from tests.formats import make
 from tests.fuzz.reader import FORMATS, Reader
 from tests.fuzz.texts import copy
@@ -24,6 +24,7 @@ from tests.support import toy_corpus
 from tests.support.toy_training import Line
 
 _CPU = torch.device("cpu")
+_PROGRESS = Progress(step=3, best_score=0.5, evals_since_best=0)
 
 
 def _recipes(place: Path) -> None:
@@ -59,7 +60,7 @@ def _run(place: Path) -> None:
     run.create_or_resume({"train": {"seed": 1}}, resume=False)
     run.append_metrics([{"step": step, "loss": 1.0, "valid_score": 0.5} for step in (1, 2, 3)])
     carried = {"memory": torch.ones(2).double()}
-    run.save_checkpoint(*_toy(), Checkpoint(3, 0.5, 0, LossMean(), carried), keep=1)
+    run.save_checkpoint(*_toy(), Checkpoint(_PROGRESS, carried), keep=1)
 
 
 def _resume_run(place: Path) -> None:
@@ -67,7 +68,7 @@ def _resume_run(place: Path) -> None:
     run.create_or_resume({"train": {"seed": 1}}, resume=True)
     result = run.load_checkpoint(module, optimizer, _CPU)
     optimizer.step()  # the gradient is still there
-    run.truncate_metrics(result.step if result else 0)
+    run.truncate_metrics(result.progress.step if result else 0)
 
 
 def _resume_pretraining(place: Path) -> None:
@@ -137,7 +138,13 @@ def _predict(place: Path) -> None:
 
 READERS = (
     Reader("recipes", ("elmore.config",), _recipes, _read_recipes, share=0.5),
-    Reader("run folder", ("elmore.train.runs", "elmore.config"), _run, _resume_run, share=2),
+    Reader(
+        "run folder",
+        ("elmore.train.runs", "elmore.train.checkpoint", "elmore.config"),
+        _run,
+        _resume_run,
+        share=2,
+    ),
     Reader("pretraining", ("elmore.train.runs",), copy("run-1"), _resume_pretraining, share=0.1),
     Reader(
         "report of runs",

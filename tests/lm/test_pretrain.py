@@ -203,7 +203,7 @@ def test_without_validation_text_the_last_model_is_kept(tmp_path):
         again, optimizers.build_optimizer(again, settings.train), torch.device("cpu")
     )
     assert last is not None
-    assert last.step == 5
+    assert last.progress.step == 5
     assert_close(bundle.model.state_dict(), again.bilm.state_dict(), rtol=0, atol=0)
     card = (tmp_path / "run" / "best" / "README.md").read_text()
     assert "| on held-out text | not measured |" in card

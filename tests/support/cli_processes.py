@@ -155,14 +155,14 @@ def _find(name: str) -> tuple[object, str]:
 
 
 def _prepare(kill: KillAt) -> None:
-    from elmore.train import fit, runs
+    from elmore.train import checkpoint, fit
 
     def end() -> None:
         for _ in range(kill.times):
             os.kill(os.getpid(), kill.number)
 
     if kill.while_saving:
-        _around(runs, "save_file", after=lambda _, path: _named(kill.step, path) and end())
+        _around(checkpoint, "save_file", after=lambda _, path: _named(kill.step, path) and end())
     else:
         # every rank looks and asks, though one alone writes it down in between
         seen: list[int] = []

@@ -25,6 +25,11 @@ def test_ids_are_line_numbers_and_the_marks_may_stand_anywhere(tmp_path):
     assert len(vocabulary) == 4
 
 
+def test_a_word_of_a_text_that_is_spelled_like_a_mark_is_unknown():
+    vocabulary = Vocabulary((*MARKS, "the"))
+    assert vocabulary.ids_in_text(["the", "</S>", "<UNK>", "zzz"]).tolist() == [3, 2, 2, 2]
+
+
 @given(st.lists(word, unique=True, max_size=20))
 def test_written_files_are_read_again(tmp_path_factory, words):
     words = [word for word in words if word not in (*MARKS, "!!!MAXTERMID")]

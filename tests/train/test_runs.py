@@ -13,10 +13,12 @@ from safetensors.torch import load_file, save_file
 from torch.testing import assert_close
 
 from elmore.errors import ConfigError, DataError, ElmoreError
+from elmore.train import checkpoint as checkpoints
 from elmore.train import optimizers, runs
+from elmore.train.checkpoint import Checkpoint, Progress
 from elmore.train.config import TrainConfig
 from elmore.train.divergence import LossMean
-from elmore.train.runs import Checkpoint, Run
+from elmore.train.runs import Run
 from tests.support.toy_training import Line
 
 CPU = torch.device("cpu")
@@ -32,23 +34,28 @@ def trained(kind: str = "adamw") -> tuple[Line, torch.optim.Optimizer]:
     return module, optimizer
 
 
-def checkpoint(step: int, **more) -> Checkpoint:
-    values = {"best_score": 1.5, "evals_since_best": 2, "state": {"memory": torch.ones(2)}}
+def progress(step: int, **more) -> Progress:
+    values = {"best_score": 1.5, "evals_since_best": 2}
     values["loss_mean"] = LossMean(
         log_sum=4.0, weight=2.5, num_updates=3, best=3.5, last_good_step=3
     )
-    return Checkpoint(step=step, **(values | more))
+    return Progress(step=step, **(values | more))
+
+
+def checkpoint(step: int) -> Checkpoint:
+    return Checkpoint(progress(step), {"memory": torch.ones(2)})
 
 
 @pytest.mark.parametrize("kind", ["adamw", "adagrad", "muon"])
 def test_everything_comes_back(tmp_path, kind):
     run, (module, optimizer) = Run(tmp_path), trained(kind)
-    directory = run.save_checkpoint(module, optimizer, checkpoint(7, best_score=None), keep=2)
+    saved = checkpoint(7)._replace(progress=progress(7, best_score=None))
+    directory = run.save_checkpoint(module, optimizer, saved, keep=2)
     assert directory == tmp_path / "checkpoints" / "step-00000007"
     other, again = trained(kind)
     result = run.load_checkpoint(other, again, CPU)
     assert result is not None
-    assert result._replace(state={}) == checkpoint(7, best_score=None, state={})
+    assert result.progress == saved.progress
     assert torch.equal(result.state["memory"], torch.ones(2))
     assert_close(other.state_dict(), module.state_dict(), rtol=0, atol=0)
     assert_close(again.state_dict()["state"], optimizer.state_dict()["state"], rtol=0, atol=0)
@@ -60,7 +67,7 @@ def test_the_newest_is_restored_and_the_oldest_go(tmp_path):
     for step in (2, 9, 10, 100):
         run.save_checkpoint(module, optimizer, checkpoint(step), keep=3)
     assert run.checkpoint_steps() == [9, 10, 100]
-    assert run.load_checkpoint(module, optimizer, CPU).step == 100
+    assert run.load_checkpoint(module, optimizer, CPU).progress.step == 100
 
 
 @pytest.mark.parametrize("error", [OSError(28, "No space left on device"), SafetensorError("full")])
@@ -76,14 +83,14 @@ def test_a_full_disk_leaves_the_checkpoint_before_as_it_was(tmp_path, monkeypatc
         if next(left, None) is None:
             raise error
 
-    monkeypatch.setattr(runs, "save_file", save_file)
+    monkeypatch.setattr(checkpoints, "save_file", save_file)
     with pytest.raises(
         DataError, match=r"step-00000002: could not be written .*the last good"
     ) as e:
         run.save_checkpoint(module, optimizer, checkpoint(2), keep=1)
     assert "step-00000001" in str(e.value)
     assert {path: path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()} == before
-    assert run.load_checkpoint(*trained(), CPU).step == 1
+    assert run.load_checkpoint(*trained(), CPU).progress.step == 1
 
 
 @pytest.mark.parametrize(("step", "visible"), [(1, []), (2, [2])])
@@ -117,7 +124,7 @@ def test_without_the_optimizers_file_the_weights_come_back_alone(tmp_path, kind)
     other, fresh = Line(), optimizers.build_optimizer(Line(), TrainConfig(optimizer=kind))
     before = fresh.state_dict()
     found = run.load_checkpoint(other, fresh, CPU)
-    assert found._replace(state={}) == checkpoint(7, state={}, restart_step=7)
+    assert found.progress == progress(7, restart_step=7)
     assert torch.equal(found.state["memory"], torch.ones(2))
     assert_close(other.state_dict(), module.state_dict(), rtol=0, atol=0)
     assert_close(fresh.state_dict(), before, rtol=0, atol=0)
@@ -236,7 +243,7 @@ def test_one_process_at_a_time_trains_in_a_folder_and_others_read(tmp_path, resu
             Run(run.folder).create_or_resume({"a": 1}, resume=resume)
         run.save_checkpoint(*trained(), checkpoint(1), keep=1)
         assert Run(run.folder).checkpoint_steps() == [1]
-        assert Run(run.folder).load_checkpoint(*trained(), CPU).step == 1
+        assert Run(run.folder).load_checkpoint(*trained(), CPU).progress.step == 1
         assert run.metrics.read_text().count("\n") == 1
     Run(run.folder).create_or_resume({"a": 1}, resume=True)
 

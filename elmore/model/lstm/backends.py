@@ -210,12 +210,3 @@ def pack_weights(
     """Return the weights for a `NativeStack`, or None where another backend runs inference."""
     backend = select_backend(Need.from_tensors(weights.tensors, precision), name)
     return None if backend.pack is None else backend.pack(weights, packed)
-
-
-def is_bitwise_stable(device: torch.device) -> bool:
-    """Return whether a row gets the same bits in any batch: inference in float32 on a CPU.
-
-    It needs the native library. Elsewhere matrix products choose their summation order by the
-    number of rows, so rows get the same bits only in batches of one shape.
-    """
-    return device.type == "cpu" and native.available()

@@ -47,8 +47,8 @@ class Sample(NamedTuple):
     """Number of uses in the corpus."""
 
 
-class Corpus(Protocol):
-    """One period."""
+class PeriodCorpus(Protocol):
+    """The text of one period, or an index of it."""
 
     name: str
     digests: tuple[str, ...]
@@ -73,14 +73,14 @@ class Corpus(Protocol):
         ...
 
 
-def open_corpus(name: str, embedder: Embedder, options: TextOptions) -> Corpus:
+def open_period(name: str, embedder: Embedder, options: TextOptions) -> PeriodCorpus:
     """Open a text, a pattern of texts, or the folder of an index."""
     if (Path(name) / MANIFEST).exists():
         return IndexCorpus(name, embedder)
     return TextCorpus(name, embedder, options)
 
 
-def find_shared_layer(corpora: Sequence[Corpus], default: str) -> str:
+def find_shared_layer(corpora: Sequence[PeriodCorpus], default: str) -> str:
     """Return a layer that can be had of every corpus, the default one if possible.
 
     Raises:

@@ -17,7 +17,7 @@ from jaxtyping import Float
 from elmore.embed.embedder import Embedder
 from elmore.embed.outputs import find_whitening
 from elmore.errors import ConfigError, DataError
-from elmore.probe.change.corpora import Corpus, Use, find_shared_layer, open_corpus
+from elmore.probe.change.corpora import PeriodCorpus, Use, find_shared_layer, open_period
 from elmore.probe.change.journal import (
     ChangeJob,
     ChangeJournal,
@@ -146,7 +146,7 @@ def compare_corpora(
     layers = resolve_layers([layer or "top"], embedder.num_layers)
     if len(layers) > 1:
         raise ConfigError(f"layer {layer!r}: a use has one vector; pass one layer")
-    corpora = [open_corpus(str(name), embedder, options or TextOptions()) for name in (old, new)]
+    corpora = [open_period(str(name), embedder, options or TextOptions()) for name in (old, new)]
     if shared := {*corpora[0].digests} & {*corpora[1].digests}:
         raise DataError(
             f"{old} and {new} have {len(shared)} text{'s' if len(shared) > 1 else ''} in common; "
@@ -227,7 +227,7 @@ def _hash(content: object) -> str:
 
 def _complete(
     journal: ChangeJournal,
-    corpora: Sequence[Corpus],
+    corpora: Sequence[PeriodCorpus],
     forms: Mapping[str, str] | None,
     progress: Progress,
 ) -> Words:
@@ -275,7 +275,9 @@ def _half(progress: Progress, number: int) -> Callable[[float | None, int], None
     return lambda done, count: progress.read(None if done is None else (done + number) / 2, count)
 
 
-def _common_words(corpora: Sequence[Corpus], job: ChangeJob, progress: Progress) -> dict[str, str]:
+def _common_words(
+    corpora: Sequence[PeriodCorpus], job: ChangeJob, progress: Progress
+) -> dict[str, str]:
     """Return the most frequent words that both corpora have often enough."""
     old, new = (
         corpus.count_words(_half(progress, number)) for number, corpus in enumerate(corpora)

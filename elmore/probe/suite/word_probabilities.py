@@ -46,8 +46,7 @@ class WordProbabilities:
 
     def ids(self, words: Sequence[str]) -> Int[np.ndarray, " M"]:
         """Return the ids of words; a word that is spelled like a mark is unknown."""
-        marks = self._vocabulary.marks
-        return self._vocabulary.ids([marks.unknown if word in marks else word for word in words])
+        return self._vocabulary.ids_in_text(words)
 
     def log_probs(
         self, states: Float[np.ndarray, "M D"], words: Sequence[str]

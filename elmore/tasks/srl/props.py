@@ -21,7 +21,7 @@ _CELL = re.compile(r"(?:\((?P<label>[^()*\s]+))?\*(?P<close>\)?)")
 
 
 def cells_to_tags(cells: Sequence[str], locations: Sequence[str]) -> list[str]:
-    """Convert a column to tags; `places` has the position of each cell, for messages."""
+    """Convert a column to tags; `locations` are the positions of the cells, for messages."""
     tags: list[str] = []
     opened_at, inside = "", ""  # where, and what
     for cell, where in zip(cells, locations, strict=True):
