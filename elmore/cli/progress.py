@@ -74,7 +74,8 @@ def show_progress(what: str) -> Iterator[Update]:
             return
         seconds = time.monotonic() - start
         parts = [f"{what}:", *(f"{value:,.0f} {name}" for name, value in counts.items())]
-        parts.append(f"{(count - first[0]) / seconds:,.0f} {unit}/s")
+        rate = (count - first[0]) / seconds
+        parts.append(f"{rate:{',.0f' if rate >= 10 else '.2g'}} {unit}/s")
         if fraction and fraction > first[1]:
             left = seconds * (1 - fraction) / (fraction - first[1])
             parts.append(f"{100 * fraction:.0f} %, {clock(left)} left")

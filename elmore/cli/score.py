@@ -2,6 +2,7 @@
 
 import sys
 from collections.abc import Iterator
+from itertools import islice
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -23,6 +24,9 @@ if TYPE_CHECKING:
     from elmore.lm.substitutes import Substitutes
     from elmore.text.files import Lines
     from elmore.text.target_word import TargetWords
+    from elmore.weights.bundle import Bundle
+
+_BATCH_SIZE = 32  # texts of a file that are scored together
 
 
 def score(
@@ -63,7 +67,7 @@ def score(
     from elmore.errors import ConfigError
     from elmore.lm import scoring
     from elmore.lm.substitutes import predict_substitutes
-    from elmore.text.files import Lines
+    from elmore.text.files import STDIN, Lines
     from elmore.weights import pretrained
 
     if rerank and substitutes is None:
@@ -74,11 +78,12 @@ def score(
     _, softmax = scoring.require_softmax(bundle)
     for module in (bundle.model, softmax.softmax):
         networks.move(module, device)
+    batch_size = 1 if STDIN in lines.names else _BATCH_SIZE  # who writes to a pipe may wait
     shows_progress = not sys.stdout.isatty()  # on a terminal the output shows it
     with show_progress("scoring") as update:
         texts = _texts(lines, tokenized=tokenized, has_targets=substitutes is not None)
-        for number, (words, positions) in enumerate(texts):
-            (scores,) = scoring.score(bundle, [words])
+        scored = _score(bundle, texts, batch_size)
+        for number, ((words, positions), scores) in enumerate(scored):
             predicted = None
             if substitutes:
                 predicted = list(
@@ -106,6 +111,17 @@ def _texts(lines: "Lines", *, tokenized: bool, has_targets: bool) -> "Iterator[T
             yield target_word.parse_targets(line, tokenizer)
         else:
             yield target_word.TargetWords(tokenizer(line).words, [])
+
+
+def _score(
+    bundle: "Bundle", texts: "Iterator[TargetWords]", batch_size: int
+) -> "Iterator[tuple[TargetWords, Scores]]":
+    from elmore.lm import scoring
+
+    while batch := list(islice(texts, batch_size)):
+        yield from zip(
+            batch, scoring.score_batch(bundle, [words for words, _ in batch]), strict=True
+        )
 
 
 def _to_dict(

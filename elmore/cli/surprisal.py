@@ -76,11 +76,11 @@ def surprisal(
     num_words = 0
     with show_progress("measuring") as update:
 
-        def measure(text: "WrittenText") -> "list[WordSurprisal]":
+        def measure(text: "WrittenText", done: float | None) -> "list[WordSurprisal]":
             nonlocal num_words
             words = measures.measure_surprisal(bundle, text, context=context)
             num_words += len(words)
-            update(None, words=num_words)
+            update(done, words=num_words)
             return words
 
         delimiter, columns, rows = _rows(
@@ -144,9 +144,11 @@ def _rows(
     columns = [prefix + name for name in ("line", *added_columns(spillover))]
 
     def text_rows() -> "Iterator[Row]":
-        for number, line in enumerate(Lines(names, errors=errors, column=column)):
+        lines = Lines(names, errors=errors, column=column)
+        for number, line in enumerate(lines):
             text = split(line) if isinstance(line, str) else join(line)
-            for row in word_rows(measure(text), spillover=spillover):
+            words = measure(text, lines.fraction_after(number + 1))
+            for row in word_rows(words, spillover=spillover):
                 yield {prefix + name: value for name, value in ({"line": number} | row).items()}
 
     return ",", columns, text_rows()

@@ -9,7 +9,8 @@ from elmore.text.csv_table import Table
 from elmore.text.written_words import WrittenText
 
 Row = dict[str, Any]
-Measure = Callable[[WrittenText], list[WordSurprisal]]
+Measure = Callable[[WrittenText, float | None], list[WordSurprisal]]
+"""Measures a text; gets the fraction of the input that is done with it, if known."""
 
 LAGGED = ("length", "forward", "entropy", "unigram")
 """Columns that are repeated for the words before, whose difficulty spills over."""
@@ -75,19 +76,24 @@ def table_rows(
         return {prefix + name: row[name] for name in measured}
 
     if not by:
-        for row, cell in zip(table.rows, cells, strict=True):
-            for word in word_rows(measure(split(cell)), spillover=spillover):
+        for number, (row, cell) in enumerate(zip(table.rows, cells, strict=True), start=1):
+            for word in word_rows(measure(split(cell), number / len(cells)), spillover=spillover):
                 yield dict(zip(table.columns, row, strict=True)) | added(word)
         return
     members: dict[tuple[str, ...], list[int]] = {}
     for number, key in enumerate(keys):
         members.setdefault(key, []).append(number)
+    texts = [
+        tuple(" ".join(cells[number].split()) for number in numbers) for numbers in members.values()
+    ]
+    distinct = dict.fromkeys(texts)
+    done, total = 0, sum(map(len, distinct))
     known: dict[tuple[str, ...], list[Row]] = {}
+    for text in distinct:
+        done += len(text)
+        known[text] = word_rows(measure(join(text), done / total), spillover=spillover)
     words: dict[int, Row] = {}
-    for numbers in members.values():
-        text = tuple(" ".join(cells[number].split()) for number in numbers)
-        if text not in known:
-            known[text] = word_rows(measure(join(text)), spillover=spillover)
+    for numbers, text in zip(members.values(), texts, strict=True):
         words |= zip(numbers, known[text], strict=True)
     for number, row in enumerate(table.rows):
         yield dict(zip(table.columns, row, strict=True)) | added(words[number])

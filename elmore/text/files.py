@@ -6,11 +6,13 @@ compressed: `.gz`, `.xz`, `.bz2` or `.zst`.
 
 import bisect
 import bz2
+import codecs
 import csv
 import glob
 import gzip
 import io
 import json
+import logging
 import lzma
 import math
 import sys
@@ -26,6 +28,7 @@ from elmore.text.parquet_table import ParquetTable
 STDIN = "-"
 _MARK_EVERY = 0.001  # of the bytes: a thousand marks suffice for any text
 _MAX_NAMED = 20  # columns in an error message
+_log = logging.getLogger(__name__)
 TABLES = (".jsonl", ".csv", ".tsv", ".parquet")
 """Endings of the names of tables, whose text is in one column."""
 COMPRESSIONS = (".gz", ".xz", ".bz2", ".zst")
@@ -169,10 +172,19 @@ class Lines:
             raise DataError(f"{name}: damaged or truncated ({error}); download it again") from error
 
     def _decode_lines(self, name: str, file: IO[bytes]) -> Iterator[str]:
+        is_utf8 = codecs.lookup(self.encoding).name == "utf-8"
+        may_be_utf8 = not is_utf8
         for number, line in enumerate(file, start=1):
             line = line.removesuffix(b"\n").removesuffix(b"\r")
             if number == 1:
-                line = line.removeprefix(b"\xef\xbb\xbf")  # a byte order mark
+                if is_utf8 and line.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
+                    raise DataError(
+                        f"{name} is UTF-16, expected UTF-8; convert it: iconv -f UTF-16 -t UTF-8"
+                    )
+                line = line.removeprefix(codecs.BOM_UTF8)
+            if may_be_utf8 and not line.isascii():
+                may_be_utf8 = False  # the first such line decides
+                self._warn_of_utf8(f"{name}: line {number}", line)
             try:
                 yield line.decode(self.encoding, self.errors)
             except UnicodeDecodeError as error:
@@ -182,6 +194,18 @@ class Lines:
                     f"({line[error.start : error.start + 1]!r}); fix it, or, if the command has "
                     "the option, pass --errors replace or --set data.encoding=latin-1"
                 ) from error
+
+    def _warn_of_utf8(self, where: str, line: bytes) -> None:
+        try:
+            text = line.decode()
+        except UnicodeDecodeError:
+            return
+        _log.warning(
+            "%s is read as %s, but could be UTF-8: %r; if it is, leave out data.encoding",
+            where,
+            self.encoding,
+            text[:40],
+        )
 
     def _read_delimited(self, name: str, lines: Iterator[str], *, tabs: bool) -> Iterator[TableRow]:
         rows = parse_delimited(name, lines, tabs=tabs)
@@ -242,6 +266,8 @@ def parse_delimited(name: str, lines: Iterator[str], *, tabs: bool) -> Iterator[
         header = next(reader, None)
         if not header:
             raise DataError(f"{name}: no header; the first line of a table names its columns")
+        if len(header) == 1 and not tabs:
+            _check_commas(name, header[0])
         for number, column in enumerate(header):
             if column in header[:number]:
                 raise DataError(f"{name}: the header names {column!r} twice; rename one of them")
@@ -263,6 +289,17 @@ def parse_delimited(name: str, lines: Iterator[str], *, tabs: bool) -> Iterator[
         raise DataError(
             f"{name}: {_explain(str(error), last + 1, reader.line_num, tabs)}"
         ) from error
+
+
+def _check_commas(name: str, header: str) -> None:
+    for mark, marks, advice in (
+        (";", "semicolons", "save the table with commas"),
+        ("\t", "tabs", "name the file .tsv"),
+    ):
+        if mark in header:
+            raise DataError(
+                f"{name}: line 1 has {marks} between its fields, expected commas; {advice}"
+            )
 
 
 def _explain(problem: str, first: int, last: int, tabs: bool) -> str:

@@ -132,7 +132,7 @@ def test_no_text_at_all_is_a_matter_of_usage():
     [
         ("a.txt", b"", "a.txt: contains no word; expected text to prepare"),
         ("a.txt", "één\nzoë\n".encode("latin-1"), "line 1 is not UTF-8 at its byte 1 (b'\\xe9')"),
-        ("a.txt", "The\n".encode("utf-16"), "line 1 is not UTF-8 at its byte 1 (b'\\xff')"),
+        ("a.txt", "The\n".encode("utf-16"), "a.txt is UTF-16, expected UTF-8; convert it"),
         ("a.txt.gz", b"no gzip", "a.txt.gz: damaged or truncated"),
         ("a.jsonl", b'{"body": "x"}\n', "line 1: no column 'text'; pass --column, one of body"),
         ("a.parquet", b"no parquet", "a.parquet: not a readable parquet file"),

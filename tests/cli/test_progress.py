@@ -49,6 +49,15 @@ def test_a_progress_line_has_counts_speed_and_time_left(screen):
     assert screen.written == (f"\r{line}\033[K\n" if screen.isatty() else f"{line}\n")
 
 
+@pytest.mark.parametrize(("words", "rate"), [(3, "0.3"), (25, "2.5"), (50, "5"), (99.7, "10")])
+def test_a_slow_rate_has_decimals(screen, words, rate):
+    with progress.show_progress("measuring") as update:
+        update(None, words=0)
+        screen.now += 10
+        update(None, words=words)
+    assert f"words  {rate} words/s" in screen.written
+
+
 def test_an_unknown_total_shows_no_time_left(screen):
     with progress.show_progress("reading") as update:
         update(None, words=0)
@@ -70,7 +79,7 @@ def test_a_download_is_reported_in_megabytes(screen):
         update(0, 50_000_000)
         screen.now += 10
         update(25_000_000, 50_000_000)
-    assert "downloading:  25 MB  2 MB/s  50 %, 0:10 left" in screen.written
+    assert "downloading:  25 MB  2.5 MB/s  50 %, 0:10 left" in screen.written
 
 
 @pytest.mark.parametrize(

@@ -1,5 +1,6 @@
 """pretrain, finetune, evaluate and score: what they print, and every way to go wrong."""
 
+import io
 import json
 import shutil
 from pathlib import Path
@@ -8,6 +9,7 @@ import numpy as np
 import pytest
 from safetensors import SafetensorError
 
+from elmore.lm import scoring
 from elmore.train import checkpoint, schedule
 from elmore.weights import storage
 from tests.support import toy_corpus
@@ -135,6 +137,26 @@ def test_score_prints_a_word_a_line_or_a_text_a_line(trained, tmp_path):
     assert texts[0]["backward"][3] == pytest.approx(float(rows[3][2]), abs=1e-4)
     assert texts[2]["known"] == [True, False]
     assert all(value < 0 for text in texts for value in text["forward"] + text["backward"])
+
+
+def test_the_texts_of_a_file_are_scored_together_and_those_of_a_pipe_one_by_one(
+    trained, tmp_path, monkeypatch
+):
+    text = "".join(f"{line}\n" for line in ["", *toy_corpus.sentences(40, seed=2)])
+    (tmp_path / "text.txt").write_text(text)
+    score_batch, sizes = scoring.score_batch, []
+
+    def watching(bundle, sentences):
+        sizes.append(len(sentences))
+        return score_batch(bundle, sentences)
+
+    monkeypatch.setattr(scoring, "score_batch", watching)
+    monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(text.encode())))
+    command = ("score", str(trained[0]), "--tokenized", "--device", "cpu", "--substitutes", "1")
+    shown = run_elmore(*command, str(tmp_path / "text.txt"))
+    assert sizes == [32, 9]
+    assert run_elmore(*command, "-").out == shown.out
+    assert sizes[2:] == [1] * 41
 
 
 def test_tokens_are_scored_as_they_are(trained, tmp_path):

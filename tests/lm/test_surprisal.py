@@ -175,10 +175,11 @@ class Measured:
     """Counts the texts that are measured."""
 
     def __init__(self, bundle):
-        self.bundle, self.texts = bundle, []
+        self.bundle, self.texts, self.done = bundle, [], []
 
-    def __call__(self, text):
+    def __call__(self, text, done):
         self.texts.append(text.text)
+        self.done.append(done)
         return measure_surprisal(self.bundle, text)
 
 
@@ -208,6 +209,17 @@ def test_a_row_with_a_text_is_repeated_for_its_words(bundle):
     assert [(row["story"], row["word"], row["start"]) for row in result] == [
         ("1", "two", 0), ("1", "ships", 4)
     ]  # fmt: skip
+
+
+def test_progress_counts_texts_that_are_measured_once(bundle):
+    rows = [[*row, "9"] for row in (("1", "a", "two"), ("1", "b", "two"), ("2", "a", "a"))]
+    rows += [["2", "a", "storm", "9"], ["2", "a", "waits", "9"]]
+    table, ways = Table("t.csv", ["s", "r", "w", "rt"], rows, ","), {"split": split_text}
+    words, cells = Measured(bundle), Measured(bundle)
+    list(table_rows(table, "w", words, join=join_words, by=["s", "r"], **ways))
+    assert words.done == [1 / 4, 1]
+    list(table_rows(table, "w", cells, join=join_words, **ways))
+    assert cells.done == [1 / 5, 2 / 5, 3 / 5, 4 / 5, 1]
 
 
 def test_a_column_is_never_written_over(bundle):

@@ -48,6 +48,8 @@ def test_an_empty_line_is_an_empty_cell_where_there_is_one_column(tmp_path):
         ("a,b\n1,2\n1\n", "line 3 has 1 fields, the header has 2"),
         ("a,b,a\n", "names 'a' twice"),
         ('a,b\n1,"2\n', "line 2: a quote in this row is never closed"),
+        ("a;b\n1,5;2\n", "line 1 has semicolons between its fields, expected commas; save"),
+        ("a\tb\n1,5\t2\n", "line 1 has tabs between its fields, expected commas; name the"),
     ],
 )
 def test_what_is_no_table_is_named(tmp_path, text, sentence):

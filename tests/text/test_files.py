@@ -106,6 +106,14 @@ def test_a_line_of_a_table_that_is_not_utf8_is_named(tmp_path, name, text):
         read(tmp_path, text, name)
 
 
+@pytest.mark.parametrize("encoding", ["utf-16-le", "utf-16-be"])
+@pytest.mark.parametrize("errors", ["strict", "replace"])
+def test_utf16_is_named_instead_of_replaced(tmp_path, encoding, errors):
+    (tmp_path / "t.txt").write_bytes("\ufeffa\nb\n".encode(encoding))
+    with pytest.raises(DataError, match=r"t\.txt is UTF-16, expected UTF-8; .* iconv -f UTF-16"):
+        list(Lines([str(tmp_path / "t.txt")], errors=errors))
+
+
 @pytest.mark.parametrize(
     ("text", "sentence"),
     [

@@ -58,6 +58,21 @@ def test_latin_1_is_read_where_it_is_declared(tmp_path):
         read_conll(path)
 
 
+def test_utf_8_that_is_declared_as_another_encoding_is_warned_of(tmp_path, caplog):
+    path = file(tmp_path, "a O\nZoë B-PER\nSão B-LOC\n")
+    read_conll(path, encoding="latin-1")
+    (message,) = caplog.messages
+    assert message == (
+        f"{path}: line 2 is read as latin-1, but could be UTF-8: 'Zoë B-PER'; if it is, leave out "
+        "data.encoding"
+    )
+    caplog.clear()
+    read_conll(path, encoding="UTF8")
+    path.write_bytes("Zoë B-PER\nSÃ£o B-LOC\n".encode("latin-1"))
+    read_conll(path, encoding="latin-1")  # its second line alone could be UTF-8
+    assert not caplog.messages
+
+
 def test_documents_and_comments_need_not_have_as_many_columns(tmp_path):
     path = file(tmp_path, "-DOCSTART- O\n\n# about a\na b c O\n")
     assert read_conll(path) == [TaggedSentence(["a"], ["O"])]
