@@ -47,7 +47,7 @@ def folder(
     remove_leftovers(destination)
     _check_destination(destination, replaces, is_ours)
     destination.parent.mkdir(parents=True, exist_ok=True)
-    with _temporary_folder(destination) as tmp:
+    with _name_in_errors(destination), _temporary_folder(destination) as tmp:
         new = tmp / "new"
         new.mkdir()
         yield new
@@ -77,6 +77,17 @@ def _explain_race(destination: Path) -> Iterator[None]:
 
 
 @contextmanager
+def _name_in_errors(path: Path) -> Iterator[None]:
+    """Add the path to an error such as a full disk, which names no file that is open already."""
+    try:
+        yield
+    except OSError as error:
+        if error.errno is not None and error.filename is None:
+            error.filename = str(path)
+        raise
+
+
+@contextmanager
 def file(path: Path) -> Iterator[BinaryIO]:
     """Yield an empty file that is renamed to `path` when the block succeeds.
 
@@ -87,7 +98,7 @@ def file(path: Path) -> Iterator[BinaryIO]:
     remove_leftovers(path)
     new = _temporary_file(path)
     tmp = Path(new.name)
-    with new:
+    with _name_in_errors(path), new:
         try:
             yield new
             new.flush()

@@ -376,3 +376,12 @@ def test_a_finished_file_replaces_what_a_link_names(tmp_path, monkeypatch, other
     assert (tmp_path / "link").is_symlink()
     assert (tmp_path / "deep" / "file").read_text() == "new"
     assert sorted(path.name for path in tmp_path.rglob("*")) == ["deep", "file", "link"]
+
+
+@pytest.mark.parametrize("filename", [None, "other"])
+def test_an_error_of_a_full_disk_names_what_was_written(tmp_path, filename):
+    for writer, path in ((atomic.file, tmp_path / "a"), (atomic.folder, tmp_path / "b")):
+        with pytest.raises(OSError, match="No space left") as failed, writer(path):
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), filename)
+        assert failed.value.filename == (filename or str(path))
+    assert list(tmp_path.iterdir()) == []

@@ -6,10 +6,12 @@ import json
 import lzma
 import os
 import random
+import resource
 import shutil
 import signal
 import subprocess
 import sys
+import tempfile
 from unittest import mock
 
 import h5py
@@ -723,6 +725,38 @@ def test_a_full_disk_is_reported_in_one_sentence_and_the_job_can_be_resumed_else
         assert embed(path, "-o", disk / f"out.{ending}", "--resume", model=model).code == 0
     finally:
         subprocess.run(["umount", disk], check=True)
+
+
+@pytest.mark.parametrize("ending", ["hdf5", "parquet", "npz", "jsonl"])
+def test_a_disk_that_is_full_while_the_result_is_assembled_is_one_sentence(
+    tmp_path, model, monkeypatch, ending
+):
+    """No file may grow further: what a full disk does, for any user."""
+    monkeypatch.setattr(journal, "MAX_LINES", 4)
+    path, out = tmp_path / "text.txt", tmp_path / f"out.{ending}"
+    path.write_text("some words to embed here , and more of them .\n" * 60)
+    assert embed(path, "-o", out, model=model).code == 0
+    whole = out.read_bytes()
+    out.unlink()
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    for size in range(3000, len(whole), len(whole) // 7):
+        resource.setrlimit(resource.RLIMIT_FSIZE, (size, before[1]))
+        try:
+            sentence = refused(path, "-o", out, "--resume", model=model)
+        finally:
+            resource.setrlimit(resource.RLIMIT_FSIZE, before)
+        assert sentence.startswith(f"elmore: {out}: cannot be written (")
+        assert sentence.endswith("File too large); free some space and continue with --resume")
+        assert not out.exists()
+    assert embed(path, "-o", out, "--resume", model=model).code == 0
+    assert out.read_bytes() == whole
+
+
+def test_the_index_of_sentences_is_built_on_the_disk_of_the_output(
+    tmp_path, text, model, monkeypatch
+):
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "absent"))
+    assert embed(text, "-o", tmp_path / "out.npz", model=model).code == 0
 
 
 @pytest.mark.slow

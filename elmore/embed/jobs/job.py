@@ -19,7 +19,7 @@ from elmore import atomic
 from elmore.embed import pooling
 from elmore.embed.embedder import Embedder
 from elmore.embed.jobs import columns
-from elmore.embed.jobs.journal import EmbedJob, EmbedJournal, PartWriter, text_digest
+from elmore.embed.jobs.journal import ADVICE, EmbedJob, EmbedJournal, PartWriter, text_digest
 from elmore.embed.jobs.writers import writer_for
 from elmore.embed.outputs import Direction, parse_direction, parse_layers, resolve_layers
 from elmore.embed.tokenized import Text
@@ -101,10 +101,13 @@ def run_job(
     journal = EmbedJournal(folder, job, restart=overwrite and not resume)
     try:
         _fill(journal, embedder, map(as_row, lines), progress)
-        check_disk_space(out, 1.05 * journal.num_bytes())  # HDF5 cannot close a file on a full disk
+        check_disk_space(out, 1.05 * journal.num_bytes())
         temporary = folder / f"result{out.suffix}"
         kinds = columns.infer_kinds(journal.others())
-        with writer(temporary, job, kinds, sentence_index=sentence_index) as file:
+        with (
+            atomic.explain_write_errors(out, ADVICE),
+            writer(temporary, job, kinds, sentence_index=sentence_index) as file,
+        ):
             for row in journal.rows():
                 file.write(row)
         atomic.replace(temporary, out)

@@ -27,7 +27,7 @@ from elmore.journal import Journal
 FORMAT = 1
 MAX_LINES = 4096
 MAX_TOKENS = 32768
-_ADVICE = "free some space and continue with --resume"
+ADVICE = "free some space and continue with --resume"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -170,7 +170,7 @@ class PartWriter:
     ) -> None:
         """Append one line's result."""
         data = np.ascontiguousarray(vectors).tobytes()
-        with atomic.explain_write_errors(self._vectors_path, _ADVICE):
+        with atomic.explain_write_errors(self._vectors_path, ADVICE):
             self._file.write(data)
         self._digest.update(data)
         self._texts.append(text)
@@ -195,7 +195,7 @@ class PartWriter:
             "content": text_digest(_content(content)),
             **content,
         }
-        with atomic.explain_write_errors(self._vectors_path, _ADVICE):
+        with atomic.explain_write_errors(self._vectors_path, ADVICE):
             self._file.flush()
             os.fsync(self._file.fileno())
             self._file.close()

@@ -13,7 +13,7 @@ import shutil
 import tempfile
 import zipfile
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import closing, contextmanager
 from pathlib import Path
 from types import ModuleType, TracebackType
 from typing import IO, Any, Protocol, Self
@@ -87,8 +87,10 @@ def _hdf5(path: Path) -> ModuleType:
 class _SentenceIndex:
     """The JSON object `sentence_to_index`, built on disk: it may be as large as the text."""
 
-    def __init__(self, wanted: bool) -> None:
-        self._file: IO[bytes] | None = tempfile.TemporaryFile() if wanted else None  # noqa: SIM115
+    def __init__(self, folder: Path, *, wanted: bool) -> None:
+        self._file: IO[bytes] | None = None
+        if wanted:
+            self._file = tempfile.TemporaryFile(dir=folder)  # noqa: SIM115
 
     def add(self, row: Row) -> None:
         if self._file is not None:
@@ -128,34 +130,51 @@ def _member(name: str) -> zipfile.ZipInfo:
     return zipfile.ZipInfo(f"{name}.npy", (1980, 1, 1, 0, 0, 0))
 
 
+class _DiskFile(io.FileIO):
+    """A file that keeps its first write error: HDF5 may crash if a write fails.
+
+    After an error, what is written is lost, and the owner has to raise `error`.
+    """
+
+    error: OSError | None = None
+
+    def write(self, data: Any) -> int:  # noqa: ANN401 -- any buffer
+        rest = memoryview(data).cast("B")
+        size = len(rest)
+        try:
+            while rest:
+                rest = rest[super().write(rest) :]
+        except OSError as error:
+            self.error = self.error or error
+        return size
+
+
 class HDF5Writer:
     """HDF5: a dataset per line, named by its number."""
 
     def __init__(
         self, path: Path, job: EmbedJob, others: dict[str, Kind], *, sentence_index: bool
     ) -> None:
-        self._path = path
         self._text = _hdf5(path).string_dtype()
-        self._file = _hdf5(path).File(path, "w", libver=("v108", "latest"))
+        self._disk = _DiskFile(path, "w+")
+        self._file = _hdf5(path).File(self._disk, "w", libver=("v108", "latest"))
         self._file.attrs["elmore_format"] = FORMAT
         self._others = others
-        self._index = _SentenceIndex(sentence_index)
+        self._index = _SentenceIndex(path.parent, wanted=sentence_index)
 
     def __enter__(self) -> Self:
         return self
 
     def __exit__(self, kind: Any, error: Any, at: Any) -> None:  # noqa: ANN401
-        with self._explain_errors() if kind is None else suppress(OSError, RuntimeError):
+        with self._disk, closing(self._index), self._raise_disk_error(), self._file:
             text = self._index.take() if kind is None else None
             if text is not None:
                 dataset = self._file.create_dataset(INDEX, (1,), dtype=self._text)
                 dataset[0] = text
-            self._index.close()
-            self._file.close()
 
     def write(self, row: Row) -> None:
         """Write one dataset."""
-        with self._explain_errors():
+        with self._raise_disk_error():
             attributes = self._file.create_dataset(str(row.line), data=row.vectors).attrs
             attributes.create("tokens", list(map(escape, row.tokens)), dtype=self._text)
             for name, kind in self._others.items():
@@ -165,13 +184,12 @@ class HDF5Writer:
         self._index.add(row)
 
     @contextmanager
-    def _explain_errors(self) -> Iterator[None]:
+    def _raise_disk_error(self) -> Iterator[None]:
         try:
             yield
-        except (OSError, RuntimeError) as error:
-            raise DataError(
-                f"{self._path}: could not be written ({error}); free disk space and pass --resume"
-            ) from error
+        finally:
+            if self._disk.error is not None:
+                raise self._disk.error
 
 
 class NPZWriter:
@@ -182,16 +200,15 @@ class NPZWriter:
     ) -> None:
         self._zip = zipfile.ZipFile(path, "w", zipfile.ZIP_STORED, allowZip64=True)
         self._zip.comment = f"elmore_format {FORMAT}".encode()
-        self._index = _SentenceIndex(sentence_index)
+        self._index = _SentenceIndex(path.parent, wanted=sentence_index)
 
     def __enter__(self) -> Self:
         return self
 
     def __exit__(self, kind: Any, error: Any, at: Any) -> None:  # noqa: ANN401
-        if kind is None:
-            self._index.copy_to(self._zip)
-        self._index.close()
-        self._zip.close()
+        with self._zip, closing(self._index):
+            if kind is None:
+                self._index.copy_to(self._zip)
 
     def write(self, row: Row) -> None:
         """Write one array."""
