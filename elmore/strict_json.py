@@ -1,4 +1,4 @@
-"""Parse untrusted JSON: bounded nesting, and no exception but ValueError.
+"""Parse untrusted JSON: bounded nesting, and no exception but ValueError. Write readable JSON.
 
 `json.loads` may raise RecursionError, and data just below that limit makes every later `repr` or
 recursive walk fail instead. So nesting is limited here, far below it.
@@ -36,6 +36,16 @@ def parse(data: str | bytes, where: str, *, error: type[ElmoreError] = DataError
         return loads(data)
     except ValueError as problem:
         raise error(f"{where}: not readable as JSON ({problem})") from problem
+
+
+def encode(value: object, *, indent: int) -> bytes:
+    """Return JSON as a text file of UTF-8.
+
+    Only lone surrogates are escaped, which UTF-8 does not have: they may be in a text, and in the
+    name of a file that is not UTF-8.
+    """
+    text = json.dumps(value, indent=indent, ensure_ascii=False)
+    return f"{text}\n".encode("utf-8", "backslashreplace")
 
 
 def _is_too_deep(data: object) -> bool:

@@ -37,3 +37,10 @@ def test_breadth_is_no_depth():
 def test_the_family_is_the_callers():
     with pytest.raises(ConfigError, match=r"^there"):
         strict_json.parse("{", "there", error=ConfigError)
+
+
+def test_a_lone_surrogate_alone_is_escaped_in_a_file():
+    value = {"naïve 日本": ["caf\udce9", "\ud800"]}
+    encoded = strict_json.encode(value, indent=1)
+    assert encoded.decode() == '{\n "naïve 日本": [\n  "caf\\udce9",\n  "\\ud800"\n ]\n}\n'
+    assert strict_json.loads(encoded) == value

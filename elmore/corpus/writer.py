@@ -1,7 +1,6 @@
 """Write the files of a corpus in pieces, computing their checksums on the way."""
 
 import hashlib
-import json
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from itertools import islice
@@ -11,6 +10,7 @@ from typing import IO, Any
 import numpy as np
 from jaxtyping import Int64, Shaped
 
+from elmore import strict_json
 from elmore.corpus import shards
 from elmore.text.vocabulary import Vocabulary
 
@@ -89,8 +89,7 @@ class CorpusWriter:
         }
         index = {"format": shards.FORMAT, **facts, "splits": splits, "files": self._files}
         index["sha256"] = shards.index_sha256(index)
-        text = json.dumps(index, indent=1, ensure_ascii=False) + "\n"
-        (self._folder / shards.INDEX).write_text(text, encoding="utf-8", newline="\n")
+        (self._folder / shards.INDEX).write_bytes(strict_json.encode(index, indent=1))
 
     def _array(self, name: str, array: Shaped[np.ndarray, " N"]) -> None:
         with self._npy(name, array.dtype, len(array)) as file:

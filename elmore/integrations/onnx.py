@@ -179,7 +179,7 @@ def _build_file(
     begin, end = model.tokens(*(None if ids is None else torch.from_numpy(ids) for ids in parts))
     proto = Network(
         bundle.config, weights, run_boundary_tokens(torch_network(model), begin, end, start)[0]
-    ).proto(name)
+    ).proto(name.encode("utf-8", "replace").decode())  # a name may have lone surrogates
     facts = {
         "format": FORMAT,
         "elmore": __version__,

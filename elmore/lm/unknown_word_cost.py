@@ -35,7 +35,8 @@ class UnknownWordCost:
         self.characters = np.fromiter((len(word) + 1 for word in types), np.int64, len(types))
         self.bits = np.zeros(len(types))
         for number in np.flatnonzero(~self.known):
-            letters = np.frombuffer(types[int(number)].encode(), np.uint8)
+            spelling = types[int(number)].encode("utf-8", "ignore")  # as the alphabet reads it
+            letters = np.frombuffer(spelling, np.uint8)
             self.bits[number] = bits[letters].sum() + bits[256]
 
     def count(self, tokens: TokenStream) -> WordCounts:

@@ -6,7 +6,6 @@ recorded path, at its recorded path relative to the folder, or where `--embedder
 """
 
 import contextlib
-import json
 import os
 import re
 from dataclasses import dataclass, field, replace
@@ -18,7 +17,7 @@ from safetensors import SafetensorError
 from safetensors.torch import load_file, save_file
 
 import elmore
-from elmore import atomic, config
+from elmore import atomic, config, strict_json
 from elmore.errors import ConfigError, WeightsError
 from elmore.tasks import registry, trained_task
 from elmore.tasks.embedding import word_vectors
@@ -72,8 +71,8 @@ def save_task(trained: TrainedTask, folder: Path) -> None:
     state = trained.network.state_dict()  # without a frozen biLM and frozen word vectors
     tensors = {name: tensor.contiguous().cpu() for name, tensor in state.items()}
     with atomic.folder(folder, replaces=FILES, is_ours=_is_ours) as temporary:
-        text = json.dumps(config.as_dict(settings), indent=2, ensure_ascii=False)
-        (temporary / "config.json").write_text(text + "\n", encoding="utf-8", errors="replace")
+        encoded = strict_json.encode(config.as_dict(settings), indent=2)
+        (temporary / "config.json").write_bytes(encoded)
         try:
             save_file(tensors, temporary / "model.safetensors")
             if trained.embedders.vectors is not None:

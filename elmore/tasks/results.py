@@ -1,13 +1,12 @@
 """What a task got right and wrong on a file of examples: `test.json` of a run folder."""
 
-import json
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from elmore import atomic, config
+from elmore import atomic, config, strict_json
 from elmore.errors import ConfigError
 from elmore.tasks.task import Task
 
@@ -103,8 +102,7 @@ def label_scores(confusion: Iterable[Confusion]) -> dict[str, LabelScores]:
 
 def write(path: Path, results: Results) -> None:
     """Write results as JSON."""
-    text = json.dumps(asdict(results), indent=1, ensure_ascii=False)
-    atomic.write(path, f"{text}\n".encode("utf-8", "replace"))
+    atomic.write(path, strict_json.encode(asdict(results), indent=1))
 
 
 def read(path: Path) -> Results:

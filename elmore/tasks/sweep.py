@@ -7,14 +7,13 @@ RUN/…/test_counts.json                counts of each test example, for tests o
 RUN/summary.json                      all scores, their means and standard deviations
 """
 
-import json
 import statistics
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from elmore import atomic, config
+from elmore import atomic, config, strict_json
 from elmore.errors import ConfigError, DataError
 from elmore.tasks.checkpoint import find_runs, load_task
 from elmore.tasks.data.datasets import Subset, TaskDatasets
@@ -159,8 +158,7 @@ def train_sweep(
             scores.append(_run_scores(trained, out, trial.name, by_split))
         summary = summarize(scores)
         if dist_env.is_main:
-            text = json.dumps(summary, indent=2, ensure_ascii=False)
-            atomic.write(out / "summary.json", f"{text}\n".encode("utf-8", "replace"))
+            atomic.write(out / "summary.json", strict_json.encode(summary, indent=2))
     return summary
 
 

@@ -18,10 +18,10 @@ from safetensors import SafetensorError
 from safetensors.torch import load_file, save_file
 from torch import Tensor, nn, optim
 
-from elmore import atomic, config
+from elmore import atomic, config, strict_json
 from elmore.errors import ConfigError, DataError
 from elmore.train.divergence import LossMean
-from elmore.train.saved_recipe import FORMAT, dump_json
+from elmore.train.saved_recipe import FORMAT
 from elmore.train.weight_average import WeightAverage
 
 _OLD_KEYS = {"best": "best_score", "stale": "evals_since_best"}  # of formats 1 and 2
@@ -79,7 +79,7 @@ def write_checkpoint(
             plain = {k: v.detach().contiguous().cpu() for k, v in named.items()}
             save_file(plain, folder / f"{name}.safetensors")
         progress = {"format": FORMAT, **asdict(checkpoint.progress)}
-        (folder / "state.json").write_bytes(dump_json(progress))
+        (folder / "state.json").write_bytes(strict_json.encode(progress, indent=2))
 
 
 def read_checkpoint(

@@ -77,12 +77,20 @@ class Run:
                 self._clean_partial()
             else:
                 self.metrics.unlink(missing_ok=True)
-                atomic.write(self.recipe, saved_recipe.dump_json({"format": FORMAT, **recipe}))
+                saved = {"format": FORMAT, **recipe}
+                atomic.write(self.recipe, strict_json.encode(saved, indent=2))
         except BaseException:
             self.close()
             raise
 
     def _check_folder(self, *, resume: bool) -> None:
+        try:
+            str(self.folder).encode()
+        except UnicodeEncodeError as error:
+            raise DataError(
+                f"{self.folder}: the path is not UTF-8, so safetensors could not read checkpoints; "
+                "pass another name"
+            ) from error
         if resume and not self.recipe.is_file():
             raise DataError(f"{self.folder}: there is no run to resume; omit --resume")
         if not resume and self.folder.exists() and not self._is_disposable():

@@ -4,7 +4,7 @@ import json
 from pathlib import Path
 from typing import Any
 
-from elmore import atomic, config
+from elmore import atomic, config, strict_json
 from elmore.errors import ConfigError
 
 FORMAT = 9
@@ -29,7 +29,7 @@ def check_resumable(path: Path, new: dict[str, Any]) -> bool:
     config.check_format(old, FORMAT, str(path), default=1)  # the first had no number
     old = {key: value for key, value in old.items() if key not in ("format", _PARENT)}
     before = _flatten(config.rename_old_keys(old, str(path)))
-    after = _flatten({k: v for k, v in json.loads(dump_json(new)).items() if k != _PARENT})
+    after = _flatten({k: v for k, v in json.loads(json.dumps(new)).items() if k != _PARENT})
     for recipe in (before, after):  # earlier runs read every text in all streams
         recipe.setdefault("stream.min_batches", 0)
     added = {k for k in after if k not in before and k.rpartition(".")[2] in _NEW_KEYS}
@@ -60,12 +60,7 @@ def extend(path: Path, new: dict[str, Any]) -> None:
     """Save the length of a longer training."""
     saved = config.read_json(path)
     saved["train"] |= {name: new["train"][name] for name in _LENGTHS}
-    atomic.write(path, dump_json(saved))
-
-
-def dump_json(data: dict[str, Any]) -> bytes:
-    """Return JSON as the files of a run have it."""
-    return (json.dumps(data, indent=2, ensure_ascii=False) + "\n").encode()
+    atomic.write(path, strict_json.encode(saved, indent=2))
 
 
 def _flatten(table: dict[str, Any], prefix: str = "") -> dict[str, Any]:

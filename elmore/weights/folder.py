@@ -9,14 +9,13 @@ whitening.npz           a learned whitening of joined layers
 README.md
 """
 
-import json
 import os
 import re
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from elmore import atomic, config
+from elmore import atomic, config, strict_json
 from elmore.errors import ConfigError, DataError
 from elmore.extras import require_torch
 from elmore.model.config import BiLMConfig, CharCNNConfig
@@ -84,8 +83,8 @@ def save(
     )
     replaces = _REPLACED if overwrite else frozenset()
     with atomic.folder(destination, replaces=replaces, is_ours=is_model_folder) as folder:
-        text = json.dumps(config.as_dict(settings), indent=2, ensure_ascii=False)
-        (folder / "config.json").write_text(text + "\n", encoding="utf-8")
+        encoded = strict_json.encode(config.as_dict(settings), indent=2)
+        (folder / "config.json").write_bytes(encoded)
         write_weights(folder, bundle, storage, destination)
         if bundle.vocabulary:
             bundle.vocabulary.write(folder / "vocabulary.txt")

@@ -792,3 +792,14 @@ def test_ten_kills_lose_no_token_duplicate_none_and_change_no_result(tmp_path, m
         for number in range(600):
             assert one[str(number)][()].tobytes() == other[str(number)][()].tobytes()
         assert one["sentence_to_index"][0] == other["sentence_to_index"][0]
+
+
+@pytest.mark.parametrize("ending", ["hdf5", "parquet", "npz", "jsonl"])
+def test_names_of_files_that_are_not_utf8(tmp_path, text, model, ending):
+    folder = tmp_path / os.fsdecode(b"caf\xe9")
+    folder.mkdir()
+    path, out = folder / os.fsdecode(b"\xe9.txt"), folder / os.fsdecode(b"\xe9.") / f"a.{ending}"
+    shutil.copy(text, path)
+    assert embed(path, "-o", out, model=model).code == 0
+    assert embed(text, "-o", tmp_path / f"a.{ending}", model=model).code == 0
+    assert out.read_bytes() == (tmp_path / f"a.{ending}").read_bytes()

@@ -297,3 +297,10 @@ def test_a_full_disk_is_reported_in_one_sentence_and_the_job_can_be_resumed(tmp_
         open_corpus(disk / "out").verify()
     finally:
         subprocess.run(["umount", disk], check=True)
+
+
+def test_files_with_a_name_that_is_not_utf8_are_prepared_and_recorded(tmp_path):
+    text = tmp_path / os.fsdecode(b"caf\xe9.txt")
+    text.write_text(TEXT)
+    assert prepare(text, "-o", tmp_path / "out").code == 0
+    assert open_corpus(tmp_path / "out").index["provenance"]["inputs"] == [[text.name, len(TEXT)]]

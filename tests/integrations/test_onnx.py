@@ -17,7 +17,7 @@ import elmore
 from elmore.embed.embedder import Embedder
 from elmore.errors import ConfigError, DataError, WeightsError
 from elmore.weights import folder, pretrained
-from elmore.weights.bundle import Bundle
+from elmore.weights.bundle import Bundle, Card
 from tests.support import doc_blocks, shell_commands
 from tests.support.cli_runner import run_elmore
 from tests.support.fake_checkpoints import bilm_options, bilm_weights, many_langs, write_bilm
@@ -306,3 +306,9 @@ def test_the_commands_on_the_first_page_run(tmp_path, monkeypatch):
     script = ROOT / example[1]
     done = subprocess.run([sys.executable, script, *example[2:]], capture_output=True, text=True)
     assert done.stdout.startswith("I "), done.stderr
+
+
+def test_a_name_with_a_lone_surrogate_is_replaced(tmp_path, bundle):
+    path = tmp_path / "half.onnx"
+    exporting.export(replace(bundle, card=Card(name="half \ud800")), path)
+    assert onnx.load(path).graph.name == "half ?"

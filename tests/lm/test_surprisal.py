@@ -230,3 +230,12 @@ def test_a_column_is_never_written_over(bundle):
     (row,) = table_rows(table, "w", Measured(bundle), prefix="lm_", **ways)
     assert row["entropy"] == "1"
     assert row["lm_entropy"] > 0
+
+
+def test_a_word_with_a_lone_surrogate_costs_the_spelling_that_the_model_reads(bundle):
+    one, other = (
+        measure_surprisal(bundle, tokens("qq\ud800 .")),
+        measure_surprisal(bundle, tokens("qq .")),
+    )
+    assert not one[0].known
+    np.testing.assert_array_equal(column(one, "both"), column(other, "both"))

@@ -363,3 +363,15 @@ def test_more_processes_than_examples_to_a_batch_are_refused(tmp_path):
     new = trained_task.build(task, ["O"], [], open_embedders(parse_spec("none"), device="cpu"))
     with pytest.raises(ConfigError, match="batches of 2 examples cannot be divided among 3 proces"):
         TaskTrainable(new, datasets.train[:4], datasets)
+
+
+def test_a_model_at_a_path_that_is_not_utf8_is_recorded_and_the_run_is_resumed(tmp_path):
+    kind, recipe = ner("train.epochs=1")
+    data, out, bilm = tmp_path / "data.txt", tmp_path / "run", tmp_path / os.fsdecode(b"caf\xe9")
+    toy_tasks.write("ner", data)
+    toy_tasks.bilm(bilm)
+    for resume in (False, True):
+        train(kind, recipe, data, data, out, embedder=f"elmo:{bilm}", device="cpu", resume=resume)
+    recorded = json.loads((out / "recipe.json").read_text())["embedder"]["specification"]
+    assert recorded == f"elmo:{bilm}"
+    assert load_task(out, device="cpu").scores

@@ -366,3 +366,12 @@ def test_an_optimizer_of_other_weights_is_refused_when_it_is_restored(tmp_path, 
     save_file(tensors, path)
     with pytest.raises(DataError, match="step-00000003: not a readable checkpoint"):
         run.load_checkpoint(module, optimizer, CPU)
+
+
+def test_a_path_that_is_not_utf8_is_refused_before_training(tmp_path):
+    """Torch reads no file at such a path, and checkpoints would be lost."""
+    for resume in (False, True):
+        run = Run(tmp_path / os.fsdecode(b"caf\xe9"))
+        with pytest.raises(DataError, match="the path is not UTF-8"):
+            run.create_or_resume({"train": {}}, resume=resume)
+    assert list(tmp_path.iterdir()) == []

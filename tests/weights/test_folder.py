@@ -253,3 +253,11 @@ def test_the_layers_that_are_kept_start_from_their_own_warm_state():
         assert_close(part, whole[:, :1], rtol=0, atol=0)
     (full, _), (some, _) = made.run([["w1", "w2"]]), less.run([["w1", "w2"]])
     assert_close(some.states, full.states[:2])
+
+
+def test_a_card_with_a_lone_surrogate_is_kept(tmp_path):
+    """A damaged config.json may have one, as may the path of a parent."""
+    made = replace(bundle(), card=Card(name="half \ud800", data="caf\udce9.txt"))
+    folder.save(made, tmp_path / "model")
+    card = folder.load(tmp_path / "model").card
+    assert (card.name, card.data) == (made.card.name, made.card.data)

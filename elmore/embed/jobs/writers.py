@@ -235,8 +235,9 @@ class ParquetWriter:
             others=others,
         )
         metadata = {"elmore_format": str(FORMAT)}
+        self._disk = path.open("wb")  # pyarrow opens no path that is not UTF-8
         self._file = _parquet(path).ParquetWriter(
-            path, arrow.schema(self._layout).with_metadata(metadata)
+            self._disk, arrow.schema(self._layout).with_metadata(metadata)
         )
         self._rows: list[Row] = []
         self._held = 0
@@ -245,9 +246,9 @@ class ParquetWriter:
         return self
 
     def __exit__(self, kind: Any, error: Any, at: Any) -> None:  # noqa: ANN401
-        if kind is None:
-            self._flush()
-        self._file.close()
+        with self._disk, self._file:
+            if kind is None:
+                self._flush()
 
     def write(self, row: Row) -> None:
         """Buffer a row until its row group is full."""
