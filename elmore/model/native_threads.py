@@ -48,8 +48,8 @@ def num_threads_for(multiplications: int) -> int:
 def run_together(functions: Sequence[Callable[[], Result]]) -> list[Result]:
     """Run independent functions at the same time, each with its part of the threads.
 
-    OpenMP's threads wait for each other several times in each step, for long where other programs
-    use the cores too. The functions wait for each other once, at their end.
+    Threads that share the loops of a step wait for each other's last iterations several times in
+    each. The functions wait for each other once, at their end.
     """
     threads = num_threads()
     if threads < len(functions):

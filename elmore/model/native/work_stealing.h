@@ -2,8 +2,9 @@
    left when theirs is done.
 
    A loop ends when its iterations are done, not when every thread has come to it: a thread that other programs
-   keep from running holds up the rest only while it has begun some iterations. What comes later than the others
-   finds nothing to do, and follows. A thread has the same part each time, so its weights stay in its cache. */
+   keep from running holds up the rest only while it has begun some iterations, and once at the end of the region.
+   A thread that comes later than the others finds nothing to do, and follows. A thread has the same part each
+   time, so its weights stay in its cache. */
 
 #ifndef ELMORE_WORK_STEALING_H
 #define ELMORE_WORK_STEALING_H
@@ -61,7 +62,8 @@ static worker join_team(counter *counters) {
     return (worker){counters, counters + 1, omp_get_num_threads(), omp_get_thread_num(), 1, 0};
 }
 
-/* Begin half of what is left of the part of a thread. Return how many iterations, after how many others. */
+/* Begin half of what is left of the part of a thread, or all of it if there is one thread. Return how many
+   iterations, after how many others. */
 static int64_t begin_some(const worker *self, int64_t owner, int64_t size, int64_t *after) {
     enum { LOOP = 32 /* bits for the number of iterations, below that of the loop */ };
     _Atomic int64_t *begun = &self->begun[owner].value;
@@ -86,7 +88,7 @@ FORCE_INLINE void spin(void) {
 
 /* Return whether there is another piece; where there is none, wait until those of other threads are done. */
 static int next_piece(worker *self, piece *some, int64_t count, int backwards) {
-    enum { SPINS = 1000 /* some 50 microseconds: most pieces take less */ };
+    enum { SPINS = 1000 /* some 50 microseconds on a Xeon: most pieces take less */ };
     _Atomic int64_t *done = &self->done->value;
     if (some->first != some->end)
         atomic_fetch_add_explicit(done, (some->end - some->first) * some->step, memory_order_release);
