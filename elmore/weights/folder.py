@@ -130,7 +130,7 @@ def load(folder: Path) -> Bundle:
     of_lexicon = settings.alphabet.kind == "lexicon" and settings.model.words is not None
     marks = MANY_LANGS_MARKS if of_lexicon else ELMO_MARKS
     path = folder / "vocabulary.txt"
-    vocabulary = Vocabulary.read(path, marks) if path.exists() else None
+    vocabulary = Vocabulary.read(path, marks) if path.is_file() else None
     alphabet = _build_alphabet(settings, vocabulary, folder)
     model, softmax, warm_state = read_weights(folder, settings, vocabulary)
     path = folder / POOLINGS

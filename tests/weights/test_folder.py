@@ -1,6 +1,7 @@
 """Our own format: what it keeps, what it still reads, what it refuses."""
 
 import json
+import os
 from dataclasses import replace
 
 import pytest
@@ -112,6 +113,15 @@ def test_a_mix_of_numbers_that_are_not_finite_is_refused(tmp_path, value):
 def test_a_softmax_without_its_words_is_refused(tmp_path):
     folder.save(bundle(), tmp_path / "model")
     (tmp_path / "model" / "vocabulary.txt").unlink()
+    with pytest.raises(DataError, match=r"has a softmax, but vocabulary.txt is missing"):
+        folder.load(tmp_path / "model")
+
+
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="there are no named pipes here")
+def test_a_pipe_in_place_of_the_words_does_not_hang(tmp_path):
+    folder.save(bundle(), tmp_path / "model")
+    (tmp_path / "model" / "vocabulary.txt").unlink()
+    os.mkfifo(tmp_path / "model" / "vocabulary.txt")
     with pytest.raises(DataError, match=r"has a softmax, but vocabulary.txt is missing"):
         folder.load(tmp_path / "model")
 
