@@ -18,6 +18,7 @@ import math
 import sys
 import zlib
 from collections.abc import Iterator, Sequence
+from itertools import chain, islice
 from pathlib import Path
 from typing import IO, Any, Literal, NamedTuple
 
@@ -261,12 +262,13 @@ def parse_delimited(name: str, lines: Iterator[str], *, tabs: bool) -> Iterator[
     csv.field_size_limit(2**31 - 1)  # a field may be a whole document
     format_: dict[str, Any] = {"delimiter": "\t", "quoting": csv.QUOTE_NONE} if tabs else {}
     last = 0  # line on which the row before ended
-    reader = csv.reader((f"{line}\n" for line in lines), strict=True, **format_)
+    first = list(islice(lines, 1))
+    reader = csv.reader((f"{line}\n" for line in chain(first, lines)), strict=True, **format_)
     try:
         header = next(reader, None)
         if not header:
             raise DataError(f"{name}: no header; the first line of a table names its columns")
-        if len(header) == 1 and not tabs:
+        if header == first and not tabs:  # one field, which is not quoted
             _check_commas(name, header[0])
         for number, column in enumerate(header):
             if column in header[:number]:
@@ -293,7 +295,7 @@ def parse_delimited(name: str, lines: Iterator[str], *, tabs: bool) -> Iterator[
 
 def _check_commas(name: str, header: str) -> None:
     for mark, marks, advice in (
-        (";", "semicolons", "save the table with commas"),
+        (";", "semicolons", "save the table with commas, or quote the name of its one column"),
         ("\t", "tabs", "name the file .tsv"),
     ):
         if mark in header:

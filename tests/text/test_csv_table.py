@@ -41,6 +41,10 @@ def test_an_empty_line_is_an_empty_cell_where_there_is_one_column(tmp_path):
     assert read(tmp_path / "t.csv", "word\na\n\nb\n").column("word") == ["a", "", "b"]
 
 
+def test_the_quoted_name_of_one_column_may_have_semicolons(tmp_path):
+    assert read(tmp_path / "t.csv", '"word; form"\na\n').column("word; form") == ["a"]
+
+
 @pytest.mark.parametrize(
     ("text", "sentence"),
     [
