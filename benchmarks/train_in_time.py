@@ -6,7 +6,7 @@
 
 It may be started before the text is there. It waits for the files that TEXT/SHA256SUMS lists,
 prepares them (without the one of --valid), and starts to train. From the first updates it learns
-their speed, stops, and resumes with as many updates as fit. Then it converts the best model to its
+their speed, and starts again with as many updates as fit. Then it converts the best model to its
 storage, writes the model folder in pieces, because not every way home takes large files, and
 measures the perplexity of what is stored:
 
@@ -26,7 +26,7 @@ one.
 import argparse
 import hashlib
 import json
-import signal
+import shutil
 import subprocess
 import sys
 import tarfile
@@ -35,7 +35,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 POLL = 0.2  # seconds
-PROVISIONAL = 100_000  # updates of the run while they are measured: no warm-up is cut short
+PROVISIONAL = 100_000  # updates of the run that is measured: it is ended long before
 
 
 class Job(NamedTuple):
@@ -149,7 +149,9 @@ def prepare(job: Job, files: list[Path]) -> None:
 
 
 def train(job: Job, *, measured: int, evaluation: float, reserve: float) -> str:
-    """Train for some updates to learn their speed, then for as many as fit.
+    """Train for some updates to learn their speed, then anew for as many as fit.
+
+    A run cannot be made shorter, and one that is made longer had another learning rate before.
 
     Returns why the training ended early, or nothing.
     """
@@ -159,7 +161,7 @@ def train(job: Job, *, measured: int, evaluation: float, reserve: float) -> str:
         first, first_time = wait_for_update(job, measured // 3, training)  # the ones before compile
         last, last_time = wait_for_update(job, measured, training)
     finally:
-        training.send_signal(signal.SIGTERM)  # it saves a checkpoint
+        training.kill()
         training.wait()
     if last == first:
         raise ValueError(f"{last} updates are logged at once; set train.log_every lower")
@@ -170,11 +172,12 @@ def train(job: Job, *, measured: int, evaluation: float, reserve: float) -> str:
     if not every:
         raise ValueError("train.evaluate_every is 0, once an epoch; set a number of updates")
     seconds = job.seconds_left() - reserve - starting
-    steps = last + count_updates(seconds, per_update, evaluation, every)
+    steps = count_updates(seconds, per_update, evaluation, every)
     job.log(f"an update takes {per_update:.4f} s, starting {starting:.0f} s: {steps} updates fit")
-    if steps <= last:
-        raise TimeoutError(f"only {steps} updates fit, as many as were measured; lend it longer")
-    training = start(job, [*training_command(job, steps), "--resume"])
+    if steps < measured:
+        raise TimeoutError(f"only {steps} updates fit, fewer than were measured; lend it longer")
+    shutil.rmtree(job.run)
+    training = start(job, training_command(job, steps))
     while training.poll() is None and job.seconds_left() > reserve / 2:
         time.sleep(POLL)
     early = ""

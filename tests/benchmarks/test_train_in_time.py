@@ -3,7 +3,6 @@
 import hashlib
 import importlib
 import json
-import signal
 import subprocess
 import sys
 import threading
@@ -102,18 +101,18 @@ def test_the_pieces_of_a_folder_are_the_folder(script, tmp_path):
 
 
 class FakeTraining:
-    """A training that ends at once, with this exit status, when it is resumed."""
+    """A training that ends at once, with this exit status; with None it runs until it is killed."""
 
     def __init__(self, command, status):
         self.command = command
-        self.returncode = status if "--resume" in command else None
-        self.signals = []
+        self.returncode = status
+        self.killed = False
 
     def poll(self):
         return self.returncode
 
-    def send_signal(self, number):
-        self.signals.append(number)
+    def kill(self):
+        self.killed = True
 
     def wait(self):
         return self.returncode
@@ -124,14 +123,16 @@ def stubbed(script, monkeypatch):
     """Make trainings that log 50 updates in a second; return those that were started."""
     started = []
 
-    def begin(job, *, status=0, evaluate_every=100, last=160):
-        job.run.mkdir(parents=True)
+    def begin(job, *, status=0, evaluate_every=100, last=160, evaluated=True):
         recipe = {"train": {"evaluate_every": evaluate_every}}
-        (job.run / "recipe.json").write_text(json.dumps(recipe))
         began = time.time()
 
         def start(_, command):
-            started.append(FakeTraining(command, status))
+            job.run.mkdir(parents=True)  # fails if an earlier run is there
+            (job.run / "recipe.json").write_text(json.dumps(recipe))
+            if started and evaluated:
+                (job.run / "best").mkdir()
+            started.append(FakeTraining(command, status if started else None))
             return started[-1]
 
         def wait_for_update(_job, update, _training):
@@ -150,27 +151,31 @@ def steps(training):
     return int(setting.rpartition("=")[2])
 
 
-def test_a_measured_training_stops_and_resumes_with_the_updates_that_fit(script, stubbed, tmp_path):
+def test_after_a_measured_training_a_new_one_has_the_updates_that_fit(script, stubbed, tmp_path):
     job = make_job(script, tmp_path, seconds=1000)
     started = stubbed(job)
     assert script.train(job, measured=160, evaluation=2, reserve=90) == ""
-    measuring, resumed = started
-    assert measuring.signals == [signal.SIGTERM]
-    assert steps(measuring) > 50_000  # a warm-up is as long as it will be
-    assert resumed.command[-1] == "--resume"
+    measured, new = started
+    assert measured.killed
+    assert not new.killed
+    assert steps(measured) > 50_000  # a warm-up is as long as it will be
+    assert "--resume" not in new.command  # which is refused with fewer updates
     # 1,000 s less 90 of reserve, 10 of starting and 2 of the last evaluation, 0.02 + 0.02 an update
-    assert steps(resumed) == pytest.approx(160 + 898 / 0.04, abs=20)
+    assert steps(new) == pytest.approx(898 / 0.04, abs=20)
 
 
 def test_a_training_that_dies_is_not_taken_for_one_that_ended(script, stubbed, tmp_path):
     job = make_job(script, tmp_path, seconds=1000)
     stubbed(job, status=1)
+    early = script.train(job, measured=160, evaluation=2, reserve=90)
+    assert early == "the training ended with exit 1"
+
+
+def test_a_training_that_dies_without_a_model_is_an_error(script, stubbed, tmp_path):
+    job = make_job(script, tmp_path, seconds=1000)
+    stubbed(job, status=1, evaluated=False)
     with pytest.raises(RuntimeError, match="exit 1, before a model was evaluated"):
         script.train(job, measured=160, evaluation=2, reserve=90)
-    (job.run / "best").mkdir()
-    assert script.train(job, measured=160, evaluation=2, reserve=90) == (
-        "the training ended with exit 1"
-    )
 
 
 @pytest.mark.parametrize(
@@ -187,7 +192,7 @@ def test_a_recipe_that_cannot_be_measured_is_refused(script, stubbed, tmp_path, 
 def test_time_that_is_too_short_is_named(script, stubbed, tmp_path):
     job = make_job(script, tmp_path, seconds=80)
     stubbed(job)
-    with pytest.raises(TimeoutError, match="only 160 updates fit"):
+    with pytest.raises(TimeoutError, match="only 0 updates fit"):
         script.train(job, measured=160, evaluation=2, reserve=90)
 
 
