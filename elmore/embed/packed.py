@@ -24,6 +24,7 @@ from elmore.embed.sentence_layers import SentenceLayers
 from elmore.embed.tokenized import TokenizedText
 from elmore.errors import DataError
 from elmore.model.state import BOTH
+from elmore.text.characters import number_words
 
 _log = logging.getLogger(__name__)
 
@@ -113,11 +114,9 @@ class Batch:
         select: Select,
         directions: Sequence[int] = BOTH,
     ) -> None:
-        ids: dict[str, int] = {}  # of the distinct words, in order of appearance
-        word_ids = (ids.setdefault(word, len(ids)) for segment in segments for word in segment)
+        words, text = number_words(list(chain.from_iterable(segments)))
+        distinct = DistinctWords(words, runtime.token_vectors(words))
         self._lengths = np.fromiter(map(len, segments), np.int64, len(segments))
-        text = np.fromiter(word_ids, np.int64, self._lengths.sum())
-        distinct = DistinctWords(list(ids), runtime.token_vectors(list(ids)))
         self._num_rows = _num_rows_by_length(self._lengths, runtime)
         self._fetches = {}
         for rows in np.unique(self._num_rows).tolist():

@@ -31,7 +31,7 @@ from elmore.integrations.allennlp_bilm import _ElmoBiLm
 from elmore.model import mix
 from elmore.model.layer_stack import LayerStack
 from elmore.model.padding import as_bool
-from elmore.text.characters import ByteAlphabet, check_tokens
+from elmore.text.characters import ByteAlphabet, check_tokens, number_words
 
 __all__ = ["Elmo", "ElmoEmbedder", "ScalarMix", "batch_to_ids"]
 
@@ -57,14 +57,15 @@ def batch_to_ids(batch: list[list[str]]) -> Int[Tensor, "B T 50"]:
         DataError: A sentence is not a list of strings.
     """
     alphabet = ByteAlphabet()
-    longest = max(map(len, batch), default=0)
-    ids = np.zeros((len(batch), longest, alphabet.max_characters), dtype=np.int64)
-    for row, sentence in zip(ids, batch, strict=True):
+    for sentence in batch:
         check_tokens(sentence)
-        for word_ids, word in zip(row, sentence, strict=False):
-            characters = alphabet.encode_word(word)
-            word_ids[:] = alphabet.padding + 1
-            word_ids[: len(characters)] = np.add(characters, 1)
+    lengths = np.fromiter(map(len, batch), np.int64, len(batch))
+    words, numbers = number_words(list(itertools.chain.from_iterable(batch)))
+    characters, _ = alphabet.encode(words)
+    shifted = np.full((len(words), alphabet.max_characters), alphabet.padding + 1)
+    shifted[:, : characters.shape[1]] = characters + 1
+    ids = np.zeros((len(batch), lengths.max(initial=0), alphabet.max_characters), dtype=np.int64)
+    ids[np.arange(ids.shape[1]) < lengths[:, None]] = shifted[numbers]
     return torch.from_numpy(ids)
 
 

@@ -105,7 +105,7 @@ def train_on(
             description = _describe_run(datasets, recipe, examples, fraction, recipe_path)
             run.create_or_resume(description, resume=resume)
         datasets.wait()
-        training = _new_task(datasets, recipe, examples)
+        training = new_task(datasets, recipe, examples)
         with deterministic(recipe.train):
             dtype = precision.weight_dtype(precision.resolve(recipe.train, device))
             training.network.to(device, dtype).train()
@@ -155,7 +155,7 @@ def _follow(
     return report
 
 
-def _new_task(datasets: TaskDatasets, recipe: TaskConfig, examples: Sequence[Any]) -> TrainedTask:
+def new_task(datasets: TaskDatasets, recipe: TaskConfig, examples: Sequence[Any]) -> TrainedTask:
     """Build the network, with weights that the seed determines."""
     task, words = type(datasets.task)(recipe), None
     if datasets.embedders.vectors is None and datasets.embedders.elmo is None:

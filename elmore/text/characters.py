@@ -8,6 +8,7 @@ Shapes: N distinct words, C characters, B sentences, T tokens (sentence boundari
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import chain
 from typing import NamedTuple, Protocol
 
 import numpy as np
@@ -44,15 +45,23 @@ class Alphabet(Protocol):
 
 def encode_batch(alphabet: Alphabet, sentences: Sequence[Sequence[str]]) -> TokenIds:
     """Add boundaries to the sentences, and encode their distinct words."""
-    numbers: dict[str, int] = {alphabet.begin: 0, alphabet.end: 1}
-    length = 2 + max((len(sentence) for sentence in sentences), default=0)
-    index = np.full((len(sentences), length), NO_TOKEN, dtype=np.int64)
-    for row, sentence in zip(index, sentences, strict=True):
+    for sentence in sentences:
         check_tokens(sentence)
-        row[0] = 0
-        row[1 : len(sentence) + 1] = [numbers.setdefault(word, len(numbers)) for word in sentence]
-        row[len(sentence) + 1] = 1
-    return TokenIds(index, *alphabet.encode(list(numbers)))
+    lengths = np.fromiter(map(len, sentences), np.int64, len(sentences))
+    words, numbers = number_words([alphabet.begin, alphabet.end, *chain.from_iterable(sentences)])
+    index = np.full((len(sentences), lengths.max(initial=0) + 2), NO_TOKEN, dtype=np.int64)
+    column = np.arange(index.shape[1])
+    index[:, 0] = 0
+    index[(column > 0) & (column <= lengths[:, None])] = numbers[2:]
+    index[np.arange(len(sentences)), lengths + 1] = 1
+    return TokenIds(index, *alphabet.encode(words))
+
+
+def number_words(words: Sequence[str]) -> tuple[list[str], Int[np.ndarray, " T"]]:
+    """Return the distinct words in order of appearance, and the number of each word in them."""
+    distinct = list(dict.fromkeys(words))
+    numbers = dict(zip(distinct, range(len(distinct)), strict=True))
+    return distinct, np.fromiter(map(numbers.__getitem__, words), np.int64, len(words))
 
 
 def check_tokens(sentence: Sequence[str]) -> None:
@@ -84,18 +93,26 @@ class ByteAlphabet:
     begin_sentence, end_sentence, begin_word, end_word, padding = range(256, 261)
 
     def encode_word(self, word: str) -> list[int]:
-        """Return the ids of a word without padding; `<S>` and `</S>` are single ids."""
-        if word == self.begin:
-            payload = [self.begin_sentence]
-        elif word == self.end:
-            payload = [self.end_sentence]
-        else:  # may truncate inside a character, as in training
-            payload = list(word.encode("utf-8", "ignore")[: self.max_characters - 2])
-        return [self.begin_word, *payload, self.end_word]
+        """Return the ids of a word, without padding."""
+        return self.encode([word])[0][0].tolist()
 
     def encode(self, words: Sequence[str]) -> tuple[Int[np.ndarray, "N C"], None]:
-        """Encode each word, padded to the longest of them."""
-        return _pad([self.encode_word(word) for word in words], self.padding), None
+        """Encode each word, padded to the longest of them; `<S>` and `</S>` are single ids."""
+        marks = {self.begin: self.begin_sentence, self.end: self.end_sentence}
+        marked = {row: marks[word] for row, word in enumerate(words) if word in marks}
+        # A cut may fall inside a character, as in training.
+        spelled = [word.encode("utf-8", "ignore")[: self.max_characters - 2] for word in words]
+        for row in marked:
+            spelled[row] = b" "
+        lengths = np.fromiter(map(len, spelled), np.int64, len(words))
+        column = np.arange(lengths.max(initial=0) + 2)
+        ids = np.full((len(words), len(column)), self.padding, dtype=np.int64)
+        ids[:, 0] = self.begin_word
+        ids[(column > 0) & (column <= lengths[:, None])] = np.frombuffer(b"".join(spelled), "u1")
+        ids[np.arange(len(words)), lengths + 1] = self.end_word
+        for row, mark in marked.items():
+            ids[row, 1] = mark
+        return ids, None
 
 
 @dataclass(frozen=True)

@@ -166,9 +166,10 @@ def _scale_gradients(weights: list[nn.Parameter], factor: Tensor) -> None:
     Batches and processes may make different numbers of predictions, so the divisor is known only
     after the last batch of an update.
     """
-    for weight in weights:
-        if weight.grad is not None:
-            weight.grad.mul_(factor)
+    gradients = [weight.grad for weight in weights if weight.grad is not None]
+    for dtype in {gradient.dtype for gradient in gradients}:
+        same = [gradient for gradient in gradients if gradient.dtype == dtype]
+        torch._foreach_mul_(same, factor.to(dtype))
 
 
 def _batch_seed(*numbers: int) -> int:

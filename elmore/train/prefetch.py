@@ -54,6 +54,8 @@ def map_tensors(batch: Any, function: Callable[[Tensor], Tensor]) -> Any:  # noq
     """Apply a function to every tensor of nested lists, tuples and dictionaries."""
     if isinstance(batch, Tensor):
         return function(batch)
+    if isinstance(batch, list | tuple) and batch and isinstance(batch[0], str):
+        return batch  # the tokens of a sentence: there are many more of them than tensors
     if isinstance(batch, tuple) and hasattr(batch, "_fields"):
         return type(batch)(*(map_tensors(item, function) for item in batch))
     if isinstance(batch, list | tuple):

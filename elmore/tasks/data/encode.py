@@ -10,6 +10,7 @@ L layers, D width.
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
+from itertools import chain
 from typing import NamedTuple
 
 import numpy as np
@@ -19,7 +20,7 @@ from torch import Tensor
 
 from elmore.embed.embedder import Embedder
 from elmore.embed.jobs.layer_cache import CachedLayers
-from elmore.text.characters import ByteAlphabet
+from elmore.text.characters import ByteAlphabet, number_words
 
 UNKNOWN = -1
 """The id of a word without a vector."""
@@ -62,21 +63,16 @@ class BatchEncoder:
         """Encode a batch of sentences, whose biLM layers are in `layers` if there is a biLM."""
         lengths = [len(sentence) for sentence in sentences]
         mask = np.arange(max(lengths, default=0)) < np.array(lengths)[:, None]
-        tokens = [word for sentence in sentences for word in sentence]
-        words = index = characters = None
-        if self.word_ids is not None:
-            words = self.word_ids(tokens)
-        if self.alphabet is not None:
-            numbers = {"": 0}  # so that there is a row even without a token
-            rows = [numbers.setdefault(token, len(numbers)) for token in tokens]
-            index = np.array(rows, dtype=np.int64)
-            characters, _ = self.alphabet.encode(list(numbers))
+        tokens = chain.from_iterable(sentences)
+        distinct, index = number_words(["", *tokens])  # so that there is a row even without a token
+        words = None if self.word_ids is None else self.word_ids(distinct)[index[1:]]
+        characters = None if self.alphabet is None else self.alphabet.encode(distinct)[0]
         states = None if layers is None else layers.of(sentences)
         return EncodedBatch(
             torch.from_numpy(mask),
             torch.from_numpy(np.flatnonzero(mask)),
             _to_tensor(words),
-            _to_tensor(index),
+            None if characters is None else torch.from_numpy(index[1:]),
             _to_tensor(characters),
             _to_tensor(states),
             sentences,

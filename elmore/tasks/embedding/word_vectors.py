@@ -21,7 +21,7 @@ import zlib
 from array import array
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from itertools import chain, takewhile
+from itertools import chain, repeat, takewhile
 from pathlib import Path
 
 import numpy as np
@@ -56,9 +56,12 @@ class WordVectors:
 
     def ids(self, tokens: Sequence[str]) -> Int[np.ndarray, " T"]:
         """Return the row of each token, or UNKNOWN."""
-        words = self.words
-        ids = (words.get(token, words.get(token.lower(), UNKNOWN)) for token in tokens)
-        return np.fromiter(ids, dtype=np.int64, count=len(tokens))
+        words, unknown = self.words, repeat(UNKNOWN)
+        ids = np.fromiter(map(words.get, tokens, unknown), np.int64, len(tokens))
+        missing = (ids == UNKNOWN).nonzero()[0]
+        lower = [tokens[i].lower() for i in missing.tolist()]
+        ids[missing] = np.fromiter(map(words.get, lower, unknown), np.int64, len(lower))
+        return ids
 
     def lookup(self, tokens: Sequence[str]) -> Float[np.ndarray, "T D"]:
         """Return the vector of each token, zeros for unknown ones."""
