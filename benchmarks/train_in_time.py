@@ -8,24 +8,33 @@ It may be started before the text is there. It waits for the files that TEXT/SHA
 prepares them (without the one of --valid), and starts to train. From the first updates it learns
 their speed, and starts again with as many updates as fit. Then it converts the best model to its
 storage, writes the model folder in pieces, because not every way home takes large files, and
-measures the perplexity of what is stored:
+measures what is stored, as long as there is time: its perplexity, and each `--then NAME COMMAND`, a
+command of elmore in which {model} is the model, all at the same time.
 
     OUT/log.txt     what was done when: each command, and how much time was left
     OUT/train.txt   what the training printed
     OUT/model       the model
     OUT/pieces      model.tar.gz.000, model.tar.gz.001 ... and SHA256SUMS
+    OUT/measured    NAME.json, what the command printed, and NAME.txt, its messages
     OUT/done        written last; its text says how it ended
 
     cat model.tar.gz.* | tar xz                           # at home
 
 SECONDS is the end in seconds since 1970 (`date +%s`). A training that does not end in time is
 killed, and its best model so far is converted; `train.evaluate_every` must be set, so that there is
-one.
+one. OUT must be a folder that nothing else empties.
+
+    python benchmarks/train_in_time.py --watch 570 OUT    # how it stands, and whether it still runs
+
+waits until the pieces are there or everything has ended, but at most 570 seconds, and exits with 1
+at once if the script is not running or has failed. Who pays for the machine does not wait blindly.
 """
 
 import argparse
 import hashlib
 import json
+import os
+import shlex
 import shutil
 import subprocess
 import sys
@@ -36,6 +45,7 @@ from typing import NamedTuple
 
 POLL = 0.2  # seconds
 PROVISIONAL = 100_000  # updates of the run that is measured: it is ended long before
+SLOWER = 1.01  # a machine that has become warm
 
 
 class Job(NamedTuple):
@@ -50,6 +60,7 @@ class Job(NamedTuple):
     device: str
     vocabulary: Path | None
     init: str | None
+    then: list[tuple[str, str]]
 
     @property
     def shards(self) -> Path:
@@ -60,6 +71,11 @@ class Job(NamedTuple):
     def run(self) -> Path:
         """The run folder."""
         return self.out / "run"
+
+    @property
+    def model(self) -> Path:
+        """The stored model."""
+        return self.out / "model"
 
     def seconds_left(self) -> float:
         """Return how long the machine is still there."""
@@ -72,6 +88,12 @@ class Job(NamedTuple):
 
 
 def main() -> None:
+    if "--watch" in sys.argv:
+        parser = argparse.ArgumentParser(description=watch.__doc__.splitlines()[0])
+        parser.add_argument("--watch", type=float, metavar="SECONDS", help="wait no longer")
+        parser.add_argument("out", type=Path)
+        args = parser.parse_args()
+        raise SystemExit(watch(args.out, args.watch))
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("recipe")
     parser.add_argument("text", type=Path, help="folder with text files and their SHA256SUMS")
@@ -83,19 +105,23 @@ def main() -> None:
     parser.add_argument("--storage", default="int8", help="as for elmore convert")
     parser.add_argument("--set", nargs="+", action="extend", default=[], help="section.key=value")
     parser.add_argument("--device", default="auto")
-    parser.add_argument("--measure", type=int, default=160, help="updates, to learn their speed")
+    parser.add_argument("--updates", type=int, default=160, help="updates, to learn their speed")
     parser.add_argument("--evaluation", type=float, default=8, help="seconds that each takes")
     parser.add_argument("--reserve", type=float, default=60, help="seconds after the training")
+    parser.add_argument("--then", nargs=2, action="append", default=[], help="NAME COMMAND")
     parser.add_argument("--piece", type=int, default=15 * 2**20, help="bytes")
     args = parser.parse_args()
     names = {name: getattr(args, name) for name in Job._fields if name != "settings"}
     job = Job(**names, settings=args.set)
     job.out.mkdir(parents=True, exist_ok=True)
+    (job.out / "done").unlink(missing_ok=True)
+    (job.out / "pid").write_text(str(os.getpid()), encoding="utf-8")
     try:
         files = wait_for_text(job)
         prepare(job, files)
-        early = train(job, measured=args.measure, evaluation=args.evaluation, reserve=args.reserve)
+        early = train(job, measured=args.updates, evaluation=args.evaluation, reserve=args.reserve)
         store(job, args.storage, args.piece)
+        measure(job)
         end = f"all is there, but {early}" if early else "all is there"
     except Exception as error:  # whoever waits for OUT/done must hear of it
         end = f"stopped: {type(error).__name__}: {error}"
@@ -165,7 +191,7 @@ def train(job: Job, *, measured: int, evaluation: float, reserve: float) -> str:
         training.wait()
     if last == first:
         raise ValueError(f"{last} updates are logged at once; set train.log_every lower")
-    per_update = (last_time - first_time) / (last - first)
+    per_update = SLOWER * (last_time - first_time) / (last - first)
     starting = max(0.0, first_time - launched - first * per_update)
     recipe = json.loads((job.run / "recipe.json").read_text("utf-8"))
     every = recipe["train"]["evaluate_every"]
@@ -242,13 +268,63 @@ def run(job: Job, words: list[str]) -> str:
 
 
 def store(job: Job, storage: str, piece: int) -> None:
-    """Convert the best model to its storage, split it, and measure what is stored."""
-    model = job.out / "model"
-    run(job, ["convert", str(job.run), str(model), f"--storage={storage}"])
-    num_pieces = split_folder(model, job.out / "pieces", piece)
+    """Convert the best model to its storage, and split it."""
+    run(job, ["convert", str(job.run), str(job.model), f"--storage={storage}"])
+    num_pieces = split_folder(job.model, job.out / "pieces", piece)
     job.log(f"{num_pieces} pieces are there")
-    where = [str(model), str(job.shards), f"--device={job.device}"]
-    job.log(run(job, ["evaluate", *where, "--json"]).strip())
+
+
+def measure(job: Job) -> None:
+    """Measure what is stored in every way that was asked for, until the time is over."""
+    folder, device = job.out / "measured", f"--device={job.device}"
+    folder.mkdir(exist_ok=True)
+    evaluate = ["evaluate", str(job.model), str(job.shards), device, "--json"]
+    commands = {"perplexity": evaluate}
+    for name, command in job.then:
+        commands[name] = shlex.split(command.replace("{model}", str(job.model)))
+    running = {}
+    for name, words in commands.items():
+        job.log(f"elmore {' '.join(words)}")
+        result, messages = folder / f"{name}.json", folder / f"{name}.txt"
+        with result.open("wb") as out, messages.open("wb") as err:
+            command = [sys.executable, "-m", "elmore", *words]
+            running[name] = subprocess.Popen(command, stdout=out, stderr=err)
+    while running and job.seconds_left() > 0:
+        for name in [name for name, process in running.items() if process.poll() is not None]:
+            job.log(f"{name} ended with exit {running.pop(name).returncode}")
+        time.sleep(POLL)
+    for name, process in running.items():
+        process.kill()
+        job.log(f"{name} did not end in time")
+
+
+def watch(out: Path, seconds: float) -> int:
+    """Wait for the pieces, or if they are there for the end, and print how it stands.
+
+    Returns the exit status: 1 if the script has failed or is not running.
+    """
+    end, pieces, done = time.time() + seconds, out / "pieces" / "SHA256SUMS", out / "done"
+    awaited = done if pieces.exists() else pieces
+    while time.time() < end and is_running(out) and not awaited.exists():
+        time.sleep(POLL)
+    for name in ("log.txt", "train.txt"):
+        if (out / name).exists():
+            print(*(out / name).read_text("utf-8").splitlines()[-3:], sep="\n")
+    if done.exists():
+        return int(done.read_text("utf-8").startswith("stopped"))
+    if is_running(out):
+        return 0
+    print(f"{out}: no script is running; it was killed, or something emptied this folder")
+    return 1
+
+
+def is_running(out: Path) -> bool:
+    """Return whether the script that writes to a folder is running."""
+    try:
+        os.kill(int((out / "pid").read_text("utf-8")), 0)
+    except (FileNotFoundError, ProcessLookupError):
+        return False
+    return True
 
 
 def split_folder(folder: Path, pieces: Path, size: int) -> int:

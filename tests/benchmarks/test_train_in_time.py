@@ -3,6 +3,8 @@
 import hashlib
 import importlib
 import json
+import os
+import shutil
 import subprocess
 import sys
 import threading
@@ -27,7 +29,7 @@ def make_job(script, folder, *, seconds):
     text.mkdir()
     out.mkdir()
     until = time.time() + seconds
-    return script.Job("tiny", text, out, folder / "valid.txt", [], until, "cpu", None, None)
+    return script.Job("tiny", text, out, folder / "valid.txt", [], until, "cpu", None, None, [])
 
 
 def write_sums(job, **contents):
@@ -161,7 +163,7 @@ def test_after_a_measured_training_a_new_one_has_the_updates_that_fit(script, st
     assert steps(measured) > 50_000  # a warm-up is as long as it will be
     assert "--resume" not in new.command  # which is refused with fewer updates
     # 1,000 s less 90 of reserve, 10 of starting and 2 of the last evaluation, 0.02 + 0.02 an update
-    assert steps(new) == pytest.approx(898 / 0.04, abs=20)
+    assert steps(new) == pytest.approx(898 / 0.0402, abs=20)
 
 
 def test_a_training_that_dies_is_not_taken_for_one_that_ended(script, stubbed, tmp_path):
@@ -205,6 +207,7 @@ def test_how_it_ended_is_always_written(script, monkeypatch, tmp_path):
     monkeypatch.setattr(script, "wait_for_text", lambda job: jobs.append(job) or [])
     monkeypatch.setattr(script, "prepare", lambda *_: None)
     monkeypatch.setattr(script, "store", lambda *_: None)
+    monkeypatch.setattr(script, "measure", lambda *_: None)
     for early, end in (("", "all is there"), ("it died", "all is there, but it died")):
         monkeypatch.setattr(script, "train", lambda *_, early=early, **__: early)
         script.main()
@@ -222,3 +225,48 @@ def test_a_training_that_cannot_begin_says_why(script, tmp_path):
         script.train(job, measured=3, evaluation=1, reserve=1)
     assert "no index.json" in (job.out / "train.txt").read_text()
     assert "elmore pretrain tiny" in (job.out / "log.txt").read_text()
+
+
+def test_what_is_stored_is_measured_as_long_as_there_is_time(script, monkeypatch, tmp_path):
+    job = make_job(script, tmp_path, seconds=60)._replace(
+        then=[("info", "info '{model}' --json"), ("wrong", "info --no-such-option")]
+    )
+    shutil.copytree(ROOT / "elmore/weights/bundled", job.model)
+    start = subprocess.Popen
+
+    def start_slow_evaluation(command, **files):
+        sleeping = [sys.executable, "-c", "import time; time.sleep(600)"]
+        return start(sleeping if "evaluate" in command else command, **files)
+
+    monkeypatch.setattr(script.subprocess, "Popen", start_slow_evaluation)
+    log = job.out / "log.txt"
+    both_ended = lambda _: float(log.read_text().count("ended with") < 2)  # noqa: E731
+    monkeypatch.setattr(script.Job, "seconds_left", both_ended)
+    log.touch()
+    script.measure(job)
+    folder, lines = job.out / "measured", log.read_text()
+    assert json.loads((folder / "info.json").read_text())["language"] == "English"
+    assert "No such option" in (folder / "wrong.txt").read_text()
+    assert "info ended with exit 0" in lines
+    assert "wrong ended with exit 2" in lines
+    assert "perplexity did not end in time" in lines
+
+
+def test_whoever_watches_hears_of_an_end_at_once(script, tmp_path, capsys):
+    assert script.watch(tmp_path, 600) == 1  # a folder that was emptied
+    assert "no script is running" in capsys.readouterr().out
+    (tmp_path / "pid").write_text(str(os.getpid()))
+    (tmp_path / "log.txt").write_text("1\n2\n3\n4\n")
+    (tmp_path / "done").write_text("stopped: MemoryError\n")
+    (tmp_path / "pieces").mkdir()
+    (tmp_path / "pieces" / "SHA256SUMS").touch()
+    assert script.watch(tmp_path, 600) == 1
+    assert capsys.readouterr().out == "2\n3\n4\n"
+    (tmp_path / "done").write_text("all is there\n")
+    assert script.watch(tmp_path, 600) == 0
+    (tmp_path / "done").unlink()
+    assert script.watch(tmp_path, 0.5) == 0  # it still measures
+    died = subprocess.Popen([sys.executable, "-c", ""])
+    died.wait()
+    (tmp_path / "pid").write_text(str(died.pid))
+    assert script.watch(tmp_path, 600) == 1
