@@ -2,7 +2,7 @@
 
     python benchmarks/embed_tokens.py [--recipe original] [--device cuda] [--precision fast]
                                       [--tokens 10000 100000 1000000] [--rounds 3]
-                                      [--token-budget 16384] [--kernels 10]
+                                      [--token-budget 16384] [--kernels 10] [--functions 20]
 
 The weights are random with the size of a recipe, or those of the bundled model
 (`--recipe bundled`). The text is $ELMORE_DATA/corpus/valid.txt.xz, tokenized beforehand and
@@ -10,10 +10,14 @@ repeated if it is too short. The vectors are float16 averages of the layers; not
 The lengths take turns, and the result is the median over the rounds. On a GPU `--kernels N` embeds
 the longest text once more under the profiler, and prints for how much of the time the GPU was busy
 and its N slowest kernels. The profiler costs time too, so without it the GPU is busy for more.
+`--functions N` does so under the profiler of Python, and lists the N functions that take the most
+time by themselves.
 """
 
 import argparse
+import cProfile
 import itertools
+import pstats
 import statistics
 import time
 from collections.abc import Iterable, Iterator
@@ -65,6 +69,7 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--token-budget", type=int, help="as the device likes it")
     parser.add_argument("--kernels", type=int, help="on a GPU: list as many")
+    parser.add_argument("--functions", type=int, help="list as many")
     args = parser.parse_args()
     text = list(contestants.real_sentences())
     elmo = load(args)
@@ -85,6 +90,11 @@ def main() -> None:
         print(f"| {length:,} | {1 / cost:,.0f} | {cost / costs[0]:.3f} |")
     if args.kernels:
         kernels(elmo, list(sentences(max(args.tokens), text)), args.kernels)
+    if args.functions:
+        profiler = cProfile.Profile()
+        longest = list(sentences(max(args.tokens), text))
+        profiler.runcall(seconds, elmo, iter(longest))
+        pstats.Stats(profiler).sort_stats("tottime").print_stats(args.functions)
 
 
 def kernels(elmo: elmore.Embedder, text: list[list[str]], number: int) -> None:

@@ -75,8 +75,9 @@ def join_segments(
     empty: Float[np.ndarray, "*L 0 2*D"],
 ) -> EmbeddedText:
     """Join the vectors of a text's segments, in memory of their own; `empty` is for no segment."""
-    one = len(arrays) == 1
-    vectors = arrays[0].copy() if one else np.concatenate([empty, *arrays], axis=-2)
+    if len(arrays) == 1:
+        return EmbeddedText(text.segments[0], arrays[0].copy(), text.offsets)
+    vectors = np.concatenate([empty, *arrays], axis=-2)
     return EmbeddedText(list(chain.from_iterable(text.segments)), vectors, text.offsets)
 
 

@@ -8,15 +8,14 @@ Shapes: N words, R rows of a table of width W, C characters, D width of one dire
 """
 
 import threading
-from collections import OrderedDict
 from collections.abc import Callable, Iterator, Sequence
-from itertools import islice
+from itertools import repeat
 
 import numpy as np
 from jaxtyping import Float, Int
 
 from elmore.embed.device import Array, Device, Network
-from elmore.text.characters import Alphabet
+from elmore.text.characters import Alphabet, number_words
 
 MISSING = -1
 WIDTHS = (6, 9, 12, 16, 24)  # length buckets of words, in columns; longer words take all columns
@@ -34,7 +33,12 @@ class LRUTable:
         self.capacity = capacity
         self.table = device.empty(0, width)
         self._device = device
-        self._rows: OrderedDict[str, int] = OrderedDict()
+        self._rows: dict[str, int] = {}
+        self._words: list[str] = []  # of each row
+        self._num_calls = 0
+        self._last_use = np.zeros(0, np.int64)  # of each row of the table: the number of a call
+        # The rows that had not been used for longest when they were sorted, and when that was.
+        self._oldest, self._sorted_at = np.zeros(0, np.int64), 0
 
     def __len__(self) -> int:
         """Return the number of words."""
@@ -42,25 +46,41 @@ class LRUTable:
 
     def lookup(self, words: Sequence[str]) -> Int[np.ndarray, " N"]:
         """Return the row of each word, or `MISSING`, and mark the words as used."""
-        rows = [self._rows.get(word, MISSING) for word in words]
-        for word, row in zip(words, rows, strict=True):
-            if row != MISSING:
-                self._rows.move_to_end(word)
-        return np.array(rows, dtype=np.int64)
+        rows = np.fromiter(map(self._rows.get, words, repeat(MISSING)), np.int64, len(words))
+        self._num_calls += 1
+        self._last_use[rows[rows != MISSING]] = self._num_calls
+        return rows
 
     def insert(self, words: Sequence[str], values: Float[Array, "N W"]) -> None:
         """Insert distinct words that are not in the table, as many as it can hold."""
-        self.reserve(len(self._rows) + len(words))
-        num_rows, used = len(self.table), len(self._rows)
-        words = words[:num_rows]
-        free = range(used, min(num_rows, used + len(words)))
-        evicted = list(islice(self._rows, len(words) - len(free)))
-        rows = [*free, *(self._rows[word] for word in evicted)]
-        (index,) = self._device.put([np.array(rows, dtype=np.int64)])
-        self.table[index] = values[:num_rows]
-        for word in evicted:  # only now: the lines above may run out of memory
-            del self._rows[word]
-        self._rows.update(zip(words, rows, strict=True))
+        used = len(self._rows)
+        self.reserve(used + len(words))
+        words = words[: len(self.table)]
+        num_free = min(len(self.table) - used, len(words))
+        evicted = self._least_recently_used(len(words) - num_free)
+        rows = np.concatenate([np.arange(used, used + num_free), evicted])
+        (index,) = self._device.put([rows])
+        self.table[index] = values[: len(words)]
+        for row in evicted.tolist():  # only now: the lines above may run out of memory
+            del self._rows[self._words[row]]
+        self._words += words[:num_free]
+        for row, word in zip(evicted.tolist(), words[num_free:], strict=True):
+            self._words[row] = word
+        self._rows.update(zip(words, rows.tolist(), strict=True))
+        self._num_calls += 1
+        self._last_use[rows] = self._num_calls
+
+    def _least_recently_used(self, count: int) -> Int[np.ndarray, " n"]:
+        """Return the rows of the words that have not been used for longest.
+
+        To sort all of them at each call would be slow, so some more are kept for the next ones.
+        """
+        oldest = self._oldest[self._last_use[self._oldest] <= self._sorted_at]
+        if len(oldest) < count:
+            order = np.argsort(self._last_use[: len(self._rows)], kind="stable")
+            oldest, self._sorted_at = order[: max(count, len(order) // 8)], self._num_calls
+        self._oldest = oldest[count:]
+        return oldest[:count]
 
     def reserve(self, needed: int) -> None:
         """Enlarge the table for so many words, up to its capacity or to what a GPU has left."""
@@ -75,6 +95,7 @@ class LRUTable:
             return
         table[: len(old)] = old
         self.table = table
+        self._last_use = np.resize(self._last_use, size)  # the rows after the words are not read
 
 
 class WordCache:
@@ -107,10 +128,8 @@ class WordCache:
                 self._device.take(table, index, vectors)  # missing words are set below
             if not len(missing):
                 return vectors
-            ids: dict[str, int] = {}  # of the distinct missing words, in order of appearance
-            word_ids = np.array([ids.setdefault(words[i], len(ids)) for i in missing.tolist()])
-            self._lru.reserve(len(self._lru) + len(ids))
-        distinct = list(ids)
+            distinct, word_ids = number_words([words[i] for i in missing.tolist()])
+            self._lru.reserve(len(self._lru) + len(distinct))
         first_positions = missing[np.unique(word_ids, return_index=True)[1]].tolist()
         for begin in range(0, len(distinct), self._block):
             end = begin + self._block

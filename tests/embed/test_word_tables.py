@@ -178,6 +178,26 @@ def test_a_row_of_the_table_is_that_of_its_word(capacity, calls):
         assert len(lru) <= capacity
 
 
+@given(st.integers(0, 2**32), st.integers(8, 40))
+def test_what_is_dropped_was_used_before_everything_that_stays(seed, capacity):
+    rng, letters = np.random.default_rng(seed), [chr(ord("A") + i) for i in range(60)]
+    calls = [rng.choice(letters, rng.integers(1, 8), replace=False).tolist() for _ in range(60)]
+    lru, used = LRUTable(capacity, 1, HOST), {}
+    for number, words in enumerate(calls):
+        missing = {w for w, row in zip(words, lru.lookup(words), strict=True) if row == MISSING}
+        new = [word for word in words if word in missing]
+        old = dict(used)
+        lru.insert(new, np.array([value(word) for word in new]).reshape(-1, 1))
+        used |= dict.fromkeys(words, number)
+        dropped = {w for w in used if w not in lru._rows}
+        stay = used.keys() - dropped - set(words)
+        assert not dropped & set(words)
+        assert max((old[w] for w in dropped), default=-1) <= min((old[w] for w in stay), default=99)
+        for word in dropped:
+            del used[word]
+        assert len(used) == len(lru)
+
+
 def test_a_full_table_replaces_the_least_recently_used_word():
     lru = LRUTable(2, 1, HOST)
     lru.insert("ab", np.array([value("a"), value("b")]))
