@@ -107,7 +107,7 @@ def apply_overrides(table: Mapping[str, Any], assignments: Sequence[str]) -> dic
             target = target.setdefault(section, {})
             if not isinstance(target, dict):
                 raise ConfigError(f"{assignment!r}: {section!r} is a value, not a section")
-        target[key] = _toml_value(value.strip())
+        target[key] = _toml_value(value.strip(), assignment)
     return result
 
 
@@ -155,11 +155,14 @@ def suggest(name: str, known: Iterable[str], renamed: str | None = None) -> str:
     return f"did you mean {close[0]!r}?" if close else ""
 
 
-def _toml_value(value: str) -> Any:  # noqa: ANN401 -- any TOML value
+def _toml_value(value: str, assignment: str) -> Any:  # noqa: ANN401 -- any TOML value
     try:
-        return tomllib.loads(f"value = {value}")["value"]
+        table = tomllib.loads(f"value = {value}")
     except (ValueError, RecursionError):
         return value
+    if len(table) > 1:
+        raise ConfigError(f"{assignment!r} has more than one setting; pass each on its own")
+    return table["value"]
 
 
 def build(

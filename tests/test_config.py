@@ -97,6 +97,12 @@ def test_an_override_of_another_form_is_refused(assignment):
         config.apply_overrides({}, [assignment])
 
 
+def test_a_line_break_in_an_override_does_not_hide_a_second_one():
+    with pytest.raises(ConfigError, match="more than one setting; pass each on its own"):
+        config.apply_overrides({}, ["train.lr=1e-3\ntrain.steps=2"])
+    assert config.apply_overrides({}, ["a.b=[1,\n2]"]) == {"a": {"b": [1, 2]}}
+
+
 def test_an_override_into_a_value_is_refused():
     with pytest.raises(ConfigError, match="'name' is a value, not a section"):
         config.apply_overrides({"name": "x"}, ["name.part=3"])

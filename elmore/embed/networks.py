@@ -76,6 +76,8 @@ def move(module: Model, device: "str | torch.device") -> None:
 
     if device == "auto":
         device = "cuda" if torch.cuda.is_available() else "cpu"
+    if str(device) == "meta":  # torch would do it, but there the weights are lost
+        raise ConfigError("device 'meta' cannot be used here; use auto, cpu or cuda")
     try:
         module.to(device)
     except (RuntimeError, AssertionError) as error:  # torch has no class of its own for it

@@ -11,6 +11,7 @@ Precision = Literal["exact", "fast"]
 
 _MAX_FLOAT32 = 3.4028234663852886e38
 _LARGEST = 10**9  # far above any size, and near the limit of torch
+_MOST_SAMPLES = 2**20  # more would take gigabytes, and longer than the full softmax
 
 
 def _positive(section: str, **values: int) -> None:
@@ -217,9 +218,12 @@ class SoftmaxConfig:
             raise ConfigError(
                 f"softmax.kind must be 'sampled', 'full' or 'adaptive', found {self.kind!r}"
             )
-        for name, value in (("num_samples", self.num_samples), ("chunk", self.chunk)):
-            if not 1 <= value <= _LARGEST:
-                raise ConfigError(f"softmax.{name} must be between 1 and {_LARGEST}, found {value}")
+        for name, value, largest in (
+            ("num_samples", self.num_samples, _MOST_SAMPLES),
+            ("chunk", self.chunk, _LARGEST),
+        ):
+            if not 1 <= value <= largest:
+                raise ConfigError(f"softmax.{name} must be between 1 and {largest}, found {value}")
         rising = all(a < b for a, b in pairwise((0, *self.cutoffs)))
         if not rising:
             raise ConfigError(

@@ -123,7 +123,7 @@ def test_texts_may_come_from_any_iterable(elmo):
         assert [sentence.tokens for sentence in elmo.embed(given)] == [["a", "b"], ["c"]]
 
 
-@pytest.mark.parametrize("device", ["gpu", "cuda:99", ""])
+@pytest.mark.parametrize("device", ["gpu", "cuda:99", "", "meta"])
 def test_a_device_that_is_not_there_is_refused(elmo, device):
     with pytest.raises(ConfigError, match="cannot be used here"):
         elmo.to(device)
@@ -268,7 +268,7 @@ def test_the_model_that_was_given_is_neither_frozen_nor_moved_nor_switched(elmo,
     embedder = elmore.Embedder(bundle, device="cpu", precision=precision, initial_state="warm")
     before = embedder.embed([["the", "bank"]])[0].vectors
     embedder.embed([["the", "bank"]] * 100)
-    embedder.to("meta")  # any device but that of the model
+    embedder.bundle.model.to("meta")  # as `to` does: any device but that of the model
     assert embedder.device.type == "meta"
     assert all(weight.requires_grad and weight.is_cpu for weight in model.parameters())
     assert all(module.training for module in model.modules())

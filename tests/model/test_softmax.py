@@ -375,6 +375,7 @@ def test_a_tail_that_is_not_met_has_a_gradient_of_zeros():
     ("config", "message"),
     [
         ({"num_samples": 0}, "softmax.num_samples must be between 1 and"),
+        ({"num_samples": 999_999_999}, "between 1 and 1048576, found 999999999"),
         ({"chunk": 0}, "softmax.chunk must be between 1 and"),
         ({"cutoffs": (5, 5)}, r"softmax.cutoffs must rise from at least 1, found \[5, 5\]"),
         ({"cutoffs": (9, 5)}, "softmax.cutoffs must rise"),
