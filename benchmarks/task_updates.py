@@ -36,6 +36,7 @@ from elmore.train import precision
 from elmore.train.distributed import SINGLE_PROCESS, select_device
 from elmore.train.loop import Step, run_steps
 from elmore.train.optimizers import build_optimizer
+from elmore.train.prefetch import map_tensors
 
 WARM_UP = 8  # updates
 
@@ -52,14 +53,15 @@ def main() -> None:
     args = parser.parse_args()
     args.place.mkdir(parents=True, exist_ok=True)
     asked = args.tasks or [task for task in TASKS if not TASKS[task].get("on_request")]
-    print("| task | ms | quartiles | CPU ms | GPU ms | kernels |\n|---|---|---|---|---|---|")
+    print("| task | ms | quartiles | CPU | batch | GPU | kernels |\n|---|---|---|---|---|---|---|")
     for task in asked:
         trainable, device = load(task, args)
         wall, cpu = measure(updates(trainable, device), args.updates, device)
         gpu, kernels = profiled(updates(trainable, device), args.updates, device)
-        middle = statistics.median(wall)
+        middle, batch = statistics.median(wall), batch_cost(trainable, args.updates)
         quartiles = " to ".join(f"{q:.1f}" for q in statistics.quantiles(wall, n=4)[::2])
-        print(f"| {task} | {middle:.1f} | {quartiles} | {cpu:.1f} | {gpu:.1f} | {kernels:.0f} |")
+        times = f"{middle:.1f} | {quartiles} | {cpu:.1f} | {batch:.1f} | {gpu:.1f}"
+        print(f"| {task} | {times} | {kernels:.0f} |")
         if args.functions:
             list_functions(updates(trainable, device), args.updates, args.functions)
 
@@ -107,6 +109,18 @@ def measure(steps: Iterator[Step], count: int, device: torch.device) -> tuple[li
     marks[-1] = time.perf_counter()
     cpu = time.process_time() - cpu
     return [1e3 * (b - a) for a, b in itertools.pairwise(marks)], 1e3 * cpu / count
+
+
+def batch_cost(trainable: TaskTrainable, count: int) -> float:
+    """Return the milliseconds of CPU time for making a batch and walking it twice."""
+    seconds = []
+    for number in range(WARM_UP + count):
+        started = time.process_time()
+        batch = trainable.make_batch(number)
+        for _ in range(2):
+            map_tensors(batch, lambda tensor: tensor)
+        seconds.append(time.process_time() - started)
+    return 1e3 * statistics.mean(seconds[WARM_UP:])
 
 
 def profiled(steps: Iterator[Step], count: int, device: torch.device) -> tuple[float, float]:

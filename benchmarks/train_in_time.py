@@ -27,13 +27,12 @@ one. OUT must be a folder that nothing else empties.
     python benchmarks/train_in_time.py --watch 570 OUT    # how it stands, and whether it still runs
 
 waits until the pieces are there or everything has ended, but at most 570 seconds, and exits with 1
-at once if the script is not running or has failed. Who pays for the machine does not wait blindly.
+at once if the script is not running or has failed.
 """
 
 import argparse
 import hashlib
 import json
-import os
 import shlex
 import shutil
 import subprocess
@@ -43,9 +42,12 @@ import time
 from pathlib import Path
 from typing import NamedTuple
 
+from elmore import lock
+from elmore.errors import DataError
+
 POLL = 0.2  # seconds
 PROVISIONAL = 100_000  # updates of the run that is measured: it is ended long before
-SLOWER = 1.01  # a machine that has become warm
+MARGIN = 1.01  # an update may take so much longer later than where it was measured
 
 
 class Job(NamedTuple):
@@ -111,24 +113,32 @@ def main() -> None:
     parser.add_argument("--then", nargs=2, action="append", default=[], help="NAME COMMAND")
     parser.add_argument("--piece", type=int, default=15 * 2**20, help="bytes")
     args = parser.parse_args()
+    used = ["perplexity", *(name for name, _ in args.then)]
+    if len(set(used)) < len(used) or any("/" in name for name in used):
+        parser.error(f"--then: names of files are expected, each once, found {', '.join(used)}")
     names = {name: getattr(args, name) for name in Job._fields if name != "settings"}
     job = Job(**names, settings=args.set)
-    job.out.mkdir(parents=True, exist_ok=True)
+    with lock.acquire(job.out / "lock"):
+        end = work(job, args)
+    if end.startswith("stopped"):
+        raise SystemExit(end)
+
+
+def work(job: Job, args: argparse.Namespace) -> str:
+    """Do everything, and return how it ended, which `done` says then."""
     (job.out / "done").unlink(missing_ok=True)
-    (job.out / "pid").write_text(str(os.getpid()), encoding="utf-8")
     try:
         files = wait_for_text(job)
         prepare(job, files)
         early = train(job, measured=args.updates, evaluation=args.evaluation, reserve=args.reserve)
         store(job, args.storage, args.piece)
-        measure(job)
-        end = f"all is there, but {early}" if early else "all is there"
+        problems = [early, *measure(job)] if early else measure(job)
+        end = ", but ".join(["all is there", "; ".join(problems)] if problems else ["all is there"])
     except Exception as error:  # whoever waits for OUT/done must hear of it
         end = f"stopped: {type(error).__name__}: {error}"
     job.log(end)
     (job.out / "done").write_text(f"{end}\n", encoding="utf-8")
-    if end.startswith("stopped"):
-        raise SystemExit(end)
+    return end
 
 
 def wait_for_text(job: Job) -> list[Path]:
@@ -191,7 +201,7 @@ def train(job: Job, *, measured: int, evaluation: float, reserve: float) -> str:
         training.wait()
     if last == first:
         raise ValueError(f"{last} updates are logged at once; set train.log_every lower")
-    per_update = SLOWER * (last_time - first_time) / (last - first)
+    per_update = MARGIN * (last_time - first_time) / (last - first)
     starting = max(0.0, first_time - launched - first * per_update)
     recipe = json.loads((job.run / "recipe.json").read_text("utf-8"))
     every = recipe["train"]["evaluate_every"]
@@ -274,15 +284,16 @@ def store(job: Job, storage: str, piece: int) -> None:
     job.log(f"{num_pieces} pieces are there")
 
 
-def measure(job: Job) -> None:
-    """Measure what is stored in every way that was asked for, until the time is over."""
+def measure(job: Job) -> list[str]:
+    """Measure what is stored in every way that was asked for; return what went wrong."""
     folder, device = job.out / "measured", f"--device={job.device}"
     folder.mkdir(exist_ok=True)
     evaluate = ["evaluate", str(job.model), str(job.shards), device, "--json"]
     commands = {"perplexity": evaluate}
     for name, command in job.then:
-        commands[name] = shlex.split(command.replace("{model}", str(job.model)))
-    running = {}
+        words = shlex.split(command)
+        commands[name] = [word.replace("{model}", str(job.model)) for word in words]
+    running, problems = {}, []
     for name, words in commands.items():
         job.log(f"elmore {' '.join(words)}")
         result, messages = folder / f"{name}.json", folder / f"{name}.txt"
@@ -291,11 +302,15 @@ def measure(job: Job) -> None:
             running[name] = subprocess.Popen(command, stdout=out, stderr=err)
     while running and job.seconds_left() > 0:
         for name in [name for name, process in running.items() if process.poll() is not None]:
-            job.log(f"{name} ended with exit {running.pop(name).returncode}")
+            status = running.pop(name).returncode
+            job.log(f"{name} ended with exit {status}")
+            problems += [f"{name} ended with exit {status}"] if status else []
         time.sleep(POLL)
     for name, process in running.items():
         process.kill()
-        job.log(f"{name} did not end in time")
+        process.wait()
+        problems.append(f"{name} did not end in time")
+    return problems
 
 
 def watch(out: Path, seconds: float) -> int:
@@ -319,12 +334,15 @@ def watch(out: Path, seconds: float) -> int:
 
 
 def is_running(out: Path) -> bool:
-    """Return whether the script that writes to a folder is running."""
-    try:
-        os.kill(int((out / "pid").read_text("utf-8")), 0)
-    except (FileNotFoundError, ProcessLookupError):
+    """Return whether the script that writes to a folder is running: then it holds a lock there."""
+    path = out / "lock"
+    if not path.exists():
         return False
-    return True
+    try:
+        with lock.acquire(path):
+            return False
+    except DataError:
+        return True
 
 
 def split_folder(folder: Path, pieces: Path, size: int) -> int:

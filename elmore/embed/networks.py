@@ -76,9 +76,9 @@ def move(module: Model, device: "str | torch.device") -> None:
 
     if device == "auto":
         device = "cuda" if torch.cuda.is_available() else "cpu"
-    if str(device) == "meta":  # torch would do it, but there the weights are lost
-        raise ConfigError("device 'meta' cannot be used here; use auto, cpu or cuda")
     try:
+        if torch.device(device).type == "meta":  # torch would do it, but the weights would be lost
+            raise ConfigError(f"device {str(device)!r} cannot be used here; use auto, cpu or cuda")
         module.to(device)
     except (RuntimeError, AssertionError) as error:  # torch has no class of its own for it
         reason = str(error).splitlines()[0]

@@ -76,7 +76,7 @@ def join_segments(
 ) -> EmbeddedText:
     """Join the vectors of a text's segments, in memory of their own; `empty` is for no segment."""
     if len(arrays) == 1:
-        return EmbeddedText(text.segments[0], arrays[0].copy(), text.offsets)
+        return EmbeddedText(list(text.segments[0]), arrays[0].copy(), text.offsets)
     vectors = np.concatenate([empty, *arrays], axis=-2)
     return EmbeddedText(list(chain.from_iterable(text.segments)), vectors, text.offsets)
 

@@ -61,7 +61,8 @@ class LRUTable:
         rows = np.concatenate([np.arange(used, used + num_free), evicted])
         (index,) = self._device.put([rows])
         self.table[index] = values[: len(words)]
-        for row in evicted.tolist():  # only now: the lines above may run out of memory
+        self._oldest = self._oldest[len(evicted) :]  # now: the lines above may run out of memory
+        for row in evicted.tolist():
             del self._rows[self._words[row]]
         self._words += words[:num_free]
         for row, word in zip(evicted.tolist(), words[num_free:], strict=True):
@@ -75,12 +76,11 @@ class LRUTable:
 
         To sort all of them at each call would be slow, so some more are kept for the next ones.
         """
-        oldest = self._oldest[self._last_use[self._oldest] <= self._sorted_at]
-        if len(oldest) < count:
+        self._oldest = self._oldest[self._last_use[self._oldest] <= self._sorted_at]
+        if len(self._oldest) < count:
             order = np.argsort(self._last_use[: len(self._rows)], kind="stable")
-            oldest, self._sorted_at = order[: max(count, len(order) // 8)], self._num_calls
-        self._oldest = oldest[count:]
-        return oldest[:count]
+            self._oldest, self._sorted_at = order[: max(count, len(order) // 8)], self._num_calls
+        return self._oldest[:count]
 
     def reserve(self, needed: int) -> None:
         """Enlarge the table for so many words, up to its capacity or to what a GPU has left."""

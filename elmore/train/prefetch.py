@@ -51,11 +51,14 @@ def to_device(batch: Any, device: torch.device) -> Any:  # noqa: ANN401 -- any n
 
 
 def map_tensors(batch: Any, function: Callable[[Tensor], Tensor]) -> Any:  # noqa: ANN401
-    """Apply a function to every tensor of nested lists, tuples and dictionaries."""
+    """Apply a function to every tensor of nested lists, tuples and dictionaries.
+
+    A list that begins with a string holds tokens, which may be many, and is returned as it is.
+    """
     if isinstance(batch, Tensor):
         return function(batch)
-    if isinstance(batch, list | tuple) and batch and isinstance(batch[0], str):
-        return batch  # the tokens of a sentence: there are many more of them than tensors
+    if isinstance(batch, list) and batch and isinstance(batch[0], str):
+        return batch
     if isinstance(batch, tuple) and hasattr(batch, "_fields"):
         return type(batch)(*(map_tensors(item, function) for item in batch))
     if isinstance(batch, list | tuple):

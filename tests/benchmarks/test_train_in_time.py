@@ -3,7 +3,6 @@
 import hashlib
 import importlib
 import json
-import os
 import shutil
 import subprocess
 import sys
@@ -207,9 +206,15 @@ def test_how_it_ended_is_always_written(script, monkeypatch, tmp_path):
     monkeypatch.setattr(script, "wait_for_text", lambda job: jobs.append(job) or [])
     monkeypatch.setattr(script, "prepare", lambda *_: None)
     monkeypatch.setattr(script, "store", lambda *_: None)
-    monkeypatch.setattr(script, "measure", lambda *_: None)
-    for early, end in (("", "all is there"), ("it died", "all is there, but it died")):
+    ends = {
+        ("", ()): "all is there",
+        ("it died", ()): "all is there, but it died",
+        ("", ("a failed",)): "all is there, but a failed",
+        ("it died", ("a failed", "b too")): "all is there, but it died; a failed; b too",
+    }
+    for (early, problems), end in ends.items():
         monkeypatch.setattr(script, "train", lambda *_, early=early, **__: early)
+        monkeypatch.setattr(script, "measure", lambda _, problems=problems: list(problems))
         script.main()
         assert (out / "done").read_text() == f"{end}\n"
     assert jobs[0].settings == ["train.steps=1", "train.lr=1", "train.seed=2"]
@@ -229,7 +234,8 @@ def test_a_training_that_cannot_begin_says_why(script, tmp_path):
 
 def test_what_is_stored_is_measured_as_long_as_there_is_time(script, monkeypatch, tmp_path):
     job = make_job(script, tmp_path, seconds=60)._replace(
-        then=[("info", "info '{model}' --json"), ("wrong", "info --no-such-option")]
+        out=tmp_path / "an out",
+        then=[("info", "info {model} --json"), ("wrong", "info --no-such-option")],
     )
     shutil.copytree(ROOT / "elmore/weights/bundled", job.model)
     start = subprocess.Popen
@@ -243,19 +249,29 @@ def test_what_is_stored_is_measured_as_long_as_there_is_time(script, monkeypatch
     both_ended = lambda _: float(log.read_text().count("ended with") < 2)  # noqa: E731
     monkeypatch.setattr(script.Job, "seconds_left", both_ended)
     log.touch()
-    script.measure(job)
+    problems = script.measure(job)
     folder, lines = job.out / "measured", log.read_text()
     assert json.loads((folder / "info.json").read_text())["language"] == "English"
     assert "No such option" in (folder / "wrong.txt").read_text()
     assert "info ended with exit 0" in lines
-    assert "wrong ended with exit 2" in lines
-    assert "perplexity did not end in time" in lines
+    assert problems == ["wrong ended with exit 2", "perplexity did not end in time"]
 
 
-def test_whoever_watches_hears_of_an_end_at_once(script, tmp_path, capsys):
+@pytest.mark.parametrize("names", [["perplexity"], ["a", "a"], ["a/b"]])
+def test_measurements_that_would_overwrite_each_other_are_refused(
+    script, monkeypatch, tmp_path, names, capsys
+):
+    words = ["tiny", str(tmp_path), str(tmp_path / "out"), "--until", "0", "--valid", "v"]
+    words += [word for name in names for word in ("--then", name, "info")]
+    monkeypatch.setattr(sys, "argv", ["train_in_time.py", *words])
+    with pytest.raises(SystemExit):
+        script.main()
+    assert "--then: names of files are expected, each once" in capsys.readouterr().err
+
+
+def test_watching_ends_when_nothing_runs(script, tmp_path, capsys):
     assert script.watch(tmp_path, 600) == 1  # a folder that was emptied
     assert "no script is running" in capsys.readouterr().out
-    (tmp_path / "pid").write_text(str(os.getpid()))
     (tmp_path / "log.txt").write_text("1\n2\n3\n4\n")
     (tmp_path / "done").write_text("stopped: MemoryError\n")
     (tmp_path / "pieces").mkdir()
@@ -265,8 +281,14 @@ def test_whoever_watches_hears_of_an_end_at_once(script, tmp_path, capsys):
     (tmp_path / "done").write_text("all is there\n")
     assert script.watch(tmp_path, 600) == 0
     (tmp_path / "done").unlink()
-    assert script.watch(tmp_path, 0.5) == 0  # it still measures
-    died = subprocess.Popen([sys.executable, "-c", ""])
-    died.wait()
-    (tmp_path / "pid").write_text(str(died.pid))
-    assert script.watch(tmp_path, 600) == 1
+    # A script that was killed: it is not running, even while nobody has asked for its exit status.
+    code = (
+        "import sys; from pathlib import Path; from elmore import lock; "
+        "held = lock.acquire(Path(sys.argv[1])); print('held', flush=True); input()"
+    )
+    command = [sys.executable, "-c", code, str(tmp_path / "lock")]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as holding:
+        assert holding.stdout.readline() == b"held\n"
+        assert script.watch(tmp_path, 0.5) == 0  # it still measures
+        holding.kill()
+        assert script.watch(tmp_path, 600) == 1

@@ -456,7 +456,7 @@ def test_an_existing_output_is_replaced_only_with_overwrite(tmp_path, text, mode
         (["--direction", "forward", "--layers", "cloze"], "needs both directions"),
         (["--pool", "median"], "this model has 'mean', 'max'; pass one"),
         (["--device", "cuda:9"], "cannot be used here"),
-        (["--device", "meta"], "cannot be used here; use auto, cpu or cuda"),
+        (["--device", "meta:0"], "cannot be used here; use auto, cpu or cuda"),
         (["-o", "out.txt"], "the suffix must be one of .hdf5"),
     ],
 )

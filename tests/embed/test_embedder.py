@@ -123,7 +123,7 @@ def test_texts_may_come_from_any_iterable(elmo):
         assert [sentence.tokens for sentence in elmo.embed(given)] == [["a", "b"], ["c"]]
 
 
-@pytest.mark.parametrize("device", ["gpu", "cuda:99", "", "meta"])
+@pytest.mark.parametrize("device", ["gpu", "cuda:99", "", "meta", "meta:0"])
 def test_a_device_that_is_not_there_is_refused(elmo, device):
     with pytest.raises(ConfigError, match="cannot be used here"):
         elmo.to(device)

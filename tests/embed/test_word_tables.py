@@ -159,6 +159,10 @@ def test_gate_inputs_are_the_input_projection_of_each_word(model, network, direc
     assert asked == list(range(len(WORDS)))
 
 
+def run_out_of_memory(_arrays):
+    raise MemoryError
+
+
 def value(word: str) -> list[float]:
     return [float(ord(word))]
 
@@ -187,6 +191,11 @@ def test_what_is_dropped_was_used_before_everything_that_stays(seed, capacity):
         missing = {w for w, row in zip(words, lru.lookup(words), strict=True) if row == MISSING}
         new = [word for word in words if word in missing]
         old = dict(used)
+        if number % 3 == 0:  # memory runs out, and the same is tried again
+            with pytest.MonkeyPatch.context() as patch:
+                patch.setattr(HOST, "put", run_out_of_memory)
+                with pytest.raises(MemoryError):
+                    lru.insert(new, np.zeros((len(new), 1)))
         lru.insert(new, np.array([value(word) for word in new]).reshape(-1, 1))
         used |= dict.fromkeys(words, number)
         dropped = {w for w in used if w not in lru._rows}

@@ -116,6 +116,24 @@ def test_an_accumulated_gradient_is_divided_once_by_the_count_of_all_batches():
     assert (step.grad_norm.item(), step.loss.item(), step.count.item()) == (2.0, 2.0, 10)
 
 
+def test_gradients_of_any_type_are_divided_and_weights_without_one_are_left_alone():
+    class Mixed(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.narrow = nn.Parameter(torch.ones(1))
+            self.wide = nn.Parameter(torch.ones(1, dtype=torch.float64))
+            self.unused = nn.Parameter(torch.ones(1))
+
+        def forward(self, batch, carried):
+            return StepOutput((self.narrow + self.wide).sum() * 12, torch.tensor(4), {})
+
+    toy = Toy(Mixed())
+    (step,) = updates(toy, TrainConfig(max_grad_norm=None, weight_decay=0.0), 1)
+    assert_close(step.grad_norm, torch.tensor(18.0).sqrt(), check_dtype=False)  # 3 and 3
+    assert toy.module.unused.item() == 1
+    assert toy.module.narrow.item() < 1
+
+
 class WithAuxiliary(nn.Module):
     """The losses a * w and b * w of a batch (a, b, number of predictions)."""
 

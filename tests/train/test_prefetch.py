@@ -84,6 +84,21 @@ class Pair(NamedTuple):
     other: tuple[int, str]
 
 
+class Named(NamedTuple):
+    name: str
+    tensor: torch.Tensor
+
+
+class Tokens(list):
+    """A list that counts how often it is walked."""
+
+    walks = 0
+
+    def __iter__(self):
+        self.walks += 1
+        return super().__iter__()
+
+
 def test_every_tensor_of_a_batch_is_moved_and_the_rest_is_kept():
     batch = Pair(torch.ones(2), (3, "x"))
     result = to_device({"pair": batch, "list": [torch.zeros(1), None]}, torch.device("meta"))
@@ -92,3 +107,13 @@ def test_every_tensor_of_a_batch_is_moved_and_the_rest_is_kept():
     assert result["pair"].other == (3, "x")
     assert result["list"][0].is_meta
     assert result["list"][1] is None
+
+
+def test_a_name_beside_a_tensor_does_not_hide_it_and_tokens_are_not_walked():
+    tokens = Tokens(["the", "bank"])
+    batch = {"named": Named("a", torch.ones(1)), "pair": ("a", torch.ones(1)), "tokens": [tokens]}
+    result = to_device(batch, torch.device("meta"))
+    assert result["named"].tensor.is_meta
+    assert result["pair"][1].is_meta
+    assert result["tokens"][0] is tokens
+    assert tokens.walks == 0

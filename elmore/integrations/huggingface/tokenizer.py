@@ -7,6 +7,7 @@ Shapes: B texts, T words, C ids per word.
 """
 
 from collections.abc import Mapping, Sequence
+from itertools import chain, pairwise
 from pathlib import Path
 from typing import Any, Literal, Self, cast
 
@@ -18,7 +19,7 @@ from elmore.errors import ConfigError, DataError
 from elmore.integrations.huggingface import char_ids
 from elmore.integrations.huggingface.encoding import WordEncoding
 from elmore.integrations.huggingface.source import Source, resolve_source
-from elmore.text.characters import ByteAlphabet, Lexicon, WordAlphabet
+from elmore.text.characters import ByteAlphabet, Lexicon, WordAlphabet, number_words
 from elmore.text.tokenizers import penn, whitespace
 from elmore.text.vocabulary import ELMO_MARKS, MANY_LANGS_MARKS, Vocabulary
 
@@ -186,10 +187,10 @@ class ElmoTokenizer(PreTrainedTokenizerBase):
         return data
 
     def _encode(self, sentences: list[list[str]]) -> list[list[list[int]]]:
-        number: dict[str, int] = {}
-        index = [[number.setdefault(word, len(number)) for word in words] for words in sentences]
-        rows = char_ids.encode_words(self.alphabet, list(number))
-        return [rows[words].tolist() if words else [] for words in index]
+        words, numbers = number_words(list(chain.from_iterable(sentences)))
+        rows = char_ids.encode_words(self.alphabet, words)
+        ends = np.cumsum([len(sentence) for sentence in sentences]).tolist()
+        return [rows[numbers[begin:end]].tolist() for begin, end in pairwise([0, *ends])]
 
     def _pad(
         self, data: dict[str, list], length: int | None, multiple: int | None
