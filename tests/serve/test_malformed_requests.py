@@ -188,6 +188,15 @@ def test_a_request_that_is_not_http_is_400(client, data):
     assert b'{"detail": "not valid HTTP/1.1' in answer
 
 
+def test_a_head_request_that_is_not_http_is_400_without_a_body(client, caplog):
+    head = b"HEAD /encode HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n"
+    answer = client.raw(head + b"no size\r\n")
+    assert answer.startswith(b"HTTP/1.1 400")
+    assert answer.endswith(b"\r\n\r\n")
+    client.get("/health")  # after what the server does with the request
+    assert [record.levelname for record in caplog.records if record.exc_info] == []
+
+
 def test_headers_without_end_are_400(client):
     try:
         answer = client.raw(b"GET / HTTP/1.1\r\nX: " + b"a" * 100_000)
