@@ -74,7 +74,8 @@ def install_handlers(app: FastAPI) -> None:
     @app.exception_handler(RequestValidationError)
     async def invalid(request: Request, error: RequestValidationError) -> Response:
         kind = request.headers.get("content-type", "").split(";")[0].strip().lower()
-        if not kind.endswith(("/json", "+json")):
+        unread = isinstance(error.body, bytes)  # JSON of another type, such as text/json
+        if unread or not kind.endswith(("/json", "+json")):
             sentence = "the body must be JSON: send the header 'Content-Type: application/json'"
             return _respond(request, HTTPException(415, sentence))
         errors = error.errors()
@@ -128,7 +129,7 @@ def _reason(error: dict[str, Any]) -> str:
     location = error.get("loc", ())
     where = f" at character {location[-1]}" if location and isinstance(location[-1], int) else ""
     reason = error.get("ctx", {}).get("error", "it cannot be parsed")
-    return f"{str(reason).lower()}{where}"
+    return f"{str(reason).lower().removesuffix(' at')}{where}"
 
 
 def _sentence(errors: Sequence[dict[str, Any]]) -> str:

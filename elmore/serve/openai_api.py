@@ -58,7 +58,7 @@ class EmbeddingsRequest(StrictRequest):
 
 def embeddings_request(model: str, widths: range, max_texts: int) -> type[EmbeddingsRequest]:
     """Return the request type of a model whose pooled vectors can have these widths."""
-    texts = Annotated[list[String], Field(min_length=1, max_length=max_texts)]
+    texts = Annotated[list[String], Field(min_length=1, max_length=max_texts, fail_fast=True)]
     either = Annotated[
         String | texts,
         Field(description="one text, or several"),

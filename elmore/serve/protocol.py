@@ -246,6 +246,8 @@ class TimeoutH11Protocol(H11Protocol):
             (b"content-length", str(len(body)).encode()),
             CONNECTION_CLOSE,
         ]
+        if self._responding and self.cycle.scope["method"] == "HEAD":
+            body = b""  # the response to HEAD has only the headers
         for event in (
             h11.Response(status_code=status, headers=headers),
             h11.Data(data=body),

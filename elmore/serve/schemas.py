@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, create_model
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, create_model, model_validator
 
 MAX_CHARACTERS = 20_000
 MAX_TOKENS = 2048
@@ -13,10 +13,12 @@ MAX_SUBSTITUTES = 100
 
 String = Annotated[str, Field(max_length=MAX_CHARACTERS)]
 Token = Annotated[str, Field(min_length=1, max_length=1000)]
-Tokens = Annotated[list[Token], Field(max_length=MAX_TOKENS)]
+# A list fails at its first wrong item: a body has room for half a million, each an error.
+Tokens = Annotated[list[Token], Field(max_length=MAX_TOKENS, fail_fast=True)]
 Texts = Annotated[
     list[String | Tokens],
     Field(
+        fail_fast=True,
         description="strings, or lists of tokens",
         examples=[["I left it at the bank .", ["a", "list", "of", "tokens"]]],
     ),
@@ -35,6 +37,16 @@ class StrictRequest(BaseModel):
     """A request with no other fields and no conversions between types."""
 
     model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
+
+    @model_validator(mode="before")
+    @classmethod
+    def _keep_one_extra(cls, body: object) -> object:
+        """Keep one unknown field, to refuse: a body has room for 100,000, each an error."""
+        if not isinstance(body, dict):
+            return body
+        known = {name: body[name] for name in cls.model_fields if name in body}
+        extra = next((name for name in body if name not in known), None)
+        return known if extra is None else {**known, extra: body[extra]}
 
 
 class EmbedRequest(StrictRequest):
@@ -113,7 +125,10 @@ class SubstitutesRequest(StrictRequest):
     tokens: Annotated[
         list[Token],
         Field(
-            min_length=1, max_length=MAX_TOKENS, examples=[["the", "play", "was", "a", "success"]]
+            min_length=1,
+            max_length=MAX_TOKENS,
+            fail_fast=True,
+            examples=[["the", "play", "was", "a", "success"]],
         ),
     ]
     position: Annotated[int, Field(ge=0, description="of a token, from 0"), Integer]

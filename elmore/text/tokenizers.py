@@ -86,8 +86,10 @@ PENN = regex.compile(
     | [,;()"“”] [\p{{M}}\p{{Cf}}]*+
     | \. (?=\s)
 
-    # Emoji with their modifiers and joined partners, flags, keycaps
-    | (?=[\p{{Extended_Pictographic}}\p{{Regional_Indicator}}]) \X
+    # Emoji with their modifiers and joined partners, flags (\X would count them from the first of
+    # a run), keycaps
+    | (?=\p{{Extended_Pictographic}}) \X
+    | \p{{Regional_Indicator}}{{1,2}}+ [\p{{GCB=Extend}}\p{{GCB=SpacingMark}}\u200D]*+
     | [0-9#*]\uFE0F?\u20E3
 
     | (?={ALNUM}) (?:

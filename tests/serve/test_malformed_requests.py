@@ -113,6 +113,18 @@ def test_what_the_json_parser_cannot_read_is_explained_in_one_sentence(client, b
     assert answer.detail.startswith("the body is not JSON: it is not UTF-8, nested too deeply, or")
 
 
+@pytest.mark.parametrize(
+    ("body", "said"),
+    [
+        (b'{"texts": ["a\x01"]}', "invalid control character at character 13"),
+        (b'{"texts": ["a', "unterminated string starting at character 11"),
+        (b'{"texts": ["\\a"]}', r"invalid \escape at character 12"),
+    ],
+)
+def test_the_place_that_is_not_json_is_named_once(client, body, said):
+    assert client.post("/encode", body).detail == f"the body is not JSON: {said}"
+
+
 def test_several_accept_headers_are_one_list(client):
     head = HEAD + b"Connection: close\r\nAccept: text/html\r\nAccept: application/x-npy\r\n"
     answer = client.raw(head + b'Content-Length: 15\r\n\r\n{"texts":["a"]}')
@@ -120,8 +132,11 @@ def test_several_accept_headers_are_one_list(client):
     assert b"application/x-npy" in answer
 
 
-def test_a_body_without_a_json_content_type_is_415(client):
-    answer = client.post("/encode", {"texts": ["a"]}, Content_Type="text/plain")
+@pytest.mark.parametrize(
+    "kind", ["text/plain", "text/json", "image/svg+json", "application /json", "/json"]
+)
+def test_a_body_without_a_json_content_type_is_415(client, kind):
+    answer = client.post("/encode", {"texts": ["a"]}, Content_Type=kind)
     assert answer.status == 415
     assert "Content-Type: application/json" in sentence(answer)
 
@@ -186,6 +201,15 @@ def test_a_request_that_is_not_http_is_400(client, data):
     answer = client.raw(data)
     assert answer.startswith(b"HTTP/1.1 400")
     assert b'{"detail": "not valid HTTP/1.1' in answer
+
+
+def test_a_head_request_that_is_not_http_is_400_without_a_body(client, caplog):
+    head = b"HEAD /encode HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n"
+    answer = client.raw(head + b"no size\r\n")
+    assert answer.startswith(b"HTTP/1.1 400")
+    assert answer.endswith(b"\r\n\r\n")
+    client.get("/health")  # after what the server does with the request
+    assert [record.levelname for record in caplog.records if record.exc_info] == []
 
 
 def test_headers_without_end_are_400(client):

@@ -178,7 +178,7 @@ def test_whitespace_splits_at_whitespace_only():
 
 
 REPEATED = "a a' a. a- a-- a@ a_ 1, 1. #1 . - @ ' n't ( A. 中 www. a.b/ \u0301"
-REPEATED += " http:// http://. http://( http://(a 👍\u200d I.\xa0 [-1"
+REPEATED += " http:// http://. http://( http://(a 👍\u200d 🇩 I.\xa0 [-1"
 
 
 # Scripts with and without spaces side by side: a word ends there, but the letters go on
