@@ -1,7 +1,8 @@
 """ASGI middleware: authentication, limits of request bodies, metrics and the request log.
 
 A request ends for it when its response is sent; until then the bytes of the response stay reserved.
-Requests are counted and logged by route, never by path, because a path may contain user text.
+Requests are counted and logged by route, never by path, because a path may contain user text, and
+so may a method that HTTP does not have.
 """
 
 import hmac
@@ -9,6 +10,7 @@ import logging
 import time
 from asyncio import timeout
 from collections.abc import Awaitable, Callable, MutableMapping
+from http import HTTPMethod
 from typing import Any
 
 from fastapi import HTTPException
@@ -79,7 +81,8 @@ class AuthAndLimits:
         if route not in self._routes:
             route = getattr(scope.get("route"), "path", "unknown")  # one with a parameter
         self.metrics.request(route, status, seconds)
-        fields = {"method": scope["method"], "route": route, "status": status}
+        method = scope["method"] if scope["method"] in HTTPMethod.__members__ else "unknown"
+        fields = {"method": method, "route": route, "status": status}
         fields |= {"ms": round(1000 * seconds, 1), **scope["log_fields"]}
         _log.info("request", extra={"fields": fields})
 

@@ -33,13 +33,15 @@ def test_no_request_leaves_its_text_in_the_log(embedder, caplog):
         client.post("/encode", b'{"sesame')
         client.get("/sesame?sesame=1")
         client.raw(b"sesame sesame\r\n\r\n")
+        client.raw(b"SESAME / HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n")
     lines = [JSONLines().format(record) for record in caplog.records]
-    assert not any("sesame" in line for line in lines)
+    assert not any("sesame" in line.lower() for line in lines)
     requests = [json.loads(line) for line in lines if '"event": "request"' in line]
-    assert [line["status"] for line in requests] == [200, 500, 422, 400, 404]
+    assert [line["status"] for line in requests] == [200, 500, 422, 400, 404, 405]
     assert requests[0]["route"] == "/encode"
     assert (requests[0]["texts"], requests[0]["tokens"]) == (1, 2)
-    assert requests[-1]["route"] == "unknown"
+    assert [line["method"] for line in requests] == [*4 * ["POST"], "GET", "unknown"]
+    assert requests[-2]["route"] == "unknown"
 
 
 def test_requests_and_unexpected_errors_are_logged_to_stderr(capsys):
