@@ -7,8 +7,10 @@ The models, data and settings are those of benchmarks/paper.py, with GloVe and t
 (`--words-only` leaves the biLM out), whose layers are computed and cached before. CPU time is that
 of all threads of the process, so it includes the preparation of batches; on a machine that trains
 several models at a time it bounds how many updates there are per second. The first updates are not
-counted. `--functions N` lists the N functions of the main thread that take the most time by
-themselves, from another pass under the profiler of Python.
+counted. All numbers are milliseconds: "CPU" of an update, "batch" of making a batch and finding its
+tensors twice, as pinning and copying do, measured alone, and "GPU" for how long the GPU is busy
+under the profiler. `--functions N` lists the N functions of the main thread that take the most time
+by themselves, from another pass under the profiler of Python.
 """
 
 import argparse
