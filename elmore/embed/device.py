@@ -47,6 +47,8 @@ class DeviceLimits(NamedTuple):
     """Words per call of the input projection."""
     projection_bytes: float
     """Gate inputs that a packed batch holds, per direction."""
+    looks_up_projections: bool
+    """Whether the gate inputs of a packed batch are looked up in the cache, or projected anew."""
     max_concurrent: int
     """Rows of a continuous batch: more rows would hardly take less time each."""
     cache_megabytes: float
@@ -60,6 +62,7 @@ CPU = DeviceLimits(
     cnn_block=64,
     projection_block=128,
     projection_bytes=48e6,
+    looks_up_projections=True,
     max_concurrent=48,
     cache_megabytes=448,
 )
@@ -69,7 +72,8 @@ GPU = DeviceLimits(
     chunk_steps=8,
     cnn_block=1024,
     projection_block=1024,
-    projection_bytes=500e6,
+    projection_bytes=1000e6,
+    looks_up_projections=False,  # the host would take longer than the GPU
     max_concurrent=256,
     cache_megabytes=1256,
 )

@@ -54,7 +54,7 @@ def embed_next(
     else:
         state.check(runtime.config.lstm, *made_by)
         states = BiLMState(state.output[None, :, None], state.cell[None, :, None])
-    (words,) = text.segments
+    words = text.words
     with runtime.exclusive(), runtime.device.inference():
         started = runtime.device.initial_state(runtime.config, states).direction(FORWARD)
         stack, memory, ends = _run(runtime, words, started, cells=cells)

@@ -5,7 +5,6 @@ Shapes: L layers (the token layer is one of them), T tokens, D width of one dire
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from itertools import chain
 from typing import Literal, cast
 
 import numpy as np
@@ -75,10 +74,9 @@ def join_segments(
     empty: Float[np.ndarray, "*L 0 2*D"],
 ) -> EmbeddedText:
     """Join the vectors of a text's segments, in memory of their own; `empty` is for no segment."""
-    if len(arrays) == 1:
-        return EmbeddedText(list(text.segments[0]), arrays[0].copy(), text.offsets)
-    vectors = np.concatenate([empty, *arrays], axis=-2)
-    return EmbeddedText(list(chain.from_iterable(text.segments)), vectors, text.offsets)
+    one = len(arrays) == 1
+    vectors = arrays[0].copy() if one else np.concatenate([empty, *arrays], axis=-2)
+    return EmbeddedText(text.words, vectors, text.offsets)
 
 
 def parse_layers(name: str) -> LayerChoice:

@@ -17,11 +17,12 @@ import numpy as np
 from jaxtyping import Float, Int
 
 from elmore.embed.device import Array
-from elmore.embed.packing import pack_sequences, split_windows
+from elmore.embed.packing import pack_sequences
 from elmore.embed.projection_table import DistinctWords, ProjectionTable
 from elmore.embed.runtime import Runtime
 from elmore.embed.sentence_layers import SentenceLayers
 from elmore.embed.tokenized import TokenizedText
+from elmore.embed.windows import Window, split_windows
 from elmore.errors import DataError
 from elmore.model.state import BOTH
 from elmore.text.characters import number_words
@@ -48,10 +49,11 @@ def embed_texts(
     error in the texts may be raised before vectors that are already computed are yielded.
     """
     max_in_flight = 1 if runtime.device.type == "cuda" else 0
-    in_flight: deque[tuple[list[TokenizedText], list[Batch]]] = deque()
+    in_flight: deque[tuple[Window, list[Batch]]] = deque()
     for window in split_windows(texts, runtime.token_budget):
-        segments = [segment for text in window for segment in text.segments]
-        in_flight.append((window, list(_launch(runtime, segments, select, directions))))
+        lengths = np.array(window.lengths, np.int64)
+        batches = list(_launch(runtime, window.words, lengths, select, directions))
+        in_flight.append((window, batches))
         if len(in_flight) > max_in_flight:
             yield from _collect(*in_flight.popleft())
     for launched in in_flight:
@@ -59,31 +61,32 @@ def embed_texts(
 
 
 def _collect(
-    window: list[TokenizedText], batches: list["Batch"]
+    window: Window, batches: list["Batch"]
 ) -> Iterator[tuple[TokenizedText, list[np.ndarray]]]:
     arrays = chain.from_iterable(batch.arrays() for batch in batches)
-    for text in window:
-        yield text, [next(arrays) for _ in text.segments]
+    for text in window.texts():
+        yield text, [next(arrays) for _ in text.lengths]
 
 
 def _launch(
     runtime: Runtime,
-    segments: Sequence[Sequence[str]],
+    words: list[str],
+    lengths: Int[np.ndarray, " n"],
     select: Select,
     directions: Sequence[int],
 ) -> Iterator["Batch"]:
     """Run segments, as many at a time as the token budget allows; halve it if memory runs out."""
+    ends = np.concatenate([[0], np.cumsum(lengths)])
+    num_tokens = ends + 2 * np.arange(len(ends))  # before each segment, boundary tokens included
     begin = 0
-    while begin < len(segments):
-        end, tokens = begin, 0
-        while end < len(segments) and (
-            end == begin or tokens + len(segments[end]) + 2 <= runtime.token_budget
-        ):
-            tokens += len(segments[end]) + 2
-            end += 1
+    while begin < len(lengths):
+        most = num_tokens[begin] + runtime.token_budget
+        end = max(begin + 1, int(np.searchsorted(num_tokens, most, side="right")) - 1)
+        tokens = int(num_tokens[end] - num_tokens[begin])
+        of_batch = words[ends[begin] : ends[end]]
         try:
             with runtime.exclusive(), runtime.device.inference():
-                batch = Batch(runtime, segments[begin:end], select, directions)
+                batch = Batch(runtime, of_batch, lengths[begin:end], select, directions)
         except runtime.device.out_of_memory as error:
             if end - begin == 1:
                 raise DataError(
@@ -104,31 +107,33 @@ def _launch(
 class Batch:
     """Segments whose computation has been launched; only `arrays` waits for the device.
 
-    Segments of similar length are packed together: one packed run for each number of rows.
+    Segments of similar length are packed together: one packed run for each number of rows. They
+    follow each other in `words`.
     """
 
     def __init__(
         self,
         runtime: Runtime,
-        segments: Sequence[Sequence[str]],
+        words: list[str],
+        lengths: Int[np.ndarray, " n"],
         select: Select,
         directions: Sequence[int] = BOTH,
     ) -> None:
-        words, text = number_words(list(chain.from_iterable(segments)))
-        distinct = DistinctWords(words, runtime.token_vectors(words))
-        self._lengths = np.fromiter(map(len, segments), np.int64, len(segments))
-        self._num_rows = _num_rows_by_length(self._lengths, runtime)
+        distinct_words, text = number_words(words)
+        distinct = DistinctWords(distinct_words, runtime.token_vectors(distinct_words))
+        self._lengths, self._num_rows = lengths, _num_rows_by_length(lengths, runtime)
         self._fetches = {}
         for rows in np.unique(self._num_rows).tolist():
             in_group = self._num_rows == rows
-            lengths = self._lengths[in_group]
-            group_text = text[np.repeat(in_group, self._lengths)]
+            group_lengths = lengths[in_group]
+            group_text = text[np.repeat(in_group, lengths)]
             if rows:
-                layers = _run_packed(runtime, distinct, group_text, lengths, rows, directions)
+                group = distinct.used_in(group_text, runtime.device)
+                layers = _run_packed(runtime, *group, group_lengths, rows, directions)
             else:
                 width = len(directions) * distinct.vectors.shape[1]
                 layers = runtime.device.empty(runtime.num_layers, 0, width)
-            selected = select(runtime.sentence_layers(layers, lengths))
+            selected = select(runtime.sentence_layers(layers, group_lengths))
             self._fetches[rows] = runtime.device.fetch(selected)
 
     def arrays(self) -> Iterator[Float[np.ndarray, "*L T 2*D"]]:

@@ -8,13 +8,11 @@ Shapes: S steps, B rows, n sequences.
 """
 
 from bisect import bisect_left, insort
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
 from jaxtyping import Bool, Int
-
-from elmore.embed.tokenized import TokenizedText
 
 IDLE = -1
 
@@ -69,36 +67,3 @@ def best_fit_decreasing(
     first_cells = np.empty(len(lengths), dtype=np.int64)
     first_cells[order] = (num_steps - steps_left) * num_rows + row
     return first_cells
-
-
-def split_windows(texts: Iterable[TokenizedText], budget: int) -> Iterator[list[TokenizedText]]:
-    """Split a stream of texts into windows of at most `budget` tokens, or one longer text.
-
-    The last two windows share what is left, because a window that is nearly empty takes almost as
-    long as a full one.
-    """
-    before: list[TokenizedText] = []
-    window: list[TokenizedText] = []
-    num_tokens = 0
-    for text in texts:
-        size = text.num_tokens
-        if window and (num_tokens + size > budget or len(window) >= budget):
-            if before:
-                yield before
-            before, window, num_tokens = window, [], 0
-        window.append(text)
-        num_tokens += size
-    if before:
-        cut = _even_cut([text.num_tokens for text in before], num_tokens)
-        yield before[:cut]
-        window = [*before[cut:], *window]
-    yield window
-
-
-def _even_cut(sizes: Sequence[int], after: int) -> int:
-    """Return how many texts stay, when the last ones move to a next window of size `after`."""
-    cut, left = len(sizes), sum(sizes)
-    while cut > 1 and after + sizes[cut - 1] <= left - sizes[cut - 1]:
-        cut -= 1
-        after, left = after + sizes[cut], left - sizes[cut]
-    return cut

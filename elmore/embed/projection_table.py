@@ -7,13 +7,13 @@ Shapes: K chunks of S steps and B rows, N distinct words, n some of them, D widt
 G = 4H gates.
 """
 
-from itertools import pairwise
+from itertools import compress, pairwise
 from typing import NamedTuple
 
 import numpy as np
 from jaxtyping import Float, Int
 
-from elmore.embed.device import Array
+from elmore.embed.device import Array, Device
 from elmore.embed.runtime import Runtime
 from elmore.embed.word_tables import MISSING
 
@@ -23,6 +23,17 @@ class DistinctWords(NamedTuple):
 
     words: list[str]
     vectors: Float[Array, "N D"]
+
+    def used_in(
+        self, text: Int[np.ndarray, " T"], device: Device
+    ) -> tuple["DistinctWords", Int[np.ndarray, " T"]]:
+        """Return only the words that a text has, and the text as ids of these."""
+        used = np.bincount(text, minlength=len(self.words)) > 0
+        if used.all():
+            return self, text
+        words = list(compress(self.words, used.tolist()))
+        (rows,) = device.put([used.nonzero()[0]])
+        return DistinctWords(words, self.vectors[rows]), (np.cumsum(used) - 1)[text]
 
 
 class ProjectionTable:
@@ -34,7 +45,7 @@ class ProjectionTable:
 
     Args:
         runtime: The model with its caches.
-        distinct: The distinct words of the batch.
+        distinct: The distinct words of the batch; it has each of them.
         direction: `FORWARD` or `BACKWARD`.
         chunks: The id of the word that each row reads at each step of each chunk.
     """
@@ -59,8 +70,12 @@ class ProjectionTable:
             [plan.frequent, np.concatenate(plan.rare), plan.rows]
         )
         self._rare = [rare[begin:end] for begin, end in pairwise(stops)]
-        words = [distinct.words[word_id] for word_id in plan.frequent.tolist()]
-        self._cache(words, self._vectors_of_frequent, out=self._table[: self._num_frequent])
+        table = self._table[: self._num_frequent]
+        if runtime.limits.looks_up_projections:
+            words = [distinct.words[word_id] for word_id in plan.frequent.tolist()]
+            self._cache(words, self._vectors_of_frequent, out=table)
+        else:
+            table[:] = self._cache.project(self._vectors[self._frequent])
 
     def _vectors_of_frequent(self, at: list[int]) -> Float[Array, "n D"]:
         return self._vectors[self._frequent[self._runtime.put(np.array(at))]]
@@ -88,10 +103,10 @@ class _TablePlan(NamedTuple):
     def create(
         cls, chunks: Int[np.ndarray, "K S B"], num_words: int, max_frequent: int
     ) -> "_TablePlan":
-        counts = np.bincount(chunks.reshape(-1), minlength=num_words)
-        if num_words <= max_frequent and counts.all():  # every word has a row: its id
+        if num_words <= max_frequent:  # every word has a row: its id
             return cls(np.arange(num_words), [np.arange(0)] * len(chunks), chunks)
-        frequent = np.argsort(-counts, kind="stable")[: min(max_frequent, np.count_nonzero(counts))]
+        counts = np.bincount(chunks.reshape(-1), minlength=num_words)
+        frequent = np.argsort(-counts, kind="stable")[:max_frequent]
         row_of = np.full(num_words, MISSING)
         row_of[frequent] = np.arange(len(frequent))
         rows = row_of[chunks]

@@ -70,7 +70,8 @@ def run_as_batch(
         if states is not None
     )
     for text in texts:
-        yield text, [next(rows) for _ in text.segments]
+        arrays = [next(rows) for _ in text.lengths]
+        yield text._replace(words=list(text.words)), arrays
 
 
 def _without_boundaries(states: Float[Array, "L T+2 2*D"], device: Device) -> SentenceLayers:

@@ -1,6 +1,7 @@
 """Tokenise texts, and split them into the segments that run on their own."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import accumulate, chain, pairwise
 from typing import NamedTuple
 
 from elmore.errors import DataError
@@ -13,15 +14,24 @@ Text = str | Sequence[str]
 
 
 class TokenizedText(NamedTuple):
-    """The tokens of each segment of a text, and their offsets if the text was a string."""
+    """The words of a text, and their offsets if the text was a string."""
 
-    segments: list[list[str]]
+    words: list[str]
+    """A list that was given is not copied."""
+    lengths: tuple[int, ...]
+    """The number of words of each segment."""
     offsets: list[tuple[int, int]] | None
+
+    @property
+    def segments(self) -> list[list[str]]:
+        """The words of each segment."""
+        bounds = accumulate(self.lengths, initial=0)
+        return [self.words[begin:end] for begin, end in pairwise(bounds)]
 
     @property
     def num_tokens(self) -> int:
         """Number of tokens, boundary tokens included."""
-        return sum(map(len, self.segments)) + 2 * len(self.segments)
+        return len(self.words) + 2 * len(self.lengths)
 
 
 def tokenize_texts(
@@ -48,14 +58,15 @@ def tokenize_text(
             for (start, _), sentence in zip(spans, tokenized, strict=True)
             for left, right in sentence.offsets
         ]
-        segments = [sentence.words for sentence in tokenized]
-        complete = len(offsets) == sum(map(len, segments))  # a tokenizer that rewrites has none
-        return TokenizedText(segments, offsets if complete else None)
+        words = list(chain.from_iterable(sentence.words for sentence in tokenized))
+        lengths = tuple(len(sentence.words) for sentence in tokenized)
+        complete = len(offsets) == len(words)  # a tokenizer that rewrites has none
+        return TokenizedText(words, lengths, offsets if complete else None)
     if not isinstance(text, list) and not _is_tokens(text):
         raise DataError(f"expected a string or a list of tokens, found {str(text)[:40]!r}")
-    words = list(text)
+    words = text if isinstance(text, list) else list(text)
     check_tokens(words)
-    return TokenizedText([words], None)
+    return TokenizedText(words, (len(words),), None)
 
 
 def _is_tokens(text: object) -> bool:

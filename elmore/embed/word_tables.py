@@ -248,8 +248,9 @@ class ProjectionCache:
             return self._project(vectors[None])[0]
         gate_inputs = self._device.empty(len(vectors), self._num_gates)
         for begin in range(0, len(vectors), self._block):
-            block = vectors[begin : begin + self._block]
-            (rows,) = self._device.put([np.arange(self._block) % len(block)])
-            full = block[rows]
+            block = full = vectors[begin : begin + self._block]
+            if len(block) < self._block:
+                (rows,) = self._device.put([np.arange(self._block) % len(block)])
+                full = block[rows]
             gate_inputs[begin : begin + len(block)] = self._project(full[None])[0, : len(block)]
         return gate_inputs

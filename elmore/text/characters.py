@@ -6,9 +6,10 @@ positions to words. So no word is encoded, or run through the character CNN, twi
 Shapes: N distinct words, C characters, B sentences, T tokens (sentence boundaries included).
 """
 
+from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass
-from itertools import chain
+from itertools import chain, count
 from typing import NamedTuple, Protocol
 
 import numpy as np
@@ -59,9 +60,9 @@ def encode_batch(alphabet: Alphabet, sentences: Sequence[Sequence[str]]) -> Toke
 
 def number_words(words: Sequence[str]) -> tuple[list[str], Int[np.ndarray, " T"]]:
     """Return the distinct words in order of appearance, and the number of each word in them."""
-    distinct = list(dict.fromkeys(words))
-    numbers = dict(zip(distinct, range(len(distinct)), strict=True))
-    return distinct, np.fromiter(map(numbers.__getitem__, words), np.int64, len(words))
+    numbers: defaultdict[str, int] = defaultdict(count().__next__)
+    numbered = np.fromiter(map(numbers.__getitem__, words), np.int64, len(words))
+    return list(numbers), numbered
 
 
 def check_tokens(sentence: Sequence[str]) -> None:

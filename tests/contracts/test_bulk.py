@@ -1,7 +1,5 @@
 """In bulk, a sentence gets the same bits for any budget, order, batch and cache."""
 
-import gc
-
 import numpy as np
 import pytest
 import torch
@@ -10,7 +8,6 @@ from hypothesis import strategies as st
 
 import elmore
 from elmore.embed import device, networks, packed, torch_device
-from elmore.embed.tokenized import TokenizedText
 from elmore.embed.word_tables import ProjectionCache
 from tests.support.fake_checkpoints import bilm_options, bilm_weights, many_langs, write_bilm
 from tests.support.sweeps import pick
@@ -142,6 +139,13 @@ def test_the_memory_for_gate_inputs_changes_no_bit(elmo, monkeypatch, num_bytes)
     assert bits(elmo, texts) == expected
 
 
+def test_gate_inputs_that_are_not_looked_up_have_the_same_bits(elmo, monkeypatch):
+    expected = bits(elmo, [WORDS, WORDS[3:]])
+    monkeypatch.setattr(device, "CPU", device.CPU._replace(looks_up_projections=False))
+    monkeypatch.setattr(ProjectionCache, "__call__", lambda *_: pytest.fail("looked up"))
+    assert bits(elmo, [WORDS, WORDS[3:]]) == expected
+
+
 def test_a_word_that_recurs_is_projected_once_also_in_later_calls(elmo, monkeypatch):
     project, projected = ProjectionCache.project, []
 
@@ -158,16 +162,19 @@ def test_a_word_that_recurs_is_projected_once_also_in_later_calls(elmo, monkeypa
     assert rest == [first]  # once in each direction
 
 
-@pytest.mark.parametrize("text", ["Two words. And more.", ""])
-def test_no_more_texts_are_held_than_of_two_windows(elmo, text):
+@pytest.mark.parametrize(("text", "in_window"), [("Two words. And more.", 4), ("", 40)])
+def test_no_more_texts_are_held_than_of_two_windows(elmo, text, in_window):
+    taken = []
+
+    def texts():
+        for number in range(300):
+            taken.append(number)
+            yield text
+
     bounded = elmore.Embedder(elmo.bundle, token_budget=40)
-    result = bounded.stream((text for _ in range(300)), split_sentences=True)
-    most = max(
-        sum(type(thing) is TokenizedText for thing in gc.get_objects())
-        for number, _ in enumerate(result)
-        if number % 100 == 99
-    )
-    assert most <= 80 + 1
+    result = bounded.stream(texts(), split_sentences=True)
+    most = max(len(taken) - number for number, _ in enumerate(result))
+    assert most == 2 * in_window + 1
 
 
 def test_empty_sentences_alone_need_no_row(elmo):

@@ -1,40 +1,10 @@
-"""Sequences packed into rows, and texts split into windows."""
+"""Sequences packed into rows."""
 
 import numpy as np
-from hypothesis import given
-from hypothesis import strategies as st
 
-from elmore.embed.packing import IDLE, pack_sequences, split_windows
-from elmore.embed.tokenized import TokenizedText
+from elmore.embed.packing import IDLE, pack_sequences
 
 ROWS = 96
-lengths = st.lists(st.integers(0, 12), max_size=60)
-
-
-@given(lengths, st.integers(1, 60))
-def test_every_text_comes_once_in_order_and_the_budget_holds(sizes, budget):
-    texts = [TokenizedText([["word"] * size], None) for size in sizes]
-    result = list(split_windows(texts, budget))
-    assert [text for window in result for text in window] == texts
-    for window in result:
-        assert len(window) <= 1 or sum(text.num_tokens for text in window) <= budget
-
-
-def test_the_last_two_windows_share_what_is_left():
-    texts = [TokenizedText([["word"] * 8], None)] * 21  # of 10 tokens each
-    assert [len(window) for window in split_windows(texts, 100)] == [10, 6, 5]
-
-
-def test_a_window_is_yielded_while_a_later_one_is_read():
-    taken = []
-
-    def texts():
-        for number in range(100):
-            taken.append(number)
-            yield TokenizedText([["word"] * 8], None)
-
-    assert len(next(split_windows(texts(), 100))) == 10
-    assert len(taken) == 21
 
 
 def test_a_plan_reads_each_word_once_in_either_direction():

@@ -4,7 +4,8 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from elmore.embed.projection_table import _TablePlan
+from elmore.embed.device import HOST
+from elmore.embed.projection_table import DistinctWords, _TablePlan
 
 
 @given(st.data(), st.integers(1, 9), st.integers(0, 9))
@@ -21,6 +22,10 @@ def test_every_row_of_a_table_is_the_word_that_a_step_reads(data, num_words, max
         assert set(rare.tolist()) <= set(chunk.reshape(-1).tolist()) - set(plan.frequent.tolist())
 
 
-def test_a_table_has_no_words_of_other_groups():
-    plan = _TablePlan.create(np.array([[[0], [2]]]), num_words=4, max_frequent=10)
-    assert sorted(plan.frequent.tolist()) == [0, 2]
+@given(st.lists(st.integers(0, 9), min_size=1))
+def test_the_words_of_a_group_are_those_of_its_text(ids):
+    words, vectors = list("abcdefghij"), np.arange(10.0)[:, None]
+    group, text = DistinctWords(words, vectors).used_in(np.array(ids), HOST)
+    assert sorted(group.words) == sorted({words[each] for each in ids})
+    assert [group.words[each] for each in text] == [words[each] for each in ids]
+    assert group.vectors[text, 0].tolist() == ids
