@@ -1,6 +1,7 @@
 """The same vectors on a GPU: run there with `pytest -m gpu`."""
 
 from concurrent.futures import ThreadPoolExecutor
+from itertools import chain
 
 import numpy as np
 import pytest
@@ -118,15 +119,18 @@ def test_prefetched_windows_are_complete_and_in_order(tmp_path, rng, layers):
 
 def test_a_batch_is_launched_without_waiting_for_the_gpu(tmp_path, rng):
     elmo = load(tmp_path, rng, precision="fast")
-    runtime, texts = elmo.runtime, [text for text in many(rng) if text]
+    runtime = elmo.runtime
+    texts = [*filter(None, many(rng)), ["the", "bank"] * 400]  # the last one in fewer rows
+    words, lengths = list(chain.from_iterable(texts)), np.array([len(text) for text in texts])
     select = layer_selector([1, "cloze"], "float32")
-    for _ in range(2):  # the words are cached, and the kernels compiled
-        packed.Batch(runtime, texts, select)
-    torch.cuda.set_sync_debug_mode("error")
-    try:
-        packed.Batch(runtime, texts, select)
-    finally:
-        torch.cuda.set_sync_debug_mode("default")
+    with runtime.device.inference():
+        for _ in range(2):  # the words are cached, and the kernels compiled
+            packed.Batch(runtime, words, lengths, select)
+        torch.cuda.set_sync_debug_mode("error")
+        try:
+            packed.Batch(runtime, words, lengths, select)
+        finally:
+            torch.cuda.set_sync_debug_mode("default")
 
 
 def test_threads_share_the_graphs_and_caches_of_an_embedder(tmp_path, rng):
