@@ -385,7 +385,7 @@ class Embedder:
                 )
             device = networks.io_device(self.bundle.model)
             with device.inference():
-                results = list(run_as_batch(self.run, list(tokenized), select, device))
+                results = list(run_as_batch(self.run, tokenized, select, device))
         else:
             results = packed.embed_texts(self.runtime, tokenized, select, directions)
         width = len(directions) * self.width // 2

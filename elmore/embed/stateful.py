@@ -7,7 +7,7 @@ larger batch start from the initial state.
 Shapes: L layers (the token layer is one of them), T tokens, D width of one direction.
 """
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 
 import numpy as np
 from jaxtyping import Float
@@ -57,21 +57,22 @@ def _join(first: Array, second: Array, like: Array) -> Array:
 
 def run_as_batch(
     run: Callable[[Sequence[Sequence[str]]], LayerStack],
-    texts: Sequence[TokenizedText],
+    texts: Iterable[TokenizedText],
     select: Callable[[SentenceLayers], Array],
     device: Device,
 ) -> Iterator[tuple[TokenizedText, list[Float[np.ndarray, "*L T 2*D"]]]]:
     """Run all segments as the rows of one padded batch; yield each text with its vectors."""
-    segments = [segment for text in texts for segment in text.segments]
+    # A list that was given may be filled again for the next text.
+    copies = [text._replace(words=list(text.words)) for text in texts]
+    segments = [segment for text in copies for segment in text.segments]
     states = run(segments).states if segments else None
     rows = (
         to_host(select(_without_boundaries(states[:, row, : len(segment) + 2], device)))
         for row, segment in enumerate(segments)
         if states is not None
     )
-    for text in texts:
-        arrays = [next(rows) for _ in text.lengths]
-        yield text._replace(words=list(text.words)), arrays
+    for text in copies:
+        yield text, [next(rows) for _ in text.lengths]
 
 
 def _without_boundaries(states: Float[Array, "L T+2 2*D"], device: Device) -> SentenceLayers:

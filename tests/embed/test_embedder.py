@@ -261,6 +261,22 @@ def test_a_stateful_embedder_does_not_stream(elmo):
         elmore.Embedder(elmo.bundle, stateful=True).stream(["a"])
 
 
+@pytest.mark.parametrize("stateful", [False, True])
+def test_a_list_that_is_filled_again_for_each_text_is_read_in_time(elmo, stateful):
+    def texts():
+        words = []
+        for word in "abc":
+            words[:] = [word]
+            yield words
+
+    embedder = elmore.Embedder(elmo.bundle, stateful=stateful)
+    found = embedder.embed(texts())
+    expected = elmore.Embedder(elmo.bundle, stateful=stateful).embed([["a"], ["b"], ["c"]])
+    assert [text.tokens for text in found] == [["a"], ["b"], ["c"]]
+    for one, other in zip(found, expected, strict=True):
+        np.testing.assert_array_equal(one.vectors, other.vectors)
+
+
 @pytest.mark.parametrize("precision", ["exact", "fast"])
 def test_the_model_that_was_given_is_neither_frozen_nor_moved_nor_switched(elmo, precision):
     bundle = replace(elmo.bundle, model=copy.deepcopy(elmo.bundle.model).requires_grad_(True))
