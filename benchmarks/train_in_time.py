@@ -116,6 +116,11 @@ def main() -> None:
     used = ["perplexity", *(name for name, _ in args.then)]
     if len(set(used)) < len(used) or any("/" in name for name in used):
         parser.error(f"--then: names of files are expected, each once, found {', '.join(used)}")
+    for name, command in args.then:
+        try:
+            shlex.split(command)
+        except ValueError as error:
+            parser.error(f"--then {name}: {error}: {command}")
     names = {name: getattr(args, name) for name in Job._fields if name != "settings"}
     job = Job(**names, settings=args.set)
     with lock.acquire(job.out / "lock"):
@@ -191,6 +196,9 @@ def train(job: Job, *, measured: int, evaluation: float, reserve: float) -> str:
 
     Returns why the training ended early, or nothing.
     """
+    if (job.run / "best").exists():
+        raise FileExistsError(f"{job.run} has a model of an earlier start; pass another OUT")
+    shutil.rmtree(job.run, ignore_errors=True)  # its metrics would be read as those of this start
     launched = time.time()
     training = start(job, training_command(job, PROVISIONAL))
     try:
@@ -324,7 +332,8 @@ def watch(out: Path, seconds: float) -> int:
         time.sleep(POLL)
     for name in ("log.txt", "train.txt"):
         if (out / name).exists():
-            print(*(out / name).read_text("utf-8").splitlines()[-3:], sep="\n")
+            printed = (out / name).read_text("utf-8", "replace")  # a letter may be half written
+            print(*printed.splitlines()[-3:], sep="\n")
     if done.exists():
         return int(done.read_text("utf-8").startswith("stopped"))
     if is_running(out):

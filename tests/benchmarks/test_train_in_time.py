@@ -190,6 +190,26 @@ def test_a_recipe_that_cannot_be_measured_is_refused(script, stubbed, tmp_path, 
         script.train(job, measured=160, evaluation=2, reserve=90)
 
 
+def test_what_an_earlier_start_left_is_not_measured(script, stubbed, tmp_path):
+    job = make_job(script, tmp_path, seconds=1000)
+    started = stubbed(job)
+    job.run.mkdir()
+    (job.run / "metrics.jsonl").write_text('{"step": 160}\n')
+    script.train(job, measured=160, evaluation=2, reserve=90)
+    assert len(started) == 2
+    assert not (job.run / "metrics.jsonl").exists()
+
+
+def test_a_model_of_an_earlier_start_is_not_deleted(script, stubbed, tmp_path):
+    job = make_job(script, tmp_path, seconds=1000)
+    started = stubbed(job)
+    (job.run / "best").mkdir(parents=True)
+    with pytest.raises(FileExistsError, match="has a model of an earlier start"):
+        script.train(job, measured=160, evaluation=2, reserve=90)
+    assert (job.run / "best").exists()
+    assert not started
+
+
 def test_time_that_is_too_short_is_named(script, stubbed, tmp_path):
     job = make_job(script, tmp_path, seconds=80)
     stubbed(job)
@@ -267,6 +287,24 @@ def test_measurements_that_would_overwrite_each_other_are_refused(
     with pytest.raises(SystemExit):
         script.main()
     assert "--then: names of files are expected, each once" in capsys.readouterr().err
+
+
+def test_a_command_that_no_shell_could_read_is_refused_before_the_training(
+    script, monkeypatch, tmp_path, capsys
+):
+    words = ["tiny", str(tmp_path), str(tmp_path / "out"), "--until", "0", "--valid", "v"]
+    words += ["--then", "a", "info '{model}"]
+    monkeypatch.setattr(sys, "argv", ["train_in_time.py", *words])
+    with pytest.raises(SystemExit):
+        script.main()
+    assert "--then a: no closing quotation" in capsys.readouterr().err.lower()
+
+
+def test_what_is_still_being_printed_can_be_watched(script, tmp_path, capsys):
+    (tmp_path / "done").write_text("all is there\n")
+    (tmp_path / "train.txt").write_bytes("updates │".encode()[:-1])  # a letter is half there
+    assert script.watch(tmp_path, 600) == 0
+    assert "updates" in capsys.readouterr().out
 
 
 def test_watching_ends_when_nothing_runs(script, tmp_path, capsys):
