@@ -45,7 +45,7 @@ class ProjectionTable:
 
     Args:
         runtime: The model with its caches.
-        distinct: The distinct words of the batch; it has each of them.
+        distinct: The distinct words that the chunks read, and no others.
         direction: `FORWARD` or `BACKWARD`.
         chunks: The id of the word that each row reads at each step of each chunk.
     """
@@ -75,7 +75,7 @@ class ProjectionTable:
             words = [distinct.words[word_id] for word_id in plan.frequent.tolist()]
             self._cache(words, self._vectors_of_frequent, out=table)
         else:
-            table[:] = self._cache.project(self._vectors[self._frequent])
+            self._cache.project(self._vectors[self._frequent], out=table)
 
     def _vectors_of_frequent(self, at: list[int]) -> Float[Array, "n D"]:
         return self._vectors[self._frequent[self._runtime.put(np.array(at))]]
@@ -85,7 +85,7 @@ class ProjectionTable:
         rare = self._rare[chunk]
         if len(rare):
             rows = slice(self._num_frequent, self._num_frequent + len(rare))
-            self._table[rows] = self._cache.project(self._vectors[rare])
+            self._cache.project(self._vectors[rare], out=self._table[rows])
         return self._table, self._rows[chunk]
 
 

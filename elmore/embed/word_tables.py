@@ -242,11 +242,16 @@ class ProjectionCache:
         """Return the gate inputs of words; `vectors` returns token vectors by position."""
         return self._cache.gather(words, lambda at: self.project(vectors(at)), out)
 
-    def project(self, vectors: Float[Array, "N D"]) -> Float[Array, "N G"]:
-        """Return the gate inputs of token vectors."""
-        if not self._fixed_shapes:
+    def project(
+        self, vectors: Float[Array, "N D"], out: Float[Array, "N G"] | None = None
+    ) -> Float[Array, "N G"]:
+        """Return the gate inputs of token vectors, in `out` if it is given."""
+        if out is None and not self._fixed_shapes:
             return self._project(vectors[None])[0]
-        gate_inputs = self._device.empty(len(vectors), self._num_gates)
+        gate_inputs = self._device.empty(len(vectors), self._num_gates) if out is None else out
+        if not self._fixed_shapes:
+            gate_inputs[:] = self._project(vectors[None])[0]
+            return gate_inputs
         for begin in range(0, len(vectors), self._block):
             block = full = vectors[begin : begin + self._block]
             if len(block) < self._block:

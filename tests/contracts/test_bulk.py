@@ -139,11 +139,18 @@ def test_the_memory_for_gate_inputs_changes_no_bit(elmo, monkeypatch, num_bytes)
     assert bits(elmo, texts) == expected
 
 
-def test_gate_inputs_that_are_not_looked_up_have_the_same_bits(elmo, monkeypatch):
-    expected = bits(elmo, [WORDS, WORDS[3:]])
-    monkeypatch.setattr(device, "CPU", device.CPU._replace(looks_up_projections=False))
-    monkeypatch.setattr(ProjectionCache, "__call__", lambda *_: pytest.fail("looked up"))
-    assert bits(elmo, [WORDS, WORDS[3:]]) == expected
+@pytest.mark.parametrize("num_bytes", [400, 1e9])
+@pytest.mark.parametrize("network_of", [networks.network_of, torch_device.torch_network])
+def test_gate_inputs_that_are_not_looked_up_have_the_same_bits(
+    elmo, monkeypatch, network_of, num_bytes
+):
+    texts = [WORDS, WORDS[3:], WORDS[:2] * 200, []]  # a long one, which runs apart from the others
+    monkeypatch.setattr(networks, "network_of", network_of)
+    expected = bits(elmo, texts)
+    limits = device.CPU._replace(looks_up_projections=False, projection_bytes=num_bytes)
+    monkeypatch.setattr(device, "CPU", limits)
+    monkeypatch.setattr(ProjectionCache, "__call__", lambda *_, **__: pytest.fail("looked up"))
+    assert bits(elmo, texts) == expected
 
 
 def test_a_word_that_recurs_is_projected_once_also_in_later_calls(elmo, monkeypatch):

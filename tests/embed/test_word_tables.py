@@ -157,6 +157,9 @@ def test_gate_inputs_are_the_input_projection_of_each_word(model, network, direc
     assert cache(WORDS, lookup, out=out) is out
     assert_close(out, expected)
     assert asked == list(range(len(WORDS)))
+    out = network.device.empty(len(WORDS), 4 * LSTM.cell_dim)
+    assert cache.project(rows, out=out) is out
+    assert_close(out, expected)
 
 
 def run_out_of_memory(_arrays):
