@@ -54,7 +54,7 @@ def _tokenize(
             result = tokenize_text(text, tokenizer)
         except ElmoreError as error:
             raise RequestError(422, f"{field}: {error}", param=field) from error
-        words = [word for segment in result.segments for word in segment]
+        words = list(result.words)
         num_tokens += len(words)
         if len(words) > MAX_TOKENS:
             raise RequestError(

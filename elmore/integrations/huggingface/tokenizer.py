@@ -167,7 +167,7 @@ class ElmoTokenizer(PreTrainedTokenizerBase):
 
     def _split(self, text: Text, cut: int | None) -> WordEncoding:
         tokenized = tokenize_text(text, _SPLITTERS[self.splitter])
-        tokens = [word for segment in tokenized.segments for word in segment]
+        tokens = tokenized.words
         offsets = tokenized.offsets or [(0, len(word)) for word in tokens]
         span = slice(-cut, None) if cut and self.truncation_side == "left" else slice(cut)
         numbers: list[int | None] = list(range(len(tokens)))
