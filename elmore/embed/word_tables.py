@@ -60,16 +60,20 @@ class LRUTable:
         evicted = self._least_recently_used(len(words) - num_free)
         rows = np.concatenate([np.arange(used, used + num_free), evicted])
         (index,) = self._device.put([rows])
-        self.table[index] = values[: len(words)]
-        self._oldest = self._oldest[len(evicted) :]  # now: the lines above may run out of memory
-        for row in evicted.tolist():
-            del self._rows[self._words[row]]
-        self._words += words[:num_free]
-        for row, word in zip(evicted.tolist(), words[num_free:], strict=True):
-            self._words[row] = word
-        self._rows.update(zip(words, rows.tolist(), strict=True))
-        self._num_calls += 1
-        self._last_use[rows] = self._num_calls
+        try:  # only here: the lines above may run out of memory, and change nothing
+            self._oldest = self._oldest[len(evicted) :]
+            self.table[index] = values[: len(words)]
+            for row in evicted.tolist():
+                del self._rows[self._words[row]]
+            self._words += words[:num_free]
+            for row, word in zip(evicted.tolist(), words[num_free:], strict=True):
+                self._words[row] = word
+            self._rows.update(zip(words, rows.tolist(), strict=True))
+            self._num_calls += 1
+            self._last_use[rows] = self._num_calls
+        except BaseException:  # such as Ctrl-C: some rows may not be those of their words
+            self._rows, self._words, self._oldest = {}, [], np.zeros(0, np.int64)
+            raise
 
     def _least_recently_used(self, count: int) -> Int[np.ndarray, " n"]:
         """Return the rows of the words that have not been used for longest.
@@ -94,8 +98,9 @@ class LRUTable:
             self.capacity = len(old)
             return
         table[: len(old)] = old
+        # Before the table, which may not be longer; the rows after the words are not read.
+        self._last_use = np.resize(self._last_use, size)
         self.table = table
-        self._last_use = np.resize(self._last_use, size)  # the rows after the words are not read
 
 
 class WordCache:

@@ -1,5 +1,6 @@
 """Caches of words: bounded, shared by threads, and the same vectors whatever they hold."""
 
+import sys
 from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
@@ -162,6 +163,9 @@ def test_gate_inputs_are_the_input_projection_of_each_word(model, network, direc
     assert_close(out, expected)
 
 
+LETTERS = "abcdefghi"
+
+
 def run_out_of_memory(_arrays):
     raise MemoryError
 
@@ -208,6 +212,41 @@ def test_what_is_dropped_was_used_before_everything_that_stays(seed, capacity):
         for word in dropped:
             del used[word]
         assert len(used) == len(lru)
+
+
+@pytest.mark.parametrize("capacity", [4, 9])
+def test_a_table_that_was_interrupted_at_any_line_has_only_right_rows(capacity):
+    """By Ctrl-C in a notebook, for example, whose embedder goes on to be used."""
+    texts = ["abcd", "ebfg", "hiab", "cdef"]
+    lines, insert = [], LRUTable.insert
+
+    def trace(frame, event, _):
+        if frame.f_globals is not insert.__globals__:
+            return None
+        if event == "line":
+            lines.append(frame.f_lineno)
+            if len(lines) == stop:
+                raise KeyboardInterrupt
+        return trace
+
+    stop, interrupted = 0, True
+    while interrupted:
+        stop, interrupted = stop + 1, False
+        lines.clear()
+        lru, before = LRUTable(capacity, 1, HOST), sys.gettrace()
+        for words in texts:
+            new = [w for w, row in zip(words, lru.lookup(words), strict=True) if row == MISSING]
+            sys.settrace(trace)
+            try:
+                lru.insert(new, np.array([value(word) for word in new]).reshape(-1, 1))
+            except KeyboardInterrupt:
+                interrupted = True
+            finally:
+                sys.settrace(before)
+            for word, row in zip(LETTERS, lru.lookup(LETTERS), strict=True):
+                assert row == MISSING or lru.table[row].tolist() == value(word)
+    assert stop > 50
+    assert len(lru) == capacity
 
 
 def test_a_full_table_replaces_the_least_recently_used_word():
