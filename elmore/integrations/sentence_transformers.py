@@ -34,6 +34,7 @@ from torch import Tensor
 from torch.nn import functional
 
 from elmore.embed.pooling import find_pooling
+from elmore.embed.tokenized import Text
 from elmore.integrations.huggingface import ElmoModel, ElmoTokenizer
 from elmore.integrations.huggingface.source import Source, resolve_source
 from elmore.weights.folder import POOLINGS
@@ -119,15 +120,16 @@ class ElmoModule(InputModule):
 
     def preprocess(
         self,
-        inputs: Sequence[str | Sequence[str]],
+        inputs: Sequence[Text],
         prompt: str | None = None,
         **kwargs: Any,  # of sentence-transformers
     ) -> dict[str, Any]:
-        """Tokenize texts; lists of words are taken as they are."""
-        texts = [(prompt or "") + text if isinstance(text, str) else text for text in inputs]
+        """Tokenize texts, each after the prompt; lists of words are taken as they are."""
+        prompt_words = self.tokenizer.tokenize(prompt) if prompt else []
+        texts = [_prepend(prompt or "", prompt_words, text) for text in inputs]
         features = self.tokenizer(texts, padding=True, truncation=True, return_tensors="pt")
         if prompt:
-            features["prompt_length"] = len(self.tokenizer.tokenize(prompt))
+            features["prompt_length"] = len(prompt_words)
         return dict(features)
 
     def forward(self, features: dict[str, Any], **kwargs: Any) -> dict[str, Tensor | Any]:
@@ -206,6 +208,12 @@ class ElmoModule(InputModule):
         )
         module._poolings = None if path is None else read_poolings(Path(path))
         return module
+
+
+def _prepend(prompt: str, prompt_words: list[str], text: Text) -> Text:
+    if isinstance(text, list | tuple):
+        return [*prompt_words, *text]
+    return prompt + text if isinstance(text, str) else text  # which the tokenizer refuses
 
 
 class ElmoPooling(Module):

@@ -8,7 +8,7 @@ import torch
 
 import elmore
 from elmore.embed.embedder import Embedder
-from elmore.errors import ConfigError
+from elmore.errors import ConfigError, DataError
 from tests.support.fake_checkpoints import bilm_options, bilm_weights, many_langs, write_bilm
 from tests.support.toy_pooling import make_pooling
 
@@ -132,12 +132,21 @@ def test_words_may_be_given_prompts_are_read_and_long_texts_cut(elmo):
     np.testing.assert_allclose(model.encode(words), elmo.encode(words), atol=1e-5)
     cut = model.encode(["One two three four"])
     np.testing.assert_allclose(cut, elmo.encode(["One two three"]), atol=1e-5)
-    prompted = model.encode(["three"], prompt="One two ")
-    np.testing.assert_allclose(prompted, elmo.encode(["One two three"]), atol=1e-5)
+    for text in ("three", ["three"]):
+        prompted = model.encode([text], prompt="One two ")
+        np.testing.assert_allclose(prompted, elmo.encode(["One two three"]), atol=1e-5)
     model[1].include_prompt = False
     without = model.encode(["three"], prompt="One two ")
     last = elmo.embed(["One two three"])[0].vectors[2:]
     np.testing.assert_allclose(without, last, atol=1e-5)
+    without = model.encode([["three"]], prompt="One two ")
+    np.testing.assert_allclose(without, last, atol=1e-5)
+
+
+def test_what_is_not_a_text_is_refused_with_a_prompt_too(elmo):
+    for prompt in (None, "One "):
+        with pytest.raises(DataError, match="expected a string or a list of tokens, found 'None'"):
+            ElmoModule(elmo).preprocess([None], prompt=prompt)
 
 
 @pytest.mark.parametrize("freeze", [True, False])
