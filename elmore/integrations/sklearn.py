@@ -160,6 +160,8 @@ class ElmoVectorizer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEsti
         if isinstance(self.model, Embedder):
             return self.model
         sources = [self.model] if isinstance(self.model, str | Path) else self.model
+        if self.model == catalogue.BUNDLED:  # and not a folder that happens to have this name
+            sources = []
         return load(
             *sources,
             precision=self.precision,

@@ -68,7 +68,8 @@ class DocEmbedder:
     def embedder(self) -> Embedder:
         """The model, loaded at the first access."""
         if self._embedder is None:
-            self._set_bundle(pretrained.load(*self._sources))
+            # Without the name: a folder that happens to be called "english" is not the model.
+            self._set_bundle(pretrained.load(*([] if self._is_bundled else self._sources)))
         assert self._embedder is not None
         return self._embedder
 

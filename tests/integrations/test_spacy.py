@@ -191,6 +191,15 @@ def test_a_saved_pipeline_is_whole_without_the_model_it_was_made_from(folder, el
     elmore.load(tmp_path / "pipeline/elmore/model")  # what was saved is a model folder
 
 
+def test_a_folder_named_like_the_bundled_model_is_not_taken_for_it(tmp_path, monkeypatch):
+    (tmp_path / "english").mkdir()
+    (tmp_path / "english" / "text.txt").write_text("of somebody")
+    monkeypatch.chdir(tmp_path)
+    nlp = spacy.blank("en")
+    nlp.add_pipe("elmore")
+    assert_filled(nlp(TEXTS[0]), elmore.load())
+
+
 def test_the_bundled_model_is_not_saved_but_known_again(tmp_path):
     nlp = spacy.blank("en")
     nlp.add_pipe("elmore")
