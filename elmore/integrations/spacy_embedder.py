@@ -9,6 +9,7 @@ Shapes: L layers (the token layer is one of them), T tokens of a Doc, D width.
 
 import itertools
 import json
+import multiprocessing
 import os
 import tempfile
 from collections.abc import Iterable, Sequence
@@ -72,6 +73,12 @@ class DocEmbedder:
             self._set_bundle(pretrained.load(*([] if self._is_bundled else self._sources)))
         assert self._embedder is not None
         return self._embedder
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        """Restore a pickle; of other processes, only workers of `n_process` get one thread."""
+        self.__dict__.update(state)
+        if multiprocessing.parent_process() is None:
+            self._process = os.getpid()
 
     def _set_bundle(self, bundle: Bundle) -> None:
         self._embedder = Embedder(replace(bundle, softmax=None), **self._options)

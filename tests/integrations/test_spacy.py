@@ -6,6 +6,7 @@ import warnings
 
 import numpy as np
 import pytest
+import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -164,6 +165,16 @@ def test_docs_are_pickled_with_their_hooks(folder):
     again = pickle.loads(pickle.dumps(doc))
     np.testing.assert_array_equal(again.vector, doc.vector)
     assert again[0:2].similarity(again[2]) == pytest.approx(doc[0:2].similarity(doc[2]))
+
+
+def test_a_component_pickled_in_another_process_leaves_the_threads_alone(folder, monkeypatch):
+    nlp = pipeline(folder)
+    nlp.get_pipe("elmore").embedder._process = -1
+    again = pickle.loads(pickle.dumps(nlp.get_pipe("elmore")))
+    limits = []
+    monkeypatch.setattr(torch, "set_num_threads", limits.append)
+    again(nlp.make_doc("one"))
+    assert limits == []
 
 
 def test_merged_tokens_and_parts_of_docs_stay_aligned(folder):
