@@ -26,7 +26,7 @@ from spacy.tokens import Doc, Token
 from elmore import atomic, config, strict_json
 from elmore.embed.embedder import Embedder
 from elmore.embed.outputs import LayerChoice
-from elmore.errors import DataError, WeightsError
+from elmore.errors import ConfigError, DataError, WeightsError
 from elmore.model.config import Precision
 from elmore.weights import catalogue, folder, pretrained
 from elmore.weights.bundle import Bundle
@@ -45,6 +45,9 @@ class DocEmbedder:
         device: "auto", "cpu" or "cuda".
         precision: "exact" or "fast".
         batch_tokens: Tokens per batch.
+
+    Raises:
+        ConfigError: `batch_tokens` is not positive.
     """
 
     def __init__(
@@ -55,6 +58,8 @@ class DocEmbedder:
         precision: Precision = "exact",
         batch_tokens: int = 16384,
     ) -> None:
+        if batch_tokens < 1:
+            raise ConfigError(f"batch_tokens must be at least 1, found {batch_tokens}")
         self._sources = [model] if isinstance(model, str) else list(model)
         self._options: dict[str, Any] = {
             "device": device,

@@ -251,6 +251,7 @@ def test_a_pipeline_can_be_saved_without_the_weights(folder, tmp_path):
         ({"mix": {"weights": "abc"}}, "mix: weights and gamma must be numbers: .*'a'"),
         ({"mix": {"weights": [1, 2, 3], "gamma": "x"}}, "mix: weights and gamma must be numbers"),
         ({"mix": {"weights": [1, 2, 3], "layer_norm": "no"}}, "layer_norm must be .* found 'no'"),
+        ({"batch_tokens": 0}, "batch_tokens must be at least 1, found 0"),
     ],
 )
 def test_an_invalid_config_is_refused_when_it_is_built(folder, config, sentence):
@@ -258,11 +259,25 @@ def test_an_invalid_config_is_refused_when_it_is_built(folder, config, sentence)
         pipeline(folder, **config)
 
 
-def test_unsupported_layers_are_refused_when_the_model_is_loaded(folder):
-    with pytest.raises(ConfigError, match="layers 0 to 2"):
-        pipeline(folder, layers=3)("text")
-    with pytest.raises(WeightsError, match="no-such-model"):
+@pytest.mark.parametrize(
+    ("config", "sentence"),
+    [
+        ({"layers": 3}, "layers 0 to 2"),
+        ({"layers": "whitened"}, "no whitening"),
+        ({"mix": {"weights": [1, 2]}}, "this mix has 2 weights, the model 3 layers"),
+    ],
+)
+def test_layers_that_the_model_lacks_are_refused_by_initialize(folder, config, sentence):
+    nlp = pipeline(folder, **config)
+    with pytest.raises(ConfigError, match=sentence):
+        nlp.initialize()
+
+
+def test_a_wrong_name_is_refused_by_initialize_or_at_the_first_doc():
+    with pytest.raises(WeightsError, match="no-such-model: no such file or folder"):
         pipeline("no-such-model").initialize()
+    with pytest.raises(WeightsError, match="no-such-model: no such file or folder"):
+        pipeline("no-such-model")("text")
 
 
 def test_an_error_goes_to_the_handler_of_the_pipeline(folder):
