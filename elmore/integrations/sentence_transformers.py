@@ -54,12 +54,12 @@ class ElmoModule(InputModule):
         sources: What `elmore.load` takes; default: the bundled model.
         max_seq_length: Truncate texts to this many words; default: no limit.
         model: A model to use instead of `sources`.
-        tokenizer: Its tokenizer.
+        tokenizer: Its tokenizer; default: that of `sources`.
         settings: Keyword arguments of `ElmoModel.from_elmore`; `freeze=False` trains the biLM too,
             otherwise only the mix is trained.
 
     Raises:
-        ConfigError: A setting is invalid.
+        ConfigError: A setting is invalid, or the tokenizer does not fit the model.
         WeightsError: The model cannot be loaded.
     """
 
@@ -75,9 +75,11 @@ class ElmoModule(InputModule):
         self._poolings: Mapping[str, TextPooling] | None = None  # not known
         if model is None or tokenizer is None:
             bundle = resolve_source(*sources)
-            model = model or ElmoModel.from_elmore(bundle, **settings)
+            if model is None:
+                model = ElmoModel.from_elmore(bundle, **settings)
+                self._poolings = bundle.poolings
             tokenizer = tokenizer or ElmoTokenizer.from_elmore(bundle)
-            self._poolings = bundle.poolings
+        model.check_alphabet(tokenizer.alphabet)
         self.model = model
         self.tokenizer = tokenizer
         if max_seq_length is not None:

@@ -18,6 +18,7 @@ sentence_transformers = pytest.importorskip(
 
 from sentence_transformers.sentence_transformer.modules import Pooling  # noqa: E402
 
+from elmore.integrations.huggingface import ElmoModel, ElmoTokenizer  # noqa: E402
 from elmore.integrations.sentence_transformers import (  # noqa: E402 -- what it needs may be missing
     ElmoModule,
     ElmoPooling,
@@ -117,6 +118,21 @@ def test_a_module_saved_without_its_poolings_asks_for_the_name_of_one(elmo, tmp_
     with pytest.raises(ConfigError, match="saved without poolings"):
         again.pooling()
     assert again.pooling("max").pooling_mode == "max"
+
+
+def test_a_network_does_not_get_the_poolings_of_the_bundled_model():
+    module = ElmoModule(model=ElmoModel.from_elmore())
+    with pytest.raises(ConfigError, match="the poolings of this model are not known"):
+        module.pooling()
+    assert isinstance(module.pooling("mean"), Pooling)
+
+
+def test_a_tokenizer_of_another_model_is_refused(tmp_path, rng):
+    many_langs(tmp_path / "model", rng)
+    model = ElmoModel.from_elmore(tmp_path / "model")
+    with pytest.raises(ConfigError, match="the tokenizer does not fit this model"):
+        ElmoModule(model=model)
+    ElmoModule(model=model, tokenizer=ElmoTokenizer.from_elmore(tmp_path / "model"))
 
 
 def test_each_word_has_its_vector(elmo):
