@@ -41,7 +41,7 @@ from elmore.weights.folder import POOLINGS
 from elmore.weights.pooling import TextPooling, read_poolings, write_poolings
 
 _POOLING_FILE = "pooling.npz"
-_UNLIMITED = 10**9  # as transformers encodes "no limit"
+_UNLIMITED = 10**9  # longer than any text; the "no limit" of transformers is larger
 
 
 class ElmoModule(InputModule):

@@ -50,7 +50,7 @@ class ElmoVectorizer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEsti
         model: What `elmore.load` takes: a name, a path, or a pair of options and weights. Only this
             is pickled and cloned; the weights are loaded when needed. An `Embedder` is accepted
             too: clones share it, pickles contain it, and the options below `remove` are its own.
-        layers: "average", "top", a number, a saved mix, or "all": every layer, concatenated.
+        layers: As in `Embedder.embed`, but for lists; "all" concatenates the layers.
         pool: "mean", "max", a `TextPooling`, or "learned": `fit` learns word weights by frequency
             and the common directions to remove.
         remove: Number of directions that "learned" removes, besides the mean.

@@ -139,7 +139,7 @@ def component(
         nlp: The pipeline.
         name: Name of the component in it.
         model: What `elmore.load` takes: a name, a path, or a list of options and weights.
-        layers: "average", "top" or a number.
+        layers: "average", "top", "cloze", "whitened" or a number.
         mix: Weights, gamma and layer_norm of a trained mix, instead of `layers`.
         precision: "exact" or "fast".
         device: "auto", "cpu" or "cuda".

@@ -113,7 +113,7 @@ def test_processes_may_share_the_work(folder, elmo):
         assert_filled(doc, elmo)
 
 
-@pytest.mark.parametrize("layers", ["average", "top", "1", 0])
+@pytest.mark.parametrize("layers", ["average", "top", "cloze", "1", 0])
 def test_layers_are_chosen_in_the_config(folder, elmo, layers):
     chosen = int(layers) if layers in ("1", 0) else layers
     assert_filled(pipeline(folder, layers=layers)(TEXTS[0]), elmo, layers=chosen)
