@@ -34,13 +34,14 @@ from torch import Tensor
 from torch.nn import functional
 
 from elmore.embed.pooling import find_pooling
+from elmore.embed.tokenized import Text
 from elmore.integrations.huggingface import ElmoModel, ElmoTokenizer
 from elmore.integrations.huggingface.source import Source, resolve_source
 from elmore.weights.folder import POOLINGS
 from elmore.weights.pooling import TextPooling, read_poolings, write_poolings
 
 _POOLING_FILE = "pooling.npz"
-_UNLIMITED = 10**9  # as transformers encodes "no limit"
+_UNLIMITED = 10**9  # longer than any text; the "no limit" of transformers is larger
 
 
 class ElmoModule(InputModule):
@@ -53,12 +54,12 @@ class ElmoModule(InputModule):
         sources: What `elmore.load` takes; default: the bundled model.
         max_seq_length: Truncate texts to this many words; default: no limit.
         model: A model to use instead of `sources`.
-        tokenizer: Its tokenizer.
+        tokenizer: Its tokenizer; default: that of `sources`.
         settings: Keyword arguments of `ElmoModel.from_elmore`; `freeze=False` trains the biLM too,
             otherwise only the mix is trained.
 
     Raises:
-        ConfigError: A setting is invalid.
+        ConfigError: A setting is invalid, or the tokenizer does not fit the model.
         WeightsError: The model cannot be loaded.
     """
 
@@ -74,9 +75,11 @@ class ElmoModule(InputModule):
         self._poolings: Mapping[str, TextPooling] | None = None  # not known
         if model is None or tokenizer is None:
             bundle = resolve_source(*sources)
-            model = model or ElmoModel.from_elmore(bundle, **settings)
+            if model is None:
+                model = ElmoModel.from_elmore(bundle, **settings)
+                self._poolings = bundle.poolings
             tokenizer = tokenizer or ElmoTokenizer.from_elmore(bundle)
-            self._poolings = bundle.poolings
+        model.check_alphabet(tokenizer.alphabet)
         self.model = model
         self.tokenizer = tokenizer
         if max_seq_length is not None:
@@ -119,15 +122,16 @@ class ElmoModule(InputModule):
 
     def preprocess(
         self,
-        inputs: Sequence[str | Sequence[str]],
+        inputs: Sequence[Text],
         prompt: str | None = None,
         **kwargs: Any,  # of sentence-transformers
     ) -> dict[str, Any]:
-        """Tokenize texts; lists of words are taken as they are."""
-        texts = [(prompt or "") + text if isinstance(text, str) else text for text in inputs]
+        """Tokenize texts, each after the prompt; lists of words are taken as they are."""
+        prompt_words = self.tokenizer.tokenize(prompt) if prompt else []
+        texts = [_prepend(prompt or "", prompt_words, text) for text in inputs]
         features = self.tokenizer(texts, padding=True, truncation=True, return_tensors="pt")
         if prompt:
-            features["prompt_length"] = len(self.tokenizer.tokenize(prompt))
+            features["prompt_length"] = len(prompt_words)
         return dict(features)
 
     def forward(self, features: dict[str, Any], **kwargs: Any) -> dict[str, Tensor | Any]:
@@ -206,6 +210,12 @@ class ElmoModule(InputModule):
         )
         module._poolings = None if path is None else read_poolings(Path(path))
         return module
+
+
+def _prepend(prompt: str, prompt_words: list[str], text: Text) -> Text:
+    if isinstance(text, list | tuple):
+        return [*prompt_words, *text]
+    return prompt + text if isinstance(text, str) else text  # which the tokenizer refuses
 
 
 class ElmoPooling(Module):

@@ -50,7 +50,7 @@ class ElmoVectorizer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEsti
         model: What `elmore.load` takes: a name, a path, or a pair of options and weights. Only this
             is pickled and cloned; the weights are loaded when needed. An `Embedder` is accepted
             too: clones share it, pickles contain it, and the options below `remove` are its own.
-        layers: "average", "top", a number, a saved mix, or "all": every layer, concatenated.
+        layers: As in `Embedder.embed`, but for lists; "all" concatenates the layers.
         pool: "mean", "max", a `TextPooling`, or "learned": `fit` learns word weights by frequency
             and the common directions to remove.
         remove: Number of directions that "learned" removes, besides the mean.
@@ -160,6 +160,8 @@ class ElmoVectorizer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEsti
         if isinstance(self.model, Embedder):
             return self.model
         sources = [self.model] if isinstance(self.model, str | Path) else self.model
+        if self.model == catalogue.BUNDLED:  # and not a folder that happens to have this name
+            sources = []
         return load(
             *sources,
             precision=self.precision,

@@ -28,7 +28,7 @@ from spacy.tokens import Doc, Span, Token
 from spacy.util import SimpleFrozenList
 
 from elmore.embed import pooling
-from elmore.embed.outputs import LayerChoice, parse_layers
+from elmore.embed.outputs import LayerChoice, parse_layers, resolve_layers
 from elmore.integrations.spacy_embedder import DocEmbedder
 from elmore.model.saved_mix import SavedMix
 from elmore.weights import catalogue
@@ -81,8 +81,9 @@ class ElmoComponent(Pipe):
     def initialize(
         self, get_examples: Callable[[], Iterable[Any]], *, nlp: Language | None = None
     ) -> None:
-        """Load the model now, so that a wrong name is reported before training begins."""
-        _ = self.embedder.embedder
+        """Load the model, so that a wrong name or layer is reported before training begins."""
+        embedder = self.embedder.embedder
+        resolve_layers(self.layers, embedder.num_layers, embedder.whitening)
 
     def to_disk(self, path: str | Path, *, exclude: Iterable[str] = SimpleFrozenList()) -> None:
         """Save the weights, unless the model is the bundled one or `exclude` has "model"."""
@@ -138,17 +139,18 @@ def component(
         nlp: The pipeline.
         name: Name of the component in it.
         model: What `elmore.load` takes: a name, a path, or a list of options and weights.
-        layers: "average", "top" or a number.
+        layers: "average", "top", "cloze", "whitened" or a number.
         mix: Weights, gamma and layer_norm of a trained mix, instead of `layers`.
         precision: "exact" or "fast".
         device: "auto", "cpu" or "cuda".
         batch_tokens: Tokens per batch.
 
     Returns:
-        The component; the model is loaded when it is first needed.
+        The component. Its model is loaded by `nlp.initialize` or at the first Doc, since a saved
+        pipeline is built before its weights are read, and the model named here may be gone.
 
     Raises:
-        ConfigError: Layers or mix are invalid.
+        ConfigError: Layers, mix or `batch_tokens` are invalid.
     """
     chosen = parse_layers(layers) if isinstance(layers, str) else layers
     if chosen == "all":

@@ -9,6 +9,7 @@ Shapes: L layers (the token layer is one of them), T tokens of a Doc, D width.
 
 import itertools
 import json
+import multiprocessing
 import os
 import tempfile
 from collections.abc import Iterable, Sequence
@@ -25,7 +26,7 @@ from spacy.tokens import Doc, Token
 from elmore import atomic, config, strict_json
 from elmore.embed.embedder import Embedder
 from elmore.embed.outputs import LayerChoice
-from elmore.errors import DataError, WeightsError
+from elmore.errors import ConfigError, DataError, WeightsError
 from elmore.model.config import Precision
 from elmore.weights import catalogue, folder, pretrained
 from elmore.weights.bundle import Bundle
@@ -44,6 +45,9 @@ class DocEmbedder:
         device: "auto", "cpu" or "cuda".
         precision: "exact" or "fast".
         batch_tokens: Tokens per batch.
+
+    Raises:
+        ConfigError: `batch_tokens` is not positive.
     """
 
     def __init__(
@@ -54,6 +58,8 @@ class DocEmbedder:
         precision: Precision = "exact",
         batch_tokens: int = 16384,
     ) -> None:
+        if batch_tokens < 1:
+            raise ConfigError(f"batch_tokens must be at least 1, found {batch_tokens}")
         self._sources = [model] if isinstance(model, str) else list(model)
         self._options: dict[str, Any] = {
             "device": device,
@@ -68,9 +74,16 @@ class DocEmbedder:
     def embedder(self) -> Embedder:
         """The model, loaded at the first access."""
         if self._embedder is None:
-            self._set_bundle(pretrained.load(*self._sources))
+            # Without the name: a folder that happens to be called "english" is not the model.
+            self._set_bundle(pretrained.load(*([] if self._is_bundled else self._sources)))
         assert self._embedder is not None
         return self._embedder
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        """Restore a pickle; of other processes, only workers of `n_process` get one thread."""
+        self.__dict__.update(state)
+        if multiprocessing.parent_process() is None:
+            self._process = os.getpid()
 
     def _set_bundle(self, bundle: Bundle) -> None:
         self._embedder = Embedder(replace(bundle, softmax=None), **self._options)

@@ -389,6 +389,12 @@ class TestTheTokenizer:
         assert tokenizer.convert_ids_to_tokens(rows) == ["the", "."]
         assert tokenizer.pad_token_id == 0
 
+    @pytest.mark.parametrize("texts", [[""], ["", "the ."], ["the .", ""]])
+    def test_texts_without_words_are_decoded_as_such(self, texts):
+        rows = self.tokenizer(texts)["input_ids"]
+        assert self.tokenizer.decode(rows) == self.tokenizer.batch_decode(rows) == texts
+        assert self.tokenizer.decode([]) == ""
+
     def test_it_is_saved_pickled_and_printed(self, elmo, tmp_path):
         tokenizer = ElmoTokenizer.from_elmore(elmo, splitter="whitespace", model_max_length=3)
         tokenizer.save_pretrained(tmp_path)

@@ -8,7 +8,7 @@ import torch
 
 import elmore
 from elmore.embed.embedder import Embedder
-from elmore.errors import ConfigError
+from elmore.errors import ConfigError, DataError
 from tests.support.fake_checkpoints import bilm_options, bilm_weights, many_langs, write_bilm
 from tests.support.toy_pooling import make_pooling
 
@@ -18,6 +18,7 @@ sentence_transformers = pytest.importorskip(
 
 from sentence_transformers.sentence_transformer.modules import Pooling  # noqa: E402
 
+from elmore.integrations.huggingface import ElmoModel, ElmoTokenizer  # noqa: E402
 from elmore.integrations.sentence_transformers import (  # noqa: E402 -- what it needs may be missing
     ElmoModule,
     ElmoPooling,
@@ -119,6 +120,21 @@ def test_a_module_saved_without_its_poolings_asks_for_the_name_of_one(elmo, tmp_
     assert again.pooling("max").pooling_mode == "max"
 
 
+def test_a_network_does_not_get_the_poolings_of_the_bundled_model():
+    module = ElmoModule(model=ElmoModel.from_elmore())
+    with pytest.raises(ConfigError, match="the poolings of this model are not known"):
+        module.pooling()
+    assert isinstance(module.pooling("mean"), Pooling)
+
+
+def test_a_tokenizer_of_another_model_is_refused(tmp_path, rng):
+    many_langs(tmp_path / "model", rng)
+    model = ElmoModel.from_elmore(tmp_path / "model")
+    with pytest.raises(ConfigError, match="the tokenizer does not fit this model"):
+        ElmoModule(model=model)
+    ElmoModule(model=model, tokenizer=ElmoTokenizer.from_elmore(tmp_path / "model"))
+
+
 def test_each_word_has_its_vector(elmo):
     texts = [text for text in TEXTS if text]
     result = made(ElmoModule(elmo)).encode(texts, output_value="token_embeddings")
@@ -132,12 +148,21 @@ def test_words_may_be_given_prompts_are_read_and_long_texts_cut(elmo):
     np.testing.assert_allclose(model.encode(words), elmo.encode(words), atol=1e-5)
     cut = model.encode(["One two three four"])
     np.testing.assert_allclose(cut, elmo.encode(["One two three"]), atol=1e-5)
-    prompted = model.encode(["three"], prompt="One two ")
-    np.testing.assert_allclose(prompted, elmo.encode(["One two three"]), atol=1e-5)
+    for text in ("three", ["three"]):
+        prompted = model.encode([text], prompt="One two ")
+        np.testing.assert_allclose(prompted, elmo.encode(["One two three"]), atol=1e-5)
     model[1].include_prompt = False
     without = model.encode(["three"], prompt="One two ")
     last = elmo.embed(["One two three"])[0].vectors[2:]
     np.testing.assert_allclose(without, last, atol=1e-5)
+    without = model.encode([["three"]], prompt="One two ")
+    np.testing.assert_allclose(without, last, atol=1e-5)
+
+
+def test_what_is_not_a_text_is_refused_with_a_prompt_too(elmo):
+    for prompt in (None, "One "):
+        with pytest.raises(DataError, match="expected a string or a list of tokens, found 'None'"):
+            ElmoModule(elmo).preprocess([None], prompt=prompt)
 
 
 @pytest.mark.parametrize("freeze", [True, False])

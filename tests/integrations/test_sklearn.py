@@ -216,6 +216,14 @@ def test_a_pickle_leaves_the_weights_out_and_finds_them_again(tmp_path):
         joblib.load(tmp_path / "fitted.joblib").predict(TEXTS)
 
 
+def test_a_folder_named_like_the_bundled_model_is_not_taken_for_it(tmp_path, monkeypatch):
+    (tmp_path / "english").mkdir()
+    (tmp_path / "english" / "text.txt").write_text("of somebody")
+    monkeypatch.chdir(tmp_path)
+    expected = elmore.load().encode(TEXTS, pool="mean")
+    np.testing.assert_allclose(ElmoVectorizer().fit_transform(TEXTS), expected, atol=1e-5)
+
+
 def test_an_embedder_is_shared_by_clones(elmo):
     vectorizer = ElmoVectorizer(elmo).fit(TEXTS)
     copy = clone(vectorizer)

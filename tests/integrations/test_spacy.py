@@ -6,6 +6,7 @@ import warnings
 
 import numpy as np
 import pytest
+import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -112,7 +113,7 @@ def test_processes_may_share_the_work(folder, elmo):
         assert_filled(doc, elmo)
 
 
-@pytest.mark.parametrize("layers", ["average", "top", "1", 0])
+@pytest.mark.parametrize("layers", ["average", "top", "cloze", "1", 0])
 def test_layers_are_chosen_in_the_config(folder, elmo, layers):
     chosen = int(layers) if layers in ("1", 0) else layers
     assert_filled(pipeline(folder, layers=layers)(TEXTS[0]), elmo, layers=chosen)
@@ -166,6 +167,16 @@ def test_docs_are_pickled_with_their_hooks(folder):
     assert again[0:2].similarity(again[2]) == pytest.approx(doc[0:2].similarity(doc[2]))
 
 
+def test_a_component_pickled_in_another_process_leaves_the_threads_alone(folder, monkeypatch):
+    nlp = pipeline(folder)
+    nlp.get_pipe("elmore").embedder._process = -1
+    again = pickle.loads(pickle.dumps(nlp.get_pipe("elmore")))
+    limits = []
+    monkeypatch.setattr(torch, "set_num_threads", limits.append)
+    again(nlp.make_doc("one"))
+    assert limits == []
+
+
 def test_merged_tokens_and_parts_of_docs_stay_aligned(folder):
     doc = pipeline(folder)("The play was sold out")
     part = doc[1:3].as_doc()
@@ -189,6 +200,15 @@ def test_a_saved_pipeline_is_whole_without_the_model_it_was_made_from(folder, el
     again.add_pipe("elmore", config={"layers": "top"})
     assert_filled(again.from_bytes(data)(TEXTS[0]), elmo, layers="top")
     elmore.load(tmp_path / "pipeline/elmore/model")  # what was saved is a model folder
+
+
+def test_a_folder_named_like_the_bundled_model_is_not_taken_for_it(tmp_path, monkeypatch):
+    (tmp_path / "english").mkdir()
+    (tmp_path / "english" / "text.txt").write_text("of somebody")
+    monkeypatch.chdir(tmp_path)
+    nlp = spacy.blank("en")
+    nlp.add_pipe("elmore")
+    assert_filled(nlp(TEXTS[0]), elmore.load())
 
 
 def test_the_bundled_model_is_not_saved_but_known_again(tmp_path):
@@ -231,6 +251,7 @@ def test_a_pipeline_can_be_saved_without_the_weights(folder, tmp_path):
         ({"mix": {"weights": "abc"}}, "mix: weights and gamma must be numbers: .*'a'"),
         ({"mix": {"weights": [1, 2, 3], "gamma": "x"}}, "mix: weights and gamma must be numbers"),
         ({"mix": {"weights": [1, 2, 3], "layer_norm": "no"}}, "layer_norm must be .* found 'no'"),
+        ({"batch_tokens": 0}, "batch_tokens must be at least 1, found 0"),
     ],
 )
 def test_an_invalid_config_is_refused_when_it_is_built(folder, config, sentence):
@@ -238,11 +259,25 @@ def test_an_invalid_config_is_refused_when_it_is_built(folder, config, sentence)
         pipeline(folder, **config)
 
 
-def test_unsupported_layers_are_refused_when_the_model_is_loaded(folder):
-    with pytest.raises(ConfigError, match="layers 0 to 2"):
-        pipeline(folder, layers=3)("text")
-    with pytest.raises(WeightsError, match="no-such-model"):
+@pytest.mark.parametrize(
+    ("config", "sentence"),
+    [
+        ({"layers": 3}, "layers 0 to 2"),
+        ({"layers": "whitened"}, "no whitening"),
+        ({"mix": {"weights": [1, 2]}}, "this mix has 2 weights, the model 3 layers"),
+    ],
+)
+def test_layers_that_the_model_lacks_are_refused_by_initialize(folder, config, sentence):
+    nlp = pipeline(folder, **config)
+    with pytest.raises(ConfigError, match=sentence):
+        nlp.initialize()
+
+
+def test_a_wrong_name_is_refused_by_initialize_or_at_the_first_doc():
+    with pytest.raises(WeightsError, match="no-such-model: no such file or folder"):
         pipeline("no-such-model").initialize()
+    with pytest.raises(WeightsError, match="no-such-model: no such file or folder"):
+        pipeline("no-such-model")("text")
 
 
 def test_an_error_goes_to_the_handler_of_the_pipeline(folder):

@@ -81,6 +81,21 @@ class ElmoPreTrainedModel(PreTrainedModel):
         model.base_model.load_bundle(bundle, mix)
         return model.eval()
 
+    def check_alphabet(self, alphabet: Alphabet) -> None:
+        """Raise an error if a tokenizer cannot be that of this model.
+
+        Args:
+            alphabet: That of the tokenizer.
+
+        Raises:
+            ConfigError: It encodes sentence boundaries differently.
+        """
+        if boundary_ids(alphabet) != self.config.boundaries:
+            raise ConfigError(
+                "the tokenizer does not fit this model; pass the tokenizer that was made or saved "
+                "with it"
+            )
+
     def to_bundle(
         self, alphabet: Alphabet | None = None, vocabulary: Vocabulary | None = None
     ) -> Bundle:
@@ -97,11 +112,7 @@ class ElmoPreTrainedModel(PreTrainedModel):
             ConfigError: The alphabet is not the one that the model was made with.
         """
         alphabet = alphabet or ByteAlphabet()
-        if boundary_ids(alphabet) != self.config.boundaries:
-            raise ConfigError(
-                "the tokenizer does not fit this model; pass the tokenizer that was made or saved "
-                "with it"
-            )
+        self.check_alphabet(alphabet)
         elmo: Any = self.base_model
         network = meta_model(self.config.shape)
         weights = {name: _copy(part) for name, part in elmo.bilm.state_dict().items()}

@@ -258,7 +258,7 @@ class ElmoTokenizer(PreTrainedTokenizerBase):
     def decode(self, token_ids: Any, skip_special_tokens: bool = False, **ignored: Any) -> Any:
         """Return the text of `input_ids`, or the texts of a batch, with spaces between words."""
         ids = _to_list(token_ids)
-        if ids and ids[0] and isinstance(ids[0][0], list):
+        if ids and (not ids[0] or isinstance(ids[0][0], list)):  # a text may have no words
             return [self.decode(text, skip_special_tokens) for text in ids]
         return " ".join(self.convert_ids_to_tokens(ids, skip_special_tokens))
 
