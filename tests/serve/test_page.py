@@ -43,6 +43,7 @@ def test_occurrences_are_compared_by_the_cosine_of_the_top_layer(visit, embedder
 
 def test_a_slider_moves_the_picture_at_once_and_without_a_request(visit):
     visit.read(SENTENCES)
+    wait_until(lambda: visit.page.locator("#neighbors li").count() == 8)  # the last of its requests
     before, asked, table = visit.heat(), len(visit.asked), visit.table()
     visit.page.get_by_label(re.compile("Layer 0")).fill("100")
     visit.page.get_by_label(re.compile("Layer 2")).fill("0")

@@ -201,10 +201,12 @@ def test_vectors_that_do_not_come_leave_the_picture_and_the_choice(visit):
 
 def test_the_last_choice_is_shown_whatever_comes_last(visit):
     visit.read(SENTENCES)
+    wait_until(lambda: visit.page.locator("#neighbors li").count() == 8)  # no other request follows
     before, held = visit.heat(), []
     visit.page.route("**/embed", lambda route: held.append(route))
     visit.page.get_by_role("radio", name=re.compile("cloze")).check()
     visit.choose("mix")
+    wait_until(lambda: visit.kinds() and held)  # a call of the page receives what it has asked
     with visit.page.expect_response("**/embed") as answer:
         held[0].continue_()
     answer.value.finished()
