@@ -10,9 +10,9 @@ import pytest
 import elmore
 from elmore.browser.site import write_site
 from elmore.lm import scoring, substitutes
-from tests.support.live_server import wait_until
 from tests.support.real_browser import Visit, open_without_model
 from tests.support.static_server import serve_folder
+from tests.support.waiting import wait_until
 
 GUIDE = Path(__file__).parents[2] / "docs/guides/browser.md"
 TEXTS = [

@@ -5,8 +5,9 @@ import re
 import numpy as np
 import pytest
 
-from tests.support.live_server import engine_of, run_server, wait_until
+from tests.support.live_server import engine_of, run_server
 from tests.support.real_browser import Visit
+from tests.support.waiting import wait_until
 
 SENTENCES = "the old bridge lies by the sea .\nthe bridge sleeps .\ntwo ships wait at noon ."
 

@@ -6,8 +6,9 @@ import re
 import numpy as np
 import pytest
 
-from tests.support.live_server import SmallIndex, wait_until
+from tests.support.live_server import SmallIndex
 from tests.support.real_browser import Visit
+from tests.support.waiting import wait_until
 
 SENTENCES = "the old bridge lies by the sea .\nthe bridge sleeps .\ntwo ships wait at noon ."
 BRIDGES = [(0, 2), (1, 1)]  # sentence and token

@@ -12,7 +12,6 @@ import socket
 import subprocess
 import sys
 import threading
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any, NamedTuple
@@ -24,6 +23,7 @@ from elmore.errors import DataError
 from elmore.serve import app, server
 from elmore.serve.engine import Engine, NeighborSearch
 from elmore.serve.limits import Limits
+from tests.support.waiting import wait_until
 
 
 class Payload(NamedTuple):
@@ -151,14 +151,6 @@ class Process:
     def __exit__(self, *_):
         self.process.kill()
         self.process.communicate()
-
-
-def wait_until(true: Any, seconds: float = 60) -> None:
-    """Wait for something to become true."""
-    end = time.monotonic() + seconds
-    while not true():
-        assert time.monotonic() < end, "it did not happen"
-        time.sleep(0.005)
 
 
 def forget_serve(monkeypatch: Any) -> None:
