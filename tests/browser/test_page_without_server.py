@@ -225,6 +225,16 @@ def test_what_is_wrong_is_said_in_one_sentence(browser, site, tmp_path, name, ch
         result.page.close()
 
 
+def test_a_connection_that_breaks_during_the_download_is_reported_in_one_sentence(browser, site):
+    with serve_folder(site, broken="model.safetensors") as url:
+        result = Visit(browser, url)
+        sentence = (
+            "model.safetensors could not be fetched: check the connection and reload the page"
+        )
+        result.page.locator("#status.bad", has_text=sentence).wait_for()
+        result.page.close()
+
+
 SPY = """addEventListener("securitypolicyviolation", () => tell());
     fetch("http://127.0.0.1:9/").catch(() => {});"""
 
